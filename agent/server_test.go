@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestMain(m *testing.M) {
-	testparallel.SetLimit(16)
+	testutil.SetParallel(16)
 	os.Exit(m.Run())
 }
 

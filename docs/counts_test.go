@@ -56,20 +56,3 @@ func TestCountsAreThoseOfTheTree(t *testing.T) {
 		t.Errorf("README.md: %q: write a number that a test can check", m)
 	}
 }
-
-// TestReadmeDoesNotContradictItself looks for things that are said to be there and said
-// not to be.
-func TestReadmeDoesNotContradictItself(t *testing.T) {
-	text := read(t, "README.md")
-	_, missing, found := strings.Cut(text, "Not there yet:")
-	if !found {
-		return
-	}
-	missing, _, _ = strings.Cut(missing, ". ")
-	_, there, _ := strings.Cut(text, "## What works today")
-	for _, m := range regexp.MustCompile(`(?m)^- \*\*(?:The |A )?([A-Za-z-]+)`).FindAllStringSubmatch(there, -1) {
-		if strings.Contains(strings.ToLower(missing), strings.ToLower(m[1])) {
-			t.Errorf("README.md lists %q among what works, and says that it is not there yet", m[1])
-		}
-	}
-}

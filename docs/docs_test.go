@@ -116,16 +116,16 @@ func TestReadmeStartsWithTwoCommands(t *testing.T) {
 	}
 }
 
-// TestTheMapShowsTheTree compares the map in README.md with the folders that
+// TestTheMapShowsTheTree compares the map in docs/architecture.md with the folders that
 // hold Go code.
 func TestTheMapShowsTheTree(t *testing.T) {
-	_, rest, _ := strings.Cut(read(t, "README.md"), "```text\n")
+	_, rest, _ := strings.Cut(read(t, "docs/architecture.md"), "```text\n")
 	block, _, _ := strings.Cut(rest, "```")
 	var onMap []string
 	for line := range strings.Lines(block) {
 		path, _, _ := strings.Cut(line, " ")
 		if info, err := os.Stat(filepath.Join(root, path)); err != nil || !info.IsDir() {
-			t.Errorf("README.md: the map shows %s, which is no folder", path)
+			t.Errorf("docs/architecture.md: the map shows %s, which is no folder", path)
 		}
 		onMap = append(onMap, path)
 	}
@@ -137,7 +137,7 @@ func TestTheMapShowsTheTree(t *testing.T) {
 		}
 	})
 	for dir := range missing {
-		t.Errorf("README.md: the map does not show %s", dir)
+		t.Errorf("docs/architecture.md: the map does not show %s", dir)
 	}
 }
 

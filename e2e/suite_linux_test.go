@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/fabrictest/fabrictest/lab/hostenv"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -40,7 +40,7 @@ const programMark = "FABRICTEST_E2E_PROGRAM"
 // openTwice opens the first NIC of its host, as a program does that finds another
 // at work there.
 func openTwice() int {
-	host, err := hostenv.Read()
+	host, err := nics.FromEnv()
 	if err != nil {
 		fmt.Println("environment:", err)
 		return 3

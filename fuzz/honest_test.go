@@ -6,8 +6,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
-	"github.com/fabrictest/fabrictest/scenarios/traffic/insim"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -16,7 +16,7 @@ import (
 func (p *pair) exchange(t testing.TB, work *traffic.Workload) (results [2]*traffic.Result, err error) {
 	t.Helper()
 	var pipes [2]traffic.Exchange
-	pipes[0], pipes[1] = insim.Pipe(p.World)
+	pipes[0], pipes[1] = simcontrol.Pipe(p.World)
 	for side := range traffic.Side(2) {
 		end, err := traffic.NewEnd(traffic.Env{Device: p.devs[side], Peer: pipes[side]}, work, side)
 		if err != nil {

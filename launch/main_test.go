@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/launch"
 )
 
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		role()
 		return
 	}
-	testparallel.SetLimit(16)
+	testutil.SetParallel(16)
 	os.Exit(m.Run())
 }
 

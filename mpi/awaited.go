@@ -1,6 +1,6 @@
 package mpi
 
-import "github.com/fabrictest/fabrictest/mpi/match"
+import "github.com/fabrictest/fabrictest/mpi/p2p"
 
 // EachAwaitedPeer implements Upper.
 func (k *rank) EachAwaitedPeer(visit func(peer int)) {
@@ -14,7 +14,7 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	}
 	k.p2p.EachAwaitedPeer(visit, members)
 	for _, e := range k.activeProbes {
-		if e.Source != match.Any {
+		if e.Source != p2p.Any {
 			visit(int(e.Source))
 		}
 		members(e.Context, int(e.Source))

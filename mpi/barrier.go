@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
@@ -24,8 +23,8 @@ const (
 )
 
 // anyMessage is the envelope that matches every message in a context.
-func anyMessage(context uint32) match.Envelope {
-	return match.Envelope{Context: context, Source: match.Any, Tag: match.Any}
+func anyMessage(context uint32) p2p.Envelope {
+	return p2p.Envelope{Context: context, Source: p2p.Any, Tag: p2p.Any}
 }
 
 // Barrier blocks until all ranks have called it.

@@ -4,16 +4,15 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
 // envelope returns the match envelope of a source and a tag.
-func (c *Comm) envelope(source, tag int) match.Envelope {
+func (c *Comm) envelope(source, tag int) p2p.Envelope {
 	if source != AnySource {
 		source = c.worldRank(source)
 	}
-	return match.Envelope{Context: c.context, Source: int32(source), Tag: int32(tag)}
+	return p2p.Envelope{Context: c.context, Source: int32(source), Tag: int32(tag)}
 }
 
 // Probe waits for a matching message without receiving it.
@@ -58,7 +57,7 @@ func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, err
 
 // waitForProbe waits for a probe to match, and records its envelope meanwhile so that
 // EachAwaitedPeer visits its peers.
-func (c *Comm) waitForProbe(envelope match.Envelope, done func() bool) {
+func (c *Comm) waitForProbe(envelope p2p.Envelope, done func() bool) {
 	k := c.rank
 	k.activeProbes = append(k.activeProbes, envelope)
 	k.waitUntil(done)

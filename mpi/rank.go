@@ -7,7 +7,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/window"
 	"github.com/fabrictest/fabrictest/mpi/wire"
@@ -51,7 +50,7 @@ type rank struct {
 	ibarriers        []*ibarrier // active ones
 	freeRequests     []*Request  // for blocking calls
 	bsendBuffer      attachedBuffer
-	activeProbes     []match.Envelope // envelopes of blocking probes
+	activeProbes     []p2p.Envelope // envelopes of blocking probes
 	flushTaskRunning bool
 	finalizing       bool     // the program has ended; discard unexpected messages
 	failedContexts   []uint32 // contexts of failed collectives

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleMark); role != "" {
 		os.Exit(roles[role]())
 	}
-	testparallel.SetLimit(8) // fabrics are independent, and tests mostly wait
+	testutil.SetParallel(8) // fabrics are independent, and tests mostly wait
 	ns, err := netns.New()
 	if err == nil {
 		ns.Close()

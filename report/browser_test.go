@@ -11,9 +11,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/browser"
 	"github.com/fabrictest/fabrictest/report/internal/fabrics"
-	"github.com/fabrictest/fabrictest/report/internal/sample"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 // pageFile writes a run's page into a folder.
@@ -35,9 +34,9 @@ func pageFile(t *testing.T, name string, run *report.Run) string {
 // for pictures of what it saw.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
-	b := browser.Start(t)
-	page := pageFile(t, "sample", sample.Run())
-	looks := []browser.Look{
+	b := reporttest.StartBrowser(t)
+	page := pageFile(t, "sample", reporttest.Run())
+	looks := []reporttest.Look{
 		{Name: "light", Width: 1280, Scheme: "light"},
 		{Name: "dark", Width: 1280, Scheme: "dark"},
 		{Name: "phone", Width: 390, Scheme: "dark"},
@@ -55,7 +54,7 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("how bright the pages are: %v", shade)
 	}
 
-	shapes := browser.Look{Name: "shapes", Width: 1280, Scheme: "light"}
+	shapes := reporttest.Look{Name: "shapes", Width: 1280, Scheme: "light"}
 	b.Open(pageFile(t, "shapes", shapesRun()), shapes)
 	for _, w := range b.Audit() {
 		t.Errorf("shapes: %s", w)
@@ -87,10 +86,10 @@ func shapesRun() *report.Run {
 }
 
 // wordy shows a check with much to say: it must leave room for what was wanted.
-func wordy(t *testing.T, b *browser.Browser) {
+func wordy(t *testing.T, b *reporttest.Browser) {
 	t.Helper()
 	page := pageFile(t, "wordy", wordyRun())
-	for _, l := range []browser.Look{{Name: "wordy", Width: 1280, Scheme: "light"}, {Name: "wordy phone", Width: 390, Scheme: "light"}} {
+	for _, l := range []reporttest.Look{{Name: "wordy", Width: 1280, Scheme: "light"}, {Name: "wordy phone", Width: 390, Scheme: "light"}} {
 		b.Open(page, l)
 		b.Shoot(l, 1400)
 		var seen struct{ Want, Got, Em float64 }
@@ -108,9 +107,9 @@ func wordy(t *testing.T, b *browser.Browser) {
 }
 
 // comfort tries what the script is for.
-func comfort(t *testing.T, b *browser.Browser, page string) {
+func comfort(t *testing.T, b *reporttest.Browser, page string) {
 	t.Helper()
-	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
+	b.Open(page, reporttest.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Open, All, Loss, Broken, None, Nothing int
 		Opened                                 bool
@@ -147,10 +146,10 @@ func comfort(t *testing.T, b *browser.Browser, page string) {
 }
 
 // hostilePage shows a page whose every text is an attack.
-func hostilePage(t *testing.T, b *browser.Browser) {
+func hostilePage(t *testing.T, b *reporttest.Browser) {
 	t.Helper()
 	page := pageFile(t, "hostile", hostileRun())
-	for _, l := range []browser.Look{{Name: "hostile", Width: 1280, Scheme: "light"}, {Name: "hostile phone", Width: 390, Scheme: "light"}} {
+	for _, l := range []reporttest.Look{{Name: "hostile", Width: 1280, Scheme: "light"}, {Name: "hostile phone", Width: 390, Scheme: "light"}} {
 		b.Open(page, l)
 		var seen struct {
 			Scripts, Images, Handlers, Links, Wide int
@@ -174,11 +173,11 @@ func hostilePage(t *testing.T, b *browser.Browser) {
 }
 
 // scriptless opens the page in a browser that runs no scripts.
-func scriptless(t *testing.T, b *browser.Browser, page string) {
+func scriptless(t *testing.T, b *reporttest.Browser, page string) {
 	t.Helper()
 	b.Call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
 	defer b.Call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
-	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
+	b.Open(page, reporttest.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Buttons int
 		Text    string

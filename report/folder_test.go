@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/sample"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 // list names what is in a folder.
@@ -30,7 +30,7 @@ func TestFolderHoldsTheThreeFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "runs", "1")
 	for range 2 { // the second time over the first
-		paths, err := report.WriteFolder(dir, sample.Run())
+		paths, err := report.WriteFolder(dir, reporttest.Run())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestFolderHoldsTheThreeFiles(t *testing.T) {
 			}
 		}
 	}
-	if run, err := report.ReadFile(filepath.Join(dir, "result.json")); err != nil || len(run.Scenarios) != len(sample.Run().Scenarios) {
+	if run, err := report.ReadFile(filepath.Join(dir, "result.json")); err != nil || len(run.Scenarios) != len(reporttest.Run().Scenarios) {
 		t.Error(err)
 	}
 }
@@ -51,7 +51,7 @@ func TestFolderHoldsTheThreeFiles(t *testing.T) {
 func TestManyMayWriteOneFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	run := sample.Run()
+	run := reporttest.Run()
 	run.Scenarios = run.Scenarios[:2]
 	var wg sync.WaitGroup
 	for range 8 {
@@ -73,7 +73,7 @@ func TestWhatWasNotWrittenIsNamed(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "report.html", "x"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	paths, err := report.WriteFolder(dir, sample.Run())
+	paths, err := report.WriteFolder(dir, reporttest.Run())
 	var fe *report.FolderError
 	if !errors.As(err, &fe) || strings.Join(fe.Failed, " ") != "report.html" || strings.Join(fe.Written, " ") != "result.json junit.xml" {
 		t.Fatalf("%v", err)
@@ -94,7 +94,7 @@ func TestNoFolderNoFiles(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	_, err := report.WriteFolder(filepath.Join(file, "run"), sample.Run())
+	_, err := report.WriteFolder(filepath.Join(file, "run"), reporttest.Run())
 	var fe *report.FolderError
 	if !errors.As(err, &fe) || len(fe.Failed) != 3 || len(fe.Written) != 0 {
 		t.Error(err)

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/sample"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 // TestFullDiskLeavesNoHalfFiles writes where files may not grow beyond a size
@@ -28,7 +28,7 @@ func TestFullDiskLeavesNoHalfFiles(t *testing.T) {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
 			t.Fatal(err)
 		}
-		paths, err := report.WriteFolder(dir, sample.Run())
+		paths, err := report.WriteFolder(dir, reporttest.Run())
 		var fe *report.FolderError
 		if !errors.As(err, &fe) || !errors.Is(err, syscall.EFBIG) {
 			t.Fatalf("%v", err)

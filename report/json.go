@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/netns/topology"
-	"github.com/fabrictest/fabrictest/report/internal/strict"
+	"github.com/fabrictest/fabrictest/report/internal/files"
 )
 
 //go:embed schema.json
@@ -24,10 +24,10 @@ const MaxSize = 1 << 30
 
 // ErrVersion is found in what Read returns of a result whose layout it does not
 // know.
-var ErrVersion = strict.ErrVersion
+var ErrVersion = files.ErrVersion
 
 // KeyError says which key of a file is wrong.
-type KeyError = strict.KeyError
+type KeyError = files.KeyError
 
 // Write writes a run as JSON. A version of 0 is written as Version.
 func Write(w io.Writer, r *Run) error {
@@ -76,11 +76,11 @@ func Read(r io.Reader) (*Run, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("longer than %d bytes: no run writes that", MaxSize)
 	}
-	if err := strict.Version(text, Version, "the result of a run"); err != nil {
+	if err := files.Version(text, Version, "the result of a run"); err != nil {
 		return nil, err
 	}
 	var run Run
-	if err := strict.Decode(text, &run); err != nil {
+	if err := files.Decode(text, &run); err != nil {
 		return nil, err
 	}
 	for i := range run.Scenarios {

@@ -12,12 +12,12 @@ import (
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/sample"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 func TestReadReturnsWhatWasWritten(t *testing.T) {
 	t.Parallel()
-	run := sample.Run()
+	run := reporttest.Run()
 	got, err := report.Read(bytes.NewReader(written(t, run)))
 	if err != nil {
 		t.Fatal(err)

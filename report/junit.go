@@ -8,28 +8,28 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/internal/junit"
+	"github.com/fabrictest/fabrictest/report/internal/files"
 )
 
 // WriteJUnit writes a run as JUnit XML: a suite for each tier, a case for each
 // scenario. A scenario that failed is a failure, a broken or starved one an error.
 // Times are those of the wall.
 func WriteJUnit(w io.Writer, r *Run) error {
-	all := junit.Suites{Name: "fabrictest", Time: junit.Seconds(r.Wall)}
+	all := files.Suites{Name: "fabrictest", Time: files.Seconds(r.Wall)}
 	for _, tier := range r.tiers() {
 		all.Add(r.junitSuite(tier))
 	}
 	return all.Write(w)
 }
 
-func (r *Run) junitSuite(tier string) junit.Suite {
-	s := junit.Suite{
+func (r *Run) junitSuite(tier string) files.Suite {
+	s := files.Suite{
 		Name: "fabrictest." + printable.Text(tier), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
-		Properties: []junit.Property{
-			junit.Fact("fabrictest.version", printable.Text(r.Tool)),
-			junit.Fact("seed", strconv.FormatUint(r.Seed, 10)),
-			junit.Fact("command", printable.Text(r.Command)),
-			junit.Fact("machine", printable.Text(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
+		Properties: []files.Property{
+			files.Fact("fabrictest.version", printable.Text(r.Tool)),
+			files.Fact("seed", strconv.FormatUint(r.Seed, 10)),
+			files.Fact("command", printable.Text(r.Command)),
+			files.Fact("machine", printable.Text(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
 		},
 	}
 	wall := time.Duration(0)
@@ -41,39 +41,39 @@ func (r *Run) junitSuite(tier string) junit.Suite {
 		wall += res.Wall
 		s.Add(res.junitCase(s.Name))
 	}
-	s.Time = junit.Seconds(wall)
+	s.Time = files.Seconds(wall)
 	return s
 }
 
-func (r *Result) junitCase(class string) junit.Case {
-	c := junit.Case{
-		Name: printable.Text(r.Name), Class: class, Time: junit.Seconds(r.Wall),
-		Properties: []junit.Property{junit.Fact("seed", strconv.FormatUint(r.Seed, 10)), junit.Fact("elapsed", r.Elapsed.String())},
-		SystemOut:  junit.Text{Text: r.junitOutput()},
+func (r *Result) junitCase(class string) files.Case {
+	c := files.Case{
+		Name: printable.Text(r.Name), Class: class, Time: files.Seconds(r.Wall),
+		Properties: []files.Property{files.Fact("seed", strconv.FormatUint(r.Seed, 10)), files.Fact("elapsed", r.Elapsed.String())},
+		SystemOut:  files.Text{Text: r.junitOutput()},
 	}
 	if r.Title != "" {
-		c.Properties = append(c.Properties, junit.Fact("title", printable.Text(r.Title)))
+		c.Properties = append(c.Properties, files.Fact("title", printable.Text(r.Title)))
 	}
 	if len(r.Tags) > 0 {
-		c.Properties = append(c.Properties, junit.Fact("tags", printable.Text(strings.Join(r.Tags, " "))))
+		c.Properties = append(c.Properties, files.Fact("tags", printable.Text(strings.Join(r.Tags, " "))))
 	}
 	if r.Provider != "" {
-		c.Properties = append(c.Properties, junit.Fact("provider", printable.Text(r.Provider)))
+		c.Properties = append(c.Properties, files.Fact("provider", printable.Text(r.Provider)))
 	}
 	if len(r.Quirks) > 0 {
-		c.Properties = append(c.Properties, junit.Fact("quirks", printable.Text(strings.Join(r.Quirks, " "))))
+		c.Properties = append(c.Properties, files.Fact("quirks", printable.Text(strings.Join(r.Quirks, " "))))
 	}
 	if r.Netem {
-		c.Properties = append(c.Properties, junit.Fact("impaired by", "netem"))
+		c.Properties = append(c.Properties, files.Fact("impaired by", "netem"))
 	}
 	if r.First != nil {
-		c.Properties = append(c.Properties, junit.Fact("first attempt", printable.Line(r.First.Reason)))
+		c.Properties = append(c.Properties, files.Fact("first attempt", printable.Line(r.First.Reason)))
 	}
-	problem := &junit.Problem{Message: printable.Line(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
+	problem := &files.Problem{Message: printable.Line(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
 	switch r.Verdict {
 	case Passed:
 	case Skipped:
-		c.Skipped = &junit.Problem{Message: printable.Line(r.Reason)}
+		c.Skipped = &files.Problem{Message: printable.Line(r.Reason)}
 	case Failed:
 		c.Failure = problem
 	case Starved:

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/sample"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 func junit(t *testing.T, run *report.Run) []byte {
@@ -19,7 +19,9 @@ func junit(t *testing.T, run *report.Run) []byte {
 	return b.Bytes()
 }
 
-func TestJUnitIsGolden(t *testing.T) { golden(t, "testdata/junit.golden.xml", junit(t, sample.Run())) }
+func TestJUnitIsGolden(t *testing.T) {
+	golden(t, "testdata/junit.golden.xml", junit(t, reporttest.Run()))
+}
 
 // parsedJUnit is what a CI server reads of it.
 type parsedJUnit struct {
@@ -45,7 +47,7 @@ type parsedJUnit struct {
 }
 
 func TestJUnitCountsAgree(t *testing.T) {
-	for name, run := range map[string]*report.Run{"sample": sample.Run(), "hostile": hostileRun(), "empty": {}} {
+	for name, run := range map[string]*report.Run{"sample": reporttest.Run(), "hostile": hostileRun(), "empty": {}} {
 		var p parsedJUnit
 		if err := xml.Unmarshal(junit(t, run), &p); err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
+	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
 // The page is one file: style and script are in it, and drawings are inline.
@@ -39,9 +39,9 @@ func WriteHTML(w io.Writer, r *Run) error {
 	return err
 }
 
-// page is what the template sees of a run.
-type page struct {
-	pagestyle.Style
+// htmlPage is what the template sees of a run.
+type htmlPage struct {
+	page.Style
 	Title    string
 	Headline string
 	Good     bool
@@ -75,9 +75,9 @@ type matrixRow struct {
 	Verdicts    string // of all cells, for the filter
 }
 
-func newPage(r *Run) *page {
-	p := &page{
-		Style: pagestyle.New(pageCSS, pageJS),
+func newPage(r *Run) *htmlPage {
+	p := &htmlPage{
+		Style: page.NewStyle(pageCSS, pageJS),
 		Good:  len(r.Bad()) == 0, Headline: headline(r), Tiers: r.tiers(), Facts: runFacts(r),
 	}
 	p.Title = "fabrictest: " + p.Headline
@@ -95,7 +95,7 @@ func newPage(r *Run) *page {
 // open fast.
 const maxOpen = 8
 
-func (p *page) addResults(r *Run) {
+func (p *htmlPage) addResults(r *Run) {
 	// The more results there are, the less of each: a page must open fast. All
 	// rows are in result.json.
 	maxRows := min(256, max(24, 4800/max(1, len(r.Scenarios))))

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/fabrics"
-	"github.com/fabrictest/fabrictest/report/internal/sample"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 func html(t testing.TB, run *report.Run) string {
@@ -25,7 +25,7 @@ func html(t testing.TB, run *report.Run) string {
 }
 
 func TestPageSaysEverything(t *testing.T) {
-	page := html(t, sample.Run())
+	page := html(t, reporttest.Run())
 	for _, want := range []string{
 		"3 of 14 did not pass", "fabrictest run --seed 7", "linux/amd64, 6.18.2, 2 CPUs", "15 Nov 2025, 09:30:12 UTC",
 		"no user namespaces: run as root", "errors: none may occur, but rank 0 had 3 (retry exceeded)",
@@ -46,7 +46,7 @@ func TestPageSaysEverything(t *testing.T) {
 // page's own.
 func TestPageNeedsNothing(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]*report.Run{"sample": sample.Run(), "hostile": hostileRun()} {
+	for name, run := range map[string]*report.Run{"sample": reporttest.Run(), "hostile": hostileRun()} {
 		page := html(t, run)
 		if n := strings.Count(page, "<script"); n != 1 {
 			t.Errorf("%s: %d scripts", name, n)
@@ -65,7 +65,7 @@ func TestPageNeedsNothing(t *testing.T) {
 }
 
 func TestAnchorsAreUniqueAndLinked(t *testing.T) {
-	run := sample.Run()
+	run := reporttest.Run()
 	run.Scenarios = append(run.Scenarios, run.Scenarios[0], run.Scenarios[0])
 	page := html(t, run)
 	ids := map[string]bool{}
@@ -97,10 +97,10 @@ func TestLinksStayInTheFolder(t *testing.T) {
 }
 
 // TestLargeRunStaysSmall: seventy results of 64 ranks each are the most that the
-// page is made for.
+// htmlPage is made for.
 func TestLargeRunStaysSmall(t *testing.T) {
 	t.Parallel()
-	run := sample.Large(1, 300)
+	run := reporttest.Large(1, 300)
 	for len(run.Scenarios) < 70 {
 		run.Scenarios = append(run.Scenarios, run.Scenarios[0])
 	}
@@ -189,7 +189,7 @@ func TestHeadlines(t *testing.T) {
 }
 
 func BenchmarkWriteHTML(b *testing.B) {
-	run := sample.Large(4, 1000)
+	run := reporttest.Large(4, 1000)
 	for b.Loop() {
 		html(b, run)
 	}

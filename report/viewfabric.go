@@ -6,43 +6,43 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/netns/topology"
-	"github.com/fabrictest/fabrictest/report/internal/drawing"
+	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
 // linkState is what became of one direction of a cable.
-func linkState(l *Link) drawing.State {
+func linkState(l *Link) page.State {
 	switch {
 	case l.Lost["link_down"] > 0 || l.Lost["partition"] > 0:
-		return drawing.Down
+		return page.Down
 	case l.LostPackets() > 0:
-		return drawing.Lossy
+		return page.Lossy
 	case l.Impaired || l.Duplicated+l.Reordered+l.Marked > 0:
-		return drawing.Impaired
+		return page.Impaired
 	default:
-		return drawing.Fine
+		return page.Fine
 	}
 }
 
 // faultState is what a fault makes of what it is done to, if counters say no
 // more: a link that went down was down even if nothing was on its way.
-func faultState(f *Fault) drawing.State {
+func faultState(f *Fault) page.State {
 	if strings.HasSuffix(f.What, " down") {
-		return drawing.Down
+		return page.Down
 	}
-	return drawing.Impaired
+	return page.Impaired
 }
 
 // looks colours a drawing by what a result says.
 type looks struct {
-	links  map[[2]string][]*Link    // by their ends
-	ranks  map[string][]*Rank       // by host
-	struck map[string]drawing.State // by faults, whatever came of it
-	used   [drawing.Down + 1]bool
+	links  map[[2]string][]*Link // by their ends
+	ranks  map[string][]*Rank    // by host
+	struck map[string]page.State // by faults, whatever came of it
+	used   [page.Down + 1]bool
 	many   bool // so many hosts that those to which nothing happened say nothing
 }
 
 func newLooks(r *Result) *looks {
-	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, struck: map[string]drawing.State{}, many: len(r.Ranks) > 24}
+	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, struck: map[string]page.State{}, many: len(r.Ranks) > 24}
 	for i := range r.Links {
 		k := &r.Links[i]
 		l.links[[2]string{k.From, k.To}] = append(l.links[[2]string{k.From, k.To}], k)
@@ -67,9 +67,9 @@ func portName(p topology.Port) string {
 }
 
 // Cable is both directions of a cable in one line.
-func (l *looks) Cable(c *topology.Cable) drawing.Part {
+func (l *looks) Cable(c *topology.Cable) page.Part {
 	a, b := portName(c.A), portName(c.B)
-	var p drawing.Part
+	var p page.Part
 	text := []string{a + " – " + b}
 	lost := uint64(0)
 	for _, way := range [][2]string{{a, b}, {b, a}} {
@@ -89,7 +89,7 @@ func (l *looks) Cable(c *topology.Cable) drawing.Part {
 		p.Label = units.SI(float64(lost), "") + " lost"
 	}
 	l.used[p.State] = true
-	if !l.many || p.State != drawing.Fine {
+	if !l.many || p.State != page.Fine {
 		p.Title = strings.Join(text, "\n")
 	}
 	return p
@@ -107,16 +107,16 @@ func wayTitle(k *Link) string {
 }
 
 // Host is down if a rank on it did not come to its end.
-func (l *looks) Host(h *topology.Host) drawing.Part {
-	p := drawing.Part{State: l.struck[h.Name]}
+func (l *looks) Host(h *topology.Host) page.Part {
+	p := page.Part{State: l.struck[h.Name]}
 	title := h.Name
 	for _, k := range l.ranks[h.Name] {
 		if k.State != stateFinished {
-			p.State = drawing.Down
+			p.State = page.Down
 		}
 		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", k.Rank, rankState(k), units.Bytes(k.Bytes), count(k.Messages))
 	}
-	if !l.many || p.State != drawing.Fine {
+	if !l.many || p.State != page.Fine {
 		p.Title = title
 	}
 	l.used[p.State] = true
@@ -126,7 +126,7 @@ func (l *looks) Host(h *topology.Host) drawing.Part {
 // legend explains what occurs in the drawing, if anything does.
 func (l *looks) legend() []legendView {
 	var out []legendView
-	for s := drawing.Impaired; s <= drawing.Down; s++ {
+	for s := page.Impaired; s <= page.Down; s++ {
 		if l.used[s] {
 			out = append(out, legendView{s.String(), [...]string{"", "disturbed, nothing lost", "lost packets", "cut off, or did not finish"}[s]})
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/drawing"
+	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
 // How much of a text from elsewhere is on the page; result.json has it all.
@@ -75,7 +75,7 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 	}
 	if r.Fabric != nil && len(r.Fabric.Hosts) > 0 {
 		looks := newLooks(r)
-		d := drawing.Draw(r.Fabric, looks)
+		d := page.Draw(r.Fabric, looks)
 		v.Fabric, v.FabricWide, v.FabricText, v.Legend = d.SVG, d.Width > 600, fabricText(r.Fabric), looks.legend()
 	}
 	return v

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/drawing"
+	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
 // table is what the template sees of a table. Rows beyond a screenful are folded
@@ -127,7 +127,7 @@ func linkTable(r *Result, maxRows int) *table {
 			share = units.Percent(lost, l.Packets)
 		}
 		class := ""
-		if s := linkState(l); s != drawing.Fine {
+		if s := linkState(l); s != page.Fine {
 			class = s.String()
 		}
 		t.add(class, l.From, l.To, count(l.Packets), units.Bytes(l.Bytes), count(lost), share, strings.Join(causes, ", "),

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/timeline"
+	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
 // timeView is what the template sees of a timeline: panels over one time axis.
@@ -65,7 +65,7 @@ type tickView struct {
 const byRank = 6
 
 func newTimeView(r *Result) *timeView {
-	var bytes, resent, errs []timeline.Track
+	var bytes, resent, errs []page.Track
 	var names []string
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
@@ -80,7 +80,7 @@ func newTimeView(r *Result) *timeView {
 	if len(bytes) == 0 {
 		return nil
 	}
-	grid := timeline.NewGrid(r.Elapsed, bytes)
+	grid := page.NewGrid(r.Elapsed, bytes)
 	v := &timeView{End: int64(grid.End)}
 	v.throughput(grid, bytes, names)
 	var quiet []string
@@ -97,7 +97,7 @@ func newTimeView(r *Result) *timeView {
 	v.addFaults(grid, r.Faults)
 	v.addMarks(grid, r.Ranks)
 	for _, t := range grid.Ticks() {
-		v.Ticks = append(v.Ticks, tickView{X: t.X, Left: percent(t.X), Text: t.Text, End: t.X > 0.93*timeline.Width})
+		v.Ticks = append(v.Ticks, tickView{X: t.X, Left: percent(t.X), Text: t.Text, End: t.X > 0.93*page.Width})
 	}
 	return v
 }
@@ -116,7 +116,7 @@ func (r *Result) carries(host string) (sum float64) {
 	return sum
 }
 
-func tracks(samples []Sample) (bytes, resent, errs timeline.Track) {
+func tracks(samples []Sample) (bytes, resent, errs page.Track) {
 	for _, s := range samples {
 		bytes.At = append(bytes.At, s.At)
 		bytes.Count = append(bytes.Count, s.Bytes)
@@ -127,7 +127,7 @@ func tracks(samples []Sample) (bytes, resent, errs timeline.Track) {
 	return bytes, resent, errs
 }
 
-func each(all []timeline.Track, f func(timeline.Track) []float64) [][]float64 {
+func each(all []page.Track, f func(page.Track) []float64) [][]float64 {
 	out := make([][]float64, len(all))
 	for i := range all {
 		out[i] = f(all[i])
@@ -137,7 +137,7 @@ func each(all []timeline.Track, f func(timeline.Track) []float64) [][]float64 {
 
 // throughput is drawn rank by rank where there are few, and otherwise in sum and
 // as a band.
-func (v *timeView) throughput(g timeline.Grid, bytes []timeline.Track, names []string) {
+func (v *timeView) throughput(g page.Grid, bytes []page.Track, names []string) {
 	rates := each(bytes, g.Rate)
 	for _, r := range rates {
 		for i := range r {
@@ -145,7 +145,7 @@ func (v *timeView) throughput(g timeline.Grid, bytes []timeline.Track, names []s
 		}
 	}
 	if len(rates) <= byRank {
-		top := timeline.Top(rates...)
+		top := page.Top(rates...)
 		p := panelView{Title: "Throughput by rank", Kind: "bits", Max: top, Top: units.BitRate(top)}
 		for i, r := range rates {
 			p.Lines = append(p.Lines, lineView{names[i], fmt.Sprintf("k%d", i), g.Path(r, top)})
@@ -154,8 +154,8 @@ func (v *timeView) throughput(g timeline.Grid, bytes []timeline.Track, names []s
 		return
 	}
 	v.total(g, "Throughput, all", "bits", "sum", rates)
-	low, mid, high := timeline.Band(rates)
-	if top := timeline.Top(high); top > 0 {
+	low, mid, high := page.Band(rates)
+	if top := page.Top(high); top > 0 {
 		v.Panels = append(v.Panels, panelView{
 			Title: "Throughput, a rank", Kind: "bits", Max: top, Top: units.BitRate(top),
 			Band:  g.Between(low, high, top),
@@ -165,9 +165,9 @@ func (v *timeView) throughput(g timeline.Grid, bytes []timeline.Track, names []s
 }
 
 // total adds a panel of a sum, unless it is zero all the time.
-func (v *timeView) total(g timeline.Grid, title, kind, class string, all [][]float64) bool {
-	sum := timeline.Sum(all)
-	top := timeline.Top(sum)
+func (v *timeView) total(g page.Grid, title, kind, class string, all [][]float64) bool {
+	sum := page.Sum(all)
+	top := page.Top(sum)
 	if top == 0 {
 		return false
 	}
@@ -193,14 +193,14 @@ const (
 	maxShades   = 200
 )
 
-func (v *timeView) addFaults(g timeline.Grid, faults []Fault) {
-	spans := make([]timeline.Span, len(faults))
+func (v *timeView) addFaults(g page.Grid, faults []Fault) {
+	spans := make([]page.Span, len(faults))
 	for i, f := range faults {
 		until := f.Until
 		if until <= f.At {
 			until = g.End
 		}
-		spans[i] = timeline.Span{From: f.At, Until: until, Label: utf8.RuneCountInString(f.What) + 3}
+		spans[i] = page.Span{From: f.At, Until: until, Label: utf8.RuneCountInString(f.What) + 3}
 	}
 	rows, room := g.Lanes(spans, laneRows, laneColumns)
 	for i, s := range spans {
@@ -222,7 +222,7 @@ func (v *timeView) addFaults(g timeline.Grid, faults []Fault) {
 // maxMarks is how many kinds of marks are shown; programs make few.
 const maxMarks = 6
 
-func (v *timeView) addMarks(g timeline.Grid, ranks []Rank) {
+func (v *timeView) addMarks(g page.Grid, ranks []Rank) {
 	var marks []Mark
 	for i := range ranks {
 		marks = append(marks, ranks[i].Marks...)
@@ -251,4 +251,4 @@ func ticks(at []int) string {
 }
 
 // percent is a length on the time axis as a style sheet takes it.
-func percent(x float64) float64 { return math.Round(x/timeline.Width*1e4) / 100 }
+func percent(x float64) float64 { return math.Round(x/page.Width*1e4) / 100 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/capture/tshark"
+	"github.com/fabrictest/fabrictest/capture"
 )
 
 // wiresharkOptions are those of `fabrictest wireshark`.
@@ -91,13 +91,13 @@ func (o *wiresharkOptions) command(ctx context.Context, file string) ([]string, 
 	tool, noTshark := exec.LookPath("tshark")
 	gui, noGUI := exec.LookPath("wireshark")
 	if noGUI != nil && noTshark != nil {
-		return nil, tshark.ErrNotInstalled
+		return nil, capture.ErrNotInstalled
 	}
 	var options []string
 	if noTshark == nil {
-		options = tshark.Options(ctx, tool, file)
+		options = capture.TsharkOptions(ctx, tool, file)
 	} else {
-		options = tshark.DefaultOptions()
+		options = capture.DefaultTsharkOptions()
 	}
 	if o.print || noGUI != nil || !hasDisplay() {
 		if noTshark != nil {

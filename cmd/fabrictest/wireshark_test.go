@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/capture"
-	"github.com/fabrictest/fabrictest/capture/tshark"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/netns"
 )
@@ -54,7 +53,7 @@ func TestCapturesOpenInWireshark(t *testing.T) {
 	if err != nil || len(files) < 7 {
 		t.Fatalf("%d captures, %v", len(files), err)
 	}
-	options := tshark.Options(t.Context(), program, files[0])
+	options := capture.TsharkOptions(t.Context(), program, files[0])
 	next := make(chan string)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -89,7 +88,7 @@ func opens(t *testing.T, program, file string, options []string) {
 		t.Errorf("%s: %v", file, err)
 		return
 	}
-	complaints, err := tshark.Check(t.Context(), program, file, options...)
+	complaints, err := capture.CheckWithTshark(t.Context(), program, file, options...)
 	if err != nil {
 		t.Error(err)
 	}

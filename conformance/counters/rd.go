@@ -10,7 +10,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/pair"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -45,7 +44,7 @@ func rdCase() conformance.Case {
 		Sends:   "nothing: the device and a partner send each other 40 messages, over a path that loses some packets where the bench can have one",
 		Expects: "counters that have gone as far as the record of what left the device says",
 		Mutants: rdNames.stuck(about...),
-		Run: pair.On(func(p *pair.Pair) {
+		Run: rig.PairOn(func(p *rig.Pair) {
 			rdNames.has(p.Near, about...)
 			before := look(p.Near)
 			p.Shake(conformance.Path{LossPPM: 100_000})
@@ -59,11 +58,11 @@ func rdCase() conformance.Case {
 }
 
 // chat has both sides send messages, by turns.
-func chat(p *pair.Pair) {
+func chat(p *rig.Pair) {
 	const messages, batch = 40, 8
 	near, far := p.Link()
 	// Who is spoken to first challenges the other: the device.
-	for _, way := range [][2]*pair.End{{far, near}, {near, far}} {
+	for _, way := range [][2]*rig.PairEnd{{far, near}, {near, far}} {
 		from, to := way[0], way[1]
 		out, in := from.Memory(64, verbs.AccessLocalWrite), to.Memory(256, verbs.AccessLocalWrite)
 		for range messages / batch {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/conformance/internal/names"
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -143,7 +143,7 @@ func only(sizes ...int) func(int) []int { return func(int) []int { return sizes 
 // Matching returns the cases whose name matches pattern as path.Match does, where a
 // pattern of fewer parts matches all that begins with it.
 func Matching(cases []Case, pattern string) ([]Case, error) {
-	matching, err := names.Matching(cases, pattern)
+	matching, err := conformance.MatchingNames(cases, pattern)
 	if err == nil && len(matching) == 0 {
 		err = fmt.Errorf("no exchange matches %q; they are named operation/who/way/family/size, like %s", pattern, cases[0].Name())
 	}

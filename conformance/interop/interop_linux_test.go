@@ -9,13 +9,13 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
 	"github.com/fabrictest/fabrictest/internal/nstest"
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestMain(m *testing.M) {
-	testparallel.SetLimit(16) // they wait: for what will not come, and for what was lost
+	testutil.SetParallel(16) // they wait: for what will not come, and for what was lost
 	nstest.Main(m)
 }
 

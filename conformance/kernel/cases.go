@@ -3,7 +3,7 @@ package kernel
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/conformance/internal/names"
+	"github.com/fabrictest/fabrictest/conformance"
 )
 
 // Family is an address family.
@@ -151,7 +151,7 @@ func (l *list) add(tool Tool, sizes []int, variants ...string) {
 // Matching returns the cases whose name matches pattern as path.Match does,
 // where a pattern of fewer parts matches all that begins with it.
 func Matching(cases []Case, pattern string) ([]Case, error) {
-	matching, err := names.Matching(cases, pattern)
+	matching, err := conformance.MatchingNames(cases, pattern)
 	if err == nil && len(matching) == 0 {
 		err = fmt.Errorf("no case matches %q; they are named tool/role/family/variant/size, like %s", pattern, cases[0].Name())
 	}

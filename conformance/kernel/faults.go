@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/fabrictest/fabrictest/conformance/kernel/wiretap"
 )
 
 // Faults are what the guest's soft-iWARP was seen to do wrong. They are known, they
@@ -50,7 +48,7 @@ func (f Faults) String() string {
 	return strings.Join(list, ", ")
 }
 
-func faultsOf(r wiretap.Report) Faults {
+func faultsOf(r TapReport) Faults {
 	return Faults{
 		Frames: r.Theirs.FPDUs, DirtyPads: r.Theirs.DirtyPads, BadCRCs: r.Theirs.BadCRCs,
 		Terminates: r.Theirs.Terminates, Mangled: r.Theirs.Mangled, Unread: r.Unread,
@@ -59,7 +57,7 @@ func faultsOf(r wiretap.Report) Faults {
 
 // judgeWire says whether our device kept the rules on the wire, where a fault is not
 // put up with, and whether the CRC was used that the case is about.
-func judgeWire(c Case, r wiretap.Report) error {
+func judgeWire(c Case, r TapReport) error {
 	var errs []error
 	expect := func(ok bool, format string, args ...any) {
 		if !ok {

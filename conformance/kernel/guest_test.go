@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/testpath"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -40,7 +40,7 @@ func shellServer(t *testing.T) Guest {
 	}
 	t.Cleanup(func() { listener.Close() })
 	// The programs of rdma-core may be installed on this machine; this guest has none of them.
-	env := []string{"TMPDIR=" + t.TempDir(), "PATH=" + testpath.Dir(t, "cat", "false", "grep", "sleep", "timeout")}
+	env := []string{"TMPDIR=" + t.TempDir(), "PATH=" + testutil.PathWith(t, "cat", "false", "grep", "sleep", "timeout")}
 	s := &guest.Server{Start: func(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 		cmd.Env = env
 		if err := cmd.Start(); err != nil {

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/kernel/wiretap"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -31,7 +30,7 @@ type Matrix struct {
 	theirs  Device // what the guest has
 	devices map[Setup]verbs.Context
 	gids    map[Family]int // in the guest's table
-	tap     *wiretap.Tap   // on iWARP's frames; nil for RoCE
+	tap     *Tap           // on iWARP's frames; nil for RoCE
 	// patience is for how long a frame may lie unread before that counts as a stall.
 	patience time.Duration
 }
@@ -97,7 +96,7 @@ func (m *Matrix) prepare(ctx context.Context, c Case) (err error) {
 		}
 	}
 	if m.tap == nil && c.Provider == SoftIWARP {
-		if m.tap, err = wiretap.Open(m.IPv4); err != nil {
+		if m.tap, err = OpenTap(m.IPv4); err != nil {
 			return fmt.Errorf("watching the wire: %w", err)
 		}
 	}
@@ -170,7 +169,7 @@ func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 	if m.tap == nil {
 		return m.meet(ctx, c, port)
 	}
-	watch := wiretap.NewWatch(port)
+	watch := NewWatch(port)
 	m.tap.Feed(watch)
 	defer m.tap.Feed(nil)
 	ctx, stop := context.WithCancelCause(ctx)

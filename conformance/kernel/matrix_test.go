@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/kernel/wiretap"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -154,23 +153,23 @@ func TestMatrixRun(t *testing.T) {
 func TestJudgeWire(t *testing.T) {
 	plain, crc := Case{SoftIWARP, RPing, Client, IPv4, poll, 64}, Case{SoftIWARP, RPing, Client, IPv4, withCRC, 64}
 	two := Case{SoftIWARP, RPing, Client, IPv4, persistent, 64}
-	theirs := wiretap.Side{FPDUs: 9, DirtyPads: 3, BadCRCs: 1, Terminates: 2, Mangled: 2}
+	theirs := Side{FPDUs: 9, DirtyPads: 3, BadCRCs: 1, Terminates: 2, Mangled: 2}
 	for _, test := range []struct {
 		what string
 		c    Case
-		r    wiretap.Report
+		r    TapReport
 		want string // of the error; empty is none
 	}{
-		{"all is well", plain, wiretap.Report{Connections: 1, Theirs: theirs}, ""},
-		{"with a CRC", crc, wiretap.Report{Connections: 1, WithCRC: 1}, ""},
-		{"no CRC", crc, wiretap.Report{Connections: 1}, "a CRC was agreed on in 0 of 1 connections, want 1"},
-		{"a CRC", plain, wiretap.Report{Connections: 1, WithCRC: 1}, "want 0"},
-		{"one connection", two, wiretap.Report{Connections: 1}, "1 connections were agreed on, want 2"},
-		{"bad CRC", crc, wiretap.Report{Connections: 1, WithCRC: 1, Ours: wiretap.Side{FPDUs: 2, BadCRCs: 1}}, "the CRC of 1 of our 2 frames"},
-		{"dirty pad", plain, wiretap.Report{Connections: 1, Ours: wiretap.Side{FPDUs: 2, DirtyPads: 1}}, "the pad of 1 of our 2 frames"},
-		{"Terminate", plain, wiretap.Report{Connections: 1, Ours: wiretap.Side{FPDUs: 2, Terminates: 1}}, "we sent 1 Terminates"},
-		{"nothing known", two, wiretap.Report{Unread: 1}, ""},
-		{"known enough", two, wiretap.Report{Unread: 1, Ours: wiretap.Side{DirtyPads: 1}}, "the pad of 1"},
+		{"all is well", plain, TapReport{Connections: 1, Theirs: theirs}, ""},
+		{"with a CRC", crc, TapReport{Connections: 1, WithCRC: 1}, ""},
+		{"no CRC", crc, TapReport{Connections: 1}, "a CRC was agreed on in 0 of 1 connections, want 1"},
+		{"a CRC", plain, TapReport{Connections: 1, WithCRC: 1}, "want 0"},
+		{"one connection", two, TapReport{Connections: 1}, "1 connections were agreed on, want 2"},
+		{"bad CRC", crc, TapReport{Connections: 1, WithCRC: 1, Ours: Side{FPDUs: 2, BadCRCs: 1}}, "the CRC of 1 of our 2 frames"},
+		{"dirty pad", plain, TapReport{Connections: 1, Ours: Side{FPDUs: 2, DirtyPads: 1}}, "the pad of 1 of our 2 frames"},
+		{"Terminate", plain, TapReport{Connections: 1, Ours: Side{FPDUs: 2, Terminates: 1}}, "we sent 1 Terminates"},
+		{"nothing known", two, TapReport{Unread: 1}, ""},
+		{"known enough", two, TapReport{Unread: 1, Ours: Side{DirtyPads: 1}}, "the pad of 1"},
 	} {
 		err := judgeWire(test.c, test.r)
 		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
@@ -178,7 +177,7 @@ func TestJudgeWire(t *testing.T) {
 		}
 	}
 	const want = "pad not zero in 3 of 9 frames, CRC wrong in 1 of 9 frames, 2 of 2 Terminates mangled, 1 connections not watched to the end"
-	if got := faultsOf(wiretap.Report{Theirs: theirs, Unread: 1}).String(); got != want {
+	if got := faultsOf(TapReport{Theirs: theirs, Unread: 1}).String(); got != want {
 		t.Errorf("faults %q, want %q", got, want)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/kernel/wiretap"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -81,7 +80,7 @@ func TestMatrixSeesAStall(t *testing.T) {
 	m.Guest = shellServer(t)
 	m.Guest.IPv4, m.IPv4, m.patience = local, local, 200*time.Millisecond
 	var err error
-	if m.tap, err = wiretap.Open(local); errors.Is(err, os.ErrPermission) {
+	if m.tap, err = OpenTap(local); errors.Is(err, os.ErrPermission) {
 		t.Skipf("packet sockets are not permitted here: %v", err)
 	} else if err != nil {
 		t.Fatal(err)

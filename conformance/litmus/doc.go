@@ -1,16 +1,21 @@
-// Package litmus asks which orders of memory operations a device lets others see.
+// Package litmus has the cases of the memory model: which orders of memory operations a
+// device lets others see, and whether atomics are atomic.
 //
 // A litmus test is a small table: what a few queue pairs do, each in its own order,
-// on a few places of a peer's memory; and which outcomes may come of it. The device
-// and a partner of its kind run it over many schedules: who is whose peer, when each
-// request is posted, alone or with others, and what the network does to its packets,
-// are drawn by chance for each. One outcome that may not come ends the case.
+// to a few addresses of a peer's memory, and which outcomes are allowed. The device and
+// a partner of its kind run it over many schedules. Chance decides for each who is
+// whose peer, when each request is posted, alone or with others, and what the network
+// does to its packets. A forbidden outcome ends the case.
 //
-// What may come is what the specification promises and no more. Reads may see what
-// is written behind them unless a fence is between (IBTA 10.8.3.3); nothing is
-// promised to a queue pair about what another does, but for atomics. Outcomes that
-// are allowed and surprising are named as well: how often they were seen is told,
-// and that they can be seen shows that the schedules are worth something.
+// An outcome is forbidden only if the specification forbids it. Reads may see later
+// writes unless a fence is between them (IBTA 10.8.3.3). Nothing orders the operations of
+// two queue pairs, except atomics. Allowed outcomes that are seldom are counted and
+// reported: they show that the schedules reach them.
+//
+// Atomics are checked for linearizability by porcupine: many queue pairs add to and swap
+// the same words, with packets lost, duplicated and delayed, so that requests are repeated
+// and replies replayed. FetchAdd of 0 is the atomic read; plain READs are not checked, as
+// no specification makes them atomic.
 package litmus
 
 import (

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/pair"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -41,7 +40,7 @@ func (t *Test) Judge(b *conformance.Bench, schedules int) error {
 func (t *Test) Run(b *conformance.Bench, schedules int) (seen Seen, err error) {
 	seen = make(Seen)
 	err = rig.Caught(func() {
-		p := pair.New(rig.New(b))
+		p := rig.NewPair(rig.New(b))
 		l := newLitmus(t, p)
 		for i := range schedules {
 			b.Progress(i, schedules)
@@ -62,11 +61,11 @@ func (t *Test) Run(b *conformance.Bench, schedules int) (seen Seen, err error) {
 // litmus is a test between two devices.
 type litmus struct {
 	*Test
-	p *pair.Pair
+	p *rig.Pair
 	// hosts are the devices: 0 is the one under test.
 	hosts [2]*host
 	// ends are the queue pairs of each thread, by host.
-	ends   [][2]*pair.End
+	ends   [][2]*rig.PairEnd
 	regs   []string
 	places []string
 	size   int
@@ -86,7 +85,7 @@ type host struct {
 // room is how far places, and registers, are apart.
 const room = 8 << 10
 
-func newLitmus(t *Test, p *pair.Pair) *litmus {
+func newLitmus(t *Test, p *rig.Pair) *litmus {
 	l := &litmus{Test: t, p: p, size: max(t.Size, 8)}
 	l.regs, l.places = t.names()
 	ops := 0
@@ -96,11 +95,11 @@ func newLitmus(t *Test, p *pair.Pair) *litmus {
 	}
 	l.scratch = len(l.regs) + ops
 	for i, r := range []*rig.Rig{p.Near, p.Far} {
-		l.hosts[i] = &host{Rig: r, places: pair.Memory(r, room*len(l.places)), regs: pair.Memory(r, room*(l.scratch+1))}
+		l.hosts[i] = &host{Rig: r, places: rig.PairMemory(r, room*len(l.places)), regs: rig.PairMemory(r, room*(l.scratch+1))}
 	}
 	for range t.Threads {
 		near, far := p.Link()
-		l.ends = append(l.ends, [2]*pair.End{near, far})
+		l.ends = append(l.ends, [2]*rig.PairEnd{near, far})
 	}
 	return l
 }

@@ -9,7 +9,7 @@ import (
 
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/internal/rotation"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -23,7 +23,7 @@ import (
 var (
 	everywhere = flag.Bool("everywhere", false, "run every case on every provider, design, protocol, mode of progress and network")
 	often      = flag.Int("often", 1, "on how many set-ups of each provider a case runs")
-	part       = rotation.Flag()
+	part       = testutil.PartFlag()
 	worldSeed  = flag.Uint64("seed", 1, "what chance in a simulated world comes from")
 )
 

@@ -10,7 +10,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/counters"
 	"github.com/fabrictest/fabrictest/conformance/dgiwarp"
 	"github.com/fabrictest/fabrictest/conformance/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/linear"
 	"github.com/fabrictest/fabrictest/conformance/litmus"
 	"github.com/fabrictest/fabrictest/conformance/recovery"
 	"github.com/fabrictest/fabrictest/conformance/roce"
@@ -50,15 +49,15 @@ func All() []*conformance.Suite {
 // of them: what is measured, what is counted, and what is seen in which order.
 
 func roceSuite() *conformance.Suite {
-	return with(roce.Suite(), recovery.Cases(), counters.RoCE(), litmus.RoCE(), linear.RoCE())
+	return with(roce.Suite(), recovery.Cases(), counters.RoCE(), litmus.RoCE(), litmus.AtomicsRoCE())
 }
 
 func iwarpSuite() *conformance.Suite {
-	return with(iwarp.Suite(), counters.IWARP(), litmus.IWARP(), linear.IWARP())
+	return with(iwarp.Suite(), counters.IWARP(), litmus.IWARP(), litmus.AtomicsIWARP())
 }
 
 func dgiwarpSuite() *conformance.Suite {
-	return with(dgiwarp.Suite(), counters.DatagramIWARP(), litmus.DatagramIWARP(), linear.DatagramIWARP())
+	return with(dgiwarp.Suite(), counters.DatagramIWARP(), litmus.DatagramIWARP(), litmus.AtomicsDatagramIWARP())
 }
 
 func with(s *conformance.Suite, more ...[]conformance.Case) *conformance.Suite {

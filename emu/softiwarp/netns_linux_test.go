@@ -7,11 +7,11 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/internal/nstest"
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
-	testparallel.SetLimit(runtime.GOMAXPROCS(0) + 1) // one waits for silent streams, the others compute
+	testutil.SetParallel(runtime.GOMAXPROCS(0) + 1) // one waits for silent streams, the others compute
 	nstest.Main(m)
 }
 

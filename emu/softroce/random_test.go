@@ -9,8 +9,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
-	"github.com/fabrictest/fabrictest/scenarios/traffic/insim"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -80,7 +80,7 @@ func (c *randomCase) run() (randomTotals, error) {
 	}
 	defer w.Close()
 	var pipes [2]traffic.Exchange
-	pipes[0], pipes[1] = insim.Pipe(w)
+	pipes[0], pipes[1] = simcontrol.Pipe(w)
 	var ends [2]*traffic.End
 	var results [2]*traffic.Result
 	for side := range traffic.Side(2) {

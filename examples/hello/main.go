@@ -5,7 +5,7 @@
 //	go build -o /tmp/hello ./examples/hello
 //	go run ./cmd/fabrictest exec -n 4 -- /tmp/hello
 //
-// It finds its NIC by its environment (package hostenv), its neighbours by its
+// It finds its NIC by its environment (package lab/nics), its neighbours by its
 // launcher (package rank), and everything else by verbs.
 package main
 
@@ -16,7 +16,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/fabrictest/fabrictest/lab/hostenv"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch/rank"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -47,7 +47,7 @@ type card struct {
 const timeout = 10 * time.Second
 
 func greet(conn *rank.Conn) error {
-	host, err := hostenv.Read()
+	host, err := nics.FromEnv()
 	if err != nil {
 		return err
 	}

@@ -51,10 +51,8 @@ var engines = []string{
 	"./emu/dgiwarp/rd",
 	"./emu/dgiwarp/engine",
 	"./emu/dgiwarp/flaw",
-	"./mpi/match",
 	"./mpi/wire",
 	"./mpi/p2p",
-	"./mpi/reuse",
 	"./mpi/window",
 }
 
@@ -93,7 +91,7 @@ func boundaries() []Boundary {
 			Why: "the API must not depend on an implementation or on other modules",
 		},
 		{
-			Name: "the agent knows verbs only", From: []string{"./agent"}, Only: []string{"std", "./verbs", "./agent", "./internal/regularfile", "./internal/testparallel"}, Tests: true,
+			Name: "the agent knows verbs only", From: []string{"./agent"}, Only: []string{"std", "./verbs", "./agent", "./internal/regularfile", "./internal/testutil"}, Tests: true,
 			Why: "the agent forwards verbs calls to devices of any kind",
 		},
 		{
@@ -107,7 +105,7 @@ func boundaries() []Boundary {
 				"./verbs", "./emu/mono", "./emu/link", "./emu/internal/...",
 				"./emu/softroce/wire", "./emu/softroce/mad",
 				"./emu/softiwarp/wire", "./emu/softiwarp/mpa", "./emu/dgiwarp/wire", "./emu/dgiwarp/rd",
-				"./mpi/match", "./mpi/wire", "./mpi/p2p",
+				"./mpi/wire", "./mpi/p2p",
 			}, pureStd...),
 			Never: drivers,
 			Why:   "an engine uses pure packages only (pureStd lists those of the standard library)", Because: impureReasons,
@@ -139,8 +137,8 @@ func boundaries() []Boundary {
 		},
 		{
 			Name: "topology knows no protocol", From: []string{"./netns/..."}, Tests: true,
-			Only: []string{"std", "./netns/...", "./internal/testparallel", "github.com/...", "golang.org/..."},
-			Why:  "namespaces, links and switches carry any packet; netns imports no other package of this module, except internal/testparallel in its tests",
+			Only: []string{"std", "./netns/...", "./internal/testutil", "github.com/...", "golang.org/..."},
+			Why:  "namespaces, links and switches carry any packet; netns imports no other package of this module, except internal/testutil in its tests",
 		},
 		{
 			Name: "the launcher knows no RDMA", From: []string{"./launch/..."},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/nstest"
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -21,7 +21,7 @@ import (
 const atOnce = 8
 
 func TestMain(m *testing.M) {
-	testparallel.SetLimit(atOnce)
+	testutil.SetParallel(atOnce)
 	nstest.Main(m)
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/netns"
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(insiderRole) != "":
 		exitWith(insideTest())
 	}
-	testparallel.SetLimit(8) // guests and cables are waited for
+	testutil.SetParallel(8) // guests and cables are waited for
 	ns, err := netns.New()
 	if err == nil {
 		ns.Close()

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/lab/hostenv"
+	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
 // exec runs a program in a host with the client's descriptors, or with a terminal
@@ -85,7 +85,7 @@ func (s *server) program(r *request, files []*os.File) (cmd *exec.Cmd, master *o
 		return nil, nil, fmt.Errorf("the working folder %s is not there for the lab", r.Dir)
 	}
 	cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Dir: r.Dir}
-	cmd.Env = append(r.Env, hostenv.Vars(s.stage.Plan.Topology, host.Host)...)
+	cmd.Env = append(r.Env, nics.EnvVars(s.stage.Plan.Topology, host.Host)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if r.Terminal {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
@@ -70,7 +70,7 @@ func TestMain(m *testing.M) {
 	case roleSquat:
 		exitWith(0, squat(os.Args[1]))
 	}
-	testparallel.SetLimit(8) // labs and their programs are other processes, and waited for
+	testutil.SetParallel(8) // labs and their programs are other processes, and waited for
 	exitWith(inCacheOfItsOwn(m.Run))
 }
 

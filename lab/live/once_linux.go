@@ -16,7 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab"
-	"github.com/fabrictest/fabrictest/lab/hostenv"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
@@ -126,7 +126,7 @@ func (j *onceJob) specs(stage *nslab.Stage) (specs []launch.Spec) {
 			Rank: i, Host: h.Name, Start: host.NS.Start,
 			Cmd: launch.Command{
 				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir,
-				Env: append(os.Environ(), hostenv.Vars(stage.Plan.Topology, h)...),
+				Env: append(os.Environ(), nics.EnvVars(stage.Plan.Topology, h)...),
 			},
 		})
 	}

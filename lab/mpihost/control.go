@@ -2,14 +2,13 @@ package mpihost
 
 import (
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/emu/sim/hub"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // control is what a rank in a world is given.
 type control struct {
-	*hub.Endpoint
+	*sim.Endpoint
 	abort func(rank, code int, why string)
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/emu/sim/hub"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -20,7 +19,7 @@ type World struct {
 	f        Fabric
 	provider *nics.Provider
 	sim      *sim.World
-	hub      *hub.Hub
+	hub      *sim.Hub
 	hosts    []host
 	ranks    []*worldRank
 	nodes    []int

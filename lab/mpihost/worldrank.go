@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/emu/sim/hub"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -24,7 +23,7 @@ type worldRank struct {
 
 // addRanks adds a coroutine for every rank.
 func (w *World) addRanks(run func(*env.Env) error) {
-	w.hub = hub.New(w.sim, w.f.Ranks, env.ErrGone)
+	w.hub = sim.NewHub(w.sim, w.f.Ranks, env.ErrGone)
 	w.out.Ranks = make([]RankOutcome, w.f.Ranks)
 	w.ranks = make([]*worldRank, w.f.Ranks)
 	for i := range w.ranks {

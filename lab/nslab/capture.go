@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
-	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 )
 
@@ -59,7 +58,7 @@ func (c *capture) close() error {
 // that was killed leaves half a packet at the end, and readers refuse the file. A
 // rank that never came to write anything has none.
 func trimCapture(name string) error {
-	err := pcapng.Trim(name)
+	err := pcaplink.Trim(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -76,7 +75,7 @@ func packCaptures(dir string) error {
 	errs := []error{err}
 	for _, name := range names {
 		if info, err := os.Stat(name); err == nil && info.Size() > 0 {
-			_, _, err := pcapng.Pack(name, nil)
+			_, _, err := pcaplink.Pack(name, nil)
 			errs = append(errs, err)
 		}
 	}

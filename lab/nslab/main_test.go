@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // TestMain lets the test binary be the processes that a run consists of.
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	// A run waits as long as it computes; more of them would be late for each other.
-	testparallel.SetLimit(4)
+	testutil.SetParallel(4)
 	os.Exit(m.Run())
 }
 

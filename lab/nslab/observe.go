@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/internal/cputime"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
@@ -124,7 +124,7 @@ func filesIn(dir, folder string) (files []report.File) {
 			continue
 		}
 		kind := "log"
-		if strings.HasSuffix(strings.TrimSuffix(e.Name(), pcapng.Packed), captureSuffix) {
+		if strings.HasSuffix(strings.TrimSuffix(e.Name(), pcaplink.Packed), captureSuffix) {
 			kind = "capture"
 		}
 		files = append(files, report.File{Kind: kind, Path: path.Join(folder, e.Name()), Size: info.Size()})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
-	"github.com/fabrictest/fabrictest/lab/perflab/rawtcp"
 	"github.com/fabrictest/fabrictest/perf"
 )
 
@@ -96,7 +95,7 @@ type overTCP struct{ devices }
 // RawStream is that of perf.Bench.
 func (b overTCP) RawStream(_ context.Context, bytes int, work bool, d time.Duration) (float64, error) {
 	from, to := b.endpoints()
-	return rawtcp.Stream(from, to, rawtcp.StreamConfig{Bytes: bytes, Work: work, Duration: d})
+	return RawTCPStream(from, to, RawTCPStreamConfig{Bytes: bytes, Work: work, Duration: d})
 }
 
 // mpaBytes is what a message has around it on the wire, beyond TCP, if it needs
@@ -106,5 +105,5 @@ const mpaBytes = 2 + 18 + 4
 // RawPingPong is that of perf.Bench.
 func (b overTCP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds int) (float64, error) {
 	from, to := b.endpoints()
-	return rawtcp.PingPong(from, to, rawtcp.PingPongConfig{Bytes: bytes + mpaBytes, Rounds: rounds, Block: blocking})
+	return RawTCPPingPong(from, to, RawTCPPingPongConfig{Bytes: bytes + mpaBytes, Rounds: rounds, Block: blocking})
 }

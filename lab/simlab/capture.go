@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
-	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -53,11 +52,11 @@ func (c *capture) close() (*report.File, error) {
 	err := errors.Join(c.to.Close(), c.file.Close())
 	var size int64
 	if err == nil {
-		_, size, err = pcapng.Pack(c.file.Name(), c.comments())
+		_, size, err = pcaplink.Pack(c.file.Name(), c.comments())
 	}
 	if err != nil {
 		_ = os.Remove(c.file.Name())
 		return nil, fmt.Errorf("capture %s: %w", c.path, err)
 	}
-	return &report.File{Kind: "capture", Path: filepath.ToSlash(c.path) + pcapng.Packed, Size: size}, nil
+	return &report.File{Kind: "capture", Path: filepath.ToSlash(c.path) + pcaplink.Packed, Size: size}, nil
 }

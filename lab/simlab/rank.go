@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
-	"github.com/fabrictest/fabrictest/scenarios/workload/insim"
 )
 
 // rank is a program on a host.
@@ -33,7 +33,7 @@ func (k *rank) status() string {
 // addRanks adds a coroutine for every rank.
 func (r *run) addRanks() {
 	size := r.plan.Scenario.RankCount()
-	r.hub = insim.New(r.world, size)
+	r.hub = simcontrol.New(r.world, size)
 	r.hub.OnMark = func(i int, at time.Duration, what string) {
 		r.ranks[i].seen.Marks = append(r.ranks[i].seen.Marks, report.Mark{At: at, What: what})
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
-	"github.com/fabrictest/fabrictest/scenarios/workload/insim"
 )
 
 // maxEvents ends a run that polls for ever while hardly any time passes: about a
@@ -65,7 +65,7 @@ type run struct {
 	plan    *lab.Plan
 	world   *sim.World
 	fabric  fabric
-	hub     *insim.Hub
+	hub     *simcontrol.Hub
 	ranks   []*rank
 	capture *capture
 	seen    lab.Observed

@@ -8,7 +8,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/regcache"
-	"github.com/fabrictest/fabrictest/mpi/reuse"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -54,7 +53,7 @@ type Carrier struct {
 	cards cards
 	peers []*peer
 
-	frequent    *reuse.Table // nil if small data is always copied
+	frequent    *regcache.ReuseTable // nil if small data is always copied
 	cache       *regcache.Cache[*registered]
 	regions     []*registered // of pools and rings
 	retired     []retired

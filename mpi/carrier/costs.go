@@ -3,7 +3,7 @@ package carrier
 import (
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/reuse"
+	"github.com/fabrictest/fabrictest/mpi/regcache"
 )
 
 // In a simulated world work on memory takes no time, unless it is said how much. It
@@ -38,7 +38,7 @@ func (c *Carrier) looks() {
 
 // lookUp looks a buffer up in a table of uses: for as long as it takes to go along a
 // chain, if there is one.
-func (c *Carrier) lookUp(t *reuse.Table, buf []byte) bool {
+func (c *Carrier) lookUp(t *regcache.ReuseTable, buf []byte) bool {
 	uses, passed := t.Stats.Uses, t.Stats.Passed
 	frequent := t.RecordUse(addressOf(buf), len(buf))
 	if k := c.env.Costs; k != nil && t.Stats.Uses > uses {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/reuse"
+	"github.com/fabrictest/fabrictest/mpi/regcache"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -80,7 +80,7 @@ func TestForgottenMemoryIsNotRegistered(t *testing.T) {
 // give way to others in the cache has to earn its place again.
 func TestFrequencyEndsWithTheBuffer(t *testing.T) {
 	const size = 700
-	cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{40}}, CacheBytes: 3000} // frequent from use 11 on
+	cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{40}}, CacheBytes: 3000} // frequent from use 11 on
 	in(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {
 		seed := 0
 		use := func(buf []byte, times int, gathered uint64) error {

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/fabrictest/fabrictest/mpi/regcache"
-	"github.com/fabrictest/fabrictest/mpi/reuse"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -22,8 +21,8 @@ type Reuse struct {
 	// Thresholds are how often a buffer must be used for registration to pay. If there
 	// are none they are measured; in a simulated world in which copies cost nothing, data
 	// is always copied then.
-	Thresholds reuse.Thresholds `json:"thresholds,omitempty"`
-	// Speculation, Buckets and Frequent are those of reuse.Config: what part of a
+	Thresholds regcache.Thresholds `json:"thresholds,omitempty"`
+	// Speculation, Buckets and Frequent are those of regcache.ReuseConfig: what part of a
 	// threshold is enough, how large the table of uses is, and when it stops to grow.
 	Speculation float64 `json:"speculation,omitempty"`
 	Buckets     int     `json:"buckets,omitempty"`
@@ -43,13 +42,13 @@ func (c *Carrier) openReuse() error {
 		}
 	}
 	own := &c.cfg.Reuse
-	c.frequent = reuse.New(reuse.Config{Thresholds: t, Speculation: own.Speculation, Buckets: own.Buckets, Frequent: own.Frequent})
+	c.frequent = regcache.NewReuse(regcache.ReuseConfig{Thresholds: t, Speculation: own.Speculation, Buckets: own.Buckets, Frequent: own.Frequent})
 	c.stats.ReusePays = t
 	return nil
 }
 
 // measureReuse measures what registration, copies and look-ups cost here.
-func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
+func (c *Carrier) measureReuse() (regcache.Thresholds, error) {
 	const rounds, batches = 16, 8
 	from, to := make([]byte, c.cfg.Packet), make([]byte, c.cfg.Packet)
 	var failed error
@@ -66,7 +65,7 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 	}
 	// A look-up is one in the table, and one in the cache behind it: whoever is frequent
 	// pays for both.
-	probe := reuse.New(reuse.Config{Thresholds: reuse.Thresholds{1}})
+	probe := regcache.NewReuse(regcache.ReuseConfig{Thresholds: regcache.Thresholds{1}})
 	look := func() error {
 		c.lookUp(probe, from)
 		r, err := c.Register(from)
@@ -79,7 +78,7 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 		return nil, err
 	}
 	lookUp := each(look)
-	costs := reuse.Costs{
+	costs := regcache.Costs{
 		LookUp: lookUp,
 		Copy: func(n int) time.Duration {
 			return each(func() error {
@@ -103,7 +102,7 @@ func (c *Carrier) measureReuse() (reuse.Thresholds, error) {
 			return took
 		},
 	}
-	t := reuse.ComputeThresholds(costs, c.cfg.Packet)
+	t := regcache.ComputeThresholds(costs, c.cfg.Packet)
 	failed = errors.Join(failed, c.Invalidate(from))
 	c.cache.Stats = regcache.Stats{}
 	return t, failed

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/reuse"
+	"github.com/fabrictest/fabrictest/mpi/regcache"
 )
 
 // flood keeps requests of all kinds under way to a peer until one fails, and then waits for
@@ -52,7 +52,7 @@ func TestRequestsEndWhenTheirNICIsGone(t *testing.T) {
 				f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) {
 					w.At(at, func() { _ = w.Device(0, 0).Close() })
 				}}
-				cfg := carrier.Config{Patience: 2 * time.Second, Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{1}}}
+				cfg := carrier.Config{Patience: 2 * time.Second, Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{1}}}
 				out, err := try(f, s, cfg, func(r *rank) error {
 					if err := r.flood(1 - r.Rank); err != nil {
 						return err

@@ -2,7 +2,6 @@ package carrier
 
 import (
 	"github.com/fabrictest/fabrictest/mpi/regcache"
-	"github.com/fabrictest/fabrictest/mpi/reuse"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -93,8 +92,8 @@ type Stats struct {
 	Registrations regcache.Stats `json:"registrations"`
 	// Reuse is of small buffers, and ReusePays how many uses of them it takes to pay for
 	// their registration, by size.
-	Reuse     reuse.Stats      `json:"reuse"`
-	ReusePays reuse.Thresholds `json:"reuse_pays,omitempty"`
+	Reuse     regcache.ReuseStats `json:"reuse"`
+	ReusePays regcache.Thresholds `json:"reuse_pays,omitempty"`
 }
 
 // Stats returns what was counted.

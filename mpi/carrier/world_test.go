@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/reuse"
+	"github.com/fabrictest/fabrictest/mpi/regcache"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -502,7 +502,7 @@ func TestFrequentBuffersAreGathered(t *testing.T) {
 		{"dgiwarp", carrier.UD, p2p.RGET, 0},
 	} {
 		t.Run(s.String(), func(t *testing.T) {
-			cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: reuse.Thresholds{8}}}
+			cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{8}}}
 			in(t, 2, s, cfg, func(r *rank) error {
 				buf := make([]byte, size)
 				for i := range times {

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -120,7 +119,7 @@ func TestAdaptiveUsageThreshold(t *testing.T) {
 func TestResumeCountStartsWhenRTRsStop(t *testing.T) {
 	w := newAdaptiveWorld(t)
 	for i := range 4 { // from any source: no RTR is sent, though one would have arrived in time
-		r := w.recv(1, match.Any, 7, rendezvousSize)
+		r := w.recv(1, Any, 7, rendezvousSize)
 		w.now += time.Millisecond
 		w.send(0, 1, 7, i, rendezvousSize)
 		w.runToEnd()

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -100,13 +99,13 @@ type Engine struct {
 
 	cfg            Config
 	transport      Transport
-	posted         match.Posted[*Request]
-	unexpected     match.Unexpected[*unexpectedMessage]
+	posted         Posted[*Request]
+	unexpected     Unexpected[*unexpectedMessage]
 	requests       requestTable
-	senders        map[match.Envelope]*senderState   // state as a sender; Source is the receiver
-	evictAt        int                               // number of senders at which unused ones are evicted
-	evicted        bool                              // some sender state was evicted
-	receivers      map[match.Envelope]*receiverState // state as a receiver
+	senders        map[Envelope]*senderState   // state as a sender; Source is the receiver
+	evictAt        int                         // number of senders at which unused ones are evicted
+	evicted        bool                        // some sender state was evicted
+	receivers      map[Envelope]*receiverState // state as a receiver
 	lost           map[int]error
 	lostOrder      []int            // keys of lost, in order
 	failedContexts map[uint32]error // error by context
@@ -121,14 +120,14 @@ func New(cfg Config, t Transport) *Engine {
 	cfg.setDefaults()
 	return &Engine{
 		cfg: cfg, transport: t, lost: make(map[int]error), failedContexts: make(map[uint32]error),
-		senders: make(map[match.Envelope]*senderState), receivers: make(map[match.Envelope]*receiverState),
+		senders: make(map[Envelope]*senderState), receivers: make(map[Envelope]*receiverState),
 		maxEnvelopes: maxEnvelopes, evictAt: maxEnvelopes,
 	}
 }
 
 // unexpectedMessage is a received message that no receive has matched.
 type unexpectedMessage struct {
-	match.Node[*unexpectedMessage]
+	Node[*unexpectedMessage]
 	peer      int
 	header    wire.Header
 	data      []byte // of an eager message
@@ -144,7 +143,7 @@ func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
 		a = new(unexpectedMessage)
 		a.Value = a
 	}
-	a.Envelope = match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
+	a.Envelope = Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
 	a.peer, a.header, a.recvKnown = peer, *h, false
 	a.data = append(a.data[:0], data...)
 	e.unexpected.Add(&a.Node)
@@ -209,7 +208,7 @@ func (e *Engine) Lost(peer int, cause error) {
 			e.cancelRecv(r, err)
 		}
 	}
-	maps.DeleteFunc(e.senders, func(k match.Envelope, _ *senderState) bool { return int(k.Source) == peer })
+	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer })
 }
 
 // dependsOn reports whether a posted receive cannot complete without a peer.
@@ -217,7 +216,7 @@ func (e *Engine) dependsOn(r *Request, lost int) bool {
 	if e.DependsOn != nil {
 		return e.DependsOn(r.Context, r.Peer, lost)
 	}
-	return r.Peer == match.Any || r.Peer == lost
+	return r.Peer == Any || r.Peer == lost
 }
 
 // FailContext fails all posted and future receives in a context.
@@ -272,6 +271,6 @@ func (e *Engine) CancelAll() {
 
 // ProbeError returns why no message can arrive for a probe with this envelope; nil if one
 // can.
-func (e *Engine) ProbeError(envelope match.Envelope) error {
+func (e *Engine) ProbeError(envelope Envelope) error {
 	return e.recvError(&Request{Context: envelope.Context, Peer: int(envelope.Source)})
 }

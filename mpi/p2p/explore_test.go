@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -62,7 +61,7 @@ func (e event) String() string {
 // act is a call of a rank in a program.
 type act struct {
 	kind     actKind
-	peer     int // of sends and receives; match.Any in receives
+	peer     int // of sends and receives; Any in receives
 	tag      int // the same
 	size     int // of the message or the buffer
 	noCredit bool
@@ -241,8 +240,8 @@ func (r *exploredRun) blocked(rank int, a *act) bool {
 	return false
 }
 
-func (a *act) envelope() match.Envelope {
-	return match.Envelope{Source: int32(a.peer), Tag: int32(a.tag)}
+func (a *act) envelope() Envelope {
+	return Envelope{Source: int32(a.peer), Tag: int32(a.tag)}
 }
 
 // doStep executes a step.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -37,7 +36,7 @@ type placedAct struct {
 
 // matches reports whether a receive matches a message by the rules of MPI.
 func (p *placedAct) matches(s *placedAct) bool {
-	return s.a.peer == p.rank && (p.a.peer == match.Any || p.a.peer == s.rank) && (p.a.tag == match.Any || p.a.tag == s.a.tag)
+	return s.a.peer == p.rank && (p.a.peer == Any || p.a.peer == s.rank) && (p.a.tag == Any || p.a.tag == s.a.tag)
 }
 
 // check checks the final state of a run.
@@ -202,7 +201,7 @@ func (r *exploredRun) checkCleanup(sent, recv []*placedAct) error {
 }
 
 // checkSenderState compares the state of a sender with that of its receiver.
-func (r *exploredRun) checkSenderState(rank int, key match.Envelope, s *senderState) error {
+func (r *exploredRun) checkSenderState(rank int, key Envelope, s *senderState) error {
 	peer := int(key.Source)
 	for _, h := range s.rtrs.pending() {
 		i := r.actOf(peer, h.Recv)
@@ -215,7 +214,7 @@ func (r *exploredRun) checkSenderState(rank int, key match.Envelope, s *senderSt
 			return fmt.Errorf("rank %d lists an unmatched send without an RTS", rank)
 		}
 	}
-	h := r.w.ranks[peer].e.receivers[match.Envelope{Source: int32(rank), Tag: key.Tag}]
+	h := r.w.ranks[peer].e.receivers[Envelope{Source: int32(rank), Tag: key.Tag}]
 	if s.stopped != (h != nil && h.rtrStopped) {
 		return fmt.Errorf("rank %d has stopped RTRs of tag %d: %v, and rank %d disagrees", rank, key.Tag, s.stopped, peer)
 	}

@@ -3,7 +3,6 @@ package p2p
 import (
 	"hash/fnv"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -23,7 +22,7 @@ func (x *explorer) stateHash() (sum [16]byte) {
 		}
 		for peer := range r.w.ranks {
 			for tag := range int32(maxTag) {
-				b = r.appendEnvelope(b, rank, match.Envelope{Source: int32(peer), Tag: tag})
+				b = r.appendEnvelope(b, rank, Envelope{Source: int32(peer), Tag: tag})
 			}
 			for _, l := range n.outgoing[peer] {
 				b = r.appendHeader(append(b, 'w'), rank, peer, &l.h)
@@ -81,7 +80,7 @@ func (r *exploredRun) appendRequest(b []byte, q *Request) []byte {
 }
 
 // appendEnvelope appends a rank's sender and receiver state of an envelope.
-func (r *exploredRun) appendEnvelope(b []byte, rank int, key match.Envelope) []byte {
+func (r *exploredRun) appendEnvelope(b []byte, rank int, key Envelope) []byte {
 	e := r.w.ranks[rank].e
 	if s := e.senders[key]; s != nil {
 		u := &s.usage

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -82,7 +81,7 @@ func TestTruncation(t *testing.T) {
 func TestProbe(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
 		for i, n := range []int{eagerLimit, rendezvousSize} {
-			anything := match.Envelope{Source: match.Any, Tag: match.Any}
+			anything := Envelope{Source: Any, Tag: Any}
 			if _, _, _, ok := w.ranks[1].e.Probe(anything); ok {
 				t.Fatal("there is a message before there is one")
 			}
@@ -91,7 +90,7 @@ func TestProbe(t *testing.T) {
 			if src, tag, size, ok := w.ranks[1].e.Probe(anything); !ok || src != 0 || tag != int32(7+i) || size != n {
 				t.Errorf("there is %v of %d, tag %d, size %d", ok, src, tag, size)
 			}
-			if _, _, _, ok := w.ranks[1].e.Probe(match.Envelope{Source: 0, Tag: 99}); ok {
+			if _, _, _, ok := w.ranks[1].e.Probe(Envelope{Source: 0, Tag: 99}); ok {
 				t.Error("there is one of another tag")
 			}
 			r := w.recv(1, 0, 7+i, rendezvousSize)
@@ -144,14 +143,14 @@ func TestLostPeerFailsItsRequests(t *testing.T) {
 			s := w.send(0, 1, 7, 1, rendezvousSize)
 			sync := &Request{Peer: 1, Tag: 8, Buf: testMessage(1, 1), Mode: Synchronous}
 			w.ranks[0].e.Isend(sync)
-			r, wild, other := w.recv(0, 1, 7, rendezvousSize), w.recv(0, match.Any, 7, rendezvousSize), w.recv(0, 2, 7, rendezvousSize)
+			r, wild, other := w.recv(0, 1, 7, rendezvousSize), w.recv(0, Any, 7, rendezvousSize), w.recv(0, 2, 7, rendezvousSize)
 			w.ranks[0].e.Lost(1, errors.New("it was killed"))
 			for i, q := range []*Request{s, sync, r, wild} {
 				if !q.Done() || !errors.Is(q.Err, ErrLost) {
 					t.Errorf("request %d is done: %v, %v", i, q.Done(), q.Err)
 				}
 			}
-			for i, q := range []*Request{w.send(0, 1, 7, 1, 1), w.recv(0, 1, 9, 1), w.recv(0, match.Any, 9, 1)} {
+			for i, q := range []*Request{w.send(0, 1, 7, 1, 1), w.recv(0, 1, 9, 1), w.recv(0, Any, 9, 1)} {
 				if !q.Done() || !errors.Is(q.Err, ErrLost) {
 					t.Errorf("later request %d is done: %v, %v", i, q.Done(), q.Err)
 				}

@@ -1,7 +1,6 @@
 package p2p
 
 import (
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -13,7 +12,7 @@ func (m *Message) Status() (source int, tag int32, size int) { return m.a.status
 
 // Improbe removes the first unexpected message that a receive with this envelope would
 // match; nil if there is none.
-func (e *Engine) Improbe(envelope match.Envelope) *Message {
+func (e *Engine) Improbe(envelope Envelope) *Message {
 	n := e.unexpected.Match(envelope)
 	if n == nil {
 		return nil

@@ -5,11 +5,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-var anyOf = match.Envelope{Source: match.Any, Tag: match.Any}
+var anyOf = Envelope{Source: Any, Tag: Any}
 
 func TestMprobedMessageGoesOnlyToItsReceive(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
@@ -97,7 +96,7 @@ func TestPeerLostDuringTransfer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, lost := range []int{0, 2} {
 				w := newWorld(t, 3, cfg)
-				r := w.recv(1, match.Any, 7, rendezvousSize)
+				r := w.recv(1, Any, 7, rendezvousSize)
 				s := w.send(0, 1, 7, 1, rendezvousSize)
 				w.deliver(0, 1)
 				if !r.Matched() || r.Done() {
@@ -186,9 +185,9 @@ func TestDependsOnSelectsFailedReceives(t *testing.T) {
 		e.Irecv(r)
 		return r
 	}
-	before := []*Request{post(1, 2), post(1, match.Any), post(0, 1), post(0, match.Any), post(0, 2)}
+	before := []*Request{post(1, 2), post(1, Any), post(0, 1), post(0, Any), post(0, 2)}
 	e.Lost(1, errors.New("it was killed"))
-	after := []*Request{post(1, 2), post(1, match.Any), post(0, 1), post(0, match.Any), post(0, 2)}
+	after := []*Request{post(1, 2), post(1, Any), post(0, 1), post(0, Any), post(0, 2)}
 	for i, want := range []bool{true, true, true, false, false} {
 		for _, r := range []*Request{before[i], after[i]} {
 			if got := r.Done() && errors.Is(r.Err, ErrLost); got != want {

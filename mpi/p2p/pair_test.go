@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -304,10 +303,10 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 			at := r.IntN(size)
 			from, tag := r.IntN(size), r.IntN(tags)
 			if wild && r.IntN(4) == 0 {
-				from = match.Any
+				from = Any
 			}
 			if wild && r.IntN(4) == 0 {
-				tag = match.Any
+				tag = Any
 			}
 			room := 2*eagerLimit + 1
 			if r.IntN(3) == 0 {
@@ -329,7 +328,7 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 	// Receive the remaining messages with wildcards.
 	for at := range size {
 		for range total[at] {
-			recvs = append(recvs, expected{w.recv(at, match.Any, match.Any, 3*eagerLimit), at})
+			recvs = append(recvs, expected{w.recv(at, Any, Any, 3*eagerLimit), at})
 		}
 	}
 	w.runAll(r)

@@ -3,7 +3,6 @@ package p2p
 import (
 	"maps"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -15,12 +14,12 @@ type receiverState struct {
 
 // receiverState returns the state of an envelope and creates it if needed. When the table
 // is full the state is not stored, and maySendRTR refuses that envelope.
-func (e *Engine) receiverState(envelope match.Envelope) *receiverState {
+func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	s := e.receivers[envelope]
 	if s == nil {
 		s = new(receiverState)
 		if len(e.receivers) >= e.maxEnvelopes {
-			maps.DeleteFunc(e.receivers, func(_ match.Envelope, s *receiverState) bool { return !s.rtrStopped })
+			maps.DeleteFunc(e.receivers, func(_ Envelope, s *receiverState) bool { return !s.rtrStopped })
 		}
 		if len(e.receivers) < e.maxEnvelopes {
 			e.receivers[envelope] = s
@@ -31,7 +30,7 @@ func (e *Engine) receiverState(envelope match.Envelope) *receiverState {
 
 // applyRTRFlags applies the flags of an RTS. A sender that stops RTRs uses none of the
 // outstanding ones, so the posted receives count as receives without an RTR.
-func (e *Engine) applyRTRFlags(envelope match.Envelope, flags wire.Flags) {
+func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 	if s := e.receivers[envelope]; s != nil {
 		s.mispredicted = 0
 	}
@@ -47,7 +46,7 @@ func (e *Engine) applyRTRFlags(envelope match.Envelope, flags wire.Flags) {
 }
 
 // mispredicted counts an RTR for a message that came eagerly.
-func (e *Engine) mispredicted(envelope match.Envelope) {
+func (e *Engine) mispredicted(envelope Envelope) {
 	e.Stats.Mispredicted++
 	e.receiverState(envelope).mispredicted++
 }
@@ -56,8 +55,8 @@ func (e *Engine) mispredicted(envelope match.Envelope) {
 // not if the source or tag is a wildcard, the sender wants no RTRs, too many were
 // mispredicted, or an earlier posted receive without an RTR could match the message: the
 // sender would use the RTR for that receive.
-func (e *Engine) maySendRTR(envelope match.Envelope) bool {
-	if envelope.Source == match.Any || envelope.Tag == match.Any {
+func (e *Engine) maySendRTR(envelope Envelope) bool {
+	if envelope.Source == Any || envelope.Tag == Any {
 		return false
 	}
 	s := e.receivers[envelope]
@@ -84,7 +83,7 @@ func (e *Engine) sendRTR(r *Request) {
 // handleRTRAck handles the message of a sender that writes to the address of an RTR. The
 // RTR must be that of the first matching receive.
 func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
-	n := e.posted.Match(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
+	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil || n.Value.id != h.Recv || !n.Value.sentRTR {
 		return protocolError(peer, h, "not for the first matching receive")
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/fabrictest/fabrictest/mpi/match"
 )
 
 var (
@@ -39,8 +37,8 @@ var actByLetter = map[byte]act{
 	'R': {kind: recvAct, tag: 7, size: rendezvousSize},
 	'S': {kind: recvAct, tag: 7, size: eagerLimit},
 	'X': {kind: recvAct, tag: 7, size: rendezvousSize, noMemory: true},
-	'A': {kind: recvAct, tag: 7, size: rendezvousSize, peer: match.Any},
-	'T': {kind: recvAct, tag: match.Any, size: rendezvousSize},
+	'A': {kind: recvAct, tag: 7, size: rendezvousSize, peer: Any},
+	'T': {kind: recvAct, tag: Any, size: rendezvousSize},
 	'O': {kind: recvAct, tag: 8, size: rendezvousSize},
 	'C': {kind: cancelAct}, // the receive that is posted last
 	'W': {kind: waitAct},   // for the last request
@@ -67,7 +65,7 @@ func parseActs(text string, peer int) (acts []act) {
 				continue
 			}
 			a.target, taken = taken[0], taken[1:]
-		case a.peer != match.Any:
+		case a.peer != Any:
 			a.peer = peer
 		}
 		if a.kind == recvAct {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -175,8 +174,8 @@ func TestFigure4_9NoRTRAfterReceiveWithoutRTR(t *testing.T) {
 	})
 	for name, post := range map[string]func(*world) *Request{
 		"expects an eager message": func(w *world) *Request { return w.recv(1, 0, 7, eagerLimit) },
-		"any source":               func(w *world) *Request { return w.recv(1, match.Any, 7, rendezvousSize) },
-		"expects any tag":          func(w *world) *Request { return w.recv(1, 0, match.Any, rendezvousSize) },
+		"any source":               func(w *world) *Request { return w.recv(1, Any, 7, rendezvousSize) },
+		"expects any tag":          func(w *world) *Request { return w.recv(1, 0, Any, rendezvousSize) },
 	} {
 		t.Run("case 2: the first receive "+name, func(t *testing.T) {
 			w := newSpeculativeWorld(t)
@@ -184,7 +183,7 @@ func TestFigure4_9NoRTRAfterReceiveWithoutRTR(t *testing.T) {
 			w.checkNothingSent(1, 0)
 			r2 := w.recv(1, 0, 7, rendezvousSize)
 			other := w.recv(1, 0, 8, rendezvousSize)
-			if r1.Tag != match.Any {
+			if r1.Tag != Any {
 				w.deliverKinds(1, 0, wire.RTR) // only that of another tag
 			}
 			w.checkNothingSent(1, 0)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -17,7 +16,7 @@ func (e *Engine) Irecv(r *Request) {
 		e.earlyProgress()
 	}
 	e.requests.add(r)
-	r.node = match.Node[*Request]{Envelope: r.envelope(), Value: r}
+	r.node = Node[*Request]{Envelope: r.envelope(), Value: r}
 	if n := e.unexpected.Match(r.node.Envelope); n != nil {
 		a := n.Value
 		e.unexpected.Remove(n)
@@ -41,7 +40,7 @@ func (e *Engine) Irecv(r *Request) {
 
 // Probe returns the source, tag and size of the first unexpected message that matches the
 // envelope, without removing it.
-func (e *Engine) Probe(envelope match.Envelope) (source int, tag int32, size int, ok bool) {
+func (e *Engine) Probe(envelope Envelope) (source int, tag int32, size int, ok bool) {
 	n := e.unexpected.Match(envelope)
 	if n == nil {
 		return 0, 0, 0, false
@@ -60,7 +59,7 @@ func (a *unexpectedMessage) status() (source int, tag int32, size int) {
 
 // handleEager matches an eager message with a receive or queues it as unexpected.
 func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
-	n := e.posted.Match(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
+	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil {
 		e.countNotReady(h)
 		e.addUnexpected(peer, h, data)
@@ -84,7 +83,7 @@ func (e *Engine) countNotReady(h *wire.Header) {
 
 // handleRTS matches an RTS with a receive or queues it as unexpected.
 func (e *Engine) handleRTS(peer int, h *wire.Header) error {
-	envelope := match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
+	envelope := Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
 	if e.cfg.Protocol == Speculative {
 		e.applyRTRFlags(envelope, h.Flags)
 	}

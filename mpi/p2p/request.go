@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -37,7 +36,7 @@ type Request struct {
 	Size       int // of the message; the buffer may be shorter
 	Cancelled  bool
 
-	node          match.Node[*Request]
+	node          Node[*Request]
 	id            uint32 // known to the peer; 0 when done
 	state         state
 	isRecv        bool

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/rotation"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // rulePart selects the rules of this run.
-var rulePart = rotation.Flag()
+var rulePart = testutil.PartFlag()
 
 var withoutRules = flag.Bool("without", false, "remove each rule of the protocols, and check that a test fails")
 
@@ -38,8 +38,8 @@ var rules = []struct{ rule, file, is, without string }{
 	// No RTR after a posted receive without one.
 	{"none after a receive that has sent none", "predict.go", "(last == nil || last.Value.sentRTR)", "(last == nil || last != nil)"},
 	{"none after a receive with a wildcard", "predict.go", "return !e.posted.HasWildcardMatch(envelope) && ", "return "},
-	{"none for any source", "predict.go", "if envelope.Source == match.Any || envelope.Tag == match.Any {", "if envelope.Tag == match.Any {"},
-	{"none for any tag", "predict.go", "if envelope.Source == match.Any || envelope.Tag == match.Any {", "if envelope.Source == match.Any {"},
+	{"none for any source", "predict.go", "if envelope.Source == Any || envelope.Tag == Any {", "if envelope.Tag == Any {"},
+	{"none for any tag", "predict.go", "if envelope.Source == Any || envelope.Tag == Any {", "if envelope.Source == Any {"},
 
 	// Mispredictions.
 	{"an eager message invalidates RTRs", "speculate.go", "\t\ts.eagerSent = true\n", "\t\ts.eagerSent = false\n"},

@@ -3,7 +3,6 @@ package p2p
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -33,8 +32,8 @@ func (e *Engine) Isend(r *Request) {
 	e.sendRTS(r, 0)
 }
 
-func (r *Request) envelope() match.Envelope {
-	return match.Envelope{Context: r.Context, Source: int32(r.Peer), Tag: r.Tag}
+func (r *Request) envelope() Envelope {
+	return Envelope{Context: r.Context, Source: int32(r.Peer), Tag: r.Tag}
 }
 
 func (e *Engine) sendEager(r *Request) {

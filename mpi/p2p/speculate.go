@@ -4,7 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -37,7 +36,7 @@ type usage struct {
 // program may use each tag only once.
 const maxEnvelopes = 1 << 14
 
-func (e *Engine) senderState(envelope match.Envelope) *senderState {
+func (e *Engine) senderState(envelope Envelope) *senderState {
 	s := e.senders[envelope]
 	if s != nil {
 		return s
@@ -54,7 +53,7 @@ func (e *Engine) senderState(envelope match.Envelope) *senderState {
 // and stopped, so every new state starts with eagerSent set and its first RTS stops RTRs.
 // The next eviction happens when the number of states has doubled.
 func (e *Engine) evictSenders() {
-	maps.DeleteFunc(e.senders, func(_ match.Envelope, s *senderState) bool {
+	maps.DeleteFunc(e.senders, func(_ Envelope, s *senderState) bool {
 		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopping
 	})
 	e.evicted = true
@@ -157,7 +156,7 @@ func (e *Engine) writeToRTR(r *Request, s *senderState) {
 
 // noteEagerSend notes an eager send. Its receive may have sent an RTR, which cannot be
 // told from the RTRs of later receives, unless RTRs are stopped.
-func (e *Engine) noteEagerSend(envelope match.Envelope) {
+func (e *Engine) noteEagerSend(envelope Envelope) {
 	s := e.senderState(envelope)
 	if !s.stopped {
 		s.eagerSent = true
@@ -175,7 +174,7 @@ func (e *Engine) dropRTRs(s *senderState) {
 // crossed it, the receiver reads and the RTR only identifies the receive. Otherwise a
 // later send uses it.
 func (e *Engine) handleRTR(peer int, h *wire.Header) error {
-	s := e.senderState(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
+	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	e.Stats.RTRsCame++
 	s.usage.received++
 	switch {
@@ -250,7 +249,7 @@ func (e *Engine) rtrStopAcked(r *Request, s *senderState) {
 // handleRevoke removes a revoked RTR. If a send has used it, its RTRAck arrives before the
 // reply.
 func (e *Engine) handleRevoke(peer int, h *wire.Header) error {
-	s := e.senderState(match.Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
+	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if s.rtrs.remove(h.Recv) {
 		e.Stats.RTRsDropped++
 	}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/match"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -40,7 +39,7 @@ func TestNoEarlyProgressForEagerMessages(t *testing.T) {
 }
 
 func TestNoRTRForAnySource(t *testing.T) {
-	for _, from := range []struct{ source, tag int }{{match.Any, 7}, {0, match.Any}, {match.Any, match.Any}} {
+	for _, from := range []struct{ source, tag int }{{Any, 7}, {0, Any}, {Any, Any}} {
 		w := newSpeculativeWorld(t)
 		r := w.recv(1, from.source, from.tag, rendezvousSize)
 		w.checkNothingSent(1, 0)
@@ -112,7 +111,7 @@ func TestReceiverStopsAfterMispredictions(t *testing.T) {
 // An RTS without flags resets the count of mispredictions.
 func TestRendezvousResetsMispredictions(t *testing.T) {
 	w := newSpeculativeWorld(t)
-	h := w.ranks[1].e.receiverState(match.Envelope{Source: 0, Tag: 7})
+	h := w.ranks[1].e.receiverState(Envelope{Source: 0, Tag: 7})
 	h.mispredicted = 3
 	r := w.recv(1, 0, 7, rendezvousSize)
 	w.send(0, 1, 7, 1, rendezvousSize) // crosses

@@ -6,7 +6,9 @@
 // so the garbage collector cannot reuse its addresses while they are registered. Memory
 // that is freed in another way must be invalidated first.
 //
-// A cache is not safe for concurrent use.
+// A [ReuseTable] finds the small buffers that a program uses often enough for zero-copy.
+//
+// Neither is safe for concurrent use.
 package regcache
 
 import (

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/reuse"
+	"github.com/fabrictest/fabrictest/mpi/regcache"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
@@ -128,7 +128,7 @@ func (t *trial) drawCarrier(l lots) {
 	c.CacheBytes = pick(l, 0, 4096)
 	c.NoSegments = l.IntN(3) == 2
 	c.Reuse.Off = l.IntN(4) == 3
-	c.Reuse.Thresholds = pick(l, nil, reuse.Thresholds{1}, reuse.Thresholds{4, 2})
+	c.Reuse.Thresholds = pick(l, nil, regcache.Thresholds{1}, regcache.Thresholds{4, 2})
 	c.Idle = pick(l, 0, 0, 0, 20*time.Microsecond, 200*time.Microsecond)
 }
 

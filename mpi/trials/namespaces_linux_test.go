@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // this binary is also the program of the ranks
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}
-	testparallel.SetLimit(4) // some wait for who will never answer
+	testutil.SetParallel(4) // some wait for who will never answer
 	os.Exit(m.Run())
 }
 

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/rotation"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
 // Tests of all set-ups take a few of them, unless they are told to take all or a part.
-var part = rotation.Flag()
+var part = testutil.PartFlag()
 
 func few() bool { return !*everywhere && !part.Given() }
 

@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/browser"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 // TestPagesInABrowser looks at a certificate and at a comparison in Chromium: bright and
 // dark, wide and on a telephone, on paper. FABRICTEST_SHOTS names a folder for
 // pictures of what it saw.
 func TestPagesInABrowser(t *testing.T) {
-	b := browser.Start(t)
+	b := reporttest.StartBrowser(t)
 	_, dir := written(t, conform.Pass, conform.Fail, conform.Deviates, conform.Unsupported, conform.Broken, conform.Stale)
 	c, _, _ := compared(t)
 	matrix := filepath.Join(t.TempDir(), "matrix.html")
@@ -30,7 +30,7 @@ func TestPagesInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, page := range map[string]string{"certificate": filepath.Join(dir, PageFile), "matrix": matrix} {
-		for _, l := range []browser.Look{
+		for _, l := range []reporttest.Look{
 			{Name: name + " light", Width: 1280, Scheme: "light"},
 			{Name: name + " dark", Width: 1280, Scheme: "dark"},
 			{Name: name + " phone", Width: 390, Scheme: "dark"},
@@ -53,8 +53,8 @@ func TestPagesInABrowser(t *testing.T) {
 }
 
 // filter sifts the clauses of a comparison by words, states and devices.
-func filter(t *testing.T, b *browser.Browser, page string) {
-	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
+func filter(t *testing.T, b *reporttest.Browser, page string) {
+	b.Open(page, reporttest.Look{Width: 1280, Scheme: "light"})
 	var seen struct{ All, Word, None, Fail, FailThere, FailElsewhere, Titles int }
 	b.Eval(`(() => {
 		const shown = () => [...document.querySelectorAll("#clauses tr[data-v]")].filter((e) => !e.hidden && !e.closest("[hidden]")).length;

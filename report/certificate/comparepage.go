@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
+	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
 var (
@@ -30,7 +30,7 @@ var (
 
 // comparedPage is what the template sees of a comparison.
 type comparedPage struct {
-	pagestyle.Style
+	page.Style
 	Headline  string
 	Devices   []*deviceLine
 	Signs     []sign  // that occur
@@ -92,7 +92,7 @@ var barOrder = []State{Broken, Fail, Stale, Deviates, Pass, Unsupported, NotAske
 // WriteHTML writes the comparison as one page that needs nothing else. dir is where it
 // will stand, for links to the pages of the devices; without it there are none.
 func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
-	p := &comparedPage{Style: pagestyle.New(pagestyle.VerdictCSS()+compareCSS, compareJS)}
+	p := &comparedPage{Style: page.NewStyle(page.VerdictCSS()+compareCSS, compareJS)}
 	hrefs := c.pages(dir)
 	for i := range c.Columns {
 		p.Devices = append(p.Devices, newDeviceLine(&c.Columns[i], hrefs[i]))

@@ -12,7 +12,6 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/internal/files"
-	"github.com/fabrictest/fabrictest/report/internal/strict"
 )
 
 // The files of a certificate, beside the captures that its results name.
@@ -104,11 +103,11 @@ func Read(dir string) (*Certificate, error) {
 }
 
 func parse(text []byte) (*Certificate, error) {
-	if err := strict.Version(text, Version, "a certificate"); err != nil {
+	if err := files.Version(text, Version, "a certificate"); err != nil {
 		return nil, err
 	}
 	c := new(Certificate)
-	if err := strict.Decode(text, c); err != nil {
+	if err := files.Decode(text, c); err != nil {
 		return nil, err
 	}
 	if n := len(c.Run.Devices); n != 1 {

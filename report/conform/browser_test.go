@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/browser"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 func pageFile(t *testing.T, name string, run *conform.Run) string {
@@ -24,10 +24,10 @@ func pageFile(t *testing.T, name string, run *conform.Run) string {
 // TestPageInABrowser looks at the page in Chromium: bright and dark, wide and on a
 // telephone, on paper. FABRICTEST_SHOTS names a folder for pictures of what it saw.
 func TestPageInABrowser(t *testing.T) {
-	b := browser.Start(t)
+	b := reporttest.StartBrowser(t)
 	page := pageFile(t, "conform", sample())
 	shade := map[string]float64{}
-	for _, l := range []browser.Look{
+	for _, l := range []reporttest.Look{
 		{Name: "conform light", Width: 1280, Scheme: "light"},
 		{Name: "conform dark", Width: 1280, Scheme: "dark"},
 		{Name: "conform phone", Width: 390, Scheme: "dark"},
@@ -43,7 +43,7 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("how bright the pages are: %v", shade)
 	}
 	t.Run("comfort", func(t *testing.T) { comfort(t, b, page) })
-	b.Open(pageFile(t, "hostile", hostileRun()), browser.Look{Name: "hostile", Width: 1280, Scheme: "light"})
+	b.Open(pageFile(t, "hostile", hostileRun()), reporttest.Look{Name: "hostile", Width: 1280, Scheme: "light"})
 	var seen struct{ Scripts, Images, Handlers, Wide int }
 	b.Eval(`({
 		scripts: document.scripts.length, images: document.images.length, wide: Math.max(0, document.documentElement.scrollWidth - innerWidth),
@@ -58,8 +58,8 @@ func TestPageInABrowser(t *testing.T) {
 }
 
 // comfort uses what the script adds.
-func comfort(t *testing.T, b *browser.Browser, page string) {
-	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
+func comfort(t *testing.T, b *reporttest.Browser, page string) {
+	b.Open(page, reporttest.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Cases, Found, Failing, None, Nothing int
 		Opened                               bool

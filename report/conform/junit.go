@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/internal/junit"
+	"github.com/fabrictest/fabrictest/report/internal/files"
 )
 
 // WriteJUnit writes a run as JUnit XML: a suite for each device, a case for each
@@ -17,7 +17,7 @@ import (
 // deviation, with a message that says from what it deviates. What is wrong with the cases
 // themselves is in a suite of its own.
 func WriteJUnit(w io.Writer, r *Run) error {
-	all := junit.Suites{Name: "fabrictest conform", Time: junit.Seconds(r.Wall)}
+	all := files.Suites{Name: "fabrictest conform", Time: files.Seconds(r.Wall)}
 	for i := range r.Devices {
 		all.Add(r.junitSuite(&r.Devices[i]))
 	}
@@ -27,60 +27,60 @@ func WriteJUnit(w io.Writer, r *Run) error {
 	return all.Write(w)
 }
 
-func (r *Run) newSuite(name string) junit.Suite {
-	return junit.Suite{
+func (r *Run) newSuite(name string) files.Suite {
+	return files.Suite{
 		Name: "fabrictest.conform." + printable.Line(name), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
-		Properties: []junit.Property{
-			junit.Fact("fabrictest.version", printable.Line(r.Tool)),
-			junit.Fact("seed", strconv.FormatUint(r.Seed, 10)),
-			junit.Fact("tier", printable.Line(r.Tier)),
-			junit.Fact("command", printable.Line(r.Command)),
-			junit.Fact("machine", printable.Line(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
+		Properties: []files.Property{
+			files.Fact("fabrictest.version", printable.Line(r.Tool)),
+			files.Fact("seed", strconv.FormatUint(r.Seed, 10)),
+			files.Fact("tier", printable.Line(r.Tier)),
+			files.Fact("command", printable.Line(r.Command)),
+			files.Fact("machine", printable.Line(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
 		},
 	}
 }
 
-func (r *Run) junitSuite(d *Device) junit.Suite {
+func (r *Run) junitSuite(d *Device) files.Suite {
 	s := r.newSuite(d.Label())
 	if len(d.Quirks) > 0 {
-		s.Properties = append(s.Properties, junit.Fact("quirks", printable.Line(strings.Join(d.Quirks, " "))))
+		s.Properties = append(s.Properties, files.Fact("quirks", printable.Line(strings.Join(d.Quirks, " "))))
 	}
 	if words := (&Run{Devices: []Device{*d}}).DeviationWords(); words != "" {
-		s.Properties = append(s.Properties, junit.Fact("deviates", words))
+		s.Properties = append(s.Properties, files.Fact("deviates", words))
 	}
 	took := time.Duration(0)
 	for i := range d.Results {
 		took += d.Results[i].Took
 		s.Add(d.Results[i].junitCase(s.Name))
 	}
-	s.Time = junit.Seconds(took)
+	s.Time = files.Seconds(took)
 	return s
 }
 
-func (r *Result) junitCase(class string) junit.Case {
+func (r *Result) junitCase(class string) files.Case {
 	area, _, _ := strings.Cut(r.ID, "/")
-	c := junit.Case{
-		Name: printable.Line(r.ID), Class: class + "." + printable.Line(area), Time: junit.Seconds(r.Took),
-		Properties: []junit.Property{
-			junit.Fact("title", printable.Line(r.Title)),
-			junit.Fact("clause", printable.Line(r.Cite)),
-			junit.Fact("level", printable.Line(r.Level)),
-			junit.Fact("rows", printable.Line(strings.Join(r.Rows, " "))),
-			junit.Fact("verdict", string(r.Verdict)),
+	c := files.Case{
+		Name: printable.Line(r.ID), Class: class + "." + printable.Line(area), Time: files.Seconds(r.Took),
+		Properties: []files.Property{
+			files.Fact("title", printable.Line(r.Title)),
+			files.Fact("clause", printable.Line(r.Cite)),
+			files.Fact("level", printable.Line(r.Level)),
+			files.Fact("rows", printable.Line(strings.Join(r.Rows, " "))),
+			files.Fact("verdict", string(r.Verdict)),
 		},
-		SystemOut: junit.Text{Text: printable.Text("replay: " + r.Replay + "\n")},
+		SystemOut: files.Text{Text: printable.Text("replay: " + r.Replay + "\n")},
 	}
 	if r.Capture != "" {
 		c.SystemOut.Text += printable.Text("capture: " + r.Capture + "\n")
 	}
-	problem := &junit.Problem{Message: printable.Line(r.Reason), Type: printable.Line(string(r.Verdict)), Text: "\n" + printable.Text(r.explanation()) + "\n"}
+	problem := &files.Problem{Message: printable.Line(r.Reason), Type: printable.Line(string(r.Verdict)), Text: "\n" + printable.Text(r.explanation()) + "\n"}
 	switch r.Verdict {
 	case Pass:
 	case Unsupported:
-		c.Skipped = &junit.Problem{Message: printable.Line(r.Reason)}
+		c.Skipped = &files.Problem{Message: printable.Line(r.Reason)}
 	case Deviates:
-		c.Skipped = &junit.Problem{Message: printable.Line(r.deviation())}
-		c.Properties = append(c.Properties, junit.Fact("deviation", printable.Line(r.Deviation)))
+		c.Skipped = &files.Problem{Message: printable.Line(r.deviation())}
+		c.Properties = append(c.Properties, files.Fact("deviation", printable.Line(r.Deviation)))
 	case Fail, Stale:
 		c.Failure = problem
 	default:
@@ -111,16 +111,16 @@ func (r *Result) explanation() string {
 	return b.String()
 }
 
-func (r *Run) junitFaults() junit.Suite {
+func (r *Run) junitFaults() files.Suite {
 	s := r.newSuite("mutants")
 	for _, f := range r.Faults {
 		name := printable.Line(strings.TrimSpace(f.Case + " " + f.Quirk))
-		s.Add(junit.Case{
-			Name: name, Class: s.Name + "." + printable.Line(f.Kind), Time: junit.Seconds(0),
-			Failure:   &junit.Problem{Message: printable.Line(f.What), Type: printable.Line(f.Kind), Text: printable.Text(f.What)},
-			SystemOut: junit.Text{Text: printable.Text("device: " + f.Device + "\n")},
+		s.Add(files.Case{
+			Name: name, Class: s.Name + "." + printable.Line(f.Kind), Time: files.Seconds(0),
+			Failure:   &files.Problem{Message: printable.Line(f.What), Type: printable.Line(f.Kind), Text: printable.Text(f.What)},
+			SystemOut: files.Text{Text: printable.Text("device: " + f.Device + "\n")},
 		})
 	}
-	s.Time = junit.Seconds(0)
+	s.Time = files.Seconds(0)
 	return s
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
+	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
 // The page is one file: style and script are in it, and drawings are inline.
@@ -45,7 +45,7 @@ func WriteHTML(w io.Writer, r *Run) error { return WriteHTMLBehind(w, r, Cover{R
 // WriteHTMLBehind writes the same page behind a cover.
 func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 	p := newPage(r)
-	p.Style, p.Cover, p.Results = pagestyle.New(pagestyle.VerdictCSS()+pageCSS+c.CSS, pageJS), c.HTML, c.Results
+	p.Style, p.Cover, p.Results = page.NewStyle(page.VerdictCSS()+pageCSS+c.CSS, pageJS), c.HTML, c.Results
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, p); err != nil {
 		return fmt.Errorf("the page of results: %w", err)
@@ -56,9 +56,9 @@ func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 	return err
 }
 
-// page is what the template sees of a run.
-type page struct {
-	pagestyle.Style
+// htmlPage is what the template sees of a run.
+type htmlPage struct {
+	page.Style
 	Cover    template.HTML
 	Results  string
 	Title    string
@@ -104,8 +104,8 @@ type fact struct {
 	Code        bool // to be copied
 }
 
-func newPage(r *Run) *page {
-	p := &page{Headline: headline(r), Facts: facts(r), Several: len(r.Devices) > 1, placed: map[string]bool{}}
+func newPage(r *Run) *htmlPage {
+	p := &htmlPage{Headline: headline(r), Facts: facts(r), Several: len(r.Devices) > 1, placed: map[string]bool{}}
 	p.Title = "fabrictest conform: " + p.Headline
 	counts := r.Counts()
 	for _, v := range Verdicts() {

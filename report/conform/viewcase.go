@@ -79,7 +79,7 @@ const (
 )
 
 // addDevices makes views of all results, and returns them by case.
-func (p *page) addDevices(r *Run) map[string][]*caseView {
+func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	byID := make(map[string][]*caseView)
 	rows, ids := p.rowTexts(r), anchors{}
 	ladders := 0
@@ -126,7 +126,7 @@ func (p *page) addDevices(r *Run) map[string][]*caseView {
 }
 
 // rowTexts are the requirements of the ledger, by their names.
-func (p *page) rowTexts(r *Run) map[string]rowText {
+func (p *htmlPage) rowTexts(r *Run) map[string]rowText {
 	texts, ids := make(map[string]rowText), anchors{}
 	for i := range r.Documents {
 		for j := range r.Documents[i].Sections {
@@ -142,7 +142,7 @@ func (p *page) rowTexts(r *Run) map[string]rowText {
 }
 
 // addToArea puts a case under its area.
-func (p *page) addToArea(c *caseView) {
+func (p *htmlPage) addToArea(c *caseView) {
 	name, _, _ := strings.Cut(c.Name, "/")
 	i := slices.IndexFunc(p.Areas, func(a *areaView) bool { return a.Name == name })
 	if i < 0 {

@@ -80,7 +80,7 @@ func bar(n map[string]int) (shares []share, words string) {
 	return shares, strings.Join(parts, ", ")
 }
 
-func (p *page) addDocs(r *Run, cases map[string][]*caseView) {
+func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 	ids := anchors{}
 	for i := range r.Documents {
 		d := &r.Documents[i]
@@ -122,7 +122,7 @@ func stateOfVerdict(state string) (Verdict, bool) {
 	return Verdict(state), true
 }
 
-func (p *page) newRowView(r *Row, cases map[string][]*caseView) *rowView {
+func (p *htmlPage) newRowView(r *Row, cases map[string][]*caseView) *rowView {
 	v := &rowView{ID: r.ID, Level: r.Level, Clause: r.Clause, Paragraph: r.Text}
 	if at := p.rows[r.ID].Href; !p.placed[at] { // a name stands for the first that has it
 		v.Anchor = at

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/sample"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -67,7 +67,7 @@ func show(t *testing.T, cfg Config, run *report.Run) {
 
 func TestPlainOutputIsGolden(t *testing.T) {
 	var out, status bytes.Buffer
-	show(t, Config{Out: &out, Status: &status}, sample.Run())
+	show(t, Config{Out: &out, Status: &status}, reporttest.Run())
 	golden(t, "plain.golden", out.String())
 	if status.Len() > 0 {
 		t.Errorf("progress where there is no terminal: %q", status.String())
@@ -80,7 +80,7 @@ func TestPlainOutputIsGolden(t *testing.T) {
 }
 
 func TestPassingRunIsGolden(t *testing.T) {
-	run := sample.Run()
+	run := reporttest.Run()
 	run.Scenarios = []report.Result{run.Scenarios[0], run.Scenarios[2], run.Scenarios[6]}
 	var out bytes.Buffer
 	show(t, Config{Out: &out, Status: &out}, run)
@@ -227,7 +227,7 @@ func TestColoursWhereTheyAreWanted(t *testing.T) {
 				fixed
 			}{&out, 100}
 		}
-		show(t, cfg, sample.Run())
+		show(t, cfg, reporttest.Run())
 		for _, want := range []string{"\x1b[32mok\x1b[0m", "\x1b[1;31mFAIL\x1b[0m", "\x1b[1;35mBROKEN\x1b[0m", "\x1b[2mskip\x1b[0m"} {
 			if strings.Contains(out.String(), want) != c.colour {
 				t.Errorf("%s: %q in the output: %v", c.name, want, !c.colour)
@@ -245,7 +245,7 @@ func (f fixed) Columns() int { return int(f) }
 
 func TestDumbTerminalHasNoProgress(t *testing.T) {
 	s := &screen{cols: 80}
-	show(t, Config{Out: &bytes.Buffer{}, Status: s, Getenv: func(k string) string { return map[string]string{"TERM": "dumb"}[k] }}, sample.Run())
+	show(t, Config{Out: &bytes.Buffer{}, Status: s, Getenv: func(k string) string { return map[string]string{"TERM": "dumb"}[k] }}, reporttest.Run())
 	if len(s.lines) > 0 {
 		t.Errorf("%q", s.lines)
 	}
@@ -338,7 +338,7 @@ func TestFinishReportsThatNobodyReads(t *testing.T) {
 func TestQuietShowsTheSummaryOnly(t *testing.T) {
 	var out bytes.Buffer
 	s := &screen{cols: 80}
-	show(t, Config{Out: &out, Status: s, Quiet: true}, sample.Run())
+	show(t, Config{Out: &out, Status: s, Quiet: true}, reporttest.Run())
 	if strings.Contains(out.String(), "scenario  ") || len(s.lines) > 0 || !strings.Contains(out.String(), "2 failed") {
 		t.Errorf("%s%q", out.String(), s.lines)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/sample"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 const escapes = "\x1b[2J\x1b]0;t\x07\u009b31m\x7f\r\u202e\xff\n"
@@ -41,7 +41,7 @@ func poison(v reflect.Value) {
 }
 
 func TestNoTextOfARunControlsTheTerminal(t *testing.T) {
-	run, verdicts := sample.Run(), judged()
+	run, verdicts := reporttest.Run(), judged()
 	poison(reflect.ValueOf(run).Elem())
 	poison(reflect.ValueOf(verdicts).Elem())
 	var out bytes.Buffer

@@ -7,20 +7,20 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/report/internal/browser"
+	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
 // TestPagesInABrowser looks at the pages in Chromium: bright and dark, wide and on a
 // telephone, on paper. FABRICTEST_SHOTS names a folder for pictures of what it saw.
 func TestPagesInABrowser(t *testing.T) {
-	b := browser.Start(t)
+	b := reporttest.StartBrowser(t)
 	for name, run := range map[string]*ranks.Run{"job": sampleJob(40), "memory": sampleMemory(t)} {
 		page := filepath.Join(t.TempDir(), name+".html")
 		if err := os.WriteFile(page, []byte(html(t, run)), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range []browser.Look{
+		for _, l := range []reporttest.Look{
 			{Name: name + " light", Width: 1280, Scheme: "light"},
 			{Name: name + " dark", Width: 1280, Scheme: "dark"},
 			{Name: name + " phone", Width: 390, Scheme: "dark"},

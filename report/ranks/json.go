@@ -9,7 +9,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/files"
-	"github.com/fabrictest/fabrictest/report/internal/strict"
 )
 
 // The files of a folder of results: for programs, and for people.
@@ -39,7 +38,7 @@ func Read(r io.Reader) (*Run, error) {
 	if len(text) > report.MaxSize {
 		return nil, fmt.Errorf("longer than %d bytes: no run writes that", report.MaxSize)
 	}
-	if err := strict.Version(text, Version, "the result of fabrictest mpirun or perf memory"); err != nil {
+	if err := files.Version(text, Version, "the result of fabrictest mpirun or perf memory"); err != nil {
 		return nil, err
 	}
 	run := new(Run)

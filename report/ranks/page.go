@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/pagestyle"
+	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
 // The page is one file: style and script are in it, and drawings are inline.
@@ -24,9 +24,9 @@ var (
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 )
 
-// page is what the template sees.
-type page struct {
-	pagestyle.Style
+// htmlPage is what the template sees.
+type htmlPage struct {
+	page.Style
 	Title, Headline, About string
 	Facts                  []fact
 	Job                    *jobView
@@ -42,7 +42,7 @@ type fact struct {
 
 // WriteHTML writes a run as one page that needs nothing else.
 func WriteHTML(w io.Writer, r *Run) error {
-	p := &page{Style: pagestyle.New(pageCSS, ""), Facts: facts(r), Results: ResultFile, Headline: "Nothing was run"}
+	p := &htmlPage{Style: page.NewStyle(pageCSS, ""), Facts: facts(r), Results: ResultFile, Headline: "Nothing was run"}
 	if r.Job != nil {
 		p.Job = newJobView(r.Job)
 		p.Headline, p.About = p.Job.Headline, "ranks, and what they did"

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
-	"github.com/fabrictest/fabrictest/scenarios/traffic/insim"
 )
 
 var errEnded = errors.New("the peer has ended")
@@ -35,7 +35,7 @@ func TestWatchNoticesThatThePeerHasEnded(t *testing.T) {
 		w := newWorld(t, 1, impair.Spec{}, softroce.Quirks{})
 		work := &traffic.Workload{Seed: 1, CQs: 1, Lanes: []traffic.Lane{traffic.NewLane(traffic.RC, 5000, 3000)}}
 		var pipes [2]traffic.Exchange
-		pipes[0], pipes[1] = insim.Pipe(w.World)
+		pipes[0], pipes[1] = simcontrol.Pipe(w.World)
 		const death = 300 * time.Microsecond
 		pipes[0] = &mortal{pipes[0], w.World, death}
 		var ends [2]*traffic.End

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
-	"github.com/fabrictest/fabrictest/scenarios/traffic/insim"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -49,7 +49,7 @@ func newWorld(t testing.TB, seed uint64, spec impair.Spec, quirks softroce.Quirk
 func (w *world) run(t testing.TB, work *traffic.Workload) (results [2]*traffic.Result, err error) {
 	t.Helper()
 	var pipes [2]traffic.Exchange
-	pipes[0], pipes[1] = insim.Pipe(w.World)
+	pipes[0], pipes[1] = simcontrol.Pipe(w.World)
 	for side := range traffic.Side(2) {
 		end, err := traffic.NewEnd(traffic.Env{Device: w.devices[side], Peer: pipes[side]}, work, side)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -32,14 +31,14 @@ func (p *path) is4() bool { return p.dst.Addr().Is4() }
 // AH is an address handle.
 type AH struct {
 	Attr verbs.AHAttr
-	pd   core.PD
+	pd   nic.PD
 	path path
 	gone bool
 }
 
 // CreateAH makes an address handle: attr, and the UDP port to send to, 0 for that
 // of this NIC.
-func (n *NIC) CreateAH(pd core.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
+func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("create_ah", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}

@@ -2,8 +2,8 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
@@ -20,7 +20,7 @@ type errorMessage struct {
 // errorQueue bounds how many error messages leave: tokens come in at a rate, and
 // each message takes one.
 type errorQueue struct {
-	waiting fifo.Queue[errorMessage]
+	waiting queue.FIFO[errorMessage]
 	tokens  int64 // in parts of errorToken
 	filled  mono.Time
 }

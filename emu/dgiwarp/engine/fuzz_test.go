@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -41,7 +41,7 @@ func FuzzInput(f *testing.F) {
 		if err := hb.nic.DeregMR(hb.mr); err != nil {
 			t.Fatal(err)
 		}
-		hb.mr, _ = hb.nic.RegMR(hb.pd, core.Bytes(hb.mem), 0x10_0000, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+		hb.mr, _ = hb.nic.RegMR(hb.pd, nic.Bytes(hb.mem), 0x10_0000, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 		au, ar, bu, br := ha.own(false), ha.own(true), hb.own(false, isolated), hb.own(true, isolated)
 		for i := range 4 {
 			bu.recv(uint64(i), 1000*i, 1000)

@@ -7,10 +7,9 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/core"
-	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -30,9 +29,9 @@ type NIC struct {
 	ahs   int
 	mcast map[netip.Addr][]*QP
 
-	sending  fifo.Queue[*QP]   // QPs that have requests: to send (UD), or to hand to their peers (RD)
-	speaking fifo.Queue[*peer] // peers for whom there may be segments
-	starving fifo.Queue[*QP]   // RD QPs that lacked a receive
+	sending  queue.FIFO[*QP]   // QPs that have requests: to send (UD), or to hand to their peers (RD)
+	speaking queue.FIFO[*peer] // peers for whom there may be segments
+	starving queue.FIFO[*QP]   // RD QPs that lacked a receive
 	messages messageTable
 	records  recordTable
 	errors   errorQueue
@@ -57,7 +56,7 @@ func New(cfg Config) (*NIC, error) {
 	}
 	n := &NIC{cfg: cfg, home: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.Init(cfg.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
-	n.Mem.Scramble(cfg.Secret, core.KeysRandom)
+	n.Mem.Scramble(cfg.Secret, nic.KeysRandom)
 	n.layer = iwarp.Layer{NIC: &n.Base, Lax: cfg.Quirks.stream()}
 	n.rd, err = rd.New(rd.Config{
 		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing, Quirks: cfg.Quirks.Flows,

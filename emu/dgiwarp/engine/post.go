@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -10,8 +9,8 @@ import (
 // Refs are the engine's own objects behind the handles of a work request.
 type Refs struct {
 	AH     *AH
-	Window *core.Window
-	Region *core.Region
+	Window *nic.Window
+	Region *nic.Region
 }
 
 // PostSend queues one send work request. It copies what it needs of wr.
@@ -136,7 +135,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 
 // receive returns the oldest receive, and the domain of its memory; nil if none
 // waits.
-func (q *QP) receive() (*nic.Receive, core.PD) {
+func (q *QP) receive() (*nic.Receive, nic.PD) {
 	if q.srq != nil {
 		w := q.srq.Peek()
 		if w == nil || !q.reliable && q.nic.cfg.Quirks.UDIgnoresSRQ {

@@ -5,11 +5,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
-	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/qpstate"
+	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -20,7 +18,7 @@ type QPConfig struct {
 	Reliable bool
 	// Isolate keeps what a peer does wrong from stopping the QP.
 	Isolate        bool
-	PD             core.PD
+	PD             nic.PD
 	SendCQ, RecvCQ *nic.CQ
 	SRQ            *nic.SRQ
 	Caps           verbs.QPCaps
@@ -52,7 +50,7 @@ type QP struct {
 	work     []request // the places of the send queue
 	slots    nic.Slots
 	free     []uint32 // places that are not in use
-	pending  fifo.Queue[uint32]
+	pending  queue.FIFO[uint32]
 	sent     uint32 // octets of the first pending request that have left (UD)
 	msn      ddp.MSN
 	reported ErrorReport
@@ -202,7 +200,7 @@ func (q *QP) reset() {
 
 // Modify changes the attributes that mask selects.
 func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
-	to, err := qpstate.Transition(verbs.QPTypeUD, q.state, &attr, mask)
+	to, err := nic.Transition(verbs.QPTypeUD, q.state, &attr, mask)
 	if err != nil {
 		return nic.OpError("modify_qp", q.name(), "%w", err)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -52,7 +52,7 @@ var segmentQuirks = map[string]quirkCase{
 	"SecondSegmentRights": {
 		reliable: true,
 		talk: func(c *duo) string {
-			shut := make(core.Bytes, 1<<14)
+			shut := make(nic.Bytes, 1<<14)
 			mr, err := c.x.h.nic.RegMR(c.x.h.pd, shut, c.x.h.mr.Addr, verbs.AccessLocalWrite)
 			if err != nil {
 				return err.Error()
@@ -107,13 +107,13 @@ var segmentQuirks = map[string]quirkCase{
 		reliable: true,
 		talk: func(c *duo) string {
 			n := c.x.h.nic
-			mr, err := n.RegMR(c.x.h.pd, make(core.Bytes, 8), 0, verbs.AccessMWBind)
+			mr, err := n.RegMR(c.x.h.pd, make(nic.Bytes, 8), 0, verbs.AccessMWBind)
 			if err != nil {
 				return err.Error()
 			}
 			w, err := n.AllocMW(c.x.h.pd, verbs.MWType2)
 			if err == nil {
-				err = n.Mem.Bind(w, core.Bind{Region: mr, Addr: mr.Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: w.Key, PD: c.x.h.pd, QPN: c.x.num})
+				err = n.Mem.Bind(w, nic.Bind{Region: mr, Addr: mr.Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: w.Key, PD: c.x.h.pd, QPN: c.x.num})
 			}
 			if err != nil {
 				return err.Error()

@@ -5,7 +5,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 )
@@ -77,7 +76,7 @@ type Quirks struct {
 	Flows rd.Quirks
 	// Queues and Memory switch off checks of queues, keys, windows and ranges.
 	Queues nic.Lax
-	Memory core.Lax
+	Memory nic.LaxMemory
 }
 
 // AllQuirks lists every quirk in the order of the struct.

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -18,17 +18,17 @@ type flaws struct {
 	reserved   []reservation              // ReceiveTakenWrong on UD
 	early      map[*half][][]byte         // and on RD
 	exchanges  []*exchange                // UDReads
-	reads      fifo.Queue[readPacket]     // that are to leave
+	reads      queue.FIFO[readPacket]     // that are to leave
 	turns      map[*QP]*turns             // PeersWait
 	assembling map[*QP]*half              // SourcesMixed on RD
 	lost       map[*half]*lostSends       // BusyAcknowledges
-	origins    map[*peer]fifo.Queue[bool] // Flows.NoWindow
+	origins    map[*peer]queue.FIFO[bool] // Flows.NoWindow
 }
 
 func newFlaws() *flaws {
 	return &flaws{
 		held: map[*QP][]*request{}, trusted: map[trust]struct{}{}, early: map[*half][][]byte{}, turns: map[*QP]*turns{},
-		assembling: map[*QP]*half{}, lost: map[*half]*lostSends{}, origins: map[*peer]fifo.Queue[bool]{},
+		assembling: map[*QP]*half{}, lost: map[*half]*lostSends{}, origins: map[*peer]queue.FIFO[bool]{},
 	}
 }
 
@@ -96,7 +96,7 @@ func (n *NIC) streamOptions() iwarp.Options {
 // turns (PeersWait) is the order in which the requests of a QP were posted, and how
 // those ended that may not say so yet.
 type turns struct {
-	order fifo.Queue[uint32]
+	order queue.FIFO[uint32]
 	ended map[uint32]verbs.WCStatus
 }
 

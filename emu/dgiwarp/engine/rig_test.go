@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -42,10 +41,10 @@ type host struct {
 	w    *world
 	addr netip.Addr
 	nic  *NIC
-	pd   core.PD
+	pd   nic.PD
 	cq   *nic.CQ
 	mem  []byte
-	mr   *core.Region
+	mr   *nic.Region
 	out  []link.Datagram
 }
 
@@ -82,7 +81,7 @@ func (h *host) start(cfg Config) {
 	h.pd, _ = h.nic.AllocPD()
 	h.cq, _ = h.nic.CreateCQ(1 << 14)
 	h.mem = make([]byte, 1<<20)
-	h.mr, err = h.nic.RegMR(h.pd, core.Bytes(h.mem), 0x10_0000, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+	h.mr, err = h.nic.RegMR(h.pd, nic.Bytes(h.mem), 0x10_0000, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
 	if err != nil {
 		h.w.t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -65,11 +65,11 @@ func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 // placementError is what a peer is told of memory that it may not write to.
 func placementError(err error) ddp.TermError {
 	switch {
-	case errors.Is(err, core.ErrBounds):
+	case errors.Is(err, nic.ErrBounds):
 		return ddp.TermTaggedBounds
-	case errors.Is(err, core.ErrPD), errors.Is(err, core.ErrOwner):
+	case errors.Is(err, nic.ErrPD), errors.Is(err, nic.ErrOwner):
 		return ddp.TermTaggedStream
-	case errors.Is(err, core.ErrRights):
+	case errors.Is(err, nic.ErrRights):
 		return ddp.TermProtAccess
 	default:
 		return ddp.TermTaggedSTag

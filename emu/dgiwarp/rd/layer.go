@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/fifo"
+	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -38,14 +38,14 @@ type Layer struct {
 	latest  *Peer // that find has found: packets come in runs
 	peak    int   // peers at most since the tables were made
 	timers  timerHeap
-	active  fifo.Queue[*Peer] // have something to send, perhaps
+	active  queue.FIFO[*Peer] // have something to send, perhaps
 	current *Peer             // whose turn it is
 	quota   int               // packets that are left of its turn
 	paced   int               // peers that wait for their pace
 	holding int               // peers for which an acknowledgement is held back
-	notices fifo.Queue[*Peer] // have something to report
-	ready   fifo.Queue[*Peer] // have a stored segment that is next
-	replies fifo.Queue[reply]
+	notices queue.FIFO[*Peer] // have something to report
+	ready   queue.FIFO[*Peer] // have a stored segment that is next
+	replies queue.FIFO[reply]
 
 	arrival        arrival
 	offered        *Peer // whose segment Next has shown

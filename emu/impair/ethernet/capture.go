@@ -6,7 +6,7 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -38,11 +38,11 @@ type CaptureOptions struct {
 //
 // A capture that fails (a full disk) does not affect the traffic: writing
 // stops, OnError is called, and Close returns the error.
-type Capture struct{ file *pcapng.File }
+type Capture struct{ file *pcaplink.File }
 
 // NewCapture starts a file on w. The file is complete after Close.
 func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
-	return &Capture{pcapng.New(w, pcapng.Options{
+	return &Capture{pcaplink.NewFile(w, pcaplink.FileOptions{
 		LinkType: layers.LinkTypeEthernet, Epoch: opts.Epoch, Comment: opts.Comment,
 		MaxBytes: opts.MaxBytes, BufferBytes: captureBuffer, OnError: opts.OnError, OnCut: opts.OnCut,
 	})}

@@ -4,7 +4,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -102,5 +102,5 @@ func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 			h.setChecksum(b, false)
 		}
 	}
-	t.capture.file.Write(pcapng.Packet{Interface: t.id, At: now, Bytes: b, Comment: comment})
+	t.capture.file.Write(pcaplink.Packet{Interface: t.id, At: now, Bytes: b, Comment: comment})
 }

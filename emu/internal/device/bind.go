@@ -3,14 +3,14 @@ package device
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // BindRefs finds the window and the region behind the handles of a bind; both are
 // nil for another work request. The lock is held.
-func (d *Device) BindRefs(wr *verbs.SendWR) (w *core.Window, r *core.Region, err error) {
+func (d *Device) BindRefs(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, err error) {
 	if wr.Opcode != verbs.OpBindMW {
 		return nil, nil, nil
 	}

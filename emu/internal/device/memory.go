@@ -3,7 +3,6 @@ package device
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -11,7 +10,7 @@ import (
 // PD is a verbs.PD.
 type PD struct {
 	Object
-	ID core.PD
+	ID nic.PD
 }
 
 // AllocPD makes a protection domain.
@@ -43,7 +42,7 @@ func (p *PD) CreateAH(attr verbs.AHAttr) (h verbs.AH, err error) {
 // MR is a verbs.MR.
 type MR struct {
 	Object
-	R *core.Region
+	R *nic.Region
 }
 
 // RegMR registers memory.
@@ -80,7 +79,7 @@ func (m *MR) Close() error {
 // it: binds may be queued, so it runs ahead of the window's own.
 type MW struct {
 	Object
-	W    *core.Window
+	W    *nic.Window
 	next verbs.RKey
 	wr   [1]verbs.SendWR // of the bind that is being posted
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -185,8 +185,8 @@ func TestBindRefs(t *testing.T) {
 		name   string
 		op     verbs.WROpcode
 		bind   verbs.Bind
-		window *core.Window
-		region *core.Region
+		window *nic.Window
+		region *nic.Region
 		says   string
 	}{
 		{"no bind", verbs.OpSend, verbs.Bind{MW: foreignMW}, nil, nil, ""},

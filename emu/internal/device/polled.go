@@ -4,13 +4,13 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 )
 
 // polled is memory that programs may look at while the device writes it: the last
 // word of what is written, if it is aligned and written whole, comes behind the rest
 // and in one step.
-type polled struct{ core.Bytes }
+type polled struct{ nic.Bytes }
 
 const word = 8
 
@@ -18,7 +18,7 @@ const word = 8
 func (p polled) WriteAt(b []byte, off uint64) error {
 	to := p.Slice(off, uint64(len(b)))
 	if to == nil {
-		return core.ErrMemory
+		return nic.ErrMemory
 	}
 	last := len(b) - word
 	if last < 0 || uintptr(unsafe.Pointer(&to[last]))%word != 0 {
@@ -36,7 +36,7 @@ func (p polled) WriteAt(b []byte, off uint64) error {
 func (p polled) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	to := p.Slice(off, word)
 	if to == nil {
-		return 0, core.ErrMemory
+		return 0, nic.ErrMemory
 	}
 	if uintptr(unsafe.Pointer(&to[0]))%word != 0 {
 		return p.Bytes.Update(off, f)

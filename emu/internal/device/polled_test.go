@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 )
 
 // aligned returns memory that begins at a multiple of 8.
@@ -30,7 +30,7 @@ func TestPolledIsMemory(t *testing.T) {
 			}
 		}
 	}
-	if err := (polled{aligned(16)}).WriteAt(make([]byte, 8), 9); !errors.Is(err, core.ErrMemory) {
+	if err := (polled{aligned(16)}).WriteAt(make([]byte, 8), 9); !errors.Is(err, nic.ErrMemory) {
 		t.Errorf("beyond the end: %v", err)
 	}
 	buf := aligned(24)
@@ -42,7 +42,7 @@ func TestPolledIsMemory(t *testing.T) {
 		}
 		clear(buf)
 	}
-	if _, err := (polled{buf}).Update(17, nil); !errors.Is(err, core.ErrMemory) {
+	if _, err := (polled{buf}).Update(17, nil); !errors.Is(err, nic.ErrMemory) {
 		t.Errorf("beyond the end: %v", err)
 	}
 }

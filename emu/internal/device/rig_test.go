@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -109,7 +108,7 @@ type rig struct {
 func newRig(t testing.TB, hooks Hooks) *rig {
 	t.Helper()
 	r := &rig{script: &script{t: t}}
-	r.base.Init(nic.Limits{}.OrDefault(), nic.Lax{}, core.Lax{})
+	r.base.Init(nic.Limits{}.OrDefault(), nic.Lax{}, nic.LaxMemory{})
 	r.Init("nic0", &r.base, hooks)
 	r.Start(r.script)
 	r.pd = made[*PD](t)(r.AllocPD())

@@ -3,7 +3,6 @@ package iwarp
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -29,7 +28,7 @@ type loop struct {
 	ep     [2]Endpoint
 	owner  [2]mute
 	stream [2]Stream
-	region [2]*core.Region
+	region [2]*nic.Region
 	req    Request
 	seg    Segment
 	flat   []byte
@@ -39,13 +38,13 @@ type loop struct {
 func newLoop(tb testing.TB, limit int) *loop {
 	l := &loop{limit: limit, flat: make([]byte, 0, limit)}
 	for i := range 2 {
-		l.base[i].Init(nic.Limits{}.OrDefault(), nic.Lax{}, core.Lax{})
+		l.base[i].Init(nic.Limits{}.OrDefault(), nic.Lax{}, nic.LaxMemory{})
 		l.layer[i].NIC = &l.base[i]
 		pd, err := l.base[i].AllocPD()
 		if err != nil {
 			tb.Fatal(err)
 		}
-		if l.region[i], err = l.base[i].RegMR(pd, make(core.Bytes, 1<<20), 0, allAccess); err != nil {
+		if l.region[i], err = l.base[i].RegMR(pd, make(nic.Bytes, 1<<20), 0, allAccess); err != nil {
 			tb.Fatal(err)
 		}
 		l.ep[i] = Endpoint{Layer: &l.layer[i], PD: pd, QPN: 1, Access: RemoteAccess}

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -115,7 +115,7 @@ type atomicUnit struct {
 }
 
 // update carries out req on the word at off, and returns what was there before.
-func (u *atomicUnit) update(mem core.Memory, off uint64, req *wire.AtomicRequest) (uint64, error) {
+func (u *atomicUnit) update(mem nic.Memory, off uint64, req *wire.AtomicRequest) (uint64, error) {
 	if u.apply == nil {
 		u.apply = u.result
 	}

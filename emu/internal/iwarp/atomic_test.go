@@ -7,13 +7,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // ask has an atomic carried out on the first word of mem and returns the answer.
-func (s *side) ask(msn wire.MSN, r *core.Region, req wire.AtomicRequest) uint64 {
+func (s *side) ask(msn wire.MSN, r *nic.Region, req wire.AtomicRequest) uint64 {
 	s.t.Helper()
 	req.STag, req.TO = wire.STag(r.Key), r.Addr
 	s.in(atomicRequest(msn, req))
@@ -24,8 +24,8 @@ func (s *side) ask(msn wire.MSN, r *core.Region, req wire.AtomicRequest) uint64 
 	return g.AtomicResponse.Original
 }
 
-func word(mem core.Bytes) uint64       { return binary.LittleEndian.Uint64(mem) }
-func setWord(mem core.Bytes, v uint64) { binary.LittleEndian.PutUint64(mem, v) }
+func word(mem nic.Bytes) uint64       { return binary.LittleEndian.Uint64(mem) }
+func setWord(mem nic.Bytes, v uint64) { binary.LittleEndian.PutUint64(mem, v) }
 
 var atomicRows = map[string]func(*testing.T){
 	"rfc7306/1.1/1": func(t *testing.T) {

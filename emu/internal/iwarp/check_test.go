@@ -3,7 +3,7 @@ package iwarp
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -26,7 +26,7 @@ var checkRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/7.2/2": func(t *testing.T) {
-		refused(t, func(s *side) (core.Bytes, []refusal) {
+		refused(t, func(s *side) (nic.Bytes, []refusal) {
 			mem := sendRig(s)
 			var list []refusal
 			for _, v := range []uint8{0, 2, 3} {
@@ -40,7 +40,7 @@ var checkRows = map[string]func(*testing.T){
 		})
 	},
 	"rfc7306/8.2/1": func(t *testing.T) {
-		refused(t, func(s *side) (core.Bytes, []refusal) {
+		refused(t, func(s *side) (nic.Bytes, []refusal) {
 			mem := sendRig(s)
 			var list []refusal
 			for _, op := range []wire.Opcode{wire.OpImmediate, wire.OpImmediateSE, wire.OpAtomicRequest, wire.OpAtomicResponse} {
@@ -73,7 +73,7 @@ var checkRows = map[string]func(*testing.T){
 
 var securityRows = map[string]func(*testing.T){
 	"rfc5042/6.1.1/1": func(t *testing.T) {
-		refused(t, func(s *side) (core.Bytes, []refusal) {
+		refused(t, func(s *side) (nic.Bytes, []refusal) {
 			s.recv(1)
 			r, mem := s.regionOf(s.other, 64, allAccess)
 			w := windowOf(s, s.other, 0x11)
@@ -90,11 +90,11 @@ var securityRows = map[string]func(*testing.T){
 func TestAQueuePairMayPermitLessThanItsMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		access verbs.Access
-		seg    func(r *core.Region) wire.Segment
+		seg    func(r *nic.Region) wire.Segment
 	}{
-		"write": {verbs.AccessRemoteRead, func(r *core.Region) wire.Segment { return tagged(wire.OpWrite, r.Key, r.Addr, []byte{1}, true) }},
-		"read":  {verbs.AccessRemoteWrite, func(r *core.Region) wire.Segment { return readRequest(1, readOf(r, 0, 8)) }},
-		"atomic": {verbs.AccessRemoteWrite, func(r *core.Region) wire.Segment {
+		"write": {verbs.AccessRemoteRead, func(r *nic.Region) wire.Segment { return tagged(wire.OpWrite, r.Key, r.Addr, []byte{1}, true) }},
+		"read":  {verbs.AccessRemoteWrite, func(r *nic.Region) wire.Segment { return readRequest(1, readOf(r, 0, 8)) }},
+		"atomic": {verbs.AccessRemoteWrite, func(r *nic.Region) wire.Segment {
 			return atomicRequest(1, wire.AtomicRequest{STag: wire.STag(r.Key), TO: r.Addr})
 		}},
 	} {

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -18,7 +18,7 @@ type refusal struct {
 
 // refused gives each segment to a stream of its own. prepare makes what they
 // name. Nothing of the memory may change.
-func refused(t *testing.T, prepare func(*side) (core.Bytes, []refusal)) {
+func refused(t *testing.T, prepare func(*side) (nic.Bytes, []refusal)) {
 	probe := newSide(t, depth, Lax{})
 	_, list := prepare(probe)
 	for i := range list {
@@ -42,7 +42,7 @@ func with(g wire.Segment, f func(*wire.Segment)) wire.Segment {
 }
 
 // sendRig is a stream with one receive of 16 octets.
-func sendRig(s *side) core.Bytes {
+func sendRig(s *side) nic.Bytes {
 	r, mem := s.region(16, allAccess)
 	s.recv(1, sge(r, 0, 16))
 	return mem
@@ -50,7 +50,7 @@ func sendRig(s *side) core.Bytes {
 
 var ddpErrorRows = map[string]func(*testing.T){
 	"rfc5041/7.1/1 rfc7306/4.1/2": func(t *testing.T) {
-		refused(t, func(s *side) (core.Bytes, []refusal) {
+		refused(t, func(s *side) (nic.Bytes, []refusal) {
 			mem := sendRig(s)
 			var list []refusal
 			for op := wire.OpReadRequest; op <= wire.OpAtomicResponse; op++ {
@@ -79,7 +79,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		s.wantReceived("1:5")
 	},
 	"rfc5041/7.1/3": func(t *testing.T) {
-		refused(t, func(s *side) (core.Bytes, []refusal) {
+		refused(t, func(s *side) (nic.Bytes, []refusal) {
 			return sendRig(s), []refusal{
 				{"send", untagged(wire.OpSend, 1, 4, []byte("abcd"), true), wire.TermUntaggedMO},
 				{"read", with(readRequest(1, wire.ReadRequest{}), func(g *wire.Segment) { g.Untagged.MO = 4 }), wire.TermUntaggedMO},
@@ -116,7 +116,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		s.wantReceived("1 IBV_WC_LOC_LEN_ERR")
 	},
 	"rfc5041/7.1/5": func(t *testing.T) {
-		refused(t, func(s *side) (core.Bytes, []refusal) {
+		refused(t, func(s *side) (nic.Bytes, []refusal) {
 			mem := sendRig(s)
 			var list []refusal
 			for _, op := range []wire.Opcode{wire.OpSend, wire.OpSendSEInv, wire.OpImmediate, wire.OpReadRequest, wire.OpAtomicRequest, wire.OpAtomicResponse} {
@@ -128,7 +128,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		})
 	},
 	"rfc5041/7.1/6 rfc5041/7.1/7 rfc5041/7.1/8 rfc5041/7.1/9 rfc5041/7.1/10 rfc5041/8.2/1 rfc5042/6.2.1/1 rfc5041/7.1/13 rfc5041/7.2/1 rfc5040/7.1/3": func(t *testing.T) {
-		refused(t, func(s *side) (core.Bytes, []refusal) {
+		refused(t, func(s *side) (nic.Bytes, []refusal) {
 			r, mem := s.region(64, allAccess)
 			readable, _ := s.region(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			foreign, _ := s.regionOf(s.other, 64, allAccess)
@@ -168,7 +168,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5041/7.2/2": func(t *testing.T) {
-		refused(t, func(s *side) (core.Bytes, []refusal) {
+		refused(t, func(s *side) (nic.Bytes, []refusal) {
 			mem := sendRig(s)
 			var list []refusal
 			for _, v := range []uint8{0, 2, 3} {
@@ -190,7 +190,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 			if err != nil {
 				t.Fatal(err)
 			}
-			bind := core.Bind{Region: r, Addr: r.Addr, Len: 32, Access: verbs.AccessRemoteWrite, Key: w.Key + 1, PD: s.pd, QPN: owner}
+			bind := nic.Bind{Region: r, Addr: r.Addr, Len: 32, Access: verbs.AccessRemoteWrite, Key: w.Key + 1, PD: s.pd, QPN: owner}
 			if err := s.base.Mem.Bind(w, bind); err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -22,7 +21,7 @@ type Layer struct {
 // Endpoint is what all streams of a queue pair share.
 type Endpoint struct {
 	Layer *Layer
-	PD    core.PD
+	PD    nic.PD
 	QPN   uint32
 	// Access is what peers may do, whatever the memory that they name permits.
 	Access verbs.Access
@@ -54,7 +53,7 @@ type Owner interface {
 // Receive is a receive work request that a stream fills.
 type Receive struct {
 	nic.Receive
-	PD core.PD // that its memory is in
+	PD nic.PD // that its memory is in
 	// Unfit says why nothing can be received into it, be it of no length; WCSuccess
 	// if something can.
 	Unfit verbs.WCStatus

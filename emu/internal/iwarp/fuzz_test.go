@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -44,9 +44,9 @@ const (
 // fuzzRig is a stream among memory that it must leave alone.
 type fuzzRig struct {
 	*side
-	open   *core.Region // all rights
-	closed []core.Bytes // memory without the right to write
-	secret [8]byte      // what memory without the right to read is full of
+	open   *nic.Region // all rights
+	closed []nic.Bytes // memory without the right to write
+	secret [8]byte     // what memory without the right to read is full of
 	posted int
 	words  [6]uint32 // keys
 	addrs  [6]uint64
@@ -54,7 +54,7 @@ type fuzzRig struct {
 
 func newFuzzRig(t testing.TB) *fuzzRig {
 	f := &fuzzRig{side: newSide(t, Options{IRD: 3, ORD: 3}, Lax{})}
-	var mem core.Bytes
+	var mem nic.Bytes
 	f.open, mem = f.region(512, allAccess)
 	for i := range mem {
 		mem[i] = byte(i)
@@ -62,12 +62,12 @@ func newFuzzRig(t testing.TB) *fuzzRig {
 	write, wmem := f.region(512, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	local, lmem := f.region(512, verbs.AccessLocalWrite)
 	foreign, fmem := f.regionOf(f.other, 512, allAccess)
-	for _, m := range []core.Bytes{wmem, lmem, fmem} {
+	for _, m := range []nic.Bytes{wmem, lmem, fmem} {
 		for i := range m {
 			m[i] = secretByte
 		}
 	}
-	f.closed = []core.Bytes{lmem, fmem}
+	f.closed = []nic.Bytes{lmem, fmem}
 	w := boundWindow(f.side)
 	for i := range f.secret {
 		f.secret[i] = secretByte

@@ -4,7 +4,7 @@ import (
 	"encoding/hex"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -80,10 +80,10 @@ var immediateRows = map[string]func(*testing.T){
 }
 
 func TestImmediateDataIsAWritesOnlyRightBehindIt(t *testing.T) {
-	for name, between := range map[string]func(s *side, r *core.Region){
-		"send":   func(s *side, _ *core.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
-		"read":   func(s *side, r *core.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
-		"nobody": func(*side, *core.Region) {},
+	for name, between := range map[string]func(s *side, r *nic.Region){
+		"send":   func(s *side, _ *nic.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
+		"read":   func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
+		"nobody": func(*side, *nic.Region) {},
 	} {
 		s := newSide(t, depth, Lax{})
 		r, _ := s.region(16, allAccess)

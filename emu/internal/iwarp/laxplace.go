@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -61,17 +61,17 @@ func (s *Stream) writeRight() verbs.Access {
 }
 
 // remoteWrongly looks once more for memory that was refused.
-func (s *Stream) remoteWrongly(stag wire.STag, to, n uint64, need verbs.Access, err error) (core.Memory, uint64, error) {
+func (s *Stream) remoteWrongly(stag wire.STag, to, n uint64, need verbs.Access, err error) (nic.Memory, uint64, error) {
 	ep := s.ep
-	if s.lax().KeyOctetIgnored && errors.Is(err, core.ErrKey) {
+	if s.lax().KeyOctetIgnored && errors.Is(err, nic.ErrKey) {
 		for octet := range uint32(256) {
 			key := uint32(stag)&^255 | octet
-			if mem, at, e := ep.Layer.NIC.Mem.Remote(key, ep.PD, ep.QPN, to, n, need); !errors.Is(e, core.ErrKey) {
+			if mem, at, e := ep.Layer.NIC.Mem.Remote(key, ep.PD, ep.QPN, to, n, need); !errors.Is(e, nic.ErrKey) {
 				return mem, at, e
 			}
 		}
 	}
-	if s.lax().PageBounds && errors.Is(err, core.ErrBounds) {
+	if s.lax().PageBounds && errors.Is(err, nic.ErrBounds) {
 		addr, size := ep.Layer.NIC.Mem.Span(uint32(stag))
 		low, high := addr&^(pageLen-1), (addr+size+pageLen-1)&^(pageLen-1)
 		mem, _, e := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, addr, size, need)
@@ -97,7 +97,7 @@ func (s *Stream) placeFitting(t *wire.Tagged, body []byte) {
 // knows reports whether a key is one of ours.
 func (s *Stream) knows(stag wire.STag) bool {
 	_, _, err := s.ep.Layer.NIC.Mem.Local(verbs.LKey(stag), s.ep.PD, 0, 0, 0)
-	return !errors.Is(err, core.ErrKey)
+	return !errors.Is(err, nic.ErrKey)
 }
 
 // pageLen is what PageBounds checks bounds by.
@@ -106,7 +106,7 @@ const pageLen = 4096
 // paged is memory with the rest of its pages before and behind it, in which there
 // is nothing. Offsets count from the first page on.
 type paged struct {
-	core.Memory
+	nic.Memory
 	before uint64
 }
 
@@ -145,7 +145,7 @@ func (p paged) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 }
 
 // updateWrongly is memory whose words are not changed as they should be.
-func (s *Stream) updateWrongly(mem core.Memory, req *wire.AtomicRequest) core.Memory {
+func (s *Stream) updateWrongly(mem nic.Memory, req *wire.AtomicRequest) nic.Memory {
 	switch lax := s.lax(); {
 	case lax.FetchAddCompares && req.Op == wire.AtomicFetchAdd:
 		return comparing{mem, req}
@@ -157,7 +157,7 @@ func (s *Stream) updateWrongly(mem core.Memory, req *wire.AtomicRequest) core.Me
 
 // comparing changes a word only if it is as a FetchAdd's unused fields say.
 type comparing struct {
-	core.Memory
+	nic.Memory
 	req *wire.AtomicRequest
 }
 
@@ -175,7 +175,7 @@ func (c comparing) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 
 // torn writes later what it makes of what it reads now.
 type torn struct {
-	core.Memory
+	nic.Memory
 	later func(do func())
 }
 

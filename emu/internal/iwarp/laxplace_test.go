@@ -3,22 +3,22 @@ package iwarp
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // shows notes the first octets of a memory.
-func (s *side) shows(mem core.Bytes, n int) {
+func (s *side) shows(mem nic.Bytes, n int) {
 	s.note = func() string { return fmt.Sprintf("%q", mem[:n]) }
 }
 
 // window returns a bound window of type 2.
-func (s *side) window(r *core.Region) *core.Window {
+func (s *side) window(r *nic.Region) *nic.Window {
 	s.t.Helper()
 	w, err := s.base.AllocMW(s.pd, verbs.MWType2)
 	if err == nil {
-		err = s.base.Mem.Bind(w, core.Bind{Region: r, Addr: r.Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: w.Key, PD: s.pd, QPN: s.ep.QPN})
+		err = s.base.Mem.Bind(w, nic.Bind{Region: r, Addr: r.Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: w.Key, PD: s.pd, QPN: s.ep.QPN})
 	}
 	if err != nil {
 		s.t.Fatal(err)

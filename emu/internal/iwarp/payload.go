@@ -3,7 +3,6 @@ package iwarp
 import (
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -65,8 +64,8 @@ func (s *Stream) slice(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 
 // inPlace returns n octets of mem where they are, or nil if that is not to be
 // had.
-func inPlace(mem core.Memory, off, n uint64) []byte {
-	if m, ok := mem.(core.Slicer); ok {
+func inPlace(mem nic.Memory, off, n uint64) []byte {
+	if m, ok := mem.(nic.Slicer); ok {
 		return m.Slice(off, n)
 	}
 	return nil

@@ -3,7 +3,7 @@ package iwarp
 import (
 	"errors"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -53,21 +53,21 @@ func (s *Stream) write(a *arrival) {
 
 // remote resolves memory that the peer names. It is never called for no octets:
 // then nothing of what is named is looked at.
-func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (core.Memory, uint64, error) {
+func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)
 	if err != nil && s.flaws != nil {
 		mem, at, err = s.remoteWrongly(stag, to, n, need, err)
 	}
 	if err == nil && ep.Access&need != need && !s.lax().QPRightsIgnored {
-		return nil, 0, core.ErrRights
+		return nil, 0, nic.ErrRights
 	}
 	return mem, at, err
 }
 
 // source resolves n octets of what a read asks for. If they are not to be had,
 // the stream ends.
-func (s *Stream) source(p *pending, n uint32) (core.Memory, uint64, bool) {
+func (s *Stream) source(p *pending, n uint32) (nic.Memory, uint64, bool) {
 	need, lax := verbs.AccessRemoteRead, s.lax()
 	if lax.ReadRightsUnchecked {
 		need = 0
@@ -92,15 +92,15 @@ func wraps(to, n uint64) bool { return to+n-1 < to }
 // protection is what a read or an atomic is refused with.
 func protection(err error, to, n uint64) wire.TermError {
 	switch {
-	case errors.Is(err, core.ErrKey):
+	case errors.Is(err, nic.ErrKey):
 		return wire.TermProtInvalidSTag
-	case errors.Is(err, core.ErrPD), errors.Is(err, core.ErrOwner):
+	case errors.Is(err, nic.ErrPD), errors.Is(err, nic.ErrOwner):
 		return wire.TermProtStream
-	case errors.Is(err, core.ErrRights):
+	case errors.Is(err, nic.ErrRights):
 		return wire.TermProtAccess
 	case wraps(to, n):
 		return wire.TermProtWrap
-	case errors.Is(err, core.ErrBounds):
+	case errors.Is(err, nic.ErrBounds):
 		return wire.TermProtBounds
 	}
 	return wire.TermProtUnspecified

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -80,16 +80,16 @@ var sendRows = map[string]func(*testing.T){
 }
 
 // boundWindow is a type 2 window that the stream may use.
-func boundWindow(s *side) *core.Window { return windowOf(s, s.pd, 0x11) }
+func boundWindow(s *side) *nic.Window { return windowOf(s, s.pd, 0x11) }
 
-func windowOf(s *side, pd core.PD, qpn uint32) *core.Window {
+func windowOf(s *side, pd nic.PD, qpn uint32) *nic.Window {
 	s.t.Helper()
 	r, _ := s.regionOf(pd, 64, allAccess)
 	w, err := s.base.AllocMW(pd, verbs.MWType2)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	b := core.Bind{Region: r, Addr: r.Addr, Len: 64, Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead, Key: w.Key + 1, PD: pd, QPN: qpn}
+	b := nic.Bind{Region: r, Addr: r.Addr, Len: 64, Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead, Key: w.Key + 1, PD: pd, QPN: qpn}
 	if err := s.base.Mem.Bind(w, b); err != nil {
 		s.t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package iwarp
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -35,28 +35,28 @@ var readRows = map[string]func(*testing.T){
 	},
 	"rfc5040/5.2.2/5": func(t *testing.T) {
 		for name, c := range map[string]struct {
-			seg  func(r *core.Region) wire.Segment
+			seg  func(r *nic.Region) wire.Segment
 			want wire.TermError
 		}{
-			"STag": {func(r *core.Region) wire.Segment {
+			"STag": {func(r *nic.Region) wire.Segment {
 				return tagged(wire.OpReadResponse, r.Key^1, r.Addr, make([]byte, 10), true)
 			}, wire.TermTaggedSTag},
-			"before": {func(r *core.Region) wire.Segment {
+			"before": {func(r *nic.Region) wire.Segment {
 				return tagged(wire.OpReadResponse, r.Key, r.Addr-1, make([]byte, 10), true)
 			}, wire.TermTaggedBounds},
-			"behind": {func(r *core.Region) wire.Segment {
+			"behind": {func(r *nic.Region) wire.Segment {
 				return tagged(wire.OpReadResponse, r.Key, r.Addr+10, make([]byte, 1), true)
 			}, wire.TermTaggedBounds},
-			"over": {func(r *core.Region) wire.Segment {
+			"over": {func(r *nic.Region) wire.Segment {
 				return tagged(wire.OpReadResponse, r.Key, r.Addr+1, make([]byte, 10), true)
 			}, wire.TermTaggedBounds},
-			"long": {func(r *core.Region) wire.Segment {
+			"long": {func(r *nic.Region) wire.Segment {
 				return tagged(wire.OpReadResponse, r.Key, r.Addr, make([]byte, 11), true)
 			}, wire.TermTaggedBounds},
-			"wraps": {func(r *core.Region) wire.Segment {
+			"wraps": {func(r *nic.Region) wire.Segment {
 				return tagged(wire.OpReadResponse, r.Key, ^uint64(0), make([]byte, 2), true)
 			}, wire.TermTaggedWrap},
-			"wrong answer": {func(*core.Region) wire.Segment { return untagged(wire.OpAtomicResponse, 1, 0, nil, true) }, wire.TermOpOpcode},
+			"wrong answer": {func(*nic.Region) wire.Segment { return untagged(wire.OpAtomicResponse, 1, 0, nil, true) }, wire.TermOpOpcode},
 		} {
 			t.Run(name, func(t *testing.T) {
 				s := newSide(t, depth, Lax{})

@@ -5,13 +5,13 @@ import (
 	"math"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // readOf asks for n octets of a region from off on.
-func readOf(r *core.Region, off, n int) wire.ReadRequest {
+func readOf(r *nic.Region, off, n int) wire.ReadRequest {
 	return wire.ReadRequest{SinkSTag: 0xaaaa5555, SinkTO: 0x1122334455667788, Size: uint32(n), SrcSTag: wire.STag(r.Key), SrcTO: r.Addr + uint64(off)}
 }
 
@@ -124,7 +124,7 @@ var respondRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.2.1/7 rfc5040/5.2.1/10 rfc5040/7.2/4 rfc5040/7.1/4 rfc5042/6.3.5/1": func(t *testing.T) {
-		refused(t, func(s *side) (core.Bytes, []refusal) {
+		refused(t, func(s *side) (nic.Bytes, []refusal) {
 			r, mem := s.region(64, allAccess)
 			writable, _ := s.region(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 			foreign, _ := s.regionOf(s.other, 64, allAccess)
@@ -200,7 +200,7 @@ func TestReadSeesMemoryThatChangesUnderIt(t *testing.T) {
 }
 
 // farMemory is memory that cannot be had in place.
-type farMemory struct{ b core.Bytes }
+type farMemory struct{ b nic.Bytes }
 
 func (m farMemory) ReadAt(p []byte, off uint64) error  { return m.b.ReadAt(p, off) }
 func (m farMemory) WriteAt(p []byte, off uint64) error { return m.b.WriteAt(p, off) }
@@ -236,35 +236,35 @@ func TestMemoryThatIsElsewhereIsCopied(t *testing.T) {
 // brokenMemory is gone.
 type brokenMemory struct{ farMemory }
 
-func (brokenMemory) ReadAt([]byte, uint64) error                        { return core.ErrMemory }
-func (brokenMemory) WriteAt([]byte, uint64) error                       { return core.ErrMemory }
-func (brokenMemory) Update(uint64, func(uint64) uint64) (uint64, error) { return 0, core.ErrMemory }
+func (brokenMemory) ReadAt([]byte, uint64) error                        { return nic.ErrMemory }
+func (brokenMemory) WriteAt([]byte, uint64) error                       { return nic.ErrMemory }
+func (brokenMemory) Update(uint64, func(uint64) uint64) (uint64, error) { return 0, nic.ErrMemory }
 
 func TestMemoryThatIsGoneEndsTheStream(t *testing.T) {
 	for name, c := range map[string]struct {
-		do   func(*side, *core.Region) *wire.Segment
+		do   func(*side, *nic.Region) *wire.Segment
 		want wire.TermError
 	}{
-		"write": {func(s *side, r *core.Region) *wire.Segment {
+		"write": {func(s *side, r *nic.Region) *wire.Segment {
 			g := tagged(wire.OpWrite, r.Key, r.Addr, []byte("x"), true)
 			s.in(g)
 			return &g
 		}, wire.TermDDPLocal},
-		"send": {func(s *side, r *core.Region) *wire.Segment {
+		"send": {func(s *side, r *nic.Region) *wire.Segment {
 			s.recv(1, sge(r, 0, 8))
 			g := untagged(wire.OpSend, 1, 0, []byte("x"), true)
 			s.in(g)
 			return &g
 		}, wire.TermDDPLocal},
-		"read": {func(s *side, r *core.Region) *wire.Segment {
+		"read": {func(s *side, r *nic.Region) *wire.Segment {
 			s.in(readRequest(1, readOf(r, 0, 8)))
 			return nil
 		}, wire.TermRDMAPLocal},
-		"atomic": {func(s *side, r *core.Region) *wire.Segment {
+		"atomic": {func(s *side, r *nic.Region) *wire.Segment {
 			s.in(atomicRequest(1, wire.AtomicRequest{STag: wire.STag(r.Key), TO: r.Addr}))
 			return nil
 		}, wire.TermRDMAPLocal},
-		"source": {func(s *side, r *core.Region) *wire.Segment {
+		"source": {func(s *side, r *nic.Region) *wire.Segment {
 			s.post(1, verbs.OpSend, []verbs.SGE{sge(r, 0, 8)})
 			return nil
 		}, wire.TermRDMAPLocal},

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -20,8 +19,8 @@ type side struct {
 	layer  Layer
 	ep     Endpoint
 	stream Stream
-	pd     core.PD
-	other  core.PD
+	pd     nic.PD
+	other  nic.PD
 
 	recvs    []*Receive
 	sends    []wc
@@ -41,7 +40,7 @@ type wc struct {
 
 func newSide(t testing.TB, o Options, lax Lax) *side {
 	s := &side{t: t}
-	s.base.Init(nic.Limits{}.OrDefault(), nic.Lax{}, core.Lax{})
+	s.base.Init(nic.Limits{}.OrDefault(), nic.Lax{}, nic.LaxMemory{})
 	s.layer = Layer{NIC: &s.base, Lax: lax}
 	s.pd, _ = s.base.AllocPD()
 	s.other, _ = s.base.AllocPD()
@@ -78,13 +77,13 @@ func (s *side) Retired(r *Request) { s.retired = append(s.retired, r.WRID) }
 func (s *side) Ended(e End)        { s.ended = append(s.ended, e) }
 
 // region registers n octets.
-func (s *side) region(n int, access verbs.Access) (*core.Region, core.Bytes) {
+func (s *side) region(n int, access verbs.Access) (*nic.Region, nic.Bytes) {
 	return s.regionOf(s.pd, n, access)
 }
 
-func (s *side) regionOf(pd core.PD, n int, access verbs.Access) (*core.Region, core.Bytes) {
+func (s *side) regionOf(pd nic.PD, n int, access verbs.Access) (*nic.Region, nic.Bytes) {
 	s.t.Helper()
-	mem := make(core.Bytes, n)
+	mem := make(nic.Bytes, n)
 	r, err := s.base.RegMR(pd, mem, 0, access)
 	if err != nil {
 		s.t.Fatal(err)
@@ -93,7 +92,7 @@ func (s *side) regionOf(pd core.PD, n int, access verbs.Access) (*core.Region, c
 }
 
 // sge is a piece of a region.
-func sge(r *core.Region, off, n int) verbs.SGE {
+func sge(r *nic.Region, off, n int) verbs.SGE {
 	return verbs.SGE{Addr: r.Addr + uint64(off), Length: uint32(n), LKey: verbs.LKey(r.Key)}
 }
 

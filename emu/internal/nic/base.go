@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -12,7 +11,7 @@ import (
 type Base struct {
 	Limits Limits
 	Lax    Lax
-	Mem    *core.Table
+	Mem    *Table
 	// Observer, if there is one, hears of every event when it is reported, even
 	// of one that the queue has no room for. It must not call the NIC.
 	Observer func(Event)
@@ -20,8 +19,8 @@ type Base struct {
 	CQOverruns uint64 // completion queues that had no room
 	EventsLost uint64 // asynchronous events for which the queue had no room
 
-	pds    map[core.PD]int // users of each protection domain
-	nextPD core.PD
+	pds    map[PD]int // users of each protection domain
+	nextPD PD
 
 	cqs     int
 	srqs    map[uint32]*SRQ
@@ -33,9 +32,9 @@ type Base struct {
 }
 
 // Init makes b ready. limits must have passed Validate.
-func (b *Base) Init(limits Limits, lax Lax, memory core.Lax) {
+func (b *Base) Init(limits Limits, lax Lax, memory LaxMemory) {
 	*b = Base{
-		Limits: limits, Lax: lax, Mem: core.NewTable(limits.MRs), pds: map[core.PD]int{}, nextPD: 1,
+		Limits: limits, Lax: lax, Mem: NewTable(limits.MRs), pds: map[PD]int{}, nextPD: 1,
 		srqs: map[uint32]*SRQ{}, nextSRQ: 1, xrcds: map[*XRCD]struct{}{},
 	}
 	b.Mem.Lax = memory
@@ -88,7 +87,7 @@ func PopFront[T any](s *[]T) (v T, ok bool) {
 }
 
 // AllocPD makes a protection domain.
-func (b *Base) AllocPD() (core.PD, error) {
+func (b *Base) AllocPD() (PD, error) {
 	if len(b.pds) >= b.Limits.PDs {
 		return 0, OpError("alloc_pd", "", "%w: %d domains", verbs.ErrNoMemory, len(b.pds))
 	}
@@ -99,7 +98,7 @@ func (b *Base) AllocPD() (core.PD, error) {
 }
 
 // DeallocPD removes a protection domain that nothing lives in.
-func (b *Base) DeallocPD(pd core.PD) error {
+func (b *Base) DeallocPD(pd PD) error {
 	if err := b.CheckPD("dealloc_pd", pd); err != nil {
 		return err
 	}
@@ -111,7 +110,7 @@ func (b *Base) DeallocPD(pd core.PD) error {
 }
 
 // CheckPD refuses a protection domain that does not exist.
-func (b *Base) CheckPD(op string, pd core.PD) error {
+func (b *Base) CheckPD(op string, pd PD) error {
 	if _, ok := b.pds[pd]; !ok {
 		return OpError(op, fmt.Sprintf("pd %d", pd), "%w: no such protection domain", verbs.ErrInvalid)
 	}
@@ -119,7 +118,7 @@ func (b *Base) CheckPD(op string, pd core.PD) error {
 }
 
 // UsePD counts an object that lives in a domain, or with -1 one that goes.
-func (b *Base) UsePD(pd core.PD, n int) { b.pds[pd] += n }
+func (b *Base) UsePD(pd PD, n int) { b.pds[pd] += n }
 
 // OpError makes the error of a verb.
 func OpError(op, obj, format string, args ...any) error {

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // newBase makes the part of a NIC that all have, with a domain in it. edit may
 // change its limits and what it forgets.
-func newBase(t testing.TB, edit func(*Limits, *Lax)) (*Base, core.PD) {
+func newBase(t testing.TB, edit func(*Limits, *Lax)) (*Base, PD) {
 	t.Helper()
 	var limits Limits
 	var lax Lax
@@ -22,7 +21,7 @@ func newBase(t testing.TB, edit func(*Limits, *Lax)) (*Base, core.PD) {
 		t.Fatal(err)
 	}
 	b := new(Base)
-	b.Init(limits, lax, core.Lax{})
+	b.Init(limits, lax, LaxMemory{})
 	pd, err := b.AllocPD()
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,8 @@
-// Package nic holds what the emulated NICs have in common above their memory:
-// protection domains, completion queues, receive queues and shared ones, the
-// work requests in a send queue, and events. What a NIC says on the wire is its
-// own affair.
+// Package nic has what the emulated NICs share: registered memory and its keys, memory
+// windows, protection domains, completion queues, receive queues and shared receive
+// queues, work requests of a send queue, the state changes of a queue pair, and events.
+// It knows no packets.
 //
-// It is pure and single-owner, like the engines that use it: no clock, no lock,
-// no randomness. Nothing grows without bound, and after a queue has been made
-// nothing that passes through it allocates.
+// It is pure and has a single owner, like the engines that use it: no clock, no lock,
+// no random numbers. All sizes are bounded, and queues allocate only when they are made.
 package nic

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -77,8 +76,8 @@ func (l Limits) Validate() error {
 			return fmt.Errorf("limit of %s is negative", c.name)
 		}
 	}
-	if l.MRs > core.MaxEntries {
-		return fmt.Errorf("%d memory regions, keys tell %d apart", l.MRs, core.MaxEntries)
+	if l.MRs > MaxEntries {
+		return fmt.Errorf("%d memory regions, keys tell %d apart", l.MRs, MaxEntries)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -40,10 +39,10 @@ func TestNoLimitIsForgotten(t *testing.T) {
 	if got := (Limits{RdAtomic: 2}).OrDefault(); got.RdAtomic != 2 {
 		t.Errorf("RdAtomic is %d, want 2", got.RdAtomic)
 	}
-	if err := (Limits{MRs: core.MaxEntries}).OrDefault().Validate(); err != nil {
+	if err := (Limits{MRs: MaxEntries}).OrDefault().Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := (Limits{MRs: core.MaxEntries + 1}).OrDefault().Validate(); err == nil || !strings.Contains(err.Error(), "memory regions") {
+	if err := (Limits{MRs: MaxEntries + 1}).OrDefault().Validate(); err == nil || !strings.Contains(err.Error(), "memory regions") {
 		t.Errorf("more regions than keys: %v", err)
 	}
 }

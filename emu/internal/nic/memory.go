@@ -3,13 +3,12 @@ package nic
 import (
 	"errors"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // RegMR registers memory. addr is what peers call its first byte; zero lets the
 // NIC choose, unless access asks for a zero-based region.
-func (b *Base) RegMR(pd core.PD, mem core.Memory, addr uint64, access verbs.Access) (*core.Region, error) {
+func (b *Base) RegMR(pd PD, mem Memory, addr uint64, access verbs.Access) (*Region, error) {
 	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	if access&remoteStore != 0 && access&verbs.AccessLocalWrite == 0 {
 		return nil, OpError("reg_mr", "", "%w: remote write and atomic access need local write access", verbs.ErrInvalid)
@@ -36,10 +35,10 @@ func (b *Base) RegMR(pd core.PD, mem core.Memory, addr uint64, access verbs.Acce
 }
 
 // DeregMR removes a region.
-func (b *Base) DeregMR(r *core.Region) error {
+func (b *Base) DeregMR(r *Region) error {
 	if err := b.Mem.Deregister(r); err != nil {
 		cause := verbs.ErrInvalid
-		if errors.Is(err, core.ErrInUse) {
+		if errors.Is(err, ErrInUse) {
 			cause = verbs.ErrBusy
 		}
 		return OpError("dereg_mr", "", "%w: %w", cause, err)
@@ -49,7 +48,7 @@ func (b *Base) DeregMR(r *core.Region) error {
 }
 
 // AllocMW makes a memory window.
-func (b *Base) AllocMW(pd core.PD, typ verbs.MWType) (*core.Window, error) {
+func (b *Base) AllocMW(pd PD, typ verbs.MWType) (*Window, error) {
 	if typ != verbs.MWType1 && typ != verbs.MWType2 {
 		return nil, OpError("alloc_mw", "", "%w: type %d", verbs.ErrInvalid, typ)
 	}
@@ -65,7 +64,7 @@ func (b *Base) AllocMW(pd core.PD, typ verbs.MWType) (*core.Window, error) {
 }
 
 // DeallocMW removes a memory window, bound or not.
-func (b *Base) DeallocMW(w *core.Window) {
+func (b *Base) DeallocMW(w *Window) {
 	if b.Mem.FreeWindow(w) {
 		b.pds[w.PD]--
 	}
@@ -73,13 +72,13 @@ func (b *Base) DeallocMW(w *core.Window) {
 
 // Writable reports whether length bytes may be written to the memory that sgl
 // names.
-func (b *Base) Writable(sgl []verbs.SGE, pd core.PD, length int) bool {
+func (b *Base) Writable(sgl []verbs.SGE, pd PD, length int) bool {
 	return b.Opens(sgl, pd, length, verbs.AccessLocalWrite)
 }
 
 // Opens reports whether the keys in sgl open the length bytes that it names, and
 // grant need.
-func (b *Base) Opens(sgl []verbs.SGE, pd core.PD, length int, need verbs.Access) bool {
+func (b *Base) Opens(sgl []verbs.SGE, pd PD, length int, need verbs.Access) bool {
 	return EachSGE(sgl, 0, length, func(s *verbs.SGE, off uint32, _, size int) error {
 		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), need)
 		return err
@@ -87,7 +86,7 @@ func (b *Base) Opens(sgl []verbs.SGE, pd core.PD, length int, need verbs.Access)
 }
 
 // Gather fills dst with what sgl names from byte off on.
-func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd core.PD, off uint32) error {
+func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd PD, off uint32) error {
 	for i := range sgl {
 		s := &sgl[i]
 		if off >= s.Length {
@@ -113,12 +112,12 @@ func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd core.PD, off uint32) error
 
 // Scatter writes src into the memory that sgl names, from byte off on. It checks
 // every entry that it touches before it writes to the first.
-func (b *Base) Scatter(sgl []verbs.SGE, pd core.PD, off uint32, src []byte) error {
+func (b *Base) Scatter(sgl []verbs.SGE, pd PD, off uint32, src []byte) error {
 	return b.ScatterWith(sgl, pd, off, src, verbs.AccessLocalWrite)
 }
 
 // ScatterWith is Scatter to memory that must grant need.
-func (b *Base) ScatterWith(sgl []verbs.SGE, pd core.PD, off uint32, src []byte, need verbs.Access) error {
+func (b *Base) ScatterWith(sgl []verbs.SGE, pd PD, off uint32, src []byte, need verbs.Access) error {
 	if len(src) == 0 {
 		return nil
 	}

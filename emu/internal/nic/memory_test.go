@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,7 +14,7 @@ import (
 // of two types, and writing from afar needs writing from near.
 func TestWindowsAndRegionsNeedADomain(t *testing.T) {
 	b, pd := newBase(t, func(l *Limits, _ *Lax) { l.MRs = 2 })
-	mem := core.Bytes(make([]byte, 16))
+	mem := Bytes(make([]byte, 16))
 	invalid := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, verbs.ErrInvalid) {
@@ -74,7 +73,7 @@ func TestWindowsAndRegionsNeedADomain(t *testing.T) {
 func TestRegionsOfNoBytes(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		b, pd := newBase(t, func(_ *Limits, lax *Lax) { lax.NoEmptyMR = refused })
-		if _, err := b.RegMR(pd, core.Bytes(nil), 0, 0); errors.Is(err, verbs.ErrInvalid) != refused {
+		if _, err := b.RegMR(pd, Bytes(nil), 0, 0); errors.Is(err, verbs.ErrInvalid) != refused {
 			t.Errorf("refused %v: %v", refused, err)
 		}
 	}
@@ -83,7 +82,7 @@ func TestRegionsOfNoBytes(t *testing.T) {
 // A region stays while a window is bound to it.
 func TestARegionUnderAWindowIsBusy(t *testing.T) {
 	b, pd := newBase(t, nil)
-	r, err := b.RegMR(pd, core.Bytes(make([]byte, 16)), 0, verbs.AccessMWBind)
+	r, err := b.RegMR(pd, Bytes(make([]byte, 16)), 0, verbs.AccessMWBind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +90,7 @@ func TestARegionUnderAWindowIsBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Mem.Bind(w, core.Bind{Region: r, Addr: r.Addr, Len: 16, Access: verbs.AccessRemoteRead, Key: uint32(verbs.NextRKey(verbs.RKey(w.Key))), PD: pd}); err != nil {
+	if err := b.Mem.Bind(w, Bind{Region: r, Addr: r.Addr, Len: 16, Access: verbs.AccessRemoteRead, Key: uint32(verbs.NextRKey(verbs.RKey(w.Key))), PD: pd}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.DeregMR(r); !errors.Is(err, verbs.ErrBusy) {
@@ -107,10 +106,10 @@ func TestARegionUnderAWindowIsBusy(t *testing.T) {
 }
 
 // memory registers size bytes.
-func (b *Base) memory(t testing.TB, pd core.PD, size int, access verbs.Access) ([]byte, *core.Region) {
+func (b *Base) memory(t testing.TB, pd PD, size int, access verbs.Access) ([]byte, *Region) {
 	t.Helper()
 	mem := make([]byte, size)
-	r, err := b.RegMR(pd, core.Bytes(mem), 0, access)
+	r, err := b.RegMR(pd, Bytes(mem), 0, access)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +117,7 @@ func (b *Base) memory(t testing.TB, pd core.PD, size int, access verbs.Access) (
 }
 
 // piece names n bytes of r from off on.
-func piece(r *core.Region, off, n int) verbs.SGE {
+func piece(r *Region, off, n int) verbs.SGE {
 	return verbs.SGE{Addr: r.Addr + uint64(off), Length: uint32(n), LKey: verbs.LKey(r.Key)}
 }
 

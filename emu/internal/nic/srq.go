@@ -3,14 +3,13 @@ package nic
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // SRQ is a shared receive queue.
 type SRQ struct {
 	Type verbs.SRQType
-	PD   core.PD
+	PD   PD
 	XRCD *XRCD // of an XRC SRQ
 	CQ   *CQ   // of an XRC SRQ
 	// Owner is the driver's to use.
@@ -27,7 +26,7 @@ type SRQ struct {
 // SRQConfig asks for a shared receive queue.
 type SRQConfig struct {
 	Type   verbs.SRQType
-	PD     core.PD
+	PD     PD
 	MaxWR  int
 	MaxSGE int
 	Limit  int
@@ -167,7 +166,7 @@ func (s *SRQ) Query() verbs.SRQAttr {
 }
 
 // Domain is the protection domain that the memory of a receive must be in.
-func (s *SRQ) Domain(w *Receive) core.PD {
+func (s *SRQ) Domain(w *Receive) PD {
 	if s.nic.Lax.SRQReceiveAnyPD && len(w.SGL) > 0 {
 		return s.nic.Mem.DomainOf(w.SGL[0].LKey, s.PD)
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -201,7 +200,7 @@ func TestTheDomainOfSharedReceives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mr, err := b.RegMR(other, core.Bytes(make([]byte, 8)), 0, verbs.AccessLocalWrite)
+		mr, err := b.RegMR(other, Bytes(make([]byte, 8)), 0, verbs.AccessLocalWrite)
 		if err != nil {
 			t.Fatal(err)
 		}

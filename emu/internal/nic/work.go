@@ -1,7 +1,6 @@
 package nic
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -19,8 +18,8 @@ type Work struct {
 	Invalidate uint32
 	Remote     verbs.Remote
 	Atomic     verbs.Atomic
-	Window     *core.Window // of a bind
-	Bind       core.Bind
+	Window     *Window // of a bind
+	Bind       Bind
 }
 
 // Signaled reports whether success is reported too.
@@ -33,7 +32,7 @@ func (w *Work) Sent(status verbs.WCStatus) bool {
 }
 
 // Gather fills dst with the payload of w from byte off on.
-func (w *Work) Gather(b *Base, pd core.PD, dst []byte, off uint32) error {
+func (w *Work) Gather(b *Base, pd PD, dst []byte, off uint32) error {
 	if w.Inline != nil {
 		copy(dst, w.Inline[off:])
 		return nil
@@ -104,9 +103,9 @@ func (s *Slots) Keep(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {
 }
 
 // KeepBind adds to w what a bind is about.
-func (w *Work) KeepBind(wr *verbs.SendWR, window *core.Window, region *core.Region, pd core.PD, qpn uint32) {
+func (w *Work) KeepBind(wr *verbs.SendWR, window *Window, region *Region, pd PD, qpn uint32) {
 	w.Window = window
-	w.Bind = core.Bind{
+	w.Bind = Bind{
 		Region: region, Addr: wr.Bind.Info.Addr, Len: wr.Bind.Info.Length,
 		Access: wr.Bind.Info.Access, Key: uint32(wr.Bind.RKey), PD: pd, QPN: qpn,
 	}

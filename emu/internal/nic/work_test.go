@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -65,7 +64,7 @@ func TestSlotsKeepWhatWasAskedFor(t *testing.T) {
 		{0, true, true},
 		{verbs.SendSolicited, false, false},
 	} {
-		w := Work{Window: new(core.Window), Length: 9}
+		w := Work{Window: new(Window), Length: 9}
 		slots.Keep(&w, 0, &verbs.SendWR{Flags: c.flags | verbs.SendInline, SGL: make([]verbs.SGE, 1)}, c.all)
 		if w.Signaled() != c.want || w.Flags&^verbs.SendSignaled != c.flags&^verbs.SendSignaled|verbs.SendInline {
 			t.Errorf("%+v: flags %v", c, w.Flags)
@@ -78,10 +77,10 @@ func TestSlotsKeepWhatWasAskedFor(t *testing.T) {
 
 func TestKeepBind(t *testing.T) {
 	var w Work
-	window, region := new(core.Window), new(core.Region)
+	window, region := new(Window), new(Region)
 	wr := verbs.SendWR{Bind: verbs.Bind{RKey: 7, Info: verbs.BindInfo{Addr: 8, Length: 9, Access: verbs.AccessRemoteRead}}}
 	w.KeepBind(&wr, window, region, 3, 4)
-	want := core.Bind{Region: region, Addr: 8, Len: 9, Access: verbs.AccessRemoteRead, Key: 7, PD: 3, QPN: 4}
+	want := Bind{Region: region, Addr: 8, Len: 9, Access: verbs.AccessRemoteRead, Key: 7, PD: 3, QPN: 4}
 	if w.Window != window || w.Bind != want {
 		t.Errorf("%+v, want %+v", w.Bind, want)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -53,7 +52,7 @@ type Options struct {
 
 // Capture is a pcapng file being written.
 type Capture struct {
-	file    *pcapng.File
+	file    *File
 	framing Framing
 	findID  func(*link.Datagram) (uint16, bool)
 	mu      sync.Mutex
@@ -62,7 +61,7 @@ type Capture struct {
 
 // NewCapture starts a file on w. Nothing is complete in w until Close.
 func NewCapture(w io.Writer, opts Options) *Capture {
-	return &Capture{framing: opts.Framing, findID: opts.FindID, file: pcapng.New(w, pcapng.Options{
+	return &Capture{framing: opts.Framing, findID: opts.FindID, file: NewFile(w, FileOptions{
 		LinkType: opts.Framing.linkType(), Epoch: opts.Epoch, Comment: opts.Comment,
 	})}
 }
@@ -99,7 +98,7 @@ func (i *Interface) WriteNoted(now mono.Time, dir Direction, d *link.Datagram, c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.frame = c.framing.appendFrame(c.frame[:0], d)
-	c.file.Write(pcapng.Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Comment: comment, Flags: &flags[dir]})
+	c.file.Write(Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Comment: comment, Flags: &flags[dir]})
 }
 
 // Flush brings everything written so far to the file.

@@ -12,7 +12,10 @@
 // A stream carries bytes, not segments: see [Capture.WrapStreams] for what is made
 // up where there is nothing to see.
 //
+// A [File] is the pcapng file itself. Switches use it too (package impair/ethernet).
+// [Trim] repairs a file whose writer was killed; package capture reads such files.
+//
 // A capture that fails (a full disk) does not disturb the traffic: writing stops,
 // and [Capture.Close] says why. A Capture may be shared by links that different
-// goroutines drive; a wrapped link is as safe as the link it wraps.
+// goroutines drive, and so may a File; a wrapped link is as safe as the link it wraps.
 package pcaplink

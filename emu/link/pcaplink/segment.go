@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/link/pcaplink/pcapng"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -28,7 +27,7 @@ func (i *Interface) WriteSegment(now mono.Time, dir Direction, s *link.Segment) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.frame = c.framing.appendSegment(c.frame[:0], s)
-	c.file.Write(pcapng.Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Flags: &flags[dir]})
+	c.file.Write(Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Flags: &flags[dir]})
 }
 
 // appendSegment appends s as the packet it is on the wire.

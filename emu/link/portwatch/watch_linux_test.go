@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/internal/nstest"
-	"github.com/fabrictest/fabrictest/internal/testparallel"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
-	testparallel.SetLimit(8) // the kernel takes a second to tell of a carrier, or to be sure of an address
+	testutil.SetParallel(8) // the kernel takes a second to tell of a carrier, or to be sure of an address
 	nstest.Main(m)
 }
 

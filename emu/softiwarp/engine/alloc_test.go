@@ -3,7 +3,7 @@ package engine
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -11,7 +11,7 @@ import (
 // direct is a connection whose ends write into each other.
 type direct struct {
 	*pair
-	src, dst *core.Region
+	src, dst *nic.Region
 	vecs     [][]byte
 	flat     []byte
 	wc       [8]verbs.WC

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -16,13 +16,13 @@ func TestPeerThatLeavesInTheMidstOfAMessage(t *testing.T) {
 		g.Control.Last = false
 		return g
 	}
-	for name, what := range map[string]func(k *tester, r *core.Region) wire.Segment{
-		"a send":  func(*tester, *core.Region) wire.Segment { return half(segment(wire.OpSend, 1, []byte("ha"))) },
-		"a write": func(_ *tester, r *core.Region) wire.Segment { return half(write(r.Key, r.Addr, []byte("ha"))) },
-		"a read request": func(*tester, *core.Region) wire.Segment {
+	for name, what := range map[string]func(k *tester, r *nic.Region) wire.Segment{
+		"a send":  func(*tester, *nic.Region) wire.Segment { return half(segment(wire.OpSend, 1, []byte("ha"))) },
+		"a write": func(_ *tester, r *nic.Region) wire.Segment { return half(write(r.Key, r.Addr, []byte("ha"))) },
+		"a read request": func(*tester, *nic.Region) wire.Segment {
 			return half(segment(wire.OpReadRequest, 1, nil))
 		},
-		"a read response": func(k *tester, r *core.Region) wire.Segment {
+		"a read response": func(k *tester, r *nic.Region) wire.Segment {
 			k.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
 			k.hear()
 			g := write(r.Key, r.Addr, []byte("ha"))

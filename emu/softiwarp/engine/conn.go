@@ -3,7 +3,7 @@ package engine
 import (
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/timers"
+	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -41,7 +41,7 @@ type Conn struct {
 
 	waiting   bool // in NIC.outputs
 	announced bool // in NIC.changed
-	timer     timers.Timer[Conn]
+	timer     queue.Timer[Conn]
 	closeBy   mono.Time
 	nudge     nudge
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
@@ -36,8 +36,8 @@ const secretByte = 0xee
 // fuzzed is a connection with a peer that may say anything.
 type fuzzed struct {
 	*tester
-	open   *core.Region
-	closed core.Bytes // memory that no peer may reach
+	open   *nic.Region
+	closed nic.Bytes // memory that no peer may reach
 	secret []byte
 	posted int
 	recvd  int

@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
-	"github.com/fabrictest/fabrictest/emu/internal/fifo"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/timers"
+	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
@@ -22,9 +20,9 @@ type NIC struct {
 
 	qps nic.QPTable[QP]
 
-	outputs fifo.Queue[*Conn] // connections that may have something to write
-	changed fifo.Queue[*Conn] // connections of which there is news
-	timers  timers.Heap[Conn]
+	outputs queue.FIFO[*Conn] // connections that may have something to write
+	changed queue.FIFO[*Conn] // connections of which there is news
+	timers  queue.TimerHeap[Conn]
 
 	clock mono.Time // the latest that anybody has said
 
@@ -53,13 +51,13 @@ func (n *NIC) scrambleKeys() {
 	switch {
 	case n.q.KeysCount:
 	case n.q.KeysStride:
-		n.Mem.Scramble(n.cfg.KeySecret, core.KeysStride)
+		n.Mem.Scramble(n.cfg.KeySecret, nic.KeysStride)
 	case n.q.KeysReused:
-		n.Mem.Scramble(n.cfg.KeySecret, core.KeysReused)
+		n.Mem.Scramble(n.cfg.KeySecret, nic.KeysReused)
 	case n.q.KeysRepeat:
-		n.Mem.Scramble([16]byte{1}, core.KeysRandom)
+		n.Mem.Scramble([16]byte{1}, nic.KeysRandom)
 	default:
-		n.Mem.Scramble(n.cfg.KeySecret, core.KeysRandom)
+		n.Mem.Scramble(n.cfg.KeySecret, nic.KeysRandom)
 	}
 }
 

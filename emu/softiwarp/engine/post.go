@@ -3,15 +3,14 @@ package engine
 import (
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Refs are what the handles in a work request stand for in the engine.
 type Refs struct {
-	Window *core.Window
-	Region *core.Region
+	Window *nic.Window
+	Region *nic.Region
 }
 
 // InOrder is the order in which requests that are posted together are to be

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -51,7 +50,7 @@ func (q *sendQueue) count() uint32 { return q.tail - q.head }
 // QPConfig asks for a queue pair.
 type QPConfig struct {
 	Type           verbs.QPType
-	PD             core.PD
+	PD             nic.PD
 	SendCQ, RecvCQ *nic.CQ
 	SRQ            *nic.SRQ
 	Caps           verbs.QPCaps

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -103,7 +103,7 @@ var siwQuirkCases = map[string]quirkCase{
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = h.nic.Mem.Bind(w, core.Bind{Region: r, Addr: r.Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: w.Key, PD: h.pd, QPN: h.qp.Num()})
+			err = h.nic.Mem.Bind(w, nic.Bind{Region: r, Addr: r.Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: w.Key, PD: h.pd, QPN: h.qp.Num()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestQuirksReachTheLayerTheyAreOf(t *testing.T) {
 		k.say(g) // nobody has posted a receive
 		out := k.take(0)
 		swapped := strings.Contains(fmt.Sprintf("%x", out), "2102") // iwarp.Lax.TermBitsSwapped
-		_, err := h.nic.RegMR(h.pd, core.Bytes{}, 0, 0)             // nic.Lax.NoEmptyMR
+		_, err := h.nic.RegMR(h.pd, nic.Bytes{}, 0, 0)              // nic.Lax.NoEmptyMR
 		return fmt.Sprint(early, swapped, err == nil, h.nic.Mem.Lax.StaleKeys)
 	}
 	for quirk, want := range map[string]string{

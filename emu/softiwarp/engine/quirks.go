@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -45,5 +44,5 @@ type Quirks struct {
 	Stream iwarp.Lax
 	// Queues and Memory switch off checks of queues, keys, windows and ranges.
 	Queues nic.Lax
-	Memory core.Lax
+	Memory nic.LaxMemory
 }

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -29,9 +29,9 @@ type party struct {
 	rnd  *rand.Rand
 	peer *party
 
-	local, target, words, landing, inbox *core.Region
-	localMem, targetMem, wordMem         core.Bytes
-	landingMem, inboxMem                 core.Bytes
+	local, target, words, landing, inbox *nic.Region
+	localMem, targetMem, wordMem         nic.Bytes
+	landingMem, inboxMem                 nic.Bytes
 
 	// What the peer's requests have made of this side's memory, by the model.
 	target0 []byte

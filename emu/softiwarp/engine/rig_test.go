@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -17,7 +16,7 @@ const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.Access
 type host struct {
 	t      testing.TB
 	nic    *NIC
-	pd     core.PD
+	pd     nic.PD
 	sendCQ *nic.CQ
 	recvCQ *nic.CQ
 	qp     *QP
@@ -72,13 +71,13 @@ func (h *host) newQP(q QPConfig) *QP {
 	return qp
 }
 
-func (h *host) region(n int, access verbs.Access) (*core.Region, core.Bytes) {
+func (h *host) region(n int, access verbs.Access) (*nic.Region, nic.Bytes) {
 	return h.regionAt(n, 0, access)
 }
 
-func (h *host) regionAt(n int, addr uint64, access verbs.Access) (*core.Region, core.Bytes) {
+func (h *host) regionAt(n int, addr uint64, access verbs.Access) (*nic.Region, nic.Bytes) {
 	h.t.Helper()
-	mem := make(core.Bytes, n)
+	mem := make(nic.Bytes, n)
 	r, err := h.nic.RegMR(h.pd, mem, addr, access)
 	if err != nil {
 		h.t.Fatal(err)
@@ -86,7 +85,7 @@ func (h *host) regionAt(n int, addr uint64, access verbs.Access) (*core.Region, 
 	return r, mem
 }
 
-func sge(r *core.Region, off, n int) verbs.SGE {
+func sge(r *nic.Region, off, n int) verbs.SGE {
 	return verbs.SGE{Addr: r.Addr + uint64(off), Length: uint32(n), LKey: verbs.LKey(r.Key)}
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
@@ -18,8 +18,8 @@ import (
 type besieged struct {
 	*tester
 	fenced  []byte // the open region with a fence on both sides
-	open    *core.Region
-	closed  core.Bytes // registered, but not for peers
+	open    *nic.Region
+	closed  nic.Bytes // registered, but not for peers
 	crc     bool
 	pending map[uint64]int // work requests by id, sends and receives: how often they may still complete
 	nextID  uint64
@@ -41,7 +41,7 @@ func besiege(t testing.TB, crc bool) *besieged {
 	mem := b.fenced[fence : fence+openLen]
 	clear(mem)
 	var err error
-	if b.open, err = h.nic.RegMR(h.pd, core.Bytes(mem), 0, allAccess); err != nil {
+	if b.open, err = h.nic.RegMR(h.pd, nic.Bytes(mem), 0, allAccess); err != nil {
 		t.Fatal(err)
 	}
 	_, b.closed = h.region(256, verbs.AccessLocalWrite)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -80,9 +79,9 @@ type rig struct {
 	engine *engine.Conn
 	qp     *engine.QP
 	cq     *nic.CQ
-	pd     core.PD
-	mem    core.Bytes
-	region *core.Region
+	pd     nic.PD
+	mem    nic.Bytes
+	region *nic.Region
 	now    mono.Time
 	end    link.StreamEnd
 
@@ -112,7 +111,7 @@ func (r *rig) open() {
 	r.check(err)
 	r.cq, err = r.nic.CreateCQ(64)
 	r.check(err)
-	r.mem = make(core.Bytes, 8192)
+	r.mem = make(nic.Bytes, 8192)
 	for i := range r.mem {
 		r.mem[i] = byte(i)
 	}

@@ -1,13 +1,13 @@
 package mpa
 
-import "github.com/fabrictest/fabrictest/emu/internal/fifo"
+import "github.com/fabrictest/fabrictest/emu/internal/queue"
 
 // output is what waits to be written: vectors, some of them borrowed and some in
 // a ring of octets of its own, and where in them each FPDU ends. All of it is
 // first in, first out, and kept for use again.
 type output struct {
-	vectors fifo.Queue[[]byte]
-	frames  fifo.Queue[frame]
+	vectors queue.FIFO[[]byte]
+	frames  queue.FIFO[frame]
 	align   bool // no vector holds octets of two frames
 
 	queued uint64 // octets ever queued

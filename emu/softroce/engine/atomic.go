@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -22,7 +22,7 @@ type atomicUnit struct {
 
 // update runs the operation that was set up on the word at off, and returns what
 // was there before.
-func (u *atomicUnit) update(mem core.Memory, off uint64) (uint64, error) {
+func (u *atomicUnit) update(mem nic.Memory, off uint64) (uint64, error) {
 	if u.apply == nil {
 		u.apply = u.result
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -35,7 +34,7 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 		{"QP numbers beyond 24 bits", func(c *Config) { c.FirstQPN, c.Limits.QPs = 0xffff00, 0x100 }, "0xffffff"},
 		{"negative window", func(c *Config) { c.WindowPackets = -1 }, "window of -1"},
 		{"window of half the PSNs", func(c *Config) { c.WindowPackets = 1 << 23 }, "window of 8388608"},
-		{"more regions than keys", func(c *Config) { c.Limits.MRs = core.MaxEntries + 1 }, "memory regions"},
+		{"more regions than keys", func(c *Config) { c.Limits.MRs = nic.MaxEntries + 1 }, "memory regions"},
 		{"negative CNP interval", func(c *Config) { c.CNPInterval = -1 }, "CNP interval"},
 		{"congestion control without a gain", func(c *Config) { c.Congestion = bad }, "G is 0"},
 	}
@@ -61,7 +60,7 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 		"the smallest link":       func(c *Config) { c.LinkMTU = 256 + encapsulation },
 		"the last QP numbers":     func(c *Config) { c.FirstQPN, c.Limits.QPs = 0xfffeff, 0x100 },
 		"the largest window":      func(c *Config) { c.WindowPackets = 1<<23 - 1 },
-		"as many regions as keys": func(c *Config) { c.Limits.MRs = core.MaxEntries },
+		"as many regions as keys": func(c *Config) { c.Limits.MRs = nic.MaxEntries },
 	} {
 		cfg := good
 		edit(&cfg)

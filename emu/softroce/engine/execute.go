@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -67,7 +66,7 @@ func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 }
 
 // accessPD is the protection domain that remote keys are checked in.
-func (q *QP) accessPD() core.PD {
+func (q *QP) accessPD() nic.PD {
 	switch {
 	case q.typ == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil:
 		return q.resp.xrcSRQ.PD
@@ -104,7 +103,7 @@ func (q *QP) shared() *nic.SRQ {
 
 // nextReceive returns the receive that the next message goes to, with the
 // protection domain that its memory must be in; nil if there is none.
-func (q *QP) nextReceive() (*nic.Receive, core.PD) {
+func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	s := q.shared()
 	if s == nil {
 		return q.rq.Peek(), q.pd
@@ -340,7 +339,7 @@ func (q *QP) admitWrite(p *wire.Packet) verdict {
 		if q.nic.q.FailedImmConsumes && info.Class.Has(wire.CompletesRecv) {
 			q.hold()
 		}
-		if q.nic.q.PlacedBeforeCheck && errors.Is(err, core.ErrRights) {
+		if q.nic.q.PlacedBeforeCheck && errors.Is(err, nic.ErrRights) {
 			q.placeAnyway(p)
 		}
 		return refusedAccess
@@ -354,6 +353,6 @@ func (q *QP) grants(need verbs.Access) bool {
 }
 
 // remote resolves a remote key for this QP. Nothing is checked for no bytes.
-func (q *QP) remote(rkey uint32, va, n uint64, need verbs.Access) (core.Memory, uint64, error) {
+func (q *QP) remote(rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	return q.remoteIn(q.accessPD(), rkey, va, n, need)
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -25,7 +24,7 @@ type victim struct {
 	now   mono.Time
 	batch []link.Datagram
 	// A writable region within the host's memory and one that is only readable.
-	writable, readable *core.Region
+	writable, readable *nic.Region
 	posted             int
 	completed          int
 	srqs               []*nic.SRQ
@@ -52,8 +51,8 @@ func newVictim(t testing.TB, addr, peer string) *victim {
 	}
 	v.mem = v.mem[:victimMemory]
 	fill(v.mem, 1)
-	region := func(at, n int, access verbs.Access) *core.Region {
-		r, err := v.nic.RegMR(v.pd, core.Bytes(v.mem[at:at+n:at+n]), uint64(at), access)
+	region := func(at, n int, access verbs.Access) *nic.Region {
+		r, err := v.nic.RegMR(v.pd, nic.Bytes(v.mem[at:at+n:at+n]), uint64(at), access)
 		if err != nil {
 			t.Fatal(err)
 		}

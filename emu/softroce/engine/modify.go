@@ -5,7 +5,6 @@ import (
 	"math/bits"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/qpstate"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -17,7 +16,7 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	if q.nic.qps.At(q.num) != q {
 		return nic.OpError("modify_qp", q.name(), "%w: it is gone", verbs.ErrInvalid)
 	}
-	to, err := qpstate.Transition(q.typ, from, &a, mask)
+	to, err := nic.Transition(q.typ, from, &a, mask)
 	if err != nil && q.nic.q.ModifyUnchecked && a.State <= verbs.QPStateErr {
 		if err = nil; mask&verbs.QPAttrState != 0 {
 			to = a.State

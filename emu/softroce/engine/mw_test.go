@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -13,7 +13,7 @@ import (
 const windowRights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
 // window allocates a window in the host's domain.
-func (p *peer) window(typ verbs.MWType) *core.Window {
+func (p *peer) window(typ verbs.MWType) *nic.Window {
 	p.Helper()
 	w, err := p.h.nic.AllocMW(p.h.pd, typ)
 	if err != nil {
@@ -24,7 +24,7 @@ func (p *peer) window(typ verbs.MWType) *core.Window {
 
 // bind posts a bind of n bytes of the target memory from off on to the QP, with
 // a new key. It returns the key.
-func (p *peer) bind(id uint64, w *core.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
+func (p *peer) bind(id uint64, w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
 	p.Helper()
 	wr := verbs.SendWR{WRID: id, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
 		RKey: verbs.NextRKey(verbs.RKey(w.Key)),
@@ -41,7 +41,7 @@ func (p *peer) bind(id uint64, w *core.Window, off, n int, edits ...func(*verbs.
 }
 
 // opened binds and expects that to succeed.
-func (p *peer) opened(w *core.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
+func (p *peer) opened(w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
 	p.Helper()
 	key := p.bind(77, w, off, n, edits...)
 	p.expect()
@@ -54,9 +54,9 @@ func rights(a verbs.Access) func(*verbs.SendWR, *Refs) {
 }
 
 // regionIn registers the host's memory once more.
-func (p *peer) regionIn(pd core.PD, access verbs.Access) *core.Region {
+func (p *peer) regionIn(pd nic.PD, access verbs.Access) *nic.Region {
 	p.Helper()
-	mr, err := p.h.nic.RegMR(pd, core.Bytes(p.h.mem), p.h.mr.Addr, access)
+	mr, err := p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, access)
 	if err != nil {
 		p.Fatal(err)
 	}

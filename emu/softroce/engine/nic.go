@@ -4,7 +4,6 @@ import (
 	"iter"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -61,7 +60,7 @@ func New(cfg Config) (*NIC, error) {
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs), mcast: map[netip.Addr][]*QP{}}
 	n.q = &n.cfg.Quirks
 	n.Init(cfg.Limits.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
-	n.Mem.Scramble(cfg.KeySecret, core.KeysRandom)
+	n.Mem.Scramble(cfg.KeySecret, nic.KeysRandom)
 	if n.q.LatePlacement {
 		n.Mem.Late = func(write func()) { n.later.add(n.now.Add(placementDelay), write) }
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -93,13 +92,13 @@ func datagramPort(qpn uint32) uint16 {
 // AH is an address handle.
 type AH struct {
 	Attr verbs.AHAttr
-	pd   core.PD
+	pd   nic.PD
 	path path
 	gone bool
 }
 
 // CreateAH makes an address handle.
-func (n *NIC) CreateAH(pd core.PD, attr verbs.AHAttr) (*AH, error) {
+func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr) (*AH, error) {
 	if n.ahs >= n.cfg.Limits.AHs {
 		return nil, nic.OpError("create_ah", "", "%w: %d handles", verbs.ErrNoMemory, n.ahs)
 	}

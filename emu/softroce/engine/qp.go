@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/timers"
+	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -22,7 +21,7 @@ type QP struct {
 	num  uint32
 	typ  verbs.QPType
 	caps verbs.QPCaps
-	pd   core.PD
+	pd   nic.PD
 
 	sendCQ, recvCQ *nic.CQ
 	srq            *nic.SRQ
@@ -53,7 +52,7 @@ type QP struct {
 	opens       int  // further handles to an XRC target
 
 	queued bool // in NIC.active
-	timer  timers.Timer[QP]
+	timer  queue.Timer[QP]
 
 	// Owner is the driver's to use.
 	Owner any
@@ -62,7 +61,7 @@ type QP struct {
 // QPConfig asks for a queue pair.
 type QPConfig struct {
 	Type           verbs.QPType
-	PD             core.PD
+	PD             nic.PD
 	SendCQ, RecvCQ *nic.CQ
 	SRQ            *nic.SRQ
 	XRCD           *nic.XRCD

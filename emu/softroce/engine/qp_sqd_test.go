@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -266,7 +266,7 @@ func TestLocalOperationsAreNotBegunInSQD(t *testing.T) {
 }
 
 // bound reports whether the peer could write through a window.
-func (p *peer) bound(w *core.Window) bool {
+func (p *peer) bound(w *nic.Window) bool {
 	_, _, err := p.h.nic.Mem.Remote(w.Key, p.h.pd, p.q.num, p.h.mr.Addr+targetAt, 8, verbs.AccessRemoteWrite)
 	return err == nil
 }

@@ -3,7 +3,7 @@ package engine
 import (
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -133,7 +133,7 @@ func (c *talk) datagramQP(edit func(*QPConfig)) *QP {
 }
 
 // handle makes an address handle of the peer.
-func (c *talk) handle(pd core.PD) *AH {
+func (c *talk) handle(pd nic.PD) *AH {
 	c.Helper()
 	ah, err := c.h.nic.CreateAH(pd, connAttr(c.addr, 0).AH)
 	c.must(err)

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -123,7 +123,7 @@ var memoryQuirks = map[string]quirkCase{
 	},
 	"ZeroBasedIgnored": {
 		talk: func(c *talk) {
-			mr, err := c.h.nic.RegMR(c.h.pd, core.Bytes(c.h.mem), 0, allAccess|verbs.AccessZeroBased)
+			mr, err := c.h.nic.RegMR(c.h.pd, nic.Bytes(c.h.mem), 0, allAccess|verbs.AccessZeroBased)
 			c.must(err)
 			c.send(wire.OpReadRequest, 0, func(k *wire.Packet) { k.RETH = wire.RETH{RKey: mr.Key, DMALen: 8} })
 			c.hear()
@@ -163,7 +163,7 @@ func (c *talk) invalidate(key uint32) {
 	c.done()
 }
 
-func (c *talk) window(typ verbs.MWType) *core.Window {
+func (c *talk) window(typ verbs.MWType) *nic.Window {
 	c.Helper()
 	w, err := c.h.nic.AllocMW(c.h.pd, typ)
 	c.must(err)
@@ -171,12 +171,12 @@ func (c *talk) window(typ verbs.MWType) *core.Window {
 }
 
 // bind posts an unsignaled bind of n bytes from off on, and lets it happen.
-func (c *talk) bind(w *core.Window, off, n uint64, access verbs.Access) {
+func (c *talk) bind(w *nic.Window, off, n uint64, access verbs.Access) {
 	c.Helper()
 	c.bindTo(c.h.mr, w, off, n, access)
 }
 
-func (c *talk) bindTo(mr *core.Region, w *core.Window, off, n uint64, access verbs.Access) {
+func (c *talk) bindTo(mr *nic.Region, w *nic.Window, off, n uint64, access verbs.Access) {
 	c.Helper()
 	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpBindMW}
 	wr.Bind.RKey = verbs.RKey(w.Key)

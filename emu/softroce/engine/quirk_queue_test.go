@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -94,7 +93,7 @@ var queueQuirks = map[string]quirkCase{
 	},
 	"NoEmptyMR": {
 		talk: func(c *talk) {
-			_, err := c.h.nic.RegMR(c.h.pd, core.Bytes(nil), 0, allAccess)
+			_, err := c.h.nic.RegMR(c.h.pd, nic.Bytes(nil), 0, allAccess)
 			c.tried(err)
 		},
 		sound:  "taken",
@@ -141,11 +140,11 @@ var queueQuirks = map[string]quirkCase{
 }
 
 // foreignRegion registers the host's memory in another protection domain.
-func (c *talk) foreignRegion() *core.Region {
+func (c *talk) foreignRegion() *nic.Region {
 	c.Helper()
 	pd, err := c.h.nic.AllocPD()
 	c.must(err)
-	mr, err := c.h.nic.RegMR(pd, core.Bytes(c.h.mem), c.h.mr.Addr, allAccess)
+	mr, err := c.h.nic.RegMR(pd, nic.Bytes(c.h.mem), c.h.mr.Addr, allAccess)
 	c.must(err)
 	return mr
 }

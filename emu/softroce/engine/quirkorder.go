@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -99,7 +99,7 @@ func (q *QP) placeAnyway(p *wire.Packet) {
 
 // useOwnWord puts back what the QP itself has stored at an address, as if nobody
 // else could have changed it since (Quirks.AtomicsPerQP).
-func (q *QP) useOwnWord(mem core.Memory, at, va uint64) {
+func (q *QP) useOwnWord(mem nic.Memory, at, va uint64) {
 	if own, ok := q.resp.ownWords[va]; ok {
 		_, _ = mem.Update(at, func(uint64) uint64 { return own }) // the atomic will find out
 	}

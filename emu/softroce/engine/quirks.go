@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 )
 
@@ -207,5 +206,5 @@ type Quirks struct {
 	// Queues switches off checks of completion and receive queues.
 	Queues nic.Lax
 	// Memory switches off checks of keys, windows and ranges.
-	Memory core.Lax
+	Memory nic.LaxMemory
 }

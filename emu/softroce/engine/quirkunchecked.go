@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -11,7 +11,7 @@ import (
 // be of its own domain for so long.
 func (q *QP) bind(w *sendWQE) error {
 	if r := w.Bind.Region; r != nil && q.nic.q.BindForeignRegion && w.Window.Type == verbs.MWType2 {
-		defer func(pd core.PD) { r.PD = pd }(r.PD)
+		defer func(pd nic.PD) { r.PD = pd }(r.PD)
 		r.PD = w.Window.PD
 	}
 	return q.nic.Mem.Bind(w.Window, w.Bind)

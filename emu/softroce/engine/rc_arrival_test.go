@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -110,7 +110,7 @@ func TestRCDuplicateReadBehindAnInvalidationIsRefused(t *testing.T) {
 			p.Fatal(err)
 		}
 		read()
-		if err := p.h.nic.Mem.Bind(w, core.Bind{
+		if err := p.h.nic.Mem.Bind(w, nic.Bind{
 			Region: p.h.mr, Addr: p.h.mr.Addr + targetAt, Len: 64, Key: key, PD: p.h.pd, QPN: p.q.num, Access: windowRights,
 		}); err != nil {
 			p.Fatal(err)
@@ -166,7 +166,7 @@ func (c *readerCounts) add(d readerCounts) {
 type place struct {
 	off    int
 	key    uint32
-	region *core.Region // nil: a window
+	region *nic.Region // nil: a window
 	open   bool
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -107,7 +107,7 @@ func TestRCPathMTUBeyondThePortIsRefused(t *testing.T) {
 // byte is touched. Nothing but the QP's own rights is the requester's mistake.
 func TestRCAccessNotGrantedIsRefused(t *testing.T) {
 	closed := func(p *peer) uint32 {
-		mr, err := p.h.nic.RegMR(p.h.pd, core.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
+		mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
 		if err == nil {
 			err = p.h.nic.DeregMR(mr)
 		}
@@ -121,7 +121,7 @@ func TestRCAccessNotGrantedIsRefused(t *testing.T) {
 		if err != nil {
 			p.Fatal(err)
 		}
-		mr, err := p.h.nic.RegMR(pd, core.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
+		mr, err := p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
 		if err != nil {
 			p.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestRCAccessReachesTheEdgesOfARegion(t *testing.T) {
 func TestRCWriteToMemoryThatWentAwayIsRefused(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		memory := make([]byte, 3*p.mtu)
-		mr, err := p.h.nic.RegMR(p.h.pd, core.Bytes(memory), 0, allAccess)
+		mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(memory), 0, allAccess)
 		if err != nil {
 			p.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -142,7 +142,7 @@ func TestRCSendWithInvalidateKillsTheKey(t *testing.T) {
 // rc/inv/3, rc/inv/4, rc/inv/5, rc/inv/6: an invalidation that fails ends the
 // receive and the QP, and the peer hears neither good nor bad.
 func TestRCFailedInvalidateIsAnsweredBySilence(t *testing.T) {
-	window := func(p *peer, typ verbs.MWType) *core.Window {
+	window := func(p *peer, typ verbs.MWType) *nic.Window {
 		w, err := p.h.nic.AllocMW(p.h.pd, typ)
 		if err != nil {
 			p.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -342,7 +342,7 @@ func (p *peer) bindWindow(n uint64) uint32 {
 	if err != nil {
 		p.Fatal(err)
 	}
-	err = p.h.nic.Mem.Bind(w, core.Bind{
+	err = p.h.nic.Mem.Bind(w, nic.Bind{
 		Region: p.h.mr, Addr: p.h.mr.Addr + targetAt, Len: n, Key: w.Key, PD: p.h.pd, QPN: p.q.num,
 		Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic,
 	})
@@ -370,7 +370,7 @@ func (e endless) Update(uint64, func(uint64) uint64) (uint64, error) { return 0,
 // region registers the host's memory once more, with other rights.
 func (p *peer) region(access verbs.Access) uint32 {
 	p.Helper()
-	mr, err := p.h.nic.RegMR(p.h.pd, core.Bytes(p.h.mem), p.h.mr.Addr, access)
+	mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, access)
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -170,7 +170,7 @@ func TestRCReadIntoMemoryThatMayNotBeWrittenFailsBeforeItIsSent(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
 		for name, spoil := range map[string]func(p *peer, s *verbs.SGE){
 			"no right": func(p *peer, s *verbs.SGE) {
-				mr, err := p.h.nic.RegMR(p.h.pd, core.Bytes(make([]byte, 64)), 0, verbs.AccessRemoteRead)
+				mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(make([]byte, 64)), 0, verbs.AccessRemoteRead)
 				if err != nil {
 					p.Fatal(err)
 				}
@@ -278,7 +278,7 @@ func TestRCNAKAmongReadResponsesEndsTheRead(t *testing.T) {
 func TestRCReadOfMemoryThatWentAwayIsRefused(t *testing.T) {
 	for name, closeKey := range map[string]func(p *peer) (key uint32, gone func()){
 		"region": func(p *peer) (uint32, func()) {
-			mr, err := p.h.nic.RegMR(p.h.pd, core.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
+			mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
 			if err != nil {
 				p.Fatal(err)
 			}
@@ -346,7 +346,7 @@ func (p *peer) expectSome(want ...string) {
 func TestRCReadIntoMemoryThatWentAwayFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		sink := make([]byte, 2*p.mtu)
-		mr, err := p.h.nic.RegMR(p.h.pd, core.Bytes(sink), 0, allAccess)
+		mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(sink), 0, allAccess)
 		if err != nil {
 			p.Fatal(err)
 		}

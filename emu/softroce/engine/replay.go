@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -16,7 +16,7 @@ type replay struct {
 	length      uint32
 	original    uint64 // an atomic's result, never computed twice
 	msn         wire.MSN
-	pd          core.PD // that the key belongs to
+	pd          nic.PD // that the key belongs to
 
 	// The answer under way covers [from, to]; next is its next packet. A retry
 	// may ask for less than the original.
@@ -369,6 +369,6 @@ func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
 }
 
 // remoteFor resolves the key of a replayed READ in the domain it came for.
-func (q *QP) remoteFor(e *replay, va, n uint64) (core.Memory, uint64, error) {
+func (q *QP) remoteFor(e *replay, va, n uint64) (nic.Memory, uint64, error) {
 	return q.remoteIn(e.pd, e.rkey, va, n, verbs.AccessRemoteRead)
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -70,7 +69,7 @@ type heldRecv struct {
 	sges   []verbs.SGE
 	length uint32
 	filled uint32
-	pd     core.PD
+	pd     nic.PD
 }
 
 // verdict is what becomes of a request packet.
@@ -271,7 +270,7 @@ func (r *responder) advance() {
 	r.expected = r.expected.Add(1)
 }
 
-func (q *QP) remoteIn(pd core.PD, rkey uint32, va, n uint64, need verbs.Access) (core.Memory, uint64, error) {
+func (q *QP) remoteIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	if n == 0 && !q.nic.q.ZeroLengthChecksKey {
 		return nil, 0, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -17,10 +16,10 @@ type host struct {
 	t    testing.TB
 	nic  *NIC
 	addr netip.Addr
-	pd   core.PD
+	pd   nic.PD
 	cq   *nic.CQ
 	mem  []byte
-	mr   *core.Region
+	mr   *nic.Region
 }
 
 const (
@@ -60,7 +59,7 @@ func newHost(t testing.TB, addr string, edit func(*Config)) *host {
 	if h.cq, err = h.nic.CreateCQ(4096); err != nil {
 		t.Fatal(err)
 	}
-	if h.mr, err = h.nic.RegMR(h.pd, core.Bytes(h.mem), 0, allAccess); err != nil {
+	if h.mr, err = h.nic.RegMR(h.pd, nic.Bytes(h.mem), 0, allAccess); err != nil {
 		t.Fatal(err)
 	}
 	return h

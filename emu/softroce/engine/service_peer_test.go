@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -79,7 +78,7 @@ func (p *peer) polled(cq *nic.CQ, want ...string) {
 }
 
 // domain makes one more protection domain.
-func (h *host) domain() core.PD {
+func (h *host) domain() nic.PD {
 	h.t.Helper()
 	pd, err := h.nic.AllocPD()
 	if err != nil {

@@ -1,15 +1,14 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/fifo"
-	"github.com/fabrictest/fabrictest/emu/internal/timers"
+	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
 // qpTimers orders QPs by their next deadline. Deadlines mostly move later, and
 // often: a QP that asks to be woken later than its timer is set for is put right
 // when that time comes.
-type qpTimers struct{ timers.Heap[QP] }
+type qpTimers struct{ queue.TimerHeap[QP] }
 
 // due returns a QP whose deadline has passed, or nil.
 func (h *qpTimers) due(now mono.Time) *QP {
@@ -28,7 +27,7 @@ func (h *qpTimers) due(now mono.Time) *QP {
 func (h *qpTimers) set(q *QP, at mono.Time) { h.SetSooner(&q.timer, at) }
 
 // qpLine is a queue of QPs, each in it at most once.
-type qpLine struct{ fifo.Queue[*QP] }
+type qpLine struct{ queue.FIFO[*QP] }
 
 func (l *qpLine) push(q *QP) {
 	if !q.queued {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/core"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -45,7 +44,7 @@ func (p *peer) xrcTarget(x *nic.XRCD) *QP {
 }
 
 // xrcSRQ makes an SRQ in a domain, with a CQ of its own.
-func (p *peer) xrcSRQ(x *nic.XRCD, pd core.PD) (*nic.SRQ, *nic.CQ) {
+func (p *peer) xrcSRQ(x *nic.XRCD, pd nic.PD) (*nic.SRQ, *nic.CQ) {
 	p.Helper()
 	cq := p.cqOf(8)
 	return p.h.srq(func(c *nic.SRQConfig) { c.Type, c.XRCD, c.CQ, c.PD = verbs.SRQXRC, x, cq, pd }), cq
@@ -154,7 +153,7 @@ func TestXRCKeysBelongToTheDomainOfTheSRQ(t *testing.T) {
 func TestAnXRCReadWithinASendOfAnotherSRQ(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		pd := p.h.domain()
-		mr, err := p.h.nic.RegMR(pd, core.Bytes(p.h.mem), p.h.mr.Addr, verbs.AccessRemoteRead)
+		mr, err := p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, verbs.AccessRemoteRead)
 		if err != nil {
 			p.Fatal(err)
 		}

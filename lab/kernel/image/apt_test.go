@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/testpath"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 const stanzas = `Package: linux-image-6.12-amd64
@@ -61,7 +61,7 @@ func TestSuite(t *testing.T) {
 // fakes puts scripts on PATH in place of the machine's programs.
 func fakes(t *testing.T, scripts map[string]string) {
 	t.Helper()
-	dir := testpath.Dir(t, "cat", "sleep")
+	dir := testutil.PathWith(t, "cat", "sleep")
 	for name, text := range scripts {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 			t.Fatal(err)

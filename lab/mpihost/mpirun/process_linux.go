@@ -15,8 +15,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/lab/hostenv"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/launch"
 )
@@ -149,7 +149,7 @@ func (j *onceJob) specs(stage *nslab.Stage) (specs []launch.Spec, done func(), e
 			Rank: i, Host: h.Name, Start: start, Job: text,
 			Cmd: launch.Command{
 				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir, Files: []*os.File{shared[i/j.PerHost]},
-				Env: append(os.Environ(), hostenv.Vars(stage.Plan.Topology, h)...),
+				Env: append(os.Environ(), nics.EnvVars(stage.Plan.Topology, h)...),
 			},
 		})
 	}

@@ -1,5 +1,4 @@
-// Package fabrics makes the fabrics that the tests of reports draw and tell about:
-// those of package topology, without the errors that they cannot have.
+// Package fabrics makes the topologies that the tests of reports use.
 package fabrics
 
 import "github.com/fabrictest/fabrictest/netns/topology"
@@ -27,7 +26,7 @@ func FatTree(hosts, leaves, spines int) *topology.Topology {
 	return must(topology.FatTree(leaves, spines, hosts, topology.Options{}))
 }
 
-// End is how a link's counters call a port.
+// End returns the name of a port in link counters.
 func End(p topology.Port) string {
 	if p.NIC == "" {
 		return p.Node

@@ -1,6 +1,8 @@
-// Package files writes the files that a run leaves in its folder: each appears under
-// its name only when it is complete, and one that cannot be written does not keep
-// the others from being tried.
+// Package files writes and reads the files of a run's folder: JSON and JUnit XML.
+//
+// Each file appears under its name only when it is complete, and an error in one does not
+// keep the others from being written. [Decode] reads only JSON that this program wrote: every
+// key must be known, present and given once, and an error names the place.
 package files
 
 import (

@@ -1,0 +1,90 @@
+package nic
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"testing"
+)
+
+func TestBytesRefusesWhatIsNotThere(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		off  uint64
+		n    int
+		ok   bool
+	}{
+		{"all of it", 0, 16, true},
+		{"the last byte", 15, 1, true},
+		{"nothing, at the end", 16, 0, true},
+		{"one byte too many", 8, 9, false},
+		{"behind the end", 17, 0, false},
+		{"an offset that wraps around", math.MaxUint64 - 3, 8, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mem := Bytes(make([]byte, 16))
+			for op, err := range map[string]error{
+				"ReadAt":  mem.ReadAt(make([]byte, c.n), c.off),
+				"WriteAt": mem.WriteAt(make([]byte, c.n), c.off),
+			} {
+				if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrMemory) {
+					t.Errorf("%s of %d bytes at %d: %v", op, c.n, c.off, err)
+				}
+			}
+		})
+	}
+}
+
+func TestBytesReadsWhatWasWritten(t *testing.T) {
+	mem := Bytes(make([]byte, 16))
+	if err := mem.WriteAt([]byte{1, 2, 3}, 13); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 4)
+	if err := mem.ReadAt(got, 12); err != nil || !bytes.Equal(got, []byte{0, 1, 2, 3}) {
+		t.Errorf("ReadAt = %v, %v", got, err)
+	}
+	if mem.Len() != 16 {
+		t.Errorf("Len = %d", mem.Len())
+	}
+}
+
+func TestBytesUpdateReturnsTheWordItFound(t *testing.T) {
+	mem := Bytes(make([]byte, 16))
+	mem[8] = 0x88
+	mem[15] = 0x11
+	old, err := mem.Update(8, func(v uint64) uint64 { return v + 1 })
+	if err != nil || old != 0x1100000000000088 {
+		t.Fatalf("Update = %#x, %v", old, err)
+	}
+	if mem[8] != 0x89 || mem[15] != 0x11 {
+		t.Errorf("word after the update: % x", mem[8:])
+	}
+	for _, off := range []uint64{9, 16, math.MaxUint64 - 7} {
+		called := false
+		if _, err := mem.Update(off, func(v uint64) uint64 { called = true; return v }); !errors.Is(err, ErrMemory) || called {
+			t.Errorf("Update at %d of 16: %v, function called: %v", off, err, called)
+		}
+	}
+}
+
+func TestBytesSliceIsTheMemoryItself(t *testing.T) {
+	mem := Bytes(make([]byte, 16))
+	var s Slicer = mem
+	part := s.Slice(4, 8)
+	if len(part) != 8 || cap(part) != 8 {
+		t.Fatalf("Slice(4, 8) has length %d and capacity %d", len(part), cap(part))
+	}
+	part[0] = 7
+	if mem[4] != 7 {
+		t.Error("Slice returned a copy")
+	}
+	if empty := s.Slice(16, 0); empty == nil {
+		t.Error("nothing at the end is nil")
+	}
+	for _, c := range [][2]uint64{{9, 8}, {17, 0}, {0, 17}, {math.MaxUint64, 2}, {2, math.MaxUint64}} {
+		if s.Slice(c[0], c[1]) != nil {
+			t.Errorf("Slice(%d, %d) is memory that is not there", c[0], c[1])
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package nic
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// keysOf enters n regions and returns their keys.
+func keysOf(t *testing.T, table *Table, n int) (keys []uint32, regions []*Region) {
+	t.Helper()
+	for range n {
+		r, err := table.Register(1, make(Bytes, 16), 0, false, verbs.AccessRemoteRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, regions = append(keys, r.Key), append(regions, r)
+	}
+	return keys, regions
+}
+
+// repeats is how often the most frequent distance between keys that are lag apart occurs.
+func repeats(keys []uint32, lag int) int {
+	most, steps := 0, map[uint32]int{}
+	for i := lag; i < len(keys); i++ {
+		step := keys[i] - keys[i-lag]
+		steps[step]++
+		most = max(most, steps[step])
+	}
+	return most
+}
+
+func TestScrambledKeysFollowNoStep(t *testing.T) {
+	for _, churn := range []bool{false, true} {
+		table := NewTable(1 << 10)
+		table.Scramble([16]byte{1}, KeysRandom)
+		var keys []uint32
+		for range 500 {
+			k, r := keysOf(t, table, 1)
+			keys = append(keys, k...)
+			if churn {
+				if err := table.Deregister(r[0]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for lag := 1; lag <= 64; lag++ {
+			if n := repeats(keys, lag); n > 2 {
+				t.Errorf("deregistered at once %v: %d keys are the same step after the key %d before them", churn, n, lag)
+			}
+		}
+	}
+}
+
+// A key is not used again, and its tag is not all that changes, when its region is gone.
+func TestScrambledNamesAreNotReused(t *testing.T) {
+	table := NewTable(4)
+	table.Scramble([16]byte{1}, KeysRandom)
+	seen := map[uint32]bool{}
+	for range 1000 {
+		k, r := keysOf(t, table, 1)
+		if name := k[0] >> nameShift; seen[name] || name == 0 {
+			t.Fatalf("key %#x: its name was used before", k[0])
+		} else {
+			seen[name] = true
+		}
+		if err := table.Deregister(r[0]); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := table.Remote(k[0], 1, 7, r[0].Addr, 16, verbs.AccessRemoteRead); err == nil {
+			t.Fatalf("key %#x opens a region that is gone", k[0])
+		}
+	}
+	if len(table.names.at) != 0 {
+		t.Errorf("%d names are kept of nothing", len(table.names.at))
+	}
+}
+
+func TestKeysDifferFromSecretToSecret(t *testing.T) {
+	var all [2][]uint32
+	for i := range all {
+		table := NewTable(1 << 10)
+		table.Scramble([16]byte{15: byte(i + 1)}, KeysRandom)
+		all[i], _ = keysOf(t, table, 100)
+	}
+	for i, k := range all[0] {
+		if slices.Contains(all[1], k) {
+			t.Errorf("key %d, %#x, occurs with another secret too", i, k)
+		}
+	}
+}
+
+func TestKeysStrideIsTwoInterleavedSequences(t *testing.T) {
+	table := NewTable(1 << 10)
+	table.Scramble([16]byte{1}, KeysStride)
+	keys, _ := keysOf(t, table, 100)
+	if repeats(keys, 1) > 60 || repeats(keys, 2) != 98 {
+		t.Errorf("keys %x", keys[:8])
+	}
+}
+
+func TestKeysReusedCountsUpFromKeysThatAreGone(t *testing.T) {
+	table := NewTable(1 << 10)
+	table.Scramble([16]byte{1}, KeysReused)
+	keys, regions := keysOf(t, table, 2)
+	if err := table.Deregister(regions[0]); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := keysOf(t, table, 2); again[0] != keys[0]+1 || again[1]>>nameShift == keys[1]>>nameShift {
+		t.Errorf("keys %x, then %x", keys, again)
+	}
+}
+
+func TestScrambledKeysWork(t *testing.T) {
+	table := NewTable(1 << 10)
+	table.Scramble([16]byte{5, 0xee, 0xd}, KeysRandom)
+	const all = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessMWBind
+	var regions []*Region
+	steps := map[uint32]int{}
+	for i := range 200 {
+		r, err := table.Register(1, make(Bytes, 16), 0, false, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			steps[r.Key-regions[i-1].Key]++
+		}
+		regions = append(regions, r)
+	}
+	for step, n := range steps {
+		if n > 10 {
+			t.Errorf("%d of 200 keys are %#x after the one before: they can be predicted", n, step)
+		}
+	}
+	for _, r := range regions {
+		if _, _, err := table.Remote(r.Key, 1, 7, r.Addr, 16, verbs.AccessRemoteRead); err != nil {
+			t.Fatalf("key %#x: %v", r.Key, err)
+		}
+		if _, _, err := table.Remote(r.Key^0x0100, 1, 7, r.Addr, 16, verbs.AccessRemoteRead); err == nil {
+			t.Fatalf("key %#x opens the region of %#x", r.Key^0x0100, r.Key)
+		}
+	}
+	w, err := table.AllocWindow(1, verbs.MWType2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := w.Key + 1
+	if err := table.Bind(w, Bind{Region: regions[0], Addr: regions[0].Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: key, PD: 1, QPN: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Invalidate(key, 1, 7); err != nil {
+		t.Fatal(err)
+	}
+	if !table.FreeWindow(w) {
+		t.Error("the window is not there")
+	}
+	for _, r := range regions {
+		if err := table.Deregister(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestScrambleComesFirst(t *testing.T) {
+	table := NewTable(4)
+	if _, err := table.Register(1, make(Bytes, 1), 0, false, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Scramble took the keys from regions that have them")
+		}
+	}()
+	table.Scramble([16]byte{1}, KeysRandom)
+}

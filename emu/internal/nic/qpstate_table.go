@@ -1,0 +1,118 @@
+package nic
+
+import "github.com/fabrictest/fabrictest/verbs"
+
+// Short names, so that a row of the table fits a line.
+const (
+	rc      = verbs.QPTypeRC
+	uc      = verbs.QPTypeUC
+	ud      = verbs.QPTypeUD
+	xrcSend = verbs.QPTypeXRCSend
+	xrcRecv = verbs.QPTypeXRCRecv
+
+	reset  = verbs.QPStateReset
+	qpInit = verbs.QPStateInit
+	rtr    = verbs.QPStateRTR
+	rts    = verbs.QPStateRTS
+	sqd    = verbs.QPStateSQD
+	sqe    = verbs.QPStateSQE
+
+	cur    = verbs.QPAttrCurState
+	notify = verbs.QPAttrEnSQDAsyncNotify
+	access = verbs.QPAttrAccessFlags
+	pkey   = verbs.QPAttrPKeyIndex
+	port   = verbs.QPAttrPort
+	qkey   = verbs.QPAttrQKey
+	av     = verbs.QPAttrAV
+	sqPSN  = verbs.QPAttrSQPSN
+	alt    = verbs.QPAttrAltPath
+	mig    = verbs.QPAttrPathMigState
+	rnr    = verbs.QPAttrMinRNRTimer
+
+	timeout      = verbs.QPAttrTimeout
+	rdAtomic     = verbs.QPAttrMaxQPRdAtomic
+	destRdAtomic = verbs.QPAttrMaxDestRdAtomic
+)
+
+// What several rows share.
+const (
+	// connect is how a connected QP learns of its peer.
+	connect = av | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	// respond is what a reliable QP needs to answer requests: how many reads
+	// and atomics it holds, and how long a peer waits when receives run out.
+	respond = destRdAtomic | rnr
+	// retry is how often a reliable QP tries again.
+	retry = verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry
+	// request is what a reliable QP needs to make requests.
+	request = timeout | retry | rdAtomic
+	// repath may change on a connected QP at any time from RTR on.
+	repath = alt | access | mig
+)
+
+type edge struct {
+	typ      verbs.QPType
+	from, to verbs.QPState
+}
+
+type rule struct{ required, optional verbs.QPAttrMask }
+
+// legal lists the changes a consumer may ask for and the attributes each must
+// and may carry. A change that is absent is illegal, save that every QP may go
+// to RESET, and to ERR from everywhere but RESET, with no attribute at all.
+//
+// An XRC connection splits an RC QP in two: the send half makes requests, the
+// receive half answers them, and each leaves out what only the other needs.
+// SQE exists for unreliable services only: on a reliable one a failed send is
+// fatal to the QP.
+var legal = map[edge]rule{
+	{rc, reset, qpInit}:      {required: pkey | port | access},
+	{uc, reset, qpInit}:      {required: pkey | port | access},
+	{ud, reset, qpInit}:      {required: pkey | port | qkey},
+	{xrcSend, reset, qpInit}: {required: pkey | port | access},
+	{xrcRecv, reset, qpInit}: {required: pkey | port | access},
+
+	{rc, qpInit, qpInit}:      {optional: pkey | port | access},
+	{uc, qpInit, qpInit}:      {optional: pkey | port | access},
+	{ud, qpInit, qpInit}:      {optional: pkey | port | qkey},
+	{xrcSend, qpInit, qpInit}: {optional: pkey | port | access},
+	{xrcRecv, qpInit, qpInit}: {optional: pkey | port | access},
+
+	{rc, qpInit, rtr}:      {required: connect | respond, optional: pkey | access | alt},
+	{uc, qpInit, rtr}:      {required: connect, optional: pkey | access | alt},
+	{ud, qpInit, rtr}:      {optional: pkey | qkey},
+	{xrcSend, qpInit, rtr}: {required: connect, optional: pkey | access | alt},
+	{xrcRecv, qpInit, rtr}: {required: connect | respond, optional: pkey | access | alt},
+
+	{rc, rtr, rts}:      {required: sqPSN | request, optional: cur | repath | rnr},
+	{uc, rtr, rts}:      {required: sqPSN, optional: cur | repath},
+	{ud, rtr, rts}:      {required: sqPSN, optional: cur | qkey},
+	{xrcSend, rtr, rts}: {required: sqPSN | request, optional: cur | repath},
+	{xrcRecv, rtr, rts}: {required: sqPSN | timeout, optional: cur | repath | rnr},
+
+	{rc, rts, rts}:      {optional: cur | repath | rnr},
+	{uc, rts, rts}:      {optional: cur | repath},
+	{ud, rts, rts}:      {optional: cur | qkey},
+	{xrcSend, rts, rts}: {optional: cur | repath},
+	{xrcRecv, rts, rts}: {optional: cur | repath | rnr},
+
+	{rc, rts, sqd}:      {optional: notify},
+	{uc, rts, sqd}:      {optional: notify},
+	{ud, rts, sqd}:      {optional: notify},
+	{xrcSend, rts, sqd}: {optional: notify},
+	{xrcRecv, rts, sqd}: {optional: notify},
+
+	{rc, sqd, sqd}:      {optional: port | pkey | av | request | respond | repath},
+	{uc, sqd, sqd}:      {optional: pkey | av | repath},
+	{ud, sqd, sqd}:      {optional: pkey | qkey},
+	{xrcSend, sqd, sqd}: {optional: port | pkey | av | request | repath},
+	{xrcRecv, sqd, sqd}: {optional: port | pkey | av | timeout | respond | repath},
+
+	{rc, sqd, rts}:      {optional: cur | repath | rnr},
+	{uc, sqd, rts}:      {optional: cur | repath},
+	{ud, sqd, rts}:      {optional: cur | qkey},
+	{xrcSend, sqd, rts}: {optional: cur | repath},
+	{xrcRecv, sqd, rts}: {optional: cur | repath | rnr},
+
+	{uc, sqe, rts}: {optional: cur | access},
+	{ud, sqe, rts}: {optional: cur | qkey},
+}

@@ -1,0 +1,231 @@
+package pcaplink
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// packets reads a file and returns how many packets it has; it must be whole.
+func packets(t *testing.T, file []byte) (n int, r *pcapgo.NgReader) {
+	t.Helper()
+	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, _, err := r.ReadPacketData(); errors.Is(err, io.EOF) {
+			return n, r
+		} else if err != nil {
+			t.Fatalf("packet %d: %v", n, err)
+		}
+		n++
+	}
+}
+
+// A file never grows beyond its limit, tells of it once, and says at its end how
+// much is missing of which interface.
+func TestLimitCutsTheFileAndIsToldOnce(t *testing.T) {
+	for _, limit := range []int64{4 << 10, 10_001, 64 << 10} {
+		var file bytes.Buffer
+		told := 0
+		f := NewFile(&file, FileOptions{
+			LinkType: layers.LinkTypeEthernet, Comment: "replay", MaxBytes: limit,
+			OnCut: func() { told++ }, OnError: func(err error) { t.Error(err) },
+		})
+		const each = 300
+		a, b := f.Interface("a"), f.Interface("b")
+		for i := range each {
+			f.Write(Packet{Interface: a, At: time.Duration(i), Bytes: make([]byte, 1000+i)})
+			f.Write(Packet{Interface: b, At: time.Duration(i), Bytes: make([]byte, 60), Comment: "lost"})
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n, r := packets(t, file.Bytes())
+		if int64(file.Len()) > limit || int64(file.Len()) < limit-2*2700 || told != 1 {
+			t.Errorf("limit %d: %d bytes, told %d times", limit, file.Len(), told)
+		}
+		all, dropped := uint64(0), uint64(0)
+		for _, id := range []int{a, b} {
+			intf, err := r.Interface(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += intf.Statistics.PacketsReceived
+			dropped += intf.Statistics.PacketsDropped
+		}
+		if says := bytes.Count(file.Bytes(), []byte(cutComment)); says != 1 {
+			t.Errorf("limit %d: %d packets say that they are the last", limit, says)
+		}
+		if all != 2*each || dropped != uint64(2*each-n) {
+			t.Errorf("limit %d: %d packets, the file says %d of %d are missing", limit, n, dropped, all)
+		}
+	}
+}
+
+func TestWithoutLimitNothingIsCut(t *testing.T) {
+	var file bytes.Buffer
+	f := NewFile(&file, FileOptions{OnCut: func() { t.Error("cut") }})
+	id := f.Interface("x")
+	for range 1000 {
+		f.Write(Packet{Interface: id, Bytes: make([]byte, 100)})
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.Write(Packet{Interface: id, Bytes: make([]byte, 100)})
+	if f.Interface("late"); f.Flush() != nil {
+		t.Error(f.Flush())
+	}
+	if n, _ := packets(t, file.Bytes()); n != 1000 {
+		t.Errorf("%d packets", n)
+	}
+}
+
+// Whatever was written of a file when its writer died, the rest is a whole file
+// with every packet that was complete.
+func TestTrimLeavesWholeBlocks(t *testing.T) {
+	var file bytes.Buffer
+	f := NewFile(&file, FileOptions{Comment: "replay"})
+	id := f.Interface("x")
+	ends := []int{0}
+	for i := range 4 {
+		if err := f.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, file.Len())
+		f.Write(Packet{Interface: id, Bytes: make([]byte, 10+i), Comment: "lost"})
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ends = append(ends, file.Len())
+	name := filepath.Join(t.TempDir(), "x.pcapng")
+	for size := range file.Len() + 1 {
+		if err := os.WriteFile(name, file.Bytes()[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := Trim(name); err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		left, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(file.Bytes(), left) || len(left) > size {
+			t.Fatalf("%d bytes: what is left is not their beginning", size)
+		}
+		whole := 0 // packets that were complete; -1 if not even the interface was
+		for k, end := range ends {
+			if end <= size {
+				whole = k - 1
+			}
+		}
+		if whole >= 0 {
+			if n, _ := packets(t, left); n != whole {
+				t.Fatalf("%d bytes: %d packets, want %d", size, n, whole)
+			}
+		}
+	}
+}
+
+func TestTrimOfSomethingElse(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.pcapng")
+	if err := os.WriteFile(name, []byte("this is not a capture at all"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Trim(name); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(name); err != nil || info.Size() != 0 {
+		t.Errorf("%v, %v", info.Size(), err)
+	}
+	if err := Trim(name + "x"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// A packed file has every packet of the other, with comments added, and is the same
+// file every time.
+func TestPackCompressesAndAddsComments(t *testing.T) {
+	pack := func() []byte {
+		name := filepath.Join(t.TempDir(), "x.pcapng")
+		out, err := os.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := NewFile(out, FileOptions{Comment: "replay"})
+		id := f.Interface("x")
+		for i := range 300 {
+			p := Packet{Interface: id, At: time.Duration(i), Bytes: make([]byte, 1000+i)}
+			if i%2 == 0 {
+				p.Flags = &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}
+			}
+			if i%5 == 0 {
+				p.Comment = "damaged"
+			}
+			f.Write(p)
+		}
+		if err := errors.Join(f.Close(), out.Close()); err != nil {
+			t.Fatal(err)
+		}
+		packed, size, err := Pack(name, func(i int) string {
+			if i%3 == 0 {
+				return "lost"
+			}
+			return ""
+		})
+		if err != nil || packed != name+Packed {
+			t.Fatal(packed, err)
+		}
+		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the file is still there: %v", err)
+		}
+		text, err := os.ReadFile(packed)
+		if err != nil || int64(len(text)) != size || size > 30_000 {
+			t.Fatalf("%d bytes, told %d: %v", len(text), size, err)
+		}
+		return text
+	}
+	text := pack()
+	if !bytes.Equal(text, pack()) {
+		t.Error("packed twice, it is not the same")
+	}
+	z, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := pcapgo.NewNgReader(z, pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		data, _, opts, err := r.ReadPacketDataWithOptions()
+		if err != nil || len(data) != 1000+i {
+			t.Fatalf("packet %d: %d bytes, %v", i, len(data), err)
+		}
+		var want []string
+		if i%5 == 0 {
+			want = append(want, "damaged")
+		}
+		if i%3 == 0 {
+			want = append(want, "lost")
+		}
+		if !slices.Equal(opts.Comments, want) {
+			t.Errorf("packet %d: comments %q, want %q", i, opts.Comments, want)
+		}
+	}
+	if _, _, err := r.ReadPacketData(); !errors.Is(err, io.EOF) {
+		t.Errorf("behind the last packet: %v", err)
+	}
+}

@@ -1,0 +1,74 @@
+package pcaplink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+const (
+	sectionBlock = 0x0A0D0D0A // reads the same in both byte orders
+	orderMagic   = 0x1A2B3C4D
+	leastBlock   = 12 // type, length, length
+)
+
+// Trim cuts a file off behind its last whole block, which a writer that was
+// killed may have left in the middle of one. A file that does not even begin as
+// one becomes empty.
+func Trim(name string) (err error) {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	whole, err := wholeBlocks(f, info.Size())
+	if err == nil && whole < info.Size() {
+		err = f.Truncate(whole)
+	}
+	if err != nil {
+		return fmt.Errorf("trim %s: %w", name, err)
+	}
+	return nil
+}
+
+// wholeBlocks returns where the last whole block of a file ends.
+func wholeBlocks(f io.ReaderAt, size int64) (end int64, err error) {
+	var order binary.ByteOrder = binary.LittleEndian
+	var head [leastBlock]byte // of a section: type, length, byte order
+	for end+leastBlock <= size {
+		if _, err := f.ReadAt(head[:], end); err != nil {
+			return end, err
+		}
+		switch {
+		case order.Uint32(head[:]) != sectionBlock:
+			if end == 0 {
+				return 0, nil
+			}
+		case binary.LittleEndian.Uint32(head[8:]) == orderMagic:
+			order = binary.LittleEndian
+		case binary.BigEndian.Uint32(head[8:]) == orderMagic:
+			order = binary.BigEndian
+		default:
+			return end, nil
+		}
+		length := int64(order.Uint32(head[4:]))
+		if length < leastBlock || length%4 != 0 || end+length > size {
+			return end, nil
+		}
+		var again [4]byte
+		if _, err := f.ReadAt(again[:], end+length-4); err != nil {
+			return end, err
+		}
+		if int64(order.Uint32(again[:])) != length {
+			return end, nil
+		}
+		end += length
+	}
+	return end, nil
+}

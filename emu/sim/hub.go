@@ -1,0 +1,185 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Hub is the control channel between the ranks of a world: messages and barriers on which
+// their programs park. Messages take no virtual time.
+type Hub struct {
+	world   *World
+	errGone error
+	ranks   []rankState
+
+	barrierRound, barrierArrived, endedRanks int
+	barrierDone                              Signal // when barrierRound is incremented
+}
+
+// rankState is the state of one rank.
+type rankState struct {
+	inbox     map[int][][]byte // by sender, allocated on demand
+	changed   Signal           // a message arrived, or the awaited rank ended
+	waitsFor  int              // rank that Recv waits for
+	inBarrier bool             // waits in Barrier
+	ended     bool
+}
+
+// NewHub returns a hub for ranks 0 to size-1. Calls that address an ended rank
+// return the error gone.
+func NewHub(w *World, size int, gone error) *Hub {
+	return &Hub{world: w, errGone: gone, ranks: make([]rankState, size)}
+}
+
+// End marks a rank as ended: other ranks no longer wait for it. Messages that
+// it sent before are still delivered.
+func (h *Hub) End(rank int) {
+	s := &h.ranks[rank]
+	if s.ended {
+		return
+	}
+	if s.inBarrier {
+		s.inBarrier = false
+		h.barrierArrived--
+	}
+	s.ended, s.inbox = true, nil
+	h.endedRanks++
+	for i := range h.ranks {
+		if w := &h.ranks[i]; w.waitsFor == rank && w.changed.Waiting() > 0 {
+			w.changed.Broadcast()
+		}
+	}
+	h.tryCompleteBarrier()
+}
+
+// tryCompleteBarrier ends the round of the barrier if all ranks that have not
+// ended are in it.
+func (h *Hub) tryCompleteBarrier() {
+	if h.barrierArrived == 0 || h.barrierArrived+h.endedRanks < len(h.ranks) {
+		return
+	}
+	for i := range h.ranks {
+		h.ranks[i].inBarrier = false
+	}
+	h.barrierArrived = 0
+	h.barrierRound++
+	h.barrierDone.Broadcast()
+}
+
+// Endpoint is one rank's view of the hub.
+type Endpoint struct {
+	h    *Hub
+	rank int
+}
+
+// Endpoint returns the endpoint of a rank.
+func (h *Hub) Endpoint(rank int) *Endpoint { return &Endpoint{h, rank} }
+
+// Rank returns the rank of the endpoint.
+func (c *Endpoint) Rank() int { return c.rank }
+
+// World returns the hub's world.
+func (c *Endpoint) World() *World { return c.h.world }
+
+// Now returns the virtual time.
+func (c *Endpoint) Now() time.Duration { return time.Duration(c.h.world.Now()) }
+
+// String describes the wait of Recv.
+func (s *rankState) String() string { return fmt.Sprintf("a word of rank %d", s.waitsFor) }
+
+func (c *Endpoint) checkRank(rank int) error {
+	if rank < 0 || rank >= len(c.h.ranks) {
+		return fmt.Errorf("control: %w: rank %d of %d", verbs.ErrInvalid, rank, len(c.h.ranks))
+	}
+	return nil
+}
+
+// Send sends a copy of msg to a rank. It never blocks.
+func (c *Endpoint) Send(to int, msg []byte) error {
+	if err := c.checkRank(to); err != nil {
+		return err
+	}
+	s := &c.h.ranks[to]
+	if s.ended {
+		return fmt.Errorf("control: to rank %d: %w", to, c.h.errGone)
+	}
+	if s.inbox == nil {
+		s.inbox = make(map[int][][]byte)
+	}
+	s.inbox[c.rank] = append(s.inbox[c.rank], append([]byte(nil), msg...))
+	if s.waitsFor == c.rank {
+		s.changed.Broadcast()
+	}
+	return nil
+}
+
+// Recv returns the next message from a rank. It waits for at most timeout; a
+// negative timeout means forever.
+func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
+	if err := c.checkRank(from); err != nil {
+		return nil, err
+	}
+	s := &c.h.ranks[c.rank]
+	until := c.Now() + timeout
+	for len(s.inbox[from]) == 0 {
+		if c.h.ranks[from].ended {
+			return nil, fmt.Errorf("control: from rank %d: %w", from, c.h.errGone)
+		}
+		left := verbs.Forever
+		if timeout >= 0 {
+			if left = until - c.Now(); left <= 0 {
+				return nil, fmt.Errorf("control: from rank %d: %w after %v", from, verbs.ErrTimeout, timeout)
+			}
+		}
+		p := c.h.world.Current()
+		if p == nil {
+			return nil, c.errOutsideProgram()
+		}
+		s.waitsFor = from
+		p.Wait(&s.changed, s, left)
+	}
+	queue := s.inbox[from]
+	if len(queue) == 1 {
+		delete(s.inbox, from)
+	} else {
+		s.inbox[from] = queue[1:]
+	}
+	return queue[0], nil
+}
+
+// Barrier returns when every rank that has not ended is in it, or after
+// timeout, unless it is negative.
+func (c *Endpoint) Barrier(timeout time.Duration) error {
+	p := c.h.world.Current()
+	if p == nil {
+		return c.errOutsideProgram()
+	}
+	s, round := &c.h.ranks[c.rank], c.h.barrierRound
+	if !s.inBarrier {
+		s.inBarrier = true
+		c.h.barrierArrived++
+	}
+	c.h.tryCompleteBarrier()
+	until := c.Now() + timeout
+	for c.h.barrierRound == round {
+		left := verbs.Forever
+		if timeout >= 0 {
+			if left = until - c.Now(); left <= 0 {
+				s.inBarrier = false
+				c.h.barrierArrived--
+				return fmt.Errorf("barrier: %w after %v", verbs.ErrTimeout, timeout)
+			}
+		}
+		p.Wait(&c.h.barrierDone, WaitReason("the other ranks at a barrier of the launcher"), left)
+	}
+	return nil
+}
+
+// Gone reports whether a rank has ended.
+func (c *Endpoint) Gone(rank int) bool { return c.checkRank(rank) == nil && c.h.ranks[rank].ended }
+
+func (c *Endpoint) errOutsideProgram() error {
+	return fmt.Errorf("control: %w: not called by a program of the simulated world, which World.Go starts", verbs.ErrInvalid)
+}

@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var errGone = errors.New("it has ended")
+
+func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
+	w := New(Config{Seed: 1})
+	h := NewHub(w, 3, errGone)
+	a, b := h.Endpoint(0), h.Endpoint(1)
+	if _, err := a.Recv(1, verbs.Forever); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("Recv outside of a program: %v", err)
+	}
+	if err := a.Send(3, nil); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("Send to a rank that is not there: %v", err)
+	}
+	w.Go("a", func(p *Proc) error {
+		p.Sleep(time.Millisecond)
+		msg := []byte("one")
+		err := a.Send(1, msg)
+		msg[0] = 'X' // Send has copied it
+		return errors.Join(err, a.Send(1, []byte("two")))
+	})
+	w.Go("b", func(p *Proc) error {
+		for _, d := range []time.Duration{0, 10 * time.Microsecond} {
+			began := p.Now()
+			if _, err := b.Recv(0, d); !errors.Is(err, verbs.ErrTimeout) || p.Now()-began != d {
+				return fmt.Errorf("Recv(%v) = %v after %v", d, err, p.Now()-began)
+			}
+		}
+		for _, want := range []string{"one", "two"} {
+			if got, err := b.Recv(0, verbs.Forever); err != nil || string(got) != want {
+				return fmt.Errorf("received %q, %v, want %q", got, err, want)
+			}
+		}
+		return nil
+	})
+	if err := w.RunPrograms(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Messages of an ended rank are still delivered; then Recv returns the error
+// gone.
+func TestEndedRankReturnsErrGone(t *testing.T) {
+	w := New(Config{Seed: 1})
+	h := NewHub(w, 2, errGone)
+	a, b := h.Endpoint(0), h.Endpoint(1)
+	w.Go("a", func(p *Proc) error {
+		defer h.End(0)
+		p.Sleep(time.Millisecond)
+		return a.Send(1, []byte("last"))
+	})
+	w.Go("b", func(p *Proc) error {
+		p.Sleep(2 * time.Millisecond)
+		if got, err := b.Recv(0, verbs.Forever); err != nil || string(got) != "last" {
+			return fmt.Errorf("received %q, %v", got, err)
+		}
+		if _, err := b.Recv(0, verbs.Forever); !errors.Is(err, errGone) {
+			return fmt.Errorf("Recv of one who has ended: %v", err)
+		}
+		if err := b.Send(0, nil); !errors.Is(err, errGone) {
+			return fmt.Errorf("Send to one who has ended: %v", err)
+		}
+		return nil
+	})
+	if err := w.RunPrograms(); err != nil {
+		t.Fatal(err)
+	}
+}

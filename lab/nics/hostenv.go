@@ -1,0 +1,142 @@
+package nics
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const (
+	hostVar = "FABRICTEST_HOST"
+	nicsVar = "FABRICTEST_NICS"
+)
+
+// ErrNoFabric is what Open and FromEnv return outside of a fabric.
+var ErrNoFabric = errors.New("this program does not run in a host of a fabric: start it with 'fabrictest exec'")
+
+// EnvVars returns the environment variables by which a program in a host of a fabric finds
+// its NICs:
+//
+//	FABRICTEST_HOST        host0
+//	FABRICTEST_NICS        rdma0 rdma1, the names of its NICs, which are those of
+//	                       its network interfaces
+//	FABRICTEST_RDMA0_IPV6  the address of rdma0; also _IPV4
+//	FABRICTEST_RDMA0_IPV6_PEERS
+//	                       the addresses of all hosts on that rail, in order,
+//	                       its own included; also _IPV4_PEERS
+//
+// A program that was started as one of several ranks also has FABRICTEST_RANK,
+// FABRICTEST_SIZE, and a channel to its launcher: see package launch/rank.
+func EnvVars(t *topology.Topology, host topology.Host) []string {
+	vars := []string{hostVar + "=" + host.Name}
+	names := make([]string, 0, len(host.NICs))
+	for _, nic := range host.NICs {
+		names = append(names, nic.Name)
+		for ipv4, family := range families {
+			name := nicVar(nic.Name, family)
+			vars = append(vars, name+"="+nic.Addr(ipv4 == 1).String(), name+"_PEERS="+strings.Join(peers(t, nic.Rail, ipv4 == 1), " "))
+		}
+	}
+	return append(vars, nicsVar+"="+strings.Join(names, " "))
+}
+
+// families are what addresses are called, IPv6 first.
+var families = []string{"IPV6", "IPV4"}
+
+func nicVar(nic, family string) string { return "FABRICTEST_" + strings.ToUpper(nic) + "_" + family }
+
+// peers are the addresses of all hosts on a rail.
+func peers(t *topology.Topology, rail int, ipv4 bool) (all []string) {
+	for _, h := range t.Hosts {
+		for _, nic := range h.NICs {
+			if nic.Rail == rail {
+				all = append(all, nic.Addr(ipv4).String())
+			}
+		}
+	}
+	return all
+}
+
+// Host is what a program finds.
+type Host struct {
+	Name string
+	NICs []NIC
+}
+
+// NIC is a NIC of this host.
+type NIC struct {
+	Name                 string
+	IPv6, IPv4           netip.Addr
+	IPv6Peers, IPv4Peers []netip.Addr // of all hosts on its rail, in order
+}
+
+// FromEnv reads the environment.
+func FromEnv() (*Host, error) { return read(os.Getenv) }
+
+func read(getenv func(string) string) (*Host, error) {
+	h := &Host{Name: getenv(hostVar)}
+	if h.Name == "" {
+		return nil, ErrNoFabric
+	}
+	for _, name := range strings.Fields(getenv(nicsVar)) {
+		n := NIC{Name: name}
+		for ipv4, family := range families {
+			v := nicVar(name, family)
+			addrs, err := parseAddrs(v, getenv(v))
+			if err != nil || len(addrs) != 1 {
+				return nil, errors.Join(err, fmt.Errorf("%s=%q: want one address", v, getenv(v)))
+			}
+			all, err := parseAddrs(v+"_PEERS", getenv(v+"_PEERS"))
+			if err != nil {
+				return nil, err
+			}
+			if ipv4 == 1 {
+				n.IPv4, n.IPv4Peers = addrs[0], all
+			} else {
+				n.IPv6, n.IPv6Peers = addrs[0], all
+			}
+		}
+		h.NICs = append(h.NICs, n)
+	}
+	if len(h.NICs) == 0 {
+		return nil, fmt.Errorf("%s names no NIC", nicsVar)
+	}
+	return h, nil
+}
+
+func parseAddrs(name, text string) (addrs []netip.Addr, err error) {
+	for _, f := range strings.Fields(text) {
+		a, err := netip.ParseAddr(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		addrs = append(addrs, a)
+	}
+	return addrs, nil
+}
+
+// Open opens a NIC as an RDMA device: soft-RoCE over IPv6.
+func (n *NIC) Open() (*softroce.Device, error) {
+	return softroce.OnUDP(udplink.Config{}, softroce.Config{Name: n.Name, Addrs: []netip.Addr{n.IPv6}})
+}
+
+// OpenAs opens a NIC as an RDMA device of a provider, by its name in scenarios:
+// "softiwarp", say. It talks over IPv6.
+func (n *NIC) OpenAs(provider string) (verbs.Context, error) {
+	p, err := Find(provider)
+	if err != nil {
+		return nil, err
+	}
+	open, err := p.With(Setup{})
+	if err != nil {
+		return nil, err
+	}
+	return open.OnSockets(Place{Name: n.Name, Addr: n.IPv6})
+}

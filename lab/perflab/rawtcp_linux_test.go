@@ -1,0 +1,119 @@
+package perflab
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
+)
+
+func endpoints(addr string) (a, b rawbench.Endpoint) {
+	e := rawbench.Endpoint{Addr: netip.AddrPortFrom(netip.MustParseAddr(addr), 0)}
+	return e, e
+}
+
+func TestStreamsGiveFigures(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1", "::1"} {
+		a, b := endpoints(addr)
+		for _, work := range []bool{false, true} {
+			for _, n := range []int{1, 64, 100_000, 4 << 20} {
+				v, err := RawTCPStream(a, b, RawTCPStreamConfig{Bytes: n, Work: work, Duration: 5 * time.Millisecond})
+				if strings.Contains(addr, ":") && isNoAddress(err) {
+					t.Skip("no IPv6 here")
+				}
+				if err != nil || v <= 0 {
+					t.Errorf("%s, %d bytes, work %v: %v Gb/s, %v", addr, n, work, v, err)
+				}
+			}
+		}
+	}
+}
+
+func isNoAddress(err error) bool {
+	return err != nil && strings.Contains(err.Error(), unix.EADDRNOTAVAIL.Error())
+}
+
+func TestPingPongsGiveFigures(t *testing.T) {
+	a, b := endpoints("127.0.0.1")
+	for _, block := range []bool{false, true} {
+		for _, n := range []int{1, 100_000} {
+			v, err := RawTCPPingPong(a, b, RawTCPPingPongConfig{Bytes: n, Rounds: 200, Block: block})
+			if err != nil || v <= 0 {
+				t.Errorf("%d bytes, blocking %v: %v µs, %v", n, block, v, err)
+			}
+		}
+	}
+}
+
+func TestNonsenseIsRefused(t *testing.T) {
+	a, b := endpoints("127.0.0.1")
+	if _, err := RawTCPStream(a, b, RawTCPStreamConfig{Duration: time.Second}); err == nil {
+		t.Error("a stream of messages of no size")
+	}
+	if _, err := RawTCPPingPong(a, b, RawTCPPingPongConfig{Bytes: 8}); err == nil {
+		t.Error("a ping-pong of no rounds")
+	}
+	b.Addr = netip.MustParseAddrPort("192.0.2.1:0")
+	if _, err := RawTCPPingPong(a, b, RawTCPPingPongConfig{Bytes: 8, Rounds: 1}); err == nil || !strings.Contains(err.Error(), "192.0.2.1") {
+		t.Errorf("a socket on somebody else's address: %v", err)
+	}
+}
+
+// The receiver must find every piece whole however TCP cuts the stream.
+func TestPiecesSurviveAnyCut(t *testing.T) {
+	const message = pieceMax + 1000
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var stream []byte
+		from := newPieces(message)
+		for i := range from.memory {
+			from.memory[i] = byte(rng.Uint32())
+		}
+		const messages = 7
+		for range 2 * messages {
+			b := from.next()
+			stream = append(stream, b...)
+			stream = binary.LittleEndian.AppendUint32(stream, crc32.Checksum(b, castagnoli))
+		}
+		broken := append([]byte(nil), stream...)
+		broken[rng.IntN(len(broken))] ^= 1
+		for i, s := range [][]byte{stream, broken} {
+			r := newReceiver(socket{}, RawTCPStreamConfig{Bytes: message, Work: true})
+			var err error
+			for len(s) > 0 && err == nil {
+				n := min(len(s), 1+rng.IntN(1<<uint(1+rng.IntN(17))))
+				err = r.open(s[:n])
+				s = s[n:]
+			}
+			switch {
+			case i == 0 && (err != nil || r.got != messages*message):
+				t.Fatalf("seed %d: %d of %d bytes, %v", seed, r.got, messages*message, err)
+			case i == 1 && err == nil:
+				t.Fatalf("seed %d: a broken bit went unseen", seed)
+			}
+		}
+	}
+}
+
+func TestASideThatFailsEndsTheOther(t *testing.T) {
+	a, b := endpoints("127.0.0.1")
+	client, server, err := connect(a, b, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.close()
+	defer server.close()
+	p := newPlayer(server, RawTCPPingPongConfig{Bytes: 8, Block: true})
+	start := time.Now()
+	err = both(a, b, client, server, func() error { return errHungUp }, p.await)
+	if err == nil || time.Since(start) > patience/2 {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+}

@@ -1,0 +1,146 @@
+package p2p
+
+// Any is the wildcard for the source or the tag of a receive.
+const Any = -1
+
+// Envelope is the match information of a message or a receive. In a receive, Source and
+// Tag may be Any.
+type Envelope struct {
+	Context uint32 // of the communicator
+	Source  int32
+	Tag     int32
+}
+
+// Matches reports whether a receive with this envelope matches a message.
+func (e Envelope) Matches(message Envelope) bool {
+	return e.Context == message.Context && (e.Source == Any || e.Source == message.Source) && (e.Tag == Any || e.Tag == message.Tag)
+}
+
+// Overlaps reports whether some message matches receives of both envelopes.
+func (e Envelope) Overlaps(o Envelope) bool {
+	return e.Context == o.Context && (e.Source == Any || o.Source == Any || e.Source == o.Source) && (e.Tag == Any || o.Tag == Any || e.Tag == o.Tag)
+}
+
+// Sets of wildcards, as bits.
+const (
+	exact = iota
+	anySource
+	anyTag
+	anySourceTag
+	numWildcardSets
+)
+
+// wildcards returns the set of wildcards of a receive.
+func (e Envelope) wildcards() int {
+	w := exact
+	if e.Source == Any {
+		w |= anySource
+	}
+	if e.Tag == Any {
+		w |= anyTag
+	}
+	return w
+}
+
+// masked replaces the fields in a set of wildcards by Any.
+func (e Envelope) masked(wildcards int) Envelope {
+	if wildcards&anySource != 0 {
+		e.Source = Any
+	}
+	if wildcards&anyTag != 0 {
+		e.Tag = Any
+	}
+	return e
+}
+
+// list is a FIFO of the nodes with the same masked envelope.
+type list[T any] struct {
+	first, last *Node[T]
+}
+
+type link[T any] struct {
+	prev, next *Node[T]
+	list       *list[T] // nil if not queued
+}
+
+// Node is an element of a queue. The zero Node is not queued.
+type Node[T any] struct {
+	Envelope Envelope
+	Value    T
+
+	order uint64
+	links [numWildcardSets]link[T]
+}
+
+// Queued reports whether the node is in a queue.
+func (n *Node[T]) Queued() bool { return n.order != 0 }
+
+func (l *list[T]) push(n *Node[T], w int) {
+	n.links[w] = link[T]{prev: l.last, list: l}
+	if l.last == nil {
+		l.first = n
+	} else {
+		l.last.links[w].next = n
+	}
+	l.last = n
+}
+
+func (n *Node[T]) unlink(w int) {
+	l := &n.links[w]
+	if l.prev == nil {
+		l.list.first = l.next
+	} else {
+		l.prev.links[w].next = l.next
+	}
+	if l.next == nil {
+		l.list.last = l.prev
+	} else {
+		l.next.links[w].prev = l.prev
+	}
+	*l = link[T]{}
+}
+
+// index finds lists by masked envelope. It keeps up to maxEmptyLists empty lists, since
+// most programs reuse few envelopes.
+type index[T any] struct {
+	lists      map[Envelope]*list[T]
+	emptyLists int
+}
+
+// maxEmptyLists bounds the memory of a program that uses each tag only once.
+const maxEmptyLists = 4096
+
+func (x *index[T]) push(n *Node[T], key Envelope, w int) {
+	l := x.lists[key]
+	switch {
+	case l == nil:
+		if x.lists == nil {
+			x.lists = make(map[Envelope]*list[T])
+		}
+		l = new(list[T])
+		x.lists[key] = l
+	case l.first == nil:
+		x.emptyLists--
+	}
+	l.push(n, w)
+}
+
+func (x *index[T]) first(key Envelope) *Node[T] {
+	if l := x.lists[key]; l != nil {
+		return l.first
+	}
+	return nil
+}
+
+func (x *index[T]) remove(n *Node[T], key Envelope, w int) {
+	l := n.links[w].list
+	n.unlink(w)
+	if l.first != nil {
+		return
+	}
+	if x.emptyLists >= maxEmptyLists {
+		delete(x.lists, key)
+		return
+	}
+	x.emptyLists++
+}

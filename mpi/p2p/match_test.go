@@ -1,0 +1,136 @@
+package p2p
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// model is the reference: both queues in order, searched linearly.
+type model struct{ posted, unexpected []*Node[int] }
+
+func take(q *[]*Node[int], takes func(*Node[int]) bool) *Node[int] {
+	i := slices.IndexFunc(*q, takes)
+	if i < 0 {
+		return nil
+	}
+	n := (*q)[i]
+	*q = slices.Delete(*q, i, i+1)
+	return n
+}
+
+// However messages, receives, wildcards and cancels interleave, the queues agree with a
+// linear search.
+func TestQueuesMatchInOrder(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var posted Posted[int]
+		var unexpected Unexpected[int]
+		var m model
+		maybe := func(n int) int32 {
+			if r.IntN(4) == 0 {
+				return Any
+			}
+			return int32(r.IntN(n))
+		}
+		for step := range 2000 {
+			switch r.IntN(5) {
+			case 0, 1: // a message comes
+				e := Envelope{uint32(r.IntN(2)), int32(r.IntN(3)), int32(r.IntN(3))}
+				want := take(&m.posted, func(n *Node[int]) bool { return n.Envelope.Matches(e) })
+				got := posted.Match(e)
+				if got != want {
+					t.Fatalf("seed %d, step %d: message %v goes to %v, want %v", seed, step, e, got, want)
+				}
+				if got != nil {
+					posted.Remove(got)
+					continue
+				}
+				n := &Node[int]{Envelope: e, Value: step}
+				unexpected.Add(n)
+				m.unexpected = append(m.unexpected, n)
+			case 2, 3: // a receive is posted
+				e := Envelope{uint32(r.IntN(2)), maybe(3), maybe(3)}
+				want := take(&m.unexpected, func(n *Node[int]) bool { return e.Matches(n.Envelope) })
+				got := unexpected.Match(e)
+				if got != want {
+					t.Fatalf("seed %d, step %d: receive %v takes %v, want %v", seed, step, e, got, want)
+				}
+				if got != nil {
+					unexpected.Remove(got)
+					continue
+				}
+				n := &Node[int]{Envelope: e, Value: step}
+				posted.Add(n)
+				m.posted = append(m.posted, n)
+			case 4: // one is cancelled
+				if len(m.posted) == 0 {
+					continue
+				}
+				i := r.IntN(len(m.posted))
+				posted.Remove(m.posted[i])
+				m.posted = slices.Delete(m.posted, i, i+1)
+			}
+			e := Envelope{uint32(r.IntN(2)), int32(r.IntN(3)), int32(r.IntN(3))}
+			var last *Node[int]
+			wild := false
+			for _, n := range m.posted {
+				if n.Envelope == e {
+					last = n
+				} else {
+					wild = wild || n.Envelope.Matches(e)
+				}
+			}
+			if posted.Last(e) != last || posted.HasWildcardMatch(e) != wild {
+				t.Fatalf("seed %d, step %d: the last receive of %v is %v, with wildcards %v", seed, step, e, posted.Last(e), posted.HasWildcardMatch(e))
+			}
+			if posted.Len() != len(m.posted) || unexpected.Len() != len(m.unexpected) {
+				t.Fatalf("seed %d, step %d: %d and %d are queued, want %d and %d", seed, step, posted.Len(), unexpected.Len(), len(m.posted), len(m.unexpected))
+			}
+		}
+	}
+}
+
+func TestEnvelopeOverlaps(t *testing.T) {
+	all := []Envelope{{0, 1, 2}, {0, 1, Any}, {0, Any, 2}, {0, Any, Any}, {0, 3, 2}, {0, 1, 4}, {5, 1, 2}}
+	for _, a := range all {
+		for _, b := range all {
+			want := false
+			for src := range int32(5) {
+				for tag := range int32(6) {
+					e := Envelope{a.Context, src, tag}
+					want = want || a.Matches(e) && b.Matches(e)
+				}
+			}
+			if a.Overlaps(b) != want {
+				t.Errorf("%v overlaps %v: %v", a, b, !want)
+			}
+		}
+	}
+}
+
+func TestUniqueTagsDoNotGrowIndex(t *testing.T) {
+	var q Unexpected[int]
+	for i := range int32(20 * maxEmptyLists) {
+		n := &Node[int]{Envelope: Envelope{Source: 1, Tag: i}}
+		q.Add(n)
+		q.Remove(n)
+	}
+	for w := range numWildcardSets {
+		if n := len(q.byWildcards[w].lists); n > maxEmptyLists {
+			t.Errorf("%d lists are kept", n)
+		}
+	}
+}
+
+func TestAddPanicsForQueuedNode(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a node was queued twice")
+		}
+	}()
+	var q Posted[int]
+	n := new(Node[int])
+	q.Add(n)
+	q.Add(n)
+}

@@ -1,0 +1,233 @@
+package regcache
+
+import (
+	"math"
+	"time"
+)
+
+// Costs are the costs of a copy, a registration and a lookup.
+type Costs struct {
+	Register func(n int) time.Duration
+	Copy     func(n int) time.Duration
+	LookUp   time.Duration
+}
+
+// Never is the threshold of sizes for which registration does not pay.
+const Never = math.MaxInt
+
+// sizeStep is the width of a size class.
+const sizeStep = 1024
+
+// Thresholds are the numbers of uses after which registration pays, by size class: below 1
+// KiB, below 2 KiB, and so on. Larger sizes use the last.
+type Thresholds []int
+
+// ComputeThresholds computes the thresholds for sizes up to maxSize. A class uses the
+// costs of its smallest size, the first class those of 512 bytes.
+func ComputeThresholds(c Costs, maxSize int) (t Thresholds) {
+	for n := 0; n <= maxSize; n += sizeStep {
+		size := n
+		if n == 0 {
+			size = sizeStep / 2
+		}
+		saved := c.Copy(size) - c.LookUp
+		if saved <= 0 {
+			t = append(t, Never)
+			continue
+		}
+		t = append(t, int(c.Register(size)/saved)+1)
+	}
+	return t
+}
+
+// forSize returns the threshold of a size.
+func (t Thresholds) forSize(n int) int {
+	if len(t) == 0 {
+		return Never
+	}
+	return t[min(n/sizeStep, len(t)-1)]
+}
+
+// ReuseConfig configures a table. Thresholds are required.
+type ReuseConfig struct {
+	Thresholds Thresholds
+	// MinSize is the size of the smallest buffer that is tracked; 128 if 0.
+	MinSize int
+	// Speculation is the fraction of the threshold at which a buffer becomes frequent;
+	// 0.25 if 0.
+	Speculation float64
+	// Buckets is the number of hash buckets, a power of two; 1 << 16 if 0.
+	Buckets int
+	// Frequent is the fraction of frequent buffers below which the table stops growing;
+	// 0.2 if 0. A negative value never stops it.
+	Frequent float64
+	// MaxBuffers is the maximum number of tracked buffers; four per bucket if 0.
+	MaxBuffers int
+}
+
+func (c *ReuseConfig) setDefaults() {
+	if c.MinSize == 0 {
+		c.MinSize = 128
+	}
+	if c.Speculation == 0 {
+		c.Speculation = 0.25
+	}
+	if c.Buckets == 0 {
+		c.Buckets = 1 << 16
+	}
+	if c.Frequent == 0 {
+		c.Frequent = 0.2
+	}
+	if c.MaxBuffers == 0 {
+		c.MaxBuffers = 4 * c.Buckets
+	}
+}
+
+// ReuseStats are the statistics of a table.
+type ReuseStats struct {
+	Uses      uint64 // of tracked sizes
+	Frequent  uint64 // uses of frequent buffers
+	Buffers   int    // in the table
+	Chained   int    // buffers that are not first in their bucket
+	Often     int    // frequent buffers
+	TooMany   uint64 // uses of buffers that are not tracked because the table is full
+	Stopped   bool   // the table does not grow
+	MaxInLine int    // longest hash chain
+	Passed    uint64 // chain entries skipped by lookups
+}
+
+// ReuseTable counts the uses of small buffers, and finds those that are used often enough
+// for zero-copy: registering them once is cheaper than copying at every use.
+//
+// With copy cost C, registration cost R and lookup cost V, n uses of a registered buffer
+// save n(C-V) and cost R, so registration pays for n > R/(C-V). Sizes with C <= V are
+// never looked up. As n is not known in advance, a buffer counts as frequent after a
+// fraction of that number of uses.
+//
+// For a program that uses no buffer twice the lookups are wasted. The table therefore
+// stops growing when hash chains form and few of its buffers are frequent.
+type ReuseTable struct {
+	Stats ReuseStats
+
+	cfg     ReuseConfig
+	shift   uint
+	buckets []*buffer
+}
+
+type buffer struct {
+	addr     uintptr
+	size     int // largest size used
+	uses     int
+	next     *buffer
+	frequent bool
+}
+
+// NewReuse returns an empty table.
+func NewReuse(cfg ReuseConfig) *ReuseTable {
+	cfg.setDefaults()
+	shift := uint(64)
+	for n := 1; n < cfg.Buckets; n *= 2 {
+		shift--
+	}
+	return &ReuseTable{cfg: cfg, shift: shift, buckets: make([]*buffer, 1<<(64-shift))}
+}
+
+// hashMultiplier is 2^64 divided by the golden ratio, for multiplicative hashing.
+const hashMultiplier = 0x9e3779b97f4a7c15
+
+// RecordUse counts a use of n bytes at addr and reports whether the buffer is frequent and
+// should be registered.
+func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
+	if n < t.cfg.MinSize {
+		return false
+	}
+	threshold := t.cfg.Thresholds.forSize(n)
+	if threshold == Never {
+		return false
+	}
+	t.Stats.Uses++
+	b := t.findOrAdd(addr)
+	if b == nil {
+		t.Stats.TooMany++
+		return false
+	}
+	b.uses++
+	b.size = max(b.size, n)
+	if float64(b.uses) <= t.cfg.Speculation*float64(threshold) {
+		return false
+	}
+	if !b.frequent {
+		b.frequent = true
+		t.Stats.Often++
+	}
+	t.Stats.Frequent++
+	return true
+}
+
+// findOrAdd returns the buffer at addr and adds it if needed; nil if the table is full.
+func (t *ReuseTable) findOrAdd(addr uintptr) *buffer {
+	slot := &t.buckets[uint64(addr)*hashMultiplier>>t.shift]
+	depth := 0
+	for b := *slot; b != nil; b = b.next {
+		if b.addr == addr {
+			return b
+		}
+		depth++
+		t.Stats.Passed++
+	}
+	if t.full(depth) {
+		return nil
+	}
+	b := &buffer{addr: addr, next: *slot}
+	*slot = b
+	t.Stats.Buffers++
+	if depth > 0 {
+		t.Stats.Chained++
+	}
+	t.Stats.MaxInLine = max(t.Stats.MaxInLine, depth+1)
+	return b
+}
+
+// full reports whether no buffer may be added. Without hash chains the lookup cost does
+// not grow, so growth stops only when chains have formed.
+func (t *ReuseTable) full(depth int) bool {
+	s := &t.Stats
+	if s.Buffers >= t.cfg.MaxBuffers {
+		return true
+	}
+	chains := depth > 0 || s.Chained > 0
+	s.Stopped = chains && float64(s.Often) < t.cfg.Frequent*float64(s.Buffers)
+	return s.Stopped
+}
+
+// Reset clears the use count of a buffer, after its registration was evicted.
+func (t *ReuseTable) Reset(addr uintptr) {
+	slot := &t.buckets[uint64(addr)*hashMultiplier>>t.shift]
+	t.remove(slot, func(b *buffer) bool { return b.addr == addr })
+}
+
+// Invalidate removes all buffers that overlap memory which was freed or is reused for
+// another purpose.
+func (t *ReuseTable) Invalidate(from, to uintptr) {
+	for i := range t.buckets {
+		t.remove(&t.buckets[i], func(b *buffer) bool { return b.addr < to && b.addr+uintptr(b.size) > from })
+	}
+}
+
+// remove removes the matching buffers of a bucket.
+func (t *ReuseTable) remove(slot **buffer, match func(*buffer) bool) {
+	for at := slot; *at != nil; {
+		b := *at
+		if !match(b) {
+			at = &b.next
+			continue
+		}
+		if *at = b.next; *slot != nil {
+			t.Stats.Chained--
+		}
+		t.Stats.Buffers--
+		if b.frequent {
+			t.Stats.Often--
+		}
+	}
+}

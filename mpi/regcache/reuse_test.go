@@ -1,0 +1,139 @@
+package regcache
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// ns returns a cost function that grows with the size.
+func ns(fixed, perKiB float64) func(int) time.Duration {
+	return func(n int) time.Duration { return time.Duration(fixed + perKiB*float64(n)/1024) }
+}
+
+func TestComputeThresholds(t *testing.T) {
+	c := Costs{Register: ns(10_000, 500), Copy: ns(20, 180), LookUp: 60}
+	got := ComputeThresholds(c, 8192)
+	if len(got) != 9 {
+		t.Fatalf("%d classes of sizes", len(got))
+	}
+	for i, n := range got {
+		size := max(i*1024, 512)
+		// Registration pays for that many uses, but not for one fewer.
+		pays := func(n int) bool {
+			with := time.Duration(n)*c.LookUp + c.Register(size)
+			return with < time.Duration(n)*c.Copy(size)
+		}
+		if !pays(n) || pays(n-1) {
+			t.Errorf("%d bytes: %d uses", size, n)
+		}
+		if i > 0 && n > got[i-1] {
+			t.Errorf("%d bytes need more uses than fewer bytes do: %v", size, got)
+		}
+	}
+	if n := ComputeThresholds(Costs{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
+		t.Errorf("where copying is cheaper than looking up: %v", n)
+	}
+	if Thresholds(nil).forSize(5) != Never || (Thresholds{7, 3}).forSize(1<<20) != 3 {
+		t.Error("the threshold of sizes beyond the table is not that of its end")
+	}
+}
+
+func TestBufferIsFrequentAfterFractionOfThreshold(t *testing.T) {
+	tab := NewReuse(ReuseConfig{Thresholds: Thresholds{432, 200, 110, 76, 60}})
+	for i := 1; i <= 30; i++ {
+		if got, want := tab.RecordUse(0x1000, 4096), i > 15; got != want {
+			t.Fatalf("use %d of 4 KiB, whose threshold is 60: frequent is %v", i, got)
+		}
+	}
+	for i := range 1000 {
+		if tab.RecordUse(0x2000, 127) {
+			t.Fatalf("a buffer below the smallest size is frequent after %d uses", i)
+		}
+	}
+	if s := tab.Stats; s.Uses != 30 || s.Frequent != 15 || s.Buffers != 1 || s.Often != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Buffers that are used once do not fill the table: it stops growing when hash chains
+// form, and keeps counting the buffers in it.
+func TestTableStopsGrowingWhenFewAreFrequent(t *testing.T) {
+	tab := NewReuse(ReuseConfig{Thresholds: Thresholds{4}, Buckets: 64})
+	for i := range 10_000 {
+		tab.RecordUse(uintptr(0x1000+i*4096), 512)
+	}
+	s := tab.Stats
+	if !s.Stopped || s.Buffers > 64 || s.TooMany == 0 {
+		t.Errorf("after 10,000 buffers: %+v", s)
+	}
+	for range 5 {
+		tab.RecordUse(0x1000, 512)
+	}
+	if tab.Stats.Often != 1 {
+		t.Error("a buffer in the table is not frequent after many uses")
+	}
+
+	used := NewReuse(ReuseConfig{Thresholds: Thresholds{4}, Buckets: 64})
+	for i := range 500 {
+		for range 8 {
+			used.RecordUse(uintptr(0x1000+i*4096), 512)
+		}
+	}
+	if s := used.Stats; s.Stopped || s.Buffers < 200 {
+		t.Errorf("with buffers that are used often: %+v", s)
+	}
+	if used.Stats.Buffers > 4*64 {
+		t.Errorf("%d buffers, with a limit of %d", used.Stats.Buffers, 4*64)
+	}
+}
+
+func TestReuseInvalidate(t *testing.T) {
+	tab := NewReuse(ReuseConfig{Thresholds: Thresholds{4}, Buckets: 1, Frequent: -1, MaxBuffers: 100})
+	const first, apart = uintptr(0x1000), uintptr(0x1000)
+	use := func(i uintptr) bool { return tab.RecordUse(first+i*apart, 512) }
+	for i := range uintptr(10) {
+		for range 5 {
+			use(i)
+		}
+	}
+	for _, i := range []uintptr{0, 9, 4, 4} {
+		tab.Reset(first + i*apart)
+	}
+	if s := tab.Stats; s.Buffers != 7 || s.Often != 7 || s.Chained != 6 {
+		t.Errorf("%+v", s)
+	}
+	if use(4) || use(0) {
+		t.Error("a buffer that was dropped is still frequent")
+	}
+	// Memory from the middle of buffer 1 to the first byte of buffer 3.
+	tab.Invalidate(first+apart+100, first+3*apart+1)
+	if s := tab.Stats; s.Buffers != 6 || s.Often != 4 || s.Chained != 5 {
+		t.Errorf("with three buffers less: %+v", s)
+	}
+	for i := range uintptr(9) {
+		if got, want := use(i), i == 0 || i >= 4; got != want {
+			t.Errorf("buffer %d is frequent: %v", i, got)
+		}
+	}
+	tab.Invalidate(0, ^uintptr(0))
+	if s := tab.Stats; s.Buffers != 0 || s.Often != 0 || s.Chained != 0 {
+		t.Errorf("with none left: %+v", s)
+	}
+}
+
+func BenchmarkUse(b *testing.B) {
+	for _, n := range []int{1, 1000, 100_000} {
+		b.Run(fmt.Sprintf("buffers=%d", n), func(b *testing.B) {
+			tab := NewReuse(ReuseConfig{Thresholds: Thresholds{4}, Buckets: 1 << 20, Frequent: -1})
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				tab.RecordUse(uintptr(0x1000+i*4096), 512)
+				if i++; i == n {
+					i = 0
+				}
+			}
+		})
+	}
+}

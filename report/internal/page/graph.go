@@ -1,0 +1,189 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// graph is a fabric on its way onto paper.
+type graph struct {
+	hosts    []*node
+	switches []*node
+	edges    []edge
+	w, h     float64
+}
+
+type node struct {
+	Part
+	name       string
+	host       bool
+	tier, rail int
+	folded     int // hosts that this one stands for, 0 for itself
+	x, y       float64
+	// dx and dy point to where the label has room.
+	dx, dy float64
+	small  bool
+	more   float64 // height beyond that of a label
+}
+
+type edge struct {
+	Part
+	a, b *node
+	nth  int // among the edges between the same two
+	of   int
+}
+
+func newGraph(t *topology.Topology, looks Looks) *graph {
+	g := &graph{}
+	by := map[string]*node{}
+	for i := range t.Switches {
+		s := &t.Switches[i]
+		n := &node{name: s.Name, tier: max(1, s.Tier), rail: s.Rail, Part: Part{Title: s.Name}}
+		by[s.Name] = n
+		g.switches = append(g.switches, n)
+	}
+	for i := range t.Hosts {
+		n := &node{name: t.Hosts[i].Name, host: true, Part: looks.Host(&t.Hosts[i])}
+		by[n.name] = n
+		g.hosts = append(g.hosts, n)
+	}
+	for i := range t.Cables {
+		c := &t.Cables[i]
+		a, b := by[c.A.Node], by[c.B.Node]
+		if a != nil && b != nil { // a cable to nowhere cannot be drawn
+			g.edges = append(g.edges, edge{Part: looks.Cable(c), a: a, b: b})
+		}
+	}
+	return g
+}
+
+// number counts the edges between each two nodes, so that they can be drawn side
+// by side.
+func (g *graph) number() {
+	type pair struct{ a, b *node }
+	count := map[pair]int{}
+	for i := range g.edges {
+		e := &g.edges[i]
+		e.nth = count[pair{e.a, e.b}]
+		count[pair{e.a, e.b}]++
+	}
+	for i := range g.edges {
+		e := &g.edges[i]
+		e.of = count[pair{e.a, e.b}]
+	}
+}
+
+// fold makes one node of the hosts of each switch to which nothing happened, if
+// there are more than limit, and of the others too once limit is reached.
+func (g *graph) fold(limit int) {
+	defer g.number()
+	if len(g.hosts) <= limit {
+		return
+	}
+	trouble := map[*node]State{}
+	home := map[*node]*node{} // the first switch that a host is cabled to
+	for i := range g.edges {
+		e := &g.edges[i]
+		for _, h := range []*node{e.a, e.b} {
+			if h.host {
+				trouble[h] = max(trouble[h], e.State, h.State)
+				if other := e.other(h); home[h] == nil && !other.host {
+					home[h] = other
+				}
+			}
+		}
+	}
+	into := map[*node]*node{} // what a host has become part of
+	fold := map[*node]*node{} // the folded node of a switch
+	var kept []*node
+	for _, h := range g.hosts {
+		s := home[h]
+		if s == nil || trouble[h] != Fine && len(kept) < limit {
+			kept = append(kept, h)
+			continue
+		}
+		f := fold[s]
+		if f == nil {
+			f = &node{host: true}
+			fold[s] = f
+			kept = append(kept, f)
+		}
+		f.folded++
+		f.State = max(f.State, h.State)
+		f.name = fmt.Sprintf("%d hosts", f.folded)
+		f.Title = f.name + " of " + s.name
+		into[h] = f
+	}
+	g.hosts = kept
+	g.edges = foldEdges(g.edges, into)
+}
+
+func foldEdges(edges []edge, into map[*node]*node) []edge {
+	type pair struct{ a, b *node }
+	var out []edge
+	seen := map[pair]int{}
+	for _, e := range edges {
+		folded := false
+		if f := into[e.a]; f != nil {
+			e.a, folded = f, true
+		}
+		if f := into[e.b]; f != nil {
+			e.b, folded = f, true
+		}
+		if !folded {
+			out = append(out, e)
+			continue
+		}
+		e.Label, e.Title = "", "several links"
+		if at, ok := seen[pair{e.a, e.b}]; ok {
+			out[at].State = max(out[at].State, e.State)
+			continue
+		}
+		seen[pair{e.a, e.b}] = len(out)
+		out = append(out, e)
+	}
+	return out
+}
+
+func (e *edge) other(n *node) *node {
+	if e.a == n {
+		return e.b
+	}
+	return e.a
+}
+
+// labels are the names that are drawn. Short ones leave out the beginning that all
+// hosts' names share from their labels:
+// "17" for "host17", where there are too many for more.
+func (g *graph) labels(short bool) map[*node]string {
+	labels := map[*node]string{}
+	prefix := ""
+	if short && len(g.hosts) > 0 {
+		prefix = strings.TrimRight(g.hosts[0].name, "0123456789")
+		if slices.ContainsFunc(g.hosts, func(n *node) bool { return n.folded == 0 && !strings.HasPrefix(n.name, prefix) }) {
+			prefix = ""
+		}
+	}
+	for _, n := range g.hosts {
+		name := n.name
+		if n.folded == 0 && len(name) > len(prefix) {
+			name = name[len(prefix):]
+		}
+		labels[n] = cut(name, 16)
+	}
+	for _, n := range g.switches {
+		labels[n] = cut(n.name, 16)
+	}
+	return labels
+}
+
+// cut keeps a hostile name from running over the whole drawing.
+func cut(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,124 @@
+package page
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+)
+
+// Charts are drawn in a box of Width by Height units that the page stretches,
+// so texts stay outside and lines keep their width. MaxSteps even steps begin at
+// whole units, and heights are whole ones: that is fine enough, and short.
+const (
+	Width  = 4 * MaxSteps
+	Height = 1000
+)
+
+// X is where a time is on the axis, in units of Width.
+func (g Grid) X(t time.Duration) float64 {
+	x := float64(t) / float64(g.End) * Width
+	return math.Round(10*min(Width, max(0, x))) / 10
+}
+
+// Path is a line of steps, as SVG path data, on a scale that ends at top.
+func (g Grid) Path(values []float64, top float64) string {
+	b := make([]byte, 0, 8*len(values))
+	b = append(b, 'M', '0', ' ')
+	last := -1
+	for i, v := range values {
+		y := level(v, top)
+		switch {
+		case i == 0:
+			b = strconv.AppendInt(b, int64(y), 10)
+		case y != last:
+			b = append(b, 'V')
+			b = strconv.AppendInt(b, int64(y), 10)
+		}
+		last = y
+		// A run of equal steps is one line.
+		if i+1 < len(values) && level(values[i+1], top) == y {
+			continue
+		}
+		b = append(b, 'H')
+		b = strconv.AppendFloat(b, g.X(g.Edges[i+1]), 'f', -1, 64)
+	}
+	return string(b)
+}
+
+// Area is a line of steps that begins and ends at the bottom, so that it can be
+// filled.
+func (g Grid) Area(values []float64, top float64) string {
+	bottom := strconv.Itoa(Height)
+	return "M0 " + bottom + strings.Replace(g.Path(values, top), "M0 ", "V", 1) + "V" + bottom
+}
+
+// Between is the surface between two lines of steps.
+func (g Grid) Between(low, high []float64, top float64) string {
+	if len(low) == 0 {
+		return ""
+	}
+	b := []byte(g.Path(high, top))
+	for i := len(low) - 1; i >= 0; i-- {
+		b = append(b, 'V')
+		b = strconv.AppendInt(b, int64(level(low[i], top)), 10)
+		b = append(b, 'H')
+		b = strconv.AppendFloat(b, g.X(g.Edges[i]), 'f', -1, 64)
+	}
+	return string(append(b, 'Z'))
+}
+
+// level is how far from the top a value is drawn.
+func level(v, top float64) int {
+	if top <= 0 {
+		return Height
+	}
+	return int(math.Round(Height * (1 - min(1, max(0, v/top)))))
+}
+
+// Top is the end of a scale for some values: a round number, no less than any.
+// It is 0 if all of them are.
+func Top(all ...[]float64) float64 {
+	most := 0.0
+	for _, v := range all {
+		if len(v) > 0 {
+			most = max(most, slices.Max(v))
+		}
+	}
+	if most <= 0 || math.IsInf(most, 0) || math.IsNaN(most) {
+		return 0
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(most)))
+	for _, m := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8} {
+		if most <= m*unit*1.0001 {
+			return m * unit
+		}
+	}
+	return 10 * unit
+}
+
+// Tick is a mark on the time axis.
+type Tick struct {
+	X    float64 // of Width
+	Text string
+}
+
+// Ticks are four to seven round times.
+func (g Grid) Ticks() []Tick {
+	step := Top([]float64{float64(g.End) / 6})
+	if step < 1 {
+		step = 1
+	}
+	var ticks []Tick
+	for t := 0.0; t <= float64(g.End)*1.0001; t += step {
+		text := "0"
+		if t > 0 {
+			text = units.Duration(time.Duration(math.Round(t)))
+		}
+		ticks = append(ticks, Tick{g.X(time.Duration(t)), text})
+	}
+	return ticks
+}
