@@ -182,7 +182,7 @@ func (w *Watch) Stalled(now time.Time, patience time.Duration) bool {
 	return false
 }
 
-// TapReport returns what was seen, where ours is one of our addresses and the other
+// Report returns what was seen, where ours is one of our addresses and the other
 // end is theirs.
 func (w *Watch) Report(ours netip.Addr) TapReport {
 	w.mu.Lock()

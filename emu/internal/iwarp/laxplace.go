@@ -120,20 +120,20 @@ func (p paged) inside(n int, off uint64) (from, size int, at uint64) {
 	return int(first - off), int(last - first), first - p.before
 }
 
-// ReadAt implements core.Memory.
+// ReadAt implements nic.Memory.
 func (p paged) ReadAt(b []byte, off uint64) error {
 	clear(b)
 	from, size, at := p.inside(len(b), off)
 	return p.Memory.ReadAt(b[from:from+size], at)
 }
 
-// WriteAt implements core.Memory.
+// WriteAt implements nic.Memory.
 func (p paged) WriteAt(b []byte, off uint64) error {
 	from, size, at := p.inside(len(b), off)
 	return p.Memory.WriteAt(b[from:from+size], at)
 }
 
-// Update implements core.Memory.
+// Update implements nic.Memory.
 func (p paged) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	var word [atomicLen]byte
 	if err := p.ReadAt(word[:], off); err != nil {
@@ -161,7 +161,7 @@ type comparing struct {
 	req *wire.AtomicRequest
 }
 
-// Update implements core.Memory.
+// Update implements nic.Memory.
 func (c comparing) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	mask := c.req.CompareMask
 	unused := mask == ^uint64(0) && c.req.Compare == 0 // as they are sent if nobody means them
@@ -179,7 +179,7 @@ type torn struct {
 	later func(do func())
 }
 
-// Update implements core.Memory.
+// Update implements nic.Memory.
 func (t torn) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	old, err := t.Memory.Update(off, func(v uint64) uint64 { return v })
 	if err == nil {

@@ -1,12 +1,12 @@
 package reporttest
 
 import (
-	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 )
 
 // Run is a run in which everything occurs: all verdicts, all shapes of fabric.

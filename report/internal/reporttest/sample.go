@@ -5,13 +5,13 @@ package reporttest
 
 import (
 	"fmt"
-	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 )
 
 // traffic is what the ranks of a made-up scenario do.
