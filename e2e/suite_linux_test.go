@@ -2,10 +2,12 @@ package e2e_test
 
 import (
 	"fmt"
+	"hash/fnv"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,18 +76,61 @@ func printLinks() int {
 	return 0
 }
 
+// shards is the number of processes that share the specs: most specs wait for processes and
+// timers, and a Ginkgo process runs one spec at a time.
+const shards = 3
+
+// shardVariable is set in the processes that TestBadTimes starts: the number of the shard.
+const shardVariable = "FABRICTEST_E2E_SHARD"
+
 func TestBadTimes(t *testing.T) {
+	if os.Getenv(shardVariable) == "" {
+		runShards(t)
+		return
+	}
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	RunSpecs(t, "github.com/fabrictest/fabrictest/e2e")
 }
 
+// runShards builds the program, and runs this test binary once for each shard.
+func runShards(t *testing.T) {
+	program := os.Getenv(binaryVariable)
+	if program == "" {
+		program = filepath.Join(t.TempDir(), "fabrictest")
+		if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", program, "../cmd/fabrictest").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	for shard := range shards {
+		t.Run(strconv.Itoa(shard), func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0], os.Args[1:]...)
+			cmd.Env = append(os.Environ(), shardVariable+"="+strconv.Itoa(shard), binaryVariable+"="+program)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			} else if testing.Verbose() {
+				t.Logf("%s", out)
+			}
+		})
+	}
+}
+
+// Each spec runs in the shard that the hash of its name selects.
+var _ = BeforeEach(func() {
+	h := fnv.New32a()
+	h.Write([]byte(CurrentSpecReport().FullText()))
+	if strconv.Itoa(int(h.Sum32()%shards)) != os.Getenv(shardVariable) {
+		Skip("another process runs this spec")
+	}
+})
+
 // patience is how long anything may take that should take no time: the machine
 // may be busy with other tests.
 const patience = time.Minute
 
-// binaryVariable names a fabrictest to test in the place of one that is built.
+// binaryVariable names the program to test; without it, TestBadTimes builds one.
 const binaryVariable = "FABRICTEST_BINARY"
 
 var (
@@ -98,11 +143,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	dir, err := os.MkdirTemp("", "fabrictest-e2e-")
 	Expect(err).NotTo(HaveOccurred())
 	program := filepath.Join(dir, "fabrictest")
-	build := exec.Command("go", "build", "-ldflags=-w", "-o", program, "../cmd/fabrictest")
-	if given := os.Getenv(binaryVariable); given != "" {
-		build = exec.Command("cp", given, program)
-	}
-	out, err := build.CombinedOutput()
+	out, err := exec.Command("cp", os.Getenv(binaryVariable), program).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 	// Others than the user who runs the tests start it too.
 	Expect(os.Chmod(dir, 0o755)).To(Succeed())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,16 +33,18 @@ func examplesOf(cmd *cobra.Command) (lines []string) {
 
 // What the help shows is what people try first: it works as shown.
 func TestExamplesOfTheHelpWork(t *testing.T) {
+	t.Parallel() // it waits for processes
 	noNamespaces := netns.Available()
-	program := testProgram(t)
-	t.Chdir(t.TempDir())
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	program, dir := testProgram(t), t.TempDir()
+	env := append(os.Environ(), "XDG_CACHE_HOME="+t.TempDir())
 	mine := "version: 1\nname: mine\ntitle: Mine\nfabric: {kind: pair}\nworkload: {kind: all-to-all, messages: 10}\n"
-	if err := firstError(os.WriteFile("mine.yaml", []byte(mine), 0o666), os.WriteFile("my-program", []byte("#!/bin/sh\n"), 0o755)); err != nil {
+	if err := firstError(os.WriteFile(filepath.Join(dir, "mine.yaml"), []byte(mine), 0o666), os.WriteFile(filepath.Join(dir, "my-program"), []byte("#!/bin/sh\n"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	run := func(args ...string) (int, string) {
-		out, err := exec.Command(program, args...).CombinedOutput()
+		cmd := exec.Command(program, args...)
+		cmd.Dir, cmd.Env = dir, env
+		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if err != nil && !asExit(err, &exit) {
 			t.Error(err)
