@@ -3,6 +3,8 @@
 package docs
 
 import (
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -138,6 +140,31 @@ func TestTheMapShowsTheTree(t *testing.T) {
 	})
 	for dir := range missing {
 		t.Errorf("docs/architecture.md: the map does not show %s", dir)
+	}
+}
+
+func TestEveryPackageHasADoc(t *testing.T) {
+	documented := map[string]bool{}
+	walk(t, func(name string, _ fs.DirEntry) {
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		want := "Package " + file.Name.Name + " "
+		if file.Name.Name == "main" {
+			want = "Command " + filepath.Base(filepath.Dir(name)) + " "
+		}
+		dir := filepath.Dir(name)
+		documented[dir] = documented[dir] || strings.HasPrefix(file.Doc.Text(), want)
+	})
+	for dir, ok := range documented {
+		if !ok {
+			t.Errorf("%s has no package comment", dir)
+		}
 	}
 }
 
