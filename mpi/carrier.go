@@ -23,7 +23,7 @@ type Carrier interface {
 	// whether there is credit for it.
 	CanSend(peer, n int) bool
 	// Send sends a message to a peer, in order. The header may be reused at once, data
-	// when Upper.Finished reports Sent for the owner. A message without an owner has no
+	// when Upper.Finished reports OpSend for the owner. A message without an owner has no
 	// data.
 	Send(peer int, h *wire.Header, data []byte, owner any)
 	// Register makes memory accessible to peers. Source and Sink make it accessible to the

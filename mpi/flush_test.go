@@ -46,7 +46,7 @@ func TestDeferredSendsAreFlushedWhileProgramComputes(t *testing.T) {
 				if _, err := mpi.WaitAll(all); err != nil {
 					return err
 				}
-				if n := w.Stats().Carrier.(carrier.Stats).Bundled; n == 0 {
+				if n := w.Stats().Carrier.(carrier.Stats).Coalesced; n == 0 {
 					return fmt.Errorf("round %d: no messages shared a packet, so that none was kept back", round)
 				}
 			}

@@ -32,7 +32,7 @@ func (n *nic) Send(peer int, h *wire.Header, data []byte, owner any) {
 	defer f.mu.Unlock()
 	if n.lost[peer] != nil {
 		if owner != nil {
-			n.begin(peer, owner, carrier.Sent)(errUnreachable)
+			n.begin(peer, owner, carrier.OpSend)(errUnreachable)
 		}
 		return
 	}
@@ -51,7 +51,7 @@ func (n *nic) sendLocked(peer int, h wire.Header, data []byte, owner any) {
 	n.inFlight++
 	end := func(error) {}
 	if owner != nil {
-		end = n.begin(peer, owner, carrier.Sent)
+		end = n.begin(peer, owner, carrier.OpSend)
 	}
 	var left []byte
 	f.at(leaves, func() {
@@ -111,7 +111,7 @@ func (n *nic) remoteOp(peer int, owner any, what carrier.Op, do func()) {
 }
 
 func (n *nic) Read(peer int, into p2p.Region, count int, from wire.Memory, owner any) {
-	n.remoteOp(peer, owner, carrier.Read, func() { copy(into.(*region).buf[:count], n.f.nics[peer].remoteMemory(from, count)) })
+	n.remoteOp(peer, owner, carrier.OpRead, func() { copy(into.(*region).buf[:count], n.f.nics[peer].remoteMemory(from, count)) })
 }
 
 func (n *nic) Write(peer int, from p2p.Region, count int, to wire.Memory, then *wire.Header, owner any) {
@@ -119,7 +119,7 @@ func (n *nic) Write(peer int, from p2p.Region, count int, to wire.Memory, then *
 	if then != nil {
 		word = *then
 	}
-	n.remoteOp(peer, owner, carrier.Wrote, func() {
+	n.remoteOp(peer, owner, carrier.OpWrite, func() {
 		copy(n.f.nics[peer].remoteMemory(to, count), from.(*region).buf[:count])
 		if word.Kind != 0 {
 			n.sendLocked(peer, word, nil, nil)
@@ -133,7 +133,7 @@ func (n *nic) atomic(peer int, at wire.Memory, owner carrier.Fetcher, change fun
 	if at.Addr%8 != 0 || !n.f.atomics {
 		n.f.t.Errorf("rank %d: an atomic operation at %#x", n.rank, at.Addr)
 	}
-	n.remoteOp(peer, owner, carrier.Fetched, func() {
+	n.remoteOp(peer, owner, carrier.OpAtomic, func() {
 		word := n.f.nics[peer].remoteMemory(at, 8)
 		old := binary.LittleEndian.Uint64(word)
 		binary.LittleEndian.PutUint64(word, change(old))

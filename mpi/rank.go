@@ -224,11 +224,11 @@ func (k *rank) Finished(owner any, what carrier.Op, err error) {
 	switch o := owner.(type) {
 	case *p2p.Request:
 		switch what {
-		case carrier.Sent:
+		case carrier.OpSend:
 			k.p2p.SendDone(o, err)
-		case carrier.Read:
+		case carrier.OpRead:
 			k.p2p.ReadDone(o, err)
-		case carrier.Wrote:
+		case carrier.OpWrite:
 			k.p2p.WriteDone(o, err)
 		}
 	case *window.Operation:

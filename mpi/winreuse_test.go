@@ -85,8 +85,8 @@ func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 						return fmt.Errorf("round %d: get does not return the data of put", i)
 					}
 					s := carrierStats(w)
-					if want := uint64(2 * max(0, i+1-10)); s.Direct != want || s.Registrations.Misses-regions != min(want, 2) {
-						return fmt.Errorf("round %d: %d without a copy, want %d; %d regions", i, s.Direct, want, s.Registrations.Misses-regions)
+					if want := uint64(2 * max(0, i+1-10)); s.ZeroCopy != want || s.Registrations.Misses-regions != min(want, 2) {
+						return fmt.Errorf("round %d: %d without a copy, want %d; %d regions", i, s.ZeroCopy, want, s.Registrations.Misses-regions)
 					}
 				}
 				return nil
@@ -110,7 +110,7 @@ func TestReuseTableIgnoresTinyAndLargePuts(t *testing.T) {
 				}
 			}
 			s := carrierStats(w)
-			if large := n > 8<<10; s.Reuse.Uses != 0 || s.Direct != 0 || s.Registrations.Misses-regions != boolToUint(large) {
+			if large := n > 8<<10; s.Reuse.Uses != 0 || s.ZeroCopy != 0 || s.Registrations.Misses-regions != boolToUint(large) {
 				return fmt.Errorf("%d bytes: %+v", n, s)
 			}
 		}

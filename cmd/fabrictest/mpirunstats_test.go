@@ -17,7 +17,7 @@ func TestRankStats(t *testing.T) {
 		var s mpi.Stats
 		s.P2P.Sent[p2p.Rendezvous] = p2p.Sizes{Messages: n, Bytes: n << 20}
 		c := carrier.Stats{MaxConnections: int(n)}
-		c.Packets[carrier.ByRing] = 10 * n
+		c.Packets[carrier.OverRing] = 10 * n
 		c.Memory.Max[carrier.RingBuffers] = int(n) << 10
 		s.Carrier = c
 		text, err := json.Marshal(s)

@@ -75,7 +75,7 @@ func TestMPIRunReports(t *testing.T) {
 		t.Errorf("%s, want %s", run.Command, want)
 	}
 	for rank, s := range j.Stats {
-		if s == nil || s.P2P.Sent[0].Messages == 0 || s.Carrier.Packets[carrier.ByConnection] == 0 || s.Carrier.Memory.Max[carrier.SharedBuffers] == 0 {
+		if s == nil || s.P2P.Sent[0].Messages == 0 || s.Carrier.Packets[carrier.OverConnection] == 0 || s.Carrier.Memory.Max[carrier.SharedReceiveBuffers] == 0 {
 			t.Errorf("rank %d: %+v", rank, s)
 		}
 	}

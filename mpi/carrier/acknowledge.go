@@ -99,7 +99,7 @@ func (c *Carrier) resend(p *peer) {
 	if p.unacked[0].posted == 0 { // else it has not left since the timer was set
 		p.unanswered += c.resendAfter(p)
 	}
-	if p.tries++; p.unanswered > c.cfg.Patience {
+	if p.tries++; p.unanswered > c.cfg.PeerTimeout {
 		c.lose(p, fmt.Errorf("it does not answer: packet %d was sent %d times in at least %v", p.unacked[0].seq, p.tries, p.unanswered))
 		return
 	}
@@ -110,7 +110,7 @@ func (c *Carrier) resend(p *peer) {
 		if pkt.posted > 0 || c.datagrams(p).free == 0 {
 			continue // it has not even left
 		}
-		c.stats.Resent++
+		c.stats.Retransmitted++
 		c.restamp(pkt)
 		if err := c.postDatagram(pkt); err != nil {
 			c.lose(p, err)
@@ -149,6 +149,6 @@ func (c *Carrier) sendBare(p *peer, by *conn) {
 	default:
 		return // it is said with the next packet
 	}
-	c.stats.Bare++
+	c.stats.AckOnly++
 	c.leaveBy(p, v, bare, nil, nil)
 }

@@ -119,7 +119,7 @@ func TestWordsBehindDataComeBeforeFarewells(t *testing.T) {
 	cfg := func(rank int) (c carrier.Config) {
 		c.Design, c.Receives = carrier.SendRecv, 4
 		if rank == 1 {
-			c.Idle = 20 * time.Microsecond
+			c.IdleTimeout = 20 * time.Microsecond
 		}
 		return c
 	}
@@ -128,7 +128,7 @@ func TestWordsBehindDataComeBeforeFarewells(t *testing.T) {
 			if err := l.until("words", func() bool { return len(l.tags) == words+1 }); err != nil {
 				return err
 			}
-			err := l.until("the end of the connection", func() bool { return l.Stats().GivenBack > 0 })
+			err := l.until("the end of the connection", func() bool { return l.Stats().ConnectionsClosed > 0 })
 			return errors.Join(err, e.Control.Barrier(time.Minute))
 		}
 		for tag := range int32(words) { // more than there are credits for when the write begins

@@ -49,13 +49,13 @@ func (c *Carrier) collected(p *peer, h *wire.Header, data []byte) bool {
 	b = append(b, data...)
 	binary.LittleEndian.PutUint16(b[at:], uint16(len(b)-at-lengthLen))
 	u.b = b
-	c.stats.Bundled++
+	c.stats.Coalesced++
 	return true
 }
 
 // begins begins a bundle, if it is time for one.
 func (c *Carrier) begins(p *peer, n int) bool {
-	if c.cfg.NoBundles || p.beside != nil || len(p.queue) > 0 || n > bundleWord || p.era != c.era || p.burst < bundleAfter || c.inside {
+	if c.cfg.NoCoalescing || p.beside != nil || len(p.queue) > 0 || n > bundleWord || p.era != c.era || p.burst < bundleAfter || c.inside {
 		return false
 	}
 	v := c.way(p, around+lengthLen+n)
@@ -64,7 +64,7 @@ func (c *Carrier) begins(p *peer, n int) bool {
 	case *ringOut:
 		most = min(most, v.pos.size-tailLen, p.packetSize)
 	case *conn:
-		most = min(most, c.cfg.Packet)
+		most = min(most, c.cfg.PacketSize)
 	default:
 		return false
 	}

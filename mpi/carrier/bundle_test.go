@@ -53,7 +53,7 @@ func TestBurstsShareThePacketsOfTheirWay(t *testing.T) {
 		{carrier.UD, false, []int{64}, 2 * count},
 	} {
 		t.Run(fmt.Sprint(c.design, c.off, c.sizes), func(t *testing.T) {
-			in(t, 2, setting{"softroce", c.design, p2p.RGET, 0}, carrier.Config{NoBundles: c.off}, func(r *rank) error {
+			in(t, 2, setting{"softroce", c.design, p2p.RGET, 0}, carrier.Config{NoCoalescing: c.off}, func(r *rank) error {
 				if _, err := burst(r, 8, 8); err != nil { // by which they get connected
 					return err
 				}
@@ -62,8 +62,8 @@ func TestBurstsShareThePacketsOfTheirWay(t *testing.T) {
 					return err
 				}
 				now := r.Stats()
-				left := now.Packets[carrier.ByConnection] + now.Packets[carrier.ByRing] - before.Packets[carrier.ByConnection] - before.Packets[carrier.ByRing]
-				shared := now.Bundled - before.Bundled
+				left := now.Packets[carrier.OverConnection] + now.Packets[carrier.OverRing] - before.Packets[carrier.OverConnection] - before.Packets[carrier.OverRing]
+				shared := now.Coalesced - before.Coalesced
 				switch {
 				case r.Rank == 1:
 				case left > c.most:

@@ -149,7 +149,7 @@ func (l *calls) asked(req verbs.ConnRequest) {
 		return
 	}
 	if err != nil || int(h.qpn) >= len(c.peers) {
-		c.stats.Foreign++
+		c.stats.Discarded++
 		_ = req.Reject(nil) // whoever it is
 		return
 	}
@@ -232,6 +232,6 @@ func (k *conn) opened(manager verbs.Conn, greeting []byte) {
 	if k.state == asked || k.state == answered { // else the peer has spoken on it already
 		k.state = open
 	}
-	c.stats.Connected++
+	c.stats.ConnectionsOpened++
 	c.isBusy(k.peer)
 }

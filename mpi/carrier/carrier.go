@@ -17,10 +17,10 @@ type Op uint8
 
 // The operations.
 const (
-	Sent    Op = iota // the data of a word is its owner's again
-	Read              // data was brought
-	Wrote             // data is in the peer's memory
-	Fetched           // an atomic was carried out
+	OpSend   Op = iota // the data of a word is its owner's again
+	OpRead             // data was brought
+	OpWrite            // data is in the peer's memory
+	OpAtomic           // an atomic was carried out
 )
 
 // Upper is the rank above a carrier. Arrived is called from within Progress only.

@@ -38,8 +38,8 @@ func (d Design) connects() bool { return d != UD }
 // Config is how a carrier works. What is zero has a default.
 type Config struct {
 	Design Design `json:"design,omitempty"`
-	// Packet is the size of the largest packet, with what is around an eager message.
-	Packet int `json:"packet,omitempty"`
+	// PacketSize is the size of the largest packet, with what is around an eager message.
+	PacketSize int `json:"packet,omitempty"`
 	// Receives are those of each connection that has its own; also the credits that its
 	// peer has.
 	Receives int `json:"receives,omitempty"`
@@ -55,17 +55,17 @@ type Config struct {
 	// HybridPeers to how many at most.
 	HybridAfter int `json:"hybrid_after,omitempty"`
 	HybridPeers int `json:"hybrid_peers,omitempty"`
-	// Idle is how long a connection must not have been used to be given back; never if
+	// IdleTimeout is how long a connection must not have been used to be given back; never if
 	// 0, or with several rails.
-	Idle time.Duration `json:"idle,omitempty"`
+	IdleTimeout time.Duration `json:"idle,omitempty"`
 	// Reuse is for small buffers that are used often.
 	Reuse Reuse `json:"reuse"`
-	// NoBundles has every word leave by itself, and at once.
-	NoBundles bool `json:"no_bundles,omitempty"`
-	// NoSegments has ranks of one host talk as those of different ones do.
-	NoSegments bool `json:"no_segments,omitempty"`
-	// StripeFrom is from which size on data is divided among rails.
-	StripeFrom int `json:"stripe_from,omitempty"`
+	// NoCoalescing has every word leave by itself, and at once.
+	NoCoalescing bool `json:"no_bundles,omitempty"`
+	// NoSharedMemory has ranks of one host talk as those of different ones do.
+	NoSharedMemory bool `json:"no_segments,omitempty"`
+	// StripeThreshold is from which size on data is divided among rails.
+	StripeThreshold int `json:"stripe_from,omitempty"`
 	// CacheBytes is how much memory stays registered that nothing uses at the moment;
 	// none below 0.
 	CacheBytes int `json:"cache_bytes,omitempty"`
@@ -73,17 +73,17 @@ type Config struct {
 	// it lets itself be woken. It costs a processor, and saves the time that waking takes.
 	// Below 0 it never does.
 	Spin time.Duration `json:"spin,omitempty"`
-	// Attention is how often a rank that waits looks for what wakes nobody, as data in a
+	// PollBackoff is how often a rank that waits looks for what wakes nobody, as data in a
 	// ring: again when one of so many parts of what it has waited has passed. With few
 	// it may learn of something that much late; a simulated world has an event for each.
-	Attention int `json:"attention,omitempty"`
-	// Silence is after how much of it a peer that one waits for is asked whether it is
+	PollBackoff int `json:"attention,omitempty"`
+	// KeepaliveIdle is after how much of it a peer that one waits for is asked whether it is
 	// still there.
-	Silence time.Duration `json:"silence,omitempty"`
-	// Patience is how long a peer may take to answer that its NIC does not answer for.
+	KeepaliveIdle time.Duration `json:"silence,omitempty"`
+	// PeerTimeout is how long a peer may take to answer that its NIC does not answer for.
 	// It answers when its program communicates, or at once if it does so in the
 	// background.
-	Patience time.Duration `json:"patience,omitempty"`
+	PeerTimeout time.Duration `json:"patience,omitempty"`
 }
 
 // Datagrams is how unreliable datagrams become reliable.
@@ -102,8 +102,8 @@ type Datagrams struct {
 // Ring is the fast way into a peer's memory.
 type Ring struct {
 	Slots int `json:"slots,omitempty"`
-	// Slot is the size of one, and so of the largest packet that goes that way.
-	Slot int `json:"slot,omitempty"`
+	// SlotSize is the size of one, and so of the largest packet that goes that way.
+	SlotSize int `json:"slot,omitempty"`
 	// After is after how many packets from a peer it is offered a ring, and Peers to
 	// how many at most.
 	After int `json:"after,omitempty"`
@@ -112,7 +112,7 @@ type Ring struct {
 
 func (c *Config) setDefaults() {
 	c.Design = cmp.Or(c.Design, RingSRQ)
-	c.Packet = cmp.Or(c.Packet, 8<<10)
+	c.PacketSize = cmp.Or(c.PacketSize, 8<<10)
 	c.Receives = cmp.Or(c.Receives, 32)
 	c.SharedReceives = cmp.Or(c.SharedReceives, 256)
 	c.LowWatermark = cmp.Or(c.LowWatermark, c.SharedReceives/4)
@@ -124,24 +124,24 @@ func (c *Config) setDefaults() {
 	d.Timeout = cmp.Or(d.Timeout, 20*time.Millisecond)
 	r := &c.Ring
 	r.Slots = cmp.Or(r.Slots, 32)
-	r.Slot = cmp.Or(r.Slot, 2<<10)
+	r.SlotSize = cmp.Or(r.SlotSize, 2<<10)
 	r.After = cmp.Or(r.After, 16)
 	r.Peers = cmp.Or(r.Peers, 16)
 	c.HybridAfter = cmp.Or(c.HybridAfter, 64)
 	c.HybridPeers = cmp.Or(c.HybridPeers, 16)
-	c.StripeFrom = cmp.Or(c.StripeFrom, 64<<10)
+	c.StripeThreshold = cmp.Or(c.StripeThreshold, 64<<10)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
 	c.Spin = cmp.Or(c.Spin, 200*time.Microsecond)
-	c.Attention = cmp.Or(c.Attention, 8)
-	c.Silence = cmp.Or(c.Silence, 500*time.Millisecond)
-	c.Patience = cmp.Or(c.Patience, 30*time.Second)
+	c.PollBackoff = cmp.Or(c.PollBackoff, 8)
+	c.KeepaliveIdle = cmp.Or(c.KeepaliveIdle, 500*time.Millisecond)
+	c.PeerTimeout = cmp.Or(c.PeerTimeout, 30*time.Second)
 }
 
 // minPacket has room for the longest header and some data.
 const minPacket = 256
 
-// maxAttention has a rank look every nanosecond at first.
-const maxAttention = int(firstWait / time.Nanosecond)
+// maxPollBackoff has a rank look every nanosecond at first.
+const maxPollBackoff = int(firstWait / time.Nanosecond)
 
 func (c *Config) check() error {
 	known := false
@@ -153,14 +153,14 @@ func (c *Config) check() error {
 	switch {
 	case !known:
 		return fmt.Errorf("no design %q: there are %s", c.Design, strings.Join(names, ", "))
-	case c.Packet < minPacket || c.Ring.Slot < minPacket || c.Packet%8 != 0 || c.Ring.Slot%8 != 0:
-		return fmt.Errorf("packets of %d bytes and slots of %d: either must be a multiple of 8 and at least %d", c.Packet, c.Ring.Slot, minPacket)
+	case c.PacketSize < minPacket || c.Ring.SlotSize < minPacket || c.PacketSize%8 != 0 || c.Ring.SlotSize%8 != 0:
+		return fmt.Errorf("packets of %d bytes and slots of %d: either must be a multiple of 8 and at least %d", c.PacketSize, c.Ring.SlotSize, minPacket)
 	case c.Receives < minReceives:
 		return fmt.Errorf("%d receives a connection: at least %d are needed", c.Receives, minReceives)
 	case c.LowWatermark >= c.SharedReceives:
 		return fmt.Errorf("the low watermark %d must be below the %d shared receives", c.LowWatermark, c.SharedReceives)
-	case c.Attention < 1 || c.Attention > maxAttention:
-		return fmt.Errorf("attention of %d: there are 1 to %d", c.Attention, maxAttention)
+	case c.PollBackoff < 1 || c.PollBackoff > maxPollBackoff:
+		return fmt.Errorf("attention of %d: there are 1 to %d", c.PollBackoff, maxPollBackoff)
 	case c.Datagrams.Window < 1 || c.Datagrams.AckEvery < 1:
 		return fmt.Errorf("datagrams: window and acknowledgements must be positive: %+v", c.Datagrams)
 	}

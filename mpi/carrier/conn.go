@@ -97,9 +97,9 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 		return nil, errors.Join(err, k.qp.Close())
 	}
 	if r.srq == nil {
-		k.recv = &receives{c: c, rail: r, conn: k, post: k.qp.PostRecv, size: c.cfg.Packet}
+		k.recv = &receives{c: c, rail: r, conn: k, post: k.qp.PostRecv, size: c.cfg.PacketSize}
 		if c.ownPool == nil {
-			c.ownPool = c.newPool(OwnReceives, c.cfg.Packet, count)
+			c.ownPool = c.newPool(ConnReceiveBuffers, c.cfg.PacketSize, count)
 		}
 		if err := k.recv.fill(c.ownPool, count); err != nil {
 			return nil, errors.Join(err, k.qp.Close())
@@ -115,7 +115,7 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 // connection returns an open connection to a peer with room for a packet, if there
 // is one. If there is none at all it is made, where the design wants one.
 func (c *Carrier) connection(p *peer, n int) *conn {
-	if n > c.cfg.Packet {
+	if n > c.cfg.PacketSize {
 		return nil
 	}
 	for i := range c.rails {
@@ -154,7 +154,7 @@ func (k *conn) carry(pkt *packet) error {
 		c.endWork(id)
 		return err
 	}
-	c.stats.Packets[ByConnection]++
+	c.stats.Packets[OverConnection]++
 	c.stats.ByRail[k.rail.num] += uint64(pkt.len)
 	k.took(pkt)
 	k.credits--
@@ -269,7 +269,7 @@ func (c *Carrier) end(k *conn) {
 	if k.state != failed { // a failed one stays, lest another be made on its rail
 		k.peer.conns[k.rail.num] = nil
 		k.peer.had[k.rail.num] = k.number + 1
-		c.stats.GivenBack++
+		c.stats.ConnectionsClosed++
 	}
 	c.stats.Connections--
 	c.isBusy(k.peer)

@@ -94,7 +94,7 @@ func (c *Carrier) connectionWord(p *peer, what kind, body []byte) error {
 			return nil
 		}
 		k.state = open
-		c.stats.Connected++
+		c.stats.ConnectionsOpened++
 		c.isBusy(p)
 		c.leaveBy(p, k, ready, nil, nil)
 		return nil
@@ -122,7 +122,7 @@ func (c *Carrier) connectionWord(p *peer, what kind, body []byte) error {
 		k.broke(err)
 		return nil
 	}
-	c.stats.Connected++
+	c.stats.ConnectionsOpened++
 	c.say(p, answer, k.hand().bytes())
 	return nil
 }
@@ -171,7 +171,7 @@ func (r *rail) join(qp verbs.QP, p *peer, h hand, psn uint32) error {
 // is: a farewell waits for its turn behind what another rail brings, and nobody could tell
 // it from a failure.
 func (c *Carrier) giveBackIdle() {
-	if c.cfg.Idle == 0 || c.Now()-c.swept < c.cfg.Idle/2 || len(c.rails) > 1 {
+	if c.cfg.IdleTimeout == 0 || c.Now()-c.swept < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
 		return
 	}
 	c.swept = c.Now()
@@ -180,7 +180,7 @@ func (c *Carrier) giveBackIdle() {
 			continue
 		}
 		for _, k := range p.conns {
-			if k != nil && k.canLeave() && c.Now()-k.used >= c.cfg.Idle {
+			if k != nil && k.canLeave() && c.Now()-k.used >= c.cfg.IdleTimeout {
 				k.leave()
 			}
 		}

@@ -28,10 +28,10 @@ const datagramKey = 0x0fab7e57
 const maxDatagrams = 512
 
 func (r *rail) openDatagrams(cfg *Config) (err error) {
-	d := &datagrams{rail: r, reliable: r.attr.Caps.Has(verbs.CapRD), free: maxDatagrams, max: cfg.Packet, ahs: make(map[int]verbs.AH)}
+	d := &datagrams{rail: r, reliable: r.attr.Caps.Has(verbs.CapRD), free: maxDatagrams, max: cfg.PacketSize, ahs: make(map[int]verbs.AH)}
 	r.dg = d
 	if !d.reliable {
-		d.max = min(cfg.Packet, r.mtu.Bytes())
+		d.max = min(cfg.PacketSize, r.mtu.Bytes())
 	}
 	count := cfg.Datagrams.Receives
 	if err := r.promise(count + maxDatagrams); err != nil {
@@ -57,7 +57,7 @@ func (r *rail) openDatagrams(cfg *Config) (err error) {
 		}
 	}
 	d.recv = receives{c: r.c, rail: r, post: d.qp.PostRecv, skip: verbs.GRHLen, size: d.max}
-	return d.recv.fill(r.c.newPool(DatagramBuffers, verbs.GRHLen+d.max, count), count)
+	return d.recv.fill(r.c.newPool(DatagramReceiveBuffers, verbs.GRHLen+d.max, count), count)
 }
 
 // to says where a peer is.

@@ -54,6 +54,6 @@ func (c *Carrier) refused(k *conn) error {
 	p.asksFrom = 2 * p.packets
 	p.conns[k.rail.num] = nil
 	c.stats.Connections--
-	c.stats.Refused++
+	c.stats.ConnectionsRefused++
 	return k.close()
 }

@@ -59,7 +59,7 @@ func FuzzPackets(f *testing.F) {
 		c.byKey[7] = &registered{addr: firstAddr, buf: memory[32:64]}
 		for len(in) > 0 {
 			n := min(int(in[0]), len(in)-1)
-			c.took(in[1:1+n], nil, ByMemory)
+			c.took(in[1:1+n], nil, OverSharedMemory)
 			in = in[1+n:]
 		}
 		if !bytes.Equal(memory[:32], make([]byte, 32)) || !bytes.Equal(memory[64:], make([]byte, 32)) {

@@ -43,14 +43,14 @@ func (c *Carrier) openReuse() error {
 	}
 	own := &c.cfg.Reuse
 	c.frequent = regcache.NewReuse(regcache.ReuseConfig{Thresholds: t, Speculation: own.Speculation, Buckets: own.Buckets, Frequent: own.Frequent})
-	c.stats.ReusePays = t
+	c.stats.ReuseThresholds = t
 	return nil
 }
 
 // measureReuse measures what registration, copies and look-ups cost here.
 func (c *Carrier) measureReuse() (regcache.Thresholds, error) {
 	const rounds, batches = 16, 8
-	from, to := make([]byte, c.cfg.Packet), make([]byte, c.cfg.Packet)
+	from, to := make([]byte, c.cfg.PacketSize), make([]byte, c.cfg.PacketSize)
 	var failed error
 	each := func(f func() error) time.Duration {
 		least := forever // whoever else has the processor makes things take longer, never shorter
@@ -102,7 +102,7 @@ func (c *Carrier) measureReuse() (regcache.Thresholds, error) {
 			return took
 		},
 	}
-	t := regcache.ComputeThresholds(costs, c.cfg.Packet)
+	t := regcache.ComputeThresholds(costs, c.cfg.PacketSize)
 	failed = errors.Join(failed, c.Invalidate(from))
 	c.cache.Stats = regcache.Stats{}
 	return t, failed
@@ -172,10 +172,10 @@ func (c *Carrier) Sink(into []byte) (*Region, error) {
 
 // near returns a region of a buffer itself, or of another that is there already.
 func (c *Carrier) near(buf []byte) (*Region, error) {
-	often := len(buf) <= c.cfg.Packet && c.uses(buf)
-	if len(buf) > c.cfg.Packet || often || c.copies == maxCopies {
+	often := len(buf) <= c.cfg.PacketSize && c.uses(buf)
+	if len(buf) > c.cfg.PacketSize || often || c.copies == maxCopies {
 		if often {
-			c.stats.Direct++
+			c.stats.ZeroCopy++
 		}
 		return c.Register(buf)
 	}

@@ -52,7 +52,7 @@ func TestRequestsEndWhenTheirNICIsGone(t *testing.T) {
 				f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) {
 					w.At(at, func() { _ = w.Device(0, 0).Close() })
 				}}
-				cfg := carrier.Config{Patience: 2 * time.Second, Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{1}}}
+				cfg := carrier.Config{PeerTimeout: 2 * time.Second, Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{1}}}
 				out, err := try(f, s, cfg, func(r *rank) error {
 					if err := r.flood(1 - r.Rank); err != nil {
 						return err

@@ -67,20 +67,20 @@ func TestBuffersAreGivenBackAfterTheyAreRead(t *testing.T) {
 		provider string
 		design   carrier.Design
 		perHost  int
-		way      carrier.Way
+		way      carrier.Transport
 	}{
-		{"softroce", carrier.SendRecv, 1, carrier.ByConnection},
-		{"softroce", carrier.SRQ, 1, carrier.ByConnection},
-		{"softroce", carrier.RingSendRecv, 1, carrier.ByRing},
-		{"softroce", carrier.RingSRQ, 1, carrier.ByRing},
-		{"softroce", carrier.UD, 1, carrier.ByDatagram},
-		{"softroce", carrier.Hybrid, 1, carrier.ByConnection},
-		{"softroce", carrier.SRQ, 2, carrier.ByMemory},
-		{"softiwarp", carrier.SendRecv, 1, carrier.ByConnection},
-		{"softiwarp", carrier.SRQ, 1, carrier.ByConnection},
-		{"softiwarp", carrier.RingSendRecv, 1, carrier.ByRing},
-		{"softiwarp", carrier.RingSRQ, 1, carrier.ByRing},
-		{"dgiwarp", carrier.UD, 1, carrier.ByDatagram},
+		{"softroce", carrier.SendRecv, 1, carrier.OverConnection},
+		{"softroce", carrier.SRQ, 1, carrier.OverConnection},
+		{"softroce", carrier.RingSendRecv, 1, carrier.OverRing},
+		{"softroce", carrier.RingSRQ, 1, carrier.OverRing},
+		{"softroce", carrier.UD, 1, carrier.OverDatagrams},
+		{"softroce", carrier.Hybrid, 1, carrier.OverConnection},
+		{"softroce", carrier.SRQ, 2, carrier.OverSharedMemory},
+		{"softiwarp", carrier.SendRecv, 1, carrier.OverConnection},
+		{"softiwarp", carrier.SRQ, 1, carrier.OverConnection},
+		{"softiwarp", carrier.RingSendRecv, 1, carrier.OverRing},
+		{"softiwarp", carrier.RingSRQ, 1, carrier.OverRing},
+		{"dgiwarp", carrier.UD, 1, carrier.OverDatagrams},
 	} {
 		for _, m := range []struct{ size, window int }{
 			{64, count},  // bundled
@@ -88,7 +88,7 @@ func TestBuffersAreGivenBackAfterTheyAreRead(t *testing.T) {
 			{1008, 1000}, // alone, more than there are credits for
 		} {
 			t.Run(fmt.Sprintf("%s/%s/%v/%d", c.provider, c.design, c.way, m.size), func(t *testing.T) {
-				cfg := carrier.Config{Design: c.design, Receives: 4, HybridAfter: 4, Packet: 2048}
+				cfg := carrier.Config{Design: c.design, Receives: 4, HybridAfter: 4, PacketSize: 2048}
 				cfg.Ring = carrier.Ring{Slots: 2, After: 2}
 				f := mpihost.Fabric{Ranks: 2, PerHost: c.perHost, Provider: c.provider, Seed: 1, Limit: time.Hour}
 				f.Link.MTU = 1200

@@ -28,7 +28,7 @@ func TestConnectionsComeAndGo(t *testing.T) {
 		rails := 1 + chance.IntN(2)
 		idle := time.Duration(10+chance.IntN(200)) * time.Microsecond
 		t.Run(fmt.Sprintf("%d/%v/rails=%d/idle=%v", seed, s, rails, idle), func(t *testing.T) {
-			_, err := try(mpihost.Fabric{Ranks: 3, Rails: rails}, s, carrier.Config{Idle: idle}, func(r *rank) error {
+			_, err := try(mpihost.Fabric{Ranks: 3, Rails: rails}, s, carrier.Config{IdleTimeout: idle}, func(r *rank) error {
 				return r.ramble(rand.New(rand.NewPCG(seed, 2)), idle)
 			})
 			if err != nil {

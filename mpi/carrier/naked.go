@@ -33,7 +33,7 @@ func (c *Carrier) tookNaked(data []byte, imm uint32, by *conn) {
 		return
 	}
 	seq := p.nextIn + uint32(int32(int16(uint16(imm)-uint16(p.nextIn))))
-	c.take(p, &prefix{kind: dataAlone, slots: uint8(imm >> 16), credits: uint16(imm >> 24), seq: seq}, data, by, ByConnection)
+	c.take(p, &prefix{kind: dataAlone, slots: uint8(imm >> 16), credits: uint16(imm >> 24), seq: seq}, data, by, OverConnection)
 }
 
 // hearAlone takes data whose header is that of the last.

@@ -26,7 +26,7 @@ func TestDataThatFillsAPacketGoesNaked(t *testing.T) {
 		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 0}, naked: true},
 		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 20_000}, naked: true},
 		{setting: setting{"softroce", carrier.SendRecv, p2p.RPUT, 5_000}, naked: true, cfg: carrier.Config{Receives: 8}},
-		{setting: setting{"softroce", carrier.RingSendRecv, p2p.Speculative, 5_000}, naked: true, cfg: carrier.Config{Ring: carrier.Ring{Slot: 512}}},
+		{setting: setting{"softroce", carrier.RingSendRecv, p2p.Speculative, 5_000}, naked: true, cfg: carrier.Config{Ring: carrier.Ring{SlotSize: 512}}},
 		{setting: setting{"softroce", carrier.Hybrid, p2p.RGET, 5_000}, naked: true, cfg: carrier.Config{HybridAfter: 20}},
 		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 0}, rails: 2}, // by which packets overtake each other
 		{setting: setting{"softiwarp", carrier.SRQ, p2p.RGET, 0}},          // which has no immediates
@@ -49,7 +49,7 @@ func TestDataThatFillsAPacketGoesNaked(t *testing.T) {
 						return fmt.Errorf("message %d of %d bytes has arrived with wrong contents", round, n)
 					}
 				}
-				if n := r.Stats().Naked; (n > 0) != c.naked {
+				if n := r.Stats().Headerless; (n > 0) != c.naked {
 					t.Errorf("%d messages went naked", n)
 				}
 				return nil

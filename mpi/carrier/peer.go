@@ -94,7 +94,7 @@ type packet struct {
 func (c *Carrier) peer(rank int) *peer {
 	p := c.peers[rank]
 	if p == nil {
-		p = &peer{rank: rank, nextOut: 1, nextIn: 1, packetSize: c.cfg.Packet, heard: c.Now()}
+		p = &peer{rank: rank, nextOut: 1, nextIn: 1, packetSize: c.cfg.PacketSize, heard: c.Now()}
 		c.peers[rank] = p
 	}
 	return p
@@ -102,7 +102,7 @@ func (c *Carrier) peer(rank int) *peer {
 
 // enqueue has something wait for room.
 func (c *Carrier) enqueue(p *peer, o outgoing) {
-	c.stats.Waited++
+	c.stats.Queued++
 	p.queue = append(p.queue, o)
 	c.isBusy(p)
 }
@@ -174,10 +174,10 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 }
 
 // took takes in a packet, from whatever way.
-func (c *Carrier) took(b []byte, by *conn, way Way) {
+func (c *Carrier) took(b []byte, by *conn, way Transport) {
 	pre, body, err := parsePrefix(b)
 	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {
-		c.stats.Foreign++
+		c.stats.Discarded++
 		return
 	}
 	p := c.peer(int(pre.from))
@@ -188,7 +188,7 @@ func (c *Carrier) took(b []byte, by *conn, way Way) {
 }
 
 // take takes in a packet of a peer's.
-func (c *Carrier) take(p *peer, pre *prefix, body []byte, by *conn, way Way) {
+func (c *Carrier) take(p *peer, pre *prefix, body []byte, by *conn, way Transport) {
 	p.heard, p.pings = c.Now(), 0
 	if by != nil {
 		by.heard(pre)
@@ -204,9 +204,9 @@ func (c *Carrier) take(p *peer, pre *prefix, body []byte, by *conn, way Way) {
 		return
 	}
 	switch way {
-	case ByDatagram:
+	case OverDatagrams:
 		c.oweAck(p)
-	case ByConnection:
+	case OverConnection:
 		if p.came++; c.cfg.Design.rings() {
 			c.offerRing(p)
 		}
@@ -235,19 +235,19 @@ const maxEarly = 4096
 func (c *Carrier) outOfTurn(p *peer, pre *prefix, body []byte) {
 	switch {
 	case before(pre.seq, p.nextIn):
-		c.stats.Repeated++
+		c.stats.Duplicates++
 		p.ackAt = c.Now() // what we said of it was lost
 		return
 	case before(p.nextIn+maxEarly, pre.seq):
-		c.stats.Foreign++
+		c.stats.Discarded++
 		return
 	}
-	c.stats.Early++
+	c.stats.OutOfOrder++
 	if p.early == nil {
 		p.early = make(map[uint32]early)
 	}
 	if _, twice := p.early[pre.seq]; twice {
-		c.stats.Repeated++
+		c.stats.Duplicates++
 		return
 	}
 	p.early[pre.seq] = early{pre.kind, append([]byte(nil), body...)}

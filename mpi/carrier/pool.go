@@ -9,7 +9,7 @@ const aside = 1088
 // counts what it has.
 type pool struct {
 	c     *Carrier
-	what  Memory
+	what  MemoryKind
 	size  int
 	chunk int // how many more there are when it grows
 	free  []*buffer
@@ -24,7 +24,7 @@ type buffer struct {
 	b    []byte // all of it
 }
 
-func (c *Carrier) newPool(what Memory, size, chunk int) *pool {
+func (c *Carrier) newPool(what MemoryKind, size, chunk int) *pool {
 	return &pool{c: c, what: what, size: size, chunk: chunk}
 }
 

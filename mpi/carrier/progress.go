@@ -201,7 +201,7 @@ func (c *Carrier) Wait(most time.Duration) {
 			runtime.Gosched() // what else there is to do here
 			return
 		}
-		look := min(max(firstWait, idle)/time.Duration(c.cfg.Attention), lastLook)
+		look := min(max(firstWait, idle)/time.Duration(c.cfg.PollBackoff), lastLook)
 		looks := c.mustLook()
 		if looks {
 			left = min(left, look)

@@ -60,7 +60,7 @@ func TestARailLosesItsAddress(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/rail %d/%v", s, rail, at), func(t *testing.T) {
 					var world *mpihost.World
 					f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) { world = w }}
-					_, err := try(f, s, carrier.Config{StripeFrom: 2048}, func(r *rank) error {
+					_, err := try(f, s, carrier.Config{StripeThreshold: 2048}, func(r *rank) error {
 						if r.Rank == 1 {
 							port, addr := world.Port(1, rail), r.NICs[rail].Addr
 							world.At(r.Now()+at, func() {

@@ -53,7 +53,7 @@ func (part *piece) source(rail int) verbs.SGE {
 func (c *Carrier) Read(rank int, into *Region, n int, from wire.Memory, owner any) {
 	c.stats.Reads++
 	c.stats.ReadBytes += uint64(n)
-	c.start(&move{op: Read, peer: c.peerOrSelf(rank), mem: into.mem, off: into.off, n: n, at: from, owner: owner, opcode: verbs.OpRDMARead, sink: into.sink})
+	c.start(&move{op: OpRead, peer: c.peerOrSelf(rank), mem: into.mem, off: into.off, n: n, at: from, owner: owner, opcode: verbs.OpRDMARead, sink: into.sink})
 }
 
 // Write takes n bytes to a peer's memory, and then a word, if there is one, that
@@ -61,7 +61,7 @@ func (c *Carrier) Read(rank int, into *Region, n int, from wire.Memory, owner an
 func (c *Carrier) Write(rank int, from *Region, n int, to wire.Memory, then *wire.Header, owner any) {
 	c.stats.Writes++
 	c.stats.WrittenBytes += uint64(n)
-	m := &move{op: Wrote, peer: c.peerOrSelf(rank), mem: from.mem, off: from.off, n: n, at: to, owner: owner, opcode: verbs.OpRDMAWrite}
+	m := &move{op: OpWrite, peer: c.peerOrSelf(rank), mem: from.mem, off: from.off, n: n, at: to, owner: owner, opcode: verbs.OpRDMAWrite}
 	if then != nil {
 		m.then, m.says = *then, true
 	}
@@ -96,10 +96,10 @@ func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands ve
 	c.stats.Atomics++
 	buf, err := c.takeWord()
 	if err != nil {
-		c.finished(owner, Fetched, err)
+		c.finished(owner, OpAtomic, err)
 		return
 	}
-	c.start(&move{op: Fetched, peer: c.peer(rank), mem: buf.mem, off: buf.off, n: 8, at: at, owner: owner, opcode: op, atomic: operands, result: buf})
+	c.start(&move{op: OpAtomic, peer: c.peer(rank), mem: buf.mem, off: buf.off, n: 8, at: at, owner: owner, opcode: op, atomic: operands, result: buf})
 }
 
 // takeWord returns eight bytes for what NICs bring.
@@ -127,12 +127,12 @@ func (c *Carrier) start(m *move) {
 	case p.lost != nil:
 		c.endMove(m, p.lost)
 		return
-	case !c.rdmaTo(p) && m.op != Fetched:
+	case !c.rdmaTo(p) && m.op != OpAtomic:
 		c.inPackets(m)
 		return
 	}
 	rails := 1
-	if m.n >= c.cfg.StripeFrom && m.op != Fetched && !c.rails[0].limited() {
+	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].limited() {
 		rails = min(len(c.rails), int(m.at.Rails))
 	}
 	share := (m.n/rails + 7) &^ 7
@@ -148,7 +148,7 @@ func (c *Carrier) start(m *move) {
 			break
 		}
 	}
-	if m.op == Wrote && m.n > 0 && (!m.says && c.rails[0].limited() && !c.rails[0].attr.Caps.Has(verbs.CapRD) || c.rails[0].forgets()) {
+	if m.op == OpWrite && m.n > 0 && (!m.says && c.rails[0].limited() && !c.rails[0].attr.Caps.Has(verbs.CapRD) || c.rails[0].forgets()) {
 		c.readBehind(p, m)
 	}
 	if m.left--; m.left == 0 {
@@ -185,7 +185,7 @@ func (c *Carrier) readBehind(p *peer, m *move) {
 func (c *Carrier) copyOwn(m *move) {
 	there, err := c.within(m.at.Addr, m.at.Keys[0], m.n)
 	here := m.mem.buf[m.off : m.off+m.n]
-	if err == nil && m.op == Read {
+	if err == nil && m.op == OpRead {
 		copy(here, there)
 	} else if err == nil {
 		copy(there, here)

@@ -59,7 +59,7 @@ func (c *Carrier) rescue(p *peer) {
 		}
 		switch {
 		case v != nil:
-			c.stats.Resent++
+			c.stats.Retransmitted++
 			c.restamp(pkt)
 			if err := v.carry(pkt); err != nil {
 				c.lose(p, err)
@@ -108,7 +108,7 @@ func (k *conn) writeAgain() {
 func (c *Carrier) again(w work, part *piece) bool {
 	p := part.move.peer
 	switch {
-	case part.move.op == Fetched:
+	case part.move.op == OpAtomic:
 		return false
 	case w.conn == nil && !c.cutRail(p, w.dg.rail), w.conn != nil && !c.reachable(p):
 		return false
@@ -171,7 +171,7 @@ func (c *Carrier) suspectRails(now time.Duration) {
 	if !c.rails[0].forgets() {
 		return
 	}
-	patience := 4 * c.cfg.Silence
+	patience := 4 * c.cfg.KeepaliveIdle
 	for _, p := range c.peers {
 		if p == nil || p.lost != nil {
 			continue

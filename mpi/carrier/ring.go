@@ -33,14 +33,14 @@ func (c *Carrier) offerRing(p *peer) {
 	if p.rung != nil || p.came < r.After || len(c.rings) >= r.Peers {
 		return
 	}
-	mem, err := c.register(make([]byte, r.Slots*r.Slot))
+	mem, err := c.register(make([]byte, r.Slots*r.SlotSize))
 	if err != nil {
 		c.fault(err)
 		return
 	}
 	c.regions = append(c.regions, mem)
 	in := &ringIn{peer: p}
-	if in.slots, err = newSlots(mem.buf, r.Slot, r.Slots); err != nil {
+	if in.slots, err = newSlots(mem.buf, r.SlotSize, r.Slots); err != nil {
 		c.fault(err)
 		return
 	}
@@ -52,7 +52,7 @@ func (c *Carrier) offerRing(p *peer) {
 	le := binary.LittleEndian
 	b := le.AppendUint64(nil, mem.addr)
 	b = le.AppendUint32(b, uint32(mem.mrs[0].RKey()))
-	b = le.AppendUint32(b, uint32(r.Slot))
+	b = le.AppendUint32(b, uint32(r.SlotSize))
 	b = le.AppendUint16(b, uint16(r.Slots))
 	if len(p.queue) > 0 || !c.leave(p, offer, nil, b) {
 		c.enqueue(p, outgoing{kind: offer, data: b})
@@ -109,7 +109,7 @@ func (r *ringOut) carry(pkt *packet) error {
 	}
 	r.pos.next++
 	r.free--
-	c.stats.Packets[ByRing]++
+	c.stats.Packets[OverRing]++
 	c.stats.ByRail[k.rail.num] += uint64(pkt.len)
 	k.took(pkt)
 	return nil
@@ -128,7 +128,7 @@ func (r *ringIn) poll() (moved bool) {
 			break
 		}
 		moved = true
-		k.c.took(b, k, ByRing)
+		k.c.took(b, k, OverRing)
 		r.pass()
 		r.owed++ // only now: a reply to the packet returns the slots that are owed
 		k.settle()

@@ -46,10 +46,10 @@ func TestOneAcknowledgementForFifty(t *testing.T) {
 			return err
 		}
 		s := r.Stats()
-		if want := uint64(messages / 50); r.Rank == 1 && (s.Bare < want-1 || s.Bare > want+1) {
-			return fmt.Errorf("%d acknowledgements for %d messages", s.Bare, messages)
+		if want := uint64(messages / 50); r.Rank == 1 && (s.AckOnly < want-1 || s.AckOnly > want+1) {
+			return fmt.Errorf("%d acknowledgements for %d messages", s.AckOnly, messages)
 		}
-		if r.Rank == 0 && (s.Resent != 0 || s.Packets[carrier.ByDatagram] > messages+1) {
+		if r.Rank == 0 && (s.Retransmitted != 0 || s.Packets[carrier.OverDatagrams] > messages+1) {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -71,8 +71,8 @@ func TestDatagramsUnderWayAreLimited(t *testing.T) {
 			r.engine.Isend(q)
 			qs = append(qs, q)
 		}
-		if s := r.Stats(); s.Packets[carrier.ByDatagram] > window {
-			return fmt.Errorf("%d packets are under way", s.Packets[carrier.ByDatagram])
+		if s := r.Stats(); s.Packets[carrier.OverDatagrams] > window {
+			return fmt.Errorf("%d packets are under way", s.Packets[carrier.OverDatagrams])
 		}
 		return r.finish(qs...)
 	})
@@ -82,7 +82,7 @@ func TestDatagramsUnderWayAreLimited(t *testing.T) {
 func TestRepetitionsBecomeRare(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.Cut(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 0}
-	out, _ := try(f, s, carrier.Config{Patience: 10 * time.Second}, func(r *rank) error {
+	out, _ := try(f, s, carrier.Config{PeerTimeout: 10 * time.Second}, func(r *rank) error {
 		if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func TestRepetitionsBecomeRare(t *testing.T) {
 			return errors.New("something came")
 		}
 		// 20, 40, 80 … 640 ms, and then every second.
-		if n, took := r.Stats().Resent, r.Now(); n < 10 || n > 20 || took < 9*time.Second || took > 15*time.Second {
+		if n, took := r.Stats().Retransmitted, r.Now(); n < 10 || n > 20 || took < 9*time.Second || took > 15*time.Second {
 			return fmt.Errorf("asked %d times in %v", n, took)
 		}
 		return errDone
@@ -109,7 +109,7 @@ func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 	const messages = 50
 	f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.Cut(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 300_000}
-	out, _ := try(f, s, carrier.Config{Patience: time.Second}, func(r *rank) error {
+	out, _ := try(f, s, carrier.Config{PeerTimeout: time.Second}, func(r *rank) error {
 		switch r.Rank {
 		case 0:
 			r.onLost = func(int) {
@@ -197,14 +197,14 @@ func TestFavouredPeers(t *testing.T) {
 			if err := r.talk(100, func(int, int) int { return 15 }); err != nil {
 				return err
 			}
-			if s := r.Stats(); s.MaxConnections != 0 || s.Packets[carrier.ByConnection] != 0 {
+			if s := r.Stats(); s.MaxConnections != 0 || s.Packets[carrier.OverConnection] != 0 {
 				return fmt.Errorf("rank %d connects to somebody whom it hardly talks with: %+v", r.Rank, s)
 			}
 			if err := r.talk(100, func(int, int) int { return 100 }); err != nil {
 				return err
 			}
 			s := r.Stats()
-			if s.MaxConnections > 2 || s.MaxConnections == 0 || s.Packets[carrier.ByConnection] == 0 {
+			if s.MaxConnections > 2 || s.MaxConnections == 0 || s.Packets[carrier.OverConnection] == 0 {
 				return fmt.Errorf("rank %d had %d connections at once, and sent %v packets by way", r.Rank, s.MaxConnections, s.Packets)
 			}
 			return nil
@@ -228,7 +228,7 @@ func TestTheBusiestTakesTheirPlace(t *testing.T) {
 			return err
 		}
 		before := r.Stats().Packets
-		if r.Rank < 2 && before[carrier.ByConnection] == 0 {
+		if r.Rank < 2 && before[carrier.OverConnection] == 0 {
 			return fmt.Errorf("rank %d sent %v packets by way", r.Rank, before)
 		}
 		for range 5 {
@@ -237,8 +237,8 @@ func TestTheBusiestTakesTheirPlace(t *testing.T) {
 			}
 		}
 		s := r.Stats()
-		if r.Rank == 0 && (s.GivenBack != 1 || s.Connections != 1 || s.Packets[carrier.ByConnection]-before[carrier.ByConnection] < 40) {
-			return fmt.Errorf("%d connections, %d given back; %v packets by way, before %v", s.Connections, s.GivenBack, s.Packets, before)
+		if r.Rank == 0 && (s.ConnectionsClosed != 1 || s.Connections != 1 || s.Packets[carrier.OverConnection]-before[carrier.OverConnection] < 40) {
+			return fmt.Errorf("%d connections, %d given back; %v packets by way, before %v", s.Connections, s.ConnectionsClosed, s.Packets, before)
 		}
 		return nil
 	})
@@ -252,7 +252,7 @@ func TestRingsAreForTheBusy(t *testing.T) {
 			if err := r.talk(100, func(int, int) int { return 10 }); err != nil {
 				return err
 			}
-			if s := r.Stats(); s.Rings != 0 || s.Packets[carrier.ByRing] != 0 {
+			if s := r.Stats(); s.Rings != 0 || s.Packets[carrier.OverRing] != 0 {
 				return fmt.Errorf("%s: rank %d has %d rings after ten messages of each", d, r.Rank, s.Rings)
 			}
 			if err := r.talk(100, func(int, int) int { return 40 }); err != nil {
@@ -300,7 +300,7 @@ func TestRailsShareTheWork(t *testing.T) {
 // Shared receives run low when a rank does not attend to what comes, and not in a
 // conversation, however long. What finds none left comes all the same.
 func TestSharedReceivesRunLow(t *testing.T) {
-	cfg := carrier.Config{SharedReceives: 64, LowWatermark: 16, NoBundles: true}
+	cfg := carrier.Config{SharedReceives: 64, LowWatermark: 16, NoCoalescing: true}
 	in(t, 3, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {
 		if err := r.talk(100, func(int, int) int { return 200 }); err != nil {
 			return err
@@ -344,8 +344,8 @@ func TestDuplicatesAreDropped(t *testing.T) {
 		if err := r.volley(100, 100); err != nil {
 			return err
 		}
-		if s := r.Stats(); s.Repeated < 100 || s.Early > s.Repeated/4 {
-			return fmt.Errorf("%d packets came again, and %d before their turn", s.Repeated, s.Early)
+		if s := r.Stats(); s.Duplicates < 100 || s.OutOfOrder > s.Duplicates/4 {
+			return fmt.Errorf("%d packets came again, and %d before their turn", s.Duplicates, s.OutOfOrder)
 		}
 		return nil
 	})
@@ -365,7 +365,7 @@ func TestUnreliableDatagramIWARP(t *testing.T) {
 					return err
 				}
 			}
-			if s := r.Stats(); s.Resent == 0 || s.MaxConnections != 0 {
+			if s := r.Stats(); s.Retransmitted == 0 || s.MaxConnections != 0 {
 				return fmt.Errorf("%+v", s)
 			}
 			return nil

@@ -26,7 +26,7 @@ const cacheLine = 64
 // openSegments makes rings for the ranks of this host.
 func (c *Carrier) openSegments() error {
 	e := c.env
-	if e.Shared == nil || c.cfg.NoSegments {
+	if e.Shared == nil || c.cfg.NoSharedMemory {
 		return nil
 	}
 	for rank, node := range e.Nodes {
@@ -42,7 +42,7 @@ func (c *Carrier) openSegments() error {
 
 func (c *Carrier) openSegment(rank int) error {
 	r := &c.cfg.Ring
-	size := max(r.Slot, c.cfg.Packet+tailLen)
+	size := max(r.SlotSize, c.cfg.PacketSize+tailLen)
 	ring := cacheLine + size*r.Slots
 	low, high := min(rank, c.env.Rank), max(rank, c.env.Rank)
 	mem, err := c.env.Shared.Segment(fmt.Sprintf("ranks-%d-%d", low, high), 2*ring)
@@ -81,7 +81,7 @@ func (n *neighbour) carry(pkt *packet) error {
 	} else {
 		n.out.put(pkt.buf.b[:pkt.head], pkt.from.mem.buf[pkt.from.off:][:pkt.len-pkt.head])
 	}
-	n.c.stats.Packets[ByMemory]++
+	n.c.stats.Packets[OverSharedMemory]++
 	pkt.acked = true
 	n.c.dispose(pkt)
 	return nil
@@ -99,7 +99,7 @@ func (n *neighbour) poll() (moved bool) {
 		}
 		racesync.Received()
 		moved = true
-		n.c.took(b, nil, ByMemory)
+		n.c.took(b, nil, OverSharedMemory)
 		n.in.pass()
 		atomic.StoreUint64(n.inRead, n.in.next)
 	}

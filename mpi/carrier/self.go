@@ -45,7 +45,7 @@ func (c *Carrier) connectSelf(p *peer, r *rail) error {
 	if err := r.join(end, p, mine, theirs.psn); err != nil {
 		return err
 	}
-	c.stats.Connected++
+	c.stats.ConnectionsOpened++
 	c.isBusy(p)
 	return k.join(theirs)
 }

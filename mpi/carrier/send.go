@@ -22,7 +22,7 @@ func (c *Carrier) CanSend(rank, n int) bool {
 
 // MaxData is how much data a word can have.
 func (c *Carrier) MaxData() int {
-	n := c.cfg.Packet
+	n := c.cfg.PacketSize
 	for _, r := range c.rails {
 		if r.dg != nil && !c.rdma() {
 			n = min(n, r.dg.max)
@@ -35,18 +35,18 @@ func (c *Carrier) MaxData() int {
 // is its owner's again, if there is one.
 func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	if rank == c.env.Rank {
-		c.stats.Packets[ByItself]++
+		c.stats.Packets[OverLoopback]++
 		c.own = append(c.own, outgoing{kind: word, word: *h, data: append([]byte(nil), data...)})
-		c.finished(owner, Sent, nil)
+		c.finished(owner, OpSend, nil)
 		return
 	}
 	p := c.peer(rank)
 	if p.lost != nil {
-		c.finished(owner, Sent, p.lost)
+		c.finished(owner, OpSend, p.lost)
 		return
 	}
 	if c.collected(p, h, data) {
-		c.finished(owner, Sent, nil)
+		c.finished(owner, OpSend, nil)
 		return
 	}
 	if len(p.queue) == 0 {
@@ -58,17 +58,17 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 				}
 			}
 			if c.leaveBy(p, v, word, h, data) {
-				c.finished(owner, Sent, nil)
+				c.finished(owner, OpSend, nil)
 				return
 			}
 		}
 	}
 	if p.lost != nil {
-		c.finished(owner, Sent, p.lost)
+		c.finished(owner, OpSend, p.lost)
 		return
 	}
 	c.enqueue(p, outgoing{kind: word, word: *h, data: append([]byte(nil), data...)})
-	c.finished(owner, Sent, nil)
+	c.finished(owner, OpSend, nil)
 }
 
 // leaveGathered sends a word whose data stays where it is. Its owner has it back when no
@@ -151,7 +151,7 @@ func (c *Carrier) depart(p *peer, v via, k kind, h *wire.Header, data []byte, fr
 	}
 	if k == word && from == nil && c.goesNaked(v, b, data) {
 		pkt.naked, b = true, b[:0]
-		c.stats.Naked++
+		c.stats.Headerless++
 	}
 	b = append(b, data...)
 	c.copied(len(data))
@@ -225,7 +225,7 @@ func (c *Carrier) dispose(pkt *packet) {
 	pkt.buf = nil
 	if pkt.from != nil {
 		c.Release(pkt.from)
-		c.finished(pkt.owner, Sent, pkt.peer.lost)
+		c.finished(pkt.owner, OpSend, pkt.peer.lost)
 	}
 	c.idlePkts = append(c.idlePkts, pkt)
 }
@@ -233,7 +233,7 @@ func (c *Carrier) dispose(pkt *packet) {
 // carry sends a packet as a datagram, and keeps it until the peer acknowledges it.
 func (d *datagrams) carry(pkt *packet) error {
 	c, p := d.rail.c, pkt.peer
-	c.stats.Packets[ByDatagram]++
+	c.stats.Packets[OverDatagrams]++
 	c.stats.ByRail[d.rail.num] += uint64(pkt.len)
 	if pkt.acked = d.reliable || !pkt.numbered; !pkt.acked {
 		p.unacked = append(p.unacked, pkt)

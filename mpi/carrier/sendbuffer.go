@@ -11,8 +11,8 @@ const (
 )
 
 func (c *Carrier) openSendPools() {
-	c.sendPool = c.newPool(SendBuffers, c.cfg.Packet, sendChunk)
-	c.smallPool = c.newPool(SendBuffers, min(smallPacket, c.cfg.Packet), smallChunk)
+	c.sendPool = c.newPool(SendBuffers, c.cfg.PacketSize, sendChunk)
+	c.smallPool = c.newPool(SendBuffers, min(smallPacket, c.cfg.PacketSize), smallChunk)
 }
 
 // sendBuffer takes one for n bytes, or for as many as a packet may have.
@@ -24,4 +24,4 @@ func (c *Carrier) sendBuffer(n int) (*buffer, error) {
 }
 
 // newPacket makes one that may become as long as any.
-func (c *Carrier) newPacket(p *peer) (*packet, error) { return c.newPacketOf(p, c.cfg.Packet) }
+func (c *Carrier) newPacket(p *peer) (*packet, error) { return c.newPacketOf(p, c.cfg.PacketSize) }

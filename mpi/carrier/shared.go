@@ -33,8 +33,8 @@ func (r *rail) openShared(cfg *Config) (err error) {
 		return fmt.Errorf("a shared receive queue of %d: %w", s.most, err)
 	}
 	r.srq = s
-	s.recv = receives{c: r.c, rail: r, post: s.queue.PostRecv, size: cfg.Packet}
-	s.pool = r.c.newPool(SharedBuffers, cfg.Packet, cfg.SharedReceives)
+	s.recv = receives{c: r.c, rail: r, post: s.queue.PostRecv, size: cfg.PacketSize}
+	s.pool = r.c.newPool(SharedReceiveBuffers, cfg.PacketSize, cfg.SharedReceives)
 	return s.add(cfg.SharedReceives)
 }
 

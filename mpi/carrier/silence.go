@@ -31,7 +31,7 @@ func (c *Carrier) listen() {
 		case p.lost != nil:
 		case c.env.Control.Gone(rank):
 			c.lose(p, errGone)
-		case p.beside == nil && now-p.heard >= c.cfg.Silence:
+		case p.beside == nil && now-p.heard >= c.cfg.KeepaliveIdle:
 			c.ask(p)
 		}
 	})
@@ -70,7 +70,7 @@ func (c *Carrier) ask(p *peer) {
 		c.wantConnections(p)
 	}
 	// Time in which this rank was not scheduled is not silence of the peer: probes count.
-	if silent := time.Duration(p.pings-1) * c.cfg.Silence; silent > c.cfg.Patience {
+	if silent := time.Duration(p.pings-1) * c.cfg.KeepaliveIdle; silent > c.cfg.PeerTimeout {
 		c.lose(p, fmt.Errorf("it has not answered %d probes in at least %v (%s)", p.pings, silent.Round(time.Millisecond), p.describe()))
 	}
 }
@@ -79,14 +79,14 @@ func (c *Carrier) ask(p *peer) {
 // process was not scheduled. What waits on a rail has then waited for this rank.
 func (c *Carrier) noteStall() {
 	now := c.Now()
-	if now-c.progressed > 2*c.cfg.Silence {
+	if now-c.progressed > 2*c.cfg.KeepaliveIdle {
 		c.resumed = now
 	}
 	c.progressed = now
 }
 
 // nextLook is when silence may have become suspicious.
-func (c *Carrier) nextLook() time.Duration { return c.looked + c.cfg.Silence }
+func (c *Carrier) nextLook() time.Duration { return c.looked + c.cfg.KeepaliveIdle }
 
 // describe says how it stands with a peer, for who has to find out why it is silent.
 func (p *peer) describe() string {

@@ -22,7 +22,7 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 			q := &p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 10)}
 			if r.Rank == 0 {
 				r.engine.Isend(q)
-				if err := r.wait("a retransmission", func() bool { return r.Stats().Resent > 0 }); err != nil {
+				if err := r.wait("a retransmission", func() bool { return r.Stats().Retransmitted > 0 }); err != nil {
 					return err
 				}
 				r.Env.Proc.Sleep(stallFor)

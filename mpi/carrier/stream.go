@@ -26,7 +26,7 @@ const maxStreams = 4096
 // inPackets begins a move without RDMA.
 func (c *Carrier) inPackets(m *move) {
 	p := m.peer
-	if m.op == Read {
+	if m.op == OpRead {
 		m.left = m.n
 		c.wishFor(p, m, m.n)
 		return

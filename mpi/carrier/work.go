@@ -174,13 +174,13 @@ func (r *receives) read(wc *verbs.WC, buf *buffer, by *conn) {
 	n := int(wc.ByteLen)
 	switch {
 	case n > len(buf.b) || n < r.skip:
-		c.stats.Foreign++
+		c.stats.Discarded++
 	case by != nil && wc.Flags&verbs.WCWithImm != 0:
 		c.tookNaked(buf.b[:n], wc.Imm, by)
 	case r.skip > 0:
 		r.rail.dg.came(buf.b[r.skip:n])
-		c.took(buf.b[r.skip:n], nil, ByDatagram)
+		c.took(buf.b[r.skip:n], nil, OverDatagrams)
 	default:
-		c.took(buf.b[:n], by, ByConnection)
+		c.took(buf.b[:n], by, OverConnection)
 	}
 }

@@ -87,11 +87,11 @@ func (r *rank) Finished(owner any, op carrier.Op, err error) {
 	}
 	q := owner.(*p2p.Request)
 	switch op {
-	case carrier.Sent:
+	case carrier.OpSend:
 		r.engine.SendDone(q, err)
-	case carrier.Read:
+	case carrier.OpRead:
 		r.engine.ReadDone(q, err)
-	case carrier.Wrote:
+	case carrier.OpWrite:
 		r.engine.WriteDone(q, err)
 	}
 }
@@ -264,7 +264,7 @@ func TestRingsAreUsed(t *testing.T) {
 						return err
 					}
 					s := r.Stats()
-					if s.Rings != 1 || s.Packets[carrier.ByRing] < 400 {
+					if s.Rings != 1 || s.Packets[carrier.OverRing] < 400 {
 						return fmt.Errorf("rank %d: %d rings, %v packets by way", r.Rank, s.Rings, s.Packets)
 					}
 					return nil
@@ -313,7 +313,7 @@ func TestNeighbours(t *testing.T) {
 				return err
 			}
 		}
-		if s := r.Stats(); s.Connections != 0 || s.Packets[carrier.ByMemory] == 0 || s.Packets[carrier.ByConnection] != 0 {
+		if s := r.Stats(); s.Connections != 0 || s.Packets[carrier.OverSharedMemory] == 0 || s.Packets[carrier.OverConnection] != 0 {
 			return fmt.Errorf("rank %d: %d connections, %v packets by way", r.Rank, s.Connections, s.Packets)
 		}
 		return nil
@@ -327,7 +327,7 @@ func TestNeighbours(t *testing.T) {
 func TestIdleConnectionsAreGivenBack(t *testing.T) {
 	for _, d := range []carrier.Design{carrier.SendRecv, carrier.RingSRQ} {
 		t.Run(string(d), func(t *testing.T) {
-			in(t, 2, setting{"softroce", d, p2p.RGET, 0}, carrier.Config{Idle: 10 * time.Millisecond}, func(r *rank) error {
+			in(t, 2, setting{"softroce", d, p2p.RGET, 0}, carrier.Config{IdleTimeout: 10 * time.Millisecond}, func(r *rank) error {
 				for round := range 3 {
 					if err := r.volley(60, 200); err != nil {
 						return err
@@ -335,8 +335,8 @@ func TestIdleConnectionsAreGivenBack(t *testing.T) {
 					if err := r.wait("the end of the connection", func() bool { return r.Stats().Connections == 0 }); err != nil {
 						return err
 					}
-					if s := r.Stats(); s.Connected != uint64(round+1) || s.GivenBack != uint64(round+1) {
-						return fmt.Errorf("rank %d, round %d: made %d, given back %d", r.Rank, round, s.Connected, s.GivenBack)
+					if s := r.Stats(); s.ConnectionsOpened != uint64(round+1) || s.ConnectionsClosed != uint64(round+1) {
+						return fmt.Errorf("rank %d, round %d: made %d, given back %d", r.Rank, round, s.ConnectionsOpened, s.ConnectionsClosed)
 					}
 				}
 				return nil
@@ -483,7 +483,7 @@ func TestAtomics(t *testing.T) {
 func TestNeighboursByNIC(t *testing.T) {
 	for _, s := range []setting{{"softroce", carrier.RingSRQ, p2p.RPUT, 0}, {"softiwarp", carrier.SendRecv, p2p.RGET, 0}, {"dgiwarp", carrier.UD, p2p.RGET, 0}} {
 		t.Run(s.String(), func(t *testing.T) {
-			_, err := try(mpihost.Fabric{Ranks: 2, PerHost: 2}, s, carrier.Config{NoSegments: true}, func(r *rank) error { return r.volley(60, 5000) })
+			_, err := try(mpihost.Fabric{Ranks: 2, PerHost: 2}, s, carrier.Config{NoSharedMemory: true}, func(r *rank) error { return r.volley(60, 5000) })
 			if err != nil {
 				t.Fatal(err)
 			}

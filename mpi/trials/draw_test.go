@@ -112,24 +112,24 @@ func (t *trial) drawCarrier(l lots) {
 	}
 	c := &t.o.Carrier
 	c.Design = pick(l, designs...)
-	c.Packet = pick(l, 0, 256, 512, 2048)
+	c.PacketSize = pick(l, 0, 256, 512, 2048)
 	c.Receives = pick(l, 0, 4, 8)
 	c.SharedReceives = pick(l, 0, 8, 32)
 	c.Datagrams.Window = pick(l, 0, 1, 4)
 	c.Datagrams.Receives = pick(l, 0, 16, 64)
 	c.Datagrams.AckEvery = pick(l, 0, 1, 3)
 	c.Ring.Slots = pick(l, 0, 2, 4)
-	c.Ring.Slot = pick(l, 0, 256)
+	c.Ring.SlotSize = pick(l, 0, 256)
 	c.Ring.After = pick(l, 0, 1, 4)
 	c.Ring.Peers = pick(l, 0, 1)
 	c.HybridAfter = pick(l, 0, 1, 4)
 	c.HybridPeers = pick(l, 0, 2)
-	c.StripeFrom = pick(l, 0, 1024)
+	c.StripeThreshold = pick(l, 0, 1024)
 	c.CacheBytes = pick(l, 0, 4096)
-	c.NoSegments = l.IntN(3) == 2
+	c.NoSharedMemory = l.IntN(3) == 2
 	c.Reuse.Off = l.IntN(4) == 3
 	c.Reuse.Thresholds = pick(l, nil, regcache.Thresholds{1}, regcache.Thresholds{4, 2})
-	c.Idle = pick(l, 0, 0, 0, 20*time.Microsecond, 200*time.Microsecond)
+	c.IdleTimeout = pick(l, 0, 0, 0, 20*time.Microsecond, 200*time.Microsecond)
 }
 
 func (t *trial) drawProtocols(l lots) {

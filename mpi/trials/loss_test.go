@@ -24,7 +24,7 @@ const (
 )
 
 // soon is how long others may take to notice: a program that could still answer has
-// carrier.Config.Patience to do so, and behind each who ends with an error there may be
+// carrier.Config.PeerTimeout to do so, and behind each who ends with an error there may be
 // another who waits for it.
 const soon = 90 * time.Second
 
@@ -144,7 +144,7 @@ func (d *loss) judge(rank int, r *mpihost.RankOutcome) error {
 // harmful reports whether ranks need what is gone. Those of one host do without cables, if
 // they have memory in common.
 func (d *loss) harmful() bool {
-	return d.what == killed || d.what == cutOff && (d.fabric.Ranks > d.fabric.PerHost || d.o.Carrier.NoSegments)
+	return d.what == killed || d.what == cutOff && (d.fabric.Ranks > d.fabric.PerHost || d.o.Carrier.NoSharedMemory)
 }
 
 // needed reports whether some rank was still at work then: all others must meet it.

@@ -160,7 +160,7 @@ func TestSomeSettingsAreOfAllKinds(t *testing.T) {
 func (s *setting) run(args ...string) mpirun.Run {
 	o := mpi.Options{Carrier: carrier.Config{Design: s.design}, Progress: s.progress}
 	o.P2P.Protocol, o.P2P.EagerLimit = s.protocol, s.eager
-	o.Carrier.Patience = 3 * time.Second // which no rank here needs to answer, though the machine is busy
+	o.Carrier.PeerTimeout = 3 * time.Second // which no rank here needs to answer, though the machine is busy
 	options, err := json.Marshal(o)
 	if err != nil {
 		panic(err)

@@ -55,13 +55,13 @@ func (u *damagingUpper) Arrived(peer int, h *wire.Header, data []byte) error {
 }
 
 func (u *damagingUpper) Finished(owner any, op carrier.Op, err error) {
-	if buf := u.reads[owner]; buf != nil && op == carrier.Read {
+	if buf := u.reads[owner]; buf != nil && op == carrier.OpRead {
 		delete(u.reads, owner)
 		if u.turn(len(buf)) {
 			change(buf)
 		}
 	}
-	if buf := u.wrote[owner]; buf != nil && op == carrier.Wrote { // the sender's own is as it was
+	if buf := u.wrote[owner]; buf != nil && op == carrier.OpWrite { // the sender's own is as it was
 		delete(u.wrote, owner)
 		change(buf)
 	}
@@ -138,7 +138,7 @@ func damaged(wl *work.Workload, by way, at int) (damage, []error) {
 	o.P2P.Protocol, o.P2P.EagerLimit = by.protocol, by.eager
 	o.Open = func(e *env.Env, up mpi.Upper) (mpi.Carrier, error) {
 		u := &damagingUpper{up, &d, make(map[any][]byte), make(map[any][]byte)}
-		c, err := mpi.OverVerbs(carrier.Config{Packet: 65 << 10})(e, u)
+		c, err := mpi.OverVerbs(carrier.Config{PacketSize: 65 << 10})(e, u)
 		return damagingCarrier{c, u}, err
 	}
 	p := work.Params{}

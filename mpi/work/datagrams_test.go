@@ -26,7 +26,7 @@ func TestDatagramsAgainstStreams(t *testing.T) {
 		}
 		f.Ranks, f.Limit = 2, time.Minute
 		f.Link = sim.LinkConfig{RateBps: 10_000_000_000, Latency: time.Microsecond}
-		o := mpi.Options{Carrier: carrier.Config{Design: design, NoBundles: true}}
+		o := mpi.Options{Carrier: carrier.Config{Design: design, NoCoalescing: true}}
 		results, _, err := inWorld(f, o, wl, work.Params{Bytes: n, Iterations: 50})
 		if err != nil {
 			t.Fatal(err)

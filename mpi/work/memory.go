@@ -92,7 +92,7 @@ func memoryOf(all []byte, columns, kinds int) Memory {
 	}
 	m := Memory{}
 	for k := range kinds {
-		m.Kinds = append(m.Kinds, Kind{carrier.Memory(k).String(), spreads[k]})
+		m.Kinds = append(m.Kinds, Kind{carrier.MemoryKind(k).String(), spreads[k]})
 	}
 	m.Bytes, m.Connections, m.Rings, m.LowWatermarks = spreads[kinds], spreads[kinds+1], spreads[kinds+2], spreads[kinds+3]
 	m.Messages = sums[kinds+4]

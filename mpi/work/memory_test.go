@@ -129,7 +129,7 @@ func TestSharedReceivesOnStreams(t *testing.T) {
 	o.OnFinalize = func(rank int, s mpi.Stats) {
 		c := s.Carrier.(carrier.Stats)
 		need := max(256, c.MaxConnections*each)
-		if got := c.Memory.Max[carrier.SharedBuffers] / (8 << 10); got < need || got > need+256 || c.MaxConnections < 8 {
+		if got := c.Memory.Max[carrier.SharedReceiveBuffers] / (8 << 10); got < need || got > need+256 || c.MaxConnections < 8 {
 			t.Errorf("rank %d: %d shared receives for %d connections, which need %d", rank, got, c.MaxConnections, need)
 		}
 	}

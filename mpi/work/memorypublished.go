@@ -8,7 +8,7 @@ import "github.com/fabrictest/fabrictest/mpi/carrier"
 // ThesisMemory is how a connection is equipped in Thesis §6.6.2: with 95 receives of 8 KB,
 // about 800 KB.
 func ThesisMemory() carrier.Config {
-	return carrier.Config{Packet: 8 << 10, Receives: 95}
+	return carrier.Config{PacketSize: 8 << 10, Receives: 95}
 }
 
 // SurveyMemory is how the designs of Survey are equipped: a ring of 64 packets of 8 KB, about
@@ -16,8 +16,8 @@ func ThesisMemory() carrier.Config {
 // have their own, and as many shared ones as 5 MB have room for with everything else.
 func SurveyMemory() carrier.Config {
 	return carrier.Config{
-		Packet: 8 << 10, Receives: 64, SharedReceives: 384,
-		Ring: carrier.Ring{Slots: 64, Slot: 8 << 10, After: 16, Peers: 1 << 10},
+		PacketSize: 8 << 10, Receives: 64, SharedReceives: 384,
+		Ring: carrier.Ring{Slots: 64, SlotSize: 8 << 10, After: 16, Peers: 1 << 10},
 	}
 }
 

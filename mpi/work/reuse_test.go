@@ -46,8 +46,8 @@ func platformFabric(ranks int, costs *env.Costs) mpihost.Fabric {
 }
 
 func platformConfig(cfg carrier.Config) carrier.Config {
-	cfg.Packet, cfg.Ring.Slot = 10<<10, 10<<10
-	cfg.Attention = 128 // what is measured is not when somebody looks
+	cfg.PacketSize, cfg.Ring.SlotSize = 10<<10, 10<<10
+	cfg.PollBackoff = 128 // what is measured is not when somebody looks
 	return cfg
 }
 
@@ -151,7 +151,7 @@ func TestSpectrumOfReuse(t *testing.T) {
 	got, latency := gain(t, "spectrum", "latency", 2, costs, carrier.Config{}, work.Params{Bytes: 8 << 10, Iterations: buffers})
 	saved := func(buffers int) float64 { // of the latency
 		_, stats := measuredOn(t, "pingpong", 2, costs, carrier.Config{}, work.Params{Bytes: 8 << 10, Iterations: 1})
-		after := stats.ReusePays[8] / 4
+		after := stats.ReuseThresholds[8] / 4
 		uses, sum := 0, time.Duration(0)
 		for i := 1; i <= buffers; i++ {
 			uses += i
@@ -183,10 +183,10 @@ func TestUsesThatPay(t *testing.T) {
 	} {
 		_, stats := measuredOn(t, "pingpong", 2, way.costs, carrier.Config{}, work.Params{Bytes: 8, Iterations: 1})
 		for i, want := range way.want {
-			if got := float64(stats.ReusePays[i]); math.Abs(got/float64(want)-1) > 0.25 {
+			if got := float64(stats.ReuseThresholds[i]); math.Abs(got/float64(want)-1) > 0.25 {
 				t.Errorf("%s: from %d KB on %.0f uses pay, published are %d", way.name, i, got, want)
 			}
 		}
-		t.Logf("%s: %v, published %v", way.name, stats.ReusePays, way.want)
+		t.Logf("%s: %v, published %v", way.name, stats.ReuseThresholds, way.want)
 	}
 }

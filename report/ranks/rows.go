@@ -76,25 +76,25 @@ func Rows() []Row {
 		{ofWindows, "locks that others waited for", Count, func(s *Stats) uint64 { return s.Window.LocksWaited }},
 	}
 	for w := range len(carrier.Stats{}.Packets) {
-		rows = append(rows, Row{ofPackets, "packets by " + carrier.Way(w).String(), Count, func(s *Stats) uint64 { return s.Carrier.Packets[w] }})
+		rows = append(rows, Row{ofPackets, "packets by " + carrier.Transport(w).String(), Count, func(s *Stats) uint64 { return s.Carrier.Packets[w] }})
 	}
 	for r := range len(carrier.Stats{}.ByRail) {
 		rows = append(rows, Row{ofPackets, fmt.Sprintf("data by rail %d", r), Bytes, func(s *Stats) uint64 { return s.Carrier.ByRail[r] }})
 	}
 	rows = append(rows,
-		Row{ofPackets, "words that shared a packet", Count, func(s *Stats) uint64 { return s.Carrier.Bundled }},
-		Row{ofPackets, "packets of data alone", Count, func(s *Stats) uint64 { return s.Carrier.Naked }},
-		Row{ofPackets, "packets that only acknowledge", Count, func(s *Stats) uint64 { return s.Carrier.Bare }},
-		Row{ofPackets, "packets sent again", Count, func(s *Stats) uint64 { return s.Carrier.Resent }},
-		Row{ofPackets, "packets that came again", Count, func(s *Stats) uint64 { return s.Carrier.Repeated }},
-		Row{ofPackets, "packets before their turn", Count, func(s *Stats) uint64 { return s.Carrier.Early }},
-		Row{ofPackets, "waited for room", Count, func(s *Stats) uint64 { return s.Carrier.Waited }},
+		Row{ofPackets, "words that shared a packet", Count, func(s *Stats) uint64 { return s.Carrier.Coalesced }},
+		Row{ofPackets, "packets of data alone", Count, func(s *Stats) uint64 { return s.Carrier.Headerless }},
+		Row{ofPackets, "packets that only acknowledge", Count, func(s *Stats) uint64 { return s.Carrier.AckOnly }},
+		Row{ofPackets, "packets sent again", Count, func(s *Stats) uint64 { return s.Carrier.Retransmitted }},
+		Row{ofPackets, "packets that came again", Count, func(s *Stats) uint64 { return s.Carrier.Duplicates }},
+		Row{ofPackets, "packets before their turn", Count, func(s *Stats) uint64 { return s.Carrier.OutOfOrder }},
+		Row{ofPackets, "waited for room", Count, func(s *Stats) uint64 { return s.Carrier.Queued }},
 		Row{ofPackets, "data written", Bytes, func(s *Stats) uint64 { return s.Carrier.WrittenBytes }},
 		Row{ofPackets, "data read", Bytes, func(s *Stats) uint64 { return s.Carrier.ReadBytes }},
 		Row{ofConnections, "connections, at most", Peak, func(s *Stats) uint64 { return uint64(s.Carrier.MaxConnections) }},
-		Row{ofConnections, "  made", Count, func(s *Stats) uint64 { return s.Carrier.Connected }},
-		Row{ofConnections, "  given back", Count, func(s *Stats) uint64 { return s.Carrier.GivenBack }},
-		Row{ofConnections, "  refused by peers", Count, func(s *Stats) uint64 { return s.Carrier.Refused }},
+		Row{ofConnections, "  made", Count, func(s *Stats) uint64 { return s.Carrier.ConnectionsOpened }},
+		Row{ofConnections, "  given back", Count, func(s *Stats) uint64 { return s.Carrier.ConnectionsClosed }},
+		Row{ofConnections, "  refused by peers", Count, func(s *Stats) uint64 { return s.Carrier.ConnectionsRefused }},
 		Row{ofConnections, "rings that peers write to", Peak, func(s *Stats) uint64 { return uint64(s.Carrier.Rings) }},
 		Row{ofConnections, "shared receives ran low", Count, func(s *Stats) uint64 { return s.Carrier.LowWatermark }},
 		Row{ofConnections, "rails lost", Count, func(s *Stats) uint64 { return uint64(s.Carrier.RailsLost) }},
@@ -105,10 +105,10 @@ func Rows() []Row {
 		Row{ofRegistration, "small buffers looked up", Count, func(s *Stats) uint64 { return s.Carrier.Reuse.Uses }},
 		Row{ofRegistration, "  used often: not copied", Count, func(s *Stats) uint64 { return s.Carrier.Reuse.Frequent }},
 		Row{ofRegistration, "packets gathered from there", Count, func(s *Stats) uint64 { return s.Carrier.Gathered }},
-		Row{ofRegistration, "puts and gets from there", Count, func(s *Stats) uint64 { return s.Carrier.Direct }},
+		Row{ofRegistration, "puts and gets from there", Count, func(s *Stats) uint64 { return s.Carrier.ZeroCopy }},
 	)
-	for m := range len(carrier.Bytes{}.Max) {
-		rows = append(rows, Row{ofMemory, "memory of " + carrier.Memory(m).String(), Bytes, func(s *Stats) uint64 { return uint64(s.Carrier.Memory.Max[m]) }})
+	for m := range len(carrier.MemoryUsage{}.Max) {
+		rows = append(rows, Row{ofMemory, "memory of " + carrier.MemoryKind(m).String(), Bytes, func(s *Stats) uint64 { return uint64(s.Carrier.Memory.Max[m]) }})
 	}
 	return rows
 }

@@ -40,8 +40,8 @@ func sampleJob(n int) *ranks.Run {
 		s.P2P.RTRsCame, s.P2P.RTRsUsed, s.P2P.RTRsDropped, s.P2P.Crossed, s.P2P.Mispredicted = 50, 40, 10, 9, 3
 		s.Window.Puts = 4
 		c := &s.Carrier
-		c.Packets[carrier.ByConnection], c.Packets[carrier.ByRing], c.Packets[carrier.ByDatagram] = 300, 900, 20
-		c.MaxConnections, c.Connected, c.LowWatermark = 6+rank%2, 6, 2
+		c.Packets[carrier.OverConnection], c.Packets[carrier.OverRing], c.Packets[carrier.OverDatagrams] = 300, 900, 20
+		c.MaxConnections, c.ConnectionsOpened, c.LowWatermark = 6+rank%2, 6, 2
 		c.Registrations.Hits, c.Registrations.Misses = 900, 100
 		c.Reuse.Uses, c.Reuse.Frequent = 500, 125
 		for k := range c.Memory.Max {
@@ -79,13 +79,13 @@ func samplePoint(r *work.MemoryRun) work.MemoryPoint {
 	if r.One || r.MaxRanks > 0 || r.Workload == "smg" || r.Workload == "radix" {
 		partners = float64(r.Ranks - 1)
 	}
-	kinds := make([]float64, len(carrier.Bytes{}.Max))
-	kinds[carrier.SendBuffers], kinds[carrier.DatagramBuffers] = 160e3, 1050e3
+	kinds := make([]float64, len(carrier.MemoryUsage{}.Max))
+	kinds[carrier.SendBuffers], kinds[carrier.DatagramReceiveBuffers] = 160e3, 1050e3
 	switch r.Design {
 	case carrier.SendRecv, carrier.RingSendRecv:
-		kinds[carrier.OwnReceives] = partners * 800e3
+		kinds[carrier.ConnReceiveBuffers] = partners * 800e3
 	case carrier.SRQ, carrier.RingSRQ, carrier.Hybrid:
-		kinds[carrier.SharedBuffers] = 3.1e6
+		kinds[carrier.SharedReceiveBuffers] = 3.1e6
 	}
 	if r.Design == carrier.RingSendRecv || r.Design == carrier.RingSRQ {
 		p.Rings.Mean = partners / 2
@@ -95,7 +95,7 @@ func samplePoint(r *work.MemoryRun) work.MemoryPoint {
 		p.Connections = work.Spread{Mean: partners, Most: partners}
 	}
 	for k, n := range kinds {
-		p.Kinds = append(p.Kinds, work.Kind{Name: carrier.Memory(k).String(), Bytes: work.Spread{Mean: n, Most: n}})
+		p.Kinds = append(p.Kinds, work.Kind{Name: carrier.MemoryKind(k).String(), Bytes: work.Spread{Mean: n, Most: n}})
 		p.Bytes.Mean, p.Bytes.Most = p.Bytes.Mean+n, p.Bytes.Most+n
 	}
 	return p

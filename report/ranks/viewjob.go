@@ -171,7 +171,7 @@ func wayBars(sum *Stats) *barsView {
 	b := &barsView{}
 	for w, n := range sum.Carrier.Packets {
 		if n > 0 {
-			b.add(carrier.Way(w).String(), units.Count(n, ","), part{"k2", float64(n)})
+			b.add(carrier.Transport(w).String(), units.Count(n, ","), part{"k2", float64(n)})
 		}
 	}
 	return b.scaled()
@@ -213,7 +213,7 @@ func foundBars(sum *Stats) *barsView {
 // kindBars are the memory of a rank on average, by kind.
 func kindBars(all []*Stats) *barsView {
 	b := &barsView{}
-	for k := range (carrier.Bytes{}).Max {
+	for k := range (carrier.MemoryUsage{}).Max {
 		sum, least, most := 0, all[0].Carrier.Memory.Max[k], 0
 		for _, s := range all {
 			n := s.Carrier.Memory.Max[k]
@@ -226,7 +226,7 @@ func kindBars(all []*Stats) *barsView {
 		if least != most {
 			text += fmt.Sprintf(" (%s to %s)", units.Bytes(least), units.Bytes(most))
 		}
-		b.add(carrier.Memory(k).String(), text, part{kindClass(k), float64(sum) / float64(len(all))})
+		b.add(carrier.MemoryKind(k).String(), text, part{kindClass(k), float64(sum) / float64(len(all))})
 	}
 	return b.scaled()
 }

@@ -53,8 +53,8 @@ func newMemoryView(r *Run) *memoryView {
 	for i, d := range carrier.Designs() {
 		v.Designs = append(v.Designs, key{designClass(i), string(d)})
 	}
-	for k := range (carrier.Bytes{}).Max {
-		v.Kinds = append(v.Kinds, key{kindClass(k), carrier.Memory(k).String()})
+	for k := range (carrier.MemoryUsage{}).Max {
+		v.Kinds = append(v.Kinds, key{kindClass(k), carrier.MemoryKind(k).String()})
 	}
 	if e := r.experiment(curves); e != nil {
 		least, most := 0, 0
@@ -78,12 +78,12 @@ func newMemoryView(r *Run) *memoryView {
 
 // equipment says how ranks are equipped.
 func equipment(c *carrier.Config) string {
-	text := fmt.Sprintf("Packets of %s; %d receives of each connection that has its own", units.Bytes(c.Packet), c.Receives)
+	text := fmt.Sprintf("Packets of %s; %d receives of each connection that has its own", units.Bytes(c.PacketSize), c.Receives)
 	if c.SharedReceives > 0 {
 		text += fmt.Sprintf(", or %d that all share", c.SharedReceives)
 	}
 	if c.Ring.Slots > 0 {
-		text += fmt.Sprintf("; rings of %d packets of %s, for peers that %d packets have come from", c.Ring.Slots, units.Bytes(c.Ring.Slot), c.Ring.After)
+		text += fmt.Sprintf("; rings of %d packets of %s, for peers that %d packets have come from", c.Ring.Slots, units.Bytes(c.Ring.SlotSize), c.Ring.After)
 	}
 	return text + "."
 }
