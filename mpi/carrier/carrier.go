@@ -12,95 +12,96 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Op is something that a carrier was asked for.
+// Op is the kind of an operation.
 type Op uint8
 
-// The operations.
+// The operations that Upper.Finished reports.
 const (
-	OpSend   Op = iota // the data of a word is its owner's again
-	OpRead             // data was brought
+	OpSend   Op = iota // the data buffer of a message can be reused
+	OpRead             // data was read from the peer
 	OpWrite            // data is in the peer's memory
-	OpAtomic           // an atomic was carried out
+	OpAtomic           // an atomic was executed
 )
 
-// Upper is the rank above a carrier. Arrived is called from within Progress only.
+// Upper receives the events of a carrier.
 type Upper interface {
-	// Arrived takes a word. The data is valid until it returns. An error is a peer
-	// that does not keep to the protocol; it is lost then.
+	// Arrived delivers a message; only Progress and PollFast call it. The data is valid
+	// until it returns. An error means that the peer violated the protocol, and the peer is
+	// lost.
 	Arrived(peer int, h *wire.Header, data []byte) error
-	// Finished says that an operation has ended, and its memory is the owner's again. The
-	// owner is what was given with it. It is called once for each.
+	// Finished reports, once for each operation, that it has ended and its owner may reuse
+	// the memory.
 	Finished(owner any, op Op, err error)
-	// Lost says that a peer is not to be reached any more. Finished of what a NIC still
-	// has for it follows.
+	// Lost reports that a peer cannot be reached any more. Finished follows for operations
+	// that the NIC still has.
 	Lost(peer int, cause error)
-	// EachAwaitedPeer visits the peers that the rank waits for, or may have to.
+	// EachAwaitedPeer visits the peers that the rank waits for.
 	EachAwaitedPeer(visit func(peer int))
-	// FlushNeeded says that words are kept back until the next Flush or Progress, which must
-	// come soon.
+	// FlushNeeded reports that messages are deferred; the rank must call Flush or Progress
+	// soon.
 	FlushNeeded()
 }
 
-// Fetcher is the owner of an atomic. It is told what was there before.
+// Fetcher is the owner of an atomic. It receives the old value.
 type Fetcher interface{ Fetched(old uint64) }
 
-// Carrier is a rank's.
+// Carrier is the communication layer of one rank.
 type Carrier struct {
-	env   *env.Env
-	cfg   Config
-	up    Upper
-	rails []*rail
-	cards cards
-	peers []*peer
+	env       *env.Env
+	cfg       Config
+	up        Upper
+	rails     []*rail
+	endpoints endpoints
+	peers     []*peer
 
-	frequent    *regcache.ReuseTable // nil if small data is always copied
-	cache       *regcache.Cache[*registered]
-	regions     []*registered // of pools and rings
-	retired     []retired
-	idleRegions []*Region
-	copies      int // regions that are copies
-	byKey       map[uint32]*registered
-	nextAddr    uint64
-	sendPool    *pool
-	smallPool   *pool // of short packets
-	ownPool     *pool // receives of connections
-	wordPool    *pool // results of atomics
+	frequent      *regcache.ReuseTable // nil if small data is always copied
+	cache         *regcache.Cache[*registered]
+	regions       []*registered // memory of pools and rings
+	retired       []retired
+	idleRegions   []*Region
+	bounceBuffers int // in use
+	byKey         map[uint32]*registered
+	nextAddr      uint64
+	sendPool      *pool
+	smallPool     *pool // for short packets
+	connRecvPool  *pool // receive buffers of connections without SRQ
+	atomicPool    *pool // for results of atomics
 
 	works     []work
 	idleWorks []uint32
 	idlePkts  []*packet
 
-	own        []outgoing   // words to this rank itself
-	busy       []*peer      // that something waits for room to
-	spareBusy  []*peer      // empty: the next busy
-	graves     []*conn      // that have ended
-	timed      []*peer      // that have a deadline
-	spareTimed []*peer      // empty: the next timed
-	rings      []*ringIn    // to be looked into
-	neighbours []*neighbour // ranks of this host
-	filling    []*peer      // that words are being collected for
-	era        uint64       // looks at what has come
+	loopback        []outgoing // messages to this rank itself
+	busyPeers       []*peer    // with queued packets or transfers
+	spareBusyPeers  []*peer    // empty slice for reuse
+	endedConns      []*conn    // queue pairs to close
+	timedPeers      []*peer    // with a timer that runs
+	spareTimedPeers []*peer    // empty slice for reuse
+	rings           []*ringIn  // to poll
+	shmPeers        []*shmPeer // to poll
+	coalescingPeers []*peer    // with coalesced messages
+	progressCalls   uint64     // number of calls
 
-	mail    mailbox       // from tasks that make connections
-	lookOut atomic.Bool   // something may come that wakes nobody
-	moving  atomic.Int64  // when anything moved last
-	stirred bool          // something has moved since
-	looked  time.Duration // when peers were last asked whether they are there
-	// progressed is when Progress was last called, and resumed when that was after a
-	// long pause.
-	progressed, resumed time.Duration
-	swept               time.Duration // when idle connections were last looked for
-	parked              atomic.Bool
-	woken               atomic.Bool  // a completion has told of itself
-	due                 atomic.Int64 // when something must be done; 0 if nothing must
-	scratch             []byte
-	inside              bool          // Progress is under way
-	nowRead             time.Duration // the time, once it was asked for in there; else 0
-	broken              error
-	stats               Stats
+	callbacks     callbackQueue // from connection manager tasks
+	mustPoll      atomic.Bool   // rings or callbacks exist, which do not wake Wait
+	lastActivity  atomic.Int64  // when Progress last did something
+	activity      bool          // PollFast did something since
+	lastKeepalive time.Duration // when silent peers were last checked
+	// lastProgress is when Progress was last called, and stalledUntil when it was last
+	// called after a long pause.
+	lastProgress, stalledUntil time.Duration
+	lastIdleCheck              time.Duration // when idle connections were last checked
+	blocked                    atomic.Bool
+	notified                   atomic.Bool  // the completion channel had an event
+	nextDeadline               atomic.Int64 // of timers; 0 if none runs
+	scratch                    []byte
+	inProgress                 bool          // within Progress or PollFast
+	cachedNow                  time.Duration // time of the current Progress; 0 if not read yet
+	failure                    error
+	stats                      Stats
 }
 
-// Open makes a rank able to talk with all others. All of them must do so.
+// Open creates the carrier of a rank. All ranks open theirs at the same time.
 func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
@@ -131,7 +132,7 @@ func (c *Carrier) open() error {
 			return err
 		}
 	}
-	if err := c.cfg.fit(c.caps()); err != nil {
+	if err := c.cfg.restrictTo(c.caps()); err != nil {
 		return err
 	}
 	c.openSendPools()
@@ -140,10 +141,10 @@ func (c *Carrier) open() error {
 			if err := r.openDatagrams(&c.cfg); err != nil {
 				return err
 			}
-		} else if err := r.takeCalls(); err != nil {
+		} else if err := r.listenCM(); err != nil {
 			return err
 		}
-		if c.cfg.Design.shares() && r.attr.Caps.Has(verbs.CapSRQ) {
+		if c.cfg.Design.hasSRQ() && r.attr.Caps.Has(verbs.CapSRQ) {
 			if err := r.openShared(&c.cfg); err != nil {
 				return err
 			}
@@ -152,13 +153,13 @@ func (c *Carrier) open() error {
 	if err := c.openReuse(); err != nil {
 		return err
 	}
-	if err := c.openSegments(); err != nil {
+	if err := c.openSharedMemory(); err != nil {
 		return err
 	}
-	return c.exchange()
+	return c.exchangeEndpoints()
 }
 
-// caps are what all rails have.
+// caps are the capabilities that all rails have.
 func (c *Carrier) caps() verbs.Caps {
 	all := ^verbs.Caps(0)
 	for _, r := range c.rails {
@@ -167,33 +168,33 @@ func (c *Carrier) caps() verbs.Caps {
 	return all
 }
 
-// Now is the time. In real time Progress reads it once: a short message takes not much
-// longer than a few looks at the clock.
+// Now returns the time. In real time Progress reads the clock once, because reading it
+// takes a good part of the time of a short message.
 func (c *Carrier) Now() time.Duration {
-	if !c.inside || !c.env.Concurrent {
+	if !c.inProgress || !c.env.Concurrent {
 		return c.env.Proc.Now()
 	}
-	if c.nowRead == 0 {
-		c.nowRead = c.env.Proc.Now()
+	if c.cachedNow == 0 {
+		c.cachedNow = c.env.Proc.Now()
 	}
-	return c.nowRead
+	return c.cachedNow
 }
 
-// fault is something wrong with a NIC of ours, not with a peer: none can be reached.
-func (c *Carrier) fault(err error) {
-	if c.broken != nil {
+// failAll handles the failure of a local NIC: all peers are lost.
+func (c *Carrier) failAll(err error) {
+	if c.failure != nil {
 		return
 	}
-	c.broken = err
+	c.failure = err
 	for rank := range c.peers {
 		if rank != c.env.Rank {
-			c.lose(c.peer(rank), err)
+			c.losePeer(c.peer(rank), err)
 		}
 	}
-	c.abandon(err)
+	c.failOutstanding(err)
 }
 
-// Close gives everything back. What is under way is lost: see Quiet.
+// Close releases all resources. Operations under way are lost: see AllDelivered.
 func (c *Carrier) Close() error {
 	var errs []error
 	for _, p := range c.peers {
@@ -209,12 +210,12 @@ func (c *Carrier) Close() error {
 		errs = append(errs, r.close())
 	}
 	if c.cache != nil {
-		errs = append(errs, c.cache.Flush(), c.release(forever))
+		errs = append(errs, c.cache.Flush(), c.deregisterRetired(forever))
 	}
 	for _, m := range c.regions {
 		errs = append(errs, c.deregister(m))
 	}
-	for _, key := range sortedKeys(c.byKey) { // of whoever has not released it, and now cannot
+	for _, key := range sortedKeys(c.byKey) { // regions that their users have not released
 		errs = append(errs, c.deregister(c.byKey[key]))
 	}
 	for _, r := range c.rails {

@@ -9,103 +9,99 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Design is which ways a rank uses to its peers.
+// Design selects the transports to peers on other hosts.
 type Design string
 
-// The designs.
 const (
-	// SendRecv: a connection a peer, each with receives of its own, and credits.
+	// SendRecv: a connection per peer with receive buffers and credits of its own.
 	SendRecv Design = "sendrecv"
-	// SRQ: a connection a peer, and receives that all of them share.
+	// SRQ: a connection per peer, and a shared receive queue.
 	SRQ Design = "srq"
-	// RingSendRecv and RingSRQ are these, with a ring in the memory of peers that one
-	// talks with often.
+	// RingSendRecv and RingSRQ are SendRecv and SRQ with RDMA-written rings from the
+	// busiest peers.
 	RingSendRecv Design = "ring-sendrecv"
 	RingSRQ      Design = "ring-srq"
-	// UD: datagrams only.
+	// UD: unreliable datagrams only.
 	UD Design = "ud"
-	// Hybrid: datagrams, and connections to the peers that one talks with most.
+	// Hybrid: datagrams, and connections to the busiest peers.
 	Hybrid Design = "hybrid"
 )
 
-// Designs lists them.
+// Designs returns all designs.
 func Designs() []Design { return []Design{SendRecv, SRQ, RingSendRecv, RingSRQ, UD, Hybrid} }
 
-func (d Design) rings() bool    { return d == RingSendRecv || d == RingSRQ }
-func (d Design) shares() bool   { return d == SRQ || d == RingSRQ || d == Hybrid }
-func (d Design) connects() bool { return d != UD }
+func (d Design) hasRings() bool       { return d == RingSendRecv || d == RingSRQ }
+func (d Design) hasSRQ() bool         { return d == SRQ || d == RingSRQ || d == Hybrid }
+func (d Design) hasConnections() bool { return d != UD }
 
-// Config is how a carrier works. What is zero has a default.
+// Config configures a carrier. Zero fields have defaults.
 type Config struct {
 	Design Design `json:"design,omitempty"`
-	// PacketSize is the size of the largest packet, with what is around an eager message.
+	// PacketSize is the size of the largest packet, headers included.
 	PacketSize int `json:"packet,omitempty"`
-	// Receives are those of each connection that has its own; also the credits that its
-	// peer has.
+	// Receives is the number of receive buffers of a connection without SRQ, and of the
+	// peer's credits.
 	Receives int `json:"receives,omitempty"`
-	// SharedReceives are those that connections share, posted again in batches; if no more
-	// than LowWatermark are left they have run low, and are so at once.
+	// SharedReceives is the number of receives of the SRQ. They are posted in batches, or
+	// at once when LowWatermark or fewer are left.
 	SharedReceives int `json:"shared_receives,omitempty"`
 	LowWatermark   int `json:"low_watermark,omitempty"`
-	// Datagrams is how datagrams are made reliable where the NIC does not.
+	// Datagrams configures the acknowledgement of unreliable datagrams.
 	Datagrams Datagrams `json:"datagrams"`
-	// Ring is for designs with rings.
+	// Ring configures the rings of designs that have them.
 	Ring Ring `json:"ring"`
-	// HybridAfter is after how many packets to a peer Hybrid connects to it, and
-	// HybridPeers to how many at most.
+	// HybridAfter is the number of packets to a peer after which Hybrid connects to it, and
+	// HybridPeers the largest number of connected peers.
 	HybridAfter int `json:"hybrid_after,omitempty"`
 	HybridPeers int `json:"hybrid_peers,omitempty"`
-	// IdleTimeout is how long a connection must not have been used to be given back; never if
-	// 0, or with several rails.
+	// IdleTimeout is how long a connection may be idle before it is closed; 0, or several
+	// rails: for ever.
 	IdleTimeout time.Duration `json:"idle,omitempty"`
-	// Reuse is for small buffers that are used often.
+	// Reuse configures the detection of small buffers that are used often.
 	Reuse Reuse `json:"reuse"`
-	// NoCoalescing has every word leave by itself, and at once.
+	// NoCoalescing sends every message in a packet of its own.
 	NoCoalescing bool `json:"no_bundles,omitempty"`
-	// NoSharedMemory has ranks of one host talk as those of different ones do.
+	// NoSharedMemory makes ranks of one host use their NICs.
 	NoSharedMemory bool `json:"no_segments,omitempty"`
-	// StripeThreshold is from which size on data is divided among rails.
+	// StripeThreshold is the smallest transfer that is striped over rails.
 	StripeThreshold int `json:"stripe_from,omitempty"`
-	// CacheBytes is how much memory stays registered that nothing uses at the moment;
-	// none below 0.
+	// CacheBytes limits the unused memory in the registration cache; negative: none.
 	CacheBytes int `json:"cache_bytes,omitempty"`
-	// Spin is for how long a rank that waits looks again and again, in real time, before
-	// it lets itself be woken. It costs a processor, and saves the time that waking takes.
-	// Below 0 it never does.
+	// Spin is how long Wait busy-polls in real time before it blocks; negative: never. It
+	// trades CPU time for latency.
 	Spin time.Duration `json:"spin,omitempty"`
-	// PollBackoff is how often a rank that waits looks for what wakes nobody, as data in a
-	// ring: again when one of so many parts of what it has waited has passed. With few
-	// it may learn of something that much late; a simulated world has an event for each.
+	// PollBackoff sets the interval at which Wait polls rings and shared memory, which do
+	// not wake it: the time waited so far divided by PollBackoff.
 	PollBackoff int `json:"attention,omitempty"`
-	// KeepaliveIdle is after how much of it a peer that one waits for is asked whether it is
-	// still there.
+	// KeepaliveIdle is the idle time before a liveness probe of a peer that the rank waits
+	// for.
 	KeepaliveIdle time.Duration `json:"silence,omitempty"`
-	// PeerTimeout is how long a peer may take to answer that its NIC does not answer for.
-	// It answers when its program communicates, or at once if it does so in the
-	// background.
+	// PeerTimeout is how long a peer may leave packets and probes unanswered where its NIC
+	// does not answer them. A peer answers whenever its program communicates.
 	PeerTimeout time.Duration `json:"patience,omitempty"`
 }
 
-// Datagrams is how unreliable datagrams become reliable.
+// Datagrams configures acknowledgement and retransmission of unreliable datagrams.
 type Datagrams struct {
 	Receives int `json:"receives,omitempty"`
-	// Window is how many packets to a peer may be without acknowledgement.
+	// Window is the largest number of unacknowledged packets to a peer.
 	Window int `json:"window,omitempty"`
-	// AckEvery is for how many packets one is sent, and AckDelay how long it waits for
-	// as many, or for something that it can travel with.
+	// AckEvery is the number of received packets after which an acknowledgement is sent.
+	// AckDelay is how long a smaller number waits for a packet to carry it.
 	AckEvery int           `json:"ack_every,omitempty"`
 	AckDelay time.Duration `json:"ack_delay,omitempty"`
-	// Timeout is after which a packet is sent again, doubled each time up to a second.
+	// Timeout is the first retransmission timeout. It doubles each time up to a second.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// Ring is the fast way into a peer's memory.
+// Ring configures rings: slots in the receiver's memory that a peer writes packets to with
+// RDMA.
 type Ring struct {
 	Slots int `json:"slots,omitempty"`
-	// SlotSize is the size of one, and so of the largest packet that goes that way.
+	// SlotSize is the size of a slot; larger packets use the connection.
 	SlotSize int `json:"slot,omitempty"`
-	// After is after how many packets from a peer it is offered a ring, and Peers to
-	// how many at most.
+	// After is the number of packets from a peer after which it is offered a ring, and
+	// Peers the largest number of rings.
 	After int `json:"after,omitempty"`
 	Peers int `json:"peers,omitempty"`
 }
@@ -137,11 +133,11 @@ func (c *Config) setDefaults() {
 	c.PeerTimeout = cmp.Or(c.PeerTimeout, 30*time.Second)
 }
 
-// minPacket has room for the longest header and some data.
+// minPacket holds the longest header and some data.
 const minPacket = 256
 
-// maxPollBackoff has a rank look every nanosecond at first.
-const maxPollBackoff = int(firstWait / time.Nanosecond)
+// maxPollBackoff makes the first poll interval a nanosecond.
+const maxPollBackoff = int(minIdle / time.Nanosecond)
 
 func (c *Config) check() error {
 	known := false
@@ -152,7 +148,7 @@ func (c *Config) check() error {
 	}
 	switch {
 	case !known:
-		return fmt.Errorf("no design %q: there are %s", c.Design, strings.Join(names, ", "))
+		return fmt.Errorf("unknown design %q: want one of %s", c.Design, strings.Join(names, ", "))
 	case c.PacketSize < minPacket || c.Ring.SlotSize < minPacket || c.PacketSize%8 != 0 || c.Ring.SlotSize%8 != 0:
 		return fmt.Errorf("packets of %d bytes and slots of %d: either must be a multiple of 8 and at least %d", c.PacketSize, c.Ring.SlotSize, minPacket)
 	case c.Receives < minReceives:
@@ -160,17 +156,17 @@ func (c *Config) check() error {
 	case c.LowWatermark >= c.SharedReceives:
 		return fmt.Errorf("the low watermark %d must be below the %d shared receives", c.LowWatermark, c.SharedReceives)
 	case c.PollBackoff < 1 || c.PollBackoff > maxPollBackoff:
-		return fmt.Errorf("attention of %d: there are 1 to %d", c.PollBackoff, maxPollBackoff)
+		return fmt.Errorf("poll backoff %d: want 1 to %d", c.PollBackoff, maxPollBackoff)
 	case c.Datagrams.Window < 1 || c.Datagrams.AckEvery < 1:
 		return fmt.Errorf("datagrams: window and acknowledgements must be positive: %+v", c.Datagrams)
 	}
 	return nil
 }
 
-// fit has a configuration keep to what the NICs can do.
-func (c *Config) fit(caps verbs.Caps) error {
+// restrictTo adapts the design to the capabilities of the NICs.
+func (c *Config) restrictTo(caps verbs.Caps) error {
 	switch {
-	case caps.Has(verbs.CapRD), caps.Has(verbs.CapUD) && !caps.Has(verbs.CapRC): // one queue pair reaches all peers, and makes no difference between designs
+	case caps.Has(verbs.CapRD), caps.Has(verbs.CapUD) && !caps.Has(verbs.CapRC): // all peers share one queue pair, whatever the design
 		c.Design = UD
 	case c.Design == UD && !caps.Has(verbs.CapUD):
 		return fmt.Errorf("design %s: %w: the NIC has no datagrams", c.Design, verbs.ErrNotSupported)

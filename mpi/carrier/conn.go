@@ -10,75 +10,75 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// state is that of a connection.
+// state is the state of a connection.
 type state uint8
 
 const (
-	asked    state = iota + 1 // we want it
-	answered                  // the peer wants it; it has not spoken on it yet
+	requested state = iota + 1 // this rank has sent a REQ
+	accepted                   // this rank has sent a REP, and nothing has arrived on the connection yet
 	open
-	closing // we have said bye, or goodbye
+	closing // a DREQ was sent or received
 	failed
 )
 
-var stateNames = [...]string{"", "asked for", "answered", "open", "closing", "failed"}
+var stateNames = [...]string{"", "requested", "accepted", "open", "closing", "failed"}
 
 func (s state) String() string { return stateNames[s] }
 
 // conn is a connection to a peer on a rail.
 type conn struct {
-	c        *Carrier
-	rail     *rail
-	peer     *peer
-	qp       verbs.QP
-	state    state
-	recv     *receives // its own; nil if they are shared
-	limited  bool      // it may send as many packets as it has credits
-	credits  int
-	owed     int // credits that the peer does not know of
-	free     int // requests that can be posted
-	under    int // that the NIC has
-	used     time.Duration
-	moved    time.Duration // when something was completed last
-	leaving  bool          // our last packet is under way, or the peer's has come
-	lingers  bool          // until the peer has closed: what it was sent may still be under way
-	heardBye bool
-	ended    bool
-	behind   []*move // whose words must go behind their data, on this way
+	c               *Carrier
+	rail            *rail
+	peer            *peer
+	qp              verbs.QP
+	state           state
+	recv            *recvQueue // nil with SRQ
+	usesCredits     bool       // each packet to the peer takes a credit
+	credits         int
+	creditsToReturn int // receives posted again since credits were last returned
+	freeWRs         int // send requests that can be posted
+	outstanding     int // send requests that the NIC has
+	lastUsed        time.Duration
+	lastCompletion  time.Duration // only on rails that complete before delivery
+	disconnecting   bool          // our last packet was sent, or the peer's has arrived
+	awaitsPeerClose bool          // the peer may still have to receive our last packet
+	receivedDREQ    bool
+	ended           bool
+	pendingNotices  []*transfer // writes whose notice must follow on this connection
 
-	// Of those that the connection manager makes:
-	number  uint32 // how many the two ranks had before it
-	manager verbs.Conn
-	waiting verbs.ConnRequest // a call of the peer's, which counts: ours will be refused
-	wr      [1]verbs.SendWR
-	sges    [3]verbs.SGE
+	// Only for connections of the connection manager:
+	generation     uint32 // number of earlier connections between the two ranks
+	cmConn         verbs.Conn
+	pendingRequest verbs.ConnRequest // request of the peer that wins over ours
+	wr             [1]verbs.SendWR
+	sges           [3]verbs.SGE
 }
 
 const (
-	// reserve are credits that are left to packets that give credits back: else two who
-	// have none would wait for each other.
-	reserve = 4
-	// minReceives lets credits be given back in halves.
+	// reservedCredits are left to packets that return credits, which avoids a deadlock of
+	// two ranks without credits.
+	reservedCredits = 4
+	// minReceives lets credits be returned after half of them are used.
 	minReceives = 4
-	// sendDepth is how many requests a connection has under way, and spare how many of
-	// those packets leave to data.
-	sendDepth = 128
-	spare     = 2
+	// sendDepth is the depth of the send queue. Packets leave reservedWRs of it to RDMA
+	// transfers.
+	sendDepth   = 128
+	reservedWRs = 2
 )
 
-// newConn makes our end of a connection.
+// newConn creates the local end of a connection.
 func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
-	k := &conn{c: c, rail: r, peer: p, state: s, free: sendDepth, credits: c.cfg.Receives + reserve, used: c.Now()}
-	k.limited = r.srq == nil || r.limited()
-	k.number = p.had[r.num]
+	k := &conn{c: c, rail: r, peer: p, state: s, freeWRs: sendDepth, credits: c.cfg.Receives + reservedCredits, lastUsed: c.Now()}
+	k.usesCredits = r.srq == nil || r.lacksRNR()
+	k.generation = p.connGeneration[r.num]
 	init := verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
 		Caps: verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: 3},
 	}
-	count := c.cfg.Receives + reserve
+	count := c.cfg.Receives + reservedCredits
 	promised := sendDepth
 	if r.srq != nil {
-		if err := r.srq.fit(len(r.conns) + 1); err != nil {
+		if err := r.srq.growFor(len(r.conns) + 1); err != nil {
 			return nil, err
 		}
 		init.SRQ = r.srq.queue
@@ -86,22 +86,22 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 		init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = count, 1
 		promised += count
 	}
-	if err := r.promise(promised); err != nil {
+	if err := r.reserveCQEs(promised); err != nil {
 		return nil, err
 	}
 	var err error
 	if k.qp, err = r.dev.CreateQP(init); err != nil {
-		return nil, fmt.Errorf("a queue pair for rank %d: %w", p.rank, err)
+		return nil, fmt.Errorf("create a queue pair for rank %d: %w", p.rank, err)
 	}
 	if err := r.toInit(k.qp); err != nil {
 		return nil, errors.Join(err, k.qp.Close())
 	}
 	if r.srq == nil {
-		k.recv = &receives{c: c, rail: r, conn: k, post: k.qp.PostRecv, size: c.cfg.PacketSize}
-		if c.ownPool == nil {
-			c.ownPool = c.newPool(ConnReceiveBuffers, c.cfg.PacketSize, count)
+		k.recv = &recvQueue{c: c, rail: r, conn: k, post: k.qp.PostRecv, size: c.cfg.PacketSize}
+		if c.connRecvPool == nil {
+			c.connRecvPool = c.newPool(ConnReceiveBuffers, c.cfg.PacketSize, count)
 		}
-		if err := k.recv.fill(c.ownPool, count); err != nil {
+		if err := k.recv.fill(c.connRecvPool, count); err != nil {
 			return nil, errors.Join(err, k.qp.Close())
 		}
 	}
@@ -112,15 +112,15 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	return k, nil
 }
 
-// connection returns an open connection to a peer with room for a packet, if there
-// is one. If there is none at all it is made, where the design wants one.
+// connection returns an open connection with room for a packet of n bytes. Without one it
+// returns nil, and connects if the design has connections to the peer.
 func (c *Carrier) connection(p *peer, n int) *conn {
 	if n > c.cfg.PacketSize {
 		return nil
 	}
 	for i := range c.rails {
-		k := p.conns[(p.turn+i)%len(c.rails)]
-		if k != nil && k.state == open && k.free > spare && k.hasCredit() {
+		k := p.conns[(p.nextRail+i)%len(c.rails)]
+		if k != nil && k.state == open && k.freeWRs > reservedWRs && k.hasCredit() {
 			return k
 		}
 	}
@@ -128,26 +128,27 @@ func (c *Carrier) connection(p *peer, n int) *conn {
 	return nil
 }
 
-// wantConnections makes those that the design wants and that are not there.
+// wantConnections starts the connections to a peer that the design has and that are
+// missing.
 func (c *Carrier) wantConnections(p *peer) {
-	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.favours(p) {
+	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.wantsConnection(p) {
 		return
 	}
 	for _, r := range c.rails {
-		if p.conns[r.num] == nil && p.lost == nil && !p.cut[r.num] {
-			if err := c.connect(p, r); err != nil && !(c.cutRail(p, r) && c.reachable(p)) {
-				c.lose(p, err)
+		if p.conns[r.num] == nil && p.lost == nil && !p.railFailed[r.num] {
+			if err := c.connect(p, r); err != nil && !(c.failRail(p, r) && c.reachable(p)) {
+				c.losePeer(p, err)
 			}
 		}
 	}
 }
 
-// carry sends a packet. It is kept until the peer's NIC has it.
-func (k *conn) carry(pkt *packet) error {
+// transmit posts a packet. The carrier keeps it until the peer's NIC has acknowledged it.
+func (k *conn) transmit(pkt *packet) error {
 	c := k.c
 	id := c.newWork(work{task: sending, conn: k, pkt: pkt})
 	k.wr[0] = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.gather(k.sges[:0], k.rail.num)}
-	if pkt.naked {
+	if pkt.headerless {
 		k.wr[0].Opcode, k.wr[0].Imm = verbs.OpSendImm, pkt.imm
 	}
 	if err := k.post(); err != nil {
@@ -156,94 +157,94 @@ func (k *conn) carry(pkt *packet) error {
 	}
 	c.stats.Packets[OverConnection]++
 	c.stats.ByRail[k.rail.num] += uint64(pkt.len)
-	k.took(pkt)
+	k.packetPosted(pkt)
 	k.credits--
 	if pkt.numbered {
-		k.peer.turn = (k.rail.num + 1) % len(c.rails)
+		k.peer.nextRail = (k.rail.num + 1) % len(c.rails)
 	}
 	return nil
 }
 
-// post posts the request that has been written.
+// post posts the send request in k.wr.
 func (k *conn) post() error {
 	if _, err := k.qp.PostSend(k.wr[:]); err != nil {
 		return err
 	}
-	k.free--
-	k.under++
-	k.used = k.c.Now()
+	k.freeWRs--
+	k.outstanding++
+	k.lastUsed = k.c.Now()
 	return nil
 }
 
-// done takes a completion: the NIC has one request less.
-func (k *conn) done(wc *verbs.WC) {
-	k.free++
-	k.under--
-	if k.rail.forgets() {
-		k.moved = k.c.Now()
+// requestCompleted handles the completion of any send request.
+func (k *conn) requestCompleted(wc *verbs.WC) {
+	k.freeWRs++
+	k.outstanding--
+	if k.rail.completesBeforeDelivery() {
+		k.lastCompletion = k.c.Now()
 	}
 	if wc.Status != verbs.WCSuccess {
-		k.broke(statusError{"a request", wc.Status})
+		k.connFailed(statusError{"send request", wc.Status})
 	}
 	switch {
-	case k.under > 0:
-	case k.state == failed || k.leaving && !k.lingers:
-		k.c.end(k)
+	case k.outstanding > 0:
+	case k.state == failed || k.disconnecting && !k.awaitsPeerClose:
+		k.c.endConn(k)
 	case k.state == closing:
-		k.depart()
+		k.sendDREP()
 	}
 }
 
-// sent takes the completion of a packet.
-func (k *conn) sent(pkt *packet, wc *verbs.WC) {
+// sendCompleted handles the completion of a packet.
+func (k *conn) sendCompleted(pkt *packet, wc *verbs.WC) {
 	p := pkt.peer
 	arrived := wc.Status == verbs.WCSuccess
-	pkt.acked = pkt.acked || arrived && !k.rail.forgets() || p.lost != nil || !pkt.numbered
-	k.done(wc)
+	pkt.acked = pkt.acked || arrived && !k.rail.completesBeforeDelivery() || p.lost != nil || !pkt.numbered
+	k.requestCompleted(wc)
 	if p.lost != nil {
 		pkt.acked = true
 	}
 	if pkt.acked {
-		k.c.dispose(pkt)
-	} else if (!arrived || k.state == failed) && pkt.conn == k && !slices.Contains(p.stranded, pkt) {
-		k.c.strand(pkt)
+		k.c.freePacket(pkt)
+	} else if (!arrived || k.state == failed) && pkt.sentOn == k && !slices.Contains(p.toReroute, pkt) {
+		k.c.queueReroute(pkt)
 	}
 }
 
-// fail has everything that is under way on a connection end.
+// fail moves the queue pair to the error state, which flushes its requests.
 func (k *conn) fail(error) {
 	if k.state == failed {
 		return
 	}
 	k.state = failed
 	if err := k.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil && !errors.Is(err, verbs.ErrClosed) {
-		k.c.fault(fmt.Errorf("rank %d: %w", k.peer.rank, err))
+		k.c.failAll(fmt.Errorf("rank %d: %w", k.peer.rank, err))
 	}
 }
 
-// heard takes note that a packet came by the connection.
-func (k *conn) heard(pre *prefix) {
-	k.used = k.c.Now()
-	if k.state == answered {
+// packetReceived notes that a packet has arrived on the connection.
+func (k *conn) packetReceived(pre *prefix) {
+	k.lastUsed = k.c.Now()
+	if k.state == accepted {
 		k.state = open
 		k.c.isBusy(k.peer)
 	}
 	k.credits += int(pre.credits)
 }
 
-// settle tells the peer of receives and slots that it can use again, if there are many
-// and no packet has done so.
-func (k *conn) settle() {
+// returnManyCredits sends an ack-only packet when half of the credits or slots are to be
+// returned.
+func (k *conn) returnManyCredits() {
 	p := k.peer
-	if p.lost == nil && (k.limited && k.owed >= k.c.cfg.Receives/2 || p.rung != nil && p.rung.owed >= p.rung.count/2) {
-		k.c.sendBare(p, k)
+	if p.lost == nil && (k.usesCredits && k.creditsToReturn >= k.c.cfg.Receives/2 || p.ringIn != nil && p.ringIn.slotsToReturn >= p.ringIn.count/2) {
+		k.c.sendAckOnly(p, k)
 	}
 }
 
-// giveCredits posts what receives were used, and returns how many more the peer may
-// use.
-func (k *conn) giveCredits() uint16 {
-	if !k.limited || k.owed == 0 {
+// takeCreditsToReturn posts the staged receives and returns their number, for the prefix of
+// the next packet.
+func (k *conn) takeCreditsToReturn() uint16 {
+	if !k.usesCredits || k.creditsToReturn == 0 {
 		return 0
 	}
 	recv := k.recv
@@ -251,52 +252,52 @@ func (k *conn) giveCredits() uint16 {
 		recv = &k.rail.srq.recv
 	}
 	if err := recv.flush(); err != nil {
-		k.c.fault(err)
+		k.c.failAll(err)
 		return 0
 	}
-	n := k.owed
-	k.owed = 0
+	n := k.creditsToReturn
+	k.creditsToReturn = 0
 	return uint16(n)
 }
 
-// end is the end of a connection that nobody uses any more. Its queue pair is closed
-// when all completions that were taken have been looked at: some may be of it.
-func (c *Carrier) end(k *conn) {
+// endConn marks a connection for closing. Its queue pair stays until the polled completions
+// have been handled, because some may belong to it.
+func (c *Carrier) endConn(k *conn) {
 	if k.ended {
 		return
 	}
 	k.ended = true
-	if k.state != failed { // a failed one stays, lest another be made on its rail
+	if k.state != failed { // a failed connection stays, or its rail would be tried again
 		k.peer.conns[k.rail.num] = nil
-		k.peer.had[k.rail.num] = k.number + 1
+		k.peer.connGeneration[k.rail.num] = k.generation + 1
 		c.stats.ConnectionsClosed++
 	}
 	c.stats.Connections--
 	c.isBusy(k.peer)
-	c.graves = append(c.graves, k)
-	k.writeAgain()
+	c.endedConns = append(c.endedConns, k)
+	k.rewriteUnnoticed()
 }
 
-// bury closes what has ended.
-func (c *Carrier) bury() {
-	graves := c.graves
-	c.graves = nil
-	for _, k := range graves {
+// closeEndedConns closes the connections that endConn marked.
+func (c *Carrier) closeEndedConns() {
+	ended := c.endedConns
+	c.endedConns = nil
+	for _, k := range ended {
 		if err := k.close(); err != nil {
-			c.fault(err)
+			c.failAll(err)
 		}
 	}
 }
 
-// close closes the queue pair. What it had is free again.
+// close closes the queue pair and releases the buffers of its requests.
 func (k *conn) close() error {
 	if k.qp == nil {
 		return nil
 	}
 	delete(k.rail.conns, k.qp.QPN())
 	var errs []error
-	if k.manager != nil {
-		errs = append(errs, ignoreClosed(k.manager.Disconnect()))
+	if k.cmConn != nil {
+		errs = append(errs, ignoreClosed(k.cmConn.Disconnect()))
 	}
 	errs = append(errs, ignoreClosed(k.qp.Close()))
 	k.qp = nil
@@ -306,17 +307,17 @@ func (k *conn) close() error {
 		if w.conn != k {
 			continue
 		}
-		c.endWork(uint64(i)) // in whatever life it is
+		c.endWork(uint64(i))
 		switch w.task {
 		case receiving:
-			w.buf.giveBack()
+			w.buf.release()
 		case sending:
 			w.pkt.posted--
 			w.pkt.acked = true
-			c.dispose(w.pkt)
+			c.freePacket(w.pkt)
 		}
 	}
-	k.rail.promised -= sendDepth
+	k.rail.reservedCQEs -= sendDepth
 	return errors.Join(errs...)
 }
 
@@ -327,28 +328,28 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// hand is what the ends of a connection tell each other.
-type hand struct {
+// connInfo is the information that two ranks exchange to connect.
+type connInfo struct {
 	rail    int
 	qpn     verbs.QPN
 	psn     uint32
 	credits int
 }
 
-const handLen = 1 + 4 + 4 + 2
+const connInfoLen = 1 + 4 + 4 + 2
 
-func (h hand) bytes() []byte {
+func (h connInfo) bytes() []byte {
 	le := binary.LittleEndian
-	b := append(make([]byte, 0, handLen), byte(h.rail))
+	b := append(make([]byte, 0, connInfoLen), byte(h.rail))
 	b = le.AppendUint32(b, uint32(h.qpn))
 	b = le.AppendUint32(b, h.psn)
 	return le.AppendUint16(b, uint16(h.credits))
 }
 
-func (c *Carrier) parseHand(b []byte) (h hand, err error) {
-	if len(b) != handLen || int(b[0]) >= len(c.rails) {
+func (c *Carrier) parseConnInfo(b []byte) (h connInfo, err error) {
+	if len(b) != connInfoLen || int(b[0]) >= len(c.rails) {
 		return h, fmt.Errorf("%w: of a connection: % x", errMalformed, b)
 	}
 	le := binary.LittleEndian
-	return hand{int(b[0]), verbs.QPN(le.Uint32(b[1:])), le.Uint32(b[5:]), int(le.Uint16(b[9:]))}, nil
+	return connInfo{int(b[0]), verbs.QPN(le.Uint32(b[1:])), le.Uint32(b[5:]), int(le.Uint16(b[9:]))}, nil
 }

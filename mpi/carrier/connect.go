@@ -6,49 +6,48 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Connections are made by words over datagrams where there are such: who wants one
-// asks, the other answers, and either can use it when it has heard of the other. If
-// both ask at the same time, the question of the lower rank counts.
+// Connections are established by messages over datagrams, named as those of the InfiniBand
+// CM: REQ, REP, RTU. If the REQs of two ranks cross, that of the lower rank wins.
 
-// connect begins to make a connection.
+// connect starts to connect to a peer on a rail.
 func (c *Carrier) connect(p *peer, r *rail) error {
 	if r.dg == nil {
-		return r.calls.call(p)
+		return r.cm.connect(p)
 	}
 	if p.rank == c.env.Rank {
 		return c.connectSelf(p, r)
 	}
-	k, err := c.newConn(p, r, asked)
+	k, err := c.newConn(p, r, requested)
 	if err != nil {
 		return err
 	}
-	c.say(p, ask, k.hand().bytes())
+	c.sendConnMessage(p, connREQ, k.connInfo().bytes())
 	return nil
 }
 
-func (k *conn) hand() hand {
-	return hand{rail: k.rail.num, qpn: k.qp.QPN(), psn: k.psn(k.c.env.Rank), credits: k.c.cfg.Receives + reserve}
+func (k *conn) connInfo() connInfo {
+	return connInfo{rail: k.rail.num, qpn: k.qp.QPN(), psn: k.psn(k.c.env.Rank), credits: k.c.cfg.Receives + reservedCredits}
 }
 
-// psn is where a rank's packets of the connection begin to be counted.
+// psn is the initial PSN of a rank on the connection.
 func (k *conn) psn(rank int) uint32 {
 	x := k.c.env.Seed ^ uint64(rank)<<32 ^ uint64(k.peer.rank+k.c.env.Rank)<<8 ^ uint64(k.rail.num)
 	x *= 0x9e3779b97f4a7c15
 	return uint32(x>>40) & (1<<24 - 1)
 }
 
-// say sends a word about connections, which waits for none.
-func (c *Carrier) say(p *peer, what kind, body []byte) {
+// sendConnMessage sends a connection message by datagram, or queues it.
+func (c *Carrier) sendConnMessage(p *peer, msg kind, body []byte) {
 	if dg := c.datagrams(p); len(p.control) == 0 && dg.hasRoom(p, prefixLen+len(body)) {
-		c.leaveBy(p, dg, what, nil, body)
+		c.sendOn(p, dg, msg, nil, body)
 		return
 	}
-	p.control = append(p.control, outgoing{kind: what, data: body})
+	p.control = append(p.control, outgoing{kind: msg, data: body})
 	c.isBusy(p)
 }
 
-// pumpControl lets words about connections leave that had no room.
-func (c *Carrier) pumpControl(p *peer) {
+// sendQueuedControl sends queued connection messages.
+func (c *Carrier) sendQueuedControl(p *peer) {
 	for len(p.control) > 0 && p.lost == nil {
 		o := p.control[0]
 		dg := c.datagrams(p)
@@ -56,80 +55,80 @@ func (c *Carrier) pumpControl(p *peer) {
 			return
 		}
 		p.control = p.control[1:]
-		c.leaveBy(p, dg, o.kind, nil, o.data)
+		c.sendOn(p, dg, o.kind, nil, o.data)
 	}
 }
 
-// connectionWord takes what a peer says about a connection.
-func (c *Carrier) connectionWord(p *peer, what kind, body []byte) error {
-	switch what {
-	case ready: // that it came is all that it says
+// handleConnMessage handles a connection message of a peer.
+func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
+	switch msg {
+	case connRTU: // its arrival has opened the connection
 		return nil
-	case bye, goodbye:
+	case connDREQ, connDREP:
 		if len(body) != 1 || int(body[0]) >= len(c.rails) {
-			return fmt.Errorf("%w: a farewell on no rail: % x", errMalformed, body)
+			return fmt.Errorf("%w: disconnect on an unknown rail: % x", errMalformed, body)
 		}
 		if k := p.conns[body[0]]; k != nil {
-			k.farewell(what)
+			k.handleDisconnect(msg)
 		}
 		return nil
 	}
-	h, err := c.parseHand(body)
+	h, err := c.parseConnInfo(body)
 	if err != nil {
 		return err
 	}
 	if c.rails[h.rail].dg == nil {
-		return fmt.Errorf("%w: connections are not made by word on rail %d", errMalformed, h.rail)
+		return fmt.Errorf("%w: connection message on rail %d", errMalformed, h.rail)
 	}
 	k := p.conns[h.rail]
-	if what == answer {
-		if k == nil || k.state != asked {
-			return fmt.Errorf("%w: an answer to no question", errMalformed)
+	if msg == connREP {
+		if k == nil || k.state != requested {
+			return fmt.Errorf("%w: REP without a REQ", errMalformed)
 		}
 		if h.qpn == noQP {
-			return c.refused(k)
+			return c.connectionRefused(k)
 		}
-		if err := k.join(h); err != nil {
-			k.broke(err)
+		if err := k.connectQP(h); err != nil {
+			k.connFailed(err)
 			return nil
 		}
 		k.state = open
 		c.stats.ConnectionsOpened++
 		c.isBusy(p)
-		c.leaveBy(p, k, ready, nil, nil)
+		c.sendOn(p, k, connRTU, nil, nil)
 		return nil
 	}
-	if k != nil && k.leaving && k.state != failed { // the peer has seen its end
-		c.end(k)
+	if k != nil && k.disconnecting && k.state != failed { // the peer has noticed its end
+		c.endConn(k)
 		k = nil
 	}
 	switch {
-	case k == nil && c.cfg.Design == Hybrid && c.full():
-		c.say(p, answer, hand{rail: h.rail, qpn: noQP}.bytes())
+	case k == nil && c.cfg.Design == Hybrid && c.connectionsFull():
+		c.sendConnMessage(p, connREP, connInfo{rail: h.rail, qpn: noQP}.bytes())
 		return nil
 	case k == nil:
-		if k, err = c.newConn(p, c.rails[h.rail], answered); err != nil {
+		if k, err = c.newConn(p, c.rails[h.rail], accepted); err != nil {
 			return err
 		}
-	case k.state == asked && p.rank < c.env.Rank: // theirs counts
-		k.state = answered
-	case k.state == asked: // ours does, and they know
+	case k.state == requested && p.rank < c.env.Rank: // their request wins
+		k.state = accepted
+	case k.state == requested: // our request wins, and the peer knows
 		return nil
-	default: // the rail has failed, or there is one
+	default: // the rail has failed, or the connection exists
 		return nil
 	}
-	if err := k.join(h); err != nil {
-		k.broke(err)
+	if err := k.connectQP(h); err != nil {
+		k.connFailed(err)
 		return nil
 	}
 	c.stats.ConnectionsOpened++
-	c.say(p, answer, k.hand().bytes())
+	c.sendConnMessage(p, connREP, k.connInfo().bytes())
 	return nil
 }
 
-// How long a NIC waits for an acknowledgement, and how often it retransmits. A peer is lost
-// after two seconds or more: a rank on a busy machine may be stalled for one. A NIC waits
-// for receives as long as it takes.
+// Retransmission attributes of a queue pair. A NIC reports an unreachable peer after two
+// seconds or more, because a rank on a busy machine may be stalled for one. It waits for
+// receives without limit.
 const (
 	ackTimeout = 16 // 4.096 µs · 2^16
 	retries    = 7
@@ -137,17 +136,17 @@ const (
 	rnrForever = 7
 )
 
-// join connects our end to the peer's.
-func (k *conn) join(h hand) error {
+// connectQP connects our end to the peer's, up to the state RTS.
+func (k *conn) connectQP(h connInfo) error {
 	k.credits = h.credits
-	return k.rail.join(k.qp, k.peer, h, k.psn(k.c.env.Rank))
+	return k.rail.connectQP(k.qp, k.peer, h, k.psn(k.c.env.Rank))
 }
 
-// join connects a queue pair to one of a peer's.
-func (r *rail) join(qp verbs.QP, p *peer, h hand, psn uint32) error {
+// connectQP connects a queue pair to that of a peer, up to the state RTS.
+func (r *rail) connectQP(qp verbs.QP, p *peer, h connInfo, psn uint32) error {
 	reads := min(r.attr.MaxQPRdAtomic, r.attr.MaxQPInitAtomic)
 	attr := verbs.QPAttr{
-		State: verbs.QPStateRTR, AH: r.address(r.card(p).gid), PathMTU: r.mtu, DestQPN: h.qpn, RQPSN: h.psn,
+		State: verbs.QPStateRTR, AH: r.address(r.endpoint(p).gid), PathMTU: r.mtu, DestQPN: h.qpn, RQPSN: h.psn,
 		MaxDestRdAtomic: reads, MinRNRTimer: rnrTimer,
 	}
 	mask := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |
@@ -163,83 +162,82 @@ func (r *rail) join(qp verbs.QP, p *peer, h hand, psn uint32) error {
 		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry)
 }
 
-// Connections that nobody uses are given back. Who wants to says bye, as the last
-// thing on it; the other answers when it has nothing under way there any more. What
-// either has to say then makes another.
+// Idle connections are closed. One end sends a DREQ as its last packet; the other sends a
+// DREP when nothing is outstanding. Later messages establish another connection.
 
-// giveBackIdle begins to give back what was not used for long. With several rails nothing
-// is: a farewell waits for its turn behind what another rail brings, and nobody could tell
-// it from a failure.
-func (c *Carrier) giveBackIdle() {
-	if c.cfg.IdleTimeout == 0 || c.Now()-c.swept < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
+// disconnectIdle sends a DREQ on idle connections. With several rails it does not, because
+// a DREQ may wait for packets on another rail, and the end would look like a failure.
+func (c *Carrier) disconnectIdle() {
+	if c.cfg.IdleTimeout == 0 || c.Now()-c.lastIdleCheck < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
 		return
 	}
-	c.swept = c.Now()
+	c.lastIdleCheck = c.Now()
 	for _, p := range c.peers {
 		if p == nil || p.lost != nil || p.busy {
 			continue
 		}
 		for _, k := range p.conns {
-			if k != nil && k.canLeave() && c.Now()-k.used >= c.cfg.IdleTimeout {
-				k.leave()
+			if k != nil && k.canDisconnect() && c.Now()-k.lastUsed >= c.cfg.IdleTimeout {
+				k.disconnect()
 			}
 		}
 	}
 }
 
-// canLeave reports whether nothing is under way on a connection, so that it can be given
-// back.
-func (k *conn) canLeave() bool { return k.state == open && k.under == 0 && k.hasCredit() }
+// canDisconnect reports whether the connection is idle and has a credit for a DREQ.
+func (k *conn) canDisconnect() bool { return k.state == open && k.outstanding == 0 && k.hasCredit() }
 
-// leave begins to give it back.
-func (k *conn) leave() {
+// disconnect sends a DREQ.
+func (k *conn) disconnect() {
 	k.state = closing
-	k.c.leaveBy(k.peer, k, bye, nil, []byte{byte(k.rail.num)})
+	k.c.sendOn(k.peer, k, connDREQ, nil, []byte{byte(k.rail.num)})
 }
 
-// canSettle reports whether a packet can leave that is part of what keeps credits going.
-func (k *conn) canSettle() bool { return k.credits > 0 || !k.limited }
+// canSendAck reports whether an ack-only packet may be sent: it may use reserved credits.
+func (k *conn) canSendAck() bool { return k.credits > 0 || !k.usesCredits }
 
-func (k *conn) hasCredit() bool { return k.credits > reserve || !k.limited }
+func (k *conn) hasCredit() bool { return k.credits > reservedCredits || !k.usesCredits }
 
-// farewell takes a bye or a goodbye.
-func (k *conn) farewell(what kind) {
-	k.heardBye = true
+// handleDisconnect handles a DREQ or a DREP.
+func (k *conn) handleDisconnect(msg kind) {
+	k.receivedDREQ = true
 	switch {
-	case k.state == open || k.state == answered:
+	case k.state == open || k.state == accepted:
 		k.state = closing
 		k.c.isBusy(k.peer)
-		k.depart()
-	case what == bye && k.rail.limited():
-		// Both have said bye, and nobody knows whether his came. The lower rank answers.
-		if k.heardBye = k.c.env.Rank < k.peer.rank; k.heardBye {
+		k.sendDREP()
+	case msg == connDREQ && k.rail.lacksRNR():
+		// The DREQs crossed, and neither rank knows whether its own has arrived. The lower
+		// rank sends a DREP.
+		if k.receivedDREQ = k.c.env.Rank < k.peer.rank; k.receivedDREQ {
 			k.c.isBusy(k.peer)
-			k.depart()
+			k.sendDREP()
 		}
-	case what == bye: // both have; the peer may not have heard ours yet
-		if k.leaving = true; k.under == 0 {
-			k.c.end(k)
+	case msg == connDREQ: // the DREQs crossed; the peer may not have received ours yet
+		if k.disconnecting = true; k.outstanding == 0 {
+			k.c.endConn(k)
 		}
-	default: // of what we sent only the bye can be under way, and the peer has it
-		k.leaving = true
-		k.c.end(k)
+	default: // the peer has received our DREQ, and nothing else was outstanding
+		k.disconnecting = true
+		k.c.endConn(k)
 	}
 }
 
-// closed looks whether the peer has closed its end of a connection that lingers. Where
-// receives are shared, no completion tells of it.
-func (k *conn) closed() {
-	if k.lingers && !k.ended && k.manager != nil && k.manager.WaitDisconnect(0) == nil {
-		k.c.end(k)
+// endIfPeerClosed ends a connection whose peer has disconnected. With an SRQ no completion
+// reports that.
+func (k *conn) endIfPeerClosed() {
+	if k.awaitsPeerClose && !k.ended && k.cmConn != nil && k.cmConn.WaitDisconnect(0) == nil {
+		k.c.endConn(k)
 	}
 }
 
-// depart says goodbye when nothing else is under way. The connection ends with it.
-func (k *conn) depart() {
-	if k.state != closing || !k.heardBye || k.leaving || k.under > 0 || !k.canSettle() {
+// sendDREP sends a DREP when nothing is outstanding. It is the last packet of the
+// connection.
+func (k *conn) sendDREP() {
+	if k.state != closing || !k.receivedDREQ || k.disconnecting || k.outstanding > 0 || !k.canSendAck() {
 		return
 	}
-	// A completion on iWARP says that TCP has it: who closes then may cut it off.
-	k.leaving, k.lingers = true, k.rail.limited()
-	k.c.leaveBy(k.peer, k, goodbye, nil, []byte{byte(k.rail.num)})
+	// On iWARP a completion means that TCP has the packet: closing now could cut it off.
+	k.disconnecting, k.awaitsPeerClose = true, k.rail.lacksRNR()
+	k.c.sendOn(k.peer, k, connDREP, nil, []byte{byte(k.rail.num)})
 }

@@ -6,39 +6,40 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/regcache"
 )
 
-// In a simulated world work on memory takes no time, unless it is said how much. It
-// passes here, and nowhere else.
+// A simulated world has no cost of memory operations, unless env.Costs gives one. These
+// functions let that time pass.
 
-// copied is the time of a copy.
-func (c *Carrier) copied(n int) {
+// chargeCopy lets the time of a copy pass.
+func (c *Carrier) chargeCopy(n int) {
 	if k := c.env.Costs; k != nil && n > 0 {
 		k.Spend(k.Copy(n))
 	}
 }
 
-// registers is the time of a registration, and deregisters that of its end.
-func (c *Carrier) registers(n int) {
+// chargeRegister and chargeDeregister let the time of a registration or deregistration
+// pass.
+func (c *Carrier) chargeRegister(n int) {
 	if k := c.env.Costs; k != nil {
 		k.Spend(k.Register(n))
 	}
 }
 
-func (c *Carrier) deregisters(n int) {
+func (c *Carrier) chargeDeregister(n int) {
 	if k := c.env.Costs; k != nil {
 		k.Spend(k.Deregister(n))
 	}
 }
 
-// looks is the time of a look into the cache of registrations.
-func (c *Carrier) looks() {
+// chargeLookup lets the time of a registration cache lookup pass.
+func (c *Carrier) chargeLookup() {
 	if k := c.env.Costs; k != nil {
 		k.Spend(k.LookUp)
 	}
 }
 
-// lookUp looks a buffer up in a table of uses: for as long as it takes to go along a
-// chain, if there is one.
-func (c *Carrier) lookUp(t *regcache.ReuseTable, buf []byte) bool {
+// recordUse counts a use of a buffer and reports whether it is frequent. The time that
+// passes grows with the hash chain.
+func (c *Carrier) recordUse(t *regcache.ReuseTable, buf []byte) bool {
 	uses, passed := t.Stats.Uses, t.Stats.Passed
 	frequent := t.RecordUse(addressOf(buf), len(buf))
 	if k := c.env.Costs; k != nil && t.Stats.Uses > uses {

@@ -7,34 +7,34 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// datagrams reach every peer from one queue pair. Where the NIC makes them reliable,
-// they can also be asked to move data.
+// datagrams is the queue pair of a rail that reaches every peer. A NIC with reliable
+// datagrams also executes RDMA on it.
 type datagrams struct {
-	rail     *rail
-	qp       verbs.QP
-	reliable bool
-	max      int // of a packet
-	recv     receives
-	free     int // requests that can be posted
-	ahs      map[int]verbs.AH
-	wr       [1]verbs.SendWR
-	sges     [2]verbs.SGE
+	rail      *rail
+	qp        verbs.QP
+	reliable  bool
+	maxPacket int
+	recv      recvQueue
+	freeWRs   int // send requests that can be posted
+	ahs       map[int]verbs.AH
+	wr        [1]verbs.SendWR
+	sges      [2]verbs.SGE
 }
 
-// datagramKey keeps datagrams of others out.
+// datagramKey is the Q_Key of all ranks.
 const datagramKey = 0x0fab7e57
 
-// maxDatagrams are under way at once.
+// maxDatagrams is the depth of the send queue.
 const maxDatagrams = 512
 
 func (r *rail) openDatagrams(cfg *Config) (err error) {
-	d := &datagrams{rail: r, reliable: r.attr.Caps.Has(verbs.CapRD), free: maxDatagrams, max: cfg.PacketSize, ahs: make(map[int]verbs.AH)}
+	d := &datagrams{rail: r, reliable: r.attr.Caps.Has(verbs.CapRD), freeWRs: maxDatagrams, maxPacket: cfg.PacketSize, ahs: make(map[int]verbs.AH)}
 	r.dg = d
 	if !d.reliable {
-		d.max = min(cfg.PacketSize, r.mtu.Bytes())
+		d.maxPacket = min(cfg.PacketSize, r.mtu.Bytes())
 	}
 	count := cfg.Datagrams.Receives
-	if err := r.promise(count + maxDatagrams); err != nil {
+	if err := r.reserveCQEs(count + maxDatagrams); err != nil {
 		return err
 	}
 	d.qp, err = r.dev.CreateQP(verbs.QPInit{
@@ -42,7 +42,7 @@ func (r *rail) openDatagrams(cfg *Config) (err error) {
 		Caps: verbs.QPCaps{MaxSendWR: maxDatagrams, MaxRecvWR: count, MaxSendSGE: 2, MaxRecvSGE: 1},
 	})
 	if err != nil {
-		return fmt.Errorf("a queue pair for datagrams: %w", err)
+		return fmt.Errorf("create a datagram queue pair: %w", err)
 	}
 	for _, to := range []struct {
 		attr verbs.QPAttr
@@ -56,90 +56,89 @@ func (r *rail) openDatagrams(cfg *Config) (err error) {
 			return err
 		}
 	}
-	d.recv = receives{c: r.c, rail: r, post: d.qp.PostRecv, skip: verbs.GRHLen, size: d.max}
-	return d.recv.fill(r.c.newPool(DatagramReceiveBuffers, verbs.GRHLen+d.max, count), count)
+	d.recv = recvQueue{c: r.c, rail: r, post: d.qp.PostRecv, grhLen: verbs.GRHLen, size: d.maxPacket}
+	return d.recv.fill(r.c.newPool(DatagramReceiveBuffers, verbs.GRHLen+d.maxPacket, count), count)
 }
 
-// to says where a peer is.
-func (d *datagrams) to(p *peer) (verbs.UD, error) {
-	its := d.rail.card(p)
+// destination returns the address of a peer, with an address handle that is reused.
+func (d *datagrams) destination(p *peer) (verbs.UD, error) {
+	remote := d.rail.endpoint(p)
 	ah := d.ahs[p.rank]
 	if ah == nil {
 		var err error
-		if ah, err = d.rail.pd.CreateAH(d.rail.address(its.gid)); err != nil {
+		if ah, err = d.rail.pd.CreateAH(d.rail.address(remote.gid)); err != nil {
 			return verbs.UD{}, err
 		}
 		d.ahs[p.rank] = ah
 	}
-	return verbs.UD{AH: ah, QPN: its.qpn, QKey: datagramKey}, nil
+	return verbs.UD{AH: ah, QPN: remote.qpn, QKey: datagramKey}, nil
 }
 
-// datagrams are those that reach a peer, as far as we know; nil if there are none.
-func (c *Carrier) datagrams(p *peer) *datagrams { return c.rails[p.by].dg }
+// datagrams returns the queue pair that reaches a peer; nil on rails without datagrams.
+func (c *Carrier) datagrams(p *peer) *datagrams { return c.rails[p.rail].dg }
 
-// tryAnotherRail has datagrams to a peer take the next rail that may reach it. It reports
-// whether there is one.
-func (c *Carrier) tryAnotherRail(p *peer) bool {
+// switchRail sends later datagrams to a peer by the next working rail. It reports whether
+// there is one.
+func (c *Carrier) switchRail(p *peer) bool {
 	for i := 1; i < len(c.rails); i++ {
-		if next := (p.by + i) % len(c.rails); !p.cut[next] {
-			p.by = next
+		if next := (p.rail + i) % len(c.rails); !p.railFailed[next] {
+			p.rail = next
 			return true
 		}
 	}
 	return false
 }
 
-// cutRail notes that a rail does not reach a peer any more. It reports whether another may.
-func (c *Carrier) cutRail(p *peer, r *rail) bool {
-	if !p.cut[r.num] {
-		p.cut[r.num] = true
+// failRail marks a rail as failed for a peer. It reports whether another one works.
+func (c *Carrier) failRail(p *peer, r *rail) bool {
+	if !p.railFailed[r.num] {
+		p.railFailed[r.num] = true
 		c.stats.RailsLost++
 	}
-	return !p.cut[p.by] || c.tryAnotherRail(p)
+	return !p.railFailed[p.rail] || c.switchRail(p)
 }
 
-// came notes that a rail reaches the peer that a datagram is from: what is said to it goes
-// back the same way.
-func (d *datagrams) came(b []byte) {
+// learnRail sends later datagrams to a peer by the rail on which its packet arrived.
+func (d *datagrams) learnRail(b []byte) {
 	c := d.rail.c
 	if len(c.rails) == 1 {
 		return
 	}
 	if pre, _, err := parsePrefix(b); err == nil && int(pre.from) < len(c.peers) {
-		c.peer(int(pre.from)).by = d.rail.num
+		c.peer(int(pre.from)).rail = d.rail.num
 	}
 }
 
-// hasRoom reports whether a packet of n bytes can leave for a peer.
+// hasRoom reports whether a packet of n bytes can be sent to a peer now.
 func (d *datagrams) hasRoom(p *peer, n int) bool {
-	return n <= d.max && d.free > 0 && (d.reliable || len(p.unacked) < d.rail.c.cfg.Datagrams.Window)
+	return n <= d.maxPacket && d.freeWRs > 0 && (d.reliable || len(p.unacked) < d.rail.c.cfg.Datagrams.Window)
 }
 
-// postDatagram sends a packet by the rail that reaches its peer. If the NIC refuses it, as
-// one does whose interface has lost its address, the next rail takes it.
+// postDatagram posts a packet on the rail that reaches its peer, or on the next one if the
+// NIC rejects it, for example because its interface has lost its address.
 func (c *Carrier) postDatagram(pkt *packet) error {
 	p := pkt.peer
 	for {
 		d := c.datagrams(p)
 		switch {
-		case d.free > 0:
-			if err := d.send(pkt); err == nil || !c.cutRail(p, d.rail) {
+		case d.freeWRs > 0:
+			if err := d.send(pkt); err == nil || !c.failRail(p, d.rail) {
 				return err
 			}
 		case d.reliable && pkt.numbered:
 			pkt.acked = false
-			c.strand(pkt)
+			c.queueReroute(pkt)
 			return nil
-		default: // it is sent again in time, or need not arrive
-			c.dispose(pkt)
+		default: // the retransmission timer sends it, or it may be lost
+			c.freePacket(pkt)
 			return nil
 		}
 	}
 }
 
-// send posts a packet, which has been made.
+// send posts a packet.
 func (d *datagrams) send(pkt *packet) error {
-	to, err := d.to(pkt.peer)
+	to, err := d.destination(pkt.peer)
 	if err != nil {
 		return err
 	}
@@ -151,7 +150,7 @@ func (d *datagrams) send(pkt *packet) error {
 		return err
 	}
 	pkt.posted++
-	d.free--
+	d.freeWRs--
 	return nil
 }
 

@@ -1,16 +1,16 @@
-// Package carrier moves the words and the data of one rank to and from all others,
-// over whatever ways there are to each of them.
+// Package carrier transports the messages and data of one MPI rank to and from all other
+// ranks over verbs. Package mpi uses it below its point-to-point and window protocols;
+// package carrier knows nothing of matching, communicators or windows.
 //
-// A peer is reached by datagrams, which need no connection; by a connection, made
-// when it is first needed and given back when it is idle; by a ring in the peer's
-// memory, for peers that one talks with much; or through memory that both have in
-// common. Which of these there are, and when, is a Design. Whatever the way, words
-// arrive once and in order: each packet has a number, and a packet that comes before
-// its turn is kept until it is its turn.
+// The transports to a peer are datagrams, which need no connection; a connection,
+// established on first use and closed when idle; a ring in the peer's memory that is
+// written with RDMA; and shared memory between ranks of one host. A Design selects among
+// them. Over all of them a peer receives messages once and in order: packets have sequence
+// numbers, and packets that arrive out of order are buffered.
 //
-// Data is moved by the NICs where the way has RDMA, and in packets where it has not.
+// NICs move bulk data with RDMA where the transport has it; other transports send it in
+// packets.
 //
-// A Carrier belongs to whoever holds its rank's lock. It calls its Upper from within
-// its methods, and is called back from there. Only Wait may be called without the
-// lock: it is the one place where a rank stands still.
+// The caller holds the rank's lock in every method except Wait. The carrier calls its Upper
+// from within its methods, and Upper may call the carrier.
 package carrier

@@ -23,7 +23,7 @@ func (c *Carrier) OverwritePosted() {
 	}
 }
 
-func (r *receives) overwritePosted() {
+func (r *recvQueue) overwritePosted() {
 	post := r.post
 	r.post = func(wrs []verbs.RecvWR) (int, error) {
 		for i := range wrs {

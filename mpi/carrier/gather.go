@@ -10,26 +10,25 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Small data is mostly copied behind its header, for registering its memory costs more
-// than that. Buffers that a program uses again and again are registered after all, and
-// the NIC gathers header and data from two places.
+// Small data is usually copied behind its header, which is cheaper than registering its
+// memory. A buffer that the program uses often is registered, and the NIC gathers header
+// and data.
 
-// Reuse is how buffers are found that are used often.
+// Reuse configures how the carrier detects buffers that are used often.
 type Reuse struct {
-	// Off has all small data be copied.
+	// Off copies all small data.
 	Off bool `json:"off,omitempty"`
-	// Thresholds are how often a buffer must be used for registration to pay. If there
-	// are none they are measured; in a simulated world in which copies cost nothing, data
-	// is always copied then.
+	// Thresholds is how often a buffer of each size must be used before registration pays.
+	// By default they are measured, and in a simulated world without costs all small data
+	// is copied.
 	Thresholds regcache.Thresholds `json:"thresholds,omitempty"`
-	// Speculation, Buckets and Frequent are those of regcache.ReuseConfig: what part of a
-	// threshold is enough, how large the table of uses is, and when it stops to grow.
+	// Speculation, Buckets and Frequent are fields of regcache.ReuseConfig.
 	Speculation float64 `json:"speculation,omitempty"`
 	Buckets     int     `json:"buckets,omitempty"`
 	Frequent    float64 `json:"frequent,omitempty"`
 }
 
-// openReuse finds out what pays.
+// openReuse creates the table of buffer uses.
 func (c *Carrier) openReuse() error {
 	t := c.cfg.Reuse.Thresholds
 	if c.cfg.Reuse.Off || t == nil && !c.env.Concurrent && c.env.Costs == nil {
@@ -41,19 +40,20 @@ func (c *Carrier) openReuse() error {
 			return err
 		}
 	}
-	own := &c.cfg.Reuse
-	c.frequent = regcache.NewReuse(regcache.ReuseConfig{Thresholds: t, Speculation: own.Speculation, Buckets: own.Buckets, Frequent: own.Frequent})
+	cfg := &c.cfg.Reuse
+	c.frequent = regcache.NewReuse(regcache.ReuseConfig{Thresholds: t, Speculation: cfg.Speculation, Buckets: cfg.Buckets, Frequent: cfg.Frequent})
 	c.stats.ReuseThresholds = t
 	return nil
 }
 
-// measureReuse measures what registration, copies and look-ups cost here.
+// measureReuse measures the costs of registration, copy and lookup, and computes the
+// thresholds.
 func (c *Carrier) measureReuse() (regcache.Thresholds, error) {
 	const rounds, batches = 16, 8
 	from, to := make([]byte, c.cfg.PacketSize), make([]byte, c.cfg.PacketSize)
 	var failed error
-	each := func(f func() error) time.Duration {
-		least := forever // whoever else has the processor makes things take longer, never shorter
+	timeOf := func(f func() error) time.Duration {
+		least := forever // the smallest: other processes only make it longer
 		for range batches {
 			began := c.clock()
 			for range rounds {
@@ -63,40 +63,40 @@ func (c *Carrier) measureReuse() (regcache.Thresholds, error) {
 		}
 		return least
 	}
-	// A look-up is one in the table, and one in the cache behind it: whoever is frequent
-	// pays for both.
+	// A frequent buffer costs a lookup in the reuse table and one in the registration
+	// cache.
 	probe := regcache.NewReuse(regcache.ReuseConfig{Thresholds: regcache.Thresholds{1}})
-	look := func() error {
-		c.lookUp(probe, from)
+	lookup := func() error {
+		c.recordUse(probe, from)
 		r, err := c.Register(from)
 		if err == nil {
 			c.Release(r)
 		}
 		return err
 	}
-	if err := look(); err != nil { // the first one finds nothing, and registers
+	if err := lookup(); err != nil { // the first lookup registers the buffer
 		return nil, err
 	}
-	lookUp := each(look)
+	lookupTime := timeOf(lookup)
 	costs := regcache.Costs{
-		LookUp: lookUp,
+		LookUp: lookupTime,
 		Copy: func(n int) time.Duration {
-			return each(func() error {
+			return timeOf(func() error {
 				copy(to[:n], from[:n])
-				c.copied(n)
+				c.chargeCopy(n)
 				return nil
 			})
 		},
 		Register: func(n int) time.Duration {
 			var all []*registered
-			took := each(func() error {
+			took := timeOf(func() error {
 				m, err := c.register(from[:n])
 				if err == nil {
 					all = append(all, m)
 				}
 				return err
 			})
-			for _, m := range all { // which happens late, if ever
+			for _, m := range all { // not measured: it happens late, if at all
 				failed = errors.Join(failed, c.deregister(m))
 			}
 			return took
@@ -108,8 +108,7 @@ func (c *Carrier) measureReuse() (regcache.Thresholds, error) {
 	return t, failed
 }
 
-// clock is what costs are measured by: what the processor takes, or the time of a world
-// in which it is said what it takes.
+// clock returns CPU time in real time, and the time of the world with simulated costs.
 func (c *Carrier) clock() time.Duration {
 	if c.env.Costs != nil {
 		return c.Now()
@@ -119,81 +118,83 @@ func (c *Carrier) clock() time.Duration {
 
 var started = time.Now()
 
-// uses counts a use of a buffer, and reports whether it should not be copied.
-func (c *Carrier) uses(buf []byte) bool {
-	return c.frequent != nil && c.lookUp(c.frequent, buf)
+// isFrequent counts a use of a buffer, and reports whether to register it instead of
+// copying.
+func (c *Carrier) isFrequent(buf []byte) bool {
+	return c.frequent != nil && c.recordUse(c.frequent, buf)
 }
 
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// BlockingOwner is the owner of data that waits for it alone. Data that is not copied is its
-// owner's again only when the peer has it, which takes longer than a copy.
+// BlockingOwner is the owner of data that may block until it has its buffer back. Such data
+// is copied: a gathered buffer is not reusable before the peer has the data.
 type BlockingOwner interface{ IsBlocking() bool }
 
-// gathers returns the region of data that should not be copied; nil if it should.
-func (c *Carrier) gathers(data []byte, owner any) *Region {
+// gatherRegion returns a region for data that should be gathered; nil if it should be
+// copied.
+func (c *Carrier) gatherRegion(data []byte, owner any) *Region {
 	if c.frequent == nil || owner == nil {
 		return nil
 	}
-	if h, ok := owner.(BlockingOwner); ok && h.IsBlocking() || !c.uses(data) {
+	if h, ok := owner.(BlockingOwner); ok && h.IsBlocking() || !c.isFrequent(data) {
 		return nil
 	}
 	r, err := c.Register(data)
 	if err != nil {
-		return nil // it can be copied as well
+		return nil // copy it instead
 	}
 	return r
 }
 
-// maxCopies is how many small buffers of one-sided operations are copies at a time. A
-// program that begins more than that before it ends its epoch has the rest registered.
-const maxCopies = 256
+// maxBounceBuffers limits the bounce buffers of one-sided operations. Beyond it buffers are
+// registered.
+const maxBounceBuffers = 256
 
-// Source makes data reachable that is to be written to a peer: where it is, or as a copy
-// if it is small and not from a buffer that is used often. Release gives it back.
+// Source returns a region to write data to a peer from: the data itself, or a bounce buffer
+// with a copy if it is small and not frequent. The caller must Release it.
 func (c *Carrier) Source(data []byte) (*Region, error) {
-	r, err := c.near(data)
-	if err == nil && r.copied != nil {
-		copy(r.copied.b, data)
-		c.copied(len(data))
+	r, err := c.localRegion(data)
+	if err == nil && r.bounce != nil {
+		copy(r.bounce.b, data)
+		c.chargeCopy(len(data))
 	}
 	return r, err
 }
 
-// Sink does so with a buffer that data of a peer's is to be read into. From a copy it is
-// put where it belongs when it is there.
+// Sink returns a region to read data of a peer into. Data in a bounce buffer is copied to
+// its destination when the read completes.
 func (c *Carrier) Sink(into []byte) (*Region, error) {
-	r, err := c.near(into)
-	if err == nil && r.copied != nil {
+	r, err := c.localRegion(into)
+	if err == nil && r.bounce != nil {
 		r.sink = into
 	}
 	return r, err
 }
 
-// near returns a region of a buffer itself, or of another that is there already.
-func (c *Carrier) near(buf []byte) (*Region, error) {
-	often := len(buf) <= c.cfg.PacketSize && c.uses(buf)
-	if len(buf) > c.cfg.PacketSize || often || c.copies == maxCopies {
-		if often {
+// localRegion registers a buffer or takes a bounce buffer for it.
+func (c *Carrier) localRegion(buf []byte) (*Region, error) {
+	frequent := len(buf) <= c.cfg.PacketSize && c.isFrequent(buf)
+	if len(buf) > c.cfg.PacketSize || frequent || c.bounceBuffers == maxBounceBuffers {
+		if frequent {
 			c.stats.ZeroCopy++
 		}
 		return c.Register(buf)
 	}
 	b, err := c.sendBuffer(len(buf))
 	if err != nil {
-		return nil, fmt.Errorf("a buffer for %d bytes: %w", len(buf), err)
+		return nil, fmt.Errorf("bounce buffer of %d bytes: %w", len(buf), err)
 	}
-	c.copies++
+	c.bounceBuffers++
 	r := c.newRegion()
-	*r = Region{mem: b.mem, off: b.off, len: len(buf), rails: len(c.rails), copied: b}
+	*r = Region{mem: b.mem, off: b.off, len: len(buf), rails: len(c.rails), bounce: b}
 	return r, nil
 }
 
-// gather lists where the bytes of a packet are.
+// gather appends the scatter/gather list of a packet.
 func (pkt *packet) gather(sges []verbs.SGE, rail int) []verbs.SGE {
-	sges = append(sges, pkt.buf.mem.sge(rail, pkt.buf.off, pkt.head))
-	if pkt.from != nil {
-		sges = append(sges, pkt.from.mem.sge(rail, pkt.from.off, pkt.len-pkt.head))
+	sges = append(sges, pkt.buf.mem.sge(rail, pkt.buf.off, pkt.copiedLen))
+	if pkt.gathered != nil {
+		sges = append(sges, pkt.gathered.mem.sge(rail, pkt.gathered.off, pkt.len-pkt.copiedLen))
 	}
 	return sges
 }

@@ -12,35 +12,32 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// registered is memory that the NICs of all rails can reach, everywhere under the
-// same address.
+// registered is memory with an MR on every rail. All MRs have the same address.
 type registered struct {
 	addr uint64
 	buf  []byte
 	mrs  [wire.MaxRails]verbs.MR
 }
 
-// Peers may do everything: that memory is there for them is why it is registered.
 const peerAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// Between the addresses of two regions is a gap: who goes beyond the end of one is not
-// in the next.
+// Gaps between regions let accesses beyond the end of a region fail.
 const (
 	firstAddr = 1 << 20
 	addrGap   = 4 << 10
 )
 
-// register makes memory reachable. Addresses are given out in turn, since those that
-// memory has by chance would have no two runs be the same.
+// register registers memory on all rails. Addresses are assigned in sequence, which makes
+// runs reproducible.
 func (c *Carrier) register(buf []byte) (m *registered, err error) {
 	m = &registered{addr: c.nextAddr, buf: buf}
 	c.nextAddr += uint64(len(buf)+2*addrGap-1) &^ (addrGap - 1)
 	for i, r := range c.rails {
 		init := verbs.MRInit{Buf: buf, Addr: m.addr, Access: r.access}
-		c.registers(len(buf))
+		c.chargeRegister(len(buf))
 		m.mrs[i], err = r.pd.RegMR(init)
-		if err != nil && len(c.retired) > 0 { // what lingers may be what is lacking
-			if err = c.release(forever); err == nil {
+		if err != nil && len(c.retired) > 0 { // retired regions may use up the NIC's resources
+			if err = c.deregisterRetired(forever); err == nil {
 				m.mrs[i], err = r.pd.RegMR(init)
 			}
 		}
@@ -58,36 +55,34 @@ func (c *Carrier) deregister(m *registered) (err error) {
 	}
 	for _, mr := range m.mrs {
 		if mr != nil {
-			c.deregisters(len(m.buf))
+			c.chargeDeregister(len(m.buf))
 			err = errors.Join(err, mr.Close())
 		}
 	}
 	return err
 }
 
-// linger is how long memory that nobody needs any more stays registered. The network
-// may still have a copy of a request to read it, and a NIC that finds the memory gone
-// ends the connection.
-const linger = 10 * time.Millisecond
+// deregisterDelay is how long unused memory stays registered. The network may still hold a
+// duplicate read request for it, and a NIC would end the connection over an invalid key.
+const deregisterDelay = 10 * time.Millisecond
 
-// retired is memory that lingers.
+// retired is memory that is deregistered later.
 type retired struct {
 	mem   *registered
 	until time.Duration
 }
 
-// retire deregisters memory after a while. Whether it is worth to be registered again is
-// to be shown again.
+// retire schedules memory for deregistration and resets its reuse count.
 func (c *Carrier) retire(m *registered) error {
 	if c.frequent != nil {
 		c.frequent.Reset(addressOf(m.buf))
 	}
-	c.retired = append(c.retired, retired{m, c.Now() + linger})
+	c.retired = append(c.retired, retired{m, c.Now() + deregisterDelay})
 	return nil
 }
 
-// release deregisters what has lingered until now.
-func (c *Carrier) release(now time.Duration) (err error) {
+// deregisterRetired deregisters retired memory whose delay has passed.
+func (c *Carrier) deregisterRetired(now time.Duration) (err error) {
 	n := 0
 	for n < len(c.retired) && c.retired[n].until <= now {
 		err = errors.Join(err, c.deregister(c.retired[n].mem))
@@ -99,15 +94,15 @@ func (c *Carrier) release(now time.Duration) (err error) {
 	return err
 }
 
-// forever is after all that lingers.
+// forever is later than every delay.
 const forever = time.Duration(math.MaxInt64)
 
-// sge is a part of it, for the NIC of a rail.
+// sge returns n bytes at an offset as an SGE for a rail.
 func (m *registered) sge(rail, off, n int) verbs.SGE {
 	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.mrs[rail].LKey()}
 }
 
-// memory is what a peer must know to reach it from an offset on.
+// memory describes the memory from an offset on to a peer.
 func (m *registered) memory(rails, off int) wire.Memory {
 	w := wire.Memory{Addr: m.addr + uint64(off), Rails: uint8(rails)}
 	for i := range rails {
@@ -116,33 +111,33 @@ func (m *registered) memory(rails, off int) wire.Memory {
 	return w
 }
 
-// within returns the memory that a peer means, which is to be within a region of ours.
-func (c *Carrier) within(addr uint64, key uint32, n int) ([]byte, error) {
+// ownMemory returns the registered memory that a peer addresses.
+func (c *Carrier) ownMemory(addr uint64, key uint32, n int) ([]byte, error) {
 	m := c.byKey[key]
 	if m == nil || addr < m.addr || addr-m.addr > uint64(len(m.buf)) || uint64(n) > uint64(len(m.buf))-(addr-m.addr) {
-		return nil, fmt.Errorf("%w: %d bytes at %#x with key %#x are no memory of ours", errMalformed, n, addr, key)
+		return nil, fmt.Errorf("%w: %d bytes at %#x with key %#x are not registered here", errMalformed, n, addr, key)
 	}
 	off := int(addr - m.addr)
 	return m.buf[off : off+n], nil
 }
 
-// Region is a buffer that peers can reach.
+// Region is a buffer that NICs can access.
 type Region struct {
-	entry  *regcache.Entry[*registered] // nil if it is a copy
-	copied *buffer                      // then
-	sink   []byte                       // where what is read into the copy belongs; nil if it is written from
+	entry  *regcache.Entry[*registered] // nil for a bounce buffer
+	bounce *buffer                      // bounce buffer, if any
+	sink   []byte                       // destination of data that is read into the bounce buffer
 	mem    *registered
 	off    int
 	len    int
 	rails  int
 }
 
-// Memory is where it is, as peers see it.
+// Memory describes the region to peers.
 func (r *Region) Memory() wire.Memory { return r.mem.memory(r.rails, r.off) }
 
-// Register makes a buffer reachable, which must not be empty, until it is released.
+// Register makes a buffer accessible to peers until Release. It must not be empty.
 func (c *Carrier) Register(buf []byte) (*Region, error) {
-	c.looks()
+	c.chargeLookup()
 	e, err := c.cache.Get(buf)
 	if err != nil {
 		return nil, err
@@ -161,14 +156,13 @@ func (c *Carrier) newRegion() *Region {
 	return new(Region)
 }
 
-// Release says that a region is not needed any more. It may stay registered for the
-// next who needs it.
+// Release releases a region. Its registration may stay in the cache.
 func (c *Carrier) Release(r *Region) {
-	if r.copied != nil {
-		r.copied.giveBack()
-		c.copies--
+	if r.bounce != nil {
+		r.bounce.release()
+		c.bounceBuffers--
 	} else if err := c.cache.Release(r.entry); err != nil {
-		c.fault(fmt.Errorf("deregister: %w", err))
+		c.failAll(fmt.Errorf("deregister: %w", err))
 	}
 	*r = Region{}
 	c.idleRegions = append(c.idleRegions, r)

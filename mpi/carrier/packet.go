@@ -6,39 +6,39 @@ import (
 	"fmt"
 )
 
-// kind says what a packet has behind its prefix.
+// kind is the type of a packet, the first byte of its prefix.
 type kind uint8
 
 const (
-	word    kind = iota + 1 // a header of package wire, and the data of an eager message
-	bare                    // nothing: the prefix is all
-	ping                    // nothing, and a bare packet is wanted back
-	ask                     // a connection is wanted
-	answer                  // this is our end of it
-	ready                   // both ends are; the first that comes by it
-	bye                     // no more will come this way
-	goodbye                 // neither from here
-	offer                   // a ring
-	put                     // data, for a place in memory
-	get                     // a wish for data
-	got                     // data that was wished for
-	words                   // several words, each behind its length
+	message    kind = iota + 1 // a wire header, and the data of an eager message
+	ackOnly                    // the prefix alone
+	probe                      // keepalive probe: the receiver sends ackOnly
+	connREQ                    // connection request, with the connInfo of the sender
+	connREP                    // accepts a connREQ, or rejects it with noQP
+	connRTU                    // first packet on a connection
+	connDREQ                   // last packet of the sender but for connDREP
+	connDREP                   // answers connDREQ
+	ringOffer                  // address of a ring that the receiver may write to
+	putData                    // data for an address of the receiver
+	getRequest                 // request for data at an address of the receiver
+	getData                    // data that getRequest has requested
+	coalesced                  // several messages, each with a length before it
 	kinds
 
-	dataAlone // that of an eager message, and no prefix: see naked
+	headerlessData // data of an eager message without prefix; not on the wire as a kind
 )
 
-// sequenced reports whether packets of a kind have a place in the order.
-func (k kind) sequenced() bool { return k != bare && k != ping }
+// sequenced reports whether packets of a kind have a sequence number.
+func (k kind) sequenced() bool { return k != ackOnly && k != probe }
 
-// prefix begins every packet.
+// prefix is the header of every packet.
 type prefix struct {
 	kind    kind
-	slots   uint8  // of the ring that the peer writes to, which are free again
-	credits uint16 // receives that were posted again on the connection that it comes by
-	from    uint32 // rank
-	seq     uint32 // its number, of sequenced kinds
-	ack     uint32 // all before this number have come
+	slots   uint8  // freed slots of the ring that the receiver writes to
+	credits uint16 // credits for the connection on which the packet is sent
+	from    uint32 // rank of the sender
+	seq     uint32 // sequence number
+	ack     uint32 // all packets before this sequence number were received
 }
 
 const prefixLen = 16
@@ -66,5 +66,5 @@ func parsePrefix(b []byte) (p prefix, rest []byte, err error) {
 	return p, b[prefixLen:], nil
 }
 
-// before compares numbers of packets, which wrap.
+// before compares sequence numbers, which wrap.
 func before(a, b uint32) bool { return int32(a-b) < 0 }

@@ -8,128 +8,128 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// peer is another rank, from the first thing that is said to it or by it.
+// peer is the state for one other rank.
 type peer struct {
-	rank int
-	enc  wire.Encoder
-	dec  wire.Decoder
-	word wire.Header // that is being taken in
+	rank   int
+	enc    wire.Encoder
+	dec    wire.Decoder
+	header wire.Header // of the message that is delivered
 
-	nextOut, nextIn uint32           // numbers of packets
-	early           map[uint32]early // that came before their turn
-	queue           []outgoing       // words that wait for room
-	control         []outgoing       // words about connections that do
-	busy            bool             // it is among Carrier.busy
+	nextOut, nextIn uint32                    // sequence numbers
+	outOfOrder      map[uint32]bufferedPacket // received packets by sequence number
+	queue           []outgoing                // messages that no transport has room for
+	control         []outgoing                // connection messages that datagrams have no room for
+	busy            bool                      // in Carrier.busyPeers
 
-	filling bundle // words that leave together
-	burst   int    // packets that have left since the last look at what has come
-	era     uint64 // that look
+	coalescing coalescing // packet of small messages
+	burst      int        // packets sent since the last call of Progress
+	burstAt    uint64     // Carrier.progressCalls of the burst
 
-	conns      [wire.MaxRails]*conn
-	had        [wire.MaxRails]uint32 // connections, of those that were given back
-	turn       int                   // of the connection to be used next
-	packets    int                   // that were sent to it
-	asksFrom   int                   // of them, so many before it is asked for a connection again
-	came       int                   // that came from it by connection
-	packetSize int                   // of the largest
-	stranded   []*packet             // whose rail has failed, and that no other had room for yet
-	ring       *ringOut
-	rung       *ringIn
-	beside     *neighbour // nil if it is on another host
-	moves      []*piece   // that wait for a connection
-	streams    []*stream  // data for it that goes in packets
-	wishes     map[uint32]*move
-	wish       uint32
+	conns          [wire.MaxRails]*conn
+	connGeneration [wire.MaxRails]uint32 // number of closed connections
+	nextRail       int                   // whose connection sends the next packet
+	packetsSent    int
+	retryConnectAt int // packetsSent at which a refused connection is requested again
+	receivedOnConn int // packets, on connections
+	maxPacket      int
+	toReroute      []*packet // packets of failed rails that no other has had room for
+	ringOut        *ringOut
+	ringIn         *ringIn
+	shm            *shmPeer        // nil on another host
+	queuedParts    []*transferPart // that wait for a connection
+	streams        []*stream       // data for the peer that is sent in packets
+	pendingReads   map[uint32]*transfer
+	lastReadID     uint32
 
 	datagramState
-	heard time.Duration // when something came last
-	pings int           // keepalive probes since then
-	lost  error
+	lastHeard time.Duration // when a packet last arrived
+	probes    int           // keepalive probes since then
+	lost      error
 }
 
-// datagramState is what makes datagrams to and from a peer reliable.
+// datagramState is the acknowledgement and retransmission state of a peer.
 type datagramState struct {
-	by         int                 // the rail that datagrams to it take
-	cut        [wire.MaxRails]bool // rails that do not reach it any more, as their NICs say
-	unacked    []*packet           // in the order of their numbers
-	tries      int
-	unanswered time.Duration // timeouts of packets that left, since it last acknowledged one
-	resendAt   time.Duration // 0 if there is nothing to send again
-	taken      int           // packets since the last acknowledgement of ours
-	ackAt      time.Duration // when there must be another; 0 if it need not
-	timed      bool          // it is among Carrier.timed
+	rail          int                 // that sends datagrams to the peer
+	railFailed    [wire.MaxRails]bool // rails whose NIC rejects packets to the peer
+	unacked       []*packet           // in sequence
+	retransmits   int
+	unackedFor    time.Duration // sum of timeouts since the last acknowledgement
+	retransmitAt  time.Duration // 0 without unacknowledged packets
+	packetsToAck  int           // received since this rank last acknowledged
+	ackAt         time.Duration // when an acknowledgement is due; 0 if none is
+	timersWatched bool          // in Carrier.timedPeers
 }
 
-// outgoing is something that has not left yet. It gets its number when it does.
+// outgoing is a queued message. It gets its sequence number when it is sent.
 type outgoing struct {
-	kind kind
-	word wire.Header
-	data []byte
+	kind   kind
+	header wire.Header
+	data   []byte
 }
 
-// early is a packet that came before its turn.
-type early struct {
+// bufferedPacket is a packet that was received out of order.
+type bufferedPacket struct {
 	kind kind
 	body []byte
 }
 
-// packet is on its way.
+// packet is a packet that was sent or is about to be.
 type packet struct {
-	peer     *peer
-	conn     *conn // by which it went; nil for datagrams
-	buf      *buffer
-	len      int
-	seq      uint32
-	numbered bool
-	posted   int           // how often a NIC has it at the moment
-	acked    bool          // nobody needs it any more once no NIC has it
-	head     int           // of it that is in the buffer
-	from     *Region       // where the rest is; nil if all is
-	owner    any           // whose that is
-	left     time.Duration // when it did, last
-	naked    bool          // it is data alone
-	imm      uint32        // then: what else there is to know
+	peer       *peer
+	sentOn     *conn // nil for datagrams
+	buf        *buffer
+	len        int
+	seq        uint32
+	numbered   bool
+	posted     int           // send requests with it that the NIC has
+	acked      bool          // the packet is freed when posted is 0
+	copiedLen  int           // length of the part in buf
+	gathered   *Region       // the rest of the packet; nil if all is in buf
+	owner      any           // of gathered
+	sentAt     time.Duration // last time
+	headerless bool          // data alone, without prefix and header
+	imm        uint32        // immediate data of a headerless packet
 }
 
 func (c *Carrier) peer(rank int) *peer {
 	p := c.peers[rank]
 	if p == nil {
-		p = &peer{rank: rank, nextOut: 1, nextIn: 1, packetSize: c.cfg.PacketSize, heard: c.Now()}
+		p = &peer{rank: rank, nextOut: 1, nextIn: 1, maxPacket: c.cfg.PacketSize, lastHeard: c.Now()}
 		c.peers[rank] = p
 	}
 	return p
 }
 
-// enqueue has something wait for room.
+// enqueue queues a message until a transport has room.
 func (c *Carrier) enqueue(p *peer, o outgoing) {
 	c.stats.Queued++
 	p.queue = append(p.queue, o)
 	c.isBusy(p)
 }
 
-// isBusy has a peer be looked at until nothing waits there.
+// isBusy adds a peer to those that pump serves.
 func (c *Carrier) isBusy(p *peer) {
 	if !p.busy {
 		p.busy = true
-		c.busy = append(c.busy, p)
+		c.busyPeers = append(c.busyPeers, p)
 	}
 }
 
-// pump lets leave what waits and has room now.
+// pump sends queued messages and data. It reports whether there was room for any.
 func (c *Carrier) pump() (moved bool) {
-	visit(&c.busy, &c.spareBusy, func(p *peer) {
+	visit(&c.busyPeers, &c.spareBusyPeers, func(p *peer) {
 		if p.lost == nil {
 			moved = c.pumpPeer(p) || moved
 		}
-		if p.busy = false; p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.moves) > 0 || len(p.stranded) > 0 || p.hasBehind()) {
+		if p.busy = false; p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.queuedParts) > 0 || len(p.toReroute) > 0 || p.hasPendingNotices()) {
 			c.isBusy(p)
 		}
 	})
 	return moved
 }
 
-// visit empties a list and looks at each peer that was in it. Whatever look adds to
-// the list stays: the peer itself, or another that is sent to when a peer is lost.
+// visit takes all peers out of a list and calls look for each. Peers that look adds
+// meanwhile stay in the list.
 func visit(list, spare *[]*peer, look func(*peer)) {
 	visited := *list
 	*list, *spare = (*spare)[:0], nil
@@ -141,19 +141,19 @@ func visit(list, spare *[]*peer, look func(*peer)) {
 }
 
 func (c *Carrier) pumpPeer(p *peer) (moved bool) {
-	c.pumpControl(p)
-	c.rescue(p)
+	c.sendQueuedControl(p)
+	c.reroute(p)
 	for _, k := range p.conns {
 		if k != nil {
-			k.depart()
-			k.closed()
-			k.sayBehind()
+			k.sendDREP()
+			k.endIfPeerClosed()
+			k.sendNotices()
 		}
 	}
 	n := 0
 	for n < len(p.queue) && p.lost == nil {
 		o := &p.queue[n]
-		if !c.leave(p, o.kind, &o.word, o.data) {
+		if !c.trySend(p, o.kind, &o.header, o.data) {
 			break
 		}
 		n++
@@ -163,8 +163,8 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 		clear(p.queue[rest:])
 		p.queue = p.queue[:rest]
 	}
-	for len(p.moves) > 0 && p.lost == nil && c.begin(p, p.moves[0]) {
-		p.moves = p.moves[1:]
+	for len(p.queuedParts) > 0 && p.lost == nil && c.tryPost(p, p.queuedParts[0]) {
+		p.queuedParts = p.queuedParts[1:]
 		moved = true
 	}
 	if len(p.queue) == 0 && p.lost == nil {
@@ -173,8 +173,8 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	return moved || n > 0
 }
 
-// took takes in a packet, from whatever way.
-func (c *Carrier) took(b []byte, by *conn, way Transport) {
+// receivePacket handles a packet with a prefix, from any transport.
+func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
 	pre, body, err := parsePrefix(b)
 	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {
 		c.stats.Discarded++
@@ -182,133 +182,134 @@ func (c *Carrier) took(b []byte, by *conn, way Transport) {
 	}
 	p := c.peer(int(pre.from))
 	if p.lost == nil {
-		c.acknowledged(p, pre.ack)
-		c.take(p, &pre, body, by, way)
+		c.handleAck(p, pre.ack)
+		c.receiveFrom(p, &pre, body, conn, transport)
 	}
 }
 
-// take takes in a packet of a peer's.
-func (c *Carrier) take(p *peer, pre *prefix, body []byte, by *conn, way Transport) {
-	p.heard, p.pings = c.Now(), 0
-	if by != nil {
-		by.heard(pre)
+// receiveFrom handles a packet of a peer: its credits, its acknowledgement and, in
+// sequence, its contents.
+func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, transport Transport) {
+	p.lastHeard, p.probes = c.Now(), 0
+	if conn != nil {
+		conn.packetReceived(pre)
 	}
-	if p.ring != nil {
-		p.ring.free += int(pre.slots)
+	if p.ringOut != nil {
+		p.ringOut.freeSlots += int(pre.slots)
 	}
 	switch pre.kind {
-	case ping:
-		c.sendBare(p, by)
+	case probe:
+		c.sendAckOnly(p, conn)
 		return
-	case bare:
+	case ackOnly:
 		return
 	}
-	switch way {
+	switch transport {
 	case OverDatagrams:
-		c.oweAck(p)
+		c.scheduleAck(p)
 	case OverConnection:
-		if p.came++; c.cfg.Design.rings() {
+		if p.receivedOnConn++; c.cfg.Design.hasRings() {
 			c.offerRing(p)
 		}
 	}
-	if by != nil && by.rail.forgets() {
-		c.oweAck(p)
+	if conn != nil && conn.rail.completesBeforeDelivery() {
+		c.scheduleAck(p)
 	}
 	if pre.seq != p.nextIn {
-		c.outOfTurn(p, pre, body)
+		c.handleOutOfOrder(p, pre, body)
 		return
 	}
-	c.inTurn(p, pre.kind, body)
-	for p.lost == nil && len(p.early) > 0 {
-		next, ok := p.early[p.nextIn]
+	c.deliver(p, pre.kind, body)
+	for p.lost == nil && len(p.outOfOrder) > 0 {
+		next, ok := p.outOfOrder[p.nextIn]
 		if !ok {
 			break
 		}
-		delete(p.early, p.nextIn)
-		c.inTurn(p, next.kind, next.body)
+		delete(p.outOfOrder, p.nextIn)
+		c.deliver(p, next.kind, next.body)
 	}
 }
 
-// maxEarly is how far before its turn a packet may come.
-const maxEarly = 4096
+// maxReorderDistance is how far ahead of its turn a packet is buffered.
+const maxReorderDistance = 4096
 
-func (c *Carrier) outOfTurn(p *peer, pre *prefix, body []byte) {
+func (c *Carrier) handleOutOfOrder(p *peer, pre *prefix, body []byte) {
 	switch {
 	case before(pre.seq, p.nextIn):
 		c.stats.Duplicates++
-		p.ackAt = c.Now() // what we said of it was lost
+		p.ackAt = c.Now() // our acknowledgement was lost
 		return
-	case before(p.nextIn+maxEarly, pre.seq):
+	case before(p.nextIn+maxReorderDistance, pre.seq):
 		c.stats.Discarded++
 		return
 	}
 	c.stats.OutOfOrder++
-	if p.early == nil {
-		p.early = make(map[uint32]early)
+	if p.outOfOrder == nil {
+		p.outOfOrder = make(map[uint32]bufferedPacket)
 	}
-	if _, twice := p.early[pre.seq]; twice {
+	if _, twice := p.outOfOrder[pre.seq]; twice {
 		c.stats.Duplicates++
 		return
 	}
-	p.early[pre.seq] = early{pre.kind, append([]byte(nil), body...)}
+	p.outOfOrder[pre.seq] = bufferedPacket{pre.kind, append([]byte(nil), body...)}
 }
 
-// inTurn takes the packet that is next.
-func (c *Carrier) inTurn(p *peer, k kind, body []byte) {
+// deliver handles the contents of the next packet in sequence.
+func (c *Carrier) deliver(p *peer, k kind, body []byte) {
 	p.nextIn++
 	var err error
 	switch k {
-	case word:
-		err = c.hearWord(p, body)
-	case words:
-		err = c.hearWords(p, body)
-	case dataAlone:
-		err = c.hearAlone(p, body)
-	case ask, answer, ready, bye, goodbye:
-		err = c.connectionWord(p, k, body)
-	case offer:
-		err = c.ringOffered(p, body)
-	case put, get, got:
-		err = c.piece(p, k, body)
+	case message:
+		err = c.deliverMessage(p, body)
+	case coalesced:
+		err = c.deliverCoalesced(p, body)
+	case headerlessData:
+		err = c.deliverHeaderless(p, body)
+	case connREQ, connREP, connRTU, connDREQ, connDREP:
+		err = c.handleConnMessage(p, k, body)
+	case ringOffer:
+		err = c.handleRingOffer(p, body)
+	case putData, getRequest, getData:
+		err = c.handleData(p, k, body)
 	}
 	if err != nil {
-		c.lose(p, err)
+		c.losePeer(p, err)
 	}
 }
 
-// hearWord takes a word, and the data behind it.
-func (c *Carrier) hearWord(p *peer, b []byte) (err error) {
+// deliverMessage decodes a message and passes it to Upper.
+func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
 	var data []byte
-	if p.word, data, err = p.dec.Next(b); err != nil {
+	if p.header, data, err = p.dec.Next(b); err != nil {
 		return err
 	}
-	c.copied(len(data)) // to where it belongs, or where it waits
-	return c.up.Arrived(p.rank, &p.word, data)
+	c.chargeCopy(len(data)) // Upper copies it out
+	return c.up.Arrived(p.rank, &p.header, data)
 }
 
-// lose ends everything that has to do with a peer.
-func (c *Carrier) lose(p *peer, cause error) {
+// losePeer ends all communication with a peer and reports it to Upper.
+func (c *Carrier) losePeer(p *peer, cause error) {
 	if p.lost != nil {
 		return
 	}
 	p.lost = cause
-	p.queue, p.control, p.early = nil, nil, nil
-	gone := p.unacked
-	for _, pkt := range p.stranded {
-		if !slices.Contains(gone, pkt) {
-			gone = append(gone, pkt)
+	p.queue, p.control, p.outOfOrder = nil, nil, nil
+	packets := p.unacked
+	for _, pkt := range p.toReroute {
+		if !slices.Contains(packets, pkt) {
+			packets = append(packets, pkt)
 		}
 	}
-	p.unacked, p.stranded, p.resendAt, p.ackAt = nil, nil, 0, 0
-	for _, pkt := range gone {
+	p.unacked, p.toReroute, p.retransmitAt, p.ackAt = nil, nil, 0, 0
+	for _, pkt := range packets {
 		pkt.acked = true
-		c.dispose(pkt)
+		c.freePacket(pkt)
 	}
 	for _, k := range p.conns {
 		if k != nil {
 			k.fail(cause)
 		}
 	}
-	c.loseMoves(p, cause)
-	c.up.Lost(p.rank, fmt.Errorf("the way to it: %w", cause))
+	c.failTransfers(p, cause)
+	c.up.Lost(p.rank, fmt.Errorf("connection lost: %w", cause))
 }

@@ -1,34 +1,33 @@
 package carrier
 
-// aside is how far from the start of a page buffers are. What begins a few bytes into one
-// is copied slower from or to what begins at its start: processors compare the low bits
-// of addresses only when they look whether a load must wait for a store.
-const aside = 1088
+// pageOffset is the offset of buffers from the start of a page. It avoids 4K aliasing: CPUs
+// compare only the low address bits of loads and stores, and delay copies between buffers
+// of nearly equal page offset.
+const pageOffset = 1088
 
-// pool has buffers of one size in registered memory. It grows when it is empty, and
-// counts what it has.
+// pool holds buffers of one size in registered memory. It grows when it is empty.
 type pool struct {
 	c     *Carrier
-	what  MemoryKind
+	kind  MemoryKind
 	size  int
-	chunk int // how many more there are when it grows
+	chunk int // buffers to add when it grows
 	free  []*buffer
-	all   int
+	count int
 }
 
-// buffer is one of a pool's.
+// buffer is a buffer of a pool.
 type buffer struct {
 	pool *pool
 	mem  *registered
 	off  int
-	b    []byte // all of it
+	b    []byte
 }
 
-func (c *Carrier) newPool(what MemoryKind, size, chunk int) *pool {
-	return &pool{c: c, what: what, size: size, chunk: chunk}
+func (c *Carrier) newPool(kind MemoryKind, size, chunk int) *pool {
+	return &pool{c: c, kind: kind, size: size, chunk: chunk}
 }
 
-// take returns a buffer, with whatever is in it.
+// take returns a buffer with arbitrary contents.
 func (p *pool) take() (*buffer, error) {
 	if len(p.free) == 0 {
 		if err := p.grow(p.chunk); err != nil {
@@ -41,20 +40,20 @@ func (p *pool) take() (*buffer, error) {
 }
 
 func (p *pool) grow(n int) error {
-	mem, err := p.c.register(make([]byte, n*p.size+aside)[aside:])
+	mem, err := p.c.register(make([]byte, n*p.size+pageOffset)[pageOffset:])
 	if err != nil {
 		return err
 	}
 	p.c.regions = append(p.c.regions, mem)
-	p.all += n
-	p.c.stats.Memory.add(p.what, n*p.size)
+	p.count += n
+	p.c.stats.Memory.add(p.kind, n*p.size)
 	buffers := make([]buffer, n)
 	for i := range buffers {
-		off := (n - 1 - i) * p.size // so that they are taken in order
+		off := (n - 1 - i) * p.size // take returns them in order of address
 		buffers[i] = buffer{pool: p, mem: mem, off: off, b: mem.buf[off : off+p.size : off+p.size]}
 		p.free = append(p.free, &buffers[i])
 	}
 	return nil
 }
 
-func (b *buffer) giveBack() { b.pool.free = append(b.pool.free, b) }
+func (b *buffer) release() { b.pool.free = append(b.pool.free, b) }

@@ -8,107 +8,106 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Progress takes in what has come and lets leave what can. It reports whether there
-// was anything.
+// Progress handles received packets and completions, and sends what is queued. It reports
+// whether there was anything to do.
 func (c *Carrier) Progress() (moved bool) {
 	if !c.enter() {
 		return false
 	}
 	defer c.exit()
-	if c.woken.Swap(false) {
+	if c.notified.Swap(false) {
 		c.rails[0].armed = false
 	}
-	moved = c.once()
+	moved = c.pollOnce()
 	if !moved {
 		armed := false
 		for _, r := range c.rails {
 			armed = r.arm() || armed
 		}
-		if armed { // what came before was told to nobody
-			moved = c.once()
+		if armed { // completions before the notification was armed raise no event
+			moved = c.pollOnce()
 		}
 	}
 	c.noteStall()
-	if moved || c.stirred {
-		c.stirred = false
-		c.moving.Store(int64(c.Now()))
+	if moved || c.activity {
+		c.activity = false
+		c.lastActivity.Store(int64(c.Now()))
 	} else {
-		c.listen()
+		c.checkSilentPeers()
 	}
-	at := c.nextLook()
-	if t, ok := c.deadline(); ok {
+	at := c.nextKeepalive()
+	if t, ok := c.nextTimer(); ok {
 		at = min(at, t)
 	}
-	c.due.Store(int64(at))
+	c.nextDeadline.Store(int64(at))
 	return moved
 }
 
-// PollFast is a Progress that leaves what can wait to the next one: for who looks again
-// and again, and would be kept from what has come by all that has not. Nobody may Wait
-// after it. The time is that of the first of several, which follow each other closely: to
-// read it takes as long as a part of what is to be done.
+// PollFast is a cheaper Progress for busy polling, which leaves some work to the next
+// Progress. Only the first of several consecutive calls reads the clock. The caller must
+// not Wait after it.
 func (c *Carrier) PollFast(first bool) (moved bool) {
-	read := c.nowRead
+	read := c.cachedNow
 	if !c.enter() {
 		return false
 	}
 	defer c.exit()
-	if c.nowRead = read; first {
-		c.nowRead = c.env.Proc.Now()
+	if c.cachedNow = read; first {
+		c.cachedNow = c.env.Proc.Now()
 	}
-	if moved = c.look(); !moved {
+	if moved = c.pollAll(); !moved {
 		return false
 	}
-	c.stirred = true // which Progress takes down the time of: the program may be kept waiting
-	if len(c.busy)+len(c.own)+len(c.timed) > 0 || c.needsReceives() {
-		c.tidy()
+	c.activity = true // the next Progress records the time
+	if len(c.busyPeers)+len(c.loopback)+len(c.timedPeers) > 0 || c.needsReceives() {
+		c.runDeferredWork()
 	}
 	return true
 }
 
-// enter begins to take in what has come, unless that is being done: whoever is called
-// meanwhile wants just that.
+// enter starts a Progress. It returns false in nested calls.
 func (c *Carrier) enter() bool {
-	if c.inside {
+	if c.inProgress {
 		return false
 	}
 	c.Flush()
-	c.era++
-	c.nowRead, c.inside = 0, true
+	c.progressCalls++
+	c.cachedNow, c.inProgress = 0, true
 	return true
 }
 
-func (c *Carrier) exit() { c.inside = false }
+func (c *Carrier) exit() { c.inProgress = false }
 
-func (c *Carrier) once() (moved bool) {
-	moved = c.look()
-	return c.tidy() || moved
+func (c *Carrier) pollOnce() (moved bool) {
+	moved = c.pollAll()
+	return c.runDeferredWork() || moved
 }
 
-// look takes in what NICs and ranks of this host have brought.
-func (c *Carrier) look() (moved bool) {
+// pollAll polls completion queues, rings and shared memory.
+func (c *Carrier) pollAll() (moved bool) {
 	for _, r := range c.rails {
 		moved = r.poll() || moved
 	}
 	for _, ring := range c.rings {
 		moved = ring.poll() || moved
 	}
-	for _, n := range c.neighbours {
+	for _, n := range c.shmPeers {
 		moved = n.poll() || moved
 	}
 	return moved
 }
 
-// tidy does what is to be done besides.
-func (c *Carrier) tidy() (moved bool) {
-	moved = c.takeOwn()
-	moved = c.takeMail() || moved
-	c.onTime()
-	c.giveBackIdle()
+// runDeferredWork does everything but polling: callbacks, timers, queues, closing and
+// posting.
+func (c *Carrier) runDeferredWork() (moved bool) {
+	moved = c.deliverLoopback()
+	moved = c.runCallbacks() || moved
+	c.runTimers()
+	c.disconnectIdle()
 	moved = c.pump() || moved
-	c.bury()
-	if err := c.release(c.Now()); err != nil {
-		c.fault(err)
+	c.closeEndedConns()
+	if err := c.deregisterRetired(c.Now()); err != nil {
+		c.failAll(err)
 	}
 	for _, r := range c.rails {
 		r.repost()
@@ -116,36 +115,36 @@ func (c *Carrier) tidy() (moved bool) {
 	return moved
 }
 
-// needsReceives reports whether receives should be posted again.
+// needsReceives reports whether receives should be posted.
 func (c *Carrier) needsReceives() bool {
 	for _, r := range c.rails {
-		if r.dg != nil && len(r.dg.recv.used) > 0 || r.srq != nil && r.srq.wantsRefill() {
+		if r.dg != nil && len(r.dg.recv.staged) > 0 || r.srq != nil && r.srq.wantsRefill() {
 			return true
 		}
 	}
 	return false
 }
 
-// takeOwn takes words of this rank to itself.
-func (c *Carrier) takeOwn() bool {
-	if len(c.own) == 0 {
+// deliverLoopback delivers messages of this rank to itself.
+func (c *Carrier) deliverLoopback() bool {
+	if len(c.loopback) == 0 {
 		return false
 	}
-	own := c.own
-	c.own = nil
-	for i := range own {
-		if err := c.up.Arrived(c.env.Rank, &own[i].word, own[i].data); err != nil {
-			c.fault(err)
+	messages := c.loopback
+	c.loopback = nil
+	for i := range messages {
+		if err := c.up.Arrived(c.env.Rank, &messages[i].header, messages[i].data); err != nil {
+			c.failAll(err)
 		}
 	}
 	return true
 }
 
-// repost posts receives that were used, all at once.
+// repost posts used receives in a batch.
 func (r *rail) repost() {
 	if r.dg != nil {
 		if err := r.dg.recv.flush(); err != nil {
-			r.c.fault(err)
+			r.c.failAll(err)
 		}
 	}
 	if r.srq != nil {
@@ -153,9 +152,9 @@ func (r *rail) repost() {
 	}
 }
 
-// AllDelivered reports whether everything that was sent has arrived.
+// AllDelivered reports whether the peers have received everything.
 func (c *Carrier) AllDelivered() bool {
-	if len(c.own) > 0 || len(c.busy) > 0 || len(c.filling) > 0 {
+	if len(c.loopback) > 0 || len(c.busyPeers) > 0 || len(c.coalescingPeers) > 0 {
 		return false
 	}
 	for _, p := range c.peers {
@@ -166,7 +165,7 @@ func (c *Carrier) AllDelivered() bool {
 			return false
 		}
 		for _, k := range p.conns {
-			if k != nil && k.under > 0 {
+			if k != nil && k.outstanding > 0 {
 				return false
 			}
 		}
@@ -174,58 +173,58 @@ func (c *Carrier) AllDelivered() bool {
 	return true
 }
 
-// Rings and mailboxes wake nobody. Who waits looks into them every now and then: as if
-// it had waited for a while already, and then after a part of what it has.
+// Rings and callbacks do not wake Wait, therefore it polls them. The interval is (time
+// waited)/PollBackoff, with minIdle and maxPollInterval as limits.
 const (
-	firstWait = 4 * time.Microsecond
-	lastLook  = 10 * time.Millisecond
+	minIdle         = 4 * time.Microsecond
+	maxPollInterval = 10 * time.Millisecond
 )
 
-// Wait returns when something may have come, or when so much time has passed. Several
+// Wait blocks until something may have arrived, or for the given time. Several goroutines
 // may wait.
-func (c *Carrier) Wait(most time.Duration) {
+func (c *Carrier) Wait(timeout time.Duration) {
 	now := c.env.Proc.Now()
-	for began := now; ; now = c.env.Proc.Now() {
-		left := most - (now - began)
-		if most < 0 {
+	for start := now; ; now = c.env.Proc.Now() {
+		left := timeout - (now - start)
+		if timeout < 0 {
 			left = time.Hour
 		}
 		if left <= 0 {
 			return
 		}
-		if at := time.Duration(c.due.Load()); at != 0 {
+		if at := time.Duration(c.nextDeadline.Load()); at != 0 {
 			left = min(left, max(at-now, 0))
 		}
-		idle := now - time.Duration(c.moving.Load())
+		idle := now - time.Duration(c.lastActivity.Load())
 		if c.env.Concurrent && idle < c.cfg.Spin {
-			runtime.Gosched() // what else there is to do here
+			runtime.Gosched() // let other goroutines run
 			return
 		}
-		look := min(max(firstWait, idle)/time.Duration(c.cfg.PollBackoff), lastLook)
-		looks := c.mustLook()
-		if looks {
-			left = min(left, look)
+		interval := min(max(minIdle, idle)/time.Duration(c.cfg.PollBackoff), maxPollInterval)
+		polls := c.pollsWhileWaiting()
+		if polls {
+			left = min(left, interval)
 		}
-		if c.park(left, look) || looks || left == 0 {
+		if c.blockOnCQ(left, interval) || polls || left == 0 {
 			return
 		}
 	}
 }
 
-// mustLook reports whether something may come that wakes nobody.
-func (c *Carrier) mustLook() bool { return c.lookOut.Load() || len(c.rails) > 1 }
+// pollsWhileWaiting reports whether Wait must poll because not all events wake it.
+func (c *Carrier) pollsWhileWaiting() bool { return c.mustPoll.Load() || len(c.rails) > 1 }
 
-// park waits for a completion. It reports whether there may be one.
-func (c *Carrier) park(d, look time.Duration) bool {
-	if !c.parked.CompareAndSwap(false, true) {
-		c.env.Proc.Sleep(min(d, look)) // another waits, and does what is to be done
+// blockOnCQ waits for a completion event. It reports whether there may be one.
+func (c *Carrier) blockOnCQ(d, interval time.Duration) bool {
+	if !c.blocked.CompareAndSwap(false, true) {
+		c.env.Proc.Sleep(min(d, interval)) // another goroutine blocks on the channel
 		return true
 	}
-	defer c.parked.Store(false)
+	defer c.blocked.Store(false)
 	r := c.rails[0]
 	_, err := r.channel.Wait(d)
 	if err == nil {
-		c.woken.Store(true)
+		c.notified.Store(true)
 		return true
 	}
 	return !errors.Is(err, verbs.ErrTimeout)

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rail is a NIC, and what of it all peers share.
+// rail is a NIC with the resources that all peers share.
 type rail struct {
 	c       *Carrier
 	num     int
@@ -23,18 +23,17 @@ type rail struct {
 	channel verbs.CompChannel
 	cq      verbs.CQ
 	armed   bool
-	// promised is how many completions may be under way at once: the queue is never
-	// smaller.
-	promised  int
-	dg        *datagrams // nil without
-	srq       *shared    // nil without
-	conns     map[verbs.QPN]*conn
-	answerers []verbs.QP // of the rank's connection to itself
-	calls     *calls     // where peers connect by the connection manager; nil where they do so by word
-	wcs       [64]verbs.WC
+	// reservedCQEs is how many completions can be outstanding. The CQ is never smaller.
+	reservedCQEs int
+	dg           *datagrams      // nil without datagrams
+	srq          *sharedReceives // nil without SRQ
+	conns        map[verbs.QPN]*conn
+	loopbackQPs  []verbs.QP   // passive ends of the rank's connection to itself
+	cm           *connManager // nil on rails with datagrams
+	wcs          [64]verbs.WC
 }
 
-const firstDepth = 1024
+const initialCQDepth = 1024
 
 func (c *Carrier) openRail(num int, nic env.NIC) (*rail, error) {
 	r := &rail{c: c, num: num, nic: nic, dev: nic.Device, access: peerAccess, conns: make(map[verbs.QPN]*conn)}
@@ -68,37 +67,35 @@ func (r *rail) open() (err error) {
 	if r.channel, err = r.dev.CreateCompChannel(); err != nil {
 		return err
 	}
-	r.cq, err = r.dev.CreateCQ(verbs.CQInit{Depth: min(firstDepth, r.attr.MaxCQE), Channel: r.channel})
+	r.cq, err = r.dev.CreateCQ(verbs.CQInit{Depth: min(initialCQDepth, r.attr.MaxCQE), Channel: r.channel})
 	return err
 }
 
-// promise makes room for so many completions more.
-func (r *rail) promise(n int) error {
-	r.promised += n
-	if r.promised <= r.cq.Depth() {
+// reserveCQEs makes room for n more completions in the CQ.
+func (r *rail) reserveCQEs(n int) error {
+	r.reservedCQEs += n
+	if r.reservedCQEs <= r.cq.Depth() {
 		return nil
 	}
-	if err := r.cq.Resize(min(max(2*r.cq.Depth(), r.promised), r.attr.MaxCQE)); err != nil {
-		return fmt.Errorf("a completion queue for %d requests: %w", r.promised, err)
+	if err := r.cq.Resize(min(max(2*r.cq.Depth(), r.reservedCQEs), r.attr.MaxCQE)); err != nil {
+		return fmt.Errorf("completion queue of %d entries: %w", r.reservedCQEs, err)
 	}
 	return nil
 }
 
-// byWord reports whether connections are made by words over datagrams, and not by the
-// connection manager. They are those whose sends can have immediates, too.
-func (r *rail) byWord() bool { return !r.iwarp }
+// hasImmediates reports whether the NIC has sends with immediate data.
+func (r *rail) hasImmediates() bool { return !r.iwarp }
 
-// poll takes in completions. There is a limit, so that one rail does not keep others
-// waiting.
+// poll handles completions, up to a limit that lets other rails have their turn.
 func (r *rail) poll() (moved bool) {
 	for range 4 {
 		n, err := r.cq.Poll(r.wcs[:])
 		if err != nil {
-			r.c.fault(fmt.Errorf("rail %d: %w", r.num, err))
+			r.c.failAll(fmt.Errorf("rail %d: %w", r.num, err))
 			return moved
 		}
 		for i := range n {
-			r.c.completed(r, &r.wcs[i])
+			r.c.handleCompletion(r, &r.wcs[i])
 		}
 		if moved = moved || n > 0; n < len(r.wcs) {
 			break
@@ -107,14 +104,14 @@ func (r *rail) poll() (moved bool) {
 	return moved
 }
 
-// arm has the next completion wake whoever waits. It reports whether it did anything:
-// what came just before must be looked for then.
+// arm requests a completion event. It returns true if the caller must poll again for
+// completions that came before.
 func (r *rail) arm() bool {
 	if r.armed {
 		return false
 	}
 	if err := r.cq.ReqNotify(false); err != nil {
-		r.c.fault(fmt.Errorf("rail %d: %w", r.num, err))
+		r.c.failAll(fmt.Errorf("rail %d: %w", r.num, err))
 		return false
 	}
 	r.armed = true
@@ -123,10 +120,10 @@ func (r *rail) arm() bool {
 
 func (r *rail) close() error {
 	var errs []error
-	if r.calls != nil {
-		errs = append(errs, r.calls.close())
+	if r.cm != nil {
+		errs = append(errs, r.cm.close())
 	}
-	for _, qp := range r.answerers {
+	for _, qp := range r.loopbackQPs {
 		errs = append(errs, ignoreClosed(qp.Close()))
 	}
 	if r.dg != nil {

@@ -5,38 +5,38 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// around is the most that there is around the data of a word.
-const around = prefixLen + wire.MaxLen
+// maxOverhead is the largest size of prefix and header.
+const maxOverhead = prefixLen + wire.MaxLen
 
-// CanSend reports whether a word with n bytes of data can leave for a peer at once.
+// CanSend reports whether a message with n bytes of data can be sent to a peer now.
 func (c *Carrier) CanSend(rank, n int) bool {
 	if rank == c.env.Rank {
 		return true
 	}
 	p := c.peer(rank)
-	if p.filling.holds(n) {
+	if p.coalescing.fits(n) {
 		return true
 	}
-	return p.lost != nil || len(p.queue) == 0 && c.way(p, around+n) != nil
+	return p.lost != nil || len(p.queue) == 0 && c.selectSender(p, maxOverhead+n) != nil
 }
 
-// MaxData is how much data a word can have.
+// MaxData is the largest data of a message.
 func (c *Carrier) MaxData() int {
 	n := c.cfg.PacketSize
 	for _, r := range c.rails {
 		if r.dg != nil && !c.rdma() {
-			n = min(n, r.dg.max)
+			n = min(n, r.dg.maxPacket)
 		}
 	}
-	return n - around
+	return n - maxOverhead
 }
 
-// Send carries a word to a peer, or to this rank itself. Finished says when the data
-// is its owner's again, if there is one.
+// Send sends a message to a peer, or to this rank itself. Finished reports when the owner,
+// if any, may reuse the data.
 func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	if rank == c.env.Rank {
 		c.stats.Packets[OverLoopback]++
-		c.own = append(c.own, outgoing{kind: word, word: *h, data: append([]byte(nil), data...)})
+		c.loopback = append(c.loopback, outgoing{kind: message, header: *h, data: append([]byte(nil), data...)})
 		c.finished(owner, OpSend, nil)
 		return
 	}
@@ -45,19 +45,19 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 		c.finished(owner, OpSend, p.lost)
 		return
 	}
-	if c.collected(p, h, data) {
+	if c.coalesce(p, h, data) {
 		c.finished(owner, OpSend, nil)
 		return
 	}
 	if len(p.queue) == 0 {
-		if v := c.way(p, around+len(data)); v != nil {
-			if p.beside == nil { // to whom all is copied anyway
-				if from := c.gathers(data, owner); from != nil {
-					c.leaveGathered(p, v, h, from, owner)
+		if via := c.selectSender(p, maxOverhead+len(data)); via != nil {
+			if p.shm == nil { // shared memory copies in any case
+				if gathered := c.gatherRegion(data, owner); gathered != nil {
+					c.sendGathered(p, via, h, gathered, owner)
 					return
 				}
 			}
-			if c.leaveBy(p, v, word, h, data) {
+			if c.sendOn(p, via, message, h, data) {
 				c.finished(owner, OpSend, nil)
 				return
 			}
@@ -67,15 +67,15 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 		c.finished(owner, OpSend, p.lost)
 		return
 	}
-	c.enqueue(p, outgoing{kind: word, word: *h, data: append([]byte(nil), data...)})
+	c.enqueue(p, outgoing{kind: message, header: *h, data: append([]byte(nil), data...)})
 	c.finished(owner, OpSend, nil)
 }
 
-// leaveGathered sends a word whose data stays where it is. Its owner has it back when no
-// NIC needs it any more.
-func (c *Carrier) leaveGathered(p *peer, v via, h *wire.Header, from *Region, owner any) {
+// sendGathered sends a message without copying its data. Finished follows when no NIC needs
+// it any more.
+func (c *Carrier) sendGathered(p *peer, via sender, h *wire.Header, gathered *Region, owner any) {
 	c.stats.Gathered++
-	c.depart(p, v, word, h, nil, from, owner)
+	c.buildAndSend(p, via, message, h, nil, gathered, owner)
 }
 
 func (c *Carrier) finished(owner any, op Op, err error) {
@@ -84,27 +84,28 @@ func (c *Carrier) finished(owner any, op Op, err error) {
 	}
 }
 
-// via is a way by which a packet can leave.
-type via interface {
-	// carry takes a packet of a peer's that has been made.
-	carry(pkt *packet) error
+// sender is a transport to a peer.
+type sender interface {
+	// transmit sends a packet for which there is room.
+	transmit(pkt *packet) error
 }
 
-// way returns how a packet of n bytes can leave for a peer at once; nil if it cannot.
-func (c *Carrier) way(p *peer, n int) via {
-	if p.filling.pkt != nil {
-		c.flush(p) // what comes behind it must not overtake it
+// selectSender returns a transport that has room for n bytes to a peer now; nil if none
+// has.
+func (c *Carrier) selectSender(p *peer, n int) sender {
+	if p.coalescing.pkt != nil {
+		c.flush(p) // coalesced messages come first
 	}
-	if p.beside != nil {
-		if p.beside.hasRoom(n) {
-			return p.beside
+	if p.shm != nil {
+		if p.shm.hasRoom(n) {
+			return p.shm
 		}
 		return nil
 	}
-	if p.ring != nil && p.ring.hasRoom(p, n) {
-		return p.ring
+	if p.ringOut != nil && p.ringOut.hasRoom(p, n) {
+		return p.ringOut
 	}
-	if c.cfg.Design.connects() {
+	if c.cfg.Design.hasConnections() {
 		if k := c.connection(p, n); k != nil {
 			return k
 		}
@@ -118,87 +119,87 @@ func (c *Carrier) way(p *peer, n int) via {
 	return nil
 }
 
-// leave sends something to a peer, if it can do so at once.
-func (c *Carrier) leave(p *peer, k kind, h *wire.Header, data []byte) bool {
+// trySend sends a packet if a transport has room.
+func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 	n := prefixLen + len(data)
-	if k == word {
+	if k == message {
 		n += wire.MaxLen
 	}
-	v := c.way(p, n)
-	if v == nil {
+	via := c.selectSender(p, n)
+	if via == nil {
 		return false
 	}
-	return c.leaveBy(p, v, k, h, data)
+	return c.sendOn(p, via, k, h, data)
 }
 
-// leaveBy sends something a certain way, which has room.
-func (c *Carrier) leaveBy(p *peer, v via, k kind, h *wire.Header, data []byte) bool {
-	return c.depart(p, v, k, h, data, nil, nil)
+// sendOn sends a packet over a transport that has room.
+func (c *Carrier) sendOn(p *peer, via sender, k kind, h *wire.Header, data []byte) bool {
+	return c.buildAndSend(p, via, k, h, data, nil, nil)
 }
 
-func (c *Carrier) depart(p *peer, v via, k kind, h *wire.Header, data []byte, from *Region, owner any) bool {
-	if p.filling.pkt != nil {
-		c.flush(p) // the order of words is that in which they were given
+func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data []byte, gathered *Region, owner any) bool {
+	if p.coalescing.pkt != nil {
+		c.flush(p) // coalesced messages come first
 	}
-	pkt, err := c.newPacketOf(p, around+len(data)+tailLen)
+	pkt, err := c.newPacketOf(p, maxOverhead+len(data)+tailLen)
 	if err != nil {
-		c.fault(err)
+		c.failAll(err)
 		return false
 	}
 	b := pkt.buf.b[:prefixLen]
-	if k == word {
+	if k == message {
 		b = p.enc.Append(b, h)
 	}
-	if k == word && from == nil && c.goesNaked(v, b, data) {
-		pkt.naked, b = true, b[:0]
+	if k == message && gathered == nil && c.canOmitHeader(via, b, data) {
+		pkt.headerless, b = true, b[:0]
 		c.stats.Headerless++
 	}
 	b = append(b, data...)
-	c.copied(len(data))
-	pkt.head, pkt.len = len(b), len(b)
-	if from != nil {
-		pkt.from, pkt.owner = from, owner
-		pkt.len += from.len
+	c.chargeCopy(len(data))
+	pkt.copiedLen, pkt.len = len(b), len(b)
+	if gathered != nil {
+		pkt.gathered, pkt.owner = gathered, owner
+		pkt.len += gathered.len
 	}
 	if pkt.numbered = k.sequenced(); pkt.numbered {
 		pkt.seq = p.nextOut
 		p.nextOut++
 	}
-	c.stamp(pkt, k, v)
-	if err := v.carry(pkt); err != nil {
+	c.writePrefix(pkt, k, via)
+	if err := via.transmit(pkt); err != nil {
 		pkt.acked = true
-		c.dispose(pkt)
-		c.lose(p, err)
+		c.freePacket(pkt)
+		c.losePeer(p, err)
 		return false
 	}
-	c.left(p)
+	c.countSent(p)
 	return true
 }
 
-// left counts a packet.
-func (c *Carrier) left(p *peer) {
-	p.packets++
-	if p.era != c.era {
-		p.era, p.burst = c.era, 0
+// countSent counts a packet for coalescing and Hybrid.
+func (c *Carrier) countSent(p *peer) {
+	p.packetsSent++
+	if p.burstAt != c.progressCalls {
+		p.burstAt, p.burst = c.progressCalls, 0
 	}
 	p.burst++
 }
 
-// stamp writes the prefix of a packet that is about to leave.
-func (c *Carrier) stamp(pkt *packet, k kind, v via) {
+// writePrefix writes the prefix of a packet, or its immediate.
+func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
 	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.nextIn}
 	switch v := v.(type) {
 	case *conn:
-		pre.credits, pre.slots = v.giveCredits(), pkt.peer.rung.giveSlots()
+		pre.credits, pre.slots = v.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
 	case *ringOut:
-		pre.credits, pre.slots = v.conn.giveCredits(), pkt.peer.rung.giveSlots()
-	} // a datagram may come twice, and would give back twice
-	if pkt.naked {
+		pre.credits, pre.slots = v.conn.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
+	} // a datagram returns none: it may arrive twice
+	if pkt.headerless {
 		pkt.imm = pre.immediate()
-		return // it acknowledges no datagrams
+		return // it has no acknowledgement
 	}
 	pre.put(pkt.buf.b)
-	pkt.peer.taken, pkt.peer.ackAt = 0, 0
+	pkt.peer.packetsToAck, pkt.peer.ackAt = 0, 0
 }
 
 func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
@@ -216,54 +217,55 @@ func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
 	return pkt, nil
 }
 
-// dispose ends a packet that nobody needs any more, as soon as no NIC has it.
-func (c *Carrier) dispose(pkt *packet) {
+// freePacket frees an acknowledged packet that no NIC has any more.
+func (c *Carrier) freePacket(pkt *packet) {
 	if pkt.posted > 0 || !pkt.acked || pkt.buf == nil {
 		return
 	}
-	pkt.buf.giveBack()
+	pkt.buf.release()
 	pkt.buf = nil
-	if pkt.from != nil {
-		c.Release(pkt.from)
+	if pkt.gathered != nil {
+		c.Release(pkt.gathered)
 		c.finished(pkt.owner, OpSend, pkt.peer.lost)
 	}
 	c.idlePkts = append(c.idlePkts, pkt)
 }
 
-// carry sends a packet as a datagram, and keeps it until the peer acknowledges it.
-func (d *datagrams) carry(pkt *packet) error {
+// transmit sends a packet as a datagram. The carrier keeps it until the peer acknowledges
+// it.
+func (d *datagrams) transmit(pkt *packet) error {
 	c, p := d.rail.c, pkt.peer
 	c.stats.Packets[OverDatagrams]++
 	c.stats.ByRail[d.rail.num] += uint64(pkt.len)
 	if pkt.acked = d.reliable || !pkt.numbered; !pkt.acked {
 		p.unacked = append(p.unacked, pkt)
-		if p.resendAt == 0 {
-			p.resendAt = c.Now() + c.cfg.Datagrams.Timeout
-			c.hasDeadline(p)
+		if p.retransmitAt == 0 {
+			p.retransmitAt = c.Now() + c.cfg.Datagrams.Timeout
+			c.watchTimers(p)
 		}
 	}
 	return c.postDatagram(pkt)
 }
 
-// sent takes the completion of a packet.
-func (c *Carrier) sent(w work, wc *verbs.WC) {
+// sendCompleted handles the completion of a packet.
+func (c *Carrier) sendCompleted(w work, wc *verbs.WC) {
 	pkt := w.pkt
 	pkt.posted--
 	if w.conn == nil {
-		w.dg.free++
+		w.dg.freeWRs++
 		if wc.Status != verbs.WCSuccess && pkt.peer.lost == nil {
-			if c.cutRail(pkt.peer, w.dg.rail) && c.postDatagram(pkt) == nil {
+			if c.failRail(pkt.peer, w.dg.rail) && c.postDatagram(pkt) == nil {
 				return
 			}
-			c.lose(pkt.peer, statusError{"a datagram", wc.Status})
+			c.losePeer(pkt.peer, statusError{"datagram", wc.Status})
 		}
-		c.dispose(pkt)
+		c.freePacket(pkt)
 		return
 	}
-	w.conn.sent(pkt, wc)
+	w.conn.sendCompleted(pkt, wc)
 }
 
-// statusError is a request that failed.
+// statusError is a work completion with an error status.
 type statusError struct {
 	what   string
 	status verbs.WCStatus

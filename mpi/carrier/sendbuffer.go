@@ -1,8 +1,7 @@
 package carrier
 
-// Most packets are short, and some stay for long: a datagram until the peer has spoken
-// of it, which a rank that makes a thousand connections at once waits for a thousand
-// times. These have buffers of their own size.
+// Short packets have a pool of small buffers. Many can be unacknowledged at the same time,
+// for example while a rank connects to a thousand peers.
 
 const (
 	smallPacket = 512
@@ -15,7 +14,7 @@ func (c *Carrier) openSendPools() {
 	c.smallPool = c.newPool(SendBuffers, min(smallPacket, c.cfg.PacketSize), smallChunk)
 }
 
-// sendBuffer takes one for n bytes, or for as many as a packet may have.
+// sendBuffer takes a buffer for n bytes.
 func (c *Carrier) sendBuffer(n int) (*buffer, error) {
 	if n <= c.smallPool.size {
 		return c.smallPool.take()
@@ -23,5 +22,5 @@ func (c *Carrier) sendBuffer(n int) (*buffer, error) {
 	return c.sendPool.take()
 }
 
-// newPacket makes one that may become as long as any.
+// newPacket returns a packet with a buffer of PacketSize.
 func (c *Carrier) newPacket(p *peer) (*packet, error) { return c.newPacketOf(p, c.cfg.PacketSize) }

@@ -6,76 +6,72 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// shared are receives that all connections of a rail use. They are posted again in
-// batches. If so few are left that senders may soon find none, they have run low: the rank
-// was busy elsewhere, or there was a burst.
-//
-// A NIC can tell by itself that a queue runs low (verbs.EventSRQLimitReached), and that is
-// of no use here: every packet makes a completion, which wakes who progresses beside the
-// program, and a program that does so itself does it in its calls only.
-type shared struct {
-	rail  *rail
-	queue verbs.SRQ
-	recv  receives
-	pool  *pool
-	all   int
-	most  int // that the queue can have
+// sharedReceives is the shared receive queue of a rail. Receives are posted again in
+// batches, or at once below the low watermark. verbs.EventSRQLimitReached is not used:
+// every packet generates a completion, which wakes the rank anyway.
+type sharedReceives struct {
+	rail     *rail
+	queue    verbs.SRQ
+	recv     recvQueue
+	pool     *pool
+	posted   int
+	capacity int // depth of the queue
 }
 
 func (r *rail) openShared(cfg *Config) (err error) {
-	s := &shared{rail: r, most: cfg.SharedReceives}
-	if r.limited() {
-		const each = 2 // one that is given back may still be there when the next is made
-		s.most = max(s.most, min(each*(r.c.env.Size-1)*(cfg.Receives+reserve), r.attr.MaxSRQWR))
+	s := &sharedReceives{rail: r, capacity: cfg.SharedReceives}
+	if r.lacksRNR() {
+		const each = 2 // a closed connection may remain while the next one exists
+		s.capacity = max(s.capacity, min(each*(r.c.env.Size-1)*(cfg.Receives+reservedCredits), r.attr.MaxSRQWR))
 	}
-	s.queue, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: s.most, MaxSGE: 1})
+	s.queue, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: s.capacity, MaxSGE: 1})
 	if err != nil {
-		return fmt.Errorf("a shared receive queue of %d: %w", s.most, err)
+		return fmt.Errorf("shared receive queue of %d: %w", s.capacity, err)
 	}
 	r.srq = s
-	s.recv = receives{c: r.c, rail: r, post: s.queue.PostRecv, size: cfg.PacketSize}
+	s.recv = recvQueue{c: r.c, rail: r, post: s.queue.PostRecv, size: cfg.PacketSize}
 	s.pool = r.c.newPool(SharedReceiveBuffers, cfg.PacketSize, cfg.SharedReceives)
 	return s.add(cfg.SharedReceives)
 }
 
-// add posts n more.
-func (s *shared) add(n int) error {
-	if err := s.rail.promise(n); err != nil {
+// add posts n more receives.
+func (s *sharedReceives) add(n int) error {
+	if err := s.rail.reserveCQEs(n); err != nil {
 		return err
 	}
-	s.all += n
+	s.posted += n
 	return s.recv.fill(s.pool, n)
 }
 
-// fit sees to it that there are enough for some connections, where nobody waits for a
-// receive: one for everything that peers may send.
-func (s *shared) fit(connections int) error {
+// growFor posts a receive for every credit of a number of connections, on rails without
+// RNR.
+func (s *sharedReceives) growFor(connections int) error {
 	c := s.rail.c
-	need := connections * (c.cfg.Receives + reserve)
+	need := connections * (c.cfg.Receives + reservedCredits)
 	switch {
-	case !s.rail.limited() || need <= s.all:
+	case !s.rail.lacksRNR() || need <= s.posted:
 		return nil
-	case need > s.most:
-		return fmt.Errorf("%d connections share %d receives, and the NIC has %d: take the design %s, or fewer receives a connection", connections, need, s.most, SendRecv)
+	case need > s.capacity:
+		return fmt.Errorf("%d connections need %d shared receives, and the NIC has %d: use design %s, or fewer receives per connection", connections, need, s.capacity, SendRecv)
 	}
-	return s.add(need - s.all)
+	return s.add(need - s.posted)
 }
 
-// limited reports whether packets that find no receive end a connection, instead of
-// waiting for one: iWARP's do.
-func (r *rail) limited() bool { return r.iwarp }
+// lacksRNR reports whether a packet without a posted receive ends the connection instead of
+// waiting: iWARP.
+func (r *rail) lacksRNR() bool { return r.iwarp }
 
-// low reports whether there are few left.
-func (s *shared) low() bool { return s.all-len(s.recv.used) <= s.rail.c.cfg.LowWatermark }
+// low reports whether the low watermark is reached.
+func (s *sharedReceives) low() bool { return s.posted-len(s.recv.staged) <= s.rail.c.cfg.LowWatermark }
 
-// wantsRefill reports whether enough were used to be posted again.
-func (s *shared) wantsRefill() bool {
+// wantsRefill reports whether enough receives were used for a batch.
+func (s *sharedReceives) wantsRefill() bool {
 	const batches = 8
-	return s.low() || len(s.recv.used) >= max(1, s.all/batches)
+	return s.low() || len(s.recv.staged) >= max(1, s.posted/batches)
 }
 
-// refill posts used receives again, if there are a few.
-func (s *shared) refill() {
+// refill posts a batch of used receives.
+func (s *sharedReceives) refill() {
 	if !s.wantsRefill() {
 		return
 	}
@@ -84,6 +80,6 @@ func (s *shared) refill() {
 		c.stats.LowWatermark++
 	}
 	if err := s.recv.flush(); err != nil {
-		c.fault(err)
+		c.failAll(err)
 	}
 }

@@ -6,56 +6,55 @@ import (
 	"unsafe"
 )
 
-// slots are a ring of packets in memory that one writes and another polls. A packet
-// is at the end of its slot, so that what is written ends with the word that is polled:
-// its length, and how often the ring has been gone through. It is written last.
-type slots struct {
+// slotRing is a ring of packets that one side writes and the other polls. A packet ends at
+// the end of its slot with an 8-byte tail that is written last: its length and the lap.
+type slotRing struct {
 	mem   []byte
 	size  int
 	count int
-	next  uint64 // the slot to be written or read next, over all rounds
+	next  uint64 // slot, counted over all laps
 }
 
 const tailLen = 8
 
-func newSlots(mem []byte, size, count int) (slots, error) {
+func newSlots(mem []byte, size, count int) (slotRing, error) {
 	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%tailLen != 0 || size%tailLen != 0 || len(mem) < size*count {
-		return slots{}, fmt.Errorf("%d bytes of memory are no ring of %d slots of %d bytes", len(mem), count, size)
+		return slotRing{}, fmt.Errorf("%d bytes of memory are no ring of %d slots of %d bytes", len(mem), count, size)
 	}
-	return slots{mem: mem, size: size, count: count}, nil
+	return slotRing{mem: mem, size: size, count: count}, nil
 }
 
-// occupied is how much of a slot a packet takes.
-func occupied(n int) int { return n + tailLen }
+// slotBytes is how much of a slot a packet of n bytes takes.
+func slotBytes(n int) int { return n + tailLen }
 
-// end is where the next slot ends.
-func (s *slots) end() int { return (int(s.next%uint64(s.count)) + 1) * s.size }
+// end is the offset of the end of the next slot.
+func (s *slotRing) end() int { return (int(s.next%uint64(s.count)) + 1) * s.size }
 
-// round is the one that the next slot is in. Memory begins as that of round 0.
-func (s *slots) round() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
+// lap numbers the passes through the ring, from 1: zeroed memory is an older lap.
+func (s *slotRing) lap() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
 
-func (s *slots) tail() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-tailLen])) }
+func (s *slotRing) tail() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-tailLen])) }
 
-func tailOf(n int, round uint32) uint64 { return uint64(n)<<32 | uint64(round) }
+func encodeTail(n int, round uint32) uint64 { return uint64(n)<<32 | uint64(round) }
 
-// peek returns the next packet, if it is there. It stays until it is passed.
-func (s *slots) peek() []byte {
+// peek returns the next packet; nil if it is not complete. It stays until advance.
+func (s *slotRing) peek() []byte {
 	t := atomic.LoadUint64(s.tail())
 	n := int(t >> 32)
-	if uint32(t) != s.round() || occupied(n) > s.size {
+	if uint32(t) != s.lap() || slotBytes(n) > s.size {
 		return nil
 	}
-	from := s.end() - occupied(n)
+	from := s.end() - slotBytes(n)
 	return s.mem[from : from+n]
 }
 
-func (s *slots) pass() { s.next++ }
+func (s *slotRing) advance() { s.next++ }
 
-// put writes a packet into the next slot.
-func (s *slots) put(b, rest []byte) {
-	n := len(b) + len(rest)
-	to := s.mem[s.end()-occupied(n):]
-	copy(to[copy(to, b):], rest)
-	atomic.StoreUint64(s.tail(), tailOf(n, s.round()))
+// write writes a packet, in two parts, into the next slot.
+func (s *slotRing) write(first, second []byte) {
+	n := len(first) + len(second)
+	to := s.mem[s.end()-slotBytes(n):]
+	copy(to[copy(to, first):], second)
+	atomic.StoreUint64(s.tail(), encodeTail(n, s.lap()))
 	s.next++
 }

@@ -7,57 +7,57 @@ import (
 	"slices"
 )
 
-// Where there is no RDMA, data goes in packets: puts say where each belongs; a get
-// wishes for data, which comes in gots with the number of the wish.
+// Without RDMA data goes in packets: putData has the destination address of its data;
+// getRequest asks for data, which arrives in getData packets with the ID of the request.
 
-// stream is data for a peer of which not all has left.
+// stream is data for a peer that is sent in packets.
 type stream struct {
-	move *move  // whose it is; nil if the peer wished for it
-	wish uint32 // then
-	data []byte
-	done int
-	addr uint64
-	key  uint32
+	transfer *transfer // nil for data that the peer requested
+	readID   uint32    // of the request of the peer
+	data     []byte
+	sent     int
+	addr     uint64
+	key      uint32
 }
 
-// maxStreams is how many wishes of a peer are fulfilled at a time.
+// maxStreams limits the unanswered requests of a peer.
 const maxStreams = 4096
 
-// inPackets begins a move without RDMA.
-func (c *Carrier) inPackets(m *move) {
+// sendInPackets starts a transfer without RDMA.
+func (c *Carrier) sendInPackets(m *transfer) {
 	p := m.peer
 	if m.op == OpRead {
-		m.left = m.n
-		c.wishFor(p, m, m.n)
+		m.pendingParts = m.n
+		c.requestRead(p, m, m.n)
 		return
 	}
-	p.streams = append(p.streams, &stream{move: m, data: m.mem.buf[m.off : m.off+m.n], addr: m.at.Addr, key: m.at.Keys[0]})
+	p.streams = append(p.streams, &stream{transfer: m, data: m.mem.buf[m.off : m.off+m.n], addr: m.remote.Addr, key: m.remote.Keys[0]})
 	c.isBusy(p)
 }
 
-// wishFor asks a peer for n bytes of a move.
-func (c *Carrier) wishFor(p *peer, m *move, n int) {
-	if p.wishes == nil {
-		p.wishes = make(map[uint32]*move)
+// requestRead requests n bytes of the remote memory of a transfer.
+func (c *Carrier) requestRead(p *peer, m *transfer, n int) {
+	if p.pendingReads == nil {
+		p.pendingReads = make(map[uint32]*transfer)
 	}
-	p.wish++
-	p.wishes[p.wish] = m
+	p.lastReadID++
+	p.pendingReads[p.lastReadID] = m
 	le := binary.LittleEndian
-	b := le.AppendUint32(nil, p.wish)
-	b = le.AppendUint64(b, m.at.Addr)
-	b = le.AppendUint32(b, m.at.Keys[0])
-	b = le.AppendUint64(b, uint64(n))
-	if len(p.queue) > 0 || !c.leave(p, get, nil, b) {
-		c.enqueue(p, outgoing{kind: get, data: b})
+	req := le.AppendUint32(nil, p.lastReadID)
+	req = le.AppendUint64(req, m.remote.Addr)
+	req = le.AppendUint32(req, m.remote.Keys[0])
+	req = le.AppendUint64(req, uint64(n))
+	if len(p.queue) > 0 || !c.trySend(p, getRequest, nil, req) {
+		c.enqueue(p, outgoing{kind: getRequest, data: req})
 	}
 }
 
-// pumpStreams lets leave what has room.
+// pumpStreams sends data packets while a transport has room.
 func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 	for len(p.streams) > 0 && p.lost == nil {
 		s := p.streams[0]
-		for s.done < len(s.data) || len(s.data) == 0 && s.move == nil {
-			if !c.leavePiece(p, s) {
+		for s.sent < len(s.data) || len(s.data) == 0 && s.transfer == nil {
+			if !c.sendDataPacket(p, s) {
 				return moved
 			}
 			moved = true
@@ -69,14 +69,14 @@ func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 			return moved
 		}
 		p.streams = p.streams[1:]
-		switch m := s.move; {
+		switch m := s.transfer; {
 		case m == nil:
-		case m.says:
-			c.Send(p.rank, &m.then, nil, nil)
-			c.endMove(m, nil)
-		default: // it has ended when the peer has it: who asks for nothing is answered then
-			m.left = 0
-			c.wishFor(p, m, 0)
+		case m.hasNotice:
+			c.Send(p.rank, &m.notice, nil, nil)
+			c.finishTransfer(m, nil)
+		default: // an empty read: its answer shows that the data has arrived
+			m.pendingParts = 0
+			c.requestRead(p, m, 0)
 		}
 	}
 	return moved
@@ -87,60 +87,60 @@ const (
 	gotHead = 4
 )
 
-func (c *Carrier) leavePiece(p *peer, s *stream) bool {
-	n := min(len(s.data)-s.done, c.MaxData()-putHead)
+func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
+	n := min(len(s.data)-s.sent, c.MaxData()-putHead)
 	le := binary.LittleEndian
-	b, what := c.scratch[:0], put
-	if s.move != nil {
-		b = le.AppendUint64(b, s.addr+uint64(s.done))
+	b, kind := c.scratch[:0], putData
+	if s.transfer != nil {
+		b = le.AppendUint64(b, s.addr+uint64(s.sent))
 		b = le.AppendUint32(b, s.key)
 	} else {
-		what = got
-		b = le.AppendUint32(b, s.wish)
+		kind = getData
+		b = le.AppendUint32(b, s.readID)
 	}
-	b = append(b, s.data[s.done:s.done+n]...)
+	b = append(b, s.data[s.sent:s.sent+n]...)
 	c.scratch = b
-	if !c.leave(p, what, nil, b) {
+	if !c.trySend(p, kind, nil, b) {
 		return false
 	}
 	c.stats.Pieces++
-	s.done += n
+	s.sent += n
 	return true
 }
 
-// piece takes a packet with data, or a wish for some.
-func (c *Carrier) piece(p *peer, what kind, b []byte) error {
+// handleData handles a putData, getRequest or getData packet.
+func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 	le := binary.LittleEndian
 	switch {
-	case what == put && len(b) >= putHead:
+	case kind == putData && len(b) >= putHead:
 		data := b[putHead:]
-		to, err := c.within(le.Uint64(b), le.Uint32(b[8:]), len(data))
+		to, err := c.ownMemory(le.Uint64(b), le.Uint32(b[8:]), len(data))
 		if err != nil {
 			return err
 		}
-		c.copied(copy(to, data))
+		c.chargeCopy(copy(to, data))
 		return nil
-	case what == get && len(b) == 24:
+	case kind == getRequest && len(b) == 24:
 		n := le.Uint64(b[16:])
 		if n > 1<<40 || len(p.streams) >= maxStreams {
-			return fmt.Errorf("%w: a wish for %d bytes, with %d unfulfilled", errMalformed, n, len(p.streams))
+			return fmt.Errorf("%w: request for %d bytes, with %d unanswered", errMalformed, n, len(p.streams))
 		}
-		from, err := c.within(le.Uint64(b[4:]), le.Uint32(b[12:]), int(n))
+		from, err := c.ownMemory(le.Uint64(b[4:]), le.Uint32(b[12:]), int(n))
 		if err != nil {
 			return err
 		}
-		p.streams = append(p.streams, &stream{wish: le.Uint32(b), data: from})
+		p.streams = append(p.streams, &stream{readID: le.Uint32(b), data: from})
 		c.isBusy(p)
 		return nil
-	case what == got && len(b) >= gotHead:
-		m, data := p.wishes[le.Uint32(b)], b[gotHead:]
-		if m == nil || len(data) > m.left {
-			return fmt.Errorf("%w: %d bytes that nobody wished for", errMalformed, len(data))
+	case kind == getData && len(b) >= gotHead:
+		m, data := p.pendingReads[le.Uint32(b)], b[gotHead:]
+		if m == nil || len(data) > m.pendingParts {
+			return fmt.Errorf("%w: %d bytes that were not requested", errMalformed, len(data))
 		}
-		c.copied(copy(m.mem.buf[m.off+m.n-m.left:], data))
-		if m.left -= len(data); m.left == 0 {
-			delete(p.wishes, le.Uint32(b))
-			c.endMove(m, nil)
+		c.chargeCopy(copy(m.mem.buf[m.off+m.n-m.pendingParts:], data))
+		if m.pendingParts -= len(data); m.pendingParts == 0 {
+			delete(p.pendingReads, le.Uint32(b))
+			c.finishTransfer(m, nil)
 		}
 		return nil
 	}

@@ -47,7 +47,7 @@ func TestProgramsJoin(t *testing.T) {
 	for _, c := range []struct{ program, job, want string }{
 		{"barrier", `{"ranks":3,"per_host":2,"rails":2}`, "ok "},
 		{"barrier", `{"ranks":2,"options":{"Carrier":{"design":"ud"},"Progress":1}}`, "ok "},
-		{"barrier", `{"ranks":2,"options":{"Carrier":{"design":"best"}}}`, "no design \"best\""},
+		{"barrier", `{"ranks":2,"options":{"Carrier":{"design":"best"}}}`, "unknown design \"best\""},
 		{"barrier", `{"ranks":2,"options":[]}`, "the options from 'fabrictest mpirun'"},
 		{"fails", `{"ranks":2}`, "exit status 1 rank"},
 		{"late", `{"ranks":2,"limit":1000000000}`, "the limit of time is reached"},

@@ -6,12 +6,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Atomics on a rank's own memory must be done by its NIC, for that is who does those
-// of others. So a rank has a connection to itself, when it needs one: of two queue
-// pairs, the second of which only answers.
+// Atomics on a rank's own memory must be executed by its NIC, like those of other ranks.
+// Therefore a rank connects to itself on demand, with a second queue pair as the passive
+// end.
 
-// newAnswerer makes the second.
-func (r *rail) newAnswerer() (verbs.QP, error) {
+// newLoopbackQP creates the passive end.
+func (r *rail) newLoopbackQP() (verbs.QP, error) {
 	qp, err := r.dev.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
 		Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
@@ -22,7 +22,7 @@ func (r *rail) newAnswerer() (verbs.QP, error) {
 	if err := r.toInit(qp); err != nil {
 		return nil, errors.Join(err, qp.Close())
 	}
-	r.answerers = append(r.answerers, qp)
+	r.loopbackQPs = append(r.loopbackQPs, qp)
 	return qp, nil
 }
 
@@ -31,21 +31,21 @@ func (r *rail) toInit(qp verbs.QP) error {
 	return qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
 }
 
-// connectSelf connects both by hand.
+// connectSelf connects the two queue pairs without connection messages.
 func (c *Carrier) connectSelf(p *peer, r *rail) error {
 	k, err := c.newConn(p, r, open)
 	if err != nil {
 		return err
 	}
-	end, err := r.newAnswerer()
+	end, err := r.newLoopbackQP()
 	if err != nil {
 		return err
 	}
-	mine, theirs := k.hand(), hand{qpn: end.QPN(), psn: k.psn(p.rank) + 1, credits: k.credits}
-	if err := r.join(end, p, mine, theirs.psn); err != nil {
+	mine, theirs := k.connInfo(), connInfo{qpn: end.QPN(), psn: k.psn(p.rank) + 1, credits: k.credits}
+	if err := r.connectQP(end, p, mine, theirs.psn); err != nil {
 		return err
 	}
 	c.stats.ConnectionsOpened++
 	c.isBusy(p)
-	return k.join(theirs)
+	return k.connectQP(theirs)
 }

@@ -1,0 +1,237 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// connManager establishes connections with the connection manager, on rails without
+// datagrams. Its calls block, therefore each runs in a task that reports its result through
+// the callback queue.
+type connManager struct {
+	rail     *rail
+	cm       verbs.CM
+	listener verbs.Listener
+}
+
+// callbackQueue holds functions that tasks want the rank to run.
+type callbackQueue struct {
+	mu    sync.Mutex
+	items []func()
+}
+
+func (m *callbackQueue) put(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.items = append(m.items, f)
+}
+
+func (m *callbackQueue) take() (items []func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	items, m.items = m.items, nil
+	return items
+}
+
+// runCallbacks runs the queued functions, and reports whether there were any.
+func (c *Carrier) runCallbacks() bool {
+	items := c.callbacks.take()
+	for _, f := range items {
+		f()
+	}
+	return len(items) > 0
+}
+
+const connectTimeout = 10 * time.Second
+
+func (r *rail) listenCM() (err error) {
+	l := &connManager{rail: r}
+	if l.cm, err = r.dev.CM(); err != nil {
+		return err
+	}
+	if l.listener, err = l.cm.Listen(netip.AddrPortFrom(r.gid.Addr(), 0), verbs.PortSpaceTCP, 0); err != nil {
+		return err
+	}
+	r.cm = l
+	r.c.mustPoll.Store(true)
+	r.c.env.Go("take calls", l.acceptLoop)
+	return nil
+}
+
+func (l *connManager) port() uint16 { return l.listener.Addr().Port() }
+
+func (l *connManager) close() error { return l.listener.Close() }
+
+// acceptLoop queues connection requests for the rank until the listener is closed.
+func (l *connManager) acceptLoop(verbs.Proc) {
+	for {
+		req, err := l.listener.GetRequest(verbs.Forever)
+		if err != nil {
+			return
+		}
+		l.rail.c.callbacks.put(func() { l.handleRequest(req) })
+	}
+}
+
+func (l *connManager) address(p *peer) netip.AddrPort {
+	remote := l.rail.endpoint(p)
+	return netip.AddrPortFrom(remote.gid.Addr(), remote.port)
+}
+
+// privateData is the connInfo of a CM message: this rank in the field of the QPN, the
+// number of earlier connections in that of the PSN, and the credits of the peer.
+func (l *connManager) privateData(number uint32) []byte {
+	return connInfo{rail: l.rail.num, qpn: verbs.QPN(l.rail.c.env.Rank), psn: number, credits: l.rail.c.cfg.Receives + reservedCredits}.bytes()
+}
+
+func (l *connManager) param(number uint32) verbs.ConnParam {
+	reads := min(l.rail.attr.MaxQPRdAtomic, l.rail.attr.MaxQPInitAtomic)
+	return verbs.ConnParam{PrivateData: l.privateData(number), ResponderResources: reads, InitiatorDepth: reads}
+}
+
+// connect sends a connection request to a peer.
+func (l *connManager) connect(p *peer) error {
+	c := l.rail.c
+	k, err := c.newConn(p, l.rail, requested)
+	if err != nil {
+		return err
+	}
+	to, param, qp := l.address(p), l.param(k.generation), k.qp
+	c.env.Go(fmt.Sprintf("call rank %d", p.rank), func(verbs.Proc) {
+		conn, err := l.cm.Connect(qp, to, param, connectTimeout)
+		c.callbacks.put(func() { l.connectDone(k, conn, err) })
+	})
+	return nil
+}
+
+// connectDone handles the result of a connection request.
+func (l *connManager) connectDone(k *conn, cmConn verbs.Conn, err error) {
+	c, p := l.rail.c, k.peer
+	switch {
+	case p.lost != nil || k.qp == nil:
+		return
+	case err == nil:
+		k.established(cmConn, cmConn.Param().PrivateData)
+	case errors.Is(err, verbs.ErrRejected) && c.env.Control.Gone(p.rank):
+		c.losePeer(p, errGone)
+	case errors.Is(err, verbs.ErrRejected):
+		// The requests of both ranks crossed and the peer's wins, or the peer has not yet
+		// noticed the end of the previous connection and this rank tries again.
+		p.conns[l.rail.num] = nil
+		c.stats.Connections--
+		c.isBusy(p)
+		if err := k.close(); err != nil {
+			c.failAll(err)
+		}
+		if k.pendingRequest != nil {
+			l.accept(p, k.pendingRequest)
+		}
+	default:
+		if k.pendingRequest != nil { // on a rail that has failed
+			_ = k.pendingRequest.Reject(nil)
+		}
+		k.connFailed(err)
+	}
+}
+
+// handleRequest accepts or rejects the connection request of a peer.
+func (l *connManager) handleRequest(req verbs.ConnRequest) {
+	c := l.rail.c
+	h, err := c.parseConnInfo(trimPrivateData(req.Param().PrivateData))
+	if err == nil && int(h.qpn) == c.env.Rank {
+		l.acceptSelf(req, h)
+		return
+	}
+	if err != nil || int(h.qpn) >= len(c.peers) {
+		c.stats.Discarded++
+		_ = req.Reject(nil) // the sender is not a rank of this job
+		return
+	}
+	p := c.peer(int(h.qpn))
+	k := p.conns[l.rail.num]
+	if k != nil && k.state != failed && k.state != requested && before(k.generation, h.psn) { // the peer has noticed its end
+		c.endConn(k)
+		k = nil
+	}
+	switch {
+	case p.lost != nil:
+		_ = req.Reject(nil)
+	case k == nil:
+		l.accept(p, req)
+	case k.state == requested && c.env.Rank < p.rank: // our request wins
+		_ = req.Reject(nil)
+	case k.state == requested: // the peer rejects our request
+		k.pendingRequest = req
+	default:
+		_ = req.Reject(nil)
+	}
+}
+
+// acceptSelf accepts the connection of the rank to itself.
+func (l *connManager) acceptSelf(req verbs.ConnRequest, h connInfo) {
+	c := l.rail.c
+	end, err := l.rail.newLoopbackQP()
+	if err != nil {
+		c.failAll(err)
+		return
+	}
+	param := l.param(h.psn)
+	c.env.Go("accept itself", func(verbs.Proc) {
+		if _, err := req.Accept(end, param, connectTimeout); err != nil {
+			c.callbacks.put(func() { c.failAll(err) })
+		}
+	})
+}
+
+func trimPrivateData(b []byte) []byte { return b[:min(len(b), connInfoLen)] }
+
+// accept accepts the connection request of a peer.
+func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
+	c := l.rail.c
+	h, _ := c.parseConnInfo(trimPrivateData(req.Param().PrivateData)) // handleRequest has checked it
+	k, err := c.newConn(p, l.rail, accepted)
+	if err != nil {
+		c.losePeer(p, err)
+		return
+	}
+	k.credits = h.credits
+	k.generation = h.psn
+	qp, param := k.qp, l.param(k.generation)
+	c.env.Go(fmt.Sprintf("accept rank %d", p.rank), func(verbs.Proc) {
+		conn, err := req.Accept(qp, param, connectTimeout)
+		c.callbacks.put(func() {
+			switch {
+			case p.lost != nil || k.qp == nil:
+			case err != nil:
+				k.connFailed(err)
+			default:
+				k.established(conn, nil)
+			}
+		})
+	})
+}
+
+// established opens a connection. privateData is that of the accept message; nil at the
+// passive end.
+func (k *conn) established(cmConn verbs.Conn, privateData []byte) {
+	c := k.c
+	k.cmConn = cmConn
+	if privateData != nil {
+		h, err := c.parseConnInfo(trimPrivateData(privateData))
+		if err != nil {
+			c.losePeer(k.peer, err)
+			return
+		}
+		k.credits = h.credits
+	}
+	if k.state == requested || k.state == accepted { // else a packet of the peer has opened it
+		k.state = open
+	}
+	c.stats.ConnectionsOpened++
+	c.isBusy(k.peer)
+}

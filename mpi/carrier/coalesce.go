@@ -1,0 +1,130 @@
+package carrier
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/wire"
+)
+
+// Small messages to a peer are coalesced into one packet when a program starts several
+// without a call of Progress between them. The first coalesceAfter messages are sent at
+// once, which keeps the latency of a single message low. The packet is sent when it is
+// full, before any other packet to the peer, and in the next Progress.
+
+const (
+	// coalesceAfter is how many packets of a burst are sent without coalescing.
+	coalesceAfter = 2
+	// maxCoalescedData is the largest payload of a coalesced message.
+	maxCoalescedData = 512
+	// maxCoalescedPacket limits a packet of coalesced messages to a common path MTU.
+	maxCoalescedPacket = 4000
+	lengthLen          = 2
+)
+
+// coalescing is the packet that collects messages for a peer; pkt is nil without one.
+type coalescing struct {
+	pkt    *packet
+	sender sender
+	b      []byte
+	maxLen int
+}
+
+// fits reports whether a message with n bytes of data fits into the packet.
+func (u *coalescing) fits(n int) bool {
+	return u.pkt != nil && n <= maxCoalescedData && len(u.b)+lengthLen+wire.MaxLen+n <= u.maxLen
+}
+
+// coalesce appends a message to the packet of the peer, or reports that it must be sent
+// alone.
+func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
+	u := &p.coalescing
+	if !u.fits(len(data)) && !c.startCoalescing(p, len(data)) {
+		return false
+	}
+	at := len(u.b)
+	b := p.enc.Append(u.b[:at+lengthLen], h)
+	c.chargeCopy(len(data))
+	b = append(b, data...)
+	binary.LittleEndian.PutUint16(b[at:], uint16(len(b)-at-lengthLen))
+	u.b = b
+	c.stats.Coalesced++
+	return true
+}
+
+// startCoalescing takes a new packet if a message with n bytes should be coalesced.
+func (c *Carrier) startCoalescing(p *peer, n int) bool {
+	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || p.burstAt != c.progressCalls || p.burst < coalesceAfter || c.inProgress {
+		return false
+	}
+	via := c.selectSender(p, maxOverhead+lengthLen+n)
+	maxLen := maxCoalescedPacket
+	switch v := via.(type) {
+	case *ringOut:
+		maxLen = min(maxLen, v.slots.size-tailLen, p.maxPacket)
+	case *conn:
+		maxLen = min(maxLen, c.cfg.PacketSize)
+	default:
+		return false
+	}
+	pkt, err := c.newPacket(p)
+	if err != nil {
+		c.failAll(err)
+		return false
+	}
+	p.coalescing = coalescing{pkt: pkt, sender: via, b: pkt.buf.b[:prefixLen], maxLen: min(maxLen, len(pkt.buf.b)-tailLen)}
+	if c.coalescingPeers = append(c.coalescingPeers, p); len(c.coalescingPeers) == 1 {
+		c.up.FlushNeeded()
+	}
+	return true
+}
+
+// Flush sends all coalesced messages, and reports whether there were any.
+func (c *Carrier) Flush() (sent bool) {
+	for i, p := range c.coalescingPeers {
+		c.coalescingPeers[i] = nil
+		if p.coalescing.pkt != nil {
+			c.flush(p)
+			sent = true
+		}
+	}
+	c.coalescingPeers = c.coalescingPeers[:0]
+	return sent
+}
+
+func (c *Carrier) flush(p *peer) {
+	u := p.coalescing
+	p.coalescing = coalescing{}
+	pkt := u.pkt
+	if p.lost != nil {
+		pkt.acked = true
+		c.freePacket(pkt)
+		return
+	}
+	pkt.copiedLen, pkt.len = len(u.b), len(u.b)
+	pkt.numbered, pkt.seq = true, p.nextOut
+	p.nextOut++
+	c.writePrefix(pkt, coalesced, u.sender)
+	if err := u.sender.transmit(pkt); err != nil {
+		pkt.acked = true
+		c.freePacket(pkt)
+		c.losePeer(p, err)
+		return
+	}
+	c.countSent(p)
+}
+
+// deliverCoalesced delivers each message of a coalesced packet.
+func (c *Carrier) deliverCoalesced(p *peer, b []byte) error {
+	for len(b) > 0 && p.lost == nil {
+		if len(b) < lengthLen || len(b)-lengthLen < int(binary.LittleEndian.Uint16(b)) {
+			return fmt.Errorf("%w: %d bytes of coalesced messages", errMalformed, len(b))
+		}
+		n := lengthLen + int(binary.LittleEndian.Uint16(b))
+		if err := c.deliverMessage(p, b[lengthLen:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}

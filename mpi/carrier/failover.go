@@ -1,0 +1,220 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// When a rail fails, its outstanding packets are sent again on another rail. They keep
+// their sequence numbers, therefore the peer detects duplicates.
+
+// completesBeforeDelivery reports whether a completion does not mean delivery and another
+// rail may have to send a packet again: iWARP with several rails.
+func (r *rail) completesBeforeDelivery() bool {
+	return len(r.c.rails) > 1 && r.dg == nil && r.lacksRNR()
+}
+
+// packetPosted notes that the NIC has a packet. Where a completion does not mean delivery,
+// the peer must acknowledge it.
+func (k *conn) packetPosted(pkt *packet) {
+	if k.rail.completesBeforeDelivery() && pkt.numbered {
+		if pkt.sentOn == nil {
+			k.peer.unacked = append(k.peer.unacked, pkt)
+		}
+		pkt.sentAt = k.c.Now()
+	}
+	pkt.sentOn = k
+	pkt.posted++
+}
+
+// queueReroute queues a packet for another rail or for datagrams. If the peer has received
+// it already, it drops the duplicate.
+func (c *Carrier) queueReroute(pkt *packet) {
+	p := pkt.peer
+	if pkt.headerless { // it depends on the order of its connection
+		c.losePeer(p, fmt.Errorf("packet %d could not be delivered", pkt.seq))
+		pkt.acked = true
+		c.freePacket(pkt)
+		return
+	}
+	p.toReroute = append(p.toReroute, pkt)
+	c.isBusy(p)
+	c.reroute(p)
+}
+
+// reroute sends the packets of failed rails by a transport that has room.
+func (c *Carrier) reroute(p *peer) {
+	for len(p.toReroute) > 0 && p.lost == nil {
+		pkt := p.toReroute[0]
+		var via sender
+		dg := c.datagrams(p)
+		byDatagram := dg != nil && pkt.len <= dg.maxPacket
+		if k := p.anyOpen(); k != nil && k.freeWRs > reservedWRs && k.hasCredit() {
+			via = k
+		} else if byDatagram && dg.freeWRs > 0 {
+			via = dg
+		}
+		switch {
+		case via != nil:
+			c.stats.Retransmitted++
+			c.refreshPrefix(pkt)
+			if err := via.transmit(pkt); err != nil {
+				c.losePeer(p, err)
+				return
+			}
+		case byDatagram:
+			return // until the NIC has room
+		case c.reachable(p):
+			c.wantConnections(p)
+			return
+		default:
+			c.losePeer(p, fmt.Errorf("packet %d could not be delivered on any rail", pkt.seq))
+			return
+		}
+		p.toReroute = p.toReroute[1:]
+	}
+}
+
+// rerouteUnacked queues the unacknowledged packets of an ended connection for other rails.
+// Packets that the NIC still has follow with their completions.
+func (k *conn) rerouteUnacked() {
+	if !k.rail.completesBeforeDelivery() {
+		return
+	}
+	for _, pkt := range slices.Clone(k.peer.unacked) {
+		if pkt.sentOn == k && pkt.posted == 0 && !slices.Contains(k.peer.toReroute, pkt) {
+			k.c.queueReroute(pkt)
+		}
+	}
+}
+
+// rewriteUnnoticed queues writes whose notice can no longer follow on this connection. The
+// peer does not know of the data yet, therefore writing it twice is harmless.
+func (k *conn) rewriteUnnoticed() {
+	for _, m := range k.pendingNotices {
+		m.pendingParts, m.noticeSent = 1, false
+		k.peer.queuedParts = append(k.peer.queuedParts, &transferPart{transfer: m, n: m.n, rail: k.rail.num})
+		k.c.isBusy(k.peer)
+	}
+	k.pendingNotices = nil
+}
+
+// retryOnOtherRail queues a failed part for another rail. It reports false without one, and
+// for an atomic, which may have been executed.
+func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
+	p := part.transfer.peer
+	switch {
+	case part.transfer.op == OpAtomic:
+		return false
+	case w.conn == nil && !c.failRail(p, w.dg.rail), w.conn != nil && !c.reachable(p):
+		return false
+	}
+	part.transfer.lastConn = nil // data written before may be lost as well
+	p.queuedParts = append(p.queuedParts, part)
+	c.isBusy(p)
+	return true
+}
+
+// reachable reports whether a rail to the peer has not failed.
+func (c *Carrier) reachable(p *peer) bool {
+	for i := range c.rails {
+		if k := p.conns[i]; k == nil && !p.railFailed[i] || k != nil && k.state != failed {
+			return true
+		}
+	}
+	return false
+}
+
+// anyOpen returns an open connection; nil if there is none.
+func (p *peer) anyOpen() *conn {
+	for _, k := range p.conns {
+		if k != nil && k.state == open {
+			return k
+		}
+	}
+	return nil
+}
+
+// connFailed handles the failure of a connection. If it is the last rail to its peer, the
+// peer is lost.
+func (k *conn) connFailed(cause error) {
+	if k.state == failed || k.ended {
+		return
+	}
+	if k.disconnecting { // the peer has closed its end
+		k.c.endConn(k)
+		return
+	}
+	c, p := k.c, k.peer
+	k.fail(cause)
+	if !c.reachable(p) {
+		c.losePeer(p, cause)
+		return
+	}
+	c.stats.RailsLost++
+	k.rewriteUnnoticed()
+	k.rerouteUnacked()
+}
+
+// TCP may retransmit for fifteen minutes before it gives up. With several rails a rank
+// therefore probes a peer on the others: if the peer answers there and packets on this rail
+// stay unacknowledged, the rail has failed.
+
+var errRailStalled = errors.New("packets on this rail do not arrive, but the peer answers on another")
+
+// checkRails fails the rails on which packets do not arrive.
+func (c *Carrier) checkRails(now time.Duration) {
+	if !c.rails[0].completesBeforeDelivery() {
+		return
+	}
+	timeout := 4 * c.cfg.KeepaliveIdle
+	for _, p := range c.peers {
+		if p == nil || p.lost != nil {
+			continue
+		}
+		for i := range c.rails {
+			k := p.conns[i]
+			if k == nil || k.state != open {
+				continue
+			}
+			since, outstanding := k.oldestOutstanding()
+			since = max(since, c.stalledUntil)
+			switch {
+			case !outstanding || now-since < timeout:
+			case p.lastHeard > since+timeout/2 && p.hasOtherOpen(k):
+				k.connFailed(errRailStalled)
+			default:
+				c.probeOtherRails(p, k)
+			}
+		}
+	}
+}
+
+// hasOtherOpen reports whether another connection to the peer is open.
+func (p *peer) hasOtherOpen(k *conn) bool {
+	return slices.ContainsFunc(p.conns[:], func(other *conn) bool { return other != nil && other != k && other.state == open })
+}
+
+// oldestOutstanding returns since when the connection waits for a completion or an
+// acknowledgement; false if nothing is outstanding. Acknowledgements are cumulative,
+// therefore only the first packet counts.
+func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
+	if k.outstanding > 0 {
+		return max(k.lastUsed, k.lastCompletion), true
+	}
+	if unacked := k.peer.unacked; len(unacked) > 0 && unacked[0].sentOn == k {
+		return unacked[0].sentAt, true
+	}
+	return 0, false
+}
+
+// probeOtherRails sends a probe on all open connections except one.
+func (c *Carrier) probeOtherRails(p *peer, except *conn) {
+	for _, k := range p.conns {
+		if k != nil && k != except && k.state == open && k.freeWRs > reservedWRs && k.canSendAck() && p.lost == nil {
+			c.sendOn(p, k, probe, nil, nil)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package carrier
+
+import "github.com/fabrictest/fabrictest/mpi/wire"
+
+// An eager message of MTU size plus its header would take two packets of the NIC. If the
+// header equals that of the previous message, the data is sent alone, and immediate data
+// holds the variable fields of the prefix.
+
+// canOmitHeader reports whether the header b makes a message exceed the MTU and can be
+// omitted.
+func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
+	k, ok := via.(*conn)
+	if !ok || !k.rail.hasImmediates() || len(c.rails) > 1 || k.usesCredits && k.creditsToReturn > maxImmediateCredits {
+		return false
+	}
+	mtu := k.rail.mtu.Bytes()
+	return len(data) <= mtu && len(header)+len(data) > mtu && len(header) == prefixLen+1 && header[prefixLen] == wire.CachedEager
+}
+
+// maxImmediateCredits is the largest number of credits in an immediate.
+const maxImmediateCredits = 0xff
+
+// immediate encodes credits, slots and the low half of the sequence number. That half
+// suffices, because one connection delivers in order and only datagrams and rings reorder.
+func (p *prefix) immediate() uint32 {
+	return uint32(uint8(p.credits))<<24 | uint32(p.slots)<<16 | uint32(uint16(p.seq))
+}
+
+// receiveHeaderless handles a packet of data alone.
+func (c *Carrier) receiveHeaderless(data []byte, imm uint32, conn *conn) {
+	p := conn.peer
+	if p.lost != nil {
+		return
+	}
+	seq := p.nextIn + uint32(int32(int16(uint16(imm)-uint16(p.nextIn))))
+	c.receiveFrom(p, &prefix{kind: headerlessData, slots: uint8(imm >> 16), credits: uint16(imm >> 24), seq: seq}, data, conn, OverConnection)
+}
+
+// deliverHeaderless delivers data with the header of the previous message.
+func (c *Carrier) deliverHeaderless(p *peer, data []byte) (err error) {
+	if p.header, _, err = p.dec.Next(cachedHeader[:]); err != nil {
+		return err
+	}
+	c.chargeCopy(len(data))
+	return c.up.Arrived(p.rank, &p.header, data)
+}
+
+var cachedHeader = [1]byte{wire.CachedEager}

@@ -1,0 +1,98 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A rank that waits for a dead or unreachable peer gets no error from the network.
+// Therefore it probes awaited peers that are silent. A NIC acknowledges probes for a busy
+// program; other peers have PeerTimeout to answer.
+
+var errGone = errors.New("the program of the peer has ended")
+
+// checkSilentPeers probes awaited peers from which nothing has arrived for KeepaliveIdle.
+func (c *Carrier) checkSilentPeers() {
+	now := c.Now()
+	if now < c.nextKeepalive() {
+		return
+	}
+	c.lastKeepalive = now
+	c.checkRails(now)
+	c.up.EachAwaitedPeer(func(rank int) {
+		if rank == c.env.Rank {
+			return
+		}
+		p := c.peer(rank)
+		switch {
+		case p.lost != nil:
+		case c.env.Control.Gone(rank):
+			c.losePeer(p, errGone)
+		case p.shm == nil && now-p.lastHeard >= c.cfg.KeepaliveIdle:
+			c.probe(p)
+		}
+	})
+}
+
+// probe sends a keepalive probe, or declares the peer lost after PeerTimeout.
+func (c *Carrier) probe(p *peer) {
+	if p.probes++; p.probes > 1 {
+		c.switchRail(p)
+	}
+	dg := c.datagrams(p)
+	connected := false
+	for _, k := range p.conns {
+		if k == nil || k.state == failed {
+			continue
+		}
+		connected = true
+		if k.state == open && k.freeWRs > reservedWRs && k.outstanding == 0 && k.canSendAck() {
+			c.sendOn(p, k, probe, nil, nil)
+		}
+		if p.lost != nil {
+			return
+		}
+	}
+	switch {
+	case connected && dg != nil: // the NIC reports an unreachable peer
+		return
+	case dg != nil && dg.reliable:
+		if dg.freeWRs > 0 {
+			c.sendOn(p, dg, probe, nil, nil)
+		}
+		return
+	case dg != nil && dg.freeWRs > 0:
+		c.sendOn(p, dg, probe, nil, nil)
+	case dg == nil && !connected:
+		c.wantConnections(p)
+	}
+	// Unanswered probes count, not time: this rank may not have been scheduled.
+	if silent := time.Duration(p.probes-1) * c.cfg.KeepaliveIdle; silent > c.cfg.PeerTimeout {
+		c.losePeer(p, fmt.Errorf("no answer to %d probes in at least %v (%s)", p.probes, silent.Round(time.Millisecond), p.describe()))
+	}
+}
+
+// noteStall notes that Progress was not called for long. Requests on a rail then have
+// waited for this rank, not for the peer.
+func (c *Carrier) noteStall() {
+	now := c.Now()
+	if now-c.lastProgress > 2*c.cfg.KeepaliveIdle {
+		c.stalledUntil = now
+	}
+	c.lastProgress = now
+}
+
+// nextKeepalive is when silent peers are checked next.
+func (c *Carrier) nextKeepalive() time.Duration { return c.lastKeepalive + c.cfg.KeepaliveIdle }
+
+// describe returns the queues and connections of a peer for an error message.
+func (p *peer) describe() string {
+	text := fmt.Sprintf("%d messages queued", len(p.queue))
+	for i, k := range p.conns {
+		if k != nil {
+			text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests outstanding", k.generation, i, k.state, k.credits, k.outstanding)
+		}
+	}
+	return text
+}
