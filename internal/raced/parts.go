@@ -28,7 +28,7 @@ var parts = []part{
 	{"e2e", "^$", "the program under test is another process; only its output is read by a goroutine"},
 	{"fuzz", "TestParseList", simulated},
 	{"lab/simlab", "TestInterruptedRun|TestProgress", simulated},
-	{"mpi/carrier", "TestMessagesArrive|TestNeighbours|TestAtomics", simulated + "; mpi/trials races it between NICs on sockets"},
+	{"mpi/carrier", "TestMessagesArrive|TestRanksOfOneHost|TestAtomics", simulated + "; mpi/trials races it between NICs on sockets"},
 	{"mpi/trials", "Namespaces", simulated},
 	{"report", "TestManyMayWriteOneFolder", processes + ": a browser"},
 	{"scenarios/traffic", "RealTime", simulated},

@@ -39,8 +39,8 @@ func (s *slowReader) Arrived(peer int, h *wire.Header, data []byte) error {
 func (s *slowReader) Finished(any, carrier.Op, error) {}
 func (s *slowReader) Lost(peer int, cause error)      { s.lost[peer] = cause }
 
-// exchange has rank 0 send messages as fast as its credits allow, with at most window of
-// them without a reply, and rank 1 read them.
+// exchange makes rank 0 send messages as fast as its credits allow, with at most window of
+// them unanswered, and rank 1 read them.
 func (s *slowReader) exchange(from, to, size, window int) error {
 	size = min(size, s.MaxData())
 	err := s.wait("messages", func() bool {
@@ -59,9 +59,9 @@ func (s *slowReader) exchange(from, to, size, window int) error {
 	return err
 }
 
-// Nothing overwrites a packet while the rank still reads it: a receive is posted again, and a
-// slot or a credit is returned to the peer, only after that.
-func TestBuffersAreGivenBackAfterTheyAreRead(t *testing.T) {
+// The carrier posts a receive again, or returns a slot or credit, only after the rank has
+// read the packet.
+func TestReceiveIsReturnedAfterItsPacketIsRead(t *testing.T) {
 	const warmUp, count = 40, 400
 	for _, c := range []struct {
 		provider string
@@ -83,7 +83,7 @@ func TestBuffersAreGivenBackAfterTheyAreRead(t *testing.T) {
 		{"dgiwarp", carrier.UD, 1, carrier.OverDatagrams},
 	} {
 		for _, m := range []struct{ size, window int }{
-			{64, count},  // bundled
+			{64, count},  // coalesced
 			{1024, 2},    // alone, and without a header where the NIC can
 			{1008, 1000}, // alone, more than there are credits for
 		} {
@@ -93,12 +93,12 @@ func TestBuffersAreGivenBackAfterTheyAreRead(t *testing.T) {
 				f := mpihost.Fabric{Ranks: 2, PerHost: c.perHost, Provider: c.provider, Seed: 1, Limit: time.Hour}
 				f.Link.MTU = 1200
 				_, err := mpihost.InWorld(f, func(e *env.Env) error {
-					s := &slowReader{rank: &rank{Env: e, lost: make(map[int]error), longest: time.Second}}
+					s := &slowReader{rank: &rank{Env: e, lost: make(map[int]error), maxWait: time.Second}}
 					var err error
 					if s.Carrier, err = carrier.Open(e, cfg, s); err != nil {
 						return err
 					}
-					if err := s.exchange(0, warmUp, m.size, m.window); err != nil { // connects, and makes the rings
+					if err := s.exchange(0, warmUp, m.size, m.window); err != nil { // connects, and creates the rings
 						return err
 					}
 					s.OverwritePosted()

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// burst begins many sends at once, of sizes in turn; the last is of rank 1 to say that
-// all have come.
+// burst starts many sends of alternating sizes at rank 0, and receives and checks them at
+// rank 1.
 func burst(r *rank, count int, sizes ...int) ([]*p2p.Request, error) {
 	qs := make([]*p2p.Request, count)
 	for i := range qs {
@@ -25,7 +25,7 @@ func burst(r *rank, count int, sizes ...int) ([]*p2p.Request, error) {
 		}
 		qs[i] = q
 	}
-	err := r.finish(qs...)
+	err := r.waitAll(qs...)
 	for i, q := range qs {
 		if want := bytes.Repeat([]byte{byte(i)}, sizes[i%len(sizes)]); err == nil && !bytes.Equal(q.Buf, want) {
 			err = fmt.Errorf("message %d is %x", i, q.Buf)
@@ -34,9 +34,9 @@ func burst(r *rank, count int, sizes ...int) ([]*p2p.Request, error) {
 	return qs, err
 }
 
-// Small messages that are begun at once share packets, in their order, whatever else
-// is among them.
-func TestBurstsShareThePacketsOfTheirWay(t *testing.T) {
+// Small messages that are started together share packets, in order, also between other
+// messages.
+func TestBurstOfSmallMessagesIsCoalesced(t *testing.T) {
 	const count = 240
 	for _, c := range []struct {
 		design carrier.Design
@@ -47,14 +47,14 @@ func TestBurstsShareThePacketsOfTheirWay(t *testing.T) {
 		{carrier.SRQ, false, []int{64}, 20},
 		{carrier.RingSRQ, false, []int{64}, 20},
 		{carrier.SendRecv, false, []int{8, 64, 500}, 60},
-		{carrier.SRQ, false, []int{64, 64, 64, 600}, 2 * count},       // large ones break the bundles up
-		{carrier.RingSRQ, false, []int{64, 64, 64, 20000}, 4 * count}, // and so do rendezvous
+		{carrier.SRQ, false, []int{64, 64, 64, 600}, 2 * count},       // large messages interrupt coalescing
+		{carrier.RingSRQ, false, []int{64, 64, 64, 20000}, 4 * count}, // rendezvous interrupt it, too
 		{carrier.SRQ, true, []int{64}, 2 * count},
 		{carrier.UD, false, []int{64}, 2 * count},
 	} {
 		t.Run(fmt.Sprint(c.design, c.off, c.sizes), func(t *testing.T) {
-			in(t, 2, setting{"softroce", c.design, p2p.RGET, 0}, carrier.Config{NoCoalescing: c.off}, func(r *rank) error {
-				if _, err := burst(r, 8, 8); err != nil { // by which they get connected
+			runRanks(t, 2, setting{"softroce", c.design, p2p.RGET, 0}, carrier.Config{NoCoalescing: c.off}, func(r *rank) error {
+				if _, err := burst(r, 8, 8); err != nil { // connects
 					return err
 				}
 				before := r.Stats()
@@ -67,9 +67,9 @@ func TestBurstsShareThePacketsOfTheirWay(t *testing.T) {
 				switch {
 				case r.Rank == 1:
 				case left > c.most:
-					t.Errorf("%d messages left in %d packets, want at most %d", count, left, c.most)
+					t.Errorf("%d messages were sent in %d packets, want at most %d", count, left, c.most)
 				case (shared == 0) != (c.off || c.design == carrier.UD):
-					t.Errorf("%d words shared packets", shared)
+					t.Errorf("%d messages were coalesced", shared)
 				}
 				return nil
 			})
@@ -77,9 +77,9 @@ func TestBurstsShareThePacketsOfTheirWay(t *testing.T) {
 	}
 }
 
-// What leaves first is not kept back: it may be all.
-func TestTheFirstOfABurstLeaveAtOnce(t *testing.T) {
-	in(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+// The first messages of a burst are not deferred, because no more may follow.
+func TestFirstMessagesOfBurstAreNotDeferred(t *testing.T) {
+	runRanks(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 		if _, err := burst(r, 8, 8); err != nil {
 			return err
 		}
@@ -88,15 +88,15 @@ func TestTheFirstOfABurstLeaveAtOnce(t *testing.T) {
 			for i := range 5 {
 				r.engine.Isend(&p2p.Request{Peer: 1, Context: 1, Tag: 9, Buf: []byte{byte(i)}})
 			}
-			if r.kept == 0 {
-				t.Error("nobody was told that words are kept back")
+			if r.flushNeeded == 0 {
+				t.Error("FlushNeeded was not called")
 			}
 		}
 		before := r.arrived
-		r.Proc.Sleep(time.Millisecond) // in which nobody looks
+		r.Proc.Sleep(time.Millisecond) // without Progress
 		r.Carrier.Progress()
 		if got := r.arrived - before; r.Rank == 1 && got != 2 {
-			t.Errorf("%d of 5 messages have come, want those that are not kept back", got)
+			t.Errorf("%d of 5 messages have arrived, want the 2 that are not deferred", got)
 		}
 		if r.Rank == 1 {
 			return r.wait("the others", func() bool { return r.arrived-before == 5 })

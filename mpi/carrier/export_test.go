@@ -2,11 +2,11 @@ package carrier
 
 import "github.com/fabrictest/fabrictest/verbs"
 
-// Registered is how many regions NICs can reach.
+// Registered returns the number of registered memory regions.
 func (c *Carrier) Registered() int { return len(c.byKey) }
 
-// OverwritePosted makes every receive buffer of the carrier be overwritten as soon as it
-// is posted, as a peer may do whose packets follow each other without a pause.
+// OverwritePosted overwrites every receive buffer as soon as it is posted, as packets that
+// follow without a pause would.
 func (c *Carrier) OverwritePosted() {
 	for _, r := range c.rails {
 		if r.dg != nil {

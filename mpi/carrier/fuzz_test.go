@@ -10,14 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// frozenClock is time that does not pass.
+// frozenClock is a clock that stands still.
 type frozenClock struct{}
 
 func (frozenClock) Now() time.Duration    { return time.Second }
 func (frozenClock) Sleep(time.Duration)   {}
 func (frozenClock) Compute(time.Duration) {}
 
-// discardUpper takes everything.
+// discardUpper accepts and ignores everything.
 type discardUpper struct{ lost int }
 
 func (u *discardUpper) Arrived(int, *wire.Header, []byte) error { return nil }
@@ -26,8 +26,8 @@ func (u *discardUpper) Lost(int, error)                         { u.lost++ }
 func (u *discardUpper) EachAwaitedPeer(func(int))               {}
 func (u *discardUpper) FlushNeeded()                            {}
 
-// FuzzPackets has peers send whatever comes to somebody's mind. Only memory that was
-// made reachable changes, and what makes no sense costs the peer that said it.
+// FuzzPackets handles arbitrary packets. They may change registered memory only, and the
+// carrier bounds the packets that it buffers.
 func FuzzPackets(f *testing.F) {
 	seed := func(k kind, seq uint32, body []byte) {
 		b := make([]byte, prefixLen)
@@ -63,11 +63,11 @@ func FuzzPackets(f *testing.F) {
 			in = in[1+n:]
 		}
 		if !bytes.Equal(memory[:32], make([]byte, 32)) || !bytes.Equal(memory[64:], make([]byte, 32)) {
-			t.Fatal("memory changed that nobody had made reachable")
+			t.Fatal("unregistered memory changed")
 		}
 		for _, p := range c.peers {
 			if p != nil && len(p.outOfOrder) > maxReorderDistance {
-				t.Fatalf("%d packets are kept", len(p.outOfOrder))
+				t.Fatalf("%d packets are buffered", len(p.outOfOrder))
 			}
 		}
 	})

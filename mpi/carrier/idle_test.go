@@ -13,9 +13,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// Connections come and go in the midst of traffic, so that all that can cross does:
-// farewells, questions, and packets on their way.
-func TestConnectionsComeAndGo(t *testing.T) {
+// Connections close and reconnect during traffic, which makes requests, disconnects and
+// packets cross.
+func TestConnectionsReconnectDuringTraffic(t *testing.T) {
 	for seed := range uint64(24) {
 		chance := rand.New(rand.NewPCG(seed, 1))
 		s := setting{
@@ -28,8 +28,8 @@ func TestConnectionsComeAndGo(t *testing.T) {
 		rails := 1 + chance.IntN(2)
 		idle := time.Duration(10+chance.IntN(200)) * time.Microsecond
 		t.Run(fmt.Sprintf("%d/%v/rails=%d/idle=%v", seed, s, rails, idle), func(t *testing.T) {
-			_, err := try(mpihost.Fabric{Ranks: 3, Rails: rails}, s, carrier.Config{IdleTimeout: idle}, func(r *rank) error {
-				return r.ramble(rand.New(rand.NewPCG(seed, 2)), idle)
+			_, err := runOnFabric(mpihost.Fabric{Ranks: 3, Rails: rails}, s, carrier.Config{IdleTimeout: idle}, func(r *rank) error {
+				return r.exchangeWithPauses(rand.New(rand.NewPCG(seed, 2)), idle)
 			})
 			if err != nil {
 				t.Error(err)
@@ -38,10 +38,10 @@ func TestConnectionsComeAndGo(t *testing.T) {
 	}
 }
 
-// ramble has every rank send to every other again and again, with pauses. All ranks draw
-// the same sizes.
-func (r *rank) ramble(chance *rand.Rand, idle time.Duration) error {
-	r.longest = idle
+// exchangeWithPauses makes every rank send to every other, with random pauses. All ranks draw the same
+// sizes.
+func (r *rank) exchangeWithPauses(chance *rand.Rand, idle time.Duration) error {
+	r.maxWait = idle
 	own := rand.New(rand.NewPCG(uint64(r.Rank), 3))
 	for round := range 40 {
 		var qs []*p2p.Request
@@ -58,7 +58,7 @@ func (r *rank) ramble(chance *rand.Rand, idle time.Duration) error {
 			r.engine.Isend(out)
 			qs, bufs = append(qs, in, out), append(bufs, buf)
 		}
-		if err := r.finish(qs...); err != nil {
+		if err := r.waitAll(qs...); err != nil {
 			return fmt.Errorf("rank %d, round %d: %w", r.Rank, round, errors.Join(err, r.firstLost()))
 		}
 		for i, buf := range bufs {

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// exchange sends a buffer from rank 0 to another of rank 1, and checks it.
+// exchange sends a buffer from rank 0 to rank 1, and checks it there.
 func (r *rank) exchange(buf []byte, seed int) error {
 	q := &p2p.Request{Peer: 1 - r.Rank, Buf: buf}
 	if copy(buf, pattern(len(buf), seed)); r.Rank == 0 {
@@ -22,7 +22,7 @@ func (r *rank) exchange(buf []byte, seed int) error {
 		clear(buf)
 		r.engine.Irecv(q)
 	}
-	if err := r.finish(q); err != nil {
+	if err := r.waitAll(q); err != nil {
 		return err
 	}
 	if !bytes.Equal(buf, pattern(len(buf), seed)) {
@@ -31,12 +31,12 @@ func (r *rank) exchange(buf []byte, seed int) error {
 	return nil
 }
 
-// Memory that is to be freed stays registered until no packet can ask for it any more,
-// and not for longer: then no NIC can reach it.
-func TestForgottenMemoryIsNotRegistered(t *testing.T) {
-	in(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-		r.longest = time.Millisecond
-		if err := r.exchange(make([]byte, 100), 100); err != nil { // so that there are buffers and a connection
+// Invalidated memory stays registered while the network may hold requests for it, and no
+// longer.
+func TestInvalidatedMemoryIsDeregistered(t *testing.T) {
+	runRanks(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		r.maxWait = time.Millisecond
+		if err := r.exchange(make([]byte, 100), 100); err != nil { // connects
 			return err
 		}
 		before := r.Registered()
@@ -53,7 +53,7 @@ func TestForgottenMemoryIsNotRegistered(t *testing.T) {
 				return err
 			}
 			if r.Invalidated(buf) {
-				return errors.New("memory that packets may still ask for may be freed")
+				return errors.New("Invalidated before the network has dropped requests for the memory")
 			}
 			if err := r.wait("the memory", func() bool { return r.Invalidated(buf) }); err != nil {
 				return err
@@ -67,21 +67,21 @@ func TestForgottenMemoryIsNotRegistered(t *testing.T) {
 		if r.Rank == 0 {
 			r.engine.Isend(q)
 			if err := r.Invalidate(buf[100:]); !errors.Is(err, verbs.ErrBusy) {
-				return fmt.Errorf("forgetting what is being sent: %v", err)
+				return fmt.Errorf("invalidate a buffer that is being sent: %v", err)
 			}
 		} else {
 			r.engine.Irecv(q)
 		}
-		return r.finish(q)
+		return r.waitAll(q)
 	})
 }
 
-// What comes to lie where a frequent buffer was is not frequent, and a buffer that had to
-// give way to others in the cache has to earn its place again.
-func TestFrequencyEndsWithTheBuffer(t *testing.T) {
+// Invalidate resets the reuse count of a buffer, and so does its eviction from the
+// registration cache.
+func TestInvalidateResetsReuseCount(t *testing.T) {
 	const size = 700
 	cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{40}}, CacheBytes: 3000} // frequent from use 11 on
-	in(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {
+	runRanks(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {
 		seed := 0
 		use := func(buf []byte, times int, gathered uint64) error {
 			before := r.Stats().Gathered
@@ -97,7 +97,7 @@ func TestFrequencyEndsWithTheBuffer(t *testing.T) {
 			return nil
 		}
 		buf, large := make([]byte, size), make([]byte, 2*size)
-		err := use(make([]byte, 100), 2, 0) // what waits for a connection is copied in any case
+		err := use(make([]byte, 100), 2, 0) // a message that waits for a connection is copied
 		if err == nil {
 			err = use(buf, 15, 5)
 		}
@@ -107,7 +107,7 @@ func TestFrequencyEndsWithTheBuffer(t *testing.T) {
 		if err == nil {
 			err = use(buf, 12, 2)
 		}
-		for range 2 { // large messages that need the cache for themselves
+		for range 2 { // large messages that fill the cache
 			if err == nil {
 				err = use(make([]byte, 2500), 1, 0)
 			}
@@ -118,7 +118,7 @@ func TestFrequencyEndsWithTheBuffer(t *testing.T) {
 		if err == nil {
 			err = use(large[size:], 15, 5)
 		}
-		for _, times := range []int{9, 5} { // before it is registered, too
+		for _, times := range []int{9, 5} { // also before it is registered
 			if err == nil {
 				err = errors.Join(use(large[:size], times, 0), r.Invalidate(large[:size]))
 			}

@@ -12,9 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/regcache"
 )
 
-// flood keeps requests of all kinds under way to a peer until one fails, and then waits for
-// the end of all.
-func (r *rank) flood(peer int) error {
+// sendUntilFailure keeps requests of all sizes outstanding to a peer until one fails, and then waits
+// for the rest.
+func (r *rank) sendUntilFailure(peer int) error {
 	sizes := []int{8, 900, 5000, 70_000}
 	for {
 		qs := make([]*p2p.Request, 0, 2*len(sizes))
@@ -26,7 +26,7 @@ func (r *rank) flood(peer int) error {
 		}
 		for slices.ContainsFunc(qs, func(q *p2p.Request) bool { return !q.Done() }) {
 			r.Carrier.Progress()
-			pause := 20 * time.Microsecond // nobody can wait for a NIC that is gone
+			pause := 20 * time.Microsecond // Wait needs the NIC
 			if r.Now() > time.Millisecond {
 				pause = time.Millisecond
 			}
@@ -41,8 +41,8 @@ func (r *rank) flood(peer int) error {
 	}
 }
 
-// Every request ends when a NIC disappears, though no completion comes for what it had.
-func TestRequestsEndWhenTheirNICIsGone(t *testing.T) {
+// Every request ends when a NIC disappears, although its work requests do not complete.
+func TestRequestsFailWhenNICDisappears(t *testing.T) {
 	for _, s := range settings() {
 		if s.loss != 0 {
 			continue
@@ -53,8 +53,8 @@ func TestRequestsEndWhenTheirNICIsGone(t *testing.T) {
 					w.At(at, func() { _ = w.Device(0, 0).Close() })
 				}}
 				cfg := carrier.Config{PeerTimeout: 2 * time.Second, Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{1}}}
-				out, err := try(f, s, cfg, func(r *rank) error {
-					if err := r.flood(1 - r.Rank); err != nil {
+				out, err := runOnFabric(f, s, cfg, func(r *rank) error {
+					if err := r.sendUntilFailure(1 - r.Rank); err != nil {
 						return err
 					}
 					if r.engine.Busy() {

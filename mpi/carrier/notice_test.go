@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// listener notes the tags of words, and how operations end.
+// listener records the tags of messages and the results of operations.
 type listener struct {
 	*carrier.Carrier
 	tags  []int32
@@ -29,21 +29,21 @@ func (l *listener) Finished(_ any, _ carrier.Op, err error) { l.ended = append(l
 func (*listener) Lost(int, error)                           {}
 func (*listener) EachAwaitedPeer(func(int))                 {}
 
-// until progresses until a condition holds, with pauses.
-func (l *listener) until(what string, done func() bool) error {
+// waitUntil calls Progress until done returns true.
+func (l *listener) waitUntil(what string, done func() bool) error {
 	for began := l.Now(); !done(); {
 		if !l.Progress() {
 			l.Wait(10 * time.Microsecond)
 		}
 		if l.Now()-began > time.Minute {
-			return fmt.Errorf("no end of waiting for %s: words %v, ends %v", what, l.tags, l.ended)
+			return fmt.Errorf("timeout waiting for %s: received tags %v, results %v", what, l.tags, l.ended)
 		}
 	}
 	return nil
 }
 
-// pair runs a program on two ranks of iWARP, where a word about data must go the same way
-// as the data. Rank 1 has registered the memory that rank 0 is told of.
+// pair runs a program on two ranks over iWARP, where the notice of a write must follow on
+// its connection. Rank 0 gets the memory that rank 1 has registered.
 func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e *env.Env, l *listener, mine *carrier.Region, there wire.Memory) error) {
 	t.Helper()
 	out, err := mpihost.InWorld(mpihost.Fabric{Ranks: 2, Provider: "softiwarp", Limit: time.Hour}, func(e *env.Env) (err error) {
@@ -55,7 +55,7 @@ func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e
 		if err != nil {
 			return err
 		}
-		there, err := tellMemory(e, mine)
+		there, err := sendMemory(e, mine)
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e
 	}
 }
 
-func tellMemory(e *env.Env, mine *carrier.Region) (there wire.Memory, err error) {
+func sendMemory(e *env.Env, mine *carrier.Region) (there wire.Memory, err error) {
 	if e.Rank == 1 {
 		text, err := json.Marshal(mine.Memory())
 		if err != nil {
@@ -86,36 +86,36 @@ func tellMemory(e *env.Env, mine *carrier.Region) (there wire.Memory, err error)
 	return there, json.Unmarshal(text, &there)
 }
 
-// A word behind data arrives behind all that was said before it as well, though that had
-// to wait for credits longer than the data took.
-func TestWordsBehindDataKeepTheirTurn(t *testing.T) {
-	const words = 40
+// The notice of a write follows earlier messages too, although they wait for credits longer
+// than the write takes.
+func TestWriteNoticeFollowsEarlierMessages(t *testing.T) {
+	const messages = 40
 	cfg := func(int) carrier.Config { return carrier.Config{Design: carrier.SendRecv, Receives: 4} }
 	pair(t, cfg, 64, func(e *env.Env, l *listener, mine *carrier.Region, there wire.Memory) error {
 		if e.Rank == 1 {
-			if err := l.until("words", func() bool { return len(l.tags) == words+1 }); err != nil {
+			if err := l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }); err != nil {
 				return err
 			}
 			if !slices.IsSorted(l.tags) {
-				return fmt.Errorf("words have come as %v", l.tags)
+				return fmt.Errorf("messages arrived in order %v", l.tags)
 			}
 			return e.Control.Barrier(time.Minute)
 		}
-		for tag := range int32(words) {
+		for tag := range int32(messages) {
 			l.Send(1, &wire.Header{Kind: wire.Eager, Tag: tag}, nil, nil)
 		}
-		l.Write(1, mine, 64, there, &wire.Header{Kind: wire.Eager, Tag: words}, "the write")
-		if err := l.until("the write", func() bool { return len(l.ended) == 1 }); err != nil {
+		l.Write(1, mine, 64, there, &wire.Header{Kind: wire.Eager, Tag: messages}, "the write")
+		if err := l.waitUntil("the write", func() bool { return len(l.ended) == 1 }); err != nil {
 			return err
 		}
-		return errors.Join(l.ended[0], l.until("quiet", l.AllDelivered), e.Control.Barrier(time.Minute))
+		return errors.Join(l.ended[0], l.waitUntil("delivery", l.AllDelivered), e.Control.Barrier(time.Minute))
 	})
 }
 
-// A peer that takes a connection for idle, because all it gets is data, is told of the data
-// before the connection is given back.
-func TestWordsBehindDataComeBeforeFarewells(t *testing.T) {
-	const much, words = 8 << 20, 40
+// A peer that receives only RDMA writes considers the connection idle. It receives the
+// notice of a write before the connection closes.
+func TestWriteNoticeArrivesBeforeIdleDisconnect(t *testing.T) {
+	const size, messages = 8 << 20, 40
 	cfg := func(rank int) (c carrier.Config) {
 		c.Design, c.Receives = carrier.SendRecv, 4
 		if rank == 1 {
@@ -123,43 +123,43 @@ func TestWordsBehindDataComeBeforeFarewells(t *testing.T) {
 		}
 		return c
 	}
-	pair(t, cfg, much, func(e *env.Env, l *listener, mine *carrier.Region, there wire.Memory) error {
+	pair(t, cfg, size, func(e *env.Env, l *listener, mine *carrier.Region, there wire.Memory) error {
 		if e.Rank == 1 {
-			if err := l.until("words", func() bool { return len(l.tags) == words+1 }); err != nil {
+			if err := l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }); err != nil {
 				return err
 			}
-			err := l.until("the end of the connection", func() bool { return l.Stats().ConnectionsClosed > 0 })
+			err := l.waitUntil("the end of the connection", func() bool { return l.Stats().ConnectionsClosed > 0 })
 			return errors.Join(err, e.Control.Barrier(time.Minute))
 		}
-		for tag := range int32(words) { // more than there are credits for when the write begins
+		for tag := range int32(messages) { // more than there are credits for
 			l.Send(1, &wire.Header{Kind: wire.Eager, Tag: tag}, nil, nil)
 		}
-		l.Write(1, mine, much, there, &wire.Header{Kind: wire.Eager, Tag: words}, "the write")
-		if err := l.until("the end of the write", func() bool { return len(l.ended) > 0 }); err != nil {
+		l.Write(1, mine, size, there, &wire.Header{Kind: wire.Eager, Tag: messages}, "the write")
+		if err := l.waitUntil("the end of the write", func() bool { return len(l.ended) > 0 }); err != nil {
 			return err
 		}
-		return errors.Join(l.ended[0], l.until("quiet", l.AllDelivered), e.Control.Barrier(time.Minute))
+		return errors.Join(l.ended[0], l.waitUntil("delivery", l.AllDelivered), e.Control.Barrier(time.Minute))
 	})
 }
 
-// Data whose word has no credit to leave with ends with its peer.
-func TestWordsBehindDataEndWithTheirPeer(t *testing.T) {
+// A write whose notice has no credit fails when its peer is lost.
+func TestWriteWithoutCreditForNoticeFailsWithPeer(t *testing.T) {
 	cfg := func(int) carrier.Config { return carrier.Config{Design: carrier.SendRecv, Receives: 4} }
 	pair(t, cfg, 64, func(e *env.Env, l *listener, mine *carrier.Region, there wire.Memory) error {
 		if e.Rank == 1 {
-			err := l.until("a word", func() bool { return len(l.tags) > 0 })
-			e.Proc.Sleep(10 * time.Millisecond) // without a look at what comes
+			err := l.waitUntil("a message", func() bool { return len(l.tags) > 0 })
+			e.Proc.Sleep(10 * time.Millisecond) // without Progress
 			return err
 		}
 		for tag := range int32(40) {
 			l.Send(1, &wire.Header{Kind: wire.Eager, Tag: tag}, nil, nil)
 		}
 		l.Write(1, mine, 64, there, &wire.Header{Kind: wire.Eager, Tag: 99}, "the write")
-		if err := l.until("the end of the write", func() bool { return len(l.ended) > 0 }); err != nil {
+		if err := l.waitUntil("the end of the write", func() bool { return len(l.ended) > 0 }); err != nil {
 			return err
 		}
 		if l.ended[0] == nil {
-			return errors.New("the write has ended well, and nobody was told of it")
+			return errors.New("the write succeeded, and its notice was not sent")
 		}
 		return nil
 	})

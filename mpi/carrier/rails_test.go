@@ -10,9 +10,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// With two rails, either may fail at any time: on its way are eager messages, words, and
-// data that is read or written, of which none may be lost or come behind its word.
-func TestARailIsLost(t *testing.T) {
+// With two rails either may fail at any time: no eager message, notice, read or write is
+// lost, and no notice overtakes its data.
+func TestTrafficSurvivesLossOfRail(t *testing.T) {
 	designs := map[string][]carrier.Design{
 		"softroce":  carrier.Designs(),
 		"softiwarp": {carrier.SendRecv, carrier.SRQ, carrier.RingSendRecv, carrier.RingSRQ},
@@ -29,8 +29,8 @@ func TestARailIsLost(t *testing.T) {
 						f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
 							w.At(150*time.Microsecond, func() { w.Cut(1, rail) })
 						}}
-						_, err := try(f, setting{provider, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
-							if err := r.volley(count, size); err != nil {
+						_, err := runOnFabric(f, setting{provider, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
+							if err := r.exchangeMessages(count, size); err != nil {
 								return err
 							}
 							if r.Now() < 200*time.Microsecond {
@@ -48,9 +48,9 @@ func TestARailIsLost(t *testing.T) {
 	}
 }
 
-// An interface that goes down loses its address, and its NIC can make no address handle and
-// no connection any more. Everything goes by the other rail, whenever that happens.
-func TestARailLosesItsAddress(t *testing.T) {
+// An interface that goes down loses its address, and its NIC creates no address handles and
+// connections any more. All traffic moves to the other rail, whenever that happens.
+func TestTrafficSurvivesLossOfInterfaceAddress(t *testing.T) {
 	for _, s := range settings() {
 		if s.loss != 0 {
 			continue
@@ -60,7 +60,7 @@ func TestARailLosesItsAddress(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/rail %d/%v", s, rail, at), func(t *testing.T) {
 					var world *mpihost.World
 					f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) { world = w }}
-					_, err := try(f, s, carrier.Config{StripeThreshold: 2048}, func(r *rank) error {
+					_, err := runOnFabric(f, s, carrier.Config{StripeThreshold: 2048}, func(r *rank) error {
 						if r.Rank == 1 {
 							port, addr := world.Port(1, rail), r.NICs[rail].Addr
 							world.At(r.Now()+at, func() {
@@ -70,10 +70,10 @@ func TestARailLosesItsAddress(t *testing.T) {
 								}
 							})
 						}
-						if err := r.volley(60, 300); err != nil {
+						if err := r.exchangeMessages(60, 300); err != nil {
 							return err
 						}
-						return r.volley(20, 5000)
+						return r.exchangeMessages(20, 5000)
 					})
 					if err != nil {
 						t.Fatal(err)
@@ -84,13 +84,13 @@ func TestARailLosesItsAddress(t *testing.T) {
 	}
 }
 
-// Who loses a rail knows it, and one that is left bears everything.
+// A rank counts a lost rail, and the other one carries all traffic.
 func TestLostRailsAreCounted(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
 		w.At(300*time.Microsecond, func() { w.Cut(1, 1) })
 	}}
-	_, err := try(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-		if err := r.volley(400, 300); err != nil {
+	_, err := runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		if err := r.exchangeMessages(400, 300); err != nil {
 			return err
 		}
 		if s := r.Stats(); s.RailsLost != 1 {

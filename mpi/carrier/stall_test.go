@@ -10,14 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// stallFor is longer than a peer is given to answer.
+// stallFor is longer than PeerTimeout.
 const stallFor = time.Minute
 
-// A rank that was not scheduled for a minute has not asked its peer for a minute: it
-// asks again before it declares the peer lost.
+// A rank that was not scheduled for a minute has sent no probes in it: it probes again
+// before it declares the peer lost.
 func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 	for name, program := range map[string]func(r *rank) error{
-		// The packet of rank 0 is lost, and its retransmissions are until the cable is mended.
+		// The packet of rank 0 and its retransmissions are lost until the cable is mended.
 		"retransmission": func(r *rank) error {
 			q := &p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 10)}
 			if r.Rank == 0 {
@@ -30,15 +30,15 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 				r.engine.Irecv(q)
 				r.Env.Proc.Sleep(stallFor)
 			}
-			return r.finish(q)
+			return r.waitAll(q)
 		},
-		// Nobody sends anything until the cable is mended: rank 0 asks whether rank 1 is there.
+		// Nothing is sent until the cable is mended, except probes of rank 0.
 		"keepalive": func(r *rank) error {
 			q := &p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 10)}
 			if r.Rank == 0 {
 				r.engine.Irecv(q)
 				asked := r.Now() + time.Second
-				if err := r.wait("a question", func() bool { return r.Now() > asked }); err != nil {
+				if err := r.wait("a probe", func() bool { return r.Now() > asked }); err != nil {
 					return err
 				}
 				r.Env.Proc.Sleep(stallFor)
@@ -46,7 +46,7 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 				r.Env.Proc.Sleep(stallFor + 3*time.Second)
 				r.engine.Isend(q)
 			}
-			return r.finish(q)
+			return r.waitAll(q)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 				w.At(time.Millisecond, func() { w.Cut(1, -1) })
 				w.At(stallFor-time.Second, func() { w.Mend(1, -1) })
 			}}
-			_, err := try(f, setting{"softroce", carrier.UD, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+			_, err := runOnFabric(f, setting{"softroce", carrier.UD, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 				if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
 					return err
 				}
@@ -67,16 +67,16 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 	}
 }
 
-// A rail is not given up for what was under way on it while the rank was not
+// A rail does not fail because of requests that were outstanding while the rank was not
 // scheduled.
 func TestStalledRankKeepsItsRails(t *testing.T) {
 	const stall = 5 * time.Second
 	f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
 		w.At(time.Second, func() { w.Cut(1, 0) })
-		w.At(time.Second+stall+700*time.Millisecond, func() { w.Mend(1, 0) }) // after the rank has gone on
+		w.At(time.Second+stall+700*time.Millisecond, func() { w.Mend(1, 0) }) // after the rank has resumed
 	}}
-	_, err := try(f, setting{"softiwarp", carrier.SendRecv, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-		for i := range 4 { // all connections stand
+	_, err := runOnFabric(f, setting{"softiwarp", carrier.SendRecv, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		for i := range 4 { // opens all connections
 			if err := r.exchange(make([]byte, 100), i); err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ func TestStalledRankKeepsItsRails(t *testing.T) {
 			return err
 		}
 		var qs []*p2p.Request
-		for i := range 4 { // some by each rail
+		for i := range 4 { // on both rails
 			q := &p2p.Request{Peer: 1 - r.Rank, Tag: int32(i), Buf: make([]byte, 100), Mode: p2p.Synchronous}
 			if r.Rank == 0 {
 				r.engine.Isend(q)
@@ -96,7 +96,7 @@ func TestStalledRankKeepsItsRails(t *testing.T) {
 		}
 		r.Carrier.Progress()
 		r.Env.Proc.Sleep(stall)
-		if err := r.finish(qs...); err != nil {
+		if err := r.waitAll(qs...); err != nil {
 			return err
 		}
 		if n := r.Stats().RailsLost; n > 0 {

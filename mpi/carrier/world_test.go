@@ -18,19 +18,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rank is a rank with the protocols of point to point, and nothing else.
+// rank is a rank with the point-to-point engine only.
 type rank struct {
 	*env.Env
 	*carrier.Carrier
-	engine  *p2p.Engine
-	lost    map[int]error
-	longest time.Duration // wait
-	arrived int           // words
-	kept    int           // how often some were kept back
-	onLost  func(peer int)
+	engine      *p2p.Engine
+	lost        map[int]error
+	maxWait     time.Duration // longest wait
+	arrived     int           // messages
+	flushNeeded int           // calls of FlushNeeded
+	onLost      func(peer int)
 }
 
-// fabric is a carrier as the engine sees it.
+// fabric adapts a carrier to the engine.
 type fabric struct{ *rank }
 
 func (f fabric) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) {
@@ -70,7 +70,7 @@ func (r *rank) Lost(peer int, cause error) {
 		r.onLost(peer)
 	}
 }
-func (r *rank) FlushNeeded() { r.kept++ }
+func (r *rank) FlushNeeded() { r.flushNeeded++ }
 func (r *rank) EachAwaitedPeer(visit func(int)) {
 	for i := range r.Size {
 		if i != r.Rank {
@@ -80,7 +80,7 @@ func (r *rank) EachAwaitedPeer(visit func(int)) {
 }
 
 func (r *rank) Finished(owner any, op carrier.Op, err error) {
-	if a, ok := owner.(*adder); ok {
+	if a, ok := owner.(*atomicOwner); ok {
 		a.done++
 		a.err = errors.Join(a.err, err)
 		return
@@ -96,20 +96,20 @@ func (r *rank) Finished(owner any, op carrier.Op, err error) {
 	}
 }
 
-// wait progresses until a condition holds.
+// wait calls Progress until done returns true.
 func (r *rank) wait(what string, done func() bool) error {
 	for began := r.Now(); !done(); {
 		if !r.Carrier.Progress() {
-			r.Wait(r.longest)
+			r.Wait(r.maxWait)
 		}
 		if r.Now()-began > time.Minute {
-			return fmt.Errorf("rank %d: no end of waiting for %s", r.Rank, what)
+			return fmt.Errorf("rank %d: timeout waiting for %s", r.Rank, what)
 		}
 	}
 	return nil
 }
 
-func (r *rank) finish(qs ...*p2p.Request) error {
+func (r *rank) waitAll(qs ...*p2p.Request) error {
 	err := r.wait("requests", func() bool {
 		for _, q := range qs {
 			if !q.Done() {
@@ -126,19 +126,19 @@ func (r *rank) finish(qs ...*p2p.Request) error {
 	return err
 }
 
-// leave waits until all that was sent has arrived, everywhere.
+// leave waits until all ranks have received everything, and closes the carrier.
 func (r *rank) leave() error {
-	if err := r.wait("quiet", r.AllDelivered); err != nil {
+	if err := r.wait("delivery", r.AllDelivered); err != nil {
 		return err
 	}
-	if err := r.meet(); err != nil {
+	if err := r.barrier(); err != nil {
 		return err
 	}
 	return r.Carrier.Close()
 }
 
-// meet waits for all others, and goes on meanwhile.
-func (r *rank) meet() error {
+// barrier is a barrier that calls Progress while it waits.
+func (r *rank) barrier() error {
 	met := false
 	r.Env.Go("meet", func(verbs.Proc) { met = r.Control.Barrier(time.Minute) == nil })
 	return r.wait("the others", func() bool { return met })
@@ -155,25 +155,25 @@ func (s setting) String() string {
 	return fmt.Sprintf("%s/%s/%s/loss=%d", s.provider, s.design, s.protocol, s.loss)
 }
 
-// in runs a program on every rank.
-func in(t *testing.T, ranks int, s setting, cfg carrier.Config, program func(*rank) error) mpihost.Outcome {
+// runRanks runs a program on every rank.
+func runRanks(t *testing.T, ranks int, s setting, cfg carrier.Config, program func(*rank) error) mpihost.Outcome {
 	t.Helper()
-	out, err := try(mpihost.Fabric{Ranks: ranks}, s, cfg, program)
+	out, err := runOnFabric(mpihost.Fabric{Ranks: ranks}, s, cfg, program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// try does so on a fabric.
-func try(f mpihost.Fabric, s setting, cfg carrier.Config, program func(*rank) error) (mpihost.Outcome, error) {
+// runOnFabric runs a program on every rank of a fabric.
+func runOnFabric(f mpihost.Fabric, s setting, cfg carrier.Config, program func(*rank) error) (mpihost.Outcome, error) {
 	f.Provider, f.Seed, f.Limit = s.provider, 1, time.Hour
 	if s.loss > 0 {
 		f.Impair = []impair.Spec{{LossPPM: s.loss}}
 	}
 	cfg.Design = s.design
 	return mpihost.InWorld(f, func(e *env.Env) error {
-		r := &rank{Env: e, lost: make(map[int]error), longest: time.Second}
+		r := &rank{Env: e, lost: make(map[int]error), maxWait: time.Second}
 		r.engine = p2p.New(p2p.Config{Protocol: s.protocol, EagerLimit: 1024}, fabric{r})
 		var err error
 		if r.Carrier, err = carrier.Open(e, cfg, r); err != nil {
@@ -211,12 +211,12 @@ func pattern(n, seed int) []byte {
 	return b
 }
 
-// Everybody sends messages of many sizes to everybody, in every design.
+// Every rank sends messages of many sizes to every rank, in every design.
 func TestMessagesArrive(t *testing.T) {
 	sizes := []int{0, 1, 64, 1024, 1025, 5000, 70_000}
 	for _, s := range settings() {
 		t.Run(s.String(), func(t *testing.T) {
-			in(t, 4, s, carrier.Config{}, func(r *rank) error {
+			runRanks(t, 4, s, carrier.Config{}, func(r *rank) error {
 				var qs []*p2p.Request
 				var checks []func() error
 				for peer := range r.Size {
@@ -240,7 +240,7 @@ func TestMessagesArrive(t *testing.T) {
 						qs = append(qs, q)
 					}
 				}
-				if err := r.finish(qs...); err != nil {
+				if err := r.waitAll(qs...); err != nil {
 					return err
 				}
 				for _, check := range checks {
@@ -254,18 +254,18 @@ func TestMessagesArrive(t *testing.T) {
 	}
 }
 
-// A conversation of two goes over to a ring, whose slots are used again and again.
-func TestRingsAreUsed(t *testing.T) {
+// Two ranks that exchange many messages use a ring, and reuse its slots.
+func TestBusyPeersUseRings(t *testing.T) {
 	for _, d := range []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ} {
 		for _, provider := range []string{"softroce", "softiwarp"} {
 			t.Run(provider+"/"+string(d), func(t *testing.T) {
-				in(t, 2, setting{provider, d, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-					if err := r.volley(500, 300); err != nil {
+				runRanks(t, 2, setting{provider, d, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+					if err := r.exchangeMessages(500, 300); err != nil {
 						return err
 					}
 					s := r.Stats()
 					if s.Rings != 1 || s.Packets[carrier.OverRing] < 400 {
-						return fmt.Errorf("rank %d: %d rings, %v packets by way", r.Rank, s.Rings, s.Packets)
+						return fmt.Errorf("rank %d: %d rings, %v packets by transport", r.Rank, s.Rings, s.Packets)
 					}
 					return nil
 				})
@@ -274,8 +274,8 @@ func TestRingsAreUsed(t *testing.T) {
 	}
 }
 
-// volley has ranks 0 and 1 send messages to each other in turn, and in bursts.
-func (r *rank) volley(n, size int) error {
+// exchangeMessages makes ranks 0 and 1 exchange messages, one at a time and in bursts.
+func (r *rank) exchangeMessages(n, size int) error {
 	const burst = 50
 	peer := 1 - r.Rank
 	for i := range n {
@@ -293,7 +293,7 @@ func (r *rank) volley(n, size int) error {
 			r.engine.Isend(out)
 			qs = append(qs, in, out)
 		}
-		if err := r.finish(qs...); err != nil {
+		if err := r.waitAll(qs...); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
 		}
 		for k, b := range bufs {
@@ -305,16 +305,16 @@ func (r *rank) volley(n, size int) error {
 	return nil
 }
 
-// Ranks of one host talk through their memory, and no NIC has anything to do.
-func TestNeighbours(t *testing.T) {
-	_, err := try(mpihost.Fabric{Ranks: 2, PerHost: 2}, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+// Ranks of one host use shared memory and no connections.
+func TestRanksOfOneHostUseSharedMemory(t *testing.T) {
+	_, err := runOnFabric(mpihost.Fabric{Ranks: 2, PerHost: 2}, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 		for _, size := range []int{0, 300, 7000, 200_000} {
-			if err := r.volley(10, size); err != nil {
+			if err := r.exchangeMessages(10, size); err != nil {
 				return err
 			}
 		}
 		if s := r.Stats(); s.Connections != 0 || s.Packets[carrier.OverSharedMemory] == 0 || s.Packets[carrier.OverConnection] != 0 {
-			return fmt.Errorf("rank %d: %d connections, %v packets by way", r.Rank, s.Connections, s.Packets)
+			return fmt.Errorf("rank %d: %d connections, %v packets by transport", r.Rank, s.Connections, s.Packets)
 		}
 		return nil
 	})
@@ -323,13 +323,13 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// A connection that was not used for a while is given back, and made again.
-func TestIdleConnectionsAreGivenBack(t *testing.T) {
+// An idle connection is closed, and established again.
+func TestIdleConnectionsAreClosed(t *testing.T) {
 	for _, d := range []carrier.Design{carrier.SendRecv, carrier.RingSRQ} {
 		t.Run(string(d), func(t *testing.T) {
-			in(t, 2, setting{"softroce", d, p2p.RGET, 0}, carrier.Config{IdleTimeout: 10 * time.Millisecond}, func(r *rank) error {
+			runRanks(t, 2, setting{"softroce", d, p2p.RGET, 0}, carrier.Config{IdleTimeout: 10 * time.Millisecond}, func(r *rank) error {
 				for round := range 3 {
-					if err := r.volley(60, 200); err != nil {
+					if err := r.exchangeMessages(60, 200); err != nil {
 						return err
 					}
 					if err := r.wait("the end of the connection", func() bool { return r.Stats().Connections == 0 }); err != nil {
@@ -345,8 +345,8 @@ func TestIdleConnectionsAreGivenBack(t *testing.T) {
 	}
 }
 
-// Who waits for a peer that is gone is told, in whatever way it went.
-func TestPeersAreLost(t *testing.T) {
+// A rank that waits for a killed or disconnected peer gets an error.
+func TestDeadOrUnreachablePeerIsLost(t *testing.T) {
 	for _, s := range settings() {
 		if s.loss != 0 || s.protocol != p2p.RGET {
 			continue
@@ -362,7 +362,7 @@ func TestPeersAreLost(t *testing.T) {
 						}
 					})
 				}}
-				out, _ := try(f, s, carrier.Config{}, func(r *rank) error {
+				out, _ := runOnFabric(f, s, carrier.Config{}, func(r *rank) error {
 					q := &p2p.Request{Peer: (r.Rank + 2) % 3, Buf: make([]byte, 8)}
 					if r.Rank == 2 {
 						q.Peer = 0
@@ -371,7 +371,7 @@ func TestPeersAreLost(t *testing.T) {
 						q.Peer = 2
 					}
 					r.engine.Irecv(q)
-					if err := r.wait("a request without end", q.Done); err != nil {
+					if err := r.wait("a receive", q.Done); err != nil {
 						return err
 					}
 					if q.Err == nil {
@@ -389,13 +389,13 @@ func TestPeersAreLost(t *testing.T) {
 	}
 }
 
-// Whoever hears from others all the time still finds out who is gone.
-func TestLossIsNotDrownedOut(t *testing.T) {
+// A rank detects a dead peer while other peers keep sending to it.
+func TestPeerLossIsDetectedDuringOtherTraffic(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) {
 		w.At(1250*time.Millisecond, func() { w.Kill(2) })
 	}}
-	_, err := try(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-		r.longest = 10 * time.Millisecond
+	_, err := runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+		r.maxWait = 10 * time.Millisecond
 		for round := range 20 {
 			q := &p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 8)}
 			switch r.Rank {
@@ -403,7 +403,7 @@ func TestLossIsNotDrownedOut(t *testing.T) {
 				r.engine.Irecv(q)
 			case 1:
 				r.engine.Isend(q)
-				if err := r.finish(q); err != nil {
+				if err := r.waitAll(q); err != nil {
 					return err
 				}
 			}
@@ -424,25 +424,25 @@ func TestLossIsNotDrownedOut(t *testing.T) {
 
 var errDone = errors.New("lost, as it should")
 
-// adder is the owner of atomics.
-type adder struct {
+// atomicOwner is the owner of atomics.
+type atomicOwner struct {
 	old  []uint64
 	done int
 	err  error
 }
 
-func (a *adder) Fetched(old uint64) { a.old = append(a.old, old) }
+func (a *atomicOwner) Fetched(old uint64) { a.old = append(a.old, old) }
 
-// Every rank adds to a word of rank 0's, which does so as well.
+// All ranks add to a word of rank 0, rank 0 included.
 func TestAtomics(t *testing.T) {
 	const each = 20
 	for _, s := range []setting{{"softroce", carrier.SRQ, p2p.RGET, 0}, {"softiwarp", carrier.SendRecv, p2p.RGET, 0}, {"dgiwarp", carrier.UD, p2p.RGET, 0}} {
 		t.Run(s.String(), func(t *testing.T) {
-			var at wire.Memory // of the word: in a world all ranks see it
+			var at wire.Memory // all ranks share the variable
 			word := make([]uint64, 1)
-			in(t, 3, s, carrier.Config{}, func(r *rank) error {
+			runRanks(t, 3, s, carrier.Config{}, func(r *rank) error {
 				if !r.Atomics() {
-					return errors.New("there are no atomics")
+					return errors.New("Atomics is false")
 				}
 				if r.Rank == 0 {
 					region, err := r.Carrier.Register(unsafe.Slice((*byte)(unsafe.Pointer(&word[0])), 8))
@@ -450,19 +450,19 @@ func TestAtomics(t *testing.T) {
 						return err
 					}
 					at = region.Memory()
-					defer r.Carrier.Release(region) // all have met again by then
+					defer r.Carrier.Release(region) // after the last barrier
 				}
-				if err := r.meet(); err != nil {
+				if err := r.barrier(); err != nil {
 					return err
 				}
-				a := &adder{}
+				a := &atomicOwner{}
 				for range each {
 					r.FetchAdd(0, at, 1, a)
 				}
 				if err := r.wait("atomics", func() bool { return a.done == each }); err != nil {
 					return err
 				}
-				if err := r.meet(); err != nil {
+				if err := r.barrier(); err != nil {
 					return err
 				}
 				for i := 1; i < each; i++ {
@@ -479,11 +479,11 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// Ranks of one host can also talk by their NIC, which is then its own peer.
-func TestNeighboursByNIC(t *testing.T) {
+// Ranks of one host can also use their NIC, which then sends to itself.
+func TestRanksOfOneHostCanUseNIC(t *testing.T) {
 	for _, s := range []setting{{"softroce", carrier.RingSRQ, p2p.RPUT, 0}, {"softiwarp", carrier.SendRecv, p2p.RGET, 0}, {"dgiwarp", carrier.UD, p2p.RGET, 0}} {
 		t.Run(s.String(), func(t *testing.T) {
-			_, err := try(mpihost.Fabric{Ranks: 2, PerHost: 2}, s, carrier.Config{NoSharedMemory: true}, func(r *rank) error { return r.volley(60, 5000) })
+			_, err := runOnFabric(mpihost.Fabric{Ranks: 2, PerHost: 2}, s, carrier.Config{NoSharedMemory: true}, func(r *rank) error { return r.exchangeMessages(60, 5000) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -491,7 +491,7 @@ func TestNeighboursByNIC(t *testing.T) {
 	}
 }
 
-// A buffer that is used again and again is not copied any more, on any way.
+// Data of a frequently used buffer is gathered, over any transport.
 func TestFrequentBuffersAreGathered(t *testing.T) {
 	const times, size = 200, 700
 	for _, s := range []setting{
@@ -503,7 +503,7 @@ func TestFrequentBuffersAreGathered(t *testing.T) {
 	} {
 		t.Run(s.String(), func(t *testing.T) {
 			cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{8}}}
-			in(t, 2, s, cfg, func(r *rank) error {
+			runRanks(t, 2, s, cfg, func(r *rank) error {
 				buf := make([]byte, size)
 				for i := range times {
 					q := &p2p.Request{Peer: 1 - r.Rank, Buf: buf}
@@ -513,7 +513,7 @@ func TestFrequentBuffersAreGathered(t *testing.T) {
 						clear(buf)
 						r.engine.Irecv(q)
 					}
-					if err := r.finish(q); err != nil {
+					if err := r.waitAll(q); err != nil {
 						return err
 					}
 					if r.Rank == 1 && !bytes.Equal(buf, pattern(size, i)) {
