@@ -55,8 +55,8 @@ func (j *judge) delivered() {
 		for _, f := range r.Report.Flows {
 			arrived += f.Arrived
 			expected += f.Expected
-			if f.Twice > 0 {
-				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's messages twice", r.name(), f.Twice, f.Peer))
+			if f.Duplicates > 0 {
+				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's messages twice", r.name(), f.Duplicates, f.Peer))
 				late = false
 			}
 			if want == exactlyOnce && f.Arrived != f.Expected && !j.wasKilled(f.Peer) && r.State != Killed {

@@ -82,7 +82,7 @@ func reasonOf(err error) string {
 
 // services: those of the workload are some that the provider has.
 func (f *fitting) services() string {
-	if lacking := f.w.Lacking(f.caps); len(lacking) > 0 {
+	if lacking := f.w.UnsupportedServices(f.caps); len(lacking) > 0 {
 		why := fmt.Sprintf("%s has no %s", f.p.Title, strings.Join(lacking, ", "))
 		if f.p.ReliableCaps != 0 {
 			why += ": there are no connections, and its reliable service is rd"
@@ -92,7 +92,7 @@ func (f *fitting) services() string {
 	if f.datagrams && (f.w.Reconnect || f.w.Failover) {
 		return fmt.Sprintf("it connects anew, and %s has no connections", f.p.Title)
 	}
-	if f.p.Transport == verbs.TransportIWARP && f.w.Nameless() {
+	if f.p.Transport == verbs.TransportIWARP && f.w.NeedsImmediateData() {
 		return fmt.Sprintf("its messages are too short to say which they are, and over %s immediate data does not come with one", f.p.Title)
 	}
 	if slices.Contains(f.w.Excuses, "gives_up") && f.p.Streams {

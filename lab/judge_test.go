@@ -164,8 +164,8 @@ func TestJudgeFindsWhatIsNotAsExpected(t *testing.T) {
 			o.Ranks[0].Report.Flows[2].Arrived = 10
 		}},
 		"a message is missing":       {"delivered", "received 9 of rank 1's 10 messages", func(o *Observed) { o.Ranks[2].Report.Flows[1].Arrived = 9 }},
-		"a message comes twice":      {"delivered", "1 of rank 1's messages twice", func(o *Observed) { o.Ranks[2].Report.Flows[1].Twice = 1 }},
-		"the dead one's comes twice": {"delivered", "1 of rank 3's messages twice", func(o *Observed) { o.Ranks[0].Report.Flows[2].Twice = 1 }},
+		"a message comes twice":      {"delivered", "1 of rank 1's messages twice", func(o *Observed) { o.Ranks[2].Report.Flows[1].Duplicates = 1 }},
+		"the dead one's comes twice": {"delivered", "1 of rank 3's messages twice", func(o *Observed) { o.Ranks[0].Report.Flows[2].Duplicates = 1 }},
 		"an error is missing":        {"errors", `rank 1 on host1 saw no "retry exceeded"`, func(o *Observed) { o.Ranks[1].Report.Failures = nil }},
 		"another error occurs": {"errors", `rank 1 on host1 saw 1 of "remote access"`, func(o *Observed) {
 			o.Ranks[1].Report.Failures = append(o.Ranks[1].Report.Failures, workload.Failure{Status: verbs.WCRemAccessErr.String()})

@@ -44,7 +44,7 @@ func NICs(s *scenarios.Scenario, host string, quirks ...string) (nics.Opener, er
 // workloadOf is the workload as the provider's NICs run it: with their reliable
 // service, if it names none.
 func workloadOf(s *scenarios.Scenario, p *nics.Provider) workload.Config {
-	return s.Workload.For(p.Caps | p.ReliableCaps)
+	return s.Workload.ForDevice(p.Caps | p.ReliableCaps)
 }
 
 // setupOf reads what the scenario says of a host's NICs.
@@ -85,7 +85,7 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, quirks []stri
 		// A queue pair has many peers: what one of them does wrong is no reason to stop
 		// talking with the others.
 		setup.Reliable, setup.Isolate = true, true
-		setup.Budget.Wait, setup.Budget.All, setup.Budget.Busy = w.Budget()
+		setup.Budget.Wait, setup.Budget.All, setup.Budget.Busy = w.RetryBudget()
 	}
 	return setup, nil
 }

@@ -54,7 +54,7 @@ func TestOnlyTimingIsExcusedByStarvation(t *testing.T) {
 			o.Ranks[0].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}}
 			o.Ranks[1].Report.Flows[0].Arrived-- // rank 0 was told that all 10 arrived
 		}, false},
-		{"message twice", func(o *Observed) { o.Ranks[1].Report.Flows[0].Twice = 1 }, false},
+		{"message twice", func(o *Observed) { o.Ranks[1].Report.Flows[0].Duplicates = 1 }, false},
 		{"wrong bytes", func(o *Observed) {
 			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: "octet 7 is 1, not 2"}}
 		}, false},

@@ -117,7 +117,7 @@ func runRank(conn *rank.Conn, uncaptured *error) (rep *workload.Report, err erro
 	}
 	program, err := workload.New(s.Workload, &workload.Rank{
 		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: newClock(<-begin), NICs: nics,
-		Control: &control{conn}, Concurrent: true, Patience: job.Patience,
+		Control: &control{conn}, Concurrent: true, StallTimeout: job.Patience,
 	})
 	if err != nil {
 		return nil, err

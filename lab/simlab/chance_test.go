@@ -111,7 +111,7 @@ type model struct {
 
 func modelOf(s *scenarios.Scenario) model {
 	m := model{loss: lossOf(s, true), packets: 3, messages: 2 * s.Workload.Messages}
-	m.timer, _, _ = s.Workload.Budget()
+	m.timer, _, _ = s.Workload.RetryBudget()
 	reliable := slices.ContainsFunc(s.Workload.WithDefaults(s.RankCount()).Services, func(name string) bool {
 		return name != workload.ServiceUC && name != workload.ServiceUD
 	})

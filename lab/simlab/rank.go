@@ -58,14 +58,14 @@ func (r *run) runRank(k *rank, p *sim.Proc) {
 	defer r.hub.End(i)
 	program, err := r.start(r.plan.Scenario.Workload, &workload.Rank{
 		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics(k.host), Control: r.hub.Control(i),
-		Patience: r.plan.Limit / 2,
+		StallTimeout: r.plan.Limit / 2,
 	})
 	if err == nil {
 		k.program = program
 		k.seen.Report, err = program.Run()
 	}
 	k.seen.State, k.seen.Err, k.ended = lab.Finished, err, p.Now()
-	var stuck *workload.StuckError
+	var stuck *workload.StallError
 	switch {
 	case errors.As(err, &stuck):
 		k.seen.State, k.seen.Waiting = lab.Hung, k.status()

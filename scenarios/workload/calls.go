@@ -145,12 +145,12 @@ func (e *calls) tick() time.Duration {
 
 // impatient is an error once nothing has happened for too long.
 func (e *calls) impatient() error {
-	p := e.rank.Patience
+	p := e.rank.StallTimeout
 	if p <= 0 {
 		return nil
 	}
 	if p = max(p, 2*callTimeout, 2*e.cfg.Think); e.rank.Proc.Now()-e.lastMove > p {
-		return &StuckError{After: p, Waits: e.Status()}
+		return &StallError{After: p, Status: e.Status()}
 	}
 	return nil
 }

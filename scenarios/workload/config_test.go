@@ -258,7 +258,7 @@ func TestJournalIsBounded(t *testing.T) {
 		j.failed(0, 1, 0, verbs.WCRetryExcErr)
 	}
 	r := j.report()
-	if len(r.Violations) != MaxViolations+1 || r.Violations[MaxViolations] != (Violation{Unsaid, "and 968 more like these"}) {
+	if len(r.Violations) != MaxViolations+1 || r.Violations[MaxViolations] != (Violation{Omitted, "and 968 more like these"}) {
 		t.Errorf("%d violations, the last %q", len(r.Violations), r.Violations[len(r.Violations)-1])
 	}
 	if len(r.Failures) != MaxFailures || r.FailureCount != 1000 {

@@ -42,7 +42,7 @@ func TestKindsOverReliableDatagrams(t *testing.T) {
 						t.Errorf("rank %d: %d failures, %d reconnects, %s", rank, rep.FailureCount, rep.Reconnects, listed(rep.Violations))
 					}
 					for _, f := range rep.Flows {
-						if f.Arrived != f.Expected || f.Twice > 0 || f.Service != workload.ServiceRD {
+						if f.Arrived != f.Expected || f.Duplicates > 0 || f.Service != workload.ServiceRD {
 							t.Errorf("rank %d: %+v", rank, f)
 						}
 					}
@@ -103,7 +103,7 @@ func TestSilentPeersFailAlone(t *testing.T) {
 		}
 		for _, f := range rep.Flows {
 			whole := f.Arrived == f.Expected
-			if whole == (rank == 3 || f.Peer == 3) || f.Twice > 0 {
+			if whole == (rank == 3 || f.Peer == 3) || f.Duplicates > 0 {
 				t.Errorf("rank %d: %+v", rank, f)
 			}
 		}
@@ -210,7 +210,7 @@ func TestBudget(t *testing.T) {
 		{workload.Config{Kind: workload.Stream, Timeout: 30 * time.Millisecond, Retries: n(1)}, [3]time.Duration{33554432, 2 * 33554432}},
 		{workload.Config{Kind: workload.Stream, RNRRetries: n(3), RNRTimer: 900 * time.Microsecond}, [3]time.Duration{0, 0, 4 * 960 * time.Microsecond}},
 	} {
-		if wait, all, busy := c.cfg.Budget(); [3]time.Duration{wait, all, busy} != c.want {
+		if wait, all, busy := c.cfg.RetryBudget(); [3]time.Duration{wait, all, busy} != c.want {
 			t.Errorf("%+v: %v, %v, %v", c.cfg, wait, all, busy)
 		}
 	}

@@ -70,7 +70,7 @@ func TestLossIsMadeUpFor(t *testing.T) {
 						}
 						resent++
 					default:
-						if f.Arrived != f.Expected || f.Twice+f.Swapped > 0 {
+						if f.Arrived != f.Expected || f.Duplicates+f.Reordered > 0 {
 							t.Errorf("rank %d: %+v", p.Rank, f)
 						}
 					}
@@ -205,7 +205,7 @@ func TestFailureEndsTheFlow(t *testing.T) {
 				}
 				for _, f := range p.Flows {
 					arrived, expected = arrived+f.Arrived, expected+f.Expected
-					if f.Twice+f.Swapped > 0 || f.Arrived < f.Expected && f.Peer != 1 && p.Rank != 1 && cfg.Kind != workload.Halo {
+					if f.Duplicates+f.Reordered > 0 || f.Arrived < f.Expected && f.Peer != 1 && p.Rank != 1 && cfg.Kind != workload.Halo {
 						t.Errorf("rank %d: %+v", p.Rank, f)
 					}
 				}
@@ -242,7 +242,7 @@ func TestKilledPeer(t *testing.T) {
 					t.Errorf("rank %d: %v, %q", rank, r.errs[rank], p.Violations)
 				}
 				for _, f := range p.Flows {
-					if f.Twice+f.Swapped > 0 || f.Arrived < f.Expected && f.Peer != 1 && cfg.Kind != workload.Halo {
+					if f.Duplicates+f.Reordered > 0 || f.Arrived < f.Expected && f.Peer != 1 && cfg.Kind != workload.Halo {
 						t.Errorf("rank %d: %+v", rank, f)
 					}
 				}

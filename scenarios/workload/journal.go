@@ -154,7 +154,7 @@ func (j *journal) report() *Report {
 		Violations: j.violations, MemoryChecked: j.checked, Counters: j.since(),
 	}
 	if j.unsaid > 0 {
-		r.Violations = append(r.Violations, Violation{Unsaid, fmt.Sprintf("and %d more like these", j.unsaid)})
+		r.Violations = append(r.Violations, Violation{Omitted, fmt.Sprintf("and %d more like these", j.unsaid)})
 	}
 	return r
 }

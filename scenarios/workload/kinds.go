@@ -12,7 +12,7 @@ func New(cfg Config, r *Rank) (Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
-	cfg = cfg.For(caps).WithDefaults(r.Size)
+	cfg = cfg.ForDevice(caps).WithDefaults(r.Size)
 	if err := cfg.Validate(r.Size, len(r.NICs)); err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}

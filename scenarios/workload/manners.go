@@ -16,9 +16,9 @@ var needs = map[string]verbs.Caps{
 	ServiceRD: verbs.CapRD,
 }
 
-// Lacking are the services of the workload that a device with these capabilities
+// UnsupportedServices are the services of the workload that a device with these capabilities
 // does not have.
-func (c *Config) Lacking(caps verbs.Caps) []string {
+func (c *Config) UnsupportedServices(caps verbs.Caps) []string {
 	services := c.WithDefaults(0).Services
 	return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return caps.Has(needs[s]) })
 }
@@ -37,15 +37,15 @@ func (c *Config) AckTimeout() time.Duration {
 // IsTimeout reports whether a program ended because it waited too long for something,
 // or for a rank that had ended.
 func IsTimeout(err error) bool {
-	var stuck *StuckError
+	var stuck *StallError
 	return errors.As(err, &stuck) || errors.Is(err, verbs.ErrTimeout) || errors.Is(err, ErrGone)
 }
 
-// Budget is how long the reliable service waits for an answer before it sends again,
+// RetryBudget is how long the reliable service waits for an answer before it sends again,
 // how long it goes on with that in all, and how long it asks a receiver that has no
 // receive. Each is 0 where the workload says nothing, and the last where it is to go
 // on without end. It is for services that have no such fields of their own.
-func (c *Config) Budget() (wait, all, busy time.Duration) {
+func (c *Config) RetryBudget() (wait, all, busy time.Duration) {
 	d := c.WithDefaults(0)
 	if c.Timeout > 0 {
 		wait = timeoutOf(timeoutCode(c.Timeout))
@@ -61,9 +61,9 @@ func (c *Config) Budget() (wait, all, busy time.Duration) {
 // foreverRetries are RNR retries without end.
 const foreverRetries = 7
 
-// Nameless reports whether messages may be lost that are too short to say which they
+// NeedsImmediateData reports whether messages may be lost that are too short to say which they
 // are, so that only immediate data in them could.
-func (c *Config) Nameless() bool {
+func (c *Config) NeedsImmediateData() bool {
 	d := c.WithDefaults(0)
 	return d.Kind != Random && !reliable(d.service()) && d.Bytes < stampLen
 }
@@ -85,12 +85,12 @@ func mannersOf(r *Rank) (m traffic.Manners, caps verbs.Caps, err error) {
 
 // fits refuses what devices cannot do.
 func (c *Config) fits(provider string, m *traffic.Manners, caps verbs.Caps) error {
-	switch lacking := c.Lacking(caps); {
+	switch lacking := c.UnsupportedServices(caps); {
 	case len(lacking) > 0:
 		return fmt.Errorf("%s has no %s", provider, join(lacking))
 	case m.NoRNR && c.RunsIntoRNR():
 		return fmt.Errorf("pause: over %s a message that finds no receive ends the connection", provider)
-	case m.BareImm && c.Nameless():
+	case m.BareImm && c.NeedsImmediateData():
 		return fmt.Errorf("bytes: %d are too few to say which message it is, and over %s immediate data does not come with one", c.Bytes, provider)
 	}
 	return nil

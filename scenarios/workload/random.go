@@ -68,7 +68,7 @@ func (w *random) run() (err error) {
 	w.work = w.workload(mtu)
 	w.end, err = traffic.NewEnd(traffic.Env{
 		Device: &breakable{w.nic.Device, &w.live}, Peer: &pairExchange{w.rank.Control, w.peer}, GIDIndex: w.nic.GIDIndex,
-		Patience: w.rank.Patience, Concurrent: w.rank.Concurrent, Watch: true, Pulse: w.look,
+		Patience: w.rank.StallTimeout, Concurrent: w.rank.Concurrent, Watch: true, Pulse: w.look,
 	}, w.work, traffic.Side(w.rank.Rank%2))
 	if err != nil {
 		return err
@@ -101,12 +101,12 @@ func (w *random) agree() (verbs.MTU, error) {
 		return 0, err
 	}
 	wait := verbs.Forever
-	if w.rank.Patience > 0 {
-		wait = w.rank.Patience
+	if w.rank.StallTimeout > 0 {
+		wait = w.rank.StallTimeout
 	}
 	if b, err = w.rank.Control.Recv(w.peer, wait); err != nil {
 		if errors.Is(err, verbs.ErrTimeout) {
-			return 0, &StuckError{After: wait, Waits: w.Status()}
+			return 0, &StallError{After: wait, Status: w.Status()}
 		}
 		return 0, err
 	}
@@ -211,7 +211,7 @@ func (w *random) report() *Report {
 		flows = append(flows, Flow{
 			Peer: w.peer, Rail: w.nic.Rail, Service: w.serviceOf(i), Posted: l.Sent.Posted, Acked: l.Sent.Completed,
 			Expected: w.work.Lanes[i].Messages[1-w.rank.Rank%2], Arrived: l.Received.Delivered,
-			Twice: l.Received.Duplicated, Swapped: l.Received.Reordered, Bytes: l.Received.Bytes,
+			Duplicates: l.Received.Duplicated, Reordered: l.Received.Reordered, Bytes: l.Received.Bytes,
 		})
 		w.log.messages += uint64(l.Received.Delivered)
 		w.log.bytes += uint64(l.Received.Bytes)

@@ -117,7 +117,7 @@ func runReal(t testing.TB, cfg workload.Config, ranks int, during func([]workloa
 		}
 		t.Cleanup(func() { d.Close() })
 		programs[rank], err = workload.New(cfg, &workload.Rank{
-			Rank: rank, Size: ranks, Seed: rigSeed, Proc: traffic.RealTime(), Concurrent: true, Patience: 20 * time.Second,
+			Rank: rank, Size: ranks, Seed: rigSeed, Proc: traffic.RealTime(), Concurrent: true, StallTimeout: 20 * time.Second,
 			NICs: []workload.NIC{{Device: d, Addr: addr}}, Control: seat{x, rank},
 		})
 		if err != nil {

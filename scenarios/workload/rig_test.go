@@ -124,7 +124,7 @@ func (r *rig) start(cfg workload.Config) {
 	for rank := range size {
 		r.procs[rank] = r.World.Go(fmt.Sprintf("host%d", rank), func(p *sim.Proc) error {
 			defer r.hub.End(rank)
-			in := &workload.Rank{Rank: rank, Size: size, Seed: r.seed, Proc: p, Control: r.hub.Control(rank), Patience: r.patience}
+			in := &workload.Rank{Rank: rank, Size: size, Seed: r.seed, Proc: p, Control: r.hub.Control(rank), StallTimeout: r.patience}
 			for rail, d := range r.nics[rank] {
 				if r.disguise != nil {
 					d = r.disguise(rank, d)
@@ -174,7 +174,7 @@ func clean(t testing.TB, reports []*workload.Report) {
 			t.Errorf("rank %d: %s", r.Rank, listed(r.Violations))
 		}
 		for _, f := range r.Flows {
-			if f.Arrived != f.Expected || f.Twice != 0 || f.Swapped != 0 {
+			if f.Arrived != f.Expected || f.Duplicates != 0 || f.Reordered != 0 {
 				t.Errorf("rank %d: %+v", r.Rank, f)
 			}
 		}

@@ -99,10 +99,10 @@ func connected(services []string) []string {
 	return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return s == ServiceRD })
 }
 
-// For has a workload that names no service use the reliable one of a device with
+// ForDevice has a workload that names no service use the reliable one of a device with
 // these capabilities, if that is not rc: the same is promised of both. What only
 // connections have stays with rc, and so does random, which is to try all services.
-func (c Config) For(caps verbs.Caps) Config {
+func (c Config) ForDevice(caps verbs.Caps) Config {
 	natural := len(c.Services) == 0 && c.Kind != Random && !c.CM && slices.Contains(kinds[c.Kind].services, ServiceRD)
 	if natural && !caps.Has(verbs.CapRC) && caps.Has(verbs.CapRD) {
 		c.Services = []string{ServiceRD}

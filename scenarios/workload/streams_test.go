@@ -36,7 +36,7 @@ func TestKindsOverStreams(t *testing.T) {
 						t.Errorf("rank %d: %d failures, %d reconnects, %s", rank, rep.FailureCount, rep.Reconnects, listed(rep.Violations))
 					}
 					for _, f := range rep.Flows {
-						if f.Arrived != f.Expected || f.Twice > 0 {
+						if f.Arrived != f.Expected || f.Duplicates > 0 {
 							t.Errorf("rank %d: %+v", rank, f)
 						}
 					}
@@ -59,7 +59,7 @@ func TestStreamsThatBreakAreMadeAnew(t *testing.T) {
 					t.Errorf("seed %d, rank %d: %s", seed, rank, listed(rep.Violations))
 				}
 				for _, f := range rep.Flows {
-					if f.Arrived != f.Expected || f.Twice > 0 {
+					if f.Arrived != f.Expected || f.Duplicates > 0 {
 						t.Errorf("seed %d, rank %d: %+v", seed, rank, f)
 					}
 				}

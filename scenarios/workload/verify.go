@@ -74,7 +74,7 @@ func (c *conn) flow() Flow {
 	if x := c.in; x != nil {
 		f.Posted += x.posted
 		f.Acked += x.good
-		f.Expected, f.Arrived, f.Twice, f.Swapped, f.Bytes = x.total, x.arrived, x.twice, x.swapped, x.bytes
+		f.Expected, f.Arrived, f.Duplicates, f.Reordered, f.Bytes = x.total, x.arrived, x.twice, x.swapped, x.bytes
 	}
 	return f
 }

@@ -26,7 +26,7 @@ const (
 	Delivery   ViolationKind = "delivery"   // a message lost, out of order, twice, or never sent
 	Completion ViolationKind = "completion" // of requests and receives: missing, doubled, or with wrong fields
 	Connection ViolationKind = "connection" // what the connection manager made of a call
-	Unsaid     ViolationKind = "unsaid"     // how many more there were than are told
+	Omitted    ViolationKind = "unsaid"     // how many more there were than are told
 )
 
 // What package traffic wants where it compares bytes, and where it follows

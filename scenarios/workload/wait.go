@@ -22,15 +22,15 @@ const (
 	severalRails = 50 * time.Microsecond
 )
 
-// StuckError is a program whose Patience is exhausted.
-type StuckError struct {
-	After time.Duration
-	Waits string // as Program.Status says
+// StallError is a program whose Patience is exhausted.
+type StallError struct {
+	After  time.Duration
+	Status string // as Program.Status says
 }
 
 // Error says what the program was waiting for.
-func (e *StuckError) Error() string {
-	return fmt.Sprintf("nothing happened for %v: %s", e.After, e.Waits)
+func (e *StallError) Error() string {
+	return fmt.Sprintf("nothing happened for %v: %s", e.After, e.Status)
 }
 
 func (n *node) tick() time.Duration {
@@ -43,12 +43,12 @@ func (n *node) tick() time.Duration {
 // patience is how long nothing may happen. It is never so short that a request
 // could not fail first for want of an answer.
 func (n *node) patience() time.Duration {
-	if n.rank.Patience <= 0 {
+	if n.rank.StallTimeout <= 0 {
 		return verbs.Forever
 	}
 	code, _ := n.cfg.timing(n.rank.Concurrent)
 	// Devices may take up to four times the timeout, for each of the tries.
-	return max(n.rank.Patience, 4*timeoutOf(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
+	return max(n.rank.StallTimeout, 4*timeoutOf(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
 }
 
 // idle waits for something to happen.
@@ -61,7 +61,7 @@ func (n *node) idle() error {
 	if p := n.patience(); p > 0 {
 		left := n.lastMove + p - n.now
 		if left <= 0 {
-			return &StuckError{After: p, Waits: n.Status()}
+			return &StallError{After: p, Status: n.Status()}
 		}
 		wait = min(wait, left)
 	}

@@ -32,11 +32,11 @@ type Rank struct {
 	// Concurrent says that devices work on memory while the program runs, as they
 	// do in real time.
 	Concurrent bool
-	// Patience is how long a program waits while nothing at all happens before it
+	// StallTimeout is how long a program waits while nothing at all happens before it
 	// fails with what it waits for (a *StuckError); 0 means without end. A
 	// simulated world should set it too: programs look out for each other now and
 	// then, which hides a deadlock from it.
-	Patience time.Duration
+	StallTimeout time.Duration
 }
 
 // NIC is an opened device of the rank's host.
@@ -109,15 +109,15 @@ const MaxFailures = 64
 type Flow struct {
 	Peer int `json:"peer"`
 	// Rail is the one in use at the end.
-	Rail     int    `json:"rail"`
-	Service  string `json:"service,omitempty"` // rc, srq, xrc, uc, ud, rd
-	Posted   int    `json:"posted"`            // requests to the peer
-	Acked    int    `json:"acked"`             // completed with success
-	Expected int    `json:"expected"`          // messages from the peer
-	Arrived  int    `json:"arrived"`           // each counted once
-	Twice    int    `json:"twice"`             // arrivals of a message that had come already
-	Swapped  int    `json:"swapped"`           // arrivals out of order
-	Bytes    int64  `json:"bytes"`             // arrived
+	Rail       int    `json:"rail"`
+	Service    string `json:"service,omitempty"` // rc, srq, xrc, uc, ud, rd
+	Posted     int    `json:"posted"`            // requests to the peer
+	Acked      int    `json:"acked"`             // completed with success
+	Expected   int    `json:"expected"`          // messages from the peer
+	Arrived    int    `json:"arrived"`           // each counted once
+	Duplicates int    `json:"twice"`             // arrivals of a message that had come already
+	Reordered  int    `json:"swapped"`           // arrivals out of order
+	Bytes      int64  `json:"bytes"`             // arrived
 }
 
 // Latency summarises the round trips of a program.

@@ -131,7 +131,7 @@ func TestPatience(t *testing.T) {
 		if err := r.RunUntil(1e12); err != nil {
 			t.Fatal(err)
 		}
-		var stuck *workload.StuckError
+		var stuck *workload.StallError
 		if err := r.errs[0]; err == nil || !strings.Contains(err.Error(), "nothing happened for") {
 			t.Errorf("%s: %v, want it stuck", nameOf(cfg), err)
 		} else if cfg.Kind != workload.Random && !errors.As(err, &stuck) {

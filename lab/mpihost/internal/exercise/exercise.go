@@ -33,7 +33,7 @@ func AllToAll(e *env.Env, messages int) error {
 	}
 	program, err := workload.New(cfg.WithDefaults(e.Size), &workload.Rank{
 		Rank: e.Rank, Size: e.Size, Seed: e.Seed, Proc: e.Proc, NICs: all, Control: control{e.Control},
-		Concurrent: e.Concurrent, Patience: patience,
+		Concurrent: e.Concurrent, StallTimeout: patience,
 	})
 	if err != nil {
 		return err
