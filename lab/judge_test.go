@@ -218,7 +218,7 @@ func TestJudgeFindsWhatIsNotAsExpected(t *testing.T) {
 func TestJudgeTellsDamageFromOtherViolations(t *testing.T) {
 	damage := workload.Violation{Kind: workload.Contents, What: "host0 with host1 on rail 0: message 3: 4 in a row differ"}
 	order := workload.Violation{Kind: workload.Delivery, What: "host0 with host1 on rail 0: message 3 arrived before byte 7 of memory"}
-	alien := workload.Violation{Kind: workload.Completion, What: "host0: a completion of a request that nobody has posted, with ID 0x1"}
+	alien := workload.Violation{Kind: workload.Completion, What: "host0: a completion with the unknown work request ID 0x1"}
 	for _, tc := range []struct {
 		found []workload.Violation
 		want  []string

@@ -11,14 +11,13 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// campaign is how many seeds TestCampaign goes through: a handful each time, and
-// as many as there is time for when somebody hunts.
+// campaign is the number of seeds of TestRandomFaultsWithReconnect.
 var campaign = flag.Uint64("campaign", 5, "seeds of TestCampaign")
 
-// Whatever happens to the fabric, ranks that connect anew come to their end
-// with every message once. A failure names the seed; to hunt for one:
-// go test ./scenarios/workload -run Campaign -campaign 500.
-func TestCampaign(t *testing.T) {
+// Whatever happens to the fabric, ranks that reconnect complete and receive every message
+// once. To search for failures: go test ./scenarios/workload -run RandomFaults -campaign
+// 500.
+func TestRandomFaultsWithReconnect(t *testing.T) {
 	t.Parallel()
 	last := *campaign
 	if testing.Short() {
@@ -65,13 +64,13 @@ func drawWorkload(rng *rand.Rand) (cfg workload.Config, hosts, rails int) {
 	return cfg, hosts, rails
 }
 
-// tryToBreak breaks the queue pairs of a rank, if it has any just now.
+// tryToBreak breaks the queue pairs of a rank, if it has any.
 func (r *rig) tryToBreak(rank int) {
 	if r.programs[rank] == nil || r.reports[rank] != nil {
 		return
 	}
 	r.World.Go("what breaks a rank", func(*sim.Proc) error {
-		_ = r.programs[rank].(workload.Breaker).Break() // there may be nothing to break yet
+		_ = r.programs[rank].(workload.Breaker).Break() // there may be none yet
 		return nil
 	})
 }

@@ -13,17 +13,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// moody is a device whose connection manager fails one of its calls, the first of
-// a kind, for no reason.
-type moody struct {
+// faultyCM is a device whose connection manager fails once, in the first call of one verb.
+type faultyCM struct {
 	verbs.Context
 	verb string
 	err  error
 	done bool
 }
 
-// fails reports the error, once, of the verb that is to fail.
-func (d *moody) fails(verb string) error {
+// fails returns the error of the verb that fails, once.
+func (d *faultyCM) fails(verb string) error {
 	if d.done || d.verb != verb {
 		return nil
 	}
@@ -31,57 +30,56 @@ func (d *moody) fails(verb string) error {
 	return &verbs.OpError{Op: verb, Obj: "peer", Err: d.err}
 }
 
-func (d *moody) CM() (verbs.CM, error) {
+func (d *faultyCM) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
-	return moodyCM{m, d}, err
+	return faultyCMConn{m, d}, err
 }
 
-type moodyCM struct {
+type faultyCMConn struct {
 	verbs.CM
-	d *moody
+	d *faultyCM
 }
 
-func (m moodyCM) Connect(qp verbs.QP, addr netip.AddrPort, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+func (m faultyCMConn) Connect(qp verbs.QP, addr netip.AddrPort, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	if err := m.d.fails("connect"); err != nil {
 		return nil, err
 	}
 	return m.CM.Connect(qp, addr, p, timeout)
 }
 
-func (m moodyCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
+func (m faultyCMConn) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l, err := m.CM.Listen(addr, space, backlog)
-	return moodyListener{l, m.d}, err
+	return faultyListener{l, m.d}, err
 }
 
-type moodyListener struct {
+type faultyListener struct {
 	verbs.Listener
-	d *moody
+	d *faultyCM
 }
 
-func (l moodyListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
+func (l faultyListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	if err := l.d.fails("get_request"); err != nil {
 		return nil, err
 	}
 	r, err := l.Listener.GetRequest(timeout)
-	return moodyRequest{r, l.d}, err
+	return faultyRequest{r, l.d}, err
 }
 
-type moodyRequest struct {
+type faultyRequest struct {
 	verbs.ConnRequest
-	d *moody
+	d *faultyCM
 }
 
-func (r moodyRequest) Accept(qp verbs.QP, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+func (r faultyRequest) Accept(qp verbs.QP, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	if err := r.d.fails("accept"); err != nil {
 		return nil, errors.Join(err, r.Reject(nil))
 	}
 	return r.ConnRequest.Accept(qp, p, timeout)
 }
 
-// What a fabric can do to a connection that is being made is made up for. What
-// only a device can get wrong is not taken for the fabric's doing: the run fails,
-// and says with what.
-func TestErrorsOfTheConnectionManager(t *testing.T) {
+// Ranks recover from CM errors that a fabric can cause. Errors that only a device can cause
+// fail the run, and the run reports them.
+func TestDeviceErrorsOfCMFailTheRun(t *testing.T) {
 	t.Parallel()
 	fabric := map[string]error{
 		"timeout":     verbs.ErrTimeout,
@@ -98,9 +96,9 @@ func TestErrorsOfTheConnectionManager(t *testing.T) {
 		"without sense": errors.New("the firmware is upset"),
 		"both":          fmt.Errorf("%w: %w", verbs.ErrClosed, verbs.ErrInvalid),
 	}
-	run := func(t *testing.T, verb string, failure error) (*rig, *moody) {
+	run := func(t *testing.T, verb string, failure error) (*rig, *faultyCM) {
 		r := rigOf(t, streams, sim.StreamConfig{}, rigSeed, 2, 1)
-		d := &moody{verb: verb, err: failure}
+		d := &faultyCM{verb: verb, err: failure}
 		r.disguise = func(host int, dev verbs.Context) verbs.Context {
 			if caller := verb == "connect"; caller != (host == 0) {
 				return dev
@@ -147,9 +145,9 @@ func TestErrorsOfTheConnectionManager(t *testing.T) {
 	}
 }
 
-// Whatever damage a stream takes, its start-up included, the connection manager
-// says of it what a fabric can have done: no run fails over it.
-func TestDamagedCallsAreTheFabricsFault(t *testing.T) {
+// A corrupted stream, during start-up too, makes the connection manager return errors that
+// a fabric can cause: no run fails over it.
+func TestCorruptedConnectionRequestIsFabricError(t *testing.T) {
 	t.Parallel()
 	broke := 0
 	for seed := range uint64(20) {

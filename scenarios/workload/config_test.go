@@ -60,11 +60,11 @@ func TestValidateNamesTheKey(t *testing.T) {
 		}
 	}
 	if err := (&Config{Kind: Stream, Failover: true}).Validate(2, 1); err == nil {
-		t.Error("failover on one rail is not refused")
+		t.Error("failover on one rail is accepted")
 	}
 }
 
-// What is filled in must itself be valid, for every kind and service.
+// Defaults are valid for every kind and service.
 func TestDefaultsAreValid(t *testing.T) {
 	for _, k := range Kinds() {
 		for _, s := range kinds[k].services {
@@ -79,13 +79,13 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-func TestTimesAreRoundedUp(t *testing.T) {
+func TestTimeoutCodesRoundUp(t *testing.T) {
 	for code := uint8(1); code < 32; code++ {
-		d := timeoutOf(code)
-		if got := timeoutCode(d); got != code {
+		d := ackTimeoutOf(code)
+		if got := ackTimeoutCode(d); got != code {
 			t.Errorf("timeoutCode(%v) = %d, want %d", d, got, code)
 		}
-		if got := timeoutCode(d + 1); got != min(code+1, 31) {
+		if got := ackTimeoutCode(d + 1); got != min(code+1, 31) {
 			t.Errorf("timeoutCode(%v) = %d, want %d", d+1, got, min(code+1, 31))
 		}
 	}
@@ -102,49 +102,49 @@ func TestTimesAreRoundedUp(t *testing.T) {
 	}
 }
 
-func TestContentTellsMessagesApart(t *testing.T) {
+func TestContentDistinguishesMessages(t *testing.T) {
 	pattern := newPattern(1, 10_000)
 	a, b := content{pattern, derive(1, 0, 1)}, content{pattern, derive(1, 1, 0)}
 	for _, n := range []int{0, 1, 3, 7, 8, 9, 255, 256, 257, 264, 5000, 10_000} {
 		buf := make([]byte, n)
 		a.fill(buf, 17)
-		if !a.right(buf, 17) {
-			t.Fatalf("%d bytes: a message is not what it is", n)
+		if !a.matches(buf, 17) {
+			t.Fatalf("%d bytes: a message does not match itself", n)
 		}
 		if n == 0 {
 			continue
 		}
-		if a.right(buf, 18) || n >= stampLen && b.right(buf, 17) {
-			t.Errorf("%d bytes: a message passes for another", n)
+		if a.matches(buf, 18) || n >= stampLen && b.matches(buf, 17) {
+			t.Errorf("%d bytes: a message matches another", n)
 		}
-		if got, ok := a.number(buf, 0, 100); ok != (n >= stampLen) || ok && got != 17 {
+		if got, ok := a.parseSeq(buf, 0, 100); ok != (n >= stampLen) || ok && got != 17 {
 			t.Errorf("%d bytes: number %d, %v", n, got, ok)
 		}
 		for i := range buf {
 			buf[i] ^= 0x80
-			if a.right(buf, 17) {
-				t.Fatalf("%d bytes: a damaged byte %d passes", n, i)
+			if a.matches(buf, 17) {
+				t.Fatalf("%d bytes: a corrupted byte %d is not detected", n, i)
 			}
 			buf[i] ^= 0x80
 		}
 	}
-	// A packet of another message, in the place of this one's.
+	// A packet of another message at the place of this one.
 	one, two := make([]byte, 5000), make([]byte, 5000)
 	a.fill(one, 1)
 	a.fill(two, 2)
 	copy(one[1024:2048], two[1024:2048])
-	if a.right(one, 1) {
-		t.Error("a packet of another message passes")
+	if a.matches(one, 1) {
+		t.Error("a packet of another message is not detected")
 	}
 	t.Log(a.describe(one, 1, 100))
 }
 
-func TestCheckingDoesNotAllocate(t *testing.T) {
+func TestContentCheckDoesNotAllocate(t *testing.T) {
 	c := content{newPattern(1, 4096), 5}
 	buf := make([]byte, 4096)
 	if n := testing.AllocsPerRun(100, func() {
 		c.fill(buf, 3)
-		if !c.right(buf, 3) {
+		if !c.matches(buf, 3) {
 			t.Fatal("wrong")
 		}
 	}); n != 0 {
@@ -166,7 +166,7 @@ func BenchmarkContent(b *testing.B) {
 		b.Run(fmt.Sprintf("check/%d", n), func(b *testing.B) {
 			b.SetBytes(int64(n))
 			for range b.N {
-				if !c.right(buf, 3) {
+				if !c.matches(buf, 3) {
 					b.Fatal("wrong")
 				}
 			}
@@ -207,8 +207,8 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// A run is sampled some fifty to two hundred times, however long it takes.
-func TestSamplesAreFew(t *testing.T) {
+// A run is sampled 50 to 200 times, however long it takes.
+func TestSamplerLimitsSamples(t *testing.T) {
 	for _, tc := range []struct {
 		step       time.Duration
 		messages   int
@@ -221,7 +221,7 @@ func TestSamplesAreFew(t *testing.T) {
 		{time.Millisecond, 1000, 1000, false, 50, 300},
 		{10 * time.Millisecond, 1000, 1000, true, 50, 300},
 		{time.Microsecond, 100_000, 100_000, true, 3, 6}, // 20 ms apart
-		{time.Microsecond, 100_000, 100, false, 50, 400}, // more than was thought
+		{time.Microsecond, 100_000, 100, false, 50, 400}, // more than expected
 	} {
 		var s sampler
 		s.expect(tc.expected)
@@ -240,22 +240,22 @@ func TestSamplesAreFew(t *testing.T) {
 			t.Errorf("%+v: %d samples", tc, taken)
 		}
 	}
-	// After a lull the first message is seen at once.
+	// The first message after a stall is sampled at once.
 	var s sampler
 	s.expect(1000)
 	for now := time.Duration(0); now < time.Second; now += time.Millisecond {
 		s.due(now, 10, 0, false)
 	}
 	if !s.due(time.Second+1, 11, 0, false) {
-		t.Error("the first message after a lull makes no sample")
+		t.Error("the first message after a stall is not sampled")
 	}
 }
 
-func TestJournalIsBounded(t *testing.T) {
-	j := &journal{rank: &Rank{Control: silent{}}}
+func TestEventLogIsBounded(t *testing.T) {
+	j := &eventLog{rank: &Rank{Control: discardControl{}}}
 	for range 1000 {
 		j.violation(Delivery, "something")
-		j.failed(0, 1, 0, verbs.WCRetryExcErr)
+		j.recordFailure(0, 1, 0, verbs.WCRetryExcErr)
 	}
 	r := j.report()
 	if len(r.Violations) != MaxViolations+1 || r.Violations[MaxViolations] != (Violation{Omitted, "and 968 more like these"}) {
@@ -266,7 +266,7 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-// silent is a Control that nobody listens to.
-type silent struct{ Control }
+// discardControl is a Control that ignores marks.
+type discardControl struct{ Control }
 
-func (silent) Mark(string) {}
+func (discardControl) Mark(string) {}

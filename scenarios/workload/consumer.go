@@ -4,7 +4,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// consumer takes the messages of one direction of a connection and checks them.
+// consumer checks the messages of one direction of a connection.
 type consumer struct {
 	content
 
@@ -12,33 +12,33 @@ type consumer struct {
 	total int
 	size  int
 
-	next    int          // one more than the highest message that has come
-	missing map[int]bool // messages before next that have not
-	bytes   int64
-	arrived int
-	twice   int
-	swapped int
+	next       int          // one more than the highest message that has arrived
+	missing    map[int]bool // messages before next
+	bytes      int64
+	arrived    int
+	duplicates int
+	reordered  int
 
-	produced int // messages before it can be read
-	reading  int // the first message not asked for
-	posted   int // reads
-	good     int
+	readable  int // messages before it can be read
+	nextRead  int // next message to read
+	posted    int // reads
+	completed int
 }
 
-// numbered is what the producer at the other end says of its messages.
-func (x *consumer) numbered() bool { return x.size < stampLen && !x.c.n.manners.BareImm }
+// numbered reports whether the producer puts message numbers into immediate data.
+func (x *consumer) numbered() bool { return x.size < stampLen && !x.c.n.device.BareImm }
 
 func (x *consumer) lossy() bool { return !reliable(x.c.n.cfg.service()) }
 
-// complete reports that nothing more is expected.
+// complete reports whether no more messages are expected.
 func (x *consumer) complete() bool {
 	if x.next == x.total && len(x.missing) == 0 {
 		return true
 	}
-	// The sender says that all has been acknowledged: what does not come within a
-	// while is lost. One whose messages are read cannot know, nor one whose requests
-	// complete before they have arrived.
-	if x.c.peerFinal == nil || x.c.n.cfg.Op == OpRead || x.c.n.manners.Unproven || !x.c.quiet(x.c.n.grace) {
+	// The sender reports that all messages were acknowledged: those that do not arrive
+	// within the grace period are lost. With reads, or completions that do not mean
+	// delivery, the sender cannot know.
+	if x.c.peerFinal == nil || x.c.n.cfg.Op == OpRead || x.c.n.device.Unproven || !x.c.quietFor(x.c.n.grace) {
 		return false
 	}
 	if x.lossy() {
@@ -51,18 +51,18 @@ func (x *consumer) complete() bool {
 	return true
 }
 
-// pump posts reads of what the peer has laid out.
+// pump posts reads of messages that the peer has published.
 func (x *consumer) pump() (moved bool, err error) {
 	c := x.c
 	if c.n.cfg.Op != OpRead {
 		return false, nil
 	}
-	for x.reading < x.produced && x.reading-x.next < c.layout.depth && c.sq.room() > spareRequests/2 {
-		at := c.layout.staged(x.reading)
-		wr := c.sq.add(requestRead, x.reading, verbs.OpRDMARead)
-		c.sq.use(c.mem.sge(at, x.size))
-		wr.Remote = verbs.Remote{Addr: c.peerCard.Memory + uint64(c.layout.slot(x.reading)), RKey: c.peerCard.RKey}
-		x.reading++
+	for x.nextRead < x.readable && x.nextRead-x.next < c.layout.depth && c.sq.room() > spareRequests/2 {
+		at := c.layout.stagingSlot(x.nextRead)
+		wr := c.sq.add(requestRead, x.nextRead, verbs.OpRDMARead)
+		c.sq.setSGE(c.mem.sge(at, x.size))
+		wr.Remote = verbs.Remote{Addr: c.peerInfo.Memory + uint64(c.layout.slot(x.nextRead)), RKey: c.peerInfo.RKey}
+		x.nextRead++
 		x.posted++
 		moved = true
 		if c.sq.full() {
@@ -74,18 +74,18 @@ func (x *consumer) pump() (moved bool, err error) {
 	return moved, nil
 }
 
-// read takes a message that has been read.
-func (x *consumer) read(seq int) {
-	x.good++
-	at := x.c.layout.staged(seq)
-	x.check(x.c.mem.buf[at:at+x.size], seq)
-	x.accept(seq)
+// readCompleted checks a message that was read.
+func (x *consumer) readCompleted(seq int) {
+	x.completed++
+	at := x.c.layout.stagingSlot(seq)
+	x.compare(x.c.mem.buf[at:at+x.size], seq)
+	x.countArrival(seq)
 }
 
-// written takes all messages before count, which are in their slots.
-func (x *consumer) written(count int) {
+// writesAnnounced checks all messages before count, which the peer has written.
+func (x *consumer) writesAnnounced(count int) {
 	if count <= x.next {
-		x.twice++
+		x.duplicates++
 		x.c.violation(Delivery, "a write announced %d messages, after %d had been", count, x.next)
 		return
 	}
@@ -95,19 +95,19 @@ func (x *consumer) written(count int) {
 	}
 	for seq := x.next; seq < count; seq++ {
 		at := x.c.layout.slot(seq)
-		x.check(x.c.public.buf[at:at+x.size], seq)
-		x.accept(seq)
+		x.compare(x.c.public.buf[at:at+x.size], seq)
+		x.countArrival(seq)
 	}
 }
 
-// received takes a message that came with a receive. hint is its number as the
-// immediate data says, -1 if there was none.
-func (x *consumer) received(b []byte, hint int) {
+// messageReceived checks a message in a receive. hint is its number from immediate data; -1
+// without.
+func (x *consumer) messageReceived(b []byte, hint int) {
 	x.c.n.log.checked += int64(len(b))
 	if len(b) != x.size {
 		x.c.violation(Contents, "message %d has %d bytes, not %d", x.next, len(b), x.size)
 		if !x.lossy() && x.next < x.total {
-			x.accept(x.next)
+			x.countArrival(x.next)
 		}
 		return
 	}
@@ -115,34 +115,33 @@ func (x *consumer) received(b []byte, hint int) {
 	if hint >= 0 {
 		seq = hint
 	}
-	if seq < x.total && x.right(b, seq) {
-		x.accept(seq)
+	if seq < x.total && x.matches(b, seq) {
+		x.countArrival(seq)
 		return
 	}
-	if other, ok := x.number(b, 0, x.total); ok {
-		if !x.right(b, other) {
+	if other, ok := x.parseSeq(b, 0, x.total); ok {
+		if !x.matches(b, other) {
 			x.c.violation(Contents, "message %d: %s", other, x.describe(b, other, x.total))
 		}
-		x.accept(other)
+		x.countArrival(other)
 		return
 	}
 	x.c.violation(Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
 	if !x.lossy() && seq < x.total {
-		x.accept(seq)
+		x.countArrival(seq)
 	}
 }
 
-// check compares a message that is where it must be.
-func (x *consumer) check(b []byte, seq int) {
+// compare compares a message at a known place.
+func (x *consumer) compare(b []byte, seq int) {
 	x.c.n.log.checked += int64(len(b))
-	if !x.right(b, seq) {
+	if !x.matches(b, seq) {
 		x.c.violation(Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
 	}
 }
 
-// accept counts the arrival of a message. A reliable service has them come one
-// after the other; others are judged at the end.
-func (x *consumer) accept(seq int) {
+// countArrival counts a message and checks the order. Loss is checked at the end.
+func (x *consumer) countArrival(seq int) {
 	cfg := &x.c.n.cfg
 	switch {
 	case seq == x.next:
@@ -159,13 +158,13 @@ func (x *consumer) accept(seq int) {
 		}
 		x.next++
 	case x.missing[seq]:
-		x.swapped++
+		x.reordered++
 		if !x.lossy() || !cfg.excused(ExcuseReorders) {
 			x.c.violation(Delivery, "message %d arrived after message %d", seq, x.next-1)
 		}
 		delete(x.missing, seq)
 	default:
-		x.twice++
+		x.duplicates++
 		if !x.lossy() || !cfg.excused(ExcuseDuplicates) {
 			x.c.violation(Delivery, "message %d arrived twice", seq)
 		}
@@ -173,13 +172,13 @@ func (x *consumer) accept(seq int) {
 	}
 	x.arrived++
 	x.bytes += int64(x.size)
-	x.c.n.log.arrived(x.c.n.now, 1, x.size)
+	x.c.n.log.messagesArrived(x.c.n.now, 1, x.size)
 	if x.c.n.onArrival != nil {
 		x.c.n.onArrival(x.c, seq)
 	}
 }
 
-// verify judges what can be judged only at the end, if the end was a good one.
+// verify checks for lost messages if the connection has completed.
 func (x *consumer) verify() {
 	lost := x.total - x.arrived
 	if lost > 0 && x.c.finished() && !(x.lossy() && x.c.n.cfg.excused(ExcuseLoses)) {
@@ -187,7 +186,7 @@ func (x *consumer) verify() {
 	}
 }
 
-// resume goes on with a new queue pair.
+// resume restarts reads after the queue pair was replaced.
 func (x *consumer) resume() {
-	x.produced, x.reading = x.next, x.next
+	x.readable, x.nextRead = x.next, x.next
 }

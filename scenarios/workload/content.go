@@ -6,30 +6,28 @@ import (
 	"fmt"
 )
 
-// What a message holds follows from (seed, from, to, lane, number) alone. It is
-// a window of random bytes that begins elsewhere for every message, with a
-// stamp at the head of every chunk that says whose bytes these are. A chunk is
-// as small as the smallest packet, so that a packet which ends up in the wrong
-// place, in the wrong message, or not at all, shows; and all of it is written
-// and compared at the speed of memory.
+// The contents of a message follow from seed, ranks, connection and number alone: a window
+// of random bytes that starts at another place for every message, with a stamp at the head
+// of every chunk. A chunk is as small as the smallest packet, therefore a packet at the
+// wrong place, of the wrong message or missing is detected.
 
 const (
 	chunkLen = 256 // the smallest MTU
 	stampLen = 8
-	// spread is how many beginnings the window has.
-	spread = 4096
+	// windowStarts is the number of places where a window can start.
+	windowStarts = 4096
 
 	golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
 )
 
-// mix turns x into a number that looks random (the finaliser of splitmix64).
+// mix is the finalizer of splitmix64.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// derive returns a key of its own for each list of numbers under k.
+// derive returns a key for each list of numbers under k.
 func derive(k uint64, ns ...int) uint64 {
 	for _, n := range ns {
 		k = mix(k + golden*(uint64(n)+1))
@@ -37,12 +35,12 @@ func derive(k uint64, ns ...int) uint64 {
 	return k
 }
 
-// newPattern returns the random bytes that all messages of up to size bytes are
-// windows of. They repeat, so that captures can be compressed, at a distance that
-// is no multiple of a chunk, a packet or a page: bytes in the wrong place differ.
+// newPattern returns the random bytes of which messages of up to size bytes are windows.
+// They repeat with a prime period, which lets captures be compressed but is no multiple of
+// a chunk, packet or page.
 func newPattern(seed uint64, size int) []byte {
 	const period = 4093 // a prime
-	p := make([]byte, (max(size+spread, period)+7)&^7)
+	p := make([]byte, (max(size+windowStarts, period)+7)&^7)
 	for i := 0; i < period; i += 8 {
 		seed += golden
 		binary.LittleEndian.PutUint64(p[i:], mix(seed))
@@ -53,7 +51,7 @@ func newPattern(seed uint64, size int) []byte {
 	return p
 }
 
-// content makes and checks the messages of one flow.
+// content generates and checks the messages of one flow.
 type content struct {
 	pattern []byte
 	key     uint64
@@ -61,16 +59,15 @@ type content struct {
 
 // window returns the random bytes of message seq.
 func (c *content) window(seq, n int) []byte {
-	at := mix(c.key+uint64(seq)) % spread
+	at := mix(c.key+uint64(seq)) % windowStarts
 	return c.pattern[at : int(at)+n]
 }
 
-// stamp is the head of a chunk. Chunks of one message differ, and so do the
-// same chunks of two messages, already in the first byte if they are near to
-// each other.
+// stamp returns the head of a chunk. Stamps differ between the chunks of a message and
+// between messages, for close messages already in the first byte.
 func (c *content) stamp(seq, chunk int) uint64 { return c.key ^ (uint64(chunk)<<32 | uint64(seq)) }
 
-// fill writes the payload of message number seq into b.
+// fill writes message seq into b.
 func (c *content) fill(b []byte, seq int) {
 	copy(b, c.window(seq, len(b)))
 	for at := 0; at < len(b); at += chunkLen {
@@ -80,8 +77,8 @@ func (c *content) fill(b []byte, seq int) {
 	}
 }
 
-// right reports whether b is message seq.
-func (c *content) right(b []byte, seq int) bool {
+// matches reports whether b is message seq.
+func (c *content) matches(b []byte, seq int) bool {
 	window := c.window(seq, len(b))
 	at := 0
 	for chunk := 0; at+stampLen <= len(b); chunk++ {
@@ -102,8 +99,8 @@ func (c *content) right(b []byte, seq int) bool {
 	return true
 }
 
-// number reads which message the bytes at a chunk's head belong to.
-func (c *content) number(b []byte, chunk, messages int) (seq int, ok bool) {
+// parseSeq returns the number of the message whose stamp is at b.
+func (c *content) parseSeq(b []byte, chunk, messages int) (seq int, ok bool) {
 	if len(b) < stampLen {
 		return 0, false
 	}
@@ -114,7 +111,7 @@ func (c *content) number(b []byte, chunk, messages int) (seq int, ok bool) {
 	return int(x & (1<<32 - 1)), true
 }
 
-// describe says how b differs from message seq.
+// describe describes how b differs from message seq.
 func (c *content) describe(b []byte, seq, messages int) string {
 	want := make([]byte, len(b))
 	c.fill(want, seq)
@@ -128,7 +125,7 @@ func (c *content) describe(b []byte, seq, messages int) string {
 		}
 		s := fmt.Sprintf("byte %d of %d is %#02x, not %#02x (%d in a row differ)", i, len(b), b[i], want[i], n-i)
 		chunk := i / chunkLen
-		if other, ok := c.number(b[chunk*chunkLen:], chunk, messages); ok && other != seq {
+		if other, ok := c.parseSeq(b[chunk*chunkLen:], chunk, messages); ok && other != seq {
 			s += fmt.Sprintf("; the bytes from %d on are those of message %d", chunk*chunkLen, other)
 		}
 		return s

@@ -13,9 +13,8 @@ import (
 
 var rd = []string{workload.ServiceRD}
 
-// Every kind of workload that does without connections runs over reliable
-// datagrams, in networks that are good and bad. Those that name no service do so
-// too.
+// Every kind of workload without connections runs over reliable datagrams, on good and on
+// lossy networks, with rd as explicit or default service.
 func TestKindsOverReliableDatagrams(t *testing.T) {
 	bad := impair.Spec{LossPPM: 100_000, DuplicatePPM: 50_000, DuplicateDelay: 10 * time.Microsecond, ReorderPPM: 50_000, ReorderDelay: 20 * time.Microsecond}
 	for name, cfg := range map[string]workload.Config{
@@ -59,7 +58,7 @@ func TestKindsOverReliableDatagrams(t *testing.T) {
 }
 
 // One queue pair serves all peers of a rank on a rail.
-func TestReliableDatagramsShareAQueuePair(t *testing.T) {
+func TestReliableDatagramsShareQueuePair(t *testing.T) {
 	for cfg, want := range map[*workload.Config]int{
 		{Kind: workload.AllToAll, Messages: 3, Bytes: 100}:       1,
 		{Kind: workload.Halo, Messages: 3, Bytes: 100}:           1,
@@ -69,7 +68,7 @@ func TestReliableDatagramsShareAQueuePair(t *testing.T) {
 		made := 0
 		r.disguise = func(host int, dev verbs.Context) verbs.Context {
 			if host == 0 {
-				return &counted{dev, &made}
+				return &qpCounter{dev, &made}
 			}
 			return dev
 		}
@@ -80,20 +79,20 @@ func TestReliableDatagramsShareAQueuePair(t *testing.T) {
 	}
 }
 
-// counted counts the queue pairs that are made.
-type counted struct {
+// qpCounter counts the queue pairs that are created.
+type qpCounter struct {
 	verbs.Context
 	made *int
 }
 
-func (c *counted) CreateQP(in verbs.QPInit) (verbs.QP, error) {
+func (c *qpCounter) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	*c.made++
 	return c.Context.CreateQP(in)
 }
 
-// A peer that goes silent fails the requests to it, and none of the others' on the
-// same queue pair.
-func TestSilentPeersFailAlone(t *testing.T) {
+// A silent peer fails the requests to it, but not those to other peers on the same queue
+// pair.
+func TestSilentPeerFailsOnlyItsRequests(t *testing.T) {
 	r := rigOf(t, reliableDatagrams, sim.StreamConfig{}, rigSeed, 4, 1)
 	r.at(2*time.Millisecond, func() { r.ports[0][3].SetDown() })
 	reports := r.run(workload.Config{Kind: workload.AllToAll, Messages: 100, Bytes: 1000, Think: 100 * time.Microsecond})
@@ -113,14 +112,14 @@ func TestSilentPeersFailAlone(t *testing.T) {
 			}
 		}
 		if rep.FailureCount == 0 {
-			t.Errorf("rank %d noticed nothing", rank)
+			t.Errorf("rank %d saw no failure", rank)
 		}
 	}
 }
 
-// A queue pair that is moved to Error ends all that its rank does, whichever way
-// messages go, and nothing hangs.
-func TestBrokenEndpointsEndAll(t *testing.T) {
+// A queue pair in the error state ends all connections of its rank, in either direction,
+// and nothing hangs.
+func TestBrokenEndpointEndsAllConnections(t *testing.T) {
 	for _, op := range []string{workload.OpSend, workload.OpRead} {
 		for victim := range 2 {
 			r := rigOf(t, reliableDatagrams, sim.StreamConfig{}, rigSeed, 4, 1)
@@ -132,13 +131,13 @@ func TestBrokenEndpointsEndAll(t *testing.T) {
 				}
 			}
 			if reports[victim].FailureCount == 0 {
-				t.Errorf("%s, rank %d was broken and noticed nothing", op, victim)
+				t.Errorf("%s, rank %d was broken and saw no failure", op, victim)
 			}
 		}
 	}
 }
 
-// Datagrams that may be lost are those of any NIC.
+// Unreliable datagrams work over any NIC.
 func TestKindsOverDatagrams(t *testing.T) {
 	ud := []string{workload.ServiceUD}
 	for name, cfg := range map[string]workload.Config{
@@ -173,13 +172,13 @@ func TestKindsOverDatagrams(t *testing.T) {
 	}
 }
 
-func TestWhatDatagramsCannotDoIsRefused(t *testing.T) {
+func TestUnsupportedWorkloadOverDatagramsIsRejected(t *testing.T) {
 	for want, cfg := range map[string]workload.Config{
 		"dgiwarp has no rc":             {Kind: workload.Stream, Services: []string{workload.ServiceRC}},
 		"rd has no connections":         {Kind: workload.Stream, Reconnect: true},
 		"dgiwarp has no rc, srq, xrc":   {Kind: workload.Random},
 		"dgiwarp has no srq":            {Kind: workload.AllToAll, Services: []string{workload.ServiceSRQ}},
-		"bytes: 7 are too few to say":   {Kind: workload.Stream, Services: []string{workload.ServiceUD}, Bytes: 7},
+		"bytes: 7 are too few to hold":   {Kind: workload.Stream, Services: []string{workload.ServiceUD}, Bytes: 7},
 		"connections through the conne": {Kind: workload.Stream, Services: rd, CM: true},
 	} {
 		open := reliableDatagrams
@@ -199,7 +198,7 @@ func TestWhatDatagramsCannotDoIsRefused(t *testing.T) {
 	}
 }
 
-func TestBudget(t *testing.T) {
+func TestRetryBudget(t *testing.T) {
 	n := func(i int) *int { return &i }
 	for _, c := range []struct {
 		cfg  workload.Config

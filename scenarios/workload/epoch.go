@@ -7,14 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Backing off from a peer that cannot be reached, and giving up on it.
+// Limits of reconnecting to a peer that cannot be reached.
 const (
-	firstBackoff = time.Millisecond
-	lastBackoff  = 128 * time.Millisecond
-	maxFruitless = 60
+	firstBackoff    = time.Millisecond
+	lastBackoff     = 128 * time.Millisecond
+	maxFailedEpochs = 60
 )
 
-// step moves the connection on as far as it goes now.
+// step advances the state of the connection as far as possible.
 func (c *conn) step() (moved bool, err error) {
 	for {
 		before := c.state
@@ -22,8 +22,8 @@ func (c *conn) step() (moved bool, err error) {
 		switch c.state {
 		case connWaiting:
 			err = c.stepWaiting()
-		case connCalling, connReady:
-			err = c.stepCalling()
+		case connAwaitingInfo, connAwaitingReady:
+			err = c.stepConnecting()
 		case connUp:
 			did, err = c.stepUp()
 		case connDraining:
@@ -42,12 +42,12 @@ func (c *conn) step() (moved bool, err error) {
 }
 
 func (c *conn) stepWaiting() error {
-	if c.needless() {
-		return c.end()
+	if c.unneeded() {
+		return c.finish()
 	}
 	if c.peerEpoch < c.epoch {
-		if c.satisfied() {
-			return nil // whether there is to be another, the peer must say
+		if c.awaitsPeerOnly() {
+			return nil // the peer decides whether to reconnect
 		}
 		if !c.n.due(c.retryAt) {
 			return nil
@@ -57,42 +57,40 @@ func (c *conn) stepWaiting() error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	c.state = connCalling
+	c.state = connAwaitingInfo
 	return nil
 }
 
-// needless reports that the connection is of no use any more: both ends are
-// done, or one has given up.
-func (c *conn) needless() bool { return c.saidDone && c.peerDone || c.peerOver || c.gone() }
+// unneeded reports whether both ends have completed, or one has ended.
+func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peerGone() }
 
-// satisfied reports that this end is done and owes the peer nothing: if the peer
-// misses anything, requests of its own fail. Only one whose messages are read
-// must tell the peer once more, on every connection, that they are there; and one
-// whose requests complete before they have arrived does not know.
-func (c *conn) satisfied() bool {
-	return c.saidDone && (c.out == nil || c.n.cfg.Op != OpRead && !c.n.manners.Unproven)
+// awaitsPeerOnly reports whether this end has completed and needs no other epoch by itself:
+// requests of the peer would fail. A producer of reads must announce its messages in every
+// epoch, and with completions that do not mean delivery the end does not know.
+func (c *conn) awaitsPeerOnly() bool {
+	return c.doneReported && (c.out == nil || c.n.cfg.Op != OpRead && !c.n.device.Unproven)
 }
 
-// stepCalling takes a queue pair that waits for its peer further.
-func (c *conn) stepCalling() error {
-	if c.needless() || c.peerEpoch > c.epoch || c.broken {
-		return c.shut()
+// stepConnecting connects the queue pair when the peer has sent its connInfo and is ready.
+func (c *conn) stepConnecting() error {
+	if c.unneeded() || c.peerEpoch > c.epoch || c.broken {
+		return c.startDraining()
 	}
-	if c.state == connCalling {
+	if c.state == connAwaitingInfo {
 		if c.peerEpoch < c.epoch {
 			return nil
 		}
-		ok, err := c.join()
+		ok, err := c.connect()
 		if err != nil || !ok {
 			return err
 		}
-		c.state = connReady
-		return c.tell(note{Kind: noteReady})
+		c.state = connAwaitingReady
+		return c.sendNote(note{Kind: noteReady})
 	}
 	if c.peerReady == c.epoch {
 		c.state = connUp
 		c.wasUp = true
-		c.n.connected()
+		c.n.noteConnected()
 	}
 	return nil
 }
@@ -103,7 +101,7 @@ func (c *conn) stepUp() (bool, error) {
 		return false, nil
 	}
 	if c.peerOver || c.peerEpoch > c.epoch || c.broken {
-		return true, c.shut()
+		return true, c.startDraining()
 	}
 	moved, err := c.pump()
 	if err != nil || c.broken {
@@ -113,67 +111,64 @@ func (c *conn) stepUp() (bool, error) {
 		return true, err
 	}
 	switch {
-	case c.saidDone && c.peerDone:
-		c.prove()
-		return true, c.shut()
-	case c.gone() && !c.sq.busy():
-		// Nothing is under way that could fail, and nothing will come.
-		return true, c.shut()
+	case c.doneReported && c.peerDone:
+		c.noteCarriedData()
+		return true, c.startDraining()
+	case c.peerGone() && !c.sq.busy():
+		// Nothing is outstanding that could fail, and nothing more will arrive.
+		return true, c.startDraining()
 	}
 	return moved, nil
 }
 
 // awaitsStatus reports whether requests are outstanding whose responses may still arrive
-// although the peer has ended: its NAK is a packet, and its note can overtake it. A queue
-// pair that is taken to the error state at once would flush them without their status.
+// although the peer has ended: the peer's note can overtake its NAK. Moving the queue pair
+// to the error state would flush them without their status.
 func (c *conn) awaitsStatus() bool {
 	return c.peerOver && !c.broken && c.sq.busy() && !c.n.due(c.peerOverAt+c.n.grace)
 }
 
-// reportEnd tells the peer when this end's requests are over, and when it has
-// nothing more to expect either.
+// reportEnd sends a note when the requests of this end have completed, and another when it
+// has also received everything.
 func (c *conn) reportEnd() error {
-	if c.out != nil && !c.saidSent && c.sent() {
-		c.saidSent = true
+	if c.out != nil && !c.sentReported && c.requestsDone() {
+		c.sentReported = true
 		f := new(final)
 		if c.add != nil {
-			f.Adds, f.AddsProven = c.add.posted, c.add.done
+			f.Adds, f.AddsProven = c.add.posted, c.add.completed
 		}
-		if err := c.tell(note{Kind: noteSent, Final: f}); err != nil {
+		if err := c.sendNote(note{Kind: noteSent, Final: f}); err != nil {
 			return err
 		}
 	}
-	if !c.saidDone && c.sent() && (c.in == nil || c.in.complete()) {
-		c.saidDone = true
-		return c.tell(note{Kind: noteDone})
+	if !c.doneReported && c.requestsDone() && (c.in == nil || c.in.complete()) {
+		c.doneReported = true
+		return c.sendNote(note{Kind: noteDone})
 	}
 	return nil
 }
 
-// fail notes a completion with an error, the first of its epoch: those that
-// follow are flushed because of it. To an end that is done it does not matter:
-// most likely the peer is done as well and its word is still on the way.
-//
-// The peer's word that it is over can be here before the completion that says
-// why: so an error counts while the queue pair is taken down too, unless that is
-// what flushed the request.
+// fail records the first failed completion of an epoch; later ones are flushed because of
+// it. An end that has completed ignores it, because the peer has most likely completed too.
+// The peer's final note can arrive before the completion with the cause, therefore errors
+// count while draining, except flushes.
 func (c *conn) fail(status verbs.WCStatus) {
 	if c.broken || c.state == connOver || c.state == connDraining && status == verbs.WCWRFlushErr {
 		return
 	}
 	c.broken = true
-	if !c.saidDone {
-		c.n.log.failed(c.n.now, c.peer, c.rail.num, status)
+	if !c.doneReported {
+		c.n.log.recordFailure(c.n.now, c.peer, c.rail.num, status)
 	}
-	c.wake()
+	c.schedule()
 }
 
-// prove notes that the epoch's connection has carried something.
-func (c *conn) prove() {
-	if c.proven {
+// noteCarriedData notes that the epoch has delivered or completed something.
+func (c *conn) noteCarriedData() {
+	if c.carriedData {
 		return
 	}
-	c.proven, c.fruitless = true, 0
+	c.carriedData, c.failedEpochs = true, 0
 	if c.epoch == 0 {
 		return
 	}
@@ -185,13 +180,13 @@ func (c *conn) prove() {
 	}
 }
 
-// shut takes the queue pair to the error state and marks the end of its
-// requests: whatever is before the mark has completed when the mark has.
-func (c *conn) shut() error {
+// startDraining moves the queue pair to the error state and posts a marker. When the marker
+// completes, all requests before it have.
+func (c *conn) startDraining() error {
 	c.state = connDraining
-	c.shutAt = c.n.now
-	if c.via != nil {
-		return nil // others use the queue pair: its own requests end by themselves
+	c.drainSince = c.n.now
+	if c.endpoint != nil {
+		return nil // others use the queue pair; the requests complete by themselves
 	}
 	for _, qp := range []verbs.QP{c.qp, c.target} {
 		if qp == nil {
@@ -201,47 +196,48 @@ func (c *conn) shut() error {
 			return err
 		}
 	}
-	return c.sq.mark()
+	return c.sq.postDrainMarker()
 }
 
-// stepDraining waits until everything that the queue pair had has completed.
+// stepDraining waits until all requests and receives have completed, and closes the queue
+// pair.
 func (c *conn) stepDraining() error {
-	if c.via != nil && c.sq.busy() {
+	if c.endpoint != nil && c.sq.busy() {
 		return nil
 	}
-	if c.sq.marked || !c.recv.shared && c.recv.waiting > 0 {
-		if !c.n.due(c.shutAt + c.n.grace) {
+	if c.sq.drainPending || !c.recv.shared && c.recv.postedCount > 0 {
+		if !c.n.due(c.drainSince + c.n.grace) {
 			return nil
 		}
-		c.violation(Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.waiting, c.sq.next-c.sq.settled)
+		c.violation(Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.postedCount, c.sq.next-c.sq.completedBefore)
 	}
 	if err := c.closeQP(); err != nil {
 		return err
 	}
-	if !c.proven {
-		c.fruitless++
+	if !c.carriedData {
+		c.failedEpochs++
 	}
-	if c.needless() || c.peerEpoch <= c.epoch && !c.satisfied() && !c.again() {
-		return c.end()
+	if c.unneeded() || c.peerEpoch <= c.epoch && !c.awaitsPeerOnly() && !c.mayReconnect() {
+		return c.finish()
 	}
 	backoff := time.Duration(0)
-	if c.saidDone {
-		backoff = 2 * c.n.tick() // the peer's word that it is done may be on the way
+	if c.doneReported {
+		backoff = 2 * c.n.tick() // the peer's final note may be under way
 	}
-	if c.fruitless > 0 {
-		backoff = min(firstBackoff<<min(c.fruitless-1, 20), lastBackoff)
+	if c.failedEpochs > 0 {
+		backoff = min(firstBackoff<<min(c.failedEpochs-1, 20), lastBackoff)
 	}
 	c.retryAt = c.n.now + backoff
 	c.epoch++
-	c.broken, c.proven = false, false
+	c.broken, c.carriedData = false, false
 	c.state = connWaiting
 	return nil
 }
 
-// again reports whether to connect anew.
-func (c *conn) again() bool {
+// mayReconnect reports whether to connect again.
+func (c *conn) mayReconnect() bool {
 	switch {
-	case c.fruitless > maxFruitless:
+	case c.failedEpochs > maxFailedEpochs:
 		c.n.log.mark("gave up on %s", hostOf(c.peer))
 		return false
 	case c.n.cfg.Reconnect:

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// at does something to the fabric at a time.
+// at runs f at a time of the world.
 func (r *rig) at(d time.Duration, f func()) { r.World.AtFunc(mono.Time(d), f) }
 
 // kill ends a rank as kill -9 would.
@@ -23,7 +23,7 @@ func (r *rig) kill(rank int) {
 	}
 }
 
-// statuses are the failures that a rank saw, by kind.
+// statuses lists the failures of a rank by status.
 func statuses(r *workload.Report) string {
 	var all []string
 	for _, f := range r.Failures {
@@ -49,7 +49,7 @@ func marked(r *rig, what string) bool {
 	return false
 }
 
-func TestLossIsMadeUpFor(t *testing.T) {
+func TestLostPacketsAreRetransmitted(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range thinned(workloads(), 2) {
 		t.Run(nameOf(cfg), func(t *testing.T) {
@@ -82,15 +82,15 @@ func TestLossIsMadeUpFor(t *testing.T) {
 				}
 			}
 			if resent == 0 {
-				t.Error("nothing was sent again: was anything lost?")
+				t.Error("no retransmissions: was anything lost?")
 			}
 		})
 	}
 }
 
-// What an unreliable service loses, doubles or reorders is found out unless the
-// scenario excuses it.
-func TestExcuses(t *testing.T) {
+// Loss, duplication and reordering of an unreliable service are violations unless the
+// scenario excuses them.
+func TestExcusedFaultsAreNotViolations(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		excuse string
@@ -104,7 +104,7 @@ func TestExcuses(t *testing.T) {
 		cfg := workload.Config{Kind: workload.Stream, Services: []string{workload.ServiceUD}, Messages: 300, Bytes: 1000}
 		found := newRig(t, 2, 1, tc.spec).run(cfg)[1].Violations
 		if !strings.Contains(listed(found), tc.want) {
-			t.Errorf("%s: violations %q, want one that says %q", tc.excuse, found, tc.want)
+			t.Errorf("%s: violations %q, want one with %q", tc.excuse, found, tc.want)
 		}
 		cfg.Excuses = []string{tc.excuse}
 		if found := newRig(t, 2, 1, tc.spec).run(cfg)[1].Violations; len(found) > 0 {
@@ -113,8 +113,7 @@ func TestExcuses(t *testing.T) {
 	}
 }
 
-// reconnecting are the kinds that can connect anew, long enough for something
-// to happen to them.
+// reconnecting returns workloads that can reconnect, long enough for a fault to hit them.
 func reconnecting() (all []workload.Config) {
 	for _, cfg := range workloads() {
 		switch {
@@ -144,10 +143,10 @@ func TestReconnectAfterFlap(t *testing.T) {
 			reports := r.run(cfg)
 			clean(t, reports)
 			if cfg.Kind == workload.Calls {
-				return // a manager's own retries may bridge the gap
+				return // the retries of the CM may bridge the gap
 			}
 			if reports[0].Reconnects == 0 || reports[1].Reconnects == 0 || !marked(r, "reconnected host1") {
-				t.Errorf("nobody connected anew: %d and %d times\n%s", reports[0].Reconnects, reports[1].Reconnects, strings.Join(r.marks, "\n"))
+				t.Errorf("no reconnects: %d and %d times\n%s", reports[0].Reconnects, reports[1].Reconnects, strings.Join(r.marks, "\n"))
 			}
 			if reports[0].FailureCount+reports[1].FailureCount == 0 {
 				t.Error("no failures are reported")
@@ -156,7 +155,7 @@ func TestReconnectAfterFlap(t *testing.T) {
 	}
 }
 
-// Broken queue pairs are replaced, and what was under way is sent again.
+// Broken queue pairs are replaced, and outstanding messages are sent again.
 func TestReconnectAfterBreak(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range thinned(reconnecting(), 1) {
@@ -176,9 +175,9 @@ func TestReconnectAfterBreak(t *testing.T) {
 			reports := r.run(cfg)
 			clean(t, reports)
 			if reports[0].Reconnects == 0 || reports[1].Reconnects == 0 {
-				t.Errorf("connected anew %d and %d times\n%s", reports[0].Reconnects, reports[1].Reconnects, strings.Join(r.marks, "\n"))
+				t.Errorf("reconnected %d and %d times\n%s", reports[0].Reconnects, reports[1].Reconnects, strings.Join(r.marks, "\n"))
 			}
-			// One who only receives, from a shared queue, has nothing to be flushed.
+			// A rank that only receives from an SRQ has nothing to flush.
 			if got := statuses(reports[0]) + statuses(reports[1]); !strings.Contains(got, flushed) {
 				t.Errorf("ranks 0 and 1 saw %q, want %s", got, flushed)
 			}
@@ -187,7 +186,7 @@ func TestReconnectAfterBreak(t *testing.T) {
 }
 
 // Without reconnect a failure ends the flow at both ends, and nothing hangs.
-func TestFailureEndsTheFlow(t *testing.T) {
+func TestFailureWithoutReconnectEndsFlow(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range thinned(reconnecting(), 2) {
 		t.Run(nameOf(cfg), func(t *testing.T) {
@@ -221,8 +220,8 @@ func TestFailureEndsTheFlow(t *testing.T) {
 	}
 }
 
-// A rank that is killed takes its flows with it, and those only.
-func TestKilledPeer(t *testing.T) {
+// A killed rank ends its flows, and no others.
+func TestKilledPeerEndsItsFlows(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range append(thinned(reconnecting(), 1), workload.Config{
 		Kind: workload.Random, Services: []string{workload.ServiceRC}, Messages: 3000, Excuses: []string{workload.ExcuseGivesUp},
@@ -248,7 +247,7 @@ func TestKilledPeer(t *testing.T) {
 				}
 			}
 			if !marked(r, "host1 is gone") {
-				t.Errorf("nobody noticed:\n%s", strings.Join(r.marks, "\n"))
+				t.Errorf("the loss was not detected:\n%s", strings.Join(r.marks, "\n"))
 			}
 			sends := cfg.Op == workload.OpSend || cfg.Op == workload.OpWrite
 			if got := statuses(r.reports[0]); sends && cfg.Kind != workload.Incast && got != retryExceeded {
@@ -272,11 +271,11 @@ func TestFailoverToAnotherRail(t *testing.T) {
 				reports := r.run(cfg)
 				clean(t, reports)
 				if !marked(r, "failover to rail 1") || reports[0].Reconnects == 0 {
-					t.Errorf("nobody changed rails:\n%s", strings.Join(r.marks, "\n"))
+					t.Errorf("no failover:\n%s", strings.Join(r.marks, "\n"))
 				}
 				for _, f := range reports[1].Flows {
 					if f.Rail != 1 {
-						t.Errorf("rank 1 ends on the rail that was cut: %+v", f)
+						t.Errorf("rank 1 ends on the failed rail: %+v", f)
 					}
 				}
 			})
@@ -284,13 +283,13 @@ func TestFailoverToAnotherRail(t *testing.T) {
 	}
 }
 
-func TestSlowReceiver(t *testing.T) {
+func TestSlowReceiverCausesRNR(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []workload.Kind{workload.Stream, workload.Incast, workload.AllToAll, workload.Random} {
 		for _, service := range []string{workload.ServiceRC, workload.ServiceSRQ, workload.ServiceXRC} {
 			cfg := workload.Config{Kind: kind, Services: []string{service}, Messages: 60, Bytes: 3000, Depth: 8, Pause: 200 * time.Microsecond}
 			if kind == workload.Random {
-				cfg.Messages = 800 // a shared queue begins full
+				cfg.Messages = 800 // an SRQ starts full
 			}
 			r := newRig(t, 4, 1)
 			reports := r.run(cfg)
@@ -305,7 +304,7 @@ func TestSlowReceiver(t *testing.T) {
 				}
 			}
 			if naks == 0 {
-				t.Errorf("%s: nobody was asked to wait", nameOf(cfg))
+				t.Errorf("%s: no RNR NAKs", nameOf(cfg))
 			}
 		}
 	}
@@ -317,7 +316,7 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
-func TestMTUByRank(t *testing.T) {
+func TestMTUMismatchIsReported(t *testing.T) {
 	t.Parallel()
 	cfg := workload.Config{Kind: workload.Stream, Messages: 20, Bytes: 10_000, MTU: []int{1024}}
 	clean(t, newRig(t, 4, 1).run(cfg))

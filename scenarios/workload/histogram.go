@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// histogram counts durations in buckets that grow with them: short ones have
-// one each, and every further power of two is divided into rowLen, so that a
-// quantile is within 1.6 % of the truth.
+// histogram counts durations. Short ones have a bucket each, and every further power of two
+// is divided into rowLen buckets: quantiles are accurate to 1.6 %.
 type histogram struct {
 	counts        [exactLen + (64-exactBits)*rowLen]uint32
 	n             int
@@ -25,7 +24,7 @@ func bucketOf(d time.Duration) int {
 	if x < exactLen {
 		return int(x)
 	}
-	shift := bits.Len64(x) - exactBits // leaves the leading bits, the first of which is set
+	shift := bits.Len64(x) - exactBits // leaves exactBits leading bits
 	return exactLen + (shift-1)*rowLen + int(x>>shift) - rowLen
 }
 
@@ -48,7 +47,7 @@ func (h *histogram) add(d time.Duration) {
 	h.counts[bucketOf(d)]++
 }
 
-// quantile returns what so many of a hundred durations do not exceed.
+// quantile returns the duration that a percentage of all durations does not exceed.
 func (h *histogram) quantile(percent int) time.Duration {
 	rank := (h.n*percent + 99) / 100
 	seen := 0
@@ -60,7 +59,7 @@ func (h *histogram) quantile(percent int) time.Duration {
 	return h.max
 }
 
-// summary is nil if there is nothing to summarise.
+// summary returns nil without durations.
 func (h *histogram) summary() *Latency {
 	if h.n == 0 {
 		return nil

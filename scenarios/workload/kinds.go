@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// New returns the program that a rank runs. The configuration must be valid for
-// the fabric; what it leaves out is filled in.
+// New returns the program of a rank. The configuration must be valid for the fabric;
+// defaults are filled in.
 func New(cfg Config, r *Rank) (Program, error) {
-	manners, caps, err := mannersOf(r)
+	manners, caps, err := deviceCapabilities(r)
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
@@ -16,7 +16,7 @@ func New(cfg Config, r *Rank) (Program, error) {
 	if err := cfg.Validate(r.Size, len(r.NICs)); err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
-	err = cfg.fits(r.NICs[0].Device.Info().Provider, &manners, caps)
+	err = cfg.checkDevice(r.NICs[0].Device.Info().Provider, &manners, caps)
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
@@ -24,38 +24,38 @@ func New(cfg Config, r *Rank) (Program, error) {
 	case Random:
 		return newRandom(cfg, r, manners), nil
 	case Calls:
-		return newCalls(cfg, r), nil
+		return newCMEndpoint(cfg, r), nil
 	}
 	n := newNode(cfg, r, manners)
 	switch cfg.Kind {
 	case Stream:
-		n.edges = pairs(&cfg, len(r.NICs), [2]int{cfg.Messages, 0})
+		n.edges = pairEdges(&cfg, len(r.NICs), [2]int{cfg.Messages, 0})
 	case PingPong:
-		n.edges = pairs(&cfg, len(r.NICs), [2]int{cfg.Messages, cfg.Messages})
+		n.edges = pairEdges(&cfg, len(r.NICs), [2]int{cfg.Messages, cfg.Messages})
 		n.pingPong()
 	case Incast:
-		n.edges = incast(&cfg, len(r.NICs))
+		n.edges = incastEdges(&cfg, len(r.NICs))
 	case AllToAll:
-		n.edges = allToAll(&cfg, len(r.NICs))
+		n.edges = allToAllEdges(&cfg, len(r.NICs))
 	case Halo:
-		n.edges = aroundRing(&cfg, len(r.NICs))
+		n.edges = ringEdges(&cfg, len(r.NICs))
 		n.halo()
 	}
 	return n, nil
 }
 
-// edgesOf numbers the edges between pairs of ranks, one for each rail.
+// edgesOf numbers the edges between pairs of ranks, one per rail.
 func edgesOf(rails int, messages [2]int, ends [][2]int) (all []edge) {
 	for _, pair := range ends {
 		for lane := range rails {
-			all = append(all, edge{id: len(all), ends: pair, lane: lane, messages: messages})
+			all = append(all, edge{id: len(all), ends: pair, rail: lane, messages: messages})
 		}
 	}
 	return all
 }
 
-// pairs joins rank 2i to rank 2i+1.
-func pairs(cfg *Config, rails int, messages [2]int) []edge {
+// pairEdges connects rank 2i to rank 2i+1.
+func pairEdges(cfg *Config, rails int, messages [2]int) []edge {
 	ends := make([][2]int, 0, cfg.Ranks/2)
 	for i := 0; i+1 < cfg.Ranks; i += 2 {
 		ends = append(ends, [2]int{i, i + 1})
@@ -63,8 +63,8 @@ func pairs(cfg *Config, rails int, messages [2]int) []edge {
 	return edgesOf(rails, messages, ends)
 }
 
-// incast joins every rank to rank 0.
-func incast(cfg *Config, rails int) []edge {
+// incastEdges connects every rank to rank 0.
+func incastEdges(cfg *Config, rails int) []edge {
 	ends := make([][2]int, 0, cfg.Ranks)
 	for i := 1; i < cfg.Ranks; i++ {
 		ends = append(ends, [2]int{i, 0})
@@ -72,9 +72,9 @@ func incast(cfg *Config, rails int) []edge {
 	return edgesOf(rails, [2]int{cfg.Messages, 0}, ends)
 }
 
-// allToAll joins everyone to everyone. The order has each rank begin with
-// another, so that they do not all turn to the first at once.
-func allToAll(cfg *Config, rails int) []edge {
+// allToAllEdges connects all ranks. Their order makes each rank start with a different
+// peer.
+func allToAllEdges(cfg *Config, rails int) []edge {
 	ends := make([][2]int, 0, cfg.Ranks*cfg.Ranks/2)
 	for distance := 1; distance < cfg.Ranks; distance++ {
 		for i := range cfg.Ranks {
@@ -86,9 +86,9 @@ func allToAll(cfg *Config, rails int) []edge {
 	return edgesOf(rails, [2]int{cfg.Messages, cfg.Messages}, ends)
 }
 
-// aroundRing joins each rank to the next, and the last to the first. Two ranks have
-// two edges: one is the other's neighbour on both sides.
-func aroundRing(cfg *Config, rails int) []edge {
+// ringEdges connects each rank to the next, and the last to the first. Two ranks have two
+// edges.
+func ringEdges(cfg *Config, rails int) []edge {
 	ends := make([][2]int, 0, cfg.Ranks)
 	for i := range cfg.Ranks {
 		ends = append(ends, [2]int{i, (i + 1) % cfg.Ranks})
@@ -96,42 +96,40 @@ func aroundRing(cfg *Config, rails int) []edge {
 	return edgesOf(rails, [2]int{cfg.Messages, cfg.Messages}, ends)
 }
 
-// pingPong lets a message go when the one before it has come back, and takes
-// the time of that.
+// pingPong sends a message when the previous one has come back, and measures round trips.
 func (n *node) pingPong() {
-	n.credits, n.most, n.timed = false, 2, true
+	n.flowControl, n.recvSlots, n.timePerMessage = false, 2, true
 	var trips histogram
 	n.onReady = func() {
 		for _, c := range n.conns {
-			c.out.allowed = 1 - c.me
+			c.out.allowed = 1 - c.side
 		}
 	}
 	n.onArrival = func(c *conn, seq int) {
-		if c.me == 0 {
+		if c.side == 0 {
 			trips.add(n.now - c.out.sentAt)
 			c.out.allowed = seq + 2
 		} else {
 			c.out.allowed = seq + 1
 		}
-		c.wake()
+		c.schedule()
 	}
 	n.summarise = func(r *Report) { r.Latency = trips.summary() }
 }
 
-// halo has each rank exchange borders with its neighbours round by round: a
-// rank begins a round when it has both neighbours' borders of the one before.
-// In every round it also adds to a word of each neighbour's. The time of a round
-// is what Latency tells.
+// halo makes each rank exchange borders with its neighbours. A rank starts a round when it
+// has the borders of both neighbours of the previous round. In every round it adds to a
+// word of each neighbour. Latency is the time of a round.
 func (n *node) halo() {
-	n.credits, n.thinks, n.adds, n.most = false, false, true, 2
+	n.flowControl, n.thinkPerMessage, n.addsAtomics, n.recvSlots = false, false, true, 2
 	var rounds histogram
 	round := 0
 	began := time.Duration(0)
 	allow := func() {
 		for _, c := range n.conns {
 			c.out.allowed = min(round+1, c.out.total)
-			c.add.wanted = c.out.allowed
-			c.wake()
+			c.add.allowed = c.out.allowed
+			c.schedule()
 		}
 	}
 	step := func() {
@@ -154,8 +152,7 @@ func (n *node) halo() {
 	n.summarise = func(r *Report) { r.Latency = rounds.summary() }
 }
 
-// roundDone reports whether every neighbour that is still there has delivered
-// its border of a round.
+// roundDone reports whether every remaining neighbour has delivered its border of a round.
 func (n *node) roundDone(round int) bool {
 	there := false
 	for _, c := range n.conns {

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// workloads is every kind, small, with each operation and service that it has
-// on connections of its own.
+// workloads returns small workloads of every kind with each operation and service.
 func workloads() (all []workload.Config) {
 	add := func(kind workload.Kind, op, service string, more ...func(*workload.Config)) {
 		c := workload.Config{Kind: kind, Op: op, Services: []string{service}, Messages: 60, Bytes: 5000, Depth: 8}
@@ -47,12 +46,11 @@ func workloads() (all []workload.Config) {
 	return all
 }
 
-// thorough has every fault meet every combination.
+// thorough runs every fault with every combination.
 var thorough = flag.Bool("thorough", false, "every operation on every service under every fault, instead of every pair of them")
 
-// thinned keeps a third of the kinds with every operation on every service, so
-// that any two of kind, operation and service still meet. Which third it is
-// depends on turn: tests that take turns cover all together.
+// thinned keeps a third of the workloads such that any two of kind, operation and service
+// still occur together. The third depends on turn: tests with different turns cover all.
 func thinned(all []workload.Config, turn int) []workload.Config {
 	if *thorough {
 		return all
@@ -70,7 +68,7 @@ func nameOf(c workload.Config) string {
 	return fmt.Sprintf("%s/%s/%s", c.Kind, c.Services[0], c.Op)
 }
 
-func TestCleanFabric(t *testing.T) {
+func TestAllKindsOnCleanFabric(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range workloads() {
 		t.Run(nameOf(cfg), func(t *testing.T) {
@@ -79,7 +77,7 @@ func TestCleanFabric(t *testing.T) {
 			clean(t, reports)
 			noFailures(t, reports)
 			if t.Failed() || cfg.Op == workload.OpWrite {
-				t.Log(text(reports[0]))
+				t.Log(toJSON(reports[0]))
 			}
 		})
 	}

@@ -11,48 +11,48 @@ import (
 func (n *node) loop() error {
 	for n.unfinished > 0 {
 		n.now = n.proc.Now()
-		moved, err := n.turn()
+		moved, err := n.runOnce()
 		if err != nil {
 			return err
 		}
 		if moved {
-			n.lastMove = n.now
+			n.lastProgress = n.now
 			continue
 		}
-		if err := n.idle(); err != nil {
+		if err := n.waitForEvent(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// turn does what can be done now, and reports whether anything moved.
-func (n *node) turn() (moved bool, err error) {
-	if n.now >= n.nextLook {
-		if moved, err = n.look(); err != nil {
+// runOnce does everything that is possible now, and reports whether there was progress.
+func (n *node) runOnce() (moved bool, err error) {
+	if n.now >= n.nextNotePoll {
+		if moved, err = n.pollNotes(); err != nil {
 			return moved, err
 		}
 	}
 	if n.nextTimer > 0 && n.now >= n.nextTimer {
 		n.nextTimer = 0
 		for _, c := range n.conns {
-			c.wake()
+			c.schedule()
 		}
 	}
-	list := n.dirty
-	n.dirty = n.spare[:0]
+	list := n.scheduled
+	n.scheduled = n.spareScheduled[:0]
 	for _, c := range list {
-		c.dirty = false
+		c.scheduled = false
 		did, err := c.step()
 		if err != nil {
 			return moved, err
 		}
 		moved = moved || did
 	}
-	n.spare = list
+	n.spareScheduled = list
 	for _, r := range n.rings {
 		if !r.shared {
-			continue // its connection sees to it
+			continue // its connection refills it
 		}
 		did, err := r.refill()
 		if moved = moved || did; err != nil {
@@ -64,25 +64,24 @@ func (n *node) turn() (moved bool, err error) {
 	return moved || did, err
 }
 
-// look takes the notes that have come.
-func (n *node) look() (moved bool, err error) {
-	n.nextLook = n.now + n.tick()
+// pollNotes receives the notes of all peers.
+func (n *node) pollNotes() (moved bool, err error) {
+	n.nextNotePoll = n.now + n.tick()
 	for _, p := range n.peerList {
-		did, err := n.hear(p, 0)
+		did, err := n.receiveNotes(p, 0)
 		if moved = moved || did; err != nil {
 			return moved, err
 		}
 	}
-	if n.manners.ByCM {
-		return moved, n.turnAway()
+	if n.device.ByCM {
+		return moved, n.rejectStaleRequests()
 	}
 	return moved, nil
 }
 
-// due reports whether a time has come. If not, it arms the timer, so that every
-// connection and every shared ring is looked at again then. The timer keeps the
-// earliest time only: whatever waits for a later one must ask again when it is
-// looked at, and due is the only way to ask.
+// due reports whether a time has come. If not, it arms the timer, which schedules all
+// connections. The timer keeps the earliest time only, therefore later ones must call due
+// again when they are scheduled.
 func (n *node) due(at time.Duration) bool {
 	if n.now >= at {
 		return true
@@ -93,11 +92,11 @@ func (n *node) due(at time.Duration) bool {
 	return false
 }
 
-// poll takes what has completed.
+// poll handles completions.
 func (n *node) poll() (moved bool, err error) {
 	var wcs [32]verbs.WC
 	for _, r := range n.rails {
-		if r.open == 0 && r.shared == nil {
+		if r.openQPs == 0 && r.shared == nil {
 			continue
 		}
 		for {
@@ -110,7 +109,7 @@ func (n *node) poll() (moved bool, err error) {
 				moved = true
 			}
 			for i := range k {
-				n.completed(r, &wcs[i])
+				n.handleCompletion(r, &wcs[i])
 			}
 			if k < len(wcs) {
 				break
@@ -120,54 +119,54 @@ func (n *node) poll() (moved bool, err error) {
 	return moved, nil
 }
 
-// completed hands a completion to the connection that it belongs to.
-func (n *node) completed(r *rail, wc *verbs.WC) {
+// handleCompletion passes a completion to its connection.
+func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
 	if wc.WRID&recvBit != 0 {
-		n.received(r, wc)
+		n.handleReceive(r, wc)
 		return
 	}
 	i := int(wc.WRID >> connShift)
 	if i >= len(n.conns) {
-		n.log.violation(Completion, "%s: a completion of a request that nobody has posted, with ID %#x", hostOf(n.rank.Rank), wc.WRID)
+		n.log.violation(Completion, "%s: a completion with the unknown work request ID %#x", hostOf(n.rank.Rank), wc.WRID)
 		return
 	}
-	// What a queue pair that is gone has left behind is of no interest.
+	// Late completions of closed queue pairs are ignored.
 	if c := n.conns[i]; c.qp != nil && c.epoch&epochMask == int(wc.WRID>>32)&epochMask {
 		c.sq.completed(wc)
 	}
 }
 
-// received hands on a receive.
-func (n *node) received(r *rail, wc *verbs.WC) {
+// handleReceive passes a completed receive to its connection.
+func (n *node) handleReceive(r *rail, wc *verbs.WC) {
 	ringNum, slot := int(wc.WRID&^uint64(recvBit)>>ringShift), int(wc.WRID&seqMask)
 	if ringNum >= len(n.rings) {
-		n.log.violation(Completion, "%s: a receive completed that nobody has posted, with ID %#x", hostOf(n.rank.Rank), wc.WRID)
+		n.log.violation(Completion, "%s: a receive completed with the unknown work request ID %#x", hostOf(n.rank.Rank), wc.WRID)
 		return
 	}
 	ring := n.rings[ringNum]
 	c := r.byQPN[wc.QPN]
 	switch {
 	case ring.owner != nil && ring.owner.qp == nil:
-		return // left behind by a queue pair that is gone
+		return // of a closed queue pair
 	case ring.owner != nil && ring.owner != c:
 		ring.owner.violation(Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, ring.owner.qp.QPN())
 		c = ring.owner
 	}
-	if wrong := ring.take(slot); wrong != "" {
+	if wrong := ring.complete(slot); wrong != "" {
 		n.log.violation(Completion, "%s: %s", hostOf(n.rank.Rank), wrong)
 		if slot >= len(ring.wrs) {
 			return
 		}
 	}
-	if ring.via != nil {
-		c = ring.via.whose(wc, slot)
+	if ring.endpoint != nil {
+		c = ring.endpoint.connOf(wc, slot)
 	}
 	switch {
 	case c == nil:
-		return // shared, and left behind
+		return // of a closed connection
 	case wc.Status != verbs.WCSuccess:
 		c.fail(wc.Status)
-		c.wake()
+		c.schedule()
 	default:
 		c.received(wc, ring, slot)
 	}

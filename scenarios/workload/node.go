@@ -9,50 +9,49 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// node runs the connections of one rank: all kinds of workload but random and
-// calls. What differs between kinds is which edges there are and when messages
-// may go.
+// node runs the connections of one rank, for all kinds of workload except random and calls.
+// Kinds differ in their edges and in when messages may be sent.
 type node struct {
 	rank *Rank
 	cfg  Config
 	proc verbs.Proc
-	log  *journal
-	live live
-	// manners are those of the transport.
-	manners traffic.Manners
+	log  *eventLog
+	live liveState
+	// device are the traits of the transport.
+	device traffic.Manners
 
-	// What the kind of workload chooses.
-	edges     []edge                 // of the whole workload
-	credits   bool                   // receivers say what they have taken, and senders wait for it
-	thinks    bool                   // after every message
-	timed     bool                   // every message's time is taken
-	most      int                    // messages a receiver has room for; 0: as many as fit
-	adds      bool                   // atomics on a word of the peer's
-	onArrival func(c *conn, seq int) // a message has come
-	onOver    func(c *conn)          // a connection has ended
-	onReady   func()                 // all connections have been made, nothing has been sent
-	summarise func(r *Report)        // adds to the report
-	rails     []*rail
-	conns     []*conn
-	byEdge    map[int]*conn
-	peers     map[int]*peer
-	peerList  []*peer // in the order of their first edge
-	rings     []*ring
-	dirty     []*conn
-	spare     []*conn
-	pattern   []byte
-	grace     time.Duration // in which what is under way arrives
+	// Set by the kind of workload:
+	edges           []edge                 // of the whole workload
+	flowControl     bool                   // receivers send credits, and senders wait for them
+	thinkPerMessage bool                   // compute after every message
+	timePerMessage  bool                   // record the time of every message
+	recvSlots       int                    // messages a receiver has room for; 0: as many as fit
+	addsAtomics     bool                   // atomics on a word of the peer
+	onArrival       func(c *conn, seq int) // a message has arrived
+	onOver          func(c *conn)          // a connection has ended
+	onReady         func()                 // before anything is sent
+	summarise       func(r *Report)        // adds to the report
+	rails           []*rail
+	conns           []*conn
+	byEdge          map[int]*conn
+	peers           map[int]*peer
+	peerList        []*peer // in the order of their first edge
+	rings           []*recvRing
+	scheduled       []*conn
+	spareScheduled  []*conn
+	pattern         []byte
+	grace           time.Duration // time for packets under way to arrive
 
-	now        time.Duration
-	lastMove   time.Duration
-	nextLook   time.Duration // at Control
-	nextTimer  time.Duration // 0: none
-	favourite  int           // the rail whose events are waited for
-	unfinished int           // connections
-	unmade     int           // connections that have never been up
+	now          time.Duration
+	lastProgress time.Duration
+	nextNotePoll time.Duration
+	nextTimer    time.Duration // 0: none
+	waitRail     int           // rail whose events waitCompletion waits for
+	unfinished   int           // connections
+	neverUp      int           // connections
 }
 
-// peer is a rank that this one has connections with.
+// peer is a rank that this one is connected with.
 type peer struct {
 	rank int
 	open int // connections that are not over
@@ -62,7 +61,7 @@ type peer struct {
 func newNode(cfg Config, r *Rank, manners traffic.Manners) *node {
 	cfg.CM = cfg.CM || manners.ByCM
 	n := &node{
-		rank: r, cfg: cfg, proc: r.Proc, manners: manners, credits: cfg.Pause == 0, thinks: cfg.Think > 0,
+		rank: r, cfg: cfg, proc: r.Proc, device: manners, flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0,
 		byEdge: map[int]*conn{}, peers: map[int]*peer{},
 	}
 	n.grace = simGrace
@@ -77,9 +76,9 @@ const (
 	realGrace = 100 * time.Millisecond
 )
 
-// Run does the work.
+// Run runs the connections and returns the report.
 func (n *node) Run() (*Report, error) {
-	n.log = newJournal(n.rank)
+	n.log = newEventLog(n.rank)
 	n.live.publish(n.proc.Now(), fmt.Sprintf("%s: registers memory and opens connections", n.cfg.Kind))
 	err := n.open()
 	if err == nil {
@@ -92,13 +91,13 @@ func (n *node) Run() (*Report, error) {
 	n.publish()
 	if err != nil {
 		n.log.mark("failed")
-		// The launcher closes the devices, and with them what is left here.
+		// The launcher closes the devices, with all remaining resources.
 		err = fmt.Errorf("rank %d: %w", n.rank.Rank, err)
 	} else {
 		n.log.mark("done")
 		err = n.close()
 	}
-	n.log.tell(n.proc.Now())
+	n.log.sendSample(n.proc.Now())
 	r := n.log.report()
 	for _, c := range n.conns {
 		r.Flows = append(r.Flows, c.flow())
@@ -109,10 +108,10 @@ func (n *node) Run() (*Report, error) {
 	return r, err
 }
 
-// open makes everything that needs no peer.
+// open creates everything that needs no peer.
 func (n *node) open() error {
 	n.now = n.proc.Now()
-	n.lastMove = n.now
+	n.lastProgress = n.now
 	n.pattern = newPattern(n.rank.Seed, n.cfg.Bytes)
 	for _, e := range n.edges {
 		for me, r := range e.ends {
@@ -122,7 +121,7 @@ func (n *node) open() error {
 		}
 	}
 	if len(n.conns) == 0 {
-		return nil // an odd one out
+		return nil // the last rank of an odd number
 	}
 	l := n.plan()
 	if err := n.openRails(l); err != nil {
@@ -138,19 +137,19 @@ func (n *node) open() error {
 		if c.in != nil {
 			expected += c.in.total
 		}
-		c.wake()
+		c.schedule()
 	}
 	n.log.samples.expect(expected)
-	n.unfinished, n.unmade = len(n.conns), len(n.conns)
+	n.unfinished, n.neverUp = len(n.conns), len(n.conns)
 	if n.onReady != nil {
 		n.onReady()
 	}
 	return nil
 }
 
-// addConn makes this rank's end of an edge.
+// addConn creates this rank's end of an edge.
 func (n *node) addConn(e edge, me int) {
-	c := &conn{n: n, num: len(n.conns), edge: e, me: me, peer: e.ends[1-me]}
+	c := &conn{n: n, index: len(n.conns), edge: e, side: me, peer: e.ends[1-me]}
 	key := func(from int) content {
 		return content{pattern: n.pattern, key: derive(n.rank.Seed, e.id, e.ends[from], e.ends[1-from])}
 	}
@@ -160,8 +159,8 @@ func (n *node) addConn(e edge, me int) {
 	if total := e.messages[1-me]; total > 0 {
 		c.in = &consumer{content: key(1 - me), c: c, total: total, size: n.cfg.Bytes}
 	}
-	if n.adds {
-		c.add = &adder{c: c, total: e.messages[me], words: make([]seenWord, len(n.rank.NICs))}
+	if n.addsAtomics {
+		c.add = &atomicAdder{c: c, total: e.messages[me], peerWords: make([]wordState, len(n.rank.NICs))}
 	}
 	n.conns = append(n.conns, c)
 	n.byEdge[e.id] = c
@@ -174,11 +173,11 @@ func (n *node) addConn(e edge, me int) {
 	p.open++
 }
 
-// Memory that messages may take at one rank, for receiving and for sending.
+// messageBudget limits the memory for messages at one rank.
 const messageBudget = 32 << 20
 
-// plan sizes queues and memory so that the busiest rank of the workload keeps
-// within its budget: the sizes must be the same everywhere.
+// plan sizes queues and memory such that the busiest rank keeps within its budget. All
+// ranks compute the same sizes.
 func (n *node) plan() (l layout) {
 	load := make(map[int]int)
 	busiest := 1
@@ -192,17 +191,17 @@ func (n *node) plan() (l layout) {
 	fit := max(2, messageBudget/(busiest*l.stride))
 	l.depth = max(1, min(n.cfg.Depth, fit))
 	l.window = min(2*max(n.cfg.Depth, 1), fit)
-	if n.most > 0 {
-		l.window = n.most
+	if n.recvSlots > 0 {
+		l.window = n.recvSlots
 	}
-	l.recvs = l.window + noticeRecvs
+	l.receives = l.window + noticeReceives
 	if n.cfg.Op == OpSend {
-		l.room = l.stride
+		l.recvLen = l.stride
 	}
 	if datagram(n.cfg.service()) {
-		l.room += guardLen // at least the header area
+		l.recvLen += guardLen // at least the GRH
 	}
-	l.staging = l.recvs * l.room
+	l.staging = l.receives * l.recvLen
 	if s := n.cfg.service(); s == ServiceSRQ || s == ServiceRD {
 		l.staging = 0
 	}
@@ -211,7 +210,7 @@ func (n *node) plan() (l layout) {
 }
 
 func (n *node) openRails(l layout) error {
-	cqDepth := len(n.conns)*(l.depth+spareRequests+l.recvs) + 16
+	cqDepth := len(n.conns)*(l.depth+spareRequests+l.receives) + 16
 	for num := range n.rank.NICs {
 		r, err := n.openRail(num, cqDepth)
 		if err != nil {
@@ -219,7 +218,7 @@ func (n *node) openRails(l layout) error {
 		}
 		n.rails = append(n.rails, r)
 		if n.cfg.service() == ServiceSRQ {
-			if err := r.openShared(len(n.conns)*l.recvs, l.room); err != nil {
+			if err := r.openShared(len(n.conns)*l.receives, l.recvLen); err != nil {
 				return fmt.Errorf("rail %d: shared receives: %w", num, err)
 			}
 		}
@@ -228,7 +227,7 @@ func (n *node) openRails(l layout) error {
 				return fmt.Errorf("rail %d: datagrams: %w", num, err)
 			}
 		}
-		if n.adds {
+		if n.addsAtomics {
 			r.word = &memory{buf: make([]byte, wordLen)}
 			if err := r.word.register(r, verbs.AccessLocalWrite|peerAccess); err != nil {
 				return err
@@ -238,22 +237,21 @@ func (n *node) openRails(l layout) error {
 	return nil
 }
 
-// connected notes that one more connection is up.
-func (n *node) connected() {
+// noteConnected marks the time when all connections have been up.
+func (n *node) noteConnected() {
 	up := 0
 	for _, c := range n.conns {
 		if c.wasUp || c.state == connOver {
 			up++
 		}
 	}
-	if n.unmade > 0 && up == len(n.conns) {
-		n.unmade = 0
+	if n.neverUp > 0 && up == len(n.conns) {
+		n.neverUp = 0
 		n.log.mark("connected")
 	}
 }
 
-// close takes down what the connections shared. Whatever is still in use would
-// say so.
+// close closes the shared resources. A resource in use would return an error.
 func (n *node) close() error {
 	var errs []error
 	for _, c := range n.conns {
@@ -268,7 +266,7 @@ func (n *node) close() error {
 	return errors.Join(errs...)
 }
 
-// think keeps the processor busy as the scenario says.
+// think computes for the configured time.
 func (n *node) think() {
 	n.proc.Compute(n.cfg.Think)
 	n.now = n.proc.Now()

@@ -4,28 +4,25 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// layout is where things are in a connection's memory, the same at both ends.
-//
-// Private memory holds the receives, then the messages to be sent or read into,
-// then the results of atomics. Public memory, which the peer works on, holds
-// the messages that are written to it or read from it, with guards around them
-// that nobody may touch.
+// layout describes the memory of a connection, the same at both ends. Private memory holds
+// the receives, the messages to send or to read into, and the results of atomics. Public
+// memory, which the peer accesses, holds messages that are written or read, between guards.
 type layout struct {
-	window  int // messages that the receiving side has room for
-	depth   int // messages that a side has outstanding
-	stride  int // bytes from one message to the next
-	recvs   int // receives
-	room    int // bytes of one
-	staging int // offset of the messages in private memory
-	results int // offset of the atomics' results
+	window   int // messages that the receiver has room for
+	depth    int // outstanding messages of a side
+	stride   int // bytes between messages
+	receives int // receives
+	recvLen  int // bytes of a receive
+	staging  int // offset of the messages in private memory
+	results  int // offset of the results of atomics
 }
 
 const (
 	guardLen = 64
 	slotsAt  = guardLen
 
-	// noticeRecvs are receives beyond those for messages.
-	noticeRecvs = 8
+	// noticeReceives are receives beyond those for messages.
+	noticeReceives = 8
 )
 
 func (l *layout) privateLen() int { return l.results + maxAdds*wordLen }
@@ -37,39 +34,39 @@ func (l *layout) publicLen(op string) int {
 	return slotsAt + l.window*l.stride + guardLen
 }
 
-// slot is where message seq lies in the public memory of either end.
+// slot is the offset of message seq in public memory.
 func (l *layout) slot(seq int) int { return slotsAt + seq%l.window*l.stride }
 
-// staged is where message seq lies in this end's private memory.
-func (l *layout) staged(seq int) int { return l.staging + seq%l.depth*l.stride }
+// stagingSlot is the offset of message seq in private memory.
+func (l *layout) stagingSlot(seq int) int { return l.staging + seq%l.depth*l.stride }
 
 const peerAccess = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// prepare makes what a connection keeps for all its epochs.
+// prepare creates what a connection keeps for all epochs.
 func (c *conn) prepare() error {
 	c.peerEpoch, c.peerReady = -1, -1
 	c.mem = &memory{buf: make([]byte, c.layout.privateLen())}
 	c.public = &memory{buf: make([]byte, c.layout.publicLen(c.n.cfg.Op))}
-	c.poison(c.public.buf)
+	c.fillGuard(c.public.buf)
 	c.sq.open(c, c.layout.depth)
 	switch c.n.cfg.service() {
 	case ServiceSRQ:
 		c.recv = c.railOf(0).shared
 	case ServiceRD:
-		c.via = c.railOf(0).ends[c.twin()]
-		c.recv = c.via.recv
+		c.endpoint = c.railOf(0).endpoints[c.endpointIndex()]
+		c.recv = c.endpoint.recv
 	case ServiceXRC:
-		c.recv = c.n.newRing(c.mem, c.layout.recvs, c.layout.room)
+		c.recv = c.n.newRing(c.mem, c.layout.receives, c.layout.recvLen)
 		c.recv.shared = true
 		return c.openXRC(c.railOf(0))
 	default:
-		c.recv = c.n.newRing(c.mem, c.layout.recvs, c.layout.room)
+		c.recv = c.n.newRing(c.mem, c.layout.receives, c.layout.recvLen)
 		c.recv.owner = c
 	}
 	return nil
 }
 
-// openXRC makes the domain and the receive queue that outlive queue pairs.
+// openXRC creates the XRC domain and SRQ, which outlive queue pairs.
 func (c *conn) openXRC(r *rail) (err error) {
 	if err := c.mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err
@@ -78,7 +75,7 @@ func (c *conn) openXRC(r *rail) (err error) {
 		return err
 	}
 	c.srq, err = r.dev.CreateSRQ(verbs.SRQInit{
-		PD: r.pd, Type: verbs.SRQXRC, MaxWR: c.layout.recvs, MaxSGE: 1, XRCD: c.xrcd, CQ: r.cq,
+		PD: r.pd, Type: verbs.SRQXRC, MaxWR: c.layout.receives, MaxSGE: 1, XRCD: c.xrcd, CQ: r.cq,
 	})
 	if err != nil {
 		return err
@@ -86,7 +83,7 @@ func (c *conn) openXRC(r *rail) (err error) {
 	return c.recv.attach(r, c.srq)
 }
 
-// open makes the queue pair of an epoch, with its receives, and tells the peer.
+// open creates the queue pair of an epoch with its receives, and sends the connInfo.
 func (c *conn) open() error {
 	r := c.railOf(c.epoch)
 	c.rail = r
@@ -100,9 +97,9 @@ func (c *conn) open() error {
 	if err := c.openQP(r); err != nil {
 		return err
 	}
-	r.open++
-	k := &card{
-		Rail: r.num, GID: r.gid, QPN: c.qp.QPN(), PSN: c.psn(c.me), Slots: c.layout.window,
+	r.openQPs++
+	k := &connInfo{
+		Rail: r.num, GID: r.gid, QPN: c.qp.QPN(), PSN: c.psn(c.side), Slots: c.layout.window,
 		Memory: c.public.mr.Addr(), RKey: c.public.mr.RKey(),
 	}
 	if c.target != nil {
@@ -114,17 +111,16 @@ func (c *conn) open() error {
 	if r.word != nil {
 		k.Word, k.WordKey = r.word.mr.Addr(), r.word.mr.RKey()
 	}
-	if err := c.listen(k); err != nil {
+	if err := c.listenCM(k); err != nil {
 		return err
 	}
-	return c.tell(note{Kind: noteCard, Card: k})
+	return c.sendNote(note{Kind: noteConnInfo, Card: k})
 }
 
-// openQP makes the queue pair ready for all that needs no peer, or takes the one that
-// there is.
+// openQP creates a queue pair in the state INIT, or uses that of the endpoint.
 func (c *conn) openQP(r *rail) error {
-	if c.via != nil {
-		c.qp = c.via.qp
+	if c.endpoint != nil {
+		c.qp = c.endpoint.qp
 		return nil
 	}
 	if err := c.createQP(r); err != nil {
@@ -140,7 +136,7 @@ func (c *conn) openQP(r *rail) error {
 func (c *conn) createQP(r *rail) (err error) {
 	in := verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
-		Caps: verbs.QPCaps{MaxSendWR: len(c.sq.entries), MaxRecvWR: c.layout.recvs, MaxSendSGE: 1, MaxRecvSGE: 1},
+		Caps: verbs.QPCaps{MaxSendWR: len(c.sq.entries), MaxRecvWR: c.layout.receives, MaxSendSGE: 1, MaxRecvSGE: 1},
 	}
 	switch c.n.cfg.service() {
 	case ServiceSRQ:
@@ -160,17 +156,17 @@ func (c *conn) createQP(r *rail) (err error) {
 	return err
 }
 
-// psn is where an end's sequence numbers begin: shortly before they wrap.
+// psn is the initial PSN of an end, shortly before the wrap.
 func (c *conn) psn(end int) uint32 {
 	return 1<<24 - 1 - uint32(derive(c.n.rank.Seed, c.edge.id, c.epoch, end)%200)
 }
 
 func (c *conn) qkey(end int) uint32 {
-	return uint32(derive(c.n.rank.Seed, c.edge.id, end) >> 33) // below 2^31: no privilege asked for
+	return uint32(derive(c.n.rank.Seed, c.edge.id, end) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
 func (c *conn) toInit() error {
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: peerAccess, QKey: c.qkey(c.me)}
+	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: peerAccess, QKey: c.qkey(c.side)}
 	for _, qp := range []verbs.QP{c.qp, c.target} {
 		if qp == nil {
 			continue
@@ -188,49 +184,49 @@ func (c *conn) toInit() error {
 	return nil
 }
 
-// join connects the queue pair to that of the peer's card. It reports whether
-// that is done: the connection manager may need the peer's help.
-func (c *conn) join() (bool, error) {
+// connect connects the queue pair to that of the peer. It reports false if the connection
+// manager still needs the peer.
+func (c *conn) connect() (bool, error) {
 	if c.n.cfg.CM {
-		ok, err := c.joinByCM()
+		ok, err := c.connectCM()
 		if err != nil || !ok {
 			return ok, err
 		}
-	} else if err := c.connect(); err != nil {
+	} else if err := c.connectQPs(); err != nil {
 		return false, err
 	}
-	c.n.noteQPs(c.qp, c.target)
+	c.n.addQPs(c.qp, c.target)
 	c.resume()
 	return true, nil
 }
 
-func (c *conn) connect() error {
-	if c.via != nil {
-		return c.via.join(c)
+func (c *conn) connectQPs() error {
+	if c.endpoint != nil {
+		return c.endpoint.addConn(c)
 	}
 	if c.qp.Type() == verbs.QPTypeUD {
-		return c.readyDatagrams()
+		return c.toRTSDatagram()
 	}
 	if c.target != nil {
-		if err := c.ready(c.target, c.peerCard.QPN); err != nil {
+		if err := c.toRTS(c.target, c.peerInfo.QPN); err != nil {
 			return err
 		}
 	}
-	return c.ready(c.qp, c.peerCard.receiver())
+	return c.toRTS(c.qp, c.peerInfo.receiver())
 }
 
 func (c *conn) address() verbs.AHAttr {
-	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: c.peerCard.GID, SGIDIndex: c.rail.index, HopLimit: 64}}
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: c.peerInfo.GID, SGIDIndex: c.rail.gidIndex, HopLimit: 64}}
 }
 
-// ready takes one queue pair to RTS. Each type has its own attributes.
-func (c *conn) ready(qp verbs.QP, peer verbs.QPN) error {
+// toRTS moves a queue pair to RTS, with the attributes of its type.
+func (c *conn) toRTS(qp verbs.QP, peer verbs.QPN) error {
 	cfg := &c.n.cfg
 	sends, receives := qp.Type() != verbs.QPTypeXRCRecv, qp.Type() != verbs.QPTypeXRCSend
 	timeout, rnr := cfg.timing(c.n.rank.Concurrent)
 	attr := verbs.QPAttr{
-		State: verbs.QPStateRTR, AH: c.address(), PathMTU: c.rail.mtu, DestQPN: peer, RQPSN: c.peerCard.PSN,
-		MaxDestRdAtomic: c.rail.reads, MinRNRTimer: rnr,
+		State: verbs.QPStateRTR, AH: c.address(), PathMTU: c.rail.mtu, DestQPN: peer, RQPSN: c.peerInfo.PSN,
+		MaxDestRdAtomic: c.rail.maxReads, MinRNRTimer: rnr,
 	}
 	mask := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	dependable := reliable(cfg.service())
@@ -241,7 +237,7 @@ func (c *conn) ready(qp verbs.QP, peer verbs.QPN) error {
 		return err
 	}
 	attr = verbs.QPAttr{
-		State: verbs.QPStateRTS, SQPSN: c.psn(c.me), MaxRdAtomic: c.rail.reads,
+		State: verbs.QPStateRTS, SQPSN: c.psn(c.side), MaxRdAtomic: c.rail.maxReads,
 		Timeout: timeout, RetryCnt: uint8(*cfg.Retries), RNRRetry: uint8(*cfg.RNRRetries),
 	}
 	mask = verbs.QPAttrState | verbs.QPAttrSQPSN
@@ -254,12 +250,12 @@ func (c *conn) ready(qp verbs.QP, peer verbs.QPN) error {
 	return qp.Modify(attr, mask)
 }
 
-// readyDatagrams readies a UD queue pair and makes the address to send to.
-func (c *conn) readyDatagrams() (err error) {
+// toRTSDatagram moves a UD queue pair to RTS and creates the address handle.
+func (c *conn) toRTSDatagram() (err error) {
 	if err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState); err != nil {
 		return err
 	}
-	attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: c.psn(c.me)}
+	attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: c.psn(c.side)}
 	if err := c.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrSQPSN); err != nil {
 		return err
 	}

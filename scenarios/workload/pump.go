@@ -7,14 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Immediate data says what it is about in its top bits, and counts messages in
-// the others, modulo their size.
+// Immediate data has a kind in its top bits and a message count, modulo 2^30, in the
+// others.
 type immKind uint32
 
 const (
-	immMessage  immKind = iota << immBits // so many messages have been sent to you
-	immCredit                             // so many of yours have been taken
-	immProduced                           // so many are there to be read
+	immMessage  immKind = iota << immBits // messages sent to the receiver
+	immCredit                             // messages of the receiver consumed
+	immReadable                           // messages that the receiver can read
 )
 
 const (
@@ -24,28 +24,27 @@ const (
 
 func immediate(k immKind, count int) uint32 { return uint32(k) | uint32(count)&immMask }
 
-// countOf is the count that immediate data stands for, near to one that is known.
+// countOf returns the count of immediate data that is closest to a known one.
 func countOf(imm uint32, near int) int {
 	delta := int32((imm-uint32(near))<<(32-immBits)) >> (32 - immBits)
 	return near + int(delta)
 }
 
-// pump posts what the connection may post.
+// pump refills receives, and posts notices, messages, reads and atomics.
 func (c *conn) pump() (moved bool, err error) {
-	// A notice lets the peer send, so that receives must be there before it where
-	// messages do not wait for them.
-	if !c.recv.shared || c.n.manners.NoRNR {
+	// A credit notice lets the peer send. Without RNR the receives must be posted before.
+	if !c.recv.shared || c.n.device.NoRNR {
 		if moved, err = c.recv.refill(); err != nil {
 			return moved, err
 		}
 	}
-	c.notices()
+	c.sendNotices()
 	if c.out != nil {
 		did, err := c.out.pump()
 		if moved = moved || did; err != nil {
 			return moved, err
 		}
-		c.notices() // of what has just been laid out
+		c.sendNotices() // for messages just published
 	}
 	if c.in != nil {
 		did, err := c.in.pump()
@@ -60,19 +59,19 @@ func (c *conn) pump() (moved bool, err error) {
 	return moved, c.sq.flush()
 }
 
-// notices tells the peer what has been taken and what can be read.
-func (c *conn) notices() {
-	if x := c.in; x != nil && c.n.credits && x.next < x.total {
-		if every := max(1, c.layout.window/4); x.next-c.credited >= every && c.notice(immCredit, x.next) {
-			c.credited = x.next
+// sendNotices posts the credit and readable notices that are due.
+func (c *conn) sendNotices() {
+	if x := c.in; x != nil && c.n.flowControl && x.next < x.total {
+		if every := max(1, c.layout.window/4); x.next-c.creditSent >= every && c.sendNotice(immCredit, x.next) {
+			c.creditSent = x.next
 		}
 	}
-	if p := c.out; p != nil && c.n.cfg.Op == OpRead && p.next > c.produced && c.notice(immProduced, p.next) {
-		c.produced = p.next
+	if p := c.out; p != nil && c.n.cfg.Op == OpRead && p.next > c.readableSent && c.sendNotice(immReadable, p.next) {
+		c.readableSent = p.next
 	}
 }
 
-func (c *conn) notice(kind immKind, count int) bool {
+func (c *conn) sendNotice(kind immKind, count int) bool {
 	if c.sq.room() < 1 || c.sq.full() {
 		return false
 	}
@@ -81,15 +80,15 @@ func (c *conn) notice(kind immKind, count int) bool {
 	return true
 }
 
-// received takes a receive that has completed with success.
-func (c *conn) received(wc *verbs.WC, r *ring, slot int) {
-	c.prove()
-	c.wake()
+// received handles a successful receive.
+func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
+	c.noteCarriedData()
+	c.schedule()
 	n := int(wc.ByteLen)
 	b := r.bytes(slot, n)
 	if datagram(c.n.cfg.service()) {
 		if n < verbs.GRHLen {
-			c.violation(Completion, "a datagram of %d bytes has no room for its header area", n)
+			c.violation(Completion, "a datagram of %d bytes is shorter than its GRH", n)
 			return
 		}
 		n, b = n-verbs.GRHLen, b[verbs.GRHLen:]
@@ -97,71 +96,72 @@ func (c *conn) received(wc *verbs.WC, r *ring, slot int) {
 	withImm := wc.Flags&verbs.WCWithImm != 0
 	kind := immKind(wc.Imm &^ immMask)
 	op := c.n.cfg.Op
-	// Where immediate data is a message of its own, nobody can tell a notice behind
-	// a write from a write with it.
-	notice := withImm && (wc.Opcode == verbs.WCOpRecv && n == 0 || c.n.manners.BareImm)
+	// If immediate data arrives as a separate message, a notice after a write looks like a
+	// write with immediate data.
+	notice := withImm && (wc.Opcode == verbs.WCOpRecv && n == 0 || c.n.device.BareImm)
 	switch {
 	case notice && kind == immCredit && c.out != nil:
-		c.credit(countOf(wc.Imm, c.out.credit))
-	case notice && kind == immProduced && c.in != nil && op == OpRead:
-		c.offer(countOf(wc.Imm, c.in.produced))
+		c.handleCredit(countOf(wc.Imm, c.out.credit))
+	case notice && kind == immReadable && c.in != nil && op == OpRead:
+		c.handleReadable(countOf(wc.Imm, c.in.readable))
 	case wc.Opcode == verbs.WCOpRecvRDMAWithImm && withImm && kind == immMessage && c.in != nil && op == OpWrite:
-		c.in.written(countOf(wc.Imm, c.in.next))
-	case wc.Opcode == verbs.WCOpRecv && c.in != nil && op == OpSend && withImm == c.in.numbered() && n <= r.room:
+		c.in.writesAnnounced(countOf(wc.Imm, c.in.next))
+	case wc.Opcode == verbs.WCOpRecv && c.in != nil && op == OpSend && withImm == c.in.numbered() && n <= r.slotLen:
 		hint := -1
 		if withImm {
 			hint = countOf(wc.Imm, c.in.next) - 1
 		}
-		c.in.received(b, hint)
+		c.in.messageReceived(b, hint)
 	default:
-		c.violation(Delivery, "%v of %d bytes with immediate data %#x, which nobody sent", wc.Opcode, n, wc.Imm)
+		c.violation(Delivery, "%v of %d bytes with immediate data %#x, which was not sent", wc.Opcode, n, wc.Imm)
 	}
 }
 
-// credit takes the peer's word for how many messages it has taken.
-func (c *conn) credit(count int) {
+// handleCredit notes how many messages the peer has consumed.
+func (c *conn) handleCredit(count int) {
 	p := c.out
 	if count > p.next {
 		c.violation(Delivery, "the peer has taken %d messages, of %d that were sent", count, p.next)
 		return
 	}
 	p.credit = max(p.credit, count)
-	p.stuckSince = 0
+	p.windowClosedSince = 0
 }
 
-// offer takes the peer's word for how many messages can be read.
-func (c *conn) offer(count int) {
-	if count > c.in.total || count < c.in.produced {
-		c.violation(Delivery, "the peer offers %d messages of %d, after %d", count, c.in.total, c.in.produced)
+// handleReadable notes how many messages can be read.
+func (c *conn) handleReadable(count int) {
+	if count > c.in.total || count < c.in.readable {
+		c.violation(Delivery, "the peer offers %d messages of %d, after %d", count, c.in.total, c.in.readable)
 		return
 	}
-	c.in.produced = count
+	c.in.readable = count
 }
 
-// resume begins an epoch with what the last one left.
+// resume starts an epoch from the state of the previous one.
 func (c *conn) resume() {
 	if c.out != nil {
-		c.out.resume(c.peerCard.Next)
+		c.out.resume(c.peerInfo.Next)
 	}
-	c.produced = c.peerCard.Next
+	c.readableSent = c.peerInfo.Next
 	if c.in != nil {
 		c.in.resume()
-		c.credited = c.in.next
+		c.creditSent = c.in.next
 	}
 	if c.add != nil {
-		c.add.resume()
+		c.add.abandonOutstanding()
 	}
 }
 
-// quiet reports that nothing has come for d since the peer said that it has sent all.
-func (c *conn) quiet(d time.Duration) bool {
-	if now := uint64(c.in.arrived + c.in.twice); c.quietFrom < c.peerSentAt || now != c.idleMark {
-		c.quietFrom, c.idleMark = c.n.now, now
+// quietFor reports whether nothing has arrived for d since the peer reported the end of its
+// requests.
+func (c *conn) quietFor(d time.Duration) bool {
+	if now := uint64(c.in.arrived + c.in.duplicates); c.quietSince < c.peerSentAt || now != c.quietCount {
+		c.quietSince, c.quietCount = c.n.now, now
 	}
-	return c.n.due(max(c.quietFrom, c.peerSentAt) + d)
+	return c.n.due(max(c.quietSince, c.peerSentAt) + d)
 }
 
-// violation notes something that the connection's service does not allow.
+// violation records a violation of the connection's service.
 func (c *conn) violation(kind ViolationKind, format string, args ...any) {
 	c.n.log.violation(kind, "%s with %s on rail %d: %s", hostOf(c.n.rank.Rank), hostOf(c.peer), c.rail.num, fmt.Sprintf(format, args...))
 }

@@ -7,35 +7,35 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rail is one of the rank's NICs, with what its connections share.
+// rail is a NIC of the rank, with the resources that its connections share.
 type rail struct {
-	n       *node
-	num     int // in Rank.NICs
-	dev     verbs.Context
-	gid     verbs.GID
-	index   uint8 // of the GID
-	mtu     verbs.MTU
-	reads   uint8 // reads and atomics outstanding, either way
-	pd      verbs.PD
-	channel verbs.CompChannel
-	cq      verbs.CQ
-	armed   bool
-	open    int   // queue pairs
-	shared  *ring // the shared receive queue's; nil without one
-	srq     verbs.SRQ
-	ends    []*endpoint         // that datagrams of rd come and go through
-	byQPN   map[verbs.QPN]*conn // of queue pairs that receive
-	word    *memory             // that the peers' atomics work on; nil if there are none
-	cm      *switchboard
+	n         *node
+	num       int // index in Rank.NICs
+	dev       verbs.Context
+	gid       verbs.GID
+	gidIndex  uint8
+	mtu       verbs.MTU
+	maxReads  uint8 // outstanding reads and atomics, in either direction
+	pd        verbs.PD
+	channel   verbs.CompChannel
+	cq        verbs.CQ
+	armed     bool
+	openQPs   int
+	shared    *recvRing // of the SRQ; nil without
+	srq       verbs.SRQ
+	endpoints []*endpoint         // of rd
+	byQPN     map[verbs.QPN]*conn // by the QPN that receives
+	word      *memory             // for atomics of the peers; nil without
+	cm        *connListener
 }
 
-// maxReads is how many reads a connection has outstanding at most.
-const maxReads = 16
+// maxOutstandingReads limits the outstanding reads of a connection.
+const maxOutstandingReads = 16
 
 func (n *node) openRail(num, cqDepth int) (*rail, error) {
 	nic := &n.rank.NICs[num]
-	r := &rail{n: n, num: num, dev: nic.Device, index: nic.GIDIndex, byQPN: map[verbs.QPN]*conn{}}
-	entry, err := r.dev.QueryGID(1, int(r.index))
+	r := &rail{n: n, num: num, dev: nic.Device, gidIndex: nic.GIDIndex, byQPN: map[verbs.QPN]*conn{}}
+	entry, err := r.dev.QueryGID(1, int(r.gidIndex))
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (n *node) openRail(num, cqDepth int) (*rail, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.reads = min(maxReads, attr.MaxQPRdAtomic, attr.MaxQPInitAtomic)
+	r.maxReads = min(maxOutstandingReads, attr.MaxQPRdAtomic, attr.MaxQPInitAtomic)
 	if r.pd, err = r.dev.AllocPD(); err != nil {
 		return nil, err
 	}
@@ -60,12 +60,12 @@ func (n *node) openRail(num, cqDepth int) (*rail, error) {
 		return nil, err
 	}
 	if r.cq, err = r.dev.CreateCQ(verbs.CQInit{Depth: cqDepth, Channel: r.channel}); err != nil {
-		return nil, fmt.Errorf("a completion queue for %d connections: %w", len(n.conns), err)
+		return nil, fmt.Errorf("create a completion queue for %d connections: %w", len(n.conns), err)
 	}
 	return r, nil
 }
 
-// openShared makes the receive queue that all connections of the rail draw on.
+// openShared creates the SRQ of the rail and posts its receives.
 func (r *rail) openShared(slots, room int) (err error) {
 	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: slots, MaxSGE: 1}); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (r *rail) openShared(slots, room int) (err error) {
 
 func (r *rail) close() error {
 	var errs []error
-	for _, e := range r.ends {
+	for _, e := range r.endpoints {
 		errs = append(errs, e.close())
 	}
 	if r.srq != nil {
@@ -96,14 +96,14 @@ func (r *rail) close() error {
 	return errors.Join(append(errs, r.cq.Close(), r.channel.Close(), r.pd.Close())...)
 }
 
-// memory is bytes that are registered with one rail at a time.
+// memory is a buffer that is registered with one rail at a time.
 type memory struct {
 	buf  []byte
 	rail *rail
 	mr   verbs.MR
 }
 
-// register makes the memory known to r, which may be another rail than before.
+// register registers the memory with a rail, and deregisters it from another.
 func (m *memory) register(r *rail, access verbs.Access) (err error) {
 	if m.rail == r || len(m.buf) == 0 {
 		return nil

@@ -10,24 +10,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// random is one end of the checked work of package traffic: every verb of the
-// services asked for, by chance, between two ranks.
+// random is one end of the random traffic of package traffic between two ranks.
 type random struct {
-	rank    *Rank
-	cfg     Config
-	manners traffic.Manners
-	peer    int // -1 where the number of ranks is odd and nobody is left
-	nic     *NIC
-	log     *journal
-	live    live
+	rank   *Rank
+	cfg    Config
+	device traffic.Manners
+	peer   int // -1 for the last rank of an odd number
+	nic    *NIC
+	log    *eventLog
+	live   liveState
 
-	work  *traffic.Workload
-	end   *traffic.End
-	pulse time.Duration // of the last look
+	work       *traffic.Workload
+	end        *traffic.End
+	lastSample time.Duration
 }
 
 func newRandom(cfg Config, r *Rank, manners traffic.Manners) *random {
-	w := &random{rank: r, cfg: cfg, manners: manners, peer: r.Rank ^ 1}
+	w := &random{rank: r, cfg: cfg, device: manners, peer: r.Rank ^ 1}
 	if w.peer >= cfg.Ranks || r.Rank >= cfg.Ranks {
 		w.peer = -1
 	}
@@ -35,9 +34,9 @@ func newRandom(cfg Config, r *Rank, manners traffic.Manners) *random {
 	return w
 }
 
-// Run does the work.
+// Run runs the traffic and returns the report.
 func (w *random) Run() (*Report, error) {
-	w.log = newJournal(w.rank)
+	w.log = newEventLog(w.rank)
 	if w.peer < 0 {
 		w.live.publish(w.rank.Proc.Now(), "no partner: the number of ranks is odd")
 		return w.log.report(), nil
@@ -60,15 +59,15 @@ func (w *random) Run() (*Report, error) {
 }
 
 func (w *random) run() (err error) {
-	w.live.publish(w.rank.Proc.Now(), "waiting for "+hostOf(w.peer)+" to say which MTU it has")
-	mtu, err := w.agree()
+	w.live.publish(w.rank.Proc.Now(), "waiting for "+hostOf(w.peer)+" to send its MTU")
+	mtu, err := w.agreeMTU()
 	if err != nil {
 		return err
 	}
 	w.work = w.workload(mtu)
 	w.end, err = traffic.NewEnd(traffic.Env{
-		Device: &breakable{w.nic.Device, &w.live}, Peer: &pairExchange{w.rank.Control, w.peer}, GIDIndex: w.nic.GIDIndex,
-		Patience: w.rank.StallTimeout, Concurrent: w.rank.Concurrent, Watch: true, Pulse: w.look,
+		Device: &qpRecorder{w.nic.Device, &w.live}, Peer: &peerExchange{w.rank.Control, w.peer}, GIDIndex: w.nic.GIDIndex,
+		Patience: w.rank.StallTimeout, Concurrent: w.rank.Concurrent, Watch: true, Pulse: w.sample,
 	}, w.work, traffic.Side(w.rank.Rank%2))
 	if err != nil {
 		return err
@@ -82,9 +81,8 @@ func (w *random) run() (err error) {
 	return err
 }
 
-// agree returns the smaller of the two ends' MTUs: what is planned depends on
-// it, and both ends must plan the same.
-func (w *random) agree() (verbs.MTU, error) {
+// agreeMTU returns the smaller MTU of the two ends, which must plan the same traffic.
+func (w *random) agreeMTU() (verbs.MTU, error) {
 	port, err := w.nic.Device.QueryPort(1)
 	if err != nil {
 		return 0, err
@@ -117,11 +115,11 @@ func (w *random) agree() (verbs.MTU, error) {
 	return min(mine, theirs), nil
 }
 
-// workload is what the two ends exchange, the same at both.
+// workload returns the traffic plan, the same at both ends.
 func (w *random) workload(mtu verbs.MTU) *traffic.Workload {
 	cfg := &w.cfg
 	work := &traffic.Workload{
-		Seed: derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2, Manners: w.manners,
+		Seed: derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2, Manners: w.device,
 		Network: traffic.Network{
 			Loses: cfg.excused(ExcuseLoses), Duplicates: cfg.excused(ExcuseDuplicates),
 			Reorders: cfg.excused(ExcuseReorders), GivesUp: cfg.excused(ExcuseGivesUp),
@@ -136,7 +134,7 @@ func (w *random) workload(mtu verbs.MTU) *traffic.Workload {
 	timeout, rnr := cfg.timing(w.rank.Concurrent)
 	for i := range work.Lanes {
 		l := &work.Lanes[i]
-		// Sequence numbers begin shortly before they wrap.
+		// PSNs start shortly before the wrap.
 		l.FirstPSN = [2]uint32{1<<24 - 20 - uint32(i), 1<<24 - 200}
 		l.MTU, l.Timeout, l.MinRNRTimer = mtu, timeout, rnr
 		l.RetryCnt, l.RNRRetry = uint8(*cfg.Retries), uint8(*cfg.RNRRetries)
@@ -147,17 +145,17 @@ func (w *random) workload(mtu verbs.MTU) *traffic.Workload {
 		if cfg.Think > 0 {
 			l.SendRhythm = traffic.Rhythm{Batch: 1, Pause: cfg.Think}
 		}
-		w.manners.Fit(l)
+		w.device.Fit(l)
 	}
 	return work
 }
 
-// lanes are the connections of a service.
+// lanes returns the connections of a service.
 func (w *random) lanes(service string, mtu verbs.MTU) []traffic.Lane {
 	n, size := w.cfg.Messages, w.cfg.Bytes
 	switch service {
 	case ServiceSRQ:
-		// Two connections draw on one queue.
+		// Two connections share one SRQ.
 		two := []traffic.Lane{traffic.NewLane(traffic.RC, n-n/2, size), traffic.NewLane(traffic.RC, n/2, size)}
 		for i := range two {
 			two[i].SharedReceives = true
@@ -175,20 +173,20 @@ func (w *random) lanes(service string, mtu verbs.MTU) []traffic.Lane {
 	return []traffic.Lane{traffic.NewLane(traffic.RC, n, size)}
 }
 
-// look tells the launcher how far things are, now and then.
-func (w *random) look() {
+// sample publishes the status and sends samples to the launcher.
+func (w *random) sample() {
 	now := w.rank.Proc.Now()
 	gap := simTick
 	if w.rank.Concurrent {
 		gap = realGap
 	}
-	if now-w.pulse < gap && w.pulse > 0 {
+	if now-w.lastSample < gap && w.lastSample > 0 {
 		return
 	}
-	if w.pulse == 0 {
+	if w.lastSample == 0 {
 		w.log.mark("connected")
 	}
-	w.pulse = max(now, 1)
+	w.lastSample = max(now, 1)
 	w.live.publish(now, w.end.Status())
 	messages, bytes := w.end.Received()
 	if w.log.messages == 0 && messages > 0 {
@@ -217,10 +215,10 @@ func (w *random) report() *Report {
 		w.log.bytes += uint64(l.Received.Bytes)
 		w.log.checked += l.Received.Bytes
 		if l.Sent.Failed != verbs.WCSuccess {
-			w.log.failed(now, w.peer, w.nic.Rail, l.Sent.Failed)
+			w.log.recordFailure(now, w.peer, w.nic.Rail, l.Sent.Failed)
 		}
 	}
-	w.log.tell(now)
+	w.log.sendSample(now)
 	r := w.log.report()
 	r.Elapsed, r.Flows = result.Elapsed, flows
 	return r
@@ -241,31 +239,31 @@ func (w *random) serviceOf(lane int) string {
 	return ""
 }
 
-// Status says how far the program has come.
+// Status returns the published status.
 func (w *random) Status() string { return w.live.status() }
 
-// Break moves the rank's queue pairs to Error.
+// Break moves the rank's queue pairs to the error state.
 func (w *random) Break() error { return w.live.breakAll() }
 
-// pairExchange is a Control as one of two ranks sees it.
-type pairExchange struct {
+// peerExchange exchanges messages with one peer through Control.
+type peerExchange struct {
 	control Control
 	peer    int
 }
 
-func (x *pairExchange) Send(msg []byte) error { return x.control.Send(x.peer, msg) }
+func (x *peerExchange) Send(msg []byte) error { return x.control.Send(x.peer, msg) }
 
-func (x *pairExchange) Recv(timeout time.Duration) ([]byte, error) {
+func (x *peerExchange) Recv(timeout time.Duration) ([]byte, error) {
 	return x.control.Recv(x.peer, timeout)
 }
 
-// breakable is a device that keeps in mind which queue pairs were made.
-type breakable struct {
+// qpRecorder is a device that records its queue pairs in a liveState.
+type qpRecorder struct {
 	verbs.Context
-	live *live
+	live *liveState
 }
 
-func (b *breakable) CreateQP(in verbs.QPInit) (verbs.QP, error) {
+func (b *qpRecorder) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	q, err := b.Context.CreateQP(in)
 	if err == nil {
 		b.live.add(q)

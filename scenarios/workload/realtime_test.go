@@ -14,10 +14,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// exchange joins ranks that are goroutines.
+// exchange connects ranks that are goroutines.
 type exchange struct {
 	mu      sync.Mutex
-	changed chan struct{} // closed when something has
+	changed chan struct{} // closed at every change
 	mail    map[[2]int][][]byte
 	ended   map[int]bool
 	marks   []string
@@ -40,12 +40,12 @@ func (x *exchange) end(rank int) {
 	x.wake()
 }
 
-type seat struct {
+type rankControl struct {
 	*exchange
 	rank int
 }
 
-func (s seat) Send(to int, msg []byte) error {
+func (s rankControl) Send(to int, msg []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended[to] {
@@ -57,7 +57,7 @@ func (s seat) Send(to int, msg []byte) error {
 	return nil
 }
 
-func (s seat) Recv(from int, timeout time.Duration) ([]byte, error) {
+func (s rankControl) Recv(from int, timeout time.Duration) ([]byte, error) {
 	var over <-chan time.Time
 	if timeout > 0 {
 		t := time.NewTimer(timeout)
@@ -88,22 +88,22 @@ func (s seat) Recv(from int, timeout time.Duration) ([]byte, error) {
 	}
 }
 
-func (s seat) Barrier(time.Duration) error { return nil }
+func (s rankControl) Barrier(time.Duration) error { return nil }
 
-func (s seat) Mark(what string) {
+func (s rankControl) Mark(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks = append(s.marks, fmt.Sprintf("host%d %s", s.rank, what))
 }
 
-func (s seat) Sample(workload.Sample) {
+func (s rankControl) Sample(workload.Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.samples++
 }
 
-// runReal runs a workload on sockets of the loopback network. during, if not
-// nil, is called with the programs when they have begun.
+// runReal runs a workload on loopback sockets. during, if not nil, is called with the
+// started programs.
 func runReal(t testing.TB, cfg workload.Config, ranks int, during func([]workload.Program)) ([]*workload.Report, *exchange) {
 	t.Helper()
 	x := newExchange()
@@ -118,7 +118,7 @@ func runReal(t testing.TB, cfg workload.Config, ranks int, during func([]workloa
 		t.Cleanup(func() { d.Close() })
 		programs[rank], err = workload.New(cfg, &workload.Rank{
 			Rank: rank, Size: ranks, Seed: rigSeed, Proc: traffic.RealTime(), Concurrent: true, StallTimeout: 20 * time.Second,
-			NICs: []workload.NIC{{Device: d, Addr: addr}}, Control: seat{x, rank},
+			NICs: []workload.NIC{{Device: d, Addr: addr}}, Control: rankControl{x, rank},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestSameProgramsInRealTime(t *testing.T) {
 	}
 }
 
-// Others look at a program and break its queue pairs while it runs.
+// Other goroutines read the status of a program and break its queue pairs while it runs.
 func TestBreakInRealTime(t *testing.T) {
 	cfg := workload.Config{Kind: workload.Stream, Messages: 20_000, Bytes: 4000, Reconnect: true}
 	reports, x := runReal(t, cfg, 2, func(programs []workload.Program) {
@@ -188,7 +188,7 @@ func TestBreakInRealTime(t *testing.T) {
 	}
 	clean(t, reports)
 	if reports[0].Reconnects == 0 {
-		t.Errorf("nobody connected anew: %v", x.marks)
+		t.Errorf("no reconnects: %v", x.marks)
 	}
 	if x.samples == 0 {
 		t.Error("no samples")

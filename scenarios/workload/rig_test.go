@@ -20,8 +20,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// TestMain lets garbage lie a little longer: hundreds of small worlds are made
-// and dropped here, and collecting them is a quarter of all the time.
+// TestMain collects garbage less often: hundreds of small worlds are created here.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	nstest.Main(m)
@@ -35,7 +34,7 @@ type rig struct {
 	nets  []*sim.Net
 	ports [][]*sim.Port     // by rail and host
 	nics  [][]verbs.Context // by host and rail
-	// disguise, if set, puts a device into the place of another.
+	// disguise, if set, wraps a device.
 	disguise func(host int, dev verbs.Context) verbs.Context
 	patience time.Duration
 	seed     uint64
@@ -55,7 +54,7 @@ func newRig(t testing.TB, hosts, rails int, specs ...impair.Spec) *rig {
 	return seededRig(t, rigSeed, hosts, rails, specs...)
 }
 
-// roce opens the NICs that most tests use, streams those that talk over TCP.
+// roce opens RoCE NICs, streams iWARP NICs.
 func roce(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
 	return softroce.InWorld(w, p, p, softroce.Config{Name: name})
 }
@@ -64,7 +63,7 @@ func streams(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
 	return softiwarp.InWorld(w, p, p.StreamHost(), softiwarp.Config{Name: name})
 }
 
-// reliableDatagrams and datagrams open those that talk over UDP without connections.
+// reliableDatagrams and datagrams open datagram-iWARP NICs.
 func reliableDatagrams(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
 	return dgiwarp.InWorld(w, p, p, dgiwarp.Config{Name: name, QP: dgiwarp.QPOptions{Reliable: true, Isolate: true}})
 }
@@ -115,7 +114,7 @@ func rigOf(t testing.TB, open func(*sim.World, *sim.Port, string) (verbs.Context
 	return r
 }
 
-// start makes the programs of all ranks.
+// start creates the programs of all ranks.
 func (r *rig) start(cfg workload.Config) {
 	r.t.Helper()
 	size := len(r.nics)
@@ -142,7 +141,7 @@ func (r *rig) start(cfg workload.Config) {
 	}
 }
 
-// run runs the workload and returns what the ranks saw.
+// run runs the workload and returns the reports of all ranks.
 func (r *rig) run(cfg workload.Config) []*workload.Report {
 	r.t.Helper()
 	r.start(cfg)
@@ -157,7 +156,7 @@ func (r *rig) run(cfg workload.Config) []*workload.Report {
 	return r.reports
 }
 
-// listed has a line for each violation.
+// listed returns a line for each violation.
 func listed(all []workload.Violation) string {
 	lines := make([]string, len(all))
 	for i, v := range all {
@@ -166,7 +165,7 @@ func listed(all []workload.Violation) string {
 	return strings.Join(lines, "\n")
 }
 
-// clean checks that everything arrived, once and in order.
+// clean checks that every message arrived, once and in order.
 func clean(t testing.TB, reports []*workload.Report) {
 	t.Helper()
 	for _, r := range reports {
@@ -190,7 +189,7 @@ func noFailures(t testing.TB, reports []*workload.Report) {
 	}
 }
 
-func text(v any) string {
+func toJSON(v any) string {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		panic(err)
@@ -198,7 +197,7 @@ func text(v any) string {
 	return string(b)
 }
 
-// breakRank breaks the queue pairs of a rank, from a program of its own.
+// breakRank breaks the queue pairs of a rank, from another program of the world.
 func (r *rig) breakRank(rank int) {
 	r.World.Go(fmt.Sprintf("what breaks host%d", rank), func(*sim.Proc) error {
 		return r.programs[rank].(workload.Breaker).Break()

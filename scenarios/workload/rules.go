@@ -6,16 +6,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rules is what one kind of workload allows, and what it takes where a
-// scenario says nothing.
+// rules are the permitted values and the defaults of a kind of workload.
 type rules struct {
 	services []string
-	ops      []string // the first is the default; empty where Op says nothing
+	ops      []string // the first is the default; empty without Op
 	minRanks int
 
 	messages, bytes, depth int // defaults
 
-	cm        bool // may connect through the connection manager
+	cm        bool
 	reconnect bool
 	pause     bool
 }
@@ -51,9 +50,8 @@ var kinds = map[Kind]rules{
 	},
 }
 
-// WithDefaults fills in what a scenario left out, for a fabric of so many hosts.
-// Timeout and RNRTimer stay zero where they are not given: what is sensible
-// depends on whether time is virtual.
+// WithDefaults fills in the defaults for a fabric of this many hosts. Timeout and RNRTimer
+// stay zero: their defaults depend on whether time is virtual.
 func (c Config) WithDefaults(hosts int) Config {
 	k, ok := kinds[c.Kind]
 	if !ok {
@@ -65,7 +63,7 @@ func (c Config) WithDefaults(hosts int) Config {
 	if len(c.Services) == 0 {
 		c.Services = []string{ServiceRC}
 		if c.Kind == Random {
-			c.Services = connected(k.services)
+			c.Services = withoutRD(k.services)
 		}
 	}
 	if c.Op == "" && len(k.ops) > 0 {
@@ -93,15 +91,13 @@ func (c Config) WithDefaults(hosts int) Config {
 	return c
 }
 
-// connected are the services without rd, which stands in the place of rc where there
-// are no connections.
-func connected(services []string) []string {
+// withoutRD removes rd, which replaces rc on devices without connections.
+func withoutRD(services []string) []string {
 	return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return s == ServiceRD })
 }
 
-// ForDevice has a workload that names no service use the reliable one of a device with
-// these capabilities, if that is not rc: the same is promised of both. What only
-// connections have stays with rc, and so does random, which is to try all services.
+// ForDevice selects rd as the default service on devices without rc that have rd. Workloads
+// that need connections keep rc, and random tries all services.
 func (c Config) ForDevice(caps verbs.Caps) Config {
 	natural := len(c.Services) == 0 && c.Kind != Random && !c.CM && slices.Contains(kinds[c.Kind].services, ServiceRD)
 	if natural && !caps.Has(verbs.CapRC) && caps.Has(verbs.CapRD) {
@@ -110,11 +106,10 @@ func (c Config) ForDevice(caps verbs.Caps) Config {
 	return c
 }
 
-// Uses reports whether the workload names a service, or has it by default.
+// Uses reports whether the workload uses a service, explicitly or by default.
 func (c Config) Uses(service string) bool {
 	return slices.Contains(c.WithDefaults(0).Services, service)
 }
 
-// datagramBytes is the size of datagrams where nothing is said: what fits the
-// MTU of every Ethernet.
+// datagramBytes is the default size of datagrams. It fits every Ethernet MTU.
 const datagramBytes = 1024

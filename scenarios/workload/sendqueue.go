@@ -6,26 +6,25 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sendQueue is what a connection has posted and not seen completed. Requests
-// are gathered and posted at once; the last of each batch asks for a
-// completion, which stands for those before it.
+// sendQueue holds the posted requests of a connection that have not completed. Requests are
+// posted in batches; only the last of a batch is signaled.
 type sendQueue struct {
-	c       *conn
-	entries []entry // by number, modulo
-	next    uint32  // number of the next request
-	settled uint32  // requests before it have completed
-	marked  bool    // the mark has been posted and has not completed
+	c               *conn
+	entries         []request // by number, modulo
+	next            uint32    // number of the next request
+	completedBefore uint32    // requests before it have completed
+	drainPending    bool      // the drain marker has not completed
 
 	batch []verbs.SendWR
 	sges  []verbs.SGE // of the batch
 }
 
-// entry is one request.
-type entry struct {
-	kind     requestKind
-	signaled bool
-	imm      bool // it tells the receiver
-	seq      int
+// request is a posted request.
+type request struct {
+	kind      requestKind
+	signaled  bool
+	announces bool // it has immediate data, which informs the receiver
+	seq       int
 }
 
 type requestKind uint8
@@ -35,60 +34,57 @@ const (
 	requestRead
 	requestNotice
 	requestAdd
-	requestMark
+	requestDrainMarker
 )
 
-// spareRequests are what a send queue holds besides messages.
+// spareRequests is the room in a send queue besides messages.
 const spareRequests = 8
 
-// maxBatch is how many requests are posted at once.
+// maxBatch is the number of requests posted in one call.
 const maxBatch = 32
 
 func (q *sendQueue) open(c *conn, depth int) {
 	n := depth + spareRequests
-	q.c, q.entries = c, make([]entry, n)
+	q.c, q.entries = c, make([]request, n)
 	q.batch, q.sges = make([]verbs.SendWR, 0, maxBatch), make([]verbs.SGE, maxBatch)
 }
 
-// reset forgets what was posted to a queue pair that is no more.
+// reset forgets the requests of a closed queue pair.
 func (q *sendQueue) reset() {
-	q.next, q.settled, q.marked = 0, 0, false
+	q.next, q.completedBefore, q.drainPending = 0, 0, false
 	q.batch = q.batch[:0]
 }
 
-// room is how many requests fit, one place being kept for the mark.
-func (q *sendQueue) room() int { return len(q.entries) - 1 - int(q.next-q.settled) }
+// room is how many requests fit, without the drain marker.
+func (q *sendQueue) room() int { return len(q.entries) - 1 - int(q.next-q.completedBefore) }
 
-// busy reports whether requests are outstanding.
-func (q *sendQueue) busy() bool { return q.next != q.settled }
+func (q *sendQueue) busy() bool { return q.next != q.completedBefore }
 
-// add puts a request into the batch. The caller fills in the rest of it, and
-// has made sure of room.
+// add adds a request to the batch. The caller fills in the rest, and has checked room.
 func (q *sendQueue) add(kind requestKind, seq int, op verbs.WROpcode) *verbs.SendWR {
-	q.entries[q.next%uint32(len(q.entries))] = entry{kind: kind, seq: seq, imm: op == verbs.OpRDMAWriteImm || op == verbs.OpSendImm}
+	q.entries[q.next%uint32(len(q.entries))] = request{kind: kind, seq: seq, announces: op == verbs.OpRDMAWriteImm || op == verbs.OpSendImm}
 	c := q.c
 	q.batch = q.batch[:len(q.batch)+1]
 	wr := &q.batch[len(q.batch)-1]
 	*wr = verbs.SendWR{WRID: q.id(), Opcode: op}
 	if c.ah != nil {
-		wr.UD = verbs.UD{AH: c.ah, QPN: c.peerCard.QPN, QKey: c.peerKey()}
+		wr.UD = verbs.UD{AH: c.ah, QPN: c.peerInfo.QPN, QKey: c.peerQKey()}
 	}
-	wr.XRC.SRQN = c.peerCard.SRQN
+	wr.XRC.SRQN = c.peerInfo.SRQN
 	q.next++
 	return wr
 }
 
-// use gives the request that was added last some local memory.
-func (q *sendQueue) use(sge verbs.SGE) {
+// setSGE sets the local memory of the last request.
+func (q *sendQueue) setSGE(sge verbs.SGE) {
 	i := len(q.batch) - 1
 	q.sges[i] = sge
 	q.batch[i].SGL = q.sges[i : i+1]
 }
 
-// full reports that the batch should be posted before more is added.
+// full reports whether the batch must be posted before more is added.
 func (q *sendQueue) full() bool { return len(q.batch) == maxBatch }
 
-// flush posts the batch.
 func (q *sendQueue) flush() error {
 	if len(q.batch) == 0 {
 		return nil
@@ -96,58 +92,58 @@ func (q *sendQueue) flush() error {
 	last := &q.batch[len(q.batch)-1]
 	last.Flags |= verbs.SendSignaled
 	q.entries[(q.next-1)%uint32(len(q.entries))].signaled = true
-	q.c.n.log.posted(q.c.n.now)
+	q.c.n.log.requestPosted(q.c.n.now)
 	_, err := q.c.qp.PostSend(q.batch)
 	q.batch = q.batch[:0]
 	if err != nil {
-		return fmt.Errorf("posting a request: %w", err)
+		return fmt.Errorf("post a request: %w", err)
 	}
 	return nil
 }
 
-// mark posts a request behind all others to a queue pair in the error state.
-func (q *sendQueue) mark() error {
+// postDrainMarker posts a request after all others to a queue pair in the error state.
+func (q *sendQueue) postDrainMarker() error {
 	q.batch = q.batch[:0]
-	q.marked = true
-	q.entries[q.next%uint32(len(q.entries))] = entry{kind: requestMark, signaled: true}
+	q.drainPending = true
+	q.entries[q.next%uint32(len(q.entries))] = request{kind: requestDrainMarker, signaled: true}
 	wr := verbs.SendWR{WRID: q.id(), Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
 	wr.UD.AH = q.c.ah
 	q.next++
 	if _, err := q.c.qp.PostSend([]verbs.SendWR{wr}); err != nil {
-		return fmt.Errorf("posting to a queue pair in the error state: %w", err)
+		return fmt.Errorf("post to a queue pair in the error state: %w", err)
 	}
 	return nil
 }
 
 // id is the work request ID of the next request.
 func (q *sendQueue) id() uint64 {
-	return uint64(q.c.num)<<connShift | uint64(q.c.epoch&epochMask)<<32 | uint64(q.next)
+	return uint64(q.c.index)<<connShift | uint64(q.c.epoch&epochMask)<<32 | uint64(q.next)
 }
 
-// completed takes the completion of a request.
+// completed handles the completion of a request and of unsignaled ones before it.
 func (q *sendQueue) completed(wc *verbs.WC) {
 	c := q.c
 	n := uint32(wc.WRID)
-	if n-q.settled >= q.next-q.settled {
-		c.violation(Completion, "request %d completed, with %d to %d outstanding", n, q.settled, int64(q.next)-1)
+	if n-q.completedBefore >= q.next-q.completedBefore {
+		c.violation(Completion, "request %d completed, with %d to %d outstanding", n, q.completedBefore, int64(q.next)-1)
 		return
 	}
 	if wc.QPN != c.qp.QPN() {
 		c.violation(Completion, "a completion names queue pair %#x, not %#x", wc.QPN, c.qp.QPN())
 	}
-	for q.settled != n {
-		e := q.entries[q.settled%uint32(len(q.entries))]
-		q.settled++
+	for q.completedBefore != n {
+		e := q.entries[q.completedBefore%uint32(len(q.entries))]
+		q.completedBefore++
 		if e.signaled {
-			c.violation(Completion, "request %d completed before request %d, which was posted before it", n, q.settled-1)
+			c.violation(Completion, "request %d completed before request %d, which was posted before it", n, q.completedBefore-1)
 		}
-		c.settle(&e)
+		c.requestSucceeded(&e)
 	}
 	e := q.entries[n%uint32(len(q.entries))]
-	q.settled++
+	q.completedBefore++
 	switch {
-	case e.kind == requestMark:
-		q.marked = false
+	case e.kind == requestDrainMarker:
+		q.drainPending = false
 	case wc.Status != verbs.WCSuccess:
 		c.fail(wc.Status)
 	default:
@@ -157,13 +153,13 @@ func (q *sendQueue) completed(wc *verbs.WC) {
 		if e.kind == requestRead && int(wc.ByteLen) != c.in.size || e.kind == requestAdd && wc.ByteLen != wordLen {
 			c.violation(Completion, "a request completed with %d bytes", wc.ByteLen)
 		}
-		c.settle(&e)
+		c.requestSucceeded(&e)
 	}
-	c.wake()
+	c.schedule()
 }
 
-// completion is the opcode that a request completes with. Devices have a table
-// of their own: the one who checks must not ask the one who is checked.
+// completion is the opcode of the completion. It does not use the table of the emulated
+// devices, which it checks.
 func (k requestKind) completion(c *conn) verbs.WCOpcode {
 	switch {
 	case k == requestRead:
@@ -176,16 +172,16 @@ func (k requestKind) completion(c *conn) verbs.WCOpcode {
 	return verbs.WCOpSend
 }
 
-// settle takes a request that has succeeded.
-func (c *conn) settle(e *entry) {
-	c.prove()
+// requestSucceeded handles a successful request.
+func (c *conn) requestSucceeded(e *request) {
+	c.noteCarriedData()
 	c.n.log.last = c.n.now
 	switch e.kind {
 	case requestMessage:
-		c.out.settle(e)
+		c.out.messageCompleted(e)
 	case requestRead:
-		c.in.read(e.seq)
+		c.in.readCompleted(e.seq)
 	case requestAdd:
-		c.add.settle(e.seq)
+		c.add.handleCompletion(e.seq)
 	}
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// live is what others may look at and reach for while the program runs. The
-// lock is never held over a verb: in a simulated world that would park.
-type live struct {
-	mu   sync.Mutex
-	text string
-	at   time.Duration
-	qps  []verbs.QP // that are connected
-	made bool       // there has been one
+// liveState is the state that other goroutines may access while the program runs. The lock
+// is never held over a verb, which would block a simulated world.
+type liveState struct {
+	mu    sync.Mutex
+	text  string
+	at    time.Duration
+	qps   []verbs.QP // connected
+	hadQP bool
 }
 
-func (l *live) publish(at time.Duration, text string) {
+func (l *liveState) publish(at time.Duration, text string) {
 	l.mu.Lock()
 	l.text, l.at = text, at
 	l.mu.Unlock()
 }
 
-func (l *live) status() string {
+func (l *liveState) status() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.text == "" {
@@ -35,10 +35,10 @@ func (l *live) status() string {
 	return fmt.Sprintf("at %v: %s", l.at, l.text)
 }
 
-func (l *live) add(qps ...verbs.QP) {
+func (l *liveState) add(qps ...verbs.QP) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.made = true
+	l.hadQP = true
 	for _, q := range qps {
 		if q != nil {
 			l.qps = append(l.qps, q)
@@ -46,7 +46,7 @@ func (l *live) add(qps ...verbs.QP) {
 	}
 }
 
-func (l *live) remove(qps ...verbs.QP) {
+func (l *liveState) remove(qps ...verbs.QP) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, gone := range qps {
@@ -59,14 +59,14 @@ func (l *live) remove(qps ...verbs.QP) {
 	}
 }
 
-// breakAll moves the queue pairs there are to Error; between two connections
-// there may be none.
-func (l *live) breakAll() error {
+// breakAll moves the current queue pairs to the error state. Between two connections there
+// may be none.
+func (l *liveState) breakAll() error {
 	l.mu.Lock()
-	qps, made := append([]verbs.QP(nil), l.qps...), l.made
+	qps, made := append([]verbs.QP(nil), l.qps...), l.hadQP
 	l.mu.Unlock()
 	if !made {
-		return errors.New("there is no queue pair to break: the program has not connected one yet")
+		return errors.New("no queue pair to break: the program has not connected one yet")
 	}
 	var errs []error
 	for _, q := range qps {
@@ -78,19 +78,19 @@ func (l *live) breakAll() error {
 	return errors.Join(errs...)
 }
 
-// Break moves the rank's queue pairs to Error.
+// Break moves the rank's queue pairs to the error state.
 func (n *node) Break() error { return n.live.breakAll() }
 
-// Status says how far the program has come, as of its last wait.
+// Status returns the status published before the last wait.
 func (n *node) Status() string { return n.live.status() }
 
-func (n *node) noteQPs(qps ...verbs.QP)   { n.live.add(qps...) }
-func (n *node) forgetQPs(qps ...verbs.QP) { n.live.remove(qps...) }
+func (n *node) addQPs(qps ...verbs.QP)    { n.live.add(qps...) }
+func (n *node) removeQPs(qps ...verbs.QP) { n.live.remove(qps...) }
 
-// maxLines is how many connections a status tells of.
-const maxLines = 8
+// maxStatusLines limits the connections in a status.
+const maxStatusLines = 8
 
-// publish writes down how far things are.
+// publish publishes the state of all connections.
 func (n *node) publish() {
 	if n.unfinished > 0 && n.live.at != 0 && n.now-n.live.at < n.tick() {
 		return
@@ -102,8 +102,8 @@ func (n *node) publish() {
 		if c.state == connOver {
 			continue
 		}
-		if lines++; lines > maxLines {
-			fmt.Fprintf(&b, "\n  and %d more", n.unfinished-maxLines)
+		if lines++; lines > maxStatusLines {
+			fmt.Fprintf(&b, "\n  and %d more", n.unfinished-maxStatusLines)
 			break
 		}
 		b.WriteString("\n  ")
@@ -112,7 +112,7 @@ func (n *node) publish() {
 	n.live.publish(n.now, b.String())
 }
 
-// status says what the connection waits for.
+// status describes the progress of the connection.
 func (c *conn) status() string {
 	s := fmt.Sprintf("%s on rail %d: %v", hostOf(c.peer), c.rail.num, c.state)
 	if c.epoch > 0 {
@@ -127,7 +127,7 @@ func (c *conn) status() string {
 		case p.next == p.allowed:
 			s += ", waits for its turn"
 		default:
-			s += ", waits for the receiver to take some"
+			s += ", waits for credits"
 		}
 	}
 	if x := c.in; x != nil {
@@ -136,7 +136,7 @@ func (c *conn) status() string {
 			s += ", waits for more"
 		}
 	}
-	if c.saidDone && !c.peerDone {
+	if c.doneReported && !c.peerDone {
 		s += "; done, waits for the peer to be"
 	}
 	return s

@@ -9,9 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// Every kind of workload runs over NICs whose connections only the connection
-// manager makes, which wait for no receive, and whose requests complete before they
-// have arrived.
+// Every kind of workload runs over NICs that connect through the CM only, have no RNR, and
+// complete requests before delivery.
 func TestKindsOverStreams(t *testing.T) {
 	cut := sim.StreamConfig{CutPPM: 200_000, StallPPM: 10_000, StallFor: 30 * time.Millisecond}
 	for name, cfg := range map[string]workload.Config{
@@ -46,9 +45,9 @@ func TestKindsOverStreams(t *testing.T) {
 	}
 }
 
-// Connections that break are made anew, and exactly what had not arrived is sent
-// again, whatever had completed.
-func TestStreamsThatBreakAreMadeAnew(t *testing.T) {
+// Broken connections reconnect, and exactly the messages that have not arrived are sent
+// again.
+func TestBrokenStreamsReconnect(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, op := range []string{workload.OpSend, workload.OpWrite, workload.OpRead} {
 			r := rigOf(t, streams, sim.StreamConfig{ResetPPM: 4000, CutPPM: 100_000}, seed, 4, 1)
@@ -71,10 +70,10 @@ func TestStreamsThatBreakAreMadeAnew(t *testing.T) {
 	}
 }
 
-func TestWhatNICsCannotDoIsRefused(t *testing.T) {
+func TestUnsupportedWorkloadIsRejected(t *testing.T) {
 	for want, cfg := range map[string]workload.Config{
 		"softiwarp has no ud": {Kind: workload.Stream, Services: []string{workload.ServiceUD}, Bytes: 100},
-		"pause: over softiwarp a message that finds no receive ends the connection": {Kind: workload.Stream, Pause: time.Millisecond},
+		"pause: over softiwarp a message without a posted receive ends the connection": {Kind: workload.Stream, Pause: time.Millisecond},
 	} {
 		r := rigOf(t, streams, sim.StreamConfig{}, rigSeed, 2, 1)
 		r.start(cfg)

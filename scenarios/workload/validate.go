@@ -9,19 +9,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// KeyError is something wrong with one key of a Config.
+// KeyError is an error in one key of a Config.
 type KeyError struct {
 	Key     string // as in a scenario: "rnr_retries", "services[1]"
-	Problem string // with what would be right
+	Problem string // with the permitted values
 }
 
-// Error names the key.
 func (e KeyError) Error() string { return e.Key + ": " + e.Problem }
 
-// ConfigError is everything that is wrong with a Config.
+// ConfigError is the list of all errors in a Config.
 type ConfigError []KeyError
 
-// Error lists the problems, one a line.
+// Error lists the errors, one per line.
 func (e ConfigError) Error() string {
 	lines := make([]string, len(e))
 	for i := range e {
@@ -30,8 +29,7 @@ func (e ConfigError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Limits of what a Config may ask for. They keep a slip of the pen from taking
-// all of a machine's memory.
+// Limits of a Config. They keep a typing error from using up all memory.
 const (
 	MaxRanks    = 1024
 	MaxMessages = 1 << 24
@@ -40,8 +38,8 @@ const (
 	maxRandom   = 1 << 20 // messages: random keeps a plan of them all
 )
 
-// Validate reports what cannot work on a fabric of so many hosts with so many
-// rails each; the error is a ConfigError. What is left out is not wrong.
+// Validate reports what cannot work on a fabric of this size, as a ConfigError. Omitted
+// values are valid.
 func (c *Config) Validate(hosts, rails int) error {
 	v := validator{cfg: c}
 	k, ok := kinds[c.Kind]
@@ -52,14 +50,13 @@ func (c *Config) Validate(hosts, rails int) error {
 	v.ranks(k, hosts)
 	v.traffic(k)
 	v.transport(k)
-	v.manners(k, rails)
+	v.errorHandling(k, rails)
 	if len(v.errs) == 0 {
 		return nil
 	}
 	return v.errs
 }
 
-// Kinds lists the workloads.
 func Kinds() []Kind { return []Kind{Stream, PingPong, Random, Incast, AllToAll, Halo, Calls} }
 
 type validator struct {
@@ -141,13 +138,13 @@ func (v *validator) traffic(k rules) {
 	v.service()
 }
 
-// service checks what the services cannot do.
+// service checks the limits of the services.
 func (v *validator) service() {
 	c := v.cfg
 	for i, s := range c.Services {
 		switch {
 		case c.Kind == Random:
-			// Its datagrams are cut to the MTU.
+			// Its datagrams are limited to the MTU.
 		case !reliable(s) && c.Op != "" && c.Op != OpSend:
 			v.bad("op", "over %s a %s only sends; random writes over uc too", s, c.Kind)
 		case s == ServiceUD && c.Bytes > v.datagramLimit():
@@ -165,7 +162,7 @@ func (v *validator) service() {
 	}
 }
 
-// datagrams checks what goes with rd.
+// datagrams checks the limits of rd.
 func (v *validator) datagrams() {
 	c := v.cfg
 	if slices.Contains(c.Services, ServiceUD) {
@@ -207,7 +204,7 @@ func (v *validator) transport(k rules) {
 		value time.Duration
 		most  time.Duration
 	}{
-		{"timeout", c.Timeout, timeoutOf(31)},
+		{"timeout", c.Timeout, ackTimeoutOf(31)},
 		{"rnr_timer", c.RNRTimer, rnrTimers[len(rnrTimers)-1].wait},
 		{"pause", c.Pause, time.Hour},
 		{"think", c.Think, time.Hour},
@@ -236,8 +233,8 @@ func (v *validator) transport(k rules) {
 	}
 }
 
-// manners checks how errors are dealt with and completions waited for.
-func (v *validator) manners(k rules, rails int) {
+// errorHandling checks reconnect, failover, pause, spin and excuses.
+func (v *validator) errorHandling(k rules, rails int) {
 	c := v.cfg
 	if c.Reconnect && !k.reconnect {
 		v.bad("reconnect", "%s does not connect anew: its model follows one connection", c.Kind)

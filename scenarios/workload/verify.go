@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 )
 
-// poison fills memory that nobody is to write to with bytes that follow from
-// the connection.
-func (c *conn) poison(b []byte) {
-	k := derive(c.n.rank.Seed, c.edge.id, c.me, 3)
+// fillGuard fills memory that the peer must not write with bytes that depend on the
+// connection.
+func (c *conn) fillGuard(b []byte) {
+	k := derive(c.n.rank.Seed, c.edge.id, c.side, 3)
 	var w [8]byte
 	for i := range b {
 		if i%8 == 0 {
@@ -17,8 +17,7 @@ func (c *conn) poison(b []byte) {
 	}
 }
 
-// verify compares all memory that the peers worked on with what it must hold,
-// and counts what never came.
+// verify compares the public memory with its model, and reports lost messages.
 func (n *node) verify() {
 	for _, c := range n.conns {
 		c.verifyMemory()
@@ -26,18 +25,17 @@ func (n *node) verify() {
 			c.in.verify()
 		}
 	}
-	if n.adds {
-		n.verifyWords()
+	if n.addsAtomics {
+		n.verifyAtomics()
 	}
 }
 
-// verifyMemory compares the public memory with its model: guards and what was
-// never written as they were, and in each slot the last message that it held.
-// What a peer wrote and did not live to announce may be there or not.
+// verifyMemory compares public memory with its model: intact guards, and the last message
+// in each slot. Messages that a failed peer wrote but did not announce may be there or not.
 func (c *conn) verifyMemory() {
 	got := c.public.buf
 	want := make([]byte, len(got))
-	c.poison(want)
+	c.fillGuard(want)
 	op := c.n.cfg.Op
 	l := &c.layout
 	fill, upTo := func([]byte, int) {}, 0
@@ -45,7 +43,7 @@ func (c *conn) verifyMemory() {
 	case op == OpWrite && c.in != nil:
 		fill, upTo = c.in.fill, c.in.next
 	case op == OpRead && c.out != nil:
-		fill, upTo = c.out.fill, c.out.laid
+		fill, upTo = c.out.fill, c.out.published
 	}
 	for seq := max(0, upTo-l.window); seq < upTo; seq++ {
 		at := l.slot(seq)
@@ -59,22 +57,22 @@ func (c *conn) verifyMemory() {
 	c.n.log.checked += int64(checked)
 	for i := range got {
 		if got[i] != want[i] {
-			c.n.log.violation(Contents, "memory of %s that %s works on: byte %d is %#02x in the end, not %#02x", hostOf(c.n.rank.Rank), hostOf(c.peer), i, got[i], want[i])
+			c.n.log.violation(Contents, "memory of %s that %s accesses: byte %d is %#02x at the end, not %#02x", hostOf(c.n.rank.Rank), hostOf(c.peer), i, got[i], want[i])
 			return
 		}
 	}
 }
 
-// flow is what the connection's end has exchanged.
+// flow returns the counters of the connection.
 func (c *conn) flow() Flow {
 	f := Flow{Peer: c.peer, Rail: c.rail.num, Service: c.n.cfg.service()}
 	if p := c.out; p != nil {
-		f.Posted, f.Acked = p.posted, p.good
+		f.Posted, f.Acked = p.posted, p.completed
 	}
 	if x := c.in; x != nil {
 		f.Posted += x.posted
-		f.Acked += x.good
-		f.Expected, f.Arrived, f.Duplicates, f.Reordered, f.Bytes = x.total, x.arrived, x.twice, x.swapped, x.bytes
+		f.Acked += x.completed
+		f.Expected, f.Arrived, f.Duplicates, f.Reordered, f.Bytes = x.total, x.arrived, x.duplicates, x.reordered, x.bytes
 	}
 	return f
 }

@@ -7,30 +7,29 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
 )
 
-// Violation is a promise that the fabric has broken.
+// Violation is a guarantee that the fabric has broken.
 type Violation struct {
 	Kind ViolationKind `json:"kind"`
 	What string        `json:"what"`
 }
 
-// String is what was found.
+// String returns What.
 func (v Violation) String() string { return v.What }
 
-// ViolationKind says what a violation is about, so that nobody needs to read the
-// sentence to know.
+// ViolationKind is the category of a violation.
 type ViolationKind string
 
 // The kinds of violations.
 const (
-	Contents   ViolationKind = "contents"   // of messages and memory: wrong bytes, too few, or beside their place
-	Delivery   ViolationKind = "delivery"   // a message lost, out of order, twice, or never sent
-	Completion ViolationKind = "completion" // of requests and receives: missing, doubled, or with wrong fields
-	Connection ViolationKind = "connection" // what the connection manager made of a call
-	Omitted    ViolationKind = "unsaid"     // how many more there were than are told
+	Contents   ViolationKind = "contents"   // messages or memory: wrong bytes, wrong length, or at the wrong place
+	Delivery   ViolationKind = "delivery"   // a message lost, reordered, duplicated, or never sent
+	Completion ViolationKind = "completion" // requests and receives: missing, duplicate, or with wrong fields
+	Connection ViolationKind = "connection" // behaviour of the connection manager
+	Omitted    ViolationKind = "unsaid"     // number of violations that are not described
 )
 
-// What package traffic wants where it compares bytes, and where it follows
-// messages. Its violations have no kind of their own.
+// Violation.Want of package traffic for wrong contents, and for wrong delivery. Its
+// violations have no kind.
 var (
 	contentsWants = []string{
 		"the bytes that were sent",
@@ -49,10 +48,10 @@ var (
 	}
 )
 
-// sharedWord is where package traffic finds atomics wrong.
+// sharedWord begins Violation.Where of package traffic for wrong atomics.
 const sharedWord = "shared word "
 
-// kindOf is what a violation of the random work is about.
+// kindOf returns the kind of a violation of random traffic.
 func kindOf(v *traffic.Violation) ViolationKind {
 	switch {
 	case slices.Contains(contentsWants, v.Want) || strings.HasPrefix(v.Where, sharedWord):

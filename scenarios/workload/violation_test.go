@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
 )
 
-func TestKindOfRandomViolations(t *testing.T) {
+func TestKindOfTrafficViolations(t *testing.T) {
 	for _, tc := range []struct {
 		v    traffic.Violation
 		want ViolationKind
@@ -18,7 +18,7 @@ func TestKindOfRandomViolations(t *testing.T) {
 		{traffic.Violation{Want: "the bytes that were sent", Got: "byte 7 is 0x00"}, Contents},
 		{traffic.Violation{Where: "shared word 3", Want: "each value changed once"}, Contents},
 		{traffic.Violation{Want: "messages in order"}, Delivery},
-		// Bytes that a completion counts are not bytes that were damaged.
+		// Bytes that a completion counts are not corrupted bytes.
 		{traffic.Violation{Want: "512 bytes", Got: "completion with 511 bytes"}, Completion},
 		{traffic.Violation{Want: "no completion of an unsignaled request", Got: "one"}, Completion},
 	} {
@@ -28,8 +28,8 @@ func TestKindOfRandomViolations(t *testing.T) {
 	}
 }
 
-// The words that kindOf goes by are those that package traffic says.
-func TestTrafficSaysWhatKindOfReads(t *testing.T) {
+// The texts that kindOf compares are those of package traffic.
+func TestKindOfTextsMatchPackageTraffic(t *testing.T) {
 	files, err := filepath.Glob("../traffic/*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestTrafficSaysWhatKindOfReads(t *testing.T) {
 	}
 	for _, w := range slices.Concat(contentsWants, deliveryWants, []string{sharedWord}) {
 		if !strings.Contains(source.String(), `"`+w) {
-			t.Errorf("%q is nowhere in package traffic: did the sentence change?", w)
+			t.Errorf("%q is not in package traffic: did the text change?", w)
 		}
 	}
 }

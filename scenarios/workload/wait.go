@@ -8,27 +8,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// How often a rank looks for notes of its peers while completions come, and how
-// long it waits for the latter at a time.
+// Intervals at which a rank polls notes, and waits for completions.
 const (
 	simTick  = 100 * time.Microsecond
 	realTick = time.Millisecond
-	maxTicks = 32 // a wait grows to so many while nothing happens
-	// spinFor is how many ticks a rank that polls goes on polling in vain before
-	// it rests between looks.
-	spinFor = 20
-	// severalRails is how long one rail's events are waited for before the others
-	// are looked at, as long as something happens.
-	severalRails = 50 * time.Microsecond
+	maxTicks = 32 // longest wait
+	// spinTicks is how many ticks a spinning rank polls without sleeping.
+	spinTicks = 20
+	// railPollInterval is how long a rank with several rails waits for events of one of
+	// them.
+	railPollInterval = 50 * time.Microsecond
 )
 
-// StallError is a program whose Patience is exhausted.
+// StallError means that a program made no progress for StallTimeout.
 type StallError struct {
 	After  time.Duration
-	Status string // as Program.Status says
+	Status string // of the program
 }
 
-// Error says what the program was waiting for.
 func (e *StallError) Error() string {
 	return fmt.Sprintf("nothing happened for %v: %s", e.After, e.Status)
 }
@@ -40,72 +37,71 @@ func (n *node) tick() time.Duration {
 	return simTick
 }
 
-// patience is how long nothing may happen. It is never so short that a request
-// could not fail first for want of an answer.
-func (n *node) patience() time.Duration {
+// stallTimeout is how long there may be no progress. It is long enough for requests to
+// exhaust their retries.
+func (n *node) stallTimeout() time.Duration {
 	if n.rank.StallTimeout <= 0 {
 		return verbs.Forever
 	}
 	code, _ := n.cfg.timing(n.rank.Concurrent)
-	// Devices may take up to four times the timeout, for each of the tries.
-	return max(n.rank.StallTimeout, 4*timeoutOf(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
+	// Devices may take up to four times the timeout for each retry.
+	return max(n.rank.StallTimeout, 4*ackTimeoutOf(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
 }
 
-// idle waits for something to happen.
-func (n *node) idle() error {
+// waitForEvent waits for completions, notes or timers.
+func (n *node) waitForEvent() error {
 	n.publish()
-	wait := min(max(n.tick(), n.now-n.lastMove), maxTicks*n.tick())
+	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())
 	if n.nextTimer > 0 {
 		wait = min(wait, max(n.nextTimer-n.now, 0))
 	}
-	if p := n.patience(); p > 0 {
-		left := n.lastMove + p - n.now
+	if p := n.stallTimeout(); p > 0 {
+		left := n.lastProgress + p - n.now
 		if left <= 0 {
 			return &StallError{After: p, Status: n.Status()}
 		}
 		wait = min(wait, left)
 	}
-	if n.cfg.Spin && n.inUse() > 0 {
-		if idle := n.now - n.lastMove; idle > spinFor*n.tick() {
-			n.proc.Sleep(min(idle/spinFor, wait))
+	if n.cfg.Spin && n.railsInUse() > 0 {
+		if idle := n.now - n.lastProgress; idle > spinTicks*n.tick() {
+			n.proc.Sleep(min(idle/spinTicks, wait))
 		}
 		return nil
 	}
-	n.nextLook = 0 // look as soon as the wait is over
-	if p := n.silent(); p != nil {
-		_, err := n.hear(p, wait)
+	n.nextNotePoll = 0 // poll as soon as the wait is over
+	if p := n.awaitedPeer(); p != nil {
+		_, err := n.receiveNotes(p, wait)
 		return err
 	}
-	return n.await(wait)
+	return n.waitCompletion(wait)
 }
 
-// dozing is how long a wait may be that nothing would cut short: the longer
-// nothing has happened, the longer.
-func (n *node) dozing() time.Duration { return (n.now - n.lastMove) / 8 }
+// pollBackoff is the length of a wait that no event ends. It grows with the idle time.
+func (n *node) pollBackoff() time.Duration { return (n.now - n.lastProgress) / 8 }
 
-// inUse counts the rails that have queue pairs.
-func (n *node) inUse() (used int) {
+// railsInUse counts the rails with queue pairs.
+func (n *node) railsInUse() (used int) {
 	for _, r := range n.rails {
-		if r.open > 0 {
+		if r.openQPs > 0 {
 			used++
 		}
 	}
 	return used
 }
 
-// silent returns a peer to wait for if nothing can happen without its word: no
-// queue pair is connected.
-func (n *node) silent() *peer {
+// awaitedPeer returns a peer whose note the rank waits for; nil if a queue pair is
+// connected.
+func (n *node) awaitedPeer() *peer {
 	var waited *peer
 	for _, c := range n.conns {
 		switch c.state {
 		case connUp, connDraining:
 			return nil
-		case connCalling, connReady:
+		case connAwaitingInfo, connAwaitingReady:
 			if c.n.cfg.CM {
 				return nil
 			}
-			if waited == nil && !c.gone() {
+			if waited == nil && !c.peerGone() {
 				waited = n.peers[c.peer]
 			}
 		}
@@ -113,11 +109,11 @@ func (n *node) silent() *peer {
 	return waited
 }
 
-// await returns when completions may have come, or d has passed.
-func (n *node) await(d time.Duration) error {
-	used := n.inUse()
+// waitCompletion returns when completions may have arrived, or after d.
+func (n *node) waitCompletion(d time.Duration) error {
+	used := n.railsInUse()
 	for _, r := range n.rails {
-		if r.open == 0 || r.armed {
+		if r.openQPs == 0 || r.armed {
 			continue
 		}
 		if err := r.cq.ReqNotify(false); err != nil {
@@ -125,9 +121,9 @@ func (n *node) await(d time.Duration) error {
 		}
 		r.armed = true
 	}
-	// What came before would raise no event.
+	// Completions before ReqNotify raise no event.
 	if did, err := n.poll(); did || err != nil {
-		n.lastMove = n.now
+		n.lastProgress = n.now
 		return err
 	}
 	if used == 0 {
@@ -135,15 +131,15 @@ func (n *node) await(d time.Duration) error {
 		return nil
 	}
 	if used > 1 {
-		d = min(d, max(severalRails, n.dozing()))
+		d = min(d, max(railPollInterval, n.pollBackoff()))
 	}
-	for n.rails[n.favourite%len(n.rails)].open == 0 {
-		n.favourite++
+	for n.rails[n.waitRail%len(n.rails)].openQPs == 0 {
+		n.waitRail++
 	}
-	r := n.rails[n.favourite%len(n.rails)]
+	r := n.rails[n.waitRail%len(n.rails)]
 	switch _, err := r.channel.Wait(d); {
 	case errors.Is(err, verbs.ErrTimeout):
-		n.favourite++
+		n.waitRail++
 		return nil
 	case err != nil:
 		return err

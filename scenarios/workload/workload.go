@@ -1,16 +1,15 @@
-// Package workload holds the built-in programs that the ranks of a fabric run:
-// stream, ping-pong, random verbs work, incast, all-to-all, a one-sided halo
-// exchange, connections made and torn down. Every program checks what it
-// receives, byte by byte, and reports what it saw.
+// Package workload contains the built-in programs of scenarios: stream, ping-pong, random
+// verbs, incast, all-to-all, one-sided halo exchange, and connections through the
+// connection manager. Every program checks each byte that it receives, and reports
+// counters, failures and violations.
 //
-// A program is written against verbs and the few things a Rank gives it, so the
-// same code is a coroutine in a simulated world and an OS process in a network
-// namespace. It opens no device, starts no goroutine and keeps no time of its
-// own, and it judges nothing but what it receives: whether a failure was to be
-// expected is for whoever broke the fabric to say.
+// A program uses verbs and a Rank only. Therefore the same code runs as a coroutine in a
+// simulated world and as a process in a network namespace. It opens no device, starts no
+// goroutine and reads no clock besides Rank.Proc. It does not decide whether a failure was
+// expected: package lab does, which knows the impairments.
 //
-// A Program belongs to the one goroutine that calls Run; Status and Break may
-// be called by others meanwhile.
+// A Program belongs to the goroutine that calls Run; other goroutines may call Status and
+// Break.
 package workload
 
 import (
@@ -21,25 +20,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Rank is what a program is given: its place among the others, the NICs of its
-// host, and a way to the other ranks besides the fabric.
+// Rank is the environment of a program: its rank, the NICs of its host, and a control
+// channel to the other ranks.
 type Rank struct {
 	Rank, Size int
 	Seed       uint64
 	Proc       verbs.Proc
-	NICs       []NIC // one a rail
+	NICs       []NIC // one per rail
 	Control    Control
-	// Concurrent says that devices work on memory while the program runs, as they
-	// do in real time.
+	// Concurrent means that devices access memory while the program runs, as in real time.
 	Concurrent bool
-	// StallTimeout is how long a program waits while nothing at all happens before it
-	// fails with what it waits for (a *StuckError); 0 means without end. A
-	// simulated world should set it too: programs look out for each other now and
-	// then, which hides a deadlock from it.
+	// StallTimeout is how long a program may make no progress before it fails with a
+	// *StallError; 0: no limit. A simulated world needs it too, because programs poll and
+	// hide a deadlock from it.
 	StallTimeout time.Duration
 }
 
-// NIC is an opened device of the rank's host.
+// NIC is an open device of the host.
 type NIC struct {
 	Device   verbs.Context
 	Addr     netip.Addr
@@ -47,77 +44,73 @@ type NIC struct {
 	Rail     int
 }
 
-// ErrGone is what Control returns of a rank that has ended.
+// ErrGone means that a rank has ended.
 var ErrGone = errors.New("the rank has ended")
 
-// Control is the way between ranks that start-up needs before the fabric can be
-// used, and where a program tells its launcher how it is getting on. Messages
-// between two ranks arrive in order and are never lost. One program uses it, and
-// Sample and Mark may be called by others of its host.
+// Control is the control channel between ranks, which works without the fabric, and to the
+// launcher. Messages between two ranks are reliable and in order. Sample and Mark may be
+// called by other goroutines.
 type Control interface {
 	Send(to int, msg []byte) error
-	// Recv returns the next message from a rank. It waits for timeout at most
-	// (without end if negative) and then returns verbs.ErrTimeout; ErrGone if the
-	// rank has ended and no message of its is left.
+	// Recv returns the next message from a rank. It returns verbs.ErrTimeout after timeout
+	// (negative: never), and ErrGone if the rank has ended and no message is left.
 	Recv(from int, timeout time.Duration) ([]byte, error)
 	// Barrier returns when every rank that has not ended has called it.
 	Barrier(timeout time.Duration) error
-	// Mark puts an event into the record of the run: "connected", "recovered".
+	// Mark records an event of the run: "connected", "recovered".
 	Mark(what string)
-	// Sample puts cumulative figures into the record of the run.
+	// Sample records cumulative counters.
 	Sample(s Sample)
 }
 
-// Sample is what a rank has done up to a time, for the timelines of a report.
+// Sample is the cumulative counters of a rank at a time, for the timelines of a report.
 type Sample struct {
 	At          time.Duration `json:"at"`
-	Messages    uint64        `json:"messages"` // delivered to this rank, or read by it
+	Messages    uint64        `json:"messages"` // received or read by this rank
 	Bytes       uint64        `json:"bytes"`
-	Retransmits uint64        `json:"retransmits"` // packets that its NICs sent again
+	Retransmits uint64        `json:"retransmits"` // packets retransmitted by its NICs
 	Errors      uint64        `json:"errors"`      // completions with an error
 }
 
-// Report is what a rank has seen, whether or not its program came to its end.
+// Report is the result of a rank, whether or not its program completed.
 type Report struct {
 	Rank    int           `json:"rank"`
 	Elapsed time.Duration `json:"elapsed"` // from the first request to the last completion
-	// Flows are the rank's dealings with each peer.
+	// Flows are the counters for each peer.
 	Flows []Flow `json:"flows,omitempty"`
-	// Latency summarises round trips where the program measures any.
+	// Latency summarises round trips of programs that measure them.
 	Latency *Latency `json:"latency,omitempty"`
-	// Failures are completions with an error, in the order they came (the first
-	// MaxFailures of them; FailureCount counts all). Of each connection the first
-	// counts: what is flushed behind it only follows from it.
+	// Failures are completions with an error, in order, the first of each connection: later
+	// ones are flushed because of it. At most MaxFailures are listed; FailureCount counts
+	// all.
 	Failures     []Failure `json:"failures,omitempty"`
 	FailureCount int       `json:"failure_count,omitempty"`
-	// Reconnects counts connections made anew after an error that then carried
-	// something.
+	// Reconnects counts connections after an error that then delivered something.
 	Reconnects int `json:"reconnects,omitempty"`
-	// Violations say what the fabric broke of its promises; empty is what one
-	// hopes for.
+	// Violations are guarantees that the fabric has broken.
 	Violations []Violation `json:"violations,omitempty"`
-	// MemoryChecked is how many bytes were compared with what they must be.
+	// MemoryChecked is the number of bytes that were compared with their expected value.
 	MemoryChecked int64 `json:"memory_checked"`
-	// Counters are what the rank's devices counted meanwhile, summed by name.
+	// Counters are the increments of the device counters, summed by name.
 	Counters []verbs.Counter `json:"counters,omitempty"`
 }
 
-// MaxFailures is how many failures a Report describes.
+// MaxFailures limits the failures in a Report.
 const MaxFailures = 64
 
-// Flow is what a rank exchanged with one peer.
+// Flow is the traffic with one peer.
 type Flow struct {
 	Peer int `json:"peer"`
-	// Rail is the one in use at the end.
+	// Rail is the last rail used.
 	Rail       int    `json:"rail"`
 	Service    string `json:"service,omitempty"` // rc, srq, xrc, uc, ud, rd
 	Posted     int    `json:"posted"`            // requests to the peer
 	Acked      int    `json:"acked"`             // completed with success
 	Expected   int    `json:"expected"`          // messages from the peer
-	Arrived    int    `json:"arrived"`           // each counted once
-	Duplicates int    `json:"twice"`             // arrivals of a message that had come already
-	Reordered  int    `json:"swapped"`           // arrivals out of order
-	Bytes      int64  `json:"bytes"`             // arrived
+	Arrived    int    `json:"arrived"`           // without duplicates
+	Duplicates int    `json:"twice"`             // messages that had arrived before
+	Reordered  int    `json:"swapped"`           // messages out of order
+	Bytes      int64  `json:"bytes"`             // received
 }
 
 // Latency summarises the round trips of a program.
@@ -130,30 +123,27 @@ type Latency struct {
 	Sum   time.Duration `json:"sum"`
 }
 
-// Failure is a completion with an error, or a connection that the connection
-// manager could not make (IBV_WC_RESP_TIMEOUT_ERR).
+// Failure is a completion with an error, or a failed connection request
+// (IBV_WC_RESP_TIMEOUT_ERR).
 type Failure struct {
 	At     time.Duration `json:"at"`
 	Peer   int           `json:"peer"`
 	Rail   int           `json:"rail"`
-	Status string        `json:"status"` // as verbs.WCStatus says
+	Status string        `json:"status"` // String of a verbs.WCStatus
 }
 
-// Program is one rank's run of a workload. It belongs to the goroutine or
-// coroutine that calls Run; Status may be called from another goroutine.
+// Program is one rank's run of a workload. It belongs to the goroutine or coroutine that
+// calls Run; Status may be called from another goroutine.
 type Program interface {
-	// Run does the work and returns when this rank is done. What the fabric did
-	// wrong is in the Report's Violations; the error is what kept the program from
-	// going on. The Report is never nil.
+	// Run runs the program to its end. Violations of the fabric are in the Report, which is
+	// never nil; the error is what stopped the program.
 	Run() (*Report, error)
-	// Status says in a few lines how far the program has come and what it waits
-	// for.
+	// Status describes in a few lines the progress of the program and what it waits for.
 	Status() string
 }
 
-// Breaker is a Program whose queue pairs can be broken on purpose. Break moves
-// them to Error; another goroutine of the host, or another program of the
-// simulated world, calls it while Run is under way.
+// Breaker is a Program whose queue pairs can be broken deliberately. Break moves them to
+// the error state; another goroutine or simulated program calls it during Run.
 type Breaker interface {
 	Break() error
 }

@@ -27,7 +27,7 @@ func TestSameSeedSameReport(t *testing.T) {
 			if err := r.RunPrograms(); err != nil {
 				t.Fatal(err)
 			}
-			return text(r.reports) + text(r.samples) + strings.Join(r.marks, "\n")
+			return toJSON(r.reports) + toJSON(r.samples) + strings.Join(r.marks, "\n")
 		}
 		if once, again := run(3), run(3); once != again {
 			t.Errorf("%s: two runs of one seed differ", cfg.Kind)
@@ -38,7 +38,7 @@ func TestSameSeedSameReport(t *testing.T) {
 	}
 }
 
-func TestSixtyFourRanks(t *testing.T) {
+func TestKindsWithSixtyFourRanks(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []workload.Config{
 		{Kind: workload.AllToAll, Messages: 1, Bytes: 1000, Depth: 1},
@@ -55,12 +55,12 @@ func TestSixtyFourRanks(t *testing.T) {
 	}
 }
 
-// Where there are several rails all of them are used, by traffic of their own.
-func TestSeveralRails(t *testing.T) {
+// All rails are used, by separate flows.
+func TestAllRailsAreUsed(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range workloads() {
 		if cfg.Services[0] != workload.ServiceRC {
-			continue // they differ in nothing that matters here
+			continue // they do not differ here
 		}
 		r := newRig(t, 4, 2)
 		reports := r.run(cfg)
@@ -75,7 +75,7 @@ func TestSeveralRails(t *testing.T) {
 	}
 }
 
-func TestConnectionManager(t *testing.T) {
+func TestKindsOverConnectionManager(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []workload.Config{
 		{Kind: workload.Stream, Op: workload.OpSend, Messages: 100, Bytes: 3000, CM: true},
@@ -91,19 +91,19 @@ func TestConnectionManager(t *testing.T) {
 				t.Errorf("%s: the connection manager sent nothing", nameOf(cfg))
 			}
 		}
-		// And again through it, after a failure.
+		// And again, after a failure.
 		cfg.Reconnect, cfg.Think = true, 100*time.Microsecond
 		r = newRig(t, 4, 1)
 		r.at(3*time.Millisecond, func() { r.breakRank(0) })
 		reports = r.run(cfg)
 		clean(t, reports)
 		if reports[0].Reconnects == 0 {
-			t.Errorf("%s did not connect anew", nameOf(cfg))
+			t.Errorf("%s did not reconnect", nameOf(cfg))
 		}
 	}
 }
 
-func TestWaysOfWaiting(t *testing.T) {
+func TestPollingAndEvents(t *testing.T) {
 	t.Parallel()
 	for _, kind := range workload.Kinds() {
 		if kind == workload.Calls {
@@ -116,8 +116,8 @@ func TestWaysOfWaiting(t *testing.T) {
 	}
 }
 
-// A rank whose peer never comes says so, and what it waits for.
-func TestPatience(t *testing.T) {
+// A rank whose peer never connects fails, and reports what it waits for.
+func TestStallErrorNamesAwaitedPeer(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range workloads() {
 		if cfg.Services[0] != workload.ServiceRC {
@@ -133,7 +133,7 @@ func TestPatience(t *testing.T) {
 		}
 		var stuck *workload.StallError
 		if err := r.errs[0]; err == nil || !strings.Contains(err.Error(), "nothing happened for") {
-			t.Errorf("%s: %v, want it stuck", nameOf(cfg), err)
+			t.Errorf("%s: %v, want a stall error", nameOf(cfg), err)
 		} else if cfg.Kind != workload.Random && !errors.As(err, &stuck) {
 			t.Errorf("%s: %T", nameOf(cfg), err)
 		}
@@ -144,8 +144,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// Break before there is anything to break is refused; afterwards it does nothing.
-func TestBreakOutOfTime(t *testing.T) {
+// Break fails before there is a queue pair, and does nothing after the end.
+func TestBreakBeforeStartAndAfterEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, 1)
 	program, err := workload.New(workload.Config{Kind: workload.Stream}, &workload.Rank{Size: 2, NICs: []workload.NIC{{Device: r.nics[0][0]}}})
@@ -153,13 +153,13 @@ func TestBreakOutOfTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := program.(workload.Breaker).Break(); err == nil {
-		t.Error("there was nothing to break, and nobody says so")
+		t.Error("Break without a queue pair returned no error")
 	}
 	r.run(workload.Config{Kind: workload.Stream, Messages: 10})
 	if err := r.programs[0].(workload.Breaker).Break(); err != nil {
 		t.Errorf("after the end: %v", err)
 	}
 	if _, err := workload.New(workload.Config{Kind: "flood"}, &workload.Rank{Size: 2}); err == nil {
-		t.Error("a kind that does not exist is taken")
+		t.Error("an unknown kind is accepted")
 	}
 }

@@ -8,25 +8,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// phone is a queue pair for one call, with what it needs: the first half of its
-// memory is sent from, the other received into.
-type phone struct {
-	end     *calls
+// callQP is the queue pair of one call with its resources. The first half of its memory is
+// for sending, the second for receiving.
+type callQP struct {
+	end     *cmEndpoint
 	qp      verbs.QP
 	pd      verbs.PD
 	cq      verbs.CQ
 	channel verbs.CompChannel
 	buf     []byte
 	mr      verbs.MR
-	closers []io.Closer // in order of making
+	closers []io.Closer // in order of creation
 	failed  bool
 }
 
-// newPhone makes a queue pair that is ready to receive the messages of a call
-// before it is connected: then no message comes too early. One for datagrams is
-// to be looked up only.
-func (e *calls) newPhone(typ verbs.QPType) (*phone, error) {
-	p := &phone{end: e, buf: make([]byte, 2*e.cfg.Bytes)}
+// newCallQP creates a queue pair and posts its receives before it is connected. A UD queue
+// pair is only to be resolved.
+func (e *cmEndpoint) newCallQP(typ verbs.QPType) (*callQP, error) {
+	p := &callQP{end: e, buf: make([]byte, 2*e.cfg.Bytes)}
 	if err := p.open(typ); err != nil {
 		return nil, err
 	}
@@ -38,7 +37,7 @@ func (e *calls) newPhone(typ verbs.QPType) (*phone, error) {
 	if err := p.qp.Modify(attr, mask|verbs.QPAttrAccessFlags); err != nil {
 		return nil, err
 	}
-	// Ends take turns, so that one place is enough for what is heard.
+	// The ends take turns, therefore all receives can share one buffer.
 	wrs := make([]verbs.RecvWR, e.cfg.Depth+1)
 	for i := range wrs {
 		wrs[i].SGL = []verbs.SGE{verbs.SGEOf(p.mr, e.cfg.Bytes, e.cfg.Bytes)}
@@ -47,7 +46,7 @@ func (e *calls) newPhone(typ verbs.QPType) (*phone, error) {
 	return p, err
 }
 
-func (p *phone) open(typ verbs.QPType) (err error) {
+func (p *callQP) open(typ verbs.QPType) (err error) {
 	dev, depth := p.end.nic.Device, p.end.cfg.Depth+1
 	if p.pd, err = dev.AllocPD(); err != nil {
 		return err
@@ -69,7 +68,7 @@ func (p *phone) open(typ verbs.QPType) (err error) {
 	return err
 }
 
-func (p *phone) close() error {
+func (p *callQP) close() error {
 	p.end.live.remove(p.qp)
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {
@@ -78,67 +77,66 @@ func (p *phone) close() error {
 	return errors.Join(errs...)
 }
 
-// length is how long message seq is.
-func (e *calls) length(c *content, seq int) int {
+// messageLen is the length of message seq.
+func (e *cmEndpoint) messageLen(c *content, seq int) int {
 	return 1 + int(mix(c.key+uint64(seq)*golden)%uint64(e.cfg.Bytes))
 }
 
-// say sends a message. It asks for no completion: that of the last message may
-// be cut off by the other end hanging up. The answer proves that the message
-// came, and its place may be used again then.
-func (p *phone) say(seq int) error {
+// send sends a message without a completion, because a disconnect could cut that off. The
+// answer acknowledges it and frees the buffer.
+func (p *callQP) send(seq int) error {
 	e := p.end
-	n := e.length(&e.say, seq)
-	e.say.fill(p.buf[:n], seq)
+	n := e.messageLen(&e.out, seq)
+	e.out.fill(p.buf[:n], seq)
 	now := e.rank.Proc.Now()
-	e.log.posted(now)
+	e.log.requestPosted(now)
 	e.flow.Posted++
 	_, err := p.qp.PostSend([]verbs.SendWR{{WRID: uint64(seq), Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(p.mr, 0, n)}}})
 	return err
 }
 
-// listen receives a message and checks every byte.
-func (p *phone) listen(seq int) error {
+// receive receives a message and checks every byte.
+func (p *callQP) receive(seq int) error {
 	e := p.end
-	wc, err := p.complete()
+	wc, err := p.waitCompletion()
 	if err != nil {
 		return err
 	}
-	e.moved()
+	e.noteProgress()
 	now := e.rank.Proc.Now()
 	if wc.Status != verbs.WCSuccess {
 		p.fail(wc.Status)
-		return errBroken
+		return errCallBroken
 	}
 	if wc.Opcode != verbs.WCOpRecv {
-		e.violation(Completion, "%v completed, which was not asked to", wc.Opcode)
+		e.violation(Completion, "an unexpected completion of %v", wc.Opcode)
 	}
-	want := e.length(&e.hear, seq)
+	want := e.messageLen(&e.in, seq)
 	got := p.buf[e.cfg.Bytes:][:min(int(wc.ByteLen), e.cfg.Bytes)]
 	e.log.checked += int64(len(got))
 	switch {
 	case int(wc.ByteLen) != want:
 		e.violation(Contents, "message %d has %d bytes, not %d", seq, wc.ByteLen, want)
-	case !e.hear.right(got, seq):
-		e.violation(Contents, "message %d: %s", seq, e.hear.describe(got, seq, e.cfg.Messages))
+	case !e.in.matches(got, seq):
+		e.violation(Contents, "message %d: %s", seq, e.in.describe(got, seq, e.cfg.Messages))
 	}
-	e.heard++
+	e.received++
 	e.flow.Arrived++
 	e.flow.Bytes += int64(want)
-	e.log.arrived(now, 1, want)
+	e.log.messagesArrived(now, 1, want)
 	e.log.sample(now)
 	return nil
 }
 
-func (p *phone) fail(status verbs.WCStatus) {
+func (p *callQP) fail(status verbs.WCStatus) {
 	if !p.failed {
 		p.failed = true
-		p.end.log.failed(p.end.rank.Proc.Now(), p.end.peer, p.end.nic.Rail, status)
+		p.end.log.recordFailure(p.end.rank.Proc.Now(), p.end.peer, p.end.nic.Rail, status)
 	}
 }
 
-// complete waits for one completion, with an eye on the other end.
-func (p *phone) complete() (wc verbs.WC, err error) {
+// waitCompletion waits for a completion, and checks that the peer is still there.
+func (p *callQP) waitCompletion() (wc verbs.WC, err error) {
 	var one [1]verbs.WC
 	armed := false
 	for wait := p.end.tick(); ; wait = min(2*wait, maxTicks*p.end.tick()) {
@@ -150,7 +148,7 @@ func (p *phone) complete() (wc verbs.WC, err error) {
 				return wc, err
 			}
 			armed = true
-			continue // what came before would raise no event
+			continue // completions before ReqNotify raise no event
 		}
 		_, err := p.channel.Wait(wait)
 		if err == nil {
@@ -160,29 +158,29 @@ func (p *phone) complete() (wc verbs.WC, err error) {
 		if !errors.Is(err, verbs.ErrTimeout) {
 			return wc, err
 		}
-		if err := p.end.peek(); err != nil {
+		if err := p.end.checkPeer(); err != nil {
 			return wc, err
 		}
 	}
 }
 
-// broken reports whether the queue pair has failed while nothing was expected.
-func (p *phone) broken() (bool, error) {
+// pollFailed reports whether the queue pair has failed while nothing was expected.
+func (p *callQP) pollFailed() (bool, error) {
 	var one [1]verbs.WC
 	n, err := p.cq.Poll(one[:])
 	if n == 0 || err != nil {
 		return false, err
 	}
 	if one[0].Status == verbs.WCSuccess {
-		p.end.violation(Completion, "a completion that nobody waits for: %v", one[0].Opcode)
+		p.end.violation(Completion, "an unexpected completion of %v", one[0].Opcode)
 		return false, nil
 	}
 	return true, nil
 }
 
-// peek is glance during a call: only bad news is expected then.
-func (e *calls) peek() error {
-	word, err := e.glance()
+// checkPeer polls control messages during a call, when none is expected.
+func (e *cmEndpoint) checkPeer() error {
+	word, err := e.pollControl()
 	if err == nil && word != "" {
 		err = fmt.Errorf("%s says %q in the middle of a call", hostOf(e.peer), word)
 	}

@@ -4,22 +4,22 @@ import (
 	"time"
 )
 
-// timeoutOf is what a code of the 5-bit timeout field means: 4.096 µs · 2^code,
-// and without end for 0.
-func timeoutOf(code uint8) time.Duration { return 4096 * time.Nanosecond << code }
+// ackTimeoutOf returns the time of a code of the 5-bit ack timeout field: 4.096 µs ·
+// 2^code. Code 0 is infinite.
+func ackTimeoutOf(code uint8) time.Duration { return 4096 * time.Nanosecond << code }
 
-// timeoutCode is the smallest code whose time is at least d.
-func timeoutCode(d time.Duration) uint8 {
+// ackTimeoutCode returns the smallest code of at least d.
+func ackTimeoutCode(d time.Duration) uint8 {
 	for code := uint8(1); code < 31; code++ {
-		if timeoutOf(code) >= d {
+		if ackTimeoutOf(code) >= d {
 			return code
 		}
 	}
 	return 31
 }
 
-// rnrTimers is what the codes of the RNR timer field mean, shortest first. Code
-// 0 is the longest.
+// rnrTimers are the times of the RNR NAK timer codes, shortest first. Code 0 is the
+// longest.
 var rnrTimers = []struct {
 	code uint8
 	wait time.Duration
@@ -58,7 +58,7 @@ var rnrTimers = []struct {
 	{0, 655360 * time.Microsecond},
 }
 
-// rnrCode is the code of the shortest time that is at least d.
+// rnrCode returns the code of the shortest time of at least d.
 func rnrCode(d time.Duration) uint8 {
 	for _, t := range rnrTimers {
 		if t.wait >= d {
@@ -68,8 +68,8 @@ func rnrCode(d time.Duration) uint8 {
 	return 0
 }
 
-// rnrTime is what a code means.
-func rnrTime(code uint8) time.Duration {
+// rnrTimeOf returns the time of a code.
+func rnrTimeOf(code uint8) time.Duration {
 	for _, t := range rnrTimers {
 		if t.code == code {
 			return t.wait
@@ -78,16 +78,15 @@ func rnrTime(code uint8) time.Duration {
 	return 0
 }
 
-// Values that hold where a Config names none. In virtual time a packet that is
-// not answered within a millisecond is lost; on a busy machine it may just be
-// late.
+// Defaults. In virtual time a packet that is not acknowledged within a millisecond is lost;
+// on a busy machine it may be late.
 const (
 	simTimeout  = time.Millisecond
 	realTimeout = 60 * time.Millisecond
 	rnrTimer    = 60 * time.Microsecond
 )
 
-// timing returns the codes that connections are made with.
+// timing returns the codes of the connection attributes.
 func (c *Config) timing(concurrent bool) (timeout, rnr uint8) {
 	d := c.Timeout
 	switch {
@@ -101,5 +100,5 @@ func (c *Config) timing(concurrent bool) (timeout, rnr uint8) {
 	if wait == 0 {
 		wait = rnrTimer
 	}
-	return timeoutCode(d), rnrCode(wait)
+	return ackTimeoutCode(d), rnrCode(wait)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestEveryLieIsFoundOut(t *testing.T) {
+func TestEveryDeviceDefectIsDetected(t *testing.T) {
 	t.Parallel()
 	stream := func(op string) workload.Config {
 		return workload.Config{Kind: workload.Stream, Op: op, Messages: 60, Bytes: 2000, Depth: 8}
@@ -23,17 +23,17 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 	tiny.Bytes = 3
 	random := workload.Config{Kind: workload.Random, Services: []string{workload.ServiceRC}, Messages: 100, Bytes: 2000}
 	calls := workload.Config{Kind: workload.Calls, Messages: 20, Bytes: 2000}
-	one := func(f func(*verbs.WC)) func(*liar, []verbs.WC, int) []verbs.WC { return change(f) }
+	one := func(f func(*verbs.WC)) func(*faultyDevice, []verbs.WC, int) []verbs.WC { return change(f) }
 	for _, tc := range []struct {
 		name string
-		rank int // who has the liar
+		rank int // with the defect
 		cfg  workload.Config
-		lie  func(*liar, []verbs.WC) []verbs.WC
+		lie  func(*faultyDevice, []verbs.WC) []verbs.WC
 		want string
 	}{
 		{"damaged", 1, stream(workload.OpSend), nth(20, message, spoil), "byte 1000 of 2000"},
 		{"damaged datagram", 1, datagrams, nth(20, message, spoil), "of 900 is"},
-		{"not written", 1, stream(workload.OpSend), nth(20, message, stale(func(l *liar, wc verbs.WC) []byte { return l.bytes(l.recvs[wc.WRID].Addr, 2000) })), "of 2000 is"},
+		{"not written", 1, stream(workload.OpSend), nth(20, message, stale(func(l *faultyDevice, wc verbs.WC) []byte { return l.bytes(l.recvs[wc.WRID].Addr, 2000) })), "of 2000 is"},
 		{"length", 1, stream(workload.OpSend), nth(20, message, one(func(wc *verbs.WC) { wc.ByteLen-- })), "has 1999 bytes, not 2000"},
 		{"received twice", 1, stream(workload.OpSend), nth(20, message, again), "completed"},
 		{"datagram twice", 1, datagrams, nth(20, message, again), "completed"},
@@ -53,7 +53,7 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 		{"guard damaged", 1, stream(workload.OpWrite), nth(2, announced, inPublic(5)), "memory of host1"},
 		{"announced twice", 1, stream(workload.OpWrite), nth(2, announced, again), "completed"},
 		{"announced too much", 1, stream(workload.OpWrite), nth(2, announced, one(func(wc *verbs.WC) { wc.Imm++ })), "message"},
-		{"announcement lost at the end", 1, stream(workload.OpWrite), func(l *liar, wcs []verbs.WC) []verbs.WC {
+		{"announcement lost at the end", 1, stream(workload.OpWrite), func(l *faultyDevice, wcs []verbs.WC) []verbs.WC {
 			var out []verbs.WC
 			for _, wc := range wcs {
 				if announced(wc) && wc.Imm == 60 {
@@ -101,7 +101,7 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 4, 1)
-			l := &liar{lie: tc.lie, recvs: map[uint64]verbs.SGE{}}
+			l := &faultyDevice{lie: tc.lie, recvs: map[uint64]verbs.SGE{}}
 			r.disguise = func(host int, dev verbs.Context) verbs.Context {
 				if host != tc.rank {
 					return dev
@@ -115,7 +115,7 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !l.told {
-				t.Fatal("the lie was never told")
+				t.Fatal("the defect was never triggered")
 			}
 			var all []string
 			contents := false
@@ -129,7 +129,7 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 				}
 			}
 			if found := strings.Join(all, "\n"); !strings.Contains(found, tc.want) {
-				t.Errorf("violations %q, want one that says %q", found, tc.want)
+				t.Errorf("violations %q, want one with %q", found, tc.want)
 			} else {
 				t.Log(all[0])
 			}

@@ -1,0 +1,200 @@
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// privateData is the private data of a connection request and reply.
+type privateData struct {
+	Call     int `json:"c"`
+	Try      int `json:"t"`
+	Received int `json:"h"` // messages, over all calls
+}
+
+func (g privateData) bytes() []byte {
+	b, err := json.Marshal(g)
+	if err != nil {
+		panic(err) // cannot fail
+	}
+	return b
+}
+
+func parsePrivateData(private []byte) (g privateData, err error) {
+	if err := json.Unmarshal([]byte(trimPadding(private)), &g); err != nil {
+		return g, fmt.Errorf("private data %q: %w", trimPadding(private), err)
+	}
+	return g, nil
+}
+
+// cmClient makes the calls.
+type cmClient struct {
+	*cmEndpoint
+	addr netip.Addr // of the peer
+}
+
+func (c *cmClient) run() error {
+	c.setStatus("waiting for %s to listen", hostOf(c.peer))
+	if err := c.awaitPeerAddr(); err != nil {
+		return err
+	}
+	c.setStatus("connecting to port %d, which is closed", closedPort)
+	if err := c.expectReject(); err != nil {
+		return err
+	}
+	if c.ud {
+		c.setStatus("resolving the datagram service of port %d", lookupPort)
+		if err := c.resolve(); err != nil {
+			return err
+		}
+	}
+	for i := range c.cmEndpoint.total {
+		if err := c.callWithRetries(i); err != nil {
+			return err
+		}
+		if c.cfg.Think > 0 {
+			c.setStatus("between calls %d and %d", i, i+1)
+			c.rank.Proc.Sleep(c.cfg.Think)
+		}
+	}
+	c.setStatus("done")
+	return c.sendControl(controlDone)
+}
+
+// awaitPeerAddr waits until the server reports its address.
+func (c *cmClient) awaitPeerAddr() error {
+	for {
+		word, err := c.pollControl()
+		if err != nil {
+			return err
+		}
+		if word != "" {
+			return c.addr.UnmarshalText([]byte(word))
+		}
+		c.rank.Proc.Sleep(c.tick())
+	}
+}
+
+// expectReject connects to a closed port, which must be rejected with reason 8, invalid
+// service ID.
+func (c *cmClient) expectReject() error {
+	p, err := c.newCallQP(verbs.QPTypeRC)
+	if err != nil {
+		return err
+	}
+	err = c.retryWhileFull(func() error {
+		_, err := c.cm.Connect(p.qp, netip.AddrPortFrom(c.addr, closedPort), c.param(), callTimeout)
+		return err
+	})
+	var refused *verbs.RejectError
+	switch {
+	case err == nil:
+		c.violation(Connection, "a request to port %d, which is closed, was accepted", closedPort)
+	case errors.As(err, &refused):
+		if refused.Reason != rejectInvalidServiceID {
+			c.violation(Connection, "a request to port %d, which is closed, was rejected with reason %d, not %d", closedPort, refused.Reason, rejectInvalidServiceID)
+		}
+	case !c.recordFabricError(err):
+		return err
+	}
+	c.noteProgress()
+	return p.close()
+}
+
+func (c *cmClient) resolve() error {
+	var found verbs.DatagramPeer
+	err := c.retryWhileFull(func() (err error) {
+		found, err = c.cm.Resolve(netip.AddrPortFrom(c.addr, lookupPort), nil, callTimeout)
+		return err
+	})
+	switch {
+	case err == nil && found.QKey != lookupQKey:
+		c.violation(Connection, "the datagram service of port %d has Q_Key %#x, not %#x", lookupPort, found.QKey, lookupQKey)
+	case err != nil && !c.recordFabricError(err):
+		return err
+	}
+	c.noteProgress()
+	return nil
+}
+
+// callWithRetries makes call i until it succeeds.
+func (c *cmClient) callWithRetries(i int) error {
+	for try := 0; ; try++ {
+		if try > 0 {
+			// Give the fabric time to recover, and check that the server is still there.
+			c.rank.Proc.Sleep(min(firstBackoff<<min(try, 20), lastBackoff))
+			if _, err := c.pollControl(); err != nil {
+				return err
+			}
+		}
+		err := c.call(i, try)
+		if err == nil && try > 0 {
+			c.log.reconnects++
+			c.log.mark("reconnected %s", hostOf(c.peer))
+		}
+		if !errors.Is(err, errCallBroken) {
+			return err
+		}
+		if !c.cfg.Reconnect || try == maxTries {
+			return errors.Join(errPeerEnded, c.sendControl(controlGaveUp))
+		}
+	}
+}
+
+// call makes call i once.
+func (c *cmClient) call(i, try int) (err error) {
+	c.setStatus("call %d, connecting", i)
+	p, err := c.newCallQP(verbs.QPTypeRC)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	param := c.param()
+	param.PrivateData = privateData{i, try, c.received}.bytes()
+	began := c.rank.Proc.Now()
+	var conn verbs.Conn
+	err = c.retryWhileFull(func() (err error) {
+		conn, err = c.cm.Connect(p.qp, netip.AddrPortFrom(c.addr, callPort), param, callTimeout)
+		return err
+	})
+	if err != nil {
+		if c.recordFabricError(err) {
+			return errCallBroken
+		}
+		return err
+	}
+	c.live.add(p.qp)
+	c.noteProgress()
+	c.connectTimes.add(c.rank.Proc.Now() - began)
+	if i == 0 && try == 0 {
+		c.log.mark("connected")
+	}
+	reply, err := parsePrivateData(conn.Param().PrivateData)
+	if err != nil {
+		return err
+	}
+	if reply.Received != c.received && reply.Received != c.received+1 {
+		c.violation(Delivery, "the server has received %d messages after %d answers", reply.Received, c.received)
+	}
+	end := i*c.cfg.Depth + c.messagesInCall(i)
+	c.sent = reply.Received
+	for c.received < end {
+		c.setStatus("call %d, message %d", i, c.received)
+		if c.sent == c.received {
+			if err := p.send(c.received); err != nil {
+				return err
+			}
+			c.sent++
+		}
+		if err := p.receive(c.received); err != nil {
+			return err
+		}
+		c.flow.Acked++ // the answer acknowledges it
+	}
+	c.setStatus("call %d, disconnecting", i)
+	return conn.Disconnect()
+}

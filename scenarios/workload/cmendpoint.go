@@ -1,0 +1,215 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// The workload "calls" makes connections through the connection manager, one after the
+// other, each with a few messages in turn. It checks requests, rejects, replies and
+// disconnects of the connection manager. With Reconnect a broken call is made again;
+// private data tells how many messages either end has received, and both continue from
+// there.
+
+// cmEndpoint is the state that client and server have in common. Rank 2i is the client of
+// rank 2i+1.
+type cmEndpoint struct {
+	rank *Rank
+	cfg  Config
+	peer int // -1 for the last rank of an odd number
+	side int // 0: client, 1: server
+	nic  *NIC
+	cm   verbs.CM
+	ud   bool // the device has UD services to resolve
+	log  *eventLog
+	live liveState
+
+	out, in      content // messages that this end sends and receives
+	received     int     // messages, over all calls
+	sent         int     // messages that the peer is known to have received
+	flow         Flow
+	connectTimes histogram
+	lastProgress time.Duration
+	total        int // calls
+}
+
+// Ports of the server.
+const (
+	callPort               = 4000
+	lookupPort             = 4001 // UD service
+	closedPort             = 4002 // not listened on
+	lookupQKey             = 0x1234567
+	rejectInvalidServiceID = 8 // REJ reason of the InfiniBand CM
+	// rejectNoResources is the REJ reason of a CM that has reached a limit.
+	rejectNoResources = 3
+	// cmFreeTimeout is how long a CM may keep a disconnected connection: up to 16 DREQs,
+	// 4.3 s apart, may be lost.
+	cmFreeTimeout = 70 * time.Second
+)
+
+// maxTries limits the attempts at one call.
+const maxTries = 60
+
+// errPeerEnded means that the peer has ended or given up.
+var errPeerEnded = errors.New("the peer has ended")
+
+// errCallBroken means that the connection of a call failed.
+var errCallBroken = errors.New("the call broke off")
+
+func newCMEndpoint(cfg Config, r *Rank) *cmEndpoint {
+	e := &cmEndpoint{rank: r, cfg: cfg, peer: r.Rank ^ 1, side: r.Rank % 2}
+	if e.peer >= cfg.Ranks || r.Rank >= cfg.Ranks {
+		e.peer = -1
+	}
+	e.nic = &r.NICs[r.Rank/2%len(r.NICs)]
+	return e
+}
+
+// Run makes the calls, or accepts them.
+func (e *cmEndpoint) Run() (*Report, error) {
+	e.log = newEventLog(e.rank)
+	if e.peer < 0 {
+		e.setStatus("no partner: the number of ranks is odd")
+		return e.log.report(), nil
+	}
+	e.flow = Flow{Peer: e.peer, Rail: e.nic.Rail, Service: ServiceRC, Expected: e.cfg.Messages}
+	pattern := newPattern(e.rank.Seed, e.cfg.Bytes)
+	e.out = content{pattern, derive(e.rank.Seed, e.rank.Rank, e.peer)}
+	e.in = content{pattern, derive(e.rank.Seed, e.peer, e.rank.Rank)}
+	e.total = (e.cfg.Messages + e.cfg.Depth - 1) / e.cfg.Depth
+	e.log.samples.expect(e.cfg.Messages)
+	e.noteProgress()
+	err := e.run()
+	if errors.Is(err, errPeerEnded) {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("rank %d: %w", e.rank.Rank, err)
+	} else {
+		e.log.mark("done")
+	}
+	e.log.sendSample(e.rank.Proc.Now())
+	r := e.log.report()
+	r.Flows, r.Latency = []Flow{e.flow}, e.connectTimes.summary()
+	return r, err
+}
+
+func (e *cmEndpoint) run() (err error) {
+	if e.cm, err = e.nic.Device.CM(); err != nil {
+		return err
+	}
+	attr, err := e.nic.Device.QueryDevice()
+	if err != nil {
+		return err
+	}
+	e.ud = attr.Caps.Has(verbs.CapUD)
+	if e.side == 0 {
+		return (&cmClient{cmEndpoint: e}).run()
+	}
+	return (&cmServer{cmEndpoint: e}).run()
+}
+
+// messagesInCall returns the number of messages of call i.
+func (e *cmEndpoint) messagesInCall(i int) int { return min(e.cfg.Depth, e.cfg.Messages-i*e.cfg.Depth) }
+
+func (e *cmEndpoint) param() verbs.ConnParam {
+	return verbs.ConnParam{
+		ResponderResources: 1, InitiatorDepth: 1,
+		RetryCount: uint8(*e.cfg.Retries), RNRRetryCount: uint8(*e.cfg.RNRRetries),
+	}
+}
+
+// setStatus publishes the current step.
+func (e *cmEndpoint) setStatus(format string, args ...any) {
+	e.live.publish(e.rank.Proc.Now(), fmt.Sprintf("calls: %d of %d messages received; ", e.received, e.cfg.Messages)+fmt.Sprintf(format, args...))
+}
+
+func (e *cmEndpoint) violation(kind ViolationKind, format string, args ...any) {
+	e.log.violation(kind, "%s with %s: %s", hostOf(e.rank.Rank), hostOf(e.peer), fmt.Sprintf(format, args...))
+}
+
+func (e *cmEndpoint) noteProgress() { e.lastProgress = e.rank.Proc.Now() }
+
+func (e *cmEndpoint) tick() time.Duration {
+	if e.rank.Concurrent {
+		return realTick
+	}
+	return simTick
+}
+
+// checkStalled returns a StallError if there was no progress for too long.
+func (e *cmEndpoint) checkStalled() error {
+	p := e.rank.StallTimeout
+	if p <= 0 {
+		return nil
+	}
+	if p = max(p, 2*callTimeout, 2*e.cfg.Think); e.rank.Proc.Now()-e.lastProgress > p {
+		return &StallError{After: p, Status: e.Status()}
+	}
+	return nil
+}
+
+// pollControl returns the next control message of the peer; empty if there is none.
+func (e *cmEndpoint) pollControl() (string, error) {
+	b, err := e.rank.Control.Recv(e.peer, 0)
+	switch {
+	case errors.Is(err, verbs.ErrTimeout):
+		return "", e.checkStalled()
+	case errors.Is(err, ErrGone):
+		e.log.mark("%s is gone", hostOf(e.peer))
+		return "", errPeerEnded
+	case err != nil:
+		return "", err
+	}
+	e.noteProgress()
+	if string(b) == controlGaveUp {
+		return "", errPeerEnded
+	}
+	return string(b), nil
+}
+
+// Control messages between client and server, after the server has sent its address.
+const (
+	controlDone   = "done"
+	controlGaveUp = "gave up"
+)
+
+func (e *cmEndpoint) sendControl(word string) error {
+	if err := e.rank.Control.Send(e.peer, []byte(word)); err != nil && !errors.Is(err, ErrGone) {
+		return err
+	}
+	return nil
+}
+
+// retryWhileFull repeats a CM request that fails for lack of resources, until the CM must
+// have freed a connection in time wait.
+func (e *cmEndpoint) retryWhileFull(request func() error) error {
+	for until := e.rank.Proc.Now() + cmFreeTimeout; ; e.rank.Proc.Sleep(lastBackoff) {
+		err := request()
+		var rejected *verbs.RejectError
+		full := errors.Is(err, verbs.ErrNoMemory) || errors.As(err, &rejected) && rejected.Reason == rejectNoResources
+		if !full || e.rank.Proc.Now() >= until {
+			return err
+		}
+		e.noteProgress()
+	}
+}
+
+// recordFabricError records a CM error that the fabric or the peer has caused, and reports
+// whether it is one.
+func (e *cmEndpoint) recordFabricError(err error) bool {
+	if !isFabricError(err) {
+		return false
+	}
+	e.log.recordFailure(e.rank.Proc.Now(), e.peer, e.nic.Rail, verbs.WCRespTimeoutErr)
+	return true
+}
+
+// Status returns the published status.
+func (e *cmEndpoint) Status() string { return e.live.status() }
+
+// Break moves the queue pair of the current call to the error state.
+func (e *cmEndpoint) Break() error { return e.live.breakAll() }

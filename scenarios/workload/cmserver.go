@@ -1,0 +1,210 @@
+package workload
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// cmServer accepts the connections of the client.
+type cmServer struct {
+	*cmEndpoint
+	listener, udListener verbs.Listener
+	nextRequest          verbs.ConnRequest // received before the current call has ended
+	nextCall             int
+	clientDone           bool // the client has made all calls
+}
+
+func (c *cmServer) run() error {
+	c.setStatus("listening")
+	entry, err := c.nic.Device.QueryGID(1, int(c.nic.GIDIndex))
+	if err != nil {
+		return err
+	}
+	addr := entry.GID.Addr()
+	if c.listener, err = c.cm.Listen(netip.AddrPortFrom(addr, callPort), verbs.PortSpaceTCP, 0); err != nil {
+		return err
+	}
+	if c.ud {
+		if c.udListener, err = c.cm.Listen(netip.AddrPortFrom(addr, lookupPort), verbs.PortSpaceUDP, 0); err != nil {
+			return err
+		}
+	}
+	if err := c.sendControl(addr.String()); err != nil {
+		return err
+	}
+	err = errors.Join(c.serve(), c.listener.Close())
+	if c.ud {
+		err = errors.Join(err, c.udListener.Close())
+	}
+	return err
+}
+
+// serve handles requests until the client is done.
+func (c *cmServer) serve() error {
+	wait := c.tick()
+	for {
+		c.setStatus("waiting for call %d", c.nextCall)
+		answered, err := c.handleNext(wait)
+		if err != nil {
+			return err
+		}
+		// UD lookups arrive at another listener, and only before the first call.
+		if wait = min(2*wait, maxTicks*c.tick()); answered || c.nextCall == 0 {
+			wait = c.tick()
+		}
+		word, err := c.pollControl()
+		if err != nil {
+			return err
+		}
+		if word == controlDone || c.clientDone {
+			return c.checkCallCount()
+		}
+	}
+}
+
+// handleNext accepts a UD lookup or a connection request that arrives in time.
+func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
+	if c.ud {
+		if r, err := c.udListener.GetRequest(0); err == nil {
+			c.noteProgress()
+			return true, c.acceptLookup(r)
+		}
+	}
+	r, err := c.nextRequest, error(nil)
+	if c.nextRequest = nil; r == nil {
+		r, err = c.listener.GetRequest(wait)
+	}
+	if errors.Is(err, verbs.ErrTimeout) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	c.noteProgress()
+	if err := c.accept(r); !errors.Is(err, errCallBroken) {
+		return true, err
+	}
+	return true, nil
+}
+
+func (c *cmServer) acceptLookup(r verbs.ConnRequest) error {
+	p, err := c.newCallQP(verbs.QPTypeUD)
+	if err != nil {
+		return err
+	}
+	if _, err := r.Accept(p.qp, verbs.ConnParam{}, callTimeout); err != nil && !c.recordFabricError(err) {
+		return err
+	}
+	return p.close()
+}
+
+// accept accepts a connection request: for the next call, or for one that broke.
+func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
+	g, err := parsePrivateData(r.Param().PrivateData)
+	if err != nil {
+		return err
+	}
+	again := g.Call == c.nextCall-1 && c.cfg.Reconnect // this end missed its end
+	if g.Call != c.nextCall && !again {
+		c.violation(Connection, "a request for call %d, after %d", g.Call, c.nextCall-1)
+		return r.Reject(nil)
+	}
+	c.setStatus("call %d, accepting", g.Call)
+	p, err := c.newCallQP(verbs.QPTypeRC)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	param := c.param()
+	param.PrivateData = privateData{g.Call, g.Try, c.received}.bytes()
+	conn, err := r.Accept(p.qp, param, callTimeout)
+	if err != nil {
+		if c.recordFabricError(err) {
+			return errCallBroken
+		}
+		return err
+	}
+	c.live.add(p.qp)
+	c.noteProgress()
+	if g.Try > 0 {
+		c.log.reconnects++
+		c.log.mark("reconnected %s", hostOf(c.peer))
+	}
+	if g.Call == 0 && g.Try == 0 {
+		c.log.mark("connected")
+	}
+	return c.exchangeMessages(p, conn, g)
+}
+
+func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, g privateData) error {
+	end := g.Call*c.cfg.Depth + c.messagesInCall(g.Call)
+	if g.Received < c.received { // our last answer was lost
+		if err := p.send(c.received - 1); err != nil {
+			return err
+		}
+	}
+	for c.received < end {
+		c.setStatus("call %d, message %d", g.Call, c.received)
+		if err := p.receive(c.received); err != nil {
+			return err
+		}
+		if err := p.send(c.received - 1); err != nil {
+			return err
+		}
+	}
+	c.nextCall = g.Call + 1
+	// The client disconnects when it has received everything.
+	c.setStatus("call %d, waiting for its end", g.Call)
+	over, err := c.waitDisconnect(p, conn)
+	if over {
+		c.flow.Acked = c.received
+	}
+	return err
+}
+
+// waitDisconnect waits until the client disconnects. If the client has started the next
+// call, or has made all calls, the disconnect is only late.
+func (c *cmServer) waitDisconnect(p *callQP, conn verbs.Conn) (over bool, err error) {
+	for {
+		err := conn.WaitDisconnect(c.tick() * maxTicks)
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, verbs.ErrTimeout) {
+			return false, err
+		}
+		if c.nextRequest, err = c.listener.GetRequest(0); err == nil {
+			return true, nil
+		}
+		word, err := c.pollControl()
+		if c.clientDone = word == controlDone; c.clientDone || err != nil {
+			return c.clientDone, err
+		}
+		broken, err := p.pollFailed()
+		if err != nil {
+			return false, err
+		}
+		if broken && conn.WaitDisconnect(0) != nil {
+			p.fail(verbs.WCWRFlushErr)
+			return false, errCallBroken
+		}
+	}
+}
+
+// checkCallCount reports calls that are missing, and requests that the client did not send.
+func (c *cmServer) checkCallCount() error {
+	c.setStatus("looking for unexpected requests")
+	if c.nextCall != c.cmEndpoint.total {
+		c.violation(Connection, "%d calls arrived, the client made %d", c.nextCall, c.cmEndpoint.total)
+	}
+	if r, err := c.listener.GetRequest(c.tick()); err == nil {
+		c.violation(Connection, "an unexpected request from %v with private data %q", r.Remote(), trimPadding(r.Param().PrivateData))
+	} else if !errors.Is(err, verbs.ErrTimeout) {
+		return err
+	}
+	c.setStatus("done")
+	return nil
+}

@@ -1,0 +1,170 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// connListener receives the connection requests of one rail.
+type connListener struct {
+	listener verbs.Listener
+	pending  []verbs.ConnRequest
+}
+
+// callTimeout limits one call of the connection manager. It covers several retransmissions
+// of the CM.
+const callTimeout = 20 * time.Second
+
+// listenCM opens the listener of the rail, and puts its port into k.
+func (c *conn) listenCM(k *connInfo) error {
+	if !c.n.cfg.CM || c.isActiveSide() {
+		return nil
+	}
+	r := c.rail
+	if r.cm == nil {
+		m, err := r.dev.CM()
+		if err != nil {
+			return err
+		}
+		l, err := m.Listen(netip.AddrPortFrom(r.gid.Addr(), 0), verbs.PortSpaceTCP, 0)
+		if err != nil {
+			return err
+		}
+		r.cm = &connListener{listener: l}
+	}
+	k.Port = r.cm.listener.Addr().Port()
+	return nil
+}
+
+// isActiveSide reports whether this end sends the connection request: the lower rank does.
+// A rank accepts nothing while it connects; the highest of waiting ranks never connects,
+// therefore there is no deadlock.
+func (c *conn) isActiveSide() bool { return c.n.rank.Rank < c.peer }
+
+// connectCM connects through the connection manager: the active side sends a request, the
+// other accepts it. Private data names edge and epoch.
+func (c *conn) connectCM() (bool, error) {
+	param := verbs.ConnParam{
+		PrivateData:        fmt.Appendf(nil, "%d/%d", c.edge.id, c.epoch),
+		ResponderResources: c.rail.maxReads, InitiatorDepth: c.rail.maxReads,
+		RetryCount: uint8(*c.n.cfg.Retries), RNRRetryCount: uint8(*c.n.cfg.RNRRetries),
+	}
+	var err error
+	if c.isActiveSide() {
+		var m verbs.CM
+		if m, err = c.rail.dev.CM(); err != nil {
+			return false, err
+		}
+		c.cmConn, err = m.Connect(c.qp, netip.AddrPortFrom(c.peerInfo.GID.Addr(), c.peerInfo.Port), param, callTimeout)
+	} else {
+		var request verbs.ConnRequest
+		if request, err = c.rail.cm.request(string(param.PrivateData)); err != nil {
+			return false, err
+		}
+		if request == nil {
+			c.n.due(c.n.now + max(c.n.tick(), c.n.pollBackoff())) // poll again then
+			return false, nil
+		}
+		c.cmConn, err = request.Accept(c.qp, param, callTimeout)
+	}
+	c.n.now = c.n.proc.Now()
+	c.n.lastProgress = c.n.now
+	if err == nil {
+		return true, nil
+	}
+	c.cmConn = nil
+	if isFabricError(err) {
+		// As if a work request had failed.
+		c.fail(verbs.WCRespTimeoutErr)
+		return false, nil
+	}
+	return false, err
+}
+
+// deviceErrors are CM errors that no fabric can cause: the device or this program has a
+// defect.
+var deviceErrors = []error{
+	verbs.ErrInvalid, verbs.ErrNotSupported, verbs.ErrBusy, verbs.ErrNoMemory, verbs.ErrPerm, verbs.ErrOverrun,
+}
+
+// fabricErrors are CM errors that the fabric or the peer can cause: no answer, a reject, a
+// damaged answer, no route, or a disconnect while connecting.
+var fabricErrors = []error{verbs.ErrTimeout, verbs.ErrRejected, verbs.ErrNotFound, verbs.ErrClosed}
+
+// isFabricError reports whether the fabric or the peer made the connection manager fail.
+// Other errors fail the run.
+func isFabricError(err error) bool {
+	is := func(target error) bool { return errors.Is(err, target) }
+	return !slices.ContainsFunc(deviceErrors, is) && slices.ContainsFunc(fabricErrors, is)
+}
+
+// rejectStaleRequests rejects requests of earlier epochs and unreadable requests. Without a
+// reject their senders would wait for a timeout.
+func (n *node) rejectStaleRequests() error {
+	for _, r := range n.rails {
+		if r.cm == nil {
+			continue
+		}
+		if err := r.cm.poll(); err != nil {
+			return err
+		}
+		for i := 0; i < len(r.cm.pending); i++ {
+			call := r.cm.pending[i]
+			var edge, epoch int
+			_, err := fmt.Sscanf(trimPadding(call.Param().PrivateData), "%d/%d", &edge, &epoch)
+			// Private data is not protected against corruption.
+			if c := n.byEdge[edge]; err == nil && c != nil && c.epoch <= epoch && c.state != connOver {
+				continue
+			}
+			r.cm.pending = append(r.cm.pending[:i], r.cm.pending[i+1:]...)
+			i--
+			if err := call.Reject(nil); err != nil && !isFabricError(err) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// request returns the pending request with this private data; nil if there is none.
+func (s *connListener) request(name string) (verbs.ConnRequest, error) {
+	if err := s.poll(); err != nil {
+		return nil, err
+	}
+	for i, r := range s.pending {
+		if trimPadding(r.Param().PrivateData) == name {
+			s.pending = append(s.pending[:i], s.pending[i+1:]...)
+			return r, nil
+		}
+	}
+	return nil, nil
+}
+
+// poll collects the requests that have arrived.
+func (s *connListener) poll() error {
+	for {
+		r, err := s.listener.GetRequest(0)
+		if errors.Is(err, verbs.ErrTimeout) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.pending = append(s.pending, r)
+	}
+}
+
+func (s *connListener) close() error { return s.listener.Close() }
+
+// trimPadding removes the zero padding of private data.
+func trimPadding(b []byte) string {
+	for len(b) > 0 && b[len(b)-1] == 0 {
+		b = b[:len(b)-1]
+	}
+	return string(b)
+}

@@ -1,0 +1,94 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// requiredCaps are the capabilities that services need.
+var requiredCaps = map[string]verbs.Caps{
+	ServiceRC: verbs.CapRC, ServiceSRQ: verbs.CapRC | verbs.CapSRQ, ServiceXRC: verbs.CapXRC, ServiceUC: verbs.CapUC, ServiceUD: verbs.CapUD,
+	ServiceRD: verbs.CapRD,
+}
+
+// UnsupportedServices returns the services of the workload that a device with these
+// capabilities lacks.
+func (c *Config) UnsupportedServices(caps verbs.Caps) []string {
+	services := c.WithDefaults(0).Services
+	return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return caps.Has(requiredCaps[s]) })
+}
+
+// RunsIntoRNR reports whether messages deliberately arrive before a receive is posted.
+func (c *Config) RunsIntoRNR() bool { return c.Pause > 0 }
+
+// AckTimeout is the ack timeout in real time.
+func (c *Config) AckTimeout() time.Duration {
+	code, _ := c.timing(true)
+	return ackTimeoutOf(code)
+}
+
+// IsTimeout reports whether a program ended because of a timeout, or because another rank
+// had ended.
+func IsTimeout(err error) bool {
+	var stuck *StallError
+	return errors.As(err, &stuck) || errors.Is(err, verbs.ErrTimeout) || errors.Is(err, ErrGone)
+}
+
+// RetryBudget returns the ack timeout, the total time of retransmissions, and the total
+// time of retries without a receive, for services that have no such attributes. A value of
+// 0 means not configured; busy is also 0 for infinite retries.
+func (c *Config) RetryBudget() (wait, all, busy time.Duration) {
+	d := c.WithDefaults(0)
+	if c.Timeout > 0 {
+		wait = ackTimeoutOf(ackTimeoutCode(c.Timeout))
+		all = wait * time.Duration(*d.Retries+1)
+	}
+	if *d.RNRRetries < infiniteRNRRetries {
+		_, code := d.timing(false)
+		busy = rnrTimeOf(code) * time.Duration(*d.RNRRetries+1)
+	}
+	return wait, all, busy
+}
+
+// infiniteRNRRetries is the RNR retry count without limit.
+const infiniteRNRRetries = 7
+
+// NeedsImmediateData reports whether messages may be lost that are too short to hold their
+// number, and need immediate data to carry it.
+func (c *Config) NeedsImmediateData() bool {
+	d := c.WithDefaults(0)
+	return d.Kind != Random && !reliable(d.service()) && d.Bytes < stampLen
+}
+
+// deviceCapabilities returns the traits and capabilities of the rank's devices, which are
+// all alike.
+func deviceCapabilities(r *Rank) (m traffic.Manners, caps verbs.Caps, err error) {
+	if len(r.NICs) == 0 {
+		return m, 0, errors.New("the host has no NIC")
+	}
+	dev := r.NICs[0].Device
+	attr, err := dev.QueryDevice()
+	if err != nil {
+		return m, 0, err
+	}
+	m, err = traffic.MannersOf(dev)
+	return m, attr.Caps, err
+}
+
+// checkDevice rejects a workload that devices cannot run.
+func (c *Config) checkDevice(provider string, m *traffic.Manners, caps verbs.Caps) error {
+	switch lacking := c.UnsupportedServices(caps); {
+	case len(lacking) > 0:
+		return fmt.Errorf("%s has no %s", provider, join(lacking))
+	case m.NoRNR && c.RunsIntoRNR():
+		return fmt.Errorf("pause: over %s a message without a posted receive ends the connection", provider)
+	case m.BareImm && c.NeedsImmediateData():
+		return fmt.Errorf("bytes: %d are too few to hold the message number, and %s has no immediate data with a message", c.Bytes, provider)
+	}
+	return nil
+}
