@@ -115,13 +115,13 @@ func datagramPath(t testing.TB, b []byte) {
 	}
 	p := datagramPair(t, prog, how&1 == 1, dgiwarp.QPOptions{Reliable: service == traffic.RD, Isolate: how&4 == 4}, patience())
 	work := lanes(prog, service, service)
-	manners, err := traffic.MannersOf(p.devs[0])
+	manners, err := traffic.TraitsOf(p.devs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	work.Manners = manners
+	work.Traits = manners
 	for i := range work.Lanes {
-		manners.Fit(&work.Lanes[i])
+		manners.Adapt(&work.Lanes[i])
 	}
 	results, err := p.exchange(t, work)
 	if err != nil {

@@ -68,11 +68,11 @@ func (c *randomCase) drawQueues(l *traffic.Lane) {
 	l.MaxInline = pick(c, 0, 16, 64, 220)
 	l.SignalEvery = 1 + c.rng.IntN(8)
 	l.TightReceives = c.oneIn(2)
-	l.SendRhythm = c.drawRhythm()
-	l.RecvRhythm = c.drawRhythm()
+	l.SendPacing = c.drawRhythm()
+	l.RecvPacing = c.drawRhythm()
 }
 
-func (c *randomCase) drawRhythm() (r traffic.Rhythm) {
+func (c *randomCase) drawRhythm() (r traffic.Pacing) {
 	if c.oneIn(2) {
 		r.Batch = 1 + c.rng.IntN(8)
 	}

@@ -13,7 +13,7 @@ const connectWait = 20 * time.Second
 // listen has the connection manager take requests, where it is needed: side A asks
 // for connections, side B accepts them, lane by lane in their order.
 func (e *End) listen(c *card) error {
-	if !e.w.Manners.ByCM || e.side == A {
+	if !e.w.Traits.ConnectsByCM || e.side == A {
 		return nil
 	}
 	cm, err := e.env.Device.CM()

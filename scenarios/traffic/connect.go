@@ -69,7 +69,7 @@ func (e *End) card() *card {
 // reliable ones where the transport does not wait for receives.
 func (e *End) firstReceives() error {
 	for _, r := range e.rings {
-		if r.lane != nil && r.lane.spec.Service.Reliable() && !e.w.Manners.NoRNR {
+		if r.lane != nil && r.lane.spec.Service.Reliable() && !e.w.Traits.NoRNR {
 			continue
 		}
 		if _, err := r.postUpTo(r.space()); err != nil {
@@ -81,7 +81,7 @@ func (e *End) firstReceives() error {
 
 // connect takes the lane's queue pairs to RTS.
 func (l *lane) connect() error {
-	if l.end.w.Manners.ByCM {
+	if l.end.w.Traits.ConnectsByCM {
 		return l.connectByCM()
 	}
 	peer := &l.end.peer.Lanes[l.num]

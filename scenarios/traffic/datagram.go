@@ -21,9 +21,9 @@ const anyLength = -1
 
 // carried is how many bytes the IP packet of a datagram has behind its header, as
 // the area in front of the payload tells it.
-func (m *Manners) carried(o *op) int {
+func (m *TransportTraits) carried(o *op) int {
 	const udp, bth, deth, icrc = 8, 12, 8, 4
-	if m.PortInArea {
+	if m.PortInGRH {
 		return udp + o.size // the message as if it had been sent by UDP alone
 	}
 	carried := udp + bth + deth + (o.size+3)&^3 + icrc
@@ -41,7 +41,7 @@ const datagramPort = 65041
 // where a datagram came from. It returns what was wanted and what is there instead,
 // and nothing if all is well.
 func (l *lane) origin(wc *verbs.WC, area []byte, carried int) (want, got string) {
-	peer, m := &l.end.peer, &l.end.w.Manners
+	peer, m := &l.end.peer, &l.end.w.Traits
 	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Lanes[l.num].QPN {
 		return fmt.Sprintf("a global header and source QP %#x", peer.Lanes[l.num].QPN), fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP)
 	}
@@ -65,7 +65,7 @@ func (l *lane) origin(wc *verbs.WC, area []byte, carried int) (want, got string)
 		return "UDP (17) in the header area", fmt.Sprint(h.protocol)
 	case l.spec.TrafficClass != 0 && h.tclass>>2 != l.spec.TrafficClass>>2:
 		return fmt.Sprintf("DSCP %d", l.spec.TrafficClass>>2), fmt.Sprint(h.tclass >> 2)
-	case m.PortInArea && binary.BigEndian.Uint16(area[2:]) != datagramPort:
+	case m.PortInGRH && binary.BigEndian.Uint16(area[2:]) != datagramPort:
 		return fmt.Sprintf("source port %d in octets 2 and 3 of the header area", datagramPort), fmt.Sprint(binary.BigEndian.Uint16(area[2:]))
 	}
 	return "", ""

@@ -46,15 +46,15 @@ var families = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
 // datagrams is a workload of two lanes of a service, one with shared receives.
 func datagrams(t testing.TB, dev verbs.Context, seed uint64, s traffic.Service, messages, size int) *traffic.Workload {
 	t.Helper()
-	m, err := traffic.MannersOf(dev)
+	m, err := traffic.TraitsOf(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &traffic.Workload{Seed: seed, CQs: 2, SharedWords: 3, Manners: m}
+	w := &traffic.Workload{Seed: seed, CQs: 2, SharedWords: 3, Traits: m}
 	for i := range 3 {
 		l := traffic.NewLane(s, messages, size)
 		l.SharedReceives, l.TightReceives = i == 1, i == 2
-		m.Fit(&l)
+		m.Adapt(&l)
 		w.Lanes = append(w.Lanes, l)
 	}
 	return w
@@ -112,7 +112,7 @@ func TestUnreliableDatagrams(t *testing.T) {
 		}
 		// The layout of RoCE is another: what is checked is what is there.
 		w = newDatagramWorld(t, seed, impair.Spec{}, false, families[seed%2], 0)
-		work.Manners.PortInArea = false
+		work.Traits.PortInGRH = false
 		var v *traffic.Violation
 		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "an IP packet that carries") {
 			t.Errorf("seed %d: %v, want the area found wrong", seed, err)

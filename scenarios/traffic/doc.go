@@ -53,21 +53,21 @@ type Env struct {
 	Peer   Exchange
 	// GIDIndex is the entry of the device's GID table to send from.
 	GIDIndex uint8
-	// Patience is how long an end waits while nothing at all happens before it
+	// StallTimeout is how long an end waits while nothing at all happens before it
 	// fails with a *StuckError. 0 means without end, for worlds that detect a
 	// deadlock themselves.
-	Patience time.Duration
+	StallTimeout time.Duration
 	// Concurrent says that the device works on memory while the program runs, as
 	// it does in real time. Bytes that a later request may be writing are then
 	// left alone until the end.
 	Concurrent bool
-	// Watch has the end look at the Exchange now and then whatever it waits for,
+	// DetectPeerEnd has the end look at the Exchange now and then whatever it waits for,
 	// so that it notices when the peer has ended: Run returns the error of Recv.
 	// A simulated world cannot tell a deadlock from such an end.
-	Watch bool
+	DetectPeerEnd bool
 	// Pulse, if not nil, is called between steps, by the program that called Run:
 	// a place to look at Result and Status while things go on.
-	Pulse func()
+	OnStep func()
 	// Trace, if not nil, is told of every request posted and completed.
 	Trace func(format string, args ...any)
 }

@@ -161,13 +161,13 @@ func (e *End) openShared() error {
 }
 
 // sharedRhythm is that of the first lane that shares receives.
-func (e *End) sharedRhythm() Rhythm {
+func (e *End) sharedRhythm() Pacing {
 	for i := range e.w.Lanes {
 		if e.w.Lanes[i].SharedReceives {
-			return e.w.Lanes[i].RecvRhythm
+			return e.w.Lanes[i].RecvPacing
 		}
 	}
-	return Rhythm{}
+	return Pacing{}
 }
 
 // close takes everything down. Whatever is still in use would say so.

@@ -41,15 +41,15 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, quirks 
 // shared receives.
 func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *traffic.Workload {
 	t.Helper()
-	m, err := traffic.MannersOf(dev)
+	m, err := traffic.TraitsOf(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &traffic.Workload{Seed: seed, CQs: 2, SharedWords: 3, Manners: m}
+	w := &traffic.Workload{Seed: seed, CQs: 2, SharedWords: 3, Traits: m}
 	for i := range 3 {
 		l := traffic.NewLane(traffic.RC, messages, 9000)
 		l.SharedReceives = i > 0
-		m.Fit(&l)
+		m.Adapt(&l)
 		w.Lanes = append(w.Lanes, l)
 	}
 	return w

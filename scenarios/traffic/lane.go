@@ -132,7 +132,7 @@ func (l *lane) receiver() verbs.QP {
 // openReceives makes the lane's own receive queues.
 func (l *lane) openReceives() (err error) {
 	e, s := l.end, l.spec
-	cfg := ringConfig{lane: l, depth: s.RecvDepth, room: s.MaxBytes, most: s.MaxSGE, rhythm: s.RecvRhythm}
+	cfg := ringConfig{lane: l, depth: s.RecvDepth, room: s.MaxBytes, most: s.MaxSGE, rhythm: s.RecvPacing}
 	switch {
 	case s.Service == XRC:
 		for range s.XRCQueues {

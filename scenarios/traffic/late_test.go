@@ -46,10 +46,10 @@ func TestAtomicsOverIWARPMayBeLate(t *testing.T) {
 		for seed := range uint64(4) {
 			w := newNarrowWorld(t, seed)
 			work := connections(t, w.devices[0], seed, 200)
-			if !work.Manners.LateAtomics {
+			if !work.Traits.LateAtomics {
 				t.Fatal("MannersOf does not say so")
 			}
-			work.Manners.LateAtomics = late
+			work.Traits.LateAtomics = late
 			for i := range work.Lanes {
 				work.Lanes[i].Mix = []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend}
 			}

@@ -26,8 +26,8 @@ func (e *End) traffic() error {
 		if err != nil {
 			return err
 		}
-		if e.env.Pulse != nil {
-			e.env.Pulse()
+		if e.env.OnStep != nil {
+			e.env.OnStep()
 		}
 		done := e.complete()
 		switch {
@@ -117,10 +117,10 @@ func (e *End) idle(done bool) error {
 			wait = d
 		}
 	}
-	if p := e.env.Patience; p > 0 {
+	if p := e.env.StallTimeout; p > 0 {
 		left := e.lastMove + p - now
 		if left <= 0 {
-			return &StuckError{After: p, Status: e.Status()}
+			return &StallError{After: p, Status: e.Status()}
 		}
 		shorten(left)
 	}
@@ -135,7 +135,7 @@ func (e *End) idle(done bool) error {
 	if at := e.nextBeat(); at >= 0 {
 		shorten(max(at-now, 0))
 	}
-	if done || e.listens() || e.w.Network.GivesUp || e.env.Watch {
+	if done || e.listens() || e.w.Network.GivesUp || e.env.DetectPeerEnd {
 		n, err := e.hear(0)
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func (x *lossy) arrived(wc *verbs.WC, r *ring, s *slot) error {
 	x.lane.end.trace("lane %d received %d", x.lane.num, n)
 	if area != nil {
 		o := &x.plan.ops[n]
-		if want, got := x.lane.origin(wc, area, x.lane.end.w.Manners.carried(o)); want != "" {
+		if want, got := x.lane.origin(wc, area, x.lane.end.w.Traits.carried(o)); want != "" {
 			return x.violation(n, want, got)
 		}
 	}
@@ -171,7 +171,7 @@ func (x *lossy) verify(*laneReport) error {
 // take it.
 func (x *lossy) enoughReceives() bool {
 	l := x.lane
-	return l.ring != nil && l.ring.depth >= len(x.plan.ops) && l.spec.RecvRhythm == (Rhythm{})
+	return l.ring != nil && l.ring.depth >= len(x.plan.ops) && l.spec.RecvPacing == (Pacing{})
 }
 
 // written checks a write without notice: it has come whole, or in part, or not

@@ -8,19 +8,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Manners are what a program over reliable connections has to know of a
+// TransportTraits are what a program over reliable connections has to know of a
 // transport that is not InfiniBand's. The zero value is InfiniBand's and RoCE's.
-type Manners struct {
+type TransportTraits struct {
 	// ByCM: only the connection manager makes a queue pair ready. Both ends of a
 	// connection fail together then.
-	ByCM bool
+	ConnectsByCM bool
 	// NoRNR: a message that finds no receive ends the connection, so that receives
 	// must be there before it is sent.
 	NoRNR bool
 	// Unproven: a send or write completes when the device has taken it, wherever it
 	// is then. Only what is answered (a read, an atomic) proves that it has arrived,
 	// and all before it.
-	Unproven bool
+	CompletesEarly bool
 	// LateAtomics: an atomic may be carried out after messages and writes behind it
 	// have arrived. RFC 7306 says so in section 5.4 (rules 4 and 6) and in the rows of
 	// its table (section 7) where an atomic comes first: a send, a write or immediate
@@ -30,25 +30,25 @@ type Manners struct {
 	LateAtomics bool
 	// BareImm: immediate data comes alone or behind a write, never with a message.
 	// What is sent alone right behind a plain write looks like a write with it.
-	BareImm bool
+	SeparateImm bool
 	// PortInArea: the header area of a datagram is that of its message alone, as if
 	// UDP had carried it, with the source port in octets 2 and 3.
-	PortInArea bool
-	// Lacks are operations of reliable connections that there are not.
-	Lacks []verbs.WROpcode
+	PortInGRH bool
+	// MissingOps are operations of reliable connections that there are not.
+	MissingOps []verbs.WROpcode
 }
 
-// MannersOf are those of a device: what its transport is like, less what it does
+// TraitsOf are those of a device: what its transport is like, less what it does
 // not claim to be able to do.
-func MannersOf(dev verbs.Context) (m Manners, err error) {
+func TraitsOf(dev verbs.Context) (m TransportTraits, err error) {
 	attr, err := dev.QueryDevice()
 	if err != nil {
 		return m, err
 	}
 	if dev.Info().Transport == verbs.TransportIWARP {
-		m = Manners{ByCM: true, NoRNR: true, Unproven: true, LateAtomics: true, BareImm: true}
+		m = TransportTraits{ConnectsByCM: true, NoRNR: true, CompletesEarly: true, LateAtomics: true, SeparateImm: true}
 		if !attr.Caps.Has(verbs.CapRC) { // over UDP: what completes has arrived, if it is reliable
-			m = Manners{LateAtomics: true, BareImm: true, PortInArea: true}
+			m = TransportTraits{LateAtomics: true, SeparateImm: true, PortInGRH: true}
 		}
 	}
 	for _, o := range []struct {
@@ -62,34 +62,34 @@ func MannersOf(dev verbs.Context) (m Manners, err error) {
 		{verbs.CapMWType2, []verbs.WROpcode{verbs.OpBindMW}},
 	} {
 		if !attr.Caps.Has(o.cap) {
-			m.Lacks = append(m.Lacks, o.ops...)
+			m.MissingOps = append(m.MissingOps, o.ops...)
 		}
 	}
 	return m, nil
 }
 
-// Fit makes the lane one that the transport can have: without the operations that
+// Adapt makes the lane one that the transport can have: without the operations that
 // it lacks, and with all receives posted before anything is sent where they may not
 // be late.
-func (m *Manners) Fit(l *Lane) {
-	lacks := func(op verbs.WROpcode) bool { return slices.Contains(m.Lacks, op) }
+func (m *TransportTraits) Adapt(l *Lane) {
+	lacks := func(op verbs.WROpcode) bool { return slices.Contains(m.MissingOps, op) }
 	l.Mix = slices.DeleteFunc(slices.Clone(l.Mix), lacks)
 	if lacks(verbs.OpBindMW) {
 		l.Windows = 0
 	}
 	if m.NoRNR {
-		l.RecvDepth, l.RecvRhythm = max(l.Messages[A], l.Messages[B], 1), Rhythm{}
+		l.RecvDepth, l.RecvPacing = max(l.Messages[A], l.Messages[B], 1), Pacing{}
 	}
 }
 
 // problems are what a lane asks for that the transport has not.
-func (m *Manners) problems(l *Lane) (errs []error) {
-	for _, op := range m.Lacks {
+func (m *TransportTraits) problems(l *Lane) (errs []error) {
+	for _, op := range m.MissingOps {
 		if slices.Contains(l.Mix, op) {
 			errs = append(errs, fmt.Errorf("Mix has %v, which the transport has not", op))
 		}
 	}
-	if m.ByCM && l.Service != RC {
+	if m.ConnectsByCM && l.Service != RC {
 		errs = append(errs, errors.New("the transport has connections only, of RC"))
 	}
 	if m.NoRNR && l.RecvDepth < max(l.Messages[A], l.Messages[B]) {

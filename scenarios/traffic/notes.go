@@ -101,8 +101,8 @@ func (e *End) hear(timeout time.Duration) (*note, error) {
 
 // patience is how long to wait for the peer.
 func (e *End) patience() time.Duration {
-	if e.env.Patience > 0 {
-		return e.env.Patience
+	if e.env.StallTimeout > 0 {
+		return e.env.StallTimeout
 	}
 	return verbs.Forever
 }
@@ -115,7 +115,7 @@ func (e *End) expect(kind string) (*note, error) {
 		case err != nil:
 			return nil, err
 		case n == nil:
-			return nil, &StuckError{After: e.env.Patience, Status: e.Status() + "; waits for the peer to be " + kind}
+			return nil, &StallError{After: e.env.StallTimeout, Status: e.Status() + "; waits for the peer to be " + kind}
 		case n.Kind == kind:
 			return n, nil
 		}

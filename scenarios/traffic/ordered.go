@@ -174,7 +174,7 @@ func (x *ordered) visible(n int) error {
 // Manners.LateAtomics. Atomics are carried out in the order of posting, and writes
 // have other memory, so that the outcome is the same however late they are.
 func (x *ordered) late(t extent, first, n int) bool {
-	if !x.lane.end.w.Manners.LateAtomics {
+	if !x.lane.end.w.Traits.LateAtomics {
 		return false
 	}
 	for i := n; i >= first; i-- {

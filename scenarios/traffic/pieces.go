@@ -101,7 +101,7 @@ func untouched(slot []byte, pieces []piece, n int) bool {
 
 // metronome keeps a Rhythm.
 type metronome struct {
-	rhythm Rhythm
+	rhythm Pacing
 	rng    *rand.Rand
 	next   time.Duration
 }

@@ -85,7 +85,7 @@ func newPlan(w *Workload, i int, s Side) plan {
 	if l.Service.Reliable() {
 		p.ops = planReliable(w, i, s, rng)
 	} else {
-		p.ops = planUnreliable(l, l.Messages[s], rng, w.Manners.BareImm)
+		p.ops = planUnreliable(l, l.Messages[s], rng, w.Traits.SeparateImm)
 	}
 	return p
 }

@@ -220,11 +220,11 @@ func TestLateAtomicsEndAtAFence(t *testing.T) {
 		{"fence before the atomic", []op{fenced, atomic, send}, word, true},
 		{"fence between two", []op{atomic, fenced, atomic, send}, word, true},
 	} {
-		x := &ordered{plan: plan{ops: tc.ops}, lane: &lane{end: &End{w: &Workload{Manners: Manners{LateAtomics: true}}}}}
+		x := &ordered{plan: plan{ops: tc.ops}, lane: &lane{end: &End{w: &Workload{Traits: TransportTraits{LateAtomics: true}}}}}
 		if got := x.late(tc.on, 0, len(tc.ops)-1); got != tc.late {
 			t.Errorf("%s: late %v", tc.name, got)
 		}
-		x.lane.end.w.Manners.LateAtomics = false
+		x.lane.end.w.Traits.LateAtomics = false
 		if x.late(tc.on, 0, len(tc.ops)-1) {
 			t.Errorf("%s: late where atomics never are", tc.name)
 		}

@@ -80,7 +80,7 @@ func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 // arrived, the last is one that is answered.
 func (p *planner) draw(last bool) op {
 	o := op{code: p.l.Mix[p.rng.IntN(len(p.l.Mix))], imm: p.rng.Uint32(), window: noWindow}
-	if last && p.w.Manners.Unproven {
+	if last && p.w.Traits.CompletesEarly {
 		o.code = verbs.OpRDMARead
 	}
 	if p.l.XRCQueues > 0 {
@@ -96,7 +96,7 @@ func (p *planner) draw(last bool) op {
 		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
 	case verbs.OpSend, verbs.OpSendImm:
 		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
-		switch bare := o.code == verbs.OpSendImm && p.w.Manners.BareImm; {
+		switch bare := o.code == verbs.OpSendImm && p.w.Traits.SeparateImm; {
 		case bare && p.wrote:
 			o.code = verbs.OpSend
 		case bare:

@@ -57,7 +57,7 @@ type ringConfig struct {
 	depth  int
 	room   int // for the longest message
 	most   int // pieces
-	rhythm Rhythm
+	rhythm Pacing
 }
 
 // slot is the memory of one receive.

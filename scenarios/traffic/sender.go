@@ -51,7 +51,7 @@ func (s *sender) open(l *lane) (err error) {
 	s.buf = make([]byte, spec.SendDepth*s.size)
 	s.wants = make([][]byte, spec.SendDepth)
 	s.scratch = make([]byte, max(spec.MaxBytes, 8))
-	s.beats = metronome{rhythm: spec.SendRhythm, rng: source(derive(s.plan.key, keyRhythm))}
+	s.beats = metronome{rhythm: spec.SendPacing, rng: source(derive(s.plan.key, keyRhythm))}
 	s.mr, err = e.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: verbs.AccessLocalWrite})
 	return err
 }

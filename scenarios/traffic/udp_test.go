@@ -36,7 +36,7 @@ func TestSameProgramsInRealTime(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		end, err := traffic.NewEnd(traffic.Env{Device: d, Peer: pipes[side], Concurrent: true, Patience: 20 * time.Second}, work, traffic.Side(side))
+		end, err := traffic.NewEnd(traffic.Env{Device: d, Peer: pipes[side], Concurrent: true, StallTimeout: 20 * time.Second}, work, traffic.Side(side))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestEndWithoutPeerGetsStuck(t *testing.T) {
 	}
 	defer d.Close()
 	a, _ := traffic.Pipe()
-	end, err := traffic.NewEnd(traffic.Env{Device: d, Peer: a, Patience: 10 * time.Millisecond}, everyService(), traffic.A)
+	end, err := traffic.NewEnd(traffic.Env{Device: d, Peer: a, StallTimeout: 10 * time.Millisecond}, everyService(), traffic.A)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (e *End) verify() error {
 			return err
 		}
 	}
-	if e.w.Manners.ByCM {
+	if e.w.Traits.ConnectsByCM {
 		// The peer's queue pairs take ours with them when it shuts them, which it may
 		// do as soon as it has our words.
 		for _, l := range e.lanes {

@@ -17,13 +17,13 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("%s: %s; want %s", v.Where, v.Got, v.Want)
 }
 
-// StuckError is an end whose Patience is exhausted.
-type StuckError struct {
+// StallError is an end whose Patience is exhausted.
+type StallError struct {
 	After  time.Duration
 	Status string // as End.Status says
 }
 
 // Error says what the end was waiting for.
-func (e *StuckError) Error() string {
+func (e *StallError) Error() string {
 	return fmt.Sprintf("nothing happened for %v: %s", e.After, e.Status)
 }

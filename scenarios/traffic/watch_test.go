@@ -41,9 +41,9 @@ func TestWatchNoticesThatThePeerHasEnded(t *testing.T) {
 		var ends [2]*traffic.End
 		pulses, most := 0, 0
 		for side := range traffic.Side(2) {
-			env := traffic.Env{Device: w.devices[side], Peer: pipes[side], Watch: watch}
+			env := traffic.Env{Device: w.devices[side], Peer: pipes[side], DetectPeerEnd: watch}
 			if side == traffic.A {
-				env.Pulse = func() {
+				env.OnStep = func() {
 					pulses++
 					most = max(most, ends[0].Result().Lanes[0].Sent.Posted)
 				}

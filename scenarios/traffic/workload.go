@@ -49,9 +49,9 @@ type Workload struct {
 	// Wakeup is how an end learns of completions.
 	Wakeup  Wakeup
 	Network Network
-	// Manners are those of the transport, the same on both sides. Fit makes lanes
+	// Traits are those of the transport, the same on both sides. Fit makes lanes
 	// that keep to them.
-	Manners Manners
+	Traits TransportTraits
 }
 
 // Network says what the network in between may do, and so what an unreliable
@@ -75,9 +75,9 @@ const (
 	ByPolling                 // no events at all
 )
 
-// Rhythm is how a side posts: up to Batch requests at a time, and then none for
+// Pacing is how a side posts: up to Batch requests at a time, and then none for
 // a time of up to Pause, by chance. A Batch of 0 is as many as there is room for.
-type Rhythm struct {
+type Pacing struct {
 	Batch int
 	Pause time.Duration
 }
@@ -120,7 +120,7 @@ type Lane struct {
 	// TightReceives posts receives that hold their message exactly, where the
 	// message is known.
 	TightReceives          bool
-	SendRhythm, RecvRhythm Rhythm
+	SendPacing, RecvPacing Pacing
 }
 
 // operations are what each service has.
@@ -184,7 +184,7 @@ func (w *Workload) Validate() error {
 	if w.SharedWords < 0 {
 		bad("SharedWords is %d", w.SharedWords)
 	}
-	if w.Manners.Unproven && w.Network.GivesUp {
+	if w.Traits.CompletesEarly && w.Network.GivesUp {
 		bad("connections may give up, and completions do not prove that anything has arrived: what is left could not be judged")
 	}
 	for i := range w.Lanes {
@@ -192,7 +192,7 @@ func (w *Workload) Validate() error {
 		if l.Service == RD && w.Network.GivesUp {
 			bad("lane %d (%v): it may give up, and its queue pair would not show that to the other direction", i, l.Service)
 		}
-		for _, err := range append(l.problems(), w.Manners.problems(l)...) {
+		for _, err := range append(l.problems(), w.Traits.problems(l)...) {
 			bad("lane %d (%v): %w", i, l.Service, err)
 		}
 	}

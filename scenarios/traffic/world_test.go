@@ -155,9 +155,9 @@ func TestEveryWayOfWaking(t *testing.T) {
 		work := everyService()
 		work.Wakeup = how
 		for i := range work.Lanes {
-			work.Lanes[i].SendRhythm = traffic.Rhythm{Batch: 3, Pause: 2 * time.Microsecond}
+			work.Lanes[i].SendPacing = traffic.Pacing{Batch: 3, Pause: 2 * time.Microsecond}
 			if work.Lanes[i].Service.Reliable() {
-				work.Lanes[i].RecvRhythm = traffic.Rhythm{Batch: 1, Pause: 20 * time.Microsecond}
+				work.Lanes[i].RecvPacing = traffic.Pacing{Batch: 1, Pause: 20 * time.Microsecond}
 			}
 		}
 		results, err := newWorld(t, 1, impair.Spec{}, softroce.Quirks{}).run(t, work)
@@ -183,7 +183,7 @@ func expectDeadlock(t *testing.T, err error) {
 
 func expectStuck(t *testing.T, err error, why string) {
 	t.Helper()
-	var s *traffic.StuckError
+	var s *traffic.StallError
 	if !errors.As(err, &s) || !strings.Contains(err.Error(), why) {
 		t.Fatalf("run = %v, want it stuck: %s", err, why)
 	}

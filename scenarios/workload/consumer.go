@@ -26,7 +26,7 @@ type consumer struct {
 }
 
 // numbered reports whether the producer puts message numbers into immediate data.
-func (x *consumer) numbered() bool { return x.size < stampLen && !x.c.n.device.BareImm }
+func (x *consumer) numbered() bool { return x.size < stampLen && !x.c.n.traits.SeparateImm }
 
 func (x *consumer) lossy() bool { return !reliable(x.c.n.cfg.service()) }
 
@@ -38,7 +38,7 @@ func (x *consumer) complete() bool {
 	// The sender reports that all messages were acknowledged: those that do not arrive
 	// within the grace period are lost. With reads, or completions that do not mean
 	// delivery, the sender cannot know.
-	if x.c.peerFinal == nil || x.c.n.cfg.Op == OpRead || x.c.n.device.Unproven || !x.c.quietFor(x.c.n.grace) {
+	if x.c.peerFinal == nil || x.c.n.cfg.Op == OpRead || x.c.n.traits.CompletesEarly || !x.c.quietFor(x.c.n.grace) {
 		return false
 	}
 	if x.lossy() {

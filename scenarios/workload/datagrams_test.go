@@ -178,7 +178,7 @@ func TestUnsupportedWorkloadOverDatagramsIsRejected(t *testing.T) {
 		"rd has no connections":         {Kind: workload.Stream, Reconnect: true},
 		"dgiwarp has no rc, srq, xrc":   {Kind: workload.Random},
 		"dgiwarp has no srq":            {Kind: workload.AllToAll, Services: []string{workload.ServiceSRQ}},
-		"bytes: 7 are too few to hold":   {Kind: workload.Stream, Services: []string{workload.ServiceUD}, Bytes: 7},
+		"bytes: 7 are too few to hold":  {Kind: workload.Stream, Services: []string{workload.ServiceUD}, Bytes: 7},
 		"connections through the conne": {Kind: workload.Stream, Services: rd, CM: true},
 	} {
 		open := reliableDatagrams

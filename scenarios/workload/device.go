@@ -65,9 +65,9 @@ func (c *Config) NeedsImmediateData() bool {
 	return d.Kind != Random && !reliable(d.service()) && d.Bytes < stampLen
 }
 
-// deviceCapabilities returns the traits and capabilities of the rank's devices, which are
+// deviceTraits returns the traits and capabilities of the rank's devices, which are
 // all alike.
-func deviceCapabilities(r *Rank) (m traffic.Manners, caps verbs.Caps, err error) {
+func deviceTraits(r *Rank) (m traffic.TransportTraits, caps verbs.Caps, err error) {
 	if len(r.NICs) == 0 {
 		return m, 0, errors.New("the host has no NIC")
 	}
@@ -76,18 +76,18 @@ func deviceCapabilities(r *Rank) (m traffic.Manners, caps verbs.Caps, err error)
 	if err != nil {
 		return m, 0, err
 	}
-	m, err = traffic.MannersOf(dev)
+	m, err = traffic.TraitsOf(dev)
 	return m, attr.Caps, err
 }
 
 // checkDevice rejects a workload that devices cannot run.
-func (c *Config) checkDevice(provider string, m *traffic.Manners, caps verbs.Caps) error {
+func (c *Config) checkDevice(provider string, m *traffic.TransportTraits, caps verbs.Caps) error {
 	switch lacking := c.UnsupportedServices(caps); {
 	case len(lacking) > 0:
 		return fmt.Errorf("%s has no %s", provider, join(lacking))
 	case m.NoRNR && c.RunsIntoRNR():
 		return fmt.Errorf("pause: over %s a message without a posted receive ends the connection", provider)
-	case m.BareImm && c.NeedsImmediateData():
+	case m.SeparateImm && c.NeedsImmediateData():
 		return fmt.Errorf("bytes: %d are too few to hold the message number, and %s has no immediate data with a message", c.Bytes, provider)
 	}
 	return nil

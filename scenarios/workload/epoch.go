@@ -68,7 +68,7 @@ func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOv
 // requests of the peer would fail. A producer of reads must announce its messages in every
 // epoch, and with completions that do not mean delivery the end does not know.
 func (c *conn) awaitsPeerOnly() bool {
-	return c.doneReported && (c.out == nil || c.n.cfg.Op != OpRead && !c.n.device.Unproven)
+	return c.doneReported && (c.out == nil || c.n.cfg.Op != OpRead && !c.n.traits.CompletesEarly)
 }
 
 // stepConnecting connects the queue pair when the peer has sent its connInfo and is ready.

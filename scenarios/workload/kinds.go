@@ -8,7 +8,7 @@ import (
 // New returns the program of a rank. The configuration must be valid for the fabric;
 // defaults are filled in.
 func New(cfg Config, r *Rank) (Program, error) {
-	manners, caps, err := deviceCapabilities(r)
+	traits, caps, err := deviceTraits(r)
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
@@ -16,17 +16,17 @@ func New(cfg Config, r *Rank) (Program, error) {
 	if err := cfg.Validate(r.Size, len(r.NICs)); err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
-	err = cfg.checkDevice(r.NICs[0].Device.Info().Provider, &manners, caps)
+	err = cfg.checkDevice(r.NICs[0].Device.Info().Provider, &traits, caps)
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
 	switch cfg.Kind {
 	case Random:
-		return newRandom(cfg, r, manners), nil
+		return newRandom(cfg, r, traits), nil
 	case Calls:
 		return newCMEndpoint(cfg, r), nil
 	}
-	n := newNode(cfg, r, manners)
+	n := newNode(cfg, r, traits)
 	switch cfg.Kind {
 	case Stream:
 		n.edges = pairEdges(&cfg, len(r.NICs), [2]int{cfg.Messages, 0})

@@ -73,7 +73,7 @@ func (n *node) pollNotes() (moved bool, err error) {
 			return moved, err
 		}
 	}
-	if n.device.ByCM {
+	if n.traits.ConnectsByCM {
 		return moved, n.rejectStaleRequests()
 	}
 	return moved, nil

@@ -17,8 +17,8 @@ type node struct {
 	proc verbs.Proc
 	log  *eventLog
 	live liveState
-	// device are the traits of the transport.
-	device traffic.Manners
+	// traits are the traits of the transport.
+	traits traffic.TransportTraits
 
 	// Set by the kind of workload:
 	edges           []edge                 // of the whole workload
@@ -58,10 +58,10 @@ type peer struct {
 	gone bool
 }
 
-func newNode(cfg Config, r *Rank, manners traffic.Manners) *node {
-	cfg.CM = cfg.CM || manners.ByCM
+func newNode(cfg Config, r *Rank, traits traffic.TransportTraits) *node {
+	cfg.CM = cfg.CM || traits.ConnectsByCM
 	n := &node{
-		rank: r, cfg: cfg, proc: r.Proc, device: manners, flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0,
+		rank: r, cfg: cfg, proc: r.Proc, traits: traits, flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0,
 		byEdge: map[int]*conn{}, peers: map[int]*peer{},
 	}
 	n.grace = simGrace

@@ -124,7 +124,7 @@ func (p *producer) post(last bool) {
 
 // numbered reports whether immediate data holds the message number. Without it the order
 // counts.
-func (p *producer) numbered() bool { return p.size < stampLen && !p.c.n.device.BareImm }
+func (p *producer) numbered() bool { return p.size < stampLen && !p.c.n.traits.SeparateImm }
 
 // publish writes messages into public memory, where the peer can read them.
 func (p *producer) publish() (moved bool) {
@@ -154,7 +154,7 @@ func (p *producer) messageCompleted(e *request) {
 // resume continues with the first message that the receiver lacks.
 func (p *producer) resume(next int) {
 	switch {
-	case next < p.announced && reliable(p.c.n.cfg.service()) && !p.c.n.device.Unproven:
+	case next < p.announced && reliable(p.c.n.cfg.service()) && !p.c.n.traits.CompletesEarly:
 		p.c.violation(Delivery, "%d messages were acknowledged, of which only %d arrived", p.announced, next)
 	case next > p.next:
 		p.c.violation(Delivery, "%d messages arrived, of %d that were sent", next, p.next)

@@ -33,7 +33,7 @@ func countOf(imm uint32, near int) int {
 // pump refills receives, and posts notices, messages, reads and atomics.
 func (c *conn) pump() (moved bool, err error) {
 	// A credit notice lets the peer send. Without RNR the receives must be posted before.
-	if !c.recv.shared || c.n.device.NoRNR {
+	if !c.recv.shared || c.n.traits.NoRNR {
 		if moved, err = c.recv.refill(); err != nil {
 			return moved, err
 		}
@@ -98,7 +98,7 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 	op := c.n.cfg.Op
 	// If immediate data arrives as a separate message, a notice after a write looks like a
 	// write with immediate data.
-	notice := withImm && (wc.Opcode == verbs.WCOpRecv && n == 0 || c.n.device.BareImm)
+	notice := withImm && (wc.Opcode == verbs.WCOpRecv && n == 0 || c.n.traits.SeparateImm)
 	switch {
 	case notice && kind == immCredit && c.out != nil:
 		c.handleCredit(countOf(wc.Imm, c.out.credit))

@@ -14,7 +14,7 @@ import (
 type random struct {
 	rank   *Rank
 	cfg    Config
-	device traffic.Manners
+	traits traffic.TransportTraits
 	peer   int // -1 for the last rank of an odd number
 	nic    *NIC
 	log    *eventLog
@@ -25,8 +25,8 @@ type random struct {
 	lastSample time.Duration
 }
 
-func newRandom(cfg Config, r *Rank, manners traffic.Manners) *random {
-	w := &random{rank: r, cfg: cfg, device: manners, peer: r.Rank ^ 1}
+func newRandom(cfg Config, r *Rank, traits traffic.TransportTraits) *random {
+	w := &random{rank: r, cfg: cfg, traits: traits, peer: r.Rank ^ 1}
 	if w.peer >= cfg.Ranks || r.Rank >= cfg.Ranks {
 		w.peer = -1
 	}
@@ -67,7 +67,7 @@ func (w *random) run() (err error) {
 	w.work = w.workload(mtu)
 	w.end, err = traffic.NewEnd(traffic.Env{
 		Device: &qpRecorder{w.nic.Device, &w.live}, Peer: &peerExchange{w.rank.Control, w.peer}, GIDIndex: w.nic.GIDIndex,
-		Patience: w.rank.StallTimeout, Concurrent: w.rank.Concurrent, Watch: true, Pulse: w.sample,
+		StallTimeout: w.rank.StallTimeout, Concurrent: w.rank.Concurrent, DetectPeerEnd: true, OnStep: w.sample,
 	}, w.work, traffic.Side(w.rank.Rank%2))
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (w *random) agreeMTU() (verbs.MTU, error) {
 func (w *random) workload(mtu verbs.MTU) *traffic.Workload {
 	cfg := &w.cfg
 	work := &traffic.Workload{
-		Seed: derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2, Manners: w.device,
+		Seed: derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2, Traits: w.traits,
 		Network: traffic.Network{
 			Loses: cfg.excused(ExcuseLoses), Duplicates: cfg.excused(ExcuseDuplicates),
 			Reorders: cfg.excused(ExcuseReorders), GivesUp: cfg.excused(ExcuseGivesUp),
@@ -140,12 +140,12 @@ func (w *random) workload(mtu verbs.MTU) *traffic.Workload {
 		l.RetryCnt, l.RNRRetry = uint8(*cfg.Retries), uint8(*cfg.RNRRetries)
 		l.SendDepth = cfg.Depth
 		if cfg.Pause > 0 && l.Service.Reliable() {
-			l.RecvRhythm = traffic.Rhythm{Batch: max(1, cfg.Depth/4), Pause: cfg.Pause}
+			l.RecvPacing = traffic.Pacing{Batch: max(1, cfg.Depth/4), Pause: cfg.Pause}
 		}
 		if cfg.Think > 0 {
-			l.SendRhythm = traffic.Rhythm{Batch: 1, Pause: cfg.Think}
+			l.SendPacing = traffic.Pacing{Batch: 1, Pause: cfg.Think}
 		}
-		w.device.Fit(l)
+		w.traits.Adapt(l)
 	}
 	return work
 }
