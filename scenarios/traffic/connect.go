@@ -6,24 +6,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// connect tells the peer who we are and makes every queue pair ready.
+// connect exchanges connection data with the peer and moves every queue pair to RTS.
 func (e *End) connect() error {
-	c := e.card()
-	if err := e.listen(c); err != nil {
+	c := e.connInfo()
+	if err := e.listenCM(c); err != nil {
 		return err
 	}
-	if err := e.tell(note{Kind: noteCard, Card: c}); err != nil {
+	if err := e.sendNote(note{Kind: noteConnInfo, Card: c}); err != nil {
 		return err
 	}
-	n, err := e.expect(noteCard)
+	n, err := e.expect(noteConnInfo)
 	if err != nil {
 		return err
 	}
 	if n.Card == nil || len(n.Card.Lanes) != len(e.lanes) {
-		return fmt.Errorf("the peer has another workload: its card does not name %d lanes", len(e.lanes))
+		return fmt.Errorf("the peer has another workload: its connection data do not name %d lanes", len(e.lanes))
 	}
 	e.peer = *n.Card
-	windows := make([][]handle, len(e.lanes))
+	windows := make([][]remoteMemory, len(e.lanes))
 	for i, l := range e.lanes {
 		if err := l.connect(); err != nil {
 			return fmt.Errorf("lane %d (%v): %w", i, l.spec.Service, err)
@@ -32,10 +32,10 @@ func (e *End) connect() error {
 			return fmt.Errorf("lane %d (%v): %w", i, l.spec.Service, err)
 		}
 	}
-	if err := e.firstReceives(); err != nil {
+	if err := e.postFirstReceives(); err != nil {
 		return err
 	}
-	if err := e.tell(note{Kind: noteReady, Windows: windows}); err != nil {
+	if err := e.sendNote(note{Kind: noteReady, Windows: windows}); err != nil {
 		return err
 	}
 	if n, err = e.expect(noteReady); err != nil {
@@ -49,10 +49,10 @@ func (e *End) connect() error {
 	return nil
 }
 
-func (e *End) card() *card {
-	c := &card{GID: e.gid, Words: handleOf(e.words.mr)}
+func (e *End) connInfo() *connInfo {
+	c := &connInfo{GID: e.gid, Words: remoteMemoryOf(e.words.mr)}
 	for _, l := range e.lanes {
-		lc := laneCard{QPN: l.qp.QPN(), Target: handleOf(l.memory)}
+		lc := laneInfo{QPN: l.qp.QPN(), Target: remoteMemoryOf(l.memory)}
 		if l.target != nil {
 			lc.XRC = l.target.QPN()
 		}
@@ -64,10 +64,10 @@ func (e *End) card() *card {
 	return c
 }
 
-// firstReceives fills the queues of unreliable lanes before the peer may send:
-// what finds no receive there is lost, not delayed. So it does with those of
-// reliable ones where the transport does not wait for receives.
-func (e *End) firstReceives() error {
+// postFirstReceives posts the receives of unreliable lanes before the peer may send,
+// because a message without a receive is lost there. Without RNR it also posts those of
+// reliable lanes.
+func (e *End) postFirstReceives() error {
 	for _, r := range e.rings {
 		if r.lane != nil && r.lane.spec.Service.Reliable() && !e.w.Traits.NoRNR {
 			continue
@@ -79,21 +79,21 @@ func (e *End) firstReceives() error {
 	return nil
 }
 
-// connect takes the lane's queue pairs to RTS.
+// connect moves the queue pairs of the lane to RTS.
 func (l *lane) connect() error {
 	if l.end.w.Traits.ConnectsByCM {
-		return l.connectByCM()
+		return l.connectCM()
 	}
-	peer := &l.end.peer.Lanes[l.num]
+	peer := &l.end.peer.Lanes[l.index]
 	switch l.spec.Service {
 	case UD, RD:
-		return l.readyDatagrams()
+		return l.toRTSDatagram()
 	case XRC:
-		if err := l.ready(l.target, peer.QPN); err != nil {
+		if err := l.toRTS(l.target, peer.QPN); err != nil {
 			return err
 		}
 	}
-	return l.ready(l.qp, peer.receiver())
+	return l.toRTS(l.qp, peer.receiver())
 }
 
 func (l *lane) address() verbs.AHAttr {
@@ -103,8 +103,8 @@ func (l *lane) address() verbs.AHAttr {
 	}}
 }
 
-// ready connects one queue pair. Each type has its own attributes.
-func (l *lane) ready(qp verbs.QP, peer verbs.QPN) error {
+// toRTS moves a queue pair to RTS, with the attributes of its type.
+func (l *lane) toRTS(qp verbs.QP, peer verbs.QPN) error {
 	s, me := l.spec, l.end.side
 	sends, receives := qp.Type() != verbs.QPTypeXRCRecv, qp.Type() != verbs.QPTypeXRCSend
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: remoteAccess}
@@ -136,8 +136,8 @@ func (l *lane) ready(qp verbs.QP, peer verbs.QPN) error {
 	return qp.Modify(attr, mask)
 }
 
-// readyDatagrams readies a queue pair of UD or RD and makes the address to send to.
-func (l *lane) readyDatagrams() (err error) {
+// toRTSDatagram moves a UD or RD queue pair to RTS and creates the address handle.
+func (l *lane) toRTSDatagram() (err error) {
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: l.qkey}
 	if err := l.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey); err != nil {
 		return err
@@ -153,16 +153,16 @@ func (l *lane) readyDatagrams() (err error) {
 	return err
 }
 
-// openWindows binds the windows that the peer may use, and waits for that: a
-// key is good only once its bind has completed.
-func (l *lane) openWindows() (handles []handle, err error) {
+// openWindows binds the memory windows for the peer, and waits for the binds: a key is
+// valid only after its bind has completed.
+func (l *lane) openWindows() (handles []remoteMemory, err error) {
 	if l.spec.Windows == 0 && l.spec.Service != RC {
 		return nil, nil
 	}
-	if l.spare, err = l.end.pd.AllocMW(verbs.MWType2); err != nil {
+	if l.spareWindow, err = l.end.pd.AllocMW(verbs.MWType2); err != nil {
 		return nil, err
 	}
-	l.out.spareKey = l.spare.RKey()
+	l.outgoing.spareKey = l.spareWindow.RKey()
 	for i := range l.spec.Windows {
 		w, err := l.end.pd.AllocMW(verbs.MWType2)
 		if err != nil {
@@ -171,15 +171,15 @@ func (l *lane) openWindows() (handles []handle, err error) {
 		at, n := windowExtent(l.spec, i)
 		key, addr := verbs.NextRKey(w.RKey()), l.memory.Addr()+uint64(at)
 		wr := verbs.SendWR{
-			WRID: uint64(l.num)<<laneShift | windowsBit | uint64(i), Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+			WRID: uint64(l.index)<<laneShift | windowsBit | uint64(i), Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
 			Bind: verbs.Bind{MW: w, RKey: key, Info: verbs.BindInfo{MR: l.memory, Addr: addr, Length: uint64(n), Access: windowAccess}},
 		}
 		if _, err := l.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 			return nil, err
 		}
-		l.windows, l.keys, handles = append(l.windows, w), append(l.keys, key), append(handles, handle{addr, key})
+		l.windows, l.keys, handles = append(l.windows, w), append(l.keys, key), append(handles, remoteMemory{addr, key})
 		for l.binds <= i {
-			if err := l.end.await(); err != nil {
+			if err := l.end.waitCompletions(); err != nil {
 				return nil, err
 			}
 		}

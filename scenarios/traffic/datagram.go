@@ -8,23 +8,22 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// areaLen is how much of a receive says where its message came from.
-func (l *lane) areaLen() int {
+// grhLen is the length of the GRH in a receive.
+func (l *lane) grhLen() int {
 	if l.spec.Service.Datagram() {
 		return verbs.GRHLen
 	}
 	return 0
 }
 
-// anyLength is that of a packet whose length the area need not tell.
+// anyLength is the length of a packet that the GRH does not determine.
 const anyLength = -1
 
-// carried is how many bytes the IP packet of a datagram has behind its header, as
-// the area in front of the payload tells it.
-func (m *TransportTraits) carried(o *op) int {
+// ipPayloadLen is the payload length of the IP packet that the GRH of a datagram reports.
+func (m *TransportTraits) ipPayloadLen(o *op) int {
 	const udp, bth, deth, icrc = 8, 12, 8, 4
 	if m.PortInGRH {
-		return udp + o.size // the message as if it had been sent by UDP alone
+		return udp + o.size // as if the message had been sent over UDP alone
 	}
 	carried := udp + bth + deth + (o.size+3)&^3 + icrc
 	if o.withImm() {
@@ -33,17 +32,15 @@ func (m *TransportTraits) carried(o *op) int {
 	return carried
 }
 
-// datagramPort is where devices of datagram-iWARP are reached that were told no
-// other.
+// datagramPort is the default UDP port of datagram-iWARP.
 const datagramPort = 65041
 
-// origin checks what a completion and the area in front of the payload say of
-// where a datagram came from. It returns what was wanted and what is there instead,
-// and nothing if all is well.
-func (l *lane) origin(wc *verbs.WC, area []byte, carried int) (want, got string) {
+// checkSource checks the source of a datagram in its completion and GRH. It returns the
+// expected and the actual value, or empty strings.
+func (l *lane) checkSource(wc *verbs.WC, area []byte, carried int) (want, got string) {
 	peer, m := &l.end.peer, &l.end.w.Traits
-	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Lanes[l.num].QPN {
-		return fmt.Sprintf("a global header and source QP %#x", peer.Lanes[l.num].QPN), fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP)
+	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Lanes[l.index].QPN {
+		return fmt.Sprintf("a global header and source QP %#x", peer.Lanes[l.index].QPN), fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP)
 	}
 	reply, err := verbs.InitAHFromWC(1, l.end.env.GIDIndex, wc, area)
 	if err != nil {
@@ -52,15 +49,15 @@ func (l *lane) origin(wc *verbs.WC, area []byte, carried int) (want, got string)
 	if reply.GRH.DGID != peer.GID {
 		return fmt.Sprintf("source %v in the header area", peer.GID), reply.GRH.DGID.String()
 	}
-	h, err := parseArea(area)
+	h, err := parseGRH(area)
 	if err != nil {
 		return "an IP header in the header area", err.Error()
 	}
 	switch {
 	case h.dst != l.end.gid.Addr():
 		return fmt.Sprintf("destination %v in the header area", l.end.gid), h.dst.String()
-	case carried != anyLength && h.carried != carried:
-		return fmt.Sprintf("an IP packet that carries %d bytes", carried), fmt.Sprint(h.carried)
+	case carried != anyLength && h.payloadLen != carried:
+		return fmt.Sprintf("an IP packet that carries %d bytes", carried), fmt.Sprint(h.payloadLen)
 	case h.protocol != 17:
 		return "UDP (17) in the header area", fmt.Sprint(h.protocol)
 	case l.spec.TrafficClass != 0 && h.tclass>>2 != l.spec.TrafficClass>>2:
@@ -71,16 +68,16 @@ func (l *lane) origin(wc *verbs.WC, area []byte, carried int) (want, got string)
 	return "", ""
 }
 
-// ipHeader is what the header area tells.
+// ipHeader holds the fields of the GRH.
 type ipHeader struct {
-	dst      netip.Addr
-	carried  int // bytes behind the header
-	protocol uint8
-	tclass   uint8
+	dst        netip.Addr
+	payloadLen int
+	protocol   uint8
+	tclass     uint8
 }
 
-// parseArea reads an IPv6 header, or an IPv4 header in the last twenty bytes.
-func parseArea(area []byte) (h ipHeader, err error) {
+// parseGRH parses an IPv6 header, or an IPv4 header in the last twenty bytes.
+func parseGRH(area []byte) (h ipHeader, err error) {
 	be := binary.BigEndian
 	if area[20]>>4 == 4 && area[20]&0xf == 5 && area[0]>>4 != 6 {
 		b := area[20:]

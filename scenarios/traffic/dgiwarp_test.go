@@ -15,8 +15,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newDatagramWorld is two datagram-iWARP devices on a cable, reached at a UDP port;
-// at that of the protocol if it is 0.
+// newDatagramWorld connects two datagram-iWARP devices by a cable. at is their UDP port; 0:
+// that of the protocol.
 func newDatagramWorld(t testing.TB, seed uint64, spec impair.Spec, reliable bool, addrs [2]string, at uint16) *world {
 	t.Helper()
 	w := &world{World: sim.New(sim.Config{Seed: seed})}
@@ -43,7 +43,7 @@ func newDatagramWorld(t testing.TB, seed uint64, spec impair.Spec, reliable bool
 // families are the addresses of two ends, of either IP version.
 var families = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
 
-// datagrams is a workload of two lanes of a service, one with shared receives.
+// datagrams returns a workload of two lanes of a service, one with shared receives.
 func datagrams(t testing.TB, dev verbs.Context, seed uint64, s traffic.Service, messages, size int) *traffic.Workload {
 	t.Helper()
 	m, err := traffic.TraitsOf(dev)
@@ -60,9 +60,9 @@ func datagrams(t testing.TB, dev verbs.Context, seed uint64, s traffic.Service, 
 	return w
 }
 
-// What datagram-iWARP has of reliable datagrams keeps its promises in a network
-// that does its worst, over both IP versions.
-func TestReliableDatagrams(t *testing.T) {
+// Reliable datagrams of datagram-iWARP keep their guarantees on a bad network, over both IP
+// versions.
+func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 	worst := impair.Spec{
 		LossPPM: 50_000, DuplicatePPM: 50_000, DuplicateDelay: 20 * time.Microsecond,
 		ReorderPPM: 50_000, ReorderDelay: 30 * time.Microsecond, CorruptPPM: 10_000,
@@ -80,18 +80,17 @@ func TestReliableDatagrams(t *testing.T) {
 						t.Errorf("seed %d, side %d, lane %d: %+v", seed, side, i, l)
 					}
 				}
-				// The first packet of a flow is sent again with the proof that it was asked for.
+				// The first packet of a flow is sent again with the cookie of the receiver.
 				if again := r.Counter("rd_sent_again"); (again > uint64(len(r.Lanes))) != (spec.LossPPM > 0) {
-					t.Errorf("seed %d, side %d: %d packets sent again", seed, side, again)
+					t.Errorf("seed %d, side %d: %d retransmissions", seed, side, again)
 				}
 			}
 		}
 	}
 }
 
-// Datagrams that may be lost are whole where they are not, and say where they come
-// from in the layout of datagram-iWARP.
-func TestUnreliableDatagrams(t *testing.T) {
+// Unreliable datagrams arrive intact, and their GRH has the layout of datagram-iWARP.
+func TestUnreliableDatagramsAreIntact(t *testing.T) {
 	for seed := range uint64(4) {
 		w := newDatagramWorld(t, seed, impair.Spec{LossPPM: 100_000}, false, families[seed%2], 0)
 		work := datagrams(t, w.devices[0], seed, traffic.UD, 300, 4096)
@@ -110,35 +109,34 @@ func TestUnreliableDatagrams(t *testing.T) {
 				}
 			}
 		}
-		// The layout of RoCE is another: what is checked is what is there.
+		// With the GRH layout of RoCE the check fails.
 		w = newDatagramWorld(t, seed, impair.Spec{}, false, families[seed%2], 0)
 		work.Traits.PortInGRH = false
 		var v *traffic.Violation
 		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "an IP packet that carries") {
-			t.Errorf("seed %d: %v, want the area found wrong", seed, err)
+			t.Errorf("seed %d: %v, want a violation of the GRH", seed, err)
 		}
 	}
 }
 
-// A message that comes from another port than the one devices have is noticed.
+// A message from an unexpected source port is a violation.
 func TestSourcePortsAreChecked(t *testing.T) {
 	for service, reliable := range map[traffic.Service]bool{traffic.UD: false, traffic.RD: true} {
 		w := newDatagramWorld(t, 1, impair.Spec{}, reliable, families[0], 7777)
 		work := datagrams(t, w.devices[0], 1, service, 20, 256)
 		var v *traffic.Violation
 		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "source port 65041") || v.Got != "7777" {
-			t.Errorf("%v: %v, want the port found wrong", service, err)
+			t.Errorf("%v: %v, want a violation of the port", service, err)
 		}
 	}
 }
 
-// RD gives up on peers, not on queue pairs, which the model of a lane does not
-// follow.
-func TestReliableDatagramsMayNotGiveUp(t *testing.T) {
+// RD gives up on peers, not on queue pairs, which the model of a lane does not support.
+func TestValidateRejectsGivesUpForRD(t *testing.T) {
 	w := newDatagramWorld(t, 1, impair.Spec{}, true, families[0], 0)
 	work := datagrams(t, w.devices[0], 1, traffic.RD, 20, 256)
 	work.Network.GivesUp = true
-	if _, err := traffic.NewEnd(traffic.Env{}, work, traffic.A); err == nil || !strings.Contains(err.Error(), "it may give up") {
+	if _, err := traffic.NewEnd(traffic.Env{}, work, traffic.A); err == nil || !strings.Contains(err.Error(), "GivesUp") {
 		t.Error(err)
 	}
 }

@@ -1,19 +1,18 @@
-// Package traffic exchanges traffic between two ends over verbs and checks all
-// of it. What is sent follows from a Workload, which both ends hold: each knows
-// what the other will post, so every byte that arrives, every completion and
-// the memory image at the end are compared with a model that knows nothing of
-// the device.
+// Package traffic exchanges random verbs traffic between two ends and checks all of it.
+// Both ends compute the requests of both sides from a Workload. Therefore each can compare
+// every received byte, every completion and the final memory with a model that is
+// independent of the device.
 //
-// Reliable services (RC, XRC, RD) must deliver everything exactly once and in
-// order, complete requests in order, and leave the memory that the requests in
-// order make. Unreliable ones (UC, UD) may lose messages, and reorder or
-// duplicate them where the network does, but what arrives must be whole.
+// Reliable services (RC, XRC, RD) must deliver everything exactly once and in order,
+// complete requests in order, and leave the memory that the requests in order produce.
+// Unreliable services (UC, UD) may lose messages, and reorder or duplicate them if the
+// network does, but must deliver them intact.
 //
-// The package imports the standard library and verbs only, opens nothing and
-// keeps no time of its own: it blocks in completion channels, in the Exchange
-// and in verbs.Proc, so that the same programs run in a simulated world and in
-// real time. An End belongs to the one goroutine or program that calls Run;
-// when that has ended, in whatever way, Result and Status say how far it came.
+// Package workload uses it for the workload "random", and tests of the emulated NICs use it
+// directly. It imports the standard library and verbs only, opens no device and reads no
+// clock: it blocks in completion channels, in the Exchange and in verbs.Proc. Therefore the
+// same programs run in a simulated world and in real time. An End belongs to the goroutine
+// or program that calls Run; after that, Result and Status report how far it came.
 package traffic
 
 import (
@@ -22,10 +21,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Side tells the two ends of a workload apart.
+// Side is one of the two ends of a workload.
 type Side int
 
-// The two sides.
 const (
 	A Side = 0
 	B Side = 1
@@ -37,37 +35,32 @@ func (s Side) Peer() Side { return 1 - s }
 // String is the letter of the side.
 func (s Side) String() string { return string(rune('A' + s)) }
 
-// Exchange is a way from one end to the other besides the fabric: what tells
-// queue pair numbers and keys, and later that an end is done. Messages arrive
-// in order and are never lost.
+// Exchange is a control channel between the two ends, for queue pair numbers, keys and the
+// end of the traffic. It is reliable and in order.
 type Exchange interface {
 	Send(msg []byte) error
-	// Recv returns the peer's next message. It waits for timeout at most
-	// (without end if it is negative) and then returns verbs.ErrTimeout.
+	// Recv returns the next message of the peer, or verbs.ErrTimeout after timeout; a
+	// negative timeout is infinite.
 	Recv(timeout time.Duration) ([]byte, error)
 }
 
-// Env is what an end needs of the world around it.
+// Env is the environment of an end.
 type Env struct {
 	Device verbs.Context
 	Peer   Exchange
-	// GIDIndex is the entry of the device's GID table to send from.
+	// GIDIndex is the source GID in the GID table of the device.
 	GIDIndex uint8
-	// StallTimeout is how long an end waits while nothing at all happens before it
-	// fails with a *StuckError. 0 means without end, for worlds that detect a
-	// deadlock themselves.
+	// StallTimeout is how long an end may make no progress before it fails with a
+	// *StallError. 0: no limit, for worlds that detect deadlocks.
 	StallTimeout time.Duration
-	// Concurrent says that the device works on memory while the program runs, as
-	// it does in real time. Bytes that a later request may be writing are then
-	// left alone until the end.
+	// Concurrent means that the device accesses memory while the program runs, as in real
+	// time. Bytes that a later request may be writing are then checked only at the end.
 	Concurrent bool
-	// DetectPeerEnd has the end look at the Exchange now and then whatever it waits for,
-	// so that it notices when the peer has ended: Run returns the error of Recv.
-	// A simulated world cannot tell a deadlock from such an end.
+	// DetectPeerEnd makes the end poll the Exchange while it waits, to notice when the peer
+	// has ended: Run returns the error of Recv. It hides deadlocks from a simulated world.
 	DetectPeerEnd bool
-	// Pulse, if not nil, is called between steps, by the program that called Run:
-	// a place to look at Result and Status while things go on.
+	// OnStep, if not nil, is called between steps of Run. It may call Result and Status.
 	OnStep func()
-	// Trace, if not nil, is told of every request posted and completed.
+	// Trace, if not nil, is called for every request posted and completed.
 	Trace func(format string, args ...any)
 }

@@ -21,23 +21,23 @@ type End struct {
 	channel verbs.CompChannel
 	cqs     []verbs.CQ
 	lanes   []*lane
-	rings   []*ring // by the number in their work request IDs
-	shared  *ring   // the shared receive queue's; nil if no lane has it
+	rings   []*recvRing // by the number in their work request IDs
+	shared  *recvRing   // of the SRQ; nil if no lane uses it
 	byQPN   map[verbs.QPN]*lane
 	words   sharedWords
 
-	peer     card
-	requests verbs.Listener // for connections; nil where none are asked for
-	phase    string
-	peerDone *report
-	lastMove time.Duration
-	lastDone time.Duration
-	began    time.Duration
-	ended    time.Duration
-	before   []verbs.Counter
+	peer           connInfo
+	cmListener     verbs.Listener // nil without the connection manager
+	phase          string
+	peerDone       *report
+	lastProgress   time.Duration
+	lastCompletion time.Duration
+	startedAt      time.Duration
+	endedAt        time.Duration
+	countersBefore []verbs.Counter
 }
 
-// NewEnd returns side's end of w. Nothing happens before Run.
+// NewEnd returns one side of w. It starts nothing.
 func NewEnd(env Env, w *Workload, side Side) (*End, error) {
 	if err := w.Validate(); err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
@@ -45,11 +45,9 @@ func NewEnd(env Env, w *Workload, side Side) (*End, error) {
 	return &End{env: env, w: w, side: side, byQPN: map[verbs.QPN]*lane{}, phase: "not started"}, nil
 }
 
-// Run makes the connections, exchanges and checks the traffic, and takes
-// everything down again. It returns a *Violation when the service broke a
-// promise, and other errors when a verb did; what it had made by then stays in the
-// device, for whoever closes that. Call it once, from the program that p belongs
-// to.
+// Run connects, exchanges and checks the traffic, and closes everything. It returns a
+// *Violation if the service broke a guarantee, and other errors if a verb failed; resources
+// then stay open until the device is closed. Call it once, from the program of p.
 func (e *End) Run(p verbs.Proc) (*Result, error) {
 	e.proc = p
 	for _, step := range []struct {
@@ -71,7 +69,7 @@ func (e *End) Run(p verbs.Proc) (*Result, error) {
 	return e.Result(), nil
 }
 
-// Status says in one line how far the end has come and what it waits for.
+// Status describes in one line the progress of the end and what it waits for.
 func (e *End) Status() string {
 	parts := []string{fmt.Sprintf("side %v %s", e.side, e.phase)}
 	for _, l := range e.lanes {
@@ -88,9 +86,9 @@ func (e *End) trace(format string, args ...any) {
 	}
 }
 
-// open makes everything that needs no peer.
+// open creates everything that needs no peer.
 func (e *End) open() (err error) {
-	e.before = e.env.Device.Counters()
+	e.countersBefore = e.env.Device.Counters()
 	entry, err := e.env.Device.QueryGID(1, int(e.env.GIDIndex))
 	if err != nil {
 		return err
@@ -121,7 +119,7 @@ func (e *End) open() (err error) {
 	return nil
 }
 
-// openCQs makes completion queues with room for everything that can complete.
+// openCQs creates completion queues with room for every possible completion.
 func (e *End) openCQs() error {
 	depth := 16
 	for i := range e.w.Lanes {
@@ -138,7 +136,7 @@ func (e *End) openCQs() error {
 	return nil
 }
 
-// openShared makes the shared receive queue, if a lane has need of it.
+// openShared creates the shared receive queue, if a lane uses it.
 func (e *End) openShared() error {
 	depth, room, sges := 0, 0, 0
 	for i := range e.w.Lanes {
@@ -153,15 +151,15 @@ func (e *End) openShared() error {
 	if err != nil {
 		return err
 	}
-	e.shared, err = e.newRing(srq, ringConfig{depth: depth, room: room, most: sges, rhythm: e.sharedRhythm()})
+	e.shared, err = e.newRing(srq, ringConfig{depth: depth, maxLen: room, maxPieces: sges, pacing: e.sharedPacing()})
 	if err == nil {
 		e.shared.srq = srq
 	}
 	return err
 }
 
-// sharedRhythm is that of the first lane that shares receives.
-func (e *End) sharedRhythm() Pacing {
+// sharedPacing is the pacing of the first lane with shared receives.
+func (e *End) sharedPacing() Pacing {
 	for i := range e.w.Lanes {
 		if e.w.Lanes[i].SharedReceives {
 			return e.w.Lanes[i].RecvPacing
@@ -170,11 +168,11 @@ func (e *End) sharedRhythm() Pacing {
 	return Pacing{}
 }
 
-// close takes everything down. Whatever is still in use would say so.
+// close closes everything. A resource in use would return an error.
 func (e *End) close() error {
 	var err error
-	if e.requests != nil {
-		err = e.requests.Close()
+	if e.cmListener != nil {
+		err = e.cmListener.Close()
 	}
 	for _, l := range e.lanes {
 		err = errors.Join(err, l.close())

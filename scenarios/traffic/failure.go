@@ -6,18 +6,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What happens when a reliable queue pair gives up: its requests are flushed,
-// and the peer, who cannot know, is told and follows.
+// When a reliable queue pair fails, its requests are flushed. The peer cannot detect that,
+// therefore it gets a note and stops as well.
 
-// unsuccessful takes a completion in error. Retries may run out where the
-// network is that bad; then everything behind is flushed.
-func (s *sender) unsuccessful(wc *verbs.WC, n int) error {
+// handleFailure handles a completion with an error. Retries may be exhausted if the network
+// permits it; all later requests must be flushed.
+func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	o := &s.plan.ops[n]
-	s.settled++
+	s.completedBefore++
 	if o.shared {
-		s.lane.end.words.lost()
+		s.lane.end.words.requestFlushed()
 	}
-	if s.flushing || s.dead && wc.Status == verbs.WCWRFlushErr {
+	if s.flushing || s.qpFailed && wc.Status == verbs.WCWRFlushErr {
 		s.flushing = true
 		if wc.Status != verbs.WCWRFlushErr {
 			return s.violation(o, n, verbs.WCWRFlushErr.String(), wc.Status.String())
@@ -29,85 +29,82 @@ func (s *sender) unsuccessful(wc *verbs.WC, n int) error {
 		return s.violation(o, n, verbs.WCSuccess.String(), wc.Status.String())
 	}
 	s.flushing = true
-	s.failed = wc.Status
-	if s.dead {
-		return nil // the peer had given up as well
+	s.failStatus = wc.Status
+	if s.qpFailed {
+		return nil // the requests of the peer have failed as well
 	}
-	return s.lane.gaveUp()
+	return s.lane.requestsFailed()
 }
 
-// mark posts a request behind all others to a queue pair that was shut. Requests
-// that completed without a signal say nothing, so its flush is what tells that
-// everything before it is over.
-func (s *sender) mark() error {
-	s.marked = true
-	wr := verbs.SendWR{WRID: uint64(s.lane.num)<<laneShift | markerBit, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
+// postDrainMarker posts a request after all others to a queue pair in the error state. Its
+// flush shows that all requests before it, unsignaled ones too, have completed.
+func (s *sender) postDrainMarker() error {
+	s.drainPending = true
+	wr := verbs.SendWR{WRID: uint64(s.lane.index)<<laneShift | markerBit, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
 	if _, err := s.lane.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return fmt.Errorf("marker on a queue pair in the error state: %w", err)
 	}
 	return nil
 }
 
-// unmark takes the flush of the marker.
-func (s *sender) unmark(wc *verbs.WC) error {
-	if !s.marked || wc.Status != verbs.WCWRFlushErr {
+// drainMarkerFlushed handles the flush of the marker.
+func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
+	if !s.drainPending || wc.Status != verbs.WCWRFlushErr {
 		return s.violation(nil, 0, "the marker flushed", wc.Status.String())
 	}
-	s.marked = false
-	for s.settled < s.posted {
-		if err := s.settleSilently(s.settled); err != nil {
+	s.drainPending = false
+	for s.completedBefore < s.posted {
+		if err := s.finishUnsignaled(s.completedBefore); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// gaveUp is called when the lane's own requests have failed for want of retries.
-// An RC queue pair goes down with both directions; of an XRC lane only one is
-// lost.
-func (l *lane) gaveUp() error {
-	l.out.dead = true
+// requestsFailed stops a lane whose requests have exhausted their retries. An RC queue pair
+// fails in both directions, an XRC lane in one.
+func (l *lane) requestsFailed() error {
+	l.outgoing.qpFailed = true
 	if l.spec.Service == RC {
-		l.in.end()
+		l.incoming.peerStopped()
 	}
-	return l.end.tell(note{Kind: noteFailed, Lane: l.num})
+	return l.end.sendNote(note{Kind: noteFailed, Lane: l.index})
 }
 
-// peerGaveUp is called when the peer's requests have failed. What it had under
-// way may still arrive; to have an end of that, the receiving side is shut.
-func (l *lane) peerGaveUp() error {
-	l.in.end()
+// peerRequestsFailed stops a lane after the failure of the peer's requests. Packets under
+// way may still arrive; moving the queue pair to the error state ends that.
+func (l *lane) peerRequestsFailed() error {
+	l.incoming.peerStopped()
 	if l.spec.Service == RC {
-		if l.out.dead {
+		if l.outgoing.qpFailed {
 			return nil
 		}
-		l.out.dead = true
+		l.outgoing.qpFailed = true
 	}
-	if err := l.shut(l.receiver()); err != nil || l.spec.Service != RC {
+	if err := l.toError(l.receiver()); err != nil || l.spec.Service != RC {
 		return err
 	}
-	return l.out.mark()
+	return l.outgoing.postDrainMarker()
 }
 
-// shut takes a queue pair to the error state: whatever it has queued completes
-// as flushed.
-func (l *lane) shut(qp verbs.QP) error {
-	l.shutting = true
+// toError moves a queue pair to the error state, which flushes its queues.
+func (l *lane) toError(qp verbs.QP) error {
+	l.errorExpected = true
 	return qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 }
 
-// flushed takes a receive that completed in error. It may come before the
-// completion that tells why: that one is in another queue.
-func (l *lane) flushed(wc *verbs.WC) error {
+// receiveFailed handles a receive that completed with an error. It may be polled before the
+// send completion with the cause, which is in another queue.
+func (l *lane) receiveFailed(wc *verbs.WC) error {
 	from := l.end.side.Peer()
 	if wc.Status == verbs.WCRemInvReqErr && l.spec.Service == UC && l.spec.SharedReceives && l.end.w.Network.Loses {
-		return nil // a message broke off; others wait for receives, so this one is not kept for the next
+		return nil // an incomplete message; with an SRQ its receive is not reused
 	}
 	if wc.Status != verbs.WCWRFlushErr {
-		return &Violation{Where: l.where(from, 0, nil), Want: "a message", Got: "a receive completed with " + wc.Status.String()}
+		return &Violation{Where: l.describe(from, 0, nil), Want: "a message", Got: "a receive completed with " + wc.Status.String()}
 	}
-	if !l.shutting && !l.out.dead && !l.end.w.Network.GivesUp {
-		return &Violation{Where: l.where(from, 0, nil), Want: "a message", Got: "a receive was flushed"}
+	if !l.errorExpected && !l.outgoing.qpFailed && !l.end.w.Network.GivesUp {
+		return &Violation{Where: l.describe(from, 0, nil), Want: "a message", Got: "a receive was flushed"}
 	}
 	l.flushes++
 	return nil

@@ -7,18 +7,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The model of a target: what its bytes are after the requests of a plan, in
-// order. It is all there is to say about a reliable service's memory.
+// The memory model: the bytes of a target after the requests of a plan, in order.
 
 func word(b []byte) uint64       { return binary.LittleEndian.Uint64(b) }
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-// initialTarget is what the target of a side holds before anything is sent.
+// initialTarget returns the memory of a side before the traffic.
 func initialTarget(w *Workload, lane int, s Side) []byte {
 	l := &w.Lanes[lane]
 	n := targetLen(l)
 	if !l.Service.Reliable() {
-		n = 8 // nothing may be there, but there is no region without bytes
+		n = 8 // the target may be empty, but a region may not
 		p := newPlan(w, lane, s.Peer())
 		for i := range p.ops {
 			if at, size := p.ops[i].modifies(); size > 0 {
@@ -31,7 +30,7 @@ func initialTarget(w *Workload, lane int, s Side) []byte {
 	return b
 }
 
-// modifies is the part of the target that the request changes.
+// modifies returns the part of the target that the request changes.
 func (o *op) modifies() (at, n int) {
 	switch o.code {
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
@@ -44,7 +43,7 @@ func (o *op) modifies() (at, n int) {
 	return 0, 0
 }
 
-// apply carries the request out on an image of the target.
+// apply executes a request on an image of the target.
 func (p *plan) apply(n int, image []byte) {
 	o := &p.ops[n]
 	at, size := o.modifies()
@@ -60,12 +59,12 @@ func (p *plan) apply(n int, image []byte) {
 			putWord(b, o.swap)
 		}
 	default:
-		p.content(n, b)
+		p.fillPayload(n, b)
 	}
 }
 
-// content writes the payload of request n.
-func (p *plan) content(n int, b []byte) {
+// fillPayload writes the payload of request n.
+func (p *plan) fillPayload(n int, b []byte) {
 	switch o := &p.ops[n]; o.code {
 	case verbs.OpAtomicWrite:
 		putWord(b, o.swap)
@@ -74,10 +73,10 @@ func (p *plan) content(n int, b []byte) {
 	}
 }
 
-// explain checks bytes [at, at+n) of a target against the image after the
-// requests before next. Later requests may have been carried out already, in
-// whole or in part: a byte that differs must be one that such a request makes.
-func (p *plan) explain(image, target []byte, at, n, next int) error {
+// checkMemory compares bytes [at, at+n) of a target with the image after the requests
+// before next. Later requests may have been executed in whole or in part: a byte that
+// differs must be one that such a request writes.
+func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 	want, got := image[at:at+n], target[at:at+n]
 	diff := firstDifference(want, got)
 	if diff == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newStreamWorld is two soft-iWARP devices on a cable.
+// newStreamWorld connects two soft-iWARP devices by a cable.
 func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, quirks softiwarp.Quirks) *world {
 	t.Helper()
 	w := &world{World: sim.New(sim.Config{Seed: seed})}
@@ -37,8 +37,7 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, quirks 
 	return w
 }
 
-// connections is a workload that the device can have: lanes of their own and with
-// shared receives.
+// connections returns a workload that suits the device, with and without shared receives.
 func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *traffic.Workload {
 	t.Helper()
 	m, err := traffic.TraitsOf(dev)
@@ -55,9 +54,8 @@ func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *tr
 	return w
 }
 
-// What iWARP has of reliable connections keeps its promises, whatever becomes of
-// the segments of its streams.
-func TestConnectionsOverStreams(t *testing.T) {
+// Reliable connections of iWARP keep their guarantees, whatever happens to TCP segments.
+func TestReliableConnectionsOverIWARP(t *testing.T) {
 	for seed := range uint64(6) {
 		w := newStreamWorld(t, seed, sim.StreamConfig{CutPPM: 200_000, StallPPM: 20_000, StallFor: time.Millisecond}, softiwarp.Quirks{})
 		results, err := w.run(t, connections(t, w.devices[0], seed, 300))
@@ -74,8 +72,8 @@ func TestConnectionsOverStreams(t *testing.T) {
 	}
 }
 
-// A stack that does not check CRCs is found out when the stream is damaged.
-func TestDamageUnderIgnoredCRCIsFound(t *testing.T) {
+// A stack that does not check CRCs is detected when the stream is corrupted.
+func TestCorruptionWithoutCRCCheckIsDetected(t *testing.T) {
 	damaged := sim.StreamConfig{CorruptPPM: 20_000}
 	found := 0
 	for seed := range uint64(4) {
@@ -85,11 +83,11 @@ func TestDamageUnderIgnoredCRCIsFound(t *testing.T) {
 		}
 	}
 	if found != 4 {
-		t.Errorf("%d of 4 found out", found)
+		t.Errorf("%d of 4 detected", found)
 	}
 }
 
-func TestMannersRefuse(t *testing.T) {
+func TestValidateRejectsMissingTransportTraits(t *testing.T) {
 	w := newStreamWorld(t, 1, sim.StreamConfig{}, softiwarp.Quirks{})
 	work := connections(t, w.devices[0], 1, 10)
 	work.Network.GivesUp = true
@@ -100,7 +98,7 @@ func TestMannersRefuse(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"could not be judged", "connections only", "1 receives for 100 messages", "which the transport has not"} {
+	for _, want := range []string{"memory cannot be checked", "connections only", "1 receives for 100 messages", "which the transport lacks"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -9,55 +9,54 @@ import (
 
 // lane is one side of a Lane.
 type lane struct {
-	end  *End
-	spec *Lane
-	num  int
+	end   *End
+	spec  *Lane
+	index int
 
-	qp     verbs.QP // sends; receives too, but on XRC
+	qp     verbs.QP // sends, and receives except on XRC
 	target verbs.QP // XRC: receives
 	xrcd   verbs.XRCD
 	ah     verbs.AH
 	qkey   uint32
 
-	memory  verbs.MR // what the peer works on
-	bytes   []byte
-	windows []verbs.MW
-	keys    []verbs.RKey // of the windows
-	spare   verbs.MW     // the side's own, for local binds
+	memory      verbs.MR // that the peer accesses
+	bytes       []byte
+	windows     []verbs.MW
+	keys        []verbs.RKey // of the windows
+	spareWindow verbs.MW     // for local binds
 
-	shutting bool // the queue pair was taken to the error state on purpose
-	flushes  int  // receives flushed
-	binds    int  // windows bound
+	errorExpected bool // this side has moved the queue pair to the error state
+	flushes       int  // receives flushed
+	binds         int  // windows bound
 
-	out  sender
-	in   inbox
-	ring *ring   // its own receives; nil where they are shared
-	xrc  []*ring // its XRC shared receive queues
+	outgoing sender
+	incoming arrivalChecker
+	ring     *recvRing   // nil if receives are shared
+	xrc      []*recvRing // of its XRC SRQs
 }
 
-// inbox is what becomes of a lane's arrivals: reliable services and the others
-// differ in little else.
-type inbox interface {
-	// arrived takes a receive that completed with success.
-	arrived(wc *verbs.WC, r *ring, s *slot) error
-	// complete reports that nothing more will come, as far as that is known.
+// arrivalChecker checks the messages of a lane, for a reliable or an unreliable service.
+type arrivalChecker interface {
+	// receive checks a receive that completed with success.
+	receive(wc *verbs.WC, r *recvRing, s *slot) error
+	// complete reports whether no more messages are expected.
 	complete() bool
-	// end says that the peer's requests have stopped early.
-	end()
-	// verify checks what can be checked only at the end.
+	// peerStopped notes that the peer's requests have failed.
+	peerStopped()
+	// verify makes the checks that are possible only at the end.
 	verify(peer *laneReport) error
 	status() string
-	tally() Arrivals
+	counts() Arrivals
 }
 
-// What peers may do with memory and, less, through a window.
+// Access rights of the peer, directly and through a window.
 const (
 	windowAccess = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 	remoteAccess = windowAccess | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent
 )
 
 func (e *End) openLane(i int) (*lane, error) {
-	l := &lane{end: e, spec: &e.w.Lanes[i], num: i}
+	l := &lane{end: e, spec: &e.w.Lanes[i], index: i}
 	if err := l.openMemory(); err != nil {
 		return nil, err
 	}
@@ -69,27 +68,27 @@ func (e *End) openLane(i int) (*lane, error) {
 	}
 	incoming := newPlan(e.w, i, e.side.Peer())
 	if l.spec.Service.Reliable() {
-		l.in = newOrdered(l, incoming)
+		l.incoming = newReliableChecker(l, incoming)
 	} else {
-		l.in = newLossy(l, incoming)
+		l.incoming = newUnreliableChecker(l, incoming)
 	}
-	return l, l.out.open(l)
+	return l, l.outgoing.open(l)
 }
 
-// openMemory registers the memory that the peer works on.
+// openMemory registers the memory that the peer accesses.
 func (l *lane) openMemory() (err error) {
 	e := l.end
-	l.bytes = initialTarget(e.w, l.num, e.side)
+	l.bytes = initialTarget(e.w, l.index, e.side)
 	l.memory, err = e.pd.RegMR(verbs.MRInit{Buf: l.bytes, Access: verbs.AccessLocalWrite | verbs.AccessMWBind | remoteAccess})
 	return err
 }
 
-// openQPs makes the queue pairs in RESET.
+// openQPs creates the queue pairs.
 func (l *lane) openQPs() (err error) {
 	e, s := l.end, l.spec
 	init := verbs.QPInit{
-		PD: e.pd, SendCQ: e.cqs[l.num%len(e.cqs)], RecvCQ: e.cqs[(l.num+1)%len(e.cqs)],
-		Caps: verbs.QPCaps{ // one more send, for the marker
+		PD: e.pd, SendCQ: e.cqs[l.index%len(e.cqs)], RecvCQ: e.cqs[(l.index+1)%len(e.cqs)],
+		Caps: verbs.QPCaps{ // one more send, for the drain marker
 			MaxSendWR: s.SendDepth + 1, MaxRecvWR: s.RecvDepth, MaxSendSGE: s.MaxSGE, MaxRecvSGE: s.MaxSGE, MaxInline: s.MaxInline,
 		},
 	}
@@ -103,7 +102,7 @@ func (l *lane) openQPs() (err error) {
 		init.Type = verbs.QPTypeUC
 	case UD, RD:
 		init.Type = verbs.QPTypeUD
-		l.qkey = uint32(derive(e.w.Seed, uint64(l.num)) >> 33) // below 2^31: no privilege asked for
+		l.qkey = uint32(derive(e.w.Seed, uint64(l.index)) >> 33) // below 2^31: an unprivileged Q_Key
 	case XRC:
 		init.Type, init.RecvCQ = verbs.QPTypeXRCSend, nil
 		if l.xrcd, err = e.env.Device.OpenXRCD(); err != nil {
@@ -121,7 +120,7 @@ func (l *lane) openQPs() (err error) {
 	return nil
 }
 
-// receiver is the QP that messages come in on.
+// receiver is the queue pair that receives.
 func (l *lane) receiver() verbs.QP {
 	if l.target != nil {
 		return l.target
@@ -129,16 +128,16 @@ func (l *lane) receiver() verbs.QP {
 	return l.qp
 }
 
-// openReceives makes the lane's own receive queues.
+// openReceives creates the receive rings of the lane.
 func (l *lane) openReceives() (err error) {
 	e, s := l.end, l.spec
-	cfg := ringConfig{lane: l, depth: s.RecvDepth, room: s.MaxBytes, most: s.MaxSGE, rhythm: s.RecvPacing}
+	cfg := ringConfig{lane: l, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pacing: s.RecvPacing}
 	switch {
 	case s.Service == XRC:
 		for range s.XRCQueues {
 			srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{
 				PD: e.pd, Type: verbs.SRQXRC, MaxWR: s.RecvDepth, MaxSGE: s.MaxSGE,
-				XRCD: l.xrcd, CQ: e.cqs[(l.num+1)%len(e.cqs)],
+				XRCD: l.xrcd, CQ: e.cqs[(l.index+1)%len(e.cqs)],
 			})
 			if err != nil {
 				return err
@@ -154,15 +153,15 @@ func (l *lane) openReceives() (err error) {
 	case s.SharedReceives:
 		return nil
 	case s.Service.Datagram():
-		cfg.room += verbs.GRHLen
+		cfg.maxLen += verbs.GRHLen
 	}
 	l.ring, err = e.newRing(l.qp, cfg)
 	return err
 }
 
-// where names a request of a direction for reports.
-func (l *lane) where(from Side, n int, o *op) string {
-	s := fmt.Sprintf("lane %d (%v), %v to %v", l.num, l.spec.Service, from, from.Peer())
+// describe names a direction and a request in a violation.
+func (l *lane) describe(from Side, n int, o *op) string {
+	s := fmt.Sprintf("lane %d (%v), %v to %v", l.index, l.spec.Service, from, from.Peer())
 	if o != nil {
 		s += fmt.Sprintf(", request %d (%v)", n, o)
 	}
@@ -170,9 +169,9 @@ func (l *lane) where(from Side, n int, o *op) string {
 }
 
 func (l *lane) status() string {
-	out, in := l.out.status(), ""
-	if !l.in.complete() {
-		in = l.in.status()
+	out, in := l.outgoing.status(), ""
+	if !l.incoming.complete() {
+		in = l.incoming.status()
 	}
 	if out == "" && in == "" {
 		return ""
@@ -181,28 +180,27 @@ func (l *lane) status() string {
 	if out != "" && in != "" {
 		sep = ", "
 	}
-	return fmt.Sprintf("lane %d (%v): %s%s%s", l.num, l.spec.Service, out, sep, in)
+	return fmt.Sprintf("lane %d (%v): %s%s%s", l.index, l.spec.Service, out, sep, in)
 }
 
-// complete reports that the lane has nothing more to do, as far as it knows.
+// complete reports whether the lane has completed, as far as it knows.
 func (l *lane) complete() bool {
-	if l.out.dead && l.spec.Service == RC && l.ring != nil && l.ring.outstanding() > 0 {
-		return false // flushes are to come
+	if l.outgoing.qpFailed && l.spec.Service == RC && l.ring != nil && l.ring.outstanding() > 0 {
+		return false // flushes will follow
 	}
-	return l.out.complete() && l.in.complete()
+	return l.outgoing.complete() && l.incoming.complete()
 }
 
-// windowsClosed reports whether every window on the lane's memory has been
-// closed by a request that completed.
+// windowsClosed reports whether every window on the lane's memory has been invalidated.
 func (l *lane) windowsClosed() bool {
-	if x, ok := l.in.(*ordered); ok && !x.ended && !l.out.dead {
-		return x.invalidated == len(l.windows) && !l.out.bound
+	if x, ok := l.incoming.(*reliableChecker); ok && !x.stopped && !l.outgoing.qpFailed {
+		return x.invalidated == len(l.windows) && !l.outgoing.bound
 	}
 	return false
 }
 
-// close destroys what the lane has made. Memory goes first if all windows on it
-// should be closed: one that is still bound would keep it busy.
+// close destroys the resources of the lane. If all windows are closed, memory goes first: a
+// bound window would return an error.
 func (l *lane) close() error {
 	var errs []error
 	early := l.windowsClosed()
@@ -222,11 +220,11 @@ func (l *lane) close() error {
 	for _, w := range l.windows {
 		errs = append(errs, w.Close())
 	}
-	if l.spare != nil {
-		errs = append(errs, l.spare.Close())
+	if l.spareWindow != nil {
+		errs = append(errs, l.spareWindow.Close())
 	}
-	errs = append(errs, l.out.close())
-	// The XRC domain stays in use until its queues are gone.
+	errs = append(errs, l.outgoing.close())
+	// The XRC domain is in use until its SRQs are closed.
 	for _, r := range l.xrc {
 		errs = append(errs, r.close())
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newNarrowWorld is two soft-iWARP devices that hold little of what they have to
-// say: answers wait, and what has to be answered in turn with them.
-func newNarrowWorld(t testing.TB, seed uint64) *world {
+// newSmallBufferWorld connects two soft-iWARP devices with small send buffers, which delay
+// responses.
+func newSmallBufferWorld(t testing.TB, seed uint64) *world {
 	t.Helper()
 	w := &world{World: sim.New(sim.Config{Seed: seed})}
 	port := func(addr string) sim.PortConfig {
@@ -38,16 +38,16 @@ func newNarrowWorld(t testing.TB, seed uint64) *world {
 	return w
 }
 
-// An atomic that waits behind a read for its turn is carried out after a message
-// behind it has arrived: a program that does not reckon with it is surprised.
-func TestAtomicsOverIWARPMayBeLate(t *testing.T) {
+// An atomic that waits behind a read response executes after a later message has arrived. A
+// program that does not allow for it sees a violation.
+func TestIWARPAtomicsMayExecuteAfterLaterMessages(t *testing.T) {
 	for _, late := range []bool{true, false} {
 		surprised := 0
 		for seed := range uint64(4) {
-			w := newNarrowWorld(t, seed)
+			w := newSmallBufferWorld(t, seed)
 			work := connections(t, w.devices[0], seed, 200)
 			if !work.Traits.LateAtomics {
-				t.Fatal("MannersOf does not say so")
+				t.Fatal("TraitsOf lacks LateAtomics")
 			}
 			work.Traits.LateAtomics = late
 			for i := range work.Lanes {
@@ -63,7 +63,7 @@ func TestAtomicsOverIWARPMayBeLate(t *testing.T) {
 			}
 		}
 		if (surprised > 0) == late {
-			t.Errorf("LateAtomics %v: %d of 4 runs surprised", late, surprised)
+			t.Errorf("LateAtomics %v: %d of 4 runs with violations", late, surprised)
 		}
 	}
 }

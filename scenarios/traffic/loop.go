@@ -8,18 +8,17 @@ import (
 )
 
 const (
-	// tick is how often an end looks for a note of the peer's while it waits
-	// for completions.
-	tick = 200 * time.Microsecond
-	// pollGap is how long an end that polls rests when it first finds nothing;
-	// twice as long each time after that, up to a tick.
-	pollGap = time.Microsecond
+	// noteInterval is how often an end polls the Exchange while it waits for completions.
+	noteInterval = 200 * time.Microsecond
+	// minPollInterval is the first sleep of an end that polls. It doubles up to
+	// noteInterval.
+	minPollInterval = time.Microsecond
 )
 
-// traffic posts, and takes completions, until both ends have nothing left.
+// traffic posts requests and handles completions until both ends have completed.
 func (e *End) traffic() error {
-	e.began = e.proc.Now()
-	e.lastMove = e.began
+	e.startedAt = e.proc.Now()
+	e.lastProgress = e.startedAt
 	told := false
 	for {
 		moved, err := e.step()
@@ -33,14 +32,14 @@ func (e *End) traffic() error {
 		switch {
 		case done && !told:
 			told = true
-			if err := e.tell(note{Kind: noteDone, Report: e.report()}); err != nil {
+			if err := e.sendNote(note{Kind: noteDone, Report: e.report()}); err != nil {
 				return err
 			}
 		case moved:
 		case done && e.peerDone != nil:
-			return e.settle()
+			return e.waitForLatePackets()
 		default:
-			if err := e.idle(done); err != nil {
+			if err := e.waitForEvent(done); err != nil {
 				return err
 			}
 		}
@@ -59,13 +58,12 @@ func (e *End) complete() bool {
 func (e *End) report() *report {
 	r := new(report)
 	for _, l := range e.lanes {
-		r.Lanes = append(r.Lanes, laneReport{Good: l.out.good, Failed: l.out.dead})
+		r.Lanes = append(r.Lanes, laneReport{Good: l.outgoing.succeeded, Failed: l.outgoing.qpFailed})
 	}
 	return r
 }
 
-// step posts what it may and takes what has completed. It reports whether
-// anything moved.
+// step posts requests and polls completions. It reports whether there was progress.
 func (e *End) step() (bool, error) {
 	moved := false
 	now := e.proc.Now()
@@ -77,7 +75,7 @@ func (e *End) step() (bool, error) {
 		moved = moved || did
 	}
 	for _, l := range e.lanes {
-		did, err := l.out.post(now)
+		did, err := l.outgoing.post(now)
 		if err != nil {
 			return moved, err
 		}
@@ -85,31 +83,30 @@ func (e *End) step() (bool, error) {
 	}
 	n, err := e.poll()
 	if moved = moved || n > 0; moved {
-		e.lastMove = e.proc.Now()
+		e.lastProgress = e.proc.Now()
 	}
 	return moved, err
 }
 
-// nextBeat is when something may be posted that may not be now; negative if
-// nothing waits for its time.
-func (e *End) nextBeat() time.Duration {
+// nextPostTime is the time of the next paced post; negative if none is pending.
+func (e *End) nextPostTime() time.Duration {
 	at := verbs.Forever
-	wants := func(m *metronome, space int) {
+	wants := func(m *pacer, space int) {
 		if space > 0 && (at < 0 || m.next < at) {
 			at = m.next
 		}
 	}
 	for _, r := range e.rings {
-		wants(&r.beats, r.space())
+		wants(&r.pacer, r.space())
 	}
 	for _, l := range e.lanes {
-		wants(&l.out.beats, l.out.space())
+		wants(&l.outgoing.pacer, l.outgoing.space())
 	}
 	return at
 }
 
-// idle waits for something to happen.
-func (e *End) idle(done bool) error {
+// waitForEvent waits for completions, notes or pacing.
+func (e *End) waitForEvent(done bool) error {
 	now := e.proc.Now()
 	wait := verbs.Forever
 	shorten := func(d time.Duration) {
@@ -118,38 +115,38 @@ func (e *End) idle(done bool) error {
 		}
 	}
 	if p := e.env.StallTimeout; p > 0 {
-		left := e.lastMove + p - now
+		left := e.lastProgress + p - now
 		if left <= 0 {
 			return &StallError{After: p, Status: e.Status()}
 		}
 		shorten(left)
 	}
-	if done && !e.listens() {
-		// Nothing can complete any more: only the peer's word is missing.
-		n, err := e.hear(wait)
+	if done && !e.hasUnreliableLanes() {
+		// Only the final note of the peer is missing.
+		n, err := e.receiveNote(wait)
 		if err != nil || n == nil {
 			return err
 		}
-		return e.heard(n)
+		return e.handleNote(n)
 	}
-	if at := e.nextBeat(); at >= 0 {
+	if at := e.nextPostTime(); at >= 0 {
 		shorten(max(at-now, 0))
 	}
-	if done || e.listens() || e.w.Network.GivesUp || e.env.DetectPeerEnd {
-		n, err := e.hear(0)
+	if done || e.hasUnreliableLanes() || e.w.Network.GivesUp || e.env.DetectPeerEnd {
+		n, err := e.receiveNote(0)
 		if err != nil {
 			return err
 		}
 		if n != nil {
-			return e.heard(n)
+			return e.handleNote(n)
 		}
-		shorten(tick)
+		shorten(noteInterval)
 	}
 	return e.wait(wait)
 }
 
-// listens reports whether messages may come that the peer does not announce.
-func (e *End) listens() bool {
+// hasUnreliableLanes reports whether messages may arrive after the peer has completed.
+func (e *End) hasUnreliableLanes() bool {
 	for _, l := range e.lanes {
 		if !l.spec.Service.Reliable() {
 			return true
@@ -158,20 +155,20 @@ func (e *End) listens() bool {
 	return false
 }
 
-// await waits for completions alone.
-func (e *End) await() error {
+// waitCompletions waits for completions only.
+func (e *End) waitCompletions() error {
 	n, err := e.poll()
 	if n > 0 || err != nil {
 		return err
 	}
-	return e.wait(e.patience())
+	return e.wait(e.stallTimeout())
 }
 
-// wait returns when completions have come or d has passed.
+// wait returns when completions have arrived, or after d.
 func (e *End) wait(d time.Duration) error {
 	if e.w.Wakeup == ByPolling {
-		idle := e.proc.Now() - e.lastMove
-		e.proc.Sleep(min(max(idle, pollGap), tick))
+		idle := e.proc.Now() - e.lastProgress
+		e.proc.Sleep(min(max(idle, minPollInterval), noteInterval))
 		return nil
 	}
 	solicited := e.w.Wakeup == BySolicited
@@ -180,13 +177,13 @@ func (e *End) wait(d time.Duration) error {
 			return err
 		}
 	}
-	// What came before would raise no event.
+	// Completions before ReqNotify raise no event.
 	n, err := e.poll()
 	if n > 0 || err != nil {
 		return err
 	}
-	if solicited && (d < 0 || d > tick) {
-		d = tick
+	if solicited && (d < 0 || d > noteInterval) {
+		d = noteInterval
 	}
 	if _, err := e.channel.Wait(d); err != nil && !isTimeout(err) {
 		return err
@@ -194,7 +191,7 @@ func (e *End) wait(d time.Duration) error {
 	return nil
 }
 
-// poll takes what has completed.
+// poll handles completions.
 func (e *End) poll() (total int, err error) {
 	var wcs [32]verbs.WC
 	for _, cq := range e.cqs {
@@ -214,12 +211,12 @@ func (e *End) poll() (total int, err error) {
 		}
 	}
 	if total > 0 {
-		e.lastDone = e.proc.Now()
+		e.lastCompletion = e.proc.Now()
 	}
 	return total, nil
 }
 
-// completed hands a completion to the lane that it belongs to.
+// completed passes a completion to its lane.
 func (e *End) completed(wc *verbs.WC) error {
 	unknown := func() error {
 		return &Violation{Where: fmt.Sprintf("QP %#x", wc.QPN), Want: "completions of posted requests", Got: fmt.Sprintf("one with ID %#x", wc.WRID)}
@@ -239,29 +236,29 @@ func (e *End) completed(wc *verbs.WC) error {
 	n := int(wc.WRID & (1<<laneShift - 1))
 	switch {
 	case n&markerBit != 0:
-		return l.out.unmark(wc)
+		return l.outgoing.drainMarkerFlushed(wc)
 	case n&windowsBit == 0:
-		return l.out.completed(wc, n)
+		return l.outgoing.completed(wc, n)
 	}
 	if n&^windowsBit != l.binds || wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpBindMW {
-		return &Violation{Where: l.where(e.side, 0, nil), Want: fmt.Sprintf("window %d bound", l.binds), Got: fmt.Sprintf("%v for window %d", wc.Status, n&^windowsBit)}
+		return &Violation{Where: l.describe(e.side, 0, nil), Want: fmt.Sprintf("window %d bound", l.binds), Got: fmt.Sprintf("%v for window %d", wc.Status, n&^windowsBit)}
 	}
 	l.binds++
 	return nil
 }
 
-// received hands a completed receive to its lane.
-func (e *End) received(wc *verbs.WC, r *ring) error {
+// received passes a completed receive to its lane.
+func (e *End) received(wc *verbs.WC, r *recvRing) error {
 	l := e.byQPN[wc.QPN]
 	if l == nil || r.lane != nil && r.lane != l || l.receiver().QPN() != wc.QPN {
 		return &Violation{Where: fmt.Sprintf("receive queue %d", r.num), Want: "a QP that receives from it", Got: fmt.Sprintf("QP %#x", wc.QPN)}
 	}
-	s, err := r.take(wc)
+	s, err := r.complete(wc)
 	if err != nil {
-		return &Violation{Where: l.where(e.side.Peer(), 0, nil), Want: "each receive completed once, in order", Got: err.Error()}
+		return &Violation{Where: l.describe(e.side.Peer(), 0, nil), Want: "each receive completed once, in order", Got: err.Error()}
 	}
 	if wc.Status != verbs.WCSuccess {
-		return l.flushed(wc)
+		return l.receiveFailed(wc)
 	}
-	return l.in.arrived(wc, r, s)
+	return l.incoming.receive(wc, r, s)
 }

@@ -11,71 +11,71 @@ import (
 
 // note is a message of the Exchange.
 type note struct {
-	Kind    string     `json:"kind"`
-	Card    *card      `json:"card,omitempty"`
-	Windows [][]handle `json:"windows,omitempty"` // by lane
-	Lane    int        `json:"lane,omitempty"`
-	Report  *report    `json:"report,omitempty"`
-	Words   []uint64   `json:"words,omitempty"`
+	Kind    string           `json:"kind"`
+	Card    *connInfo        `json:"card,omitempty"`
+	Windows [][]remoteMemory `json:"windows,omitempty"` // by lane
+	Lane    int              `json:"lane,omitempty"`
+	Report  *report          `json:"report,omitempty"`
+	Words   []uint64         `json:"words,omitempty"`
 }
 
 const (
-	noteCard   = "card"   // who I am
-	noteReady  = "ready"  // you may send
-	noteFailed = "failed" // my requests on a lane have failed
-	noteDone   = "done"   // I have nothing more to send or to expect
-	noteWords  = "words"  // what my shared words hold in the end
-	noteBye    = "bye"    // you may take your queue pairs down
+	noteConnInfo = "card"   // addresses, queue pairs and keys
+	noteReady    = "ready"  // the peer may send
+	noteFailed   = "failed" // the requests of a lane have failed
+	noteDone     = "done"   // nothing more to send or to receive
+	noteWords    = "words"  // final values of the shared words
+	noteClose    = "bye"    // the peer may destroy its queue pairs
 )
 
-// card is what the peer must know to connect.
-type card struct {
-	GID   verbs.GID  `json:"gid"`
-	Port  uint16     `json:"port,omitempty"` // where connections are asked for, if by the connection manager
-	Words handle     `json:"words"`
-	Lanes []laneCard `json:"lanes"`
+// connInfo is what the peer needs to connect.
+type connInfo struct {
+	GID   verbs.GID    `json:"gid"`
+	Port  uint16       `json:"port,omitempty"` // of the connection manager
+	Words remoteMemory `json:"words"`
+	Lanes []laneInfo   `json:"lanes"`
 }
 
-type laneCard struct {
-	QPN     verbs.QPN `json:"qpn"`
-	Target  handle    `json:"target"`
-	XRC     verbs.QPN `json:"xrc,omitempty"` // the QP that receives
-	SRQNs   []uint32  `json:"srqns,omitempty"`
-	Windows []handle  `json:"-"` // told when they are bound
+type laneInfo struct {
+	QPN     verbs.QPN      `json:"qpn"`
+	Target  remoteMemory   `json:"target"`
+	XRC     verbs.QPN      `json:"xrc,omitempty"` // the queue pair that receives
+	SRQNs   []uint32       `json:"srqns,omitempty"`
+	Windows []remoteMemory `json:"-"` // sent after they are bound
 }
 
-// receiver is the QP that messages for the lane go to.
-func (c *laneCard) receiver() verbs.QPN {
+// receiver is the queue pair that receives messages of the lane.
+func (c *laneInfo) receiver() verbs.QPN {
 	if c.XRC != 0 {
 		return c.XRC
 	}
 	return c.QPN
 }
 
-// handle is remote memory.
-type handle struct {
+// remoteMemory is the address and key of memory of the peer.
+type remoteMemory struct {
 	Addr uint64     `json:"addr"`
 	RKey verbs.RKey `json:"rkey"`
 }
 
-func handleOf(mr verbs.MR) handle { return handle{mr.Addr(), mr.RKey()} }
+func remoteMemoryOf(mr verbs.MR) remoteMemory { return remoteMemory{mr.Addr(), mr.RKey()} }
 
-// at is the byte at an offset.
-func (h handle) at(off int) verbs.Remote {
+// at returns the memory at an offset.
+func (h remoteMemory) at(off int) verbs.Remote {
 	return verbs.Remote{Addr: h.Addr + uint64(off), RKey: h.RKey}
 }
 
-// report is what an end says of its own requests when they are over.
+// report is the result of an end's requests.
 type report struct {
 	Lanes []laneReport `json:"lanes"`
 }
 
 type laneReport struct {
-	Good   int  `json:"good"`   // requests that completed, from the first on
-	Failed bool `json:"failed"` // the rest were flushed
+	Good   int  `json:"good"`   // requests that completed with success, from the first on
+	Failed bool `json:"failed"` // the rest was flushed
 }
 
-func (e *End) tell(n note) error {
+func (e *End) sendNote(n note) error {
 	b, err := json.Marshal(n)
 	if err != nil {
 		return err
@@ -83,8 +83,8 @@ func (e *End) tell(n note) error {
 	return e.env.Peer.Send(b)
 }
 
-// hear returns the peer's next note; nil if none came in time.
-func (e *End) hear(timeout time.Duration) (*note, error) {
+// receiveNote returns the next note of the peer; nil after the timeout.
+func (e *End) receiveNote(timeout time.Duration) (*note, error) {
 	b, err := e.env.Peer.Recv(timeout)
 	if errors.Is(err, verbs.ErrTimeout) {
 		return nil, nil
@@ -99,8 +99,8 @@ func (e *End) hear(timeout time.Duration) (*note, error) {
 	return n, nil
 }
 
-// patience is how long to wait for the peer.
-func (e *End) patience() time.Duration {
+// stallTimeout is how long to wait for the peer.
+func (e *End) stallTimeout() time.Duration {
 	if e.env.StallTimeout > 0 {
 		return e.env.StallTimeout
 	}
@@ -110,7 +110,7 @@ func (e *End) patience() time.Duration {
 // expect waits for a note of one kind.
 func (e *End) expect(kind string) (*note, error) {
 	for {
-		n, err := e.hear(e.patience())
+		n, err := e.receiveNote(e.stallTimeout())
 		switch {
 		case err != nil:
 			return nil, err
@@ -119,17 +119,17 @@ func (e *End) expect(kind string) (*note, error) {
 		case n.Kind == kind:
 			return n, nil
 		}
-		if err := e.heard(n); err != nil {
+		if err := e.handleNote(n); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// heard does what a note asks for that may come at any time.
-func (e *End) heard(n *note) error {
+// handleNote handles a note that may arrive at any time.
+func (e *End) handleNote(n *note) error {
 	switch {
 	case n.Kind == noteFailed && n.Lane >= 0 && n.Lane < len(e.lanes):
-		return e.lanes[n.Lane].peerGaveUp()
+		return e.lanes[n.Lane].peerRequestsFailed()
 	case n.Kind == noteDone && n.Report != nil && len(n.Report.Lanes) == len(e.lanes):
 		e.peerDone = n.Report
 		return nil

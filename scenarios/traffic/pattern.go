@@ -7,38 +7,38 @@ import (
 	"math/rand/v2"
 )
 
-// golden is 2^64 divided by the golden ratio: odd, and without pattern.
+// golden is 2^64 divided by the golden ratio.
 const golden = 0x9e3779b97f4a7c15
 
-// mix turns x into a number that looks random (the finaliser of splitmix64).
+// mix is the finalizer of splitmix64.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// derive returns a key of its own for each n under k.
+// derive returns the key number n under k.
 func derive(k, n uint64) uint64 { return mix(k + golden*(n+1)) }
 
-// source returns a random source that follows from k alone.
-func source(k uint64) *rand.Rand { return rand.New(rand.NewPCG(k, mix(k))) }
+// newRand returns a random generator with seed k.
+func newRand(k uint64) *rand.Rand { return rand.New(rand.NewPCG(k, mix(k))) }
 
-// What keys are derived for, so that no two uses share one.
+// Purposes of derived keys.
 const (
 	keyPlan uint64 = iota
 	keyPayload
 	keyTarget
 	keyPieces
-	keyRhythm
+	keyPacing
 	keyWords
 	keyPoison
 )
 
-// period is after how many bytes those of a key repeat, so that captures can be
-// compressed. It is a prime: bytes that are wrong by packets or pages differ.
+// period is the length after which bytes of a key repeat, which lets captures be
+// compressed. It is a prime: data at a wrong packet or page offset differs.
 const period = 251
 
-// fill writes the bytes that belong to key k.
+// fill writes the bytes of key k.
 func fill(b []byte, k uint64) {
 	for first := b[:min(len(b), period)]; len(first) > 0; {
 		var word [8]byte
@@ -51,7 +51,7 @@ func fill(b []byte, k uint64) {
 	}
 }
 
-// firstDifference describes where got departs from want; "" if it does not.
+// firstDifference describes the first difference; "" if there is none.
 func firstDifference(want, got []byte) string {
 	if bytes.Equal(want, got) {
 		return ""
@@ -71,16 +71,14 @@ func firstDifference(want, got []byte) string {
 	return fmt.Sprintf("%d bytes, not %d", len(got), len(want))
 }
 
-// stamp puts the number of an unreliable message in front of its payload, so
-// that the receiver can tell which one arrived.
+// stamp writes the number of an unreliable message before its payload.
 func stamp(b []byte, k uint64, n int) {
 	if len(b) >= stampLen {
 		binary.LittleEndian.PutUint64(b, mix(k)^uint64(n))
 	}
 }
 
-// stampOf reads the number back. What is no stamp reads as a number far beyond
-// any plan.
+// stampOf reads the number. Without a stamp it is most likely far beyond any plan.
 func stampOf(b []byte, k uint64) uint64 { return binary.LittleEndian.Uint64(b) ^ mix(k) }
 
 const stampLen = 8

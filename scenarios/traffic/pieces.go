@@ -8,9 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Messages lie in memory in pieces with gaps between them, so that scatter and
-// gather lists have something to do, and bytes beside a message are seen to
-// stay as they were.
+// Messages are stored in pieces with gaps between them. That exercises scatter/gather
+// lists, and shows writes outside a message.
 
 // maxGap is the longest gap between pieces.
 const maxGap = 7
@@ -21,9 +20,9 @@ func slotLen(n, sges int) int { return (n + sges*maxGap + 7) &^ 7 }
 // piece is a part of a slot.
 type piece struct{ off, n int }
 
-// cut cuts n bytes into up to most pieces, as k says, and appends them to into.
-// Nothing is no piece at all.
-func cut(into []piece, k uint64, n, most int) []piece {
+// split divides n bytes into up to most pieces, with random seed k, and appends them to
+// into. Zero bytes have no piece.
+func split(into []piece, k uint64, n, most int) []piece {
 	rng := rand.New(rand.NewPCG(k, k))
 	off := 0
 	for left, parts := n, 1+rng.IntN(most); left > 0; parts-- {
@@ -39,7 +38,7 @@ func cut(into []piece, k uint64, n, most int) []piece {
 	return into
 }
 
-// sgl appends the entries for pieces of the slot at base.
+// sgl appends the SGEs of the pieces of the slot at base.
 func sgl(into []verbs.SGE, mr verbs.MR, base int, pieces []piece) []verbs.SGE {
 	for _, p := range pieces {
 		into = append(into, verbs.SGEOf(mr, base+p.off, p.n))
@@ -47,8 +46,8 @@ func sgl(into []verbs.SGE, mr verbs.MR, base int, pieces []piece) []verbs.SGE {
 	return into
 }
 
-// spread copies msg into the pieces of a slot, gather copies it out.
-func spread(slot, msg []byte, pieces []piece) {
+// scatter copies msg into the pieces of a slot, gather copies it out.
+func scatter(slot, msg []byte, pieces []piece) {
 	for _, p := range pieces {
 		n := copy(slot[p.off:p.off+p.n], msg)
 		msg = msg[n:]
@@ -62,7 +61,7 @@ func gather(msg, slot []byte, pieces []piece) {
 	}
 }
 
-// poison is what a slot holds where nothing was written.
+// poisonByte is the value of bytes that were not written.
 const poisonByte = 0xa5
 
 var poison = bytes.Repeat([]byte{poisonByte}, 1<<12)
@@ -84,8 +83,7 @@ func poisoned(b []byte) bool {
 	return true
 }
 
-// untouched reports whether everything in slot but the first n bytes of its
-// pieces is still poison.
+// untouched reports whether a slot is unchanged except for the first n bytes of its pieces.
 func untouched(slot []byte, pieces []piece, n int) bool {
 	at := 0
 	for _, p := range pieces {
@@ -99,23 +97,23 @@ func untouched(slot []byte, pieces []piece, n int) bool {
 	return poisoned(slot[at:])
 }
 
-// metronome keeps a Rhythm.
-type metronome struct {
-	rhythm Pacing
+// pacer limits posting to a Pacing.
+type pacer struct {
+	pacing Pacing
 	rng    *rand.Rand
 	next   time.Duration
 }
 
-// beat is how many of room requests may be posted now.
-func (m *metronome) beat(now time.Duration, room int) int {
+// allowed returns how many of room requests may be posted now.
+func (m *pacer) allowed(now time.Duration, room int) int {
 	if now < m.next || room <= 0 {
 		return 0
 	}
-	if m.rhythm.Pause > 0 {
-		m.next = now + time.Duration(m.rng.Int64N(int64(m.rhythm.Pause)))
+	if m.pacing.Pause > 0 {
+		m.next = now + time.Duration(m.rng.Int64N(int64(m.pacing.Pause)))
 	}
-	if m.rhythm.Batch > 0 {
-		return min(room, 1+m.rng.IntN(m.rhythm.Batch))
+	if m.pacing.Batch > 0 {
+		return min(room, 1+m.rng.IntN(m.pacing.Batch))
 	}
 	return room
 }

@@ -9,7 +9,7 @@ import (
 
 // Pipe returns the two ends of an Exchange between goroutines.
 func Pipe() (a, b Exchange) {
-	// An end sends a handful of messages for each lane, at most.
+	// An end sends at most a few messages per lane.
 	ab, ba := make(chan []byte, 1<<10), make(chan []byte, 1<<10)
 	return &pipeEnd{out: ab, in: ba}, &pipeEnd{out: ba, in: ab}
 }
@@ -47,7 +47,7 @@ func (p *pipeEnd) Recv(timeout time.Duration) ([]byte, error) {
 	}
 }
 
-// RealTime returns a Proc for goroutines, whose world begins now.
+// RealTime returns a Proc for goroutines, whose clock starts now.
 func RealTime() verbs.Proc { return realTime{start: time.Now()} }
 
 type realTime struct{ start time.Time }

@@ -10,21 +10,21 @@ import (
 // op is one work request of a plan.
 type op struct {
 	code  verbs.WROpcode
-	flags verbs.SendFlags // but inline, which changes nothing for the peer
-	size  int             // bytes of payload, or of the range it works on
-	at    int             // where in the peer's target, or which shared word
-	// operand is what to add or to compare with, swap what to swap in.
+	flags verbs.SendFlags // without inline, which the peer cannot see
+	size  int             // of the payload, or of the accessed range
+	at    int             // offset in the target, or index of the shared word
+	// operand is the addend or comparand, swap the value to swap in.
 	operand, swap uint64
 	imm           uint32
-	window        int8 // the window it goes through or invalidates; noWindow if none
+	window        int8 // the window that it uses or invalidates; noWindow if none
 	queue         uint8
 	shared        bool // an atomic on a shared word
 }
 
 const noWindow = -1
 
-// consumes reports whether the request takes a receive.
-func (o *op) consumes() bool {
+// takesReceive reports whether the request consumes a receive.
+func (o *op) takesReceive() bool {
 	switch o.code {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWriteImm:
 		return true
@@ -32,11 +32,11 @@ func (o *op) consumes() bool {
 	return false
 }
 
-// local reports whether the request concerns the poster's side only.
+// local reports whether the request stays on the poster's side.
 func (o *op) local() bool { return o.code == verbs.OpBindMW || o.code == verbs.OpLocalInv }
 
-// fetches reports whether the request brings something back.
-func (o *op) fetches() bool {
+// returnsData reports whether the response has data.
+func (o *op) returnsData() bool {
 	switch o.code {
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
 		return true
@@ -50,15 +50,15 @@ func (o *op) atomic() bool {
 
 func (o *op) withImm() bool { return o.code == verbs.OpSendImm || o.code == verbs.OpRDMAWriteImm }
 
-// payload is how many bytes the request carries to the peer.
+// payload is the number of bytes sent to the peer.
 func (o *op) payload() int {
-	if o.fetches() || o.local() || o.code == verbs.OpFlush {
+	if o.returnsData() || o.local() || o.code == verbs.OpFlush {
 		return 0
 	}
 	return o.size
 }
 
-// String describes the request for reports.
+// String describes the request in a violation.
 func (o *op) String() string {
 	s := fmt.Sprintf("%v, %d bytes", o.code, o.size)
 	if o.flags&verbs.SendFence != 0 {
@@ -67,21 +67,20 @@ func (o *op) String() string {
 	return s
 }
 
-// plan is all that one side posts on one lane.
+// plan is all requests of one side on one lane.
 type plan struct {
 	ops []op
-	key uint64 // of the stream; what else is random derives from it
+	key uint64 // all random values derive from it
 }
 
-// payloadKey is the key of the bytes of request n.
+// payloadKey is the key of the payload of request n.
 func (p *plan) payloadKey(n int) uint64 { return derive(derive(p.key, keyPayload), uint64(n)) }
 
-// newPlan makes the plan of side s's requests on lane i. Both sides make it, and
-// get the same.
+// newPlan returns the requests of side s on lane i. Both sides compute the same.
 func newPlan(w *Workload, i int, s Side) plan {
 	p := plan{key: derive(derive(w.Seed, uint64(i)), uint64(s))}
 	l := &w.Lanes[i]
-	rng := source(derive(p.key, keyPlan))
+	rng := newRand(derive(p.key, keyPlan))
 	if l.Service.Reliable() {
 		p.ops = planReliable(w, i, s, rng)
 	} else {
@@ -90,8 +89,8 @@ func newPlan(w *Workload, i int, s Side) plan {
 	return p
 }
 
-// drawSize favours the sizes at which things change: nothing, one byte, whole
-// packets, and one byte more or less than those.
+// drawSize draws a size, often a boundary case: zero, one, whole packets, and one byte more
+// or less.
 func drawSize(rng *rand.Rand, l *Lane, limit int) int {
 	n := l.MinBytes + rng.IntN(l.MaxBytes-l.MinBytes+1)
 	switch rng.IntN(8) {
@@ -107,13 +106,13 @@ func drawSize(rng *rand.Rand, l *Lane, limit int) int {
 	return min(max(n, l.MinBytes), l.MaxBytes, limit)
 }
 
-// drawFlags chooses what is asked of a request besides its operation. The last
-// one is signaled and solicited, so that nobody waits for it in vain.
-func drawFlags(rng *rand.Rand, l *Lane, quiet *int, last bool) (f verbs.SendFlags) {
-	// A completion at least every half queue keeps slots coming back.
-	if *quiet++; last || rng.IntN(l.SignalEvery) == 0 || *quiet >= l.SendDepth/2 {
+// drawFlags draws the send flags. The last request is signaled and solicited, which ends
+// all waits.
+func drawFlags(rng *rand.Rand, l *Lane, sinceSignal *int, last bool) (f verbs.SendFlags) {
+	// A completion at least every half queue frees slots.
+	if *sinceSignal++; last || rng.IntN(l.SignalEvery) == 0 || *sinceSignal >= l.SendDepth/2 {
 		f |= verbs.SendSignaled
-		*quiet = 0
+		*sinceSignal = 0
 	}
 	if last || rng.IntN(4) == 0 {
 		f |= verbs.SendSolicited
@@ -121,16 +120,15 @@ func drawFlags(rng *rand.Rand, l *Lane, quiet *int, last bool) (f verbs.SendFlag
 	return f
 }
 
-// planUnreliable makes the requests of a UC or UD lane. Each write has a place
-// of its own in the peer's target, and a message too short for a stamp carries
-// its number as immediate data, alone if it cannot come with a message.
-func planUnreliable(l *Lane, n int, rng *rand.Rand, bareImm bool) []op {
+// planUnreliable returns the requests of a UC or UD lane. Each write has its own place in
+// the target. A message too short for a stamp has its number as immediate data.
+func planUnreliable(l *Lane, n int, rng *rand.Rand, separateImm bool) []op {
 	ops := make([]op, n)
-	at, quiet := 0, 0
+	at, sinceSignal := 0, 0
 	for i := range ops {
 		o := &ops[i]
 		*o = op{code: l.Mix[rng.IntN(len(l.Mix))], size: drawSize(rng, l, l.MaxBytes), imm: uint32(i), window: noWindow}
-		o.flags = drawFlags(rng, l, &quiet, i == n-1)
+		o.flags = drawFlags(rng, l, &sinceSignal, i == n-1)
 		switch o.code {
 		case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
 			o.at = at
@@ -140,7 +138,7 @@ func planUnreliable(l *Lane, n int, rng *rand.Rand, bareImm bool) []op {
 				o.code = verbs.OpSendImm
 			}
 		}
-		if o.code == verbs.OpSendImm && bareImm {
+		if o.code == verbs.OpSendImm && separateImm {
 			o.size = 0
 		}
 	}

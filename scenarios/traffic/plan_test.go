@@ -11,7 +11,7 @@ import (
 
 func lanesOf(l ...Lane) *Workload { return &Workload{Seed: 5, CQs: 1, SharedWords: 2, Lanes: l} }
 
-func TestBothSidesMakeTheSamePlan(t *testing.T) {
+func TestBothSidesComputeSamePlan(t *testing.T) {
 	w := lanesOf(NewLane(RC, 100, 3000), NewLane(UC, 100, 3000))
 	for lane := range w.Lanes {
 		a, b := newPlan(w, lane, A), newPlan(w, lane, A)
@@ -24,9 +24,9 @@ func TestBothSidesMakeTheSamePlan(t *testing.T) {
 	}
 }
 
-// A later request must not change what an earlier read may have to fetch again,
-// unless a fence stands between them.
-func TestPlansFenceWhatReadsDependOn(t *testing.T) {
+// A request must not change memory of an earlier read without a fence between them: a
+// retransmitted read executes again.
+func TestPlanFencesRequestsThatChangeReadMemory(t *testing.T) {
 	l := NewLane(RC, 2000, 3000)
 	l.Windows = 4
 	ops := newPlan(lanesOf(l), 0, A).ops
@@ -52,7 +52,7 @@ func TestPlansFenceWhatReadsDependOn(t *testing.T) {
 	}
 }
 
-func TestPlansReachEveryOperation(t *testing.T) {
+func TestPlansContainEveryOperation(t *testing.T) {
 	for _, s := range []Service{RC, UC, UD, XRC} {
 		seen := map[verbs.WROpcode]int{}
 		p := newPlan(lanesOf(NewLane(s, 1000, 1024)), 0, A)
@@ -70,7 +70,7 @@ func TestPlansReachEveryOperation(t *testing.T) {
 	}
 }
 
-func TestExplainToleratesOnlyWhatLaterRequestsWrite(t *testing.T) {
+func TestCheckMemoryAcceptsOnlyLaterRequests(t *testing.T) {
 	w := lanesOf(NewLane(RC, 0, 100))
 	p := plan{key: 1, ops: []op{
 		{code: verbs.OpRDMAWrite, at: 0, size: 50},
@@ -80,26 +80,26 @@ func TestExplainToleratesOnlyWhatLaterRequestsWrite(t *testing.T) {
 	image := initialTarget(w, 0, B)
 	p.apply(0, image)
 	target := bytes.Clone(image)
-	if err := p.explain(image, target, 0, len(image), 1); err != nil {
+	if err := p.checkMemory(image, target, 0, len(image), 1); err != nil {
 		t.Errorf("memory as it should be: %v", err)
 	}
 	p.apply(1, target)
 	p.apply(2, target)
-	if err := p.explain(image, target, 0, len(image), 1); err != nil {
+	if err := p.checkMemory(image, target, 0, len(image), 1); err != nil {
 		t.Errorf("later requests done early: %v", err)
 	}
-	if err := p.explain(image, target, 0, len(image), 2); err == nil {
-		t.Error("a request that is not later explains memory")
+	if err := p.checkMemory(image, target, 0, len(image), 2); err == nil {
+		t.Error("a request that is not later is accepted")
 	}
 	target[90] ^= 1
-	if err := p.explain(image, target, 0, len(image), 1); err == nil || !strings.Contains(err.Error(), "byte 20 is") {
-		t.Errorf("a byte that nobody wrote: %v", err)
+	if err := p.checkMemory(image, target, 0, len(image), 1); err == nil || !strings.Contains(err.Error(), "byte 20 is") {
+		t.Errorf("a byte that no request wrote: %v", err)
 	}
 }
 
-func TestUntouchedSeesEveryByteBesideTheMessage(t *testing.T) {
+func TestUntouchedDetectsEveryByteOutsideMessage(t *testing.T) {
 	const size = 40
-	pieces := cut(nil, 99, 30, 4)
+	pieces := split(nil, 99, 30, 4)
 	total := 0
 	for _, p := range pieces {
 		total += p.n
@@ -112,24 +112,24 @@ func TestUntouchedSeesEveryByteBesideTheMessage(t *testing.T) {
 		poisonSlot(slot)
 		msg := bytes.Repeat([]byte{1}, n)
 		part := cutShort(pieces, n)
-		spread(slot, msg, part)
+		scatter(slot, msg, part)
 		if !untouched(slot, pieces, n) {
 			t.Fatalf("%d bytes: the message itself counts as touched", n)
 		}
 		for i := range slot {
 			if slot[i] != poisonByte {
-				continue // the message's own
+				continue // of the message
 			}
 			slot[i] = 0
 			if untouched(slot, pieces, n) {
-				t.Fatalf("%d bytes: a write to byte %d goes unseen", n, i)
+				t.Fatalf("%d bytes: a write to byte %d is not detected", n, i)
 			}
 			slot[i] = poisonByte
 		}
 	}
 }
 
-// cutShort is the first n bytes of pieces.
+// cutShort returns the first n bytes of pieces.
 func cutShort(pieces []piece, n int) (out []piece) {
 	for _, p := range pieces {
 		p.n = min(p.n, n)
@@ -139,13 +139,13 @@ func cutShort(pieces []piece, n int) (out []piece) {
 	return out
 }
 
-func TestSharedWordsFormAChain(t *testing.T) {
+func TestSharedWordChangesFormOneOrder(t *testing.T) {
 	fresh := func() *sharedWords {
-		return &sharedWords{initial: []uint64{10}, seen: []wordChange{
-			{lane: 0, n: 1, found: 10, left: 15},
-			{lane: 1, n: 4, found: 15, left: 100},
-			{lane: 0, n: 2, found: 100, left: 101},
-			{lane: 1, n: 5, found: 15, left: 15}, // a swap that missed
+		return &sharedWords{initial: []uint64{10}, changes: []wordChange{
+			{lane: 0, n: 1, old: 10, new: 15},
+			{lane: 1, n: 4, old: 15, new: 100},
+			{lane: 0, n: 2, old: 100, new: 101},
+			{lane: 1, n: 5, old: 15, new: 15}, // a swap that failed
 		}}
 	}
 	if err := fresh().check([]uint64{101}); err != nil {
@@ -154,19 +154,19 @@ func TestSharedWordsFormAChain(t *testing.T) {
 	for name, spoil := range map[string]func(*sharedWords) []uint64{
 		"executed twice":  func(x *sharedWords) []uint64 { return []uint64{102} },
 		"never executed":  func(x *sharedWords) []uint64 { return []uint64{100} },
-		"same value read": func(x *sharedWords) []uint64 { x.seen[2].found = 15; return []uint64{101} },
-		"out of order":    func(x *sharedWords) []uint64 { x.seen[0].n = 3; return []uint64{101} },
-		"value made up":   func(x *sharedWords) []uint64 { x.seen[3].found, x.seen[3].left = 77, 77; return []uint64{101} },
+		"same value read": func(x *sharedWords) []uint64 { x.changes[2].old = 15; return []uint64{101} },
+		"out of order":    func(x *sharedWords) []uint64 { x.changes[0].n = 3; return []uint64{101} },
+		"value made up":   func(x *sharedWords) []uint64 { x.changes[3].old, x.changes[3].new = 77, 77; return []uint64{101} },
 		"wrong count":     func(x *sharedWords) []uint64 { return nil },
 	} {
 		x := fresh()
 		if err := x.check(spoil(x)); err == nil {
-			t.Errorf("%s: not noticed", name)
+			t.Errorf("%s: not detected", name)
 		}
 	}
 }
 
-func TestValidateNamesEveryProblem(t *testing.T) {
+func TestValidateReportsEveryProblem(t *testing.T) {
 	good := NewLane(RC, 1, 1)
 	for want, spoil := range map[string]func(*Workload, *Lane){
 		"no lanes":           func(w *Workload, _ *Lane) { w.Lanes = nil },
@@ -183,7 +183,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 		"SignalEvery is 0":   func(_ *Workload, l *Lane) { l.SignalEvery = 0 },
 		"XRCQueues":          func(_ *Workload, l *Lane) { *l = NewLane(XRC, 1, 1); l.XRCQueues = 0 },
 		"windows are for RC": func(_ *Workload, l *Lane) { *l = NewLane(XRC, 1, 1); l.Windows = 1 },
-		"none of the five":   func(_ *Workload, l *Lane) { l.MTU = 0 },
+		"not a valid MTU":    func(_ *Workload, l *Lane) { l.MTU = 0 },
 		"does not fit":       func(_ *Workload, l *Lane) { *l = NewLane(UD, 1, 1025) },
 	} {
 		w := lanesOf(good)
@@ -197,8 +197,8 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// What excuses an atomic for being late ends at a fence.
-func TestLateAtomicsEndAtAFence(t *testing.T) {
+// A fenced request arrives after all atomics before it.
+func TestFenceEndsLateAtomics(t *testing.T) {
 	word, other := extent{4096, 8}, extent{4104, 8}
 	atomic := op{code: verbs.OpAtomicFetchAdd, at: word.at, size: 8}
 	send := op{code: verbs.OpSend, size: 1}
@@ -220,12 +220,12 @@ func TestLateAtomicsEndAtAFence(t *testing.T) {
 		{"fence before the atomic", []op{fenced, atomic, send}, word, true},
 		{"fence between two", []op{atomic, fenced, atomic, send}, word, true},
 	} {
-		x := &ordered{plan: plan{ops: tc.ops}, lane: &lane{end: &End{w: &Workload{Traits: TransportTraits{LateAtomics: true}}}}}
-		if got := x.late(tc.on, 0, len(tc.ops)-1); got != tc.late {
+		x := &reliableChecker{plan: plan{ops: tc.ops}, lane: &lane{end: &End{w: &Workload{Traits: TransportTraits{LateAtomics: true}}}}}
+		if got := x.mayBeLate(tc.on, 0, len(tc.ops)-1); got != tc.late {
 			t.Errorf("%s: late %v", tc.name, got)
 		}
 		x.lane.end.w.Traits.LateAtomics = false
-		if x.late(tc.on, 0, len(tc.ops)-1) {
+		if x.mayBeLate(tc.on, 0, len(tc.ops)-1) {
 			t.Errorf("%s: late where atomics never are", tc.name)
 		}
 	}

@@ -6,18 +6,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The target of a reliable lane is an area for writes and reads, then words
-// for the lane's own atomics. Windows are parts of the area.
+// The target of a reliable lane is an area for writes and reads, followed by words for
+// atomics of the lane. Windows are parts of the area.
 const privateWords = 8
 
-func areaLen(l *Lane) int       { return max(4*l.MaxBytes, 4096) &^ 7 }
-func targetLen(l *Lane) int     { return areaLen(l) + 8*privateWords }
-func wordAt(l *Lane, i int) int { return areaLen(l) + 8*i }
+func rwAreaLen(l *Lane) int     { return max(4*l.MaxBytes, 4096) &^ 7 }
+func targetLen(l *Lane) int     { return rwAreaLen(l) + 8*privateWords }
+func wordAt(l *Lane, i int) int { return rwAreaLen(l) + 8*i }
 
-// windowExtent is the part of the area that window i opens. Windows overlap.
+// windowExtent is the part of the area that window i covers. Windows overlap.
 func windowExtent(l *Lane, i int) (at, n int) {
-	at = (i * areaLen(l) / 8) % (areaLen(l) / 2)
-	return at, min(areaLen(l)-at, l.MaxBytes+512)
+	at = (i * rwAreaLen(l) / 8) % (rwAreaLen(l) / 2)
+	return at, min(rwAreaLen(l)-at, l.MaxBytes+512)
 }
 
 // extent is a range of the target.
@@ -25,35 +25,35 @@ type extent struct{ at, n int }
 
 func (e extent) overlaps(f extent) bool { return e.at < f.at+f.n && f.at < e.at+e.n }
 
-// openRead is a read that no fence has ended yet.
-type openRead struct {
+// unfencedRead is a read that no fence follows yet.
+type unfencedRead struct {
 	extent
 	window int8
 }
 
-// planner makes the plan of one reliable stream.
+// planner generates the requests of one side of a reliable lane.
 type planner struct {
-	w     *Workload
-	l     *Lane
-	rng   *rand.Rand
-	words [privateWords]uint64 // as the plan has left them
-	live  []bool               // windows not yet invalidated
-	read  []bool               // windows that were read through
-	reads []openRead
-	bound bool // the poster's spare window
-	wrote bool // a plain write was the last that the peer's program could notice
-	quiet int
+	w             *Workload
+	l             *Lane
+	rng           *rand.Rand
+	words         [privateWords]uint64 // final values, so far
+	validWindows  []bool               // not yet invalidated
+	readWindows   []bool               // used by reads
+	unfencedReads []unfencedRead
+	bound         bool // the spare window of the poster
+	afterWrite    bool // a plain write was the last request that the peer's program could notice
+	sinceSignal   int
 }
 
-// planReliable makes the requests of an RC or XRC stream. Where a later request
-// would change what an earlier read may still have to fetch again, the later
-// one is fenced: without a fence the outcome would be nobody's fault.
+// planReliable returns the requests of one side of a reliable lane. A request that would
+// change memory of an earlier read is fenced: a retransmitted read may execute again, and
+// the result would be undefined.
 func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 	l := &w.Lanes[lane]
-	p := planner{w: w, l: l, rng: rng, live: make([]bool, l.Windows), read: make([]bool, l.Windows)}
-	p.wrote = true // what opens a connection may be a write of nothing
-	for i := range p.live {
-		p.live[i] = true
+	p := planner{w: w, l: l, rng: rng, validWindows: make([]bool, l.Windows), readWindows: make([]bool, l.Windows)}
+	p.afterWrite = true // a connection may start with an empty write
+	for i := range p.validWindows {
+		p.validWindows[i] = true
 	}
 	target := initialTarget(w, lane, s.Peer())
 	for i := range p.words {
@@ -63,21 +63,21 @@ func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 	for len(ops) < cap(ops) {
 		last := len(ops)+1 == cap(ops)
 		o := p.draw(last)
-		o.flags |= drawFlags(rng, l, &p.quiet, last)
+		o.flags |= drawFlags(rng, l, &p.sinceSignal, last)
 		if p.needsFence(&o) || rng.IntN(16) == 0 {
 			o.flags |= verbs.SendFence
-			p.reads = p.reads[:0]
+			p.unfencedReads = p.unfencedReads[:0]
 		}
 		if o.code == verbs.OpRDMARead {
-			p.reads = append(p.reads, openRead{extent{o.at, o.size}, o.window})
+			p.unfencedReads = append(p.unfencedReads, unfencedRead{extent{o.at, o.size}, o.window})
 		}
 		ops = append(ops, o)
 	}
 	return ops
 }
 
-// draw makes the next request. Where only an answer proves that anything has
-// arrived, the last is one that is answered.
+// draw draws the next request. If completions do not mean delivery, the last request is a
+// read.
 func (p *planner) draw(last bool) op {
 	o := op{code: p.l.Mix[p.rng.IntN(len(p.l.Mix))], imm: p.rng.Uint32(), window: noWindow}
 	if last && p.w.Traits.CompletesEarly {
@@ -91,13 +91,13 @@ func (p *planner) draw(last bool) op {
 		if o.window = p.pickWindow(); o.window == noWindow || !p.mayInvalidate(o.window) {
 			o.code, o.window = verbs.OpSend, noWindow
 		} else {
-			p.live[o.window] = false
+			p.validWindows[o.window] = false
 		}
 		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
 	case verbs.OpSend, verbs.OpSendImm:
 		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
 		switch bare := o.code == verbs.OpSendImm && p.w.Traits.SeparateImm; {
-		case bare && p.wrote:
+		case bare && p.afterWrite:
 			o.code = verbs.OpSend
 		case bare:
 			o.size = 0
@@ -112,40 +112,39 @@ func (p *planner) draw(last bool) op {
 	default:
 		p.drawRange(&o)
 	}
-	p.wrote = o.code == verbs.OpRDMAWrite || p.wrote && !o.consumes()
+	p.afterWrite = o.code == verbs.OpRDMAWrite || p.afterWrite && !o.takesReceive()
 	return o
 }
 
 func (p *planner) pickWindow() int8 {
-	if len(p.live) == 0 {
+	if len(p.validWindows) == 0 {
 		return noWindow
 	}
-	if i := p.rng.IntN(len(p.live)); p.live[i] {
+	if i := p.rng.IntN(len(p.validWindows)); p.validWindows[i] {
 		return int8(i)
 	}
 	return noWindow
 }
 
-// mayInvalidate reports whether a window can be closed without doubt. The copies of a
-// READ that its requester sends, even after a timeout that was too early, leave before a
-// SEND_INV whose fence has waited for the READ, and a network that keeps order delivers
-// them before it: they are answered. A network that duplicates or reorders may deliver a
-// copy when the window is closed, which is then refused and ends the connection.
+// mayInvalidate reports whether a window can be invalidated safely. Retransmitted READs
+// arrive before a fenced SEND_INV on a network that keeps order. On a network that
+// duplicates or reorders, a copy could arrive after the invalidation and end the
+// connection.
 func (p *planner) mayInvalidate(window int8) bool {
 	late := p.w.Network.Duplicates || p.w.Network.Reorders
-	return !late || !p.read[window]
+	return !late || !p.readWindows[window]
 }
 
-// drawRange places a write, read or flush.
+// drawRange draws the range of a write, read or flush.
 func (p *planner) drawRange(o *op) {
-	at, n := 0, areaLen(p.l)
-	if o.code != verbs.OpFlush && p.rng.IntN(3) == 0 { // a window grants no flush
+	at, n := 0, rwAreaLen(p.l)
+	if o.code != verbs.OpFlush && p.rng.IntN(3) == 0 { // windows do not permit flush
 		if o.window = p.pickWindow(); o.window != noWindow {
 			at, n = windowExtent(p.l, int(o.window))
 		}
 	}
 	if o.code == verbs.OpRDMARead && o.window != noWindow {
-		p.read[o.window] = true
+		p.readWindows[o.window] = true
 	}
 	o.size = drawSize(p.rng, p.l, n)
 	o.at = at + p.rng.IntN(n-o.size+1)
@@ -156,7 +155,7 @@ func (p *planner) drawAtomic(o *op) {
 	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {
 		o.shared = true
 		o.at = p.rng.IntN(p.w.SharedWords)
-		o.operand, o.swap = p.rng.Uint64()|1, p.rng.Uint64() // a swap's comparand is chosen when it is posted
+		o.operand, o.swap = p.rng.Uint64()|1, p.rng.Uint64() // the comparand is set when the swap is posted
 		return
 	}
 	i := p.rng.IntN(privateWords)
@@ -167,7 +166,7 @@ func (p *planner) drawAtomic(o *op) {
 		p.words[i] += o.operand
 	case o.code == verbs.OpAtomicWrite:
 		p.words[i] = o.swap
-	case p.rng.IntN(2) == 0: // a swap that finds what it looks for
+	case p.rng.IntN(2) == 0: // a swap that succeeds
 		o.operand = p.words[i]
 		p.words[i] = o.swap
 	default:
@@ -177,10 +176,10 @@ func (p *planner) drawAtomic(o *op) {
 	}
 }
 
-// needsFence reports whether a read before o could see what o does.
+// needsFence reports whether o changes memory of an unfenced read.
 func (p *planner) needsFence(o *op) bool {
 	at, n := o.modifies()
-	for _, r := range p.reads {
+	for _, r := range p.unfencedReads {
 		if o.code == verbs.OpSendInv && r.window == o.window || n > 0 && r.overlaps(extent{at, n}) {
 			return true
 		}

@@ -7,32 +7,33 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sender posts the requests of a lane and checks how they complete.
+// sender posts the requests of a lane and checks their completions.
 type sender struct {
 	lane *lane
 	plan plan
 	from Side
 
-	posted  int // requests before it are posted
-	settled int // and these are known to have completed
-	good    int // of those, with success
-	bytes   int64
-	failed  verbs.WCStatus // the completion that ended the lane, if any
-	dead    bool           // the queue pair has failed: nothing is posted any more
-	// flushing is set from the first completion in error on: only flushes may
-	// follow it. Others may still be in the queue when a failure becomes known.
-	flushing bool
-	marked   bool // a marker is queued behind the last request
+	posted          int
+	completedBefore int // requests before it have completed
+	succeeded       int // completed with success
+	bytes           int64
+	failStatus      verbs.WCStatus // completion status that ended the lane
+	qpFailed        bool           // no more requests are posted
+	// flushing is set by the first completion with an error: all later ones must be
+	// flushed. qpFailed may be set earlier, while successful completions are still in the
+	// queue.
+	flushing     bool
+	drainPending bool // the drain marker has not completed
 
-	image []byte // the peer's target as the posted requests make it
+	image []byte // the peer's target after the posted requests
 	mr    verbs.MR
 	buf   []byte
 	size  int      // of a slot
-	wants [][]byte // what the read in each slot must bring
+	wants [][]byte // expected data of the read in each slot
 
 	spareKey verbs.RKey
-	bound    bool // the spare window, as far as completions tell
-	beats    metronome
+	bound    bool // the spare window is bound, according to completions
+	pacer    pacer
 	wrs      []verbs.SendWR
 	sges     []verbs.SGE
 	pieces   []piece
@@ -43,24 +44,24 @@ type sender struct {
 func (s *sender) open(l *lane) (err error) {
 	e, spec := l.end, l.spec
 	s.lane, s.from = l, e.side
-	s.plan = newPlan(e.w, l.num, e.side)
+	s.plan = newPlan(e.w, l.index, e.side)
 	if spec.Service.Reliable() {
-		s.image = initialTarget(e.w, l.num, e.side.Peer())
+		s.image = initialTarget(e.w, l.index, e.side.Peer())
 	}
 	s.size = slotLen(max(spec.MaxBytes, 8), spec.MaxSGE)
 	s.buf = make([]byte, spec.SendDepth*s.size)
 	s.wants = make([][]byte, spec.SendDepth)
 	s.scratch = make([]byte, max(spec.MaxBytes, 8))
-	s.beats = metronome{rhythm: spec.SendPacing, rng: source(derive(s.plan.key, keyRhythm))}
+	s.pacer = pacer{pacing: spec.SendPacing, rng: newRand(derive(s.plan.key, keyPacing))}
 	s.mr, err = e.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: verbs.AccessLocalWrite})
 	return err
 }
 
 func (s *sender) close() error { return s.mr.Close() }
 
-// complete reports that every request has completed that ever will be posted.
+// complete reports whether all requests that will ever be posted have completed.
 func (s *sender) complete() bool {
-	return s.settled == s.posted && !s.marked && (s.dead || s.posted == len(s.plan.ops))
+	return s.completedBefore == s.posted && !s.drainPending && (s.qpFailed || s.posted == len(s.plan.ops))
 }
 
 func (s *sender) status() string {
@@ -68,7 +69,7 @@ func (s *sender) status() string {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d requests posted, %d completed, next to complete %d (%v)",
-		s.posted, len(s.plan.ops), s.settled, s.settled, &s.plan.ops[min(s.settled, len(s.plan.ops)-1)])
+		s.posted, len(s.plan.ops), s.completedBefore, s.completedBefore, &s.plan.ops[min(s.completedBefore, len(s.plan.ops)-1)])
 }
 
 func (s *sender) slot(n int) (index, base int) {
@@ -77,15 +78,15 @@ func (s *sender) slot(n int) (index, base int) {
 }
 
 func (s *sender) space() int {
-	if s.dead {
+	if s.qpFailed {
 		return 0
 	}
-	return min(len(s.plan.ops)-s.posted, s.lane.spec.SendDepth-(s.posted-s.settled))
+	return min(len(s.plan.ops)-s.posted, s.lane.spec.SendDepth-(s.posted-s.completedBefore))
 }
 
-// post posts the next requests if it is time to.
+// post posts the next requests if the pacing permits.
 func (s *sender) post(now time.Duration) (bool, error) {
-	n := s.beats.beat(now, s.space())
+	n := s.pacer.allowed(now, s.space())
 	if n == 0 {
 		return false, nil
 	}
@@ -97,22 +98,21 @@ func (s *sender) post(now time.Duration) (bool, error) {
 	if got, err := s.lane.qp.PostSend(s.wrs); err != nil {
 		return false, fmt.Errorf("%s: %w", s.where(s.posted-n+got), err)
 	}
-	// Inline bytes are the caller's again: change them, so that a device that
-	// looks at them later is found out.
+	// The caller may reuse inline data: changing it detects a device that reads it later.
 	poisonSlot(s.inline)
 	return true, nil
 }
 
-func (s *sender) where(n int) string { return s.lane.where(s.from, n, &s.plan.ops[n]) }
+func (s *sender) where(n int) string { return s.lane.describe(s.from, n, &s.plan.ops[n]) }
 
-// prepare makes work request n.
+// prepare returns work request n.
 func (s *sender) prepare(n int) verbs.SendWR {
 	o := &s.plan.ops[n]
 	l := s.lane
-	wr := verbs.SendWR{WRID: uint64(l.num)<<laneShift | uint64(n), Opcode: o.code, Flags: o.flags, Imm: o.imm}
-	l.end.trace("lane %d posts %d: %v", l.num, n, o)
+	wr := verbs.SendWR{WRID: uint64(l.index)<<laneShift | uint64(n), Opcode: o.code, Flags: o.flags, Imm: o.imm}
+	l.end.trace("lane %d posts %d: %v", l.index, n, o)
 	switch {
-	case o.fetches():
+	case o.returnsData():
 		s.prepareFetch(n, &wr)
 	case o.local():
 		s.prepareLocal(&wr)
@@ -123,7 +123,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	case o.shared:
 		wr.Remote = l.end.peer.Words.at(8 * o.at)
 		wr.Atomic = l.end.words.operands(o)
-	case !o.consumes() || o.code == verbs.OpRDMAWriteImm:
+	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm:
 		wr.Remote = s.remote(o)
 		wr.Atomic = verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
 	case o.code == verbs.OpSendInv:
@@ -141,9 +141,9 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	return wr
 }
 
-func (s *sender) peer() *laneCard { return &s.lane.end.peer.Lanes[s.lane.num] }
+func (s *sender) peer() *laneInfo { return &s.lane.end.peer.Lanes[s.lane.index] }
 
-// remote is where in the peer's memory a request works.
+// remote is the remote memory of a request.
 func (s *sender) remote(o *op) verbs.Remote {
 	if o.window != noWindow {
 		at, _ := windowExtent(s.lane.spec, int(o.window))
@@ -152,7 +152,7 @@ func (s *sender) remote(o *op) verbs.Remote {
 	return s.peer().Target.at(o.at)
 }
 
-// prepareData lays the payload out in a slot, or inline.
+// prepareData puts the payload into a slot, or inline.
 func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 	o := &s.plan.ops[n]
 	if o.code == verbs.OpFlush {
@@ -160,7 +160,7 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 		return
 	}
 	msg := s.scratch[:o.payload()]
-	s.plan.content(n, msg)
+	s.plan.fillPayload(n, msg)
 	if !s.lane.spec.Service.Reliable() && (o.code == verbs.OpSend || o.code == verbs.OpSendImm) {
 		stamp(msg, s.plan.key, n)
 	}
@@ -173,8 +173,8 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 		return
 	}
 	_, base := s.slot(n)
-	s.pieces = cut(s.pieces[:0], k, len(msg), s.lane.spec.MaxSGE)
-	spread(s.buf[base:base+s.size], msg, s.pieces)
+	s.pieces = split(s.pieces[:0], k, len(msg), s.lane.spec.MaxSGE)
+	scatter(s.buf[base:base+s.size], msg, s.pieces)
 	s.setSGL(wr, base)
 }
 
@@ -184,8 +184,7 @@ func (s *sender) setSGL(wr *verbs.SendWR, base int) {
 	wr.SGL = s.sges[from:len(s.sges):len(s.sges)]
 }
 
-// prepareFetch makes room for what a read or atomic brings, and notes what that
-// must be.
+// prepareFetch prepares the slot of a read or atomic, and stores its expected result.
 func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 	o := &s.plan.ops[n]
 	index, base := s.slot(n)
@@ -202,17 +201,17 @@ func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 	s.setSGL(wr, base)
 }
 
-// fetchPieces is where a read or atomic leaves what it brings. An atomic's
-// word stays in one piece.
+// fetchPieces returns the pieces for the result of a read or atomic. That of an atomic is
+// one piece.
 func (s *sender) fetchPieces(n int) []piece {
 	o, most := &s.plan.ops[n], s.lane.spec.MaxSGE
 	if o.atomic() {
 		most = 1
 	}
-	return cut(s.pieces[:0], derive(derive(s.plan.key, keyPieces), uint64(n)), o.size, most)
+	return split(s.pieces[:0], derive(derive(s.plan.key, keyPieces), uint64(n)), o.size, most)
 }
 
-// prepareLocal binds the side's own spare window, or closes it.
+// prepareLocal binds or invalidates the spare window.
 func (s *sender) prepareLocal(wr *verbs.SendWR) {
 	l := s.lane
 	if wr.Opcode == verbs.OpLocalInv {
@@ -220,7 +219,7 @@ func (s *sender) prepareLocal(wr *verbs.SendWR) {
 		return
 	}
 	s.spareKey = verbs.NextRKey(s.spareKey)
-	wr.Bind = verbs.Bind{MW: l.spare, RKey: s.spareKey, Info: verbs.BindInfo{
+	wr.Bind = verbs.Bind{MW: l.spareWindow, RKey: s.spareKey, Info: verbs.BindInfo{
 		MR: l.memory, Addr: l.memory.Addr(), Length: uint64(l.memory.Len()), Access: verbs.AccessRemoteRead,
 	}}
 }

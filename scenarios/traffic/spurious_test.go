@@ -12,9 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newHastyWorld is two devices on a cable that is slow for their timeouts. It keeps the
-// order of packets and loses none, so that every copy of a request is a requester's own.
-func newHastyWorld(t testing.TB, seed uint64) *world {
+// newShortTimeoutWorld connects two devices by a cable with a delay longer than their
+// timeouts. It neither reorders nor loses packets: all duplicates are retransmissions.
+func newShortTimeoutWorld(t testing.TB, seed uint64) *world {
 	t.Helper()
 	w := &world{World: sim.New(sim.Config{Seed: seed})}
 	port := func(addr string) sim.PortConfig {
@@ -37,10 +37,10 @@ func newHastyWorld(t testing.TB, seed uint64) *world {
 	return w
 }
 
-// A requester whose timer runs out too early repeats READs that are being answered, and
-// invalidates their windows once they are. The copies are ahead of the SEND_INV on the
-// wire, and no device may take them for errors.
-func TestPlansHoldWithSpuriousRetransmission(t *testing.T) {
+// A requester with a short timeout retransmits READs that are being answered, and later
+// invalidates their windows. The retransmissions arrive before the SEND_INV, and must not
+// be errors.
+func TestPlansTolerateSpuriousRetransmission(t *testing.T) {
 	for seed := range uint64(40) {
 		work := &traffic.Workload{Seed: seed, CQs: 1, SharedWords: 2}
 		for range 2 {
@@ -49,13 +49,13 @@ func TestPlansHoldWithSpuriousRetransmission(t *testing.T) {
 			l.Mix = append(l.Mix, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpSendInv)
 			work.Lanes = append(work.Lanes, l)
 		}
-		results, err := newHastyWorld(t, seed).run(t, work)
+		results, err := newShortTimeoutWorld(t, seed).run(t, work)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for _, r := range results {
 			if r.Counter("duplicate_request") == 0 {
-				t.Errorf("seed %d: no request was repeated", seed)
+				t.Errorf("seed %d: no request was retransmitted", seed)
 			}
 		}
 	}

@@ -13,11 +13,10 @@ import (
 
 func TestMain(m *testing.M) { nstest.Main(m) }
 
-// The programs of the simulated world run unchanged in real time, on sockets of
-// the loopback network.
+// The programs of the simulated world run unchanged in real time, on loopback sockets.
 func TestSameProgramsInRealTime(t *testing.T) {
 	work := everyService()
-	work.Network = traffic.Network{Loses: true} // a socket's buffer may overflow
+	work.Network = traffic.Network{Loses: true} // a socket buffer may overflow
 	for i := range work.Lanes {
 		l := &work.Lanes[i]
 		l.Messages = [2]int{60, 60}
@@ -52,8 +51,8 @@ func TestSameProgramsInRealTime(t *testing.T) {
 	}
 }
 
-// An end whose peer never comes says so, and what it waits for.
-func TestEndWithoutPeerGetsStuck(t *testing.T) {
+// An end whose peer never connects fails, and reports what it waits for.
+func TestEndWithoutPeerStalls(t *testing.T) {
 	d, err := softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.72.0.4")}})
 	if err != nil {
 		t.Fatal(err)
@@ -65,5 +64,5 @@ func TestEndWithoutPeerGetsStuck(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = end.Run(traffic.RealTime())
-	expectStuck(t, err, "waits for the peer to be card")
+	expectStall(t, err, "waits for the peer to be card")
 }

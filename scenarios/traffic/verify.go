@@ -8,16 +8,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// settleTime is how long packets of unreliable lanes may still be under way
-// when both ends have nothing more to send.
-const settleTime = 20 * time.Millisecond
+// latePacketTime is how long packets of unreliable lanes may still arrive after both ends
+// have completed.
+const latePacketTime = 20 * time.Millisecond
 
-// settle waits for stragglers.
-func (e *End) settle() error {
-	if !e.listens() {
+// waitForLatePackets waits for late packets of unreliable lanes.
+func (e *End) waitForLatePackets() error {
+	if !e.hasUnreliableLanes() {
 		return nil
 	}
-	until := e.proc.Now() + settleTime
+	until := e.proc.Now() + latePacketTime
 	for now := e.proc.Now(); now < until; now = e.proc.Now() {
 		n, err := e.poll()
 		if err == nil && n == 0 {
@@ -31,26 +31,25 @@ func (e *End) settle() error {
 	return err
 }
 
-// verify checks memory and shared words, and that everything posted completes:
-// what is still queued is flushed.
+// verify checks memory and shared words, and that all posted receives are flushed.
 func (e *End) verify() error {
-	e.ended = max(e.lastDone, e.began)
+	e.endedAt = max(e.lastCompletion, e.startedAt)
 	for i, l := range e.lanes {
-		if l.flushes > 0 && !l.out.dead && !l.shutting {
-			return &Violation{Where: l.where(e.side.Peer(), 0, nil), Want: "no flush without a failure", Got: fmt.Sprintf("%d receives flushed", l.flushes)}
+		if l.flushes > 0 && !l.outgoing.qpFailed && !l.errorExpected {
+			return &Violation{Where: l.describe(e.side.Peer(), 0, nil), Want: "no flush without a failure", Got: fmt.Sprintf("%d receives flushed", l.flushes)}
 		}
-		if err := l.in.verify(&e.peerDone.Lanes[i]); err != nil {
+		if err := l.incoming.verify(&e.peerDone.Lanes[i]); err != nil {
 			return err
 		}
 	}
 	if e.w.Traits.ConnectsByCM {
-		// The peer's queue pairs take ours with them when it shuts them, which it may
-		// do as soon as it has our words.
+		// The peer may disconnect as soon as it has our words, which moves our queue pairs
+		// to the error state.
 		for _, l := range e.lanes {
-			l.shutting = true
+			l.errorExpected = true
 		}
 	}
-	if err := e.tell(note{Kind: noteWords, Words: e.words.values()}); err != nil {
+	if err := e.sendNote(note{Kind: noteWords, Words: e.words.values()}); err != nil {
 		return err
 	}
 	n, err := e.expect(noteWords)
@@ -63,27 +62,27 @@ func (e *End) verify() error {
 	if err := e.drain(); err != nil {
 		return err
 	}
-	if err := e.tell(note{Kind: noteBye}); err != nil {
+	if err := e.sendNote(note{Kind: noteClose}); err != nil {
 		return err
 	}
-	_, err = e.expect(noteBye)
+	_, err = e.expect(noteClose)
 	return err
 }
 
-// drain shuts the queue pairs and waits until each receive of their own has
-// come back. Shared receives stay where they are.
+// drain moves the queue pairs to the error state and waits until their receives are
+// flushed. Shared receives stay posted.
 func (e *End) drain() error {
 	for _, l := range e.lanes {
 		for _, qp := range []verbs.QP{l.qp, l.target} {
 			if qp == nil {
 				continue
 			}
-			if err := l.shut(qp); err != nil {
+			if err := l.toError(qp); err != nil {
 				return err
 			}
 		}
 		for l.ring != nil && l.ring.outstanding() > 0 {
-			if err := e.await(); err != nil {
+			if err := e.waitCompletions(); err != nil {
 				return err
 			}
 		}

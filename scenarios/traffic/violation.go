@@ -5,25 +5,23 @@ import (
 	"time"
 )
 
-// Violation is something that the service does not allow.
-type Violation struct { //nolint:errname // a finding, not a failure: what judges call it too
+// Violation is a broken guarantee of the service.
+type Violation struct { // a finding, not a failure
 	Where string // lane, direction and request
 	Want  string
 	Got   string
 }
 
-// Error says where, and what was wrong.
 func (v *Violation) Error() string {
 	return fmt.Sprintf("%s: %s; want %s", v.Where, v.Got, v.Want)
 }
 
-// StallError is an end whose Patience is exhausted.
+// StallError means that an end made no progress for StallTimeout.
 type StallError struct {
 	After  time.Duration
-	Status string // as End.Status says
+	Status string // of End.Status
 }
 
-// Error says what the end was waiting for.
 func (e *StallError) Error() string {
 	return fmt.Sprintf("nothing happened for %v: %s", e.After, e.Status)
 }

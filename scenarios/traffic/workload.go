@@ -9,16 +9,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Service is a transport service, as a lane uses it.
+// Service is the transport service of a lane.
 type Service uint8
 
-// The services.
 const (
 	RC Service = iota + 1
 	UC
 	UD
 	XRC
-	RD // datagrams that are reliable
+	RD // reliable datagrams
 )
 
 // String is the usual name.
@@ -29,82 +28,78 @@ func (s Service) String() string {
 	return [...]string{"RC", "UC", "UD", "XRC", "RD"}[s-1]
 }
 
-// Reliable reports whether the service promises delivery.
+// Reliable reports whether the service guarantees delivery.
 func (s Service) Reliable() bool { return s == RC || s == XRC || s == RD }
 
-// Datagram reports whether requests name their peer one by one, and receives begin
-// with where a message came from.
+// Datagram reports whether every request has a destination and every receive a GRH.
 func (s Service) Datagram() bool { return s == UD || s == RD }
 
-// Workload is what two ends exchange. Both hold the same value.
+// Workload is the traffic between two ends. Both have the same value.
 type Workload struct {
-	// Seed decides the requests, their bytes, and the rhythm of posting.
+	// Seed determines the requests, their data and their pacing.
 	Seed  uint64
 	Lanes []Lane
-	// CQs is how many completion queues each side spreads its lanes over.
+	// CQs is the number of completion queues of each side.
 	CQs int
-	// SharedWords is how many words of each side's memory all reliable lanes of
-	// the other work on with atomics, competing.
+	// SharedWords is the number of words of each side on which all reliable lanes of the
+	// other side execute atomics concurrently.
 	SharedWords int
 	// Wakeup is how an end learns of completions.
 	Wakeup  Wakeup
 	Network Network
-	// Traits are those of the transport, the same on both sides. Fit makes lanes
-	// that keep to them.
+	// Traits are those of the transport, the same on both sides. Adapt makes lanes suitable
+	// for them.
 	Traits TransportTraits
 }
 
-// Network says what the network in between may do, and so what an unreliable
-// service is excused for.
+// Network lists what the network may do: faults that are no violations of an unreliable
+// service.
 type Network struct {
 	Loses      bool
 	Duplicates bool
 	Reorders   bool
-	// GivesUp lets a reliable queue pair fail because its retries are exhausted.
-	// Everything else that holds for it is still checked, up to the failure.
+	// GivesUp permits a reliable queue pair to exhaust its retries. All its other
+	// guarantees are checked up to the failure.
 	GivesUp bool
 }
 
-// Wakeup is a way of learning of completions.
+// Wakeup is how an end learns of completions.
 type Wakeup uint8
 
-// Ways of learning of completions.
 const (
 	ByEvent     Wakeup = iota // completion events
-	BySolicited               // events for solicited completions, and a look at times
-	ByPolling                 // no events at all
+	BySolicited               // events for solicited completions, and polling from time to time
+	ByPolling                 // no events
 )
 
-// Pacing is how a side posts: up to Batch requests at a time, and then none for
-// a time of up to Pause, by chance. A Batch of 0 is as many as there is room for.
+// Pacing is how a side posts: up to Batch requests at a time (0: as many as fit), and then
+// none for a random time of up to Pause.
 type Pacing struct {
 	Batch int
 	Pause time.Duration
 }
 
-// Lane is one connection, or one pair of datagram queue pairs: traffic of one
-// service both ways. What has two values is for the direction from A and from B.
+// Lane is a connection, or a pair of datagram queue pairs, with traffic in both directions.
+// Fields with two values are for the direction from A and from B.
 type Lane struct {
 	Service  Service
 	Messages [2]int // work requests
 	MinBytes int
 	MaxBytes int
-	// Mix are the operations, each as likely as the others; list one twice to
-	// have it twice as often.
+	// Mix is the list of operations, drawn with equal probability. An operation may be
+	// listed more than once.
 	Mix []verbs.WROpcode
-	// SharedReceives takes receives from the side's one shared receive queue.
+	// SharedReceives uses the SRQ that the lanes of a side share.
 	SharedReceives bool
-	// XRCQueues is how many XRC shared receive queues each side of an XRC lane
-	// has.
+	// XRCQueues is the number of XRC SRQs of each side.
 	XRCQueues int
-	// Windows is how many type 2 memory windows each side of an RC or RD lane opens
-	// for the other, which may invalidate them.
+	// Windows is the number of type 2 memory windows that each side of an RC or RD lane
+	// opens for the other, which may invalidate them.
 	Windows int
 
 	MTU      verbs.MTU
 	FirstPSN [2]uint32
-	// RdAtomic is how many reads and atomics a side may have outstanding, and
-	// how many the other grants it.
+	// RdAtomic is the number of outstanding reads and atomics of a side.
 	RdAtomic     [2]uint8
 	Timeout      uint8
 	RetryCnt     uint8
@@ -115,15 +110,14 @@ type Lane struct {
 
 	SendDepth, RecvDepth int
 	MaxSGE, MaxInline    int
-	// SignalEvery asks for about one completion in so many requests; 1 for all.
+	// SignalEvery is the average number of requests per signaled one; 1: all are.
 	SignalEvery int
-	// TightReceives posts receives that hold their message exactly, where the
-	// message is known.
+	// TightReceives posts receives of exactly the size of their message, where it is known.
 	TightReceives          bool
 	SendPacing, RecvPacing Pacing
 }
 
-// operations are what each service has.
+// operations are the operations of each service.
 var operations = map[Service][]verbs.WROpcode{
 	RC: {
 		verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
@@ -135,19 +129,19 @@ var operations = map[Service][]verbs.WROpcode{
 		verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
 		verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush,
 	},
-	// Binds have no peer, and so no place in the order in which requests complete.
+	// A bind has no peer, and therefore no place in the completion order.
 	RD: {
 		verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
 		verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
 	},
 }
 
-// Operations returns everything that lanes of a service can do. OpBindMW stands
-// for a bind and the local invalidation that undoes it.
+// Operations returns the operations of a service. OpBindMW stands for a bind and the local
+// invalidation of the window.
 func Operations(s Service) []verbs.WROpcode { return slices.Clone(operations[s]) }
 
-// NewLane returns a lane with every operation of the service and sensible
-// values: n messages each way, of up to maxBytes.
+// NewLane returns a lane with every operation of the service and default values: n messages
+// in each direction, of up to maxBytes.
 func NewLane(s Service, n, maxBytes int) Lane {
 	l := Lane{
 		Service: s, Messages: [2]int{n, n}, MaxBytes: maxBytes, Mix: Operations(s),
@@ -161,7 +155,7 @@ func NewLane(s Service, n, maxBytes int) Lane {
 	case XRC:
 		l.XRCQueues = 2
 	case UC, UD:
-		l.RecvDepth = max(n, 1) // nobody slows the sender down
+		l.RecvDepth = max(n, 1) // nothing slows the sender down
 	}
 	return l
 }
@@ -171,12 +165,12 @@ const (
 	maxReceives = 1 << 16 // slots of a ring, in work request IDs
 )
 
-// Validate reports everything about w that cannot work.
+// Validate reports everything in w that cannot work.
 func (w *Workload) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(w.Lanes) == 0 {
-		bad("no lanes: there is nothing to do")
+		bad("no lanes")
 	}
 	if w.CQs < 1 {
 		bad("CQs is %d: at least 1 is needed", w.CQs)
@@ -185,12 +179,12 @@ func (w *Workload) Validate() error {
 		bad("SharedWords is %d", w.SharedWords)
 	}
 	if w.Traits.CompletesEarly && w.Network.GivesUp {
-		bad("connections may give up, and completions do not prove that anything has arrived: what is left could not be judged")
+		bad("GivesUp with CompletesEarly: without proof of delivery the memory cannot be checked")
 	}
 	for i := range w.Lanes {
 		l := &w.Lanes[i]
 		if l.Service == RD && w.Network.GivesUp {
-			bad("lane %d (%v): it may give up, and its queue pair would not show that to the other direction", i, l.Service)
+			bad("lane %d (%v): GivesUp: a failure would not show in the other direction", i, l.Service)
 		}
 		for _, err := range append(l.problems(), w.Traits.problems(l)...) {
 			bad("lane %d (%v): %w", i, l.Service, err)
@@ -216,15 +210,15 @@ func (l *Lane) problems() (errs []error) {
 	check(l.MinBytes >= 0 && l.MaxBytes >= l.MinBytes, "sizes %d..%d", l.MinBytes, l.MaxBytes)
 	check(len(l.Mix) > 0, "Mix is empty: name some operations")
 	for _, op := range l.Mix {
-		check(slices.Contains(have, op), "Mix has %v, which the service has not", op)
+		check(slices.Contains(have, op), "Mix has %v, which the service lacks", op)
 	}
 	check(l.SendDepth >= 2 && l.RecvDepth >= 1, "queues of %d sends and %d receives: at least 2 and 1 are needed", l.SendDepth, l.RecvDepth)
-	check(l.RecvDepth <= maxReceives, "%d receives: at most %d are told apart", l.RecvDepth, maxReceives)
+	check(l.RecvDepth <= maxReceives, "%d receives: at most %d are possible", l.RecvDepth, maxReceives)
 	check(l.MaxSGE >= 1, "MaxSGE is %d: at least 1 is needed", l.MaxSGE)
 	check(l.SignalEvery >= 1, "SignalEvery is %d: 1 signals all", l.SignalEvery)
 	check(l.Service != XRC || l.XRCQueues >= 1 && !l.SharedReceives, "an XRC lane has XRCQueues of its own, at least 1")
 	check(l.Windows == 0 || l.Service == RC || l.Service == RD, "memory windows are for RC and RD lanes")
-	check(l.MTU.Bytes() > 0, "MTU is %d, which is none of the five", uint32(l.MTU))
+	check(l.MTU.Bytes() > 0, "MTU is %d, which is not a valid MTU", uint32(l.MTU))
 	check(l.Service != UD || l.MaxBytes <= l.MTU.Bytes(), "a datagram of %d bytes does not fit the MTU of %v", l.MaxBytes, l.MTU)
 	return errs
 }

@@ -92,7 +92,7 @@ func TestCleanNetworkLosesNothing(t *testing.T) {
 	}
 }
 
-func TestBadNetworkIsMadeUpFor(t *testing.T) {
+func TestReliableServicesRecoverOnBadNetwork(t *testing.T) {
 	work := everyService()
 	work.Network = traffic.Network{Loses: true, Duplicates: true, Reorders: true}
 	results, err := newWorld(t, 1, impair.Spec{
@@ -107,18 +107,18 @@ func TestBadNetworkIsMadeUpFor(t *testing.T) {
 				t.Errorf("lane %d (%v): %+v", i, l.Service, got)
 			}
 			if got := l.Received; l.Service == traffic.UD && (got.Lost == 0 || got.Duplicated+got.Reordered == 0) {
-				t.Errorf("lane %d (%v) saw nothing of the network's doings: %+v", i, l.Service, got)
+				t.Errorf("lane %d (%v) saw no effects of the network: %+v", i, l.Service, got)
 			}
 		}
 		if r.Counter("retransmitted_pkts") == 0 {
-			t.Error("nothing was sent again")
+			t.Error("no retransmissions")
 		}
 	}
 }
 
-// A network too bad for the retries there are ends a lane, and everything up to
-// there is still accounted for.
-func TestLanesMayGiveUp(t *testing.T) {
+// A network too bad for the retry count ends a lane, and all requests before the failure
+// are checked.
+func TestLanesFailWhenRetriesAreExhausted(t *testing.T) {
 	work := everyService()
 	work.Network = traffic.Network{Loses: true, GivesUp: true}
 	for i := range work.Lanes {
@@ -140,17 +140,17 @@ func TestLanesMayGiveUp(t *testing.T) {
 		}
 	}
 	if failed < 10 {
-		t.Errorf("only %d lanes gave up", failed)
+		t.Errorf("only %d lanes failed", failed)
 	}
 	work.Network.GivesUp = false
 	_, err := newWorld(t, 0, impair.Spec{LossPPM: 100_000}, softroce.Quirks{}).run(t, work)
 	var v *traffic.Violation
 	if !errors.As(err, &v) || !strings.Contains(v.Got, "IBV_WC_RETRY_EXC_ERR") {
-		t.Errorf("where nothing excuses giving up: %v", err)
+		t.Errorf("without GivesUp: %v", err)
 	}
 }
 
-func TestEveryWayOfWaking(t *testing.T) {
+func TestAllWakeupModes(t *testing.T) {
 	for _, how := range []traffic.Wakeup{traffic.ByEvent, traffic.BySolicited, traffic.ByPolling} {
 		work := everyService()
 		work.Wakeup = how
@@ -166,12 +166,12 @@ func TestEveryWayOfWaking(t *testing.T) {
 			continue
 		}
 		if results[0].Counter("rcvd_rnr_nak") == 0 {
-			t.Errorf("wakeup %d: slow receivers kept nobody waiting", how)
+			t.Errorf("wakeup %d: slow receivers caused no RNR NAKs", how)
 		}
 	}
 }
 
-// expectDeadlock checks that the world has found a deadlock and says who waits.
+// expectDeadlock checks that the world reports a deadlock and which programs wait.
 func expectDeadlock(t *testing.T, err error) {
 	t.Helper()
 	var d *sim.DeadlockError
@@ -181,10 +181,10 @@ func expectDeadlock(t *testing.T, err error) {
 	t.Log(d)
 }
 
-func expectStuck(t *testing.T, err error, why string) {
+func expectStall(t *testing.T, err error, why string) {
 	t.Helper()
 	var s *traffic.StallError
 	if !errors.As(err, &s) || !strings.Contains(err.Error(), why) {
-		t.Fatalf("run = %v, want it stuck: %s", err, why)
+		t.Fatalf("run = %v, want a stall error: %s", err, why)
 	}
 }

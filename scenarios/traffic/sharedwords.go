@@ -6,25 +6,25 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sharedWords are words that several lanes of the peer work on at once. Who
-// comes first is nobody's business, but what each found must fit one order: a
-// chain from the first value to the last in which every request stands once.
+// sharedWords are words on which several lanes of the peer execute atomics concurrently.
+// Their results must fit one order: a chain of changes from the initial value to the final
+// one with every request once.
 type sharedWords struct {
 	mr    verbs.MR
 	bytes []byte
 
-	initial []uint64 // of the peer's words, which this side works on
-	last    []uint64 // what was last seen in them
-	seen    []wordChange
-	unknown bool // a request was flushed: it may have happened or not
+	initial []uint64 // values of the peer's words, which this side changes
+	last    []uint64 // last known values
+	changes []wordChange
+	unknown bool // a flushed atomic may have been executed
 }
 
-// wordChange is an atomic that completed.
+// wordChange is a completed atomic.
 type wordChange struct {
 	at      int
 	lane, n int
-	found   uint64
-	left    uint64
+	old     uint64
+	new     uint64
 }
 
 func wordValue(w *Workload, s Side, i int) uint64 {
@@ -45,7 +45,7 @@ func (x *sharedWords) open(e *End) (err error) {
 
 func (x *sharedWords) close() error { return x.mr.Close() }
 
-// values are the words of this side as they are now.
+// values returns the current words of this side.
 func (x *sharedWords) values() (v []uint64) {
 	for i := range len(x.initial) {
 		v = append(v, word(x.bytes[8*i:]))
@@ -53,8 +53,8 @@ func (x *sharedWords) values() (v []uint64) {
 	return v
 }
 
-// operands are those to post an atomic with. A swap looks for the value last
-// seen: it succeeds if nobody was faster.
+// operands returns the operands of an atomic. A swap compares with the last known value: it
+// succeeds if no other lane was faster.
 func (x *sharedWords) operands(o *op) verbs.Atomic {
 	if o.code == verbs.OpAtomicCmpAndSwp {
 		o.operand = x.last[o.at]
@@ -62,8 +62,8 @@ func (x *sharedWords) operands(o *op) verbs.Atomic {
 	return verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
 }
 
-// fetched notes what an atomic found.
-func (x *sharedWords) fetched(lane, n int, o *op, found uint64) {
+// atomicCompleted records the result of an atomic.
+func (x *sharedWords) atomicCompleted(lane, n int, o *op, found uint64) {
 	left := found + o.operand
 	if o.code == verbs.OpAtomicCmpAndSwp {
 		if left = found; found == o.operand {
@@ -71,13 +71,13 @@ func (x *sharedWords) fetched(lane, n int, o *op, found uint64) {
 		}
 	}
 	x.last[o.at] = left
-	x.seen = append(x.seen, wordChange{at: o.at, lane: lane, n: n, found: found, left: left})
+	x.changes = append(x.changes, wordChange{at: o.at, lane: lane, n: n, old: found, new: left})
 }
 
-// lost notes that an atomic was flushed.
-func (x *sharedWords) lost() { x.unknown = true }
+// requestFlushed notes that an atomic was flushed.
+func (x *sharedWords) requestFlushed() { x.unknown = true }
 
-// check looks for the chain from the initial values to final.
+// check checks that the changes form a chain from the initial values to final.
 func (x *sharedWords) check(final []uint64) error {
 	if len(final) != len(x.initial) {
 		return fmt.Errorf("the peer has %d shared words, not %d", len(final), len(x.initial))
@@ -94,25 +94,25 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 	bad := func(want, format string, args ...any) error {
 		return &Violation{Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}
 	}
-	next := map[uint64]*wordChange{} // by the value found
+	next := map[uint64]*wordChange{} // by old value
 	changes, misses := 0, []*wordChange(nil)
-	for k := range x.seen {
-		c := &x.seen[k]
+	for k := range x.changes {
+		c := &x.changes[k]
 		switch {
 		case c.at != i:
 			continue
-		case c.found == c.left:
+		case c.old == c.new:
 			misses = append(misses, c)
 			continue
-		case next[c.found] != nil:
-			o := next[c.found]
-			return bad("each value changed once", "request %d of lane %d and request %d of lane %d both found %#x", o.n, o.lane, c.n, c.lane, c.found)
+		case next[c.old] != nil:
+			o := next[c.old]
+			return bad("each value changed once", "request %d of lane %d and request %d of lane %d both found %#x", o.n, o.lane, c.n, c.lane, c.old)
 		}
-		next[c.found] = c
+		next[c.old] = c
 		changes++
 	}
 	if x.unknown {
-		return nil // a link of the chain may be missing
+		return nil // a change may be missing
 	}
 	value, visited, lastOf := x.initial[i], map[uint64]bool{x.initial[i]: true}, map[int]int{}
 	for c := next[value]; c != nil; c = next[value] {
@@ -122,15 +122,15 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 		lastOf[c.lane] = c.n
 		delete(next, value)
 		changes--
-		value = c.left
+		value = c.new
 		visited[value] = true
 	}
 	if changes > 0 || value != final {
 		return bad("a chain of all changes from the first value to the last", "the chain ends at %#x with %d changes left over; memory holds %#x", value, changes, final)
 	}
 	for _, c := range misses {
-		if !visited[c.found] {
-			return bad("a value that the word had", "request %d of lane %d found %#x", c.n, c.lane, c.found)
+		if !visited[c.old] {
+			return bad("a value that the word had", "request %d of lane %d found %#x", c.n, c.lane, c.old)
 		}
 	}
 	return nil

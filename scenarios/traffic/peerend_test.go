@@ -14,30 +14,30 @@ import (
 
 var errEnded = errors.New("the peer has ended")
 
-// mortal is an Exchange whose other end ends at a time.
-type mortal struct {
+// endingExchange is an Exchange whose peer ends at a given time.
+type endingExchange struct {
 	traffic.Exchange
 	world *sim.World
 	until time.Duration
 }
 
-func (m *mortal) Recv(timeout time.Duration) ([]byte, error) {
+func (m *endingExchange) Recv(timeout time.Duration) ([]byte, error) {
 	if time.Duration(m.world.Now()) >= m.until {
 		return nil, errEnded
 	}
 	return m.Exchange.Recv(timeout)
 }
 
-// An end that watches notices a peer that has ended, whatever it waits for; one
-// that does not waits for ever. Meanwhile Pulse sees how far it is.
-func TestWatchNoticesThatThePeerHasEnded(t *testing.T) {
+// With DetectPeerEnd an end notices that its peer has ended, whatever it waits for;
+// without, it waits for ever. OnStep reports its progress meanwhile.
+func TestDetectPeerEndEndsRun(t *testing.T) {
 	for _, watch := range []bool{true, false} {
 		w := newWorld(t, 1, impair.Spec{}, softroce.Quirks{})
 		work := &traffic.Workload{Seed: 1, CQs: 1, Lanes: []traffic.Lane{traffic.NewLane(traffic.RC, 5000, 3000)}}
 		var pipes [2]traffic.Exchange
 		pipes[0], pipes[1] = simcontrol.Pipe(w.World)
 		const death = 300 * time.Microsecond
-		pipes[0] = &mortal{pipes[0], w.World, death}
+		pipes[0] = &endingExchange{pipes[0], w.World, death}
 		var ends [2]*traffic.End
 		pulses, most := 0, 0
 		for side := range traffic.Side(2) {
@@ -53,7 +53,7 @@ func TestWatchNoticesThatThePeerHasEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// B's receives dry up: its program stands still.
+		// The receives of B are used up: its program does not run.
 		w.Go("A", func(p *sim.Proc) error {
 			_, err := ends[0].Run(p)
 			return err
@@ -68,7 +68,7 @@ func TestWatchNoticesThatThePeerHasEnded(t *testing.T) {
 			t.Errorf("watching is %v: run = %v", watch, err)
 		}
 		if pulses == 0 || most == 0 {
-			t.Errorf("%d pulses, %d requests seen", pulses, most)
+			t.Errorf("%d steps, %d requests seen", pulses, most)
 		}
 		w.Close()
 	}

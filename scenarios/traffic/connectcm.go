@@ -7,12 +7,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// connectWait is how long one connection may take.
-const connectWait = 20 * time.Second
+const connectTimeout = 20 * time.Second
 
-// listen has the connection manager take requests, where it is needed: side A asks
-// for connections, side B accepts them, lane by lane in their order.
-func (e *End) listen(c *card) error {
+// listenCM starts the listener of side B, where connections need the connection manager.
+// Side A requests the connections, lane by lane.
+func (e *End) listenCM(c *connInfo) error {
 	if !e.w.Traits.ConnectsByCM || e.side == A {
 		return nil
 	}
@@ -20,16 +19,16 @@ func (e *End) listen(c *card) error {
 	if err != nil {
 		return err
 	}
-	e.requests, err = cm.Listen(netip.AddrPortFrom(e.gid.Addr(), 0), verbs.PortSpaceTCP, 0)
+	e.cmListener, err = cm.Listen(netip.AddrPortFrom(e.gid.Addr(), 0), verbs.PortSpaceTCP, 0)
 	if err != nil {
 		return err
 	}
-	c.Port = e.requests.Addr().Port()
+	c.Port = e.cmListener.Addr().Port()
 	return nil
 }
 
-// connectByCM asks the peer for the lane's connection, or accepts it.
-func (l *lane) connectByCM() error {
+// connectCM requests the connection of the lane, or accepts it.
+func (l *lane) connectCM() error {
 	e, s := l.end, l.spec
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: remoteAccess}
 	if err := l.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags); err != nil {
@@ -44,13 +43,13 @@ func (l *lane) connectByCM() error {
 		if err != nil {
 			return err
 		}
-		_, err = cm.Connect(l.qp, netip.AddrPortFrom(e.peer.GID.Addr(), e.peer.Port), param, connectWait)
+		_, err = cm.Connect(l.qp, netip.AddrPortFrom(e.peer.GID.Addr(), e.peer.Port), param, connectTimeout)
 		return err
 	}
-	r, err := e.requests.GetRequest(connectWait)
+	r, err := e.cmListener.GetRequest(connectTimeout)
 	if err != nil {
 		return err
 	}
-	_, err = r.Accept(l.qp, param, connectWait)
+	_, err = r.Accept(l.qp, param, connectTimeout)
 	return err
 }

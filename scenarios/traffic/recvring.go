@@ -7,45 +7,45 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Work request IDs say what completes. A receive's has the top bit, its ring,
-// its slot and a sequence number; a send's has its lane and the request.
+// Work request IDs: a receive has the top bit, its ring, its slot and a sequence number; a
+// send has its lane and the number of the request.
 const (
 	recvID     = 1 << 63
 	ringShift  = 48
 	slotShift  = 32
 	laneShift  = 40
-	windowsBit = 1 << 39 // the bind of a window before the traffic starts
-	markerBit  = 1 << 38 // the marker behind the requests of a failed lane
+	windowsBit = 1 << 39 // bind of a window before the traffic starts
+	markerBit  = 1 << 38 // drain marker of a failed lane
 )
 
-// receiver is what receives are posted to: a QP or an SRQ.
-type receiver interface {
+// receiveQueue is a queue pair or an SRQ.
+type receiveQueue interface {
 	PostRecv(wrs []verbs.RecvWR) (posted int, err error)
 }
 
-// ring is a receive queue and the memory of its receives.
-type ring struct {
+// recvRing is a receive queue and the memory of its receives.
+type recvRing struct {
 	end *End
 	ringConfig
-	num int
-	to  interface {
+	num   int
+	queue interface {
 		PostRecv([]verbs.RecvWR) (int, error)
 	}
-	srq  verbs.SRQ // nil where the queue is a QP's own
+	srq  verbs.SRQ // nil if the queue is that of a queue pair
 	mr   verbs.MR
 	buf  []byte
 	size int // of a slot
 
 	slots  []slot
 	free   []int
-	posted uint32 // receives posted so far
-	done   uint32 // and completed
-	// limit is how many receives are posted in all; 0 for as many as it takes.
+	posted uint32 // receives
+	done   uint32 // receives completed
+	// limit is the number of receives to post in total; 0: no limit.
 	limit uint32
-	// sizes are those of the messages to come, where they are known.
+	// sizes are the sizes of the expected messages, if known.
 	sizes   []int
 	stopped bool
-	beats   metronome
+	pacer   pacer
 	wrs     []verbs.RecvWR
 	sges    []verbs.SGE
 	scratch []byte
@@ -53,11 +53,11 @@ type ring struct {
 }
 
 type ringConfig struct {
-	lane   *lane // whose it is; nil if several lanes share it
-	depth  int
-	room   int // for the longest message
-	most   int // pieces
-	rhythm Pacing
+	lane      *lane // nil if shared
+	depth     int
+	maxLen    int // of a message
+	maxPieces int
+	pacing    Pacing
 }
 
 // slot is the memory of one receive.
@@ -68,16 +68,16 @@ type slot struct {
 	pieces []piece
 }
 
-func (e *End) newRing(to receiver, cfg ringConfig) (*ring, error) {
-	r := &ring{end: e, ringConfig: cfg, num: len(e.rings), to: to, size: slotLen(cfg.room, cfg.most)}
+func (e *End) newRing(to receiveQueue, cfg ringConfig) (*recvRing, error) {
+	r := &recvRing{end: e, ringConfig: cfg, num: len(e.rings), queue: to, size: slotLen(cfg.maxLen, cfg.maxPieces)}
 	r.buf = make([]byte, max(1, r.depth*r.size))
 	r.slots = make([]slot, r.depth)
 	for i := range r.slots {
 		r.slots[i].index = i
 		r.free = append(r.free, r.depth-1-i)
 	}
-	r.scratch = make([]byte, cfg.room)
-	r.beats = metronome{rhythm: cfg.rhythm, rng: source(derive(derive(e.w.Seed, keyRhythm+uint64(e.side)<<8), uint64(r.num)))}
+	r.scratch = make([]byte, cfg.maxLen)
+	r.pacer = pacer{pacing: cfg.pacing, rng: newRand(derive(derive(e.w.Seed, keyPacing+uint64(e.side)<<8), uint64(r.num)))}
 	mr, err := e.pd.RegMR(verbs.MRInit{Buf: r.buf, Access: verbs.AccessLocalWrite})
 	if err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func (e *End) newRing(to receiver, cfg ringConfig) (*ring, error) {
 	return r, nil
 }
 
-// expect tells the ring which messages will come: no more receives than for
-// these and spare ones are posted, and tight ones fit.
-func (r *ring) expect(sizes []int, spare int, tight bool) {
+// expect sets the sizes of the expected messages. The ring posts receives for these and
+// spare ones; tight receives fit exactly.
+func (r *recvRing) expect(sizes []int, spare int, tight bool) {
 	r.limit = uint32(len(sizes) + spare)
 	r.stopped = r.limit == 0
 	if tight {
@@ -98,7 +98,7 @@ func (r *ring) expect(sizes []int, spare int, tight bool) {
 }
 
 // space is how many receives may be posted.
-func (r *ring) space() int {
+func (r *recvRing) space() int {
 	if r.stopped {
 		return 0
 	}
@@ -108,10 +108,12 @@ func (r *ring) space() int {
 	return len(r.free)
 }
 
-// post posts receives if it is time to.
-func (r *ring) post(now time.Duration) (bool, error) { return r.postUpTo(r.beats.beat(now, r.space())) }
+// post posts receives if the pacing permits.
+func (r *recvRing) post(now time.Duration) (bool, error) {
+	return r.postUpTo(r.pacer.allowed(now, r.space()))
+}
 
-func (r *ring) postUpTo(n int) (bool, error) {
+func (r *recvRing) postUpTo(n int) (bool, error) {
 	if n == 0 {
 		return false, nil
 	}
@@ -119,23 +121,23 @@ func (r *ring) postUpTo(n int) (bool, error) {
 	for range n {
 		r.wrs = append(r.wrs, r.prepare())
 	}
-	if got, err := r.to.PostRecv(r.wrs); err != nil {
+	if got, err := r.queue.PostRecv(r.wrs); err != nil {
 		return false, fmt.Errorf("receive %d: %w", int(r.posted)-n+got, err)
 	}
 	return true, nil
 }
 
-// prepare takes a slot and makes its work request.
-func (r *ring) prepare() verbs.RecvWR {
+// prepare takes a free slot and returns its work request.
+func (r *recvRing) prepare() verbs.RecvWR {
 	last := len(r.free) - 1
 	s := &r.slots[r.free[last]]
 	r.free = r.free[:last]
-	room := r.room
+	room := r.maxLen
 	if int(r.posted) < len(r.sizes) {
 		room = r.sizes[r.posted]
 	}
 	s.seq, s.busy = r.posted, true
-	s.pieces = cut(s.pieces[:0], derive(derive(r.end.w.Seed, keyPieces), uint64(r.num)<<32|uint64(s.seq)), room, r.most)
+	s.pieces = split(s.pieces[:0], derive(derive(r.end.w.Seed, keyPieces), uint64(r.num)<<32|uint64(s.seq)), room, r.maxPieces)
 	r.posted++
 	poisonSlot(r.memory(s))
 	from := len(r.sges)
@@ -146,11 +148,11 @@ func (r *ring) prepare() verbs.RecvWR {
 	}
 }
 
-func (r *ring) memory(s *slot) []byte { return r.buf[s.index*r.size : (s.index+1)*r.size] }
+func (r *recvRing) memory(s *slot) []byte { return r.buf[s.index*r.size : (s.index+1)*r.size] }
 
-// take finds the receive that completed and frees its slot for later. The slot
-// keeps its contents until the next post.
-func (r *ring) take(wc *verbs.WC) (*slot, error) {
+// complete returns the slot of a completed receive. Its contents stay valid until the next
+// post.
+func (r *recvRing) complete(wc *verbs.WC) (*slot, error) {
 	index, seq := int(wc.WRID>>slotShift&0xffff), uint32(wc.WRID)
 	if index >= len(r.slots) || !r.slots[index].busy || r.slots[index].seq != seq {
 		return nil, fmt.Errorf("completion of receive %d, which is not posted", seq)
@@ -165,17 +167,17 @@ func (r *ring) take(wc *verbs.WC) (*slot, error) {
 	return s, nil
 }
 
-// message returns the first n bytes of a completed receive and makes sure that
-// nothing else in its slot was touched. It is valid until the next call. A
-// receive that is reused may hold parts of a message that was dropped.
-func (r *ring) message(s *slot, n int, reused bool) ([]byte, error) {
+// message returns the first n bytes of a completed receive, and checks that the rest of the
+// slot is unchanged. They are valid until the next call. A reused receive may contain parts
+// of a dropped message.
+func (r *recvRing) message(s *slot, n int, reused bool) ([]byte, error) {
 	mem := r.memory(s)
-	if n > r.room {
-		return nil, fmt.Errorf("%d bytes in a receive for %d", n, r.room)
+	if n > r.maxLen {
+		return nil, fmt.Errorf("%d bytes in a receive for %d", n, r.maxLen)
 	}
 	touched := n
 	if reused {
-		touched = r.room
+		touched = r.maxLen
 	}
 	if !untouched(mem, s.pieces, touched) {
 		return nil, fmt.Errorf("bytes beside the %d of the message were written", n)
@@ -184,9 +186,9 @@ func (r *ring) message(s *slot, n int, reused bool) ([]byte, error) {
 	return r.scratch[:n], nil
 }
 
-func (r *ring) outstanding() int { return int(r.posted - r.done) }
+func (r *recvRing) outstanding() int { return int(r.posted - r.done) }
 
-func (r *ring) close() error {
+func (r *recvRing) close() error {
 	if r.closed {
 		return nil
 	}

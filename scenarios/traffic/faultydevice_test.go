@@ -10,25 +10,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// liar is a device that tells untruths about completions and memory, one kind
-// at a time: each must be found out.
-type liar struct {
+// faultyDevice is a device that reports wrong completions or corrupts memory, one defect at
+// a time.
+type faultyDevice struct {
 	verbs.Context
-	// lie changes the completions of a poll; it is called for every poll that
-	// found some.
-	lie func(l *liar, wcs []verbs.WC) []verbs.WC
-	// regions are the bytes of every memory region, in the order of registration.
+	// lie changes the completions of a successful poll.
+	lie func(l *faultyDevice, wcs []verbs.WC) []verbs.WC
+	// regions are the bytes of every memory region, in order of registration.
 	regions [][]byte
 	done    bool
 }
 
-type liarCQ struct {
+type faultyCQ struct {
 	verbs.CQ
-	l       *liar
+	l       *faultyDevice
 	pending []verbs.WC
 }
 
-func (c *liarCQ) Poll(into []verbs.WC) (int, error) {
+func (c *faultyCQ) Poll(into []verbs.WC) (int, error) {
 	got := make([]verbs.WC, len(into))
 	n, err := c.CQ.Poll(got)
 	if n > 0 {
@@ -40,53 +39,53 @@ func (c *liarCQ) Poll(into []verbs.WC) (int, error) {
 	return n, err
 }
 
-type liarPD struct {
+type faultyPD struct {
 	verbs.PD
-	l *liar
+	l *faultyDevice
 }
 
-func (p *liarPD) RegMR(in verbs.MRInit) (verbs.MR, error) {
+func (p *faultyPD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 	p.l.regions = append(p.l.regions, in.Buf)
 	return p.PD.RegMR(in)
 }
 
-func (l *liar) AllocPD() (verbs.PD, error) {
+func (l *faultyDevice) AllocPD() (verbs.PD, error) {
 	pd, err := l.Context.AllocPD()
-	return &liarPD{pd, l}, err
+	return &faultyPD{pd, l}, err
 }
 
-func (l *liar) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
+func (l *faultyDevice) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	cq, err := l.Context.CreateCQ(in)
-	return &liarCQ{CQ: cq, l: l}, err
+	return &faultyCQ{CQ: cq, l: l}, err
 }
 
-func (l *liar) CreateQP(in verbs.QPInit) (verbs.QP, error) {
+func (l *faultyDevice) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	in.SendCQ, in.RecvCQ, in.PD = honestCQ(in.SendCQ), honestCQ(in.RecvCQ), honestPD(in.PD)
 	return l.Context.CreateQP(in)
 }
 
-func (l *liar) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
+func (l *faultyDevice) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	in.CQ, in.PD = honestCQ(in.CQ), honestPD(in.PD)
 	return l.Context.CreateSRQ(in)
 }
 
 func honestCQ(cq verbs.CQ) verbs.CQ {
-	if c, ok := cq.(*liarCQ); ok {
+	if c, ok := cq.(*faultyCQ); ok {
 		return c.CQ
 	}
 	return cq
 }
 
 func honestPD(pd verbs.PD) verbs.PD {
-	if p, ok := pd.(*liarPD); ok {
+	if p, ok := pd.(*faultyPD); ok {
 		return p.PD
 	}
 	return pd
 }
 
-// once lies about the first completion that fits, and never again.
-func once(fits func(verbs.WC) bool, lie func(l *liar, wcs []verbs.WC, i int) []verbs.WC) func(*liar, []verbs.WC) []verbs.WC {
-	return func(l *liar, wcs []verbs.WC) []verbs.WC {
+// once changes the first completion that fits.
+func once(fits func(verbs.WC) bool, lie func(l *faultyDevice, wcs []verbs.WC, i int) []verbs.WC) func(*faultyDevice, []verbs.WC) []verbs.WC {
+	return func(l *faultyDevice, wcs []verbs.WC) []verbs.WC {
 		for i := range wcs {
 			if !l.done && fits(wcs[i]) {
 				l.done = true
@@ -101,18 +100,18 @@ func received(wc verbs.WC) bool { return wc.Opcode == verbs.WCOpRecv && wc.ByteL
 func sent(wc verbs.WC) bool     { return wc.Opcode < verbs.WCOpRecv && wc.Opcode != verbs.WCOpBindMW }
 func fetched(wc verbs.WC) bool  { return wc.Opcode == verbs.WCOpFetchAdd }
 
-// change lets a lie alter one completion.
-func change(f func(wc *verbs.WC)) func(*liar, []verbs.WC, int) []verbs.WC {
-	return func(_ *liar, wcs []verbs.WC, i int) []verbs.WC {
+// change changes one completion.
+func change(f func(wc *verbs.WC)) func(*faultyDevice, []verbs.WC, int) []verbs.WC {
+	return func(_ *faultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 		f(&wcs[i])
 		return wcs
 	}
 }
 
-// spoil flips a bit of memory: of the bytes that at names, in the first region
-// that has them.
-func spoil(at func(region []byte, wc verbs.WC) []int) func(*liar, []verbs.WC, int) []verbs.WC {
-	return func(l *liar, wcs []verbs.WC, k int) []verbs.WC {
+// spoil flips a bit of memory: of the bytes at the offsets that at returns, in the first
+// region that has any.
+func spoil(at func(region []byte, wc verbs.WC) []int) func(*faultyDevice, []verbs.WC, int) []verbs.WC {
+	return func(l *faultyDevice, wcs []verbs.WC, k int) []verbs.WC {
 		for _, r := range l.regions {
 			bytes := at(r, wcs[k])
 			for _, i := range bytes {
@@ -126,7 +125,7 @@ func spoil(at func(region []byte, wc verbs.WC) []int) func(*liar, []verbs.WC, in
 	}
 }
 
-// Regions go by their sizes. The lane's memory ends with eight words of its own.
+// Regions are identified by size. The memory of a lane ends with eight words.
 const (
 	laneBytes  = 3000
 	wordsAt    = 4 * laneBytes
@@ -134,7 +133,7 @@ const (
 	sharedSize = 16
 )
 
-// inMessage is a byte of the receive that completed: its slot is in its ID.
+// inMessage returns a byte of the completed receive: its slot is in its ID.
 func inMessage(region []byte, wc verbs.WC) []int {
 	if len(region) < 1000 || len(region) == targetSize {
 		return nil
@@ -143,7 +142,7 @@ func inMessage(region []byte, wc verbs.WC) []int {
 	return []int{slot*len(region)/64 + 20}
 }
 
-// inWords are bytes of the lane's own words.
+// inWords returns bytes of the words of the lane.
 func inWords(region []byte, _ verbs.WC) (at []int) {
 	if len(region) == targetSize {
 		for i := range 8 {
@@ -153,7 +152,7 @@ func inWords(region []byte, _ verbs.WC) (at []int) {
 	return at
 }
 
-// inShared is a byte of a word that lanes share.
+// inShared returns a byte of a shared word.
 func inShared(region []byte, _ verbs.WC) []int {
 	if len(region) != sharedSize {
 		return nil
@@ -161,16 +160,16 @@ func inShared(region []byte, _ verbs.WC) []int {
 	return []int{3}
 }
 
-func TestEveryLieIsFoundOut(t *testing.T) {
-	duplicate := func(_ *liar, wcs []verbs.WC, i int) []verbs.WC { return append(wcs, wcs[i]) }
-	swap := func(_ *liar, wcs []verbs.WC, i int) []verbs.WC {
+func TestEveryDeviceDefectIsDetected(t *testing.T) {
+	duplicate := func(_ *faultyDevice, wcs []verbs.WC, i int) []verbs.WC { return append(wcs, wcs[i]) }
+	swap := func(_ *faultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 		wcs[i], wcs[i+1] = wcs[i+1], wcs[i]
 		return wcs
 	}
 	for _, tc := range []struct {
 		name    string
 		service traffic.Service
-		lie     func(*liar, []verbs.WC) []verbs.WC
+		lie     func(*faultyDevice, []verbs.WC) []verbs.WC
 	}{
 		{"send completed twice", traffic.RC, once(sent, duplicate)},
 		{"receive completed twice", traffic.RC, once(received, duplicate)},
@@ -186,7 +185,7 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 		{"immediate data", traffic.RC, once(func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithImm != 0 }, change(func(wc *verbs.WC) { wc.Imm++ }))},
 		{"key invalidated", traffic.RC, once(func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithInv != 0 }, change(func(wc *verbs.WC) { wc.InvalidatedRKey++ }))},
 		{"source of a datagram", traffic.UD, once(received, change(func(wc *verbs.WC) { wc.SrcQP++ }))},
-		{"receives swapped", traffic.RC, func(l *liar, wcs []verbs.WC) []verbs.WC {
+		{"receives swapped", traffic.RC, func(l *faultyDevice, wcs []verbs.WC) []verbs.WC {
 			if l.done || len(wcs) < 2 || !received(wcs[0]) || !received(wcs[1]) {
 				return wcs
 			}
@@ -208,7 +207,7 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 			lane.SignalEvery = 1
 			work := &traffic.Workload{Seed: 3, CQs: 1, SharedWords: 2, Lanes: []traffic.Lane{lane}}
 			w := newWorld(t, 1, impair.Spec{}, softroce.Quirks{})
-			l := &liar{Context: w.devices[1], lie: tc.lie}
+			l := &faultyDevice{Context: w.devices[1], lie: tc.lie}
 			w.devices[1] = l
 			_, err := w.run(t, work)
 			var v *traffic.Violation
@@ -216,19 +215,19 @@ func TestEveryLieIsFoundOut(t *testing.T) {
 				t.Fatalf("run = %v, want a violation", err)
 			}
 			if !l.done {
-				t.Fatal("the lie was never told")
+				t.Fatal("the defect was never triggered")
 			}
 			t.Log(v)
 		})
 	}
 }
 
-// A completion that never comes is a deadlock, which the world reports.
-func TestLostCompletionIsADeadlock(t *testing.T) {
+// A missing completion is a deadlock, which the world reports.
+func TestLostCompletionCausesDeadlock(t *testing.T) {
 	work := &traffic.Workload{Seed: 3, CQs: 1, Lanes: []traffic.Lane{traffic.NewLane(traffic.RC, 20, 100)}}
 	w := newWorld(t, 1, impair.Spec{}, softroce.Quirks{})
 	last := func(wc verbs.WC) bool { return wc.WRID == 19 }
-	w.devices[1] = &liar{Context: w.devices[1], lie: once(last, func(_ *liar, wcs []verbs.WC, i int) []verbs.WC { return append(wcs[:i], wcs[i+1:]...) })}
+	w.devices[1] = &faultyDevice{Context: w.devices[1], lie: once(last, func(_ *faultyDevice, wcs []verbs.WC, i int) []verbs.WC { return append(wcs[:i], wcs[i+1:]...) })}
 	_, err := w.run(t, work)
 	expectDeadlock(t, err)
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// completed takes the completion of request n.
+// completed handles the completion of request n.
 func (s *sender) completed(wc *verbs.WC, n int) error {
-	if n < s.settled || n >= s.posted {
+	if n < s.completedBefore || n >= s.posted {
 		return s.violation(nil, n, "a completion of a request that is posted and has not completed",
-			fmt.Sprintf("completion of request %d, with %d..%d outstanding", n, s.settled, s.posted-1))
+			fmt.Sprintf("completion of request %d, with %d..%d outstanding", n, s.completedBefore, s.posted-1))
 	}
 	o := &s.plan.ops[n]
-	s.lane.end.trace("lane %d completed %d: %v", s.lane.num, n, wc.Status)
-	for s.settled < n {
-		if err := s.settleSilently(s.settled); err != nil {
+	s.lane.end.trace("lane %d completed %d: %v", s.lane.index, n, wc.Status)
+	for s.completedBefore < n {
+		if err := s.finishUnsignaled(s.completedBefore); err != nil {
 			return err
 		}
 	}
@@ -23,7 +23,7 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 		return s.violation(o, n, fmt.Sprintf("QP %#x in the completion", s.lane.qp.QPN()), fmt.Sprintf("QP %#x", wc.QPN))
 	}
 	if wc.Status != verbs.WCSuccess {
-		return s.unsuccessful(wc, n)
+		return s.handleFailure(wc, n)
 	}
 	if s.flushing && !o.local() {
 		return s.violation(o, n, "only flushed requests once one has failed", "success")
@@ -34,15 +34,14 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 	if wc.Opcode != completionOf(o.code) {
 		return s.violation(o, n, completionOf(o.code).String(), wc.Opcode.String())
 	}
-	if o.fetches() && int(wc.ByteLen) != o.size {
+	if o.returnsData() && int(wc.ByteLen) != o.size {
 		return s.violation(o, n, fmt.Sprintf("%d bytes", o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
 	}
-	return s.settle(n)
+	return s.finishRequest(n)
 }
 
-// settleSilently takes an unsignaled request for done because a later one has
-// completed.
-func (s *sender) settleSilently(n int) error {
+// finishUnsignaled completes an unsignaled request because a later one has completed.
+func (s *sender) finishUnsignaled(n int) error {
 	o := &s.plan.ops[n]
 	if o.flags&verbs.SendSignaled != 0 {
 		return s.violation(o, n, "completions in the order of posting", "a later request completed first")
@@ -50,14 +49,14 @@ func (s *sender) settleSilently(n int) error {
 	if s.flushing && !o.local() {
 		return s.violation(o, n, "a flush completion of every request after the one that failed", "none")
 	}
-	return s.settle(n)
+	return s.finishRequest(n)
 }
 
-// settle takes the oldest request as done, and checks what it brought.
-func (s *sender) settle(n int) error {
-	s.settled++
+// finishRequest completes the oldest request, and checks its result.
+func (s *sender) finishRequest(n int) error {
+	s.completedBefore++
 	if !s.flushing {
-		s.good++
+		s.succeeded++
 	}
 	o := &s.plan.ops[n]
 	if o.local() {
@@ -66,7 +65,7 @@ func (s *sender) settle(n int) error {
 	if !o.local() && o.code != verbs.OpFlush {
 		s.bytes += int64(o.size)
 	}
-	if !o.fetches() {
+	if !o.returnsData() {
 		return nil
 	}
 	index, base := s.slot(n)
@@ -78,7 +77,7 @@ func (s *sender) settle(n int) error {
 	got := s.scratch[:o.size]
 	gather(got, mem, s.pieces)
 	if o.shared {
-		s.lane.end.words.fetched(s.lane.num, n, o, word(got))
+		s.lane.end.words.atomicCompleted(s.lane.index, n, o, word(got))
 		return nil
 	}
 	if diff := firstDifference(s.wants[index], got); diff != "" {
@@ -88,11 +87,11 @@ func (s *sender) settle(n int) error {
 }
 
 func (s *sender) violation(o *op, n int, want, got string) error {
-	return &Violation{Where: s.lane.where(s.from, n, o), Want: want, Got: got}
+	return &Violation{Where: s.lane.describe(s.from, n, o), Want: want, Got: got}
 }
 
-// completionOf is the opcode that a request completes with. Devices have a table
-// of their own: the one who checks must not ask the one who is checked.
+// completionOf is the opcode of the completion. It does not use the table of the emulated
+// devices, which it checks.
 func completionOf(code verbs.WROpcode) verbs.WCOpcode {
 	switch code {
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
