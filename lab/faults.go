@@ -17,7 +17,7 @@ type Step struct {
 	At time.Duration
 	// Undo says that the fault ends here.
 	Undo bool
-	Do   scenarios.Deed
+	Do   scenarios.FaultAction
 	// Fault is its index in the scenario, and Round which of its repetitions this
 	// is, from 0.
 	Fault, Round int
@@ -219,7 +219,7 @@ func (p *Plan) What(s *Step) string {
 			names = append(names, p.Topology.Hosts[h].Name)
 		}
 	}
-	return strings.Join(names, ", ") + " " + map[scenarios.Deed]string{
+	return strings.Join(names, ", ") + " " + map[scenarios.FaultAction]string{
 		scenarios.Down: "down", scenarios.SetImpair: "impaired anew", scenarios.Kill: "killed",
 		scenarios.Freeze: "frozen", scenarios.QPError: "queue pairs broken",
 	}[s.Do]

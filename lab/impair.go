@@ -22,7 +22,7 @@ func (p *Plan) addImpairments() error {
 		}
 		ports, err := p.pick(key+".on", im.On)
 		errs = append(errs, err)
-		p.eachWay(ports, im.Where, func(m *Impairments) { m.Specs = append(m.Specs, spec) })
+		p.eachWay(ports, im.PortSelector, func(m *Impairments) { m.Specs = append(m.Specs, spec) })
 	}
 	return errors.Join(errs...)
 }
@@ -59,7 +59,7 @@ func (p *Plan) addEvents() error {
 		}
 		ports, err := p.pick(key+".on", e.On)
 		errs = append(errs, err)
-		p.eachWay(ports, e.Where, func(m *Impairments) {
+		p.eachWay(ports, e.PortSelector, func(m *Impairments) {
 			m.Events = append(m.Events, event)
 			m.Numbers = append(m.Numbers, i)
 		})
@@ -68,7 +68,7 @@ func (p *Plan) addEvents() error {
 }
 
 // eachWay calls f once for every direction that is meant.
-func (p *Plan) eachWay(at []place, where scenarios.Where, f func(*Impairments)) {
+func (p *Plan) eachWay(at []place, where scenarios.PortSelector, f func(*Impairments)) {
 	done := make(map[*Impairments]bool)
 	for _, x := range at {
 		out, in := &p.Ports[x.port].Out, &p.Ports[x.port].In

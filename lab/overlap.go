@@ -12,7 +12,7 @@ import (
 // set anew.
 func (p *Plan) checkOverlaps() error {
 	type spot struct {
-		do    scenarios.Deed
+		do    scenarios.FaultAction
 		where int // a port, a host, or 0 for the whole fabric
 	}
 	holds := make(map[spot]*Step)

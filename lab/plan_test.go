@@ -209,7 +209,7 @@ func TestPlanOfAValueMadeInGo(t *testing.T) {
 		"kind heap":      func(s *scenarios.Scenario) { s.Fabric.Kind = "heap" },
 		"workload.ranks": func(s *scenarios.Scenario) { s.Workload.Ranks = 3 },
 		"impair[0].on[0]": func(s *scenarios.Scenario) {
-			s.Impair = []scenarios.Impairment{{Where: scenarios.Where{On: []string{"host9"}}, Loss: 1}}
+			s.Impair = []scenarios.Impairment{{PortSelector: scenarios.PortSelector{On: []string{"host9"}}, Loss: 1}}
 		},
 		"impair[0]: loss":    func(s *scenarios.Scenario) { s.Impair = []scenarios.Impairment{{Loss: 2_000_000}} },
 		"events[0]: action":  func(s *scenarios.Scenario) { s.Events = []scenarios.Event{{Do: "vanish", Nth: 1}} },

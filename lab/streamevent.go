@@ -46,7 +46,7 @@ func (p *Plan) addStreamEvent(i int) error {
 		return p.bad(key+".do", "%s cannot be done at a place of a stream", e.Do)
 	}
 	ports, err := p.pick(key+".on", e.On)
-	p.eachWay(ports, e.Where, func(m *Impairments) { m.Streams = append(m.Streams, event) })
+	p.eachWay(ports, e.PortSelector, func(m *Impairments) { m.Streams = append(m.Streams, event) })
 	return err
 }
 

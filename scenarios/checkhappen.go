@@ -33,7 +33,7 @@ func (c *checker) impairment(key string, im *Impairment) {
 		c.burst(key+".burst", &im.Burst)
 	}
 	nothing := *im
-	nothing.Where, nothing.From, nothing.Until, nothing.KeepOrder = Where{}, 0, 0, false
+	nothing.PortSelector, nothing.From, nothing.Until, nothing.KeepOrder = PortSelector{}, 0, 0, false
 	if reflect.ValueOf(nothing).IsZero() {
 		c.fail(key, "does nothing: give loss, delay, rate or another thing that happens to packets")
 	}
@@ -103,7 +103,7 @@ func (c *checker) event(key string, e *Event) {
 }
 
 // faultKeys are the keys of a fault that depend on what it does.
-var faultKeys = map[Deed]struct{ may, must []string }{
+var faultKeys = map[FaultAction]struct{ may, must []string }{
 	Down:      {may: []string{"for"}, must: []string{"on"}},
 	Partition: {may: []string{"for"}, must: []string{"groups"}},
 	SetImpair: {may: []string{"for"}, must: []string{"set"}},

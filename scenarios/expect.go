@@ -56,8 +56,8 @@ type Range struct {
 	Max *uint64 `yaml:"max,omitempty"`
 }
 
-// Holds reports whether n lies within r.
-func (r Range) Holds(n uint64) bool {
+// Contains reports whether n lies within r.
+func (r Range) Contains(n uint64) bool {
 	return (r.Min == nil || n >= *r.Min) && (r.Max == nil || n <= *r.Max)
 }
 

@@ -5,14 +5,14 @@ import "time"
 // What happens to a fabric while a workload runs on it. All times count from the
 // moment when the ranks are let go.
 
-// Where picks directions of cables at hosts.
-type Where struct {
+// PortSelector picks directions of cables at hosts.
+type PortSelector struct {
 	// On are hosts ("host1"), ports ("host1/rdma0") or patterns ("host*",
 	// "host[0-3]/rdma1"); all if left out.
 	On []string `yaml:"on,omitempty"`
-	// Way is which way packets go: out of the host (if left out), in to it, or both.
+	// Direction is which way packets go: out of the host (if left out), in to it, or both.
 	// A packet between two hosts goes out of one and in to the other.
-	Way string `yaml:"way,omitempty" enum:"out in both"`
+	Direction string `yaml:"way,omitempty" enum:"out in both"`
 }
 
 // The ways of Where.
@@ -23,15 +23,15 @@ const (
 )
 
 // Outward reports whether packets that leave the host are meant.
-func (w *Where) Outward() bool { return w.Way != In }
+func (w *PortSelector) Outward() bool { return w.Direction != In }
 
 // Inward reports whether packets to the host are meant.
-func (w *Where) Inward() bool { return w.Way == In || w.Way == Both }
+func (w *PortSelector) Inward() bool { return w.Direction == In || w.Direction == Both }
 
 // Impairment is what happens to packets by chance, for a span of time. Of
 // several that meet the same packet each takes its turn, in their order.
 type Impairment struct {
-	Where `yaml:",inline"`
+	PortSelector `yaml:",inline"`
 
 	// From is when it begins; at the start if left out.
 	From time.Duration `yaml:"from,omitempty"`
@@ -84,7 +84,7 @@ type Burst struct {
 // scenario in which an event never happens has not shown what it claims, and
 // fails.
 type Event struct {
-	Where `yaml:",inline"`
+	PortSelector `yaml:",inline"`
 
 	// QP is the destination queue pair; any if left out.
 	QP *uint32 `yaml:"qp,omitempty" range:"0..16777215"`
@@ -133,7 +133,7 @@ type Fault struct {
 	// other), impair (set replaces the impairments of the ports that it names),
 	// kill (a host's process, at once), freeze (it stands still), qp-error (its
 	// queue pairs are moved to Error).
-	Do Deed `yaml:"do" enum:"down partition impair kill freeze qp-error"`
+	Do FaultAction `yaml:"do" enum:"down partition impair kill freeze qp-error"`
 	// On are the ports or hosts it is done to, as patterns.
 	On []string `yaml:"on,omitempty"`
 	// For is how long it lasts; it is not undone if left out.
@@ -149,15 +149,15 @@ type Fault struct {
 	Set *Impairment `yaml:"set,omitempty"`
 }
 
-// Deed is what a fault does.
-type Deed string
+// FaultAction is what a fault does.
+type FaultAction string
 
 // The deeds.
 const (
-	Down      Deed = "down"      // the link of a port
-	Partition Deed = "partition" // Groups cannot reach each other
-	SetImpair Deed = "impair"    // Set replaces what packets meet
-	Kill      Deed = "kill"      // the host's process, at once
-	Freeze    Deed = "freeze"    // the host's process stands still
-	QPError   Deed = "qp-error"  // the rank's queue pairs are moved to Error
+	Down      FaultAction = "down"      // the link of a port
+	Partition FaultAction = "partition" // Groups cannot reach each other
+	SetImpair FaultAction = "impair"    // Set replaces what packets meet
+	Kill      FaultAction = "kill"      // the host's process, at once
+	Freeze    FaultAction = "freeze"    // the host's process stands still
+	QPError   FaultAction = "qp-error"  // the rank's queue pairs are moved to Error
 )

@@ -116,7 +116,7 @@ func TestRange(t *testing.T) {
 		{Range{Max: &four}, 5, false},
 		{Range{&two, &four}, 3, true},
 	} {
-		if got := c.r.Holds(c.n); got != c.want {
+		if got := c.r.Contains(c.n); got != c.want {
 			t.Errorf("%+v holds %d: %v, want %v", c.r, c.n, got, c.want)
 		}
 	}

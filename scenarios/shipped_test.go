@@ -107,7 +107,7 @@ func TestShippedCoverServices(t *testing.T) {
 			t.Errorf("no scenario has the workload %s", kind)
 		}
 	}
-	for _, do := range []Deed{Down, Partition, SetImpair, Kill, Freeze, QPError} {
+	for _, do := range []FaultAction{Down, Partition, SetImpair, Kill, Freeze, QPError} {
 		if !slices.ContainsFunc(all, func(s *Scenario) bool { return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Do == do }) }) {
 			t.Errorf("no scenario has the fault %s", do)
 		}
