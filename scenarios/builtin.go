@@ -13,7 +13,7 @@ var shipped embed.FS
 //go:embed schema.json
 var schema []byte
 
-// Files holds the scenarios that ship with fabrictest, as files.
+// Files contains the files of the scenarios that ship with fabrictest.
 func Files() fs.FS { return shipped }
 
 // Builtin returns the scenarios that ship with fabrictest, sorted by name.

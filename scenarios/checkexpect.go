@@ -10,7 +10,7 @@ import (
 )
 
 func (c *checker) checkWorkload() {
-	if c.fabric == nil || c.bad("workload") {
+	if c.fabric == nil || c.unreadable("workload") {
 		return
 	}
 	w := &c.s.Workload
@@ -25,34 +25,34 @@ func (c *checker) checkWorkload() {
 	if err != nil {
 		c.fail("workload", "%w", err)
 	}
-	if n := c.s.RankCount(); n%2 != 0 && inPairs(w.Kind) {
-		c.fail("workload.ranks", "%d ranks: %s is between two and two, so give an even number", n, w.Kind)
+	if n := c.s.RankCount(); n%2 != 0 && runsInPairs(w.Kind) {
+		c.fail("workload.ranks", "%d ranks: %s needs pairs: give an even number", n, w.Kind)
 	}
 }
 
-func inPairs(k workload.Kind) bool {
+func runsInPairs(k workload.Kind) bool {
 	return slices.Contains([]workload.Kind{workload.Stream, workload.PingPong, workload.Random, workload.Calls}, k)
 }
 
 func (c *checker) checkExpect() {
-	if c.bad("expect") {
+	if c.unreadable("expect") {
 		return
 	}
-	c.expect("expect", &c.s.Expect)
+	c.checkExpectations("expect", &c.s.Expect)
 	for t, e := range c.s.Expect.In {
 		key := join("expect.in", string(t))
 		if !c.s.RunsOn(t) {
 			c.fail(key, "the scenario does not run on %s: tiers says so", t)
 		}
-		c.refuse(key, "it is about a tier already", "in")
-		c.expect(key, &e)
+		c.rejectKeys(key, "it applies to a tier already", "in")
+		c.checkExpectations(key, &e)
 	}
-	c.deaths()
+	c.checkKilled()
 }
 
-func (c *checker) expect(key string, e *Expect) {
-	c.statuses(key+".errors", e.Errors)
-	c.statuses(key+".allowed_errors", e.AllowedErrors)
+func (c *checker) checkExpectations(key string, e *Expect) {
+	c.checkStatuses(key+".errors", e.Errors)
+	c.checkStatuses(key+".allowed_errors", e.AllowedErrors)
 	for _, r := range []struct {
 		key string
 		Range
@@ -68,37 +68,37 @@ func (c *checker) expect(key string, e *Expect) {
 		}
 	}
 	w := &c.s.Workload
-	if e.Reconnects.Min != nil && *e.Reconnects.Min > 0 && !w.Reconnect && !w.Failover && !c.bad("workload") {
-		c.fail(key+".reconnects", "nobody connects anew: set workload.reconnect")
+	if e.Reconnects.Min != nil && *e.Reconnects.Min > 0 && !w.Reconnect && !w.Failover && !c.unreadable("workload") {
+		c.fail(key+".reconnects", "no rank reconnects: set workload.reconnect")
 	}
 	if limit := c.s.TimeLimit(); e.MaxTime > limit {
 		c.fail(key+".max_time", "%s: the run is ended after %s; raise limit", formatDuration(e.MaxTime), formatDuration(limit))
 	}
 	ends := func(f Fault) bool { return f.For > 0 || f.Do == QPError }
-	if e.Recovery > 0 && !c.bad("faults") && !slices.ContainsFunc(c.s.Faults, ends) {
-		c.fail(key+".recovery", "no fault ends, so that nothing could recover: give one a for")
+	if e.Recovery > 0 && !c.unreadable("faults") && !slices.ContainsFunc(c.s.Faults, ends) {
+		c.fail(key+".recovery", "no fault ends: give one a for")
 	}
 }
 
-// statuses checks completion errors by host pattern.
-func (c *checker) statuses(key string, by map[string][]string) {
+// checkStatuses checks completion errors by host pattern.
+func (c *checker) checkStatuses(key string, by map[string][]string) {
 	for pattern, names := range by {
 		at := join(key, pattern)
-		c.host(at, pattern)
+		c.checkHost(at, pattern)
 		if len(names) == 0 {
 			c.fail(at, "an empty list: name an error, or leave the host out")
 		}
 		for i, n := range names {
 			if _, ok := Status(n); !ok {
-				c.fail(fmt.Sprintf("%s[%d]", at, i), "%s is not a completion error%s", shown(n), suggestion(n, StatusNames()))
+				c.fail(fmt.Sprintf("%s[%d]", at, i), "%s is not a completion error%s", quoteShort(n), suggestion(n, StatusNames()))
 			}
 		}
 	}
 }
 
-// deaths checks that just those hosts are expected to die that are killed.
-func (c *checker) deaths() {
-	if c.fabric == nil || c.bad("faults") {
+// checkKilled checks that exactly the killed hosts are expected to be killed.
+func (c *checker) checkKilled() {
+	if c.fabric == nil || c.unreadable("faults") {
 		return
 	}
 	where := map[string]string{}
@@ -111,7 +111,7 @@ func (c *checker) deaths() {
 			}
 		}
 	}
-	c.hostsAt("expect.killed", c.s.Expect.Killed)
+	c.checkHosts("expect.killed", c.s.Expect.Killed)
 	for _, h := range c.hosts {
 		expected := MatchHost(c.s.Expect.Killed, h)
 		switch killed := where[h]; {

@@ -2,7 +2,7 @@ package scenarios
 
 import "fmt"
 
-// What fabrics may come to. The rest is for package topology to say.
+// Limits of fabrics. Package topology checks the rest.
 const (
 	maxPorts  = 2048 // NICs of all hosts
 	maxTrunks = 1024 // cables between switches
@@ -11,7 +11,7 @@ const (
 func (c *checker) checkFabric() {
 	const at = "fabric"
 	f := &c.s.Fabric
-	if c.bad(at) {
+	if c.unreadable(at) {
 		return
 	}
 	before := len(c.errs)
@@ -19,13 +19,13 @@ func (c *checker) checkFabric() {
 		c.fail(at+".hosts", "%d hosts: a pair has two; a star takes more", f.Hosts)
 	}
 	if f.Kind != Pair {
-		c.need(at, fmt.Sprintf("expected the number of hosts of the %s", f.Kind), "hosts")
+		c.requireKeys(at, fmt.Sprintf("expected the number of hosts of the %s", f.Kind), "hosts")
 	}
 	if f.Kind == FatTree {
-		c.need(at, "expected the number of switches next to the hosts", "leaves")
-		c.need(at, "expected the number of switches above the leaves", "spines")
+		c.requireKeys(at, "expected the number of switches next to the hosts", "leaves")
+		c.requireKeys(at, "expected the number of switches above the leaves", "spines")
 	} else {
-		c.refuse(at, "only a fat-tree has them", "leaves", "spines")
+		c.rejectKeys(at, "only a fat-tree has them", "leaves", "spines")
 	}
 	if n := f.Hosts * f.RailCount(); n > maxPorts {
 		c.fail(at+".hosts", "%d hosts with %d NICs each: at most %d NICs in all", f.Hosts, f.RailCount(), maxPorts)
@@ -33,21 +33,21 @@ func (c *checker) checkFabric() {
 	if n := f.Leaves * f.Spines * f.RailCount(); n > maxTrunks {
 		c.fail(at+".spines", "%d cables between leaves and spines: at most %d", n, maxTrunks)
 	}
-	c.link(at+".link", &f.Link)
+	c.checkLink(at+".link", &f.Link)
 	for pattern, l := range f.Links {
-		c.link(join(at+".links", pattern), &l)
+		c.checkLink(join(at+".links", pattern), &l)
 	}
 	if len(c.errs) > before {
 		return
 	}
-	c.draw()
+	c.buildTopology()
 }
 
-// draw makes the fabric that patterns are held against: at first without the
-// exceptions, whose own patterns may be wrong.
-func (c *checker) draw() {
+// buildTopology builds the fabric for matching patterns, first without exceptions, whose
+// patterns may be wrong.
+func (c *checker) buildTopology() {
 	f := &c.s.Fabric
-	t, err := f.draw(nil)
+	t, err := f.build(nil)
 	if err != nil {
 		c.fail("fabric", "%w", err)
 		return
@@ -58,26 +58,26 @@ func (c *checker) draw() {
 	}
 	before := len(c.errs)
 	for pattern := range f.Links {
-		c.port(join("fabric.links", pattern), pattern)
+		c.checkPort(join("fabric.links", pattern), pattern)
 	}
 	if len(c.errs) > before || len(f.Links) == 0 {
 		return
 	}
-	if _, err := f.draw(f.Links); err != nil {
+	if _, err := f.build(f.Links); err != nil {
 		c.fail("fabric.links", "%w", err)
 	}
 }
 
-func (c *checker) link(key string, l *Link) {
+func (c *checker) checkLink(key string, l *Link) {
 	if c.s.Fabric.Kind == Pair {
-		c.refuse(key, "two hosts back to back have no switch with a queue", "queue", "ecn")
+		c.rejectKeys(key, "two hosts back to back have no switch with a queue", "queue", "ecn")
 	}
-	// A switch that sends on as fast as it receives has no queue, and a tier without
-	// a rate of its own would pass over these keys in silence.
+	// A switch that sends as fast as it receives has no queue, and a tier without a rate
+	// would ignore these keys.
 	if l.Rate == 0 && c.s.Fabric.Link.Rate == 0 && c.s.Fabric.Kind != Pair {
-		c.refuse(key, "without rate nothing ever queues", "queue", "ecn")
+		c.rejectKeys(key, "without rate nothing ever queues", "queue", "ecn")
 	}
-	if !c.given(key + ".ecn") {
+	if !c.has(key + ".ecn") {
 		return
 	}
 	if l.ECN.Max < l.ECN.Min {
@@ -90,18 +90,18 @@ func (c *checker) link(key string, l *Link) {
 
 func (c *checker) checkNIC() {
 	n := &c.s.NIC
-	if c.bad("nic") {
+	if c.unreadable("nic") {
 		return
 	}
 	if len(n.Quirks) == 0 {
-		c.refuse("nic", "it says which hosts have the quirks, and there are none", "on")
+		c.rejectKeys("nic", "there are no quirks", "on")
 	}
 	seen := map[string]bool{}
 	for i, q := range n.Quirks {
 		if seen[q] {
-			c.fail(fmt.Sprintf("nic.quirks[%d]", i), "%s is there already", shown(q))
+			c.fail(fmt.Sprintf("nic.quirks[%d]", i), "%s is listed twice", quoteShort(q))
 		}
 		seen[q] = true
 	}
-	c.hostsAt("nic.on", n.On)
+	c.checkHosts("nic.on", n.On)
 }

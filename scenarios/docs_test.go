@@ -14,7 +14,7 @@ const (
 	marker  = "<!-- From here on generated from the code: go test ./scenarios -update -->\n"
 )
 
-// The reference in docs/scenarios.md follows from the types and the files.
+// The reference in docs/scenarios.md is generated from the types and files.
 func TestReferenceFollowsTypes(t *testing.T) {
 	text, err := os.ReadFile(docFile)
 	if err != nil {
@@ -24,13 +24,13 @@ func TestReferenceFollowsTypes(t *testing.T) {
 	if !found {
 		t.Fatalf("%s has no line %q", docFile, marker)
 	}
-	golden(t, docFile, []byte(head+marker+reference(t)))
+	compareGolden(t, docFile, []byte(head+marker+reference(t)))
 	if example := readFile(t, "flap-short.yaml"); !strings.Contains(head, "```yaml\n"+string(example)+"```\n") {
 		t.Errorf("the example in %s is not flap-short.yaml", docFile)
 	}
 }
 
-// sections are the parts of a file, with the heading of each.
+// sections are the parts of a file, with their headings.
 var sections = []struct{ heading, def string }{
 	{"The file", ""},
 	{"`fabric`", "Fabric"},
@@ -70,7 +70,7 @@ func reference(t *testing.T) string {
 	return b.String()
 }
 
-// rows describes the keys of a section, those that must be given first.
+// rows describes the keys of a section, required ones first.
 func rows(def object) string {
 	required, _ := def["required"].([]any)
 	properties := def["properties"].(object)
@@ -88,7 +88,7 @@ func rows(def object) string {
 	return first + rest
 }
 
-// takes says in a few words what a key takes.
+// takes describes the values of a key.
 func takes(p object) string {
 	if words, ok := p["enum"].([]any); ok {
 		list := make([]string, len(words))

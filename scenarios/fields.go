@@ -7,21 +7,20 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// field is a key of a section and where its value goes.
+// field is a key of a section and the struct field of its value.
 type field struct {
 	name     string
 	index    []int
 	typ      reflect.Type
 	tag      reflect.StructTag
 	required bool
-	owner    reflect.Type // the struct that has the field: another one where it is inlined
+	owner    reflect.Type // the struct that declares the field, which differs for inlined fields
 	goName   string
 }
 
 type fields []field
 
-// workloadTags are the tags that the loader and the schema read of workload's
-// Config, which knows nothing of files.
+// workloadTags are the tags of the fields of workload.Config for the loader and the schema.
 var workloadTags = map[string]reflect.StructTag{
 	"Kind": `enum:"stream pingpong random incast all-to-all halo calls" doc:"stream (rank 2i to rank 2i+1, one way), pingpong (rank 2i and rank 2i+1, ` +
 		`a message at a time), random (rank 2i and rank 2i+1: every verb, checked against a model), incast (every rank to rank 0), all-to-all (every rank ` +
@@ -43,7 +42,7 @@ var workloadTags = map[string]reflect.StructTag{
 
 var typeOfWorkload = reflect.TypeFor[workload.Config]()
 
-// fieldsOf lists the keys of a section, those of inlined sections among them.
+// fieldsOf returns the keys of a section, including inlined sections.
 func fieldsOf(t reflect.Type) (all fields) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -85,7 +84,7 @@ func (fs fields) names() []string {
 	return names
 }
 
-// join is the path of a key in a section.
+// join returns the path of a key in a section.
 func join(section, key string) string {
 	if section == "" {
 		return key

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// again writes a scenario, reads it, and reports what became of it.
-func again(t *testing.T, s *Scenario) {
+// checkRoundTrip writes a scenario, reads it, and compares the two.
+func checkRoundTrip(t *testing.T, s *Scenario) {
 	t.Helper()
 	text, err := s.Marshal()
 	if err != nil {
@@ -31,22 +31,22 @@ func again(t *testing.T, s *Scenario) {
 	}
 }
 
-func TestMarshalThenParse(t *testing.T) {
+func TestMarshalRoundTrip(t *testing.T) {
 	all, err := Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range append(all, everyKey(t)) {
-		again(t, s)
+		checkRoundTrip(t, s)
 	}
 }
 
-func TestMarshalForm(t *testing.T) {
+func TestMarshalIsCanonical(t *testing.T) {
 	text, err := everyKey(t).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/good/every-key.canonical", text)
+	compareGolden(t, "testdata/good/every-key.canonical", text)
 }
 
 func everyKey(t *testing.T) *Scenario {
@@ -58,11 +58,10 @@ func everyKey(t *testing.T) *Scenario {
 	return s
 }
 
-// The example has every key that the types have, so that the tests above are
-// about all of them.
-func TestEveryKeyIsTried(t *testing.T) {
+// The example has every key of the types, therefore the tests above cover all of them.
+func TestExampleHasEveryKey(t *testing.T) {
 	used := map[string]bool{}
-	for key := range everyKey(t).source.places {
+	for key := range everyKey(t).source.positions {
 		used[key[strings.LastIndexByte(key, '.')+1:]] = true
 	}
 	var visit func(reflect.Type)
@@ -122,8 +121,8 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// Whatever is read is written and read again as the same, the schema accepts
-// what the loader does, and nothing makes either of them stumble.
+// A parsed scenario survives Marshal and Parse, the schema accepts it, and no input makes
+// the loader fail.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"*.yaml", "testdata/good/*.yaml", "testdata/bad/*.yaml"} {
 		files, err := filepath.Glob(pattern)
@@ -148,7 +147,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		again(t, s)
+		checkRoundTrip(t, s)
 		if err := validate(schema, data); err != nil {
 			t.Errorf("the loader accepts it, the schema says %v", err)
 		}

@@ -20,8 +20,8 @@ func TestSuggestion(t *testing.T) {
 	}
 }
 
-// A short word is near to every other short word, and means none of them.
-func TestSuggestionIsNoGuess(t *testing.T) {
+// A short word is similar to every other short word, and gets no suggestion.
+func TestShortWordsHaveNoSuggestion(t *testing.T) {
 	for _, word := range []string{"foo", "x", "no", "abc"} {
 		if got, want := suggestion(word, []string{"on", "op", "psn", "way"}), "; there are on, op, psn, way"; got != want {
 			t.Errorf("suggestion(%s) = %q, want %q", word, got, want)

@@ -14,16 +14,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What a file may be at most. A scenario that somebody wrote is a hundredth of
-// it.
+// Limits of a file, a hundred times larger than scenarios in use.
 const (
 	MaxFileBytes = 128 << 10
-	maxDepth     = 12     // of lists and sections in each other
+	maxDepth     = 12     // nesting of lists and sections
 	maxNodes     = 20_000 // keys and values
-	maxErrors    = 50     // that are reported
+	maxErrors    = 50     // reported
 )
 
-// Load reads a scenario from a file, whose name must be that of the scenario.
+// Load reads a scenario from a file, which must have the name of the scenario.
 func Load(fsys fs.FS, name string) (*Scenario, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -39,28 +38,28 @@ func Load(fsys fs.FS, name string) (*Scenario, error) {
 		return nil, err
 	}
 	if base := strings.TrimSuffix(path.Base(name), ".yaml"); s.Name != base {
-		return nil, s.Errorf("name", "%s in a file called %s: give both the same name, so that one finds the other", s.Name, path.Base(name))
+		return nil, s.Errorf("name", "%s in a file called %s: give both the same name", s.Name, path.Base(name))
 	}
 	return s, nil
 }
 
-// Parse reads a scenario. The error holds everything that is wrong with it, in
-// the order of lines, as Errors; file is what it calls the file.
+// Parse reads a scenario. The error is of type Errors, with all errors in the order of
+// lines; file is the file name in them.
 func Parse(file string, data []byte) (*Scenario, error) {
-	src := source{file: file, places: map[string]place{"": {line: 1}}}
-	root, errs := document(&src, data)
+	src := source{file: file, positions: map[string]position{"": {line: 1}}}
+	root, errs := parseDocument(&src, data)
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	d := decoder{src: &src}
-	if err := d.version(root); err != nil {
+	if err := d.checkVersion(root); err != nil {
 		return nil, Errors{err}
 	}
 	s := &Scenario{}
-	d.scenario(root, s)
+	d.decodeScenario(root, s)
 	s.source = src
-	check := checker{s: s, bad: d.bad}
-	check.everything()
+	check := checker{s: s, unreadable: d.unreadable}
+	check.checkAll()
 	errs = append(d.errs, check.errs...)
 	if len(errs) == 0 {
 		return s, nil
@@ -76,8 +75,8 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	return nil, errs
 }
 
-// document parses YAML and returns the one mapping that a scenario is.
-func document(src *source, data []byte) (*yaml.Node, Errors) {
+// parseDocument parses YAML and returns the mapping of the scenario.
+func parseDocument(src *source, data []byte) (*yaml.Node, Errors) {
 	if len(data) > MaxFileBytes {
 		return nil, Errors{src.errorAt("", fmt.Errorf("the file is too large: a scenario has at most %s", Bytes(MaxFileBytes)))}
 	}
@@ -94,7 +93,7 @@ func document(src *source, data []byte) (*yaml.Node, Errors) {
 	} else if !errors.Is(err, io.EOF) {
 		return nil, Errors{syntaxError(src, data, err)}
 	}
-	w := walker{src: src, budget: maxNodes}
+	w := structureChecker{src: src, budget: maxNodes}
 	if w.walk(&doc, maxDepth); len(w.errs) > 0 {
 		return nil, w.errs
 	}
@@ -104,21 +103,20 @@ func document(src *source, data []byte) (*yaml.Node, Errors) {
 	return doc.Content[0], nil
 }
 
-// walker looks for what makes a small file large or deep, and for what the format
-// has no use for.
-type walker struct {
+// structureChecker limits the size and depth of a document, and rejects YAML features that
+// the format does not use.
+type structureChecker struct {
 	src    *source
 	budget int
 	errs   Errors
 }
 
-func (w *walker) fail(n *yaml.Node, format string, args ...any) {
+func (w *structureChecker) fail(n *yaml.Node, format string, args ...any) {
 	w.errs = append(w.errs, errorIn(w.src, "", n, fmt.Errorf(format, args...)))
 }
 
-// walk reports whether it is worth while to go on: of aliases, anchors and tags
-// it finds as many as are reported, of what is too large the first.
-func (w *walker) walk(n *yaml.Node, depth int) bool {
+// walk checks a node and those below it. It returns false when checking should stop.
+func (w *structureChecker) walk(n *yaml.Node, depth int) bool {
 	w.budget--
 	switch {
 	case depth < 0:

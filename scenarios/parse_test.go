@@ -10,8 +10,8 @@ import (
 	"testing/fstest"
 )
 
-// Every file in testdata/bad is refused with the words in the .txt beside it.
-func TestErrorsNamePlaceAndCure(t *testing.T) {
+// Every file in testdata/bad is rejected with the errors in its .txt file.
+func TestErrorsHavePositionAndRemedy(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no bad files:", err)
@@ -23,7 +23,7 @@ func TestErrorsNamePlaceAndCure(t *testing.T) {
 			t.Errorf("%s was accepted", file)
 			continue
 		}
-		golden(t, strings.TrimSuffix(file, ".yaml")+".txt", []byte(err.Error()+"\n"))
+		compareGolden(t, strings.TrimSuffix(file, ".yaml")+".txt", []byte(err.Error()+"\n"))
 		last := 0
 		var all Errors
 		if !errors.As(err, &all) {
@@ -49,7 +49,7 @@ func parseSmall(t *testing.T, more string) *Scenario {
 	return s
 }
 
-func TestLimits(t *testing.T) {
+func TestParseLimits(t *testing.T) {
 	deep := small + "expect: " + strings.Repeat("{a: ", 40) + "1" + strings.Repeat("}", 40)
 	wide := small + "tags: [" + strings.Repeat("a,", maxNodes) + "a]"
 	patterns := small + "impair: [{loss: 1%, on: [" + strings.Repeat("host0,", maxPatterns) + "host0]}]"
@@ -81,7 +81,7 @@ func TestLoad(t *testing.T) {
 		t.Fatalf("Load = %+v, %v", s, err)
 	}
 	_, err = Load(fsys, "dir/y.yaml")
-	if want := "dir/y.yaml:2:7: name: x in a file called y.yaml: give both the same name, so that one finds the other"; err == nil || err.Error() != want {
+	if want := "dir/y.yaml:2:7: name: x in a file called y.yaml: give both the same name"; err == nil || err.Error() != want {
 		t.Errorf("Load = %v, want %s", err, want)
 	}
 	if _, err := Load(fsys, "dir/z.yaml"); !errors.Is(err, os.ErrNotExist) {
@@ -89,8 +89,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Whoever runs a scenario reports mistakes as the loader does.
-func TestErrorf(t *testing.T) {
+// Errors of Errorf look like those of the loader.
+func TestErrorfHasPosition(t *testing.T) {
 	s := parseSmall(t, "nic:\n  quirks: [NoCongestion, Levitate]\n")
 	unknown := errors.New("no such quirk")
 	for _, c := range []struct{ key, want string }{

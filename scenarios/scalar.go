@@ -15,23 +15,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// form is how a value is written.
+// form is the written form of a value.
 type form int
 
 const (
 	formSection form = iota
-	formTable
+	formMap
 	formList
 	formText
-	formFlag
+	formBool
 	formNumber
 	formSize
-	formShare
+	formPercent
 	formRate
 	formDuration
 )
 
-// formOf is how values of a type are written.
+// formOf returns the written form of a type.
 func formOf(t reflect.Type, tag reflect.StructTag) form {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -39,7 +39,7 @@ func formOf(t reflect.Type, tag reflect.StructTag) form {
 	case t == reflect.TypeFor[time.Duration]():
 		return formDuration
 	case t == reflect.TypeFor[Percent]():
-		return formShare
+		return formPercent
 	case t == reflect.TypeFor[Rate]():
 		return formRate
 	}
@@ -47,13 +47,13 @@ func formOf(t reflect.Type, tag reflect.StructTag) form {
 	case reflect.Struct:
 		return formSection
 	case reflect.Map:
-		return formTable
+		return formMap
 	case reflect.Slice:
 		return formList
 	case reflect.String:
 		return formText
 	case reflect.Bool:
-		return formFlag
+		return formBool
 	}
 	if t == reflect.TypeFor[Bytes]() || tag.Get("unit") == "bytes" {
 		return formSize
@@ -61,8 +61,8 @@ func formOf(t reflect.Type, tag reflect.StructTag) form {
 	return formNumber
 }
 
-// wanted says in words what a key takes.
-func wanted(t reflect.Type, tag reflect.StructTag) string {
+// describeType describes the values that a key accepts.
+func describeType(t reflect.Type, tag reflect.StructTag) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -73,11 +73,11 @@ func wanted(t reflect.Type, tag reflect.StructTag) string {
 			names = append(names[:3:3], "…")
 		}
 		return "a section with the keys " + strings.Join(names, ", ")
-	case formTable:
+	case formMap:
 		return "keys with a value each"
 	case formList:
 		return "a list, such as [a, b]"
-	case formFlag:
+	case formBool:
 		return "true or false"
 	case formNumber:
 		if least, most, ok := rangeOf(tag); ok && least == most {
@@ -86,7 +86,7 @@ func wanted(t reflect.Type, tag reflect.StructTag) string {
 		return "a whole number"
 	case formSize:
 		return "a size, such as 4096 or 4KiB"
-	case formShare:
+	case formPercent:
 		return "a percentage, such as 0.1%"
 	case formRate:
 		return "a rate, such as 25Gbit"
@@ -99,20 +99,20 @@ func wanted(t reflect.Type, tag reflect.StructTag) string {
 	return "text"
 }
 
-// scalar fills v from one word.
-func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
+// decodeScalar decodes a scalar into v.
+func decodeScalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	switch formOf(v.Type(), tag) {
 	case formDuration:
 		d, err := parseDuration(n.Value)
 		v.SetInt(int64(d))
 		return err
-	case formShare, formRate:
+	case formPercent, formRate:
 		return v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.Value))
 	case formSize:
 		var b Bytes
 		if n.ShortTag() == "!!int" {
 			if err := n.Decode((*int64)(&b)); err != nil {
-				return fmt.Errorf("%s is too large a size", shown(n.Value))
+				return fmt.Errorf("%s is too large a size", quoteShort(n.Value))
 			}
 		} else if err := b.UnmarshalText([]byte(n.Value)); err != nil {
 			return err
@@ -121,40 +121,40 @@ func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 		return checkRange(int64(b), tag)
 	case formText:
 		if n.ShortTag() != "!!str" {
-			return fmt.Errorf("%s is not text: put it in quotes if it is meant to be", shown(n.Value))
+			return fmt.Errorf("%s is not text: put it in quotes if it is meant to be", quoteShort(n.Value))
 		}
 		v.SetString(n.Value)
 		return checkText(n.Value, tag)
-	case formFlag:
+	case formBool:
 		if n.ShortTag() != "!!bool" {
-			return fmt.Errorf("%s is neither true nor false", shown(n.Value))
+			return fmt.Errorf("%s is neither true nor false", quoteShort(n.Value))
 		}
 		return n.Decode(v.Addr().Interface())
 	case formNumber:
-		return number(n, v, tag)
+		return decodeNumber(n, v, tag)
 	}
-	return fmt.Errorf("expected %s, not %s", wanted(v.Type(), tag), shown(n.Value))
+	return fmt.Errorf("expected %s, not %s", describeType(v.Type(), tag), quoteShort(n.Value))
 }
 
-// number fills v, which is of some kind of integer.
-func number(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
+// decodeNumber decodes an integer into v.
+func decodeNumber(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
 		return fmt.Errorf("%q is text: write a whole number, without quotes", n.Value)
 	}
 	if n.ShortTag() != "!!int" {
-		return fmt.Errorf("%s is not a whole number", shown(n.Value))
+		return fmt.Errorf("%s is not a whole number", quoteShort(n.Value))
 	}
 	if v.CanInt() {
 		var i int64
 		if n.Decode(&i) != nil {
-			return fmt.Errorf("%s is too large a number", shown(n.Value))
+			return fmt.Errorf("%s is too large a number", quoteShort(n.Value))
 		}
 		v.SetInt(i)
 		return checkRange(i, tag)
 	}
 	var u uint64
 	if n.Decode(&u) != nil {
-		return fmt.Errorf("%s is not a whole number from 0 to %d", shown(n.Value), ^uint64(0))
+		return fmt.Errorf("%s is not a whole number from 0 to %d", quoteShort(n.Value), ^uint64(0))
 	}
 	if _, most, ok := rangeOf(tag); ok {
 		if err := checkRange(int64(min(u, uint64(most)+1)), tag); err != nil {
@@ -165,7 +165,7 @@ func number(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	return nil
 }
 
-// enumOf lists the words that a key takes; nil if any.
+// enumOf returns the values of an enum; nil without one.
 func enumOf(tag reflect.StructTag) []string {
 	if tag.Get("enum") == "" {
 		return nil
@@ -173,7 +173,7 @@ func enumOf(tag reflect.StructTag) []string {
 	return strings.Fields(tag.Get("enum"))
 }
 
-// rangeOf is the least and the largest number that a key takes.
+// rangeOf returns the smallest and the largest value.
 func rangeOf(tag reflect.StructTag) (least, most int64, ok bool) {
 	a, b, ok := strings.Cut(tag.Get("range"), "..")
 	if !ok {
@@ -193,31 +193,31 @@ func checkRange(n int64, tag reflect.StructTag) error {
 	case !ok || least <= n && n <= most:
 		return nil
 	case least == most:
-		return fmt.Errorf("%d is not %d, the only one there is", n, least)
+		return fmt.Errorf("%d is not %d, the only valid value", n, least)
 	}
 	return fmt.Errorf("%d is not in %d to %d", n, least, most)
 }
 
-// checkText holds a word against what its key takes.
+// checkText checks a string against the enum and the pattern of its tag.
 func checkText(word string, tag reflect.StructTag) error {
 	if words := enumOf(tag); words != nil && !slices.Contains(words, word) {
-		return fmt.Errorf("%s is none of %s", shown(word), strings.Join(words, ", "))
+		return fmt.Errorf("%s is none of %s", quoteShort(word), strings.Join(words, ", "))
 	}
-	if p := tag.Get("pattern"); p != "" && !compiled(p).MatchString(word) {
-		return fmt.Errorf("%s does not fit: %s", shown(word), tag.Get("hint"))
+	if p := tag.Get("pattern"); p != "" && !compilePattern(p).MatchString(word) {
+		return fmt.Errorf("%s does not fit: %s", quoteShort(word), tag.Get("hint"))
 	}
 	return nil
 }
 
-var patterns sync.Map // *regexp.Regexp by what it was compiled from
+var compiledPatterns sync.Map // *regexp.Regexp by its text
 
-// compiled is a pattern of a tag, compiled once: to do so takes longer than to read
-// what it is held against, and every run reads all scenarios that there are.
-func compiled(pattern string) *regexp.Regexp {
-	if r, ok := patterns.Load(pattern); ok {
+// compilePattern compiles each pattern once: compiling takes longer than matching, and
+// every run reads all scenarios.
+func compilePattern(pattern string) *regexp.Regexp {
+	if r, ok := compiledPatterns.Load(pattern); ok {
 		return r.(*regexp.Regexp)
 	}
 	r := regexp.MustCompile(pattern)
-	patterns.Store(pattern, r)
+	compiledPatterns.Store(pattern, r)
 	return r
 }

@@ -1,12 +1,10 @@
-// Package scenarios is what to run, as files that people write: a fabric, what
-// happens to it, what its ranks do, and what must come of it. It holds the
-// scenarios that ship with fabrictest, the schema of their format, and the
-// loader, which names the file, the line and the key of whatever is wrong.
+// Package scenarios defines the format of scenario files: a fabric, its impairments and
+// faults, the workload of its ranks, and the expected result. It contains the scenarios
+// that ship with fabrictest, the JSON schema of the format, and the loader, whose errors
+// have file, line and key.
 //
-// A Scenario says nothing of how it is run: the same value runs in simulation
-// and in network namespaces (package lab). The package opens nothing but the
-// files it is given and keeps no state; a Scenario that nobody changes may be
-// used from several goroutines.
+// It does not run scenarios: package lab does, in simulation and in network namespaces. The
+// package has no state; a Scenario may be read from several goroutines.
 package scenarios
 
 import (
@@ -28,130 +26,130 @@ import (
 // FormatVersion is the version of the file format.
 const FormatVersion = 1
 
-// Tier is a way of running a scenario.
+// Tier is where a scenario runs.
 type Tier string
 
 // The tiers.
 const (
-	Sim   Tier = "sim"   // one process, virtual time, the same bytes for the same seed
-	NetNS Tier = "netns" // network namespaces, one process a host, real time
+	Sim   Tier = "sim"   // one process, virtual time, reproducible for a seed
+	NetNS Tier = "netns" // network namespaces, one process per host, real time
 )
 
-// Tiers lists the tiers.
+// Tiers returns all tiers.
 func Tiers() []Tier { return []Tier{Sim, NetNS} }
 
-// DefaultLimit is how long a run may take if the scenario does not say.
+// DefaultLimit is the default of Scenario.Limit.
 const DefaultLimit = time.Minute
 
-// Scenario is one file.
+// Scenario is the contents of a scenario file.
 type Scenario struct {
-	// Version is that of the format: 1.
+	// Version is the version of the format: 1.
 	Version int `yaml:"version" range:"1..1"`
-	// Name is that of the file, without .yaml.
+	// Name is the name of the file, without .yaml.
 	Name string `yaml:"name" pattern:"^[a-z0-9]+(-[a-z0-9]+)*$" hint:"use small letters, digits and single hyphens"`
-	// Title is what a table shows, on one line.
+	// Title is a short description for tables, on one line.
 	Title string `yaml:"title" pattern:"^[^\\r\\n]{1,80}$" hint:"write one line of at most 80 characters"`
-	// Description says what the scenario shows, and why it must come out that way.
+	// Description says what the scenario shows, and why its result is as expected.
 	Description string `yaml:"description,omitempty"`
-	// Tags are for choosing scenarios. Those with a meaning are standard (run by
-	// default), quick (over in less than a second) and slow.
+	// Tags are for choosing scenarios. Those with a meaning are standard (run by default),
+	// quick (less than a second) and slow.
 	Tags []string `yaml:"tags,omitempty" pattern:"^[a-z0-9]+(-[a-z0-9]+)*$" hint:"use small letters, digits and single hyphens"`
 	// Tiers are where it may run: sim, netns; everywhere if left out.
 	Tiers []Tier `yaml:"tiers,omitempty" enum:"sim netns"`
-	// Seed fixes what is left to chance; that of the run is used if left out.
+	// Seed is the random seed; that of the run if left out.
 	Seed uint64 `yaml:"seed,omitempty"`
-	// Fabric is the shape of the network.
+	// Fabric is the topology of the network.
 	Fabric Fabric `yaml:"fabric"`
-	// NIC is what every host has.
+	// NIC is the NIC of every host.
 	NIC NIC `yaml:"nic,omitempty"`
-	// Impair is what happens to packets by chance.
+	// Impair are random impairments of packets.
 	Impair []Impairment `yaml:"impair,omitempty" most:"64"`
-	// Events are exact things done to exact packets.
+	// Events are actions on selected packets.
 	Events []Event `yaml:"events,omitempty" most:"256"`
-	// Faults are done to the fabric and its hosts, at times.
+	// Faults are faults of the fabric and its hosts at given times.
 	Faults []Fault `yaml:"faults,omitempty" most:"64"`
 	// Workload is what the ranks do.
 	Workload workload.Config `yaml:"workload"`
-	// Expect is what must come of it.
+	// Expect is the expected result.
 	Expect Expect `yaml:"expect,omitempty"`
-	// Limit is how long the run may take, in the tier's own time, before it is
-	// ended and called hung; a minute if left out.
+	// Limit is how long the run may take, in the time of the tier, before it is ended and
+	// fails as hung; a minute if left out.
 	Limit time.Duration `yaml:"limit,omitempty"`
 
-	source source // where each key stands in the file
+	source source // positions of the keys in the file
 }
 
-// Fabric is the shape of the network. Hosts are called host0, host1 and so on,
-// their NICs rdma0, rdma1 and so on, one a rail.
+// Fabric is the topology of the network. Hosts are called host0, host1 and so on, their
+// NICs rdma0, rdma1 and so on, one per rail.
 type Fabric struct {
 	// Kind is pair (two hosts back to back), star (hosts around one switch) or
 	// fat-tree (hosts on leaves, every leaf on every spine, routed).
 	Kind Kind `yaml:"kind" enum:"pair star fat-tree"`
-	// Hosts is how many there are; a pair has two.
+	// Hosts is the number of hosts; a pair has two.
 	Hosts int `yaml:"hosts,omitempty" range:"2..1024"`
-	// Rails is the number of NICs a host has, each on a subnet of its own; 1 if left out.
+	// Rails is the number of NICs of a host, each on its own subnet; 1 if left out.
 	Rails int `yaml:"rails,omitempty" range:"1..8"`
 	// Leaves is the number of switches next to the hosts, in a fat tree.
 	Leaves int `yaml:"leaves,omitempty" range:"1..64"`
 	// Spines is the number of switches above the leaves, in a fat tree.
 	Spines int `yaml:"spines,omitempty" range:"1..64"`
-	// IPv4 has traffic go over IPv4 instead of IPv6.
+	// IPv4 uses IPv4 instead of IPv6.
 	IPv4 bool `yaml:"ipv4,omitempty"`
-	// Link is every cable.
+	// Link are the properties of every cable.
 	Link Link `yaml:"link,omitempty"`
-	// Links are exceptions, by the port at a host ("host1", "host1/rdma0",
-	// "host*"): what one leaves out is as in link.
+	// Links are exceptions, by the port at a host ("host1", "host1/rdma0", "host*"):
+	// omitted values are those of link.
 	Links map[string]Link `yaml:"links,omitempty"`
 }
 
-// Kind is a shape of fabric.
+// Kind is a kind of topology.
 type Kind string
 
-// The kinds of fabric.
+// The kinds of topology.
 const (
 	Pair    Kind = "pair"     // two hosts back to back
 	Star    Kind = "star"     // hosts around one switch
 	FatTree Kind = "fat-tree" // hosts on leaves, every leaf on every spine, routed
 )
 
-// Link is what a cable can do. What is left out is the tier's default: 100 Gb/s
-// and 1 µs in simulation, as fast as the machine in namespaces.
+// Link are the properties of a cable. The defaults depend on the tier: 100 Gb/s and 1 µs in
+// simulation, as fast as the machine in namespaces.
 type Link struct {
-	// MTU is the largest IP packet that passes; IPv6 needs 1280. 4200 if left out.
+	// MTU is the largest IP packet; IPv6 needs 1280. 4200 if left out.
 	MTU Bytes `yaml:"mtu,omitempty" range:"1280..65535"`
-	// Rate is the bandwidth, each way.
+	// Rate is the bandwidth, in each direction.
 	Rate Rate `yaml:"rate,omitempty"`
-	// Latency is how long a packet is on the cable.
+	// Latency is the propagation delay.
 	Latency time.Duration `yaml:"latency,omitempty"`
-	// Queue is how much waits in the switch for the cable before packets are lost.
+	// Queue is the size of the switch queue before the cable; packets beyond it are lost.
 	Queue Bytes `yaml:"queue,omitempty" range:"1..1073741824"`
 	// ECN marks packets by the length of that queue.
 	ECN ECN `yaml:"ecn,omitempty"`
 }
 
-// ECN marks packets by the length of the queue that they meet: none up to Min,
-// all above Max, and a share growing to Share in between.
+// ECN marks packets by queue length, as RED does: none up to Min, all above Max, and a
+// share growing to Share in between.
 type ECN struct {
-	// Min is the longest queue that marks nothing.
+	// Min is the longest queue without marks.
 	Min Bytes `yaml:"min" range:"0..1073741824"`
 	// Max is the longest queue that does not mark everything.
 	Max Bytes `yaml:"max" range:"1..1073741824"`
-	// Share is that of the packets which are marked at a queue of max.
+	// Share is the share of marked packets at a queue of max.
 	Share Percent `yaml:"share"`
 }
 
-// NIC is what every host has.
+// NIC is the NIC of every host.
 type NIC struct {
 	// Provider is the emulated NIC: softroce (if left out), softiwarp, or dgiwarp.
 	Provider string `yaml:"provider,omitempty" enum:"softroce softiwarp dgiwarp"`
-	// Quirks are defects on purpose, as "fabrictest quirks" lists them.
+	// Quirks are deliberate defects, as "fabrictest quirks" lists them.
 	Quirks []string `yaml:"quirks,omitempty"`
-	// On are the hosts that have the quirks; all if left out.
+	// On are the hosts with the quirks; all if left out.
 	On []string `yaml:"on,omitempty"`
-	// Markers asks peers for markers in the stream, which iWARP has.
+	// Markers requests MPA markers from peers (iWARP).
 	Markers bool `yaml:"markers,omitempty"`
-	// ICRC may be offloaded: neither computed nor checked.
+	// ICRC is checked, or offloaded: neither computed nor checked.
 	ICRC string `yaml:"icrc,omitempty" enum:"checked offloaded"`
-	// RateControl is how senders react to congestion marks; off is not at all.
+	// RateControl is how senders react to congestion marks; off: not at all.
 	RateControl string `yaml:"rate_control,omitempty" enum:"dcqcn off"`
 }

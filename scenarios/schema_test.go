@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite schema.json and the golden files")
 
-// golden compares got with a file, or writes it with -update.
-func golden(t *testing.T, file string, got []byte) {
+// compareGolden compares got with a file, or writes it with -update.
+func compareGolden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(file, got, 0o644); err != nil {
@@ -35,7 +35,7 @@ func golden(t *testing.T, file string, got []byte) {
 
 func TestSchemaFollowsTypes(t *testing.T) {
 	made := generateSchema(t)
-	golden(t, "schema.json", made)
+	compareGolden(t, "schema.json", made)
 	if missing := undescribed(parseSchema(t), "scenario"); len(missing) > 0 {
 		t.Errorf("keys without a comment in the Go types: %v", missing)
 	}
@@ -69,7 +69,7 @@ func compileSchema(t testing.TB) *jsonschema.Schema {
 	return s
 }
 
-// validate holds a file against the schema, as an editor would.
+// validate validates a file against the schema, as an editor would.
 func validate(s *jsonschema.Schema, data []byte) error {
 	var v any
 	if err := yaml.Unmarshal(data, &v); err != nil {
@@ -86,9 +86,9 @@ func validate(s *jsonschema.Schema, data []byte) error {
 	return s.Validate(doc)
 }
 
-// The schema and the loader must agree. What takes more than one key to see is
-// for the loader alone; files in testdata/bad that have such a mistake only say
-// so in their first line.
+// The schema and the loader must agree. Errors that involve more than one key are detected
+// by the loader only; files in testdata/bad with only such errors say that in their first
+// line.
 func TestSchemaAgreesWithLoader(t *testing.T) {
 	s := compileSchema(t)
 	good, err := filepath.Glob("*.yaml")

@@ -17,15 +17,15 @@ import (
 // object is a part of a JSON schema. Its keys are written in alphabetical order.
 type object = map[string]any
 
-// generator makes the schema from the types that the loader fills: shapes and
-// limits from the tags it obeys, descriptions from the comments on the fields.
+// generator generates the schema from the types of the loader: limits from the tags,
+// descriptions from the comments of the fields.
 type generator struct {
 	comments map[string]string // by "Type" and "Type.Field"
 	defs     object
 }
 
 func generateSchema(t testing.TB) []byte {
-	g := generator{comments: comments(t, "scenario.go", "happen.go", "expect.go", "workload/config.go"), defs: object{}}
+	g := generator{comments: comments(t, "scenario.go", "faults.go", "expect.go", "workload/config.go"), defs: object{}}
 	g.comments["Config"] = "What the ranks do. Which keys count depends on kind."
 	root := g.section(reflect.TypeFor[Scenario]())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -73,8 +73,8 @@ func (g *generator) described(f field) object {
 
 var goWord = regexp.MustCompile(`[A-Z][A-Za-z0-9]*`)
 
-// inKeys puts keys in place of the Go names of fields. Short forms such as MTU
-// are words too: the key is meant where the text begins with it.
+// inKeys replaces the Go names of fields by their keys. An abbreviation such as MTU is
+// replaced only at the start of the text.
 func inKeys(text string, t reflect.Type) string {
 	first := true
 	return goWord.ReplaceAllStringFunc(text, func(w string) string {
@@ -89,7 +89,7 @@ func inKeys(text string, t reflect.Type) string {
 	})
 }
 
-// value describes what a key takes.
+// value describes the values of a key.
 func (g *generator) value(t reflect.Type, tag reflect.StructTag) object {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -97,11 +97,11 @@ func (g *generator) value(t reflect.Type, tag reflect.StructTag) object {
 	switch formOf(t, tag) {
 	case formSection:
 		if _, made := g.defs[t.Name()]; !made {
-			g.defs[t.Name()] = nil // being made: it may hold itself
+			g.defs[t.Name()] = nil // in progress: the type may contain itself
 			g.defs[t.Name()] = g.section(t)
 		}
 		return object{"$ref": "#/$defs/" + t.Name()}
-	case formTable:
+	case formMap:
 		o := object{"type": "object", "additionalProperties": g.value(t.Elem(), "")}
 		if words := enumOf(tag); words != nil {
 			o["propertyNames"] = object{"enum": words}
@@ -122,11 +122,11 @@ func (g *generator) value(t reflect.Type, tag reflect.StructTag) object {
 			o["pattern"] = p
 		}
 		return o
-	case formFlag:
+	case formBool:
 		return object{"type": "boolean"}
 	case formSize:
 		return object{"anyOf": []object{bounds(object{"type": "integer"}, t, tag), {"type": "string", "pattern": bytesPattern}}}
-	case formShare:
+	case formPercent:
 		return object{"type": "string", "pattern": percentPattern}
 	case formRate:
 		return object{"type": "string", "pattern": ratePattern}
@@ -146,7 +146,7 @@ func bounds(o object, t reflect.Type, tag reflect.StructTag) object {
 	return o
 }
 
-// comments reads what Go files say of their types and fields.
+// comments returns the comments of types and fields in Go files.
 func comments(t testing.TB, files ...string) map[string]string {
 	all := map[string]string{}
 	for _, name := range files {
@@ -172,8 +172,8 @@ func comments(t testing.TB, files ...string) map[string]string {
 	return all
 }
 
-// fieldComments reads the comments on the fields of a struct. One above several
-// fields, with no blank line between, is about them all.
+// fieldComments returns the comments of the fields of a struct. A comment above several
+// fields without a blank line between them applies to all.
 func fieldComments(typ string, st *ast.StructType) map[string]string {
 	all, above := map[string]string{}, ""
 	var end token.Pos
@@ -193,12 +193,12 @@ func fieldComments(typ string, st *ast.StructType) map[string]string {
 	return all
 }
 
-// prose is a comment on one line.
+// prose returns a comment on one line.
 func prose(c *ast.CommentGroup) string {
 	return strings.Join(strings.Fields(c.Text()), " ")
 }
 
-// undescribed lists the keys without a comment.
+// undescribed returns the keys without a comment.
 func undescribed(schema object, at string) (all []string) {
 	properties, _ := schema["properties"].(object)
 	for _, key := range slices.Sorted(maps.Keys(properties)) {

@@ -19,7 +19,7 @@ func shippedScenarios(t *testing.T) []*Scenario {
 	return all
 }
 
-func TestShippedAreSorted(t *testing.T) {
+func TestShippedScenariosAreSorted(t *testing.T) {
 	all := shippedScenarios(t)
 	files, err := fs.Glob(Files(), "*.yaml")
 	if err != nil || len(files) != len(all) {
@@ -30,9 +30,8 @@ func TestShippedAreSorted(t *testing.T) {
 	}
 }
 
-// Each file says what it shows, can be chosen, tells editors where its schema
-// is, and would notice if things went wrong.
-func TestShippedAreComplete(t *testing.T) {
+// Each file has a description, tags and a schema line, and expectations that can fail.
+func TestShippedScenariosAreComplete(t *testing.T) {
 	standard := 0
 	for _, s := range shippedScenarios(t) {
 		text, err := fs.ReadFile(Files(), s.Name+".yaml")
@@ -65,8 +64,8 @@ func TestShippedAreComplete(t *testing.T) {
 	}
 }
 
-// Every service meets every kind of network at least once.
-func TestShippedCoverServices(t *testing.T) {
+// Every service occurs with every kind of network at least once.
+func TestShippedScenariosCoverServices(t *testing.T) {
 	networks := map[string]func(*Scenario) bool{
 		"clean":  func(s *Scenario) bool { return len(s.Impair)+len(s.Events)+len(s.Faults) == 0 },
 		"loss":   func(s *Scenario) bool { return anyImpairment(s, func(i *Impairment) bool { return i.Loss > 0 }) },
@@ -118,8 +117,8 @@ func anyImpairment(s *Scenario, is func(*Impairment) bool) bool {
 	return slices.ContainsFunc(s.Impair, func(i Impairment) bool { return is(&i) })
 }
 
-// What a file says nothing about is the same wherever it runs: the plan has it.
-func TestCablesHaveAnMTU(t *testing.T) {
+// Defaults of cables are the same on all tiers: the topology has them.
+func TestCablesHaveDefaultMTU(t *testing.T) {
 	for more, want := range map[string]int{"": 4200, "  link: {rate: 1Gbit}\n": 4200, "  link: {mtu: 9000}\n": 9000, "  links: {host1: {latency: 1ms}}\n": 4200} {
 		s, err := Parse("x.yaml", []byte("version: 1\nname: x\ntitle: X\nfabric:\n  kind: star\n  hosts: 2\n"+more+"workload: {kind: stream}\n"))
 		if err != nil {

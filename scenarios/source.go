@@ -8,16 +8,16 @@ import (
 	"github.com/fabrictest/fabrictest/internal/suggest"
 )
 
-// Error is something wrong in a scenario, and where.
+// Error is an error in a scenario and its position.
 type Error struct {
-	File   string // as it was given to Load or Parse; empty for a Scenario made otherwise
-	Line   int    // 0 if it is not known
+	File   string // as given to Load or Parse; empty for a Scenario made by code
+	Line   int    // 0 if unknown
 	Column int
-	Key    string // the path of the key: "impair[0].loss"; empty for the whole file
-	Err    error  // what is wrong, and what was expected
+	Key    string // path of the key: "impair[0].loss"; empty for the whole file
+	Err    error  // the problem, with the expected value
 }
 
-// Error says file:line:column: key: what.
+// Error returns file:line:column: key: problem.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
@@ -31,15 +31,14 @@ func (e *Error) Error() string {
 		b.WriteString(": ")
 	}
 	if e.Key != "" {
-		b.WriteString(printable(e.Key) + ": ")
+		b.WriteString(printableKey(e.Key) + ": ")
 	}
 	b.WriteString(e.Err.Error())
 	return b.String()
 }
 
-// printable is a path without what would upset a terminal: keys may hold
-// anything.
-func printable(key string) string {
+// printableKey escapes and shortens the path of a key, which may contain any character.
+func printableKey(key string) string {
 	const most = 200
 	if len(key) > most {
 		key = strings.ToValidUTF8(key[:most], "") + "…"
@@ -48,13 +47,12 @@ func printable(key string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// Unwrap is what is wrong.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Errors are all errors of a file, in the order of lines.
 type Errors []*Error
 
-// Error has a line for each error.
+// Error returns a line for each error.
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
@@ -63,7 +61,7 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lists the errors for errors.Is and errors.As.
+// Unwrap returns the errors for errors.Is and errors.As.
 func (es Errors) Unwrap() []error {
 	list := make([]error, len(es))
 	for i, e := range es {
@@ -72,21 +70,20 @@ func (es Errors) Unwrap() []error {
 	return list
 }
 
-// place is where something stands in a file.
-type place struct{ line, column int }
+// position is a position in a file.
+type position struct{ line, column int }
 
-// source says where the keys of a file stand.
+// source holds the positions of the keys of a file.
 type source struct {
-	file   string
-	places map[string]place // by path: "impair[0].loss"
+	file      string
+	positions map[string]position // by path: "impair[0].loss"
 }
 
-// errorAt is an error about a key, at its line; at that of the nearest key
-// around it if the key itself is not in the file.
+// errorAt returns an error at the position of a key, or of its nearest parent in the file.
 func (s *source) errorAt(key string, err error) *Error {
 	e := &Error{File: s.file, Key: key, Err: err}
 	for at := key; ; at = parent(at) {
-		if p, ok := s.places[at]; ok {
+		if p, ok := s.positions[at]; ok {
 			e.Line, e.Column = p.line, p.column
 			return e
 		}
@@ -96,7 +93,7 @@ func (s *source) errorAt(key string, err error) *Error {
 	}
 }
 
-// parent is the path of what a key is part of.
+// parent returns the path of the section or list of a key.
 func parent(key string) string {
 	if strings.HasSuffix(key, "]") {
 		return key[:strings.LastIndexByte(key, '[')]
@@ -104,9 +101,8 @@ func parent(key string) string {
 	return key[:max(strings.LastIndexByte(key, '.'), 0)]
 }
 
-// Errorf is an error about a key of the scenario, found by whoever runs it: it
-// names the file and the line as those of the loader do. The key is a path:
-// "nic.quirks[0]".
+// Errorf returns an error about a key, with the file and line of the key. The key is a
+// path: "nic.quirks[0]".
 func (s *Scenario) Errorf(key, format string, args ...any) error {
 	e := s.source.errorAt(key, fmt.Errorf(format, args...))
 	if e.File == "" {
@@ -115,8 +111,8 @@ func (s *Scenario) Errorf(key, format string, args ...any) error {
 	return e
 }
 
-// suggestion is the end of a complaint about an unknown word: the one that was
-// probably meant, or all there are.
+// suggestion ends the error about an unknown word: with a similar word, or with all known
+// words.
 func suggestion(word string, known []string) string {
 	if words := suggest.Similar(word, known); len(words) > 0 {
 		return "; did you mean " + words[0] + "?"

@@ -2,7 +2,7 @@ package scenarios
 
 import "github.com/fabrictest/fabrictest/verbs"
 
-// statuses are the completion errors, as scenarios call them.
+// statuses are the names of completion errors in scenarios.
 var statuses = []struct {
 	name   string
 	status verbs.WCStatus
@@ -25,7 +25,7 @@ var statuses = []struct {
 	{"general", verbs.WCGeneralErr},
 }
 
-// Status returns the completion error that Expect.Errors calls by a name.
+// Status returns the completion error with a name of Expect.Errors.
 func Status(name string) (status verbs.WCStatus, ok bool) {
 	for _, s := range statuses {
 		if s.name == name {
@@ -35,8 +35,7 @@ func Status(name string) (status verbs.WCStatus, ok bool) {
 	return 0, false
 }
 
-// StatusName is what Expect.Errors calls a completion error; its verbs name if
-// scenarios have none for it.
+// StatusName returns the name of a completion error in Expect.Errors, or its verbs name.
 func StatusName(status verbs.WCStatus) string {
 	for _, s := range statuses {
 		if s.status == status {
@@ -46,7 +45,7 @@ func StatusName(status verbs.WCStatus) string {
 	return status.String()
 }
 
-// StatusNames lists the names of completion errors.
+// StatusNames returns the names of all completion errors.
 func StatusNames() []string {
 	names := make([]string, len(statuses))
 	for i, s := range statuses {

@@ -13,7 +13,7 @@ var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
-// hints say what most often lies behind an error of the YAML parser.
+// hints are the most common causes of errors of the YAML parser.
 var hints = map[string]string{
 	"found character that cannot start any token":    "indent with spaces, not with tabs, and put a text that begins with a sign in quotes",
 	"mapping values are not allowed in this context": "put a text with a colon in it in quotes",
@@ -21,8 +21,8 @@ var hints = map[string]string{
 	"found unexpected end of stream":                 "is a quote or a bracket left open?",
 }
 
-// syntaxError is an error of the YAML parser, which counts lines from 0 where it
-// looks for structure, and from 1 where it looks at letters.
+// syntaxError converts an error of the YAML parser, which counts lines from 0 in structural
+// errors and from 1 in lexical ones.
 func syntaxError(src *source, data []byte, err error) *Error {
 	m := yamlLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if m == nil {

@@ -14,14 +14,14 @@ type Percent uint32
 // Bytes is a size, written as 4096, "4KiB" or "2MiB".
 type Bytes int64
 
-// Rate is in bits a second, written as "25Gbit" or "100Mbit".
+// Rate is in bits per second, written as "25Gbit" or "100Mbit".
 type Rate uint64
 
-// MaxDuration is the longest time that a scenario may name.
+// MaxDuration is the longest time in a scenario.
 const MaxDuration = 24 * time.Hour
 
-// The written forms, as the schema has them. They leave nothing to rounding:
-// what matches is a whole number of millionths, bytes or bits.
+// The written forms, as in the schema. Every match is a whole number of millionths, bytes
+// or bits, without rounding.
 const (
 	percentPattern  = `^(100(\.0{1,4})?|[0-9]{1,2}(\.[0-9]{1,4})?)%$`
 	bytesPattern    = `^[0-9]{1,12}(B|kB|MB|GB|KiB|MiB|GiB)?$`
@@ -37,44 +37,44 @@ var (
 	durationForm = regexp.MustCompile(durationPattern)
 )
 
-// scale is a unit and its worth.
-type scale struct {
-	unit  string
-	worth uint64
+// unitFactor is a unit and its factor.
+type unitFactor struct {
+	unit   string
+	factor uint64
 }
 
 var (
-	byteScales = []scale{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}}
-	rateScales = []scale{{"Tbit", 1e12}, {"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
+	byteScales = []unitFactor{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}}
+	rateScales = []unitFactor{{"Tbit", 1e12}, {"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
 )
 
-// UnmarshalText reads a share such as "0.1%".
+// UnmarshalText parses a percentage such as "0.1%".
 func (p *Percent) UnmarshalText(text []byte) error {
 	if !percentForm.Match(text) {
 		if tooLarge.Match(text) {
-			return fmt.Errorf("%s is more than there is: at most 100%%", shown(string(text)))
+			return fmt.Errorf("%s is too large: at most 100%%", quoteShort(string(text)))
 		}
-		return fmt.Errorf("%s is not a share: write a percentage such as 0.1%%, with at most four digits after the point", shown(string(text)))
+		return fmt.Errorf("%s is not a percentage: write a number such as 0.1%%, with at most four digits after the point", quoteShort(string(text)))
 	}
-	*p = Percent(decimal(strings.TrimSuffix(string(text), "%"), 1e4))
+	*p = Percent(parseDecimal(strings.TrimSuffix(string(text), "%"), 1e4))
 	return nil
 }
 
-// MarshalText is the share as a percentage.
+// MarshalText returns the percentage.
 func (p Percent) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// String is the share as a percentage.
-func (p Percent) String() string { return fraction(uint64(p), 1e4) + "%" }
+// String returns the percentage.
+func (p Percent) String() string { return formatDecimal(uint64(p), 1e4) + "%" }
 
-// PPM is the share in parts per million.
+// PPM returns parts per million.
 func (p Percent) PPM() uint32 { return uint32(p) }
 
-// UnmarshalText reads a size such as "4096" or "4KiB".
+// UnmarshalText parses a size such as "4096" or "4KiB".
 func (b *Bytes) UnmarshalText(text []byte) error {
 	if !bytesForm.Match(text) {
-		return fmt.Errorf("%s is not a size: write whole bytes, such as 4096, or a unit behind them, such as 4KiB or 2MiB", shown(string(text)))
+		return fmt.Errorf("%s is not a size: write whole bytes, such as 4096, or a unit behind them, such as 4KiB or 2MiB", quoteShort(string(text)))
 	}
-	number, worth := split(string(text), byteScales)
+	number, worth := splitUnit(string(text), byteScales)
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || n > 1<<50/worth {
 		return fmt.Errorf("%s is too large a size", text)
@@ -83,46 +83,46 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText is the size in the largest unit that it is a whole number of.
+// MarshalText returns the size in the largest unit that divides it.
 func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
-// String is the size in the largest binary unit that it is a whole number of.
+// String returns the size in the largest binary unit that divides it.
 func (b Bytes) String() string {
 	for _, s := range byteScales[:3] {
-		if worth := Bytes(s.worth); b != 0 && b%worth == 0 {
+		if worth := Bytes(s.factor); b != 0 && b%worth == 0 {
 			return strconv.FormatInt(int64(b/worth), 10) + s.unit
 		}
 	}
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// UnmarshalText reads a rate such as "25Gbit".
+// UnmarshalText parses a rate such as "25Gbit".
 func (r *Rate) UnmarshalText(text []byte) error {
 	if !rateForm.Match(text) {
-		return fmt.Errorf("%s is not a rate: write bits a second with their unit, such as 25Gbit or 100Mbit", shown(string(text)))
+		return fmt.Errorf("%s is not a rate: write bits per second with their unit, such as 25Gbit or 100Mbit", quoteShort(string(text)))
 	}
-	number, worth := split(string(text), rateScales)
-	*r = Rate(decimal(number, worth))
+	number, worth := splitUnit(string(text), rateScales)
+	*r = Rate(parseDecimal(number, worth))
 	return nil
 }
 
-// MarshalText is the rate in the largest unit that is not longer to write.
+// MarshalText returns the rate as String does.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// String is the rate in the largest unit that it can be written in exactly.
+// String returns the rate in the largest unit that represents it exactly.
 func (r Rate) String() string {
 	for _, s := range rateScales {
-		if s.worth > 1 && uint64(r) >= s.worth && uint64(r)%(s.worth/1000) == 0 {
-			return fraction(uint64(r), s.worth) + s.unit
+		if s.factor > 1 && uint64(r) >= s.factor && uint64(r)%(s.factor/1000) == 0 {
+			return formatDecimal(uint64(r), s.factor) + s.unit
 		}
 	}
 	return strconv.FormatUint(uint64(r), 10) + "bit"
 }
 
-// parseDuration reads a time such as "10ms" or "1m30s".
+// parseDuration parses a time such as "10ms" or "1m30s".
 func parseDuration(text string) (time.Duration, error) {
 	if !durationForm.MatchString(text) {
-		return 0, fmt.Errorf("%s is not a time: write a number with its unit, such as 10ms or 1.5s", shown(text))
+		return 0, fmt.Errorf("%s is not a time: write a number with its unit, such as 10ms or 1.5s", quoteShort(text))
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d > MaxDuration {
@@ -131,7 +131,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// formatDuration is what parseDuration reads, in letters that every keyboard has.
+// formatDuration returns a time as parseDuration reads it, in ASCII.
 func formatDuration(d time.Duration) string {
 	s := strings.Replace(d.String(), "µs", "us", 1)
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -142,42 +142,42 @@ func formatDuration(d time.Duration) string {
 	return s
 }
 
-// split cuts a quantity into its number and the worth of its unit.
-func split(text string, scales []scale) (number string, worth uint64) {
+// splitUnit splits a quantity into its number and the factor of its unit.
+func splitUnit(text string, scales []unitFactor) (number string, factor uint64) {
 	for _, s := range scales {
 		if n, ok := strings.CutSuffix(text, s.unit); ok {
-			return n, s.worth
+			return n, s.factor
 		}
 	}
 	return text, 1
 }
 
-// decimal is a number with a few digits after the point, times worth. The
-// patterns above see to it that the result is whole and fits.
-func decimal(number string, worth uint64) uint64 {
+// parseDecimal returns a decimal number times factor. The patterns ensure that the result
+// is a whole number and fits.
+func parseDecimal(number string, factor uint64) uint64 {
 	whole, part, _ := strings.Cut(number, ".")
 	n, _ := strconv.ParseUint(whole, 10, 64)
-	n *= worth
+	n *= factor
 	for _, digit := range part {
-		worth /= 10
-		n += uint64(digit-'0') * worth
+		factor /= 10
+		n += uint64(digit-'0') * factor
 	}
 	return n
 }
 
-// fraction is n/worth in decimal, worth being a power of ten.
-func fraction(n, worth uint64) string {
-	whole := strconv.FormatUint(n/worth, 10)
-	rest := strconv.FormatUint(worth+n%worth, 10)[1:] // with its leading zeros
+// formatDecimal returns n/factor in decimal, for a power of ten.
+func formatDecimal(n, factor uint64) string {
+	whole := strconv.FormatUint(n/factor, 10)
+	rest := strconv.FormatUint(factor+n%factor, 10)[1:] // with leading zeros
 	if rest = strings.TrimRight(rest, "0"); rest == "" {
 		return whole
 	}
 	return whole + "." + rest
 }
 
-// shown is a word of the file as an error shows it: short, and visible even if
-// it is empty or has odd letters.
-func shown(text string) string {
+// quoteShort shortens a word of the file for an error, and quotes it if it is empty or has
+// special characters.
+func quoteShort(text string) string {
 	const most = 40
 	short := text
 	if len(short) > most {

@@ -85,13 +85,13 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// What an error shows of the file is short and cannot upset a terminal.
-func TestShown(t *testing.T) {
+// Words of the file in errors are short and printable.
+func TestQuoteShortIsPrintable(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain": "plain", "": `""`, "two words": `"two words"`, "\x1b[31m": `"\x1b[31m"`, "\xff": `"\xff"`, "é": "é",
 		strings.Repeat("a", 99): strings.Repeat("a", 40) + "…",
 	} {
-		if got := shown(text); got != want {
+		if got := quoteShort(text); got != want {
 			t.Errorf("shown(%q) = %s, want %s", text, got, want)
 		}
 	}

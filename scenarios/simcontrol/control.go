@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// Hub joins the ranks of a world.
+// Hub connects the control channels of the ranks of a world.
 type Hub struct {
-	// OnMark and OnSample, if not nil, are told what the ranks report, in the
-	// order of the world's time.
+	// OnMark and OnSample, if not nil, receive the marks and samples of the ranks, in
+	// the order of the world's time.
 	OnMark   func(rank int, at time.Duration, what string)
 	OnSample func(rank int, s workload.Sample)
 
@@ -20,10 +20,10 @@ type Hub struct {
 // New returns a hub for ranks 0 to size-1.
 func New(w *sim.World, size int) *Hub { return &Hub{Hub: sim.NewHub(w, size, workload.ErrGone)} }
 
-// Control returns what a rank is given.
+// Control returns the control channel of a rank.
 func (h *Hub) Control(rank int) workload.Control { return &control{h.Endpoint(rank), h} }
 
-// control is one rank's view of the hub.
+// control is the control channel of one rank.
 type control struct {
 	*sim.Endpoint
 	h *Hub

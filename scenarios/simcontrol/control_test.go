@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A barrier opens when the last rank comes, or ends.
-func TestBarrier(t *testing.T) {
+// A barrier opens when the last rank enters it or ends.
+func TestBarrierOpensWhenLastRankEntersOrEnds(t *testing.T) {
 	const size = 4
 	w := sim.New(sim.Config{Seed: 1})
 	h := New(w, size)
@@ -25,7 +25,7 @@ func TestBarrier(t *testing.T) {
 			defer h.End(rank)
 			if rank == 0 {
 				if err := c.Barrier(time.Microsecond); !errors.Is(err, verbs.ErrTimeout) {
-					return fmt.Errorf("a barrier that nobody else came to: %v", err)
+					return fmt.Errorf("a barrier of one rank: %v", err)
 				}
 			}
 			for round := range 3 {

@@ -1,6 +1,6 @@
-// Package simcontrol gives the programs of packages traffic and workload their control
-// channels in a simulated world: calls that would block park the program's coroutine. The
-// channels belong to the goroutine that runs the world.
+// Package simcontrol provides the control channels of packages traffic and workload in a
+// simulated world. A call that blocks suspends the coroutine of its program. The channels
+// belong to the goroutine that runs the world.
 package simcontrol
 
 import (
@@ -12,21 +12,20 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Pipe returns the two ends of an Exchange between programs of w. Messages take
-// no time: they are no part of what is measured.
+// Pipe returns the two ends of an Exchange between programs of w. Messages take no time.
 func Pipe(w *sim.World) (a, b traffic.Exchange) {
-	ab, ba := new(mailbox), new(mailbox)
+	ab, ba := new(messageQueue), new(messageQueue)
 	return &end{world: w, out: ab, in: ba}, &end{world: w, out: ba, in: ab}
 }
 
-type mailbox struct {
+type messageQueue struct {
 	msgs    [][]byte
 	arrived sim.Signal
 }
 
 type end struct {
 	world   *sim.World
-	out, in *mailbox
+	out, in *messageQueue
 }
 
 func (e *end) Send(msg []byte) error {
