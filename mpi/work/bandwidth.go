@@ -13,7 +13,7 @@ import (
 func bothway() *Workload {
 	return runner(&Workload{
 		Name: "bothway", Title: "windows of messages both ways between ranks 0 and 1", Paper: "Thesis §3.3, Overlap §5",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		for _, n := range bandwidthSizes(j) {
 			took, err := pairsAtOnce(j, 1, n)
@@ -33,7 +33,7 @@ func bothway() *Workload {
 func multipair() *Workload {
 	return runner(&Workload{
 		Name: "multipair", Title: "windows of messages both ways between more and more pairs", Paper: "Thesis §3.4.2",
-		MinRanks: 2, Counts: Even, Sized: true,
+		MinRanks: 2, RankRule: Even, Sized: true,
 	}, func(j *job) error {
 		sizes := bandwidthSizes(j)
 		for pairs := 1; ; pairs = min(2*pairs, j.Size()/2) {

@@ -14,7 +14,7 @@ func blockTridiagonal() *Workload {
 func adiWorkload(name, title string, solver func() lineSolver) *Workload {
 	return runner(&Workload{
 		Name: name, Title: title, Paper: "Thesis §4.4.2, Fig. 4.18; Survey §3.2, Table 1",
-		MinRanks: 4, Counts: Square,
+		MinRanks: 4, RankRule: Square,
 		unfit: func(c Class, ranks int) string {
 			if isqrt(ranks)*faceDepth > adiSizes[c].side {
 				return "cells would be of less than two points"

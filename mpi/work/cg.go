@@ -16,7 +16,7 @@ import (
 func conjugateGradient() *Workload {
 	return runner(&Workload{
 		Name: "cg", Title: "conjugate gradient on a sparse matrix (NPB CG)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1",
-		MinRanks: 1, Counts: PowerOfTwo,
+		MinRanks: 1, RankRule: PowerOfTwo,
 	}, func(j *job) error {
 		size := map[Class]cgSize{
 			ClassT: {unknowns: 256, perRow: 3, steps: 25},

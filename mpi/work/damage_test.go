@@ -176,7 +176,7 @@ func TestWrongDataIsFound(t *testing.T) {
 			for i := range by.tries {
 				at := max(1, clean.seen*(i+1)/(by.tries+2))
 				d, errs := damaged(wl, by, at)
-				var wrong *work.WrongError
+				var wrong *work.VerificationError
 				if !d.did || !errors.As(errors.Join(errs...), &wrong) || wrong.Place == "" || wrong.Want == wrong.Got {
 					t.Errorf("%s by %s: message %d of %d, of which a byte was changed (%v), is not missed: %v", wl.Name, by.name, at, clean.seen, d.did, errs)
 				}

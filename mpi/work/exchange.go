@@ -13,7 +13,7 @@ import (
 func exchange1() *Workload {
 	return runner(&Workload{
 		Name: "exchange1", Title: "produce and consume, receive posted before the send", Paper: "Thesis §4.4.1, Fig. 4.15",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		x := newExchange(j)
 		return x.run(func(i int) error {
@@ -37,7 +37,7 @@ func exchange1() *Workload {
 func exchange2() *Workload {
 	return runner(&Workload{
 		Name: "exchange2", Title: "produce and consume, receive posted after the send", Paper: "Thesis §4.4.1, Fig. 4.15",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		x := newExchange(j)
 		err := x.run(func(i int) error {

@@ -25,7 +25,7 @@ func fourier() *Workload {
 	}
 	return runner(&Workload{
 		Name: "ft", Title: "diffusion by Fourier transforms in three dimensions (NPB FT)", Paper: "Survey §3.2, Table 1; Collectives §6.5.3",
-		MinRanks: 1, Counts: PowerOfTwo,
+		MinRanks: 1, RankRule: PowerOfTwo,
 		unfit: func(c Class, ranks int) string {
 			if g := sizes[c].grid; ranks > min(g[0], g[2]) {
 				return fmt.Sprintf("slabs of a grid of %d × %d × %d", g[0], g[1], g[2])

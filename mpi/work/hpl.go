@@ -17,7 +17,7 @@ import (
 func linpack() *Workload {
 	return runner(&Workload{
 		Name: "hpl", Title: "elimination with pivots, panels passed on in a ring (HPL)", Paper: "Survey §3.5, Fig. 11, Table 1",
-		MinRanks: 1, Counts: AnyCount,
+		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
 		size := map[Class]struct{ n, block int }{
 			ClassT: {48, 4}, ClassS: {256, 16}, ClassW: {768, 32}, ClassA: {2048, 64},

@@ -14,7 +14,7 @@ import (
 func integerSort() *Workload {
 	return runner(&Workload{
 		Name: "is", Title: "bucket sort of integers (NPB IS)", Paper: "Survey §3.2, Table 1",
-		MinRanks: 1, Counts: AnyCount,
+		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
 		size := map[Class]isSize{
 			ClassT: {keys: 1 << 13, most: 1 << 11, buckets: 1 << 8, rounds: 3},

@@ -37,7 +37,7 @@ const amgReach = 24
 
 // levelsWorkload makes one of how far the points of a level are tied.
 func levelsWorkload(name, title, paper string, reach func(level, levels, points int) int) *Workload {
-	return runner(&Workload{Name: name, Title: title, Paper: paper, MinRanks: 1, Counts: AnyCount}, func(j *job) error {
+	return runner(&Workload{Name: name, Title: title, Paper: paper, MinRanks: 1, RankRule: AnyCount}, func(j *job) error {
 		size := map[Class]struct{ points, levels, cycles int }{
 			ClassT: {128, 4, 2}, ClassS: {256, 5, 10}, ClassW: {512, 6, 40}, ClassA: {1024, 7, 100},
 		}[j.p.Class]

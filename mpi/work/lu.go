@@ -25,7 +25,7 @@ func wavefront() *Workload {
 	}
 	return runner(&Workload{
 		Name: "lu", Title: "pipelined sweeps over a grid, receives of any source (NPB LU)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Survey Table 1",
-		MinRanks: 1, Counts: AnyCount,
+		MinRanks: 1, RankRule: AnyCount,
 		unfit: func(c Class, ranks int) string {
 			if rows, columns := rectangle(ranks); columns > sizes[c].side {
 				return fmt.Sprintf("%d rows of %d on a side of %d points", rows, columns, sizes[c].side)

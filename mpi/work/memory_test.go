@@ -99,7 +99,7 @@ func TestSharedReceivesDoNotGrow(t *testing.T) {
 	patterns := []work.MemoryPattern{
 		{Workload: "smg", Params: work.Params{Iterations: 1}},
 		{Workload: "radix", Params: work.Params{Class: work.ClassS, Iterations: 1}},
-		{Workload: "star", One: true},
+		{Workload: "star", Rank0Only: true},
 	}
 	designs := []carrier.Design{carrier.SRQ}
 	few := map[string]float64{}
@@ -144,9 +144,9 @@ func TestOneRankShowsWhatAllHave(t *testing.T) {
 	all := map[carrier.Design]work.MemoryPoint{}
 	e := work.MemoryExperiments()[0]
 	for _, p := range measured(t, e.Config, []work.MemoryPattern{
-		{Workload: "alltoall", Params: work.Params{Iterations: 20, Bytes: 1 << 10}}, {Workload: "star", Params: work.Params{Iterations: 20}, One: true},
+		{Workload: "alltoall", Params: work.Params{Iterations: 20, Bytes: 1 << 10}}, {Workload: "star", Params: work.Params{Iterations: 20}, Rank0Only: true},
 	}, e.Designs, 8) {
-		if !p.One {
+		if !p.Rank0Only {
 			all[p.Design] = p
 			continue
 		}

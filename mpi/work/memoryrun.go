@@ -7,16 +7,16 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 )
 
-// Start runs a program as all ranks of a world, and returns when they have ended. The
+// Launch runs a program as all ranks of a world, and returns when they have ended. The
 // program's results may be of any rank.
-type Start func(ranks int, o mpi.Options, program func(*mpi.World) error) error
+type Launch func(ranks int, o mpi.Options, program func(*mpi.World) error) error
 
 // MemoryPoint is what a workload needed with a design, and some ranks.
 type MemoryPoint struct {
 	Workload string         `json:"workload"`
 	Design   carrier.Design `json:"design"`
-	// One says that the figures are of rank 0 alone, which is the one that counts.
-	One bool `json:"one,omitempty"`
+	// Rank0Only says that the figures are of rank 0 alone, which is the one that counts.
+	Rank0Only bool `json:"one,omitempty"`
 	Memory
 }
 
@@ -28,8 +28,8 @@ type MemoryPattern struct {
 	// become too many for one machine long before those of one rank do. 0 is any
 	// number.
 	MaxRanks int
-	// One has only rank 0 be looked at.
-	One bool
+	// Rank0Only has only rank 0 be looked at.
+	Rank0Only bool
 }
 
 // fullRanks is up to how many ranks everybody talks to everybody: as many as have been
@@ -46,7 +46,7 @@ func MemoryPatterns() []MemoryPattern {
 		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large to go by way of others
 		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: fullRanks},
 		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: fullRanks},
-		{Workload: "star", Params: Params{Iterations: 20}, One: true},
+		{Workload: "star", Params: Params{Iterations: 20}, Rank0Only: true},
 	}
 }
 
@@ -82,8 +82,8 @@ func (r *MemoryRun) String() string {
 }
 
 // Measure runs it in a world of its own. Of the options, the design is replaced.
-func (r *MemoryRun) Measure(start Start, o mpi.Options) (MemoryPoint, error) {
-	point := MemoryPoint{Workload: r.Workload, Design: r.Design, One: r.One}
+func (r *MemoryRun) Measure(start Launch, o mpi.Options) (MemoryPoint, error) {
+	point := MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
 	wl, err := Find(r.Workload)
 	if err != nil {
 		return point, err
@@ -93,7 +93,7 @@ func (r *MemoryRun) Measure(start Start, o mpi.Options) (MemoryPoint, error) {
 		if _, err := wl.Run(w, r.Params); err != nil {
 			return err
 		}
-		m, err := MemoryOf(w, r.One)
+		m, err := MemoryOf(w, r.Rank0Only)
 		if w.Rank() == 0 {
 			point.Memory = m
 		}
@@ -106,7 +106,7 @@ func (r *MemoryRun) Measure(start Start, o mpi.Options) (MemoryPoint, error) {
 }
 
 // MemoryCurves does all of MemoryRuns, one after the other.
-func MemoryCurves(start Start, o mpi.Options, patterns []MemoryPattern, designs []carrier.Design, ranks []int) ([]MemoryPoint, error) {
+func MemoryCurves(start Launch, o mpi.Options, patterns []MemoryPattern, designs []carrier.Design, ranks []int) ([]MemoryPoint, error) {
 	runs, err := MemoryRuns(patterns, designs, ranks)
 	if err != nil {
 		return nil, err

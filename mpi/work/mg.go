@@ -21,7 +21,7 @@ func multigrid() *Workload {
 	}
 	return runner(&Workload{
 		Name: "mg", Title: "V-cycles on a periodic grid (NPB MG)", Paper: "Survey §3.2, Table 1; Thesis Table 6.1",
-		MinRanks: 1, Counts: PowerOfTwo,
+		MinRanks: 1, RankRule: PowerOfTwo,
 		unfit: func(c Class, ranks int) string {
 			if s := box(ranks); 4*s[0] > sizes[c].side {
 				return fmt.Sprintf("%d boxes along a side of %d points, of which each needs four", s[0], sizes[c].side)

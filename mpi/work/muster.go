@@ -12,7 +12,7 @@ import (
 func barrier() *Workload {
 	return runner(&Workload{
 		Name: "barrier", Title: "all ranks meet, and none leaves before the last has come", Paper: "the runtime's own",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := j.p.Bytes
 		if n == 0 {
@@ -83,7 +83,7 @@ func meet(j *job, n int) func(round int) error {
 func muster() *Workload {
 	return runner(&Workload{
 		Name: "muster", Title: "are all there: a ring, a barrier, and 8 bytes from everybody to everybody", Paper: "the runtime's own",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := j.p.Bytes
 		if n == 0 {
@@ -106,7 +106,7 @@ func muster() *Workload {
 func star() *Workload {
 	return runner(&Workload{
 		Name: "star", Title: "rank 0 with every other rank, in turn: a master and its workers", Paper: "Thesis §6.6.2",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := j.p.Bytes
 		if n == 0 {

@@ -45,7 +45,7 @@ func TestLeavingABarrierEarlyIsFound(t *testing.T) {
 			return mpi.OverVerbs(carrier.Config{})(e, up)
 		}}
 		_, _, err = inWorld(mpihost.Fabric{Ranks: 2, Limit: time.Minute}, o, wl, work.Params{Iterations: 4})
-		var wrong *work.WrongError
+		var wrong *work.VerificationError
 		if !errors.As(err, &wrong) || wrong.Want != "nobody" || wrong.Rank != 1 {
 			t.Errorf("%s: %v, %v", name, err, did)
 		}

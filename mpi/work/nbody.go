@@ -15,7 +15,7 @@ import (
 func nbody() *Workload {
 	return runner(&Workload{
 		Name: "nbody", Title: "particles that attract each other, passed on in a ring (N-BODY)", Paper: "Collectives §4.3, §6.5.3",
-		MinRanks: 1, Counts: AnyCount,
+		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
 		size := map[Class]struct{ bodies, steps int }{
 			ClassT: {128, 2}, ClassS: {1024, 10}, ClassW: {4096, 10}, ClassA: {16384, 10},

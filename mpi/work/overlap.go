@@ -16,7 +16,7 @@ import (
 func overlap() *Workload {
 	return runner(&Workload{
 		Name: "overlap", Title: "how much computing hides behind a message", Paper: "Thesis §3.6.1, §4.4.1; Overlap §6",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		return eachHidden(j, func(h *hidden) error {
 			ratio, err := h.overlap()
@@ -38,7 +38,7 @@ func overlap() *Workload {
 func progress() *Workload {
 	return runner(&Workload{
 		Name: "progress", Title: "whether a message moves while the program is busy", Paper: "Thesis §3.6.2; Overlap §7",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		return eachHidden(j, func(h *hidden) error {
 			alone, delay, delayed, err := h.delayed()

@@ -11,7 +11,7 @@ import (
 func ring() *Workload {
 	return runner(&Workload{
 		Name: "ring", Title: "a token round all ranks", Paper: "the runtime's own",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := max(j.p.Bytes, 8)
 		if j.p.Bytes == 0 {
@@ -73,7 +73,7 @@ func passToken(j *job, token []byte, to int) error {
 func neighbours() *Workload {
 	return runner(&Workload{
 		Name: "neighbours", Title: "messages to both neighbours on each axis of a torus", Paper: "Thesis §6.6.2",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := j.p.Bytes
 		if n == 0 {
@@ -121,7 +121,7 @@ func neighbours() *Workload {
 func alltoall() *Workload {
 	return runner(&Workload{
 		Name: "alltoall", Title: "a message from every rank to every other", Paper: "Thesis §6.6.2, Collectives ch. 6",
-		MinRanks: 1, Counts: AnyCount, Sized: true,
+		MinRanks: 1, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := j.p.Bytes
 		if n == 0 {

@@ -13,7 +13,7 @@ import (
 func pingpong() *Workload {
 	return runner(&Workload{
 		Name: "pingpong", Title: "a message there and back between ranks 0 and 1", Paper: "Thesis §3.3",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		sizes := map[Class][]int{
 			ClassT: {0, 8, 1 << 10, 16 << 10, 128 << 10},

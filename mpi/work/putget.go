@@ -12,7 +12,7 @@ import (
 func putget() *Workload {
 	return runner(&Workload{
 		Name: "putget", Title: "puts and gets between ranks 0 and 1", Paper: "Thesis §5.5.1, Fig. 5.7",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		sizes := map[Class][]int{
 			ClassT: {8, 1 << 10, 16 << 10},

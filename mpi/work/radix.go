@@ -17,7 +17,7 @@ import (
 func radixSort() *Workload {
 	return runner(&Workload{
 		Name: "radix", Title: "radix sort of integers (RADIX)", Paper: "Thesis §4.4.2, Fig. 4.18, §6.6.2; Collectives §6.5.3",
-		MinRanks: 1, Counts: AnyCount,
+		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
 		size := map[Class]radixSize{
 			ClassT: {keys: 1 << 12, digit: 4, digits: 2, rounds: 1},

@@ -13,7 +13,7 @@ import (
 func spectrum() *Workload {
 	return runner(&Workload{
 		Name: "spectrum", Title: "a ping-pong from buffers of which some are used more often", Paper: "Thesis §5.5.1, Fig. 5.6",
-		MinRanks: 2, Counts: AnyCount, Sized: true,
+		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := j.p.Bytes
 		if n == 0 {

@@ -14,7 +14,7 @@ import (
 func triangularSolve() *Workload {
 	return runner(&Workload{
 		Name: "superlu", Title: "message-driven solution of a sparse triangular system (SuperLU)", Paper: "Survey §3.3, Table 2, Fig. 7",
-		MinRanks: 1, Counts: AnyCount,
+		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
 		size := map[Class]sluSize{
 			ClassT: {blocks: 40, percent: 30, rights: 2, solves: 2},

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// WrongError is data that is not what it must be.
-type WrongError struct {
+// VerificationError is data that is not what it must be.
+type VerificationError struct {
 	Workload string
 	Rank     int    // who found it
 	Place    string // where: which message and byte, or which element of the answer
@@ -15,13 +15,13 @@ type WrongError struct {
 	Got      string
 }
 
-func (e *WrongError) Error() string {
+func (e *VerificationError) Error() string {
 	return fmt.Sprintf("%s: rank %d: wrong data: %s: want %s, got %s", e.Workload, e.Rank, e.Place, e.Want, e.Got)
 }
 
 // wrong makes the error of a place.
 func (j *job) wrong(want, got any, place string, args ...any) error {
-	return &WrongError{Workload: j.name, Rank: j.Rank(), Place: fmt.Sprintf(place, args...), Want: fmt.Sprint(want), Got: fmt.Sprint(got)}
+	return &VerificationError{Workload: j.name, Rank: j.Rank(), Place: fmt.Sprintf(place, args...), Want: fmt.Sprint(want), Got: fmt.Sprint(got)}
 }
 
 // same checks one number, exactly.

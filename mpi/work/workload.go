@@ -44,19 +44,19 @@ type Params struct {
 	Seed uint64 `json:"seed,omitempty"`
 }
 
-// Counts says how many ranks a workload can be divided among.
-type Counts string
+// RankRule says how many ranks a workload can be divided among.
+type RankRule string
 
 // The rules.
 const (
-	AnyCount   Counts = "any number"
-	Even       Counts = "an even number"
-	PowerOfTwo Counts = "a power of two"
-	Square     Counts = "a square"
+	AnyCount   RankRule = "any number"
+	Even       RankRule = "an even number"
+	PowerOfTwo RankRule = "a power of two"
+	Square     RankRule = "a square"
 )
 
 // allow reports whether n ranks are right.
-func (c Counts) allow(n int) bool {
+func (c RankRule) allow(n int) bool {
 	switch c {
 	case Even:
 		return n%2 == 0
@@ -75,7 +75,7 @@ type Workload struct {
 	Paper string // where its pattern is described
 	// MinRanks and Counts say how many ranks it can have.
 	MinRanks int
-	Counts   Counts
+	RankRule RankRule
 	// Sized says that Params.Bytes is the size of its messages.
 	Sized bool
 	// Run runs it as one rank of the world. All ranks get the same result.
@@ -96,8 +96,8 @@ func (wl *Workload) Check(ranks int, p Params) error {
 	if !slices.Contains(Classes(), p.Class) {
 		return complain("no class %q; there are %s", p.Class, list(Classes()))
 	}
-	if ranks < wl.MinRanks || !wl.Counts.allow(ranks) {
-		return complain("%d ranks: it needs %s of at least %d", ranks, wl.Counts, wl.MinRanks)
+	if ranks < wl.MinRanks || !wl.RankRule.allow(ranks) {
+		return complain("%d ranks: it needs %s of at least %d", ranks, wl.RankRule, wl.MinRanks)
 	}
 	if wl.unfit != nil {
 		if why := wl.unfit(p.Class, ranks); why != "" {

@@ -16,7 +16,7 @@ func TestFind(t *testing.T) {
 		if got, err := work.Find(wl.Name); err != nil || got.Name != wl.Name {
 			t.Errorf("%s: %v, %v", wl.Name, got, err)
 		}
-		if wl.Title == "" || wl.Paper == "" || wl.MinRanks < 1 || wl.Counts == "" || wl.Run == nil {
+		if wl.Title == "" || wl.Paper == "" || wl.MinRanks < 1 || wl.RankRule == "" || wl.Run == nil {
 			t.Errorf("%s is not described: %+v", wl.Name, wl)
 		}
 	}

@@ -59,7 +59,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 			if i > 0 {
 				before := s.points[i-1]
 				class := "line"
-				if p.One {
+				if p.Rank0Only {
 					class = "line one"
 				}
 				fmt.Fprintf(&b, `<path class="%s" stroke-width="%.1f" d="M%.1f %.1fL%.1f %.1f"/>`, class, 1.8+wide*0.9, x(before.Ranks), y(before.Bytes.Mean), x(p.Ranks), y(p.Bytes.Mean))
@@ -67,7 +67,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 		}
 		for _, p := range s.points {
 			class := "dot"
-			if p.One {
+			if p.Rank0Only {
 				class = "dot one"
 			}
 			fmt.Fprintf(&b, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"><title>%s, %d ranks: %s a rank, %.4g connections, %.4g rings</title></circle>`,

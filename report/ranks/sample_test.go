@@ -73,10 +73,10 @@ func sampleMemory(t testing.TB) *ranks.Run {
 }
 
 func samplePoint(r *work.MemoryRun) work.MemoryPoint {
-	p := work.MemoryPoint{Workload: r.Workload, Design: r.Design, One: r.One}
+	p := work.MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
 	p.Ranks, p.Messages, p.Unexpected = r.Ranks, 1000, 0.125
 	partners := float64(bits.Len(uint(r.Ranks)))
-	if r.One || r.MaxRanks > 0 || r.Workload == "smg" || r.Workload == "radix" {
+	if r.Rank0Only || r.MaxRanks > 0 || r.Workload == "smg" || r.Workload == "radix" {
 		partners = float64(r.Ranks - 1)
 	}
 	kinds := make([]float64, len(carrier.MemoryUsage{}.Max))

@@ -128,7 +128,7 @@ func newPattern(e *Experiment, name string) *patternView {
 			if !slices.Contains(v.Ranks, p.Ranks) {
 				v.Ranks = append(v.Ranks, p.Ranks)
 			}
-			if p.One && v.One == "" {
+			if p.Rank0Only && v.One == "" {
 				v.One = fmt.Sprintf("From %d ranks on, hollow: rank 0 alone has all others as partners, and these only it. A million connections would not fit into this machine; one rank's do, and take as much as they would among all.", p.Ranks)
 			}
 		}
@@ -144,7 +144,7 @@ func newPattern(e *Experiment, name string) *patternView {
 			c := designCell{}
 			for _, p := range s.points {
 				if p.Ranks == n {
-					c = designCell{units.Bytes(uint64(p.Bytes.Mean)), fmt.Sprintf("%.4g", p.Connections.Mean), p.One}
+					c = designCell{units.Bytes(uint64(p.Bytes.Mean)), fmt.Sprintf("%.4g", p.Connections.Mean), p.Rank0Only}
 				}
 			}
 			row.Cells = append(row.Cells, c)
@@ -159,7 +159,7 @@ func drawKinds(design string, points []*work.MemoryPoint) template.HTML {
 	columns := make([]column, 0, len(points))
 	every := (len(points) + 4) / 5 // labels have room for
 	for i, p := range points {
-		k := column{title: fmt.Sprintf("%d ranks: %s", p.Ranks, units.Bytes(uint64(p.Bytes.Mean))), faint: p.One}
+		k := column{title: fmt.Sprintf("%d ranks: %s", p.Ranks, units.Bytes(uint64(p.Bytes.Mean))), faint: p.Rank0Only}
 		for m, kind := range p.Kinds {
 			k.parts = append(k.parts, part{kindClass(m), kind.Bytes.Mean})
 			if kind.Bytes.Mean > 0 {
