@@ -13,15 +13,15 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// volleys has ranks 0 and 1 send messages in turn, from and into buffers that a plan
-// names for each, and returns how long rank 0 took and what its carrier counted.
-func volleys(t *testing.T, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
+// pingpongTime makes ranks 0 and 1 send messages in turn, with the buffers that a plan
+// returns for each. It returns the time of rank 0 and the statistics of its carrier.
+func pingpongTime(t *testing.T, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
 	t.Helper()
-	return volleysAt(t, fastPath(), cfg, times, buffers)
+	return pingpongTimeAt(t, fastPath(), cfg, times, buffers)
 }
 
-// volleysAt does so at other costs.
-func volleysAt(t *testing.T, costs *env.Costs, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
+// pingpongTimeAt is pingpongTime with other costs.
+func pingpongTimeAt(t *testing.T, costs *env.Costs, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
 	t.Helper()
 	var took time.Duration
 	var stats carrier.Stats
@@ -44,7 +44,7 @@ func volleysAt(t *testing.T, costs *env.Costs, cfg carrier.Config, times int, bu
 				if err != nil {
 					return err
 				}
-				out, err := w.Isend(send, 1-me, 1) // a Send would be copied: it waits for nothing else
+				out, err := w.Isend(send, 1-me, 1) // a blocking Send would be copied
 				if err != nil {
 					return err
 				}
@@ -68,20 +68,20 @@ func volleysAt(t *testing.T, costs *env.Costs, cfg carrier.Config, times int, bu
 	return took, stats
 }
 
-// A program like AMG2006, with few buffers that are used just often enough to look
-// frequent among many that are not, loses by reuse, and most of that comes from buffers
-// that are registered for nothing: with 20 % of all as the least share of frequent ones
-// the table stops to grow, and it loses a third (Thesis §5.5.2: 2 %, and 6 % without).
-func TestAdaptationSparesProgramsThatReuseLittle(t *testing.T) {
+// A program like AMG2006, with few buffers that are used just often enough to count as
+// frequent, loses time by reuse, mostly by useless registrations. With 20 % as the minimum
+// share of frequent buffers the table stops growing, and the loss is a third (Thesis
+// §5.5.2: 2 %, and 6 % without).
+func TestAdaptationLimitsCostOfRareReuse(t *testing.T) {
 	const (
 		size, apart   = 2 << 10, 4 << 10
-		hot, uses     = 40, 40 // 28 uses make one of 2 KB frequent, and 114 would pay
+		hot, uses     = 40, 40 // 28 uses make a buffer of 2 KB frequent, and 114 would pay
 		cold, fewUses = 1400, 3
 	)
 	plan := func() func(int) ([]byte, []byte) {
 		memory, recv := make([]byte, (hot+cold)*apart), make([]byte, size)
 		return func(trip int) ([]byte, []byte) {
-			i := trip / fewUses // first it sets up what it then solves with
+			i := trip / fewUses // setup first, then the solver
 			if trip >= cold*fewUses {
 				i = cold + trip%hot
 			}
@@ -89,7 +89,7 @@ func TestAdaptationSparesProgramsThatReuseLittle(t *testing.T) {
 		}
 	}
 	run := func(r carrier.Reuse) (time.Duration, carrier.Stats) {
-		return volleys(t, carrier.Config{Design: carrier.SRQ, Reuse: r}, cold*fewUses+hot*uses, plan)
+		return pingpongTime(t, carrier.Config{Design: carrier.SRQ, Reuse: r}, cold*fewUses+hot*uses, plan)
 	}
 	without, _ := run(carrier.Reuse{Off: true})
 	grows, all := run(carrier.Reuse{Buckets: 512, Frequent: -1})
@@ -107,13 +107,13 @@ func TestAdaptationSparesProgramsThatReuseLittle(t *testing.T) {
 	t.Logf("%.1f %% longer, with adaptation %.1f %%: %+v", loses(grows), loses(stops), some.Reuse)
 }
 
-// Registering makes large messages from new buffers take several times as long as from
-// old ones: most of all those that are just too large to be copied (Thesis §3.5: 6.7
-// times at 16 KB on InfiniBand). A cache that is switched off makes old buffers new.
+// Registration makes large messages from new buffers take several times as long, most of
+// all those just too large to copy (Thesis §3.5: 6.7 times at 16 KB on InfiniBand). Without
+// the cache all buffers are new.
 func TestRegistrationCache(t *testing.T) {
 	latency := func(cfg carrier.Config, size, reusePercent int) float64 {
 		const trips = 60
-		took, stats := volleys(t, cfg, trips, func() func(int) ([]byte, []byte) {
+		took, stats := pingpongTime(t, cfg, trips, func() func(int) ([]byte, []byte) {
 			memory, fresh := make([]byte, 2*(trips+1)*size), 0
 			return func(trip int) ([]byte, []byte) {
 				at := 0
@@ -144,8 +144,8 @@ func TestRegistrationCache(t *testing.T) {
 	t.Logf("16 KB %.1f and %.1f, 256 KB %.1f times as long", none, half, large)
 }
 
-// A program that waits for its sends one by one, as LU does, is no slower for reuse: what it
-// sends is copied, for else it would wait for an acknowledgement each time.
+// Reuse does not slow down a program that waits for each send, like LU: its data is copied,
+// because it would otherwise wait for acknowledgements.
 func TestBlockingSendsAreCopied(t *testing.T) {
 	wl, err := work.Find("lu")
 	if err != nil {

@@ -6,25 +6,24 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// adi is a rank's part of a solution by lines along each axis in turn, as NPB's BT and
-// SP have it: the grid is divided into q × q × q cells for q × q ranks, of which each
-// has q, one in every slice along every axis (multipartition). A sweep along an axis
-// goes from slice to slice; in each slice every rank has one cell to work on, and what
-// it needs comes from the same neighbour every time.
+// adi is a rank's part of an alternating direction implicit solver, as NPB's BT and SP: the
+// grid is divided into q × q × q cells for q × q ranks; each rank has one cell in every
+// slice along every axis (multipartition). In each slice of a sweep every rank has one cell
+// to work on, and its input comes from the same neighbour every time.
 //
-// A step's right side is the product of the three axes' operators and a known solution
-// that is other in every step, so that each step is checked in full: every unknown, and
-// every number on the faces that neighbours exchange after it.
+// The right side of a step is the product of the operators of the three axes and a known
+// solution that differs in every step. Every unknown, and every number on the exchanged
+// faces, is checked.
 type adi struct {
-	j      *job // nil of a whole grid
-	solver lineSolver
-	drawn  uint64 // what coefficients follow from
-	seed   uint64 // and the step's solution
-	side   int
-	q      int
-	i, k   int // place on the square of ranks
-	cells  []*adiCell
-	step   int
+	j               *job // nil for a whole grid
+	solver          lineSolver
+	coefficientSeed uint64 // seed of the coefficients
+	seed            uint64 // seed of the solution of the step
+	side            int
+	q               int
+	i, k            int // position on the square of ranks
+	cells           []*adiCell
+	step            int
 
 	forwardIn, forwardOut []float64
 	in, out               []byte
@@ -32,29 +31,29 @@ type adi struct {
 	faces                 [6]face
 }
 
-// adiVars is how many unknowns a point has.
+// adiVars is the number of unknowns of a point.
 const adiVars = 5
 
 // lineSolver solves the lines of a cell along an axis.
 type lineSolver interface {
-	// apply is the operator of an axis on a field, at a point: of what is no farther than
-	// faceDepth, and within the grid.
+	// apply applies the operator of an axis to a field at a point. It accesses points up to
+	// faceDepth away within the grid.
 	apply(a *adi, axis int, at [3]int, field func(at [3]int) [adiVars]float64) [adiVars]float64
-	// forwardSize is how many numbers a line hands on when it is eliminated, backSize
-	// when it is solved.
+	// forwardSize and backSize are the numbers that a line passes on in elimination and in
+	// back substitution.
 	forwardSize() int
 	backSize() int
-	// eliminate takes what the line's last cell has handed on (nothing for its first)
-	// and writes what this one does.
+	// eliminate takes the numbers from the previous cell of the line (none for the first),
+	// and returns those for the next.
 	eliminate(a *adi, c *adiCell, l line, before, after []float64)
-	// solve does so from the other end.
+	// solve does the back substitution, from the other end.
 	solve(a *adi, c *adiCell, l line, before, after []float64)
-	// scratch is how many numbers elimination leaves at a point.
+	// scratch is how many numbers elimination stores per point.
 	scratch() int
 }
 
 func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
-	a := &adi{solver: s, drawn: seed, side: side, q: isqrt(ranks)}
+	a := &adi{solver: s, coefficientSeed: seed, side: side, q: isqrt(ranks)}
 	a.i, a.k = rank%a.q, rank/a.q
 	for c := range a.q {
 		cell := &adiCell{place: [3]int{(a.i + c) % a.q, (a.k - c + a.q) % a.q, c}}
@@ -64,7 +63,7 @@ func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
 			cell.n[axis] = part(side, a.q, at+1) - cell.from[axis]
 			points *= cell.n[axis]
 		}
-		cell.kept = make([]float64, s.scratch()*points)
+		cell.eliminated = make([]float64, s.scratch()*points)
 		a.cells = append(a.cells, cell)
 	}
 	widest := (side + a.q - 1) / a.q
@@ -74,8 +73,8 @@ func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
 	return a
 }
 
-// beside is the rank that has the next cells along an axis.
-func (a *adi) beside(axis, d int) int {
+// neighbour is the rank with the next cells along an axis.
+func (a *adi) neighbour(axis, d int) int {
 	i, k := a.i, a.k
 	switch axis {
 	case 0:
@@ -88,10 +87,10 @@ func (a *adi) beside(axis, d int) int {
 	return (i+a.q)%a.q + (k+a.q)%a.q*a.q
 }
 
-// run takes some steps.
+// run runs the steps.
 func (a *adi) run(steps int) error {
 	for step := range steps {
-		a.begin(step)
+		a.makeRightSide(step)
 		if err := a.j.start(); err != nil {
 			return err
 		}
@@ -113,15 +112,15 @@ func (a *adi) run(steps int) error {
 	return nil
 }
 
-// begin makes a step's right side.
-func (a *adi) begin(step int) {
-	a.step, a.seed = step, key(a.drawn, uint64(step))
+// makeRightSide computes the right side of a step.
+func (a *adi) makeRightSide(step int) {
+	a.step, a.seed = step, key(a.coefficientSeed, uint64(step))
 	for _, c := range a.cells {
 		a.rightSide(c)
 	}
 }
 
-// solve leaves its solution.
+// solve computes the solution of a step.
 func (a *adi) solve() error {
 	for axis := range 3 {
 		if err := a.sweep(axis, false); err != nil {
@@ -134,8 +133,8 @@ func (a *adi) solve() error {
 	return nil
 }
 
-// wanted is the solution of this step; there is none beyond the grid.
-func (a *adi) wanted(at [3]int) (u [adiVars]float64) {
+// exact is the exact solution of this step; 0 outside the grid.
+func (a *adi) exact(at [3]int) (u [adiVars]float64) {
 	for _, p := range at {
 		if p < 0 || p >= a.side {
 			return u
@@ -148,21 +147,21 @@ func (a *adi) wanted(at [3]int) (u [adiVars]float64) {
 	return u
 }
 
-// chance is a coefficient of a point, between -1 and 1.
-func (a *adi) chance(axis int, at [3]int) float64 {
-	return unit(key(a.drawn, uint64(axis), uint64((at[0]*a.side+at[1])*a.side+at[2])))
+// coefficient is a random coefficient of a point, between -1 and 1.
+func (a *adi) coefficient(axis int, at [3]int) float64 {
+	return unit(key(a.coefficientSeed, uint64(axis), uint64((at[0]*a.side+at[1])*a.side+at[2])))
 }
 
-// rightSide applies the operators of all axes to the solution, one after the other: each
-// needs what the one before gives within its reach beyond the cell.
+// rightSide applies the operators of all axes to the solution in turn. Each needs the
+// previous result beyond the cell, within the reach of its operator.
 func (a *adi) rightSide(c *adiCell) {
-	alongZ := a.applied(2, c.grown(a.side, 0, 1), a.wanted)
-	alongY := a.applied(1, c.grown(a.side, 0), alongZ.at)
-	c.u = a.applied(0, c.grown(a.side), alongY.at).u
+	alongZ := a.applyTo(2, c.extended(a.side, 0, 1), a.exact)
+	alongY := a.applyTo(1, c.extended(a.side, 0), alongZ.at)
+	c.u = a.applyTo(0, c.extended(a.side), alongY.at).u
 }
 
-// applied is the operator of an axis on a field, at all points of a box.
-func (a *adi) applied(axis int, box *adiCell, field func([3]int) [adiVars]float64) *adiCell {
+// applyTo applies the operator of an axis to a field at all points of a box.
+func (a *adi) applyTo(axis int, box *adiCell, field func([3]int) [adiVars]float64) *adiCell {
 	box.each(func(at [3]int, i int) {
 		y := a.solver.apply(a, axis, at, field)
 		copy(box.u[adiVars*i:], y[:])
@@ -180,15 +179,15 @@ func (a *adi) slice(axis, s int) *adiCell {
 	panic("work: a rank has a cell in every slice")
 }
 
-// sweep eliminates along an axis, or solves back along it. The order is that of
-// Thesis Fig. 4.18: the receive is posted, work is done that does not need it, then the
-// last send and the receive are waited for.
+// sweep eliminates along an axis, or substitutes back. The order is that of Thesis Fig.
+// 4.18: the receive is posted, independent work is done, then the last send and the receive
+// are waited for.
 func (a *adi) sweep(axis int, back bool) error {
 	d, size, handle := 1, a.solver.forwardSize(), a.solver.eliminate
 	if back {
 		d, size, handle = -1, a.solver.backSize(), a.solver.solve
 	}
-	from, to, tag := a.beside(axis, -d), a.beside(axis, d), 1+2*axis
+	from, to, tag := a.neighbour(axis, -d), a.neighbour(axis, d), 1+2*axis
 	if back {
 		tag++
 	}
@@ -209,14 +208,14 @@ func (a *adi) sweep(axis int, back bool) error {
 		if a.j != nil {
 			a.j.compute(6 * a.q)
 		}
-		if err := a.sendDone(); err != nil {
+		if err := a.waitSend(); err != nil {
 			return err
 		}
 		if in != nil {
 			if _, err := a.j.wait(in); err != nil {
 				return err
 			}
-			a.j.came(from, a.in[:8*size*lines])
+			a.j.digestReceived(from, a.in[:8*size*lines])
 			getFloats(a.forwardIn[:size*lines], a.in)
 		}
 		c.lines(axis, func(i int, l line) {
@@ -228,16 +227,16 @@ func (a *adi) sweep(axis int, back bool) error {
 		})
 		if n < a.q-1 {
 			putFloats(a.out, a.forwardOut[:size*lines])
-			a.j.left(to, a.out[:8*size*lines])
+			a.j.digestSent(to, a.out[:8*size*lines])
 			if a.pending, err = a.j.Isend(a.out[:8*size*lines], to, tag); err != nil {
 				return err
 			}
 		}
 	}
-	return a.sendDone()
+	return a.waitSend()
 }
 
-func (a *adi) sendDone() error {
+func (a *adi) waitSend() error {
 	if a.pending == nil {
 		return nil
 	}

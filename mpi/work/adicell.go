@@ -1,23 +1,22 @@
 package work
 
-// adiCell is one of a rank's cells.
+// adiCell is one cell of a rank.
 type adiCell struct {
-	place   [3]int    // among all cells
-	from, n [3]int    // its first point, and how many there are
-	u       []float64 // unknowns of points, along x, y, z
-	kept    []float64 // what elimination leaves
+	place      [3]int    // index among all cells
+	from, n    [3]int    // first point, and number of points
+	u          []float64 // unknowns of points, along x, y, z
+	eliminated []float64 // results of elimination
 }
 
-// line is one of a cell's along an axis: its first point, the distance between points
-// and their number.
+// line is a line of a cell along an axis: its first point, the distance between points and
+// their number.
 type line struct {
 	axis, first, stride, n int
 	at                     [3]int // of the first point, in the whole grid
 }
 
-// grown is a box of a cell's size, and more of it along some axes, as far as the grid
-// goes.
-func (c *adiCell) grown(side int, axes ...int) *adiCell {
+// extended returns a box of the cell's size, extended along some axes within the grid.
+func (c *adiCell) extended(side int, axes ...int) *adiCell {
 	b := &adiCell{from: c.from, n: c.n}
 	for _, axis := range axes {
 		b.from[axis] = max(0, c.from[axis]-faceDepth)
@@ -27,14 +26,14 @@ func (c *adiCell) grown(side int, axes ...int) *adiCell {
 	return b
 }
 
-// at is what a point of a box has.
+// at returns the unknowns of a point.
 func (c *adiCell) at(p [3]int) (u [adiVars]float64) {
 	i := ((p[2]-c.from[2])*c.n[1]+p[1]-c.from[1])*c.n[0] + p[0] - c.from[0]
 	copy(u[:], c.u[adiVars*i:])
 	return u
 }
 
-// each visits a cell's points.
+// each visits the points of a cell.
 func (c *adiCell) each(do func(at [3]int, i int)) {
 	i := 0
 	for z := range c.n[2] {
@@ -47,7 +46,7 @@ func (c *adiCell) each(do func(at [3]int, i int)) {
 	}
 }
 
-// lines visits a cell's lines along an axis.
+// lines visits the lines of a cell along an axis.
 func (c *adiCell) lines(axis int, do func(number int, l line)) {
 	strides := [3]int{1, c.n[0], c.n[0] * c.n[1]}
 	b, d := (axis+1)%3, (axis+2)%3

@@ -6,32 +6,29 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// adiBound is how far an unknown may be from the solution: operators are well within
-// what can be solved without loss. adiReference is up to which side every rank solves the
-// whole grid too.
+// adiBound is the permitted error of an unknown. adiReference is the largest side up to
+// which every rank also solves the whole grid.
 const (
 	adiBound     = 1e-9
 	adiReference = 24
 )
 
-// reference returns what the unknowns of points must be, and how exactly: the step's
-// solution, or, unless the grid is too large for that, what lines that were not divided
-// give. These are the same to the bit, for a line's elimination does not depend on where
-// it is handed on.
+// reference returns the expected unknowns and their bound: those of an undivided solution,
+// which must be equal to the bit, or for large grids the exact solution of the step.
 func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64, err error) {
 	if a.side > adiReference {
-		return a.wanted, adiBound, nil
+		return a.exact, adiBound, nil
 	}
-	whole := newADI(a.drawn, a.side, 1, 0, a.solver)
-	whole.begin(a.step)
+	whole := newADI(a.coefficientSeed, a.side, 1, 0, a.solver)
+	whole.makeRightSide(a.step)
 	if err := whole.solve(); err != nil {
 		return nil, 0, err
 	}
 	c := whole.cells[0]
 	c.each(func(at [3]int, i int) {
-		for v, w := range a.wanted(at) {
-			if got := c.u[adiVars*i+v]; err == nil && !a.j.alike(w, got, adiBound) {
-				err = a.j.wrong(w, got, "unknown %d at %v in step %d of the reference", v, at, a.step)
+		for v, w := range a.exact(at) {
+			if got := c.u[adiVars*i+v]; err == nil && !a.j.withinBound(w, got, adiBound) {
+				err = a.j.verificationError(w, got, "unknown %d at %v in step %d of the reference", v, at, a.step)
 			}
 		}
 	})
@@ -44,8 +41,8 @@ func (a *adi) check(want func(at [3]int) [adiVars]float64, bound float64) error 
 	for _, c := range a.cells {
 		c.each(func(at [3]int, i int) {
 			for v, w := range want(at) {
-				if got := c.u[adiVars*i+v]; err == nil && !a.j.alike(w, got, bound) {
-					err = a.j.wrong(w, got, "unknown %d at %v in step %d", v, at, a.step)
+				if got := c.u[adiVars*i+v]; err == nil && !a.j.withinBound(w, got, bound) {
+					err = a.j.verificationError(w, got, "unknown %d at %v in step %d", v, at, a.step)
 				}
 			}
 		})
@@ -53,13 +50,13 @@ func (a *adi) check(want func(at [3]int) [adiVars]float64, bound float64) error 
 	return err
 }
 
-// face is what is exchanged one way: of every cell but those at the end, the outermost
-// points, two deep, as far as there are two.
+// face is the data exchanged in one direction: the outermost points of every cell but the
+// last, two deep if possible.
 type face struct {
 	axis, d  int
 	to, from int
-	send     []edgePoint // places within this rank's cells
-	recv     [][3]int    // points of the whole grid that come
+	send     []edgePoint // indexes within this rank's cells
+	recv     [][3]int    // received points of the whole grid
 	out, in  []byte
 	tag      int
 }
@@ -72,14 +69,13 @@ type edgePoint struct {
 
 const faceDepth = 2
 
-// makeFaces works out who gets what. Both sides go through slices in ascending order,
-// the sender through those that have a next, the receiver through those that have one
-// before, and through points in the order of the grid: so they correspond one to one.
+// makeFaces computes the points of all faces. Sender and receiver visit slices and points
+// in the same order, therefore they correspond one to one.
 func (a *adi) makeFaces() {
 	for way := range a.faces {
 		f := &a.faces[way]
 		f.axis, f.d, f.tag = way/2, 1-2*(way%2), 100+way
-		f.to, f.from = a.beside(f.axis, f.d), a.beside(f.axis, -f.d)
+		f.to, f.from = a.neighbour(f.axis, f.d), a.neighbour(f.axis, -f.d)
 		for s := range a.q {
 			c := a.slice(f.axis, s)
 			if next := s + f.d; next >= 0 && next < a.q {
@@ -95,20 +91,20 @@ func (a *adi) makeFaces() {
 			}
 		}
 		for s := range a.q {
-			// What comes for the cell in slice s is of that before it, whose points
-			// beside the axis are this cell's.
+			// The face for the cell in slice s comes from the cell before it, which has the
+			// same coordinates on the other axes.
 			before := s - f.d
 			if before < 0 || before >= a.q {
 				continue
 			}
-			f.recv = append(f.recv, a.facing(f, a.slice(f.axis, s), before)...)
+			f.recv = append(f.recv, a.facePoints(f, a.slice(f.axis, s), before)...)
 		}
 		f.out, f.in = make([]byte, 8*adiVars*len(f.send)), make([]byte, 8*adiVars*len(f.recv))
 	}
 }
 
-// facing are the points of the neighbouring cell in another slice that a face brings.
-func (a *adi) facing(f *face, c *adiCell, slice int) (points [][3]int) {
+// facePoints returns the points of the neighbouring cell in another slice.
+func (a *adi) facePoints(f *face, c *adiCell, slice int) (points [][3]int) {
 	other := adiCell{from: c.from, n: c.n}
 	other.from[f.axis] = part(a.side, a.q, slice)
 	other.n[f.axis] = part(a.side, a.q, slice+1) - other.from[f.axis]
@@ -124,8 +120,8 @@ func (a *adi) facing(f *face, c *adiCell, slice int) (points [][3]int) {
 	return points
 }
 
-// exchangeFaces sends all six faces and checks those that come: receives first, then
-// sends, then a wait for all.
+// exchangeFaces exchanges all six faces and checks them: receives first, then sends, then a
+// wait for all.
 func (a *adi) exchangeFaces(want func(at [3]int) [adiVars]float64, bound float64) error {
 	var rs []*mpi.Request
 	for i := range a.faces {
@@ -141,7 +137,7 @@ func (a *adi) exchangeFaces(want func(at [3]int) [adiVars]float64, bound float64
 		for k, p := range f.send {
 			putFloats(f.out[8*adiVars*k:], p.cell.u[adiVars*p.i:][:adiVars])
 		}
-		a.j.left(f.to, f.out)
+		a.j.digestSent(f.to, f.out)
 		r, err := a.j.Isend(f.out, f.to, f.tag)
 		if err != nil {
 			return err
@@ -153,11 +149,11 @@ func (a *adi) exchangeFaces(want func(at [3]int) [adiVars]float64, bound float64
 	}
 	for i := range a.faces {
 		f := &a.faces[i]
-		a.j.came(f.from, f.in)
+		a.j.digestReceived(f.from, f.in)
 		for k, at := range f.recv {
 			for v, w := range want(at) {
-				if got := getFloat(f.in[8*(adiVars*k+v):]); !a.j.alike(w, got, bound) {
-					return a.j.wrong(w, got, "unknown %d at %v on a face from rank %d in step %d", v, at, f.from, a.step)
+				if got := getFloat(f.in[8*(adiVars*k+v):]); !a.j.withinBound(w, got, bound) {
+					return a.j.verificationError(w, got, "unknown %d at %v on a face from rank %d in step %d", v, at, f.from, a.step)
 				}
 			}
 		}

@@ -7,43 +7,42 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// bothway is the both-way bandwidth of Thesis §3.3: two ranks each begin a window of
-// sends and then one of receives, and wait for all. Receives are posted behind the
-// sends, so that many a message is unexpected.
+// bothway is the both-way bandwidth of Thesis §3.3: two ranks each start a window of sends
+// and then one of receives, and wait for all. Receives follow the sends, therefore many
+// messages are unexpected.
 func bothway() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "bothway", Title: "windows of messages both ways between ranks 0 and 1", Paper: "Thesis §3.3, Overlap §5",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		for _, n := range bandwidthSizes(j) {
-			took, err := pairsAtOnce(j, 1, n)
+			took, err := exchangePairs(j, 1, n)
 			if err != nil {
 				return err
 			}
-			j.figure(fmt.Sprintf("bandwidth %d B", n), float64(2*n*window(n)*j.iterations)/took/1e6, "MB/s")
+			j.addFigure(fmt.Sprintf("bandwidth %d B", n), float64(2*n*window(n)*j.iterations)/took/1e6, "MB/s")
 		}
 		return nil
 	})
 }
 
-// multipair is the multi-connection benchmark of Thesis §3.4.2: more and more pairs do at
-// the same time what bothway does, after a common start; what they carry together is
-// the aggregate bandwidth, and a message's time by the number of pairs the normalized
-// one.
+// multipair is the multi-connection benchmark of Thesis §3.4.2: a growing number of pairs
+// runs bothway concurrently. It reports their aggregate bandwidth, and the time of a
+// message divided by the number of pairs.
 func multipair() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "multipair", Title: "windows of messages both ways between more and more pairs", Paper: "Thesis §3.4.2",
 		MinRanks: 2, RankRule: Even, Sized: true,
 	}, func(j *job) error {
 		sizes := bandwidthSizes(j)
 		for pairs := 1; ; pairs = min(2*pairs, j.Size()/2) {
 			for _, n := range sizes {
-				took, err := pairsAtOnce(j, pairs, n)
+				took, err := exchangePairs(j, pairs, n)
 				if err != nil {
 					return err
 				}
-				j.figure(fmt.Sprintf("%d pairs: bandwidth %d B", pairs, n), float64(2*n*window(n)*j.iterations*pairs)/took/1e6, "MB/s")
-				j.figure(fmt.Sprintf("%d pairs: normalized time %d B", pairs, n), took/float64(window(n)*j.iterations*pairs)*1e6, "us")
+				j.addFigure(fmt.Sprintf("%d pairs: bandwidth %d B", pairs, n), float64(2*n*window(n)*j.iterations*pairs)/took/1e6, "MB/s")
+				j.addFigure(fmt.Sprintf("%d pairs: normalized time %d B", pairs, n), took/float64(window(n)*j.iterations*pairs)*1e6, "us")
 			}
 			if pairs == j.Size()/2 {
 				return nil
@@ -52,11 +51,11 @@ func multipair() *Workload {
 	})
 }
 
-// window is how many messages of a size each rank has under way.
+// window is the number of outstanding messages of a size.
 func window(n int) int { return min(64, max(4, 1<<20/n)) }
 
 func bandwidthSizes(j *job) []int {
-	j.steps(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 200}[j.p.Class])
+	j.setIterations(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 200}[j.p.Class])
 	if j.p.Bytes > 0 {
 		return []int{j.p.Bytes}
 	}
@@ -68,12 +67,12 @@ func bandwidthSizes(j *job) []int {
 	}[j.p.Class]
 }
 
-// pairsAtOnce has the i-th rank of each half exchange windows with that of the other,
-// for the first few. It returns how long that of the slowest pair took.
-func pairsAtOnce(j *job, pairs, n int) (float64, error) {
+// exchangePairs exchanges windows between the first ranks of either half. It returns the
+// time of the slowest pair.
+func exchangePairs(j *job, pairs, n int) (float64, error) {
 	half := j.Size() / 2
 	if pairs == 1 {
-		half = 1 // as bothway, whose ranks may be odd
+		half = 1 // as bothway, whose number of ranks may be odd
 	}
 	peer := -1
 	if me := j.Rank(); me < pairs {
@@ -86,8 +85,8 @@ func pairsAtOnce(j *job, pairs, n int) (float64, error) {
 	}
 	took := 0.0
 	if peer >= 0 {
-		w := windows{j: j, peer: peer, n: n, send: make([]byte, window(n)*n), recv: make([]byte, window(n)*n)}
-		for i := range j.iterations + 1 { // the first one warms up
+		w := windowPair{j: j, peer: peer, n: n, send: make([]byte, window(n)*n), recv: make([]byte, window(n)*n)}
+		for i := range j.iterations + 1 { // the first iteration is a warm-up
 			t, err := w.exchange(i)
 			if err != nil {
 				return 0, err
@@ -98,26 +97,25 @@ func pairsAtOnce(j *job, pairs, n int) (float64, error) {
 		}
 	}
 	j.stop()
-	return j.most(took)
+	return j.maxAll(took)
 }
 
-// windows are those of a pair, one the other's.
-type windows struct {
+// windowPair is the windows of a pair of ranks.
+type windowPair struct {
 	j          *job
 	peer, n    int
 	send, recv []byte
 	requests   []*mpi.Request
 }
 
-func (w *windows) of(buf []byte, i int) []byte { return buf[i*w.n:][:w.n] }
+func (w *windowPair) slot(buf []byte, i int) []byte { return buf[i*w.n:][:w.n] }
 
-// exchange sends a window and receives one, and returns how long that took. Before, the
-// two wait for each other, so that neither makes or compares data while the other is
-// being measured.
-func (w *windows) exchange(round int) (time.Duration, error) {
+// exchange sends a window and receives one, and returns the time. Both ranks synchronize
+// first, which keeps the generation and comparison of data out of the measurement.
+func (w *windowPair) exchange(round int) (time.Duration, error) {
 	j, many := w.j, window(w.n)
 	for i := range many {
-		fill(w.of(w.send, i), j.message(j.Rank(), w.peer, round*many+i))
+		fill(w.slot(w.send, i), j.messageKey(j.Rank(), w.peer, round*many+i))
 	}
 	if _, err := j.Sendrecv(nil, w.peer, tagReady, nil, w.peer, tagReady); err != nil {
 		return 0, err
@@ -125,14 +123,14 @@ func (w *windows) exchange(round int) (time.Duration, error) {
 	began := j.Wtime()
 	w.requests = w.requests[:0]
 	for i := range many {
-		r, err := j.Isend(w.of(w.send, i), w.peer, i)
+		r, err := j.Isend(w.slot(w.send, i), w.peer, i)
 		if err != nil {
 			return 0, err
 		}
 		w.requests = append(w.requests, r)
 	}
 	for i := range many {
-		r, err := j.Irecv(w.of(w.recv, i), w.peer, i)
+		r, err := j.Irecv(w.slot(w.recv, i), w.peer, i)
 		if err != nil {
 			return 0, err
 		}
@@ -143,7 +141,7 @@ func (w *windows) exchange(round int) (time.Duration, error) {
 	}
 	took := j.Wtime() - began
 	for i := range many {
-		if err := j.contents(w.of(w.recv, i), j.message(w.peer, j.Rank(), round*many+i), "message %d of round %d from rank %d", i, round, w.peer); err != nil {
+		if err := j.checkContents(w.slot(w.recv, i), j.messageKey(w.peer, j.Rank(), round*many+i), "message %d of round %d from rank %d", i, round, w.peer); err != nil {
 			return 0, err
 		}
 	}

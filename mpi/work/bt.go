@@ -1,23 +1,22 @@
 package work
 
-// blockTridiagonal solves lines of 5 × 5 blocks on a multipartition, as NPB's BT does:
-// of each line a block and a vector are handed on (240 bytes), and a vector on the way
-// back (40), in messages of a whole face: large ones, to six neighbours, from
-// named sources, with receives that are posted before the work that precedes them
-// (Thesis §4.4.2, Fig. 4.18: nearly all speculation is right; Survey Table 1: nearly no
-// message is unexpected).
+// blockTridiagonal solves lines of 5 × 5 blocks on a multipartition, as NPB's BT does. Each
+// line passes on a block and a vector (240 bytes), and a vector on the way back (40), in
+// large messages of a whole face to six neighbours, from named sources, with receives
+// posted before the preceding work (Thesis §4.4.2, Fig. 4.18: nearly all speculation is
+// right; Survey Table 1: nearly no message is unexpected).
 func blockTridiagonal() *Workload {
-	return adiWorkload("bt", "lines of 5 × 5 blocks on a multipartition (NPB BT)", func() lineSolver { return blockLines{} })
+	return adiWorkload("bt", "lines of 5 × 5 blocks on a multipartition (NPB BT)", func() lineSolver { return blockSolver{} })
 }
 
-// adiWorkload is what bt and sp have in common.
+// adiWorkload is the common part of bt and sp.
 func adiWorkload(name, title string, solver func() lineSolver) *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: name, Title: title, Paper: "Thesis §4.4.2, Fig. 4.18; Survey §3.2, Table 1",
 		MinRanks: 4, RankRule: Square,
 		unfit: func(c Class, ranks int) string {
 			if isqrt(ranks)*faceDepth > adiSizes[c].side {
-				return "cells would be of less than two points"
+				return "cells would have less than two points"
 			}
 			return ""
 		},
@@ -26,7 +25,7 @@ func adiWorkload(name, title string, solver func() lineSolver) *Workload {
 		a := newADI(j.p.Seed, size.side, j.Size(), j.Rank(), solver())
 		a.j = j
 		a.makeFaces()
-		return a.run(j.steps(size.steps))
+		return a.run(j.setIterations(size.steps))
 	})
 }
 
@@ -34,18 +33,18 @@ var adiSizes = map[Class]struct{ side, steps int }{
 	ClassT: {8, 2}, ClassS: {12, 10}, ClassW: {24, 20}, ClassA: {64, 20},
 }
 
-// blockLines are lines whose points are tied to their neighbours by 5 × 5 blocks.
-type blockLines struct{}
+// blockSolver solves lines whose points are coupled by 5 × 5 blocks.
+type blockSolver struct{}
 
 type block [adiVars][adiVars]float64
 
-// The blocks: a point's own has 4 to 6 in its diagonal, those to its neighbours -1.
-// Beside the diagonals, each unknown is tied to the next a little.
+// The diagonal block of a point has 4 to 6 on its diagonal, the blocks to its neighbours
+// -1. Each unknown is weakly coupled to the next.
 func lower() (b block) { return diagonal(-1, 0.1) }
 func upper() (b block) { return diagonal(-1, -0.1) }
 
-func (blockLines) middle(a *adi, axis int, at [3]int) block {
-	return diagonal(5+a.chance(axis, at), 0.2)
+func (blockSolver) middle(a *adi, axis int, at [3]int) block {
+	return diagonal(5+a.coefficient(axis, at), 0.2)
 }
 
 func diagonal(d, next float64) (b block) {
@@ -65,7 +64,7 @@ func (b *block) times(x [adiVars]float64) (y [adiVars]float64) {
 	return y
 }
 
-func (s blockLines) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
+func (s blockSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	l, m, u := lower(), s.middle(a, axis, at), upper()
 	for d, b := range []*block{&l, &m, &u} {
 		p := at
@@ -83,15 +82,15 @@ func (s blockLines) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVa
 
 const blockSize = adiVars * adiVars
 
-func (blockLines) forwardSize() int { return blockSize + adiVars }
-func (blockLines) backSize() int    { return adiVars }
-func (blockLines) scratch() int     { return blockSize }
+func (blockSolver) forwardSize() int { return blockSize + adiVars }
+func (blockSolver) backSize() int    { return adiVars }
+func (blockSolver) scratch() int     { return blockSize }
 
-// eliminate makes each point's own block the identity: what is left is the block to
-// the next point, kept, and a right side, in its place.
-func (s blockLines) eliminate(a *adi, c *adiCell, l line, before, after []float64) {
-	var next block             // that of the point before
-	var right [adiVars]float64 // and its right side
+// eliminate turns the diagonal block of each point into the identity. It stores the block
+// to the next point, and the right side in place.
+func (s blockSolver) eliminate(a *adi, c *adiCell, l line, before, after []float64) {
+	var next block             // of the previous point
+	var right [adiVars]float64 // of the previous point
 	if before != nil {
 		next.from(before)
 		copy(right[:], before[blockSize:])
@@ -113,15 +112,15 @@ func (s blockLines) eliminate(a *adi, c *adiCell, l line, before, after []float6
 		copy(right[:], here)
 		own.divide(&next, &right)
 		copy(here, right[:])
-		next.to(c.kept[blockSize*p:])
+		next.to(c.eliminated[blockSize*p:])
 		at[l.axis]++
 	}
 	next.to(after)
 	copy(after[blockSize:], right[:])
 }
 
-// solve subtracts what is known of the next point.
-func (blockLines) solve(_ *adi, c *adiCell, l line, before, after []float64) {
+// solve subtracts the known values of the next point.
+func (blockSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 	var known [adiVars]float64
 	copy(known[:], before)
 	for i := l.n - 1; i >= 0; i-- {
@@ -129,7 +128,7 @@ func (blockLines) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 		here := c.u[adiVars*p:][:adiVars]
 		if i < l.n-1 || before != nil {
 			var next block
-			next.from(c.kept[blockSize*p:])
+			next.from(c.eliminated[blockSize*p:])
 			gone := next.times(known)
 			for v := range here {
 				here[v] -= gone[v]
@@ -152,7 +151,7 @@ func (b *block) to(xs []float64) {
 	}
 }
 
-// subtract takes the product of two blocks off.
+// subtract subtracts the product of two blocks.
 func (b *block) subtract(x, y *block) {
 	for r := range b {
 		for k := range y {
@@ -163,8 +162,8 @@ func (b *block) subtract(x, y *block) {
 	}
 }
 
-// divide multiplies a block and a vector by the inverse of b, which is lost. Its
-// diagonal is large: no pivots are needed.
+// divide multiplies a block and a vector by the inverse of b, which is overwritten. The
+// diagonal dominates: no pivoting is needed.
 func (b *block) divide(x *block, y *[adiVars]float64) {
 	for p := range b {
 		scale := 1 / b[p][p]

@@ -5,16 +5,15 @@ import (
 	"math"
 )
 
-// conjugateGradient solves a sparse symmetric system as NPB's CG does. Its ranks are a
-// grid of rows and columns, as many or twice as many columns; each has a block of the
-// matrix. A product is summed up along rows by halving partners, and exchanged across
-// the diagonal; scalars are summed up the same way, in messages of 8 bytes, which are
-// most of all (Thesis Table 5.1). There is no collective operation in the loop and no
-// wildcard: receive, send, wait, with nothing to do in between (Thesis Fig. 4.18), so that
-// speculation has nothing to gain. Partners are few and grow with the logarithm of the
-// ranks (Thesis §6.6.2, Survey Table 1).
+// conjugateGradient solves a sparse symmetric system as NPB's CG does. Ranks form a grid
+// with as many or twice as many columns as rows; each has a block of the matrix. Products
+// are summed along rows with halving partners and exchanged across the diagonal; scalars
+// are summed the same way, in messages of 8 bytes, which are the majority (Thesis Table
+// 5.1). There are no collectives and no wildcards in the loop: receive, send, wait, without
+// work in between (Thesis Fig. 4.18), therefore speculation gains nothing. The number of
+// partners grows with the logarithm of the ranks (Thesis §6.6.2, Survey Table 1).
 func conjugateGradient() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "cg", Title: "conjugate gradient on a sparse matrix (NPB CG)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1",
 		MinRanks: 1, RankRule: PowerOfTwo,
 	}, func(j *job) error {
@@ -25,7 +24,7 @@ func conjugateGradient() *Workload {
 			ClassA: {unknowns: 14000, perRow: 11, steps: 375},
 		}[j.p.Class]
 		c := newCG(j, size)
-		if err := c.solveAll(j.steps(size.steps)); err != nil {
+		if err := c.solveAll(j.setIterations(size.steps)); err != nil {
 			return err
 		}
 		return c.check()
@@ -34,12 +33,12 @@ func conjugateGradient() *Workload {
 
 type cgSize struct{ unknowns, perRow, steps int }
 
-// cgRestart is after how many steps the solution is begun anew, as NPB does: more of
-// them would find nothing left to improve.
+// cgRestart is the number of steps after which the solution restarts, as in NPB: later
+// steps would not improve it.
 const cgRestart = 25
 
-// cg is a rank's part of the solution. Vectors are those of its block of columns; the
-// ranks of a column have the same.
+// cg is a rank's part of the solution. Vectors are those of its block of columns; the ranks
+// of a column have the same.
 type cg struct {
 	j            *job
 	rows, cols   int // of the grid of ranks
@@ -51,12 +50,12 @@ type cg struct {
 	z, r, p, q   []float64
 	sums         []float64 // of its block of rows
 	across       []int     // partners along the row
-	sent, kept   [2]int    // which part of sums goes to the first partner, and which stays
+	sent, kept   [2]int    // part of sums that goes to the first partner, and part that stays
 	opposite     int
 	send, recv   []byte
 	scalarIn     [8]byte
 	scalarOut    [8]byte
-	history      uint64 // of all scalars
+	history      uint64 // digest of all scalars
 	lastSteps    int
 	lastResidual float64
 }
@@ -80,8 +79,8 @@ func newCG(j *job, size cgSize) *cg {
 	for group := c.cols; group > 1; group /= 2 {
 		c.across = append(c.across, c.row*c.cols+(c.col+group/2)%group+c.col/group*group)
 	}
-	// Where there are twice as many columns as rows, ranks keep only that half of a sum
-	// that the one across the diagonal needs.
+	// With twice as many columns as rows, ranks keep only the half of a sum that the rank
+	// across the diagonal needs.
 	c.kept = [2]int{0, high}
 	c.opposite = c.col*c.cols + c.row
 	c.sent = c.kept
@@ -101,11 +100,11 @@ const (
 	cgTagScalar
 )
 
-// multiply puts the matrix times x into y.
+// multiply computes y = A·x.
 func (c *cg) multiply(y, x []float64) error {
 	c.block.multiply(c.sums, x)
 	c.j.compute(1)
-	// The nearest partner first: with it a sum is divided, if it is.
+	// The nearest partner first: the sum may be divided with it.
 	for i := len(c.across) - 1; i >= 0; i-- {
 		out := c.kept
 		if i == len(c.across)-1 {
@@ -114,7 +113,7 @@ func (c *cg) multiply(y, x []float64) error {
 		kept := c.sums[c.kept[0]:c.kept[1]]
 		send, recv := c.send[:8*(out[1]-out[0])], c.recv[:8*len(kept)]
 		putFloats(send, c.sums[out[0]:out[1]])
-		if err := c.j.swap(send, recv, c.across[i], cgTagSum); err != nil {
+		if err := c.j.exchangeWith(send, recv, c.across[i], cgTagSum); err != nil {
 			return err
 		}
 		for k := range kept {
@@ -128,14 +127,14 @@ func (c *cg) multiply(y, x []float64) error {
 	}
 	send, recv := c.send[:8*len(kept)], c.recv[:8*len(y)]
 	putFloats(send, kept)
-	if err := c.j.swap(send, recv, c.opposite, cgTagTranspose); err != nil {
+	if err := c.j.exchangeWith(send, recv, c.opposite, cgTagTranspose); err != nil {
 		return err
 	}
 	getFloats(y, recv)
 	return nil
 }
 
-// product is the inner one of two vectors.
+// product is the inner product of two vectors.
 func (c *cg) product(x, y []float64) (float64, error) {
 	sum := 0.0
 	for i := range x {
@@ -143,7 +142,7 @@ func (c *cg) product(x, y []float64) (float64, error) {
 	}
 	for _, partner := range c.across {
 		putFloats(c.scalarOut[:], []float64{sum})
-		if err := c.j.swap(c.scalarOut[:], c.scalarIn[:], partner, cgTagScalar); err != nil {
+		if err := c.j.exchangeWith(c.scalarOut[:], c.scalarIn[:], partner, cgTagScalar); err != nil {
 			return 0, err
 		}
 		sum += getFloat(c.scalarIn[:])
@@ -152,7 +151,7 @@ func (c *cg) product(x, y []float64) (float64, error) {
 	return sum, nil
 }
 
-// solveAll solves the system again and again, until there were so many steps.
+// solveAll solves the system repeatedly, for a number of steps.
 func (c *cg) solveAll(steps int) error {
 	if err := c.j.start(); err != nil {
 		return err
@@ -163,7 +162,7 @@ func (c *cg) solveAll(steps int) error {
 		}
 	}
 	c.j.stop()
-	c.j.figure("residual", c.lastResidual, "")
+	c.j.addFigure("residual", c.lastResidual, "")
 	return nil
 }
 
@@ -185,7 +184,7 @@ func (c *cg) solve(steps int) error {
 			return err
 		}
 		if rho == 0 || d == 0 {
-			break // nothing is left, of all ranks alike
+			break // the residual is 0 on all ranks
 		}
 		alpha, before := rho/d, rho
 		for i := range c.z {
@@ -202,8 +201,8 @@ func (c *cg) solve(steps int) error {
 	return c.residual()
 }
 
-// residual computes what the solution leaves of the right side, with a product of its
-// own: what the steps themselves carry along would not show a product that went wrong.
+// residual computes the residual with a separate product, because the residual of the
+// iteration would not show a wrong product.
 func (c *cg) residual() error {
 	if err := c.multiply(c.q, c.z); err != nil {
 		return err
@@ -216,26 +215,26 @@ func (c *cg) residual() error {
 	return err
 }
 
-// check compares the solution with the one that the right side was made of, as exactly
-// as the steps allow, and the scalars of all ranks, which are the same to the bit.
+// check compares the solution with the exact one, and the scalars of all ranks, which must
+// be equal to the bit.
 func (c *cg) check() error {
 	j := c.j
-	begun := 1.5 * math.Sqrt(float64(len(c.b)*c.cols)) // the solution is no longer
+	begun := 1.5 * math.Sqrt(float64(len(c.b)*c.cols)) // bound of the norm of the solution
 	bound := 1e-10 + 2*math.Sqrt(3)*math.Pow(cgContraction, float64(c.lastSteps))*begun
 	for i, want := range c.want {
-		if !j.alike(want, c.z[i], bound) {
-			return j.wrong(want, c.z[i], "solution at %d, bound %.2g", c.col*len(c.want)+i, bound)
+		if !j.withinBound(want, c.z[i], bound) {
+			return j.verificationError(want, c.z[i], "solution at %d, bound %.2g", c.col*len(c.want)+i, bound)
 		}
 	}
-	if !j.alike(0, c.lastResidual, bound*c.norm) {
-		return j.wrong("next to none", c.lastResidual, "residual, bound %.2g", bound*c.norm)
+	if !j.withinBound(0, c.lastResidual, bound*c.norm) {
+		return j.verificationError("nearly 0", c.lastResidual, "residual, bound %.2g", bound*c.norm)
 	}
 	all := make([]byte, 8*j.Size())
 	if err := j.Allgather(binary.LittleEndian.AppendUint64(nil, c.history), all); err != nil {
 		return err
 	}
 	for rank := range j.Size() {
-		if err := j.same(c.history, binary.LittleEndian.Uint64(all[8*rank:]), "digest of all scalars, of rank %d", rank); err != nil {
+		if err := j.checkEqual(c.history, binary.LittleEndian.Uint64(all[8*rank:]), "digest of all scalars, of rank %d", rank); err != nil {
 			return err
 		}
 	}

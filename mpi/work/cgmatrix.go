@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// sparse is a block of a matrix, by rows.
+// sparse is a block of a matrix, in compressed rows.
 type sparse struct {
-	from   []int // where a row begins; one more for the end
+	from   []int // start of each row, and the end
 	column []int
 	value  []float64
 }
 
-// multiply puts the block times x into y.
+// multiply computes y = block·x.
 func (s *sparse) multiply(y, x []float64) {
 	for row := range y {
 		sum := 0.0
@@ -23,29 +23,28 @@ func (s *sparse) multiply(y, x []float64) {
 	}
 }
 
-// system is a rank's part of a matrix and of what it is to be solved for.
+// system is a rank's part of a matrix and its right side.
 type system struct {
 	block    sparse
 	solution []float64 // of its columns
-	product  []float64 // the matrix times the solution, of its columns
-	norm     float64   // the matrix makes no vector longer than by this
+	product  []float64 // matrix times solution, of its columns
+	norm     float64   // bound of the operator norm
 }
 
-// cgContraction is by how much a step of the method reduces the error, for matrices of
-// makeMatrix: the diagonal is the same everywhere, and twice as large as the rest of any
-// row, so that the largest eigenvalue is no more than three times the smallest, and
-// (√3 − 1)/(√3 + 1) = 0.268.
+// cgContraction is the factor by which a step reduces the error. The diagonal is constant
+// and twice as large as the rest of any row, therefore the condition number is at most 3,
+// and (√3 − 1)/(√3 + 1) = 0.268.
 const cgContraction = 0.27
 
-// makeMatrix makes a symmetric positive matrix with a few elements at chance in every
-// row, and returns a block of it. Every rank draws all elements, and keeps its own.
+// makeMatrix generates a symmetric positive definite matrix with a few random elements per
+// row, and returns a block of it. Every rank draws all elements.
 func makeMatrix(seed uint64, n, perRow, firstRow, rows, firstCol, cols int) system {
 	type element struct {
 		row, col int
 		value    float64
 	}
 	var mine []element
-	size := make([]float64, n) // of all beside the diagonal, by row
+	size := make([]float64, n) // sum of the off-diagonal elements, by row
 	solution, product := make([]float64, n), make([]float64, n)
 	for i := range n {
 		solution[i] = 1 + unit(key(seed, uint64(i)))/2

@@ -1,16 +1,15 @@
-// Package work is the built-in programs of the runtime: communication skeletons of
-// known benchmarks and applications. Each moves real data in the pattern that papers
-// report of its model (partners, sizes, wildcards, order of receives) and checks its
-// own answer: a matrix is really solved, keys are really sorted, and bytes that are
-// merely carried are compared with what was sent.
+// Package work contains the built-in programs of the runtime: communication skeletons of
+// known benchmarks and applications. Each moves real data in the pattern that papers report
+// of its model (partners, sizes, wildcards, order of receives) and verifies its result: a
+// system is really solved, keys are really sorted, and transported bytes are compared with
+// those sent. The command fabrictest mpirun and the tests of the runtime run them.
 //
-// A workload is not the benchmark whose name it has. It takes over the communication
-// and as much arithmetic as an answer needs that can be checked; speeds of it are
-// about the runtime and the fabric, and say nothing about a machine's processors.
+// A workload is not the benchmark of the same name. It has the communication and as much
+// arithmetic as a verifiable result needs; its times describe the runtime and the fabric,
+// not the processors.
 //
-// What goes wrong with data is a *WrongError that names rank and place. A workload
-// never repairs anything, and leaves nothing to chance: two runs with the same
-// parameters send the same bytes.
+// Wrong data is a *VerificationError with rank and place. A workload repairs nothing and is
+// deterministic: two runs with the same parameters send the same bytes.
 //
 // # Papers
 //

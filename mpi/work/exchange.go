@@ -7,11 +7,10 @@ import (
 )
 
 // exchange1 is the first data exchange model of Thesis §4.4.1 (Fig. 4.15): receives are
-// posted, data is packed and sent, the next data is produced, and only then are both
-// waited for and what came consumed. The early receive is what a speculative
-// rendezvous lives on.
+// posted, data is packed and sent, the next data is produced, and then both are waited for.
+// Speculative rendezvous benefits from the early receive.
 func exchange1() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "exchange1", Title: "produce and consume, receive posted before the send", Paper: "Thesis §4.4.1, Fig. 4.15",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
@@ -32,10 +31,10 @@ func exchange1() *Workload {
 	})
 }
 
-// exchange2 is the second one: data is sent first, the last that came consumed, and
-// the receive posted after it.
+// exchange2 is the second model: data is sent first, the previous data consumed, and the
+// receive posted afterwards.
 func exchange2() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "exchange2", Title: "produce and consume, receive posted after the send", Paper: "Thesis §4.4.1, Fig. 4.15",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
@@ -62,8 +61,8 @@ func exchange2() *Workload {
 	})
 }
 
-// exchange is data that goes to a rank's neighbours, and comes from them: one where
-// there are two ranks, two in a ring of more.
+// exchange is the data exchanged with a rank's neighbours: one of two ranks, two in a ring
+// of more.
 type exchange struct {
 	j          *job
 	peers      []int
@@ -91,7 +90,7 @@ func newExchange(j *job) *exchange {
 // run repeats a step.
 func (x *exchange) run(step func(i int) error) error {
 	j := x.j
-	j.steps(map[Class]int{ClassT: 4, ClassS: 50, ClassW: 500, ClassA: 500}[j.p.Class])
+	j.setIterations(map[Class]int{ClassT: 4, ClassS: 50, ClassW: 500, ClassA: 500}[j.p.Class])
 	if err := j.start(); err != nil {
 		return err
 	}
@@ -102,9 +101,9 @@ func (x *exchange) run(step func(i int) error) error {
 		}
 	}
 	j.stop()
-	each, err := j.most(j.took.Seconds() / float64(j.iterations))
-	j.figure("time an iteration", each*1e6, "us")
-	j.figure("bytes a message", float64(len(x.pack[0])), "B")
+	each, err := j.maxAll(j.elapsed.Seconds() / float64(j.iterations))
+	j.addFigure("time an iteration", each*1e6, "us")
+	j.addFigure("bytes a message", float64(len(x.pack[0])), "B")
 	return err
 }
 
@@ -120,17 +119,16 @@ func (x *exchange) post() error {
 	return nil
 }
 
-// Of the computing of an iteration, a quarter is packing what is sent, and the rest as
-// much producing as consuming. In the first model it is while data is packed that the
-// other's word of its receive can come.
-func (x *exchange) produce() { x.j.computePart(3, 8) }
+// produce computes for 3/8 of an iteration, as consume does; packing in send takes the
+// remaining quarter. In the first model the RTR of the peer can arrive during packing.
+func (x *exchange) produce() { x.j.computeFraction(3, 8) }
 
 // send packs and sends the data of an iteration.
 func (x *exchange) send(i int) error {
 	x.sends = x.sends[:0]
-	x.j.computePart(1, 4)
+	x.j.computeFraction(1, 4)
 	for k, p := range x.peers {
-		fill(x.pack[k], x.j.message(x.j.Rank(), p, i))
+		fill(x.pack[k], x.j.messageKey(x.j.Rank(), p, i))
 		r, err := x.j.Isend(x.pack[k], p, 1)
 		if err != nil {
 			return err
@@ -152,11 +150,11 @@ func (x *exchange) wait() error {
 	return nil
 }
 
-// consume checks what came.
+// consume checks the received data.
 func (x *exchange) consume(i int) error {
-	x.j.computePart(3, 8)
+	x.j.computeFraction(3, 8)
 	for k, p := range x.peers {
-		if err := x.j.contents(x.recv[k], x.j.message(p, x.j.Rank(), i), "data %d from rank %d", i, p); err != nil {
+		if err := x.j.checkContents(x.recv[k], x.j.messageKey(p, x.j.Rank(), i), "data %d from rank %d", i, p); err != nil {
 			return fmt.Errorf("consume: %w", err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"math/cmplx"
 )
 
-// fft transforms lines whose length is one power of two.
+// fft transforms lines whose length is a power of two.
 type fft struct {
 	n     int
 	roots []complex128 // of unity: the k-th is exp(-2πik/n)
@@ -20,7 +20,7 @@ func newFFT(n int) *fft {
 	return f
 }
 
-// transform does so in place, forward or back; back divides by the length.
+// transform transforms a line in place, forward or back; back divides by the length.
 func (f *fft) transform(x []complex128, back bool) {
 	n, shift := f.n, 64-bits.Len(uint(f.n-1))
 	for i := range n {
@@ -47,7 +47,7 @@ func (f *fft) transform(x []complex128, back bool) {
 	}
 }
 
-// transformStrided does so with a line whose elements are apart.
+// transformStrided transforms a line with a stride.
 func (f *fft) transformStrided(x []complex128, stride int, line []complex128, back bool) {
 	for i := range line {
 		line[i] = x[i*stride]

@@ -6,16 +6,15 @@ import (
 	"math/cmplx"
 )
 
-// fourier solves a diffusion equation by transforms in three dimensions, as NPB's FT
-// does: the field is transformed once, and for each step its modes are damped and
-// transformed back. Ranks have slabs of the field; transforms along the third axis
-// need a transposition of all of it, an exchange of every rank with every other in
-// blocks that are the larger the fewer ranks there are (Survey §3.2: nearly all volume in
-// messages beyond 256 KB; Collectives §6.5.3).
+// fourier solves a diffusion equation with three-dimensional FFTs, as NPB's FT does: the
+// field is transformed once, and in each step its modes are damped and transformed back.
+// Ranks have slabs of the field; the transform along the third axis needs a transposition,
+// an all-to-all in blocks that are larger with fewer ranks (Survey §3.2: nearly all volume
+// in messages beyond 256 KB; Collectives §6.5.3).
 //
-// The field begins as noise, so that every mode counts. It is transformed back without
-// damping first, which must give it back; and the field of each step is transformed
-// again, which must give the damped modes.
+// The initial field is noise, therefore every mode counts. The first inverse transform,
+// without damping, must return the field; the field of each step is transformed again,
+// which must return the damped modes.
 func fourier() *Workload {
 	sizes := map[Class]ftSize{
 		ClassT: {grid: [3]int{16, 16, 16}, steps: 2},
@@ -23,7 +22,7 @@ func fourier() *Workload {
 		ClassW: {grid: [3]int{128, 128, 32}, steps: 6},
 		ClassA: {grid: [3]int{256, 256, 128}, steps: 6},
 	}
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "ft", Title: "diffusion by Fourier transforms in three dimensions (NPB FT)", Paper: "Survey §3.2, Table 1; Collectives §6.5.3",
 		MinRanks: 1, RankRule: PowerOfTwo,
 		unfit: func(c Class, ranks int) string {
@@ -34,7 +33,7 @@ func fourier() *Workload {
 		},
 	}, func(j *job) error {
 		f := newFT(j, sizes[j.p.Class].grid)
-		steps := j.steps(sizes[j.p.Class].steps)
+		steps := j.setIterations(sizes[j.p.Class].steps)
 		for step := range steps + 1 { // the first without damping
 			if err := j.start(); err != nil {
 				return err
@@ -61,22 +60,22 @@ type ftSize struct {
 	steps int
 }
 
-// ft is a rank's slabs. Slabs of planes are contiguous along x, then y, and planes are
-// those of some z; slabs of columns along z, then y, of some x.
+// ft is a rank's slabs. Slabs of planes are contiguous along x, then y, for some z; slabs
+// of columns along z, then y, for some x.
 type ft struct {
-	j           *job
-	n           [3]int
-	planes      int
-	firstPlane  int
-	columns     int
-	firstColumn int
-	field       []complex128 // by planes
-	modes       []complex128 // by columns
-	damped      []complex128
-	again       []complex128 // modes that a field was transformed to once more
-	transforms  [3]*fft
-	send, recv  []byte
-	line        []complex128
+	j                *job
+	n                [3]int
+	planes           int
+	firstPlane       int
+	columns          int
+	firstColumn      int
+	field            []complex128 // by planes
+	modes            []complex128 // by columns
+	damped           []complex128
+	transformedAgain []complex128 // modes of the field, transformed again
+	transforms       [3]*fft
+	send, recv       []byte
+	line             []complex128
 }
 
 func newFT(j *job, grid [3]int) *ft {
@@ -87,7 +86,7 @@ func newFT(j *job, grid [3]int) *ft {
 	f.planes, f.columns = grid[2]/j.Size(), grid[0]/j.Size()
 	f.firstPlane, f.firstColumn = j.Rank()*f.planes, j.Rank()*f.columns
 	local := grid[0] * grid[1] * f.planes
-	for _, field := range []*[]complex128{&f.field, &f.modes, &f.damped, &f.again} {
+	for _, field := range []*[]complex128{&f.field, &f.modes, &f.damped, &f.transformedAgain} {
 		*field = make([]complex128, local)
 	}
 	f.send, f.recv = make([]byte, 16*local), make([]byte, 16*local)
@@ -97,13 +96,13 @@ func newFT(j *job, grid [3]int) *ft {
 	return f
 }
 
-// noise is what the field is at first, at a place of this rank's planes.
+// noise is the initial field at an index of this rank's planes.
 func (f *ft) noise(at int) complex128 {
 	k := key(f.j.p.Seed, uint64(f.firstPlane*f.n[0]*f.n[1]+at))
 	return complex(unit(k), unit(mix(k)))
 }
 
-// damping is what is left of a mode after some steps.
+// damping is the factor of a mode after some steps.
 func (f *ft) damping(number [3]int, steps int) float64 {
 	sum := 0
 	for axis, k := range number {
@@ -115,7 +114,7 @@ func (f *ft) damping(number [3]int, steps int) float64 {
 	return math.Exp(-1e-4 * float64(sum*steps))
 }
 
-// forward makes modes of the field, which is lost.
+// forward transforms the field, which is overwritten.
 func (f *ft) forward(modes []complex128) error {
 	f.inPlanes(f.field, false)
 	f.j.compute(1)
@@ -128,7 +127,7 @@ func (f *ft) forward(modes []complex128) error {
 	return nil
 }
 
-// back leaves the field after some steps.
+// back computes the field after some steps.
 func (f *ft) back(steps int) error {
 	f.damp(f.damped, steps)
 	for i := 0; i < len(f.damped); i += f.n[2] {
@@ -142,7 +141,7 @@ func (f *ft) back(steps int) error {
 	return nil
 }
 
-// damp makes the modes those after some steps.
+// damp computes the modes after some steps.
 func (f *ft) damp(to []complex128, steps int) {
 	at := 0
 	for x := range f.columns {
@@ -169,9 +168,9 @@ func (f *ft) inPlanes(field []complex128, back bool) {
 	}
 }
 
-// toColumns transposes the field: of each plane, each rank gets its columns.
+// toColumns transposes the field from planes to columns.
 func (f *ft) toColumns(modes []complex128) error {
-	f.pairs(f.send, func(buf []byte, planeAt, _ int) { putFloats(buf, bothParts(f.field[planeAt])) })
+	f.pairs(f.send, func(buf []byte, planeAt, _ int) { putFloats(buf, complexParts(f.field[planeAt])) })
 	if err := f.toAll(); err != nil {
 		return err
 	}
@@ -183,20 +182,20 @@ func (f *ft) toColumns(modes []complex128) error {
 func (f *ft) toAll() error {
 	n := len(f.send) / f.j.Size()
 	for to := range f.j.Size() {
-		f.j.left(to, f.send[to*n:][:n])
+		f.j.digestSent(to, f.send[to*n:][:n])
 	}
 	if err := f.j.Alltoall(f.send, f.recv); err != nil {
 		return err
 	}
 	for from := range f.j.Size() {
-		f.j.came(from, f.recv[from*n:][:n])
+		f.j.digestReceived(from, f.recv[from*n:][:n])
 	}
 	return nil
 }
 
-// toPlanes does the reverse with the damped modes.
+// toPlanes transposes the damped modes from columns to planes.
 func (f *ft) toPlanes() error {
-	f.pairs(f.send, func(buf []byte, _, columnAt int) { putFloats(buf, bothParts(f.damped[columnAt])) })
+	f.pairs(f.send, func(buf []byte, _, columnAt int) { putFloats(buf, complexParts(f.damped[columnAt])) })
 	if err := f.toAll(); err != nil {
 		return err
 	}
@@ -204,10 +203,9 @@ func (f *ft) toPlanes() error {
 	return nil
 }
 
-// pairs goes through a buffer of blocks, one for each rank, in the order in which both
-// sides have their elements: by z, then y, then x. For each element it calls do with its
-// place in the slab of planes and in that of columns; the one that belongs to the other
-// rank's slab is of no meaning.
+// pairs visits a buffer of blocks, one per rank, in the order of both sides: by z, then y,
+// then x. It calls do with the index of each element in the slab of planes and in that of
+// columns; the index in the other rank's slab is meaningless.
 func (f *ft) pairs(buf []byte, do func(buf []byte, planeAt, columnAt int)) {
 	for peer := range f.j.Size() {
 		for z := range f.planes {
@@ -223,41 +221,41 @@ func (f *ft) pairs(buf []byte, do func(buf []byte, planeAt, columnAt int)) {
 	}
 }
 
-func bothParts(c complex128) []float64 { return []float64{real(c), imag(c)} }
+func complexParts(c complex128) []float64 { return []float64{real(c), imag(c)} }
 
 func complexOf(buf []byte) complex128 { return complex(getFloat(buf), getFloat(buf[8:])) }
 
-// check compares a field that was not damped with what it began as, and one that was
-// with the modes it was made of, which takes a transformation more.
+// check compares an undamped field with the initial one, and the modes of a damped field,
+// transformed again, with the damped modes.
 func (f *ft) check(steps int) error {
 	points := f.n[0] * f.n[1] * f.n[2]
-	// Elements are below √2, and errors those of rounding in each stage.
+	// Elements are below √2, and errors are rounding errors of each stage.
 	bound := 4 * 0x1p-52 * float64(log2(points))
 	if steps == 0 {
 		for at, got := range f.field {
-			if want := f.noise(at); !f.near(want, got, bound) {
+			if want := f.noise(at); !f.withinBound(want, got, bound) {
 				x, y, z := at%f.n[0], at/f.n[0]%f.n[1], f.firstPlane+at/(f.n[0]*f.n[1])
-				return f.j.wrong(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "field at (%d, %d, %d), there and back", x, y, z)
+				return f.j.verificationError(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "field at (%d, %d, %d), there and back", x, y, z)
 			}
 		}
 		return nil
 	}
-	if err := f.forward(f.again); err != nil {
+	if err := f.forward(f.transformedAgain); err != nil {
 		return err
 	}
 	f.damp(f.damped, steps)
-	bound *= math.Sqrt(float64(points)) // as modes of noise are larger
-	for at, got := range f.again {
-		if want := f.damped[at]; !f.near(want, got, bound) {
+	bound *= math.Sqrt(float64(points)) // modes of noise are larger
+	for at, got := range f.transformedAgain {
+		if want := f.damped[at]; !f.withinBound(want, got, bound) {
 			z, y, x := at%f.n[2], at/f.n[2]%f.n[1], f.firstColumn+at/(f.n[2]*f.n[1])
-			return f.j.wrong(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "mode (%d, %d, %d) after %d steps", x, y, z, steps)
+			return f.j.verificationError(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "mode (%d, %d, %d) after %d steps", x, y, z, steps)
 		}
 	}
 	return nil
 }
 
-// near counts a comparison and reports whether two numbers are nearly the same.
-func (f *ft) near(want, got complex128, bound float64) bool {
+// withinBound counts a comparison and reports whether two numbers differ by at most bound.
+func (f *ft) withinBound(want, got complex128, bound float64) bool {
 	f.j.checked(1, 16)
 	return cmplx.Abs(want-got) <= bound
 }

@@ -7,24 +7,24 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// linpack solves a dense system by elimination with pivots, as HPL does: blocks of the
-// matrix are dealt out on a grid of ranks; a panel of columns is eliminated by one column
-// of ranks, with small messages for each pivot among them, then passed on from rank to
-// rank along the rows in a ring, with receives that are posted early, rows are swapped,
-// and the rest of the matrix is updated. Most messages are small ones, of pivots; those
-// that have the volume grow with the matrix (Survey §3.5, Fig. 11). Sources are named, and
-// partners those of a rank's row and column (Survey Table 1: six).
+// linpack solves a dense system by Gaussian elimination with pivoting, as HPL does, on a
+// block-cyclic matrix. One column of ranks factors a panel of columns, with small messages
+// for each pivot; the panel goes along the rows of ranks in a ring, with receives posted
+// early; rows are swapped, and the rest of the matrix is updated. Most messages are small
+// ones of pivots; those with the volume grow with the matrix (Survey §3.5, Fig. 11).
+// Sources are named, and partners are those of a rank's row and column (Survey Table 1:
+// six).
 func linpack() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "hpl", Title: "elimination with pivots, panels passed on in a ring (HPL)", Paper: "Survey §3.5, Fig. 11, Table 1",
 		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
 		size := map[Class]struct{ n, block int }{
 			ClassT: {48, 4}, ClassS: {256, 16}, ClassW: {768, 32}, ClassA: {2048, 64},
 		}[j.p.Class]
-		for round := range j.steps(1) {
-			d := newDealt(key(j.p.Seed, uint64(round)), size.n, size.block, j.Size(), j.Rank())
-			h := &hpl{dealt: d, j: j, x: make([]float64, size.n)}
+		for round := range j.setIterations(1) {
+			d := newBlockCyclic(key(j.p.Seed, uint64(round)), size.n, size.block, j.Size(), j.Rank())
+			h := &hpl{blockCyclic: d, j: j, x: make([]float64, size.n)}
 			if err := j.start(); err != nil {
 				return err
 			}
@@ -42,14 +42,13 @@ func linpack() *Workload {
 				return err
 			}
 		}
-		longest, err := j.most(j.took.Seconds())
+		longest, err := j.maxAll(j.elapsed.Seconds())
 		n := float64(size.n)
-		j.figure("rate", (2*n*n*n/3+3*n*n/2)*float64(j.iterations)/longest/1e9, "GFlop/s")
+		j.addFigure("rate", (2*n*n*n/3+3*n*n/2)*float64(j.iterations)/longest/1e9, "GFlop/s")
 		return err
 	})
 }
 
-// Tags.
 const (
 	hplTagPivot = iota + 1
 	hplTagPanel
@@ -58,29 +57,29 @@ const (
 	hplTagSum
 )
 
-// hpl is a rank's part of the matrix. The right side is one more column of it.
+// hpl is a rank's part of the matrix. The right side is an additional column.
 type hpl struct {
-	*dealt
+	*blockCyclic
 	j *job
-	a []float64 // rows of this rank's, one behind the other
+	a []float64 // rows of this rank
 	panelBuf
 	x []float64
 }
 
-// panelBuf is the panel that is worked with.
+// panelBuf is the current panel.
 type panelBuf struct {
 	first, width int
 	pivots       []int
-	below        []float64 // this rank's rows of it
-	top          []float64 // of the rest: rows of the panel's block
+	below        []float64 // this rank's rows
+	top          []float64 // rows of the panel's block in the rest of the matrix
 }
 
-// eliminate makes the matrix and eliminates it, panel by panel.
+// eliminate generates the matrix and eliminates it, panel by panel.
 func (h *hpl) eliminate() error {
 	h.a = make([]float64, h.ownRows*h.ownColumns)
 	for i := range h.ownRows {
 		for k := range h.ownColumns {
-			h.a[i*h.ownColumns+k] = h.element(h.rowOf(i), h.columnOf(k))
+			h.a[i*h.ownColumns+k] = h.element(h.globalRow(i), h.globalColumn(k))
 		}
 	}
 	for k := 0; k < h.n; k += h.block {
@@ -104,11 +103,11 @@ func (h *hpl) panel(first int) error {
 			return err
 		}
 	}
-	if err := h.passOn(); err != nil {
+	if err := h.forwardPanel(); err != nil {
 		return err
 	}
 	h.j.compute(1)
-	rest := h.columnsFrom(first + h.width)
+	rest := h.columnsBefore(first + h.width)
 	if err := h.swapRows(rest); err != nil {
 		return err
 	}
@@ -121,14 +120,14 @@ func (h *hpl) panel(first int) error {
 
 // factor eliminates within the panel, with the ranks of this column.
 func (h *hpl) factor() error {
-	left := h.columnsFrom(h.first)
+	left := h.columnsBefore(h.first)
 	for c := range h.width {
 		g := h.first + c
 		row, err := h.pivot(g, left)
 		if err != nil {
 			return err
 		}
-		for i := h.rowsFrom(g + 1); i < h.ownRows; i++ {
+		for i := h.rowsBefore(g + 1); i < h.ownRows; i++ {
 			own := h.local(i)[left:][:h.width]
 			own[c] /= row[c]
 			for k := c + 1; k < h.width; k++ {
@@ -142,53 +141,53 @@ func (h *hpl) factor() error {
 	return nil
 }
 
-// pivot finds the row with the largest element of a column, puts it where that column's
-// row is, and returns it. Every rank of the column tells every other its candidate;
-// with it goes the row to be replaced, by who has it.
+// pivot finds the row with the largest element of a column, swaps it into place, and
+// returns it. Every rank of the column sends its candidate to every other, with the row to
+// be replaced if it owns that.
 func (h *hpl) pivot(g, left int) ([]float64, error) {
 	c, w := g-h.first, h.width
-	mine := make([]float64, 3+2*w) // how large, which row; the row; the row to be replaced; a sum
+	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
 	mine[0], mine[1] = -1, -1
-	for i := h.rowsFrom(g); i < h.ownRows; i++ {
+	for i := h.rowsBefore(g); i < h.ownRows; i++ {
 		if v := math.Abs(h.local(i)[left+c]); v > mine[0] {
-			mine[0], mine[1] = v, float64(h.rowOf(i))
+			mine[0], mine[1] = v, float64(h.globalRow(i))
 			copy(mine[2:2+w], h.local(i)[left:])
 		}
 	}
 	if h.row == h.rowOwner(g) {
-		copy(mine[2+w:], h.local(h.rowAt(g))[left:][:w])
+		copy(mine[2+w:], h.local(h.localRow(g))[left:][:w])
 	}
 	mine[2+2*w] = sumOf(mine[:2+2*w])
-	all, err := h.toColumn(mine)
+	all, err := h.exchangeInColumn(mine)
 	if err != nil {
 		return nil, err
 	}
 	best := 0
 	for r := range all {
-		// Of those that are not taken nothing else would show that they came as they were.
-		if want, got := sumOf(all[r][:2+2*w]), all[r][2+2*w]; !h.j.alike(want, got, 0) {
-			return nil, h.j.wrong(want, got, "sum of the candidate of row %d of ranks for column %d", r, g)
+		// Candidates that are not chosen are checked only here.
+		if want, got := sumOf(all[r][:2+2*w]), all[r][2+2*w]; !h.j.withinBound(want, got, 0) {
+			return nil, h.j.verificationError(want, got, "sum of the candidate of row %d of ranks for column %d", r, g)
 		}
 		if all[r][0] > all[best][0] || all[r][0] == all[best][0] && all[r][1] < all[best][1] {
 			best = r
 		}
 	}
 	if all[best][0] <= 0 || h.rowOwner(int(all[best][1])) != best || int(all[best][1]) < g {
-		return nil, h.j.wrong(fmt.Sprintf("a row from %d on, of row %d of ranks", g, best), all[best][:2], "pivot of column %d", g)
+		return nil, h.j.verificationError(fmt.Sprintf("a row from %d on, of row %d of ranks", g, best), all[best][:2], "pivot of column %d", g)
 	}
 	p := int(all[best][1])
 	h.pivots[c] = p
 	row := all[best][2 : 2+w]
 	if h.row == h.rowOwner(p) {
-		copy(h.local(h.rowAt(p))[left:], all[h.rowOwner(g)][2+w:2+2*w])
+		copy(h.local(h.localRow(p))[left:], all[h.rowOwner(g)][2+w:2+2*w])
 	}
 	if h.row == h.rowOwner(g) {
-		copy(h.local(h.rowAt(g))[left:], row)
+		copy(h.local(h.localRow(g))[left:], row)
 	}
 	return row, nil
 }
 
-// sumOf is a number that differs if any of others does, and that a float has room for.
+// sumOf is a checksum of numbers that a float represents exactly.
 func sumOf(numbers []float64) float64 {
 	k := uint64(0)
 	for _, x := range numbers {
@@ -197,8 +196,8 @@ func sumOf(numbers []float64) float64 {
 	return float64(k >> 12)
 }
 
-// toColumn exchanges numbers among the ranks of a column.
-func (h *hpl) toColumn(mine []float64) ([][]float64, error) {
+// exchangeInColumn exchanges numbers among the ranks of a column.
+func (h *hpl) exchangeInColumn(mine []float64) ([][]float64, error) {
 	n := 8 * len(mine)
 	out, in := make([]byte, n), make([]byte, n*h.rows)
 	putFloats(out, mine)
@@ -232,9 +231,9 @@ func (h *hpl) toColumn(mine []float64) ([][]float64, error) {
 	return all, nil
 }
 
-// passOn hands the panel along the row of ranks, from one to the next.
-func (h *hpl) passOn() error {
-	from := h.rowsFrom(h.first)
+// forwardPanel passes the panel along the row of ranks, from one to the next.
+func (h *hpl) forwardPanel() error {
+	from := h.rowsBefore(h.first)
 	n := 8 * (h.width + (h.ownRows-from)*h.width)
 	buf := make([]byte, n)
 	origin := h.columnOwner(h.first)
@@ -251,17 +250,17 @@ func (h *hpl) passOn() error {
 		if _, err := h.j.wait(r); err != nil {
 			return err
 		}
-		h.j.came(h.rankAt(h.row, (h.column+h.columns-1)%h.columns), buf)
+		h.j.digestReceived(h.rankAt(h.row, (h.column+h.columns-1)%h.columns), buf)
 		for c := range h.pivots {
 			h.pivots[c] = int(getFloat(buf[8*c:]))
 			if p := h.pivots[c]; p < h.first+c || p >= h.n {
-				return h.j.wrong(fmt.Sprintf("%d to %d", h.first+c, h.n-1), p, "pivot of column %d", h.first+c)
+				return h.j.verificationError(fmt.Sprintf("%d to %d", h.first+c, h.n-1), p, "pivot of column %d", h.first+c)
 			}
 		}
 		getFloats(h.below[from*h.width:], buf[8*h.width:])
 	}
 	if next := (h.column + 1) % h.columns; next != origin {
-		h.j.left(h.rankAt(h.row, next), buf)
+		h.j.digestSent(h.rankAt(h.row, next), buf)
 		return h.j.Send(buf, h.rankAt(h.row, next), hplTagPanel)
 	}
 	return nil

@@ -2,8 +2,8 @@ package work
 
 import "math"
 
-// swapRows does in the rest of the matrix what the panel's pivots have done in it: rows
-// of two ranks of a column go both ways.
+// swapRows applies the row swaps of the panel to the rest of the matrix: two ranks of a
+// column exchange rows.
 func (h *hpl) swapRows(rest int) error {
 	n := h.ownColumns - rest
 	if n == 0 {
@@ -16,7 +16,7 @@ func (h *hpl) swapRows(rest int) error {
 		switch {
 		case g == p:
 		case a == b && h.row == a:
-			x, y := h.local(h.rowAt(g))[rest:], h.local(h.rowAt(p))[rest:]
+			x, y := h.local(h.localRow(g))[rest:], h.local(h.localRow(p))[rest:]
 			for i := range x {
 				x[i], y[i] = y[i], x[i]
 			}
@@ -25,9 +25,9 @@ func (h *hpl) swapRows(rest int) error {
 			if h.row == b {
 				row, other = p, a
 			}
-			own := h.local(h.rowAt(row))[rest:]
+			own := h.local(h.localRow(row))[rest:]
 			putFloats(out, own)
-			if err := h.j.swap(out, in, h.rankAt(other, h.column), hplTagSwap); err != nil {
+			if err := h.j.exchangeWith(out, in, h.rankAt(other, h.column), hplTagSwap); err != nil {
 				return err
 			}
 			getFloats(own, in)
@@ -36,8 +36,8 @@ func (h *hpl) swapRows(rest int) error {
 	return nil
 }
 
-// solveTop finishes the rows of the panel's block, by those ranks who have them, and
-// passes them on down the columns of ranks.
+// solveTop finishes the rows of the panel's block on the ranks that own them, and sends
+// them down the columns of ranks.
 func (h *hpl) solveTop(rest int) error {
 	n, w := h.ownColumns-rest, h.width
 	h.top = make([]float64, w*n)
@@ -47,7 +47,7 @@ func (h *hpl) solveTop(rest int) error {
 	origin := h.rowOwner(h.first)
 	buf := make([]byte, 8*len(h.top))
 	if h.row == origin {
-		at := h.rowAt(h.first)
+		at := h.localRow(h.first)
 		for i := range w {
 			row := h.local(at + i)[rest:]
 			for k := range i {
@@ -63,20 +63,20 @@ func (h *hpl) solveTop(rest int) error {
 		if _, err := h.j.Recv(buf, h.rankAt((h.row+h.rows-1)%h.rows, h.column), hplTagTop); err != nil {
 			return err
 		}
-		h.j.came(h.rankAt((h.row+h.rows-1)%h.rows, h.column), buf)
+		h.j.digestReceived(h.rankAt((h.row+h.rows-1)%h.rows, h.column), buf)
 		getFloats(h.top, buf)
 	}
 	if next := (h.row + 1) % h.rows; next != origin {
-		h.j.left(h.rankAt(next, h.column), buf)
+		h.j.digestSent(h.rankAt(next, h.column), buf)
 		return h.j.Send(buf, h.rankAt(next, h.column), hplTagTop)
 	}
 	return nil
 }
 
-// update takes the product of the panel and the top rows off the rest.
+// update subtracts the product of the panel and the top rows from the rest.
 func (h *hpl) update(rest int) {
 	n, w := h.ownColumns-rest, h.width
-	for i := h.rowsFrom(h.first + w); i < h.ownRows; i++ {
+	for i := h.rowsBefore(h.first + w); i < h.ownRows; i++ {
 		row := h.local(i)[rest:]
 		for k, f := range h.below[i*w:][:w] {
 			for c, above := range h.top[k*n:][:n] {
@@ -86,10 +86,10 @@ func (h *hpl) update(rest int) {
 	}
 }
 
-// substitute solves for the unknowns, the last block first. Ranks of a row add up what
-// is known of it; who has the diagonal block solves it and tells everybody.
+// substitute solves for the unknowns, the last block first. The ranks of a row sum the
+// known part; the owner of the diagonal block solves it and sends the result to all ranks.
 func (h *hpl) substitute() error {
-	known := make([]float64, h.ownRows) // of each row, what this rank's columns come to
+	known := make([]float64, h.ownRows) // known part of each row from this rank's columns
 	for first := (h.n - 1) / h.block * h.block; first >= 0; first -= h.block {
 		w := min(h.block, h.n-first)
 		diagonal := h.rankAt(h.rowOwner(first), h.columnOwner(first))
@@ -103,16 +103,16 @@ func (h *hpl) substitute() error {
 		putFloats(buf, x)
 		for to := range h.j.Size() {
 			if h.rank == diagonal {
-				h.j.left(to, buf)
+				h.j.digestSent(to, buf)
 			}
 		}
 		if err := h.j.Bcast(buf, diagonal); err != nil {
 			return err
 		}
-		h.j.came(diagonal, buf)
+		h.j.digestReceived(diagonal, buf)
 		getFloats(x, buf)
 		if h.column == h.columnOwner(first) {
-			c := h.columnAt(first)
+			c := h.localColumn(first)
 			for i := range known {
 				for k, v := range h.local(i)[c:][:w] {
 					known[i] += v * x[k]
@@ -124,18 +124,18 @@ func (h *hpl) substitute() error {
 }
 
 func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) error {
-	at := h.rowAt(first)
+	at := h.localRow(first)
 	sum := make([]float64, w)
 	for i := range sum {
 		sum[i] = -known[at+i]
 		if h.column == h.columnOwner(h.n) {
-			sum[i] += h.local(at + i)[h.columnAt(h.n)]
+			sum[i] += h.local(at + i)[h.localColumn(h.n)]
 		}
 	}
 	buf := make([]byte, 8*w)
 	if h.rank != diagonal {
 		putFloats(buf, sum)
-		h.j.left(diagonal, buf)
+		h.j.digestSent(diagonal, buf)
 		return h.j.Send(buf, diagonal, hplTagSum)
 	}
 	for c := range h.columns {
@@ -145,12 +145,12 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) error {
 		if _, err := h.j.Recv(buf, h.rankAt(h.row, c), hplTagSum); err != nil {
 			return err
 		}
-		h.j.came(h.rankAt(h.row, c), buf)
+		h.j.digestReceived(h.rankAt(h.row, c), buf)
 		for i := range sum {
 			sum[i] += getFloat(buf[8*i:])
 		}
 	}
-	c := h.columnAt(first)
+	c := h.localColumn(first)
 	for i := w - 1; i >= 0; i-- {
 		row := h.local(at + i)[c:][:w]
 		for k := i + 1; k < w; k++ {
@@ -161,35 +161,36 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) error {
 	return nil
 }
 
-// hplReference is up to how many rows every rank eliminates the whole matrix too.
+// hplReference is the number of rows up to which every rank also eliminates the whole
+// matrix.
 const hplReference = 256
 
-// checkElimination compares this rank's part of the matrix with that of an elimination
-// by one rank alone. They are the same to the bit: what is done to an element, and in
-// what order, depends on blocks and pivots, and not on who has it.
+// checkElimination compares this rank's part with an elimination by one rank. They must be
+// equal to the bit: the operations on an element and their order depend on blocks and
+// pivots only.
 func (h *hpl) checkElimination() error {
 	if h.n > hplReference {
 		return nil
 	}
-	alone := *h.j // has nobody to talk to, and takes no time for it
+	alone := *h.j // without communication and its time
 	alone.p.Compute = 0
-	whole := &hpl{dealt: newDealt(h.seed, h.n, h.block, 1, 0), j: &alone}
+	whole := &hpl{blockCyclic: newBlockCyclic(h.seed, h.n, h.block, 1, 0), j: &alone}
 	if err := whole.eliminate(); err != nil {
 		return err
 	}
 	for i := range h.ownRows {
 		for k, got := range h.local(i) {
-			row, column := h.rowOf(i), h.columnOf(k)
-			if want := whole.local(row)[column]; !h.j.alike(want, got, 0) {
-				return h.j.wrong(want, got, "eliminated matrix at row %d, column %d", row, column)
+			row, column := h.globalRow(i), h.globalColumn(k)
+			if want := whole.local(row)[column]; !h.j.withinBound(want, got, 0) {
+				return h.j.verificationError(want, got, "eliminated matrix at row %d, column %d", row, column)
 			}
 		}
 	}
 	return nil
 }
 
-// check puts the unknowns into the equations, which ranks divide among themselves. The
-// bound is HPL's: 16, scaled by how large all of it is.
+// check evaluates the residuals of the equations, divided among ranks. The bound is HPL's:
+// 16, scaled by the norms.
 func (h *hpl) check() error {
 	j := h.j
 	largest, widest := 0.0, 0.0
@@ -206,15 +207,15 @@ func (h *hpl) check() error {
 		}
 		left, widest = append(left, sum), max(widest, size)
 	}
-	widest, err := j.most(widest)
+	widest, err := j.maxAll(widest)
 	if err != nil {
 		return err
 	}
 	const epsilon = 0x1p-53
 	bound := 16 * epsilon * float64(h.n) * (widest*largest + 1)
 	for i, r := range left {
-		if !j.alike(0, r, bound) {
-			return j.wrong("less than "+formatFloat(bound), r, "what is left of equation %d", j.Rank()+i*j.Size())
+		if !j.withinBound(0, r, bound) {
+			return j.verificationError("less than "+formatFloat(bound), r, "residual of equation %d", j.Rank()+i*j.Size())
 		}
 	}
 	return nil

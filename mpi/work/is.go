@@ -7,12 +7,12 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// integerSort sorts keys as NPB's IS does: ranks count how many keys fall into each
-// bucket, agree on who gets which buckets by a reduction, tell each other how many keys
-// to expect, and exchange them, every rank with every other, in few and large messages
-// (Survey §3.2: most of the volume, while small ones are mostly control).
+// integerSort sorts keys as NPB's IS does: ranks count the keys of each bucket, assign
+// buckets to ranks with a reduction, exchange the numbers of keys, and then the keys, in an
+// all-to-all of few and large messages (Survey §3.2: most of the volume; small messages are
+// mostly control).
 func integerSort() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "is", Title: "bucket sort of integers (NPB IS)", Paper: "Survey §3.2, Table 1",
 		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
@@ -23,12 +23,12 @@ func integerSort() *Workload {
 			ClassA: {keys: 1 << 23, most: 1 << 19, buckets: 1 << 10, rounds: 10},
 		}[j.p.Class]
 		s := newIntegerSort(j, size)
-		for round := range j.steps(size.rounds) {
-			// As the model does, to have something else to sort each time.
+		for round := range j.setIterations(size.rounds) {
+			// As in the model, which changes the keys each time.
 			if len(s.keys) > 0 {
 				s.keys[round%len(s.keys)] = uint32(round % size.most)
 			}
-			check := sorting{j: j}
+			check := sortCheck{j: j}
 			var err error
 			if check.before, err = check.all(s.keys); err != nil {
 				return err
@@ -44,8 +44,8 @@ func integerSort() *Workload {
 				return err
 			}
 		}
-		rate, err := j.most(j.took.Seconds())
-		j.figure("keys sorted", float64(size.keys*j.iterations)/rate/1e6, "M/s")
+		rate, err := j.maxAll(j.elapsed.Seconds())
+		j.addFigure("keys sorted", float64(size.keys*j.iterations)/rate/1e6, "M/s")
 		return err
 	})
 }
@@ -58,14 +58,14 @@ type bucketSort struct {
 	keys       []uint32
 	sorted     []uint32
 	send, recv []byte
-	counts     []byte // of buckets, as they are reduced
+	counts     []byte // of buckets, for the reduction
 }
 
 func newIntegerSort(j *job, size isSize) *bucketSort {
 	s := &bucketSort{j: j, size: size, counts: make([]byte, 4*size.buckets)}
 	from, to := part(size.keys, j.Size(), j.Rank()), part(size.keys, j.Size(), j.Rank()+1)
 	for i := from; i < to; i++ {
-		// The middle of four numbers, as the model draws them: buckets are not alike.
+		// The mean of four random numbers, as in the model: buckets differ in size.
 		sum := uint64(0)
 		for k := range uint64(4) {
 			sum += key(j.p.Seed, uint64(i), k) % uint64(size.most)
@@ -77,11 +77,11 @@ func newIntegerSort(j *job, size isSize) *bucketSort {
 
 func (s *bucketSort) bucket(k uint32) int { return int(k) * s.size.buckets / s.size.most }
 
-// sort leaves in sorted what falls to this rank, in order.
+// sort sorts the keys of this rank's buckets into sorted.
 func (s *bucketSort) sort() error {
 	le := binary.LittleEndian
 	j, ranks := s.j, s.j.Size()
-	mine := make([]int, s.size.buckets+1) // where each bucket begins among this rank's
+	mine := make([]int, s.size.buckets+1) // start of each bucket among this rank's keys
 	for _, k := range s.keys {
 		mine[s.bucket(k)+1]++
 	}
@@ -92,13 +92,13 @@ func (s *bucketSort) sort() error {
 	if err := j.Allreduce(s.counts, mpi.Uint32, mpi.Sum); err != nil {
 		return err
 	}
-	owner, share := s.divide()
-	if err := j.same(uint64(s.size.keys), uint64(share[ranks]), "keys in all buckets"); err != nil {
+	owner, share := s.assignBuckets()
+	if err := j.checkEqual(uint64(s.size.keys), uint64(share[ranks]), "keys in all buckets"); err != nil {
 		return err
 	}
 
-	// Keys by bucket, and so by the rank that they go to.
-	s.send = grown(s.send, 4*len(s.keys))
+	// Keys by bucket, and therefore by destination rank.
+	s.send = resize(s.send, 4*len(s.keys))
 	next := append([]int(nil), mine...)
 	for _, k := range s.keys {
 		b := s.bucket(k)
@@ -121,10 +121,10 @@ func (s *bucketSort) sort() error {
 	for r := range ranks {
 		from[r+1] = from[r] + int(le.Uint32(in[4*r:]))
 	}
-	if err := j.same(uint64(share[j.Rank()+1]-share[j.Rank()]), uint64(from[ranks]), "keys that come"); err != nil {
+	if err := j.checkEqual(uint64(share[j.Rank()+1]-share[j.Rank()]), uint64(from[ranks]), "keys to receive"); err != nil {
 		return err
 	}
-	s.recv = grown(s.recv, 4*from[ranks])
+	s.recv = resize(s.recv, 4*from[ranks])
 	if err := j.exchangeAll(s.send, to, s.recv, from, 4); err != nil {
 		return err
 	}
@@ -132,9 +132,9 @@ func (s *bucketSort) sort() error {
 	return s.rank(from[ranks])
 }
 
-// divide gives each rank buckets in order, so that keys are about as many everywhere. It
-// returns whose each bucket is, and how many keys those before a rank get.
-func (s *bucketSort) divide() (owner, share []int) {
+// assignBuckets assigns buckets to ranks in order, with about as many keys everywhere. It
+// returns the owner of each bucket, and the number of keys before each rank.
+func (s *bucketSort) assignBuckets() (owner, share []int) {
 	ranks := s.j.Size()
 	owner, share = make([]int, s.size.buckets), make([]int, ranks+1)
 	before := 0
@@ -150,13 +150,13 @@ func (s *bucketSort) divide() (owner, share []int) {
 	return owner, share
 }
 
-// rank sorts what came by counting.
+// rank sorts the received keys by counting.
 func (s *bucketSort) rank(n int) error {
 	count := make([]uint32, s.size.most)
 	for i := range n {
 		k := binary.LittleEndian.Uint32(s.recv[4*i:])
 		if int(k) >= s.size.most {
-			return s.j.wrong(fmt.Sprintf("less than %d", s.size.most), k, "key %d of %d that came", i, n)
+			return s.j.verificationError(fmt.Sprintf("less than %d", s.size.most), k, "key %d of %d that came", i, n)
 		}
 		count[k]++
 	}
@@ -169,9 +169,9 @@ func (s *bucketSort) rank(n int) error {
 	return nil
 }
 
-// exchangeAll sends a part of a buffer to each rank and receives one from each: parts
-// are between from[i] and from[i+1], in units of some bytes. All receives are posted
-// first; sends begin with the next rank, so that not all begin with the same.
+// exchangeAll sends a part of a buffer to each rank and receives one from each: parts are
+// between from[i] and from[i+1], in units. All receives are posted first; sends start with
+// the next rank, to spread the load.
 func (j *job) exchangeAll(send []byte, to []int, recv []byte, from []int, unit int) error {
 	me, ranks := j.Rank(), j.Size()
 	copy(recv[unit*from[me]:unit*from[me+1]], send[unit*to[me]:unit*to[me+1]])

@@ -7,14 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// sorting is what is known of keys before they are sorted, of all ranks together, so
-// that afterwards nothing can be missing, or there twice, or changed.
-type sorting struct {
+// sortCheck holds a digest of all keys before sorting, to detect missing, duplicate and
+// changed keys.
+type sortCheck struct {
 	j      *job
-	before [2]uint64 // how many there are, and a sum that depends on each
+	before [2]uint64 // number of keys, and a sum of their hashes
 }
 
-// digest is of a rank's keys.
+// digest returns the digest of a rank's keys.
 func digest(keys []uint32) (d [2]uint64) {
 	d[0] = uint64(len(keys))
 	for _, k := range keys {
@@ -23,25 +23,25 @@ func digest(keys []uint32) (d [2]uint64) {
 	return d
 }
 
-func (s *sorting) all(keys []uint32) ([2]uint64, error) {
+func (s *sortCheck) all(keys []uint32) ([2]uint64, error) {
 	d := digest(keys)
 	b := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, d[0]), d[1])
 	err := s.j.Allreduce(b, mpi.Uint64, mpi.Sum)
 	return [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}, err
 }
 
-// check compares with what was there before, and that keys are in order here and
-// across ranks: each hands its last key, or the last before it, to the next.
-func (s *sorting) check(keys []uint32) error {
+// check compares the digests, and checks the order of keys within and across ranks: each
+// sends its last key, or the last before it, to the next.
+func (s *sortCheck) check(keys []uint32) error {
 	j := s.j
 	after, err := s.all(keys)
 	if err != nil {
 		return err
 	}
-	if err := j.same(s.before[0], after[0], "number of keys of all ranks"); err != nil {
+	if err := j.checkEqual(s.before[0], after[0], "number of keys of all ranks"); err != nil {
 		return err
 	}
-	if err := j.same(s.before[1], after[1], "digest of the keys of all ranks"); err != nil {
+	if err := j.checkEqual(s.before[1], after[1], "digest of the keys of all ranks"); err != nil {
 		return err
 	}
 	last := uint32(0)
@@ -54,7 +54,7 @@ func (s *sorting) check(keys []uint32) error {
 	}
 	for i, k := range keys {
 		if k < last {
-			return j.wrong("at least its predecessor", k, "key %d of %d, behind %d", i, len(keys), last)
+			return j.verificationError("at least its predecessor", k, "key %d of %d, after %d", i, len(keys), last)
 		}
 		last = k
 	}
@@ -81,5 +81,5 @@ func getKeys(keys []uint32, from []byte) {
 	}
 }
 
-// grown is a buffer of n bytes, of what there is if it suffices.
-func grown(buf []byte, n int) []byte { return slices.Grow(buf[:0], n)[:n] }
+// resize returns a buffer of n bytes, reusing buf if possible.
+func resize(buf []byte, n int) []byte { return slices.Grow(buf[:0], n)[:n] }

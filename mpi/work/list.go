@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/suggest"
 )
 
-// All returns every workload, in the order in which they are best read: the plain
-// patterns first.
+// All returns every workload, simple patterns first.
 func All() []*Workload {
 	return []*Workload{
 		pingpong(), bothway(), multipair(), ring(), barrier(), alltoall(), muster(), star(), neighbours(),
@@ -19,8 +18,7 @@ func All() []*Workload {
 	}
 }
 
-// Find returns the workload of a name. The error of one that is not known says which
-// may have been meant.
+// Find returns the workload with a name. The error suggests similar names.
 func Find(name string) (*Workload, error) {
 	var names []string
 	for _, w := range All() {

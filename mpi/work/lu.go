@@ -7,15 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// wavefront solves a system on a grid by sweeps from one corner to the opposite and
-// back, as NPB's LU does. Ranks have columns of the grid; a plane of a rank's can be
-// swept when those of its northern and western neighbours have been, so that a sweep
-// is a pipeline with two small messages a plane and rank: five numbers for each point
-// of an edge (1560 to 1640 bytes in the measured runs, sent from the same buffers
-// thousands of times: Thesis Table 5.1). Messages are the most of all NAS benchmarks, and
-// many are unexpected (Survey Table 1). Before each pair of sweeps, faces are exchanged
-// by receives of any source, begun before the data is made that is sent meanwhile
-// (Thesis Fig. 4.18): no speculation is possible there.
+// wavefront solves a system on a grid by sweeps from one corner to the opposite and back,
+// as NPB's LU does. Ranks have columns of the grid; a plane can be swept when those of the
+// northern and western neighbours have been. A sweep is a pipeline with two small messages
+// per plane and rank: five numbers for each point of an edge (1560 to 1640 bytes in the
+// measured runs, sent from the same buffers thousands of times: Thesis Table 5.1). It has
+// the most messages of all NAS benchmarks, and many are unexpected (Survey Table 1). Before
+// each pair of sweeps, faces are exchanged with receives of any source (Thesis Fig. 4.18),
+// which excludes speculation.
 func wavefront() *Workload {
 	sizes := map[Class]luSize{
 		ClassT: {side: 10, steps: 4},
@@ -23,7 +22,7 @@ func wavefront() *Workload {
 		ClassW: {side: 33, steps: 50},
 		ClassA: {side: 64, steps: 100},
 	}
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "lu", Title: "pipelined sweeps over a grid, receives of any source (NPB LU)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Survey Table 1",
 		MinRanks: 1, RankRule: AnyCount,
 		unfit: func(c Class, ranks int) string {
@@ -37,14 +36,14 @@ func wavefront() *Workload {
 		rows, columns := rectangle(j.Size())
 		g := newLUGrid(j.p.Seed, size.side, rows, columns, j.Rank())
 		l := newLU(j, g)
-		before, err := l.distance()
+		before, err := l.errorNorm()
 		if err != nil {
 			return err
 		}
 		if err := j.start(); err != nil {
 			return err
 		}
-		for range j.steps(size.steps) {
+		for range j.setIterations(size.steps) {
 			if err := l.step(); err != nil {
 				return err
 			}
@@ -66,7 +65,7 @@ type lu struct {
 	out                      [4][]byte
 }
 
-// luVars is how many unknowns a point has.
+// luVars is the number of unknowns of a point.
 const luVars = 5
 
 func newLU(j *job, g *luGrid) *lu {
@@ -96,7 +95,7 @@ func newLU(j *job, g *luGrid) *lu {
 	return l
 }
 
-// Tags: where a message comes from.
+// Tags: the direction a message comes from.
 const (
 	luFromNorth = iota + 1
 	luFromSouth
@@ -107,64 +106,64 @@ const (
 // step exchanges faces, and sweeps down and up.
 func (l *lu) step() error {
 	g := l.g
-	if err := l.faces(); err != nil {
+	if err := l.exchangeFaces(); err != nil {
 		return err
 	}
 	for z := range g.side {
-		if err := l.await(z, l.north, luFromNorth, l.west, luFromWest); err != nil {
+		if err := l.receiveEdges(z, l.north, luFromNorth, l.west, luFromWest); err != nil {
 			return err
 		}
 		l.j.compute(4 * g.side)
 		g.sweepDown(z)
-		if err := l.pass(z, l.south, luFromNorth, l.east, luFromWest); err != nil {
+		if err := l.sendEdges(z, l.south, luFromNorth, l.east, luFromWest); err != nil {
 			return err
 		}
 	}
 	for z := g.side - 1; z >= 0; z-- {
-		if err := l.await(z, l.south, luFromSouth, l.east, luFromEast); err != nil {
+		if err := l.receiveEdges(z, l.south, luFromSouth, l.east, luFromEast); err != nil {
 			return err
 		}
 		l.j.compute(4 * g.side)
 		g.sweepUp(z)
-		if err := l.pass(z, l.north, luFromSouth, l.west, luFromEast); err != nil {
+		if err := l.sendEdges(z, l.north, luFromSouth, l.west, luFromEast); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// await receives the edges of a plane that its sweep needs.
-func (l *lu) await(z, alongX, tagX, alongY, tagY int) error {
+// receiveEdges receives the edges that the sweep of a plane needs.
+func (l *lu) receiveEdges(z, alongX, tagX, alongY, tagY int) error {
 	if alongX >= 0 {
 		if _, err := l.j.Recv(l.edge[0], alongX, tagX); err != nil {
 			return err
 		}
-		l.j.came(alongX, l.edge[0])
-		l.g.putEdge(l.edge[0], l.g.beyond(tagX), z)
+		l.j.digestReceived(alongX, l.edge[0])
+		l.g.putEdge(l.edge[0], l.g.ghostEdge(tagX), z)
 	}
 	if alongY >= 0 {
 		if _, err := l.j.Recv(l.edge[1], alongY, tagY); err != nil {
 			return err
 		}
-		l.j.came(alongY, l.edge[1])
-		l.g.putEdge(l.edge[1], l.g.beyond(tagY), z)
+		l.j.digestReceived(alongY, l.edge[1])
+		l.g.putEdge(l.edge[1], l.g.ghostEdge(tagY), z)
 	}
 	return nil
 }
 
-// pass sends on the edges of a plane that was swept. A neighbour to the south gets what
-// comes from its north.
-func (l *lu) pass(z, alongX, tagX, alongY, tagY int) error {
+// sendEdges sends the edges of a swept plane. The southern neighbour receives its northern
+// edge.
+func (l *lu) sendEdges(z, alongX, tagX, alongY, tagY int) error {
 	if alongX >= 0 {
-		l.g.getEdge(l.edge[0], l.g.within(tagX), z)
-		l.j.left(alongX, l.edge[0])
+		l.g.getEdge(l.edge[0], l.g.ownEdge(tagX), z)
+		l.j.digestSent(alongX, l.edge[0])
 		if err := l.j.Send(l.edge[0], alongX, tagX); err != nil {
 			return err
 		}
 	}
 	if alongY >= 0 {
-		l.g.getEdge(l.edge[1], l.g.within(tagY), z)
-		l.j.left(alongY, l.edge[1])
+		l.g.getEdge(l.edge[1], l.g.ownEdge(tagY), z)
+		l.j.digestSent(alongY, l.edge[1])
 		if err := l.j.Send(l.edge[1], alongY, tagY); err != nil {
 			return err
 		}
@@ -172,8 +171,8 @@ func (l *lu) pass(z, alongX, tagX, alongY, tagY int) error {
 	return nil
 }
 
-// faces brings what all four neighbours have at their faces.
-func (l *lu) faces() error {
+// exchangeFaces receives the faces of all four neighbours.
+func (l *lu) exchangeFaces() error {
 	ways := []struct{ from, to, tag int }{
 		{l.north, l.south, luFromNorth},
 		{l.south, l.north, luFromSouth},
@@ -194,15 +193,15 @@ func (l *lu) faces() error {
 				if err != nil {
 					return err
 				}
-				return l.j.same(uint64(w.from), uint64(s.Source), "source of a face with tag %d", faceTag+w.tag)
+				return l.j.checkEqual(uint64(w.from), uint64(s.Source), "source of a face with tag %d", faceTag+w.tag)
 			}
 		}
 		l.j.compute(8)
 		if w.to >= 0 {
 			for z := range l.g.side {
-				l.g.getEdge(out[z*face:][:face], l.g.within(w.tag), z)
+				l.g.getEdge(out[z*face:][:face], l.g.ownEdge(w.tag), z)
 			}
-			l.j.left(w.to, out)
+			l.j.digestSent(w.to, out)
 			if err := l.j.Send(out, w.to, faceTag+w.tag); err != nil {
 				return err
 			}
@@ -211,9 +210,9 @@ func (l *lu) faces() error {
 			return err
 		}
 		if w.from >= 0 {
-			l.j.came(w.from, in)
+			l.j.digestReceived(w.from, in)
 			for z := range l.g.side {
-				l.g.putEdge(in[z*face:][:face], l.g.beyond(w.tag), z)
+				l.g.putEdge(in[z*face:][:face], l.g.ghostEdge(w.tag), z)
 			}
 		}
 	}
@@ -222,33 +221,32 @@ func (l *lu) faces() error {
 
 const faceTag = 10
 
-// distance is how far the solution is from the one that is sought, at most.
-func (l *lu) distance() (float64, error) {
+// errorNorm is the largest difference from the exact solution.
+func (l *lu) errorNorm() (float64, error) {
 	far := 0.0
 	l.g.each(func(x, y, z, v, at int) {
-		far = max(far, math.Abs(l.g.u[at]-l.g.wanted(x, y, z, v)))
+		far = max(far, math.Abs(l.g.u[at]-l.g.exact(x, y, z, v)))
 	})
-	return l.j.most(far)
+	return l.j.maxAll(far)
 }
 
-// luReference is up to how many points the whole problem is solved again by each rank.
+// luReference is the number of points up to which each rank also solves the whole problem.
 const luReference = 40000
 
-// check compares the distance with that of the beginning, and, unless the grid is too
-// large for that, every number with that of sweeps over the whole grid by one rank:
-// they are the same to the bit, for sweeps visit points in an order that depends on no
-// division.
+// check compares the error with the initial one and, for small grids, every number with
+// sweeps over the whole grid by one rank. They must be equal to the bit, because the order
+// of points does not depend on the division.
 func (l *lu) check(before float64, side int) error {
 	j := l.j
-	after, err := l.distance()
+	after, err := l.errorNorm()
 	if err != nil {
 		return err
 	}
 	bound := before*math.Pow(luContraction, float64(j.iterations)) + 1e-10
-	if !j.alike(0, after, bound) {
-		return j.wrong("less than "+formatFloat(bound), after, "distance from the solution after %d steps", j.iterations)
+	if !j.withinBound(0, after, bound) {
+		return j.verificationError("less than "+formatFloat(bound), after, "distance from the solution after %d steps", j.iterations)
 	}
-	j.figure("distance", after, "")
+	j.addFigure("distance", after, "")
 	if side*side*side > luReference {
 		return nil
 	}
@@ -262,8 +260,8 @@ func (l *lu) check(before float64, side int) error {
 		}
 	}
 	l.g.each(func(x, y, z, v, at int) {
-		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; err == nil && !j.alike(want, got, 0) {
-			err = j.wrong(want, got, "unknown %d at (%d, %d, %d)", v, x, y, z)
+		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; err == nil && !j.withinBound(want, got, 0) {
+			err = j.verificationError(want, got, "unknown %d at (%d, %d, %d)", v, x, y, z)
 		}
 	})
 	return err

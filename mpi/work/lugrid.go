@@ -2,8 +2,8 @@ package work
 
 import "strconv"
 
-// luGrid is a rank's columns of a cubic grid, with room for a point beyond each side of
-// x and y. Beyond the whole grid all is 0.
+// luGrid is a rank's columns of a cubic grid, with a ghost point on each side of x and y.
+// Outside the whole grid all is 0.
 type luGrid struct {
 	seed          uint64
 	side          int
@@ -14,13 +14,13 @@ type luGrid struct {
 	u, b          []float64
 }
 
-// The system: a point's unknowns are tied to those of its six neighbours, and each of
-// them to the next of the same point. The sum beside the diagonal is 6.3 of 8.
+// The system: unknowns of a point are coupled to those of its six neighbours, and each to
+// the next of the same point. The off-diagonal sum is 6.3, the diagonal 8.
 const (
 	luDiagonal = 8.0
 	luCoupling = 0.3
-	// luContraction is by how much a pair of sweeps brings the solution nearer at least:
-	// each alone does so by that sum over the diagonal.
+	// luContraction bounds the factor by which a pair of sweeps reduces the error: each
+	// sweep does by the off-diagonal sum over the diagonal.
 	luContraction = (6 + luCoupling) / luDiagonal * (6 + luCoupling) / luDiagonal
 )
 
@@ -31,17 +31,17 @@ func newLUGrid(seed uint64, side, rows, columns, rank int) *luGrid {
 	n := (g.nx + 2) * (g.ny + 2) * side * luVars
 	g.u, g.b = make([]float64, n), make([]float64, n)
 	g.each(func(x, y, z, v, at int) {
-		sum := luDiagonal*g.wanted(x, y, z, v) - luCoupling*g.wanted(x, y, z, (v+1)%luVars)
+		sum := luDiagonal*g.exact(x, y, z, v) - luCoupling*g.exact(x, y, z, (v+1)%luVars)
 		for _, d := range [][3]int{{1, 0, 0}, {-1, 0, 0}, {0, 1, 0}, {0, -1, 0}, {0, 0, 1}, {0, 0, -1}} {
-			sum -= g.wanted(x+d[0], y+d[1], z+d[2], v)
+			sum -= g.exact(x+d[0], y+d[1], z+d[2], v)
 		}
 		g.b[at] = sum
 	})
 	return g
 }
 
-// wanted is the solution that the right side is made of.
-func (g *luGrid) wanted(x, y, z, v int) float64 {
+// exact is the exact solution, from which the right side is computed.
+func (g *luGrid) exact(x, y, z, v int) float64 {
 	for _, p := range []int{x, y, z} {
 		if p < 0 || p >= g.side {
 			return 0
@@ -50,13 +50,12 @@ func (g *luGrid) wanted(x, y, z, v int) float64 {
 	return unit(key(g.seed, uint64(((x*g.side+y)*g.side+z)*luVars+v)))
 }
 
-// index is where an unknown of a point of the whole grid is; local coordinates begin
-// with 1.
+// index is the index of an unknown; local coordinates start at 1.
 func (g *luGrid) index(x, y, z, v int) int {
 	return ((z*(g.ny+2)+y-g.fy+1)*(g.nx+2)+x-g.fx+1)*luVars + v
 }
 
-// each visits all unknowns of the rank's own points.
+// each visits all unknowns of the rank's points.
 func (g *luGrid) each(do func(x, y, z, v, at int)) {
 	for z := range g.side {
 		for y := g.fy; y < g.fy+g.ny; y++ {
@@ -103,12 +102,12 @@ func (g *luGrid) relax(x, y, z int) {
 	}
 }
 
-// edge is a line of points of every plane: its first point, and the axis it is along.
+// edge is a line of points of every plane: its first point, and its axis.
 type edge struct{ x, y, n, dx, dy int }
 
-// beyond is the edge outside of this rank's points that a tag's messages come to, and
-// within the one inside that they are of.
-func (g *luGrid) beyond(tag int) edge {
+// ghostEdge is the edge outside this rank's points that messages of a tag are stored to,
+// and ownEdge the edge inside that they are sent from.
+func (g *luGrid) ghostEdge(tag int) edge {
 	switch tag {
 	case luFromNorth:
 		return edge{g.fx, g.fy - 1, g.nx, 1, 0}
@@ -120,7 +119,7 @@ func (g *luGrid) beyond(tag int) edge {
 	return edge{g.fx + g.nx, g.fy, g.ny, 0, 1}
 }
 
-func (g *luGrid) within(tag int) edge {
+func (g *luGrid) ownEdge(tag int) edge {
 	switch tag {
 	case luFromNorth: // of the receiver: this rank's south
 		return edge{g.fx, g.fy + g.ny - 1, g.nx, 1, 0}

@@ -8,39 +8,38 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 )
 
-// Spread is a number that ranks differ in.
+// Spread is the mean and the maximum of a number over ranks.
 type Spread struct {
 	Mean float64 `json:"mean"`
 	Most float64 `json:"most"`
 }
 
-// Kind is how much memory ranks had of a kind, at most.
+// Kind is the largest size of a kind of memory.
 type Kind struct {
 	Name  string `json:"name"`
 	Bytes Spread `json:"bytes"`
 }
 
-// Memory is the communication memory of the ranks of a world. What programs have is
-// not in it.
+// Memory is the communication memory of the ranks of a world, without that of the programs.
 type Memory struct {
 	Ranks int    `json:"ranks"`
 	Kinds []Kind `json:"kinds"`
-	// Bytes are those of all kinds.
+	// Bytes is the sum of all kinds.
 	Bytes Spread `json:"bytes"`
-	// Connections are how many a rank had at once, and Rings how many peers could write
-	// to it.
+	// Connections is the largest number of connections of a rank, and Rings the number of
+	// rings that peers write to.
 	Connections Spread `json:"connections"`
 	Rings       Spread `json:"rings"`
-	// LowWatermarks is how often shared receives ran low.
+	// LowWatermarks is how often shared receives reached the low watermark.
 	LowWatermarks Spread `json:"low_watermarks"`
-	// Messages is how many were sent in all, and Unexpected the share of them that came
-	// before their receives.
+	// Messages is the number of messages sent, and Unexpected the share of them that
+	// arrived before their receives.
 	Messages   uint64  `json:"messages"`
 	Unexpected float64 `json:"unexpected"`
 }
 
-// MemoryOf returns what the ranks of a world have used so far, or what rank 0 alone has.
-// All of them call it, and get the same. What it needs itself is not in it.
+// MemoryOf returns the memory of the ranks of a world so far, or of rank 0 alone. All ranks
+// call it and get the same; the memory that the call itself needs is not included.
 func MemoryOf(w *mpi.World, one bool) (Memory, error) {
 	s := w.Stats()
 	c, ok := s.Carrier.(carrier.Stats)
@@ -78,7 +77,7 @@ func MemoryOf(w *mpi.World, one bool) (Memory, error) {
 	return m, nil
 }
 
-// memoryOf is what rows of all ranks come to.
+// memoryOf combines the rows of all ranks.
 func memoryOf(all []byte, columns, kinds int) Memory {
 	ranks := len(all) / (8 * columns)
 	spreads, sums := make([]Spread, columns), make([]uint64, columns)

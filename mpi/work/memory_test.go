@@ -11,14 +11,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// start is a work.Start: one rank a host.
+// start is a work.Launch with one rank per host.
 func start(ranks int, o mpi.Options, program func(*mpi.World) error) error {
 	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *env.Env) error { return mpi.Run(e, o, program) })
 	return err
 }
 
-// curves measures some patterns, and returns points by pattern, design and ranks.
-func curves(t *testing.T, cfg carrier.Config, patterns []string, designs ...carrier.Design) func(string, carrier.Design, int) work.MemoryPoint {
+// memoryCurves measures some patterns, and returns points by pattern, design and ranks.
+func memoryCurves(t *testing.T, cfg carrier.Config, patterns []string, designs ...carrier.Design) func(string, carrier.Design, int) work.MemoryPoint {
 	t.Helper()
 	var ps []work.MemoryPattern
 	for _, p := range work.MemoryPatterns() {
@@ -28,7 +28,7 @@ func curves(t *testing.T, cfg carrier.Config, patterns []string, designs ...carr
 			}
 		}
 	}
-	points := measured(t, cfg, ps, designs, 4, 16)
+	points := measureMemory(t, cfg, ps, designs, 4, 16)
 	return func(pattern string, d carrier.Design, ranks int) work.MemoryPoint {
 		for _, p := range points {
 			if p.Workload == pattern && p.Design == d && p.Ranks == ranks {
@@ -40,7 +40,7 @@ func curves(t *testing.T, cfg carrier.Config, patterns []string, designs ...carr
 	}
 }
 
-func measured(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) []work.MemoryPoint {
+func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) []work.MemoryPoint {
 	t.Helper()
 	points, err := work.MemoryCurves(start, mpi.Options{Carrier: cfg}, ps, designs, ranks)
 	if err != nil {
@@ -52,10 +52,10 @@ func measured(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs
 	return points
 }
 
-// Connections cost what their receives do, datagrams nothing: where ranks talk to all,
-// memory grows with them; where they talk to few, it hardly does (Thesis §6.6.2).
-func TestMemoryOfConnectionsAndDatagrams(t *testing.T) {
-	at := curves(t, work.ThesisMemory(), []string{"alltoall", "cg"}, carrier.SendRecv, carrier.UD)
+// Connections need memory for their receives, datagrams do not: memory grows with the
+// number of partners (Thesis §6.6.2).
+func TestConnectionMemoryGrowsWithPartners(t *testing.T) {
+	at := memoryCurves(t, work.ThesisMemory(), []string{"alltoall", "cg"}, carrier.SendRecv, carrier.UD)
 	for _, ranks := range []int{4, 16} {
 		all := at("alltoall", carrier.SendRecv, ranks)
 		if all.Connections.Mean != float64(ranks-1) {
@@ -75,10 +75,10 @@ func TestMemoryOfConnectionsAndDatagrams(t *testing.T) {
 	}
 }
 
-// Shared receives do not grow with ranks and stay below 5 MB; rings and receives of each
-// connection do grow (Survey).
-func TestMemoryOfSharedReceives(t *testing.T) {
-	at := curves(t, work.SurveyMemory(), []string{"alltoall"}, carrier.SRQ, carrier.RingSRQ, carrier.RingSendRecv)
+// Shared receives do not grow with ranks and stay below 5 MB; rings and receives per
+// connection grow (Survey).
+func TestSharedReceiveMemoryIsConstant(t *testing.T) {
+	at := memoryCurves(t, work.SurveyMemory(), []string{"alltoall"}, carrier.SRQ, carrier.RingSRQ, carrier.RingSendRecv)
 	few, many := at("alltoall", carrier.SRQ, 4), at("alltoall", carrier.SRQ, 16)
 	if many.Bytes.Most > 5e6 || many.Bytes.Most > few.Bytes.Most*1.1 {
 		t.Errorf("shared receives: from %v on 4 ranks to %v on 16", few.Bytes, many.Bytes)
@@ -92,8 +92,8 @@ func TestMemoryOfSharedReceives(t *testing.T) {
 	}
 }
 
-// With shared receives alone a rank has no more than 5 MB at 64 ranks, whether they talk to
-// few or to all, in bursts or in turn, and hardly more at many times as many (Survey).
+// With shared receives alone a rank has at most 5 MB at 64 ranks, with few or all partners,
+// in bursts or in turn, and hardly more at many times as many (Survey).
 func TestSharedReceivesDoNotGrow(t *testing.T) {
 	const most = 5e6
 	patterns := []work.MemoryPattern{
@@ -103,28 +103,28 @@ func TestSharedReceivesDoNotGrow(t *testing.T) {
 	}
 	designs := []carrier.Design{carrier.SRQ}
 	few := map[string]float64{}
-	for _, p := range measured(t, work.SurveyMemory(), patterns, designs, 4, 64) {
+	for _, p := range measureMemory(t, work.SurveyMemory(), patterns, designs, 4, 64) {
 		if p.Ranks == 4 {
 			few[p.Workload] = p.Bytes.Most
 		} else if p.Bytes.Most > most || p.Bytes.Most > 1.05*few[p.Workload] || p.Connections.Most < 10 {
 			t.Errorf("%s on %d ranks: %v bytes, %v connections; %.0f bytes on 4", p.Workload, p.Ranks, p.Bytes, p.Connections, few[p.Workload])
 		}
 	}
-	for _, p := range measured(t, work.SurveyMemory(), patterns[2:], designs, 200) {
+	for _, p := range measureMemory(t, work.SurveyMemory(), patterns[2:], designs, 200) {
 		if p.Bytes.Most > most || p.Bytes.Most > 1.05*few["star"] || p.Connections.Most < 199 {
 			t.Errorf("a rank with all of %d: %v bytes, %v connections; %.0f bytes on 4", p.Ranks, p.Bytes, p.Connections, few["star"])
 		}
 	}
 }
 
-// On iWARP, where packets that find no receive end a connection, receives that are shared
-// are as many as connections may need, and not as ranks might.
+// On iWARP, where a packet without a receive ends the connection, the number of shared
+// receives follows the number of connections, not that of ranks.
 func TestSharedReceivesOnStreams(t *testing.T) {
 	wl, err := work.Find("ring")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ranks, each = 128, 32 + 4 // receives of a connection, and some for words about credits
+	const ranks, each = 128, 32 + 4 // receives of a connection, with reserved credits
 	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
 	o.OnFinalize = func(rank int, s mpi.Stats) {
 		c := s.Carrier.(carrier.Stats)
@@ -138,12 +138,12 @@ func TestSharedReceivesOnStreams(t *testing.T) {
 	}
 }
 
-// A rank that talks to all others has as much memory when these talk to nobody else: that
-// is how it is measured where all of it would not fit into a machine.
-func TestOneRankShowsWhatAllHave(t *testing.T) {
+// A rank with all others as partners has as much memory when these have no other partners:
+// star measures it where an all-to-all would not fit into a machine.
+func TestStarMemoryEqualsAllToAllMemory(t *testing.T) {
 	all := map[carrier.Design]work.MemoryPoint{}
 	e := work.MemoryExperiments()[0]
-	for _, p := range measured(t, e.Config, []work.MemoryPattern{
+	for _, p := range measureMemory(t, e.Config, []work.MemoryPattern{
 		{Workload: "alltoall", Params: work.Params{Iterations: 20, Bytes: 1 << 10}}, {Workload: "star", Params: work.Params{Iterations: 20}, Rank0Only: true},
 	}, e.Designs, 8) {
 		if !p.Rank0Only {
@@ -157,8 +157,7 @@ func TestOneRankShowsWhatAllHave(t *testing.T) {
 	}
 }
 
-// The experiments can be run at the numbers of ranks that were published, and the
-// curves up to a thousand.
+// The experiments run at the published numbers of ranks, and the curves up to a thousand.
 func TestMemoryExperiments(t *testing.T) {
 	ranks := []int{4, 8, 16, 32, 64, 128, 256, 512, 1024}
 	for _, e := range work.MemoryExperiments() {

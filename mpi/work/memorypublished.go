@@ -2,18 +2,17 @@ package work
 
 import "github.com/fabrictest/fabrictest/mpi/carrier"
 
-// How ranks are equipped in what was published, and what was found there. Who measures
-// the same here has something to hold it against.
+// Configurations and experiments of published measurements, for comparison.
 
-// ThesisMemory is how a connection is equipped in Thesis §6.6.2: with 95 receives of 8 KB,
+// ThesisMemory is the configuration of Thesis §6.6.2: 95 receives of 8 KB per connection,
 // about 800 KB.
 func ThesisMemory() carrier.Config {
 	return carrier.Config{PacketSize: 8 << 10, Receives: 95}
 }
 
-// SurveyMemory is how the designs of Survey are equipped: a ring of 64 packets of 8 KB, about
-// 500 KB, for every peer that 16 packets have come from, 64 receives of connections that
-// have their own, and as many shared ones as 5 MB have room for with everything else.
+// SurveyMemory is the configuration of Survey: a ring of 64 packets of 8 KB, about 500 KB,
+// for every peer after 16 packets, 64 receives per connection without SRQ, and as many
+// shared receives as fit 5 MB with everything else.
 func SurveyMemory() carrier.Config {
 	return carrier.Config{
 		PacketSize: 8 << 10, Receives: 64, SharedReceives: 384,
@@ -21,23 +20,23 @@ func SurveyMemory() carrier.Config {
 	}
 }
 
-// MemoryExperiment is something that memory is measured for.
+// MemoryExperiment is a memory measurement.
 type MemoryExperiment struct {
 	Name     string
 	Config   carrier.Config
 	Patterns []MemoryPattern
 	Designs  []carrier.Design
-	Ranks    []int // at which it was published; nil: any
+	Ranks    []int // published numbers of ranks; nil: any
 }
 
-// The names of the experiments.
+// Names of the experiments.
 const (
 	MemoryByRanks  = "curves" // all designs against the number of ranks
 	MemoryOfThesis = "thesis" // connections and datagrams (Thesis Table 6.1)
 	MemoryOfSurvey = "survey" // rings, and shared receives (Survey Table 1 and Fig. 4)
 )
 
-// MemoryExperiments are those that there are.
+// MemoryExperiments returns all experiments.
 func MemoryExperiments() []MemoryExperiment {
 	both := SurveyMemory()
 	both.Receives = ThesisMemory().Receives
@@ -70,17 +69,17 @@ func MemoryExperiments() []MemoryExperiment {
 	}
 }
 
-// Runs are what an experiment takes, with ranks of a list; those at which something was
-// published, if there are any.
+// Runs returns the runs of an experiment for a list of rank numbers, restricted to the
+// published ones if there are any.
 func (e *MemoryExperiment) Runs(ranks []int) ([]MemoryRun, error) {
 	if e.Ranks != nil {
-		ranks = both(e.Ranks, ranks)
+		ranks = intersection(e.Ranks, ranks)
 	}
 	return MemoryRuns(e.Patterns, e.Designs, ranks)
 }
 
-// both are the numbers that are in either list.
-func both(a, b []int) (all []int) {
+// intersection returns the numbers that are in both lists.
+func intersection(a, b []int) (all []int) {
 	for _, n := range a {
 		for _, m := range b {
 			if n == m {

@@ -7,43 +7,40 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 )
 
-// Launch runs a program as all ranks of a world, and returns when they have ended. The
-// program's results may be of any rank.
+// Launch runs a program as all ranks of a world, and returns when they have ended.
 type Launch func(ranks int, o mpi.Options, program func(*mpi.World) error) error
 
-// MemoryPoint is what a workload needed with a design, and some ranks.
+// MemoryPoint is the memory of a workload with a design and a number of ranks.
 type MemoryPoint struct {
 	Workload string         `json:"workload"`
 	Design   carrier.Design `json:"design"`
-	// Rank0Only says that the figures are of rank 0 alone, which is the one that counts.
+	// Rank0Only means that the values are those of rank 0 alone.
 	Rank0Only bool `json:"one,omitempty"`
 	Memory
 }
 
-// MemoryPattern is a workload that memory is measured of.
+// MemoryPattern is a workload whose memory is measured.
 type MemoryPattern struct {
 	Workload string
 	Params   Params
-	// MaxRanks is how many there may be: the connections of everybody to everybody
-	// become too many for one machine long before those of one rank do. 0 is any
-	// number.
+	// MaxRanks limits the number of ranks: connections between all ranks exceed one machine
+	// long before those of one rank do. 0: no limit.
 	MaxRanks int
-	// Rank0Only has only rank 0 be looked at.
+	// Rank0Only measures rank 0 alone.
 	Rank0Only bool
 }
 
-// fullRanks is up to how many ranks everybody talks to everybody: as many as have been
-// published. Beyond, star shows what one of them has.
+// fullRanks is the largest number of ranks for all-to-all patterns, as published. Beyond,
+// star shows the memory of one rank.
 const fullRanks = 64
 
-// MemoryPatterns are those whose curves are published: partners that are always the
-// same, partners that grow with the logarithm of the ranks, and all ranks. With
-// these come those of barriers and reductions, a logarithm of the ranks too.
+// MemoryPatterns returns the patterns of published curves: a constant number of partners, a
+// logarithmic one, and all ranks.
 func MemoryPatterns() []MemoryPattern {
 	return []MemoryPattern{
 		{Workload: "neighbours", Params: Params{Iterations: 20}},
 		{Workload: "cg"},
-		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large to go by way of others
+		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large for an indirect algorithm
 		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: fullRanks},
 		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: fullRanks},
 		{Workload: "star", Params: Params{Iterations: 20}, Rank0Only: true},
@@ -57,8 +54,8 @@ type MemoryRun struct {
 	Ranks  int
 }
 
-// MemoryRuns are those of patterns with every design and number of ranks that they can
-// have, the small ones of a pattern first.
+// MemoryRuns returns the runs of patterns with every design and permitted number of ranks,
+// in ascending order of ranks.
 func MemoryRuns(patterns []MemoryPattern, designs []carrier.Design, ranks []int) (runs []MemoryRun, err error) {
 	for _, p := range patterns {
 		wl, err := Find(p.Workload)
@@ -81,7 +78,7 @@ func (r *MemoryRun) String() string {
 	return fmt.Sprintf("%s with %s on %d ranks", r.Workload, r.Design, r.Ranks)
 }
 
-// Measure runs it in a world of its own. Of the options, the design is replaced.
+// Measure runs it in a new world. The design of the options is replaced.
 func (r *MemoryRun) Measure(start Launch, o mpi.Options) (MemoryPoint, error) {
 	point := MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
 	wl, err := Find(r.Workload)
@@ -105,7 +102,7 @@ func (r *MemoryRun) Measure(start Launch, o mpi.Options) (MemoryPoint, error) {
 	return point, nil
 }
 
-// MemoryCurves does all of MemoryRuns, one after the other.
+// MemoryCurves measures all of MemoryRuns, one after the other.
 func MemoryCurves(start Launch, o mpi.Options, patterns []MemoryPattern, designs []carrier.Design, ranks []int) ([]MemoryPoint, error) {
 	runs, err := MemoryRuns(patterns, designs, ranks)
 	if err != nil {

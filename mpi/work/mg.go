@@ -7,11 +7,10 @@ import (
 
 // multigrid solves Poisson's equation on a periodic grid by V-cycles, as NPB's MG does,
 // with its stencils. Ranks have boxes of the grid; after every operation faces are
-// exchanged with both neighbours on each axis in turn: two receives posted, two sends,
-// two waits. Faces shrink by four from level to level, so that there are messages of
-// all sizes (Survey Fig. 5); when boxes have become too small to be divided, the coarse
-// grid is brought together by all ranks, which gives each some more partners than its
-// six neighbours (Survey Table 1: nine).
+// exchanged with both neighbours on each axis in turn: two receives, two sends, two waits.
+// Faces shrink by four from level to level, therefore messages have all sizes (Survey Fig.
+// 5). When boxes are too small to divide, all ranks gather the coarse grid, which adds some
+// partners to the six neighbours (Survey Table 1: nine).
 func multigrid() *Workload {
 	sizes := map[Class]mgSize{
 		ClassT: {side: 16, cycles: 2},
@@ -19,7 +18,7 @@ func multigrid() *Workload {
 		ClassW: {side: 128, cycles: 4},
 		ClassA: {side: 256, cycles: 4},
 	}
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "mg", Title: "V-cycles on a periodic grid (NPB MG)", Paper: "Survey §3.2, Table 1; Thesis Table 6.1",
 		MinRanks: 1, RankRule: PowerOfTwo,
 		unfit: func(c Class, ranks int) string {
@@ -31,7 +30,7 @@ func multigrid() *Workload {
 	}, func(j *job) error {
 		size := sizes[j.p.Class]
 		m := newMG(j, newTorus(box(j.Size()), j.Rank()), size.side, j.p.Seed)
-		if err := m.solve(j.steps(size.cycles)); err != nil {
+		if err := m.solve(j.setIterations(size.cycles)); err != nil {
 			return err
 		}
 		return m.check(size.side)
@@ -40,20 +39,20 @@ func multigrid() *Workload {
 
 type mgSize struct{ side, cycles int }
 
-// mg is a rank's part of the solution, or, without a job, the whole of it.
+// mg is a rank's part of the solution, or all of it without a job.
 type mg struct {
-	j      *job
-	torus  torus
-	levels []*mgLevel // the finest first
-	coarse *mg        // of all ranks together, from the size of the last level on
-	v      []float64  // the right side; nil of a coarse solver, whose finest level has it in r
-	norms  []float64  // of what is left of it, before and after every cycle
-	sent   [6]ledger  // by tag
-	came   [6]ledger
+	j           *job
+	torus       torus
+	levels      []*mgLevel   // the finest first
+	coarse      *mg          // of all ranks together, below the last level
+	v           []float64    // the right side; nil for a coarse solver, whose finest level has it in r
+	norms       []float64    // of the residual, before and after every cycle
+	sentDigests [6]digestSum // by tag
+	came        [6]digestSum
 }
 
-// mgContraction is by how much a cycle reduces what is left, at least; the first ones do
-// so by far more.
+// mgContraction bounds the factor by which a cycle reduces the residual; the first cycles
+// reduce it far more.
 const mgContraction = 0.8
 
 func newMG(j *job, t torus, side int, seed uint64) *mg {
@@ -64,7 +63,7 @@ func newMG(j *job, t torus, side int, seed uint64) *mg {
 	return m
 }
 
-// addLevels makes a level of each size that boxes can have.
+// addLevels creates a level of each size that boxes can have.
 func (m *mg) addLevels(side int) {
 	for {
 		l := newMGLevel(side, m.torus)
@@ -73,7 +72,7 @@ func (m *mg) addLevels(side int) {
 			return
 		}
 		for axis, n := range l.n {
-			if m.torus.sides[axis] > 1 && n < 4 { // the next would be of less than two
+			if m.torus.sides[axis] > 1 && n < 4 { // the next level would have less than two points
 				m.coarse = &mg{torus: newTorus([3]int{1, 1, 1}, 0)}
 				m.coarse.addLevels(side)
 				return
@@ -83,8 +82,7 @@ func (m *mg) addLevels(side int) {
 	}
 }
 
-// rightSide puts charges of one sign and the other at ten places each, as the model
-// does: their sum is nothing.
+// rightSide puts ten positive and ten negative charges at random points, as the model does.
 func (m *mg) rightSide(seed uint64) {
 	l := m.levels[0]
 	for i := range uint64(20) {
@@ -99,14 +97,14 @@ func (m *mg) rightSide(seed uint64) {
 	}
 }
 
-// solve runs some cycles.
+// solve runs the cycles.
 func (m *mg) solve(cycles int) error {
 	top := m.levels[0]
 	copy(top.r, m.v)
 	if err := m.exchange(top, top.r); err != nil {
 		return err
 	}
-	if err := m.note(); err != nil {
+	if err := m.recordNorm(); err != nil {
 		return err
 	}
 	if m.j != nil {
@@ -118,31 +116,30 @@ func (m *mg) solve(cycles int) error {
 		if err := m.cycle(0); err != nil {
 			return err
 		}
-		if err := m.note(); err != nil {
+		if err := m.recordNorm(); err != nil {
 			return err
 		}
 	}
 	if m.j != nil {
 		m.j.stop()
-		m.j.figure("residual", m.norms[cycles], "")
+		m.j.addFigure("residual", m.norms[cycles], "")
 	}
 	return nil
 }
 
-// note keeps the norm of what is left.
-func (m *mg) note() error {
+// recordNorm records the norm of the residual.
+func (m *mg) recordNorm() error {
 	l, sum := m.levels[0], 0.0
 	l.each(func(at int) { sum += l.r[at] * l.r[at] })
 	var err error
 	if m.j != nil {
-		sum, err = m.j.sum(sum)
+		sum, err = m.j.sumAll(sum)
 	}
 	m.norms = append(m.norms, math.Sqrt(sum))
 	return err
 }
 
-// cycle improves the level's u by what is left in its r. On levels below the finest, u
-// begins with nothing.
+// cycle improves u of a level by its residual r. Below the finest level u starts at 0.
 func (m *mg) cycle(i int) error {
 	l, finest := m.levels[i], i == 0 && m.v != nil
 	if m.j != nil {
@@ -153,7 +150,7 @@ func (m *mg) cycle(i int) error {
 	}
 	if i == len(m.levels)-1 {
 		if m.coarse != nil {
-			return m.together(l)
+			return m.solveCoarse(l)
 		}
 		return m.smooth(l)
 	}
@@ -173,17 +170,17 @@ func (m *mg) cycle(i int) error {
 	if finest {
 		right = m.v
 	}
-	if err := m.left(l, right); err != nil {
+	if err := m.residual(l, right); err != nil {
 		return err
 	}
 	if err := m.smooth(l); err != nil || !finest {
 		return err
 	}
-	return m.left(l, right)
+	return m.residual(l, right)
 }
 
-// left puts into r what u leaves of a right side.
-func (m *mg) left(l *mgLevel, right []float64) error {
+// residual computes the residual of u into r.
+func (m *mg) residual(l *mgLevel, right []float64) error {
 	l.residual(right)
 	return m.exchange(l, l.r)
 }
@@ -193,18 +190,17 @@ func (m *mg) smooth(l *mgLevel) error {
 	return m.exchange(l, l.u)
 }
 
-// check compares how much every cycle left, what was sent with what came, and, unless
-// the grid is too large for that, every point with that of cycles on the whole grid by
-// one rank: they are the same to the bit, for nothing in a cycle depends on how the
-// grid is divided.
+// check compares the norms of all cycles, the digests of messages sent and received and,
+// for small grids, every point with cycles on the whole grid by one rank. They must be
+// equal to the bit, because a cycle does not depend on the division.
 func (m *mg) check(side int) error {
 	j := m.j
 	for i, n := range m.norms[1:] {
-		if !j.alike(0, n, m.norms[i]*mgContraction) {
-			return j.wrong("less than "+formatFloat(m.norms[i]*mgContraction), n, "what cycle %d left", i)
+		if !j.withinBound(0, n, m.norms[i]*mgContraction) {
+			return j.verificationError("less than "+formatFloat(m.norms[i]*mgContraction), n, "residual after cycle %d", i)
 		}
 	}
-	if err := m.compareLedgers(); err != nil || side > mgReference {
+	if err := m.compareDigests(); err != nil || side > mgReference {
 		return err
 	}
 	whole := newMG(nil, newTorus([3]int{1, 1, 1}, 0), side, j.p.Seed)
@@ -214,13 +210,13 @@ func (m *mg) check(side int) error {
 	l, w := m.levels[0], whole.levels[0]
 	var err error
 	l.each(func(at int) {
-		x, y, z := l.place(at)
-		if want, got := w.u[w.index(x+1, y+1, z+1)], l.u[at]; err == nil && !j.alike(want, got, 0) {
-			err = j.wrong(want, got, "solution at (%d, %d, %d)", x, y, z)
+		x, y, z := l.globalPoint(at)
+		if want, got := w.u[w.index(x+1, y+1, z+1)], l.u[at]; err == nil && !j.withinBound(want, got, 0) {
+			err = j.verificationError(want, got, "solution at (%d, %d, %d)", x, y, z)
 		}
 	})
 	return err
 }
 
-// mgReference is up to which side the whole problem is solved again by each rank.
+// mgReference is the largest side up to which each rank also solves the whole problem.
 const mgReference = 32

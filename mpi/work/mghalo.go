@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// exchange makes the points beyond the box those of the neighbours, axis by axis, so
-// that edges and corners come along.
+// exchange fills the ghost points from the neighbours, axis by axis, which includes edges
+// and corners.
 func (m *mg) exchange(l *mgLevel, f []float64) error {
 	for axis, ranks := range m.torus.sides {
 		if ranks == 1 {
@@ -22,12 +22,12 @@ func (m *mg) exchange(l *mgLevel, f []float64) error {
 	return nil
 }
 
-// mgTag tells which way a face goes.
+// mgTag is the tag of a face's direction.
 func mgTag(axis, up int) int { return 2*axis + up }
 
 func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) error {
 	j, n := m.j, l.faceSize(axis)
-	down, up := m.torus.beside(axis, -1), m.torus.beside(axis, 1)
+	down, up := m.torus.neighbour(axis, -1), m.torus.neighbour(axis, 1)
 	out, in := make([]byte, 2*8*n), make([]byte, 2*8*n)
 	var rs [2]*mpi.Request
 	var err error
@@ -38,12 +38,12 @@ func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) error {
 		return err
 	}
 	l.getFace(out[:8*n], f, axis, l.n[axis])
-	m.sent[mgTag(axis, 1)].add(out[:8*n])
+	m.sentDigests[mgTag(axis, 1)].add(out[:8*n])
 	if err := j.Send(out[:8*n], up, mgTag(axis, 1)); err != nil {
 		return err
 	}
 	l.getFace(out[8*n:], f, axis, 1)
-	m.sent[mgTag(axis, 0)].add(out[8*n:])
+	m.sentDigests[mgTag(axis, 0)].add(out[8*n:])
 	if err := j.Send(out[8*n:], down, mgTag(axis, 0)); err != nil {
 		return err
 	}
@@ -57,31 +57,31 @@ func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) error {
 	return nil
 }
 
-// ledger is a digest of all that went one way.
-type ledger uint64
+// digestSum is a digest of all messages in one direction.
+type digestSum uint64
 
-func (l *ledger) add(words []byte) {
+func (l *digestSum) add(words []byte) {
 	for at := 0; at < len(words); at += 8 {
-		*l = ledger(mix(uint64(*l) ^ binary.LittleEndian.Uint64(words[at:])))
+		*l = digestSum(mix(uint64(*l) ^ binary.LittleEndian.Uint64(words[at:])))
 	}
 }
 
-// compareLedgers has neighbours tell each other what all that they have sent comes to.
-// Many points beyond a box are overwritten by those of the next axis, or multiplied by
-// nothing, so that the solution would not show that they are wrong.
-func (m *mg) compareLedgers() error {
+// compareDigests compares with neighbours the digests of all messages. Many ghost points
+// are overwritten or multiplied by 0, therefore the solution would not show that they are
+// wrong.
+func (m *mg) compareDigests() error {
 	for axis, ranks := range m.torus.sides {
 		for up := range 2 {
 			if ranks == 1 {
 				continue
 			}
 			tag := mgTag(axis, up)
-			to, from := m.torus.beside(axis, 2*up-1), m.torus.beside(axis, 1-2*up)
+			to, from := m.torus.neighbour(axis, 2*up-1), m.torus.neighbour(axis, 1-2*up)
 			var in [8]byte
-			if _, err := m.j.Sendrecv(binary.LittleEndian.AppendUint64(nil, uint64(m.sent[tag])), to, tag, in[:], from, tag); err != nil {
+			if _, err := m.j.Sendrecv(binary.LittleEndian.AppendUint64(nil, uint64(m.sentDigests[tag])), to, tag, in[:], from, tag); err != nil {
 				return err
 			}
-			if err := m.j.same(binary.LittleEndian.Uint64(in[:]), uint64(m.came[tag]), "digest of all faces from rank %d, way %d of axis %d", from, up, axis); err != nil {
+			if err := m.j.checkEqual(binary.LittleEndian.Uint64(in[:]), uint64(m.came[tag]), "digest of all faces from rank %d, way %d of axis %d", from, up, axis); err != nil {
 				return err
 			}
 		}
@@ -89,13 +89,13 @@ func (m *mg) compareLedgers() error {
 	return nil
 }
 
-// faceSize is how many points a face has, with those beyond the box.
+// faceSize is the number of points of a face, with ghost points.
 func (l *mgLevel) faceSize(axis int) int {
 	a, b := (axis+1)%3, (axis+2)%3
 	return (l.n[a] + 2) * (l.n[b] + 2)
 }
 
-// onFace visits the points that are at some place on an axis.
+// onFace visits the points at a coordinate of an axis.
 func (l *mgLevel) onFace(axis, place int, do func(at int)) {
 	strides := [3]int{1, l.n[0] + 2, (l.n[0] + 2) * (l.n[1] + 2)}
 	a, b := (axis+1)%3, (axis+2)%3
@@ -120,16 +120,15 @@ func (l *mgLevel) putFace(f []float64, axis, place int, buf []byte) {
 	})
 }
 
-// copyFace makes what is at one place on an axis that of another.
+// copyFace copies the points at one coordinate of an axis to another.
 func (l *mgLevel) copyFace(f []float64, axis, to, from int) {
 	strides := [3]int{1, l.n[0] + 2, (l.n[0] + 2) * (l.n[1] + 2)}
 	l.onFace(axis, to, func(at int) { f[at] = f[at+(from-to)*strides[axis]] })
 }
 
-// together has every rank do the rest of a cycle on the whole of the last level: what
-// is left of all boxes is brought together, and each takes its own box's part of the
-// answer.
-func (m *mg) together(l *mgLevel) error {
+// solveCoarse does the rest of a cycle on the whole last level, on every rank: the
+// residuals of all boxes are gathered, and each rank takes its part of the solution.
+func (m *mg) solveCoarse(l *mgLevel) error {
 	own := 8 * l.n[0] * l.n[1] * l.n[2]
 	mine, all := make([]byte, 0, own), make([]byte, own*m.j.Size())
 	l.each(func(at int) {
@@ -143,7 +142,7 @@ func (m *mg) together(l *mgLevel) error {
 	for rank := range m.j.Size() {
 		box := newMGLevel(l.side, newTorus(m.torus.sides, rank))
 		box.each(func(at int) {
-			x, y, z := box.place(at)
+			x, y, z := box.globalPoint(at)
 			whole.r[whole.index(x+1, y+1, z+1)] = getFloat(all)
 			all = all[8:]
 		})
@@ -155,7 +154,7 @@ func (m *mg) together(l *mgLevel) error {
 		return err
 	}
 	l.each(func(at int) {
-		x, y, z := l.place(at)
+		x, y, z := l.globalPoint(at)
 		l.u[at] = whole.u[whole.index(x+1, y+1, z+1)]
 	})
 	return m.exchange(l, l.u)

@@ -1,6 +1,6 @@
 package work
 
-// mgLevel is a rank's box of a grid, with a point beyond it on every side.
+// mgLevel is a rank's box of a grid, with a ghost point on every side.
 type mgLevel struct {
 	side    int
 	from, n [3]int
@@ -21,11 +21,11 @@ func (l *mgLevel) field() []float64 {
 	return make([]float64, (l.n[0]+2)*(l.n[1]+2)*(l.n[2]+2))
 }
 
-// index is where a point of the box is; those of its own begin with 1.
+// index is the index of a point of the box; own points start at 1.
 func (l *mgLevel) index(x, y, z int) int { return (z*(l.n[1]+2)+y)*(l.n[0]+2) + x }
 
-// place is the point of the whole grid that is somewhere.
-func (l *mgLevel) place(at int) (x, y, z int) {
+// globalPoint returns the coordinates of an index in the whole grid.
+func (l *mgLevel) globalPoint(at int) (x, y, z int) {
 	x, at = at%(l.n[0]+2), at/(l.n[0]+2)
 	y, z = at%(l.n[1]+2), at/(l.n[1]+2)
 	return l.from[0] + x - 1, l.from[1] + y - 1, l.from[2] + z - 1
@@ -40,7 +40,7 @@ func (l *mgLevel) has(at [3]int) bool {
 	return true
 }
 
-// each visits the box's own points.
+// each visits the own points of the box.
 func (l *mgLevel) each(do func(at int)) {
 	for z := 1; z <= l.n[2]; z++ {
 		for y := 1; y <= l.n[1]; y++ {
@@ -52,8 +52,8 @@ func (l *mgLevel) each(do func(at int)) {
 	}
 }
 
-// stencil has a weight for a point itself, for those that share a face with it, an
-// edge, and a corner.
+// stencil has weights for a point, and for its neighbours across a face, an edge and a
+// corner.
 type stencil [4]float64
 
 // The stencils of NPB's MG: the operator, and the smoother of the smaller classes.
@@ -63,8 +63,8 @@ var (
 	mgRestrict = stencil{0.5, 0.25, 0.125, 0.0625}
 )
 
-// around is a stencil on a field of a level, at a point.
-func (l *mgLevel) around(s *stencil, f []float64, at int) float64 {
+// applyStencil applies a stencil to a field at a point.
+func (l *mgLevel) applyStencil(s *stencil, f []float64, at int) float64 {
 	dy := l.n[0] + 2
 	dz := dy * (l.n[1] + 2)
 	faces := f[at-1] + f[at+1] + f[at-dy] + f[at+dy] + f[at-dz] + f[at+dz]
@@ -76,29 +76,29 @@ func (l *mgLevel) around(s *stencil, f []float64, at int) float64 {
 	return s[0]*f[at] + s[1]*faces + s[2]*edges + s[3]*corners
 }
 
-// residual puts into r what u leaves of a right side.
+// residual computes the residual of u into r.
 func (l *mgLevel) residual(right []float64) {
-	l.each(func(at int) { l.r[at] = right[at] - l.around(&mgOperator, l.u, at) })
+	l.each(func(at int) { l.r[at] = right[at] - l.applyStencil(&mgOperator, l.u, at) })
 }
 
-// smooth adds to u what r suggests.
+// smooth applies the smoother to r and adds the result to u.
 func (l *mgLevel) smooth() {
-	l.each(func(at int) { l.u[at] += l.around(&mgSmoother, l.r, at) })
+	l.each(func(at int) { l.u[at] += l.applyStencil(&mgSmoother, l.r, at) })
 }
 
-// restrict takes r from the next finer level: a point is there at twice its place.
+// restrict computes r from the next finer level: a point is there at twice its coordinates.
 func (l *mgLevel) restrict(fine *mgLevel) {
 	for z := 1; z <= l.n[2]; z++ {
 		for y := 1; y <= l.n[1]; y++ {
 			for x := 1; x <= l.n[0]; x++ {
-				l.r[l.index(x, y, z)] = fine.around(&mgRestrict, fine.r, fine.index(2*x-1, 2*y-1, 2*z-1))
+				l.r[l.index(x, y, z)] = fine.applyStencil(&mgRestrict, fine.r, fine.index(2*x-1, 2*y-1, 2*z-1))
 			}
 		}
 	}
 }
 
-// interpolate adds to u what the next coarser level has: points between its own have
-// the mean of those around them.
+// interpolate adds u of the next coarser level: points between its points have the mean of
+// those around them.
 func (l *mgLevel) interpolate(coarse *mgLevel) {
 	for z := 1; z <= l.n[2]; z++ {
 		for y := 1; y <= l.n[1]; y++ {

@@ -7,13 +7,12 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// nbody moves particles that attract each other. Ranks pass their particles on in a
-// ring until every rank has seen all, with the next ones on their way while forces of
-// the last are computed; then they tell each other where the middle of theirs is and
-// how fast, in an allgather of 64 bytes a rank, as most of those of the N-BODY
-// application are (Collectives §4.3, §6.5.3).
+// nbody moves particles that attract each other. Ranks pass their particles on in a ring
+// until every rank has seen all, with the next ones under way while forces of the last are
+// computed; then they exchange centre and momentum in an allgather of 64 bytes per rank,
+// the size of most in the N-BODY application (Collectives §4.3, §6.5.3).
 func nbody() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "nbody", Title: "particles that attract each other, passed on in a ring (N-BODY)", Paper: "Collectives §4.3, §6.5.3",
 		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
@@ -30,7 +29,7 @@ func nbody() *Workload {
 		if err := j.start(); err != nil {
 			return err
 		}
-		for step := range j.steps(size.steps) {
+		for step := range j.setIterations(size.steps) {
 			b.drift()
 			if err := b.forces(); err != nil {
 				return err
@@ -45,7 +44,7 @@ func nbody() *Workload {
 	})
 }
 
-// bodySize is how many numbers a particle has on its way: mass and place.
+// bodySize is the number of values of a transferred particle: mass and position.
 const bodySize = 4
 
 // bodies are a rank's particles.
@@ -53,10 +52,10 @@ type bodies struct {
 	j         *job
 	first, n  int
 	total     int
-	state     []float64 // mass and place of each
+	state     []float64 // mass and position of each
 	speed     []float64
 	force     []float64
-	passing   [2][]byte // on their way
+	passing   [2][]byte // under way
 	momentum  [3]float64
 	summaries []byte
 }
@@ -83,7 +82,7 @@ func newBodies(j *job, total int) *bodies {
 
 const (
 	timeStep = 1e-3
-	// softening keeps particles that meet from flying apart.
+	// softening limits the force between close particles.
 	softening = 1e-2
 )
 
@@ -103,8 +102,8 @@ func (b *bodies) kick() {
 	}
 }
 
-// forces computes those of all particles on this rank's. When they have been all the
-// way round, this rank's own come back, and must be as they left.
+// forces computes the forces of all particles on this rank's. After a full round this
+// rank's particles return, and must be unchanged.
 func (b *bodies) forces() error {
 	clear(b.force)
 	j, ranks := b.j, b.j.Size()
@@ -128,7 +127,7 @@ func (b *bodies) forces() error {
 		}
 		visitors := others[:bodySize*here]
 		getFloats(visitors, buf)
-		b.attract(b.force, visitors)
+		b.addForces(b.force, visitors)
 		j.compute(ranks)
 		if ranks == 1 {
 			return nil
@@ -142,17 +141,17 @@ func (b *bodies) forces() error {
 		}
 		from := (j.Rank() - hop - 1 + ranks) % ranks
 		here = part(b.total, ranks, from+1) - part(b.total, ranks, from)
-		if err := j.same(uint64(8*bodySize*here), uint64(s.Count), "bytes of rank %d's particles at hop %d", from, hop); err != nil {
+		if err := j.checkEqual(uint64(8*bodySize*here), uint64(s.Count), "bytes of rank %d's particles at hop %d", from, hop); err != nil {
 			return err
 		}
 	}
 	want := make([]byte, 8*bodySize*b.n)
 	putFloats(want, b.state)
-	return j.equal(want, b.passing[ranks%2][:len(want)], "own particles after a way round %d ranks", ranks)
+	return j.checkBytes(want, b.passing[ranks%2][:len(want)], "own particles after a way round %d ranks", ranks)
 }
 
-// attract adds the forces that visitors have on this rank's particles.
-func (b *bodies) attract(force, visitors []float64) {
+// addForces adds the forces of visitors on this rank's particles.
+func (b *bodies) addForces(force, visitors []float64) {
 	for i := range b.n {
 		own := b.state[bodySize*i:][:bodySize]
 		for v := 0; v < len(visitors); v += bodySize {
@@ -167,10 +166,9 @@ func (b *bodies) attract(force, visitors []float64) {
 	}
 }
 
-// summary tells all ranks a rank's mass, the middle of its particles and their
-// momentum, with a digest of it and of the rank's number, and checks that the momentum
-// of all is what it was: forces are mutual, so that it can change only if one of two
-// ranks has seen other particles than there are.
+// summary exchanges mass, centre and momentum of all ranks, with a digest, and checks that
+// the total momentum is constant: forces are mutual, therefore it changes only if two ranks
+// have seen different particles.
 func (b *bodies) summary(step int) error {
 	var sum [8]float64
 	for i := range b.n {
@@ -183,14 +181,14 @@ func (b *bodies) summary(step int) error {
 	}
 	mine := make([]byte, 64)
 	putFloats(mine, sum[:7])
-	binary.LittleEndian.PutUint64(mine[56:], seal(mine, b.j.Rank()))
+	binary.LittleEndian.PutUint64(mine[56:], summaryDigest(mine, b.j.Rank()))
 	if err := b.j.Allgather(mine, b.summaries); err != nil {
 		return err
 	}
 	var momentum [3]float64
 	for rank := range b.j.Size() {
 		s := b.summaries[64*rank:][:64]
-		if err := b.j.same(seal(s, rank), binary.LittleEndian.Uint64(s[56:]), "digest of rank %d's summary after step %d", rank, step); err != nil {
+		if err := b.j.checkEqual(summaryDigest(s, rank), binary.LittleEndian.Uint64(s[56:]), "digest of rank %d's summary after step %d", rank, step); err != nil {
 			return err
 		}
 		for axis := range momentum {
@@ -202,15 +200,15 @@ func (b *bodies) summary(step int) error {
 		return nil
 	}
 	for axis, want := range b.momentum {
-		if !b.j.alike(want, momentum[axis], 1e-10*float64(b.total)) {
-			return b.j.wrong(want, momentum[axis], "momentum of all along axis %d after step %d", axis, step)
+		if !b.j.withinBound(want, momentum[axis], 1e-10*float64(b.total)) {
+			return b.j.verificationError(want, momentum[axis], "momentum of all along axis %d after step %d", axis, step)
 		}
 	}
 	return nil
 }
 
-// seal is the digest of a summary.
-func seal(summary []byte, rank int) uint64 {
+// summaryDigest is the digest of a summary.
+func summaryDigest(summary []byte, rank int) uint64 {
 	k := uint64(rank)
 	for at := 0; at < 56; at += 8 {
 		k = key(k, binary.LittleEndian.Uint64(summary[at:]))
@@ -218,8 +216,7 @@ func seal(summary []byte, rank int) uint64 {
 	return k
 }
 
-// check brings all particles together and compares the last forces with those that
-// they have at once.
+// check gathers all particles and compares the last forces with a direct computation.
 func (b *bodies) check() error {
 	j, ranks := b.j, b.j.Size()
 	each := len(b.passing[0])
@@ -233,11 +230,11 @@ func (b *bodies) check() error {
 		n := part(b.total, ranks, rank+1) - part(b.total, ranks, rank)
 		visitors := make([]float64, bodySize*n)
 		getFloats(visitors, all[each*rank:])
-		b.attract(want, visitors)
+		b.addForces(want, visitors)
 	}
 	for i, w := range want {
-		if got := b.force[i]; !j.alike(w, got, 1e-9*float64(b.total)) {
-			return j.wrong(w, got, "force on particle %d along axis %d", b.first+i/3, i%3)
+		if got := b.force[i]; !j.withinBound(w, got, 1e-9*float64(b.total)) {
+			return j.verificationError(w, got, "force on particle %d along axis %d", b.first+i/3, i%3)
 		}
 	}
 	return nil

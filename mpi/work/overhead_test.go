@@ -12,10 +12,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// crossing is a ping-pong whose every receive is posted when its message is sent, so that
-// all RTRs cross RTSs and are for nothing (Thesis §4.4.3). It returns how long a message
-// takes, from both calls to the end of the receive.
-func crossing(t *testing.T, cfg p2p.Config, bytes, trips int) (each time.Duration, all p2p.Stats) {
+// crossingPingpong is a ping-pong whose receives are posted when their messages are sent:
+// all RTRs cross RTSs and are useless (Thesis §4.4.3). It returns the time of a message
+// from both calls to the end of the receive.
+func crossingPingpong(t *testing.T, cfg p2p.Config, bytes, trips int) (each time.Duration, all p2p.Stats) {
 	t.Helper()
 	o := testbedOptions(cfg, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) })
 	var total time.Duration
@@ -47,10 +47,9 @@ func crossing(t *testing.T, cfg p2p.Config, bytes, trips int) (each time.Duratio
 	return total / time.Duration(2*trips), all
 }
 
-// A program whose receives come too late for a while, and then early again, has
-// speculation stop and go on, though its ranks look at what has come only in calls
-// (Thesis §4.4.2: what could use RTRs is watched in silence).
-func TestAdaptationFollowsTheProgram(t *testing.T) {
+// Speculation stops when the receives of a program are late for a while, and resumes when
+// they are early again, although ranks make progress only in calls (Thesis §4.4.2).
+func TestSpeculationStopsAndResumes(t *testing.T) {
 	var all p2p.Stats
 	o := testbedOptions(adaptive, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) })
 	const each = 60
@@ -80,24 +79,23 @@ func TestAdaptationFollowsTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Sixteen are judged before it is stopped, and as many before it goes on.
+	// Sixteen receives are observed before it stops, and as many before it resumes.
 	if all.SpeculationStopped != 1 || all.SpeculationResumed != 1 || all.RTRsUsed < each-2*16-2 {
 		t.Errorf("speculation was stopped %d times and resumed %d times; then %d RTRs were used", all.SpeculationStopped, all.SpeculationResumed, all.RTRsUsed)
 	}
 }
 
-// What speculation costs where it is of no use (Thesis §4.4.3, Fig. 4.19): less than 1 % of
-// the time of eager messages, less than 3 % of that of rendezvous, and less than 0.04 % of
-// what is sent.
+// The cost of useless speculation (Thesis §4.4.3, Fig. 4.19): less than 1 % of the time of
+// eager messages, less than 3 % of that of rendezvous, and less than 0.04 % of the volume.
 func TestOverheadOfSpeculation(t *testing.T) {
 	const trips = 40
 	for _, c := range []struct {
 		bytes int
 		limit float64 // in %
 	}{{8, 1}, {1 << 10, 1}, {4 << 10, 1}, {128 << 10, 3}, {256 << 10, 3}, {1 << 20, 3}} {
-		before, _ := crossing(t, rget, c.bytes, trips)
-		after, all := crossing(t, speculative, c.bytes, trips)
-		adapted, few := crossing(t, adaptive, c.bytes, trips)
+		before, _ := crossingPingpong(t, rget, c.bytes, trips)
+		after, all := crossingPingpong(t, speculative, c.bytes, trips)
+		adapted, few := crossingPingpong(t, adaptive, c.bytes, trips)
 		overhead := func(d time.Duration) float64 { return 100 * (d.Seconds()/before.Seconds() - 1) }
 		what := fmt.Sprintf("%d bytes: ", c.bytes)
 		bounds{-1, c.limit}.check(t, what+"longer by % without adaptation", overhead(after))
@@ -116,8 +114,8 @@ func TestOverheadOfSpeculation(t *testing.T) {
 	}
 }
 
-// extraVolume is how much more is sent for speculation than messages, in %: RTRs that were
-// not used, and acknowledgements.
+// extraVolume is the additional volume of speculation in %: unused RTRs and
+// acknowledgements.
 func extraVolume(s *p2p.Stats) float64 {
 	const prefix = 16 // of every packet
 	size := func(k wire.Kind) uint64 {

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// putFloats writes numbers to a buffer, which has room for them.
+// putFloats writes numbers to a buffer.
 func putFloats(to []byte, xs []float64) {
 	for _, x := range xs {
 		binary.LittleEndian.PutUint64(to, math.Float64bits(x))
@@ -14,7 +14,7 @@ func putFloats(to []byte, xs []float64) {
 	}
 }
 
-// getFloats reads as many numbers as there is room for.
+// getFloats reads numbers from a buffer.
 func getFloats(xs []float64, from []byte) {
 	for i := range xs {
 		xs[i] = getFloat(from)
@@ -26,7 +26,7 @@ func getFloat(from []byte) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(from))
 }
 
-// isqrt is the largest number whose square is not above n.
+// isqrt is the integer square root.
 func isqrt(n int) int {
 	r := int(math.Sqrt(float64(n)))
 	for r*r > n {
@@ -38,21 +38,21 @@ func isqrt(n int) int {
 	return r
 }
 
-// log2 of a power of two.
+// log2 is the logarithm of a power of two.
 func log2(n int) int { return bits.Len(uint(n)) - 1 }
 
-// part is where the i-th of n parts of a whole begins; parts differ by one at most.
+// part is the start of the i-th of n nearly equal parts.
 func part(whole, n, i int) int { return whole * i / n }
 
-// rectangle divides n ranks into rows and columns that are as many as possible alike,
-// with no fewer columns than rows.
+// rectangle divides n ranks into rows and columns, as square as possible, with at least as
+// many columns as rows.
 func rectangle(n int) (rows, columns int) {
 	for rows = isqrt(n); n%rows != 0; rows-- {
 	}
 	return rows, n / rows
 }
 
-// box divides n ranks among three axes, as evenly as its divisors allow.
+// box divides n ranks among three axes, as evenly as possible.
 func box(n int) (sides [3]int) {
 	best := -1
 	for a := 1; a*a*a <= n; a++ {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestFFTIsTheTransform(t *testing.T) {
+func TestFFTMatchesDFT(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32} {
 		x := make([]complex128, n)
 		for i := range x {
@@ -32,8 +32,8 @@ func TestFFTIsTheTransform(t *testing.T) {
 	}
 }
 
-// Ranks are divided into as many as there are, and blocks among all of them.
-func TestDivisions(t *testing.T) {
+// Rank grids have as many ranks as given, and every rank has neighbours.
+func TestRankGridsAndBlocks(t *testing.T) {
 	for n := 1; n <= 130; n++ {
 		if s := box(n); s[0]*s[1]*s[2] != n || s[0] < s[1] || s[1] < s[2] {
 			t.Errorf("box of %d: %v", n, s)
@@ -52,7 +52,7 @@ func TestDivisions(t *testing.T) {
 		here := newTorus([3]int{4, 3, 2}, rank)
 		for axis := range 3 {
 			for _, d := range []int{-1, 1} {
-				if back := newTorus(here.sides, here.beside(axis, d)).beside(axis, -d); back != rank {
+				if back := newTorus(here.sides, here.neighbour(axis, d)).neighbour(axis, -d); back != rank {
 					t.Errorf("from rank %d along axis %d and back: %d", rank, axis, back)
 				}
 			}
@@ -60,17 +60,17 @@ func TestDivisions(t *testing.T) {
 	}
 }
 
-// Every element of a matrix is at one place of one rank.
-func TestDealtOut(t *testing.T) {
+// Every element of a matrix is at one index of one rank.
+func TestBlockCyclicCoversMatrix(t *testing.T) {
 	const n, block, ranks = 37, 4, 6
 	seen := map[[2]int]int{}
 	for rank := range ranks {
-		d := newDealt(1, n, block, ranks, rank)
+		d := newBlockCyclic(1, n, block, ranks, rank)
 		for i := range d.ownRows {
 			for k := range d.ownColumns {
-				row, column := d.rowOf(i), d.columnOf(k)
+				row, column := d.globalRow(i), d.globalColumn(k)
 				seen[[2]int{row, column}]++
-				if d.rankAt(d.rowOwner(row), d.columnOwner(column)) != rank || d.rowAt(row) != i || d.columnAt(column) != k || d.rowsFrom(row) != i || d.columnsFrom(column) != k {
+				if d.rankAt(d.rowOwner(row), d.columnOwner(column)) != rank || d.localRow(row) != i || d.localColumn(column) != k || d.rowsBefore(row) != i || d.columnsBefore(column) != k {
 					t.Fatalf("rank %d: element (%d, %d) at (%d, %d)", rank, row, column, i, k)
 				}
 			}
@@ -86,18 +86,18 @@ func TestDealtOut(t *testing.T) {
 	}
 }
 
-// The operators of bt and sp are undone by their elimination, however lines are cut.
-func TestLinesAreSolved(t *testing.T) {
-	for name, s := range map[string]lineSolver{"bt": blockLines{}, "sp": pentaLines{}} {
+// Elimination inverts the operators of bt and sp, however lines are divided.
+func TestLineSolversInvertTheirOperators(t *testing.T) {
+	for name, s := range map[string]lineSolver{"bt": blockSolver{}, "sp": pentaSolver{}} {
 		a := newADI(3, 9, 1, 0, s)
-		a.begin(1)
+		a.makeRightSide(1)
 		if err := a.solve(); err != nil {
 			t.Fatal(err)
 		}
 		c := a.cells[0]
 		c.each(func(at [3]int, _ int) {
 			got := c.at(at)
-			for v, want := range a.wanted(at) {
+			for v, want := range a.exact(at) {
 				if math.Abs(want-got[v]) > adiBound {
 					t.Fatalf("%s: unknown %d at %v is %v, not %v", name, v, at, got[v], want)
 				}
@@ -106,23 +106,23 @@ func TestLinesAreSolved(t *testing.T) {
 	}
 }
 
-// A byte that is wrong is found, wherever it is.
-func TestFirstWrong(t *testing.T) {
+// A wrong byte is found at every offset.
+func TestFirstDifferenceFindsEveryByte(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9, 40, 43} {
 		buf := make([]byte, n)
 		fill(buf, 5)
-		if at, _ := firstWrong(buf, 5); at >= 0 {
+		if at, _ := firstDifference(buf, 5); at >= 0 {
 			t.Errorf("%d bytes: wrong at %d", n, at)
 		}
 		for at := range n {
 			was := buf[at]
 			buf[at] ^= 1
-			if got, want := firstWrong(buf, 5); got != at || want != was {
+			if got, want := firstDifference(buf, 5); got != at || want != was {
 				t.Errorf("%d bytes: what is wrong at %d is found at %d, where %#x should be", n, at, got, want)
 			}
 			buf[at] = was
 		}
-		if at, _ := firstWrong(buf, 6); n > 0 && at < 0 {
+		if at, _ := firstDifference(buf, 6); n > 0 && at < 0 {
 			t.Errorf("%d bytes of one key are those of another", n)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// profile is what all ranks of a run have sent, without what is empty.
+// profile is the messages of all ranks of a run, without empty ones.
 type profile struct {
 	sizes      [40]uint64 // of messages, by powers of two
 	messages   uint64
@@ -19,7 +19,7 @@ type profile struct {
 	partners   int // of the rank with most
 }
 
-// below is the share of messages that are smaller than a power of two.
+// below is the share of messages smaller than a power of two.
 func (p *profile) below(power int) float64 {
 	n := uint64(0)
 	for _, k := range p.sizes[1 : power+1] {
@@ -54,9 +54,9 @@ func profileOf(t *testing.T, name string, class work.Class, ranks int) *profile 
 	return p
 }
 
-// Workloads have the sizes of messages, the partners and the surprises that their models
-// are reported to have.
-func TestPatterns(t *testing.T) {
+// Workloads have the message sizes, partners and unexpected messages that papers report of
+// their models.
+func TestCommunicationPatternsMatchPapers(t *testing.T) {
 	const ranks = 16
 	all := ranks - 1
 	for _, c := range []struct {

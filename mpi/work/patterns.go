@@ -6,25 +6,25 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// ring passes a token round all ranks. Each adds to it, so that who passes it twice
-// or changes it is found out by the next.
+// ring passes a token through all ranks. Each adds to it, therefore the next rank detects a
+// duplicate or a change.
 func ring() *Workload {
-	return runner(&Workload{
-		Name: "ring", Title: "a token round all ranks", Paper: "the runtime's own",
+	return newWorkload(&Workload{
+		Name: "ring", Title: "a token through all ranks", Paper: "the runtime's own",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := max(j.p.Bytes, 8)
 		if j.p.Bytes == 0 {
 			n = 64
 		}
-		return goRound(j, n, j.steps(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
+		return passTokenRound(j, n, j.setIterations(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
 	})
 }
 
-// goRound passes a token of n bytes round all ranks, some laps.
-func goRound(j *job, n, laps int) error {
+// passTokenRound passes a token of n bytes through all ranks, for a number of laps.
+func passTokenRound(j *job, n, laps int) error {
 	token := make([]byte, n)
-	fill(token[8:], j.message(0, 0, 0))
+	fill(token[8:], j.messageKey(0, 0, 0))
 	me, size := j.Rank(), j.Size()
 	left, right := (me+size-1)%size, (me+1)%size
 	if err := j.start(); err != nil {
@@ -43,10 +43,10 @@ func goRound(j *job, n, laps int) error {
 		if me == 0 {
 			hops += uint64(size)
 		}
-		if err := j.same(hops, binary.LittleEndian.Uint64(token), "hops of the token on lap %d", lap); err != nil {
+		if err := j.checkEqual(hops, binary.LittleEndian.Uint64(token), "hops of the token on lap %d", lap); err != nil {
 			return err
 		}
-		if err := j.contents(token[8:], j.message(0, 0, 0), "the token's body on lap %d", lap); err != nil {
+		if err := j.checkContents(token[8:], j.messageKey(0, 0, 0), "the token's body on lap %d", lap); err != nil {
 			return err
 		}
 		if me != 0 {
@@ -55,8 +55,8 @@ func goRound(j *job, n, laps int) error {
 			}
 		}
 	}
-	hop, err := j.fromRoot(j.stop().Seconds() / float64(laps*size))
-	j.figure("time a hop", hop*1e6, "us")
+	hop, err := j.bcastFromRoot(j.stop().Seconds() / float64(laps*size))
+	j.addFigure("time a hop", hop*1e6, "us")
 	return err
 }
 
@@ -66,12 +66,11 @@ func passToken(j *job, token []byte, to int) error {
 	return j.Send(token, to, 1)
 }
 
-// neighbours exchanges messages with the two neighbours on each axis of a torus that
-// has as many axes as there are ranks for, three at most: the pattern of programs on
-// grids, whose partners do not grow in number with the ranks (Thesis §6.6.2). Receives
-// are posted first.
+// neighbours exchanges messages with both neighbours on each axis of a torus of up to three
+// axes: the pattern of programs on grids, whose number of partners does not grow with the
+// ranks (Thesis §6.6.2). Receives are posted first.
 func neighbours() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "neighbours", Title: "messages to both neighbours on each axis of a torus", Paper: "Thesis §6.6.2",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
@@ -84,10 +83,10 @@ func neighbours() *Workload {
 		for i := range partners {
 			send[i], recv[i] = make([]byte, n), make([]byte, n)
 		}
-		return j.rounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) error {
+		return j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) error {
 			var rs []*mpi.Request
 			for i, p := range partners {
-				r, err := j.Irecv(recv[i], p.rank, p.way^1) // what goes up comes from below
+				r, err := j.Irecv(recv[i], p.rank, p.direction^1) // the peer sends in the opposite direction
 				if err != nil {
 					return err
 				}
@@ -95,8 +94,8 @@ func neighbours() *Workload {
 			}
 			j.compute(2)
 			for i, p := range partners {
-				fill(send[i], j.message(j.Rank(), p.rank, round*8+p.way))
-				r, err := j.Isend(send[i], p.rank, p.way)
+				fill(send[i], j.messageKey(j.Rank(), p.rank, round*8+p.direction))
+				r, err := j.Isend(send[i], p.rank, p.direction)
 				if err != nil {
 					return err
 				}
@@ -107,7 +106,7 @@ func neighbours() *Workload {
 				return err
 			}
 			for i, p := range partners {
-				if err := j.contents(recv[i], j.message(p.rank, j.Rank(), round*8+(p.way^1)), "message from neighbour %d in round %d", p.rank, round); err != nil {
+				if err := j.checkContents(recv[i], j.messageKey(p.rank, j.Rank(), round*8+(p.direction^1)), "message from neighbour %d in round %d", p.rank, round); err != nil {
 					return err
 				}
 			}
@@ -116,10 +115,10 @@ func neighbours() *Workload {
 	})
 }
 
-// alltoall has every rank send something else to every other, by the runtime's own
+// alltoall sends different data from every rank to every other with the collective
 // operation.
 func alltoall() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "alltoall", Title: "a message from every rank to every other", Paper: "Thesis §6.6.2, Collectives ch. 6",
 		MinRanks: 1, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
@@ -127,23 +126,23 @@ func alltoall() *Workload {
 		if n == 0 {
 			n = map[Class]int{ClassT: 8, ClassS: 1 << 10, ClassW: 8 << 10, ClassA: 32 << 10}[j.p.Class]
 		}
-		return j.rounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, exchangeAll(j, n))
+		return j.runRounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, exchangeAll(j, n))
 	})
 }
 
-// exchangeAll is a round in which parts of n bytes go from everybody to everybody.
+// exchangeAll returns a round of an all-to-all with n bytes per pair.
 func exchangeAll(j *job, n int) func(round int) error {
 	send, recv := make([]byte, n*j.Size()), make([]byte, n*j.Size())
 	return func(round int) error {
 		for to := range j.Size() {
-			fill(send[to*n:][:n], j.message(j.Rank(), to, round))
+			fill(send[to*n:][:n], j.messageKey(j.Rank(), to, round))
 		}
 		j.compute(1)
 		if err := j.Alltoall(send, recv); err != nil {
 			return err
 		}
 		for from := range j.Size() {
-			if err := j.contents(recv[from*n:][:n], j.message(from, j.Rank(), round), "part of rank %d in round %d", from, round); err != nil {
+			if err := j.checkContents(recv[from*n:][:n], j.messageKey(from, j.Rank(), round), "part of rank %d in round %d", from, round); err != nil {
 				return err
 			}
 		}
@@ -151,13 +150,12 @@ func exchangeAll(j *job, n int) func(round int) error {
 	}
 }
 
-// rounds is the loop of workloads that do the same again and again: the class says how
-// often.
-func (j *job) rounds(byClass map[Class]int, do func(round int) error) error {
-	return j.repeat(j.steps(byClass[j.p.Class]), "time a round", do)
+// runRounds repeats a round as often as the class says.
+func (j *job) runRounds(byClass map[Class]int, do func(round int) error) error {
+	return j.repeat(j.setIterations(byClass[j.p.Class]), "time a round", do)
 }
 
-// repeat does something n times, and notes how long one takes.
+// repeat runs n rounds, and adds the time of one as a figure.
 func (j *job) repeat(n int, figure string, do func(round int) error) error {
 	if err := j.start(); err != nil {
 		return err
@@ -167,7 +165,7 @@ func (j *job) repeat(n int, figure string, do func(round int) error) error {
 			return err
 		}
 	}
-	each, err := j.most(j.stop().Seconds() / float64(n))
-	j.figure(figure, each*1e6, "us")
+	each, err := j.maxAll(j.stop().Seconds() / float64(n))
+	j.addFigure(figure, each*1e6, "us")
 	return err
 }

@@ -7,11 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// pingpong is the plain latency benchmark of Thesis §3.3: a message goes from one rank
-// to another and back, by blocking sends and receives of named peers; half the round
-// trip is the latency, and bytes by it the bandwidth of one way.
+// pingpong is the latency benchmark of Thesis §3.3: blocking sends and receives between two
+// ranks. Half the round trip is the latency; bytes divided by it are the one-way bandwidth.
 func pingpong() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "pingpong", Title: "a message there and back between ranks 0 and 1", Paper: "Thesis §3.3",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
@@ -24,9 +23,9 @@ func pingpong() *Workload {
 		if j.p.Bytes > 0 {
 			sizes = []int{j.p.Bytes}
 		}
-		trips := j.steps(map[Class]int{ClassT: 4, ClassS: 100, ClassW: 1000, ClassA: 10000}[j.p.Class])
+		trips := j.setIterations(map[Class]int{ClassT: 4, ClassS: 100, ClassW: 1000, ClassA: 10000}[j.p.Class])
 		for _, n := range sizes {
-			if err := pingpongOf(j, n, trips); err != nil {
+			if err := pingpongSize(j, n, trips); err != nil {
 				return err
 			}
 		}
@@ -34,43 +33,42 @@ func pingpong() *Workload {
 	})
 }
 
-// pingpongOf measures one size. What is measured is the calls of rank 0; contents are
-// other on every trip, and are made and compared between trips, by both ranks at the
-// same time.
-func pingpongOf(j *job, n, trips int) error {
+// pingpongSize measures one size at rank 0. Contents differ on every trip; both ranks
+// generate and compare them between trips.
+func pingpongSize(j *job, n, trips int) error {
 	me, send, recv := j.Rank(), make([]byte, n), make([]byte, n)
 	if err := j.start(); err != nil {
 		return err
 	}
 	var inCalls time.Duration
-	for trip := -1; trip < trips && me < 2; trip++ { // the first one warms up
-		fill(send, j.message(me, 1-me, trip))
+	for trip := -1; trip < trips && me < 2; trip++ { // the first trip is a warm-up
+		fill(send, j.messageKey(me, 1-me, trip))
 		began := j.Wtime()
-		s, err := oneTrip(j, send, recv)
+		s, err := roundTrip(j, send, recv)
 		if err != nil {
 			return err
 		}
 		if trip >= 0 {
 			inCalls += j.Wtime() - began
 		}
-		if err := j.arrived(recv, s, 1-me, 1, j.message(1-me, me, trip)); err != nil {
+		if err := j.checkReceived(recv, s, 1-me, 1, j.messageKey(1-me, me, trip)); err != nil {
 			return fmt.Errorf("trip %d: %w", trip, err)
 		}
 	}
 	j.stop()
-	latency, err := j.fromRoot(inCalls.Seconds() / float64(2*trips))
+	latency, err := j.bcastFromRoot(inCalls.Seconds() / float64(2*trips))
 	if err != nil {
 		return err
 	}
-	j.figure(fmt.Sprintf("latency %d B", n), latency*1e6, "us")
+	j.addFigure(fmt.Sprintf("latency %d B", n), latency*1e6, "us")
 	if n > 0 {
-		j.figure(fmt.Sprintf("bandwidth %d B", n), float64(n)/latency/1e6, "MB/s")
+		j.addFigure(fmt.Sprintf("bandwidth %d B", n), float64(n)/latency/1e6, "MB/s")
 	}
 	return nil
 }
 
-// oneTrip sends and receives, or the other way round.
-func oneTrip(j *job, send, recv []byte) (mpi.Status, error) {
+// roundTrip sends and receives, or receives and sends.
+func roundTrip(j *job, send, recv []byte) (mpi.Status, error) {
 	if j.Rank() == 0 {
 		if err := j.Send(send, 1, 1); err != nil {
 			return mpi.Status{}, err
@@ -84,10 +82,10 @@ func oneTrip(j *job, send, recv []byte) (mpi.Status, error) {
 	return s, j.Send(send, 0, 1)
 }
 
-// arrived checks a message and what its status says.
-func (j *job) arrived(buf []byte, s mpi.Status, source, tag int, k uint64) error {
+// checkReceived checks a message and its status.
+func (j *job) checkReceived(buf []byte, s mpi.Status, source, tag int, k uint64) error {
 	if want := (mpi.Status{Source: source, Tag: tag, Count: len(buf)}); s != want {
-		return j.wrong(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", s), "status of a receive from rank %d with tag %d", source, tag)
+		return j.verificationError(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", s), "status of a receive from rank %d with tag %d", source, tag)
 	}
-	return j.contents(buf, k, "message from rank %d with tag %d", source, tag)
+	return j.checkContents(buf, k, "message from rank %d with tag %d", source, tag)
 }

@@ -20,7 +20,7 @@ func figure(t *testing.T, r work.Result, name string) float64 {
 	return f.Value
 }
 
-// bounds is what a figure must be between, by protocol.
+// bounds are the limits of a figure.
 type bounds struct{ low, high float64 }
 
 func (b bounds) check(t *testing.T, what string, got float64) {
@@ -32,15 +32,15 @@ func (b bounds) check(t *testing.T, what string, got float64) {
 }
 
 var (
-	most   = bounds{90, 100} // it is nearly all
-	little = bounds{-1, 10}  // it is hardly anything
+	most   = bounds{90, 100} // nearly all
+	little = bounds{-1, 10}  // hardly anything
 )
 
-// How much computing hides behind messages (Thesis §3.6.1 and §4.4.1, Fig. 4.13; Overlap
-// §6). Eager ones hide most. Of a rendezvous, senders hide nearly all where the receiver
-// reads, and little where they must be told where to write; receivers hide less than a
-// tenth by either, and nearly all by speculation, whoever is first: what that costs
-// senders is up to 14 % where the receiver is first, and nothing where they are.
+// Overlap of computation with messages (Thesis §3.6.1 and §4.4.1, Fig. 4.13; Overlap §6).
+// Eager messages overlap most. Of a rendezvous, senders overlap nearly all if the receiver
+// reads, and little if they must wait for the address; receivers overlap less than a tenth,
+// and nearly all with speculation. That costs senders up to 14 % if the receiver is first,
+// and nothing otherwise.
 func TestOverlapOfProtocols(t *testing.T) {
 	const eager, large = 4 << 10, 1 << 20
 	for _, c := range []struct {
@@ -54,21 +54,20 @@ func TestOverlapOfProtocols(t *testing.T) {
 			"receive, posted first,": {92, 100}, "receive, sent first,": {80, 100},
 		}},
 	} {
-		r, _ := on(t, "overlap", c.cfg, 2, work.Params{Bytes: large})
+		r, _ := runOnTestbed(t, "overlap", c.cfg, 2, work.Params{Bytes: large})
 		for who, want := range c.want {
 			want.check(t, fmt.Sprintf("%v: %s hides %%", c.cfg.Protocol, who), figure(t, r, fmt.Sprintf("%s overlap %d B", who, large)))
 		}
-		r, _ = on(t, "overlap", c.cfg, 2, work.Params{Bytes: eager})
+		r, _ = runOnTestbed(t, "overlap", c.cfg, 2, work.Params{Bytes: eager})
 		for _, who := range []string{"send", "receive, posted first,"} {
 			most.check(t, fmt.Sprintf("%v: eager %s hides %%", c.cfg.Protocol, who), figure(t, r, fmt.Sprintf("%s overlap %d B", who, eager)))
 		}
 	}
 }
 
-// Whether messages move while a program is busy (Thesis §3.6.2 and §4.4.1, Fig. 4.14; Overlap
-// §7): by how much of a sender's delay a message comes later, and how much of a message's
-// time is left behind a receiver's delay. Of an eager message that is no more than its
-// copy.
+// Progress of messages while a program computes (Thesis §3.6.2 and §4.4.1, Fig. 4.14;
+// Overlap §7): by how much of a sender's delay a message is late, and how much of its time
+// remains after a receiver's delay. Of an eager message that is only its copy.
 func TestProgressOfProtocols(t *testing.T) {
 	const eager, large = 4 << 10, 1 << 20
 	all, none, some := bounds{85, 101}, bounds{-1, 5}, bounds{-1, 25}
@@ -83,18 +82,17 @@ func TestProgressOfProtocols(t *testing.T) {
 			"receive, posted first, left": none, "receive, sent first, left": none,
 		}},
 	} {
-		r, _ := on(t, "progress", c.cfg, 2, work.Params{Bytes: large})
+		r, _ := runOnTestbed(t, "progress", c.cfg, 2, work.Params{Bytes: large})
 		for what, want := range c.want {
 			want.check(t, fmt.Sprintf("%v: %s %%", c.cfg.Protocol, what), figure(t, r, fmt.Sprintf("%s %d B", what, large)))
 		}
-		r, _ = on(t, "progress", c.cfg, 2, work.Params{Bytes: eager})
+		r, _ = runOnTestbed(t, "progress", c.cfg, 2, work.Params{Bytes: eager})
 		none.check(t, fmt.Sprintf("%v: eager send shifted %%", c.cfg.Protocol), figure(t, r, fmt.Sprintf("send shifted %d B", eager)))
 		some.check(t, fmt.Sprintf("%v: eager receive left %%", c.cfg.Protocol), figure(t, r, fmt.Sprintf("receive, posted first, left %d B", eager)))
 	}
 }
 
-// With a task that progresses beside the program, everything moves while that is busy, by
-// any protocol.
+// With a progress task all messages progress while the program computes, with any protocol.
 func TestBackgroundProgress(t *testing.T) {
 	const large = 1 << 20
 	for _, cfg := range []p2p.Config{rput, rget, speculative} {
@@ -115,21 +113,21 @@ func TestBackgroundProgress(t *testing.T) {
 
 // Exchanges of 128 KB (Thesis Fig. 4.16): with receives first, speculation shortens them by
 // up to 32 %, most where communication takes about 80 % of the time of computation; with
-// sends first by up to 20 %, at 50 %. Where either takes much longer, less is gained. With
-// receives first nearly all RTRs are used, and adaptation changes nothing; with sends
-// first it is early progress that finds RTSs.
-func TestExchangesGainMostWhereBothTakeAsLong(t *testing.T) {
+// sends first by up to 20 %, at 50 %. Where either takes much longer, the gain is smaller.
+// With receives first nearly all RTRs are used, and adaptation changes nothing; with sends
+// first early progress finds RTSs.
+func TestSpeculationGainOfExchanges(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		most     bounds // of the best gain, in %
-		at       bounds // where it is: communication by computation, in %
+		most     bounds // best gain, in %
+		at       bounds // position of the best gain: communication by computation, in %
 		usesRTRs bool
 	}{
 		{"exchange1", bounds{20, 40}, bounds{40, 120}, true},
 		{"exchange2", bounds{15, 35}, bounds{30, 120}, false},
 	} {
 		run := func(cfg p2p.Config, compute time.Duration) (time.Duration, p2p.Stats) {
-			r, s := on(t, c.name, cfg, 2, work.Params{Iterations: 20, Bytes: 128 << 10, Compute: compute})
+			r, s := runOnTestbed(t, c.name, cfg, 2, work.Params{Iterations: 20, Bytes: 128 << 10, Compute: compute})
 			return r.Time, s
 		}
 		alone, _ := run(rget, 0)
@@ -160,15 +158,14 @@ func TestExchangesGainMostWhereBothTakeAsLong(t *testing.T) {
 	}
 }
 
-// Applications (Thesis §4.4.2, Fig. 4.17), by the time in which they wait. BT, whose
-// receives are posted before work, gains. LU, whose receives are of any source, sends no
-// RTRs and changes little. CG, which computes nothing between posting and waiting, gains
-// nothing: too few of its RTRs are used, it waits longer, and adaptation brings it
-// nearly back.
+// Applications (Thesis §4.4.2, Fig. 4.17), by their wait time. BT, whose receives are
+// posted before work, gains. LU, whose receives are of any source, sends no RTRs and
+// changes little. CG, without computation between posting and waiting, gains nothing: too
+// few of its RTRs are used, it waits longer, and adaptation restores nearly all.
 func TestApplicationsBySpeculation(t *testing.T) {
 	change := func(name string, cfg p2p.Config, p work.Params) (percent float64, s p2p.Stats) {
-		before, _ := on(t, name, p2p.Config{Protocol: p2p.RGET, EagerLimit: cfg.EagerLimit}, 4, p)
-		after, s := on(t, name, cfg, 4, p)
+		before, _ := runOnTestbed(t, name, p2p.Config{Protocol: p2p.RGET, EagerLimit: cfg.EagerLimit}, 4, p)
+		after, s := runOnTestbed(t, name, cfg, 4, p)
 		return 100 * (after.Waited.Seconds()/before.Waited.Seconds() - 1), s
 	}
 	small := speculative

@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// putget measures one-sided operations between ranks 0 and 1, as Thesis §5.5.1 does:
-// puts and gets of one size between fences, always from the same buffer.
+// putget measures one-sided operations between ranks 0 and 1, as Thesis §5.5.1 does: puts
+// and gets of one size between fences, always from the same buffer.
 func putget() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "putget", Title: "puts and gets between ranks 0 and 1", Paper: "Thesis §5.5.1, Fig. 5.7",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
@@ -23,7 +23,7 @@ func putget() *Workload {
 		if j.p.Bytes > 0 {
 			sizes = []int{j.p.Bytes}
 		}
-		j.steps(map[Class]int{ClassT: 3, ClassS: 50, ClassW: 500, ClassA: 5000}[j.p.Class])
+		j.setIterations(map[Class]int{ClassT: 3, ClassS: 50, ClassW: 500, ClassA: 5000}[j.p.Class])
 		most := sizes[len(sizes)-1]
 		win, err := j.WinAllocate(most)
 		if err != nil {
@@ -42,14 +42,14 @@ func putget() *Workload {
 	})
 }
 
-// oneSided is a window of rank 1, and rank 0's buffer.
+// oneSided is the window of rank 1 and the buffer of rank 0.
 type oneSided struct {
 	j   *job
 	win *mpi.Win
 	buf []byte
 }
 
-// measure notes the time of an operation's epoch at rank 0.
+// measure adds the mean time of an epoch at rank 0 as a figure.
 func (o *oneSided) measure(what string, n int, once func(n, number int) (time.Duration, error)) error {
 	j := o.j
 	if err := j.start(); err != nil {
@@ -64,14 +64,14 @@ func (o *oneSided) measure(what string, n int, once func(n, number int) (time.Du
 		total += took
 	}
 	j.stop()
-	mean, err := j.fromRoot(total.Seconds() / float64(j.iterations))
-	j.figure(fmt.Sprintf("%s %d B", what, n), mean*1e6, "us")
+	mean, err := j.bcastFromRoot(total.Seconds() / float64(j.iterations))
+	j.addFigure(fmt.Sprintf("%s %d B", what, n), mean*1e6, "us")
 	return err
 }
 
-// put has rank 0 write to rank 1, who checks what it has.
+// put writes from rank 0 to rank 1, which checks the data.
 func (o *oneSided) put(n, number int) (time.Duration, error) {
-	contents := o.j.message(0, 1, number)
+	contents := o.j.messageKey(0, 1, number)
 	if o.j.Rank() == 0 {
 		fill(o.buf[:n], contents)
 	}
@@ -79,12 +79,12 @@ func (o *oneSided) put(n, number int) (time.Duration, error) {
 	if err != nil || o.j.Rank() != 1 {
 		return took, err
 	}
-	return took, o.j.contents(o.win.Memory()[:n], contents, "what put %d of %d bytes has left", number, n)
+	return took, o.j.checkContents(o.win.Memory()[:n], contents, "data of put %d of %d bytes", number, n)
 }
 
-// get has rank 0 read from rank 1, and check it.
+// get reads from rank 1 to rank 0, which checks the data.
 func (o *oneSided) get(n, number int) (time.Duration, error) {
-	contents := o.j.message(1, 0, number)
+	contents := o.j.messageKey(1, 0, number)
 	if o.j.Rank() == 1 {
 		fill(o.win.Memory()[:n], contents)
 	}
@@ -92,11 +92,11 @@ func (o *oneSided) get(n, number int) (time.Duration, error) {
 	if err != nil || o.j.Rank() != 0 {
 		return took, err
 	}
-	return took, o.j.contents(o.buf[:n], contents, "what get %d of %d bytes has brought", number, n)
+	return took, o.j.checkContents(o.buf[:n], contents, "data of get %d of %d bytes", number, n)
 }
 
-// epoch is one of all ranks, in which rank 0 does something. It returns how long that took
-// with the fence behind it. The one before lets it wait for nobody.
+// epoch runs an operation of rank 0 between two fences. It returns the time of the
+// operation and the closing fence.
 func (o *oneSided) epoch(operation func() error) (time.Duration, error) {
 	if err := o.win.Fence(mpi.NoPrecede); err != nil {
 		return 0, err

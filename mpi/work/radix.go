@@ -7,15 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// radixSort sorts keys digit by digit, as the RADIX application does. In each pass
-// ranks tell each other how many keys they have of each digit (an allgather of 4 KB a
-// rank in the larger classes, Collectives §6.5.3), from which everybody knows where
-// every key goes; the keys of one digit from one rank to another are a message.
-// Receives are begun four at a time, with a wait for all four, before or behind the
-// sends of a pair of ranks (Thesis §4.4.2, Fig. 4.18). Every rank talks to every other
-// (Thesis §6.6.2).
+// radixSort sorts keys digit by digit, as the RADIX application does. In each pass ranks
+// exchange how many keys they have of each digit (an allgather of 4 KB per rank in the
+// larger classes, Collectives §6.5.3), and compute where every key goes; the keys of one
+// digit from one rank to another are a message. Receives are started four at a time, with a
+// wait for all four, before or after the sends of a pair of ranks (Thesis §4.4.2, Fig.
+// 4.18). Every rank communicates with every other (Thesis §6.6.2).
 func radixSort() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "radix", Title: "radix sort of integers (RADIX)", Paper: "Thesis §4.4.2, Fig. 4.18, §6.6.2; Collectives §6.5.3",
 		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
@@ -25,9 +24,9 @@ func radixSort() *Workload {
 			ClassW: {keys: 1 << 20, digit: 8, digits: 3, rounds: 2},
 			ClassA: {keys: 1 << 23, digit: 10, digits: 3, rounds: 2},
 		}[j.p.Class]
-		for round := range j.steps(size.rounds) {
+		for round := range j.setIterations(size.rounds) {
 			s := newRadix(j, size, round)
-			check := sorting{j: j}
+			check := sortCheck{j: j}
 			var err error
 			if check.before, err = check.all(s.keys); err != nil {
 				return err
@@ -45,8 +44,8 @@ func radixSort() *Workload {
 				return err
 			}
 		}
-		longest, err := j.most(j.took.Seconds())
-		j.figure("keys sorted", float64(size.keys*j.iterations)/longest/1e6, "M/s")
+		longest, err := j.maxAll(j.elapsed.Seconds())
+		j.addFigure("keys sorted", float64(size.keys*j.iterations)/longest/1e6, "M/s")
 		return err
 	})
 }
@@ -59,12 +58,12 @@ type radix struct {
 	size       radixSize
 	keys       []uint32
 	hist       []byte // keys of this rank by digit
-	all        []byte // that of all
+	all        []byte // hist of all ranks
 	send, recv []byte
-	chunks     [][]chunk // by rank that they come from
+	chunks     [][]chunk // by source rank
 }
 
-// chunk is the keys of one digit from one rank, or a part of them, and where they go.
+// chunk is the keys of one digit from one rank, or a part of them, and their destination.
 type chunk struct{ at, n int }
 
 func newRadix(j *job, size radixSize, round int) *radix {
@@ -79,7 +78,7 @@ func newRadix(j *job, size radixSize, round int) *radix {
 	return s
 }
 
-// pass sorts by one digit, and keeps the order of keys whose digit is the same.
+// pass sorts by one digit, stably.
 func (s *radix) pass(digit int) error {
 	le := binary.LittleEndian
 	j, shift, values := s.j, digit*s.size.digit, 1<<s.size.digit
@@ -106,19 +105,19 @@ func (s *radix) pass(digit int) error {
 	}
 	out := s.plan(begin)
 	j.compute(1)
-	// In each round ranks are in pairs; in the same round one is the other's partner.
+	// In each round ranks form pairs.
 	for round := range j.Size() {
 		peer := (round - j.Rank() + j.Size()) % j.Size()
 		var err error
 		switch {
 		case peer == j.Rank():
-			err = s.keep(out[peer])
+			err = s.keepOwn(out[peer])
 		case peer > j.Rank():
 			if err = s.receive(peer); err == nil {
-				err = s.give(peer, out[peer])
+				err = s.sendChunks(peer, out[peer])
 			}
 		default:
-			if err = s.give(peer, out[peer]); err == nil {
+			if err = s.sendChunks(peer, out[peer]); err == nil {
 				err = s.receive(peer)
 			}
 		}
@@ -130,11 +129,10 @@ func (s *radix) pass(digit int) error {
 	return nil
 }
 
-// checkCounts checks that ranks have told of all their keys, this one the same as it
-// meant to: where keys go is worked out from that.
+// checkCounts checks the counts of all ranks, from which the destinations are computed.
 func (s *radix) checkCounts() error {
 	n, ranks := len(s.hist), s.j.Size()
-	if err := s.j.equal(s.hist, s.all[n*s.j.Rank():][:n], "own counts"); err != nil {
+	if err := s.j.checkBytes(s.hist, s.all[n*s.j.Rank():][:n], "own counts"); err != nil {
 		return err
 	}
 	for rank := range ranks {
@@ -143,15 +141,14 @@ func (s *radix) checkCounts() error {
 			sum += uint64(binary.LittleEndian.Uint32(s.all[at:]))
 		}
 		want := part(s.size.keys, ranks, rank+1) - part(s.size.keys, ranks, rank)
-		if err := s.j.same(uint64(want), sum, "keys that rank %d tells of", rank); err != nil {
+		if err := s.j.checkEqual(uint64(want), sum, "keys that rank %d tells of", rank); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// plan works out which keys go where: it returns the chunks of this rank by the rank
-// that they go to, and notes those that come.
+// plan computes the chunks of this rank by destination rank, and stores those to receive.
 func (s *radix) plan(begin []int) [][]chunk {
 	j, ranks, values := s.j, s.j.Size(), 1<<s.size.digit
 	first, end := part(s.size.keys, ranks, j.Rank()), part(s.size.keys, ranks, j.Rank()+1)
@@ -159,7 +156,7 @@ func (s *radix) plan(begin []int) [][]chunk {
 	for r := range s.chunks {
 		s.chunks[r] = s.chunks[r][:0]
 	}
-	at, owner := 0, 0 // where the next key goes, and whose place that is
+	at, owner := 0, 0 // destination of the next key, and its owner
 	for v := range values {
 		for from := range ranks {
 			n := int(binary.LittleEndian.Uint32(s.all[4*(from*values+v):]))
@@ -181,10 +178,10 @@ func (s *radix) plan(begin []int) [][]chunk {
 	return out
 }
 
-// keep moves what stays.
-func (s *radix) keep(out []chunk) error {
+// keepOwn copies the keys that stay on this rank.
+func (s *radix) keepOwn(out []chunk) error {
 	in := s.chunks[s.j.Rank()]
-	if err := s.j.same(uint64(len(in)), uint64(len(out)), "chunks that stay"); err != nil {
+	if err := s.j.checkEqual(uint64(len(in)), uint64(len(out)), "chunks that stay"); err != nil {
 		return err
 	}
 	for i, c := range out {
@@ -193,7 +190,7 @@ func (s *radix) keep(out []chunk) error {
 	return nil
 }
 
-// receive takes a rank's chunks, four at a time.
+// receive receives the chunks of a rank, four at a time.
 func (s *radix) receive(from int) error {
 	in := s.chunks[from]
 	for len(in) > 0 {
@@ -213,7 +210,7 @@ func (s *radix) receive(from int) error {
 	return nil
 }
 
-func (s *radix) give(to int, out []chunk) error {
+func (s *radix) sendChunks(to int, out []chunk) error {
 	for _, c := range out {
 		if err := s.j.Send(s.send[4*c.at:4*(c.at+c.n)], to, tagChunk); err != nil {
 			return err

@@ -14,16 +14,15 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// The platform of Thesis ch. 5, as far as it is told: InfiniBand of 1600 MB/s (ch. 3),
-// packets of 2 KB, a switch from eager messages to others at 9 KB, and processors of
-// which Table 5.3 says what registration costs, counted in copies. Times follow from the
-// latency of 8 KB that goes with 14 % gained.
+// The platform of Thesis ch. 5: InfiniBand of 1600 MB/s (ch. 3), packets of 2 KB, eager
+// messages up to 9 KB, and processors with the registration costs of Table 5.3, counted in
+// copies. Times follow from the latency of 8 KB with a gain of 14 %.
 const (
 	lineRate = 12_800_000_000
 	eagerMax = 9 << 10
 )
 
-// platform has copies that take so many picoseconds a byte, and look-ups so long.
+// platform has the given costs of copies, in picoseconds per byte, and of lookups.
 func platform(psPerByte int, lookUp time.Duration) *env.Costs {
 	return &env.Costs{
 		Copy:       func(n int) time.Duration { return time.Duration(n*psPerByte/1000) * time.Nanosecond },
@@ -33,8 +32,8 @@ func platform(psPerByte int, lookUp time.Duration) *env.Costs {
 	}
 }
 
-// fastPath and sendReceive are the processors' costs on the two ways: copies into the
-// buffers of rings cost more there, by how memory lies.
+// fastPath and sendReceive are the costs of the two transports: copies into ring buffers
+// cost more, because of their memory layout.
 func fastPath() *env.Costs    { return platform(175, 5*time.Nanosecond) }
 func sendReceive() *env.Costs { return platform(120, 20*time.Nanosecond) }
 
@@ -47,11 +46,12 @@ func platformFabric(ranks int, costs *env.Costs) mpihost.Fabric {
 
 func platformConfig(cfg carrier.Config) carrier.Config {
 	cfg.PacketSize, cfg.Ring.SlotSize = 10<<10, 10<<10
-	cfg.PollBackoff = 128 // what is measured is not when somebody looks
+	cfg.PollBackoff = 128 // polling must not influence the measurement
 	return cfg
 }
 
-// measuredOn runs a workload on the platform, and returns rank 0's result and statistics.
+// measuredOn runs a workload on the platform, and returns the result and statistics of rank
+// 0.
 func measuredOn(t *testing.T, name string, ranks int, costs *env.Costs, cfg carrier.Config, p work.Params) (work.Result, carrier.Stats) {
 	t.Helper()
 	wl, err := work.Find(name)
@@ -72,7 +72,7 @@ func measuredOn(t *testing.T, name string, ranks int, costs *env.Costs, cfg carr
 	return results[0], stats
 }
 
-// gain is how much shorter something takes with reuse than without, and how long without.
+// gain returns the relative gain in time by reuse, and the time without.
 func gain(t *testing.T, name, what string, ranks int, costs *env.Costs, cfg carrier.Config, p work.Params) (gained, before float64) {
 	t.Helper()
 	with, _ := measuredOn(t, name, ranks, costs, cfg, p)
@@ -82,10 +82,10 @@ func gain(t *testing.T, name, what string, ranks int, costs *env.Costs, cfg carr
 	return 1 - figure(t, with, what)/before, before
 }
 
-// One copy less, at the side that sends: a ping-pong of 8 KB takes 14 % less time on the
-// fast path, and less so by send and receive, where copies are cheaper. Either is what
-// the costs let one expect (Thesis §5.5.1, Fig. 5.5). Below 128 bytes nothing changes.
-func TestEagerFromFrequentBuffers(t *testing.T) {
+// Without the copy at the sender, a ping-pong of 8 KB takes 14 % less time on the fast
+// path, and less so with send and receive, where copies are cheaper. Both agree with the
+// costs (Thesis §5.5.1, Fig. 5.5). Below 128 bytes nothing changes.
+func TestReuseSpeedsUpEagerMessages(t *testing.T) {
 	gains := map[carrier.Design]float64{}
 	for _, way := range []struct {
 		design      carrier.Design
@@ -102,10 +102,10 @@ func TestEagerFromFrequentBuffers(t *testing.T) {
 				send, recv := make([]byte, n), make([]byte, n)
 				return func(int) ([]byte, []byte) { return send, recv }
 			}
-			with, _ := volleysAt(t, way.costs, cfg, trips, same)
+			with, _ := pingpongTimeAt(t, way.costs, cfg, trips, same)
 			off := cfg
 			off.Reuse.Off = true
-			without, _ := volleysAt(t, way.costs, off, trips, same)
+			without, _ := pingpongTimeAt(t, way.costs, off, trips, same)
 			return 1 - with.Seconds()/without.Seconds(), without.Seconds() * 1e6 / (2 * trips)
 		}
 		got, latency := at(8 << 10)
@@ -126,11 +126,11 @@ func TestEagerFromFrequentBuffers(t *testing.T) {
 	}
 }
 
-// Puts gain 20 % at 8 KB, and gets 17 % (Thesis Fig. 5.7); on small ones hardly anything.
-// There gets gain nothing below 3 KB, for their copy is hidden behind what ends the
-// epoch: here it comes before that, and so gets gain what puts do.
-func TestOneSidedFromFrequentBuffers(t *testing.T) {
-	costs := platform(225, 5*time.Nanosecond) // Table 5.3 has copies cost that much there
+// Puts gain 20 % at 8 KB, and gets 17 % (Thesis Fig. 5.7); small ones hardly anything. In
+// the thesis gets gain nothing below 3 KB, because their copy overlaps with the end of the
+// epoch: here it comes before, therefore gets gain as puts do.
+func TestReuseSpeedsUpPutsAndGets(t *testing.T) {
+	costs := platform(225, 5*time.Nanosecond) // the cost of copies in Table 5.3
 	for _, what := range []string{"put", "get"} {
 		at := func(n int) float64 {
 			got, _ := gain(t, "putget", fmt.Sprintf("%s %d B", what, n), 2, costs, carrier.Config{}, work.Params{Bytes: n, Iterations: 400})
@@ -142,9 +142,8 @@ func TestOneSidedFromFrequentBuffers(t *testing.T) {
 	}
 }
 
-// Of buffers that are used 1, 2, 3 … times, those gain that are used often enough: what
-// Thesis Fig. 5.6 reports of a thousand (12.7 % at 8 KB) follows for fewer from the same
-// costs.
+// Of buffers that are used 1, 2, 3 … times, the frequent ones gain: the result of Thesis
+// Fig. 5.6 for a thousand (12.7 % at 8 KB) follows for fewer from the same costs.
 func TestSpectrumOfReuse(t *testing.T) {
 	const buffers = 50
 	costs := fastPath()
@@ -169,10 +168,10 @@ func TestSpectrumOfReuse(t *testing.T) {
 	}
 }
 
-// How often a buffer must be used is measured, and comes out as Thesis Table 5.3 has it.
-// Its column for one-sided operations is left out: copies are two and a half times as
-// dear at 4 KB as at 3 KB there, which no simple cost of a byte has.
-func TestUsesThatPay(t *testing.T) {
+// The measured thresholds are those of Thesis Table 5.3. Its column for one-sided
+// operations is omitted: there copies cost two and a half times as much at 4 KB as at 3 KB,
+// which no constant cost per byte has.
+func TestMeasuredThresholdsMatchPaper(t *testing.T) {
 	for _, way := range []struct {
 		name  string
 		costs *env.Costs

@@ -4,12 +4,12 @@ import "slices"
 
 type sluSize struct{ blocks, percent, rights, solves int }
 
-// sluMatrix is a sparse lower triangular matrix of blocks, dealt out on a grid of ranks
-// by row and column. Which blocks there are, and what is in them, follows from the seed.
+// sluMatrix is a sparse lower triangular matrix of blocks, distributed on a grid of ranks
+// by row and column. Its blocks and their contents follow from the seed.
 type sluMatrix struct {
 	seed          uint64
 	size          sluSize
-	rows, columns int // of ranks
+	rows, columns int // of the grid of ranks
 	rank          int
 }
 
@@ -23,7 +23,7 @@ func (m *sluMatrix) ownerOf(row, column int) int {
 	return row%m.rows*m.columns + column%m.columns
 }
 
-// width is how many unknowns a block has: most have few, and one in twenty many.
+// width is the number of unknowns of a block: most have few, and one in twenty many.
 func (m *sluMatrix) width(b int) int {
 	draw := key(m.seed, 1, uint64(b))
 	if draw%20 == 0 {
@@ -32,12 +32,12 @@ func (m *sluMatrix) width(b int) int {
 	return 1 + int(draw>>8%12)
 }
 
-// has reports whether there is a block below the diagonal.
+// has reports whether a block below the diagonal exists.
 func (m *sluMatrix) has(row, column int) bool {
 	return column < row && int(key(m.seed, 2, uint64(row), uint64(column))%100) < m.size.percent
 }
 
-// rowBlocks are the columns of this rank's blocks in a row, and columnBlocks the rows
+// rowBlocks returns the columns of this rank's blocks in a row, and columnBlocks the rows
 // of those in a column.
 func (m *sluMatrix) rowBlocks(row int) (columns []int) {
 	for c := range row {
@@ -57,9 +57,9 @@ func (m *sluMatrix) columnBlocks(column int) (rows []int) {
 	return rows
 }
 
-// contributors are the ranks with blocks in a row, and needers those with blocks in a
-// column.
-func (m *sluMatrix) contributors(row int) (ranks []int) {
+// ownersOfRow returns the ranks with blocks in a row, and usersOfColumn those with blocks
+// in a column.
+func (m *sluMatrix) ownersOfRow(row int) (ranks []int) {
 	for c := range row {
 		if m.has(row, c) {
 			ranks = append(ranks, m.ownerOf(row, c))
@@ -69,7 +69,7 @@ func (m *sluMatrix) contributors(row int) (ranks []int) {
 	return slices.Compact(ranks)
 }
 
-func (m *sluMatrix) needers(column int) (ranks []int) {
+func (m *sluMatrix) usersOfColumn(column int) (ranks []int) {
 	for r := column + 1; r < m.size.blocks; r++ {
 		if m.has(r, column) {
 			ranks = append(ranks, m.ownerOf(r, column))
@@ -79,8 +79,8 @@ func (m *sluMatrix) needers(column int) (ranks []int) {
 	return slices.Compact(ranks)
 }
 
-// at is an element of a block. They are small, so that errors do not grow from block to
-// block; in a diagonal block, those on the diagonal are 1.
+// at is an element of a block. Elements are small, therefore errors do not grow; the
+// diagonal is 1.
 func (m *sluMatrix) at(row, column, i, k int) float64 {
 	return unit(mix(key(m.seed, uint64(row), uint64(column))+uint64(i<<20|k))) / 64
 }
@@ -111,8 +111,8 @@ func (m *sluMatrix) solveDiagonal(b int, right []float64) []float64 {
 	return x
 }
 
-// wanted is the solution that a right side is made of.
-func (m *sluMatrix) wanted(b, solve int) []float64 {
+// exact is the exact solution, from which a right side is computed.
+func (m *sluMatrix) exact(b, solve int) []float64 {
 	x := make([]float64, m.width(b)*m.size.rights)
 	for i := range x {
 		x[i] = unit(key(m.seed, 3, uint64(solve), uint64(b), uint64(i)))
@@ -120,9 +120,9 @@ func (m *sluMatrix) wanted(b, solve int) []float64 {
 	return x
 }
 
-// rightSide is that of a block, from all blocks of its row.
+// rightSide is the right side of a block, from all blocks of its row.
 func (m *sluMatrix) rightSide(b, solve int) []float64 {
-	sum := m.wanted(b, solve)
+	sum := m.exact(b, solve)
 	own := slices.Clone(sum)
 	for i := range m.width(b) {
 		for k := range i {
@@ -134,7 +134,7 @@ func (m *sluMatrix) rightSide(b, solve int) []float64 {
 	}
 	for c := range b {
 		if m.has(b, c) {
-			m.addProduct(sum, b, c, m.wanted(c, solve))
+			m.addProduct(sum, b, c, m.exact(c, solve))
 		}
 	}
 	return sum

@@ -1,30 +1,31 @@
 package work
 
-// scalarPentadiagonal solves lines of five diagonals on a multipartition, as NPB's SP
-// does. Unknowns are not tied to each other; three of them have the same factors and
-// two their own, so that of each line two points' factors and right sides are handed
-// on (22 numbers), and two points' unknowns on the way back (10): smaller messages
-// than BT's, and more of them by work (Survey Table 1).
+// scalarPentadiagonal solves lines of five diagonals on a multipartition, as NPB's SP does.
+// Unknowns are not coupled to each other; three have the same factors and two their own.
+// Each line passes on factors and right sides of two points (22 numbers), and unknowns of
+// two points on the way back (10): smaller messages than BT's, and more of them per work
+// (Survey Table 1).
 func scalarPentadiagonal() *Workload {
-	return adiWorkload("sp", "lines of five diagonals on a multipartition (NPB SP)", func() lineSolver { return pentaLines{} })
+	return adiWorkload("sp", "lines of five diagonals on a multipartition (NPB SP)", func() lineSolver { return pentaSolver{} })
 }
 
-type pentaLines struct{}
+type pentaSolver struct{}
 
-// pentaSets is how many sets of factors there are; factors returns that of an unknown.
+// pentaSets is the number of sets of factors; factorSet returns that of an unknown.
 const pentaSets = 3
 
-func factors(v int) int { return max(0, v-2) }
+func factorSet(v int) int { return max(0, v-2) }
 
-// pentaFarthest is the tie to the point two before, the same for all.
-const pentaFarthest = 0.2
+// pentaOuter is the coefficient of the point two before, constant for all points.
+const pentaOuter = 0.2
 
-// coefficients are a point's: to those two before, its own, and to those two behind.
-func (pentaLines) coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
-	return [5]float64{pentaFarthest, -1, 5 + a.chance(axis, at) + 0.3*float64(set), -1, 0.3}
+// coefficients are those of the two points before, of the point, and of the two points
+// after.
+func (pentaSolver) coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
+	return [5]float64{pentaOuter, -1, 5 + a.coefficient(axis, at) + 0.3*float64(set), -1, 0.3}
 }
 
-func (s pentaLines) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
+func (s pentaSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	var sets [pentaSets][5]float64
 	for i := range sets {
 		sets[i] = s.coefficients(a, axis, at, i)
@@ -37,14 +38,14 @@ func (s pentaLines) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVa
 		}
 		f := field(p)
 		for v := range sum {
-			sum[v] += sets[factors(v)][d] * f[v]
+			sum[v] += sets[factorSet(v)][d] * f[v]
 		}
 	}
 	return sum
 }
 
-// row is a point's equation when it has been eliminated: its unknown, plus factors
-// times the two behind it, is the right side.
+// row is the equation of a point after elimination: its unknown, plus factors times the
+// next two, is the right side.
 type row struct {
 	first, second [pentaSets]float64
 	right         [adiVars]float64
@@ -64,14 +65,14 @@ func (r *row) to(xs []float64) {
 	copy(xs[2*pentaSets:], r.right[:])
 }
 
-func (pentaLines) forwardSize() int { return 2 * rowSize }
-func (pentaLines) backSize() int    { return 2 * adiVars }
-func (pentaLines) scratch() int     { return 2 * pentaSets }
+func (pentaSolver) forwardSize() int { return 2 * rowSize }
+func (pentaSolver) backSize() int    { return 2 * adiVars }
+func (pentaSolver) scratch() int     { return 2 * pentaSets }
 
-// eliminate takes each point's ties to the two before it away. Beyond the line's
-// beginning all is 0, which takes nothing away.
-func (s pentaLines) eliminate(a *adi, c *adiCell, l line, before, after []float64) {
-	var last [2]row // the one before the last, and the last
+// eliminate removes the coupling of each point to the two before it. Before the start of
+// the line all is 0.
+func (s pentaSolver) eliminate(a *adi, c *adiCell, l line, before, after []float64) {
+	var last [2]row // the last two rows
 	if before != nil {
 		last[0].from(before)
 		last[1].from(before[rowSize:])
@@ -84,18 +85,18 @@ func (s pentaLines) eliminate(a *adi, c *adiCell, l line, before, after []float6
 		var ties, own [pentaSets]float64
 		for set := range pentaSets {
 			k := s.coefficients(a, l.axis, at, set)
-			// The one before the last is replaced by what it is tied to, then the last.
+			// Substitute the row before the last, then the last.
 			ties[set] = k[1] - k[0]*last[0].first[set]
 			own[set] = k[2] - k[0]*last[0].second[set] - ties[set]*last[1].first[set]
 			next.first[set] = (k[3] - ties[set]*last[1].second[set]) / own[set]
 			next.second[set] = k[4] / own[set]
 		}
 		for v := range here {
-			set := factors(v)
-			next.right[v] = (here[v] - pentaFarthest*last[0].right[v] - ties[set]*last[1].right[v]) / own[set]
+			set := factorSet(v)
+			next.right[v] = (here[v] - pentaOuter*last[0].right[v] - ties[set]*last[1].right[v]) / own[set]
 			here[v] = next.right[v]
 		}
-		kept := c.kept[2*pentaSets*p:]
+		kept := c.eliminated[2*pentaSets*p:]
 		copy(kept, next.first[:])
 		copy(kept[pentaSets:], next.second[:])
 		last[0], last[1] = last[1], next
@@ -105,19 +106,19 @@ func (s pentaLines) eliminate(a *adi, c *adiCell, l line, before, after []float6
 	last[1].to(after[rowSize:])
 }
 
-// solve subtracts what is known of the two points behind. Beyond the line's end all is
+// solve subtracts the known values of the next two points. After the end of the line all is
 // 0.
-func (pentaLines) solve(_ *adi, c *adiCell, l line, before, after []float64) {
-	var known [2][adiVars]float64 // the next, and the one behind it
+func (pentaSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
+	var known [2][adiVars]float64 // the next two points
 	if before != nil {
 		copy(known[0][:], before)
 		copy(known[1][:], before[adiVars:])
 	}
 	for i := l.n - 1; i >= 0; i-- {
 		p := l.first + i*l.stride
-		here, kept := c.u[adiVars*p:][:adiVars], c.kept[2*pentaSets*p:]
+		here, kept := c.u[adiVars*p:][:adiVars], c.eliminated[2*pentaSets*p:]
 		for v := range here {
-			set := factors(v)
+			set := factorSet(v)
 			here[v] -= kept[set]*known[0][v] + kept[pentaSets+set]*known[1][v]
 		}
 		known[1] = known[0]

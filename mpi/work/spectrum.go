@@ -6,12 +6,11 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// spectrum is a ping-pong from many buffers, of which the i-th is used i times, as Thesis
-// §5.5.1 has it: what reuse of small buffers gains where some are used often and some are
-// not. Uses are in turns, so that buffers that are used often are so all the time. A rank
-// waits for what it has sent when it has received what follows.
+// spectrum is a ping-pong from many buffers, of which the i-th is used i times, as in
+// Thesis §5.5.1: the gain of buffer reuse where some buffers are used often and others
+// rarely. Uses alternate. A rank waits for its send after it has received the answer.
 func spectrum() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "spectrum", Title: "a ping-pong from buffers of which some are used more often", Paper: "Thesis §5.5.1, Fig. 5.6",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
@@ -19,8 +18,8 @@ func spectrum() *Workload {
 		if n == 0 {
 			n = 2 << 10
 		}
-		most := j.steps(map[Class]int{ClassT: 8, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
-		const page = 4 << 10 // buffers share none
+		most := j.setIterations(map[Class]int{ClassT: 8, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
+		const page = 4 << 10 // buffers do not share pages
 		room := (n + page - 1) / page * page
 		memory, recv := make([]byte, room*most), make([]byte, n)
 		if err := j.start(); err != nil {
@@ -29,30 +28,31 @@ func spectrum() *Workload {
 		var inCalls time.Duration
 		trips, me := 0, j.Rank()
 		for turn := range most {
-			for i := turn; i < most && me < 2; i++ { // the i-th has a turn less than the next
+			for i := turn; i < most && me < 2; i++ { // buffer i has one turn less than buffer i+1
 				buf := memory[room*i:][:n]
-				fill(buf, j.message(me, 1-me, trips))
+				fill(buf, j.messageKey(me, 1-me, trips))
 				began := j.Wtime()
-				s, err := oneTripBesides(j, buf, recv)
+				s, err := roundTripNonblocking(j, buf, recv)
 				if err != nil {
 					return err
 				}
 				inCalls += j.Wtime() - began
-				if err := j.arrived(recv, s, 1-me, 1, j.message(1-me, me, trips)); err != nil {
+				if err := j.checkReceived(recv, s, 1-me, 1, j.messageKey(1-me, me, trips)); err != nil {
 					return err
 				}
 				trips++
 			}
 		}
 		j.stop()
-		latency, err := j.fromRoot(inCalls.Seconds() / float64(max(1, 2*trips)))
-		j.figure("latency", latency*1e6, "us")
+		latency, err := j.bcastFromRoot(inCalls.Seconds() / float64(max(1, 2*trips)))
+		j.addFigure("latency", latency*1e6, "us")
 		return err
 	})
 }
 
-// oneTripBesides is oneTrip with sends that go on while the answer is waited for.
-func oneTripBesides(j *job, send, recv []byte) (s mpi.Status, err error) {
+// roundTripNonblocking is roundTrip with sends that continue during the wait for the
+// answer.
+func roundTripNonblocking(j *job, send, recv []byte) (s mpi.Status, err error) {
 	me := j.Rank()
 	if me == 1 {
 		if s, err = j.Recv(recv, 0, 1); err != nil {

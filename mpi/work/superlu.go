@@ -6,13 +6,13 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// triangularSolve solves with a sparse triangular matrix as SuperLU_DIST does: blocks
-// are dealt out on a grid of ranks, and who has a block does what the messages that come
-// make possible. Nobody knows in what order they come, so that receives are of any source
-// and any tag. Messages come in bursts and up to a third of them unexpected; 94 % and
-// more are below 2 KB, and a few have most of the volume (Survey §3.3, Table 2, Fig. 7).
+// triangularSolve solves with a sparse triangular matrix as SuperLU_DIST does: blocks are
+// distributed on a grid of ranks, and received messages determine the next operation. Their
+// order is unknown, therefore receives are of any source and any tag. Messages come in
+// bursts and up to a third of them unexpected; 94 % and more are below 2 KB, and a few have
+// most of the volume (Survey §3.3, Table 2, Fig. 7).
 func triangularSolve() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "superlu", Title: "message-driven solution of a sparse triangular system (SuperLU)", Paper: "Survey §3.3, Table 2, Fig. 7",
 		MinRanks: 1, RankRule: AnyCount,
 	}, func(j *job) error {
@@ -23,7 +23,7 @@ func triangularSolve() *Workload {
 			ClassA: {blocks: 600, percent: 8, rights: 8, solves: 20},
 		}[j.p.Class]
 		s := newSLU(j, size)
-		for solve := range j.steps(size.solves) {
+		for solve := range j.setIterations(size.solves) {
 			s.reset(solve)
 			if err := j.start(); err != nil {
 				return err
@@ -36,15 +36,15 @@ func triangularSolve() *Workload {
 				return err
 			}
 		}
-		messages, err := j.sum(float64(s.received))
-		j.figure("messages", messages, "")
+		messages, err := j.sumAll(float64(s.received))
+		j.addFigure("messages", messages, "")
 		return err
 	})
 }
 
-// Kinds of messages: a part of the solution, for those who have blocks of its column, or
-// what a rank's blocks of a row come to, for who has the row's diagonal. Tags tell them
-// and the block.
+// Kinds of messages: a part of the solution, for the ranks with blocks of its column, or
+// the sum of a rank's blocks of a row, for the owner of the row's diagonal. Tags encode
+// kind and block.
 const (
 	sluSolution = iota
 	sluSum
@@ -57,8 +57,8 @@ type slu struct {
 	j        *job
 	expected int // messages
 	received int
-	inRow    map[int]int // blocks of a row that this rank has not yet worked on
-	toSolve  map[int]int // ranks whose sums for a diagonal have not come
+	inRow    map[int]int // blocks of a row that are not yet applied
+	toSolve  map[int]int // ranks whose sums for a diagonal are missing
 	sums     map[int][]float64
 	right    map[int][]float64 // of this rank's diagonals
 	x        map[int][]float64
@@ -76,7 +76,7 @@ func newSLU(j *job, size sluSize) *slu {
 	return s
 }
 
-// reset begins with other right sides.
+// reset starts with another right side.
 func (s *slu) reset(solve int) {
 	s.inRow, s.toSolve = map[int]int{}, map[int]int{}
 	s.sums, s.right, s.x = map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
@@ -92,8 +92,8 @@ func (s *slu) reset(solve int) {
 			}
 			continue
 		}
-		s.toSolve[b] = len(s.contributors(b))
-		for _, rank := range s.contributors(b) {
+		s.toSolve[b] = len(s.ownersOfRow(b))
+		for _, rank := range s.ownersOfRow(b) {
 			if rank != s.rank {
 				s.expected++
 			}
@@ -102,13 +102,13 @@ func (s *slu) reset(solve int) {
 	}
 }
 
-// solve begins with diagonals that wait for nobody, and then follows the messages.
+// solve starts with diagonals that need no messages, and then handles messages.
 func (s *slu) solve() error {
 	s.sends = s.sends[:0]
 	var free []int
 	for b := range s.size.blocks {
 		if n, mine := s.toSolve[b]; mine && n == 0 {
-			free = append(free, b) // what these make free in turn is solved with them
+			free = append(free, b) // blocks that they complete are solved with them
 		}
 	}
 	for _, b := range free {
@@ -122,9 +122,9 @@ func (s *slu) solve() error {
 			return err
 		}
 		s.received++
-		s.j.came(st.Source, s.in[:st.Count])
+		s.j.digestReceived(st.Source, s.in[:st.Count])
 		b, kind := st.Tag/sluKinds, st.Tag%sluKinds
-		if err := s.expects(b, kind, st); err != nil {
+		if err := s.checkExpected(b, kind, st); err != nil {
 			return err
 		}
 		xs := make([]float64, s.width(b)*s.size.rights)
@@ -132,7 +132,7 @@ func (s *slu) solve() error {
 		if kind == sluSolution {
 			err = s.apply(b, xs)
 		} else {
-			err = s.contribute(b, xs)
+			err = s.subtractSum(b, xs)
 		}
 		if err != nil {
 			return err
@@ -141,30 +141,30 @@ func (s *slu) solve() error {
 	return s.j.waitAll(s.sends...)
 }
 
-// expects checks that a message is one that can come to this rank.
-func (s *slu) expects(b, kind int, st mpi.Status) error {
+// checkExpected checks that a message can be for this rank.
+func (s *slu) checkExpected(b, kind int, st mpi.Status) error {
 	if b >= s.size.blocks {
-		return s.j.wrong(fmt.Sprintf("a block below %d", s.size.blocks), b, "tag %d from rank %d", st.Tag, st.Source)
+		return s.j.verificationError(fmt.Sprintf("a block below %d", s.size.blocks), b, "tag %d from rank %d", st.Tag, st.Source)
 	}
 	from := s.ownerOf(b, b)
 	if kind == sluSum {
-		from = st.Source // any of its row
+		from = st.Source // any rank of its row
 		if s.ownerOf(b, b) != s.rank {
-			return s.j.wrong(fmt.Sprintf("for rank %d", s.ownerOf(b, b)), "for this", "sum of block %d from rank %d", b, st.Source)
+			return s.j.verificationError(fmt.Sprintf("for rank %d", s.ownerOf(b, b)), "for this", "sum of block %d from rank %d", b, st.Source)
 		}
 	}
-	if err := s.j.same(uint64(from), uint64(st.Source), "source of the solution of block %d", b); err != nil {
+	if err := s.j.checkEqual(uint64(from), uint64(st.Source), "source of the solution of block %d", b); err != nil {
 		return err
 	}
-	return s.j.same(uint64(8*s.width(b)*s.size.rights), uint64(st.Count), "bytes of block %d from rank %d", b, st.Source)
+	return s.j.checkEqual(uint64(8*s.width(b)*s.size.rights), uint64(st.Count), "bytes of block %d from rank %d", b, st.Source)
 }
 
-// solveBlock solves a diagonal block, and hands the solution to who needs it.
+// solveBlock solves a diagonal block, and sends the solution to the ranks that need it.
 func (s *slu) solveBlock(b int) error {
 	s.x[b] = s.solveDiagonal(b, s.right[b])
 	buf := make([]byte, 8*len(s.x[b]))
 	putFloats(buf, s.x[b])
-	for _, rank := range s.needers(b) {
+	for _, rank := range s.usersOfColumn(b) {
 		if rank == s.rank {
 			continue
 		}
@@ -175,8 +175,8 @@ func (s *slu) solveBlock(b int) error {
 	return s.apply(b, s.x[b])
 }
 
-// apply works on this rank's blocks of a column. Rows of which that was the last go to
-// who has their diagonal.
+// apply applies this rank's blocks of a column. Sums of completed rows go to the owner of
+// their diagonal.
 func (s *slu) apply(column int, x []float64) error {
 	s.j.compute(s.size.blocks)
 	for _, row := range s.columnBlocks(column) {
@@ -186,7 +186,7 @@ func (s *slu) apply(column int, x []float64) error {
 		}
 		owner := s.ownerOf(row, row)
 		if owner == s.rank {
-			if err := s.contribute(row, s.sums[row]); err != nil {
+			if err := s.subtractSum(row, s.sums[row]); err != nil {
 				return err
 			}
 			continue
@@ -200,8 +200,8 @@ func (s *slu) apply(column int, x []float64) error {
 	return nil
 }
 
-// contribute takes a sum off the right side of a diagonal block.
-func (s *slu) contribute(b int, sum []float64) error {
+// subtractSum subtracts a sum from the right side of a diagonal block.
+func (s *slu) subtractSum(b int, sum []float64) error {
 	for i := range sum {
 		s.right[b][i] -= sum[i]
 	}
@@ -212,7 +212,7 @@ func (s *slu) contribute(b int, sum []float64) error {
 }
 
 func (s *slu) send(buf []byte, to, tag int) error {
-	s.j.left(to, buf)
+	s.j.digestSent(to, buf)
 	r, err := s.j.Isend(buf, to, tag)
 	s.sends = append(s.sends, r)
 	return err
@@ -224,13 +224,13 @@ func (s *slu) check(solve int) error {
 		if s.ownerOf(b, b) != s.rank {
 			continue
 		}
-		want := s.wanted(b, solve)
-		if err := s.j.same(uint64(len(want)), uint64(len(s.x[b])), "unknowns of block %d that were solved for", b); err != nil {
+		want := s.exact(b, solve)
+		if err := s.j.checkEqual(uint64(len(want)), uint64(len(s.x[b])), "unknowns of block %d that were solved for", b); err != nil {
 			return err
 		}
 		for i := range want {
-			if !s.j.alike(want[i], s.x[b][i], 1e-9) {
-				return s.j.wrong(want[i], s.x[b][i], "unknown %d of block %d, solution %d", i, b, solve)
+			if !s.j.withinBound(want[i], s.x[b][i], 1e-9) {
+				return s.j.verificationError(want[i], s.x[b][i], "unknown %d of block %d, solution %d", i, b, solve)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 package work
 
-// torus is a rank's place on a periodic grid of ranks.
+// torus is a rank's position on a periodic grid of ranks.
 type torus struct {
 	sides [3]int
 	at    [3]int
@@ -10,22 +10,23 @@ func newTorus(sides [3]int, rank int) torus {
 	return torus{sides, [3]int{rank % sides[0], rank / sides[0] % sides[1], rank / (sides[0] * sides[1])}}
 }
 
-// beside is the rank some steps along an axis.
-func (t torus) beside(axis, steps int) int {
+// neighbour is the rank at some steps along an axis.
+func (t torus) neighbour(axis, steps int) int {
 	at := t.at
 	at[axis] = (at[axis] + steps + t.sides[axis]) % t.sides[axis]
 	return at[0] + t.sides[0]*(at[1]+t.sides[1]*at[2])
 }
 
-// partner is a neighbour, and the way to it: twice the axis, and one more for up.
-type partner struct{ rank, way int }
+// partner is a neighbour and its direction: twice the axis, plus one for the positive
+// direction.
+type partner struct{ rank, direction int }
 
-// partners are the neighbours on all axes that have more ranks than one. On an axis of
-// two, both ways lead to the same.
+// partners returns the neighbours on all axes with more than one rank. On an axis of two
+// ranks both directions lead to the same rank.
 func (t torus) partners() (all []partner) {
 	for axis, side := range t.sides {
 		if side > 1 {
-			all = append(all, partner{t.beside(axis, -1), 2 * axis}, partner{t.beside(axis, 1), 2*axis + 1})
+			all = append(all, partner{t.neighbour(axis, -1), 2 * axis}, partner{t.neighbour(axis, 1), 2*axis + 1})
 		}
 	}
 	return all

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/env"
 )
 
-// tree is a collective operation of root's data, rounds of which are measured.
+// tree is a collective operation with data of root, whose rounds are measured.
 type tree struct {
 	n    int
 	all  []byte // at root
@@ -26,8 +26,8 @@ func (t *tree) broadcast(w *mpi.World) error {
 	return w.Bcast(t.mine, 0)
 }
 
-// scatter goes along a binomial tree: a child is given what is for it and for all behind
-// it. Who is between takes it into memory that is not used again.
+// scatter uses a binomial tree: a child receives the data for itself and its subtree.
+// Intermediate ranks receive it into new memory.
 func (t *tree) scatter(w *mpi.World) error {
 	me, ranks, have := w.Rank(), w.Size(), t.all
 	half := 1
@@ -55,9 +55,9 @@ func (t *tree) scatter(w *mpi.World) error {
 	return err
 }
 
-// untilAllHave is how long an operation takes from root's call until the last rank has
-// its data, in the mean of many.
-func untilAllHave(t *testing.T, ranks, n int, off bool, operation func(*tree, *mpi.World) error) time.Duration {
+// timeUntilAllReceived is the mean time of an operation from root's call until the last
+// rank has its data.
+func timeUntilAllReceived(t *testing.T, ranks, n int, off bool, operation func(*tree, *mpi.World) error) time.Duration {
 	t.Helper()
 	const rounds = 150
 	var total, began, had time.Duration // one world, one clock
@@ -74,13 +74,13 @@ func untilAllHave(t *testing.T, ranks, n int, off bool, operation func(*tree, *m
 					return err
 				}
 				if w.Rank() == 0 {
-					w.Compute(20 * time.Microsecond) // all are there, and wait
+					w.Compute(20 * time.Microsecond) // all ranks have entered and wait
 					began, had = w.Wtime(), 0
 				}
 				if err := operation(t, w); err != nil {
 					return err
 				}
-				if w.Rank()%2 == 1 { // who gives it to others may have had it before
+				if w.Rank()%2 == 1 { // ranks that forward it may have it earlier
 					had = max(had, w.Wtime())
 				}
 				if w.Rank() != 0 && !slices.Equal(t.mine, slices.Repeat([]byte{1, 2, 3, 4}, n/4)) {
@@ -103,13 +103,12 @@ func untilAllHave(t *testing.T, ranks, n int, off bool, operation func(*tree, *m
 }
 
 // A broadcast along a tree gains at every step, and so does a scatter up to 4 KB; beyond,
-// what goes to the first child is too large to be sent eagerly (Thesis Fig. 5.9). There a
-// broadcast gains up to 25 %, for the copies of all children count; here the second one is
-// made while the first message is on the line, and those that one after the other wait
-// for count alone.
-func TestTreesFromFrequentBuffers(t *testing.T) {
+// the message to the first child is too large for eager (Thesis Fig. 5.9). There a
+// broadcast gains up to 25 %, because the copies for all children count; here the second
+// copy overlaps with the first message, and only copies on the critical path count.
+func TestReuseSpeedsUpTrees(t *testing.T) {
 	gained := func(ranks, n int, operation func(*tree, *mpi.World) error) float64 {
-		without, with := untilAllHave(t, ranks, n, true, operation), untilAllHave(t, ranks, n, false, operation)
+		without, with := timeUntilAllReceived(t, ranks, n, true, operation), timeUntilAllReceived(t, ranks, n, false, operation)
 		return 1 - with.Seconds()/without.Seconds()
 	}
 	two, four := gained(2, 8<<10, (*tree).broadcast), gained(4, 8<<10, (*tree).broadcast)

@@ -11,11 +11,11 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// Class says how large a problem is.
+// Class is the problem size.
 type Class string
 
-// The classes. T is for tests and takes milliseconds; S, W and A have the sizes that
-// the NAS benchmarks have for them, as far as a workload has a model there.
+// The classes. T is for tests and takes milliseconds; S, W and A have the sizes of the NAS
+// benchmarks where the workload has a model there.
 const (
 	ClassT Class = "T"
 	ClassS Class = "S"
@@ -23,31 +23,30 @@ const (
 	ClassA Class = "A"
 )
 
-// Classes lists them, the smallest first.
+// Classes returns all classes, the smallest first.
 func Classes() []Class { return []Class{ClassT, ClassS, ClassW, ClassA} }
 
-// ErrParams is what errors.Is finds where a workload cannot run as it was asked to.
-var ErrParams = errors.New("the workload cannot run so")
+// ErrParams means that a workload cannot run with its parameters.
+var ErrParams = errors.New("invalid parameters")
 
-// Params are how a workload runs; all ranks have the same. What is zero, the class
-// or the workload settles.
+// Params are the parameters of a workload, the same on all ranks. Zero values have defaults
+// of the class or the workload.
 type Params struct {
-	Class Class `json:"class,omitempty"` // ClassT if empty
-	// Iterations is how many steps there are.
+	Class Class `json:"class,omitempty"` // default: ClassT
+	// Iterations is the number of steps.
 	Iterations int `json:"iterations,omitempty"`
-	// Bytes is the size of messages, for workloads that leave it open (Sized).
+	// Bytes is the size of messages, for workloads with Sized.
 	Bytes int `json:"bytes,omitempty"`
-	// Compute is how long the processor is kept busy in each step, at the places where
-	// the model computes.
+	// Compute is the time that the processor is busy in each step, where the model
+	// computes.
 	Compute time.Duration `json:"compute_ns,omitempty"`
-	// Seed is what all data follows from.
+	// Seed determines all data.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
-// RankRule says how many ranks a workload can be divided among.
+// RankRule is a restriction on the number of ranks.
 type RankRule string
 
-// The rules.
 const (
 	AnyCount   RankRule = "any number"
 	Even       RankRule = "an even number"
@@ -55,7 +54,7 @@ const (
 	Square     RankRule = "a square"
 )
 
-// allow reports whether n ranks are right.
+// allow reports whether n ranks are permitted.
 func (c RankRule) allow(n int) bool {
 	switch c {
 	case Even:
@@ -68,26 +67,26 @@ func (c RankRule) allow(n int) bool {
 	return true
 }
 
-// Workload is a program that is known by name.
+// Workload is a named program.
 type Workload struct {
 	Name  string
-	Title string // one line: what it does
-	Paper string // where its pattern is described
-	// MinRanks and Counts say how many ranks it can have.
+	Title string // description on one line
+	Paper string // source of its pattern
+	// MinRanks and RankRule restrict the number of ranks.
 	MinRanks int
 	RankRule RankRule
-	// Sized says that Params.Bytes is the size of its messages.
+	// Sized means that Params.Bytes is the size of its messages.
 	Sized bool
 	// Run runs it as one rank of the world. All ranks get the same result.
 	Run func(w *mpi.World, p Params) (Result, error)
 
-	// unfit says why a class's problem cannot be divided among so many ranks, or
-	// nothing; nil if it always can.
+	// unfit explains why the problem of a class cannot be divided among a number of ranks;
+	// "" if it can. nil: it always can.
 	unfit func(c Class, ranks int) string
 }
 
-// Check reports why the workload cannot run with so many ranks and these parameters.
-// Run does so too, before it sends anything.
+// Check reports why the workload cannot run with this number of ranks and these parameters.
+// Run calls it before it sends anything.
 func (wl *Workload) Check(ranks int, p Params) error {
 	p.setDefaults()
 	complain := func(format string, args ...any) error {
@@ -105,10 +104,10 @@ func (wl *Workload) Check(ranks int, p Params) error {
 		}
 	}
 	if p.Bytes != 0 && !wl.Sized {
-		return complain("%d bytes: the class settles how large its messages are", p.Bytes)
+		return complain("%d bytes: the class determines the size of its messages", p.Bytes)
 	}
 	if p.Bytes < 0 || p.Iterations < 0 || p.Compute < 0 {
-		return complain("bytes, iterations and computing time are not negative")
+		return complain("bytes, iterations and compute time must not be negative")
 	}
 	return nil
 }
@@ -130,7 +129,7 @@ func list[T ~string](words []T) string {
 	return strings.Join(all, ", ")
 }
 
-// Figure is something that was measured.
+// Figure is a measured value.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -139,24 +138,24 @@ type Figure struct {
 
 func (f Figure) String() string { return fmt.Sprintf("%s %.4g %s", f.Name, f.Value, f.Unit) }
 
-// Result is what a run came to, of all ranks together.
+// Result is the result of a run, of all ranks.
 type Result struct {
 	Workload   string `json:"workload"`
 	Class      Class  `json:"class"`
 	Ranks      int    `json:"ranks"`
 	Iterations int    `json:"iterations"`
-	// Time is that of the measured part, of the rank that took longest.
+	// Time is that of the measured part, of the slowest rank.
 	Time time.Duration `json:"time_ns"`
-	// Waited is how much of it ranks were in calls that wait for requests, on average:
-	// the wait time of Thesis §4.4.2.
+	// Waited is the mean time of ranks in calls that wait for requests: the wait time of
+	// Thesis §4.4.2.
 	Waited time.Duration `json:"waited_ns"`
-	// Checks is how many comparisons were made, and Verified of how many bytes.
+	// Checks is the number of comparisons, and Verified the number of compared bytes.
 	Checks   uint64   `json:"checks"`
 	Verified uint64   `json:"verified_bytes"`
 	Figures  []Figure `json:"figures,omitempty"`
 }
 
-// Figure returns what was measured by a name, and whether it was.
+// Figure returns the measured value with a name, and whether it exists.
 func (r *Result) Figure(name string) (Figure, bool) {
 	for _, f := range r.Figures {
 		if f.Name == name {

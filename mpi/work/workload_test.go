@@ -27,7 +27,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What cannot run says so, and what would help, before anything is sent.
+// A workload that cannot run reports that before it sends anything.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -47,11 +47,11 @@ func TestCheck(t *testing.T) {
 		{"multipair", 5, work.Params{}, "an even number"},
 		{"ring", 1, work.Params{}, "at least 2"},
 		{"ring", 2, work.Params{Bytes: 100}, ""},
-		{"cg", 2, work.Params{Bytes: 100}, "the class settles"},
+		{"cg", 2, work.Params{Bytes: 100}, "the class determines"},
 		{"cg", 2, work.Params{Class: "Z"}, `no class "Z"; there are T, S, W, A`},
-		{"ring", 2, work.Params{Bytes: -1}, "not negative"},
-		{"ring", 2, work.Params{Iterations: -1}, "not negative"},
-		{"ring", 2, work.Params{Compute: -time.Second}, "not negative"},
+		{"ring", 2, work.Params{Bytes: -1}, "must not be negative"},
+		{"ring", 2, work.Params{Iterations: -1}, "must not be negative"},
+		{"ring", 2, work.Params{Compute: -time.Second}, "must not be negative"},
 	} {
 		wl, err := work.Find(c.name)
 		if err != nil {
@@ -81,6 +81,6 @@ func TestResultsAreJSON(t *testing.T) {
 		t.Errorf("%v, %v", f, ok)
 	}
 	if _, ok := back.Figure("nothing"); ok {
-		t.Error("there is a figure that nobody measured")
+		t.Error("Figure returns a value that was not measured")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// inWorld runs a workload on a simulated fabric and returns every rank's result.
+// inWorld runs a workload on a simulated fabric and returns the results of all ranks.
 func inWorld(f mpihost.Fabric, o mpi.Options, wl *work.Workload, p work.Params) ([]work.Result, mpihost.Outcome, error) {
 	results := make([]work.Result, f.Ranks)
 	out, err := mpihost.InWorld(f, func(e *env.Env) error {
@@ -26,8 +26,8 @@ func inWorld(f mpihost.Fabric, o mpi.Options, wl *work.Workload, p work.Params) 
 	return results, out, err
 }
 
-// Every workload verifies, whatever number of ranks it is divided among.
-func TestAllInWorlds(t *testing.T) {
+// Every workload verifies its result, with every permitted number of ranks.
+func TestAllWorkloadsVerify(t *testing.T) {
 	for _, wl := range work.All() {
 		for _, ranks := range []int{4, 7, 9, 16} {
 			if wl.Check(ranks, work.Params{}) != nil {
@@ -54,11 +54,12 @@ func TestAllInWorlds(t *testing.T) {
 	}
 }
 
-// Whatever way messages go, the answers are right.
-func TestEveryWay(t *testing.T) {
+// Results are right with every design, provider and protocol.
+func TestAllWorkloadsOverAllDesigns(t *testing.T) {
 	for i, design := range carrier.Designs() {
 		for k, wl := range work.All() {
-			// Each workload meets each design; providers, protocols and modes take turns.
+			// Each workload runs with each design; providers, protocols and modes
+			// alternate.
 			f := mpihost.Fabric{Ranks: 4, PerHost: 1 + k%2, Provider: []string{"softroce", "dgiwarp"}[(i+k)%2], Limit: time.Minute}
 			if (i+k)%3 == 0 {
 				f.Impair = []impair.Spec{{LossPPM: 5000}}
@@ -72,7 +73,7 @@ func TestEveryWay(t *testing.T) {
 	}
 }
 
-// Two runs are the same in everything, and another seed has other data.
+// Two runs with the same seed are identical, and another seed gives other data.
 func TestSameParametersSameRun(t *testing.T) {
 	for _, name := range []string{"cg", "superlu", "radix", "amg"} {
 		wl, err := work.Find(name)

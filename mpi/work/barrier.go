@@ -6,28 +6,27 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// barrier has all ranks meet, one of them later than the others. Who has left tells
-// those that are 1, 2, 4, … ranks on, and nobody may hear of one who has left before it
-// has come itself.
+// barrier makes all ranks enter barriers, one of them late. A rank that has left a barrier
+// sends messages to the ranks 1, 2, 4, … after it, and no rank may receive such a message
+// before it has entered.
 func barrier() *Workload {
-	return runner(&Workload{
-		Name: "barrier", Title: "all ranks meet, and none leaves before the last has come", Paper: "the runtime's own",
+	return newWorkload(&Workload{
+		Name: "barrier", Title: "a barrier that no rank leaves before the last has entered", Paper: "the runtime's own",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := j.p.Bytes
 		if n == 0 {
 			n = 64
 		}
-		return j.rounds(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}, meet(j, n))
+		return j.runRounds(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}, barrierRound(j, n))
 	})
 }
 
-// lateBy is how much later the last one comes: many times what it takes a word to get
-// there that somebody has left.
-const lateBy = 100 * time.Microsecond
+// barrierDelay is the delay of the late rank, many times the latency of a message.
+const barrierDelay = 100 * time.Microsecond
 
-// meet is a round of barrier, in which words have n bytes.
-func meet(j *job, n int) func(round int) error {
+// barrierRound returns a round of barrier with messages of n bytes.
+func barrierRound(j *job, n int) func(round int) error {
 	me, size := j.Rank(), j.Size()
 	var words [][]byte
 	for step := 1; step < size; step *= 2 {
@@ -44,7 +43,7 @@ func meet(j *job, n int) func(round int) error {
 			heard[i] = r
 		}
 		if late := (round*7 + size/2) % size; me == late {
-			j.Compute(lateBy)
+			j.Compute(barrierDelay)
 		}
 		for i, r := range heard {
 			_, left, err := r.Test()
@@ -52,7 +51,7 @@ func meet(j *job, n int) func(round int) error {
 				return err
 			}
 			if j.checked(1, 0); left {
-				return j.wrong("nobody", (me-1<<i+size)%size, "who has left barrier %d before this rank has come", round)
+				return j.verificationError("none", (me-1<<i+size)%size, "rank that left barrier %d before this rank entered", round)
 			}
 		}
 		if err := j.Barrier(); err != nil {
@@ -60,7 +59,7 @@ func meet(j *job, n int) func(round int) error {
 		}
 		for i := range words {
 			to := (me + 1<<i) % size
-			fill(word, j.message(me, to, round))
+			fill(word, j.messageKey(me, to, round))
 			if err := j.Send(word, to, i); err != nil {
 				return err
 			}
@@ -70,7 +69,7 @@ func meet(j *job, n int) func(round int) error {
 		}
 		for i := range words {
 			from := (me - 1<<i + size) % size
-			if err := j.contents(words[i], j.message(from, me, round), "the word of rank %d behind barrier %d", from, round); err != nil {
+			if err := j.checkContents(words[i], j.messageKey(from, me, round), "message of rank %d after barrier %d", from, round); err != nil {
 				return err
 			}
 		}
@@ -78,33 +77,32 @@ func meet(j *job, n int) func(round int) error {
 	}
 }
 
-// muster is whether everybody is there, for worlds of any size: a token goes round
-// all ranks, all meet, and everybody sends everybody something.
+// muster checks that all ranks respond, for worlds of any size: a token passes through all
+// ranks, then a barrier, then an all-to-all.
 func muster() *Workload {
-	return runner(&Workload{
-		Name: "muster", Title: "are all there: a ring, a barrier, and 8 bytes from everybody to everybody", Paper: "the runtime's own",
+	return newWorkload(&Workload{
+		Name: "muster", Title: "check that all ranks respond: a ring, a barrier, and an all-to-all of 8 bytes", Paper: "the runtime's own",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := j.p.Bytes
 		if n == 0 {
 			n = 8
 		}
-		times := j.steps(map[Class]int{ClassT: 1, ClassS: 10, ClassW: 100, ClassA: 1000}[j.p.Class])
-		if err := goRound(j, max(n, 8), times); err != nil {
+		times := j.setIterations(map[Class]int{ClassT: 1, ClassS: 10, ClassW: 100, ClassA: 1000}[j.p.Class])
+		if err := passTokenRound(j, max(n, 8), times); err != nil {
 			return err
 		}
-		if err := j.repeat(times, "time a barrier", meet(j, n)); err != nil {
+		if err := j.repeat(times, "time a barrier", barrierRound(j, n)); err != nil {
 			return err
 		}
 		return j.repeat(times, "time an all-to-all", exchangeAll(j, n))
 	})
 }
 
-// star has rank 0 exchange messages with every other rank, one after the other, and
-// nobody with anybody else: rank 0 has as many partners as where everybody talks to
-// everybody, and so as much memory, in a world that needs far less.
+// star makes rank 0 exchange messages with every other rank in turn. Rank 0 has as many
+// partners as in an all-to-all, and as much memory, in a world that needs far less.
 func star() *Workload {
-	return runner(&Workload{
+	return newWorkload(&Workload{
 		Name: "star", Title: "rank 0 with every other rank, in turn: a master and its workers", Paper: "Thesis §6.6.2",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
@@ -114,18 +112,18 @@ func star() *Workload {
 		}
 		send, recv := make([]byte, n), make([]byte, n)
 		say := func(peer, round int) error {
-			fill(send, j.message(j.Rank(), peer, round))
+			fill(send, j.messageKey(j.Rank(), peer, round))
 			return j.Send(send, peer, 1)
 		}
 		hear := func(peer, round int) error {
 			if _, err := j.Recv(recv, peer, 1); err != nil {
 				return err
 			}
-			return j.contents(recv, j.message(peer, j.Rank(), round), "message of rank %d in round %d", peer, round)
+			return j.checkContents(recv, j.messageKey(peer, j.Rank(), round), "message of rank %d in round %d", peer, round)
 		}
-		return j.rounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) error {
+		return j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) error {
 			j.compute(1)
-			if j.Rank() > 0 { // it answers: rank 0 has one message under way at a time
+			if j.Rank() > 0 { // rank 0 has one outstanding message at a time
 				if err := hear(0, round); err != nil {
 					return err
 				}
