@@ -22,11 +22,11 @@ func TestInteropVerbsWrongCalls(t *testing.T) {
 	for _, c := range []struct{ words, says string }{
 		{"interop verbs", "--guest: name the device that the guest is to have: rxe, siw or siw-crc"},
 		{"interop verbs --guest mlx5", "--guest mlx5: a kernel has rxe, siw or siw-crc"},
-		{"interop verbs --guest rxe --loss 5", "loss=5: 5 is not a share"},
+		{"interop verbs --guest rxe --loss 5", "loss=5: 5 is not a percentage"},
 		{"interop verbs --guest rxe --connections -1", "--connections -1"},
 		{"interop verbs writ --guest rxe", "no exchange matches \"writ\""},
 		{"interop verbs ud-send --guest siw", "no exchange matches \"ud-send\""},
-		{"interop verbs --guest rxe --impair los=5%", "los=5%: there is no such key; did you mean loss?"},
+		{"interop verbs --guest rxe --impair los=5%", "los=5%: unknown key; did you mean loss?"},
 		{"interop verbs --guest rxe --agent-program /no/such/program --impair delay=1ms", "/no/such/program"},
 	} {
 		code, _, stderr := call(t, strings.Fields(c.words)...)

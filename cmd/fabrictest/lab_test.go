@@ -73,7 +73,7 @@ func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 		{"", "exec --lab NAME host7 -- true", "no host \"host7\": there are host0 to host2", exitFailed},
 		{"", "exec --lab NAME host0 -- no-such-program", "no-such-program", exitUsage},
 		{"", "set --lab NAME host1 loss=5% way=out", "", 0},
-		{"", "set --lab NAME host1 los=5%", "fabrictest: los=5%: there is no such key; did you mean loss?\n", exitUsage},
+		{"", "set --lab NAME host1 los=5%", "fabrictest: los=5%: unknown key; did you mean loss?\n", exitUsage},
 		{"", "set --lab NAME host9 loss=5%", "fabrictest: host9: no port matches", exitUsage},
 		{"", "set --lab NAME host1 loss=lots", "fabrictest: loss=lots: ", exitUsage},
 		{"", "__complete exec --lab NAME ho", "host0\nhost1\nhost2\n:4\n", 0},
