@@ -181,11 +181,11 @@ func newMachine(kind int) (*machine, error) {
 	}
 	setup := k.setup
 	setup.Quirks = defects
-	opener, err := p.With(setup)
+	opener, err := p.NewOpener(setup)
 	if err != nil {
 		return nil, err
 	}
-	if m.dev, err = opener.InWorld(m.world, port, nics.Place{Name: "nic", Addr: m.addr}); err != nil {
+	if m.dev, err = opener.InWorld(m.world, port, nics.NICConfig{Name: "nic", Addr: m.addr}); err != nil {
 		return nil, err
 	}
 	if m.attr, err = m.dev.QueryDevice(); err != nil {

@@ -68,9 +68,9 @@ func scenario(t testing.TB, b []byte) {
 	agrees(t, s, plan)
 	// Where it does not suit a tier, or another provider, somebody says so in words.
 	for _, tier := range scenarios.Tiers() {
-		_ = lab.Unfit(s, tier)
+		_ = lab.Incompatibility(s, tier)
 		for _, k := range kinds {
-			_ = lab.Unfit(lab.With(s, k.name), tier)
+			_ = lab.Incompatibility(lab.WithProvider(s, k.name), tier)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func agrees(t testing.TB, s *scenarios.Scenario, plan *lab.Plan) {
 				t.Fatalf("step %d is about host %d", i, host)
 			}
 		}
-		if plan.What(&plan.Steps[i]) == "" {
+		if plan.DescribeStep(&plan.Steps[i]) == "" {
 			t.Fatalf("step %d has no name", i)
 		}
 	}

@@ -8,17 +8,17 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// What may be expected of delivery.
+// Values of expect.delivered.
 const (
 	exactlyOnce = "exactly-once"
 	atMostOnce  = "at-most-once"
 	anyNumber   = "any"
 )
 
-// deliveryOf is what holds where the scenario says nothing: everything arrives
-// once where the service promises that, and nothing is said of others. Traffic
-// that may give up is let off the first half of it.
-func deliveryOf(c *workload.Config) string {
+// defaultDelivery returns the delivery that is checked if the scenario does not
+// say: exactly once for reliable services, at most once if connections may fail,
+// and any for uc and ud.
+func defaultDelivery(c *workload.Config) string {
 	for _, s := range c.Services {
 		if s == "uc" || s == "ud" {
 			return anyNumber
@@ -30,25 +30,25 @@ func deliveryOf(c *workload.Config) string {
 	return exactlyOnce
 }
 
-// delivered: every message arrives once, or not more than once. What was under
-// way from or to a host that was killed is forgiven, but not twice.
-func (j *judge) delivered() {
+// checkDelivered checks that every message arrives once, or at most once. Messages
+// from or to a killed host may be missing, but not duplicated.
+func (j *checker) checkDelivered() {
 	want := j.want.Delivered
 	if want == "" {
-		want = deliveryOf(&j.Plan.Scenario.Workload)
+		want = defaultDelivery(&j.Plan.Scenario.Workload)
 	}
 	if want == anyNumber {
 		return
 	}
 	var wrong []string
 	var arrived, expected int
-	late := true // all that is wrong is what ranks missed that gave up
+	timing := true // all problems can result from timeouts
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
 		if r.Report == nil {
 			if r.State != Killed {
-				wrong = append(wrong, r.name()+" did not say what it received")
-				late = late && r.late()
+				wrong = append(wrong, r.name()+" did not report its messages")
+				timing = timing && r.endedByTimeout()
 			}
 			continue
 		}
@@ -57,23 +57,23 @@ func (j *judge) delivered() {
 			expected += f.Expected
 			if f.Duplicates > 0 {
 				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's messages twice", r.name(), f.Duplicates, f.Peer))
-				late = false
+				timing = false
 			}
 			if want == exactlyOnce && f.Arrived != f.Expected && !j.wasKilled(f.Peer) && r.State != Killed {
 				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's %d messages", r.name(), f.Arrived, f.Peer, f.Expected))
-				late = late && j.gaveUp(r, &f)
+				timing = timing && j.missingByTimeout(r, &f)
 			}
 		}
 	}
 	if want == exactlyOnce && expected == 0 && len(wrong) == 0 {
-		wrong = append(wrong, "no message was to arrive at all: nothing was tried")
-		late = false
+		wrong = append(wrong, "no message was expected: the workload sent none")
+		timing = false
 	}
-	j.verdict("delivered", want, fmt.Sprintf("%d of %d messages, none twice", arrived, expected), wrong)
-	j.timing(late)
+	j.checkProblems("delivered", want, fmt.Sprintf("%d of %d messages, none twice", arrived, expected), wrong)
+	j.setTiming(timing)
 }
 
-func (j *judge) wasKilled(rank int) bool {
+func (j *checker) wasKilled(rank int) bool {
 	for i := range j.Ranks {
 		if j.Ranks[i].Rank == rank {
 			return j.Ranks[i].State == Killed
@@ -82,13 +82,13 @@ func (j *judge) wasKilled(rank int) bool {
 	return false
 }
 
-// memory: what was compared is as it must be. Where the scenario says nothing,
-// nobody need have had anything to compare; where it asks, somebody must.
-func (j *judge) memory() {
+// checkMemory checks that compared memory was identical. If the scenario asks for
+// it, some memory must have been compared.
+func (j *checker) checkMemory() {
 	if j.want.Memory == anyNumber {
 		return
 	}
-	wrong := j.found(func(k workload.ViolationKind) bool { return k == workload.Contents })
+	wrong := j.violationTexts(func(k workload.ViolationKind) bool { return k == workload.Contents })
 	var checked int64
 	for i := range j.Ranks {
 		if r := j.Ranks[i].Report; r != nil {
@@ -99,17 +99,17 @@ func (j *judge) memory() {
 		if j.want.Memory == "" {
 			return
 		}
-		wrong = append(wrong, "no byte was compared at all: nothing was tried")
+		wrong = append(wrong, "no memory was compared")
 	}
-	j.verdict("memory", "identical", units.Bytes(checked)+" compared, all as they must be", wrong)
+	j.checkProblems("memory", "identical", units.Bytes(checked)+" compared, all identical", wrong)
 }
 
-// found lists violations of some kinds.
-func (j *judge) found(is func(workload.ViolationKind) bool) (all []string) {
+// violationTexts returns the violations of the kinds that match accepts.
+func (j *checker) violationTexts(match func(workload.ViolationKind) bool) (all []string) {
 	for i := range j.Ranks {
 		if r := j.Ranks[i].Report; r != nil {
 			for _, v := range r.Violations {
-				if is(v.Kind) {
+				if match(v.Kind) {
 					all = append(all, j.Ranks[i].name()+": "+v.What)
 				}
 			}
@@ -118,24 +118,24 @@ func (j *judge) found(is func(workload.ViolationKind) bool) (all []string) {
 	return all
 }
 
-// violations: what the programs found broken, of whatever kind. Those that the
-// check of memory has named are counted, and not told again.
-func (j *judge) violations() {
-	told := func(k workload.ViolationKind) bool { return k == workload.Contents && j.want.Memory != anyNumber }
-	named, others := j.found(told), j.found(func(k workload.ViolationKind) bool { return !told(k) })
+// checkViolations checks the number of violations that programs found. Those in the
+// memory check are counted, and not repeated.
+func (j *checker) checkViolations() {
+	inMemoryCheck := func(k workload.ViolationKind) bool { return k == workload.Contents && j.want.Memory != anyNumber }
+	named, others := j.violationTexts(inMemoryCheck), j.violationTexts(func(k workload.ViolationKind) bool { return !inMemoryCheck(k) })
 	n, got := len(named)+len(others), "none"
 	switch {
 	case n > 0 && len(others) == 0:
-		got = fmt.Sprintf("%d, told under memory", n)
+		got = fmt.Sprintf("%d, listed under memory", n)
 	case n > 0:
 		got = fmt.Sprintf("%d: %s", n, summary(others))
 		if len(named) > 0 {
-			got += fmt.Sprintf("; %d told under memory", len(named))
+			got += fmt.Sprintf("; %d listed under memory", len(named))
 		}
 	}
 	if j.want.Violations.IsZero() {
-		j.check("violations", n == 0, "none", got)
+		j.add("violations", n == 0, "none", got)
 		return
 	}
-	j.check("violations", j.want.Violations.Contains(uint64(n)), bounds(j.want.Violations), got)
+	j.add("violations", j.want.Violations.Contains(uint64(n)), bounds(j.want.Violations), got)
 }

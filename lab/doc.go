@@ -1,10 +1,9 @@
-// Package lab runs scenarios, and holds what every way of running them shares:
-// a [Plan] says what a scenario means for each port of its fabric and when, the
-// judge ([Judge]) holds what was [Observed] against what the scenario expects,
-// and [Observed.Result] puts it all in the form that is kept and shown.
+// Package lab has the parts of running a scenario that all tiers share. A [Plan]
+// lists for each port which impairments, events and timed faults apply. A tier
+// executes the plan and returns an [Observation]. [Judge] compares it with the
+// scenario's expectations, and [Observation.FillResult] writes the result.
 //
-// The ways of running are packages below it: simlab, a simulated world, and
-// nslab, network namespaces with a process a host. Neither is known here, and
-// nothing here opens, starts or waits for anything. A Plan is made once and then
-// only read; all else are values of their callers.
+// The tiers are packages: lab/simlab runs a scenario in simulation, lab/nslab in
+// network namespaces. This package imports neither, and starts no process,
+// goroutine or timer. A Plan does not change after [NewPlan].
 package lab

@@ -10,22 +10,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// errors: the completion errors that are expected occur at every rank that they
-// are expected of, and no others do but those that are allowed. What is flushed
-// behind one of them, at either end, need not be named. Without expectations nothing
-// is looked at. A rank that was killed cannot say what it saw.
-func (j *judge) errors() {
+// checkErrors checks that each expected completion error occurs at each rank for
+// which it is expected, and that no others occur except allowed errors and flushed
+// requests. Without expectations there is no check.
+func (j *checker) checkErrors() {
 	if len(j.want.Errors)+len(j.want.AllowedErrors) == 0 {
 		return
 	}
 	var wrong, seen []string
-	late := true // only errors are missing, or too many, that follow from timeouts
+	timing := true // all problems can result from timeouts
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
 		if r.Report == nil {
 			if r.State != Killed {
-				wrong = append(wrong, r.name()+" did not say what it saw")
-				late = late && r.late()
+				wrong = append(wrong, r.name()+" did not report its errors")
+				timing = timing && r.endedByTimeout()
 			}
 			continue
 		}
@@ -37,22 +36,22 @@ func (j *judge) errors() {
 		for _, name := range want {
 			if got[name] == 0 && r.State != Killed {
 				wrong = append(wrong, fmt.Sprintf("%s saw no %q", r.name(), name))
-				late = late && lateStatus(name)
+				timing = timing && isTimeoutStatus(name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(got)) {
 			if !slices.Contains(allowed, name) {
 				wrong = append(wrong, fmt.Sprintf("%s saw %d of %q", r.name(), got[name], name))
-				late = late && lateStatus(name)
+				timing = timing && isTimeoutStatus(name)
 			}
 			seen = append(seen, fmt.Sprintf("%s: %d of %q", r.Host, got[name], name))
 		}
 	}
-	j.verdict("errors", describeErrors(&j.want), list(seen), wrong)
-	j.timing(late)
+	j.checkProblems("errors", describeErrors(&j.want), joinNames(seen), wrong)
+	j.setTiming(timing)
 }
 
-// errorsOf are the errors that patterns name for a host.
+// errorsOf returns the errors that the patterns name for a host.
 func errorsOf(by map[string][]string, host string) (names []string) {
 	for _, pattern := range slices.Sorted(maps.Keys(by)) {
 		if scenarios.MatchHost([]string{pattern}, host) {
@@ -73,8 +72,7 @@ func describeErrors(want *scenarios.Expect) string {
 	return strings.Join(all, "; ") + "; nothing else"
 }
 
-// statusName is what scenarios call a status that a Failure gives by its verbs
-// name.
+// statusName converts the verbs name of a status to its name in scenarios.
 func statusName(verb string) string {
 	for _, name := range scenarios.StatusNames() {
 		if s, _ := scenarios.Status(name); s.String() == verb {

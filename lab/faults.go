@@ -12,37 +12,37 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Step is the beginning or the end of a fault.
+// Step is the begin or the end of a fault.
 type Step struct {
 	At time.Duration
-	// Undo says that the fault ends here.
+	// Undo is true for the end of a fault.
 	Undo bool
 	Do   scenarios.FaultAction
-	// Fault is its index in the scenario, and Round which of its repetitions this
-	// is, from 0.
-	Fault, Round int
-	// Until is when the fault ends; 0 if it does not.
+	// Fault is the index in the scenario. Repetition counts the repetitions of the
+	// fault from 0.
+	Fault, Repetition int
+	// Until is the time of the end; 0 if the fault does not end.
 	Until time.Duration
-	// Ports are what a link fault is done to, by index.
+	// Ports are the ports of a link fault.
 	Ports []int
-	// Hosts are what a fault of hosts is done to, by index.
+	// Hosts are the hosts of a kill, freeze or qp-error.
 	Hosts []int
-	// Groups are the ports that a partition keeps apart; those in none form one
-	// more group together.
+	// Groups are the ports of each group of a partition. Ports in no group form one
+	// more group.
 	Groups [][]int
-	// Set is what packets meet by chance from then on; at the end of the fault,
-	// what they met before. Exact events go on.
-	Set []Replace
+	// Set has the new random impairments; at the end of a fault, the previous ones.
+	// Events are not affected.
+	Set []SpecChange
 }
 
-// Replace is what the packets of one direction of a port meet from a step on.
-type Replace struct {
-	Port  int
-	Way   Way
-	Specs []impair.Spec
+// SpecChange replaces the random impairments of one direction of a port.
+type SpecChange struct {
+	Port      int
+	Direction Direction
+	Specs     []impair.Spec
 }
 
-// addSteps expands the faults.
+// addSteps converts the faults to steps and sorts them by time.
 func (p *Plan) addSteps() error {
 	errs := make([]error, 0, len(p.Scenario.Faults))
 	for i := range p.Scenario.Faults {
@@ -50,9 +50,9 @@ func (p *Plan) addSteps() error {
 		errs = append(errs, err)
 		p.Steps = append(p.Steps, steps...)
 	}
-	// What ends makes room for what begins at the same time.
+	// At equal times, faults end before others begin.
 	slices.SortStableFunc(p.Steps, func(a, b Step) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(rank(a.Undo), rank(b.Undo)))
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(stepOrder(a.Undo), stepOrder(b.Undo)))
 	})
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -60,52 +60,52 @@ func (p *Plan) addSteps() error {
 	if err := p.checkOverlaps(); err != nil {
 		return err
 	}
-	p.putBack()
+	p.setRestoredSpecs()
 	return nil
 }
 
-func rank(undo bool) int {
+func stepOrder(undo bool) int {
 	if undo {
 		return 0
 	}
 	return 1
 }
 
-// stepsOf expands one fault.
-func (p *Plan) stepsOf(number int) (steps []Step, err error) {
-	f, key := &p.Scenario.Faults[number], fmt.Sprintf("faults[%d]", number)
-	first, undo := Step{Do: f.Do, Fault: number}, Step{Do: f.Do, Fault: number, Undo: true}
+// stepsOf returns the steps of one fault and its repetitions.
+func (p *Plan) stepsOf(index int) (steps []Step, err error) {
+	f, key := &p.Scenario.Faults[index], fmt.Sprintf("faults[%d]", index)
+	first, undo := Step{Do: f.Do, Fault: index}, Step{Do: f.Do, Fault: index, Undo: true}
 	switch f.Do {
 	case scenarios.Down:
-		first.Ports, err = p.portsOf(key+".on", f.On)
+		first.Ports, err = p.selectPortIndexes(key+".on", f.On)
 	case scenarios.SetImpair:
-		first.Set, err = p.replacements(key, f)
+		first.Set, err = p.specChanges(key, f)
 		for _, r := range first.Set {
 			if !slices.Contains(first.Ports, r.Port) {
 				first.Ports = append(first.Ports, r.Port)
 			}
 		}
 	case scenarios.Partition:
-		first.Groups, err = p.groups(key, f.Groups)
+		first.Groups, err = p.partitionGroups(key, f.Groups)
 	case scenarios.Kill, scenarios.Freeze, scenarios.QPError:
 		if len(f.On) == 0 {
-			return nil, p.bad(key+".on", "%s: say which hosts", f.Do)
+			return nil, p.errorf(key+".on", "%s needs a list of hosts", f.Do)
 		}
-		first.Hosts, err = p.hostsOf(key+".on", f.On)
+		first.Hosts, err = p.selectHosts(key+".on", f.On)
 	default:
-		err = p.bad(key+".do", "%q is none of down, partition, impair, kill, freeze, qp-error", f.Do)
+		err = p.errorf(key+".do", "%q is none of down, partition, impair, kill, freeze, qp-error", f.Do)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if f.For > 0 && (f.Do == scenarios.Kill || f.Do == scenarios.QPError) {
-		return nil, p.bad(key+".for", "%s is done in an instant and not undone", f.Do)
+		return nil, p.errorf(key+".for", "%s has no duration", f.Do)
 	}
 	undo.Ports, undo.Hosts, undo.Groups = first.Ports, first.Hosts, first.Groups
-	undo.Set = first.Set // until putBack knows better
-	for round := range max(f.Times, 1) {
-		first.Round, undo.Round = round, round
-		first.At = f.At + time.Duration(round)*f.Every
+	undo.Set = first.Set // setRestoredSpecs fills in the specs
+	for repetition := range max(f.Times, 1) {
+		first.Repetition, undo.Repetition = repetition, repetition
+		first.At = f.At + time.Duration(repetition)*f.Every
 		undo.At = first.At + f.For
 		if f.For > 0 {
 			first.Until, undo.Until = undo.At, undo.At
@@ -117,41 +117,41 @@ func (p *Plan) stepsOf(number int) (steps []Step, err error) {
 	return steps, nil
 }
 
-// replacements are what an impair fault sets.
-func (p *Plan) replacements(key string, f *scenarios.Fault) (set []Replace, err error) {
+// specChanges returns the impairments that an impair fault sets.
+func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, err error) {
 	if f.Set == nil {
-		return nil, p.bad(key+".set", "say what packets meet from then on")
+		return nil, p.errorf(key+".set", "an impair fault needs impairments")
 	}
 	spec := specOf(f.Set)
 	if err := spec.Validate(); err != nil {
-		return nil, p.bad(key+".set", "%w", err)
+		return nil, p.errorf(key+".set", "%w", err)
 	}
-	picked, err := p.pick(key+".set.on", f.Set.On)
-	for _, x := range picked {
-		for _, way := range []Way{Out, In} {
-			meant := f.Set.Outward()
-			if (way == In) != x.flipped {
-				meant = f.Set.Inward()
+	ends, err := p.selectPorts(key+".set.on", f.Set.On)
+	for _, end := range ends {
+		for _, dir := range []Direction{Out, In} {
+			selected := f.Set.Outward()
+			if (dir == In) != end.reversed {
+				selected = f.Set.Inward()
 			}
-			same := func(r Replace) bool { return r.Port == x.port && r.Way == way }
-			if meant && !slices.ContainsFunc(set, same) {
-				set = append(set, Replace{x.port, way, []impair.Spec{spec}})
+			same := func(r SpecChange) bool { return r.Port == end.port && r.Direction == dir }
+			if selected && !slices.ContainsFunc(set, same) {
+				set = append(set, SpecChange{end.port, dir, []impair.Spec{spec}})
 			}
 		}
 	}
 	return set, err
 }
 
-// putBack fills in what holds again when a fault that replaced impairments ends:
-// what held when it began.
-func (p *Plan) putBack() {
+// setRestoredSpecs fills in, at the end of each impair fault, the impairments that
+// were in effect when it began.
+func (p *Plan) setRestoredSpecs() {
 	type direction struct {
 		port int
-		way  Way
+		dir  Direction
 	}
 	type beginning struct {
 		direction
-		fault, round int
+		fault, repetition int
 	}
 	now, before := make(map[direction][]impair.Spec), make(map[beginning][]impair.Spec)
 	for i := range p.Ports {
@@ -161,8 +161,8 @@ func (p *Plan) putBack() {
 		s := &p.Steps[i]
 		set := slices.Clone(s.Set)
 		for k := range set {
-			d := direction{set[k].Port, set[k].Way}
-			began := beginning{d, s.Fault, s.Round}
+			d := direction{set[k].Port, set[k].Direction}
+			began := beginning{d, s.Fault, s.Repetition}
 			if s.Undo {
 				set[k].Specs = before[began]
 			} else {
@@ -174,27 +174,27 @@ func (p *Plan) putBack() {
 	}
 }
 
-// groups are the ports of each side of a partition.
-func (p *Plan) groups(key string, groups [][]string) (sides [][]int, err error) {
+// partitionGroups returns the ports of each group of a partition.
+func (p *Plan) partitionGroups(key string, groups [][]string) (sides [][]int, err error) {
 	if len(groups) == 0 {
-		return nil, p.bad(key+".groups", "say what is kept apart: [[host0, host1], [host2]]")
+		return nil, p.errorf(key+".groups", "a partition needs groups of hosts: [[host0, host1], [host2]]")
 	}
 	in := make(map[int]int)
 	for i, g := range groups {
 		at := fmt.Sprintf("%s.groups[%d]", key, i)
 		if len(g) == 0 {
-			return nil, p.bad(at, "an empty group")
+			return nil, p.errorf(at, "an empty group")
 		}
-		ports, err := p.portsOf(at, g)
+		ports, err := p.selectPortIndexes(at, g)
 		if err != nil {
 			return nil, err
 		}
 		for _, k := range ports {
 			if p.Ports[k].Host < 0 {
-				return nil, p.bad(at, "%s is no port of a host: a partition keeps hosts apart", p.Ports[k].Name)
+				return nil, p.errorf(at, "%s is not a port of a host: partitions separate hosts", p.Ports[k].Name)
 			}
 			if other, twice := in[k]; twice {
-				return nil, p.bad(at, "%s is in group %d already", p.Ports[k].Name, other)
+				return nil, p.errorf(at, "%s is in group %d already", p.Ports[k].Name, other)
 			}
 			in[k] = i
 		}
@@ -203,30 +203,30 @@ func (p *Plan) groups(key string, groups [][]string) (sides [][]int, err error) 
 	return sides, nil
 }
 
-// What says in a few words what the step does.
-func (p *Plan) What(s *Step) string {
+// DescribeStep describes the fault of a step: "host0/rdma0 down".
+func (p *Plan) DescribeStep(s *Step) string {
 	var names []string
 	switch s.Do {
 	case scenarios.Partition:
 		for _, g := range s.Groups {
-			names = append(names, p.list(g))
+			names = append(names, p.portNames(g))
 		}
 		return "partition of " + strings.Join(names, " | ")
 	case scenarios.Down, scenarios.SetImpair:
-		names = append(names, p.list(s.Ports))
+		names = append(names, p.portNames(s.Ports))
 	default:
 		for _, h := range s.Hosts {
 			names = append(names, p.Topology.Hosts[h].Name)
 		}
 	}
 	return strings.Join(names, ", ") + " " + map[scenarios.FaultAction]string{
-		scenarios.Down: "down", scenarios.SetImpair: "impaired anew", scenarios.Kill: "killed",
-		scenarios.Freeze: "frozen", scenarios.QPError: "queue pairs broken",
+		scenarios.Down: "down", scenarios.SetImpair: "impairments replaced", scenarios.Kill: "killed",
+		scenarios.Freeze: "frozen", scenarios.QPError: "queue pairs moved to Error",
 	}[s.Do]
 }
 
-// on names what a step is done to.
-func (p *Plan) on(s *Step) (names []string) {
+// stepTargets returns the names of the ports and hosts of a step.
+func (p *Plan) stepTargets(s *Step) (names []string) {
 	for _, k := range slices.Concat(s.Ports, slices.Concat(s.Groups...)) {
 		names = append(names, p.Ports[k].Name)
 	}
@@ -236,13 +236,13 @@ func (p *Plan) on(s *Step) (names []string) {
 	return names
 }
 
-// list names ports, not more than fit on a line.
-func (p *Plan) list(ports []int) string {
-	const enough = 4
+// portNames joins the names of ports, at most maxNames of them.
+func (p *Plan) portNames(ports []int) string {
+	const maxNames = 4
 	var names []string
 	for i, k := range ports {
-		if i == enough {
-			names = append(names, fmt.Sprintf("%d more", len(ports)-enough))
+		if i == maxNames {
+			names = append(names, fmt.Sprintf("%d more", len(ports)-maxNames))
 			break
 		}
 		names = append(names, p.Ports[k].Name)

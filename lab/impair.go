@@ -9,20 +9,20 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// addImpairments gives the ports what the scenario's impair section says, in
-// its order.
+// addImpairments adds the scenario's impairments to the ports, in the order of the
+// file.
 func (p *Plan) addImpairments() error {
 	var errs []error
 	for i := range p.Scenario.Impair {
 		im, key := &p.Scenario.Impair[i], fmt.Sprintf("impair[%d]", i)
 		spec := specOf(im)
 		if err := spec.Validate(); err != nil {
-			errs = append(errs, p.bad(key, "%w", err))
+			errs = append(errs, p.errorf(key, "%w", err))
 			continue
 		}
-		ports, err := p.pick(key+".on", im.On)
+		ports, err := p.selectPorts(key+".on", im.On)
 		errs = append(errs, err)
-		p.eachWay(ports, im.PortSelector, func(m *Impairments) { m.Specs = append(m.Specs, spec) })
+		p.eachDirection(ports, im.PortSelector, func(m *Impairments) { m.Specs = append(m.Specs, spec) })
 	}
 	return errors.Join(errs...)
 }
@@ -42,8 +42,8 @@ func specOf(im *scenarios.Impairment) impair.Spec {
 	}
 }
 
-// addEvents gives the ports the exact events. One that names several directions
-// watches each for itself.
+// addEvents adds the scenario's events to the ports. An event with several
+// directions counts packets in each of them separately.
 func (p *Plan) addEvents() error {
 	var errs []error
 	for i := range p.Scenario.Events {
@@ -54,32 +54,33 @@ func (p *Plan) addEvents() error {
 		}
 		event := eventOf(e)
 		if err := event.Validate(p.Provider.Dissector); err != nil {
-			errs = append(errs, p.bad(key, "%w", err))
+			errs = append(errs, p.errorf(key, "%w", err))
 			continue
 		}
-		ports, err := p.pick(key+".on", e.On)
+		ports, err := p.selectPorts(key+".on", e.On)
 		errs = append(errs, err)
-		p.eachWay(ports, e.PortSelector, func(m *Impairments) {
+		p.eachDirection(ports, e.PortSelector, func(m *Impairments) {
 			m.Events = append(m.Events, event)
-			m.Numbers = append(m.Numbers, i)
+			m.EventIndexes = append(m.EventIndexes, i)
 		})
 	}
 	return errors.Join(errs...)
 }
 
-// eachWay calls f once for every direction that is meant.
-func (p *Plan) eachWay(at []place, where scenarios.PortSelector, f func(*Impairments)) {
+// eachDirection calls f once for each direction that the port ends and where
+// select.
+func (p *Plan) eachDirection(ends []portEnd, where scenarios.PortSelector, f func(*Impairments)) {
 	done := make(map[*Impairments]bool)
-	for _, x := range at {
-		out, in := &p.Ports[x.port].Out, &p.Ports[x.port].In
-		if x.flipped {
+	for _, end := range ends {
+		out, in := &p.Ports[end.port].Out, &p.Ports[end.port].In
+		if end.reversed {
 			out, in = in, out
 		}
 		for _, m := range []struct {
-			meant bool
+			selected bool
 			*Impairments
 		}{{where.Outward(), out}, {where.Inward(), in}} {
-			if m.meant && !done[m.Impairments] {
+			if m.selected && !done[m.Impairments] {
 				done[m.Impairments] = true
 				f(m.Impairments)
 			}

@@ -11,64 +11,65 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Judge holds what was observed against what the scenario expects on that tier:
-// a check for every expectation that was written down, and for those that always
-// hold. A check that the tier cannot make is left out, not passed.
-func Judge(o *Observed) []report.Check {
-	j := &judge{Observed: o, want: o.Plan.Scenario.ExpectOn(o.Tier)}
-	j.programs()
-	j.killed()
-	j.delivered()
-	j.memory()
-	j.violations()
-	j.errors()
-	j.counts()
-	j.events()
-	j.limits()
-	j.recovery()
+// Judge compares an observation with the scenario's expectations on its tier. It
+// returns a check for each expectation in the scenario, and for those that always
+// hold. A check whose data the tier does not measure is left out.
+func Judge(o *Observation) []report.Check {
+	j := &checker{Observation: o, want: o.Plan.Scenario.ExpectOn(o.Tier)}
+	j.checkPrograms()
+	j.checkKilled()
+	j.checkDelivered()
+	j.checkMemory()
+	j.checkViolations()
+	j.checkErrors()
+	j.checkCounts()
+	j.checkEvents()
+	j.checkLimits()
+	j.checkRecovery()
 	return j.checks
 }
 
-type judge struct {
-	*Observed
+type checker struct {
+	*Observation
 	want   scenarios.Expect
 	checks []report.Check
 }
 
-func (j *judge) check(name string, ok bool, want, got string) {
+func (j *checker) add(name string, ok bool, want, got string) {
 	j.checks = append(j.checks, report.Check{Name: name, Want: want, Got: got, OK: ok})
 }
 
-// timing says of the check made last that, if it is not met, a starved machine can be
-// the cause.
-func (j *judge) timing(can bool) {
+// setTiming sets whether a lack of CPU time may explain the failure of the last
+// check.
+func (j *checker) setTiming(can bool) {
 	c := &j.checks[len(j.checks)-1]
 	c.Timing = can && !c.OK
 }
 
-// verdict is a check that is met unless something is wrong; wrong lists what is.
-func (j *judge) verdict(name, want, good string, wrong []string) {
-	if len(wrong) > 0 {
-		good = summary(wrong)
+// checkProblems adds a check that fails if there are problems. Its result is got,
+// or a summary of the problems.
+func (j *checker) checkProblems(name, want, got string, problems []string) {
+	if len(problems) > 0 {
+		got = summary(problems)
 	}
-	j.check(name, len(wrong) == 0, want, good)
+	j.add(name, len(problems) == 0, want, got)
 }
 
-// summary puts the first of many complaints on a line.
+// summary joins the first problems in one line.
 func summary(all []string) string {
-	const enough = 3
-	text := strings.Join(all[:min(len(all), enough)], "; ")
-	if more := len(all) - enough; more > 0 {
+	const maxShown = 3
+	text := strings.Join(all[:min(len(all), maxShown)], "; ")
+	if more := len(all) - maxShown; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
 }
 
-// name is how complaints call a rank.
 func (r *Rank) name() string { return fmt.Sprintf("rank %d on %s", r.Rank, r.Host) }
 
-// programs: every program comes to its end, but for those that a fault kills.
-func (j *judge) programs() {
+// checkPrograms checks that every program ends without an error, except those
+// killed by a fault.
+func (j *checker) checkPrograms() {
 	var wrong []string
 	finished := 0
 	for i := range j.Ranks {
@@ -76,25 +77,25 @@ func (j *judge) programs() {
 		switch r.State {
 		case Finished:
 			finished++
-		case Killed: // killed sees to it
+		case Killed: // checkKilled checks these
 		case Hung:
-			because := why(r) // of one that gave up by itself
-			if j.Observed.Hung != "" {
-				because = ": " + j.Observed.Hung
+			cause := exitCause(r)
+			if j.AbortReason != "" {
+				cause = ": " + j.AbortReason
 			}
-			wrong = append(wrong, r.name()+" did not end"+because)
+			wrong = append(wrong, r.name()+" did not end"+cause)
 		default:
-			wrong = append(wrong, r.name()+" "+r.State+why(r))
+			wrong = append(wrong, r.name()+" "+r.State+exitCause(r))
 		}
 	}
-	if len(wrong) == 0 && j.Observed.Hung != "" {
-		wrong = append(wrong, j.Observed.Hung)
+	if len(wrong) == 0 && j.AbortReason != "" {
+		wrong = append(wrong, j.AbortReason)
 	}
-	j.verdict("programs", "every program comes to its end", fmt.Sprintf("%d of %d did", finished, len(j.Ranks)), wrong)
-	j.timing(!slices.ContainsFunc(j.Ranks, func(r Rank) bool { return !r.late() && r.State != Finished && r.State != Killed }))
+	j.checkProblems("programs", "every program ends without an error", fmt.Sprintf("%d of %d did", finished, len(j.Ranks)), wrong)
+	j.setTiming(!slices.ContainsFunc(j.Ranks, func(r Rank) bool { return !r.endedByTimeout() && r.State != Finished && r.State != Killed }))
 }
 
-func why(r *Rank) string {
+func exitCause(r *Rank) string {
 	var all []string
 	if r.Err != nil {
 		line, _, _ := strings.Cut(r.Err.Error(), "\n")
@@ -111,8 +112,8 @@ func why(r *Rank) string {
 	return ": " + strings.Join(all, ", ")
 }
 
-// killed: the hosts that are to be killed are, and no other.
-func (j *judge) killed() {
+// checkKilled checks that exactly the expected hosts are killed.
+func (j *checker) checkKilled() {
 	var want, got []string
 	for _, h := range j.Plan.Topology.Hosts {
 		if scenarios.MatchHost(j.want.Killed, h.Name) {
@@ -125,25 +126,25 @@ func (j *judge) killed() {
 		}
 	}
 	if len(want)+len(got) > 0 {
-		j.check("killed", slices.Equal(want, got), list(want), list(got))
-		// A host may have ended before it was killed, and none may be killed besides.
-		j.timing(!slices.ContainsFunc(got, func(host string) bool { return !slices.Contains(want, host) }))
+		j.add("killed", slices.Equal(want, got), joinNames(want), joinNames(got))
+		// With too little CPU time, a host may end before it is killed.
+		j.setTiming(!slices.ContainsFunc(got, func(host string) bool { return !slices.Contains(want, host) }))
 	}
 }
 
-func list(names []string) string {
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
 	return strings.Join(names, ", ")
 }
 
-// limits: not too long, not too much memory.
-func (j *judge) limits() {
+// checkLimits checks max_time and max_memory.
+func (j *checker) checkLimits() {
 	if most := j.want.MaxTime; most > 0 {
 		took := j.workTime()
-		j.check("max_time", took <= most, "at most "+units.Duration(most), units.Duration(took))
-		j.timing(true)
+		j.add("max_time", took <= most, "at most "+units.Duration(most), units.Duration(took))
+		j.setTiming(true)
 	}
 	if most := int64(j.want.MaxMemory); most > 0 {
 		largest := -1
@@ -152,18 +153,16 @@ func (j *judge) limits() {
 				largest = i
 			}
 		}
-		if largest >= 0 { // a simulated rank has no process of its own to measure
+		if largest >= 0 { // simulated ranks have no process
 			r := &j.Ranks[largest]
-			j.check("max_memory", r.MemoryKiB<<10 <= most, "at most "+units.Bytes(most), units.Bytes(r.MemoryKiB<<10)+" at "+r.name())
+			j.add("max_memory", r.MemoryKiB<<10 <= most, "at most "+units.Bytes(most), units.Bytes(r.MemoryKiB<<10)+" at "+r.name())
 		}
 	}
 }
 
-// workTime is how long the workload took: from a rank's first request to its
-// last completion, of the rank that took longest. What starting and stopping
-// takes differs from tier to tier and is no part of it. A rank that cannot say
-// took all of the run.
-func (o *Observed) workTime() (longest time.Duration) {
+// workTime returns the longest time of a rank from its first request to its last
+// completion. A rank without a report counts with the duration of the run.
+func (o *Observation) workTime() (longest time.Duration) {
 	for i := range o.Ranks {
 		switch r := &o.Ranks[i]; {
 		case r.State == Killed:
@@ -176,27 +175,27 @@ func (o *Observed) workTime() (longest time.Duration) {
 	return longest
 }
 
-// events: each of them happened, and did what it says.
-func (j *judge) events() {
+// checkEvents checks that each event occurred.
+func (j *checker) checkEvents() {
 	all := j.Plan.Scenario.Events
 	if len(all) == 0 {
 		return
 	}
 	wrong := slices.Clone(j.EventErrors)
-	happened := 0
+	occurred := 0
 	for i := range all {
 		if i < len(j.Events) && j.Events[i] > 0 {
-			happened++
+			occurred++
 			continue
 		}
-		wrong = append(wrong, fmt.Sprintf("events[%d], %s, never did", i, describe(&all[i])))
+		wrong = append(wrong, fmt.Sprintf("events[%d], %s, did not occur", i, describeEvent(&all[i])))
 	}
-	j.verdict("events", "every event happens", fmt.Sprintf("%d of %d did", happened, len(all)), wrong)
-	// Without a rank that gave up, every packet was there for events to happen to.
-	j.timing(len(j.EventErrors) == 0 && slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.late() }))
+	j.checkProblems("events", "every event occurs", fmt.Sprintf("%d of %d occurred", occurred, len(all)), wrong)
+	// Events miss their packets only if a rank ended early.
+	j.setTiming(len(j.EventErrors) == 0 && slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.endedByTimeout() }))
 }
 
-func describe(e *scenarios.Event) string {
+func describeEvent(e *scenarios.Event) string {
 	text := e.Do
 	switch {
 	case e.PSN != nil:
@@ -218,8 +217,8 @@ func describe(e *scenarios.Event) string {
 	return text
 }
 
-// counts: what is counted lies within its bounds.
-func (j *judge) counts() {
+// checkCounts checks the counters that have bounds.
+func (j *checker) checkCounts() {
 	var resent, reconnects, marked, lost uint64
 	for i := range j.Ranks {
 		resent += j.resent(&j.Ranks[i])
@@ -242,8 +241,8 @@ func (j *judge) counts() {
 		{"lost", j.want.Lost, lost},
 	} {
 		if !c.want.IsZero() {
-			j.check(c.name, c.want.Contains(c.got), bounds(c.want), fmt.Sprint(c.got))
-			j.timing(true) // these are packets, whose number depends on timers and queues
+			j.add(c.name, c.want.Contains(c.got), bounds(c.want), fmt.Sprint(c.got))
+			j.setTiming(true) // timers and queues affect these counts
 		}
 	}
 }

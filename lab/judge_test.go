@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// everything is a scenario with every expectation there is.
+// everything is a scenario with every kind of expectation.
 const everything = `
 fabric: {kind: star, hosts: 4}
 events: [{on: [host0], nth: 5, do: drop}]
@@ -35,10 +35,10 @@ expect:
   recovery: 3ms
 `
 
-// asExpected is what one sees when all of everything holds.
-func asExpected(t testing.TB) *Observed {
+// asExpected returns an observation that meets all expectations of everything.
+func asExpected(t testing.TB) *Observation {
 	p := plan(t, everything)
-	o := &Observed{
+	o := &Observation{
 		Plan: p, Tier: scenarios.NetNS, Elapsed: 90 * time.Millisecond, Events: []uint64{1},
 		Links: []report.Link{
 			{From: "host0/rdma0", To: "switch0", Lost: map[string]uint64{"event": 1, "link_down": 1}, Marked: 20},
@@ -46,7 +46,7 @@ func asExpected(t testing.TB) *Observed {
 		},
 	}
 	for i := range p.Steps {
-		o.Steps = append(o.Steps, Done{Step: &p.Steps[i], At: p.Steps[i].At})
+		o.Steps = append(o.Steps, ExecutedStep{Step: &p.Steps[i], At: p.Steps[i].At})
 	}
 	for i := range 4 {
 		r := Rank{Rank: i, Host: p.Topology.Hosts[i].Name, State: Finished, MemoryKiB: 30 << 10}
@@ -70,7 +70,7 @@ func asExpected(t testing.TB) *Observed {
 	o.Ranks[1].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}, {Status: verbs.WCWRFlushErr.String()}}
 	o.Ranks[1].Report.Reconnects = 1
 	o.Ranks[3].State, o.Ranks[3].Report = Killed, nil
-	o.Ranks[0].Report.Flows[2].Arrived = 4 // from the one who was killed
+	o.Ranks[0].Report.Flows[2].Arrived = 4 // from the killed rank
 	return o
 }
 
@@ -83,7 +83,7 @@ func red(checks []report.Check) (names []string) {
 	return names
 }
 
-func TestJudgeIsContentWithWhatIsExpected(t *testing.T) {
+func TestJudgePassesExpectedRun(t *testing.T) {
 	checks := Judge(asExpected(t))
 	for _, c := range checks {
 		if !c.OK {
@@ -100,8 +100,7 @@ func TestJudgeIsContentWithWhatIsExpected(t *testing.T) {
 	}
 }
 
-// An error that is allowed may occur or not; no other may.
-func TestAllowedErrorsMayOccur(t *testing.T) {
+func TestJudgeAcceptsAllowedErrors(t *testing.T) {
 	const head = "version: 1\nname: test\ntitle: A test\nfabric: {kind: pair}\nworkload: {kind: stream}\n"
 	retry, access := verbs.WCRetryExcErr.String(), verbs.WCRemAccessErr.String()
 	for _, tc := range []struct {
@@ -130,7 +129,7 @@ func TestAllowedErrorsMayOccur(t *testing.T) {
 		for _, status := range tc.saw {
 			seen.Failures = append(seen.Failures, workload.Failure{Status: status})
 		}
-		o := &Observed{Plan: plan, Tier: scenarios.Sim, Ranks: []Rank{
+		o := &Observation{Plan: plan, Tier: scenarios.Sim, Ranks: []Rank{
 			{Rank: 0, Host: "host0", State: Finished, Report: seen}, {Rank: 1, Host: "host1", State: Finished, Report: &workload.Report{}},
 		}}
 		checks := Judge(o)
@@ -141,59 +140,59 @@ func TestAllowedErrorsMayOccur(t *testing.T) {
 	}
 }
 
-// Every expectation can fail, and alone.
-func TestJudgeFindsWhatIsNotAsExpected(t *testing.T) {
+// Each expectation can fail alone.
+func TestJudgeFailsEachUnmetExpectation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		want   string // the check that turns red
 		got    string // part of what it says
-		change func(*Observed)
+		change func(*Observation)
 	}{
-		"a program fails": {"programs", "rank 2 on host2 failed: no memory", func(o *Observed) {
+		"a program fails": {"programs", "rank 2 on host2 failed: no memory", func(o *Observation) {
 			o.Ranks[2].State, o.Ranks[2].Err = Errored, errors.New("no memory\nand more")
 		}},
-		"a process exits": {"programs", "rank 2 on host2 exited: signal segmentation fault", func(o *Observed) {
+		"a process exits": {"programs", "rank 2 on host2 exited: signal segmentation fault", func(o *Observation) {
 			o.Ranks[2].State, o.Ranks[2].Signal = Exited, "segmentation fault"
 		}},
-		"a process exits with a code": {"programs", "exit code 3", func(o *Observed) { o.Ranks[2].State, o.Ranks[2].ExitCode = Exited, new(3) }},
-		"it hangs": {"programs", "rank 2 on host2 did not end: deadlock", func(o *Observed) {
-			o.Hung, o.Ranks[2].State, o.Elapsed = "deadlock", Hung, 99*time.Millisecond
+		"a process exits with a code": {"programs", "exit code 3", func(o *Observation) { o.Ranks[2].State, o.Ranks[2].ExitCode = Exited, new(3) }},
+		"it hangs": {"programs", "rank 2 on host2 did not end: deadlock", func(o *Observation) {
+			o.AbortReason, o.Ranks[2].State, o.Elapsed = "deadlock", Hung, 99*time.Millisecond
 		}},
-		"the wrong host dies": {"killed", "host2, host3", func(o *Observed) { o.Ranks[2].State = Killed }},
-		"nobody dies": {"killed", "none", func(o *Observed) {
+		"the wrong host dies": {"killed", "host2, host3", func(o *Observation) { o.Ranks[2].State = Killed }},
+		"nobody dies": {"killed", "none", func(o *Observation) {
 			o.Ranks[3].State, o.Ranks[3].Report = Finished, &workload.Report{}
 			o.Ranks[0].Report.Flows[2].Arrived = 10
 		}},
-		"a message is missing":       {"delivered", "received 9 of rank 1's 10 messages", func(o *Observed) { o.Ranks[2].Report.Flows[1].Arrived = 9 }},
-		"a message comes twice":      {"delivered", "1 of rank 1's messages twice", func(o *Observed) { o.Ranks[2].Report.Flows[1].Duplicates = 1 }},
-		"the dead one's comes twice": {"delivered", "1 of rank 3's messages twice", func(o *Observed) { o.Ranks[0].Report.Flows[2].Duplicates = 1 }},
-		"an error is missing":        {"errors", `rank 1 on host1 saw no "retry exceeded"`, func(o *Observed) { o.Ranks[1].Report.Failures = nil }},
-		"another error occurs": {"errors", `rank 1 on host1 saw 1 of "remote access"`, func(o *Observed) {
+		"a message is missing":       {"delivered", "received 9 of rank 1's 10 messages", func(o *Observation) { o.Ranks[2].Report.Flows[1].Arrived = 9 }},
+		"a message comes twice":      {"delivered", "1 of rank 1's messages twice", func(o *Observation) { o.Ranks[2].Report.Flows[1].Duplicates = 1 }},
+		"the dead one's comes twice": {"delivered", "1 of rank 3's messages twice", func(o *Observation) { o.Ranks[0].Report.Flows[2].Duplicates = 1 }},
+		"an error is missing":        {"errors", `rank 1 on host1 saw no "retry exceeded"`, func(o *Observation) { o.Ranks[1].Report.Failures = nil }},
+		"another error occurs": {"errors", `rank 1 on host1 saw 1 of "remote access"`, func(o *Observation) {
 			o.Ranks[1].Report.Failures = append(o.Ranks[1].Report.Failures, workload.Failure{Status: verbs.WCRemAccessErr.String()})
 		}},
-		"an error elsewhere": {"errors", `rank 2 on host2 saw 1 of "retry exceeded"`, func(o *Observed) {
+		"an error elsewhere": {"errors", `rank 2 on host2 saw 1 of "retry exceeded"`, func(o *Observation) {
 			o.Ranks[2].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}}
 		}},
-		"too few resent":        {"retransmits", "4", func(o *Observed) { o.Ranks[0].Report.Counters = nil }},
-		"too many resent":       {"retransmits", "14", func(o *Observed) { o.Ranks[0].Counters = []verbs.Counter{{Name: "retransmitted_pkts", Value: 10}} }},
-		"nobody connects anew":  {"reconnects", "0", func(o *Observed) { o.Ranks[1].Report.Reconnects = 0 }},
-		"too many marks":        {"marked", "21", func(o *Observed) { o.Links[1].Marked = 1 }},
-		"too few losses":        {"lost", "2", func(o *Observed) { o.Links[1].Corrupted = 0 }},
-		"it takes too long":     {"max_time", "101 ms", func(o *Observed) { o.Ranks[0].Report.Elapsed = 101 * time.Millisecond }},
-		"it takes too much":     {"max_memory", "65.0 MiB at rank 2", func(o *Observed) { o.Ranks[2].MemoryKiB = 65 << 10 }},
-		"an event is left over": {"events", "events[0], drop of packet 5, never did", func(o *Observed) { o.Events[0] = 0 }},
-		"an event fails":        {"events", "no such field", func(o *Observed) { o.EventErrors = []string{"no such field"} }},
-		"recovery is slow": {"recovery", "4 ms after host1/rdma0 down at 10 ms", func(o *Observed) {
+		"too few resent":        {"retransmits", "4", func(o *Observation) { o.Ranks[0].Report.Counters = nil }},
+		"too many resent":       {"retransmits", "14", func(o *Observation) { o.Ranks[0].Counters = []verbs.Counter{{Name: "retransmitted_pkts", Value: 10}} }},
+		"nobody connects anew":  {"reconnects", "0", func(o *Observation) { o.Ranks[1].Report.Reconnects = 0 }},
+		"too many marks":        {"marked", "21", func(o *Observation) { o.Links[1].Marked = 1 }},
+		"too few losses":        {"lost", "2", func(o *Observation) { o.Links[1].Corrupted = 0 }},
+		"it takes too long":     {"max_time", "101 ms", func(o *Observation) { o.Ranks[0].Report.Elapsed = 101 * time.Millisecond }},
+		"it takes too much":     {"max_memory", "65.0 MiB at rank 2", func(o *Observation) { o.Ranks[2].MemoryKiB = 65 << 10 }},
+		"an event is left over": {"events", "events[0], drop of packet 5, did not occur", func(o *Observation) { o.Events[0] = 0 }},
+		"an event fails":        {"events", "no such field", func(o *Observation) { o.EventErrors = []string{"no such field"} }},
+		"recovery is slow": {"recovery", "4 ms after host1/rdma0 down at 10 ms", func(o *Observation) {
 			for i := range o.Ranks[1].Samples {
 				if s := &o.Ranks[1].Samples[i]; s.At < 19*time.Millisecond {
 					s.Messages = min(s.Messages, 10)
 				}
 			}
 		}},
-		"nothing recovers": {"recovery", "rank 1 on host1 received nothing after host1/rdma0 down", func(o *Observed) {
+		"nothing recovers": {"recovery", "rank 1 on host1 received nothing after host1/rdma0 down", func(o *Observation) {
 			o.Ranks[1].Samples = o.Ranks[1].Samples[:12]
-			o.Ranks[1].Report.Flows[2].Arrived = 3 // of the one who was killed: nobody else minds
+			o.Ranks[1].Report.Flows[2].Arrived = 3 // of the killed rank
 		}},
-		"the workload ends before the fault": {"recovery", "no traffic was seen after any fault", func(o *Observed) {
+		"the workload ends before the fault": {"recovery", "no message was received after any fault", func(o *Observation) {
 			for i := range o.Ranks {
 				o.Ranks[i].Samples = o.Ranks[i].Samples[:9]
 			}
@@ -213,9 +212,7 @@ func TestJudgeFindsWhatIsNotAsExpected(t *testing.T) {
 	}
 }
 
-// Damage is a violation too; what is not about contents is no matter of memory,
-// whatever the sentence says. What memory tells, violations only count.
-func TestJudgeTellsDamageFromOtherViolations(t *testing.T) {
+func TestMemoryCheckCountsOnlyContentViolations(t *testing.T) {
 	damage := workload.Violation{Kind: workload.Contents, What: "host0 with host1 on rail 0: message 3: 4 in a row differ"}
 	order := workload.Violation{Kind: workload.Delivery, What: "host0 with host1 on rail 0: message 3 arrived before byte 7 of memory"}
 	alien := workload.Violation{Kind: workload.Completion, What: "host0: a completion with the unknown work request ID 0x1"}
@@ -224,9 +221,9 @@ func TestJudgeTellsDamageFromOtherViolations(t *testing.T) {
 		want  []string
 		got   string // of violations
 	}{
-		{[]workload.Violation{damage}, []string{"memory", "violations"}, "1, told under memory"},
+		{[]workload.Violation{damage}, []string{"memory", "violations"}, "1, listed under memory"},
 		{[]workload.Violation{order}, []string{"violations"}, "1: rank 2 on host2: " + order.What},
-		{[]workload.Violation{alien, damage, damage}, []string{"memory", "violations"}, "3: rank 2 on host2: " + alien.What + "; 2 told under memory"},
+		{[]workload.Violation{alien, damage, damage}, []string{"memory", "violations"}, "3: rank 2 on host2: " + alien.What + "; 2 listed under memory"},
 	} {
 		o := asExpected(t)
 		o.Ranks[2].Report.Violations = tc.found
@@ -241,23 +238,22 @@ func TestJudgeTellsDamageFromOtherViolations(t *testing.T) {
 	}
 }
 
-// An expectation that was written down is not met by trying nothing.
-func TestJudgeOfMemoryThatNobodyCompared(t *testing.T) {
+func TestMemoryCheckFailsIfNothingWasCompared(t *testing.T) {
 	for text, want := range map[string][]string{"": nil, ", memory: identical": {"memory"}, ", memory: any": nil} {
 		p := plan(t, "fabric: {kind: pair}\nexpect: {delivered: any"+text+"}\n")
-		if got := red(Judge(&Observed{Plan: p, Ranks: []Rank{{State: Finished, Report: &workload.Report{}}}})); !slices.Equal(got, want) {
+		if got := red(Judge(&Observation{Plan: p, Ranks: []Rank{{State: Finished, Report: &workload.Report{}}}})); !slices.Equal(got, want) {
 			t.Errorf("%q: %v turn red, want %v", text, got, want)
 		}
 	}
 }
 
-// A line has room for what kind of thing went wrong; the check has it all.
-func TestReasonIsALine(t *testing.T) {
+// The reason has a part of the text, and the check all of it.
+func TestReasonIsShortened(t *testing.T) {
 	o := asExpected(t)
 	long := strings.Repeat("byte 7 is wrong, ", 40)
 	o.Ranks[2].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: long}}
 	r := NewResult(o.Plan.Scenario, o.Tier, &Options{})
-	o.Fill(r)
+	o.FillResult(r)
 	if len(r.Reason) > maxReason+len(" …") || !strings.HasPrefix(r.Reason, "memory: rank 2 on host2: byte 7") || !strings.HasSuffix(r.Reason, " …") {
 		t.Errorf("%d bytes: %s", len(r.Reason), r.Reason)
 	}
@@ -270,10 +266,10 @@ func TestReasonIsALine(t *testing.T) {
 	}
 }
 
-// A scenario may ask for violations: a flaw that must be found.
-func TestJudgeOfAFlawThatMustShow(t *testing.T) {
+// A scenario may expect violations, to show that a defect is found.
+func TestJudgeRequiresExpectedViolations(t *testing.T) {
 	p := plan(t, "fabric: {kind: pair}\nexpect: {violations: {min: 1}, delivered: any, memory: any}\n")
-	o := &Observed{Plan: p, Ranks: []Rank{{State: Finished, Report: &workload.Report{}}}}
+	o := &Observation{Plan: p, Ranks: []Rank{{State: Finished, Report: &workload.Report{}}}}
 	if got := red(Judge(o)); !slices.Equal(got, []string{"violations"}) {
 		t.Errorf("nothing found: %v", got)
 	}
@@ -283,7 +279,7 @@ func TestJudgeOfAFlawThatMustShow(t *testing.T) {
 	}
 }
 
-func TestDeliveryThatHoldsWhenNothingIsSaid(t *testing.T) {
+func TestDefaultDelivery(t *testing.T) {
 	for text, want := range map[string]string{
 		"workload: {kind: stream, messages: 1}":                                        exactlyOnce,
 		"workload: {kind: random, services: [rc, xrc], messages: 10}":                  exactlyOnce,
@@ -292,14 +288,13 @@ func TestDeliveryThatHoldsWhenNothingIsSaid(t *testing.T) {
 		"workload: {kind: random, services: [uc], messages: 10, excuses: [loses]}":     anyNumber,
 	} {
 		s := parse(t, "fabric: {kind: pair}\n"+text+"\n")
-		if got := deliveryOf(&s.Workload); got != want {
+		if got := defaultDelivery(&s.Workload); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
 }
 
-// What a tier cannot measure is not passed, but left out.
-func TestJudgeLeavesOutWhatWasNotMeasured(t *testing.T) {
+func TestJudgeOmitsUnmeasuredMemory(t *testing.T) {
 	o := asExpected(t)
 	for i := range o.Ranks {
 		o.Ranks[i].MemoryKiB = 0
@@ -309,27 +304,25 @@ func TestJudgeLeavesOutWhatWasNotMeasured(t *testing.T) {
 	}
 }
 
-// A tier may expect something else.
-func TestJudgeAsksForItsTier(t *testing.T) {
+func TestJudgeUsesExpectationsOfTier(t *testing.T) {
 	p := plan(t, "fabric: {kind: pair}\nexpect: {lost: {max: 0}, delivered: any, in: {sim: {lost: {min: 1}}}}\n")
 	for tier, want := range map[scenarios.Tier][]string{scenarios.Sim: {"lost"}, scenarios.NetNS: nil} {
-		if got := red(Judge(&Observed{Plan: p, Tier: tier})); !slices.Equal(got, want) {
+		if got := red(Judge(&Observation{Plan: p, Tier: tier})); !slices.Equal(got, want) {
 			t.Errorf("%s: %v", tier, got)
 		}
 	}
 }
 
-// Of faults in quick succession the last one tells: before the others were
-// recovered from, the next came.
-func TestRecoveryOfARepeatedFault(t *testing.T) {
+// Before the others were recovered from, the next one began.
+func TestRecoveryIsMeasuredAfterLastRepetition(t *testing.T) {
 	p := plan(t, `
 fabric: {kind: pair}
 faults: [{at: 10ms, do: down, on: [host1], for: 1ms, times: 3, every: 3ms}]
 expect: {recovery: 5ms, delivered: any}
 `)
-	o := &Observed{Plan: p}
+	o := &Observation{Plan: p}
 	for i := range p.Steps {
-		o.Steps = append(o.Steps, Done{Step: &p.Steps[i], At: p.Steps[i].At})
+		o.Steps = append(o.Steps, ExecutedStep{Step: &p.Steps[i], At: p.Steps[i].At})
 	}
 	flows := []workload.Flow{{Peer: 1, Posted: 10}}
 	got := []workload.Flow{{Peer: 0, Expected: 10, Arrived: 10}}
@@ -351,11 +344,11 @@ expect: {recovery: 5ms, delivered: any}
 	}
 }
 
-func TestResult(t *testing.T) {
+func TestFillResult(t *testing.T) {
 	o := asExpected(t)
 	opts := Options{Replay: "fabrictest run test --seed 3", Seed: 3}
 	r := NewResult(o.Plan.Scenario, o.Tier, &opts)
-	o.Fill(r)
+	o.FillResult(r)
 	if r.Verdict != report.Passed || r.Reason != "" || r.Name != "test" || r.Tier != "netns" || r.Seed != 3 || r.Replay != opts.Replay {
 		t.Errorf("%s: %s; %s on %s, seed %d, %s", r.Verdict, r.Reason, r.Name, r.Tier, r.Seed, r.Replay)
 	}
@@ -363,14 +356,14 @@ func TestResult(t *testing.T) {
 		t.Errorf("rank 0: %d messages, %d resent, %d samples", r.Ranks[0].Messages, r.Ranks[0].Resent, len(r.Ranks[0].Samples))
 	}
 	if r.Ranks[3].State != Killed || r.Ranks[3].Messages != 72 {
-		t.Errorf("the one who was killed had received %d: %+v", r.Ranks[3].Messages, r.Ranks[3].State)
+		t.Errorf("the killed rank had received %d: %+v", r.Ranks[3].Messages, r.Ranks[3].State)
 	}
 	o.Ranks[2].State, o.Ranks[2].Err, o.Ranks[2].Waiting = Errored, errors.New("no memory"), "it was at work\non something"
-	o.Fill(r)
-	if r.Verdict != report.Failed || r.Reason != "programs: want every program comes to its end, got rank 2 on host2 failed: no memory" || r.Detail != "rank 2 on host2 failed: no memory\n  it was at work\n  on something" {
+	o.FillResult(r)
+	if r.Verdict != report.Failed || r.Reason != "programs: want every program ends without an error, got rank 2 on host2 failed: no memory" || r.Detail != "rank 2 on host2 failed: no memory\n  it was at work\n  on something" {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 	}
-	Break(r, errors.New("the disk is full\nat byte 7"))
+	MarkBroken(r, errors.New("the disk is full\nat byte 7"))
 	if r.Verdict != report.Broken || r.Reason != "the disk is full" || !strings.HasSuffix(r.Detail, "at byte 7") {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 	}

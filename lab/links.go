@@ -6,31 +6,31 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// Links are both directions of every cable of a fabric, to be counted.
+// Links has the counters of both directions of every cable.
 type Links struct {
 	plan *Plan
-	All  []report.Link // of each cable from A, then from B
+	All  []report.Link // two for each cable: from A, then from B
 }
 
-// NewLinks returns links that have counted nothing.
+// NewLinks returns links with all counters zero.
 func NewLinks(plan *Plan) *Links {
 	l := &Links{plan: plan, All: make([]report.Link, 2*len(plan.Topology.Cables))}
 	for i, c := range plan.Topology.Cables {
-		impaired := plan.Touched(i)
-		l.All[2*i] = report.Link{From: endName(c.A), To: endName(c.B), Impaired: impaired, RateBps: c.Link.RateBps}
-		l.All[2*i+1] = report.Link{From: endName(c.B), To: endName(c.A), Impaired: impaired, RateBps: c.Link.RateBps}
+		impaired := plan.ImpairsCable(i)
+		l.All[2*i] = report.Link{From: cableEndName(c.A), To: cableEndName(c.B), Impaired: impaired, RateBps: c.Link.RateBps}
+		l.All[2*i+1] = report.Link{From: cableEndName(c.B), To: cableEndName(c.A), Impaired: impaired, RateBps: c.Link.RateBps}
 	}
 	return l
 }
 
-func endName(p topology.Port) string {
+func cableEndName(p topology.Port) string {
 	if p.NIC == "" {
 		return p.Node
 	}
 	return p.String()
 }
 
-// At returns the two directions of a port's cable, from the port and to it.
+// At returns the directions from a port and to it.
 func (l *Links) At(port int) (out, in *report.Link) {
 	p := &l.plan.Ports[port]
 	out, in = &l.All[2*p.Cable], &l.All[2*p.Cable+1]
@@ -40,8 +40,8 @@ func (l *Links) At(port int) (out, in *report.Link) {
 	return out, in
 }
 
-// Lose counts packets lost for a cause.
-func Lose(l *report.Link, cause string, n uint64) {
+// AddLost adds n packets lost for a cause.
+func AddLost(l *report.Link, cause string, n uint64) {
 	if n == 0 {
 		return
 	}
@@ -51,12 +51,12 @@ func Lose(l *report.Link, cause string, n uint64) {
 	l.Lost[cause] += n
 }
 
-// CountPipe counts what a pipe has done to one direction.
-func CountPipe(l *report.Link, c impair.Counters) {
-	Lose(l, "loss", c.Lost)
-	Lose(l, "burst", c.LostInBurst)
-	Lose(l, "rate_queue_full", c.Overflowed)
-	Lose(l, "event", c.EventsDropped)
+// AddPipeCounters adds the counters of the impairments of one direction.
+func AddPipeCounters(l *report.Link, c impair.Counters) {
+	AddLost(l, "loss", c.Lost)
+	AddLost(l, "burst", c.LostInBurst)
+	AddLost(l, "rate_queue_full", c.Overflowed)
+	AddLost(l, "event", c.EventsDropped)
 	l.Duplicated += c.Duplicated
 	l.Reordered += c.Reordered
 	l.Corrupted += c.Corrupted + c.Truncated

@@ -9,12 +9,12 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// callsHeld is how many connections a NIC's manager keeps where they are made
-// and torn down all the time: enough for those in use and in time wait, and few
-// enough that one which forgets to free them is soon found out.
-const callsHeld = 16
+// maxCMConnections bounds the connections of a connection manager for the calls
+// workload: enough for connections in use and in time wait, and few enough that a
+// leak is noticed.
+const maxCMConnections = 16
 
-// Provider is the kind of NIC that the hosts of a scenario have.
+// Provider returns the provider of the scenario's NICs.
 func Provider(s *scenarios.Scenario) (*nics.Provider, error) {
 	p, err := nics.Find(s.NIC.Provider)
 	if err != nil {
@@ -23,8 +23,8 @@ func Provider(s *scenarios.Scenario) (*nics.Provider, error) {
 	return p, nil
 }
 
-// NICs returns how the NICs of a host are opened: what the scenario says of them,
-// and quirks besides, on every host.
+// NICs returns an opener for the NICs of a host, with the settings of the scenario
+// and additional defects.
 func NICs(s *scenarios.Scenario, host string, quirks ...string) (nics.Opener, error) {
 	p, err := Provider(s)
 	if err != nil {
@@ -34,25 +34,25 @@ func NICs(s *scenarios.Scenario, host string, quirks ...string) (nics.Opener, er
 	if err != nil {
 		return nil, err
 	}
-	o, err := p.With(setup)
+	o, err := p.NewOpener(setup)
 	if err != nil {
 		return nil, s.Errorf("nic", "%w", err)
 	}
 	return o, nil
 }
 
-// workloadOf is the workload as the provider's NICs run it: with their reliable
-// service, if it names none.
+// workloadOf returns the workload with the provider's reliable service, if it names
+// no service.
 func workloadOf(s *scenarios.Scenario, p *nics.Provider) workload.Config {
 	return s.Workload.ForDevice(p.Caps | p.ReliableCaps)
 }
 
-// setupOf reads what the scenario says of a host's NICs.
+// setupOf converts the nic section of the scenario to the setup of a host's NICs.
 func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, quirks []string) (setup nics.Setup, err error) {
 	setup.Quirks, setup.Markers = slices.Clone(quirks), s.NIC.Markers
 	flawed := len(s.NIC.On) == 0 || scenarios.MatchHost(s.NIC.On, host)
 	for i, name := range s.NIC.Quirks {
-		if err := p.CheckQuirk(name); err != nil { // a mistake shows on every host
+		if err := p.CheckQuirk(name); err != nil { // an unknown name is an error on every host
 			return setup, s.Errorf(fmt.Sprintf("nic.quirks[%d]", i), "%w", err)
 		}
 		if flawed {
@@ -69,23 +69,22 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, quirks []stri
 	case "offloaded":
 		setup.ICRCOffloaded = true
 	default:
-		return setup, s.Errorf("nic.icrc", "%q is none of checked, offloaded", s.NIC.ICRC)
+		return setup, s.Errorf("nic.icrc", "%q is neither checked nor offloaded", s.NIC.ICRC)
 	}
 	switch s.NIC.RateControl {
 	case "", "dcqcn":
 	case "off":
-		setup.IgnoreMarks = true
+		setup.NoRateControl = true
 	default:
-		return setup, s.Errorf("nic.rate_control", "%q is none of dcqcn, off", s.NIC.RateControl)
+		return setup, s.Errorf("nic.rate_control", "%q is neither dcqcn nor off", s.NIC.RateControl)
 	}
 	if s.Workload.Kind == workload.Calls {
-		setup.Calls = callsHeld
+		setup.MaxCMConns = maxCMConnections
 	}
 	if w := workloadOf(s, p); p.ReliableCaps != 0 && w.Uses(workload.ServiceRD) {
-		// A queue pair has many peers: what one of them does wrong is no reason to stop
-		// talking with the others.
-		setup.Reliable, setup.Isolate = true, true
-		setup.Budget.Wait, setup.Budget.All, setup.Budget.Busy = w.RetryBudget()
+		// A queue pair has many peers: an error of one must not affect the others.
+		setup.Reliable, setup.IsolatePeers = true, true
+		setup.Retry.Timeout, setup.Retry.Total, setup.Retry.RNR = w.RetryBudget()
 	}
 	return setup, nil
 }

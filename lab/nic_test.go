@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-func TestSetupOfNICs(t *testing.T) {
+func TestNICSetupFromScenario(t *testing.T) {
 	s := parse(t, "fabric: {kind: star, hosts: 4}\nnic: {quirks: [AckSkipsRead, cm.NoMRA], on: [\"host[12]\"], icrc: offloaded, rate_control: \"off\"}\nworkload: {kind: calls, messages: 10}\n")
 	p, err := Provider(s)
 	if err != nil || p.Name != nics.Default {
@@ -26,7 +26,7 @@ func TestSetupOfNICs(t *testing.T) {
 		if flawed {
 			want = append(want, "AckSkipsRead", "cm.NoMRA")
 		}
-		if !slices.Equal(got.Quirks, want) || !got.ICRCOffloaded || !got.IgnoreMarks || got.Calls != callsHeld || got.Markers {
+		if !slices.Equal(got.Quirks, want) || !got.ICRCOffloaded || !got.NoRateControl || got.MaxCMConns != maxCMConnections || got.Markers {
 			t.Errorf("%s: %+v", host, got)
 		}
 		if _, err := NICs(s, host, "ICRCWrong"); err != nil {
@@ -35,16 +35,16 @@ func TestSetupOfNICs(t *testing.T) {
 	}
 }
 
-func TestNICsRefuse(t *testing.T) {
+func TestNICsRejectsInvalidSettings(t *testing.T) {
 	for want, nic := range map[string]scenarios.NIC{
-		`nic.provider: there is no provider "mlx5": there are softroce, softiwarp, dgiwarp`: {Provider: "mlx5"},
-		"nic: datagram-iWARP has neither markers":                                           {Provider: "dgiwarp", Markers: true},
-		"nic.icrc: ":              {ICRC: "maybe"},
-		"nic.rate_control: ":      {RateControl: "fast"},
-		"nic.quirks[1]: no quirk": {Quirks: []string{"AckSkipsRead", "NoSuchQuirk"}, On: []string{"host9"}},
-		"nic.quirks[0]: the quirk AckSkipsRead is one of softroce": {Provider: "softiwarp", Quirks: []string{"AckSkipsRead"}},
-		"nic: RoCE has neither markers":                            {Markers: true},
-		"nic: iWARP has no ICRC":                                   {Provider: "softiwarp", ICRC: "offloaded"},
+		`nic.provider: no provider "mlx5": there are softroce, softiwarp, dgiwarp`: {Provider: "mlx5"},
+		"nic: datagram-iWARP has no MPA":                                           {Provider: "dgiwarp", Markers: true},
+		"nic.icrc: ":                                                               {ICRC: "maybe"},
+		"nic.rate_control: ":                                                       {RateControl: "fast"},
+		"nic.quirks[1]: no quirk":                                                  {Quirks: []string{"AckSkipsRead", "NoSuchQuirk"}, On: []string{"host9"}},
+		"nic.quirks[0]: the quirk AckSkipsRead is one of softroce":                 {Provider: "softiwarp", Quirks: []string{"AckSkipsRead"}},
+		"nic: RoCE has no MPA":                                                     {Markers: true},
+		"nic: iWARP has no ICRC":                                                   {Provider: "softiwarp", ICRC: "offloaded"},
 	} {
 		if _, err := NICs(&scenarios.Scenario{Name: "made", NIC: nic}, "host0"); err == nil || !strings.Contains(err.Error(), "made: "+want) {
 			t.Errorf("%v, want %s", err, want)
@@ -52,14 +52,14 @@ func TestNICsRefuse(t *testing.T) {
 	}
 }
 
-// NICs of datagrams are reliable where the workload asks for rd, or names no service
-// and has none other, and try for as long as it says.
-func TestSetupOfDatagrams(t *testing.T) {
+// Datagram NICs are reliable if the workload uses rd, or names no service, and
+// retry for the time that the workload sets.
+func TestDatagramNICSetupFromScenario(t *testing.T) {
 	for text, want := range map[string]nics.Setup{
 		"{kind: stream, services: [ud]}": {},
-		"{kind: stream, services: [rd]}": {Reliable: true, Isolate: true},
-		"{kind: stream, timeout: 8ms, retries: 1, rnr_retries: 0, rnr_timer: 1ms}": {Reliable: true, Isolate: true, Budget: nics.Budget{
-			Wait: 8388608, All: 2 * 8388608, Busy: 1280 * time.Microsecond,
+		"{kind: stream, services: [rd]}": {Reliable: true, IsolatePeers: true},
+		"{kind: stream, timeout: 8ms, retries: 1, rnr_retries: 0, rnr_timer: 1ms}": {Reliable: true, IsolatePeers: true, Retry: nics.RetryTimes{
+			Timeout: 8388608, Total: 2 * 8388608, RNR: 1280 * time.Microsecond,
 		}},
 		"{kind: random, services: [rc]}": {}, // which is refused
 	} {

@@ -7,52 +7,53 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Options are those of one run of one scenario.
+// Options are the options of one run of one scenario.
 type Options struct {
-	// Seed decides what happens by chance; 0 means the scenario's own.
+	// Seed is the seed of all random choices; 0 means the scenario's seed.
 	Seed uint64
-	// Dir is the folder of the run, which must exist; files go into a folder of
-	// the scenario's in it, see Folder. Empty means that none are written.
+	// Dir is an existing directory for the files of the run, which go into its
+	// subdirectory Folder. Empty means that no files are written.
 	Dir string
-	// Capture writes what the hosts send and receive to pcapng files, compressed.
+	// Capture writes the packets of the hosts to compressed pcapng files.
 	Capture bool
-	// Quirks are given to every NIC besides those that the scenario names.
+	// Quirks are defects for every NIC, in addition to those of the scenario.
 	Quirks []string
-	// Replay is the command that repeats the run, for its files and its result.
+	// Replay is the command that repeats the run. It is written to the files and
+	// the result.
 	Replay string
-	// Netem has the kernel's netem do in namespaces what packets meet by chance,
-	// instead of the user-space switch: faster, and not the same for the same seed.
-	// What netem cannot do is an error, and so is a kernel without it.
+	// Netem uses the kernel's netem for random impairments in namespaces, instead
+	// of the user-space switch. It is faster, but not repeatable with the same
+	// seed. An impairment that netem lacks is an error.
 	Netem bool
-	// Ask, if not nil, makes a run in namespaces tell State what each rank is at,
-	// every time that something is received from it.
-	Ask   <-chan struct{}         `json:"-"`
-	State func(state []RankState) `json:"-"`
-	// Progress, if not nil, is told now and then how the run is getting on, always
-	// from the goroutine that runs it.
-	Progress func(Progress) `json:"-"`
+	// Each receive from StateRequests makes a run in namespaces call OnState with
+	// the current state of all ranks.
+	StateRequests <-chan struct{}         `json:"-"`
+	OnState       func(state []RankState) `json:"-"`
+	// OnProgress, if not nil, is called from time to time by the goroutine of the
+	// run.
+	OnProgress func(Progress) `json:"-"`
 }
 
-// RankState is what a rank says of itself while it runs.
+// RankState is the state of a rank that runs, as text of its program.
 type RankState struct {
 	Rank  int    `json:"rank"`
 	Host  string `json:"host"`
 	State string `json:"state"`
 }
 
-// Progress is how far a run has come.
+// Progress is the progress of a run.
 type Progress struct {
-	At       time.Duration // of the scenario's own time
-	Messages uint64        // delivered to all ranks
-	Bytes    uint64
-	Ranks    int // that have ended
-	Of       int
+	At         time.Duration // time of the scenario
+	Messages   uint64        // received by all ranks
+	Bytes      uint64
+	RanksEnded int
+	RanksTotal int
 }
 
-// defaultSeed is that of a scenario which names none.
+// defaultSeed is the seed if neither the options nor the scenario have one.
 const defaultSeed = 1
 
-// SeedFor returns the seed that a run of s has.
+// SeedFor returns the seed of a run of s.
 func (o *Options) SeedFor(s *scenarios.Scenario) uint64 {
 	switch {
 	case o.Seed != 0:
@@ -63,7 +64,7 @@ func (o *Options) SeedFor(s *scenarios.Scenario) uint64 {
 	return defaultSeed
 }
 
-// Folder is where the files of a scenario on a tier go, as a path in Dir.
+// Folder returns the subdirectory of Dir for the files of a scenario on a tier.
 func (o *Options) Folder(s *scenarios.Scenario, tier scenarios.Tier) string {
 	return fmt.Sprintf("%s-%s", s.Name, tier)
 }

@@ -11,51 +11,50 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Plan is what a scenario means for its fabric, port by port and step by step.
-// It is the same for every tier; nobody changes it once it is made.
+// Plan is a scenario resolved for its topology: impairments by port, and faults as
+// timed steps. It is the same on every tier and does not change after NewPlan.
 type Plan struct {
 	Scenario *scenarios.Scenario
-	Provider *nics.Provider // of every NIC
+	Provider *nics.Provider // of all NICs
 	Topology *topology.Topology
 	Seed     uint64
-	// Limit is how long the run may take before it is called hung.
+	// Limit is the maximum duration of the run.
 	Limit time.Duration
-	// Ports are the places where something can happen: the hosts' ends of their
-	// cables, in the order of hosts and NICs, then one end of each trunk, the one
-	// nearer to the hosts. What a scenario says of a cable's other end is here,
-	// with out and in exchanged.
+	// Ports has the port of each NIC, in the order of hosts and NICs, and then one
+	// port of each trunk: that of the switch on the lower tier. Impairments of the
+	// other end of a cable are those of this end with Out and In exchanged.
 	Ports []Port
-	// Steps are the timed faults and their ends, in the order of time.
+	// Steps are the begins and ends of the timed faults, ordered by time.
 	Steps []Step
 
-	places map[end]place // every end of every cable
+	ends map[cableEnd]portEnd // both ends of every cable
 }
 
-// Port is an end of a cable, and what its packets meet.
+// Port is one end of a cable, with its impairments.
 type Port struct {
 	topology.Port
-	// Name is "host0/rdma0"; of a trunk "leaf0/port4".
+	// Name is "host0/rdma0", or "leaf0/port4" for a trunk.
 	Name string
 	Host int // index in Topology.Hosts; -1 for a trunk
 	Rail int
-	// Cable is the index in Topology.Cables. Two hosts back to back are two ports
-	// of one cable.
+	// Cable is the index in Topology.Cables. A cable between two hosts has two
+	// ports.
 	Cable int
-	// Out is what packets from the port meet, In what those to it do.
+	// Out applies to packets that the port sends, In to those that it receives.
 	Out, In Impairments
 }
 
-// Impairments are what the packets of one direction meet.
+// Impairments apply to the packets of one direction of a port.
 type Impairments struct {
 	impair.Config
-	// Numbers tell which event of the scenario each of Events is, by its index.
-	Numbers []int
-	// Streams are exact events at places of TCP streams.
-	Streams []StreamEvent
+	// EventIndexes has for each of Events its index in the scenario.
+	EventIndexes []int
+	// StreamEvents apply to bytes of TCP streams.
+	StreamEvents []StreamEvent
 }
 
-// NewPlan works out what a scenario means, or says what in it makes no sense for
-// its fabric. A seed of 0 is replaced by the scenario's own.
+// NewPlan resolves a scenario for its topology. It returns an error for a part of
+// the scenario that does not fit the topology.
 func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 	t, err := s.Topology()
 	if err != nil {
@@ -70,7 +69,7 @@ func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 		return nil, err
 	}
 	if n, hosts := s.RankCount(), len(t.Hosts); n > hosts {
-		return nil, p.bad("workload.ranks", "%d ranks on %d hosts: there is at most one a host", n, hosts)
+		return nil, p.errorf("workload.ranks", "%d ranks on %d hosts: a host has at most one rank", n, hosts)
 	}
 	if err := errors.Join(p.addImpairments(), p.addEvents(), p.addSteps()); err != nil {
 		return nil, err
@@ -78,28 +77,28 @@ func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 	return p, nil
 }
 
-// addPorts lists the places where something can happen.
+// addPorts fills in Ports and ends.
 func (p *Plan) addPorts() error {
 	t := p.Topology
-	p.places = make(map[end]place, 2*len(t.Cables))
+	p.ends = make(map[cableEnd]portEnd, 2*len(t.Cables))
 	add := func(port Port, other topology.Port) {
 		port.Name = port.String()
-		p.places[endOf(port.Port)] = place{port: len(p.Ports)}
-		if _, taken := p.places[endOf(other)]; !taken {
-			p.places[endOf(other)] = place{port: len(p.Ports), flipped: true}
+		p.ends[cableEndOf(port.Port)] = portEnd{port: len(p.Ports)}
+		if _, taken := p.ends[cableEndOf(other)]; !taken {
+			p.ends[cableEndOf(other)] = portEnd{port: len(p.Ports), reversed: true}
 		}
 		p.Ports = append(p.Ports, port)
 	}
-	cables := make(map[end]int, 2*len(t.Cables))
+	cables := make(map[cableEnd]int, 2*len(t.Cables))
 	for i, c := range t.Cables {
-		cables[endOf(c.A)], cables[endOf(c.B)] = i, i
+		cables[cableEndOf(c.A)], cables[cableEndOf(c.B)] = i, i
 	}
 	for h, host := range t.Hosts {
 		for _, nic := range host.NICs {
 			at := topology.Port{Node: host.Name, NIC: nic.Name}
-			i, ok := cables[endOf(at)]
+			i, ok := cables[cableEndOf(at)]
 			if !ok {
-				return p.bad("fabric", "%v has no cable", at)
+				return p.errorf("fabric", "%v has no cable", at)
 			}
 			add(Port{Port: at, Host: h, Rail: nic.Rail, Cable: i}, t.Cables[i].Other(at))
 		}
@@ -119,10 +118,9 @@ func (p *Plan) addPorts() error {
 	return nil
 }
 
-// Touched reports whether anything may happen to packets on a cable, by its
-// index: if not, there is no need to look at them. Faults that replace
-// impairments count; links that only go down, and partitions, do not.
-func (p *Plan) Touched(cable int) bool {
+// ImpairsCable reports whether packets on a cable, given by its index, may be
+// impaired at any time of the run. Links that go down and partitions do not count.
+func (p *Plan) ImpairsCable(cable int) bool {
 	for i := range p.Ports {
 		port := &p.Ports[i]
 		if port.Cable == cable && (!port.Out.empty() || !port.In.empty()) {
@@ -140,10 +138,10 @@ func (p *Plan) Touched(cable int) bool {
 }
 
 func (m *Impairments) empty() bool {
-	return len(m.Specs) == 0 && len(m.Events) == 0 && len(m.Streams) == 0
+	return len(m.Specs) == 0 && len(m.Events) == 0 && len(m.StreamEvents) == 0
 }
 
-// PortsOf returns the indices of a host's ports, one a NIC.
+// PortsOf returns the indices of the ports of a host, one for each NIC.
 func (p *Plan) PortsOf(host int) (all []int) {
 	for i := range p.Ports {
 		if p.Ports[i].Host == host {
@@ -153,27 +151,27 @@ func (p *Plan) PortsOf(host int) (all []int) {
 	return all
 }
 
-// Streams returns where a port's packets in one direction find their fate: the
-// same on every tier for the same seed.
-func (p *Plan) Streams(port int, way Way) func(kind string) impair.Source {
-	return impair.RandSources(p.Seed, RailName(p.Ports[port].Rail)+"/"+p.Ports[port].Name+"/"+way.wire())
+// RandSources returns the random sources for the impairments of one direction of a
+// port. They depend on the seed only, and are the same on every tier.
+func (p *Plan) RandSources(port int, dir Direction) func(kind string) impair.Source {
+	return impair.RandSources(p.Seed, RailName(p.Ports[port].Rail)+"/"+p.Ports[port].Name+"/"+dir.simName())
 }
 
-// RailName names the network of a rail, in traces and random streams.
+// RailName returns the name of a rail's network in traces and random sources.
 func RailName(rail int) string { return fmt.Sprintf("rail%d", rail) }
 
-// Way is a direction, as its port sees it.
-type Way int
+// Direction is the direction of a packet relative to its port.
+type Direction int
 
-// The directions.
+// The directions: Out of the port, and In to it.
 const (
-	Out Way = iota
+	Out Direction = iota
 	In
 )
 
-// wire is what package sim calls the direction.
-func (w Way) wire() string {
-	if w == Out {
+// simName returns the name of the direction in package sim.
+func (d Direction) simName() string {
+	if d == Out {
 		return "up"
 	}
 	return "down"

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// parse reads a scenario; the head is filled in.
+// parse parses a scenario; it adds the first lines.
 func parse(t testing.TB, text string) *scenarios.Scenario {
 	t.Helper()
 	text = "version: 1\nname: test\ntitle: A test\n" + text
@@ -43,7 +43,7 @@ func (p *Plan) port(t testing.TB, name string) int {
 	return i
 }
 
-func TestPlanGivesEachDirectionItsImpairments(t *testing.T) {
+func TestPlanAssignsImpairmentsToDirections(t *testing.T) {
 	p := plan(t, `
 seed: 7
 fabric: {kind: star, hosts: 4, rails: 2}
@@ -77,8 +77,8 @@ events:
 		}
 	}
 	port := &p.Ports[p.port(t, "host0/rdma0")]
-	if !slices.Equal(port.Out.Numbers, []int{0, 1}) || !slices.Equal(port.In.Numbers, []int{1}) {
-		t.Errorf("events %v out, %v in", port.Out.Numbers, port.In.Numbers)
+	if !slices.Equal(port.Out.EventIndexes, []int{0, 1}) || !slices.Equal(port.In.EventIndexes, []int{1}) {
+		t.Errorf("events %v out, %v in", port.Out.EventIndexes, port.In.EventIndexes)
 	}
 	if e := port.Out.Events[0]; *e.Match.Seq != 9 || e.Occurrence != 2 || e.Action.Kind != impair.Drop {
 		t.Errorf("%+v", e)
@@ -88,7 +88,7 @@ events:
 	}
 }
 
-func TestPlanTouchesOnlyWhatItMust(t *testing.T) {
+func TestImpairsCable(t *testing.T) {
 	p := plan(t, `
 fabric: {kind: star, hosts: 4}
 impair: [{on: [host1], loss: 1%}]
@@ -98,13 +98,13 @@ faults:
 `)
 	for host, want := range []bool{false, true, false, true} {
 		cable := p.Ports[p.PortsOf(host)[0]].Cable
-		if got := p.Touched(cable); got != want {
+		if got := p.ImpairsCable(cable); got != want {
 			t.Errorf("host%d: touched %v", host, got)
 		}
 	}
 }
 
-func TestTrunksArePortsToo(t *testing.T) {
+func TestPlanHasTrunkPorts(t *testing.T) {
 	p := plan(t, `
 fabric: {kind: fat-tree, hosts: 4, leaves: 2, spines: 2}
 impair:
@@ -129,7 +129,7 @@ faults: [{at: 1ms, do: down, on: [leaf1/port3], for: 1ms}]
 	}
 }
 
-func TestStepsAreExpandedAndSorted(t *testing.T) {
+func TestStepsAreSortedByTime(t *testing.T) {
 	p := plan(t, `
 fabric: {kind: star, hosts: 4}
 impair: [{on: [host3], loss: 1%}]
@@ -144,16 +144,16 @@ expect: {killed: [host2], delivered: any}
 	var got []string
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		text := s.At.String() + " " + p.What(s)
+		text := s.At.String() + " " + p.DescribeStep(s)
 		if s.Undo {
 			text += " undone"
 		}
 		got = append(got, text)
 	}
 	want := []string{
-		"1ms host3/rdma0 impaired anew",
-		"2ms host3/rdma0 impaired anew",
-		"3ms host3/rdma0 impaired anew undone",
+		"1ms host3/rdma0 impairments replaced",
+		"2ms host3/rdma0 impairments replaced",
+		"3ms host3/rdma0 impairments replaced undone",
 		"10ms host1/rdma0 down",
 		"12ms host1/rdma0 down undone",
 		"12ms partition of host0/rdma0 | host1/rdma0, host2/rdma0",
@@ -170,28 +170,28 @@ expect: {killed: [host2], delivered: any}
 	// The second replacement puts back what the first one set, not what the
 	// scenario began with.
 	back := p.Steps[2].Set
-	if len(back) != 2 || back[0].Way != Out || back[0].Specs[0].LossPPM != 500_000 || back[1].Way != In || len(back[1].Specs) != 0 {
+	if len(back) != 2 || back[0].Direction != Out || back[0].Specs[0].LossPPM != 500_000 || back[1].Direction != In || len(back[1].Specs) != 0 {
 		t.Errorf("put back: %+v", back)
 	}
 }
 
-func TestPlanNamesTheLineOfAMistake(t *testing.T) {
+func TestPlanErrorsHavePositions(t *testing.T) {
 	const fabric = "fabric: {kind: star, hosts: 4}\n"
 	for text, want := range map[string]string{
 		fabric + `faults:
   - {at: 1ms, do: down, on: [host1], for: 5ms}
   - {at: 3ms, do: down, on: [host*], for: 1ms}
-`: "test.yaml:7:5: faults[1]: begins at 3ms while faults[0] still holds: host1/rdma0 down",
+`: "test.yaml:7:5: faults[1]: begins at 3ms while faults[0] is active: host1/rdma0 down",
 		fabric + `faults:
   - {at: 1ms, do: partition, groups: [[host0]]}
   - {at: 3ms, do: partition, groups: [[host1]]}
-`: "faults[1]: begins at 3ms while faults[0] still holds",
+`: "faults[1]: begins at 3ms while faults[0] is active",
 		fabric + `faults:
   - {at: 1ms, do: kill, on: [host1]}
   - {at: 3ms, do: freeze, on: [host1], for: 1ms}
 expect: {killed: [host1]}
 `: "faults[1]: at 3ms: host1 was killed by faults[0] before",
-		fabric + "faults: [{at: 1ms, do: impair, set: {on: [host1], loss: 5%, way: both}, for: 2ms}, {at: 2ms, do: impair, set: {loss: 1%}}]\n": "still holds",
+		fabric + "faults: [{at: 1ms, do: impair, set: {on: [host1], loss: 5%, way: both}, for: 2ms}, {at: 2ms, do: impair, set: {loss: 1%}}]\n": "is active",
 	} {
 		_, err := NewPlan(parse(t, text), Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -200,8 +200,7 @@ expect: {killed: [host1]}
 	}
 }
 
-// A scenario that no loader has looked at is refused all the same.
-func TestPlanOfAValueMadeInGo(t *testing.T) {
+func TestPlanValidatesScenariosBuiltInGo(t *testing.T) {
 	base := func() scenarios.Scenario {
 		return scenarios.Scenario{Name: "made", Fabric: scenarios.Fabric{Kind: scenarios.Star, Hosts: 2}}
 	}
@@ -220,7 +219,7 @@ func TestPlanOfAValueMadeInGo(t *testing.T) {
 		},
 		"faults[0].set":    func(s *scenarios.Scenario) { s.Faults = []scenarios.Fault{{Do: scenarios.SetImpair}} },
 		"faults[0].groups": func(s *scenarios.Scenario) { s.Faults = []scenarios.Fault{{Do: scenarios.Partition}} },
-		"is no host": func(s *scenarios.Scenario) {
+		"is not a host": func(s *scenarios.Scenario) {
 			s.Faults = []scenarios.Fault{{Do: scenarios.Freeze, On: []string{"leaf0/port1"}}}
 			s.Fabric = scenarios.Fabric{Kind: scenarios.FatTree, Hosts: 2, Leaves: 2, Spines: 1}
 		},
@@ -233,7 +232,7 @@ func TestPlanOfAValueMadeInGo(t *testing.T) {
 	}
 }
 
-func TestSeed(t *testing.T) {
+func TestSeedFor(t *testing.T) {
 	with := &scenarios.Scenario{Seed: 5}
 	for _, tc := range []struct {
 		o    Options

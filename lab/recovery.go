@@ -10,50 +10,51 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// spell is a fault from its beginning to its end.
-type spell struct {
-	begin, end time.Duration // end 0: it lasted
+// faultInterval is one fault with its measured begin and end.
+type faultInterval struct {
+	begin, end time.Duration // end is 0 if the fault did not end
 	step       *Step
-	ranks      []int // indices in Ranks of those that it touched
-	// recovered is how long after the end the last of them got something again;
-	// nil where that cannot be said.
-	recovered *time.Duration
-	never     string // who did not, though there was more to come
+	ranks      []int // indices in Observation.Ranks of the affected ranks
+	// recovered is the time from the end until all affected ranks have received a
+	// message again; nil if unknown.
+	recovered    *time.Duration
+	notRecovered string // name of a rank that received nothing more, though messages were missing
 }
 
-// spells pairs the steps that were done, and measures how traffic recovered.
-func (o *Observed) spells() []spell {
-	var all []spell
+// faultIntervals joins the begin and end steps of each fault, and measures the
+// recovery.
+func (o *Observation) faultIntervals() []faultInterval {
+	var all []faultInterval
 	for i := range o.Steps {
 		d := &o.Steps[i]
 		if !d.Undo {
-			s := spell{begin: d.At, step: d.Step, ranks: o.touched(d.Step)}
-			if d.Do == scenarios.QPError { // over as soon as it is done
+			s := faultInterval{begin: d.At, step: d.Step, ranks: o.affectedRanks(d.Step)}
+			if d.Do == scenarios.QPError { // has no duration
 				s.end = d.At
 			}
 			all = append(all, s)
 			continue
 		}
 		for k := range all {
-			if all[k].step.Fault == d.Fault && all[k].step.Round == d.Round {
+			if all[k].step.Fault == d.Fault && all[k].step.Repetition == d.Repetition {
 				all[k].end = d.At
 			}
 		}
 	}
 	for k := range all {
-		o.measure(all, k)
+		o.measureRecovery(all, k)
 	}
 	return all
 }
 
-// touched returns the ranks on the hosts of a fault.
-func (o *Observed) touched(s *Step) (ranks []int) {
+// affectedRanks returns the ranks on the hosts of a fault.
+func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 	ports := slices.Concat(s.Ports, slices.Concat(s.Groups...))
 	for i := range o.Ranks {
 		hit := slices.ContainsFunc(s.Hosts, func(h int) bool { return o.Plan.Topology.Hosts[h].Name == o.Ranks[i].Host })
 		for _, k := range ports {
 			p := &o.Plan.Ports[k]
-			// A trunk carries whatever its hash gives it: it touches everybody.
+			// Any flow may be hashed to a trunk.
 			hit = hit || p.Node == o.Ranks[i].Host || p.Host < 0
 		}
 		if hit {
@@ -63,9 +64,9 @@ func (o *Observed) touched(s *Step) (ranks []int) {
 	return ranks
 }
 
-// measure finds when the ranks that spell k touched received again after its
-// end. One that only sends is asked for by those it sends to.
-func (o *Observed) measure(all []spell, k int) {
+// measureRecovery measures when the ranks affected by fault k received again after
+// its end. For a rank that only sends, its receivers count.
+func (o *Observation) measureRecovery(all []faultInterval, k int) {
 	s := &all[k]
 	if s.step.Do == scenarios.Kill || (s.end == 0 && s.step.Do != scenarios.QPError) {
 		return
@@ -75,25 +76,25 @@ func (o *Observed) measure(all []spell, k int) {
 	for _, i := range o.receivers(s.ranks) {
 		r := &o.Ranks[i]
 		at, ok := nextDelivery(r, s.end)
-		if next := o.nextSpell(all, k, i); next > 0 && (!ok || at > next) {
-			continue // the next fault came before this rank could recover from this one
+		if next := o.nextFault(all, k, i); next > 0 && (!ok || at > next) {
+			continue // the next fault began before this rank received again
 		}
 		switch {
 		case ok:
 			worst, measured = max(worst, at-s.end), true
-		case r.State == Killed || complete(r):
+		case r.State == Killed || receivedAll(r):
 		default:
-			s.never = r.name()
+			s.notRecovered = r.name()
 		}
 	}
-	if measured && s.never == "" {
+	if measured && s.notRecovered == "" {
 		s.recovered = &worst
 	}
 }
 
-// receivers are the ranks among those given that messages are sent to, and of
-// those that only send, the ranks that they send to.
-func (o *Observed) receivers(ranks []int) (all []int) {
+// receivers returns those of the given ranks that receive messages, and the
+// receivers of those that only send.
+func (o *Observation) receivers(ranks []int) (all []int) {
 	add := func(i int) {
 		if !slices.Contains(all, i) {
 			all = append(all, i)
@@ -122,8 +123,8 @@ func (o *Observed) receivers(ranks []int) (all []int) {
 	return all
 }
 
-// nextDelivery returns when a rank has first been seen to have received more
-// than it had at a time. It is as exact as the rank's samples are dense.
+// nextDelivery returns the time of the first sample after a time with more messages
+// received.
 func nextDelivery(r *Rank, after time.Duration) (time.Duration, bool) {
 	had := uint64(0)
 	for _, s := range r.Samples {
@@ -136,8 +137,9 @@ func nextDelivery(r *Rank, after time.Duration) (time.Duration, bool) {
 	return 0, false
 }
 
-// nextSpell returns when the next fault that touches a rank began; 0 if none did.
-func (o *Observed) nextSpell(all []spell, k, rank int) time.Duration {
+// nextFault returns when the next fault after fault k that affects a rank began; 0
+// if there is none.
+func (o *Observation) nextFault(all []faultInterval, k, rank int) time.Duration {
 	for _, s := range all[k+1:] {
 		if s.begin >= all[k].end && slices.Contains(o.receivers(s.ranks), rank) {
 			return s.begin
@@ -146,8 +148,8 @@ func (o *Observed) nextSpell(all []spell, k, rank int) time.Duration {
 	return 0
 }
 
-// complete reports that a rank has all that it was to receive.
-func complete(r *Rank) bool {
+// receivedAll reports whether a rank has received all expected messages.
+func receivedAll(r *Rank) bool {
 	if r.Report == nil {
 		return false
 	}
@@ -159,8 +161,8 @@ func complete(r *Rank) bool {
 	return true
 }
 
-// recovery: after each fault, traffic flows again soon enough.
-func (j *judge) recovery() {
+// checkRecovery checks that traffic continues in time after each fault.
+func (j *checker) checkRecovery() {
 	most := j.want.Recovery
 	if most == 0 {
 		return
@@ -168,11 +170,11 @@ func (j *judge) recovery() {
 	var wrong []string
 	var worst time.Duration
 	measured := 0
-	for _, s := range j.spells() {
-		what := fmt.Sprintf("%s at %s", j.Plan.What(s.step), units.Duration(s.begin))
+	for _, s := range j.faultIntervals() {
+		what := fmt.Sprintf("%s at %s", j.Plan.DescribeStep(s.step), units.Duration(s.begin))
 		switch {
-		case s.never != "":
-			wrong = append(wrong, fmt.Sprintf("%s received nothing after %s", s.never, what))
+		case s.notRecovered != "":
+			wrong = append(wrong, fmt.Sprintf("%s received nothing after %s", s.notRecovered, what))
 		case s.recovered == nil:
 		default:
 			measured++
@@ -183,21 +185,21 @@ func (j *judge) recovery() {
 		}
 	}
 	if measured == 0 && len(wrong) == 0 {
-		wrong = append(wrong, "no traffic was seen after any fault: did the workload end before?")
+		wrong = append(wrong, "no message was received after any fault: did the workload end before?")
 	}
-	j.verdict("recovery", "within "+units.Duration(most), fmt.Sprintf("%s at worst, after %s", units.Duration(worst), units.Plural(measured, "fault")), wrong)
-	j.timing(true)
+	j.checkProblems("recovery", "within "+units.Duration(most), fmt.Sprintf("%s at worst, after %s", units.Duration(worst), units.Plural(measured, "fault")), wrong)
+	j.setTiming(true)
 }
 
-// faults are the spells as a report has them.
-func (o *Observed) faults() (all []report.Fault) {
-	for _, s := range o.spells() {
-		all = append(all, report.Fault{At: s.begin, Until: s.step.end(s.end), What: o.Plan.What(s.step), On: o.Plan.on(s.step), Recovered: s.recovered})
+// faults returns the faults for the report.
+func (o *Observation) faults() (all []report.Fault) {
+	for _, s := range o.faultIntervals() {
+		all = append(all, report.Fault{At: s.begin, Until: s.step.end(s.end), What: o.Plan.DescribeStep(s.step), On: o.Plan.stepTargets(s.step), Recovered: s.recovered})
 	}
 	return all
 }
 
-// end is when a fault was over, 0 for one that is over in an instant.
+// end returns the time of the end for the report; 0 for a fault without duration.
 func (s *Step) end(at time.Duration) time.Duration {
 	if s.Do == scenarios.QPError {
 		return 0

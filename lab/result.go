@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NewResult returns a result of which nothing is known yet but what was to run.
+// NewResult returns the result of a run that has not started.
 func NewResult(s *scenarios.Scenario, tier scenarios.Tier, opts *Options) *report.Result {
 	return &report.Result{
 		Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tier: string(tier), Seed: opts.SeedFor(s),
@@ -21,9 +21,9 @@ func NewResult(s *scenarios.Scenario, tier scenarios.Tier, opts *Options) *repor
 	}
 }
 
-// Break makes r that of a run which could not be brought to its end, for a
-// reason of ours and not of the fabric's.
-func Break(r *report.Result, err error) {
+// MarkBroken sets the verdict of a run that failed for a reason outside of the
+// fabric.
+func MarkBroken(r *report.Result, err error) {
 	line, rest, _ := strings.Cut(err.Error(), "\n")
 	r.Verdict, r.Reason = report.Broken, line
 	if rest != "" {
@@ -31,11 +31,11 @@ func Break(r *report.Result, err error) {
 	}
 }
 
-// Fill judges o and puts everything about it into r.
-func (o *Observed) Fill(r *report.Result) {
+// FillResult judges the observation and writes it to r.
+func (o *Observation) FillResult(r *report.Result) {
 	r.Elapsed, r.Fabric, r.Links, r.Faults = o.Elapsed, o.Plan.Topology, o.Links, o.faults()
 	for i := range o.Ranks {
-		rank := o.Ranks[i].report()
+		rank := o.Ranks[i].toReport()
 		rank.Resent = o.resent(&o.Ranks[i])
 		r.Ranks = append(r.Ranks, rank)
 	}
@@ -50,21 +50,19 @@ func (o *Observed) Fill(r *report.Result) {
 	}
 	r.Scheduling = o.Scheduling
 	if r.Verdict == report.Failed {
-		r.Detail = o.detail()
-		o.excuse(r)
+		r.Detail = o.unfinishedRanks()
+		o.excuseStarved(r)
 	}
 }
 
-// maxReason is how much of what a check found fits on a line. All of it is in the
-// check.
+// maxReason bounds the reason of a result, in bytes. The check has the whole text.
 const maxReason = 160
 
-// reason is a check that is not met, in a line.
+// reason describes a failed check in one line.
 func reason(c *report.Check) string {
 	if text := fmt.Sprintf("%s: want %s, got %s", c.Name, c.Want, c.Got); len(text) <= maxReason {
 		return text
 	}
-	// What was found tells more than what was wanted.
 	text := c.Name + ": " + c.Got
 	if len(text) <= maxReason {
 		return text
@@ -73,8 +71,8 @@ func reason(c *report.Check) string {
 	return text[:max(strings.LastIndexByte(text, ' '), len(c.Name)+1)] + " …"
 }
 
-// detail says how each rank ended that did not finish.
-func (o *Observed) detail() string {
+// unfinishedRanks describes the ranks that did not finish.
+func (o *Observation) unfinishedRanks() string {
 	var b strings.Builder
 	for i := range o.Ranks {
 		r := &o.Ranks[i]
@@ -93,8 +91,8 @@ func (o *Observed) detail() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// report is the rank as a result has it.
-func (r *Rank) report() report.Rank {
+// toReport converts the rank for the result.
+func (r *Rank) toReport() report.Rank {
 	out := report.Rank{
 		Rank: r.Rank, Host: r.Host, State: r.State, ExitCode: r.ExitCode, Signal: r.Signal,
 		MemoryKiB: r.MemoryKiB, Marks: r.Marks, Waiting: r.Waiting,

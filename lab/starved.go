@@ -11,47 +11,45 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A run in real time is starved if its processes had to wait for a processor for so
-// long that its timers could expire, and processes outside of it were the cause. What
-// then comes too late says nothing of the fabric. What is lost, doubled or damaged
-// does, however busy the machine is.
+// A run in real time is starved if its processes waited for a CPU long enough to
+// expire its timers, and processes outside of the run used the CPUs. Timeouts then
+// say nothing about the fabric; lost, duplicated or damaged data still does.
 
 const (
-	// othersShare is how much of the processors others must have used. A run whose own
-	// processes compete for the processors behaves as it does on any quiet machine of
-	// that size: its failures are its own.
+	// othersShare is the minimum share of CPU time used by other processes.
+	// Competition between the processes of the run itself is no excuse.
 	othersShare = 0.2
-	// waitedShare is how much of the time in which a process was runnable it must have
-	// waited. Short waits add up over a long run, and delay nothing.
+	// waitedShare is the minimum share of a process's runnable time that it spent
+	// waiting. Short waits add up in a long run without delaying anything.
 	waitedShare = 0.2
-	// maxLate is how long after its time a fault may be done before what follows from it
-	// says nothing of the fabric.
+	// maxLate is how late a fault may be executed; a run with later faults is
+	// starved.
 	maxLate = 250 * time.Millisecond
 )
 
-// Waits is how long a process of the run was on a processor, and how long it waited
-// for one.
-type Waits struct {
+// SchedStat is the time that a process of the run spent on a CPU, and waiting for
+// one.
+type SchedStat struct {
 	Process     string
 	Ran, Waited time.Duration
 }
 
-// share is the part of the time in which the process could have run that it waited.
-func (w *Waits) share() float64 {
+// share returns the share of its runnable time that the process waited.
+func (w *SchedStat) share() float64 {
 	if w.Waited == 0 {
 		return 0
 	}
 	return float64(w.Waited) / float64(w.Ran+w.Waited)
 }
 
-// Schedule notes how the processes of the run were scheduled, others being the share
-// of the processors that was used outside of it.
-func (o *Observed) Schedule(others float64, all []Waits) {
-	o.Scheduling = &report.Scheduling{Others: others, Late: o.lateness()}
+// SetScheduling records how the processes of the run were scheduled. The argument
+// others is the share of CPU time used by processes outside of the run.
+func (o *Observation) SetScheduling(others float64, all []SchedStat) {
+	o.Scheduling = &report.Scheduling{Others: others, Late: o.maxLateness()}
 	if len(all) == 0 {
 		return
 	}
-	most := slices.MaxFunc(all, func(a, b Waits) int {
+	most := slices.MaxFunc(all, func(a, b SchedStat) int {
 		switch sa, sb := a.share(), b.share(); {
 		case sa < sb:
 			return -1
@@ -63,61 +61,59 @@ func (o *Observed) Schedule(others float64, all []Waits) {
 	o.Scheduling.Process, o.Scheduling.Waited, o.Scheduling.Ran = most.Process, most.Waited, most.Ran
 }
 
-// lateness is how late the fault came that was most behind its time.
-func (o *Observed) lateness() (most time.Duration) {
+// maxLateness returns the maximum delay of a fault.
+func (o *Observation) maxLateness() (most time.Duration) {
 	for _, d := range o.Steps {
 		most = max(most, d.At-d.Step.At)
 	}
 	return most
 }
 
-// starved reports whether the run was.
-func (o *Observed) starved() bool {
+func (o *Observation) starved() bool {
 	s := o.Scheduling
 	if s == nil {
 		return false
 	}
-	w := Waits{Ran: s.Ran, Waited: s.Waited}
+	w := SchedStat{Ran: s.Ran, Waited: s.Waited}
 	return s.Late > maxLate || s.Others >= othersShare && w.share() >= waitedShare && s.Waited >= o.shortestTimer()
 }
 
-// shortestTimer is the shortest time that the scenario relies on: a process that
-// waited for less than that in all has made none of its timers expire.
-func (o *Observed) shortestTimer() time.Duration {
+// shortestTimer returns the shortest timeout or time limit of the scenario. A
+// process that waited less than that has not expired a timer.
+func (o *Observation) shortestTimer() time.Duration {
 	want := o.Plan.Scenario.ExpectOn(o.Tier)
-	least := o.Plan.Scenario.Workload.AckTimeout()
+	shortest := o.Plan.Scenario.Workload.AckTimeout()
 	for _, t := range []time.Duration{want.MaxTime, want.Recovery} {
 		if t > 0 {
-			least = min(least, t)
+			shortest = min(shortest, t)
 		}
 	}
-	return least
+	return shortest
 }
 
-// excuse makes a failure of a starved run Starved, if a matter of time is all that
-// went wrong.
-func (o *Observed) excuse(r *report.Result) {
+// excuseStarved changes the verdict of a starved run to Starved if all failed
+// checks depend on timing.
+func (o *Observation) excuseStarved(r *report.Result) {
 	if !o.starved() || slices.ContainsFunc(r.Checks, func(c report.Check) bool { return !c.OK && !c.Timing }) {
 		return
 	}
 	r.Verdict, r.Reason = report.Starved, fmt.Sprintf("the machine is too busy: %v; then %s", o.Scheduling, r.Reason)
 }
 
-// late reports whether a rank did not come to its end because something took too
-// long: it did not crash, and nothing it met was wrong.
-func (r *Rank) late() bool { return r.State == Hung || r.State == Errored && r.Timeout }
+// endedByTimeout reports whether a rank did not finish because of a timeout only.
+func (r *Rank) endedByTimeout() bool { return r.State == Hung || r.State == Errored && r.Timeout }
 
-// lateStatus reports whether a completion status, as scenarios call it, can follow
-// from a timeout alone.
-func lateStatus(name string) bool {
+// isTimeoutStatus reports whether a completion status, by its name in scenarios,
+// can result from a timeout.
+func isTimeoutStatus(name string) bool {
 	s, ok := scenarios.Status(name)
 	return ok && (s == verbs.WCRetryExcErr || s == verbs.WCRNRRetryExcErr || s == verbs.WCRespTimeoutErr || s == verbs.WCWRFlushErr)
 }
 
-// gaveUp reports whether rank r misses messages of a flow because one of its ends gave
-// up. If the sender was told that they had arrived, and the receiver came to its end,
-// they are lost.
-func (j *judge) gaveUp(r *Rank, f *workload.Flow) bool {
+// missingByTimeout reports whether messages of a flow are missing because one of
+// its ends timed out. Messages that were acknowledged to the sender, and are
+// missing at a receiver that finished, are lost.
+func (j *checker) missingByTimeout(r *Rank, f *workload.Flow) bool {
 	k := slices.IndexFunc(j.Ranks, func(x Rank) bool { return x.Rank == f.Peer })
 	if k < 0 {
 		return false
@@ -130,14 +126,14 @@ func (j *judge) gaveUp(r *Rank, f *workload.Flow) bool {
 			}
 		}
 	}
-	return r.late() || from.late() || r.timedOut() || from.timedOut()
+	return r.endedByTimeout() || from.endedByTimeout() || r.onlyTimeoutFailures() || from.onlyTimeoutFailures()
 }
 
-// timedOut reports whether requests of a rank failed by a timeout, and by nothing
-// else.
-func (r *Rank) timedOut() bool {
+// onlyTimeoutFailures reports whether requests of a rank failed, and all of them by
+// timeouts.
+func (r *Rank) onlyTimeoutFailures() bool {
 	if r.Report == nil || len(r.Report.Failures) == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(r.Report.Failures, func(f workload.Failure) bool { return !lateStatus(statusName(f.Status)) })
+	return !slices.ContainsFunc(r.Report.Failures, func(f workload.Failure) bool { return !isTimeoutStatus(statusName(f.Status)) })
 }

@@ -17,57 +17,57 @@ var (
 	quiet = report.Scheduling{Others: 0.02, Process: "rank 1", Waited: time.Second, Ran: time.Second}
 )
 
-// What a starved machine can be the cause of is no failure beside others, and one on a
-// quiet machine. Everything else is one on both.
-func TestOnlyTimingIsExcusedByStarvation(t *testing.T) {
+// A failure that a lack of CPU time can cause is excused on a busy machine, and not
+// on an idle one. Other failures are not excused.
+func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(o *Observed)
+		change func(o *Observation)
 		timing bool
 	}{
-		{"max_time exceeded", func(o *Observed) { o.Ranks[0].Report.Elapsed = time.Minute }, true},
-		{"too few retransmissions", func(o *Observed) { o.Ranks[0].Report.Counters, o.Ranks[1].Report.Counters = nil, nil }, true},
-		{"too many marks", func(o *Observed) { o.Links[0].Marked = 1000 }, true},
-		{"no recovery", func(o *Observed) { o.Ranks[1].Samples = nil }, true},
-		{"stuck program", func(o *Observed) {
+		{"max_time exceeded", func(o *Observation) { o.Ranks[0].Report.Elapsed = time.Minute }, true},
+		{"too few retransmissions", func(o *Observation) { o.Ranks[0].Report.Counters, o.Ranks[1].Report.Counters = nil, nil }, true},
+		{"too many marks", func(o *Observation) { o.Links[0].Marked = 1000 }, true},
+		{"no recovery", func(o *Observation) { o.Ranks[1].Samples = nil }, true},
+		{"stuck program", func(o *Observation) {
 			o.Ranks[0].State, o.Ranks[0].Err, o.Ranks[0].Timeout, o.Ranks[0].Report = Errored, errors.New("nothing happened"), true, nil
 		}, true},
-		{"hung program", func(o *Observed) { o.Ranks[0].State, o.Ranks[0].Report = Hung, nil }, true},
-		{"retries exceeded, messages missing", func(o *Observed) {
+		{"hung program", func(o *Observation) { o.Ranks[0].State, o.Ranks[0].Report = Hung, nil }, true},
+		{"retries exceeded, messages missing", func(o *Observation) {
 			o.Ranks[0].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}}
 			o.Ranks[0].Report.Flows[0].Acked = 4 // to rank 1
 			o.Ranks[1].Report.Flows[0].Arrived = 4
 		}, true},
-		{"expected timeout not seen", func(o *Observed) { o.Ranks[1].Report.Failures = nil }, true},
-		{"host not killed in time", func(o *Observed) {
+		{"expected timeout not seen", func(o *Observation) { o.Ranks[1].Report.Failures = nil }, true},
+		{"host not killed in time", func(o *Observation) {
 			o.Ranks[3] = o.Ranks[2]
 			o.Ranks[3].Rank, o.Ranks[3].Host = 3, "host3"
 			o.Ranks[0].Report.Flows[2].Arrived = 10
 		}, true},
 
-		{"program failed", func(o *Observed) {
+		{"program failed", func(o *Observation) {
 			o.Ranks[0].State, o.Ranks[0].Err = Errored, errors.New("connection with rank 1: bad P_Key")
 		}, false},
-		{"process crashed", func(o *Observed) { o.Ranks[0].State, o.Ranks[0].Signal = Exited, "SIGSEGV" }, false},
-		{"message lost", func(o *Observed) { o.Ranks[1].Report.Flows[0].Arrived-- }, false},
-		{"acknowledged message lost beside a timeout", func(o *Observed) {
+		{"process crashed", func(o *Observation) { o.Ranks[0].State, o.Ranks[0].Signal = Exited, "SIGSEGV" }, false},
+		{"message lost", func(o *Observation) { o.Ranks[1].Report.Flows[0].Arrived-- }, false},
+		{"acknowledged message lost beside a timeout", func(o *Observation) {
 			o.Ranks[0].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}}
 			o.Ranks[1].Report.Flows[0].Arrived-- // rank 0 was told that all 10 arrived
 		}, false},
-		{"message twice", func(o *Observed) { o.Ranks[1].Report.Flows[0].Duplicates = 1 }, false},
-		{"wrong bytes", func(o *Observed) {
+		{"message twice", func(o *Observation) { o.Ranks[1].Report.Flows[0].Duplicates = 1 }, false},
+		{"wrong bytes", func(o *Observation) {
 			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: "octet 7 is 1, not 2"}}
 		}, false},
-		{"messages swapped", func(o *Observed) {
+		{"messages swapped", func(o *Observation) {
 			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: workload.Delivery, What: "message 7 before 6"}}
 		}, false},
-		{"unexpected error", func(o *Observed) {
+		{"unexpected error", func(o *Observation) {
 			o.Ranks[1].Report.Failures = append(o.Ranks[1].Report.Failures, workload.Failure{Status: verbs.WCRemAccessErr.String()})
 		}, false},
-		{"too much memory", func(o *Observed) { o.Ranks[0].MemoryKiB = 1 << 30 }, false},
-		{"event never happened", func(o *Observed) { o.Events[0] = 0 }, false},
-		{"another host killed", func(o *Observed) { o.Ranks[2].State, o.Ranks[2].Report = Killed, nil }, false},
-		{"late and damaged", func(o *Observed) {
+		{"too much memory", func(o *Observation) { o.Ranks[0].MemoryKiB = 1 << 30 }, false},
+		{"event never happened", func(o *Observation) { o.Events[0] = 0 }, false},
+		{"another host killed", func(o *Observation) { o.Ranks[2].State, o.Ranks[2].Report = Killed, nil }, false},
+		{"late and damaged", func(o *Observation) {
 			o.Ranks[0].Report.Elapsed = time.Minute
 			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: "octet 7 is 1, not 2"}}
 		}, false},
@@ -81,7 +81,7 @@ func TestOnlyTimingIsExcusedByStarvation(t *testing.T) {
 				c.change(o)
 				o.Scheduling = s
 				var r report.Result
-				if o.Fill(&r); r.Verdict != want {
+				if o.FillResult(&r); r.Verdict != want {
 					t.Errorf("scheduled %+v: %s, want %s: %s", s, r.Verdict, want, r.Reason)
 				}
 				if r.Verdict == report.Starved && !strings.Contains(r.Reason, "other processes, or a CPU limit, took 60 % of the processors") {
@@ -96,14 +96,12 @@ func TestPassedRunIsNotStarved(t *testing.T) {
 	o := asExpected(t)
 	o.Scheduling = &busy
 	var r report.Result
-	if o.Fill(&r); r.Verdict != report.Passed || r.Scheduling != &busy {
+	if o.FillResult(&r); r.Verdict != report.Passed || r.Scheduling != &busy {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 }
 
-// A run is starved if others used the processors, and a process of the run waited for
-// as long as its timers, and not just now and then.
-func TestStarvationNeedsEvidence(t *testing.T) {
+func TestStarvedNeedsLongWaitsAndOtherLoad(t *testing.T) {
 	o := asExpected(t) // its shortest time is that of recovery, 3 ms
 	for _, c := range []struct {
 		s    report.Scheduling
@@ -122,12 +120,12 @@ func TestStarvationNeedsEvidence(t *testing.T) {
 			t.Errorf("%+v: %v", c.s, !c.want)
 		}
 	}
-	o.Schedule(0.5, []Waits{{"the lab process", time.Second, time.Second}, {"rank 0", time.Millisecond, time.Second}, {"rank 1", time.Second, 0}})
+	o.SetScheduling(0.5, []SchedStat{{"the lab process", time.Second, time.Second}, {"rank 0", time.Millisecond, time.Second}, {"rank 1", time.Second, 0}})
 	if s := o.Scheduling; s.Process != "rank 0" || s.Others != 0.5 || s.Waited != time.Second || s.Late != 0 {
 		t.Errorf("%+v", s)
 	}
 	o.Steps[1].At += time.Second
-	if o.Schedule(0, nil); o.Scheduling.Late != time.Second || !o.starved() {
+	if o.SetScheduling(0, nil); o.Scheduling.Late != time.Second || !o.starved() {
 		t.Errorf("%+v", o.Scheduling)
 	}
 }

@@ -7,97 +7,96 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// StreamEvent is an exact thing that is done at a place of a TCP stream.
+// StreamEvent is an action on the segment with a given byte of a TCP stream.
 type StreamEvent struct {
-	// Number is its index among the scenario's events.
-	Number int
-	// Conn is which stream, in the order in which they are connected past the port;
-	// 0 means each.
+	// Index is the index of the event in the scenario.
+	Index int
+	// Conn is the number of the stream, in the order of connections through the
+	// port; 0 means all.
 	Conn int
-	// Offset is how many bytes go this way before it.
+	// Offset is the offset of the byte in this direction of the stream.
 	Offset uint64
-	Do     StreamDeed
-	Delay  time.Duration // what it is held up for
-	Bit    uint8         // that is inverted in the byte at Offset
+	Do     StreamAction
+	Delay  time.Duration // of StreamDelay
+	Bit    uint8         // of StreamCorrupt, in the byte at Offset
 }
 
-// StreamDeed is what a StreamEvent does.
-type StreamDeed string
+// StreamAction is the action of a StreamEvent.
+type StreamAction string
 
-// What can be done to the segment that has the byte at an offset.
+// The actions.
 const (
-	StreamDrop    StreamDeed = "drop"        // it is lost, once
-	StreamDelay   StreamDeed = "delay"       // it is held up, and what is behind it waits
-	StreamCorrupt StreamDeed = "corrupt_bit" // a bit is inverted, and TCP does not notice
-	StreamReset   StreamDeed = "reset"       // it breaks the stream instead of arriving
+	StreamDrop    StreamAction = "drop"        // the segment is lost once
+	StreamDelay   StreamAction = "delay"       // the segment and those after it are delayed
+	StreamCorrupt StreamAction = "corrupt_bit" // a bit is inverted, undetected by TCP
+	StreamReset   StreamAction = "reset"       // the connection is reset
 )
 
 func streamEventOf(number int, e *scenarios.Event) StreamEvent {
-	return StreamEvent{Number: number, Conn: e.Conn, Offset: *e.Offset, Do: StreamDeed(e.Do), Delay: e.Delay, Bit: uint8(e.Bit)}
+	return StreamEvent{Index: number, Conn: e.Conn, Offset: *e.Offset, Do: StreamAction(e.Do), Delay: e.Delay, Bit: uint8(e.Bit)}
 }
 
-// addStreamEvent gives the ports an exact event of streams.
+// addStreamEvent adds event i to the ports.
 func (p *Plan) addStreamEvent(i int) error {
 	e, key := &p.Scenario.Events[i], fmt.Sprintf("events[%d]", i)
 	event := streamEventOf(i, e)
 	switch event.Do {
 	case StreamDrop, StreamDelay, StreamCorrupt, StreamReset:
 	default:
-		return p.bad(key+".do", "%s cannot be done at a place of a stream", e.Do)
+		return p.errorf(key+".do", "%s is not an action on streams", e.Do)
 	}
-	ports, err := p.pick(key+".on", e.On)
-	p.eachWay(ports, e.PortSelector, func(m *Impairments) { m.Streams = append(m.Streams, event) })
+	ports, err := p.selectPorts(key+".on", e.On)
+	p.eachDirection(ports, e.PortSelector, func(i *Impairments) { i.StreamEvents = append(i.StreamEvents, event) })
 	return err
 }
 
-// StreamWatch looks for the events of one direction of a port in what passes.
-// Whoever carries the packets owns it.
-type StreamWatch struct {
-	events []StreamEvent
-	fired  []uint64
-	done   map[watched]bool
-	due    []StreamEvent
+// StreamMatcher finds the events of one direction of a port in its traffic. It is
+// not safe for concurrent use.
+type StreamMatcher struct {
+	events  []StreamEvent
+	fired   []uint64
+	done    map[eventInStream]bool
+	matched []StreamEvent
 }
 
-// watched is an event in one stream.
-type watched struct{ event, conn int }
+type eventInStream struct{ event, conn int }
 
-// NewStreamWatch watches for events.
-func NewStreamWatch(events []StreamEvent) *StreamWatch {
-	return &StreamWatch{events: events, fired: make([]uint64, len(events)), done: make(map[watched]bool)}
+// NewStreamMatcher returns a matcher for events.
+func NewStreamMatcher(events []StreamEvent) *StreamMatcher {
+	return &StreamMatcher{events: events, fired: make([]uint64, len(events)), done: make(map[eventInStream]bool)}
 }
 
-// Empty reports that there is nothing to watch for.
-func (w *StreamWatch) Empty() bool { return len(w.events) == 0 }
+// Empty reports whether the matcher has no events.
+func (m *StreamMatcher) Empty() bool { return len(m.events) == 0 }
 
-// At returns the events in n bytes of a stream from an offset on, and notes that
-// they happen: each does once in a stream. The result is good until the next call.
-func (w *StreamWatch) At(conn int, from uint64, n int) []StreamEvent {
-	w.due = w.due[:0]
-	for i := range w.events {
-		e := &w.events[i]
-		if w.meant(i, conn) && e.Offset >= from && e.Offset-from < uint64(n) {
-			w.done[watched{i, conn}] = true
-			w.fired[i]++
-			w.due = append(w.due, *e)
+// Match returns the events in the n bytes of a stream from offset from on, and
+// marks them as done: each event occurs once in a stream. The result is valid until
+// the next call.
+func (m *StreamMatcher) Match(conn int, from uint64, n int) []StreamEvent {
+	m.matched = m.matched[:0]
+	for i := range m.events {
+		e := &m.events[i]
+		if m.applies(i, conn) && e.Offset >= from && e.Offset-from < uint64(n) {
+			m.done[eventInStream{i, conn}] = true
+			m.fired[i]++
+			m.matched = append(m.matched, *e)
 		}
 	}
-	return w.due
+	return m.matched
 }
 
-func (w *StreamWatch) meant(event, conn int) bool {
-	only := w.events[event].Conn
-	return (only == 0 || only == conn) && !w.done[watched{event, conn}]
+func (m *StreamMatcher) applies(event, conn int) bool {
+	only := m.events[event].Conn
+	return (only == 0 || only == conn) && !m.done[eventInStream{event, conn}]
 }
 
-// CountStreamEvents adds how often the events of a direction happened to those of
-// the scenario.
-func (o *Observed) CountStreamEvents(w *StreamWatch) {
-	if w == nil {
+// CountStreamEvents adds the occurrences of the events of one direction.
+func (o *Observation) CountStreamEvents(m *StreamMatcher) {
+	if m == nil {
 		return
 	}
-	o.makeEvents()
-	for i := range w.events {
-		o.Events[w.events[i].Number] += w.fired[i]
+	o.allocEvents()
+	for i := range m.events {
+		o.Events[m.events[i].Index] += m.fired[i]
 	}
 }

@@ -86,7 +86,7 @@ func TestPeerLossOverNICs(t *testing.T) {
 								if how == "killed" {
 									w.Kill(1)
 								} else {
-									w.Cut(1, -1)
+									w.LinkDown(1, -1)
 								}
 							})
 						}

@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// Bench is two hosts on which a run measures: devices of one kind, and the bare
-// sockets of the transport below them.
+// Bench is two hosts with devices of one kind, and plain sockets of the transport
+// below them.
 type Bench interface {
-	// RawStream is the goodput of bare sockets in Gb/s: with a copy and a CRC on
-	// each side, which is what a device does in software, or without. Where sockets
-	// carry a stream, a program's messages on it are of so many bytes.
+	// RawStream returns the goodput of plain sockets in Gb/s. With work, each side
+	// copies and computes a CRC, as a software device does. Over TCP, messages have
+	// this size.
 	RawStream(ctx context.Context, bytes int, work bool, d time.Duration) (gbps float64, err error)
-	// RawPingPong is the half round trip of bare sockets in µs, with as many bytes
-	// as a device makes of a message of so many.
+	// RawPingPong returns the half round trip of plain sockets in µs, with the
+	// packet size of a device for a message of this size.
 	RawPingPong(ctx context.Context, bytes int, blocking bool, rounds int) (micros float64, err error)
-	// Run runs a program on two devices that are opened for it. With offloaded
-	// they neither compute nor check the CRC of packets.
+	// Run runs a program on two new devices. With offloaded they neither compute
+	// nor check the CRC.
 	Run(ctx context.Context, p Program, offloaded bool) (float64, error)
-	// IdleMB is the resident memory, in MB, of a host's process that has a device
-	// and a connection and does nothing.
+	// IdleMB returns the resident memory, in MB, of a process with a device and an
+	// idle connection.
 	IdleMB(ctx context.Context) (float64, error)
 }
 
-// Options are those of a run. Zero values mean the defaults.
+// Options are the options of a run. Zero values mean the defaults.
 type Options struct {
-	// Rounds is how often each comparison is made; 0 means 7.
+	// Rounds is the number of rounds of each comparison; 0 means 7.
 	Rounds int
-	// Slice is how long one sample of a stream or a rate takes; 0 means 120 ms.
+	// Slice is the duration of one sample of a stream or rate; 0 means 120 ms.
 	Slice time.Duration
-	// Sizes of messages to stream; nil means 64 B to 4 MiB.
+	// Sizes are the message sizes of streams; nil means 64 B to 4 MiB.
 	Sizes []int
-	// QPs to spread small messages over; nil means 1 to 64. The first is what the
-	// others are compared with.
+	// QPs are the numbers of queue pairs for small messages; nil means 1 to 64. The
+	// first is the reference.
 	QPs []int
-	// Progress, if not nil, is told what is measured next, and how much of the
-	// run is done.
+	// Progress, if not nil, is called with the next measurement and the part of the
+	// run that is done.
 	Progress func(doing string, done float64)
 }
 

@@ -9,50 +9,50 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// conn is what a program needs on one side: queue pairs that are connected with
-// as many on the other, and memory.
+// conn has the verbs objects of one side: connected queue pairs, completion queues
+// and memory.
 type conn struct {
-	side   *Side
-	pd     verbs.PD
-	events verbs.CompChannel
-	sends  verbs.CQ
-	recvs  verbs.CQ
-	qps    []verbs.QP
-	buf    []byte // the memory, and mr its region
-	mr     verbs.MR
-	area   int          // bytes ahead of each message that is received
-	credit int          // where credits are kept in memory, behind all else
-	remote verbs.Remote // the other side's memory
-	peers  []verbs.UD   // of datagrams, by queue pair
-	close  []func() error
+	side       *Side
+	pd         verbs.PD
+	events     verbs.CompChannel
+	sends      verbs.CQ
+	recvs      verbs.CQ
+	qps        []verbs.QP
+	buf        []byte // registered as mr
+	mr         verbs.MR
+	grhBytes   int          // GRH space before each received message; 0 except for UD
+	creditBase int          // offset of the credits in buf
+	remote     verbs.Remote // memory of the other side
+	peers      []verbs.UD   // UD destinations, by queue pair
+	closers    []func() error
 
-	listener verbs.Listener // of the server, where the CM connects
+	listener verbs.Listener // of the server, for connections by CM
 }
 
-// shape says how large a conn is.
-type shape struct {
+// connConfig is the size of a conn.
+type connConfig struct {
 	qps    int
-	sends  int // work requests a queue pair
-	recvs  int
+	sends  int  // send queue depth
+	recvs  int  // receive queue depth
 	memory int  // bytes
-	notify bool // receives are waited for by event
+	notify bool // receive completions are waited for by events
 }
 
-// address is what the other side must know.
-type address struct {
+// connInfo is exchanged with the other side.
+type connInfo struct {
 	GID  verbs.GID
 	MTU  verbs.MTU
 	QPNs []verbs.QPN
 	Addr uint64
 	RKey verbs.RKey
-	// Listen is where the server takes calls, if queue pairs are connected so.
+	// Listen is the server's address for connections by CM.
 	Listen netip.AddrPort
 }
 
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
-// connect makes a conn and joins it with the one that the other side makes.
-func (s *Side) connect(ctx context.Context, sh shape) (c *conn, err error) {
+// connect creates a conn and connects it with that of the other side.
+func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error) {
 	c = &conn{side: s}
 	defer func() {
 		if err != nil {
@@ -60,98 +60,98 @@ func (s *Side) connect(ctx context.Context, sh shape) (c *conn, err error) {
 			err = fmt.Errorf("%v: connect: %w", s.Role, err)
 		}
 	}()
-	if err := c.make(sh); err != nil {
+	if err := c.create(cfg); err != nil {
 		return c, err
 	}
-	mine, err := c.address()
+	local, err := c.info()
 	if err != nil {
 		return c, err
 	}
-	theirs, err := swap(ctx, s, mine)
+	remote, err := swap(ctx, s, local)
 	if err != nil {
 		return c, err
 	}
-	if len(theirs.QPNs) != len(c.qps) {
-		return c, fmt.Errorf("the other side has %d queue pairs, not %d", len(theirs.QPNs), len(c.qps))
+	if len(remote.QPNs) != len(c.qps) {
+		return c, fmt.Errorf("the other side has %d queue pairs, not %d", len(remote.QPNs), len(c.qps))
 	}
-	c.remote = verbs.Remote{Addr: theirs.Addr, RKey: theirs.RKey}
-	if err := c.join(theirs); err != nil {
+	c.remote = verbs.Remote{Addr: remote.Addr, RKey: remote.RKey}
+	if err := c.connectQPs(remote); err != nil {
 		return c, err
 	}
-	return c, s.meet(ctx) // a request must find the other side ready
+	return c, s.barrier(ctx) // both sides must be ready
 }
 
-func (c *conn) make(sh shape) (err error) {
+func (c *conn) create(cfg connConfig) (err error) {
 	dev := c.side.Device
 	if c.pd, err = dev.AllocPD(); err != nil {
 		return err
 	}
-	c.later(c.pd.Close)
+	c.deferClose(c.pd.Close)
 	kind := verbs.QPTypeRC
-	if c.side.Service == Datagrams {
-		kind, c.area = verbs.QPTypeUD, verbs.GRHLen
+	if c.side.Service == ServiceUD {
+		kind, c.grhBytes = verbs.QPTypeUD, verbs.GRHLen
 	}
-	c.credit = sh.memory + c.area
-	c.buf = make([]byte, c.creditAt(sh.qps, 0))
+	c.creditBase = cfg.memory + c.grhBytes
+	c.buf = make([]byte, c.creditOffset(cfg.qps, 0))
 	if c.mr, err = c.pd.RegMR(verbs.MRInit{Buf: c.buf, Access: access}); err != nil {
 		return err
 	}
-	c.later(c.mr.Close)
-	if sh.notify {
+	c.deferClose(c.mr.Close)
+	if cfg.notify {
 		if c.events, err = dev.CreateCompChannel(); err != nil {
 			return err
 		}
-		c.later(c.events.Close)
+		c.deferClose(c.events.Close)
 	}
-	if c.sends, err = dev.CreateCQ(verbs.CQInit{Depth: max(1, sh.qps*sh.sends)}); err != nil {
+	if c.sends, err = dev.CreateCQ(verbs.CQInit{Depth: max(1, cfg.qps*cfg.sends)}); err != nil {
 		return err
 	}
-	c.later(c.sends.Close)
-	in := verbs.CQInit{Depth: max(1, sh.qps*sh.recvs)}
-	if sh.notify {
+	c.deferClose(c.sends.Close)
+	in := verbs.CQInit{Depth: max(1, cfg.qps*cfg.recvs)}
+	if cfg.notify {
 		in.Channel = c.events
 	}
 	if c.recvs, err = dev.CreateCQ(in); err != nil {
 		return err
 	}
-	c.later(c.recvs.Close)
-	for range sh.qps {
+	c.deferClose(c.recvs.Close)
+	for range cfg.qps {
 		q, err := dev.CreateQP(verbs.QPInit{
 			Type: kind, PD: c.pd, SendCQ: c.sends, RecvCQ: c.recvs,
-			Caps: verbs.QPCaps{MaxSendWR: sh.sends, MaxRecvWR: sh.recvs, MaxSendSGE: 1, MaxRecvSGE: 1},
+			Caps: verbs.QPCaps{MaxSendWR: cfg.sends, MaxRecvWR: cfg.recvs, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
 		if err != nil {
 			return err
 		}
 		c.qps = append(c.qps, q)
-		c.later(q.Close)
+		c.deferClose(q.Close)
 	}
 	return nil
 }
 
-func (c *conn) later(f func() error) { c.close = append(c.close, f) }
+func (c *conn) deferClose(f func() error) { c.closers = append(c.closers, f) }
 
-// Close closes everything, newest first.
+// Close closes all objects in reverse order of their creation.
 func (c *conn) Close() {
-	for i := len(c.close) - 1; i >= 0; i-- {
-		_ = c.close[i]() // a measurement is over or has failed: nobody is left to tell
+	for i := len(c.closers) - 1; i >= 0; i-- {
+		_ = c.closers[i]() // the measurement has ended
 	}
-	c.close = nil
+	c.closers = nil
 }
 
-func (c *conn) address() (address, error) {
+func (c *conn) info() (connInfo, error) {
 	gid, err := c.side.Device.QueryGID(c.side.port(), int(c.side.GIDIndex))
 	if err != nil {
-		return address{}, err
+		return connInfo{}, err
 	}
 	port, err := c.side.Device.QueryPort(c.side.port())
 	if err != nil {
-		return address{}, err
+		return connInfo{}, err
 	}
-	a := address{GID: gid.GID, MTU: port.ActiveMTU, Addr: c.mr.Addr(), RKey: c.mr.RKey()}
-	if c.side.Service == Streamed && c.side.Role == Server {
+	a := connInfo{GID: gid.GID, MTU: port.ActiveMTU, Addr: c.mr.Addr(), RKey: c.mr.RKey()}
+	if c.side.Service == ServiceIWARP && c.side.Role == Server {
 		if a.Listen, err = c.listen(); err != nil {
-			return address{}, err
+			return connInfo{}, err
 		}
 	}
 	for _, q := range c.qps {
@@ -162,8 +162,8 @@ func (c *conn) address() (address, error) {
 
 func (s *Side) port() uint8 { return max(1, s.Port) }
 
-// succeeded fails for a completion that is no success.
-func succeeded(wcs []verbs.WC) error {
+// checkSuccess returns an error for a completion that failed.
+func checkSuccess(wcs []verbs.WC) error {
 	for i := range wcs {
 		if wcs[i].Status != verbs.WCSuccess {
 			return fmt.Errorf("%v completed with %v", wcs[i].Opcode, wcs[i].Status)
@@ -172,21 +172,21 @@ func succeeded(wcs []verbs.WC) error {
 	return nil
 }
 
-// overdue tells for how long what a program spins for has not come. It looks at
-// the clock once in many calls, so that spinning stays cheap.
-type overdue struct {
+// spinTimer measures how long a program has been spinning. It reads the clock only
+// once in many calls.
+type spinTimer struct {
 	spins int
 	since time.Time
 }
 
-func (o *overdue) reset() { o.spins, o.since = 0, time.Time{} }
+func (o *spinTimer) reset() { o.spins, o.since = 0, time.Time{} }
 
-// yet reports whether it has not come for far too long.
-func (o *overdue) yet() bool { return o.waited() > patience }
+// expired reports whether waitTimeout has passed.
+func (o *spinTimer) expired() bool { return o.waited() > waitTimeout }
 
-// waited is for how long it has not come, or 0 if this is not one of the calls
-// that look.
-func (o *overdue) waited() time.Duration {
+// waited returns the time since the first call after reset; 0 for calls that do not
+// read the clock.
+func (o *spinTimer) waited() time.Duration {
 	if o.spins++; o.spins%(1<<12) != 0 {
 		return 0
 	}

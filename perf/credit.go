@@ -7,46 +7,45 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Over a service that waits for no receive, the receiver tells the sender how
-// many messages it has taken and posted receives for again: a credit, which is a
-// message itself. It tells the sum, so that a lost one does no harm.
+// Without RNR, the receiver sends credits: the total number of messages for which it
+// has posted receives again. A lost credit is replaced by the next one.
 const (
 	creditBytes = 8
-	// creditSlots is how many credits may be on their way to a queue pair. A
-	// receiver that posts again after a quarter of its receives needs five.
-	creditSlots = 8
+	// maxCredits is the maximum number of credits in flight per queue pair. A
+	// receiver that reposts a quarter of its receives at a time needs five.
+	maxCredits = 8
 )
 
-// creditAt is the memory of a credit that is received.
-func (c *conn) creditAt(qp, slot int) (offset int) {
-	return c.credit + (qp*creditSlots+slot)*(c.area+creditBytes)
+// creditOffset returns the offset of the buffer of a credit.
+func (c *conn) creditOffset(qp, slot int) (offset int) {
+	return c.creditBase + (qp*maxCredits+slot)*(c.grhBytes+creditBytes)
 }
 
-// purse is what a sender may spend: receives that are posted at the other side.
-type purse struct {
+// creditTracker counts the receives that are posted at the other side.
+type creditTracker struct {
 	*conn
 	window        uint32
 	sent, granted []uint32 // messages, by queue pair
-	lost          []uint32 // of those, the ones that were given up
+	lost          []uint32 // messages that are assumed lost
 	recv          [1]verbs.RecvWR
 	wcs           []verbs.WC
 }
 
-// newPurse makes the purse of a sender to whom each queue pair of the other side
-// has so many receives posted. It is nil if the sender needs none.
-func newPurse(c *conn, window int) (*purse, error) {
-	if !c.side.Service.credits() {
+// newCreditTracker returns a tracker for a sender whose peer has window receives
+// posted on each queue pair; nil if the service needs no credits.
+func newCreditTracker(c *conn, window int) (*creditTracker, error) {
+	if !c.side.Service.needsCredits() {
 		return nil, nil
 	}
 	n := len(c.qps)
-	p := &purse{
+	p := &creditTracker{
 		conn: c, window: uint32(window), wcs: make([]verbs.WC, 16),
 		sent: make([]uint32, n), granted: make([]uint32, n), lost: make([]uint32, n),
 	}
 	p.recv[0].SGL = make([]verbs.SGE, 1)
 	for i := range c.qps {
-		for slot := range creditSlots {
-			if err := p.expect(i, slot); err != nil {
+		for slot := range maxCredits {
+			if err := p.postCreditRecv(i, slot); err != nil {
 				return nil, err
 			}
 		}
@@ -54,51 +53,51 @@ func newPurse(c *conn, window int) (*purse, error) {
 	return p, nil
 }
 
-// expect posts a receive for a credit.
-func (p *purse) expect(qp, slot int) error {
-	p.recv[0].WRID = uint64(qp*creditSlots + slot)
-	p.recv[0].SGL[0] = verbs.SGEOf(p.mr, p.creditAt(qp, slot), p.area+creditBytes)
+// postCreditRecv posts a receive for a credit.
+func (p *creditTracker) postCreditRecv(qp, slot int) error {
+	p.recv[0].WRID = uint64(qp*maxCredits + slot)
+	p.recv[0].SGL[0] = verbs.SGEOf(p.mr, p.creditOffset(qp, slot), p.grhBytes+creditBytes)
 	_, err := p.qps[qp].PostRecv(p.recv[:])
 	return err
 }
 
-// room is how many messages may be sent on a queue pair.
-func (p *purse) room(qp int) int { return int(p.window - (p.sent[qp] - p.granted[qp])) }
+// available returns how many messages may be sent on a queue pair.
+func (p *creditTracker) available(qp int) int { return int(p.window - (p.sent[qp] - p.granted[qp])) }
 
-// take takes the credits that have come, and returns how many.
-func (p *purse) take() (int, error) {
+// poll processes received credits and returns their number.
+func (p *creditTracker) poll() (int, error) {
 	n, err := p.recvs.Poll(p.wcs)
 	if err == nil {
-		err = succeeded(p.wcs[:n])
+		err = checkSuccess(p.wcs[:n])
 	}
 	for k := 0; k < n && err == nil; k++ {
 		id := int(p.wcs[k].WRID)
-		qp, slot := id/creditSlots, id%creditSlots
-		p.credited(qp, binary.BigEndian.Uint32(p.buf[p.creditAt(qp, slot)+p.area:]))
-		err = p.expect(qp, slot)
+		qp, slot := id/maxCredits, id%maxCredits
+		p.grant(qp, binary.BigEndian.Uint32(p.buf[p.creditOffset(qp, slot)+p.grhBytes:]))
+		err = p.postCreditRecv(qp, slot)
 	}
 	return n, err
 }
 
-// credited notes how many messages the other side has taken. Credits may come
-// late, behind newer ones.
-func (p *purse) credited(qp int, taken uint32) {
+// grant updates the granted messages. A credit that is older than the last one is
+// ignored.
+func (p *creditTracker) grant(qp int, taken uint32) {
 	if granted := taken + p.lost[qp]; int32(granted-p.granted[qp]) > 0 {
 		p.granted[qp] = granted
 	}
 }
 
-// giveUp takes all that is under way for lost.
-func (p *purse) giveUp() {
+// assumeLost counts all messages without a credit as lost.
+func (p *creditTracker) assumeLost() {
 	for i := range p.sent {
 		p.lost[i] += p.sent[i] - p.granted[i]
 		p.granted[i] = p.sent[i]
 	}
 }
 
-// settled reports whether a receiver that tells every so many messages will
-// tell no more of what was sent.
-func (p *purse) settled(every int) bool {
+// noCreditDue reports whether a receiver that sends a credit every so many messages
+// will send no more.
+func (p *creditTracker) noCreditDue(every int) bool {
 	for i := range p.sent {
 		if p.sent[i]-p.granted[i] >= uint32(every) {
 			return false
@@ -107,53 +106,53 @@ func (p *purse) settled(every int) bool {
 	return true
 }
 
-// grantor sends the credits of an inbox.
-type grantor struct {
+// creditSender sends the credits of a receiver.
+type creditSender struct {
 	*conn
-	taken []uint32 // by queue pair
-	open  []int    // credits that have not completed
-	next  []int
-	send  [1]verbs.SendWR
-	wcs   []verbs.WC
+	taken   []uint32 // by queue pair
+	pending []int    // credits without completion, by queue pair
+	next    []int
+	wr      [1]verbs.SendWR
+	wcs     []verbs.WC
 }
 
-func newGrantor(c *conn) *grantor {
+func newCreditSender(c *conn) *creditSender {
 	n := len(c.qps)
-	g := &grantor{conn: c, taken: make([]uint32, n), open: make([]int, n), next: make([]int, n), wcs: make([]verbs.WC, 16)}
-	g.send[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1)}
+	g := &creditSender{conn: c, taken: make([]uint32, n), pending: make([]int, n), next: make([]int, n), wcs: make([]verbs.WC, 16)}
+	g.wr[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1)}
 	return g
 }
 
-// grant tells that so many more receives are posted.
-func (g *grantor) grant(qp, receives int) error {
+// send sends a credit for more posted receives.
+func (g *creditSender) send(qp, receives int) error {
 	g.taken[qp] += uint32(receives)
-	var late overdue
+	var timer spinTimer
 	for {
 		n, err := g.sends.Poll(g.wcs)
 		if err == nil {
-			err = succeeded(g.wcs[:n])
+			err = checkSuccess(g.wcs[:n])
 		}
 		if err != nil {
 			return err
 		}
 		for k := range n {
-			g.open[g.wcs[k].WRID]--
+			g.pending[g.wcs[k].WRID]--
 		}
-		if g.open[qp] < creditSlots {
+		if g.pending[qp] < maxCredits {
 			break
 		}
-		if late.yet() {
-			return fmt.Errorf("no completion of a credit within %v", patience)
+		if timer.expired() {
+			return fmt.Errorf("no completion of a credit within %v", waitTimeout)
 		}
 	}
-	slot := g.next[qp] % creditSlots
+	slot := g.next[qp] % maxCredits
 	g.next[qp]++
-	g.open[qp]++
-	at := g.creditAt(qp, slot)
+	g.pending[qp]++
+	at := g.creditOffset(qp, slot)
 	binary.BigEndian.PutUint32(g.buf[at:], g.taken[qp])
-	g.send[0].WRID = uint64(qp)
-	g.send[0].SGL[0] = verbs.SGEOf(g.mr, at, creditBytes)
-	g.aim(g.send[:], qp)
-	_, err := g.qps[qp].PostSend(g.send[:])
+	g.wr[0].WRID = uint64(qp)
+	g.wr[0].SGL[0] = verbs.SGEOf(g.mr, at, creditBytes)
+	g.setDestination(g.wr[:], qp)
+	_, err := g.qps[qp].PostSend(g.wr[:])
 	return err
 }

@@ -1,21 +1,21 @@
-// Package perf measures a pair of RDMA devices and says what the figures are
-// worth. It has three parts:
+// Package perf measures a pair of RDMA devices:
 //
-//   - programs over verbs, played by two sides that may be two processes: a
-//     one-way stream (Stream), messages that go back and forth (PingPong), and
-//     many small messages over many queue pairs (Rate);
-//   - the plan of a measurement, in which a device and the limit it is compared
-//     with take turns (Duel), since on a shared machine a figure alone says
-//     little, and the ratio of two figures taken in turns says much;
-//   - short runs of all that (RunQuick, RunIWARP) with their Result: every sample,
-//     the noise of the run, and whether the targets hold.
+//   - Programs over verbs, each with a client and a server side that may be two
 //
-// Programs are the same over connections of InfiniBand's kind, of iWARP's, and
-// over datagrams; what they must mind about each is a Service.
+// processes: a one-way stream ([Stream]), a ping-pong ([PingPong]), and many small
+// messages over many queue pairs ([Rate]).
+//   - Paired measurements ([PairedSeries]): a device and its baseline are measured
 //
-// It knows no device, no network and no process: a Side brings the device and
-// the way to talk to the other side, and a Bench the limits. So what is measured
-// here may be an emulator or a NIC.
+// in turns, because on a shared machine only the ratio of two such figures is
+// meaningful.
+//   - Complete runs ([RunQuick], [RunIWARP]) with a [Result]: all samples, the
+//
+// noise, and whether the targets are met.
+//
+// The programs are the same for RC, iWARP connections and UD; [Service] has the
+// differences. The package opens no device, network or process: a [Side] has the
+// device and the exchange with the other side, and a [Bench] the baselines. It can
+// measure emulators and real NICs.
 //
 // A Side is used by one goroutine at a time. Programs read the machine's clock.
 package perf

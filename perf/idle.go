@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Connected connects a queue pair of each side, has both call f, and takes all
-// down again.
-func Connected(ctx context.Context, s *Side, f func() error) error {
-	c, err := s.connect(ctx, shape{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 1 << 16})
+// WithConnection connects one queue pair of each side, calls f on both, and closes
+// the connection.
+func WithConnection(ctx context.Context, s *Side, f func() error) error {
+	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 1 << 16})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return errors.Join(f(), s.meet(ctx))
+	return errors.Join(f(), s.barrier(ctx))
 }
 
-// ResidentMB is the memory, in MB of 10^6 bytes, that this process has in the
-// machine's. It needs Linux's /proc.
+// ResidentMB returns the resident memory of this process in MB (10^6 bytes), from
+// /proc.
 func ResidentMB() (float64, error) {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -7,19 +7,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Sizes that are promised something of.
+// Message sizes with targets.
 const (
 	datagramPing   = 64
 	datagramStream = 2 << 10
 )
 
-// pingSizes are the messages of which half round trips are compared.
+// pingSizes are the message sizes of ping-pongs.
 var pingSizes = []int{8, 64}
 
-// RunIWARP measures devices that speak iWARP over connections beside plain TCP:
-// WRITEs of all sizes, half round trips, the rate of small messages, and the
-// memory of idle hosts; and, unless datagrams is nil, devices that send datagrams
-// beside those with connections.
+// RunIWARP measures iWARP devices against plain TCP: WRITEs of all sizes, half
+// round trips, the rate of small messages, and idle memory. Unless datagrams is
+// nil, it also measures datagram-iWARP devices against them.
 func RunIWARP(ctx context.Context, streams, datagrams Bench, opt Options) (*Result, error) {
 	r := &run{Bench: streams, Options: opt.orDefault(), limit: "plain TCP"}
 	w := &iwarpRun{run: r, datagrams: datagrams}
@@ -36,22 +35,22 @@ func RunIWARP(ctx context.Context, streams, datagrams Bench, opt Options) (*Resu
 	if err := r.measure(ctx, parts); err != nil {
 		return nil, fmt.Errorf("iWARP run: %w", err)
 	}
-	r.q.Targets = judge(append(w.targets, r.q.memoryTarget()))
-	return &r.q, nil
+	r.result.Targets = withVerdicts(append(w.targets, r.result.memoryTarget()))
+	return &r.result, nil
 }
 
-// iwarpRun is a run of RunIWARP under way.
+// iwarpRun is the state of RunIWARP.
 type iwarpRun struct {
 	*run
 	datagrams Bench
 	targets   []Target
 }
 
-// compared notes a comparison.
-func (w *iwarpRun) compared(name, to string, d *Duel) {
-	w.q.Comparisons = append(w.q.Comparisons, Comparison{
+// addComparison adds a comparison to the result.
+func (w *iwarpRun) addComparison(name, to string, d *PairedSeries) {
+	w.result.Comparisons = append(w.result.Comparisons, Comparison{
 		Name: name, To: to, Unit: d.Device.Unit, Ratio: d.Ratio(), Noise: d.Noise(),
-		Got: Median(d.Device.Values), Limit: (Median(d.Limit.Values) + Median(d.Again.Values)) / 2,
+		Got: Median(d.Device.Values), Limit: (Median(d.Baseline.Values) + Median(d.BaselineAgain.Values)) / 2,
 	})
 }
 
@@ -62,10 +61,10 @@ func (w *iwarpRun) writeSteps() (steps int) {
 	return steps
 }
 
-// writeRounds is how often WRITEs of a size are compared: those that nothing is
-// concluded from less often.
+// writeRounds returns the number of rounds for a size; fewer for sizes without a
+// target.
 func (w *iwarpRun) writeRounds(bytes int) int {
-	if bytes == bigWrite {
+	if bytes == targetWriteBytes {
 		return w.Rounds
 	}
 	return min(w.Rounds, sweepRounds)
@@ -75,18 +74,18 @@ func (w *iwarpRun) writes(ctx context.Context) error {
 	for _, offloaded := range []bool{false, true} {
 		for _, n := range w.Sizes {
 			slice := w.Slice
-			if n != bigWrite {
+			if n != targetWriteBytes {
 				slice /= 2
 			}
 			d, err := w.write(ctx, n, offloaded, w.writeRounds(n), slice)
 			if err != nil {
 				return err
 			}
-			w.compared(d.Device.Name, d.Limit.Name, d)
+			w.addComparison(d.Device.Name, d.Baseline.Name, d)
 			if !offloaded {
 				w.stream(verbs.OpRDMAWrite, n, d.Device.Values)
 			}
-			if n != bigWrite {
+			if n != targetWriteBytes {
 				continue
 			}
 			if w.noteBigWrite(d, offloaded); !offloaded {
@@ -104,49 +103,48 @@ func (w *iwarpRun) pings(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			w.compared(d.Device.Name, d.Limit.Name, d)
+			w.addComparison(d.Device.Name, d.Baseline.Name, d)
 			w.targets = append(w.targets, Target{
-				Name: d.Device.Name + ", to plain TCP", Got: d.Ratio(), Want: 1.6, Most: true, Noise: d.Noise(),
+				Name: d.Device.Name + ", to plain TCP", Got: d.Ratio(), Want: 1.6, IsMax: true, Noise: d.Noise(),
 			})
 		}
 	}
 	return nil
 }
 
-// compareDatagrams sets datagrams against connections, in programs that are the
-// same.
+// compareDatagrams measures datagrams against connections with the same programs.
 func (w *iwarpRun) compareDatagrams(ctx context.Context) error {
 	var got DatagramRatios
 	ping := func(blocking bool) Program {
 		return Program{PingPong: &PingPong{Bytes: datagramPing, Rounds: w.trips(blocking), Blocking: blocking}}
 	}
 	stream := func(singly bool) Program {
-		return Program{Stream: &Stream{Op: verbs.OpSend, Bytes: datagramStream, Duration: w.Slice, Singly: singly}}
+		return Program{Stream: &Stream{Op: verbs.OpSend, Bytes: datagramStream, Duration: w.Slice, NoBursts: singly}}
 	}
 	for _, c := range []struct {
 		p      Program
 		ratio  *float64
-		target Target // without a name, none
+		target Target // none if it has no name
 	}{
-		{ping(false), &got.LatencySpinning, Target{Name: "half round trip of 64 B of datagrams to connections", Want: 0.85, Most: true}},
+		{ping(false), &got.LatencySpinning, Target{Name: "half round trip of 64 B of datagrams to connections", Want: 0.85, IsMax: true}},
 		{ping(true), &got.LatencyBlocking, Target{}},
 		{stream(true), &got.Bandwidth, Target{Name: "send of 2 KiB of datagrams to connections, singly", Want: 1.2}},
 		{stream(false), &got.BandwidthBursts, Target{}},
 	} {
-		limit, device := program(w.Bench, c.p, false), program(w.datagrams, c.p, false)
+		limit, device := deviceMeasurement(w.Bench, c.p, false), deviceMeasurement(w.datagrams, c.p, false)
 		limit.Name, device.Name = limit.Name+", connection", device.Name+", datagrams"
-		d, err := w.duel(ctx, w.Rounds, limit, device)
+		d, err := w.compare(ctx, w.Rounds, limit, device)
 		if err != nil {
 			return err
 		}
-		w.compared(d.Device.Name, d.Limit.Name, d)
+		w.addComparison(d.Device.Name, d.Baseline.Name, d)
 		*c.ratio = d.Ratio()
-		w.q.Noises.Datagrams = max(w.q.Noises.Datagrams, d.Noise())
+		w.result.Noises.Datagrams = max(w.result.Noises.Datagrams, d.Noise())
 		if c.target.Name != "" {
 			c.target.Got, c.target.Noise = d.Ratio(), d.Noise()
 			w.targets = append(w.targets, c.target)
 		}
 	}
-	w.q.Ratios.Datagrams = &got
+	w.result.Ratios.Datagrams = &got
 	return nil
 }

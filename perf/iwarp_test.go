@@ -47,7 +47,7 @@ func TestIWARPComparesEverySize(t *testing.T) {
 	if len(q.Streams) != 27 || q.Ratios.Datagrams != nil {
 		t.Errorf("%d streams, datagrams %+v", len(q.Streams), q.Ratios.Datagrams)
 	}
-	if len(q.Targets) != 6 || q.Worst() != Holds {
+	if len(q.Targets) != 6 || q.Verdict() != Holds {
 		t.Errorf("targets %+v", q.Targets)
 	}
 }
@@ -95,7 +95,7 @@ func TestDatagramsAreComparedWithConnections(t *testing.T) {
 	}
 }
 
-func TestIWARPSpeaksAsQuickDoes(t *testing.T) {
+func TestIWARPResultHasFieldsOfQuick(t *testing.T) {
 	last := 0.0
 	q, err := RunIWARP(t.Context(), &rigged{}, &rigged{}, Options{Rounds: 2, Progress: func(_ string, done float64) {
 		if done < last || done > 1 {
@@ -152,7 +152,7 @@ func fields(t *testing.T, q *Result) (keys []string) {
 	return keys
 }
 
-func TestAFailedIWARPMeasurementNamesItself(t *testing.T) {
+func TestIWARPErrorNamesMeasurement(t *testing.T) {
 	_, err := RunIWARP(t.Context(), &rigged{}, &rigged{fail: "send 2 KiB"}, Options{Rounds: 1})
 	if err == nil || !strings.Contains(err.Error(), "iWARP run: send 2 KiB, datagrams: it does not work") {
 		t.Errorf("got %v", err)

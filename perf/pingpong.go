@@ -9,53 +9,52 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// PingPong sends a message there and back, again and again.
+// PingPong sends a message back and forth.
 type PingPong struct {
 	Bytes  int // of a message; 0 means 8
 	Rounds int // 0 means 10000
-	// Blocking makes both sides sleep until a completion event comes; otherwise
-	// both poll without end.
+	// Blocking makes both sides sleep until a completion event; otherwise both
+	// poll.
 	Blocking bool
-	// Confirmed makes each side wait for the completion of its own message, too,
-	// before it looks for the other's. It is what programs do that reuse one
-	// buffer at once.
-	Confirmed bool
+	// WaitForSend makes each side wait for the send completion before it receives,
+	// as programs with a single buffer do.
+	WaitForSend bool
 }
 
-// turns is how many round trips are timed as one, so that reading the clock is
-// no part of the result.
-const turns = 50
+// tripsPerSample is the number of round trips that are timed together, to hide the
+// cost of reading the clock.
+const tripsPerSample = 50
 
 const (
 	pingRecvs = 64
 	pingSends = 64
-	// pingSignal is how many messages share one completion.
+	// pingSignal is the number of messages per signaled completion.
 	pingSignal = 16
 )
 
-// Run plays a side. The client gets the median half round trip in µs.
+// Run runs one side. The client returns the median half round trip in µs.
 func (p PingPong) Run(ctx context.Context, s *Side) (halfMicros float64, err error) {
 	p.Bytes, p.Rounds = orElse(p.Bytes, 8), orElse(p.Rounds, 10_000)
-	c, err := s.connect(ctx, shape{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 2 * p.Bytes, notify: p.Blocking})
+	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 2 * p.Bytes, notify: p.Blocking})
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
-	pl := &player{
+	side := &pingPongSide{
 		PingPong: p, conn: c, wcs: make([]verbs.WC, pingRecvs),
-		recv: slices.Repeat([]verbs.RecvWR{{SGL: []verbs.SGE{verbs.SGEOf(c.mr, p.Bytes, c.area+p.Bytes)}}}, pingRecvs),
+		recv: slices.Repeat([]verbs.RecvWR{{SGL: []verbs.SGE{verbs.SGEOf(c.mr, p.Bytes, c.grhBytes+p.Bytes)}}}, pingRecvs),
 		send: []verbs.SendWR{{Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(c.mr, 0, p.Bytes)}}},
 	}
-	c.aim(pl.send, 0)
-	if err := pl.receives(pingRecvs); err != nil {
+	c.setDestination(side.send, 0)
+	if err := side.postRecvs(pingRecvs); err != nil {
 		return 0, err
 	}
-	if err := s.meet(ctx); err != nil { // both have receives posted
+	if err := s.barrier(ctx); err != nil { // both have receives posted
 		return 0, err
 	}
-	times, err := pl.play(ctx, s.Role)
+	times, err := side.run(ctx, s.Role)
 	if err == nil {
-		err = s.meet(ctx) // neither side goes while the other may still need it
+		err = s.barrier(ctx) // close only when both are done
 	}
 	if err != nil {
 		return 0, fmt.Errorf("ping-pong, %v: %w", s.Role, err)
@@ -64,11 +63,11 @@ func (p PingPong) Run(ctx context.Context, s *Side) (halfMicros float64, err err
 		return 0, nil
 	}
 	slices.Sort(times)
-	return float64(times[len(times)/2].Nanoseconds()) / 1e3 / turns / 2, nil
+	return float64(times[len(times)/2].Nanoseconds()) / 1e3 / tripsPerSample / 2, nil
 }
 
-// player is one side of a ping-pong under way.
-type player struct {
+// pingPongSide is the state of one side.
+type pingPongSide struct {
 	PingPong
 	*conn
 	recv []verbs.RecvWR
@@ -76,24 +75,24 @@ type player struct {
 	wcs  []verbs.WC
 
 	posted, confirmed int // sends
-	taken             int // messages whose receives are not yet posted again
+	consumed          int // receives not yet reposted
 }
 
-func (p *player) play(ctx context.Context, role Role) (times []time.Duration, err error) {
+func (p *pingPongSide) run(ctx context.Context, role Role) (times []time.Duration, err error) {
 	const warmup = 4
-	for range warmup + max(1, p.Rounds/turns) {
+	for range warmup + max(1, p.Rounds/tripsPerSample) {
 		start := time.Now()
-		for range turns {
-			first, then := p.serve, p.await
+		for range tripsPerSample {
+			first, then := p.sendOne, p.recvOne
 			if role == Server {
 				first, then = then, first
 			}
 			if err = first(); err == nil {
 				err = then()
 			}
-			if err == nil && p.taken >= pingRecvs/4 {
-				err = p.receives(p.taken)
-				p.taken = 0
+			if err == nil && p.consumed >= pingRecvs/4 {
+				err = p.postRecvs(p.consumed)
+				p.consumed = 0
 			}
 			if err != nil {
 				return nil, err
@@ -109,21 +108,20 @@ func (p *player) play(ctx context.Context, role Role) (times []time.Duration, er
 	return times[min(len(times), warmup):], nil
 }
 
-// receives posts n receives. A program that has many may post them a few at a
-// time, and never while the other side waits.
-func (p *player) receives(n int) error {
+// postRecvs posts n receives, in batches and while the other side is not waiting.
+func (p *pingPongSide) postRecvs(n int) error {
 	_, err := p.qps[0].PostRecv(p.recv[:n])
 	return err
 }
 
-// serve sends one message.
-func (p *player) serve() error {
+// sendOne sends one message.
+func (p *pingPongSide) sendOne() error {
 	p.posted++
 	p.send[0].Flags = 0
-	if signal := p.posted%pingSignal == 0; signal || p.Confirmed {
+	if signal := p.posted%pingSignal == 0; signal || p.WaitForSend {
 		p.send[0].Flags = verbs.SendSignaled
 		if signal {
-			if err := p.confirm(p.posted - pingSends + pingSignal); err != nil {
+			if err := p.waitSends(p.posted - pingSends + pingSignal); err != nil {
 				return err
 			}
 		}
@@ -131,68 +129,68 @@ func (p *player) serve() error {
 	if _, err := p.qps[0].PostSend(p.send); err != nil {
 		return err
 	}
-	if p.Confirmed {
-		return p.confirm(p.posted)
+	if p.WaitForSend {
+		return p.waitSends(p.posted)
 	}
 	return nil
 }
 
-// confirm takes completions of sends until so many are known to be done.
-func (p *player) confirm(sends int) error {
-	var late overdue
+// waitSends polls until so many sends have completed.
+func (p *pingPongSide) waitSends(sends int) error {
+	var timer spinTimer
 	for p.confirmed < sends {
 		n, err := p.sends.Poll(p.wcs)
 		if err == nil {
-			err = succeeded(p.wcs[:n])
+			err = checkSuccess(p.wcs[:n])
 		}
 		if err != nil {
 			return err
 		}
-		if p.Confirmed {
+		if p.WaitForSend {
 			p.confirmed += n
 		} else {
 			p.confirmed += n * pingSignal
 		}
-		if n == 0 && late.yet() {
-			return fmt.Errorf("no completion of a send within %v", patience)
+		if n == 0 && timer.expired() {
+			return fmt.Errorf("no completion of a send within %v", waitTimeout)
 		}
 	}
 	return nil
 }
 
-// await takes one message.
-func (p *player) await() error {
-	var late overdue
+// recvOne receives one message.
+func (p *pingPongSide) recvOne() error {
+	var timer spinTimer
 	for {
-		if got, err := p.take(); got || err != nil {
+		if got, err := p.tryRecv(); got || err != nil {
 			return err
 		}
 		if !p.Blocking {
-			if late.yet() {
-				return fmt.Errorf("no message within %v", patience)
+			if timer.expired() {
+				return fmt.Errorf("no message within %v", waitTimeout)
 			}
 			continue
 		}
 		if err := p.recvs.ReqNotify(false); err != nil {
 			return err
 		}
-		// One may have come before the queue was armed.
-		if got, err := p.take(); got || err != nil {
+		// A message may have arrived before ReqNotify.
+		if got, err := p.tryRecv(); got || err != nil {
 			return err
 		}
-		if _, err := p.events.Wait(patience); err != nil {
+		if _, err := p.events.Wait(waitTimeout); err != nil {
 			return err
 		}
 	}
 }
 
-// take takes a message if one is there.
-func (p *player) take() (bool, error) {
+// tryRecv receives a message if one has arrived.
+func (p *pingPongSide) tryRecv() (bool, error) {
 	n, err := p.recvs.Poll(p.wcs[:1])
 	if err == nil {
-		err = succeeded(p.wcs[:n])
+		err = checkSuccess(p.wcs[:n])
 	}
-	p.taken += n
+	p.consumed += n
 	return n > 0, err
 }
 

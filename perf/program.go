@@ -8,15 +8,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Program is one of the programs of this package, as a value that can be sent
-// to whoever is to play a side of it.
+// Program is one of the programs of this package, as a value that can be sent to
+// both sides.
 type Program struct {
 	Stream   *Stream   `json:"stream,omitempty"`
 	PingPong *PingPong `json:"ping_pong,omitempty"`
 	Rate     *Rate     `json:"rate,omitempty"`
 }
 
-// Run plays a side. The client gets the program's figure.
+// Run runs one side. The client returns the result.
 func (p Program) Run(ctx context.Context, s *Side) (float64, error) {
 	switch {
 	case p.Stream != nil:
@@ -29,7 +29,7 @@ func (p Program) Run(ctx context.Context, s *Side) (float64, error) {
 	return 0, errors.New("no program is named")
 }
 
-// Unit is the unit of the program's figure.
+// Unit returns the unit of the result.
 func (p Program) Unit() string {
 	switch {
 	case p.Stream != nil:
@@ -45,7 +45,7 @@ func (p Program) String() string {
 	switch {
 	case p.Stream != nil:
 		name := fmt.Sprintf("%s %s", opName(p.Stream.Op), sizeName(p.Stream.Bytes))
-		if p.Stream.Singly {
+		if p.Stream.NoBursts {
 			name += ", singly"
 		}
 		return name
@@ -54,7 +54,7 @@ func (p Program) String() string {
 		if p.PingPong.Blocking {
 			how = "blocking"
 		}
-		if p.PingPong.Confirmed {
+		if p.PingPong.WaitForSend {
 			how += ", confirmed"
 		}
 		return fmt.Sprintf("half round trip %s, %s", sizeName(orElse(p.PingPong.Bytes, 8)), how)

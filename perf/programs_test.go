@@ -72,7 +72,7 @@ func sides(t *testing.T, service perf.Service, open opener) (client, server *per
 	return s[0], s[1]
 }
 
-// play runs a program on both sides and returns the client's figure.
+// run runs a program on both sides and returns the client's figure.
 func play(t *testing.T, p perf.Program, client, server *perf.Side) (float64, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,15 +99,15 @@ func programs(service perf.Service) []perf.Program {
 		{PingPong: &perf.PingPong{Rounds: 300}},
 		{PingPong: &perf.PingPong{Rounds: 300, Bytes: 3000}},
 		{PingPong: &perf.PingPong{Rounds: 300, Blocking: true}},
-		{PingPong: &perf.PingPong{Rounds: 300, Confirmed: true}},
-		{PingPong: &perf.PingPong{Rounds: 300, Blocking: true, Confirmed: true}},
+		{PingPong: &perf.PingPong{Rounds: 300, WaitForSend: true}},
+		{PingPong: &perf.PingPong{Rounds: 300, Blocking: true, WaitForSend: true}},
 		{Rate: &perf.Rate{Duration: short}},
 		{Rate: &perf.Rate{Duration: short, QPs: 7, Depth: 5}},
 		{Rate: &perf.Rate{Duration: short, Bytes: 3000, Depth: 1}},
 		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: short}},
-		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: short, Singly: true}},
+		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: short, NoBursts: true}},
 	}
-	if service == perf.Datagrams {
+	if service == perf.ServiceUD {
 		return all
 	}
 	for _, op := range []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpSend} {
@@ -118,18 +118,18 @@ func programs(service perf.Service) []perf.Program {
 	return all
 }
 
-func TestProgramsGiveFigures(t *testing.T) {
+func TestProgramsReturnResults(t *testing.T) {
 	for name, c := range map[string]struct {
 		open    opener
 		service perf.Service
 	}{
-		"soft-RoCE": {roce, perf.Reliable},
+		"soft-RoCE": {roce, perf.ServiceRC},
 		// Its queue pairs can be connected by the CM, too.
-		"soft-RoCE, by CM":    {roce, perf.Streamed},
-		"soft-RoCE datagrams": {roce, perf.Datagrams},
+		"soft-RoCE, by CM":    {roce, perf.ServiceIWARP},
+		"soft-RoCE datagrams": {roce, perf.ServiceUD},
 		// It breaks a connection when a message finds no receive.
-		"soft-iWARP":     {iwarp, perf.Streamed},
-		"datagram-iWARP": {datagrams, perf.Datagrams},
+		"soft-iWARP":     {iwarp, perf.ServiceIWARP},
+		"datagram-iWARP": {datagrams, perf.ServiceUD},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := sides(t, c.service, c.open)
@@ -169,14 +169,14 @@ func (l *leaky) Send(now mono.Time, ds []link.Datagram) (int, error) {
 
 // leakySides lose every so manyth datagram.
 func leakySides(t *testing.T, every int) (client, server *perf.Side) {
-	return sides(t, perf.Datagrams, func(addr netip.Addr) (verbs.Context, error) {
+	return sides(t, perf.ServiceUD, func(addr netip.Addr) (verbs.Context, error) {
 		return softroce.OnUDP(udplink.Config{}, softroce.Config{
 			Addrs: []netip.Addr{addr}, Decorate: func(w link.Waiter) link.Waiter { return &leaky{Waiter: w, every: every} },
 		})
 	})
 }
 
-func TestWhatIsLostDoesNotCount(t *testing.T) {
+func TestLostMessagesAreNotCounted(t *testing.T) {
 	client, server := leakySides(t, 1)
 	p := perf.Program{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: 20 * time.Millisecond}}
 	if v, err := play(t, p, client, server); err != nil || v != 0 {
@@ -184,8 +184,7 @@ func TestWhatIsLostDoesNotCount(t *testing.T) {
 	}
 }
 
-// Neither lost messages nor lost credits end a program.
-func TestDatagramsMayBeLost(t *testing.T) {
+func TestProgramsSurviveLostDatagrams(t *testing.T) {
 	client, server := leakySides(t, 5)
 	for _, p := range []perf.Program{
 		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: 20 * time.Millisecond}},
@@ -197,15 +196,15 @@ func TestDatagramsMayBeLost(t *testing.T) {
 	}
 }
 
-func TestAFailureIsToldAndEndsBothSides(t *testing.T) {
-	client, server := sides(t, perf.Reliable, roce)
+func TestErrorEndsBothSides(t *testing.T) {
+	client, server := sides(t, perf.ServiceRC, roce)
 	if _, err := play(t, perf.Program{}, client, server); err == nil {
 		t.Error("no program ran, and nobody complained")
 	}
 	if _, err := play(t, perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite}}, client, server); err == nil {
 		t.Error("messages of no size were streamed")
 	}
-	one, other := sides(t, perf.Datagrams, roce)
+	one, other := sides(t, perf.ServiceUD, roce)
 	if _, err := play(t, perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 64}}, one, other); err == nil {
 		t.Error("datagrams were written")
 	}
@@ -221,9 +220,9 @@ func TestProgramsHaveNames(t *testing.T) {
 		"write 1 MiB":                   {Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 1 << 20}},
 		"read 64 B":                     {Stream: &perf.Stream{Op: verbs.OpRDMARead, Bytes: 64}},
 		"send 3 KiB":                    {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 3 << 10}},
-		"send 2 KiB, singly":            {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2 << 10, Singly: true}},
+		"send 2 KiB, singly":            {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2 << 10, NoBursts: true}},
 		"half round trip 8 B, spinning": {PingPong: &perf.PingPong{}},
-		"half round trip 9 B, blocking, confirmed":   {PingPong: &perf.PingPong{Bytes: 9, Blocking: true, Confirmed: true}},
+		"half round trip 9 B, blocking, confirmed":   {PingPong: &perf.PingPong{Bytes: 9, Blocking: true, WaitForSend: true}},
 		"sends of 64 B, 1 QPs":                       {Rate: &perf.Rate{}},
 		"nothing":                                    {},
 		fmt.Sprintf("sends of %d B, %d QPs", 100, 4): {Rate: &perf.Rate{Bytes: 100, QPs: 4}},
@@ -234,12 +233,12 @@ func TestProgramsHaveNames(t *testing.T) {
 	}
 }
 
-func TestConnectedLooksAtItself(t *testing.T) {
-	client, server := sides(t, perf.Reliable, roce)
+func TestWithConnection(t *testing.T) {
+	client, server := sides(t, perf.ServiceRC, roce)
 	done := make(chan error, 1)
-	go func() { done <- perf.Connected(t.Context(), server, func() error { return nil }) }()
+	go func() { done <- perf.WithConnection(t.Context(), server, func() error { return nil }) }()
 	var mb float64
-	err := perf.Connected(t.Context(), client, func() (err error) {
+	err := perf.WithConnection(t.Context(), client, func() (err error) {
 		mb, err = perf.ResidentMB()
 		return err
 	})

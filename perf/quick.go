@@ -7,11 +7,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// bigWrite is the size of WRITEs that is promised something of.
-const bigWrite = 1 << 20
+// targetWriteBytes is the size of WRITEs with a target.
+const targetWriteBytes = 1 << 20
 
-// RunQuick measures everything once over: comparisons with bare sockets, the
-// rate of small messages, streams of all sizes, and the memory of idle hosts.
+// RunQuick compares devices with plain sockets, and measures the rate of small
+// messages, streams of all sizes, and idle memory.
 func RunQuick(ctx context.Context, b Bench, opt Options) (*Result, error) {
 	r := &run{Bench: b, Options: opt.orDefault(), limit: "bare sockets"}
 	err := r.measure(ctx, []part{
@@ -26,14 +26,14 @@ func RunQuick(ctx context.Context, b Bench, opt Options) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("quick run: %w", err)
 	}
-	r.q.Targets = judge(r.q.quickTargets())
-	return &r.q, nil
+	r.result.Targets = withVerdicts(r.result.quickTargets())
+	return &r.result, nil
 }
 
-// bigWrites compares WRITEs of 1 MiB with and without the CRC.
+// bigWrites compares WRITEs of 1 MiB, with and without CRC.
 func (r *run) bigWrites(ctx context.Context) error {
 	for _, offloaded := range []bool{false, true} {
-		d, err := r.write(ctx, bigWrite, offloaded, r.Rounds, r.Slice)
+		d, err := r.write(ctx, targetWriteBytes, offloaded, r.Rounds, r.Slice)
 		if err != nil {
 			return err
 		}
@@ -42,11 +42,11 @@ func (r *run) bigWrites(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) noteBigWrite(d *Duel, offloaded bool) {
+func (r *run) noteBigWrite(d *PairedSeries, offloaded bool) {
 	if offloaded {
-		r.q.Ratios.WriteToLimitOffloaded = d.Ratio()
+		r.result.Ratios.WriteToLimitOffloaded = d.Ratio()
 	} else {
-		r.q.Ratios.WriteToLimit, r.q.Noises.Write = d.Ratio(), d.Noise()
+		r.result.Ratios.WriteToLimit, r.result.Noises.Write = d.Ratio(), d.Noise()
 	}
 }
 

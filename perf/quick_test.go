@@ -79,7 +79,7 @@ func (r *rigged) IdleMB(context.Context) (float64, error) { return 12, nil }
 
 func near(a, b float64) bool { return math.Abs(a/b-1) < 0.01 }
 
-func TestRatiosSurviveAMachineThatGetsSlower(t *testing.T) {
+func TestRatiosCancelDrift(t *testing.T) {
 	for _, drift := range []float64{0, 0.02} {
 		b := &rigged{drift: drift}
 		q, err := RunQuick(t.Context(), b, Options{})
@@ -102,8 +102,8 @@ func TestRatiosSurviveAMachineThatGetsSlower(t *testing.T) {
 			if !near(q.Rates.Send64PerS, 1e6) || !near(q.Rates.QPsFlatness, 0.9) || len(q.Rates.ByQPs) != 7 {
 				t.Errorf("rates %+v", q.Rates)
 			}
-			if q.Noise != 0 || q.Worst() != Holds {
-				t.Errorf("noise %v, verdict %v", q.Noise, q.Worst())
+			if q.Noise != 0 || q.Verdict() != Holds {
+				t.Errorf("noise %v, verdict %v", q.Noise, q.Verdict())
 			}
 		}
 		if len(q.Streams) != 3*9 {
@@ -112,7 +112,7 @@ func TestRatiosSurviveAMachineThatGetsSlower(t *testing.T) {
 	}
 }
 
-func TestWhatIsComparedTakesTurns(t *testing.T) {
+func TestPairedMeasurementsAlternate(t *testing.T) {
 	b := &rigged{}
 	if _, err := RunQuick(t.Context(), b, Options{Rounds: 2}); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestWhatIsComparedTakesTurns(t *testing.T) {
 	}
 }
 
-func TestNoiseIsSeenAndTempersVerdicts(t *testing.T) {
+func TestNoiseMakesVerdictsUnclear(t *testing.T) {
 	b := &rigged{shake: 0.3}
 	q, err := RunQuick(t.Context(), b, Options{})
 	if err != nil {
@@ -162,14 +162,14 @@ func TestVerdicts(t *testing.T) {
 		{1.5, 1.6, 0.3, true, Unclear},
 		{1.1, 1.6, 0.3, true, Holds},
 	} {
-		got := Target{Got: c.got, Want: c.want, Noise: c.noise, Most: c.most}.judge().Verdict
+		got := Target{Got: c.got, Want: c.want, Noise: c.noise, IsMax: c.most}.withVerdict().Verdict
 		if got != c.verdict {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }
 
-func TestTheResultIsJSON(t *testing.T) {
+func TestResultJSON(t *testing.T) {
 	q, err := RunQuick(t.Context(), &rigged{}, Options{Rounds: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestTheResultIsJSON(t *testing.T) {
 	}
 }
 
-func TestAFailedMeasurementNamesItself(t *testing.T) {
+func TestErrorNamesMeasurement(t *testing.T) {
 	_, err := RunQuick(t.Context(), &rigged{fail: "read 4 KiB"}, Options{Rounds: 1})
 	if err == nil || !strings.Contains(err.Error(), "read 4 KiB: it does not work") {
 		t.Errorf("got %v", err)

@@ -1,14 +1,14 @@
 package perf
 
-// Result is what a run has measured.
+// Result is the result of a run.
 type Result struct {
 	Ratios  Ratios       `json:"ratios"`
 	Rates   Rates        `json:"rates"`
 	Memory  Memory       `json:"memory"`
 	Streams []StreamRate `json:"streams"`
-	// Comparisons are all that were made, if there are more than Ratios tells.
+	// Comparisons are all comparisons, if there are more than in Ratios.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
-	// Noise is the worst of Noises: how much the limits differed from themselves.
+	// Noise is the maximum of Noises.
 	Noise   float64  `json:"noise"`
 	Noises  Noises   `json:"noises"`
 	Targets []Target `json:"targets"`
@@ -16,17 +16,16 @@ type Result struct {
 	Seconds float64  `json:"seconds"`
 }
 
-// Ratios compare a device with bare sockets.
+// Ratios compare a device with plain sockets.
 type Ratios struct {
 	WriteToLimit          float64 `json:"write_to_limit"`
 	WriteToLimitOffloaded float64 `json:"write_to_limit_offloaded"`
-	// LatencyToRaw is the worse of the two below it, and they are the worst of
-	// those measured, where there are several.
+	// LatencyToRaw is the maximum of the two below, which are the maximum over all
+	// sizes.
 	LatencyToRaw         float64 `json:"latency_to_raw"`
 	LatencyToRawSpinning float64 `json:"latency_to_raw_spinning"`
 	LatencyToRawBlocking float64 `json:"latency_to_raw_blocking"`
-	// Datagrams compare a device that sends datagrams with one that has
-	// connections; nil if there was none.
+	// Datagrams compare datagram-iWARP with soft-iWARP; nil if not measured.
 	Datagrams *DatagramRatios `json:"datagrams,omitempty"`
 }
 
@@ -34,33 +33,32 @@ type Ratios struct {
 type DatagramRatios struct {
 	LatencySpinning float64 `json:"latency_spinning"`
 	LatencyBlocking float64 `json:"latency_blocking"`
-	// Bandwidth is of messages that are posted singly, BandwidthBursts of messages
-	// that are posted in bursts.
+	// Bandwidth is for messages that are posted singly, BandwidthBursts for bursts.
 	Bandwidth       float64 `json:"bandwidth"`
 	BandwidthBursts float64 `json:"bandwidth_bursts"`
 }
 
-// Rates are of messages of 64 bytes.
+// Rates are for messages of 64 bytes.
 type Rates struct {
 	Send64PerS float64 `json:"send64_per_s"`
-	// QPsFlatness is the lowest rate at any number of queue pairs, as a fraction
-	// of that at one.
+	// QPsFlatness is the lowest rate over all numbers of queue pairs, relative to
+	// one.
 	QPsFlatness float64  `json:"qps_flatness"`
 	ByQPs       []QPRate `json:"by_qps"`
 }
 
-// QPRate is the rate over so many queue pairs.
+// QPRate is the rate over a number of queue pairs.
 type QPRate struct {
 	QPs  int     `json:"qps"`
 	PerS float64 `json:"per_s"`
 }
 
-// Memory is what a host's process holds.
+// Memory is the memory of a host's process.
 type Memory struct {
 	IdleMB float64 `json:"idle_mb"`
 }
 
-// StreamRate is the goodput of one kind of message.
+// StreamRate is the goodput of one operation and message size.
 type StreamRate struct {
 	Op     string  `json:"op"`
 	Bytes  int     `json:"bytes"`
@@ -68,18 +66,18 @@ type StreamRate struct {
 	Spread float64 `json:"spread"`
 }
 
-// Comparison is what a Duel came to.
+// Comparison is the result of a PairedSeries.
 type Comparison struct {
 	Name  string  `json:"name"`
 	To    string  `json:"to"`
 	Unit  string  `json:"unit"`
 	Got   float64 `json:"got"`   // median of the device
-	Limit float64 `json:"limit"` // and of what it is compared with
+	Limit float64 `json:"limit"` // median of the baseline
 	Ratio float64 `json:"ratio"`
 	Noise float64 `json:"noise"`
 }
 
-// Noises are the A/A differences of the comparisons of a run.
+// Noises are the noises of the comparisons of a run.
 type Noises struct {
 	Write     float64 `json:"write"`
 	Spinning  float64 `json:"spinning"`

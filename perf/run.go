@@ -9,22 +9,22 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// run is a run under way.
+// run is the state of a run.
 type run struct {
 	Bench
 	Options
-	limit       string // what bare sockets are called
-	q           Result
+	limit       string // name of the baseline
+	result      Result
 	steps, done int
 }
 
-// part is a part of a run: how many steps it has, and what it does.
+// part is a part of a run, with its number of steps for the progress.
 type part struct {
 	steps int
 	do    func(context.Context) error
 }
 
-// measure does all parts in order.
+// measure runs all parts in order.
 func (r *run) measure(ctx context.Context, parts []part) error {
 	for _, p := range parts {
 		r.steps += p.steps
@@ -35,8 +35,8 @@ func (r *run) measure(ctx context.Context, parts []part) error {
 			return err
 		}
 	}
-	r.q.Noise = r.q.Noises.worst()
-	r.q.Seconds = math.Round(time.Since(start).Seconds()*10) / 10
+	r.result.Noise = r.result.Noises.worst()
+	r.result.Seconds = math.Round(time.Since(start).Seconds()*10) / 10
 	r.Progress("done", 1)
 	return nil
 }
@@ -48,12 +48,12 @@ func (r *run) step(doing string) {
 
 func (r *run) memory(ctx context.Context) (err error) {
 	r.step("memory of an idle host")
-	r.q.Memory.IdleMB, err = r.IdleMB(ctx)
+	r.result.Memory.IdleMB, err = r.IdleMB(ctx)
 	return err
 }
 
-// program is the measurement of a program on devices of a bench.
-func program(b Bench, p Program, offloaded bool) Measurement {
+// deviceMeasurement measures a program on the devices of a bench.
+func deviceMeasurement(b Bench, p Program, offloaded bool) Measurement {
 	name := p.String()
 	if offloaded {
 		name += ", CRC offloaded"
@@ -61,32 +61,32 @@ func program(b Bench, p Program, offloaded bool) Measurement {
 	return Measurement{Name: name, Unit: p.Unit(), Measure: func(ctx context.Context) (float64, error) { return b.Run(ctx, p, offloaded) }}
 }
 
-// duel compares a device with a limit, round by round.
-func (r *run) duel(ctx context.Context, rounds int, limit, device Measurement) (*Duel, error) {
-	var d Duel
+// compare measures a device against a baseline.
+func (r *run) compare(ctx context.Context, rounds int, limit, device Measurement) (*PairedSeries, error) {
+	var d PairedSeries
 	for range rounds {
 		r.step(device.Name)
 		if err := d.Round(ctx, limit, device); err != nil {
 			return nil, err
 		}
 	}
-	r.q.Samples = append(r.q.Samples, d.series()...)
+	r.result.Samples = append(r.result.Samples, d.series()...)
 	return &d, nil
 }
 
-// write compares WRITEs with bare sockets that do as much work, or where the
-// device leaves the CRC out, none.
-func (r *run) write(ctx context.Context, bytes int, offloaded bool, rounds int, slice time.Duration) (*Duel, error) {
+// write measures WRITEs against plain sockets that copy and compute CRCs, or
+// neither if the device leaves out the CRC.
+func (r *run) write(ctx context.Context, bytes int, offloaded bool, rounds int, slice time.Duration) (*PairedSeries, error) {
 	limit := Measurement{Name: r.limit + ", copy and CRC", Unit: "Gb/s"}
 	if offloaded {
 		limit.Name = r.limit
 	}
 	limit.Measure = func(ctx context.Context) (float64, error) { return r.RawStream(ctx, bytes, !offloaded, slice) }
 	p := Program{Stream: &Stream{Op: verbs.OpRDMAWrite, Bytes: bytes, Duration: slice}}
-	return r.duel(ctx, rounds, limit, program(r.Bench, p, offloaded))
+	return r.compare(ctx, rounds, limit, deviceMeasurement(r.Bench, p, offloaded))
 }
 
-// trips is how many round trips fill a slice.
+// trips returns the number of round trips for a slice.
 func (r *run) trips(blocking bool) int {
 	n := int(r.Slice / (5 * time.Microsecond))
 	if blocking {
@@ -95,46 +95,46 @@ func (r *run) trips(blocking bool) int {
 	return n
 }
 
-// latency compares half round trips with those of bare sockets that wait in the
-// same way.
-func (r *run) latency(ctx context.Context, bytes int, blocking bool) (*Duel, error) {
+// latency measures half round trips against plain sockets that wait in the same
+// way.
+func (r *run) latency(ctx context.Context, bytes int, blocking bool) (*PairedSeries, error) {
 	rounds, how := r.trips(blocking), "spinning"
 	if blocking {
 		how = "blocking"
 	}
 	limit := Measurement{Name: r.limit + ", " + how, Unit: "µs"}
 	limit.Measure = func(ctx context.Context) (float64, error) { return r.RawPingPong(ctx, bytes, blocking, rounds) }
-	d, err := r.duel(ctx, r.Rounds, limit, program(r.Bench, Program{PingPong: &PingPong{Bytes: bytes, Rounds: rounds, Blocking: blocking}}, false))
+	d, err := r.compare(ctx, r.Rounds, limit, deviceMeasurement(r.Bench, Program{PingPong: &PingPong{Bytes: bytes, Rounds: rounds, Blocking: blocking}}, false))
 	if err != nil {
 		return nil, err
 	}
-	ratio, noise := &r.q.Ratios.LatencyToRawSpinning, &r.q.Noises.Spinning
+	ratio, noise := &r.result.Ratios.LatencyToRawSpinning, &r.result.Noises.Spinning
 	if blocking {
-		ratio, noise = &r.q.Ratios.LatencyToRawBlocking, &r.q.Noises.Blocking
+		ratio, noise = &r.result.Ratios.LatencyToRawBlocking, &r.result.Noises.Blocking
 	}
 	*ratio, *noise = max(*ratio, d.Ratio()), max(*noise, d.Noise())
-	r.q.Ratios.LatencyToRaw = max(r.q.Ratios.LatencyToRaw, *ratio)
+	r.result.Ratios.LatencyToRaw = max(r.result.Ratios.LatencyToRaw, *ratio)
 	return d, nil
 }
 
-// rates compares the rate over many queue pairs with that over the first of
-// QPs, which is measured before and after them.
+// rates measures the message rate over each number of queue pairs, relative to the
+// first of QPs, which is measured before and after.
 func (r *run) rates(ctx context.Context) error {
 	series := make([]Series, len(r.QPs)+1)
 	order := slices.Concat(r.QPs, r.QPs[:1])
 	for range r.Rounds {
 		r.step("rate of 64-byte sends")
 		for i, qps := range order {
-			m := program(r.Bench, Program{Rate: &Rate{Bytes: 64, Depth: 64, QPs: qps, Duration: r.Slice}}, false)
-			if err := series[i].take(ctx, m); err != nil {
+			m := deviceMeasurement(r.Bench, Program{Rate: &Rate{Bytes: 64, Depth: 64, QPs: qps, Duration: r.Slice}}, false)
+			if err := series[i].measure(ctx, m); err != nil {
 				return err
 			}
 		}
 	}
 	again := &series[len(r.QPs)]
 	again.Name += ", again"
-	r.q.Samples = append(r.q.Samples, series...)
-	r.q.Noises.Rate = Median(differences(series[0].Values, again.Values))
+	r.result.Samples = append(r.result.Samples, series...)
+	r.result.Noises.Rate = Median(differences(series[0].Values, again.Values))
 	flattest := math.Inf(1)
 	for i, qps := range r.QPs {
 		var ratios []float64
@@ -144,40 +144,39 @@ func (r *run) rates(ctx context.Context) error {
 		if i > 0 {
 			flattest = min(flattest, Median(ratios))
 		}
-		r.q.Rates.ByQPs = append(r.q.Rates.ByQPs, QPRate{QPs: qps, PerS: math.Round(Median(series[i].Values))})
+		r.result.Rates.ByQPs = append(r.result.Rates.ByQPs, QPRate{QPs: qps, PerS: math.Round(Median(series[i].Values))})
 	}
-	r.q.Rates.Send64PerS = math.Round(Median(slices.Concat(series[0].Values, again.Values)))
+	r.result.Rates.Send64PerS = math.Round(Median(slices.Concat(series[0].Values, again.Values)))
 	if len(r.QPs) == 1 {
 		flattest = 1
 	}
-	r.q.Rates.QPsFlatness = flattest
+	r.result.Rates.QPsFlatness = flattest
 	return nil
 }
 
-// sweepRounds is how often each size is measured. Nothing is concluded from
-// these figures, so that few do.
+// sweepRounds is the number of samples for sizes without a target.
 const sweepRounds = 3
 
-// sweep streams messages of all sizes by some operations.
+// sweep measures streams of all message sizes for each operation.
 func (r *run) sweep(ctx context.Context, ops ...verbs.WROpcode) error {
 	for _, op := range ops {
 		for _, n := range r.Sizes {
-			m := program(r.Bench, Program{Stream: &Stream{Op: op, Bytes: n, Duration: r.Slice / 2}}, false)
+			m := deviceMeasurement(r.Bench, Program{Stream: &Stream{Op: op, Bytes: n, Duration: r.Slice / 2}}, false)
 			r.step(m.Name)
 			var s Series
 			for range sweepRounds {
-				if err := s.take(ctx, m); err != nil {
+				if err := s.measure(ctx, m); err != nil {
 					return err
 				}
 			}
-			r.q.Samples = append(r.q.Samples, s)
+			r.result.Samples = append(r.result.Samples, s)
 			r.stream(op, n, s.Values)
 		}
 	}
 	return nil
 }
 
-// stream notes the goodput of one kind of message.
+// stream adds the goodput of a stream to the result.
 func (r *run) stream(op verbs.WROpcode, bytes int, gbps []float64) {
-	r.q.Streams = append(r.q.Streams, StreamRate{Op: opName(op), Bytes: bytes, Gbps: Median(gbps), Spread: Spread(gbps)})
+	r.result.Streams = append(r.result.Streams, StreamRate{Op: opName(op), Bytes: bytes, Gbps: Median(gbps), Spread: Spread(gbps)})
 }

@@ -17,7 +17,7 @@ func (q *countedQP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// readyCQ has so many completions for whoever polls first.
+// readyCQ returns a number of completions to the first poll.
 type readyCQ struct {
 	verbs.CQ
 	ready int
@@ -35,12 +35,11 @@ type anyMR struct{ verbs.MR }
 func (anyMR) Addr() uint64     { return 1 << 20 }
 func (anyMR) LKey() verbs.LKey { return 1 }
 
-// Completions that come together are followed by one post: else a device would
-// send messages one by one that it could send as one.
-func TestWhatCompletesTogetherIsPostedTogether(t *testing.T) {
+// A device can send messages together that are posted together.
+func TestCompletionsOfOnePollArePostedTogether(t *testing.T) {
 	qp, cq := &countedQP{}, &readyCQ{}
 	c := &conn{qps: []verbs.QP{qp}, sends: cq, mr: anyMR{}}
-	s, err := newSender(c, load{op: verbs.OpRDMAWrite, bytes: 64, depth: 32, burst: 16, least: 1, every: 1, slots: 4})
+	s, err := newSender(c, sendLoad{op: verbs.OpRDMAWrite, bytes: 64, depth: 32, burst: 16, minBurst: 1, signalEvery: 1, slots: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +47,7 @@ func TestWhatCompletesTogetherIsPostedTogether(t *testing.T) {
 		t.Fatalf("posts of %v, %v", qp.posts, err)
 	}
 	qp.posts, cq.ready = nil, 9
-	if n, moved, err := s.reap(); n != 9 || !moved || err != nil {
+	if n, moved, err := s.poll(); n != 9 || !moved || err != nil {
 		t.Fatalf("%d, %v, %v", n, moved, err)
 	}
 	if len(qp.posts) != 1 || qp.posts[0] != 9 {

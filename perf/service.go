@@ -2,35 +2,33 @@ package perf
 
 import "fmt"
 
-// Service is what two queue pairs are to each other, as far as a program has to
-// mind.
+// Service is the transport service of the queue pairs.
 type Service uint8
 
 const (
-	// Reliable is InfiniBand's reliable connection. Queue pairs are joined by
-	// their attributes; who has no receive posted is waited for; and what has
-	// completed has arrived.
-	Reliable Service = iota
-	// Streamed is iWARP's connection. The CM makes it; a message that finds no
-	// receive breaks it; and a send or WRITE completes when the stream has taken
-	// it, wherever it is by then.
-	Streamed
-	// Datagrams are unreliable ones: nothing joins two queue pairs, and messages
-	// are lost, among others those that find no receive. There are sends only.
-	Datagrams
+	// ServiceRC is the reliable connection of InfiniBand. Queue pairs are connected
+	// by their attributes, have RNR, and a completion means arrival.
+	ServiceRC Service = iota
+	// ServiceIWARP is the connection of iWARP. The CM connects; a message without a
+	// posted receive breaks the connection; and a completion means that the stream
+	// has buffered the message.
+	ServiceIWARP
+	// ServiceUD is the unreliable datagram: messages may be lost, and without a
+	// posted receive are. Only sends are possible.
+	ServiceUD
 )
 
 func (s Service) String() string {
 	switch s {
-	case Reliable:
+	case ServiceRC:
 		return "reliable"
-	case Streamed:
+	case ServiceIWARP:
 		return "streamed"
-	case Datagrams:
+	case ServiceUD:
 		return "datagrams"
 	}
 	return fmt.Sprintf("Service(%d)", uint8(s))
 }
 
-// credits reports whether a sender must be told how many receives are posted.
-func (s Service) credits() bool { return s != Reliable }
+// needsCredits reports whether the receiver must send credits.
+func (s Service) needsCredits() bool { return s != ServiceRC }

@@ -10,10 +10,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Role says which of the two sides a program plays.
+// Role is the side of a program.
 type Role uint8
 
-// The client starts, and its figures count.
+// The client starts, and returns the result.
 const (
 	Client Role = iota
 	Server
@@ -26,29 +26,28 @@ func (r Role) String() string {
 	return "server"
 }
 
-// Exchange is how the two sides talk apart from what they measure.
+// Exchange is the out-of-band channel between the sides.
 type Exchange interface {
-	// Swap gives mine to the other side and returns what that gives. It returns
-	// when both have called it, so it is a barrier too.
+	// Swap sends mine to the other side and returns its data. It returns when both
+	// sides have called it, and is also a barrier.
 	Swap(ctx context.Context, mine []byte) ([]byte, error)
 }
 
-// Side is one of two ends of a measurement.
+// Side is one side of a measurement.
 type Side struct {
 	Role     Role
 	Device   verbs.Context
 	Service  Service
 	Exchange Exchange
-	// Addr is the device's own address. Only the server of a Streamed service
-	// needs it.
+	// Addr is the address of the device; needed by the server of ServiceIWARP.
 	Addr netip.Addr
-	// Port and GIDIndex say where on the device; port 0 means 1.
+	// Port and GIDIndex select the GID; port 0 means 1.
 	Port     uint8
 	GIDIndex uint8
 }
 
-// patience is how long a program waits for anything that should come at once.
-const patience = 30 * time.Second
+// waitTimeout bounds all waits of a program.
+const waitTimeout = 30 * time.Second
 
 // swap exchanges values as JSON.
 func swap[T any](ctx context.Context, s *Side, mine T) (theirs T, err error) {
@@ -65,13 +64,12 @@ func swap[T any](ctx context.Context, s *Side, mine T) (theirs T, err error) {
 	return theirs, nil
 }
 
-// meet waits until the other side has come as far.
-func (s *Side) meet(ctx context.Context) error {
+// barrier waits until the other side calls it, too.
+func (s *Side) barrier(ctx context.Context) error {
 	_, err := swap(ctx, s, struct{}{})
 	return err
 }
 
-// tally is what one side has counted.
-type tally struct {
+type messageCount struct {
 	Messages uint64
 }

@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Median is the middle of v, or the mean of the two in the middle; NaN of none.
+// Median returns the median of v; NaN if it is empty.
 func Median(v []float64) float64 { return quantile(v, 0.5) }
 
-// Spread is the distance between the quartiles of v, as a fraction of its
-// median.
+// Spread returns the interquartile range of v relative to its median.
 func Spread(v []float64) float64 {
 	if m := Median(v); m != 0 {
 		return (quantile(v, 0.75) - quantile(v, 0.25)) / m
@@ -17,7 +16,7 @@ func Spread(v []float64) float64 {
 	return 0
 }
 
-// quantile interpolates between the two values nearest to q.
+// quantile returns the q-quantile of v by linear interpolation.
 func quantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()

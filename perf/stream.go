@@ -8,79 +8,78 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Stream moves messages one way as fast as they go: from the client by WRITE
-// and SEND, to the client by READ.
+// Stream transfers messages one way: from the client by WRITE or SEND, to the
+// client by READ.
 type Stream struct {
 	Op       verbs.WROpcode // OpRDMAWrite, OpRDMARead or OpSend
 	Bytes    int            // of a message
 	Duration time.Duration  // 0 means 100 ms
-	// Singly posts each message by itself, as programs do that have no more than
-	// one to send at a time. Otherwise they are posted in bursts.
-	Singly bool
+	// NoBursts posts each message separately. Otherwise messages are posted in
+	// bursts.
+	NoBursts bool
 }
 
 const (
-	// streamMemory is how much memory messages are taken from and put into, in
-	// turn: more than the caches nearest to a core hold, less than the others.
+	// streamMemory is the memory of messages, used in turn: larger than L1, smaller
+	// than the last-level cache.
 	streamMemory = 1 << 20
-	// streamFlight is how many bytes are on their way, if they are messages
-	// enough but not too many.
-	streamFlight            = 4 << 20
-	streamLeast, streamLots = 4, 64
-	streamBurst             = 16
+	// streamInFlight is the number of bytes in flight, within the limits of the
+	// depth.
+	streamInFlight                 = 4 << 20
+	streamMinDepth, streamMaxDepth = 4, 64
+	streamBurst                    = 16
 )
 
-// Run plays a side. The client gets the goodput in Gb/s.
+// Run runs one side. The client returns the goodput in Gb/s.
 func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 	st.Duration = orElse(st.Duration, 100*time.Millisecond)
 	switch {
 	case st.Bytes < 1:
 		return 0, fmt.Errorf("stream: message of %d bytes", st.Bytes)
-	case s.Service == Datagrams && st.Op != verbs.OpSend:
+	case s.Service == ServiceUD && st.Op != verbs.OpSend:
 		return 0, fmt.Errorf("stream of %v: datagrams are only sent", st.Op)
 	}
-	depth := min(max(streamFlight/st.Bytes, streamLeast), streamLots)
+	depth := min(max(streamInFlight/st.Bytes, streamMinDepth), streamMaxDepth)
 	if st.Op == verbs.OpRDMARead {
 		depth = min(depth, maxReads)
 	}
-	way := oneWay{
-		load:   load{op: st.Op, bytes: st.Bytes, depth: depth, burst: min(depth, streamBurst), least: 1, every: 1, slots: max(1, streamMemory/st.Bytes)},
-		memory: max(streamMemory, st.Bytes), qps: 1, duration: st.Duration,
+	traffic := oneWayTraffic{
+		sendLoad: sendLoad{op: st.Op, bytes: st.Bytes, depth: depth, burst: min(depth, streamBurst), minBurst: 1, signalEvery: 1, slots: max(1, streamMemory/st.Bytes)},
+		memory:   max(streamMemory, st.Bytes), qps: 1, duration: st.Duration,
 	}
 	switch {
-	case st.Singly:
-		way.burst = 1
-	case s.Service != Reliable && st.Op != verbs.OpRDMARead:
-		// Messages complete while they are being posted: whoever posted again for
-		// each of them would send them one by one.
-		way.least = max(1, depth/4)
+	case st.NoBursts:
+		traffic.burst = 1
+	case s.Service != ServiceRC && st.Op != verbs.OpRDMARead:
+		// Messages complete during the post: without a minimum burst they would be sent
+		// one by one.
+		traffic.minBurst = max(1, depth/4)
 	}
 	if st.Op == verbs.OpSend {
-		way.window = 2 * depth
+		traffic.window = 2 * depth
 	}
-	messages, took, err := way.run(ctx, s)
+	messages, took, err := traffic.run(ctx, s)
 	if err != nil || s.Role == Server {
 		return 0, wrap(err, "stream of %v, %d bytes, %v", st.Op, st.Bytes, s.Role)
 	}
 	return messages * float64(st.Bytes) * 8 / float64(took.Nanoseconds()), nil
 }
 
-// oneWay is what all programs are that send one way for a while.
-type oneWay struct {
-	load
+// oneWayTraffic is the configuration of programs that send one way.
+type oneWayTraffic struct {
+	sendLoad
 	qps, memory      int
 	duration, warmup time.Duration
 }
 
-// run plays a side. The client gets how many messages arrived, and how long that
-// took.
-func (w oneWay) run(ctx context.Context, s *Side) (messages float64, took time.Duration, err error) {
-	sh := shape{qps: w.qps, sends: w.depth, recvs: max(1, w.window), memory: w.memory}
-	if s.Service.credits() && w.window > 0 {
+// run runs one side. The client returns the messages that arrived, and the time.
+func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took time.Duration, err error) {
+	sh := connConfig{qps: w.qps, sends: w.depth, recvs: max(1, w.window), memory: w.memory}
+	if s.Service.needsCredits() && w.window > 0 {
 		if s.Role == Server {
-			sh.sends = creditSlots
+			sh.sends = maxCredits
 		} else {
-			sh.recvs = creditSlots
+			sh.recvs = maxCredits
 		}
 	}
 	c, err := s.connect(ctx, sh)
@@ -89,57 +88,57 @@ func (w oneWay) run(ctx context.Context, s *Side) (messages float64, took time.D
 	}
 	defer c.Close()
 	if s.Role == Server {
-		err = w.serve(ctx, c)
+		err = w.runServer(ctx, c)
 	} else {
-		messages, took, err = w.drive(ctx, c)
+		messages, took, err = w.runClient(ctx, c)
 	}
 	if err != nil {
 		return 0, 0, err
 	}
-	return messages, took, s.meet(ctx) // neither side goes while the other may still need it
+	return messages, took, s.barrier(ctx) // close only when both are done
 }
 
-func (w oneWay) drive(ctx context.Context, c *conn) (messages float64, took time.Duration, err error) {
-	out, err := newSender(c, w.load)
+func (w oneWayTraffic) runClient(ctx context.Context, c *conn) (messages float64, took time.Duration, err error) {
+	out, err := newSender(c, w.sendLoad)
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := c.side.meet(ctx); err != nil { // receives are posted
+	if err := c.side.barrier(ctx); err != nil { // receives are posted
 		return 0, 0, err
 	}
 	return out.measure(ctx, w.duration, w.warmup)
 }
 
-// serve takes as many messages as the client says it has sent, and tells how
-// many have come. What WRITE and READ need of this side its device does.
-func (w oneWay) serve(ctx context.Context, c *conn) error {
+// runServer receives as many messages as the client has sent, and returns their
+// number to it. WRITE and READ need no work of the server.
+func (w oneWayTraffic) runServer(ctx context.Context, c *conn) error {
 	if w.window == 0 {
-		if err := c.side.meet(ctx); err != nil {
+		if err := c.side.barrier(ctx); err != nil {
 			return err
 		}
-		sent, err := swap(ctx, c.side, tally{})
+		sent, err := swap(ctx, c.side, messageCount{})
 		if err != nil {
 			return err
 		}
 		_, err = swap(ctx, c.side, sent)
 		return err
 	}
-	in := newInbox(c, w.bytes, w.window)
-	if err := in.fill(); err != nil {
+	in := newReceiver(c, w.bytes, w.window)
+	if err := in.postAll(); err != nil {
 		return err
 	}
-	if err := c.side.meet(ctx); err != nil {
+	if err := c.side.barrier(ctx); err != nil {
 		return err
 	}
 	got, err := in.drain(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = swap(ctx, c.side, tally{Messages: got})
+	_, err = swap(ctx, c.side, messageCount{Messages: got})
 	return err
 }
 
-// wrap says where an error, if it is one, is from.
+// wrap adds context to an error that is not nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

@@ -7,20 +7,20 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable writes the result for people.
+// WriteTable writes the result as text.
 func (q *Result) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "target\tgot\twant\tnoise\t")
 	for _, t := range q.Targets {
 		sign := "≥"
-		if t.Most {
+		if t.IsMax {
 			sign = "≤"
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s %s\t%s\t%s\n", t.Name, figure(t.Got, t.Unit), sign, figure(t.Want, t.Unit), percent(t.Noise), t.Verdict)
+		fmt.Fprintf(tab, "%s\t%s\t%s %s\t%s\t%s\n", t.Name, formatValue(t.Got, t.Unit), sign, formatValue(t.Want, t.Unit), percent(t.Noise), t.Verdict)
 	}
 	if q.Comparisons == nil {
-		fmt.Fprintf(tab, "\nwith the CRC of packets offloaded: write of 1 MiB to bare sockets without work\t%s\n", figure(q.Ratios.WriteToLimitOffloaded, ""))
+		fmt.Fprintf(tab, "\nwith the CRC of packets offloaded: write of 1 MiB to bare sockets without work\t%s\n", formatValue(q.Ratios.WriteToLimitOffloaded, ""))
 	}
 	tab.Flush()
 	q.writeComparisons(&b, tab)
@@ -28,7 +28,7 @@ func (q *Result) WriteTable(w io.Writer) error {
 	b.WriteString("\n")
 	fmt.Fprintln(tab, "queue pairs\tsends of 64 B\t")
 	for _, r := range q.Rates.ByQPs {
-		fmt.Fprintf(tab, "%d\t%s\t\n", r.QPs, figure(r.PerS, "1/s"))
+		fmt.Fprintf(tab, "%d\t%s\t\n", r.QPs, formatValue(r.PerS, "1/s"))
 	}
 	tab.Flush()
 
@@ -36,14 +36,14 @@ func (q *Result) WriteTable(w io.Writer) error {
 	q.writeStreams(tab)
 	tab.Flush()
 	fmt.Fprintf(&b, "\n%.1f s, A/A noise %s\n", q.Seconds, percent(q.Noise))
-	if q.Noise >= Loud {
+	if q.Noise >= NoisyThreshold {
 		fmt.Fprintf(&b, "The machine was too noisy to conclude much: measured twice, the same thing differed by %s. Try again when it is idle.\n", percent(q.Noise))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// writeComparisons writes a table for each thing that was compared with.
+// writeComparisons writes a table for each baseline.
 func (q *Result) writeComparisons(b *strings.Builder, tab *tabwriter.Writer) {
 	to := ""
 	for _, c := range q.Comparisons {
@@ -53,7 +53,7 @@ func (q *Result) writeComparisons(b *strings.Builder, tab *tabwriter.Writer) {
 			fmt.Fprintf(b, "\nbeside %s\n", to)
 			fmt.Fprintln(tab, "\tgot\tlimit\tratio\tnoise\t")
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t\n", c.Name, precise(c.Got, c.Unit), precise(c.Limit, c.Unit), figure(c.Ratio, ""), percent(c.Noise))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t\n", c.Name, formatExact(c.Got, c.Unit), formatExact(c.Limit, c.Unit), formatValue(c.Ratio, ""), percent(c.Noise))
 	}
 	tab.Flush()
 }
@@ -83,7 +83,7 @@ func (q *Result) writeStreams(w io.Writer) {
 	}
 }
 
-// operations lists those of streams, each once, in order.
+// operations returns the operations of streams, each once, in order.
 func operations(streams []StreamRate) (ops []string) {
 	seen := map[string]bool{}
 	for _, s := range streams {
@@ -95,7 +95,7 @@ func operations(streams []StreamRate) (ops []string) {
 	return ops
 }
 
-func figure(v float64, unit string) string {
+func formatValue(v float64, unit string) string {
 	switch unit {
 	case "":
 		return fmt.Sprintf("%.2f", v)
@@ -105,7 +105,6 @@ func figure(v float64, unit string) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-// precise is a figure of a size that is not known before.
-func precise(v float64, unit string) string { return fmt.Sprintf("%.2f %s", v, unit) }
+func formatExact(v float64, unit string) string { return fmt.Sprintf("%.2f %s", v, unit) }
 
 func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }

@@ -202,9 +202,9 @@ func wordyRun() *report.Run {
 	return &report.Run{Scenarios: []report.Result{{
 		Name: "wordy", Tier: "sim", Verdict: report.Failed, Reason: "memory: want identical, got rank 0 on host0: " + what, Fabric: fabric,
 		Checks: []report.Check{
-			{Name: "programs", Want: "every program comes to its end", Got: "2 of 2 did", OK: true},
+			{Name: "programs", Want: "every program ends without an error", Got: "2 of 2 did", OK: true},
 			{Name: "memory", Want: "identical", Got: "rank 0 on host0: " + what},
-			{Name: "violations", Want: "none", Got: "2, told under memory"},
+			{Name: "violations", Want: "none", Got: "2, listed under memory"},
 		},
 		Ranks: []report.Rank{
 			{Host: "host0", State: "finished", Violations: []string{what}},

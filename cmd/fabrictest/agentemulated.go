@@ -32,7 +32,7 @@ func newEmulatedHost(provider, intf string) (*emulatedHost, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := p.With(nics.Setup{})
+	o, err := p.NewOpener(nics.Setup{})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func newEmulatedHost(provider, intf string) (*emulatedHost, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--interface: %w", err)
 	}
-	if p.Streams {
+	if p.OverTCP {
 		return h, nil // the judge's kernel makes segments whole again
 	}
 	// On a virtual cable they would leave checksums and packets for nobody to make.
@@ -112,7 +112,7 @@ func (h *emulatedHost) Open(device string) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := nics.Place{Name: emulatedDevice, Addr: addrs[0].Addr(), Single: true} // a device on sockets has one address
+	at := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true} // a device on sockets has one address
 	return h.opener.OnSockets(at)
 }
 

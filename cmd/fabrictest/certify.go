@@ -216,7 +216,7 @@ func (c *certification) judged(cmd *cobra.Command, client *agent.Client, opt ben
 		return nil, errors.Join(err, client.Close())
 	}
 	opt.Wire, opt.MaxTime, opt.RestartAfter = bench.DeviceWire(c.opts.wire), c.opts.caseTime, c.dangerous
-	opt.Note = func(text string) { c.judgement.show.Note(text) }
+	opt.OnNote = func(text string) { c.judgement.show.Note(text) }
 	if c.lab, err = bench.OnDevice(client, c.opts.device, opt); err != nil {
 		return nil, c.opts.refused(err)
 	}
@@ -241,7 +241,7 @@ func (o *certifyOptions) refused(err error) error {
 		return err
 	}
 	streams := bench.DeviceWire(o.wire) == bench.WireSegments
-	return fmt.Errorf("%w; --wire %s takes no permission, and sees less", err, bench.Unprivileged(streams))
+	return fmt.Errorf("%w; --wire %s takes no permission, and sees less", err, bench.UnprivilegedWire(streams))
 }
 
 // agentAddr is where the agent is reached, if that is known.
@@ -272,8 +272,8 @@ func (c *certification) finish(cmd *cobra.Command, run *conform.Run) error {
 		return err
 	}
 	switch {
-	case c.lab.Gone() != nil:
-		return c.lab.Gone()
+	case c.lab.Err() != nil:
+		return c.lab.Err()
 	case cmd.Context().Err() != nil:
 		return fmt.Errorf("interrupted: %d of %d had ended", c.judgement.ended, len(c.subject.asked))
 	case !run.Good():

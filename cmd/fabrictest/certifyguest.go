@@ -60,9 +60,9 @@ func (g *guestSubject) flags(cmd *cobra.Command) {
 	f.IntVar(&g.cfg.MTU, "mtu", guestMTU, "largest IP packet on the guest's wire")
 	f.IntVar(&g.cfg.Memory, "memory", guestMemory, "MiB of the guest, of which it uses what it touches")
 	f.IntVar(&g.cfg.CPUs, "cpus", 1, "processors of the guest")
-	f.StringVar(&g.cfg.Append, "append", "", "`WORDS` for the guest's kernel's command line")
+	f.StringVar(&g.cfg.KernelArgs, "append", "", "`WORDS` for the guest's kernel's command line")
 	f.StringVar(&g.accel, "accel", "auto", "how the guest's processors are made: kvm, tcg (emulated), or auto: kvm where it works")
-	f.BoolVar(&g.cfg.Instructions, "count-instructions", false, "have time pass in the guest by a nanosecond an instruction, however slow this machine is")
+	f.BoolVar(&g.cfg.ICount, "count-instructions", false, "have time pass in the guest by a nanosecond an instruction, however slow this machine is")
 	_ = cmd.RegisterFlagCompletionFunc("guest", fixed(guestKinds...))
 	_ = cmd.RegisterFlagCompletionFunc("accel", fixed("auto", "kvm", "tcg"))
 }
@@ -172,7 +172,7 @@ func (g *guestSubject) config(cmd *cobra.Command) (kernel.Config, error) {
 	}
 	cfg := g.cfg
 	cfg.Program = g.program
-	cfg.Append = strings.TrimSpace(guestKernelArgs + " " + cfg.Append)
+	cfg.KernelArgs = strings.TrimSpace(guestKernelArgs + " " + cfg.KernelArgs)
 	var err error
 	if cfg.Image, err = g.cache.Ensure(cmd.Context(), image.Series(g.series), guest.NeedsSIW(cfg.Devices)); err != nil {
 		return cfg, err
@@ -208,7 +208,7 @@ func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	inside, err := kernel.Bare()
+	inside, err := kernel.IsEmptyNamespace()
 	switch {
 	case err != nil:
 		return err
@@ -261,7 +261,7 @@ func (c *certification) judgeGuest(cmd *cobra.Command, cfg kernel.Config) (run *
 	tell := func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
 	tell("Booting Linux %s with %s …", cfg.Image.Release, o.device)
 	cfg.Consoles = c.judgement.dir
-	lab, err := kernel.UpHere(cmd.Context(), cfg)
+	lab, err := kernel.UpInCurrentNamespace(cmd.Context(), cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -281,9 +281,9 @@ func (c *certification) judgeGuest(cmd *cobra.Command, cfg kernel.Config) (run *
 	if o.guest.rawWire(o.wire) {
 		o.intf, o.networks = kernel.JudgeDevice, judgeNetworks
 	}
-	run, err = c.judged(cmd, client, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Partners: kernel.WireDevice, Host: g})
+	run, err = c.judged(cmd, client, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, PartnerInterface: kernel.WireDevice, Host: g})
 	if errors.Is(err, agent.ErrLost) { // before any case could tell of it
-		err = errors.Join(err, g.Trouble(err))
+		err = errors.Join(err, g.Problem(err))
 	}
 	return run, err
 }
@@ -319,7 +319,7 @@ func howMade(cfg kernel.Config, accel kernel.Accel) string {
 	if accel == kernel.KVM {
 		how = "the machine's own (KVM)"
 	}
-	if cfg.Instructions {
+	if cfg.ICount {
 		how += ", its time counted in instructions"
 	}
 	return fmt.Sprintf("%s, %s, and %d MiB", units.Plural(cfg.CPUs, "processor"), how, cfg.Memory)

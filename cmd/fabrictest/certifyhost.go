@@ -22,7 +22,7 @@ type guestLab interface {
 	Exec(ctx context.Context, id int, c guest.Command) (code int, err error)
 	Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error
 	Restart(ctx context.Context, id int) error
-	Printed(id int, after int64) (text string, upTo int64, err error)
+	ConsoleSince(id int, after int64) (text string, upTo int64, err error)
 }
 
 // guestHost is a guest whose device is judged, through an agent that it runs. It is used by
@@ -96,7 +96,7 @@ func (g *guestHost) start(ctx context.Context) (*agent.Client, error) {
 		return nil, err
 	}
 	g.running = a
-	if _, g.printed, err = g.lab.Printed(onlyGuest, 0); err != nil { // how it came up is of no interest
+	if _, g.printed, err = g.lab.ConsoleSince(onlyGuest, 0); err != nil { // how it came up is of no interest
 		return nil, errors.Join(err, client.Close())
 	}
 	go func() {
@@ -198,19 +198,19 @@ func (g *guestHost) Restart(ctx context.Context) (*agent.Client, error) {
 const reportLines = 80
 
 // Trouble implements bench.DeviceHost: a guest says on its console what is wrong with it.
-func (g *guestHost) Trouble(sign error) error {
+func (g *guestHost) Problem(sign error) error {
 	lost := errors.Is(sign, agent.ErrLost)
 	if lost {
 		sign = g.obituary(sign)
 	}
-	text, upTo, err := g.lab.Printed(onlyGuest, g.printed)
+	text, upTo, err := g.lab.ConsoleSince(onlyGuest, g.printed)
 	if err != nil {
 		return errors.Join(sign, err)
 	}
 	g.printed = upTo
 	text = strings.TrimSpace(text)
-	if alarms := kernel.Alarms(text); len(alarms) > 0 {
-		return fmt.Errorf("%s\nThe guest's console:\n%s", alarmWords(alarms), kernel.AlarmReport(text, reportLines))
+	if alarms := kernel.KernelErrors(text); len(alarms) > 0 {
+		return fmt.Errorf("%s\nThe guest's console:\n%s", alarmWords(alarms), kernel.KernelErrorReport(text, reportLines))
 	}
 	var off *kernel.GuestError
 	switch {
@@ -223,7 +223,7 @@ func (g *guestHost) Trouble(sign error) error {
 	case stuck != "":
 		return fmt.Errorf("its kernel does not come back from what the agent asked for\n%s", stuck)
 	case lost && text != "":
-		return fmt.Errorf("%w\nThe guest's console:\n%s", sign, kernel.AlarmReport(text, reportLines))
+		return fmt.Errorf("%w\nThe guest's console:\n%s", sign, kernel.KernelErrorReport(text, reportLines))
 	case lost:
 		return sign
 	}

@@ -91,7 +91,7 @@ func (f *fakeGuest) Restart(context.Context, int) error {
 	return nil
 }
 
-func (f *fakeGuest) Printed(_ int, after int64) (string, int64, error) {
+func (f *fakeGuest) ConsoleSince(_ int, after int64) (string, int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.console[min(after, int64(len(f.console))):], int64(len(f.console)), nil
@@ -131,7 +131,7 @@ func TestGuestThatPanicsIsFoundOutAndRestarted(t *testing.T) {
 	if want := "ip address replace fd77::2:11/64 dev eth0 nodad"; len(f.told) != 1 || strings.Join(f.told[0], " ") != want {
 		t.Errorf("it was told %q", f.told)
 	}
-	if err := g.Trouble(nil); err != nil {
+	if err := g.Problem(nil); err != nil {
 		t.Errorf("of a guest that is well: %v", err)
 	}
 	f.print(oops)
@@ -141,7 +141,7 @@ func TestGuestThatPanicsIsFoundOutAndRestarted(t *testing.T) {
 	case <-time.After(10 * time.Second): // 15 s is long
 		t.Fatal("the connection to the agent of a guest that is off is still there")
 	}
-	err := g.Trouble(client.Err())
+	err := g.Problem(client.Err())
 	if err == nil || !strings.HasPrefix(err.Error(), "its kernel crashed: BUG: kernel NULL pointer dereference, address: 0000000000000008 (Kernel panic - not syncing: Fatal exception)\n") ||
 		!strings.Contains(err.Error(), "RIP: 0010:rxe_completer+0x1") || strings.Contains(err.Error(), "at boot") {
 		t.Errorf("of a panic: %v", err)
@@ -154,7 +154,7 @@ func TestGuestThatPanicsIsFoundOutAndRestarted(t *testing.T) {
 	if id, err := again.Identity(); err != nil || len(id.Devices) != 1 {
 		t.Errorf("the agent of the next boot: %+v, %v", id, err)
 	}
-	if err := g.Trouble(nil); err != nil {
+	if err := g.Problem(nil); err != nil {
 		t.Errorf("of a guest that is well again: %v", err)
 	}
 }
@@ -189,7 +189,7 @@ func TestTroubleOfAGuest(t *testing.T) {
 				g.news = 10 * time.Millisecond
 			}
 			c.spoil(f)
-			err := g.Trouble(c.sign)
+			err := g.Problem(c.sign)
 			if (err != nil) != (len(c.want) > 0) {
 				t.Fatalf("got %v", err)
 			}

@@ -136,7 +136,7 @@ func (c *certification) judge(ctx context.Context) (*conform.Run, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	keep := func(s *subject, q question, res *conformance.Result) conform.Result {
-		if c.lab.Gone() != nil {
+		if c.lab.Err() != nil {
 			stop()
 		}
 		return c.keep(s, q, res)
@@ -241,7 +241,7 @@ func (c *certification) judgeIdentity() certificate.Judge {
 	_, own := c.lab.Addresses()
 	wire := c.lab.Wire()
 	j := certificate.Judge{
-		Wire: wire.Words() + " on " + c.opts.intf, Blind: wire.Blind(), Addresses: texts(own), Agent: c.opts.agent, Started: c.began, Ended: time.Now(),
+		Wire: wire.Description() + " on " + c.opts.intf, Blind: wire.Limitations(), Addresses: texts(own), Agent: c.opts.agent, Started: c.began, Ended: time.Now(),
 	}
 	if wire == bench.WireTCP || wire == bench.WireUDP {
 		j.Wire += ", Linux " + kernelRelease()

@@ -105,7 +105,7 @@ func theLab(cmd *cobra.Command) *live.Info {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
 	defer cancel()
-	info, err := live.Ask(ctx, name)
+	info, err := live.Query(ctx, name)
 	if err != nil {
 		return nil
 	}

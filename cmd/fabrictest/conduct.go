@@ -94,7 +94,7 @@ func (t *task) run(ctx context.Context) *report.Result {
 	if t.opts.Dir != "" {
 		if err := t.save(); err != nil {
 			r := lab.NewResult(t.scenario, t.tier, &t.opts)
-			lab.Break(r, err)
+			lab.MarkBroken(r, err)
 			return r
 		}
 	}

@@ -38,13 +38,13 @@ const (
 // open opens the lab that a subject is judged in.
 func (o *conformOptions) open(s *subject) (benches, error) {
 	if o.on == string(scenarios.Sim) {
-		opt := bench.SimOptions{Claims: s.claims()}
+		opt := bench.SimOptions{Restrictions: s.claims()}
 		if o.schedules > 0 {
 			opt.MaxEvents, opt.MaxTime = caseEvents+uint64(o.schedules)*scheduleEvents, caseTime+time.Duration(o.schedules)*scheduleTime
 		}
 		return bench.InSimulation(s.provider, opt), nil
 	}
-	opt := bench.NamespaceOptions{Parallel: o.width(), Claims: s.claims()}
+	opt := bench.NamespaceOptions{Parallel: o.width(), Restrictions: s.claims()}
 	if o.schedules > 0 {
 		opt.MaxTime = realCaseTime + time.Duration(o.schedules)*realScheduleTime
 	}

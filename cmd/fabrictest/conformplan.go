@@ -29,11 +29,11 @@ type question struct {
 }
 
 // claims are what the subject has less of than others of its provider.
-func (s *subject) claims() nics.Claims {
+func (s *subject) claims() nics.Restrictions {
 	if s.profile == nil {
-		return nics.Claims{}
+		return nics.Restrictions{}
 	}
-	return s.profile.Claims
+	return s.profile.Restrictions
 }
 
 // protocols are what the devices of each provider talk.

@@ -13,7 +13,7 @@ import (
 // What is missing for guests is named with the command that gets it.
 func TestDoctorOnKernelGuests(t *testing.T) {
 	empty := image.Cache{Dir: t.TempDir()}
-	noQEMU := &image.MissingError{What: []string{"qemu-system-x86_64"}, For: "virtual machines", Cure: "apt-get install qemu-system-x86"}
+	noQEMU := &image.MissingError{Missing: []string{"qemu-system-x86_64"}, Purpose: "virtual machines", Install: "apt-get install qemu-system-x86"}
 	for _, c := range []struct {
 		why          error
 		reason, cure string

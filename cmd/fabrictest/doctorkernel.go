@@ -67,7 +67,7 @@ func reasonAndCure(err error) (reason, cure string) {
 	var none *netns.UnavailableError
 	switch {
 	case errors.As(err, &missing):
-		return fmt.Sprintf("missing: %s", strings.Join(missing.What, ", ")), missing.Cure
+		return fmt.Sprintf("missing: %s", strings.Join(missing.Missing, ", ")), missing.Install
 	case errors.As(err, &none):
 		return none.Reason, none.Cure
 	}

@@ -11,7 +11,7 @@ import (
 
 func newExecCommand(calledAs string) *cobra.Command {
 	var o fabricFlags
-	var once live.Once
+	var once live.Program
 	lab := live.DefaultName
 	cmd := &cobra.Command{
 		Use:   "exec {HOST | -n HOSTS} -- PROGRAM [ARGUMENT...]",
@@ -53,7 +53,7 @@ ended by a signal counts as 128 and its number.`,
 				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
 				return usagef("name one host of the lab, as in 'fabrictest exec host0 -- %[1]s', or give -n for a fabric of its own, as in 'fabrictest exec -n 2 -- %[1]s'", program[0])
 			}
-			if info, err := live.Ask(cmd.Context(), lab); err == nil && info.RDMA == "" {
+			if info, err := live.Query(cmd.Context(), lab); err == nil && info.RDMA == "" {
 				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
 			}
 			code, err := live.Exec(cmd.Context(), lab, hosts[0], program)
@@ -78,7 +78,7 @@ ended by a signal counts as 128 and its number.`,
 	return cmd
 }
 
-func execOnce(cmd *cobra.Command, calledAs string, o *fabricFlags, once live.Once, program []string) error {
+func execOnce(cmd *cobra.Command, calledAs string, o *fabricFlags, once live.Program, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {
 		return usagef("%w", err)
@@ -89,7 +89,7 @@ func execOnce(cmd *cobra.Command, calledAs string, o *fabricFlags, once live.Onc
 	}
 	warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, path)
 	once.Args = append([]string{path}, program[1:]...)
-	code, err := live.RunOnce(cmd.Context(), s, once)
+	code, err := live.RunProgram(cmd.Context(), s, once)
 	if err == nil && code != 0 {
 		return exitError(code)
 	}

@@ -83,7 +83,7 @@ func (o *interopVerbs) timeout() time.Duration {
 	switch {
 	case o.patience != 0:
 		return o.patience
-	case !o.guest.cfg.Impair.None():
+	case !o.guest.cfg.Impair.Empty():
 		return 2 * time.Minute
 	}
 	return 30 * time.Second
@@ -110,7 +110,7 @@ func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	inside, err := kernel.Bare()
+	inside, err := kernel.IsEmptyNamespace()
 	switch {
 	case err != nil:
 		return err
@@ -185,7 +185,7 @@ func (o *interopVerbs) chosen(packet int) (cases []interop.Case, err error) {
 
 // inside is the enclosed part: with the guest's network as our own.
 func (o *interopVerbs) inside(cmd *cobra.Command, cfg kernel.Config) (err error) {
-	lab, err := kernel.UpHere(cmd.Context(), cfg)
+	lab, err := kernel.UpInCurrentNamespace(cmd.Context(), cfg)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (o *interopVerbs) inside(cmd *cobra.Command, cfg kernel.Config) (err error)
 			Lacks:   kernelLacks(o.transport()),
 			Objects: func(ctx context.Context) (map[string]int, error) { return guestObjects(ctx, lab, name) },
 		},
-		Lossy: !cfg.Impair.None(), Patience: o.timeout(), Exceptions: kernelExceptions(o.guest.kind, !cfg.Impair.None()),
+		Lossy: !cfg.Impair.Empty(), Patience: o.timeout(), Exceptions: kernelExceptions(o.guest.kind, !cfg.Impair.Empty()),
 	}
 	r := newInteropReport(cmd.OutOrStdout(), s, o)
 	s.Report = r.add
@@ -236,7 +236,7 @@ func (o *interopVerbs) inside(cmd *cobra.Command, cfg kernel.Config) (err error)
 	}
 	_, err = s.Run(cmd.Context(), cases)
 	r.endExchanges()
-	if text, _, lost := lab.Printed(1, 0); err != nil && lost == nil {
+	if text, _, lost := lab.ConsoleSince(1, 0); err != nil && lost == nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "The guest printed:\n%s\n", text)
 	}
 	if err == nil && o.connections > 0 {

@@ -125,10 +125,10 @@ func TestProgramsEndWithTheirCaller(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the program runs", func() bool { info, err := live.Ask(t.Context(), name); return err == nil && info.Programs == 1 })
+	await(t, "the program runs", func() bool { info, err := live.Query(t.Context(), name); return err == nil && info.Programs == 1 })
 	cancel()
 	_ = cmd.Wait() // it was killed
-	await(t, "the program is gone", func() bool { info, err := live.Ask(t.Context(), name); return err == nil && info.Programs == 0 })
+	await(t, "the program is gone", func() bool { info, err := live.Query(t.Context(), name); return err == nil && info.Programs == 0 })
 }
 
 func await(t *testing.T, what string, ok func() bool) {
@@ -179,7 +179,7 @@ func TestLabsListsTheSilent(t *testing.T) {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
-	info, err := live.Ask(t.Context(), name)
+	info, err := live.Query(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func kernelProcessCommands() []*cobra.Command {
 		}
 	}
 	return []*cobra.Command{
-		hidden(kernel.ServeCommand, func() (int, error) { return 0, kernel.ServeMain() }), hidden(kernel.OnceCommand, kernel.OnceMain),
+		hidden(kernel.ServeCommand, func() (int, error) { return 0, kernel.ServeMain() }), hidden(kernel.ProgramCommand, kernel.ProgramMain),
 	}
 }
 
@@ -99,7 +99,7 @@ func tellKernelLab(w io.Writer, info *kernel.Info) error {
 	for _, g := range info.Guests {
 		state := fmt.Sprintf("ready after %.1f s", g.BootSecs)
 		if !g.Up {
-			state = g.Why
+			state = g.DownReason
 		}
 		if link := tellLink(&g.Link); link != "" {
 			state += "; " + link

@@ -147,7 +147,7 @@ func tellLink(l *kernel.Link) string {
 	if l.Broken != "" {
 		said = append(said, l.Broken)
 	}
-	if !l.None() {
+	if !l.Empty() {
 		said = append(said, "link impaired")
 	}
 	for _, way := range []struct {

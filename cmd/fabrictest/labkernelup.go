@@ -23,7 +23,7 @@ func (o *imageFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.series, "kernel", string(image.Linux612), "`SERIES` of kernels: 6.1 or 6.12")
 	f.StringVar(&o.cache.Dir, "cache", "", "`FOLDER` to keep images in (default: fabrictest/kernel in the user's cache)")
-	f.StringArrayVar(&o.cache.Debs, "debs", nil, "`FOLDER` with packages that need not be fetched any more; may be given again")
+	f.StringArrayVar(&o.cache.DebDirs, "debs", nil, "`FOLDER` with packages that need not be fetched any more; may be given again")
 	f.StringVar(&o.cache.Mirror, "mirror", image.DefaultMirror, "`URL` of Debian's packages, where this machine's own lists do not have them")
 	_ = cmd.RegisterFlagCompletionFunc("kernel", fixed(string(image.Linux61), string(image.Linux612)))
 }
@@ -36,7 +36,7 @@ func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
 	if o.cache.Dir == "" {
 		o.cache.Dir, err = image.DefaultDir()
 	}
-	o.cache.Say = func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s …\n", what) }
+	o.cache.Log = func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s …\n", what) }
 	return err
 }
 
@@ -90,9 +90,9 @@ func (o *guestFlags) flags(cmd *cobra.Command) {
 	f.IntVar(&o.cfg.MTU, "mtu", 1500, "largest IP packet on the wire")
 	f.IntVar(&o.cfg.Memory, "memory", 512, "MiB of each guest")
 	f.IntVar(&o.cfg.CPUs, "cpus", 1, "processors of each guest")
-	f.StringVar(&o.cfg.Append, "append", "", "`WORDS` for the kernel's command line")
+	f.StringVar(&o.cfg.KernelArgs, "append", "", "`WORDS` for the kernel's command line")
 	f.StringVar(&o.accel, "accel", "auto", "how processors are made: kvm, tcg (emulated), or auto: kvm where it works")
-	f.BoolVar(&o.cfg.Instructions, "count-instructions", false, "have time pass in a guest by a nanosecond an instruction, however slow this machine is")
+	f.BoolVar(&o.cfg.ICount, "count-instructions", false, "have time pass in a guest by a nanosecond an instruction, however slow this machine is")
 	f.StringVar(&o.impair, "impair", "", "`WORDS` for what packets meet on guests' links from the start, as in 'lab kernel set': 'loss=5% delay=1ms'")
 	f.Uint64Var(&o.cfg.Seed, "seed", 1, "of all chance on the links")
 	f.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 3*time.Minute, "how long a guest may take to be ready")
@@ -194,7 +194,7 @@ The exit code is the program's.`,
 			if err != nil {
 				return err
 			}
-			code, err := kernel.RunOnce(cmd.Context(), cfg, args)
+			code, err := kernel.RunProgram(cmd.Context(), cfg, args)
 			var missing *exec.Error
 			switch {
 			case errors.As(err, &missing):

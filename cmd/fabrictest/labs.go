@@ -108,8 +108,8 @@ func allLabs(ctx context.Context) ([]labState, error) {
 func askLab(ctx context.Context, name string) *labState {
 	soon, cancel := context.WithTimeout(ctx, labsWait)
 	defer cancel()
-	info, err := live.Ask(soon, name)
-	var silent *live.SilentError
+	info, err := live.Query(soon, name)
+	var silent *live.NotRespondingError
 	switch {
 	case err == nil:
 		return &labState{Info: *info}

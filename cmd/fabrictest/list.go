@@ -58,7 +58,7 @@ format, for whoever writes one: editors complete and check with it.`,
 					return usagef("--provider: %w", err)
 				}
 				for i := range chosen {
-					chosen[i].Scenario = lab.With(chosen[i].Scenario, provider)
+					chosen[i].Scenario = lab.WithProvider(chosen[i].Scenario, provider)
 				}
 			}
 			if asJSON {
@@ -89,7 +89,7 @@ func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
 // on.
 func unfit(s *scenarios.Scenario) (why string) {
 	for _, tier := range tiersOf(s) {
-		if why = lab.Unfit(s, tier); why == "" {
+		if why = lab.Incompatibility(s, tier); why == "" {
 			return ""
 		}
 	}

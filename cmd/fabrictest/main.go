@@ -240,7 +240,7 @@ func processCommands() []*cobra.Command {
 		}
 	}
 	once := func() error {
-		code, err := live.OnceMain()
+		code, err := live.ProgramMain()
 		if err == nil && code != 0 {
 			return exitError(code)
 		}
@@ -248,6 +248,6 @@ func processCommands() []*cobra.Command {
 	}
 	return []*cobra.Command{
 		hidden(nslab.LabCommand, nslab.LabMain), hidden(nslab.RankCommand, nslab.RankMain),
-		hidden(live.ServeCommand, live.ServeMain), hidden(live.OnceCommand, once),
+		hidden(live.ServeCommand, live.ServeMain), hidden(live.ProgramCommand, once),
 	}
 }

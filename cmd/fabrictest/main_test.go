@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case nslab.LabCommand, nslab.RankCommand, live.ServeCommand, live.OnceCommand:
+		case nslab.LabCommand, nslab.RankCommand, live.ServeCommand, live.ProgramCommand:
 			main()
 		case "conform":
 			if netns.IsUnshared() {
@@ -90,7 +90,7 @@ func TestWrongCalls(t *testing.T) {
 		"run --seed soon":                   "--seed soon: give a number",
 		"run --messages -3":                 "--messages -3",
 		"run --quirk AckSkipsRad":           "did you mean AckSkipsRead",
-		"run --quirk cm.StopAfterConns=x":   "it takes a number",
+		"run --quirk cm.StopAfterConns=x":   "needs a number",
 		"run nowhere.yaml":                  "nowhere.yaml",
 		"run --capture some":                "give full or none",
 		"up --rdma roce":                    "--rdma roce: the kernel has rxe (RoCE) and siw (iWARP)",
@@ -110,7 +110,7 @@ func TestWrongCalls(t *testing.T) {
 		"up --mtu 5":                        "fabrictest: --mtu 5: give 1280 to 65535\n",
 		"up --leaves 2":                     "fabrictest: --leaves: only a fat-tree has them",
 		"up --fabric ring":                  "fabrictest: --fabric ring: ring is none of pair, star, fat-tree\n",
-		"up --name a/b":                     "a lab cannot be called",
+		"up --name a/b":                     "invalid lab name",
 		"exec -n 1 -- ls":                   "fabrictest: --hosts 1: give 2 to 1024\n",
 		"exec -n 2 ls":                      "behind --",
 		"exec -n 2 host0 -- ls":             "leave out host0",

@@ -20,7 +20,7 @@ import (
 
 // mpirunOptions are those of `fabrictest mpirun`.
 type mpirunOptions struct {
-	run                        mpirun.Run
+	run                        mpirun.Config
 	on, seed, loss             string
 	design, protocol, progress string
 	eager                      int
@@ -82,7 +82,7 @@ the others in namespaces, and they are told in simulation.`,
 	f.IntVar(&o.run.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")
 	f.StringVar(&o.on, "on", "", "`TIER`: sim or netns (default: netns where it works)")
 	f.StringVar(&o.run.Provider, "provider", nics.Default, "the NICs are those of `NAME`: "+eitherOf(nics.Names()))
-	f.BoolVar(&o.run.Offloaded, "no-icrc", false, "RoCE packets have no ICRC computed or checked, as if the cable did")
+	f.BoolVar(&o.run.ICRCOffloaded, "no-icrc", false, "RoCE packets have no ICRC computed or checked, as if the cable did")
 	f.IntVar(&o.run.MTU, "mtu", 0, "largest IP packet, in `BYTES` (default: 9000, in simulation 4200)")
 	f.StringVar(&o.loss, "loss", "0%", "`SHARE` of packets that are lost, each by itself")
 	f.StringVar(&o.seed, "seed", "1", "`N` decides all that happens by chance; \"random\" draws one")
@@ -140,7 +140,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 }
 
 // tier is what starts the ranks; why says that it is not what one might expect.
-func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Run) (mpirun.Result, error), why string, err error) {
+func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Config) (mpirun.Result, error), why string, err error) {
 	switch o.on {
 	case onSim:
 		return mpirun.InWorld, "", nil

@@ -130,7 +130,7 @@ func TestMPIRunCalledWrongly(t *testing.T) {
 		"mpirun --loss lots true":                  "--loss lots: ",
 		"mpirun --seed soon true":                  "--seed soon: give a number",
 		"mpirun --on hardware true":                "--on hardware: give sim or netns",
-		"mpirun --provider mlx5 true":              "there is no provider \"mlx5\"",
+		"mpirun --provider mlx5 true":              "no provider \"mlx5\"",
 		"mpirun --provider dgiwarp --no-icrc true": "iWARP has no ICRC",
 		"mpirun --design best true":                "--design best: give sendrecv, srq",
 		"mpirun --protocol rpt true":               "--protocol rpt: give rget, rput or speculative",

@@ -90,7 +90,7 @@ func (o *mpirunOptions) command(args []string) string {
 		{"per-host", fmt.Sprint(o.run.PerHost), "1"},
 		{"rails", fmt.Sprint(o.run.Rails), "1"},
 		{"provider", o.run.Provider, ""},
-		{"no-icrc", fmt.Sprint(o.run.Offloaded), "false"},
+		{"no-icrc", fmt.Sprint(o.run.ICRCOffloaded), "false"},
 		{"mtu", fmt.Sprint(o.run.MTU), "0"},
 		{"loss", o.loss, "0%"},
 		{"seed", fmt.Sprint(o.run.Seed), "1"},

@@ -92,7 +92,7 @@ func quirkMistake(err error) error {
 // apply is a scenario with what is changed about it.
 func (o *overrides) apply(s *scenarios.Scenario) *scenarios.Scenario {
 	if o.provider != "" {
-		s = lab.With(s, o.provider)
+		s = lab.WithProvider(s, o.provider)
 	}
 	if o.messages > 0 {
 		s.Workload.Messages = o.messages

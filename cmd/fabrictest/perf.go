@@ -93,7 +93,7 @@ func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Res
 		} else {
 			err = q.WriteTable(out)
 		}
-		if err == nil && q.Worst() == perf.Missed {
+		if err == nil && q.Verdict() == perf.Missed {
 			err = errFailed
 		}
 		return err

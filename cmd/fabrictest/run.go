@@ -137,8 +137,8 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	ask, stopAsking := askedBySignal()
 	defer stopAsking()
 	for i := range tasks {
-		tasks[i].opts.Ask = ask
-		tasks[i].opts.State = func(all []lab.RankState) { tellState(show, &tasks[i], all) }
+		tasks[i].opts.StateRequests = ask
+		tasks[i].opts.OnState = func(all []lab.RankState) { tellState(show, &tasks[i], all) }
 	}
 	if why != "" {
 		show.Note("In simulation only: " + why)
@@ -204,7 +204,7 @@ func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, 
 			}
 			t := task{scenario: c.Scenario, tier: tier, opts: lab.Options{Seed: seed, Dir: dir, Quirks: o.quirks, Netem: o.netem && tier == scenarios.NetNS}}
 			if o.provider != "" || len(o.quirks) > 0 { // else it is a mistake in the file
-				t.unfit = lab.Unfit(c.Scenario, tier, o.quirks...)
+				t.unfit = lab.Incompatibility(c.Scenario, tier, o.quirks...)
 			}
 			t.opts.Replay = o.replay(c.given, tier, t.opts.SeedFor(c.Scenario))
 			t.opts.Capture = o.capture == captureFull

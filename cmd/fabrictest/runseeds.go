@@ -43,7 +43,7 @@ func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []choice, first uint64)
 	c := &campaign{first: max(first, 1), seeds: o.seeds, out: cmd.OutOrStdout(), status: cmd.ErrOrStderr(), began: time.Now()}
 	for _, s := range chosen {
 		t := task{scenario: s.Scenario, tier: scenarios.Sim, opts: lab.Options{Quirks: o.quirks}}
-		if !s.RunsOn(scenarios.Sim) || (o.provider != "" || len(o.quirks) > 0) && lab.Unfit(s.Scenario, scenarios.Sim, o.quirks...) != "" {
+		if !s.RunsOn(scenarios.Sim) || (o.provider != "" || len(o.quirks) > 0) && lab.Incompatibility(s.Scenario, scenarios.Sim, o.quirks...) != "" {
 			continue
 		}
 		c.tasks = append(c.tasks, t)

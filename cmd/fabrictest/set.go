@@ -40,7 +40,7 @@ way=out or way=in on that way only, and not at all on the other.`,
 			if len(how) == 1 && (how[0] == "up" || how[0] == "down") {
 				return live.SetLink(ctx, name, port, how[0] == "up")
 			}
-			info, err := live.Ask(ctx, name)
+			info, err := live.Query(ctx, name)
 			if err != nil {
 				return err
 			}

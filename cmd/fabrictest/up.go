@@ -184,7 +184,7 @@ Run programs in its hosts with 'fabrictest exec', break its links with
 			if err := live.Up(cmd.Context(), cfg); err != nil {
 				return err
 			}
-			info, err := live.Ask(cmd.Context(), name)
+			info, err := live.Query(cmd.Context(), name)
 			if err != nil {
 				return err
 			}

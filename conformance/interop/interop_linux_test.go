@@ -26,7 +26,7 @@ func end(t *testing.T, h *nstest.Host, provider string, quirks ...string) *inter
 	if err != nil {
 		t.Fatal(err)
 	}
-	maker, err := p.With(nics.Setup{Quirks: quirks})
+	maker, err := p.NewOpener(nics.Setup{Quirks: quirks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func end(t *testing.T, h *nstest.Host, provider string, quirks ...string) *inter
 			continue
 		}
 		if err := h.Do(func() (err error) {
-			e.Devices[family], err = maker.OnSockets(nics.Place{Name: provider, Addr: addr})
+			e.Devices[family], err = maker.OnSockets(nics.NICConfig{Name: provider, Addr: addr})
 			return err
 		}); err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ func lossyPair(t *testing.T) (hosts [2]*nstest.Host) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage, err := nslab.Open(plan, nslab.StageOptions{Spliced: true})
+	stage, err := nslab.Open(plan, nslab.TestbedOptions{UserSpace: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestCasesInNamespaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := mpirun.Run{Args: []string{self, rankCommand, *match}, Job: mpihost.Job{
+			r := mpirun.Config{Args: []string{self, rankCommand, *match}, Job: mpihost.Job{
 				Ranks: 7, PerHost: 2, Provider: s.provider, Seed: 1, Options: options, Limit: 2 * time.Minute,
 			}}
 			if s.network == "loss" {

@@ -2,18 +2,18 @@ package bench
 
 import "net/netip"
 
-// The hosts of a bench, by the last byte of their addresses.
+// The last byte of the addresses of hosts.
 const (
 	firstDevice  = 1
-	versionOne   = 9  // the device's address for RoCEv1, which no packet should reach
-	firstPeer    = 16 // peers are four hosts in one
+	roceV1Host   = 9  // the device's RoCEv1 address, which no packet should use
+	firstPeer    = 16 // the peer has four addresses
 	peers        = 4
 	firstPartner = 32
-	segmentPeer  = 48  // whose TCP is made by hand
-	cable        = 254 // where a simulated network finds the device's end, whatever its addresses are
+	segmentPeer  = 48  // for the user-space TCP
+	cableHost    = 254 // address of the device's port for packets to unknown addresses
 )
 
-// hostAddr is the address of a host in a family.
+// hostAddr returns the address of a host in a family.
 func hostAddr(family int, host byte) netip.Addr {
 	if family == 4 {
 		return netip.AddrFrom4([4]byte{10, 66, 0, host})

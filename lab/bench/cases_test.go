@@ -160,7 +160,7 @@ func echo(b *conformance.Bench) error {
 	case h.HopLimit != 33 || h.TClass&^3 != 0x68 || h.Src.Addr().Is6() && h.FlowLabel != 0x12345:
 		return fmt.Errorf("header %+v", h)
 	}
-	// It must be a sound packet for whoever reads it by the letter.
+	// The packet must be valid.
 	if _, err := parsePacket(f.Packet); err != nil {
 		return err
 	}
@@ -193,8 +193,7 @@ func toNobody(b *conformance.Bench) error {
 	return nil
 }
 
-// elsewhere is a packet of the device's to an address that nobody has, and to a
-// group.
+// elsewhere sends packets of the device to an unknown address, and to a group.
 func elsewhere(b *conformance.Bench) error {
 	u, err := newDatagrams(b, b.Device)
 	if err != nil {
@@ -340,7 +339,7 @@ func twoDevices(b *conformance.Bench) error {
 	if err != nil || string(far.buf[verbs.GRHLen:wc.ByteLen]) != "partner" {
 		return fmt.Errorf("the partner has got %q: %w", far.buf[verbs.GRHLen:wc.ByteLen], err)
 	}
-	f, err := b.Wire.Recv(b.Patience()) // the wire is the device's, whomever it talks to
+	f, err := b.Wire.Recv(b.Patience()) // the wire sees all packets of the device
 	if err != nil {
 		return err
 	}

@@ -13,78 +13,78 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// DeviceOptions is how a device of another host is judged. Interface is needed.
+// DeviceOptions are options for a device of another host. Interface is required.
 type DeviceOptions struct {
-	// Interface is the judge's end of the device's cable.
+	// Interface is the judge's interface on the device's link.
 	Interface string
-	// Wire is how the judge is at that end; the usual way for the device if empty.
+	// Wire is the access of the judge to the link; empty means the default for the
+	// device.
 	Wire DeviceWire
-	// Peers say at which addresses the judge is, and in which network. For RoCE each is
-	// the first of four in a row, which nobody else may have, the judge's kernel
-	// included; without one of IPv6, the judge makes up link-local ones. For iWARP they
-	// are the kernel's own, on the interface; without any, those that it has there. So they
-	// are for [WireUDP], and for [WireSegments] they are as for RoCE.
+	// Peers are the judge's addresses with their networks. With WirePackets and
+	// WireSegments each is the first of four unused addresses, which the kernel
+	// must not have; without an IPv6 one, WirePackets uses link-local addresses.
+	// With WireUDP and WireTCP they are addresses of the kernel on Interface; empty
+	// means all of these.
 	Peers []netip.Prefix
-	// Partners is the interface at whose addresses cases have partners of the device, which
-	// are emulated; the judge's own if empty.
-	Partners string
-	// Agent is where the agent is reached: a link or an address that its connection
-	// needs is left alone.
+	// PartnerInterface is the interface with the addresses of emulated partner
+	// devices; empty means Interface.
+	PartnerInterface string
+	// Agent is the address of the agent: the case leaves links and addresses alone
+	// that its connection needs.
 	Agent netip.Addr
-	// Redial reaches the agent again after it was lost; nil if nobody can.
+	// Redial connects to the agent again after the connection was lost; nil if that
+	// is not possible.
 	Redial func(context.Context) (*agent.Client, error)
-	// Host is the device's, if it can be looked at and restarted from outside; then Redial
-	// is not asked.
+	// Host is the device's host, if it can be restarted from outside; then Redial
+	// is not used.
 	Host DeviceHost
-	// RestartAfter says after which cases, by ID, the device is restarted; nil for none.
+	// RestartAfter reports whether the device is restarted after a case; nil for
+	// none.
 	RestartAfter func(id string) bool
-	// Within, if not nil, calls a function in the network namespace of Interface, where
-	// that is not the program's own.
-	Within func(func() error) error
-	// Note is told what happens to the device beside the cases; nil if nobody cares.
-	Note func(string)
-	// MaxTime ends a case in which no verb call returns for so long, and any case after
-	// ten times as long; 2 min if 0.
+	// InNamespace, if not nil, calls a function in the network namespace of
+	// Interface, if that is not the program's.
+	InNamespace func(func() error) error
+	// OnNote, if not nil, is called with events of the device outside of cases.
+	OnNote func(string)
+	// MaxTime ends a case in which no verb call returns for so long, and every case
+	// after ten times as long; 0 means 2 min.
 	MaxTime time.Duration
 }
 
-// DeviceHost is the machine that a device is in, from outside.
+// DeviceHost controls the machine of a device from outside.
 type DeviceHost interface {
-	// Trouble says what has become of the machine since it was asked last; nil if nothing
-	// has, as far as can be seen. sign is what makes one think so, nil if nothing does: the
-	// connection to its agent is lost (agent.ErrLost), which is trouble enough, or a case
-	// came to no end.
-	Trouble(sign error) error
-	// Restart switches the machine off and on, whatever state it is in, and reaches its
-	// agent.
+	// Problem returns an error if the machine has crashed since the last call. sign
+	// is an error that suggests it: agent.ErrLost, or that a case hung; nil if
+	// there is none.
+	Problem(sign error) error
+	// Restart restarts the machine in any state, and connects to its agent.
 	Restart(context.Context) (*agent.Client, error)
 }
 
-// ends are the addresses of a family: those of the device, and the judge's that reach
-// them.
-type ends struct{ local, peers []netip.Addr }
+// addrPair has the addresses of one family: of the device, and of the judge.
+type addrPair struct{ local, peers []netip.Addr }
 
-// linkLocalPeers is the first of the judge's link-local addresses, and their network.
+// linkLocalPeers is the first link-local address of the judge, with its network.
 var linkLocalPeers = netip.MustParsePrefix("fe80::fab:7e57:0:1/64")
 
-// datagramEnds finds out at which addresses a RoCE device and the judge meet, by family.
-// The device's are those of RoCEv2 in its GID table, in its order.
-func datagramEnds(table []verbs.GIDEntry, networks []netip.Prefix) (map[int]ends, error) {
-	return rowEnds("RoCEv2 address", routed(table), append(slices.Clone(networks), linkLocalPeers))
+// roceAddrPairs returns the addresses of a RoCE device and of the judge, by family.
+// Those of the device are the RoCEv2 entries of its GID table.
+func roceAddrPairs(table []verbs.GIDEntry, networks []netip.Prefix) (map[int]addrPair, error) {
+	return pairWithRange("RoCEv2 address", roceV2Addrs(table), append(slices.Clone(networks), linkLocalPeers))
 }
 
-// segmentEnds is the same for iWARP over a TCP of the judge's own. The device's addresses
-// are those of its network interface.
-func segmentEnds(device, networks []netip.Prefix) (map[int]ends, error) {
+// segmentAddrPairs returns those of an iWARP device and a judge with user-space
+// TCP. The device's addresses are those of its network interface.
+func segmentAddrPairs(device, networks []netip.Prefix) (map[int]addrPair, error) {
 	if len(networks) == 0 {
-		return nil, errors.New("the judge needs addresses of its own, which nobody has: name the first of four in a row, in a network of the device's")
+		return nil, errors.New("the judge needs unused addresses: give the first of four consecutive addresses in a network of the device")
 	}
-	return rowEnds("address", routable(device), networks)
+	return pairWithRange("address", globalAddrs(device), networks)
 }
 
-// routable are the addresses of an interface that a connection manager takes: those that
-// hold on the link alone would need their scope.
-func routable(device []netip.Prefix) (has []netip.Addr) {
+// globalAddrs returns the addresses that are not link-local, which a connection
+// manager could not use without a scope.
+func globalAddrs(device []netip.Prefix) (has []netip.Addr) {
 	for _, p := range device {
 		if !p.Addr().IsLinkLocalUnicast() {
 			has = append(has, p.Addr())
@@ -93,58 +93,58 @@ func routable(device []netip.Prefix) (has []netip.Addr) {
 	return has
 }
 
-// rowEnds finds those of a device's addresses that are in each network, and has the judge
-// be at the first addresses of the network that are named.
-func rowEnds(what string, has []netip.Addr, networks []netip.Prefix) (map[int]ends, error) {
-	met := make(map[int]ends)
+// pairWithRange selects the device's addresses in each network, and consecutive
+// addresses of the judge from the given one on.
+func pairWithRange(what string, has []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
+	pairs := make(map[int]addrPair)
 	for _, n := range networks {
 		family := familyOf(n.Addr())
-		local := within(n, has)
-		if _, found := met[family]; found || len(local) == 0 {
+		local := addrsIn(n, has)
+		if _, found := pairs[family]; found || len(local) == 0 {
 			continue
 		}
-		e := ends{local: local}
+		e := addrPair{local: local}
 		for a := n.Addr(); len(e.peers) < peers; a = a.Next() {
 			switch {
 			case !n.Contains(a):
-				return nil, fmt.Errorf("the judge at %v: it needs %d addresses from there on, and %v is in another network", n, peers, a)
+				return nil, fmt.Errorf("judge address %v: it needs %d consecutive addresses, and %v is in another network", n, peers, a)
 			case slices.Contains(has, a):
-				return nil, fmt.Errorf("the judge at %v: it needs %d addresses from there on, and %v is the device's", n, peers, a)
+				return nil, fmt.Errorf("judge address %v: it needs %d consecutive addresses, and %v belongs to the device", n, peers, a)
 			}
 			e.peers = append(e.peers, a)
 		}
-		met[family] = e
+		pairs[family] = e
 	}
-	if len(met) == 0 {
-		return nil, fmt.Errorf("the device has no %s in %v, only %v: name an address of the judge in a network of one of these", what, networks, has)
+	if len(pairs) == 0 {
+		return nil, fmt.Errorf("the device has no %s in %v, only %v: give an address of the judge in a network of one of these", what, networks, has)
 	}
-	return met, nil
+	return pairs, nil
 }
 
-// streamEnds is the same for iWARP. The device's addresses are those of its network
-// interface, the judge's those of its own.
-func streamEnds(device, own, wanted []netip.Prefix) (map[int]ends, error) {
-	has := routable(device)
-	met := make(map[int]ends)
-	for _, n := range own {
+// streamAddrPairs returns those of an iWARP device and the judge's kernel. The
+// device's addresses are those of its network interface.
+func streamAddrPairs(device, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
+	has := globalAddrs(device)
+	pairs := make(map[int]addrPair)
+	for _, n := range kernel {
 		if len(wanted) > 0 && !slices.ContainsFunc(wanted, func(w netip.Prefix) bool { return w.Addr() == n.Addr() }) {
 			continue
 		}
 		family := familyOf(n.Addr())
-		if local := within(n, has); len(local) > 0 {
-			e := met[family]
+		if local := addrsIn(n, has); len(local) > 0 {
+			e := pairs[family]
 			e.local, e.peers = local, append(e.peers, n.Addr())
-			met[family] = e
+			pairs[family] = e
 		}
 	}
-	if len(met) == 0 {
-		return nil, fmt.Errorf("the judge's interface has the addresses %v, none of which is in a network of the device's %v: give it one (ip address add)", own, has)
+	if len(pairs) == 0 {
+		return nil, fmt.Errorf("the judge's interface has the addresses %v, none of which is in a network of the device's %v: give it one (ip address add)", kernel, has)
 	}
-	return met, nil
+	return pairs, nil
 }
 
-// within are the addresses in a network.
-func within(n netip.Prefix, all []netip.Addr) (in []netip.Addr) {
+// addrsIn returns the addresses in a network.
+func addrsIn(n netip.Prefix, all []netip.Addr) (in []netip.Addr) {
 	for _, a := range all {
 		if n.Contains(a) {
 			in = append(in, a)
@@ -160,39 +160,39 @@ func familyOf(a netip.Addr) int {
 	return 6
 }
 
-// meeting is where a case with this setup takes place. What a device as it comes is not
-// cannot be had here: a lab of emulated devices makes others, this one has the one.
-func meeting(s conformance.Setup, met map[int]ends, mtu int) (e ends, err error) {
-	never := func(format string, args ...any) (ends, error) {
-		return e, fmt.Errorf("%w: the device is judged as it is: %s", conformance.ErrCannot, fmt.Sprintf(format, args...))
+// selectAddrs returns the addresses for a case, or ErrCannot if its setup needs
+// another device or MTU.
+func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (e addrPair, err error) {
+	cannot := func(format string, args ...any) (addrPair, error) {
+		return e, fmt.Errorf("%w: a device of another host cannot be configured: %s", conformance.ErrCannot, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case s.Markers: // that it does not ask for CRCs can be seen in what it says first: cases look
-		return never("verbs have no way to choose markers of MPA")
+	case s.Markers: // cases check the CRC flag in the MPA request themselves
+		return cannot("verbs cannot select MPA markers")
 	case s.Reliable, s.Isolate:
-		return never("verbs have no way to choose the service of datagram-iWARP")
+		return cannot("verbs cannot select the service of datagram-iWARP")
 	case s.MTU != 0 && s.MTU != mtu:
-		return never("its cable has an MTU of %d, and the case wants %d", mtu, s.MTU)
+		return cannot("its link has an MTU of %d, and the case needs %d", mtu, s.MTU)
 	}
 	family := s.Family
 	if family == 0 {
 		family = 6
-		if len(met[family].local) == 0 {
+		if len(pairs[family].local) == 0 {
 			family = 4
 		}
 	}
-	e, n := met[family], 1
+	e, n := pairs[family], 1
 	if s.TwoAddresses {
 		n = 2
 	}
 	if len(e.local) < n {
-		return never("it has %d addresses of IPv%d that the judge can reach, and the case wants %d", len(e.local), family, n)
+		return cannot("it has %d IPv%d addresses that the judge can reach, and the case needs %d", len(e.local), family, n)
 	}
 	e.local = e.local[:n]
 	return e, nil
 }
 
-// identityOf finds a device at an agent.
+// identityOf returns the identity of a device from an agent.
 func identityOf(client *agent.Client, name string) (agent.Identity, agent.DeviceIdentity, error) {
 	id, err := client.Identity()
 	if err != nil {
@@ -217,7 +217,7 @@ func gidTable(dev verbs.Context) (table []verbs.GIDEntry, err error) {
 	for i := range attr.GIDs {
 		e, err := dev.QueryGID(1, i)
 		if errors.Is(err, verbs.ErrNotFound) {
-			continue // a place that is free
+			continue // a free entry
 		}
 		if err != nil {
 			return nil, err

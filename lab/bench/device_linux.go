@@ -17,57 +17,56 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Device is a lab of one device, which is another host's: it is driven through an agent
-// there, and the judge is at the other end of its cable. Cases run one at a time.
+// Device is a lab with one device of another host: an agent there drives the
+// device, and the judge is at the other end of its link. Cases run one at a time.
 type Device struct {
-	name string
-	opt  DeviceOptions
-	id   agent.DeviceIdentity
-	attr verbs.DeviceAttr
-	mtu  int
-	met  map[int]ends
-	own  []netip.Prefix // the addresses of the judge's kernel, at the judge's interface
-	free []netip.Prefix // and those for partners
-	way  DeviceWire
-	wire openWire // nil where the kernel's TCP is
-	turn chan struct{}
-	// opening and restarting are how long these may take the device.
-	opening, restarting time.Duration
+	name                        string
+	opt                         DeviceOptions
+	id                          agent.DeviceIdentity
+	attr                        verbs.DeviceAttr
+	mtu                         int
+	addrs                       map[int]addrPair
+	kernelAddrs                 []netip.Prefix // of Interface
+	partnerAddrs                []netip.Prefix // of PartnerInterface
+	wireKind                    DeviceWire
+	wire                        openWire // nil with WireTCP
+	sem                         chan struct{}
+	openTimeout, restartTimeout time.Duration
 
 	mu     sync.Mutex
 	client *agent.Client
-	gone   error // the agent is, for good
+	err    error // set when the device is lost for good
 }
 
 var _ conformance.Lab = (*Device)(nil)
 
-// OnDevice returns a lab of a device that an agent has. Some wires take CAP_NET_RAW: see
-// [DeviceWire]. The lab owns the agent's client from then on, also if it fails.
+// OnDevice returns a lab with a device of an agent. Some wires need CAP_NET_RAW:
+// see [DeviceWire]. The lab owns the client, also if OnDevice fails.
 func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, error) {
-	opt.MaxTime, opt.Partners = cmp.Or(opt.MaxTime, defaultMaxRealTime), cmp.Or(opt.Partners, opt.Interface)
-	if opt.Note == nil {
-		opt.Note = func(string) {}
+	opt.MaxTime, opt.PartnerInterface = cmp.Or(opt.MaxTime, defaultMaxRealTime), cmp.Or(opt.PartnerInterface, opt.Interface)
+	if opt.OnNote == nil {
+		opt.OnNote = func(string) {}
 	}
-	d := &Device{name: device, opt: opt, client: client, turn: make(chan struct{}, 1), opening: restartPatience, restarting: restartPatience}
-	if err := d.find(); err != nil {
+	d := &Device{name: device, opt: opt, client: client, sem: make(chan struct{}, 1), openTimeout: defaultRestartTimeout, restartTimeout: defaultRestartTimeout}
+	if err := d.identify(); err != nil {
 		return nil, errors.Join(fmt.Errorf("device %s: %w", device, err), d.Close())
 	}
 	return d, nil
 }
 
-// find finds out what the device is and where the judge meets it.
-func (d *Device) find() (err error) {
+// identify queries the device, and selects the addresses and the wire.
+func (d *Device) identify() (err error) {
 	if _, d.id, err = identityOf(d.client, d.name); err != nil {
 		return err
 	}
-	if d.mtu, d.own, err = lookAt(d.opt.Interface); err != nil {
+	if d.mtu, d.kernelAddrs, err = interfaceInfo(d.opt.Interface); err != nil {
 		return fmt.Errorf("the judge's interface %s: %w", d.opt.Interface, err)
 	}
 	if d.id.MTU > 0 {
 		d.mtu = min(d.mtu, d.id.MTU)
 	}
-	if _, d.free, err = lookAt(d.opt.Partners); err != nil {
-		return fmt.Errorf("the partners' interface %s: %w", d.opt.Partners, err)
+	if _, d.partnerAddrs, err = interfaceInfo(d.opt.PartnerInterface); err != nil {
+		return fmt.Errorf("the partners' interface %s: %w", d.opt.PartnerInterface, err)
 	}
 	dev, err := d.client.Open(d.name)
 	if err != nil {
@@ -79,15 +78,15 @@ func (d *Device) find() (err error) {
 		return err
 	}
 	d.attr = attr
-	if d.way, err = wireFor(d.opt.Wire, d.Streams()); err != nil {
+	if d.wireKind, err = wireFor(d.opt.Wire, d.Streams()); err != nil {
 		return err
 	}
-	switch d.way {
+	switch d.wireKind {
 	case WireTCP:
-		d.met, err = streamEnds(d.id.Addrs, d.own, d.opt.Peers)
+		d.addrs, err = streamAddrPairs(d.id.Addrs, d.kernelAddrs, d.opt.Peers)
 		return err
 	case WireSegments:
-		if d.met, err = segmentEnds(d.id.Addrs, d.opt.Peers); err != nil {
+		if d.addrs, err = segmentAddrPairs(d.id.Addrs, d.opt.Peers); err != nil {
 			return err
 		}
 		return d.openSegments()
@@ -97,33 +96,33 @@ func (d *Device) find() (err error) {
 	if err != nil {
 		return err
 	}
-	if d.met, err = d.meetAt(table); err != nil {
+	if d.addrs, err = d.addrPairs(table); err != nil {
 		return err
 	}
-	if d.way == WireUDP {
+	if d.wireKind == WireUDP {
 		return d.openSockets()
 	}
 	return d.openWire()
 }
 
-// meetAt is where a RoCE device with that GID table and the judge meet.
-func (d *Device) meetAt(table []verbs.GIDEntry) (map[int]ends, error) {
-	if d.way == WireUDP {
-		return d.meetSockets(table)
+// addrPairs returns the addresses of a RoCE device with a GID table, and of the
+// judge.
+func (d *Device) addrPairs(table []verbs.GIDEntry) (map[int]addrPair, error) {
+	if d.wireKind == WireUDP {
+		return d.socketAddrs(table)
 	}
-	return datagramEnds(table, d.opt.Peers)
+	return roceAddrPairs(table, d.opt.Peers)
 }
 
-// Streams says that the device talks over TCP.
+// Streams reports whether the device uses TCP.
 func (d *Device) Streams() bool { return d.id.Info.Transport == verbs.TransportIWARP }
 
-// ownPeers are the addresses of a judge who is a host of his own: the kernel may have none
-// of them.
-func (d *Device) ownPeers() (addrs []netip.Addr, err error) {
+// judgeAddrs returns the judge's addresses, which the kernel must not have.
+func (d *Device) judgeAddrs() (addrs []netip.Addr, err error) {
 	for _, family := range []int{6, 4} {
-		for _, a := range d.met[family].peers {
-			if slices.ContainsFunc(slices.Concat(d.own, d.free), func(p netip.Prefix) bool { return p.Addr() == a }) {
-				return nil, fmt.Errorf("the kernel here has the address %v and would answer in the judge's place: name another, or take it from its interface", a)
+		for _, a := range d.addrs[family].peers {
+			if slices.ContainsFunc(slices.Concat(d.kernelAddrs, d.partnerAddrs), func(p netip.Prefix) bool { return p.Addr() == a }) {
+				return nil, fmt.Errorf("the kernel has the judge's address %v, and would answer: give another address, or remove it from its interface", a)
 			}
 			addrs = append(addrs, a)
 		}
@@ -132,13 +131,13 @@ func (d *Device) ownPeers() (addrs []netip.Addr, err error) {
 }
 
 func (d *Device) openWire() error {
-	addrs, err := d.ownPeers()
+	addrs, err := d.judgeAddrs()
 	if err != nil {
 		return err
 	}
 	mac, err := net.ParseMAC(d.id.MAC)
 	if err != nil {
-		return fmt.Errorf("the Ethernet address of the device's interface %q, as the agent tells it: %w", d.id.NetDevice, err)
+		return fmt.Errorf("the agent's Ethernet address of the device's interface %q: %w", d.id.NetDevice, err)
 	}
 	w, err := etherwire.Open(etherwire.Config{Interface: d.opt.Interface, Device: mac, Addrs: addrs})
 	if err != nil {
@@ -148,8 +147,8 @@ func (d *Device) openWire() error {
 	return nil
 }
 
-// lookAt returns the MTU of an interface here, and its addresses with their networks.
-func lookAt(name string) (mtu int, all []netip.Prefix, err error) {
+// interfaceInfo returns the MTU and the addresses of a local interface.
+func interfaceInfo(name string) (mtu int, all []netip.Prefix, err error) {
 	intf, err := net.InterfaceByName(name)
 	if err != nil {
 		return 0, nil, err
@@ -168,41 +167,41 @@ func lookAt(name string) (mtu int, all []netip.Prefix, err error) {
 	return intf.MTU, all, err
 }
 
-// Identity is what the agent said of the device.
+// Identity returns the identity of the device.
 func (d *Device) Identity() agent.DeviceIdentity { return d.id }
 
-// Wire is how the judge is at the other end of the device's cable.
-func (d *Device) Wire() DeviceWire { return d.way }
+// Wire returns the access of the judge to the link.
+func (d *Device) Wire() DeviceWire { return d.wireKind }
 
-// Attr is what the device says of itself.
+// Attr returns the attributes of the device.
 func (d *Device) Attr() verbs.DeviceAttr { return d.attr }
 
-// MTU is the largest IP packet that the cable carries.
+// MTU returns the MTU of the link.
 func (d *Device) MTU() int { return d.mtu }
 
-// Addresses are those at which the device and the judge meet.
+// Addresses returns the addresses of the device and of the judge.
 func (d *Device) Addresses() (device, judge []netip.Addr) {
 	for _, family := range []int{6, 4} {
-		device, judge = append(device, d.met[family].local...), append(judge, d.met[family].peers...)
+		device, judge = append(device, d.addrs[family].local...), append(judge, d.addrs[family].peers...)
 	}
 	return device, judge
 }
 
-// Gone says why there is no device any more; nil while there is.
-func (d *Device) Gone() error {
+// Err returns why the device is lost for good; nil while it works.
+func (d *Device) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.gone
+	return d.err
 }
 
-// agent is the connection to the agent, as it is now.
+// agent returns the current client of the agent.
 func (d *Device) agent() *agent.Client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.client
 }
 
-// Close ends the connection to the agent, which closes what is open of the device.
+// Close closes the connection to the agent, which closes the device.
 func (d *Device) Close() error {
 	var err error
 	if d.wire != nil {
@@ -214,40 +213,40 @@ func (d *Device) Close() error {
 // Try implements conformance.Lab.
 func (d *Device) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
 	if len(job.Quirks) > 0 {
-		return fmt.Errorf("defects %v: a device of another host has those that it has", job.Quirks)
+		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Quirks)
 	}
 	if job.Record == nil {
 		job.Record = new(conformance.Record)
 	}
 	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
+	case d.sem <- struct{}{}:
+		defer func() { <-d.sem }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if err := d.Gone(); err != nil {
+	if err := d.Err(); err != nil {
 		return err
 	}
 	mtu := d.mtu
-	if want := job.Setup.MTU; d.way == WireSegments && want > 0 {
-		mtu = min(mtu, want) // who makes his TCP himself may ask for shorter segments
+	if want := job.Setup.MTU; d.wireKind == WireSegments && want > 0 {
+		mtu = min(mtu, want) // a smaller MSS is possible
 	}
-	e, err := meeting(job.Setup, d.met, mtu)
+	e, err := selectAddrs(job.Setup, d.addrs, mtu)
 	if err != nil {
 		return err
 	}
-	r := &remotePlay{lab: d, client: d.agent(), ends: e, mtu: mtu, world: newRealWorld()}
-	outcome := r.play(ctx, &job, body)
+	r := &deviceCase{lab: d, client: d.agent(), addrs: e, mtu: mtu, world: newRealWorld()}
+	outcome := r.runCase(ctx, &job, body)
 	why, outcome := r.cleanUp(outcome)
-	trouble := d.trouble(r.hung, outcome)
+	trouble := d.hostProblem(r.hung, outcome)
 	if trouble != nil {
-		outcome = troubled(outcome, trouble)
+		outcome = withHostProblem(outcome, trouble)
 	}
 	if why == "" && d.opt.RestartAfter != nil && d.opt.RestartAfter(job.Case) {
-		why = "as after each case of its kind"
+		why = "as configured for this case"
 	}
 	if why != "" || trouble != nil {
-		d.renew(ctx, job.Case, why, trouble)
+		d.reset(ctx, job.Case, why, trouble)
 	}
 	return outcome
 }

@@ -60,7 +60,7 @@ func (h *farHost) serve(t *testing.T) {
 	}
 	h.addr = ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := start(func() error { return (&agent.Server{Key: h.key, Host: h}).Serve(ctx, ln) })
+	ended := goCase(func() error { return (&agent.Server{Key: h.key, Host: h}).Serve(ctx, ln) })
 	h.killed = sync.OnceFunc(func() { cancel(); <-ended })
 	t.Cleanup(h.killed)
 }
@@ -99,7 +99,7 @@ func farBy(t *testing.T, way DeviceWire, quirks ...string) (*farHost, *Device) {
 		}
 	})
 	own := drawn.Hosts[0].NICs[0].Addr(false)
-	maker, err := provider(t, kind).With(nics.Setup{Quirks: quirks})
+	maker, err := provider(t, kind).NewOpener(nics.Setup{Quirks: quirks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func farBy(t *testing.T, way DeviceWire, quirks ...string) (*farHost, *Device) {
 	}}
 	h.open = func() (d verbs.Context, err error) {
 		err = ns.Do(func() error {
-			d, err = maker.OnSockets(nics.Place{Name: "far0", Addr: own, Single: true})
+			d, err = maker.OnSockets(nics.NICConfig{Name: "far0", Addr: own, NoGSO: true})
 			return err
 		})
 		return d, err
@@ -132,8 +132,8 @@ func farBy(t *testing.T, way DeviceWire, quirks ...string) (*farHost, *Device) {
 	}
 	peer := f.Host(peerHost).NS
 	opt := DeviceOptions{
-		Interface: nic, Wire: way, Peers: []netip.Prefix{judge}, Redial: h.dial, Note: func(s string) { t.Log(s) },
-		Within:       func(f func() error) error { return peer.Do(f) },
+		Interface: nic, Wire: way, Peers: []netip.Prefix{judge}, Redial: h.dial, OnNote: func(s string) { t.Log(s) },
+		InNamespace:  func(f func() error) error { return peer.Do(f) },
 		RestartAfter: func(id string) bool { return strings.HasPrefix(id, "risky/") },
 	}
 	if way == WireUDP {
@@ -155,7 +155,7 @@ func farBy(t *testing.T, way DeviceWire, quirks ...string) (*farHost, *Device) {
 	return h, d
 }
 
-func TestCasesOnAFarDevice(t *testing.T) {
+func TestCasesOnRemoteDevice(t *testing.T) {
 	h, d := farRoCE(t)
 	for _, c := range []realCase{{"echo", echo}, {"tasks", tasks}, {"echo again", echo}} {
 		if err := d.Try(t.Context(), conformance.Job{Case: "some/" + c.name}, c.body); err != nil {
@@ -178,8 +178,8 @@ func TestCasesOnAFarDevice(t *testing.T) {
 	}
 }
 
-// A case in which the agent is lost says nothing of the device, and the next one runs.
-func TestAgentIsReachedAgain(t *testing.T) {
+// A case in which the agent is lost has no verdict, and the next one runs.
+func TestAgentReconnects(t *testing.T) {
 	h, d := farRoCE(t)
 	err := d.Try(t.Context(), conformance.Job{Case: "some/loss"}, func(b *conformance.Bench) error {
 		h.killed()
@@ -195,20 +195,19 @@ func TestAgentIsReachedAgain(t *testing.T) {
 	}
 }
 
-// A device that does not restart any more is not asked any more.
-func TestWedgedDeviceEndsTheLab(t *testing.T) {
+func TestWedgedDeviceFailsLab(t *testing.T) {
 	h, d := farRoCE(t)
-	h.wedged, d.restarting = make(chan struct{}), 20*time.Millisecond
+	h.wedged, d.restartTimeout = make(chan struct{}), 20*time.Millisecond
 	defer close(h.wedged)
-	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || d.Gone() == nil {
-		t.Errorf("the case before: %v, and then: %v", err, d.Gone())
+	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || d.Err() == nil {
+		t.Errorf("the case before: %v, and then: %v", err, d.Err())
 	}
 	if err := d.Try(t.Context(), conformance.Job{Case: "some/echo"}, echo); err == nil || !strings.Contains(err.Error(), "wedged in risky/echo") {
 		t.Errorf("the case behind: %v", err)
 	}
 }
 
-func TestFarDeviceIsFoundOut(t *testing.T) {
+func TestRemoteDeviceIdentity(t *testing.T) {
 	for _, c := range []struct {
 		quirks []string
 		want   conformance.Verdict
@@ -221,15 +220,15 @@ func TestFarDeviceIsFoundOut(t *testing.T) {
 	}
 }
 
-func TestStreamsOnAFarDevice(t *testing.T) {
+func TestStreamsOnRemoteDevice(t *testing.T) {
 	own := netip.MustParseAddr("127.0.0.2")
-	maker, err := provider(t, "softiwarp").With(nics.Setup{})
+	maker, err := provider(t, "softiwarp").NewOpener(nics.Setup{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &farHost{
 		id:   agent.DeviceIdentity{Info: verbs.DeviceInfo{Name: "far0", Transport: verbs.TransportIWARP}, Addrs: []netip.Prefix{netip.PrefixFrom(own, 8)}},
-		open: func() (verbs.Context, error) { return maker.OnSockets(nics.Place{Name: "far0", Addr: own}) },
+		open: func() (verbs.Context, error) { return maker.OnSockets(nics.NICConfig{Name: "far0", Addr: own}) },
 	}
 	h.serve(t)
 	client, err := h.dial(t.Context())

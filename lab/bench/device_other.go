@@ -12,36 +12,36 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Device cannot be had.
+// Device needs Linux.
 type Device struct{}
 
-var errDeviceNotLinux = errors.New("a device of another host is judged from Linux, whose packet sockets that takes")
+var errDeviceNotLinux = errors.New("judging a device of another host needs the packet sockets of Linux")
 
 // OnDevice fails.
 func OnDevice(client *agent.Client, _ string, _ DeviceOptions) (*Device, error) {
 	return nil, errors.Join(errDeviceNotLinux, client.Close())
 }
 
-// Streams is false.
+// Streams returns false.
 func (*Device) Streams() bool { return false }
 
-// Wire is none.
+// Wire returns an empty string.
 func (*Device) Wire() DeviceWire { return "" }
 
-// Identity is empty.
+// Identity returns a zero value.
 func (*Device) Identity() agent.DeviceIdentity { return agent.DeviceIdentity{} }
 
-// Attr is empty.
+// Attr returns a zero value.
 func (*Device) Attr() verbs.DeviceAttr { return verbs.DeviceAttr{} }
 
-// MTU is 0.
+// MTU returns 0.
 func (*Device) MTU() int { return 0 }
 
-// Addresses are none.
+// Addresses returns no addresses.
 func (*Device) Addresses() (device, judge []netip.Addr) { return nil, nil }
 
-// Gone says why.
-func (*Device) Gone() error { return errDeviceNotLinux }
+// Err returns the error of OnDevice.
+func (*Device) Err() error { return errDeviceNotLinux }
 
 // Try fails.
 func (*Device) Try(context.Context, conformance.Job, func(*conformance.Bench) error) error {

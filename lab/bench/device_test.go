@@ -37,21 +37,21 @@ var nicTable = []verbs.GIDEntry{
 	{Index: 6, Type: verbs.GIDTypeRoCEv2},
 }
 
-func TestWhereJudgeAndDeviceMeet(t *testing.T) {
+func TestRoCEAddrPairs(t *testing.T) {
 	for _, c := range []struct {
 		judge []netip.Prefix
-		want  map[int]ends
+		want  map[int]addrPair
 		err   string
 	}{
-		{nil, map[int]ends{6: {addresses("fe80::1"), addresses("fe80::fab:7e57:0:1", "fe80::fab:7e57:0:2", "fe80::fab:7e57:0:3", "fe80::fab:7e57:0:4")}}, ""},
-		{prefixes("10.0.1.250/24", "fd00::ff/64"), map[int]ends{
+		{nil, map[int]addrPair{6: {addresses("fe80::1"), addresses("fe80::fab:7e57:0:1", "fe80::fab:7e57:0:2", "fe80::fab:7e57:0:3", "fe80::fab:7e57:0:4")}}, ""},
+		{prefixes("10.0.1.250/24", "fd00::ff/64"), map[int]addrPair{
 			4: {addresses("10.0.1.7"), addresses("10.0.1.250", "10.0.1.251", "10.0.1.252", "10.0.1.253")},
 			6: {addresses("fd00::7"), addresses("fd00::ff", "fd00::100", "fd00::101", "fd00::102")},
 		}, ""},
-		{prefixes("10.0.0.5/24"), nil, "10.0.0.7 is the device's"},
+		{prefixes("10.0.0.5/24"), nil, "10.0.0.7 belongs to the device"},
 		{prefixes("10.0.0.254/24"), nil, "10.0.1.0 is in another network"},
 	} {
-		got, err := datagramEnds(nicTable, c.judge)
+		got, err := roceAddrPairs(nicTable, c.judge)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%v: %v, want %q", c.judge, err, c.err)
@@ -62,37 +62,37 @@ func TestWhereJudgeAndDeviceMeet(t *testing.T) {
 			t.Errorf("%v: %v %v, want %v", c.judge, got, err, c.want)
 		}
 	}
-	if _, err := datagramEnds(nicTable[2:4], prefixes("10.9.0.1/24")); err == nil || !strings.Contains(err.Error(), "only [10.0.0.7]") {
+	if _, err := roceAddrPairs(nicTable[2:4], prefixes("10.9.0.1/24")); err == nil || !strings.Contains(err.Error(), "only [10.0.0.7]") {
 		t.Errorf("a network that the device is not in: %v", err)
 	}
 }
 
-func TestWhereStreamsMeet(t *testing.T) {
+func TestStreamAddrPairs(t *testing.T) {
 	device, own := prefixes("10.0.0.7/24", "fe80::7/64"), prefixes("10.0.0.1/24", "10.0.0.2/24", "fe80::1/64", "192.0.2.1/24")
-	got, err := streamEnds(device, own, nil)
-	if want := map[int]ends{4: {addresses("10.0.0.7"), addresses("10.0.0.1", "10.0.0.2")}}; err != nil || !reflect.DeepEqual(got, want) {
+	got, err := streamAddrPairs(device, own, nil)
+	if want := map[int]addrPair{4: {addresses("10.0.0.7"), addresses("10.0.0.1", "10.0.0.2")}}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v %v, want %v", got, err, want)
 	}
-	got, err = streamEnds(device, own, prefixes("10.0.0.2/24"))
-	if want := map[int]ends{4: {addresses("10.0.0.7"), addresses("10.0.0.2")}}; err != nil || !reflect.DeepEqual(got, want) {
+	got, err = streamAddrPairs(device, own, prefixes("10.0.0.2/24"))
+	if want := map[int]addrPair{4: {addresses("10.0.0.7"), addresses("10.0.0.2")}}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("where we are told to be: %v %v, want %v", got, err, want)
 	}
-	if got, err = streamEnds(device, own[2:], nil); err == nil {
+	if got, err = streamAddrPairs(device, own[2:], nil); err == nil {
 		t.Errorf("nothing in common: %v", got)
 	}
 }
 
-func TestWhatADeviceCannotBeMadeIsUnsupported(t *testing.T) {
-	met := map[int]ends{4: {addresses("10.0.0.7", "10.0.0.8"), addresses("10.0.0.1")}}
+func TestUnsupportedSetups(t *testing.T) {
+	met := map[int]addrPair{4: {addresses("10.0.0.7", "10.0.0.8"), addresses("10.0.0.1")}}
 	for _, s := range []conformance.Setup{
 		{Markers: true}, {Reliable: true}, {Isolate: true}, {MTU: 1280}, {Family: 6},
 	} {
-		if _, err := meeting(s, met, 1500); !errors.Is(err, conformance.ErrCannot) {
+		if _, err := selectAddrs(s, met, 1500); !errors.Is(err, conformance.ErrCannot) {
 			t.Errorf("%v: %v", s, err)
 		}
 	}
 	for s, n := range map[conformance.Setup]int{{}: 1, {Family: 4}: 1, {TwoAddresses: true}: 2, {MTU: 1500}: 1} {
-		if e, err := meeting(s, met, 1500); err != nil || len(e.local) != n || !e.local[0].Is4() {
+		if e, err := selectAddrs(s, met, 1500); err != nil || len(e.local) != n || !e.local[0].Is4() {
 			t.Errorf("%v: %v %v", s, e, err)
 		}
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/tcpwire"
 )
 
-// openSegments opens the judge's end of the cable for a TCP that is made by hand.
+// openSegments opens the packet socket of a user-space TCP.
 func (d *Device) openSegments() error {
-	addrs, err := d.ownPeers()
+	addrs, err := d.judgeAddrs()
 	if err != nil {
 		return err
 	}
 	mac, err := net.ParseMAC(d.id.MAC)
 	if err != nil {
-		return fmt.Errorf("the Ethernet address of the device's interface %q, as the agent tells it: %w", d.id.NetDevice, err)
+		return fmt.Errorf("the agent's Ethernet address of the device's interface %q: %w", d.id.NetDevice, err)
 	}
-	w, err := etherwire.Open(etherwire.Config{Interface: d.opt.Interface, Device: mac, Addrs: addrs, Keep: tcpTo(addrs)})
+	w, err := etherwire.Open(etherwire.Config{Interface: d.opt.Interface, Device: mac, Addrs: addrs, Keep: isTCPTo(addrs)})
 	if err != nil {
 		return err
 	}
@@ -31,17 +31,17 @@ func (d *Device) openSegments() error {
 	return nil
 }
 
-// tcpTo says which packets are of TCP and to one of these addresses: the agent, and others,
-// may talk over the same cable.
-func tcpTo(addrs []netip.Addr) func([]byte) bool {
+// isTCPTo returns a filter for TCP packets to these addresses: others may use the
+// same link.
+func isTCPTo(addrs []netip.Addr) func([]byte) bool {
 	return func(ip []byte) bool {
 		h, _, err := packet.ParseIPHeader(ip)
 		return err == nil && *h.Protocol == packet.ProtocolTCP && slices.Contains(addrs, h.Dst)
 	}
 }
 
-// segmentWire is a wire for a TCP that is made by hand. Its times are those of the case,
-// and it is read beside it.
+// segmentWire is the wire of a user-space TCP, with the times of the case. It is
+// read concurrently with the case.
 type segmentWire struct {
 	openWire
 	w *realWorld
@@ -54,16 +54,16 @@ func (x *segmentWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 	return f, err
 }
 
-// timestampsLen is what most hosts spend of each segment on an option. The judge's TCP does
-// without, and asks for segments that are as much shorter where a case wants a path of some
-// MTU: they hold then what they would.
+// timestampsLen is the length of the TCP timestamps option, which most hosts use.
+// The user-space TCP does not, and subtracts it from the MSS of a smaller MTU, to
+// get payloads of the usual size.
 const timestampsLen = 12
 
-// newSegments is a TCP by hand for one case, on a path of that MTU over a cable that may
-// carry more. All of its packets are in the record.
-func newSegments(w *realWorld, wire openWire, record *conformance.Record, at netip.Addr, cableMTU, mtu int) *tcpwire.Host {
+// newTCPHost returns a user-space TCP for one case, on a path of this MTU over a
+// link that may carry more. The record has all of its packets.
+func newTCPHost(w *realWorld, wire openWire, record *conformance.Record, at netip.Addr, cableMTU, mtu int) *tcpwire.Host {
 	wire.Forget()
-	cfg := tcpwire.Config{Wire: record.Recorded(w, &segmentWire{wire, w}), Addr: at, MTU: cableMTU, Waiting: w.waiting, End: w.end}
+	cfg := tcpwire.Config{Wire: record.Recorded(w, &segmentWire{wire, w}), Addr: at, MTU: cableMTU, Waiting: w.startWait, End: w.stop}
 	if mtu < cableMTU {
 		cfg.MSS = mtu - 20 - 20 - timestampsLen
 		if at.Is6() {

@@ -9,26 +9,26 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// DeviceWire is how the judge is at the other end of a device's cable.
+// DeviceWire is the access of the judge to a device's link.
 type DeviceWire string
 
-// The ways. Each is for one kind of device.
+// The kinds of access.
 const (
-	// WirePackets: as a host of its own, by packet sockets, which see and set every bit.
-	// It is the usual one for RoCE, and takes CAP_NET_RAW.
+	// WirePackets uses packet sockets, with addresses of the judge only: it sees
+	// and sets every bit. It is the default for RoCE, and needs CAP_NET_RAW.
 	WirePackets DeviceWire = "packet"
-	// WireUDP: as any program of this host, by UDP sockets, for RoCE. It takes no
-	// permission, and sees and sets less.
+	// WireUDP uses UDP sockets of the kernel, for RoCE. It needs no privileges, and
+	// has limitations.
 	WireUDP DeviceWire = "udp"
-	// WireTCP: as any program of this host, by its kernel's TCP. It is the usual one for
-	// iWARP, and takes no permission.
+	// WireTCP uses the kernel's TCP. It is the default for iWARP, and needs no
+	// privileges.
 	WireTCP DeviceWire = "tcp"
-	// WireSegments: as a host of its own whose TCP the judge makes by hand, by packet
-	// sockets, for iWARP: it sees and sets every segment. It takes CAP_NET_RAW.
+	// WireSegments uses a user-space TCP over packet sockets, for iWARP: it sees
+	// and sets every segment. It needs CAP_NET_RAW.
 	WireSegments DeviceWire = "segments"
 )
 
-// DeviceWires are the ways to be at the end of a device's cable, the usual one first.
+// DeviceWires returns the kinds of access for a device, the default first.
 func DeviceWires(streams bool) []DeviceWire {
 	if streams {
 		return []DeviceWire{WireTCP, WireSegments}
@@ -36,16 +36,16 @@ func DeviceWires(streams bool) []DeviceWire {
 	return []DeviceWire{WirePackets, WireUDP}
 }
 
-// Unprivileged is the way that takes no permission.
-func Unprivileged(streams bool) DeviceWire {
+// UnprivilegedWire returns the kind of access that needs no privileges.
+func UnprivilegedWire(streams bool) DeviceWire {
 	if streams {
 		return WireTCP
 	}
 	return WireUDP
 }
 
-// Words tell it to people.
-func (w DeviceWire) Words() string {
+// Description returns a text for users.
+func (w DeviceWire) Description() string {
 	switch w {
 	case WirePackets:
 		return "AF_PACKET"
@@ -59,9 +59,8 @@ func (w DeviceWire) Words() string {
 	return string(w)
 }
 
-// Blind tells what the judge neither sees nor sets by a wire, in words for people; nothing
-// where there is nothing.
-func (w DeviceWire) Blind() []string {
+// Limitations lists what the judge cannot see or set, as text for users.
+func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
 		return udpwire.Blind()
@@ -72,53 +71,53 @@ func (w DeviceWire) Blind() []string {
 	return nil
 }
 
-// wireFor is the way for a device of that kind, of those that were asked for.
-func wireFor(asked DeviceWire, streams bool) (DeviceWire, error) {
-	ways := DeviceWires(streams)
+// wireFor validates the requested access for a device, or returns the default.
+func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
+	wires := DeviceWires(streams)
 	switch {
-	case asked == "":
-		return ways[0], nil
-	case slices.Contains(ways, asked):
-		return asked, nil
+	case requested == "":
+		return wires[0], nil
+	case slices.Contains(wires, requested):
+		return requested, nil
 	}
 	kind := "RoCE"
 	if streams {
 		kind = "iWARP"
 	}
-	return "", fmt.Errorf("a device of %s cannot be judged by the wire %q: give %s or %s", kind, asked, ways[0], ways[1])
+	return "", fmt.Errorf("a device of %s cannot be judged over the wire %q: give %s or %s", kind, requested, wires[0], wires[1])
 }
 
-// socketEnds finds out at which addresses a RoCE device and the sockets of the judge's
-// host meet, by family. own are the addresses of the judge's interface; wanted, if there
-// are any, those of them to use.
-func socketEnds(table []verbs.GIDEntry, own, wanted []netip.Prefix) (map[int]ends, error) {
-	has := routed(table)
-	met := make(map[int]ends)
-	// Addresses that hold on the link alone are for devices that have no other.
+// socketAddrPairs returns the addresses of a RoCE device and of the judge's UDP
+// sockets, by family. kernel are the addresses of the judge's interface; wanted, if
+// not empty, selects some of them.
+func socketAddrPairs(table []verbs.GIDEntry, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
+	has := roceV2Addrs(table)
+	pairs := make(map[int]addrPair)
+	// Link-local addresses are used only if there are no others.
 	for _, local := range []bool{false, true} {
-		for _, n := range own {
+		for _, n := range kernel {
 			family := familyOf(n.Addr())
-			e, found := met[family]
+			e, found := pairs[family]
 			switch {
 			case n.Addr().IsLinkLocalUnicast() != local, found && local:
 				continue
 			case len(wanted) > 0 && !slices.ContainsFunc(wanted, func(w netip.Prefix) bool { return w.Addr() == n.Addr() }):
 				continue
 			}
-			if reach := within(n, has); len(reach) > 0 {
+			if reach := addrsIn(n, has); len(reach) > 0 {
 				e.local, e.peers = reach, append(e.peers, n.Addr())
-				met[family] = e
+				pairs[family] = e
 			}
 		}
 	}
-	if len(met) == 0 {
-		return nil, fmt.Errorf("the judge's interface has the addresses %v, none of which is in a network of the device's %v: give it one (ip address add)", own, has)
+	if len(pairs) == 0 {
+		return nil, fmt.Errorf("the judge's interface has the addresses %v, none of which is in a network of the device's %v: give it one (ip address add)", kernel, has)
 	}
-	return met, nil
+	return pairs, nil
 }
 
-// routed are the addresses of RoCEv2 in a GID table, in its order.
-func routed(table []verbs.GIDEntry) (has []netip.Addr) {
+// roceV2Addrs returns the RoCEv2 addresses of a GID table, in its order.
+func roceV2Addrs(table []verbs.GIDEntry) (has []netip.Addr) {
 	for _, e := range table {
 		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv2 && !a.IsUnspecified() && !slices.Contains(has, a) {
 			has = append(has, a)
@@ -127,13 +126,13 @@ func routed(table []verbs.GIDEntry) (has []netip.Addr) {
 	return has
 }
 
-// leaveOne takes the last address of each family from the judge, if it has several, for
-// the device's partners: a socket of theirs and one of the judge's cannot be at the same.
-func leaveOne(met map[int]ends) {
-	for family, e := range met {
+// reservePartnerAddr removes the judge's last address of each family, if it has
+// several, for partner devices, which need separate sockets.
+func reservePartnerAddr(pairs map[int]addrPair) {
+	for family, e := range pairs {
 		if n := len(e.peers); n > 1 {
 			e.peers = e.peers[:n-1]
-			met[family] = e
+			pairs[family] = e
 		}
 	}
 }

@@ -29,9 +29,9 @@ func caseOf(t *testing.T, p suites.Protocol, id string) *conformance.Case {
 	return nil
 }
 
-// Over sockets a sound device passes, one with a defect that they show is found out, and
-// what they do not show is no verdict, whatever the device does.
-func TestJudgedOverSockets(t *testing.T) {
+// A device without defects passes, a visible defect is found, and cases that UDP
+// sockets cannot decide have no verdict.
+func TestWireUDP(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		id, quirk string
@@ -60,9 +60,9 @@ func TestJudgedOverSockets(t *testing.T) {
 	}
 }
 
-// A TCP by hand carries what the kernel's carries, shows segments, and can ask for short
-// ones where the cable is what it is.
-func TestJudgedBySegments(t *testing.T) {
+// The user-space TCP exchanges the same data, shows segments, and can request a
+// smaller MSS.
+func TestWireSegments(t *testing.T) {
 	t.Parallel()
 	_, d := farBy(t, WireSegments)
 	for _, c := range []realCase{{"garbage", garbage}, {"dialed", dialed}} {
@@ -105,7 +105,6 @@ func TestJudgedBySegments(t *testing.T) {
 	}
 }
 
-// In namespaces cases have a TCP by hand beside the kernel's, and are able to fail over it.
 func TestSegmentsInNamespaces(t *testing.T) {
 	t.Parallel()
 	lab := lab(t, "softiwarp", NamespaceOptions{Parallel: atOnce})

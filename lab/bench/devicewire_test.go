@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestWhichWireIsFor(t *testing.T) {
+func TestWireFor(t *testing.T) {
 	for _, c := range []struct {
 		asked   DeviceWire
 		streams bool
@@ -28,15 +28,15 @@ func TestWhichWireIsFor(t *testing.T) {
 	}
 	for _, streams := range []bool{false, true} {
 		for _, w := range DeviceWires(streams) {
-			// Who needs a permission sees everything.
-			if sees := len(w.Blind()) == 0; sees == (w == Unprivileged(streams)) {
-				t.Errorf("%s: blind for %q", w, w.Blind())
+			// Privileged wires have no limitations.
+			if sees := len(w.Limitations()) == 0; sees == (w == UnprivilegedWire(streams)) {
+				t.Errorf("%s: blind for %q", w, w.Limitations())
 			}
 		}
 	}
 }
 
-func TestWhereSocketsMeet(t *testing.T) {
+func TestSocketAddrPairs(t *testing.T) {
 	var table []verbs.GIDEntry
 	for _, a := range addresses("fe80::7", "10.0.0.7", "fd00::7", "10.0.0.8") {
 		table = append(table, verbs.GIDEntry{GID: verbs.GIDFrom(a), Type: verbs.GIDTypeRoCEv2})
@@ -44,32 +44,32 @@ func TestWhereSocketsMeet(t *testing.T) {
 	own := []netip.Prefix{
 		netip.MustParsePrefix("fe80::1/64"), netip.MustParsePrefix("10.0.0.1/24"), netip.MustParsePrefix("10.0.0.2/24"), netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("fd00::1/64"),
 	}
-	met, err := socketEnds(table, own, nil)
+	met, err := socketAddrPairs(table, own, nil)
 	if err != nil || !slices.Equal(met[4].peers, addresses("10.0.0.1", "10.0.0.2")) || !slices.Equal(met[4].local, addresses("10.0.0.7", "10.0.0.8")) ||
 		!slices.Equal(met[6].peers, addresses("fd00::1")) {
 		t.Errorf("%v, %v", met, err)
 	}
-	if leaveOne(met); len(met[4].peers) != 1 || len(met[6].peers) != 1 {
+	if reservePartnerAddr(met); len(met[4].peers) != 1 || len(met[6].peers) != 1 {
 		t.Errorf("with partners: %v", met)
 	}
-	if met, err = socketEnds(table, own[:1], nil); err != nil || !slices.Equal(met[6].peers, addresses("fe80::1")) {
+	if met, err = socketAddrPairs(table, own[:1], nil); err != nil || !slices.Equal(met[6].peers, addresses("fe80::1")) {
 		t.Errorf("on the link alone: %v, %v", met, err)
 	}
-	if met, err = socketEnds(table, own, []netip.Prefix{own[2]}); err != nil || len(met) != 1 || !slices.Equal(met[4].peers, addresses("10.0.0.2")) {
+	if met, err = socketAddrPairs(table, own, []netip.Prefix{own[2]}); err != nil || len(met) != 1 || !slices.Equal(met[4].peers, addresses("10.0.0.2")) {
 		t.Errorf("as told: %v, %v", met, err)
 	}
-	if met, err = socketEnds(table, own[3:4], nil); err == nil {
+	if met, err = socketAddrPairs(table, own[3:4], nil); err == nil {
 		t.Errorf("nothing in common: %v", met)
 	}
 }
 
-func TestWhereSegmentsMeet(t *testing.T) {
+func TestSegmentAddrPairs(t *testing.T) {
 	device := []netip.Prefix{netip.MustParsePrefix("fe80::7/64"), netip.MustParsePrefix("10.0.0.7/24")}
-	met, err := segmentEnds(device, []netip.Prefix{netip.MustParsePrefix("10.0.0.80/24"), netip.MustParsePrefix("fe80::80/64")})
+	met, err := segmentAddrPairs(device, []netip.Prefix{netip.MustParsePrefix("10.0.0.80/24"), netip.MustParsePrefix("fe80::80/64")})
 	if err != nil || len(met) != 1 || len(met[4].peers) != peers || met[4].local[0] != device[1].Addr() {
 		t.Errorf("%v, %v", met, err)
 	}
-	if met, err = segmentEnds(device, nil); err == nil {
+	if met, err = segmentAddrPairs(device, nil); err == nil {
 		t.Errorf("nowhere: %v", met)
 	}
 }

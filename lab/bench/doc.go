@@ -1,29 +1,26 @@
-// Package bench makes benches for conformance cases of the emulated devices: a
-// device of a provider, a raw peer at the other end of its cable, and time. There
-// are two labs of the same shape. [InSimulation] has a world of its own for every
-// case, in virtual time, and the same seed gives the same record. [InNamespaces]
-// (Linux) has the device on sockets in a network namespace, the peer on an Ethernet
-// interface in another, and real time.
+// Package bench provides benches for conformance cases: a device under test, a raw
+// peer at the other end of its link, and a clock. [InSimulation] runs each case in
+// a new simulation in virtual time; the same seed gives the same record.
+// [InNamespaces] (Linux) opens the device on sockets in one network namespace and
+// the peer on an Ethernet interface in another, in real time. [OnDevice] drives a
+// device of another host through an agent, and [OnLocalDevice] a device of this
+// host.
 //
-// It judges nothing: what a case may expect is the case's affair. And it knows no
-// protocol above UDP and TCP.
+// It does not judge devices, and knows no protocol above UDP and TCP.
 //
-// # What a simulated wire makes up
+// # Packets in simulation
 //
-// Simulated devices send and receive datagrams with a few fields of their IP
-// headers, and byte streams. A case sees IP packets all the same. Of what it sees,
-// these are the device's own: addresses and UDP ports, traffic class with ECN, hop
-// limit, IPv4 identification and DF, IPv6 flow label, whether UDP has a checksum, and
-// its payload. The rest is made up, as the sockets of the same device make it: IPv4
-// without options, never fragmented; checksums that are right; lengths that agree. A
-// packet may be padded to the least that Ethernet carries, as all frames are.
-// Nothing that a case finds out about these says anything of a simulated device,
-// and a packet that differs in them cannot be sent: Send refuses it with an error
-// that wraps conformance.ErrCannot. TCP has no segments of the device's own making
-// either; a Read returns what the device wrote at once, up to the MSS.
+// Simulated devices send datagrams with some IP header fields, or byte streams, and
+// cases see IP packets. These fields come from the device: addresses and UDP ports,
+// traffic class with ECN, hop limit, IPv4 identification and DF, IPv6 flow label,
+// the presence of a UDP checksum, and the payload. All others are generated as a
+// socket would: no IPv4 options or fragments, valid checksums and lengths. Short
+// packets may be padded, as in Ethernet frames. A case cannot send a packet that
+// differs in generated fields: Send returns an error that wraps
+// conformance.ErrCannot. TCP segments are not simulated; a Read returns the data of
+// one write of the device, up to the MSS.
 //
-// Hop limit 0 cannot be sent, since a datagram says by it that it has none. Every
-// packet takes a microsecond from end to end, however long it is.
+// A hop limit of 0 cannot be sent. Every packet takes a microsecond.
 //
-// A lab may run many cases at once. A bench belongs to its case.
+// A lab may run many cases concurrently. A bench belongs to its case.
 package bench

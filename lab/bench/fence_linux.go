@@ -12,13 +12,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// fencePatience is how long a frame may take to the device's host.
-const fencePatience = 30 * time.Second
+// fenceTimeout is how long a frame may take to the device's host.
+const fenceTimeout = 30 * time.Second
 
-// fence returns when nothing is on its way to the device's host any more that an
-// earlier case has sent: a device that is opened then would answer it. Each processor
-// has a queue of its own for what is on the cable, so that a frame goes behind each.
-func (t *table) fence(from, to netip.Addr) error {
+// fence returns when all packets of earlier cases have reached the device's host: a
+// device that is opened then would answer them. It sends a frame on each CPU,
+// because each has a receive queue.
+func (t *benchNetwork) fence(from, to netip.Addr) error {
 	if t.wire == nil {
 		return nil
 	}
@@ -28,30 +28,30 @@ func (t *table) fence(from, to netip.Addr) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("fence off the case before: %w", err)
+		return fmt.Errorf("fence after the previous case: %w", err)
 	}
 	defer socket.Close()
 	dst := netip.AddrPortFrom(to, uint16(socket.LocalAddr().(*net.UDPAddr).Port))
 	frame := appendPacket(nil, &link.Datagram{Src: netip.AddrPortFrom(from, dst.Port()), Dst: dst, HopLimit: 1, Payload: []byte("fence")})
-	sent, err := onEachProcessor(func() error { return t.wire.Send(frame) })
+	sent, err := onEachCPU(func() error { return t.wire.Send(frame) })
 	if err != nil {
-		return fmt.Errorf("fence off the case before: %w", err)
+		return fmt.Errorf("fence after the previous case: %w", err)
 	}
-	if err := socket.SetReadDeadline(time.Now().Add(fencePatience)); err != nil {
+	if err := socket.SetReadDeadline(time.Now().Add(fenceTimeout)); err != nil {
 		return err
 	}
 	buf := make([]byte, len(frame))
 	for i := range sent {
 		if _, err := socket.Read(buf); err != nil {
-			return fmt.Errorf("fence off the case before: frame %d of %d to %v: %w", i+1, sent, dst, err)
+			return fmt.Errorf("fence after the previous case: frame %d of %d to %v: %w", i+1, sent, dst, err)
 		}
 	}
 	return nil
 }
 
-// onEachProcessor calls f on each that this process may use, and returns how many
-// there are. The thread that moves about is not used again.
-func onEachProcessor(f func() error) (n int, err error) {
+// onEachCPU calls f on each CPU of this process, and returns their number. It uses
+// a thread that is not reused.
+func onEachCPU(f func() error) (n int, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -9,15 +9,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// IP packets are made here of what a datagram says, and read to make one of them.
-
 const (
 	protocolUDP  = 17
 	dontFragment = 0x4000
 	flowLabel    = 1<<20 - 1 // mask
 )
 
-// appendPacket appends the IP packet that a socket would send d as.
+// appendPacket appends the IP packet that a socket would send for d.
 func appendPacket(b []byte, d *link.Datagram) []byte {
 	start := len(b)
 	length := link.UDPHeaderLen + len(d.Payload)
@@ -33,7 +31,7 @@ func appendPacket(b []byte, d *link.Datagram) []byte {
 		b = binary.BigEndian.AppendUint16(b, flags)
 		b = append(b, d.HopLimit, protocolUDP, 0, 0)
 		b = append(append(b, src.AsSlice()...), dst.AsSlice()...)
-		binary.BigEndian.PutUint16(b[start+10:], ^sum(0, b[start:]))
+		binary.BigEndian.PutUint16(b[start+10:], ^onesComplementSum(0, b[start:]))
 	} else {
 		b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(d.TClass)<<20|d.FlowLabel&flowLabel)
 		b = binary.BigEndian.AppendUint16(b, uint16(length))
@@ -48,24 +46,24 @@ func appendPacket(b []byte, d *link.Datagram) []byte {
 	if d.Unlike&link.NoChecksum != 0 {
 		return b
 	}
-	check := ^sum(pseudo(src, dst, length), b[udp:])
+	check := ^onesComplementSum(pseudoHeaderSum(src, dst, length), b[udp:])
 	if check == 0 {
-		check = 0xffff // 0 says that there is none
+		check = 0xffff // 0 means no checksum
 	}
 	binary.BigEndian.PutUint16(b[udp+6:], check)
 	return b
 }
 
-// cannot says why a simulated wire does not carry a packet.
-func cannot(format string, args ...any) error {
-	return fmt.Errorf("a simulated wire carries datagrams of UDP as they should be: %w: %s", conformance.ErrCannot, fmt.Sprintf(format, args...))
+// cannotf returns an error for a packet that a simulated wire cannot carry.
+func cannotf(format string, args ...any) error {
+	return fmt.Errorf("a simulated wire carries only valid UDP datagrams: %w: %s", conformance.ErrCannot, fmt.Sprintf(format, args...))
 }
 
-// parsePacket makes a datagram of an IP packet, whose payload stays where it is. What
-// follows the packet, as in a frame that Ethernet has padded, is left out.
+// parsePacket parses an IP packet, whose payload is not copied. Padding after the
+// packet is ignored.
 func parsePacket(b []byte) (d link.Datagram, err error) {
 	if len(b) == 0 {
-		return d, cannot("the packet is empty")
+		return d, cannotf("the packet is empty")
 	}
 	var udp []byte
 	switch version := b[0] >> 4; version {
@@ -74,26 +72,26 @@ func parsePacket(b []byte) (d link.Datagram, err error) {
 	case 6:
 		udp, err = parseIPv6(&d, b)
 	default:
-		return d, cannot("IP version %d", version)
+		return d, cannotf("IP version %d", version)
 	}
 	if err != nil {
 		return d, err
 	}
 	if d.HopLimit == 0 {
-		return d, cannot("a hop limit of 0 cannot be told from none")
+		return d, cannotf("a hop limit of 0")
 	}
 	if len(udp) < link.UDPHeaderLen {
-		return d, cannot("%d bytes are no UDP header", len(udp))
+		return d, cannotf("a UDP header of %d bytes", len(udp))
 	}
 	if length := int(binary.BigEndian.Uint16(udp[4:])); length != len(udp) {
-		return d, cannot("UDP length %d in front of %d bytes", length, len(udp))
+		return d, cannotf("UDP length %d with %d bytes", length, len(udp))
 	}
 	src, dst := d.Src.Addr(), d.Dst.Addr()
 	switch check := binary.BigEndian.Uint16(udp[6:]); {
 	case check == 0:
 		d.Unlike |= link.NoChecksum
-	case sum(pseudo(src, dst, len(udp)), udp) != 0xffff:
-		return d, cannot("a wrong UDP checksum, %#04x", check)
+	case onesComplementSum(pseudoHeaderSum(src, dst, len(udp)), udp) != 0xffff:
+		return d, cannotf("a wrong UDP checksum, %#04x", check)
 	}
 	d.Src = netip.AddrPortFrom(src, binary.BigEndian.Uint16(udp))
 	d.Dst = netip.AddrPortFrom(dst, binary.BigEndian.Uint16(udp[2:]))
@@ -103,20 +101,20 @@ func parsePacket(b []byte) (d link.Datagram, err error) {
 
 func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 	if len(b) < link.IPv4HeaderLen {
-		return nil, cannot("%d bytes are no IPv4 header", len(b))
+		return nil, cannotf("a truncated IPv4 header of %d bytes", len(b))
 	}
 	length, flags := int(binary.BigEndian.Uint16(b[2:])), binary.BigEndian.Uint16(b[6:])
 	switch {
 	case b[0] != 0x45:
-		return nil, cannot("an IPv4 header of %d bytes", int(b[0]&0xf)*4)
+		return nil, cannotf("an IPv4 header of %d bytes", int(b[0]&0xf)*4)
 	case length > len(b):
-		return nil, cannot("IPv4 length %d in a packet of %d bytes", length, len(b))
+		return nil, cannotf("IPv4 length %d in a packet of %d bytes", length, len(b))
 	case flags&^dontFragment != 0:
-		return nil, cannot("IPv4 flags and fragment offset %#04x", flags)
+		return nil, cannotf("IPv4 flags and fragment offset %#04x", flags)
 	case b[9] != protocolUDP:
-		return nil, cannot("IP protocol %d", b[9])
-	case sum(0, b[:link.IPv4HeaderLen]) != 0xffff:
-		return nil, cannot("a wrong IPv4 checksum, %#04x", binary.BigEndian.Uint16(b[10:]))
+		return nil, cannotf("IP protocol %d", b[9])
+	case onesComplementSum(0, b[:link.IPv4HeaderLen]) != 0xffff:
+		return nil, cannotf("a wrong IPv4 checksum, %#04x", binary.BigEndian.Uint16(b[10:]))
 	}
 	if flags == 0 {
 		d.Unlike |= link.MayFragment
@@ -132,30 +130,30 @@ func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 
 func parseIPv6(d *link.Datagram, b []byte) (udp []byte, err error) {
 	if len(b) < link.IPv6HeaderLen {
-		return nil, cannot("%d bytes are no IPv6 header", len(b))
+		return nil, cannotf("a truncated IPv6 header of %d bytes", len(b))
 	}
 	length := int(binary.BigEndian.Uint16(b[4:]))
 	switch {
 	case length > len(b)-link.IPv6HeaderLen:
-		return nil, cannot("IPv6 payload length %d in front of %d bytes", length, len(b)-link.IPv6HeaderLen)
+		return nil, cannotf("IPv6 payload length %d with %d bytes", length, len(b)-link.IPv6HeaderLen)
 	case length < len(b)-link.IPv6HeaderLen:
 		d.Unlike |= link.Padded
 	}
 	if b[6] != protocolUDP {
-		return nil, cannot("IPv6 next header %d", b[6])
+		return nil, cannotf("IPv6 next header %d", b[6])
 	}
 	head := binary.BigEndian.Uint32(b)
 	d.TClass, d.FlowLabel, d.HopLimit = uint8(head>>20), head&flowLabel, b[7]
 	src, dst := netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
 	if src.Is4In6() || dst.Is4In6() {
-		return nil, cannot("IPv4 addresses mapped into an IPv6 packet, from %v to %v", src, dst)
+		return nil, cannotf("IPv4 addresses mapped into an IPv6 packet, from %v to %v", src, dst)
 	}
 	d.Src, d.Dst = netip.AddrPortFrom(src, 0), netip.AddrPortFrom(dst, 0)
 	return b[link.IPv6HeaderLen:][:length], nil
 }
 
-// sum is the one's complement sum of b on top of another.
-func sum(start uint32, b []byte) uint16 {
+// onesComplementSum returns the one's complement sum of b, added to start.
+func onesComplementSum(start uint32, b []byte) uint16 {
 	s := uint64(start)
 	for ; len(b) >= 4; b = b[4:] {
 		s += uint64(binary.BigEndian.Uint32(b))
@@ -173,7 +171,7 @@ func sum(start uint32, b []byte) uint16 {
 	return uint16(s)
 }
 
-// pseudo is the sum of the pseudo-header that checksums of UDP cover.
-func pseudo(src, dst netip.Addr, length int) uint32 {
-	return uint32(sum(0, src.AsSlice())) + uint32(sum(0, dst.AsSlice())) + protocolUDP + uint32(length)
+// pseudoHeaderSum returns the sum of the UDP pseudo-header.
+func pseudoHeaderSum(src, dst netip.Addr, length int) uint32 {
+	return uint32(onesComplementSum(0, src.AsSlice())) + uint32(onesComplementSum(0, dst.AsSlice())) + protocolUDP + uint32(length)
 }

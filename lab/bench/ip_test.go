@@ -18,7 +18,7 @@ var datagramsOfBoth = []link.Datagram{
 	{Src: netip.MustParseAddrPort("[fd00::1]:1"), Dst: netip.MustParseAddrPort("[fd00::2]:2"), HopLimit: 255, Payload: []byte{}},
 }
 
-func TestPacketsAreReadAsTheyWereMade(t *testing.T) {
+func TestPacketRoundTrip(t *testing.T) {
 	for _, d := range datagramsOfBoth {
 		p := appendPacket(nil, &d)
 		got, err := parsePacket(p)
@@ -37,7 +37,7 @@ func TestPacketsAreReadAsTheyWereMade(t *testing.T) {
 	}
 }
 
-func TestChecksumsAddedUpByHand(t *testing.T) {
+func TestOnesComplementSum(t *testing.T) {
 	d := link.Datagram{Src: netip.MustParseAddrPort("192.0.2.1:1024"), Dst: netip.MustParseAddrPort("192.0.2.2:53"), HopLimit: 64, IPID: 1, Payload: []byte{1, 2, 3}}
 	p := appendPacket(nil, &d)
 	// By hand: 4500+001f+0001+4000+4011+c000+0201+c000+0202 = 24934, folded 4936, inverted b6c9.
@@ -50,11 +50,11 @@ func TestChecksumsAddedUpByHand(t *testing.T) {
 	}
 }
 
-func TestWhatASimulatedWireCannotCarry(t *testing.T) {
+func TestParsePacketErrors(t *testing.T) {
 	v4, v6 := appendPacket(nil, &datagramsOfBoth[0]), appendPacket(nil, &datagramsOfBoth[2])
 	seal := func(p []byte) {
 		p[10], p[11] = 0, 0
-		binary.BigEndian.PutUint16(p[10:], ^sum(0, p[:20]))
+		binary.BigEndian.PutUint16(p[10:], ^onesComplementSum(0, p[:20]))
 	}
 	for name, packet := range map[string][]byte{
 		"nothing":           nil,
@@ -105,7 +105,7 @@ func changed(p []byte, change func([]byte)) []byte {
 	return p
 }
 
-func TestTheWireSaysWhatItCannotDo(t *testing.T) {
+func TestSimWireErrors(t *testing.T) {
 	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
 		_, long := rawSend(b.Peers[0], b.Local[0], 1, string(make([]byte, 9000)))
 		_, other := rawSend(hostAddr(4, 9), hostAddr(4, 8), 1, "x")

@@ -17,28 +17,28 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// kernelStreams is the kernel's TCP, in the peer's namespace or where the judge is.
+// kernelStreams is the kernel's TCP, in the peer's namespace or that of the judge.
 type kernelStreams struct {
 	w *realWorld
-	// within runs what makes a socket, in the namespace that it is to be of.
-	within func(func() error) error
-	from   netip.Addr
+	// inNamespace calls a function in the namespace for new sockets.
+	inNamespace func(func() error) error
+	from        netip.Addr
 
 	mu   sync.Mutex
 	open []io.Closer
 }
 
-// here runs a function in the namespace that one is in.
-func here(f func() error) error { return f() }
+// direct calls f in the current namespace.
+func direct(f func() error) error { return f() }
 
-// keep remembers what has to be closed when the case has ended.
-func (n *kernelStreams) keep(c io.Closer) {
+// closeLater registers a socket to close at the end of the case.
+func (n *kernelStreams) closeLater(c io.Closer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.open = append(n.open, c)
 }
 
-// close breaks what the case leaves open.
+// close resets the open connections of the case.
 func (n *kernelStreams) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,14 +46,14 @@ func (n *kernelStreams) close() {
 		if s, ok := c.(*net.TCPConn); ok {
 			_ = s.SetLinger(0)
 		}
-		_ = c.Close() // it may be closed already
+		_ = c.Close() // may be closed
 	}
 	n.open = nil
 }
 
 // Dial implements conformance.Streams.
 func (n *kernelStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
-	defer n.w.waiting("a stream to " + to.String())()
+	defer n.w.startWait("a stream to " + to.String())()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if timeout >= 0 {
@@ -63,34 +63,34 @@ func (n *kernelStreams) Dial(to netip.AddrPort, timeout time.Duration) (conforma
 	go func() {
 		select {
 		case <-ctx.Done():
-		case <-n.w.end:
+		case <-n.w.stop:
 			cancel()
 		}
 	}()
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, 0))}
 	var c net.Conn
-	err := n.within(func() (err error) {
+	err := n.inNamespace(func() (err error) {
 		c, err = d.DialContext(ctx, "tcp", to.String())
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dial %v: %w", to, tcpError(err))
 	}
-	n.keep(c)
+	n.closeLater(c)
 	return &kernelStream{n: n, c: c.(*net.TCPConn)}, nil
 }
 
 // Listen implements conformance.Streams.
 func (n *kernelStreams) Listen(port uint16) (conformance.Listener, error) {
 	var l *net.TCPListener
-	err := n.within(func() (err error) {
+	err := n.inNamespace(func() (err error) {
 		l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, port)))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	n.keep(l)
+	n.closeLater(l)
 	return &kernelListener{n, l}, nil
 }
 
@@ -107,7 +107,7 @@ func (l *kernelListener) Close() error { return l.l.Close() }
 
 // Accept implements conformance.Listener.
 func (l *kernelListener) Accept(timeout time.Duration) (conformance.Stream, error) {
-	defer l.n.w.waiting(fmt.Sprint("a stream to port ", l.Addr().Port()))()
+	defer l.n.w.startWait(fmt.Sprint("a stream to port ", l.Addr().Port()))()
 	if err := l.l.SetDeadline(deadline(timeout)); err != nil {
 		return nil, err
 	}
@@ -115,11 +115,12 @@ func (l *kernelListener) Accept(timeout time.Duration) (conformance.Stream, erro
 	if err != nil {
 		return nil, fmt.Errorf("accept on %v: %w", l.Addr(), tcpError(err))
 	}
-	l.n.keep(c)
+	l.n.closeLater(c)
 	return &kernelStream{n: l.n, c: c}, nil
 }
 
-// deadline is when a timeout is over. What is there already is got even if it is 0.
+// deadline returns the time of a timeout; at least a millisecond, so that data that
+// has arrived is read.
 func deadline(timeout time.Duration) time.Time {
 	if timeout < 0 {
 		return time.Time{}
@@ -127,7 +128,7 @@ func deadline(timeout time.Duration) time.Time {
 	return time.Now().Add(max(timeout, time.Millisecond))
 }
 
-// kernelStream is a TCP connection of the peer's.
+// kernelStream is a TCP connection of the peer.
 type kernelStream struct {
 	n   *kernelStreams
 	c   *net.TCPConn
@@ -156,14 +157,14 @@ func (s *kernelStream) MSS() (mss int) {
 
 // Write implements conformance.Stream. Go's connections have TCP_NODELAY.
 func (s *kernelStream) Write(b []byte) error {
-	defer s.n.w.waiting("room to write")()
+	defer s.n.w.startWait("room to write")()
 	_, err := s.c.Write(b)
 	return tcpError(err)
 }
 
 // Read implements conformance.Stream.
 func (s *kernelStream) Read(timeout time.Duration) ([]byte, error) {
-	defer s.n.w.waiting("bytes from the device")()
+	defer s.n.w.startWait("bytes from the device")()
 	if err := s.c.SetReadDeadline(deadline(timeout)); err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func plainAddr(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }
 
-// tcpError is err in words that cases know.
+// tcpError adds the errors that cases test for.
 func tcpError(err error) error {
 	var timeout net.Error
 	switch {

@@ -6,20 +6,19 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// NamespaceOptions is how benches in network namespaces are made.
+// NamespaceOptions are options of benches in network namespaces.
 type NamespaceOptions struct {
-	// Parallel is how many cases may run at once, each in namespaces of its own; 1
-	// if 0.
+	// Parallel is the number of concurrent cases, each in separate namespaces; 0
+	// means 1.
 	Parallel int
-	// MaxTime ends a case that comes to no end; 2 min if 0.
+	// MaxTime ends a case that hangs; 0 means 2 min.
 	MaxTime time.Duration
-	// Claims are what the devices under test have less of than others of their
-	// provider.
-	Claims nics.Claims
+	// Restrictions are those of the devices under test.
+	Restrictions nics.Restrictions
 }
 
 const (
 	defaultMaxRealTime = 2 * time.Minute
-	// grace is what a case that is to end, and its tasks, have to do so.
-	grace = 15 * time.Second
+	// cleanUpTimeout is how long a stopped case and its tasks may take to end.
+	cleanUpTimeout = 15 * time.Second
 )

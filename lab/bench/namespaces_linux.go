@@ -19,27 +19,26 @@ import (
 type Namespaces struct {
 	provider *nics.Provider
 	opt      NamespaceOptions
-	turn     chan struct{} // as many as may run
+	sem      chan struct{} // limits concurrent cases
 
 	mu     sync.Mutex
-	free   []*table
+	free   []*benchNetwork
 	closed bool
 }
 
 var _ conformance.Lab = (*Namespaces)(nil)
 
-// InNamespaces returns a lab of devices on sockets. The process must be able to make
-// network namespaces: as root, or in a user namespace of its own, where
-// netns.StartUnshared starts programs of ordinary users.
+// InNamespaces returns a lab of devices on sockets. The process must be able to
+// create network namespaces: as root, or in a process of netns.StartUnshared.
 //
-// A device that crashes in a thread of its own takes the process with it.
+// A device that panics in another goroutine ends the process.
 func InNamespaces(p *nics.Provider, opt NamespaceOptions) (*Namespaces, error) {
 	opt.Parallel, opt.MaxTime = max(opt.Parallel, 1), cmp.Or(opt.MaxTime, defaultMaxRealTime)
-	l := &Namespaces{provider: p, opt: opt, turn: make(chan struct{}, opt.Parallel)}
-	first, err := newTable(p.Streams) // it shows whether there can be any
+	l := &Namespaces{provider: p, opt: opt, sem: make(chan struct{}, opt.Parallel)}
+	first, err := newBenchNetwork(p.OverTCP) // fails early if namespaces are not available
 	switch {
 	case errors.Is(err, unix.EPERM) && netns.Available() == nil:
-		return nil, fmt.Errorf("this process may not make network namespaces, but in a user namespace of its own it may: start it by netns.StartUnshared: %w", unix.EPERM)
+		return nil, fmt.Errorf("this process cannot create network namespaces: start it by netns.StartUnshared: %w", unix.EPERM)
 	case err != nil:
 		return nil, fmt.Errorf("a bench in network namespaces: %w", err)
 	}
@@ -47,7 +46,7 @@ func InNamespaces(p *nics.Provider, opt NamespaceOptions) (*Namespaces, error) {
 	return l, nil
 }
 
-// Close takes the namespaces down. No case may run any more.
+// Close removes the namespaces. No case may be running.
 func (l *Namespaces) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,8 +59,8 @@ func (l *Namespaces) Close() error {
 	return errors.Join(errs...)
 }
 
-// take returns a table that nobody uses.
-func (l *Namespaces) take() (*table, error) {
+// takeNetwork returns an unused network.
+func (l *Namespaces) takeNetwork() (*benchNetwork, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -72,11 +71,11 @@ func (l *Namespaces) take() (*table, error) {
 		l.free = l.free[:n-1]
 		return t, nil
 	}
-	return newTable(l.provider.Streams)
+	return newBenchNetwork(l.provider.OverTCP)
 }
 
-// put returns a table. One on which something is left over is not used again.
-func (l *Namespaces) put(t *table, clean bool) error {
+// putNetwork returns a network. One that is not clean is closed.
+func (l *Namespaces) putNetwork(t *benchNetwork, clean bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !clean || l.closed {
@@ -88,58 +87,58 @@ func (l *Namespaces) put(t *table, clean bool) error {
 
 // Try implements conformance.Lab.
 func (l *Namespaces) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
-	wish, err := read(l.provider, l.opt.Claims, &job)
+	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
 		return err
 	}
-	if wish.mtu < leastMTU || wish.mtu > defaultMTU {
-		return fmt.Errorf("%w: an MTU of %d: the cables of this bench carry from %d, which IPv6 wants, to %d", conformance.ErrCannot, wish.mtu, leastMTU, defaultMTU)
+	if cfg.mtu < minMTU || cfg.mtu > defaultMTU {
+		return fmt.Errorf("%w: an MTU of %d: the links of this bench have %d, the minimum of IPv6, to %d", conformance.ErrCannot, cfg.mtu, minMTU, defaultMTU)
 	}
 	if job.Record == nil {
 		job.Record = new(conformance.Record)
 	}
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case l.sem <- struct{}{}:
+		defer func() { <-l.sem }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	t, err := l.take()
+	t, err := l.takeNetwork()
 	if err != nil {
 		return err
 	}
-	p := &played{table: t, wish: wish, world: newRealWorld()}
-	outcome := p.play(ctx, &job, body, l.opt.MaxTime)
+	p := &netnsCase{net: t, cfg: cfg, world: newRealWorld()}
+	outcome := p.runCase(ctx, &job, body, l.opt.MaxTime)
 	clean, err := p.cleanUp()
-	return cmp.Or(outcome, err, l.put(t, clean))
+	return cmp.Or(outcome, err, l.putNetwork(t, clean))
 }
 
-// play makes the bench and runs the body on it.
-func (p *played) play(ctx context.Context, job *conformance.Job, body func(*conformance.Bench) error, limit time.Duration) error {
-	if err := p.table.setMTU(p.wish.mtu); err != nil {
+// runCase creates the bench and runs the body on it.
+func (p *netnsCase) runCase(ctx context.Context, job *conformance.Job, body func(*conformance.Bench) error, limit time.Duration) error {
+	if err := p.net.setMTU(p.cfg.mtu); err != nil {
 		return err
 	}
 	b := &conformance.Bench{
-		World: p.world, Local: p.wish.local, Peers: p.wish.peers, MTU: p.wish.mtu,
-		Rand: caseRand(job.Seed), Record: job.Record, Partner: p.partner, SetLink: p.table.setLink, SetAddress: p.setAddress, SetHandler: p.table.setPath,
+		World: p.world, Local: p.cfg.local, Peers: p.cfg.peers, MTU: p.cfg.mtu,
+		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: p.openPartner, SetLink: p.net.setLink, SetAddress: p.setAddress, SetHandler: p.net.setPath,
 	}
 	if err := p.open(b, job.Record); err != nil {
 		return err
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	done := start(func() error { return body(b) })
+	done := goCase(func() error { return body(b) })
 	select {
 	case err := <-done:
-		return cmp.Or(err, p.world.leftTasks())
+		return cmp.Or(err, p.world.unfinishedTasks())
 	case err := <-p.world.crash:
-		p.left = done
+		p.bodyDone = done
 		return err
 	case <-ctx.Done():
-		p.left = done
+		p.bodyDone = done
 		return context.Cause(ctx)
 	case <-timer.C:
-		p.left = done
-		return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", limit, p.world.waitsFor())}
+		p.bodyDone = done
+		return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", limit, p.world.describeWaits())}
 	}
 }

@@ -126,7 +126,7 @@ func TestAllProvidersInNamespaces(t *testing.T) {
 	for _, p := range nics.All() {
 		l := lab(t, p.Name, NamespaceOptions{})
 		err := l.Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error {
-			if info := b.Device.Info(); info.Provider != p.Name || b.Caps != p.Caps || (b.Wire == nil) != p.Streams || b.Virtual {
+			if info := b.Device.Info(); info.Provider != p.Name || b.Caps != p.Caps || (b.Wire == nil) != p.OverTCP || b.Virtual {
 				return fmt.Errorf("%+v, caps %#x, wire %v", info, b.Caps, b.Wire)
 			}
 			if b.Wire == nil {
@@ -140,8 +140,7 @@ func TestAllProvidersInNamespaces(t *testing.T) {
 	}
 }
 
-// What a case draws, and what it may send, is the same on all benches.
-func TestBenchesAreAlike(t *testing.T) {
+func TestBenchesHaveSameLimits(t *testing.T) {
 	drawn := make(map[bool]uint64)
 	for virtual, l := range map[bool]conformance.Lab{false: lab(t, "softroce", NamespaceOptions{}), true: InSimulation(provider(t, "softroce"), SimOptions{})} {
 		err := l.Try(t.Context(), conformance.Job{Seed: 5, Setup: conformance.Setup{MTU: 1500}}, func(b *conformance.Bench) error {
@@ -161,7 +160,7 @@ func TestBenchesAreAlike(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftOpen(t *testing.T) {
+func TestCleanUpClosesDevices(t *testing.T) {
 	for name, body := range map[string]func(*conformance.Bench) error{"softroce": twoDevices, "softiwarp": dialed} {
 		l := lab(t, name, NamespaceOptions{})
 		var files [2]int
@@ -183,8 +182,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	}
 }
 
-// What goes wrong at a table does no harm to the next case.
-func TestTrouble(t *testing.T) {
+func TestFailedCasesDoNotAffectNext(t *testing.T) {
 	t.Parallel()
 	l := lab(t, "softroce", NamespaceOptions{})
 	canceled, cancel := context.WithCancel(t.Context())
@@ -207,7 +205,7 @@ func TestTrouble(t *testing.T) {
 				b.Sleep(time.Hour) // not after the world has ended
 				return err
 			},
-			isHang, "it waits for the device",
+			isHang, "it waits in the device",
 		},
 		{
 			"a hang of a task", t.Context(),
@@ -266,7 +264,7 @@ func isHang(err error) bool {
 	return errors.As(err, &h)
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestParallelCases(t *testing.T) {
 	l := lab(t, "softroce", NamespaceOptions{Parallel: 3})
 	done := make(chan error)
 	for range 9 {
@@ -282,8 +280,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A case sees what a packet was when it was sent, whenever it looks.
-func TestTimesOfFrames(t *testing.T) {
+// Frames have the time at which they were sent, whenever the case reads them.
+func TestFrameTimes(t *testing.T) {
 	t.Parallel()
 	err := lab(t, "softroce", NamespaceOptions{}).Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
@@ -319,11 +317,10 @@ func BenchmarkTryInNamespaces(b *testing.B) {
 	}
 }
 
-// What a case has sent last, and never looked after, does not reach the device of the
-// next one.
+// Unread packets of a case do not reach the device of the next one.
 func TestFence(t *testing.T) {
 	l := lab(t, "softroce", NamespaceOptions{})
-	if n, err := onEachProcessor(func() error { return nil }); err != nil || n < 1 {
+	if n, err := onEachCPU(func() error { return nil }); err != nil || n < 1 {
 		t.Fatal(n, err)
 	}
 	for range 20 {

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-func TestAPathThatLosesEverything(t *testing.T) {
+func TestPathWithFullLoss(t *testing.T) {
 	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
@@ -35,8 +35,7 @@ func TestAPathThatLosesEverything(t *testing.T) {
 	}
 }
 
-// Streams have no packets to lose in a simulated world.
-func TestAPathOfStreams(t *testing.T) {
+func TestPathOfStreamsIsUnsupported(t *testing.T) {
 	err := try(t, "softiwarp", conformance.Job{}, func(b *conformance.Bench) error {
 		if err := b.SetHandler(conformance.Path{}); err != nil {
 			return err

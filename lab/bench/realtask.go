@@ -14,11 +14,11 @@ type realTask struct {
 	w      *realWorld
 	name   string
 	ended  chan struct{}
-	err    error // when it has ended
+	err    error // valid when ended is closed
 	waited atomic.Bool
 }
 
-func (t *realTask) over() bool {
+func (t *realTask) hasEnded() bool {
 	select {
 	case <-t.ended:
 		return true
@@ -29,8 +29,8 @@ func (t *realTask) over() bool {
 
 // Wait implements conformance.Task.
 func (t *realTask) Wait(timeout time.Duration) error {
-	if !t.over() {
-		defer t.w.waiting("the end of task " + t.name)()
+	if !t.hasEnded() {
+		defer t.w.startWait("the end of task " + t.name)()
 	}
 	var out <-chan time.Time
 	if timeout >= 0 {
@@ -41,19 +41,19 @@ func (t *realTask) Wait(timeout time.Duration) error {
 	select {
 	case <-t.ended:
 	case <-out:
-		if !t.over() { // of both at once, its end counts
+		if !t.hasEnded() { // prefer the end if both are ready
 			return fmt.Errorf("task %s: %w", t.name, verbs.ErrTimeout)
 		}
-	case <-t.w.end:
-		if !t.over() {
-			return errEndOfWorld
+	case <-t.w.stop:
+		if !t.hasEnded() {
+			return errCaseStopped
 		}
 	}
 	t.waited.Store(true)
 	return t.err
 }
 
-// isCrash reports whether an error is what guard made of a panic.
+// isCrash reports whether an error is a panic.
 func isCrash(err error) bool {
 	var c *crashError
 	return errors.As(err, &c)

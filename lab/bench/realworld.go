@@ -12,11 +12,11 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// realWorld is a case in real time. Its tasks are goroutines, which run beside each
-// other: unlike those of a simulated world they need locks for what they share.
+// realWorld is the conformance.World of a case in real time. Its tasks are
+// goroutines, which need locks for shared data.
 type realWorld struct {
 	epoch time.Time
-	end   chan struct{} // closed when the case is to end, whatever it does
+	stop  chan struct{} // closed when the case must end
 	crash chan error    // of a task
 
 	mu    sync.Mutex
@@ -25,16 +25,16 @@ type realWorld struct {
 }
 
 func newRealWorld() *realWorld {
-	return &realWorld{epoch: time.Now(), end: make(chan struct{}), crash: make(chan error, 1)}
+	return &realWorld{epoch: time.Now(), stop: make(chan struct{}), crash: make(chan error, 1)}
 }
 
-// endOfWorld is the panic that takes a case off its stack when its world ends before it.
-type endOfWorld struct{}
+// caseStopped is the panic value that unwinds a case after stop.
+type caseStopped struct{}
 
-var errEndOfWorld = errors.New("the world has ended")
+var errCaseStopped = errors.New("the case was stopped")
 
-// guard calls f and turns a panic into an error.
-func guard(f func() error) (err error) {
+// callCase calls f and converts a panic into an error.
+func callCase(f func() error) (err error) {
 	returned := false
 	defer func() {
 		if returned {
@@ -42,11 +42,11 @@ func guard(f func() error) (err error) {
 		}
 		switch v := recover().(type) {
 		case nil:
-			err = errors.New("the case has left by runtime.Goexit, as a test's FailNow does: return an error instead")
-		case endOfWorld:
-			err = errEndOfWorld
+			err = errors.New("the case called runtime.Goexit, as t.FailNow does: return an error instead")
+		case caseStopped:
+			err = errCaseStopped
 		default:
-			err = crashed(v, debug.Stack())
+			err = newCrashError(v, debug.Stack())
 		}
 	}()
 	err = f()
@@ -54,32 +54,32 @@ func guard(f func() error) (err error) {
 	return err
 }
 
-// start runs f in a goroutine and returns where its error will be.
-func start(f func() error) <-chan error {
+// goCase runs f in a goroutine and returns a channel with its error.
+func goCase(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		err := errEndOfWorld
+		err := errCaseStopped
 		defer func() { done <- err }()
-		err = guard(f)
+		err = callCase(f)
 	}()
 	return done
 }
 
-// over reports whether the world has ended.
-func (w *realWorld) over() bool {
+// stopped reports whether the case must end.
+func (w *realWorld) stopped() bool {
 	select {
-	case <-w.end:
+	case <-w.stop:
 		return true
 	default:
 		return false
 	}
 }
 
-// waiting notes that somebody waits for something, until the function that it
-// returns is called. A case that waits while its world has ended goes no further.
-func (w *realWorld) waiting(what string) (done func()) {
-	if w.over() {
-		panic(endOfWorld{})
+// startWait records that a goroutine of the case waits for something, until done is
+// called. Both panic with caseStopped after stop.
+func (w *realWorld) startWait(what string) (done func()) {
+	if w.stopped() {
+		panic(caseStopped{})
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,15 +89,15 @@ func (w *realWorld) waiting(what string) (done func()) {
 		i := slices.Index(w.waits, &what)
 		w.waits = slices.Delete(w.waits, i, i+1)
 		w.mu.Unlock()
-		if w.over() {
-			panic(endOfWorld{})
+		if w.stopped() {
+			panic(caseStopped{})
 		}
 	}
 }
 
-// waitsFor tells what the case and its tasks wait for. What they do in the device
-// is not known.
-func (w *realWorld) waitsFor() string {
+// describeWaits lists what the case and its tasks wait for, except for waits inside
+// the device.
+func (w *realWorld) describeWaits() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []string
@@ -105,12 +105,12 @@ func (w *realWorld) waitsFor() string {
 		all = append(all, *what)
 	}
 	for _, t := range w.tasks {
-		if !t.over() {
+		if !t.hasEnded() {
 			all = append(all, fmt.Sprintf("task %s has not ended", t.name))
 		}
 	}
 	if len(all) == 0 {
-		return "it waits for the device, or computes"
+		return "it waits in the device, or computes"
 	}
 	return "it waits for " + strings.Join(all, ", ")
 }
@@ -120,24 +120,23 @@ func (w *realWorld) Now() time.Duration { return time.Since(w.epoch) }
 
 // Sleep implements verbs.Proc.
 func (w *realWorld) Sleep(d time.Duration) {
-	defer w.waiting("the end of its sleep")()
+	defer w.startWait("the end of its sleep")()
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-w.end:
+	case <-w.stop:
 	}
 }
 
-// awake is how much of a computation is spent on the processor: what a timer may be
-// late by.
-const awake = 100 * time.Microsecond
+// spinTime is how long Compute spins at the end, to cover late timers.
+const spinTime = 100 * time.Microsecond
 
 // Compute implements verbs.Proc.
 func (w *realWorld) Compute(d time.Duration) {
 	began := time.Now()
-	if d > awake {
-		w.Sleep(d - awake)
+	if d > spinTime {
+		w.Sleep(d - spinTime)
 	}
 	for time.Since(began) < d {
 	}
@@ -146,14 +145,14 @@ func (w *realWorld) Compute(d time.Duration) {
 // Go implements conformance.World.
 func (w *realWorld) Go(name string, f func() error) conformance.Task {
 	t := &realTask{w: w, name: name, ended: make(chan struct{})}
-	done := start(f)
+	done := goCase(f)
 	go func() {
 		t.err = <-done
 		close(t.ended)
 		if isCrash(t.err) {
 			select {
 			case w.crash <- t.err:
-			default: // another was first
+			default: // keep the first
 			}
 		}
 	}()
@@ -163,18 +162,19 @@ func (w *realWorld) Go(name string, f func() error) conformance.Task {
 	return t
 }
 
-// leftTasks says what is wrong about the tasks of a case that has ended.
-func (w *realWorld) leftTasks() error {
+// unfinishedTasks returns errors of tasks that run after the case has ended, or
+// failed without a Wait.
+func (w *realWorld) unfinishedTasks() error {
 	w.mu.Lock()
 	tasks := w.tasks
 	w.mu.Unlock()
 	var errs []error
 	for _, t := range tasks {
 		switch {
-		case !t.over():
-			errs = append(errs, fmt.Errorf("the case has ended, and its task %q has not: wait for it", t.name))
+		case !t.hasEnded():
+			errs = append(errs, fmt.Errorf("task %q still runs after the case: wait for it", t.name))
 		case !t.waited.Load() && t.err != nil:
-			errs = append(errs, fmt.Errorf("task %q, which nobody waited for: %w", t.name, t.err))
+			errs = append(errs, fmt.Errorf("task %q, without Wait: %w", t.name, t.err))
 		}
 	}
 	return errors.Join(errs...)

@@ -19,20 +19,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// SimOptions is how a simulated bench is made. The zero value is how it should be.
+// SimOptions are options of simulated benches.
 type SimOptions struct {
-	// MaxTime and MaxEvents end a case that comes to no end: how much virtual time
-	// may pass, and how much may happen. 2 h and 20 million if 0.
+	// MaxTime and MaxEvents end a case that hangs: maximum virtual time and number
+	// of events. 0 means 2 h and 20 million.
 	MaxTime   time.Duration
 	MaxEvents uint64
-	// Claims are what the devices under test have less of than others of their
-	// provider.
-	Claims nics.Claims
-	// VerbTime is how long each verb call of the device takes, as behind a slow agent.
-	// Cases on such a bench use the timers of real time.
+	// Restrictions are those of the devices under test.
+	Restrictions nics.Restrictions
+	// VerbTime is the virtual time of each verb call, to simulate a slow agent.
+	// Cases then use the timers of real time.
 	VerbTime time.Duration
-	// Trace, if not nil, gets a line of text for everything that happens in the
-	// world of a case.
+	// Trace, if not nil, receives a line of text for each simulated event.
 	Trace io.Writer
 }
 
@@ -41,13 +39,14 @@ const (
 	defaultMaxEvents = 20_000_000
 )
 
-// wayTime is how long a packet is on its way between the device and its peer.
+// pathLatency is the time of a packet between the device and its peer, over two
+// links and a switch.
 const (
-	wayTime   = 2 * cableTime // there is a switch in between
-	cableTime = 500 * time.Nanosecond
+	pathLatency = 2 * linkLatency
+	linkLatency = 500 * time.Nanosecond
 )
 
-// Simulation is a lab in which every case has a world of its own.
+// Simulation is a lab that runs each case in a new simulation.
 type Simulation struct {
 	provider *nics.Provider
 	opt      SimOptions
@@ -66,26 +65,26 @@ func InSimulation(p *nics.Provider, opt SimOptions) *Simulation {
 	return &Simulation{p, opt}
 }
 
-// Close has nothing to let go of.
+// Close does nothing.
 func (l *Simulation) Close() error { return nil }
 
 // Try implements conformance.Lab.
 func (l *Simulation) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) (err error) {
-	wish, err := read(l.provider, l.opt.Claims, &job)
+	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
 		return err
 	}
 	if job.Record == nil {
 		job.Record = new(conformance.Record)
 	}
-	s := &simulated{wish: wish, verbTime: l.opt.VerbTime, world: &simWorld{World: sim.New(sim.Config{
+	s := &simCase{cfg: cfg, verbTime: l.opt.VerbTime, world: &simWorld{World: sim.New(sim.Config{
 		Seed: job.Seed, MaxTime: mono.Time(l.opt.MaxTime), MaxEvents: l.opt.MaxEvents, Trace: l.opt.Trace,
 		Stop: func() error { return context.Cause(ctx) },
 	})}}
 	defer s.world.Close()
-	defer func() { // in an event: of the device's, or of the world's
+	defer func() { // a panic in an event
 		if v := recover(); v != nil {
-			err = crashed(v, debug.Stack())
+			err = newCrashError(v, debug.Stack())
 		}
 	}()
 	b, err := s.build(l.provider, &job)
@@ -99,53 +98,52 @@ func (l *Simulation) Try(ctx context.Context, job conformance.Job, body func(*co
 		return nil
 	})
 	if err := s.world.RunPrograms(); err != nil {
-		return ended(err)
+		return runError(err)
 	}
 	return outcome
 }
 
-// simulated is a bench in its world.
-type simulated struct {
-	wish *wish
-	// verbTime is SimOptions.VerbTime.
+// simCase is a case with its simulation.
+type simCase struct {
+	cfg      *benchConfig
 	verbTime time.Duration
 	world    *simWorld
 	net      *sim.Net
 	port     *sim.Port
 	wire     *simWire
-	at       nics.Place
-	devices  []verbs.Context // the one under test and its partners
+	at       nics.NICConfig
+	devices  []verbs.Context // the device under test, then its partners
 }
 
-// build makes the bench, at time 0.
-func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.Bench, error) {
-	w := s.wish
+// build creates the bench at time 0.
+func (s *simCase) build(p *nics.Provider, job *conformance.Job) (*conformance.Bench, error) {
+	w := s.cfg
 	var err error
 	if s.net, err = sim.NewNet(s.world.World, sim.NetConfig{Name: "net"}); err != nil {
 		return nil, err
 	}
-	if s.port, err = s.attach("device", append(w.local[:len(w.local):len(w.local)], hostAddr(w.family, cable)), 0); err != nil {
-		return nil, w.refused(err)
+	if s.port, err = s.attach("device", append(w.local[:len(w.local):len(w.local)], hostAddr(w.family, cableHost)), 0); err != nil {
+		return nil, w.openError(err)
 	}
-	// The wire sees what comes for the peer before it is there: it keeps nothing.
-	const keepsNothing = 1
-	peer, err := s.attach("peer", append(hostAddrs(4, firstPeer, peers), hostAddrs(6, firstPeer, peers)...), keepsNothing)
+	// simWire taps packets to the peer: the port needs no queue.
+	const rxQueueBytes = 1
+	peer, err := s.attach("peer", append(hostAddrs(4, firstPeer, peers), hostAddrs(6, firstPeer, peers)...), rxQueueBytes)
 	if err != nil {
 		return nil, err
 	}
-	s.at = w.place(simRateBps)
+	s.at = w.nicConfig(simRateBps)
 	s.at.VerbTime = s.verbTime
 	b := &conformance.Bench{
 		World: s.world, Local: w.local, Peers: w.peers, Virtual: s.verbTime == 0, MTU: w.mtu,
-		Rand: caseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetHandler: s.setPath,
+		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetHandler: s.setPath,
 	}
-	if p.Streams {
-		b.SetHandler, b.SetAddress = unshakenStreams, settledStreams
+	if p.OverTCP {
+		b.SetHandler, b.SetAddress = setPathUnsupported, setAddressUnsupported
 		b.Streams = job.Record.RecordedStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
 	} else {
-		s.wire = &simWire{w: s.world, device: s.port, peer: peer, wish: w}
-		s.net.SetTap(s.wire.see)
-		s.at.Link = s.wire.around
+		s.wire = &simWire{w: s.world, device: s.port, peer: peer, cfg: w}
+		s.net.SetTap(s.wire.tap)
+		s.at.WrapLink = s.wire.wrapLink
 		b.Wire = job.Record.Recorded(s.world, s.wire)
 	}
 	s.devices = make([]verbs.Context, 1)
@@ -164,57 +162,57 @@ func (s *simulated) build(p *nics.Provider, job *conformance.Job) (*conformance.
 }
 
 // open opens the device under test.
-func (s *simulated) open(b *conformance.Bench) error {
-	d, err := s.wish.device.InWorld(s.world.World, s.port, s.at)
+func (s *simCase) open(b *conformance.Bench) error {
+	d, err := s.cfg.device.InWorld(s.world.World, s.port, s.at)
 	if err != nil {
-		return s.wish.refused(err)
+		return s.cfg.openError(err)
 	}
-	s.devices[0], b.Device = d, s.wish.claims.Of(d)
+	s.devices[0], b.Device = d, s.cfg.restrictions.Apply(d)
 	return nil
 }
 
-func (s *simulated) attach(name string, addrs []netip.Addr, rxQueueBytes int) (*sim.Port, error) {
+func (s *simCase) attach(name string, addrs []netip.Addr, rxQueueBytes int) (*sim.Port, error) {
 	return s.net.Attach(sim.PortConfig{
 		Name: name, Addrs: addrs,
-		Link: sim.LinkConfig{Latency: cableTime, MTU: s.wish.mtu, RxQueueBytes: rxQueueBytes},
+		Link: sim.LinkConfig{Latency: linkLatency, MTU: s.cfg.mtu, RxQueueBytes: rxQueueBytes},
 	})
 }
 
-// partner opens another device.
-func (s *simulated) partner() (verbs.Context, error) {
+// partner opens a partner device.
+func (s *simCase) partner() (verbs.Context, error) {
 	n := len(s.devices)
 	name := fmt.Sprintf("partner%d", n)
-	addr := hostAddr(s.wish.family, firstPartner+byte(n-1))
+	addr := hostAddr(s.cfg.family, firstPartner+byte(n-1))
 	port, err := s.attach(name, []netip.Addr{addr}, 0)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.wish.partner.InWorld(s.world.World, port, nics.Place{Name: name, Addr: addr, LineRateBps: simRateBps, PKeys: partitions()})
+	d, err := s.cfg.partner.InWorld(s.world.World, port, nics.NICConfig{Name: name, Addr: addr, LineRateBps: simRateBps, PKeys: defaultPKeys()})
 	if err != nil {
-		return nil, s.wish.refused(err)
+		return nil, s.cfg.openError(err)
 	}
 	s.devices = append(s.devices, d)
 	return d, nil
 }
 
-// setLink takes the device's cable out, or puts it in.
-func (s *simulated) setLink(up bool) error {
+// setLink sets the device's link up or down.
+func (s *simCase) setLink(up bool) error {
 	if up {
 		s.port.SetUp()
 		return nil
 	}
 	s.port.SetDown()
 	if s.wire != nil {
-		s.wire.cut()
+		s.wire.dropInFlight()
 	}
 	return nil
 }
 
-// setAddress takes an address from the device's port, or gives it back.
-func (s *simulated) setAddress(a netip.Addr, present bool) error {
+// setAddress adds or removes an address of the device's port.
+func (s *simCase) setAddress(a netip.Addr, present bool) error {
 	switch has := slices.Contains(s.port.Addrs(), a); {
-	case !slices.Contains(s.wish.local, a):
-		return notLocal(a, s.wish.local)
+	case !slices.Contains(s.cfg.local, a):
+		return notLocal(a, s.cfg.local)
 	case has == present:
 		return nil
 	case present:
@@ -223,18 +221,19 @@ func (s *simulated) setAddress(a netip.Addr, present bool) error {
 	return s.port.RemoveAddr(a)
 }
 
-// notLocal refuses an address that is none of the device's.
+// notLocal returns an error for an address that the device does not have.
 func notLocal(a netip.Addr, local []netip.Addr) error {
-	return fmt.Errorf("%v is none of the device's addresses, which are %v", a, local)
+	return fmt.Errorf("%v is not an address of the device, which has %v", a, local)
 }
 
-// settledStreams is setAddress where streams go on without their addresses.
-func settledStreams(netip.Addr, bool) error {
-	return cannot("a host that loses an address, without which its streams would go on here")
+// setAddressUnsupported is setAddress for streams, which do not depend on addresses
+// here.
+func setAddressUnsupported(netip.Addr, bool) error {
+	return cannotf("removing an address, which does not affect streams here")
 }
 
-// setPath has packets meet with all that on the device's cable.
-func (s *simulated) setPath(p conformance.Path) error {
+// setPath sets the impairments of the device's link.
+func (s *simCase) setPath(p conformance.Path) error {
 	spec := impair.Spec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, KeepOrder: p.KeepOrder}
 	if p == (conformance.Path{}) {
 		return s.port.SetImpair(nil, nil)
@@ -242,17 +241,16 @@ func (s *simulated) setPath(p conformance.Path) error {
 	return s.port.SetImpair([]impair.Spec{spec}, []impair.Spec{spec})
 }
 
-// unshakenStreams is setPath where there are no packets: streams arrive as they are.
-func unshakenStreams(p conformance.Path) error {
+// setPathUnsupported is setPath for streams, which have no packets here.
+func setPathUnsupported(p conformance.Path) error {
 	if p == (conformance.Path{}) {
 		return nil
 	}
-	return cannot("a bad path for streams, which have no packets here")
+	return cannotf("impairments of streams, which have no packets here")
 }
 
-// finish closes what the case leaves open, as a program of the world. What the case
-// said counts before what is found out here.
-func (s *simulated) finish(outcome error) error {
+// finish closes the devices and ends tasks. An error of the case comes first.
+func (s *simCase) finish(outcome error) error {
 	errs := []error{s.world.endTasks()}
 	for _, d := range s.devices {
 		if err := d.Close(); err != nil {
@@ -265,8 +263,8 @@ func (s *simulated) finish(outcome error) error {
 	return errors.Join(errs...)
 }
 
-// ended says what it means that a world has ended with an error.
-func ended(err error) error {
+// runError converts the error of a simulation.
+func runError(err error) error {
 	var (
 		panicked *sim.PanicError
 		deadlock *sim.DeadlockError
@@ -274,22 +272,22 @@ func ended(err error) error {
 	)
 	switch {
 	case errors.As(err, &panicked):
-		return crashed(panicked.Value, panicked.Stack)
+		return newCrashError(panicked.Value, panicked.Stack)
 	case errors.As(err, &deadlock):
-		return &conformance.HangError{Waiting: fmt.Sprintf("nothing is left to happen at %v, and %s", deadlock.Now, waiting(deadlock.Waiting))}
+		return &conformance.HangError{Waiting: fmt.Sprintf("no event is pending at %v, and %s", deadlock.Now, describeWaiting(deadlock.Waiting))}
 	case errors.As(err, &limit) && limit.Limit == "time":
-		return &conformance.HangError{Waiting: fmt.Sprintf("it is %v, and %s", limit.Now, waiting(limit.Waiting))}
+		return &conformance.HangError{Waiting: fmt.Sprintf("the time limit is reached at %v, and %s", limit.Now, describeWaiting(limit.Waiting))}
 	case errors.As(err, &limit):
-		return &conformance.HangError{Waiting: fmt.Sprintf("%d events have happened by %v, and %s", limit.Events, limit.Now, waiting(limit.Waiting))}
+		return &conformance.HangError{Waiting: fmt.Sprintf("the limit of %d events is reached at %v, and %s", limit.Events, limit.Now, describeWaiting(limit.Waiting))}
 	}
 	return err
 }
 
-// waiting tells who waits for what.
-func waiting(all []sim.WaitingProgram) string {
-	told := make([]string, len(all))
+// describeWaiting lists the programs that wait, with their reasons.
+func describeWaiting(all []sim.WaitingProgram) string {
+	texts := make([]string, len(all))
 	for i, w := range all {
-		told[i] = fmt.Sprintf("%s waits for %s since %v", w.Program, w.Reason, w.Since)
+		texts[i] = fmt.Sprintf("%s waits for %s since %v", w.Program, w.Reason, w.Since)
 	}
-	return strings.Join(told, ", ")
+	return strings.Join(texts, ", ")
 }

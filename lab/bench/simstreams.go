@@ -14,15 +14,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// simStreams is the TCP of the peer.
+// simStreams is the TCP of the simulated peer.
 type simStreams struct {
-	w    *simWorld
-	host *sim.StreamHost
-	from netip.Addr
-	news sim.Signal // something has happened to one of the streams
+	w       *simWorld
+	host    *sim.StreamHost
+	from    netip.Addr
+	changed sim.Signal // a stream is readable or writable
 }
 
-// backlog is how many streams may wait for Accept.
+// backlog is the number of streams that may wait for Accept.
 const backlog = 128
 
 func newSimStreams(w *simWorld, peer *sim.Port, from netip.Addr) *simStreams {
@@ -31,8 +31,8 @@ func newSimStreams(w *simWorld, peer *sim.Port, from netip.Addr) *simStreams {
 	return n
 }
 
-// HandleEvent wakes whoever waits for a stream.
-func (n *simStreams) HandleEvent(mono.Time, uint64) { n.news.Broadcast() }
+// HandleEvent wakes the waiters of streams.
+func (n *simStreams) HandleEvent(mono.Time, uint64) { n.changed.Broadcast() }
 
 // Dial implements conformance.Streams.
 func (n *simStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
@@ -41,7 +41,7 @@ func (n *simStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance
 		return nil, err
 	}
 	s := &simStream{n: n, l: l}
-	found := n.w.await(&n.news, sim.WaitReason("a stream to "+to.String()), timeout, func() bool {
+	found := n.w.waitUntil(&n.changed, sim.WaitReason("a stream to "+to.String()), timeout, func() bool {
 		if !l.Connected(0) {
 			_, err = l.Read(0, s.buf[:])
 		}
@@ -81,7 +81,7 @@ func (l *simListener) Close() error { return l.l.Close() }
 func (l *simListener) Accept(timeout time.Duration) (conformance.Stream, error) {
 	var s link.StreamLink
 	var err error
-	found := l.n.w.await(&l.n.news, sim.WaitReason("a stream to port "+fmt.Sprint(l.Addr().Port())), timeout, func() bool {
+	found := l.n.w.waitUntil(&l.n.changed, sim.WaitReason("a stream to port "+fmt.Sprint(l.Addr().Port())), timeout, func() bool {
 		s, err = l.l.Accept(0)
 		return s != nil || err != nil
 	})
@@ -89,12 +89,12 @@ func (l *simListener) Accept(timeout time.Duration) (conformance.Stream, error) 
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, fmt.Errorf("nobody has dialed %v: %w", l.Addr(), verbs.ErrTimeout)
+		return nil, fmt.Errorf("no connection to %v: %w", l.Addr(), verbs.ErrTimeout)
 	}
 	return &simStream{n: l.n, l: s}, nil
 }
 
-// simStream is a stream of the peer's.
+// simStream is a stream of the peer.
 type simStream struct {
 	n   *simStreams
 	l   link.StreamLink
@@ -116,10 +116,10 @@ func (s *simStream) CloseWrite() error { return streamError(s.l.CloseWrite(0)) }
 // Reset implements conformance.Stream.
 func (s *simStream) Reset() error { return streamError(s.l.Abort(0)) }
 
-// Write implements conformance.Stream. It begins a segment with b, and waits where
+// Write implements conformance.Stream. It starts a segment with b, and blocks while
 // the device does not read.
 func (s *simStream) Write(b []byte) (err error) {
-	s.n.w.await(&s.n.news, "room to write", verbs.Forever, func() bool {
+	s.n.w.waitUntil(&s.n.changed, "room to write", verbs.Forever, func() bool {
 		var k int
 		k, err = s.l.Write(0, b)
 		b = b[k:]
@@ -132,7 +132,7 @@ func (s *simStream) Write(b []byte) (err error) {
 func (s *simStream) Read(timeout time.Duration) ([]byte, error) {
 	var k int
 	var err error
-	found := s.n.w.await(&s.n.news, "bytes from the device", timeout, func() bool {
+	found := s.n.w.waitUntil(&s.n.changed, "bytes from the device", timeout, func() bool {
 		k, err = s.l.Read(0, s.buf[:])
 		return k > 0 || err != nil
 	})
@@ -145,7 +145,7 @@ func (s *simStream) Read(timeout time.Duration) ([]byte, error) {
 	return append([]byte(nil), s.buf[:k]...), nil
 }
 
-// streamError is err in words that cases know.
+// streamError adds the errors that cases test for.
 func streamError(err error) error {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):

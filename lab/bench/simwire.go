@@ -13,66 +13,66 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// simWire is the peer's end of the device's cable. It sees all that the device puts
-// on the cable, to whatever address, and puts on it what it likes.
+// simWire is the peer's end of the device's link. It sees all packets of the
+// device, to any address.
 type simWire struct {
 	w      *simWorld
-	device *sim.Port // the device's
+	device *sim.Port
 	peer   *sim.Port
-	wish   *wish
+	cfg    *benchConfig
 
-	coming  []conformance.Frame // on the cable
-	arrived []conformance.Frame
-	news    sim.Signal
-	lost    int
+	inFlight []conformance.Frame // on the link
+	arrived  []conformance.Frame
+	received sim.Signal
+	lost     int // number of packets beyond maxUnread
 
-	strange []netip.Addr // destinations of nobody: see strangeBits
+	unknownAddrs []netip.Addr // destinations without a port: see redirectUnknown
 }
 
-// maxUnread bounds what a case leaves unread.
+// maxUnread bounds the packets that a case leaves unread.
 const maxUnread = 1 << 15
 
-// see takes note of what passes the ports of the network. What a device sends to
-// itself leaves no NIC, and is not seen.
-func (x *simWire) see(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Datagram) {
+// tap implements sim.Tap. Packets of the device to itself do not leave the NIC, and
+// are ignored.
+func (x *simWire) tap(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Datagram) {
 	if p != x.device || dir != sim.Out || slices.Contains(p.Addrs(), d.Dst.Addr()) {
 		return
 	}
-	x.coming = append(x.coming, conformance.Frame{
-		At:     time.Duration(now.Add(wayTime)),
+	x.inFlight = append(x.inFlight, conformance.Frame{
+		At:     time.Duration(now.Add(pathLatency)),
 		Packet: appendPacket(make([]byte, 0, d.IPBytes()), d),
 	})
-	x.w.After(wayTime, x, 0)
+	x.w.After(pathLatency, x, 0)
 }
 
-// HandleEvent has those packets on the cable arrive whose time has come.
+// HandleEvent delivers the packets whose time has come.
 func (x *simWire) HandleEvent(mono.Time, uint64) {
-	for len(x.coming) > 0 && x.coming[0].At <= x.w.Now() {
-		f := x.coming[0]
-		x.coming = x.coming[1:]
+	for len(x.inFlight) > 0 && x.inFlight[0].At <= x.w.Now() {
+		f := x.inFlight[0]
+		x.inFlight = x.inFlight[1:]
 		if len(x.arrived) >= maxUnread {
 			x.lost++
 			continue
 		}
 		x.arrived = append(x.arrived, f)
-		x.news.Broadcast()
+		x.received.Broadcast()
 	}
 }
 
 // Send implements conformance.Wire.
 func (x *simWire) Send(packet []byte) error {
-	x.w.me("Send")
+	x.w.currentProc("Send")
 	d, err := parsePacket(packet)
 	if err != nil {
 		return err
 	}
-	if err := x.wish.tooLong(packet); err != nil {
+	if err := x.cfg.checkMTU(packet); err != nil {
 		return err
 	}
 	if !x.device.Up() {
-		return nil // the cable is out
+		return nil // the link is down
 	}
-	if err := x.divert(&d); err != nil {
+	if err := x.redirectUnknown(&d); err != nil {
 		return err
 	}
 	_, err = x.peer.Send(0, []link.Datagram{d})
@@ -81,35 +81,35 @@ func (x *simWire) Send(packet []byte) error {
 
 // Recv implements conformance.Wire.
 func (x *simWire) Recv(timeout time.Duration) (f conformance.Frame, err error) {
-	found := x.w.await(&x.news, "a packet from the device", timeout, func() bool { return len(x.arrived) > 0 })
+	found := x.w.waitUntil(&x.received, "a packet from the device", timeout, func() bool { return len(x.arrived) > 0 })
 	switch {
 	case !found:
 		return f, fmt.Errorf("no packet from the device: %w", verbs.ErrTimeout)
 	case x.lost > 0:
-		return f, fmt.Errorf("%d packets have come that nobody read, and %d more were lost: the case must read what it has the device send", len(x.arrived), x.lost)
+		return f, fmt.Errorf("%d packets are unread, and %d more were dropped: the case must read the packets that the device sends", len(x.arrived), x.lost)
 	}
 	f = x.arrived[0]
 	x.arrived = x.arrived[1:]
 	return f, nil
 }
 
-// Join implements conformance.Wire. Everything is seen anyway.
+// Join implements conformance.Wire. All packets are seen anyway.
 func (x *simWire) Join(netip.Addr) error { return nil }
 
-// cut loses what is on the cable.
-func (x *simWire) cut() { x.coming = nil }
+// dropInFlight drops the packets on the link.
+func (x *simWire) dropInFlight() { x.inFlight = nil }
 
-// A network finds a port by its address. On a cable a packet comes to the device
-// whatever its address is, for the frame has one of its own: so what is sent to
-// nobody's goes to the address of the device's end of the cable, which no device
-// knows, and says behind the flow label which it was.
+// A simulated network delivers packets by IP address, and a link by Ethernet address.
+// A packet to an address without a port is redirected to cableHost, an address of the
+// device's port that the device does not know. The upper bits of the flow label have
+// the index of the original address.
 const (
-	strangeShift = 20
-	maxStrange   = 1<<12 - 1
+	unknownShift = 20
+	maxUnknown   = 1<<12 - 1
 )
 
-// divert sends what is for nobody to the device.
-func (x *simWire) divert(d *link.Datagram) error {
+// redirectUnknown redirects a packet to an unknown address to the device.
+func (x *simWire) redirectUnknown(d *link.Datagram) error {
 	to := d.Dst.Addr()
 	if to.IsMulticast() || to == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return nil
@@ -119,36 +119,36 @@ func (x *simWire) divert(d *link.Datagram) error {
 			return nil
 		}
 	}
-	if to.Is4() != (x.wish.family == 4) {
-		return cannot("to %v, and the device has %v", to, x.wish.local)
+	if to.Is4() != (x.cfg.family == 4) {
+		return cannotf("to %v, and the device has %v", to, x.cfg.local)
 	}
-	i := slices.Index(x.strange, to)
+	i := slices.Index(x.unknownAddrs, to)
 	if i < 0 {
-		if i = len(x.strange); i == maxStrange {
-			return cannot("more than %d addresses that nobody has", maxStrange)
+		if i = len(x.unknownAddrs); i == maxUnknown {
+			return cannotf("more than %d unknown addresses", maxUnknown)
 		}
-		x.strange = append(x.strange, to)
+		x.unknownAddrs = append(x.unknownAddrs, to)
 	}
-	d.FlowLabel |= uint32(i+1) << strangeShift
-	d.Dst = netip.AddrPortFrom(hostAddr(x.wish.family, cable), d.Dst.Port())
+	d.FlowLabel |= uint32(i+1) << unknownShift
+	d.Dst = netip.AddrPortFrom(hostAddr(x.cfg.family, cableHost), d.Dst.Port())
 	return nil
 }
 
-// around is put around the device's port, to undo what divert has done.
-func (x *simWire) around(l link.GroupLink) link.GroupLink { return &undiverted{l, x} }
+// wrapLink wraps the device's port to undo redirectUnknown.
+func (x *simWire) wrapLink(l link.GroupLink) link.GroupLink { return &redirectedLink{l, x} }
 
-type undiverted struct {
+type redirectedLink struct {
 	link.GroupLink
 	x *simWire
 }
 
 // Recv implements link.PacketLink.
-func (u *undiverted) Recv(now mono.Time, ds []link.Datagram) (int, error) {
+func (u *redirectedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := u.GroupLink.Recv(now, ds)
 	for i := range ds[:n] {
 		d := &ds[i]
-		if k := d.FlowLabel >> strangeShift; k > 0 {
-			d.Dst = netip.AddrPortFrom(u.x.strange[k-1], d.Dst.Port())
+		if k := d.FlowLabel >> unknownShift; k > 0 {
+			d.Dst = netip.AddrPortFrom(u.x.unknownAddrs[k-1], d.Dst.Port())
 			d.FlowLabel &= flowLabel
 		}
 	}

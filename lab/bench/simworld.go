@@ -10,14 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// simWorld is a simulated world as a case lives in it.
+// simWorld is the conformance.World of a simulated case.
 type simWorld struct {
 	*sim.World
 	tasks []*simTask
 }
 
-// me is the program that calls.
-func (w *simWorld) me(call string) *sim.Proc {
+// currentProc returns the calling program.
+func (w *simWorld) currentProc(call string) *sim.Proc {
 	p := w.Current()
 	if p == nil {
 		panic(call + " outside of the case and its tasks: start what blocks with Bench.Go")
@@ -29,10 +29,10 @@ func (w *simWorld) me(call string) *sim.Proc {
 func (w *simWorld) Now() time.Duration { return time.Duration(w.World.Now()) }
 
 // Sleep implements verbs.Proc.
-func (w *simWorld) Sleep(d time.Duration) { w.me("Sleep").Sleep(d) }
+func (w *simWorld) Sleep(d time.Duration) { w.currentProc("Sleep").Sleep(d) }
 
 // Compute implements verbs.Proc.
-func (w *simWorld) Compute(d time.Duration) { w.me("Compute").Compute(d) }
+func (w *simWorld) Compute(d time.Duration) { w.currentProc("Compute").Compute(d) }
 
 // Go implements conformance.World.
 func (w *simWorld) Go(name string, f func() error) conformance.Task {
@@ -47,22 +47,21 @@ func (w *simWorld) Go(name string, f func() error) conformance.Task {
 	return t
 }
 
-// endTasks ends the tasks of a case that has ended, and says what is wrong about
-// them.
+// endTasks ends the tasks of a case that has ended, and returns their errors.
 func (w *simWorld) endTasks() error {
 	var errs []error
 	for _, t := range w.tasks {
 		switch {
 		case !t.ended:
-			errs = append(errs, fmt.Errorf("the case has ended, and its task %q has not: wait for it", t.name), t.proc.Kill())
+			errs = append(errs, fmt.Errorf("task %q still runs after the case: wait for it", t.name), t.proc.Kill())
 		case !t.waited && t.err != nil:
-			errs = append(errs, fmt.Errorf("task %q, which nobody waited for: %w", t.name, t.err))
+			errs = append(errs, fmt.Errorf("task %q, without Wait: %w", t.name, t.err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// simTask is a program of the world.
+// simTask is a task of a simulated case.
 type simTask struct {
 	w             *simWorld
 	name          string
@@ -74,7 +73,7 @@ type simTask struct {
 
 // Wait implements conformance.Task.
 func (t *simTask) Wait(timeout time.Duration) error {
-	p := t.w.me("Wait")
+	p := t.w.currentProc("Wait")
 	if !t.ended && !p.Wait(&t.end, sim.WaitReason("the end of task "+t.name), timeout) {
 		return fmt.Errorf("task %s: %w", t.name, verbs.ErrTimeout)
 	}
@@ -82,23 +81,23 @@ func (t *simTask) Wait(timeout time.Duration) error {
 	return t.err
 }
 
-// pollTime is what it takes to look for something that is not there: who does
-// nothing but look lets time pass, too.
+// pollTime is the virtual time of a poll without a result, so that a polling loop
+// advances time.
 const pollTime = 50 * time.Nanosecond
 
-// await calls look until it reports that it has found something, or a timeout has
-// passed. changed is notified when it is worth another look.
-func (w *simWorld) await(changed *sim.Signal, what sim.WaitReason, timeout time.Duration, look func() bool) bool {
-	p := w.me(string(what))
+// waitUntil waits until done returns true; false after a timeout. The signal
+// changed makes it check again.
+func (w *simWorld) waitUntil(changed *sim.Signal, reason sim.WaitReason, timeout time.Duration, done func() bool) bool {
+	p := w.currentProc(string(reason))
 	deadline := w.Now() + max(timeout, pollTime)
-	for !look() {
+	for !done() {
 		left := deadline - w.Now()
 		if timeout < 0 {
 			left = verbs.Forever
 		} else if left <= 0 {
 			return false
 		}
-		p.Wait(changed, what, left)
+		p.Wait(changed, reason, left)
 	}
 	return true
 }

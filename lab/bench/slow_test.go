@@ -9,9 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/suites"
 )
 
-// TestSlowVerbsChangeNoVerdict judges devices whose verb calls take long, as those of a
-// busy virtual machine do through an agent. A case must not blame the device for that.
-// Datagram-iWARP has no device that is judged through an agent.
+// Verb calls through an agent on a busy virtual machine are slow, and must not
+// change verdicts. Datagram-iWARP has no device behind an agent.
 func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 	for _, p := range protocols {
 		if p.protocol == suites.DatagramIWARP {

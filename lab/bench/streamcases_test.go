@@ -86,7 +86,7 @@ func dialed(b *conformance.Bench) error {
 	if _, err := s.Read(10 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
 		return fmt.Errorf("and goes on: %w", err)
 	}
-	// It may try again with less: nobody is there then.
+	// It may retry with fewer options, without a listener.
 	if err := errors.Join(l.Close(), s.Reset()); err != nil {
 		return err
 	}

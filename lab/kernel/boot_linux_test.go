@@ -31,7 +31,7 @@ func TestRealGuests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, series := range image.All() {
+	for _, series := range image.AllSeries() {
 		t.Run(string(series), func(t *testing.T) {
 			img, err := image.Cache{Dir: dir}.Find(series, true)
 			var missing *image.NotBuiltError

@@ -20,12 +20,11 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// prefix is what the sockets of this user's kernel labs begin with. Abstract names
-// leave nothing behind; the at sign stands for their first octet, which is 0.
-func prefix() string { return fmt.Sprintf("@fabrictest-kernel/%d/", os.Geteuid()) }
+// socketPrefix returns the prefix of the abstract socket names of this user's
+// kernel labs. The at sign stands for a zero byte.
+func socketPrefix() string { return fmt.Sprintf("@fabrictest-kernel/%d/", os.Geteuid()) }
 
-// Start brings up a lab that stays up, in a process of its own, and returns when its
-// guests are ready.
+// Start starts a lab in a detached process, and returns when its guests are ready.
 func Start(ctx context.Context, name string, cfg Config) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -36,9 +35,9 @@ func Start(ctx context.Context, name string, cfg Config) error {
 	if err := cfg.absolute(); err != nil {
 		return err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: prefix() + name, Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPrefix() + name, Net: "unix"})
 	if errors.Is(err, unix.EADDRINUSE) {
-		return ErrUp
+		return ErrAlreadyUp
 	}
 	if err != nil {
 		return err
@@ -49,14 +48,14 @@ func Start(ctx context.Context, name string, cfg Config) error {
 		return err
 	}
 	defer socket.Close()
-	trace, err := prepareFolder(name, &cfg)
+	crashLog, err := prepareLabDir(name, &cfg)
 	if err != nil {
 		return err
 	}
-	if trace != nil {
-		defer trace.Close()
+	if crashLog != nil {
+		defer crashLog.Close()
 	}
-	what, err := json.Marshal(job{Name: name, Config: cfg})
+	input, err := json.Marshal(job{Name: name, Config: cfg})
 	if err != nil {
 		return err
 	}
@@ -66,22 +65,22 @@ func Start(ctx context.Context, name string, cfg Config) error {
 	}
 	defer ready.Close()
 	cmd := exec.Command("/proc/self/exe", ServeCommand)
-	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(string(what)), []*os.File{socket, readyEnd}
-	if trace != nil {
-		cmd.Stderr = trace
+	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(string(input)), []*os.File{socket, readyEnd}
+	if crashLog != nil {
+		cmd.Stderr = crashLog
 	}
 	err = startDetached(cmd)
 	readyEnd.Close()
 	if err != nil {
 		return err
 	}
-	return awaitReady(ctx, cmd, ready, trace)
+	return awaitReady(ctx, cmd, ready, crashLog)
 }
 
-// prepareFolder empties the folder of a lab, and gives it to the lab for its
-// consoles. Without one the lab does without.
-func prepareFolder(name string, cfg *Config) (trace *os.File, err error) {
-	dir := folderOf(name)
+// prepareLabDir removes old consoles from the directory of a lab, and creates its
+// log; nil if the user has no cache directory.
+func prepareLabDir(name string, cfg *Config) (crashLog *os.File, err error) {
+	dir := labDir(name)
 	if dir == "" {
 		return nil, nil
 	}
@@ -100,7 +99,8 @@ func prepareFolder(name string, cfg *Config) (trace *os.File, err error) {
 	return os.OpenFile(filepath.Join(dir, "stderr"), os.O_CREATE|os.O_RDWR|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 }
 
-// startDetached starts cmd in namespaces of its own, to live on without us.
+// startDetached starts cmd in new namespaces and a new session, to outlive this
+// process.
 func startDetached(cmd *exec.Cmd) error {
 	if err := netns.Available(); err != nil {
 		return err
@@ -113,32 +113,32 @@ func startDetached(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// awaitReady waits until a lab says that it is up, or what keeps it from it.
-func awaitReady(ctx context.Context, cmd *exec.Cmd, ready, trace *os.File) error {
+// awaitReady waits until a lab is up, or returns why it failed.
+func awaitReady(ctx context.Context, cmd *exec.Cmd, ready, crashLog *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	var a answer
+	var a response
 	err := json.NewDecoder(ready).Decode(&a)
 	if err == nil && a.err() == nil && stop() {
 		return cmd.Process.Release()
 	}
 	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // its words say more
+	_ = cmd.Wait() // its response has the reason
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err == nil:
 		return a.err()
 	}
-	if trace != nil {
-		if text, _ := os.ReadFile(trace.Name()); len(text) > 0 {
+	if crashLog != nil {
+		if text, _ := os.ReadFile(crashLog.Name()); len(text) > 0 {
 			first, _, _ := strings.Cut(string(text), "\n")
-			return fmt.Errorf("the lab's process ended at once: %s (all of it in %s)", first, trace.Name())
+			return fmt.Errorf("the lab's process ended at once: %s (see %s)", first, crashLog.Name())
 		}
 	}
 	return fmt.Errorf("the lab's process ended at once: %w", err)
 }
 
-// List names the kernel labs of this user that are up.
+// List returns the names of this user's kernel labs.
 func List() (names []string, err error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
@@ -151,7 +151,7 @@ func List() (names []string, err error) {
 		if len(fields) == 0 {
 			continue
 		}
-		name, ok := strings.CutPrefix(fields[len(fields)-1], prefix())
+		name, ok := strings.CutPrefix(fields[len(fields)-1], socketPrefix())
 		if !ok || slices.Contains(names, name) {
 			continue
 		}
@@ -164,34 +164,34 @@ func List() (names []string, err error) {
 	return names, lines.Err()
 }
 
-// dial connects to a lab of our own: anybody can listen at its name, and would get
-// our descriptors and our environment.
+// dial connects to a lab of the same user. A client must not send its descriptors
+// and environment to another user.
 func dial(name string) (conn *net.UnixConn, pid int, err error) {
 	if err := CheckName(name); err != nil {
 		return nil, 0, err
 	}
-	conn, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: prefix() + name, Net: "unix"})
+	conn, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: socketPrefix() + name, Net: "unix"})
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return nil, 0, &NotUpError{Name: name}
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	who, err := peer(conn)
-	if err == nil && int(who.Uid) != os.Geteuid() {
-		err = fmt.Errorf("the name %s is held by another user, %d, whom nothing was told: give another name with --lab", name, who.Uid)
+	cred, err := peerCred(conn)
+	if err == nil && int(cred.Uid) != os.Geteuid() {
+		err = fmt.Errorf("the name %s is used by another user, %d: give another name with --lab", name, cred.Uid)
 	}
 	if err != nil {
 		conn.Close()
 		return nil, 0, err
 	}
-	return conn, int(who.Pid), nil
+	return conn, int(cred.Pid), nil
 }
 
-// promptly is how long a lab has to answer what takes no time.
-const promptly = 10 * time.Second
+// replyTimeout is how long a lab has to answer a simple request.
+const replyTimeout = 10 * time.Second
 
-// call is a request under way.
+// call is a request in progress.
 type call struct {
 	name string
 	pid  int
@@ -200,8 +200,9 @@ type call struct {
 	ctx  context.Context // of this call only
 }
 
-// ask sends a request with descriptors. The lab has so long to answer; 0 is for ever.
-func ask(ctx context.Context, name string, wait time.Duration, r request, files ...*os.File) (*call, error) {
+// sendRequest sends a request with descriptors. The lab must answer within wait; 0
+// is no limit.
+func sendRequest(ctx context.Context, name string, wait time.Duration, r request, files ...*os.File) (*call, error) {
 	conn, pid, err := dial(name)
 	if err != nil {
 		return nil, err
@@ -216,7 +217,7 @@ func ask(ctx context.Context, name string, wait time.Duration, r request, files 
 	}
 	if err != nil {
 		c.close()
-		return nil, c.explain(err)
+		return nil, c.wrapErr(err)
 	}
 	return c, nil
 }
@@ -226,10 +227,10 @@ func (c *call) close() {
 	c.conn.Close()
 }
 
-// answer takes one, and its descriptors.
-func (c *call) answer() (a answer, files []*os.File, err error) {
+// readResponse reads a response with its descriptors.
+func (c *call) readResponse() (a response, files []*os.File, err error) {
 	if files, err = receiveFiles(c.conn); err == nil {
-		// Octet by octet: what follows belongs to the next answer.
+		// Byte by byte: descriptors of the next response may follow.
 		var line []byte
 		if line, err = readLine(c.conn); err == nil {
 			err = json.Unmarshal(line, &a)
@@ -237,7 +238,7 @@ func (c *call) answer() (a answer, files []*os.File, err error) {
 	}
 	if err != nil {
 		closeAll(files)
-		return a, nil, c.explain(err)
+		return a, nil, c.wrapErr(err)
 	}
 	if err := a.err(); err != nil {
 		closeAll(files)
@@ -246,20 +247,20 @@ func (c *call) answer() (a answer, files []*os.File, err error) {
 	return a, files, nil
 }
 
-// explain says what an error of the connection means.
-func (c *call) explain(err error) error {
+// wrapErr converts an error of the connection.
+func (c *call) wrapErr(err error) error {
 	switch {
 	case c.ctx.Err() != nil:
 		return context.Cause(c.ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("kernel lab %s does not answer: its process %d is stopped or has no time; 'kill -CONT %[2]d' lets it go on, 'kill -9 %[2]d' ends it", c.name, c.pid)
+		return fmt.Errorf("kernel lab %s does not answer: its process %d is stopped or gets no CPU time; 'kill -CONT %[2]d' continues it, 'kill -9 %[2]d' ends it", c.name, c.pid)
 	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-		return &NotUpError{Name: c.name} // it goes down just now
+		return &NotUpError{Name: c.name} // it is going down
 	}
 	return fmt.Errorf("kernel lab %s: %w", c.name, err)
 }
 
-// readLine reads up to the end of a line, and no further.
+// readLine reads up to the end of a line without buffering.
 func readLine(r io.Reader) ([]byte, error) {
 	var line []byte
 	var one [1]byte

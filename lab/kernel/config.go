@@ -12,55 +12,54 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
-// Accel is how a guest's processor is made.
+// Accel is the virtualisation of a guest's CPU.
 type Accel string
 
-// The ways.
+// The accelerators of QEMU.
 const (
-	Auto Accel = ""    // KVM where it works, and else emulation
-	KVM  Accel = "kvm" // by the machine's own
-	TCG  Accel = "tcg" // by emulation, slowly, on any machine
+	Auto Accel = ""    // KVM if available, else TCG
+	KVM  Accel = "kvm" // hardware virtualisation
+	TCG  Accel = "tcg" // emulation: slow, on any machine
 )
 
-// Config is a lab to be. The zero value of everything but Image is a default.
+// Config is the configuration of a lab. Zero values, except Image, mean the
+// defaults in the comments.
 type Config struct {
-	Image   *image.Image
-	Guests  int            // 1
-	Devices []guest.Device // rxe; an empty slice is none
-	MTU     int            // of the wire, 1500
-	Memory  int            // MiB of each guest, 512
-	CPUs    int            // of each guest, 1
-	Append  string         // words for the kernels' command line
-	Accel   Accel
-	// Instructions has time pass in an emulated guest by a nanosecond an instruction,
-	// and with the machine's while it sleeps. So its timers are fair to it, and a slow or
-	// busy machine makes a run longer, but not another.
-	Instructions bool
-	// Impair is what packets meet on every guest's link from the start; see Lab.Impair.
+	Image      *image.Image
+	Guests     int            // 1
+	Devices    []guest.Device // rxe; an empty slice means none
+	MTU        int            // of the wire, 1500
+	Memory     int            // MiB of each guest, 512
+	CPUs       int            // of each guest, 1
+	KernelArgs string         // added to the kernel command line
+	Accel      Accel
+	// ICount advances the time of an emulated guest by a nanosecond per instruction
+	// (QEMU -icount). Timers then do not depend on the speed or load of the
+	// machine.
+	ICount bool
+	// Impair is the initial impairment of every guest's link; see Lab.Impair.
 	Impair Impairment
-	// Seed is that of all chance on the links: the same packets in the same order meet
-	// the same fate.
+	// Seed is the seed of the random impairments.
 	Seed uint64
-	// BootTimeout is how long a guest may take to be ready; 3 minutes.
+	// BootTimeout is how long a guest may take to boot; 3 minutes.
 	BootTimeout time.Duration
-	// Consoles is a folder for what guests print, a file each; empty is none: the last
-	// of it is kept in memory anyway.
+	// Consoles is a directory for console logs, one file per guest; empty for none.
+	// The end of a console is kept in memory anyway.
 	Consoles string
-	// QEMU is the emulator's program, qemu-system-x86_64.
+	// QEMU is the program of QEMU, qemu-system-x86_64.
 	QEMU string
-	// Program is the file that guests run as their first: this program itself, if
-	// empty.
+	// Program is the init program of guests; empty means this program.
 	Program string
 }
 
 // Limits of a lab.
 const (
-	minMTU, maxMTU       = 1280, 9216 // IPv6 needs the least
+	minMTU, maxMTU       = 1280, 9216 // the minimum of IPv6
 	minMemory, maxMemory = 128, 1 << 20
 	maxCPUs              = 64
 )
 
-// withDefaults fills in what was left out, and says what cannot be.
+// withDefaults fills in defaults and validates the configuration.
 func (c Config) withDefaults() (Config, error) {
 	set := func(n *int, value int) {
 		if *n == 0 {
@@ -83,7 +82,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.check()
 }
 
-// Check says what cannot be of a lab, before anything is brought up.
+// Check validates the configuration.
 func (c Config) Check() error {
 	_, err := c.withDefaults()
 	return err
@@ -105,10 +104,10 @@ func (c Config) check() error {
 	}
 	switch {
 	case c.Accel != Auto && c.Accel != KVM && c.Accel != TCG:
-		return fmt.Errorf("%q makes no processor: there are %s and %s", c.Accel, KVM, TCG)
-	case c.Accel == KVM && c.Instructions:
-		return errors.New("a processor of the machine's own does not count instructions: take " + string(TCG))
-	case strings.ContainsAny(c.Append, "\n\x00"):
+		return fmt.Errorf("unknown accelerator %q: there are %s and %s", c.Accel, KVM, TCG)
+	case c.Accel == KVM && c.ICount:
+		return errors.New("instruction counting needs " + string(TCG))
+	case strings.ContainsAny(c.KernelArgs, "\n\x00"):
 		return errors.New("a kernel's command line is one line")
 	case c.Image == nil:
 		return errors.New("no image to boot")
@@ -118,7 +117,7 @@ func (c Config) check() error {
 	return errors.Join(c.Impair.check(), guest.CheckDevices(c.Devices))
 }
 
-// absolute has files found by a process that is elsewhere.
+// absolute makes the paths absolute, for a process with another working directory.
 func (c *Config) absolute() error {
 	for _, path := range []*string{&c.Program, &c.QEMU, &c.Consoles} {
 		if !strings.Contains(*path, "/") {
@@ -133,7 +132,7 @@ func (c *Config) absolute() error {
 	return nil
 }
 
-// Guest is where a guest is found.
+// Guest has the addresses of a guest.
 type Guest struct {
 	ID      int        `json:"id"`
 	IPv4    netip.Addr `json:"ipv4"` // on the wire
@@ -148,21 +147,21 @@ func guestAt(id int) Guest {
 	}
 }
 
-// Status is how a guest is.
+// Status is the state of a guest.
 type Status struct {
 	Guest
-	Up       bool    `json:"up"`
-	Why      string  `json:"why,omitempty"` // it is not
-	BootSecs float64 `json:"boot_seconds"`
-	Link     Link    `json:"link"`
+	Up         bool    `json:"up"`
+	DownReason string  `json:"why,omitempty"` // why it is not up
+	BootSecs   float64 `json:"boot_seconds"`
+	Link       Link    `json:"link"`
 }
 
 // Interfaces of a lab's namespace.
 const (
-	// WireDevice is the bridge, at which the lab itself has addresses.
+	// WireDevice is the bridge, on which the lab has addresses.
 	WireDevice = "wire"
-	// JudgeDevice is a port of the bridge that has no address, and answers nothing by
-	// itself: for packet sockets.
+	// JudgeDevice is a port of the bridge without addresses, for packet sockets.
+	// The kernel does not answer there.
 	JudgeDevice = "judge"
 
 	judgePort = "judge-port" // its other end

@@ -14,19 +14,19 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
-// consoleLimit is how much of a console is kept in memory: the end of it.
+// consoleLimit is how much of a console is kept in memory.
 const consoleLimit = 256 << 10
 
-// console is what a guest prints, and what can be learned from it.
+// console keeps the output of a guest, and detects when it is ready or has failed.
 type console struct {
 	mu    sync.Mutex
 	text  []byte
-	total int64  // octets that were printed, kept or not
-	line  []byte // that is not ended
-	panic string // the line with which the kernel gave up
+	total int64  // bytes printed
+	line  []byte // incomplete
+	panic string // first line of a kernel panic
 
-	ready  chan struct{} // closed when the guest says that it is
-	failed chan string   // why it is not
+	ready  chan struct{} // closed when the guest is ready
+	failed chan string   // reason of a failed boot
 	once   sync.Once
 }
 
@@ -34,14 +34,14 @@ func newConsole() *console {
 	return &console{ready: make(chan struct{}), failed: make(chan string, 1)}
 }
 
-// follow reads until the guest's end, and writes all to a file too, if there is one.
-func (c *console) follow(from io.Reader, to *os.File) {
+// copyFrom reads until the guest ends, and also writes to a file if there is one.
+func (c *console) copyFrom(from io.Reader, to *os.File) {
 	b := make([]byte, 4096)
 	for {
 		n, err := from.Read(b)
 		c.add(b[:n])
 		if to != nil {
-			_, _ = to.Write(b[:n]) // a full disk ends no lab
+			_, _ = to.Write(b[:n]) // a full disk does not stop the lab
 		}
 		if err != nil {
 			return
@@ -64,16 +64,16 @@ func (c *console) add(b []byte) {
 		if !ended {
 			break
 		}
-		c.look(string(line))
+		c.parseLine(string(line))
 		c.line = rest
 	}
 	if len(c.line) > 4096 {
-		c.line = nil // no line of ours
+		c.line = nil // too long for a mark
 	}
 }
 
-// look learns from a line.
-func (c *console) look(line string) {
+// parseLine detects marks and panics.
+func (c *console) parseLine(line string) {
 	if strings.Contains(line, "Kernel panic - not syncing") && c.panic == "" {
 		c.panic = line[strings.Index(line, "Kernel panic"):]
 	}
@@ -88,8 +88,8 @@ func (c *console) look(line string) {
 	}
 }
 
-// last are the last lines.
-func (c *console) last(n int) string {
+// tail returns the last n lines.
+func (c *console) tail(n int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lines := strings.Split(strings.TrimRight(string(c.text), "\n"), "\n")
@@ -102,8 +102,8 @@ func (c *console) all() string {
 	return string(c.text)
 }
 
-// since is what was printed after so many octets, as far as it is kept, and how many that
-// makes.
+// since returns the output after a number of bytes, as far as it is kept, and the
+// new number.
 func (c *console) since(after int64) (text string, upTo int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,12 +117,12 @@ func (c *console) panicked() string {
 	return c.panic
 }
 
-// GuestError is a guest that is no more, or never was.
+// GuestError is returned if a guest has ended or did not boot.
 type GuestError struct {
 	ID      int
-	Reason  string // what became of it
-	Panic   bool   // its kernel gave up
-	Console string // the last that it printed
+	Reason  string
+	Panic   bool   // kernel panic
+	Console string // last lines
 }
 
 func (e *GuestError) Error() string {
@@ -133,23 +133,22 @@ func (e *GuestError) Error() string {
 	return text
 }
 
-// newsPatience is how long a machine may take to end behind its connections.
-const newsPatience = 5 * time.Second
+// guestExitTimeout is how long a machine may take to end after its connections.
+const guestExitTimeout = 5 * time.Second
 
-// lateNews is err, or why the guest is gone, if that is what is behind it: a
-// connection may end a moment before the machine does. The context is one that ends
-// with the guest.
-func lateNews(ctx context.Context, err error) error {
-	if !errors.Is(err, guest.ErrHungUp) {
+// guestExitError replaces the error of a closed connection by the reason why the
+// guest ended, if it does in time. ctx ends with the guest.
+func guestExitError(ctx context.Context, err error) error {
+	if !errors.Is(err, guest.ErrConnectionClosed) {
 		return err
 	}
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(newsPatience):
+	case <-time.After(guestExitTimeout):
 		return err
 	}
 }
 
-// ConsoleName is the file of a guest's console in Config.Consoles.
+// ConsoleName returns the name of a guest's file in Config.Consoles.
 func ConsoleName(id int) string { return fmt.Sprintf("guest%d.console", id) }

@@ -1,28 +1,26 @@
-// Package kernel brings up virtual machines with stock Debian kernels whose own
-// RDMA in software, rdma_rxe and siw, are devices to test and peers to talk to: on
-// any Linux on x86-64 with QEMU, without hardware, and without root where
-// /dev/net/tun may be opened.
+// Package kernel runs virtual machines with stock Debian kernels, whose software
+// RDMA drivers rdma_rxe and siw are devices under test and peers. It needs Linux on
+// x86-64 with QEMU, but no hardware, and no root if /dev/net/tun can be opened.
 //
-// A Lab is some guests on one wire, in a network namespace of its own:
+// A [Lab] is a set of guests on one bridge, in a network namespace:
 //
 //	the lab's namespace                             a guest
 //	  wire       a bridge, 10.77.0.1, fd77::1  ──── eth0, 10.77.0.11, fd77::11, with rxe0, siw0
 //	  judge      a port of the bridge, without an address, for raw frames
 //	  control1   10.78.1.1                     ──── control0, 10.78.1.2
 //
-// Programs are run in guests, and files put there, over the control link, so that
-// nothing but what is tested is on the wire, and a wire that is down is no obstacle.
-// What the guests boot is made by package image, and inside is package guest.
+// Commands and files go to guests over the control links, so that the wire carries
+// test traffic only, and may be down. Package image builds the images that guests
+// boot; package guest runs inside of them.
 //
-// Up makes a lab that is this process's: it dies with it, however it does. It takes
-// the rights to make network namespaces: those of root, or of an enclosure (see
-// netns.StartUnshared); UpHere has the wire in an enclosure's own network, so that the
-// whole process is on it. Start makes one that stays up by itself, in a process that
-// nobody waits for, and takes no rights; Connect finds it by its name. RunOnce makes
-// one for the duration of a program. For these, the program must call ServeMain when
-// it is started with ServeCommand as its first argument, and OnceMain with
-// OnceCommand.
+// [Up] creates a lab that ends with this process. It needs the right to create
+// network namespaces: root, or a process of netns.StartUnshared.
+// [UpInCurrentNamespace] creates the bridge in the namespace of such a process.
+// [Start] creates a lab in a detached process and needs no rights; [Connect] finds
+// it by its name. [RunProgram] creates a lab for the duration of a program. A
+// program that uses Start or RunProgram must call ServeMain if its first argument
+// is ServeCommand, and ProgramMain if it is ProgramCommand.
 //
-// It judges nothing, and a guest is not to be trusted with anything: it is on no
-// network but the lab's. A Lab may be used from many goroutines.
+// Guests are untrusted and are on no network but the lab's. A Lab is safe for
+// concurrent use.
 package kernel

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendFiles sends one octet, and descriptors with it.
+// sendFiles sends one byte with descriptors (SCM_RIGHTS).
 func sendFiles(conn *net.UnixConn, files ...*os.File) error {
 	var rights []byte
 	if len(files) > 0 {
@@ -23,10 +23,10 @@ func sendFiles(conn *net.UnixConn, files ...*os.File) error {
 	return err
 }
 
-// maxFiles is how many descriptors are taken at once.
+// maxFiles is the maximum number of descriptors in a message.
 const maxFiles = 4
 
-// receiveFiles takes what sendFiles sent.
+// receiveFiles receives the descriptors of sendFiles.
 func receiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 	var one [1]byte
 	room := make([]byte, unix.CmsgSpace(4*maxFiles))
@@ -50,7 +50,7 @@ func receiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 	}
 	if n != 1 || flags&unix.MSG_CTRUNC != 0 {
 		closeAll(files)
-		return nil, errors.New("descriptors were lost on the way")
+		return nil, errors.New("descriptors were truncated")
 	}
 	return files, nil
 }
@@ -61,9 +61,9 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// peer is who is at the other end of a connection: the client, or the process that
-// listened last. Who is not of our user namespace is nobody.
-func peer(conn *net.UnixConn) (*unix.Ucred, error) {
+// peerCred returns the credentials of the other end (SO_PEERCRED): the client, or
+// the process that called listen.
+func peerCred(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chooseAccel decides how processors are made.
+// chooseAccel selects KVM or TCG.
 func chooseAccel(c Config) (Accel, error) {
-	if c.Accel == TCG || c.Instructions {
+	if c.Accel == TCG || c.ICount {
 		return TCG, nil
 	}
 	err := kvmWorks()
@@ -24,10 +24,9 @@ func chooseAccel(c Config) (Accel, error) {
 	return TCG, nil
 }
 
-// kvmWorks tries to make a machine of the processor's own.
+// kvmWorks tries to create a virtual machine.
 func kvmWorks() error {
-	// There is a KVM that emulates, badly, where the processor lends itself to nothing
-	// else: inside some virtual machines.
+	// Inside some virtual machines, KVM exists and only emulates, badly.
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return err

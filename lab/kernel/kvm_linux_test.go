@@ -2,7 +2,7 @@ package kernel
 
 import "testing"
 
-func TestVirtualisationIsAFlagOfTheProcessor(t *testing.T) {
+func TestHasVirtualisation(t *testing.T) {
 	for text, want := range map[string]bool{
 		"model name : x\nflags\t\t: fpu vme svm avx\n": true, "flags\t\t: fpu vmx\n": true,
 		"flags\t\t: fpu vme\n": false, "model name : vmx\nflags : svm_lock\n": false, "": false,
@@ -13,8 +13,8 @@ func TestVirtualisationIsAFlagOfTheProcessor(t *testing.T) {
 	}
 }
 
-func TestEmulationNeedsNoKVM(t *testing.T) {
-	for _, c := range []Config{{Accel: TCG}, {Instructions: true}} {
+func TestTCGNeedsNoKVM(t *testing.T) {
+	for _, c := range []Config{{Accel: TCG}, {ICount: true}} {
 		if got, err := chooseAccel(c); got != TCG || err != nil {
 			t.Errorf("%+v: %v, %v", c, got, err)
 		}

@@ -18,28 +18,28 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// Lab is guests on a wire.
+// Lab is a set of guests on a bridge.
 type Lab struct {
-	guestCalls
+	guestClient
 	cfg    Config
 	qemu   string
 	accel  Accel
-	ns     place
-	patch  *patch
-	initrd *os.File // without a name: it goes with the processes that hold it
+	ns     netNamespace
+	links  *linkSet
+	initrd *os.File // a memfd
 
 	mu       sync.Mutex
 	machines []*machine
 	down     bool
-	restarts []sync.Mutex // one a guest
+	restarts []sync.Mutex // one per guest
 }
 
-// Check says why this machine can have no guests: what is missing, and how to get
-// it. It asks nothing of the user's rights that Start does not need.
+// Check returns an error if this machine cannot run guests, with what is missing
+// and how to install it.
 func Check() error { return check("qemu-system-x86_64") }
 
 func check(qemu string) error {
-	if err := image.Need("virtual machines", qemu); err != nil {
+	if err := image.RequirePrograms("virtual machines", qemu); err != nil {
 		return err
 	}
 	if err := netns.Available(); err != nil {
@@ -48,43 +48,45 @@ func check(qemu string) error {
 	return checkTun()
 }
 
-// Up brings guests up and returns when all are ready, or one will never be.
-func Up(ctx context.Context, cfg Config) (*Lab, error) { return upIn(ctx, cfg, newPlace) }
+// Up boots guests and returns when all are ready, or one has failed.
+func Up(ctx context.Context, cfg Config) (*Lab, error) { return upIn(ctx, cfg, newLabNamespace) }
 
-// UpHere is Up with the wire in the network namespace that this process is in, so that
-// whatever it opens is on the guests' network. It has to be that of an enclosure (see
-// netns.StartUnshared), with nothing in it: all of it ends with the process.
-func UpHere(ctx context.Context, cfg Config) (*Lab, error) { return upIn(ctx, cfg, layHere) }
+// UpInCurrentNamespace is Up with the bridge in the network namespace of this
+// process, whose sockets then are on the guests' network. The namespace must be
+// that of netns.StartUnshared, and empty.
+func UpInCurrentNamespace(ctx context.Context, cfg Config) (*Lab, error) {
+	return upIn(ctx, cfg, useCurrentNamespace)
+}
 
-func upIn(ctx context.Context, cfg Config, find func(Config) (place, error)) (*Lab, error) {
+func upIn(ctx context.Context, cfg Config, newNamespace func(Config) (netNamespace, error)) (*Lab, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := image.Need("virtual machines", cfg.QEMU); err != nil {
+	if err := image.RequirePrograms("virtual machines", cfg.QEMU); err != nil {
 		return nil, err
 	}
 	if err := checkTun(); err != nil {
 		return nil, err
 	}
 	l := &Lab{cfg: cfg, restarts: make([]sync.Mutex, cfg.Guests), machines: make([]*machine, cfg.Guests)}
-	l.guestCalls.dial = l.dialGuest
+	l.guestClient.dial = l.dialGuest
 	if l.qemu, err = exec.LookPath(cfg.QEMU); err != nil {
 		return nil, err
 	}
 	if l.accel, err = chooseAccel(cfg); err != nil {
 		return nil, err
 	}
-	if l.initrd, err = archives(cfg); err != nil {
+	if l.initrd, err = buildInitrd(cfg); err != nil {
 		return nil, err
 	}
-	if l.ns, err = find(cfg); err != nil {
+	if l.ns, err = newNamespace(cfg); err != nil {
 		l.initrd.Close()
 		return nil, err
 	}
-	l.patch = newPatch(l.ns, cfg.Guests, cfg.Seed)
+	l.links = newLinkSet(l.ns, cfg.Guests, cfg.Seed)
 	for id := 1; id <= cfg.Guests; id++ {
-		if err := l.patch.impair(id, cfg.Impair); err != nil {
+		if err := l.links.impair(id, cfg.Impair); err != nil {
 			return nil, errors.Join(err, l.Down())
 		}
 	}
@@ -94,8 +96,8 @@ func upIn(ctx context.Context, cfg Config, find func(Config) (place, error)) (*L
 	return l, nil
 }
 
-// archives are what guests unpack as their first file system, in memory.
-func archives(c Config) (*os.File, error) {
+// buildInitrd returns the initrd of the guests as a memfd.
+func buildInitrd(c Config) (*os.File, error) {
 	program := c.Program
 	if program == "" {
 		program = "/proc/self/exe"
@@ -105,10 +107,10 @@ func archives(c Config) (*os.File, error) {
 	}
 	fd, err := unix.MemfdCreate("fabrictest-initrd", unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("memory for the guests' files: %w", err)
+		return nil, fmt.Errorf("memory for the initrd: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "initrd")
-	if err := writeArchives(f, c.Image.Archives, program); err != nil {
+	if err := writeInitrd(f, c.Image.Archives, program); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -126,17 +128,17 @@ func (l *Lab) bootAll(ctx context.Context) error {
 		}
 	}
 	for _, m := range l.machines {
-		if err := m.await(ctx, l.cfg.BootTimeout); err != nil {
+		if err := m.waitReady(ctx, l.cfg.BootTimeout); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Accel is how the guests' processors are made.
+// Accel returns the virtualisation of the guests' CPUs.
 func (l *Lab) Accel() Accel { return l.accel }
 
-// Guests are where the guests are found.
+// Guests returns the addresses of the guests.
 func (l *Lab) Guests() []Guest {
 	all := make([]Guest, 0, l.cfg.Guests)
 	for i := range l.cfg.Guests {
@@ -145,7 +147,7 @@ func (l *Lab) Guests() []Guest {
 	return all
 }
 
-// machine is a guest as it is now.
+// machine returns the current machine of a guest.
 func (l *Lab) machine(id int) (*machine, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,32 +160,32 @@ func (l *Lab) machine(id int) (*machine, error) {
 	return l.machines[id-1], nil
 }
 
-// dialTimeout is how long a guest has to take a connection: it may be busy.
+// dialTimeout is how long a guest, which may be busy, has to accept a connection.
 const dialTimeout = 20 * time.Second
 
-// dialGuest connects to what serves in a guest. The context that it returns ends with the
-// guest too: a connection to a machine that is off would stay for ever.
+// dialGuest connects to the command server of a guest. The returned context also
+// ends with the guest, because a connection to a stopped machine does not close.
 func (l *Lab) dialGuest(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	m, err := l.machine(id)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if !m.alive() {
-		return nil, nil, nil, m.obituary()
+		return nil, nil, nil, m.exitError()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
+	released := make(chan struct{})
 	go func() {
 		select {
 		case <-m.ended:
-			cancel(m.obituary())
-		case <-watched:
+			cancel(m.exitError())
+		case <-released:
 		}
 	}()
 	var once sync.Once
 	stop := func() {
 		once.Do(func() {
-			close(watched)
+			close(released)
 			cancel(nil)
 		})
 	}
@@ -194,8 +196,7 @@ func (l *Lab) dialGuest(ctx context.Context, id int) (context.Context, context.C
 		return err
 	})
 	if err != nil {
-		// A dialer keeps the deadline of the context by a clock of its own, and may
-		// be a moment ahead of it.
+		// The dialer's timer may expire just before that of the context.
 		if until, ok := ctx.Deadline(); ok && !time.Now().Before(until) {
 			<-ctx.Done()
 		}
@@ -208,8 +209,8 @@ func (l *Lab) dialGuest(ctx context.Context, id int) (context.Context, context.C
 	return ctx, stop, conn, nil
 }
 
-// Restart switches a guest off, if it is not, and on again, and returns when it is
-// ready. All that ran there, and all files that were put there, are gone.
+// Restart stops a guest and boots it again, and returns when it is ready. Its
+// programs and files are lost.
 func (l *Lab) Restart(ctx context.Context, id int) error {
 	if _, err := l.machine(id); err != nil {
 		return err
@@ -234,18 +235,17 @@ func (l *Lab) Restart(ctx context.Context, id int) error {
 	if err != nil {
 		return err
 	}
-	return next.await(ctx, l.cfg.BootTimeout)
+	return next.waitReady(ctx, l.cfg.BootTimeout)
 }
 
-// Impair replaces what packets meet by chance on a guest's link. The first time, the
-// link is taken from the bridge and put through a switch in user space, where it
-// stays.
-func (l *Lab) Impair(id int, m Impairment) error { return l.patch.impair(id, m) }
+// Impair replaces the random impairments of a guest's link. The first call moves
+// the link to a user-space switch.
+func (l *Lab) Impair(id int, m Impairment) error { return l.links.impair(id, m) }
 
-// SetLink takes a guest's cable out, or puts it back.
-func (l *Lab) SetLink(id int, up bool) error { return l.patch.setLink(id, up) }
+// SetLink sets a guest's link up or down.
+func (l *Lab) SetLink(id int, up bool) error { return l.links.setLink(id, up) }
 
-// Console is the end of what a guest has printed since it was switched on.
+// Console returns the end of a guest's console since its boot.
 func (l *Lab) Console(id int) (string, error) {
 	m, err := l.machine(id)
 	if err != nil {
@@ -254,9 +254,9 @@ func (l *Lab) Console(id int) (string, error) {
 	return m.console.all(), nil
 }
 
-// Printed is what a guest has printed since it was switched on and had printed so many
-// octets, and how many that makes now.
-func (l *Lab) Printed(id int, after int64) (text string, upTo int64, err error) {
+// ConsoleSince returns the console output of a guest after its first bytes of this
+// number, and the new number.
+func (l *Lab) ConsoleSince(id int, after int64) (text string, upTo int64, err error) {
 	m, err := l.machine(id)
 	if err != nil {
 		return "", after, err
@@ -265,17 +265,17 @@ func (l *Lab) Printed(id int, after int64) (text string, upTo int64, err error) 
 	return text, upTo, nil
 }
 
-// Status is how all guests are.
+// Status returns the state of all guests.
 func (l *Lab) Status() []Status {
 	all := make([]Status, 0, l.cfg.Guests)
 	for _, g := range l.Guests() {
-		s := Status{Guest: g, Link: l.patch.link(g.ID)}
+		s := Status{Guest: g, Link: l.links.link(g.ID)}
 		if m, err := l.machine(g.ID); err != nil {
-			s.Why = err.Error()
+			s.DownReason = err.Error()
 		} else if s.Up, s.BootSecs = m.alive(), m.bootTime().Seconds(); !s.Up {
 			var e *GuestError
-			if errors.As(m.obituary(), &e) {
-				s.Why = e.Reason
+			if errors.As(m.exitError(), &e) {
+				s.DownReason = e.Reason
 			}
 		}
 		all = append(all, s)
@@ -283,7 +283,7 @@ func (l *Lab) Status() []Status {
 	return all
 }
 
-// Down switches all guests off and takes the wire away.
+// Down stops all guests and removes the network.
 func (l *Lab) Down() error {
 	l.mu.Lock()
 	if l.down {
@@ -299,5 +299,5 @@ func (l *Lab) Down() error {
 		}
 	}
 	l.initrd.Close()
-	return errors.Join(l.patch.close(), l.ns.Close())
+	return errors.Join(l.links.close(), l.ns.Close())
 }

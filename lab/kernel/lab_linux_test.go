@@ -35,7 +35,7 @@ func up(t *testing.T, c Config) *Lab {
 	return l
 }
 
-func TestLabRunsProgramsInItsGuests(t *testing.T) {
+func TestLabRunsProgramsInGuests(t *testing.T) {
 	t.Parallel()
 	needLab(t)
 	c := fakeConfig(t, "good")
@@ -74,13 +74,13 @@ func TestLabRunsProgramsInItsGuests(t *testing.T) {
 	}
 }
 
-func TestUpSaysWhyAGuestDoesNotComeUp(t *testing.T) {
+func TestUpReportsBootFailure(t *testing.T) {
 	t.Parallel()
 	needLab(t)
 	for behaviour, want := range map[string]string{
 		"refuses": "guest 1 is off (exit status 1): qemu-system-x86_64: could not set up host tap",
 		"panics":  "guest 1 panicked: Kernel panic - not syncing: Fatal exception; the last of its console:\n  [    0.1] Linux\n  [    0.2] BUG",
-		"fails":   "guest 1 did not come up: make device siw0: no such thing",
+		"fails":   "guest 1 did not boot: make device siw0: no such thing",
 		"hangs":   "guest 1 was not ready after 3s; the last of its console:\n  [    0.1] Linux",
 	} {
 		t.Run(behaviour, func(t *testing.T) {
@@ -109,8 +109,8 @@ func TestUpEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A guest that panics ends what waits for it, and comes back with Restart.
-func TestAPanicIsReportedAndRestartMendsIt(t *testing.T) {
+// A panic ends calls to the guest, which Restart boots again.
+func TestRestartAfterPanic(t *testing.T) {
 	t.Parallel()
 	needLab(t)
 	l := up(t, fakeConfig(t, "good"))
@@ -136,7 +136,7 @@ func TestAPanicIsReportedAndRestartMendsIt(t *testing.T) {
 	if _, _, err := l.Output(t.Context(), 1, guest.Shell("true")); !errors.As(err, &e) || !e.Panic {
 		t.Errorf("afterwards: %v", err)
 	}
-	if s := l.Status()[0]; s.Up || !strings.Contains(s.Why, "panicked") {
+	if s := l.Status()[0]; s.Up || !strings.Contains(s.DownReason, "panicked") {
 		t.Errorf("status %+v", s)
 	}
 	if err := l.Restart(t.Context(), 1); err != nil {
@@ -145,7 +145,7 @@ func TestAPanicIsReportedAndRestartMendsIt(t *testing.T) {
 	if _, code, err := l.Output(t.Context(), 1, guest.Shell("exit 5")); code != 5 || err != nil {
 		t.Errorf("after a restart: %d, %v", code, err)
 	}
-	if s := l.Status()[0]; !s.Up || s.Why != "" {
+	if s := l.Status()[0]; !s.Up || s.DownReason != "" {
 		t.Errorf("status %+v", s)
 	}
 	if err := l.Restart(t.Context(), 2); err == nil {
@@ -153,7 +153,7 @@ func TestAPanicIsReportedAndRestartMendsIt(t *testing.T) {
 	}
 }
 
-func TestWhatMakesNoLabIsRefused(t *testing.T) {
+func TestInvalidConfigs(t *testing.T) {
 	good := fakeConfig(t, "good")
 	for want, change := range map[string]func(*Config){
 		"guests 10: give 1 to 9":      func(c *Config) { c.Guests = 10 },
@@ -161,9 +161,9 @@ func TestWhatMakesNoLabIsRefused(t *testing.T) {
 		"memory 1: give 128":          func(c *Config) { c.Memory = 1 },
 		"CPUs 100: give":              func(c *Config) { c.CPUs = 100 },
 		"no image to boot":            func(c *Config) { c.Image = nil },
-		"\"xen\" makes no processor":  func(c *Config) { c.Accel = "xen" },
-		"does not count instructions": func(c *Config) { c.Accel, c.Instructions = KVM, true },
-		"is one line":                 func(c *Config) { c.Append = "a\nb" },
+		"unknown accelerator \"xen\"": func(c *Config) { c.Accel = "xen" },
+		"instruction counting needs":  func(c *Config) { c.Accel, c.ICount = KVM, true },
+		"is one line":                 func(c *Config) { c.KernelArgs = "a\nb" },
 		"no device \"mlx5\"":          func(c *Config) { c.Devices = []guest.Device{"mlx5"} },
 		"no image of Linux 6.12 with siw": func(c *Config) {
 			c.Devices = []guest.Device{guest.SIW}
@@ -182,9 +182,8 @@ func TestWhatMakesNoLabIsRefused(t *testing.T) {
 	}
 }
 
-// A guest that is on again is reached at once: nobody asks who it is, and so nobody
-// remembers that there was no answer.
-func TestGuestsAreKnownOnTheirControlLinks(t *testing.T) {
+// A restarted guest is reached at once, without a failed ARP entry.
+func TestControlLinksHaveStaticNeighbours(t *testing.T) {
 	t.Parallel()
 	needLab(t)
 	l := up(t, fakeConfig(t, "silent"))
@@ -208,8 +207,8 @@ func TestGuestsAreKnownOnTheirControlLinks(t *testing.T) {
 	}
 }
 
-// own is a process with a lab that waits to be killed.
-func own(qemu string) error {
+// runLabUntilKilled starts a lab and blocks; the test kills this process.
+func runLabUntilKilled(qemu string) error {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
 		return err
@@ -228,8 +227,8 @@ func own(qemu string) error {
 	return nil
 }
 
-// Guests die with the process that brought them up, also by a kill -9.
-func TestNothingOutlivesItsOwner(t *testing.T) {
+// Also with SIGKILL.
+func TestGuestsDieWithProcess(t *testing.T) {
 	t.Parallel()
 	needLab(t)
 	cmd := exec.Command("/proc/self/exe")
@@ -258,7 +257,7 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 	await(t, "the guest is gone", func() bool { return !alive(pid) })
 }
 
-// alive says that a process runs: one that nobody has waited for does not.
+// alive reports whether a process runs and is not a zombie.
 func alive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ")

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// machine is a guest that was switched on.
+// machine is one boot of a guest: a process of QEMU.
 type machine struct {
-	id      int
-	cmd     *exec.Cmd
-	console *console
-	errs    *limitedBuffer // what QEMU says itself
-	ended   chan struct{}  // closed when it is off
-	began   time.Time
+	id         int
+	cmd        *exec.Cmd
+	console    *console
+	qemuStderr *limitedBuffer // messages of QEMU
+	ended      chan struct{}  // closed when the process has ended
+	began      time.Time
 
 	mu      sync.Mutex
-	stopped string        // by us, and why
-	booted  time.Duration // how long it took
+	stopped string        // reason, if stop was called
+	booted  time.Duration // time to boot
 }
 
-// boot switches a guest on.
+// boot starts a guest.
 func (l *Lab) boot(id int) (*machine, error) {
-	m := &machine{id: id, console: newConsole(), errs: &limitedBuffer{}, ended: make(chan struct{}), began: time.Now()}
+	m := &machine{id: id, console: newConsole(), qemuStderr: &limitedBuffer{}, ended: make(chan struct{}), began: time.Now()}
 	const firstExtraFile = 3
-	m.cmd = exec.Command(l.qemu, arguments(l.cfg, id, l.accel, fmt.Sprintf("/proc/self/fd/%d", firstExtraFile))...)
+	m.cmd = exec.Command(l.qemu, qemuArgs(l.cfg, id, l.accel, fmt.Sprintf("/proc/self/fd/%d", firstExtraFile))...)
 	var file *os.File
 	if l.cfg.Consoles != "" {
 		var err error
@@ -41,12 +41,12 @@ func (l *Lab) boot(id int) (*machine, error) {
 	}
 	reader, writer, err := os.Pipe()
 	if err != nil {
-		file.Close() // of none it is an error, too
+		file.Close() // nil is harmless
 		return nil, err
 	}
-	// A group of its own: a Ctrl-C is for whoever brought the lab up, not for a guest.
+	// A separate group: Ctrl-C must not reach guests.
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	m.cmd.Stdout, m.cmd.Stderr, m.cmd.ExtraFiles = writer, m.errs, []*os.File{l.initrd}
+	m.cmd.Stdout, m.cmd.Stderr, m.cmd.ExtraFiles = writer, m.qemuStderr, []*os.File{l.initrd}
 	err = l.ns.Start(m.cmd)
 	writer.Close()
 	if err != nil {
@@ -55,23 +55,22 @@ func (l *Lab) boot(id int) (*machine, error) {
 		return nil, fmt.Errorf("start %s: %w", l.qemu, err)
 	}
 	go func() {
-		m.console.follow(reader, file)
+		m.console.copyFrom(reader, file)
 		reader.Close()
 		file.Close()
-		_ = m.cmd.Wait() // its console says more
+		_ = m.cmd.Wait() // exitError uses ProcessState
 		close(m.ended)
 	}()
 	return m, nil
 }
 
-// openConsole makes the file of a guest's console; one that is started again goes on
-// in the same.
+// openConsole opens the console log of a guest. A restarted guest appends to it.
 func openConsole(dir string, id int) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, ConsoleName(id)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 }
 
-// await waits until the guest is ready.
-func (m *machine) await(ctx context.Context, limit time.Duration) error {
+// waitReady waits until the guest is ready.
+func (m *machine) waitReady(ctx context.Context, limit time.Duration) error {
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	select {
@@ -81,25 +80,25 @@ func (m *machine) await(ctx context.Context, limit time.Duration) error {
 		m.mu.Unlock()
 		return nil
 	case why := <-m.console.failed:
-		return &GuestError{ID: m.id, Reason: "did not come up: " + why, Console: m.console.last(lastLines)}
+		return &GuestError{ID: m.id, Reason: "did not boot: " + why, Console: m.console.tail(lastLines)}
 	case <-m.ended:
-		return m.obituary()
+		return m.exitError()
 	case <-timeout.C:
-		return &GuestError{ID: m.id, Reason: fmt.Sprintf("was not ready after %v", limit), Console: m.console.last(lastLines)}
+		return &GuestError{ID: m.id, Reason: fmt.Sprintf("was not ready after %v", limit), Console: m.console.tail(lastLines)}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// lastLines is how much of a console is shown when something went wrong.
+// lastLines is the number of console lines in errors.
 const lastLines = 25
 
-// obituary says what became of a guest that is off.
-func (m *machine) obituary() error {
+// exitError returns the reason why the guest has ended.
+func (m *machine) exitError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := &GuestError{ID: m.id, Console: m.console.last(lastLines)}
-	panicked, said := m.console.panicked(), strings.TrimSpace(m.errs.String())
+	e := &GuestError{ID: m.id, Console: m.console.tail(lastLines)}
+	panicked, said := m.console.panicked(), strings.TrimSpace(m.qemuStderr.String())
 	switch {
 	case m.stopped != "":
 		return &GuestError{ID: m.id, Reason: m.stopped}
@@ -113,11 +112,11 @@ func (m *machine) obituary() error {
 	return e
 }
 
-// stop switches the guest off and waits until it is.
+// stop kills the guest and waits until it has ended.
 func (m *machine) stop(why string) {
 	m.mu.Lock()
 	select {
-	case <-m.ended: // by itself: that is what is told of it
+	case <-m.ended: // keep the original reason
 	default:
 		m.stopped = why
 	}
@@ -141,7 +140,7 @@ func (m *machine) alive() bool {
 	}
 }
 
-// limitedBuffer keeps the beginning of what is written.
+// limitedBuffer keeps the beginning of the output.
 type limitedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -21,7 +21,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// What the test binary is, besides the tests.
+// Roles of the test binary besides running tests.
 const (
 	fakeQEMU  = "FABRICTEST_FAKE_QEMU"  // a guest that behaves as the value says
 	ownerRole = "FABRICTEST_KERNEL_LAB" // a process with a lab, of the QEMU that the value names
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == ServeCommand:
 		exitWith(ServeMain())
-	case len(os.Args) > 1 && os.Args[1] == OnceCommand:
-		code, err := OnceMain()
+	case len(os.Args) > 1 && os.Args[1] == ProgramCommand:
+		code, err := ProgramMain()
 		if err == nil {
 			os.Exit(code)
 		}
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(fakeQEMU) != "":
 		exitWith(beGuest(os.Getenv(fakeQEMU)))
 	case os.Getenv(ownerRole) != "":
-		exitWith(own(os.Getenv(ownerRole)))
+		exitWith(runLabUntilKilled(os.Getenv(ownerRole)))
 	case os.Getenv(hereRole) != "":
 		exitWith(hereTest(os.Getenv(hereRole)))
 	case os.Getenv(insiderRole) != "":
@@ -80,7 +80,7 @@ func exitWith(err error) {
 	os.Exit(0)
 }
 
-// needLab skips where no lab can be, with the machine's own reason.
+// needLab skips the test if no lab is possible, with the reason.
 func needLab(t *testing.T) {
 	t.Helper()
 	if err := netns.Available(); err != nil {
@@ -110,7 +110,7 @@ func fake(t *testing.T, behaviour string) string {
 	return script
 }
 
-// fakeConfig is a lab with an image of no use to anybody but a fake.
+// fakeConfig returns a lab with an image that only the fake QEMU can boot.
 func fakeConfig(t *testing.T, behaviour string) Config {
 	t.Helper()
 	dir := t.TempDir()

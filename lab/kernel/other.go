@@ -13,100 +13,100 @@ import (
 
 var errLinux = errors.New("kernel labs are made of Linux namespaces and QEMU: run them on Linux, on x86-64")
 
-// Check says that there are no kernel labs here; so do all others.
+// Check fails: kernel labs need Linux.
 func Check() error { return errLinux }
 
-// Start says that there are no kernel labs here.
+// Start fails: kernel labs need Linux.
 func Start(context.Context, string, Config) error { return errLinux }
 
-// List is empty.
+// List returns no labs.
 func List() ([]string, error) { return nil, nil }
 
-// ServeMain says that there are no kernel labs here.
+// ServeMain fails: kernel labs need Linux.
 func ServeMain() error { return errLinux }
 
-// RunOnce says that there are no kernel labs here.
-func RunOnce(context.Context, Config, []string) (int, error) { return 0, errLinux }
+// RunProgram fails: kernel labs need Linux.
+func RunProgram(context.Context, Config, []string) (int, error) { return 0, errLinux }
 
-// OnceMain says that there are no kernel labs here.
-func OnceMain() (int, error) { return 0, errLinux }
+// ProgramMain fails: kernel labs need Linux.
+func ProgramMain() (int, error) { return 0, errLinux }
 
-// Remote cannot be had.
+// Remote needs Linux.
 type Remote struct{}
 
-// Connect says that there are no kernel labs here.
+// Connect fails: kernel labs need Linux.
 func Connect(string) (*Remote, error) { return nil, errLinux }
 
-// Info says that there are no kernel labs here.
+// Info fails: kernel labs need Linux.
 func (*Remote) Info(context.Context) (*Info, error) { return nil, errLinux }
 
-// Exec says that there are no kernel labs here.
+// Exec fails: kernel labs need Linux.
 func (*Remote) Exec(context.Context, int, guest.Command) (int, error) { return 0, errLinux }
 
-// Output says that there are no kernel labs here.
+// Output fails: kernel labs need Linux.
 func (*Remote) Output(context.Context, int, guest.Command) (string, int, error) {
 	return "", 0, errLinux
 }
 
-// Put says that there are no kernel labs here.
+// Put fails: kernel labs need Linux.
 func (*Remote) Put(context.Context, int, string, os.FileMode, int64, io.Reader) error {
 	return errLinux
 }
 
-// SetDevices says that there are no kernel labs here.
+// SetDevices fails: kernel labs need Linux.
 func (*Remote) SetDevices(context.Context, int, []guest.Device) error { return errLinux }
 
-// Restart says that there are no kernel labs here.
+// Restart fails: kernel labs need Linux.
 func (*Remote) Restart(context.Context, int) error { return errLinux }
 
-// Impair says that there are no kernel labs here.
+// Impair fails: kernel labs need Linux.
 func (*Remote) Impair(context.Context, int, Impairment) error { return errLinux }
 
-// SetLink says that there are no kernel labs here.
+// SetLink fails: kernel labs need Linux.
 func (*Remote) SetLink(context.Context, int, bool) error { return errLinux }
 
-// Console says that there are no kernel labs here.
+// Console fails: kernel labs need Linux.
 func (*Remote) Console(context.Context, int) (string, error) { return "", errLinux }
 
-// Run says that there are no kernel labs here.
+// Run fails: kernel labs need Linux.
 func (*Remote) Run(context.Context, []string, <-chan os.Signal) (int, error) { return 0, errLinux }
 
-// Down says that there are no kernel labs here.
+// Down fails: kernel labs need Linux.
 func (*Remote) Down(context.Context) error { return errLinux }
 
-// Bare is false.
-func Bare() (bool, error) { return false, nil }
+// IsEmptyNamespace is false.
+func IsEmptyNamespace() (bool, error) { return false, nil }
 
-// Lab cannot be had.
+// Lab needs Linux.
 type Lab struct{}
 
-// UpHere says that there are no kernel labs here.
-func UpHere(context.Context, Config) (*Lab, error) { return nil, errLinux }
+// UpInCurrentNamespace fails: kernel labs need Linux.
+func UpInCurrentNamespace(context.Context, Config) (*Lab, error) { return nil, errLinux }
 
-// Exec says that there are no kernel labs here.
+// Exec fails: kernel labs need Linux.
 func (*Lab) Exec(context.Context, int, guest.Command) (int, error) { return 0, errLinux }
 
-// Put says that there are no kernel labs here.
+// Put fails: kernel labs need Linux.
 func (*Lab) Put(context.Context, int, string, os.FileMode, int64, io.Reader) error { return errLinux }
 
-// Restart says that there are no kernel labs here.
+// Restart fails: kernel labs need Linux.
 func (*Lab) Restart(context.Context, int) error { return errLinux }
 
-// Printed says that there are no kernel labs here.
-func (*Lab) Printed(int, int64) (string, int64, error) { return "", 0, errLinux }
+// ConsoleSince fails: kernel labs need Linux.
+func (*Lab) ConsoleSince(int, int64) (string, int64, error) { return "", 0, errLinux }
 
-// Output says that there are no kernel labs here.
+// Output fails: kernel labs need Linux.
 func (*Lab) Output(context.Context, int, guest.Command) (string, int, error) {
 	return "", 0, errLinux
 }
 
-// Guests is empty.
+// Guests returns no guests.
 func (*Lab) Guests() []Guest { return nil }
 
-// Status is empty.
+// Status returns no guests.
 func (*Lab) Status() []Status { return nil }
 
-// Accel is none.
+// Accel returns an empty string.
 func (*Lab) Accel() Accel { return Auto }
 
 // Down does nothing.

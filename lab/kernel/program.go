@@ -13,11 +13,11 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
-// guestLibC is the version of the C library that guests have: Debian 12's.
+// guestLibC is the minor version of glibc in guests, which is that of Debian 12.
 const guestLibC = 36 // 2.36
 
-// checkProgram says that a guest cannot run a program: one that was linked against a
-// later C library than the guest's. Static ones run anywhere.
+// checkProgram returns an error if a program is linked against a later glibc than
+// that of guests.
 func checkProgram(path string) error {
 	if err := regularfile.Check(path); err != nil {
 		return fmt.Errorf("guests cannot run %s: %w", path, err)
@@ -56,10 +56,9 @@ func libCVersion(symbol string) (int, bool) {
 	return n, err == nil
 }
 
-// writeArchives writes the image's archives and one with the program that guests run
-// first: Linux unpacks them one after the other. It is not part of the image, which
-// would have to be made anew with every build of this program.
-func writeArchives(w io.Writer, archives []string, program string) error {
+// writeInitrd writes the archives of the image, and one with the init program. It
+// is not part of the image, which would have to be rebuilt with this program.
+func writeInitrd(w io.Writer, archives []string, program string) error {
 	for _, name := range archives {
 		if err := copyFile(w, name); err != nil {
 			return err
@@ -75,7 +74,7 @@ func writeArchives(w io.Writer, archives []string, program string) error {
 		return err
 	}
 	a := image.NewArchive(w)
-	a.File(guest.InitPath, 0o755, info.Size(), f)
+	a.AddFile(guest.InitPath, 0o755, info.Size(), f)
 	return a.Close()
 }
 

@@ -10,10 +10,9 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
-// What QEMU is told decides what the wire carries: a change here is meant.
-func TestArguments(t *testing.T) {
+func TestQEMUArgs(t *testing.T) {
 	c, err := Config{
-		Image: &image.Image{Kernel: "/k", SIW: true}, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 9000, Append: "slub_debug=F",
+		Image: &image.Image{Kernel: "/k", SIW: true}, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 9000, KernelArgs: "slub_debug=F",
 	}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -29,19 +28,19 @@ func TestArguments(t *testing.T) {
 		"-netdev", "tap,id=wire,ifname=wire2,script=no,downscript=no", "-device", "virtio-net-pci,netdev=wire,mac=52:54:00:77:00:12" + nic,
 		"-netdev", "tap,id=control,ifname=control2,script=no,downscript=no", "-device", "virtio-net-pci,netdev=control,mac=52:54:00:78:00:12" + nic,
 	}, "\n")
-	if got := strings.Join(arguments(c, 2, TCG, "/i"), "\n"); got != want {
+	if got := strings.Join(qemuArgs(c, 2, TCG, "/i"), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := strings.Join(arguments(c, 1, KVM, "/i"), " "); !strings.Contains(got, "-accel kvm -cpu host ") {
+	if got := strings.Join(qemuArgs(c, 1, KVM, "/i"), " "); !strings.Contains(got, "-accel kvm -cpu host ") {
 		t.Errorf("with KVM: %s", got)
 	}
-	c.Instructions = true
-	if got := strings.Join(arguments(c, 1, TCG, "/i"), " "); !strings.Contains(got, "-accel tcg -cpu max") || !strings.HasSuffix(got, " -icount shift=0") {
+	c.ICount = true
+	if got := strings.Join(qemuArgs(c, 1, TCG, "/i"), " "); !strings.Contains(got, "-accel tcg -cpu max") || !strings.HasSuffix(got, " -icount shift=0") {
 		t.Errorf("counted: %s", got)
 	}
 }
 
-func TestConsoleLearnsFromLines(t *testing.T) {
+func TestConsoleParsesLines(t *testing.T) {
 	c := newConsole()
 	for _, piece := range []string{"[ 0.1] fabrictest-gu", "est: ready aft", "er 3.2 s", "\r"} {
 		c.add([]byte(piece))
@@ -60,7 +59,7 @@ func TestConsoleLearnsFromLines(t *testing.T) {
 	if got := c.panicked(); got != "Kernel panic - not syncing: Fatal exception in interrupt" {
 		t.Errorf("the panic is %q", got)
 	}
-	if got := c.last(1); got != "[ 9.2] ---[ end ]---" {
+	if got := c.tail(1); got != "[ 9.2] ---[ end ]---" {
 		t.Errorf("the last line is %q", got)
 	}
 	c.add([]byte(guest.FailedMark + "no siw\n" + guest.FailedMark + "no more\n"))
@@ -69,7 +68,6 @@ func TestConsoleLearnsFromLines(t *testing.T) {
 	}
 }
 
-// A guest that prints without end is kept with what it printed last.
 func TestConsoleIsBounded(t *testing.T) {
 	c := newConsole()
 	r, w := io.Pipe()
@@ -81,13 +79,13 @@ func TestConsoleIsBounded(t *testing.T) {
 		io.WriteString(w, "\nlast\n")
 		w.Close()
 	}()
-	c.follow(r, nil)
+	c.copyFrom(r, nil)
 	if text := c.all(); len(text) > consoleLimit || !strings.HasSuffix(text, "\nlast\n") || len(c.line) > 16<<10 {
 		t.Errorf("%d octets kept, and a line of %d", len(text), len(c.line))
 	}
 }
 
-func TestProgramsThatGuestsCannotRunAreRefused(t *testing.T) {
+func TestCheckProgram(t *testing.T) {
 	script := t.TempDir() + "/script"
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)

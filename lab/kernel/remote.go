@@ -11,62 +11,63 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
-// ServeCommand is what the program is started with to be the process of a lab that
-// stays up.
+// ServeCommand is the first argument of a lab's process.
 const ServeCommand = "kernel-lab-process"
 
-// OnceCommand is what the program is started with to be the process of a lab for one
-// program.
-const OnceCommand = "kernel-once-process"
+// ProgramCommand is the first argument of the process of a lab for one program.
+const ProgramCommand = "kernel-once-process"
 
-// insideVariable is in the environment of programs that run on a lab's network: how
-// many guests there are.
-const insideVariable = "FABRICTEST_KERNEL_GUESTS"
+// guestsVar is the environment variable of programs in a lab's namespace, with the
+// number of guests.
+const guestsVar = "FABRICTEST_KERNEL_GUESTS"
 
-// errInside is what programs there are told that ask for more than a guest.
-var errInside = errors.New("from within a lab's network only its guests are reached, not the lab: ask from outside")
+// errInsideLab is returned to programs in a lab's namespace for requests to the
+// lab.
+var errInsideLab = errors.New("a program in a lab's network reaches its guests, but not the lab: run the command outside")
 
-// DefaultName is what a lab is called that was given no name.
+// DefaultName is the default name of a lab.
 const DefaultName = "kernel"
 
-// Info is what a lab that stays up is like.
+// Info describes a lab of Start.
 type Info struct {
 	Name    string         `json:"name"`
-	PID     int            `json:"pid"` // of its process, whose end is the lab's
+	PID     int            `json:"pid"` // of the lab's process
 	Series  image.Series   `json:"series"`
 	Release string         `json:"release"` // of the guests' kernel
 	Accel   Accel          `json:"accel"`
-	Devices []guest.Device `json:"devices"` // that guests had when they were brought up
+	Devices []guest.Device `json:"devices"` // at boot
 	MTU     int            `json:"mtu"`
 	Guests  []Status       `json:"guests"`
-	// Consoles is the folder with what guests have printed, also when the lab is down.
+	// Consoles is the directory of the console logs, which remain after the lab is
+	// down.
 	Consoles string `json:"consoles,omitempty"`
 }
 
-// goodName is what fits the name of a socket, a folder, and a command line.
-var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+// validName matches names that are valid in a socket, a directory and a command
+// line.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// CheckName says what is wrong with the name of a lab.
+// CheckName returns an error if the name of a lab is invalid.
 func CheckName(name string) error {
-	if !goodName.MatchString(name) {
-		return fmt.Errorf("a lab cannot be called %.70q: take up to 63 letters, digits, dots, dashes and underscores, a letter or digit first", name)
+	if !validName.MatchString(name) {
+		return fmt.Errorf("invalid lab name %.70q: use up to 63 letters, digits, dots, dashes and underscores, starting with a letter or digit", name)
 	}
 	return nil
 }
 
-// NotUpError is a lab that there is not.
+// NotUpError is returned if no lab has the name.
 type NotUpError struct{ Name string }
 
 func (e *NotUpError) Error() string {
 	return "no kernel lab called " + e.Name + " is up: start one with 'fabrictest lab kernel up'"
 }
 
-// ErrUp is returned by Start if there is a lab of that name already.
-var ErrUp = errors.New("a kernel lab of that name is up already: take it down with 'fabrictest lab kernel down', or give another name with --lab")
+// ErrAlreadyUp is returned by Start if a lab of that name exists.
+var ErrAlreadyUp = errors.New("a kernel lab of that name is up already: take it down with 'fabrictest lab kernel down', or give another name with --lab")
 
-// folderOf is where a lab that stays up writes consoles, and what it says if it
-// crashes; none for a user without a cache.
-func folderOf(name string) string {
+// labDir returns the directory for the consoles and the log of a lab; empty for a
+// user without a cache directory.
+func labDir(name string) string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return ""
@@ -74,54 +75,54 @@ func folderOf(name string) string {
 	return filepath.Join(cache, "fabrictest", "labs", "kernel-"+name)
 }
 
-// verb is what a client asks for.
-type verb string
+// operation is the kind of a request.
+type operation string
 
 const (
-	askStatus  verb = "status"
-	askGuest   verb = "guest" // for a connection to what serves there
-	askRestart verb = "restart"
-	askConsole verb = "console"
-	askSet     verb = "set"
-	askSocket  verb = "socket"
-	askRun     verb = "run"
-	askDown    verb = "down"
+	opStatus  operation = "status"
+	opGuest   operation = "guest" // a connection to a guest's command server
+	opRestart operation = "restart"
+	opConsole operation = "console"
+	opSet     operation = "set"
+	opSocket  operation = "socket"
+	opRun     operation = "run"
+	opDown    operation = "down"
 )
 
-// request is what a client sends, after an octet that carries its descriptors.
+// request is sent by a client, after a byte that carries its descriptors.
 type request struct {
-	Verb  verb `json:"verb"`
-	Guest int  `json:"guest,omitempty"`
-	// Of set: what packets meet, or else whether the link is up.
+	Op    operation `json:"verb"`
+	Guest int       `json:"guest,omitempty"`
+	// For opSet: impairments, or else the link state.
 	Impair *Impairment `json:"impair,omitempty"`
 	Link   bool        `json:"link,omitempty"`
-	// Of socket:
+	// For opSocket:
 	Network string `json:"network,omitempty"`
 	Address string `json:"address,omitempty"`
 	Listen  bool   `json:"listen,omitempty"`
-	// Of run:
+	// For opRun:
 	Path string   `json:"path,omitempty"`
 	Args []string `json:"args,omitempty"`
 	Env  []string `json:"env,omitempty"`
 	Dir  string   `json:"dir,omitempty"`
 }
 
-// answer is what a lab sends back, after an octet that carries its descriptors; some
-// requests have more than one.
-type answer struct {
-	Error string      `json:"error,omitempty"`
-	Guest *GuestError `json:"guest,omitempty"` // the error, where it is one
-	Info  *Info       `json:"info,omitempty"`
-	Text  string      `json:"text,omitempty"`
-	Exit  *int        `json:"exit,omitempty"` // a code, or 128 and the number of a signal
+// response is sent by the lab, after a byte that carries its descriptors. Some
+// requests have several.
+type response struct {
+	Error    string      `json:"error,omitempty"`
+	Guest    *GuestError `json:"guest,omitempty"` // set if the error is a GuestError
+	Info     *Info       `json:"info,omitempty"`
+	Text     string      `json:"text,omitempty"`
+	ExitCode *int        `json:"exit,omitempty"` // or 128 plus the signal number
 }
 
-// signalled is what a client sends while its program runs.
-type signalled struct {
+// signalMessage is sent by a client to signal its program.
+type signalMessage struct {
 	Signal int `json:"signal"`
 }
 
-func failed(err error) (a answer) {
+func errorResponse(err error) (a response) {
 	if err != nil {
 		a.Error = err.Error()
 		errors.As(err, &a.Guest)
@@ -129,8 +130,8 @@ func failed(err error) (a answer) {
 	return a
 }
 
-// err is what failed was given.
-func (a answer) err() error {
+// err returns the error of a response.
+func (a response) err() error {
 	switch {
 	case a.Guest != nil:
 		return a.Guest
@@ -140,7 +141,7 @@ func (a answer) err() error {
 	return nil
 }
 
-// job is what the process of a lab is told.
+// job is the input of a lab's process.
 type job struct {
 	Name   string
 	Config Config

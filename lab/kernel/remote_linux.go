@@ -16,27 +16,27 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
-// Remote is a lab that stays up, in a process of its own. It needs no closing: each
-// call is a connection, and ends early with its context.
+// Remote is a client of a lab of Start. Each call uses one connection, and ends
+// early with its context. It needs no Close.
 type Remote struct {
-	guestCalls
+	guestClient
 	name string
-	// guests is how many there are, for a program that runs on the lab's network, where
-	// the lab's own socket is not: it reaches guests directly, and nothing else.
+	// guests is set for a program in the lab's namespace, which reaches guests
+	// directly, and not the lab.
 	guests int
 }
 
 func newRemote(name string, guests int) *Remote {
 	r := &Remote{name: name, guests: guests}
-	r.dial = r.borrow
+	r.dial = r.dialThroughLab
 	return r
 }
 
-// Connect finds a lab by its name; that there is none is a NotUpError. A program
-// that runs on a lab's network gets that lab, whatever the name: of it, Exec, Output,
-// Put and SetDevices.
+// Connect finds a lab by its name, or returns a NotUpError. In a program that runs
+// in a lab's namespace it returns that lab, with Exec, Output, Put and SetDevices
+// only.
 func Connect(name string) (*Remote, error) {
-	if n, err := strconv.Atoi(os.Getenv(insideVariable)); err == nil {
+	if n, err := strconv.Atoi(os.Getenv(guestsVar)); err == nil {
 		return newRemote(name, n), nil
 	}
 	conn, _, err := dial(name)
@@ -46,46 +46,46 @@ func Connect(name string) (*Remote, error) {
 	return newRemote(name, 0), conn.Close()
 }
 
-// one sends a request and takes its one answer.
-func (r *Remote) one(ctx context.Context, wait time.Duration, q request) (answer, []*os.File, *call, error) {
+// roundTrip sends a request and reads one response.
+func (r *Remote) roundTrip(ctx context.Context, wait time.Duration, q request) (response, []*os.File, *call, error) {
 	if r.guests != 0 {
-		return answer{}, nil, nil, errInside
+		return response{}, nil, nil, errInsideLab
 	}
-	c, err := ask(ctx, r.name, wait, q)
+	c, err := sendRequest(ctx, r.name, wait, q)
 	if err != nil {
-		return answer{}, nil, nil, err
+		return response{}, nil, nil, err
 	}
-	a, files, err := c.answer()
+	a, files, err := c.readResponse()
 	c.close()
 	return a, files, c, err
 }
 
-// Info is what the lab is like.
+// Info returns the description of the lab.
 func (r *Remote) Info(ctx context.Context) (*Info, error) {
-	a, _, c, err := r.one(ctx, promptly, request{Verb: askStatus})
+	a, _, c, err := r.roundTrip(ctx, replyTimeout, request{Op: opStatus})
 	if err != nil {
 		return nil, err
 	}
 	if a.Info == nil {
-		return nil, fmt.Errorf("kernel lab %s did not say what it is like: is it of another version?", r.name)
+		return nil, fmt.Errorf("kernel lab %s sent no description: is it of another version?", r.name)
 	}
-	a.Info.PID = c.pid // in its PID namespace it is called something else
+	a.Info.PID = c.pid // the lab only knows its PID in its own namespace
 	return a.Info, nil
 }
 
-// borrow is a connection to what serves in a guest. The context that it returns ends
-// when the guest does.
-func (r *Remote) borrow(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
+// dialThroughLab returns a connection to a guest, which the lab opens. The returned
+// context ends with the guest.
+func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	if r.guests != 0 {
-		return r.reach(ctx, id)
+		return r.dialFromInside(ctx, id)
 	}
-	c, err := ask(ctx, r.name, dialTimeout+promptly, request{Verb: askGuest, Guest: id})
+	c, err := sendRequest(ctx, r.name, dialTimeout+replyTimeout, request{Op: opGuest, Guest: id})
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	_, files, err := c.answer()
+	_, files, err := c.readResponse()
 	if err == nil && len(files) != 1 {
-		err = errors.New("no connection to the guest came along")
+		err = errors.New("the response has no connection to the guest")
 	}
 	var conn net.Conn
 	if err == nil {
@@ -99,14 +99,14 @@ func (r *Remote) borrow(ctx context.Context, id int) (context.Context, context.C
 	_ = c.conn.SetDeadline(time.Time{})
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		_, _, err := c.answer() // there is one only if something went wrong
+		_, _, err := c.readResponse() // sent only if the guest ends
 		cancel(err)
 	}()
 	return ctx, func() { cancel(nil); c.close() }, conn, nil
 }
 
-// reach connects to a guest from within the lab's network.
-func (r *Remote) reach(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
+// dialFromInside connects to a guest from within the lab's namespace.
+func (r *Remote) dialFromInside(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	if id < 1 || id > r.guests {
 		return nil, nil, nil, fmt.Errorf("no guest %d: there are 1 to %d", id, r.guests)
 	}
@@ -115,49 +115,48 @@ func (r *Remote) reach(ctx context.Context, id int) (context.Context, context.Ca
 	return ctx, func() {}, conn, err
 }
 
-// Restart is Lab's.
+// Restart is like Lab.Restart.
 func (r *Remote) Restart(ctx context.Context, id int) error {
-	_, _, _, err := r.one(ctx, 0, request{Verb: askRestart, Guest: id})
+	_, _, _, err := r.roundTrip(ctx, 0, request{Op: opRestart, Guest: id})
 	return err
 }
 
-// Impair is Lab's.
+// Impair is like Lab.Impair.
 func (r *Remote) Impair(ctx context.Context, id int, m Impairment) error {
-	_, _, _, err := r.one(ctx, promptly, request{Verb: askSet, Guest: id, Impair: &m})
+	_, _, _, err := r.roundTrip(ctx, replyTimeout, request{Op: opSet, Guest: id, Impair: &m})
 	return err
 }
 
-// SetLink is Lab's.
+// SetLink is like Lab.SetLink.
 func (r *Remote) SetLink(ctx context.Context, id int, up bool) error {
-	_, _, _, err := r.one(ctx, promptly, request{Verb: askSet, Guest: id, Link: up})
+	_, _, _, err := r.roundTrip(ctx, replyTimeout, request{Op: opSet, Guest: id, Link: up})
 	return err
 }
 
-// Console is Lab's.
+// Console is like Lab.Console.
 func (r *Remote) Console(ctx context.Context, id int) (string, error) {
-	a, _, _, err := r.one(ctx, promptly, request{Verb: askConsole, Guest: id})
+	a, _, _, err := r.roundTrip(ctx, replyTimeout, request{Op: opConsole, Guest: id})
 	return a.Text, err
 }
 
-// packetNetwork is what a packet socket is asked for with.
+// packetNetwork is the network name of packet sockets in requests.
 const packetNetwork = "packet"
 
-// socket is a descriptor of one in the lab's namespace.
+// socket returns the descriptor of a new socket in the lab's namespace.
 func (r *Remote) socket(ctx context.Context, network, address string, listen bool) (*os.File, error) {
-	q := request{Verb: askSocket, Network: network, Address: address, Listen: listen}
-	_, files, _, err := r.one(ctx, dialTimeout+promptly, q)
+	q := request{Op: opSocket, Network: network, Address: address, Listen: listen}
+	_, files, _, err := r.roundTrip(ctx, dialTimeout+replyTimeout, q)
 	if err != nil {
 		return nil, err
 	}
 	if len(files) != 1 {
 		closeAll(files)
-		return nil, errors.New("no socket came along")
+		return nil, errors.New("the response has no socket")
 	}
 	return files[0], nil
 }
 
-// Dial connects to an address from within the lab's namespace: this process need
-// not be there.
+// Dial connects to an address from within the lab's namespace.
 func (r *Remote) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	f, err := r.socket(ctx, network, address, false)
 	if err != nil {
@@ -187,27 +186,27 @@ func (r *Remote) ListenPacket(ctx context.Context, network, address string) (net
 	return net.FilePacketConn(f)
 }
 
-// PacketSocket opens a raw packet socket on an interface of the lab's namespace,
-// JudgeDevice for instance, that sees all frames that pass. It does not block.
+// PacketSocket opens a non-blocking packet socket on an interface of the lab's
+// namespace, such as JudgeDevice.
 func (r *Remote) PacketSocket(ctx context.Context, device string) (*os.File, error) {
 	return r.socket(ctx, packetNetwork, device, false)
 }
 
-// Run runs a program in the lab's namespace, with the descriptors of this process,
-// and returns its exit code, or 128 and the number of the signal that ended it. It is
-// looked for on our PATH. Signals are passed on to it.
+// Run runs a program in the lab's namespace with the descriptors of this process,
+// and returns its exit code, or 128 plus the signal number. It uses the PATH of
+// this process, and forwards signals.
 func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signal) (code int, err error) {
 	if r.guests != 0 {
-		return 0, errInside
+		return 0, errInsideLab
 	}
-	q := request{Verb: askRun, Args: args, Env: os.Environ()}
+	q := request{Op: opRun, Args: args, Env: os.Environ()}
 	if q.Path, err = exec.LookPath(args[0]); err != nil {
 		return 0, err
 	}
 	if q.Dir, err = os.Getwd(); err != nil {
 		return 0, err
 	}
-	c, err := ask(ctx, r.name, 0, q, os.Stdin, os.Stdout, os.Stderr)
+	c, err := sendRequest(ctx, r.name, 0, q, os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		return 0, err
 	}
@@ -219,7 +218,7 @@ func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signa
 		for {
 			select {
 			case s := <-signals:
-				if n, ok := s.(syscall.Signal); ok && to.Encode(signalled{int(n)}) != nil {
+				if n, ok := s.(syscall.Signal); ok && to.Encode(signalMessage{int(n)}) != nil {
 					return
 				}
 			case <-ended:
@@ -227,35 +226,35 @@ func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signa
 			}
 		}
 	}()
-	a, _, err := c.answer()
+	a, _, err := c.readResponse()
 	if err != nil {
 		return 0, err
 	}
-	if a.Exit == nil {
-		return 0, errors.New("the lab did not say how the program ended")
+	if a.ExitCode == nil {
+		return 0, errors.New("the lab sent no exit code")
 	}
-	return *a.Exit, nil
+	return *a.ExitCode, nil
 }
 
-// Down takes the lab down and returns when it is gone.
+// Down takes the lab down and returns when it has ended.
 func (r *Remote) Down(ctx context.Context) error {
 	if r.guests != 0 {
-		return errInside
+		return errInsideLab
 	}
-	c, err := ask(ctx, r.name, 2*promptly, request{Verb: askDown})
+	c, err := sendRequest(ctx, r.name, 2*replyTimeout, request{Op: opDown})
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	if _, _, err := c.answer(); err != nil {
+	if _, _, err := c.readResponse(); err != nil {
 		return err
 	}
-	// The lab closes the connection by ending.
+	// The connection closes when the lab's process ends.
 	var gone *NotUpError
-	if _, _, err := c.answer(); !errors.As(err, &gone) {
+	if _, _, err := c.readResponse(); !errors.As(err, &gone) {
 		return err
 	}
-	for end := time.Now().Add(promptly); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(replyTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		conn, _, err := dial(r.name)
 		if errors.As(err, &gone) {
 			return nil
@@ -265,5 +264,5 @@ func (r *Remote) Down(ctx context.Context) error {
 		}
 		conn.Close()
 	}
-	return fmt.Errorf("kernel lab %s is still there after %v", r.name, promptly)
+	return fmt.Errorf("kernel lab %s is still there after %v", r.name, replyTimeout)
 }

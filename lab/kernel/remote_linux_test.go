@@ -47,11 +47,11 @@ func start(t *testing.T, c Config) (*Remote, string) {
 	return r, name
 }
 
-func TestALabStaysUpUntilItIsTakenDown(t *testing.T) {
+func TestStartAndDown(t *testing.T) {
 	c := fakeConfig(t, "good")
 	c.Guests = 2
 	r, name := start(t, c)
-	if err := Start(t.Context(), name, c); !errors.Is(err, ErrUp) {
+	if err := Start(t.Context(), name, c); !errors.Is(err, ErrAlreadyUp) {
 		t.Errorf("a second time: %v", err)
 	}
 	if names, err := List(); err != nil || !slices.Contains(names, name) {
@@ -94,8 +94,7 @@ func TestALabStaysUpUntilItIsTakenDown(t *testing.T) {
 	}
 }
 
-// A guest that goes takes nobody's time.
-func TestARemotePanicIsReported(t *testing.T) {
+func TestRemoteReportsPanic(t *testing.T) {
 	r, _ := start(t, fakeConfig(t, "good"))
 	begun, w := io.Pipe()
 	waiting := make(chan error)
@@ -111,12 +110,12 @@ func TestARemotePanicIsReported(t *testing.T) {
 	if err := <-waiting; !errors.As(err, &e) || !e.Panic {
 		t.Errorf("got %v", err)
 	}
-	if info, err := r.Info(t.Context()); err != nil || info.Guests[0].Up || !strings.Contains(info.Guests[0].Why, "panicked") {
+	if info, err := r.Info(t.Context()); err != nil || info.Guests[0].Up || !strings.Contains(info.Guests[0].DownReason, "panicked") {
 		t.Errorf("%+v, %v", info, err)
 	}
 }
 
-func TestStartSaysWhyAGuestDoesNotComeUp(t *testing.T) {
+func TestStartReportsBootFailure(t *testing.T) {
 	needLab(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var e *GuestError
@@ -137,8 +136,7 @@ func TestStartSaysWhyAGuestDoesNotComeUp(t *testing.T) {
 	}
 }
 
-// Sockets of the lab's network are used by who is not in it.
-func TestSocketsAreHandedOut(t *testing.T) {
+func TestRemoteSockets(t *testing.T) {
 	r, _ := start(t, fakeConfig(t, "good"))
 	raw, err := r.PacketSocket(t.Context(), JudgeDevice)
 	if err != nil {
@@ -208,7 +206,7 @@ func onceThere(t *testing.T, file string) os.Signal {
 	}
 }
 
-func TestProgramsRunOnTheLabsNetwork(t *testing.T) {
+func TestRemoteRun(t *testing.T) {
 	r, _ := start(t, fakeConfig(t, "good"))
 	begun := filepath.Join(t.TempDir(), "begun")
 	for want, script := range map[int]string{
@@ -230,16 +228,15 @@ func TestProgramsRunOnTheLabsNetwork(t *testing.T) {
 	}
 }
 
-// A lab for one program is there for it alone, and from within its guests are reached.
-func TestALabForOneProgram(t *testing.T) {
+func TestRunProgram(t *testing.T) {
 	needLab(t)
 	c := fakeConfig(t, "good")
 	c.Guests = 2
 	for want, script := range map[int]string{
 		9: "grep -q wire /proc/net/dev && exit 9",
-		2: fmt.Sprintf(`exit "$%s"`, insideVariable),
+		2: fmt.Sprintf(`exit "$%s"`, guestsVar),
 	} {
-		if code, err := RunOnce(t.Context(), c, []string{"sh", "-c", script}); code != want || err != nil {
+		if code, err := RunProgram(t.Context(), c, []string{"sh", "-c", script}); code != want || err != nil {
 			t.Errorf("%s: %d, %v", script, code, err)
 		}
 	}
@@ -248,7 +245,7 @@ func TestALabForOneProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(insiderRole, "1")
-	if code, err := RunOnce(t.Context(), c, []string{self}); code != 0 || err != nil {
+	if code, err := RunProgram(t.Context(), c, []string{self}); code != 0 || err != nil {
 		t.Errorf("from within: %d, %v", code, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -258,13 +255,13 @@ func TestALabForOneProgram(t *testing.T) {
 		onceThere(t, begun)
 		cancel()
 	}()
-	if code, err := RunOnce(ctx, c, []string{"sh", "-c", "touch " + begun + "; exec sleep 100"}); code != 128+15 || err != nil {
+	if code, err := RunProgram(ctx, c, []string{"sh", "-c", "touch " + begun + "; exec sleep 100"}); code != 128+15 || err != nil {
 		t.Errorf("of a program that was ended: %d, %v", code, err)
 	}
-	if _, err := RunOnce(t.Context(), c, []string{"no-such-program"}); err == nil {
+	if _, err := RunProgram(t.Context(), c, []string{"no-such-program"}); err == nil {
 		t.Error("a program ran that is not there")
 	}
-	if code, _ := RunOnce(t.Context(), fakeConfig(t, "panics"), []string{"true"}); code == 0 {
+	if code, _ := RunProgram(t.Context(), fakeConfig(t, "panics"), []string{"true"}); code == 0 {
 		t.Error("a program ran without its guest")
 	}
 }
@@ -282,17 +279,16 @@ func insideTest() error {
 	if _, _, err := r.Output(ctx, 3, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
 		return fmt.Errorf("guest 3: %w", err)
 	}
-	if err := r.Down(ctx); !errors.Is(err, errInside) {
+	if err := r.Down(ctx); !errors.Is(err, errInsideLab) {
 		return fmt.Errorf("down: %w", err)
 	}
-	if err := r.Restart(ctx, 1); !errors.Is(err, errInside) {
+	if err := r.Restart(ctx, 1); !errors.Is(err, errInsideLab) {
 		return fmt.Errorf("restart: %w", err)
 	}
 	return nil
 }
 
-// With the process of a lab all of it is gone.
-func TestNothingOutlivesTheLabsProcess(t *testing.T) {
+func TestGuestsDieWithLabProcess(t *testing.T) {
 	r, name := start(t, fakeConfig(t, "good"))
 	info, err := r.Info(t.Context())
 	if err != nil {

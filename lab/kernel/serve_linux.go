@@ -15,23 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The descriptors that Start hands to a lab's process.
+// The descriptors that Start passes to a lab's process.
 const (
 	listenerFD = 3
 	readyFD    = 4
 )
 
-// ServeMain is what the process of a lab does, until it is told to go.
+// ServeMain is the main function of a lab's process.
 func ServeMain() error {
 	ready := os.NewFile(readyFD, "ready")
 	s, err := newServer(ready)
-	told := json.NewEncoder(ready).Encode(failed(err))
+	readyErr := json.NewEncoder(ready).Encode(errorResponse(err))
 	ready.Close()
 	if err != nil {
 		return err
 	}
-	if told != nil {
-		return errors.Join(told, s.lab.Down()) // whoever brought us up is gone
+	if readyErr != nil {
+		return errors.Join(readyErr, s.lab.Down()) // the process that called Start is gone
 	}
 	return s.serve()
 }
@@ -41,7 +41,7 @@ type server struct {
 	job
 	lab      *Lab
 	listener *net.UnixListener
-	ctx      context.Context // of all that is asked for
+	ctx      context.Context // of all requests
 	cancel   context.CancelFunc
 	down     sync.Once
 }
@@ -49,14 +49,13 @@ type server struct {
 func newServer(ready *os.File) (*server, error) {
 	s := &server{}
 	if err := json.NewDecoder(os.Stdin).Decode(&s.job); err != nil {
-		return nil, fmt.Errorf("read what to bring up: %w", err)
+		return nil, fmt.Errorf("read the job: %w", err)
 	}
-	// Nothing of where we were started may be kept from being removed or unmounted.
+	// Do not keep the working directory from being removed or unmounted.
 	if err := os.Chdir("/"); err != nil {
 		return nil, err
 	}
-	// Clients see the process that listened last: now it is this one, by its number
-	// outside, which it does not know itself.
+	// SO_PEERCRED of clients has the PID of the process that called listen last.
 	const backlog = 128
 	if err := unix.Listen(listenerFD, backlog); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
@@ -69,19 +68,19 @@ func newServer(ready *os.File) (*server, error) {
 	}
 	s.listener = l.(*net.UnixListener)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	// Who waits for us may lose his patience: the pipe's other end is closed then.
+	// The reader of the pipe closes it when Start is cancelled.
 	booting, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
 	go func() {
 		if pollClosed(ready) {
-			cancel(errors.New("nobody waits for the lab any more"))
+			cancel(errors.New("the process that called Start has ended"))
 		}
 	}()
 	s.lab, err = Up(booting, s.Config)
 	return s, err
 }
 
-// pollClosed waits until the reader of a pipe is gone.
+// pollClosed waits until the reader of a pipe has closed it.
 func pollClosed(pipe *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(pipe.Fd()), Events: 0}}
 	for {
@@ -95,7 +94,7 @@ func pollClosed(pipe *os.File) bool {
 func (s *server) serve() error {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
-	// Taken, not ignored: programs would inherit that, and no Ctrl-C would reach them.
+	// Caught, not ignored: programs would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP)
 	go func() {
 		<-term
@@ -107,10 +106,10 @@ func (s *server) serve() error {
 			return s.lab.Down()
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // too many descriptors: some will be closed
+			time.Sleep(10 * time.Millisecond) // out of descriptors: retry
 			continue
 		}
-		go s.attend(conn)
+		go s.handleConn(conn)
 	}
 }
 
@@ -121,38 +120,38 @@ func (s *server) stop() {
 	})
 }
 
-// hurry is how long a client may take to say what it wants, and maxRequest how long
-// that may be: a program's environment is most of it.
+// requestTimeout is how long a client may take to send its request, and maxRequest
+// its maximum length, most of which is the environment.
 const (
-	hurry      = 10 * time.Second
-	maxRequest = 4 << 20
+	requestTimeout = 10 * time.Second
+	maxRequest     = 4 << 20
 )
 
-// attend serves one client.
-func (s *server) attend(conn *net.UnixConn) {
+// handleConn handles the request of one client.
+func (s *server) handleConn(conn *net.UnixConn) {
 	defer conn.Close()
-	if who, err := peer(conn); err != nil || int(who.Uid) != os.Getuid() {
+	if cred, err := peerCred(conn); err != nil || int(cred.Uid) != os.Getuid() {
 		return // not the user who started the lab
 	}
-	_ = conn.SetDeadline(time.Now().Add(hurry))
+	_ = conn.SetDeadline(time.Now().Add(requestTimeout))
 	files, err := receiveFiles(conn)
 	if err != nil {
 		return
 	}
 	defer closeAll(files)
-	c := &client{conn: conn, files: files, in: json.NewDecoder(&limited{conn, maxRequest})}
+	c := &client{conn: conn, files: files, in: json.NewDecoder(&limitedConn{conn, maxRequest})}
 	var r request
 	if err := c.in.Decode(&r); err != nil {
-		c.answer(failed(fmt.Errorf("the request cannot be understood: %w", err)))
+		c.respond(errorResponse(fmt.Errorf("invalid request: %w", err)))
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
-	if err := s.obey(c, &r); err != nil {
-		c.answer(failed(err))
+	if err := s.handleRequest(c, &r); err != nil {
+		c.respond(errorResponse(err))
 	}
 }
 
-// client is one that is served.
+// client is a connected client.
 type client struct {
 	conn  *net.UnixConn
 	files []*os.File
@@ -160,8 +159,8 @@ type client struct {
 	mu    sync.Mutex
 }
 
-// answer sends one, with descriptors. The client may be gone.
-func (c *client) answer(a answer, files ...*os.File) {
+// respond sends a response with descriptors. The client may have disconnected.
+func (c *client) respond(a response, files ...*os.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if sendFiles(c.conn, files...) == nil {
@@ -169,58 +168,58 @@ func (c *client) answer(a answer, files ...*os.File) {
 	}
 }
 
-// gone is closed when the client has hung up.
-func (c *client) gone() <-chan struct{} {
+// disconnected returns a channel that is closed when the client disconnects.
+func (c *client) disconnected() <-chan struct{} {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		for c.in.Decode(&signalled{}) == nil {
+		for c.in.Decode(&signalMessage{}) == nil {
 		}
 	}()
 	return gone
 }
 
-func (s *server) obey(c *client, r *request) error {
-	switch r.Verb {
-	case askStatus:
+func (s *server) handleRequest(c *client, r *request) error {
+	switch r.Op {
+	case opStatus:
 		i := s.Config.Image
-		c.answer(answer{Info: &Info{
+		c.respond(response{Info: &Info{
 			Name: s.Name, Series: i.Series, Release: i.Release, Accel: s.lab.Accel(), Devices: s.lab.cfg.Devices, MTU: s.lab.cfg.MTU,
 			Guests: s.lab.Status(), Consoles: s.Config.Consoles,
 		}})
-	case askGuest:
-		return s.lend(c, r.Guest)
-	case askRestart:
-		c.answer(failed(s.lab.Restart(s.ctx, r.Guest)))
-	case askConsole:
+	case opGuest:
+		return s.serveGuestConn(c, r.Guest)
+	case opRestart:
+		c.respond(errorResponse(s.lab.Restart(s.ctx, r.Guest)))
+	case opConsole:
 		text, err := s.lab.Console(r.Guest)
 		if err != nil {
 			return err
 		}
-		c.answer(answer{Text: text})
-	case askSet:
+		c.respond(response{Text: text})
+	case opSet:
 		if r.Impair == nil {
-			c.answer(failed(s.lab.SetLink(r.Guest, r.Link)))
+			c.respond(errorResponse(s.lab.SetLink(r.Guest, r.Link)))
 		} else {
-			c.answer(failed(s.lab.Impair(r.Guest, *r.Impair)))
+			c.respond(errorResponse(s.lab.Impair(r.Guest, *r.Impair)))
 		}
-	case askSocket:
-		return s.open(c, r)
-	case askRun:
+	case opSocket:
+		return s.openSocket(c, r)
+	case opRun:
 		return s.run(c, r)
-	case askDown:
-		c.answer(answer{}) // it may not want to wait
+	case opDown:
+		c.respond(response{}) // the client may not wait
 		s.stop()
-		select {} // the kernel closes the connection when everything has ended
+		select {} // the connection closes when the process exits
 	default:
-		return fmt.Errorf("%q is nothing that a kernel lab does: is it of another version?", r.Verb)
+		return fmt.Errorf("unknown operation %q: is the client of another version?", r.Op)
 	}
 	return nil
 }
 
-// lend gives a client a connection to what serves in a guest, and tells it if the
-// guest goes: of a machine that is off no connection says so.
-func (s *server) lend(c *client, id int) error {
+// serveGuestConn sends a client a connection to a guest, and an error if the guest
+// ends, because its connection does not close then.
+func (s *server) serveGuestConn(c *client, id int) error {
 	ctx, stop, conn, err := s.lab.dial(s.ctx, id)
 	if err != nil {
 		return err
@@ -231,27 +230,27 @@ func (s *server) lend(c *client, id int) error {
 	if err != nil {
 		return err
 	}
-	c.answer(answer{}, file)
+	c.respond(response{}, file)
 	file.Close()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-c.gone():
+	case <-c.disconnected():
 		return nil
 	}
 }
 
-// limited reads no more than so many octets.
-type limited struct {
+// limitedConn reads at most remaining bytes.
+type limitedConn struct {
 	*net.UnixConn
-	left int
+	remaining int
 }
 
-func (l *limited) Read(b []byte) (int, error) {
-	if l.left == 0 {
+func (l *limitedConn) Read(b []byte) (int, error) {
+	if l.remaining == 0 {
 		return 0, errors.New("the request is too long")
 	}
-	n, err := l.UnixConn.Read(b[:min(len(b), l.left)])
-	l.left -= n
+	n, err := l.UnixConn.Read(b[:min(len(b), l.remaining)])
+	l.remaining -= n
 	return n, err
 }

@@ -14,64 +14,59 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// heldBridge is a bridge that is always down. What is plugged in there is the
-// switch's alone: a packet socket sees what arrives, and the kernel, which has an
-// address on this network and would answer, loses it right behind that.
-const heldBridge = "held"
+// isolatedBridge is a bridge that is always down. Packet sockets see the packets on
+// its ports, and the kernel drops them, instead of answering for its own address.
+const isolatedBridge = "held"
 
-// The two ends of the cable between the switch and the bridge.
-func splicePort(id int) string { return fmt.Sprintf("splice%d", id) }
-func spliceWire(id int) string { return fmt.Sprintf("splice%d-wire", id) }
+// The veth pair between the switch and the bridge.
+func switchSidePort(id int) string { return fmt.Sprintf("splice%d", id) }
+func bridgeSidePort(id int) string { return fmt.Sprintf("splice%d-wire", id) }
 
-// patch is where guests' links end: at the bridge, or in the user-space switch, from
-// where a cable leads on to the bridge. A link is put through the switch when it is
-// first impaired, and stays there: until then nothing stands between a guest and
-// the bridge. (With emulated processors it makes no difference that could be measured:
-// 0.12 ms there and back and 0.35 Gb/s to a guest both ways, for it is the guest that is
-// slow. With those of the machine it would.)
-type patch struct {
-	ns   place
+// linkSet has the links of all guests. A link is connected to the bridge directly,
+// until its first impairment moves it to a user-space switch.
+type linkSet struct {
+	ns   netNamespace
 	seed uint64
 
-	mu    sync.Mutex
-	links []*spliced // of each guest; nil at the bridge
-	down  []bool
-	gone  bool
+	mu     sync.Mutex
+	links  []*switchedLink // by guest; nil if connected directly
+	down   []bool
+	closed bool
 }
 
-func newPatch(ns place, guests int, seed uint64) *patch {
-	return &patch{ns: ns, seed: seed, links: make([]*spliced, guests), down: make([]bool, guests)}
+func newLinkSet(ns netNamespace, guests int, seed uint64) *linkSet {
+	return &linkSet{ns: ns, seed: seed, links: make([]*switchedLink, guests), down: make([]bool, guests)}
 }
 
-// spliced is a link that passes through user space.
-type spliced struct {
-	at      *uswitch.Switch
-	out, in *ethernet.Impairer
-	set     Impairment
-	cancel  context.CancelFunc
-	ended   chan struct{}
-	failed  error // why it ended, when it has
+// switchedLink is a link through a user-space switch.
+type switchedLink struct {
+	sw         *uswitch.Switch
+	out, in    *ethernet.Impairer
+	impairment Impairment
+	cancel     context.CancelFunc
+	ended      chan struct{}
+	err        error // valid when ended is closed
 }
 
 // Ports of a switch.
 const (
-	guestEnd = iota
-	wireEnd
+	guestPort = iota
+	bridgePort
 )
 
-// impair replaces what packets meet on a guest's link.
-func (p *patch) impair(id int, m Impairment) error {
+// impair replaces the impairments of a guest's link.
+func (p *linkSet) impair(id int, m Impairment) error {
 	if err := m.check(); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.has(id); err != nil {
+	if err := p.checkGuest(id); err != nil {
 		return err
 	}
 	s := p.links[id-1]
 	if s == nil {
-		if m.None() {
+		if m.Empty() {
 			return nil
 		}
 		var err error
@@ -83,9 +78,9 @@ func (p *patch) impair(id int, m Impairment) error {
 	return s.impair(m)
 }
 
-func (p *patch) has(id int) error {
+func (p *linkSet) checkGuest(id int) error {
 	switch {
-	case p.gone:
+	case p.closed:
 		return errors.New("the lab is down")
 	case id < 1 || id > len(p.links):
 		return fmt.Errorf("no guest %d: there are 1 to %d", id, len(p.links))
@@ -93,21 +88,21 @@ func (p *patch) has(id int) error {
 	return nil
 }
 
-// splice puts a link through the switch. What is on its way at that moment is lost.
-func (p *patch) splice(id int) (*spliced, error) {
-	if err := p.ns.Do(func() error { return laySplice(id) }); err != nil {
-		return nil, errors.Join(err, p.ns.Do(func() error { return unsplice(id) }))
+// splice moves a link to a user-space switch. Packets in flight are lost.
+func (p *linkSet) splice(id int) (*switchedLink, error) {
+	if err := p.ns.Do(func() error { return insertSwitchLink(id) }); err != nil {
+		return nil, errors.Join(err, p.ns.Do(func() error { return removeSwitchLink(id) }))
 	}
 	s, err := p.open(id)
 	if err != nil {
-		return nil, errors.Join(err, p.ns.Do(func() error { return unsplice(id) }))
+		return nil, errors.Join(err, p.ns.Do(func() error { return removeSwitchLink(id) }))
 	}
 	return s, nil
 }
 
-// open opens the switch of a link whose ends are ready.
-func (p *patch) open(id int) (s *spliced, err error) {
-	s = &spliced{ended: make(chan struct{})}
+// newSocket opens the switch of a link whose ends are ready.
+func (p *linkSet) open(id int) (s *switchedLink, err error) {
+	s = &switchedLink{ended: make(chan struct{})}
 	name := fmt.Sprintf("guest%d", id)
 	epoch := time.Now()
 	for _, way := range []struct {
@@ -119,10 +114,10 @@ func (p *patch) open(id int) (s *spliced, err error) {
 			return nil, err
 		}
 	}
-	s.at, err = uswitch.New(uswitch.Config{
+	s.sw, err = uswitch.New(uswitch.Config{
 		Name: "the switch of " + name, Open: p.ns.Do, Epoch: epoch,
 		Ports: []uswitch.PortConfig{
-			guestEnd: {Interface: wirePort(id), Name: name}, wireEnd: {Interface: splicePort(id), Name: WireDevice},
+			guestPort: {Interface: wirePort(id), Name: name}, bridgePort: {Interface: switchSidePort(id), Name: WireDevice},
 		},
 	})
 	if err != nil {
@@ -132,23 +127,23 @@ func (p *patch) open(id int) (s *spliced, err error) {
 	s.cancel = cancel
 	go func() {
 		defer close(s.ended)
-		if err := s.at.Run(ctx); err != nil && ctx.Err() == nil {
-			s.failed = err
+		if err := s.sw.Run(ctx); err != nil && ctx.Err() == nil {
+			s.err = err
 		}
 	}()
 	return s, nil
 }
 
-// impair replaces what packets meet. A way on which nothing happens has no path: its
-// super-packets pass whole.
-func (s *spliced) impair(m Impairment) error {
+// impair replaces the impairments. A direction without any has no handler, and
+// passes GSO packets whole.
+func (s *switchedLink) impair(m Impairment) error {
 	for _, way := range []struct {
 		path  *ethernet.Impairer
 		dir   uswitch.Direction
 		specs []impair.Spec
 	}{{s.out, uswitch.In, m.Out}, {s.in, uswitch.Out, m.In}} {
 		var err error
-		s.at.WhileQuiesced(func() { err = way.path.Pipe().SetSpecs(way.specs) })
+		s.sw.WhileQuiesced(func() { err = way.path.Pipe().SetSpecs(way.specs) })
 		if err != nil {
 			return err
 		}
@@ -156,35 +151,34 @@ func (s *spliced) impair(m Impairment) error {
 		if len(way.specs) > 0 {
 			path = way.path
 		}
-		if err := s.at.SetHandler(guestEnd, way.dir, path); err != nil {
+		if err := s.sw.SetHandler(guestPort, way.dir, path); err != nil {
 			return err
 		}
 	}
-	s.set = m
+	s.impairment = m
 	return nil
 }
 
-// counters are what the link has done.
-func (s *spliced) counters(l *Link) {
-	l.Switched, l.Impairment = true, s.set
+// counters fills in the counters of the link.
+func (s *switchedLink) counters(l *Link) {
+	l.Switched, l.Impairment = true, s.impairment
 	select {
 	case <-s.ended:
-		l.Broken = fmt.Sprintf("the switch has ended: %v", s.failed)
+		l.Broken = fmt.Sprintf("the switch has ended: %v", s.err)
 	default:
 	}
 	var out, in impair.Counters
-	s.at.WhileQuiesced(func() { out, in = s.out.Pipe().Counters(), s.in.Pipe().Counters() })
-	ports := s.at.Stats().Ports
-	l.Sent = countersOf(out, ports[guestEnd].In.Drops.Total()+ports[wireEnd].Out.Drops.Total())
-	l.Received = countersOf(in, ports[wireEnd].In.Drops.Total()+ports[guestEnd].Out.Drops.Total())
+	s.sw.WhileQuiesced(func() { out, in = s.out.Pipe().Counters(), s.in.Pipe().Counters() })
+	ports := s.sw.Stats().Ports
+	l.Sent = countersOf(out, ports[guestPort].In.Drops.Total()+ports[bridgePort].Out.Drops.Total())
+	l.Received = countersOf(in, ports[bridgePort].In.Drops.Total()+ports[guestPort].Out.Drops.Total())
 }
 
-// setLink takes the cable of a guest out, or puts it back. The guest is not told: it
-// has to find out by what does not arrive.
-func (p *patch) setLink(id int, up bool) error {
+// setLink sets the link of a guest up or down. The guest sees no loss of carrier.
+func (p *linkSet) setLink(id int, up bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.has(id); err != nil {
+	if err := p.checkGuest(id); err != nil {
 		return err
 	}
 	err := p.ns.Do(func() error {
@@ -204,11 +198,11 @@ func (p *patch) setLink(id int, up bool) error {
 	return nil
 }
 
-// link is how a guest's link is.
-func (p *patch) link(id int) (l Link) {
+// link returns the state of a guest's link.
+func (p *linkSet) link(id int) (l Link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.has(id) != nil {
+	if p.checkGuest(id) != nil {
 		return l
 	}
 	l.Down = p.down[id-1]
@@ -218,14 +212,14 @@ func (p *patch) link(id int) (l Link) {
 	return l
 }
 
-// close ends the switches.
-func (p *patch) close() error {
+// close stops the switches.
+func (p *linkSet) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gone {
+	if p.closed {
 		return nil
 	}
-	p.gone = true
+	p.closed = true
 	var errs []error
 	for _, s := range p.links {
 		if s == nil {
@@ -233,19 +227,19 @@ func (p *patch) close() error {
 		}
 		s.cancel()
 		<-s.ended
-		errs = append(errs, s.failed, s.at.Close())
+		errs = append(errs, s.err, s.sw.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// laySplice takes a guest's cable out of the bridge and plugs another in its place,
-// whose other end is beside it for the switch, in the namespace of the calling thread.
-func laySplice(id int) error {
-	held, err := netlink.LinkByName(heldBridge)
+// insertSwitchLink moves a guest's tap to the isolated bridge, and adds a veth pair
+// between the switch and the bridge, in the namespace of the calling thread.
+func insertSwitchLink(id int) error {
+	held, err := netlink.LinkByName(isolatedBridge)
 	if err != nil {
-		held = &netlink.Bridge{LinkAttrs: attributes(heldBridge, 0)}
+		held = &netlink.Bridge{LinkAttrs: linkAttrs(isolatedBridge, 0)}
 		if err := netlink.LinkAdd(held); err != nil {
-			return fmt.Errorf("interface %s: %w", heldBridge, err)
+			return fmt.Errorf("interface %s: %w", isolatedBridge, err)
 		}
 	}
 	tap, err := netlink.LinkByName(wirePort(id))
@@ -253,40 +247,40 @@ func laySplice(id int) error {
 		return fmt.Errorf("interface %s: %w", wirePort(id), err)
 	}
 	mtu := tap.Attrs().MTU
-	cable := &netlink.Veth{LinkAttrs: attributes(spliceWire(id), mtu), PeerName: splicePort(id)}
+	cable := &netlink.Veth{LinkAttrs: linkAttrs(bridgeSidePort(id), mtu), PeerName: switchSidePort(id)}
 	if err := netlink.LinkAdd(cable); err != nil {
-		return fmt.Errorf("interface %s: %w", spliceWire(id), err)
+		return fmt.Errorf("interface %s: %w", bridgeSidePort(id), err)
 	}
-	end, err := netlink.LinkByName(splicePort(id))
+	end, err := netlink.LinkByName(switchSidePort(id))
 	if err != nil {
 		return err
 	}
 	for _, step := range []func() error{
 		func() error { return netlink.LinkSetMTU(end, mtu) },
-		func() error { return plug(end, heldBridge) },
+		func() error { return addToBridge(end, isolatedBridge) },
 		func() error {
 			if uswitch.SupportsUDPGSO() {
 				return nil
 			}
-			return uswitch.DisableGSO(spliceWire(id))
+			return uswitch.DisableGSO(bridgeSidePort(id))
 		},
 		func() error { return netlink.LinkSetMaster(tap, held) },
-		func() error { return plug(cable, WireDevice) },
-		func() error { return awaitUp(spliceWire(id)) },
-		func() error { return awaitUp(splicePort(id)) },
+		func() error { return addToBridge(cable, WireDevice) },
+		func() error { return waitOperUp(bridgeSidePort(id)) },
+		func() error { return waitOperUp(switchSidePort(id)) },
 	} {
 		if err := step(); err != nil {
-			return fmt.Errorf("interface %s: %w", splicePort(id), err)
+			return fmt.Errorf("interface %s: %w", switchSidePort(id), err)
 		}
 	}
 	return nil
 }
 
-// awaitUp returns when the kernel takes packets at an end of a cable: it finds out in its own
-// time that the other end is up too, and loses what comes before.
-func awaitUp(name string) error {
-	const patience = 30 * time.Second
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+// waitOperUp waits until an interface is operationally up: the kernel drops packets
+// before.
+func waitOperUp(name string) error {
+	const timeout = 30 * time.Second
+	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		l, err := netlink.LinkByName(name)
 		switch {
 		case err != nil:
@@ -294,15 +288,15 @@ func awaitUp(name string) error {
 		case l.Attrs().OperState == netlink.OperUp:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("%s is %v after %v", name, l.Attrs().OperState, patience)
+			return fmt.Errorf("%s is %v after %v", name, l.Attrs().OperState, timeout)
 		}
 	}
 }
 
-// unsplice undoes as much of it as was done.
-func unsplice(id int) error {
+// removeSwitchLink undoes insertSwitchLink, also if it failed halfway.
+func removeSwitchLink(id int) error {
 	var errs []error
-	if cable, err := netlink.LinkByName(spliceWire(id)); err == nil {
+	if cable, err := netlink.LinkByName(bridgeSidePort(id)); err == nil {
 		errs = append(errs, netlink.LinkDel(cable))
 	}
 	tap, err := netlink.LinkByName(wirePort(id))

@@ -79,7 +79,7 @@ func (p *plugged) awaitCables() {
 
 // frame is a UDP datagram to the lab, numbered.
 func (p *plugged) frame(number uint16) []byte {
-	dst, err := net.ParseMAC("02:00:00:00:00:01") // nobody's: it is flooded
+	dst, err := net.ParseMAC("02:00:00:00:00:01") // unknown: flooded
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func (p *plugged) accounted(before LinkCounters, sent, seen int) bool {
 	switch {
 	case l.Down:
 		return true
-	case l.None():
+	case l.Empty():
 		return seen >= sent
 	}
 	return l.Sent.Packets-before.Packets == uint64(sent) && l.Sent.Lost-before.Lost == uint64(sent-seen)
@@ -153,7 +153,7 @@ func (p *plugged) accounted(before LinkCounters, sent, seen int) bool {
 func (p *plugged) judge() (f *os.File) {
 	p.t.Helper()
 	err := p.lab.ns.Do(func() (err error) {
-		f, err = openPacket(JudgeDevice)
+		f, err = newPacketSocket(JudgeDevice)
 		return err
 	})
 	if err != nil {
@@ -180,7 +180,7 @@ func everyNumber(n int) (all []uint16) {
 	return all
 }
 
-func TestALinkIsImpairedAndMended(t *testing.T) {
+func TestImpairAndRestoreLink(t *testing.T) {
 	t.Parallel()
 	const n = 200
 	p := playGuest(t, fakeConfig(t, "good"))
@@ -206,7 +206,7 @@ func TestALinkIsImpairedAndMended(t *testing.T) {
 	}
 	p.impair(Impairment{})
 	pass("mended")
-	if l := p.lab.Status()[0].Link; !l.None() || l.Sent.Packets != n {
+	if l := p.lab.Status()[0].Link; !l.Empty() || l.Sent.Packets != n {
 		t.Errorf("a link that was mended is %+v", l)
 	}
 	if err := p.lab.SetLink(1, false); err != nil {
@@ -221,8 +221,7 @@ func TestALinkIsImpairedAndMended(t *testing.T) {
 	pass("the cable back in")
 }
 
-// A cable at the bridge can be taken out as well.
-func TestACableIsTakenOutOfTheBridge(t *testing.T) {
+func TestSetLinkOfBridgePort(t *testing.T) {
 	t.Parallel()
 	p := playGuest(t, fakeConfig(t, "good"))
 	for _, want := range []int{0, 5} {
@@ -235,7 +234,7 @@ func TestACableIsTakenOutOfTheBridge(t *testing.T) {
 	}
 }
 
-func TestTheSameSeedLosesTheSamePackets(t *testing.T) {
+func TestSameSeedDropsSamePackets(t *testing.T) {
 	t.Parallel()
 	fate := func(seed uint64) []uint16 {
 		c := fakeConfig(t, "good")
@@ -253,9 +252,9 @@ func TestTheSameSeedLosesTheSamePackets(t *testing.T) {
 	}
 }
 
-// The lab's kernel has an address on the wire, and must not answer in the bridge's
-// place at an interface that is the switch's.
-func TestNobodyAnswersAtTheSwitch(t *testing.T) {
+// The lab's kernel has an address on the bridge, and must not answer at an
+// interface of the switch.
+func TestKernelDoesNotAnswerAtSwitch(t *testing.T) {
 	p := playGuest(t, fakeConfig(t, "good"))
 	p.impair(Impairment{Out: []impair.Spec{{Delay: time.Microsecond}}})
 	src, _ := net.ParseMAC(guest.WireMAC(1))
@@ -307,9 +306,9 @@ func (p *plugged) frames(want int, kind func([]byte) bool) (all [][]byte) {
 	}
 }
 
-// What the lab's kernel sends as one super-packet comes to a guest in frames that its
-// cable carries, with checksums, also through the switch.
-func TestSuperPacketsAreCutBehindTheSwitch(t *testing.T) {
+// GSO packets of the lab's kernel reach a guest as frames of the MTU with
+// checksums, also through the switch.
+func TestGSOPacketsAreSegmented(t *testing.T) {
 	t.Parallel()
 	p := playGuest(t, fakeConfig(t, "good"))
 	p.impair(Impairment{In: []impair.Spec{{Delay: time.Microsecond}}})
@@ -360,7 +359,7 @@ func TestSuperPacketsAreCutBehindTheSwitch(t *testing.T) {
 	}
 }
 
-func TestWhatMakesNoImpairmentIsRefused(t *testing.T) {
+func TestInvalidImpairments(t *testing.T) {
 	c := fakeConfig(t, "good")
 	c.Impair = lossy(2 * impair.PPM)
 	if _, err := Up(t.Context(), c); err == nil || !strings.Contains(err.Error(), "impairment out[0]: loss_ppm: 2000000") {
@@ -389,8 +388,7 @@ func TestWhatMakesNoImpairmentIsRefused(t *testing.T) {
 	}
 }
 
-// A lab that stays up is told from outside.
-func TestARemoteLabIsImpaired(t *testing.T) {
+func TestRemoteImpair(t *testing.T) {
 	r, _ := start(t, fakeConfig(t, "good"))
 	link := func() Link {
 		t.Helper()
@@ -409,7 +407,7 @@ func TestARemoteLabIsImpaired(t *testing.T) {
 	if err := r.SetLink(t.Context(), 1, false); err != nil || !link().Down {
 		t.Errorf("the link is %+v, %v", link(), err)
 	}
-	if err := errors.Join(r.SetLink(t.Context(), 1, true), r.Impair(t.Context(), 1, Impairment{})); err != nil || link().Down || !link().None() {
+	if err := errors.Join(r.SetLink(t.Context(), 1, true), r.Impair(t.Context(), 1, Impairment{})); err != nil || link().Down || !link().Empty() {
 		t.Errorf("the link is %+v, %v", link(), err)
 	}
 	if err := r.Impair(t.Context(), 2, lossy(1)); err == nil || !strings.Contains(err.Error(), "no guest 2") {

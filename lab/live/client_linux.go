@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// Up starts a lab and returns when its hosts stand.
+// Up starts a lab and returns when its fabric is up.
 func Up(ctx context.Context, cfg Config) error {
 	if err := CheckName(cfg.Name); err != nil {
 		return err
@@ -27,17 +27,17 @@ func Up(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	trace := tracePath(cfg.Name)
-	what, err := json.Marshal(job{Config: cfg, Text: string(text), Trace: trace})
+	crashLog := crashLogPath(cfg.Name)
+	input, err := json.Marshal(serverJob{Config: cfg, Text: string(text), CrashLog: crashLog})
 	if err != nil {
 		return err
 	}
-	l, err := claim(ctx, cfg.Name)
+	listener, err := listen(ctx, cfg.Name)
 	if err != nil {
 		return err
 	}
-	defer l.Close()
-	socket, err := l.File()
+	defer listener.Close()
+	socket, err := listener.File()
 	if err != nil {
 		return err
 	}
@@ -48,68 +48,69 @@ func Up(ctx context.Context, cfg Config) error {
 	}
 	defer ready.Close()
 	cmd := exec.Command("/proc/self/exe", ServeCommand)
-	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(string(what)), []*os.File{socket, readyEnd}
-	if f := openTrace(trace); f != nil {
+	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(string(input)), []*os.File{socket, readyEnd}
+	if f := createCrashLog(crashLog); f != nil {
 		defer f.Close()
 		cmd.Stderr = f
 	}
 	err = startDetached(cmd)
 	readyEnd.Close()
 	if err != nil {
-		closeTrace(trace)
+		removeEmptyCrashLog(crashLog)
 		return err
 	}
-	return awaitReady(ctx, cmd, ready, trace)
+	return awaitReady(ctx, cmd, ready, crashLog)
 }
 
-// awaitReady waits until a lab says that it is up, or what keeps it from it.
-func awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, trace string) error {
+// awaitReady waits until a lab is up, or returns why it failed.
+func awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, crashLog string) error {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	line, err := bufio.NewReader(ready).ReadString('\n')
 	if line = strings.TrimSpace(line); line == "up" && stop() {
 		return cmd.Process.Release()
 	}
 	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // its words say more
-	words := lastWords(trace)
-	closeTrace(trace)
+	_ = cmd.Wait() // its output has the reason
+	crash := firstLine(crashLog)
+	removeEmptyCrashLog(crashLog)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case line != "":
-		os.Remove(trace) // it holds the same
+		os.Remove(crashLog) // it has the same text
 		return errors.New(line)
-	case words != "":
-		return fmt.Errorf("the lab's process ended at once: %s (all of it in %s)", words, trace)
+	case crash != "":
+		return fmt.Errorf("the lab's process ended at once: %s (see %s)", crash, crashLog)
 	}
 	return fmt.Errorf("the lab's process ended at once: %w", err)
 }
 
-// claim takes a name. A lab that has just died takes no calls any more, and may hold
-// its name for a moment longer, until the kernel has cleared away the last of it.
-func claim(ctx context.Context, name string) (*net.UnixListener, error) {
-	const dying, again = 10 * time.Second, 5 * time.Millisecond
-	for begun := time.Now(); ; time.Sleep(again) {
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: prefix() + name, Net: "unix"})
+// listen binds the socket of a lab. After a lab dies, the kernel may keep its name
+// for a moment: listen retries while nothing accepts connections there.
+func listen(ctx context.Context, name string) (*net.UnixListener, error) {
+	const maxWait, retryInterval = 10 * time.Second, 5 * time.Millisecond
+	for begun := time.Now(); ; time.Sleep(retryInterval) {
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPrefix() + name, Net: "unix"})
 		if !errors.Is(err, unix.EADDRINUSE) {
-			return l, err
+			return listener, err
 		}
 		conn, _, err := dial(ctx, name)
 		if err == nil {
 			conn.Close()
 		}
-		var foreign *foreignError
+		var foreign *otherUserError
 		var gone *NotUpError
 		switch {
 		case errors.As(err, &foreign):
 			return nil, err
-		case !errors.As(err, &gone) || time.Since(begun) > dying:
-			return nil, ErrUp
+		case !errors.As(err, &gone) || time.Since(begun) > maxWait:
+			return nil, ErrAlreadyUp
 		}
 	}
 }
 
-// startDetached starts cmd in namespaces of its own, to live on without us.
+// startDetached starts cmd in new namespaces and a new session, to outlive this
+// process.
 func startDetached(cmd *exec.Cmd) error {
 	if err := netns.Available(); err != nil {
 		return err
@@ -122,8 +123,8 @@ func startDetached(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// List names the labs of this user that are up. Sockets of others that look the
-// same are left out.
+// List returns the names of this user's labs. It ignores sockets that other users
+// have bound under such names.
 func List(ctx context.Context) (names []string, err error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
@@ -137,18 +138,18 @@ func List(ctx context.Context) (names []string, err error) {
 		if len(fields) == 0 {
 			continue
 		}
-		name, ok := strings.CutPrefix(fields[len(fields)-1], prefix())
+		name, ok := strings.CutPrefix(fields[len(fields)-1], socketPrefix())
 		if !ok || seen[name] {
 			continue
 		}
 		seen[name] = true
 		conn, _, err := dial(ctx, name)
-		var silent *SilentError
+		var silent *NotRespondingError
 		switch {
 		case err == nil:
 			conn.Close()
 		case !errors.As(err, &silent):
-			continue // somebody else's, or it went down meanwhile
+			continue // another user's, or just taken down
 		}
 		names = append(names, name)
 	}
@@ -156,37 +157,37 @@ func List(ctx context.Context) (names []string, err error) {
 	return names, lines.Err()
 }
 
-// Ask returns what a lab is like.
-func Ask(ctx context.Context, name string) (*Info, error) {
-	a, c, err := one(ctx, name, promptly, &request{Verb: askInfo})
+// Query returns the description of a lab.
+func Query(ctx context.Context, name string) (*Info, error) {
+	a, c, err := roundTrip(ctx, name, replyTimeout, &request{Op: opInfo})
 	if err != nil {
 		return nil, err
 	}
 	if a.Info == nil {
-		return nil, fmt.Errorf("lab %s did not say what it is like: is it of another version?", name)
+		return nil, fmt.Errorf("lab %s sent no description: is it of another version?", name)
 	}
-	a.Info.PID = c.pid // in its PID namespace it is called something else
+	a.Info.PID = c.pid // the lab only knows its PID in its own namespace
 	return a.Info, nil
 }
 
-// downWait is how long a lab has to be gone once it was told to.
-const downWait = 10 * time.Second
+// downTimeout is how long a lab may take to end.
+const downTimeout = 10 * time.Second
 
-// Down takes a lab down and returns when it is gone.
+// Down takes a lab down and returns when it has ended.
 func Down(ctx context.Context, name string) error {
-	c, err := ask(ctx, name, promptly, &request{Verb: askDown})
+	c, err := sendRequest(ctx, name, replyTimeout, &request{Op: opDown})
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	if _, err := c.answer(); err != nil {
+	if _, err := c.readResponse(); err != nil {
 		return err
 	}
-	// The lab closes the connection by ending.
-	deadline := time.Now().Add(downWait)
+	// The connection closes when the lab's process ends.
+	deadline := time.Now().Add(downTimeout)
 	_ = c.conn.SetDeadline(deadline)
 	var gone *NotUpError
-	_, err = c.answer()
+	_, err = c.readResponse()
 	if !errors.As(err, &gone) {
 		return err
 	}
@@ -201,22 +202,22 @@ func Down(ctx context.Context, name string) error {
 		conn.Close()
 		time.Sleep(time.Millisecond)
 	}
-	return fmt.Errorf("lab %s is still there after %v", name, downWait)
+	return fmt.Errorf("lab %s is still there after %v", name, downTimeout)
 }
 
-// SetLink cuts the cables that a pattern names, or joins them again.
+// SetLink sets the links that match a pattern up or down.
 func SetLink(ctx context.Context, name, ports string, up bool) error {
 	link := "down"
 	if up {
 		link = "up"
 	}
-	_, _, err := one(ctx, name, patiently, &request{Verb: askSet, Host: ports, Link: link})
+	_, _, err := roundTrip(ctx, name, changeTimeout, &request{Op: opSet, Host: ports, Link: link})
 	return err
 }
 
-// Impair replaces what the packets of the ports that a pattern names meet, by the
-// impair section of a scenario, whose fabric must be the lab's own.
+// Impair replaces the impairments of the ports that match a pattern by those of a
+// scenario with the same fabric.
 func Impair(ctx context.Context, name, ports, scenario string) error {
-	_, _, err := one(ctx, name, patiently, &request{Verb: askSet, Host: ports, Impair: scenario})
+	_, _, err := roundTrip(ctx, name, changeTimeout, &request{Op: opSet, Host: ports, Impair: scenario})
 	return err
 }

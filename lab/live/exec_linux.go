@@ -13,19 +13,20 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// exec runs a program in a host with the client's descriptors, or with a terminal
-// whose other side the client gets, until it ends or the client does.
-func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *answers, r *request, files []*os.File) error {
-	cmd, master, err := s.program(r, files)
+// exec runs a program in a host with the client's descriptors, or on a new terminal
+// whose master the client gets. It returns when the program ends, and kills it when
+// the client disconnects.
+func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *responseWriter, r *request, files []*os.File) error {
+	cmd, master, err := s.command(r, files)
 	if err == nil {
-		err = s.stage.Fabric.Host(r.Host).NS.Start(cmd)
+		err = s.testbed.Fabric.Host(r.Host).NS.Start(cmd)
 	}
 	if serr := sendFiles(conn, master); serr != nil && err == nil {
 		_ = cmd.Process.Kill()
 		err = serr
 	}
 	if master != nil {
-		closeAll([]*os.File{master, cmd.Stdin.(*os.File)}) // the client's and the program's now
+		closeAll([]*os.File{master, cmd.Stdin.(*os.File)}) // now open in the client and the program
 	}
 	if err != nil {
 		return err
@@ -37,55 +38,54 @@ func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *answers, r *req
 	ended := make(chan struct{})
 	go func() {
 		for {
-			var sig signalled
+			var sig signalMessage
 			if in.Decode(&sig) != nil {
 				break
 			}
 			_ = syscall.Kill(group, syscall.Signal(sig.Signal)) // it may have ended
-			if out.Encode(answer{Heard: true}) != nil {
+			if out.Encode(response{SignalReceived: true}) != nil {
 				break
 			}
 		}
-		// The client is gone, and the terminal with it. A shell tells its jobs, which
-		// are in groups of their own.
+		// The client has disconnected: signal a hangup. A shell forwards it to its jobs.
 		_ = syscall.Kill(group, syscall.SIGHUP)
 		_ = syscall.Kill(group, syscall.SIGCONT)
 		select {
 		case <-ended:
-		case <-time.After(farewell):
+		case <-time.After(hangupTimeout):
 			_ = syscall.Kill(group, syscall.SIGKILL)
 		}
 	}()
-	_ = cmd.Wait() // the state says how it ended
+	_ = cmd.Wait() // ProcessState has the result
 	close(ended)
-	_ = syscall.Kill(group, syscall.SIGKILL) // what it left behind
+	_ = syscall.Kill(group, syscall.SIGKILL) // remaining processes of the group
 	if r.Terminal {
 		killSession(-group)
 	}
 	code := exitCode(cmd.ProcessState)
-	return out.Encode(answer{Exit: &code})
+	return out.Encode(response{ExitCode: &code})
 }
 
-// farewell is what a program has to end by itself when its client is gone.
-const farewell = time.Second
+// hangupTimeout is the time from SIGHUP to SIGKILL.
+const hangupTimeout = time.Second
 
-// program is what a client wants to run, not started; master is the other side of
-// its terminal, nil if it has none.
-func (s *server) program(r *request, files []*os.File) (cmd *exec.Cmd, master *os.File, err error) {
-	host, all := s.stage.Fabric.Host(r.Host), s.stage.Plan.Topology.Hosts
+// command returns the command of a request, not started. With a terminal, master is
+// its other side.
+func (s *server) command(r *request, files []*os.File) (cmd *exec.Cmd, master *os.File, err error) {
+	host, all := s.testbed.Fabric.Host(r.Host), s.testbed.Plan.Topology.Hosts
 	switch {
 	case host == nil:
 		return nil, nil, fmt.Errorf("no host %q: there are %s to %s", r.Host, all[0].Name, all[len(all)-1].Name)
 	case len(r.Args) == 0 || r.Path == "":
 		return nil, nil, errors.New("no program to run")
 	case len(files) != 3:
-		return nil, nil, fmt.Errorf("%d descriptors came along, want 3", len(files))
+		return nil, nil, fmt.Errorf("received %d descriptors, want 3", len(files))
 	}
 	if info, err := os.Stat(r.Dir); r.Dir != "" && (err != nil || !info.IsDir()) {
-		return nil, nil, fmt.Errorf("the working folder %s is not there for the lab", r.Dir)
+		return nil, nil, fmt.Errorf("the lab cannot find the working directory %s", r.Dir)
 	}
 	cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Dir: r.Dir}
-	cmd.Env = append(r.Env, nics.EnvVars(s.stage.Plan.Topology, host.Host)...)
+	cmd.Env = append(r.Env, nics.EnvVars(s.testbed.Plan.Topology, host.Host)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if r.Terminal {
@@ -99,7 +99,8 @@ func (s *server) program(r *request, files []*os.File) (cmd *exec.Cmd, master *o
 	return cmd, master, nil
 }
 
-// exitCode is how a process ended, as shells put it.
+// exitCode returns the exit code as a shell does: 128 plus the signal number if the
+// process was killed.
 func exitCode(s *os.ProcessState) int {
 	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		return 128 + int(w.Signal())

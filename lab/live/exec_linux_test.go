@@ -15,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// client runs a program in a host by way of a client of its own.
+// client runs a program in a host by a client process.
 func client(t *testing.T, cmd *exec.Cmd, stdin string) (code int, out string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -27,7 +27,7 @@ func client(t *testing.T, cmd *exec.Cmd, stdin string) (code int, out string) {
 	return exitCode(cmd.ProcessState), b.String()
 }
 
-func TestExecIsLikeRunningItHere(t *testing.T) {
+func TestExecUsesDescriptorsEnvAndExitCode(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func TestExecIsLikeRunningItHere(t *testing.T) {
 		{"", []string{"only-the-client-finds-me"}, 0, "found as " + script + "\n"},
 		{"", []string{"./only-the-client-finds-me"}, 0, "found as ./only-the-client-finds-me\n"},
 		{"", []string{"no-such-program"}, 99, "executable file not found"},
-		// What is left behind ends too, or the client would never see the end of output.
+		// Background processes end, too, or the client would not see the end of output.
 		{"", []string{"sh", "-c", "sleep 600 & exit 4"}, 4, ""},
 	} {
 		cmd := role(t, roleExec, append([]string{name, "host1"}, c.args...)...)
@@ -68,7 +68,7 @@ func TestExecIsLikeRunningItHere(t *testing.T) {
 	}
 }
 
-func TestSignalsAreForwarded(t *testing.T) {
+func TestExecForwardsSignals(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
 	for sig, word := range map[syscall.Signal]string{
@@ -100,8 +100,8 @@ func TestSignalsAreForwarded(t *testing.T) {
 	}
 }
 
-// onTerminal runs a program in a host on a terminal, and returns what that shows.
-// before may look at it and type, from the beginning.
+// onTerminal runs a program in a host on a terminal, and returns its output. The
+// function before may read and type from the start.
 func onTerminal(t *testing.T, lab string, before func(master *os.File), args ...string) (code int, shown string) {
 	t.Helper()
 	master, slave, err := openTerminal(33, 77)
@@ -141,7 +141,7 @@ func readReady(t *testing.T, master *os.File) {
 	}
 }
 
-func TestExecOnATerminal(t *testing.T) {
+func TestExecOnTerminal(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
 	code, shown := onTerminal(t, name, nil, "sh", "-c", "test -t 0 && test -t 1 && stty size; echo $FABRICTEST_HOST; exit 5")
@@ -162,8 +162,8 @@ func TestExecOnATerminal(t *testing.T) {
 	}
 }
 
-// A shell's jobs hold its terminal open; they go when it does.
-func TestTerminalEndsWithItsProgram(t *testing.T) {
+// Background jobs of a shell are killed when it ends.
+func TestTerminalClosesWithProgram(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
 	within(t, time.Minute, "the end of a shell with a job", func() {
@@ -175,9 +175,8 @@ func TestTerminalEndsWithItsProgram(t *testing.T) {
 	await(t, "the job is gone", func() bool { return !runsWith("job-of-" + name) })
 }
 
-// A terminal that is closed ends the call and its program, also where nobody hears the
-// signal that says so, as below nohup.
-func TestTerminalThatIsClosedEndsItsProgram(t *testing.T) {
+// Also if the client ignores SIGHUP, as with nohup.
+func TestClosedTerminalEndsProgram(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
 	master, slave, err := openTerminal(33, 77)
@@ -204,14 +203,14 @@ func TestTerminalThatIsClosedEndsItsProgram(t *testing.T) {
 	await(t, "the program is gone", func() bool { return mustAnswer(t, name).Programs == 0 })
 }
 
-func TestRunOnceWithAChildThatDiesEarly(t *testing.T) {
+func TestRunProgramWhenChildDiesEarly(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
 	t.Setenv(dieVariable, "1")
 	before := openFiles(t, os.Getpid())
 	within(t, time.Minute, "the end", func() {
-		code, err := RunOnce(t.Context(), star(2), Once{Args: []string{"true", strings.Repeat("x", 1<<20)}})
+		code, err := RunProgram(t.Context(), star(2), Program{Args: []string{"true", strings.Repeat("x", 1<<20)}})
 		if code != 7 && err == nil {
 			t.Errorf("exit code %d, %v", code, err)
 		}
@@ -221,7 +220,7 @@ func TestRunOnceWithAChildThatDiesEarly(t *testing.T) {
 	}
 }
 
-func TestExecRefusesNothing(t *testing.T) {
+func TestExecRejectsEmptyCommand(t *testing.T) {
 	if _, err := Exec(t.Context(), "lab", "host0", nil); err == nil {
 		t.Error("no program to run")
 	}

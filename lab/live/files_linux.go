@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendFiles sends one byte, and descriptors with it; nil ones are left out.
+// sendFiles sends one byte with descriptors (SCM_RIGHTS); nil files are left out.
 func sendFiles(conn *net.UnixConn, files ...*os.File) error {
 	var fds []int
 	for _, f := range files {
@@ -25,10 +25,10 @@ func sendFiles(conn *net.UnixConn, files ...*os.File) error {
 	return err
 }
 
-// maxFiles is how many descriptors are taken at once.
+// maxFiles is the maximum number of descriptors in a message.
 const maxFiles = 8
 
-// receiveFiles takes what sendFiles sent.
+// receiveFiles receives the descriptors of sendFiles.
 func receiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 	var one [1]byte
 	room := make([]byte, unix.CmsgSpace(4*maxFiles))
@@ -52,7 +52,7 @@ func receiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 	}
 	if n != 1 || flags&unix.MSG_CTRUNC != 0 {
 		closeAll(files)
-		return nil, errors.New("descriptors were lost on the way")
+		return nil, errors.New("descriptors were truncated")
 	}
 	return files, nil
 }

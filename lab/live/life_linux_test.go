@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-func TestNamesAreBounded(t *testing.T) {
+func TestCheckName(t *testing.T) {
 	for name, good := range map[string]bool{
 		"lab": true, "a": true, "My-lab_2.0": true, strings.Repeat("x", 63): true,
 		"": false, "-x": false, ".x": false, "a/b": false, "a b": false, "a\x00b": false, "ä": false, strings.Repeat("x", 64): false,
@@ -29,10 +29,10 @@ func TestNamesAreBounded(t *testing.T) {
 		if good {
 			continue
 		}
-		if err := Up(t.Context(), Config{Name: name, Scenario: star(2)}); err == nil || !strings.Contains(err.Error(), "cannot be called") {
+		if err := Up(t.Context(), Config{Name: name, Scenario: star(2)}); err == nil || !strings.Contains(err.Error(), "invalid lab name") {
 			t.Errorf("up %q: %v", name, err)
 		}
-		if _, err := Ask(t.Context(), name); err == nil || !strings.Contains(err.Error(), "cannot be called") {
+		if _, err := Query(t.Context(), name); err == nil || !strings.Contains(err.Error(), "invalid lab name") {
 			t.Errorf("ask %q: %v", name, err)
 		}
 	}
@@ -48,7 +48,7 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", info.PID)); err != nil || cwd != "/" {
 		t.Errorf("its folder is %s, %v: nobody could unmount it", cwd, err)
 	}
-	if err := Up(t.Context(), Config{Name: name, Scenario: star(2)}); !errors.Is(err, ErrUp) {
+	if err := Up(t.Context(), Config{Name: name, Scenario: star(2)}); !errors.Is(err, ErrAlreadyUp) {
 		t.Errorf("a second one: %v", err)
 	}
 	if err := Down(t.Context(), name); err != nil {
@@ -62,7 +62,7 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 		}
 	}
 	var gone *NotUpError
-	if _, err := Ask(t.Context(), name); !errors.As(err, &gone) || gone.Trace != "" {
+	if _, err := Query(t.Context(), name); !errors.As(err, &gone) || gone.CrashLog != "" {
 		t.Errorf("afterwards: %v", err)
 	}
 	if left, _ := filepath.Glob(os.Getenv("XDG_CACHE_HOME") + "/fabrictest/labs/" + name + "*"); len(left) > 0 {
@@ -70,8 +70,8 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 	}
 }
 
-// A lab that does not answer keeps nobody, and says which process it is.
-func TestSilentLab(t *testing.T) {
+// Calls time out, and the error has the PID.
+func TestStoppedLabIsReported(t *testing.T) {
 	name := up(t, 2)
 	pid := mustAnswer(t, name).PID
 	stop := func(s syscall.Signal) {
@@ -83,14 +83,14 @@ func TestSilentLab(t *testing.T) {
 	defer stop(syscall.SIGCONT)
 	awaitStopped(t, pid)
 	for what, do := range map[string]func(context.Context) error{
-		"ask":  func(ctx context.Context) error { _, err := Ask(ctx, name); return err },
+		"ask":  func(ctx context.Context) error { _, err := Query(ctx, name); return err },
 		"down": func(ctx context.Context) error { return Down(ctx, name) },
 		"exec": func(ctx context.Context) error { _, err := Exec(ctx, name, "host0", []string{"true"}); return err },
 		"link": func(ctx context.Context) error { return SetLink(ctx, name, "host0", false) },
 	} {
 		soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		within(t, promptly/2, what, func() {
-			var silent *SilentError
+		within(t, replyTimeout/2, what, func() {
+			var silent *NotRespondingError
 			if err := do(soon); !errors.As(err, &silent) || silent.PID != pid || !strings.Contains(err.Error(), fmt.Sprint(pid)) {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -99,17 +99,17 @@ func TestSilentLab(t *testing.T) {
 		stopped, cancelNow := context.WithCancelCause(t.Context())
 		why := errors.New("somebody pressed Ctrl-C")
 		time.AfterFunc(100*time.Millisecond, func() { cancelNow(why) })
-		within(t, promptly/2, what, func() {
+		within(t, replyTimeout/2, what, func() {
 			if err := do(stopped); !errors.Is(err, why) {
 				t.Errorf("%s: %v", what, err)
 			}
 		})
 	}
-	defer func(usual time.Duration) { promptly = usual }(promptly)
-	promptly = 500 * time.Millisecond
+	defer func(usual time.Duration) { replyTimeout = usual }(replyTimeout)
+	replyTimeout = 500 * time.Millisecond
 	within(t, 30*time.Second, "an answer that does not come", func() {
-		var silent *SilentError
-		if _, err := Ask(t.Context(), name); !errors.As(err, &silent) {
+		var silent *NotRespondingError
+		if _, err := Query(t.Context(), name); !errors.As(err, &silent) {
 			t.Error(err)
 		}
 	})
@@ -127,14 +127,13 @@ func awaitStopped(t *testing.T, pid int) {
 	})
 }
 
-// Whoever wants to go while a lab is stuck can.
-func TestSignalToAStuckLabIsNotWaitedForForEver(t *testing.T) {
+func TestSignalToStoppedLabTimesOut(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
 	pid := mustAnswer(t, name).PID
 	cmd := role(t, roleExec, name, "host0", "sleep", "600")
-	cmd.Env = append(cmd.Env, promptlyVariable+"=3s") // enough for a lab that is not stuck yet
-	words := filepath.Join(t.TempDir(), "words")      // a pipe would have the program for a second writer
+	cmd.Env = append(cmd.Env, replyTimeoutVar+"=3s") // enough for a lab that is not stuck yet
+	words := filepath.Join(t.TempDir(), "words")     // a pipe would have the program for a second writer
 	out, err := os.Create(words)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +160,7 @@ func TestSignalToAStuckLabIsNotWaitedForForEver(t *testing.T) {
 	}
 }
 
-func TestKilledLabLeavesNothing(t *testing.T) {
+func TestKilledLabLeavesNoProcesses(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
 	pid := mustAnswer(t, name).PID
@@ -185,10 +184,10 @@ func TestKilledLabLeavesNothing(t *testing.T) {
 	// The kernel closes them one by one, and the client hears of the first.
 	await(t, "its socket is gone", func() bool {
 		sockets, err := os.ReadFile("/proc/net/unix")
-		return err == nil && !strings.Contains(string(sockets), prefix()+name)
+		return err == nil && !strings.Contains(string(sockets), socketPrefix()+name)
 	})
 	var gone *NotUpError
-	if _, err := Ask(t.Context(), name); !errors.As(err, &gone) || gone.Trace != "" {
+	if _, err := Query(t.Context(), name); !errors.As(err, &gone) || gone.CrashLog != "" {
 		t.Errorf("%v", err)
 	}
 	if err := Up(t.Context(), Config{Name: name, Scenario: star(2), Direct: true}); err != nil {
@@ -196,7 +195,7 @@ func TestKilledLabLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestCrashLeavesATrace(t *testing.T) {
+func TestCrashLeavesLog(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
 	if err := syscall.Kill(mustAnswer(t, name).PID, syscall.SIGQUIT); err != nil { // Go takes it for a crash
@@ -204,16 +203,16 @@ func TestCrashLeavesATrace(t *testing.T) {
 	}
 	var gone *NotUpError
 	await(t, "it is gone", func() bool {
-		_, err := Ask(t.Context(), name)
-		return errors.As(err, &gone) && gone.Trace != ""
+		_, err := Query(t.Context(), name)
+		return errors.As(err, &gone) && gone.CrashLog != ""
 	})
 	// It may still be at it.
 	await(t, "the trace has its goroutines", func() bool {
-		text, err := os.ReadFile(gone.Trace)
+		text, err := os.ReadFile(gone.CrashLog)
 		return err == nil && strings.Contains(string(text), "goroutine ")
 	})
-	if !strings.Contains(gone.Error(), gone.Trace) {
-		t.Errorf("%v does not name %s", gone, gone.Trace)
+	if !strings.Contains(gone.Error(), gone.CrashLog) {
+		t.Errorf("%v does not name %s", gone, gone.CrashLog)
 	}
 	await(t, "the name is free", func() bool { // once its process has ended
 		return Up(t.Context(), Config{Name: name, Scenario: star(2), Direct: true}) == nil
@@ -221,7 +220,7 @@ func TestCrashLeavesATrace(t *testing.T) {
 	if err := Down(t.Context(), name); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(gone.Trace); err == nil {
+	if _, err := os.Stat(gone.CrashLog); err == nil {
 		t.Error("the old trace is still there")
 	}
 }
@@ -239,14 +238,13 @@ func TestUpEndsWithItsContext(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var gone *NotUpError
-	if _, err := Ask(t.Context(), name); !errors.As(err, &gone) {
+	if _, err := Query(t.Context(), name); !errors.As(err, &gone) {
 		t.Errorf("it is there all the same: %v", err)
 	}
 }
 
-// Every NIC gets a device of the kernel's own, or the lab is not there and the
-// reason is.
-func TestUpWithTheKernelsRDMA(t *testing.T) {
+// Every NIC gets a kernel RDMA device, or Up fails with the reason.
+func TestUpWithKernelRDMA(t *testing.T) {
 	t.Parallel()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
@@ -269,13 +267,13 @@ func TestUpWithTheKernelsRDMA(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 		var gone *NotUpError
-		if _, err := Ask(t.Context(), name); !errors.As(err, &gone) {
+		if _, err := Query(t.Context(), name); !errors.As(err, &gone) {
 			t.Errorf("%s: it is there all the same: %v", kind, err)
 		}
 	}
 }
 
-func TestCaptureHasWhatPassed(t *testing.T) {
+func TestCaptureHasPackets(t *testing.T) {
 	t.Parallel()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)

@@ -1,19 +1,18 @@
-// Package live is a fabric that stays up until it is told to go: hosts in network
-// namespaces in which one runs programs, and links that one breaks by hand.
+// Package live runs labs: fabrics in network namespaces that stay up until they are
+// taken down. Users run programs in their hosts and change their links.
 //
-// A lab is one process, in namespaces of its own, that nobody waits for (Up
-// starts it, ServeMain is it). It is found by the name of an abstract socket, and
-// obeys the user who started it and nobody else; clients in turn speak to labs of
-// their own user only, for abstract names are anybody's to take. When its process
-// ends, however it does, the kernel takes hosts and programs away. All that it
-// may leave on disk is what a crash had to say, in the user's cache.
+// [Up] starts a lab as a detached process in new namespaces, which calls ServeMain.
+// Clients connect to it over an abstract Unix socket with the lab's name. The lab
+// serves only the user who started it, and clients connect only to labs of their
+// own user, because any user may bind an abstract name. When the process ends, the
+// kernel removes the hosts and kills their programs. Only the log of a crash
+// remains, in the user's cache directory.
 //
-// RunOnce is for those who want a fabric for the duration of one program.
+// [RunProgram] creates a fabric for the duration of one program.
 //
-// The program that uses the package must call ServeMain when it is started with
-// ServeCommand as its first argument, and OnceMain with OnceCommand. All else is
-// for clients: each call has a connection of its own to the lab, waits for it no
-// longer than a few seconds, and ends early with its context.
+// A program that uses the package must call ServeMain if its first argument is
+// ServeCommand, and ProgramMain if it is ProgramCommand. Each client call uses one
+// connection, has a timeout of some seconds, and ends early with its context.
 package live
 
 import (
@@ -25,132 +24,131 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// What the program is started with to be a lab, and to be a fabric for one
-// program.
+// The first argument of the process of a lab, and of a fabric for one program.
 const (
-	ServeCommand = "live-process"
-	OnceCommand  = "once-process"
+	ServeCommand   = "live-process"
+	ProgramCommand = "once-process"
 )
 
-// DefaultName is what a lab is called that was given no name.
+// DefaultName is the default name of a lab.
 const DefaultName = "lab"
 
-// Config is a lab to be.
+// Config is the configuration of a lab.
 type Config struct {
 	Name     string              `json:"name"`
-	Scenario *scenarios.Scenario `json:"-"` // its fabric, and what packets meet from the start on
-	// Direct leaves all cables to the kernel on which nothing happens from the
-	// start on. They are faster, and can be cut but not impaired.
+	Scenario *scenarios.Scenario `json:"-"` // fabric and initial impairments
+	// Direct lets the kernel carry all cables without initial impairments. They are
+	// faster, and can be set down but not impaired.
 	Direct bool `json:"direct,omitempty"`
-	// Capture is the file, by its absolute path, for what passes through cables that
-	// are not the kernel's; empty for none.
+	// Capture is the absolute path of a capture file for cables in user space;
+	// empty for none.
 	Capture string `json:"capture,omitempty"`
-	// RDMA is the kind of the kernel's own RDMA in software that every NIC gets, rxe
-	// or siw; empty for none. Only root can have it.
+	// RDMA adds a kernel RDMA device of this kind, rxe or siw, to every NIC; empty
+	// for none. It needs root.
 	RDMA string `json:"rdma,omitempty"`
 }
 
-// Once is a program to be run in every host of a fabric, and the fabric only for
-// it.
-type Once struct {
+// Program is a program to run in every host of a new fabric.
+type Program struct {
 	Args []string `json:"args"`
-	// Plain leaves out the name of the host before each line.
+	// Plain omits the host name before each output line.
 	Plain bool `json:"plain,omitempty"`
-	// KeepGoing lets the others go on when one fails.
+	// KeepGoing lets the other hosts continue when one fails.
 	KeepGoing bool `json:"keep_going,omitempty"`
 }
 
-// Info is what a lab is like.
+// Info describes a lab.
 type Info struct {
 	Name     string             `json:"name"`
-	PID      int                `json:"pid"` // of the lab's process, whose end is the lab's
+	PID      int                `json:"pid"` // of the lab's process
 	Topology *topology.Topology `json:"topology"`
 	Fabric   scenarios.Fabric   `json:"fabric"`
-	Programs int                `json:"programs"` // that run in it now
-	// RDMA is the kind of the kernel's own RDMA devices that its hosts have; empty for
-	// none.
+	Programs int                `json:"programs"` // running now
+	// RDMA is the kind of the kernel RDMA devices; empty for none.
 	RDMA string `json:"rdma,omitempty"`
 }
 
-// goodName is what fits the name of a socket, a file, and a command line.
-var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+// validName matches names that are valid in a socket, a file and a command line.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// CheckName says what is wrong with the name of a lab.
+// CheckName returns an error if the name of a lab is invalid.
 func CheckName(name string) error {
-	if !goodName.MatchString(name) {
-		return fmt.Errorf("a lab cannot be called %.70q: take up to 63 letters, digits, dots, dashes and underscores, a letter or digit first", name)
+	if !validName.MatchString(name) {
+		return fmt.Errorf("invalid lab name %.70q: use up to 63 letters, digits, dots, dashes and underscores, starting with a letter or digit", name)
 	}
 	return nil
 }
 
-// NotUpError is a lab that there is not.
+// NotUpError is returned if no lab has the name.
 type NotUpError struct {
-	Name  string
-	Trace string // the file with what the last of that name said when it crashed; usually none
+	Name     string
+	CrashLog string // log of the last lab of that name, if it crashed
 }
 
 func (e *NotUpError) Error() string {
 	crashed := ""
-	if e.Trace != "" {
-		crashed = " (the last one crashed: see " + e.Trace + ")"
+	if e.CrashLog != "" {
+		crashed = " (the last one crashed: see " + e.CrashLog + ")"
 	}
 	return "no lab called " + e.Name + " is up: start one with 'fabrictest up'" + crashed
 }
 
-// SilentError is a lab that is there and says nothing.
-type SilentError struct {
+// NotRespondingError is returned if a lab does not answer in time.
+type NotRespondingError struct {
 	Name string
 	PID  int // of its process; 0 if that is not known
 }
 
-func (e *SilentError) Error() string {
+func (e *NotRespondingError) Error() string {
 	if e.PID == 0 {
-		return fmt.Sprintf("lab %s does not answer: too many wait for it", e.Name)
+		return fmt.Sprintf("lab %s does not answer: too many clients are waiting", e.Name)
 	}
-	return fmt.Sprintf("lab %s does not answer: its process %d is stopped or has no time; 'kill -CONT %[2]d' lets it go on, 'kill -9 %[2]d' ends it", e.Name, e.PID)
+	return fmt.Sprintf("lab %s does not answer: its process %d is stopped or gets no CPU time; 'kill -CONT %[2]d' continues it, 'kill -9 %[2]d' ends it", e.Name, e.PID)
 }
 
-// ErrUp is returned by Up if there is a lab of that name already.
-var ErrUp = errors.New("a lab of that name is up already: take it down with 'fabrictest down', or give another name with --name")
+// ErrAlreadyUp is returned by Up if a lab of that name exists.
+var ErrAlreadyUp = errors.New("a lab of that name is up already: take it down with 'fabrictest down', or give another name with --name")
 
-// verb is what a client asks for.
-type verb string
+// operation is the kind of a request.
+type operation string
 
 const (
-	askInfo verb = "info"
-	askExec verb = "exec"
-	askSet  verb = "set"
-	askDown verb = "down"
+	opInfo operation = "info"
+	opExec operation = "exec"
+	opSet  operation = "set"
+	opDown operation = "down"
 )
 
-// request is what a client sends, after a byte that carries its descriptors.
+// request is sent by a client, after a byte that carries its descriptors.
 type request struct {
-	Verb verb   `json:"verb"`
-	Host string `json:"host,omitempty"`
-	// Of exec:
-	Path     string   `json:"path,omitempty"` // found by the client: its PATH counts
+	Op   operation `json:"verb"`
+	Host string    `json:"host,omitempty"`
+	// For opExec:
+	Path     string   `json:"path,omitempty"` // resolved by the client's PATH
 	Args     []string `json:"args,omitempty"`
 	Env      []string `json:"env,omitempty"`
 	Dir      string   `json:"dir,omitempty"`
-	Terminal bool     `json:"terminal,omitempty"` // wanted instead of the descriptors sent
+	Terminal bool     `json:"terminal,omitempty"` // use a new terminal instead of the sent descriptors
 	Rows     uint16   `json:"rows,omitempty"`
 	Columns  uint16   `json:"columns,omitempty"`
-	// Of set: the text of a scenario's impair section, or a link up or down.
+	// For opSet: the text of a scenario with impairments, or a link state.
 	Impair string `json:"impair,omitempty"`
 	Link   string `json:"link,omitempty"` // up, down
 }
 
-// answer is what a lab sends back.
-type answer struct {
+// response is sent by the lab.
+type response struct {
 	Error string `json:"error,omitempty"`
 	Info  *Info  `json:"info,omitempty"`
-	// Heard says that a signal arrived, so that a client whose lab is stuck learns it.
-	Heard bool `json:"heard,omitempty"`
-	// Exit is how it ended: a code, or 128 and the number of a signal.
-	Exit *int `json:"exit,omitempty"`
+	// SignalReceived acknowledges a signal, so that a client notices a lab that
+	// hangs.
+	SignalReceived bool `json:"heard,omitempty"`
+	// ExitCode is the exit code of the program, or 128 plus the number of the
+	// signal that killed it.
+	ExitCode *int `json:"exit,omitempty"`
 }
 
-// signalled is what a client sends while its program runs.
-type signalled struct {
+// signalMessage is sent by a client to signal its program.
+type signalMessage struct {
 	Signal int `json:"signal"`
 }

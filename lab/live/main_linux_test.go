@@ -21,23 +21,23 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// What the test binary is started as, besides a lab.
+// Roles of the test binary besides a lab.
 const (
 	roleVariable = "FABRICTEST_LIVE_ROLE"
 	roleExec     = "exec"                // a client: LAB HOST PROGRAM...
 	roleUp       = "up"                  // a client that brings a lab up: LAB HOSTS
-	roleDown     = "down"                // a client that wants a lab down, whoever owns it: SOCKET
+	roleDown     = "down"                // a client that takes any lab down: SOCKET
 	roleSend     = "send"                // a program in a host, that sends a datagram: ADDRESS
 	roleTake     = "take"                // a program in a host, that ends with the first datagram: ADDRESS
 	roleSquat    = "squat"               // a listener that prints what it is told: SOCKET
 	dieVariable  = "FABRICTEST_LIVE_DIE" // be a fabric for one program that ends at once
-	// What a process is less patient with than others, and how much.
-	hurryVariable    = "FABRICTEST_LIVE_HURRY"
-	promptlyVariable = "FABRICTEST_LIVE_PROMPTLY"
+	// Environment variables with shorter timeouts for a test process.
+	requestTimeoutVar = "FABRICTEST_LIVE_HURRY"
+	replyTimeoutVar   = "FABRICTEST_LIVE_PROMPTLY"
 )
 
 func TestMain(m *testing.M) {
-	for name, patience := range map[string]*time.Duration{hurryVariable: &hurry, promptlyVariable: &promptly} {
+	for name, patience := range map[string]*time.Duration{requestTimeoutVar: &requestTimeout, replyTimeoutVar: &replyTimeout} {
 		if text := os.Getenv(name); text != "" {
 			var err error
 			if *patience, err = time.ParseDuration(text); err != nil {
@@ -49,11 +49,11 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case ServeCommand:
 			exitWith(0, ServeMain())
-		case OnceCommand:
+		case ProgramCommand:
 			if os.Getenv(dieVariable) != "" {
 				os.Exit(7)
 			}
-			exitWith(OnceMain())
+			exitWith(ProgramMain())
 		}
 	}
 	switch os.Getenv(roleVariable) {
@@ -62,20 +62,20 @@ func TestMain(m *testing.M) {
 	case roleUp:
 		exitWith(0, bringUp(os.Args[1], os.Args[2]))
 	case roleDown:
-		exitWith(0, beRude(os.Args[1]))
+		exitWith(0, requestDown(os.Args[1]))
 	case roleSend:
 		exitWith(0, send(os.Args[1]))
 	case roleTake:
 		exitWith(0, take(os.Args[1]))
 	case roleSquat:
-		exitWith(0, squat(os.Args[1]))
+		exitWith(0, listenAsLab(os.Args[1]))
 	}
 	testutil.SetParallel(8) // labs and their programs are other processes, and waited for
-	exitWith(inCacheOfItsOwn(m.Run))
+	exitWith(withOwnCache(m.Run))
 }
 
-// inCacheOfItsOwn runs tests that leave nothing in the cache of who runs them.
-func inCacheOfItsOwn(run func() int) (code int, err error) {
+// withOwnCache runs the tests with a temporary cache directory.
+func withOwnCache(run func() int) (code int, err error) {
 	cache, err := os.MkdirTemp("", "fabrictest-live-")
 	if err != nil {
 		return 0, err
@@ -133,7 +133,7 @@ func up(t *testing.T, hosts int, env ...string) (name string) {
 	return name
 }
 
-// bringUp is what up does, by a process with an environment of its own.
+// bringUp calls Up in a process with another environment.
 func bringUp(name, hosts string) error {
 	n, err := strconv.Atoi(hosts)
 	if err != nil {
@@ -153,7 +153,7 @@ func star(hosts int) *scenarios.Scenario {
 // mustAnswer says that a lab is well.
 func mustAnswer(t *testing.T, name string) *Info {
 	t.Helper()
-	info, err := Ask(t.Context(), name)
+	info, err := Query(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,8 +179,8 @@ func within(t *testing.T, limit time.Duration, what string, f func()) {
 	}
 }
 
-// beRude asks a lab of somebody else's to go down.
-func beRude(socket string) error {
+// requestDown asks the lab of another user to go down.
+func requestDown(socket string) error {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func beRude(socket string) error {
 	defer conn.Close()
 	// The lab may have hung up already: that is all the answer there should be.
 	_ = sendFiles(conn)
-	fmt.Fprintf(conn, `{"verb":%q}`, askDown)
+	fmt.Fprintf(conn, `{"verb":%q}`, opDown)
 	answer, _ := io.ReadAll(conn)
 	fmt.Printf("answer: %q\n", answer)
 	return nil
@@ -217,8 +217,8 @@ func take(addr string) error {
 	return err
 }
 
-// squat listens at a name, and prints how much it was told.
-func squat(socket string) error {
+// listenAsLab listens at the name of a lab, and prints how many bytes it receives.
+func listenAsLab(socket string) error {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
 		return err
@@ -235,8 +235,8 @@ func squat(socket string) error {
 	}
 }
 
-// asNobody is a role for another user; only root can have one.
-func asNobody(t *testing.T, name string, args ...string) *exec.Cmd {
+// asOtherUser runs a role as another user; only root can.
+func asOtherUser(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("root only can be two users")

@@ -11,32 +11,32 @@ import (
 
 var errLinux = errors.New("a lab needs network namespaces, which only Linux has; scenarios run in simulation here")
 
-// Up says that there are no labs here; so do all others.
+// Up fails: labs need Linux.
 func Up(context.Context, Config) error { return errLinux }
 
-// List is empty.
+// List returns no labs.
 func List(context.Context) ([]string, error) { return nil, nil }
 
-// Ask says that there are no labs here.
-func Ask(context.Context, string) (*Info, error) { return nil, errLinux }
+// Query fails: labs need Linux.
+func Query(context.Context, string) (*Info, error) { return nil, errLinux }
 
-// Down says that there are no labs here.
+// Down fails: labs need Linux.
 func Down(context.Context, string) error { return errLinux }
 
-// SetLink says that there are no labs here.
+// SetLink fails: labs need Linux.
 func SetLink(context.Context, string, string, bool) error { return errLinux }
 
-// Impair says that there are no labs here.
+// Impair fails: labs need Linux.
 func Impair(context.Context, string, string, string) error { return errLinux }
 
-// Exec says that there are no labs here.
+// Exec fails: labs need Linux.
 func Exec(context.Context, string, string, []string) (int, error) { return 0, errLinux }
 
-// ServeMain says that there are no labs here.
+// ServeMain fails: labs need Linux.
 func ServeMain() error { return errLinux }
 
-// RunOnce says that there are no labs here.
-func RunOnce(context.Context, *scenarios.Scenario, Once) (int, error) { return 0, errLinux }
+// RunProgram fails: labs need Linux.
+func RunProgram(context.Context, *scenarios.Scenario, Program) (int, error) { return 0, errLinux }
 
-// OnceMain says that there are no labs here.
-func OnceMain() (int, error) { return 0, errLinux }
+// ProgramMain fails: labs need Linux.
+func ProgramMain() (int, error) { return 0, errLinux }

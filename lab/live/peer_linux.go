@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peer is who is at the other end of a connection: the client, or the process
-// that listened last. User and process are numbered as we see them: who is not of
-// our user namespace is nobody.
-func peer(conn *net.UnixConn) (*unix.Ucred, error) {
+// peerCred returns the credentials of the other end (SO_PEERCRED): the client, or
+// the process that called listen. A user outside of this user namespace has the
+// overflow UID.
+func peerCred(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err

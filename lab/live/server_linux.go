@@ -20,20 +20,20 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// The descriptors that Up hands to a lab.
+// The descriptors that Up passes to a lab.
 const (
 	listenerFD = 3
 	readyFD    = 4
 )
 
-// job is what a lab reads from its standard input.
-type job struct {
+// serverJob is the input of a lab, on its standard input.
+type serverJob struct {
 	Config
-	Text  string `json:"text"`            // of the scenario
-	Trace string `json:"trace,omitempty"` // where standard error goes
+	Text     string `json:"text"`            // of the scenario
+	CrashLog string `json:"trace,omitempty"` // where standard error goes
 }
 
-// ServeMain is what a lab's process does, until it is told to go.
+// ServeMain is the main function of a lab's process.
 func ServeMain() error {
 	ready := os.NewFile(readyFD, "ready")
 	s, err := newServer()
@@ -43,33 +43,31 @@ func ServeMain() error {
 	}
 	fmt.Fprintln(ready, "up")
 	ready.Close()
-	defer closeTrace(s.trace)
+	defer removeEmptyCrashLog(s.crashLog)
 	return s.serve()
 }
 
-// backlog is how many clients may wait to be attended to; the kernel may allow
-// fewer.
+// backlog is the accept queue of the socket; the kernel may allow less.
 const backlog = 4096
 
-// server is a lab.
 type server struct {
 	name     string
-	rdma     string // the kind of the kernel's own devices, if any
-	stage    *nslab.Stage
+	rdma     string // kind of the kernel RDMA devices; empty for none
+	testbed  *nslab.Testbed
 	listener *net.UnixListener
-	trace    string // where standard error goes; empty for nowhere
+	crashLog string // file of standard error; empty for none
 	log      io.Writer
 	programs atomic.Int64
-	traces   atomic.Int64
+	panics   atomic.Int64
 	down     sync.Once
 }
 
 func newServer() (*server, error) {
-	var j job
+	var j serverJob
 	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
 		return nil, fmt.Errorf("read what to build: %w", err)
 	}
-	// Nothing of where we were started may be kept from being removed or unmounted.
+	// Do not keep the working directory from being removed or unmounted.
 	if err := os.Chdir("/"); err != nil {
 		return nil, err
 	}
@@ -81,8 +79,7 @@ func newServer() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Clients see the process that listened last: now it is this one, by its number
-	// outside, which it does not know itself.
+	// SO_PEERCRED of clients has the PID of the process that called listen last.
 	if err := unix.Listen(listenerFD, backlog); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
@@ -90,24 +87,24 @@ func newServer() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{name: j.Name, rdma: j.RDMA, listener: l.(*net.UnixListener), trace: j.Trace, log: os.Stderr}
-	opts := nslab.StageOptions{Spliced: !j.Direct, Capture: nslab.CaptureOptions{File: j.Capture, Comment: "lab " + j.Name}}
-	if s.stage, err = nslab.Open(plan, opts); err != nil {
+	s := &server{name: j.Name, rdma: j.RDMA, listener: l.(*net.UnixListener), crashLog: j.CrashLog, log: os.Stderr}
+	opts := nslab.TestbedOptions{UserSpace: !j.Direct, Capture: nslab.CaptureOptions{File: j.Capture, Comment: "lab " + j.Name}}
+	if s.testbed, err = nslab.Open(plan, opts); err != nil {
 		return nil, err
 	}
 	if j.RDMA != "" {
-		if err := s.stage.AddRDMA(j.RDMA, j.Name); err != nil {
-			return nil, errors.Join(err, s.stage.Close())
+		if err := s.testbed.AddRDMA(j.RDMA, j.Name); err != nil {
+			return nil, errors.Join(err, s.testbed.Close())
 		}
 	}
-	return s, s.stage.Begin(time.Now())
+	return s, s.testbed.Begin(time.Now())
 }
 
-// serve obeys until the listener is closed.
+// serve accepts clients until the listener is closed.
 func (s *server) serve() error {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
-	// Taken, not ignored: programs would inherit that, and no Ctrl-C would reach them.
+	// Caught, not ignored: programs would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP)
 	go func() {
 		<-term
@@ -116,95 +113,95 @@ func (s *server) serve() error {
 	for {
 		conn, err := s.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
-			return s.stage.Close()
+			return s.testbed.Close()
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // too many descriptors: some will be closed
+			time.Sleep(10 * time.Millisecond) // out of descriptors: retry
 			continue
 		}
-		go s.attend(conn)
+		go s.handleConn(conn)
 	}
 }
 
 func (s *server) stop() { s.down.Do(func() { s.listener.Close() }) }
 
-// hurry is how long a client may take to say what it wants. (A test is less
-// patient.)
-var hurry = 10 * time.Second
+// requestTimeout is how long a client may take to send its request. A test shortens
+// it.
+var requestTimeout = 10 * time.Second
 
-// maxRequest is how long that may be: a program's environment is most of it.
+// maxRequest bounds a request; most of it is the environment.
 const maxRequest = 4 << 20
 
-// attend serves one client.
-func (s *server) attend(conn *net.UnixConn) {
+// handleConn handles the request of one client.
+func (s *server) handleConn(conn *net.UnixConn) {
 	defer conn.Close()
-	if who, err := peer(conn); err != nil || int(who.Uid) != os.Getuid() {
+	if cred, err := peerCred(conn); err != nil || int(cred.Uid) != os.Getuid() {
 		return // not the user who started the lab
 	}
-	_ = conn.SetDeadline(time.Now().Add(hurry))
+	_ = conn.SetDeadline(time.Now().Add(requestTimeout))
 	files, err := receiveFiles(conn)
 	if err != nil {
 		return
 	}
 	defer closeAll(files)
-	out := &answers{to: json.NewEncoder(conn)}
-	defer s.survive(func(err error) { _ = out.Encode(failed(err)) })
+	out := &responseWriter{to: json.NewEncoder(conn)}
+	defer s.recoverPanic(func(err error) { _ = out.Encode(errorResponse(err)) })
 	var r request
-	in := json.NewDecoder(&limited{conn, maxRequest})
+	in := json.NewDecoder(&limitedConn{conn, maxRequest})
 	if err := in.Decode(&r); err != nil {
-		_ = out.Encode(failed(fmt.Errorf("the request cannot be understood: %w", err)))
+		_ = out.Encode(errorResponse(fmt.Errorf("invalid request: %w", err)))
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
-	if err := s.obey(conn, in, out, &r, files); err != nil {
-		_ = out.Encode(failed(err)) // the client may be gone
+	if err := s.handleRequest(conn, in, out, &r, files); err != nil {
+		_ = out.Encode(errorResponse(err)) // the client may have disconnected
 	}
 }
 
-func (s *server) obey(conn *net.UnixConn, in *json.Decoder, out *answers, r *request, files []*os.File) error {
-	switch r.Verb {
-	case askInfo:
-		return out.Encode(answer{Info: &Info{
-			Name: s.name, Topology: s.stage.Plan.Topology, Fabric: s.stage.Plan.Scenario.Fabric, Programs: int(s.programs.Load()), RDMA: s.rdma,
+func (s *server) handleRequest(conn *net.UnixConn, in *json.Decoder, out *responseWriter, r *request, files []*os.File) error {
+	switch r.Op {
+	case opInfo:
+		return out.Encode(response{Info: &Info{
+			Name: s.name, Topology: s.testbed.Plan.Topology, Fabric: s.testbed.Plan.Scenario.Fabric, Programs: int(s.programs.Load()), RDMA: s.rdma,
 		}})
-	case askSet:
-		return out.Encode(failed(s.set(r)))
-	case askExec:
+	case opSet:
+		return out.Encode(errorResponse(s.set(r)))
+	case opExec:
 		return s.exec(conn, in, out, r, files)
-	case askDown:
-		_ = out.Encode(answer{}) // it may not want to wait
+	case opDown:
+		_ = out.Encode(response{}) // the client may not wait
 		s.stop()
-		select {} // the kernel closes the connection when everything has ended
+		select {} // the connection closes when the process exits
 	}
-	return fmt.Errorf("%q is nothing that a lab does", r.Verb)
+	return fmt.Errorf("unknown operation %q", r.Op)
 }
 
-// answers is what a client is told, by several goroutines.
-type answers struct {
+// responseWriter writes responses. It is safe for concurrent use.
+type responseWriter struct {
 	mu sync.Mutex
 	to *json.Encoder
 }
 
-// Encode sends one.
-func (a *answers) Encode(what answer) error {
+// Encode writes one response.
+func (a *responseWriter) Encode(what response) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.to.Encode(what)
 }
 
-func failed(err error) (a answer) {
+func errorResponse(err error) (a response) {
 	if err != nil {
 		a.Error = err.Error()
 	}
 	return a
 }
 
-// set changes links.
+// set changes links as opSet asks.
 func (s *server) set(r *request) error {
 	switch r.Link {
 	case "":
 	case "up", "down":
-		return s.stage.SetLink(r.Host, r.Link == "up")
+		return s.testbed.SetLink(r.Host, r.Link == "up")
 	default:
 		return fmt.Errorf("a link is up or down, not %q", r.Link)
 	}
@@ -216,20 +213,20 @@ func (s *server) set(r *request) error {
 	if err != nil {
 		return err
 	}
-	return s.stage.Impair(plan, r.Host)
+	return s.testbed.Impair(plan, r.Host)
 }
 
-// limited reads no more than so many bytes.
-type limited struct {
+// limitedConn reads at most remaining bytes.
+type limitedConn struct {
 	*net.UnixConn
-	left int
+	remaining int
 }
 
-func (l *limited) Read(b []byte) (int, error) {
-	if l.left == 0 {
+func (l *limitedConn) Read(b []byte) (int, error) {
+	if l.remaining == 0 {
 		return 0, errors.New("the request is too long")
 	}
-	n, err := l.UnixConn.Read(b[:min(len(b), l.left)])
-	l.left -= n
+	n, err := l.UnixConn.Read(b[:min(len(b), l.remaining)])
+	l.remaining -= n
 	return n, err
 }

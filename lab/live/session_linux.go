@@ -8,14 +8,13 @@ import (
 	"syscall"
 )
 
-// killSession kills what a program left behind in its session: a shell's jobs are
-// in groups of their own, and would keep the terminal open. Whatever wants to
-// stay has to start a session of its own, as daemons do.
+// killSession kills the processes of a session: background jobs of a shell have
+// other process groups, and would keep the terminal open.
 func killSession(leader int) {
 	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
-		return // /proc is that of other processes: see netns.Unshare
+		return // /proc shows another PID namespace: see netns.Unshare
 	}
-	const rounds = 10 // what is killed may just have started another
+	const rounds = 10 // a process may fork while others are killed
 	for range rounds {
 		found := false
 		dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -31,13 +30,13 @@ func killSession(leader int) {
 	}
 }
 
-// sessionOf is the session of a process that has not ended; 0 otherwise.
+// sessionOf returns the session of a running process; 0 otherwise.
 func sessionOf(dir string) int {
 	stat, err := os.ReadFile(dir + "/stat")
 	if err != nil {
 		return 0
 	}
-	// The name before it may hold anything, parentheses too.
+	// The process name in parentheses may contain parentheses.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 4 || fields[0] == "Z" || fields[0] == "X" {
 		return 0

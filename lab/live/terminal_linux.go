@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a pseudo-terminal of a size.
+// openTerminal opens a pseudo-terminal of a size.
 func openTerminal(rows, columns uint16) (master, slave *os.File, err error) {
 	m, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("a terminal: %w", err)
+		return nil, nil, fmt.Errorf("open a terminal: %w", err)
 	}
 	n, err := unix.IoctlGetInt(int(m.Fd()), unix.TIOCGPTN)
 	if err == nil {
@@ -22,19 +22,18 @@ func openTerminal(rows, columns uint16) (master, slave *os.File, err error) {
 	}
 	if err != nil {
 		m.Close()
-		return nil, nil, fmt.Errorf("a terminal: %w", err)
+		return nil, nil, fmt.Errorf("open a terminal: %w", err)
 	}
 	resize(m, rows, columns)
 	return m, slave, nil
 }
 
 func resize(f *os.File, rows, columns uint16) {
-	// Of no consequence to a program that does not draw.
-	_ = unix.IoctlSetWinsize(int(f.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
+	_ = unix.IoctlSetWinsize(int(f.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}) // a wrong size is harmless
 }
 
-// size is that of the terminal behind f; ok is false if there is none.
-func size(f *os.File) (rows, columns uint16, ok bool) {
+// terminalSize returns the size of the terminal f; ok is false if f is none.
+func terminalSize(f *os.File) (rows, columns uint16, ok bool) {
 	w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0, 0, false
@@ -42,7 +41,7 @@ func size(f *os.File) (rows, columns uint16, ok bool) {
 	return w.Row, w.Col, true
 }
 
-// makeRaw has a terminal pass every key on as it is, until restore.
+// makeRaw sets a terminal to raw mode until restore is called.
 func makeRaw(f *os.File) (restore func(), err error) {
 	fd := int(f.Fd())
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUs are the processors that this process may use.
+// CPUs returns the CPUs that this process may use.
 func CPUs() (all []int, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -24,14 +24,14 @@ func CPUs() (all []int, err error) {
 	return all, nil
 }
 
-// bind keeps this process to one processor, with all its threads and those to come: a
-// thread inherits where it may run from the one that starts it.
-func bind(cpu int) error {
+// bindToCPU binds all threads of this process to one CPU. New threads inherit the
+// affinity.
+func bindToCPU(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for bound := map[string]bool{}; ; { // until no thread is new: another may start one meanwhile
+	for bound := map[string]bool{}; ; { // until no new thread is found
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return err
@@ -43,7 +43,7 @@ func bind(cpu int) error {
 				continue
 			}
 			if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("keep to processor %d: %w", cpu, os.NewSyscallError("sched_setaffinity", err))
+				return fmt.Errorf("bind to CPU %d: %w", cpu, os.NewSyscallError("sched_setaffinity", err))
 			}
 			bound[t.Name()] = true
 		}

@@ -2,7 +2,7 @@
 
 package mpihost
 
-// CPUs says that nobody can be kept to a processor here.
+// CPUs fails: CPU affinity needs Linux.
 func CPUs() ([]int, error) { return nil, errLinux }
 
-func bind(int) error { return errLinux }
+func bindToCPU(int) error { return errLinux }

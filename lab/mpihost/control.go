@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// control is what a rank in a world is given.
+// control is the env.Control of a rank in a simulation.
 type control struct {
 	*sim.Endpoint
 	abort func(rank, code int, why string)
@@ -14,8 +14,8 @@ type control struct {
 
 var _ env.Control = (*control)(nil)
 
-// Abort implements env.Control. It does not return: the caller is parked until it is
-// ended with the others, so it must hold no lock that their deferred calls take.
+// Abort implements env.Control. It does not return: the caller blocks until it is
+// ended with the others, and must not hold a lock that their deferred calls need.
 func (c *control) Abort(code int, why string) {
 	c.abort(c.Rank(), code, why)
 	if p := c.World().Current(); p != nil {

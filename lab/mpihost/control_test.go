@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestWordsArriveInOrderAndTimeOut(t *testing.T) {
+func TestControlMessagesArriveInOrder(t *testing.T) {
 	var outside env.Control
 	_, err := InWorld(Fabric{Ranks: 3}, func(e *env.Env) error {
 		c := e.Control
@@ -41,7 +41,7 @@ func TestWordsArriveInOrderAndTimeOut(t *testing.T) {
 					return fmt.Errorf("rank %d: %v", rank, err)
 				}
 			}
-		case 2: // words of others do not disturb whoever waits for one
+		case 2: // messages of other ranks do not disturb a receive
 			e.Proc.Sleep(500 * time.Microsecond)
 			return c.Send(1, []byte("of another"))
 		}
@@ -58,8 +58,8 @@ func TestWordsArriveInOrderAndTimeOut(t *testing.T) {
 	}
 }
 
-// A barrier opens when the last rank comes, or ends; who gave up does not count, and
-// may come again. It may be a task that waits.
+// A barrier opens when the last rank enters or ends. A rank whose call timed out
+// does not count, and may enter again. A task may wait in it.
 func TestBarrier(t *testing.T) {
 	const size = 4
 	var times []time.Duration

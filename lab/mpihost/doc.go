@@ -1,13 +1,11 @@
-// Package mpihost starts the ranks of the multi-rank runtime (package mpi) and gives
-// each of them its env.Env: in a simulated world, where a rank is a coroutine and time
-// is virtual ([InWorld]), and as one process a rank in network namespaces.
+// Package mpihost starts the ranks of the multi-rank runtime (package mpi) and
+// gives each its env.Env. In a simulation, a rank is a coroutine in virtual time
+// ([InWorld]). In network namespaces, each rank is a process ([Join]).
 //
-// It knows devices, networks and processes; it knows nothing of messages, and the
-// runtime knows nothing of it. What ranks say to each other before they can use the
-// fabric goes through it (env.Control), so it is also who tells them that another has
-// ended.
+// It provides devices, control messages between ranks (env.Control), and the
+// detection of ranks that have ended. It does not know the runtime's messages.
 //
-// A world and all that [World] offers belong to the goroutine that runs InWorld, and to
-// its ranks while they run: in a simulated world one runs at a time. What a rank in a
-// process is given may be used from several goroutines.
+// A [World] belongs to the goroutine that calls InWorld, and to its ranks while
+// they run, one at a time. The Env of a rank in a process is safe for concurrent
+// use.
 package mpihost

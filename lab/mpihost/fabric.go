@@ -15,54 +15,53 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// What holds where a Fabric says nothing: the cable of a modern fabric, with room for
-// a path MTU of 4096 and its headers.
+// Defaults of a Fabric. The MTU carries a path MTU of 4096 with its headers.
 const (
 	defaultRate     = 100_000_000_000
 	defaultLatency  = time.Microsecond
 	defaultMTU      = 4200
 	ethernetFraming = 38
 	defaultLimit    = time.Hour
-	// defaultEvents ends a run in which somebody looks for something for ever while
-	// hardly any time passes: some minutes on the wall.
+	// defaultEvents ends a run that polls forever while virtual time hardly
+	// advances, after some minutes.
 	defaultEvents = 1_000_000_000
 )
 
-// Fabric is what ranks are started on: hosts around one switch a rail.
+// Fabric is the configuration of a simulation: hosts around one switch for each
+// rail.
 type Fabric struct {
-	// Ranks is how many there are, PerHost how many of them share a host; 1 if 0.
-	// Ranks are dealt out in blocks: 0 … PerHost-1 are on host 0.
+	// Ranks is the number of ranks, PerHost how many share a host; 0 means 1. Ranks
+	// are placed in blocks: 0 to PerHost-1 on host 0.
 	Ranks, PerHost int
-	// Rails is how many NICs a host has, each on a network of its own; 1 if 0.
+	// Rails is the number of NICs of a host, each on a separate network; 0 means 1.
 	Rails int
-	// Provider is one of package nics; the default one if empty.
+	// Provider is the name in package nics; empty means the default.
 	Provider string
-	// Setup is how its NICs are opened. Those of datagram-iWARP are always reliable
-	// here, for the runtime needs somebody to repeat what is lost, unless Unreliable
-	// is set.
+	// Setup is the configuration of the NICs. NICs of datagram-iWARP are reliable
+	// unless Unreliable is set.
 	Setup      nics.Setup
 	Unreliable bool
-	// IPv4 has the NICs use addresses of IPv4.
+	// IPv4 uses IPv4 addresses.
 	IPv4 bool
-	// Link is every cable. What is zero in it is as in a modern fabric: 100 Gb/s, 1 µs,
+	// Link is the configuration of every cable. Zero fields mean 100 Gb/s, 1 µs and
 	// an MTU of 4200.
 	Link sim.LinkConfig
-	// Impair is what happens to packets by chance, once to each: on its way out of its
-	// host. Providers that talk over streams have TCP repair it: of them only LossPPM
-	// can be asked for, and shows as time lost.
+	// Impair are random impairments of packets that hosts send. For a provider over
+	// TCP only LossPPM is allowed, and costs time.
 	Impair []impair.Spec
-	// Stream is how byte streams behave, for providers that talk over them.
+	// Stream configures simulated byte streams, for a provider over TCP.
 	Stream sim.StreamConfig
-	// Costs is what work on memory takes; nothing if nil. Spend is filled in.
+	// Costs are the virtual times of work on memory; nil means none. Spend is
+	// filled in.
 	Costs *env.Costs
-	// Seed decides everything that is chance.
+	// Seed is the seed of all random choices.
 	Seed uint64
-	// Limit ends a run that does not end by itself, in virtual time; 1 hour if 0.
-	// Events is how much may happen in it; a thousand million if 0.
+	// Limit is the maximum virtual time; 0 means 1 hour. Events is the maximum
+	// number of events; 0 means a billion.
 	Limit  time.Duration
 	Events uint64
-	// Script, if not nil, is called once before anything runs: it plans what is to
-	// happen to the fabric and the ranks, with World.At.
+	// Script, if not nil, is called once before the ranks run, to schedule faults
+	// with World.At.
 	Script func(*World)
 	// Chooser, Trace and Stop are those of sim.Config.
 	Chooser sim.Chooser
@@ -70,8 +69,8 @@ type Fabric struct {
 	Stop    func() error
 }
 
-// normal is f with everything said, or an error about what makes no sense.
-func (f Fabric) normal() (Fabric, *nics.Provider, error) {
+// withDefaults fills in defaults and validates the fabric.
+func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 	f.PerHost, f.Rails = cmp.Or(f.PerHost, 1), cmp.Or(f.Rails, 1)
 	f.Limit, f.Events = cmp.Or(f.Limit, defaultLimit), cmp.Or(f.Events, defaultEvents)
 	f.Link.RateBps, f.Link.Latency = cmp.Or(f.Link.RateBps, defaultRate), cmp.Or(f.Link.Latency, defaultLatency)
@@ -82,29 +81,28 @@ func (f Fabric) normal() (Fabric, *nics.Provider, error) {
 	}
 	switch {
 	case f.Ranks < 1:
-		return f, nil, fmt.Errorf("%d ranks: there must be one at least", f.Ranks)
+		return f, nil, fmt.Errorf("%d ranks: at least one is needed", f.Ranks)
 	case f.PerHost < 1:
-		return f, nil, fmt.Errorf("%d ranks a host: there must be one at least", f.PerHost)
+		return f, nil, fmt.Errorf("%d ranks per host: at least one is needed", f.PerHost)
 	}
 	f.Provider = p.Name
 	f.Setup.Reliable = p.ReliableCaps != 0 && !f.Unreliable
-	if p.Streams {
-		f.Stream, err = onStreams(f.Stream, f.Impair)
+	if p.OverTCP {
+		f.Stream, err = streamConfig(f.Stream, f.Impair)
 		f.Impair = nil
 	}
 	return f, p, err
 }
 
-// lossDelay is what a lost segment costs a stream: its repetition after duplicate
-// acknowledgements takes a round trip, and the last of a burst a timeout of 200 ms;
-// most are of the former kind.
+// lossDelay is the mean cost of a lost segment: mostly a round trip for a fast
+// retransmit, and 200 ms for a timeout.
 const lossDelay = 300 * time.Microsecond
 
-// onStreams turns loss of packets into what it is to a stream.
-func onStreams(c sim.StreamConfig, specs []impair.Spec) (sim.StreamConfig, error) {
+// streamConfig converts packet loss to stalls of streams.
+func streamConfig(c sim.StreamConfig, specs []impair.Spec) (sim.StreamConfig, error) {
 	for _, s := range specs {
 		if s != (impair.Spec{LossPPM: s.LossPPM}) {
-			return c, errors.New("a provider that talks over streams takes loss only, all the time: TCP repairs the rest, or set Fabric.Stream")
+			return c, errors.New("a provider over TCP supports only loss, without from and until: use Fabric.Stream for others")
 		}
 		if s.LossPPM > 0 {
 			c.StallPPM = min(c.StallPPM+s.LossPPM, impair.PPM)
@@ -114,10 +112,10 @@ func onStreams(c sim.StreamConfig, specs []impair.Spec) (sim.StreamConfig, error
 	return c, nil
 }
 
-// hosts is how many f has.
+// hosts returns the number of hosts.
 func (f *Fabric) hosts() int { return (f.Ranks + f.PerHost - 1) / f.PerHost }
 
-// nodes says which host each rank is on.
+// nodes returns the host of each rank.
 func (f *Fabric) nodes() []int {
 	all := make([]int, f.Ranks)
 	for i := range all {
@@ -126,10 +124,9 @@ func (f *Fabric) nodes() []int {
 	return all
 }
 
-// draw is the fabric on paper.
-func (f *Fabric) draw() (topology.Topology, error) {
+func (f *Fabric) topology() (topology.Topology, error) {
 	return topology.Star(f.hosts(), topology.Options{Rails: f.Rails})
 }
 
-// addr is the address of a NIC that is used.
+// addr returns the address of a NIC that ranks use.
 func (f *Fabric) addr(n *topology.NIC) netip.Addr { return n.Addr(f.IPv4) }

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestJobsBecomeFabrics(t *testing.T) {
+func TestJobFabric(t *testing.T) {
 	text, err := json.Marshal(Job{Ranks: 6, PerHost: 2, Rails: 2, Provider: "dgiwarp", MTU: 9000, LossPPM: 100, Seed: 4, Limit: time.Second, Options: json.RawMessage(`{"a":1}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -21,12 +21,12 @@ func TestJobsBecomeFabrics(t *testing.T) {
 	if err != nil || j.Check() != nil || string(j.Options) != `{"a":1}` {
 		t.Fatalf("%+v, %v, %v", j, err, j.Check())
 	}
-	f, _, err := j.fabric().normal()
+	f, _, err := j.fabric().withDefaults()
 	if err != nil || f.hosts() != 3 || f.Link.MTU != 9000 || f.Impair[0].LossPPM != 100 || f.Seed != 4 || f.Limit != time.Second || !f.Setup.Reliable {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for want, j := range map[string]Job{
-		"0 ranks": {}, "no provider \"x\"": {Ranks: 1, Provider: "x"}, "9 rails": {Ranks: 1, Rails: 9}, "no ICRC": {Ranks: 1, Provider: "softiwarp", Offloaded: true},
+		"0 ranks": {}, "no provider \"x\"": {Ranks: 1, Provider: "x"}, "9 rails": {Ranks: 1, Rails: 9}, "no ICRC": {Ranks: 1, Provider: "softiwarp", ICRCOffloaded: true},
 	} {
 		if err := j.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -39,8 +39,8 @@ func TestJobsBecomeFabrics(t *testing.T) {
 	}
 }
 
-func TestAbortsAreUnderstood(t *testing.T) {
-	text, err := json.Marshal(&AbortError{Rank: 2, Code: 3, Why: "enough"})
+func TestParseAbort(t *testing.T) {
+	text, err := json.Marshal(&AbortError{Rank: 2, Code: 3, Reason: "enough"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +59,14 @@ func TestAbortsAreUnderstood(t *testing.T) {
 	}
 }
 
-func TestErrorsHaveTheNamesThatRanksKnow(t *testing.T) {
-	if err := own(rank.ErrRankEnded); !errors.Is(err, env.ErrGone) || !errors.Is(err, rank.ErrRankEnded) {
+func TestWrapErr(t *testing.T) {
+	if err := wrapErr(rank.ErrRankEnded); !errors.Is(err, env.ErrGone) || !errors.Is(err, rank.ErrRankEnded) {
 		t.Error(err)
 	}
-	if err := own(rank.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) {
+	if err := wrapErr(rank.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) {
 		t.Error(err)
 	}
-	if err := own(rank.ErrDisconnected); !errors.Is(err, rank.ErrDisconnected) || own(nil) != nil {
+	if err := wrapErr(rank.ErrDisconnected); !errors.Is(err, rank.ErrDisconnected) || wrapErr(nil) != nil {
 		t.Error(err)
 	}
 }

@@ -12,8 +12,7 @@ import (
 
 func setupWithICRC() nics.Setup { return nics.Setup{ICRCOffloaded: true} }
 
-// A thousand ranks start with little memory: what a rank costs here must leave room for
-// what the runtime needs.
+// A thousand ranks must start with little memory.
 func TestManyRanks(t *testing.T) {
 	const size, budget = 1024, 64 << 10 // bytes a rank
 	var most uint64

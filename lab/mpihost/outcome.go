@@ -11,27 +11,28 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 )
 
-// Outcome is what became of the ranks.
+// Outcome is the result of a run.
 type Outcome struct {
 	Ranks []RankOutcome // by rank
-	// Elapsed is the time, of the world, at which the last of them ended.
+	// Elapsed is the virtual time at which the last rank ended.
 	Elapsed time.Duration
-	// Events is how much happened in the world: a measure of work.
+	// Events is the number of simulated events.
 	Events uint64
-	// Aborted says who ended all ranks; nil if nobody did.
+	// Aborted is set if a rank aborted.
 	Aborted *AbortError
 }
 
-// RankOutcome is what became of one.
+// RankOutcome is the result of a rank.
 type RankOutcome struct {
-	// Err is what it returned.
+	// Err is the error that it returned.
 	Err error
-	// Killed says that it was killed, by World.Kill or because another aborted.
+	// Killed is true if it was ended by World.Kill or by an abort.
 	Killed bool
 	Ended  time.Duration
 }
 
-// RankError says which rank failed first, and how many more did.
+// RankError is the error of the rank that failed first, with the number of others
+// that failed.
 type RankError struct {
 	Rank, Host int
 	Err        error
@@ -41,50 +42,50 @@ type RankError struct {
 func (e *RankError) Error() string {
 	more := ""
 	if e.Others > 0 {
-		more = fmt.Sprintf(" (and %d more ranks failed, then or later)", e.Others)
+		more = fmt.Sprintf(" (and %d more ranks failed)", e.Others)
 	}
 	return fmt.Sprintf("rank %d on host%d: %v%s", e.Rank, e.Host, e.Err, more)
 }
 
 func (e *RankError) Unwrap() error { return e.Err }
 
-// AbortError says that a rank ended all of them.
+// AbortError is returned if a rank aborted all ranks.
 type AbortError struct {
-	Rank int    `json:"rank"`
-	Code int    `json:"code"`
-	Why  string `json:"why"`
+	Rank   int    `json:"rank"`
+	Code   int    `json:"code"`
+	Reason string `json:"why"`
 }
 
 func (e *AbortError) Error() string {
-	return fmt.Sprintf("rank %d aborted all ranks with code %d: %s", e.Rank, e.Code, e.Why)
+	return fmt.Sprintf("rank %d aborted all ranks with code %d: %s", e.Rank, e.Code, e.Reason)
 }
 
-// ExitCode is what a process that was all of these ranks should end with.
+// ExitCode returns the exit code of a process that ran the ranks.
 func (e *AbortError) ExitCode() int {
 	if e.Code <= 0 || e.Code > 255 {
-		return 1 // it would look like success, or wrap around
+		return 1 // 0 would mean success, and larger codes wrap
 	}
 	return e.Code
 }
 
-// HungError says that ranks would never have ended, and what they waited for.
+// HungError is returned if ranks did not end, with what they waited for.
 type HungError struct {
-	Why     string
-	Waiting []Waiting // ranks that wait for the same since the same time are together
+	Reason  string
+	Waiting []Waiting // grouped by reason and time
 	Err     error     // of the world
 }
 
-// Waiting is what some programs of the world wait for. A program is a rank, or what a
-// rank runs beside itself.
+// Waiting has the programs, ranks or their tasks, that wait for the same reason
+// since the same time.
 type Waiting struct {
 	Programs []string
-	What     string
+	Reason   string
 	Since    time.Duration
 }
 
 func (e *HungError) Error() string {
 	var b strings.Builder
-	b.WriteString(e.Why)
+	b.WriteString(e.Reason)
 	for _, w := range e.Waiting {
 		names := strings.Join(w.Programs[:min(len(w.Programs), 8)], ", ")
 		verb := "waits"
@@ -94,31 +95,31 @@ func (e *HungError) Error() string {
 				names += fmt.Sprintf(" and %d more", n-8)
 			}
 		}
-		fmt.Fprintf(&b, "\n  %s %s for %s since %v", names, verb, w.What, w.Since)
+		fmt.Fprintf(&b, "\n  %s %s for %s since %v", names, verb, w.Reason, w.Since)
 	}
 	return b.String()
 }
 
 func (e *HungError) Unwrap() error { return e.Err }
 
-// hung is err of a world, if it says that the world would not have ended; else nil.
-func hung(err error) *HungError {
+// hungError converts a deadlock or a limit of the simulation; nil for other errors.
+func hungError(err error) *HungError {
 	var deadlock *sim.DeadlockError
 	var limit *sim.LimitError
 	switch {
 	case errors.As(err, &deadlock):
-		why := fmt.Sprintf("deadlock at %v: nothing is left to happen, and %d programs wait", time.Duration(deadlock.Now), len(deadlock.Waiting))
-		return &HungError{Why: why, Waiting: together(deadlock.Waiting), Err: err}
+		why := fmt.Sprintf("deadlock at %v: no event is pending, and %d programs wait", time.Duration(deadlock.Now), len(deadlock.Waiting))
+		return &HungError{Reason: why, Waiting: groupWaiting(deadlock.Waiting), Err: err}
 	case errors.As(err, &limit):
 		why := fmt.Sprintf("the limit of %s is reached at %v after %d events (Fabric.Limit, Fabric.Events), and %d programs have not ended",
 			limit.Limit, time.Duration(limit.Now), limit.Events, len(limit.Waiting))
-		return &HungError{Why: why, Waiting: together(limit.Waiting), Err: err}
+		return &HungError{Reason: why, Waiting: groupWaiting(limit.Waiting), Err: err}
 	}
 	return nil
 }
 
-// together puts those that wait for the same side by side, the longest wait first.
-func together(all []sim.WaitingProgram) (groups []Waiting) {
+// groupWaiting groups programs by reason and time, the longest wait first.
+func groupWaiting(all []sim.WaitingProgram) (groups []Waiting) {
 	type key struct {
 		what  string
 		since time.Duration
@@ -130,7 +131,7 @@ func together(all []sim.WaitingProgram) (groups []Waiting) {
 		if !known {
 			i = len(groups)
 			index[k] = i
-			groups = append(groups, Waiting{What: w.Reason, Since: k.since})
+			groups = append(groups, Waiting{Reason: w.Reason, Since: k.since})
 		}
 		groups[i].Programs = append(groups[i].Programs, w.Program)
 	}

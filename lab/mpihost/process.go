@@ -11,24 +11,24 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/env"
 )
 
-// Process is this process as its starter sees it: one rank, or all those of a
-// simulated world.
+// Process is this process as the launcher started it: one rank, or all ranks of a
+// simulation.
 type Process struct {
 	job  *Job
-	conn *rank.Conn // nil in a simulated world
+	conn *rank.Conn // nil in a simulation
 
-	mu       sync.Mutex
-	reported error
-	file     *os.File // for reports of a simulated world; nil if nobody listens
+	mu        sync.Mutex
+	reportErr error
+	file      *os.File // for reports of a simulation; nil if not wanted
 }
 
-// ErrNotStarted is what Begin returns in a program that was started by hand.
-var ErrNotStarted = errors.New("nobody has started this program as a rank: run it with 'fabrictest mpirun -n 4 PROGRAM'")
+// ErrNotStarted is returned by Join in a program that no launcher has started.
+var ErrNotStarted = errors.New("this program was not started as a rank: run it with 'fabrictest mpirun -n 4 PROGRAM'")
 
-// Begin finds out what this process was started to be. It can be called once.
-func Begin() (*Process, error) {
+// Join reads the job of this process from its launcher. It can be called once.
+func Join() (*Process, error) {
 	if text, ok := os.LookupEnv(WorldVar); ok {
-		// What this process starts in turn is none of the world's.
+		// Child processes must not inherit the job.
 		if err := os.Unsetenv(WorldVar); err != nil {
 			return nil, err
 		}
@@ -37,10 +37,10 @@ func Begin() (*Process, error) {
 			return nil, err
 		}
 		p := &Process{job: job}
-		if job.ReportFile > 0 {
-			p.file = os.NewFile(uintptr(job.ReportFile), "reports")
-			if err := json.NewEncoder(p.file).Encode(Report{Rank: Begun}); err != nil {
-				return nil, fmt.Errorf("tell 'fabrictest mpirun' that the ranks begin: %w: a program between the two closed the descriptor", err)
+		if job.ReportFD > 0 {
+			p.file = os.NewFile(uintptr(job.ReportFD), "reports")
+			if err := json.NewEncoder(p.file).Encode(Report{Rank: ReportStarted}); err != nil {
+				return nil, fmt.Errorf("report the start to 'fabrictest mpirun': %w: a program between the two closed the descriptor", err)
 			}
 		}
 		return p, nil
@@ -54,7 +54,7 @@ func Begin() (*Process, error) {
 	}
 	job, err := parseJob(conn.Job())
 	if err == nil && job.Rank == nil {
-		err = errors.New("the job from 'fabrictest mpirun' does not say what this rank has")
+		err = errors.New("the job from 'fabrictest mpirun' has no rank")
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close(err))
@@ -62,21 +62,20 @@ func Begin() (*Process, error) {
 	return &Process{job: job, conn: conn}, nil
 }
 
-// Job is what it was started with.
+// Job returns the job of the process.
 func (p *Process) Job() *Job { return p.job }
 
-// Run runs run as each rank of the process, and returns when all of them have ended.
-// The starter is told how; the error that Run returns need not be said again where
-// Reported says so. It can be called once.
+// Run calls run for each rank of the process, returns when all have ended, and
+// reports the result to the launcher. It can be called once.
 func (p *Process) Run(run func(e *env.Env) error) error {
 	if p.conn == nil {
 		_, err := InWorld(p.job.fabric(), run)
 		if p.file != nil {
 			err = errors.Join(err, p.file.Close())
 		}
-		return errors.Join(err, p.reported)
+		return errors.Join(err, p.reportErr)
 	}
-	err := p.asRank(run)
+	err := p.runRank(run)
 	if cerr := p.conn.Close(err); cerr != nil {
 		return errors.Join(err, cerr)
 	}
@@ -86,17 +85,17 @@ func (p *Process) Run(run func(e *env.Env) error) error {
 	return nil
 }
 
-// ReportedError is an error that the starter of this process knows already, and says.
+// ReportedError is an error that the launcher knows and prints.
 type ReportedError struct{ Err error }
 
 func (e *ReportedError) Error() string { return e.Err.Error() }
 func (e *ReportedError) Unwrap() error { return e.Err }
 
-// Reported says so.
+// Reported returns true: see mpi.Main.
 func (e *ReportedError) Reported() bool { return true }
 
-// Report hands in what a rank has to say at its end, if the starter has asked for it:
-// statistics, as anything that can be JSON. Ranks may call it at the same time.
+// Report sends the final report of a rank as JSON, if the launcher asked for it. It
+// is safe for concurrent use.
 func (p *Process) Report(rank int, v any) {
 	if !p.job.Reports {
 		return
@@ -111,7 +110,7 @@ func (p *Process) Report(rank int, v any) {
 	case p.file != nil:
 		err = json.NewEncoder(p.file).Encode(Report{Rank: rank, Text: text})
 	}
-	if err != nil && p.reported == nil {
-		p.reported = fmt.Errorf("report of rank %d: %w", rank, err)
+	if err != nil && p.reportErr == nil {
+		p.reportErr = fmt.Errorf("report of rank %d: %w", rank, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// segments is the memory that the ranks of one host of a world have in common.
+// segments is the shared memory of a simulated host.
 type segments map[string][]byte
 
 // Segment implements env.Shared.
@@ -21,13 +21,13 @@ func (s segments) Segment(name string, size int) ([]byte, error) {
 		s[name] = mem
 	}
 	if len(mem) != size {
-		return nil, fmt.Errorf("segment %q: %w: %d bytes are asked for, and another rank has made it of %d", name, verbs.ErrInvalid, size, len(mem))
+		return nil, fmt.Errorf("segment %q: %w: %d bytes requested, and another rank created it with %d", name, verbs.ErrInvalid, size, len(mem))
 	}
 	return mem, nil
 }
 
-// aligned returns memory whose first word can be changed atomically, and is alone on
-// its cache line, as mapped memory is.
+// aligned returns memory that starts at a cache line, as mapped memory does, for
+// atomics on its first word.
 func aligned(size int) []byte {
 	const line = 64
 	b := make([]byte, size+line)

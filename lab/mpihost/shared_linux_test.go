@@ -11,15 +11,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Two ranks that inherit the file find each other's segments, and nobody another's.
-func TestSegmentsOfAFile(t *testing.T) {
-	f, err := NewShared("host0")
+func TestRanksShareSegmentsOfFile(t *testing.T) {
+	f, err := NewSharedMemory("host0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	a, errA := openShared(int(f.Fd()))
-	b, errB := openShared(int(f.Fd()))
+	a, errA := openSharedMemory(int(f.Fd()))
+	b, errB := openSharedMemory(int(f.Fd()))
 	if err := errors.Join(errA, errB); err != nil {
 		t.Fatal(err)
 	}
@@ -59,18 +58,18 @@ func TestSegmentsOfAFile(t *testing.T) {
 	}
 }
 
-func TestSegmentsHaveALimit(t *testing.T) {
-	f, err := NewShared("host0")
+func TestSegmentLimit(t *testing.T) {
+	f, err := NewSharedMemory("host0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s, err := openShared(int(f.Fd()))
+	s, err := openSharedMemory(int(f.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	binary.NativeEndian.PutUint64(s.(*sharedFile).index, maxSegments)
-	if _, err := s.Segment("one more", 1); err == nil || !strings.Contains(err.Error(), "as many as can be") {
+	if _, err := s.Segment("one more", 1); err == nil || !strings.Contains(err.Error(), "segments is reached") {
 		t.Error(err)
 	}
 	null, err := os.Open(os.DevNull)
@@ -78,7 +77,7 @@ func TestSegmentsHaveALimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if _, err := openShared(int(null.Fd())); err == nil || !strings.Contains(err.Error(), "is not the memory of this host") {
+	if _, err := openSharedMemory(int(null.Fd())); err == nil || !strings.Contains(err.Error(), "is not the shared memory of this host") {
 		t.Error(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 var errLinux = errors.New("ranks in processes need network namespaces, which only Linux has; they run in simulation here")
 
-// NewShared says that there is nothing of the kind here.
-func NewShared(string) (*os.File, error) { return nil, errLinux }
+// NewSharedMemory fails: ranks in processes need Linux.
+func NewSharedMemory(string) (*os.File, error) { return nil, errLinux }
 
-func openShared(int) (env.SharedMemory, error) { return nil, errLinux }
+func openSharedMemory(int) (env.SharedMemory, error) { return nil, errLinux }

@@ -12,8 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// All that ranks are given works, on every provider: between hosts, within one, on
-// every rail, and while packets are lost.
+// On every provider, between hosts and within one, on every rail, and with loss.
 func TestNICsCarryData(t *testing.T) {
 	for _, provider := range nics.Names() {
 		for name, f := range map[string]Fabric{
@@ -42,9 +41,8 @@ func TestNICsCarryData(t *testing.T) {
 	}
 }
 
-// Who talks to a rank that was killed learns from its NIC that nobody is there, though
-// the other ranks of that host go on.
-func TestQueuePairsEndWithTheirRank(t *testing.T) {
+// Requests to a killed rank fail, and other ranks on its host continue.
+func TestQueuePairsCloseWithRank(t *testing.T) {
 	for _, provider := range []string{"softroce", "softiwarp"} {
 		f := Fabric{Ranks: 4, PerHost: 2, Provider: provider, Limit: time.Hour, Script: func(w *World) {
 			w.At(30*time.Microsecond, func() { w.Kill(3) })
@@ -57,11 +55,10 @@ func TestQueuePairsEndWithTheirRank(t *testing.T) {
 	}
 }
 
-// A cable that is cut is cut for all ranks of its host, and can be mended.
-func TestCablesAreCutAndMended(t *testing.T) {
+func TestLinkDownAndUp(t *testing.T) {
 	f := Fabric{Ranks: 4, PerHost: 2, Script: func(w *World) {
-		w.At(20*time.Microsecond, func() { w.Cut(0, -1) })
-		w.At(3*time.Millisecond, func() { w.Mend(0, -1) })
+		w.At(20*time.Microsecond, func() { w.LinkDown(0, -1) })
+		w.At(3*time.Millisecond, func() { w.LinkUp(0, -1) })
 		w.Impair(-1, 0, impair.Spec{LossPPM: 10_000})
 		if w.Hosts() != 2 || w.Rails() != 1 || w.Host(3) != 1 || w.Now() != 0 || w.Device(1, 0).Info().Name != "host1/rdma0" || w.Program(2) == nil || w.Sim() == nil {
 			t.Errorf("%+v", w)
@@ -77,8 +74,7 @@ func TestCablesAreCutAndMended(t *testing.T) {
 	}
 }
 
-// A rank keeps only its own part of the host's device.
-func TestClosingADeviceLeavesTheHostsOwn(t *testing.T) {
+func TestCloseKeepsDeviceOfHost(t *testing.T) {
 	_, err := InWorld(Fabric{Ranks: 2, PerHost: 2}, func(e *env.Env) error {
 		if e.Rank == 0 {
 			if err := e.NICs[0].Device.Close(); err != nil {

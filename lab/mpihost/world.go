@@ -14,32 +14,31 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// World is a simulated fabric with ranks on it, for a Script to do things to.
+// World is a simulated fabric with ranks, as a Script sees it.
 type World struct {
-	f        Fabric
-	provider *nics.Provider
-	sim      *sim.World
-	hub      *sim.Hub
-	hosts    []host
-	ranks    []*worldRank
-	nodes    []int
-	out      Outcome
-	problem  error // of a Script's
+	f         Fabric
+	provider  *nics.Provider
+	sim       *sim.World
+	hub       *sim.Hub
+	hosts     []host
+	ranks     []*worldRank
+	nodes     []int
+	out       Outcome
+	scriptErr error // errors of calls by a Script
 }
 
-// host is a machine of the world.
 type host struct {
 	ports   []*sim.Port // by rail
 	devices []verbs.Context
 	shared  segments
 }
 
-// InWorld runs run once for each rank, in a simulated world that is made for it and
-// ends with the ranks. It returns when all have ended. The error is that of the rank
-// that failed first (*RankError); *AbortError if one aborted, *HungError if ranks would
-// never have ended, and else what is wrong with the fabric.
+// InWorld calls run for each rank in a new simulation, and returns when all ranks
+// have ended. The error is a *RankError for the first rank that failed, an
+// *AbortError if a rank aborted, a *HungError if ranks did not end, or an error
+// about the fabric.
 func InWorld(f Fabric, run func(e *env.Env) error) (Outcome, error) {
-	f, p, err := f.normal()
+	f, p, err := f.withDefaults()
 	if err != nil {
 		return Outcome{}, fmt.Errorf("fabric: %w", err)
 	}
@@ -57,17 +56,17 @@ func InWorld(f Fabric, run func(e *env.Env) error) (Outcome, error) {
 	}
 	err = w.sim.RunPrograms()
 	w.out.Events = w.sim.Events()
-	err = w.verdict(err)
-	return w.out, errors.Join(err, w.problem, w.close())
+	err = w.runError(err)
+	return w.out, errors.Join(err, w.scriptErr, w.close())
 }
 
-// build makes the networks and a device for every host and rail.
+// build creates a network for each rail, and a device for each host and rail.
 func (w *World) build() error {
-	plan, err := w.f.draw()
+	plan, err := w.f.topology()
 	if err != nil {
 		return err
 	}
-	opener, err := w.provider.With(w.f.Setup)
+	opener, err := w.provider.NewOpener(w.f.Setup)
 	if err != nil {
 		return err
 	}
@@ -86,7 +85,7 @@ func (w *World) build() error {
 		h.shared = make(segments)
 		for k := range plan.Hosts[i].NICs {
 			nic := &plan.Hosts[i].NICs[k]
-			at := nics.Place{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: w.f.addr(nic), LineRateBps: w.f.Link.RateBps}
+			at := nics.NICConfig{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: w.f.addr(nic), LineRateBps: w.f.Link.RateBps}
 			port, err := nets[nic.Rail].Attach(sim.PortConfig{
 				Name: at.Name, Addrs: []netip.Addr{at.Addr}, Link: w.f.Link, Up: impair.Config{Specs: w.f.Impair},
 			})
@@ -114,8 +113,8 @@ func (w *World) close() error {
 	return errors.Join(errs...)
 }
 
-// verdict is what the run's error means.
-func (w *World) verdict(err error) error {
+// runError combines the errors of the ranks with that of the simulation.
+func (w *World) runError(err error) error {
 	first, failed := -1, 0
 	for i := range w.out.Ranks {
 		r := &w.out.Ranks[i]
@@ -135,57 +134,57 @@ func (w *World) verdict(err error) error {
 	if first >= 0 {
 		errs = append(errs, &RankError{Rank: first, Host: w.nodes[first], Err: w.out.Ranks[first].Err, Others: failed - 1})
 	}
-	if h := hung(err); h != nil {
+	if h := hungError(err); h != nil {
 		w.out.Elapsed = time.Duration(w.sim.Now())
 		err = h
 	}
 	return errors.Join(append(errs, err)...)
 }
 
-// Sim is the world itself.
+// Sim returns the simulation.
 func (w *World) Sim() *sim.World { return w.sim }
 
-// Now is its time.
+// Now returns the virtual time.
 func (w *World) Now() time.Duration { return time.Duration(w.sim.Now()) }
 
-// At runs f at a time of the world's. f must not block.
+// At calls f at a virtual time. f must not block.
 func (w *World) At(t time.Duration, f func()) { w.sim.AtFunc(mono.Time(t), f) }
 
-// Hosts is how many there are, and Rails how many NICs each has.
+// Hosts returns the number of hosts.
 func (w *World) Hosts() int { return len(w.hosts) }
 
-// Rails is how many NICs each host has.
+// Rails returns the number of NICs of each host.
 func (w *World) Rails() int { return w.f.Rails }
 
-// Host is where a rank is.
+// Host returns the host of a rank.
 func (w *World) Host(rank int) int { return w.nodes[rank] }
 
-// Port is the place of a host on a rail: its cable can be cut (SetDown), mended, and
-// made worse (SetImpair).
+// Port returns the port of a host on a rail.
 func (w *World) Port(host, rail int) *sim.Port { return w.hosts[host].ports[rail] }
 
-// Device is that of a host on a rail.
+// Device returns the device of a host on a rail.
 func (w *World) Device(host, rail int) verbs.Context { return w.hosts[host].devices[rail] }
 
-// Program is the coroutine of a rank, which can be paused.
+// Program returns the coroutine of a rank.
 func (w *World) Program(rank int) *sim.Proc { return w.ranks[rank].proc }
 
-// Cut takes the cables of a host down on a rail, or on all if rail is negative.
-func (w *World) Cut(host, rail int) { w.eachPort(host, rail, (*sim.Port).SetDown) }
+// LinkDown sets the link of a host on a rail down, or on all rails if rail is
+// negative.
+func (w *World) LinkDown(host, rail int) { w.eachPort(host, rail, (*sim.Port).SetDown) }
 
-// Mend undoes Cut.
-func (w *World) Mend(host, rail int) { w.eachPort(host, rail, (*sim.Port).SetUp) }
+// LinkUp undoes LinkDown.
+func (w *World) LinkUp(host, rail int) { w.eachPort(host, rail, (*sim.Port).SetUp) }
 
-// Impair replaces what happens by chance to packets on their way out of a host, on a
-// rail or on all if rail is negative; hosts alike, if host is negative. What cannot be
-// is an error of the run, and so is asking it of streams, which lose nothing.
+// Impair replaces the random impairments of packets that a host sends on a rail; a
+// negative host or rail means all. Invalid impairments, and any on a provider over
+// TCP, are errors of the run.
 func (w *World) Impair(host, rail int, specs ...impair.Spec) {
-	if w.provider.Streams {
-		w.problem = errors.Join(w.problem, fmt.Errorf("impairments at run time: %s talks over streams, which lose nothing: cut the cable, or set Fabric.Stream", w.f.Provider))
+	if w.provider.OverTCP {
+		w.scriptErr = errors.Join(w.scriptErr, fmt.Errorf("impairments at run time: simulated streams of %s lose nothing: set the link down, or set Fabric.Stream", w.f.Provider))
 		return
 	}
 	w.eachPort(host, rail, func(p *sim.Port) {
-		w.problem = errors.Join(w.problem, p.SetImpair(specs, nil))
+		w.scriptErr = errors.Join(w.scriptErr, p.SetImpair(specs, nil))
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestRanksAreGivenTheirPlace(t *testing.T) {
+func TestEnvOfRanks(t *testing.T) {
 	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
 		seen := make([]*env.Env, 5)
 		var caps verbs.Caps
@@ -55,17 +55,16 @@ func TestRanksAreGivenTheirPlace(t *testing.T) {
 	}
 }
 
-func TestWrongFabricsAreRefused(t *testing.T) {
+func TestInvalidFabrics(t *testing.T) {
 	for want, f := range map[string]Fabric{
-		"0 ranks":           {},
-		"-1 ranks a host":   {Ranks: 1, PerHost: -1},
-		"no provider":       {Ranks: 1, Provider: "mlx5"},
-		"rails":             {Ranks: 1, Rails: 99},
-		"takes loss only":   {Ranks: 1, Provider: "softiwarp", Impair: []impair.Spec{{Delay: 1}}},
-		"loss_ppm":          {Ranks: 1, Impair: []impair.Spec{{LossPPM: impair.PPM + 1}}},
-		"iWARP has no ICRC": {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
+		"0 ranks":            {},
+		"-1 ranks per host":  {Ranks: 1, PerHost: -1},
+		"no provider":        {Ranks: 1, Provider: "mlx5"},
+		"rails":              {Ranks: 1, Rails: 99},
+		"supports only loss": {Ranks: 1, Provider: "softiwarp", Impair: []impair.Spec{{Delay: 1}}},
+		"loss_ppm":           {Ranks: 1, Impair: []impair.Spec{{LossPPM: impair.PPM + 1}}},
+		"iWARP has no ICRC":  {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
 	} {
-		want = strings.Replace(want, "no provider", "there is no provider", 1)
 		ran := false
 		if _, err := InWorld(f, func(*env.Env) error { ran = true; return nil }); err == nil || !strings.Contains(err.Error(), want) || ran {
 			t.Errorf("%v, want %q", err, want)
@@ -73,7 +72,7 @@ func TestWrongFabricsAreRefused(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheRankThatFailedFirst(t *testing.T) {
+func TestRankErrorIsOfFirstFailure(t *testing.T) {
 	boom := errors.New("boom")
 	out, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *env.Env) error {
 		e.Proc.Sleep(time.Duration(10-e.Rank) * time.Microsecond)
@@ -91,7 +90,7 @@ func TestErrorsNameTheRankThatFailedFirst(t *testing.T) {
 	}
 }
 
-func TestHangsNameWhatIsWaitedFor(t *testing.T) {
+func TestHungErrorHasWaitReasons(t *testing.T) {
 	_, err := InWorld(Fabric{Ranks: 12}, func(e *env.Env) error {
 		if e.Rank == 1 {
 			e.Go("listens", func(verbs.Proc) { _ = e.Control.Barrier(verbs.Forever) })
@@ -118,8 +117,7 @@ func TestHangsNameWhatIsWaitedFor(t *testing.T) {
 	}
 }
 
-// What a rank runs beside itself goes on while it does, and ends with it.
-func TestTasksEndWithTheirRank(t *testing.T) {
+func TestTasksEndWithRank(t *testing.T) {
 	ticks, unwound := 0, false
 	_, err := InWorld(Fabric{Ranks: 2}, func(e *env.Env) error {
 		if e.Rank == 0 {
@@ -141,7 +139,7 @@ func TestTasksEndWithTheirRank(t *testing.T) {
 	}
 }
 
-func TestKilledRanksAreGone(t *testing.T) {
+func TestKillEndsRank(t *testing.T) {
 	cleaned := false
 	out, err := InWorld(Fabric{Ranks: 3, Script: func(w *World) {
 		w.At(time.Millisecond, func() { w.Kill(1); w.Kill(1) })
@@ -167,7 +165,7 @@ func TestKilledRanksAreGone(t *testing.T) {
 	}
 }
 
-func TestAbortEndsAll(t *testing.T) {
+func TestAbortEndsAllRanks(t *testing.T) {
 	after := false
 	out, err := InWorld(Fabric{Ranks: 3}, func(e *env.Env) error {
 		if e.Rank == 1 {
@@ -181,7 +179,7 @@ func TestAbortEndsAll(t *testing.T) {
 		return nil
 	})
 	var abort *AbortError
-	if !errors.As(err, &abort) || *abort != (AbortError{Rank: 1, Code: 7, Why: "enough"}) || out.Aborted == nil || after {
+	if !errors.As(err, &abort) || *abort != (AbortError{Rank: 1, Code: 7, Reason: "enough"}) || out.Aborted == nil || after {
 		t.Errorf("%v, went on: %v", err, after)
 	}
 	for i, r := range out.Ranks {
@@ -191,7 +189,7 @@ func TestAbortEndsAll(t *testing.T) {
 	}
 }
 
-func TestSegmentsBelongToHosts(t *testing.T) {
+func TestSegmentsAreSharedWithinHost(t *testing.T) {
 	_, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *env.Env) error {
 		mem, err := e.Shared.Segment("box", 100)
 		if err != nil {

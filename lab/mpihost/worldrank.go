@@ -11,17 +11,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// worldRank is a rank of a world.
+// worldRank is a rank of a World.
 type worldRank struct {
 	w     *World
 	rank  int
 	proc  *sim.Proc
-	tasks []*sim.Proc // what it runs beside itself, and has not ended
-	nics  []*owned
+	tasks []*sim.Proc // running coroutines of Env.Go
+	nics  []*rankDevice
 	ended bool
 }
 
-// addRanks adds a coroutine for every rank.
+// addRanks starts a coroutine for every rank.
 func (w *World) addRanks(run func(*env.Env) error) {
 	w.hub = sim.NewHub(w.sim, w.f.Ranks, env.ErrGone)
 	w.out.Ranks = make([]RankOutcome, w.f.Ranks)
@@ -32,37 +32,37 @@ func (w *World) addRanks(run func(*env.Env) error) {
 		r.proc = w.sim.Go(fmt.Sprintf("rank %d on host%d", i, w.nodes[i]), func(p *sim.Proc) error {
 			w.out.Ranks[i].Err = run(r.env(p))
 			r.end()
-			return nil // the others go on
+			return nil // other ranks continue
 		})
 	}
 }
 
-// env is what the rank is given.
+// env returns the Env of the rank.
 func (r *worldRank) env(p *sim.Proc) *env.Env {
 	w, h := r.w, &r.w.hosts[r.w.nodes[r.rank]]
 	e := &env.Env{
 		Rank: r.rank, Size: w.f.Ranks, Nodes: w.nodes, Seed: w.f.Seed, Proc: p,
-		Control: &control{w.hub.Endpoint(r.rank), w.abort}, Shared: h.shared, Go: r.beside,
+		Control: &control{w.hub.Endpoint(r.rank), w.abort}, Shared: h.shared, Go: r.startTask,
 	}
 	if costs := w.f.Costs; costs != nil {
 		own := *costs
 		own.Spend = func(d time.Duration) {
-			if p := w.sim.Current(); p != nil && d > 0 { // the rank, or a task of its
+			if p := w.sim.Current(); p != nil && d > 0 { // the rank or one of its tasks
 				p.Compute(d)
 			}
 		}
 		e.Costs = &own
 	}
 	for k, d := range h.devices {
-		o := &owned{Context: d}
+		o := &rankDevice{Context: d}
 		r.nics = append(r.nics, o)
 		e.NICs = append(e.NICs, env.NIC{Device: o, Addr: h.ports[k].Addrs()[0]})
 	}
 	return e
 }
 
-// beside is Env.Go.
-func (r *worldRank) beside(what string, f func(verbs.Proc)) {
+// startTask implements Env.Go.
+func (r *worldRank) startTask(what string, f func(verbs.Proc)) {
 	if r.ended {
 		return
 	}
@@ -77,8 +77,8 @@ func (r *worldRank) beside(what string, f func(verbs.Proc)) {
 	r.tasks = append(r.tasks, task)
 }
 
-// end lets go of all that is the rank's, in whatever way it has ended. What it runs
-// beside itself ends with it, as with a process.
+// end releases the resources of a rank that has ended in any way, and ends its
+// tasks, as the end of a process would.
 func (r *worldRank) end() {
 	if r.ended {
 		return
@@ -86,14 +86,14 @@ func (r *worldRank) end() {
 	r.ended = true
 	r.w.out.Ranks[r.rank].Ended = time.Duration(r.w.sim.Now())
 	r.w.hub.End(r.rank)
-	// In an event of its own: it may be one of those that calls, and closing in a
-	// program would cost it time.
-	r.w.sim.AtFunc(r.w.sim.Now(), func() { r.w.problem = errors.Join(r.w.problem, r.release()) })
+	// In a separate event: the caller may be one of the coroutines to end, and Close
+	// in a coroutine takes virtual time.
+	r.w.sim.AtFunc(r.w.sim.Now(), func() { r.w.scriptErr = errors.Join(r.w.scriptErr, r.release()) })
 }
 
-// release ends what runs and closes what is open.
+// release ends the coroutines and closes the devices of the rank.
 func (r *worldRank) release() error {
-	err := r.proc.Kill() // of one that has returned there is nothing left to end
+	err := r.proc.Kill() // no effect if it has returned
 	for _, t := range r.tasks {
 		err = errors.Join(err, t.Kill())
 	}
@@ -104,10 +104,9 @@ func (r *worldRank) release() error {
 	return err
 }
 
-// Kill ends a rank as a kill -9 of its process would: in the middle of what it is at,
-// without a word to anybody. The others learn from their Control that it is gone, and
-// from their NICs that nobody answers. It is done at this time of the world's, when
-// whoever calls has let go. A rank that has ended is left as it is.
+// Kill ends a rank at once, as SIGKILL would. Other ranks learn of it from Control
+// and from failing requests. It takes effect at the current virtual time, when the
+// caller blocks. A rank that has ended is not affected.
 func (w *World) Kill(rank int) {
 	w.sim.AtFunc(w.sim.Now(), func() { w.kill(w.ranks[rank]) })
 }
@@ -118,16 +117,16 @@ func (w *World) kill(r *worldRank) {
 	}
 	w.out.Ranks[r.rank].Killed = true
 	r.end()
-	w.problem = errors.Join(w.problem, r.release())
+	w.scriptErr = errors.Join(w.scriptErr, r.release())
 }
 
-// abort ends all ranks, the one that says so first: it may hold what the deferred
-// calls of its own tasks need.
+// abort ends all ranks, first the one that aborts: it may hold locks that the
+// deferred calls of its tasks need.
 func (w *World) abort(rank, code int, why string) {
 	if w.out.Aborted != nil {
 		return
 	}
-	w.out.Aborted = &AbortError{Rank: rank, Code: code, Why: why}
+	w.out.Aborted = &AbortError{Rank: rank, Code: code, Reason: why}
 	w.sim.AtFunc(w.sim.Now(), func() {
 		w.kill(w.ranks[rank])
 		for _, r := range w.ranks {

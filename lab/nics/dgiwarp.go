@@ -22,9 +22,9 @@ func datagramIWARP() *Provider {
 		Name: "dgiwarp", Title: "datagram-iWARP", Stack: "iWARP over UDP", Transport: verbs.TransportIWARP,
 		Caps:         caps | verbs.CapMulticast,
 		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
-		Dissector:    dgiwarp.Dissector{}, Resent: "rd_sent_again", RNR: true, Marks: true,
-		with: func(s Setup) (Opener, error) {
-			o, err := newDatagrams(s)
+		Dissector:    dgiwarp.Dissector{}, RetransmitCounter: "rd_sent_again", HasRNR: true, HasECN: true,
+		newOpener: func(s Setup) (Opener, error) {
+			o, err := newDatagramOpener(s)
 			return o, err
 		},
 		setQuirk: func(spec string) error { return setDatagrams(new(dgiwarp.Config), spec) },
@@ -35,23 +35,23 @@ func datagramIWARP() *Provider {
 	return p
 }
 
-// setDatagrams switches a quirk on: one of the packets, or one of the NIC itself.
+// setDatagrams sets a defect of the packets or of the engine.
 func setDatagrams(cfg *dgiwarp.Config, spec string) error {
 	name, _, hasNumber := strings.Cut(spec, "=")
 	switch {
 	case cfg.Flaws.Set(name, true) != nil && cfg.NIC.Quirks.Set(name, true) != nil:
 		return &UnknownQuirkError{Name: name}
 	case hasNumber:
-		return fmt.Errorf("quirk %s: it takes no number", spec)
+		return fmt.Errorf("quirk %s takes no number", spec)
 	}
 	return nil
 }
 
-// datagrams opens datagram-iWARP NICs.
-type datagrams struct{ cfg dgiwarp.Config }
+// datagramOpener opens datagram-iWARP NICs.
+type datagramOpener struct{ cfg dgiwarp.Config }
 
-func newDatagrams(s Setup) (*datagrams, error) {
-	o := new(datagrams)
+func newDatagramOpener(s Setup) (*datagramOpener, error) {
+	o := new(datagramOpener)
 	for _, name := range s.Quirks {
 		if err := setDatagrams(&o.cfg, name); err != nil {
 			return nil, err
@@ -59,35 +59,34 @@ func newDatagrams(s Setup) (*datagrams, error) {
 	}
 	switch {
 	case s.ICRCOffloaded:
-		return nil, errors.New("iWARP has no ICRC, which is RoCE's")
-	case s.IgnoreMarks:
-		return nil, errors.New("datagram-iWARP heeds congestion marks: its control of congestion cannot be switched off")
-	case s.Markers || s.NoCRC || s.ClientServer:
-		return nil, errors.New("datagram-iWARP has neither markers, nor a CRC to do without, nor models of connections, which are MPA's")
+		return nil, errors.New("iWARP has no ICRC")
+	case s.NoRateControl:
+		return nil, errors.New("the rate control of datagram-iWARP cannot be switched off")
+	case s.Markers || s.NoMPACRC || s.ClientServer:
+		return nil, errors.New("datagram-iWARP has no MPA: no markers, no optional CRC, and no connection models")
 	}
-	o.cfg.QP = dgiwarp.QPOptions{Reliable: s.Reliable, Isolate: s.Isolate}
-	o.cfg.NIC.Timing = timing(&s.Budget)
+	o.cfg.QP = dgiwarp.QPOptions{Reliable: s.Reliable, Isolate: s.IsolatePeers}
+	o.cfg.NIC.Timing = rdTiming(&s.Retry)
 	return o, nil
 }
 
-// timing has the reliable service keep to a budget: its timer is what the budget
-// says, and not what it measures. Left to itself, it would send again after a
-// millisecond what a busy machine has not got round to answering.
-func timing(b *Budget) (t rd.Timing) {
-	t.BusyLimit = b.Busy
-	if b.Wait > 0 {
+// rdTiming returns the timers of the reliable service for fixed retry times. The
+// measured timeout of about a millisecond would expire on a busy machine.
+func rdTiming(b *RetryTimes) (t rd.Timing) {
+	t.BusyLimit = b.RNR
+	if b.Timeout > 0 {
 		normal := rd.DefaultTiming()
-		wait := max(b.Wait, normal.MinTimeout)
+		wait := max(b.Timeout, normal.MinTimeout)
 		t.FirstTimeout, t.MinTimeout, t.MaxTimeout = wait, wait, wait
-		t.GiveUp = b.All / b.Wait * wait
-		// The receiver remembers a flow for as long as its sender may go on with it,
-		// also if the sender's process stalls for as long as it tries.
+		t.GiveUp = b.Total / b.Timeout * wait
+		// The receiver keeps the state of a flow for as long as its sender may retransmit,
+		// also if the sender's process stalls meanwhile.
 		t.Idle = max(normal.Idle, normal.Fresh+2*t.GiveUp)
 	}
 	return t
 }
 
-func (o *datagrams) at(p Place) dgiwarp.Config {
+func (o *datagramOpener) deviceConfig(p NICConfig) dgiwarp.Config {
 	cfg := o.cfg
 	cfg.Name, cfg.Addrs = p.Name, p.addrs()
 	cfg.Costs = p.costs()
@@ -95,8 +94,8 @@ func (o *datagrams) at(p Place) dgiwarp.Config {
 }
 
 // InWorld implements Opener.
-func (o *datagrams) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, error) {
-	d, err := dgiwarp.InWorld(w, port, at.link(port), o.at(at))
+func (o *datagramOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
+	d, err := dgiwarp.InWorld(w, port, at.link(port), o.deviceConfig(at))
 	if err != nil {
 		return nil, err
 	}
@@ -104,13 +103,13 @@ func (o *datagrams) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Conte
 }
 
 // OnSockets implements Opener.
-func (o *datagrams) OnSockets(at Place) (verbs.Context, error) {
-	cfg := o.at(at)
+func (o *datagramOpener) OnSockets(at NICConfig) (verbs.Context, error) {
+	cfg := o.deviceConfig(at)
 	if at.Capture != nil {
 		cfg.Decorate = func(l link.Waiter) link.Waiter { return at.Capture.Wrap(at.Name, l).(link.Waiter) }
 	}
 	var sockets udplink.Config
-	if at.Single {
+	if at.NoGSO {
 		sockets.GSO = udplink.OffloadOff
 	}
 	d, err := dgiwarp.OnUDP(sockets, cfg)

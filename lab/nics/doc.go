@@ -1,12 +1,11 @@
-// Package nics knows the emulated NICs by name: how each is opened in a simulated
-// world and on the sockets of a network namespace, what can be wrong with it on
-// purpose, and in what its transport differs from the others', as far as a lab has
-// to know. It is the one place of the lab that names providers; another one is
-// another file like softroce.go and a line in [All].
+// Package nics is the registry of the emulated NICs (providers). It knows how to
+// open each in a simulation and on the sockets of a network namespace, which
+// defects it can have, and the properties of its transport. It is the only package
+// of the lab that names providers: a new provider is a file like softroce.go and an
+// entry in [All].
 //
-// It opens what it is asked to and keeps nothing: who opens a NIC closes it. What
-// a scenario means for a NIC, and whether one can be run on it, is for package lab
-// to say.
+// The caller owns the NICs that it opens. Package lab decides what a scenario means
+// for a NIC and whether it can run on it.
 package nics
 
 import (
@@ -29,44 +28,46 @@ import (
 
 // Provider is a kind of emulated NIC.
 type Provider struct {
-	// Name is that in scenarios, and that of the devices' verbs.Provider.
+	// Name is the name in scenarios, and that of the verbs.Provider of its devices.
 	Name string
-	// Title is what people call it, Stack what it puts on the wire.
+	// Title is the name for users, Stack the protocols on the wire.
 	Title, Stack string
-	// Transport and Caps are those that its devices claim. ReliableCaps are those of
-	// devices that are set up to be reliable; 0 where there is no such thing.
+	// Transport and Caps are those of its devices. ReliableCaps are those of
+	// devices with Setup.Reliable; 0 if there is none.
 	Transport    verbs.Transport
 	Caps         verbs.Caps
 	ReliableCaps verbs.Caps
-	// Streams says that it talks over TCP, and not in datagrams of its own. TCP then
-	// repairs what the network does, and keeps what it did to itself.
-	Streams bool
-	// Dissector finds the packets that exact events name; nil for byte streams, where
-	// an event names a place in the stream.
+	// OverTCP is true if the NIC uses TCP connections instead of datagrams. TCP
+	// then hides losses from the NIC.
+	OverTCP bool
+	// Dissector parses packets for events; nil with OverTCP, where events name
+	// stream offsets.
 	Dissector impair.Dissector
-	// Resent is the counter of packets that were sent again; empty where the NIC
-	// does not learn of that.
-	Resent string
-	// Never are completion errors that its devices do not have, with what there is
-	// instead.
-	Never map[verbs.WCStatus]string
-	// RNR says that messages wait for receives that come late.
-	RNR bool
-	// Marks says that its packets are marked by switches and its senders heed that.
-	Marks bool
-	// Quirks are what can be wrong with it.
+	// RetransmitCounter is the name of the counter of retransmitted packets; empty
+	// if the NIC has none.
+	RetransmitCounter string
+	// UnreportedStatuses are completion errors that its devices never report, with
+	// what happens instead.
+	UnreportedStatuses map[verbs.WCStatus]string
+	// HasRNR is true if a message waits until a receive is posted.
+	HasRNR bool
+	// HasECN is true if its packets are ECN-capable and its senders react to CE
+	// marks.
+	HasECN bool
+	// Quirks are the defects that it can have.
 	Quirks []Quirk
 
-	// with reads a Setup. One that makes no sense for the provider is an error.
-	with func(Setup) (Opener, error)
-	// setQuirk checks a quirk by its name, with its number if it takes one.
+	// newOpener returns an opener for a Setup, or an error if the provider does not
+	// support it.
+	newOpener func(Setup) (Opener, error)
+	// setQuirk checks the name of a defect, with its number if it takes one.
 	setQuirk func(spec string) error
 }
 
 // Default is the provider of scenarios that name none.
 const Default = "softroce"
 
-// All lists the providers that there are. They are shared: nobody changes them.
+// All returns the providers. They are shared and must not be changed.
 func All() []*Provider { return slices.Clone(all()) }
 
 var all = sync.OnceValue(func() []*Provider {
@@ -77,7 +78,7 @@ var all = sync.OnceValue(func() []*Provider {
 	return all
 })
 
-// Names lists their names.
+// Names returns the names of all providers.
 func Names() (names []string) {
 	for _, p := range all() {
 		names = append(names, p.Name)
@@ -85,7 +86,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Find returns the provider of a name; that of Default if there is none.
+// Find returns the provider with a name; Default if the name is empty.
 func Find(name string) (*Provider, error) {
 	if name == "" {
 		name = Default
@@ -95,115 +96,118 @@ func Find(name string) (*Provider, error) {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no provider %q: there are %s", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("no provider %q: there are %s", name, strings.Join(Names(), ", "))
 }
 
-// Setup is what the NICs of a host are made like. The zero value is a NIC as it
-// should be. What only one provider has is an error with the others.
+// Setup is the configuration of the NICs of a host. The zero value is a NIC without
+// defects. Settings of another provider are an error.
 type Setup struct {
 	Quirks []string
-	// ICRCOffloaded neither computes nor checks the CRC of RoCE packets.
+	// ICRCOffloaded neither computes nor checks the ICRC of RoCE packets.
 	ICRCOffloaded bool
-	// IgnoreMarks has senders not slow down for congestion marks.
-	IgnoreMarks bool
-	// Markers asks peers for MPA markers.
+	// NoRateControl keeps senders from slowing down for CNPs.
+	NoRateControl bool
+	// Markers requests MPA markers from peers.
 	Markers bool
-	// NoCRC does not ask peers for the CRC of MPA. There is one if they do.
-	NoCRC bool
-	// ClientServer has connections of iWARP made by the model of RFC 5044, in which who
-	// accepts may not speak first. As acceptors they do what they are asked to.
+	// NoMPACRC does not request the MPA CRC. It is used if the peer requests it.
+	NoMPACRC bool
+	// ClientServer uses the connection model of RFC 5044 when it connects: the
+	// passive side may not send first. When it accepts, it follows the request.
 	ClientServer bool
-	// Calls bounds how many connections the connection manager of a RoCE NIC keeps,
-	// those in time wait included; 0 for many. Others have nothing that waits.
-	Calls int
-	// Reliable has the queue pairs of a datagram-iWARP NIC be those of RD, Isolate
-	// has them survive what a peer does wrong.
-	Reliable, Isolate bool
-	// Budget is for reliable datagrams. Connections have it in their queue pairs.
-	Budget Budget
+	// MaxCMConns bounds the connections of the connection manager of a RoCE NIC,
+	// including those in time wait; 0 for the default.
+	MaxCMConns int
+	// Reliable makes the queue pairs of a datagram-iWARP NIC reliable (RD). With
+	// IsolatePeers an error of one peer does not move the queue pair to Error.
+	Reliable, IsolatePeers bool
+	// Retry is for reliable datagrams. Connections have these times in their queue
+	// pairs.
+	Retry RetryTimes
 }
 
-// Budget is how long a reliable service tries. What is 0 is as the service has it.
-type Budget struct {
-	// Wait is how long it waits for an answer before it sends something again, and All
-	// how long it goes on with that. Neither goes without the other.
-	Wait, All time.Duration
-	// Busy is how long it asks a receiver that has no receive; 0: as long as it
-	// answers.
-	Busy time.Duration
+// RetryTimes are the timeouts of a reliable service; 0 means its default.
+type RetryTimes struct {
+	// Timeout is the retransmission timeout, and Total the time until the service
+	// gives up. Both are set, or neither.
+	Timeout, Total time.Duration
+	// RNR is how long it retries while the receiver has no receive posted; 0 means
+	// as long as the receiver answers.
+	RNR time.Duration
 }
 
-// errOnlyDatagramIWARP refuses what no other provider has a choice of.
-var errOnlyDatagramIWARP = errors.New("whether queue pairs are reliable, and survive their peers' errors, is for datagram-iWARP to choose")
+// errOnlyDatagramIWARP is returned by other providers for Reliable and
+// IsolatePeers.
+var errOnlyDatagramIWARP = errors.New("only datagram-iWARP has a choice of reliable queue pairs and of peer isolation")
 
-// Opener opens NICs that are made alike.
+// Opener opens NICs with the same Setup.
 type Opener interface {
-	// InWorld opens one on a port of a simulated world.
-	InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, error)
-	// OnSockets opens one on sockets of the calling thread's network namespace.
-	OnSockets(at Place) (verbs.Context, error)
+	// InWorld opens a NIC on a port of a simulation.
+	InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error)
+	// OnSockets opens a NIC on sockets in the network namespace of the calling
+	// thread.
+	OnSockets(at NICConfig) (verbs.Context, error)
 }
 
-// Place is where a NIC is.
-type Place struct {
+// NICConfig is the configuration of a single NIC.
+type NICConfig struct {
 	Name string
 	Addr netip.Addr
-	// More are further addresses of its own, behind Addr in the GID table.
-	More []netip.Addr
-	// V1 are addresses behind those that RoCE has for its version 1 only, and PKeys
-	// its partitions; the default one if empty. Others have neither.
-	V1    []netip.Addr
-	PKeys []uint16
-	// LineRateBps is that of its cable; 0 if nobody knows.
+	// ExtraAddrs follow Addr in the GID table.
+	ExtraAddrs []netip.Addr
+	// RoCEv1Addrs follow as RoCEv1 entries. PKeys are the P_Keys of a RoCE NIC;
+	// empty for the default one.
+	RoCEv1Addrs []netip.Addr
+	PKeys       []uint16
+	// LineRateBps is the rate of the cable; 0 if unknown.
 	LineRateBps uint64
-	// VerbTime is how long each verb call takes in a simulated world; the cost of a
-	// local driver if 0.
+	// VerbTime is the virtual time of each verb call; 0 means that of a local
+	// driver.
 	VerbTime time.Duration
-	// Capture, if not nil, gets what it sends and receives on sockets. A simulated
-	// network is tapped instead.
+	// Capture, if not nil, receives the packets on sockets. A simulated network is
+	// tapped instead.
 	Capture *pcaplink.Capture
-	// Single has packets handed to the kernel one by one.
-	Single bool
-	// Link, if not nil, is put around a simulated port of datagrams.
-	Link func(link.GroupLink) link.GroupLink
-	// Streams, if not nil, is put around the streams of a simulated port.
-	Streams func(link.StreamNet) link.StreamNet
+	// NoGSO disables UDP segmentation offload.
+	NoGSO bool
+	// WrapLink, if not nil, wraps the link of a simulated datagram port.
+	WrapLink func(link.GroupLink) link.GroupLink
+	// WrapStreams, if not nil, wraps the streams of a simulated port.
+	WrapStreams func(link.StreamNet) link.StreamNet
 }
 
-// costs is the time of verb calls in a simulated world.
-func (p *Place) costs() softroce.Costs {
+// costs returns the virtual times of verb calls.
+func (p *NICConfig) costs() softroce.Costs {
 	return softroce.Costs{Control: p.VerbTime, Post: p.VerbTime, Poll: p.VerbTime}
 }
 
-// addrs are all addresses of the NIC.
-func (p *Place) addrs() []netip.Addr { return append([]netip.Addr{p.Addr}, p.More...) }
+// addrs returns Addr and ExtraAddrs.
+func (p *NICConfig) addrs() []netip.Addr { return append([]netip.Addr{p.Addr}, p.ExtraAddrs...) }
 
-// link is the port as the NIC is to see it.
-func (p *Place) link(port *sim.Port) link.PacketLink {
+// link returns the link of a port, wrapped if configured.
+func (p *NICConfig) link(port *sim.Port) link.PacketLink {
 	var l link.GroupLink = port
-	if p.Link != nil {
-		l = p.Link(l)
+	if p.WrapLink != nil {
+		l = p.WrapLink(l)
 	}
 	return l
 }
 
-// CapsWith are those of devices that are made like that.
-func (p *Provider) CapsWith(s Setup) verbs.Caps {
+// CapsFor returns the capabilities of devices with a Setup.
+func (p *Provider) CapsFor(s Setup) verbs.Caps {
 	if s.Reliable {
 		return p.ReliableCaps
 	}
 	return p.Caps
 }
 
-// With returns how to open NICs that are made like that.
-func (p *Provider) With(s Setup) (Opener, error) {
+// NewOpener returns an opener for NICs with a Setup.
+func (p *Provider) NewOpener(s Setup) (Opener, error) {
 	var q flawed.Quirks
 	others, err := p.takeVerbQuirks(&q, s.Quirks)
 	if err != nil {
 		return nil, err
 	}
 	s.Quirks = others
-	o, err := p.with(s)
+	o, err := p.newOpener(s)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ const (
 	nicsVar = "FABRICTEST_NICS"
 )
 
-// ErrNoFabric is what Open and FromEnv return outside of a fabric.
+// ErrNoFabric is returned by FromEnv outside of a fabric.
 var ErrNoFabric = errors.New("this program does not run in a host of a fabric: start it with 'fabrictest exec'")
 
 // EnvVars returns the environment variables by which a program in a host of a fabric finds
@@ -47,12 +47,12 @@ func EnvVars(t *topology.Topology, host topology.Host) []string {
 	return append(vars, nicsVar+"="+strings.Join(names, " "))
 }
 
-// families are what addresses are called, IPv6 first.
+// families are the address families in variable names; index 1 is IPv4.
 var families = []string{"IPV6", "IPV4"}
 
 func nicVar(nic, family string) string { return "FABRICTEST_" + strings.ToUpper(nic) + "_" + family }
 
-// peers are the addresses of all hosts on a rail.
+// peers returns the addresses of all hosts on a rail.
 func peers(t *topology.Topology, rail int, ipv4 bool) (all []string) {
 	for _, h := range t.Hosts {
 		for _, nic := range h.NICs {
@@ -64,7 +64,7 @@ func peers(t *topology.Topology, rail int, ipv4 bool) (all []string) {
 	return all
 }
 
-// Host is what a program finds.
+// Host describes the host on which a program runs.
 type Host struct {
 	Name string
 	NICs []NIC
@@ -77,7 +77,7 @@ type NIC struct {
 	IPv6Peers, IPv4Peers []netip.Addr // of all hosts on its rail, in order
 }
 
-// FromEnv reads the environment.
+// FromEnv reads the variables of EnvVars from the environment.
 func FromEnv() (*Host, error) { return read(os.Getenv) }
 
 func read(getenv func(string) string) (*Host, error) {
@@ -122,21 +122,21 @@ func parseAddrs(name, text string) (addrs []netip.Addr, err error) {
 	return addrs, nil
 }
 
-// Open opens a NIC as an RDMA device: soft-RoCE over IPv6.
+// Open opens a NIC as a soft-RoCE device over IPv6.
 func (n *NIC) Open() (*softroce.Device, error) {
 	return softroce.OnUDP(udplink.Config{}, softroce.Config{Name: n.Name, Addrs: []netip.Addr{n.IPv6}})
 }
 
-// OpenAs opens a NIC as an RDMA device of a provider, by its name in scenarios:
-// "softiwarp", say. It talks over IPv6.
+// OpenAs opens a NIC as a device of a provider, by its name in scenarios, over
+// IPv6.
 func (n *NIC) OpenAs(provider string) (verbs.Context, error) {
 	p, err := Find(provider)
 	if err != nil {
 		return nil, err
 	}
-	open, err := p.With(Setup{})
+	open, err := p.NewOpener(Setup{})
 	if err != nil {
 		return nil, err
 	}
-	return open.OnSockets(Place{Name: n.Name, Addr: n.IPv6})
+	return open.OnSockets(NICConfig{Name: n.Name, Addr: n.IPv6})
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// What Vars says, Read finds.
-func TestHostsFindTheirNICs(t *testing.T) {
+func TestFromEnvReadsEnvVars(t *testing.T) {
 	fabric, err := topology.Star(3, topology.Options{Rails: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +39,7 @@ func TestHostsFindTheirNICs(t *testing.T) {
 	}
 }
 
-func TestOutsideOfAFabricThereIsNone(t *testing.T) {
+func TestFromEnvOutsideOfFabric(t *testing.T) {
 	if _, err := read(func(string) string { return "" }); !errors.Is(err, ErrNoFabric) {
 		t.Error(err)
 	}

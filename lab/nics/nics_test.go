@@ -17,9 +17,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What a provider is said to be able to do decides which scenarios are skipped: it
-// must be what its devices claim.
-func TestProvidersAreAsTheirDevicesSay(t *testing.T) {
+// Scenarios are skipped by the capabilities of the provider: they must be those of
+// its devices.
+func TestProviderCapsMatchDevices(t *testing.T) {
 	for _, c := range setups() {
 		p := c.Provider
 		w := sim.New(sim.Config{})
@@ -33,11 +33,11 @@ func TestProvidersAreAsTheirDevicesSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := p.With(c.Setup)
+		o, err := p.NewOpener(c.Setup)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := o.InWorld(w, port, Place{Name: "host0/rdma0", Addr: addr, LineRateBps: 1e9})
+		d, err := o.InWorld(w, port, NICConfig{Name: "host0/rdma0", Addr: addr, LineRateBps: 1e9})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,14 +46,14 @@ func TestProvidersAreAsTheirDevicesSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != p.CapsWith(c.Setup) || info.Name != "host0/rdma0" {
-			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, p.CapsWith(c.Setup))
+		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != p.CapsFor(c.Setup) || info.Name != "host0/rdma0" {
+			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, p.CapsFor(c.Setup))
 		}
-		if p.Marks != (p.Caps|p.ReliableCaps).Has(verbs.CapCongestion) || p.Streams == (p.Dissector != nil) {
-			t.Errorf("%s: marks %v, streams %v, dissector %v", p.Name, p.Marks, p.Streams, p.Dissector)
+		if p.HasECN != (p.Caps|p.ReliableCaps).Has(verbs.CapCongestion) || p.OverTCP == (p.Dissector != nil) {
+			t.Errorf("%s: marks %v, streams %v, dissector %v", p.Name, p.HasECN, p.OverTCP, p.Dissector)
 		}
-		if counted := slices.ContainsFunc(counters, func(c verbs.Counter) bool { return c.Name == p.Resent }); counted != (p.Resent != "") {
-			t.Errorf("%s: no counter %q among %v", p.Name, p.Resent, counters)
+		if counted := slices.ContainsFunc(counters, func(c verbs.Counter) bool { return c.Name == p.RetransmitCounter }); counted != (p.RetransmitCounter != "") {
+			t.Errorf("%s: no counter %q among %v", p.Name, p.RetransmitCounter, counters)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -87,8 +87,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A name is one quirk, whoever has it: one that two providers have does the same.
-func TestQuirksAreToldApartByName(t *testing.T) {
+// A defect that two providers have does the same in both.
+func TestQuirkNamesAreUnambiguous(t *testing.T) {
 	seen := map[string]Quirk{}
 	for _, p := range All() {
 		for _, q := range p.Quirks {
@@ -110,7 +110,6 @@ func TestQuirksAreToldApartByName(t *testing.T) {
 	}
 }
 
-// What soft-RoCE takes, its list and the documentation must agree.
 func TestRoCEQuirksAreDocumented(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/quirks.md")
 	if err != nil {
@@ -126,7 +125,7 @@ func TestRoCEQuirksAreDocumented(t *testing.T) {
 		if imitates == "" {
 			imitates = "–"
 		}
-		name := plain(strings.TrimPrefix(q.Name, managerPrefix))
+		name := quirkName(strings.TrimPrefix(q.Name, managerPrefix))
 		if want := "| `" + name + "` | " + imitates + " |"; !strings.Contains(string(docs), want) {
 			t.Errorf("docs/quirks.md has no line %q", want)
 		}
@@ -146,38 +145,39 @@ func TestRoCEQuirksAreDocumented(t *testing.T) {
 	}
 }
 
-// Flaws of the verbs are everybody's who has the verbs, alone or with others.
+// Defects of verbs apply to every provider with the verbs, alone or with other
+// defects.
 func TestVerbQuirks(t *testing.T) {
 	for _, p := range All() {
 		for name, has := range map[string]bool{"FenceIgnored": true, "SRQUnchecked": true, "XRCTargetDies": p.Caps.Has(verbs.CapXRC)} {
-			o, err := p.With(Setup{Quirks: []string{name}})
+			o, err := p.NewOpener(Setup{Quirks: []string{name}})
 			if _, wrapped := o.(*verbFlaws); wrapped != has || (err == nil) != has || (p.CheckQuirk(name) == nil) != has {
 				t.Errorf("%s with %s: %T, %v", p.Name, name, o, err)
 			}
 		}
 	}
-	o, err := softRoCE().With(Setup{Quirks: []string{"AlwaysFenced", "NAKStorm"}})
-	if err != nil || !o.(*verbFlaws).q.AlwaysFenced || !o.(*verbFlaws).Opener.(*roce).cfg.NIC.Quirks.NAKStorm {
+	o, err := softRoCE().NewOpener(Setup{Quirks: []string{"AlwaysFenced", "NAKStorm"}})
+	if err != nil || !o.(*verbFlaws).q.AlwaysFenced || !o.(*verbFlaws).Opener.(*roceOpener).cfg.NIC.Quirks.NAKStorm {
 		t.Errorf("%+v, %v", o, err)
 	}
 	var unknown *UnknownQuirkError
-	if _, err := softRoCE().With(Setup{Quirks: []string{"AlwaysFenced", "Nonsense"}}); !errors.As(err, &unknown) || unknown.Name != "Nonsense" {
+	if _, err := softRoCE().NewOpener(Setup{Quirks: []string{"AlwaysFenced", "Nonsense"}}); !errors.As(err, &unknown) || unknown.Name != "Nonsense" {
 		t.Error(err)
 	}
 }
 
-func TestQuirksRefuse(t *testing.T) {
+func TestCheckQuirkErrors(t *testing.T) {
 	for spec, want := range map[string]string{
 		"NoSuchQuirk":         `no quirk "NoSuchQuirk"; 'fabrictest quirks' lists all`,
 		"cm.NoSuchQuirk":      `no quirk "cm.NoSuchQuirk"`,
-		"cm.StopAfterConns":   "it takes a number from 1 on, cm.StopAfterConns=3 say",
-		"cm.StopAfterConns=0": "it takes a number from 1 on",
+		"cm.StopAfterConns":   "needs a number of at least 1, for example cm.StopAfterConns=3",
+		"cm.StopAfterConns=0": "needs a number of at least 1",
 		"cm.LeakTimeWait=7":   "only cm.StopAfterConns takes a number",
 		"AckSkipsRead=1":      "only cm.StopAfterConns takes a number",
-		"CRCIgnored=1":        "it takes no number",
+		"CRCIgnored=1":        "takes no number",
 		"cm.DetourLocal":      `no quirk "cm.DetourLocal"`,
 		"":                    `no quirk ""`,
-		"CounterStuck":        "it takes the name of a counter, CounterStuck=sent_pkts say",
+		"CounterStuck":        "needs the name of a counter, for example CounterStuck=sent_pkts",
 		"CounterStuck=sheep":  `no device has a counter "sheep"`,
 		"Memory":              `no quirk "Memory"`,
 	} {
@@ -201,12 +201,12 @@ func TestQuirksRefuse(t *testing.T) {
 	}
 }
 
-func TestSetupsOfRoCE(t *testing.T) {
-	o, err := newRoCE(Setup{Quirks: []string{"AckSkipsRead", "cm.NoMRA"}, ICRCOffloaded: true, IgnoreMarks: true, Calls: 16})
+func TestRoCESetups(t *testing.T) {
+	o, err := newRoCEOpener(Setup{Quirks: []string{"AckSkipsRead", "cm.NoMRA"}, ICRCOffloaded: true, NoRateControl: true, MaxCMConns: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := o.at(Place{Name: "x", LineRateBps: 7})
+	cfg := o.deviceConfig(NICConfig{Name: "x", LineRateBps: 7})
 	if !cfg.NIC.Quirks.AckSkipsRead || !cfg.CM.Quirks.NoMRA || cfg.NIC.ICRC != engine.ICRCOffloaded ||
 		cfg.NIC.Congestion.MinRateBps < 1e12 || cfg.CM.MaxConns != 16 || cfg.Name != "x" || cfg.NIC.LineRateBps != 7 {
 		t.Errorf("%+v", cfg)
@@ -216,52 +216,51 @@ func TestSetupsOfRoCE(t *testing.T) {
 	}
 }
 
-func TestSetupsOfIWARP(t *testing.T) {
-	o, err := newIWARP(Setup{Quirks: []string{"CRCIgnored"}, Markers: true, ClientServer: true, Calls: 16})
+func TestIWARPSetups(t *testing.T) {
+	o, err := newIWARPOpener(Setup{Quirks: []string{"CRCIgnored"}, Markers: true, ClientServer: true, MaxCMConns: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg := o.at(Place{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || !cfg.NIC.Quirks.MPA.CRCIgnored || cfg.Name != "x" {
+	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || !cfg.NIC.Quirks.MPA.CRCIgnored || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
-	if _, err := newIWARP(Setup{IgnoreMarks: true}); err == nil {
+	if _, err := newIWARPOpener(Setup{NoRateControl: true}); err == nil {
 		t.Error("TCP's control of congestion can be switched off")
 	}
 }
 
-func TestSetupsOfDatagrams(t *testing.T) {
-	o, err := newDatagrams(Setup{Reliable: true, Isolate: true, Budget: Budget{Wait: 8 * time.Millisecond, All: 64 * time.Millisecond, Busy: time.Second}})
+func TestDatagramSetups(t *testing.T) {
+	o, err := newDatagramOpener(Setup{Reliable: true, IsolatePeers: true, Retry: RetryTimes{Timeout: 8 * time.Millisecond, Total: 64 * time.Millisecond, RNR: time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := o.at(Place{Name: "x"})
+	cfg := o.deviceConfig(NICConfig{Name: "x"})
 	if tm := cfg.NIC.Timing; tm.MaxTimeout != 8*time.Millisecond || tm.FirstTimeout != 8*time.Millisecond || tm.MinTimeout != 8*time.Millisecond || tm.GiveUp != 64*time.Millisecond || tm.BusyLimit != time.Second {
 		t.Errorf("%+v", tm)
 	}
 	if !cfg.QP.Reliable || !cfg.QP.Isolate || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
-	if o, err := newDatagrams(Setup{}); err != nil || o.cfg.QP.Reliable || o.cfg.QP.Isolate || o.cfg.NIC.Timing != (rd.Timing{}) {
+	if o, err := newDatagramOpener(Setup{}); err != nil || o.cfg.QP.Reliable || o.cfg.QP.Isolate || o.cfg.NIC.Timing != (rd.Timing{}) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for want, s := range map[string]Setup{
-		"no quirk": {Quirks: []string{"AckSkipsRead"}}, "no ICRC": {ICRCOffloaded: true}, "cannot be switched off": {IgnoreMarks: true}, "neither markers": {Markers: true}, "nor a CRC": {NoCRC: true}, "nor models": {ClientServer: true},
+		"no quirk": {Quirks: []string{"AckSkipsRead"}}, "no ICRC": {ICRCOffloaded: true}, "cannot be switched off": {NoRateControl: true}, "no markers": {Markers: true}, "no optional CRC": {NoMPACRC: true}, "no connection models": {ClientServer: true},
 	} {
-		if _, err := newDatagrams(s); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newDatagramOpener(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
 
-// Budgets that a scenario may name can all be kept.
-func TestBudgetsAreTaken(t *testing.T) {
-	for _, b := range []Budget{
-		{Wait: 8192, All: 8192}, {Wait: time.Millisecond, All: 8 * time.Millisecond}, {Wait: time.Hour, All: 8 * time.Hour}, {Busy: time.Microsecond},
+func TestRetryTimesOfScenariosAreValid(t *testing.T) {
+	for _, b := range []RetryTimes{
+		{Timeout: 8192, Total: 8192}, {Timeout: time.Millisecond, Total: 8 * time.Millisecond}, {Timeout: time.Hour, Total: 8 * time.Hour}, {RNR: time.Microsecond},
 	} {
-		if _, err := rd.New(rd.Config{Secret: [16]byte{1}, Timing: timing(&b)}); err != nil {
+		if _, err := rd.New(rd.Config{Secret: [16]byte{1}, Timing: rdTiming(&b)}); err != nil {
 			t.Errorf("%+v: %v", b, err)
 		}
-		if tm := timing(&b); b.Wait > 0 && tm.GiveUp/tm.MaxTimeout != b.All/b.Wait {
+		if tm := rdTiming(&b); b.Timeout > 0 && tm.GiveUp/tm.MaxTimeout != b.Total/b.Timeout {
 			t.Errorf("%+v: gives up after %v, and sends again after %v", b, tm.GiveUp, tm.MaxTimeout)
 		}
 	}

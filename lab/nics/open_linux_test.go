@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNICsOpenAsAnyProvider(t *testing.T) {
+func TestOpenAsEveryProvider(t *testing.T) {
 	n := NIC{Name: "rdma0", IPv6: netip.IPv6Loopback()}
 	for _, p := range Names() {
 		d, err := n.OpenAs(p)

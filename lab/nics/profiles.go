@@ -8,38 +8,37 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Profile is a device that is known: what is wrong with it, and what it does not
-// claim. An emulated NIC with a profile behaves on the wire, and is judged, as that
-// device is.
+// Profile has the known defects and missing capabilities of a real device. An
+// emulated NIC with a profile behaves on the wire as that device.
 type Profile struct {
 	Name, Title string
-	// Provider is whose NICs can behave like that.
-	Provider string
-	Quirks   []string
-	Claims   Claims
+	// Provider is the provider whose NICs can have the profile.
+	Provider     string
+	Quirks       []string
+	Restrictions Restrictions
 }
 
-// Profiles lists those that there are.
+// Profiles returns all profiles.
 func Profiles() []Profile {
 	return []Profile{
 		{
 			Name: "rxe-6.12", Title: "soft-RoCE of Linux 6.12", Provider: "softroce",
-			Quirks: slices.Concat(rxeQuirks, []string{"FlushICRCDoubled", "StaleAckBreaksRead", "LocalErrFlushesAll"}),
-			Claims: Claims{Without: rxeLacks, PKeys: defaultPartition},
+			Quirks:       slices.Concat(rxeQuirks, []string{"FlushICRCDoubled", "StaleAckBreaksRead", "LocalErrFlushesAll"}),
+			Restrictions: Restrictions{MissingCaps: rxeMissingCaps, PKeys: defaultPartition},
 		},
 		{
 			Name: "rxe-6.1", Title: "soft-RoCE of Linux 6.1", Provider: "softroce",
 			Quirks: slices.Concat(rxeQuirks, []string{
 				"NoLengthChecks", "HugeLengthIsAccess", "NAKInReadSucceeds", "UDLongKillsQP", "SQNeverDrains", "NoLastWQEEvent", "LocalErrIsQPOp",
 			}),
-			Claims: Claims{Without: rxeLacks | verbs.CapFlush | verbs.CapAtomicWrite, PKeys: defaultPartition},
+			Restrictions: Restrictions{MissingCaps: rxeMissingCaps | verbs.CapFlush | verbs.CapAtomicWrite, PKeys: defaultPartition},
 		},
-		{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Provider: "softiwarp", Quirks: siwQuirks, Claims: siwClaims},
-		{Name: "siw-6.1", Title: "soft-iWARP of Linux 6.1", Provider: "softiwarp", Quirks: siwQuirks, Claims: siwClaims},
+		{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Provider: "softiwarp", Quirks: siwQuirks, Restrictions: siwRestrictions},
+		{Name: "siw-6.1", Title: "soft-iWARP of Linux 6.1", Provider: "softiwarp", Quirks: siwQuirks, Restrictions: siwRestrictions},
 	}
 }
 
-// ProfileNames lists their names.
+// ProfileNames returns the names of all profiles.
 func ProfileNames() (names []string) {
 	for _, p := range Profiles() {
 		names = append(names, p.Name)
@@ -47,26 +46,27 @@ func ProfileNames() (names []string) {
 	return names
 }
 
-// FindProfile returns the profile of a name.
+// FindProfile returns the profile with a name.
 func FindProfile(name string) (*Profile, error) {
 	for _, p := range Profiles() {
 		if p.Name == name {
 			return &p, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no profile %q: there are %s", name, strings.Join(ProfileNames(), ", "))
+	return nil, fmt.Errorf("no profile %q: there are %s", name, strings.Join(ProfileNames(), ", "))
 }
 
-// defaultPartition is all that rxe is in.
+// defaultPartition is the P_Key table of rxe.
 var defaultPartition = []uint16{0xffff}
 
-// rxeLacks are what rxe does not claim of what soft-RoCE does. It claims automatic
-// migration and does not do it: that is one of its defects.
-const rxeLacks = verbs.CapXRC | verbs.CapCongestion | verbs.CapCredits
+// rxeMissingCaps are capabilities of soft-RoCE that rxe does not claim. It claims
+// automatic path migration, which it does not implement: that is one of its
+// defects.
+const rxeMissingCaps = verbs.CapXRC | verbs.CapCongestion | verbs.CapCredits
 
-// rxeQuirks are what rxe of Linux 6.1 and 6.12 have in common. Congestion and credits
-// are not claimed, so that their absence is no defect; but a device that is silent
-// about both is what a peer of rxe meets.
+// rxeQuirks are the defects of rxe in both Linux 6.1 and 6.12. Congestion control
+// and credits are not claimed, and their absence is no defect; the profile still
+// leaves them out on the wire.
 var rxeQuirks = []string{
 	// Headers.
 	"ECNFromTClass", "FixedHopLimit", "DFUnchecked", "ReservedOpSilent", "RaggedAccepted", "GSIAckReq", "GRHFlagOnConnected", "MigReqZero",
@@ -80,19 +80,18 @@ var rxeQuirks = []string{
 	"UCLosesNext", "UCErrorIsFatal", "PrivilegedQKey", "WrongOpKillsQP",
 	// Objects and events.
 	"ValuesUnchecked", "RefusedWRStays", "SQDNoResume", "CQErrRepeats", "ArmsWithoutChannel", "NoQPEvents", "MigrationIgnored", "cm.IgnoreCommEst",
-	// What it does not claim.
+	// Capabilities that it does not claim.
 	"NoCongestion", "NoCreditReporting", "NoCreditHeeding",
 }
 
-// siwClaims are those of siw: its programs can neither bind windows nor post or see
-// an invalidation, and as a client it knows RFC 5044's model only.
-var siwClaims = Claims{Without: verbs.CapAtomics | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapSendInv, ClientServer: true}
+// siwRestrictions are those of siw: programs cannot bind memory windows or use
+// invalidation, and as a client it only knows the model of RFC 5044.
+var siwRestrictions = Restrictions{MissingCaps: verbs.CapAtomics | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapSendInv, ClientServer: true}
 
-// siwQuirks are those of siw, whose versions differ in nothing that a peer can see.
-// BusyCloseIsIdle is not among them: siw is idle in the end only if its program closes
-// while a request is half out, which the quirk, being coarser, does for all that is
-// outstanding; FINDropsAnswers hides the difference. Nor are NeverRaisesCRC and
-// RefusesPlainReply, which are of a siw that was built to want CRCs.
+// siwQuirks are the defects of siw, whose versions do not differ on the wire.
+// BusyCloseIsIdle is left out, because it is coarser than siw's behaviour, which
+// FINDropsAnswers hides. NeverRaisesCRC and RefusesPlainReply belong to a siw built
+// with CRC.
 var siwQuirks = []string{
 	// Start-up.
 	"NoStartupTerminate", "RTRIgnored", "NeverAsksCRC", "RefusesMarkers", "EchoesFlags", "TakesRevision0", "PrivateData256", "LengthWraps",

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestProfilesAreOfQuirksThatThereAre(t *testing.T) {
+func TestProfileQuirksExist(t *testing.T) {
 	for _, p := range Profiles() {
 		of, err := Find(p.Provider)
 		if err != nil {
@@ -23,10 +23,10 @@ func TestProfilesAreOfQuirksThatThereAre(t *testing.T) {
 				t.Errorf("%s has %s twice", p.Name, q)
 			}
 		}
-		if _, err := of.With(Setup{Quirks: p.Quirks}); err != nil {
+		if _, err := of.NewOpener(Setup{Quirks: p.Quirks}); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
-		if lost := p.Claims.Without &^ of.Caps; lost != 0 {
+		if lost := p.Restrictions.MissingCaps &^ of.Caps; lost != 0 {
 			t.Errorf("%s takes back what was never claimed: %#x", p.Name, lost)
 		}
 		if found, err := FindProfile(p.Name); err != nil || found.Title != p.Title {
@@ -45,12 +45,12 @@ func (device) QueryDevice() (verbs.DeviceAttr, error) {
 	return verbs.DeviceAttr{Caps: verbs.CapRC | verbs.CapXRC | verbs.CapCredits, MaxQP: 7}, nil
 }
 
-func TestClaimsAreTakenBack(t *testing.T) {
-	attr, err := Claims{Without: verbs.CapXRC | verbs.CapUD}.Of(device{}).QueryDevice()
+func TestRestrictionsRemoveCaps(t *testing.T) {
+	attr, err := Restrictions{MissingCaps: verbs.CapXRC | verbs.CapUD}.Apply(device{}).QueryDevice()
 	if err != nil || attr.Caps != verbs.CapRC|verbs.CapCredits || attr.MaxQP != 7 {
 		t.Errorf("%+v, %v", attr, err)
 	}
-	if d := (Claims{}).Of(device{}); d != (device{}) {
+	if d := (Restrictions{}).Apply(device{}); d != (device{}) {
 		t.Errorf("a device that takes nothing back is %T", d)
 	}
 }
@@ -58,9 +58,9 @@ func TestClaimsAreTakenBack(t *testing.T) {
 // knownDefects is how many numbered ones there are: see docs/spec/defects.md.
 const knownDefects = 48
 
-// Of the known defects rxe has these, and no others: in both versions or in one. The
-// rest it had once (R1 to R8, R11, R12, R14, R48), or others have (R10, R13, R15).
-func TestRxeHasItsDefects(t *testing.T) {
+// The other known defects were fixed before (R1 to R8, R11, R12, R14, R48), or
+// belong to other devices (R10, R13, R15).
+func TestRxeProfilesHaveKnownDefects(t *testing.T) {
 	only := map[int]string{17: "rxe-6.12", 35: "rxe-6.12", 43: "rxe-6.1"}
 	for _, profile := range []string{"rxe-6.12", "rxe-6.1"} {
 		p, err := FindProfile(profile)
@@ -82,8 +82,8 @@ func TestRxeHasItsDefects(t *testing.T) {
 	}
 }
 
-// What is said to be a defect of a kernel's is in its profile, and nothing else is.
-func TestProfilesHaveWhatIsSaidOfTheirKernels(t *testing.T) {
+// A defect that imitates a kernel is in its profile, and no other defect is.
+func TestProfilesMatchDocumentedKernels(t *testing.T) {
 	apart := map[string]string{
 		"BusyCloseIsIdle":   "it is coarser than siw",
 		"NeverRaisesCRC":    "of a siw that wants CRCs",

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/flawed"
 )
 
-// Quirk describes a flaw that a NIC can be given.
+// Quirk describes a defect that a NIC can have.
 type Quirk struct {
 	Name   string `json:"name"`
 	Defect string `json:"imitates,omitempty"`
@@ -18,8 +18,8 @@ type Quirk struct {
 	Of []string `json:"providers"`
 }
 
-// AllQuirks lists the quirks of all providers, each once: one that several have
-// does the same in all of them.
+// AllQuirks lists the defects of all providers, each once: a name means the same
+// for all of them.
 func AllQuirks() (all []Quirk) {
 	for _, p := range All() {
 		for _, q := range p.Quirks {
@@ -33,28 +33,28 @@ func AllQuirks() (all []Quirk) {
 	return all
 }
 
-// QuirkNames lists the names that there are, without what they take.
+// QuirkNames returns the names of all defects, without arguments.
 func QuirkNames() (names []string) {
 	for _, q := range AllQuirks() {
-		names = append(names, plain(q.Name))
+		names = append(names, quirkName(q.Name))
 	}
 	return names
 }
 
-// plain is the name of a quirk without what it takes.
-func plain(name string) string {
+// quirkName returns the name of a defect without its argument.
+func quirkName(name string) string {
 	name, _, _ = strings.Cut(name, "=")
 	return name
 }
 
-// UnknownQuirkError is a quirk that no provider has.
+// UnknownQuirkError is returned for a defect that no provider has.
 type UnknownQuirkError struct{ Name string }
 
 func (e *UnknownQuirkError) Error() string {
 	return fmt.Sprintf("no quirk %q; 'fabrictest quirks' lists all", e.Name)
 }
 
-// ForeignQuirkError is a quirk of other providers.
+// ForeignQuirkError is returned for a defect that only other providers have.
 type ForeignQuirkError struct {
 	Name     string
 	Provider *Provider
@@ -62,15 +62,15 @@ type ForeignQuirkError struct {
 }
 
 func (e *ForeignQuirkError) Error() string {
-	return fmt.Sprintf("the quirk %s is one of %s, and %s has no such thing", e.Name, strings.Join(e.Of, " and "), e.Provider.Title)
+	return fmt.Sprintf("the quirk %s is one of %s, and %s does not have it", e.Name, strings.Join(e.Of, " and "), e.Provider.Title)
 }
 
-// CheckQuirk says what is wrong with a quirk as it was given: NAME, or NAME=NUMBER
-// for one that takes a number, or CounterStuck=COUNTER. The error may be an *UnknownQuirkError or a
+// CheckQuirk checks a defect as given by the user: NAME, NAME=NUMBER, or
+// CounterStuck=COUNTER. The error may be an *UnknownQuirkError or a
 // *ForeignQuirkError.
 func (p *Provider) CheckQuirk(spec string) error {
 	name, _, _ := strings.Cut(spec, "=")
-	named := func(q Quirk) bool { return plain(q.Name) == name }
+	named := func(q Quirk) bool { return quirkName(q.Name) == name }
 	if slices.ContainsFunc(p.Quirks, named) {
 		others, err := p.takeVerbQuirks(new(flawed.Quirks), []string{spec})
 		if err != nil || len(others) == 0 {
@@ -85,7 +85,7 @@ func (p *Provider) CheckQuirk(spec string) error {
 	return &UnknownQuirkError{Name: name}
 }
 
-// CheckQuirk says what is wrong with a quirk, whoever may have it.
+// CheckQuirk checks a defect of any provider.
 func CheckQuirk(spec string) (err error) {
 	for _, p := range All() {
 		if err = p.CheckQuirk(spec); err == nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/flaw"
 )
 
-// roceFlaws are what is wrong with a soft-RoCE NIC on purpose: with the NIC
-// itself, with its packets, and with its connection manager.
+// roceFlaws are the defects of a soft-RoCE NIC: of the engine, of its packets, and
+// of its connection manager.
 type roceFlaws struct {
 	nic  softroce.Quirks
 	wire flaw.Quirks
 	cm   cm.Quirks
 }
 
-// managerPrefix tells the quirks of the connection manager from the NIC's.
+// managerPrefix is the prefix of the defects of the connection manager.
 const managerPrefix = "cm."
 
-// set adds a flaw: NAME, cm.NAME or cm.NAME=NUMBER.
+// set adds a defect: NAME, cm.NAME or cm.NAME=NUMBER.
 func (f *roceFlaws) set(spec string) error {
 	name, number, hasNumber := strings.Cut(spec, "=")
 	field := reflect.Value{}
@@ -37,7 +37,7 @@ func (f *roceFlaws) set(spec string) error {
 	case kind == reflect.Uint64:
 		n, err := strconv.ParseUint(number, 10, 64)
 		if err != nil || n == 0 {
-			return fmt.Errorf("quirk %s: it takes a number from 1 on, %s=3 say", spec, name)
+			return fmt.Errorf("quirk %s needs a number of at least 1, for example %s=3", spec, name)
 		}
 		field.SetUint(n)
 	case hasNumber:
@@ -50,8 +50,8 @@ func (f *roceFlaws) set(spec string) error {
 	return nil
 }
 
-// managerQuirks are the switches of cm.Quirks. Its addresses are not among them:
-// a detour differs from NIC to NIC.
+// managerQuirks are the boolean fields of cm.Quirks. Its address fields are left
+// out, because they differ between NICs.
 var managerQuirks = []Quirk{
 	{Name: managerPrefix + "IgnoreREQ", Defect: "", Does: "connection requests to a listener are never answered"},
 	{Name: managerPrefix + "StopAfterConns=N", Defect: "R14", Does: "connection requests are ignored after N connections"},

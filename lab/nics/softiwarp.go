@@ -16,18 +16,18 @@ import (
 )
 
 func softIWARP() *Provider {
-	const flushed = "a connection that breaks flushes what is posted"
+	const flushed = "a broken connection flushes posted requests"
 	p := &Provider{
-		Name: "softiwarp", Title: "soft-iWARP", Stack: "iWARP over TCP", Transport: verbs.TransportIWARP, Streams: true,
+		Name: "softiwarp", Title: "soft-iWARP", Stack: "iWARP over TCP", Transport: verbs.TransportIWARP, OverTCP: true,
 		Caps: verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
 			verbs.CapSendInv | verbs.CapLocalInv | verbs.CapCM | verbs.CapZeroBased | verbs.CapResizeCQ,
-		Never: map[verbs.WCStatus]string{
+		UnreportedStatuses: map[verbs.WCStatus]string{
 			verbs.WCRetryExcErr:    flushed,
-			verbs.WCRNRRetryExcErr: "a message that finds no receive ends the connection",
-			verbs.WCRemInvReqErr:   "the peer says by a Terminate what it did not like",
+			verbs.WCRNRRetryExcErr: "a message without a posted receive ends the connection",
+			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
-		with:     func(s Setup) (Opener, error) { return newIWARP(s) },
-		setQuirk: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
+		newOpener: func(s Setup) (Opener, error) { return newIWARPOpener(s) },
+		setQuirk:  func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
 	}
 	for _, q := range slices.Concat(engine.AllQuirks(), flaw.AllQuirks()) {
 		p.Quirks = append(p.Quirks, Quirk{Name: q.Name, Defect: q.Defect, Does: q.Does})
@@ -35,11 +35,11 @@ func softIWARP() *Provider {
 	return p
 }
 
-// iwarp opens soft-iWARP NICs.
-type iwarp struct{ cfg softiwarp.Config }
+// iwarpOpener opens soft-iWARP NICs.
+type iwarpOpener struct{ cfg softiwarp.Config }
 
-func newIWARP(s Setup) (*iwarp, error) {
-	o := new(iwarp)
+func newIWARPOpener(s Setup) (*iwarpOpener, error) {
+	o := new(iwarpOpener)
 	for _, name := range s.Quirks {
 		if err := setIWARP(&o.cfg, name); err != nil {
 			return nil, err
@@ -47,29 +47,29 @@ func newIWARP(s Setup) (*iwarp, error) {
 	}
 	switch {
 	case s.ICRCOffloaded:
-		return nil, errors.New("iWARP has no ICRC, which is RoCE's")
-	case s.IgnoreMarks:
-		return nil, errors.New("iWARP leaves the control of congestion to TCP")
-	case s.Reliable || s.Isolate:
+		return nil, errors.New("iWARP has no ICRC")
+	case s.NoRateControl:
+		return nil, errors.New("TCP controls the rate of iWARP")
+	case s.Reliable || s.IsolatePeers:
 		return nil, errOnlyDatagramIWARP
 	}
-	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC, o.cfg.ClientServer = s.Markers, s.NoCRC, s.ClientServer
+	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC, o.cfg.ClientServer = s.Markers, s.NoMPACRC, s.ClientServer
 	return o, nil
 }
 
-// setIWARP adds a flaw, of the NIC itself or of its wire.
+// setIWARP sets a defect of the engine or of the packets.
 func setIWARP(cfg *softiwarp.Config, spec string) error {
 	name, _, hasNumber := strings.Cut(spec, "=")
 	switch {
 	case cfg.NIC.Quirks.Set(name, true) != nil && cfg.Flaws.Set(name, true) != nil:
 		return &UnknownQuirkError{Name: name}
 	case hasNumber:
-		return fmt.Errorf("quirk %s: it takes no number", spec)
+		return fmt.Errorf("quirk %s takes no number", spec)
 	}
 	return nil
 }
 
-func (o *iwarp) at(p Place) softiwarp.Config {
+func (o *iwarpOpener) deviceConfig(p NICConfig) softiwarp.Config {
 	cfg := o.cfg
 	cfg.Name, cfg.Addrs = p.Name, p.addrs()
 	cfg.Costs = p.costs()
@@ -77,12 +77,12 @@ func (o *iwarp) at(p Place) softiwarp.Config {
 }
 
 // InWorld implements Opener.
-func (o *iwarp) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, error) {
+func (o *iwarpOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
 	var n link.StreamNet = port.StreamHost()
-	if at.Streams != nil {
-		n = at.Streams(n)
+	if at.WrapStreams != nil {
+		n = at.WrapStreams(n)
 	}
-	d, err := softiwarp.InWorld(w, port, n, o.at(at))
+	d, err := softiwarp.InWorld(w, port, n, o.deviceConfig(at))
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,8 @@ func (o *iwarp) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, 
 }
 
 // OnSockets implements Opener.
-func (o *iwarp) OnSockets(at Place) (verbs.Context, error) {
-	cfg := o.at(at)
+func (o *iwarpOpener) OnSockets(at NICConfig) (verbs.Context, error) {
+	cfg := o.deviceConfig(at)
 	if at.Capture != nil {
 		cfg.Decorate = func(n link.StreamWaiter) link.StreamWaiter {
 			return at.Capture.WrapStreams(at.Name, n).(link.StreamWaiter)

@@ -20,9 +20,9 @@ func softRoCE() *Provider {
 		Caps: verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
 			verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
 			verbs.CapCM | verbs.CapCongestion | verbs.CapAutoMigration | verbs.CapCredits | verbs.CapZeroBased | verbs.CapResizeCQ,
-		Dissector: softroce.Dissector{}, Resent: "retransmitted_pkts", RNR: true, Marks: true,
-		with: func(s Setup) (Opener, error) {
-			o, err := newRoCE(s)
+		Dissector: softroce.Dissector{}, RetransmitCounter: "retransmitted_pkts", HasRNR: true, HasECN: true,
+		newOpener: func(s Setup) (Opener, error) {
+			o, err := newRoCEOpener(s)
 			return o, err
 		},
 		setQuirk: func(spec string) error { return new(roceFlaws).set(spec) },
@@ -34,44 +34,44 @@ func softRoCE() *Provider {
 	return p
 }
 
-// roce opens soft-RoCE NICs.
-type roce struct{ cfg softroce.Config }
+// roceOpener opens soft-RoCE NICs.
+type roceOpener struct{ cfg softroce.Config }
 
-func newRoCE(s Setup) (*roce, error) {
-	var wrong roceFlaws
+func newRoCEOpener(s Setup) (*roceOpener, error) {
+	var flaws roceFlaws
 	for _, name := range s.Quirks {
-		if err := wrong.set(name); err != nil {
+		if err := flaws.set(name); err != nil {
 			return nil, err
 		}
 	}
 	switch {
-	case s.Markers || s.NoCRC || s.ClientServer:
-		return nil, errors.New("RoCE has neither markers, nor a CRC to do without, nor models of connections, which are MPA's")
-	case s.Reliable || s.Isolate:
+	case s.Markers || s.NoMPACRC || s.ClientServer:
+		return nil, errors.New("RoCE has no MPA: no markers, no optional CRC, and no connection models")
+	case s.Reliable || s.IsolatePeers:
 		return nil, errOnlyDatagramIWARP
 	}
-	o := new(roce)
+	o := new(roceOpener)
 	if s.ICRCOffloaded {
 		o.cfg.NIC.ICRC = engine.ICRCOffloaded
 	}
-	if s.IgnoreMarks {
-		ignoreMarks(&o.cfg.NIC)
+	if s.NoRateControl {
+		disableRateControl(&o.cfg.NIC)
 	}
-	o.cfg.NIC.Quirks, o.cfg.Flaws, o.cfg.CM.Quirks, o.cfg.CM.MaxConns = wrong.nic, wrong.wire, wrong.cm, s.Calls
+	o.cfg.NIC.Quirks, o.cfg.Flaws, o.cfg.CM.Quirks, o.cfg.CM.MaxConns = flaws.nic, flaws.wire, flaws.cm, s.MaxCMConns
 	return o, nil
 }
 
-func (o *roce) at(p Place) softroce.Config {
+func (o *roceOpener) deviceConfig(p NICConfig) softroce.Config {
 	cfg := o.cfg
 	cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = p.Name, p.addrs(), p.LineRateBps
-	cfg.V1Addrs, cfg.NIC.PKeys = p.V1, p.PKeys
+	cfg.V1Addrs, cfg.NIC.PKeys = p.RoCEv1Addrs, p.PKeys
 	cfg.Costs = p.costs()
 	return cfg
 }
 
 // InWorld implements Opener.
-func (o *roce) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, error) {
-	d, err := softroce.InWorld(w, port, at.link(port), o.at(at))
+func (o *roceOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
+	d, err := softroce.InWorld(w, port, at.link(port), o.deviceConfig(at))
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +79,13 @@ func (o *roce) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, e
 }
 
 // OnSockets implements Opener.
-func (o *roce) OnSockets(at Place) (verbs.Context, error) {
-	cfg := o.at(at)
+func (o *roceOpener) OnSockets(at NICConfig) (verbs.Context, error) {
+	cfg := o.deviceConfig(at)
 	if at.Capture != nil {
 		cfg.Decorate = func(l link.Waiter) link.Waiter { return at.Capture.Wrap(at.Name, l).(link.Waiter) }
 	}
 	var sockets udplink.Config
-	if at.Single {
+	if at.NoGSO {
 		sockets.GSO = udplink.OffloadOff
 	}
 	d, err := softroce.OnUDP(sockets, cfg)
@@ -95,14 +95,13 @@ func (o *roce) OnSockets(at Place) (verbs.Context, error) {
 	return d, nil
 }
 
-// ignoreMarks leaves the marks on packets and the notifications about them as
-// they are, and lets no sender slow down for them: the lowest rate that control
-// of congestion may choose is beyond any line's. The rest are its published
-// constants, which must be sensible to be taken.
-func ignoreMarks(nic *engine.Config) {
-	const beyond = 10e12
+// disableRateControl sets the minimum rate of DCQCN above any line rate, so that
+// senders do not slow down. Marking and CNPs are unchanged. The other values are
+// the published defaults.
+func disableRateControl(nic *engine.Config) {
+	const unlimited = 10e12
 	c := &nic.Congestion
-	c.MinRateBps, c.MaxRateBps = beyond, beyond
+	c.MinRateBps, c.MaxRateBps = unlimited, unlimited
 	c.G = 1 << 22 // 1/256
 	c.AlphaInterval, c.IncreaseInterval = 55*time.Microsecond, 55*time.Microsecond
 	c.ByteCounter, c.FastRecovery = 10e6, 5

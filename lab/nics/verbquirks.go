@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// verbNeeds are what a device must be able to do to have a quirk of its verbs;
-// those that are not here every device can have.
+// verbNeeds has the capabilities that a device needs to have a defect of its verbs;
+// others need none.
 var verbNeeds = map[string]verbs.Caps{
 	"BindKeepsKey": verbs.CapMWType1,
 	"MWKeyStale":   verbs.CapMWType1,
@@ -59,7 +59,8 @@ var verbNeeds = map[string]verbs.Caps{
 	"EndUnnoticed":         verbs.CapCM | verbs.CapRC,
 }
 
-// verbQuirks are the quirks of the verbs of devices that can do so much.
+// verbQuirks returns the defects of verbs that devices with these capabilities can
+// have.
 func verbQuirks(caps verbs.Caps) (all []Quirk) {
 	for _, q := range flawed.AllQuirks() {
 		if caps.Has(verbNeeds[q.Name]) {
@@ -69,11 +70,11 @@ func verbQuirks(caps verbs.Caps) (all []Quirk) {
 	return all
 }
 
-// takeVerbQuirks switches on what of names are quirks of the provider's verbs, and
+// takeVerbQuirks sets those of names that are defects of the provider's verbs, and
 // returns the others.
 func (p *Provider) takeVerbQuirks(q *flawed.Quirks, names []string) (others []string, err error) {
 	for _, name := range names {
-		if plain(name) == flawed.CounterStuck {
+		if quirkName(name) == flawed.CounterStuck {
 			if err := p.checkCounter(name); err != nil {
 				return nil, err
 			}
@@ -85,11 +86,12 @@ func (p *Provider) takeVerbQuirks(q *flawed.Quirks, names []string) (others []st
 	return others, nil
 }
 
-// checkCounter refuses a quirk of a counter that the provider's NICs do not have.
+// checkCounter returns an error if the counter of a CounterStuck defect does not
+// exist.
 func (p *Provider) checkCounter(spec string) error {
 	_, counter, _ := strings.Cut(spec, "=")
 	if counter == "" {
-		return fmt.Errorf("quirk %s: it takes the name of a counter, %s=%s say", spec, flawed.CounterStuck, p.counters()[0].Name)
+		return fmt.Errorf("quirk %s needs the name of a counter, for example %s=%s", spec, flawed.CounterStuck, p.counters()[0].Name)
 	}
 	has := func(p *Provider) bool {
 		return slices.ContainsFunc(p.counters(), func(c verbs.Counter) bool { return c.Name == counter })
@@ -109,11 +111,11 @@ func (p *Provider) checkCounter(spec string) error {
 	return foreign
 }
 
-// counters are those of the provider's NICs: of one that is opened to be asked.
+// counters returns the counters of a NIC of the provider.
 func (p *Provider) counters() []verbs.Counter {
 	w := sim.New(sim.Config{})
 	defer w.Close()
-	d, err := p.sample(w)
+	d, err := p.openSample(w)
 	if err != nil {
 		panic(fmt.Sprintf("nics: %s cannot be opened in an empty world: %v", p.Name, err))
 	}
@@ -122,8 +124,8 @@ func (p *Provider) counters() []verbs.Counter {
 	return all
 }
 
-// sample opens a NIC of the provider that is alone in a world.
-func (p *Provider) sample(w *sim.World) (verbs.Context, error) {
+// openSample opens a single NIC in a simulation.
+func (p *Provider) openSample(w *sim.World) (verbs.Context, error) {
 	const rate = 1e9
 	n, err := sim.NewNet(w, sim.NetConfig{})
 	if err != nil {
@@ -134,21 +136,21 @@ func (p *Provider) sample(w *sim.World) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := p.with(Setup{})
+	o, err := p.newOpener(Setup{})
 	if err != nil {
 		return nil, err
 	}
-	return o.InWorld(w, port, Place{Name: "sample", Addr: addr, LineRateBps: rate})
+	return o.InWorld(w, port, NICConfig{Name: "sample", Addr: addr, LineRateBps: rate})
 }
 
-// verbFlaws opens NICs whose verbs have flaws.
+// verbFlaws opens NICs with defects of their verbs.
 type verbFlaws struct {
 	Opener
 	q flawed.Quirks
 }
 
 // InWorld implements Opener.
-func (o *verbFlaws) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Context, error) {
+func (o *verbFlaws) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
 	d, err := o.Opener.InWorld(w, port, at)
 	if err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func (o *verbFlaws) InWorld(w *sim.World, port *sim.Port, at Place) (verbs.Conte
 }
 
 // OnSockets implements Opener.
-func (o *verbFlaws) OnSockets(at Place) (verbs.Context, error) {
+func (o *verbFlaws) OnSockets(at NICConfig) (verbs.Context, error) {
 	d, err := o.Opener.OnSockets(at)
 	if err != nil {
 		return nil, err

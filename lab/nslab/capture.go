@@ -20,7 +20,7 @@ type capture struct {
 	packets *pcaplink.Capture
 }
 
-// newCapture begins the capture that a rank is told to make; nil if none.
+// newCapture creates the capture file of a job; nil if it has none.
 func newCapture(job *rankJob) (*capture, error) {
 	if job.Capture == "" {
 		return nil, nil
@@ -30,18 +30,17 @@ func newCapture(job *rankJob) (*capture, error) {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
 	c := &capture{f, pcaplink.NewCapture(f, pcaplink.Options{Epoch: time.Now(), Comment: job.Comment, FindID: softroce.FindIPID})}
-	go c.saveWhenTold()
+	go c.flushOnSIGTERM()
 	return c, nil
 }
 
-// saveWhenTold brings to the file what there is when the process is told to end:
-// of a run that hangs, the last packets matter most. It then ends of the signal,
-// as it would have without us.
-func (c *capture) saveWhenTold() {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
-	<-told
-	_ = c.packets.Flush() // nobody is left to be told of a full disk
+// flushOnSIGTERM flushes the file on SIGTERM, because the last packets of a run
+// that hangs matter most. Then the signal ends the process.
+func (c *capture) flushOnSIGTERM() {
+	sigterm := make(chan os.Signal, 1)
+	signal.Notify(sigterm, syscall.SIGTERM)
+	<-sigterm
+	_ = c.packets.Flush() // the process ends anyway
 	signal.Reset(syscall.SIGTERM)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 }
@@ -51,12 +50,11 @@ func (c *capture) close() error {
 	if c == nil {
 		return nil
 	}
-	return complete(c.file, c.packets.Close())
+	return closeCapture(c.file, c.packets.Close())
 }
 
-// trimCapture repairs the file of a rank that did not live to complete it: one
-// that was killed leaves half a packet at the end, and readers refuse the file. A
-// rank that never came to write anything has none.
+// trimCapture removes an incomplete packet at the end of the capture of a killed
+// rank. A rank that wrote nothing has no file.
 func trimCapture(name string) error {
 	err := pcaplink.Trim(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,11 +63,10 @@ func trimCapture(name string) error {
 	return err
 }
 
-// captureSuffix is what the name of a capture ends in while it is written.
+// captureSuffix is the suffix of uncompressed captures.
 const captureSuffix = ".pcapng"
 
-// packCaptures compresses the captures in a folder, when nobody writes them any
-// more.
+// packCaptures compresses the captures in a folder. Their writers must have ended.
 func packCaptures(dir string) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+captureSuffix))
 	errs := []error{err}

@@ -16,12 +16,12 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// captured is what a file has, which must be whole.
+// captured has the contents of a capture file.
 type captured struct {
 	section pcapgo.NgSectionInfo
 	packets int
 	longest int
-	said    map[string]int // comments on packets, by interface and text
+	output  map[string]int // comments on packets, by interface and text
 }
 
 func readCapture(t *testing.T, name string) (c captured) {
@@ -41,7 +41,7 @@ func readCapture(t *testing.T, name string) (c captured) {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	c.section, c.said = r.SectionInfo(), make(map[string]int)
+	c.section, c.output = r.SectionInfo(), make(map[string]int)
 	for {
 		data, ci, opts, err := r.ReadPacketDataWithOptions()
 		if errors.Is(err, io.EOF) {
@@ -57,7 +57,7 @@ func readCapture(t *testing.T, name string) (c captured) {
 			t.Fatal(err)
 		}
 		for _, comment := range opts.Comments {
-			c.said[intf.Name+": "+comment]++
+			c.output[intf.Name+": "+comment]++
 		}
 	}
 }
@@ -71,8 +71,7 @@ func captures(r *report.Result) (names []string) {
 	return names
 }
 
-// A rank that is killed leaves half a packet behind; its capture is whole.
-func TestKilledRankLeavesAWholeCapture(t *testing.T) {
+func TestCaptureOfKilledRankIsTrimmed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := run(t, `
@@ -95,8 +94,7 @@ expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceed
 	}
 }
 
-// What the switches did to packets is in a file, packet by packet.
-func TestFabricIsCaptured(t *testing.T) {
+func TestFabricCaptureHasPacketComments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := run(t, `
@@ -113,8 +111,8 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
 	if c.section.Comment != "fabrictest run test" || c.longest < 1024 {
 		t.Errorf("%+v, %d bytes kept", c.section, c.longest)
 	}
-	if said := c.said["host0/rdma0 out: fabrictest: lost"]; lost.Lost["loss"] == 0 || uint64(said) != lost.Lost["loss"] || len(c.said) != 1 {
-		t.Errorf("lost %v; the file says %v", lost.Lost, c.said)
+	if output := c.output["host0/rdma0 out: fabrictest: lost"]; lost.Lost["loss"] == 0 || uint64(output) != lost.Lost["loss"] || len(c.output) != 1 {
+		t.Errorf("lost %v; the file says %v", lost.Lost, c.output)
 	}
 	if uint64(c.packets) < lost.Packets {
 		t.Errorf("%d packets in the file, %d on the cable", c.packets, lost.Packets)

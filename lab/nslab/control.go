@@ -9,22 +9,22 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// control is a program's way to the other ranks, over its process' channel.
+// control is the workload.Control of a rank, over its connection to the launcher.
 type control struct{ conn *rank.Conn }
 
-func (c *control) Send(to int, msg []byte) error { return c.own(c.conn.Send(to, msg)) }
+func (c *control) Send(to int, msg []byte) error { return c.wrapErr(c.conn.Send(to, msg)) }
 
 func (c *control) Recv(from int, timeout time.Duration) ([]byte, error) {
 	msg, err := c.conn.Recv(from, timeout)
-	return msg, c.own(err)
+	return msg, c.wrapErr(err)
 }
 
-func (c *control) Barrier(timeout time.Duration) error { return c.own(c.conn.Barrier(timeout)) }
+func (c *control) Barrier(timeout time.Duration) error { return c.wrapErr(c.conn.Barrier(timeout)) }
 func (c *control) Mark(what string)                    { c.conn.Mark(what) }
 func (c *control) Sample(s workload.Sample)            { c.conn.Sample(s) }
 
-// own gives errors the names by which programs know them.
-func (c *control) own(err error) error {
+// wrapErr adds the errors of package workload that programs test for.
+func (c *control) wrapErr(err error) error {
 	switch {
 	case errors.Is(err, rank.ErrRankEnded):
 		return errors.Join(workload.ErrGone, err)

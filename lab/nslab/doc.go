@@ -1,20 +1,18 @@
-// Package nslab runs scenarios in network namespaces, in real time: every host
-// is a namespace with a process of its own, which has an emulated NIC on UDP
-// sockets and runs one rank of the workload.
+// Package nslab runs scenarios in network namespaces, in real time. Each host is a
+// namespace with one process, which opens an emulated NIC on sockets and runs one
+// rank of the workload.
 //
-// Three kinds of processes take part. Whoever calls Run starts one lab process
-// for the scenario, in namespaces of its own (LabMain): it builds the fabric,
-// passes cables on which anything is to happen through the user-space switch,
-// carries out the timed faults, and starts one rank process in every host
-// (RankMain). The lab process is the first of a PID namespace: whichever process
-// dies, the kernel takes down everything below it, and namespaces, which have no
-// names, go with their last process.
+// [Run] starts one lab process for the scenario (LabMain), in new namespaces. The
+// lab process builds the fabric, carries impaired cables through user-space
+// switches, executes the timed faults, and starts a rank process in each host
+// (RankMain). It is the init process of a PID namespace: when it dies, the kernel
+// kills all rank processes and removes the namespaces.
 //
-// The program that uses the package must call LabMain and RankMain when it is
-// started with LabCommand or RankCommand as its first argument.
+// A program that uses the package must call LabMain or RankMain if its first
+// argument is LabCommand or RankCommand.
 package nslab
 
-// What the program is started with to be a lab process or a rank process.
+// The first argument of a lab process and of a rank process.
 const (
 	LabCommand  = "lab-process"
 	RankCommand = "rank-process"

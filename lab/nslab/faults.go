@@ -11,49 +11,49 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// conduct lets the ranks begin when all are ready, carries out the timed faults,
-// and ends the run when its time is up.
-func (p *performance) conduct(ctx context.Context) {
+// runFaults starts the ranks when all are ready, executes the timed faults, and
+// stops the run at its time limit.
+func (p *scenarioRun) runFaults(ctx context.Context) {
 	if err := p.begin(ctx); err != nil {
-		p.giveUp(ctx, err)
+		p.abort(ctx, err)
 		return
 	}
 	for i := range p.Plan.Steps {
 		step := &p.Plan.Steps[i]
 		if step.At >= p.Plan.Limit {
-			break // time is up before it comes to that
+			break // the run ends first
 		}
-		if !p.wait(ctx, step.At) {
+		if !p.waitUntil(ctx, step.At) {
 			return
 		}
-		if err := p.do(ctx, step); err != nil {
-			p.giveUp(ctx, fmt.Errorf("%s: %w", p.Plan.What(step), err))
+		if err := p.execute(ctx, step); err != nil {
+			p.abort(ctx, fmt.Errorf("%s: %w", p.Plan.DescribeStep(step), err))
 			return
 		}
-		p.steps = append(p.steps, lab.Done{Step: step, At: p.record.now()})
+		p.steps = append(p.steps, lab.ExecutedStep{Step: step, At: p.recorder.now()})
 	}
-	if p.wait(ctx, p.Plan.Limit) {
-		p.hung = fmt.Sprintf("the limit of %v is reached", p.Plan.Limit)
-		p.group.Stop(errors.New(p.hung))
+	if p.waitUntil(ctx, p.Plan.Limit) {
+		p.abortReason = fmt.Sprintf("the limit of %v is reached", p.Plan.Limit)
+		p.group.Stop(errors.New(p.abortReason))
 	}
 }
 
-// begin waits until all ranks are ready, and sets time 0 a moment ahead of what
-// they are told, so that no packet is sent before it.
-func (p *performance) begin(ctx context.Context) error {
+// begin waits until all ranks are ready, sets time 0, and sends the start command.
+// No packet is sent before time 0.
+func (p *scenarioRun) begin(ctx context.Context) error {
 	select {
-	case <-p.record.all:
+	case <-p.recorder.allReady:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	now, order := time.Now(), orderStart(monotonic())
-	p.record.begin(now)
-	if err := p.wires.begin(now); err != nil {
+	now, command := time.Now(), formatStart(monotonic())
+	p.recorder.begin(now)
+	if err := p.switches.begin(now); err != nil {
 		return err
 	}
 	errs := make(chan error, p.group.Size())
 	for rank := range p.group.Size() {
-		go func() { errs <- p.group.SendCommand(ctx, rank, order) }()
+		go func() { errs <- p.group.SendCommand(ctx, rank, command) }()
 	}
 	var err error
 	for range p.group.Size() {
@@ -62,18 +62,17 @@ func (p *performance) begin(ctx context.Context) error {
 	return err
 }
 
-// giveUp ends the run for a reason of ours. Ranks that have ended meanwhile, and
-// the run with them, are no such reason.
-func (p *performance) giveUp(ctx context.Context, err error) {
+// abort stops the run for an error outside of the fabric, unless it has ended.
+func (p *scenarioRun) abort(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		p.broken = err
+		p.internalErr = err
 		p.group.Stop(err)
 	}
 }
 
-// wait waits until a time of the scenario's.
-func (p *performance) wait(ctx context.Context, at time.Duration) bool {
-	timer := time.NewTimer(at - p.record.now())
+// waitUntil waits until a time of the scenario; false if ctx ended first.
+func (p *scenarioRun) waitUntil(ctx context.Context, at time.Duration) bool {
+	timer := time.NewTimer(at - p.recorder.now())
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -83,15 +82,15 @@ func (p *performance) wait(ctx context.Context, at time.Duration) bool {
 	}
 }
 
-// do carries out one step.
-func (p *performance) do(ctx context.Context, step *lab.Step) error {
+// execute executes one step.
+func (p *scenarioRun) execute(ctx context.Context, step *lab.Step) error {
 	switch step.Do {
 	case scenarios.Down:
-		return p.eachPort(step, func(port int) error { return p.wires.setLink(p.Fabric, port, step.Undo) })
+		return p.eachPort(step, func(port int) error { return p.switches.setLink(p.Fabric, port, step.Undo) })
 	case scenarios.Partition:
-		return p.wires.partition(step)
+		return p.switches.partition(step)
 	case scenarios.SetImpair:
-		return p.wires.set(step.Set)
+		return p.switches.setSpecs(step.Set)
 	case scenarios.Kill:
 		return p.eachRank(step, p.group.Kill)
 	case scenarios.Freeze:
@@ -100,12 +99,12 @@ func (p *performance) do(ctx context.Context, step *lab.Step) error {
 		}
 		return p.eachRank(step, p.group.Freeze)
 	case scenarios.QPError:
-		return p.eachRank(step, func(rank int) error { return p.group.SendCommand(ctx, rank, breakOrder) })
+		return p.eachRank(step, func(rank int) error { return p.group.SendCommand(ctx, rank, breakCommand) })
 	}
 	return fmt.Errorf("a fault %q in namespaces: %w", step.Do, errors.ErrUnsupported)
 }
 
-func (p *performance) eachPort(step *lab.Step, do func(port int) error) error {
+func (p *scenarioRun) eachPort(step *lab.Step, do func(port int) error) error {
 	errs := make([]error, 0, len(step.Ports))
 	for _, k := range step.Ports {
 		errs = append(errs, do(k))
@@ -113,10 +112,9 @@ func (p *performance) eachPort(step *lab.Step, do func(port int) error) error {
 	return errors.Join(errs...)
 }
 
-// eachRank does something to the ranks of a step's hosts: hosts beyond the last
-// rank have none. To a rank that has ended nothing can be done any more, and
-// nothing needs to be, as in simulation.
-func (p *performance) eachRank(step *lab.Step, do func(rank int) error) error {
+// eachRank calls do for the ranks on the hosts of a step. Hosts without a rank and
+// ranks that have ended are skipped.
+func (p *scenarioRun) eachRank(step *lab.Step, do func(rank int) error) error {
 	var errs []error
 	for _, h := range step.Hosts {
 		if h < p.Plan.Scenario.RankCount() {

@@ -15,9 +15,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// LabMain is what a lab process does: it runs the scenario that it reads from
-// its standard input, and reports. It returns an error only if there is nobody
-// to report to.
+// LabMain is the main function of a lab process: it runs the scenario from its
+// standard input, and reports. It returns an error only if it cannot report.
 func LabMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
@@ -25,51 +24,51 @@ func LabMain() error {
 	if err := json.NewDecoder(os.Stdin).Decode(&job); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
-	news := &newspaper{to: json.NewEncoder(os.NewFile(newsFD, "news"))}
-	job.Options.Progress, job.Options.State = news.progress, news.state
-	ask := make(chan struct{}, 1)
-	job.Options.Ask = ask
-	go onSignal(syscall.SIGUSR1, ask)
+	messages := &messageWriter{to: json.NewEncoder(os.NewFile(messagesFD, "messages"))}
+	job.Options.OnProgress, job.Options.OnState = messages.progress, messages.state
+	requests := make(chan struct{}, 1)
+	job.Options.StateRequests = requests
+	go forwardSignal(syscall.SIGUSR1, requests)
 	s, err := scenarios.Parse(job.Name+".yaml", []byte(job.Scenario))
 	if err != nil {
 		return err
 	}
-	return news.result(play(ctx, s, job.Options))
+	return messages.result(runScenario(ctx, s, job.Options))
 }
 
-// newspaper is how a lab process tells how it is getting on. Goroutines share
-// it.
-type newspaper struct {
+// messageWriter writes the messages of a lab process. It is safe for concurrent
+// use.
+type messageWriter struct {
 	mu sync.Mutex
 	to *json.Encoder
 }
 
-func (n *newspaper) progress(p lab.Progress) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_ = n.to.Encode(labNews{Progress: &p}) // nobody may care; the result matters
+func (w *messageWriter) progress(p lab.Progress) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.to.Encode(labMessage{Progress: &p}) // the reader may be gone
 }
 
-func (n *newspaper) state(all []lab.RankState) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_ = n.to.Encode(labNews{State: all}) // as with progress
+func (w *messageWriter) state(all []lab.RankState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.to.Encode(labMessage{State: all}) // the reader may be gone
 }
 
-// onSignal asks for something on every signal; once is enough while nobody looks.
-func onSignal(s os.Signal, ask chan<- struct{}) {
+// forwardSignal sends to requests for every signal, unless a request is pending.
+func forwardSignal(s os.Signal, requests chan<- struct{}) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, s)
 	for range signals {
 		select {
-		case ask <- struct{}{}:
+		case requests <- struct{}{}:
 		default:
 		}
 	}
 }
 
-func (n *newspaper) result(r *report.Result) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.to.Encode(labNews{Result: r})
+func (w *messageWriter) result(r *report.Result) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Encode(labMessage{Result: r})
 }

@@ -10,76 +10,75 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// observe reads what every link has counted, and which exact events happened.
-// The switches have ended by then.
-func (w *wires) observe(fabric *netns.Fabric, o *lab.Observed) error {
+// readCounters reads the counters and events of every link. The switches must have
+// stopped.
+func (w *switchSet) readCounters(fabric *netns.Fabric, o *lab.Observation) error {
 	links := lab.NewLinks(w.plan)
 	for i := range w.plan.Ports {
 		out, in := links.At(i)
-		if w.ways[i][lab.Out] == nil {
-			if err := kernelLink(fabric, w.plan.Ports[i].Port, out, in); err != nil {
+		if w.directions[i][lab.Out] == nil {
+			if err := readKernelCounters(fabric, w.plan.Ports[i].Port, out, in); err != nil {
 				return err
 			}
 			continue
 		}
 		p := &w.plan.Ports[i]
-		w.ways[i][lab.Out].observe(o, p.Name, &p.Out, out)
-		w.ways[i][lab.In].observe(o, p.Name, &p.In, in)
+		w.directions[i][lab.Out].readCounters(o, p.Name, &p.Out, out)
+		w.directions[i][lab.In].readCounters(o, p.Name, &p.In, in)
 	}
 	o.Links = links.All
 	return nil
 }
 
-// counters are those of the switch for this direction.
-func (y *way) counters() uswitch.Counters {
-	stats := y.at.Stats().Ports[y.port]
-	if y.dir == uswitch.Out {
+// counters returns the switch counters of this direction.
+func (y *portDirection) counters() uswitch.Counters {
+	stats := y.sw.Stats().Ports[y.swPort]
+	if y.swDir == uswitch.Out {
 		return stats.Out
 	}
 	return stats.In
 }
 
-// etherBytes are those of a frame that are not in its packet.
+// etherBytes is the length of the Ethernet header.
 const etherBytes = 14
 
-// observe reads what one direction in user space has counted. What the kernels
-// had to say to each other before the scenario began is no part of it.
-func (y *way) observe(o *lab.Observed, name string, plan *lab.Impairments, l *report.Link) {
+// readCounters reads the counters of one direction in user space since begin.
+func (y *portDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
 	c := y.counters()
-	// Two hosts back to back are the two ports of one cable: what one has sent is
-	// what came out for the other, and is counted where it was sent.
-	if y.dir == uswitch.In || l.Packets == 0 {
-		frames := c.Offered - y.base.Offered
-		l.Packets, l.Bytes = frames+c.Drops.Overrun, c.OfferedBytes-y.base.OfferedBytes-frames*etherBytes
+	// A cable between two hosts has two ports. Its packets are counted once, at the
+	// sender.
+	if y.swDir == uswitch.In || l.Packets == 0 {
+		frames := c.Offered - y.baseline.Offered
+		l.Packets, l.Bytes = frames+c.Drops.Overrun, c.OfferedBytes-y.baseline.OfferedBytes-frames*etherBytes
 	}
-	lab.Lose(l, "overrun", c.Drops.Overrun)
-	lab.Lose(l, "malformed", c.Drops.Malformed)
-	lab.Lose(l, "link_down", c.Drops.Down)
-	lab.Lose(l, "held_full", c.Drops.HeldFull)
-	lab.Lose(l, "too_big", c.Drops.TooBig)
-	lab.Lose(l, "refused", c.Drops.SendErrors)
+	lab.AddLost(l, "overrun", c.Drops.Overrun)
+	lab.AddLost(l, "malformed", c.Drops.Malformed)
+	lab.AddLost(l, "link_down", c.Drops.Down)
+	lab.AddLost(l, "held_full", c.Drops.HeldFull)
+	lab.AddLost(l, "too_big", c.Drops.TooBig)
+	lab.AddLost(l, "refused", c.Drops.SendErrors)
 	if y.filter != nil {
-		lab.Lose(l, "partition", y.filter.Blocked())
+		lab.AddLost(l, "partition", y.filter.Blocked())
 	}
-	if y.path == nil {
+	if y.impairer == nil {
 		return
 	}
-	pipe := y.path.Pipe()
-	lab.CountPipe(l, pipe.Counters())
-	lab.Lose(l, "held_full", y.path.HeldOverflow())
+	pipe := y.impairer.Pipe()
+	lab.AddPipeCounters(l, pipe.Counters())
+	lab.AddLost(l, "held_full", y.impairer.HeldOverflow())
 	o.CountEvents(plan, pipe.Fired())
 	if y.stream != nil {
-		o.CountStreamEvents(y.stream.watch)
-		lab.Lose(l, "event", y.stream.drops)
+		o.CountStreamEvents(y.stream.matcher)
+		lab.AddLost(l, "event", y.stream.drops)
 	}
 	if err := pipe.Err(); err != nil {
 		o.EventErrors = append(o.EventErrors, fmt.Sprintf("%s: %v", name, err))
 	}
 }
 
-// kernelLink reads what the kernel counted where it carries the cable. It counts
-// a super-packet as one, and its headers once.
-func kernelLink(fabric *netns.Fabric, port topology.Port, out, in *report.Link) error {
+// readKernelCounters reads the counters of a cable that the kernel carries. They
+// count a GSO packet as one packet.
+func readKernelCounters(fabric *netns.Fabric, port topology.Port, out, in *report.Link) error {
 	s, err := fabric.Stats(port.String())
 	if err != nil {
 		return err
@@ -89,7 +88,7 @@ func kernelLink(fabric *netns.Fabric, port topology.Port, out, in *report.Link) 
 	if in.Packets == 0 {
 		in.Packets, in.Bytes = s.RxPackets, s.RxBytes-s.RxPackets*etherBytes
 	}
-	lab.Lose(out, "kernel", s.TxDropped+s.QueueDropped)
-	lab.Lose(in, "kernel", s.RxDropped)
+	lab.AddLost(out, "kernel", s.TxDropped+s.QueueDropped)
+	lab.AddLost(in, "kernel", s.RxDropped)
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// TestMain lets the test binary be the processes that a run consists of.
+// TestMain also runs the lab and rank processes of the tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 			exit(LabMain())
 		case RankCommand:
 			exit(RankMain())
-		case stageCommand:
-			exit(onStage())
+		case testbedCommand:
+			exit(runTestbedBody())
 		}
 	}
 	// A run waits as long as it computes; more of them would be late for each other.

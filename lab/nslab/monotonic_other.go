@@ -4,5 +4,5 @@ package nslab
 
 import "time"
 
-// monotonic is never asked where there are no namespaces.
+// monotonic is not used without namespaces.
 func monotonic() time.Duration { return 0 }

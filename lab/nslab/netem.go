@@ -11,28 +11,28 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// netemCan says what of a plan is beyond netem.
-func netemCan(plan *lab.Plan) error {
+// checkNetem returns an error for each part of a plan that netem does not support.
+func checkNetem(plan *lab.Plan) error {
 	cannot := func(key, what string) error {
-		return plan.Scenario.Errorf(key, "the kernel's netem cannot %s: leave it to the user-space switch", what)
+		return plan.Scenario.Errorf(key, "the kernel's netem cannot %s: use the user-space switch", what)
 	}
 	var errs []error
 	if len(plan.Scenario.Events) > 0 {
-		errs = append(errs, cannot("events", "do something to one exact packet"))
+		errs = append(errs, cannot("events", "change single packets"))
 	}
 	for i := range plan.Steps {
 		if s := &plan.Steps[i]; s.Do == scenarios.Partition {
-			errs = append(errs, cannot(fmt.Sprintf("faults[%d]", s.Fault), "keep hosts apart"))
+			errs = append(errs, cannot(fmt.Sprintf("faults[%d]", s.Fault), "partition hosts"))
 		}
 		for _, set := range plan.Steps[i].Set {
-			if _, err := netemSpec(set.Specs, set.Way); err != nil {
+			if _, err := netemSpec(set.Specs, set.Direction); err != nil {
 				errs = append(errs, plan.Scenario.Errorf(fmt.Sprintf("faults[%d].set", plan.Steps[i].Fault), "%w", err))
 			}
 		}
 	}
 	for i := range plan.Ports {
-		for way, m := range []*lab.Impairments{lab.Out: &plan.Ports[i].Out, lab.In: &plan.Ports[i].In} {
-			if _, err := netemSpec(m.Specs, lab.Way(way)); err != nil {
+		for dir, m := range []*lab.Impairments{lab.Out: &plan.Ports[i].Out, lab.In: &plan.Ports[i].In} {
+			if _, err := netemSpec(m.Specs, lab.Direction(dir)); err != nil {
 				errs = append(errs, plan.Scenario.Errorf("impair", "%s: %w", plan.Ports[i].Name, err))
 			}
 		}
@@ -40,36 +40,36 @@ func netemCan(plan *lab.Plan) error {
 	return errors.Join(errs...)
 }
 
-// netemSpec is what netem does in place of specs.
-func netemSpec(specs []impair.Spec, way lab.Way) (n netns.NetemSpec, err error) {
+// netemSpec converts the impairments of a direction to netem's parameters.
+func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err error) {
 	if len(specs) == 0 {
 		return n, nil
 	}
-	if len(specs) > 1 || way == lab.In {
-		return n, errors.New("netem does one thing to what a port sends, and nothing to what it receives: write one impairment, with way: out")
+	if len(specs) > 1 || dir == lab.In {
+		return n, errors.New("netem supports one impairment of the packets that a port sends, and none of those it receives: write one impairment, with way: out")
 	}
 	s := specs[0]
 	n = netns.NetemSpec{
 		Delay: s.Delay, Jitter: s.Jitter, LossPPM: s.LossPPM, DuplicatePPM: s.DuplicatePPM, ReorderPPM: s.ReorderPPM, CorruptPPM: s.CorruptPPM,
 	}
-	left := s
-	left.Delay, left.Jitter, left.LossPPM, left.DuplicatePPM, left.ReorderPPM, left.CorruptPPM = 0, 0, 0, 0, 0, 0
-	left.ReorderDelay, left.DuplicateDelay = 0, 0
-	if left != (impair.Spec{}) {
-		return n, errors.New("netem knows loss, delay, jitter, duplicate, reorder and corrupt only, and no from or until")
+	unsupported := s
+	unsupported.Delay, unsupported.Jitter, unsupported.LossPPM, unsupported.DuplicatePPM, unsupported.ReorderPPM, unsupported.CorruptPPM = 0, 0, 0, 0, 0, 0
+	unsupported.ReorderDelay, unsupported.DuplicateDelay = 0, 0
+	if unsupported != (impair.Spec{}) {
+		return n, errors.New("netem supports loss, delay, jitter, duplicate, reorder and corrupt only, and no from or until")
 	}
 	if n.ReorderPPM > 0 && n.Delay == 0 {
-		// Where others are delayed, those that are not overtake them.
+		// netem reorders by sending some packets without the delay of the others.
 		n.Delay = max(s.ReorderDelay, time.Microsecond)
 		n.ReorderPPM = impair.PPM - n.ReorderPPM
 	}
 	return n, nil
 }
 
-// setNetem gives a port's direction to netem.
-func (w *wires) setNetem(port int, way lab.Way, specs []impair.Spec) error {
-	spec, err := netemSpec(specs, way)
-	if err != nil || way == lab.In {
+// setNetem configures netem for one direction of a port.
+func (w *switchSet) setNetem(port int, dir lab.Direction, specs []impair.Spec) error {
+	spec, err := netemSpec(specs, dir)
+	if err != nil || dir == lab.In {
 		return err
 	}
 	return w.netem.Netem(w.plan.Ports[port].Name, spec)

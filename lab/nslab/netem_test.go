@@ -9,9 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// Where the kernel has netem it is used; where it has not, the result says so and
-// what to do.
-func TestNetemInPlaceOfTheSwitch(t *testing.T) {
+// Without netem in the kernel, the result has the reason and advice.
+func TestNetemReplacesSwitch(t *testing.T) {
 	t.Parallel()
 	r := run(t, `
 fabric: {kind: pair}
@@ -33,13 +32,13 @@ expect: {retransmits: {min: 1}}
 	}
 }
 
-func TestNetemRefusesWhatItCannotDo(t *testing.T) {
+func TestNetemRejectsUnsupportedImpairments(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"events: [{on: [host0], nth: 3, do: drop}]":                                "one exact packet",
-		"impair: [{way: in, loss: 5%}]":                                            "nothing to what it receives",
+		"events: [{on: [host0], nth: 3, do: drop}]":                                "change single packets",
+		"impair: [{way: in, loss: 5%}]":                                            "none of those it receives",
 		"impair: [{way: out, rate: 1Gbit}]":                                        "loss, delay, jitter",
-		"faults: [{at: 1ms, for: 1ms, do: partition, groups: [[host0], [host1]]}]": "keep hosts apart",
+		"faults: [{at: 1ms, for: 1ms, do: partition, groups: [[host0], [host1]]}]": "partition hosts",
 	} {
 		r := run(t, text+`
 fabric: {kind: pair}

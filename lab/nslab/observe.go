@@ -20,14 +20,14 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// observe puts together what the ranks told, what became of their processes, and
-// what the links counted.
-func (p *performance) observe(outcomes []launch.Outcome, others float64) (*lab.Observed, error) {
-	seen := &lab.Observed{Plan: p.Plan, Tier: scenarios.NetNS, Steps: p.steps, Hung: p.hung}
+// observe combines the reports of the ranks, the exit states of their processes,
+// and the counters of the links.
+func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.Observation, error) {
+	observed := &lab.Observation{Plan: p.Plan, Tier: scenarios.NetNS, Steps: p.steps, AbortReason: p.abortReason}
 	var errs []error
-	var waits []lab.Waits
+	var stats []lab.SchedStat
 	if u, ok := cputime.Self(); ok {
-		waits = append(waits, lab.Waits{Process: "the lab process", Ran: u.Ran, Waited: u.Waited})
+		stats = append(stats, lab.SchedStat{Process: "the lab process", Ran: u.Ran, Waited: u.Waited})
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -37,41 +37,40 @@ func (p *performance) observe(outcomes []launch.Outcome, others float64) (*lab.O
 				out = rankOutcome{Error: fmt.Sprintf("its report is damaged: %v", err)}
 			}
 		}
-		seen.Ranks = append(seen.Ranks, p.rankSeen(o, &out))
+		observed.Ranks = append(observed.Ranks, p.observedRank(o, &out))
 		if u := out.Usage; u != nil {
-			waits = append(waits, lab.Waits{Process: fmt.Sprintf("rank %d", o.Rank), Ran: u.Ran, Waited: u.Waited})
+			stats = append(stats, lab.SchedStat{Process: fmt.Sprintf("rank %d", o.Rank), Ran: u.Ran, Waited: u.Waited})
 		}
-		seen.Elapsed = max(seen.Elapsed, p.record.since(o.Ended))
-		errs = append(errs, unwritten(o, &out), starved(o))
+		observed.Elapsed = max(observed.Elapsed, p.recorder.since(o.Ended))
+		errs = append(errs, fileError(o, &out), resourceError(o))
 		if o.State != launch.Finished && p.dir != "" {
 			errs = append(errs, trimCapture(captureFile(p.dir, o.Host)))
 		}
 	}
-	seen.Schedule(others, waits)
-	return seen, errors.Join(append(errs, p.wires.observe(p.Fabric, seen))...)
+	observed.SetScheduling(others, stats)
+	return observed, errors.Join(append(errs, p.switches.readCounters(p.Fabric, observed))...)
 }
 
-// othersSince is the share of the processors that processes outside of the run used
+// othersSince returns the share of CPU time that processes outside of the run used
 // since a sample was taken.
-func (p *performance) othersSince(before cputime.Sample) float64 {
+func (p *scenarioRun) othersSince(before cputime.Sample) float64 {
 	now, _ := cputime.Now()
 	return cputime.OthersShare(before, now)
 }
 
-// unwritten is what of a rank's files could not be written: a run without them is
-// not what was asked for, whatever the fabric did.
-func unwritten(o *launch.Outcome, out *rankOutcome) error {
+// fileError returns an error if a file of a rank could not be written.
+func fileError(o *launch.Outcome, out *rankOutcome) error {
 	if why := cmp.Or(out.Capture, o.Stdout.Error, o.Stderr.Error); why != "" {
 		return fmt.Errorf("rank %d on %s: %s", o.Rank, o.Host, why)
 	}
 	return nil
 }
 
-// rankSeen is what was seen of one rank.
-func (p *performance) rankSeen(o *launch.Outcome, out *rankOutcome) lab.Rank {
-	told := &p.record.ranks[o.Rank]
+// observedRank combines the data about one rank.
+func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank {
+	record := &p.recorder.ranks[o.Rank]
 	r := lab.Rank{
-		Rank: o.Rank, Host: o.Host, State: lab.Finished, Samples: told.samples, Marks: told.marks,
+		Rank: o.Rank, Host: o.Host, State: lab.Finished, Samples: record.samples, Marks: record.marks,
 		ExitCode: &o.ExitCode, Signal: o.Signal, Waiting: o.StateDump,
 	}
 	if !o.MaxRSSIsUpperBound { // a bound says little about the rank
@@ -89,33 +88,35 @@ func (p *performance) rankSeen(o *launch.Outcome, out *rankOutcome) lab.Rank {
 		r.State = lab.Exited
 	}
 	if r.Err == nil && o.Error != "" {
-		r.Err = errors.New(lastWords(o))
+		r.Err = errors.New(exitReason(o))
 	}
 	return r
 }
 
-// lastWords is why a process ended, with the end of what it wrote.
-func lastWords(o *launch.Outcome) string {
-	words := strings.TrimSpace(o.Stderr.Tail)
-	if words == "" || o.State != launch.Exited {
+// exitReason returns why a process ended, with the relevant line or the last lines
+// of its standard error.
+func exitReason(o *launch.Outcome) string {
+	stderr := strings.TrimSpace(o.Stderr.Tail)
+	if stderr == "" || o.State != launch.Exited {
 		return o.Error
 	}
-	lines := strings.Split(words, "\n")
-	// What follows are goroutines and registers.
-	if i := slices.IndexFunc(lines, deathLine.MatchString); i >= 0 {
+	lines := strings.Split(stderr, "\n")
+	// Goroutine stacks and registers follow the cause.
+	if i := slices.IndexFunc(lines, crashLine.MatchString); i >= 0 {
 		return o.Error + ": " + lines[i]
 	}
 	if i := slices.IndexFunc(lines, fatalSignal.MatchString); i >= 0 {
 		return o.Error + ": " + lines[i]
 	}
-	const enough = 3
-	return o.Error + ": " + strings.Join(lines[max(0, len(lines)-enough):], "; ")
+	const maxLines = 3
+	return o.Error + ": " + strings.Join(lines[max(0, len(lines)-maxLines):], "; ")
 }
 
-// fatalSignal is the line in which a Go program names a signal that ended it.
+// fatalSignal matches the line in which a Go program names the signal that killed
+// it.
 var fatalSignal = regexp.MustCompile(`^SIG[A-Z0-9]+: `)
 
-// filesIn lists what a scenario left in its folder: captures and logs.
+// filesIn lists the captures and logs in the folder of a scenario.
 func filesIn(dir, folder string) (files []report.File) {
 	entries, _ := os.ReadDir(filepath.Join(dir, folder))
 	for _, e := range entries {

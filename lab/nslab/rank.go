@@ -17,7 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// rankJob is what a rank's process is told.
+// rankJob is the input of a rank's process.
 type rankJob struct {
 	Name     string        `json:"name"`     // the scenario's
 	Scenario string        `json:"scenario"` // its text
@@ -26,72 +26,70 @@ type rankJob struct {
 	NICs     []rankNIC     `json:"nics"`
 	Quirks   []string      `json:"quirks,omitempty"`
 	Patience time.Duration `json:"patience"`
-	// Single has packets handed to the kernel one by one: netem takes a
-	// super-packet for one packet, and would lose all of it or nothing.
-	Single bool `json:"single,omitempty"`
-	// Capture is the file to write packets to; empty for none.
+	// NoGSO disables UDP segmentation offload: netem would drop a GSO packet as a
+	// whole.
+	NoGSO bool `json:"single,omitempty"`
+	// Capture is the capture file; empty for none.
 	Capture string `json:"capture,omitempty"`
 	Comment string `json:"comment,omitempty"`
 }
 
-// rankNIC is a NIC to open.
 type rankNIC struct {
 	Name string     `json:"name"`
 	Addr netip.Addr `json:"addr"`
 	Rail int        `json:"rail"`
-	// RateBps is that of its cable; 0 if it has none.
+	// RateBps is the rate of its cable; 0 if unlimited.
 	RateBps uint64 `json:"rate_bps,omitempty"`
 }
 
-// readyMark is what a rank marks when its NICs are open and it waits for the
-// order to begin.
+// readyMark is the mark of a rank that has opened its NICs and waits for the start
+// command.
 const readyMark = "ready"
 
-// breakOrder tells a rank to move its queue pairs to Error.
-const breakOrder = "break"
+// breakCommand makes a rank move its queue pairs to Error.
+const breakCommand = "break"
 
-// RankMain is what the process of a rank does: it opens its NICs, runs its
-// program, and reports. It returns an error only if there is nobody to report
-// to.
+// RankMain is the main function of a rank process: it opens the NICs, runs the
+// program, and reports. It returns an error only if it cannot report.
 func RankMain() error {
 	conn, err := rank.Join()
 	if err != nil {
 		return err
 	}
-	var uncaptured error
-	rep, failed := runRank(conn, &uncaptured)
+	var captureErr error
+	rep, runErr := runRank(conn, &captureErr)
 	out := rankOutcome{Report: rep}
-	if failed != nil {
-		out.Error, out.Timeout = failed.Error(), workload.IsTimeout(failed)
+	if runErr != nil {
+		out.Error, out.Timeout = runErr.Error(), workload.IsTimeout(runErr)
 	}
 	if u, ok := cputime.Self(); ok {
 		out.Usage = &u
 	}
-	if uncaptured != nil {
-		out.Capture = uncaptured.Error()
+	if captureErr != nil {
+		out.Capture = captureErr.Error()
 	}
 	text, err := json.Marshal(out)
 	if err == nil {
 		err = conn.Report(text)
 	}
-	return errors.Join(err, conn.Close(failed))
+	return errors.Join(err, conn.Close(runErr))
 }
 
-// rankOutcome is what a rank reports at its end.
+// rankOutcome is the final report of a rank.
 type rankOutcome struct {
 	Report *workload.Report `json:"report,omitempty"`
 	Error  string           `json:"error,omitempty"`
-	// Timeout says that the error is a timeout: see workload.IsTimeout.
+	// Timeout is true if Error is a timeout: see workload.IsTimeout.
 	Timeout bool `json:"timeout,omitempty"`
-	// Usage is how the rank's process was scheduled; nil if the kernel does not tell.
+	// Usage is the CPU time of the process; nil if unknown.
 	Usage *cputime.Usage `json:"usage,omitempty"`
-	// Capture is why there is no capture, though one was wanted. It is no fault of
-	// the program's.
+	// Capture is the error of the capture file, which is not an error of the
+	// program.
 	Capture string `json:"capture,omitempty"`
 }
 
-// runRank runs the program of a rank; uncaptured is why there is no capture.
-func runRank(conn *rank.Conn, uncaptured *error) (rep *workload.Report, err error) {
+// runRank runs the program of a rank, and sets *captureErr if the capture fails.
+func runRank(conn *rank.Conn, captureErr *error) (rep *workload.Report, err error) {
 	var job rankJob
 	if err := json.Unmarshal(conn.Job(), &job); err != nil {
 		return nil, fmt.Errorf("job: %w", err)
@@ -104,14 +102,14 @@ func runRank(conn *rank.Conn, uncaptured *error) (rep *workload.Report, err erro
 	if err != nil {
 		return nil, err
 	}
-	defer func() { *uncaptured = capture.close() }() // when no NIC uses it any more
-	nics, done, err := openNICs(s, &job, capture)
+	defer func() { *captureErr = capture.close() }() // after the NICs are closed
+	nics, closeNICs, err := openNICs(s, &job, capture)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, done()) }()
-	begin, orders := make(chan time.Duration, 1), new(orders)
-	conn.OnCommand(func(order string) error { return orders.obey(order, begin) })
+	defer func() { err = errors.Join(err, closeNICs()) }()
+	begin, orders := make(chan time.Duration, 1), new(commands)
+	conn.OnCommand(func(command string) error { return orders.handle(command, begin) })
 	if err := conn.Mark(readyMark); err != nil {
 		return nil, err
 	}
@@ -127,14 +125,14 @@ func runRank(conn *rank.Conn, uncaptured *error) (rep *workload.Report, err erro
 	return program.Run()
 }
 
-// orders are what a rank is told to do. They come on a goroutine of their own.
-type orders struct {
-	program atomic.Pointer[workload.Program] // nil before it has begun
+// commands handles the launcher's commands, on a separate goroutine.
+type commands struct {
+	program atomic.Pointer[workload.Program] // nil before the start
 }
 
-func (o *orders) obey(order string, begin chan<- time.Duration) error {
-	if strings.HasPrefix(order, startOrder) {
-		epoch, err := parseStart(order)
+func (o *commands) handle(command string, begin chan<- time.Duration) error {
+	if strings.HasPrefix(command, startCommand) {
+		epoch, err := parseStart(command)
 		if err == nil {
 			begin <- epoch
 		}
@@ -142,17 +140,17 @@ func (o *orders) obey(order string, begin chan<- time.Duration) error {
 	}
 	p := o.program.Load()
 	if p == nil {
-		return fmt.Errorf("cannot %s before it has begun", order)
+		return fmt.Errorf("cannot %s before the start", command)
 	}
 	b, ok := (*p).(workload.Breaker)
-	if order != breakOrder || !ok {
-		return fmt.Errorf("the workload cannot %s", order)
+	if command != breakCommand || !ok {
+		return fmt.Errorf("the workload cannot %s", command)
 	}
 	return b.Break()
 }
 
-// openNICs opens the devices of a host. done closes them.
-func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []workload.NIC, done func() error, err error) {
+// openNICs opens the NICs of a host. closeNICs closes them.
+func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []workload.NIC, closeNICs func() error, err error) {
 	var closers []func() error
 	closeAll := func() error {
 		errs := make([]error, 0, len(closers))
@@ -171,7 +169,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []w
 		return nil, nil, err
 	}
 	for _, n := range job.NICs {
-		at := nics.Place{Name: job.Host + "/" + n.Name, Addr: n.Addr, LineRateBps: n.RateBps, Single: job.Single}
+		at := nics.NICConfig{Name: job.Host + "/" + n.Name, Addr: n.Addr, LineRateBps: n.RateBps, NoGSO: job.NoGSO}
 		if capture != nil {
 			at.Capture = capture.packets
 		}

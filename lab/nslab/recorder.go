@@ -11,38 +11,37 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// recorder keeps what ranks tell while they run. The launcher and the goroutine
-// that breaks things share it.
+// recorder keeps the samples and marks of the ranks. It is safe for concurrent use.
 type recorder struct {
-	plan *lab.Plan
-	tell func(lab.Progress)
+	plan       *lab.Plan
+	onProgress func(lab.Progress)
 
-	mu    sync.Mutex
-	ranks []record
-	ready int // ranks that wait for the order to begin
-	ended int
-	told  time.Time
-	epoch time.Time     // the scenario's time 0; zero until all are ready
-	all   chan struct{} // closed when all are ready
+	mu           sync.Mutex
+	ranks        []record
+	ready        int // ranks that wait for the start command
+	ended        int
+	lastProgress time.Time
+	epoch        time.Time     // time 0 of the scenario; zero until all ranks are ready
+	allReady     chan struct{} // closed when all ranks are ready
 }
 
-// record is what one rank has told.
+// record has the samples and marks of one rank.
 type record struct {
 	samples []workload.Sample
 	marks   []report.Mark
 }
 
-// maxTold bounds what is kept of one rank's marks and samples.
-const maxTold = 100_000
+// maxRecords bounds the marks, and the samples, of one rank.
+const maxRecords = 100_000
 
-// tellEvery is how often progress is told at most.
-const tellEvery = 100 * time.Millisecond
+// progressInterval is the minimum interval between progress reports.
+const progressInterval = 100 * time.Millisecond
 
 func newRecorder(plan *lab.Plan, tell func(lab.Progress)) *recorder {
-	return &recorder{plan: plan, tell: tell, ranks: make([]record, plan.Scenario.RankCount()), all: make(chan struct{})}
+	return &recorder{plan: plan, onProgress: tell, ranks: make([]record, plan.Scenario.RankCount()), allReady: make(chan struct{})}
 }
 
-// event takes note of what happened to a rank.
+// event handles an event of the launcher.
 func (r *recorder) event(e launch.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +50,7 @@ func (r *recorder) event(e launch.Event) {
 		r.mark(e)
 	case launch.Sampled:
 		var s workload.Sample
-		if k := &r.ranks[e.Rank]; json.Unmarshal(e.Sample, &s) == nil && len(k.samples) < maxTold {
+		if k := &r.ranks[e.Rank]; json.Unmarshal(e.Sample, &s) == nil && len(k.samples) < maxRecords {
 			k.samples = append(k.samples, s)
 		}
 	case launch.Ended:
@@ -65,23 +64,23 @@ func (r *recorder) event(e launch.Event) {
 func (r *recorder) mark(e launch.Event) {
 	if e.Text == readyMark && r.epoch.IsZero() {
 		if r.ready++; r.ready == len(r.ranks) {
-			close(r.all)
+			close(r.allReady)
 		}
 		return
 	}
-	if k := &r.ranks[e.Rank]; len(k.marks) < maxTold {
+	if k := &r.ranks[e.Rank]; len(k.marks) < maxRecords {
 		k.marks = append(k.marks, report.Mark{At: r.since(e.At), What: e.Text})
 	}
 }
 
-// begin sets the scenario's time 0.
+// begin sets time 0 of the scenario.
 func (r *recorder) begin(epoch time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch = epoch
 }
 
-// since is the scenario's time at t.
+// since returns the time of the scenario at t.
 func (r *recorder) since(t time.Time) time.Duration {
 	if r.epoch.IsZero() {
 		return 0
@@ -89,7 +88,7 @@ func (r *recorder) since(t time.Time) time.Duration {
 	return t.Sub(r.epoch)
 }
 
-// now is the scenario's time.
+// now returns the time of the scenario.
 func (r *recorder) now() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,16 +96,16 @@ func (r *recorder) now() time.Duration {
 }
 
 func (r *recorder) progress(at time.Time) {
-	if r.tell == nil || at.Sub(r.told) < tellEvery {
+	if r.onProgress == nil || at.Sub(r.lastProgress) < progressInterval {
 		return
 	}
-	r.told = at
-	p := lab.Progress{At: r.since(at), Ranks: r.ended, Of: len(r.ranks)}
+	r.lastProgress = at
+	p := lab.Progress{At: r.since(at), RanksEnded: r.ended, RanksTotal: len(r.ranks)}
 	for i := range r.ranks {
 		if n := len(r.ranks[i].samples); n > 0 {
 			p.Messages += r.ranks[i].samples[n-1].Messages
 			p.Bytes += r.ranks[i].samples[n-1].Bytes
 		}
 	}
-	r.tell(p)
+	r.onProgress(p)
 }

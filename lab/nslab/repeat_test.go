@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-func TestStarvedScenarioIsRepeatedOnce(t *testing.T) {
+func TestStarvedRunIsRepeatedOnce(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, c := range []struct {

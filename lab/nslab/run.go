@@ -20,41 +20,39 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// labJob is what a lab process is told, as JSON on its standard input.
+// labJob is the input of a lab process, as JSON on its standard input.
 type labJob struct {
 	Name     string      `json:"name"`
 	Scenario string      `json:"scenario"` // the file's text
 	Options  lab.Options `json:"options"`
 }
 
-// labNews is a line that a lab process writes to its results descriptor.
-type labNews struct {
+// labMessage is a message of a lab process, as a line of JSON.
+type labMessage struct {
 	Progress *lab.Progress   `json:"progress,omitempty"`
 	State    []lab.RankState `json:"state,omitempty"`
 	Result   *report.Result  `json:"result,omitempty"`
 }
 
 const (
-	// newsFD is the descriptor on which a lab process reports.
-	newsFD = 3
-	// maxNews is how long a line of news may be: a result with the timelines of
-	// many ranks.
-	maxNews = 256 << 20
-	// overtime is what a lab process has beyond the limit of its scenario to build
-	// the fabric and take it down, before it is given up.
-	overtime = 30 * time.Second
-	// grace is what it has to clean up once it is asked to stop.
-	grace = 15 * time.Second
+	// messagesFD is the descriptor to which a lab process writes its messages.
+	messagesFD = 3
+	// maxMessageBytes bounds a message. Results have the samples of all ranks.
+	maxMessageBytes = 256 << 20
+	// setupTimeout is the time beyond the scenario's limit to build and remove the
+	// fabric.
+	setupTimeout = 30 * time.Second
+	// stopTimeout is the time from SIGTERM to SIGKILL.
+	stopTimeout = 15 * time.Second
 )
 
-// Run runs a scenario in namespaces and returns how it ended; never nil. One for which
-// the machine was too busy is repeated once. A cancelled ctx stops it and everything it
-// started.
+// Run runs a scenario in namespaces and returns its result, which is never nil. A
+// starved run is repeated once. Cancelling ctx stops all processes of the run.
 func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
 	return repeatStarved(ctx, func() *report.Result { return runOnce(ctx, s, opts) })
 }
 
-// repeatStarved runs something, and once more if it was starved.
+// repeatStarved calls run, and a second time if the run was starved.
 func repeatStarved(ctx context.Context, run func() *report.Result) *report.Result {
 	r := run()
 	if r.Verdict != report.Starved || ctx.Err() != nil {
@@ -76,7 +74,7 @@ func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *repo
 	}
 	done, err := runLab(ctx, s, opts)
 	if err != nil {
-		lab.Break(r, err)
+		lab.MarkBroken(r, err)
 	} else {
 		r = done
 	}
@@ -93,66 +91,66 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	if err != nil {
 		return nil, err
 	}
-	news, newsEnd, err := os.Pipe()
+	messages, messagesEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer news.Close()
-	var complaints tail
-	ctx, cancel := context.WithTimeoutCause(ctx, s.TimeLimit()+overtime, errors.New("the lab process did not end"))
+	defer messages.Close()
+	var stderr outputTail
+	ctx, cancel := context.WithTimeoutCause(ctx, s.TimeLimit()+setupTimeout, errors.New("the lab process did not end"))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", LabCommand)
-	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(job), &complaints, []*os.File{newsEnd}
+	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(job), &stderr, []*os.File{messagesEnd}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = grace
-	// Linux shares processors out by session first (sched_autogroup): in a session of its
-	// own a fabric competes with all of the user's other programs as with one. Signals of
-	// the terminal reach it through ctx.
+	cmd.WaitDelay = stopTimeout
+	// With autogroups, Linux divides CPU time between sessions first. In a separate
+	// session the fabric gets the share of one session. Signals of the terminal reach
+	// it through ctx.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = netns.StartUnshared(cmd)
-	newsEnd.Close()
+	messagesEnd.Close()
 	if err != nil {
-		return nil, fmt.Errorf("start a lab process: %w", unstarted(err))
+		return nil, fmt.Errorf("start a lab process: %w", startError(err))
 	}
 	ended := make(chan struct{})
-	go passOn(opts.Ask, cmd.Process, ended)
-	result, nerr := readNews(news, maxNews, &opts)
+	go forwardStateRequests(opts.StateRequests, cmd.Process, ended)
+	result, readErr := readMessages(messages, maxMessageBytes, &opts)
 	close(ended)
-	werr := cmd.Wait()
+	waitErr := cmd.Wait()
 	switch {
 	case result != nil:
 		return result, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	default:
-		return nil, fmt.Errorf("the lab process ended without a result: %w%s", errors.Join(nerr, werr), complaints.String())
+		return nil, fmt.Errorf("the lab process ended without a result: %w%s", errors.Join(readErr, waitErr), stderr.String())
 	}
 }
 
-// passOn asks the lab process what its ranks are at, whenever we are asked.
-func passOn(ask <-chan struct{}, lab *os.Process, ended <-chan struct{}) {
+// forwardStateRequests signals the lab process to report the state of its ranks.
+func forwardStateRequests(ask <-chan struct{}, lab *os.Process, ended <-chan struct{}) {
 	for {
 		select {
 		case <-ended:
 			return
 		case <-ask:
-			_ = lab.Signal(syscall.SIGUSR1) // it may end just now
+			_ = lab.Signal(syscall.SIGUSR1) // it may have ended
 		}
 	}
 }
 
-// readNews reads what a lab process says until it ends, so many bytes at once at
-// most.
-func readNews(from io.Reader, limit int64, opts *lab.Options) (result *report.Result, err error) {
-	room := &io.LimitedReader{R: from}
-	in := json.NewDecoder(room)
+// readMessages reads the messages of a lab process until it ends. A message longer
+// than limit bytes is an error.
+func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *report.Result, err error) {
+	limited := &io.LimitedReader{R: from}
+	in := json.NewDecoder(limited)
 	for {
-		var n labNews
-		room.N = limit
+		var n labMessage
+		limited.N = limit
 		if err := in.Decode(&n); err != nil {
 			switch {
-			case room.N == 0:
-				return result, fmt.Errorf("it said more than %d bytes at once", limit)
+			case limited.N == 0:
+				return result, fmt.Errorf("a message of the lab process has more than %d bytes", limit)
 			case errors.Is(err, io.EOF):
 				return result, nil
 			}
@@ -161,24 +159,24 @@ func readNews(from io.Reader, limit int64, opts *lab.Options) (result *report.Re
 		switch {
 		case n.Result != nil:
 			result = n.Result
-		case n.Progress != nil && opts.Progress != nil:
-			opts.Progress(*n.Progress)
-		case n.State != nil && opts.State != nil:
-			opts.State(n.State)
+		case n.Progress != nil && opts.OnProgress != nil:
+			opts.OnProgress(*n.Progress)
+		case n.State != nil && opts.OnState != nil:
+			opts.OnState(n.State)
 		}
 	}
 }
 
-// tail keeps the beginning and the end of what is written to it.
-type tail struct {
+// outputTail is an io.Writer that keeps the beginning and the end of the output.
+type outputTail struct {
 	mu   sync.Mutex
-	head []byte // where a Go program says why it dies, before much else
+	head []byte // has the cause if a Go program crashes
 	buf  []byte
 }
 
 const tailBytes = 8 << 10
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *outputTail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.head = append(t.head, b[:min(len(b), tailBytes-len(t.head))]...)
@@ -189,16 +187,16 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is the text as the end of an error message: on the same line why a
-// process died, then all.
-func (t *tail) String() string {
+// String returns the output as the end of an error message: the reason of a crash,
+// if there is one, and then all lines.
+func (t *outputTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	text := strings.TrimSpace(string(t.buf))
 	if text == "" {
 		return ""
 	}
-	if why := epitaph(string(t.head)); why != "" {
+	if why := crashReason(string(t.head)); why != "" {
 		return ": " + why + "\n" + text
 	}
 	return "\n" + text

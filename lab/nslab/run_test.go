@@ -20,7 +20,7 @@ func needNamespaces(t *testing.T) {
 	}
 }
 
-// run runs a scenario that is written here, or one that ships, by its name.
+// run runs a scenario given by its text, or one that ships by its name.
 func run(t *testing.T, text string, opts lab.Options) *report.Result {
 	t.Helper()
 	needNamespaces(t)
@@ -49,10 +49,9 @@ func passed(t *testing.T, r *report.Result) {
 	}
 }
 
-// holds runs a scenario as it is shipped, in which devices repeat what is late by some
-// milliseconds. On a machine that has no processor for them for so long, they repeat
-// what was not lost; that is no defect unless it is always so.
-func holds(t *testing.T, name string) {
+// passesOnce runs a scenario up to four times until it passes. Devices retransmit
+// after milliseconds, so that a busy machine may exceed its bounds.
+func passesOnce(t *testing.T, name string) {
 	t.Helper()
 	const tries = 4
 	for range tries - 1 {
@@ -65,7 +64,7 @@ func holds(t *testing.T, name string) {
 	passed(t, run(t, name, lab.Options{}))
 }
 
-func TestQuickScenariosHold(t *testing.T) {
+func TestQuickScenariosPass(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("timers of scenarios are too short for ranks under the race detector, which short runs are for; the other tests race the same code")
@@ -81,7 +80,7 @@ func TestQuickScenariosHold(t *testing.T) {
 			n++
 			t.Run(s.Name, func(t *testing.T) {
 				t.Parallel()
-				holds(t, s.Name)
+				passesOnce(t, s.Name)
 			})
 		}
 	}
@@ -90,12 +89,10 @@ func TestQuickScenariosHold(t *testing.T) {
 	}
 }
 
-// What a rank saw, what the links counted and what was left on disk all come
-// back from the processes.
-func TestResultTellsWhatHappened(t *testing.T) {
+func TestResultHasReportsCountersAndFiles(t *testing.T) {
 	dir := t.TempDir()
 	var told []lab.Progress
-	r := run(t, "flap-short", lab.Options{Dir: dir, Capture: true, Progress: func(p lab.Progress) { told = append(told, p) }})
+	r := run(t, "flap-short", lab.Options{Dir: dir, Capture: true, OnProgress: func(p lab.Progress) { told = append(told, p) }})
 	passed(t, r)
 	if len(told) == 0 || told[len(told)-1].Messages == 0 {
 		t.Errorf("progress: %+v", told)
@@ -137,7 +134,7 @@ func TestResultTellsWhatHappened(t *testing.T) {
 	}
 }
 
-// Chance is chance in both tiers: what a port loses follows from the seed.
+// The random losses of a port depend on the seed only, on both tiers.
 func TestLossIsCounted(t *testing.T) {
 	t.Parallel()
 	r := run(t, `
@@ -152,7 +149,7 @@ workload: {kind: stream, op: send, messages: 400, bytes: 1KiB, timeout: 60ms}
 	}
 }
 
-func TestPartitionKeepsHostsApart(t *testing.T) {
+func TestPartitionSeparatesHosts(t *testing.T) {
 	t.Parallel()
 	r := run(t, `
 fabric: {kind: star, hosts: 4}
@@ -170,8 +167,7 @@ expect: {retransmits: {min: 1}}
 	}
 }
 
-// A run that cannot end is ended, and says what each rank was at.
-func TestHungRunSaysWhatRanksWaitFor(t *testing.T) {
+func TestHungRunReportsRankStates(t *testing.T) {
 	t.Parallel()
 	r := run(t, `
 limit: 700ms
@@ -189,8 +185,7 @@ workload: {kind: stream, op: send, messages: 2000, bytes: 1KiB, think: 1ms, time
 	}
 }
 
-// What is wrong with a scenario is said as such, not as a failure of the fabric.
-func TestUnknownQuirkBreaksTheRun(t *testing.T) {
+func TestUnknownQuirkIsBroken(t *testing.T) {
 	t.Parallel()
 	r := run(t, `
 fabric: {kind: pair}

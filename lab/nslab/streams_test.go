@@ -6,11 +6,10 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// What is done at a place of a stream is the same wherever it runs: the connection
-// ends, once for each event, and what was under way is sent again.
-func TestStreamEventsMeanTheSame(t *testing.T) {
+// Each event breaks a connection once, and the requests are repeated.
+func TestStreamEventsReconnectOnBothTiers(t *testing.T) {
 	t.Parallel()
-	onBoth(t, `
+	runOnBothTiers(t, `
 fabric: {kind: star, hosts: 2}
 nic: {provider: softiwarp}
 events:
@@ -33,9 +32,8 @@ expect: {delivered: exactly-once, memory: identical, lost: {min: 1, max: 1}, rec
 	})
 }
 
-// A quirk that the NIC cannot have, or a service, is a mistake in the scenario.
-func TestUnfitScenariosAreRefused(t *testing.T) {
-	onBoth(t, "fabric: {kind: pair}\nnic: {provider: softiwarp}\nworkload: {kind: stream, services: [ud]}\n", func(t *testing.T, r *report.Result) {
+func TestIncompatibleScenariosAreRejected(t *testing.T) {
+	runOnBothTiers(t, "fabric: {kind: pair}\nnic: {provider: softiwarp}\nworkload: {kind: stream, services: [ud]}\n", func(t *testing.T, r *report.Result) {
 		if r.Verdict != report.Broken || r.Reason != "test.yaml:5:17: nic.provider: soft-iWARP has no ud" {
 			t.Errorf("%s: %s", r.Verdict, r.Reason)
 		}

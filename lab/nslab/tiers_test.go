@@ -9,9 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// onBoth runs a scenario in simulation and in namespaces: what it means must not
-// depend on where.
-func onBoth(t *testing.T, text string, check func(t *testing.T, r *report.Result)) {
+// runOnBothTiers runs a scenario in simulation and in namespaces, with the same
+// check.
+func runOnBothTiers(t *testing.T, text string, check func(t *testing.T, r *report.Result)) {
 	t.Helper()
 	needNamespaces(t)
 	s, err := scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text))
@@ -22,11 +22,11 @@ func onBoth(t *testing.T, text string, check func(t *testing.T, r *report.Result
 	t.Run("netns", func(t *testing.T) { check(t, Run(t.Context(), s, lab.Options{})) })
 }
 
-// A link counts the packets that were to pass it, from their IP headers on; those
-// that it loses do not come to the next.
-func TestLinksCountAlike(t *testing.T) {
+// A link counts packets offered to it, from their IP headers on, including those
+// that it drops.
+func TestLinkCountersEqualOnBothTiers(t *testing.T) {
 	t.Parallel()
-	onBoth(t, `
+	runOnBothTiers(t, `
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0, host1], way: both, loss: 5%}]
 workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
@@ -46,10 +46,9 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
 	})
 }
 
-// A cable that is down loses what is sent over it, at once.
-func TestCutCablesCountWhatTheyLose(t *testing.T) {
+func TestDownLinksCountDrops(t *testing.T) {
 	t.Parallel()
-	onBoth(t, `
+	runOnBothTiers(t, `
 fabric: {kind: star, hosts: 2}
 faults: [{at: 50ms, do: down, on: [host1], for: 400ms}]
 workload: {kind: stream, op: send, messages: 500, bytes: 4KiB, think: 1ms, timeout: 100ms, retries: 7}
@@ -67,10 +66,10 @@ expect: {delivered: exactly-once, retransmits: {min: 1}, lost: {min: 1}}
 	})
 }
 
-// Between two hosts back to back, both directions are cut. In simulation both
-// NICs see it, and send nothing; here they do not. The cut outlasts several timeouts,
-// so that each host sends into it even if it was not running when it began.
-func TestCutCableOfAPair(t *testing.T) {
+// Both directions are down. In simulation the NICs see the carrier and send
+// nothing; in namespaces they do not. The link is down for several timeouts, so
+// that each host sends meanwhile.
+func TestDownLinkBetweenTwoHosts(t *testing.T) {
 	t.Parallel()
 	r := run(t, `
 fabric: {kind: pair}
@@ -86,10 +85,9 @@ expect: {delivered: exactly-once, retransmits: {min: 1}}
 	}
 }
 
-// What is to be done to a rank that has ended need not be done.
-func TestEndedRanksAreLeftAlone(t *testing.T) {
+func TestFaultsSkipEndedRanks(t *testing.T) {
 	t.Parallel()
-	onBoth(t, `
+	runOnBothTiers(t, `
 fabric: {kind: pair}
 faults:
   - {at: 30ms, do: freeze, on: [host1], for: 100ms}
@@ -104,10 +102,9 @@ expect: {delivered: at-most-once, killed: [host1], errors: {host0: [retry exceed
 	})
 }
 
-// A run ends at its limit, whatever was to happen later.
-func TestLimitDoesNotWaitForFaults(t *testing.T) {
+func TestTimeLimitEndsRunBeforeLaterFaults(t *testing.T) {
 	t.Parallel()
-	onBoth(t, `
+	runOnBothTiers(t, `
 limit: 300ms
 fabric: {kind: pair}
 faults: [{at: 100ms, do: freeze, on: [host1], for: 10m}]

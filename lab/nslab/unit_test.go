@@ -14,33 +14,31 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// The limit is for each piece of news: a long run has many.
-func TestNewsAreLimitedOneByOne(t *testing.T) {
+func TestMessageLimitAppliesToEachMessage(t *testing.T) {
 	var text strings.Builder
 	out := json.NewEncoder(&text)
 	for i := range 1000 {
-		if err := out.Encode(labNews{Progress: &lab.Progress{Ranks: i}}); err != nil {
+		if err := out.Encode(labMessage{Progress: &lab.Progress{RanksEnded: i}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := out.Encode(labNews{Result: &report.Result{Name: "x"}}); err != nil {
+	if err := out.Encode(labMessage{Result: &report.Result{Name: "x"}}); err != nil {
 		t.Fatal(err)
 	}
 	const limit = 4 << 10
 	told := 0
-	opts := &lab.Options{Progress: func(lab.Progress) { told++ }}
-	r, err := readNews(strings.NewReader(text.String()), limit, opts)
+	opts := &lab.Options{OnProgress: func(lab.Progress) { told++ }}
+	r, err := readMessages(strings.NewReader(text.String()), limit, opts)
 	if err != nil || r == nil || told != 1000 || text.Len() < 10*limit {
 		t.Errorf("%d of 1000 told, result %v: %v", told, r, err)
 	}
 	long := fmt.Sprintf(`{"result":{"name":%q}}`, strings.Repeat("x", 2*limit))
-	if _, err := readNews(strings.NewReader(long), limit, opts); err == nil || !strings.Contains(err.Error(), "more than 4096 bytes at once") {
+	if _, err := readMessages(strings.NewReader(long), limit, opts); err == nil || !strings.Contains(err.Error(), "more than 4096 bytes") {
 		t.Errorf("a long one: %v", err)
 	}
 }
 
-// A computation takes its time, and leaves the processor to others.
-func TestComputeLeavesTheProcessor(t *testing.T) {
+func TestComputeUsesLittleCPU(t *testing.T) {
 	used := func() time.Duration {
 		var u unix.Rusage
 		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -62,8 +60,7 @@ func TestComputeLeavesTheProcessor(t *testing.T) {
 	}
 }
 
-// Threads or memory that the machine does not give are no failure of the fabric.
-func TestStarvedRanksAreNoFailureOfTheFabric(t *testing.T) {
+func TestRankWithoutThreadsOrMemoryIsBroken(t *testing.T) {
 	for words, want := range map[string]string{
 		"runtime/cgo: pthread_create failed: Resource temporarily unavailable": "ulimit -u",
 		"runtime: failed to create new OS thread (have 5 already; errno=11)":   "ulimit -u",
@@ -72,7 +69,7 @@ func TestStarvedRanksAreNoFailureOfTheFabric(t *testing.T) {
 		"fatal error: runtime: cannot allocate memory":                            "too little memory",
 		"panic: runtime error: invalid memory address or nil pointer dereference": "",
 	} {
-		err := starved(&launch.Outcome{Rank: 2, Host: "host2", State: launch.Crashed, Error: words})
+		err := resourceError(&launch.Outcome{Rank: 2, Host: "host2", State: launch.Crashed, Error: words})
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%q: %v", words, err)
@@ -80,13 +77,12 @@ func TestStarvedRanksAreNoFailureOfTheFabric(t *testing.T) {
 			t.Errorf("%q: %v, want %q", words, err, want)
 		}
 	}
-	if err := starved(&launch.Outcome{State: launch.Failed, Error: "fatal error: newosproc"}); err != nil {
+	if err := resourceError(&launch.Outcome{State: launch.Failed, Error: "fatal error: newosproc"}); err != nil {
 		t.Errorf("a rank that says so itself: %v", err)
 	}
 }
 
-// Of a Go program's end the line that names the cause is told, not its registers.
-func TestLastWordsAreTheCause(t *testing.T) {
+func TestExitReasonIsTheCause(t *testing.T) {
 	registers := "\ngoroutine 1 [running]:\nmain.main()\ncs     0x33\nfs     0x0\ngs     0x0\n"
 	for words, want := range map[string]string{
 		"runtime: program exceeds 10-thread limit\nfatal error: thread exhaustion" + registers: "exited with 2: runtime: program exceeds 10-thread limit",
@@ -96,13 +92,13 @@ func TestLastWordsAreTheCause(t *testing.T) {
 		"":                                                                                     "exited with 2",
 	} {
 		o := &launch.Outcome{State: launch.Exited, Error: "exited with 2", Stderr: launch.Output{Tail: words}}
-		if got := lastWords(o); got != want {
+		if got := exitReason(o); got != want {
 			t.Errorf("%q: %q, want %q", words, got, want)
 		}
 	}
-	var complaints tail
+	var complaints outputTail
 	fmt.Fprint(&complaints, "fatal error: newosproc\n"+strings.Repeat(registers, 1000))
-	if got := complaints.String(); !strings.HasPrefix(got, ": fatal error: newosproc: there are too few threads") || len(got) > 2*tailBytes {
+	if got := complaints.String(); !strings.HasPrefix(got, ": fatal error: newosproc: too few threads") || len(got) > 2*tailBytes {
 		t.Errorf("%.100q, %d bytes", got, len(got))
 	}
 }

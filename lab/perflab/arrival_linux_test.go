@@ -81,10 +81,9 @@ func (h handover) Swap(ctx context.Context, mine []byte) ([]byte, error) {
 	}
 }
 
-// A send or WRITE over a stream completes when TCP has taken it. A figure that
-// stopped the clock then would say how fast TCP's buffer fills: it must stop at the
-// answer to a READ behind the last message, on every queue pair.
-func TestStreamedFiguresWaitForTheLastMessage(t *testing.T) {
+// A send or WRITE over a stream completes when TCP has buffered it. The measurement
+// must end at the response to a READ after the last message, on every queue pair.
+func TestStreamRateIncludesLastArrival(t *testing.T) {
 	for name, p := range map[string]perf.Program{
 		"write": {Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 64 << 10, Duration: 5 * time.Millisecond}},
 		"send":  {Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2 << 10, Duration: 5 * time.Millisecond}},
@@ -93,8 +92,8 @@ func TestStreamedFiguresWaitForTheLastMessage(t *testing.T) {
 		there, back := make(chan []byte, 1), make(chan []byte, 1)
 		seen := &observed{posted: map[verbs.QPN][]verbs.WROpcode{}, reads: map[verbs.QPN]int{}}
 		sides := [2]*perf.Side{
-			{Role: perf.Client, Service: perf.Streamed, Exchange: handover{there, back}},
-			{Role: perf.Server, Service: perf.Streamed, Exchange: handover{back, there}},
+			{Role: perf.Client, Service: perf.ServiceIWARP, Exchange: handover{there, back}},
+			{Role: perf.Server, Service: perf.ServiceIWARP, Exchange: handover{back, there}},
 		}
 		for i, s := range sides {
 			s.Addr = netip.AddrFrom4([4]byte{127, 73, 1, byte(2 + i)})

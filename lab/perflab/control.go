@@ -12,10 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/perf"
 )
 
-// order is what the parent tells a host: first who it is, then to play a
-// program, to say how much memory it has while idle, or what the other side has
-// said.
-type order struct {
+// command is sent by the parent to a host: first its identity, then a program or an
+// idle measurement, or Swap data of the other host.
+type command struct {
 	Identity  *identity     `json:"identity,omitempty"`
 	Program   *perf.Program `json:"program,omitempty"`
 	Role      perf.Role     `json:"role,omitempty"`
@@ -25,14 +24,13 @@ type order struct {
 	Swapped   []byte        `json:"swapped,omitempty"`
 }
 
-// identity is who a host is.
 type identity struct {
 	Addr netip.Addr `json:"addr"`
 	CPU  int        `json:"cpu"` // as in Host
 }
 
-// reply is what a host says: something for the other side, or how its program
-// ended.
+// reply is sent by a host: Swap data for the other host, or the result of a
+// command.
 type reply struct {
 	Swap  []byte  `json:"swap,omitempty"`
 	Done  bool    `json:"done,omitempty"`
@@ -40,46 +38,46 @@ type reply struct {
 	Error string  `json:"error,omitempty"`
 }
 
-// channel is the host's end of the control channel.
-type channel struct {
-	out     *json.Encoder
-	orders  chan order
-	swapped chan []byte
-	failed  error // why the channels were closed
+// controlChannel is the host's end of the control channel.
+type controlChannel struct {
+	out      *json.Encoder
+	commands chan command
+	swapped  chan []byte
+	err      error // why the channels were closed
 }
 
-func newChannel(in io.Reader, out io.Writer) *channel {
-	c := &channel{out: json.NewEncoder(out), orders: make(chan order), swapped: make(chan []byte, 1)}
-	go c.listen(json.NewDecoder(in))
+func newControlChannel(in io.Reader, out io.Writer) *controlChannel {
+	c := &controlChannel{out: json.NewEncoder(out), commands: make(chan command), swapped: make(chan []byte, 1)}
+	go c.readCommands(json.NewDecoder(in))
 	return c
 }
 
-func (c *channel) listen(in *json.Decoder) {
-	defer close(c.orders)
+func (c *controlChannel) readCommands(in *json.Decoder) {
+	defer close(c.commands)
 	defer close(c.swapped)
 	for {
-		var o order
-		if err := in.Decode(&o); err != nil {
-			c.failed = err
+		var cmd command
+		if err := in.Decode(&cmd); err != nil {
+			c.err = err
 			return
 		}
-		if o.Swapped != nil {
-			c.swapped <- o.Swapped
+		if cmd.Swapped != nil {
+			c.swapped <- cmd.Swapped
 		} else {
-			c.orders <- o
+			c.commands <- cmd
 		}
 	}
 }
 
-// Swap is that of perf.Exchange, by way of the parent.
-func (c *channel) Swap(ctx context.Context, mine []byte) ([]byte, error) {
+// Swap implements perf.Exchange through the parent.
+func (c *controlChannel) Swap(ctx context.Context, mine []byte) ([]byte, error) {
 	if err := c.out.Encode(reply{Swap: mine}); err != nil {
 		return nil, err
 	}
 	select {
 	case theirs, ok := <-c.swapped:
 		if !ok {
-			return nil, fmt.Errorf("control channel: %w", c.failed)
+			return nil, fmt.Errorf("control channel: %w", c.err)
 		}
 		return theirs, nil
 	case <-ctx.Done():
@@ -87,38 +85,38 @@ func (c *channel) Swap(ctx context.Context, mine []byte) ([]byte, error) {
 	}
 }
 
-// HostMain is what the process of a host does: what comes in from the parent on
-// its standard input, until there is no more.
+// HostMain is the main function of a host process: it executes the commands from
+// its standard input.
 func HostMain() error {
-	return serve(context.Background(), newChannel(os.Stdin, os.Stdout), kinds)
+	return serve(context.Background(), newControlChannel(os.Stdin, os.Stdout), deviceKinds)
 }
 
-// serve does what comes in from the parent, on devices of these kinds.
-func serve(ctx context.Context, c *channel, kinds map[string]kind) error {
-	first, ok := <-c.orders
+// serve executes commands until the control channel closes.
+func serve(ctx context.Context, c *controlChannel, kinds map[string]deviceKind) error {
+	first, ok := <-c.commands
 	switch {
 	case !ok:
-		return fmt.Errorf("control channel: %w", c.failed)
+		return fmt.Errorf("control channel: %w", c.err)
 	case first.Identity == nil:
-		return errors.New("control channel: nobody says who this host is")
+		return errors.New("control channel: the first command has no identity")
 	}
 	if cpu := first.Identity.CPU; cpu > 0 {
 		if err := bindProcess(cpu - 1); err != nil {
-			return fmt.Errorf("bind to processor %d: %w", cpu-1, err)
+			return fmt.Errorf("bind to CPU %d: %w", cpu-1, err)
 		}
 	}
-	for o := range c.orders {
+	for cmd := range c.commands {
 		r := reply{Done: true}
 		var err error
-		if r.Value, err = c.obey(ctx, o, kinds, first.Identity.Addr); err != nil {
+		if r.Value, err = c.execute(ctx, cmd, kinds, first.Identity.Addr); err != nil {
 			r.Error = err.Error()
 		}
 		if err := c.out.Encode(r); err != nil {
 			return err
 		}
 	}
-	if errors.Is(c.failed, io.EOF) {
+	if errors.Is(c.err, io.EOF) {
 		return nil
 	}
-	return c.failed
+	return c.err
 }

@@ -19,14 +19,14 @@ func hostOver(t *testing.T, open opener) (to *json.Encoder, from *json.Decoder, 
 	outR, outW := io.Pipe()
 	ended = make(chan error, 1)
 	go func() {
-		ended <- serve(t.Context(), newChannel(inR, outW), map[string]kind{"test": {open: open}})
+		ended <- serve(t.Context(), newControlChannel(inR, outW), map[string]deviceKind{"test": {open: open}})
 		outW.Close()
 	}()
 	t.Cleanup(func() { inW.Close(); outR.Close() })
 	return json.NewEncoder(inW), json.NewDecoder(outR), ended, inW.Close
 }
 
-func TestAHostTellsWhatWentWrongAndGoesOn(t *testing.T) {
+func TestHostReportsErrorAndContinues(t *testing.T) {
 	opened := 0
 	to, from, ended, hangUp := hostOver(t, func(addr netip.Addr, offloaded bool) (verbs.Context, error) {
 		opened++
@@ -35,15 +35,15 @@ func TestAHostTellsWhatWentWrongAndGoesOn(t *testing.T) {
 		}
 		return nil, errors.New("no device today")
 	})
-	to.Encode(order{Identity: &identity{Addr: netip.MustParseAddr("192.0.2.7")}})
+	to.Encode(command{Identity: &identity{Addr: netip.MustParseAddr("192.0.2.7")}})
 	for i := range 2 {
-		to.Encode(order{Program: &perf.Program{PingPong: &perf.PingPong{}}, Kind: "test", Offloaded: i == 1})
+		to.Encode(command{Program: &perf.Program{PingPong: &perf.PingPong{}}, Kind: "test", Offloaded: i == 1})
 		var r reply
 		if err := from.Decode(&r); err != nil || !r.Done || r.Error != "no device today" {
 			t.Errorf("reply %+v, %v", r, err)
 		}
 	}
-	to.Encode(order{Idle: true, Kind: "unheard of"})
+	to.Encode(command{Idle: true, Kind: "unheard of"})
 	var r reply
 	if err := from.Decode(&r); err != nil || !strings.Contains(r.Error, "unheard of") {
 		t.Errorf("reply %+v, %v", r, err)
@@ -54,10 +54,10 @@ func TestAHostTellsWhatWentWrongAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestAHostMustKnowWhoItIs(t *testing.T) {
+func TestHostNeedsIdentity(t *testing.T) {
 	to, _, ended, _ := hostOver(t, nil)
-	to.Encode(order{Idle: true})
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "who this host is") {
+	to.Encode(command{Idle: true})
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "has no identity") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bindProcess binds all threads of this process, and those to come, to one
-// processor.
+// bindProcess binds all threads of this process to one CPU. New threads inherit the
+// affinity.
 func bindProcess(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
@@ -21,8 +21,7 @@ func bindProcess(cpu int) error {
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
 		return err
 	}
-	// A thread inherits from the one that starts it. One that was started while
-	// we looked is found by looking again.
+	// Twice, to find threads that were started during the first pass.
 	for range 2 {
 		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {
@@ -42,8 +41,8 @@ func bindProcess(cpu int) error {
 	return nil
 }
 
-// twoCPUs are two processors, counted from 1, that this process may use and
-// that are no siblings on one core; zeros if there are none.
+// twoCPUs returns two CPUs, counted from 1, that this process may use and that are
+// not threads of one core; zeros if there are none.
 func twoCPUs() (a, b int) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -62,7 +61,7 @@ func twoCPUs() (a, b int) {
 	return 0, 0
 }
 
-// siblings reports whether two processors are threads of one core.
+// siblings reports whether two CPUs are threads of one core.
 func siblings(a, b int) bool {
 	list, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", a))
 	if err != nil {

@@ -15,28 +15,27 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// opener opens a host's device; with offloaded, one that neither computes nor
-// checks the CRC of packets.
+// opener opens the device of a host; with offloaded, without CRC.
 type opener func(addr netip.Addr, offloaded bool) (verbs.Context, error)
 
-// kind is a kind of device that can be measured.
-type kind struct {
+// deviceKind is a kind of device that can be measured.
+type deviceKind struct {
 	open    opener
 	service perf.Service
 }
 
-// Names of kinds, as orders have them.
+// Names of device kinds in commands.
 const (
 	roce      = "softroce"
 	iwarp     = "softiwarp"
 	datagrams = "dgiwarp"
 )
 
-// kinds are all that a host can open.
-var kinds = map[string]kind{
-	roce:      {softRoCE, perf.Reliable},
-	iwarp:     {softIWARP, perf.Streamed},
-	datagrams: {dgIWARP, perf.Datagrams},
+// deviceKinds are the kinds that a host can open.
+var deviceKinds = map[string]deviceKind{
+	roce:      {softRoCE, perf.ServiceRC},
+	iwarp:     {softIWARP, perf.ServiceIWARP},
+	datagrams: {dgIWARP, perf.ServiceUD},
 }
 
 func softRoCE(addr netip.Addr, offloaded bool) (verbs.Context, error) {
@@ -53,8 +52,7 @@ func softIWARP(addr netip.Addr, offloaded bool) (verbs.Context, error) {
 	return softiwarp.OnTCP(tcplink.Config{}, cfg)
 }
 
-// dgIWARP opens a device for unreliable datagrams. Their CRC is part of the
-// protocol: there is none to leave out.
+// dgIWARP opens a device for unreliable datagrams, whose CRC is mandatory.
 func dgIWARP(addr netip.Addr, offloaded bool) (verbs.Context, error) {
 	if offloaded {
 		return nil, fmt.Errorf("datagram-iWARP without CRC: %w", errors.ErrUnsupported)

@@ -12,21 +12,20 @@ import (
 	"github.com/fabrictest/fabrictest/perf"
 )
 
-// Host is where one of the two processes runs.
+// Host is one of the two hosts.
 type Host struct {
-	// Name is for errors.
+	// Name is used in errors.
 	Name string
-	// NetNS is the descriptor of the host's network namespace.
+	// NetNS is the descriptor of the network namespace.
 	NetNS int
 	Addr  netip.Addr
-	// CPU is the processor, counted from 1, that the host has to itself; 0 if it
-	// takes any.
+	// CPU is the CPU of the host, counted from 1; 0 for any.
 	CPU int
 	// Start starts a process in the host.
 	Start func(*exec.Cmd) error
 }
 
-// process is a host's process, seen from its parent.
+// process is the process of a host, as its parent uses it.
 type process struct {
 	host Host
 	cmd  *exec.Cmd
@@ -35,9 +34,9 @@ type process struct {
 	from *json.Decoder
 }
 
-// start starts a host's process and tells it who it is.
-func start(h Host, command []string, stderr io.Writer) (*process, error) {
-	cmd := exec.Command(command[0], command[1:]...)
+// start starts the process of a host and sends its identity.
+func start(h Host, args []string, stderr io.Writer) (*process, error) {
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -51,47 +50,47 @@ func start(h Host, command []string, stderr io.Writer) (*process, error) {
 		return nil, fmt.Errorf("start %s: %w", h.Name, err)
 	}
 	p := &process{host: h, cmd: cmd, in: in, to: json.NewEncoder(in), from: json.NewDecoder(out)}
-	if err := p.to.Encode(order{Identity: &identity{Addr: h.Addr, CPU: h.CPU}}); err != nil {
+	if err := p.to.Encode(command{Identity: &identity{Addr: h.Addr, CPU: h.CPU}}); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("%s: %w", h.Name, errors.Join(err, p.stop()))
 	}
 	return p, nil
 }
 
-// stop ends the process: it goes when its channel closes.
+// stop closes the control channel, at which the process ends.
 func (p *process) stop() error {
 	_ = p.in.Close()
 	return p.cmd.Wait()
 }
 
-// kill ends it at once.
 func (p *process) kill() { _ = p.cmd.Process.Kill() }
 
-// pair are the two processes, and what they say to each other.
-type pair [2]*process
+// processPair are the processes of both hosts.
+type processPair [2]*process
 
-// do gives both an order and returns the client's value when both have obeyed.
-// If that fails, neither may be used any more.
-func (h *pair) do(ctx context.Context, o order) (float64, error) {
+// runBoth sends both processes a command, exchanges their Swap data, and returns
+// the client's value when both are done. After an error the processes cannot be
+// used again.
+func (h *processPair) runBoth(ctx context.Context, cmd command) (float64, error) {
 	stop := context.AfterFunc(ctx, h.kill)
 	defer stop()
-	type told struct {
+	type hostReply struct {
 		side int
 		r    reply
 		err  error
 	}
-	from := make(chan told)
+	from := make(chan hostReply)
 	quit := make(chan struct{})
 	defer close(quit)
 	for i, p := range h {
-		o.Role = perf.Role(i)
-		if err := p.to.Encode(o); err != nil {
+		cmd.Role = perf.Role(i)
+		if err := p.to.Encode(cmd); err != nil {
 			return 0, fmt.Errorf("%s: %w", p.host.Name, err)
 		}
 	}
-	hear := func(i int) {
+	readReplies := func(i int) {
 		for {
-			t := told{side: i}
+			t := hostReply{side: i}
 			t.err = h[i].from.Decode(&t.r)
 			select {
 			case from <- t:
@@ -103,11 +102,11 @@ func (h *pair) do(ctx context.Context, o order) (float64, error) {
 			}
 		}
 	}
-	go hear(0)
-	go hear(1)
+	go readReplies(0)
+	go readReplies(1)
 	var swaps [2][]byte
 	var value float64
-	for left := 2; left > 0; {
+	for running := 2; running > 0; {
 		t := <-from
 		switch {
 		case t.err != nil:
@@ -117,7 +116,7 @@ func (h *pair) do(ctx context.Context, o order) (float64, error) {
 			h.kill()
 			return 0, fmt.Errorf("%s: %s", h[t.side].host.Name, t.r.Error)
 		case t.r.Done:
-			if left--; perf.Role(t.side) == perf.Client {
+			if running--; perf.Role(t.side) == perf.Client {
 				value = t.r.Value
 			}
 			continue
@@ -127,7 +126,7 @@ func (h *pair) do(ctx context.Context, o order) (float64, error) {
 			continue
 		}
 		for i, p := range h {
-			if err := p.to.Encode(order{Swapped: swaps[1-i]}); err != nil {
+			if err := p.to.Encode(command{Swapped: swaps[1-i]}); err != nil {
 				return 0, fmt.Errorf("%s: %w", p.host.Name, err)
 			}
 		}
@@ -136,7 +135,7 @@ func (h *pair) do(ctx context.Context, o order) (float64, error) {
 	return value, nil
 }
 
-func (h *pair) kill() {
+func (h *processPair) kill() {
 	for _, p := range h {
 		p.kill()
 	}

@@ -19,54 +19,54 @@ import (
 	"github.com/fabrictest/fabrictest/perf"
 )
 
-// Options are those of a run. Zero values mean the defaults.
+// Options are the options of a run. Zero values mean the defaults.
 type Options struct {
 	// Rounds and Slice are those of perf.Options.
 	Rounds int
 	Slice  time.Duration
-	// Progress, if not nil, is told what is measured next, and which part of the
-	// run is done.
+	// Progress, if not nil, is called with the next measurement and the part of the
+	// run that is done.
 	Progress func(doing string, done float64)
 }
 
 const (
-	// overtime is what a run may take at most: several times what it should.
-	overtime = 5 * time.Minute
-	// grace is what a lab process has to clean up once it is asked to stop.
-	grace = 15 * time.Second
+	// runTimeout is several times the usual duration of a run.
+	runTimeout = 5 * time.Minute
+	// stopTimeout is the time from SIGTERM to SIGKILL.
+	stopTimeout = 15 * time.Second
 )
 
-// job is what a lab process is to do, and news how it is getting on.
+// job is the input of a lab process, and labMessage a line of its output.
 type job struct {
 	Plan   string        `json:"plan"`
 	Rounds int           `json:"rounds,omitempty"`
 	Slice  time.Duration `json:"slice,omitempty"`
 }
 
-type news struct {
+type labMessage struct {
 	Doing  string       `json:"doing,omitempty"`
 	Done   float64      `json:"done,omitempty"`
 	Result *perf.Result `json:"result,omitempty"`
 	Error  string       `json:"error,omitempty"`
 }
 
-// inLab makes two hosts, measures them, and takes them away again. A cancelled
-// ctx ends it and everything it started.
-func inLab(ctx context.Context, plan string, opts Options) (*perf.Result, error) {
+// runInLab creates two hosts, measures, and removes them. Cancelling ctx ends all
+// processes.
+func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, error) {
 	if err := netns.Available(); err != nil {
 		return nil, fmt.Errorf("performance is measured between network namespaces: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, overtime, fmt.Errorf("the measurement did not end within %v", overtime))
+	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("the measurement did not end within %v", runTimeout))
 	defer cancel()
 	text, err := json.Marshal(job{Plan: plan, Rounds: opts.Rounds, Slice: opts.Slice})
 	if err != nil {
 		return nil, err
 	}
-	var complaints bytes.Buffer
+	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", LabArgs...)
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(text), &complaints
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(text), &stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = grace
+	cmd.WaitDelay = stopTimeout
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -74,40 +74,40 @@ func inLab(ctx context.Context, plan string, opts Options) (*perf.Result, error)
 	if err := netns.StartUnshared(cmd); err != nil {
 		return nil, fmt.Errorf("start a lab process: %w", err)
 	}
-	result, failure := readNews(out, opts.Progress)
-	werr := cmd.Wait()
+	result, labErr := readMessages(out, opts.Progress)
+	waitErr := cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case failure != nil:
-		return nil, failure
+	case labErr != nil:
+		return nil, labErr
 	case result == nil:
-		return nil, fmt.Errorf("the lab process ended without a result: %w: %s", werr, bytes.TrimSpace(complaints.Bytes()))
+		return nil, fmt.Errorf("the lab process ended without a result: %w: %s", waitErr, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return result, nil
 }
 
-// readNews reads what a lab process says until it ends.
-func readNews(from io.Reader, progress func(string, float64)) (result *perf.Result, failure error) {
+// readMessages reads the messages of a lab process until it ends.
+func readMessages(from io.Reader, progress func(string, float64)) (result *perf.Result, labErr error) {
 	in := json.NewDecoder(from)
 	for {
-		var n news
-		if err := in.Decode(&n); err != nil {
-			return result, failure
+		var msg labMessage
+		if err := in.Decode(&msg); err != nil {
+			return result, labErr
 		}
 		switch {
-		case n.Error != "":
-			failure = errors.New(n.Error)
-		case n.Result != nil:
-			result = n.Result
+		case msg.Error != "":
+			labErr = errors.New(msg.Error)
+		case msg.Result != nil:
+			result = msg.Result
 		case progress != nil:
-			progress(n.Doing, n.Done)
+			progress(msg.Doing, msg.Done)
 		}
 	}
 }
 
-// LabMain is what a lab process does: the job that it reads from its standard
-// input. It tells on its standard output how it is getting on.
+// LabMain is the main function of a lab process: it runs the job from its standard
+// input and writes messages to its standard output.
 func LabMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
@@ -116,25 +116,25 @@ func LabMain() error {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	out := json.NewEncoder(os.Stdout)
-	n := news{}
+	msg := labMessage{}
 	var err error
-	n.Result, err = measure(ctx, &j, perf.Options{
+	msg.Result, err = measure(ctx, &j, perf.Options{
 		Rounds: j.Rounds, Slice: j.Slice,
 		Progress: func(doing string, done float64) {
-			_ = out.Encode(news{Doing: doing, Done: done}) // nobody may care; the result matters
+			_ = out.Encode(labMessage{Doing: doing, Done: done}) // the reader may be gone
 		},
 	})
 	if err != nil {
-		n.Error = err.Error()
+		msg.Error = err.Error()
 	}
-	return out.Encode(n)
+	return out.Encode(msg)
 }
 
-// mtu lets packets of 4 KiB of payload pass, as on most fabrics.
+// mtu carries packets with 4 KiB of payload.
 const mtu = 9000
 
-// measure builds the fabric and measures on it.
-func measure(ctx context.Context, j *job, opt perf.Options) (q *perf.Result, err error) {
+// measure builds the fabric and runs a plan on it.
+func measure(ctx context.Context, j *job, opt perf.Options) (result *perf.Result, err error) {
 	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: mtu}})
 	if err != nil {
 		return nil, err
@@ -155,9 +155,9 @@ func measure(ctx context.Context, j *job, opt perf.Options) (q *perf.Result, err
 	if err != nil {
 		return nil, err
 	}
-	q, err = j.do(ctx, m, opt)
+	result, err = j.run(ctx, m, opt)
 	if cerr := m.Close(); err == nil {
 		err = cerr
 	}
-	return q, err
+	return result, err
 }

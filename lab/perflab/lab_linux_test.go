@@ -71,17 +71,16 @@ func TestIWARPMeasuresEverything(t *testing.T) {
 	}
 }
 
-func TestARunThatNobodyKnowsIsRefused(t *testing.T) {
+func TestUnknownPlanFails(t *testing.T) {
 	available(t)
-	if _, err := inLab(t.Context(), "slow", Options{}); err == nil || !strings.Contains(err.Error(), `"slow"`) {
+	if _, err := runInLab(t.Context(), "slow", Options{}); err == nil || !strings.Contains(err.Error(), `"slow"`) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A host's memory is a promise that noise does not touch, so it is kept here.
-func TestAnIdleHostIsSmall(t *testing.T) {
+func TestIdleHostMemory(t *testing.T) {
 	t.Parallel()
-	for name := range kinds {
+	for name := range deviceKinds {
 		mb, err := devices{newMachine(t), name}.IdleMB(t.Context())
 		if err != nil || mb > 40 {
 			t.Errorf("%s: an idle host holds %.1f MB, want at most 40: %v", name, mb, err)
@@ -89,7 +88,7 @@ func TestAnIdleHostIsSmall(t *testing.T) {
 	}
 }
 
-func TestCancellingEndsARun(t *testing.T) {
+func TestCancelEndsRun(t *testing.T) {
 	available(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var cancelled time.Time
@@ -131,7 +130,7 @@ func noChildren(t *testing.T) {
 	}
 }
 
-func TestAHostThatDiesEndsTheRunWithItsName(t *testing.T) {
+func TestDeadHostEndsRun(t *testing.T) {
 	b := devices{newMachine(t), roce}
 	dead := b.pair[1]
 	time.AfterFunc(100*time.Millisecond, dead.kill)
@@ -142,17 +141,17 @@ func TestAHostThatDiesEndsTheRunWithItsName(t *testing.T) {
 	b.pair.reap()
 }
 
-func TestAHostThatFailsEndsTheRunWithItsReason(t *testing.T) {
+func TestHostErrorEndsRun(t *testing.T) {
 	b := newMachine(t)
-	_, err := b.pair.do(t.Context(), order{Kind: roce})
-	if err == nil || !strings.Contains(err.Error(), "order to do nothing") {
+	_, err := b.pair.runBoth(t.Context(), command{Kind: roce})
+	if err == nil || !strings.Contains(err.Error(), "empty command") {
 		t.Errorf("got %v", err)
 	}
 	b.pair.reap()
 }
 
 // reap ends the processes of a pair that has failed.
-func (h *pair) reap() {
+func (h *processPair) reap() {
 	for i, p := range h {
 		p.kill()
 		_ = p.stop() // killed, as it must be
@@ -160,7 +159,7 @@ func (h *pair) reap() {
 	}
 }
 
-func TestTwoProcessorsAreNoSiblings(t *testing.T) {
+func TestTwoCPUsAreNotSiblings(t *testing.T) {
 	a, b := twoCPUs()
 	if a == 0 && b == 0 {
 		t.Skip("this process may use one processor only")

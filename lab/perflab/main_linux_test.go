@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // newMachine makes two hosts with a process each.
-func newMachine(tb testing.TB) *machine {
+func newMachine(tb testing.TB) *testbed {
 	tb.Helper()
 	a, b := nstest.Pair(tb, 9000)
 	var hosts [2]Host

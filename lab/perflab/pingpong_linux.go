@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
 )
 
-// RawTCPPingPong sends a message there and back, again and again: one send and one
-// recv a side and turn, if TCP does not cut them. It returns the median half
-// round trip in µs.
+// RawTCPPingPong sends a message back and forth, with one send and one recv per
+// side and trip if TCP does not segment it. It returns the median half round trip
+// in µs.
 func RawTCPPingPong(a, b rawbench.Endpoint, cfg RawTCPPingPongConfig) (halfMicros float64, err error) {
 	if err := cfg.check(); err != nil {
 		return 0, err
@@ -22,14 +22,14 @@ func RawTCPPingPong(a, b rawbench.Endpoint, cfg RawTCPPingPongConfig) (halfMicro
 	defer client.close()
 	defer server.close()
 	const warmup = 4
-	blocks := warmup + max(1, cfg.Rounds/turns)
+	blocks := warmup + max(1, cfg.Rounds/tripsPerSample)
 	times := make([]time.Duration, 0, blocks)
-	ping, pong := newPlayer(client, cfg), newPlayer(server, cfg)
-	err = both(a, b, client, server, func() error {
+	ping, pong := newPingPongSide(client, cfg), newPingPongSide(server, cfg)
+	err = runBothSides(a, b, client, server, func() error {
 		for range blocks {
 			start := time.Now()
-			for range turns {
-				if err := ping.turn(ping.send, ping.await); err != nil {
+			for range tripsPerSample {
+				if err := ping.exchange(ping.sendAll, ping.recvAll); err != nil {
 					return fmt.Errorf("TCP ping: %w", err)
 				}
 			}
@@ -37,8 +37,8 @@ func RawTCPPingPong(a, b rawbench.Endpoint, cfg RawTCPPingPongConfig) (halfMicro
 		}
 		return nil
 	}, func() error {
-		for range blocks * turns {
-			if err := pong.turn(pong.await, pong.send); err != nil {
+		for range blocks * tripsPerSample {
+			if err := pong.exchange(pong.recvAll, pong.sendAll); err != nil {
 				return fmt.Errorf("TCP pong: %w", err)
 			}
 		}
@@ -49,58 +49,58 @@ func RawTCPPingPong(a, b rawbench.Endpoint, cfg RawTCPPingPongConfig) (halfMicro
 	}
 	times = times[warmup:]
 	slices.Sort(times)
-	return float64(times[len(times)/2].Nanoseconds()) / 1e3 / turns / 2, nil
+	return float64(times[len(times)/2].Nanoseconds()) / 1e3 / tripsPerSample / 2, nil
 }
 
-// player is one side of a ping-pong.
-type player struct {
+// pingPongSide is one side of a ping-pong.
+type pingPongSide struct {
 	socket
 	buf  []byte
-	take func([]byte) (int, error)
+	recv func([]byte) (int, error)
 }
 
-func newPlayer(s socket, cfg RawTCPPingPongConfig) *player {
-	p := &player{socket: s, buf: make([]byte, cfg.Bytes), take: s.receive}
+func newPingPongSide(s socket, cfg RawTCPPingPongConfig) *pingPongSide {
+	p := &pingPongSide{socket: s, buf: make([]byte, cfg.Bytes), recv: s.receive}
 	if cfg.Block {
-		p.take = s.sleep
+		p.recv = s.receiveBlocking
 	}
 	return p
 }
 
-func (p *player) turn(first, then func() error) error {
+func (p *pingPongSide) exchange(first, then func() error) error {
 	if err := first(); err != nil {
 		return err
 	}
 	return then()
 }
 
-func (p *player) send() error {
-	for left := p.buf; len(left) > 0; {
-		n, err := p.socket.send(left)
+func (p *pingPongSide) sendAll() error {
+	for rest := p.buf; len(rest) > 0; {
+		n, err := p.socket.send(rest)
 		if err != nil {
 			return err
 		}
-		left = left[max(n, 0):]
+		rest = rest[max(n, 0):]
 	}
 	return nil
 }
 
-func (p *player) await() error {
+func (p *pingPongSide) recvAll() error {
 	var spins int
 	var since time.Time
-	for left := p.buf; len(left) > 0; {
-		n, err := p.take(left)
+	for rest := p.buf; len(rest) > 0; {
+		n, err := p.recv(rest)
 		if err != nil {
 			return err
 		}
-		left = left[n:]
+		rest = rest[n:]
 		if spins++; spins%(1<<14) != 0 {
 			continue
 		}
 		if since.IsZero() {
 			since = time.Now()
-		} else if time.Since(since) > patience {
-			return fmt.Errorf("nothing came within %v", patience)
+		} else if time.Since(since) > ioTimeout {
+			return fmt.Errorf("nothing received within %v", ioTimeout)
 		}
 	}
 	return nil

@@ -7,28 +7,32 @@ import (
 	"github.com/fabrictest/fabrictest/perf"
 )
 
-// plan is which run to make on a machine.
-type plan func(context.Context, *machine, perf.Options) (*perf.Result, error)
+// plan runs measurements on a testbed.
+type plan func(context.Context, *testbed, perf.Options) (*perf.Result, error)
 
-// plans by their names, as jobs have them.
+// plans are the plans by name.
 var plans = map[string]plan{
-	"quick": func(ctx context.Context, m *machine, opt perf.Options) (*perf.Result, error) {
+	"quick": func(ctx context.Context, m *testbed, opt perf.Options) (*perf.Result, error) {
 		return perf.RunQuick(ctx, overUDP{devices{m, roce}}, opt)
 	},
-	"iwarp": func(ctx context.Context, m *machine, opt perf.Options) (*perf.Result, error) {
+	"iwarp": func(ctx context.Context, m *testbed, opt perf.Options) (*perf.Result, error) {
 		return perf.RunIWARP(ctx, overTCP{devices{m, iwarp}}, overUDP{devices{m, datagrams}}, opt)
 	},
 }
 
-// Quick measures soft-RoCE beside bare UDP sockets: see perf.RunQuick.
-func Quick(ctx context.Context, opts Options) (*perf.Result, error) { return inLab(ctx, "quick", opts) }
+// Quick measures soft-RoCE against plain UDP sockets: see perf.RunQuick.
+func Quick(ctx context.Context, opts Options) (*perf.Result, error) {
+	return runInLab(ctx, "quick", opts)
+}
 
-// IWARP measures soft-iWARP beside plain TCP, and datagram-iWARP beside
+// IWARP measures soft-iWARP against plain TCP, and datagram-iWARP against
 // soft-iWARP: see perf.RunIWARP.
-func IWARP(ctx context.Context, opts Options) (*perf.Result, error) { return inLab(ctx, "iwarp", opts) }
+func IWARP(ctx context.Context, opts Options) (*perf.Result, error) {
+	return runInLab(ctx, "iwarp", opts)
+}
 
-// do makes the run that a job names.
-func (j *job) do(ctx context.Context, m *machine, opt perf.Options) (*perf.Result, error) {
+// run runs the plan of the job.
+func (j *job) run(ctx context.Context, m *testbed, opt perf.Options) (*perf.Result, error) {
 	p, ok := plans[j.Plan]
 	if !ok {
 		return nil, fmt.Errorf("no run is called %q", j.Plan)

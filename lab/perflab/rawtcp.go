@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// RawTCPStreamConfig configures [RawTCPStream], which measures TCP between two hosts with
-// bare sockets: the limit for devices that speak iWARP. It shares no code with them.
+// RawTCPStreamConfig configures [RawTCPStream], which measures plain TCP sockets as
+// the baseline for iWARP devices. It shares no code with them.
 type RawTCPStreamConfig struct {
-	// Bytes are those of a message. One that is longer than 64 KiB is cut into
-	// pieces of that size; of shorter ones up to 16, if they are no more than that
-	// together, leave with one system call.
+	// Bytes is the message size. Messages over 64 KiB are sent in chunks of 64 KiB;
+	// up to 16 shorter ones share a system call.
 	Bytes int
-	// Work has the sender copy each message or piece from application memory to
-	// where it is sent from and append its CRC32c, and the receiver check that and
-	// copy it to application memory: what a device does that has no hardware.
+	// Work adds the work of a device without hardware: the sender copies each
+	// message and appends a CRC32C, the receiver checks it and copies the message
+	// to application memory.
 	Work bool
 	// Duration is how long the sender sends.
 	Duration time.Duration
@@ -24,29 +23,27 @@ type RawTCPStreamConfig struct {
 type RawTCPPingPongConfig struct {
 	Bytes  int // of a message
 	Rounds int
-	// Block has both sides sleep in recv. Otherwise they spin on sockets that do
-	// not block.
+	// Block makes both sides block in recv. Otherwise they spin on non-blocking
+	// sockets.
 	Block bool
 }
 
 const (
-	// pieceMax is the most that is worked on and sent at a time, and burst how many
-	// messages that may be.
-	pieceMax = 64 << 10
+	// chunkMax is the maximum size of a send, and burst the maximum number of
+	// messages in it.
+	chunkMax = 64 << 10
 	burst    = 16
-	// memoryBytes is how much application memory there is on each side: messages
-	// go round in it.
+	// memoryBytes is the application memory of each side, used as a ring.
 	memoryBytes = 1 << 20
 	crcBytes    = 4
-	// spinsMax is how often a side of a stream looks in vain before it sleeps: what
-	// is awaited mostly comes within microseconds, and if not, the other side may
-	// need the processor.
-	spinsMax = 64
-	// turns is how many round trips are timed as one, so that reading the clock is
-	// no part of the result.
-	turns = 50
-	// patience is how long either side waits for the other.
-	patience = 20 * time.Second
+	// spinLimit is the number of polls before a side of a stream sleeps, to give up
+	// the CPU.
+	spinLimit = 64
+	// tripsPerSample is the number of round trips that are timed together, to hide
+	// the cost of reading the clock.
+	tripsPerSample = 50
+	// ioTimeout is how long a side waits for the other.
+	ioTimeout = 20 * time.Second
 )
 
 func (c RawTCPStreamConfig) check() error {

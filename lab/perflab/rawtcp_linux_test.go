@@ -19,7 +19,7 @@ func endpoints(addr string) (a, b rawbench.Endpoint) {
 	return e, e
 }
 
-func TestStreamsGiveFigures(t *testing.T) {
+func TestRawTCPStream(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1", "::1"} {
 		a, b := endpoints(addr)
 		for _, work := range []bool{false, true} {
@@ -40,7 +40,7 @@ func isNoAddress(err error) bool {
 	return err != nil && strings.Contains(err.Error(), unix.EADDRNOTAVAIL.Error())
 }
 
-func TestPingPongsGiveFigures(t *testing.T) {
+func TestRawTCPPingPong(t *testing.T) {
 	a, b := endpoints("127.0.0.1")
 	for _, block := range []bool{false, true} {
 		for _, n := range []int{1, 100_000} {
@@ -52,7 +52,7 @@ func TestPingPongsGiveFigures(t *testing.T) {
 	}
 }
 
-func TestNonsenseIsRefused(t *testing.T) {
+func TestInvalidConfigsFail(t *testing.T) {
 	a, b := endpoints("127.0.0.1")
 	if _, err := RawTCPStream(a, b, RawTCPStreamConfig{Duration: time.Second}); err == nil {
 		t.Error("a stream of messages of no size")
@@ -66,13 +66,12 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// The receiver must find every piece whole however TCP cuts the stream.
-func TestPiecesSurviveAnyCut(t *testing.T) {
-	const message = pieceMax + 1000
+func TestReceiverHandlesAnySegmentation(t *testing.T) {
+	const message = chunkMax + 1000
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var stream []byte
-		from := newPieces(message)
+		from := newChunker(message)
 		for i := range from.memory {
 			from.memory[i] = byte(rng.Uint32())
 		}
@@ -89,12 +88,12 @@ func TestPiecesSurviveAnyCut(t *testing.T) {
 			var err error
 			for len(s) > 0 && err == nil {
 				n := min(len(s), 1+rng.IntN(1<<uint(1+rng.IntN(17))))
-				err = r.open(s[:n])
+				err = r.consume(s[:n])
 				s = s[n:]
 			}
 			switch {
-			case i == 0 && (err != nil || r.got != messages*message):
-				t.Fatalf("seed %d: %d of %d bytes, %v", seed, r.got, messages*message, err)
+			case i == 0 && (err != nil || r.received != messages*message):
+				t.Fatalf("seed %d: %d of %d bytes, %v", seed, r.received, messages*message, err)
 			case i == 1 && err == nil:
 				t.Fatalf("seed %d: a broken bit went unseen", seed)
 			}
@@ -102,7 +101,7 @@ func TestPiecesSurviveAnyCut(t *testing.T) {
 	}
 }
 
-func TestASideThatFailsEndsTheOther(t *testing.T) {
+func TestFailedSideEndsOther(t *testing.T) {
 	a, b := endpoints("127.0.0.1")
 	client, server, err := connect(a, b, true)
 	if err != nil {
@@ -110,10 +109,10 @@ func TestASideThatFailsEndsTheOther(t *testing.T) {
 	}
 	defer client.close()
 	defer server.close()
-	p := newPlayer(server, RawTCPPingPongConfig{Bytes: 8, Block: true})
+	p := newPingPongSide(server, RawTCPPingPongConfig{Bytes: 8, Block: true})
 	start := time.Now()
-	err = both(a, b, client, server, func() error { return errHungUp }, p.await)
-	if err == nil || time.Since(start) > patience/2 {
+	err = runBothSides(a, b, client, server, func() error { return errClosed }, p.recvAll)
+	if err == nil || time.Since(start) > ioTimeout/2 {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// RawTCPStream sends messages from a to b for a while and returns the goodput in Gb/s,
-// from the first send to the last arrival.
+// RawTCPStream sends messages from a to b and returns the goodput in Gb/s, from the
+// first send to the last arrival.
 func RawTCPStream(a, b rawbench.Endpoint, cfg RawTCPStreamConfig) (gbps float64, err error) {
 	if err := cfg.check(); err != nil {
 		return 0, err
@@ -28,7 +28,7 @@ func RawTCPStream(a, b rawbench.Endpoint, cfg RawTCPStreamConfig) (gbps float64,
 	out, in := newSender(client, cfg), newReceiver(server, cfg)
 	var start, end time.Time
 	total := make(chan uint64, 1)
-	err = both(a, b, client, server, func() error {
+	err = runBothSides(a, b, client, server, func() error {
 		defer close(total)
 		start = time.Now()
 		if err := out.run(start.Add(cfg.Duration)); err != nil {
@@ -46,30 +46,30 @@ func RawTCPStream(a, b rawbench.Endpoint, cfg RawTCPStreamConfig) (gbps float64,
 	if err != nil {
 		return 0, err
 	}
-	return float64(in.got) * 8 / float64(end.Sub(start).Nanoseconds()), nil
+	return float64(in.received) * 8 / float64(end.Sub(start).Nanoseconds()), nil
 }
 
-// pieces cuts a message.
-type pieces struct {
+// chunker divides messages into chunks of application memory.
+type chunker struct {
 	message int
-	left    int // of the message under way
-	off     int // in application memory
+	left    int // rest of the current message
+	off     int // offset in memory
 	memory  []byte
 }
 
-func newPieces(message int) pieces {
-	return pieces{message: message, memory: make([]byte, max(memoryBytes, message))}
+func newChunker(message int) chunker {
+	return chunker{message: message, memory: make([]byte, max(memoryBytes, message))}
 }
 
-// next returns the application memory of the next piece.
-func (p *pieces) next() []byte {
+// next returns the memory of the next chunk.
+func (p *chunker) next() []byte {
 	if p.left == 0 {
 		p.left = p.message
 		if p.off+p.message > len(p.memory) {
 			p.off = 0
 		}
 	}
-	n := min(p.left, pieceMax)
+	n := min(p.left, chunkMax)
 	b := p.memory[p.off : p.off+n]
 	p.off += n
 	p.left -= n
@@ -79,26 +79,26 @@ func (p *pieces) next() []byte {
 // sender is the sending side.
 type sender struct {
 	socket
-	pieces
-	work bool
-	each int // pieces that leave at a time
-	buf  []byte
-	sent uint64 // bytes of messages
+	chunker
+	work  bool
+	batch int // chunks per send
+	buf   []byte
+	sent  uint64 // bytes of messages
 }
 
 func newSender(s socket, cfg RawTCPStreamConfig) *sender {
-	out := &sender{socket: s, pieces: newPieces(cfg.Bytes), work: cfg.Work, buf: make([]byte, 0, pieceMax+burst*crcBytes)}
-	out.each = min(burst, max(1, pieceMax/cfg.Bytes))
+	out := &sender{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 0, chunkMax+burst*crcBytes)}
+	out.batch = min(burst, max(1, chunkMax/cfg.Bytes))
 	for i := range out.memory {
 		out.memory[i] = byte(i * 7)
 	}
 	return out
 }
 
-// run sends until it is late.
+// run sends until a time.
 func (s *sender) run(until time.Time) error {
 	for s.sent == 0 || time.Now().Before(until) {
-		b := s.some()
+		b := s.nextBatch()
 		for spins := 1; len(b) > 0; spins++ {
 			n, err := s.send(b)
 			switch {
@@ -106,7 +106,7 @@ func (s *sender) run(until time.Time) error {
 				return err
 			case n > 0:
 				b = b[n:]
-			case spins%spinsMax == 0:
+			case spins%spinLimit == 0:
 				if err := s.wait(unix.POLLOUT); err != nil {
 					return err
 				}
@@ -116,12 +116,11 @@ func (s *sender) run(until time.Time) error {
 	return nil
 }
 
-// some is what to send next.
-func (s *sender) some() []byte {
+// nextBatch returns the next bytes to send.
+func (s *sender) nextBatch() []byte {
 	if !s.work {
-		// Without CRCs between them, messages that lie one behind the other are one
-		// piece of memory.
-		n := s.each * min(s.message, pieceMax)
+		// Without CRCs, consecutive messages are contiguous in memory.
+		n := s.batch * min(s.message, chunkMax)
 		if s.off+n > len(s.memory) {
 			s.off = 0
 		}
@@ -130,40 +129,39 @@ func (s *sender) some() []byte {
 		return s.memory[s.off-n : s.off]
 	}
 	all := s.buf
-	for range s.each {
-		piece := s.next()
+	for range s.batch {
+		chunkMem := s.next()
 		from := len(all)
-		all = append(all, piece...)
+		all = append(all, chunkMem...)
 		all = binary.LittleEndian.AppendUint32(all, crc32.Checksum(all[from:], castagnoli))
-		s.sent += uint64(len(piece))
+		s.sent += uint64(len(chunkMem))
 	}
 	return all
 }
 
-// receiver is the receiving side. TCP cuts where it likes, so it works on what
-// there is.
+// receiver is the receiving side. It handles any segmentation of the stream.
 type receiver struct {
 	socket
-	pieces
-	work  bool
-	buf   []byte
-	piece int    // bytes of the piece that comes; 0: none
-	to    []byte // where the rest of it goes
-	crc   uint32 // of what has come of it
-	tail  []byte // what has come of the CRC behind it
-	got   uint64 // bytes of pieces that are whole
+	chunker
+	work     bool
+	buf      []byte
+	chunk    int    // size of the current chunk; 0 before the first byte
+	to       []byte // destination of the rest of the chunk
+	crc      uint32 // of the received part of the chunk
+	tail     []byte // received bytes of the chunk's CRC
+	received uint64 // bytes of complete chunks
 }
 
 func newReceiver(s socket, cfg RawTCPStreamConfig) *receiver {
-	return &receiver{socket: s, pieces: newPieces(cfg.Bytes), work: cfg.Work, buf: make([]byte, 4*pieceMax), tail: make([]byte, 0, crcBytes)}
+	return &receiver{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 4*chunkMax), tail: make([]byte, 0, crcBytes)}
 }
 
-// run receives until as much has come as was sent.
+// run receives until all sent bytes have arrived.
 func (r *receiver) run(total <-chan uint64) error {
 	want := ^uint64(0)
 	var since time.Time
-	for spins := 1; r.got < want; spins++ {
-		n, err := r.some()
+	for spins := 1; r.received < want; spins++ {
+		n, err := r.receiveSome()
 		if err != nil {
 			return err
 		}
@@ -180,7 +178,7 @@ func (r *receiver) run(total <-chan uint64) error {
 			}
 		default:
 		}
-		if spins%spinsMax != 0 {
+		if spins%spinLimit != 0 {
 			continue
 		}
 		if err := r.wait(unix.POLLIN); err != nil {
@@ -188,33 +186,33 @@ func (r *receiver) run(total <-chan uint64) error {
 		}
 		if since.IsZero() {
 			since = time.Now()
-		} else if time.Since(since) > patience {
-			return fmt.Errorf("%d bytes came, and no more within %v", r.got, patience)
+		} else if time.Since(since) > ioTimeout {
+			return fmt.Errorf("%d bytes received, and no more within %v", r.received, ioTimeout)
 		}
 	}
 	return nil
 }
 
-// some receives what there is, but not more than a bit.
-func (r *receiver) some() (int, error) {
+// receiveSome receives up to one buffer.
+func (r *receiver) receiveSome() (int, error) {
 	if !r.work {
 		n, err := r.receive(r.memory[:memoryBytes])
-		r.got += uint64(n)
+		r.received += uint64(n)
 		return n, err
 	}
 	n, err := r.receive(r.buf)
 	if err != nil {
 		return n, err
 	}
-	return n, r.open(r.buf[:n])
+	return n, r.consume(r.buf[:n])
 }
 
-// open works on bytes of pieces.
-func (r *receiver) open(b []byte) error {
+// consume checks and copies received bytes.
+func (r *receiver) consume(b []byte) error {
 	for len(b) > 0 {
-		if r.piece == 0 {
+		if r.chunk == 0 {
 			r.to = r.next()
-			r.piece = len(r.to)
+			r.chunk = len(r.to)
 		}
 		if n := min(len(r.to), len(b)); n > 0 {
 			r.crc = crc32.Update(r.crc, castagnoli, b[:n])
@@ -228,10 +226,10 @@ func (r *receiver) open(b []byte) error {
 			continue
 		}
 		if sum := binary.LittleEndian.Uint32(r.tail); sum != r.crc {
-			return fmt.Errorf("a piece with CRC %08x came with %08x", r.crc, sum)
+			return fmt.Errorf("a chunk with CRC %08x arrived with %08x", r.crc, sum)
 		}
-		r.got += uint64(r.piece)
-		r.piece, r.crc, r.tail = 0, 0, r.tail[:0]
+		r.received += uint64(r.chunk)
+		r.chunk, r.crc, r.tail = 0, 0, r.tail[:0]
 	}
 	return nil
 }

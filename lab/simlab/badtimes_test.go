@@ -17,10 +17,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// pingDatagram stands for any packet.
 var pingDatagram = link.Datagram{Payload: make([]byte, 64)}
 
-// scripted is a program that does as it is told.
+// scripted is a program whose Run is a function.
 type scripted struct {
 	rank *workload.Rank
 	do   func(*workload.Rank) error
@@ -31,7 +30,7 @@ func (s *scripted) Run() (*workload.Report, error) {
 }
 func (s *scripted) Status() string { return "it does as it is told" }
 
-// runScript runs a pair whose ranks do as they are told.
+// runScript runs a scenario of two hosts with scripted programs.
 func runScript(t *testing.T, extra string, do func(*workload.Rank) error) *report.Result {
 	t.Helper()
 	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\nexpect: {delivered: any}\n"+extra)
@@ -52,7 +51,7 @@ func TestPanicIsABrokenRun(t *testing.T) {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 	}
 	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\n")
-	r = Run(context.Background(), s, lab.Options{Progress: func(lab.Progress) { panic("outside of any program") }})
+	r = Run(context.Background(), s, lab.Options{OnProgress: func(lab.Progress) { panic("outside of any program") }})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "outside of any program") {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
@@ -69,7 +68,7 @@ func TestFailingProgramFailsTheRun(t *testing.T) {
 		}
 		return nil
 	})
-	if r.Verdict != report.Failed || r.Reason != "programs: want every program comes to its end, got rank 1 on host1 failed: no receive queue" {
+	if r.Verdict != report.Failed || r.Reason != "programs: want every program ends without an error, got rank 1 on host1 failed: no receive queue" {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 	if r.Ranks[0].State != lab.Finished || r.Ranks[1].State != lab.Errored || r.Ranks[1].Error != "no receive queue" {
@@ -123,7 +122,7 @@ func TestInterruptedRun(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRunIsBroken(t *testing.T) {
+func TestScenarioThatCannotRunIsBroken(t *testing.T) {
 	r := play(t, "tiers: [netns]\nfabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\n", lab.Options{})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:4:") {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
@@ -134,13 +133,13 @@ func TestWhatCannotBeRunIsBroken(t *testing.T) {
 	}
 	// An unbreakable program, and one that cannot be made.
 	r = runScript(t, "faults: [{at: 1us, do: qp-error, on: [host0]}]\n", func(r *workload.Rank) error { r.Proc.Sleep(time.Millisecond); return nil })
-	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "rank 0 on host0: queue pairs of the workload stream cannot be broken") {
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "rank 0 on host0: the workload stream does not support qp-error") {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 }
 
-// A capture that cannot be written is no capture, and nothing stays behind.
-func TestCaptureBadTimes(t *testing.T) {
+// A capture that cannot be written is removed.
+func TestCaptureWriteErrors(t *testing.T) {
 	const text = "fabric: {kind: pair}\nworkload: {kind: stream, messages: 100}\n"
 	dir := t.TempDir()
 	blocked := filepath.Join(dir, "file")
@@ -176,12 +175,12 @@ func TestCaptureBadTimes(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var all []lab.Progress
-	r := play(t, "fabric: {kind: star, hosts: 4}\n"+pingpong, lab.Options{Progress: func(p lab.Progress) { all = append(all, p) }})
+	r := play(t, "fabric: {kind: star, hosts: 4}\n"+pingpong, lab.Options{OnProgress: func(p lab.Progress) { all = append(all, p) }})
 	if len(all) < 4 {
 		t.Fatalf("%d times", len(all))
 	}
 	last := all[len(all)-1]
-	if last.Ranks != 4 || last.Of != 4 || last.Messages == 0 || last.At > r.Elapsed {
+	if last.RanksEnded != 4 || last.RanksTotal != 4 || last.Messages == 0 || last.At > r.Elapsed {
 		t.Errorf("%+v", last)
 	}
 	for i := 1; i < len(all); i++ {

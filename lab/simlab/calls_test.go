@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// With this seed 16 connections in a row lose no management datagram and are in time wait at
-// once, which is as many as the connection manager keeps. The caller waits for one to be
-// freed. A manager that frees none is still found out.
+// With this seed 16 connections in a row lose no MAD and are in time wait at the
+// same time: the maximum of the connection manager. The client waits until one is
+// freed.
 func TestCallsWaitUntilAConnectionIsFreed(t *testing.T) {
 	for _, s := range shipped(t) {
 		if s.Name != "calls-loss" {

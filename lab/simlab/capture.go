@@ -12,19 +12,18 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// captureFile is what the capture of a scenario is called in its folder, before it
-// is compressed.
+// captureFile is the name of the capture before compression.
 const captureFile = "capture.pcapng"
 
-// capture is the file that the packets of all hosts go to.
+// capture is the capture file of all hosts.
 type capture struct {
 	*recorder
 	to   *pcaplink.Capture
 	file *os.File
-	path string // in the run's folder
+	path string // relative to Options.Dir
 }
 
-// newCapture opens the file; nil where none is wanted.
+// newCapture creates the file; nil if no capture is wanted.
 func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	if !opts.Capture || opts.Dir == "" {
 		return nil, nil
@@ -43,8 +42,7 @@ func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	return c, nil
 }
 
-// close completes the file and compresses it. One that could not be written whole
-// is no evidence and goes.
+// close completes and compresses the file. It removes a file with errors.
 func (c *capture) close() (*report.File, error) {
 	if c == nil {
 		return nil, nil

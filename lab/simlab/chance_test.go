@@ -41,8 +41,7 @@ func TestTimeBoundsHoldForEverySeed(t *testing.T) {
 	}
 }
 
-// The model is checked against itself where the answer is known.
-func TestModelOfTimeouts(t *testing.T) {
+func TestTimeoutModelKnownValues(t *testing.T) {
 	// One message that needs one packet: n timeouts with probability loss^n.
 	m := model{loss: 0.1, packets: 1, messages: 1, timer: time.Millisecond}
 	if got := m.exceeds(3 * time.Millisecond); math.Abs(got-1e-4) > 1e-12 {
@@ -62,7 +61,7 @@ func TestModelOfTimeouts(t *testing.T) {
 	}
 }
 
-// These seeds exceeded the bounds that were fitted to others.
+// These seeds exceeded earlier bounds.
 func TestSeedsWithManyTimeouts(t *testing.T) {
 	for _, s := range shipped(t) {
 		for _, seed := range map[string][]uint64{"dgiwarp-rd-damage": {1049, 1057}, "dgiwarp-rd-read": {1052, 1070}}[s.Name] {
@@ -73,8 +72,7 @@ func TestSeedsWithManyTimeouts(t *testing.T) {
 	}
 }
 
-// The rules of thumb in docs/scenarios.md are on the safe side.
-func TestRulesOfThumbForBounds(t *testing.T) {
+func TestDocumentedBoundRulesAreSafe(t *testing.T) {
 	for _, loss := range []float64{0.0001, 0.001, 0.01, 0.02} {
 		for _, messages := range []int{1, 10, 100, 1000, 10000} {
 			m := model{loss: loss, packets: 3, messages: messages, timer: time.Millisecond}
@@ -97,8 +95,8 @@ func TestRulesOfThumbForBounds(t *testing.T) {
 	}
 }
 
-// model is what decides how long timeouts last. At worst every message waits for the
-// one before it.
+// model has the parameters that determine how long timeouts take. In the worst case
+// every message waits for the one before it.
 type model struct {
 	loss     float64 // the share of packets that the receiver misses
 	packets  int     // those of which one must be lost for a message to need a timeout
@@ -134,8 +132,8 @@ func modelOf(s *scenarios.Scenario) model {
 	return m
 }
 
-// lossOf is the share of packets that chance takes away as long as the scenario lasts.
-// Late ones count where a receiver takes every gap for a loss.
+// lossOf returns the share of packets that are lost at random during the scenario.
+// Late packets count as lost if the receiver treats every gap as a loss.
 func lossOf(s *scenarios.Scenario, late bool) float64 {
 	passed := 1.0
 	for _, m := range s.Impair {

@@ -12,9 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Programs count messages when they learn of them, several at a time. The charts of
-// the report show them as they came, no faster than the links carry: 200 Gb/s to a
-// host with two rails, 800 Gb/s to all hosts of the fat tree.
+// Programs count messages in batches. The charts of the report must not exceed the
+// rate of the links: 200 Gb/s to a host with two rails, 800 Gb/s to all hosts of
+// the fat tree.
 func TestChartsKeepToTheLinkRate(t *testing.T) {
 	scale := regexp.MustCompile(`<span class="top">([^<]*)</span>`)
 	for name, want := range map[string]string{"multi-rail": "200 Gb/s", "fat-tree": "800 Gb/s", "stream-write": "100 Gb/s", "rate-limited": "500 Mb/s"} {

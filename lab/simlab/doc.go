@@ -1,9 +1,8 @@
-// Package simlab runs scenarios in a simulated world: one process, virtual time,
-// a coroutine a rank, an emulated NIC on every port. The same scenario with the
-// same seed gives the same result and the same capture, byte for byte, but for
-// how long it took on the wall.
+// Package simlab runs scenarios in simulation: one process, virtual time, a
+// coroutine for each rank, and an emulated NIC on every port. The same scenario and
+// seed give the same result and capture, byte for byte, except for the wall-clock
+// time.
 //
-// It opens no socket and needs no privileges; the one thing it touches is the
-// folder that captures go to. Runs know nothing of each other: several may be
-// under way at once.
+// It opens no sockets and needs no privileges; it writes captures only. Runs are
+// independent and may be concurrent.
 package simlab

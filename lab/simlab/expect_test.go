@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// Every expectation can fail in a run too, and alone: one that is not met, or a
-// NIC that breaks it.
+// Each expectation can fail alone in a run: by its bounds, or by a NIC with a
+// defect.
 func TestExpectationsFail(t *testing.T) {
 	const (
 		clean  = "fabric: {kind: pair}\nworkload: {kind: stream, messages: 100, bytes: 1KiB}\n"
@@ -27,7 +27,7 @@ func TestExpectationsFail(t *testing.T) {
 		{text: clean + "expect: {max_time: 1us}\n", red: "max_time"},
 		{text: clean + "expect: {retransmits: {min: 1}}\n", red: "retransmits", got: "0"},
 		{text: clean + "expect: {errors: {host0: [retry exceeded]}}\n", red: "errors", got: `saw no "retry exceeded"`},
-		{text: clean + "events: [{on: [host0], nth: 100000, do: drop}]\n", red: "events", got: "events[0], drop of packet 100000, never did"},
+		{text: clean + "events: [{on: [host0], nth: 100000, do: drop}]\n", red: "events", got: "events[0], drop of packet 100000, did not occur"},
 		{text: clean + "events: [{on: [host0], nth: 3, do: truncate, bytes: 9000}]\n", red: "events", got: "to 9000 bytes of a payload"},
 		{text: clean + "expect: {violations: {min: 1}}\n", red: "violations", got: "none"},
 		{text: lossy + "expect: {lost: {max: 0}}\n", red: "lost"},
@@ -35,7 +35,7 @@ func TestExpectationsFail(t *testing.T) {
 		{text: lossy + "expect: {marked: {min: 1}}\n", red: "marked", got: "0"},
 		{text: killed + "expect: {killed: [host1], errors: {host0: [remote access]}}\n", red: "errors", got: `saw no "remote access"`},
 		{text: broken + "expect: {reconnects: {max: 0}}\n", red: "reconnects", got: "2"},
-		{text: broken + "expect: {recovery: 1us}\n", red: "recovery", got: "after host0 queue pairs broken at 1 ms"},
+		{text: broken + "expect: {recovery: 1us}\n", red: "recovery", got: "after host0 queue pairs moved to Error at 1 ms"},
 		// A NIC that is told to be wrong.
 		{
 			text:   "fabric: {kind: pair}\nimpair: [{corrupt: 5%}]\nworkload: {kind: stream, op: write, messages: 300, bytes: 16KiB, timeout: 1ms}\nexpect: {delivered: any}\n",
@@ -60,8 +60,7 @@ func TestExpectationsFail(t *testing.T) {
 	}
 }
 
-// The same scenarios hold when nothing is asked that is not so.
-func TestQuirksAreOnTheHostsNamed(t *testing.T) {
+func TestQuirksApplyToNamedHosts(t *testing.T) {
 	const text = "fabric: {kind: pair}\nimpair: [{corrupt: 5%}]\nworkload: {kind: stream, op: write, messages: 300, bytes: 16KiB, timeout: 1ms}\n"
 	passes(t, text)
 	// host0 only sends: that it ignores checksums hardly matters, as its peer does not.

@@ -16,8 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The cable of a modern fabric, which holds where a scenario says nothing: 100
-// Gb/s, some hundred metres, the framing of Ethernet.
+// Defaults of links: 100 Gb/s, about a hundred metres, Ethernet framing.
 const (
 	defaultRate     = 100_000_000_000
 	defaultLatency  = time.Microsecond
@@ -32,45 +31,45 @@ func linkConfig(l topology.Link) sim.LinkConfig {
 	}
 }
 
-// place is a port of the plan in the world: a host's, or a trunk.
-type place interface {
+// simPort is a port of the plan in the simulation: a *sim.Port or a *sim.Trunk.
+type simPort interface {
 	SetDown()
 	SetUp()
 	SetImpair(out, in []impair.Spec) error
 	Impairments() (out, in *impair.Pipe)
 }
 
-// fabric is the network of a scenario, and the NICs on it.
+// fabric is the simulated network of a scenario with its NICs.
 type fabric struct {
 	plan     *lab.Plan
 	capture  *capture         // nil if there is none
 	nets     map[int]*sim.Net // by rail
 	switches map[string]*sim.Switch
-	places   []place       // by index in Plan.Ports
-	specs    [][2]specList // that hold at each place, out and in
+	simPorts []simPort     // by index in Plan.Ports
+	specs    [][2]specList // random impairments, by index in Plan.Ports and lab.Direction
 	ports    [][]*sim.Port // by host and NIC
 	devices  [][]verbs.Context
 	addrs    [][]netip.Addr
 	rails    [][]int
 
-	// Of a provider that talks over streams: by index in Plan.Ports, nil for trunks,
-	// and by rail and address.
-	streams  []*streamPort
-	byAddr   map[int]map[netip.Addr]*streamPort
-	streamOf map[*sim.Port]*streamPort
+	// For a provider over streams: by index in Plan.Ports (nil for trunks), by rail
+	// and address, and by port.
+	streamPorts      []*streamPort
+	streamPortByAddr map[int]map[netip.Addr]*streamPort
+	streamPortOf     map[*sim.Port]*streamPort
 }
 
 type specList = []impair.Spec
 
-// build makes the networks, and a device on every port of a host.
+// build creates the networks, and a device on every port of a host.
 func (f *fabric) build(r *run) error {
 	f.plan, f.capture = r.plan, r.capture
 	f.nets, f.switches = make(map[int]*sim.Net), make(map[string]*sim.Switch)
 	hosts := len(r.plan.Topology.Hosts)
 	f.ports, f.devices = make([][]*sim.Port, hosts), make([][]verbs.Context, hosts)
 	f.addrs, f.rails = make([][]netip.Addr, hosts), make([][]int, hosts)
-	f.streams = make([]*streamPort, len(r.plan.Ports))
-	f.byAddr, f.streamOf = make(map[int]map[netip.Addr]*streamPort), make(map[*sim.Port]*streamPort)
+	f.streamPorts = make([]*streamPort, len(r.plan.Ports))
+	f.streamPortByAddr, f.streamPortOf = make(map[int]map[netip.Addr]*streamPort), make(map[*sim.Port]*streamPort)
 	for i := range r.plan.Ports {
 		p := &r.plan.Ports[i]
 		n, err := f.net(r.world, p.Rail)
@@ -90,8 +89,8 @@ func (f *fabric) build(r *run) error {
 	return nil
 }
 
-// net returns the network of a rail, and makes it first with its switches. One
-// switch alone needs none of its own.
+// net returns the network of a rail. On first use it creates the network and, if
+// there are several, its switches.
 func (f *fabric) net(w *sim.World, rail int) (*sim.Net, error) {
 	if n := f.nets[rail]; n != nil {
 		return n, nil
@@ -124,7 +123,7 @@ func (f *fabric) addTrunk(n *sim.Net, p *lab.Port) error {
 		Name: p.Name, A: f.switches[p.Node], B: f.switches[cable.Other(p.Port).Node],
 		Link: linkConfig(cable.Link), AB: p.Out.Config, BA: p.In.Config,
 	})
-	f.places = append(f.places, t)
+	f.simPorts = append(f.simPorts, t)
 	return err
 }
 
@@ -137,7 +136,7 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 		Name: p.Name, Addrs: []netip.Addr{addr}, Link: linkConfig(cable.Link), Up: p.Out.Config, Down: p.In.Config,
 		Switch: f.switches[cable.Other(p.Port).Node],
 	}
-	if r.plan.Provider.Streams { // its segments meet these elsewhere: see stream
+	if r.plan.Provider.OverTCP { // applied by streamPort
 		cfg.Up, cfg.Down = impair.Config{}, impair.Config{}
 	}
 	port, err := n.Attach(cfg)
@@ -148,21 +147,21 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	if err != nil {
 		return err
 	}
-	at := nics.Place{Name: p.Name, Addr: addr, LineRateBps: cfg.Link.RateBps}
-	if r.plan.Provider.Streams {
+	at := nics.NICConfig{Name: p.Name, Addr: addr, LineRateBps: cfg.Link.RateBps}
+	if r.plan.Provider.OverTCP {
 		if err := f.addStreams(r.world, n, i, addr, port); err != nil {
 			return err
 		}
-		at.Streams = f.streams[i].around
+		at.WrapStreams = f.streamPorts[i].wrapNet
 	}
 	if f.capture != nil {
-		f.capture.watch(port)
+		f.capture.addPort(port)
 	}
 	d, err := open.InWorld(r.world, port, at)
 	if err != nil {
 		return err
 	}
-	f.places = append(f.places, port)
+	f.simPorts = append(f.simPorts, port)
 	f.ports[p.Host] = append(f.ports[p.Host], port)
 	f.devices[p.Host] = append(f.devices[p.Host], d)
 	f.addrs[p.Host] = append(f.addrs[p.Host], addr)
@@ -170,22 +169,22 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	return nil
 }
 
-// addStreams makes what the streams of a port meet.
+// addStreams creates the streamPort of port i.
 func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, port *sim.Port) (err error) {
-	rail := f.byAddr[f.plan.Ports[i].Rail]
+	rail := f.streamPortByAddr[f.plan.Ports[i].Rail]
 	if rail == nil {
 		rail = make(map[netip.Addr]*streamPort)
-		f.byAddr[f.plan.Ports[i].Rail] = rail
-		n.SetStreamTap(f.segment)
+		f.streamPortByAddr[f.plan.Ports[i].Rail] = rail
+		n.SetStreamTap(f.streamTap)
 	}
-	if f.streams[i], err = newStreamPort(w, f.plan, i, rail); err != nil {
+	if f.streamPorts[i], err = newStreamPort(w, f.plan, i, rail); err != nil {
 		return err
 	}
-	rail[addr], f.streamOf[port] = f.streams[i], f.streams[i]
+	rail[addr], f.streamPortOf[port] = f.streamPorts[i], f.streamPorts[i]
 	return nil
 }
 
-// nics are what a rank finds on its host.
+// nics returns the NICs of a host.
 func (f *fabric) nics(host int) (all []workload.NIC) {
 	for i, d := range f.devices[host] {
 		all = append(all, workload.NIC{Device: d, Addr: f.addrs[host][i], Rail: f.rails[host][i]})
@@ -193,7 +192,7 @@ func (f *fabric) nics(host int) (all []workload.NIC) {
 	return all
 }
 
-// counters sums those of a host's NICs by name.
+// counters returns the sums of the counters of a host's NICs, by name.
 func (f *fabric) counters(host int) (sum []verbs.Counter) {
 	index := make(map[string]int)
 	for _, d := range f.devices[host] {
@@ -210,17 +209,17 @@ func (f *fabric) counters(host int) (sum []verbs.Counter) {
 	return sum
 }
 
-// setImpair replaces what one direction of a place does.
-func (f *fabric) setImpair(set lab.Replace) error {
-	f.specs[set.Port][set.Way] = set.Specs
-	if p := f.streams[set.Port]; p != nil {
-		return p.setSpecs(set.Way, set.Specs)
+// setSpecs replaces the random impairments of one direction.
+func (f *fabric) setSpecs(change lab.SpecChange) error {
+	f.specs[change.Port][change.Direction] = change.Specs
+	if p := f.streamPorts[change.Port]; p != nil {
+		return p.setSpecs(change.Direction, change.Specs)
 	}
-	both := &f.specs[set.Port]
-	return f.places[set.Port].SetImpair(both[lab.Out], both[lab.In])
+	both := &f.specs[change.Port]
+	return f.simPorts[change.Port].SetImpair(both[lab.Out], both[lab.In])
 }
 
-// partition divides every rail, or joins it again.
+// partition starts or ends a partition of every rail.
 func (f *fabric) partition(plan *lab.Plan, step *lab.Step) {
 	for rail := range len(f.nets) {
 		n := f.nets[rail]
@@ -232,7 +231,7 @@ func (f *fabric) partition(plan *lab.Plan, step *lab.Step) {
 		for i, g := range step.Groups {
 			for _, k := range g {
 				if plan.Ports[k].Rail == rail {
-					groups[i] = append(groups[i], f.places[k].(*sim.Port))
+					groups[i] = append(groups[i], f.simPorts[k].(*sim.Port))
 				}
 			}
 		}

@@ -6,9 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// In a fat tree traffic between leaves spreads over the spines, each packet
-// crosses one, and what stays below a leaf crosses none.
-func TestFatTree(t *testing.T) {
+// Packets between leaves pass one spine, and packets within a leaf pass none.
+func TestFatTreeSpreadsTrafficOverSpines(t *testing.T) {
 	r := passes(t, `
 fabric: {kind: fat-tree, hosts: 8, leaves: 2, spines: 4}
 workload: {kind: all-to-all, messages: 4, bytes: 4KiB}
@@ -40,8 +39,7 @@ expect: {retransmits: {max: 0}, lost: {max: 0}}
 
 func isSpine(name string) bool { return len(name) >= 5 && name[:5] == "spine" }
 
-// A trunk that is cut is gone round.
-func TestTrunkCut(t *testing.T) {
+func TestTrafficAvoidsDownTrunk(t *testing.T) {
 	r := passes(t, `
 fabric: {kind: fat-tree, hosts: 4, leaves: 2, spines: 2}
 workload: {kind: all-to-all, messages: 200, bytes: 4KiB, timeout: 1ms}
@@ -61,7 +59,6 @@ func carried(r *report.Result, from, to string) (n uint64) {
 	return n
 }
 
-// Loss on a trunk is loss.
 func TestTrunkLoss(t *testing.T) {
 	r := passes(t, `
 fabric: {kind: fat-tree, hosts: 2, leaves: 2, spines: 1}
@@ -78,7 +75,6 @@ expect: {lost: {min: 2}, retransmits: {min: 1}}
 	}
 }
 
-// Every rail is a network of its own, and carries its part.
 func TestMultiRail(t *testing.T) {
 	r := passes(t, `
 fabric: {kind: star, hosts: 2, rails: 3}
@@ -93,8 +89,7 @@ impair: [{on: [host0/rdma1], delay: 5us}]
 	}
 }
 
-// Cables have rates, latencies, MTUs and queues of their own.
-func TestLinksOfTheScenario(t *testing.T) {
+func TestLinkParametersOfScenario(t *testing.T) {
 	slow := passes(t, `
 fabric: {kind: star, hosts: 4, links: {host0: {rate: 1Gbit, queue: 64KiB, ecn: {min: 10kB, max: 40kB, share: 50%}}}}
 workload: {kind: incast, op: write, messages: 20, bytes: 64KiB, timeout: 4ms}

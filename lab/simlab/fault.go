@@ -11,23 +11,23 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// do is a step of the plan, in an event at its time.
-func (r *run) do(step *lab.Step) {
-	r.seen.Steps = append(r.seen.Steps, lab.Done{Step: step, At: time.Duration(r.world.Now())})
+// execute executes a step of the plan at its time.
+func (r *run) execute(step *lab.Step) {
+	r.observed.Steps = append(r.observed.Steps, lab.ExecutedStep{Step: step, At: time.Duration(r.world.Now())})
 	switch step.Do {
 	case scenarios.Down:
 		for _, i := range step.Ports {
 			if step.Undo {
-				r.fabric.places[i].SetUp()
+				r.fabric.simPorts[i].SetUp()
 			} else {
-				r.fabric.places[i].SetDown()
+				r.fabric.simPorts[i].SetDown()
 			}
 		}
 	case scenarios.Partition:
 		r.fabric.partition(r.plan, step)
 	case scenarios.SetImpair:
 		for _, set := range step.Set {
-			r.fail(r.fabric.setImpair(set))
+			r.addError(r.fabric.setSpecs(set))
 		}
 	case scenarios.Kill:
 		r.eachRank(step, r.kill)
@@ -42,10 +42,10 @@ func (r *run) do(step *lab.Step) {
 	}
 }
 
-// fail keeps what went wrong in the harness itself.
-func (r *run) fail(err error) {
+// addError records an error outside of the fabric.
+func (r *run) addError(err error) {
 	if err != nil {
-		r.problem = errors.Join(r.problem, err)
+		r.internalErr = errors.Join(r.internalErr, err)
 	}
 }
 
@@ -59,28 +59,25 @@ func (r *run) eachRank(step *lab.Step, f func(*rank)) {
 	}
 }
 
-// kill ends a rank and its NICs as a kill -9 of its process would: in the middle
-// of what it is at, without a word to anybody. The others learn from the control
-// channel that it is gone. A rank that has ended already is left as it is.
+// kill ends a rank and its NICs at once, as SIGKILL would. Other ranks learn of it
+// from the control channel. A rank that has ended is not affected.
 func (r *run) kill(k *rank) {
-	if k.seen.State != "" {
+	if k.observed.State != "" {
 		return
 	}
-	k.seen.State, k.ended = lab.Killed, time.Duration(r.world.Now())
-	k.seen.Waiting = k.status()
-	r.fail(k.proc.Kill())
+	k.observed.State, k.ended = lab.Killed, time.Duration(r.world.Now())
+	k.observed.Waiting = k.status()
+	r.addError(k.proc.Kill())
 	for _, d := range r.fabric.devices[k.host] {
-		r.fail(d.Close())
+		r.addError(d.Close())
 	}
 }
 
-// freeze has a rank's program stand still, and its ports take nothing and give
-// nothing, as if its process were stopped. One thing it cannot show: the NIC is
-// no part of the program here, and its timers go on. After a freeze that is
-// longer than its retries last, a NIC which waits for an answer has given up,
-// where a stopped process would find the answer in its socket.
+// freeze pauses a rank's program, and its ports send and receive nothing, as if its
+// process were stopped. Unlike in a stopped process, the timers of the NIC
+// continue, so that a freeze longer than its retries breaks connections.
 func (r *run) freeze(k *rank) {
-	if k.seen.State == "" {
+	if k.observed.State == "" {
 		k.proc.Pause()
 	}
 	for _, p := range r.fabric.ports[k.host] {
@@ -92,25 +89,25 @@ func (r *run) thaw(k *rank) {
 	for _, p := range r.fabric.ports[k.host] {
 		p.Thaw()
 	}
-	if k.seen.State == "" {
+	if k.observed.State == "" {
 		k.proc.Resume()
 	}
 }
 
-// breakQPs moves a rank's queue pairs to Error, from a program of its own: the
-// verbs it takes cost time, as all do.
+// breakQPs moves a rank's queue pairs to Error, in a separate coroutine because
+// verb calls take virtual time.
 func (r *run) breakQPs(k *rank) {
-	if k.seen.State != "" || k.program == nil {
+	if k.observed.State != "" || k.program == nil {
 		return
 	}
 	b, ok := k.program.(workload.Breaker)
 	if !ok {
-		r.fail(fmt.Errorf("%s: queue pairs of the workload %s cannot be broken", k.name(), r.plan.Scenario.Workload.Kind))
+		r.addError(fmt.Errorf("%s: the workload %s does not support qp-error", k.name(), r.plan.Scenario.Workload.Kind))
 		return
 	}
-	r.world.Go("what breaks "+k.name(), func(*sim.Proc) error {
-		if err := b.Break(); err != nil && k.seen.State == "" {
-			r.fail(fmt.Errorf("breaking the queue pairs of %s: %w", k.name(), err))
+	r.world.Go("qp-error of "+k.name(), func(*sim.Proc) error {
+		if err := b.Break(); err != nil && k.observed.State == "" {
+			r.addError(fmt.Errorf("qp-error of %s: %w", k.name(), err))
 		}
 		return nil
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// pingpong is traffic that goes on for some 25 ms.
+// pingpong is a workload of about 25 ms.
 const pingpong = "workload: {kind: pingpong, messages: 1000, bytes: 256, think: 10us, timeout: 1ms, retries: 7}\n"
 
 func TestLinkDown(t *testing.T) {
@@ -45,7 +45,7 @@ expect: {lost: {min: 1}, recovery: 3ms}
 	}
 }
 
-func TestImpairmentsAreReplacedAndPutBack(t *testing.T) {
+func TestImpairmentsAreReplacedAndRestored(t *testing.T) {
 	r := passes(t, "fabric: {kind: pair}\n"+pingpong+`
 faults: [{at: 5ms, do: impair, set: {on: [host0], loss: 100%}, for: 2ms}]
 expect: {lost: {min: 1, max: 4}}
@@ -71,8 +71,7 @@ expect: {killed: [host1], errors: {host0: [retry exceeded]}}
 	}
 }
 
-// Killing a rank that has ended is no death.
-func TestKilledTooLate(t *testing.T) {
+func TestKillOfEndedRankHasNoEffect(t *testing.T) {
 	r := play(t, "fabric: {kind: pair}\nworkload: {kind: stream, messages: 10, bytes: 64}\n"+`
 faults: [{at: 1s, do: kill, on: [host1]}]
 expect: {killed: [host1]}
@@ -82,8 +81,7 @@ expect: {killed: [host1]}
 	}
 }
 
-// A frozen host is silent, and goes on afterwards.
-func TestFrozenHost(t *testing.T) {
+func TestFrozenHostResumes(t *testing.T) {
 	r := passes(t, "fabric: {kind: pair}\n"+pingpong+`
 faults: [{at: 5ms, do: freeze, on: [host1], for: 3ms}]
 expect: {retransmits: {min: 1}, recovery: 1ms}
@@ -104,8 +102,7 @@ func TestBrokenQueuePairs(t *testing.T) {
 	}
 }
 
-// A run that comes to nothing is a failure with what each rank waits for.
-func TestHang(t *testing.T) {
+func TestHungRunReportsRankStates(t *testing.T) {
 	// The peer's NIC never completes what it cannot deliver.
 	r := play(t, "fabric: {kind: pair}\nnic: {quirks: [RetryExcHangs]}\nworkload: {kind: stream, messages: 100, timeout: 1ms, retries: 1}\n"+`
 faults: [{at: 5us, do: down, on: [host1]}]

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// parse reads a scenario; the head is filled in.
+// parse parses a scenario; it adds the first lines.
 func parse(t testing.TB, text string) *scenarios.Scenario {
 	t.Helper()
 	text = "version: 1\nname: test\ntitle: A test\n" + text
@@ -27,7 +27,7 @@ func play(t testing.TB, text string, opts lab.Options) *report.Result {
 	return Run(context.Background(), parse(t, text), opts)
 }
 
-// passes runs a scenario that must hold.
+// passes runs a scenario that must pass.
 func passes(t testing.TB, text string) *report.Result {
 	t.Helper()
 	r := play(t, text, lab.Options{})

@@ -10,20 +10,20 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// observe reads what the network has counted: both directions of every cable, and
-// the exact events.
-func (f *fabric) observe(o *lab.Observed) {
+// readCounters reads the counters of both directions of every cable, and the
+// events.
+func (f *fabric) readCounters(o *lab.Observation) {
 	links := lab.NewLinks(f.plan)
-	for i := range f.places {
+	for i := range f.simPorts {
 		p := &f.plan.Ports[i]
 		out, in := links.At(i)
-		f.count(f.places[i], out, in)
-		up, down := f.places[i].Impairments()
-		if s := f.streams[i]; s != nil {
+		f.addPortCounters(f.simPorts[i], out, in)
+		up, down := f.simPorts[i].Impairments()
+		if s := f.streamPorts[i]; s != nil {
 			up, down = s.pipes[lab.Out], s.pipes[lab.In]
-			o.CountStreamEvents(s.watch[lab.Out])
-			o.CountStreamEvents(s.watch[lab.In])
-			f.countStreams(s, out, in)
+			o.CountStreamEvents(s.matchers[lab.Out])
+			o.CountStreamEvents(s.matchers[lab.In])
+			f.addStreamCounters(s, out, in)
 		}
 		for _, d := range []struct {
 			pipe *impair.Pipe
@@ -33,8 +33,8 @@ func (f *fabric) observe(o *lab.Observed) {
 			if d.pipe == nil {
 				continue
 			}
-			lab.CountPipe(d.link, d.pipe.Counters())
-			if f.streams[i] == nil {
+			lab.AddPipeCounters(d.link, d.pipe.Counters())
+			if f.streamPorts[i] == nil {
 				o.CountEvents(d.plan, d.pipe.Fired())
 			}
 			if err := d.pipe.Err(); err != nil {
@@ -48,10 +48,9 @@ func (f *fabric) observe(o *lab.Observed) {
 	o.Links = links.All
 }
 
-// count adds what a port or a trunk has counted. Two hosts back to back are two
-// ports of one cable: what one sends is what the other is to receive, and its
-// packets are counted where they are sent.
-func (f *fabric) count(at place, out, in *report.Link) {
+// addPortCounters adds the counters of a port or trunk. The packets of a cable
+// between two hosts are counted once, at the sender.
+func (f *fabric) addPortCounters(at simPort, out, in *report.Link) {
 	switch at := at.(type) {
 	case *sim.Port:
 		s := at.Stats()
@@ -60,8 +59,8 @@ func (f *fabric) count(at place, out, in *report.Link) {
 			in.Packets, in.Bytes = s.In.Packets, s.In.Bytes
 		}
 		in.Marked += s.Marked
-		countDrops(out, s.DropsOut)
-		countDrops(in, s.DropsIn)
+		addDrops(out, s.DropsOut)
+		addDrops(in, s.DropsIn)
 	case *sim.Trunk:
 		ab, ba := at.Stats()
 		for _, d := range []struct {
@@ -70,29 +69,30 @@ func (f *fabric) count(at place, out, in *report.Link) {
 		}{{out, ab}, {in, ba}} {
 			d.link.Packets, d.link.Bytes = d.stats.Out.Packets, d.stats.Out.Bytes
 			d.link.Marked += d.stats.Marked
-			countDrops(d.link, d.stats.Drops)
+			addDrops(d.link, d.stats.Drops)
 		}
 	}
 }
 
-// countStreams adds the segments of a port's streams, each cable's once.
-func (f *fabric) countStreams(s *streamPort, out, in *report.Link) {
-	lab.Lose(out, "event", s.drops[lab.Out])
-	lab.Lose(in, "event", s.drops[lab.In])
-	out.Packets += s.seen[lab.Out].packets
-	out.Bytes += s.seen[lab.Out].bytes
+// addStreamCounters adds the segments of a port's streams. A cable between two
+// hosts counts them once.
+func (f *fabric) addStreamCounters(s *streamPort, out, in *report.Link) {
+	lab.AddLost(out, "event", s.drops[lab.Out])
+	lab.AddLost(in, "event", s.drops[lab.In])
+	out.Packets += s.traffic[lab.Out].packets
+	out.Bytes += s.traffic[lab.Out].bytes
 	if len(f.plan.Topology.Switches) > 0 {
-		in.Packets += s.seen[lab.In].packets
-		in.Bytes += s.seen[lab.In].bytes
+		in.Packets += s.traffic[lab.In].packets
+		in.Bytes += s.traffic[lab.In].bytes
 	}
 }
 
-func countDrops(l *report.Link, d sim.Drops) {
-	lab.Lose(l, "no_route", d.NoRoute)
-	lab.Lose(l, "expired", d.Expired)
-	lab.Lose(l, "too_big", d.TooBig)
-	lab.Lose(l, "link_down", d.LinkDown)
-	lab.Lose(l, "partition", d.Partitioned)
-	lab.Lose(l, "queue_full", d.QueueFull)
-	lab.Lose(l, "receive_full", d.ReceiveFull)
+func addDrops(l *report.Link, d sim.Drops) {
+	lab.AddLost(l, "no_route", d.NoRoute)
+	lab.AddLost(l, "expired", d.Expired)
+	lab.AddLost(l, "too_big", d.TooBig)
+	lab.AddLost(l, "link_down", d.LinkDown)
+	lab.AddLost(l, "partition", d.Partitioned)
+	lab.AddLost(l, "queue_full", d.QueueFull)
+	lab.AddLost(l, "receive_full", d.ReceiveFull)
 }

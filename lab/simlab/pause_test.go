@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// A slow receiver with a connection on each of two rails posts receives on both
-// until both are done: all pauses of a rank end by its one timer. The delay decides
-// which of the two connections ends first, and when in the pause of the other.
+// A slow receiver with a connection on each of two rails posts receives on both.
+// The pauses of a rank share one timer. The delay determines which connection ends
+// first.
 func TestPauseEndsOnEveryRail(t *testing.T) {
 	for _, service := range []string{"rc", "srq"} {
 		for _, way := range []string{"in", "out", "both"} {
@@ -27,7 +27,7 @@ func TestPauseEndsOnEveryRail(t *testing.T) {
 	}
 }
 
-// With loss, the seed decides in which order the pauses of two rails end.
+// With loss, the seed determines in which order the pauses of two rails end.
 func TestPauseEndsForEverySeed(t *testing.T) {
 	const text = "fabric: {kind: star, hosts: 2, rails: 2}\nimpair: [{on: [host1/rdma0], way: in, loss: 3%}]\n" +
 		"workload: {kind: stream, op: send, messages: 200, bytes: 1KiB, pause: 2ms, timeout: 5ms}\n"

@@ -11,48 +11,47 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 )
 
-// recorder writes each packet of the networks to the capture once, as it leaves its
-// port. A packet that arrives changed is there a second time, as it arrived. What
-// else became of a packet is told by a comment, which is known when the run has
-// ended.
+// recorder writes each packet to the capture when it leaves its port. A packet that
+// arrives changed is written a second time. At the end of the run, comments tell
+// which packets were dropped, duplicated, changed or marked.
 type recorder struct {
-	to      *pcaplink.Capture
+	capture *pcaplink.Capture
 	ports   map[*sim.Port]*pcaplink.Interface
-	sent    []sent // by the tag of the packet
-	written int    // packets in the file
+	sent    []sentPacket // by Datagram.Tag - 1
+	written int          // packets in the file
 }
 
-// sent is a packet that has left its port.
-type sent struct {
-	record  int // its number in the file
-	payload uint32
-	tclass  uint8
-	group   bool // it goes to a multicast group, or to everybody
-	copies  uint8
-	changed bool
-	marked  bool   // it arrived with a congestion mark
-	dropped string // where a copy was, and why
+// sentPacket is a packet that has left its port.
+type sentPacket struct {
+	record    int    // its number in the file
+	payload   uint32 // CRC32C
+	tclass    uint8
+	multicast bool  // or broadcast
+	copies    uint8 // that arrived
+	changed   bool
+	marked    bool   // a copy arrived with a CE mark
+	dropped   string // port and cause of the last drop
 }
 
 func newRecorder(to *pcaplink.Capture) *recorder {
-	return &recorder{to: to, ports: make(map[*sim.Port]*pcaplink.Interface)}
+	return &recorder{capture: to, ports: make(map[*sim.Port]*pcaplink.Interface)}
 }
 
-// watch has the packets of a port written.
-func (r *recorder) watch(p *sim.Port) {
-	r.ports[p] = r.to.Interface(p.Name())
-	p.Net().SetTap(r.packet)
-	p.Net().SetDropTap(r.drop)
+// addPort captures the packets of a port.
+func (r *recorder) addPort(p *sim.Port) {
+	r.ports[p] = r.capture.Interface(p.Name())
+	p.Net().SetTap(r.tap)
+	p.Net().SetDropTap(r.dropTap)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// packet is a sim.Tap.
-func (r *recorder) packet(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
+// tap implements sim.Tap.
+func (r *recorder) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
 	sum := crc32.Checksum(d.Payload, castagnoli)
 	if dir == sim.Out {
 		dst := d.Dst.Addr()
-		r.sent = append(r.sent, sent{record: r.written, payload: sum, tclass: d.TClass, group: dst.IsMulticast() || dst == limitedBroadcast})
+		r.sent = append(r.sent, sentPacket{record: r.written, payload: sum, tclass: d.TClass, multicast: dst.IsMulticast() || dst == limitedBroadcast})
 		r.write(now, at, pcaplink.Outbound, d, "")
 		return
 	}
@@ -70,22 +69,23 @@ func (r *recorder) write(now mono.Time, at *sim.Port, dir pcaplink.Direction, d 
 	r.written++
 }
 
-// drop is a sim.DropTap.
-func (r *recorder) drop(_ mono.Time, place, cause string, d *link.Datagram) {
+// dropTap implements sim.DropTap.
+func (r *recorder) dropTap(_ mono.Time, port, cause string, d *link.Datagram) {
 	if d.Tag > 0 {
-		r.sent[d.Tag-1].dropped = fmt.Sprintf("%s, %s", place, cause)
+		r.sent[d.Tag-1].dropped = fmt.Sprintf("%s, %s", port, cause)
 	}
 }
 
-// segment writes a segment of a stream as it leaves its port.
-func (r *recorder) segment(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
+// writeSegment writes a segment of a stream when it leaves its port.
+func (r *recorder) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
 	if dir == sim.Out {
 		r.ports[at].WriteSegment(now, pcaplink.Outbound, s)
 		r.written++
 	}
 }
 
-// comments returns the comment of each packet of the file by its number there.
+// comments returns a function from the number of a packet in the file to its
+// comment.
 func (r *recorder) comments() func(i int) string {
 	comments := make(map[int]string)
 	for i := range r.sent {
@@ -96,12 +96,12 @@ func (r *recorder) comments() func(i int) string {
 	return func(i int) string { return comments[i] }
 }
 
-// comment says what became of a packet; "" if it arrived as it was sent.
-func (s *sent) comment() string {
+// comment describes what happened to a packet; empty if it arrived unchanged.
+func (s *sentPacket) comment() string {
 	switch {
 	case s.copies == 0 && s.dropped != "":
 		return "lost at " + s.dropped
-	case s.copies > 1 && !s.group:
+	case s.copies > 1 && !s.multicast:
 		return fmt.Sprintf("arrived %d times", s.copies)
 	case s.changed:
 		return "changed on the way"
@@ -111,5 +111,5 @@ func (s *sent) comment() string {
 	return ""
 }
 
-// limitedBroadcast is everybody's address.
+// limitedBroadcast is 255.255.255.255.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})

@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// recorded runs a scenario, and returns how many packets left the ports of hosts and
-// what the capture has: packets as they left, comments by their beginning, marks.
+// recorded runs a scenario, and returns the number of packets that hosts sent, and
+// the packets, comments and CE marks in the capture.
 func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent int, comments map[string]int, marks map[decode.MarkKind]int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,9 +58,8 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 	}
 }
 
-// A packet is in the capture once, with what became of it, and a second time if it
-// arrived changed.
-func TestCaptureHasEveryPacketOnceWithItsFate(t *testing.T) {
+// A packet that arrived changed is there a second time.
+func TestCaptureHasEachPacketOnceWithComment(t *testing.T) {
 	r, left, sent, comments, marks := recorded(t, `
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0], way: out, loss: 5%, corrupt: 3%}]
@@ -81,7 +80,6 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 5ms}
 	}
 }
 
-// A segment is in the capture once: nothing looks as if it were sent again.
 func TestCaptureOfStreamsHasNoRetransmissions(t *testing.T) {
 	_, left, sent, comments, marks := recorded(t, `
 nic: {provider: softiwarp}

@@ -16,7 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// rich has a bit of everything in it.
+// rich uses most features of a scenario.
 const rich = `
 fabric: {kind: fat-tree, hosts: 6, leaves: 2, spines: 2, rails: 2, link: {rate: 10Gbit, ecn: {min: 20kB, max: 80kB, share: 20%}}}
 impair:
@@ -66,7 +66,7 @@ workload: {kind: all-to-all, services: [rd], messages: 40, bytes: 8KiB, think: 1
 expect: {delivered: any, errors: {host5: [flushed], "host*": [retry exceeded, flushed]}}
 `
 
-// inFull is everything that a run leaves, but for the time on the wall.
+// inFull returns the result and the files of a run, without wall-clock times.
 func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (result, capture []byte) {
 	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: true, Replay: "fabrictest run rich"})
 	if r.Verdict == report.Broken || len(r.Files) != 1 {
@@ -85,8 +85,8 @@ func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (resul
 	return result, capture
 }
 
-// One seed, one result and one capture, also when several runs are under way.
-func TestSameSeedSameRun(t *testing.T) {
+// Concurrent runs do not affect each other.
+func TestSameSeedGivesSameRun(t *testing.T) {
 	for _, text := range []string{rich, richStreams, richDatagrams} {
 		sameSeedSameRun(t, parse(t, text))
 	}
@@ -127,9 +127,9 @@ func firstDifference(a, b []byte) string {
 	return "one is longer"
 }
 
-// Every tier draws a packet's fate from the same stream: that of its port and
-// direction, which the plan names.
-func TestFateIsThatOfThePlan(t *testing.T) {
+// Every tier takes the random numbers of a port and direction from
+// Plan.RandSources.
+func TestImpairmentsUseRandomSourcesOfPlan(t *testing.T) {
 	const text = "fabric: {kind: pair}\nimpair: [{on: [host0], loss: 30%}]\nworkload: {kind: pingpong, messages: 40, timeout: 1ms, bytes: 64}\n"
 	s := parse(t, text)
 	r := Run(context.Background(), s, lab.Options{Seed: 3})
@@ -137,7 +137,7 @@ func TestFateIsThatOfThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pipe, err := impair.NewPipe(plan.Ports[0].Out.Config, softroce.Dissector{}, plan.Streams(0, lab.Out))
+	pipe, err := impair.NewPipe(plan.Ports[0].Out.Config, softroce.Dissector{}, plan.RandSources(0, lab.Out))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Every scenario that ships holds in simulation.
-func TestShippedScenarios(t *testing.T) {
+func TestShippedScenariosPass(t *testing.T) {
 	for _, s := range shipped(t) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -21,13 +20,12 @@ func TestShippedScenarios(t *testing.T) {
 	}
 }
 
-// So does every one with the NICs of other providers, as far as it makes sense.
-func TestShippedScenariosWithOtherNICs(t *testing.T) {
+func TestShippedScenariosPassWithOtherProviders(t *testing.T) {
 	for _, p := range nics.All() {
 		ran := 0
 		for _, s := range shipped(t) {
-			other := lab.With(s, p.Name)
-			if other == s || lab.Unfit(other, scenarios.Sim) != "" {
+			other := lab.WithProvider(s, p.Name)
+			if other == s || lab.Incompatibility(other, scenarios.Sim) != "" {
 				continue
 			}
 			ran++

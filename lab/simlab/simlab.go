@@ -17,73 +17,74 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// maxEvents ends a run that polls for ever while hardly any time passes: about a
-// minute on the wall, and some hundred times what a long scenario takes.
+// maxEvents ends a run that polls forever while virtual time hardly advances. It is
+// reached after about a minute, and is some hundred times the events of a long
+// scenario.
 const maxEvents = 300_000_000
 
-// starter makes the program of a rank; workload.New is one.
-type starter func(workload.Config, *workload.Rank) (workload.Program, error)
+// newProgram creates the program of a rank, as workload.New does.
+type newProgram func(workload.Config, *workload.Rank) (workload.Program, error)
 
-// Run runs a scenario. It always returns a result: what keeps it from running the
-// scenario to its end, a panic or the end of ctx included, is the reason of a
-// broken one.
+// Run runs a scenario and returns its result, which is never nil. An internal
+// error, a panic or the end of ctx gives the verdict Broken.
 func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
 	return runWith(ctx, s, opts, workload.New)
 }
 
-func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, start starter) (result *report.Result) {
+func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, start newProgram) (result *report.Result) {
 	began := time.Now()
 	result = lab.NewResult(s, scenarios.Sim, &opts)
 	defer func() {
 		if v := recover(); v != nil {
-			lab.Break(result, fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
+			lab.MarkBroken(result, fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
 		}
 		result.Wall = time.Since(began)
 	}()
-	r := &run{ctx: ctx, opts: &opts, start: start}
+	r := &run{ctx: ctx, opts: &opts, newProgram: start}
 	if err := r.build(s); err != nil {
 		r.discard()
-		lab.Break(result, err)
+		lab.MarkBroken(result, err)
 		return result
 	}
-	err := r.play()
+	err := r.runWorld()
 	if cerr := r.finish(result); err == nil {
 		err = cerr
 	}
-	r.seen.Fill(result)
+	r.observed.FillResult(result)
 	if err != nil {
-		lab.Break(result, err)
+		lab.MarkBroken(result, err)
 	}
 	return result
 }
 
-// run is a scenario under way.
+// run is a running scenario.
 type run struct {
-	ctx     context.Context
-	opts    *lab.Options
-	start   starter
-	plan    *lab.Plan
-	world   *sim.World
-	fabric  fabric
-	hub     *simcontrol.Hub
-	ranks   []*rank
-	capture *capture
-	seen    lab.Observed
-	problem error // of ours, found while the world ran
+	ctx         context.Context
+	opts        *lab.Options
+	newProgram  newProgram
+	plan        *lab.Plan
+	world       *sim.World
+	fabric      fabric
+	hub         *simcontrol.Hub
+	ranks       []*rank
+	capture     *capture
+	observed    lab.Observation
+	internalErr error // outside of the fabric
 }
 
-// build makes everything that the scenario needs, at time 0.
+// build creates the world, the fabric, the ranks and the timed steps of the
+// scenario.
 func (r *run) build(s *scenarios.Scenario) (err error) {
 	if !s.RunsOn(scenarios.Sim) {
 		return s.Errorf("tiers", "the scenario is not meant for %s", scenarios.Sim)
 	}
-	if why := lab.Unfit(s, scenarios.Sim, r.opts.Quirks...); why != "" {
+	if why := lab.Incompatibility(s, scenarios.Sim, r.opts.Quirks...); why != "" {
 		return s.Errorf("nic.provider", "%s", why)
 	}
 	if r.plan, err = lab.NewPlan(s, *r.opts); err != nil {
 		return err
 	}
-	r.seen = lab.Observed{Plan: r.plan, Tier: scenarios.Sim}
+	r.observed = lab.Observation{Plan: r.plan, Tier: scenarios.Sim}
 	r.world = sim.New(sim.Config{
 		Seed: r.plan.Seed, MaxEvents: maxEvents, MaxTime: mono.Time(r.plan.Limit),
 		Stop: func() error { return context.Cause(r.ctx) },
@@ -97,67 +98,67 @@ func (r *run) build(s *scenarios.Scenario) (err error) {
 	r.addRanks()
 	for i := range r.plan.Steps {
 		step := &r.plan.Steps[i]
-		r.world.AtFunc(mono.Time(step.At), func() { r.do(step) })
+		r.world.AtFunc(mono.Time(step.At), func() { r.execute(step) })
 	}
 	return nil
 }
 
-// play runs the world and finds out how it ended. An error is a fault of the
-// harness; what the fabric did is in r.seen.
-func (r *run) play() error {
+// runWorld runs the simulation to its end. A deadlock or a limit is part of the
+// observation; an error is internal.
+func (r *run) runWorld() error {
 	err := r.world.RunPrograms()
 	var deadlock *sim.DeadlockError
 	var limit *sim.LimitError
 	switch {
 	case err == nil:
 	case errors.As(err, &deadlock):
-		r.hung(fmt.Sprintf("deadlock at %s: nothing is left to happen", units.Duration(time.Duration(deadlock.Now))), deadlock.Waiting)
+		r.abort(fmt.Sprintf("deadlock at %s: no event is pending", units.Duration(time.Duration(deadlock.Now))), deadlock.Waiting)
 		err = nil
 	case errors.As(err, &limit) && limit.Limit == "time":
-		r.hung(fmt.Sprintf("the limit of %s is reached", units.Duration(r.plan.Limit)), limit.Waiting)
+		r.abort(fmt.Sprintf("the limit of %s is reached", units.Duration(r.plan.Limit)), limit.Waiting)
 		err = nil
 	case errors.As(err, &limit):
-		r.hung(fmt.Sprintf("%d events have happened, and it is only %s", limit.Events, units.Duration(time.Duration(limit.Now))), limit.Waiting)
+		r.abort(fmt.Sprintf("the limit of %d events is reached at %s", limit.Events, units.Duration(time.Duration(limit.Now))), limit.Waiting)
 		err = nil
 	case r.ctx.Err() != nil:
 		when := fmt.Sprintf("interrupted at %s of the scenario's time", units.Duration(time.Duration(r.world.Now())))
-		r.hung(when, nil)
+		r.abort(when, nil)
 		err = fmt.Errorf("%s: %w", when, err)
 	}
-	return errors.Join(err, r.problem)
+	return errors.Join(err, r.internalErr)
 }
 
-// hung marks the ranks that had not ended.
-func (r *run) hung(why string, waiting []sim.WaitingProgram) {
-	r.seen.Hung = why
-	parked := make(map[string]sim.WaitingProgram, len(waiting))
+// abort sets the state of the ranks that have not ended to Hung.
+func (r *run) abort(why string, waiting []sim.WaitingProgram) {
+	r.observed.AbortReason = why
+	blocked := make(map[string]sim.WaitingProgram, len(waiting))
 	for _, w := range waiting {
-		parked[w.Program] = w
+		blocked[w.Program] = w
 	}
 	for _, k := range r.ranks {
-		if k.seen.State != "" {
+		if k.observed.State != "" {
 			continue
 		}
-		k.seen.State = lab.Hung
-		k.seen.Waiting = k.status()
-		if w, ok := parked[k.name()]; ok {
-			k.seen.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.Reason, units.Duration(time.Duration(w.Since)))
+		k.observed.State = lab.Hung
+		k.observed.Waiting = k.status()
+		if w, ok := blocked[k.name()]; ok {
+			k.observed.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.Reason, units.Duration(time.Duration(w.Since)))
 		}
 	}
 }
 
-// finish reads all counters, closes what is open and completes the files.
+// finish reads all counters, closes the devices and completes the files.
 func (r *run) finish(result *report.Result) error {
-	r.seen.Elapsed = time.Duration(r.world.Now())
-	if r.seen.Hung == "" {
-		r.seen.Elapsed = 0
+	r.observed.Elapsed = time.Duration(r.world.Now())
+	if r.observed.AbortReason == "" {
+		r.observed.Elapsed = 0
 	}
 	for _, k := range r.ranks {
-		r.seen.Elapsed = max(r.seen.Elapsed, k.ended)
-		k.seen.Counters = r.fabric.counters(k.host)
-		r.seen.Ranks = append(r.seen.Ranks, k.seen)
+		r.observed.Elapsed = max(r.observed.Elapsed, k.ended)
+		k.observed.Counters = r.fabric.counters(k.host)
+		r.observed.Ranks = append(r.observed.Ranks, k.observed)
 	}
-	r.fabric.observe(&r.seen)
+	r.fabric.readCounters(&r.observed)
 	closed := r.fabric.close()
 	file, err := r.capture.close()
 	if file != nil {
@@ -167,7 +168,7 @@ func (r *run) finish(result *report.Result) error {
 	return errors.Join(closed, err)
 }
 
-// discard lets go of what a failed build has made.
+// discard releases the resources of a failed build.
 func (r *run) discard() {
 	_ = r.fabric.close()
 	_, _ = r.capture.close()

@@ -9,63 +9,63 @@ import (
 	"github.com/fabrictest/fabrictest/lab"
 )
 
-// stream is the sending side of one end of a stream. What is written is cut into
-// segments, and each meets what packets meet on the cables of both hosts:
+// stream models TCP on the sending side of a stream. It divides written data into
+// segments, and applies the impairments of both hosts' cables to each:
 //
-//   - one that is lost, or cut short, is sent again: soon if three behind it got
-//     through, as TCP's duplicate acknowledgements tell, else after a time that
-//     doubles with each loss;
-//   - one that is delayed, or held back for others to overtake, holds up what is
-//     behind it, since a stream keeps its order;
-//   - one that is damaged arrives damaged: TCP's checksum is weak, and where it is
-//     not, damage is loss;
-//   - copies are of no consequence.
+//   - A lost or truncated segment is retransmitted: after dupAckThreshold later
 //
-// What has got through is written to the stream below, which takes its own time. It
-// takes all that the NIC writes: TCP's buffers grow with what is under way.
+// segments have arrived, or else after a timeout that doubles with each loss.
+//   - A delayed or reordered segment delays all later ones, because a stream is in
+//
+// order.
+//   - A corrupted segment is delivered corrupted, because the TCP checksum is weak.
+//   - Duplicates have no effect.
+//
+// Segments that have arrived are written to the wrapped stream. Writes are always
+// accepted in full: the send buffer is unlimited.
 type stream struct {
 	link.StreamLink
-	port, far     *streamPort // far is nil where nobody has the address
-	conn, farConn int
-	written       uint64
+	port, peerPort *streamPort // peerPort is nil if the address has no port
+	conn, peerConn int
+	written        uint64
 
-	queue  []*segment
-	losses int  // of them, to be sent again
-	ends   bool // behind them, our direction does
-	broken error
-	spare  []impair.Outcome
+	queue        []*segment
+	lostSegments int  // in queue, to be retransmitted
+	writeClosed  bool // CloseWrite was called; it takes effect after queue
+	err          error
+	outcomes     []impair.Outcome
 }
 
-// segment is a part of a stream that has not been handed on.
+// segment is a part of a stream that has not been delivered.
 type segment struct {
-	data  []byte
-	at    mono.Time // when it gets through, if it does
-	lost  bool      // it did not, and is to be sent again
-	tries int       // so far, in vain
-	dups  int       // segments sent after it that got through since
-	reset bool      // it breaks the stream
+	data        []byte
+	arrival     mono.Time // if it is not lost
+	lost        bool      // to be retransmitted
+	retransmits int       // so far
+	dupAcks     int       // later segments that arrived since it was lost
+	reset       bool      // resets the stream on arrival
 }
 
 const (
-	// firstTimeout is how long TCP waits for an acknowledgement at least; Linux does
-	// so.
-	firstTimeout = 200 * time.Millisecond
-	// maxDoublings bounds how long it comes to wait.
-	maxDoublings = 8
-	// dupThreshold is how many later segments tell that one is lost.
-	dupThreshold = 3
-	// fastRetry is how long it takes to hear of them.
-	fastRetry = 10 * time.Microsecond
+	// minRTO is the initial retransmission timeout; that of Linux.
+	minRTO = 200 * time.Millisecond
+	// maxBackoff is the maximum number of doublings of the timeout.
+	maxBackoff = 8
+	// dupAckThreshold is the number of duplicate ACKs that trigger a fast
+	// retransmit.
+	dupAckThreshold = 3
+	// fastRetransmitDelay is the time until the duplicate ACKs are received.
+	fastRetransmitDelay = 10 * time.Microsecond
 )
 
-// clear reports that there is nothing to be met, now or later.
-func (s *stream) clear() bool {
-	for _, p := range []*streamPort{s.port, s.far} {
+// unimpaired reports whether there are no impairments, events or queued segments.
+func (s *stream) unimpaired() bool {
+	for _, p := range []*streamPort{s.port, s.peerPort} {
 		if p == nil {
 			continue
 		}
-		for way := range p.pipes {
-			if !p.pipes[way].Transparent() || !p.watch[way].Empty() {
+		for dir := range p.pipes {
+			if !p.pipes[dir].Transparent() || !p.matchers[dir].Empty() {
 				return false
 			}
 		}
@@ -81,16 +81,16 @@ func (s *stream) Write(now mono.Time, b []byte) (int, error) {
 // Writev implements link.StreamLink.
 func (s *stream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 	switch {
-	case s.broken != nil:
-		return 0, s.broken
-	case s.ends:
+	case s.err != nil:
+		return 0, s.err
+	case s.writeClosed:
 		return 0, link.ErrWriteClosed
-	case s.clear() || !s.Connected(now):
+	case s.unimpaired() || !s.Connected(now):
 		n, err := s.StreamLink.Writev(now, bufs, more)
 		s.written += uint64(n)
 		return n, err
 	}
-	// What the stream below has to say, it says to a write of nothing.
+	// An empty write returns a pending error of the wrapped stream.
 	if _, err := s.StreamLink.Writev(now, nil, false); err != nil {
 		return 0, err
 	}
@@ -98,16 +98,16 @@ func (s *stream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 	for _, b := range bufs {
 		n += len(b)
 	}
-	for rest := joined(bufs, n); len(rest) > 0; {
+	for rest := concat(bufs, n); len(rest) > 0; {
 		part := rest[:min(len(rest), max(s.MSS(), 1))]
 		rest = rest[len(part):]
-		s.send(now, part)
+		s.sendSegment(now, part)
 	}
-	s.release()
-	return n, s.broken
+	s.deliver()
+	return n, s.err
 }
 
-func joined(bufs [][]byte, n int) []byte {
+func concat(bufs [][]byte, n int) []byte {
 	all := make([]byte, 0, n)
 	for _, b := range bufs {
 		all = append(all, b...)
@@ -115,32 +115,32 @@ func joined(bufs [][]byte, n int) []byte {
 	return all
 }
 
-// send puts a segment on the wire for the first time.
-func (s *stream) send(now mono.Time, data []byte) {
+// sendSegment sends a segment for the first time.
+func (s *stream) sendSegment(now mono.Time, data []byte) {
 	g := &segment{data: data}
 	s.queue = append(s.queue, g)
-	held, dropped := s.events(g)
+	delay, dropped := s.applyEvents(g)
 	s.written += uint64(len(data))
 	if dropped {
-		s.lose(now, g)
+		s.markLost(now, g)
 		return
 	}
-	s.transmit(now, g, held)
+	s.transmit(now, g, delay)
 }
 
-// events does what exact events say of a segment.
-func (s *stream) events(g *segment) (held time.Duration, dropped bool) {
-	act := func(p *streamPort, way lab.Way, conn int) {
+// applyEvents applies the stream events to a segment.
+func (s *stream) applyEvents(g *segment) (delay time.Duration, dropped bool) {
+	apply := func(p *streamPort, dir lab.Direction, conn int) {
 		if p == nil {
 			return
 		}
-		for _, e := range p.watch[way].At(conn, s.written, len(g.data)) {
+		for _, e := range p.matchers[dir].Match(conn, s.written, len(g.data)) {
 			switch e.Do {
 			case lab.StreamDrop:
 				dropped = true
-				p.drops[way]++
+				p.drops[dir]++
 			case lab.StreamDelay:
-				held += e.Delay
+				delay += e.Delay
 			case lab.StreamCorrupt:
 				g.data[e.Offset-s.written] ^= 1 << e.Bit
 			case lab.StreamReset:
@@ -148,137 +148,140 @@ func (s *stream) events(g *segment) (held time.Duration, dropped bool) {
 			}
 		}
 	}
-	act(s.port, lab.Out, s.conn)
-	act(s.far, lab.In, s.farConn)
-	return held, dropped
+	apply(s.port, lab.Out, s.conn)
+	apply(s.peerPort, lab.In, s.peerConn)
+	return delay, dropped
 }
 
-// transmit has a segment meet what packets meet.
-func (s *stream) transmit(now mono.Time, g *segment, held time.Duration) {
+// transmit applies the random impairments to a segment.
+func (s *stream) transmit(now mono.Time, g *segment, delay time.Duration) {
 	if g.lost {
 		g.lost = false
-		s.losses--
+		s.lostSegments--
 	}
 	for _, w := range []struct {
 		port *streamPort
-		way  lab.Way
-	}{{s.port, lab.Out}, {s.far, lab.In}} {
+		dir  lab.Direction
+	}{{s.port, lab.Out}, {s.peerPort, lab.In}} {
 		if w.port == nil {
 			continue
 		}
-		delay, ok := s.through(w.port.pipes[w.way], now, g)
+		pipeDelay, ok := s.applyPipe(w.port.pipes[w.dir], now, g)
 		if !ok {
-			s.lose(now, g)
+			s.markLost(now, g)
 			return
 		}
-		held += delay
+		delay += pipeDelay
 	}
-	g.at = now.Add(held)
-	s.acknowledge(now, g)
-	if held > 0 {
-		s.port.world.AtFunc(g.at, s.release)
+	g.arrival = now.Add(delay)
+	s.countDupAcks(now, g)
+	if delay > 0 {
+		s.port.world.AtFunc(g.arrival, s.deliver)
 	}
 }
 
-// through puts a segment through one direction of a cable; false if it is lost.
-func (s *stream) through(pipe *impair.Pipe, now mono.Time, g *segment) (time.Duration, bool) {
+// applyPipe applies the impairments of one direction of a cable; false if the
+// segment is lost.
+func (s *stream) applyPipe(pipe *impair.Pipe, now mono.Time, g *segment) (time.Duration, bool) {
 	if pipe.Transparent() {
 		return 0, true
 	}
 	d := link.Datagram{Src: s.LocalAddr(), Dst: s.RemoteAddr(), Payload: g.data}
-	s.spare = pipe.Apply(now, &d, s.spare[:0])
+	s.outcomes = pipe.Apply(now, &d, s.outcomes[:0])
 	first := -1
-	for i := range s.spare {
-		if len(s.spare[i].Datagram.Payload) == len(g.data) && (first < 0 || s.spare[i].Delay < s.spare[first].Delay) {
+	for i := range s.outcomes {
+		if len(s.outcomes[i].Datagram.Payload) == len(g.data) && (first < 0 || s.outcomes[i].Delay < s.outcomes[first].Delay) {
 			first = i
 		}
 	}
 	if first < 0 {
 		return 0, false
 	}
-	copy(g.data, s.spare[first].Datagram.Payload)
-	return s.spare[first].Delay, true
+	copy(g.data, s.outcomes[first].Datagram.Payload)
+	return s.outcomes[first].Delay, true
 }
 
-// lose has a segment sent again in a while.
-func (s *stream) lose(now mono.Time, g *segment) {
-	g.lost, g.dups = true, 0
-	s.losses++
-	wait := firstTimeout << min(g.tries, maxDoublings)
-	g.tries++
-	s.again(g, now.Add(wait))
+// markLost schedules the retransmission of a lost segment after its timeout.
+func (s *stream) markLost(now mono.Time, g *segment) {
+	g.lost, g.dupAcks = true, 0
+	s.lostSegments++
+	wait := minRTO << min(g.retransmits, maxBackoff)
+	g.retransmits++
+	s.retransmitAt(g, now.Add(wait))
 }
 
-// again sends a segment once more at a time, unless somebody else has by then.
-func (s *stream) again(g *segment, at mono.Time) {
-	tries := g.tries
+// retransmitAt retransmits a lost segment at a time, unless it was retransmitted
+// before.
+func (s *stream) retransmitAt(g *segment, at mono.Time) {
+	tries := g.retransmits
 	s.port.world.AtFunc(at, func() {
-		if g.lost && g.tries == tries && s.broken == nil {
+		if g.lost && g.retransmits == tries && s.err == nil {
 			s.transmit(s.port.world.Now(), g, 0)
-			s.release()
+			s.deliver()
 		}
 	})
 }
 
-// acknowledge counts a segment that got through for those before it that did not.
-func (s *stream) acknowledge(now mono.Time, through *segment) {
-	left := s.losses
+// countDupAcks counts an arrived segment as a duplicate ACK for the lost segments
+// before it.
+func (s *stream) countDupAcks(now mono.Time, arrived *segment) {
+	remaining := s.lostSegments
 	for _, g := range s.queue {
-		if left == 0 || g == through {
+		if remaining == 0 || g == arrived {
 			return
 		}
 		if g.lost {
-			left--
-			if g.dups++; g.dups == dupThreshold {
-				s.again(g, now.Add(fastRetry))
+			remaining--
+			if g.dupAcks++; g.dupAcks == dupAckThreshold {
+				s.retransmitAt(g, now.Add(fastRetransmitDelay))
 			}
 		}
 	}
 }
 
-// release hands on what has got through, in order.
-func (s *stream) release() {
+// deliver writes arrived segments to the wrapped stream, in order.
+func (s *stream) deliver() {
 	now := s.port.world.Now()
 	for len(s.queue) > 0 {
 		g := s.queue[0]
-		if g.lost || now.Before(g.at) || s.broken != nil {
+		if g.lost || now.Before(g.arrival) || s.err != nil {
 			return
 		}
 		if g.reset {
-			s.queue, s.broken = nil, link.ErrReset
-			_ = s.StreamLink.Abort(now) // whatever it says: it is broken
+			s.queue, s.err = nil, link.ErrReset
+			_ = s.StreamLink.Abort(now)
 			return
 		}
 		n, err := s.StreamLink.Write(now, g.data)
 		if err != nil {
-			s.queue, s.broken = nil, err
+			s.queue, s.err = nil, err
 			return
 		}
 		if g.data = g.data[n:]; len(g.data) > 0 {
-			return // Ready goes on
+			return // Ready continues
 		}
 		s.queue[0] = nil
 		s.queue = s.queue[1:]
 	}
-	if s.ends && s.broken == nil {
-		s.broken = s.StreamLink.CloseWrite(now)
+	if s.writeClosed && s.err == nil {
+		s.err = s.StreamLink.CloseWrite(now)
 	}
 }
 
 // Read implements link.StreamLink.
 func (s *stream) Read(now mono.Time, b []byte) (int, error) {
-	if s.broken != nil {
-		return 0, s.broken
+	if s.err != nil {
+		return 0, s.err
 	}
 	return s.StreamLink.Read(now, b)
 }
 
 // CloseWrite implements link.StreamLink.
 func (s *stream) CloseWrite(now mono.Time) error {
-	if len(s.queue) == 0 || s.broken != nil {
+	if len(s.queue) == 0 || s.err != nil {
 		return s.StreamLink.CloseWrite(now)
 	}
-	s.ends = true
+	s.writeClosed = true
 	return nil
 }
 

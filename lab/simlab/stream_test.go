@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab"
 )
 
-// tap is two hosts with a stream from one to the other, and no NICs.
+// tap has two hosts with a stream from one to the other, and no NICs.
 type tap struct {
 	t     *testing.T
 	world *sim.World
@@ -26,7 +26,7 @@ type tap struct {
 	err   error           // what the reader was told in the end
 }
 
-// newTap connects a stream in the fabric of a scenario, which has two hosts.
+// newTap connects a stream in the fabric of a scenario with two hosts.
 func newTap(t *testing.T, text string) *tap {
 	t.Helper()
 	s := parse(t, text+"nic: {provider: softiwarp}\nworkload: {kind: stream}\n")
@@ -50,7 +50,7 @@ func newTap(t *testing.T, text string) *tap {
 		if *p, err = newStreamPort(x.world, plan, i, rail); err != nil {
 			t.Fatal(err)
 		}
-		(*p).around(port.StreamHost())
+		(*p).wrapNet(port.StreamHost())
 		rail[addrs[i]] = *p
 	}
 	l, err := x.b.Listen(netip.AddrPortFrom(addrs[1], 7), 1)
@@ -111,7 +111,7 @@ func (x *tap) write(n int) error {
 	return err
 }
 
-func TestLostSegmentsAreSentAgain(t *testing.T) {
+func TestLostSegmentsAreRetransmitted(t *testing.T) {
 	x := newTap(t, "fabric: {kind: pair}\nimpair: [{loss: 20%}]\n")
 	for range 50 {
 		if err := x.write(20_000); err != nil {
@@ -128,12 +128,11 @@ func TestLostSegmentsAreSentAgain(t *testing.T) {
 	}
 }
 
-// One lost segment costs a moment if others follow it, else TCP's whole timeout.
-func TestLossCostsTime(t *testing.T) {
+func TestLossCostsFastRetransmitOrTimeout(t *testing.T) {
 	for _, c := range []struct {
 		bytes       int
 		least, most time.Duration
-	}{{4000, firstTimeout, firstTimeout + time.Millisecond}, {40_000, 0, time.Millisecond}} {
+	}{{4000, minRTO, minRTO + time.Millisecond}, {40_000, 0, time.Millisecond}} {
 		x := newTap(t, "fabric: {kind: pair}\nevents: [{on: [host0], offset: 0, do: drop}]\n")
 		began := time.Duration(x.world.Now())
 		if err := x.write(c.bytes); err != nil {
@@ -149,7 +148,7 @@ func TestLossCostsTime(t *testing.T) {
 	}
 }
 
-func TestLateSegmentsHoldUpTheRest(t *testing.T) {
+func TestDelayedSegmentDelaysLaterOnes(t *testing.T) {
 	x := newTap(t, "fabric: {kind: pair}\nimpair: [{reorder: 20%, reorder_delay: 1ms, duplicate: 20%, jitter: 200us}]\nevents: [{on: [host1], way: in, offset: 9000, do: delay, delay: 5ms}]\n")
 	began := time.Duration(x.world.Now())
 	if err := x.write(100_000); err != nil {
@@ -164,7 +163,7 @@ func TestLateSegmentsHoldUpTheRest(t *testing.T) {
 	}
 }
 
-func TestDamageArrives(t *testing.T) {
+func TestCorruptedBytesAreDelivered(t *testing.T) {
 	x := newTap(t, "fabric: {kind: pair}\nevents: [{on: [host0], conn: 1, offset: 5000, do: corrupt_bit, bit: 6}, {on: [host0], conn: 2, offset: 1, do: reset}]\n")
 	if err := x.write(10_000); err != nil {
 		t.Fatal(err)
@@ -174,8 +173,8 @@ func TestDamageArrives(t *testing.T) {
 	if !bytes.Equal(x.got, x.sent) {
 		t.Error("not what was sent but for one bit")
 	}
-	o := &lab.Observed{Plan: &lab.Plan{Scenario: parse(t, "fabric: {kind: pair}\nnic: {provider: softiwarp}\nevents: [{offset: 1, do: reset}, {offset: 1, do: reset}]\nworkload: {kind: stream}\n")}}
-	o.CountStreamEvents(x.a.watch[lab.Out])
+	o := &lab.Observation{Plan: &lab.Plan{Scenario: parse(t, "fabric: {kind: pair}\nnic: {provider: softiwarp}\nevents: [{offset: 1, do: reset}, {offset: 1, do: reset}]\nworkload: {kind: stream}\n")}}
+	o.CountStreamEvents(x.a.matchers[lab.Out])
 	if o.Events[0] != 1 || o.Events[1] != 0 {
 		t.Errorf("events happened %v times", o.Events)
 	}
@@ -199,9 +198,8 @@ func TestResetBreaksBothEnds(t *testing.T) {
 	}
 }
 
-// The end of a stream comes behind all that was written, and a stream that is
-// aborted forgets it.
-func TestEndsComeBehindWhatWaits(t *testing.T) {
+// Abort discards queued segments.
+func TestCloseWriteFollowsQueuedSegments(t *testing.T) {
 	const slow = "fabric: {kind: pair}\nimpair: [{delay: 1ms}]\n"
 	x := newTap(t, slow)
 	if err := x.write(10_000); err != nil {
@@ -230,8 +228,7 @@ func TestEndsComeBehindWhatWaits(t *testing.T) {
 	}
 }
 
-// Impairments that are set later hold for what is sent from then on.
-func TestStreamsMeetWhatIsSetLater(t *testing.T) {
+func TestStreamImpairmentsCanBeReplaced(t *testing.T) {
 	x := newTap(t, "fabric: {kind: pair}\n")
 	if err := x.write(1000); err != nil {
 		t.Fatal(err)

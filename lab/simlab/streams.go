@@ -10,72 +10,67 @@ import (
 	"github.com/fabrictest/fabrictest/lab"
 )
 
-// Simulated streams are reliable, and the network below them loses nothing. What a
-// scenario says of packets, they meet here, between the NIC and its streams, as TCP
-// would have it: see stream.
-
-// streamPort is the streams of a host's port, with what their segments meet on its
-// cable.
+// streamPort applies the impairments of a port's cable to TCP streams, between the
+// NIC and the streams of package sim, which are reliable. See stream.
 type streamPort struct {
 	link.StreamNet
-	world *sim.World
-	ports map[netip.Addr]*streamPort // of the rail, by address
-	pipes [2]*impair.Pipe            // by lab.Way
-	watch [2]*lab.StreamWatch        // likewise
-	names map[ends]int               // which of the port's streams each is
-	open  map[link.StreamID]*stream
-	seen  [2]traffic
-	drops [2]uint64 // by events
+	world    *sim.World
+	ports    map[netip.Addr]*streamPort // of the rail, by address
+	pipes    [2]*impair.Pipe            // by lab.Direction
+	matchers [2]*lab.StreamMatcher      // by lab.Direction
+	numbers  map[streamEnds]int         // of the port's streams, from 1
+	open     map[link.StreamID]*stream
+	traffic  [2]traffic
+	drops    [2]uint64 // by events
 }
 
-// ends names a stream as its own end does.
-type ends struct{ local, remote netip.AddrPort }
+// streamEnds identifies a stream at one of its ends.
+type streamEnds struct{ local, remote netip.AddrPort }
 
-// traffic counts segments.
 type traffic struct{ packets, bytes uint64 }
 
-// newStreamPort makes what the streams of a port of the plan meet.
+// newStreamPort returns the impairments of the streams of a port.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
-	p := &streamPort{world: w, ports: rail, names: make(map[ends]int), open: make(map[link.StreamID]*stream)}
+	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
 	for way, m := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
-		pipe, err := impair.NewPipe(impair.Config{Specs: m.Specs}, nil, plan.Streams(port, lab.Way(way)))
+		pipe, err := impair.NewPipe(impair.Config{Specs: m.Specs}, nil, plan.RandSources(port, lab.Direction(way)))
 		if err != nil {
 			return nil, err
 		}
-		p.pipes[way], p.watch[way] = pipe, lab.NewStreamWatch(m.Streams)
+		p.pipes[way], p.matchers[way] = pipe, lab.NewStreamMatcher(m.StreamEvents)
 	}
 	return p, nil
 }
 
-// around puts the port between a NIC and its streams.
-func (p *streamPort) around(n link.StreamNet) link.StreamNet {
+// wrapNet returns n with the impairments of the port.
+func (p *streamPort) wrapNet(n link.StreamNet) link.StreamNet {
 	p.StreamNet = n
 	return p
 }
 
-// setSpecs replaces what happens by chance.
-func (p *streamPort) setSpecs(way lab.Way, specs []impair.Spec) error {
+// setSpecs replaces the random impairments.
+func (p *streamPort) setSpecs(way lab.Direction, specs []impair.Spec) error {
 	return p.pipes[way].SetSpecs(specs)
 }
 
-// number is which of the port's streams one is, in the order in which they came.
-func (p *streamPort) number(e ends) int {
-	n, known := p.names[e]
+// number returns the number of a stream, in the order of their creation.
+func (p *streamPort) number(e streamEnds) int {
+	n, known := p.numbers[e]
 	if !known {
-		n = len(p.names) + 1
-		p.names[e] = n
+		n = len(p.numbers) + 1
+		p.numbers[e] = n
 	}
 	return n
 }
 
-// adopt wraps a stream of the port's.
-func (p *streamPort) adopt(inner link.StreamLink) *stream {
+// wrapStream wraps a stream of the port.
+func (p *streamPort) wrapStream(inner link.StreamLink) *stream {
 	s := &stream{StreamLink: inner, port: p}
-	e := ends{inner.LocalAddr(), inner.RemoteAddr()}
-	s.far = p.ports[e.remote.Addr()]
+	e := streamEnds{inner.LocalAddr(), inner.RemoteAddr()}
+	s.peerPort = p.ports[e.remote.Addr()]
 	s.conn = p.number(e)
-	if s.far != nil {
-		s.farConn = s.far.number(ends{e.remote, e.local})
+	if s.peerPort != nil {
+		s.peerConn = s.peerPort.number(streamEnds{e.remote, e.local})
 	}
 	p.open[inner.ID()] = s
 	return s
@@ -87,7 +82,7 @@ func (p *streamPort) Dial(now mono.Time, local, remote netip.AddrPort) (link.Str
 	if err != nil {
 		return nil, err
 	}
-	return p.adopt(inner), nil
+	return p.wrapStream(inner), nil
 }
 
 // Listen implements link.StreamNet.
@@ -99,19 +94,19 @@ func (p *streamPort) Listen(addr netip.AddrPort, backlog int) (link.StreamListen
 	return &streamListener{inner, p}, nil
 }
 
-// Ready implements link.StreamNet. Where there is room again, what waits here goes
-// first.
+// Ready implements link.StreamNet. It first writes queued segments to streams that
+// are writable again.
 func (p *streamPort) Ready(ready []link.StreamReady) int {
 	n := p.StreamNet.Ready(ready)
 	for _, r := range ready[:n] {
 		if s := p.open[r.ID]; r.Writable && s != nil {
-			s.release()
+			s.deliver()
 		}
 	}
 	return n
 }
 
-// streamListener takes streams of a port.
+// streamListener wraps the streams that it accepts.
 type streamListener struct {
 	link.StreamListener
 	port *streamPort
@@ -123,16 +118,16 @@ func (l *streamListener) Accept(now mono.Time) (link.StreamLink, error) {
 	if inner == nil {
 		return nil, err
 	}
-	return l.port.adopt(inner), nil
+	return l.port.wrapStream(inner), nil
 }
 
-// segment is a sim.StreamTap: segments count where they leave a port and where
-// they come to one, and are captured where they leave it.
-func (f *fabric) segment(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
+// streamTap implements sim.StreamTap: it counts segments in both directions, and
+// captures those that are sent.
+func (f *fabric) streamTap(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
 	if f.capture != nil {
-		f.capture.segment(now, at, dir, s)
+		f.capture.writeSegment(now, at, dir, s)
 	}
-	p := f.streamOf[at]
+	p := f.streamPortOf[at]
 	if p == nil {
 		return
 	}
@@ -140,11 +135,11 @@ func (f *fabric) segment(now mono.Time, at *sim.Port, dir sim.Direction, s *link
 	if dir == sim.In {
 		way = lab.In
 	}
-	p.seen[way].packets++
-	p.seen[way].bytes += uint64(segmentBytes(s))
+	p.traffic[way].packets++
+	p.traffic[way].bytes += uint64(segmentBytes(s))
 }
 
-// segmentBytes is what a segment takes on the wire from its IP header on.
+// segmentBytes returns the length of a segment from its IP header on.
 func segmentBytes(s *link.Segment) int {
 	const tcpHeader = 32 // with timestamps
 	ip := link.IPv6HeaderLen

@@ -27,7 +27,7 @@ func TestTrafficSurvivesLossOfRail(t *testing.T) {
 					size, count := []int{300, 20_000, 100_000}[k%3], []int{100, 60, 40}[k%3]
 					t.Run(fmt.Sprintf("%s/%s/%s/%d/rail %d", provider, design, protocol, size, rail), func(t *testing.T) {
 						f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
-							w.At(150*time.Microsecond, func() { w.Cut(1, rail) })
+							w.At(150*time.Microsecond, func() { w.LinkDown(1, rail) })
 						}}
 						_, err := runOnFabric(f, setting{provider, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
 							if err := r.exchangeMessages(count, size); err != nil {
@@ -87,7 +87,7 @@ func TestTrafficSurvivesLossOfInterfaceAddress(t *testing.T) {
 // A rank counts a lost rail, and the other one carries all traffic.
 func TestLostRailsAreCounted(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
-		w.At(300*time.Microsecond, func() { w.Cut(1, 1) })
+		w.At(300*time.Microsecond, func() { w.LinkDown(1, 1) })
 	}}
 	_, err := runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 		if err := r.exchangeMessages(400, 300); err != nil {

@@ -24,7 +24,7 @@ func TestRewriteDoesNotTouchReleasedBuffer(t *testing.T) {
 		if i%4 == 3 {
 			provider, design = "dgiwarp", carrier.UD
 		}
-		f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) { w.At(at, func() { w.Cut(1, i%2) }) }}
+		f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) { w.At(at, func() { w.LinkDown(1, i%2) }) }}
 		_, err := runOnFabric(f, setting{provider, design, p2p.RPUT, 0}, carrier.Config{}, func(r *rank) error {
 			var bufs [][]byte
 			for k := range messages {
@@ -71,7 +71,7 @@ func TestAtomicsAreNotRetried(t *testing.T) {
 		var at wire.Memory
 		word := make([]uint64, 1)
 		f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
-			w.At(time.Millisecond+time.Duration(i)*350*time.Nanosecond, func() { w.Cut(1, 0) })
+			w.At(time.Millisecond+time.Duration(i)*350*time.Nanosecond, func() { w.LinkDown(1, 0) })
 		}}
 		done, failed := 0, false
 		_, _ = runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {

@@ -79,7 +79,7 @@ func TestWindowLimitsUnacknowledgedDatagrams(t *testing.T) {
 // The retransmission timeout doubles up to a second, and the peer is lost after
 // PeerTimeout.
 func TestRetransmissionBacksOff(t *testing.T) {
-	f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.Cut(1, -1) }) }}
+	f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.LinkDown(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 0}
 	out, _ := runOnFabric(f, s, carrier.Config{PeerTimeout: 10 * time.Second}, func(r *rank) error {
 		if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
@@ -106,7 +106,7 @@ func TestRetransmissionBacksOff(t *testing.T) {
 // retransmission timer too.
 func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 	const messages = 50
-	f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.Cut(1, -1) }) }}
+	f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.LinkDown(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 300_000}
 	out, _ := runOnFabric(f, s, carrier.Config{PeerTimeout: time.Second}, func(r *rank) error {
 		switch r.Rank {

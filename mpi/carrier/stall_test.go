@@ -51,8 +51,8 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) {
-				w.At(time.Millisecond, func() { w.Cut(1, -1) })
-				w.At(stallFor-time.Second, func() { w.Mend(1, -1) })
+				w.At(time.Millisecond, func() { w.LinkDown(1, -1) })
+				w.At(stallFor-time.Second, func() { w.LinkUp(1, -1) })
 			}}
 			_, err := runOnFabric(f, setting{"softroce", carrier.UD, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 				if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
@@ -72,8 +72,8 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 func TestStalledRankKeepsItsRails(t *testing.T) {
 	const stall = 5 * time.Second
 	f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
-		w.At(time.Second, func() { w.Cut(1, 0) })
-		w.At(time.Second+stall+700*time.Millisecond, func() { w.Mend(1, 0) }) // after the rank has resumed
+		w.At(time.Second, func() { w.LinkDown(1, 0) })
+		w.At(time.Second+stall+700*time.Millisecond, func() { w.LinkUp(1, 0) }) // after the rank has resumed
 	}}
 	_, err := runOnFabric(f, setting{"softiwarp", carrier.SendRecv, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 		for i := range 4 { // opens all connections

@@ -358,7 +358,7 @@ func TestDeadOrUnreachablePeerIsLost(t *testing.T) {
 						if how == "killed" {
 							w.Kill(2)
 						} else {
-							w.Cut(2, -1)
+							w.LinkDown(2, -1)
 						}
 					})
 				}}

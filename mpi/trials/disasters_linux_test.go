@@ -31,7 +31,7 @@ const abortCode = 7
 
 // asVictim is a rank of a run in which something happens. It ends well if it was told.
 func asVictim(what disaster, phase string) error {
-	p, err := mpihost.Begin()
+	p, err := mpihost.Join()
 	if err != nil {
 		return err
 	}

@@ -118,9 +118,9 @@ func (d *loss) happen(w *mpihost.World) {
 	case killed:
 		w.Kill(d.victim)
 	case cutOff:
-		w.Cut(w.Host(d.victim), -1)
+		w.LinkDown(w.Host(d.victim), -1)
 	case railCut:
-		w.Cut(w.Host(d.victim), d.rail)
+		w.LinkDown(w.Host(d.victim), d.rail)
 	}
 }
 

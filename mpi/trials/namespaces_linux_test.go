@@ -157,7 +157,7 @@ func TestSomeSettingsAreOfAllKinds(t *testing.T) {
 }
 
 // run is how a setting is started.
-func (s *setting) run(args ...string) mpirun.Run {
+func (s *setting) run(args ...string) mpirun.Config {
 	o := mpi.Options{Carrier: carrier.Config{Design: s.design}, Progress: s.progress}
 	o.P2P.Protocol, o.P2P.EagerLimit = s.protocol, s.eager
 	o.Carrier.PeerTimeout = 3 * time.Second // which no rank here needs to answer, though the machine is busy
@@ -165,7 +165,7 @@ func (s *setting) run(args ...string) mpirun.Run {
 	if err != nil {
 		panic(err)
 	}
-	return mpirun.Run{Args: append([]string{self()}, args...), Job: mpihost.Job{
+	return mpirun.Config{Args: append([]string{self()}, args...), Job: mpihost.Job{
 		Ranks: s.ranks, PerHost: s.perHost, Rails: s.rails, Provider: s.provider, LossPPM: s.lossPPM, Seed: 1, Options: options, Limit: 2 * time.Minute,
 	}}
 }

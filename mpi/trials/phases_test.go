@@ -195,7 +195,7 @@ func loseIn(f mpihost.Fabric, o mpi.Options, phase string, after time.Duration, 
 			if what == killed {
 				world.Kill(victim)
 			} else {
-				world.Cut(world.Host(victim), -1)
+				world.LinkDown(world.Host(victim), -1)
 			}
 		})
 	}

@@ -297,7 +297,7 @@ func TestFailureIsToldOnce(t *testing.T) {
 		Checks: []report.Check{
 			{Name: "memory", Want: "identical", Got: long},
 			{Name: "delivered", Want: "exactly-once", Got: "9 of 9", OK: true},
-			{Name: "violations", Want: "none", Got: "1, told under memory"},
+			{Name: "violations", Want: "none", Got: "1, listed under memory"},
 		},
 	}}}
 	for _, cols := range []int{0, 80, 20} {

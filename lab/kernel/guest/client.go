@@ -13,45 +13,46 @@ import (
 	"syscall"
 )
 
-// ErrHungUp is a connection that the guest ended, which it does when it goes.
-var ErrHungUp = errors.New("the guest hung up")
+// ErrConnectionClosed is returned if the guest closes the connection, as it does
+// when it ends.
+var ErrConnectionClosed = errors.New("the guest closed the connection")
 
-// Command is a program to be run in a guest.
+// Command is a program to run in a guest.
 type Command struct {
-	Args []string // looked for on the guest's PATH
-	Env  []string // besides what every program of the guest has
+	Args []string // found by the guest's PATH
+	Env  []string // added to the guest's environment
 	Dir  string
-	// Stdin is read to its end if the program lets it; nil is nothing.
+	// Stdin is the input of the program; nil is empty.
 	Stdin io.Reader
-	// Stdout and Stderr get what it prints, as it does; nil is nowhere. They are not
-	// written to at the same time, and so may be the same.
+	// Stdout and Stderr receive its output; nil discards it. They are not written
+	// concurrently, and may be the same.
 	Stdout, Stderr io.Writer
-	// Signals are passed on to the program and what it started.
+	// Signals are sent to the process group of the program.
 	Signals <-chan os.Signal
 }
 
-// Shell is a command line for the guest's shell.
+// Shell returns a command for the guest's shell.
 func Shell(line string) Command { return Command{Args: []string{"sh", "-c", line}} }
 
-// Exec runs a program over conn, which it closes, and returns how it ended: its exit
-// code, or 128 and the number of a signal. A program that fails is no error. When
-// ctx ends, or the connection does, the program and its group are killed.
+// Exec runs a program over conn, which it closes, and returns its exit code, or 128
+// plus the signal number. The program and its group are killed when ctx or the
+// connection ends.
 func Exec(ctx context.Context, conn net.Conn, c Command) (code int, err error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	to := &frames{w: conn}
+	to := &frameWriter{w: conn}
 	if err := writeRequest(to, request{Op: opExec, Args: c.Args, Env: c.Env, Dir: c.Dir}); err != nil {
-		return 0, because(ctx, err)
+		return 0, causeOf(ctx, err)
 	}
 	ended := make(chan struct{})
 	defer close(ended)
-	go to.passOn(c.Signals, ended)
-	go to.feed(c.Stdin) // may outlast us, if its reader does not end
+	go to.sendSignals(c.Signals, ended)
+	go to.sendStdin(c.Stdin) // may continue after Exec, until its reader ends
 	for {
 		k, payload, err := readFrame(conn)
 		if err != nil {
-			return 0, because(ctx, fmt.Errorf("%w while the program ran: %w", ErrHungUp, err))
+			return 0, causeOf(ctx, fmt.Errorf("%w while the program ran: %w", ErrConnectionClosed, err))
 		}
 		switch k {
 		case kindStdout:
@@ -63,7 +64,7 @@ func Exec(ctx context.Context, conn net.Conn, c Command) (code int, err error) {
 		case kindError:
 			return 0, errors.New(string(payload))
 		default:
-			err = fmt.Errorf("the guest says frame %d: is it of another version?", k)
+			err = fmt.Errorf("unexpected frame %d: is the guest of another version?", k)
 		}
 		if err != nil {
 			return 0, err
@@ -71,8 +72,7 @@ func Exec(ctx context.Context, conn net.Conn, c Command) (code int, err error) {
 	}
 }
 
-// Output runs a program as Exec does and returns what it printed on both its
-// outputs.
+// Output runs a program as Exec does and returns its output on both streams.
 func Output(ctx context.Context, conn net.Conn, c Command) (output string, code int, err error) {
 	var b bytes.Buffer
 	c.Stdout, c.Stderr = &b, &b
@@ -80,56 +80,55 @@ func Output(ctx context.Context, conn net.Conn, c Command) (output string, code 
 	return b.String(), code, err
 }
 
-// Put writes a file of so many octets over conn, which it closes. It stands under
-// its name only once it is whole.
+// Put writes a file over conn, which it closes. The file appears under its name
+// when it is complete.
 func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size int64, from io.Reader) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	r := request{Op: opPut, Path: path, Mode: uint32(mode.Perm()), Size: size}
 	if err := writeRequest(conn, r); err != nil {
-		return because(ctx, err)
+		return causeOf(ctx, err)
 	}
-	// The guest may refuse at once, and then reads no more.
-	answered := make(chan error, 1)
-	go func() { answered <- answer(conn) }()
+	// The guest may fail at once, and then stops reading.
+	result := make(chan error, 1)
+	go func() { result <- readResult(conn) }()
 	sent, err := copyFrames(conn, kindData, io.LimitReader(from, size))
 	if err == nil && sent < size {
 		conn.Close()
-		return fmt.Errorf("%s ended after %d of %d octets", path, sent, size)
+		return fmt.Errorf("%s ended after %d of %d bytes", path, sent, size)
 	}
-	if said := <-answered; said != nil {
-		return because(ctx, said)
+	if putErr := <-result; putErr != nil {
+		return causeOf(ctx, putErr)
 	}
-	return because(ctx, err)
+	return causeOf(ctx, err)
 }
 
-// SetDevices gives the guest's wire the RDMA devices that are named, in place of
-// those that it has, over conn, which it closes.
+// SetDevices replaces the RDMA devices of the guest over conn, which it closes.
 func SetDevices(ctx context.Context, conn net.Conn, devices []Device) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := writeRequest(conn, request{Op: opDevices, Devices: devices}); err != nil {
-		return because(ctx, err)
+		return causeOf(ctx, err)
 	}
-	return because(ctx, answer(conn))
+	return causeOf(ctx, readResult(conn))
 }
 
-// answer waits for what came of a request.
-func answer(conn net.Conn) error {
+// readResult reads the result of a request.
+func readResult(conn net.Conn) error {
 	k, payload, err := readFrame(conn)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrHungUp, err)
+		return fmt.Errorf("%w: %w", ErrConnectionClosed, err)
 	case k == kindError:
 		return errors.New(string(payload))
 	case k != kindExit:
-		return fmt.Errorf("the guest says frame %d: is it of another version?", k)
+		return fmt.Errorf("unexpected frame %d: is the guest of another version?", k)
 	}
 	return nil
 }
 
-// because is err, or why the context ended, which explains it.
-func because(ctx context.Context, err error) error {
+// causeOf returns why the context ended, if it has, or else err.
+func causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -144,29 +143,29 @@ func write(w io.Writer, b []byte) error {
 	return err
 }
 
-// frames takes whole frames from several goroutines.
-type frames struct {
+// frameWriter writes whole frames. It is safe for concurrent use.
+type frameWriter struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-func (f *frames) Write(b []byte) (int, error) {
+func (f *frameWriter) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.w.Write(b)
 }
 
-// feed sends what a program is to read.
-func (f *frames) feed(from io.Reader) {
+// sendStdin sends the input of a program.
+func (f *frameWriter) sendStdin(from io.Reader) {
 	if from != nil {
 		if _, err := copyFrames(f, kindStdin, from); err != nil {
-			return // whoever reads from the connection learns of it
+			return // the reader of the connection returns the error
 		}
 	}
 	_ = writeFrame(f, kindStdin, nil)
 }
 
-func (f *frames) passOn(signals <-chan os.Signal, ended <-chan struct{}) {
+func (f *frameWriter) sendSignals(signals <-chan os.Signal, ended <-chan struct{}) {
 	for {
 		select {
 		case s := <-signals:
@@ -179,7 +178,7 @@ func (f *frames) passOn(signals <-chan os.Signal, ended <-chan struct{}) {
 	}
 }
 
-// copyFrames sends all that can be read, in frames.
+// copyFrames sends all data of a reader in frames.
 func copyFrames(to io.Writer, k kind, from io.Reader) (sent int64, err error) {
 	b := make([]byte, maxFrame/4)
 	for {

@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// Device is an RDMA device of a kernel's own, in software.
+// Device is a software RDMA device of the kernel.
 type Device string
 
-// The devices that a guest can have, on its wire.
+// The devices that a guest can have.
 const (
 	RXE Device = "rxe" // soft-RoCE, called rxe0
 	SIW Device = "siw" // soft-iWARP, called siw0
-	// SIWCRC is soft-iWARP that asks for MPA's CRC, for which it has no option: one
-	// word of its source is another. It is called siw0 as well.
+	// SIWCRC is soft-iWARP built to request the MPA CRC, for which it has no
+	// option. Its name is siw0, too.
 	SIWCRC Device = "siw-crc"
 )
 
-// DevicesFile is where a guest has the names of the devices on its wire, as
-// ParseDevices reads them; while they are changed, or if that failed, it is not there.
+// DevicesFile has the devices of a guest, in the format of ParseDevices. It does
+// not exist while they are changed, or if that failed.
 const DevicesFile = "/run/devices"
 
-// ParseDevices reads a list with commas; "both" is rxe and siw, and "none" is none.
+// ParseDevices parses a list with commas; "both" is rxe and siw, and "none" is
+// none.
 func ParseDevices(list string) ([]Device, error) {
 	switch list {
 	case "none":
@@ -37,7 +38,7 @@ func ParseDevices(list string) ([]Device, error) {
 	return all, CheckDevices(all)
 }
 
-// CheckDevices says what is wrong with a choice of devices.
+// CheckDevices validates a list of devices.
 func CheckDevices(all []Device) error {
 	for i, d := range all {
 		switch {
@@ -50,7 +51,7 @@ func CheckDevices(all []Device) error {
 	return nil
 }
 
-// Kind is what the kernel calls this kind of link.
+// Kind returns the link type of the kernel.
 func (d Device) Kind() string {
 	if d == SIWCRC {
 		return string(SIW)
@@ -58,15 +59,15 @@ func (d Device) Kind() string {
 	return string(d)
 }
 
-// Name is what the device is called.
+// Name returns the name of the device.
 func (d Device) Name() string { return d.Kind() + "0" }
 
-// NeedsSIW says that a choice of devices needs modules that Debian's kernels lack.
+// NeedsSIW reports whether the devices need siw, which Debian's kernels lack.
 func NeedsSIW(all []Device) bool {
 	return slices.ContainsFunc(all, func(d Device) bool { return d.Kind() == string(SIW) })
 }
 
-// join is the opposite of ParseDevices.
+// join is the inverse of ParseDevices.
 func join(all []Device) string {
 	if len(all) == 0 {
 		return "none"

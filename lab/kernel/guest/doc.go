@@ -1,14 +1,13 @@
-// Package guest is the inside of a virtual machine of package lab/kernel: its
-// first process, which mounts what a system has, loads modules, gives the wire its
-// addresses and its RDMA devices, and then runs programs and takes files for
-// whoever is at the other end of the control link; and the client of that.
+// Package guest is the software inside a virtual machine of package lab/kernel, and
+// its client. As the init process it mounts file systems, loads modules, configures
+// the network and the RDMA devices, and then runs commands and stores files for
+// clients on the control link.
 //
-// It is no general init and no remote shell: it serves one lab, has no user to ask
-// and no key to check. It listens on the control link alone, at whose other end
-// there is nothing but the namespace of the lab that started the machine.
+// It is not a general init or remote shell: it serves one lab without
+// authentication, and listens on the control link only, whose other end is the
+// lab's namespace.
 //
-// The program is the same as the one outside: a binary that imports the package and
-// is started as InitPath by a kernel is the first process of a guest. Serve and the
-// client functions work anywhere; a connection carries one request, and belongs to
-// whoever made it.
+// A program that imports the package is also the init process of its guests: it is
+// one if a kernel starts it as InitPath. Server and the client functions work
+// anywhere. A connection carries one request.
 package guest

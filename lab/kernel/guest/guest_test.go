@@ -42,7 +42,7 @@ func serving(t *testing.T, s *Server) func() net.Conn {
 	}
 }
 
-func TestProgramsRun(t *testing.T) {
+func TestExec(t *testing.T) {
 	dial := serving(t, &Server{})
 	for _, c := range []struct {
 		command   Command
@@ -72,7 +72,7 @@ func TestProgramsRun(t *testing.T) {
 		"no program no-such: put it there": {Args: []string{"no-such"}},
 		"no folder /no/such":               {Args: []string{"true"}, Dir: "/no/such"},
 		"no program to run":                {},
-		"are more than the":                {Args: []string{strings.Repeat("x", 2*maxFrame)}},
+		"more than the limit of":           {Args: []string{strings.Repeat("x", 2*maxFrame)}},
 	} {
 		if _, err := Exec(t.Context(), dial(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -103,7 +103,7 @@ func running(ctx context.Context, t *testing.T, dial func() net.Conn, signals ch
 	return pid, ended, code
 }
 
-func TestProgramsEndWithTheirContext(t *testing.T) {
+func TestContextEndsProgram(t *testing.T) {
 	why := errors.New("no patience")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	pid, ended, _ := running(ctx, t, serving(t, &Server{}), nil)
@@ -119,7 +119,7 @@ func TestProgramsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestSignalsArePassedOn(t *testing.T) {
+func TestExecForwardsSignals(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	_, ended, code := running(t.Context(), t, serving(t, &Server{}), signals)
 	signals <- syscall.SIGTERM
@@ -128,7 +128,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 	}
 }
 
-func TestFilesArriveWhole(t *testing.T) {
+func TestPutIsAtomic(t *testing.T) {
 	dial, dir := serving(t, &Server{}), t.TempDir()
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // many frames
 	path := filepath.Join(dir, "new", "file")
@@ -146,9 +146,9 @@ func TestFilesArriveWhole(t *testing.T) {
 		t.Error(err)
 	}
 	for want, put := range map[string]func() error{
-		"by its whole path":          func() error { return Put(t.Context(), dial(), "rel", 0o644, 1, strings.NewReader("x")) },
-		"ended after 3 of 10 octets": func() error { return Put(t.Context(), dial(), path, 0o644, 10, strings.NewReader("abc")) },
-		"not a directory":            func() error { return Put(t.Context(), dial(), path+"/x", 0o644, 1, strings.NewReader("x")) },
+		"want an absolute path":     func() error { return Put(t.Context(), dial(), "rel", 0o644, 1, strings.NewReader("x")) },
+		"ended after 3 of 10 bytes": func() error { return Put(t.Context(), dial(), path, 0o644, 10, strings.NewReader("abc")) },
+		"not a directory":           func() error { return Put(t.Context(), dial(), path+"/x", 0o644, 1, strings.NewReader("x")) },
 	} {
 		if err := put(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -169,7 +169,7 @@ func TestFilesArriveWhole(t *testing.T) {
 	}
 }
 
-func TestDevicesAreChanged(t *testing.T) {
+func TestSetDevices(t *testing.T) {
 	var asked []Device
 	dial := serving(t, &Server{Devices: func(all []Device) error { asked = all; return nil }})
 	if err := SetDevices(t.Context(), dial(), []Device{SIWCRC}); err != nil || !slices.Equal(asked, []Device{SIWCRC}) {
@@ -183,8 +183,7 @@ func TestDevicesAreChanged(t *testing.T) {
 	}
 }
 
-// A server survives whatever is said to it.
-func TestNonsenseIsRefused(t *testing.T) {
+func TestServerSurvivesInvalidRequests(t *testing.T) {
 	dial := serving(t, &Server{})
 	for _, said := range [][]byte{
 		{}, {1}, {1, 0, 0, 0, 2, '{'}, {1, 0xff, 0xff, 0xff, 0xff}, {1, 0, 0, 0, 2, '{', '}'}, {9, 0, 0, 0, 0}, []byte("GET / HTTP/1.0\r\n\r\n"),
@@ -205,7 +204,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestFramesAreWholeOrErrors(t *testing.T) {
+func TestTruncatedFramesAreErrors(t *testing.T) {
 	var b bytes.Buffer
 	if err := writeFrame(&b, kindStdout, []byte("hello")); err != nil {
 		t.Fatal(err)
@@ -221,7 +220,7 @@ func TestFramesAreWholeOrErrors(t *testing.T) {
 	}
 }
 
-func TestOptionsPassThroughTheKernel(t *testing.T) {
+func TestOptionsRoundTrip(t *testing.T) {
 	for _, o := range []Options{
 		{ID: 1, MTU: 1500, Devices: []Device{RXE}}, {ID: 9, MTU: 9000, Devices: []Device{RXE, SIWCRC}}, {ID: 2, MTU: 1280},
 	} {

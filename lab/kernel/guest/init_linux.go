@@ -13,40 +13,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that a kernel starts under this name is a guest's first process. It is
-// here, and not in main, because it must hold for every program that brings guests
-// up: all of them are their guests' too.
+// This is in init and not in main, because it applies to every program that starts
+// guests.
 func init() {
 	if os.Args[0] != InitPath {
 		return
 	}
 	if os.Getpid() != 1 {
-		os.Exit(beTool(os.Args[1:]))
+		os.Exit(toolMain(os.Args[1:]))
 	}
-	first()
+	initMain()
 }
 
-// first is what the first process does. It never returns: a kernel whose first
-// process ends panics.
-func first() {
-	err := bringUp()
+// initMain is the main function of the init process. It does not return: the kernel
+// panics if init ends.
+func initMain() {
+	err := boot()
 	if err != nil {
 		fmt.Println(FailedMark + err.Error())
 	} else {
 		fmt.Printf("%s%.2f s\n", ReadyMark, uptime().Seconds())
 	}
-	for { // the runtime takes a select without cases for a deadlock if no other goroutine is left
+	for { // an empty select may be detected as a deadlock
 		time.Sleep(time.Hour)
 	}
 }
 
-// environment is what every program of a guest has.
+// environment is that of all programs in a guest.
 var environment = map[string]string{
 	"PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin", "HOME": "/root", "TERM": "linux", "SHELL": "/bin/sh",
 }
 
-// bringUp makes a system of a kernel and an unpacked archive.
-func bringUp() error {
+// boot sets the system up and starts the server.
+func boot() error {
 	if err := mountAll(); err != nil {
 		return err
 	}
@@ -65,10 +64,10 @@ func bringUp() error {
 	if err := prepare(children, o); err != nil {
 		return err
 	}
-	if err := configure(o); err != nil {
+	if err := configureNetwork(o); err != nil {
 		return err
 	}
-	// Not yet the devices: who wants to know why they fail must be able to ask.
+	// Before the devices, so that a failure can be examined.
 	l, err := net.Listen("tcp", netip.AddrPortFrom(Control(o.ID).Addr(), Port).String())
 	if err != nil {
 		return err
@@ -76,12 +75,11 @@ func bringUp() error {
 	run := func(args ...string) error { return children.run(args...) }
 	s := &Server{Start: children.start, Devices: func(all []Device) error { return setDevices(all, run) }}
 	go func() {
-		fmt.Println("fabrictest-guest: no longer serves:", s.Serve(l))
+		fmt.Println("fabrictest-guest: server ended:", s.Serve(l))
 	}()
 	return s.setDevices(o.Devices)
 }
 
-// mount is a file system that every Linux has.
 type mount struct{ kind, where, options string }
 
 var mounts = []mount{
@@ -106,7 +104,8 @@ func mountAll() error {
 	return nil
 }
 
-// prepare gives the system its programs, its name, its modules and its limits.
+// prepare sets the host name, limits and sysctls, installs busybox, and loads
+// modules.
 func prepare(children *reaper, o Options) error {
 	if err := unix.Sethostname(fmt.Appendf(nil, "guest%d", o.ID)); err != nil {
 		return err
@@ -120,14 +119,14 @@ func prepare(children *reaper, o Options) error {
 	if err := children.run("/bin/busybox", "--install", "-s", "/bin"); err != nil {
 		return err
 	}
-	// Memory is registered by ordinary users too.
+	// Ordinary users register memory, too.
 	all := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &all); err != nil {
 		return fmt.Errorf("limit of locked memory: %w", err)
 	}
 	for name, value := range map[string]string{
 		"kernel/printk":   "4",             // warnings and worse on the console
-		"kernel/modprobe": "/bin/modprobe", // the kernel asks for other modules by itself
+		"kernel/modprobe": "/bin/modprobe", // for modules that the kernel requests
 	} {
 		if err := sysctl(name, value); err != nil {
 			return err
@@ -140,7 +139,7 @@ func prepare(children *reaper, o Options) error {
 	if err := children.run(append([]string{"/bin/modprobe", "-a"}, strings.Fields(string(list))...)...); err != nil {
 		return err
 	}
-	// Its module is loaded when it is opened.
+	// Opening the device loads its module.
 	if err := os.MkdirAll("/dev/net", 0o755); err != nil {
 		return err
 	}
@@ -153,7 +152,7 @@ func prepare(children *reaper, o Options) error {
 
 func sysctl(name, value string) error { return os.WriteFile("/proc/sys/"+name, []byte(value), 0) }
 
-// uptime is how long ago the kernel started.
+// uptime returns the time since boot.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
@@ -162,8 +161,8 @@ func uptime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// beTool is the program as a command of the guest: it changes the devices.
-func beTool(args []string) int {
+// toolMain is the main function of the guest's command that sets the devices.
+func toolMain(args []string) int {
 	err := fmt.Errorf("usage: %s devices rxe|siw|siw-crc|both|none", InitPath)
 	if len(args) == 2 && args[0] == "devices" {
 		var all []Device
@@ -178,7 +177,7 @@ func beTool(args []string) int {
 	return 0
 }
 
-// exitError says how a program ended that should not have.
+// exitError returns an error if a program failed.
 func exitError(name string, status syscall.WaitStatus) error {
 	if status.Signaled() {
 		return fmt.Errorf("%s: killed by signal %d", name, status.Signal())

@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire is the interface that the RDMA devices are over.
-const wire = "eth0"
+// wireDevice is the interface of the RDMA devices.
+const wireDevice = "eth0"
 
-// patience is how long the kernel has to do what it does by itself.
-const patience = 30 * time.Second
+// waitTimeout bounds waits for the kernel.
+const waitTimeout = 30 * time.Second
 
-// await calls f until it is true.
-func await(what string, f func() bool) error {
-	for end := time.Now().Add(patience); !f(); time.Sleep(20 * time.Millisecond) {
+// waitFor polls f until it is true, and returns an error with text what after a
+// timeout.
+func waitFor(what string, f func() bool) error {
+	for end := time.Now().Add(waitTimeout); !f(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			return errors.New(what)
 		}
@@ -29,10 +30,9 @@ func await(what string, f func() bool) error {
 	return nil
 }
 
-// configure gives the wire, the control link and the loopback their names and
-// addresses. They are known by their Ethernet addresses: the kernel names them as it
-// finds them.
-func configure(o Options) error {
+// configureNetwork names and configures the wire, the control link and the loopback
+// interface, which are identified by their Ethernet addresses.
+func configureNetwork(o Options) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func configure(o Options) error {
 		return err
 	}
 	byMAC := map[string]netlink.Link{}
-	if err := await("there are not two network interfaces", func() bool {
+	if err := waitFor("there are not two network interfaces", func() bool {
 		all, err := netlink.LinkList()
 		if err != nil {
 			return false
@@ -53,20 +53,20 @@ func configure(o Options) error {
 	}); err != nil {
 		return err
 	}
-	// Out of the way first: the names may be the other way round.
+	// Temporary names first: the kernel may have named them the other way round.
 	for _, l := range []netlink.Link{byMAC[ControlMAC(o.ID)], byMAC[WireMAC(o.ID)]} {
 		if err := netlink.LinkSetName(l, fmt.Sprintf("was%d", l.Attrs().Index)); err != nil {
 			return err
 		}
 	}
-	if err := raise(byMAC[ControlMAC(o.ID)], "control0", 0, Control(o.ID)); err != nil {
+	if err := setUpInterface(byMAC[ControlMAC(o.ID)], "control0", 0, Control(o.ID)); err != nil {
 		return err
 	}
-	return raise(byMAC[WireMAC(o.ID)], wire, o.MTU, Wire4(o.ID), Wire6(o.ID))
+	return setUpInterface(byMAC[WireMAC(o.ID)], wireDevice, o.MTU, Wire4(o.ID), Wire6(o.ID))
 }
 
-// raise names an interface, brings it up and gives it addresses.
-func raise(l netlink.Link, name string, mtu int, addrs ...netip.Prefix) error {
+// setUpInterface names an interface, sets it up and adds addresses.
+func setUpInterface(l netlink.Link, name string, mtu int, addrs ...netip.Prefix) error {
 	fail := func(err error) error { return fmt.Errorf("interface %s: %w", name, err) }
 	if err := netlink.LinkSetName(l, name); err != nil {
 		return fail(err)
@@ -75,7 +75,7 @@ func raise(l netlink.Link, name string, mtu int, addrs ...netip.Prefix) error {
 	if len(addrs) < 2 {
 		six = "1"
 	}
-	// The addresses are ours alone: no need to wait for duplicate detection.
+	// The addresses are unique: no duplicate address detection.
 	for key, value := range map[string]string{"disable_ipv6": six, "accept_dad": "0", "accept_ra": "0"} {
 		if err := sysctl("net/ipv6/conf/"+name+"/"+key, value); err != nil {
 			return fail(err)
@@ -98,7 +98,7 @@ func raise(l netlink.Link, name string, mtu int, addrs ...netip.Prefix) error {
 	return nil
 }
 
-// setDevices takes all RDMA devices away and makes others.
+// setDevices removes all RDMA devices and creates others.
 func setDevices(all []Device, run func(args ...string) error) error {
 	if err := os.RemoveAll(DevicesFile); err != nil {
 		return err
@@ -113,14 +113,14 @@ func setDevices(all []Device, run func(args ...string) error) error {
 		}
 	}
 	for _, d := range all {
-		if err := load(d, run); err != nil {
+		if err := loadModule(d, run); err != nil {
 			return err
 		}
-		if err := netlink.RdmaLinkAdd(d.Name(), d.Kind(), wire); err != nil {
-			return fmt.Errorf("make device %s over %s: %w", d.Name(), wire, err)
+		if err := netlink.RdmaLinkAdd(d.Name(), d.Kind(), wireDevice); err != nil {
+			return fmt.Errorf("make device %s over %s: %w", d.Name(), wireDevice, err)
 		}
 		state := "/sys/class/infiniband/" + d.Name() + "/ports/1/state"
-		if err := await(fmt.Sprintf("device %s does not become active", d.Name()), func() bool {
+		if err := waitFor(fmt.Sprintf("device %s does not become active", d.Name()), func() bool {
 			text, err := os.ReadFile(state)
 			return err == nil && strings.Contains(string(text), "ACTIVE")
 		}); err != nil {
@@ -130,8 +130,9 @@ func setDevices(all []Device, run func(args ...string) error) error {
 	return os.WriteFile(DevicesFile, []byte(join(all)+"\n"), 0o644)
 }
 
-// load loads the module of a device. The two of siw exclude each other.
-func load(d Device, run func(args ...string) error) error {
+// loadModule loads the module of a device. The two variants of siw exclude each
+// other.
+func loadModule(d Device, run func(args ...string) error) error {
 	if d.Kind() != string(SIW) {
 		return run("/bin/modprobe", "rdma_rxe")
 	}
@@ -140,10 +141,10 @@ func load(d Device, run func(args ...string) error) error {
 	}
 	f, err := os.Open("/lib/siw/" + string(d) + ".ko")
 	if err != nil {
-		return fmt.Errorf("the guest was started without siw: bring it up with that device: %w", err)
+		return fmt.Errorf("the guest was booted without siw: boot it with that device: %w", err)
 	}
 	defer f.Close()
-	if err := run("/bin/modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"); err != nil { // it asks for no others
+	if err := run("/bin/modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"); err != nil { // siw is loaded without modprobe
 		return err
 	}
 	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil {

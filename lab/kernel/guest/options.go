@@ -7,23 +7,22 @@ import (
 	"strings"
 )
 
-// InitPath is the first program that a guest's kernel starts, and its name: the
-// kernel is told with rdinit=.
+// InitPath is the path of the init program, which the kernel gets by rdinit=.
 const InitPath = "/fabrictest-kernel-guest"
 
-// Options are what a guest is told on its kernel's command line.
+// Options are passed to a guest on the kernel command line.
 type Options struct {
-	ID      int // from 1 on
+	ID      int // from 1
 	MTU     int // of the wire
 	Devices []Device
 }
 
-// CommandLine is for the kernel.
+// CommandLine returns the options as kernel parameters.
 func (o Options) CommandLine() string {
 	return fmt.Sprintf("rdinit=%s fabrictest.id=%d fabrictest.mtu=%d fabrictest.devices=%s", InitPath, o.ID, o.MTU, join(o.Devices))
 }
 
-// parseCommandLine finds the options among what else the kernel was told.
+// parseCommandLine parses the options among other kernel parameters.
 func parseCommandLine(line string) (o Options, err error) {
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")
@@ -45,43 +44,40 @@ func parseCommandLine(line string) (o Options, err error) {
 	return o, nil
 }
 
-// MaxGuests is how many guests have addresses on one wire.
+// MaxGuests is the maximum number of guests on one wire.
 const MaxGuests = 9
 
-// Addresses of the wire, and of the control links, each of which joins one guest to
-// the lab and nothing else.
-
-// WireHost4 and WireHost6 are the lab's own on the wire, with their prefix.
+// WireHost4 and WireHost6 are the lab's addresses on the wire.
 var (
 	WireHost4 = netip.MustParsePrefix("10.77.0.1/24")
 	WireHost6 = netip.MustParsePrefix("fd77::1/64")
 )
 
-// Wire4 is a guest's IPv4 address on the wire: 10.77.0.11 for the first.
+// Wire4 returns a guest's IPv4 address on the wire: 10.77.0.11 for the first.
 func Wire4(id int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(10 + id)}), WireHost4.Bits())
 }
 
-// Wire6 is a guest's IPv6 address on the wire: fd77::11 for the first.
+// Wire6 returns a guest's IPv6 address on the wire: fd77::11 for the first.
 func Wire6(id int) netip.Prefix {
 	a := WireHost6.Addr().As16()
 	a[15] = byte(0x10 + id)
 	return netip.PrefixFrom(netip.AddrFrom16(a), WireHost6.Bits())
 }
 
-// WireMAC is the Ethernet address of a guest on the wire.
+// WireMAC returns a guest's Ethernet address on the wire.
 func WireMAC(id int) string { return fmt.Sprintf("52:54:00:77:00:%02x", 0x10+id) }
 
-// WireHostMAC is the Ethernet address of the lab's own end of the wire.
+// WireHostMAC is the lab's Ethernet address on the wire.
 const WireHostMAC = "52:54:00:77:00:01"
 
-// ControlMAC is the Ethernet address of a guest on its control link.
+// ControlMAC returns a guest's Ethernet address on its control link.
 func ControlMAC(id int) string { return fmt.Sprintf("52:54:00:78:00:%02x", 0x10+id) }
 
-// Control is a guest's address on its control link.
+// Control returns a guest's address on its control link.
 func Control(id int) netip.Prefix { return control(id, 2) }
 
-// ControlHost is the lab's address on a guest's control link.
+// ControlHost returns the lab's address on a guest's control link.
 func ControlHost(id int) netip.Prefix { return control(id, 1) }
 
 func control(id int, end byte) netip.Prefix {
@@ -89,10 +85,10 @@ func control(id int, end byte) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, byte(id), end}), bits)
 }
 
-// What a guest says on its console, for the lab to wait for.
+// Marks that a guest prints on its console.
 const (
-	// ReadyMark is followed by the seconds since it was switched on.
+	// ReadyMark is followed by the seconds since boot.
 	ReadyMark = "fabrictest-guest: ready after "
-	// FailedMark is followed by why it is not.
+	// FailedMark is followed by the reason.
 	FailedMark = "fabrictest-guest: failed: "
 )

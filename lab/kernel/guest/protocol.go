@@ -8,10 +8,10 @@ import (
 	"io"
 )
 
-// Port is where a guest serves, on its control link.
+// Port is the TCP port of a guest's server, on its control link.
 const Port = 2323
 
-// op is what is asked for.
+// op is the kind of a request.
 type op string
 
 const (
@@ -20,40 +20,40 @@ const (
 	opDevices op = "devices"
 )
 
-// request is the first thing that is said on a connection.
+// request is the first frame of a connection.
 type request struct {
 	Op op `json:"op"`
-	// Of exec:
+	// For opExec:
 	Args []string `json:"args,omitempty"`
-	Env  []string `json:"env,omitempty"` // besides the guest's own
+	Env  []string `json:"env,omitempty"` // added to the guest's environment
 	Dir  string   `json:"dir,omitempty"`
-	// Of put:
+	// For opPut:
 	Path string `json:"path,omitempty"`
 	Mode uint32 `json:"mode,omitempty"`
 	Size int64  `json:"size,omitempty"`
-	// Of devices:
+	// For opDevices:
 	Devices []Device `json:"devices,omitempty"`
 }
 
-// kind is what a frame is about.
+// kind is the type of a frame.
 type kind byte
 
 const (
 	kindRequest kind = iota + 1
-	kindStdin        // an empty one is its end
+	kindStdin        // empty at the end of input
 	kindStdout
 	kindStderr
-	kindSignal // its number, one octet
-	kindExit   // how the program ended, four octets; a file or devices: 0
-	kindError  // why it could not be done
-	kindData   // a part of a file
+	kindSignal // number, one byte
+	kindExit   // exit code, four bytes; 0 for put and devices
+	kindError  // error text
+	kindData   // part of a file
 )
 
-// maxFrame is how much a frame may hold.
+// maxFrame bounds the payload of a frame.
 const maxFrame = 256 << 10
 
-// writeFrame sends a frame as one write, so that frames of several goroutines that
-// take turns do not mix.
+// writeFrame writes a frame with a single Write, so that concurrent frames do not
+// mix.
 func writeFrame(w io.Writer, k kind, payload []byte) error {
 	b := make([]byte, 0, 5+len(payload))
 	b = append(b, byte(k))
@@ -62,7 +62,7 @@ func writeFrame(w io.Writer, k kind, payload []byte) error {
 	return err
 }
 
-// readFrame takes the next frame. Its payload is the caller's.
+// readFrame reads the next frame. The caller owns its payload.
 func readFrame(r io.Reader) (kind, []byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -70,7 +70,7 @@ func readFrame(r io.Reader) (kind, []byte, error) {
 	}
 	n := binary.BigEndian.Uint32(head[1:])
 	if n > maxFrame {
-		return 0, nil, fmt.Errorf("a frame of %d octets, more than %d", n, maxFrame)
+		return 0, nil, fmt.Errorf("a frame of %d bytes, more than %d", n, maxFrame)
 	}
 	payload := make([]byte, n)
 	if _, err := io.ReadFull(r, payload); err != nil {
@@ -88,7 +88,7 @@ func writeRequest(w io.Writer, r request) error {
 		return err
 	}
 	if len(b) > maxFrame {
-		return fmt.Errorf("arguments and environment of %d octets are more than the %d that a guest takes", len(b), maxFrame)
+		return fmt.Errorf("arguments and environment have %d bytes, more than the limit of %d", len(b), maxFrame)
 	}
 	return writeFrame(w, kindRequest, b)
 }
@@ -108,7 +108,7 @@ func exitPayload(code int) []byte { return binary.BigEndian.AppendUint32(nil, ui
 
 func exitCode(payload []byte) (int, error) {
 	if len(payload) != 4 {
-		return 0, fmt.Errorf("an exit code of %d octets", len(payload))
+		return 0, fmt.Errorf("an exit code of %d bytes", len(payload))
 	}
 	return int(binary.BigEndian.Uint32(payload)), nil
 }

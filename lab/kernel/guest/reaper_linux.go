@@ -12,17 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper waits for all children of a first process: its own, and orphans, which
-// are nobody's.
+// reaper waits for all children of the init process, including orphans.
 type reaper struct {
-	mu       sync.Mutex // held while a process is started: its end is not taken before it is known
+	mu       sync.Mutex // held while a process is started, so that it is registered before it is reaped
 	children map[int]chan<- syscall.WaitStatus
-	some     *sync.Cond
+	started  *sync.Cond // signals that children is not empty
 }
 
 func newReaper() *reaper {
 	r := &reaper{children: map[int]chan<- syscall.WaitStatus{}}
-	r.some = sync.NewCond(&r.mu)
+	r.started = sync.NewCond(&r.mu)
 	go r.reap()
 	return r
 }
@@ -34,7 +33,7 @@ func (r *reaper) reap() {
 		if errors.Is(err, unix.ECHILD) {
 			r.mu.Lock()
 			for len(r.children) == 0 {
-				r.some.Wait() // orphans are children of somebody that we have started
+				r.started.Wait() // without children there are no orphans
 			}
 			r.mu.Unlock()
 			continue
@@ -61,27 +60,27 @@ func (r *reaper) start(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 	}
 	ended := make(chan syscall.WaitStatus, 1)
 	r.children[cmd.Process.Pid] = ended
-	r.some.Signal()
+	r.started.Signal()
 	return ended, nil
 }
 
-// run runs a program to its end. What it says is part of the error.
+// run runs a program to its end. The error has its output.
 func (r *reaper) run(args ...string) error {
-	said, err := os.CreateTemp("/tmp", "said-*")
+	output, err := os.CreateTemp("/tmp", "said-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(said.Name())
-	defer said.Close()
+	defer os.Remove(output.Name())
+	defer output.Close()
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr = said, said
+	cmd.Stdout, cmd.Stderr = output, output
 	ended, err := r.start(cmd)
 	if err != nil {
 		return err
 	}
 	name := strings.Join(args, " ")
 	if err := exitError(name, <-ended); err != nil {
-		text, _ := os.ReadFile(said.Name())
+		text, _ := os.ReadFile(output.Name())
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
 	}
 	return nil

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestTheFirstProcessTakesInOrphans(t *testing.T) {
+func TestReaperReapsOrphans(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), reaperRole+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// Server runs programs and takes files.
+// Server runs programs and stores files.
 type Server struct {
-	// Start starts a program, whose end it sends once, and never before it has
-	// returned. nil starts it as any program does.
+	// Start starts a program, and sends its wait status once, after it has
+	// returned. nil uses exec.
 	Start func(*exec.Cmd) (ended <-chan syscall.WaitStatus, err error)
-	// Devices changes the RDMA devices; nil has none.
+	// Devices sets the RDMA devices; nil is not supported.
 	Devices func([]Device) error
 
 	devicesMu sync.Mutex
 }
 
-// Serve serves every connection, until the listener is closed.
+// Serve serves connections until the listener is closed.
 func (s *Server) Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
@@ -33,13 +33,13 @@ func (s *Server) Serve(l net.Listener) error {
 			return nil
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // too many descriptors: some will be closed
+			time.Sleep(10 * time.Millisecond) // out of descriptors: retry
 			continue
 		}
 		go func() {
 			defer conn.Close()
 			if err := s.serve(conn); err != nil {
-				_ = writeFrame(conn, kindError, []byte(err.Error())) // it may have gone
+				_ = writeFrame(conn, kindError, []byte(err.Error())) // the client may have disconnected
 			}
 		}()
 	}
@@ -54,11 +54,11 @@ func (s *Server) serve(conn net.Conn) error {
 	case opExec:
 		return s.exec(conn, r)
 	case opPut:
-		err = take(conn, r)
+		err = putFile(conn, r)
 	case opDevices:
 		err = s.setDevices(r.Devices)
 	default:
-		err = fmt.Errorf("%q is nothing that a guest does: is it of another version?", r.Op)
+		err = fmt.Errorf("unknown operation %q: is the client of another version?", r.Op)
 	}
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *Server) serve(conn net.Conn) error {
 
 func (s *Server) setDevices(all []Device) error {
 	if s.Devices == nil {
-		return errors.New("there are no devices to change here")
+		return errors.New("devices are not supported here")
 	}
 	if err := CheckDevices(all); err != nil {
 		return err
@@ -78,11 +78,11 @@ func (s *Server) setDevices(all []Device) error {
 	return s.Devices(all)
 }
 
-// take writes a file beside its place and moves it there when it is whole: a program
-// that is being replaced may run, and half of one must not.
-func take(conn net.Conn, r request) (err error) {
+// putFile writes a temporary file and renames it when it is complete, because a
+// program that is replaced may be running.
+func putFile(conn net.Conn, r request) (err error) {
 	if !filepath.IsAbs(r.Path) {
-		return fmt.Errorf("put %s: name the file by its whole path in the guest", r.Path)
+		return fmt.Errorf("put %s: want an absolute path in the guest", r.Path)
 	}
 	if err := os.MkdirAll(filepath.Dir(r.Path), 0o755); err != nil {
 		return err
@@ -100,10 +100,10 @@ func take(conn net.Conn, r request) (err error) {
 	for have := int64(0); have < r.Size; {
 		k, part, err := readFrame(conn)
 		if err != nil {
-			return fmt.Errorf("put %s: after %d of %d octets: %w", r.Path, have, r.Size, err)
+			return fmt.Errorf("put %s: after %d of %d bytes: %w", r.Path, have, r.Size, err)
 		}
 		if k != kindData || have+int64(len(part)) > r.Size {
-			return fmt.Errorf("put %s: frame %d of %d octets after %d of %d", r.Path, k, len(part), have, r.Size)
+			return fmt.Errorf("put %s: frame %d of %d bytes after %d of %d", r.Path, k, len(part), have, r.Size)
 		}
 		if _, err := f.Write(part); err != nil {
 			return err
@@ -119,24 +119,24 @@ func take(conn net.Conn, r request) (err error) {
 	return os.Rename(f.Name(), r.Path)
 }
 
-// startPlainly starts a program where nobody else waits for children.
-func startPlainly(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
+// startChild starts a program in a process that is not init.
+func startChild(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	ended := make(chan syscall.WaitStatus, 1)
 	go func() {
-		_ = cmd.Wait() // the state says how it ended
+		_ = cmd.Wait() // ProcessState has the result
 		ended <- cmd.ProcessState.Sys().(syscall.WaitStatus)
 	}()
 	return ended, nil
 }
 
-// linger is how long after a program's end its outputs are read: what it left
-// running may hold them for ever.
-const linger = 2 * time.Second
+// outputTimeout is how long output is read after the program's end: its background
+// processes may keep it open.
+const outputTimeout = 2 * time.Second
 
-// exec runs a program. Its error is one of starting it.
+// exec runs a program. It returns an error only if the program does not start.
 func (s *Server) exec(conn net.Conn, r request) error {
 	if len(r.Args) == 0 {
 		return errors.New("no program to run")
@@ -148,27 +148,27 @@ func (s *Server) exec(conn net.Conn, r request) error {
 	defer p.close()
 	start := s.Start
 	if start == nil {
-		start = startPlainly
+		start = startChild
 	}
 	ended, err := start(p.cmd)
-	p.closeTheirs()
+	p.closeChildEnds()
 	if err != nil {
 		return err
 	}
 	group := -p.cmd.Process.Pid
-	out := &frames{w: conn}
+	out := &frameWriter{w: conn}
 	var outputs sync.WaitGroup
 	outputs.Go(func() { _, _ = copyFrames(out, kindStdout, p.stdout) })
 	outputs.Go(func() { _, _ = copyFrames(out, kindStderr, p.stderr) })
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		p.listen(conn, group)
+		p.readInput(conn, group)
 	}()
 	var status syscall.WaitStatus
 	select {
 	case status = <-ended:
-	case <-gone: // nobody wants to know any more
+	case <-gone: // the client has disconnected
 		_ = syscall.Kill(group, syscall.SIGKILL)
 		<-ended
 		return nil
@@ -177,7 +177,7 @@ func (s *Server) exec(conn net.Conn, r request) error {
 	go func() { outputs.Wait(); close(read) }()
 	select {
 	case <-read:
-	case <-time.After(linger):
+	case <-time.After(outputTimeout):
 		p.stdout.Close()
 		p.stderr.Close()
 		<-read
@@ -190,11 +190,11 @@ func (s *Server) exec(conn net.Conn, r request) error {
 	return nil
 }
 
-// program is one with pipes.
+// program is a command with pipes.
 type program struct {
 	cmd                   *exec.Cmd
-	stdin, stdout, stderr *os.File // our ends
-	theirs                []*os.File
+	stdin, stdout, stderr *os.File // server ends
+	childEnds             []*os.File
 }
 
 func newProgram(r request) (*program, error) {
@@ -206,8 +206,7 @@ func newProgram(r request) (*program, error) {
 		return nil, fmt.Errorf("the guest has no folder %s", r.Dir)
 	}
 	p := &program{cmd: &exec.Cmd{Path: path, Args: r.Args, Dir: r.Dir, Env: append(os.Environ(), r.Env...)}}
-	// A session of its own, as from a terminal: a signal to its group reaches what it
-	// has started, and not us.
+	// A new session: signals to its group reach its children, and not the server.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe := func() (reader, writer *os.File) {
 		var perr error
@@ -220,9 +219,9 @@ func newProgram(r request) (*program, error) {
 	stdout, out := pipe()
 	stderr, errs := pipe()
 	p.stdin, p.stdout, p.stderr = stdin, stdout, stderr
-	p.theirs = []*os.File{in, out, errs}
+	p.childEnds = []*os.File{in, out, errs}
 	if err != nil {
-		p.closeTheirs()
+		p.closeChildEnds()
 		p.close()
 		return nil, err
 	}
@@ -230,8 +229,8 @@ func newProgram(r request) (*program, error) {
 	return p, nil
 }
 
-func (p *program) closeTheirs() {
-	for _, f := range p.theirs {
+func (p *program) closeChildEnds() {
+	for _, f := range p.childEnds {
 		f.Close()
 	}
 }
@@ -242,8 +241,8 @@ func (p *program) close() {
 	p.stderr.Close()
 }
 
-// listen hands on what the client sends, until it is gone.
-func (p *program) listen(conn io.Reader, group int) {
+// readInput handles frames of the client until it disconnects.
+func (p *program) readInput(conn io.Reader, group int) {
 	for {
 		k, payload, err := readFrame(conn)
 		switch {
@@ -253,7 +252,7 @@ func (p *program) listen(conn io.Reader, group int) {
 			p.stdin.Close()
 		case k == kindStdin:
 			if _, err := p.stdin.Write(payload); err != nil {
-				p.stdin.Close() // the program reads no more
+				p.stdin.Close() // the program does not read
 			}
 		case k == kindSignal && len(payload) == 1:
 			_ = syscall.Kill(group, syscall.Signal(payload[0])) // it may have ended

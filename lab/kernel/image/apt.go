@@ -16,7 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
-// Package is one of Debian's, as its signed lists have it.
+// Package is a Debian package, from the signed package lists.
 type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -26,24 +26,24 @@ type Package struct {
 	depends string
 }
 
-// file is what apt calls it.
+// file returns the file name that apt uses.
 func (p Package) file() string {
 	return fmt.Sprintf("%s_%s_%s.deb", p.Name, strings.ReplaceAll(p.Version, ":", "%3a"), p.arch)
 }
 
-// apt is Debian's package manager, with lists of the machine's or of our own. It
-// fetches; it never installs.
+// apt runs the package manager with the lists of the machine, or with separate
+// lists. It downloads packages and does not install them.
 type apt struct {
-	where   string   // whose lists, for the user
-	options []string // that all of its programs take
-	debs    []string // folders with packages that need not be fetched
-	say     func(format string, args ...any)
+	listsName string   // for messages
+	options   []string // of all apt programs
+	debDirs   []string // directories with packages that need no download
+	logf      func(format string, args ...any)
 }
 
-// Key of the archive's signatures, on Debian and where its package is installed.
+// debianKeyring has the keys of the Debian archive.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// run runs one of apt's programs in a folder and returns what it printed.
+// run runs a program of apt in a directory and returns its output.
 func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, append(append([]string{}, a.options...), args...)...)
@@ -59,12 +59,12 @@ func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string
 	return out.String(), nil
 }
 
-// ownLists makes lists of Debian's that have nothing to do with the machine's, in
-// dir, and brings them up to date.
-func ownLists(ctx context.Context, dir, mirror, suite, keyring string, a *apt) error {
+// fetchOwnLists creates and updates package lists of Debian in dir, independent of
+// those of the machine.
+func fetchOwnLists(ctx context.Context, dir, mirror, suite, keyring string, a *apt) error {
 	if _, err := os.Stat(keyring); err != nil {
 		return &MissingError{
-			What: []string{keyring}, For: "checking packages of Debian's", Cure: "apt-get install debian-archive-keyring (as root)",
+			Missing: []string{keyring}, Purpose: "verifying Debian packages", Install: "apt-get install debian-archive-keyring (as root)",
 		}
 	}
 	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
@@ -89,13 +89,13 @@ func ownLists(ctx context.Context, dir, mirror, suite, keyring string, a *apt) e
 	} {
 		a.options = append(a.options, "-o", o)
 	}
-	a.where = "Debian's lists at " + mirror
-	a.say("fetching %s", a.where)
+	a.listsName = "Debian's lists at " + mirror
+	a.logf("fetching %s", a.listsName)
 	_, err := a.run(ctx, dir, "apt-get", "-q", "update")
 	return err
 }
 
-// find looks packages up, all of them.
+// find returns the packages with these names, or an unknownPackageError.
 func (a *apt) find(ctx context.Context, names ...string) ([]Package, error) {
 	text, err := a.run(ctx, "", "apt-cache", append([]string{"show", "--no-all-versions"}, names...)...)
 	found := parseStanzas(text)
@@ -110,25 +110,26 @@ func (a *apt) find(ctx context.Context, names ...string) ([]Package, error) {
 		all = append(all, p)
 	}
 	if missing != nil {
-		return nil, &unknownError{where: a.where, names: missing, err: err}
+		return nil, &unknownPackageError{listsName: a.listsName, names: missing, err: err}
 	}
 	return all, nil
 }
 
-// unknownError is a package that the lists do not have.
-type unknownError struct {
-	where string
-	names []string
-	err   error
+// unknownPackageError is returned for packages that the lists do not have.
+type unknownPackageError struct {
+	listsName string
+	names     []string
+	err       error
 }
 
-func (e *unknownError) Error() string {
-	return fmt.Sprintf("%s do not have %s (does 'apt-get update' help?)", e.where, strings.Join(e.names, ", "))
+func (e *unknownPackageError) Error() string {
+	return fmt.Sprintf("%s do not have %s (does 'apt-get update' help?)", e.listsName, strings.Join(e.names, ", "))
 }
 
-func (e *unknownError) Unwrap() error { return e.err }
+func (e *unknownPackageError) Unwrap() error { return e.err }
 
-// parseStanzas reads what apt-cache show prints: the first of each name counts.
+// parseStanzas parses the output of apt-cache show. The first stanza of each name
+// is used.
 func parseStanzas(text string) map[string]Package {
 	found := map[string]Package{}
 	for stanza := range strings.SplitSeq(text, "\n\n") {
@@ -145,7 +146,7 @@ func parseStanzas(text string) map[string]Package {
 			case "SHA256":
 				p.SHA256 = value
 			case "Size":
-				p.size, _ = strconv.ParseInt(value, 10, 64) // for show only
+				p.size, _ = strconv.ParseInt(value, 10, 64) // for messages only
 			case "Depends":
 				p.depends = value
 			}
@@ -157,7 +158,7 @@ func parseStanzas(text string) map[string]Package {
 	return found
 }
 
-// dependency is the first that begins like that.
+// dependency returns the first dependency with a prefix.
 func (p Package) dependency(prefix string) string {
 	for word := range strings.SplitSeq(p.depends, ",") {
 		if name, _, _ := strings.Cut(strings.TrimSpace(word), " "); strings.HasPrefix(name, prefix) {
@@ -167,20 +168,20 @@ func (p Package) dependency(prefix string) string {
 	return ""
 }
 
-// fetch puts packages into a folder and returns the paths of their files, in order.
+// fetch downloads packages into a directory and returns their files, in order.
 func (a *apt) fetch(ctx context.Context, dir string, all []Package) ([]string, error) {
 	paths := make([]string, 0, len(all))
 	var names []string
 	var size int64
 	for _, p := range all {
 		path := filepath.Join(dir, p.file())
-		for _, d := range a.debs {
-			if have := filepath.Join(d, p.file()); checkSum(have, p.SHA256) == nil {
+		for _, d := range a.debDirs {
+			if have := filepath.Join(d, p.file()); verifySHA256(have, p.SHA256) == nil {
 				path = have
 			}
 		}
 		paths = append(paths, path)
-		if checkSum(path, p.SHA256) != nil {
+		if verifySHA256(path, p.SHA256) != nil {
 			names = append(names, p.Name+"="+p.Version)
 			size += p.size
 		}
@@ -188,29 +189,29 @@ func (a *apt) fetch(ctx context.Context, dir string, all []Package) ([]string, e
 	if names == nil {
 		return paths, nil
 	}
-	a.say("fetching %d packages, %d MB", len(names), (size+500_000)/1_000_000)
+	a.logf("fetching %d packages, %d MB", len(names), (size+500_000)/1_000_000)
 	if _, err := a.run(ctx, dir, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...); err != nil {
-		return nil, fmt.Errorf("fetch packages: %w (are %s up to date?)", err, a.where)
+		return nil, fmt.Errorf("fetch packages: %w (are %s up to date?)", err, a.listsName)
 	}
 	for i, p := range all {
-		if err := checkSum(paths[i], p.SHA256); err != nil {
+		if err := verifySHA256(paths[i], p.SHA256); err != nil {
 			return nil, fmt.Errorf("package %s: %w", p.Name, err)
 		}
 	}
 	return paths, nil
 }
 
-// checkSum says that a file is not the one that was meant.
-func checkSum(path, want string) error {
-	got, err := sumOf(path)
+// verifySHA256 returns an error if a file has another hash.
+func verifySHA256(path, want string) error {
+	got, err := sha256Of(path)
 	if err == nil && got != want {
 		err = fmt.Errorf("%s has SHA-256 %s, want %s", path, got, want)
 	}
 	return err
 }
 
-// sumOf is the SHA-256 of a file.
-func sumOf(path string) (string, error) {
+// sha256Of returns the SHA-256 of a file in hexadecimal.
+func sha256Of(path string) (string, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
 		return "", err
@@ -226,7 +227,7 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }
 
-// hostSuite is the release of Debian that the machine runs; empty if it is none.
+// hostSuite returns the Debian release of the machine; empty if it is none.
 func hostSuite() string {
 	text, err := os.ReadFile("/etc/os-release")
 	if err != nil {

@@ -31,7 +31,7 @@ Version: 1:1.0
 SHA256: cc
 `
 
-func TestStanzasAreRead(t *testing.T) {
+func TestParseStanzas(t *testing.T) {
 	found := parseStanzas(stanzas)
 	meta, busybox := found["linux-image-6.12-amd64"], found["busybox-static"]
 	if got := meta.dependency("linux-image-6.12."); got != "linux-image-6.12.115+deb12-amd64" {
@@ -70,21 +70,21 @@ func fakes(t *testing.T, scripts map[string]string) {
 	t.Setenv("PATH", dir)
 }
 
-func TestFindNamesWhatTheListsLack(t *testing.T) {
+func TestFindReportsUnknownPackages(t *testing.T) {
 	fakes(t, map[string]string{"apt-cache": "cat <<'END'\n" + stanzas + "END\nexit 100\n"})
-	a := &apt{where: "these lists"}
+	a := &apt{listsName: "these lists"}
 	all, err := a.find(t.Context(), "busybox-static", "linux-image-6.12-amd64")
 	if err != nil || len(all) != 2 || all[0].Name != "busybox-static" {
 		t.Errorf("got %v, %v", all, err)
 	}
 	_, err = a.find(t.Context(), "busybox-static", "perftest", "rdma")
-	var unknown *unknownError
+	var unknown *unknownPackageError
 	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "these lists do not have perftest, rdma") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestFetchTakesOnlyWhatTheListsMean(t *testing.T) {
+func TestFetchVerifiesHashes(t *testing.T) {
 	have, work := t.TempDir(), t.TempDir()
 	p := Package{Name: "right", Version: "1", arch: "all"}
 	p.SHA256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of hello
@@ -95,7 +95,7 @@ func TestFetchTakesOnlyWhatTheListsMean(t *testing.T) {
 		}
 	}
 	said := ""
-	a := &apt{debs: []string{have}, say: func(format string, _ ...any) { said += format }}
+	a := &apt{debDirs: []string{have}, logf: func(format string, _ ...any) { said += format }}
 
 	write(have, "hello")
 	if files, err := a.fetch(t.Context(), work, []Package{p}); err != nil || files[0] != filepath.Join(have, p.file()) || said != "" {
@@ -112,13 +112,13 @@ func TestFetchTakesOnlyWhatTheListsMean(t *testing.T) {
 		t.Errorf("a wrong package: %v", err)
 	}
 	fakes(t, map[string]string{"apt-get": "echo 'E: 404 Not Found' >&2; exit 100"})
-	a.where = "the lists"
+	a.listsName = "the lists"
 	if _, err := a.fetch(t.Context(), work, []Package{p}); err == nil || !strings.Contains(err.Error(), "404 Not Found (are the lists up to date?)") {
 		t.Errorf("a package that is gone: %v", err)
 	}
 }
 
-func TestAptEndsWithItsContext(t *testing.T) {
+func TestAptEndsWithContext(t *testing.T) {
 	fakes(t, map[string]string{"apt-cache": "exec sleep 60"})
 	why := errors.New("no patience")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -128,19 +128,19 @@ func TestAptEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestOwnListsNeedDebiansKey(t *testing.T) {
+func TestOwnListsNeedKeyring(t *testing.T) {
 	fakes(t, map[string]string{"apt-get": `printf '%s\n' "$@" >"${0%/*}/said"`})
-	dir, a := t.TempDir(), &apt{say: func(string, ...any) {}}
+	dir, a := t.TempDir(), &apt{logf: func(string, ...any) {}}
 	keyring := filepath.Join(t.TempDir(), "keyring.gpg")
-	err := ownLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a)
+	err := fetchOwnLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a)
 	var missing *MissingError
-	if !errors.As(err, &missing) || !strings.Contains(missing.Cure, "debian-archive-keyring") {
+	if !errors.As(err, &missing) || !strings.Contains(missing.Install, "debian-archive-keyring") {
 		t.Errorf("without the key: %v", err)
 	}
 	if err := os.WriteFile(keyring, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := ownLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a); err != nil {
+	if err := fetchOwnLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a); err != nil {
 		t.Fatal(err)
 	}
 	sources, err := os.ReadFile(filepath.Join(dir, "sources.list"))

@@ -13,13 +13,13 @@ import (
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
-// build makes the parts of one image, in a folder of its own.
+// build is one build of an image.
 type build struct {
 	Cache
 	series  Series
 	work    string
 	apt     *apt
-	kernel  Package // of the kernel
+	kernel  Package
 	release string
 }
 
@@ -28,7 +28,7 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := b.part(string(b.series), hash(theRecipe), packages, func(out string) error { return b.base(ctx, out, packages) })
+	base, err := b.ensurePart(string(b.series), hash(currentRecipe), packages, func(out string) error { return b.base(ctx, out, packages) })
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +45,9 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	return img, nil
 }
 
-// part makes a part of an image, unless it is there.
-func (b *build) part(prefix, recipe string, packages []Package, fill func(out string) error) (*manifest, error) {
-	name := folderName(prefix, struct {
+// ensurePart builds a part of an image, unless it exists.
+func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(out string) error) (*manifest, error) {
+	name := partName(prefix, struct {
 		Recipe   string
 		Packages []Package
 	}{recipe, packages})
@@ -62,16 +62,16 @@ func (b *build) part(prefix, recipe string, packages []Package, fill func(out st
 		return nil, err
 	}
 	m := &manifest{Recipe: recipe, Series: b.series, Release: b.release, Version: b.kernel.Version, Packages: packages}
-	return m, b.keep(out, name, m)
+	return m, b.publish(out, name, m)
 }
 
-// resolve finds the packages, in the machine's own lists if it runs the release that
-// they are of, and else in Debian's.
+// resolve finds the packages, in the machine's lists if it runs the same Debian
+// release, and else in Debian's.
 func (b *build) resolve(ctx context.Context) (all []Package, err error) {
-	b.apt = &apt{where: "the lists of this machine", debs: b.Debs, say: b.say}
-	if hostSuite() == theRecipe.Suite {
+	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, logf: b.logf}
+	if hostSuite() == currentRecipe.Suite {
 		all, err = b.packages(ctx)
-		var unknown *unknownError
+		var unknown *unknownPackageError
 		if err == nil || !errors.As(err, &unknown) {
 			return all, err
 		}
@@ -80,13 +80,13 @@ func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 	if mirror == "" {
 		mirror = DefaultMirror
 	}
-	if err := ownLists(ctx, filepath.Join(b.Dir, "apt"), mirror, theRecipe.Suite, debianKeyring, b.apt); err != nil {
+	if err := fetchOwnLists(ctx, filepath.Join(b.Dir, "apt"), mirror, currentRecipe.Suite, debianKeyring, b.apt); err != nil {
 		return nil, err
 	}
 	return b.packages(ctx)
 }
 
-// packages are the kernel's and those of programs and libraries.
+// packages returns the packages of the kernel, the programs and the libraries.
 func (b *build) packages(ctx context.Context) ([]Package, error) {
 	meta, err := b.apt.find(ctx, b.series.metapackage())
 	if err != nil {
@@ -94,10 +94,10 @@ func (b *build) packages(ctx context.Context) ([]Package, error) {
 	}
 	name := meta[0].dependency("linux-image-" + string(b.series) + ".")
 	if name == "" {
-		return nil, &unknownError{where: b.apt.where, names: []string{"a kernel " + string(b.series)}}
+		return nil, &unknownPackageError{listsName: b.apt.listsName, names: []string{"a kernel " + string(b.series)}}
 	}
-	names := append([]string{name}, theRecipe.Packages...)
-	all, err := b.apt.find(ctx, append(names, theRecipe.Libraries...)...)
+	names := append([]string{name}, currentRecipe.Packages...)
+	all, err := b.apt.find(ctx, append(names, currentRecipe.Libraries...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (b *build) packages(ctx context.Context) ([]Package, error) {
 	return all, nil
 }
 
-// unpack puts the files of packages into a folder.
+// unpack downloads packages and unpacks them into a directory.
 func (b *build) unpack(ctx context.Context, packages []Package, into string) error {
 	debs := filepath.Join(b.work, "debs")
 	if err := os.MkdirAll(debs, 0o755); err != nil {
@@ -116,31 +116,31 @@ func (b *build) unpack(ctx context.Context, packages []Package, into string) err
 		return err
 	}
 	for _, f := range files {
-		if err := command(ctx, "", "dpkg-deb", "-x", f, into); err != nil {
+		if err := runCommand(ctx, "", "dpkg-deb", "-x", f, into); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// command runs a program; its error has what it said last.
-func command(ctx context.Context, dir, name string, args ...string) error {
+// runCommand runs a program. The error has its last output.
+func runCommand(ctx context.Context, dir, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLines(string(said), 20))
+		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLines(string(output), 20))
 	}
 	return nil
 }
 
-// base fills a folder with a kernel, and with an archive of all that a guest has
-// besides siw and the program that serves it.
+// base builds the kernel and the archive of a guest, without siw and the init
+// program.
 func (b *build) base(ctx context.Context, out string, packages []Package) error {
-	b.say("making guests with Linux %s in %s, once", b.release, b.Dir)
+	b.logf("making guests with Linux %s in %s, once", b.release, b.Dir)
 	kernel, user := filepath.Join(b.work, "kernel"), filepath.Join(b.work, "user")
 	if err := b.unpack(ctx, packages[:1], kernel); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (b *build) base(ctx context.Context, out string, packages []Package) error 
 		return err
 	}
 	defer f.Close()
-	b.say("packing")
+	b.logf("packing")
 	a := NewArchive(f)
 	if err := b.pack(ctx, a, kernel, user); err != nil {
 		return err
@@ -167,16 +167,16 @@ func (b *build) base(ctx context.Context, out string, packages []Package) error 
 	return f.Close()
 }
 
-// pack fills the archive. Everything is in order of names, so that the same packages
-// make the same archive.
+// pack fills the archive, sorted by name, so that equal packages give equal
+// archives.
 func (b *build) pack(ctx context.Context, a *Archive, kernel, user string) error {
 	for _, dir := range []string{"/bin", "/sbin", "/etc/libibverbs.d", "/lib64", "/root", "/proc", "/sys", "/dev", "/tmp", "/run", "/usr/sbin"} {
-		a.Dir(dir)
+		a.AddDir(dir)
 	}
-	for _, name := range sortedKeys(theRecipe.Files) {
-		a.Text(name, 0o644, theRecipe.Files[name])
+	for _, name := range sortedKeys(currentRecipe.Files) {
+		a.AddText(name, 0o644, currentRecipe.Files[name])
 	}
-	a.Text("/etc/modules", 0o644, strings.Join(theRecipe.Modules, "\n")+"\n")
+	a.AddText("/etc/modules", 0o644, strings.Join(currentRecipe.Modules, "\n")+"\n")
 	busybox, err := findProgram(user, "busybox")
 	if err != nil {
 		return err
@@ -184,14 +184,14 @@ func (b *build) pack(ctx context.Context, a *Archive, kernel, user string) error
 	if err := addFile(a, "/bin/busybox", busybox); err != nil {
 		return err
 	}
-	a.Link("/bin/sh", "busybox")
+	a.AddLink("/bin/sh", "busybox")
 	if err := packPrograms(a, user); err != nil {
 		return err
 	}
 	return b.packModules(ctx, a, kernel)
 }
 
-// addFile adds what a path leads to, links followed.
+// addFile adds a file and its directory; symbolic links are followed.
 func addFile(a *Archive, name, from string) error {
 	f, err := regularfile.Open(from)
 	if err != nil {
@@ -202,11 +202,11 @@ func addFile(a *Archive, name, from string) error {
 	if err != nil {
 		return err
 	}
-	a.Dir(filepath.Dir(name))
+	a.AddDir(filepath.Dir(name))
 	mode := fs.FileMode(0o644)
 	if info.Mode()&0o111 != 0 {
 		mode = 0o755
 	}
-	a.File(name, mode, info.Size(), f)
+	a.AddFile(name, mode, info.Size(), f)
 	return nil
 }

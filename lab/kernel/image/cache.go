@@ -16,53 +16,54 @@ import (
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
-// Image is what a guest boots.
+// Image is a bootable image.
 type Image struct {
 	Series  Series
-	Release string // what uname -r prints there
-	Version string // of the kernel's package
-	// Kernel and Archives are files. The archives are unpacked one after the other.
+	Release string // as printed by uname -r
+	Version string // of the kernel package
+	// Kernel and Archives are files. The kernel unpacks the archives in order.
 	Kernel   string
 	Archives []string
-	SIW      bool // one of the archives holds it
+	SIW      bool // Archives includes siw
 	Packages []Package
 	Built    time.Time
 }
 
-// Cache is a folder with images.
+// Cache is a directory with images.
 type Cache struct {
 	Dir string
-	// Debs are folders with packages that need not be fetched any more, if they are the
-	// right ones: for machines without a network, and those of an impatient developer.
-	Debs []string
-	// Mirror is where Debian is fetched from where the machine's own lists do not have
-	// what is needed; empty is Debian's own.
+	// DebDirs are directories with Debian packages, which are used instead of
+	// downloads if they have the right hash.
+	DebDirs []string
+	// Mirror is the Debian mirror, used if the machine's lists lack a package;
+	// empty means DefaultMirror.
 	Mirror string
-	// Say is told what takes time; nil tells nobody.
-	Say func(string)
+	// Log, if not nil, is called with progress messages.
+	Log func(string)
 }
 
-// DefaultMirror serves all of Debian.
+// DefaultMirror is Debian's mirror.
 const DefaultMirror = "http://deb.debian.org"
 
-// DefaultDir is where images are kept: in the user's cache.
+// DefaultDir returns the image cache in the user's cache directory.
 func DefaultDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("there is no place to keep kernels in: %w; name one with XDG_CACHE_HOME", err)
+		return "", fmt.Errorf("no cache directory for kernels: %w; set XDG_CACHE_HOME", err)
 	}
 	return filepath.Join(dir, "fabrictest", "kernel"), nil
 }
 
-func (c Cache) say(format string, args ...any) {
-	if c.Say != nil {
-		c.Say(fmt.Sprintf(format, args...))
+func (c Cache) logf(format string, args ...any) {
+	if c.Log != nil {
+		c.Log(fmt.Sprintf(format, args...))
 	}
 }
 
-// manifest is what a part of an image was made from. It is written last.
+// manifest describes the inputs and files of a part of an image. It is written
+// last.
 type manifest struct {
-	Recipe   string            `json:"recipe"` // the hash of ours at the time
+	Recipe   string            `json:"recipe"` // hash of the recipe
 	Series   Series            `json:"series"`
 	Release  string            `json:"release"`
 	Version  string            `json:"version"`
@@ -74,14 +75,14 @@ type manifest struct {
 
 const manifestName = "manifest.json"
 
-// Names of files in the folders of images.
+// Files in the directories of images.
 const (
 	kernelName = "vmlinuz"
 	baseName   = "base.cpio"
 	siwName    = "siw.cpio"
 )
 
-// NotBuiltError is an image that is not there.
+// NotBuiltError is returned if the cache has no such image.
 type NotBuiltError struct {
 	Series Series
 	SIW    bool
@@ -96,14 +97,14 @@ func (e *NotBuiltError) Error() string {
 	return fmt.Sprintf("no image of Linux %s%s in %s: make it with 'fabrictest lab kernel build --kernel %[1]s'", e.Series, what, e.Dir)
 }
 
-// Find returns the latest image of a series that is whole, and was made as we make
-// them; with siw if that is wanted. There is none is a NotBuiltError.
+// Find returns the latest complete image of a series with the current recipe, with
+// siw if wanted, or a NotBuiltError.
 func (c Cache) Find(series Series, siw bool) (*Image, error) {
 	if err := series.Check(); err != nil {
 		return nil, err
 	}
 	extras := c.manifests("siw-"+string(series)+".*", siwRecipe)
-	for _, base := range c.manifests(string(series)+"-*", hash(theRecipe)) {
+	for _, base := range c.manifests(string(series)+"-*", hash(currentRecipe)) {
 		img := base.image()
 		for _, extra := range extras {
 			if extra.Version == base.Version && extra.Release == base.Release {
@@ -126,23 +127,23 @@ func (m *manifest) image() *Image {
 	}
 }
 
-// manifests are those of a recipe in folders of a pattern, the latest first. Damaged
-// ones are left out.
+// manifests returns the manifests of a recipe in matching directories, the latest
+// first. Damaged parts are left out.
 func (c Cache) manifests(pattern, recipe string) (all []*manifest) {
-	dirs, _ := filepath.Glob(filepath.Join(c.Dir, pattern)) // the pattern is ours
+	dirs, _ := filepath.Glob(filepath.Join(c.Dir, pattern)) // the pattern is valid
 	for _, dir := range dirs {
 		m, err := readManifest(dir)
 		if err == nil && m.Recipe == recipe {
 			all = append(all, m)
 		} else if err != nil && !errors.Is(err, os.ErrNotExist) {
-			c.say("leaving out %s: %v", dir, err)
+			c.logf("leaving out %s: %v", dir, err)
 		}
 	}
 	slices.SortFunc(all, func(a, b *manifest) int { return b.Built.Compare(a.Built) })
 	return all
 }
 
-// maxManifest is more than any manifest has.
+// maxManifest bounds the size of a manifest.
 const maxManifest = 1 << 20
 
 func readManifest(dir string) (*manifest, error) {
@@ -155,14 +156,14 @@ func readManifest(dir string) (*manifest, error) {
 		return nil, fmt.Errorf("%s: %w", manifestName, err)
 	}
 	for name, sum := range m.Files {
-		if err := checkSum(filepath.Join(dir, name), sum); err != nil {
+		if err := verifySHA256(filepath.Join(dir, name), sum); err != nil {
 			return nil, fmt.Errorf("it is damaged: %w", err)
 		}
 	}
 	return m, nil
 }
 
-// Ensure finds an image, or makes it.
+// Ensure finds an image, or builds it.
 func (c Cache) Ensure(ctx context.Context, series Series, siw bool) (*Image, error) {
 	img, err := c.Find(series, siw)
 	var missing *NotBuiltError
@@ -172,8 +173,8 @@ func (c Cache) Ensure(ctx context.Context, series Series, siw bool) (*Image, err
 	return img, err
 }
 
-// Check says why there is no image of a series, nor one that could be made here: what
-// is missing on the machine.
+// Check returns an error if there is no image of a series and this machine cannot
+// build one.
 func (c Cache) Check(series Series, siw bool) error {
 	_, err := c.Find(series, siw)
 	var missing *NotBuiltError
@@ -184,10 +185,10 @@ func (c Cache) Check(series Series, siw bool) error {
 	if siw {
 		programs = append(programs, debianCompiler, "make", "strip")
 	}
-	return Need("making kernel images", programs...)
+	return RequirePrograms("making kernel images", programs...)
 }
 
-// Build makes an image of what Debian has now, unless it is there already.
+// Build builds an image from the current Debian packages, unless it exists.
 func (c Cache) Build(ctx context.Context, series Series, siw bool) (*Image, error) {
 	if err := series.Check(); err != nil {
 		return nil, err
@@ -195,7 +196,7 @@ func (c Cache) Build(ctx context.Context, series Series, siw bool) (*Image, erro
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return nil, fmt.Errorf("guests are made on Linux on x86-64, and this is %s on %s", runtime.GOOS, runtime.GOARCH)
 	}
-	if err := Need("making kernel images", "apt-get", "apt-cache", "dpkg-deb", "xz"); err != nil {
+	if err := RequirePrograms("making kernel images", "apt-get", "apt-cache", "dpkg-deb", "xz"); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
@@ -206,7 +207,7 @@ func (c Cache) Build(ctx context.Context, series Series, siw bool) (*Image, erro
 		return nil, err
 	}
 	defer unlock()
-	work, err := c.workFolder()
+	work, err := c.newWorkDir()
 	if err != nil {
 		return nil, err
 	}
@@ -214,14 +215,13 @@ func (c Cache) Build(ctx context.Context, series Series, siw bool) (*Image, erro
 	return (&build{Cache: c, series: series, work: work}).run(ctx, siw)
 }
 
-// lock keeps other builders out, until what it returns is called or the process
-// ends.
+// lock locks the cache for one builder, until unlock is called or the process ends.
 func (c Cache) lock(ctx context.Context) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(c.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { f.Close() }, nil
@@ -230,8 +230,8 @@ func (c Cache) lock(ctx context.Context) (unlock func(), err error) {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
-		if !told {
-			c.say("another build is under way: waiting for it")
+		if !logged {
+			c.logf("another build is under way: waiting for it")
 		}
 		select {
 		case <-ctx.Done():
@@ -242,9 +242,9 @@ func (c Cache) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// workFolder is for one build, which holds the lock: others are of builds that were
-// killed.
-func (c Cache) workFolder() (string, error) {
+// newWorkDir creates a temporary directory, and removes those of killed builds. The
+// caller holds the lock.
+func (c Cache) newWorkDir() (string, error) {
 	old, _ := filepath.Glob(filepath.Join(c.Dir, "build-*"))
 	for _, dir := range old {
 		if err := os.RemoveAll(dir); err != nil {
@@ -254,16 +254,16 @@ func (c Cache) workFolder() (string, error) {
 	return os.MkdirTemp(c.Dir, "build-")
 }
 
-// keep writes the manifest of a part that stands in out, and moves it to where it is
-// found.
-func (c Cache) keep(out, name string, m *manifest) error {
+// publish writes the manifest of a part in out, and renames it to its final
+// directory.
+func (c Cache) publish(out, name string, m *manifest) error {
 	m.Files = map[string]string{}
 	entries, err := os.ReadDir(out)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if m.Files[e.Name()], err = sumOf(filepath.Join(out, e.Name())); err != nil {
+		if m.Files[e.Name()], err = sha256Of(filepath.Join(out, e.Name())); err != nil {
 			return err
 		}
 	}
@@ -276,14 +276,14 @@ func (c Cache) keep(out, name string, m *manifest) error {
 		return err
 	}
 	m.dir = filepath.Join(c.Dir, name)
-	if err := os.RemoveAll(m.dir); err != nil { // one that is damaged, or we would not be here
+	if err := os.RemoveAll(m.dir); err != nil { // a damaged one
 		return err
 	}
 	return os.Rename(out, m.dir)
 }
 
-// folderName is what a part is kept as: it ends with what it was made from.
-func folderName(prefix string, madeFrom any) string {
+// partName returns the directory of a part, which includes a hash of its inputs.
+func partName(prefix string, madeFrom any) string {
 	const digits = 16
 	return strings.Join([]string{prefix, hash(madeFrom)[:digits]}, "-")
 }

@@ -24,7 +24,7 @@ func put(t *testing.T, c Cache, name, recipe string, series Series, version stri
 		}
 	}
 	m := &manifest{Recipe: recipe, Series: series, Release: version + "-amd64", Version: version}
-	if err := c.keep(out, name, m); err != nil {
+	if err := c.publish(out, name, m); err != nil {
 		t.Fatal(err)
 	}
 	// When it was made decides which is found.
@@ -38,11 +38,11 @@ func put(t *testing.T, c Cache, name, recipe string, series Series, version stri
 	}
 }
 
-func TestFindTakesTheLatestThatIsWhole(t *testing.T) {
+func TestFindReturnsLatestCompleteImage(t *testing.T) {
 	said := ""
-	c := Cache{Dir: t.TempDir(), Say: func(s string) { said += s }}
+	c := Cache{Dir: t.TempDir(), Log: func(s string) { said += s }}
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
-	ours := hash(theRecipe)
+	ours := hash(currentRecipe)
 	put(t, c, "6.12-a", ours, Linux612, "6.12.1", day(1), kernelName, baseName)
 	put(t, c, "6.12-b", ours, Linux612, "6.12.2", day(2), kernelName, baseName)
 	put(t, c, "6.12-c", ours, Linux612, "6.12.3", day(3), kernelName, baseName)
@@ -74,9 +74,9 @@ func TestFindTakesTheLatestThatIsWhole(t *testing.T) {
 	}
 }
 
-func TestBuildersTakeTurns(t *testing.T) {
+func TestBuildLock(t *testing.T) {
 	said := make(chan string, 1)
-	c := Cache{Dir: t.TempDir(), Say: func(s string) { said <- s }}
+	c := Cache{Dir: t.TempDir(), Log: func(s string) { said <- s }}
 	unlock, err := c.lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -103,13 +103,13 @@ func TestBuildersTakeTurns(t *testing.T) {
 	again()
 }
 
-func TestBuildRemovesWhatAKilledOneLeft(t *testing.T) {
+func TestBuildRemovesStaleWorkDirs(t *testing.T) {
 	c := Cache{Dir: t.TempDir()}
 	old := filepath.Join(c.Dir, "build-123", "tree")
 	if err := os.MkdirAll(old, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	work, err := c.workFolder()
+	work, err := c.newWorkDir()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +118,7 @@ func TestBuildRemovesWhatAKilledOneLeft(t *testing.T) {
 	}
 }
 
-// What is missing is named, all of it, with the command that installs it.
-func TestBuildSaysWhatIsMissing(t *testing.T) {
+func TestBuildReportsMissingPrograms(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := Cache{Dir: t.TempDir()}.Build(t.Context(), Linux61, true)
 	var missing *MissingError
@@ -130,16 +129,16 @@ func TestBuildSaysWhatIsMissing(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if err := Need("x", "gcc-12", "make"); err == nil || !strings.Contains(err.Error(), "install --no-install-recommends gcc-12 make") {
+	if err := RequirePrograms("x", "gcc-12", "make"); err == nil || !strings.Contains(err.Error(), "install --no-install-recommends gcc-12 make") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAnotherRecipeMakesAnotherImage(t *testing.T) {
-	a := theRecipe
+func TestRecipeChangesImage(t *testing.T) {
+	a := currentRecipe
 	b := a
 	b.Programs = append(slices.Clone(a.Programs), "one-more")
-	if hash(a) == hash(b) || folderName("6.1", a) == folderName("6.1", b) {
+	if hash(a) == hash(b) || partName("6.1", a) == partName("6.1", b) {
 		t.Error("a changed recipe makes an image of the same name")
 	}
 }

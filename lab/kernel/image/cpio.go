@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Types of files, as in a mode of Unix.
+// File types in a Unix mode.
 const (
 	typeDir  = 0o040000
 	typeFile = 0o100000
 	typeLink = 0o120000
 )
 
-// Archive writes files in the format that Linux unpacks as its first file system:
-// cpio's "newc". Same files, same octets: it has no clock and no users but root.
-// What is written twice, or without its folder, is an error that Close returns too.
+// Archive writes an initramfs in cpio's newc format. Equal files give equal bytes:
+// there are no timestamps, and all files belong to root. Duplicate names and
+// missing directories are errors, which Close returns.
 type Archive struct {
 	w     *bufio.Writer
 	n     int64 // written so far
@@ -28,41 +28,41 @@ type Archive struct {
 	err   error
 }
 
-// NewArchive writes to w. It is whole after Close.
+// NewArchive returns an archive that is written to w. Close completes it.
 func NewArchive(w io.Writer) *Archive {
 	return &Archive{w: bufio.NewWriterSize(w, 1<<20), names: map[string]bool{"": true}}
 }
 
-// Dir makes a folder, and those that it is in. One that is there already stays.
-func (a *Archive) Dir(name string) {
+// AddDir adds a directory and its parents, unless they exist.
+func (a *Archive) AddDir(name string) {
 	name = clean(name)
 	if name == "" || a.names[name] {
 		return
 	}
-	a.Dir(path.Dir(name))
+	a.AddDir(path.Dir(name))
 	a.entry(name, typeDir|0o755, 0, nil)
 }
 
-// File makes a file of so many octets, which it reads.
-func (a *Archive) File(name string, mode fs.FileMode, size int64, from io.Reader) {
+// AddFile adds a file with size bytes from a reader.
+func (a *Archive) AddFile(name string, mode fs.FileMode, size int64, from io.Reader) {
 	if size > 1<<32-1 {
-		a.fail(fmt.Errorf("%s has %d octets, more than the format takes", name, size))
+		a.fail(fmt.Errorf("%s has %d bytes, more than the format allows", name, size))
 		return
 	}
 	a.entry(clean(name), typeFile|uint32(mode.Perm()), uint32(size), from)
 }
 
-// Text makes a file.
-func (a *Archive) Text(name string, mode fs.FileMode, text string) {
-	a.File(name, mode, int64(len(text)), strings.NewReader(text))
+// AddText adds a file with a text.
+func (a *Archive) AddText(name string, mode fs.FileMode, text string) {
+	a.AddFile(name, mode, int64(len(text)), strings.NewReader(text))
 }
 
-// Link makes a symbolic link.
-func (a *Archive) Link(name, target string) {
+// AddLink adds a symbolic link.
+func (a *Archive) AddLink(name, target string) {
 	a.entry(clean(name), typeLink|0o777, uint32(len(target)), strings.NewReader(target))
 }
 
-// Close writes the end.
+// Close writes the trailer.
 func (a *Archive) Close() error {
 	a.header("TRAILER!!!", 0, 0, 0)
 	a.pad(512)
@@ -72,7 +72,7 @@ func (a *Archive) Close() error {
 	return a.err
 }
 
-// Names are what was written, in order of their names.
+// Names returns the sorted names of all entries.
 func (a *Archive) Names() []string {
 	var all []string
 	for name := range a.names {
@@ -109,44 +109,44 @@ func (a *Archive) entry(name string, mode, size uint32, from io.Reader) {
 	if from == nil {
 		return
 	}
-	n, err := io.Copy(counted{a}, io.LimitReader(from, int64(size)))
+	n, err := io.Copy(countingWriter{a}, io.LimitReader(from, int64(size)))
 	if err == nil && n < int64(size) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		a.fail(fmt.Errorf("%s, after %d of %d octets: %w", name, n, size, err))
+		a.fail(fmt.Errorf("%s, after %d of %d bytes: %w", name, n, size, err))
 	}
 	a.pad(4)
 }
 
-// header is thirteen numbers of eight hexadecimal digits, and the name.
+// header writes thirteen numbers of eight hexadecimal digits, and the name.
 func (a *Archive) header(name string, mode, size, inode uint32) {
 	links := uint32(1)
 	if mode&typeDir != 0 && mode&typeFile == 0 {
 		links = 2
 	}
-	fmt.Fprint(counted{a}, "070701")
+	fmt.Fprint(countingWriter{a}, "070701")
 	for _, field := range []uint32{
 		inode, mode, 0, 0, links, 0, size, // number, mode, user, group, links, time, size
 		0, 0, 0, 0, uint32(len(name) + 1), 0, // devices, the name's length, no checksum
 	} {
-		fmt.Fprintf(counted{a}, "%08x", field)
+		fmt.Fprintf(countingWriter{a}, "%08x", field)
 	}
-	fmt.Fprintf(counted{a}, "%s\x00", name)
+	fmt.Fprintf(countingWriter{a}, "%s\x00", name)
 	a.pad(4)
 }
 
-// pad fills up to a multiple of n.
+// pad pads to a multiple of n bytes.
 func (a *Archive) pad(n int64) {
 	if over := a.n % n; over != 0 {
-		_, _ = counted{a}.Write(make([]byte, n-over))
+		_, _ = countingWriter{a}.Write(make([]byte, n-over))
 	}
 }
 
-// counted writes, until something fails.
-type counted struct{ a *Archive }
+// countingWriter counts the written bytes, and stops at the first error.
+type countingWriter struct{ a *Archive }
 
-func (c counted) Write(b []byte) (int, error) {
+func (c countingWriter) Write(b []byte) (int, error) {
 	if c.a.err != nil {
 		return 0, c.a.err
 	}

@@ -13,9 +13,9 @@ func small(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	a := NewArchive(&b)
-	a.Dir("/etc/deep")
-	a.Text("/etc/motd", 0o644, "hello")
-	a.Link("bin", "usr/bin")
+	a.AddDir("/etc/deep")
+	a.AddText("/etc/motd", 0o644, "hello")
+	a.AddLink("bin", "usr/bin")
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func small(t *testing.T) []byte {
 
 // The format is six digits, thirteen numbers of eight, a name with its NUL, and
 // octets, each filled up to a multiple of four.
-func TestArchiveIsTheFormatToTheOctet(t *testing.T) {
+func TestArchiveBytes(t *testing.T) {
 	entry := func(inode, mode, links, size, nameSize string) string {
 		zero := "00000000"
 		return "070701" + inode + mode + zero + zero + links + zero + size + zero + zero + zero + zero + nameSize + zero
@@ -69,13 +69,13 @@ func TestArchiveIsReadByCPIO(t *testing.T) {
 	}
 }
 
-func TestArchiveRefusesWhatLinuxWouldNotUnpack(t *testing.T) {
+func TestArchiveRejectsInvalidEntries(t *testing.T) {
 	for name, write := range map[string]func(*Archive){
-		"is written twice":            func(a *Archive) { a.Text("x", 0o644, ""); a.Text("/x", 0o644, "") },
-		"is written before its folde": func(a *Archive) { a.Text("no/x", 0o644, "") },
-		"after 3 of 5 octets":         func(a *Archive) { a.File("x", 0o644, 5, strings.NewReader("abc")) },
-		"bad disk":                    func(a *Archive) { a.File("x", 0o644, 5, iotest.ErrReader(errors.New("bad disk"))) },
-		"more than the format takes":  func(a *Archive) { a.File("x", 0o644, 1<<32, nil) },
+		"is written twice":            func(a *Archive) { a.AddText("x", 0o644, ""); a.AddText("/x", 0o644, "") },
+		"is written before its folde": func(a *Archive) { a.AddText("no/x", 0o644, "") },
+		"after 3 of 5 bytes":          func(a *Archive) { a.AddFile("x", 0o644, 5, strings.NewReader("abc")) },
+		"bad disk":                    func(a *Archive) { a.AddFile("x", 0o644, 5, iotest.ErrReader(errors.New("bad disk"))) },
+		"more than the format allows": func(a *Archive) { a.AddFile("x", 0o644, 1<<32, nil) },
 	} {
 		a := NewArchive(&bytes.Buffer{})
 		write(a)
@@ -87,7 +87,7 @@ func TestArchiveRefusesWhatLinuxWouldNotUnpack(t *testing.T) {
 
 func TestArchiveReportsAFullDisk(t *testing.T) {
 	a := NewArchive(fullDisk{})
-	a.File("x", 0o644, 4<<20, bytes.NewReader(make([]byte, 4<<20)))
+	a.AddFile("x", 0o644, 4<<20, bytes.NewReader(make([]byte, 4<<20)))
 	if err := a.Close(); !errors.Is(err, errFull) {
 		t.Errorf("got %v", err)
 	}

@@ -1,14 +1,14 @@
-// Package image makes what a virtual machine of lab/kernel boots: a stock Debian
-// kernel, and an archive of files with the modules, libraries and programs of verbs
-// that a guest needs; and siw, which Debian leaves out of its kernels, built from
-// Debian's own source of the very kernel.
+// Package image builds the images that virtual machines of lab/kernel boot: a stock
+// Debian kernel, and an initramfs with the modules, libraries and RDMA programs
+// that a guest needs. It also builds siw, which Debian leaves out, from Debian's
+// source of the same kernel.
 //
-// Images are made once and kept in a cache: each in a folder named after all that
-// it was made from, written aside and moved into place when it is whole. Find looks
-// there and asks nobody; Build asks apt what is current. A Cache may be used by many
-// processes at a time: one builds, the others wait for it.
+// Images are kept in a cache, each in a directory named after all of its inputs,
+// which is renamed into place when it is complete. Find only looks there; Build
+// asks apt for current packages. Processes may share a Cache: one builds, the
+// others wait.
 //
-// It boots nothing, needs no root, and installs nothing: packages are fetched and
-// unpacked, not more. What it cannot do without is named in a MissingError, with the
-// command that installs it.
+// The package needs no root, and installs nothing: it downloads and unpacks Debian
+// packages. A MissingError names missing programs with the command that installs
+// them.
 package image

@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// module is one of the kernel's.
+// module is a kernel module.
 type module struct {
-	file    string // its name in the guest
-	octets  []byte
-	depends []string // on modules, by their names
+	file    string // name in the guest
+	data    []byte
+	depends []string // names of modules
 	aliases []string
 }
 
-// packModules adds the modules that a guest loads, those that its kernel may ask
-// for, and the two lists that modprobe finds them by. depmod is not needed for it.
+// packModules adds the modules of the recipe with their dependencies, and the lists
+// that modprobe needs. It does not need depmod.
 func (b *build) packModules(ctx context.Context, a *Archive, kernel string) error {
 	root := filepath.Join(kernel, "lib", "modules", b.release)
 	files, err := moduleFiles(root)
@@ -34,26 +34,26 @@ func (b *build) packModules(ctx context.Context, a *Archive, kernel string) erro
 		return err
 	}
 	found := map[string]*module{}
-	for _, name := range append(slices.Clone(theRecipe.Modules), theRecipe.OnDemand...) {
+	for _, name := range append(slices.Clone(currentRecipe.Modules), currentRecipe.OnDemand...) {
 		if builtin[name] {
 			continue
 		}
-		if err := loadClosure(ctx, files, name, found); err != nil {
+		if err := addModule(ctx, files, name, found); err != nil {
 			return fmt.Errorf("Linux %s: %w", b.release, err)
 		}
 	}
 	dir := "/lib/modules/" + b.release
-	a.Dir(dir)
+	a.AddDir(dir)
 	for _, name := range sortedKeys(found) {
 		m := found[name]
-		a.File(dir+"/"+m.file, 0o644, int64(len(m.octets)), bytes.NewReader(m.octets))
+		a.AddFile(dir+"/"+m.file, 0o644, int64(len(m.data)), bytes.NewReader(m.data))
 	}
-	a.Text(dir+"/modules.dep", 0o644, dependencyList(found))
-	a.Text(dir+"/modules.alias", 0o644, aliasList(found))
+	a.AddText(dir+"/modules.dep", 0o644, dependencyList(found))
+	a.AddText(dir+"/modules.alias", 0o644, aliasList(found))
 	return addFile(a, dir+"/modules.builtin", filepath.Join(root, "modules.builtin"))
 }
 
-// moduleFiles are all modules of a kernel by their names.
+// moduleFiles returns all module files of a kernel by module name.
 func moduleFiles(root string) (map[string]string, error) {
 	files := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -77,64 +77,64 @@ func builtinModules(root string) (map[string]bool, error) {
 	return all, nil
 }
 
-// loadClosure reads a module and all that it depends on.
-func loadClosure(ctx context.Context, files map[string]string, name string, into map[string]*module) error {
+// addModule reads a module and its dependencies.
+func addModule(ctx context.Context, files map[string]string, name string, into map[string]*module) error {
 	if into[name] != nil {
 		return nil
 	}
 	path := files[name]
 	if path == "" {
-		return fmt.Errorf("there is no module %s", name)
+		return fmt.Errorf("no module %s", name)
 	}
-	octets, err := readModule(ctx, path)
+	data, err := readModule(ctx, path)
 	if err != nil {
 		return err
 	}
-	m, err := parseModule(octets)
+	m, err := parseModule(data)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	m.file = name + ".ko"
 	into[name] = m
 	for _, d := range m.depends {
-		if err := loadClosure(ctx, files, d, into); err != nil {
+		if err := addModule(ctx, files, d, into); err != nil {
 			return fmt.Errorf("%s needs %s: %w", name, d, err)
 		}
 	}
 	return nil
 }
 
-// readModule reads a module, which may be compressed: the guest's modprobe knows no
-// xz, and its processor is slow.
+// readModule reads and uncompresses a module: the guest's modprobe does not support
+// xz.
 func readModule(ctx context.Context, path string) ([]byte, error) {
 	switch filepath.Ext(path) {
 	case ".ko":
 		return os.ReadFile(path)
 	case ".xz":
-		octets, err := exec.CommandContext(ctx, "xz", "-dc", path).Output()
+		data, err := exec.CommandContext(ctx, "xz", "-dc", path).Output()
 		if err != nil {
 			return nil, fmt.Errorf("xz -dc %s: %w", path, err)
 		}
-		return octets, nil
+		return data, nil
 	}
-	return nil, fmt.Errorf("%s is compressed in a way that is not known here", path)
+	return nil, fmt.Errorf("%s: unknown compression", path)
 }
 
-// parseModule reads what a module says of itself.
-func parseModule(octets []byte) (*module, error) {
-	f, err := elf.NewFile(bytes.NewReader(octets))
+// parseModule reads the dependencies and aliases in .modinfo.
+func parseModule(data []byte) (*module, error) {
+	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
 	section := f.Section(".modinfo")
 	if section == nil {
-		return nil, fmt.Errorf("it has no .modinfo: is it a module?")
+		return nil, fmt.Errorf("no .modinfo section: is it a module?")
 	}
 	info, err := section.Data()
 	if err != nil {
 		return nil, err
 	}
-	m := &module{octets: octets}
+	m := &module{data: data}
 	for field := range strings.SplitSeq(string(info), "\x00") {
 		key, value, _ := strings.Cut(field, "=")
 		switch {
@@ -149,7 +149,7 @@ func parseModule(octets []byte) (*module, error) {
 	return m, nil
 }
 
-// loadOrder is a module with all that must be loaded before it, those first.
+// loadOrder returns a module and its dependencies in the order of loading.
 func loadOrder(all map[string]*module, name string) (order []string) {
 	seen := map[string]bool{}
 	var visit func(string)
@@ -167,8 +167,8 @@ func loadOrder(all map[string]*module, name string) (order []string) {
 	return order
 }
 
-// dependencyList is modules.dep: each module, and what it needs, the last of which is
-// loaded first.
+// dependencyList returns modules.dep: each module with its dependencies, the first
+// to load last.
 func dependencyList(all map[string]*module) string {
 	var b strings.Builder
 	for _, name := range sortedKeys(all) {
@@ -183,7 +183,8 @@ func dependencyList(all map[string]*module) string {
 	return b.String()
 }
 
-// aliasList is modules.alias: what a kernel asks for, and the module that it means.
+// aliasList returns modules.alias: the names that the kernel requests, with their
+// modules.
 func aliasList(all map[string]*module) string {
 	var b strings.Builder
 	for _, name := range sortedKeys(all) {

@@ -37,7 +37,7 @@ func fakeModule(t *testing.T, fields ...string) []byte {
 	return b.Bytes()
 }
 
-func TestModulesComeWithAllThatTheyNeed(t *testing.T) {
+func TestModuleDependencies(t *testing.T) {
 	dir, files := t.TempDir(), map[string]string{}
 	for name, fields := range map[string][]string{
 		"rdma_rxe":    {"license=GPL", "alias=rdma-link-rxe", "depends=ib_core,udp-tunnel,ib_uverbs"},
@@ -54,7 +54,7 @@ func TestModulesComeWithAllThatTheyNeed(t *testing.T) {
 		}
 	}
 	found := map[string]*module{}
-	if err := loadClosure(t.Context(), files, "rdma_rxe", found); err != nil {
+	if err := addModule(t.Context(), files, "rdma_rxe", found); err != nil {
 		t.Fatal(err)
 	}
 	if got := sortedKeys(found); !slices.Equal(got, []string{"ib_core", "ib_uverbs", "rdma_rxe", "udp_tunnel"}) {
@@ -68,8 +68,8 @@ func TestModulesComeWithAllThatTheyNeed(t *testing.T) {
 	if got := aliasList(found); got != "alias rdma-link-rxe rdma_rxe\nalias a udp_tunnel\nalias b* udp_tunnel\n" {
 		t.Errorf("modules.alias is\n%s", got)
 	}
-	err := loadClosure(t.Context(), files, "needs_much", found)
-	if err == nil || err.Error() != "needs_much needs nowhere: there is no module nowhere" {
+	err := addModule(t.Context(), files, "needs_much", found)
+	if err == nil || err.Error() != "needs_much needs nowhere: no module nowhere" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -97,7 +97,7 @@ func TestModuleFilesAreFoundByName(t *testing.T) {
 	}
 }
 
-func TestLinksStayWithinTheTree(t *testing.T) {
+func TestFindInFollowsLinksWithinRoot(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -130,7 +130,7 @@ func TestLinksStayWithinTheTree(t *testing.T) {
 	}
 }
 
-func TestSourceOfOneFolder(t *testing.T) {
+func TestExtractFolder(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, name := range []string{"linux/drivers/infiniband/sw/rxe/rxe.c", "linux/" + siwSource + "Makefile", "linux/" + siwSource + "siw.c", "linux/z"} {
@@ -151,7 +151,7 @@ func TestSourceOfOneFolder(t *testing.T) {
 	if found, _ := filepath.Glob(into + "/*"); !slices.Equal(found, []string{into + "/Makefile", into + "/siw.c"}) {
 		t.Errorf("found %v", found)
 	}
-	if err := extractFolder(bytes.NewReader(all), "no/such/", t.TempDir()); err == nil || !strings.Contains(err.Error(), "it has no no/such/") {
+	if err := extractFolder(bytes.NewReader(all), "no/such/", t.TempDir()); err == nil || !strings.Contains(err.Error(), "no directory no/such/") {
 		t.Errorf("got %v", err)
 	}
 	if err := substitute(filepath.Join(into, "siw.c"), "rxe", "x"); err == nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Where Debian's programs and libraries are, within a tree of unpacked packages.
+// Directories of programs and libraries in unpacked Debian packages.
 var (
 	programDirs = []string{"bin", "sbin", "usr/bin", "usr/sbin"}
 	libraryDirs = []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"}
@@ -22,8 +22,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 func findProgram(root, name string) (string, error) { return findIn(root, programDirs, name) }
 
-// findIn looks a file up, and follows links within the tree: absolute ones mean its
-// root.
+// findIn finds a file and follows symbolic links within root.
 func findIn(root string, dirs []string, name string) (string, error) {
 	for _, dir := range dirs {
 		path := filepath.Join(root, dir, name)
@@ -42,15 +41,14 @@ func findIn(root string, dirs []string, name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("none of the packages has %s: it has moved to another, which belongs into the recipe", name)
+	return "", fmt.Errorf("no package has %s: add its new package to the recipe", name)
 }
 
-// packPrograms adds programs, the drivers of libibverbs, and all libraries that
-// they need.
+// packPrograms adds the programs, the libibverbs drivers, and their libraries.
 func packPrograms(a *Archive, user string) error {
-	a.Dir("/usr/bin")
+	a.AddDir("/usr/bin")
 	var all []string
-	for _, name := range theRecipe.Programs {
+	for _, name := range currentRecipe.Programs {
 		path, err := findProgram(user, name)
 		if err != nil {
 			return err
@@ -73,7 +71,7 @@ func packPrograms(a *Archive, user string) error {
 		}
 		all = append(all, found[0])
 	}
-	libraries, err := libraryClosure(user, all, theRecipe.Loaded)
+	libraries, err := libraryClosure(user, all, currentRecipe.DLOpened)
 	if err != nil {
 		return err
 	}
@@ -82,12 +80,12 @@ func packPrograms(a *Archive, user string) error {
 			return err
 		}
 	}
-	a.Link("/lib64/"+loader, "/lib/x86_64-linux-gnu/"+loader)
+	a.AddLink("/lib64/"+loader, "/lib/x86_64-linux-gnu/"+loader)
 	return nil
 }
 
-// libraryClosure are the libraries, by name, that programs need, and their
-// libraries, and theirs; and those that are named, with what they need.
+// libraryClosure returns, by name, the shared libraries that programs and the named
+// libraries need, transitively.
 func libraryClosure(root string, programs, named []string) (map[string]string, error) {
 	found := map[string]string{}
 	var visit func(path string) error
@@ -132,7 +130,7 @@ func libraryClosure(root string, programs, named []string) (map[string]string, e
 	return found, nil
 }
 
-// moduleName is a module's, from its file's: hyphens and underscores are one.
+// moduleName returns the name of a module from its file name, with underscores.
 func moduleName(file string) string {
 	name, _, _ := strings.Cut(filepath.Base(file), ".ko")
 	return strings.ReplaceAll(name, "-", "_")

@@ -9,31 +9,31 @@ import (
 	"strings"
 )
 
-// Series is a line of kernels.
+// Series is a kernel series.
 type Series string
 
-// The kernels of Debian 12: its own, and the later one that it also maintains.
+// The kernels of Debian 12: the default, and the later one from the same release.
 const (
 	Linux61  Series = "6.1"
 	Linux612 Series = "6.12"
 )
 
-// All are the series that there are images of.
-func All() []Series { return []Series{Linux61, Linux612} }
+// AllSeries returns all supported series.
+func AllSeries() []Series { return []Series{Linux61, Linux612} }
 
-// Check says that there is no such series.
+// Check returns an error for an unknown series.
 func (s Series) Check() error {
-	if slices.Contains(All(), s) {
+	if slices.Contains(AllSeries(), s) {
 		return nil
 	}
 	var names []string
-	for _, known := range All() {
+	for _, known := range AllSeries() {
 		names = append(names, string(known))
 	}
 	return fmt.Errorf("no kernel %q: there are %s", s, strings.Join(names, " and "))
 }
 
-// metapackage depends on the current kernel of a series.
+// metapackage returns the package that depends on the current kernel of the series.
 func (s Series) metapackage() string {
 	if s == Linux61 {
 		return "linux-image-amd64"
@@ -41,21 +41,20 @@ func (s Series) metapackage() string {
 	return "linux-image-" + string(s) + "-amd64"
 }
 
-// recipe is what an image is made by. A change of any of it makes others.
+// recipe determines the contents of an image. A change gives a new image.
 type recipe struct {
-	Version   int // of the code that follows it
+	Version   int // of the code that uses the recipe
 	Suite     string
 	Packages  []string          // with programs
-	Libraries []string          // packages with what those programs load; a missing one is found out
-	Programs  []string          // by their names
-	Loaded    []string          // libraries that no program names: they are opened when needed
-	Modules   []string          // that a guest loads as it starts
-	OnDemand  []string          // that its kernel may ask for
-	Files     map[string]string // by their paths
+	Libraries []string          // packages with the libraries of the programs
+	Programs  []string          // file names
+	DLOpened  []string          // libraries that are opened at run time
+	Modules   []string          // loaded at boot
+	OnDemand  []string          // loaded on request of the kernel
+	Files     map[string]string // by path
 }
 
-// theRecipe is the one that we have.
-var theRecipe = recipe{
+var currentRecipe = recipe{
 	Version:  1,
 	Suite:    "bookworm",
 	Packages: []string{"busybox-static", "ibverbs-utils", "ibverbs-providers", "rdmacm-utils", "iproute2", "perftest", "ethtool"},
@@ -70,7 +69,7 @@ var theRecipe = recipe{
 		"rping", "ucmatose", "udaddy", "mckey", "rdma_server", "rdma_client", "rdma_xserver", "rdma_xclient", "rstream", "riostream",
 		"ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_atomic_bw", "ib_atomic_lat",
 	},
-	Loaded: []string{
+	DLOpened: []string{
 		"libgcc_s.so.1",                                   // by pthread_exit
 		"libresolv.so.2",                                  // by Go programs that were built with cgo
 		"libpthread.so.0", "libdl.so.2", "librdmacm.so.1", // by programs that are put there
@@ -85,14 +84,14 @@ var theRecipe = recipe{
 	},
 }
 
-// providers are the drivers of libibverbs for the kernel's devices in software.
+// providers are the libibverbs drivers of the software devices.
 var providers = []string{"rxe", "siw"}
 
-// hash names whatever can be written as JSON.
+// hash returns the hash of a value's JSON.
 func hash(what any) string {
 	text, err := json.Marshal(what)
 	if err != nil {
-		panic(err) // of a type of ours that has no JSON
+		panic(err) // all callers use types with JSON
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])

@@ -15,25 +15,25 @@ import (
 	"strings"
 )
 
-// siwRecipe names how siw is built: to be changed with the code here.
+// siwRecipe is the version of the code in this file.
 const siwRecipe = "siw 1"
 
-// siwSource is where the kernel's source has it.
+// siwSource is the directory of siw in the kernel source.
 const siwSource = "drivers/infiniband/sw/siw/"
 
-// siw builds soft-iWARP for the image's kernel, out of tree and unchanged, from
-// Debian's source of the very same version; and once more with one word changed, so
-// that it asks for MPA's CRC, which it has no option for.
+// siw builds soft-iWARP for the image's kernel, from Debian's source of the same
+// version: unchanged, and a second time with the MPA CRC required, for which siw
+// has no option.
 func (b *build) siw(ctx context.Context) (*manifest, error) {
 	packages, err := b.siwPackages(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return b.part("siw-"+b.release, siwRecipe, packages, func(out string) error { return b.compileSIW(ctx, out, packages) })
+	return b.ensurePart("siw-"+b.release, siwRecipe, packages, func(out string) error { return b.compileSIW(ctx, out, packages) })
 }
 
-// siwPackages are a kernel's headers (a part of its flavour, a common part, and the
-// programs of kbuild), and its source, which comes last.
+// siwPackages returns the packages of the kernel headers, kbuild, and, last, the
+// kernel source.
 func (b *build) siwPackages(ctx context.Context) ([]Package, error) {
 	headers := "linux-headers-" + b.release
 	found, err := b.apt.find(ctx, headers)
@@ -42,7 +42,7 @@ func (b *build) siwPackages(ctx context.Context) ([]Package, error) {
 	}
 	kbuild := found[0].dependency("linux-kbuild-")
 	if kbuild == "" {
-		return nil, fmt.Errorf("package %s names no linux-kbuild: Debian packs its kernels in another way now", headers)
+		return nil, fmt.Errorf("package %s does not depend on linux-kbuild: the packaging of Debian kernels has changed", headers)
 	}
 	common := "linux-headers-" + strings.TrimSuffix(b.release, "-amd64") + "-common"
 	all, err := b.apt.find(ctx, headers, common, kbuild, "linux-source-"+string(b.series))
@@ -51,20 +51,20 @@ func (b *build) siwPackages(ctx context.Context) ([]Package, error) {
 	}
 	for _, p := range all {
 		if p.Version != b.kernel.Version {
-			return nil, fmt.Errorf("%s has version %s, and the kernel %s: Debian is just replacing it; try again later", p.Name, p.Version, b.kernel.Version)
+			return nil, fmt.Errorf("%s has version %s, and the kernel %s: Debian is replacing it; try again later", p.Name, p.Version, b.kernel.Version)
 		}
 	}
 	return all, nil
 }
 
-// debianCompiler is what Debian 12 builds its kernels with, today. Their headers have
-// the last word.
+// debianCompiler is the compiler of Debian 12's kernels. The kernel headers may
+// name another.
 const debianCompiler = "gcc-12"
 
 var compilerLine = regexp.MustCompile(`(?m)^CC = .*\(CROSS_COMPILE\)(gcc[-0-9]*)$`)
 
 func (b *build) compileSIW(ctx context.Context, out string, packages []Package) error {
-	b.say("building siw for Linux %s, once", b.release)
+	b.logf("building siw for Linux %s, once", b.release)
 	tree := filepath.Join(b.work, "tree")
 	if err := b.unpack(ctx, packages[:len(packages)-1], tree); err != nil {
 		return err
@@ -74,12 +74,12 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	if err != nil {
 		return err
 	}
-	// The compiler that built the kernel: modules of another one may not load.
+	// Modules of another compiler than the kernel's may not load.
 	compiler := "gcc"
 	if m := compilerLine.FindSubmatch(variables); m != nil {
 		compiler = string(m[1])
 	}
-	if err := Need("building siw", compiler, "make", "strip", "xz"); err != nil {
+	if err := RequirePrograms("building siw", compiler, "make", "strip", "xz"); err != nil {
 		return err
 	}
 	if err := relocate(headers, tree); err != nil {
@@ -89,7 +89,7 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	if err != nil {
 		return err
 	}
-	b.say("unpacking the kernel's source")
+	b.logf("unpacking the kernel's source")
 	siw := filepath.Join(b.work, "siw")
 	if err := extractSIW(ctx, source[0], siw); err != nil {
 		return fmt.Errorf("the kernel's source in %s: %w", filepath.Base(source[0]), err)
@@ -103,7 +103,7 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	}
 	defer f.Close()
 	a := NewArchive(f)
-	a.Dir("/lib/siw")
+	a.AddDir("/lib/siw")
 	for _, variant := range []string{"siw.ko", "siw-crc.ko"} {
 		if variant == "siw-crc.ko" {
 			const before = "\nconst bool mpa_crc_required;"
@@ -111,12 +111,12 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 				return err
 			}
 		}
-		b.say("compiling %s", variant)
-		if err := command(ctx, "", "make", "-C", headers, "M="+siw, "CC="+compiler, "modules"); err != nil {
+		b.logf("compiling %s", variant)
+		if err := runCommand(ctx, "", "make", "-C", headers, "M="+siw, "CC="+compiler, "modules"); err != nil {
 			return fmt.Errorf("siw does not build for Linux %s: %w", b.release, err)
 		}
 		small := filepath.Join(b.work, variant)
-		if err := command(ctx, "", "strip", "-g", "-o", small, filepath.Join(siw, "siw.ko")); err != nil {
+		if err := runCommand(ctx, "", "strip", "-g", "-o", small, filepath.Join(siw, "siw.ko")); err != nil {
 			return err
 		}
 		if err := addFile(a, "/lib/siw/"+variant, small); err != nil {
@@ -129,20 +129,20 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	return f.Close()
 }
 
-// relocate has headers found where they were unpacked: the packages expect to lie in
-// /usr. Everything else in them is relative.
+// relocate replaces the absolute path in the headers' Makefile, because they are
+// not unpacked to /usr.
 func relocate(headers, tree string) error {
 	if err := substitute(filepath.Join(headers, "Makefile"), "include /usr/src/", "include "+tree+"/usr/src/"); err != nil {
 		return err
 	}
-	// Without it no type information is made, and no pahole needed.
+	// Without vmlinux, the build needs no pahole.
 	if err := os.Remove(filepath.Join(headers, "vmlinux")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// substitute replaces words in a file, which must be there.
+// substitute replaces a text in a file, which must contain it.
 func substitute(file, before, after string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -154,11 +154,11 @@ func substitute(file, before, after string) error {
 	return os.WriteFile(file, bytes.ReplaceAll(text, []byte(before), []byte(after)), 0o644)
 }
 
-// extractSIW takes the folder of siw out of an archive, compressed, within an
-// archive, within a package.
+// extractSIW extracts the directory of siw from the kernel source in a Debian
+// package.
 func extractSIW(ctx context.Context, deb, into string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends programs that are not read to their end
+	defer cancel() // kills programs whose output is not read
 	pkg := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
 	files, err := pkg.StdoutPipe()
 	if err != nil {
@@ -172,7 +172,7 @@ func extractSIW(ctx context.Context, deb, into string) error {
 	for {
 		h, err := outer.Next()
 		if errors.Is(err, io.EOF) {
-			return errors.New("there is no source")
+			return errors.New("no source archive")
 		}
 		if err != nil {
 			return err
@@ -194,8 +194,8 @@ func extractSIW(ctx context.Context, deb, into string) error {
 	return extractFolder(source, siwSource, into)
 }
 
-// extractFolder takes the files of one folder out of a tar. The source is in order of
-// names: what comes behind the folder is not waited for.
+// extractFolder extracts the files of one directory from a tar archive, which is
+// sorted by name.
 func extractFolder(from io.Reader, folder, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
@@ -211,7 +211,7 @@ func extractFolder(from io.Reader, folder, into string) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("it has no %s", folder)
+			return fmt.Errorf("no directory %s", folder)
 		}
 		if !in || h.Typeflag != tar.TypeReg {
 			continue

@@ -1,10 +1,10 @@
-// Package join lets a program that calls mpi.Main be what `fabrictest mpirun` started
-// it to be: a rank in a process of its own, or all ranks of a simulated world. The
-// program imports it for that alone:
+// Package join registers the launcher of `fabrictest mpirun` with package mpi: a
+// program that calls mpi.Main then is a rank in a process, or all ranks of a
+// simulation. Programs import it for this side effect:
 //
 //	import _ "github.com/fabrictest/fabrictest/lab/mpihost/join"
 //
-// It is apart from package mpihost so that the runtime's own tests can use that.
+// It is separate from package mpihost, which the tests of the runtime use.
 package join
 
 import (
@@ -18,9 +18,9 @@ import (
 
 func init() { mpi.RegisterLauncher("lab/mpihost/join", start) }
 
-// start is an mpi.Launcher. The launcher's job has mpi.Options.
+// start implements mpi.Launcher. The job has the mpi.Options.
 func start(rank func(*env.Env, mpi.Options) error) error {
-	p, err := mpihost.Begin()
+	p, err := mpihost.Join()
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// TestMain lets the test binary be a program of ranks.
+// TestMain also runs the test binary as a program of ranks.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "ranks" {
 		mpi.Main(programs[os.Args[2]])
@@ -42,8 +42,7 @@ func world(t *testing.T, program, job string) string {
 	return err.Error() + " " + string(out)
 }
 
-// A program of ranks is all those of a world, and says how they ended.
-func TestProgramsJoin(t *testing.T) {
+func TestProgramRunsAllRanksOfWorld(t *testing.T) {
 	for _, c := range []struct{ program, job, want string }{
 		{"barrier", `{"ranks":3,"per_host":2,"rails":2}`, "ok "},
 		{"barrier", `{"ranks":2,"options":{"Carrier":{"design":"ud"},"Progress":1}}`, "ok "},

@@ -1,12 +1,10 @@
-// Package mpirun is the launcher of ranks of the multi-rank runtime: it starts a
-// program as one process a rank in the hosts of a fabric in network namespaces, or as
-// one process that is all ranks of a simulated world, passes on what they print, and
-// tells how they ended.
+// Package mpirun launches ranks of the multi-rank runtime: one process for each
+// rank in the hosts of a fabric in network namespaces, or one process with all
+// ranks of a simulation. It forwards their output and returns how they ended.
 //
-// The program finds what it is to be by package mpihost. The fabric in namespaces is
-// made by a process of this program's own, inside an enclosure that takes all of it
-// away with it: whoever uses the package must call ProcessMain when the program is
-// started with ProcessCommand as its first argument.
+// The program reads its job with package mpihost. A child process in new namespaces
+// builds the fabric: a program that uses this package must call ProcessMain if its
+// first argument is ProcessCommand.
 package mpirun
 
 import (
@@ -24,26 +22,25 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// ProcessCommand is what the program is started with to be the fabric.
+// ProcessCommand is the first argument of the process that builds the fabric.
 const ProcessCommand = "mpi-process"
 
-// Run is what to run.
-type Run struct {
+// Config is the configuration of a launch.
+type Config struct {
 	mpihost.Job
-	// Args are the program, by a path, and its arguments.
+	// Args are the path of the program and its arguments.
 	Args []string `json:"args"`
-	// Label puts the rank's number before each line, in namespaces.
+	// Label prints the rank before each output line, in namespaces.
 	Label bool `json:"label,omitempty"`
-	// Bind keeps each rank to one processor, in namespaces: to the next of those that
-	// there are, over and over.
+	// Bind binds each rank to one CPU, round-robin, in namespaces.
 	Bind bool `json:"bind,omitempty"`
-	// KeepGoing lets the other ranks go on when one fails. In a simulated world they
+	// KeepGoing lets the other ranks continue when one fails. In a simulation they
 	// always do.
 	KeepGoing bool `json:"keep_going,omitempty"`
 }
 
-// normal fills in what a run leaves out, and says what makes no sense.
-func (r *Run) normal() error {
+// setDefaults fills in defaults and validates the configuration.
+func (r *Config) setDefaults() error {
 	r.PerHost, r.Rails = cmp.Or(r.PerHost, 1), cmp.Or(r.Rails, 1)
 	if len(r.Args) == 0 {
 		return errors.New("no program to run")
@@ -51,42 +48,42 @@ func (r *Run) normal() error {
 	return r.Check()
 }
 
-// Result is what came of it.
+// Result is the result of a launch.
 type Result struct {
-	// Code is 0, or the first exit code of a rank that is not, in their order; that of a
-	// rank which was ended counts only where no other failed.
+	// Code is 0, or the first exit code that is not 0 of a rank that ended by
+	// itself, or else of a rank that was stopped.
 	Code int
-	// Reports are those of the ranks, by rank; nil for ranks that handed in none.
+	// Reports are the reports of the ranks; nil for ranks without one.
 	Reports []json.RawMessage
 }
 
-// readReports reads what ranks hand in until there is no more; begun, whether a
-// simulated world has said that it is one.
-func readReports(from io.Reader, ranks int) (all []json.RawMessage, begun bool, err error) {
+// readReports reads the reports of ranks until the end of file. started is true if
+// a simulation has reported its start.
+func readReports(from io.Reader, ranks int) (all []json.RawMessage, started bool, err error) {
 	all = make([]json.RawMessage, ranks)
 	for in := json.NewDecoder(from); ; {
 		var r mpihost.Report
 		switch err := in.Decode(&r); {
 		case errors.Is(err, io.EOF):
-			return all, begun, nil
+			return all, started, nil
 		case err != nil:
-			return all, begun, fmt.Errorf("reports of ranks: %w", err)
-		case r.Rank == mpihost.Begun:
-			begun = true
+			return all, started, fmt.Errorf("reports of ranks: %w", err)
+		case r.Rank == mpihost.ReportStarted:
+			started = true
 		case r.Rank < 0 || r.Rank >= ranks:
-			return all, begun, fmt.Errorf("a report of rank %d, and there are %d ranks", r.Rank, ranks)
+			return all, started, fmt.Errorf("a report of rank %d, and there are %d ranks", r.Rank, ranks)
 		default:
 			all[r.Rank] = r.Text
 		}
 	}
 }
 
-// notOurs says of a program that it is none of ranks.
-const notOurs = "it never asked which rank it is: it must call mpi.Main, and import lab/mpihost/join"
+// notARank is the error text for a program that did not join.
+const notARank = "it never asked which rank it is: it must call mpi.Main, and import lab/mpihost/join"
 
-// verdict is the exit code of ranks that ended like that. How one failed that did not
-// tell by its code is said on w.
-func verdict(outcomes []launch.Outcome, w io.Writer) (code int) {
+// exitStatus returns the exit code of a launch, and prints the errors of ranks to
+// w.
+func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 	stopped := 0
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -104,11 +101,11 @@ func verdict(outcomes []launch.Outcome, w io.Writer) (code int) {
 			continue
 		}
 		switch {
-		case quiet(o):
+		case printedItself(o):
 		case !o.Joined && o.State == launch.Exited && o.ExitCode == 0:
-			fmt.Fprintf(w, "fabrictest: %s ended: %s\n", place(o), notOurs)
+			fmt.Fprintf(w, "fabrictest: %s ended: %s\n", rankName(o), notARank)
 		default:
-			fmt.Fprintf(w, "fabrictest: %s %s: %s\n", place(o), o.State, printable.Text(o.Error))
+			fmt.Fprintf(w, "fabrictest: %s %s: %s\n", rankName(o), o.State, printable.Text(o.Error))
 		}
 		if code == 0 {
 			code = n
@@ -120,19 +117,19 @@ func verdict(outcomes []launch.Outcome, w io.Writer) (code int) {
 	return code
 }
 
-// quiet reports whether the process has said itself how it ended: a simulated world
+// printedItself reports whether the process has printed its error: a simulation
 // that exits with a code.
-func quiet(o *launch.Outcome) bool { return o.Host == "" && o.State == launch.Exited }
+func printedItself(o *launch.Outcome) bool { return o.Host == "" && o.State == launch.Exited }
 
-func place(o *launch.Outcome) string {
+func rankName(o *launch.Outcome) string {
 	if o.Host == "" {
 		return "the simulated world"
 	}
 	return fmt.Sprintf("rank %d on %s", o.Rank, o.Host)
 }
 
-// passOn prints what a rank printed where the rank did.
-func (r *Run) passOn(e *launch.Event) {
+// forwardOutput prints a line of a rank to the same stream.
+func (r *Config) forwardOutput(e *launch.Event) {
 	to := os.Stdout
 	if e.Stream == launch.Stderr {
 		to = os.Stderr
@@ -141,5 +138,5 @@ func (r *Run) passOn(e *launch.Event) {
 	if r.Label && e.Host != "" {
 		label = fmt.Sprintf("%d: ", e.Rank)
 	}
-	_, _ = io.WriteString(to, label+printable.Text(e.Text)+"\n") // where output goes to cannot be told where else to complain
+	_, _ = io.WriteString(to, label+printable.Text(e.Text)+"\n") // there is no other place for the error
 }

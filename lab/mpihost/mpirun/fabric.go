@@ -11,9 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// plan is the fabric in namespaces: a pair of hosts, or hosts around a switch. There
-// are two at least, for a cable has two ends.
-func (r *Run) plan() (*lab.Plan, error) {
+// plan returns the plan of the fabric in namespaces: two hosts back to back, or
+// hosts around a switch.
+func (r *Config) plan() (*lab.Plan, error) {
 	hosts := max(2, (r.Ranks+r.PerHost-1)/r.PerHost)
 	s := &scenarios.Scenario{
 		Version: scenarios.FormatVersion, Name: "mpirun", Title: "Ranks", Seed: r.Seed, Workload: workload.Config{Kind: workload.AllToAll},
@@ -31,24 +31,24 @@ func (r *Run) plan() (*lab.Plan, error) {
 	}
 	for h := range p.Topology.Hosts {
 		for k := range p.Topology.Hosts[h].NICs {
-			giveEach(&p.Topology.Hosts[h].NICs[k], r.PerHost)
+			addRankAddrs(&p.Topology.Hosts[h].NICs[k], r.PerHost)
 		}
 	}
 	return p, nil
 }
 
-// giveEach gives a NIC an address for every rank of its host: RoCE, and iWARP in
-// datagrams, have one port each, so devices of their own need addresses of their own.
-func giveEach(nic *topology.NIC, ranks int) {
+// addRankAddrs adds an address for every rank of the host to a NIC: RoCE and
+// datagram-iWARP have a fixed UDP port, so that devices need distinct addresses.
+func addRankAddrs(nic *topology.NIC, ranks int) {
 	first := nic.Addrs[0]
 	for slot := 1; slot < ranks; slot++ {
-		nic.Addrs = append(nic.Addrs, netip.PrefixFrom(addressOf(nic, slot), first.Bits()))
+		nic.Addrs = append(nic.Addrs, netip.PrefixFrom(rankAddr(nic, slot), first.Bits()))
 	}
 }
 
-// addressOf is that of the slot-th rank of a host: the NIC's own with the slot in the
-// last but one of its words.
-func addressOf(nic *topology.NIC, slot int) netip.Addr {
+// rankAddr returns the address of the slot-th rank of a host: that of the NIC with
+// the slot in bytes 12 and 13.
+func rankAddr(nic *topology.NIC, slot int) netip.Addr {
 	b := nic.Addr(false).As16()
 	b[12], b[13] = byte(slot>>8), byte(slot)
 	return netip.AddrFrom16(b)

@@ -5,15 +5,15 @@ import (
 	"os/exec"
 )
 
-// withInput starts a process with our standard input.
-func withInput(cmd *exec.Cmd) error {
-	takeInput(cmd)
+// startWithStdin starts a process with the standard input of this process.
+func startWithStdin(cmd *exec.Cmd) error {
+	passStdin(cmd)
 	return cmd.Start()
 }
 
-// takeInput gives a process our standard input, unless that is a terminal: a process
-// group in the background must not read from one.
-func takeInput(cmd *exec.Cmd) {
+// passStdin gives a process the standard input of this process, unless it is a
+// terminal, from which a background process group must not read.
+func passStdin(cmd *exec.Cmd) {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice == 0 {
 		cmd.Stdin = os.Stdin
 	}

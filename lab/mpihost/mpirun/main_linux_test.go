@@ -25,8 +25,8 @@ import (
 // argument says what each does.
 const rankCommand = "test-rank"
 
-// launchCommand has it call InNamespaces as a process of its own, whose output and end
-// can be looked at. It reads a Run, as Go syntax would be too much: see launcher.
+// launchCommand makes the test binary call InNamespaces in a separate process: see
+// launcher.
 const launchCommand = "test-launcher"
 
 func TestMain(m *testing.M) {
@@ -63,7 +63,7 @@ func end(code int, err error) {
 }
 
 func beRank(program func(*env.Env) error) error {
-	p, err := mpihost.Begin()
+	p, err := mpihost.Join()
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ var programs = map[string]func(*env.Env) error{
 
 // share has the ranks of a host count in one word, and see no other host's.
 func share(e *env.Env) error {
-	for round := range 20 { // segments are made by whoever comes first
+	for round := range 20 { // the first rank creates the segment
 		mem, err := e.Shared.Segment(fmt.Sprint("counter ", round), 64<<10)
 		if err != nil {
 			return err
@@ -198,12 +198,12 @@ func launcher() {
 	os.Exit(result.Code)
 }
 
-func runOf(program string, ranks, perHost int) Run {
+func runOf(program string, ranks, perHost int) Config {
 	self, err := filepath.EvalSymlinks("/proc/self/exe")
 	if err != nil {
 		panic(err)
 	}
-	return Run{Job: mpihost.Job{Ranks: ranks, PerHost: perHost}, Args: []string{self, rankCommand, program}}
+	return Config{Job: mpihost.Job{Ranks: ranks, PerHost: perHost}, Args: []string{self, rankCommand, program}}
 }
 
 // launched runs launcher as a shell would.

@@ -15,9 +15,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// The NICs of ranks carry data on both tiers, whether ranks share a host or not, and
-// also while packets are lost.
-func TestRanksReachEachOther(t *testing.T) {
+// On both tiers, between hosts and within one, and with loss.
+func TestRanksExchangeData(t *testing.T) {
 	for _, provider := range nics.Names() {
 		r := runOf("exchange", 4, 2)
 		r.Provider, r.Rails, r.Seed = provider, 2, 5
@@ -47,10 +46,9 @@ func TestRanksShareMemoryAndTime(t *testing.T) {
 	}
 }
 
-// Reports come back from every rank, and options reach it.
 func TestReports(t *testing.T) {
 	needNamespaces(t)
-	for tier, run := range map[string]func(context.Context, Run) (Result, error){"sim": InWorld, "netns": InNamespaces} {
+	for tier, run := range map[string]func(context.Context, Config) (Result, error){"sim": InWorld, "netns": InNamespaces} {
 		r := runOf("exchange", 3, 2)
 		r.Reports, r.Options = true, json.RawMessage(`{"design":"any"}`)
 		result, err := run(t.Context(), r)
@@ -69,7 +67,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-func TestHowRunsEnd(t *testing.T) {
+func TestExitStatusOfRuns(t *testing.T) {
 	needNamespaces(t)
 	for _, c := range []struct {
 		args  string
@@ -93,8 +91,8 @@ func TestHowRunsEnd(t *testing.T) {
 		{"netns forever 2 1 limit", 1, []string{"fabrictest: the limit of 1s is reached", "rank 1 on host1 was at:\n  waits for a message from rank 1"}, ""},
 		{"netns nothing 2 1", 1, []string{" ended: it never asked which rank it is"}, ""},
 		{"sim nothing 2 1", 99, []string{"has ended: it never asked which rank it is: it must call mpi.Main"}, ""},
-		{"netns hello 0 1", 99, []string{"launcher: 0 ranks: there must be one at least"}, ""},
-		{"sim hello 0 1", 99, []string{"launcher: 0 ranks: there must be one at least"}, ""},
+		{"netns hello 0 1", 99, []string{"launcher: 0 ranks: at least one is needed"}, ""},
+		{"sim hello 0 1", 99, []string{"launcher: 0 ranks: at least one is needed"}, ""},
 	} {
 		code, out := launched(t, "", strings.Fields(c.args)...)
 		if code != c.code || (c.never != "" && strings.Contains(out, c.never)) {
@@ -108,7 +106,7 @@ func TestHowRunsEnd(t *testing.T) {
 	}
 }
 
-func TestTheFirstRankReadsOurInput(t *testing.T) {
+func TestRankZeroReadsStdin(t *testing.T) {
 	needNamespaces(t)
 	for _, tier := range []string{"sim", "netns"} {
 		if code, out := launched(t, "some words", tier, "reads", "2", "1"); code != 0 || !strings.Contains(out, "read some words") {
@@ -117,7 +115,7 @@ func TestTheFirstRankReadsOurInput(t *testing.T) {
 	}
 }
 
-func TestProgramsStartedByHandAreTold(t *testing.T) {
+func TestProgramWithoutLauncherFails(t *testing.T) {
 	cmd := exec.Command(os.Args[0], rankCommand, "hello")
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "run it with 'fabrictest mpirun -n 4 PROGRAM'") {
@@ -130,10 +128,9 @@ func TestProgramsStartedByHandAreTold(t *testing.T) {
 	}
 }
 
-// Whoever ends the launcher ends all that it started, and is told so.
-func TestRunsAreInterrupted(t *testing.T) {
+func TestInterruptEndsAllRanks(t *testing.T) {
 	needNamespaces(t)
-	for tier, run := range map[string]func(context.Context, Run) (Result, error){"sim": InWorld, "netns": InNamespaces} {
+	for tier, run := range map[string]func(context.Context, Config) (Result, error){"sim": InWorld, "netns": InNamespaces} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r := runOf("forever", 2, 1)
 		if tier == "sim" {

@@ -13,32 +13,31 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// What the process of the fabric inherits: where it reads what to run, and where it
-// hands in the reports of the ranks.
+// The inherited descriptors of the fabric process.
 const (
-	jobFD  = 3
-	newsFD = 4
+	jobFD     = 3
+	reportsFD = 4
 )
 
-// goodbye is what it has to end its ranks and itself once it is asked to.
-const goodbye = 10 * time.Second
+// stopTimeout is the time from SIGTERM to SIGKILL.
+const stopTimeout = 10 * time.Second
 
-// onceJob is what it is told.
-type onceJob struct {
-	Run
+// fabricJob is the input of the fabric process.
+type fabricJob struct {
+	Config
 	Dir string `json:"dir"`
 }
 
-// InNamespaces makes a fabric, runs the program in it as one process a rank, and takes
-// it down.
-func InNamespaces(ctx context.Context, r Run) (result Result, err error) {
-	if err := r.normal(); err != nil {
+// InNamespaces creates a fabric, runs the program in it with one process for each
+// rank, and removes it.
+func InNamespaces(ctx context.Context, r Config) (result Result, err error) {
+	if err := r.setDefaults(); err != nil {
 		return Result{}, err
 	}
 	if err := netns.Available(); err != nil {
 		return Result{}, err
 	}
-	j := onceJob{Run: r}
+	j := fabricJob{Config: r}
 	if j.Dir, err = os.Getwd(); err != nil {
 		return Result{}, err
 	}
@@ -46,26 +45,26 @@ func InNamespaces(ctx context.Context, r Run) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer jobEnd.Close() // again, if all goes well
-	news, newsEnd, err := os.Pipe()
+	defer jobEnd.Close()
+	reports, reportsEnd, err := os.Pipe()
 	if err != nil {
 		return Result{}, errors.Join(err, job.Close())
 	}
-	defer news.Close()
+	defer reports.Close()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", ProcessCommand)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{job, newsEnd}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{job, reportsEnd}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = goodbye
+	cmd.WaitDelay = stopTimeout
 	err = netns.StartUnshared(cmd)
-	job.Close() // with ends of our own, we would wait for ourselves
-	newsEnd.Close()
+	job.Close() // keep only the other ends open
+	reportsEnd.Close()
 	if err != nil {
 		return Result{}, err
 	}
-	told := json.NewEncoder(jobEnd).Encode(j)
+	writeErr := json.NewEncoder(jobEnd).Encode(j)
 	jobEnd.Close()
-	var unread error
-	result.Reports, _, unread = readReports(news, r.Ranks)
+	var readErr error
+	result.Reports, _, readErr = readReports(reports, r.Ranks)
 	var exit *exec.ExitError
 	switch err := cmd.Wait(); {
 	case ctx.Err() != nil:
@@ -74,12 +73,13 @@ func InNamespaces(ctx context.Context, r Run) (result Result, err error) {
 		return Result{}, err
 	}
 	if result.Code = exitCode(cmd.ProcessState); result.Code != 0 {
-		return result, nil // it has said why, and what else went wrong follows from it
+		return result, nil // the child printed the reason
 	}
-	return result, errors.Join(told, unread)
+	return result, errors.Join(writeErr, readErr)
 }
 
-// exitCode is how a process ended, as shells put it.
+// exitCode returns the exit code as a shell does: 128 plus the signal number if the
+// process was killed.
 func exitCode(s *os.ProcessState) int {
 	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		return 128 + int(w.Signal())

@@ -9,8 +9,8 @@ import (
 
 var errLinux = errors.New("ranks in processes need network namespaces, which only Linux has; use --on sim here")
 
-// InNamespaces says that there are no namespaces here.
-func InNamespaces(context.Context, Run) (Result, error) { return Result{}, errLinux }
+// InNamespaces fails: namespaces need Linux.
+func InNamespaces(context.Context, Config) (Result, error) { return Result{}, errLinux }
 
-// ProcessMain says that there are no namespaces here.
+// ProcessMain fails: namespaces need Linux.
 func ProcessMain() (int, error) { return 0, errLinux }

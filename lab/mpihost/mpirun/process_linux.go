@@ -21,40 +21,39 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// sharedFD is what the memory of its host is called in a rank: the first descriptor
-// behind that of the launcher.
+// sharedFD is the descriptor of the shared memory in a rank: the first after the
+// launcher's.
 const sharedFD = 4
 
-// Ranks that spin share the processors with those that are still starting: both take
-// their time.
+// Timeouts of ranks, which are slow to start while others spin.
 const (
-	joinWait = time.Minute
-	patience = time.Minute
+	joinTimeout = time.Minute
+	hangTimeout = time.Minute
 )
 
-// ProcessMain is what the process of a fabric does. It returns the code to exit with.
+// ProcessMain is the main function of the fabric process. It returns the exit code.
 func ProcessMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
-	var j onceJob
+	var j fabricJob
 	if err := json.NewDecoder(os.NewFile(jobFD, "job")).Decode(&j); err != nil {
 		return 0, fmt.Errorf("read the job: %w", err)
 	}
-	news := os.NewFile(newsFD, "news")
-	defer news.Close()
+	reports := os.NewFile(reportsFD, "reports")
+	defer reports.Close()
 	plan, err := j.plan()
 	if err != nil {
 		return 0, err
 	}
-	stage, err := nslab.OpenStage(plan)
+	testbed, err := nslab.Open(plan, nslab.TestbedOptions{})
 	if err != nil {
 		return 0, err
 	}
-	defer stage.Close() //nolint:errcheck // it goes with this process
-	if err := stage.Begin(time.Now()); err != nil {
+	defer testbed.Close() //nolint:errcheck // removed when this process exits
+	if err := testbed.Begin(time.Now()); err != nil {
 		return 0, err
 	}
-	specs, done, err := j.specs(stage)
+	specs, done, err := j.specs(testbed)
 	defer done()
 	if err != nil {
 		return 0, err
@@ -70,39 +69,38 @@ func ProcessMain() (code int, err error) {
 	}
 	for i := range outcomes {
 		if text := outcomes[i].Report; text != nil {
-			err = errors.Join(err, json.NewEncoder(news).Encode(mpihost.Report{Rank: i, Text: text}))
+			err = errors.Join(err, json.NewEncoder(reports).Encode(mpihost.Report{Rank: i, Text: text}))
 		}
 	}
 	if aborted != nil {
 		fmt.Fprintf(os.Stderr, "fabrictest: %s\n", printable.Text(fmt.Sprint(aborted)))
 		return aborted.ExitCode(), err
 	}
-	code = verdict(outcomes, os.Stderr)
+	code = exitStatus(outcomes, os.Stderr)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		hung(outcomes, context.Cause(ctx), os.Stderr)
+		printStates(outcomes, context.Cause(ctx), os.Stderr)
 		code = 1
 	}
 	return code, err
 }
 
-// shownLines is how much is shown of what a rank was at: what it waits for, or the top
-// of its program's stack.
-const shownLines = 20
+// maxStateLines bounds the state of a rank that is printed.
+const maxStateLines = 20
 
-// hung says what ranks were at that were ended because they took too long.
-func hung(outcomes []launch.Outcome, why error, w io.Writer) {
+// printStates prints the states of ranks that were stopped at the time limit.
+func printStates(outcomes []launch.Outcome, why error, w io.Writer) {
 	fmt.Fprintf(w, "fabrictest: %v\n", why)
 	for i := range outcomes {
 		if o := &outcomes[i]; !o.State.OK() && o.StateDump != "" {
-			lines := strings.SplitAfterN(o.StateDump, "\n", shownLines+1)
-			text := printable.Text(strings.TrimRight(strings.Join(lines[:min(len(lines), shownLines)], ""), "\n"))
-			fmt.Fprintf(w, "%s was at:\n  %s\n", place(o), strings.ReplaceAll(text, "\n", "\n  "))
+			lines := strings.SplitAfterN(o.StateDump, "\n", maxStateLines+1)
+			text := printable.Text(strings.TrimRight(strings.Join(lines[:min(len(lines), maxStateLines)], ""), "\n"))
+			fmt.Fprintf(w, "%s was at:\n  %s\n", rankName(o), strings.ReplaceAll(text, "\n", "\n  "))
 		}
 	}
 }
 
-// specs are the processes to start. done closes what only they need.
-func (j *onceJob) specs(stage *nslab.Stage) (specs []launch.Spec, done func(), err error) {
+// specs returns the processes to start. done closes the shared memory files.
+func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, done func(), err error) {
 	var shared []*os.File // by host
 	done = func() {
 		for _, f := range shared {
@@ -117,31 +115,31 @@ func (j *onceJob) specs(stage *nslab.Stage) (specs []launch.Spec, done func(), e
 	}
 	began := time.Now()
 	for i := range j.Ranks {
-		h, slot := stage.Plan.Topology.Hosts[i/j.PerHost], i%j.PerHost
+		h, slot := testbed.Plan.Topology.Hosts[i/j.PerHost], i%j.PerHost
 		if slot == 0 {
-			f, err := mpihost.NewShared(h.Name)
+			f, err := mpihost.NewSharedMemory(h.Name)
 			if err != nil {
 				return nil, done, err
 			}
 			shared = append(shared, f)
 		}
 		job := j.Job
-		job.Rank = &mpihost.RankJob{Shared: sharedFD, Began: began}
+		job.Rank = &mpihost.RankJob{SharedFD: sharedFD, StartTime: began}
 		if j.Bind {
 			job.Rank.CPU = cpus[i%len(cpus)] + 1
 		}
 		for k := range h.NICs {
-			job.Rank.NICs = append(job.Rank.NICs, mpihost.NICJob{Name: h.NICs[k].Name, Addr: addressOf(&h.NICs[k], slot)})
+			job.Rank.NICs = append(job.Rank.NICs, mpihost.NICJob{Name: h.NICs[k].Name, Addr: rankAddr(&h.NICs[k], slot)})
 		}
 		text, err := json.Marshal(job)
 		if err != nil {
 			return nil, done, err
 		}
-		host := stage.Fabric.Host(h.Name)
+		host := testbed.Fabric.Host(h.Name)
 		start := host.NS.Start
 		if i == 0 {
 			start = func(cmd *exec.Cmd) error {
-				takeInput(cmd)
+				passStdin(cmd)
 				return host.NS.Start(cmd)
 			}
 		}
@@ -149,23 +147,22 @@ func (j *onceJob) specs(stage *nslab.Stage) (specs []launch.Spec, done func(), e
 			Rank: i, Host: h.Name, Start: start, Job: text,
 			Cmd: launch.Command{
 				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir, Files: []*os.File{shared[i/j.PerHost]},
-				Env: append(os.Environ(), nics.EnvVars(stage.Plan.Topology, h)...),
+				Env: append(os.Environ(), nics.EnvVars(testbed.Plan.Topology, h)...),
 			},
 		})
 	}
 	return specs, done, nil
 }
 
-// launch runs the ranks until all have ended; aborted says who ended them, nil if
-// nobody did.
-func (j *onceJob) launch(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
-	var a aborts
+// launch runs the ranks until all have ended. aborted is set if a rank aborted.
+func (j *fabricJob) launch(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
+	var a abortHandler
 	group, err := launch.Start(ctx, specs, launch.Options{
-		JoinTimeout: joinWait, HangTimeout: patience, KeepGoing: j.KeepGoing, LogLimit: noLimit,
+		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, KeepGoing: j.KeepGoing, LogLimit: noLimit,
 		OnEvent: func(e launch.Event) {
 			switch e.Kind {
 			case launch.Printed:
-				j.passOn(&e)
+				j.forwardOutput(&e)
 			case launch.Marked:
 				if why := mpihost.ParseAbort(e.Text); why != nil {
 					a.add(why)
@@ -176,19 +173,19 @@ func (j *onceJob) launch(ctx context.Context, specs []launch.Spec) (all []launch
 	if err != nil {
 		return nil, nil, err
 	}
-	a.endIn(group)
-	all, _ = group.Wait() // the outcomes say it all
+	a.setGroup(group)
+	all, _ = group.Wait() // the outcomes have the errors
 	return all, a.first, nil
 }
 
-// aborts ends a group when a rank says so, which it may before the group is known.
-type aborts struct {
+// abortHandler stops the group when a rank aborts, which may be before setGroup.
+type abortHandler struct {
 	mu    sync.Mutex
 	first *mpihost.AbortError
 	group *launch.Group
 }
 
-func (a *aborts) add(why *mpihost.AbortError) {
+func (a *abortHandler) add(why *mpihost.AbortError) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.first == nil {
@@ -199,7 +196,7 @@ func (a *aborts) add(why *mpihost.AbortError) {
 	}
 }
 
-func (a *aborts) endIn(g *launch.Group) {
+func (a *abortHandler) setGroup(g *launch.Group) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.group = g

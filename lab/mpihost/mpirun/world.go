@@ -10,13 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// reportFD is what the descriptor for reports is called in the program: the first
-// behind that of the launcher.
+// reportFD is the descriptor for reports in the program: the first after the
+// launcher's.
 const reportFD = 4
 
-// InWorld runs the program as all ranks of a simulated world.
-func InWorld(ctx context.Context, r Run) (Result, error) {
-	if err := r.normal(); err != nil {
+// InWorld runs the program as all ranks of a simulation.
+func InWorld(ctx context.Context, r Config) (Result, error) {
+	if err := r.setDefaults(); err != nil {
 		return Result{}, err
 	}
 	from, to, err := os.Pipe()
@@ -24,40 +24,40 @@ func InWorld(ctx context.Context, r Run) (Result, error) {
 		return Result{}, err
 	}
 	defer from.Close()
-	defer to.Close() // again, if all goes well
-	r.ReportFile = reportFD
+	defer to.Close()
+	r.ReportFD = reportFD
 	job, err := json.Marshal(r.Job)
 	if err != nil {
 		return Result{}, err
 	}
-	spec := launch.Spec{Start: withInput, Cmd: launch.Command{
+	spec := launch.Spec{Start: startWithStdin, Cmd: launch.Command{
 		Path: r.Args[0], Args: r.Args[1:], Files: []*os.File{to}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
 	}}
 	group, err := launch.Start(ctx, []launch.Spec{spec}, launch.Options{
 		Join: launch.JoinOptional, LogLimit: noLimit,
 		OnEvent: func(e launch.Event) {
 			if e.Kind == launch.Printed {
-				r.passOn(&e)
+				r.forwardOutput(&e)
 			}
 		},
 	})
 	if err != nil {
 		return Result{}, err
 	}
-	to.Close() // with an end of our own, we would wait for ourselves
-	reports, begun, unread := readReports(from, r.Ranks)
-	outcomes, _ := group.Wait() // the outcome says it all
-	result := Result{Code: verdict(outcomes, os.Stderr), Reports: reports}
+	to.Close() // keep only the program's end open
+	reports, started, readErr := readReports(from, r.Ranks)
+	outcomes, _ := group.Wait() // the outcome has the error
+	result := Result{Code: exitStatus(outcomes, os.Stderr), Reports: reports}
 	switch {
 	case ctx.Err() != nil:
 		return Result{}, fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	case result.Code != 0:
-		return result, nil // it has said why, and what else went wrong follows from it
-	case !begun:
-		return Result{}, fmt.Errorf("%s has ended: %s", r.Args[0], notOurs)
+		return result, nil // the program printed the reason
+	case !started:
+		return Result{}, fmt.Errorf("%s has ended: %s", r.Args[0], notARank)
 	}
-	return result, unread
+	return result, readErr
 }
 
-// noLimit is for output that is passed on and kept nowhere.
+// noLimit is for output that is forwarded and not kept.
 const noLimit = 1 << 62

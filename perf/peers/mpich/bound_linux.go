@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boundMain becomes another program, which keeps to one processor: its number, the
-// program, and its arguments.
+// boundMain binds this process to a CPU and executes a program. Its arguments are
+// the CPU, the program and its arguments.
 func boundMain(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("%q: a processor and a program are needed", args)
+		return fmt.Errorf("%q: want a CPU and a program", args)
 	}
 	cpu, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -25,11 +25,11 @@ func boundMain(args []string) error {
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread() // the thread that calls exec is the only one that is left
+	runtime.LockOSThread() // exec keeps the affinity of this thread
 	var set unix.CPUSet
 	set.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("keep to processor %d: %w", cpu, err)
+		return fmt.Errorf("bind to CPU %d: %w", cpu, err)
 	}
 	return fmt.Errorf("%s: %w", path, syscall.Exec(path, args[1:], os.Environ()))
 }

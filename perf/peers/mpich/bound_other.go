@@ -4,5 +4,5 @@ package main
 
 import "errors"
 
-// boundMain is never asked for: there are no network namespaces.
+// boundMain is not used without network namespaces.
 func boundMain([]string) error { return errors.ErrUnsupported }

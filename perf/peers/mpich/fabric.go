@@ -22,11 +22,12 @@ type fabric struct {
 	*netns.Fabric
 	hosts [2]*netns.Host
 	cpus  [2]int
-	port  string // of the first host: what it sends is counted there
+	port  string // of the first host, whose sent bytes are counted
 	args  []string
 }
 
-// fabricMain is what the fabric's process does: the job from its standard input.
+// fabricMain is the main function of the fabric process. Its job is on its standard
+// input.
 func fabricMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
@@ -37,7 +38,7 @@ func fabricMain() error {
 	if err := f.build(); err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // it goes with this process
+	defer f.Close() //nolint:errcheck // removed when this process exits
 	r := result{MPICH: f.Tools.Version, Load: load()}
 	for i := range f.Rounds {
 		one, err := f.round(ctx)
@@ -51,7 +52,7 @@ func fabricMain() error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// build makes the pair, and decides who runs where.
+// build creates the pair of hosts and selects their CPUs.
 func (f *fabric) build() error {
 	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: netns.DefaultMTU}})
 	if err != nil {
@@ -65,7 +66,7 @@ func (f *fabric) build() error {
 		return err
 	}
 	if len(all) < 2 {
-		return errors.New("there is one processor only: two ranks that spin on it measure the scheduler")
+		return errors.New("only one CPU: two spinning ranks would measure the scheduler")
 	}
 	for i := range f.hosts {
 		f.hosts[i], f.cpus[i] = f.Host(t.Hosts[i].Name), all[i]
@@ -78,17 +79,17 @@ func (f *fabric) build() error {
 	return nil
 }
 
-// round gives each runtime its turns.
+// round runs the turns of both runtimes.
 func (f *fabric) round(ctx context.Context) (r round, err error) {
 	for _, t := range []struct {
 		name string
 		into *turn
 		run  func(context.Context) (string, error)
 	}{
-		{"MPICH", &r.MPICH, f.mpich},
-		{"ours", &r.Ours, func(ctx context.Context) (string, error) { return f.ours(ctx, false) }},
-		{"MPICH", &r.Again, f.mpich},
-		{"ours without ICRC", &r.NoICRC, func(ctx context.Context) (string, error) { return f.ours(ctx, true) }},
+		{"MPICH", &r.MPICH, f.runMPICH},
+		{"ours", &r.Ours, func(ctx context.Context) (string, error) { return f.runOurs(ctx, false) }},
+		{"MPICH", &r.Again, f.runMPICH},
+		{"ours without ICRC", &r.NoICRC, func(ctx context.Context) (string, error) { return f.runOurs(ctx, true) }},
 	} {
 		if *t.into, err = f.turn(ctx, t.run); err != nil {
 			return r, fmt.Errorf("%s: %w", t.name, err)
@@ -97,7 +98,7 @@ func (f *fabric) round(ctx context.Context) (r round, err error) {
 	return r, nil
 }
 
-// turn has a runtime measure, and sees to it that its messages crossed the cable.
+// turn runs one runtime, and checks that its messages crossed the cable.
 func (f *fabric) turn(ctx context.Context, run func(context.Context) (string, error)) (turn, error) {
 	limit := f.limit()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %v", limit))
@@ -117,14 +118,14 @@ func (f *fabric) turn(ctx context.Context, run func(context.Context) (string, er
 	if err != nil {
 		return nil, err
 	}
-	if sent, least := after.TxBytes-before.TxBytes, streamed(); sent < least {
-		return nil, fmt.Errorf("%s has sent %d bytes, and the messages were at least %d: they took another way", f.port, sent, least)
+	if sent, least := after.TxBytes-before.TxBytes, minStreamedBytes(); sent < least {
+		return nil, fmt.Errorf("%s has sent %d bytes, and the messages have at least %d: they took another path", f.port, sent, least)
 	}
 	return parseTurn(text)
 }
 
-// streamed is how many bytes the streams of a turn send at least.
-func streamed() (n uint64) {
+// minStreamedBytes returns the minimum bytes that the streams of a turn send.
+func minStreamedBytes() (n uint64) {
 	for _, m := range measurements() {
 		kind, size, _ := strings.Cut(m.Name, ":")
 		if bytes, err := strconv.Atoi(size); err == nil && kind == stream {
@@ -134,7 +135,7 @@ func streamed() (n uint64) {
 	return n
 }
 
-// load is how busy the machine was in the last minute.
+// load returns the load average of the last minute.
 func load() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -18,12 +18,12 @@ const (
 	stream   = "stream"
 )
 
-// measurement is one that ranks make, and what ours must reach beside MPICH: the ratio
-// of our figure to MPICH's, with ICRC and without it.
+// measurement is a measurement of ranks, with the target ratios of our runtime to
+// MPICH, with and without ICRC.
 type measurement struct {
 	Name, Title, Unit string
 	figure            func(secondsPerMessage float64) float64
-	most              bool // the targets are the most that the ratio may be, else the least
+	most              bool // targets are maximums, else minimums
 	want, wantNoICRC  float64
 }
 
@@ -33,7 +33,7 @@ func gigabits(size float64) func(float64) float64 {
 	return func(s float64) float64 { return size * 8 / s / 1e9 }
 }
 
-// measurements are all.
+// measurements returns all measurements.
 func measurements() []measurement {
 	return []measurement{
 		{Name: pingpong + ":8", Title: "half round trip, 8 B", Unit: "µs", figure: micros, most: true, want: 1, wantNoICRC: 1},
@@ -45,10 +45,10 @@ func measurements() []measurement {
 	}
 }
 
-// turn is what a runtime gave once: a figure for each measurement, by its name.
+// turn has the results of one turn, by measurement name.
 type turn map[string]float64
 
-// parseTurn reads what the first rank has printed.
+// parseTurn parses the output of rank 0.
 func parseTurn(text string) (turn, error) {
 	t := turn{}
 	for line := range strings.Lines(text) {
@@ -70,7 +70,7 @@ func parseTurn(text string) (turn, error) {
 	return t, errors.Join(missing...)
 }
 
-// round is one: all runtimes had their turn, MPICH two.
+// round has the turns of one round.
 type round struct {
 	MPICH  turn `json:"mpich"`
 	Ours   turn `json:"ours"`
@@ -78,7 +78,7 @@ type round struct {
 	NoICRC turn `json:"ours_no_icrc"`
 }
 
-// comparison is what a measurement came to.
+// comparison is the result of a measurement.
 type comparison struct {
 	Name          string  `json:"name"`
 	Unit          string  `json:"unit"`
@@ -93,15 +93,15 @@ type comparison struct {
 	VerdictNoICRC string  `json:"verdict_no_icrc"`
 }
 
-// result is all of a run.
+// result is the result of a run.
 type result struct {
 	MPICH       string       `json:"mpich_version"`
-	Load        float64      `json:"load"` // when it began
+	Load        float64      `json:"load"` // at the start
 	Comparisons []comparison `json:"comparisons"`
 	Rounds      []round      `json:"rounds"`
 }
 
-// compare makes a comparison of each measurement.
+// compare computes a comparison for each measurement.
 func compare(rounds []round) (all []comparison) {
 	for _, m := range measurements() {
 		median := func(of func(r *round) float64) float64 {
@@ -128,32 +128,30 @@ func compare(rounds []round) (all []comparison) {
 		if m.wantNoICRC != m.want {
 			c.Target += fmt.Sprintf(", %.1f", m.wantNoICRC)
 		}
-		c.Verdict = judge(c.Ratio, m.want, m.most, c.Noise)
-		c.VerdictNoICRC = judge(c.RatioNoICRC, m.wantNoICRC, m.most, c.Noise)
+		c.Verdict = verdictOf(c.Ratio, m.want, m.most, c.Noise)
+		c.VerdictNoICRC = verdictOf(c.RatioNoICRC, m.wantNoICRC, m.most, c.Noise)
 		all = append(all, c)
 	}
 	return all
 }
 
-// judge says whether a ratio reaches what it must, by the rules of perf's targets: one
-// that is missed by less than the noise is unclear, and in a loud run also one that is
-// reached by less.
-func judge(ratio, want float64, most bool, noise float64) string {
+// verdictOf returns whether a ratio meets its target, by the rules of perf.Target.
+func verdictOf(ratio, want float64, most bool, noise float64) string {
 	worst, best := ratio*(1-noise), ratio*(1+noise)
 	if most {
 		worst, best = best, worst
 	}
 	reached := func(ratio float64) bool { return most && ratio <= want || !most && ratio >= want }
 	switch {
-	case reached(worst), reached(ratio) && noise < perf.Loud:
+	case reached(worst), reached(ratio) && noise < perf.NoisyThreshold:
 		return perf.Holds
-	case reached(best), noise >= perf.Loud:
+	case reached(best), noise >= perf.NoisyThreshold:
 		return perf.Unclear
 	}
 	return perf.Missed
 }
 
-// worst is the verdict on all.
+// worst returns the worst verdict.
 func (r *result) worst() string {
 	worst := perf.Holds
 	for _, c := range r.Comparisons {
@@ -166,7 +164,7 @@ func (r *result) worst() string {
 	return worst
 }
 
-// write writes the result for people.
+// write writes the result as text.
 func (r *result) write(w io.Writer) error {
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/perf"
 )
 
-// printed is what ranks print whose every message takes so long.
+// printed returns the output of ranks with a time per message.
 func printed(seconds float64) string {
 	var b strings.Builder
 	for _, m := range measurements() {
@@ -27,7 +27,7 @@ func mustParse(t *testing.T, text string) turn {
 	return got
 }
 
-func TestWhatRanksPrintIsTurnedIntoFigures(t *testing.T) {
+func TestParseTurn(t *testing.T) {
 	got := mustParse(t, printed(4e-6))
 	for name, want := range map[string]float64{"pingpong:8": 4, "stream:64": 0.25, "stream:262144": 524.288} {
 		if math.Abs(got[name]-want) > 1e-9*want {
@@ -42,7 +42,7 @@ func TestWhatRanksPrintIsTurnedIntoFigures(t *testing.T) {
 }
 
 // Ours takes half of MPICH's time with ICRC, and the same without it.
-func TestRatiosCompareTurnsOfOneRound(t *testing.T) {
+func TestRatiosUseTurnsOfSameRound(t *testing.T) {
 	var rounds []round
 	for _, pace := range []float64{1, 3, 2} { // the machine's, which cancels out
 		rounds = append(rounds, round{
@@ -68,7 +68,7 @@ func TestRatiosCompareTurnsOfOneRound(t *testing.T) {
 	}
 }
 
-func TestVerdictsMindTheNoise(t *testing.T) {
+func TestVerdictsRespectNoise(t *testing.T) {
 	for _, c := range []struct {
 		ratio, want float64
 		most        bool
@@ -83,7 +83,7 @@ func TestVerdictsMindTheNoise(t *testing.T) {
 		{1.5, 2, false, 0.05, perf.Missed},
 		{1.5, 2, false, 0.5, perf.Unclear},
 	} {
-		if got := judge(c.ratio, c.want, c.most, c.noise); got != c.verdict {
+		if got := verdictOf(c.ratio, c.want, c.most, c.noise); got != c.verdict {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

@@ -20,20 +20,20 @@ import (
 	"github.com/fabrictest/fabrictest/perf"
 )
 
-// What the command starts itself as.
+// The first argument of the child processes.
 const (
-	roleFabric = "fabric-process" // the pair of namespaces, and all that runs in it
+	roleFabric = "fabric-process" // builds the namespaces and starts all others
 	roleRank   = "rank-process"   // one of our ranks
-	roleBound  = "bound-process"  // becomes another program, on one processor
+	roleBound  = "bound-process"  // binds itself to a CPU and executes another program
 )
 
 const (
-	// perTurn is what a turn may take besides its measurements, and slack how many
-	// times longer these may take than they should.
-	perTurn = 15 * time.Second
-	slack   = 6
-	// goodbye is what the fabric has to end once it is asked to.
-	goodbye = 10 * time.Second
+	// turnOverhead is the time of a turn besides its measurements, and
+	// timeoutFactor how many times longer these may take.
+	turnOverhead  = 15 * time.Second
+	timeoutFactor = 6
+	// stopTimeout is the time from SIGTERM to SIGKILL of the fabric process.
+	stopTimeout = 10 * time.Second
 )
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 	exit(command())
 }
 
-// errMissed is a run that has told all, and in which a target was missed.
+// errMissed is returned if a target was missed.
 var errMissed = errors.New("a target was missed")
 
 func exit(err error) {
@@ -62,20 +62,20 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// job is what the fabric's process is told.
+// job is the input of the fabric process.
 type job struct {
 	Tools   tools
-	Program string // the ranks of MPICH, compiled
+	Program string // the compiled ranks of MPICH
 	Rounds  int
 	Slice   time.Duration
 }
 
-// limit is when a turn counts as hung.
+// limit returns the timeout of a turn.
 func (j *job) limit() time.Duration {
-	return perTurn + slack*j.Slice*time.Duration(len(measurements()))
+	return turnOverhead + timeoutFactor*j.Slice*time.Duration(len(measurements()))
 }
 
-// command is what the command does.
+// command is the main function of the command.
 func command() error {
 	j := job{}
 	var asJSON bool
@@ -91,11 +91,11 @@ func command() error {
 	}
 	var missing error
 	if j.Tools, missing = findTools(); missing != nil {
-		fmt.Printf("skipped: %v\ninstall it with: %s\n", missing, install)
+		fmt.Printf("skipped: %v\ninstall it with: %s\n", missing, installCommand)
 		return nil
 	}
 	if !profiled() {
-		fmt.Fprintf(os.Stderr, "mpich: our ranks were built without a profile of themselves, which makes them quicker: go run -pgo=%s ./perf/peers/mpich\n", profilePath)
+		fmt.Fprintf(os.Stderr, "mpich: our ranks were built without a profile, which makes them faster: go run -pgo=%s ./perf/peers/mpich\n", profilePath)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
@@ -124,8 +124,8 @@ func command() error {
 	return err
 }
 
-// profilePath has what ranks do most. It is not called default.pgo, so that only who measures
-// builds everything a second time.
+// profilePath is the PGO profile. It is not named default.pgo, to avoid a second
+// build of everything in normal builds.
 const profilePath = "perf/peers/mpich/ranks.pgo"
 
 // profiled reports whether this program was built with a profile.
@@ -134,8 +134,8 @@ func profiled() bool {
 	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-pgo" })
 }
 
-// inFabric has a process in an enclosure do all that is measured: whatever becomes of
-// it or of this process, nothing stays behind.
+// inFabric runs the measurement in a process with new namespaces, which are removed
+// when it ends.
 func inFabric(ctx context.Context, j *job) (*result, error) {
 	const turns = 4
 	most := time.Duration(j.Rounds) * turns * j.limit()
@@ -149,7 +149,7 @@ func inFabric(ctx context.Context, j *job) (*result, error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", roleFabric)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &out, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = goodbye
+	cmd.WaitDelay = stopTimeout
 	if err := netns.StartUnshared(cmd); err != nil {
 		return nil, err
 	}

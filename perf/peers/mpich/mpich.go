@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// What mpiexec prints for whoever starts the processes of each host, if that is not
-// itself: a command each, and that there are no more.
+// Lines that mpiexec prints with the manual launcher: a command for each host, and
+// the end.
 const (
 	launchMark = "HYDRA_LAUNCH: "
 	launchEnd  = "HYDRA_LAUNCH_END"
 )
 
-// mpich runs MPICH's ranks, and returns what the first has printed. mpiexec runs in
-// the first host, and says what to start in each.
-func (f *fabric) mpich(ctx context.Context) (text string, err error) {
+// runMPICH runs the ranks of MPICH, and returns the output of rank 0. mpiexec runs
+// in the first host, and prints the command for each host.
+func (f *fabric) runMPICH(ctx context.Context) (text string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends all that is started here
+	defer cancel() // kills all processes
 	args := slices.Concat([]string{
 		"-launcher", "manual", "-localhost", f.hosts[0].NICs[0].Addr(true).String(),
 		"-hosts", f.hosts[0].Name + "," + f.hosts[1].Name, "-ppn", "1", "-n", strconv.Itoa(len(f.hosts)),
@@ -39,15 +39,16 @@ func (f *fabric) mpich(ctx context.Context) (text string, err error) {
 	if err := f.hosts[0].NS.Start(cmd); err != nil {
 		return "", err
 	}
-	text, err = f.follow(ctx, out)
+	text, err = f.launchProxies(ctx, out)
 	if err != nil {
-		cancel() // mpiexec would wait for who never comes
+		cancel() // mpiexec would wait forever
 	}
 	return text, errors.Join(err, cmd.Wait())
 }
 
-// follow starts what mpiexec asks for and collects what the ranks print.
-func (f *fabric) follow(ctx context.Context, out io.Reader) (string, error) {
+// launchProxies starts the commands that mpiexec prints, and collects the output of
+// the ranks.
+func (f *fabric) launchProxies(ctx context.Context, out io.Reader) (string, error) {
 	var text strings.Builder
 	var proxies []*exec.Cmd
 	in := bufio.NewScanner(out)
@@ -56,7 +57,7 @@ func (f *fabric) follow(ctx context.Context, out io.Reader) (string, error) {
 		command, asked := strings.CutPrefix(line, launchMark)
 		switch {
 		case asked:
-			proxy, err := f.proxy(ctx, len(proxies), strings.Fields(command))
+			proxy, err := f.startProxy(ctx, len(proxies), strings.Fields(command))
 			if err != nil {
 				return "", err
 			}
@@ -76,8 +77,8 @@ func (f *fabric) follow(ctx context.Context, out io.Reader) (string, error) {
 	return text.String(), err
 }
 
-// proxy starts the process that starts MPICH's rank in a host.
-func (f *fabric) proxy(ctx context.Context, i int, command []string) (*exec.Cmd, error) {
+// startProxy starts a command of mpiexec in a host.
+func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec.Cmd, error) {
 	if i >= len(f.hosts) {
 		return nil, fmt.Errorf("mpiexec asks for more processes than the %d hosts have: %q", len(f.hosts), command)
 	}

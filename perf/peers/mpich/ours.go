@@ -12,19 +12,19 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// joinWait is how long our ranks may take to come up.
-const joinWait = 10 * time.Second
+// joinTimeout is how long our ranks may take to start.
+const joinTimeout = 10 * time.Second
 
-// ours runs the benchmark on ranks of this runtime, and returns the output of rank 0.
-func (f *fabric) ours(ctx context.Context, noICRC bool) (string, error) {
+// runOurs runs the benchmark on ranks of this runtime, and returns the output of rank 0.
+func (f *fabric) runOurs(ctx context.Context, noICRC bool) (string, error) {
 	specs := make([]launch.Spec, 0, len(f.hosts))
 	began := time.Now()
 	for i, h := range f.hosts {
 		nic := &h.NICs[0]
 		text, err := json.Marshal(mpihost.Job{
-			Ranks: len(f.hosts), PerHost: 1, Rails: 1, Provider: nics.Default, Offloaded: noICRC, Seed: 1,
+			Ranks: len(f.hosts), PerHost: 1, Rails: 1, Provider: nics.Default, ICRCOffloaded: noICRC, Seed: 1,
 			Rank: &mpihost.RankJob{
-				NICs: []mpihost.NICJob{{Name: nic.Name, Addr: nic.Addr(false)}}, CPU: f.cpus[i] + 1, Began: began,
+				NICs: []mpihost.NICJob{{Name: nic.Name, Addr: nic.Addr(false)}}, CPU: f.cpus[i] + 1, StartTime: began,
 			},
 		})
 		if err != nil {
@@ -35,9 +35,9 @@ func (f *fabric) ours(ctx context.Context, noICRC bool) (string, error) {
 			Cmd: launch.Command{Path: "/proc/self/exe", Args: append([]string{roleRank}, f.args...)},
 		})
 	}
-	group, err := launch.Start(ctx, specs, launch.Options{JoinTimeout: joinWait, OnEvent: func(e launch.Event) {
+	group, err := launch.Start(ctx, specs, launch.Options{JoinTimeout: joinTimeout, OnEvent: func(e launch.Event) {
 		if e.Kind == launch.Printed && e.Stream == launch.Stderr {
-			_, _ = os.Stderr.WriteString(printable.Text(e.Text) + "\n") // nobody else can be told
+			_, _ = os.Stderr.WriteString(printable.Text(e.Text) + "\n") // there is no other place for the error
 		}
 	}})
 	if err != nil {

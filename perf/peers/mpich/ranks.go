@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // who starts ranks
+	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // the launcher
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// The same as in c/ranks.c. Change both or none.
+// These must be equal to those in c/ranks.c.
 const (
 	tagData  = 1
 	tagCount = 2
@@ -27,10 +27,11 @@ const (
 	firstCount  = 16
 )
 
-// window is how many messages are under way at once.
+// window returns the number of messages in flight.
 func window(size int) int { return min(maxWindow, max(4, windowBytes/max(size, 1))) }
 
-// rankMain is a rank: its arguments are those of c/ranks.c, and so is what it prints.
+// rankMain is the main function of a rank. Its arguments and output are those of
+// c/ranks.c.
 func rankMain(args []string) {
 	mpi.Main(func(w *mpi.World) error {
 		if dir := os.Getenv(profileVar); dir != "" {
@@ -41,7 +42,7 @@ func rankMain(args []string) {
 			defer stop()
 		}
 		if w.Size() != 2 || len(args) < 2 {
-			return fmt.Errorf("%d ranks with arguments %q: SLICE-MS KIND:BYTES... are to be run by two", w.Size(), args)
+			return fmt.Errorf("%d ranks with arguments %q: want two ranks and SLICE-MS KIND:BYTES...", w.Size(), args)
 		}
 		ms, err := strconv.ParseFloat(args[0], 64)
 		if err != nil {
@@ -56,10 +57,10 @@ func rankMain(args []string) {
 	})
 }
 
-// profileVar is the folder that ranks write profiles to.
+// profileVar is the environment variable with the directory for CPU profiles.
 const profileVar = "FABRICTEST_MPICH_PROFILE"
 
-// profile writes what the processor does from now on.
+// profile starts a CPU profile.
 func profile(dir string, rank int) (stop func(), err error) {
 	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%d.%d.prof", rank, os.Getpid())))
 	if err != nil {
@@ -81,11 +82,11 @@ type measurer struct {
 	*mpi.World
 	size     int
 	buf      []byte // a window of messages
-	underWay []*mpi.Request
+	requests []*mpi.Request
 }
 
-// measure repeats a measurement, more and more often until it takes the time asked
-// for, and prints what the last time gave: those before have warmed up what there is to.
+// measure repeats a measurement, with increasing counts until it takes the slice,
+// and prints the last result. Earlier runs warm up.
 func measure(w *mpi.World, name string, slice time.Duration) error {
 	kind, text, _ := strings.Cut(name, ":")
 	size, err := strconv.Atoi(text)
@@ -93,7 +94,7 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 		return err
 	}
 	many := window(size)
-	m := &measurer{World: w, size: size, buf: make([]byte, many*size), underWay: make([]*mpi.Request, many)}
+	m := &measurer{World: w, size: size, buf: make([]byte, many*size), requests: make([]*mpi.Request, many)}
 	var run func(int) error
 	var messages, arrived int
 	switch kind {
@@ -109,7 +110,7 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 		copy(m.buf, want)
 	}
 	for count := firstCount; count > 0; {
-		if count, err = m.agree(count); err != nil || count == 0 {
+		if count, err = m.exchangeCount(count); err != nil || count == 0 {
 			break
 		}
 		began := w.Wtime()
@@ -125,7 +126,7 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 			continue
 		}
 		fmt.Printf("%s %.12g\n", name, took.Seconds()/float64(count*messages))
-		_, err = m.agree(0)
+		_, err = m.exchangeCount(0)
 		break
 	}
 	if err == nil && !bytes.Equal(m.buf[:arrived], want[:arrived]) {
@@ -134,8 +135,8 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 	return err
 }
 
-// agree has rank 0 tell how often they do it next.
-func (m *measurer) agree(count int) (int, error) {
+// exchangeCount sends the number of repetitions from rank 0 to rank 1.
+func (m *measurer) exchangeCount(count int) (int, error) {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(count))
 	if m.Rank() == 0 {
 		return count, m.Send(b, 1, tagCount)
@@ -152,7 +153,7 @@ func pattern(n int) []byte {
 	return b
 }
 
-// pingpong sends a message there and back so many times.
+// pingpong sends a message back and forth.
 func (m *measurer) pingpong(trips int) error {
 	message := m.buf[:m.size]
 	for range trips {
@@ -175,21 +176,21 @@ func (m *measurer) pingpong(trips int) error {
 	return nil
 }
 
-// stream sends so many windows one way; each is answered by an empty message.
+// stream sends windows of messages one way; an empty message acknowledges each.
 func (m *measurer) stream(windows int) (err error) {
 	for range windows {
-		for k := range m.underWay {
+		for k := range m.requests {
 			message := m.buf[k*m.size:][:m.size]
 			if m.Rank() == 0 {
-				m.underWay[k], err = m.Isend(message, 1, tagData)
+				m.requests[k], err = m.Isend(message, 1, tagData)
 			} else {
-				m.underWay[k], err = m.Irecv(message, 0, tagData)
+				m.requests[k], err = m.Irecv(message, 0, tagData)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		if _, err := mpi.WaitAll(m.underWay); err != nil {
+		if _, err := mpi.WaitAll(m.requests); err != nil {
 			return err
 		}
 		if m.Rank() == 0 {

@@ -11,21 +11,20 @@ import (
 	"strings"
 )
 
-// install is how Debian and its kin get what is needed.
-const install = "apt-get install -y --no-install-recommends mpich libmpich-dev gcc libc6-dev"
+// installCommand installs MPICH on Debian and its derivatives.
+const installCommand = "apt-get install -y --no-install-recommends mpich libmpich-dev gcc libc6-dev"
 
 //go:embed c/ranks.c
 var ranksInC []byte
 
-// tools are those of MPICH.
+// tools are the programs of MPICH.
 type tools struct {
 	Compiler string
 	Launcher string
 	Version  string
 }
 
-// findTools finds MPICH. Another MPI may be what the plain names mean, so Debian's
-// names that say which it is come first.
+// findTools finds MPICH, by Debian's unambiguous names first.
 func findTools() (t tools, err error) {
 	if t.Compiler, err = firstOf("mpicc.mpich", "mpicc"); err != nil {
 		return t, err
@@ -45,19 +44,18 @@ func findTools() (t tools, err error) {
 		}
 	}
 	if !strings.Contains(text, "ch4:ucx") {
-		t.Version += " (not built with ch4:ucx: what its transports are is up to it)"
+		t.Version += " (not built with ch4:ucx: its transports are unknown)"
 	}
 	return t, t.probe()
 }
 
-// probe reports what a compiler of MPI lacks: it may be there without headers, or without
-// the compiler that it calls.
+// probe checks that mpicc works: its headers or compiler may be missing.
 func (t tools) probe() error {
 	cmd := exec.Command(t.Compiler, "-x", "c", "-fsyntax-only", "-")
 	cmd.Stdin = strings.NewReader("#include <mpi.h>\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		first, _, _ := strings.Cut(string(out), "\n")
-		return fmt.Errorf("%s cannot compile a program of MPI: %w: %s", t.Compiler, err, first)
+		return fmt.Errorf("%s cannot compile an MPI program: %w: %s", t.Compiler, err, first)
 	}
 	return nil
 }
@@ -68,10 +66,10 @@ func firstOf(names ...string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("there is no MPICH: no program %s is found", strings.Join(names, " or "))
+	return "", fmt.Errorf("MPICH is missing: no program %s found", strings.Join(names, " or "))
 }
 
-// compile makes the program of MPICH's ranks in a folder.
+// compile compiles the ranks of MPICH into a directory.
 func (t tools) compile(ctx context.Context, dir string) (program string, err error) {
 	source, program := filepath.Join(dir, "ranks.c"), filepath.Join(dir, "ranks")
 	if err := os.WriteFile(source, ranksInC, 0o644); err != nil {

@@ -1,6 +1,5 @@
-// Package exercise is a program for the ranks of a test: it shows that what a rank was
-// given works. It needs no more than an env.Env, and so neither the runtime nor its
-// carrier.
+// Package exercise is a program for the ranks of tests that uses all parts of an
+// env.Env. It needs neither the runtime nor its carrier.
 package exercise
 
 import (
@@ -13,11 +12,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// patience is for machines that are busy with other things.
-const patience = time.Minute
+// waitTimeout is long enough for busy machines.
+const waitTimeout = time.Minute
 
-// AllToAll has every rank send to every other on every rail, whatever its NICs can do,
-// and check what has come.
+// AllToAll sends messages from every rank to every other on every rail, and checks
+// what arrives.
 func AllToAll(e *env.Env, messages int) error {
 	attr, err := e.NICs[0].Device.QueryDevice()
 	if err != nil {
@@ -33,7 +32,7 @@ func AllToAll(e *env.Env, messages int) error {
 	}
 	program, err := workload.New(cfg.WithDefaults(e.Size), &workload.Rank{
 		Rank: e.Rank, Size: e.Size, Seed: e.Seed, Proc: e.Proc, NICs: all, Control: control{e.Control},
-		Concurrent: e.Concurrent, StallTimeout: patience,
+		Concurrent: e.Concurrent, StallTimeout: waitTimeout,
 	})
 	if err != nil {
 		return err
@@ -47,25 +46,25 @@ func AllToAll(e *env.Env, messages int) error {
 		arrived += f.Arrived
 	}
 	if want := messages * len(e.NICs) * (e.Size - 1); arrived != want || len(r.Violations) > 0 {
-		return fmt.Errorf("%d messages have come, not %d: %v %v", arrived, want, r.Violations, r.Failures)
+		return fmt.Errorf("%d messages arrived, want %d: %v %v", arrived, want, r.Violations, r.Failures)
 	}
 	return nil
 }
 
-// control is an env.Control for a workload, which knows a rank that has ended by
-// another error, and whose record nobody keeps.
+// control is a workload.Control over an env.Control. It converts errors, and
+// ignores marks and samples.
 type control struct{ env.Control }
 
 // Send implements workload.Control.
-func (c control) Send(to int, msg []byte) error { return own(c.Control.Send(to, msg)) }
+func (c control) Send(to int, msg []byte) error { return wrapErr(c.Control.Send(to, msg)) }
 
 // Recv implements workload.Control.
 func (c control) Recv(from int, timeout time.Duration) ([]byte, error) {
 	msg, err := c.Control.Recv(from, timeout)
-	return msg, own(err)
+	return msg, wrapErr(err)
 }
 
-func own(err error) error {
+func wrapErr(err error) error {
 	if errors.Is(err, env.ErrGone) {
 		return fmt.Errorf("%w: %w", workload.ErrGone, err)
 	}

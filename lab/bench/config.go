@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/lab/nics"
+)
+
+// defaultMTU carries packets of a path MTU of 4096.
+const defaultMTU = 9000
+
+// Link rates of devices, from which rate control starts. On sockets the rate is
+// below what the device reaches, so that a slowdown is visible on a busy machine.
+const (
+	simRateBps    = 100_000_000_000
+	socketRateBps = 500_000_000
+)
+
+// benchConfig is the configuration of a bench for a job.
+type benchConfig struct {
+	setup  conformance.Setup
+	family int
+	mtu    int
+	local  []netip.Addr
+	peers  []netip.Addr
+	device nics.Opener
+	// partner opens devices with the same setup and without defects.
+	partner      nics.Opener
+	restrictions nics.Restrictions
+}
+
+// newBenchConfig returns the configuration for a job. A setup that the provider
+// does not support is a *conformance.SetupError.
+func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance.Job) (*benchConfig, error) {
+	s := job.Setup
+	w := &benchConfig{setup: s, family: cmp.Or(s.Family, 6), mtu: cmp.Or(s.MTU, defaultMTU), restrictions: claims}
+	if w.family != 4 && w.family != 6 {
+		return nil, fmt.Errorf("case %s: Setup.Family is %d, want 4 or 6", job.Case, s.Family)
+	}
+	for _, q := range job.Quirks {
+		if err := p.CheckQuirk(q); err != nil {
+			return nil, err
+		}
+	}
+	n := 1
+	if s.TwoAddresses {
+		n = 2
+	}
+	w.local, w.peers = hostAddrs(w.family, firstDevice, n), hostAddrs(w.family, firstPeer, peers)
+	setup := nics.Setup{Markers: s.Markers, NoMPACRC: s.NoCRC, Reliable: s.Reliable, IsolatePeers: s.Isolate}
+	var err error
+	if w.partner, err = p.NewOpener(setup); err != nil {
+		return nil, &conformance.SetupError{Reason: err.Error()}
+	}
+	setup.Quirks, setup.ClientServer = job.Quirks, claims.ClientServer
+	if w.device, err = p.NewOpener(setup); err != nil {
+		return nil, &conformance.SetupError{Reason: err.Error()}
+	}
+	return w, nil
+}
+
+// newCaseRand returns the random numbers of a case, the same on every bench.
+func newCaseRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x636f6e666f726d)) }
+
+// checkMTU returns an error if a packet exceeds the MTU.
+func (w *benchConfig) checkMTU(packet []byte) error {
+	if len(packet) > w.mtu {
+		return fmt.Errorf("a packet of %d bytes, and the MTU is %d: %w", len(packet), w.mtu, conformance.ErrCannot)
+	}
+	return nil
+}
+
+// defaultPKeys returns the P_Key table of RoCE devices: the default partition, one
+// with full and one with limited membership.
+func defaultPKeys() []uint16 { return []uint16{0xffff, 0x8001, 0x0002} }
+
+// nicConfig returns the configuration of the device's NIC.
+func (w *benchConfig) nicConfig(rateBps uint64) nics.NICConfig {
+	p := nics.NICConfig{
+		Name: "device", Addr: w.local[0], ExtraAddrs: w.local[1:], LineRateBps: rateBps,
+		RoCEv1Addrs: []netip.Addr{hostAddr(w.family, roceV1Host)}, PKeys: defaultPKeys(),
+	}
+	if len(w.restrictions.PKeys) > 0 {
+		p.PKeys = w.restrictions.PKeys
+	}
+	return p
+}
+
+// openError converts an error of opening a device. With a special setup, the device
+// most likely does not support it.
+func (w *benchConfig) openError(err error) error {
+	if w.setup == (conformance.Setup{}) {
+		return fmt.Errorf("open the device: %w", err)
+	}
+	return &conformance.SetupError{Reason: err.Error()}
+}

@@ -1,0 +1,77 @@
+package bench
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// crash panics in code of a device.
+func crash() {
+	h := wire.IPUDP{Src: netip.MustParseAddrPort("10.0.0.1:1"), Dst: netip.MustParseAddrPort("[::1]:1")}
+	h.Append(nil, nil)
+}
+
+func TestCrashErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		body     func(*conformance.Bench) error
+		violates bool
+		want     string
+	}{
+		"the device, called by the case": {func(*conformance.Bench) error { crash(); return nil }, true, "it crashed: wire: no IP header"},
+		"the device, called by a task": {
+			func(b *conformance.Bench) error {
+				return b.Go("task", func() error { crash(); return nil }).Wait(verbs.Forever)
+			}, true, "softroce/wire.(*IPUDP).Append",
+		},
+		"the device, in an event": {
+			func(b *conformance.Bench) error {
+				b.World.(*simWorld).AfterFunc(5, crash)
+				_, err := b.Wire.Recv(verbs.Forever)
+				return err
+			}, true, "a device that survives",
+		},
+		"the case": {
+			func(*conformance.Bench) error { var b *conformance.Bench; return b.SetLink(true) }, false, "TestCrashErrors",
+		},
+		"the case, in an event": {
+			func(b *conformance.Bench) error {
+				b.World.(*simWorld).AfterFunc(5, func() { panic("ours") })
+				_, err := b.Wire.Recv(verbs.Forever)
+				return err
+			}, false, "ours",
+		},
+		"the case, from where the device may not be called": {
+			func(b *conformance.Bench) error {
+				b.World.(*simWorld).AfterFunc(5, func() { _, _ = b.Device.WaitAsync(verbs.Forever) })
+				_, err := b.Wire.Recv(verbs.Forever)
+				return err
+			}, false, "outside of a program",
+		},
+		"the device, and then the case that cleans up": {
+			func(*conformance.Bench) error { defer func() { panic("ours") }(); crash(); return nil }, true, "softroce/wire",
+		},
+	} {
+		err := try(t, "softroce", conformance.Job{}, c.body)
+		if err == nil || conformance.IsViolation(err) != c.violates || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPanickingFunction(t *testing.T) {
+	for stack, want := range map[string]string{
+		"goroutine 1 [running]:\nruntime/debug.Stack()\n\tx\npanic({0x1, 0x2})\n\tx\nslices.Insert[...](...)\n\tx\n" +
+			"github.com/fabrictest/fabrictest/emu/softroce/engine.(*NIC).Input(0xc, 0xd)\n\tx\nmain.main()\n": "github.com/fabrictest/fabrictest/emu/softroce/engine.(*NIC).Input",
+		"goroutine 1 [running]:\nmain.main()\n": "",
+		"":                                      "",
+	} {
+		if got := panickingFunction([]byte(stack)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

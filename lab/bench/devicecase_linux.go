@@ -1,0 +1,301 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/tcpwire"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// deviceCase is a case on a device of another host.
+type deviceCase struct {
+	lab          *Device
+	client       *agent.Client
+	addrs        addrPair
+	mtu          int // of the path
+	world        *realWorld
+	streams      *kernelStreams
+	tcpHost      *tcpwire.Host
+	dev          verbs.Context
+	partners     []verbs.Context // partners
+	bodyDone     <-chan error    // set if the body has not ended
+	hung         bool
+	linkDown     bool
+	removedAddrs []netip.Addr // of the device
+}
+
+// runCase creates the bench and runs the body on it.
+func (r *deviceCase) runCase(ctx context.Context, job *conformance.Job, body func(*conformance.Bench) error) error {
+	b := &conformance.Bench{
+		World: r.world, Caps: r.lab.attr.Caps, Local: r.addrs.local, Peers: r.addrs.peers, MTU: r.mtu, Rand: newCaseRand(job.Seed), Record: job.Record,
+		Partner: r.openPartner,
+		SetLink: r.setLink, SetAddress: r.setAddress,
+		SetHandler: func(p conformance.Path) error {
+			if p == (conformance.Path{}) {
+				return nil
+			}
+			return fmt.Errorf("%w: the judge cannot impair the network between two devices", conformance.ErrCannot)
+		},
+	}
+	if err := r.open(b, job.Record); err != nil {
+		return err
+	}
+	return r.runBody(ctx, func() error { return body(b) })
+}
+
+// runBody runs the body until it returns, the agent is lost, or the case hangs.
+func (r *deviceCase) runBody(ctx context.Context, body func() error) error {
+	w := newWatchdog(r.lab.opt.MaxTime, r.world.Now(), r.client.Replies())
+	tick := time.NewTicker(w.limit)
+	defer tick.Stop()
+	done := goCase(body)
+	for {
+		select {
+		case err := <-done:
+			if err == nil {
+				err = r.world.unfinishedTasks()
+			}
+			return err
+		case err := <-r.world.crash:
+			r.bodyDone = done
+			return err
+		case <-ctx.Done():
+			r.bodyDone = done
+			return context.Cause(ctx)
+		case <-r.client.Lost():
+			r.bodyDone = done
+			return r.client.Err()
+		case <-tick.C:
+			if !w.hung(r.world.Now(), r.client.Replies()) {
+				continue
+			}
+			r.bodyDone, r.hung = done, true
+			return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", r.world.Now().Round(w.limit), r.world.describeWaits())}
+		}
+	}
+}
+
+// open opens the device and the judge's end of its link. A device that an earlier
+// case has wedged may not open.
+func (r *deviceCase) open(b *conformance.Bench, record *conformance.Record) error {
+	type opening struct {
+		dev verbs.Context
+		err error
+	}
+	opened := make(chan opening, 1)
+	go func() {
+		dev, err := r.client.Open(r.lab.name)
+		opened <- opening{dev, err}
+	}()
+	late := time.NewTimer(r.lab.openTimeout)
+	defer late.Stop()
+	select {
+	case o := <-opened:
+		if o.err != nil {
+			return fmt.Errorf("open the device: %w", o.err)
+		}
+		r.dev = o.dev
+	case <-late.C:
+		r.hung = true
+		return fmt.Errorf("the device was not opened within %v", r.lab.openTimeout)
+	}
+	b.Device = r.dev
+	b.Reopen = func() (err error) {
+		if err = r.dev.Close(); err != nil {
+			return err
+		}
+		r.dev, err = r.client.Open(r.lab.name)
+		b.Device = r.dev
+		return err
+	}
+	if w := r.lab.wire; w != nil && r.lab.Streams() {
+		r.tcpHost = newTCPHost(r.world, w, record, r.addrs.peers[0], r.lab.mtu, r.mtu)
+		tcp := record.RecordedSegments(r.world, r.tcpHost)
+		b.Streams, b.Segments = tcp, func() (conformance.Segments, error) { return tcp, nil }
+		return nil
+	}
+	if w := r.lab.wire; w != nil {
+		w.Forget()
+		b.Sockets = r.lab.wireKind == WireUDP
+		b.Wire = record.Recorded(r.world, &realWire{w, r.world, &benchConfig{mtu: r.lab.mtu}})
+		return nil
+	}
+	r.streams = &kernelStreams{w: r.world, inNamespace: direct, from: r.addrs.peers[0]}
+	b.Streams = record.RecordedStreams(r.world, r.streams)
+	return nil
+}
+
+// openPartner opens an emulated device at the next of the judge's addresses in the
+// device's network.
+func (r *deviceCase) openPartner() (verbs.Context, error) {
+	var free []netip.Addr
+	for _, p := range r.lab.partnerAddrs {
+		if p.Contains(r.addrs.local[0]) && !p.Addr().IsLinkLocalUnicast() {
+			free = append(free, p.Addr())
+		}
+	}
+	n, at := len(r.partners), len(r.partners)
+	if r.lab.Streams() && len(free) > 0 {
+		at %= len(free) // streams may share addresses
+	}
+	if at >= len(free) {
+		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrCannot, r.lab.opt.PartnerInterface, r.addrs.local[0], len(free))
+	}
+	kind := "softroce"
+	if r.lab.Streams() {
+		kind = "softiwarp"
+	}
+	p, err := nics.Find(kind)
+	if err != nil {
+		return nil, err
+	}
+	maker, err := p.NewOpener(nics.Setup{})
+	if err != nil {
+		return nil, err
+	}
+	dev, err := maker.OnSockets(nics.NICConfig{Name: fmt.Sprintf("partner%d", n+1), Addr: free[at], LineRateBps: socketRateBps, NoGSO: true})
+	if err != nil {
+		return nil, fmt.Errorf("open a partner at %v: %w", free[at], err)
+	}
+	r.partners = append(r.partners, dev)
+	return dev, nil
+}
+
+// setLink sets the device's link up or down on its host.
+func (r *deviceCase) setLink(up bool) error {
+	for _, a := range r.lab.id.Addrs {
+		if a.Addr() == r.lab.opt.Agent {
+			return fmt.Errorf("%w: the agent is reached over the device's interface: use another interface for it", conformance.ErrCannot)
+		}
+	}
+	if err := wrapCannot(r.client.SetLink(r.lab.name, up)); err != nil {
+		return err
+	}
+	r.linkDown = !up
+	return nil
+}
+
+// setAddress adds or removes an address of the device's interface.
+func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
+	i := slices.IndexFunc(r.lab.id.Addrs, func(p netip.Prefix) bool { return p.Addr() == a })
+	switch {
+	case !slices.Contains(r.addrs.local, a):
+		return notLocal(a, r.addrs.local)
+	case i < 0:
+		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrCannot, a)
+	case a == r.lab.opt.Agent:
+		return fmt.Errorf("%w: the agent is reached at %v: use another address for it", conformance.ErrCannot, a)
+	case a.IsLinkLocalUnicast():
+		return fmt.Errorf("%w: %v is a link-local address", conformance.ErrCannot, a)
+	}
+	if err := wrapCannot(r.client.SetAddress(r.lab.name, r.lab.id.Addrs[i], present)); err != nil {
+		return err
+	}
+	r.removedAddrs = slices.DeleteFunc(r.removedAddrs, func(t netip.Addr) bool { return t == a })
+	if !present {
+		r.removedAddrs = append(r.removedAddrs, a)
+	}
+	return nil
+}
+
+// wrapCannot adds conformance.ErrCannot to agent.ErrCannot.
+func wrapCannot(err error) error {
+	if errors.Is(err, agent.ErrCannot) {
+		return fmt.Errorf("%w: %w", conformance.ErrCannot, err)
+	}
+	return err
+}
+
+// closeTimeout is how long a case may take to end and its device to close: Linux's
+// iWARP releases a connection in progress after ten seconds.
+const closeTimeout = 15 * time.Second
+
+// cleanUp closes the devices and undoes changes of the link and addresses. It
+// returns why the device must be restarted, if it must, and the outcome of the
+// case.
+func (r *deviceCase) cleanUp(outcome error) (restart string, _ error) {
+	close(r.world.stop)
+	if r.streams != nil {
+		r.streams.close()
+	}
+	if r.tcpHost != nil {
+		r.tcpHost.Close()
+	}
+	late, stop := context.WithTimeout(context.Background(), closeTimeout)
+	defer stop()
+	closed := goCase(r.restore)
+	select {
+	case err := <-closed:
+		if err != nil && outcome == nil {
+			outcome = err
+		}
+		if err != nil {
+			restart = err.Error()
+		}
+	case <-late.Done():
+		restart = fmt.Sprintf("it was not closed within %v", closeTimeout)
+		if outcome == nil {
+			outcome = errors.New("close the device: " + restart)
+		}
+	}
+	r.awaitBody(late)
+	if lost := r.client.Err(); lost != nil {
+		return "the agent was lost", fmt.Errorf("while the case ran: %w", lost)
+	}
+	if r.hung {
+		restart = "the case did not end"
+	}
+	return restart, outcome
+}
+
+// awaitBody waits until the case and its tasks end: their next call fails.
+func (r *deviceCase) awaitBody(late context.Context) {
+	if r.bodyDone != nil {
+		select {
+		case <-r.bodyDone:
+		case <-late.Done():
+		}
+	}
+	r.world.mu.Lock()
+	tasks := r.world.tasks
+	r.world.mu.Unlock()
+	for _, t := range tasks {
+		select {
+		case <-t.ended:
+		case <-late.Done():
+		}
+	}
+}
+
+// restore closes the devices and undoes changes of the link and addresses.
+func (r *deviceCase) restore() error {
+	var errs []error
+	if r.dev != nil {
+		if err := r.dev.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
+			errs = append(errs, fmt.Errorf("close the device: %w", err))
+		}
+	}
+	for _, dev := range r.partners {
+		if err := dev.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
+			errs = append(errs, fmt.Errorf("close %s: %w", dev.Info().Name, err))
+		}
+	}
+	if r.linkDown {
+		errs = append(errs, r.setLink(true))
+	}
+	for len(r.removedAddrs) > 0 {
+		if err := r.setAddress(r.removedAddrs[0], true); err != nil {
+			errs = append(errs, err)
+			break
+		}
+	}
+	return errors.Join(errs...)
+}

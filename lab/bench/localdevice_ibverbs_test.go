@@ -1,0 +1,90 @@
+//go:build ibverbs && linux && cgo
+
+package bench_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/agent/host"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/deviations"
+	"github.com/fabrictest/fabrictest/conformance/verbsapi"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/verbs/ibv"
+)
+
+// TestVerbsAPIOverLibibverbs has the provider over libibverbs judged by the same cases as
+// every other: on each RDMA device of this host, with itself as the peer.
+// FABRICTEST_IBV_DEVICE names one, if not all are to be judged, and
+// FABRICTEST_IBV_DEVIATIONS what is known of it, as in rxe-6.12.
+func TestVerbsAPIOverLibibverbs(t *testing.T) {
+	infos, err := ibv.Provider{}.Devices()
+	if err != nil || len(infos) == 0 {
+		t.Skipf("no RDMA device here: %v", err)
+	}
+	h, err := host.New(ibv.Provider{}, host.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	known := map[string]conformance.Deviation{
+		// An agent chooses where the memory of its caller lies in its page.
+		"verbs/mr/address-as-asked": {Reason: "the kernel wants memory that lies in its page as the address that is asked for, and a Go program does not choose that"},
+	}
+	if name := os.Getenv("FABRICTEST_IBV_DEVIATIONS"); name != "" {
+		of, err := deviations.Of(name, "wire")
+		if err != nil || of == nil {
+			t.Fatalf("FABRICTEST_IBV_DEVIATIONS=%s: nothing is known of that: %v", name, err)
+		}
+		maps.Copy(known, of)
+	}
+	only := os.Getenv("FABRICTEST_IBV_DEVICE")
+	for _, info := range infos {
+		if only != "" && only != info.Name {
+			continue
+		}
+		t.Run(info.Name, func(t *testing.T) {
+			lab, err := bench.OnLocalDevice(h, info.Name, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			judgeAlone(t, lab, known)
+		})
+	}
+}
+
+func judgeAlone(t *testing.T, lab conformance.Lab, known map[string]conformance.Deviation) {
+	counts := make(map[conformance.Verdict]int)
+	suite := verbsapi.Suite()
+	for i := range suite.Cases {
+		c := &suite.Cases[i]
+		if c.Dangerous() {
+			continue
+		}
+		t.Run(c.ID, func(t *testing.T) {
+			res := conformance.Judge(context.Background(), lab, c, conformance.Options{Seed: 1, Deviations: known})
+			counts[res.Verdict]++
+			switch res.Verdict {
+			case conformance.VerdictPass:
+			case conformance.VerdictStale:
+				// Deviations were found from the wire. A device in loopback may have fewer.
+				t.Logf("passes here: %s", res.Deviation)
+			case conformance.VerdictUnsupported:
+				t.Skipf("%s: %v", res.Verdict, res.Err)
+			case conformance.VerdictDeviates:
+				t.Skipf("%s: %v: %s", res.Verdict, res.Err, res.Deviation)
+			default:
+				t.Errorf("%s [%s]: %v", res.Verdict, c.Cite, res.Err)
+			}
+		})
+	}
+	verdicts := conformance.Verdicts()
+	slices.Reverse(verdicts)
+	for _, v := range verdicts {
+		t.Logf("%-12s %d", v, counts[v])
+	}
+}

@@ -1,0 +1,213 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/tcpwire"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// netnsCase is a case on a network of namespaces.
+type netnsCase struct {
+	net      *benchNetwork
+	cfg      *benchConfig
+	world    *realWorld
+	streams  *kernelStreams
+	tcpHost  *tcpwire.Host // nil unless the case uses Segments
+	devices  []verbs.Context
+	bodyDone <-chan error // set if the body has not ended
+}
+
+// open opens the device and the peer's end of its link.
+func (p *netnsCase) open(b *conformance.Bench, record *conformance.Record) (err error) {
+	if err := p.net.fence(p.cfg.peers[0], p.cfg.local[0]); err != nil {
+		return err
+	}
+	p.devices = make([]verbs.Context, 1)
+	if err := p.openTested(b); err != nil {
+		return err
+	}
+	b.Reopen = func() error {
+		if err := p.devices[0].Close(); err != nil {
+			return err
+		}
+		return p.openTested(b)
+	}
+	attr, err := b.Device.QueryDevice()
+	if err != nil {
+		return err
+	}
+	b.Caps = attr.Caps
+	if w := p.net.wire; w != nil {
+		w.Forget()
+		b.Wire = record.Recorded(p.world, &realWire{w, p.world, p.cfg})
+		return nil
+	}
+	b.Segments = func() (conformance.Segments, error) { return p.segments(record) }
+	p.streams = &kernelStreams{w: p.world, inNamespace: p.net.peer.Do, from: p.cfg.peers[0]}
+	b.Streams = record.RecordedStreams(p.world, p.streams)
+	return nil
+}
+
+// openTested opens the device under test.
+func (p *netnsCase) openTested(b *conformance.Bench) error {
+	at := p.cfg.nicConfig(socketRateBps)
+	at.NoGSO = true // packets as on the wire
+	d, err := p.openDevice(p.net.device, p.cfg.device, at)
+	if err != nil {
+		return err
+	}
+	p.devices[0], b.Device = d, p.cfg.restrictions.Apply(d)
+	return nil
+}
+
+func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, at nics.NICConfig) (d verbs.Context, err error) {
+	err = ns.Do(func() error {
+		d, err = o.OnSockets(at)
+		return err
+	})
+	if err != nil {
+		return nil, p.cfg.openError(err)
+	}
+	return d, nil
+}
+
+// openPartner opens a partner device in the partners' namespace.
+func (p *netnsCase) openPartner() (verbs.Context, error) {
+	n := len(p.devices)
+	if n > partners {
+		return nil, fmt.Errorf("more than %d partners: %w", partners, conformance.ErrCannot)
+	}
+	at := nics.NICConfig{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.cfg.family, firstPartner+byte(n-1)), LineRateBps: socketRateBps, PKeys: defaultPKeys()}
+	d, err := p.openDevice(p.net.partner, p.cfg.partner, at)
+	if err != nil {
+		return nil, err
+	}
+	p.devices = append(p.devices, d)
+	return d, nil
+}
+
+// cleanUp closes the devices and undoes changes. It reports whether the network can
+// be used again.
+func (p *netnsCase) cleanUp() (clean bool, err error) {
+	close(p.world.stop)
+	if p.streams != nil {
+		p.streams.close()
+	}
+	if p.tcpHost != nil {
+		p.tcpHost.Close()
+	}
+	late, stop := context.WithTimeout(context.Background(), cleanUpTimeout)
+	defer stop()
+	clean = true
+	select {
+	case err = <-goCase(p.closeDevices):
+	case <-late.Done():
+		clean, err = false, fmt.Errorf("the device was not closed within %v", cleanUpTimeout)
+	}
+	if p.bodyDone != nil {
+		select {
+		case <-p.bodyDone:
+		case <-late.Done():
+			clean = false
+		}
+	}
+	p.world.mu.Lock()
+	tasks := p.world.tasks
+	p.world.mu.Unlock()
+	for _, t := range tasks {
+		select {
+		case <-t.ended:
+		case <-late.Done():
+			clean = false
+		}
+	}
+	return clean, errors.Join(err, p.net.setLink(true), p.net.restoreAddrs(), p.net.setPath(conformance.Path{}))
+}
+
+// setAddress adds or removes an address of the device's interface.
+func (p *netnsCase) setAddress(a netip.Addr, present bool) error {
+	if !slices.Contains(p.cfg.local, a) {
+		return notLocal(a, p.cfg.local)
+	}
+	return p.net.setAddress(a, present)
+}
+
+// segments returns the peer's user-space TCP.
+func (p *netnsCase) segments(record *conformance.Record) (conformance.Segments, error) {
+	if p.tcpHost == nil {
+		wire, err := p.net.segmentWire()
+		if err != nil {
+			return nil, err
+		}
+		p.tcpHost = newTCPHost(p.world, wire, record, hostAddr(p.cfg.family, segmentPeer), p.cfg.mtu, p.cfg.mtu)
+	}
+	return record.RecordedSegments(p.world, p.tcpHost), nil
+}
+
+func (p *netnsCase) closeDevices() error {
+	var errs []error
+	for _, d := range p.devices {
+		if d == nil {
+			continue // it did not open
+		}
+		if err := d.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", d.Info().Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// openWire is a wire that is used for several cases.
+type openWire interface {
+	conformance.Wire
+	// Epoch returns time 0 of its frames.
+	Epoch() time.Time
+	// Forget discards received frames.
+	Forget()
+	Close() error
+}
+
+// realWire is a wire whose frames have the times of the case.
+type realWire struct {
+	openWire
+	w   *realWorld
+	cfg *benchConfig
+}
+
+// Send implements conformance.Wire. It checks the MTU of the device's link, which
+// the switch port does not have.
+func (x *realWire) Send(packet []byte) error {
+	if err := x.cfg.checkMTU(packet); err != nil {
+		return err
+	}
+	return x.openWire.Send(packet)
+}
+
+// recvPollInterval is how often Recv checks whether the case was stopped.
+const recvPollInterval = 50 * time.Millisecond
+
+// Recv implements conformance.Wire.
+func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
+	defer x.w.startWait("a packet from the device")()
+	for deadline := time.Now().Add(timeout); ; {
+		step := recvPollInterval
+		if timeout >= 0 {
+			step = min(step, max(0, time.Until(deadline)))
+		}
+		f, err := x.openWire.Recv(step)
+		f.At -= x.w.epoch.Sub(x.Epoch())
+		last := timeout >= 0 && step < recvPollInterval
+		if err == nil || last || !errors.Is(err, verbs.ErrTimeout) || x.w.stopped() {
+			return f, err
+		}
+	}
+}

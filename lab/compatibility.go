@@ -1,0 +1,244 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// WithProvider returns the scenario with the NICs of another provider, or the
+// scenario itself if these are its NICs. Expectations for single tiers are removed,
+// because their bounds are for the scenario's own provider.
+func WithProvider(s *scenarios.Scenario, provider string) *scenarios.Scenario {
+	if own, err := nics.Find(s.NIC.Provider); err == nil && own.Name == provider {
+		return s
+	}
+	changed := *s
+	changed.NIC.Provider, changed.Expect.In = provider, nil
+	return &changed
+}
+
+// Incompatibility returns in one line why the scenario cannot run with the NICs of
+// its provider and these additional defects on a tier; empty if it can.
+func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, quirks ...string) string {
+	p, err := nics.Find(s.NIC.Provider)
+	if err != nil {
+		return err.Error()
+	}
+	f := &compatibility{s: s, p: p, tier: tier, want: s.ExpectOn(tier), w: workloadOf(s, p)}
+	for _, reason := range []func() string{f.checkNIC, f.checkServices, f.checkReceives, f.checkPathMTU, f.checkEvents, f.checkErrors, f.checkCounts, f.checkReconnects, f.checkTrunks} {
+		if why := reason(); why != "" {
+			return why
+		}
+	}
+	for _, q := range quirks {
+		if err := p.CheckQuirk(q); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// compatibility compares a scenario with its provider. Each check returns the
+// reason of an incompatibility, or an empty string.
+type compatibility struct {
+	s    *scenarios.Scenario
+	p    *nics.Provider
+	w    workload.Config // with the services of the provider
+	tier scenarios.Tier
+	want scenarios.Expect
+
+	caps      verbs.Caps // of NICs with the setup of the scenario
+	datagrams bool       // NICs use reliable datagrams (rd)
+}
+
+// checkNIC checks that the provider supports the settings of the nic section.
+func (f *compatibility) checkNIC() string {
+	setup, err := setupOf(f.s, f.p, "", nil)
+	if err == nil {
+		_, err = f.p.NewOpener(setup)
+	}
+	f.caps, f.datagrams = f.p.CapsFor(setup), setup.Reliable
+	return reasonOf(err)
+}
+
+// reasonOf returns the text of an error without its position in the file.
+func reasonOf(err error) string {
+	var placed *scenarios.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &placed):
+		return placed.Err.Error()
+	}
+	return err.Error()
+}
+
+// checkServices checks that the provider has the transport services of the
+// workload.
+func (f *compatibility) checkServices() string {
+	if lacking := f.w.UnsupportedServices(f.caps); len(lacking) > 0 {
+		why := fmt.Sprintf("%s has no %s", f.p.Title, strings.Join(lacking, ", "))
+		if f.p.ReliableCaps != 0 {
+			why += ": there are no connections, and its reliable service is rd"
+		}
+		return why
+	}
+	if f.datagrams && (f.w.Reconnect || f.w.Failover) {
+		return fmt.Sprintf("it reconnects, and %s has no connections", f.p.Title)
+	}
+	if f.p.Transport == verbs.TransportIWARP && f.w.NeedsImmediateData() {
+		return fmt.Sprintf("its messages are too short to contain their number, and %s does not deliver immediate data with a message", f.p.Title)
+	}
+	if slices.Contains(f.w.Excuses, "gives_up") && f.p.OverTCP {
+		return fmt.Sprintf("connections may fail, and over %s a completion does not prove that a message has arrived", f.p.Title)
+	}
+	return ""
+}
+
+// checkReceives checks that messages may arrive before receives are posted, if the
+// workload does that.
+func (f *compatibility) checkReceives() string {
+	w := &f.w
+	if f.p.HasRNR || !w.RunsIntoRNR() && w.RNRTimer == 0 && w.RNRRetries == nil {
+		return ""
+	}
+	return fmt.Sprintf("its receivers post late: over %s a message without a posted receive ends the connection", f.p.Title)
+}
+
+// checkPathMTU checks that the provider has a path MTU, if the workload sets one.
+func (f *compatibility) checkPathMTU() string {
+	if f.p.OverTCP && len(f.w.MTU) > 0 {
+		return "it sets the path MTU of queue pairs: TCP chooses the segment size"
+	}
+	if f.datagrams && len(f.w.MTU) > 0 {
+		return fmt.Sprintf("it sets the path MTU of queue pairs: %s uses the MTU of the link", f.p.Title)
+	}
+	return ""
+}
+
+// checkEvents checks that events name packets on a packet transport, and offsets on
+// a stream transport.
+func (f *compatibility) checkEvents() string {
+	for i := range f.s.Events {
+		switch atOffset := f.s.Events[i].Offset != nil; {
+		case f.p.OverTCP && !atOffset:
+			return "its events name RoCE packets: over TCP, events name offsets in the stream"
+		case !f.p.OverTCP && atOffset:
+			return fmt.Sprintf("its events name offsets in a TCP stream, and %s sends datagrams", f.p.Title)
+		}
+	}
+	return ""
+}
+
+// checkErrors checks that the provider can complete with the expected errors.
+func (f *compatibility) checkErrors() string {
+	kills := slices.ContainsFunc(f.s.Faults, func(x scenarios.Fault) bool { return x.Do == scenarios.Kill })
+	flushed := []string{scenarios.StatusName(verbs.WCWRFlushErr)}
+	for _, host := range slices.Sorted(maps.Keys(f.want.Errors)) {
+		if !f.p.OverTCP && kills && slices.Equal(f.want.Errors[host], flushed) {
+			return fmt.Sprintf("it expects connections to end when the peer process is killed: %s detects that by exhausted retries", f.p.Title)
+		}
+		for _, name := range f.want.Errors[host] {
+			status, _ := scenarios.Status(name)
+			if instead, never := f.p.UnreportedStatuses[status]; never {
+				return fmt.Sprintf("it expects %q, which %s does not report: %s", name, f.p.Title, instead)
+			}
+		}
+	}
+	return ""
+}
+
+// checkCounts checks that the provider and the tier count the events whose number
+// is expected.
+func (f *compatibility) checkCounts() string {
+	atLeast := func(r scenarios.Range) bool { return r.Min != nil && *r.Min > 0 }
+	switch {
+	case f.p.RetransmitCounter == "" && !f.want.Retransmits.IsZero():
+		return "it counts retransmitted packets: TCP retransmits without a counter"
+	case !(f.p.HasECN && f.caps.Has(verbs.CapCongestion)) && atLeast(f.want.Marked):
+		return fmt.Sprintf("it expects packets with CE marks: %s sends no ECN-capable packets", f.p.Title)
+	case f.p.OverTCP && f.tier == scenarios.Sim && atLeast(f.want.Lost) && !f.hasLoss():
+		return "it expects packets to be dropped at full queues: simulated streams block instead"
+	}
+	return ""
+}
+
+// hasLoss reports whether an event or an impairment may drop packets.
+func (f *compatibility) hasLoss() bool {
+	for i := range f.s.Events {
+		if e := &f.s.Events[i]; e.Do == "drop" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(f.impairments(), func(im *scenarios.Impairment) bool {
+		return im.Loss > 0 || im.Burst.ToBad > 0 || im.Truncate > 0 || im.Corrupt > 0 || im.Queue > 0
+	})
+}
+
+// impairments returns the impairments of the scenario and of its faults.
+func (f *compatibility) impairments() (all []*scenarios.Impairment) {
+	for i := range f.s.Impair {
+		all = append(all, &f.s.Impair[i])
+	}
+	for i := range f.s.Faults {
+		if set := f.s.Faults[i].Set; set != nil {
+			all = append(all, set)
+		}
+	}
+	return all
+}
+
+// checkReconnects checks that a fault or an event breaks TCP connections, if
+// reconnects are expected.
+func (f *compatibility) checkReconnects() string {
+	if least := f.want.Reconnects.Min; !f.p.OverTCP || least == nil || *least == 0 {
+		return ""
+	}
+	breaks := slices.ContainsFunc(f.s.Faults, func(x scenarios.Fault) bool { return x.Do == scenarios.Kill || x.Do == scenarios.QPError }) ||
+		slices.ContainsFunc(f.s.Events, func(e scenarios.Event) bool { return e.Do == "reset" || e.Do == "corrupt_bit" }) ||
+		slices.ContainsFunc(f.impairments(), func(im *scenarios.Impairment) bool { return im.Corrupt > 0 })
+	if breaks {
+		return ""
+	}
+	return "it expects connections to break by exhausted retries: TCP retries for minutes"
+}
+
+// checkTrunks checks that simulated streams are impaired at hosts only.
+func (f *compatibility) checkTrunks() string {
+	if !f.p.OverTCP || f.tier != scenarios.Sim {
+		return ""
+	}
+	t, err := f.s.Topology()
+	if err != nil {
+		return err.Error()
+	}
+	places := make([][]string, 0, len(f.s.Events))
+	for _, im := range f.impairments() {
+		places = append(places, im.On)
+	}
+	for i := range f.s.Events {
+		places = append(places, f.s.Events[i].On)
+	}
+	for _, on := range places {
+		for _, pattern := range on {
+			ports, err := t.Match(pattern)
+			if err != nil {
+				return err.Error()
+			}
+			for _, port := range ports {
+				if _, isHost := t.Host(port.Node); !isHost {
+					return "it impairs links between switches, and simulated streams are impaired at hosts only"
+				}
+			}
+		}
+	}
+	return ""
+}

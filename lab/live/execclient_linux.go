@@ -1,0 +1,174 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// drainTimeout is how long output may arrive after the program has ended.
+const drainTimeout = 2 * time.Second
+
+// Exec runs a program in a host of a lab, with the standard descriptors,
+// environment and working directory of this process, and returns its exit code. If
+// stdin and stdout are a terminal, the program gets a new terminal.
+//
+// On a terminal, cancelling the context or closing the terminal ends the call and
+// the program. Otherwise signals are forwarded to the program, and the context
+// matters only until it runs.
+func Exec(ctx context.Context, name, host string, args []string) (code int, err error) {
+	if len(args) == 0 {
+		return 0, errors.New("no program to run")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &request{Op: opExec, Host: host, Args: args, Env: os.Environ()}
+	if r.Path, err = exec.LookPath(args[0]); err != nil {
+		return 0, err
+	}
+	if r.Dir, err = os.Getwd(); err != nil {
+		return 0, err
+	}
+	r.Rows, r.Columns, r.Terminal = terminalSize(os.Stdin)
+	if _, _, ok := terminalSize(os.Stdout); !ok {
+		r.Terminal = false
+	}
+	// Before the program starts: a signal may arrive at once.
+	signals := make(chan os.Signal, 8)
+	if !r.Terminal {
+		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+		defer signal.Stop(signals)
+	}
+	c, err := sendRequest(ctx, name, replyTimeout, r, os.Stdin, os.Stdout, os.Stderr)
+	if err != nil {
+		return 0, err
+	}
+	defer c.close()
+	files, err := receiveFiles(c.conn)
+	if err != nil {
+		return 0, c.labGone(c.wrapErr(err))
+	}
+	defer closeAll(files)
+	if len(files) == 0 && !c.stopCancel() {
+		return 0, context.Cause(ctx)
+	}
+	_ = c.conn.SetDeadline(time.Time{})
+	if ctx.Err() != nil { // it ended before stopCancel
+		_ = c.conn.SetDeadline(time.Unix(1, 0))
+	}
+	done := make(chan struct{})
+	defer close(done)
+	if len(files) > 0 {
+		restore, err := attachTerminal(files[0], done, func() { cancel(errors.New("the terminal was closed")) })
+		if err != nil {
+			return 0, err
+		}
+		defer restore()
+	} else {
+		go c.forwardSignals(signals, done)
+	}
+	return c.waitExit()
+}
+
+// waitExit waits until the program ends.
+func (c *call) waitExit() (code int, err error) {
+	for {
+		a, err := c.readResponse()
+		switch {
+		case err != nil:
+			return 0, c.labGone(err)
+		case a.ExitCode != nil:
+			return *a.ExitCode, nil
+		case a.SignalReceived:
+			_ = c.conn.SetDeadline(time.Time{})
+		}
+	}
+}
+
+// labGone replaces a NotUpError, whose advice would mislead: the lab was up when
+// the program started.
+func (c *call) labGone(err error) error {
+	var gone *NotUpError
+	switch {
+	case !errors.As(err, &gone):
+		return err
+	case gone.CrashLog != "":
+		return fmt.Errorf("lab %s crashed: see %s", c.name, gone.CrashLog)
+	}
+	return fmt.Errorf("lab %s went down", c.name)
+}
+
+// forwardSignals forwards signals to the program. The lab must acknowledge each in
+// time.
+func (c *call) forwardSignals(signals <-chan os.Signal, done <-chan struct{}) {
+	to := json.NewEncoder(c.conn)
+	for {
+		select {
+		case s := <-signals:
+			_ = c.conn.SetDeadline(time.Now().Add(replyTimeout))
+			if to.Encode(signalMessage{int(s.(syscall.Signal))}) != nil {
+				return
+			}
+		case <-done:
+			return
+		}
+	}
+}
+
+// eofNotifier calls onError when a read fails.
+type eofNotifier struct {
+	*os.File
+	onError func()
+}
+
+func (w eofNotifier) Read(b []byte) (int, error) {
+	n, err := w.File.Read(b)
+	if err != nil {
+		w.onError()
+	}
+	return n, err
+}
+
+// attachTerminal connects this terminal to the program's. It calls closed when a
+// read of this terminal fails, because a raw terminal has no end-of-file key.
+func attachTerminal(master *os.File, done <-chan struct{}, closed func()) (restore func(), err error) {
+	restoreMode, err := makeRaw(os.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_, _ = io.Copy(os.Stdout, master) // until no process has the terminal open
+	}()
+	go func() { _, _ = io.Copy(master, struct{ io.Reader }{eofNotifier{os.Stdin, closed}}) }() // until this process ends
+	resizes := make(chan os.Signal, 1)
+	signal.Notify(resizes, syscall.SIGWINCH)
+	go func() {
+		defer signal.Stop(resizes)
+		for {
+			select {
+			case <-resizes:
+				if rows, columns, ok := terminalSize(os.Stdin); ok {
+					resize(master, rows, columns)
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		select {
+		case <-copied:
+		case <-time.After(drainTimeout): // a background process keeps it open
+		}
+		restoreMode()
+	}, nil
+}

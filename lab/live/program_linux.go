@@ -1,0 +1,165 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/internal/interrupt"
+	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/lab/nslab"
+	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// programJob is the input of the process of a fabric for one program.
+type programJob struct {
+	Program
+	Text string `json:"text"` // of the scenario
+	Dir  string `json:"dir"`
+}
+
+const jobFD = 3
+
+// RunProgram creates a fabric, runs a program in each of its hosts, and removes the
+// fabric. It returns the first exit code that is not 0, in the order of ranks.
+func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int, err error) {
+	if err := netns.Available(); err != nil {
+		return 0, err
+	}
+	text, err := s.Marshal()
+	if err != nil {
+		return 0, err
+	}
+	j := programJob{Program: o, Text: string(text)}
+	if j.Dir, err = os.Getwd(); err != nil {
+		return 0, err
+	}
+	in, inEnd, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer inEnd.Close()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", ProgramCommand)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{in}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	err = netns.StartUnshared(cmd)
+	in.Close() // otherwise the write below would block if the child dies
+	if err != nil {
+		return 0, err
+	}
+	writeErr := json.NewEncoder(inEnd).Encode(j)
+	if err := errors.Join(inEnd.Close(), ignoreExit(cmd.Wait())); err != nil {
+		return 0, err
+	}
+	if code := exitCode(cmd.ProcessState); code != 0 {
+		return code, nil // the child printed the reason
+	}
+	return 0, writeErr
+}
+
+// ignoreExit returns nil for an *exec.ExitError.
+func ignoreExit(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil
+	}
+	return err
+}
+
+// ProgramMain is the main function of the process of a fabric for one program. It
+// returns the exit code.
+func ProgramMain() (code int, err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
+	defer stop()
+	var j programJob
+	if err := json.NewDecoder(os.NewFile(jobFD, "job")).Decode(&j); err != nil {
+		return 0, fmt.Errorf("read the job: %w", err)
+	}
+	s, err := scenarios.Parse("exec.yaml", []byte(j.Text))
+	if err != nil {
+		return 0, err
+	}
+	plan, err := lab.NewPlan(s, lab.Options{})
+	if err != nil {
+		return 0, err
+	}
+	testbed, err := nslab.Open(plan, nslab.TestbedOptions{})
+	if err != nil {
+		return 0, err
+	}
+	defer testbed.Close() //nolint:errcheck // removed when this process exits
+	if err := testbed.Begin(time.Now()); err != nil {
+		return 0, err
+	}
+	group, err := launch.Start(ctx, j.specs(testbed), launch.Options{
+		Join: launch.JoinOptional, Output: &printable.Writer{W: os.Stdout}, KeepGoing: j.KeepGoing,
+		Prefix: func(rank int, host string, _ launch.Stream) string {
+			if j.Plain {
+				return ""
+			}
+			return host + ": "
+		},
+	})
+	if err != nil {
+		return 0, err
+	}
+	outcomes, _ := group.Wait() // the outcomes have the errors
+	return exitStatus(outcomes), nil
+}
+
+func (j *programJob) specs(testbed *nslab.Testbed) (specs []launch.Spec) {
+	for i, h := range testbed.Plan.Topology.Hosts {
+		host := testbed.Fabric.Host(h.Name)
+		specs = append(specs, launch.Spec{
+			Rank: i, Host: h.Name, Start: host.NS.Start,
+			Cmd: launch.Command{
+				Path: j.Args[0], Args: j.Args[1:], Dir: j.Dir,
+				Env: append(os.Environ(), nics.EnvVars(testbed.Plan.Topology, h)...),
+			},
+		})
+	}
+	return specs
+}
+
+// exitStatus returns the first exit code that is not 0 of a rank that ended by
+// itself, or else of a rank that was stopped. It prints an error for each rank that
+// failed.
+func exitStatus(outcomes []launch.Outcome) (code int) {
+	stopped := 0
+	for _, o := range outcomes {
+		if o.State.OK() {
+			continue
+		}
+		n := o.ExitCode
+		if sig := unix.SignalNum(o.Signal); sig != 0 {
+			n = 128 + int(sig)
+		} else if n <= 0 {
+			n = 1
+		}
+		if o.State == launch.Stopped {
+			stopped = n
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, printable.Text(o.Error))
+		if code == 0 {
+			code = n
+		}
+	}
+	if code == 0 {
+		code = stopped
+	}
+	return code
+}

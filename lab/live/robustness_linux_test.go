@@ -1,0 +1,263 @@
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// rawClient connects to a lab without the protocol.
+func rawClient(t *testing.T, name string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socketPrefix() + name, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	return conn
+}
+
+func TestLabSurvivesHostileClients(t *testing.T) {
+	t.Parallel()
+	name := up(t, 2)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	some := func(n int) (files []*os.File) {
+		for range n {
+			files = append(files, null)
+		}
+		return files
+	}
+	before := openFiles(t, mustAnswer(t, name).PID)
+	for _, c := range []struct {
+		what  string
+		files []*os.File
+		text  string
+		want  string // in the answer; empty if none need come
+	}{
+		{"nothing at all", nil, "", ""},
+		{"garbage", nil, "\x00\xff{{{", "invalid request"},
+		{"half a request", nil, `{"verb":"in`, ""},
+		{"another type", nil, `{"verb":5}`, "invalid request"},
+		{"too long", nil, `{"verb":"info","env":["` + strings.Repeat("x", maxRequest) + `"]}`, "too long"},
+		{"nested without end", nil, strings.Repeat("[", 100_000), ""},
+		{"an unknown wish", nil, `{"verb":"frobnicate"}`, "unknown operation"},
+		{"no program", some(3), `{"verb":"exec","host":"host0"}`, "no program to run"},
+		{"no path", some(3), `{"verb":"exec","host":"host0","args":["ls"]}`, "no program to run"},
+		{"no descriptors", nil, `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 0 descriptors, want 3"},
+		{"one descriptor", some(1), `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 1 descriptors"},
+		{"too many descriptors", some(100), `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"]}`, ""},
+		{"descriptors for nothing", some(3), `{"verb":"info"}`, `"name":`},
+		{"no such host", some(3), `{"verb":"exec","host":"../host0","path":"/bin/true","args":["true"]}`, "no host"},
+		{"a switch", some(3), `{"verb":"exec","host":"switch0","path":"/bin/true","args":["true"]}`, "no host"},
+		{"no such folder", some(3), `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"],"dir":"/no/such"}`, "/no/such"},
+		{"no such program", some(3), `{"verb":"exec","host":"host0","path":"/no/such","args":["such"]}`, "/no/such"},
+		{"a link that is neither", nil, `{"verb":"set","host":"host0","link":"sideways"}`, "up or down"},
+		{"no such port", nil, `{"verb":"set","host":"host7","link":"down"}`, "host7"},
+		{"a scenario that is none", nil, `{"verb":"set","host":"host0","impair":"]["}`, "set.yaml"},
+		{"another fabric", nil, `{"verb":"set","host":"host0","impair":"version: 1\nname: x\ntitle: X\nfabric: {kind: star, hosts: 9}\nworkload: {kind: all-to-all}\n"}`, "error"},
+	} {
+		conn := rawClient(t, name)
+		if c.text != "" {
+			_ = sendFiles(conn, c.files...)
+			_, _ = io.WriteString(conn, c.text) // it may hang up before the end
+		}
+		_ = conn.CloseWrite()
+		answer, _ := io.ReadAll(conn)
+		if !strings.Contains(string(answer), c.want) {
+			t.Errorf("%s: answer %q, want %q", c.what, answer, c.want)
+		}
+		mustAnswer(t, name)
+	}
+	// Nothing of theirs stays open.
+	pid := mustAnswer(t, name).PID
+	await(t, "descriptors are closed", func() bool { return openFiles(t, pid) <= before })
+	if info := mustAnswer(t, name); info.Programs != 0 {
+		t.Errorf("%d programs run", info.Programs)
+	}
+}
+
+func openFiles(t *testing.T, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// They do not delay other clients.
+func TestSlowClientsAreDisconnected(t *testing.T) {
+	t.Parallel()
+	const hurry = 3 * time.Second
+	name := up(t, 2, requestTimeoutVar+"="+hurry.String())
+	var slow []*net.UnixConn
+	for i := range 20 {
+		conn := rawClient(t, name)
+		if i%2 == 0 {
+			_ = sendFiles(conn)
+			_, _ = io.WriteString(conn, `{"verb":`)
+		}
+		slow = append(slow, conn)
+	}
+	within(t, hurry, "an answer", func() { mustAnswer(t, name) })
+	within(t, 10*hurry, "hanging up", func() { // on all at once: one by one it would take twice that
+		for _, conn := range slow {
+			if _, err := io.ReadAll(conn); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestManyConcurrentClients(t *testing.T) {
+	name := up(t, 3)
+	const clients = 200
+	var wg sync.WaitGroup
+	errs := make(chan error, clients)
+	for i := range clients {
+		wg.Go(func() {
+			if i%4 > 0 {
+				_, err := Query(t.Context(), name)
+				errs <- err
+				return
+			}
+			errs <- echo(t, name, i)
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	await(t, "all programs have ended", func() bool { return mustAnswer(t, name).Programs == 0 })
+}
+
+// echo has a program say a number, and listens.
+func echo(t *testing.T, name string, i int) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	c, err := sendRequest(t.Context(), name, changeTimeout, &request{
+		Op: opExec, Host: fmt.Sprint("host", i%3), Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf("echo $FABRICTEST_HOST says %d", i)},
+	}, w, w, w)
+	w.Close()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if _, err := receiveFiles(c.conn); err != nil {
+		return err
+	}
+	code, err := c.waitExit()
+	said, rerr := io.ReadAll(r)
+	if want := fmt.Sprintf("host%d says %d\n", i%3, i); string(said) != want || code != 0 {
+		return fmt.Errorf("%q and exit code %d, want %q", said, code, want)
+	}
+	return errors.Join(err, rerr)
+}
+
+func TestOtherUsersAreRejected(t *testing.T) {
+	t.Parallel()
+	cmd := asOtherUser(t, roleDown)
+	name := up(t, 2)
+	cmd.Args = append(cmd.Args, socketPrefix()+name)
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != "answer: \"\"\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	mustAnswer(t, name)
+}
+
+// Any user may bind the name of a lab, and must receive neither descriptors nor the
+// environment.
+func TestClientsSendNothingToOtherUsers(t *testing.T) {
+	name := fmt.Sprintf("squatted-%d", os.Getpid())
+	cmd := asOtherUser(t, roleSquat, socketPrefix()+name)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}()
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "listening" {
+		t.Fatalf("the listener says %q", lines.Text())
+	}
+	ctx := t.Context()
+	for what, do := range map[string]func() error{
+		"ask":    func() error { _, err := Query(ctx, name); return err },
+		"down":   func() error { return Down(ctx, name) },
+		"link":   func() error { return SetLink(ctx, name, "host0", false) },
+		"impair": func() error { return Impair(ctx, name, "host0", "") },
+		"exec":   func() error { _, err := Exec(ctx, name, "host0", []string{"true"}); return err },
+		"up":     func() error { return Up(ctx, Config{Name: name, Scenario: star(2)}) },
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "used by another user, 65534") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if !lines.Scan() || lines.Text() != "told 0 bytes" {
+			t.Errorf("%s: the listener was %s", what, lines.Text())
+		}
+	}
+	names, err := List(ctx)
+	if err != nil || strings.Contains(strings.Join(names, " "), name) {
+		t.Errorf("the list has %v, %v", names, err)
+	}
+}
+
+func TestLabSurvivesPanicInHandler(t *testing.T) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@live-panic-%d", os.Getpid()), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var log bytes.Buffer
+	s := &server{crashLog: "/some/file", log: &log} // without a testbed
+	go func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			go s.handleConn(conn)
+		}
+	}()
+	for range maxLoggedPanics + 2 {
+		conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a response
+		err = errors.Join(sendFiles(conn), json.NewEncoder(conn).Encode(request{Op: opInfo}), json.NewDecoder(conn).Decode(&a))
+		if err != nil || !strings.Contains(a.Error, "nil pointer") || !strings.Contains(a.Error, "/some/file") {
+			t.Errorf("%+v, %v", a, err)
+		}
+		conn.Close()
+	}
+	if n := strings.Count(log.String(), "panic: runtime error"); n != maxLoggedPanics {
+		t.Errorf("%d traces were written, want %d", n, maxLoggedPanics)
+	}
+}

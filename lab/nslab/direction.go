@@ -1,0 +1,161 @@
+package nslab
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/impair/ethernet"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/netns/uswitch"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// portDirection is one direction of a port on a user-space switch.
+type portDirection struct {
+	set       *switchSet
+	planPort  int // index in Plan.Ports
+	dir       lab.Direction
+	sw        *uswitch.Switch
+	swPort    int // index of the port in sw
+	swDir     uswitch.Direction
+	linkSpecs []impair.Spec // rate, latency and queue of the cable
+	start     time.Duration // time 0 of the scenario, in the time of the switch
+	started   bool
+	baseline  uswitch.Counters // counters at start
+
+	impairer *ethernet.Impairer // nil if packets are not impaired
+	stream   *streamImpairer    // nil without stream events
+	filter   *ethernet.Filter   // nil without partitions
+}
+
+// begin installs the impairments and events of the plan.
+func (y *portDirection) begin(m *lab.Impairments, start time.Duration) error {
+	plan, cfg := y.set.plan, m.Config
+	y.start, y.started, y.baseline = start, true, y.counters()
+	cfg.Specs = y.withLinkSpecs(cfg.Specs)
+	changesHere := func(s lab.Step) bool {
+		return slices.ContainsFunc(s.Set, func(r lab.SpecChange) bool { return r.Port == y.planPort && r.Direction == y.dir })
+	}
+	// Partitions filter packets at the receiving host.
+	filtered := y.dir == lab.In && plan.Ports[y.planPort].Host >= 0 &&
+		slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
+	if y.set.impairAll || filtered || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || len(m.StreamEvents) > 0 || slices.ContainsFunc(plan.Steps, changesHere) {
+		return y.install(cfg, m.StreamEvents, filtered)
+	}
+	return nil
+}
+
+// install sets the handler of the direction: capture, partition filter, stream
+// events and impairments, in this order.
+func (y *portDirection) install(cfg impair.Config, streams []lab.StreamEvent, filtered bool) (err error) {
+	y.impairer, err = ethernet.NewImpairer(cfg, ethernet.Options{
+		Dissector: y.set.plan.Provider.Dissector, Source: y.set.plan.RandSources(y.planPort, y.dir), Start: y.start,
+	})
+	if err != nil {
+		return err
+	}
+	var handler uswitch.FrameHandler = y.impairer
+	if len(streams) > 0 {
+		y.stream = newStreamImpairer(streams, handler)
+		handler = y.stream
+	}
+	if filtered {
+		y.filter = ethernet.NewFilter(handler, y.set.blocked)
+		handler = y.filter
+	}
+	if handler, err = y.set.capture.tap(y.name(), handler); err != nil {
+		return err
+	}
+	return y.sw.SetHandler(y.swPort, y.swDir, handler)
+}
+
+// name returns the name of the direction in a capture: "host0/rdma0 out".
+func (y *portDirection) name() string {
+	dir := "out"
+	if y.dir == lab.In {
+		dir = "in"
+	}
+	return y.set.plan.Ports[y.planPort].Name + " " + dir
+}
+
+// withLinkSpecs appends the specs of the cable. They come last, and do not change
+// the random sources of the scenario's specs.
+func (y *portDirection) withLinkSpecs(specs []impair.Spec) []impair.Spec {
+	return append(slices.Clip(specs), y.linkSpecs...)
+}
+
+// setSpecs replaces the random impairments.
+func (y *portDirection) setSpecs(specs []impair.Spec) (err error) {
+	switch {
+	case !y.started:
+		return fmt.Errorf("%s: impairments cannot be set before Begin", y.name())
+	case y.impairer == nil:
+		return y.install(impair.Config{Specs: y.withLinkSpecs(specs)}, nil, false)
+	}
+	y.sw.WhileQuiesced(func() { err = y.impairer.Pipe().SetSpecs(y.withLinkSpecs(specs)) })
+	return err
+}
+
+// linkSpecsOut returns rate and latency of the cable for packets that leave a port.
+// Ports of switches have a finite queue; hosts wait.
+func linkSpecsOut(p *lab.Port, c topology.Cable) []impair.Spec {
+	if !shaped(c.Link) {
+		return nil
+	}
+	s := impair.Spec{Delay: c.Link.Latency, RateBps: c.Link.RateBps}
+	if p.Host < 0 {
+		addQueue(&s, c.Link)
+	}
+	return []impair.Spec{s}
+}
+
+// linkSpecsIn returns the same for packets from a switch to a port. Between two
+// hosts, linkSpecsOut of the other host applies.
+func linkSpecsIn(plan *lab.Plan, p *lab.Port, c topology.Cable) []impair.Spec {
+	if _, isHost := plan.Topology.Host(c.Other(p.Port).Node); isHost || !shaped(c.Link) {
+		return nil
+	}
+	s := impair.Spec{Delay: c.Link.Latency, RateBps: c.Link.RateBps}
+	addQueue(&s, c.Link)
+	return []impair.Spec{s}
+}
+
+func addQueue(s *impair.Spec, l topology.Link) {
+	if l.RateBps != 0 {
+		s.QueueBytes = l.QueueBytes
+		s.QueueMarks = impair.QueueMarks{MinBytes: l.ECN.MinBytes, MaxBytes: l.ECN.MaxBytes, MaxPPM: l.ECN.MaxPPM}
+	}
+}
+
+// partitionGroups has the group of each address. Addresses in no group form group
+// 0.
+type partitionGroups map[netip.Addr]int
+
+// partition starts or ends a partition.
+func (w *switchSet) partition(step *lab.Step) error {
+	if step.Undo {
+		w.partitioned.Store(nil)
+		return nil
+	}
+	groups := make(partitionGroups)
+	for i, g := range step.Groups {
+		for _, k := range g {
+			nic, _ := w.plan.Topology.NIC(w.plan.Ports[k].Port)
+			for _, a := range nic.Addrs {
+				groups[a.Addr()] = i + 1
+			}
+		}
+	}
+	w.partitioned.Store(&groups)
+	return nil
+}
+
+// blocked reports whether the partition separates two addresses.
+func (w *switchSet) blocked(src, dst netip.Addr) bool {
+	groups := w.partitioned.Load()
+	return groups != nil && (*groups)[src] != (*groups)[dst]
+}

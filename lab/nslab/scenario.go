@@ -1,0 +1,167 @@
+package nslab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/cputime"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// runScenario runs a scenario in the namespaces of this process.
+func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
+	r := lab.NewResult(s, scenarios.NetNS, &opts)
+	var truncated atomic.Bool
+	observed, err := buildAndRun(ctx, s, opts, func() { truncated.Store(true) })
+	if observed != nil {
+		observed.FillResult(r)
+	}
+	if truncated.Load() {
+		r.Detail = strings.TrimPrefix(fmt.Sprintf("%s\n%s is not complete: it has reached %d MiB", r.Detail, fabricCapture, MaxFabricCapture>>20), "\n")
+	}
+	if err != nil {
+		lab.MarkBroken(r, err)
+	}
+	if opts.Dir != "" {
+		folder := opts.Folder(s, scenarios.NetNS)
+		if err := packCaptures(filepath.Join(opts.Dir, folder)); err != nil { // the files remain uncompressed
+			r.Detail = strings.TrimPrefix(r.Detail+"\n"+err.Error(), "\n")
+		}
+		r.Files = filesIn(opts.Dir, folder)
+	}
+	return r
+}
+
+// buildAndRun builds the fabric, runs the ranks on it, and returns the observation,
+// also of a run that was stopped. It calls onTruncated if the capture of the fabric
+// reaches its limit.
+func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, onTruncated func()) (*lab.Observation, error) {
+	if why := lab.Incompatibility(s, scenarios.NetNS, opts.Quirks...); why != "" {
+		return nil, s.Errorf("nic.provider", "%s", why)
+	}
+	plan, err := lab.NewPlan(s, opts)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range plan.Topology.Hosts {
+		// Report invalid settings before any rank starts.
+		if _, err := lab.NICs(s, h.Name, opts.Quirks...); err != nil {
+			return nil, err
+		}
+	}
+	p := &scenarioRun{opts: opts, onTruncated: onTruncated}
+	if opts.Dir != "" {
+		p.dir = filepath.Join(opts.Dir, opts.Folder(s, scenarios.NetNS))
+		if err := os.MkdirAll(p.dir, 0o777); err != nil {
+			return nil, err
+		}
+	}
+	if p.Testbed, err = Open(plan, p.testbedOptions()); err != nil {
+		return nil, err
+	}
+	defer p.Close() //nolint:errcheck // the kernel takes it all down with this process
+	p.recorder = newRecorder(plan, opts.OnProgress)
+	return p.run(ctx)
+}
+
+// fabricCapture is the capture file of the user-space switches, in the folder of
+// the scenario.
+const fabricCapture = "fabric.pcapng"
+
+func (p *scenarioRun) testbedOptions() TestbedOptions {
+	opts := TestbedOptions{Netem: p.opts.Netem}
+	if p.opts.Capture && p.dir != "" {
+		opts.Capture = CaptureOptions{
+			File: filepath.Join(p.dir, fabricCapture), Comment: p.opts.Replay, OnTruncated: p.onTruncated,
+		}
+	}
+	return opts
+}
+
+// scenarioRun is a running scenario on its testbed.
+type scenarioRun struct {
+	*Testbed
+	opts        lab.Options
+	onTruncated func()
+	dir         string // for the scenario's files; empty if none are written
+	recorder    *recorder
+	group       *launch.Group
+
+	// Results of runFaults.
+	steps       []lab.ExecutedStep // executed
+	abortReason string             // empty if the run was not stopped
+	internalErr error              // an error outside of the fabric
+}
+
+const (
+	// joinTimeout is how long ranks have to become ready. 64 hosts on two CPUs need
+	// most of it.
+	joinTimeout = 60 * time.Second
+	// hangTimeout is how long a rank's process may send no heartbeat.
+	hangTimeout = 20 * time.Second
+)
+
+// run starts the ranks, executes the faults, and waits until all ranks have ended
+// or the time limit is reached.
+func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	specs, err := p.specs()
+	if err != nil {
+		return nil, err
+	}
+	before, _ := cputime.Now()
+	p.group, err = launch.Start(ctx, specs, launch.Options{
+		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, LogDir: p.dir, OnEvent: p.recorder.event,
+	})
+	if err != nil {
+		return nil, startError(err)
+	}
+	var background sync.WaitGroup
+	background.Go(func() { p.runFaults(running) })
+	background.Go(func() { p.reportStates(running) })
+	outcomes, err := p.group.Wait()
+	stop()
+	background.Wait()
+	others := p.othersSince(before)
+	var rankErr *launch.RankError
+	switch {
+	case ctx.Err() != nil:
+		p.abortReason = fmt.Sprintf("interrupted at %v of the scenario's time: %v", p.recorder.now().Round(time.Millisecond), context.Cause(ctx))
+		p.internalErr = errors.New(p.abortReason)
+	case errors.As(err, &rankErr) && p.abortReason == "":
+		p.abortReason = "the run was ended when " + rankErr.Error()
+	}
+	internalErr := errors.Join(p.internalErr, p.stopSwitches())
+	observed, err := p.observe(outcomes, others)
+	return observed, errors.Join(internalErr, err)
+}
+
+// reportStates calls OnState with the states of all ranks for each state request.
+func (p *scenarioRun) reportStates(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.opts.StateRequests:
+		}
+		all := []lab.RankState{}
+		for rank, state := range p.group.Dump(ctx) {
+			all = append(all, lab.RankState{Rank: rank, Host: p.Plan.Topology.Hosts[rank].Name, State: state})
+		}
+		slices.SortFunc(all, func(a, b lab.RankState) int { return cmp.Compare(a.Rank, b.Rank) })
+		p.opts.OnState(all)
+	}
+}

@@ -1,0 +1,224 @@
+package nslab
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/netns/uswitch"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// needsUserSpace returns a predicate for cables that must pass through user space:
+// those with impairments, events, partitions, links of hosts that go down, or a
+// rate, latency or queue. The kernel carries the others.
+func needsUserSpace(plan *lab.Plan) func(topology.Cable) bool {
+	hasPartition := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
+	hosts := make(map[int]bool) // cables of hosts
+	for i := range plan.Ports {
+		hosts[plan.Ports[i].Cable] = hosts[plan.Ports[i].Cable] || plan.Ports[i].Host >= 0
+	}
+	goesDown := make(map[int]bool) // cables of hosts that go down
+	for _, s := range plan.Steps {
+		for _, port := range s.Ports {
+			if cable := plan.Ports[port].Cable; s.Do == scenarios.Down && hosts[cable] {
+				goesDown[cable] = true
+			}
+		}
+	}
+	return func(c topology.Cable) bool {
+		i := slices.IndexFunc(plan.Topology.Cables, func(x topology.Cable) bool { return x.A.Same(c.A) })
+		return plan.ImpairsCable(i) || shaped(c.Link) || hasPartition && hosts[i] || goesDown[i]
+	}
+}
+
+// shaped reports whether a cable has a rate, latency or queue.
+func shaped(l topology.Link) bool {
+	return l.RateBps != 0 || l.Latency != 0 || l.QueueBytes != 0 || l.ECN != topology.ECN{}
+}
+
+// switchSet has the user-space switches of a fabric, and the directions that pass
+// through them.
+type switchSet struct {
+	plan     *lab.Plan
+	switches []*uswitch.Switch
+	epoch    time.Time // time 0 of the switches
+	// netem is set if the kernel's netem impairs packets instead.
+	netem *netns.Fabric
+	// impairAll allows setSpecs on every port.
+	impairAll bool
+	capture   fabricCapturer
+	// directions has Out and In of each port of the plan; nil if the kernel carries
+	// the cable.
+	directions  [][2]*portDirection
+	partitioned atomic.Pointer[partitionGroups] // nil without a partition
+
+	stop   context.CancelFunc
+	run    sync.WaitGroup
+	closed sync.Once
+	mu     sync.Mutex
+	errs   []error // of switches that failed
+}
+
+// newSwitchSet opens the switches of the fabric. They forward packets unchanged
+// until begin.
+func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w *switchSet, err error) {
+	w = &switchSet{plan: plan, directions: make([][2]*portDirection, len(plan.Ports)), epoch: time.Now(), impairAll: opts.UserSpace}
+	w.capture = fabricCapturer{opts: opts.Capture, epoch: w.epoch}
+	if opts.Netem {
+		w.netem = fabric
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.stop = cancel
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	for _, s := range fabric.UserCables() {
+		if err := w.add(fabric, s.Cable.String(), []switchPort{{s.A, s.Cable.A}, {s.B, s.Cable.B}}); err != nil {
+			return w, err
+		}
+	}
+	userSwitches := fabric.UserSwitches()
+	for _, name := range slices.Sorted(maps.Keys(userSwitches)) {
+		var ends []switchPort
+		for _, p := range userSwitches[name] {
+			ends = append(ends, switchPort{p.Device, p.Far})
+		}
+		if err := w.add(fabric, name, ends); err != nil {
+			return w, err
+		}
+	}
+	for _, group := range distribute(w.switches, runtime.GOMAXPROCS(0)) {
+		w.run.Go(func() {
+			if err := uswitch.Run(ctx, group...); err != nil && ctx.Err() == nil {
+				w.fail(err)
+			}
+		})
+	}
+	return w, nil
+}
+
+// distribute divides switches between at most as many goroutines as there are CPUs.
+func distribute(all []*uswitch.Switch, threads int) [][]*uswitch.Switch {
+	groups := make([][]*uswitch.Switch, min(len(all), threads))
+	for i, s := range all {
+		groups[i%len(groups)] = append(groups[i%len(groups)], s)
+	}
+	return groups
+}
+
+// switchPort is an interface in the core namespace, and the port at the other end
+// of its cable.
+type switchPort struct {
+	device string
+	far    topology.Port
+}
+
+// add opens a switch and the directions of the plan's ports on it.
+func (w *switchSet) add(fabric *netns.Fabric, name string, ends []switchPort) error {
+	cfg := uswitch.Config{Name: name, Open: fabric.Core().Do, Epoch: w.epoch}
+	for _, e := range ends {
+		cfg.Ports = append(cfg.Ports, uswitch.PortConfig{Interface: e.device, Name: e.far.String()})
+	}
+	s, err := uswitch.New(cfg)
+	if err != nil {
+		return err
+	}
+	w.switches = append(w.switches, s)
+	for i := range w.plan.Ports {
+		p := &w.plan.Ports[i]
+		for k, e := range ends {
+			if e.far.Same(p.Port) {
+				cable := w.plan.Topology.Cables[p.Cable]
+				w.directions[i] = [2]*portDirection{
+					lab.Out: {set: w, planPort: i, dir: lab.Out, sw: s, swPort: k, swDir: uswitch.In, linkSpecs: linkSpecsOut(p, cable)},
+					lab.In:  {set: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out, linkSpecs: linkSpecsIn(w.plan, p, cable)},
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// begin sets time 0 of the scenario and installs its impairments.
+func (w *switchSet) begin(start time.Time) error {
+	var errs []error
+	for i := range w.directions {
+		p := &w.plan.Ports[i]
+		for d, cfg := range []*lab.Impairments{lab.Out: &p.Out, lab.In: &p.In} {
+			if w.netem != nil && len(cfg.Specs) > 0 {
+				errs = append(errs, w.setNetem(i, lab.Direction(d), cfg.Specs))
+			}
+			if way := w.directions[i][d]; way != nil {
+				errs = append(errs, way.begin(cfg, start.Sub(w.epoch)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// setSpecs replaces the random impairments of ports.
+func (w *switchSet) setSpecs(all []lab.SpecChange) error {
+	errs := make([]error, 0, len(all))
+	for _, r := range all {
+		if w.netem != nil {
+			errs = append(errs, w.setNetem(r.Port, r.Direction, r.Specs))
+			continue
+		}
+		errs = append(errs, w.directions[r.Port][r.Direction].setSpecs(r.Specs))
+	}
+	return errors.Join(errs...)
+}
+
+// setLink sets the link of a port up or down. For a host's cable in user space the
+// switch drops all packets in both directions, as in simulation. Setting the
+// interface down would take the kernel's global RTNL lock, which has been up to 300
+// ms late. Between switches the kernel sets the link, so that routes change.
+func (w *switchSet) setLink(fabric *netns.Fabric, port int, up bool) error {
+	p := &w.plan.Ports[port]
+	if w.directions[port][lab.Out] == nil || p.Host < 0 {
+		return fabric.SetLink(p.Name, up)
+	}
+	var errs []error
+	for i := range w.plan.Ports { // two ports between two hosts
+		if y := w.directions[i][lab.Out]; y != nil && w.plan.Ports[i].Cable == p.Cable {
+			errs = append(errs, y.sw.SetPort(y.swPort, up))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (w *switchSet) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.errs = append(w.errs, err)
+}
+
+// close stops the switches and waits for them. Counters can be read afterwards.
+func (w *switchSet) close() error {
+	w.closed.Do(func() {
+		w.stop()
+		w.run.Wait()
+		for _, s := range w.switches {
+			if err := s.Close(); err != nil {
+				w.fail(err)
+			}
+		}
+		if err := w.capture.close(); err != nil {
+			w.fail(err)
+		}
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Join(w.errs...)
+}

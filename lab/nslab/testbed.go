@@ -1,0 +1,122 @@
+package nslab
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/netns/uswitch"
+)
+
+// Testbed is a fabric that is up, with its user-space switches. Open must be called
+// in a process that may create namespaces: one started by netns.StartUnshared, or
+// root.
+type Testbed struct {
+	Plan     *lab.Plan
+	Fabric   *netns.Fabric
+	switches *switchSet
+}
+
+// TestbedOptions are options of a Testbed. By default, the kernel carries the
+// cables that the plan does not impair.
+type TestbedOptions struct {
+	// UserSpace carries every cable of a host through user space, for Impair and
+	// captures.
+	UserSpace bool
+	// Netem uses the kernel's netem instead of the user-space switches. An
+	// impairment that netem lacks is an error.
+	Netem bool
+	// Capture is for packets on cables in user space.
+	Capture CaptureOptions
+}
+
+// Open builds the fabric of a plan. Packets are not impaired before Begin.
+func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
+	splice := needsUserSpace(plan)
+	switch {
+	case opts.Netem:
+		if err := checkNetem(plan); err != nil {
+			return nil, err
+		}
+		splice = func(topology.Cable) bool { return false }
+	case opts.UserSpace:
+		needed := splice
+		splice = func(c topology.Cable) bool { return c.A.NIC != "" || c.B.NIC != "" || needed(c) }
+	}
+	fabric, err := netns.Build(*plan.Topology, netns.Options{UserCable: splice, Netem: opts.Netem, SegmentGSO: !uswitch.SupportsUDPGSO()})
+	if err != nil {
+		return nil, err
+	}
+	w, err := newSwitchSet(plan, fabric, opts)
+	if err != nil {
+		return nil, errors.Join(err, fabric.Close())
+	}
+	return &Testbed{Plan: plan, Fabric: fabric, switches: w}, nil
+}
+
+// Impair replaces the random impairments of the ports that match a pattern by those
+// of another plan with the same topology. The end of a fault of the testbed's own
+// plan may overwrite them.
+func (st *Testbed) Impair(by *lab.Plan, pattern string) error {
+	ports, err := st.Plan.Topology.Match(pattern)
+	if err != nil {
+		return err
+	}
+	var all []lab.SpecChange
+	for i := range st.Plan.Ports {
+		p := &st.Plan.Ports[i]
+		if !slices.ContainsFunc(ports, p.Same) {
+			continue
+		}
+		if st.switches.directions[i][lab.Out] == nil {
+			return fmt.Errorf("%s: the kernel carries this cable: it can go down, but not be impaired", p.Name)
+		}
+		all = append(all, lab.SpecChange{Port: i, Direction: lab.Out, Specs: by.Ports[i].Out.Specs},
+			lab.SpecChange{Port: i, Direction: lab.In, Specs: by.Ports[i].In.Specs})
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("no port matches %q", pattern)
+	}
+	return st.switches.setSpecs(all)
+}
+
+// SetLink sets the links of the matching ports up or down. It sets the veth
+// devices, so that programs see the carrier.
+func (st *Testbed) SetLink(pattern string, up bool) error {
+	ports, err := st.Plan.Topology.Match(pattern)
+	for _, p := range ports {
+		err = errors.Join(err, st.Fabric.SetLink(p.String(), up))
+	}
+	return err
+}
+
+// AddRDMA adds a kernel RDMA device of kind rxe or siw to every NIC. Device names
+// contain the lab's name, because they may be visible in all namespaces. The
+// devices are removed with the fabric.
+func (st *Testbed) AddRDMA(kind, lab string) error {
+	for i := range st.Plan.Ports {
+		p := &st.Plan.Ports[i]
+		if p.Host < 0 {
+			continue // between switches
+		}
+		name := fmt.Sprintf("%s-%s-%s", lab, p.Node, p.NIC)
+		if err := netns.RDMALinkAdd(st.Fabric.Host(p.Node).NS, kind, name, p.NIC); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Begin sets time 0 of the plan: impairments and events apply from then on.
+func (st *Testbed) Begin(now time.Time) error { return st.switches.begin(now) }
+
+// stopSwitches stops the user-space switches and returns their errors. Counters do
+// not change afterwards.
+func (st *Testbed) stopSwitches() error { return st.switches.close() }
+
+// Close removes the fabric and completes the capture.
+func (st *Testbed) Close() error { return errors.Join(st.switches.close(), st.Fabric.Close()) }
