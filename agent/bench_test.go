@@ -58,7 +58,7 @@ func BenchmarkCall(b *testing.B) {
 }
 
 func BenchmarkJoined(b *testing.B) {
-	dev, err := Joined(newFakeDevice())
+	dev, err := Loopback(newFakeDevice())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func BenchmarkJoined(b *testing.B) {
 }
 
 func BenchmarkPostSend(b *testing.B) {
-	dev, err := Joined(newFakeDevice())
+	dev, err := Loopback(newFakeDevice())
 	if err != nil {
 		b.Fatal(err)
 	}

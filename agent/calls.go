@@ -9,11 +9,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// verb is a call as both ends know it: the client makes it, and a session carries it
-// out.
+// verb is a call of the protocol: the client encodes it, and a session executes it.
 type verb[In, Out any] struct {
 	name   string
-	number int // its place in calls
+	number int // index in calls
 	do     func(*session, *In) (Out, error)
 }
 
@@ -21,10 +20,9 @@ func define[In, Out any](name string, do func(*session, *In) (Out, error)) *verb
 	return &verb[In, Out]{name: name, do: do}
 }
 
-// servant is a verb of any type.
-type servant interface {
-	// serve carries the call out, and returns the reply's end: the failure and the
-	// results.
+// callHandler is a verb of any type.
+type callHandler interface {
+	// serve executes the call and appends the failure and the results to the reply.
 	serve(s *session, args, reply []byte) []byte
 	describe(*strings.Builder)
 	setNumber(int)
@@ -56,10 +54,10 @@ func (v *verb[In, Out]) serve(s *session, args, reply []byte) []byte {
 	return encode(encode(reply, &f, s), &out, s)
 }
 
-// hasReceiver refuses arguments without the object that the call is made on.
+// hasReceiver returns an error for arguments without the object of the call.
 func hasReceiver(in any) error {
 	if f := reflect.ValueOf(in).Elem().FieldByName("On"); f.IsValid() && f.IsNil() {
-		return fmt.Errorf("%w: no object to call", errBadMessage)
+		return fmt.Errorf("%w: missing object", errBadMessage)
 	}
 	return nil
 }
@@ -69,13 +67,13 @@ var (
 	callIdentity = define("identity", func(s *session, _ *none) (Identity, error) { return s.host.Identity() })
 	callOpen     = define("open_device", func(s *session, in *deviceNamed) (opened, error) { return s.open(in.Device) })
 	callSetLink  = define("set_link", func(s *session, in *linkTo) (none, error) {
-		return none{}, s.alone(in.Device, func() error { return s.host.SetLink(in.Device, in.Up) })
+		return none{}, s.exclusively(in.Device, func() error { return s.host.SetLink(in.Device, in.Up) })
 	})
 	callSetAddress = define("set_address", func(s *session, in *addressTo) (none, error) {
-		return none{}, s.alone(in.Device, func() error { return s.host.SetAddress(in.Device, in.Addr, in.Present) })
+		return none{}, s.exclusively(in.Device, func() error { return s.host.SetAddress(in.Device, in.Addr, in.Present) })
 	})
 	callRestart = define("restart", func(s *session, in *deviceNamed) (none, error) {
-		return none{}, s.alone(in.Device, func() error {
+		return none{}, s.exclusively(in.Device, func() error {
 			if err := s.closeDevice(in.Device); err != nil {
 				return err
 			}
@@ -95,31 +93,31 @@ var (
 	})
 	callAllocPD = define("alloc_pd", func(s *session, in *on[verbs.Context]) (made, error) {
 		pd, err := in.On.AllocPD()
-		return keep(s, in.On, pd, err, func(h handle) made { return made{h} })
+		return registerObject(s, in.On, pd, err, func(h handle) made { return made{h} })
 	})
 	callCreateChannel = define("create_comp_channel", func(s *session, in *on[verbs.Context]) (made, error) {
 		ch, err := in.On.CreateCompChannel()
-		return keep(s, in.On, ch, err, func(h handle) made { return made{h} })
+		return registerObject(s, in.On, ch, err, func(h handle) made { return made{h} })
 	})
 	callCreateCQ = define("create_cq", func(s *session, in *newCQ) (made, error) {
 		cq, err := in.On.CreateCQ(in.Init)
-		return keep(s, in.On, cq, err, func(h handle) made { return made{h} })
+		return registerObject(s, in.On, cq, err, func(h handle) made { return made{h} })
 	})
 	callCreateSRQ = define("create_srq", func(s *session, in *newSRQ) (madeSRQ, error) {
 		srq, err := in.On.CreateSRQ(in.Init)
-		return keep(s, in.On, srq, err, func(h handle) madeSRQ { return madeSRQ{h, srq.Number()} })
+		return registerObject(s, in.On, srq, err, func(h handle) madeSRQ { return madeSRQ{h, srq.Number()} })
 	})
 	callCreateQP = define("create_qp", func(s *session, in *newQP) (madeQP, error) {
 		qp, err := in.On.CreateQP(in.Init)
-		return keep(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
+		return registerObject(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
 	})
 	callOpenXRCD = define("open_xrcd", func(s *session, in *on[verbs.Context]) (made, error) {
 		d, err := in.On.OpenXRCD()
-		return keep(s, in.On, d, err, func(h handle) made { return made{h} })
+		return registerObject(s, in.On, d, err, func(h handle) made { return made{h} })
 	})
 	callOpenQP = define("open_qp", func(s *session, in *secondQP) (madeQP, error) {
 		qp, err := in.On.OpenQP(in.XRCD, in.QPN)
-		return keep(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
+		return registerObject(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
 	})
 	callWaitAsync = define("get_async_event", func(_ *session, in *waitOn[verbs.Context]) (verbs.AsyncEvent, error) {
 		return in.On.WaitAsync(in.Timeout)
@@ -129,7 +127,7 @@ var (
 	})
 	callCM = define("cm", func(s *session, in *on[verbs.Context]) (made, error) {
 		cm, err := in.On.CM()
-		return keep(s, in.On, cm, err, func(h handle) made { return made{h} })
+		return registerObject(s, in.On, cm, err, func(h handle) made { return made{h} })
 	})
 	callClose = define("close", func(s *session, in *on[closer]) (none, error) { return none{}, s.close(in.On) })
 )
@@ -139,11 +137,11 @@ var (
 	callRegMR   = define("reg_mr", func(s *session, in *newMR) (madeMR, error) { return s.regMR(in) })
 	callAllocMW = define("alloc_mw", func(s *session, in *newMW) (madeMW, error) {
 		mw, err := in.On.AllocMW(in.Type)
-		return keep(s, in.On, mw, err, func(h handle) madeMW { return madeMW{h, mw.Type()} })
+		return registerObject(s, in.On, mw, err, func(h handle) madeMW { return madeMW{h, mw.Type()} })
 	})
 	callCreateAH = define("create_ah", func(s *session, in *newAH) (madeAH, error) {
 		ah, err := in.On.CreateAH(in.Attr)
-		return keep(s, in.On, ah, err, func(h handle) madeAH { return madeAH{h, ah.Attr()} })
+		return registerObject(s, in.On, ah, err, func(h handle) madeAH { return madeAH{h, ah.Attr()} })
 	})
 	callMWKey = define("mw_rkey", func(_ *session, in *on[verbs.MW]) (key, error) { return key{in.On.RKey()}, nil })
 )
@@ -186,22 +184,22 @@ var (
 var (
 	callListen = define("listen", func(s *session, in *newListener) (madeListener, error) {
 		l, err := in.On.Listen(in.Addr, in.Space, in.Backlog)
-		return keep(s, in.On, l, err, func(h handle) madeListener { return madeListener{h, l.Addr()} })
+		return registerObject(s, in.On, l, err, func(h handle) madeListener { return madeListener{h, l.Addr()} })
 	})
 	callConnect = define("connect", func(s *session, in *connectTo) (peered, error) {
 		c, err := in.On.Connect(in.QP, in.Addr, in.Param, in.Timeout)
-		return keep(s, in.On, c, err, connOf(c))
+		return registerObject(s, in.On, c, err, connOf(c))
 	})
 	callResolve = define("resolve", func(_ *session, in *resolveAt) (verbs.DatagramPeer, error) {
 		return in.On.Resolve(in.Addr, in.Private, in.Timeout)
 	})
 	callNext = define("get_request", func(s *session, in *waitOn[verbs.Listener]) (peered, error) {
 		r, err := in.On.GetRequest(in.Timeout)
-		return keep(s, in.On, r, err, func(h handle) peered { return peered{h, r.Remote(), r.Param()} })
+		return registerObject(s, in.On, r, err, func(h handle) peered { return peered{h, r.Remote(), r.Param()} })
 	})
 	callAccept = define("accept", func(s *session, in *acceptWith) (peered, error) {
 		c, err := in.On.Accept(in.QP, in.Param, in.Timeout)
-		return keep(s, in.On, c, err, connOf(c))
+		return registerObject(s, in.On, c, err, connOf(c))
 	})
 	callReject         = define("reject", func(_ *session, in *rejectWith) (none, error) { return none{}, in.On.Reject(in.Private) })
 	callDisconnect     = define("disconnect", func(_ *session, in *on[verbs.Conn]) (none, error) { return none{}, in.On.Disconnect() })
@@ -214,10 +212,10 @@ func connOf(c verbs.Conn) func(handle) peered {
 	return func(h handle) peered { return peered{h, c.Remote(), c.Param()} }
 }
 
-// maxPoll is how many completions one call brings.
+// maxPoll limits the completions of one call.
 const maxPoll = 4096
 
-// calls are all that there are. A place is a number on the wire.
+// calls lists all calls. The index is the number on the wire.
 var calls = numbered(
 	callIdentity, callOpen, callSetLink, callSetAddress, callRestart,
 	callQueryDevice, callQueryPort, callQueryGID, callQueryPKey, callAllocPD, callCreateChannel, callCreateCQ, callCreateSRQ,
@@ -228,14 +226,14 @@ var calls = numbered(
 	callListen, callConnect, callResolve, callNext, callAccept, callReject, callDisconnect, callWaitDisconnect,
 )
 
-func numbered(all ...servant) []servant {
+func numbered(all ...callHandler) []callHandler {
 	for i, v := range all {
 		v.setNumber(i)
 	}
 	return all
 }
 
-// protocolShape tells builds apart whose messages differ.
+// protocolShape describes all messages, to detect builds with different messages.
 var protocolShape = func() uint64 {
 	var w strings.Builder
 	planOf(reflect.TypeFor[failure]()).describe(&w)

@@ -15,23 +15,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Client is the caller's end of a connection to an agent. It is a verbs.Provider of
-// the devices of the agent's host.
+// Client is the client's end of a connection to an agent. It is a verbs.Provider of the
+// devices of the agent's host.
 type Client struct {
 	out    sender
-	agent  string // the program at the other end
+	agent  string // version of the agent
 	memory *programMemories
-	ended  chan struct{} // closed when the connection is lost
+	lostCh chan struct{} // closed when the connection is lost
 
 	mu      sync.Mutex
-	reason  error // of the loss
+	reason  error // why it was lost
 	last    uint64
 	replies uint64
 	waiting map[uint64]func(body []byte)
 	objects map[handle]any
-	gone    []handle // closed, oldest first
+	gone    []handle // handles of closed objects, oldest first
 
-	shut func() // ends the connection
+	closeConn func() // closes the connection
 }
 
 var _ verbs.Provider = (*Client)(nil)
@@ -40,7 +40,7 @@ var _ verbs.Provider = (*Client)(nil)
 func Dial(ctx context.Context, addr string, key Key) (*Client, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("reach the agent: %w", err)
+		return nil, fmt.Errorf("connect to the agent: %w", err)
 	}
 	c, err := NewClient(ctx, conn, key, Timing{})
 	if err != nil {
@@ -49,8 +49,7 @@ func Dial(ctx context.Context, addr string, key Key) (*Client, error) {
 	return c, nil
 }
 
-// NewClient makes itself known to the agent at the other end of a connection, which
-// belongs to the client from then on.
+// NewClient makes a client on a connection to an agent, and takes ownership of it.
 func NewClient(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, error) {
 	c, err := greet(ctx, raw, key, timing.filled())
 	if err != nil {
@@ -61,28 +60,28 @@ func NewClient(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Clie
 }
 
 func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, error) {
-	config, err := secured(key, roleCaller, roleAgent)
+	config, err := tlsConfig(key, roleCaller, roleAgent)
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(ctx, timing.Handshake)
+	ctx, stop := context.WithTimeout(ctx, timing.HandshakeTimeout)
 	defer stop()
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("find out who it is: %w", err)
+		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	l := newLink(conn, timing)
-	them, err := l.hear(timing.Handshake, "this program", "the agent")
+	them, err := l.hear(timing.HandshakeTimeout, "this program", "the agent")
 	switch {
-	case err != nil && refusedKey(err):
-		return nil, fmt.Errorf("%w: it refused ours (%w)", ErrKey, err)
+	case err != nil && isKeyRejection(err):
+		return nil, fmt.Errorf("%w: the agent rejected ours (%w)", ErrKey, err)
 	case err != nil:
 		return nil, err
 	}
 	c := newClient(l)
 	c.agent = them.Program
-	c.shut = func() { l.bye(errors.New("the caller has ended")) }
-	l.send(ours("", timing.Silence).frame())
+	c.closeConn = func() { l.closeWithReason(errors.New("the client has closed the connection")) }
+	l.send(newGreeting("", timing.IdleTimeout).frame())
 	go l.write()
 	go func() { c.fail(l.read(c.receive)) }()
 	return c, nil
@@ -90,7 +89,7 @@ func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, 
 
 func newClient(out sender) *Client {
 	c := &Client{
-		out: out, ended: make(chan struct{}),
+		out: out, lostCh: make(chan struct{}),
 		waiting: make(map[uint64]func([]byte)), objects: make(map[handle]any),
 	}
 	c.memory = newProgramMemories(func(frame []byte) { c.out.send(frame) })
@@ -100,10 +99,10 @@ func newClient(out sender) *Client {
 // Name implements verbs.Provider.
 func (c *Client) Name() string { return "agent" }
 
-// Agent is what the agent says that it is.
+// Agent returns the version of the agent.
 func (c *Client) Agent() string { return c.agent }
 
-// Identity says what the agent's host is, and what it has.
+// Identity describes the agent's host and its devices.
 func (c *Client) Identity() (Identity, error) { return callIdentity.call(c, none{}) }
 
 // Devices implements verbs.Provider.
@@ -116,7 +115,7 @@ func (c *Client) Devices() ([]verbs.DeviceInfo, error) {
 	return infos, err
 }
 
-// Open implements verbs.Provider. A device that another caller has is verbs.ErrBusy.
+// Open implements verbs.Provider. A device in use by another client is verbs.ErrBusy.
 func (c *Client) Open(device string) (verbs.Context, error) {
 	var dev *remoteContext
 	_, err := callOpen.callThen(c, deviceNamed{device}, func(out *opened) {
@@ -128,71 +127,67 @@ func (c *Client) Open(device string) (verbs.Context, error) {
 	return dev, nil
 }
 
-// SetLink takes a device's cable out or puts it in, where the host can: see
-// [Host.SetLink].
+// SetLink sets a device's link up or down: see [Host.SetLink].
 func (c *Client) SetLink(device string, up bool) error {
 	_, err := callSetLink.call(c, linkTo{device, up})
 	return err
 }
 
-// SetAddress gives a device an address or takes it away, where the host can: see
-// [Host.SetAddress].
+// SetAddress adds or removes an address of a device: see [Host.SetAddress].
 func (c *Client) SetAddress(device string, addr netip.Prefix, present bool) error {
 	_, err := callSetAddress.call(c, addressTo{device, addr, present})
 	return err
 }
 
-// Restart has a device be as new, where the host can: see [Host.Restart]. What we have
-// open of it is closed.
+// Restart resets a device: see [Host.Restart]. The client's open contexts of it are closed.
 func (c *Client) Restart(device string) error {
 	_, err := callRestart.call(c, deviceNamed{device})
 	return err
 }
 
-// Close ends the connection. The agent closes what was opened over it.
+// Close closes the connection. The agent closes everything opened over it.
 func (c *Client) Close() error {
-	c.fail(errors.New("it was closed by this program"))
+	c.fail(errors.New("the client was closed"))
 	return nil
 }
 
-// Replies is how many calls the agent has answered.
+// Replies returns the number of answered calls.
 func (c *Client) Replies() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.replies
 }
 
-// Lost is closed when the connection has ended; Err says why.
-func (c *Client) Lost() <-chan struct{} { return c.ended }
+// Lost is closed when the connection has ended; Err has the reason.
+func (c *Client) Lost() <-chan struct{} { return c.lostCh }
 
-// Err says why the connection has ended: an error that wraps ErrLost, or nil while it
-// has not.
+// Err returns the reason for which the connection ended, wrapping ErrLost, or nil.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.reason
 }
 
-// fail ends the connection and all calls.
+// fail ends the connection and all pending calls.
 func (c *Client) fail(reason error) {
 	c.mu.Lock()
 	first := c.reason == nil
 	if first {
 		c.reason = &lostError{reason}
 		c.waiting = nil
-		close(c.ended)
+		close(c.lostCh)
 	}
 	c.mu.Unlock()
-	if first && c.shut != nil {
-		c.shut()
+	if first && c.closeConn != nil {
+		c.closeConn()
 	}
 }
 
-// receive takes a frame of the agent.
+// receive processes a frame from the agent.
 func (c *Client) receive(kind byte, body []byte) error {
 	switch kind {
 	case frameMemory:
-		return c.memory.take(body)
+		return c.memory.apply(body)
 	case frameReply:
 		var id uint64
 		body, err := parseUvarint(body, &id)
@@ -205,25 +200,24 @@ func (c *Client) receive(kind byte, body []byte) error {
 		c.replies++
 		c.mu.Unlock()
 		if finish == nil {
-			return fmt.Errorf("%w: an answer to call %d, which nobody made", errBadMessage, id)
+			return fmt.Errorf("%w: reply to unknown call %d", errBadMessage, id)
 		}
 		finish(body)
 		return nil
 	default:
-		return fmt.Errorf("%w: a frame of kind %d", errBadMessage, kind)
+		return fmt.Errorf("%w: frame of unknown kind %d", errBadMessage, kind)
 	}
 }
 
-// call makes a call and returns what came of it.
+// call makes a call and returns its results.
 func (v *verb[In, Out]) call(c *Client, in In) (Out, error) {
 	return v.callThen(c, in, func(*Out) {})
 }
 
-// callThen makes a call. What has to be done with its results before anything that
-// comes after them is looked at, is done by then.
+// callThen makes a call. It runs then with the results before later frames are processed.
 func (v *verb[In, Out]) callThen(c *Client, in In, then func(*Out)) (out Out, err error) {
 	done := make(chan struct{})
-	var settled atomic.Bool // by the answer, or by the loss of the connection
+	var settled atomic.Bool // by the reply, or by the loss of the connection
 	id, err := c.expect(func(body []byte) {
 		if !settled.CompareAndSwap(false, true) {
 			return
@@ -236,27 +230,27 @@ func (v *verb[In, Out]) callThen(c *Client, in In, then func(*Out)) (out Out, er
 	if err != nil {
 		return out, &verbs.OpError{Op: v.name, Err: err}
 	}
-	got := c.memory.tell()
+	got := c.memory.sendChanges()
 	frame := binary.AppendUvarint(binary.AppendUvarint(newFrame(frameCall, 128), got), id)
 	frame = encode(append(frame, byte(v.number)), &in, c)
 	if tooLong(frame) {
 		c.forget(id)
-		return out, &verbs.OpError{Op: v.name, Err: fmt.Errorf("%w: a call of %d bytes, and an agent takes at most %d", verbs.ErrNoMemory, len(frame), maxFrameLen)}
+		return out, &verbs.OpError{Op: v.name, Err: fmt.Errorf("%w: a call of %d bytes exceeds the limit of %d", verbs.ErrNoMemory, len(frame), maxFrameLen)}
 	}
 	c.out.send(frame)
 	select {
 	case <-done:
 		return out, err
-	case <-c.ended:
+	case <-c.lostCh:
 	}
-	if !settled.CompareAndSwap(false, true) { // the answer came just before
+	if !settled.CompareAndSwap(false, true) { // the reply came first
 		<-done
 		return out, err
 	}
 	return out, &verbs.OpError{Op: v.name, Err: c.Err()}
 }
 
-// results reads an answer: the failure, and what came of the call all the same.
+// results decodes a reply: the failure, and the results, which a failed call may have too.
 func (v *verb[In, Out]) results(c *Client, body []byte, out *Out) error {
 	var f failure
 	rest, err := decodeFront(body, &f, c)
@@ -264,12 +258,12 @@ func (v *verb[In, Out]) results(c *Client, body []byte, out *Out) error {
 		err = decode(rest, out, c)
 	}
 	if err != nil {
-		return &verbs.OpError{Op: v.name, Err: fmt.Errorf("the agent's answer: %w", err)}
+		return &verbs.OpError{Op: v.name, Err: fmt.Errorf("reply of the agent: %w", err)}
 	}
 	return f.err()
 }
 
-// expect gives a call its number, and has finish called with the answer.
+// expect assigns a call number, and registers finish for the reply.
 func (c *Client) expect(finish func([]byte)) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,7 +271,7 @@ func (c *Client) expect(finish func([]byte)) (uint64, error) {
 	case c.reason != nil:
 		return 0, c.reason
 	case len(c.waiting) >= maxCalls:
-		return 0, fmt.Errorf("%w: %d calls are under way", verbs.ErrNoMemory, maxCalls)
+		return 0, fmt.Errorf("%w: %d calls are pending", verbs.ErrNoMemory, maxCalls)
 	}
 	c.last++
 	c.waiting[c.last] = finish
@@ -298,7 +292,7 @@ func (c *Client) handleOf(object any) handle {
 	return foreign
 }
 
-// objectOf implements objects. What we never had, or do not remember, is nil.
+// objectOf implements objects. It returns nil for unknown or forgotten objects.
 func (c *Client) objectOf(h handle, t reflect.Type) (reflect.Value, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,7 +302,7 @@ func (c *Client) objectOf(h handle, t reflect.Type) (reflect.Value, error) {
 	return reflect.Zero(t), nil
 }
 
-// known returns the object of a handle: the one that there is, or a new one.
+// known returns the object of a handle, and creates it if needed.
 func known[T any](c *Client, h handle, fresh func() T) T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -320,7 +314,7 @@ func known[T any](c *Client, h handle, fresh func() T) T {
 	return o
 }
 
-// closed notes that an object is, and forgets those that have been for long.
+// closed marks an object as closed, and forgets the oldest closed ones.
 func (c *Client) closed(h handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

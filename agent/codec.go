@@ -10,23 +10,23 @@ import (
 	"sync"
 )
 
-// handle names an object at the agent. 0 is none.
+// handle identifies an object at the agent. 0 is nil.
 type handle uint32
 
-// foreign is the handle of objects that are not the agent's: of another device, or of
-// the program's own making.
+// foreign is the handle of objects that are not the agent's: of another device, or
+// implemented by the program.
 const foreign handle = ^handle(0)
 
-// objects is what a codec asks about values of interface types.
+// objects maps objects to handles and back, for values of interface types.
 type objects interface {
 	handleOf(object any) handle
-	// objectOf returns the object that a handle names, as a value of interface type t.
+	// objectOf returns the object of a handle as a value of interface type t.
 	objectOf(h handle, t reflect.Type) (reflect.Value, error)
 }
 
-// Values are written field by field, in the order of their declaration: numbers as
-// varints, of slices and strings the length first. Nothing is said of types: both ends
-// have the same, or different shapes (see protocolShape).
+// Values are encoded field by field in the order of declaration: numbers as varints,
+// slices and strings with their length first. Types are not encoded: both ends have the
+// same, or different shapes (see protocolShape).
 
 var errBadMessage = errors.New("malformed message")
 
@@ -35,14 +35,14 @@ var (
 	binaryUnmarshaler = reflect.TypeFor[encoding.BinaryUnmarshaler]()
 )
 
-// plan is how values of a type are written.
+// plan is the encoding of a type.
 type plan struct {
 	t    reflect.Type
-	kind reflect.Kind // Invalid for types that write themselves
-	// least is how many bytes a value has at least.
+	kind reflect.Kind // Invalid for types with their own encoding
+	// least is the minimum number of bytes of a value.
 	least  int
-	fields []*plan // of a struct
-	elem   *plan   // of a slice or an array
+	fields []*plan // fields of a struct
+	elem   *plan   // element of a slice or an array
 	octets bool    // the elements are bytes
 }
 
@@ -81,7 +81,7 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// append appends v to b.
+// append encodes v.
 func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
 	switch p.kind {
 	case reflect.Invalid:
@@ -129,7 +129,7 @@ func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
 	}
 }
 
-// parse sets v from the front of b and returns what is left.
+// parse decodes v from the start of b and returns the rest.
 func (p *plan) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err error) {
 	switch p.kind {
 	case reflect.Invalid:
@@ -143,21 +143,21 @@ func (p *plan) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err err
 		return rest, nil
 	case reflect.Bool:
 		if len(b) == 0 || b[0] > 1 {
-			return nil, fmt.Errorf("%w: a bool", errBadMessage)
+			return nil, fmt.Errorf("%w: invalid bool", errBadMessage)
 		}
 		v.SetBool(b[0] == 1)
 		return b[1:], nil
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		n, size := binary.Varint(b)
 		if size <= 0 || v.OverflowInt(n) {
-			return nil, fmt.Errorf("%w: a number of type %v", errBadMessage, p.t)
+			return nil, fmt.Errorf("%w: invalid number of type %v", errBadMessage, p.t)
 		}
 		v.SetInt(n)
 		return b[size:], nil
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		n, size := binary.Uvarint(b)
 		if size <= 0 || v.OverflowUint(n) {
-			return nil, fmt.Errorf("%w: a number of type %v", errBadMessage, p.t)
+			return nil, fmt.Errorf("%w: invalid number of type %v", errBadMessage, p.t)
 		}
 		v.SetUint(n)
 		return b[size:], nil
@@ -187,7 +187,7 @@ func (p *plan) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err err
 	default: // reflect.Interface
 		n, size := binary.Uvarint(b)
 		if size <= 0 || n > uint64(foreign) {
-			return nil, fmt.Errorf("%w: a handle", errBadMessage)
+			return nil, fmt.Errorf("%w: invalid handle", errBadMessage)
 		}
 		if n == 0 {
 			v.SetZero()
@@ -205,7 +205,7 @@ func (p *plan) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err err
 func (p *plan) parseSlice(b []byte, v reflect.Value, objs objects) ([]byte, error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 {
-		return nil, fmt.Errorf("%w: a length", errBadMessage)
+		return nil, fmt.Errorf("%w: invalid length", errBadMessage)
 	}
 	b = b[size:]
 	if n == 0 {
@@ -213,7 +213,7 @@ func (p *plan) parseSlice(b []byte, v reflect.Value, objs objects) ([]byte, erro
 		return b, nil
 	}
 	n--
-	// What is claimed to follow must be able to: nobody makes us allocate by a number.
+	// Check the length before allocating memory for it.
 	if n > uint64(len(b)/max(1, p.elem.least)) {
 		return nil, fmt.Errorf("%w: %d elements in %d bytes", errBadMessage, n, len(b))
 	}
@@ -234,14 +234,13 @@ func (p *plan) parseSlice(b []byte, v reflect.Value, objs objects) ([]byte, erro
 func parseBytes(b []byte) (text, rest []byte, err error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 || n > uint64(len(b)-size) {
-		return nil, nil, fmt.Errorf("%w: a text longer than its message", errBadMessage)
+		return nil, nil, fmt.Errorf("%w: text exceeds the message", errBadMessage)
 	}
 	b = b[size:]
 	return b[:n], b[n:], nil
 }
 
-// describe writes what a type looks like on the wire, so that two ends can tell
-// whether they mean the same.
+// describe writes the encoding of a type, to compare both ends.
 func (p *plan) describe(w *strings.Builder) {
 	switch p.kind {
 	case reflect.Struct:
@@ -266,8 +265,7 @@ func (p *plan) describe(w *strings.Builder) {
 	}
 }
 
-// encode and decode are append and parse of whole messages. m is a pointer
-// to the message.
+// encode and decode are append and parse of whole messages. m is a pointer to the message.
 func encode(b []byte, m any, objs objects) []byte {
 	v := reflect.ValueOf(m).Elem()
 	return planOf(v.Type()).append(b, v, objs)
@@ -276,12 +274,12 @@ func encode(b []byte, m any, objs objects) []byte {
 func decode(b []byte, m any, objs objects) error {
 	rest, err := decodeFront(b, m, objs)
 	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%w: %d bytes too many", errBadMessage, len(rest))
+		err = fmt.Errorf("%w: %d trailing bytes", errBadMessage, len(rest))
 	}
 	return err
 }
 
-// decodeFront is decode of a message with more behind it.
+// decodeFront decodes a message that is followed by more data.
 func decodeFront(b []byte, m any, objs objects) ([]byte, error) {
 	v := reflect.ValueOf(m).Elem()
 	return planOf(v.Type()).parse(b, v, objs)

@@ -1,47 +1,43 @@
-// Package agent lets a program use the RDMA devices of another host. An agent runs
-// beside the devices and posts verbs on request over a control connection; the
-// program at the other end sees an ordinary [verbs.Context].
+// Package agent gives a program access to the RDMA devices of another host. An agent on
+// that host executes verbs on request over a control connection; the program sees an
+// ordinary [verbs.Context].
 //
 //	host with the devices:  agent.Serve(ctx, listener, key, host)
 //	the program:            client, err := agent.Dial(ctx, "192.0.2.7:7471", key)
 //	                        dev, err := client.Open("rxe0")
 //
-// It is a control path: every verb is a round trip, and the data of messages takes
-// the devices' own network. It is no way to go fast, and it judges nothing.
+// It is a control path: every verb is a round trip, and the data of messages uses the
+// devices' network.
 //
-// # Who may call
+// # Authentication
 //
-// Both ends have the same [Key]. From it each end derives its own Ed25519 key and the
-// other's public key, and they speak TLS 1.3 with certificates of these: both know
-// whom they talk to, and nobody listens in. Not a byte of the protocol is looked at
-// before that. One caller at a time holds a device; when its connection ends, or is
-// silent for too long, everything that it opened is closed.
+// Both ends have the same [Key]. Each end derives its Ed25519 key and the other's public
+// key from it, and they use TLS 1.3 with certificates of these keys. No byte of the protocol
+// is parsed before. One client at a time holds a device; when its connection ends or times
+// out, the agent closes everything that it opened.
 //
-// # What crosses the connection
+// # Calls
 //
-// Each verb is a call with a number; answers come in any order, so that calls that
-// wait do not hold up others. Objects are named by handles: what a program gets twice
-// is the same value, and an event names the very queue that the program has. An error
-// keeps its text and answers to errors.Is and errors.As as it did at the device.
+// Each verb is a numbered call. Replies come in any order, so a blocking call does not
+// delay others. Handles identify objects: an object returned twice is the same value, and an
+// event refers to the program's own queue. An error keeps its text, and errors.Is and
+// errors.As give the same result as at the device.
 //
 // # Memory
 //
-// A program registers memory of its own, and the device has a copy. Before each call
-// the agent is told what the program changed, and with each answer comes what the
-// device changed, byte by byte. So after a call the program sees what the device had
-// written when the call was carried out, and before a call is carried out the device
-// sees what the program had written when it called. Between calls neither sees
-// anything. Where both changed a byte, the device's change stays: a program that
-// reuses a buffer looks at it first, by any call. A device that writes what was there
-// already has changed nothing in this sense.
+// A program registers its own memory, and the device works on a copy. Each call first sends
+// the bytes that the program changed, and each reply the bytes that the device changed.
+// After a call the program therefore sees what the device had written when the call was
+// executed, and the device sees what the program had written when it called. Between calls
+// neither sees anything. If both changed a byte, the device's change wins: a program must
+// make a call before it reuses a buffer. Writing the value that is already there is no
+// change.
 //
-// Registered memory that lies within memory which is registered already shares its
-// copy. Regions that overlap in another way see each other's changes from one call to
-// the next.
+// A region within another registered region shares its copy. Regions that overlap otherwise
+// see each other's changes with the next call.
 //
 // # Concurrency
 //
-// Everything may be used from several goroutines. The program's memory is read and
-// written without its knowledge while a call of any goroutine is under way, as a
-// device does with registered memory.
+// All types are safe for concurrent use. During a call of any goroutine, the package reads
+// and writes registered memory of the program, as a device does.
 package agent

@@ -4,5 +4,5 @@ package agent
 
 import "bytes"
 
-// equal compares memory that somebody may be writing to.
+// equal compares memory that may be written concurrently.
 func equal(a, b []byte) bool { return bytes.Equal(a, b) }

@@ -2,8 +2,8 @@
 
 package agent
 
-// equal compares memory that somebody may be writing to, without the race detector's
-// knowledge, which bytes.Equal would see to.
+// equal compares memory that may be written concurrently, without the race detector, which
+// would check bytes.Equal.
 //
 //go:norace
 func equal(a, b []byte) bool {

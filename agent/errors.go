@@ -7,35 +7,34 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Errors that errors.Is finds in what a client returns.
+// Errors of a client.
 var (
-	// ErrLost: the connection to the agent has ended. What was opened over it is
-	// closed, so that errors.Is finds verbs.ErrClosed as well.
+	// ErrLost: the connection to the agent has ended, and everything opened over it is
+	// closed. Such errors also wrap verbs.ErrClosed.
 	ErrLost = errors.New("the connection to the agent is lost")
-	// ErrKey: the other end does not have our key, or is no agent at all.
+	// ErrKey: the other end does not have the key, or is no agent.
 	ErrKey = errors.New("the two ends do not have the same key")
-	// ErrVersion: the other end speaks another version of the protocol.
+	// ErrVersion: the other end has another version of the protocol.
 	ErrVersion = errors.New("the two ends speak different versions")
-	// ErrCannot: the host of the device is not able to do this, whoever asks. It wraps
-	// verbs.ErrNotSupported.
-	ErrCannot = fmt.Errorf("this host cannot: %w", verbs.ErrNotSupported)
+	// ErrHostCannot: the device's host cannot do this. It wraps verbs.ErrNotSupported.
+	ErrHostCannot = fmt.Errorf("this host cannot: %w", verbs.ErrNotSupported)
 )
 
-// sentinels are the errors that keep their identity across the connection. Their
-// places are part of the protocol: add at the end.
+// sentinels are the errors that keep their identity across the connection. The index is
+// part of the protocol: append only.
 var sentinels = []error{
 	verbs.ErrNotSupported, verbs.ErrInvalid, verbs.ErrNoMemory, verbs.ErrBusy, verbs.ErrPerm,
 	verbs.ErrNotFound, verbs.ErrTimeout, verbs.ErrClosed, verbs.ErrRejected, verbs.ErrOverrun,
-	ErrCannot,
+	ErrHostCannot,
 }
 
-// failure is an error on its way.
+// failure is an encoded error.
 type failure struct {
 	Failed bool
 	Text   string
 	Is     uint64 // bit i: errors.Is(err, sentinels[i])
-	// Ops are the verbs.OpErrors in the chain, from outside; Outer says that the first
-	// is the error itself.
+	// Ops are the verbs.OpErrors in the chain, the outermost first; Outer reports that the
+	// first is the error itself.
 	Ops    []failedOp
 	Outer  bool
 	Reject []rejection // none or one
@@ -49,7 +48,7 @@ type rejection struct {
 	PrivateData []byte
 }
 
-// maxOps is how many verbs can be blamed at a time.
+// maxOps limits the OpErrors of an error.
 const maxOps = 4
 
 func failureOf(err error) (f failure) {
@@ -62,7 +61,7 @@ func failureOf(err error) (f failure) {
 			f.Is |= 1 << i
 		}
 	}
-	_, f.Outer = err.(*verbs.OpError) //nolint:errorlint // whether it is the error itself is what we ask
+	_, f.Outer = err.(*verbs.OpError) //nolint:errorlint // the error itself is needed, not a wrapped one
 	var op *verbs.OpError
 	for rest := err; len(f.Ops) < maxOps && errors.As(rest, &op); rest = op.Err {
 		f.Ops = append(f.Ops, failedOp{op.Op, op.Obj, fmt.Sprint(op.Err)})
@@ -74,7 +73,7 @@ func failureOf(err error) (f failure) {
 	return f
 }
 
-// err is the error again.
+// err returns the decoded error.
 func (f *failure) err() error {
 	if !f.Failed {
 		return nil
@@ -99,23 +98,19 @@ func (f *failure) err() error {
 	return &remoteError{f.Text, causes}
 }
 
-// remoteError is an error of the agent's side, with what it wraps.
+// remoteError is an error of the agent, with the errors that it wraps.
 type remoteError struct {
 	text   string
 	causes []error
 }
 
-// Error is what it was there.
 func (e *remoteError) Error() string { return e.text }
 
-// Unwrap returns what it wraps.
 func (e *remoteError) Unwrap() []error { return e.causes }
 
-// lostError is what all calls of a lost connection return.
+// lostError is the error of all calls on a lost connection.
 type lostError struct{ reason error }
 
-// Error says why it was lost.
 func (e *lostError) Error() string { return fmt.Sprintf("%v: %v", ErrLost, e.reason) }
 
-// Unwrap returns what it means, and the reason.
 func (e *lostError) Unwrap() []error { return []error{ErrLost, verbs.ErrClosed, e.reason} }

@@ -447,11 +447,11 @@ func (h *fakeHost) SetAddress(device string, addr netip.Prefix, present bool) er
 
 func (h *fakeHost) Restart(device string) error {
 	h.note("restart %s", device)
-	return fmt.Errorf("no switch: %w", ErrCannot)
+	return fmt.Errorf("no switch: %w", ErrHostCannot)
 }
 
-// stage is an agent on loopback.
-type stage struct {
+// testAgent is an agent on loopback.
+type testAgent struct {
 	*Server
 	*fakeHost
 	addr string
@@ -459,16 +459,16 @@ type stage struct {
 }
 
 // testTiming is patient: none of this is waited for where all is well.
-var testTiming = Timing{Handshake: 30 * time.Second, Beat: 50 * time.Millisecond, Silence: 30 * time.Second, Grace: 30 * time.Second}
+var testTiming = Timing{HandshakeTimeout: 30 * time.Second, HeartbeatInterval: 50 * time.Millisecond, IdleTimeout: 30 * time.Second, CloseTimeout: 30 * time.Second}
 
-func newStage(tb testing.TB, change ...func(*Server)) *stage {
+func newStage(tb testing.TB, change ...func(*Server)) *testAgent {
 	tb.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	h := new(fakeHost)
-	s := &stage{Server: &Server{Key: NewKey(), Host: h, Timing: testTiming}, fakeHost: h, addr: ln.Addr().String()}
+	s := &testAgent{Server: &Server{Key: NewKey(), Host: h, Timing: testTiming}, fakeHost: h, addr: ln.Addr().String()}
 	for _, c := range change {
 		c(s.Server)
 	}
@@ -483,7 +483,7 @@ func newStage(tb testing.TB, change ...func(*Server)) *stage {
 	return s
 }
 
-func (s *stage) client(tb testing.TB) *Client {
+func (s *testAgent) client(tb testing.TB) *Client {
 	tb.Helper()
 	c, err := Dial(tb.Context(), s.addr, s.Key)
 	if err != nil {
@@ -494,7 +494,7 @@ func (s *stage) client(tb testing.TB) *Client {
 }
 
 // device opens the fake device over a connection.
-func (s *stage) dev(tb testing.TB) (*Client, verbs.Context, *fakeDevice) {
+func (s *testAgent) dev(tb testing.TB) (*Client, verbs.Context, *fakeDevice) {
 	tb.Helper()
 	c := s.client(tb)
 	d, err := c.Open(fakeInfo.Name)

@@ -14,10 +14,10 @@ import (
 func said(tb testing.TB) (frames [][]byte) {
 	tb.Helper()
 	c := newClient(nil)
-	s := newSession(new(fakeHost), joinedHost{}, joint{to: c.receive, c: c})
+	s := newSession(new(fakeHost), loopbackHost{}, loopbackSender{to: c.receive, c: c})
 	s.run = func(f func()) { f() }
-	s.memory.turn = c.memory.turn
-	c.out = joint{to: func(kind byte, body []byte) error {
+	s.memory.sendLock = c.memory.sendLock
+	c.out = loopbackSender{to: func(kind byte, body []byte) error {
 		frame := append(newFrame(kind, len(body)), body...)
 		seal(frame)
 		frames = append(frames, frame)
@@ -109,7 +109,7 @@ func FuzzClient(f *testing.F) {
 	f.Add([]byte{frameReply, 1, 0})
 	f.Add([]byte{frameMemory, 0, recordChange, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'x'})
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		c := newClient(joint{to: func(byte, []byte) error { return nil }})
+		c := newClient(loopbackSender{to: func(byte, []byte) error { return nil }})
 		c.memory.use(&verbs.MRInit{Buf: make([]byte, 100)})
 		for range 3 {
 			go callNext.callThen(c, waitOn[verbs.Listener]{}, func(*peered) {}) // whatever comes of it

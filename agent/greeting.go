@@ -10,26 +10,25 @@ import (
 // Version is that of the protocol.
 const Version = 1
 
-// greeting is the first frame of each end. The agent speaks first. What comes behind
-// the version may be another in another version.
+// greeting is the first frame of each end; the agent sends first. Fields after the version
+// may differ between versions.
 type greeting struct {
 	Version uint32
 	Shape   uint64
 	Program string
-	// Silence is after how long without a sign of life the sender takes the other end
-	// for dead.
+	// Silence is the idle timeout of the sender.
 	Silence time.Duration
 }
 
-// greetingMark is how greetings of all versions begin.
+// greetingMark is the start of greetings of all versions.
 var greetingMark = []byte("fabrictest agent ")
 
 func (g *greeting) frame() []byte {
 	return encode(append(newFrame(frameGreeting, 64), greetingMark...), g, nil)
 }
 
-// ours is the greeting of this program.
-func ours(program string, silence time.Duration) *greeting {
+// newGreeting returns the greeting of this program.
+func newGreeting(program string, silence time.Duration) *greeting {
 	if program == "" {
 		program = "fabrictest"
 		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -39,8 +38,8 @@ func ours(program string, silence time.Duration) *greeting {
 	return &greeting{Version, protocolShape, program, silence}
 }
 
-// hear reads the other end's greeting and says whether we understand each other. us
-// and them are what to call the ends.
+// hear reads the other end's greeting and checks that the versions agree. us and them name
+// the ends in errors.
 func (l *link) hear(limit time.Duration, us, them string) (*greeting, error) {
 	if err := l.conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
@@ -49,12 +48,12 @@ func (l *link) hear(limit time.Duration, us, them string) (*greeting, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind == frameBye {
-		return nil, &byeError{string(body)}
+	if kind == frameClose {
+		return nil, &closeReason{string(body)}
 	}
 	rest, ok := bytes.CutPrefix(body, greetingMark)
 	if kind != frameGreeting || !ok {
-		return nil, fmt.Errorf("%w: no greeting", errBadMessage)
+		return nil, fmt.Errorf("%w: not a greeting", errBadMessage)
 	}
 	var version uint64
 	if _, err := parseUvarint(rest, &version); err != nil {
@@ -62,19 +61,19 @@ func (l *link) hear(limit time.Duration, us, them string) (*greeting, error) {
 	}
 	switch {
 	case version < Version:
-		return nil, fmt.Errorf("%w: %s speaks version %d, and %s %d: update %s", ErrVersion, them, version, us, Version, them)
+		return nil, fmt.Errorf("%w: %s has version %d, %s has %d: update %s", ErrVersion, them, version, us, Version, them)
 	case version > Version:
-		return nil, fmt.Errorf("%w: %s speaks version %d, and %s %d: update %s", ErrVersion, them, version, us, Version, us)
+		return nil, fmt.Errorf("%w: %s has version %d, %s has %d: update %s", ErrVersion, them, version, us, Version, us)
 	}
 	g := new(greeting)
 	if err := decode(rest, g, nil); err != nil {
 		return nil, err
 	}
-	if mine := ours("", 0); g.Shape != mine.Shape {
+	if mine := newGreeting("", 0); g.Shape != mine.Shape {
 		return nil, fmt.Errorf("%w: %s is %s, and %s is %s, of the same version %d but with other messages: build both from the same sources",
 			ErrVersion, them, g.Program, us, mine.Program, Version)
 	}
-	// Whatever we think is often enough, it must be for the other end.
-	l.timing.Beat = max(time.Millisecond, min(l.timing.Beat, g.Silence/4))
+	// Send heartbeats often enough for the idle timeout of the other end.
+	l.timing.HeartbeatInterval = max(time.Millisecond, min(l.timing.HeartbeatInterval, g.Silence/4))
 	return g, nil
 }

@@ -9,25 +9,24 @@ import (
 )
 
 const (
-	// maxHandshakes is how many connections may be at their handshake.
+	// maxHandshakes limits the connections in their handshake.
 	maxHandshakes = 64
-	// maxHandshakesFrom is how many of them may come from one address, or from one
-	// IPv6 network of 64 bits.
+	// maxHandshakesFrom limits those from one IPv4 address or one IPv6 /64 network.
 	maxHandshakesFrom = 8
 )
 
-// errDisplaced is why a connection is closed that has not shown the key in time.
-var errDisplaced = errors.New("too many connections that have not shown the key: the oldest is closed")
+// errDisplaced is the error of a handshake that was displaced by newer connections.
+var errDisplaced = errors.New("too many unauthenticated connections: the oldest is closed")
 
-// handshakes are the connections whose ends have not shown the key yet. One too many
-// displaces the oldest of its own address, or the oldest of all: a client with the key
-// needs a moment only, so connections that do nothing cannot keep it out.
+// handshakes are the connections that are not authenticated yet. A new connection beyond
+// the limit displaces the oldest of its address, or of all: idle connections cannot lock out
+// a client with the key, whose handshake is short.
 type handshakes struct {
 	mu  sync.Mutex
 	all []*pending // the oldest first
 }
 
-// pending is a connection at its handshake.
+// pending is a connection in its handshake.
 type pending struct {
 	conn      net.Conn
 	from      netip.Prefix
@@ -61,8 +60,7 @@ func (h *handshakes) displace(i int) {
 	h.all = slices.Delete(h.all, i, i+1)
 }
 
-// end removes a connection whose handshake is over, and reports whether it was
-// displaced before.
+// end removes a connection after its handshake; false if it was displaced.
 func (h *handshakes) end(p *pending) (displaced bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +70,7 @@ func (h *handshakes) end(p *pending) (displaced bool) {
 	return p.displaced
 }
 
-// networkOf is what counts as one address.
+// networkOf returns the address or network that the limit applies to.
 func networkOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -83,6 +81,6 @@ func networkOf(a net.Addr) netip.Prefix {
 	if addr.Is6() {
 		bits = 64
 	}
-	p, _ := addr.WithZone("").Prefix(bits) // it has so many
+	p, _ := addr.WithZone("").Prefix(bits) // an address has that many bits
 	return p
 }

@@ -11,7 +11,7 @@ import (
 
 // Connections that do nothing are not waited for: the time of a handshake does not pass
 // in this test.
-func TestClientWithTheKeyGetsInBesideIdleConnections(t *testing.T) {
+func TestClientConnectsDespiteIdleConnections(t *testing.T) {
 	var log bytes.Buffer
 	s := newStage(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	const idle = 2 * maxHandshakes
@@ -19,7 +19,7 @@ func TestClientWithTheKeyGetsInBesideIdleConnections(t *testing.T) {
 		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
 		defer raw.Close()
 	}
-	eventually(t, "all but some are closed", func() bool { return s.Stats().Crowded == idle-maxHandshakesFrom })
+	eventually(t, "all but some are closed", func() bool { return s.Stats().Displaced == idle-maxHandshakesFrom })
 	s.client(t)
 	s.stop()
 	if n := strings.Count(log.String(), errDisplaced.Error()); n == 0 || n > idle/4 {
@@ -39,7 +39,7 @@ func (c *connFrom) RemoteAddr() net.Addr {
 }
 func (c *connFrom) Close() error { c.closed = true; return nil }
 
-func TestOldestHandshakeOfTheSameAddressIsDisplaced(t *testing.T) {
+func TestHandshakeLimitDisplacesOldestOfAddress(t *testing.T) {
 	var h handshakes
 	other := &connFrom{from: "192.0.2.1:1"}
 	h.begin(other)
@@ -60,7 +60,7 @@ func TestOldestHandshakeOfTheSameAddressIsDisplaced(t *testing.T) {
 	}
 }
 
-func TestOldestHandshakeOfAllIsDisplaced(t *testing.T) {
+func TestHandshakeLimitDisplacesOldest(t *testing.T) {
 	var h handshakes
 	first := &connFrom{from: "192.0.2.1:1"}
 	p := h.begin(first)

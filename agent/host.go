@@ -6,50 +6,50 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Host is what an agent runs on: where the devices are, and who can do to them what
-// verbs cannot. What it is not able to do it refuses with an error that wraps
-// [ErrCannot]. Several callers may ask at once, but only one about each device.
+// Host is the host of an agent: it opens devices, and changes them in ways that verbs
+// cannot. Unsupported methods return an error that wraps [ErrHostCannot]. Methods may be called
+// concurrently, but not for the same device.
 type Host interface {
-	// Identity says what host that is, and lists its devices.
+	// Identity describes the host and lists its devices.
 	Identity() (Identity, error)
 	// Open opens a device. The agent closes it.
 	Open(device string) (verbs.Context, error)
-	// SetLink takes a device's cable out, or puts it in, as far as the device can tell.
+	// SetLink sets a device's link down or up.
 	SetLink(device string, up bool) error
-	// SetAddress gives a device's network interface an address, or takes it away. That
-	// the interface is so already is no error.
+	// SetAddress adds or removes an address of a device's network interface. It is no error
+	// if nothing changes.
 	SetAddress(device string, addr netip.Prefix, present bool) error
-	// Restart has a device be as it is after power-on. Nobody has it open.
+	// Restart resets a device to its state after power-on. The device is not open.
 	Restart(device string) error
 }
 
-// Identity is what has to be known of a host to believe a result.
+// Identity describes a host, for reports.
 type Identity struct {
 	Hostname string
-	// OS is the operating system, as its distribution calls it.
+	// OS is the name of the distribution.
 	OS string
-	// Kernel is its release, as uname has it.
+	// Kernel is the release, as from uname.
 	Kernel string
-	// Arch is the processor's architecture, as Go calls it.
+	// Arch is GOARCH.
 	Arch string
-	// Program is what the agent is part of, with its version.
+	// Program is the name and version of the agent's program.
 	Program string
 	Devices []DeviceIdentity
 }
 
-// DeviceIdentity is a device of a host. What is not known is empty.
+// DeviceIdentity describes a device. Unknown fields are empty.
 type DeviceIdentity struct {
 	Info verbs.DeviceInfo
-	// Driver is the kernel module, or the library, and its version.
+	// Driver is the kernel module or library with its version.
 	Driver        string
 	DriverVersion string
 	Firmware      string
-	// NetDevice is the network interface that the device belongs to.
+	// NetDevice is the device's network interface.
 	NetDevice string
-	// MAC is that interface's.
+	// MAC is the address of that interface.
 	MAC   string
 	MTU   int
 	Addrs []netip.Prefix
-	// Where is the device's place on a bus, for hardware.
+	// Where is the bus address of a hardware device.
 	Where string
 }

@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// maxMemories and maxMemory are how many pieces of memory, and how many bytes of
-	// it, a caller may have at an agent.
+	// maxMemories and maxMemory limit the number and the total size of a client's memories
+	// at an agent.
 	maxMemories = 1 << 14
 	maxMemory   = 2 << 30
-	// maxUnseen is how many changed blocks may be on their way to a caller.
-	maxUnseen = 1 << 22
+	// maxUnacked limits the changed blocks that the client has not acknowledged.
+	maxUnacked = 1 << 22
 
 	pageLen = 4096
 )
 
-// hostMemory is the agent's copy of a caller's memory.
+// hostMemory is the agent's copy of a client's memory.
 type hostMemory struct {
 	mirror
 	id      memoryID
-	regions int  // of the device that use it
-	dropped bool // the caller has no use for it any more
+	regions int  // number of regions that use it
+	dropped bool // the client has dropped it
 }
 
-// hostMemories is all of a session's. The device's changes go before the caller's.
+// hostMemories are the memories of a session. Changes of the device win over the client's.
 type hostMemories struct {
-	turn *sync.Mutex // held by whoever sends
+	sendLock *sync.Mutex // held while sending
 
 	mu    sync.Mutex
 	all   map[memoryID]*hostMemory
 	limit uint64 // of bytes
 	bytes uint64
-	sent  uint64 // memory frames
-	// unseen are blocks that were sent in frames which the caller has not got yet: what
-	// it says of their bytes it says without knowing of ours, and ours stay.
-	unseen map[blockOf][]flight
-	order  []sentBlock
+	sent  uint64 // number of memory frames sent
+	// unacked are changed blocks in frames that the client has not acknowledged. The client
+	// does not know these changes, and its own changes of the same bytes are ignored.
+	unacked map[blockOf][]sentChange
+	order   []sentBlock
 }
 
 type blockOf struct {
@@ -47,8 +47,8 @@ type blockOf struct {
 	block int
 }
 
-// flight is a part of a block that was sent in a frame.
-type flight struct {
+// sentChange has the bytes of a block that were sent in a frame.
+type sentChange struct {
 	frame uint64
 	mask  uint64
 }
@@ -59,18 +59,18 @@ type sentBlock struct {
 }
 
 func newHostMemories() *hostMemories {
-	return &hostMemories{turn: new(sync.Mutex), all: make(map[memoryID]*hostMemory), limit: maxMemory, unseen: make(map[blockOf][]flight)}
+	return &hostMemories{sendLock: new(sync.Mutex), all: make(map[memoryID]*hostMemory), limit: maxMemory, unacked: make(map[blockOf][]sentChange)}
 }
 
-// take carries out what a memory frame says.
-func (m *hostMemories) take(body []byte) error {
+// apply applies a memory frame.
+func (m *hostMemories) apply(body []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return readRecords(body, m.got, m.record)
 }
 
-// seen notes how many memory frames the caller has got.
-func (m *hostMemories) seen(frames uint64) {
+// acknowledge records how many memory frames the client has received.
+func (m *hostMemories) acknowledge(frames uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.got(frames)
@@ -83,10 +83,10 @@ func (m *hostMemories) got(frames uint64) {
 			break
 		}
 		n++
-		if rest := m.unseen[s.at][1:]; len(rest) > 0 {
-			m.unseen[s.at] = rest
+		if rest := m.unacked[s.at][1:]; len(rest) > 0 {
+			m.unacked[s.at] = rest
 		} else {
-			delete(m.unseen, s.at)
+			delete(m.unacked, s.at)
 		}
 	}
 	m.order = m.order[n:]
@@ -99,36 +99,36 @@ func (m *hostMemories) record(r *record) error {
 	mem := m.all[r.id]
 	switch {
 	case r.kind == recordNew && mem != nil:
-		return fmt.Errorf("%w: memory %d is there already", errBadMessage, r.id)
+		return fmt.Errorf("%w: memory %d exists already", errBadMessage, r.id)
 	case r.kind == recordNew:
-		// What does not fit is not there: the caller learns it when it registers.
+		// Memory beyond the limit is not allocated; registering it fails later.
 		if len(m.all) < maxMemories && r.length <= m.limit-m.bytes {
 			m.all[r.id] = &hostMemory{id: r.id, mirror: mirror{live: allocate(int(r.length), int(r.align%pageLen)), shadow: make([]byte, r.length)}}
 			m.bytes += r.length
 		}
-	case mem == nil: // it was not there, or is not there any more
+	case mem == nil: // not allocated, or dropped
 	case r.kind == recordDrop:
 		mem.dropped = true
 		m.free(mem)
 	case !mem.within(&r.change):
-		return fmt.Errorf("%w: a change outside of memory %d of %d bytes", errBadMessage, r.id, len(mem.live))
+		return fmt.Errorf("%w: change outside of memory %d of %d bytes", errBadMessage, r.id, len(mem.live))
 	default:
-		for _, f := range m.unseen[blockOf{r.id, r.change.block}] {
+		for _, f := range m.unacked[blockOf{r.id, r.change.block}] {
 			r.change.mask &^= f.mask
 		}
-		mem.yield(&r.change)
+		mem.storeUnchanged(&r.change)
 	}
 	return nil
 }
 
-// allocate returns memory whose address is this modulo the page, as the caller's is.
+// allocate returns memory with the same page offset as the client's.
 func allocate(n, align int) []byte {
 	b := make([]byte, n+pageLen)
 	off := (align - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageLen) + pageLen) % pageLen
 	return b[off:][:n:n]
 }
 
-// free lets go of memory that nobody uses.
+// free releases memory that no region uses.
 func (m *hostMemories) free(mem *hostMemory) {
 	if mem.dropped && mem.regions == 0 && m.all[mem.id] == mem {
 		delete(m.all, mem.id)
@@ -149,15 +149,15 @@ func (m *hostMemories) use(in *newMR) (*hostMemory, []byte, error) {
 	mem := m.all[in.Memory]
 	switch {
 	case mem == nil:
-		return nil, nil, fmt.Errorf("%w: the agent keeps %d MiB in %d pieces for a caller, and no more", verbs.ErrNoMemory, m.limit>>20, maxMemories)
+		return nil, nil, fmt.Errorf("%w: the agent's limit is %d MiB in %d memories per client", verbs.ErrNoMemory, m.limit>>20, maxMemories)
 	case in.Offset < 0 || in.Length < 0 || in.Offset > len(mem.live) || in.Length > len(mem.live)-in.Offset:
-		return nil, nil, fmt.Errorf("%w: %d bytes from %d on, of memory with %d", verbs.ErrInvalid, in.Length, in.Offset, len(mem.live))
+		return nil, nil, fmt.Errorf("%w: %d bytes at offset %d of a memory of %d", verbs.ErrInvalid, in.Length, in.Offset, len(mem.live))
 	}
 	mem.regions++
 	return mem, mem.live[in.Offset:][:in.Length:in.Length], nil
 }
 
-// unuse says that regions are gone.
+// unuse releases the memory of regions.
 func (m *hostMemories) unuse(gone ...*hostMemory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,24 +167,23 @@ func (m *hostMemories) unuse(gone ...*hostMemory) {
 	}
 }
 
-// steadyLooks is how often memory is looked at that changes all the time.
-const steadyLooks = 16
+// maxScans limits the scans of memory that changes all the time.
+const maxScans = 16
 
-// tell sends what the device has changed.
+// sendChanges sends the changes of the device.
 //
-// A device writes in some order, and whoever sees a later write must see the earlier
-// ones. One look at a lot of memory can find a late write and have missed an early
-// one, so it is looked at until there is nothing new.
-func (m *hostMemories) tell(send func([]byte)) error {
-	m.turn.Lock()
-	defer m.turn.Unlock()
+// A client that sees a later write must see the earlier ones. One scan of a large memory may
+// find a late write and miss an early one; therefore it scans until nothing changes.
+func (m *hostMemories) sendChanges(send func([]byte)) error {
+	m.sendLock.Lock()
+	defer m.sendLock.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := &recordWriter{send: func(frame []byte) {
 		m.sent++
 		send(frame)
 	}}
-	for range steadyLooks {
+	for range maxScans {
 		found := false
 		for id, mem := range m.all {
 			if mem.dropped {
@@ -193,7 +192,7 @@ func (m *hostMemories) tell(send func([]byte)) error {
 			mem.changes(func(c *change) {
 				found = true
 				at := blockOf{id, c.block}
-				m.unseen[at] = append(m.unseen[at], flight{m.sent + 1, c.mask})
+				m.unacked[at] = append(m.unacked[at], sentChange{m.sent + 1, c.mask})
 				m.order = append(m.order, sentBlock{m.sent + 1, at})
 				w.add(&record{kind: recordChange, id: id, change: *c})
 			})
@@ -203,8 +202,8 @@ func (m *hostMemories) tell(send func([]byte)) error {
 		}
 	}
 	w.flush()
-	if len(m.order) > maxUnseen {
-		return fmt.Errorf("the caller does not say what it has got: %d changes are on their way", len(m.order))
+	if len(m.order) > maxUnacked {
+		return fmt.Errorf("the client does not acknowledge memory frames: %d changes are pending", len(m.order))
 	}
 	return nil
 }

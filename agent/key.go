@@ -15,58 +15,58 @@ import (
 // KeyLen is the length of a key in bytes.
 const KeyLen = 32
 
-// keyPrefix tells a key from other secrets that people have in files.
+// keyPrefix distinguishes a key from other secrets in files.
 const keyPrefix = "fabrictest-agent-key-1:"
 
-// Key is what a caller and an agent have in common. Who has it may do to the devices
-// whatever verbs can. It prints as nothing that is of use; Text is what to keep.
+// Key is the shared secret of client and agent. It permits all verbs on the devices. It does
+// not print itself; Text returns it.
 type Key struct{ secret [KeyLen]byte }
 
-// NewKey returns a key that nobody has.
+// NewKey returns a random key.
 func NewKey() (k Key) {
-	rand.Read(k.secret[:]) // it never fails
+	rand.Read(k.secret[:]) // never fails
 	return k
 }
 
-// Text is the key as one line of text, for a file.
+// Text returns the key as one line of text.
 func (k Key) Text() string { return keyPrefix + base64.RawURLEncoding.EncodeToString(k.secret[:]) }
 
-// String does not tell the key.
+// String hides the key.
 func (k Key) String() string { return "agent.Key(secret)" }
 
-// GoString does not tell it either.
+// GoString hides the key.
 func (k Key) GoString() string { return k.String() }
 
 func (k Key) isZero() bool { return k == Key{} }
 
-// ParseKey reads what Text wrote. It tells what is wrong, and nothing of the key.
+// ParseKey parses the result of Text. Its errors do not contain the key.
 func ParseKey(text string) (k Key, err error) {
 	body, ok := strings.CutPrefix(strings.TrimSpace(text), keyPrefix)
 	if !ok {
-		return Key{}, fmt.Errorf("no key: it begins with %q", keyPrefix)
+		return Key{}, fmt.Errorf("not a key: keys begin with %q", keyPrefix)
 	}
 	b, err := base64.RawURLEncoding.DecodeString(body)
 	if err != nil || len(b) != KeyLen {
-		return Key{}, fmt.Errorf("a damaged key: behind %q come %d characters of base64", keyPrefix, base64.RawURLEncoding.EncodedLen(KeyLen))
+		return Key{}, fmt.Errorf("invalid key: %q must be followed by %d characters of base64", keyPrefix, base64.RawURLEncoding.EncodedLen(KeyLen))
 	}
 	copy(k.secret[:], b)
 	if k.isZero() {
-		return Key{}, errors.New("a key of zeros is no secret")
+		return Key{}, errors.New("the key is all zeros")
 	}
 	return k, nil
 }
 
-// maxKeyFile is more than any key.
+// maxKeyFile is larger than any key file.
 const maxKeyFile = 1024
 
-// ReadKey reads a key from a file. Nobody but its owner may be able to.
+// ReadKey reads a key from a file that only its owner may access.
 func ReadKey(file string) (Key, error) {
 	f, err := regularfile.Open(file)
 	if err != nil {
 		return Key{}, fmt.Errorf("the agent's key: %w", err)
 	}
 	defer f.Close()
-	info, err := f.Stat() // of what was opened, whatever is there by now
+	info, err := f.Stat() // of the opened file
 	if err != nil {
 		return Key{}, fmt.Errorf("the agent's key: %w", err)
 	}
@@ -85,7 +85,7 @@ func ReadKey(file string) (Key, error) {
 	return k, nil
 }
 
-// WriteFile writes the key into a new file that only its owner may read.
+// WriteFile writes the key to a new file that only its owner may read.
 func (k Key) WriteFile(file string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -9,31 +9,29 @@ import (
 	"time"
 )
 
-// sender takes frames for the other end, in order. It does not block.
+// sender queues frames for the other end, in order. It does not block.
 type sender interface {
 	send(frame []byte)
 }
 
-// Timing is how the two ends of a connection look after each other. The zero value is
-// how it should be.
+// Timing has the timeouts of a connection. Zero values mean the defaults.
 type Timing struct {
-	// Handshake is how long it may take until both ends know each other; 10 s if 0.
-	Handshake time.Duration
-	// Beat is how often an end says that it is there; 2 s if 0.
-	Beat time.Duration
-	// Silence is how long an end may say nothing, or be at one frame, before it is
-	// taken for dead; 15 s if 0.
-	Silence time.Duration
-	// Grace is how long a device may take to be closed before that is given up; 10 s if
-	// 0.
-	Grace time.Duration
+	// HandshakeTimeout limits the TLS handshake and the greetings; default 10 s.
+	HandshakeTimeout time.Duration
+	// HeartbeatInterval is the heartbeat interval; default 2 s.
+	HeartbeatInterval time.Duration
+	// IdleTimeout is the idle timeout: without data for this long, the other end is considered
+	// dead; default 15 s.
+	IdleTimeout time.Duration
+	// CloseTimeout limits closing of devices; default 10 s.
+	CloseTimeout time.Duration
 }
 
 func (t Timing) filled() Timing {
 	for _, f := range []struct {
 		d *time.Duration
 		v time.Duration
-	}{{&t.Handshake, 10 * time.Second}, {&t.Beat, 2 * time.Second}, {&t.Silence, 15 * time.Second}, {&t.Grace, 10 * time.Second}} {
+	}{{&t.HandshakeTimeout, 10 * time.Second}, {&t.HeartbeatInterval, 2 * time.Second}, {&t.IdleTimeout, 15 * time.Second}, {&t.CloseTimeout, 10 * time.Second}} {
 		if *f.d <= 0 {
 			*f.d = f.v
 		}
@@ -42,25 +40,24 @@ func (t Timing) filled() Timing {
 }
 
 const (
-	// maxQueued is how many bytes may wait to be sent: all memory that may be told of at
-	// once, if it is not too much.
+	// maxQueued limits the bytes in the send queue.
 	maxQueued = 1 << 30
-	// writeLen is how much has to get through in the time that silence may last.
+	// writeLen must be sent within the idle timeout.
 	writeLen = 256 << 10
 )
 
-// link is a connection with frames on it. It is lost when anything is wrong with it.
+// link is a connection that carries frames. Any error closes it.
 type link struct {
 	conn   net.Conn
 	reader *bufio.Reader
 	timing Timing
-	lost   chan struct{} // closed when it is
+	lost   chan struct{} // closed when the link is lost
 
 	mu     sync.Mutex
 	queued []byte
 	spare  []byte
 	wake   chan struct{}
-	reason error // of the loss
+	reason error // why the link was lost
 }
 
 func newLink(conn net.Conn, timing Timing) *link {
@@ -80,35 +77,35 @@ func (l *link) send(frame []byte) {
 	}
 	l.mu.Unlock()
 	if full {
-		l.lose(fmt.Errorf("the other end does not read: %d bytes wait for it", maxQueued))
+		l.fail(fmt.Errorf("the other end does not read: %d bytes are queued", maxQueued))
 		return
 	}
 	select {
 	case l.wake <- struct{}{}:
-	default: // it is
+	default: // already signalled
 	}
 }
 
-// write sends what is queued, and signs of life, until the link is lost.
+// write sends queued frames and heartbeats until the link is lost.
 func (l *link) write() {
-	beat := time.NewTicker(l.timing.Beat)
+	beat := time.NewTicker(l.timing.HeartbeatInterval)
 	defer beat.Stop()
 	for {
 		select {
 		case <-l.wake:
 		case <-beat.C:
-			l.send(newFrame(frameBeat, 0))
+			l.send(newFrame(frameHeartbeat, 0))
 		case <-l.lost:
 			return
 		}
 		if err := l.flush(); err != nil {
-			l.lose(err)
+			l.fail(err)
 			return
 		}
 	}
 }
 
-// flush writes what is queued. Only one may at a time.
+// flush writes the queue. Only one goroutine may call it at a time.
 func (l *link) flush() error {
 	l.mu.Lock()
 	b := l.queued
@@ -118,7 +115,7 @@ func (l *link) flush() error {
 		return nil
 	}
 	for rest := b; len(rest) > 0; {
-		if err := l.conn.SetWriteDeadline(time.Now().Add(l.timing.Silence)); err != nil {
+		if err := l.conn.SetWriteDeadline(time.Now().Add(l.timing.IdleTimeout)); err != nil {
 			return err
 		}
 		n, err := l.conn.Write(rest[:min(len(rest), writeLen)])
@@ -127,7 +124,7 @@ func (l *link) flush() error {
 		}
 		rest = rest[n:]
 	}
-	if cap(b) <= writeLen { // a large one is a rare one
+	if cap(b) <= writeLen { // do not keep large buffers
 		l.mu.Lock()
 		l.spare = b
 		l.mu.Unlock()
@@ -135,44 +132,44 @@ func (l *link) flush() error {
 	return nil
 }
 
-// read calls each with every frame until the link is lost, and returns why it was.
-// Signs of life are for the link itself.
+// read calls each for every frame until the link is lost, and returns the reason. It handles
+// heartbeats itself.
 func (l *link) read(each func(kind byte, body []byte) error) error {
 	for {
 		kind, body, err := l.next()
 		switch {
 		case err != nil:
-		case kind == frameBeat:
+		case kind == frameHeartbeat:
 			continue
-		case kind == frameBye:
-			err = &byeError{string(body)}
+		case kind == frameClose:
+			err = &closeReason{string(body)}
 		default:
 			if err = each(kind, body); err != nil {
-				l.bye(err)
+				l.closeWithReason(err)
 			}
 		}
 		if err != nil {
-			l.lose(err)
+			l.fail(err)
 			return l.why()
 		}
 	}
 }
 
-// next reads one frame, which has to be there in time.
+// next reads one frame, within the idle timeout.
 func (l *link) next() (kind byte, body []byte, err error) {
-	if err := l.conn.SetReadDeadline(time.Now().Add(l.timing.Silence)); err != nil {
+	if err := l.conn.SetReadDeadline(time.Now().Add(l.timing.IdleTimeout)); err != nil {
 		return 0, nil, err
 	}
 	kind, body, err = readFrame(l.reader)
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		err = fmt.Errorf("the other end has been silent for %v: %w", l.timing.Silence, err)
+		err = fmt.Errorf("no data from the other end for %v: %w", l.timing.IdleTimeout, err)
 	}
 	return kind, body, err
 }
 
-// lose ends the link for a reason. The first counts.
-func (l *link) lose(reason error) {
+// fail closes the link. The first reason is kept.
+func (l *link) fail(reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reason != nil {
@@ -183,20 +180,19 @@ func (l *link) lose(reason error) {
 	l.conn.Close()
 }
 
-// bye tells the other end why, and ends the link.
-func (l *link) bye(reason error) {
+// closeWithReason sends the reason to the other end and closes the link.
+func (l *link) closeWithReason(reason error) {
 	text := reason.Error()
-	l.send(append(newFrame(frameBye, len(text)), text...))
+	l.send(append(newFrame(frameClose, len(text)), text...))
 	l.mu.Lock()
 	b := l.queued
 	l.queued = nil
 	l.mu.Unlock()
-	// Whoever writes at this moment has the connection; we are not going to wait for
-	// an end that does not read.
+	// If another goroutine is writing, skip the message: the other end may not read.
 	if l.conn.SetWriteDeadline(time.Now().Add(time.Second)) == nil {
-		l.conn.Write(b) // it is over anyway
+		l.conn.Write(b) // best effort
 	}
-	l.lose(reason)
+	l.fail(reason)
 }
 
 func (l *link) why() error {
@@ -205,8 +201,7 @@ func (l *link) why() error {
 	return l.reason
 }
 
-// byeError is what an end said when it ended the connection.
-type byeError struct{ reason string }
+// closeReason is the reason that the other end sent when it closed the connection.
+type closeReason struct{ reason string }
 
-// Error is what it said.
-func (e *byeError) Error() string { return e.reason }
+func (e *closeReason) Error() string { return e.reason }

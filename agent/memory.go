@@ -5,21 +5,21 @@ import (
 	"fmt"
 )
 
-// memoryID names a piece of memory that both ends have a copy of. The client chooses
-// it. 0 is none.
+// memoryID identifies memory of which both ends have a copy. The client assigns it; 0 is
+// none.
 type memoryID uint64
 
-// Records of memory frames. Only the client says recordNew and recordDrop.
+// Records of memory frames. Only the client sends recordNew and recordDrop.
 const (
 	recordNew    = 1 // id, length, address modulo the page
 	recordChange = 2 // id, change
 	recordDrop   = 3 // id
 )
 
-// memoryFrameLen is how long memory frames may be. There may be any number.
+// memoryFrameLen limits a memory frame. Changes are sent in as many frames as needed.
 const memoryFrameLen = 256 << 10
 
-// record is one thing that is told about memory.
+// record is an entry of a memory frame.
 type record struct {
 	kind   byte
 	id     memoryID
@@ -41,12 +41,12 @@ func (r *record) append(b []byte) []byte {
 	return b
 }
 
-// maxRecordLen is the most that append writes.
+// maxRecordLen is the maximum length that append writes.
 const maxRecordLen = 1 + binary.MaxVarintLen64 + maxChangeLen
 
 func (r *record) parse(b []byte) ([]byte, error) {
 	if len(b) == 0 {
-		return nil, fmt.Errorf("%w: no record", errBadMessage)
+		return nil, fmt.Errorf("%w: missing record", errBadMessage)
 	}
 	r.kind = b[0]
 	b, err := parseUvarint(b[1:], (*uint64)(&r.id))
@@ -64,21 +64,21 @@ func (r *record) parse(b []byte) ([]byte, error) {
 	case recordDrop:
 		return b, nil
 	default:
-		return nil, fmt.Errorf("%w: a record of kind %d about memory", errBadMessage, r.kind)
+		return nil, fmt.Errorf("%w: memory record of unknown kind %d", errBadMessage, r.kind)
 	}
 }
 
 func parseUvarint(b []byte, into *uint64) ([]byte, error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 {
-		return nil, fmt.Errorf("%w: a number", errBadMessage)
+		return nil, fmt.Errorf("%w: invalid number", errBadMessage)
 	}
 	*into = n
 	return b[size:], nil
 }
 
-// recordWriter makes memory frames of records. Every frame begins with the number of
-// the last memory frame that its sender has got.
+// recordWriter writes records into memory frames. Every frame begins with the number of the
+// last memory frame that its sender has received.
 type recordWriter struct {
 	got  uint64
 	send func(frame []byte)
@@ -95,7 +95,7 @@ func (w *recordWriter) add(r *record) {
 	}
 }
 
-// flush sends what was not sent.
+// flush sends the last frame.
 func (w *recordWriter) flush() {
 	if w.b != nil {
 		w.send(w.b)
@@ -103,8 +103,8 @@ func (w *recordWriter) flush() {
 	}
 }
 
-// readRecords calls each for all records of a memory frame, and returns the number
-// that it begins with before that.
+// readRecords calls each for all records of a memory frame, and before that got with the
+// number at its start.
 func readRecords(body []byte, got func(uint64), each func(*record) error) error {
 	var n uint64
 	body, err := parseUvarint(body, &n)

@@ -11,20 +11,20 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// twoEnds is a program's memory and a device's copy, with frames on their way.
-type twoEnds struct {
+// memoryPair is a program's memory and a device's copy, with frames on their way.
+type memoryPair struct {
 	near            *programMemories
 	far             *hostMemories
 	there, back     [][]byte // frames
 	program, device []byte
 }
 
-func newTwoEnds(t *testing.T, n int) *twoEnds {
+func newTwoEnds(t *testing.T, n int) *memoryPair {
 	t.Helper()
-	e := &twoEnds{program: make([]byte, n)}
+	e := &memoryPair{program: make([]byte, n)}
 	e.near, e.far = newProgramMemories(func(f []byte) { e.there = append(e.there, f) }), newHostMemories()
 	mem, off := e.near.use(&verbs.MRInit{Buf: e.program})
-	e.near.tell()
+	e.near.sendChanges()
 	e.deliver(t, len(e.there), 0)
 	if e.device = e.far.all[mem.id].live; off != 0 || len(e.device) != n {
 		t.Fatalf("offset %d, %d bytes", off, len(e.device))
@@ -33,41 +33,41 @@ func newTwoEnds(t *testing.T, n int) *twoEnds {
 }
 
 // deliver has so many frames arrive at the device's end, and at the program's.
-func (e *twoEnds) deliver(t *testing.T, there, back int) {
+func (e *memoryPair) deliver(t *testing.T, there, back int) {
 	t.Helper()
 	for range min(there, len(e.there)) {
-		if err := e.far.take(e.there[0][frameHeaderLen:]); err != nil {
+		if err := e.far.apply(e.there[0][frameHeaderLen:]); err != nil {
 			t.Fatal(err)
 		}
 		e.there = e.there[1:]
 	}
 	for range min(back, len(e.back)) {
-		if err := e.near.take(e.back[0][frameHeaderLen:]); err != nil {
+		if err := e.near.apply(e.back[0][frameHeaderLen:]); err != nil {
 			t.Fatal(err)
 		}
 		e.back = e.back[1:]
 	}
 }
 
-func (e *twoEnds) tellBack(t *testing.T) {
+func (e *memoryPair) tellBack(t *testing.T) {
 	t.Helper()
-	if err := e.far.tell(func(f []byte) { e.back = append(e.back, f) }); err != nil {
+	if err := e.far.sendChanges(func(f []byte) { e.back = append(e.back, f) }); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // settle delivers everything.
-func (e *twoEnds) settle(t *testing.T) {
+func (e *memoryPair) settle(t *testing.T) {
 	t.Helper()
 	for range 3 {
-		got := e.near.tell()
+		got := e.near.sendChanges()
 		e.deliver(t, len(e.there), 0)
-		e.far.seen(got)
+		e.far.acknowledge(got)
 		e.tellBack(t)
 		e.deliver(t, 0, len(e.back))
 	}
 	if len(e.far.order) > 0 { // the last answer is confirmed by the next call
-		e.far.seen(e.near.tell())
+		e.far.acknowledge(e.near.sendChanges())
 	}
 }
 
@@ -92,7 +92,7 @@ func TestMemoryConverges(t *testing.T) {
 			case k < 4 && owner[i] != 0:
 				e.device[i], want[i] = v, v
 			case k == 4:
-				e.near.tell()
+				e.near.sendChanges()
 			case k == 5:
 				e.tellBack(t)
 			case k == 6:
@@ -110,34 +110,34 @@ func TestMemoryConverges(t *testing.T) {
 				t.Fatalf("seed %d: byte %d of owner %d is %d, not %d", seed, i, owner[i], e.program[i], want[i])
 			}
 		}
-		if len(e.far.unseen)+len(e.far.order) != 0 {
+		if len(e.far.unacked)+len(e.far.order) != 0 {
 			t.Fatalf("seed %d: %d changes are unseen for ever", seed, len(e.far.order))
 		}
 	}
 }
 
 // Where both wrote, the device's change stays, whoever tells first.
-func TestDevicesChangeStays(t *testing.T) {
-	for name, order := range map[string]func(*testing.T, *twoEnds){
-		"the program tells first": func(t *testing.T, e *twoEnds) {
-			e.near.tell()
+func TestDeviceChangeWins(t *testing.T) {
+	for name, order := range map[string]func(*testing.T, *memoryPair){
+		"the program tells first": func(t *testing.T, e *memoryPair) {
+			e.near.sendChanges()
 			e.deliver(t, 1, 0)
 			e.tellBack(t)
 			e.deliver(t, 0, 1)
 		},
-		"they cross": func(t *testing.T, e *twoEnds) {
-			e.near.tell()
+		"they cross": func(t *testing.T, e *memoryPair) {
+			e.near.sendChanges()
 			e.tellBack(t)
 			e.deliver(t, 1, 1)
 		},
-		"the device tells first": func(t *testing.T, e *twoEnds) {
+		"the device tells first": func(t *testing.T, e *memoryPair) {
 			e.tellBack(t)
 			e.deliver(t, 0, 1)
-			e.near.tell()
+			e.near.sendChanges()
 			e.deliver(t, 1, 0)
 		},
-		"the device takes it back": func(t *testing.T, e *twoEnds) {
-			e.near.tell()
+		"the device takes it back": func(t *testing.T, e *memoryPair) {
+			e.near.sendChanges()
 			e.deliver(t, 1, 0)
 			e.device[5] = 2
 		},
@@ -166,13 +166,13 @@ func TestDevicesChangeStays(t *testing.T) {
 
 // Whoever sees what was written last sees what was written before it, also if both were
 // written while memory was looked at, and the first where nobody looked any more.
-func TestMemoryIsSeenInOrder(t *testing.T) {
+func TestMemoryChangesArriveInOrder(t *testing.T) {
 	const n = 2 * memoryFrameLen
 	e := newTwoEnds(t, n)
 	for i := 64; i < n-64; i++ {
 		e.device[i] = 1 // so much that a frame is sent amid the look
 	}
-	err := e.far.tell(func(f []byte) {
+	err := e.far.sendChanges(func(f []byte) {
 		if len(e.back) == 0 {
 			e.device[0] = 'D'   // the data
 			e.device[n-1] = 'F' // then the flag that says so
@@ -189,11 +189,11 @@ func TestMemoryIsSeenInOrder(t *testing.T) {
 }
 
 // A device that never rests does not keep the caller from its answer.
-func TestMemoryThatNeverRests(t *testing.T) {
+func TestReplyDespiteContinuousChanges(t *testing.T) {
 	e := newTwoEnds(t, memoryFrameLen*5/4)
 	frames := 0
 	increment(e.device)
-	if err := e.far.tell(func([]byte) { frames++; increment(e.device) }); err != nil || frames < steadyLooks {
+	if err := e.far.sendChanges(func([]byte) { frames++; increment(e.device) }); err != nil || frames < maxScans {
 		t.Errorf("%d frames, %v", frames, err)
 	}
 }
@@ -205,7 +205,7 @@ func increment(b []byte) {
 	}
 }
 
-func TestMemoryThroughAnAgent(t *testing.T) {
+func TestMemoryIsCopiedThroughAgent(t *testing.T) {
 	s := newStage(t)
 	c, dev, fake := s.dev(t)
 	pd := must[verbs.PD](t)(dev.AllocPD())
@@ -263,7 +263,7 @@ func TestMemoryThroughAnAgent(t *testing.T) {
 	}
 }
 
-func TestStrangeRegions(t *testing.T) {
+func TestUnusualRegions(t *testing.T) {
 	s := newStage(t)
 	c, dev, fake := s.dev(t)
 	pd := must[verbs.PD](t)(dev.AllocPD())
@@ -288,16 +288,16 @@ func TestStrangeRegions(t *testing.T) {
 }
 
 // Closing a device gives its memory back at both ends.
-func TestClosedDeviceHasNoMemory(t *testing.T) {
+func TestDeviceCloseReleasesMemory(t *testing.T) {
 	far := newFakeDevice()
-	dev, err := Joined(far)
+	dev, err := Loopback(far)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pd := must[verbs.PD](t)(dev.AllocPD())
 	mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 10)}))
 	c := dev.(*remoteContext).c
-	s := c.out.(joint).session
+	s := c.out.(loopbackSender).session
 	if len(c.memory.all) != 1 || len(s.memory.all) != 1 {
 		t.Errorf("%d and %d pieces of memory", len(c.memory.all), len(s.memory.all))
 	}
@@ -326,7 +326,7 @@ func BenchmarkScan(b *testing.B) {
 
 // Where a program chooses the address of a region, the device's memory lies in its page
 // as that address does: Linux registers it nowhere else.
-func TestMemoryLiesAsItsAddress(t *testing.T) {
+func TestMemoryKeepsPageOffset(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
 	pd := must[verbs.PD](t)(dev.AllocPD())

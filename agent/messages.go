@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Arguments and results. The object that a call is made on is named On.
+// Arguments and results of calls. On is the object of the call.
 type (
 	none struct{}
 
@@ -173,7 +173,7 @@ type (
 		Param   verbs.ConnParam
 		Timeout time.Duration
 	}
-	// peered is a connection, or a request for one.
+	// peered is a connection or a connection request.
 	peered struct {
 		Handle handle
 		Remote netip.AddrPort

@@ -6,35 +6,33 @@ import (
 	"math/bits"
 )
 
-// blockLen is how much of a region is told of at once: a mask of one word says which
-// of its bytes have changed.
+// blockLen is the unit of changes: a mask of one word marks the changed bytes of a block.
 const blockLen = 64
 
-// scanLen is how much is compared at a time while nothing has changed.
+// scanLen is the unit of comparison while nothing has changed.
 const scanLen = 4096
 
 // mirror is one end's copy of registered memory.
 type mirror struct {
 	// live is the memory itself: the program's at one end, the device's at the other.
 	live []byte
-	// shadow is what the other end has, or will have when what is on its way has
-	// arrived.
+	// shadow is the state of the other end after all frames that were sent have arrived.
 	shadow []byte
 }
 
-// change is what has become of a block: of the bytes in mask.
+// change is a changed block: the new values of the bytes in mask.
 type change struct {
 	block int
 	mask  uint64
 	now   [blockLen]byte
 }
 
-// changes tells what differs from the shadow, and takes it for told.
+// changes calls f for all blocks that differ from the shadow, and updates the shadow.
 //
-// Somebody may be writing at the same time. Each block is read once, so that what is
-// told and what is remembered are the same; what comes later is told later. The race
-// detector is kept out of all that touches live memory, as it does not see a device's DMA
-// either; so what calls it by itself, as copy does, is not used there.
+// The memory may be written concurrently. Each block is read once, so the sent and the
+// remembered values agree; later writes are sent later. The race detector is disabled for
+// live memory, as it does not see DMA of a device either; copy is not used there, since the
+// runtime checks it.
 //
 //go:norace
 func (m *mirror) changes(tell func(*change)) {
@@ -61,20 +59,19 @@ func (m *mirror) changes(tell func(*change)) {
 	}
 }
 
-// overwrite has the bytes of the change in the memory, whatever was there.
+// overwrite stores the bytes of the change.
 //
 //go:norace
 func (m *mirror) overwrite(c *change) {
-	put(m.live[c.block*blockLen:], c.mask, &c.now)
-	put(m.shadow[c.block*blockLen:], c.mask, &c.now)
+	store(m.live[c.block*blockLen:], c.mask, &c.now)
+	store(m.shadow[c.block*blockLen:], c.mask, &c.now)
 }
 
-// yield is overwrite, except that bytes which were changed here since the shadow was
-// true stay as they are. The other end has what it told us all the same, and will be
-// told of ours.
+// storeUnchanged stores the bytes of the change, except those that were changed here since the last
+// update of the shadow. The shadow takes all bytes, and the local changes are sent later.
 //
 //go:norace
-func (m *mirror) yield(c *change) {
+func (m *mirror) storeUnchanged(c *change) {
 	live, shadow := m.live[c.block*blockLen:], m.shadow[c.block*blockLen:]
 	ours := uint64(0)
 	for i := range min(blockLen, len(live)) {
@@ -82,15 +79,15 @@ func (m *mirror) yield(c *change) {
 			ours |= 1 << i
 		}
 	}
-	put(live, c.mask&^ours, &c.now)
-	put(shadow, c.mask, &c.now)
+	store(live, c.mask&^ours, &c.now)
+	store(shadow, c.mask, &c.now)
 }
 
-// put stores the bytes of the mask. Words that are in it as a whole are stored as one,
-// so that who looks at an aligned word meanwhile sees the old or the new one.
+// store stores the bytes of the mask. It stores complete aligned words atomically, for
+// concurrent readers of a word.
 //
 //go:norace
-func put(to []byte, mask uint64, from *[blockLen]byte) {
+func store(to []byte, mask uint64, from *[blockLen]byte) {
 	for w := 0; w < blockLen; w += 8 {
 		switch part := byte(mask >> w); part {
 		case 0:
@@ -106,7 +103,7 @@ func put(to []byte, mask uint64, from *[blockLen]byte) {
 	}
 }
 
-// load copies a block, or what there is of one, word by word.
+// load copies a block, or the rest of the memory, word by word.
 //
 //go:norace
 func load(to *[blockLen]byte, from []byte) int {
@@ -121,7 +118,7 @@ func load(to *[blockLen]byte, from []byte) int {
 	return n
 }
 
-// within reports whether the mirror has the bytes of the change.
+// within reports whether the change is inside the memory.
 func (m *mirror) within(c *change) bool {
 	if c.block > len(m.live)/blockLen {
 		return false
@@ -130,7 +127,7 @@ func (m *mirror) within(c *change) bool {
 	return n == blockLen || c.mask>>n == 0
 }
 
-// append writes the change: the block, the mask, the bytes.
+// append encodes the change: block, mask, bytes.
 func (c *change) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(c.block))
 	b = binary.BigEndian.AppendUint64(b, c.mask)
@@ -146,19 +143,19 @@ func (c *change) append(b []byte) []byte {
 // wholeBlock is the mask of all bytes of a block.
 const wholeBlock = ^uint64(0)
 
-// maxChangeLen is the most that append writes.
+// maxChangeLen is the maximum length that append writes.
 const maxChangeLen = binary.MaxVarintLen64 + 8 + blockLen
 
 func (c *change) parse(b []byte) ([]byte, error) {
 	const maxBlock = 1 << 40 / blockLen
 	block, size := binary.Uvarint(b)
 	if size <= 0 || block > maxBlock || len(b) < size+8 {
-		return nil, fmt.Errorf("%w: a changed block", errBadMessage)
+		return nil, fmt.Errorf("%w: invalid change", errBadMessage)
 	}
 	c.block, c.mask = int(block), binary.BigEndian.Uint64(b[size:])
 	b = b[size+8:]
 	if len(b) < bits.OnesCount64(c.mask) {
-		return nil, fmt.Errorf("%w: a changed block of %d bytes", errBadMessage, len(b))
+		return nil, fmt.Errorf("%w: truncated change of %d bytes", errBadMessage, len(b))
 	}
 	if c.mask == wholeBlock {
 		return b[copy(c.now[:], b):], nil

@@ -8,44 +8,43 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// programMemory is memory of the program that the agent has a copy of.
+// programMemory is memory of the program with a copy at the agent.
 type programMemory struct {
 	mirror
 	id      memoryID
-	base    uintptr // of the first byte
-	regions int     // that use it
+	base    uintptr // address of the first byte
+	regions int     // number of regions that use it
 }
 
-// programMemories is all of a client's.
+// programMemories are the memories of a client.
 type programMemories struct {
 	send func(frame []byte)
-	// turn is held by whoever sends.
-	turn *sync.Mutex
+	// sendLock is held while sending.
+	sendLock *sync.Mutex
 
-	mu   sync.Mutex
-	last memoryID
-	all  map[memoryID]*programMemory
-	got  uint64 // memory frames of the agent's
+	mu       sync.Mutex
+	last     memoryID
+	all      map[memoryID]*programMemory
+	received uint64 // number of memory frames received
 }
 
 func newProgramMemories(send func([]byte)) *programMemories {
-	return &programMemories{send: send, turn: new(sync.Mutex), all: make(map[memoryID]*programMemory)}
+	return &programMemories{send: send, sendLock: new(sync.Mutex), all: make(map[memoryID]*programMemory)}
 }
 
 func (m *programMemories) lock() {
-	m.turn.Lock()
+	m.sendLock.Lock()
 	m.mu.Lock()
 }
 
 func (m *programMemories) unlock() {
 	m.mu.Unlock()
-	m.turn.Unlock()
+	m.sendLock.Unlock()
 }
 
-// use returns the memory that a region is in, and where. The agent is told of it if it
-// is new: what the device gets lies in its page as the program's memory does or, where
-// the program chooses the region's address, as that does, for devices of Linux register
-// memory at no other.
+// use returns the memory of a region and the offset in it, and announces new memory to the
+// agent. The copy has the same page offset as the program's memory, or as the address that
+// the program chose for the region: Linux devices register memory only with that offset.
 func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset int) {
 	buf := init.Buf
 	if len(buf) == 0 {
@@ -71,7 +70,7 @@ func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset in
 	return mem, 0
 }
 
-// unuse says that a region is gone.
+// unuse releases the memory of a region.
 func (m *programMemories) unuse(mem *programMemory) {
 	if mem == nil {
 		return
@@ -85,16 +84,16 @@ func (m *programMemories) unuse(mem *programMemory) {
 }
 
 func (m *programMemories) record(r *record) {
-	w := &recordWriter{got: m.got, send: m.send}
+	w := &recordWriter{got: m.received, send: m.send}
 	w.add(r)
 	w.flush()
 }
 
-// tell sends what the program has changed, and returns how many frames have come.
-func (m *programMemories) tell() (got uint64) {
+// sendChanges sends the changes of the program, and returns the number of frames received.
+func (m *programMemories) sendChanges() (got uint64) {
 	m.lock()
 	defer m.unlock()
-	w := &recordWriter{got: m.got, send: m.send}
+	w := &recordWriter{got: m.received, send: m.send}
 	r := record{kind: recordChange}
 	for id, mem := range m.all {
 		mem.changes(func(c *change) {
@@ -103,22 +102,22 @@ func (m *programMemories) tell() (got uint64) {
 		})
 	}
 	w.flush()
-	return m.got
+	return m.received
 }
 
-// take has the program see what the device has changed.
-func (m *programMemories) take(body []byte) error {
+// apply applies a frame with changes of the device.
+func (m *programMemories) apply(body []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.got++
+	m.received++
 	return readRecords(body, func(uint64) {}, func(r *record) error {
 		mem := m.all[r.id]
 		switch {
 		case r.kind != recordChange:
-			return fmt.Errorf("%w: the agent makes no memory", errBadMessage)
-		case mem == nil: // it was dropped meanwhile
+			return fmt.Errorf("%w: the agent must not create memory", errBadMessage)
+		case mem == nil: // dropped meanwhile
 		case !mem.within(&r.change):
-			return fmt.Errorf("%w: a change outside of memory %d of %d bytes", errBadMessage, r.id, len(mem.live))
+			return fmt.Errorf("%w: change outside of memory %d of %d bytes", errBadMessage, r.id, len(mem.live))
 		default:
 			mem.overwrite(&r.change)
 		}

@@ -53,7 +53,7 @@ func types() (all []reflect.Type) {
 	return append(all, reflect.TypeFor[failure](), reflect.TypeFor[greeting]())
 }
 
-func TestEveryMessageComesAsItWent(t *testing.T) {
+func TestMessagesRoundTrip(t *testing.T) {
 	for _, typ := range types() {
 		n := 0
 		in, out := reflect.New(typ), reflect.New(typ)
@@ -78,7 +78,7 @@ func TestEveryMessageComesAsItWent(t *testing.T) {
 }
 
 // A few bytes must not become a lot of memory.
-func TestLengthsAreNotBelieved(t *testing.T) {
+func TestDecodeChecksLengthsBeforeAllocating(t *testing.T) {
 	b := append([]byte{0, 0xff, 0xff, 0xff, 0x01}, make([]byte, 100)...)
 	var wrs postSends
 	if err := decode(b, &wrs, newTable()); !errors.Is(err, errBadMessage) || wrs.WRs != nil {
@@ -87,7 +87,7 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 }
 
 // Every error of package verbs keeps its identity.
-func TestEverySentinelIsKnown(t *testing.T) {
+func TestVerbsSentinelsKeepIdentity(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "verbs", "errors.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestEverySentinelIsKnown(t *testing.T) {
 	})
 	known := 0
 	for _, s := range sentinels {
-		if s != ErrCannot {
+		if s != ErrHostCannot {
 			known++
 		}
 	}
@@ -110,7 +110,7 @@ func TestEverySentinelIsKnown(t *testing.T) {
 	}
 }
 
-func TestErrorsCross(t *testing.T) {
+func TestErrorsKeepTextAndIdentity(t *testing.T) {
 	cross := func(err error) error {
 		f := failureOf(err)
 		var g failure
@@ -128,7 +128,7 @@ func TestErrorsCross(t *testing.T) {
 		&verbs.OpError{Op: "post_send", Obj: "qp 0x11", Err: fmt.Errorf("%w: list of 9", verbs.ErrInvalid)},
 		fmt.Errorf("around: %w", &verbs.OpError{Op: "a", Err: &verbs.OpError{Op: "b", Obj: "c", Err: verbs.ErrBusy}}),
 		reject, &verbs.OpError{Op: "connect", Err: reject},
-		errors.Join(verbs.ErrTimeout, ErrCannot), &verbs.OpError{Op: "nothing"},
+		errors.Join(verbs.ErrTimeout, ErrHostCannot), &verbs.OpError{Op: "nothing"},
 	}
 	for _, s := range sentinels {
 		all = append(all, s, fmt.Errorf("wrapped: %w", s))
@@ -161,7 +161,7 @@ func TestErrorsCross(t *testing.T) {
 	}
 }
 
-func TestKeys(t *testing.T) {
+func TestKeyTextAndFiles(t *testing.T) {
 	k := NewKey()
 	if k == NewKey() {
 		t.Fatal("the same key twice")
@@ -202,7 +202,7 @@ func TestKeys(t *testing.T) {
 	if _, err := ReadKey(t.TempDir()); err == nil {
 		t.Error("a folder is a key")
 	}
-	if _, err := secured(Key{}, roleAgent, roleCaller); err == nil {
+	if _, err := tlsConfig(Key{}, roleAgent, roleCaller); err == nil {
 		t.Error("an agent without a key")
 	}
 }

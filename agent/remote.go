@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ref is an object at the agent.
+// ref is a reference to an object at the agent.
 type ref struct {
 	c *Client
 	h handle
@@ -109,7 +109,7 @@ func (d *remoteContext) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, erro
 	return callWaitAsync.call(d.c, waitOn[verbs.Context]{d, timeout})
 }
 
-// Counters are none when the agent cannot be asked.
+// Counters returns nil if the call fails.
 func (d *remoteContext) Counters() []verbs.Counter {
 	all, _ := callCounters.call(d.c, on[verbs.Context]{d})
 	return all.All
@@ -122,7 +122,7 @@ func (d *remoteContext) CM() (cm verbs.CM, err error) {
 	return cm, err
 }
 
-// Close closes the device. Its memory is the program's own again.
+// Close closes the device. Its memory is no longer copied.
 func (d *remoteContext) Close() error {
 	if err := d.ref.Close(); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (m *remoteMR) RKey() verbs.RKey { return m.attr.RKey }
 func (m *remoteMR) Addr() uint64     { return m.attr.Addr }
 func (m *remoteMR) Len() int         { return m.attr.Len }
 
-// Close closes the region. The device has written into it for the last time.
+// Close closes the region. Afterwards the device does not write to it.
 func (m *remoteMR) Close() error {
 	if err := m.ref.Close(); err != nil {
 		return err
@@ -221,8 +221,8 @@ type remoteMW struct {
 
 func (m *remoteMW) Type() verbs.MWType { return m.kind }
 
-// RKey asks the device, for binding changes it; what it said last if it does not
-// answer.
+// RKey queries the device, since binding changes the key. If the call fails it returns the
+// last known key.
 func (m *remoteMW) RKey() verbs.RKey {
 	k, err := callMWKey.call(m.c, on[verbs.MW]{m})
 	m.mu.Lock()

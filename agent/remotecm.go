@@ -26,7 +26,7 @@ func (m *remoteCM) Resolve(addr netip.AddrPort, private []byte, timeout time.Dur
 	return callResolve.call(m.c, resolveAt{m, addr, private, timeout})
 }
 
-// conn makes a connection of what came of a call, if it is one.
+// conn returns the connection of a call's result, if there is one.
 func (r *ref) conn(conn *verbs.Conn) func(*peered) {
 	return func(out *peered) {
 		if out.Handle != 0 {
@@ -50,7 +50,7 @@ func (l *remoteListener) GetRequest(timeout time.Duration) (req verbs.ConnReques
 	return req, err
 }
 
-// remoteRequest is a request that waits for an answer.
+// remoteRequest is a connection request that was not answered yet.
 type remoteRequest struct {
 	ref
 	from peered

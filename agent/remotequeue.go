@@ -39,8 +39,8 @@ func (q *remoteCQ) ReqNotify(solicitedOnly bool) error {
 	return err
 }
 
-// Depth asks the device, for resizing changes it; what it said last if it does not
-// answer.
+// Depth queries the device, since resizing changes the depth. If the call fails it returns
+// the last known depth.
 func (q *remoteCQ) Depth() int {
 	d, err := callDepth.call(q.c, on[verbs.CQ]{q})
 	q.mu.Lock()

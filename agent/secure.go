@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// role is which end of the connection somebody is.
+// role is an end of the connection: client or agent.
 type role string
 
 const (
@@ -22,11 +22,10 @@ const (
 	roleCaller role = "fabrictest agent 1: caller"
 )
 
-// signer is the private key that a role has under a key. Nobody without the key knows
-// the public one either.
+// signer returns the private key of a role, derived from the shared key.
 func (k Key) signer(r role) (ed25519.PrivateKey, error) {
 	if k.isZero() {
-		return nil, errors.New("an agent without a key: make one by NewKey")
+		return nil, errors.New("the key is empty: make one with NewKey")
 	}
 	seed, err := hkdf.Key(sha256.New, k.secret[:], nil, string(r), ed25519.SeedSize)
 	if err != nil {
@@ -35,10 +34,9 @@ func (k Key) signer(r role) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// secured is how an end that has the key in one role talks to the end that has it in
-// the other. Certificates are only a vessel for public keys: who issued them, to whom,
-// and until when means nothing.
-func secured(k Key, own, other role) (*tls.Config, error) {
+// tlsConfig returns the TLS configuration of an end. Certificates only carry public keys:
+// issuer, subject and validity are ignored.
+func tlsConfig(k Key, own, other role) (*tls.Config, error) {
 	mine, err := k.signer(own)
 	if err != nil {
 		return nil, err
@@ -57,8 +55,8 @@ func secured(k Key, own, other role) (*tls.Config, error) {
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: mine}},
 		ClientAuth:   tls.RequireAnyClientCert,
-		// Nobody vouches for these certificates: VerifyConnection looks at the one thing
-		// that counts, at both ends and for every connection.
+		// The certificates are self-signed. VerifyConnection compares the public key, at
+		// both ends and for every connection.
 		InsecureSkipVerify:     true,
 		SessionTicketsDisabled: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
@@ -72,7 +70,7 @@ func secured(k Key, own, other role) (*tls.Config, error) {
 	}, nil
 }
 
-// handshake finds out who is at the other end, and gives it so long for that.
+// handshake performs the TLS handshake with a timeout.
 func handshake(conn *tls.Conn, limit time.Duration) error {
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return err
@@ -83,9 +81,9 @@ func handshake(conn *tls.Conn, limit time.Duration) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// refusedKey reports whether the other end said that it does not take our certificate.
-// In TLS 1.3 a caller hears that only when it reads for the first time.
-func refusedKey(err error) bool {
+// isKeyRejection reports whether the other end rejected our certificate. In TLS 1.3 a client
+// learns that from its first read.
+func isKeyRejection(err error) bool {
 	const badCertificate = tls.AlertError(42)
 	var alert tls.AlertError
 	if errors.As(err, &alert) && alert == badCertificate {

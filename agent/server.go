@@ -14,22 +14,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// maxSessions is how many callers an agent has at a time.
+// maxSessions limits the clients of an agent.
 const maxSessions = 16
 
-var errStopped = errors.New("the agent was told to stop")
+var errStopping = errors.New("the agent is stopping")
 
 // Server is an agent. Set the fields, then call Serve.
 type Server struct {
 	Key  Key
 	Host Host
-	// Log is told who comes and goes; nobody is if nil.
+	// Log logs connections; nil disables it.
 	Log *slog.Logger
-	// Program is what the agent says that it is; what the binary knows of itself if
-	// empty.
+	// Program is the agent's name and version; from the build information if empty.
 	Program string
-	// MaxMemory is how many bytes of memory a caller may have here, each of which
-	// takes two; no more than 2 GiB, and so many if 0.
+	// MaxMemory limits the registered memory of a client in bytes, each of which takes two;
+	// at most, and by default, 2 GiB.
 	MaxMemory uint64
 	Timing    Timing
 
@@ -37,53 +36,52 @@ type Server struct {
 	timing     Timing
 	stats      serverStats
 	handshakes handshakes
-	quiet      atomic.Int64 // no more is said of strangers until then
+	logAfter   atomic.Int64 // no log of unauthenticated connections until then
 
 	mu       sync.Mutex
 	holders  map[string]*held
 	sessions int
 }
 
-// Stats counts what happened to an agent.
+// Stats are counters of an agent.
 type Stats struct {
-	// Callers had the key.
-	Callers uint64
-	// Refused did not, or were too slow to show it.
-	Refused uint64
-	// Crowded were closed at their handshake, because too many others came.
-	Crowded uint64
-	// Crashes are panics of the devices' software in a call.
+	// Clients is the number of authenticated clients.
+	Clients uint64
+	// Unauthenticated is the number of connections without the key, or with a slow handshake.
+	Unauthenticated uint64
+	// Displaced is the number of connections displaced in their handshake.
+	Displaced uint64
+	// Crashes is the number of panics in calls.
 	Crashes uint64
-	// Stuck are callers whose devices did not close in time.
-	Stuck uint64
+	// StuckClients is the number of clients whose devices did not close in time.
+	StuckClients uint64
 }
 
-type serverStats struct{ callers, refused, crowded, crashes, stuck atomic.Uint64 }
+type serverStats struct{ clients, unauthenticated, displaced, crashes, stuckClients atomic.Uint64 }
 
-// held is a device that somebody has.
+// held is a device in use by a client.
 type held struct {
 	by *session
 	n  int
 }
 
-// Serve has an agent with this key serve the host's devices to whoever connects to
-// the listener, until ctx ends.
+// Serve runs an agent with this key on a listener until ctx ends.
 func Serve(ctx context.Context, ln net.Listener, key Key, host Host) error {
 	return (&Server{Key: key, Host: host}).Serve(ctx, ln)
 }
 
-// Stats returns what has happened so far.
+// Stats returns the current counters.
 func (s *Server) Stats() Stats {
 	return Stats{
-		s.stats.callers.Load(), s.stats.refused.Load(), s.stats.crowded.Load(),
-		s.stats.crashes.Load(), s.stats.stuck.Load(),
+		s.stats.clients.Load(), s.stats.unauthenticated.Load(), s.stats.displaced.Load(),
+		s.stats.crashes.Load(), s.stats.stuckClients.Load(),
 	}
 }
 
-// Serve accepts callers until ctx ends, or the listener fails. It returns when
-// everything that they had opened is closed, and the listener is too.
+// Serve accepts clients until ctx ends or the listener fails. It returns after everything
+// that they opened, and the listener, are closed.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	config, err := secured(s.Key, roleAgent, roleCaller)
+	config, err := tlsConfig(s.Key, roleAgent, roleCaller)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -103,11 +101,11 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			return err
 		}
 		p := s.handshakes.begin(conn)
-		callers.Go(func() { s.meet(ctx, p, config) })
+		callers.Go(func() { s.authenticate(ctx, p, config) })
 	}
 }
 
-// accept is Accept that outlives what passes, such as a lack of descriptors.
+// accept is Accept with retries for temporary errors such as a lack of descriptors.
 func accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		conn, err := ln.Accept()
@@ -127,60 +125,60 @@ func accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	}
 }
 
-// meet finds out whether a connection is a caller's, and serves it if so.
-func (s *Server) meet(ctx context.Context, p *pending, config *tls.Config) {
+// authenticate authenticates a connection and serves it.
+func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Config) {
 	raw := p.conn
 	defer raw.Close()
 	hurry := context.AfterFunc(ctx, func() { raw.Close() })
 	conn := tls.Server(raw, config)
-	err := handshake(conn, s.timing.Handshake)
+	err := handshake(conn, s.timing.HandshakeTimeout)
 	hurry()
 	switch displaced := s.handshakes.end(p); {
 	case displaced:
-		s.stats.crowded.Add(1)
-		s.tellOfStranger(raw, errDisplaced)
+		s.stats.displaced.Add(1)
+		s.logUnauthenticated(raw, errDisplaced)
 		return
 	case err != nil:
-		s.stats.refused.Add(1)
-		s.tellOfStranger(raw, err)
+		s.stats.unauthenticated.Add(1)
+		s.logUnauthenticated(raw, err)
 		return
 	}
-	s.stats.callers.Add(1)
+	s.stats.clients.Add(1)
 	log := s.log.With("caller", raw.RemoteAddr().String())
 	log.Info("a caller has come")
 	why := s.serve(ctx, conn, log)
 	log.Info("the caller is gone", "why", why)
 }
 
-// tellOfStranger says that somebody without the key came, at most once a second:
-// whoever knocks must not fill the log.
-func (s *Server) tellOfStranger(raw net.Conn, err error) {
-	now, until := time.Now().UnixNano(), s.quiet.Load()
-	if now < until || !s.quiet.CompareAndSwap(until, now+int64(time.Second)) {
+// logUnauthenticated logs an unauthenticated connection, at most once a second, which limits the
+// log.
+func (s *Server) logUnauthenticated(raw net.Conn, err error) {
+	now, until := time.Now().UnixNano(), s.logAfter.Load()
+	if now < until || !s.logAfter.CompareAndSwap(until, now+int64(time.Second)) {
 		return
 	}
-	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in all", s.stats.refused.Load(), "displaced in all", s.stats.crowded.Load())
+	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in all", s.stats.unauthenticated.Load(), "displaced in all", s.stats.displaced.Load())
 }
 
-// serve is what the agent does for a caller, from greeting to end.
+// serve serves a client, from greeting to end.
 func (s *Server) serve(ctx context.Context, conn net.Conn, log *slog.Logger) error {
 	l := newLink(conn, s.timing)
-	l.send(ours(s.Program, s.timing.Silence).frame())
+	l.send(newGreeting(s.Program, s.timing.IdleTimeout).frame())
 	if err := l.flush(); err != nil {
 		return err
 	}
-	if _, err := l.hear(s.timing.Handshake, "the agent", "the caller"); err != nil {
-		l.bye(err)
+	if _, err := l.hear(s.timing.HandshakeTimeout, "the agent", "the caller"); err != nil {
+		l.closeWithReason(err)
 		return err
 	}
 	if !s.enter() {
-		err := fmt.Errorf("the agent has %d callers, and takes no more", maxSessions)
-		l.bye(err)
+		err := fmt.Errorf("the agent has reached its limit of %d clients", maxSessions)
+		l.closeWithReason(err)
 		return err
 	}
 	defer s.leave()
 	go l.write()
-	defer context.AfterFunc(ctx, func() { l.bye(errStopped) })()
+	defer context.AfterFunc(ctx, func() { l.closeWithReason(errStopping) })()
 	own := newSession(s.Host, s, l)
 	if s.MaxMemory > 0 {
 		own.memory.limit = min(s.MaxMemory, maxMemory)
@@ -193,8 +191,8 @@ func (s *Server) serve(ctx context.Context, conn net.Conn, log *slog.Logger) err
 	if errors.Is(why, errBadMessage) {
 		log.Warn("the caller does not keep to the protocol", "why", why)
 	}
-	if err := own.end(s.timing.Grace); err != nil {
-		s.stats.stuck.Add(1)
+	if err := own.end(s.timing.CloseTimeout); err != nil {
+		s.stats.stuckClients.Add(1)
 		log.Error("a caller's devices stay held", "why", err)
 	}
 	return why
@@ -229,14 +227,14 @@ func (s *Server) hold(device string, by *session) error {
 		s.holders[device] = &held{by, 1}
 		return nil
 	case h.by != by:
-		return fmt.Errorf("device %s: another caller has it: %w", device, verbs.ErrBusy)
+		return fmt.Errorf("device %s: in use by another client: %w", device, verbs.ErrBusy)
 	}
 	h.n++
 	return nil
 }
 
-// letGo implements holder.
-func (s *Server) letGo(device string, by *session) {
+// release implements holder.
+func (s *Server) release(device string, by *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.holders[device]; h != nil && h.by == by {

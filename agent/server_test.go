@@ -42,7 +42,7 @@ func TestHostCalls(t *testing.T) {
 		t.Error(err)
 	}
 	dev := must[verbs.Context](t)(c.Open("fake0"))
-	if err := c.Restart("fake0"); !errors.Is(err, ErrCannot) || !errors.Is(err, verbs.ErrNotSupported) {
+	if err := c.Restart("fake0"); !errors.Is(err, ErrHostCannot) || !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 	if n := s.device(0).isOpen(); len(n) != 0 {
@@ -57,7 +57,7 @@ func TestHostCalls(t *testing.T) {
 }
 
 // Who has another key learns nothing, and does no harm.
-func TestWrongKeys(t *testing.T) {
+func TestWrongKeyIsRejected(t *testing.T) {
 	var log bytes.Buffer
 	s := newStage(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	for range 3 {
@@ -67,7 +67,7 @@ func TestWrongKeys(t *testing.T) {
 	}
 	// An agent must not be taken in by another agent, nor a caller by a caller: the two
 	// ends have different keys under one secret.
-	wrong := must[*tls.Config](t)(secured(s.Key, roleAgent, roleCaller))
+	wrong := must[*tls.Config](t)(tlsConfig(s.Key, roleAgent, roleCaller))
 	conn, err := tls.Dial("tcp", s.addr, wrong)
 	if err == nil {
 		_, err = conn.Read(make([]byte, 1))
@@ -85,8 +85,8 @@ func TestWrongKeys(t *testing.T) {
 		}
 		raw.Close()
 	}
-	eventually(t, "all are counted", func() bool { return s.Stats().Refused >= 5 })
-	if st := s.Stats(); st.Callers != 0 || len(s.opened) != 0 {
+	eventually(t, "all are counted", func() bool { return s.Stats().Unauthenticated >= 5 })
+	if st := s.Stats(); st.Clients != 0 || len(s.opened) != 0 {
 		t.Errorf("%+v", st)
 	}
 	s.client(t) // it still works
@@ -97,19 +97,19 @@ func TestWrongKeys(t *testing.T) {
 }
 
 // A handshake that is begun and not ended is given up.
-func TestSlowHandshakesAreGivenUp(t *testing.T) {
+func TestSlowHandshakeTimesOut(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(s *Server) { s.Timing.Handshake = 100 * time.Millisecond })
+	s := newStage(t, func(s *Server) { s.Timing.HandshakeTimeout = 100 * time.Millisecond })
 	for range maxHandshakesFrom {
 		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
 		defer raw.Close()
 		raw.Write([]byte{22, 3, 1}) // the beginning of a handshake, for ever
 	}
-	eventually(t, "all had their time", func() bool { return s.Stats().Refused == maxHandshakesFrom })
+	eventually(t, "all had their time", func() bool { return s.Stats().Unauthenticated == maxHandshakesFrom })
 }
 
 // One caller has a device at a time, and keeps it as long as it is there.
-func TestOneCallerADevice(t *testing.T) {
+func TestDeviceIsHeldByOneClient(t *testing.T) {
 	s := newStage(t)
 	one, two := s.client(t), s.client(t)
 	first := must[verbs.Context](t)(one.Open("fake0"))
@@ -169,15 +169,15 @@ const populated = 11 // objects, the device among them
 
 // However a connection ends, everything that was opened over it is closed, and all
 // calls at the caller's end.
-func TestEnds(t *testing.T) {
+func TestConnectionEndClosesEverything(t *testing.T) {
 	for name, end := range map[string]struct {
-		do   func(*stage, *Client, net.Conn)
+		do   func(*testAgent, *Client, net.Conn)
 		told string
 	}{
-		"the caller closes":  {func(_ *stage, c *Client, _ net.Conn) { c.Close() }, "closed by this program"},
-		"the cable is cut":   {func(_ *stage, _ *Client, raw net.Conn) { raw.Close() }, ""},
-		"the agent stops":    {func(s *stage, _ *Client, _ net.Conn) { s.stop() }, "told to stop"},
-		"the caller babbles": {func(_ *stage, c *Client, _ net.Conn) { c.out.send(newFrame(99, 0)) }, "kind 99"},
+		"the caller closes":  {func(_ *testAgent, c *Client, _ net.Conn) { c.Close() }, "the client was closed"},
+		"the cable is cut":   {func(_ *testAgent, _ *Client, raw net.Conn) { raw.Close() }, ""},
+		"the agent stops":    {func(s *testAgent, _ *Client, _ net.Conn) { s.stop() }, "is stopping"},
+		"the caller babbles": {func(_ *testAgent, c *Client, _ net.Conn) { c.out.send(newFrame(99, 0)) }, "kind 99"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -197,7 +197,7 @@ func TestEnds(t *testing.T) {
 			}
 			<-c.Lost()
 			if !strings.Contains(c.Err().Error(), end.told) {
-				t.Errorf("the caller is told %q", c.Err())
+				t.Errorf("the error is %q", c.Err())
 			}
 			if _, err := dev.QueryPort(1); !errors.Is(err, ErrLost) || !errors.Is(c.Err(), ErrLost) {
 				t.Errorf("%v, and the client says %v", err, c.Err())
@@ -214,13 +214,13 @@ func TestEnds(t *testing.T) {
 }
 
 // handMade is a caller that has said who it is, and says nothing that it is not told to.
-func (s *stage) handMade(t *testing.T) *link {
+func (s *testAgent) handMade(t *testing.T) *link {
 	t.Helper()
-	config := must[*tls.Config](t)(secured(s.Key, roleCaller, roleAgent))
+	config := must[*tls.Config](t)(tlsConfig(s.Key, roleCaller, roleAgent))
 	conn := must[*tls.Conn](t)(tls.Dial("tcp", s.addr, config))
 	t.Cleanup(func() { conn.Close() })
 	l := newLink(conn, testTiming)
-	l.send(ours("", testTiming.Silence).frame())
+	l.send(newGreeting("", testTiming.IdleTimeout).frame())
 	if err := l.flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -228,10 +228,10 @@ func (s *stage) handMade(t *testing.T) *link {
 }
 
 // Who says nothing is taken for dead, a caller as well as an agent.
-func TestSilence(t *testing.T) {
+func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
 	const silence = 2 * time.Second // in which somebody alive has its turn on a busy machine, too
-	impatient := func(s *Server) { s.Timing.Silence = silence }
+	impatient := func(s *Server) { s.Timing.IdleTimeout = silence }
 	for name, test := range map[string]func(*testing.T){
 		"one that opens a device, and no more": func(t *testing.T) {
 			s := newStage(t, impatient)
@@ -246,7 +246,7 @@ func TestSilence(t *testing.T) {
 		// Whatever a caller takes for often enough, it says so as often as the agent wants.
 		"one that waits for longer": func(t *testing.T) {
 			s := newStage(t, impatient)
-			alive := must[*Client](t)(NewClient(t.Context(), must[net.Conn](t)(net.Dial("tcp", s.addr)), s.Key, Timing{Beat: time.Hour}))
+			alive := must[*Client](t)(NewClient(t.Context(), must[net.Conn](t)(net.Dial("tcp", s.addr)), s.Key, Timing{HeartbeatInterval: time.Hour}))
 			defer alive.Close()
 			dev := must[verbs.Context](t)(alive.Open("fake0"))
 			if _, err := dev.WaitAsync(2 * silence); !errors.Is(err, verbs.ErrTimeout) {
@@ -266,15 +266,15 @@ func TestSilence(t *testing.T) {
 			near, far := net.Pipe()
 			key := NewKey()
 			go func() {
-				config, _ := secured(key, roleAgent, roleCaller)
+				config, _ := tlsConfig(key, roleAgent, roleCaller)
 				conn := tls.Server(far, config)
-				frame := ours("", testTiming.Silence).frame()
+				frame := newGreeting("", testTiming.IdleTimeout).frame()
 				seal(frame)
 				conn.Write(frame)         // the other end notices
 				io.Copy(io.Discard, conn) // until it hangs up
 			}()
-			lonely := must[*Client](t)(NewClient(t.Context(), near, key, Timing{Silence: 100 * time.Millisecond}))
-			if _, err := lonely.Identity(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "silent") {
+			lonely := must[*Client](t)(NewClient(t.Context(), near, key, Timing{IdleTimeout: 100 * time.Millisecond}))
+			if _, err := lonely.Identity(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "no data") {
 				t.Error(err)
 			}
 		},
@@ -287,7 +287,7 @@ func TestSilence(t *testing.T) {
 }
 
 // A device whose software crashes costs the caller one call, and the agent nothing.
-func TestCrash(t *testing.T) {
+func TestPanicInCallIsReported(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
 	fake.panic = true
@@ -303,14 +303,14 @@ func TestCrash(t *testing.T) {
 
 // A device that does not come back from a call is not given to others until it does, and
 // does not hold up the agent.
-func TestStuckDevice(t *testing.T) {
-	s := newStage(t, func(s *Server) { s.Timing.Grace = 50 * time.Millisecond })
+func TestStuckDeviceStaysHeld(t *testing.T) {
+	s := newStage(t, func(s *Server) { s.Timing.CloseTimeout = 50 * time.Millisecond })
 	c, dev, fake := s.dev(t)
 	fake.hang, fake.hung = make(chan struct{}), make(chan struct{})
 	go dev.QueryDevice() // it ends with the connection
 	<-fake.hung
 	c.Close()
-	eventually(t, "it is given up", func() bool { return s.Stats().Stuck == 1 })
+	eventually(t, "it is given up", func() bool { return s.Stats().StuckClients == 1 })
 	other := s.client(t)
 	if _, err := other.Open("fake0"); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("a stuck device for another caller: %v", err)
@@ -319,12 +319,12 @@ func TestStuckDevice(t *testing.T) {
 	eventually(t, "it is free", func() bool { _, err := other.Open("fake0"); return err == nil })
 }
 
-func TestVersions(t *testing.T) {
+func TestVersionMismatch(t *testing.T) {
 	k := NewKey()
 	meet := func(g *greeting) error {
 		near, far := net.Pipe()
 		go func() {
-			config, _ := secured(k, roleAgent, roleCaller)
+			config, _ := tlsConfig(k, roleAgent, roleCaller)
 			conn := tls.Server(far, config)
 			frame := g.frame()
 			seal(frame)
@@ -349,13 +349,13 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%+v: %v", c.g, err)
 		}
 	}
-	if err := meet(ours("", testTiming.Silence)); err != nil {
+	if err := meet(newGreeting("", testTiming.IdleTimeout)); err != nil {
 		t.Error(err)
 	}
 
 	// The agent tells an old caller the same.
 	s := newStage(t)
-	config := must[*tls.Config](t)(secured(s.Key, roleCaller, roleAgent))
+	config := must[*tls.Config](t)(tlsConfig(s.Key, roleCaller, roleAgent))
 	conn := must[*tls.Conn](t)(tls.Dial("tcp", s.addr, config))
 	defer conn.Close()
 	l := newLink(conn, testTiming)
@@ -363,15 +363,15 @@ func TestVersions(t *testing.T) {
 	if err := l.flush(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.hear(testTiming.Handshake, "", ""); err != nil {
+	if _, err := l.hear(testTiming.HandshakeTimeout, "", ""); err != nil {
 		t.Fatal(err)
 	}
-	if kind, body, err := l.next(); err != nil || kind != frameBye || !strings.Contains(string(body), "update the caller") {
+	if kind, body, err := l.next(); err != nil || kind != frameClose || !strings.Contains(string(body), "update the caller") {
 		t.Errorf("%d %q %v", kind, body, err)
 	}
 }
 
-func TestDialInVain(t *testing.T) {
+func TestDialErrors(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
@@ -386,7 +386,7 @@ func TestDialInVain(t *testing.T) {
 
 // A caller that wants more memory than an agent has for it is told so when it registers
 // it, and goes on.
-func TestMemoryThatTheAgentHasNotGot(t *testing.T) {
+func TestRegistrationBeyondMemoryLimitFails(t *testing.T) {
 	s := newStage(t, func(s *Server) { s.MaxMemory = 1 << 20 })
 	dev := must[verbs.Context](t)(s.client(t).Open("fake0"))
 	pd := must[verbs.PD](t)(dev.AllocPD())

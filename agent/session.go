@@ -11,19 +11,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// maxCalls is how many calls of a caller may be under way.
+// maxCalls limits the pending calls of a client.
 const maxCalls = 1024
 
-// session is what an agent does for one caller.
+// session serves one client.
 type session struct {
 	*table
 	host   Host
 	holds  holder
 	out    sender
 	memory *hostMemories
-	// run has a call carried out, beside others.
+	// run executes a call concurrently with others.
 	run func(func())
-	// crash is told of a panic in a call; nil lets it through.
+	// crash is called for a panic in a call; nil lets it propagate.
 	crash func(what any, stack []byte)
 
 	calls sync.WaitGroup
@@ -33,12 +33,12 @@ type session struct {
 	over    bool
 }
 
-// holder sees to it that one caller at a time has a device.
+// holder ensures that one client at a time holds a device.
 type holder interface {
-	// hold takes a device for a session, which may have it already.
+	// hold takes a device for a session, which may hold it already.
 	hold(device string, s *session) error
-	// letGo gives it back, once for each hold.
-	letGo(device string, s *session)
+	// release releases it, once for each hold.
+	release(device string, s *session)
 }
 
 func newSession(host Host, holds holder, out sender) *session {
@@ -48,16 +48,16 @@ func newSession(host Host, holds holder, out sender) *session {
 	}
 }
 
-// receive takes a frame of the caller. Memory is changed before the next frame is
-// looked at, so that a call finds it as it was when it was made.
+// receive processes a frame from the client. It applies memory changes before it processes
+// the next frame, so that a call sees the memory as of its time.
 func (s *session) receive(kind byte, body []byte) error {
 	switch kind {
 	case frameMemory:
-		return s.memory.take(body)
+		return s.memory.apply(body)
 	case frameCall:
 		return s.call(body)
 	default:
-		return fmt.Errorf("%w: a frame of kind %d", errBadMessage, kind)
+		return fmt.Errorf("%w: frame of unknown kind %d", errBadMessage, kind)
 	}
 }
 
@@ -71,9 +71,9 @@ func (s *session) call(body []byte) error {
 		return err
 	}
 	if len(body) == 0 || int(body[0]) >= len(calls) {
-		return fmt.Errorf("%w: no call that there is", errBadMessage)
+		return fmt.Errorf("%w: unknown call", errBadMessage)
 	}
-	s.memory.seen(got)
+	s.memory.acknowledge(got)
 	what, args := calls[body[0]], body[1:]
 	s.state.Lock()
 	tooMany := s.running >= maxCalls
@@ -87,11 +87,11 @@ func (s *session) call(body []byte) error {
 	case ended:
 		return nil
 	case tooMany:
-		return fmt.Errorf("%w: more than %d calls at a time", errBadMessage, maxCalls)
+		return fmt.Errorf("%w: more than %d pending calls", errBadMessage, maxCalls)
 	}
 	s.run(func() {
 		defer s.calls.Done()
-		reply := s.carryOut(what, id, args)
+		reply := s.execute(what, id, args)
 		s.state.Lock()
 		s.running--
 		s.state.Unlock()
@@ -100,8 +100,8 @@ func (s *session) call(body []byte) error {
 	return nil
 }
 
-// carryOut makes a call, tells what it did to memory, and returns the reply.
-func (s *session) carryOut(what servant, id uint64, args []byte) (reply []byte) {
+// execute executes a call, sends changed memory, and returns the reply.
+func (s *session) execute(what callHandler, id uint64, args []byte) (reply []byte) {
 	begin := binary.AppendUvarint(newFrame(frameReply, 64), id)
 	func() {
 		if s.crash != nil {
@@ -115,23 +115,22 @@ func (s *session) carryOut(what servant, id uint64, args []byte) (reply []byte) 
 		reply = what.serve(s, args, begin)
 	}()
 	if tooLong(reply) {
-		reply = failed(begin, fmt.Errorf("%w: an answer of %d bytes", verbs.ErrNoMemory, len(reply)))
+		reply = failed(begin, fmt.Errorf("%w: reply of %d bytes", verbs.ErrNoMemory, len(reply)))
 	}
-	if err := s.memory.tell(s.out.send); err != nil {
+	if err := s.memory.sendChanges(s.out.send); err != nil {
 		reply = failed(begin, err)
 	}
 	return reply
 }
 
-// failed is a reply without results.
+// failed returns a reply without results.
 func failed(begin []byte, err error) []byte {
 	f := failureOf(err)
 	return encode(begin[:len(begin):len(begin)], &f, nil)
 }
 
-// keep gives what a call has made a handle, and makes the results of it. There is
-// nothing to keep where the call has failed, or made nothing.
-func keep[T, Out any](s *session, from any, object T, err error, results func(handle) Out) (out Out, _ error) {
+// registerObject assigns a handle to the object that a call made, and makes the results from it.
+func registerObject[T, Out any](s *session, from any, object T, err error, results func(handle) Out) (out Out, _ error) {
 	if err != nil || any(object) == nil {
 		return out, err
 	}
@@ -145,7 +144,7 @@ func keep[T, Out any](s *session, from any, object T, err error, results func(ha
 
 func closeIfOpen(object any) {
 	if c, ok := object.(closer); ok {
-		c.Close() // nobody knows that it was there
+		c.Close() // the client does not have it
 	}
 }
 
@@ -156,13 +155,13 @@ func (s *session) open(device string) (opened, error) {
 	}
 	dev, err := s.host.Open(device)
 	if err != nil {
-		s.holds.letGo(device, s)
+		s.holds.release(device, s)
 		return opened{}, err
 	}
 	e, err := s.add(nil, dev)
 	if err != nil {
 		closeIfOpen(dev)
-		s.holds.letGo(device, s)
+		s.holds.release(device, s)
 		return opened{}, err
 	}
 	s.mu.Lock()
@@ -171,12 +170,12 @@ func (s *session) open(device string) (opened, error) {
 	return opened{e.handle, dev.Info()}, nil
 }
 
-// alone does something to a device that no other caller has.
-func (s *session) alone(device string, do func() error) error {
+// exclusively runs do while no other client holds the device.
+func (s *session) exclusively(device string, do func() error) error {
 	if err := s.holds.hold(device, s); err != nil {
 		return err
 	}
-	defer s.holds.letGo(device, s)
+	defer s.holds.release(device, s)
 	return do()
 }
 
@@ -185,13 +184,13 @@ func (s *session) close(object closer) error {
 	if err := object.Close(); err != nil {
 		return err
 	}
-	if e := s.of(object); e != nil {
+	if e := s.entryOf(object); e != nil {
 		s.closed(e)
 	}
 	return nil
 }
 
-// closed notes that an object is.
+// closed records that an object is closed.
 func (s *session) closed(e *entry) {
 	s.mu.Lock()
 	device := e.device
@@ -199,13 +198,13 @@ func (s *session) closed(e *entry) {
 	s.mu.Unlock()
 	s.memory.unuse(s.forget(e)...)
 	if device != "" {
-		s.holds.letGo(device, s)
+		s.holds.release(device, s)
 	}
 }
 
 // closeDevice closes the contexts of a device.
 func (s *session) closeDevice(device string) (err error) {
-	for _, e := range s.openOnes(func(e *entry) bool { return e.device == device && e.root == e }) {
+	for _, e := range s.openEntries(func(e *entry) bool { return e.device == device && e.root == e }) {
 		err = errors.Join(err, s.closeEntry(e))
 	}
 	return err
@@ -219,7 +218,7 @@ func (s *session) closeEntry(e *entry) error {
 	return s.close(c)
 }
 
-// regMR registers memory that the caller has told of.
+// regMR registers memory that the client has announced.
 func (s *session) regMR(in *newMR) (madeMR, error) {
 	mem, buf, err := s.memory.use(in)
 	if err != nil {
@@ -242,15 +241,15 @@ func (s *session) regMR(in *newMR) (madeMR, error) {
 	return madeMR{}, err
 }
 
-// end closes everything: the newest first, then, when the calls that were under way
-// have ended by that, what they left. It returns an error if that takes too long; it
-// goes on all the same, and the devices are held until it is done.
+// end closes all objects, the newest first, and then those made by calls that were pending.
+// It returns an error after grace, and continues in the background; the devices stay held
+// until it is done.
 func (s *session) end(grace time.Duration) error {
 	s.state.Lock()
 	s.over = true
 	s.state.Unlock()
 	var devices []string
-	s.openOnes(func(e *entry) bool { // until the last of it is closed
+	s.openEntries(func(e *entry) bool { // until all are closed
 		if e.device != "" && s.holds.hold(e.device, s) == nil {
 			devices = append(devices, e.device)
 		}
@@ -261,7 +260,7 @@ func (s *session) end(grace time.Duration) error {
 		defer close(done)
 		defer func() {
 			for _, d := range devices {
-				s.holds.letGo(d, s)
+				s.holds.release(d, s)
 			}
 		}()
 		s.closeAll()
@@ -272,12 +271,12 @@ func (s *session) end(grace time.Duration) error {
 	case <-done:
 		return nil
 	case <-time.After(grace):
-		return fmt.Errorf("what the caller had opened is not closed after %v", grace)
+		return fmt.Errorf("the client's objects are not closed after %v", grace)
 	}
 }
 
 func (s *session) closeAll() {
-	for _, e := range s.openOnes(func(*entry) bool { return true }) {
+	for _, e := range s.openEntries(func(*entry) bool { return true }) {
 		func() {
 			defer func() {
 				if v := recover(); v != nil && s.crash != nil {
@@ -285,7 +284,7 @@ func (s *session) closeAll() {
 				}
 			}()
 			if err := s.closeEntry(e); err != nil && e.root == e {
-				s.closed(e) // a device that cannot be closed is nobody's all the same
+				s.closed(e) // release the device even if closing fails
 			}
 		}()
 	}

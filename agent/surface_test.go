@@ -155,7 +155,7 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 }
 
 // What a failing device says besides its error comes too.
-func TestFailures(t *testing.T) {
+func TestFailedCallsReturnResults(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
 	qp := must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{}))
@@ -194,7 +194,7 @@ func TestPollOfManyCompletions(t *testing.T) {
 }
 
 // Events name the very objects that the program has.
-func TestEventsNameTheProgramsObjects(t *testing.T) {
+func TestEventsReferToClientObjects(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
 	ch := must[verbs.CompChannel](t)(dev.CreateCompChannel())
@@ -239,7 +239,7 @@ func (d *fakeDevice) find(tb testing.TB, names ...string) (all []any) {
 }
 
 // Objects of somebody else's reach the device as such, for it to refuse.
-func TestForeignObjects(t *testing.T) {
+func TestForeignObjectsReachDevice(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
 	if _, err := dev.CreateCQ(verbs.CQInit{Channel: &fakeChannel{}}); !errors.Is(err, verbs.ErrInvalid) {
@@ -255,7 +255,7 @@ func TestForeignObjects(t *testing.T) {
 }
 
 // What was closed answers for itself, as at the device.
-func TestClosedObjects(t *testing.T) {
+func TestCallsOnClosedObjects(t *testing.T) {
 	s := newStage(t)
 	c, dev, fake := s.dev(t)
 	pd := must[verbs.PD](t)(dev.AllocPD())

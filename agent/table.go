@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// maxObjects is how many objects a caller may have open.
+	// maxObjects limits the open objects of a client.
 	maxObjects = 1 << 20
-	// keptObjects is how many closed objects still answer for themselves. Those that
-	// were closed before them are forgotten, and said to be closed.
+	// keptObjects limits the closed objects that are kept, and can still be called.
+	// Calls on older ones return ErrClosed.
 	keptObjects = 4096
 )
 
-// entry is an object at the agent.
+// entry is an object of the agent.
 type entry struct {
 	handle handle
 	object any
-	root   *entry // the context that it belongs to; itself for a context
+	root   *entry // its context; itself for a context
 	device string // of a context
 	memory *hostMemory
 	closed bool
 }
 
-// table is the objects of a session by their handles.
+// table maps handles to the objects of a session.
 type table struct {
 	mu      sync.Mutex
 	last    handle
@@ -41,11 +41,11 @@ func newTable() *table {
 	return &table{entries: make(map[handle]*entry), known: make(map[any]*entry)}
 }
 
-// add returns the entry of an object that was made from another; from is nil for a
-// context. What is there already keeps its handle.
+// add returns the entry of an object made from another; from is nil for a context. A known
+// object keeps its handle.
 func (t *table) add(from, object any) (*entry, error) {
 	if !reflect.TypeOf(object).Comparable() {
-		return nil, fmt.Errorf("%w: an object of type %T cannot be told from others", verbs.ErrNotSupported, object)
+		return nil, fmt.Errorf("%w: objects of type %T are not comparable", verbs.ErrNotSupported, object)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,7 +53,7 @@ func (t *table) add(from, object any) (*entry, error) {
 	if from != nil {
 		maker := t.known[from]
 		if maker == nil {
-			return nil, fmt.Errorf("%w: what it was made from is forgotten", verbs.ErrClosed)
+			return nil, fmt.Errorf("%w: its parent object is closed", verbs.ErrClosed)
 		}
 		root = maker.root
 		if e := t.known[object]; e != nil && e.root == root && !e.closed {
@@ -61,7 +61,7 @@ func (t *table) add(from, object any) (*entry, error) {
 		}
 	}
 	if t.live >= maxObjects {
-		return nil, fmt.Errorf("%w: a caller may have %d objects at a time", verbs.ErrNoMemory, maxObjects)
+		return nil, fmt.Errorf("%w: the limit of %d objects per client is reached", verbs.ErrNoMemory, maxObjects)
 	}
 	t.last++
 	t.live++
@@ -73,8 +73,8 @@ func (t *table) add(from, object any) (*entry, error) {
 	return e, nil
 }
 
-// of returns the entry of an object; nil if it has none.
-func (t *table) of(object any) *entry {
+// entryOf returns the entry of an object; nil if there is none.
+func (t *table) entryOf(object any) *entry {
 	if !reflect.TypeOf(object).Comparable() {
 		return nil
 	}
@@ -83,9 +83,9 @@ func (t *table) of(object any) *entry {
 	return t.known[object]
 }
 
-// openOnes returns the entries that nobody has closed and that are chosen, the newest
-// first: so that what was made from others comes before them.
-func (t *table) openOnes(chosen func(*entry) bool) (all []*entry) {
+// openEntries returns the open entries that are chosen, the newest first, therefore objects
+// before those that they were made from.
+func (t *table) openEntries(chosen func(*entry) bool) (all []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.entries {
@@ -97,11 +97,11 @@ func (t *table) openOnes(chosen func(*entry) bool) (all []*entry) {
 	return all
 }
 
-// forget notes that an object is closed, and what was made from it if it is a context.
-// It returns their memory, of which the device lets go.
+// forget marks an object as closed, and for a context all objects made from it. It returns
+// their memory.
 func (t *table) forget(e *entry) (free []*hostMemory) {
 	if e.root == e {
-		for _, part := range t.openOnes(func(o *entry) bool { return o.root == e && o != e }) {
+		for _, part := range t.openEntries(func(o *entry) bool { return o.root == e && o != e }) {
 			free = append(free, t.forget(part)...)
 		}
 	}
@@ -130,7 +130,7 @@ func (t *table) forget(e *entry) (free []*hostMemory) {
 
 // handleOf implements objects.
 func (t *table) handleOf(object any) handle {
-	if e := t.of(object); e != nil {
+	if e := t.entryOf(object); e != nil {
 		return e.handle
 	}
 	return foreign
@@ -142,7 +142,7 @@ func (t *table) objectOf(h handle, typ reflect.Type) (reflect.Value, error) {
 		if s, ok := strangers[typ]; ok {
 			return s, nil
 		}
-		return reflect.Value{}, fmt.Errorf("%w: a foreign object of type %v", verbs.ErrInvalid, typ)
+		return reflect.Value{}, fmt.Errorf("%w: foreign object of type %v", verbs.ErrInvalid, typ)
 	}
 	t.mu.Lock()
 	e, last := t.entries[h], t.last
@@ -151,17 +151,16 @@ func (t *table) objectOf(h handle, typ reflect.Type) (reflect.Value, error) {
 	case e == nil && h <= last:
 		return reflect.Value{}, fmt.Errorf("object %d: %w", h, verbs.ErrClosed)
 	case e == nil:
-		return reflect.Value{}, fmt.Errorf("%w: there is no object %d", verbs.ErrNotFound, h)
+		return reflect.Value{}, fmt.Errorf("%w: no object %d", verbs.ErrNotFound, h)
 	}
 	v := reflect.ValueOf(e.object)
 	if !v.Type().Implements(typ) {
-		return reflect.Value{}, fmt.Errorf("%w: object %d is a %T, which is no %v", verbs.ErrInvalid, h, e.object, typ)
+		return reflect.Value{}, fmt.Errorf("%w: object %d is a %T, not a %v", verbs.ErrInvalid, h, e.object, typ)
 	}
 	return v, nil
 }
 
-// strangers stand for objects that are none of the agent's, so that a device sees what
-// it has to refuse.
+// strangers stand for objects that are not the agent's. The device has to reject them.
 var strangers = map[reflect.Type]reflect.Value{
 	reflect.TypeFor[verbs.PD]():          reflect.ValueOf(strangePD{}),
 	reflect.TypeFor[verbs.XRCD]():        reflect.ValueOf(strangeXRCD{}),

@@ -8,108 +8,106 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Bench is what a case works on: the device, its wire, and time.
+// Bench is the test bench of a case: the device under test, the peer's end of its link,
+// and a clock.
 //
-// In a simulated world time is virtual, and waiting costs nothing; else it is real.
-// A case is written for both: it never takes the time from elsewhere, blocks only
-// in what the bench and the device give it, and starts no goroutine but by Go.
+// Time is virtual in the simulator and real elsewhere. A case runs on both, and
+// therefore takes the time from the bench only, blocks only in methods of the bench and
+// the device, and starts goroutines only with Go.
 type Bench struct {
-	World
-	// Device is the device under test, opened for this case alone.
+	Runtime
+	// Device is the device under test, opened for this case only.
 	Device verbs.Context
-	// Caps are what it claims.
+	// Caps are the capabilities that the device claims.
 	Caps verbs.Caps
 	// Local are the device's addresses, in the order of its GID table.
 	Local []netip.Addr
-	// Peers are the raw peer's own addresses, of the family of Local: the first is
-	// the one it usually has, the others stand for other hosts.
+	// Peers are the scripted peer's addresses, of the same family as Local. The first is
+	// the usual one; the others imitate further hosts.
 	Peers []netip.Addr
-	// Wire is the peer's end of the cable for protocols of datagrams; nil else.
+	// Wire is the peer's end of the link for datagram protocols; nil for others.
 	Wire Wire
-	// Sockets says that the wire is made of ordinary UDP sockets. Of what the device
-	// sends, it then shows payload, addresses, ports, traffic class, flow label and hop
-	// limit; the rest of the headers is made up, and no verdict may rest on it. And Peers
-	// may have one address only.
-	Sockets bool
-	// Streams is the peer's TCP for protocols of byte streams; nil else.
+	// UDPSockets reports that the wire consists of ordinary UDP sockets. It then shows
+	// the payload, addresses, ports, traffic class, flow label and hop limit of received
+	// packets; other header fields are invented, and no case may judge them. Peers may
+	// have one address only.
+	UDPSockets bool
+	// Streams is the peer's TCP for stream protocols; nil for others.
 	Streams Streams
-	// Segments opens the peer's other TCP, which is made by hand, for cases about segments;
-	// ErrCannot, or nil, where there is none. It may be that of Streams.
-	Segments func() (Segments, error)
-	// Virtual says that time is.
+	// RawTCP opens the peer's TCP for cases about segments. It is nil, or returns an
+	// error that wraps ErrBenchCannot, if the bench has none. It may equal Streams.
+	RawTCP func() (RawTCP, error)
+	// Virtual reports that time is virtual.
 	Virtual bool
-	// CallTime is how long a verb call takes on this bench, where time is real: some
-	// microseconds on this host, milliseconds through an agent in a busy virtual machine.
+	// CallTime is the measured duration of a verb call, in real time: microseconds on
+	// this host, milliseconds through an agent in a busy virtual machine.
 	CallTime time.Duration
-	// MTU is the largest IP packet that the cable carries.
+	// MTU is the largest IP packet of the link.
 	MTU int
-	// Rand is seeded by the lab: what a case draws can be drawn again.
+	// Rand is seeded by the lab; a seed reproduces a case.
 	Rand *rand.Rand
-	// Record keeps what happened.
+	// Record is the log of the case.
 	Record *Record
 
-	// Partner opens another device of the same kind, without defects, on the same
-	// network, for cases in which two devices talk. The bench closes it.
+	// Partner opens a second device of the same kind, without defects, on the same
+	// network. The bench closes it.
 	Partner func() (verbs.Context, error)
-	// Reopen closes the device and opens it again, as a program does that is started
-	// anew: Device is another then, and what was made of the old one is gone.
+	// Reopen closes the device and opens it again, like a restarted program. Device
+	// changes, and objects of the old device are gone.
 	Reopen func() error
-	// SetLink takes the device's cable out and puts it in; ErrCannot where that is
-	// impossible.
+	// SetLink sets the device's link down or up, or returns an error that wraps
+	// ErrBenchCannot.
 	SetLink func(up bool) error
-	// SetAddress takes one of Local from the device's port, as when a host loses an
-	// address, and gives it back; ErrCannot where that is impossible. What the device
-	// makes of it takes a moment.
+	// SetAddress removes an address of Local from the device's port, or adds it again.
+	// The device takes a moment to react. Errors may wrap ErrBenchCannot.
 	SetAddress func(addr netip.Addr, present bool) error
-	// SetHandler has the way between the device and its partners be like that;
-	// ErrCannot where that is impossible. At first it loses nothing.
-	SetHandler func(Path) error
+	// SetPath sets the impairments between the device and its partners; there are none
+	// at first. Errors may wrap ErrBenchCannot.
+	SetPath func(Path) error
 }
 
-// Path is what a network does to packets on their way, in both directions. The zero
-// value is nothing.
+// Path is a set of impairments, for both directions. The zero value has none.
 type Path struct {
-	// LossPPM and DuplicatePPM of a million packets are lost, or come twice.
+	// LossPPM and DuplicatePPM packets of a million are dropped, or duplicated.
 	LossPPM, DuplicatePPM uint32
-	// Jitter is how much longer a packet may be on its way than another. Some then
-	// overtake others, unless KeepOrder is set.
+	// Jitter is the largest additional delay of a packet. Packets are reordered by it
+	// unless KeepOrder is set.
 	Jitter    time.Duration
 	KeepOrder bool
 }
 
-// World is the time that a case lives in.
-type World interface {
+// Runtime is the clock and scheduler of a case.
+type Runtime interface {
 	verbs.Proc
-	// Go runs f beside the case: what blocks in a verb while the case plays the
-	// peer. The case must Wait for it.
+	// Go runs f concurrently, for verbs that block while the case acts as the peer. The
+	// case must Wait for the task.
 	Go(name string, f func() error) Task
 }
 
-// Task is something that was started by [World.Go].
+// Task is a function started by [Runtime.Go].
 type Task interface {
-	// Wait returns what the function returned, or verbs.ErrTimeout. A task that has
-	// been waited for may be waited for again.
+	// Wait returns the result of the function, or verbs.ErrTimeout. It may be called
+	// repeatedly.
 	Wait(timeout time.Duration) error
 }
 
-// Patience is how long to wait for what has to come, and comes at once if the
-// device is sound: generous, since nothing passes because it was quick.
-func (b *Bench) Patience() time.Duration {
+// ResponseTimeout is how long to wait for a response that a correct device sends at once.
+// It is generous: no case passes because the device is fast.
+func (b *Bench) ResponseTimeout() time.Duration {
 	if b.Virtual {
 		return time.Minute
 	}
 	return max(3*time.Second, 100*b.CallTime)
 }
 
-// Reaction is the time in which a case reacts to the device by a few verb calls and
-// packets. A timer of the device that must not expire meanwhile has to be longer.
-func (b *Bench) Reaction() time.Duration { return 8 * b.CallTime }
+// ReactionTime is the time that a case needs for a few verb calls and packets. Device
+// timers that must not expire meanwhile have to be longer.
+func (b *Bench) ReactionTime() time.Duration { return 8 * b.CallTime }
 
-// callSamples is how many verb calls [Bench.measureCalls] times.
+// callSamples is the number of verb calls that [Bench.measureCalls] times.
 const callSamples = 4
 
-// measureCalls sets CallTime to the longest of a few verb calls. What they return is
-// for cases to judge.
+// measureCalls sets CallTime to the longest of a few verb calls. Their errors are ignored.
 func (b *Bench) measureCalls() {
 	for range callSamples {
 		began := b.Now()
@@ -118,6 +116,5 @@ func (b *Bench) measureCalls() {
 	}
 }
 
-// Note adds a line of the case's own to the record: a verb that was called, a
-// completion that was found.
+// Note adds a line of text to the record, for example about a verb call or a completion.
 func (b *Bench) Note(format string, args ...any) { b.Record.note(b.Now(), format, args) }

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// capNames are the capabilities of devices as people call them.
+// capNames are the names of capabilities in messages.
 var capNames = []struct {
 	cap  verbs.Caps
 	name string
@@ -36,8 +36,8 @@ var capNames = []struct {
 	{verbs.CapRD, "reliable datagrams"},
 }
 
-// CapWords tell what capabilities there are.
-func CapWords(c verbs.Caps) string {
+// CapNames returns the names of the capabilities, separated by commas.
+func CapNames(c verbs.Caps) string {
 	var words []string
 	for _, n := range capNames {
 		if c.Has(n.cap) {
@@ -47,75 +47,71 @@ func CapWords(c verbs.Caps) string {
 	return strings.Join(words, ", ")
 }
 
-// UnclaimedError says that a case asks for something that the device never claimed.
+// UnclaimedError reports that a case needs a feature that the device does not claim.
 type UnclaimedError struct{ What string }
 
-// Error names it.
 func (e *UnclaimedError) Error() string { return "the device does not claim " + e.What }
 
-// Inability is why nothing can be said of a device, without what led up to it: so that
-// cases that are unsupported for the same reason tell it in the same words.
-func Inability(err error) string {
+// UnsupportedReason returns the reason of an unsupported verdict without its context.
+// Cases that are unsupported for the same reason yield the same text.
+func UnsupportedReason(err error) string {
 	if unclaimed := new(UnclaimedError); errors.As(err, &unclaimed) {
 		return unclaimed.Error()
 	}
 	if setup := new(SetupError); errors.As(err, &setup) {
 		return setup.Error()
 	}
-	for next := cannotIn(err); next != nil; next = cannotIn(err) {
+	for next := innerBenchCannot(err); next != nil; next = innerBenchCannot(err) {
 		err = next
 	}
-	return strings.TrimPrefix(strings.Replace(err.Error(), ": "+ErrCannot.Error(), "", 1), ErrCannot.Error()+": ")
+	return strings.TrimPrefix(strings.Replace(err.Error(), ": "+ErrBenchCannot.Error(), "", 1), ErrBenchCannot.Error()+": ")
 }
 
-// cannotIn is what an error wraps that wraps ErrCannot in turn.
-func cannotIn(err error) error {
+// innerBenchCannot returns the wrapped error that itself wraps ErrBenchCannot, or nil.
+func innerBenchCannot(err error) error {
 	var inner []error
-	switch e := err.(type) { //nolint:errorlint // this is how one looks into an error
+	switch e := err.(type) { //nolint:errorlint // the wrapped errors are needed themselves
 	case interface{ Unwrap() error }:
 		inner = []error{e.Unwrap()}
 	case interface{ Unwrap() []error }:
 		inner = e.Unwrap()
 	}
 	for _, e := range inner {
-		if errors.Is(e, ErrCannot) && e != ErrCannot { //nolint:errorlint // itself says nothing
+		if errors.Is(e, ErrBenchCannot) && e != ErrBenchCannot { //nolint:errorlint // the sentinel itself has no reason
 			return e
 		}
 	}
 	return nil
 }
 
-// SetupError says that a device is not set up as a case wants it. Of a lab, it says
-// that the device refused to be: what that means depends on what it claims, see [Judge];
-// a lab that has no way to set a device up like that, whatever the device says, wraps
-// [ErrCannot] instead. Of a case, it says that the device has chosen something that the
-// case is not about, as it may.
+// SetupError reports that a device does not have the configuration that a case requires.
+// A lab returns it when the device rejects the configuration; a lab that cannot
+// configure any device like that returns [ErrBenchCannot]. A case returns it when the
+// device has made a permitted choice that the case does not cover.
 type SetupError struct{ Reason string }
 
-// Error gives the reason.
 func (e *SetupError) Error() string { return e.Reason }
 
-// String tells how a device has to be set up; empty for one as it comes.
+// String lists the settings; empty for the default configuration.
 func (s Setup) String() string {
 	var words []string
-	say := func(yes bool, text string) {
+	add := func(yes bool, text string) {
 		if yes {
 			words = append(words, text)
 		}
 	}
-	say(s.Family != 0, fmt.Sprintf("IPv%d", s.Family))
-	say(s.TwoAddresses, "two addresses")
-	say(s.Markers, "asks for markers")
-	say(s.NoCRC, "asks for no CRC")
-	say(s.Reliable, "reliable datagrams")
-	say(s.Isolate, "survives what a peer does wrong")
-	say(s.MTU != 0, fmt.Sprintf("an MTU of %d", s.MTU))
+	add(s.Family != 0, fmt.Sprintf("IPv%d", s.Family))
+	add(s.TwoAddresses, "two addresses")
+	add(s.Markers, "requests MPA markers")
+	add(s.NoCRC, "requests no MPA CRC")
+	add(s.Reliable, "reliable datagrams")
+	add(s.Isolate, "survives errors of a peer")
+	add(s.MTU != 0, fmt.Sprintf("an MTU of %d", s.MTU))
 	return strings.Join(words, ", ")
 }
 
-// unclaimed names the protocol that a setup asks for an option of, and that a device
-// does not claim to talk; empty if there is none. Both versions of IP, several addresses
-// and any MTU are claimed by whoever talks IP.
+// unclaimed names the protocol of a requested option if the device does not claim to
+// support that protocol. Every device claims IPv4, IPv6, several addresses and any MTU.
 func (s Setup) unclaimed(t verbs.Transport, caps verbs.Caps) string {
 	iwarp := t == verbs.TransportIWARP
 	switch {
@@ -127,25 +123,25 @@ func (s Setup) unclaimed(t verbs.Transport, caps verbs.Caps) string {
 	return ""
 }
 
-// refused says what it means that a device could not be set up as a case wants it:
-// that it never claimed what is asked for, or that it claims and refuses it. What it
-// claims is asked of a device as it comes.
-func refused(ctx context.Context, lab Lab, job Job, why *SetupError) error {
+// refused explains why a device rejected a configuration: it does not claim the feature,
+// or it claims and rejects it. The claims are those of the device with its default
+// configuration.
+func refused(ctx context.Context, lab Lab, job BenchSpec, why *SetupError) error {
 	asked := job.Setup
 	job.Setup, job.Record = Setup{}, new(Record)
 	unclaimed := ""
-	err := lab.Try(ctx, job, func(b *Bench) error {
+	err := lab.WithBench(ctx, job, func(b *Bench) error {
 		unclaimed = asked.unclaimed(b.Device.Info().Transport, b.Caps)
 		return nil
 	})
 	switch {
 	case errors.As(err, new(*SetupError)):
-		// It is not wrapped: it is no setup that this one refuses.
-		return errors.New("the device refuses to be as it comes: " + err.Error())
+		// The SetupError is not wrapped: the verdict must be broken, not unsupported.
+		return errors.New("the device failed to open with its default settings: " + err.Error())
 	case err != nil:
 		return err
 	case unclaimed != "":
 		return &UnclaimedError{unclaimed}
 	}
-	return Violated(fmt.Sprintf("a device that can be set up as it claims to: %v", asked), "it refuses: "+why.Reason)
+	return Violated(fmt.Sprintf("a device that accepts the settings it claims to support: %v", asked), "rejected: "+why.Reason)
 }

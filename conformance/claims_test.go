@@ -8,34 +8,34 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestEveryCapabilityHasAName(t *testing.T) {
+func TestEveryCapabilityHasOneName(t *testing.T) {
 	var all verbs.Caps
 	for _, n := range capNames {
 		if all&n.cap != 0 || n.cap == 0 {
-			t.Errorf("%s: %#x has a name already", n.name, n.cap)
+			t.Errorf("%s: %#x has two names", n.name, n.cap)
 		}
 		all |= n.cap
 	}
 	if all != verbs.CapRD<<1-1 {
-		t.Errorf("names are for %#x of %#x", all, verbs.CapRD<<1-1)
+		t.Errorf("%#x have names, want %#x", all, verbs.CapRD<<1-1)
 	}
-	if got := CapWords(verbs.CapXRC | verbs.CapRC); got != "RC, XRC" {
+	if got := CapNames(verbs.CapXRC | verbs.CapRC); got != "RC, XRC" {
 		t.Error(got)
 	}
 }
 
-func TestInabilitiesAreToldAlike(t *testing.T) {
-	wire := fmt.Errorf("a wire of UDP: %w: %s", ErrCannot, "IP options")
+func TestUnsupportedReasonDropsContext(t *testing.T) {
+	wire := fmt.Errorf("a wire of UDP: %w: %s", ErrBenchCannot, "IP options")
 	for want, err := range map[string]error{
 		"the device does not claim XRC":   fmt.Errorf("the case: %w", &UnclaimedError{"XRC"}),
 		"it asks for no CRC":              &SetupError{"it asks for no CRC"},
 		"a wire of UDP: IP options":       fmt.Errorf("send psn 7: %w", wire),
-		"tc is missing":                   fmt.Errorf("shake: %w", fmt.Errorf("%w: %w", ErrCannot, errors.New("tc is missing"))),
-		"SQD closes a connection":         fmt.Errorf("SQD closes a connection: %w", ErrCannot),
-		"no immediate data (unsupported)": fmt.Errorf("no immediate data (%w): %w", errors.New("unsupported"), ErrCannot),
-		"cannot be done on this bench":    ErrCannot,
+		"tc is missing":                   fmt.Errorf("shake: %w", fmt.Errorf("%w: %w", ErrBenchCannot, errors.New("tc is missing"))),
+		"SQD closes a connection":         fmt.Errorf("SQD closes a connection: %w", ErrBenchCannot),
+		"no immediate data (unsupported)": fmt.Errorf("no immediate data (%w): %w", errors.New("unsupported"), ErrBenchCannot),
+		"cannot be done on this bench":    ErrBenchCannot,
 	} {
-		if got := Inability(err); got != want {
+		if got := UnsupportedReason(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}

@@ -1,15 +1,14 @@
-// Package conformance judges RDMA devices clause by clause. A [Case] is data and a
-// body: an identifier that never changes, the clause that it checks, what the
-// device must be able to do, and the defect that it is known to catch. A [Bench]
-// gives the body two ways to touch the device: as an application over verbs, and as
-// a raw peer on the device's wire that sets every bit it sends and sees every bit
-// that comes. [Judge] turns what the body returns into one of six verdicts.
+// Package conformance checks RDMA devices against the clauses of their specifications.
+// A [Case] checks one clause: it has a stable identifier, a citation, the capabilities it
+// needs, and the defects of an emulated device that it is known to detect. A [Bench]
+// gives the case the device under test as a verbs context, and a scripted peer at the
+// other end of the device's link that controls and sees every bit. [Judge] runs a case
+// and returns one of six verdicts.
 //
-// The package opens nothing and knows no emulator: a [Lab] makes benches, in a
-// simulated world, in network namespaces or around a real NIC, and the same cases
-// run on all of them. What the bytes of a packet mean is for ./packet, what a
-// protocol demands for the suites beside it.
+// A [Lab] makes benches: in the simulator, in network namespaces or around a real NIC.
+// The same cases run on all of them. Packet formats are in ./packet; the cases of each
+// protocol are in the suites, for example ./roce and ./iwarp.
 //
-// A bench belongs to the case that runs on it, and to the tasks that the case
-// starts. Cases are independent of each other: a Lab may run several at once.
+// A bench belongs to one case and the tasks that it starts. Cases are independent of each
+// other, and a Lab may run several at once.
 package conformance

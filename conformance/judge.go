@@ -9,130 +9,123 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Verdict is what is said of a device and a case.
+// Verdict is the result of a case for a device.
 type Verdict string
 
-// The verdicts.
 const (
-	// VerdictPass: the clause is met.
+	// VerdictPass: the requirement is met.
 	VerdictPass Verdict = "pass"
-	// VerdictFail: it is not met, or what the device claims it refuses.
+	// VerdictFail: the requirement is not met, or the device rejects a feature it claims.
 	VerdictFail Verdict = "fail"
-	// VerdictUnsupported: the device never claimed it, or this bench cannot ask.
+	// VerdictUnsupported: the device does not claim the feature, or the bench cannot test it.
 	VerdictUnsupported Verdict = "unsupported"
-	// VerdictDeviates: it is not met, which is known and reasoned.
+	// VerdictDeviates: the requirement is not met, and a deviation is on record.
 	VerdictDeviates Verdict = "deviates"
-	// VerdictStale: it is met though a deviation is on record.
+	// VerdictStale: the requirement is met although a deviation is on record.
 	VerdictStale Verdict = "stale"
-	// VerdictBroken: the case could not be run; nothing is said of the device.
+	// VerdictBroken: the case could not be run, and says nothing about the device.
 	VerdictBroken Verdict = "broken"
 )
 
-// Verdicts lists them, best first.
+// Verdicts lists all verdicts, best first.
 func Verdicts() []Verdict {
 	return []Verdict{VerdictPass, VerdictUnsupported, VerdictDeviates, VerdictStale, VerdictFail, VerdictBroken}
 }
 
-// Good reports whether the verdict leaves nothing to be done.
-func (v Verdict) Good() bool {
+// Acceptable reports whether the verdict needs no action.
+func (v Verdict) Acceptable() bool {
 	return v == VerdictPass || v == VerdictUnsupported || v == VerdictDeviates
 }
 
 // Lab makes benches.
 type Lab interface {
-	// Try makes a bench as the job wants it, runs the body on it, and takes it down
-	// again. It returns what the body returned. An error of its own is one that the
-	// bench could not be made, or could not go on: a *SetupError if the device
-	// refuses to be set up so, a *HangError if the case came to no end.
-	Try(ctx context.Context, job Job, body func(*Bench) error) error
+	// WithBench makes a bench, runs the body on it, and closes the bench. It returns the
+	// error of the body, or its own: a *SetupError if the device rejects the setup, a
+	// *HangError if the case did not finish.
+	WithBench(ctx context.Context, job BenchSpec, body func(*Bench) error) error
 }
 
-// Job is what a bench is wanted for.
-type Job struct {
-	// Case is the case's ID, to name things by.
+// BenchSpec describes the bench that a case needs.
+type BenchSpec struct {
+	// Case is the case's ID, used in names.
 	Case  string
 	Setup Setup
 	Needs verbs.Caps
-	// Quirks are the defects that the device is to have.
+	// Quirks are the defects of the device.
 	Quirks []string
 	Seed   uint64
 	Record *Record
 }
 
-// HangError says that a case came to no end.
+// HangError reports that a case did not finish.
 type HangError struct{ Waiting string }
 
-// Error says what was waited for.
-func (e *HangError) Error() string { return "the case came to no end: " + e.Waiting }
+func (e *HangError) Error() string { return "the case did not finish: " + e.Waiting }
 
-// CrashError says that the device's host did not outlive a case. Of a case that is known to
-// crash devices ([Dangerous]) it is the device's answer, and a failure; during any other it
-// may be what an earlier one has left behind, and nothing is said of the device.
+// CrashError reports that the device's host crashed during a case. It is a failure of a
+// [Dangerous] case. During any other case the cause may be an earlier case, and the
+// verdict is broken.
 type CrashError struct{ Cause error }
 
-// Error says how it ended.
 func (e *CrashError) Error() string {
-	return "the device's host did not outlive the case: " + e.Cause.Error()
+	return "the device's host crashed during the case: " + e.Cause.Error()
 }
 
-// Unwrap is what is known of it.
 func (e *CrashError) Unwrap() error { return e.Cause }
 
-// Options is how a case is judged.
+// Options are the options of [Judge].
 type Options struct {
 	Quirks []string
 	Seed   uint64
-	// Deviations are the known ones of the device, by case.
+	// Deviations are the known deviations of the device, by case ID.
 	Deviations map[string]Deviation
-	// Schedules is how many schedules cases explore that explore several; 0 for as many
-	// as each usually does. Progress, if not nil, is told how far they are, by whoever
-	// runs them.
+	// Schedules is the number of schedules that a case explores; 0 for the case's
+	// default. Progress, if not nil, is called by the case's goroutine.
 	Schedules int
 	Progress  func(c *Case, done, total int)
 }
 
-// Deviation is what is known of a case that a device does not pass.
+// Deviation is a known violation of a device.
 type Deviation struct {
-	// Reason is why, for people.
+	// Reason explains it to readers.
 	Reason string
-	// Sometimes says that what the device does wrong shows by chance: a case that it
-	// passes proves nothing then, and does not make the deviation stale.
-	Sometimes bool
+	// Intermittent reports that the violation occurs at random. A pass is then no sign
+	// that the deviation is stale.
+	Intermittent bool
 }
 
-// Result is what came of a case.
+// Result is the outcome of a case.
 type Result struct {
 	Case    *Case
 	Verdict Verdict
-	// Err is what was not met, or went wrong; nil for a pass. For an unsupported case
-	// it is the reason.
+	// Err is the violation or error, or the reason of an unsupported case; nil for a pass.
 	Err error
-	// Deviation is why it is known not to be met, of a case that deviates or is stale.
+	// Deviation is the reason of the deviation, if the verdict is deviates or stale.
 	Deviation string
 	Quirks    []string
 	Seed      uint64
-	// Took is how long it took to find out, in real time.
+	// Took is the real time that the case took.
 	Took   time.Duration
 	Record *Record
 }
 
-// Judge runs a case in a lab. A case is unsupported only if the device does not claim
-// what the case needs, or what it has to be set up for, or if the bench cannot ask. What
-// a device claims and refuses is a failure.
+// Judge runs a case in a lab. The verdict is unsupported only if the device does not
+// claim what the case needs, or if the bench cannot test it. Rejecting a claimed feature
+// is a failure.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	res := Result{Case: c, Quirks: opt.Quirks, Seed: opt.Seed, Record: new(Record)}
-	job := Job{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Quirks: opt.Quirks, Seed: opt.Seed, Record: res.Record}
+	job := BenchSpec{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Quirks: opt.Quirks, Seed: opt.Seed, Record: res.Record}
 	begun := time.Now()
 	opened := false
-	err := lab.Try(ctx, job, func(b *Bench) error {
+	err := lab.WithBench(ctx, job, func(b *Bench) error {
 		opened = true
 		if lacks := c.Needs &^ b.Caps; lacks != 0 {
-			return &UnclaimedError{CapWords(lacks)}
+			return &UnclaimedError{CapNames(lacks)}
 		}
 		if !b.Virtual {
 			b.measureCalls()
 		}
-		opt.explore(b, c)
+		opt.applyTo(b, c)
 		return c.Run(b)
 	})
 	if setup := new(SetupError); !opened && errors.As(err, &setup) {
@@ -143,7 +136,7 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		err = Violated("a device that is alive", err.Error())
 	}
 	known, deviates := opt.Deviations[c.ID]
-	res.Verdict, res.Err = verdict(err, deviates, known.Sometimes)
+	res.Verdict, res.Err = verdict(err, deviates, known.Intermittent)
 	switch res.Verdict {
 	case VerdictDeviates:
 		res.Deviation = known.Reason
@@ -154,7 +147,7 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	return res
 }
 
-// verdict says what an outcome means where a deviation is known, or none.
+// verdict maps the error of a case to a verdict.
 func verdict(err error, known, sometimes bool) (Verdict, error) {
 	failed := VerdictFail
 	if known {
@@ -165,7 +158,7 @@ func verdict(err error, known, sometimes bool) (Verdict, error) {
 		return VerdictStale, nil
 	case err == nil:
 		return VerdictPass, nil
-	case errors.As(err, new(*UnclaimedError)), errors.As(err, new(*SetupError)), errors.Is(err, ErrCannot):
+	case errors.As(err, new(*UnclaimedError)), errors.As(err, new(*SetupError)), errors.Is(err, ErrBenchCannot):
 		return VerdictUnsupported, err
 	case IsViolation(err):
 		return failed, err

@@ -5,8 +5,8 @@ import (
 	"path"
 )
 
-// MatchingNames returns the cases whose name matches a pattern as path.Match does, where a
-// pattern of fewer parts matches all that begins with it. There may be none.
+// MatchingNames returns the cases whose name matches a pattern of path.Match. A pattern
+// with fewer elements than a name matches every name below it.
 func MatchingNames[C interface{ Name() string }](cases []C, pattern string) (matching []C, err error) {
 	for _, c := range cases {
 		for name := c.Name(); name != "."; name = path.Dir(name) {

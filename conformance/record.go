@@ -10,62 +10,61 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ErrReset is what a stream returns that the device has broken.
+// ErrReset is returned by a stream that was reset.
 var ErrReset = errors.New("connection reset")
 
-// EventKind says what an event of a record is.
+// EventKind is the kind of an event.
 type EventKind uint8
 
-// The kinds of events.
+// Kinds of events.
 const (
-	EventNote    EventKind = iota // the case says something
-	EventSent                     // the judge sent Data
-	EventCame                     // Data came from the device
-	EventSentEnd                  // the judge closed its side of a stream
-	EventCameEnd                  // the device closed its side
-	EventReset                    // a stream broke
+	EventNote        EventKind = iota // a line of text from the case
+	EventSent                         // the peer sent Data
+	EventReceived                     // the peer received Data from the device
+	EventSentFIN                      // the peer sent FIN
+	EventReceivedFIN                  // the peer received FIN
+	EventReset                        // a stream was reset
 )
 
-// Event is something that happened in a case.
+// Event is one entry of a record.
 type Event struct {
 	At   time.Duration
 	Kind EventKind
-	// Data is an IP packet, or what was written to or read from a stream at once.
+	// Data is an IP packet, or the data of one write to or read from a stream.
 	Data []byte
-	// Stream numbers the streams of the case from 1 on; 0 for packets.
+	// Stream is the number of the stream, from 1 on; 0 for packets.
 	Stream int
-	// Text is that of a note, or how something ended.
+	// Text is the text of a note.
 	Text string
 }
 
-// maxEvents bounds a record: what comes beyond is counted and not kept.
+// maxEvents limits a record. Later events are counted and not kept.
 const maxEvents = 20_000
 
-// Record keeps what happened in a case, as evidence.
+// Record is the log of a case: packets, stream data and notes, with their times.
 type Record struct {
 	mu      sync.Mutex
 	events  []Event
-	beyond  int
-	streams []StreamEnds
+	dropped int
+	streams []StreamInfo
 }
 
-// StreamEnds are the addresses of a stream in a record.
-type StreamEnds struct {
+// StreamInfo describes a stream of a record.
+type StreamInfo struct {
 	Peer, Device netip.AddrPort
-	// InPackets says that the packets of the stream are in the record as well: it tells
-	// then twice what was said.
+	// InPackets reports that the packets of the stream are in the record as well.
 	InPackets bool
 }
 
-// Events returns what happened, in order, and how much more did that was not kept.
+// Events returns the events in order, and how many more were dropped.
 func (r *Record) Events() (events []Event, beyond int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.events[:len(r.events):len(r.events)], r.beyond
+	return r.events[:len(r.events):len(r.events)], r.dropped
 }
 
-// Ends returns the addresses of a stream of the record.
-func (r *Record) Ends(stream int) StreamEnds {
+// Stream returns the description of a stream by its number.
+func (r *Record) Stream(stream int) StreamInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.streams[stream-1]
@@ -75,7 +74,7 @@ func (r *Record) add(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.events) >= maxEvents {
-		r.beyond++
+		r.dropped++
 		return
 	}
 	r.events = append(r.events, e)
@@ -85,8 +84,8 @@ func (r *Record) note(at time.Duration, format string, args []any) {
 	r.add(Event{At: at, Kind: EventNote, Text: fmt.Sprintf(format, args...)})
 }
 
-// Recorded returns a wire that keeps in the record what passes through it.
-func (r *Record) Recorded(clock verbs.Proc, w Wire) Wire { return &recordedWire{w, clock, r} }
+// RecordWire returns a wire that records all packets of w.
+func (r *Record) RecordWire(clock verbs.Proc, w Wire) Wire { return &recordedWire{w, clock, r} }
 
 type recordedWire struct {
 	Wire
@@ -95,7 +94,7 @@ type recordedWire struct {
 }
 
 func (w *recordedWire) Send(packet []byte) error {
-	at := w.clock.Now() // before the answer can be seen
+	at := w.clock.Now() // before the response can arrive
 	err := w.Wire.Send(packet)
 	if err == nil {
 		w.r.add(Event{At: at, Kind: EventSent, Data: append([]byte(nil), packet...)})
@@ -106,7 +105,7 @@ func (w *recordedWire) Send(packet []byte) error {
 func (w *recordedWire) Recv(timeout time.Duration) (Frame, error) {
 	f, err := w.Wire.Recv(timeout)
 	if err == nil {
-		w.r.add(Event{At: f.At, Kind: EventCame, Data: f.Packet})
+		w.r.add(Event{At: f.At, Kind: EventReceived, Data: f.Packet})
 	}
 	return f, err
 }

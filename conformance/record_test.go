@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// slowWire takes a second to send, in which the answer may come.
+// slowWire takes a second to send.
 type slowWire struct {
 	Wire
 	clock *testClock
@@ -22,10 +22,10 @@ type testClock struct {
 
 func (c *testClock) Now() time.Duration { return c.now }
 
-func TestAPacketIsRecordedBeforeItsAnswerCanCome(t *testing.T) {
+func TestSentPacketIsRecordedWithTimeBeforeSend(t *testing.T) {
 	var r Record
 	clock := &testClock{now: time.Minute}
-	if err := r.Recorded(clock, slowWire{clock: clock}).Send([]byte{1, 2}); err != nil {
+	if err := r.RecordWire(clock, slowWire{clock: clock}).Send([]byte{1, 2}); err != nil {
 		t.Fatal(err)
 	}
 	events, _ := r.Events()

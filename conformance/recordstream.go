@@ -9,14 +9,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// RecordedStreams returns a TCP that keeps in the record what passes through it.
-func (r *Record) RecordedStreams(clock verbs.Proc, s Streams) Streams {
+// RecordStreams returns a TCP that records all data of s.
+func (r *Record) RecordStreams(clock verbs.Proc, s Streams) Streams {
 	return &recordedStreams{Streams: s, clock: clock, r: r}
 }
 
-// RecordedSegments is the same for a TCP that is made by hand, on a wire that is recorded.
-func (r *Record) RecordedSegments(clock verbs.Proc, s Segments) Segments {
-	return &recordedSegments{recordedStreams{Streams: s, clock: clock, r: r, inPackets: true}, s}
+// RecordRawTCP is RecordStreams for a RawTCP whose packets are recorded as well.
+func (r *Record) RecordRawTCP(clock verbs.Proc, s RawTCP) RawTCP {
+	return &recordedRawTCP{recordedStreams{Streams: s, clock: clock, r: r, inPackets: true}, s}
 }
 
 type recordedStreams struct {
@@ -26,19 +26,19 @@ type recordedStreams struct {
 	inPackets bool
 }
 
-type recordedSegments struct {
+type recordedRawTCP struct {
 	recordedStreams
-	by Segments
+	tcp RawTCP
 }
 
-func (n *recordedSegments) Shape(s TCPShape) { n.by.Shape(s) }
+func (n *recordedRawTCP) SetOptions(s TCPOptions) { n.tcp.SetOptions(s) }
 
 func (n *recordedStreams) Dial(to netip.AddrPort, timeout time.Duration) (Stream, error) {
 	s, err := n.Streams.Dial(to, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return n.recorded(s), nil
+	return n.record(s), nil
 }
 
 func (n *recordedStreams) Listen(port uint16) (Listener, error) {
@@ -49,14 +49,14 @@ func (n *recordedStreams) Listen(port uint16) (Listener, error) {
 	return &recordedListener{l, n}, nil
 }
 
-func (n *recordedStreams) recorded(s Stream) Stream {
+func (n *recordedStreams) record(s Stream) Stream {
 	n.r.mu.Lock()
-	n.r.streams = append(n.r.streams, StreamEnds{Peer: s.Local(), Device: s.Remote(), InPackets: n.inPackets})
+	n.r.streams = append(n.r.streams, StreamInfo{Peer: s.Local(), Device: s.Remote(), InPackets: n.inPackets})
 	num := len(n.r.streams)
 	n.r.mu.Unlock()
 	recorded := &recordedStream{s, n, num}
-	if by, ok := s.(Segmented); ok {
-		return &recordedSegmented{recorded, by}
+	if by, ok := s.(RawStream); ok {
+		return &recordedRawStream{recorded, by}
 	}
 	return recorded
 }
@@ -71,7 +71,7 @@ func (l *recordedListener) Accept(timeout time.Duration) (Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.n.recorded(s), nil
+	return l.n.record(s), nil
 }
 
 type recordedStream struct {
@@ -93,9 +93,9 @@ func (s *recordedStream) Read(timeout time.Duration) ([]byte, error) {
 	b, err := s.Stream.Read(timeout)
 	switch {
 	case err == nil:
-		s.add(EventCame, b)
+		s.add(EventReceived, b)
 	case errors.Is(err, io.EOF):
-		s.add(EventCameEnd, nil)
+		s.add(EventReceivedFIN, nil)
 	case errors.Is(err, ErrReset):
 		s.add(EventReset, nil)
 	}
@@ -103,7 +103,7 @@ func (s *recordedStream) Read(timeout time.Duration) ([]byte, error) {
 }
 
 func (s *recordedStream) CloseWrite() error {
-	s.add(EventSentEnd, nil)
+	s.add(EventSentFIN, nil)
 	return s.Stream.CloseWrite()
 }
 
@@ -112,20 +112,20 @@ func (s *recordedStream) Reset() error {
 	return s.Stream.Reset()
 }
 
-type recordedSegmented struct {
+type recordedRawStream struct {
 	*recordedStream
-	by Segmented
+	stream RawStream
 }
 
 // Hold is recorded as what was said: how it was sent is in the packets.
-func (s *recordedSegmented) Hold(b []byte) error {
+func (s *recordedRawStream) Hold(b []byte) error {
 	s.add(EventSent, b)
-	return s.by.Hold(b)
+	return s.stream.Hold(b)
 }
 
-func (s *recordedSegmented) Release(from, to int) error { return s.by.Release(from, to) }
+func (s *recordedRawStream) SendHeld(from, to int) error { return s.stream.SendHeld(from, to) }
 
-func (s *recordedSegmented) ReleaseEnd(from int) error {
-	s.add(EventSentEnd, nil)
-	return s.by.ReleaseEnd(from)
+func (s *recordedRawStream) SendHeldFIN(from int) error {
+	s.add(EventSentFIN, nil)
+	return s.stream.SendHeldFIN(from)
 }

@@ -5,33 +5,33 @@ import (
 	"sync"
 )
 
-// Runner judges many cases.
+// Runner runs and judges many cases.
 type Runner struct {
 	Lab Lab
 	Options
 	// Workers is how many cases run at a time.
 	Workers int
-	// Done, if not nil, is told of every result as it comes, one at a time.
+	// Done, if not nil, is called with every result, one call at a time.
 	Done func(Result)
 }
 
-// Run judges the cases and returns the results in their order. When ctx ends it
-// stops early, and returns what there is and the reason.
+// Run judges the cases and returns the results in their order. When ctx is cancelled it
+// returns the results that are complete, and the reason.
 func (r *Runner) Run(ctx context.Context, cases []*Case) ([]Result, error) {
-	trials := make([]trial, len(cases))
+	trials := make([]caseRun, len(cases))
 	for i, c := range cases {
-		trials[i] = trial{c, r.Options}
+		trials[i] = caseRun{c, r.Options}
 	}
-	return r.all(ctx, trials)
+	return r.runAll(ctx, trials)
 }
 
-// trial is one case under one set of options.
-type trial struct {
+// caseRun is one case with its options.
+type caseRun struct {
 	c   *Case
 	opt Options
 }
 
-func (r *Runner) all(ctx context.Context, trials []trial) ([]Result, error) {
+func (r *Runner) runAll(ctx context.Context, trials []caseRun) ([]Result, error) {
 	var (
 		results = make([]Result, len(trials))
 		told    sync.Mutex
@@ -43,7 +43,7 @@ func (r *Runner) all(ctx context.Context, trials []trial) ([]Result, error) {
 			for i := range next {
 				res := Judge(ctx, r.Lab, trials[i].c, trials[i].opt)
 				if ctx.Err() != nil {
-					continue // it was cut off: nothing can be said of it
+					continue // the case was interrupted and has no verdict
 				}
 				results[i] = res
 				if r.Done != nil {

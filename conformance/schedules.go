@@ -1,37 +1,37 @@
 package conformance
 
-// exploring is the world of a case that somebody has told how many schedules to
-// explore, or who wants to hear how far it is.
-type exploring struct {
-	World
+// explorer is a Runtime with the number of schedules and the progress callback that the
+// caller of Judge asked for.
+type explorer struct {
+	Runtime
 	schedules int
 	progress  func(done, total int)
 }
 
-// Schedules is how many schedules a case explores that explores several: as many as
-// were asked for, or as it usually does.
+// Schedules returns how many schedules a case explores: the number in [Options], or
+// usual if that is 0.
 func (b *Bench) Schedules(usual int) int {
-	if e, ok := b.World.(*exploring); ok && e.schedules > 0 {
+	if e, ok := b.Runtime.(*explorer); ok && e.schedules > 0 {
 		return e.schedules
 	}
 	return usual
 }
 
-// Progress says how far such a case is.
+// Progress reports how many of its schedules a case has explored.
 func (b *Bench) Progress(done, total int) {
-	if e, ok := b.World.(*exploring); ok && e.progress != nil {
+	if e, ok := b.Runtime.(*explorer); ok && e.progress != nil {
 		e.progress(done, total)
 	}
 }
 
-// explore has a bench know what was asked for.
-func (o *Options) explore(b *Bench, c *Case) {
+// applyTo passes the options about schedules to the bench.
+func (o *Options) applyTo(b *Bench, c *Case) {
 	if o.Schedules == 0 && o.Progress == nil {
 		return
 	}
-	e := &exploring{World: b.World, schedules: o.Schedules}
+	e := &explorer{Runtime: b.Runtime, schedules: o.Schedules}
 	if o.Progress != nil {
 		e.progress = func(done, total int) { o.Progress(c, done, total) }
 	}
-	b.World = e
+	b.Runtime = e
 }

@@ -5,19 +5,18 @@ import (
 	"fmt"
 )
 
-// Violation says that a device does not do what a clause demands.
+// Violation reports that a device does not meet a requirement.
 type Violation struct { //nolint:errname // it is a verdict that happens to be an error
-	// Want is what the clause demands, Got what the device did.
+	// Want is the required behaviour, Got the observed behaviour.
 	Want, Got string
 }
 
-// Error tells both.
 func (v *Violation) Error() string { return "want " + v.Want + ", got " + v.Got }
 
 // Violated returns a [*Violation].
 func Violated(want, got string) error { return &Violation{want, got} }
 
-// Violatedf is Violated with a format for what was got.
+// Violatedf is Violated with a format for the observed behaviour.
 func Violatedf(want, format string, args ...any) error {
 	return &Violation{want, fmt.Sprintf(format, args...)}
 }
@@ -28,7 +27,6 @@ func IsViolation(err error) bool {
 	return errors.As(err, &v)
 }
 
-// ErrCannot is what a wire returns that cannot carry what it was given, or a bench
-// that cannot do what it was asked to: the case is then unsupported here. Wrap it
-// with the reason.
-var ErrCannot = errors.New("cannot be done on this bench")
+// ErrBenchCannot is returned by a wire that cannot send a packet, or a bench that lacks a
+// function. The verdict is then unsupported. Wrap it with the reason.
+var ErrBenchCannot = errors.New("cannot be done on this bench")

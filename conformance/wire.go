@@ -5,40 +5,38 @@ import (
 	"time"
 )
 
-// Wire is the peer's end of the device's cable. It carries whole IP packets, and the
-// judge sets and sees every bit of them.
+// Wire is the scripted peer's end of the device's link. It carries whole IP packets.
 type Wire interface {
-	// Send puts an IP packet on the wire. What is behind the length that its header
-	// names is padding of the frame. A packet that the wire cannot carry as it is
-	// (options, fragments in a simulated network) is an error that wraps ErrCannot,
-	// and is not sent.
+	// Send sends an IP packet. Bytes after the length in its header are padding of the
+	// frame. If the wire cannot send the packet unchanged (IP options or fragments in
+	// the simulator), it sends nothing and returns an error that wraps ErrBenchCannot.
 	Send(packet []byte) error
-	// Recv returns the next packet that the device sent to whatever address, in the
+	// Recv returns the next packet that the device sent, to any address and in the
 	// order of the wire, or verbs.ErrTimeout.
 	Recv(timeout time.Duration) (Frame, error)
-	// Join has the wire deliver what the device sends to a multicast group. Where
-	// everything is seen anyway it does nothing.
+	// Join makes the wire receive packets to a multicast group. Wires that receive
+	// every packet do nothing.
 	Join(group netip.Addr) error
 }
 
-// Frame is a packet on the wire.
+// Frame is a packet that was received.
 type Frame struct {
-	// At is when it was seen.
+	// At is the time of reception.
 	At time.Duration
-	// Packet is the IP packet, from the first byte of its IP header to the last one
-	// that came with it, padding of the frame included.
+	// Packet is the IP packet from the first byte of its header on, with the padding
+	// of the frame.
 	Packet []byte
 }
 
-// Streams is the TCP of the raw peer.
+// Streams is the TCP of the scripted peer.
 type Streams interface {
 	// Dial connects to the device.
 	Dial(to netip.AddrPort, timeout time.Duration) (Stream, error)
-	// Listen takes connections to the first of the peer's addresses. Port 0 is any.
+	// Listen listens on the first of the peer's addresses. Port 0 chooses a free port.
 	Listen(port uint16) (Listener, error)
 }
 
-// Listener takes what the device dials.
+// Listener accepts connections from the device.
 type Listener interface {
 	Addr() netip.AddrPort
 	// Accept returns the next stream, or verbs.ErrTimeout.
@@ -52,15 +50,14 @@ type Stream interface {
 	Remote() netip.AddrPort
 	// MSS is the largest segment of the path.
 	MSS() int
-	// Write sends b, and at once: what two calls write goes in two segments, and what
-	// one does in as few as the path allows.
+	// Write sends b without delay: in as few segments as the MSS allows, and never in
+	// one segment with another call's data.
 	Write(b []byte) error
-	// Read returns what has come next: some bytes, io.EOF when the device has closed
-	// its side in order, ErrReset when it has broken the connection, or
-	// verbs.ErrTimeout.
+	// Read returns the next received bytes, io.EOF after the device's FIN, ErrReset
+	// after its RST, or verbs.ErrTimeout.
 	Read(timeout time.Duration) ([]byte, error)
-	// CloseWrite ends our side in order.
+	// CloseWrite sends FIN.
 	CloseWrite() error
-	// Reset breaks the connection.
+	// Reset sends RST.
 	Reset() error
 }

@@ -13,15 +13,12 @@ type Paths struct {
 	HTML   string // report.html
 }
 
-// FolderError says which files of a run's folder could not be written, and which
-// were.
+// FolderError lists the files of a run's folder that could not be written, and the others.
 type FolderError = files.Error
 
-// WriteFolder writes result.json, junit.xml and report.html into a folder, which
-// it makes if need be. A file appears under its name only when it is complete,
-// in the place of one that was there before; what cannot be written does not keep
-// the others from being tried. The error is a *FolderError, and paths then holds
-// those that were written.
+// WriteFolder writes result.json, junit.xml and report.html into a folder, which it
+// creates if needed. Each file is replaced atomically, and an error in one does not
+// prevent the others. The error is a *FolderError; paths has the files that were written.
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
 	err = files.WriteAll(dir, []files.File{
 		{Name: "result.json", Write: func(w io.Writer) error { return Write(w, r) }, Path: &paths.Result},

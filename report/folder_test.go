@@ -26,7 +26,7 @@ func list(t *testing.T, dir string) []string {
 	return names
 }
 
-func TestFolderHoldsTheThreeFiles(t *testing.T) {
+func TestWriteFolderWritesThreeFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "runs", "1")
 	for range 2 { // the second time over the first
@@ -48,7 +48,7 @@ func TestFolderHoldsTheThreeFiles(t *testing.T) {
 	}
 }
 
-func TestManyMayWriteOneFolder(t *testing.T) {
+func TestWriteFolderConcurrently(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	run := reporttest.Run()
@@ -67,7 +67,7 @@ func TestManyMayWriteOneFolder(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotWrittenIsNamed(t *testing.T) {
+func TestFolderErrorNamesFailedFiles(t *testing.T) {
 	dir := t.TempDir()
 	// A folder stands where the page should be: that name cannot be taken.
 	if err := os.MkdirAll(filepath.Join(dir, "report.html", "x"), 0o777); err != nil {
@@ -89,7 +89,7 @@ func TestWhatWasNotWrittenIsNamed(t *testing.T) {
 	}
 }
 
-func TestNoFolderNoFiles(t *testing.T) {
+func TestWriteFolderFailsWithoutFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
 		t.Fatal(err)

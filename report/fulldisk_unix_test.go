@@ -17,11 +17,11 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
-// TestFullDiskLeavesNoHalfFiles writes where files may not grow beyond a size
+// TestFullDiskLeavesNoPartialFiles writes where files may not grow beyond a size
 // that JUnit's stays below and the others do not: a kernel that stops a write in
 // the middle, which needs neither a small disk nor privileges. The limit holds
 // for a process, so another one does the writing.
-func TestFullDiskLeavesNoHalfFiles(t *testing.T) {
+func TestFullDiskLeavesNoPartialFiles(t *testing.T) {
 	const limit = 64 << 10
 	if dir := os.Getenv("FABRICTEST_FULL_DISK"); dir != "" {
 		signal.Ignore(syscall.SIGXFSZ)

@@ -16,17 +16,16 @@ import (
 //go:embed schema.json
 var schema []byte
 
-// Schema is the JSON schema (draft 2020-12) of what Write writes.
+// Schema returns the JSON schema (draft 2020-12) of result.json.
 func Schema() []byte { return slices.Clone(schema) }
 
-// MaxSize is the largest result that Read takes, in bytes.
+// MaxSize is the largest result that Read accepts, in bytes.
 const MaxSize = 1 << 30
 
-// ErrVersion is found in what Read returns of a result whose layout it does not
-// know.
+// ErrVersion is wrapped by the error of Read for an unknown version.
 var ErrVersion = files.ErrVersion
 
-// KeyError says which key of a file is wrong.
+// KeyError is the error for a key of a file.
 type KeyError = files.KeyError
 
 // Write writes a run as JSON. A version of 0 is written as Version.
@@ -45,8 +44,8 @@ func Write(w io.Writer, r *Run) error {
 	return e.Encode(&out)
 }
 
-// withLists returns a fabric whose lists are empty where they were nil, which
-// JSON would write as null. It leaves the caller's as it is.
+// withLists returns a copy of a fabric with empty lists instead of nil, which JSON would
+// write as null.
 func withLists(t *topology.Topology) *topology.Topology {
 	if t == nil {
 		return nil
@@ -65,16 +64,15 @@ func withLists(t *topology.Topology) *topology.Topology {
 	return &c
 }
 
-// Read reads what Write wrote. It takes no unknown version, no key that it does
-// not know and none that is missing or given twice; the error is a *KeyError
-// that names the key.
+// Read reads a result that Write wrote. An unknown version, and an unknown, missing or
+// duplicate key are errors; a *KeyError names the key.
 func Read(r io.Reader) (*Run, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > MaxSize {
-		return nil, fmt.Errorf("longer than %d bytes: no run writes that", MaxSize)
+		return nil, fmt.Errorf("longer than %d bytes", MaxSize)
 	}
 	if err := files.Version(text, Version, "the result of a run"); err != nil {
 		return nil, err

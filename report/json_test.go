@@ -15,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
-func TestReadReturnsWhatWasWritten(t *testing.T) {
+func TestWriteReadRoundTrip(t *testing.T) {
 	t.Parallel()
 	run := reporttest.Run()
 	got, err := report.Read(bytes.NewReader(written(t, run)))
@@ -77,7 +77,7 @@ func misshapen(t *testing.T) map[string]string {
 	return all
 }
 
-func TestReadNamesTheKey(t *testing.T) {
+func TestReadErrorNamesKey(t *testing.T) {
 	if _, err := report.Read(strings.NewReader(small)); err != nil {
 		t.Fatal(err)
 	}
@@ -91,15 +91,15 @@ func TestReadNamesTheKey(t *testing.T) {
 	}
 }
 
-func TestReadRefusesAnotherVersion(t *testing.T) {
+func TestReadRejectsOtherVersion(t *testing.T) {
 	_, err := report.Read(strings.NewReader(`{"version":2,"whatever":true}`))
 	if !errors.Is(err, report.ErrVersion) || !strings.Contains(err.Error(), "reads version 1") {
 		t.Error(err)
 	}
 }
 
-// TestReadRefusesEveryPrefix: a file that was cut off is never taken for whole.
-func TestReadRefusesEveryPrefix(t *testing.T) {
+// TestReadRejectsTruncatedFiles: a file that was cut off is never taken for whole.
+func TestReadRejectsTruncatedFiles(t *testing.T) {
 	for n := range small {
 		if _, err := report.Read(strings.NewReader(small[:n])); err == nil {
 			t.Fatalf("%d of %d bytes are taken", n, len(small))
@@ -110,7 +110,7 @@ func TestReadRefusesEveryPrefix(t *testing.T) {
 	}
 }
 
-func TestReadFileNamesTheFile(t *testing.T) {
+func TestReadFileErrorNamesFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "result.json")
 	if err := os.WriteFile(path, []byte("{"), 0o666); err != nil {
 		t.Fatal(err)
@@ -126,9 +126,9 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	}
 }
 
-// TestWriteChangesNothing: lists that are nil are written as empty ones, in a
+// TestWriteDoesNotModifyRun: lists that are nil are written as empty ones, in a
 // copy.
-func TestWriteChangesNothing(t *testing.T) {
+func TestWriteDoesNotModifyRun(t *testing.T) {
 	fabric := &topology.Topology{Hosts: []topology.Host{{Name: "h", NICs: []topology.NIC{{Name: "rdma0"}}}, {Name: "i"}}}
 	run := &report.Run{Scenarios: []report.Result{{Name: "a", Verdict: report.Passed, Fabric: fabric}}}
 	text := written(t, run)

@@ -11,9 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/files"
 )
 
-// WriteJUnit writes a run as JUnit XML: a suite for each tier, a case for each
-// scenario. A scenario that failed is a failure, a broken or starved one an error.
-// Times are those of the wall.
+// WriteJUnit writes a run as JUnit XML: a suite for each tier, a case for each scenario. A
+// failed scenario is a failure; a broken or starved one is an error. Times are wall-clock
+// times.
 func WriteJUnit(w io.Writer, r *Run) error {
 	all := files.Suites{Name: "fabrictest", Time: files.Seconds(r.Wall)}
 	for _, tier := range r.tiers() {
@@ -85,7 +85,7 @@ func (r *Result) junitCase(class string) files.Case {
 	return c
 }
 
-// explanation is why a result is bad, for whoever sees nothing else of it.
+// explanation returns the reason of a bad result with its details.
 func (r *Result) explanation() string {
 	var b strings.Builder
 	b.WriteString(r.why())

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
-// The page is one file: style and script are in it, and drawings are inline.
+// The page is one file with inline style, script and drawings.
 var (
 	//go:embed page/page.gohtml
 	pageText string
@@ -26,20 +26,20 @@ var (
 	pageTemplate = template.Must(template.Must(template.New("page").Parse(pageText)).Parse(resultText))
 )
 
-// WriteHTML writes a run as one page that needs nothing else: no network, no
-// fonts, and a script only for comfort.
+// WriteHTML writes a run as one self-contained page. It loads nothing from the network,
+// and works without its script.
 func WriteHTML(w io.Writer, r *Run) error {
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, newPage(r)); err != nil {
 		return fmt.Errorf("report.html: %w", err)
 	}
-	// The template escapes what could be taken for HTML. What controls or hides
-	// instead of being seen is spelled out last, wherever it came from.
+	// The template escapes HTML. Control and invisible characters are made visible at the
+	// end, wherever they came from.
 	_, err := io.WriteString(w, printable.Text(b.String()))
 	return err
 }
 
-// htmlPage is what the template sees of a run.
+// htmlPage is the template's data for a run.
 type htmlPage struct {
 	page.Style
 	Title    string
@@ -53,7 +53,7 @@ type htmlPage struct {
 	Results  []*resultView
 }
 
-// countView is a part of the bar of verdicts.
+// countView is a segment of the bar of verdicts.
 type countView struct {
 	Verdict Verdict
 	N       int
@@ -63,16 +63,15 @@ type countView struct {
 // fact is a name and a value.
 type fact struct {
 	Name, Value string
-	Code        bool // to be copied
+	Code        bool // shown as code
 }
 
-// matrixRow is a scenario; its cells are its results by tier, nil where it was
-// not run.
+// matrixRow is a scenario; its cells are its results by tier, nil where it was not run.
 type matrixRow struct {
 	Name, Title string
 	Tags        []string
 	Cells       []*resultView
-	Verdicts    string // of all cells, for the filter
+	Verdicts    string // verdicts of all cells, for the filter
 }
 
 func newPage(r *Run) *htmlPage {
@@ -91,13 +90,12 @@ func newPage(r *Run) *htmlPage {
 	return p
 }
 
-// maxOpen is how many bad results are unfolded: enough to see, few enough to
-// open fast.
+// maxOpen limits how many bad results are expanded at first.
 const maxOpen = 8
 
 func (p *htmlPage) addResults(r *Run) {
-	// The more results there are, the less of each: a page must open fast. All
-	// rows are in result.json.
+	// The more results there are, the fewer rows of each are shown, to keep the page
+	// small. All rows are in result.json.
 	maxRows := min(256, max(24, 4800/max(1, len(r.Scenarios))))
 	ids := map[string]int{}
 	rows := map[string]int{}
@@ -127,8 +125,7 @@ func (p *htmlPage) addResults(r *Run) {
 	}
 }
 
-// anchor is where a result is on the page: a name that is safe everywhere, and
-// that of no other.
+// anchor returns a unique HTML ID for a result.
 func anchor(r *Result, taken map[string]int) string {
 	id := strings.Map(func(c rune) rune {
 		switch {

@@ -24,7 +24,7 @@ func html(t testing.TB, run *report.Run) string {
 	return b.String()
 }
 
-func TestPageSaysEverything(t *testing.T) {
+func TestPageShowsAllResults(t *testing.T) {
 	page := html(t, reporttest.Run())
 	for _, want := range []string{
 		"3 of 14 did not pass", "fabrictest run --seed 7", "linux/amd64, 6.18.2, 2 CPUs", "15 Nov 2025, 09:30:12 UTC",
@@ -42,9 +42,9 @@ func TestPageSaysEverything(t *testing.T) {
 	}
 }
 
-// TestPageNeedsNothing: no address that a browser would fetch, no script but the
+// TestPageIsSelfContained: no address that a browser would fetch, no script but the
 // page's own.
-func TestPageNeedsNothing(t *testing.T) {
+func TestPageIsSelfContained(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]*report.Run{"sample": reporttest.Run(), "hostile": hostileRun()} {
 		page := html(t, run)
@@ -82,8 +82,8 @@ func TestAnchorsAreUniqueAndLinked(t *testing.T) {
 	}
 }
 
-// TestLinksStayInTheFolder: a file elsewhere is named, and not linked to.
-func TestLinksStayInTheFolder(t *testing.T) {
+// TestPageLinksOnlyIntoFolder: a file elsewhere is named, and not linked to.
+func TestPageLinksOnlyIntoFolder(t *testing.T) {
 	run := &report.Run{Scenarios: []report.Result{{Verdict: report.Passed, Files: []report.File{
 		{Kind: "log", Path: "logs/a b#1?.log"}, {Kind: "log", Path: "../../etc/passwd"}, {Kind: "log", Path: "/etc/shadow"}, {Kind: "log", Path: "javascript:alert(1)"},
 	}}}}
@@ -96,9 +96,9 @@ func TestLinksStayInTheFolder(t *testing.T) {
 	}
 }
 
-// TestLargeRunStaysSmall: seventy results of 64 ranks each are the most that the
+// TestPageOfLargeRunIsSmall: seventy results of 64 ranks each are the most that the
 // htmlPage is made for.
-func TestLargeRunStaysSmall(t *testing.T) {
+func TestPageOfLargeRunIsSmall(t *testing.T) {
 	t.Parallel()
 	run := reporttest.Large(1, 300)
 	for len(run.Scenarios) < 70 {
@@ -113,8 +113,8 @@ func TestLargeRunStaysSmall(t *testing.T) {
 	}
 }
 
-// TestOddResultsAreShown: a page is made of whatever a run that went wrong left.
-func TestOddResultsAreShown(t *testing.T) {
+// TestPageShowsUnusualResults: a page is made of whatever a run that went wrong left.
+func TestPageShowsUnusualResults(t *testing.T) {
 	second := time.Second
 	odd := map[string]report.Result{
 		"nothing":         {},
@@ -214,7 +214,7 @@ func wordyRun() *report.Run {
 }
 
 // What went wrong stands on the page at length once, where the checks are.
-func TestPageSaysThingsOnce(t *testing.T) {
+func TestPageShowsReasonOnce(t *testing.T) {
 	run := wordyRun()
 	page := html(t, run)
 	if n := strings.Count(page, run.Scenarios[0].Ranks[0].Violations[0]); n != 1 {
@@ -229,7 +229,7 @@ func TestPageSaysThingsOnce(t *testing.T) {
 
 // Packets that were damaged are lost ones wherever losses are counted, and what
 // the kernel counted says so.
-func TestLostIsTheSameEverywhere(t *testing.T) {
+func TestCorruptedPacketsCountAsLost(t *testing.T) {
 	run := &report.Run{Scenarios: []report.Result{{Name: "damage", Tier: "netns", Verdict: report.Passed, Links: []report.Link{
 		{From: "host0/rdma0", To: "switch0", Packets: 1000, Corrupted: 30, Lost: map[string]uint64{"loss": 12}},
 		{From: "switch0", To: "host0/rdma0", Packets: 70, Coarse: true},

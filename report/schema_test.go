@@ -83,7 +83,7 @@ func isDuration(path string) bool {
 	return false
 }
 
-func TestSchemaIsThatOfTheTypes(t *testing.T) {
+func TestSchemaMatchesTypes(t *testing.T) {
 	text, err := generateSchema(t).Text()
 	if err != nil {
 		t.Fatal(err)
@@ -94,9 +94,9 @@ func TestSchemaIsThatOfTheTypes(t *testing.T) {
 	}
 }
 
-// TestKeysAreDescribed: a key explains itself, or its name does. Those whose
+// TestSchemaDescribesKeys: a key explains itself, or its name does. Those whose
 // names do are few, and listed.
-func TestKeysAreDescribed(t *testing.T) {
+func TestSchemaDescribesKeys(t *testing.T) {
 	plain := "started machine tags checks links ranks faults host rank latency samples marks reconnects" // their type or name says it all
 	s := generateSchema(t)
 	check := func(where string, p jsonschema.Properties) {
@@ -154,8 +154,8 @@ func TestResultsAreValid(t *testing.T) {
 	}
 }
 
-// TestSchemaRefusesWhatReadRefuses: neither is laxer than the other.
-func TestSchemaRefusesWhatReadRefuses(t *testing.T) {
+// TestSchemaRejectsWhatReadRejects: neither is laxer than the other.
+func TestSchemaRejectsWhatReadRejects(t *testing.T) {
 	s := compileSchema(t, report.Schema())
 	for key, text := range misshapen(t) {
 		doc, err := validator.UnmarshalJSON(strings.NewReader(text))

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Verdicts are all of them, the worst first.
+// Verdicts lists all verdicts, the worst first.
 func Verdicts() []Verdict { return []Verdict{Broken, Failed, Starved, Skipped, Passed} }
 
-// Bad reports whether a result of this verdict is one that a run fails by.
+// Bad reports whether a result with this verdict fails the run.
 func (v Verdict) Bad() bool { return v != Passed && v != Skipped }
 
-// Counts says how many results had each verdict.
+// Counts returns the number of results by verdict.
 func (r *Run) Counts() map[Verdict]int {
 	n := map[Verdict]int{}
 	for i := range r.Scenarios {
@@ -20,7 +20,7 @@ func (r *Run) Counts() map[Verdict]int {
 	return n
 }
 
-// Bad are the results that the run fails by, in order; none if it passed.
+// Bad returns the results that fail the run, in order.
 func (r *Run) Bad() []*Result {
 	var bad []*Result
 	for i := range r.Scenarios {
@@ -31,15 +31,13 @@ func (r *Run) Bad() []*Result {
 	return bad
 }
 
-// OnlyStarved reports whether the run did not pass for no other reason than that the
-// machine was too busy.
+// OnlyStarved reports whether all bad results are starved.
 func (r *Run) OnlyStarved() bool {
 	n := r.Counts()
 	return n[Starved] > 0 && n[Starved] == len(r.Bad())
 }
 
-// Repeated counts the results that passed when they were repeated after they had been
-// starved.
+// Repeated counts the results that passed in a second attempt, after a starved one.
 func (r *Run) Repeated() (n int) {
 	for i := range r.Scenarios {
 		if r.Scenarios[i].First != nil && r.Scenarios[i].Verdict == Passed {
@@ -49,7 +47,7 @@ func (r *Run) Repeated() (n int) {
 	return n
 }
 
-// tiers are those of the run's results, in the order they first occur.
+// tiers returns the tiers of the results, in the order of first occurrence.
 func (r *Run) tiers() []string {
 	var tiers []string
 	for i := range r.Scenarios {
@@ -60,9 +58,8 @@ func (r *Run) tiers() []string {
 	return tiers
 }
 
-// LostPackets is how many packets came to nothing, for whatever cause: those that
-// were damaged are among them, since nobody takes them. It is what lost means in
-// tables and in what scenarios expect.
+// LostPackets returns the number of packets lost for any cause, including corrupted ones.
+// Tables and expectations use this number.
 func (l *Link) LostPackets() uint64 {
 	n := l.Corrupted
 	for _, c := range l.Lost {
@@ -71,16 +68,16 @@ func (l *Link) LostPackets() uint64 {
 	return n
 }
 
-// Cause is why packets were lost, and how many.
+// Cause is a cause of packet loss with its count.
 type Cause struct {
 	Name    string
 	Packets uint64
 }
 
-// damaged is the cause of those losses that only their receiver noticed.
+// damaged is the cause name of corrupted packets.
 const damaged = "damaged"
 
-// Causes are the causes of loss, the gravest first.
+// Causes returns the causes of loss, the most frequent first.
 func (l *Link) Causes() []Cause {
 	causes := make([]Cause, 0, len(l.Lost)+1)
 	if l.Corrupted > 0 {
@@ -95,7 +92,7 @@ func (l *Link) Causes() []Cause {
 	return causes
 }
 
-// FailedChecks names the expectations that were not met.
+// FailedChecks returns the names of the unmet expectations.
 func (r *Result) FailedChecks() []string {
 	var names []string
 	for _, c := range r.Checks {
@@ -106,14 +103,14 @@ func (r *Result) FailedChecks() []string {
 	return names
 }
 
-// Totals are a result's figures, all ranks and links together.
+// Totals are sums over all ranks and links of a result.
 type Totals struct {
 	Messages, Bytes, Resent uint64 // by the ranks
 	Failures                int
 	Packets, Lost           uint64 // by the links
 }
 
-// Totals adds up ranks and links.
+// Totals sums up ranks and links.
 func (r *Result) Totals() Totals {
 	var t Totals
 	for i := range r.Ranks {
@@ -130,8 +127,8 @@ func (r *Result) Totals() Totals {
 	return t
 }
 
-// GoodputBps is what was delivered in the time inside the scenario, in bits a
-// second, all ranks together; 0 if no time passed.
+// GoodputBps returns the goodput of all ranks together in bits per second, by the time
+// inside the scenario; 0 if no time passed.
 func (r *Result) GoodputBps() float64 {
 	if r.Elapsed <= 0 {
 		return 0

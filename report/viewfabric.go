@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
-// linkState is what became of one direction of a cable.
+// linkState returns the drawing state of one direction of a cable.
 func linkState(l *Link) page.State {
 	switch {
 	case l.Lost["link_down"] > 0 || l.Lost["partition"] > 0:
@@ -23,8 +23,8 @@ func linkState(l *Link) page.State {
 	}
 }
 
-// faultState is what a fault makes of what it is done to, if counters say no
-// more: a link that went down was down even if nothing was on its way.
+// faultState returns the drawing state of the targets of a fault. A link that was down is
+// drawn as down even if no packet was lost.
 func faultState(f *Fault) page.State {
 	if strings.HasSuffix(f.What, " down") {
 		return page.Down
@@ -32,13 +32,13 @@ func faultState(f *Fault) page.State {
 	return page.Impaired
 }
 
-// looks colours a drawing by what a result says.
+// looks implements page.Looks by the counters of a result.
 type looks struct {
 	links  map[[2]string][]*Link // by their ends
 	ranks  map[string][]*Rank    // by host
-	struck map[string]page.State // by faults, whatever came of it
+	struck map[string]page.State // states by faults, by name
 	used   [page.Down + 1]bool
-	many   bool // so many hosts that those to which nothing happened say nothing
+	many   bool // omit labels of hosts without events
 }
 
 func newLooks(r *Result) *looks {
@@ -66,7 +66,7 @@ func portName(p topology.Port) string {
 	return p.Node + "/" + p.NIC
 }
 
-// Cable is both directions of a cable in one line.
+// Cable draws both directions of a cable as one line.
 func (l *looks) Cable(c *topology.Cable) page.Part {
 	a, b := portName(c.A), portName(c.B)
 	var p page.Part
@@ -79,7 +79,7 @@ func (l *looks) Cable(c *topology.Cable) page.Part {
 			text = append(text, wayTitle(k))
 		}
 	}
-	if c.A.NIC != "" { // of a switch only its name is known
+	if c.A.NIC != "" { // a switch has no NIC names
 		p.State = max(p.State, l.struck[a])
 	}
 	if c.B.NIC != "" {
@@ -106,7 +106,7 @@ func wayTitle(k *Link) string {
 	return s
 }
 
-// Host is down if a rank on it did not come to its end.
+// Host draws a host as down if a rank on it did not finish.
 func (l *looks) Host(h *topology.Host) page.Part {
 	p := page.Part{State: l.struck[h.Name]}
 	title := h.Name
@@ -123,7 +123,7 @@ func (l *looks) Host(h *topology.Host) page.Part {
 	return p
 }
 
-// legend explains what occurs in the drawing, if anything does.
+// legend explains the states that occur in the drawing.
 func (l *looks) legend() []legendView {
 	var out []legendView
 	for s := page.Impaired; s <= page.Down; s++ {
@@ -134,8 +134,7 @@ func (l *looks) legend() []legendView {
 	return out
 }
 
-// fabricText says how big the fabric is, and what its links can do if all of
-// them can do the same.
+// fabricText describes the size of the fabric, and the links if all are equal.
 func fabricText(t *topology.Topology) string {
 	text := units.Plural(len(t.Hosts), "host")
 	tiers := map[int]int{}

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
-// How much of a text from elsewhere is on the page; result.json has it all.
+// Maximum lengths of texts on the page; result.json has the full text.
 const (
 	maxLine   = 240
 	maxReason = 2 << 10
@@ -21,17 +21,17 @@ const (
 	maxWaits  = 16
 )
 
-// resultView is what the template sees of a result.
+// resultView is the template's data for a result.
 type resultView struct {
 	ID, Name, Title, Description, Tier string
 	Tags                               []string
 	Verdict                            Verdict
 	Bad, Open                          bool
-	Reason, Why, Detail, Replay        string // Why is the reason where checks do not tell it
+	Reason, Why, Detail, Replay        string // Why is the reason if the checks do not show it
 	Elapsed                            string
 	Figures                            []fact
 	Checks                             []Check
-	Wordy                              bool // a check has much to say, and needs the width of the page
+	Wordy                              bool // a check has a long text and needs the full width
 	Fabric                             template.HTML
 	FabricWide                         bool
 	FabricText                         string
@@ -41,22 +41,22 @@ type resultView struct {
 	Waits                              []waitView
 	Problems                           []problemView
 	Files                              []fileView
-	Text                               string // what the filter searches
+	Text                               string // text for the filter
 }
 
-// longText is what does not go well into a narrow column.
+// longText is the length above which a text does not fit into a narrow column.
 const longText = 160
 
-// legendView explains a style of the drawing.
+// legendView explains a state of the drawing.
 type legendView struct{ State, Text string }
 
-// waitView is what some ranks wait for.
+// waitView lists ranks that are blocked in the same operation.
 type waitView struct{ Ranks, Text string }
 
-// problemView is what went wrong at a rank.
+// problemView is an error or violation of a rank.
 type problemView struct{ Rank, Text string }
 
-// fileView is a file that the scenario left.
+// fileView is an output file of the scenario.
 type fileView struct{ Kind, Path, Href, Size string }
 
 func newResultView(r *Result, id string, maxRows int) *resultView {
@@ -81,7 +81,7 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 	return v
 }
 
-// figures are the few numbers that sum a result up.
+// figures are the main numbers of a result.
 func figures(r *Result) []fact {
 	t := r.Totals()
 	var f []fact
@@ -137,12 +137,12 @@ func figures(r *Result) []fact {
 	return f
 }
 
-// waits says which process waited most for a processor, and for how long.
+// waits describes the process that waited longest for a CPU.
 func (s *Scheduling) waits() string {
 	return fmt.Sprintf("%s: %s, and ran for %s", s.Process, units.Duration(s.Waited.Round(time.Millisecond)), units.Duration(s.Ran.Round(time.Millisecond)))
 }
 
-// String says in a line how much of the processors the run got.
+// String describes the CPU time of the run in one line.
 func (s *Scheduling) String() string {
 	text := fmt.Sprintf("other processes, or a CPU limit, took %.0f %% of the processors", 100*s.Others)
 	if s.Process != "" {
@@ -154,7 +154,7 @@ func (s *Scheduling) String() string {
 	return text
 }
 
-// waits groups ranks that wait for the same thing.
+// waits groups ranks that are blocked in the same operation.
 func waits(ranks []Rank) []waitView {
 	by := map[string]int{}
 	var texts []string
@@ -188,7 +188,7 @@ func waits(ranks []Rank) []waitView {
 	return out
 }
 
-// why is the reason, for the place where the checks follow in full.
+// why returns the reason without the failed checks, which the page lists below.
 func (r *Result) why() string {
 	if names := r.FailedChecks(); r.Verdict == Failed && len(names) > 0 {
 		return "Not as expected: " + strings.Join(names, ", ")
@@ -196,7 +196,7 @@ func (r *Result) why() string {
 	return r.Reason
 }
 
-// problems are errors and violations of ranks that stand nowhere else on the page.
+// problems returns errors and violations of ranks that are not shown elsewhere on the page.
 func problems(r *Result) []problemView {
 	said := r.Detail
 	for _, c := range r.Checks {
@@ -223,7 +223,7 @@ func problems(r *Result) []problemView {
 	return out
 }
 
-// maxFiles is how many files of a scenario are listed.
+// maxFiles limits the listed files of a scenario.
 const maxFiles = 80
 
 func fileViews(all []File) []fileView {
@@ -234,7 +234,7 @@ func fileViews(all []File) []fileView {
 			break
 		}
 		v := fileView{Kind: f.Kind, Path: f.Path, Size: units.Bytes(f.Size)}
-		// Only what lies in the run's folder is linked to.
+		// Link only files inside the run's folder.
 		if filepath.IsLocal(filepath.FromSlash(f.Path)) {
 			v.Href = (&url.URL{Path: f.Path}).String()
 		}

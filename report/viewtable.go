@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
-// table is what the template sees of a table. Rows beyond a screenful are folded
-// away, and those beyond a limit left to result.json.
+// table is the template's data for a table. It collapses rows after the first few, and
+// omits rows after a limit; result.json has them all.
 type table struct {
 	Columns []column
 	Rows    []tableRow
@@ -24,7 +24,7 @@ type column struct {
 	Number bool
 }
 
-// newTable makes an empty table. The names of columns of figures begin with #.
+// newTable returns an empty table. Names of numeric columns begin with #.
 func newTable(names ...string) *table {
 	t := &table{}
 	for _, n := range names {
@@ -39,7 +39,7 @@ type tableRow struct {
 	Class string
 }
 
-// cell is a text and how it is set: n for a number, z for one that is zero.
+// cell is a text with its class: n for a number, z for a zero.
 type cell struct{ Text, Class string }
 
 // add adds a row.
@@ -49,7 +49,7 @@ func (t *table) add(class string, texts ...string) {
 		row.Cells[i].Text = text
 		switch {
 		case !t.Columns[i].Number || text == "":
-		case i == 0: // the number of a rank
+		case i == 0: // the rank
 			row.Cells[i].Class = "n"
 		case text == "0" || text == "0 B":
 			row.Cells[i].Class = "nz"
@@ -60,11 +60,10 @@ func (t *table) add(class string, texts ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
-// shownRows is how many rows are in sight.
+// shownRows is the number of rows that are not collapsed.
 const shownRows = 12
 
-// fold keeps the first rows in sight, and leaves those beyond maxRows to
-// result.json. noun says what a row is.
+// fold collapses the rows after the first, and omits rows after maxRows. noun names a row.
 func (t *table) fold(noun string, maxRows int) *table {
 	if len(t.Rows) == 0 {
 		return nil
@@ -74,14 +73,14 @@ func (t *table) fold(noun string, maxRows int) *table {
 		t.Notes = append(t.Notes, fmt.Sprintf("and %d %ss more, in result.json", n-maxRows, noun))
 		t.Rows = t.Rows[:maxRows]
 	}
-	// A few more are shown at once: nobody unfolds two rows gladly.
+	// Do not collapse only two rows.
 	if n := len(t.Rows); n > shownRows+4 {
 		t.Rows, t.Folded = t.Rows[:shownRows], t.Rows[shownRows:]
 	}
 	return t
 }
 
-// dropEmpty leaves out columns in which nothing but nothing stands.
+// dropEmpty removes columns whose cells are all empty.
 func (t *table) dropEmpty() {
 	for c := len(t.Columns) - 1; c >= 0; c-- {
 		empty := true
@@ -101,7 +100,7 @@ func (t *table) dropEmpty() {
 func linkTable(r *Result, maxRows int) *table {
 	t := newTable("From", "To", "#Packets", "#Bytes", "#Lost", "#", "By cause", "#Doubled", "#Reordered", "#Marked", "On purpose", "Counted by")
 	links := slices.Clone(r.Links)
-	// Where something happened comes first.
+	// Links with events come first.
 	slices.SortStableFunc(links, func(a, b Link) int {
 		return cmp.Or(
 			cmp.Compare(b.LostPackets(), a.LostPackets()),
@@ -145,7 +144,7 @@ func rankTable(r *Result, maxRows int) *table {
 	t := newTable("#Rank", "Host", "State", "#Messages", "#Bytes", "#Sent again", "#Errors", "#Reconnects", "#Time", "#Memory",
 		"#Median trip", "#99 % of trips", "#Longest")
 	ranks := slices.Clone(r.Ranks)
-	// Those that did not come to their end are what one looks for.
+	// Ranks that did not finish come first.
 	slices.SortStableFunc(ranks, func(a, b Rank) int { return cmp.Compare(rankOrder(&a), rankOrder(&b)) })
 	for i := range ranks {
 		k := &ranks[i]

@@ -12,43 +12,42 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
-// timeView is what the template sees of a timeline: panels over one time axis.
+// timeView is the template's data for a timeline: panels over one time axis.
 type timeView struct {
 	Panels []panelView
 	Shades []shadeView
 	Lanes  []laneView // labels of the faults
-	Rows   int        // of lanes
-	Hidden int        // faults that found no lane
+	Rows   int        // number of lanes
+	Hidden int        // faults without a lane
 	Marks  []markView
 	Ticks  []tickView
-	Quiet  string // what never happened, and so has no panel
-	End    int64  // nanoseconds, for the read-out
+	Quiet  string // counters that stayed 0 and have no panel
+	End    int64  // nanoseconds, for the tooltip
 }
 
 type panelView struct {
 	Title, Top string
-	Kind       string // what the read-out calls a value: bits, rate, count
+	Kind       string // unit in the tooltip: bits, rate, count
 	Max        float64
 	Lines      []lineView
-	Band       string // a surface behind the lines
+	Band       string // area behind the lines, as SVG path data
 }
 
 type lineView struct {
 	Name, Class, Path string
 }
 
-// shadeView is the time of a fault, behind the lines.
+// shadeView is the duration of a fault, drawn behind the lines.
 type shadeView struct{ X, W float64 }
 
-// laneView is a fault's bar and label, in percent of the width and rows from
-// the top.
+// laneView is the bar and label of a fault, in percent of the width and rows from the top.
 type laneView struct {
 	Left, Width, Room float64
 	Row               int
 	Text              string
 }
 
-// markView is a kind of mark and the ticks of all its occurrences.
+// markView is a kind of mark with its ticks.
 type markView struct {
 	Name, Path string
 	Count      int
@@ -58,10 +57,10 @@ type tickView struct {
 	X    float64 // in the units of the chart
 	Left float64
 	Text string
-	End  bool // too near the right edge to be centred
+	End  bool // near the right edge: not centred
 }
 
-// byRank is up to how many ranks have a line of their own.
+// byRank is the largest number of ranks with separate lines.
 const byRank = 6
 
 func newTimeView(r *Result) *timeView {
@@ -102,8 +101,7 @@ func newTimeView(r *Result) *timeView {
 	return v
 }
 
-// carries is how many bits a second the links to a host carry together; 0 if that is
-// up to the machine.
+// carries returns the sum of the rates of the links to a host; 0 if one is not limited.
 func (r *Result) carries(host string) (sum float64) {
 	for i := range r.Links {
 		if l := &r.Links[i]; strings.HasPrefix(l.To, host+"/") {
@@ -135,8 +133,7 @@ func each(all []page.Track, f func(page.Track) []float64) [][]float64 {
 	return out
 }
 
-// throughput is drawn rank by rank where there are few, and otherwise in sum and
-// as a band.
+// throughput draws a line per rank if there are few, else the sum and a band.
 func (v *timeView) throughput(g page.Grid, bytes []page.Track, names []string) {
 	rates := each(bytes, g.Rate)
 	for _, r := range rates {
@@ -164,7 +161,7 @@ func (v *timeView) throughput(g page.Grid, bytes []page.Track, names []string) {
 	}
 }
 
-// total adds a panel of a sum, unless it is zero all the time.
+// total adds a panel with a sum, unless it is always zero.
 func (v *timeView) total(g page.Grid, title, kind, class string, all [][]float64) bool {
 	sum := page.Sum(all)
 	top := page.Top(sum)
@@ -185,8 +182,7 @@ func (v *timeView) total(g page.Grid, title, kind, class string, all [][]float64
 	return true
 }
 
-// Faults have a few rows above the panels, each with room for so many
-// characters on an ordinary screen.
+// Rows for faults above the panels, and the number of characters that fit into a row.
 const (
 	laneRows    = 4
 	laneColumns = 120
@@ -219,7 +215,7 @@ func (v *timeView) addFaults(g page.Grid, faults []Fault) {
 	}
 }
 
-// maxMarks is how many kinds of marks are shown; programs make few.
+// maxMarks limits the kinds of marks.
 const maxMarks = 6
 
 func (v *timeView) addMarks(g page.Grid, ranks []Rank) {
@@ -241,7 +237,7 @@ func (v *timeView) addMarks(g page.Grid, ranks []Rank) {
 	}
 }
 
-// ticks are upright lines at places that rise.
+// ticks returns vertical lines at ascending positions.
 func ticks(at []int) string {
 	var path strings.Builder
 	for _, x := range slices.Compact(at) {
@@ -250,5 +246,5 @@ func ticks(at []int) string {
 	return path.String()
 }
 
-// percent is a length on the time axis as a style sheet takes it.
+// percent converts a position on the time axis to a CSS percentage.
 func percent(x float64) float64 { return math.Round(x/page.Width*1e4) / 100 }

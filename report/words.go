@@ -9,12 +9,12 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 )
 
-// thin is the space between groups of figures on the page.
+// thin is the digit group separator on the page, a thin space.
 const thin = "\u202f"
 
 func count(n uint64) string { return units.Count(n, thin) }
 
-// headline says in a few words how it went.
+// headline summarizes the run in a few words.
 func headline(r *Run) string {
 	n := r.Counts()
 	total := len(r.Scenarios)
@@ -61,7 +61,7 @@ func nonEmpty(all ...string) []string {
 	return kept
 }
 
-// clip shortens a text from elsewhere to what a page can bear.
+// clip truncates a text from outside for the page.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -69,7 +69,7 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + fmt.Sprintf("\n… %s more in result.json", units.Bytes(len(s)-n))
 }
 
-// cut shortens a text to what a line of a list can bear.
+// cut truncates a text to one line of a list.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -78,7 +78,7 @@ func cut(s string, n int) string {
 	return s[:max(strings.LastIndexByte(s, ' '), n/2)] + " …"
 }
 
-// rankList writes numbers as ranges: "0–7, 9".
+// rankList formats ranks as ranges: "0–7, 9".
 func rankList(ranks []int) string {
 	var parts []string
 	for i := 0; i < len(ranks); {

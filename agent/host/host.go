@@ -1,10 +1,8 @@
-// Package host is a Linux machine as the host of an agent: its RDMA devices by any
-// provider of verbs, what sysfs says of them, and links and addresses by netlink. It
-// knows no protocol, and what a kernel does not offer it does not imitate: that is
-// [agent.ErrCannot]. On other systems it can open devices, and nothing else.
+// Package host implements [agent.Host] for Linux: RDMA devices of any verbs provider, their
+// description from sysfs, and links and addresses by netlink. Functions that the kernel does
+// not have return [agent.ErrHostCannot]. On other systems it only opens devices.
 //
-// To change links and addresses it needs CAP_NET_ADMIN. A Host may be used from several
-// goroutines.
+// Changing links and addresses needs CAP_NET_ADMIN. A Host is safe for concurrent use.
 package host
 
 import (
@@ -18,16 +16,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Options is how a host is looked at. The zero value is right for the machine that we
-// run on.
+// Options configure a Host. The zero value is for the local machine.
 type Options struct {
-	// Program is what the agent is part of, with its version.
+	// Program is the name and version of the agent's program.
 	Program string
-	// Root is where /sys and /etc are; / if empty.
+	// Root is the directory that contains /sys and /etc; / if empty.
 	Root string
 }
 
-// Host is the machine with the devices of a provider.
+// Host is a machine with the devices of a provider.
 type Host struct {
 	provider verbs.Provider
 	opt      Options
@@ -36,20 +33,20 @@ type Host struct {
 
 var _ agent.Host = (*Host)(nil)
 
-// New returns the machine with the devices of a provider. Links and addresses are those
-// of the network namespace that the caller is in.
+// New returns the local machine. Links and addresses are those of the caller's network
+// namespace.
 func New(p verbs.Provider, opt Options) (*Host, error) {
 	if opt.Root == "" {
 		opt.Root = "/"
 	}
 	h := &Host{provider: p, opt: opt}
 	if err := h.network.open(); err != nil {
-		return nil, fmt.Errorf("reach the kernel's network: %w", err)
+		return nil, fmt.Errorf("open netlink: %w", err)
 	}
 	return h, nil
 }
 
-// Close lets go of the kernel. Devices that were opened stay open.
+// Close closes the netlink socket. Open devices stay open.
 func (h *Host) Close() { h.network.close() }
 
 // Open implements agent.Host.
@@ -75,10 +72,10 @@ func (h *Host) Identity() (agent.Identity, error) {
 	return id, nil
 }
 
-// device is what is known of a device.
+// device describes a device.
 func (h *Host) device(info verbs.DeviceInfo) agent.DeviceIdentity {
 	d := agent.DeviceIdentity{
-		Info: info, Driver: h.driver(info.Name), Firmware: h.attribute(info.Name, "fw_ver"), Where: h.where(info.Name),
+		Info: info, Driver: h.driver(info.Name), Firmware: h.attribute(info.Name, "fw_ver"), Where: h.busAddress(info.Name),
 	}
 	d.DriverVersion = h.moduleVersion(d.Driver)
 	if dev, err := h.netDevice(info.Name); err == nil {
@@ -88,7 +85,7 @@ func (h *Host) device(info verbs.DeviceInfo) agent.DeviceIdentity {
 	return d
 }
 
-// distribution is what the operating system calls itself.
+// distribution returns the name of the distribution.
 func (h *Host) distribution() string {
 	for line := range strings.Lines(h.read("etc", "os-release")) {
 		if name, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
@@ -98,7 +95,7 @@ func (h *Host) distribution() string {
 	return runtime.GOOS
 }
 
-// read returns a file below the root; empty if there is none.
+// read returns the content of a file below the root; empty if there is none.
 func (h *Host) read(path ...string) string {
 	b, err := os.ReadFile(filepath.Join(append([]string{h.opt.Root}, path...)...))
 	if err != nil {

@@ -108,18 +108,18 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDone(t *testing.T) {
+func TestUnsupportedFunctions(t *testing.T) {
 	h, err := New(provider{}, Options{Root: tree(t, machine)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
 	for _, device := range []string{"mlx5_0", "lonely0", "none0"} {
-		if err := h.Restart(device); !errors.Is(err, agent.ErrCannot) {
+		if err := h.Restart(device); !errors.Is(err, agent.ErrHostCannot) {
 			t.Errorf("restart %s: %v", device, err)
 		}
 	}
-	if err := h.SetLink("lonely0", true); !errors.Is(err, verbs.ErrNotFound) && !errors.Is(err, agent.ErrCannot) {
+	if err := h.SetLink("lonely0", true); !errors.Is(err, verbs.ErrNotFound) && !errors.Is(err, agent.ErrHostCannot) {
 		t.Error(err)
 	}
 	if _, err := h.Open("none0"); !errors.Is(err, verbs.ErrNotFound) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// AvailableMemory is how many bytes programs can still have without the host paging.
+// AvailableMemory returns MemAvailable of /proc/meminfo in bytes.
 func AvailableMemory() (uint64, error) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
@@ -23,5 +23,5 @@ func AvailableMemory() (uint64, error) {
 			return kib << 10, nil
 		}
 	}
-	return 0, fmt.Errorf("/proc/meminfo does not say MemAvailable")
+	return 0, fmt.Errorf("/proc/meminfo has no MemAvailable")
 }

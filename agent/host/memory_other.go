@@ -4,5 +4,5 @@ package host
 
 import "errors"
 
-// AvailableMemory is how many bytes programs can still have without the host paging.
+// AvailableMemory is not supported.
 func AvailableMemory() (uint64, error) { return 0, errors.ErrUnsupported }

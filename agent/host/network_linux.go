@@ -14,34 +14,34 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 )
 
-// patience is how long the kernel may take to do what it was told.
-const patience = 30 * time.Second
+// kernelTimeout limits the time that the kernel takes for a change.
+const kernelTimeout = 30 * time.Second
 
-// network is the kernel's.
+// network is the netlink state of a host.
 type network struct {
 	kernel *netlink.Handle
 
 	mu sync.Mutex
-	// lost is what interfaces lost when they were taken down, by name.
-	lost map[string]belongings
+	// lost are the addresses and routes that interfaces lost when set down, by name.
+	lost map[string]addressesAndRoutes
 }
 
-// belongings are what the kernel takes from an interface that is down: addresses of
-// IPv6, and routes.
-type belongings struct {
+// addressesAndRoutes are the IPv6 addresses and routes that the kernel removes from an interface
+// that is set down.
+type addressesAndRoutes struct {
 	addrs  []netlink.Addr
 	routes []netlink.Route
 }
 
 func (n *network) open() (err error) {
-	n.lost = make(map[string]belongings)
+	n.lost = make(map[string]addressesAndRoutes)
 	n.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)
 	return err
 }
 
 func (n *network) close() { n.kernel.Close() }
 
-// link is the interface of a device.
+// link returns the interface of a device.
 func (h *Host) link(device string) (netlink.Link, error) {
 	name, err := h.netDevice(device)
 	if err != nil {
@@ -54,22 +54,22 @@ func (h *Host) link(device string) (netlink.Link, error) {
 	return l, nil
 }
 
-// refused says what it means that the kernel said no.
-func refused(what string, err error) error {
+// wrapKernelError maps an error of the kernel to agent.ErrHostCannot where it applies.
+func wrapKernelError(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%s: %w: the agent needs CAP_NET_ADMIN (%w)", what, agent.ErrCannot, err)
+		return fmt.Errorf("%s: %w: the agent needs CAP_NET_ADMIN (%w)", what, agent.ErrHostCannot, err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT):
-		return fmt.Errorf("%s: %w: %w", what, agent.ErrCannot, err)
+		return fmt.Errorf("%s: %w: %w", what, agent.ErrHostCannot, err)
 	default:
 		return fmt.Errorf("%s: %w", what, err)
 	}
 }
 
-// SetLink implements agent.Host: it sets the interface up or down. What the kernel takes
-// from an interface that is down, it gets back.
+// SetLink implements agent.Host: it sets the interface up or down, and restores the
+// addresses and routes that the kernel removed.
 func (h *Host) SetLink(device string, up bool) error {
 	l, err := h.link(device)
 	if err != nil {
@@ -83,24 +83,24 @@ func (h *Host) SetLink(device string, up bool) error {
 	case isUp == up:
 		return nil
 	case !up:
-		has, err := h.belongings(l)
+		has, err := h.addressesAndRoutes(l)
 		if err != nil {
 			return err
 		}
-		if err := refused("take "+name+" down", h.kernel.LinkSetDown(l)); err != nil {
+		if err := wrapKernelError("take "+name+" down", h.kernel.LinkSetDown(l)); err != nil {
 			return err
 		}
 		h.lost[name] = has
 		return nil
 	}
-	if err := refused("bring "+name+" up", h.kernel.LinkSetUp(l)); err != nil {
+	if err := wrapKernelError("bring "+name+" up", h.kernel.LinkSetUp(l)); err != nil {
 		return err
 	}
-	return h.giveBack(l)
+	return h.restore(l)
 }
 
-// belongings are what the interface would lose.
-func (n *network) belongings(l netlink.Link) (b belongings, err error) {
+// addressesAndRoutes returns what the interface would lose.
+func (n *network) addressesAndRoutes(l netlink.Link) (b addressesAndRoutes, err error) {
 	if b.addrs, err = n.kernel.AddrList(l, unix.AF_INET6); err != nil {
 		return b, fmt.Errorf("addresses of %s: %w", l.Attrs().Name, err)
 	}
@@ -118,8 +118,8 @@ func (n *network) belongings(l netlink.Link) (b belongings, err error) {
 	return b, nil
 }
 
-// giveBack restores what the interface lost, when it carries packets again.
-func (n *network) giveBack(l netlink.Link) error {
+// restore restores addresses and routes once the interface is running.
+func (n *network) restore(l netlink.Link) error {
 	name := l.Attrs().Name
 	b := n.lost[name]
 	delete(n.lost, name)
@@ -128,10 +128,10 @@ func (n *network) giveBack(l netlink.Link) error {
 	}
 	for _, a := range b.addrs {
 		if a.Scope == int(netlink.SCOPE_LINK) {
-			continue // the kernel makes its own
+			continue // the kernel creates link-local addresses itself
 		}
 		addr := netlink.Addr{IPNet: a.IPNet, Flags: unix.IFA_F_NODAD, Scope: a.Scope}
-		if err := refused(fmt.Sprintf("give %s back to %s", a.IPNet, name), n.kernel.AddrReplace(l, &addr)); err != nil {
+		if err := wrapKernelError(fmt.Sprintf("give %s back to %s", a.IPNet, name), n.kernel.AddrReplace(l, &addr)); err != nil {
 			return err
 		}
 		if ip, ok := netip.AddrFromSlice(a.IP); ok {
@@ -141,7 +141,7 @@ func (n *network) giveBack(l netlink.Link) error {
 		}
 	}
 	for _, r := range b.routes {
-		if err := refused(fmt.Sprintf("give the route %v back to %s", r, name), n.kernel.RouteReplace(&r)); err != nil {
+		if err := wrapKernelError(fmt.Sprintf("give the route %v back to %s", r, name), n.kernel.RouteReplace(&r)); err != nil {
 			return err
 		}
 	}
@@ -162,12 +162,12 @@ func (h *Host) SetAddress(device string, addr netip.Prefix, present bool) error 
 		if errors.Is(err, unix.EADDRNOTAVAIL) {
 			return nil
 		}
-		return refused("remove the "+what, err)
+		return wrapKernelError("remove the "+what, err)
 	}
 	if ip.Is6() {
-		a.Flags = unix.IFA_F_NODAD // whether others have it takes a second to find out
+		a.Flags = unix.IFA_F_NODAD // duplicate address detection takes a second
 	}
-	if err := refused("set the "+what, h.kernel.AddrReplace(l, a)); err != nil {
+	if err := wrapKernelError("set the "+what, h.kernel.AddrReplace(l, a)); err != nil {
 		return err
 	}
 	if l.Attrs().Flags&net.FlagUp == 0 {
@@ -176,21 +176,21 @@ func (h *Host) SetAddress(device string, addr netip.Prefix, present bool) error 
 	return h.awaitLocal(ip)
 }
 
-// Restart implements agent.Host: it removes a software device and makes it again. What
-// hardware has of its own to be restarted is not for us to know.
+// Restart implements agent.Host: it removes a software device and creates it again. Hardware
+// cannot be restarted.
 func (h *Host) Restart(device string) error {
 	kind, ok := map[string]string{driverRXE: linkRXE, driverSIW: linkSIW}[h.driver(device)]
 	if !ok {
-		return fmt.Errorf("restart %s: %w: it is none of the kernel's software devices", device, agent.ErrCannot)
+		return fmt.Errorf("restart %s: %w: it is not a software device of the kernel", device, agent.ErrHostCannot)
 	}
 	dev, err := h.netDevice(device)
 	if err != nil {
 		return err
 	}
-	if err := refused("remove "+device, netlink.RdmaLinkDel(device)); err != nil {
+	if err := wrapKernelError("remove "+device, netlink.RdmaLinkDel(device)); err != nil {
 		return err
 	}
-	if err := refused(fmt.Sprintf("make %s of type %s on %s", device, kind, dev), netlink.RdmaLinkAdd(device, kind, dev)); err != nil {
+	if err := wrapKernelError(fmt.Sprintf("make %s of type %s on %s", device, kind, dev), netlink.RdmaLinkAdd(device, kind, dev)); err != nil {
 		return err
 	}
 	return await(fmt.Sprintf("the new %s to be listed", device), func() (bool, error) {
@@ -204,7 +204,7 @@ func (h *Host) Restart(device string) error {
 	})
 }
 
-// describe adds what the kernel knows of the interface.
+// describe adds the MAC, MTU and addresses of the interface.
 func (n *network) describe(d *agent.DeviceIdentity) {
 	l, err := n.kernel.LinkByName(d.NetDevice)
 	if err != nil {
@@ -223,7 +223,7 @@ func (n *network) describe(d *agent.DeviceIdentity) {
 	}
 }
 
-// awaitUp returns when an interface carries packets, or will never say.
+// awaitUp waits until an interface is running, or reports no state.
 func (n *network) awaitUp(name string) error {
 	return await(name+" to carry packets", func() (bool, error) {
 		l, err := n.kernel.LinkByName(name)
@@ -235,8 +235,7 @@ func (n *network) awaitUp(name string) error {
 	})
 }
 
-// awaitLocal returns when the kernel takes packets to an address for its own: for IPv6
-// that is a moment after it was set.
+// awaitLocal waits until an address is local; for IPv6 that takes a moment.
 func (n *network) awaitLocal(ip netip.Addr) error {
 	return await(fmt.Sprintf("%v to lead to this host", ip), func() (bool, error) {
 		routes, err := n.kernel.RouteGet(ip.AsSlice())
@@ -244,20 +243,20 @@ func (n *network) awaitLocal(ip netip.Addr) error {
 	})
 }
 
-// await looks until something is so.
+// await polls until is returns true.
 func await(what string, is func() (bool, error)) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(kernelTimeout); ; time.Sleep(time.Millisecond) {
 		ok, err := is()
 		switch {
 		case ok || err != nil:
 			return err
 		case time.Now().After(deadline):
-			return fmt.Errorf("waited %v for %s", patience, what)
+			return fmt.Errorf("waited %v for %s", kernelTimeout, what)
 		}
 	}
 }
 
-// kernelRelease is what uname says.
+// kernelRelease returns the release from uname.
 func kernelRelease() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

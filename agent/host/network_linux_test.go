@@ -40,7 +40,7 @@ func identity(t *testing.T, h *Host) agent.DeviceIdentity {
 	return id.Devices[0]
 }
 
-func TestAddresses(t *testing.T) {
+func TestSetAddress(t *testing.T) {
 	h, ns := inNamespace(t)
 	if d := identity(t, h); d.MTU != 1500 || len(d.MAC) != 17 || !slices.Contains(d.Addrs, netip.PrefixFrom(ns.V4, 24)) {
 		t.Errorf("%+v", d)
@@ -70,7 +70,7 @@ func TestAddresses(t *testing.T) {
 }
 
 // An interface that was down has what it had before.
-func TestLinkDownAndUp(t *testing.T) {
+func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
 	h, ns := inNamespace(t)
 	route := &netlink.Route{Dst: &net.IPNet{IP: net.ParseIP("fd55::"), Mask: net.CIDRMask(64, 128)}, Scope: unix.RT_SCOPE_LINK}
 	err := ns.Do(func() error {

@@ -8,20 +8,20 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 )
 
-// network is none that we know how to change.
+// network has no functions on this system.
 type network struct{}
 
 func (network) open() error                    { return nil }
 func (network) close()                         {}
 func (network) describe(*agent.DeviceIdentity) {}
 
-// SetLink cannot be done.
-func (h *Host) SetLink(string, bool) error { return agent.ErrCannot }
+// SetLink is not supported.
+func (h *Host) SetLink(string, bool) error { return agent.ErrHostCannot }
 
-// SetAddress cannot be done.
-func (h *Host) SetAddress(string, netip.Prefix, bool) error { return agent.ErrCannot }
+// SetAddress is not supported.
+func (h *Host) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
 
-// Restart cannot be done.
-func (h *Host) Restart(string) error { return agent.ErrCannot }
+// Restart is not supported.
+func (h *Host) Restart(string) error { return agent.ErrHostCannot }
 
 func kernelRelease() string { return "" }

@@ -11,36 +11,36 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Drivers of the kernel's software devices, and what their links are called.
+// Drivers of software devices, and the names of their rdma links.
 const (
 	driverRXE, linkRXE = "rdma_rxe", "rxe"
 	driverSIW, linkSIW = "siw", "siw"
 )
 
-// class is where the kernel tells of a device.
-func (h *Host) class(device string) string {
+// sysfsDir returns the sysfs directory of a device.
+func (h *Host) sysfsDir(device string) string {
 	return filepath.Join(h.opt.Root, "sys", "class", "infiniband", filepath.Base(device))
 }
 
-// attribute is a file that the kernel has for a device.
+// attribute reads a sysfs file of a device.
 func (h *Host) attribute(device string, path ...string) string {
 	return h.read(append([]string{"sys", "class", "infiniband", filepath.Base(device)}, path...)...)
 }
 
-// base is the last part of where a link below a device leads to; empty if there is none.
+// base returns the last element of a symbolic link's target; empty if there is none.
 func (h *Host) base(device string, path ...string) string {
-	to, err := os.Readlink(filepath.Join(append([]string{h.class(device)}, path...)...))
+	to, err := os.Readlink(filepath.Join(append([]string{h.sysfsDir(device)}, path...)...))
 	if err != nil {
 		return ""
 	}
 	return filepath.Base(to)
 }
 
-// where is the device's place on a bus.
-func (h *Host) where(device string) string { return h.base(device, "device") }
+// busAddress returns the bus address of a device.
+func (h *Host) busAddress(device string) string { return h.base(device, "device") }
 
-// driver is the module of a device. Software devices hang on no bus, and the kernel does
-// not name their modules: rxe has a parent, and siw is an RNIC.
+// driver returns the module of a device. Software devices have no bus, and sysfs does not
+// name their modules: rxe has a parent attribute, and siw is an RNIC.
 func (h *Host) driver(device string) string {
 	if d := h.base(device, "device", "driver"); d != "" {
 		return d
@@ -48,14 +48,14 @@ func (h *Host) driver(device string) string {
 	switch {
 	case h.attribute(device, "parent") != "":
 		return driverRXE
-	case h.where(device) == "" && strings.HasPrefix(h.attribute(device, "node_type"), "4:"):
+	case h.busAddress(device) == "" && strings.HasPrefix(h.attribute(device, "node_type"), "4:"):
 		return driverSIW
 	default:
 		return ""
 	}
 }
 
-// moduleVersion is what a module says of itself: a version, or a hash of its sources.
+// moduleVersion returns the version of a module, or the hash of its sources.
 func (h *Host) moduleVersion(driver string) string {
 	if driver == "" {
 		return ""
@@ -69,24 +69,23 @@ func (h *Host) moduleVersion(driver string) string {
 	return ""
 }
 
-// netDevice is the network interface of a device's first port.
+// netDevice returns the network interface of a device's first port.
 func (h *Host) netDevice(device string) (string, error) {
 	for _, name := range []string{h.attribute(device, "parent"), h.attribute(device, "ports", "1", "gid_attrs", "ndevs", "0")} {
 		if name != "" {
 			return name, nil
 		}
 	}
-	if all, err := os.ReadDir(filepath.Join(h.class(device), "device", "net")); err == nil && len(all) == 1 {
+	if all, err := os.ReadDir(filepath.Join(h.sysfsDir(device), "device", "net")); err == nil && len(all) == 1 {
 		return all[0].Name(), nil
 	}
 	if name := h.byGUID(device); name != "" {
 		return name, nil
 	}
-	return "", fmt.Errorf("device %s: no network interface of it is known: %w", device, verbs.ErrNotFound)
+	return "", fmt.Errorf("device %s: its network interface is unknown: %w", device, verbs.ErrNotFound)
 }
 
-// byGUID finds the interface from whose MAC address the device has made its GUID, as siw
-// does.
+// byGUID finds the interface whose MAC is the base of the device's GUID, as with siw.
 func (h *Host) byGUID(device string) string {
 	guid, err := hex.DecodeString(strings.ReplaceAll(h.attribute(device, "node_guid"), ":", ""))
 	if err != nil || len(guid) != 8 {
@@ -106,7 +105,7 @@ func (h *Host) byGUID(device string) string {
 	return ""
 }
 
-// eui64 is the modified EUI-64 of a MAC address.
+// eui64 returns the modified EUI-64 of a MAC address.
 func eui64(mac net.HardwareAddr) [8]byte {
 	return [8]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}
 }

@@ -48,7 +48,7 @@ func newEmulatedHost(provider, intf string) (*emulatedHost, error) {
 		return h, nil // the judge's kernel makes segments whole again
 	}
 	// On a virtual cable they would leave checksums and packets for nobody to make.
-	if err := etherwire.OffloadsOff(intf); err != nil {
+	if err := etherwire.DisableOffloads(intf); err != nil {
 		return nil, fmt.Errorf("--interface %s: switch off its offloads: %w", intf, err)
 	}
 	return h, nil
@@ -117,10 +117,10 @@ func (h *emulatedHost) Open(device string) (verbs.Context, error) {
 }
 
 // SetLink implements agent.Host.
-func (h *emulatedHost) SetLink(string, bool) error { return agent.ErrCannot }
+func (h *emulatedHost) SetLink(string, bool) error { return agent.ErrHostCannot }
 
 // SetAddress implements agent.Host.
-func (h *emulatedHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrCannot }
+func (h *emulatedHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
 
 // Restart implements agent.Host: a device that is opened is a new one.
 func (h *emulatedHost) Restart(string) error { return nil }

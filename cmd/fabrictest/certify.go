@@ -29,7 +29,7 @@ const wireTier = "wire"
 
 // certifyOptions are those of `fabrictest certify`.
 type certifyOptions struct {
-	conformance.Choice
+	conformance.Filter
 	program    string
 	agent      string
 	key        string
@@ -115,7 +115,7 @@ of what there was.`,
 	f.StringSliceVar(&o.peers, "peer", nil, "the judge's address in a network of the device's, as `ADDR/LEN`; may be repeated")
 	f.StringVar(&o.level, "level", "", "only requirements of this `LEVEL` or stronger: must, should or may")
 	f.StringSliceVar(&o.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
-	f.BoolVar(&o.Dangerous, "dangerous", false, "also run cases that can crash or wedge the device, and restart it after each")
+	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or wedge the device, and restart it after each")
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
 	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, or the name of those that come with fabrictest")
 	f.StringVar(&o.sign, "sign", "", "sign with the SSH key in this `FILE`: a private one, or a public one whose private half an SSH agent has")

@@ -68,7 +68,7 @@ const onlyGuest = 1
 
 // guestTiming is more patient than agents of hosts are met: that a guest is off is known
 // otherwise, and one whose processor is emulated by a busy machine may say nothing for long.
-var guestTiming = agent.Timing{Handshake: 20 * time.Second, Silence: 45 * time.Second}
+var guestTiming = agent.Timing{HandshakeTimeout: 20 * time.Second, IdleTimeout: 45 * time.Second}
 
 func newGuestHost(lab guestLab) *guestHost {
 	return &guestHost{

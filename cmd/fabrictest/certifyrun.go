@@ -62,13 +62,13 @@ func (c *certification) plan(protocol suites.Protocol) error {
 		}
 	}
 	var none *conformance.NoCaseError
-	if err := o.Unused(all...); errors.As(err, &none) {
+	if err := o.CheckPatterns(all...); errors.As(err, &none) {
 		return noSuchCase(none.Pattern)
 	}
 	c.subject = &subject{provider: &nics.Provider{Name: o.device}}
 	c.risky = make(map[string]bool)
 	for _, s := range all {
-		for _, k := range o.From(s) {
+		for _, k := range o.Select(s) {
 			c.subject.asked = append(c.subject.asked, question{s, k})
 			if k.Dangerous() {
 				c.risky[k.ID] = true
@@ -159,7 +159,7 @@ func (c *certification) keep(s *subject, q question, res *conformance.Result) co
 	j := c.judgement
 	r := j.result(s, q, res)
 	r.Replay = c.opts.command([]string{q.ID}, j.seed)
-	r.Ladder = evidence.Ladder(res.Record, q.suite.Line)
+	r.Ladder = evidence.Ladder(res.Record, q.suite.DescribeEvent)
 	name, err := j.saveCapture(s, q.ID, res.Record)
 	if err != nil {
 		j.show.Note(fmt.Sprintf("The packets of %s are not kept: %v", q.ID, err))
@@ -197,7 +197,7 @@ func (o *certifyOptions) command(ids []string, seed uint64) string {
 	for _, l := range o.Labels {
 		words = append(words, "--label "+quote(l))
 	}
-	if o.Dangerous {
+	if o.IncludeDangerous {
 		words = append(words, "--dangerous")
 	}
 	if o.caseTime != 0 {
@@ -227,7 +227,7 @@ func (c *certification) identity() certificate.Subject {
 	if c.host.OS != "" {
 		s.Kernel += ", " + c.host.OS
 	}
-	if claims := conformance.CapWords(attr.Caps); claims != "" {
+	if claims := conformance.CapNames(attr.Caps); claims != "" {
 		s.Claims = strings.Split(claims, ", ")
 	}
 	if c.opts.deviations != "" {

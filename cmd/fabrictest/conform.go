@@ -19,7 +19,7 @@ import (
 
 // conformOptions are those of `fabrictest conform`.
 type conformOptions struct {
-	conformance.Choice
+	conformance.Filter
 	program    string // how we were called
 	devices    []string
 	level      string
@@ -91,8 +91,8 @@ ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of what there was.
 	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to judge: "+eitherOf(nics.Names())+"; may be repeated (default: all)")
 	f.StringVar(&o.level, "level", "", "only requirements of this `LEVEL` or stronger: must, should or may")
 	f.StringSliceVar(&o.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
-	f.StringSliceVar(&o.Without, "without", nil, "no cases with this `LABEL`, as in slow; may be repeated")
-	f.BoolVar(&o.Dangerous, "dangerous", false, "also run cases that can crash or wedge a real device")
+	f.StringSliceVar(&o.ExcludeLabels, "without", nil, "no cases with this `LABEL`, as in slow; may be repeated")
+	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or wedge a real device")
 	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
 	f.StringArrayVar(&o.quirks, "quirk", nil, "give the device the flaw `NAME` (see 'fabrictest quirks'); may be repeated")

@@ -282,7 +282,7 @@ func TestUncaughtDefectsAreRed(t *testing.T) {
 	defer show.Close()
 	for _, everything := range []bool{false, true} {
 		j := &judgement{opts: &conformOptions{}, show: show}
-		j.opts.Dangerous = everything
+		j.opts.IncludeDangerous = everything
 		d := device()
 		run := &conform.Run{Devices: []conform.Device{*d}, Faults: j.uncaught(&subject{provider: p}, d)}
 		var red []string
@@ -359,7 +359,7 @@ func TestInterruptedConform(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	code, out, stderr := call(t, "conform", "measure", "--out", dir)
-	if code != exitOK || !strings.Contains(out, "nak/generation") || !strings.Contains(out, "from the packet behind a gap to the NAK") {
+	if code != exitOK || !strings.Contains(out, "nak/generation") || !strings.Contains(out, "from the packet after a gap to the NAK") {
 		t.Fatalf("exit code %d, %q, %q", code, out, stderr)
 	}
 	sound, err := conform.ReadFile(filepath.Join(dir, verdictFile))

@@ -144,14 +144,14 @@ func (j *judgement) measure(ctx context.Context, s *subject) (all []conform.Meas
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
 	var found []recovery.Measurement
-	err = lab.Try(ctx, conformance.Job{Case: "measure", Quirks: s.quirks, Seed: j.seed}, func(b *conformance.Bench) (err error) {
+	err = lab.WithBench(ctx, conformance.BenchSpec{Case: "measure", Quirks: s.quirks, Seed: j.seed}, func(b *conformance.Bench) (err error) {
 		found, err = recovery.Measure(b)
 		return err
 	})
 	for i := range found {
 		m := &found[i]
 		all = append(all, conform.Measured{
-			Name: m.Name, About: m.About(), Unit: m.Unit, Median: m.Value, Least: m.Least(), Most: m.Most(), Samples: m.Samples, Position: m.Position,
+			Name: m.Name, About: m.About(), Unit: m.Unit, Median: m.Value, Least: m.Min(), Most: m.Max(), Samples: m.Samples, Position: m.Position,
 		})
 	}
 	return all, err

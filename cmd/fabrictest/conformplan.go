@@ -58,7 +58,7 @@ func (o *conformOptions) plan() (*judgement, error) {
 	j := &judgement{opts: o, seed: seed}
 	for _, s := range subjects {
 		for _, suite := range suites.Of(protocols[s.provider.Name]) {
-			for _, c := range o.From(suite) {
+			for _, c := range o.Select(suite) {
 				s.asked = append(s.asked, question{suite, c})
 			}
 		}
@@ -172,7 +172,7 @@ func (o *conformOptions) unknown(subjects []*subject) error {
 	for _, named := range []struct {
 		flag   string
 		labels []string
-	}{{"--label", o.Labels}, {"--without", o.Without}} {
+	}{{"--label", o.Labels}, {"--without", o.ExcludeLabels}} {
 		for _, l := range named.labels {
 			if known := labelsOf(all); !slices.Contains(known, l) {
 				return usagef("%s %s: no case has it; %s", named.flag, l, didYouMean(l, known, "fabrictest conform list --json"))
@@ -180,10 +180,10 @@ func (o *conformOptions) unknown(subjects []*subject) error {
 		}
 	}
 	var none *conformance.NoCaseError
-	if err := o.Unused(all...); !errors.As(err, &none) {
+	if err := o.CheckPatterns(all...); !errors.As(err, &none) {
 		return err
 	}
-	if err := o.Unused(suites.All()...); err == nil {
+	if err := o.CheckPatterns(suites.All()...); err == nil {
 		return usagef("%s is no case for %s: ask for devices that it is for, or for none by name", none.Pattern, strings.Join(deviceNames(subjects), " or "))
 	}
 	return noSuchCase(none.Pattern)
@@ -203,11 +203,11 @@ func noSuchCase(pattern string) error {
 
 // nothing says why no case is left.
 func (o *conformOptions) nothing(subjects []*subject) error {
-	risky := o.Choice
-	risky.Dangerous = true
+	risky := o.Filter
+	risky.IncludeDangerous = true
 	for _, s := range subjects {
 		for _, suite := range suites.Of(protocols[s.provider.Name]) {
-			if n := len(risky.From(suite)); n > 0 {
+			if n := len(risky.Select(suite)); n > 0 {
 				return usagef("what is asked for can crash or wedge a real device: add --dangerous")
 			}
 		}
@@ -217,7 +217,7 @@ func (o *conformOptions) nothing(subjects []*subject) error {
 
 // part reports whether some of the cases are left out.
 func (o *conformOptions) part() bool {
-	return len(o.IDs) > 0 || o.level != "" || len(o.Labels) > 0 || len(o.Without) > 0
+	return len(o.IDs) > 0 || o.level != "" || len(o.Labels) > 0 || len(o.ExcludeLabels) > 0
 }
 
 // command is the command line that repeats the run.
@@ -235,7 +235,7 @@ func (o *conformOptions) command(seed uint64) string {
 	for _, l := range o.Labels {
 		words = append(words, "--label "+quote(l))
 	}
-	for _, l := range o.Without {
+	for _, l := range o.ExcludeLabels {
 		words = append(words, "--without "+quote(l))
 	}
 	words = append(words, o.conditions(seed))
@@ -262,7 +262,7 @@ func (o *conformOptions) conditions(seed uint64) string {
 	for _, q := range o.quirks {
 		words = append(words, "--quirk "+quote(q))
 	}
-	if o.Dangerous {
+	if o.IncludeDangerous {
 		words = append(words, "--dangerous")
 	}
 	if o.schedules > 0 {

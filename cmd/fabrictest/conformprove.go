@@ -216,7 +216,7 @@ func allUnsupported(d *conform.Device, ids []string) bool {
 // catch.
 func (j *judgement) leftOut(s *subject) map[string][]string {
 	left := make(map[string][]string)
-	if j.opts.Dangerous {
+	if j.opts.IncludeDangerous {
 		return left
 	}
 	for _, suite := range suites.Of(protocols[s.provider.Name]) {

@@ -31,7 +31,7 @@ type catalogued struct {
 }
 
 func newConformListCommand() *cobra.Command {
-	var choice conformance.Choice
+	var choice conformance.Filter
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list [CASE...]",
@@ -40,7 +40,7 @@ func newConformListCommand() *cobra.Command {
   fabrictest conform list rc/psn
   fabrictest conform list 'mpa/*' --json | jq -r '.[].id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			choice.IDs, choice.Dangerous = args, true
+			choice.IDs, choice.IncludeDangerous = args, true
 			found, err := findCases(&choice)
 			if err != nil {
 				return err
@@ -54,7 +54,7 @@ func newConformListCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&choice.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
-	f.StringSliceVar(&choice.Without, "without", nil, "no cases with this `LABEL`; may be repeated")
+	f.StringSliceVar(&choice.ExcludeLabels, "without", nil, "no cases with this `LABEL`; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
 	_ = cmd.RegisterFlagCompletionFunc("without", completeLabels)
@@ -62,20 +62,20 @@ func newConformListCommand() *cobra.Command {
 }
 
 // findCases returns the cases of all suites that are chosen.
-func findCases(choice *conformance.Choice) (found []question, err error) {
+func findCases(choice *conformance.Filter) (found []question, err error) {
 	for _, p := range choice.IDs {
-		one := conformance.Choice{IDs: []string{p}}
-		if one.Unused(suites.All()...) != nil {
+		one := conformance.Filter{IDs: []string{p}}
+		if one.CheckPatterns(suites.All()...) != nil {
 			return nil, noSuchCase(p)
 		}
 	}
-	for _, l := range slices.Concat(choice.Labels, choice.Without) {
+	for _, l := range slices.Concat(choice.Labels, choice.ExcludeLabels) {
 		if known := labelsOf(suites.All()); !slices.Contains(known, l) {
 			return nil, usagef("no case has the label %s%s", l, guess(l, known))
 		}
 	}
 	for _, s := range suites.All() {
-		for _, c := range choice.From(s) {
+		for _, c := range choice.Select(s) {
 			found = append(found, question{s, c})
 		}
 	}
@@ -140,7 +140,7 @@ func newConformShowCommand(program string) *cobra.Command {
   fabrictest conform show 'mpa/fpdu/*'`,
 		Args: atLeast(1, "name a case: 'fabrictest conform list' lists all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := findCases(&conformance.Choice{IDs: args, Dangerous: true})
+			found, err := findCases(&conformance.Filter{IDs: args, IncludeDangerous: true})
 			if err != nil {
 				return err
 			}
@@ -171,7 +171,7 @@ func showCase(w io.Writer, q question, rows map[string]ledger.Row, program strin
 	fact("clause", fmt.Sprintf("%s, %s", q.Cite, q.Level))
 	fact("sends", q.Sends)
 	fact("expects", q.Expects)
-	fact("needs", conformance.CapWords(q.Needs))
+	fact("needs", conformance.CapNames(q.Needs))
 	fact("setup", q.Setup.String())
 	fact("labels", strings.Join(q.AllLabels(), ", "))
 	fact("devices", strings.Join(devicesOf(q.suite), ", "))

@@ -121,10 +121,10 @@ type watched struct {
 	quirks []string
 }
 
-// Try implements conformance.Lab.
-func (w *watched) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
+// WithBench implements conformance.Lab.
+func (w *watched) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	w.j.show.Start(w.j.label(w.s, job.Case, w.quirks))
-	return w.Lab.Try(ctx, job, body)
+	return w.Lab.WithBench(ctx, job, body)
 }
 
 // label is what a case is called that is under way.
@@ -142,7 +142,7 @@ func (j *judgement) label(s *subject, id string, quirks []string) string {
 func (j *judgement) keep(s *subject, q question, res *conformance.Result) conform.Result {
 	r := j.result(s, q, res)
 	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.opts.packets || j.opts.capture == evidenceAll {
-		r.Ladder = evidence.Ladder(res.Record, q.suite.Line)
+		r.Ladder = evidence.Ladder(res.Record, q.suite.DescribeEvent)
 	}
 	if j.opts.capture.keeps(r.Verdict) {
 		name, err := j.saveCapture(s, q.ID, res.Record)
@@ -169,7 +169,7 @@ func (j *judgement) result(s *subject, q question, res *conformance.Result) conf
 	r.Reason, r.Detail, _ = strings.Cut(res.Err.Error(), "\n")
 	r.Detail = strings.TrimSpace(r.Detail)
 	if res.Verdict == conformance.VerdictUnsupported {
-		r.Reason = conformance.Inability(res.Err)
+		r.Reason = conformance.UnsupportedReason(res.Err)
 	}
 	var v *conformance.Violation
 	if errors.As(res.Err, &v) {

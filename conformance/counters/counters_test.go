@@ -19,8 +19,8 @@ type changed struct {
 	change func(uint64) uint64
 }
 
-func (l changed) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
-	return l.Lab.Try(ctx, job, func(b *conformance.Bench) error {
+func (l changed) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
+	return l.Lab.WithBench(ctx, job, func(b *conformance.Bench) error {
 		b.Device = device{b.Device, l}
 		return body(b)
 	})

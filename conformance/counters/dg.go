@@ -78,7 +78,7 @@ func dgCases() []conformance.Case {
 				q := h.queuePair(3)
 				q.put(q.send(8), q.send(16), q.send(24), q.write(8), q.write(16))
 				for i, n := range []int{8, 16, 24} {
-					q.Received(uint64(i+1), verbs.GRHLen+n)
+					q.ExpectRecv(uint64(i+1), verbs.GRHLen+n)
 				}
 				return found{receives: exactly(3)}
 			}),

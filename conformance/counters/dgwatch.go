@@ -25,7 +25,7 @@ type dgHost struct {
 
 // onDG makes the body of a case that is about some quantities.
 func onDG(about []quantity, body func(*dgHost) found) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) {
+	return rig.Body(func(r *rig.Rig) {
 		dgNames.has(r, about...)
 		events, _ := r.Record.Events()
 		h := &dgHost{Rig: r, about: about, before: look(r), first: len(events)}
@@ -48,14 +48,14 @@ func (h *dgHost) queuePair(receives int) *dgQueue {
 		Type: verbs.QPTypeUD, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SignalAll: true,
 		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
-	h.Do("a queue pair", err)
-	h.Do("a queue pair in INIT", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey},
+	h.Must("a queue pair", err)
+	h.Must("a queue pair in INIT", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	for i := range receives {
-		h.Recv(q.qp, uint64(i+1), q.own.SGE(128*i, 128))
+		h.PostRecv(q.qp, uint64(i+1), q.own.SGE(128*i, 128))
 	}
-	h.Do("a queue pair in RTR", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	h.Do("a queue pair in RTS", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	h.Must("a queue pair in RTR", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	h.Must("a queue pair in RTS", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 	return q
 }
 
@@ -73,7 +73,7 @@ func (q *dgQueue) put(pkts ...dg.Packet) {
 		udp := packet.UDP{SrcPort: new(uint16(dgPeer)), DstPort: new(uint16(dgPort))}
 		octets := p.Over(dg.Path{Dest: uint32(q.qp.QPN()), Source: dgPeerQPN, Key: qKey}).Append(nil)
 		if err := q.Wire.Send(ip.Append(nil, udp.Append(nil, ip, octets))); err != nil {
-			rig.End(fmt.Errorf("send %v: %w", p, err))
+			rig.Abort(fmt.Errorf("send %v: %w", p, err))
 		}
 	}
 }
@@ -92,13 +92,13 @@ func (q *dgQueue) write(n int) dg.Packet {
 // posts has the device send to the peer, and returns how many of its requests are Sends.
 func (q *dgQueue) posts() (sent int) {
 	ah, err := q.PD.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(q.Peers[0]), FlowLabel: dgPeer, HopLimit: 64}})
-	q.Do("an address handle", err)
+	q.Must("an address handle", err)
 	for i, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSend} {
-		q.Post(q.qp, verbs.SendWR{
-			WRID: uint64(100 + i), Opcode: op, SGL: q.own.List(0, 16), UD: verbs.UD{AH: ah, QPN: dgPeerQPN, QKey: qKey},
+		q.PostSend(q.qp, verbs.SendWR{
+			WRID: uint64(100 + i), Opcode: op, SGL: q.own.SGL(0, 16), UD: verbs.UD{AH: ah, QPN: dgPeerQPN, QKey: qKey},
 			Remote: verbs.Remote{Addr: theirSink.TO, RKey: verbs.RKey(theirSink.STag)},
 		})
-		q.Completes(uint64(100+i), verbs.WCSuccess)
+		q.ExpectCompletion(uint64(100+i), verbs.WCSuccess)
 		if op == verbs.OpSend {
 			sent++
 		}
@@ -110,12 +110,12 @@ func (q *dgQueue) posts() (sent int) {
 // pair receives what comes behind.
 func (h *dgHost) settle() {
 	cq, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
-	h.Do("a completion queue", err)
+	h.Must("a completion queue", err)
 	theirs := h.CQ
 	h.CQ = cq
 	q := h.queuePair(1)
 	q.put(q.send(8))
-	q.Received(1, verbs.GRHLen+8)
+	q.ExpectRecv(1, verbs.GRHLen+8)
 	h.CQ = theirs
 }
 
@@ -131,7 +131,7 @@ func (h *dgHost) judge(happened found) {
 		if _, err := h.Wire.Recv(wait); errors.Is(err, verbs.ErrTimeout) {
 			break
 		} else if err != nil {
-			rig.End(err)
+			rig.Abort(err)
 		}
 	}
 	events, _ := h.Record.Events()
@@ -140,7 +140,7 @@ func (h *dgHost) judge(happened found) {
 		switch e.Kind {
 		case conformance.EventSent:
 			f.add(rcvdPackets)
-		case conformance.EventCame:
+		case conformance.EventReceived:
 			f.add(sentPackets)
 		}
 	}

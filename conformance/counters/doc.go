@@ -100,5 +100,5 @@ func (t table) has(r *rig.Rig, qs ...quantity) {
 			}
 		}
 	}
-	rig.End(fmt.Errorf("the device has none of the counters that the case is about: %w", conformance.ErrCannot))
+	rig.Abort(fmt.Errorf("the device has none of the counters that the case is about: %w", conformance.ErrBenchCannot))
 }

@@ -94,7 +94,7 @@ var iwarpCases = []conformance.Case{
 			s := h.connect(3)
 			s.put(s.send(8), s.send(16), s.send(24), iwarp.Write(s.at(0).STag, s.at(0).TO, make([]byte, 16)), s.read(8))
 			for i, n := range []int{8, 16, 24} {
-				h.Received(uint64(i+1), n)
+				h.ExpectRecv(uint64(i+1), n)
 			}
 			return found{receives: exactly(3)}
 		}),
@@ -159,8 +159,8 @@ var iwarpCases = []conformance.Case{
 			for i := range 2 {
 				s := h.connect(0)
 				s.settle()
-				s.Post(s.qp, verbs.SendWR{
-					WRID: uint64(i + 1), Opcode: verbs.OpRDMAWrite, SGL: s.own.List(0, 8),
+				s.PostSend(s.qp, verbs.SendWR{
+					WRID: uint64(i + 1), Opcode: verbs.OpRDMAWrite, SGL: s.own.SGL(0, 8),
 					Remote: verbs.Remote{Addr: theirSink.TO, RKey: verbs.RKey(theirSink.STag)},
 				})
 				g, ok := s.next()
@@ -177,15 +177,15 @@ func sendingIWARP(h *iwarpHost) int {
 	s := h.connect(0)
 	s.settle()
 	send := func(id uint64) verbs.SendWR {
-		return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: s.own.List(0, 16)}
+		return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: s.own.SGL(0, 16)}
 	}
 	read := func(id uint64) verbs.SendWR {
 		return verbs.SendWR{
-			WRID: id, Opcode: verbs.OpRDMARead, SGL: s.own.List(0, 16),
+			WRID: id, Opcode: verbs.OpRDMARead, SGL: s.own.SGL(0, 16),
 			Remote: verbs.Remote{Addr: theirSink.TO, RKey: verbs.RKey(theirSink.STag)},
 		}
 	}
-	s.Post(s.qp, send(1), read(2), send(3), read(4), send(5))
+	s.PostSend(s.qp, send(1), read(2), send(3), read(4), send(5))
 	for seen := 0; seen < 5; seen++ {
 		g, ok := s.next()
 		s.Check(ok, "five messages", "the end of the stream behind %d", seen)
@@ -194,7 +194,7 @@ func sendingIWARP(h *iwarpHost) int {
 		}
 	}
 	for range 5 {
-		wc := s.Completion() // in which order is not the question here
+		wc := s.NextCompletion() // in which order is not the question here
 		s.Check(wc.Status == verbs.WCSuccess, "a success", "%v", wc.Status)
 	}
 	return 3

@@ -24,7 +24,7 @@ type iwarpHost struct {
 
 // onIWARP makes the body of a case that is about some quantities.
 func onIWARP(about []quantity, body func(*iwarpHost) found) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) {
+	return rig.Body(func(r *rig.Rig) {
 		iwarpNames.has(r, about...)
 		events, _ := r.Record.Events()
 		h := &iwarpHost{Rig: r, about: about, before: look(r), first: len(events)}
@@ -65,14 +65,14 @@ func (h *iwarpHost) connect(receives int) *iwarpStream {
 		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SignalAll: true,
 		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
-	h.Do("a queue pair", err)
-	h.Do("a queue pair in INIT", s.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
+	h.Must("a queue pair", err)
+	h.Must("a queue pair in INIT", s.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 	for i := range receives {
-		h.Recv(s.qp, uint64(i+1), s.own.SGE(64*i, 64))
+		h.PostRecv(s.qp, uint64(i+1), s.own.SGE(64*i, 64))
 	}
 	h.dial(s, func(r verbs.ConnRequest) error {
-		_, err := r.Accept(s.qp, verbs.ConnParam{ResponderResources: depth, InitiatorDepth: depth}, h.Patience())
+		_, err := r.Accept(s.qp, verbs.ConnParam{ResponderResources: depth, InitiatorDepth: depth}, h.ResponseTimeout())
 		return err
 	})
 	s.put(iwarp.Write(theirSink.STag, 0, nil))
@@ -82,33 +82,33 @@ func (h *iwarpHost) connect(receives int) *iwarpStream {
 // dial has a program of the device's do something with the peer's request.
 func (h *iwarpHost) dial(s *iwarpStream, answer func(verbs.ConnRequest) error) {
 	cm, err := h.Device.CM()
-	h.Do("a connection manager", err)
+	h.Must("a connection manager", err)
 	l, err := cm.Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 1)
-	h.Do("a listener", err)
+	h.Must("a listener", err)
 	program := h.Go("program", func() error {
-		r, err := l.GetRequest(h.Patience())
+		r, err := l.GetRequest(h.ResponseTimeout())
 		if err != nil {
 			return err
 		}
 		return answer(r)
 	})
-	if s.tcp, err = h.Streams.Dial(l.Addr(), h.Patience()); err != nil {
-		rig.End(fmt.Errorf("dial: %w", err))
+	if s.tcp, err = h.Streams.Dial(l.Addr(), h.ResponseTimeout()); err != nil {
+		rig.Abort(fmt.Errorf("dial: %w", err))
 	}
 	request := iwarp.Request().Depths(depth, depth)
 	s.write(request.Append(nil))
 	var came []byte
 	reply, rest, ok := iwarp.ParseStartup(came)
 	for ; !ok; reply, rest, ok = iwarp.ParseStartup(came) {
-		b, err := s.tcp.Read(h.Patience())
-		h.Do("a Reply", err)
+		b, err := s.tcp.Read(h.ResponseTimeout())
+		h.Must("a Reply", err)
 		came = append(came, b...)
 	}
 	crc := iwarp.Val(reply.C) || iwarp.Val(request.Strict().C)
 	s.out, s.in = iwarp.Framer{Markers: iwarp.Val(reply.M), CRC: crc}, iwarp.Deframer{CRC: crc}
 	s.in.Feed(rest)
-	h.Do("an answer of the program", program.Wait(h.Patience()))
-	h.Do("a listener that is closed", l.Close())
+	h.Must("an answer of the program", program.Wait(h.ResponseTimeout()))
+	h.Must("a listener that is closed", l.Close())
 	h.streams = append(h.streams, s)
 }
 
@@ -134,7 +134,7 @@ func (s *iwarpStream) next() (iwarp.Got, bool) {
 			}
 			return g, true
 		}
-		b, err := s.tcp.Read(s.Patience())
+		b, err := s.tcp.Read(s.ResponseTimeout())
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, conformance.ErrReset):
 			s.ended = true
@@ -189,20 +189,20 @@ func (h *iwarpHost) judge(happened found) {
 	}
 	events, beyond := h.Record.Events()
 	if beyond > 0 {
-		rig.End(fmt.Errorf("the record lacks %d events", beyond))
+		rig.Abort(fmt.Errorf("the record lacks %d events", beyond))
 	}
 	f := make(found)
 	talks := make(map[int]*iwarp.Dialogue)
 	for i := range events[h.first:] {
 		e := &events[h.first+i]
-		if e.Stream == 0 || e.Kind != conformance.EventSent && e.Kind != conformance.EventCame {
+		if e.Stream == 0 || e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 			continue // packets of a TCP by hand say the same again
 		}
 		if talks[e.Stream] == nil {
 			talks[e.Stream] = new(iwarp.Dialogue)
 		}
 		side := 0 // the peer's
-		if e.Kind == conformance.EventCame {
+		if e.Kind == conformance.EventReceived {
 			side = 1
 		}
 		for _, heard := range talks[e.Stream].Feed(side, e.Data) {

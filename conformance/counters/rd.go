@@ -44,15 +44,15 @@ func rdCase() conformance.Case {
 		Sends:   "nothing: the device and a partner send each other 40 messages, over a path that loses some packets where the bench can have one",
 		Expects: "counters that have gone as far as the record of what left the device says",
 		Mutants: rdNames.stuck(about...),
-		Run: rig.PairOn(func(p *rig.Pair) {
-			rdNames.has(p.Near, about...)
-			before := look(p.Near)
-			p.Shake(conformance.Path{LossPPM: 100_000})
+		Run: rig.PairBody(func(p *rig.Pair) {
+			rdNames.has(p.DUT, about...)
+			before := look(p.DUT)
+			p.SetPath(conformance.Path{LossPPM: 100_000})
 			chat(p)
 			// What is left to say when all is done, such as the last Ack, takes a while.
 			quiet := 100 * time.Millisecond
-			f := leaving(p.Near, quiet)
-			rdNames.agree(p.Near, func(quantity) bool { return true }, before, look(p.Near), f, nil)
+			f := leaving(p.DUT, quiet)
+			rdNames.agree(p.DUT, func(quantity) bool { return true }, before, look(p.DUT), f, nil)
 		}),
 	}
 }
@@ -60,21 +60,21 @@ func rdCase() conformance.Case {
 // chat has both sides send messages, by turns.
 func chat(p *rig.Pair) {
 	const messages, batch = 40, 8
-	near, far := p.Link()
+	near, far := p.Connect()
 	// Who is spoken to first challenges the other: the device.
-	for _, way := range [][2]*rig.PairEnd{{far, near}, {near, far}} {
+	for _, way := range [][2]*rig.Endpoint{{far, near}, {near, far}} {
 		from, to := way[0], way[1]
 		out, in := from.Memory(64, verbs.AccessLocalWrite), to.Memory(256, verbs.AccessLocalWrite)
 		for range messages / batch {
 			for i := range batch {
-				to.Recv(to.QP, uint64(i), in.SGE(0, 256))
+				to.PostRecv(to.QP, uint64(i), in.SGE(0, 256))
 			}
 			for i := range batch {
-				from.Post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: out.List(0, 64)})
+				from.PostSend(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: out.SGL(0, 64)})
 			}
 			for range batch {
-				from.Wait()
-				to.Wait()
+				from.NextSuccess()
+				to.NextSuccess()
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func leaving(r *rig.Rig, quiet time.Duration) found {
 		case errors.Is(err, verbs.ErrTimeout):
 			return f
 		case err != nil:
-			rig.End(err)
+			rig.Abort(err)
 		}
 		ip, udp, err := opened(frame.Packet)
 		if err != nil || !slices.Contains(r.Local, ip.Src) {

@@ -41,7 +41,7 @@ func foundOut(c conformance.Case, mutants ...string) conformance.Case {
 
 // writes are the peer's n-th packet: a WRITE that is to be acknowledged.
 func writes(c *rcpeer.Conn, n int) ib.Packet {
-	return ib.WriteOnly(c.PSN(n), c.At(0, 8), rcpeer.Data(8)).AckReq()
+	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), rcpeer.Data(8)).AckReq()
 }
 
 // answered waits for an answer with this PSN.
@@ -76,11 +76,11 @@ var roceTraffic = []conformance.Case{
 func receiving(w *rocePort) (taken int) {
 	c := w.Connect(rcpeer.Setup{Receives: 3})
 	for ; taken < 3; taken++ {
-		c.Put(ib.SendOnly(c.PSN(taken), rcpeer.Data(16)).AckReq())
-		c.Received(uint64(taken+1), 16)
+		c.Send(ib.SendOnly(c.PeerPSN(taken), rcpeer.Data(16)).AckReq())
+		c.ExpectRecv(uint64(taken+1), 16)
 	}
-	c.Put(writes(c, 3), writes(c, 4), ib.ReadRequest(c.PSN(5), c.At(0, 2500)))
-	answered(c, c.PSN(7))
+	c.Send(writes(c, 3), writes(c, 4), ib.ReadRequest(c.PeerPSN(5), c.RETH(0, 2500)))
+	answered(c, c.PeerPSN(7))
 	return taken
 }
 
@@ -88,14 +88,14 @@ func receiving(w *rocePort) (taken int) {
 // are SENDs.
 func sending(w *rocePort) (sent int) {
 	c := w.Connect(rcpeer.Setup{})
-	c.Post(c.QP, c.Sending(1, 8), c.Sending(2, 8), c.Sending(3, 8), c.Writing(4, 4))
-	c.Take(7)
+	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8), c.SendWR(3, 8), c.WriteWR(4, 4))
+	c.NextPackets(7)
 	for ; sent < 3; sent++ {
-		c.Put(ib.Ack(c.SQ(sent), uint32(sent+1)))
-		c.Completes(uint64(sent+1), verbs.WCSuccess)
+		c.Send(ib.Ack(c.DevicePSN(sent), uint32(sent+1)))
+		c.ExpectCompletion(uint64(sent+1), verbs.WCSuccess)
 	}
-	c.Put(ib.Ack(c.SQ(6), 4))
-	c.Completes(4, verbs.WCSuccess)
+	c.Send(ib.Ack(c.DevicePSN(6), 4))
+	c.ExpectCompletion(4, verbs.WCSuccess)
 	return sent
 }
 
@@ -104,13 +104,13 @@ var roceAnswers = []conformance.Case{
 		"an ACK for the second of two SENDs, then three for the first", []quantity{staleAnswers},
 		func(w *rocePort) found {
 			c := w.Connect(rcpeer.Setup{})
-			c.Post(c.QP, c.Sending(1, 8), c.Sending(2, 8))
-			c.Take(2)
-			c.Put(ib.Ack(c.SQ(1), 2))
-			c.Completes(1, verbs.WCSuccess)
-			c.Completes(2, verbs.WCSuccess)
+			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
+			c.NextPackets(2)
+			c.Send(ib.Ack(c.DevicePSN(1), 2))
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 			for range 3 {
-				c.Put(ib.Ack(c.SQ(0), 1))
+				c.Send(ib.Ack(c.DevicePSN(0), 1))
 			}
 			return found{staleAnswers: exactly(3)}
 		}),
@@ -119,9 +119,9 @@ var roceAnswers = []conformance.Case{
 		func(w *rocePort) found {
 			for i := range 3 {
 				c := w.Connect(rcpeer.Setup{})
-				c.Post(c.QP, c.Sending(1, 8))
-				c.Take(1)
-				c.Put(ib.Ack(c.SQ(100+i), 1))
+				c.PostSend(c.QP, c.SendWR(1, 8))
+				c.NextPackets(1)
+				c.Send(ib.Ack(c.DevicePSN(100+i), 1))
 			}
 			return found{ghostAnswers: exactly(3)}
 		}),
@@ -130,10 +130,10 @@ var roceAnswers = []conformance.Case{
 		func(w *rocePort) found {
 			for range 2 {
 				c := w.Connect(rcpeer.Setup{})
-				c.Post(c.QP, c.Reading(1, 1))
-				c.Take(1)
-				c.Put(ib.AtomicAck(c.SQ(0), 1, 7))
-				c.Completion() // with which status is not the question here
+				c.PostSend(c.QP, c.ReadWR(1, 1))
+				c.NextPackets(1)
+				c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 7))
+				c.NextCompletion() // with which status is not the question here
 			}
 			return found{badAnswers: exactly(2)}
 		}),
@@ -145,11 +145,11 @@ var roceOthers = []conformance.Case{
 		func(w *rocePort) found {
 			c := w.Connect(rcpeer.Setup{})
 			for i := range 3 {
-				c.Put(writes(c, i).CE())
+				c.Send(writes(c, i).CE())
 				c.Sleep(20 * time.Millisecond) // longer than any device waits between CNPs
 			}
 			for range 4 {
-				c.Put(ib.CNP())
+				c.Send(ib.CNP())
 			}
 			return nil
 		})),
@@ -157,17 +157,17 @@ var roceOthers = []conformance.Case{
 		"three REQs for a service that nobody has", []quantity{madsSent, madsRcvd, cmRequests, cmRejects},
 		func(w *rocePort) found {
 			if _, err := w.Device.CM(); err != nil { // some begin to answer when somebody has asked for it
-				w.Do("a connection manager", err)
+				w.Must("a connection manager", err)
 			}
 			for i := range 3 {
-				w.Put(ib.CM(uint64(i+1), ib.REQ{
+				w.Send(ib.CM(uint64(i+1), ib.REQ{
 					LocalCommID: new(uint32(i + 1)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 7175)), LocalCAGUID: new(uint64(0x02005efffe000001)),
 					QPN: new(uint32(0x777)), StartingPSN: new(ib.PSN(1)), LocalGID: w.Peer, RemoteGID: w.Local[0],
 					RespResources: new(uint8(4)), InitiatorDepth: new(uint8(4)),
 					Private: ib.AddrHeader{SrcPort: 40000, Src: w.Peer, Dst: w.Local[0]}.Append(nil),
 				}))
-				_, ok := w.NextOf(func(a *rcpeer.Arrival) bool { return a.DestQP() == ib.GSIQPN }, w.Patience())
-				w.Check(ok, "a REJ", "nothing in %v", w.Patience())
+				_, ok := w.NextMatching(func(a *rcpeer.Arrival) bool { return a.DestQP() == ib.GSIQPN }, w.ResponseTimeout())
+				w.Check(ok, "a REJ", "nothing in %v", w.ResponseTimeout())
 			}
 			return found{cmRequests: exactly(3), cmRejects: exactly(3)}
 		})),
@@ -175,17 +175,17 @@ var roceOthers = []conformance.Case{
 		"SENDs to a queue pair whose completion queue has room for one less", []quantity{overruns},
 		func(w *rocePort) found {
 			full, err := w.Device.CreateCQ(verbs.CQInit{Depth: 1})
-			w.Do("a completion queue", err)
+			w.Must("a completion queue", err)
 			n := full.Depth() // it may be deeper than was asked for
 			if n > 60 {
-				rig.End(fmt.Errorf("the smallest completion queue has room for %d: %w", n, conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("the smallest completion queue has room for %d: %w", n, conformance.ErrBenchCannot))
 			}
 			cq := w.CQ
 			w.CQ = full
 			c := w.Connect(rcpeer.Setup{Receives: n + 2})
 			w.CQ = cq
 			for i := range n + 1 {
-				c.Put(ib.SendOnly(c.PSN(i), rcpeer.Data(8)).AckReq())
+				c.Send(ib.SendOnly(c.PeerPSN(i), rcpeer.Data(8)).AckReq())
 			}
 			// The queue pair fails, and the receive that is flushed then finds no room
 			// either.

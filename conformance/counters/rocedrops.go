@@ -25,10 +25,10 @@ var dropKinds = []drop{
 	{"other-partition", badPKey, "the P_Key of a partition that the device is not in", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.WithPKey(0x9234) }},
 	{"other-version", badVersion, "transport version 3", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.WithTVer(3) }},
 	{"more-pad-than-payload", badPad, "no payload and three pad bytes", func(c *rcpeer.Conn, _ ib.Packet) ib.Packet {
-		return ib.SendOnly(c.PSN(0), nil).WithPad([]byte{}).WithPadCnt(3)
+		return ib.SendOnly(c.PeerPSN(0), nil).WithPad([]byte{}).WithPadCnt(3)
 	}},
 	{"ends-in-its-headers", tooShort, "half of its RETH", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.WithBody(make([]byte, 8)) }},
-	{"other-address", badAddress, "another source address than the peer's", func(c *rcpeer.Conn, p ib.Packet) ib.Packet { return p.From(c.PeerAt(2)) }},
+	{"other-address", badAddress, "another source address than the peer's", func(c *rcpeer.Conn, p ib.Packet) ib.Packet { return p.From(c.PeerAddr(2)) }},
 	{"no-queue-pair", badQPN, "the number of no queue pair", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.To(0xfedcba) }},
 	{"other-service", badService, "an opcode of UC", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.On(ib.UC).NoAckReq() }},
 }
@@ -42,10 +42,10 @@ func roceDrops() (all []conformance.Case) {
 				conn := w.Connect(rcpeer.Setup{})
 				was := violations(w)
 				for range dropped {
-					conn.Put(d.changed(conn, writes(conn, 0)))
+					conn.Send(d.changed(conn, writes(conn, 0)))
 				}
-				conn.Put(writes(conn, 0))
-				answered(conn, conn.PSN(0))
+				conn.Send(writes(conn, 0))
+				answered(conn, conn.PeerPSN(0))
 				if d.why == badPKey {
 					w.Check(violations(w).pkeys-was.pkeys == dropped, fmt.Sprintf("the port's count of bad P_Keys up by %d", dropped), "up by %d", violations(w).pkeys-was.pkeys)
 				}
@@ -64,29 +64,29 @@ func roceDrops() (all []conformance.Case) {
 				idle, err := w.Device.CreateQP(verbs.QPInit{
 					Type: verbs.QPTypeRC, PD: w.PD, SendCQ: w.CQ, RecvCQ: w.CQ, Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 				})
-				w.Do("a queue pair", err)
-				w.Do("a queue pair in INIT", idle.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite},
+				w.Must("a queue pair", err)
+				w.Must("a queue pair in INIT", idle.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite},
 					verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 				for i := range dropped {
-					w.Put(ib.WriteOnly(ib.PSN(i), ib.At(0x1000, 7, 0), nil).To(uint32(idle.QPN())))
+					w.Send(ib.WriteOnly(ib.PSN(i), ib.At(0x1000, 7, 0), nil).To(uint32(idle.QPN())))
 				}
 				return found{badState: exactly(dropped)}
 			}),
 		datagrams("drop-wrong-q-key", "Datagrams with a wrong Q_Key are dropped, and counted", badQKey, func(u *datagramQP) {
 			was := violations(u.rocePort)
-			u.Put(u.datagram().WithDETH(qKey^1, 0x77))
-			u.Settle()
+			u.Send(u.datagram().WithDETH(qKey^1, 0x77))
+			u.Sync()
 			u.Check(violations(u.rocePort).qkeys-was.qkeys == 1, "the port's count of wrong Q_Keys up by 1", "up by %d", violations(u.rocePort).qkeys-was.qkeys)
 		}, "KeyViolationsUncounted"),
 		datagrams("drop-opcode-of-nobody", "Datagrams with an opcode that UD does not have are dropped, and counted", badOpcode, func(u *datagramQP) {
-			u.Put(u.datagram().WithOpcode(ib.UD.Op(0x1f)))
+			u.Send(u.datagram().WithOpcode(ib.UD.Op(0x1f)))
 		}),
 		datagrams("drop-no-receive", "Datagrams for which there is no receive are dropped, and counted", noReceive, func(u *datagramQP) {
-			u.Put(u.datagram())
+			u.Send(u.datagram())
 		}),
 		datagrams("drop-too-long", "Datagrams that are longer than their receive are dropped, and counted", tooLong, func(u *datagramQP) {
-			u.Recv(u.qp, 1, u.Memory(verbs.GRHLen+4, verbs.AccessLocalWrite).SGE(0, verbs.GRHLen+4))
-			u.Put(u.datagram())
+			u.PostRecv(u.qp, 1, u.Memory(verbs.GRHLen+4, verbs.AccessLocalWrite).SGE(0, verbs.GRHLen+4))
+			u.Send(u.datagram())
 		}),
 	)
 }
@@ -96,7 +96,7 @@ type keyCounts struct{ pkeys, qkeys uint32 }
 
 func violations(w *rocePort) keyCounts {
 	a, err := w.Device.QueryPort(1)
-	w.Do("a port that can be queried", err)
+	w.Must("a port that can be queried", err)
 	return keyCounts{a.BadPKeys, a.QKeyViolations}
 }
 
@@ -123,9 +123,9 @@ func datagrams(name, title string, why quantity, drop func(u *datagramQP), mutan
 			u.qp, err = w.Device.CreateQP(verbs.QPInit{
 				Type: verbs.QPTypeUD, PD: w.PD, SendCQ: w.CQ, RecvCQ: w.CQ, Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
 			})
-			w.Do("a queue pair", err)
-			w.Do("a queue pair in INIT", u.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey}, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-			w.Do("a queue pair in RTR", u.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+			w.Must("a queue pair", err)
+			w.Must("a queue pair in INIT", u.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey}, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+			w.Must("a queue pair in RTR", u.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
 			drop(u)
 		}
 		return found{why: exactly(dropped)}

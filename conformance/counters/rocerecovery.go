@@ -12,10 +12,10 @@ var roceRecovery = []conformance.Case{
 		"a WRITE and a READ, and three times the WRITE and twice the READ again", []quantity{duplicates},
 		func(w *rocePort) found {
 			c := w.Connect(rcpeer.Setup{})
-			read := ib.ReadRequest(c.PSN(1), c.At(0, 16))
-			c.Put(writes(c, 0), read)
-			answered(c, c.PSN(1))
-			c.Put(writes(c, 0), writes(c, 0), writes(c, 0), read, read)
+			read := ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 16))
+			c.Send(writes(c, 0), read)
+			answered(c, c.PeerPSN(1))
+			c.Send(writes(c, 0), writes(c, 0), writes(c, 0), read, read)
 			return found{duplicates: exactly(5)}
 		}),
 	counting("gaps", "Requests behind a gap, and the NAKs for them, are counted",
@@ -23,9 +23,9 @@ var roceRecovery = []conformance.Case{
 		func(w *rocePort) found {
 			c := w.Connect(rcpeer.Setup{})
 			for i := range 5 {
-				c.Put(writes(c, i+1))
+				c.Send(writes(c, i+1))
 				c.Await("a sequence NAK", func(a *rcpeer.Arrival) bool { return a.IsNak(ib.NakSequence) })
-				c.Put(writes(c, i))
+				c.Send(writes(c, i))
 				c.Await("an ACK", func(a *rcpeer.Arrival) bool { return a.IsAck(ib.AckPositive) })
 			}
 			return found{outOfOrder: exactly(5)}
@@ -35,12 +35,12 @@ var roceRecovery = []conformance.Case{
 		func(w *rocePort) found {
 			for _, lost := range []int{3, 5} {
 				c := w.Connect(rcpeer.Setup{})
-				c.Post(c.QP, c.Writing(1, 8))
-				c.Take(8)
-				c.Put(ib.Nak(c.SQ(lost), ib.NakSequence, 0))
-				answered(c, c.SQ(7))
-				c.Put(ib.Ack(c.SQ(7), 1))
-				c.Completes(1, verbs.WCSuccess)
+				c.PostSend(c.QP, c.WriteWR(1, 8))
+				c.NextPackets(8)
+				c.Send(ib.Nak(c.DevicePSN(lost), ib.NakSequence, 0))
+				answered(c, c.DevicePSN(7))
+				c.Send(ib.Ack(c.DevicePSN(7), 1))
+				c.ExpectCompletion(1, verbs.WCSuccess)
 			}
 			return nil
 		}),
@@ -49,13 +49,13 @@ var roceRecovery = []conformance.Case{
 		func(w *rocePort) found {
 			c := w.Connect(rcpeer.Setup{})
 			for i := range 2 {
-				c.Post(c.QP, c.Reading(1, 1), c.Sending(2, 8))
-				c.Take(2)
-				c.Put(ib.Ack(c.SQ(2*i+1), uint32(2*i+2)))
+				c.PostSend(c.QP, c.ReadWR(1, 1), c.SendWR(2, 8))
+				c.NextPackets(2)
+				c.Send(ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
 				c.Drain(0)
-				c.Put(ib.ReadResponseOnly(c.SQ(2*i), uint32(2*i+1), rcpeer.Data(rcpeer.MTU)), ib.Ack(c.SQ(2*i+1), uint32(2*i+2)))
-				c.Completes(1, verbs.WCSuccess)
-				c.Completes(2, verbs.WCSuccess)
+				c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), rcpeer.Data(rcpeer.MTU)), ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
+				c.ExpectCompletion(1, verbs.WCSuccess)
+				c.ExpectCompletion(2, verbs.WCSuccess)
 				c.Drain(0)
 			}
 			return found{impliedNAKs: exactly(2)}
@@ -63,9 +63,9 @@ var roceRecovery = []conformance.Case{
 	counting("timeouts", "Timeouts, what is sent again for them, and requests that are given up, are counted",
 		"nothing to a SEND with retry_cnt 3", []quantity{ackTimeouts, resentPkts, retriesEnd},
 		func(w *rocePort) found {
-			c := w.Connect(rcpeer.Setup{Change: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 10, 3 }})
-			c.Post(c.QP, c.Sending(1, 8))
-			c.Completes(1, verbs.WCRetryExcErr)
+			c := w.Connect(rcpeer.Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 10, 3 }})
+			c.PostSend(c.QP, c.SendWR(1, 8))
+			c.ExpectCompletion(1, verbs.WCRetryExcErr)
 			// The last one ends the request. Some count timeouts, some repetitions.
 			return found{ackTimeouts: between(3, 4), retriesEnd: exactly(1)}
 		}),
@@ -74,7 +74,7 @@ var roceRecovery = []conformance.Case{
 		func(w *rocePort) found {
 			c := w.Connect(rcpeer.Setup{})
 			for range 3 {
-				c.Put(ib.SendOnly(c.PSN(0), rcpeer.Data(8)).AckReq())
+				c.Send(ib.SendOnly(c.PeerPSN(0), rcpeer.Data(8)).AckReq())
 				c.Await("an RNR NAK", func(a *rcpeer.Arrival) bool { return a.IsAck(ib.AckRNR) })
 			}
 			return nil
@@ -82,13 +82,13 @@ var roceRecovery = []conformance.Case{
 	counting("rnr-naks-received", "RNR NAKs that are received, and requests that are given up for them, are counted",
 		"three RNR NAKs to a SEND with rnr_retry 2", []quantity{rnrNAKsRcvd, rnrEnd},
 		func(w *rocePort) found {
-			c := w.Connect(rcpeer.Setup{Change: func(a *verbs.QPAttr) { a.RNRRetry = 2 }})
-			c.Post(c.QP, c.Sending(1, 8))
+			c := w.Connect(rcpeer.Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = 2 }})
+			c.PostSend(c.QP, c.SendWR(1, 8))
 			for range 3 {
-				c.Take(1)
-				c.Put(ib.RNR(c.SQ(0), 1, 0))
+				c.NextPackets(1)
+				c.Send(ib.RNR(c.DevicePSN(0), 1, 0))
 			}
-			c.Completes(1, verbs.WCRNRRetryExcErr)
+			c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
 			return found{rnrEnd: exactly(1)}
 		}),
 	counting("refusals-sent", "NAKs for errors that are sent are counted",
@@ -96,7 +96,7 @@ var roceRecovery = []conformance.Case{
 		func(w *rocePort) found {
 			for range 3 {
 				c := w.Connect(rcpeer.Setup{})
-				c.Put(ib.WriteOnly(c.PSN(0), ib.At(c.Mem.Addr(), ^uint32(c.Mem.RKey()), 8), rcpeer.Data(8)).AckReq())
+				c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 8), rcpeer.Data(8)).AckReq())
 				c.Await("a NAK", func(a *rcpeer.Arrival) bool { return a.IsAck(ib.AckNegative) })
 			}
 			return nil
@@ -106,10 +106,10 @@ var roceRecovery = []conformance.Case{
 		func(w *rocePort) found {
 			for code := ib.NakInvalidRequest; code <= ib.NakRemoteOp; code++ {
 				c := w.Connect(rcpeer.Setup{})
-				c.Post(c.QP, c.Writing(1, 1))
-				c.Take(1)
-				c.Put(ib.Nak(c.SQ(0), code, 0))
-				wc := c.Completion()
+				c.PostSend(c.QP, c.WriteWR(1, 1))
+				c.NextPackets(1)
+				c.Send(ib.Nak(c.DevicePSN(0), code, 0))
+				wc := c.NextCompletion()
 				c.Check(wc.Status != verbs.WCSuccess, "an error", "success")
 			}
 			return nil

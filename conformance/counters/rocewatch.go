@@ -21,9 +21,9 @@ type rocePort struct {
 // onRoCE makes the body of a case that is about some quantities. It returns what has
 // happened besides what the packets of the record tell by themselves.
 func onRoCE(about []quantity, body func(*rocePort) found) func(*conformance.Bench) error {
-	return rcpeer.On(func(p *rcpeer.Port) {
+	return rcpeer.Body(func(p *rcpeer.Port) {
 		roce.has(p.Rig, about...)
-		p.Settle() // it makes a connection of its own at the first time
+		p.Sync() // it makes a connection of its own at the first time
 		events, _ := p.Record.Events()
 		w := &rocePort{p, about, look(p.Rig), len(events)}
 		w.judge(body(w))
@@ -35,7 +35,7 @@ func (w *rocePort) judge(happened found) {
 	w.Drain(0) // what has come is in the record when it is read
 	events, beyond := w.Record.Events()
 	if beyond > 0 {
-		rig.End(fmt.Errorf("the record lacks %d events", beyond))
+		rig.Abort(fmt.Errorf("the record lacks %d events", beyond))
 	}
 	t := newTally()
 	for i := range events[w.first:] {
@@ -88,7 +88,7 @@ func (t *tally) add(q quantity) { t.found[q] = t.found[q].plus(exactly(1)) }
 
 // take counts an event of the record.
 func (t *tally) take(e *conformance.Event) {
-	if e.Kind != conformance.EventSent && e.Kind != conformance.EventCame {
+	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return
 	}
 	p, err := ib.Parse(e.Data)
@@ -103,7 +103,7 @@ func (t *tally) take(e *conformance.Event) {
 		t.out.add(e.Data, &p)
 	}
 	if err == nil && p.CheckICRC() == nil {
-		t.classify(&p, e.Kind == conformance.EventCame)
+		t.classify(&p, e.Kind == conformance.EventReceived)
 	}
 }
 

@@ -103,7 +103,7 @@ func (k Known) On(tier string) map[string]conformance.Deviation {
 		if d.Link != "" {
 			reason += fmt.Sprintf(" (see %s)", d.Link)
 		}
-		on[id] = conformance.Deviation{Reason: reason, Sometimes: d.Sometimes}
+		on[id] = conformance.Deviation{Reason: reason, Intermittent: d.Sometimes}
 	}
 	return on
 }

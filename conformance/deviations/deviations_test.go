@@ -63,10 +63,10 @@ a/b/cables: {reason: what was there before is sent, on: wire, sometimes: true}
 		if ids := slices.Sorted(maps.Keys(got)); !slices.Equal(ids, want) {
 			t.Errorf("on %s: %v, want %v", tier, ids, want)
 		}
-		if d := got["a/b/everywhere"]; d.Reason != "it cannot (seen on firmware 7) (see a page)" || d.Sometimes {
+		if d := got["a/b/everywhere"]; d.Reason != "it cannot (seen on firmware 7) (see a page)" || d.Intermittent {
 			t.Errorf("on %s: %+v", tier, d)
 		}
-		if d := got["a/b/cables"]; tier == "wire" && (d.Reason != "what was there before is sent (at times)" || !d.Sometimes) {
+		if d := got["a/b/cables"]; tier == "wire" && (d.Reason != "what was there before is sent (at times)" || !d.Intermittent) {
 			t.Errorf("on %s: %+v", tier, d)
 		}
 	}

@@ -28,12 +28,12 @@ var packetCases = []conformance.Case{
 		Expects: "these 43 octets: version 1, kind UD, the numbers of both queue pairs and the key, a Send of message 1 without pad, the CRC least significant octet first",
 		Mutants: []string{"PacketsPadded", "CRCMostFirst"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 5))
+			p.PostSend(p.qp, p.sendWR(1, 0, 5))
 			got := p.expect(dg.Of(dg.KindUD))
 			path := dg.Path{Dest: p.qpn, Source: uint32(p.qp.QPN()), Key: p.key}
 			want := dg.UD(iwarp.Send(1, p.own.Buf[:5])).Over(path).Append(nil)
 			p.Check(bytes.Equal(got.Raw, want), fmt.Sprintf("% x", want), "% x", got.Raw)
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.silence(quiet)
 		}),
 	},
@@ -45,16 +45,16 @@ var packetCases = []conformance.Case{
 		Expects: "nothing in answer to the former; the cookie and a completion in answer to the latter",
 		Mutants: []string{"StrangePacketsTaken"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
 			p.mangled(dg.Challenge(p.in.epoch, p.incarnation, peerCookie+1))
 			p.challenge(peerCookie)
 			p.showsProof(peerCookie)
 			p.mangled(p.ack(1))
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.send(p.ack(1))
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -66,11 +66,11 @@ var packetCases = []conformance.Case{
 		Mutants: []string{"CRCMostFirst"},
 		Run: onPeer(func(p *peer) {
 			for n := range 41 {
-				p.Post(p.qp, p.sendWR(uint64(n), n, n))
+				p.PostSend(p.qp, p.sendWR(uint64(n), n, n))
 				p.rightCRC(p.expect(dg.UD(iwarp.Send(uint32(n+1), p.own.Buf[n:2*n]))))
-				p.Completes(uint64(n), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(n), verbs.WCSuccess)
 			}
-			p.Post(p.qp, p.sendWR(41, 0, 16<<10))
+			p.PostSend(p.qp, p.sendWR(41, 0, 16<<10))
 			for _, a := range p.message() {
 				p.rightCRC(a)
 			}
@@ -125,10 +125,10 @@ var packetCases = []conformance.Case{
 			for n := range 10 {
 				p.sendSegments(iwarp.Send(uint32(n+1), data(n)))
 				p.gets(uint64(n+1), data(n))
-				p.Post(p.qp, p.sendWR(uint64(n), 0, n))
+				p.PostSend(p.qp, p.sendWR(uint64(n), 0, n))
 				a := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
 				p.Check(len(a.Raw) == aroundSend+n, fmt.Sprintf("a packet of %d octets", aroundSend+n), "%d", len(a.Raw))
-				p.Completes(uint64(n), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(n), verbs.WCSuccess)
 			}
 		}),
 	},
@@ -166,7 +166,7 @@ var packetCases = []conformance.Case{
 		Expects: "octets 1 to 3 of the packets are zero",
 		Mutants: []string{"ReservedSent"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8), p.wr(2, verbs.OpRDMAWrite, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.wr(2, verbs.OpRDMAWrite, 0, 8))
 			p.sendSegments(badWrite())
 			for _, a := range p.take(3) {
 				p.Check(len(a.Raw) > 4 && bytes.Equal(a.Raw[1:4], make([]byte, 3)), "zeros in octets 1 to 3", "%v: % x", a.Packet, a.Raw[:4])
@@ -192,7 +192,7 @@ var packetCases = []conformance.Case{
 			stranger.send(stranger.following(emptyWrite()))
 			refusal := stranger.expect(dg.Of(dg.KindRefusal))
 			p.Check(*refusal.Refusal.Reserved == 0, "zeros in the reserved octets of a Refusal", "%#x", *refusal.Refusal.Reserved)
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			for _, a := range []arrival{ack, refusal, p.first()} {
 				p.Check(*a.Header.FlagsReserved == 0 && *a.Header.Reserved == 0, "zeros in the reserved bits of the header",
 					"%#x and %#x in %v", *a.Header.FlagsReserved, *a.Header.Reserved, a.Packet)
@@ -231,12 +231,12 @@ var packetCases = []conformance.Case{
 			odd := func(pkt dg.Packet) dg.Packet {
 				return pkt.EditHeader(func(h *dg.Header) { h.Reserved, h.FlagsReserved = new(uint16(0xffff)), new(uint8(3)) })
 			}
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
 			p.send(odd(dg.Challenge(p.in.epoch, p.incarnation, peerCookie)))
 			p.showsProof(peerCookie)
 			p.send(odd(p.ack(1).EditAck(func(a *dg.AckBlock) { a.Reserved = new(uint8(0xff)) })))
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.begin(emptyWrite())
 			p.send(odd(p.following(iwarp.Send(1, data(8)))).AckNow())
 			p.expectAck(2)
@@ -280,11 +280,11 @@ func (w way) fromPort(port uint16) way {
 // completion, an event, an octet in memory, another state.
 func (q *queue) leavesNoTrace() {
 	q.silence(quiet)
-	q.Incomplete()
-	q.NoEvent()
-	q.Untouched(q.mem, 0, 0)
-	q.Untouched(q.own, 0, 0)
-	q.StateIs(q.qp, verbs.QPStateRTS)
+	q.ExpectNoCompletion()
+	q.ExpectNoEvent()
+	q.ExpectUnchanged(q.mem, 0, 0)
+	q.ExpectUnchanged(q.own, 0, 0)
+	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
 // message returns the packets of the next message of the device's, up to its last.

@@ -51,7 +51,7 @@ func takesAndSendsLittle(p *peer) {
 
 // staysWithinThePath ends the case unless a message goes over the path as it is.
 func (p *peer) staysWithinThePath(n int) {
-	p.Post(p.qp, p.sendWR(1, 0, n))
+	p.PostSend(p.qp, p.sendWR(1, 0, n))
 	var message []byte
 	for _, a := range p.message() {
 		p.Check(a.size <= p.MTU, fmt.Sprintf("packets of at most %d octets", p.MTU), "one of %d", a.size)

@@ -42,7 +42,7 @@ var addressCases = []conformance.Case{
 			// A canary would be one queue pair more, and might get that very number.
 			qs[0].peer(0).sendSegments(iwarp.Send(10, data(16)))
 			qs[0].gets(3, data(16))
-			h.Incomplete()
+			h.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -70,7 +70,7 @@ var addressCases = []conformance.Case{
 			// What is received behind it shows that it has gone by.
 			b.peer(0).sendSegments(iwarp.Send(2, data(16)))
 			b.gets(1, data(16))
-			h.Incomplete()
+			h.ExpectNoCompletion()
 			a.leavesNoTrace()
 		}),
 	},
@@ -84,14 +84,14 @@ var addressCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			a, b := h.queuePair(setup{receives: 2}), h.queuePair(setup{receives: 2})
 			p := a.peer(0)
-			p.Post(p.qp, p.sendWR(7, 0, 8))
+			p.PostSend(p.qp, p.sendWR(7, 0, 8))
 			p.expect(dg.UD(iwarp.Send(1, p.own.Buf[:8]).QN(0)))
-			p.Completes(7, verbs.WCSuccess)
+			p.ExpectCompletion(7, verbs.WCSuccess)
 			wrong := iwarp.Send(1, data(8)).QN(uint32(b.qp.QPN()))
 			p.sendSegments(wrong)
 			p.expect(dg.UD(iwarp.Terminate(iwarp.DDPUntaggedInvalidQN).Quoting(wrong)))
-			b.Untouched(b.own, 0, 0)
-			a.Untouched(a.own, 0, 0)
+			b.ExpectUnchanged(b.own, 0, 0)
+			a.ExpectUnchanged(a.own, 0, 0)
 		}),
 	},
 	{
@@ -128,11 +128,11 @@ var addressCases = []conformance.Case{
 		Run: onPeer(func(p *peer) {
 			other := p.peer(1)
 			for range 2 {
-				p.Post(p.qp, p.sendWR(1, 0, 8), other.wr(2, verbs.OpRDMAWrite, 0, 8))
+				p.PostSend(p.qp, p.sendWR(1, 0, 8), other.wr(2, verbs.OpRDMAWrite, 0, 8))
 				p.expect(dg.UD(iwarp.Of(iwarp.OpSend)).WithKey(p.key))
 				other.expect(dg.UD(iwarp.Of(iwarp.OpWrite)).WithKey(other.key))
-				p.Completes(1, verbs.WCSuccess)
-				p.Completes(2, verbs.WCSuccess)
+				p.ExpectCompletion(1, verbs.WCSuccess)
+				p.ExpectCompletion(2, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -144,13 +144,13 @@ var addressCases = []conformance.Case{
 		Expects: "the cookie, a completion and a failure; in what the device answers the key of what it answers",
 		Mutants: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
 			p.send(dg.Challenge(p.in.epoch, p.incarnation, peerCookie).WithKey(0x11111111))
 			p.showsProof(peerCookie)
 			p.send(p.ack(1).WithKey(0))
-			p.Completes(1, verbs.WCSuccess)
-			p.Post(p.qp, p.sendWR(2, 0, 8))
+			p.ExpectCompletion(1, verbs.WCSuccess)
+			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			p.expectData(1)
 			p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow).WithKey(0x22222222))
 			p.fails(2)
@@ -182,9 +182,9 @@ var addressCases = []conformance.Case{
 		Expects: "an event of the queue pair that is named; then an error message with the key of the segment",
 		Mutants: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			sent := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.send(errorAbout(*sent.Segment).WithKey(0x11111111))
 			p.hearsOfError()
 			p.sendSegments(badWrite())
@@ -209,9 +209,9 @@ var addressCases = []conformance.Case{
 				attr, err := verbs.InitAHFromWC(1, 0, &wc, area)
 				p.Check(err == nil, "an address area that can be answered", "%v: % x", err, area)
 				from.ah = p.handle(attr)
-				p.Post(p.qp, from.sendWR(uint64(i), 0, 8))
+				p.PostSend(p.qp, from.sendWR(uint64(i), 0, 8))
 				from.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
-				p.Completes(uint64(i), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 		}),
 	},
@@ -223,10 +223,10 @@ var addressCases = []conformance.Case{
 		Expects: "packets from that port, and a receive",
 		Mutants: []string{"PortEphemeral"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(7, 0, 8))
+			p.PostSend(p.qp, p.sendWR(7, 0, 8))
 			a := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
 			p.Check(iwarp.Val(a.UDP.SrcPort) == devicePort, fmt.Sprintf("source port %d", devicePort), "%d", iwarp.Val(a.UDP.SrcPort))
-			p.Completes(7, verbs.WCSuccess)
+			p.ExpectCompletion(7, verbs.WCSuccess)
 			p.sendSegments(iwarp.Send(1, data(8)))
 			p.gets(1, data(8))
 		}),
@@ -280,7 +280,7 @@ func errorAbout(s iwarp.Segment) dg.Packet {
 // hearsOfError ends the case unless the program has an event of the queue pair. Which,
 // the document does not say: verbs have none that names a message.
 func (q *queue) hearsOfError() {
-	e, err := q.Device.WaitAsync(q.Patience())
+	e, err := q.Device.WaitAsync(q.ResponseTimeout())
 	if err != nil {
 		q.Fail("an event of the queue pair", "%v", err)
 	}
@@ -291,7 +291,7 @@ func (q *queue) hearsOfError() {
 // fails ends the case unless the next completion is of this request, in error, and comes
 // long before a sender gives up by itself. It returns how the request failed.
 func (h *host) fails(id uint64) verbs.WCStatus {
-	wc, ok := h.WaitCompletion(giveUp / 5)
+	wc, ok := h.PollCompletion(giveUp / 5)
 	h.Check(ok, fmt.Sprintf("request %d to fail", id), "nothing in %v", giveUp/5)
 	h.Check(wc.WRID == id && wc.Status != verbs.WCSuccess, fmt.Sprintf("request %d to fail", id), "%s", rig.Describe(&wc))
 	return wc.Status

@@ -37,7 +37,7 @@ var groupCases = []conformance.Case{
 			p.toGroup(groupB, iwarp.Send(2, data(16)))
 			h.allGet(data(16), both, second)
 			h.silence(quiet)
-			h.Incomplete()
+			h.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -54,11 +54,11 @@ var groupCases = []conformance.Case{
 			p := a.peer(0)
 			p.toGroup(groupA, iwarp.Send(1, data(8)))
 			h.allGet(data(8), a, b)
-			h.Do("a queue pair that leaves its group", a.qp.DetachMulticast(verbs.GIDFrom(groupA)))
+			h.Must("a queue pair that leaves its group", a.qp.DetachMulticast(verbs.GIDFrom(groupA)))
 			p.toGroup(groupA, iwarp.Send(2, data(16)))
 			h.allGet(data(16), b)
 			h.settle()
-			h.Incomplete()
+			h.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -116,7 +116,7 @@ var groupCases = []conformance.Case{
 				}
 			}
 			p.silence(quiet)
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.send(d)
 			p.expectAck(2)
 			p.gets(1, data(8))
@@ -127,7 +127,7 @@ var groupCases = []conformance.Case{
 // attach attaches queue pairs to a group.
 func (h *host) attach(group netip.Addr, qs ...*queue) {
 	for _, q := range qs {
-		h.Do("a queue pair that joins a group", q.qp.AttachMulticast(verbs.GIDFrom(group)))
+		h.Must("a queue pair that joins a group", q.qp.AttachMulticast(verbs.GIDFrom(group)))
 	}
 }
 
@@ -141,7 +141,7 @@ func (p *peer) toGroup(group netip.Addr, s iwarp.Segment) {
 func (h *host) allGet(message []byte, qs ...*queue) {
 	got := make(map[verbs.QPN]int)
 	for range qs {
-		wc := h.Completion()
+		wc := h.NextCompletion()
 		h.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == areaLen+len(message), "a receive of the message", "%v, %d octets", wc.Status, wc.ByteLen)
 		got[wc.QPN]++
 	}

@@ -87,7 +87,7 @@ var udReceiveCases = []conformance.Case{
 			}
 			p.sendSegments(iwarp.Send(9, data(16)))
 			p.gets(1, data(16))
-			p.Recv(p.qp, 2, p.own.SGE(p.recvLen, p.recvLen))
+			p.PostRecv(p.qp, 2, p.own.SGE(p.recvLen, p.recvLen))
 			p.sendSegments(pieces(0, data(80), 40)[1])
 			p.gets(2, data(80))
 		}),
@@ -140,7 +140,7 @@ var udReceiveCases = []conformance.Case{
 			s := pieces(1, message, 32)
 			p.sendSegments(s[0], s[2], s[0], s[0], s[2])
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.sendSegments(s[1])
 			p.gets(1, message)
 			part := func(from, to int) iwarp.Segment {
@@ -148,7 +148,7 @@ var udReceiveCases = []conformance.Case{
 			}
 			p.sendSegments(part(0, 40), part(20, 60), part(70, 96))
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.sendSegments(part(50, 80))
 			p.gets(2, message)
 			p.leavesNothingElse()
@@ -188,9 +188,9 @@ var udReceiveCases = []conformance.Case{
 			p.sendSegments(iwarp.Send(1, data(8)))
 			p.sendSegments(pieces(2, data(32), 16)...)
 			p.leavesNoTrace()
-			p.Recv(p.qp, 1, p.own.SGE(0, p.recvLen))
+			p.PostRecv(p.qp, 1, p.own.SGE(0, p.recvLen))
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.sendSegments(iwarp.Send(3, data(16)))
 			p.gets(1, data(16))
 		}),
@@ -204,18 +204,18 @@ var udReceiveCases = []conformance.Case{
 		Mutants: []string{"UDIgnoresSRQ"},
 		Run: onHost(func(h *host) {
 			srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
-			h.Do("a shared receive queue", err)
+			h.Must("a shared receive queue", err)
 			m := h.Memory(1024, verbs.AccessLocalWrite)
 			for i := range 4 {
-				h.Recv(srq, uint64(i+1), m.SGE(i*128, 128))
+				h.PostRecv(srq, uint64(i+1), m.SGE(i*128, 128))
 			}
 			qs := []*queue{h.queuePair(setup{srq: srq}), h.queuePair(setup{srq: srq})}
 			for i := range 4 {
 				q := qs[i%2]
 				q.peer(0).sendSegments(iwarp.Send(uint32(i), data(8+i)))
-				wc := h.Received(uint64(i+1), areaLen+8+i)
+				wc := h.ExpectRecv(uint64(i+1), areaLen+8+i)
 				h.Check(wc.QPN == q.qp.QPN(), "a completion that names the queue pair", "%#x", uint32(wc.QPN))
-				h.Holds(m, i*128+areaLen, data(8+i))
+				h.ExpectBytes(m, i*128+areaLen, data(8+i))
 			}
 		}),
 	},
@@ -225,6 +225,6 @@ var udReceiveCases = []conformance.Case{
 // answer, another completion, an event.
 func (h *host) leavesNothingElse() {
 	h.silence(quiet)
-	h.Incomplete()
-	h.NoEvent()
+	h.ExpectNoCompletion()
+	h.ExpectNoEvent()
 }

@@ -35,9 +35,9 @@ var udSendCases = []conformance.Case{
 		Mutants: []string{"CutsAtRandom"},
 		Run: onPeer(func(p *peer) {
 			for i, n := range []int{0, 1, 100, p.fits()} {
-				p.Post(p.qp, p.sendWR(uint64(i), 0, n))
+				p.PostSend(p.qp, p.sendWR(uint64(i), 0, n))
 				p.expect(dg.UD(iwarp.Send(uint32(i+1), p.own.Buf[:n]).MO(0).Last(true)))
-				p.Completes(uint64(i), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 			p.silence(quiet)
 		}),
@@ -51,11 +51,11 @@ var udSendCases = []conformance.Case{
 		Mutants: []string{"CutsAtRandom"},
 		Run: on(setup{memLen: maxSend}, func(p *peer) {
 			for i, n := range []int{p.fits() + 1, 4*p.fits() - 7, 10 << 10, maxSend} {
-				p.Post(p.qp, p.sendWR(uint64(i), 0, n))
+				p.PostSend(p.qp, p.sendWR(uint64(i), 0, n))
 				all := p.message()
 				p.Check(len(all) > 1, "several packets", "one of %d octets", len(all[0].Segment.Payload))
 				p.evenly(uint32(i+1), all, p.own.Buf[:n])
-				p.Completes(uint64(i), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 		}),
 	},
@@ -69,13 +69,13 @@ var udSendCases = []conformance.Case{
 		Run: on(setup{memLen: 2 * maxSend}, func(p *peer) {
 			for _, n := range []int{maxSend + 1, 2 * maxSend} {
 				_, err := p.qp.PostSend([]verbs.SendWR{p.sendWR(1, 0, n)})
-				p.Refuses(fmt.Sprintf("a Send of %d octets", n), err, nil)
+				p.MustFail(fmt.Sprintf("a Send of %d octets", n), err, nil)
 			}
 			p.silence(quiet)
-			p.Incomplete()
-			p.Post(p.qp, p.sendWR(2, 0, maxSend))
+			p.ExpectNoCompletion()
+			p.PostSend(p.qp, p.sendWR(2, 0, maxSend))
 			p.evenly(1, p.message(), p.own.Buf[:maxSend])
-			p.Completes(2, verbs.WCSuccess)
+			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -89,12 +89,12 @@ var udSendCases = []conformance.Case{
 			peers := []*peer{p, p.peer(1), p.peer(4)}
 			for i := range 9 {
 				to := peers[i*i%len(peers)]
-				p.Post(p.qp, to.sendWR(uint64(i), 0, 8))
+				p.PostSend(p.qp, to.sendWR(uint64(i), 0, 8))
 				to.expect(dg.UD(iwarp.Send(uint32(i+1), p.own.Buf[:8])))
-				p.Completes(uint64(i), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 			other := p.queuePair(setup{}).peer(0)
-			p.Post(other.qp, other.sendWR(9, 0, 8))
+			p.PostSend(other.qp, other.sendWR(9, 0, 8))
 			other.expect(dg.UD(iwarp.Send(1, other.own.Buf[:8])))
 		}),
 	},
@@ -106,12 +106,12 @@ var udSendCases = []conformance.Case{
 		Expects: "a completion of each, in order",
 		Mutants: []string{"UDWaitsForPeer"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 16<<10), p.wr(3, verbs.OpRDMAWrite, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 16<<10), p.wr(3, verbs.OpRDMAWrite, 0, 8))
 			for range 3 {
 				p.message()
 			}
 			for id := range uint64(3) {
-				p.Completes(id+1, verbs.WCSuccess)
+				p.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -127,11 +127,11 @@ var udSendCases = []conformance.Case{
 				wr := p.wr(1, op, 0, 8)
 				wr.InvalidateRKey = peerSTag
 				_, err := p.qp.PostSend([]verbs.SendWR{wr})
-				p.Refuses(op.String(), err, nil)
+				p.MustFail(op.String(), err, nil)
 			}
-			p.Post(p.qp, p.sendWR(2, 0, 8))
+			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			p.expect(dg.UD(iwarp.Send(1, p.own.Buf[:8])))
-			p.Completes(2, verbs.WCSuccess)
+			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -154,9 +154,9 @@ var udSendCases = []conformance.Case{
 				p.sendSegments(wrong(q))
 				p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
 				p.stopped()
-				p.Untouched(q.mem, 0, 0)
-				p.Untouched(q.own, 0, 0)
-				p.Completes(1, verbs.WCWRFlushErr)
+				p.ExpectUnchanged(q.mem, 0, 0)
+				p.ExpectUnchanged(q.own, 0, 0)
+				p.ExpectCompletion(1, verbs.WCWRFlushErr)
 			}
 			h.silence(quiet)
 		}),
@@ -169,11 +169,11 @@ var udSendCases = []conformance.Case{
 		Expects: "a tagged segment with opcode 15, where it goes, its length and the immediate data",
 		Mutants: []string{"RecordIsWrite"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.recordWR(1, 0, 32))
+			p.PostSend(p.qp, p.recordWR(1, 0, 32))
 			a := p.expect(dg.UD(iwarp.Of(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.own.Buf[:32])))
 			p.Check(a.Record != nil, "the header of a Write-Record", "%v", a.Packet)
 			p.Check(*a.Record.Immediate == immediate, fmt.Sprintf("immediate data %#x", immediate), "%#x", *a.Record.Immediate)
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.silence(quiet)
 		}),
 	},
@@ -209,5 +209,5 @@ func (h *host) evenly(msn uint32, all []arrival, message []byte) {
 // error.
 func (q *queue) stopped() {
 	q.hearsOfError()
-	q.State(q.qp, verbs.QPStateErr)
+	q.AwaitState(q.qp, verbs.QPStateErr)
 }

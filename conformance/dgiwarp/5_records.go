@@ -34,7 +34,7 @@ func (p *peer) records(msn uint32, off int, message []byte, n int) []dg.Packet {
 // told ends the case unless the next completion is of this receive, and says of a record
 // at off that these ranges of it have arrived.
 func (q *queue) told(id uint64, off, length int, spans ...span) {
-	wc := q.Received(id, areaLen+recordLen+rangeLen*len(spans))
+	wc := q.ExpectRecv(id, areaLen+recordLen+rangeLen*len(spans))
 	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediate, fmt.Sprintf("a Write with immediate data %#x", immediate), "%s", rig.Describe(&wc))
 	at := q.at(off)
 	want := binary.BigEndian.AppendUint32(nil, at.STag)
@@ -45,7 +45,7 @@ func (q *queue) told(id uint64, off, length int, spans ...span) {
 		want = binary.BigEndian.AppendUint32(want, uint32(s.off))
 		want = binary.BigEndian.AppendUint32(want, uint32(s.n))
 	}
-	q.Holds(q.own, int(id-1)*q.recvLen+areaLen, want)
+	q.ExpectBytes(q.own, int(id-1)*q.recvLen+areaLen, want)
 }
 
 var recordCases = []conformance.Case{
@@ -60,7 +60,7 @@ var recordCases = []conformance.Case{
 			var numbers []uint32
 			for range 2 {
 				const n = 5000
-				p.Post(p.qp, p.recordWR(1, 0, n))
+				p.PostSend(p.qp, p.recordWR(1, 0, n))
 				all := p.message()
 				p.Check(all[0].Record != nil, "the header of a Write-Record", "%v", all[0].Packet)
 				msn, at := *all[0].Record.MSN, 0
@@ -72,7 +72,7 @@ var recordCases = []conformance.Case{
 					p.same(want.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(at == n) }), a)
 				}
 				numbers = append(numbers, msn)
-				p.Completes(1, verbs.WCSuccess)
+				p.ExpectCompletion(1, verbs.WCSuccess)
 			}
 			p.Check(numbers[0] != numbers[1], "messages of different numbers", "%d twice", numbers[0])
 		}),
@@ -104,12 +104,12 @@ var recordCases = []conformance.Case{
 				pkts := p.records(uint32(i+1), off, data(96), 32)
 				p.send(pkts[0], pkts[2], wrong(pkts[1]))
 				p.told(uint64(i+1), off, 96, span{0, 32}, span{64, 32})
-				p.Holds(p.mem, off, data(96)[:32])
-				p.Holds(p.mem, off+64, data(96)[64:])
-				p.Holds(p.mem, off+32, was[i])
+				p.ExpectBytes(p.mem, off, data(96)[:32])
+				p.ExpectBytes(p.mem, off+64, data(96)[64:])
+				p.ExpectBytes(p.mem, off+32, was[i])
 			}
-			p.Untouched(other, 0, 0)
-			p.Untouched(p.mem, 0, 300)
+			p.ExpectUnchanged(other, 0, 0)
+			p.ExpectUnchanged(p.mem, 0, 300)
 		}),
 	},
 	{
@@ -126,12 +126,12 @@ var recordCases = []conformance.Case{
 				p.send(pkts[order[0]], pkts[order[1]])
 				p.settle()
 				if p.Now() < begun+recordTime { // which a slow machine may not manage
-					p.Incomplete()
+					p.ExpectNoCompletion()
 				}
 				p.send(pkts[order[2]])
 				p.told(uint64(i+1), 100*i, 96, span{0, 96})
 				p.Check(!p.Virtual || p.Now() < begun+recordTime, "a completion at once", "only after %v", p.Now()-begun)
-				p.Holds(p.mem, 100*i, data(96))
+				p.ExpectBytes(p.mem, 100*i, data(96))
 			}
 		}),
 	},
@@ -150,8 +150,8 @@ var recordCases = []conformance.Case{
 			took := p.Now() - begun
 			p.Check(took >= recordTime, "a completion after 10 ms", "after %v", took)
 			p.Check(!p.Virtual || took < recordTime+recordTime/2, "a completion after 10 ms", "after %v", took)
-			p.Holds(p.mem, 0, data(96)[:64])
-			p.Untouched(p.mem, 0, 64)
+			p.ExpectBytes(p.mem, 0, data(96)[:64])
+			p.ExpectUnchanged(p.mem, 0, 64)
 		}),
 	},
 	{
@@ -166,7 +166,7 @@ var recordCases = []conformance.Case{
 			p.send(pkts[4], pkts[2], pkts[0])
 			p.told(1, 64, 96, span{0, 16}, span{32, 16}, span{64, 16})
 			for _, off := range []int{0, 32, 64} {
-				p.Holds(p.mem, 64+off, data(96)[off:off+16])
+				p.ExpectBytes(p.mem, 64+off, data(96)[off:off+16])
 			}
 		}),
 	},
@@ -202,7 +202,7 @@ var recordCases = []conformance.Case{
 			pkts := p.records(1, 0, data(128), 16)
 			p.send(pkts[0], pkts[2], pkts[4], pkts[6])
 			p.told(1, 0, 128, span{0, 16}, span{32, 16})
-			p.Untouched(p.own, 0, areaLen+recordLen+2*rangeLen)
+			p.ExpectUnchanged(p.own, 0, areaLen+recordLen+2*rangeLen)
 		}),
 	},
 	{
@@ -224,7 +224,7 @@ var recordCases = []conformance.Case{
 			spans = slices.Delete(spans, 0, 2)
 			spans = slices.Insert(spans, 0, span{0, 24})
 			p.told(1, 0, 8*n, spans...)
-			p.Untouched(p.mem, 0, 16*recordRanges)
+			p.ExpectUnchanged(p.mem, 0, 16*recordRanges)
 		}),
 	},
 	{
@@ -242,7 +242,7 @@ var recordCases = []conformance.Case{
 				p.told(uint64(i+1), 16*i, 16, span{0, 8})
 			}
 			p.leavesNothingElse()
-			p.Untouched(p.mem, 0, 16*openRecords)
+			p.ExpectUnchanged(p.mem, 0, 16*openRecords)
 		}),
 	},
 	{
@@ -256,13 +256,13 @@ var recordCases = []conformance.Case{
 			p.send(p.records(1, 0, data(32), 16)...)
 			p.send(p.records(2, 32, data(32), 16)[0])
 			p.leavesNothingElse()
-			p.StateIs(p.qp, verbs.QPStateRTS)
+			p.ExpectState(p.qp, verbs.QPStateRTS)
 			p.Sleep(2 * recordTime)
-			p.Recv(p.qp, 1, p.own.SGE(0, p.recvLen))
+			p.PostRecv(p.qp, 1, p.own.SGE(0, p.recvLen))
 			p.settle()
-			p.Incomplete()
-			p.Holds(p.mem, 0, data(32))
-			p.Holds(p.mem, 32, data(32)[:16])
+			p.ExpectNoCompletion()
+			p.ExpectBytes(p.mem, 0, data(32))
+			p.ExpectBytes(p.mem, 32, data(32)[:16])
 			p.send(p.records(3, 64, data(32), 32)...)
 			p.told(1, 64, 32, span{0, 32})
 		}),

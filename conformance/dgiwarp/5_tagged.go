@@ -25,10 +25,10 @@ var taggedCases = []conformance.Case{
 			}
 			p.sendSegments(iwarp.Send(1, nil))
 			p.gets(1, nil)
-			p.Holds(p.mem, 1000, message[:200])
-			p.Holds(p.mem, 1200, before)
-			p.Holds(p.mem, 1300, message[300:])
-			p.Untouched(p.mem, 1000, 500)
+			p.ExpectBytes(p.mem, 1000, message[:200])
+			p.ExpectBytes(p.mem, 1200, before)
+			p.ExpectBytes(p.mem, 1300, message[300:])
+			p.ExpectUnchanged(p.mem, 1000, 500)
 		}),
 	},
 	{
@@ -46,8 +46,8 @@ var taggedCases = []conformance.Case{
 			}
 			p.sendSegments(iwarp.Send(1, nil))
 			p.gets(1, nil)
-			p.Holds(p.mem, 0, message)
-			p.Post(p.qp, p.wr(2, verbs.OpRDMAWrite, 0, 2*maxSend))
+			p.ExpectBytes(p.mem, 0, message)
+			p.PostSend(p.qp, p.wr(2, verbs.OpRDMAWrite, 0, 2*maxSend))
 			at := 0
 			for _, a := range p.message() {
 				n := len(a.Segment.Payload)
@@ -68,9 +68,9 @@ var taggedCases = []conformance.Case{
 			p.sendSegments(p.writes(0, data(8)), emptyWrite())
 			p.sendSegments(p.writes(8, data(300)).Segments(taggedLen + 100)...)
 			p.leavesNothingElse()
-			p.Holds(p.mem, 0, data(8))
-			p.Holds(p.mem, 8, data(300))
-			p.Untouched(p.own, 0, 0)
+			p.ExpectBytes(p.mem, 0, data(8))
+			p.ExpectBytes(p.mem, 8, data(300))
+			p.ExpectUnchanged(p.own, 0, 0)
 		}),
 	},
 	{
@@ -94,9 +94,9 @@ var taggedCases = []conformance.Case{
 				wrong := second(q)
 				p.sendSegments(q.writes(64, data(64)).Last(false), wrong)
 				p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
-				p.Holds(q.mem, 64, data(64))
-				p.Untouched(q.mem, 64, 64)
-				p.Untouched(locked, 0, 0)
+				p.ExpectBytes(q.mem, 64, data(64))
+				p.ExpectUnchanged(q.mem, 64, 64)
+				p.ExpectUnchanged(locked, 0, 0)
 			}
 		}),
 	},
@@ -109,11 +109,11 @@ var taggedCases = []conformance.Case{
 		Mutants: []string{"IgnorePD"},
 		Run: onPeer(func(p *peer) {
 			pd, err := p.Device.AllocPD()
-			p.Do("another protection domain", err)
+			p.Must("another protection domain", err)
 			foreign := p.MemoryIn(pd, 64, allAccess)
 			p.sendSegments(writeTo(place(foreign, 0), data(64)))
 			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
-			p.Untouched(foreign, 0, 0)
+			p.ExpectUnchanged(foreign, 0, 0)
 			p.stopped()
 		}),
 	},
@@ -129,12 +129,12 @@ var taggedCases = []conformance.Case{
 			at := place(m, 0)
 			p.sendSegments(writeTo(at, data(8)), iwarp.Send(1, nil))
 			p.gets(1, nil)
-			p.Holds(m, 0, data(8))
-			m.Accept()
-			p.Do("a region that is closed", m.Close())
+			p.ExpectBytes(m, 0, data(8))
+			m.Snapshot()
+			p.Must("a region that is closed", m.Close())
 			p.sendSegments(writeTo(at, make([]byte, 64)))
 			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
-			p.Untouched(m, 0, 0)
+			p.ExpectUnchanged(m, 0, 0)
 			p.stopped()
 		}),
 	},

@@ -32,8 +32,8 @@ var errorCases = []conformance.Case{
 			q, other := h.queuePair(setup{receives: 2}), h.queuePair(setup{receives: 2})
 			q.peer(0).sendSegments(badWrite())
 			q.stopped()
-			q.Completes(1, verbs.WCWRFlushErr)
-			q.Completes(2, verbs.WCWRFlushErr)
+			q.ExpectCompletion(1, verbs.WCWRFlushErr)
+			q.ExpectCompletion(2, verbs.WCWRFlushErr)
 			other.peer(0).sendSegments(iwarp.Send(1, data(8)))
 			other.gets(1, data(8))
 		}),
@@ -55,7 +55,7 @@ var errorCases = []conformance.Case{
 				p.errorMessage(wrong, m.causes...)
 				p.stopped()
 				p.fails(1)
-				p.Untouched(q.mem, 0, 0)
+				p.ExpectUnchanged(q.mem, 0, 0)
 			}
 		}),
 	},
@@ -79,8 +79,8 @@ var errorCases = []conformance.Case{
 				p.gets(id, data(8))
 				id++
 			}
-			p.StateIs(p.qp, verbs.QPStateRTS)
-			p.Post(p.qp, p.sendWR(99, 0, 8))
+			p.ExpectState(p.qp, verbs.QPStateRTS)
+			p.PostSend(p.qp, p.sendWR(99, 0, 8))
 			p.expect(dg.UD(iwarp.Send(1, p.own.Buf[:8])))
 		}),
 	},
@@ -197,19 +197,19 @@ var errorCases = []conformance.Case{
 		Expects: "an event for each, a queue pair that goes on, a receive, and no completion in error",
 		Mutants: []string{"ErrorMessageStops"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(9, 0, 8))
+			p.PostSend(p.qp, p.sendWR(9, 0, 8))
 			sent := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
-			p.Completes(9, verbs.WCSuccess)
+			p.ExpectCompletion(9, verbs.WCSuccess)
 			for range 3 {
 				p.send(errorAbout(*sent.Segment))
 				p.hearsOfError()
-				p.StateIs(p.qp, verbs.QPStateRTS)
+				p.ExpectState(p.qp, verbs.QPStateRTS)
 			}
 			p.sendSegments(iwarp.Send(1, data(8)))
 			p.gets(1, data(8))
-			p.Post(p.qp, p.sendWR(10, 0, 8))
+			p.PostSend(p.qp, p.sendWR(10, 0, 8))
 			p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
-			p.Completes(10, verbs.WCSuccess)
+			p.ExpectCompletion(10, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -223,15 +223,15 @@ var errorCases = []conformance.Case{
 			p.sendSegments(badWrite())
 			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
 			p.stopped()
-			p.Completes(1, verbs.WCWRFlushErr)
-			p.Completes(2, verbs.WCWRFlushErr)
+			p.ExpectCompletion(1, verbs.WCWRFlushErr)
+			p.ExpectCompletion(2, verbs.WCWRFlushErr)
 			if n, err := p.qp.PostSend([]verbs.SendWR{p.sendWR(3, 0, 8)}); err == nil && n == 1 {
-				p.Completes(3, verbs.WCWRFlushErr)
+				p.ExpectCompletion(3, verbs.WCWRFlushErr)
 			}
 			p.sendSegments(iwarp.Send(1, data(8)), p.writes(0, data(8)))
 			p.leavesNothingElse()
-			p.Untouched(p.mem, 0, 0)
-			p.Untouched(p.own, 0, 0)
+			p.ExpectUnchanged(p.mem, 0, 0)
+			p.ExpectUnchanged(p.own, 0, 0)
 		}),
 	},
 }

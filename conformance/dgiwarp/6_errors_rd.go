@@ -16,18 +16,18 @@ var errorRDCases = []conformance.Case{
 		Expects: "a success, a failure that is no flush, and two flushes",
 		Mutants: []string{"ErrorFailsAll"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
 			p.welcome()
 			second := p.expectData(1)
 			p.expectData(2)
 			p.expectData(3)
 			p.send(p.ack(1))
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.send(p.following(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*second.Segment)).AckNow())
 			status := p.fails(2)
 			p.Check(status != verbs.WCWRFlushErr, "a reason", "%v", status)
-			p.Completes(3, verbs.WCWRFlushErr)
-			p.Completes(4, verbs.WCWRFlushErr)
+			p.ExpectCompletion(3, verbs.WCWRFlushErr)
+			p.ExpectCompletion(4, verbs.WCWRFlushErr)
 		}),
 	},
 	{
@@ -64,14 +64,14 @@ var errorRDCases = []conformance.Case{
 			p.gets(1, data(8))
 			wrong := badWrite()
 			p.send(p.following(wrong).AckNow())
-			a, ok := p.nextData(p.Patience())
-			p.Check(ok, "an error message", "nothing in %v", p.Patience())
+			a, ok := p.nextData(p.ResponseTimeout())
+			p.Check(ok, "an error message", "nothing in %v", p.ResponseTimeout())
 			p.same(dg.Any().With(iwarp.Of(iwarp.OpTerminate)), a)
 			other.send(other.following(iwarp.Send(2, data(16))))
 			p.gets(2, data(16))
-			p.StateIs(p.qp, verbs.QPStateRTS)
-			p.Post(p.qp, other.sendWR(9, 0, 8))
-			other.nextData(p.Patience())
+			p.ExpectState(p.qp, verbs.QPStateRTS)
+			p.PostSend(p.qp, other.sendWR(9, 0, 8))
+			other.nextData(p.ResponseTimeout())
 		}),
 	},
 	{
@@ -90,7 +90,7 @@ var errorRDCases = []conformance.Case{
 			other.send(other.starting(0, other.packet(0, p.writes(8, data(8)))))
 			other.refused(dg.ReasonNotReady)
 			p.silence(quiet)
-			p.Untouched(p.mem, 0, 0)
+			p.ExpectUnchanged(p.mem, 0, 0)
 		}),
 	},
 	{

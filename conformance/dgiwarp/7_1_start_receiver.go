@@ -30,7 +30,7 @@ var startReceiverCases = []conformance.Case{
 				}
 			}
 			p.silence(quiet)
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.send(p.packet(1, iwarp.Send(1, data(8))))
 			p.refused(dg.ReasonUnknownFlow)
 		}),
@@ -48,7 +48,7 @@ var startReceiverCases = []conformance.Case{
 			p.delivers(iwarp.Send(2, data(16)))
 			p.gets(2, data(16))
 			p.silence(quiet)
-			p.Incomplete()
+			p.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -142,7 +142,7 @@ var startReceiverCases = []conformance.Case{
 			p.send(start)
 			p.expectChallenge()
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -186,7 +186,7 @@ var startReceiverCases = []conformance.Case{
 			p.delivers(iwarp.Send(2, data(24)))
 			p.gets(2, data(24))
 			p.silence(quiet)
-			p.Incomplete()
+			p.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -207,13 +207,13 @@ var startReceiverCases = []conformance.Case{
 			stranger.refused(dg.ReasonUnknownFlow)
 			nobody := uint32(p.qp.QPN()) + 100
 			stranger.send(stranger.packet(0, iwarp.Send(1, data(8))).ToQP(nobody))
-			a, ok := p.next(p.Patience())
-			p.Check(ok, "a Refusal", "nothing in %v", p.Patience())
+			a, ok := p.next(p.ResponseTimeout())
+			p.Check(ok, "a Refusal", "nothing in %v", p.ResponseTimeout())
 			p.same(dg.Refusal(known.epoch, dg.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), a)
 			p.out = known
 			p.delivers(iwarp.Send(1, data(8)))
 			p.gets(1, data(8))
-			p.Incomplete()
+			p.ExpectNoCompletion()
 		}),
 	},
 	{

@@ -16,7 +16,7 @@ var startSenderCases = []conformance.Case{
 		Expects: "a start with data and no proof, and the same with the cookie",
 		Mutants: []string{"StartFlagOnce"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			a := p.first()
 			want := dg.Data(p.in.epoch, 0, iwarp.Send(1, p.own.Buf[:8])).Starting(0, 0, deviceKey)
 			want.Data.Start.Incarnation = nil
@@ -25,7 +25,7 @@ var startSenderCases = []conformance.Case{
 			p.challenge(peerCookie)
 			p.same(want.Starting(peerCookie, *a.Data.Start.Incarnation, deviceKey), p.showsProof(peerCookie))
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -36,24 +36,24 @@ var startSenderCases = []conformance.Case{
 		Expects: "the start flag, the cookie, incarnation and key in all packets up to the Ack; none of it behind",
 		Mutants: []string{"StartFlagOnce"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
 			a := p.welcome()
 			// The other two, and all of them again at a timeout.
 			for range 5 {
-				b, ok := p.nextData(p.Patience())
-				p.Check(ok, "what was sent, and again", "nothing in %v", p.Patience())
+				b, ok := p.nextData(p.ResponseTimeout())
+				p.Check(ok, "what was sent, and again", "nothing in %v", p.ResponseTimeout())
 				p.Check(b.Data.Start != nil, "the start flag until the first Ack", "%v", b.Packet)
 				p.Check(*b.Data.Start.Proof == *a.Data.Start.Proof && *b.Data.Start.SourceKey == deviceKey && *b.Data.Start.Incarnation == *a.Data.Start.Incarnation,
 					"the same proof, incarnation and key", "%v", b.Packet)
 			}
 			p.acks()
 			for id := range uint64(3) {
-				p.Completes(id+1, verbs.WCSuccess)
+				p.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
-			p.Post(p.qp, p.sendWR(4, 0, 8))
+			p.PostSend(p.qp, p.sendWR(4, 0, 8))
 			for {
-				b, ok := p.nextData(p.Patience())
-				p.Check(ok, "packet 3", "nothing in %v", p.Patience())
+				b, ok := p.nextData(p.ResponseTimeout())
+				p.Check(ok, "packet 3", "nothing in %v", p.ResponseTimeout())
 				if *b.Data.Seq == 3 { // and not one of those before that was still on its way
 					p.Check(b.Data.Start == nil, "no start flag behind an Ack", "%v", b.Packet)
 					break
@@ -73,7 +73,7 @@ var startSenderCases = []conformance.Case{
 			for i := range 24 {
 				p.established()
 				epochs = append(epochs, p.in.epoch)
-				p.Post(p.qp, p.sendWR(1, 0, 8))
+				p.PostSend(p.qp, p.sendWR(1, 0, 8))
 				p.expectData(1)
 				p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
 				p.fails(1)
@@ -109,7 +109,7 @@ var startSenderCases = []conformance.Case{
 				p.Check(inc != 0, "an incarnation that is not 0", "0 in life %d", life)
 				p.Check(!seen[inc], "an incarnation that no life had before", "%#x in life %d", inc, life)
 				seen[inc] = true
-				p.Post(p.qp, p.sendWR(1, 0, 8))
+				p.PostSend(p.qp, p.sendWR(1, 0, 8))
 				a := p.first()
 				p.Check(*a.Data.Start.Incarnation == inc, "one incarnation in a life", "%#x in a Challenge and %#x in a start", inc, *a.Data.Start.Incarnation)
 				p.to(verbs.QPStateReset)
@@ -125,14 +125,14 @@ var startSenderCases = []conformance.Case{
 		Expects: "the start again with each cookie, and a completion",
 		Mutants: []string{"ChallengeIgnored"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
 			for _, cookie := range []uint64{peerCookie, 1, 0xffffffffffffffff} {
 				p.challenge(cookie)
 				p.showsProof(cookie)
 			}
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -144,9 +144,9 @@ var startSenderCases = []conformance.Case{
 		Mutants: []string{"WindowBeforeProof"},
 		Run: on(setup{memLen: 32 << 10}, func(p *peer) {
 			for id := range uint64(10) {
-				p.Post(p.qp, p.sendWR(id, 0, 8))
+				p.PostSend(p.qp, p.sendWR(id, 0, 8))
 			}
-			p.Post(p.qp, p.sendWR(10, 0, 32<<10))
+			p.PostSend(p.qp, p.sendWR(10, 0, 32<<10))
 			p.first()
 			for range 4 {
 				p.expectData(0)
@@ -164,7 +164,7 @@ var startSenderCases = []conformance.Case{
 		Expects: "a request that fails; the next one starts a new flow, which completes",
 		Mutants: []string{"IncarnationsIgnored"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
 			p.challenge(peerCookie)
 			p.showsProof(peerCookie)
@@ -185,17 +185,17 @@ var startSenderCases = []conformance.Case{
 		Mutants: []string{"ChallengeIgnored"},
 		Run: onPeer(func(p *peer) {
 			p.established()
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.expectData(1)
 			p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
 			p.fails(1)
 			p.incarnation++
-			p.Post(p.qp, p.sendWR(2, 0, 8))
+			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			p.first()
 			p.challenge(peerCookie)
 			p.showsProof(peerCookie)
 			p.acks()
-			p.Completes(2, verbs.WCSuccess)
+			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -206,7 +206,7 @@ var startSenderCases = []conformance.Case{
 		Expects: "a request that fails",
 		Mutants: []string{"IncarnationsIgnored"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.welcome()
 			p.incarnation++
 			p.out = flow{epoch: p.Rand.Uint32()}
@@ -225,7 +225,7 @@ var startSenderCases = []conformance.Case{
 		Mutants: []string{"RefusalIgnored"},
 		Run: onPeer(func(p *peer) {
 			p.established()
-			p.Post(p.qp, p.sendWR(2, 0, 8))
+			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			p.expectData(1)
 			p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
 			p.fails(2)
@@ -242,17 +242,17 @@ var startSenderCases = []conformance.Case{
 		Expects: "the start again, and a completion",
 		Mutants: []string{"AnyEpochHeeded"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
 			for _, reason := range []dg.Reason{dg.ReasonUnknownFlow, dg.ReasonNoQP, dg.ReasonNotReady, dg.ReasonNoRoom} {
 				p.send(dg.Refusal(p.in.epoch, reason))
 				p.expectData(0)
 			}
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.challenge(peerCookie)
 			p.showsProof(peerCookie)
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -263,7 +263,7 @@ var startSenderCases = []conformance.Case{
 		Expects: "nothing in answer to them: no cookie, no completion, no failure",
 		Mutants: []string{"AnyEpochHeeded"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
 			wrong := p.in.epoch ^ 1
 			p.send(dg.Challenge(wrong, p.incarnation, peerCookie+1))
@@ -271,16 +271,16 @@ var startSenderCases = []conformance.Case{
 			p.showsProof(peerCookie)
 			p.send(dg.Ack(wrong, 1).Echo(p.in.stamp))
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
-			p.Post(p.qp, p.sendWR(2, 0, 8))
+			p.ExpectCompletion(1, verbs.WCSuccess)
+			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			p.expectData(1)
 			p.send(dg.Refusal(wrong, dg.ReasonUnknownFlow), dg.Refusal(0, dg.ReasonUnknownFlow))
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.acks()
-			p.Completes(2, verbs.WCSuccess)
+			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 }
@@ -289,8 +289,8 @@ var startSenderCases = []conformance.Case{
 // lets packets with data pass before it.
 func (p *peer) awaitChallenge() uint64 {
 	for {
-		a, ok := p.next(p.Patience())
-		p.Check(ok, "a Challenge", "nothing in %v", p.Patience())
+		a, ok := p.next(p.ResponseTimeout())
+		p.Check(ok, "a Challenge", "nothing in %v", p.ResponseTimeout())
 		if a.Challenge != nil && *a.Challenge.Epoch == p.out.epoch {
 			return *a.Challenge.Cookie
 		}

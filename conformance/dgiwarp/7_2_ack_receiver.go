@@ -34,7 +34,7 @@ var ackReceiverCases = []conformance.Case{
 				p.gets(uint64(seq+1), data(8*(seq+1)))
 			}
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -85,7 +85,7 @@ var ackReceiverCases = []conformance.Case{
 			}
 			p.same(dg.Ack(p.out.epoch, 2).SACK(), acks[len(acks)-1])
 			p.gets(1, data(8))
-			p.Incomplete()
+			p.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -162,7 +162,7 @@ var ackReceiverCases = []conformance.Case{
 			for i := range 16 {
 				p.send(p.following(iwarp.Send(uint32(i+1), data(8))))
 				p.gets(uint64(i+1), data(8))
-				p.Post(p.qp, p.sendWR(uint64(100+i), 0, 8))
+				p.PostSend(p.qp, p.sendWR(uint64(100+i), 0, 8))
 				told, answered := false, false
 				for !told || !answered {
 					a := p.expect(dg.Of(dg.KindRD))
@@ -176,7 +176,7 @@ var ackReceiverCases = []conformance.Case{
 					}
 				}
 				p.acks()
-				p.Completes(uint64(100+i), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(100+i), verbs.WCSuccess)
 			}
 		}),
 	},

@@ -23,7 +23,7 @@ var ackSenderCases = []conformance.Case{
 		Mutants: []string{"NoWindow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			p.established()
-			p.Post(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
+			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
 			for p.in.next < 600 {
 				p.keepsWindow(p.in.next)
 				p.acks()
@@ -45,20 +45,20 @@ var ackSenderCases = []conformance.Case{
 		Mutants: []string{"NeverAsksNow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			asks := func(a arrival, why string) { p.Check(*a.Header.AckNow, "ack-now on "+why, "%v", a.Packet) }
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			asks(p.welcome(), "the only packet")
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
-			p.Post(p.qp, p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
+			p.ExpectCompletion(1, verbs.WCSuccess)
+			p.PostSend(p.qp, p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
 			p.expectData(1)
 			p.expectData(2)
 			asks(p.expectData(3), "the last of three")
 			p.acks()
-			p.Post(p.qp, p.wr(5, verbs.OpRDMAWrite, 0, 1<<20))
+			p.PostSend(p.qp, p.wr(5, verbs.OpRDMAWrite, 0, 1<<20))
 			var last arrival
 			for {
-				a, ok := p.nextData(p.Patience())
-				p.Check(ok, "what was not acknowledged, again", "nothing in %v", p.Patience())
+				a, ok := p.nextData(p.ResponseTimeout())
+				p.Check(ok, "what was not acknowledged, again", "nothing in %v", p.ResponseTimeout())
 				if last.Data != nil && *a.Data.Seq <= *last.Data.Seq {
 					asks(last, "the last before the window ends")
 					asks(a, "what is sent again")
@@ -77,17 +77,17 @@ var ackSenderCases = []conformance.Case{
 		Mutants: []string{"GhostAckTaken"},
 		Run: onPeer(func(p *peer) {
 			p.established()
-			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
 			p.expectData(1)
 			p.expectData(2)
 			for _, beyond := range []uint32{1, 1000, 1 << 31, 0xfffffff0} {
 				p.send(p.ack(p.in.next + beyond))
 			}
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
-			p.Completes(2, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
+			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -99,15 +99,15 @@ var ackSenderCases = []conformance.Case{
 		Mutants: []string{"GhostAckTaken"},
 		Run: onPeer(func(p *peer) {
 			p.established()
-			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
 			p.expectData(1)
 			p.expectData(2)
 			p.send(p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(2).SACK(dg.SACKOf(2, 3)...), p.ack(2).SACK(dg.SACKOf(2, 200)...))
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
-			p.Completes(2, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
+			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -119,19 +119,19 @@ var ackSenderCases = []conformance.Case{
 		Mutants: []string{"RDCompletesAtOnce"},
 		Run: onPeer(func(p *peer) {
 			p.established()
-			p.Post(p.qp, p.sendWR(1, 0, 5000))
+			p.PostSend(p.qp, p.sendWR(1, 0, 5000))
 			for seq := range uint32(4) {
 				p.expectData(seq + 1)
 			}
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			for _, ack := range []dg.Packet{p.ack(2), p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(3).SACK(dg.SACKOf(3, 4)...)} {
 				p.send(ack)
 				p.settle()
-				p.Incomplete()
+				p.ExpectNoCompletion()
 			}
 			p.send(p.ack(5))
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -142,19 +142,19 @@ var ackSenderCases = []conformance.Case{
 		Expects: "a completion behind the second",
 		Mutants: []string{"RDCompletesAtOnce"},
 		Run: onFlow(setup{}, func(p *peer) {
-			p.Post(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
+			p.PostSend(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
 			request := p.welcome()
 			p.same(dg.Any().With(iwarp.Of(iwarp.OpReadRequest)), request)
 			p.acks()
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			answer := iwarp.ReadResponseTo(*request.Segment, data(64)).Segments(taggedLen + 32)
 			p.send(p.following(answer[0]))
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.send(p.following(answer[1]))
-			p.Completes(1, verbs.WCSuccess)
-			p.Holds(p.own, 0, data(64))
+			p.ExpectCompletion(1, verbs.WCSuccess)
+			p.ExpectBytes(p.own, 0, data(64))
 		}),
 	},
 	{
@@ -168,7 +168,7 @@ var ackSenderCases = []conformance.Case{
 			other := p.peer(1)
 			p.established()
 			other.established()
-			p.Post(p.qp, p.sendWR(1, 0, 8), other.sendWR(2, 0, 8), p.sendWR(3, 0, 8), other.sendWR(4, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), other.sendWR(2, 0, 8), p.sendWR(3, 0, 8), other.sendWR(4, 0, 8))
 			p.settle() // both have come by then
 			for _, a := range p.drained(0) {
 				if *a.Header.DestQP == other.qpn {
@@ -178,12 +178,12 @@ var ackSenderCases = []conformance.Case{
 				}
 			}
 			other.acks()
-			p.Completes(2, verbs.WCSuccess)
-			p.Completes(4, verbs.WCSuccess)
-			p.Incomplete()
+			p.ExpectCompletion(2, verbs.WCSuccess)
+			p.ExpectCompletion(4, verbs.WCSuccess)
+			p.ExpectNoCompletion()
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
-			p.Completes(3, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
+			p.ExpectCompletion(3, verbs.WCSuccess)
 		}),
 	},
 }
@@ -191,8 +191,8 @@ var ackSenderCases = []conformance.Case{
 // keepsWindow takes the next packet with data, and ends the case if it is beyond the
 // window that begins with oldest.
 func (p *peer) keepsWindow(oldest uint32) {
-	a, ok := p.nextData(p.Patience())
-	p.Check(ok, fmt.Sprintf("packet %d", oldest), "nothing in %v", p.Patience())
+	a, ok := p.nextData(p.ResponseTimeout())
+	p.Check(ok, fmt.Sprintf("packet %d", oldest), "nothing in %v", p.ResponseTimeout())
 	p.withinWindow(oldest, a)
 }
 

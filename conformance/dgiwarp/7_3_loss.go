@@ -29,20 +29,20 @@ var lossCases = []conformance.Case{
 		Run: onPeer(func(p *peer) {
 			p.established()
 			for i := range 16 {
-				p.Post(p.qp, p.sendWR(uint64(i), 0, 8))
+				p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
 				p.expectData(uint32(i + 1))
 				p.acks()
-				p.Completes(uint64(i), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
-			p.Post(p.qp, p.sendWR(16, 0, 8))
+			p.PostSend(p.qp, p.sendWR(16, 0, 8))
 			gap := p.repeatGap(p.expectData(17))
 			p.Check(gap >= minTimeout && (!p.Virtual || gap < 5*time.Millisecond), "packet 17 again after 1 ms to 5 ms", "after %v", gap)
 			p.acks()
-			p.Completes(16, verbs.WCSuccess)
+			p.ExpectCompletion(16, verbs.WCSuccess)
 
 			slow := p.peer(1)
 			slow.slowly()
-			p.Post(p.qp, slow.sendWR(200, 0, 8))
+			p.PostSend(p.qp, slow.sendWR(200, 0, 8))
 			gap = slow.repeatGap(slow.expectData(slow.in.next))
 			p.Check(gap >= slowTrip, fmt.Sprintf("a packet not again before %v", slowTrip), "after %v", gap)
 		}),
@@ -55,7 +55,7 @@ var lossCases = []conformance.Case{
 		Expects: "it again after 10, 20, 40 … 640 ms, then after 1 s",
 		Mutants: []string{"TimeoutFixed"},
 		Run: onPeer(func(p *peer) {
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			last := p.first()
 			for want := firstTimeout; want < 2*maxTimeout; want *= 2 {
 				due := min(want, maxTimeout)
@@ -77,7 +77,7 @@ var lossCases = []conformance.Case{
 		Run: onPeer(func(p *peer) {
 			p.established()
 			for id := range uint64(8) {
-				p.Post(p.qp, p.sendWR(id, 0, 8))
+				p.PostSend(p.qp, p.sendWR(id, 0, 8))
 			}
 			for seq := range uint32(8) {
 				p.expectData(seq + 1)
@@ -105,7 +105,7 @@ var lossCases = []conformance.Case{
 		Run: onPeer(func(p *peer) {
 			p.slowly()
 			for id := range uint64(8) {
-				p.Post(p.qp, p.sendWR(100+id, 0, 8))
+				p.PostSend(p.qp, p.sendWR(100+id, 0, 8))
 			}
 			base := p.in.next
 			for seq := range uint32(4) {
@@ -129,10 +129,10 @@ var lossCases = []conformance.Case{
 		Mutants: []string{"RepeatsUnheeded"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			if !p.Virtual {
-				rig.Inapplicable("that no timeout comes between is certain in exact time only")
+				rig.NotApplicable("that no timeout comes between is certain in exact time only")
 			}
 			p.established()
-			p.Post(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 1<<20))
+			p.PostSend(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 1<<20))
 			missing := p.flightEnd() - 4
 			p.send(p.ack(missing).SACK(1<<3 - 1))
 			p.comesAgain(missing, minTimeout/2)
@@ -158,9 +158,9 @@ var lossCases = []conformance.Case{
 		Run: onPeer(func(p *peer) {
 			p.established()
 			begun := p.Now()
-			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
 			for id := range uint64(2) {
-				wc, ok := p.WaitCompletion(3 * giveUp)
+				wc, ok := p.PollCompletion(3 * giveUp)
 				took := p.Now() - begun
 				p.Check(ok, "a failure after 10 s", "none in %v", took)
 				// Whether those behind the first have the same reason or are flushed, the document
@@ -169,7 +169,7 @@ var lossCases = []conformance.Case{
 					fmt.Sprintf("request %d fails: retries exceeded", id+1), "completion of %d: %v", wc.WRID, wc.Status)
 				p.Check(took >= giveUp && took < giveUp+2*maxTimeout, "a failure after 10 s", "after %v", took)
 			}
-			p.StateIs(p.qp, verbs.QPStateRTS)
+			p.ExpectState(p.qp, verbs.QPStateRTS)
 		}),
 	},
 }
@@ -180,7 +180,7 @@ func (p *peer) repeatGap(a arrival) time.Duration { return p.expectData(*a.Data.
 // skipRepeats lets pass what the device has sent again of a packet by now, until its
 // request has completed.
 func (p *peer) skipRepeats(seq uint32) {
-	p.Completion()
+	p.NextCompletion()
 	for _, a := range p.drained(0) {
 		if a.Data != nil {
 			p.Check(*a.Data.Seq == seq, fmt.Sprintf("nothing but packet %d", seq), "%v", a.Packet)
@@ -196,14 +196,14 @@ const slowTrip = 20 * time.Millisecond
 // trips take long: each a little longer than the one before, so that none is taken for
 // a loss.
 func (p *peer) slowly() {
-	p.Post(p.qp, p.sendWR(establishingID, 0, 8))
+	p.PostSend(p.qp, p.sendWR(establishingID, 0, 8))
 	p.welcome()
 	p.Sleep(firstTimeout / 2)
 	p.acks()
 	p.skipRepeats(0)
 	for i := range 12 {
 		seq := p.in.next
-		p.Post(p.qp, p.sendWR(uint64(i), 0, 8))
+		p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
 		p.expectData(seq)
 		p.Sleep(min(time.Duration(i+2)*4*time.Millisecond, slowTrip))
 		p.acks()
@@ -220,7 +220,7 @@ func (p *peer) comesAgain(seq uint32, within time.Duration) {
 	}
 	begun := p.Now()
 	for {
-		a, ok := p.nextData(p.Patience())
+		a, ok := p.nextData(p.ResponseTimeout())
 		p.Check(ok && a.At-begun < within, fmt.Sprintf("packet %d again at once", seq), "not in %v", p.Now()-begun)
 		if *a.Data.Seq == seq {
 			return

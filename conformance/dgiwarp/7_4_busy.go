@@ -33,9 +33,9 @@ var busyCases = []conformance.Case{
 				p.send(s)
 				p.expect(dg.Ack(p.out.epoch, 1).SACK().Window(0))
 			}
-			p.Recv(p.qp, 1, p.own.SGE(0, p.recvLen))
+			p.PostRecv(p.qp, 1, p.own.SGE(0, p.recvLen))
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.early = nil // whoever waited may be told to go on
 			p.send(s)
 			p.gets(1, data(8))
@@ -52,7 +52,7 @@ var busyCases = []conformance.Case{
 		Mutants: []string{"BusyHammers"},
 		Run: onPeer(func(p *peer) {
 			p.established()
-			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
 			for seq := range uint32(3) {
 				p.expectData(seq + 1)
 			}
@@ -73,7 +73,7 @@ var busyCases = []conformance.Case{
 				p.saysBusy()
 				last = a
 			}
-			p.Incomplete()
+			p.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -85,17 +85,17 @@ var busyCases = []conformance.Case{
 		Mutants: []string{"BusyHammers"},
 		Run: onPeer(func(p *peer) {
 			p.established()
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.expectData(1)
 			for until := p.Now() + giveUp + 2*time.Second; p.Now() < until; {
 				p.saysBusy()
 				p.expectData(1)
-				p.Incomplete()
+				p.ExpectNoCompletion()
 			}
 			p.send(p.ack(1))
 			p.expectData(1)
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -125,11 +125,11 @@ var busyCases = []conformance.Case{
 		Mutants: []string{"BusyHoldsWrites"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.delivers(p.writes(0, data(8)))
-			p.Holds(p.mem, 0, data(8))
-			p.mem.Accept()
+			p.ExpectBytes(p.mem, 0, data(8))
+			p.mem.Snapshot()
 			p.send(p.following(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.at(0))).AckNow())
-			a, ok := p.nextData(p.Patience())
-			p.Check(ok, "a Read Response", "nothing in %v", p.Patience())
+			a, ok := p.nextData(p.ResponseTimeout())
+			p.Check(ok, "a Read Response", "nothing in %v", p.ResponseTimeout())
 			p.same(dg.Any().With(iwarp.ReadResponse(peerSTag, peerTO, data(8))), a)
 			p.in.epoch = *a.Data.Epoch
 			if a.Data.Start != nil && *a.Data.Start.Proof == 0 {
@@ -144,7 +144,7 @@ var busyCases = []conformance.Case{
 			for _, a := range p.drained(0) {
 				p.Check(a.Ack == nil || int32(*a.Ack.Next-waiting) <= 0, "no Ack for what waits", "%v", a.Packet)
 			}
-			p.Untouched(p.mem, 0, 0)
+			p.ExpectUnchanged(p.mem, 0, 0)
 		}),
 	},
 }
@@ -166,7 +166,7 @@ func (p *peer) waitTheirTurn(peers ...*peer) {
 		x.expect(dg.Ack(x.out.epoch, 1).Window(0))
 	}
 	for i, x := range peers {
-		p.Recv(p.qp, uint64(i+1), p.own.SGE(i*p.recvLen, p.recvLen))
+		p.PostRecv(p.qp, uint64(i+1), p.own.SGE(i*p.recvLen, p.recvLen))
 		a := x.expect(dg.Ack(x.out.epoch, 1))
 		p.Check(*a.Ack.Window > 0, "an Ack with a window", "%v", a.Packet)
 		p.silence(busyQuiet)

@@ -34,7 +34,7 @@ var congestionCases = []conformance.Case{
 		Expects: "packets 0 to 15, and none behind",
 		Mutants: []string{"NoWindow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
-			p.Post(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
+			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 			p.welcome()
 			p.underWay(0, 1, firstWindow)
 		}),
@@ -47,7 +47,7 @@ var congestionCases = []conformance.Case{
 		Expects: "more packets each time, and at most twice as many",
 		Mutants: []string{"NoWindow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
-			p.Post(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
+			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 			p.welcome()
 			n := p.underWay(0, 1, anyWindow)
 			for range 3 {
@@ -65,7 +65,7 @@ var congestionCases = []conformance.Case{
 		Expects: "at most seven tenths of twice the window under way; behind the timeout at most 4 packets",
 		Mutants: []string{"NoWindow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
-			p.Post(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
+			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 			p.welcome()
 			p.underWay(0, firstWindow, anyWindow)
 			p.send(p.ack(0).SACK(1<<(firstWindow-1) - 1))
@@ -86,7 +86,7 @@ var congestionCases = []conformance.Case{
 		Expects: "at most seven tenths of twice the window under way",
 		Mutants: []string{"MarksIgnored"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
-			p.Post(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
+			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 			p.welcome()
 			n := p.underWay(0, 1, anyWindow)
 			oldest := p.in.next
@@ -105,10 +105,10 @@ var congestionCases = []conformance.Case{
 			capable := func(a arrival) {
 				p.Check(iwarp.Val(a.IP.TClass)&ecnMask == ect0, "ECT(0)", "%d in %v", iwarp.Val(a.IP.TClass)&ecnMask, a.Packet)
 			}
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			capable(p.welcome())
 			p.acks()
-			p.Post(p.qp, p.sendWR(2, 0, 8))
+			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			capable(p.expectData(1))
 			capable(p.expectData(1))
 		}),
@@ -138,10 +138,10 @@ var congestionCases = []conformance.Case{
 		Mutants: []string{"NoPacing"},
 		Run: on(setup{memLen: 4 << 20}, func(p *peer) {
 			if !p.Virtual {
-				rig.Inapplicable("what leaves at once is seen in exact time only")
+				rig.NotApplicable("what leaves at once is seen in exact time only")
 			}
 			p.slowly()
-			p.Post(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 4<<20))
+			p.PostSend(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 4<<20))
 			for p.in.next < 400 {
 				var all []arrival
 				for until := p.Now() + slowTrip; p.Now() < until; {
@@ -170,7 +170,7 @@ const instant = 10 * time.Microsecond
 func (p *peer) underWay(oldest uint32, least, most int) int {
 	more := true
 	if p.in.next == oldest {
-		_, more = p.nextData(p.Patience()) // the first may take its time
+		_, more = p.nextData(p.ResponseTimeout()) // the first may take its time
 	}
 	for more {
 		_, more = p.nextData(minTimeout * 9 / 10)
@@ -186,8 +186,8 @@ func (p *peer) underWay(oldest uint32, least, most int) int {
 // from oldest on.
 func (p *peer) atTimeout(oldest uint32) {
 	for again := false; !again; { // what was still on its way passes
-		a, ok := p.nextData(p.Patience())
-		p.Check(ok, fmt.Sprintf("packet %d again at a timeout", oldest), "nothing in %v", p.Patience())
+		a, ok := p.nextData(p.ResponseTimeout())
+		p.Check(ok, fmt.Sprintf("packet %d again at a timeout", oldest), "nothing in %v", p.ResponseTimeout())
 		again = *a.Data.Seq == oldest
 	}
 	n := 1

@@ -56,7 +56,7 @@ var idleCases = []conformance.Case{
 			p.Sleep(early) // it is 34 s since this flow began, and 29 since its last packet
 			again.send(s)
 			again.expectAck(again.out.next)
-			p.Incomplete()
+			p.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -77,8 +77,8 @@ var idleCases = []conformance.Case{
 			for _, x := range peers {
 				p.Sleep(4 * time.Second)
 				x.send(x.following(emptyWrite()).AckNow())
-				a, ok := x.next(x.Patience())
-				p.Check(ok, "an answer", "nothing in %v", x.Patience())
+				a, ok := x.next(x.ResponseTimeout())
+				p.Check(ok, "an answer", "nothing in %v", x.ResponseTimeout())
 				if a.Refusal != nil {
 					p.same(x.fromQueue(dg.Refusal(x.out.epoch, dg.ReasonUnknownFlow)), a)
 					x.begin(iwarp.Send(1, data(8)))
@@ -98,7 +98,7 @@ var idleCases = []conformance.Case{
 		Mutants: []string{"EvictsOldest"},
 		Run: on(setup{receives: 1}, func(p *peer) {
 			if !p.Virtual {
-				rig.End(fmt.Errorf("270,000 packets in less than the 30 s for which peers are remembered: %w", conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("270,000 packets in less than the 30 s for which peers are remembered: %w", conformance.ErrBenchCannot))
 			}
 			from := func(n int) *peer {
 				x := *p
@@ -107,12 +107,12 @@ var idleCases = []conformance.Case{
 			}
 			starts := func(x *peer) arrival {
 				x.send(x.starting(0, x.packet(0, emptyWrite())).AckNow())
-				a, ok := x.next(x.Patience())
+				a, ok := x.next(x.ResponseTimeout())
 				if ok && a.Challenge != nil {
 					x.send(x.starting(*a.Challenge.Cookie, x.packet(0, emptyWrite())).AckNow())
-					a, ok = x.next(x.Patience())
+					a, ok = x.next(x.ResponseTimeout())
 				}
-				x.Check(ok, "an answer to a start", "nothing in %v", x.Patience())
+				x.Check(ok, "an answer to a start", "nothing in %v", x.ResponseTimeout())
 				return a
 			}
 			for n := range peersOfANIC {
@@ -126,7 +126,7 @@ var idleCases = []conformance.Case{
 				x.send(x.packet(1, emptyWrite()).AckNow())
 				x.expectAck(2)
 			}
-			p.StateIs(p.qp, verbs.QPStateRTS)
+			p.ExpectState(p.qp, verbs.QPStateRTS)
 		}),
 	},
 }

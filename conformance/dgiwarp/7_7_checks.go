@@ -32,7 +32,7 @@ func (p *peer) errsAt(causes []iwarp.Cause, segments ...iwarp.Segment) {
 	p.drained(0) // what the device has sent again before it had the Ack
 	p.stopped()
 	for {
-		wc, ok := p.WaitCompletion(0)
+		wc, ok := p.PollCompletion(0)
 		if !ok {
 			return
 		}
@@ -59,7 +59,7 @@ func (h *host) laterWrong(causes []iwarp.Cause, change func(second iwarp.Segment
 	p := h.talking()
 	parts := pieces(1, data(2*first), first)
 	p.errsAt(causes, parts[0], change(parts[1]))
-	p.Untouched(p.own, 0, areaLen+first)
+	p.ExpectUnchanged(p.own, 0, areaLen+first)
 }
 
 // answersBadly ends the case unless the answer to a read, changed like that, is an error
@@ -69,7 +69,7 @@ func (h *host) answersBadly(cause iwarp.Cause, change func(iwarp.Segment) iwarp.
 	request := p.asks(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Of(iwarp.OpReadRequest))
 	p.acks()
 	p.errsAt([]iwarp.Cause{cause}, change(iwarp.ReadResponseTo(*request.Segment, data(16))))
-	p.Untouched(p.own, 0, 0)
+	p.ExpectUnchanged(p.own, 0, 0)
 }
 
 // The order of a flow is kept, as TCP keeps it: there are no gaps that something might
@@ -114,7 +114,7 @@ var flowCheckCases = []conformance.Case{
 				request := p.asks(p.wr(9, verbs.OpAtomicFetchAdd, 1024, 8), iwarp.Of(iwarp.OpAtomicRequest))
 				p.acks()
 				p.errsAt([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, iwarp.AtomicResponse(number, *request.Segment.AtomicRequest.ID, 7))
-				p.Untouched(p.own, 0, 0)
+				p.ExpectUnchanged(p.own, 0, 0)
 			}
 		}),
 	},
@@ -142,7 +142,7 @@ var flowCheckCases = []conformance.Case{
 			for _, v := range []uint8{0, 2} {
 				p := h.talking()
 				p.errsAt([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, p.writes(0, data(16)).RV(v))
-				p.Untouched(p.mem, 0, 0)
+				p.ExpectUnchanged(p.mem, 0, 0)
 				h.answersBadly(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
 			}
 		}),
@@ -179,10 +179,10 @@ var flowCheckCases = []conformance.Case{
 			} {
 				p := h.talking()
 				p.errsAt(t.causes, p.writes(64, data(16)).Last(false), t.second(p))
-				p.Holds(p.mem, 64, data(16))
-				p.Untouched(p.mem, 64, 16)
+				p.ExpectBytes(p.mem, 64, data(16))
+				p.ExpectUnchanged(p.mem, 64, 16)
 			}
-			h.Untouched(locked, 0, 0)
+			h.ExpectUnchanged(locked, 0, 0)
 		}),
 	},
 	{
@@ -197,13 +197,13 @@ var flowCheckCases = []conformance.Case{
 			key := p.window(m, verbs.AccessRemoteWrite)
 			at := iwarp.At(uint32(key), m.Addr())
 			p.delivers(writeTo(at, data(16)))
-			p.Holds(m, 0, data(16))
-			m.Accept()
+			p.ExpectBytes(m, 0, data(16))
+			m.Snapshot()
 			p.delivers(iwarp.SendInvalidate(1, at.STag, nil))
 			wc := p.gets(1, nil)
 			p.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "a receive that tells the key", "%s", rig.Describe(&wc))
 			p.errsAt([]iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPInvalidSTag}, writeTo(at, data(32)))
-			p.Untouched(m, 0, 0)
+			p.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 }
@@ -212,12 +212,12 @@ var flowCheckCases = []conformance.Case{
 func (q *queue) window(m *rig.Memory, access verbs.Access) verbs.RKey {
 	const id = 0xb1d
 	mw, err := q.PD.AllocMW(verbs.MWType2)
-	q.Do("a window", err)
+	q.Must("a window", err)
 	key := verbs.NextRKey(mw.RKey())
-	q.Post(q.qp, verbs.SendWR{
+	q.PostSend(q.qp, verbs.SendWR{
 		WRID: id, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
 		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr(), Length: uint64(len(m.Buf)), Access: access}},
 	})
-	q.Completes(id, verbs.WCSuccess)
+	q.ExpectCompletion(id, verbs.WCSuccess)
 	return key
 }

@@ -26,11 +26,11 @@ var rdmapCases = []conformance.Case{
 		Run: onPeer(func(p *peer) {
 			number := func(msn uint32, a arrival) { p.same(dg.Any().With(iwarp.Of(iwarp.OpSend).MSN(msn)), a) }
 			for range 2 {
-				p.Post(p.qp, p.sendWR(1, 0, 8))
+				p.PostSend(p.qp, p.sendWR(1, 0, 8))
 				number(1, p.welcome())
 				p.acks()
-				p.Completes(1, verbs.WCSuccess)
-				p.Post(p.qp, p.sendWR(2, 0, 8))
+				p.ExpectCompletion(1, verbs.WCSuccess)
+				p.PostSend(p.qp, p.sendWR(2, 0, 8))
 				number(2, p.expectData(1))
 				p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
 				p.fails(2)
@@ -57,7 +57,7 @@ var rdmapCases = []conformance.Case{
 			p.delivers(iwarp.SendSE(2, data(16)))
 			p.gets(2, data(16))
 			p.delivers(p.writes(0, data(64)))
-			p.Holds(p.mem, 0, data(64))
+			p.ExpectBytes(p.mem, 0, data(64))
 			sink := iwarp.At(peerSTag, peerTO)
 			p.answers(iwarp.ReadRequest(1, sink, 64, p.at(0)), iwarp.ReadResponse(peerSTag, peerTO, data(64)))
 			before := binary.NativeEndian.Uint64(data(8)) // as the device's memory has it
@@ -66,7 +66,7 @@ var rdmapCases = []conformance.Case{
 			p.answers(iwarp.CompareSwap(4, 79, p.at(0), 0, 1), iwarp.AtomicResponse(3, 79, 9))
 			for i, s := range []iwarp.Segment{iwarp.Immediate(3, immediate), iwarp.ImmediateSE(4, immediate)} {
 				p.delivers(s)
-				wc := p.Completes(uint64(i+3), verbs.WCSuccess)
+				wc := p.ExpectCompletion(uint64(i+3), verbs.WCSuccess)
 				p.Check(wc.Flags&verbs.WCWithImm != 0, "a completion with immediate data", "%s", rig.Describe(&wc))
 			}
 		}),
@@ -96,17 +96,17 @@ var rdmapCases = []conformance.Case{
 			} {
 				p.asks(t.wr, t.want)
 				p.acks()
-				p.Completes(t.wr.WRID, verbs.WCSuccess)
+				p.ExpectCompletion(t.wr.WRID, verbs.WCSuccess)
 			}
 			p.asks(p.recordWR(9, 0, 8), iwarp.Write(peerSTag, peerTO, p.own.Buf[:8]))
 			p.same(dg.Any().With(iwarp.Of(iwarp.OpImmediate).MSN(6)), p.expectData(p.in.next))
 			p.acks()
-			p.Completes(9, verbs.WCSuccess)
+			p.ExpectCompletion(9, verbs.WCSuccess)
 			request := p.asks(p.wr(6, verbs.OpRDMARead, 0, 8), iwarp.Of(iwarp.OpReadRequest).MSN(1))
 			p.acks()
 			p.delivers(iwarp.ReadResponseTo(*request.Segment, data(8)))
-			p.Completes(6, verbs.WCSuccess)
-			p.Holds(p.own, 0, data(8))
+			p.ExpectCompletion(6, verbs.WCSuccess)
+			p.ExpectBytes(p.own, 0, data(8))
 			add, swap := p.wr(7, verbs.OpAtomicFetchAdd, 0, 8), p.wr(8, verbs.OpAtomicCmpAndSwp, 8, 8)
 			add.Atomic.CompareAdd = 3
 			swap.Atomic = verbs.Atomic{CompareAdd: 1, Swap: 2}
@@ -114,7 +114,7 @@ var rdmapCases = []conformance.Case{
 				request := p.asks(wr, iwarp.Of(iwarp.OpAtomicRequest).MSN(uint32(i+2)))
 				p.acks()
 				p.delivers(iwarp.AtomicResponse(uint32(i+1), *request.Segment.AtomicRequest.ID, 0x1122334455667788))
-				p.Completes(wr.WRID, verbs.WCSuccess)
+				p.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -173,9 +173,9 @@ var rdmapCases = []conformance.Case{
 			silent := p.peer(1)
 			silent.begin(pieces(1, data(80), 40)[0])
 			p.Sleep(flowKept - time.Second)
-			wc, ok := p.WaitCompletion(16 * time.Second)
+			wc, ok := p.PollCompletion(16 * time.Second)
 			p.Check(ok && wc.WRID == 2 && wc.Status != verbs.WCSuccess, "receive 2 to fail", "%s", rig.Describe(&wc))
-			p.StateIs(p.qp, verbs.QPStateRTS)
+			p.ExpectState(p.qp, verbs.QPStateRTS)
 		}),
 	},
 	{
@@ -191,7 +191,7 @@ var rdmapCases = []conformance.Case{
 			for i := range 20 {
 				wrs = append(wrs, p.wr(uint64(i), verbs.OpRDMARead, 8*i, 8))
 			}
-			p.Post(p.qp, wrs...)
+			p.PostSend(p.qp, wrs...)
 			var requests []arrival
 			take := func(n int) {
 				for range n {
@@ -207,7 +207,7 @@ var rdmapCases = []conformance.Case{
 			take(readsAtOnce)
 			for i := range 4 {
 				p.send(p.following(iwarp.ReadResponseTo(*requests[i].Segment, data(8))))
-				p.Completes(uint64(i), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 				take(1)
 			}
 		}),
@@ -229,8 +229,8 @@ var rdmapCases = []conformance.Case{
 				ask(i + 1)
 			}
 			p.settle()
-			p.NoEvent()
-			p.StateIs(p.qp, verbs.QPStateRTS)
+			p.ExpectNoEvent()
+			p.ExpectState(p.qp, verbs.QPStateRTS)
 			p.early = nil
 			ask(readsAtOnce + 1)
 			p.stopped()
@@ -249,7 +249,7 @@ func (p *peer) answers(request, want iwarp.Segment) {
 // asks posts a request, and ends the case unless the device's next packet with data is
 // as wanted.
 func (p *peer) asks(wr verbs.SendWR, want iwarp.Segment) arrival {
-	p.Post(p.qp, wr)
+	p.PostSend(p.qp, wr)
 	a := p.expectData(p.in.next)
 	p.same(dg.Any().With(want), a)
 	return a

@@ -21,12 +21,12 @@ var verbsCases = []conformance.Case{
 		Mutants: []string{"RDCompletesAtOnce"},
 		Run: onPeer(func(p *peer) {
 			p.Check(p.qp.Type() == verbs.QPTypeUD, "a queue pair of type UD", "%v", p.qp.Type())
-			p.Post(p.qp, p.sendWR(1, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.welcome()
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -58,7 +58,7 @@ var verbsCases = []conformance.Case{
 		Mutants: []string{"RecordIsWrite"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.established()
-			p.Post(p.qp, p.recordWR(1, 0, 32), p.sendWR(2, 0, 8))
+			p.PostSend(p.qp, p.recordWR(1, 0, 32), p.sendWR(2, 0, 8))
 			p.same(dg.Any().With(iwarp.Write(peerSTag, peerTO, p.own.Buf[:32])), p.expectData(1))
 			a := p.expectData(2)
 			p.same(dg.Any().With(iwarp.Of(iwarp.OpImmediate).MSN(2)), a)
@@ -67,10 +67,10 @@ var verbsCases = []conformance.Case{
 			p.same(dg.Any().With(iwarp.Send(3, p.own.Buf[:8])), p.expectData(3))
 			p.send(p.ack(2)) // of the Write alone
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			p.acks()
-			p.Completes(1, verbs.WCSuccess)
-			p.Completes(2, verbs.WCSuccess)
+			p.ExpectCompletion(1, verbs.WCSuccess)
+			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -84,7 +84,7 @@ var verbsCases = []conformance.Case{
 			other := p.peer(1)
 			p.established()
 			other.established()
-			p.Post(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), other.sendWR(3, 0, 8))
+			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), other.sendWR(3, 0, 8))
 			p.expectData(1)
 			p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
 			p.fails(1)
@@ -96,9 +96,9 @@ var verbsCases = []conformance.Case{
 				}
 			}
 			other.acks()
-			p.Completes(3, verbs.WCSuccess)
-			p.StateIs(p.qp, verbs.QPStateRTS)
-			p.NoEvent()
+			p.ExpectCompletion(3, verbs.WCSuccess)
+			p.ExpectState(p.qp, verbs.QPStateRTS)
+			p.ExpectNoEvent()
 			p.settle()
 			p.drained(0) // what the device sent again before it had the Ack
 			p.established()
@@ -121,9 +121,9 @@ var verbsCases = []conformance.Case{
 					want = devicePort
 				}
 				p.way = p.way.fromPort(want)
-				p.Post(p.qp, p.sendWR(uint64(i), 0, 8))
+				p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
 				p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
-				p.Completes(uint64(i), verbs.WCSuccess)
+				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 		}),
 	},
@@ -141,10 +141,10 @@ var verbsCases = []conformance.Case{
 					p.ah = ah
 					_, err = p.qp.PostSend([]verbs.SendWR{p.sendWR(1, 0, 8)})
 				}
-				p.Refuses(fmt.Sprintf("the flow label %#x", label), err, nil)
+				p.MustFail(fmt.Sprintf("the flow label %#x", label), err, nil)
 			}
 			p.silence(quiet)
-			p.Incomplete()
+			p.ExpectNoCompletion()
 		}),
 	},
 }

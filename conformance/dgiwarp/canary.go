@@ -26,7 +26,7 @@ func newCanary(h *host) *canary {
 	c := new(canary)
 	var err error
 	c.cq, err = h.Device.CreateCQ(verbs.CQInit{Depth: 16})
-	h.Do("a completion queue", err)
+	h.Must("a completion queue", err)
 	c.p = h.queuePair(setup{cq: c.cq, memLen: 2 * canaryRoom}).peer(0)
 	c.p.qpn = canaryQPN
 	return c
@@ -42,15 +42,15 @@ func (c *canary) sing() {
 		c.p.send(dg.Data(c.songs, 0, emptyWrite()).Starting(0, 1, c.p.key).AckNow())
 		return
 	}
-	c.p.Recv(c.p.qp, uint64(c.songs), c.p.own.SGE(0, canaryRoom))
+	c.p.PostRecv(c.p.qp, uint64(c.songs), c.p.own.SGE(0, canaryRoom))
 	c.p.send(dg.UD(iwarp.Send(c.songs, data(8))))
-	if _, ok := c.p.WaitOn(c.cq, c.p.Patience()); !ok {
-		c.p.Fail("a device whose other queue pairs receive", "nothing in %v", c.p.Patience())
+	if _, ok := c.p.PollCQ(c.cq, c.p.ResponseTimeout()); !ok {
+		c.p.Fail("a device whose other queue pairs receive", "nothing in %v", c.p.ResponseTimeout())
 	}
 	copy(c.p.own.Buf[canaryRoom:], c.verse())
 	song := c.p.sendWR(uint64(c.songs), canaryRoom, 8)
 	song.Flags = 0
-	c.p.Post(c.p.qp, song)
+	c.p.PostSend(c.p.qp, song)
 }
 
 // verse is what the device's program answers to the present song, and to no other.

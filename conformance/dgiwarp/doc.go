@@ -17,7 +17,7 @@ import (
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
-		Name: "dgiwarp", Title: "Datagram-iWARP: DDP and RDMAP over UDP", Line: line,
+		Name: "dgiwarp", Title: "Datagram-iWARP: DDP and RDMAP over UDP", DescribeEvent: line,
 		Cases: slices.Concat(
 			packetCases, pathCases, addressCases, groupCases,
 			udSendCases, udReceiveCases, taggedCases, recordCases, errorCases,
@@ -51,7 +51,7 @@ func cite(section string, rows ...string) conformance.Cite {
 
 // line tells an event in a few words.
 func line(e *conformance.Event) string {
-	if e.Kind != conformance.EventSent && e.Kind != conformance.EventCame {
+	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return e.Text
 	}
 	a, ok := read(conformance.Frame{Packet: e.Data})

@@ -74,7 +74,7 @@ func (p *peer) expectAck(next uint32) arrival {
 // Ack, which is slow where the machine is busy, unless they are what is wanted.
 func (p *peer) passRepeats(want dg.Packet) {
 	for range late {
-		a, ok := p.next(p.Patience())
+		a, ok := p.next(p.ResponseTimeout())
 		if !ok {
 			return
 		}
@@ -178,12 +178,12 @@ func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 // expectData ends the case unless the device's next packet with data is this one of its
 // flow. Those before it pass: a device may send them again, if the judge was slow.
 func (p *peer) expectData(seq uint32) arrival {
-	a, ok := p.nextData(p.Patience())
+	a, ok := p.nextData(p.ResponseTimeout())
 	for ok && int32(*a.Data.Seq-seq) < 0 {
-		a, ok = p.nextData(p.Patience())
+		a, ok = p.nextData(p.ResponseTimeout())
 	}
 	if !ok {
-		p.Fail(fmt.Sprintf("packet %d of the flow", seq), "nothing in %v", p.Patience())
+		p.Fail(fmt.Sprintf("packet %d of the flow", seq), "nothing in %v", p.ResponseTimeout())
 	}
 	want := dg.Of(dg.KindRD)
 	want.Data = &dg.DataBlock{Epoch: &p.in.epoch, Seq: &seq}
@@ -194,13 +194,13 @@ func (p *peer) expectData(seq uint32) arrival {
 // established has the device's flow to the peer begin with a Send of its program, which
 // completes.
 func (p *peer) established() {
-	p.Post(p.qp, p.sendWR(establishingID, 0, 8))
+	p.PostSend(p.qp, p.sendWR(establishingID, 0, 8))
 	p.welcome()
 	p.acks()
 	if _, ok := p.nextRepeat(); ok {
 		p.acks()
 	}
-	p.Completes(establishingID, verbs.WCSuccess)
+	p.ExpectCompletion(establishingID, verbs.WCSuccess)
 }
 
 // nextRepeat returns what the device sends again because an Ack was lost, which happens

@@ -32,7 +32,7 @@ const (
 
 // onHost makes a case of a body that makes its queue pairs itself.
 func onHost(body func(*host)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) { body(&host{Rig: r}) })
+	return rig.Body(func(r *rig.Rig) { body(&host{Rig: r}) })
 }
 
 // way is how a packet gets to the device.
@@ -58,7 +58,7 @@ func (h *host) put(w way, octets []byte) {
 	ip := packet.IP{Src: w.from.Addr(), Dst: w.to.Addr(), TClass: &w.tclass}
 	udp := packet.UDP{SrcPort: new(w.from.Port()), DstPort: new(w.to.Port())}
 	if err := h.Wire.Send(ip.Append(nil, udp.Append(nil, ip, octets))); err != nil {
-		rig.End(fmt.Errorf("send %v from %v to %v: %w", dg.Parse(octets).Packet, w.from, w.to, err))
+		rig.Abort(fmt.Errorf("send %v from %v to %v: %w", dg.Parse(octets).Packet, w.from, w.to, err))
 	}
 }
 
@@ -92,7 +92,7 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 		case errors.Is(err, verbs.ErrTimeout):
 			return arrival{}, false
 		case err != nil:
-			rig.End(err)
+			rig.Abort(err)
 		}
 		a, ok := read(f)
 		if !ok {
@@ -130,7 +130,7 @@ func (h *host) take(n int) []arrival {
 	all := make([]arrival, n)
 	for i := range all {
 		var ok bool
-		if all[i], ok = h.next(h.Patience()); !ok {
+		if all[i], ok = h.next(h.ResponseTimeout()); !ok {
 			h.Fail(fmt.Sprintf("%d packets", n), "%d", i)
 		}
 	}
@@ -148,7 +148,7 @@ func (h *host) silence(quiet time.Duration) {
 }
 
 // quiet is how long silence lasts where no timer runs.
-const quiet = rig.Quiet
+const quiet = rig.SilencePeriod
 
 // noise returns the first packet that the device sends besides the canary's answer.
 func (h *host) noise(quiet time.Duration) (arrival, bool) {
@@ -167,10 +167,10 @@ func (h *host) settle() {
 	}
 	h.canary.sing()
 	for {
-		a, ok := h.nextOnWire(h.Patience())
+		a, ok := h.nextOnWire(h.ResponseTimeout())
 		switch {
 		case !ok:
-			h.Fail("a device whose other queue pairs answer", "nothing in %v", h.Patience())
+			h.Fail("a device whose other queue pairs answer", "nothing in %v", h.ResponseTimeout())
 		case h.canary.answered(a):
 			return
 		case !h.canary.hers(a):

@@ -81,9 +81,9 @@ func (p *peer) sendSegments(segments ...iwarp.Segment) {
 // expect ends the case unless the next packet goes from the queue pair to the peer, and
 // is as wanted. It returns the packet.
 func (p *peer) expect(want dg.Packet) arrival {
-	got, ok := p.next(p.Patience())
+	got, ok := p.next(p.ResponseTimeout())
 	if !ok {
-		p.Fail(want.String(), "nothing in %v", p.Patience())
+		p.Fail(want.String(), "nothing in %v", p.ResponseTimeout())
 	}
 	p.same(p.fromQueue(want), got)
 	p.arrivesHere(got)
@@ -105,7 +105,7 @@ func (p *peer) arrivesHere(a arrival) {
 
 func (p *peer) wr(id uint64, op verbs.WROpcode, off, n int) verbs.SendWR {
 	return verbs.SendWR{
-		WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: p.own.List(off, n),
+		WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: p.own.SGL(off, n),
 		UD:     verbs.UD{AH: p.ah, QPN: verbs.QPN(p.qpn), QKey: p.key},
 		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
 	}

@@ -69,25 +69,25 @@ func (h *host) queuePair(s setup) *queue {
 		Type: verbs.QPTypeUD, PD: h.PD, SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq,
 		Caps: verbs.QPCaps{MaxSendWR: 512, MaxRecvWR: 256, MaxSendSGE: 2, MaxRecvSGE: 2},
 	})
-	h.Do("a queue pair", err)
+	h.Must("a queue pair", err)
 	q.toRTS()
 	for i := range s.receives {
-		q.Recv(q.qp, uint64(i+1), q.own.SGE(i*q.recvLen, q.recvLen))
+		q.PostRecv(q.qp, uint64(i+1), q.own.SGE(i*q.recvLen, q.recvLen))
 	}
 	return q
 }
 
 // toRTS takes the queue pair from RESET to where it may send.
 func (q *queue) toRTS() {
-	q.Do("a queue pair in INIT", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: q.key},
+	q.Must("a queue pair in INIT", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: q.key},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-	q.Do("a queue pair in RTR", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	q.Do("a queue pair in RTS", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	q.Must("a queue pair in RTR", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	q.Must("a queue pair in RTS", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 }
 
 // to takes the queue pair to RESET or ERR.
 func (q *queue) to(state verbs.QPState) {
-	q.Do("a queue pair in "+state.String(), q.qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
+	q.Must("a queue pair in "+state.String(), q.qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
 }
 
 // address is where a host is that listens at a port.
@@ -98,16 +98,16 @@ func address(host netip.Addr, port uint32) verbs.AHAttr {
 // handle is an address that requests can name.
 func (h *host) handle(a verbs.AHAttr) verbs.AH {
 	ah, err := h.PD.CreateAH(a)
-	h.Do("an address handle", err)
+	h.Must("an address handle", err)
 	return ah
 }
 
 // gets ends the case unless the next completion is of this receive of the queue pair's,
 // with a message of these octets. It returns the completion.
 func (q *queue) gets(id uint64, message []byte) verbs.WC {
-	wc := q.Received(id, areaLen+len(message))
+	wc := q.ExpectRecv(id, areaLen+len(message))
 	q.Check(wc.QPN == q.qp.QPN(), "a receive of the queue pair that the packet names", "one of %#x", uint32(wc.QPN))
-	q.Holds(q.own, int(id-1)*q.recvLen+areaLen, message)
+	q.ExpectBytes(q.own, int(id-1)*q.recvLen+areaLen, message)
 	return wc
 }
 

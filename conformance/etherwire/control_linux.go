@@ -10,7 +10,7 @@ import (
 
 const sizeofTimespec = int(unsafe.Sizeof(unix.Timespec{}))
 
-// timespec is the time in a control message.
+// timespec parses the timestamp of a control message.
 func timespec(b []byte) time.Time {
 	if sizeofTimespec == 8 {
 		return time.Unix(int64(int32(nativeUint32(b))), int64(int32(nativeUint32(b[4:]))))

@@ -1,22 +1,19 @@
-// Package etherwire is a [conformance.Wire] on an Ethernet interface: the other end
-// of the cable of a device, which may be a NIC of its own, a kernel's or an
-// emulated one in a network namespace. It sends any bits and sees whatever the
-// device sends.
+// Package etherwire is a [conformance.Wire] on an Ethernet interface: the other end of the
+// link of a device under test, which may be a NIC, or a kernel's or emulated device in a
+// network namespace. It sends any packet, and receives every packet that the device sends.
 //
-// It is a host of its own there, with an Ethernet address and IP addresses that the
-// kernel at this end need not have, and should not: a kernel would answer what is
-// meant for the judge, with an ICMP error most likely. Whoever asks by ARP or
-// neighbour discovery where these addresses are is told by this package, and all are
-// told when a wire is opened.
+// The wire is a station with its own MAC and IP addresses. The kernel at this end must
+// not have these addresses: it would respond to packets for the scripted peer, probably
+// with ICMP errors. The wire responds to ARP and neighbour discovery for them, and
+// announces them when it is opened.
 //
-// It refuses to be a stack: nothing is reassembled, checked or answered else. And it
-// shows frames only as they were on the wire. Offloads at the sending end of a
-// virtual cable, and receive offloads at this end of a real one, make others of
-// them, and must be switched off ([OffloadsOff]): Recv says so when it meets the
-// traces of one.
+// It has no IP stack: it neither reassembles, nor verifies, nor responds to anything else.
+// Recv must see frames as they are on the link. Switch off transmit offloads at the
+// device's end of a virtual link and receive offloads at this end of a real one
+// ([DisableOffloads]); Recv returns an error for frames that show an offload.
 //
-// Opening takes CAP_NET_RAW in the network namespace of the calling thread, and
-// Linux. A Wire may be used by many goroutines; its own goroutine ends with Close.
+// Open needs Linux, and CAP_NET_RAW in the network namespace of the calling thread. A Wire
+// is safe for concurrent use; Close ends its goroutine.
 package etherwire
 
 import (
@@ -25,24 +22,24 @@ import (
 	"time"
 )
 
-// Config describes a wire. Interface, Device and one of Addrs are needed.
+// Config describes a wire. Interface, Device and Addrs are required.
 type Config struct {
-	// Interface is the network interface at our end of the cable. It must be up.
+	// Interface is the network interface at this end of the link. It must be up.
 	Interface string
-	// MAC is our Ethernet address; nil for that of the interface.
+	// MAC is the wire's Ethernet address; nil for that of the interface.
 	MAC net.HardwareAddr
-	// Device is that of the device: where packets go, whatever IP address they name,
-	// but for those to groups.
+	// Device is the device's Ethernet address, the destination of all unicast packets
+	// whatever their IP address.
 	Device net.HardwareAddr
-	// Addrs are our IP addresses.
+	// Addrs are the wire's IP addresses.
 	Addrs []netip.Addr
-	// Claims, if not nil, says which addresses besides Addrs are to be answered for,
-	// so that packets to them are seen and not held back by the device's host for
-	// want of a neighbour. Only the device's own cable may be at the interface then.
-	Claims func(netip.Addr) bool
-	// Keep says which of the device's IP packets Recv returns; nil for those of UDP,
-	// fragments included, which leaves out what its host has to say.
-	Keep func(packet []byte) bool
-	// Epoch is time 0 of frames; that of opening if zero.
+	// AnswersFor, if not nil, selects further addresses for which the wire responds to
+	// ARP and neighbour discovery, which makes the device's host send packets to them.
+	// The interface must then be linked to the device only.
+	AnswersFor func(netip.Addr) bool
+	// Accept selects the IP packets that Recv returns; nil for UDP with fragments, which
+	// excludes other traffic of the device's host.
+	Accept func(packet []byte) bool
+	// Epoch is time 0 of received frames; the time of Open if zero.
 	Epoch time.Time
 }

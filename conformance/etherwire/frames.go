@@ -16,15 +16,15 @@ const (
 	ipv6FragmentNext = 44
 )
 
-// station is who we are on the wire, without the wire.
+// station has the addresses of the wire, and makes and parses its frames.
 type station struct {
 	mac, device packet.MAC
 	addrs       []netip.Addr
-	claims      func(netip.Addr) bool
-	keep        func([]byte) bool
+	answersFor  func(netip.Addr) bool
+	accept      func([]byte) bool
 }
 
-// newStation reads a configuration. own is the interface's address.
+// newStation checks a configuration. own is the interface's address.
 func newStation(cfg *Config, own net.HardwareAddr) (s station, err error) {
 	if cfg.MAC == nil {
 		cfg.MAC = own
@@ -39,29 +39,28 @@ func newStation(cfg *Config, own net.HardwareAddr) (s station, err error) {
 		to   *packet.MAC
 	}{{"MAC", cfg.MAC, &s.mac}, {"Device", cfg.Device, &s.device}} {
 		if len(m.from) != len(m.to) || m.from[0]&1 != 0 {
-			errs = append(errs, fmt.Errorf("%s %q is not the Ethernet address of a station", m.name, m.from))
+			errs = append(errs, fmt.Errorf("%s %q is not a unicast Ethernet address", m.name, m.from))
 			continue
 		}
 		*m.to = packet.MAC(m.from)
 	}
 	if len(cfg.Addrs) == 0 {
-		errs = append(errs, errors.New("no Addrs: nobody would send here"))
+		errs = append(errs, errors.New("Addrs is empty"))
 	}
-	s.addrs, s.claims, s.keep = slices.Clone(cfg.Addrs), cfg.Claims, cfg.Keep
-	if s.keep == nil {
-		s.keep = isUDP
+	s.addrs, s.answersFor, s.accept = slices.Clone(cfg.Addrs), cfg.AnswersFor, cfg.Accept
+	if s.accept == nil {
+		s.accept = isUDP
 	}
 	return s, errors.Join(errs...)
 }
 
-// ours reports whether questions for an address are for us to answer.
-func (s *station) ours(a netip.Addr) bool {
-	return slices.Contains(s.addrs, a) || s.claims != nil && s.claims(a)
+// isOurs reports whether the wire responds to address resolution for an address.
+func (s *station) isOurs(a netip.Addr) bool {
+	return slices.Contains(s.addrs, a) || s.answersFor != nil && s.answersFor(a)
 }
 
-// frame makes the frame that takes an IP packet to the device, or to the group that
-// it is for.
-func (s *station) frame(ip []byte) []byte {
+// ethernetFrame makes the frame for an IP packet, to the device or a multicast group.
+func (s *station) ethernetFrame(ip []byte) []byte {
 	h := packet.Ethernet{Dst: s.device, Src: s.mac, Type: s.etherType(ip)}
 	if to, ok := destination(ip); ok {
 		switch {
@@ -74,8 +73,8 @@ func (s *station) frame(ip []byte) []byte {
 	return h.Append(make([]byte, 0, headerLen+len(ip)), ip)
 }
 
-// etherType is that of the version that a packet names. One that names none is sent
-// as what we talk.
+// etherType returns the type for the IP version in a packet's header. Packets with an
+// invalid version get the type of the wire's first address.
 func (s *station) etherType(ip []byte) uint16 {
 	six := s.addrs[0].Is6()
 	if len(ip) > 0 {
@@ -102,7 +101,7 @@ func destination(ip []byte) (a netip.Addr, ok bool) {
 	return a, false
 }
 
-// isUDP reports whether an IP packet is of UDP, or a fragment of such a one.
+// isUDP reports whether an IP packet is UDP, or a fragment of UDP.
 func isUDP(ip []byte) bool {
 	switch {
 	case len(ip) >= 20 && ip[0]>>4 == 4:
@@ -113,9 +112,9 @@ func isUDP(ip []byte) bool {
 	return false
 }
 
-// take looks at a frame of the device's: it returns the IP packet if it is one to be
-// kept, and the frame to answer with if it is a question for one of our addresses.
-func (s *station) take(frame []byte) (ip, answer []byte) {
+// handleFrame parses a frame from the device. It returns the IP packet if it is accepted,
+// and the response to an ARP request or neighbour solicitation.
+func (s *station) handleFrame(frame []byte) (ip, answer []byte) {
 	h, payload, err := packet.ParseEthernet(frame)
 	if err != nil || h.Src == s.mac {
 		return nil, nil
@@ -125,43 +124,42 @@ func (s *station) take(frame []byte) (ip, answer []byte) {
 		return nil, s.answerARP(payload)
 	case packet.EtherTypeIPv4, packet.EtherTypeIPv6:
 		answer = s.answerNeighbor(h, payload)
-		if s.keep(payload) {
+		if s.accept(payload) {
 			ip = payload
 		}
 	}
 	return ip, answer
 }
 
-// answerARP answers a question. One without a sender is by somebody who wants the
-// address for himself, and is left to it.
+// answerARP returns the reply to an ARP request. It ignores probes (RFC 5227), whose
+// sender address is unspecified.
 func (s *station) answerARP(b []byte) []byte {
 	q, err := packet.ParseARP(b)
-	if err != nil || q.Op != packet.ARPRequest || q.Sender.IsUnspecified() || q.Sender == q.Target || !s.ours(q.Target) {
+	if err != nil || q.Op != packet.ARPRequest || q.Sender.IsUnspecified() || q.Sender == q.Target || !s.isOurs(q.Target) {
 		return nil
 	}
 	h := packet.Ethernet{Dst: q.SenderMAC, Src: s.mac, Type: packet.EtherTypeARP}
 	return h.Append(nil, q.Reply(s.mac).Append(nil))
 }
 
-// answerNeighbor is the same for IPv6.
+// answerNeighbor returns the reply to a neighbour solicitation.
 func (s *station) answerNeighbor(from packet.Ethernet, b []byte) []byte {
 	if len(b) < 40 || b[0]>>4 != 6 || b[6] != packet.ProtocolICMPv6 {
 		return nil
 	}
 	q, n, err := packet.ParseNeighbor(b)
-	if err != nil || n.Type != packet.NeighborSolicitation || q.Src.IsUnspecified() || !s.ours(n.Target) {
+	if err != nil || n.Type != packet.NeighborSolicitation || q.Src.IsUnspecified() || !s.isOurs(n.Target) {
 		return nil
 	}
 	h := packet.Ethernet{Dst: from.Src, Src: s.mac, Type: packet.EtherTypeIPv6}
 	return h.Append(nil, n.Answer(nil, q, s.mac))
 }
 
-// everybody is the group of all hosts of a link.
-var everybody = netip.MustParseAddr("ff02::1")
+// allNodes is the all-nodes multicast address.
+var allNodes = netip.MustParseAddr("ff02::1")
 
-// announcements are the frames that tell the device's host, and switches between, where
-// our addresses are now. A host that knew another station at one of them, such as a judge
-// before us, would go on sending there for as long as a minute.
+// announcements are gratuitous ARP requests and unsolicited neighbour advertisements. They
+// replace entries of an earlier wire in neighbour tables, which last up to a minute.
 func (s *station) announcements() (frames [][]byte) {
 	for _, a := range s.addrs {
 		h := packet.Ethernet{Dst: packet.Broadcast, Src: s.mac, Type: packet.EtherTypeARP}
@@ -170,8 +168,8 @@ func (s *station) announcements() (frames [][]byte) {
 			continue
 		}
 		n := packet.Neighbor{Type: packet.NeighborAdvertisement, Override: true, Target: a, MAC: s.mac}
-		h.Dst, h.Type = packet.MulticastMAC(everybody), packet.EtherTypeIPv6
-		frames = append(frames, h.Append(nil, n.Append(nil, a, everybody)))
+		h.Dst, h.Type = packet.MulticastMAC(allNodes), packet.EtherTypeIPv6
+		frames = append(frames, h.Append(nil, n.Append(nil, a, allNodes)))
 	}
 	return frames
 }

@@ -21,10 +21,10 @@ func testStation(t *testing.T) station {
 	return s
 }
 
-func TestWhereFramesGo(t *testing.T) {
+func TestFrameDestinationAndEtherType(t *testing.T) {
 	s := testStation(t)
 	for _, c := range []struct {
-		dst  string // "" for a packet too short to have one
+		dst  string // "" for a truncated packet
 		bits byte   // the first byte
 		to   packet.MAC
 		kind uint16
@@ -34,7 +34,7 @@ func TestWhereFramesGo(t *testing.T) {
 		{"255.255.255.255", 0x45, packet.Broadcast, packet.EtherTypeIPv4},
 		{"fd99::1", 0x60, s.device, packet.EtherTypeIPv6},
 		{"ff15::102:304", 0x60, packet.MAC{0x33, 0x33, 1, 2, 3, 4}, packet.EtherTypeIPv6},
-		{"fd99::1", 0x50, s.device, packet.EtherTypeIPv6}, // of no version: as we talk
+		{"fd99::1", 0x50, s.device, packet.EtherTypeIPv6}, // invalid version: the wire's own
 		{"", 0x45, s.device, packet.EtherTypeIPv4},
 	} {
 		ip := []byte{c.bits}
@@ -46,14 +46,14 @@ func TestWhereFramesGo(t *testing.T) {
 			}
 			ip[0] = c.bits
 		}
-		h, payload, err := packet.ParseEthernet(s.frame(ip))
+		h, payload, err := packet.ParseEthernet(s.ethernetFrame(ip))
 		if err != nil || h.Dst != c.to || h.Src != s.mac || h.Type != c.kind || !bytes.HasPrefix(payload, ip) {
 			t.Errorf("%s: %+v, %x, %v", c.dst, h, payload, err)
 		}
 	}
 }
 
-func TestQuestionsThatAreNotAnswered(t *testing.T) {
+func TestAnswersARPAndNeighborSolicitations(t *testing.T) {
 	s := testStation(t)
 	asker := packet.MAC{2, 0, 0, 0, 0, 2}
 	arp := func(a packet.ARP) []byte {
@@ -83,7 +83,7 @@ func TestQuestionsThatAreNotAnswered(t *testing.T) {
 		"a probe over IPv6":     {nd("::", "fd00::1"), false},
 		"one cut off over IPv6": {nd("fd00::2", "fd00::1")[:50], false},
 	} {
-		ip, answer := s.take(c.frame)
+		ip, answer := s.handleFrame(c.frame)
 		if ip != nil || (answer != nil) != c.answered {
 			t.Errorf("%s: kept %x, answered %x", name, ip, answer)
 		}
@@ -93,7 +93,7 @@ func TestQuestionsThatAreNotAnswered(t *testing.T) {
 	}
 }
 
-func TestWhatIsKept(t *testing.T) {
+func TestHandleFrameAcceptsUDPOfDevice(t *testing.T) {
 	s := testStation(t)
 	v4, v6 := append([]byte{0x45}, make([]byte, 27)...), append([]byte{0x60}, make([]byte, 47)...)
 	with := func(b []byte, at int, v byte) []byte {
@@ -116,7 +116,7 @@ func TestWhatIsKept(t *testing.T) {
 		"our own":        {s.mac, packet.EtherTypeIPv4, with(v4, 9, 17), false},
 		"something else": {s.device, 0x88cc, with(v4, 9, 17), false},
 	} {
-		ip, _ := s.take(packet.Ethernet{Src: c.src, Type: c.kind}.Append(nil, c.ip))
+		ip, _ := s.handleFrame(packet.Ethernet{Src: c.src, Type: c.kind}.Append(nil, c.ip))
 		if (ip != nil) != c.kept || c.kept && !bytes.HasPrefix(ip, c.ip) {
 			t.Errorf("%s: kept %x", name, ip)
 		}

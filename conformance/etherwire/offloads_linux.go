@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OffloadsOff has the interface of that name, in the network namespace of the
-// calling thread, send and receive every packet as it is on the wire: checksums
-// computed, nothing cut later, nothing joined. It is for both ends of a virtual
-// cable, and for ours of a real one.
-func OffloadsOff(name string) error {
+// DisableOffloads disables checksum offload, segmentation offload and GRO of an interface
+// in the network namespace of the calling thread. Use it for both ends of a virtual link,
+// and for this end of a real one.
+func DisableOffloads(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -20,7 +19,7 @@ func OffloadsOff(name string) error {
 	defer unix.Close(fd)
 	for _, command := range []uint32{unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO, unix.ETHTOOL_SGRO, unix.ETHTOOL_STXCSUM} {
 		err := ethtool(fd, name, command)
-		// What the interface does not have at all need not be switched off.
+		// Ignore features that the interface does not have.
 		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("switch offloads of %s off (ethtool command %#x): %w", name, command, err)
 		}
@@ -28,7 +27,7 @@ func OffloadsOff(name string) error {
 	return nil
 }
 
-// ethtool gives a command the value 0.
+// ethtool runs a command with the value 0.
 func ethtool(fd int, name string, command uint32) error {
 	value := struct{ command, data uint32 }{command: command}
 	var req struct {
@@ -37,7 +36,7 @@ func ethtool(fd int, name string, command uint32) error {
 		_    [16]byte // of the union in struct ifreq
 	}
 	if len(name) >= len(req.name) {
-		return errors.New("no interface has so long a name")
+		return errors.New("interface name too long")
 	}
 	copy(req.name[:], name)
 	req.data = unsafe.Pointer(&value)

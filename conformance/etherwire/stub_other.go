@@ -10,16 +10,16 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// Wire cannot be had.
+// Wire is not available.
 type Wire struct{}
 
-var errNotLinux = errors.New("packet sockets are Linux's")
+var errNotLinux = errors.New("packet sockets need Linux")
 
 // Open fails.
 func Open(Config) (*Wire, error) { return nil, errNotLinux }
 
-// OffloadsOff fails.
-func OffloadsOff(string) error { return errNotLinux }
+// DisableOffloads fails.
+func DisableOffloads(string) error { return errNotLinux }
 
 // Send fails.
 func (*Wire) Send([]byte) error { return errNotLinux }
@@ -33,8 +33,8 @@ func (*Wire) Join(netip.Addr) error { return errNotLinux }
 // Epoch is the zero Time.
 func (*Wire) Epoch() time.Time { return time.Time{} }
 
-// Forget does nothing.
-func (*Wire) Forget() {}
+// Discard does nothing.
+func (*Wire) Discard() {}
 
 // Close does nothing.
 func (*Wire) Close() error { return nil }

@@ -17,27 +17,27 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 var (
 	ourMAC  = net.HardwareAddr{2, 0xee, 0, 0, 0, 1}
 	ours4   = netip.MustParseAddr("10.77.0.50")
 	ours6   = netip.MustParseAddr("fd77::50")
-	strange = netip.MustParseAddr("fd77::abcd") // claimed, and not ours
+	proxied = netip.MustParseAddr("fd77::abcd") // in AnswersFor, not in Addrs
 )
 
-// cable is a host with the kernel's sockets, and a wire at the other end.
-type cable struct {
+// testLink is a host with kernel sockets, and a wire at the other end of its link.
+type testLink struct {
 	host *nstest.Host
-	far  *nstest.Host // its kernel has nothing to do with us
+	peer *nstest.Host // its kernel does not use the link
 	mac  net.HardwareAddr
 	wire *Wire
 }
 
-func newCable(t *testing.T, offloads bool) *cable {
+func newTestLink(t *testing.T, offloads bool) *testLink {
 	t.Helper()
-	c := &cable{}
-	c.host, c.far = nstest.Pair(t, 9000)
+	c := &testLink{}
+	c.host, c.peer = nstest.Pair(t, 9000)
 	must(t, c.host.Do(func() error {
 		intf, err := net.InterfaceByName(nstest.Device)
 		if err != nil {
@@ -47,12 +47,12 @@ func newCable(t *testing.T, offloads bool) *cable {
 		if offloads {
 			return nil
 		}
-		return OffloadsOff(nstest.Device)
+		return DisableOffloads(nstest.Device)
 	}))
-	must(t, c.far.Do(func() (err error) {
+	must(t, c.peer.Do(func() (err error) {
 		c.wire, err = Open(Config{
 			Interface: nstest.Device, MAC: ourMAC, Device: c.mac, Addrs: []netip.Addr{ours4, ours6},
-			Claims: func(a netip.Addr) bool { return a == strange },
+			AnswersFor: func(a netip.Addr) bool { return a == proxied },
 		})
 		return err
 	}))
@@ -67,8 +67,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// socket opens one of the host's.
-func (c *cable) socket(t *testing.T, at netip.Addr) *net.UDPConn {
+// socket opens a UDP socket on the host.
+func (c *testLink) socket(t *testing.T, at netip.Addr) *net.UDPConn {
 	t.Helper()
 	var s *net.UDPConn
 	must(t, c.host.Do(func() (err error) {
@@ -81,13 +81,13 @@ func (c *cable) socket(t *testing.T, at netip.Addr) *net.UDPConn {
 
 func port(s *net.UDPConn) uint16 { return s.LocalAddr().(*net.UDPAddr).AddrPort().Port() }
 
-// Questions for our addresses are answered, and then packets come as they are.
-func TestPacketsOfTheHostAreSeen(t *testing.T) {
-	c := newCable(t, false)
+// The wire resolves its addresses for the host, and receives the host's packets.
+func TestRecvReturnsPacketsOfHost(t *testing.T) {
+	c := newTestLink(t, false)
 	for _, at := range []struct{ from, to netip.Addr }{
 		{c.host.V4, ours4},
 		{c.host.V6, ours6},
-		{c.host.V6, strange},
+		{c.host.V6, proxied},
 		{c.host.V4, netip.MustParseAddr("239.1.2.3")},
 		{c.host.V6, netip.MustParseAddr("ff02::77")},
 	} {
@@ -100,7 +100,7 @@ func TestPacketsOfTheHostAreSeen(t *testing.T) {
 			_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(to, 4791))
 			return err
 		}))
-		f, err := c.wire.Recv(patience)
+		f, err := c.wire.Recv(timeout)
 		if err != nil {
 			t.Fatalf("to %v: %v", at.to, err)
 		}
@@ -111,7 +111,7 @@ func TestPacketsOfTheHostAreSeen(t *testing.T) {
 		if ip.Src != at.from || ip.Dst != at.to || string(text) != "hello" || *udp.SrcPort != port(s) || *udp.DstPort != 4791 {
 			t.Errorf("%v > %v, %+v, %q", ip.Src, ip.Dst, udp, text)
 		}
-		if age := time.Since(c.wire.cfg.Epoch) - f.At; age < 0 || age > patience {
+		if age := time.Since(c.wire.cfg.Epoch) - f.At; age < 0 || age > timeout {
 			t.Errorf("seen %v ago", age)
 		}
 	}
@@ -120,16 +120,16 @@ func TestPacketsOfTheHostAreSeen(t *testing.T) {
 	}
 }
 
-// What is sent arrives, from whatever address, and with padding if need be.
-func TestPacketsReachTheHost(t *testing.T) {
-	c := newCable(t, false)
+// Sent packets reach the host, with any source address and with padding.
+func TestSendDeliversToHost(t *testing.T) {
+	c := newTestLink(t, false)
 	for _, at := range []struct{ from, to netip.Addr }{{ours4, c.host.V4}, {ours6, c.host.V6}, {netip.MustParseAddr("10.77.0.99"), c.host.V4}} {
 		s := c.socket(t, at.to)
 		udp := packet.UDP{SrcPort: new(uint16(7)), DstPort: new(port(s))}
 		ip := packet.IP{Src: at.from, Dst: at.to}
 		p := ip.Append(nil, udp.Append(nil, packet.IP{Src: at.from, Dst: at.to, Protocol: new(uint8(packet.ProtocolUDP))}, []byte("x")))
 		must(t, c.wire.Send(append(p, make([]byte, 99)...)))
-		must(t, s.SetReadDeadline(time.Now().Add(patience)))
+		must(t, s.SetReadDeadline(time.Now().Add(timeout)))
 		buf := make([]byte, 1000)
 		n, from, err := s.ReadFromUDPAddrPort(buf)
 		if err != nil || string(buf[:n]) != "x" || from.Addr().Unmap() != at.from {
@@ -138,9 +138,9 @@ func TestPacketsReachTheHost(t *testing.T) {
 	}
 }
 
-// Fragments are the host's to put together.
-func TestFragmentsAreSentAsTheyAre(t *testing.T) {
-	c := newCable(t, false)
+// The host reassembles fragments that the wire sends.
+func TestSendKeepsFragments(t *testing.T) {
+	c := newTestLink(t, false)
 	s := c.socket(t, c.host.V4)
 	ip := packet.IP{Src: ours4, Dst: c.host.V4, ID: new(uint32(7)), DF: new(false), Protocol: new(uint8(packet.ProtocolUDP))}
 	udp := packet.UDP{SrcPort: new(uint16(7)), DstPort: new(port(s))}
@@ -150,45 +150,45 @@ func TestFragmentsAreSentAsTheyAre(t *testing.T) {
 	second.FragOff = new(uint16(2))
 	must(t, c.wire.Send(second.Append(nil, whole[16:])))
 	must(t, c.wire.Send(first.Append(nil, whole[:16])))
-	must(t, s.SetReadDeadline(time.Now().Add(patience)))
+	must(t, s.SetReadDeadline(time.Now().Add(timeout)))
 	buf := make([]byte, 1000)
 	if n, err := s.Read(buf); err != nil || n != 32 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }
 
-func TestOffloadsAreNoticed(t *testing.T) {
-	c := newCable(t, true)
+func TestRecvReportsOffloads(t *testing.T) {
+	c := newTestLink(t, true)
 	s := c.socket(t, c.host.V6)
 	must(t, c.host.Do(func() error {
 		_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(ours6, 4791))
 		return err
 	}))
-	if _, err := c.wire.Recv(patience); err == nil || !strings.Contains(err.Error(), "ethtool -K IF tx off") {
+	if _, err := c.wire.Recv(timeout); err == nil || !strings.Contains(err.Error(), "ethtool -K IF tx off") {
 		t.Error(err)
 	}
 }
 
-func TestForgetting(t *testing.T) {
-	c := newCable(t, false)
+func TestDiscardDropsEarlierPackets(t *testing.T) {
+	c := newTestLink(t, false)
 	s := c.socket(t, c.host.V6)
 	say := func(text string) {
 		_, err := s.WriteToUDPAddrPort([]byte(text), netip.AddrPortFrom(ours6, 4791))
 		must(t, err)
 	}
 	say("old")
-	time.Sleep(500 * time.Millisecond) // until it has arrived
-	c.wire.Forget()
+	time.Sleep(500 * time.Millisecond) // until it is received
+	c.wire.Discard()
 	say("new")
-	f, err := c.wire.Recv(patience)
+	f, err := c.wire.Recv(timeout)
 	if err != nil || !bytes.HasSuffix(f.Packet, []byte("new")) {
 		t.Errorf("%q, %v", f.Packet, err)
 	}
 }
 
-func TestTooLongAndClosed(t *testing.T) {
-	c := newCable(t, false)
-	if err := c.wire.Send(make([]byte, 9001)); !errors.Is(err, conformance.ErrCannot) {
+func TestErrorsOfLongPacketsAndClosedWire(t *testing.T) {
+	c := newTestLink(t, false)
+	if err := c.wire.Send(make([]byte, 9001)); !errors.Is(err, conformance.ErrBenchCannot) {
 		t.Error(err)
 	}
 	done := make(chan error)
@@ -198,7 +198,7 @@ func TestTooLongAndClosed(t *testing.T) {
 		done <- err
 	}()
 	time.Sleep(10 * time.Millisecond)
-	must(t, c.far.Do(func() (err error) {
+	must(t, c.peer.Do(func() (err error) {
 		c.wire, err = Open(Config{Interface: nstest.Device, Device: c.mac, Addrs: []netip.Addr{ours6}})
 		return err
 	}))
@@ -211,35 +211,34 @@ func TestTooLongAndClosed(t *testing.T) {
 	}
 }
 
-// A host that knows another station at the addresses of a wire is told of the wire when
-// it is opened: it would find out for itself in a minute or so.
-func TestAnotherStationAtTheSameAddresses(t *testing.T) {
-	c := newCable(t, false)
+// Opening a wire replaces the addresses of an earlier station in the host's neighbour table.
+func TestOpenUpdatesNeighborTables(t *testing.T) {
+	c := newTestLink(t, false)
 	for _, at := range []struct{ from, to netip.Addr }{{c.host.V4, ours4}, {c.host.V6, ours6}} {
 		s := c.socket(t, at.from)
 		must(t, c.host.Do(func() error {
 			_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(at.to, 4791))
 			return err
 		}))
-		if _, err := c.wire.Recv(patience); err != nil {
+		if _, err := c.wire.Recv(timeout); err != nil {
 			t.Fatalf("to %v: %v", at.to, err)
 		}
 	}
-	c.knows(t, ourMAC)
+	c.waitNeighbor(t, ourMAC)
 	must(t, c.wire.Close())
 	next := net.HardwareAddr{2, 0xee, 0, 0, 0, 2}
-	must(t, c.far.Do(func() (err error) {
+	must(t, c.peer.Do(func() (err error) {
 		c.wire, err = Open(Config{Interface: nstest.Device, MAC: next, Device: c.mac, Addrs: []netip.Addr{ours4, ours6}})
 		return err
 	}))
-	c.knows(t, next)
+	c.waitNeighbor(t, next)
 }
 
-// knows waits until the host knows a station at our addresses.
-func (c *cable) knows(t *testing.T, mac net.HardwareAddr) {
+// waitNeighbor waits until the host's neighbour table has this MAC for the wire's addresses.
+func (c *testLink) waitNeighbor(t *testing.T, mac net.HardwareAddr) {
 	t.Helper()
 	var known map[string]string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		known = make(map[string]string)
 		must(t, c.host.Do(func() error {
 			intf, err := net.InterfaceByName(nstest.Device)
@@ -259,13 +258,13 @@ func (c *cable) knows(t *testing.T, mac net.HardwareAddr) {
 	t.Fatalf("the host does not know %v at %v and %v: %v", mac, ours4, ours6, known)
 }
 
-func TestConfigsThatMakeNoSense(t *testing.T) {
+func TestOpenRejectsInvalidConfig(t *testing.T) {
 	_, far := nstest.Pair(t, 1500)
 	for want, cfg := range map[string]Config{
 		"no such network interface": {Interface: "nothere"},
 		"Device":                    {Interface: nstest.Device, Addrs: []netip.Addr{ours4}},
 		"MAC":                       {Interface: nstest.Device, Addrs: []netip.Addr{ours4}, Device: ourMAC, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 0}},
-		"no Addrs":                  {Interface: nstest.Device, Device: ourMAC},
+		"Addrs is empty":            {Interface: nstest.Device, Device: ourMAC},
 	} {
 		err := far.Do(func() error { _, err := Open(cfg); return err })
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "wire at "+cfg.Interface) {

@@ -191,9 +191,9 @@ func (c *conn) none() string {
 	case c.end != nil:
 		return ending(c.end)
 	case len(c.in.Pending()) > 0:
-		return fmt.Sprintf("%d octets of an FPDU and no more in %v: % x", len(c.in.Pending()), c.Patience(), head(c.in.Pending()))
+		return fmt.Sprintf("%d octets of an FPDU and no more in %v: % x", len(c.in.Pending()), c.ResponseTimeout(), head(c.in.Pending()))
 	}
-	return fmt.Sprintf("nothing in %v", c.Patience())
+	return fmt.Sprintf("nothing in %v", c.ResponseTimeout())
 }
 
 // head is the beginning of b, short enough to print.
@@ -201,7 +201,7 @@ func head(b []byte) []byte { return b[:min(len(b), 32)] }
 
 // expect ends the case unless the next FPDU is as wanted. It returns the FPDU.
 func (c *conn) expect(want iwarp.Frame) iwarp.Got {
-	got, ok := c.next(c.Patience())
+	got, ok := c.next(c.ResponseTimeout())
 	if !ok {
 		c.Fail(want.String(), "%s", c.none())
 	}
@@ -221,7 +221,7 @@ func (c *conn) take(n int) []iwarp.Got {
 	all := make([]iwarp.Got, n)
 	for i := range all {
 		var ok bool
-		if all[i], ok = c.next(c.Patience()); !ok {
+		if all[i], ok = c.next(c.ResponseTimeout()); !ok {
 			c.Fail(fmt.Sprintf("%d FPDUs", n), "%d, then %s", i, c.none())
 		}
 	}

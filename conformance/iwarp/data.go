@@ -28,19 +28,19 @@ func (c *conn) reads(off, n int) iwarp.Segment {
 // Requests of the device's program, with n bytes of own from off on.
 
 func (c *conn) sendWR(id uint64, off, n int) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(off, n)}
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(off, n)}
 }
 
 func (c *conn) writeWR(id uint64, off, n int) verbs.SendWR {
 	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.List(off, n),
+		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.SGL(off, n),
 		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
 	}
 }
 
 func (c *conn) readWR(id uint64, off, n int) verbs.SendWR {
 	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.List(off, n),
+		WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(off, n),
 		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
 	}
 }

@@ -45,7 +45,7 @@ var ddpControlCases = []conformance.Case{
 			c.send(iwarp.Send(c.nextSend(), data(16)).Tagged(true))
 			c.givesUp()
 			c.undelivered()
-			c.Untouched(c.own, 0, 0)
+			c.ExpectUnchanged(c.own, 0, 0)
 		}),
 	},
 	{
@@ -56,7 +56,7 @@ var ddpControlCases = []conformance.Case{
 		Expects: "L in the last segment, which has the highest offset",
 		Mutants: []string{"LastOnEvery"},
 		Run: onLong(func(c *conn) {
-			c.Post(c.qp, c.sendWR(1, 0, c.long()))
+			c.PostSend(c.qp, c.sendWR(1, 0, c.long()))
 			segments := c.pieces(c.long())
 			c.lastOnce(segments)
 			last := segments[len(segments)-1]
@@ -73,7 +73,7 @@ var ddpControlCases = []conformance.Case{
 		Expects: "L in the last segment of each",
 		Mutants: []string{"LastOnEvery"},
 		Run: onLong(func(c *conn) {
-			c.Post(c.qp, c.writeWR(1, 0, c.long()))
+			c.PostSend(c.qp, c.writeWR(1, 0, c.long()))
 			c.lastOnce(c.pieces(c.long()))
 			c.send(c.reads(0, c.long()))
 			c.lastOnce(c.pieces(c.long()))
@@ -90,10 +90,10 @@ var ddpControlCases = []conformance.Case{
 			parts := iwarp.Send(c.nextSend(), data(48)).Segments(18 + 16)
 			c.send(parts[0], parts[1])
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(parts[2])
-			c.Received(1, 48)
-			c.Holds(c.own, 0, data(48))
+			c.ExpectRecv(1, 48)
+			c.ExpectBytes(c.own, 0, data(48))
 		}),
 	},
 	{
@@ -108,8 +108,8 @@ var ddpControlCases = []conformance.Case{
 				c.send(part)
 			}
 			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.Received(1, 48)
-			c.Received(2, 16)
+			c.ExpectRecv(1, 48)
+			c.ExpectRecv(2, 16)
 		}),
 	},
 	{
@@ -145,7 +145,7 @@ var ddpControlCases = []conformance.Case{
 		Mutants: []string{"ControlFirstOnly"},
 		Run: onLong(func(c *conn) {
 			n := c.long()
-			c.Post(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
+			c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
 			segments := c.pieces(2 * n)
 			c.send(c.reads(0, n))
 			for _, g := range append(segments, c.pieces(n)...) {
@@ -159,13 +159,13 @@ var ddpControlCases = []conformance.Case{
 // edit does to their headers.
 func (c *conn) takenWith(edit func(iwarp.Segment) iwarp.Segment) {
 	c.send(edit(iwarp.Send(c.nextSend(), data(16))))
-	c.Received(1, 16)
-	c.Holds(c.own, 0, data(16))
+	c.ExpectRecv(1, 16)
+	c.ExpectBytes(c.own, 0, data(16))
 	c.send(edit(c.writes(64, data(32))), edit(c.reads(64, 32)))
 	c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
-	c.Post(c.qp, c.readWR(7, 1024, 24))
+	c.PostSend(c.qp, c.readWR(7, 1024, 24))
 	request := c.expect(iwarp.Of(iwarp.OpReadRequest))
 	c.send(edit(iwarp.ReadResponseTo(request.Segment, data(24))))
-	c.Completes(7, verbs.WCSuccess)
-	c.Holds(c.own, 1024, data(24))
+	c.ExpectCompletion(7, verbs.WCSuccess)
+	c.ExpectBytes(c.own, 1024, data(24))
 }

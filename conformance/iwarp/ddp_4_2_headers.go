@@ -42,7 +42,7 @@ var ddpHeaderCases = []conformance.Case{
 		Expects: "14 octets of header, each in its place, and the payload behind them",
 		Mutants: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
-			c.Post(c.qp, c.writeWR(1, 0, 100))
+			c.PostSend(c.qp, c.writeWR(1, 0, 100))
 			g := c.take(1)[0]
 			c.layout(g, append(taggedOctets(0x40, peerSTag, peerTO), c.own.Buf[:100]...))
 			c.Check(len(g.ULPDU) == 14+100, "a ULPDU of 114 octets", "%d", len(g.ULPDU))
@@ -64,7 +64,7 @@ var ddpHeaderCases = []conformance.Case{
 					c.Check(bytes.Equal(g.ULPDU[1:6], segments[0].ULPDU[1:6]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:6]), "% x", g.ULPDU[1:6])
 				}
 			}
-			c.Post(c.qp, c.writeWR(1, 0, c.long()))
+			c.PostSend(c.qp, c.writeWR(1, 0, c.long()))
 			same(c.pieces(c.long()))
 			c.send(c.reads(0, c.long()))
 			same(c.pieces(c.long()))
@@ -81,7 +81,7 @@ var ddpHeaderCases = []conformance.Case{
 			for _, off := range []int{101, 202, 303} {
 				c.send(c.writes(off, data(20)))
 				c.fence()
-				c.Holds(c.mem, off, data(20))
+				c.ExpectBytes(c.mem, off, data(20))
 			}
 			c.send(c.reads(203, 16))
 			c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(20)[1:17]))
@@ -95,7 +95,7 @@ var ddpHeaderCases = []conformance.Case{
 		Expects: "18 octets of header, each in its place, and the payload behind them",
 		Mutants: []string{"FieldsSwapped"},
 		Run: onLong(func(c *conn) {
-			c.Post(c.qp, c.sendWR(1, 0, c.long()), c.readWR(2, 0, 64))
+			c.PostSend(c.qp, c.sendWR(1, 0, c.long()), c.readWR(2, 0, 64))
 			segments := c.pieces(c.long())
 			at := 0
 			for i, g := range segments {
@@ -118,7 +118,7 @@ var ddpHeaderCases = []conformance.Case{
 		Expects: "one queue, one number and one opcode",
 		Mutants: []string{"SegmentsCounted"},
 		Run: onLong(func(c *conn) {
-			c.Post(c.qp, c.sendWR(1, 0, c.long()))
+			c.PostSend(c.qp, c.sendWR(1, 0, c.long()))
 			segments := c.pieces(c.long())
 			c.Check(len(segments) > 1, "a message of several segments", "one")
 			for _, g := range segments {
@@ -135,7 +135,7 @@ var ddpHeaderCases = []conformance.Case{
 		Mutants: []string{"MSNShared"},
 		Run: onConn(func(c *conn) {
 			for i := range 4 {
-				c.Post(c.qp, c.sendWR(uint64(i), 0, 16))
+				c.PostSend(c.qp, c.sendWR(uint64(i), 0, 16))
 				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[:16]))
 			}
 		}),
@@ -148,7 +148,7 @@ var ddpHeaderCases = []conformance.Case{
 		Expects: "number 1 in both queues, then number 2",
 		Mutants: []string{"MSNShared"},
 		Run: onConn(func(c *conn) {
-			c.Post(c.qp, c.sendWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 16, 16), c.readWR(4, 128, 16))
+			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 16, 16), c.readWR(4, 128, 16))
 			for _, msn := range []uint32{1, 2} {
 				c.expect(iwarp.Of(iwarp.OpSend).MSN(msn))
 				c.expect(iwarp.Of(iwarp.OpReadRequest).MSN(msn))
@@ -164,7 +164,7 @@ var ddpHeaderCases = []conformance.Case{
 		Mutants: []string{"SegmentsCounted"},
 		Run: onLong(func(c *conn) {
 			for i, n := range []int{16, c.long(), 16} {
-				c.Post(c.qp, c.sendWR(uint64(i), 0, n))
+				c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
 				first := c.pieces(n)[0]
 				c.Check(iwarp.Val(first.DDP.MO) == 0, fmt.Sprintf("message %d to begin at offset 0", i+1), "%v", first)
 			}

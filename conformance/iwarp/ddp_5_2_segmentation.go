@@ -27,7 +27,7 @@ func (c *conn) whole(segments []iwarp.Got, want []byte) {
 func (c *conn) tooLong() []verbs.SGE {
 	const piece = 1 << 30
 	m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, piece), Access: verbs.AccessLocalWrite})
-	c.Do("a region of 1 GiB", err)
+	c.Must("a region of 1 GiB", err)
 	sgl := make([]verbs.SGE, 4, 5)
 	for i := range sgl {
 		sgl[i] = verbs.SGEOf(m, 0, piece)
@@ -46,9 +46,9 @@ var ddpSegmentCases = []conformance.Case{
 		Run: onLong(func(c *conn) {
 			most := mulpdu(c.tcp.MSS(), false)
 			for i, n := range []int{most - 22, most - 18, most - 14, most - 10, 2 * (most - 18), c.long()} {
-				c.Post(c.qp, c.sendWR(uint64(2*i), 0, n))
+				c.PostSend(c.qp, c.sendWR(uint64(2*i), 0, n))
 				c.whole(c.message(iwarp.OpSend), c.own.Buf[:n])
-				c.Post(c.qp, c.writeWR(uint64(2*i+1), 8, n))
+				c.PostSend(c.qp, c.writeWR(uint64(2*i+1), 8, n))
 				c.whole(c.message(iwarp.OpWrite), c.own.Buf[8:][:n])
 				c.send(c.reads(8, n))
 				c.whole(c.message(iwarp.OpReadResponse), c.mem.Buf[8:][:n])
@@ -63,7 +63,7 @@ var ddpSegmentCases = []conformance.Case{
 		Expects: "offsets that count the octets before",
 		Mutants: []string{"OffsetsStandStill"},
 		Run: onLong(func(c *conn) {
-			c.Post(c.qp, c.sendWR(1, 0, c.long()))
+			c.PostSend(c.qp, c.sendWR(1, 0, c.long()))
 			at := 0
 			for _, g := range c.pieces(c.long()) {
 				c.same(iwarp.Send(1, c.own.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
@@ -86,7 +86,7 @@ var ddpSegmentCases = []conformance.Case{
 					at += len(g.Payload)
 				}
 			}
-			c.Post(c.qp, c.writeWR(1, 0, c.long()))
+			c.PostSend(c.qp, c.writeWR(1, 0, c.long()))
 			goesOn(iwarp.OpWrite, c.own.Buf[:c.long()])
 			c.send(c.reads(16, c.long()))
 			goesOn(iwarp.OpReadResponse, c.mem.Buf[16:][:c.long()])
@@ -118,7 +118,7 @@ var ddpSegmentCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			send, write := c.sendWR(1, 0, 0), c.writeWR(2, 0, 0)
 			send.SGL, write.SGL = nil, nil
-			c.Post(c.qp, send, write, c.sendWR(3, 0, 16))
+			c.PostSend(c.qp, send, write, c.sendWR(3, 0, 16))
 			c.expect(iwarp.Send(1, nil).Last(true).ULPDULength(18))
 			c.expect(iwarp.Of(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
 			c.expect(iwarp.Send(2, c.own.Buf[:16]))
@@ -137,10 +137,10 @@ var ddpSegmentCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Send(c.nextSend(), data(16)))
 			c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSend(), data(32)))
-			c.Received(1, 16)
-			c.Received(2, 32)
+			c.ExpectRecv(1, 16)
+			c.ExpectRecv(2, 32)
 			c.fence()
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{
@@ -156,10 +156,10 @@ var ddpSegmentCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			read := c.readWR(1, 0, 0)
 			read.SGL = nil
-			c.Post(c.qp, read)
+			c.PostSend(c.qp, read)
 			c.expect(iwarp.Of(iwarp.OpReadRequest))
 			c.send(iwarp.ReadResponse(unknownSTag, 0x77, nil))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.fence()
 		}),
 	},

@@ -16,8 +16,8 @@ func (c *conn) writesInOrder(order ...int) {
 		c.send(c.writes(k*piece, b[k*piece:][:piece]).Last(i == len(order)-1))
 	}
 	c.fence()
-	c.Holds(c.mem, 0, b)
-	c.Untouched(c.mem, 0, len(b))
+	c.ExpectBytes(c.mem, 0, b)
+	c.ExpectUnchanged(c.mem, 0, len(b))
 }
 
 var ddpOrderCases = []conformance.Case{
@@ -29,7 +29,7 @@ var ddpOrderCases = []conformance.Case{
 		Expects: "the five in that order",
 		Mutants: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
-			c.Post(c.qp, c.writeWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 0, 20), c.writeWR(4, 0, 24), c.sendWR(5, 0, 28))
+			c.PostSend(c.qp, c.writeWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 0, 20), c.writeWR(4, 0, 24), c.sendWR(5, 0, 28))
 			c.expect(iwarp.Of(iwarp.OpWrite).Length(16))
 			c.expect(iwarp.Of(iwarp.OpReadRequest))
 			c.expect(iwarp.Of(iwarp.OpSend).Length(20))
@@ -51,7 +51,7 @@ var ddpOrderCases = []conformance.Case{
 					c.Check(offset(segments[i]) < offset(g), fmt.Sprintf("an offset above %d", offset(segments[i])), "%d", offset(g))
 				}
 			}
-			c.Post(c.qp, c.sendWR(1, 0, c.long()), c.writeWR(2, 0, c.long()))
+			c.PostSend(c.qp, c.sendWR(1, 0, c.long()), c.writeWR(2, 0, c.long()))
 			grows(func(g iwarp.Got) uint64 { return uint64(iwarp.Val(g.DDP.MO)) })
 			grows(func(g iwarp.Got) uint64 { return iwarp.Val(g.DDP.TO) })
 		}),
@@ -66,11 +66,11 @@ var ddpOrderCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{16, 32} {
 				c.send(iwarp.Send(c.nextSend(), data(n)))
-				c.Received(uint64(i+1), n)
+				c.ExpectRecv(uint64(i+1), n)
 				c.fence()
-				c.Incomplete()
+				c.ExpectNoCompletion()
 			}
-			c.Untouched(c.own, 0, 128)
+			c.ExpectUnchanged(c.own, 0, 128)
 		}),
 	},
 	{
@@ -88,8 +88,8 @@ var ddpOrderCases = []conformance.Case{
 				}
 			}
 			for i, n := range lengths {
-				c.Received(uint64(i+1), n)
-				c.Holds(c.own, i*64, data(n))
+				c.ExpectRecv(uint64(i+1), n)
+				c.ExpectBytes(c.own, i*64, data(n))
 			}
 		}),
 	},
@@ -133,10 +133,10 @@ var ddpOrderCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{0, 3, 16} {
 				c.send(iwarp.Send(c.nextSend(), data(n)))
-				c.Received(uint64(i+1), n)
-				c.Holds(c.own, i*64, data(n))
-				c.Untouched(c.own, i*64, n)
-				c.own.Accept()
+				c.ExpectRecv(uint64(i+1), n)
+				c.ExpectBytes(c.own, i*64, data(n))
+				c.ExpectUnchanged(c.own, i*64, n)
+				c.own.Snapshot()
 			}
 		}),
 	},

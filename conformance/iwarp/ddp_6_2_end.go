@@ -40,7 +40,7 @@ var ddpEndCases = []conformance.Case{
 			for i := range wrs {
 				wrs[i] = c.sendWR(uint64(i+1), 0, size)
 			}
-			c.Post(c.qp, wrs...)
+			c.PostSend(c.qp, wrs...)
 			left := c.farewell()
 			c.settle()
 			for range n {
@@ -48,7 +48,7 @@ var ddpEndCases = []conformance.Case{
 			}
 			c.expectClose()
 			c.closeWrite()
-			c.Do("a disconnect", left.Wait(c.Patience()))
+			c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
 			c.disconnected()
 		}),
 	},
@@ -65,7 +65,7 @@ var ddpEndCases = []conformance.Case{
 			posted, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(1, 0, 16)})
 			c.Note("post: %d taken, %v", posted, err)
 			c.closeWrite()
-			c.Do("a disconnect", left.Wait(c.Patience()))
+			c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
 			c.disconnected()
 			c.allFail(posted)
 			posted, err = c.qp.PostSend([]verbs.SendWR{c.sendWR(2, 0, 16)})
@@ -92,10 +92,10 @@ var ddpEndCases = []conformance.Case{
 				c.closeWrite()
 				c.expectEnd()
 				if leaves {
-					c.Note("disconnected: %v", left.Wait(c.Patience()))
+					c.Note("disconnected: %v", left.Wait(c.ResponseTimeout()))
 				}
 				c.disconnected()
-				c.State(c.qp, verbs.QPStateErr)
+				c.AwaitState(c.qp, verbs.QPStateErr)
 				c.allFail(1)
 			}
 		}),
@@ -146,7 +146,7 @@ func (c *conn) outstanding(reads, sends int) {
 		wr.Flags |= verbs.SendFence
 		wrs = append(wrs, wr)
 	}
-	c.Post(c.qp, wrs...)
+	c.PostSend(c.qp, wrs...)
 	for range reads {
 		c.expect(iwarp.Of(iwarp.OpReadRequest))
 	}

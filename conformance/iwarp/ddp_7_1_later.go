@@ -15,7 +15,7 @@ func (h *host) laterRefused(causes []iwarp.Cause, change func(second iwarp.Segme
 	c.send(parts[0], change(parts[1]))
 	c.terminated(causes...)
 	c.undelivered()
-	c.Untouched(c.own, 0, first)
+	c.ExpectUnchanged(c.own, 0, first)
 }
 
 var ddpLaterCases = []conformance.Case{
@@ -72,10 +72,10 @@ var ddpLaterCases = []conformance.Case{
 				c := h.connect(setup{})
 				c.send(c.writes(64, data(16)).Last(false), t.second(c))
 				c.terminated(append([]iwarp.Cause{iwarp.DDPTaggedBounds}, t.causes...)...)
-				c.Holds(c.mem, 64, data(16))
-				c.Untouched(c.mem, 64, 16)
+				c.ExpectBytes(c.mem, 64, data(16))
+				c.ExpectUnchanged(c.mem, 64, 16)
 			}
-			h.Untouched(locked, 0, 0)
+			h.ExpectUnchanged(locked, 0, 0)
 		}),
 	},
 }

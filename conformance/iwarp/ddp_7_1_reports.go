@@ -35,7 +35,7 @@ var ddpReportCases = []conformance.Case{
 			c.sendTogether(iwarp.Write(unknownSTag, 0, data(16)), c.writes(0, data(16)), iwarp.Send(c.nextSend(), data(16)), c.reads(0, 16))
 			c.terminated(iwarp.DDPTaggedInvalidSTag)
 			c.undelivered()
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{
@@ -109,7 +109,7 @@ var ddpReportCases = []conformance.Case{
 				c := h.connect(setup{})
 				c.send(c.writes(0, data(16)).DV(v))
 				c.terminated(iwarp.DDPTaggedInvalidVersion)
-				c.Untouched(c.mem, 0, 0)
+				c.ExpectUnchanged(c.mem, 0, 0)
 			}
 		}),
 	},
@@ -150,7 +150,7 @@ func (h *host) responseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwa
 	c.send(change(iwarp.ReadResponseTo(c.asks(1, 64, 16), data(16))))
 	c.terminated(cause)
 	c.allFail(1)
-	c.Untouched(c.own, 0, 0)
+	c.ExpectUnchanged(c.own, 0, 0)
 }
 
 // orNone prints a field that may not be there.

@@ -17,7 +17,7 @@ var ddpTaggedCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(unknownSTag, c.at(0).TO, data(16)))
 			c.terminated(iwarp.DDPTaggedInvalidSTag)
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{
@@ -33,7 +33,7 @@ var ddpTaggedCases = []conformance.Case{
 				at := c.at(0)
 				c.send(iwarp.Write(at.STag^bit, at.TO, data(16)))
 				c.terminated(iwarp.DDPTaggedInvalidSTag)
-				c.Untouched(c.mem, 0, 0)
+				c.ExpectUnchanged(c.mem, 0, 0)
 			}
 		}),
 	},
@@ -50,7 +50,7 @@ var ddpTaggedCases = []conformance.Case{
 			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			c.send(writeTo(place(m, 0), data(16)))
 			c.terminated(iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -84,7 +84,7 @@ var ddpTaggedCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(c.at(0).STag, ^uint64(0)-7, data(16)))
 			c.terminated(iwarp.DDPTaggedTOWrap, iwarp.DDPTaggedBounds)
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{
@@ -97,7 +97,7 @@ var ddpTaggedCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.send(c.writes(memLen-48, data(64)))
 			c.terminated(iwarp.DDPTaggedBounds)
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 }

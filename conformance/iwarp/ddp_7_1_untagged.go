@@ -13,8 +13,8 @@ func (h *host) refusedOn(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segmen
 		c.send(w(c))
 		c.terminated(causes...)
 		c.undelivered()
-		c.Untouched(c.own, 0, 0)
-		c.Untouched(c.mem, 0, 0)
+		c.ExpectUnchanged(c.own, 0, 0)
+		c.ExpectUnchanged(c.mem, 0, 0)
 	}
 }
 
@@ -89,8 +89,8 @@ var ddpUntaggedCases = []conformance.Case{
 			for range 3 {
 				c.send(iwarp.Send(c.nextSend(), data(16)))
 			}
-			c.Received(1, 16)
-			c.Received(2, 16)
+			c.ExpectRecv(1, 16)
+			c.ExpectRecv(2, 16)
 			c.terminated(iwarp.DDPUntaggedNoBuffer)
 		}),
 	},
@@ -145,7 +145,7 @@ var ddpUntaggedCases = []conformance.Case{
 			c.send(iwarp.Send(c.nextSend(), data(20)))
 			c.terminated(iwarp.DDPUntaggedTooLong)
 			c.undelivered()
-			c.Untouched(c.own, 0, 16)
+			c.ExpectUnchanged(c.own, 0, 16)
 		}),
 	},
 	{
@@ -186,7 +186,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			msn := c.nextSend()
 			c.send(iwarp.Send(msn, data(16)), iwarp.Send(msn, data(32)))
-			c.Received(1, 16)
+			c.ExpectRecv(1, 16)
 			c.terminated(iwarp.DDPUntaggedMSNRange)
 			c.undelivered()
 		}),

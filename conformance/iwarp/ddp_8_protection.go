@@ -17,7 +17,7 @@ const (
 // foreign is memory of another protection domain than the connections'.
 func (h *host) foreign(access verbs.Access) *rig.Memory {
 	pd, err := h.Device.AllocPD()
-	h.Do("a second protection domain", err)
+	h.Must("a second protection domain", err)
 	return h.MemoryIn(pd, 64, access|verbs.AccessLocalWrite)
 }
 
@@ -37,7 +37,7 @@ var ddpProtectionCases = []conformance.Case{
 			m := c.foreign(allAccess)
 			c.send(writeTo(place(m, 0), data(16)))
 			c.terminated(notMine...)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 			c.disconnected()
 		}),
 	},
@@ -53,11 +53,11 @@ var ddpProtectionCases = []conformance.Case{
 			at := iwarp.At(mine.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
 			mine.send(writeTo(at, data(16)))
 			mine.fence()
-			h.Holds(m, 0, data(16))
-			m.Accept()
+			h.ExpectBytes(m, 0, data(16))
+			m.Snapshot()
 			other.send(writeTo(at, data(32)))
 			other.terminated(notMine...)
-			h.Untouched(m, 0, 0)
+			h.ExpectUnchanged(m, 0, 0)
 			mine.fence()
 		}),
 	},
@@ -73,12 +73,12 @@ var ddpProtectionCases = []conformance.Case{
 			at := place(m, 0)
 			c.send(writeTo(at, data(16)))
 			c.fence()
-			c.Holds(m, 0, data(16))
-			m.Accept()
-			c.Do("a region that can be closed", m.Close())
+			c.ExpectBytes(m, 0, data(16))
+			m.Snapshot()
+			c.Must("a region that can be closed", m.Close())
 			c.send(writeTo(at, data(32)))
 			c.terminated(iwarp.DDPTaggedInvalidSTag)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -92,12 +92,12 @@ var ddpProtectionCases = []conformance.Case{
 			m := c.bindable(64)
 			at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
 			c.send(writeTo(at, data(16)), iwarp.SendInvalidate(c.nextSend(), at.STag, data(16)))
-			c.Received(1, 16)
-			c.Holds(m, 0, data(16))
-			m.Accept()
+			c.ExpectRecv(1, 16)
+			c.ExpectBytes(m, 0, data(16))
+			m.Snapshot()
 			c.send(writeTo(at, data(32)))
 			c.terminated(notMine...)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 }

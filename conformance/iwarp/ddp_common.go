@@ -64,7 +64,7 @@ func (c *conn) kinds() []iwarp.Got {
 	if c.Caps.Has(verbs.CapAtomics) {
 		wrs = append(wrs, c.addWR(6, 80, 1))
 	}
-	c.Post(c.qp, wrs...)
+	c.PostSend(c.qp, wrs...)
 	all := c.take(len(wrs))
 	c.send(c.reads(0, 16))
 	return append(all, c.take(1)...)
@@ -73,7 +73,7 @@ func (c *conn) kinds() []iwarp.Got {
 // addWR is a FetchAdd of the device's program, which puts what was there into own.
 func (c *conn) addWR(id uint64, off int, add uint64) verbs.SendWR {
 	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.own.List(off, 8),
+		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.own.SGL(off, 8),
 		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag}, Atomic: verbs.Atomic{CompareAdd: add},
 	}
 }
@@ -83,7 +83,7 @@ func (c *conn) addWR(id uint64, off int, add uint64) verbs.SendWR {
 func (c *conn) pieces(n int) []iwarp.Got {
 	var all []iwarp.Got
 	for left := n; left > 0; {
-		g, ok := c.next(c.Patience())
+		g, ok := c.next(c.ResponseTimeout())
 		if !ok {
 			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.none())
 		}
@@ -120,7 +120,7 @@ func (c *conn) unheeded() {
 // givesUp ends the case unless the device ends the stream, with or without a Terminate
 // that says why: for errors of which the clause says no more.
 func (c *conn) givesUp() {
-	if g, ok := c.next(c.Patience()); ok {
+	if g, ok := c.next(c.ResponseTimeout()); ok {
 		c.same(iwarp.Of(iwarp.OpTerminate), g)
 	}
 	c.expectEnd()
@@ -130,7 +130,7 @@ func (c *conn) givesUp() {
 // it sends before, which was under way, is returned too.
 func (c *conn) untilTerminate() (before []iwarp.Got, t iwarp.Segment) {
 	for {
-		g, ok := c.next(c.Patience())
+		g, ok := c.next(c.ResponseTimeout())
 		switch {
 		case !ok:
 			c.Fail("TERMINATE", "%s behind %d segments", c.none(), len(before))
@@ -187,7 +187,7 @@ func (c *conn) quotes(t, wrong iwarp.Segment) {
 // now. See to it that the device has had its time: wait for the end of the stream.
 func (c *conn) undelivered() {
 	for {
-		wc, ok := c.WaitCompletion(0)
+		wc, ok := c.PollCompletion(0)
 		if !ok {
 			return
 		}
@@ -203,7 +203,7 @@ func (c *conn) allFail(n int) {
 		c.closeWrite()
 	}
 	for i := range n {
-		wc, ok := c.WaitCompletion(c.Patience())
+		wc, ok := c.PollCompletion(c.ResponseTimeout())
 		if !ok {
 			c.Fail(fmt.Sprintf("%d requests and receives that complete in error", n), "%d", i)
 		}
@@ -222,13 +222,13 @@ func (h *host) bindable(n int) *rig.Memory {
 // window binds a window of type 2 to n octets of m from off on, and returns its key.
 func (c *conn) window(m *rig.Memory, off, n int, access verbs.Access) uint32 {
 	mw, err := c.PD.AllocMW(verbs.MWType2)
-	c.Do("a window", err)
+	c.Must("a window", err)
 	key := verbs.NextRKey(mw.RKey())
-	c.Post(c.qp, verbs.SendWR{
+	c.PostSend(c.qp, verbs.SendWR{
 		WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
 		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}},
 	})
-	c.Completes(bindID, verbs.WCSuccess)
+	c.ExpectCompletion(bindID, verbs.WCSuccess)
 	return uint32(key)
 }
 

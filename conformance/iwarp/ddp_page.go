@@ -31,7 +31,7 @@ func (h *host) inPage() *pageRegion {
 		if p.register(h, 0); p.amid() {
 			return p
 		}
-		h.Do("a region that can be closed", p.Close())
+		h.Must("a region that can be closed", p.Close())
 	}
 	// The device chooses addresses that do not depend on where memory is.
 	const anyPage = 0x5000_0000_0000
@@ -42,7 +42,7 @@ func (h *host) inPage() *pageRegion {
 func (p *pageRegion) register(h *host, addr uint64) {
 	var err error
 	p.MR, err = h.PD.RegMR(verbs.MRInit{Buf: p.all[p.off:][:pageRegionLen:pageRegionLen], Addr: addr, Access: allAccess})
-	h.Do("a memory region", err)
+	h.Must("a memory region", err)
 }
 
 // amid reports whether there is enough of the page on both sides.

@@ -17,7 +17,7 @@ import (
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
-		Name: "iwarp", Title: "iWARP: MPA, DDP and RDMAP over TCP", Line: line,
+		Name: "iwarp", Title: "iWARP: MPA, DDP and RDMAP over TCP", DescribeEvent: line,
 		Cases: slices.Concat(
 			mpaRecordCases, mpaFPDUCases, mpaMarkerCases, mpaPositionCases, mpaCRCCases, mpaCoverageCases, mpaSegmentCases, segmentCases,
 			mpaFrameCases, mpaRevisionCases, mpaPrivateCases, mpaOrderCases, mpaRejectCases, mpaTimerCases, mpaErrorCases,

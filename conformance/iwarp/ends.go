@@ -19,7 +19,7 @@ func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 		names[i] = cause.String()
 	}
 	want := "TERMINATE " + strings.Join(names, ", or ")
-	g, ok := c.next(c.Patience())
+	g, ok := c.next(c.ResponseTimeout())
 	if !ok {
 		c.Fail(want, "%s", c.none())
 	}
@@ -50,7 +50,7 @@ func (c *conn) expectClose() {
 
 // expectEnd ends the case unless the device ends the stream, in order or not, and
 // says nothing more.
-func (c *conn) expectEnd() { c.endsWithin(c.Patience()) }
+func (c *conn) expectEnd() { c.endsWithin(c.ResponseTimeout()) }
 
 // endsWithin is expectEnd for what takes its time.
 func (c *conn) endsWithin(timeout time.Duration) {
@@ -72,7 +72,7 @@ const atOnce = time.Second
 // mayTerminate takes a Terminate for one of these reasons, if there is one, and ends
 // the case unless the stream then ends.
 func (c *conn) mayTerminate(causes ...iwarp.Cause) {
-	g, ok := c.next(c.Patience())
+	g, ok := c.next(c.ResponseTimeout())
 	if ok {
 		t := g.Segment
 		if siw, swapped := t.SiwReading(c.cm != nil); swapped {
@@ -162,5 +162,5 @@ func (c *conn) disconnected() {
 	if c.end != nil {
 		c.closeWrite()
 	}
-	c.Do("a program that is told of the end", c.cm.WaitDisconnect(c.Patience()))
+	c.Must("a program that is told of the end", c.cm.WaitDisconnect(c.ResponseTimeout()))
 }

@@ -98,7 +98,7 @@ var enhancedFrameCases = []conformance.Case{
 			l := h.serve()
 			for n := range 4 {
 				st := &start{conn: h.knock(l, short(plain(), n).Append(nil))}
-				if st.pull(h.Patience()) {
+				if st.pull(h.ResponseTimeout()) {
 					st.early = append(st.early, st.in.Pending()...)
 					st.hears(iwarp.Reply().Reject(true))
 					st.in = iwarp.Deframer{}
@@ -151,7 +151,7 @@ var enhancedFrameCases = []conformance.Case{
 			c.Check(iwarp.Val(ord) <= 5, "an ORD of at most 5", "%d", iwarp.Val(ord))
 			c = h.connect(setup{active: true, frame: func(f startup) startup { return f.Depths(2, 0) }})
 			if c.device.Enhanced == nil {
-				rig.Inapplicable("the device's Request is not enhanced")
+				rig.NotApplicable("the device's Request is not enhanced")
 			}
 			c.readsUnderWay(4, 2)
 		}),
@@ -168,7 +168,7 @@ var enhancedFrameCases = []conformance.Case{
 			st.hear()
 			if !st.again() {
 				st.fails()
-				rig.Inapplicable("the device does not fall back to revision 1")
+				rig.NotApplicable("the device does not fall back to revision 1")
 			}
 			st.hears(iwarp.Request().Revision(1).SFlag(false).PrivateLength(8).Private(data(8)))
 			st.say(iwarp.Reply())
@@ -186,7 +186,7 @@ var enhancedFrameCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			st := h.connectingTo(setup{})
 			st.hears(iwarp.Request().Revision(2))
-			st.Check(st.again(), "another Request", "none in %v", st.Patience())
+			st.Check(st.again(), "another Request", "none in %v", st.ResponseTimeout())
 			st.hears(iwarp.Request().Revision(1))
 			st.say(iwarp.Reply())
 			st.full()
@@ -208,7 +208,7 @@ func enhanced(f startup) iwarp.Enhanced {
 // the end. It may ask for fewer at a time.
 func (c *conn) readsUnderWay(posted, limit int) {
 	for i := range posted {
-		c.Post(c.qp, c.readWR(uint64(50+i), 8*i, 8))
+		c.PostSend(c.qp, c.readWR(uint64(50+i), 8*i, 8))
 	}
 	asked := c.drain(quiet)
 	c.Check(len(asked) > 0 && len(asked) <= limit, fmt.Sprintf("one to %d Read Requests", limit), "%d", len(asked))
@@ -218,7 +218,7 @@ func (c *conn) readsUnderWay(posted, limit int) {
 		}
 		c.same(iwarp.Of(iwarp.OpReadRequest), asked[i])
 		c.send(iwarp.ReadResponseTo(asked[i].Segment, data(8)))
-		c.Completes(uint64(50+i), verbs.WCSuccess)
+		c.ExpectCompletion(uint64(50+i), verbs.WCSuccess)
 		asked = append(asked, c.drain(0)...)
 	}
 }

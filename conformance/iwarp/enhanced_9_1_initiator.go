@@ -12,7 +12,7 @@ import (
 // heardEnhanced returns the enhanced data of the device's Request.
 func (st *start) heardEnhanced() iwarp.Enhanced {
 	if st.hear(); st.got.Enhanced == nil {
-		rig.Inapplicable("the device's Request is not enhanced")
+		rig.NotApplicable("the device's Request is not enhanced")
 	}
 	return *st.got.Enhanced
 }
@@ -42,7 +42,7 @@ func offered(e iwarp.Enhanced) (r iwarp.RTR) {
 func (st *start) nothingInCommon() *conn {
 	e := st.heardEnhanced()
 	if !iwarp.Val(e.PeerToPeer) {
-		rig.Inapplicable("the device does not ask for the peer-to-peer model")
+		rig.NotApplicable("the device does not ask for the peer-to-peer model")
 	}
 	st.reply(func(f startup) startup { return f.PeerToPeer(anyRTR &^ offered(e)) })
 	return st.full()
@@ -135,7 +135,7 @@ var enhancedInitiatorCases = []conformance.Case{
 		Mutants: []string{"NoStartupTerminate"},
 		Run: onConnecting(setup{}, func(st *start) {
 			st.heardEnhanced()
-			st.Do("a queue pair in ERR", st.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+			st.Must("a queue pair in ERR", st.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 			st.reply(nil)
 			st.full().terminated(iwarp.MPAStartupCatastrophic)
 			st.fails()
@@ -159,7 +159,7 @@ var rtrs = []struct {
 func (st *start) agreeOn(kind iwarp.RTR) bool {
 	e := st.heardEnhanced()
 	if !iwarp.Val(e.PeerToPeer) {
-		rig.Inapplicable("the device does not ask for the peer-to-peer model")
+		rig.NotApplicable("the device does not ask for the peer-to-peer model")
 	}
 	ok := offered(e)&kind != 0
 	st.reply(func(f startup) startup {
@@ -179,7 +179,7 @@ func (st *start) agreeOn(kind iwarp.RTR) bool {
 func onAgreed(kind iwarp.RTR, body func(c *conn, rtr iwarp.Got)) func(*conformance.Bench) error {
 	return onConnecting(setup{}, func(st *start) {
 		if !st.agreeOn(kind) {
-			rig.Inapplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
+			rig.NotApplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
 		}
 		c := st.full()
 		g := c.expect(iwarp.Any())

@@ -128,7 +128,7 @@ var enhancedResponderCases = []conformance.Case{
 			st.say(iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead))
 			e := st.replied()
 			if !iwarp.Val(e.ReadRTR) {
-				rig.Inapplicable("the device takes no Read as RTR")
+				rig.NotApplicable("the device takes no Read as RTR")
 			}
 			st.Check(iwarp.Val(e.IRD) >= 1, "an IRD of at least 1", "%d", iwarp.Val(e.IRD))
 			c := st.full()
@@ -189,7 +189,7 @@ var enhancedResponderCases = []conformance.Case{
 		Mutants: []string{"DepthsUnbounded"},
 		Run: onHost(func(h *host) {
 			attr, err := h.Device.QueryDevice()
-			h.Do("the device's attributes", err)
+			h.Must("the device's attributes", err)
 			for _, n := range []uint16{0, 1, 128, 129, 16382} {
 				st := h.listening(setup{param: depths(4, 4)})
 				st.say(asking(n, n)(request()))

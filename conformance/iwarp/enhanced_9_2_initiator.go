@@ -17,11 +17,11 @@ var enhancedRTRCases = []conformance.Case{
 		Mutants: []string{"RTRLate"},
 		Run: onConnecting(setup{}, func(st *start) {
 			if !st.agreeOn(iwarp.RTRWrite) {
-				rig.Inapplicable("the device does not offer a Write as RTR")
+				rig.NotApplicable("the device does not offer a Write as RTR")
 			}
 			c := st.full()
 			st.connected()
-			c.Post(c.qp, c.sendWR(1, 0, 16))
+			c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			c.expect(iwarp.Of(iwarp.OpWrite).WithPayload(nil))
 			c.expect(iwarp.Send(1, c.own.Buf[:16]))
 		}),
@@ -37,7 +37,7 @@ var enhancedRTRCases = []conformance.Case{
 			f := flagsOf(st.heardEnhanced())
 			if !f.a {
 				st.Check(!f.offers(), "no RTR where A is not set", "%v", f)
-				rig.Inapplicable("the device does not ask for the peer-to-peer model")
+				rig.NotApplicable("the device does not ask for the peer-to-peer model")
 			}
 			st.Check(f.offers(), "A and at least one of B, C and D", "%v", f)
 			st.reply(nil)
@@ -89,10 +89,10 @@ var enhancedRTRCases = []conformance.Case{
 		Mutants: []string{"RTRUncounted"},
 		Run: onAgreed(iwarp.RTRRead, func(c *conn, rtr iwarp.Got) {
 			c.same(iwarp.Of(iwarp.OpReadRequest).MSN(1), rtr)
-			c.Post(c.qp, c.readWR(1, 0, 8))
+			c.PostSend(c.qp, c.readWR(1, 0, 8))
 			g := c.expect(iwarp.Of(iwarp.OpReadRequest).MSN(2))
 			c.send(iwarp.ReadResponseTo(g.Segment, data(8)))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -104,7 +104,7 @@ var enhancedRTRCases = []conformance.Case{
 		Mutants: []string{"RTRUncounted"},
 		Run: onAgreed(iwarp.RTRSend, func(c *conn, rtr iwarp.Got) {
 			c.same(iwarp.Send(1, nil), rtr)
-			c.Post(c.qp, c.sendWR(1, 0, 16))
+			c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			c.expect(iwarp.Send(2, c.own.Buf[:16]))
 		}),
 	},

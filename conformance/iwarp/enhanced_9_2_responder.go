@@ -129,7 +129,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 			c := st.full()
 			c.send(iwarp.Send(1, data(16)))
 			c.wake()
-			c.Received(1, 16)
+			c.ExpectRecv(1, 16)
 			st.connected().works()
 		}),
 	},

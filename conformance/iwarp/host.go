@@ -21,7 +21,7 @@ type host struct {
 
 // onHost makes a case of a body that makes its connections itself.
 func onHost(body func(*host)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) {
+	return rig.Body(func(r *rig.Rig) {
 		h := &host{Rig: r}
 		defer h.leave()
 		body(h)
@@ -97,15 +97,15 @@ func (h *host) queuePair(s *setup) *conn {
 	c.qp, err = h.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
-	h.Do("a queue pair", err)
-	h.Do("a queue pair in INIT", c.qp.Modify(
+	h.Must("a queue pair", err)
+	h.Must("a queue pair in INIT", c.qp.Modify(
 		verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access &^ verbs.AccessLocalWrite},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 	if s.recvLen == 0 {
 		s.recvLen = 64
 	}
 	for i := range s.receives {
-		c.Recv(c.qp, uint64(i+1), c.own.SGE(i*s.recvLen, s.recvLen))
+		c.PostRecv(c.qp, uint64(i+1), c.own.SGE(i*s.recvLen, s.recvLen))
 	}
 	if s.prepare != nil {
 		s.prepare(c)
@@ -115,15 +115,15 @@ func (h *host) queuePair(s *setup) *conn {
 
 // serve has the device listen at an address of its own.
 func (h *host) serve() verbs.Listener {
-	l, err := h.Manager().Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 16)
-	h.Do("a listener", err)
+	l, err := h.CM().Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 16)
+	h.Must("a listener", err)
 	h.Note("the device listens at %v", l.Addr())
 	return l
 }
 
 // dial connects the peer to a device that listens.
 func (h *host) dial(l verbs.Listener) conformance.Stream {
-	s, err := h.Streams.Dial(l.Addr(), h.Patience())
+	s, err := h.Streams.Dial(l.Addr(), h.ResponseTimeout())
 	h.stream("a stream to a device that listens", err)
 	return s
 }
@@ -136,7 +136,7 @@ func (h *host) stream(want string, err error) {
 	case errors.Is(err, conformance.ErrReset), errors.Is(err, verbs.ErrTimeout):
 		h.Fail(want, "%v", err)
 	default:
-		rig.End(err)
+		rig.Abort(err)
 	}
 }
 

@@ -59,17 +59,17 @@ func TestLineTellsStreams(t *testing.T) {
 		want  string
 	}{
 		{conformance.Event{Kind: conformance.EventNote, Text: "a note"}, "a note"},
-		{conformance.Event{Kind: conformance.EventCameEnd, Stream: 1}, "FIN"},
+		{conformance.Event{Kind: conformance.EventReceivedFIN, Stream: 1}, "FIN"},
 		{conformance.Event{Kind: conformance.EventReset, Stream: 2}, "(stream 2) RST"},
 		{conformance.Event{Kind: conformance.EventSent, Stream: 1, Data: request().Append(nil)}, "MPA REQUEST rev 2 C S ird 16"},
 		{conformance.Event{Kind: conformance.EventSent, Stream: 1, Data: request().Append(nil)[:19]}, "19 octets of a start-up frame"},
 		{
-			conformance.Event{Kind: conformance.EventCame, Stream: 1, Data: plain.Append(plain.Append(nil, iwarp.Send(1, data(5))), iwarp.Send(2, nil))},
+			conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: plain.Append(plain.Append(nil, iwarp.Send(1, data(5))), iwarp.Send(2, nil))},
 			"SEND msn 1 5 B last | SEND msn 2 0 B last",
 		},
-		{conformance.Event{Kind: conformance.EventCame, Stream: 1, Data: plain.Append(nil, iwarp.Send(3, nil).BadCRC())}, "wrong"},
-		{conformance.Event{Kind: conformance.EventCame, Stream: 1, Data: marked.Append(nil, iwarp.Send(1, data(100)))}, "SEND msn 1 100 B last (with markers)"},
-		{conformance.Event{Kind: conformance.EventCame, Stream: 1, Data: []byte("something else")}, "14 octets: 73 6f"},
+		{conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: plain.Append(nil, iwarp.Send(3, nil).BadCRC())}, "wrong"},
+		{conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: marked.Append(nil, iwarp.Send(1, data(100)))}, "SEND msn 1 100 B last (with markers)"},
+		{conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: []byte("something else")}, "14 octets: 73 6f"},
 	} {
 		if got := line(&tc.event); !strings.Contains(got, tc.want) {
 			t.Errorf("%q, want %q", got, tc.want)

@@ -14,12 +14,12 @@ import (
 func line(e *conformance.Event) string {
 	words := e.Text
 	switch e.Kind {
-	case conformance.EventSent, conformance.EventCame:
+	case conformance.EventSent, conformance.EventReceived:
 		if e.Stream == 0 {
 			return toldSegment(e.Data)
 		}
 		words = told(e.Data)
-	case conformance.EventSentEnd, conformance.EventCameEnd:
+	case conformance.EventSentFIN, conformance.EventReceivedFIN:
 		words = "FIN"
 	case conformance.EventReset:
 		words = "RST"
@@ -32,7 +32,7 @@ func line(e *conformance.Event) string {
 
 // toldSegment is what a packet of a TCP is that was made by hand.
 func toldSegment(packet []byte) string {
-	words, octets, ok := tcpwire.Tell(packet)
+	words, octets, ok := tcpwire.Describe(packet)
 	switch {
 	case !ok:
 		return fmt.Sprintf("%d bytes that are no TCP segment", len(packet))

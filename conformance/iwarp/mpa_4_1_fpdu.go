@@ -31,7 +31,7 @@ func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
 // that nobody can set up may do so always.
 func (c *conn) noCRC() {
 	if c.in.CRC {
-		rig.Inapplicable("the device asks for CRCs itself")
+		rig.NotApplicable("the device asks for CRCs itself")
 	}
 }
 
@@ -45,7 +45,7 @@ var mpaFPDUCases = []conformance.Case{
 		Mutants: []string{"LengthCountsPad"},
 		Run: onConn(func(c *conn) {
 			c.lax = true
-			c.Post(c.qp, c.sendWR(1, 0, 301))
+			c.PostSend(c.qp, c.sendWR(1, 0, 301))
 			// 319 is 0x013f: a length with its octets exchanged shows.
 			framer := iwarp.Framer{CRC: true}
 			want := framer.Append(nil, iwarp.Send(1, c.own.Buf[:301]))
@@ -55,7 +55,7 @@ var mpaFPDUCases = []conformance.Case{
 					c.Fail(fmt.Sprintf("%d octets: % x … % x", len(want), head(want), want[len(want)-8:]),
 						"%d: % x … % x", len(have), head(have), have[max(0, len(have)-8):])
 				}
-				if !c.pull(c.Patience()) {
+				if !c.pull(c.ResponseTimeout()) {
 					c.Fail(fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.none())
 				}
 			}
@@ -71,7 +71,7 @@ var mpaFPDUCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.lax = true
 			for n := 1; n <= 4; n++ {
-				c.Post(c.qp, c.sendWR(uint64(n), 0, n))
+				c.PostSend(c.qp, c.sendWR(uint64(n), 0, n))
 				c.expect(iwarp.Send(uint32(n), c.own.Buf[:n]).ULPDULength(uint16(18 + n)))
 			}
 		}),
@@ -86,7 +86,7 @@ var mpaFPDUCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.lax = true
 			for i, n := range []int{32, 21, 3, 2, 1} {
-				c.Post(c.qp, c.sendWR(1, 64*i, n))
+				c.PostSend(c.qp, c.sendWR(1, 64*i, n))
 				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[64*i:][:n]).Pad(make([]byte, -(2+18+n)&3)...))
 			}
 		}),
@@ -101,7 +101,7 @@ var mpaFPDUCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.lax = true
 			for i, n := range []int{32, 21, 3, 2, 1} {
-				c.Post(c.qp, c.writeWR(1, 64*i, n))
+				c.PostSend(c.qp, c.writeWR(1, 64*i, n))
 				c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[64*i:][:n]).Pad(make([]byte, -(2+14+n)&3)...))
 			}
 		}),
@@ -116,8 +116,8 @@ var mpaFPDUCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			for n := 1; n <= 3; n++ {
 				c.send(iwarp.Send(c.nextSend(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
-				c.Received(uint64(n), n)
-				c.Holds(c.own, 64*(n-1), data(n))
+				c.ExpectRecv(uint64(n), n)
+				c.ExpectBytes(c.own, 64*(n-1), data(n))
 			}
 			c.fence()
 		}),
@@ -132,13 +132,13 @@ var mpaFPDUCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.lax = true
 			for n := 1; n <= 3; n++ {
-				c.Post(c.qp, c.sendWR(9, 0, n))
+				c.PostSend(c.qp, c.sendWR(9, 0, n))
 				g := c.expect(iwarp.Send(uint32(n), c.own.Buf[:n]))
-				c.Completes(9, verbs.WCSuccess)
+				c.ExpectCompletion(9, verbs.WCSuccess)
 				c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
 			}
 			c.send(iwarp.Send(c.nextSend(), data(1)))
-			c.Received(1, 1)
+			c.ExpectRecv(1, 1)
 			b := c.octets(iwarp.Send(c.nextSend(), data(1)))
 			b[len(b)-5] = 0xaa // the last of the pad
 			c.write(b)
@@ -155,7 +155,7 @@ var mpaFPDUCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.lax = true
 			for n := range 8 {
-				c.Post(c.qp, c.sendWR(1, 0, n))
+				c.PostSend(c.qp, c.sendWR(1, 0, n))
 				g := c.expect(iwarp.Send(uint32(n+1), c.own.Buf[:n]))
 				c.silence(soon)
 				c.Check(len(g.Raw) == 24+(n+3)&^3, fmt.Sprintf("an FPDU of %d octets", 24+(n+3)&^3), "%d", len(g.Raw))
@@ -172,7 +172,7 @@ var mpaFPDUCases = []conformance.Case{
 		Mutants: []string{"CRCFieldOmitted"},
 		Run: onWithoutCRC(func(c *conn) {
 			for i := range 3 {
-				c.Post(c.qp, c.sendWR(1, 0, 16))
+				c.PostSend(c.qp, c.sendWR(1, 0, 16))
 				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[:16]))
 			}
 		}),
@@ -188,7 +188,7 @@ var mpaFPDUCases = []conformance.Case{
 		Run: onWithoutCRC(func(c *conn) {
 			for i, crc := range []uint32{0xffffffff, 1} {
 				c.send(iwarp.Send(c.nextSend(), data(16)).CRC(crc))
-				c.Received(uint64(i+1), 16)
+				c.ExpectRecv(uint64(i+1), 16)
 			}
 			c.fence()
 		}),

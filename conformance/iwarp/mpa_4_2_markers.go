@@ -26,7 +26,7 @@ func onFromMarkers(body func(*conn)) func(*conformance.Bench) error {
 	return onListening(setup{}, func(st *start) {
 		st.say(withMarkers(request()))
 		if iwarp.Val(st.hear().R) {
-			rig.Inapplicable("the device refuses to send markers")
+			rig.NotApplicable("the device refuses to send markers")
 		}
 		st.full().sendRTR()
 		body(st.connected())
@@ -36,15 +36,15 @@ func onFromMarkers(body func(*conn)) func(*conformance.Bench) error {
 // edited sends a message across the next marker, which is changed.
 func (c *conn) edited(edit func(*iwarp.Marker)) {
 	c.send(iwarp.Send(c.nextSend(), data(600)).EditMarkers(edit))
-	c.Received(1, 600)
-	c.Holds(c.own, 0, data(600))
+	c.ExpectRecv(1, 600)
+	c.ExpectBytes(c.own, 0, data(600))
 	c.fence()
 }
 
 // marked has the device write n octets, with markers, and returns those.
 func (c *conn) marked(n int) (markers []iwarp.Marker) {
 	c.lax = true
-	c.Post(c.qp, c.writeWR(1, 0, n))
+	c.PostSend(c.qp, c.writeWR(1, 0, n))
 	for _, g := range c.message(iwarp.OpWrite) {
 		markers = append(markers, g.Markers...)
 	}
@@ -55,7 +55,7 @@ func (c *conn) marked(n int) (markers []iwarp.Marker) {
 // looked at, begins with a marker and a length.
 func (c *conn) beginsWithMarker() {
 	for len(c.in.Pending()) < 6 {
-		if !c.pull(c.Patience()) {
+		if !c.pull(c.ResponseTimeout()) {
 			c.Fail("a stream that begins", "%s", c.none())
 		}
 	}
@@ -136,9 +136,9 @@ var mpaMarkerCases = []conformance.Case{
 					active: active, prepare: func(c *conn) { c.lax = true },
 					frame: func(f startup) startup { return f.Markers(false) },
 				})
-				c.Post(c.qp, c.writeWR(1, 0, 2000))
+				c.PostSend(c.qp, c.writeWR(1, 0, 2000))
 				c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:2000]))
-				c.Completes(1, verbs.WCSuccess)
+				c.ExpectCompletion(1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -150,10 +150,10 @@ var mpaMarkerCases = []conformance.Case{
 		Expects: "four zeros and then a length, as the first octets of the stream",
 		Mutants: []string{"MarkersStartLate"},
 		Run: onFromMarkers(func(c *conn) {
-			c.Post(c.qp, c.sendWR(1, 0, 16))
+			c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			c.beginsWithMarker()
 			c.expect(iwarp.Send(1, c.own.Buf[:16]))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 
 			st := c.connecting(setup{})
 			st.hear()
@@ -161,7 +161,7 @@ var mpaMarkerCases = []conformance.Case{
 			c = st.full()
 			if e := enhanced(st.sent); !iwarp.Val(e.PeerToPeer) { // the program has to speak first
 				st.connected()
-				c.Post(c.qp, c.sendWR(1, 0, 16))
+				c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			}
 			c.beginsWithMarker()
 			c.expect(iwarp.Any())

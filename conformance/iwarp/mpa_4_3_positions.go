@@ -71,7 +71,7 @@ var mpaPositionCases = []conformance.Case{
 				markers, octets = append(markers, g.Markers...), append(octets, g.Payload...)
 			}
 			c.everywhere(0, markers)
-			c.Holds(c.mem, 0, octets)
+			c.ExpectBytes(c.mem, 0, octets)
 			c.Check(len(octets) == 5000, "5000 octets", "%d", len(octets))
 		}),
 	},
@@ -84,7 +84,7 @@ var mpaPositionCases = []conformance.Case{
 		Mutants: []string{"MarkerPointsFirst"},
 		Run: onFromMarkers(func(c *conn) {
 			c.lax = true
-			c.Post(c.qp, c.sendWR(1, 0, 100), c.sendWR(2, 0, 800))
+			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.sendWR(2, 0, 800))
 			c.expect(iwarp.Send(1, c.own.Buf[:100]))
 			g := c.expect(iwarp.Send(2, c.own.Buf[:800]))
 			c.Check(len(g.Markers) == 1, "a marker in the second FPDU", "%d", len(g.Markers))
@@ -102,7 +102,7 @@ var mpaPositionCases = []conformance.Case{
 		Run: onFromMarkers(func(c *conn) {
 			c.lax = true
 			n := upToMarker(c.in.Position, untaggedHeader)
-			c.Post(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
+			c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
 			c.expect(iwarp.Send(1, c.own.Buf[:n]))
 			g := c.expect(iwarp.Send(2, c.own.Buf[:24]))
 			c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
@@ -119,7 +119,7 @@ var mpaPositionCases = []conformance.Case{
 		Mutants: []string{"MarkerPointsBack"},
 		Run: onFromMarkers(func(c *conn) {
 			c.lax = true
-			c.Post(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 1400))
+			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 1400))
 			c.expect(iwarp.Send(1, c.own.Buf[:100]))
 			g := c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:1400]))
 			c.Check(len(g.Markers) >= 2, "several markers in an FPDU", "%d", len(g.Markers))
@@ -137,7 +137,7 @@ var mpaPositionCases = []conformance.Case{
 		Mutants: []string{"MarkerPointsFirst"},
 		Run: onFromMarkers(func(c *conn) {
 			c.lax = true
-			c.Post(c.qp, c.emptyWrites(60)...)
+			c.PostSend(c.qp, c.emptyWrites(60)...)
 			inside := 0
 			for _, g := range c.take(60) {
 				for _, m := range g.Markers {
@@ -160,9 +160,9 @@ var mpaPositionCases = []conformance.Case{
 		Mutants: []string{"MarkersKept"},
 		Run: onToMarkers(func(c *conn) {
 			c.send(iwarp.Send(c.nextSend(), data(1500)))
-			c.Received(1, 1500)
-			c.Holds(c.own, 0, data(1500))
-			c.Untouched(c.own, 0, 1500)
+			c.ExpectRecv(1, 1500)
+			c.ExpectBytes(c.own, 0, data(1500))
+			c.ExpectUnchanged(c.own, 0, 1500)
 		}),
 	},
 	{
@@ -176,8 +176,8 @@ var mpaPositionCases = []conformance.Case{
 		Run: onToMarkers(func(c *conn) {
 			c.send(c.writes(0, data(1500)))
 			c.fence()
-			c.Holds(c.mem, 0, data(1500))
-			c.Untouched(c.mem, 0, 1500)
+			c.ExpectBytes(c.mem, 0, data(1500))
+			c.ExpectUnchanged(c.mem, 0, 1500)
 		}),
 	},
 	{
@@ -192,10 +192,10 @@ var mpaPositionCases = []conformance.Case{
 			n := upToMarker(c.out.Position, untaggedHeader)
 			c.send(iwarp.Send(c.nextSend(), data(n)))
 			c.send(iwarp.Send(c.nextSend(), data(600)))
-			c.Received(1, n)
-			c.Holds(c.own, 0, data(n))
-			c.Received(2, 600)
-			c.Holds(c.own, 2048, data(600))
+			c.ExpectRecv(1, n)
+			c.ExpectBytes(c.own, 0, data(n))
+			c.ExpectRecv(2, 600)
+			c.ExpectBytes(c.own, 2048, data(600))
 		}),
 	},
 }

@@ -11,7 +11,7 @@ import (
 // failed ends the case unless the next completion is of this request, and not a
 // success: which error it is, the RFCs do not say.
 func (c *conn) failed(id uint64) {
-	wc := c.Completion()
+	wc := c.NextCompletion()
 	c.Check(wc.WRID == id && wc.Status != verbs.WCSuccess, fmt.Sprintf("request %d to fail", id), "%v of %d", wc.Status, wc.WRID)
 }
 
@@ -26,7 +26,7 @@ var mpaCoverageCases = []conformance.Case{
 		Run: onFromMarkers(func(c *conn) {
 			c.lax = true
 			n := upToMarker(c.in.Position, untaggedHeader) + 4
-			c.Post(c.qp, c.sendWR(1, 0, n))
+			c.PostSend(c.qp, c.sendWR(1, 0, n))
 			g := c.expect(iwarp.Send(1, c.own.Buf[:n]))
 			m := g.Markers[len(g.Markers)-1]
 			c.Check(m.Offset == g.Offset+uint64(len(g.Raw))-8, "a marker before the CRC", "the last is at %d", m.Offset)
@@ -44,8 +44,8 @@ var mpaCoverageCases = []conformance.Case{
 		Run: onToMarkers(func(c *conn) {
 			n := upToMarker(c.out.Position, untaggedHeader) + 4
 			c.send(iwarp.Send(c.nextSend(), data(n)))
-			c.Received(1, n)
-			c.Holds(c.own, 0, data(n))
+			c.ExpectRecv(1, n)
+			c.ExpectBytes(c.own, 0, data(n))
 		}),
 	},
 	{
@@ -58,7 +58,7 @@ var mpaCoverageCases = []conformance.Case{
 		Run: onFromMarkers(func(c *conn) {
 			c.lax = true
 			n := upToMarker(c.in.Position, untaggedHeader)
-			c.Post(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
+			c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
 			c.expect(iwarp.Send(1, c.own.Buf[:n]))
 			g := c.expect(iwarp.Send(2, c.own.Buf[:24]))
 			c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
@@ -76,9 +76,9 @@ var mpaCoverageCases = []conformance.Case{
 		Run: onToMarkers(func(c *conn) {
 			n := upToMarker(c.out.Position, untaggedHeader)
 			c.send(iwarp.Send(c.nextSend(), data(n)), iwarp.Send(c.nextSend()+1, data(24)))
-			c.Received(1, n)
-			c.Received(2, 24)
-			c.Holds(c.own, 2048, data(24))
+			c.ExpectRecv(1, n)
+			c.ExpectRecv(2, 24)
+			c.ExpectBytes(c.own, 2048, data(24))
 		}),
 	},
 	{
@@ -104,7 +104,7 @@ var mpaCoverageCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.send(c.writes(0, data(256)).BadCRC())
 			c.terminated(iwarp.MPACRC)
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{
@@ -115,12 +115,12 @@ var mpaCoverageCases = []conformance.Case{
 		Expects: "a Terminate for a wrong CRC, a read that fails, and memory as it was",
 		Mutants: []string{"CRCIgnored", "HandsUpFirst"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.readWR(1, 0, 64))
+			c.PostSend(c.qp, c.readWR(1, 0, 64))
 			g := c.expect(iwarp.Of(iwarp.OpReadRequest))
 			c.send(iwarp.ReadResponseTo(g.Segment, data(64)).BadCRC())
 			c.terminated(iwarp.MPACRC)
 			c.failed(1)
-			c.Untouched(c.own, 0, 0)
+			c.ExpectUnchanged(c.own, 0, 0)
 		}),
 	},
 	{

@@ -19,11 +19,11 @@ func (c *conn) rightCRC(g iwarp.Got) {
 // crcInUse ends the case unless the device sends CRCs and wants them.
 func crcInUse(c *conn) {
 	c.lax = true
-	c.Post(c.qp, c.sendWR(9, 0, 16))
+	c.PostSend(c.qp, c.sendWR(9, 0, 16))
 	c.rightCRC(c.expect(iwarp.Of(iwarp.OpSend).Length(16)))
-	c.Completes(9, verbs.WCSuccess)
+	c.ExpectCompletion(9, verbs.WCSuccess)
 	c.send(iwarp.Send(c.nextSend(), data(16)))
-	c.Received(1, 16)
+	c.ExpectRecv(1, 16)
 	c.send(iwarp.Send(c.nextSend(), data(16)).BadCRC())
 	c.terminated(iwarp.MPACRC)
 }
@@ -54,7 +54,7 @@ var mpaCRCCases = []conformance.Case{
 		Mutants: []string{"CRCBigEndian"},
 		Run: onConn(func(c *conn) {
 			c.lax = true
-			c.Post(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 2000), c.readWR(3, 0, 100))
+			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 2000), c.readWR(3, 0, 100))
 			c.rightCRC(c.expect(iwarp.Of(iwarp.OpSend)))
 			for _, g := range c.message(iwarp.OpWrite) {
 				c.rightCRC(g)
@@ -119,7 +119,7 @@ var mpaCRCCases = []conformance.Case{
 		Mutants: []string{"RefusesPlainReply", "CRCNeedsBoth"},
 		Run: on(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
 			if !iwarp.Val(c.device.C) {
-				rig.Inapplicable("the device does not ask for CRCs")
+				rig.NotApplicable("the device does not ask for CRCs")
 			}
 			crcInUse(c)
 		}),
@@ -137,9 +137,9 @@ var mpaCRCCases = []conformance.Case{
 				c := h.connect(setup{active: active, receives: 2, frame: withoutCRC})
 				c.noCRC()
 				c.send(iwarp.Send(c.nextSend(), data(16)).BadCRC())
-				c.Received(1, 16)
+				c.ExpectRecv(1, 16)
 				c.send(iwarp.Send(c.nextSend(), data(16)).CRC(0xdeadbeef))
-				c.Received(2, 16)
+				c.ExpectRecv(2, 16)
 				c.fence()
 			}
 		}),
@@ -155,11 +155,11 @@ var mpaCRCCases = []conformance.Case{
 			c.lax = true
 			if c.nextSend() == 1 { // no RTR has taken the number
 				c.write(takenBySiw)
-				c.Received(1, 16)
-				c.Holds(c.own, 0, takenBySiw[20:36])
+				c.ExpectRecv(1, 16)
+				c.ExpectBytes(c.own, 0, takenBySiw[20:36])
 			}
 			clear(c.own.Buf[64:80])
-			c.Post(c.qp, c.sendWR(9, 64, 16))
+			c.PostSend(c.qp, c.sendWR(9, 64, 16))
 			g := c.expect(iwarp.Send(1, make([]byte, 16)))
 			c.Check(bytes.Equal(g.Raw, sentBySiw), fmt.Sprintf("% x at the end", sentBySiw[36:]), "% x", g.Raw[len(g.Raw)-4:])
 		}),

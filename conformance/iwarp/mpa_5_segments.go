@@ -28,10 +28,10 @@ const segmentPause = 200 * time.Microsecond
 // unless all are delivered.
 func (c *conn) cuts(n int, from, to int) {
 	for at := from; at < to; at++ {
-		c.Recv(c.qp, uint64(at), c.own.SGE(0, n))
+		c.PostRecv(c.qp, uint64(at), c.own.SGE(0, n))
 		c.cut(c.octets(iwarp.Send(c.nextSend(), data(n))), at)
-		c.Received(uint64(at), n)
-		c.Holds(c.own, 0, data(n))
+		c.ExpectRecv(uint64(at), n)
+		c.ExpectBytes(c.own, 0, data(n))
 		clear(c.own.Buf[:n])
 	}
 }
@@ -43,11 +43,11 @@ func (c *conn) aligned(messages int) {
 	for messages > 0 {
 		n := len(c.in.Pending())
 		c.Check(n == 0, "a segment that begins with an FPDU", "one that begins %d octets into one", n)
-		if !c.pull(c.Patience()) {
+		if !c.pull(c.ResponseTimeout()) {
 			c.Fail("a message", "%s", c.none())
 		}
 		if n, mss := len(c.in.Pending()), c.tcp.MSS(); n > mss {
-			rig.Inapplicable(fmt.Sprintf("%d octets were read at once, of segments of %d", n, mss))
+			rig.NotApplicable(fmt.Sprintf("%d octets were read at once, of segments of %d", n, mss))
 		}
 		for g, ok := c.in.Next(); ok; g, ok = c.in.Next() {
 			if iwarp.Val(g.DDP.Last) {
@@ -68,10 +68,10 @@ var mpaSegmentCases = []conformance.Case{
 		Mutants: []string{"SegmentsUnaligned"},
 		Run: on(setup{memLen: 20000}, func(c *conn) {
 			for i, n := range []int{0, 16, 300, 1000} {
-				c.Post(c.qp, c.sendWR(uint64(i), 0, n))
+				c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
 				c.aligned(1)
 			}
-			c.Post(c.qp, c.writeWR(9, 0, 20000))
+			c.PostSend(c.qp, c.writeWR(9, 0, 20000))
 			c.aligned(1)
 		}),
 	},
@@ -84,7 +84,7 @@ var mpaSegmentCases = []conformance.Case{
 		Expects: "what is read of the stream at a time begins with a length",
 		Mutants: []string{"SegmentsUnaligned"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sendWR(1, 0, 1000), c.sendWR(2, 1000, 1000), c.sendWR(3, 2000, 1000), c.sendWR(4, 3000, 1000))
+			c.PostSend(c.qp, c.sendWR(1, 0, 1000), c.sendWR(2, 1000, 1000), c.sendWR(3, 2000, 1000), c.sendWR(4, 3000, 1000))
 			c.aligned(4)
 		}),
 	},
@@ -98,9 +98,9 @@ var mpaSegmentCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			first := c.nextSend()
 			c.sendTogether(iwarp.Send(first, data(8)), iwarp.Send(first+1, data(12)), iwarp.Send(first+2, data(16)))
-			c.Received(1, 8)
-			c.Received(2, 12)
-			c.Received(3, 16)
+			c.ExpectRecv(1, 8)
+			c.ExpectRecv(2, 12)
+			c.ExpectRecv(3, 16)
 		}),
 	},
 	{
@@ -119,10 +119,10 @@ var mpaSegmentCases = []conformance.Case{
 					c.Sleep(segmentPause)
 				}
 			}
-			c.Received(1, 13)
-			c.Holds(c.own, 0, data(13))
+			c.ExpectRecv(1, 13)
+			c.ExpectBytes(c.own, 0, data(13))
 			c.fence()
-			c.Holds(c.mem, 0, data(13))
+			c.ExpectBytes(c.mem, 0, data(13))
 		}),
 	},
 	{
@@ -156,13 +156,13 @@ var mpaSegmentCases = []conformance.Case{
 			for i := range 5 {
 				// One that ends at the next marker, so that what follows begins with it.
 				n := upToMarker(c.out.Position, untaggedHeader)
-				c.Recv(c.qp, 1, c.own.SGE(0, n))
+				c.PostRecv(c.qp, 1, c.own.SGE(0, n))
 				c.send(iwarp.Send(c.nextSend(), data(n)))
-				c.Received(1, n)
-				c.Recv(c.qp, 2, c.own.SGE(0, 600))
+				c.ExpectRecv(1, n)
+				c.PostRecv(c.qp, 2, c.own.SGE(0, 600))
 				c.cut(c.octets(iwarp.Send(c.nextSend(), data(600))), 1+i, markerInterval+i)
-				c.Received(2, 600)
-				c.Holds(c.own, 0, data(600))
+				c.ExpectRecv(2, 600)
+				c.ExpectBytes(c.own, 0, data(600))
 			}
 		}),
 	},
@@ -178,8 +178,8 @@ var mpaSegmentCases = []conformance.Case{
 			b := c.octets(iwarp.Send(first, data(60)), iwarp.Send(first+1, data(4)), iwarp.Send(first+2, data(8)), iwarp.Send(first+3, data(60)))
 			c.cut(b, 30, 84+28+32+10)
 			for i, n := range []int{60, 4, 8, 60} {
-				c.Received(uint64(i+1), n)
-				c.Holds(c.own, 64*i, data(n))
+				c.ExpectRecv(uint64(i+1), n)
+				c.ExpectBytes(c.own, 64*i, data(n))
 			}
 		}),
 	},
@@ -194,10 +194,10 @@ var mpaSegmentCases = []conformance.Case{
 			b := c.octets(c.writes(0, data(512)))
 			c.write(b[:len(b)-4])
 			c.silence(quiet)
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 			c.write(b[len(b)-4:])
 			c.fence()
-			c.Holds(c.mem, 0, data(512))
+			c.ExpectBytes(c.mem, 0, data(512))
 		}),
 	},
 }

@@ -15,7 +15,7 @@ func onMuted(f startup, first iwarp.Frame, cut func(octets []byte) [][]byte) fun
 		st.say(f)
 		st.hears(iwarp.Reply().Reject(false))
 		if e := enhanced(st.got); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
-			rig.Inapplicable("the device takes no Write as RTR")
+			rig.NotApplicable("the device takes no Write as RTR")
 		}
 		c := st.full()
 		taken := 0
@@ -30,7 +30,7 @@ func onMuted(f startup, first iwarp.Frame, cut func(octets []byte) [][]byte) fun
 		}
 		st.connected()
 		if taken == 0 {
-			c.Post(c.qp, c.sendWR(9, 1024, 16))
+			c.PostSend(c.qp, c.sendWR(9, 1024, 16))
 		}
 		for i := range max(taken, 1) {
 			c.expect(iwarp.Send(uint32(i+1), c.own.Buf[1024:1040]))
@@ -97,7 +97,7 @@ var mpaOrderCases = []conformance.Case{
 				st.hears(iwarp.Reply().Reject(false))
 				c := st.full()
 				c.send(iwarp.Send(1, data(16)))
-				c.Received(1, 16)
+				c.ExpectRecv(1, 16)
 				st.connected()
 			}
 		}),

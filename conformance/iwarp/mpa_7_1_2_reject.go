@@ -28,7 +28,7 @@ func bothRevisions(s setup, body func(*start)) func(*conformance.Bench) error {
 			st := h.listening(s)
 			st.say(f)
 			body(st)
-			st.Do("a request that can be rejected", st.ended())
+			st.Must("a request that can be rejected", st.ended())
 		}
 	})
 }

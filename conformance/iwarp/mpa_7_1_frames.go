@@ -47,12 +47,12 @@ func onBadReply(edits ...func(startup) startup) func(*conformance.Bench) error {
 
 // works ends the case unless a connection carries messages both ways.
 func (c *conn) works() {
-	c.Recv(c.qp, 70, c.own.SGE(0, 16))
+	c.PostRecv(c.qp, 70, c.own.SGE(0, 16))
 	c.send(iwarp.Send(c.nextSend(), data(16)))
-	c.Received(70, 16)
-	c.Post(c.qp, c.sendWR(71, 0, 16))
+	c.ExpectRecv(70, 16)
+	c.PostSend(c.qp, c.sendWR(71, 0, 16))
 	c.expect(iwarp.Of(iwarp.OpSend).WithPayload(data(16)))
-	c.Completes(71, verbs.WCSuccess)
+	c.ExpectCompletion(71, verbs.WCSuccess)
 }
 
 var mpaFrameCases = []conformance.Case{

@@ -138,7 +138,7 @@ var mpaPrivateCases = []conformance.Case{
 			r, err := l.GetRequest(atOnce)
 			if err == nil {
 				h.shown(r.Param().PrivateData, data(8))
-				h.Do("a request that can be rejected", ignoreEnded(r.Reject(nil)))
+				h.Must("a request that can be rejected", ignoreEnded(r.Reject(nil)))
 				return
 			}
 			h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that goes on", "%v", err)

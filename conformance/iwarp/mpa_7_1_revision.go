@@ -77,12 +77,12 @@ var mpaRevisionCases = []conformance.Case{
 			for _, f := range []startup{plain(), request()} {
 				c := h.connect(setup{receives: 1, frame: func(startup) startup { return f }})
 				c.send(iwarp.Send(c.nextSend(), data(16)))
-				c.Received(1, 16)
-				c.Post(c.qp, c.sendWR(2, 0, 16), c.writeWR(3, 0, 16))
+				c.ExpectRecv(1, 16)
+				c.PostSend(c.qp, c.sendWR(2, 0, 16), c.writeWR(3, 0, 16))
 				c.expect(iwarp.Of(iwarp.OpSend).DV(1).RV(1))
 				c.expect(iwarp.Of(iwarp.OpWrite).DV(1).RV(1))
-				c.Completes(2, verbs.WCSuccess)
-				c.Completes(3, verbs.WCSuccess)
+				c.ExpectCompletion(2, verbs.WCSuccess)
+				c.ExpectCompletion(3, verbs.WCSuccess)
 			}
 		}),
 	},

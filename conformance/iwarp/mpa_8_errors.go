@@ -59,7 +59,7 @@ var mpaErrorCases = []conformance.Case{
 				c.sendTogether(c.writes(128, data(64)), iwarp.Send(first+1+i, data(16)))
 			}
 			c.terminated(iwarp.MPACRC)
-			c.Untouched(c.mem, 0, 64) // whether the wrong one itself was placed, another case says
+			c.ExpectUnchanged(c.mem, 0, 64) // whether the wrong one itself was placed, another case says
 			c.failed(1)
 			c.failed(2)
 		}),

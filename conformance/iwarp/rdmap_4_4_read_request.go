@@ -43,7 +43,7 @@ var rdmapRequestCases = []conformance.Case{
 		Expects: "28 octets of header, each in its place, and a read that completes",
 		Mutants: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
-			c.Post(c.qp, c.readWR(1, 512, 100))
+			c.PostSend(c.qp, c.readWR(1, 512, 100))
 			g := c.take(1)[0]
 			c.Check(len(g.ULPDU) == ddpUntaggedLen+28, "a ULPDU of 46 octets", "%d", len(g.ULPDU))
 			header := g.ULPDU[ddpUntaggedLen:]
@@ -52,8 +52,8 @@ var rdmapRequestCases = []conformance.Case{
 			want = binary.BigEndian.AppendUint64(want, peerTO)
 			c.Check(string(header[12:]) == string(want), fmt.Sprintf("% x behind the sink", want), "% x", header[12:])
 			c.send(iwarp.ReadResponse(binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:]), data(100)))
-			c.Completes(1, verbs.WCSuccess)
-			c.Holds(c.own, 512, data(100))
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectBytes(c.own, 512, data(100))
 		}),
 	},
 	{
@@ -68,7 +68,7 @@ var rdmapRequestCases = []conformance.Case{
 				c.send(iwarp.ReadRequest(c.nextRequest(), sink, 20, c.at(40)))
 				c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.mem.Buf[40:60]))
 			}
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{
@@ -116,9 +116,9 @@ var rdmapRequestCases = []conformance.Case{
 			c.send(c.reads(0, 16))
 			c.expect(iwarp.Of(iwarp.OpReadResponse))
 			c.fence()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.Received(1, 16)
+			c.ExpectRecv(1, 16)
 		}),
 	},
 	{
@@ -129,7 +129,7 @@ var rdmapRequestCases = []conformance.Case{
 		Expects: "their sizes in that order, numbered 1 to 4",
 		Mutants: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
-			c.Post(c.qp, c.readWR(1, 0, 16), c.readWR(2, 64, 8), c.readWR(3, 128, 32), c.readWR(4, 192, 4))
+			c.PostSend(c.qp, c.readWR(1, 0, 16), c.readWR(2, 64, 8), c.readWR(3, 128, 32), c.readWR(4, 192, 4))
 			for i, n := range []uint32{16, 8, 32, 4} {
 				c.expect(iwarp.Of(iwarp.OpReadRequest).MSN(uint32(i + 1)).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = &n }))
 			}

@@ -36,7 +36,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 			request := c.readFrom(place(m, 0), tcpHolds)
 			c.send(request)
 			c.settle()
-			c.Do("a region that can be closed", m.Close())
+			c.Must("a region that can be closed", m.Close())
 			done := 0
 			for done < tcpHolds {
 				g := c.take(1)[0]
@@ -49,7 +49,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 				c.same(iwarp.Of(iwarp.OpReadResponse), g)
 				done += len(g.Payload)
 			}
-			rig.End(fmt.Errorf("a device that has made up an answer of %d octets before any of them has left: %w", tcpHolds, conformance.ErrCannot))
+			rig.Abort(fmt.Errorf("a device that has made up an answer of %d octets before any of them has left: %w", tcpHolds, conformance.ErrBenchCannot))
 		}),
 	},
 	{
@@ -139,16 +139,16 @@ var rdmapReadHeaderCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			m := c.foreign(verbs.AccessLocalWrite)
 			wr := c.sendWR(9, 0, 0)
-			wr.SGL = m.List(0, 16)
+			wr.SGL = m.SGL(0, 16)
 			if n, err := c.qp.PostSend([]verbs.SendWR{wr}); n == 0 {
-				rig.End(fmt.Errorf("a device that does not take a request with a wrong key (%w): %w", err, conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("a device that does not take a request with a wrong key (%w): %w", err, conformance.ErrBenchCannot))
 			}
 			t := c.someTerminate()
 			cause := iwarp.Val(t.Terminate.Cause)
 			c.Check(cause.Layer() == 0 && cause.Type() == 0, "TERMINATE rdmap/local", "%v", t)
 			c.Check(!iwarp.Val(t.Terminate.HasDDP) && !iwarp.Val(t.Terminate.HasRDMAP), "a Terminate without headers", "%v", t)
 			c.expectEnd()
-			wc := c.Completion()
+			wc := c.NextCompletion()
 			c.Check(wc.WRID == 9 && wc.Status != verbs.WCSuccess, "a request that fails", "%s", rig.Describe(&wc))
 		}),
 	},

@@ -59,7 +59,7 @@ var rdmapControlCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.send(c.writes(0, data(16)).Tagged(false))
 			c.givesUp()
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{
@@ -133,14 +133,14 @@ var rdmapControlCases = []conformance.Case{
 			c.send(iwarp.Send(c.nextSend(), data(16)).InvalidateSTag(at.STag))
 			c.send(iwarp.SendSE(c.nextSend(), data(16)).InvalidateSTag(at.STag))
 			for id := range uint64(2) {
-				wc := c.Received(id+1, 16)
+				wc := c.ExpectRecv(id+1, 16)
 				c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive that tells of no invalidation", "one that does")
 			}
 			c.send(c.reads(0, 16).InvalidateSTag(at.STag))
 			c.expect(iwarp.Of(iwarp.OpReadResponse))
 			c.send(writeTo(at, data(32)))
 			c.fence()
-			c.Holds(m, 0, data(32))
+			c.ExpectBytes(m, 0, data(32))
 		}),
 	},
 }

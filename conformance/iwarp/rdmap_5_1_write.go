@@ -20,10 +20,10 @@ var rdmapWriteCases = []conformance.Case{
 				c.send(part)
 			}
 			c.fence()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.Received(1, 16)
-			c.Holds(c.mem, 64, data(64))
+			c.ExpectRecv(1, 16)
+			c.ExpectBytes(c.mem, 64, data(64))
 		}),
 	},
 	{
@@ -34,7 +34,7 @@ var rdmapWriteCases = []conformance.Case{
 		Expects: "the three in that order, and the Send behind them",
 		Mutants: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
-			c.Post(c.qp, c.writeWR(1, 0, 16), c.writeWR(2, 16, 16), c.writeWR(3, 32, 16), c.sendWR(4, 0, 16))
+			c.PostSend(c.qp, c.writeWR(1, 0, 16), c.writeWR(2, 16, 16), c.writeWR(3, 32, 16), c.sendWR(4, 0, 16))
 			for off := 0; off < 48; off += 16 {
 				c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[off:][:16]))
 			}
@@ -51,7 +51,7 @@ var rdmapWriteCases = []conformance.Case{
 		Run: on(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 4, MaxRecvSGE: 1}}, func(c *conn) {
 			wr := c.writeWR(1, 0, 0)
 			wr.SGL = []verbs.SGE{c.own.SGE(300, 20), c.own.SGE(100, 12), c.own.SGE(0, 4), c.own.SGE(200, 64)}
-			c.Post(c.qp, wr, c.sendWR(2, 0, 16))
+			c.PostSend(c.qp, wr, c.sendWR(2, 0, 16))
 			var want []byte
 			for _, piece := range [][]byte{c.own.Buf[300:320], c.own.Buf[100:112], c.own.Buf[:4], c.own.Buf[200:264]} {
 				want = append(want, piece...)

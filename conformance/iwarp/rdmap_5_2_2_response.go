@@ -11,7 +11,7 @@ import (
 
 // asks has the device read n octets into own from off on, and returns its request.
 func (c *conn) asks(id uint64, off, n int) iwarp.Segment {
-	c.Post(c.qp, c.readWR(id, off, n))
+	c.PostSend(c.qp, c.readWR(id, off, n))
 	return c.expect(iwarp.Of(iwarp.OpReadRequest)).Segment
 }
 
@@ -27,8 +27,8 @@ func answersWrongly(answers ...func(c *conn, request iwarp.Segment) []iwarp.Segm
 			}
 			c.givesUp()
 			c.allFail(1)
-			c.Untouched(c.mem, 0, 0)
-			c.Untouched(c.own, 64, 32)
+			c.ExpectUnchanged(c.mem, 0, 0)
+			c.ExpectUnchanged(c.own, 64, 32)
 		}
 	})
 }
@@ -65,10 +65,10 @@ var rdmapResponseCases = []conformance.Case{
 			parts := iwarp.ReadResponseTo(c.asks(7, 64, 48), data(48)).Segments(14 + 16)
 			c.send(parts[0], parts[1])
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(parts[2])
-			c.Completes(7, verbs.WCSuccess)
-			c.Holds(c.own, 64, data(48))
+			c.ExpectCompletion(7, verbs.WCSuccess)
+			c.ExpectBytes(c.own, 64, data(48))
 		}),
 	},
 	{
@@ -116,7 +116,7 @@ var rdmapResponseCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.ReadResponse(c.at(0).STag, c.at(0).TO, data(16)))
 			c.givesUp()
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{
@@ -141,7 +141,7 @@ var rdmapResponseCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			parts := iwarp.ReadResponseTo(c.asks(7, 64, 20), data(20)).Segments(14 + 12)
 			c.send(parts[0], parts[1].WithPayload(data(20)[12:16]))
-			wc := c.Completion()
+			wc := c.NextCompletion()
 			c.Check(wc.Status != verbs.WCSuccess || wc.ByteLen == 16, fmt.Sprintf("request %d to fail, or to have 16 octets", wc.WRID), "%s", rig.Describe(&wc))
 		}),
 	},

@@ -25,7 +25,7 @@ func (c *conn) endsInvalidating(s iwarp.Segment) {
 // key fails. How the peer is told is not looked at: endsInvalidating does.
 func (c *conn) refusesToInvalidate(s iwarp.Segment) {
 	c.send(s)
-	wc := c.Completion()
+	wc := c.NextCompletion()
 	c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("a receive that fails, as %#x cannot be invalidated", *s.RDMAP.InvalidateSTag), "%s", rig.Describe(&wc))
 }
 
@@ -43,7 +43,7 @@ var rdmapInvalidateCases = []conformance.Case{
 			c.send(c.readFrom(at, 16))
 			c.expect(iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
 			c.send(iwarp.SendSEInvalidate(c.nextSend(), at.STag, data(16)))
-			c.Received(1, 16)
+			c.ExpectRecv(1, 16)
 			c.send(c.readFrom(at, 16))
 			c.terminated(iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
 		}),
@@ -60,11 +60,11 @@ var rdmapInvalidateCases = []conformance.Case{
 				c, m := h.connect(setup{receives: 1}), h.bindable(64)
 				at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
 				c.send(send(c.nextSend(), at.STag, nil))
-				wc := c.Received(1, 0)
+				wc := c.ExpectRecv(1, 0)
 				c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == at.STag, "a receive that tells the key", "%s", rig.Describe(&wc))
 				c.send(writeTo(at, data(16)))
 				c.terminated(notMine...)
-				h.Untouched(m, 0, 0)
+				h.ExpectUnchanged(m, 0, 0)
 			}
 		}),
 	},
@@ -78,10 +78,10 @@ var rdmapInvalidateCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			key := c.window(c.bindable(64), 0, 64, verbs.AccessRemoteWrite)
 			c.send(iwarp.SendInvalidate(c.nextSend(), key, data(16)))
-			wc := c.Received(1, 16)
+			wc := c.ExpectRecv(1, 16)
 			c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key, "a receive that tells the key", "flags %#x, key %#x", wc.Flags, wc.InvalidatedRKey)
 			c.send(iwarp.Send(c.nextSend(), data(16)))
-			wc = c.Received(2, 16)
+			wc = c.ExpectRecv(2, 16)
 			c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive that tells none", "key %#x", wc.InvalidatedRKey)
 		}),
 	},
@@ -126,7 +126,7 @@ var rdmapInvalidateCases = []conformance.Case{
 			other.refusesToInvalidate(iwarp.SendInvalidate(other.nextSend(), at.STag, data(16)))
 			mine.send(writeTo(at, data(16)))
 			mine.fence()
-			h.Holds(m, 0, data(16))
+			h.ExpectBytes(m, 0, data(16))
 		}),
 	},
 	{
@@ -138,7 +138,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Mutants: []string{"UnboundInvalidate"},
 		Run: onConn(func(c *conn) {
 			mw, err := c.PD.AllocMW(verbs.MWType2)
-			c.Do("a window", err)
+			c.Must("a window", err)
 			c.refusesToInvalidate(iwarp.SendInvalidate(c.nextSend(), uint32(mw.RKey()), data(16)))
 		}),
 	},
@@ -156,7 +156,7 @@ var rdmapInvalidateCases = []conformance.Case{
 			one.refusesToInvalidate(iwarp.SendInvalidate(one.nextSend(), place(m, 0).STag, data(16)))
 			other.send(writeTo(place(m, 16), data(16)))
 			other.fence()
-			h.Holds(m, 16, data(16))
+			h.ExpectBytes(m, 16, data(16))
 		}),
 	},
 }

@@ -13,18 +13,18 @@ import (
 // channel for events.
 func (h *host) notified() verbs.CompChannel {
 	ch, err := h.Device.CreateCompChannel()
-	h.Do("a completion channel", err)
+	h.Must("a completion channel", err)
 	h.CQ, err = h.Device.CreateCQ(verbs.CQInit{Depth: 64, Channel: ch})
-	h.Do("a completion queue with a channel", err)
+	h.Must("a completion queue with a channel", err)
 	return ch
 }
 
 // armed has the completion queue raise an event at what is solicited.
-func (h *host) armed() { h.Do("a completion queue that can be armed", h.CQ.ReqNotify(true)) }
+func (h *host) armed() { h.Must("a completion queue that can be armed", h.CQ.ReqNotify(true)) }
 
 // eventful ends the case unless there is an event.
 func (h *host) eventful(ch verbs.CompChannel) {
-	_, err := ch.Wait(h.Patience())
+	_, err := ch.Wait(h.ResponseTimeout())
 	h.Check(err == nil, "an event of the completion queue", "%v", fmt.Sprint(err))
 }
 
@@ -52,9 +52,9 @@ var rdmapSendCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{16, 0, 0, 32} {
 				c.send(iwarp.Send(c.nextSend(), data(n)))
-				c.Received(uint64(i+1), n)
+				c.ExpectRecv(uint64(i+1), n)
 			}
-			c.Holds(c.own, 3*64, data(32))
+			c.ExpectBytes(c.own, 3*64, data(32))
 		}),
 	},
 	{
@@ -73,7 +73,7 @@ var rdmapSendCases = []conformance.Case{
 				c.someTerminate()
 				c.expectEnd()
 				c.allFail(2)
-				c.Untouched(c.own, 0, 64)
+				c.ExpectUnchanged(c.own, 0, 64)
 			}
 		}),
 	},
@@ -89,7 +89,7 @@ var rdmapSendCases = []conformance.Case{
 			for i := range wrs {
 				wrs[i] = c.sendWR(uint64(i+1), 16*i, 16)
 			}
-			c.Post(c.qp, wrs...)
+			c.PostSend(c.qp, wrs...)
 			for i := range wrs {
 				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[16*i:][:16]))
 			}
@@ -108,7 +108,7 @@ var rdmapSendCases = []conformance.Case{
 			h.armed()
 			c.send(iwarp.SendSE(c.nextSend(), data(16)))
 			h.eventful(ch)
-			c.Received(1, 16)
+			c.ExpectRecv(1, 16)
 		}),
 	},
 	{
@@ -123,7 +123,7 @@ var rdmapSendCases = []conformance.Case{
 			c := h.connect(setup{receives: 4})
 			h.armed()
 			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.Received(1, 16)
+			c.ExpectRecv(1, 16)
 			c.fence()
 			h.eventless(ch)
 		}),

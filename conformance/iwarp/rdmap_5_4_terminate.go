@@ -17,14 +17,14 @@ func (c *conn) toldOfError() {
 		if errors.Is(err, verbs.ErrTimeout) {
 			break
 		}
-		c.Do("events", err)
+		c.Must("events", err)
 		c.Note("event %v", e.Type)
 		if e.Type == verbs.EventQPFatal || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPAccessErr {
 			return
 		}
 	}
 	for {
-		wc, ok := c.WaitCompletion(0)
+		wc, ok := c.PollCompletion(0)
 		if !ok {
 			c.Fail("an event of the queue pair, or a completion with its error", "neither")
 		}

@@ -10,14 +10,14 @@ import (
 // not complete before the read has.
 func waitsFor(behind func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
 	return onConn(func(c *conn) {
-		c.Post(c.qp, c.readWR(11, 64, 16), behind(c))
+		c.PostSend(c.qp, c.readWR(11, 64, 16), behind(c))
 		request := c.expect(iwarp.Of(iwarp.OpReadRequest))
 		c.expect(iwarp.Of(op))
 		c.silence(quiet)
-		c.Incomplete()
+		c.ExpectNoCompletion()
 		c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
-		c.Completes(11, verbs.WCSuccess)
-		c.Completes(12, verbs.WCSuccess)
+		c.ExpectCompletion(11, verbs.WCSuccess)
+		c.ExpectCompletion(12, verbs.WCSuccess)
 	})
 }
 
@@ -38,17 +38,17 @@ var rdmapOrderCases = []conformance.Case{
 			cut := len(b) - 20
 			c.write(b[:cut])
 			for id := range uint64(4) {
-				c.Received(id+1, 16)
+				c.ExpectRecv(id+1, 16)
 			}
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.write(b[cut:])
 			for range 3 {
 				c.send(iwarp.Send(c.nextSend(), data(16)))
 			}
-			c.Received(5, 64)
+			c.ExpectRecv(5, 64)
 			for id := range uint64(3) {
-				c.Received(id+6, 16)
+				c.ExpectRecv(id+6, 16)
 			}
 		}),
 	},
@@ -65,7 +65,7 @@ var rdmapOrderCases = []conformance.Case{
 			for i, n := range sizes {
 				reads = append(reads, c.readWR(uint64(11+i), 1024+64*i, n))
 			}
-			c.Post(c.qp, reads...)
+			c.PostSend(c.qp, reads...)
 			requests := c.take(len(reads))
 			for i, g := range requests {
 				c.same(iwarp.Of(iwarp.OpReadRequest), g)
@@ -74,8 +74,8 @@ var rdmapOrderCases = []conformance.Case{
 				}
 			}
 			for i, n := range sizes {
-				c.Completes(uint64(11+i), verbs.WCSuccess)
-				c.Holds(c.own, 1024+64*i, data(n))
+				c.ExpectCompletion(uint64(11+i), verbs.WCSuccess)
+				c.ExpectBytes(c.own, 1024+64*i, data(n))
 			}
 		}),
 	},
@@ -106,11 +106,11 @@ var rdmapOrderCases = []conformance.Case{
 		Expects: "no completion until the peer reads, and then one",
 		Mutants: []string{"CompletesEarly"},
 		Run: on(setup{memLen: tcpHolds}, func(c *conn) {
-			c.Post(c.qp, c.writeWR(1, 0, tcpHolds))
+			c.PostSend(c.qp, c.writeWR(1, 0, tcpHolds))
 			c.settle()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.complete(c.message(iwarp.OpWrite), c.own.Buf)
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -141,10 +141,10 @@ var rdmapOrderCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			request := c.asks(11, 64, 16)
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(iwarp.ReadResponseTo(request, data(16)))
-			c.Completes(11, verbs.WCSuccess)
-			c.Holds(c.own, 64, data(16))
+			c.ExpectCompletion(11, verbs.WCSuccess)
+			c.ExpectBytes(c.own, 64, data(16))
 		}),
 	},
 	{
@@ -157,14 +157,14 @@ var rdmapOrderCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			fenced := c.sendWR(13, 0, 16)
 			fenced.Flags |= verbs.SendFence
-			c.Post(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), fenced)
+			c.PostSend(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), fenced)
 			for _, g := range c.take(2) {
 				c.silence(quiet)
 				c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
 			}
 			c.expect(iwarp.Send(1, c.own.Buf[:16]))
 			for id := range uint64(3) {
-				c.Completes(11+id, verbs.WCSuccess)
+				c.ExpectCompletion(11+id, verbs.WCSuccess)
 			}
 		}),
 	},

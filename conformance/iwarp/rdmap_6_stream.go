@@ -32,10 +32,10 @@ var rdmapStreamCases = []conformance.Case{
 			err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
 			c.Note("modify to RTR: %s", outcomeOf(err))
 			if err != nil {
-				c.StateIs(c.qp, verbs.QPStateInit)
+				c.ExpectState(c.qp, verbs.QPStateInit)
 				return
 			}
-			c.StateIs(c.qp, verbs.QPStateRTR)
+			c.ExpectState(c.qp, verbs.QPStateRTR)
 		}),
 	},
 	{
@@ -51,7 +51,7 @@ var rdmapStreamCases = []conformance.Case{
 			for i := range wrs {
 				wrs[i] = c.readWR(uint64(i+1), 16*i, 16)
 			}
-			c.Post(c.qp, wrs...)
+			c.PostSend(c.qp, wrs...)
 			open := c.take(limit)
 			for i := range all {
 				c.silence(quiet)
@@ -59,7 +59,7 @@ var rdmapStreamCases = []conformance.Case{
 				if i+limit < all {
 					open = append(open, c.expect(iwarp.Of(iwarp.OpReadRequest)))
 				}
-				c.Completes(uint64(i+1), verbs.WCSuccess)
+				c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
 			}
 		}),
 	},
@@ -111,7 +111,7 @@ var rdmapStreamCases = []conformance.Case{
 		Expects: "a part of the Write, and a Terminate",
 		Mutants: []string{"TermSkipped"},
 		Run: on(setup{memLen: tcpHolds}, func(c *conn) {
-			c.Post(c.qp, c.writeWR(1, 0, tcpHolds))
+			c.PostSend(c.qp, c.writeWR(1, 0, tcpHolds))
 			c.settle()
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
 			c.settle()
@@ -132,7 +132,7 @@ var rdmapStreamCases = []conformance.Case{
 				c.givesUp()
 				c.Note("%s", f.name)
 				c.disconnected()
-				c.State(c.qp, verbs.QPStateErr)
+				c.AwaitState(c.qp, verbs.QPStateErr)
 				c.allFail(2)
 			}
 		}),

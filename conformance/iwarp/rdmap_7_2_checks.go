@@ -70,9 +70,9 @@ var rdmapCheckCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			first := h.registrations()
 			if h.Reopen == nil {
-				rig.End(fmt.Errorf("a device that is opened again: %w", conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("a device that is opened again: %w", conformance.ErrBenchCannot))
 			}
-			h.Do("a device that can be opened again", h.Reopen())
+			h.Must("a device that can be opened again", h.Reopen())
 			h.Rig = rig.New(h.Bench)
 			again, same := h.registrations(), 0
 			for i := range first {
@@ -97,7 +97,7 @@ func (h *host) registrations() (all []verbs.RKey) {
 			m := h.Memory(64, allAccess)
 			keys[i] = m.RKey()
 			if !stay {
-				h.Do("a region that can be closed", m.MR.Close())
+				h.Must("a region that can be closed", m.MR.Close())
 			}
 		}
 		h.unpredictable(keys)

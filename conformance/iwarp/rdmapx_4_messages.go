@@ -19,14 +19,14 @@ func (c *conn) word(off int) uint64 { return binary.NativeEndian.Uint64(c.mem.Bu
 
 func (c *conn) setWord(off int, v uint64) {
 	binary.NativeEndian.PutUint64(c.mem.Buf[off:], v)
-	c.mem.Accept()
+	c.mem.Snapshot()
 }
 
 // wordIs ends the case unless eight octets of mem are this number, and the rest of the
 // memory is as it was.
 func (c *conn) wordIs(off int, want uint64) {
 	// First what has the device's writes be seen, then the word itself.
-	c.Untouched(c.mem, off, 8)
+	c.ExpectUnchanged(c.mem, off, 8)
 	c.Check(c.word(off) == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word(off))
 }
 
@@ -65,7 +65,7 @@ var rdmapxMessageCases = []conformance.Case{
 				return
 			}
 			c.was(1, 1, c.word(c.slot()))
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{
@@ -76,7 +76,7 @@ var rdmapxMessageCases = []conformance.Case{
 		Expects: "headers of queues 1 and 3 with the octets 4a and 4b, octet for octet",
 		Mutants: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
-			c.Post(c.qp, c.addWR(1, 0, 5))
+			c.PostSend(c.qp, c.addWR(1, 0, 5))
 			c.layout(c.take(1)[0], untaggedOctets(0x41, 0x4a, 1, 0))
 			c.send(c.adds(1, c.slot(), 5))
 			c.layout(c.take(1)[0], untaggedOctets(0x41, 0x4b, 3, 0))
@@ -157,7 +157,7 @@ var rdmapxMessageCases = []conformance.Case{
 
 // asksToAdd has the device add 5, and returns its request.
 func (c *conn) asksToAdd(id uint64, off int) iwarp.Segment {
-	c.Post(c.qp, c.addWR(id, off, 5))
+	c.PostSend(c.qp, c.addWR(id, off, 5))
 	g := c.expect(iwarp.Of(iwarp.OpAtomicRequest))
 	c.Check(g.AtomicRequest != nil, "an Atomic Request with its header", "%v", g)
 	return g.Segment

@@ -16,7 +16,7 @@ func misaligned(wrong func(c *conn, off int) iwarp.Segment) func(*conformance.Be
 			// The region may begin anywhere; what is aligned is the address.
 			c.send(wrong(c, c.slot()+off))
 			c.terminated(iwarp.RDMAPStreamCatastrophic)
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}
 	})
 }

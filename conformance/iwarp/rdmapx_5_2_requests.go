@@ -54,7 +54,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Expects: "numbers 1, 2 and 3 of queue 1, and answers to the peer's",
 		Mutants: []string{"AtomicsApart"},
 		Run: onConn(func(c *conn) {
-			c.Post(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.readWR(3, 192, 16))
+			c.PostSend(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.readWR(3, 192, 16))
 			c.expect(iwarp.Of(iwarp.OpReadRequest).QN(1).MSN(1))
 			c.expect(iwarp.Of(iwarp.OpAtomicRequest).QN(1).MSN(2))
 			c.expect(iwarp.Of(iwarp.OpReadRequest).QN(1).MSN(3))
@@ -73,7 +73,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Expects: "the third when the first is answered, not before",
 		Mutants: []string{"AtomicsApart"},
 		Run: on(setup{frame: func(f startup) startup { return f.Depths(2, defaultOrd) }}, func(c *conn) {
-			c.Post(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.addWR(3, 136, 1))
+			c.PostSend(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.addWR(3, 136, 1))
 			read := c.expect(iwarp.Of(iwarp.OpReadRequest))
 			c.expect(iwarp.Of(iwarp.OpAtomicRequest))
 			c.silence(quiet)
@@ -91,7 +91,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			swap := c.addWR(2, 8, 0x1111111122222222)
 			swap.Opcode, swap.Atomic.Swap = verbs.OpAtomicCmpAndSwp, 0x3333333344444444
-			c.Post(c.qp, c.addWR(1, 0, 0x5555555566666666), swap)
+			c.PostSend(c.qp, c.addWR(1, 0, 0x5555555566666666), swap)
 			ones := ^uint64(0)
 			for i, fields := range [][4]uint64{
 				{0x5555555566666666, 0, 0, ones},
@@ -137,7 +137,7 @@ var rdmapxRequestCases = []conformance.Case{
 				c := h.connect(setup{})
 				c.send(c.adds(1, c.slot(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
 				c.givesUp()
-				c.Untouched(c.mem, 0, 0)
+				c.ExpectUnchanged(c.mem, 0, 0)
 			}
 		}),
 	},
@@ -154,9 +154,9 @@ var rdmapxRequestCases = []conformance.Case{
 				c.send(c.adds(i, c.slot(), 1))
 				c.was(i+1, i, uint64(i))
 			}
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.Received(1, 16)
+			c.ExpectRecv(1, 16)
 		}),
 	},
 	{
@@ -171,7 +171,7 @@ var rdmapxRequestCases = []conformance.Case{
 			for i := range wrs {
 				wrs[i] = c.addWR(uint64(i+1), 8*i, uint64(100+i))
 			}
-			c.Post(c.qp, wrs...)
+			c.PostSend(c.qp, wrs...)
 			for i := range wrs {
 				add := uint64(100 + i)
 				c.expect(iwarp.Of(iwarp.OpAtomicRequest).MSN(uint32(i + 1)).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Data = &add }))
@@ -199,8 +199,8 @@ var rdmapxRequestCases = []conformance.Case{
 			was := binary.NativeEndian.Uint64(m.Buf[off:])
 			c.send(iwarp.FetchAdd(c.nextRequest(), 1, at, 5))
 			c.was(1, 1, was)
-			c.Holds(m, off, binary.NativeEndian.AppendUint64(nil, was+5))
-			c.Untouched(m, off, 8)
+			c.ExpectBytes(m, off, binary.NativeEndian.AppendUint64(nil, was+5))
+			c.ExpectUnchanged(m, off, 8)
 		}),
 	},
 }

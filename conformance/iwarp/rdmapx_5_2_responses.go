@@ -93,7 +93,7 @@ var rdmapxResponseCases = []conformance.Case{
 				c.send(answer(*request.AtomicRequest.ID))
 				c.givesUp()
 				c.allFail(1)
-				c.Untouched(c.own, 64, 8)
+				c.ExpectUnchanged(c.own, 64, 8)
 			}
 		}),
 	},
@@ -110,7 +110,7 @@ var rdmapxResponseCases = []conformance.Case{
 				c.send(iwarp.AtomicResponse(number, *request.AtomicRequest.ID, 7))
 				c.terminated(iwarp.DDPUntaggedMSNRange)
 				c.allFail(1)
-				c.Untouched(c.own, 0, 8)
+				c.ExpectUnchanged(c.own, 0, 8)
 			}
 			for _, number := range []uint32{2, 0, 0x80000001} {
 				refused(h.connect(setup{}), 1, number)
@@ -118,7 +118,7 @@ var rdmapxResponseCases = []conformance.Case{
 			c := h.connect(setup{})
 			request := c.asksToAdd(1, 0)
 			c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			refused(c, 2, 1)
 		}),
 	},
@@ -132,10 +132,10 @@ var rdmapxResponseCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			request := c.asksToAdd(11, 64)
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 0x0102030405060708))
-			c.Completes(11, verbs.WCSuccess)
-			c.Holds(c.own, 64, binary.NativeEndian.AppendUint64(nil, 0x0102030405060708))
+			c.ExpectCompletion(11, verbs.WCSuccess)
+			c.ExpectBytes(c.own, 64, binary.NativeEndian.AppendUint64(nil, 0x0102030405060708))
 		}),
 	},
 	{
@@ -148,7 +148,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.send(c.adds(1, c.slot(), 5).Last(false))
 			c.unheeded()
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{

@@ -28,14 +28,14 @@ func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 		if errors.Is(err, verbs.ErrInvalid) {
 			// A library that does not know the verb may say no more than that something is
 			// wrong. Without immediate data nothing is.
-			probe.Post(probe.qp, probe.writeWR(1, 0, 16))
-			probe.Completes(1, verbs.WCSuccess)
+			probe.PostSend(probe.qp, probe.writeWR(1, 0, 16))
+			probe.ExpectCompletion(1, verbs.WCSuccess)
 		}
 		if errors.Is(err, verbs.ErrNotSupported) || errors.Is(err, verbs.ErrInvalid) {
-			rig.End(fmt.Errorf("immediate data: %w: %w", err, conformance.ErrCannot))
+			rig.Abort(fmt.Errorf("immediate data: %w: %w", err, conformance.ErrBenchCannot))
 		}
-		h.Do("a Write with immediate data that is taken", err)
-		probe.Completes(1, verbs.WCSuccess)
+		h.Must("a Write with immediate data that is taken", err)
+		probe.ExpectCompletion(1, verbs.WCSuccess)
 		body(h.connect(setup{receives: 4}))
 	})
 }
@@ -47,7 +47,7 @@ func twice(half uint32) uint64 { return uint64(half)<<32 | uint64(half) }
 // receivedImmediate ends the case unless the next completion is of this receive, and
 // has the immediate data.
 func (c *conn) receivedImmediate(id uint64, half uint32) {
-	wc := c.Completes(id, verbs.WCSuccess)
+	wc := c.ExpectCompletion(id, verbs.WCSuccess)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == half, fmt.Sprintf("receive %d with the immediate data %#x", id, half), "%s", rig.Describe(&wc))
 }
 
@@ -63,10 +63,10 @@ var rdmapxImmediateCases = []conformance.Case{
 			c.send(iwarp.Send(c.nextSend(), data(16)))
 			c.send(iwarp.Immediate(c.nextSend(), twice(0xfeedf00d)))
 			c.send(iwarp.Send(c.nextSend(), data(32)))
-			c.Received(1, 16)
+			c.ExpectRecv(1, 16)
 			c.receivedImmediate(2, 0xfeedf00d)
-			c.Received(3, 32)
-			c.Holds(c.own, 128, data(32))
+			c.ExpectRecv(3, 32)
+			c.ExpectBytes(c.own, 128, data(32))
 		}),
 	},
 	{
@@ -108,7 +108,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Expects: "a Write, and a message to queue 0 with eight octets, in which the data is",
 		Mutants: []string{"ImmediateOfFour"},
 		Run: onImmediate(func(c *conn) {
-			c.Post(c.qp, c.immediateWR(1, 0, 16, 0xfeedf00d))
+			c.PostSend(c.qp, c.immediateWR(1, 0, 16, 0xfeedf00d))
 			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:16]))
 			g := c.take(1)[0]
 			c.Check(g.Op() == iwarp.OpImmediate && len(g.ULPDU) == ddpUntaggedLen+8, "IMMEDIATE in a ULPDU of 26 octets", "%v in one of %d", g, len(g.ULPDU))
@@ -141,7 +141,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Expects: "a Send, a Write, immediate data and a Send, the untagged ones numbered 1 to 3",
 		Mutants: []string{"LIFOQueue"},
 		Run: onImmediate(func(c *conn) {
-			c.Post(c.qp, c.sendWR(1, 0, 16), c.immediateWR(2, 16, 16, 7), c.sendWR(3, 32, 16))
+			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.immediateWR(2, 16, 16, 7), c.sendWR(3, 32, 16))
 			c.expect(iwarp.Send(1, c.own.Buf[:16]))
 			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[16:32]))
 			c.expect(iwarp.Of(iwarp.OpImmediate).QN(0).MSN(2))
@@ -165,10 +165,10 @@ var rdmapxImmediateCases = []conformance.Case{
 			c.send(iwarp.Immediate(c.nextSend(), twice(1)))
 			long()
 			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.Received(1, 64)
+			c.ExpectRecv(1, 64)
 			c.receivedImmediate(2, 1)
-			c.Received(3, 64)
-			c.Received(4, 16)
+			c.ExpectRecv(3, 64)
+			c.ExpectRecv(4, 16)
 		}),
 	},
 	{
@@ -186,7 +186,7 @@ var rdmapxImmediateCases = []conformance.Case{
 				}
 				c.sendTogether(append(frames, iwarp.Immediate(c.nextSend(), twice(uint32(i))))...)
 				c.receivedImmediate(uint64(i+1), uint32(i))
-				c.Holds(c.mem, 2048*i, data(2000))
+				c.ExpectBytes(c.mem, 2048*i, data(2000))
 			}
 		}),
 	},

@@ -56,7 +56,7 @@ func (c *conn) sendRTR() {
 	case iwarp.RTRSend:
 		c.send(iwarp.Send(c.nextSend(), nil))
 		c.wake()
-		c.Received(1, 0)
+		c.ExpectRecv(1, 0)
 	default:
 		c.send(iwarp.Write(peerSTag, 0, nil))
 		c.wake()

@@ -37,8 +37,8 @@ var securityMemoryCases = []conformance.Case{
 			h.closedTo(func(c *conn) iwarp.Segment { return c.readFrom(at, 16) })
 			c := h.connect(setup{receives: 2})
 			c.refusesToInvalidate(iwarp.SendInvalidate(c.nextSend(), at.STag, data(16)))
-			h.Untouched(m, 0, 0)
-			h.Do("a region that can be closed", m.Close())
+			h.ExpectUnchanged(m, 0, 0)
+			h.Must("a region that can be closed", m.Close())
 		}),
 	},
 	{
@@ -83,7 +83,7 @@ var securityMemoryCases = []conformance.Case{
 					c.terminated(outOfWindow...)
 				}
 			}
-			h.Untouched(m, 0, 0)
+			h.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -100,13 +100,13 @@ var securityMemoryCases = []conformance.Case{
 				c.send(part)
 			}
 			c.settle()
-			c.Do("a region that can be closed", m.Close())
-			m.Accept()
+			c.Must("a region that can be closed", m.Close())
+			m.Snapshot()
 			for _, part := range parts[5:] {
 				c.send(part)
 			}
 			c.givesUp()
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -120,7 +120,7 @@ var securityMemoryCases = []conformance.Case{
 			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 			c.send(writeTo(place(m, 0), data(16)))
 			c.fence()
-			c.Holds(m, 0, data(16))
+			c.ExpectBytes(m, 0, data(16))
 			c.send(c.readFrom(place(m, 0), 16))
 			c.givesUp()
 		}),
@@ -140,7 +140,7 @@ var securityMemoryCases = []conformance.Case{
 			c = h.connect(setup{})
 			c.send(writeTo(iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteRead), m.Addr()), data(16)))
 			c.terminated(noRight...)
-			h.Untouched(m, 0, 0)
+			h.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -154,7 +154,7 @@ var securityMemoryCases = []conformance.Case{
 			m := c.Memory(64, allAccess)
 			c.send(writeTo(place(m, 0), data(16)))
 			c.terminated(noRight...)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -187,7 +187,7 @@ var securityMemoryCases = []conformance.Case{
 				c := h.connect(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite})
 				c.send(request(c))
 				c.terminated(noRight...)
-				h.Untouched(m, 0, 0)
+				h.ExpectUnchanged(m, 0, 0)
 			}
 		}),
 	},

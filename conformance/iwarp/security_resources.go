@@ -17,7 +17,7 @@ func (h *host) overrun(cq verbs.CQ) {
 		if errors.Is(err, verbs.ErrTimeout) {
 			break
 		}
-		h.Do("events", err)
+		h.Must("events", err)
 		h.Note("event %v", e.Type)
 		if e.Type == verbs.EventCQErr {
 			return
@@ -30,7 +30,7 @@ func (h *host) overrun(cq verbs.CQ) {
 		case errors.Is(err, verbs.ErrOverrun):
 			return
 		case err != nil:
-			h.Do("a completion queue that can be polled", err)
+			h.Must("a completion queue that can be polled", err)
 		case n == 0:
 			h.Fail("an event of the completion queue, or its error", "neither")
 		}
@@ -40,11 +40,11 @@ func (h *host) overrun(cq verbs.CQ) {
 // hungUp ends the case unless the device ends a stream on which it has been sent
 // something. It returns what the device has said before.
 func (c *conn) hungUp(what string) (said []byte) {
-	until := c.Now() + c.Patience()
+	until := c.Now() + c.ResponseTimeout()
 	for {
 		b, err := c.tcp.Read(max(0, until-c.Now()))
 		if err != nil {
-			c.Check(!errors.Is(err, verbs.ErrTimeout), "the end of a stream with "+what, "nothing in %v", c.Patience())
+			c.Check(!errors.Is(err, verbs.ErrTimeout), "the end of a stream with "+what, "nothing in %v", c.ResponseTimeout())
 			return said
 		}
 		said = append(said, b...)
@@ -105,21 +105,21 @@ var securityResourceCases = []conformance.Case{
 		Mutants: []string{"SRQLimitSilent"},
 		Run: onHost(func(h *host) {
 			srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
-			h.Do("a shared receive queue", err)
+			h.Must("a shared receive queue", err)
 			m := h.Memory(8*64, verbs.AccessLocalWrite)
 			for i := range 8 {
-				h.Recv(srq, uint64(i+1), m.SGE(64*i, 64))
+				h.PostRecv(srq, uint64(i+1), m.SGE(64*i, 64))
 			}
-			h.Do("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
+			h.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
 			c := h.connect(setup{srq: srq})
 			for i := range 4 {
 				c.send(iwarp.Send(c.nextSend(), data(16)))
-				c.Received(uint64(i+1), 16)
+				c.ExpectRecv(uint64(i+1), 16)
 			}
-			h.NoEvent()
+			h.ExpectNoEvent()
 			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.Received(5, 16)
-			h.Event(verbs.EventSRQLimitReached)
+			c.ExpectRecv(5, 16)
+			h.ExpectEvent(verbs.EventSRQLimitReached)
 		}),
 	},
 	{
@@ -151,7 +151,7 @@ var securityResourceCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			roomy := h.CQ
 			small, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
-			h.Do("a small completion queue", err)
+			h.Must("a small completion queue", err)
 			n := small.Depth() + 4
 			h.CQ = small
 			caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: n, MaxSendSGE: 1, MaxRecvSGE: 1}
@@ -164,9 +164,9 @@ var securityResourceCases = []conformance.Case{
 			flooded.settle()
 			h.overrun(small)
 			other.send(iwarp.Send(other.nextSend(), data(16)))
-			other.Received(1, 16)
+			other.ExpectRecv(1, 16)
 			other.fence()
-			other.StateIs(other.qp, verbs.QPStateRTS)
+			other.ExpectState(other.qp, verbs.QPStateRTS)
 		}),
 	},
 	{

@@ -12,24 +12,24 @@ import (
 // byHand is a connection whose segments the case makes itself.
 type byHand struct {
 	*conn
-	segments conformance.Segmented
+	segments conformance.RawStream
 }
 
 // onSegments makes a case of a body that uses a connection over a TCP that is made by hand.
-func onSegments(shape conformance.TCPShape, s setup, body func(*byHand)) func(*conformance.Bench) error {
-	return withSegments(func(h *host, tcp conformance.Segments) {
-		tcp.Shape(shape)
+func onSegments(shape conformance.TCPOptions, s setup, body func(*byHand)) func(*conformance.Bench) error {
+	return withSegments(func(h *host, tcp conformance.RawTCP) {
+		tcp.SetOptions(shape)
 		body(h.connectByHand(s))
 	})
 }
 
 // withSegments makes a case of a body that makes such connections itself.
-func withSegments(body func(*host, conformance.Segments)) func(*conformance.Bench) error {
+func withSegments(body func(*host, conformance.RawTCP)) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
-		if b.Segments == nil {
-			return fmt.Errorf("%w: the peer's TCP here is none that the case could make segments of", conformance.ErrCannot)
+		if b.RawTCP == nil {
+			return fmt.Errorf("%w: the peer's TCP here is none that the case could make segments of", conformance.ErrBenchCannot)
 		}
-		tcp, err := b.Segments()
+		tcp, err := b.RawTCP()
 		if err != nil {
 			return err
 		}
@@ -41,9 +41,9 @@ func withSegments(body func(*host, conformance.Segments)) func(*conformance.Benc
 
 func (h *host) connectByHand(s setup) *byHand {
 	c := h.connect(s)
-	segments, ok := c.tcp.(conformance.Segmented)
+	segments, ok := c.tcp.(conformance.RawStream)
 	if !ok {
-		rig.End(fmt.Errorf("a TCP by hand whose streams are %T", c.tcp))
+		rig.Abort(fmt.Errorf("a TCP by hand whose streams are %T", c.tcp))
 	}
 	return &byHand{c, segments}
 }
@@ -56,7 +56,7 @@ func (c *byHand) hold(frames ...iwarp.Frame) (ends []int) {
 		ends = append(ends, len(b))
 	}
 	if err := c.segments.Hold(b); err != nil {
-		rig.End(fmt.Errorf("hold octets back: %w", err))
+		rig.Abort(fmt.Errorf("hold octets back: %w", err))
 	}
 	return ends
 }
@@ -66,7 +66,7 @@ func (c *byHand) hold(frames ...iwarp.Frame) (ends []int) {
 func (c *byHand) release(pieces ...[2]int) {
 	for _, p := range pieces {
 		c.Note("octets %d to %d of what is held back, in a segment", p[0], p[1])
-		if err := c.segments.Release(p[0], p[1]); err != nil {
+		if err := c.segments.SendHeld(p[0], p[1]); err != nil {
 			c.Note("release: %v", err) // the device may have broken the stream
 		}
 		c.Sleep(segmentPause)
@@ -77,8 +77,8 @@ func (c *byHand) release(pieces ...[2]int) {
 // segment.
 func (c *byHand) releaseEnd(from int) {
 	c.Note("octets from %d on of what is held back, with FIN, in a segment", from)
-	if err := c.segments.ReleaseEnd(from); err != nil {
-		rig.End(fmt.Errorf("end the peer's side: %w", err))
+	if err := c.segments.SendHeldFIN(from); err != nil {
+		rig.Abort(fmt.Errorf("end the peer's side: %w", err))
 	}
 }
 
@@ -94,11 +94,11 @@ func (c *byHand) sendsOf(lengths ...int) (frames []iwarp.Frame) {
 // receives of so many octets each, and nothing else is.
 func (c *byHand) deliversOnce(room int, lengths ...int) {
 	for i, n := range lengths {
-		c.Received(uint64(i+1), n)
-		c.Holds(c.own, room*i, rig.Pattern(n, byte(i)))
+		c.ExpectRecv(uint64(i+1), n)
+		c.ExpectBytes(c.own, room*i, rig.Pattern(n, byte(i)))
 	}
 	c.fence()
-	c.Incomplete()
+	c.ExpectNoCompletion()
 }
 
 // mixed cuts FPDUs that end at these places into pieces as networks do that cut and join
@@ -126,6 +126,6 @@ func mixed(c *byHand, ends []int) (pieces [][2]int) {
 
 // beforeWrap is a first sequence number that leaves so many octets up to where the numbers
 // begin anew.
-func beforeWrap(octets uint32) conformance.TCPShape {
-	return conformance.TCPShape{First: new(-octets - 1)}
+func beforeWrap(octets uint32) conformance.TCPOptions {
+	return conformance.TCPOptions{ISN: new(-octets - 1)}
 }

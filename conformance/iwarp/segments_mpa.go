@@ -20,11 +20,11 @@ var segmentCases = []conformance.Case{
 		Sends:   "three Sends in three segments: the last first, then the second, a while later the first",
 		Expects: "nothing before the first has come; then all three, in order",
 		Mutants: []string{"OneFPDUPerSegment"},
-		Run: onSegments(conformance.TCPShape{}, setup{receives: 4}, func(c *byHand) {
+		Run: onSegments(conformance.TCPOptions{}, setup{receives: 4}, func(c *byHand) {
 			ends := c.hold(c.sendsOf(8, 24, 40)...)
 			c.release([2]int{ends[1], ends[2]}, [2]int{ends[0], ends[1]})
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.release([2]int{0, ends[0]})
 			c.deliversOnce(64, 8, 24, 40)
 		}),
@@ -36,7 +36,7 @@ var segmentCases = []conformance.Case{
 		Sends:   "the beginning of a Send, twice; a segment that begins near its end and ends in the next Send; what is missing between them; then both Sends again in one segment",
 		Expects: "two messages, each once",
 		Mutants: []string{"OneFPDUPerSegment"},
-		Run: onSegments(conformance.TCPShape{}, setup{receives: 4}, func(c *byHand) {
+		Run: onSegments(conformance.TCPOptions{}, setup{receives: 4}, func(c *byHand) {
 			ends := c.hold(c.sendsOf(60, 33)...)
 			c.release([2]int{0, 10}, [2]int{0, 10}, [2]int{ends[0] - 3, ends[1] - 20}, [2]int{5, ends[0]}, [2]int{0, ends[1]}, [2]int{0, ends[0]})
 			c.deliversOnce(64, 60, 33)
@@ -49,12 +49,12 @@ var segmentCases = []conformance.Case{
 		Sends:   "two Writes to the same place, the segment of the second first; then that of the first again, cut and whole",
 		Expects: "the octets of the second",
 		Mutants: []string{"OneFPDUPerSegment"},
-		Run: onSegments(conformance.TCPShape{}, setup{}, func(c *byHand) {
+		Run: onSegments(conformance.TCPOptions{}, setup{}, func(c *byHand) {
 			ends := c.hold(c.writes(0, rig.Pattern(64, 1)), c.writes(0, rig.Pattern(64, 2)))
 			c.release([2]int{ends[0], ends[1]}, [2]int{0, ends[0]}, [2]int{0, 7}, [2]int{3, ends[0]}, [2]int{0, ends[0]})
 			c.fence()
-			c.Holds(c.mem, 0, rig.Pattern(64, 2))
-			c.Untouched(c.mem, 0, 64)
+			c.ExpectBytes(c.mem, 0, rig.Pattern(64, 2))
+			c.ExpectUnchanged(c.mem, 0, 64)
 		}),
 	},
 	{
@@ -64,7 +64,7 @@ var segmentCases = []conformance.Case{
 		Sends:   "thirty Sends in segments of up to 230 octets that begin and end anywhere but in pad and CRC, some of them twice, and late",
 		Expects: "all are delivered, in order, each once",
 		Mutants: []string{"OneFPDUPerSegment"},
-		Run: onSegments(conformance.TCPShape{}, setup{receives: 31, recvLen: 256}, func(c *byHand) {
+		Run: onSegments(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *byHand) {
 			lengths := make([]int, 30)
 			for i := range lengths {
 				lengths[i] = c.Rand.IntN(257)
@@ -119,7 +119,7 @@ var segmentCases = []conformance.Case{
 		Sends:   "a Send, sixteen Read Requests for 1 MiB each and FIN in one segment, and reads nothing until the device has had its time",
 		Expects: "the Send is delivered, and all reads are answered",
 		Mutants: []string{"FINDropsAnswers"},
-		Run: onSegments(conformance.TCPShape{}, setup{receives: 1, memLen: tcpHolds / defaultOrd}, func(c *byHand) {
+		Run: onSegments(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpHolds / defaultOrd}, func(c *byHand) {
 			const n = tcpHolds / defaultOrd
 			frames := []iwarp.Frame{iwarp.Send(c.nextSend(), data(40))}
 			for i := range uint32(defaultOrd) {
@@ -127,7 +127,7 @@ var segmentCases = []conformance.Case{
 			}
 			c.hold(frames...)
 			c.releaseEnd(0)
-			c.Received(1, 40)
+			c.ExpectRecv(1, 40)
 			c.settle()
 			for range defaultOrd {
 				c.complete(c.message(iwarp.OpReadResponse), c.mem.Buf[:n])
@@ -142,13 +142,13 @@ var segmentCases = []conformance.Case{
 		Sends:   "nothing: the device writes 6000 octets in segments of 536, 1000, 1447 and 1463 octets",
 		Expects: "segments that begin with a length and end with a CRC",
 		Mutants: []string{"SegmentsUnaligned", "MSSIgnored"},
-		Run: withSegments(func(h *host, tcp conformance.Segments) {
+		Run: withSegments(func(h *host, tcp conformance.RawTCP) {
 			for _, mss := range []int{536, 1000, 1447, 1463} {
-				tcp.Shape(conformance.TCPShape{MSS: mss})
+				tcp.SetOptions(conformance.TCPOptions{MSS: mss})
 				c := h.connectByHand(setup{})
-				c.Post(c.qp, c.writeWR(1, 0, 6000))
+				c.PostSend(c.qp, c.writeWR(1, 0, 6000))
 				c.wholeFPDUs(mss, 6000)
-				c.Completes(1, verbs.WCSuccess)
+				c.ExpectCompletion(1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -158,7 +158,7 @@ var segmentCases = []conformance.Case{
 // FPDU or several, and no part of another.
 func (c *byHand) wholeFPDUs(mss, n int) {
 	for taken := 0; taken < n; {
-		if !c.pull(c.Patience()) {
+		if !c.pull(c.ResponseTimeout()) {
 			c.Fail("a Write", "%s", c.none())
 		}
 		for g, ok := c.in.Next(); ok; g, ok = c.in.Next() {

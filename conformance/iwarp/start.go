@@ -75,7 +75,7 @@ func (h *host) listening(s setup) *start {
 func (h *host) connecting(s setup) *start {
 	st := h.connectingTo(s)
 	if err := st.door.Close(); err != nil {
-		rig.End(fmt.Errorf("close the peer's listener: %w", err))
+		rig.Abort(fmt.Errorf("close the peer's listener: %w", err))
 	}
 	return st
 }
@@ -86,15 +86,15 @@ func (h *host) connectingTo(s setup) *start {
 	st := &start{conn: h.queuePair(&s), setup: s}
 	var err error
 	if st.door, err = h.Streams.Listen(0); err != nil {
-		rig.End(fmt.Errorf("listen: %w", err))
+		rig.Abort(fmt.Errorf("listen: %w", err))
 	}
-	cm := h.Manager()
+	cm := h.CM()
 	st.task = h.Go("connect", func() error {
 		var err error
 		st.result, err = cm.Connect(st.qp, st.door.Addr(), s.connParam(), programPatience)
 		return err
 	})
-	st.tcp, err = st.door.Accept(h.Patience())
+	st.tcp, err = st.door.Accept(h.ResponseTimeout())
 	h.stream("a device that connects", err)
 	return st
 }
@@ -103,12 +103,12 @@ func (h *host) connectingTo(s setup) *start {
 // own.
 func (st *start) again() bool {
 	st.reset()
-	tcp, err := st.door.Accept(st.Patience())
+	tcp, err := st.door.Accept(st.ResponseTimeout())
 	switch {
 	case errors.Is(err, verbs.ErrTimeout):
 		return false
 	case err != nil:
-		rig.End(fmt.Errorf("accept: %w", err))
+		rig.Abort(fmt.Errorf("accept: %w", err))
 	}
 	st.tcp, st.early, st.end, st.in = tcp, nil, nil, iwarp.Deframer{}
 	return true
@@ -123,7 +123,7 @@ func (st *start) say(f startup) {
 // hear returns the device's start-up frame; anything else ends the case.
 func (st *start) hear() startup {
 	want := "a start-up frame"
-	until := st.Now() + st.Patience()
+	until := st.Now() + st.ResponseTimeout()
 	for {
 		f, rest, ok := iwarp.ParseStartup(st.early)
 		if ok {
@@ -164,7 +164,7 @@ func (c *conn) peerWantsCRC() bool { return iwarp.Val(c.peer.Strict().C) }
 
 // connected ends the case unless the device's program gets its connection.
 func (st *start) connected() *conn {
-	st.Do("a connection", st.ended())
+	st.Must("a connection", st.ended())
 	st.cm = st.result
 	return st.conn
 }
@@ -205,4 +205,4 @@ func ending(err error) string {
 }
 
 // quiet is how long silence lasts where no timer runs.
-const quiet = rig.Quiet
+const quiet = rig.SilencePeriod

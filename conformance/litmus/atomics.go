@@ -16,39 +16,39 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// How much is done: so many words and queue pairs on each side, so many atomics on
-// each queue pair, of which so many are under way at a time.
+// Size of the test: words and queue pairs per device, atomics per queue pair, and
+// outstanding atomics per queue pair.
 const (
 	words   = 3
-	pairs   = 4
+	qpPairs = 4
 	atomics = 24
 	depth   = 3
 )
 
-// judge runs the program over several paths, or over the plain one as often where the
-// bench has no others.
-func judge(b *conformance.Bench) error {
-	return rig.Caught(func() {
+// runAtomics runs the program over several paths, or repeatedly over the unimpaired one if the
+// bench has no impairments.
+func runAtomics(b *conformance.Bench) error {
+	return rig.Catch(func() {
 		p := rig.NewPair(rig.New(b))
-		s := newSides(p)
+		s := newAtomicsTest(p)
 		rounds := b.Schedules(len(atomicPaths))
 		for i := range rounds {
 			b.Progress(i, rounds)
 			path := atomicPaths[i%len(atomicPaths)]
-			if !p.Shake(path) {
+			if !p.SetPath(path) {
 				path = conformance.Path{}
 			}
 			s.clear()
-			history := s.play()
+			history := s.run()
 			b.Note("%d atomics, %d ppm of packets lost", len(history), path.LossPPM)
 			if err := Check(history); err != nil {
-				rig.End(err)
+				rig.Abort(err)
 			}
 		}
 	})
 }
 
-// atomicPaths are what the network is like, by turns.
+// atomicPaths are the impairments, used in turn.
 var atomicPaths = []conformance.Path{
 	{},
 	{Jitter: 10 * time.Microsecond},
@@ -56,55 +56,55 @@ var atomicPaths = []conformance.Path{
 	{LossPPM: 30_000, DuplicatePPM: 200_000, Jitter: 50 * time.Microsecond},
 }
 
-// side is a device: its words, and where results of its queue pairs come to.
-type side struct {
+// atomicsHost is a device with its target words and the results of its queue pairs.
+type atomicsHost struct {
 	*rig.Rig
 	words, results *rig.Memory
 }
 
-type sides struct {
-	p     *rig.Pair
-	hosts [2]*side
-	ends  [][2]*rig.PairEnd
+type atomicsTest struct {
+	pair      *rig.Pair
+	hosts     [2]*atomicsHost
+	endpoints [][2]*rig.Endpoint
 }
 
-func newSides(p *rig.Pair) *sides {
-	s := &sides{p: p}
-	for i, r := range []*rig.Rig{p.Near, p.Far} {
-		s.hosts[i] = &side{Rig: r, words: rig.PairMemory(r, 8*words), results: r.Memory(8*pairs*atomics, verbs.AccessLocalWrite)}
+func newAtomicsTest(p *rig.Pair) *atomicsTest {
+	s := &atomicsTest{pair: p}
+	for i, r := range []*rig.Rig{p.DUT, p.Partner} {
+		s.hosts[i] = &atomicsHost{Rig: r, words: rig.RemoteMemory(r, 8*words), results: r.Memory(8*qpPairs*atomics, verbs.AccessLocalWrite)}
 	}
-	for range pairs {
-		near, far := p.Link()
-		s.ends = append(s.ends, [2]*rig.PairEnd{near, far})
+	for range qpPairs {
+		near, far := p.Connect()
+		s.endpoints = append(s.endpoints, [2]*rig.Endpoint{near, far})
 	}
 	return s
 }
 
 // clear sets all words to 0.
-func (s *sides) clear() {
+func (s *atomicsTest) clear() {
 	for _, h := range s.hosts {
-		h.words.Accept() // the device has finished what it is at
+		h.words.Snapshot() // synchronize with the device
 		clear(h.words.Buf)
-		h.words.Accept() // by a verb, so that a device of another host sees it before its peers work on it
+		h.words.Snapshot() // a remote device must see the zeros before its peers access them
 	}
 }
 
-// play has all queue pairs work at the same time, and returns what they did.
-func (s *sides) play() (history []Atomic) {
-	all := make([][]Atomic, 0, 2*pairs)
-	tasks := make([]conformance.Task, 0, 2*pairs)
-	for i := range pairs {
-		for who := range s.hosts {
-			k, plan := len(all), s.plan(who)
+// run runs all queue pairs concurrently and returns the history.
+func (s *atomicsTest) run() (history []Atomic) {
+	all := make([][]Atomic, 0, 2*qpPairs)
+	tasks := make([]conformance.Task, 0, 2*qpPairs)
+	for i := range qpPairs {
+		for host := range s.hosts {
+			k, plan := len(all), s.plan(host)
 			all = append(all, nil)
-			tasks = append(tasks, s.p.Near.Go(fmt.Sprintf("queue pair %d of host %d", i, who), func() error {
-				return rig.Caught(func() { all[k] = s.work(i, who, plan) })
+			tasks = append(tasks, s.pair.DUT.Go(fmt.Sprintf("queue pair %d of host %d", i, host), func() error {
+				return rig.Catch(func() { all[k] = s.execute(i, host, plan) })
 			}))
 		}
 	}
 	for _, t := range tasks {
-		if err := t.Wait(4 * s.p.Near.Patience()); err != nil {
-			rig.End(err)
+		if err := t.Wait(4 * s.pair.DUT.ResponseTimeout()); err != nil {
+			rig.Abort(err)
 		}
 	}
 	for client, list := range all {
@@ -116,24 +116,24 @@ func (s *sides) play() (history []Atomic) {
 	return history
 }
 
-// step is what a queue pair is to do, and how long it waits before.
+// step is an atomic operation and the pause before it.
 type step struct {
 	Atomic
 	pause time.Duration
 }
 
-// plan draws what a queue pair does. All draws are made before the tasks begin: which
-// of these runs first must not matter to what is drawn.
-func (s *sides) plan(who int) []step {
-	rand := s.p.Near.Rand
+// plan draws the operations of a queue pair. All plans are drawn before the tasks start,
+// and therefore depend on the seed only.
+func (s *atomicsTest) plan(host int) []step {
+	rand := s.pair.DUT.Rand
 	plan := make([]step, atomics)
 	for i := range plan {
-		a := Atomic{Word: (1-who)*words + rand.IntN(words)}
+		a := Atomic{Word: (1-host)*words + rand.IntN(words)}
 		switch rand.IntN(4) {
 		case 0:
 			a.Add = 0
 		case 1:
-			// Small numbers, so that what is compared with is often there.
+			// Small values make many comparisons succeed.
 			a.Swap, a.Compare, a.New = true, uint64(rand.IntN(6)), uint64(rand.IntN(6))
 		default:
 			a.Add = uint64(rand.IntN(3))
@@ -143,15 +143,15 @@ func (s *sides) plan(who int) []step {
 	return plan
 }
 
-// work carries out a plan.
-func (s *sides) work(i, who int, plan []step) []Atomic {
-	e, me, other := s.ends[i][who], s.hosts[who], s.hosts[1-who]
+// execute executes a plan.
+func (s *atomicsTest) execute(i, host int, plan []step) []Atomic {
+	e, local, remote := s.endpoints[i][host], s.hosts[host], s.hosts[1-host]
 	done := make([]Atomic, len(plan))
 	finish := func() {
-		wc := e.Wait()
+		wc := e.NextSuccess()
 		a := &done[wc.WRID]
 		a.Return = e.Now()
-		a.Old = binary.NativeEndian.Uint64(me.results.Buf[8*(i*atomics+int(wc.WRID)):])
+		a.Old = binary.NativeEndian.Uint64(local.results.Buf[8*(i*atomics+int(wc.WRID)):])
 	}
 	for k, st := range plan {
 		if k >= depth {
@@ -160,15 +160,15 @@ func (s *sides) work(i, who int, plan []step) []Atomic {
 		e.Sleep(st.pause)
 		wr := verbs.SendWR{
 			WRID: uint64(k), Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled,
-			SGL:    me.results.List(8*(i*atomics+k), 8),
-			Remote: other.words.Remote(8 * (st.Word % words)), Atomic: verbs.Atomic{CompareAdd: st.Add},
+			SGL:    local.results.SGL(8*(i*atomics+k), 8),
+			Remote: remote.words.Remote(8 * (st.Word % words)), Atomic: verbs.Atomic{CompareAdd: st.Add},
 		}
 		if st.Swap {
 			wr.Opcode, wr.Atomic = verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: st.Compare, Swap: st.New}
 		}
 		done[k] = st.Atomic
 		done[k].Call = e.Now()
-		e.Post(wr)
+		e.PostSend(wr)
 	}
 	for range min(depth, len(plan)) {
 		finish()
@@ -176,19 +176,18 @@ func (s *sides) work(i, who int, plan []step) []Atomic {
 	return done
 }
 
-// Atomic is one that was carried out.
+// Atomic is an executed atomic operation.
 type Atomic struct {
 	Client int
 	Word   int
-	// Swap says that it was a compare-and-swap: of Compare by New. Else it added Add.
+	// Swap: compare-and-swap of Compare by New. Otherwise fetch-and-add of Add.
 	Swap              bool
 	Compare, New, Add uint64
-	// Old is what it returned.
+	// Old is the returned value.
 	Old          uint64
 	Call, Return time.Duration
 }
 
-// String tells it.
 func (a Atomic) String() string {
 	if a.Swap {
 		return fmt.Sprintf("word %d: swap %d by %d -> %d", a.Word, a.Compare, a.New, a.Old)
@@ -196,8 +195,8 @@ func (a Atomic) String() string {
 	return fmt.Sprintf("word %d: add %d -> %d", a.Word, a.Add, a.Old)
 }
 
-// word is how a word behaves that atomics work on, and begins with 0.
-var word = porcupine.Model{
+// wordModel is the sequential model of a word, initially 0.
+var wordModel = porcupine.Model{
 	Init: func() any { return uint64(0) },
 	Step: func(state, input, output any) (bool, any) {
 		now, a := state.(uint64), input.(Atomic)
@@ -214,10 +213,10 @@ var word = porcupine.Model{
 	},
 }
 
-// patience bounds how long a history is thought about, in real time.
-const patience = 20 * time.Second
+// checkTimeout limits the linearizability check, in real time.
+const checkTimeout = 20 * time.Second
 
-// Check returns a violation if the history of some word cannot be put in order.
+// Check returns a violation if the history of a word is not linearizable.
 func Check(history []Atomic) error {
 	byWord := make(map[int][]porcupine.Operation)
 	for _, a := range history {
@@ -226,18 +225,18 @@ func Check(history []Atomic) error {
 		})
 	}
 	for _, w := range slices.Sorted(maps.Keys(byWord)) {
-		switch porcupine.CheckOperationsTimeout(word, byWord[w], patience) {
+		switch porcupine.CheckOperationsTimeout(wordModel, byWord[w], checkTimeout) {
 		case porcupine.Illegal:
-			return conformance.Violatedf(fmt.Sprintf("an order of the %d atomics on word %d in which each returns what the one before left", len(byWord[w]), w), "none: %s", told(history, w))
+			return conformance.Violatedf(fmt.Sprintf("a linear order of the %d atomics on word %d", len(byWord[w]), w), "none: %s", formatHistory(history, w))
 		case porcupine.Unknown:
-			return errors.New("the history is too long to be judged: fewer atomics, please")
+			return errors.New("the linearizability check timed out: the history is too long")
 		}
 	}
 	return nil
 }
 
-// told tells how the history of a word begins.
-func told(history []Atomic, w int) string {
+// formatHistory formats the first operations on a word.
+func formatHistory(history []Atomic, w int) string {
 	const most = 6
 	of := slices.DeleteFunc(slices.Clone(history), func(a Atomic) bool { return a.Word != w })
 	slices.SortStableFunc(of, func(a, b Atomic) int { return cmp.Compare(a.Call, b.Call) })

@@ -5,7 +5,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// AtomicsRoCE returns the cases for InfiniBand's transport.
+// AtomicsRoCE returns the cases for RoCE.
 func AtomicsRoCE() []conformance.Case {
 	return atomicCases("roce", conformance.Case{
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/atm/9", "roce/rc/atm/4"}},
@@ -30,14 +30,14 @@ func AtomicsDatagramIWARP() []conformance.Case {
 	}, "DeliversAsTheyCome", "RDCompletesAtOnce", "AtomicOperandsSwapped")
 }
 
-// atomicCases makes the same cases for each transport.
+// atomicCases returns the cases for a transport.
 func atomicCases(transport string, c conformance.Case, mutants ...string) []conformance.Case {
 	c.ID = "linear/" + transport + "/atomics-of-many-queue-pairs"
-	c.Title = "There is one order of all atomics on a word, and each sees what the one before it left"
+	c.Title = "The atomics on a word are linearizable"
 	c.Level = conformance.Must
 	c.Sends = "fetch-and-adds and compare-and-swaps on three words of each of two devices, by four queue pairs of either at a time, over a network that loses and repeats packets"
-	c.Expects = "results that can be put in one order for each word"
+	c.Expects = "a linear order of the atomics on each word that explains all results"
 	c.Mutants = mutants
-	c.Run = judge
+	c.Run = runAtomics
 	return []conformance.Case{c}
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// asked is a test that a transport has to pass, and why.
-type asked struct {
+// requirement is a litmus test that a transport must pass, with its citation.
+type requirement struct {
 	Test
 	section string
 	rows    []string
@@ -14,7 +14,7 @@ type asked struct {
 	mutants []string
 }
 
-func cases(prefix, doc string, c conformance.Case, all []asked) []conformance.Case {
+func cases(prefix, doc string, c conformance.Case, all []requirement) []conformance.Case {
 	made := make([]conformance.Case, len(all))
 	for i, a := range all {
 		k := c
@@ -34,11 +34,11 @@ const (
 	rfc7306 = "RFC 7306"
 )
 
-// RoCE returns the cases of InfiniBand's transport. Requests of a queue pair are
-// carried out in order but for READs and atomics, which a later SEND, WRITE or atomic
-// may overtake unless it is fenced.
+// RoCE returns the cases for RoCE. The responder executes the requests of a queue pair in
+// order, except that an unfenced SEND, WRITE or atomic may overtake an earlier READ or
+// atomic.
 func RoCE() []conformance.Case {
-	return cases("litmus/roce/", ibta, conformance.Case{Needs: verbs.CapRC, Labels: []string{"service:rc"}}, []asked{
+	return cases("litmus/roce/", ibta, conformance.Case{Needs: verbs.CapRC, Labels: []string{"service:rc"}}, []requirement{
 		{writeThenRead, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{writeThenWrite, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{sendBehindWrites, "", []string{"roce/rc/wr/6", "roce/rc/psn/8", "roce/cq/10"}, conformance.Must, []string{"LatePlacement", "EarlyExecution"}},
@@ -53,33 +53,33 @@ func RoCE() []conformance.Case {
 	})
 }
 
-// IWARP returns the cases of iWARP. RDMAP promises that a Read sees the Writes before
-// it, that completions and Sends come in order, and that atomics are answered with
-// Reads in one order; a Write may overtake a Read unless verbs fence it.
+// IWARP returns the cases for iWARP. RDMAP guarantees that a Read sees the Writes before
+// it, that completions and Sends are in order, and that atomics and Reads are executed in
+// order; an unfenced Write may overtake a Read.
 func IWARP() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"}}
-	return append(cases("litmus/iwarp/", rfc5040, c, []asked{
+	return append(cases("litmus/iwarp/", rfc5040, c, []requirement{
 		{writeThenRead, "", []string{"rfc5040/5.5/3"}, conformance.Must, []string{"WritesPlacedLate"}},
 		{writeThenWrite, "5.1", []string{"rfc5040/5.1/2"}, conformance.Must, []string{"LIFOQueue"}},
 		{sendBehindWrites, "", []string{"rfc5040/5.5/1"}, conformance.Must, []string{"LIFOQueue"}},
 		{fencedWriteBehindRead, "", []string{"rfc5040/5.5/10"}, conformance.Should, []string{"FenceIgnored"}},
 		{completionBehindRead, "", []string{"rfc5040/5.5/6", "rfc5040/5.5/7"}, conformance.Must, []string{"SendsOvertake", "CompletesEarly"}},
 		{readsInOrder, "", []string{"rfc5040/5.5/8"}, conformance.Must, []string{"CompletesEarly"}},
-	}), cases("litmus/iwarp/", rfc7306, c, []asked{
+	}), cases("litmus/iwarp/", rfc7306, c, []requirement{
 		{readBehindAdd, "5.4", []string{"rfc7306/5.4/3"}, conformance.Must, []string{"SmallReadsFirst", "AtomicTorn"}},
 		{addsOfTwo, "5", []string{"rfc7306/5/2"}, conformance.Must, []string{"AtomicTorn"}},
 		{swapsOfTwo, "5", []string{"rfc7306/5/2"}, conformance.Must, []string{"AtomicTorn"}},
 	})...)
 }
 
-// DatagramIWARP returns the cases of reliable datagrams, which carry RDMAP in order
-// between two queue pairs.
+// DatagramIWARP returns the cases for reliable datagrams, which deliver RDMAP messages in
+// order between two queue pairs.
 func DatagramIWARP() []conformance.Case {
 	c := conformance.Case{
 		Needs: verbs.CapUD | verbs.CapRD, Labels: []string{"service:rd"},
 		Setup: conformance.Setup{Reliable: true},
 	}
-	return cases("litmus/dg/", "datagram-iWARP", c, []asked{
+	return cases("litmus/dg/", "datagram-iWARP", c, []requirement{
 		{writeThenRead, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{writeThenWrite, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{sendBehindWrites, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},

@@ -1,21 +1,21 @@
-// Package litmus has the cases of the memory model: which orders of memory operations a
-// device lets others see, and whether atomics are atomic.
+// Package litmus has the cases of the memory model: which orders of memory operations are
+// visible, and whether atomics are linearizable.
 //
-// A litmus test is a small table: what a few queue pairs do, each in its own order,
-// to a few addresses of a peer's memory, and which outcomes are allowed. The device and
-// a partner of its kind run it over many schedules. Chance decides for each who is
-// whose peer, when each request is posted, alone or with others, and what the network
-// does to its packets. A forbidden outcome ends the case.
+// A litmus test has a few threads, each the operations of one queue pair on a few
+// variables in a peer's memory, and a list of allowed outcomes. The device and a partner
+// run it over many schedules. A schedule draws the active device, the times of the
+// requests, whether they are posted together, and the impairments of the network. An
+// outcome that is not allowed fails the case.
 //
 // An outcome is forbidden only if the specification forbids it. Reads may see later
 // writes unless a fence is between them (IBTA 10.8.3.3). Nothing orders the operations of
-// two queue pairs, except atomics. Allowed outcomes that are seldom are counted and
-// reported: they show that the schedules reach them.
+// two queue pairs, except atomics. Rare allowed outcomes are counted and reported: they
+// show that the schedules reach them.
 //
-// Atomics are checked for linearizability by porcupine: many queue pairs add to and swap
-// the same words, with packets lost, duplicated and delayed, so that requests are repeated
-// and replies replayed. FetchAdd of 0 is the atomic read; plain READs are not checked, as
-// no specification makes them atomic.
+// Porcupine checks atomics for linearizability: many queue pairs add to and swap the same
+// words while packets are lost, duplicated and delayed, which causes retransmitted
+// requests and replayed responses. FetchAdd of 0 is the atomic read; plain READs are not
+// checked, as no specification makes them atomic.
 package litmus
 
 import (
@@ -29,33 +29,33 @@ import (
 
 // Test is a litmus test.
 type Test struct {
-	// Name is the last part of the case's ID, Title what the device must do.
+	// Name is the last element of the case's ID, Title the required behaviour.
 	Name, Title string
-	// Threads are queue pairs that work on memory of their peer, all at a time.
+	// Threads run concurrently, each on its own queue pair.
 	Threads []Thread
-	// Size is how many bytes a place has: a multiple of 8, which is what 0 means.
+	// Size is the size of a variable in bytes, a multiple of 8; 0 means 8.
 	Size int
-	// Allowed are the outcomes that may come, told as Outcome does.
+	// Allowed are the allowed outcomes, in the format "r0=1 x=2".
 	Allowed []string
-	// Unfenced, if there are any, may come besides if the fences are left out, as
-	// they are in every other schedule.
+	// Unfenced are further outcomes that are allowed without the fences. If there are
+	// any, every other schedule omits the fences.
 	Unfenced []string
-	// Needs are capabilities that the operations take.
+	// Needs are the capabilities that the operations require.
 	Needs verbs.Caps
 }
 
-// Thread is what one queue pair does.
+// Thread is the sequence of operations of one queue pair.
 type Thread []Op
 
-// Op is an operation.
+// Op is an operation of a thread.
 type Op struct {
-	kind  opKind
-	place string // of the peer's memory
-	value uint64 // to write, to add, or to swap in
-	old   uint64 // to compare with
-	reg   string // where its result goes
-	fence bool
-	quiet bool // it has no completion of its own
+	kind       opKind
+	variable   string // variable in the peer's memory
+	value      uint64 // to write, to add, or to swap in
+	old        uint64 // to compare with
+	reg        string // register for the result
+	fence      bool
+	unsignaled bool // unsignaled
 }
 
 type opKind uint8
@@ -65,46 +65,45 @@ const (
 	opRead
 	opAdd
 	opSwap
-	opTell
+	opSend
 )
 
-// write fills a place with a value.
-func write(place string, value uint64) Op { return Op{kind: opWrite, place: place, value: value} }
+// write sets a variable.
+func write(place string, value uint64) Op { return Op{kind: opWrite, variable: place, value: value} }
 
-// read has a register hold what is in a place. The register is looked at when the
-// first completion comes that says that the operation is done: its own, or that of a
-// later one if it is quiet.
-func read(place, reg string) Op { return Op{kind: opRead, place: place, reg: reg} }
+// read reads a variable into a register. The register is evaluated at the first
+// completion that covers the operation: its own, or a later one if it is unsignaled.
+func read(place, reg string) Op { return Op{kind: opRead, variable: place, reg: reg} }
 
-// add adds to a place, and has a register hold what was there.
+// add adds to a variable, and returns its old value in a register.
 func add(place string, value uint64, reg string) Op {
-	return Op{kind: opAdd, place: place, value: value, reg: reg}
+	return Op{kind: opAdd, variable: place, value: value, reg: reg}
 }
 
-// swap replaces old by value, and has a register hold what was there.
+// swap replaces old by value, and returns the old value in a register.
 func swap(place string, old, value uint64, reg string) Op {
-	return Op{kind: opSwap, place: place, old: old, value: value, reg: reg}
+	return Op{kind: opSwap, variable: place, old: old, value: value, reg: reg}
 }
 
-// tell sends a message. When it is received, the peer's program looks into a place of
-// its own memory, and has a register hold what it finds.
-func tell(place, reg string) Op { return Op{kind: opTell, place: place, reg: reg} }
+// send sends a message. On reception, the peer's program copies a variable of its own
+// memory to a register.
+func send(place, reg string) Op { return Op{kind: opSend, variable: place, reg: reg} }
 
-// fenced waits for the reads and atomics before.
+// fenced sets the fence flag: the operation waits for earlier reads and atomics.
 func (o Op) fenced() Op {
 	o.fence = true
 	return o
 }
 
-// quietly has no completion.
-func (o Op) quietly() Op {
-	o.quiet = true
+// withoutCompletion makes the operation unsignaled.
+func (o Op) withoutCompletion() Op {
+	o.unsignaled = true
 	return o
 }
 
-// String tells the operation.
+// String formats the operation.
 func (o Op) String() string {
-	s := [...]string{"write", "read", "add", "swap", "tell"}[o.kind] + " " + o.place
+	s := [...]string{"write", "read", "add", "swap", "send; peer reads"}[o.kind] + " " + o.variable
 	switch o.kind {
 	case opWrite:
 		s += fmt.Sprintf("=%d", o.value)
@@ -121,7 +120,6 @@ func (o Op) String() string {
 	return s
 }
 
-// String tells the operations.
 func (t Thread) String() string {
 	all := make([]string, len(t))
 	for i, o := range t {
@@ -130,21 +128,21 @@ func (t Thread) String() string {
 	return strings.Join(all, "; ")
 }
 
-// Words in which an outcome tells what is no value.
+// Values of registers and variables in outcomes that are no numbers.
 const (
-	torn  = "torn"  // some of the bytes are of one value, some of another
-	unset = "unset" // nothing has come
+	torn  = "torn"  // the bytes are of different values
+	unset = "unset" // never written
 )
 
-// names returns the registers and the places of a test, in order.
+// names returns the sorted registers and variables of a test.
 func (t *Test) names() (regs, places []string) {
 	for _, th := range t.Threads {
 		for _, o := range th {
 			if o.reg != "" {
 				regs = append(regs, o.reg)
 			}
-			if !slices.Contains(places, o.place) {
-				places = append(places, o.place)
+			if !slices.Contains(places, o.variable) {
+				places = append(places, o.variable)
 			}
 		}
 	}
@@ -153,15 +151,15 @@ func (t *Test) names() (regs, places []string) {
 	return regs, places
 }
 
-// may reports whether an outcome may come.
-func (t *Test) may(outcome string, fences bool) bool {
+// allows reports whether an outcome is allowed.
+func (t *Test) allows(outcome string, fences bool) bool {
 	return slices.Contains(t.Allowed, outcome) || !fences && slices.Contains(t.Unfenced, outcome)
 }
 
-// hasFences reports whether there is a fence that can be left out.
+// hasFences reports whether there are schedules without fences.
 func (t *Test) hasFences() bool { return len(t.Unfenced) > 0 }
 
-// Case makes a case of the test.
+// Case fills in a case that runs the test.
 func (t Test) Case(prefix string, c conformance.Case) conformance.Case {
 	threads := make([]string, len(t.Threads))
 	for i, th := range t.Threads {
@@ -178,8 +176,7 @@ func (t Test) Case(prefix string, c conformance.Case) conformance.Case {
 	return c
 }
 
-// schedules is how many are tried, in virtual and in real time, unless somebody has
-// asked for another number.
+// schedules returns the number of schedules, which depends on whether time is virtual.
 func schedules(b *conformance.Bench) int {
 	if b.Virtual {
 		return b.Schedules(1000)

@@ -10,9 +10,9 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// Every outcome of a test's table names its registers and places, all of them and in
-// order: one with a typing error would never be seen.
-func TestOutcomesAreWellFormed(t *testing.T) {
+// Each outcome of a test's table names all registers and variables in order. A typing
+// error would make an outcome impossible.
+func TestOutcomesNameAllRegistersAndVariables(t *testing.T) {
 	for _, test := range []Test{
 		writeThenRead, writeThenWrite, sendBehindWrites, fencedWriteBehindRead, fencedAddBehindRead, addBehindWrite,
 		readBehindAdd, completionBehindRead, readsInOrder, addsOfTwo, swapsOfTwo,
@@ -31,8 +31,8 @@ func TestOutcomesAreWellFormed(t *testing.T) {
 	}
 }
 
-func TestFencesAreLeftOutInSomeSchedules(t *testing.T) {
-	if fencedWriteBehindRead.may("r0=1 x=1", true) || !fencedWriteBehindRead.may("r0=1 x=1", false) || !fencedWriteBehindRead.may("r0=0 x=1", true) {
+func TestUnfencedOutcomesAreAllowedWithoutFences(t *testing.T) {
+	if fencedWriteBehindRead.allows("r0=1 x=1", true) || !fencedWriteBehindRead.allows("r0=1 x=1", false) || !fencedWriteBehindRead.allows("r0=0 x=1", true) {
 		t.Error("what a fence forbids is what may be without it")
 	}
 	if got := fencedWriteBehindRead.Threads[0].String(); got != "read x -> r0; fence, write x=1" {
@@ -40,15 +40,15 @@ func TestFencesAreLeftOutInSomeSchedules(t *testing.T) {
 	}
 }
 
-// seen runs a test on sound devices.
-func seen(t *testing.T, provider string, test Test) Seen {
+// outcomesOf returns the outcomes of a test on devices without defects.
+func outcomesOf(t *testing.T, provider string, test Test) Outcomes {
 	t.Helper()
 	p, err := nics.Find(provider)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var outcomes Seen
-	err = bench.InSimulation(p, bench.SimOptions{}).Try(t.Context(), conformance.Job{Seed: 1}, func(b *conformance.Bench) (err error) {
+	var outcomes Outcomes
+	err = bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) (err error) {
 		outcomes, err = test.Run(b, 500)
 		return err
 	})
@@ -58,9 +58,9 @@ func seen(t *testing.T, provider string, test Test) Seen {
 	return outcomes
 }
 
-// The schedules bring about what is allowed and rare. If they did not, it would say
-// little that they never bring about what is not allowed.
-func TestSchedulesFindRareOutcomes(t *testing.T) {
+// The schedules reach rare allowed outcomes. Otherwise the absence of forbidden outcomes
+// would prove little.
+func TestSchedulesReachRareOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		provider string
 		test     Test
@@ -72,7 +72,7 @@ func TestSchedulesFindRareOutcomes(t *testing.T) {
 		{"softiwarp", fencedWriteBehindRead, []string{"r0=1 x=1"}},
 		{"softiwarp", readsInOrder, readsInOrder.Allowed},
 	} {
-		got := seen(t, c.provider, c.test)
+		got := outcomesOf(t, c.provider, c.test)
 		for _, o := range c.want {
 			if got[o] == 0 {
 				t.Errorf("%s, %s: %q was never seen: %v", c.provider, c.test.Name, o, got)
@@ -81,15 +81,15 @@ func TestSchedulesFindRareOutcomes(t *testing.T) {
 	}
 }
 
-// A test whose table is wrong is found out, with the schedule.
-func TestForbiddenOutcomesAreViolations(t *testing.T) {
+// A forbidden outcome is reported with its schedule.
+func TestForbiddenOutcomeIsViolation(t *testing.T) {
 	p, err := nics.Find("softroce")
 	if err != nil {
 		t.Fatal(err)
 	}
 	wrong := writeThenRead
 	wrong.Allowed = []string{"r0=0 x=1"}
-	err = bench.InSimulation(p, bench.SimOptions{}).Try(t.Context(), conformance.Job{Seed: 1}, func(b *conformance.Bench) error { return wrong.Judge(b, 10) })
+	err = bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) error { return wrong.Judge(b, 10) })
 	if !conformance.IsViolation(err) || !strings.Contains(err.Error(), "r0=1 x=1, in schedule 0") {
 		t.Error(err)
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Seen counts the outcomes of a test over its schedules.
-type Seen map[string]int
+// Outcomes counts the outcomes of a test.
+type Outcomes map[string]int
 
-// String tells them, the most frequent first.
-func (s Seen) String() string {
+// String lists the outcomes, the most frequent first.
+func (s Outcomes) String() string {
 	all := slices.SortedFunc(maps.Keys(s), func(a, b string) int {
 		if s[a] != s[b] {
 			return s[b] - s[a]
@@ -29,17 +29,17 @@ func (s Seen) String() string {
 	return strings.Join(all, ", ")
 }
 
-// Judge runs the test over so many schedules, and returns a violation for the first
-// outcome that may not come.
+// Judge runs the test over this many schedules, and returns a violation for the first
+// outcome that is not allowed.
 func (t *Test) Judge(b *conformance.Bench, schedules int) error {
 	_, err := t.Run(b, schedules)
 	return err
 }
 
-// Run is Judge that returns what has come of it.
-func (t *Test) Run(b *conformance.Bench, schedules int) (seen Seen, err error) {
-	seen = make(Seen)
-	err = rig.Caught(func() {
+// Run is Judge with the counted outcomes.
+func (t *Test) Run(b *conformance.Bench, schedules int) (seen Outcomes, err error) {
+	seen = make(Outcomes)
+	err = rig.Catch(func() {
 		p := rig.NewPair(rig.New(b))
 		l := newLitmus(t, p)
 		for i := range schedules {
@@ -47,9 +47,9 @@ func (t *Test) Run(b *conformance.Bench, schedules int) (seen Seen, err error) {
 			s := l.draw(i)
 			outcome := l.run(s)
 			seen[outcome]++
-			if !t.may(outcome, s.fences) {
+			if !t.allows(outcome, s.fences) {
 				b.Note("schedule %d: %v: %s", i, s, outcome)
-				rig.End(conformance.Violated("one of: "+strings.Join(t.Allowed, " | "),
+				rig.Abort(conformance.Violated("one of: "+strings.Join(t.Allowed, " | "),
 					fmt.Sprintf("%s, in schedule %d (%v)", outcome, i, s)))
 			}
 		}
@@ -58,132 +58,132 @@ func (t *Test) Run(b *conformance.Bench, schedules int) (seen Seen, err error) {
 	return seen, err
 }
 
-// litmus is a test between two devices.
+// litmus is a test on two devices.
 type litmus struct {
 	*Test
-	p *rig.Pair
-	// hosts are the devices: 0 is the one under test.
+	pair *rig.Pair
+	// hosts are the devices: 0 is the device under test.
 	hosts [2]*host
-	// ends are the queue pairs of each thread, by host.
-	ends   [][2]*rig.PairEnd
-	regs   []string
-	places []string
-	size   int
-	// first is where the registers of each thread's own begin: what it writes. Behind
-	// them is one for scratch.
-	first   []int
-	scratch int
+	// endpoints are the two endpoints of each thread, by host.
+	endpoints [][2]*rig.Endpoint
+	regs      []string
+	variables []string
+	size      int
+	// firstSource is the index of each thread's first source register; scratch is the index
+	// of a register for unused results.
+	firstSource []int
+	scratch     int
 }
 
-// host is what a device has for the test: places that its peer works on, and
-// registers, where results come to and what is written comes from.
+// host is a device with its memory: variables, which the peer accesses, and registers,
+// which are the sources and destinations of its own requests.
 type host struct {
 	*rig.Rig
-	places, regs *rig.Memory
+	variables, regs *rig.Memory
 }
 
-// room is how far places, and registers, are apart.
-const room = 8 << 10
+// stride is the distance in bytes between variables, and between registers.
+const stride = 8 << 10
 
 func newLitmus(t *Test, p *rig.Pair) *litmus {
-	l := &litmus{Test: t, p: p, size: max(t.Size, 8)}
-	l.regs, l.places = t.names()
+	l := &litmus{Test: t, pair: p, size: max(t.Size, 8)}
+	l.regs, l.variables = t.names()
 	ops := 0
 	for _, th := range t.Threads {
-		l.first = append(l.first, len(l.regs)+ops)
+		l.firstSource = append(l.firstSource, len(l.regs)+ops)
 		ops += len(th)
 	}
 	l.scratch = len(l.regs) + ops
-	for i, r := range []*rig.Rig{p.Near, p.Far} {
-		l.hosts[i] = &host{Rig: r, places: rig.PairMemory(r, room*len(l.places)), regs: rig.PairMemory(r, room*(l.scratch+1))}
+	for i, r := range []*rig.Rig{p.DUT, p.Partner} {
+		l.hosts[i] = &host{Rig: r, variables: rig.RemoteMemory(r, stride*len(l.variables)), regs: rig.RemoteMemory(r, stride*(l.scratch+1))}
 	}
 	for range t.Threads {
-		near, far := p.Link()
-		l.ends = append(l.ends, [2]*rig.PairEnd{near, far})
+		near, far := p.Connect()
+		l.endpoints = append(l.endpoints, [2]*rig.Endpoint{near, far})
 	}
 	return l
 }
 
-// run runs the test once and returns the outcome.
+// run runs the test once and returns its outcome.
 func (l *litmus) run(s *schedule) string {
-	me, other := l.hosts[s.active], l.hosts[1-s.active]
-	l.fill(other.places, 0)
-	l.fill(me.regs, nothing)
-	l.fill(other.regs, nothing)
-	found := make(map[string]string)
+	local, remote := l.hosts[s.active], l.hosts[1-s.active]
+	l.fill(remote.variables, 0)
+	l.fill(local.regs, unwritten)
+	l.fill(remote.regs, unwritten)
+	values := make(map[string]string)
 	tasks := make([]conformance.Task, 0, 2*len(l.Threads))
 	var results []map[string]string
-	begin := func(name string, f func() map[string]string) {
+	start := func(name string, f func() map[string]string) {
 		k := len(results)
 		results = append(results, nil)
-		tasks = append(tasks, l.p.Near.Go(name, func() error { return rig.Caught(func() { results[k] = f() }) }))
+		tasks = append(tasks, l.pair.DUT.Go(name, func() error { return rig.Catch(func() { results[k] = f() }) }))
 	}
 	for i := range l.Threads {
-		if l.told(i) > 0 {
-			begin(fmt.Sprintf("listener %d", i), l.listen(i, s))
+		if l.messageCount(i) > 0 {
+			start(fmt.Sprintf("listener %d", i), l.listen(i, s))
 		}
-		begin(fmt.Sprintf("thread %d", i), func() map[string]string { return l.thread(i, s) })
+		start(fmt.Sprintf("thread %d", i), func() map[string]string { return l.thread(i, s) })
 	}
 	for _, task := range tasks {
-		if err := task.Wait(4 * l.p.Near.Patience()); err != nil {
-			rig.End(err)
+		if err := task.Wait(4 * l.pair.DUT.ResponseTimeout()); err != nil {
+			rig.Abort(err)
 		}
 	}
 	for _, r := range results {
-		maps.Copy(found, r)
+		maps.Copy(values, r)
 	}
-	for i := range l.ends {
+	for i := range l.endpoints {
 		l.flush(i, s)
 	}
-	other.places.Accept() // the device has finished what it is at
-	for k, place := range l.places {
-		found[place] = l.look(other.places, k)
+	remote.variables.Snapshot() // synchronize with the device
+	for k, place := range l.variables {
+		values[place] = l.value(remote.variables, k)
 	}
-	return l.outcome(found)
+	return l.outcome(values)
 }
 
-// flush has all that a thread has written be in place: a Read sees the Writes before it
-// on every transport, while over iWARP a Write has completed when it has left.
+// flush waits until all Writes of a thread are placed, by Reads of all variables. An
+// iWARP Write completes when it is sent, not when it is placed.
 func (l *litmus) flush(i int, s *schedule) {
-	e, me, other := l.ends[i][s.active], l.hosts[s.active], l.hosts[1-s.active]
-	for k := range l.places {
-		e.Post(verbs.SendWR{
+	e, local, remote := l.endpoints[i][s.active], l.hosts[s.active], l.hosts[1-s.active]
+	for k := range l.variables {
+		e.PostSend(verbs.SendWR{
 			Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
-			SGL: me.regs.List(l.scratch*room, l.size), Remote: other.places.Remote(k * room),
+			SGL: local.regs.SGL(l.scratch*stride, l.size), Remote: remote.variables.Remote(k * stride),
 		})
-		e.Wait()
+		e.NextSuccess()
 	}
 }
 
-// outcome tells registers and places: "r0=1 x=2".
-func (l *litmus) outcome(found map[string]string) string {
+// outcome formats registers and variables: "r0=1 x=2".
+func (l *litmus) outcome(values map[string]string) string {
 	var all []string
-	for _, name := range slices.Concat(l.regs, l.places) {
-		all = append(all, name+"="+found[name])
+	for _, name := range slices.Concat(l.regs, l.variables) {
+		all = append(all, name+"="+values[name])
 	}
 	return strings.Join(all, " ")
 }
 
-// nothing is what is in a register that nothing came to.
-const nothing = 0xeeee_eeee_eeee_eeee
+// unwritten is the initial value of registers.
+const unwritten = 0xeeee_eeee_eeee_eeee
 
-// fill has all places, or registers, hold a value.
+// fill sets all variables or registers to a value.
 func (l *litmus) fill(m *rig.Memory, value uint64) {
-	m.Accept() // the device has finished what it is at
+	m.Snapshot() // synchronize with the device
 	for at := 0; at < len(m.Buf); at += 8 {
 		binary.NativeEndian.PutUint64(m.Buf[at:], value)
 	}
 }
 
-// look returns what a place, or a register, holds.
-func (l *litmus) look(m *rig.Memory, k int) string {
-	first := binary.NativeEndian.Uint64(m.Buf[k*room:])
+// value formats the value of a variable or register.
+func (l *litmus) value(m *rig.Memory, k int) string {
+	first := binary.NativeEndian.Uint64(m.Buf[k*stride:])
 	for at := 8; at < l.size; at += 8 {
-		if binary.NativeEndian.Uint64(m.Buf[k*room+at:]) != first {
+		if binary.NativeEndian.Uint64(m.Buf[k*stride+at:]) != first {
 			return torn
 		}
 	}
-	if first == nothing {
+	if first == unwritten {
 		return unset
 	}
 	return fmt.Sprint(first)

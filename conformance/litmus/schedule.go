@@ -8,48 +8,48 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// schedule is all that chance decides.
+// schedule holds the random choices of one run of a test.
 type schedule struct {
-	// active is the host whose queue pairs work on the other's memory.
+	// active is the host whose queue pairs access the other's memory.
 	active int
 	fences bool
 	path   conformance.Path
-	// together has a thread's requests posted in one call. Else there are pauses
-	// before them.
-	together []bool
-	pauses   [][]time.Duration
+	// batched: the requests of a thread are posted in one call. Otherwise there is a
+	// pause before each.
+	batched []bool
+	pauses  [][]time.Duration
 }
 
-// String tells what matters.
+// String summarizes the schedule.
 func (s *schedule) String() string {
-	who := "the device asks"
+	text := "the device is the requester"
 	if s.active == 1 {
-		who = "the device is asked"
+		text = "the device is the responder"
 	}
 	if !s.fences {
-		who += ", without fences"
+		text += ", without fences"
 	}
 	if s.path != (conformance.Path{}) {
-		who += fmt.Sprintf(", %d ppm lost, %d ppm twice, %v jitter", s.path.LossPPM, s.path.DuplicatePPM, s.path.Jitter)
+		text += fmt.Sprintf(", %d ppm loss, %d ppm duplicates, %v jitter", s.path.LossPPM, s.path.DuplicatePPM, s.path.Jitter)
 	}
-	return who
+	return text
 }
 
-// Paths that schedules take by turns, if the bench has them. They lose so few packets
-// that no request is given up: eight losses in a row come once in a hundred million.
+// Impairments that schedules use in turn. The loss rates are low enough that no request
+// exceeds its retries: eight losses in a row have a probability of 1e-8.
 //
-// A fabric of InfiniBand, and what is to carry RoCE, neither reorders the packets of a
-// connection nor repeats them: a requester may take a copy of an earlier answer to a
-// READ for a later one, and nothing is promised then. Reliable datagrams are made for
+// InfiniBand fabrics, and networks for RoCE, neither reorder nor duplicate packets of a
+// connection. A requester may take a duplicate of an earlier READ response for a later
+// one, and the specification promises nothing then. Reliable datagrams have to work on
 // networks that do both.
 var (
-	orderly = []conformance.Path{
+	orderedPaths = []conformance.Path{
 		{},
 		{LossPPM: 50_000},
 		{LossPPM: 50_000, Jitter: 20 * time.Microsecond, KeepOrder: true},
 		{LossPPM: 20_000, Jitter: 100 * time.Microsecond, KeepOrder: true},
 	}
-	wild = []conformance.Path{
+	datagramPaths = []conformance.Path{
 		{},
 		{LossPPM: 50_000},
 		{Jitter: 10 * time.Microsecond},
@@ -57,30 +57,30 @@ var (
 	}
 )
 
-// paths are those for a device.
+// paths returns the impairments that the device's transport must tolerate.
 func paths(caps verbs.Caps) []conformance.Path {
 	if caps.Has(verbs.CapRD) {
-		return wild
+		return datagramPaths
 	}
-	return orderly
+	return orderedPaths
 }
 
-// longest is the longest pause before a request.
-const longest = 20 * time.Microsecond
+// maxPause is the longest pause before a request.
+const maxPause = 20 * time.Microsecond
 
-// draw draws the schedule number i.
+// draw returns schedule number i.
 func (l *litmus) draw(i int) *schedule {
-	rand := l.p.Near.Rand
+	rand := l.pair.DUT.Rand
 	s := &schedule{active: i % 2, fences: !l.hasFences() || i/2%2 == 0}
-	all := paths(l.p.Near.Caps)
-	if s.path = all[i/4%len(all)]; !l.p.Shake(s.path) {
+	all := paths(l.pair.DUT.Caps)
+	if s.path = all[i/4%len(all)]; !l.pair.SetPath(s.path) {
 		s.path = conformance.Path{}
 	}
 	for _, th := range l.Threads {
-		s.together = append(s.together, rand.IntN(2) == 0)
+		s.batched = append(s.batched, rand.IntN(2) == 0)
 		pauses := make([]time.Duration, len(th))
 		for k := range pauses {
-			pauses[k] = time.Duration(rand.Int64N(int64(longest)))
+			pauses[k] = time.Duration(rand.Int64N(int64(maxPause)))
 		}
 		s.pauses = append(s.pauses, pauses)
 	}

@@ -8,46 +8,46 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// thread posts what a thread does, and waits for the end of it.
+// thread posts the requests of a thread, waits for them, and returns its registers.
 func (l *litmus) thread(i int, s *schedule) map[string]string {
-	e, ops := l.ends[i][s.active], l.Threads[i]
+	e, ops := l.endpoints[i][s.active], l.Threads[i]
 	wrs := make([]verbs.SendWR, len(ops))
 	for k, o := range ops {
 		wrs[k] = l.request(i, k, o, s)
 	}
-	if s.together[i] {
+	if s.batched[i] {
 		e.Sleep(s.pauses[i][0])
-		e.Post(wrs...)
+		e.PostSend(wrs...)
 	} else {
 		for k := range wrs {
 			e.Sleep(s.pauses[i][k])
-			e.Post(wrs[k])
+			e.PostSend(wrs[k])
 		}
 	}
-	found := make(map[string]string)
-	look := func(o Op) {
-		if o.reg != "" && o.kind != opTell && found[o.reg] == "" {
-			found[o.reg] = l.look(l.hosts[s.active].regs, l.register(o.reg))
+	values := make(map[string]string)
+	save := func(o Op) {
+		if o.reg != "" && o.kind != opSend && values[o.reg] == "" {
+			values[o.reg] = l.value(l.hosts[s.active].regs, l.register(o.reg))
 		}
 	}
-	for range loud(ops) {
-		wc := e.Wait()
+	for range countSignaled(ops) {
+		wc := e.NextSuccess()
 		done := int(wc.WRID)
-		e.Check(done < len(ops) && !ops[done].quiet, "completions of this schedule's requests", "%s", rig.Describe(&wc))
-		look(ops[done])
+		e.Check(done < len(ops) && !ops[done].unsignaled, "completions of this schedule's requests", "%s", rig.Describe(&wc))
+		save(ops[done])
 		for _, before := range ops[:done] {
-			if before.quiet { // it has completed when a later one has
-				look(before)
+			if before.unsignaled { // a later completion covers it
+				save(before)
 			}
 		}
 	}
-	return found
+	return values
 }
 
-// loud counts the operations that have completions.
-func loud(ops []Op) (n int) {
+// countSignaled counts the signaled operations.
+func countSignaled(ops []Op) (n int) {
 	for _, o := range ops {
-		if !o.quiet {
+		if !o.unsignaled {
 			n++
 		}
 	}
@@ -56,12 +56,12 @@ func loud(ops []Op) (n int) {
 
 func (l *litmus) register(name string) int { return slices.Index(l.regs, name) }
 
-// request is the k-th of a thread.
+// request returns the k-th work request of a thread.
 func (l *litmus) request(i, k int, o Op, s *schedule) verbs.SendWR {
-	me, other := l.hosts[s.active], l.hosts[1-s.active]
-	at := slices.Index(l.places, o.place)
-	wr := verbs.SendWR{WRID: uint64(k), Remote: other.places.Remote(at * room)}
-	if !o.quiet {
+	local, remote := l.hosts[s.active], l.hosts[1-s.active]
+	index := slices.Index(l.variables, o.variable)
+	wr := verbs.SendWR{WRID: uint64(k), Remote: remote.variables.Remote(index * stride)}
+	if !o.unsignaled {
 		wr.Flags |= verbs.SendSignaled
 	}
 	if o.fence && s.fences {
@@ -69,52 +69,52 @@ func (l *litmus) request(i, k int, o Op, s *schedule) verbs.SendWR {
 	}
 	switch o.kind {
 	case opWrite:
-		source := l.first[i] + k
-		for b := me.regs.Buf[source*room:][:l.size]; len(b) > 0; b = b[8:] {
+		source := l.firstSource[i] + k
+		for b := local.regs.Buf[source*stride:][:l.size]; len(b) > 0; b = b[8:] {
 			binary.NativeEndian.PutUint64(b, o.value)
 		}
-		wr.Opcode, wr.SGL = verbs.OpRDMAWrite, me.regs.List(source*room, l.size)
+		wr.Opcode, wr.SGL = verbs.OpRDMAWrite, local.regs.SGL(source*stride, l.size)
 	case opRead:
-		wr.Opcode, wr.SGL = verbs.OpRDMARead, me.regs.List(l.register(o.reg)*room, l.size)
+		wr.Opcode, wr.SGL = verbs.OpRDMARead, local.regs.SGL(l.register(o.reg)*stride, l.size)
 	case opAdd:
-		wr.Opcode, wr.SGL = verbs.OpAtomicFetchAdd, me.regs.List(l.register(o.reg)*room, 8)
+		wr.Opcode, wr.SGL = verbs.OpAtomicFetchAdd, local.regs.SGL(l.register(o.reg)*stride, 8)
 		wr.Atomic.CompareAdd = o.value
 	case opSwap:
-		wr.Opcode, wr.SGL = verbs.OpAtomicCmpAndSwp, me.regs.List(l.register(o.reg)*room, 8)
+		wr.Opcode, wr.SGL = verbs.OpAtomicCmpAndSwp, local.regs.SGL(l.register(o.reg)*stride, 8)
 		wr.Atomic = verbs.Atomic{CompareAdd: o.old, Swap: o.value}
-	case opTell:
+	case opSend:
 		wr.Opcode, wr.Remote = verbs.OpSend, verbs.Remote{}
 	}
 	return wr
 }
 
-// told counts the messages of a thread.
-func (l *litmus) told(i int) (n int) {
+// messageCount counts the messages of a thread.
+func (l *litmus) messageCount(i int) (n int) {
 	for _, o := range l.Threads[i] {
-		if o.kind == opTell {
+		if o.kind == opSend {
 			n++
 		}
 	}
 	return n
 }
 
-// listen posts the receives for a thread's messages, and returns what looks when they
-// come.
+// listen posts the receives for a thread's messages, and returns a function that reads
+// the variables when the messages arrive.
 func (l *litmus) listen(i int, s *schedule) func() map[string]string {
-	e, me := l.ends[i][1-s.active], l.hosts[1-s.active]
-	// Messages are of no bytes, but there are libraries that take no receive without memory.
-	area := me.regs.List(0, max(e.Area(), 1))
-	for range l.told(i) {
-		e.Recv(e.QP, 0, area...)
+	e, local := l.endpoints[i][1-s.active], l.hosts[1-s.active]
+	// Messages are empty, but some providers reject receives without memory.
+	buffer := local.regs.SGL(0, max(e.GRHLen(), 1))
+	for range l.messageCount(i) {
+		e.PostRecv(e.QP, 0, buffer...)
 	}
 	return func() map[string]string {
-		found := make(map[string]string)
+		values := make(map[string]string)
 		for _, o := range l.Threads[i] {
-			if o.kind == opTell {
-				e.Wait()
-				found[o.reg] = l.look(me.places, slices.Index(l.places, o.place))
+			if o.kind == opSend {
+				e.NextSuccess()
+				values[o.reg] = l.value(local.variables, slices.Index(l.variables, o.variable))
 			}
 		}
-		return found
+		return values
 	}
 }

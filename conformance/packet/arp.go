@@ -12,7 +12,7 @@ const (
 	ARPReply   = 2
 )
 
-// ARP asks for, or tells, the Ethernet address of an IPv4 one (RFC 826).
+// ARP is an ARP message for IPv4 on Ethernet (RFC 826).
 type ARP struct {
 	Op        uint16
 	SenderMAC MAC
@@ -21,10 +21,10 @@ type ARP struct {
 	Target    netip.Addr
 }
 
-// arpEthernetIPv4 says Ethernet, IPv4, addresses of six and four bytes.
+// arpEthernetIPv4 is the start of the message: hardware type, protocol type, lengths.
 var arpEthernetIPv4 = []byte{0, 1, 8, 0, 6, 4}
 
-// Append appends the message, which is the payload of a frame.
+// Append appends the message, the payload of a frame.
 func (a ARP) Append(b []byte) []byte {
 	sender, target := addr4(a.Sender), addr4(a.Target)
 	b = append(append(b, arpEthernetIPv4...), byte(a.Op>>8), byte(a.Op))
@@ -32,13 +32,13 @@ func (a ARP) Append(b []byte) []byte {
 	return append(append(b, a.TargetMAC[:]...), target[:]...)
 }
 
-// ParseARP reads the payload of a frame; padding behind the message is ignored.
+// ParseARP parses the payload of a frame, which may have padding.
 func ParseARP(b []byte) (a ARP, err error) {
 	if len(b) < 28 {
 		return a, fmt.Errorf("ARP: %w: %d of 28 bytes", ErrShort, len(b))
 	}
 	if !bytes.Equal(b[:6], arpEthernetIPv4) {
-		return a, fmt.Errorf("ARP is not about IPv4 on Ethernet: %x", b[:6])
+		return a, fmt.Errorf("ARP is not for IPv4 on Ethernet: %x", b[:6])
 	}
 	return ARP{
 		Op:        uint16(b[6])<<8 | uint16(b[7]),
@@ -47,7 +47,7 @@ func ParseARP(b []byte) (a ARP, err error) {
 	}, nil
 }
 
-// Reply returns the answer to a request: that its target is at mac.
+// Reply returns the reply to a request: the target address is at mac.
 func (a ARP) Reply(mac MAC) ARP {
 	return ARP{Op: ARPReply, SenderMAC: mac, Sender: a.Target, TargetMAC: a.SenderMAC, Target: a.Sender}
 }

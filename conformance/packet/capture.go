@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// LinkType says with what the packets of a capture begin.
+// LinkType is the link-layer header type of a capture.
 type LinkType uint16
 
 // Link types.
@@ -22,17 +22,16 @@ type Captured struct {
 	// At is the time since the epoch.
 	At   time.Duration
 	Link LinkType
-	// Data is what was captured; Size how long the packet was, where 0 is as long.
+	// Data are the captured bytes; Size is the length of the packet, 0 for len(Data).
 	Data []byte
 	Size int
-	// Out says that whoever captured it had sent it; pcapng only.
+	// Out reports that the capturing host sent the packet; pcapng only.
 	Out bool
-	// Comment is shown beside the packet; pcapng only.
+	// Comment is the packet's comment; pcapng only.
 	Comment string
 }
 
-// IP returns the IP packet within, with what follows it in its frame. ok is false
-// where there is none.
+// IP returns the IP packet with the padding of its frame; ok is false if there is none.
 func (c Captured) IP() (b []byte, ok bool) {
 	switch c.Link {
 	case LinkRaw:
@@ -44,13 +43,13 @@ func (c Captured) IP() (b []byte, ok bool) {
 	return nil, false
 }
 
-// ErrFormat says that a file is no capture, or a broken one.
-var ErrFormat = errors.New("not a capture file that can be read")
+// ErrFormat is the error of an invalid capture file.
+var ErrFormat = errors.New("invalid capture file")
 
-// maxPacket bounds what is read for one packet: a length beyond is a broken file.
+// maxPacket limits the length of a packet, to reject corrupt files.
 const maxPacket = 1 << 20
 
-// Magic numbers of the formats, as the file's own byte order has them.
+// Magic numbers of the formats, in the byte order of the file.
 const (
 	magicMicro = 0xa1b2c3d4
 	magicNano  = 0xa1b23c4d
@@ -58,8 +57,8 @@ const (
 	magicOrder = 0x1a2b3c4d
 )
 
-// ReadCapture reads all packets of a pcap or pcapng file. With an error it returns
-// those before it.
+// ReadCapture reads all packets of a pcap or pcapng file. With an error it returns the
+// packets before it.
 func ReadCapture(r io.Reader) ([]Captured, error) {
 	var magic [4]byte
 	if _, err := io.ReadFull(r, magic[:]); err != nil {
@@ -108,8 +107,7 @@ func readClassic(r io.Reader, order binary.ByteOrder, unit time.Duration) (all [
 	}
 }
 
-// WritePcap writes a pcap file, with times in nanoseconds. All packets have one link
-// type.
+// WritePcap writes a pcap file with nanosecond timestamps, for packets of one link type.
 func WritePcap(w io.Writer, link LinkType, packets []Captured) error {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, magicNano)

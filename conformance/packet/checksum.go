@@ -2,8 +2,8 @@ package packet
 
 import "net/netip"
 
-// Checksum is the Internet checksum (RFC 1071) of the parts, each of which but the
-// last has an even length.
+// Checksum returns the Internet checksum (RFC 1071) of the concatenated parts. All but the
+// last must have an even length.
 func Checksum(parts ...[]byte) uint16 {
 	var sum uint64
 	for _, b := range parts {
@@ -17,7 +17,7 @@ func Checksum(parts ...[]byte) uint16 {
 	return ^uint16(sum)
 }
 
-// pseudoHeader is what the checksums of UDP and ICMPv6 also cover.
+// pseudoHeader returns the pseudo-header of UDP and ICMPv6 checksums.
 func pseudoHeader(src, dst netip.Addr, protocol uint8, length int) []byte {
 	var b []byte
 	if src.Is6() || dst.Is6() {
@@ -30,7 +30,7 @@ func pseudoHeader(src, dst netip.Addr, protocol uint8, length int) []byte {
 	return append(b, 0, protocol, byte(length>>8), byte(length))
 }
 
-// addr4 and addr16 read an address that was not given as zero.
+// addr4 and addr16 return the bytes of an address; zeros for an invalid one.
 func addr4(a netip.Addr) [4]byte {
 	if a = a.Unmap(); a.Is4() {
 		return a.As4()

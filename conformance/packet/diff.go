@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// Difference is a field that is not as expected.
+// Difference is a field that differs from the expected value.
 type Difference struct{ Field, Want, Got string }
 
-// Differences are all of them, in the order of the packet. None means that it
-// matches.
+// Differences lists the fields that differ, in the order of the packet.
 type Differences []Difference
 
-// String says it in one line: "PSN: want 100, got 101; MSN: want 1, got 2".
+// String formats them as "PSN: want 100, got 101; MSN: want 1, got 2".
 func (d Differences) String() string {
 	parts := make([]string, len(d))
 	for i, x := range d {
@@ -24,10 +23,10 @@ func (d Differences) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Want says what was expected of the fields that differ: "PSN 100, MSN 1".
+// Want formats the expected values: "PSN 100, MSN 1".
 func (d Differences) Want() string { return d.side(func(x Difference) string { return x.Want }) }
 
-// Got says what they are: "PSN 101, MSN 2".
+// Got formats the actual values: "PSN 101, MSN 2".
 func (d Differences) Got() string { return d.side(func(x Difference) string { return x.Got }) }
 
 func (d Differences) side(of func(Difference) string) string {
@@ -38,14 +37,13 @@ func (d Differences) side(of func(Difference) string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Add notes that a field differs.
+// Add adds a field that differs.
 func (d *Differences) Add(field, want, got string) {
 	*d = append(*d, Difference{field, want, got})
 }
 
-// DiffFields compares the headers want and got, structs of one type as of
-// [AppendFields], or pointers to them, and adds to d where a field is set in want and
-// another in got. The names of the fields are put behind prefix.
+// DiffFields compares two headers, structs of [AppendFields] or pointers to them, and adds
+// the fields that are set in want and differ in got. Field names get the prefix.
 func DiffFields(d *Differences, prefix string, want, got any) {
 	w, g := structOf(want), structOf(got)
 	for _, f := range planOf(w.Type()).fields {
@@ -53,7 +51,7 @@ func DiffFields(d *Differences, prefix string, want, got any) {
 	}
 }
 
-// DiffValue compares one field; nil in want is anything.
+// DiffValue compares one field; nil in want matches any value.
 func DiffValue[T comparable](d *Differences, name, verb string, want, got *T) {
 	switch {
 	case want == nil:
@@ -64,15 +62,14 @@ func DiffValue[T comparable](d *Differences, name, verb string, want, got *T) {
 	}
 }
 
-// DiffAddr compares addresses; the zero one in want is anything.
+// DiffAddr compares addresses; the zero address in want matches any.
 func DiffAddr(d *Differences, name string, want, got netip.Addr) {
 	if want.IsValid() && want.Unmap() != got.Unmap() {
 		d.Add(name, want.String(), got.String())
 	}
 }
 
-// DiffBytes compares contents; nil in want is anything, and an empty slice is
-// nothing at all.
+// DiffBytes compares contents; nil in want matches any, an empty slice only an empty one.
 func DiffBytes(d *Differences, name string, want, got []byte) {
 	if want == nil || bytes.Equal(want, got) {
 		return
@@ -103,7 +100,7 @@ func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 		if want.IsNil() {
 			return
 		}
-		// The field has one length on the wire, and zeros behind what it is given.
+		// The field has a fixed length on the wire, filled up with zeros.
 		w, g := make([]byte, f.bits/8), make([]byte, f.bits/8)
 		copy(w, want.Bytes())
 		copy(g, got.Bytes())

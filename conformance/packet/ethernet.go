@@ -15,21 +15,21 @@ const (
 	EtherTypeIPv6 = 0x86dd
 )
 
-// minFrame is the length to which a frame without its check sequence is padded.
+// minFrame is the minimum length of a frame without its FCS.
 const minFrame = 60
 
 // MAC is an Ethernet address.
 type MAC [6]byte
 
-// Broadcast is the address of everyone.
+// Broadcast is the broadcast address.
 var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// String prints it as 02:00:00:00:00:01.
+// String formats the address as 02:00:00:00:00:01.
 func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-// MulticastMAC is where frames for an IP multicast group go (RFC 1112, RFC 2464).
+// MulticastMAC returns the MAC of an IP multicast group (RFC 1112, RFC 2464).
 func MulticastMAC(group netip.Addr) MAC {
 	if group = group.Unmap(); group.Is4() {
 		a := group.As4()
@@ -45,8 +45,7 @@ type Ethernet struct {
 	Type     uint16
 }
 
-// Append appends the frame, padded to the least length that a frame has, without the
-// check sequence that hardware adds.
+// Append appends the frame, padded to the minimum length, without FCS.
 func (h Ethernet) Append(b, payload []byte) []byte {
 	at := len(b)
 	b = append(append(b, h.Dst[:]...), h.Src[:]...)
@@ -58,15 +57,14 @@ func (h Ethernet) Append(b, payload []byte) []byte {
 	return b
 }
 
-// ParseEthernet reads the header of a frame. The payload is the rest of b, padding
-// included.
+// ParseEthernet parses the header of a frame. The payload includes padding.
 func ParseEthernet(b []byte) (h Ethernet, payload []byte, err error) {
 	if len(b) < 14 {
 		return h, nil, fmt.Errorf("Ethernet header: %w: %d of 14 bytes", ErrShort, len(b))
 	}
 	h = Ethernet{Dst: MAC(b), Src: MAC(b[6:]), Type: binary.BigEndian.Uint16(b[12:])}
 	if h.Type == EtherTypeVLAN {
-		return h, b[14:], errors.New("frame with a VLAN tag, where none was agreed on")
+		return h, b[14:], errors.New("unexpected VLAN tag")
 	}
 	return h, b[14:], nil
 }

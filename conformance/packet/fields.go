@@ -8,19 +8,19 @@ import (
 	"reflect"
 )
 
-// ErrShort is in every error about bytes that end before they should.
+// ErrShort is wrapped by all errors about truncated data.
 var ErrShort = errors.New("too short")
 
-// AppendFields appends the header that v describes: a struct whose fields are
-// pointers to bools and unsigned integers, byte slices and addresses, with tags:
+// AppendFields appends the header described by v, a struct whose fields are pointers to
+// bools and unsigned integers, byte slices and addresses, with tags:
 //
-//	at:"byte.bit,bits"  where it is: bit 0 is the most significant one of a byte, and
-//	                    may be left out; without this tag a field is no part of the header
-//	def:"number"        what nil means when building; else 0
-//	fmt:"verb"          how to print it in a difference; else %v
+//	at:"byte.bit,bits"  position: bit 0 is the most significant bit of a byte, and may be
+//	                    omitted; a field without this tag is no part of the header
+//	def:"number"        value of a nil field when building; default 0
+//	fmt:"verb"          format in differences; default %v
 //
-// and a first field _ with a tag size:"bytes". Most significant byte first. A value
-// that does not fit its field is a mistake of the caller's, and panics.
+// The first field _ has a tag size:"bytes". Byte order is big endian. AppendFields panics
+// if a value does not fit its field.
 func AppendFields(b []byte, v any) []byte {
 	s := structOf(v)
 	p := planOf(s.Type())
@@ -32,8 +32,8 @@ func AppendFields(b []byte, v any) []byte {
 	return b
 }
 
-// ParseFields reads the header at the front of b into v, a pointer to a struct as of
-// [AppendFields], and returns what follows it. It sets all fields, or none.
+// ParseFields parses the header at the start of b into v, a pointer to a struct of
+// [AppendFields], and returns the rest. After an error no field is set.
 func ParseFields(b []byte, v any) (rest []byte, err error) {
 	s := structOf(v)
 	p := planOf(s.Type())
@@ -46,12 +46,10 @@ func ParseFields(b []byte, v any) (rest []byte, err error) {
 	return b[p.size:], nil
 }
 
-// FieldsLen is the length of the header that v, a struct as of [AppendFields],
-// describes.
+// FieldsLen returns the length of the header described by v, a struct of [AppendFields].
 func FieldsLen(v any) int { return planOf(structOf(v).Type()).size }
 
-// Or returns v with the fields that are nil taken from defaults. It looks at the
-// fields of a struct only, not into structs within.
+// Or returns v with its nil fields set from defaults. It does not descend into structs.
 func Or[T any](v, defaults T) T {
 	s, d := reflect.ValueOf(&v).Elem(), reflect.ValueOf(defaults)
 	for i := range s.NumField() {

@@ -13,39 +13,39 @@ const (
 	ProtocolICMPv6   = 58
 )
 
-// IP is the header of an IPv4 or an IPv6 packet: the family of its addresses says of
-// which.
+// IP is an IPv4 or IPv6 header; the family of its addresses decides. Comments name the
+// value of a nil field when building.
 type IP struct {
 	Src, Dst netip.Addr
-	// Version is the number in the first four bits: that of the addresses.
+	// Version is the version field: that of the addresses.
 	Version *uint8
-	// IHL is the length of an IPv4 header in words of four bytes: what it has.
+	// IHL is the IPv4 header length in 4-byte words: the actual length.
 	IHL *uint8
 	// TClass is DSCP and ECN: 0.
 	TClass *uint8
-	// Length is the total length of an IPv4 packet, and of an IPv6 packet what follows
-	// the header: what there is.
+	// Length is the total length of an IPv4 packet, or the payload length of an IPv6
+	// packet: the actual length.
 	Length *uint16
-	// ID is 0. An IPv6 packet has one in its fragment header only.
+	// ID is the identification: 0. IPv6 has it only in the fragment header.
 	ID *uint32
 	// ReservedFlag is the first of the three flags of IPv4: 0.
 	ReservedFlag *bool
-	// DF forbids fragments, in IPv4: true.
+	// DF is the don't-fragment flag of IPv4: true.
 	DF *bool
-	// MF says that there are more fragments: false.
+	// MF is the more-fragments flag: false.
 	MF *bool
-	// FragOff is where in its packet a fragment begins, in units of eight bytes: 0.
-	// An IPv6 packet gets a fragment header when it, MF or ID is set.
+	// FragOff is the fragment offset in units of eight bytes: 0. An IPv6 packet gets a
+	// fragment header if FragOff, MF or ID is set.
 	FragOff *uint16
-	// HopLimit is the time to live of IPv4: 64.
+	// HopLimit is also the TTL of IPv4: 64.
 	HopLimit *uint8
-	// Protocol is UDP.
+	// Protocol is the protocol or next header: UDP.
 	Protocol *uint8
-	// Checksum is that of the IPv4 header.
+	// Checksum is the IPv4 header checksum: the correct one.
 	Checksum *uint16
-	// Options of IPv4 are filled up to whole words with zeros: none.
+	// Options are IPv4 options, padded with zeros to whole words: none.
 	Options []byte
-	// FlowLabel of IPv6 is 0.
+	// FlowLabel is the IPv6 flow label: 0.
 	FlowLabel *uint32
 }
 
@@ -54,17 +54,17 @@ func (h IP) Is6() bool { return is6(h.Src) || is6(h.Dst) }
 
 func is6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
 
-// Fragmented reports whether the packet is a part of a larger one.
+// Fragmented reports whether the packet is a fragment.
 func (h IP) Fragmented() bool { return Get(h.MF, false) || Get(h.FragOff, 0) != 0 }
 
-// Fresh returns h without what follows from the rest of the packet, so that building
-// computes it: version, header length, length and checksum.
+// Fresh returns h without the computed fields (version, header length, length, checksum),
+// which building then computes.
 func (h IP) Fresh() IP {
 	h.Version, h.IHL, h.Length, h.Checksum = nil, nil, nil, nil
 	return h
 }
 
-// Append appends the packet with this header and payload.
+// Append appends the packet with this header and the payload.
 func (h IP) Append(b, payload []byte) []byte {
 	if h.Is6() {
 		return h.append6(b, payload)
@@ -117,7 +117,7 @@ func (h IP) append6(b, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// Diff adds to d where the header got is not as h, the expected one, says.
+// Diff adds the fields of got that differ from the expected header h.
 func (h IP) Diff(d *Differences, got IP) {
 	DiffAddr(d, "source address", h.Src, got.Src)
 	DiffAddr(d, "destination address", h.Dst, got.Dst)
@@ -137,7 +137,7 @@ func (h IP) Diff(d *Differences, got IP) {
 	DiffValue(d, "flow label", "%#x", h.FlowLabel, got.FlowLabel)
 }
 
-// Get returns what p points to, or def.
+// Get returns *p, or def if p is nil.
 func Get[T any](p *T, def T) T {
 	if p == nil {
 		return def

@@ -7,12 +7,9 @@ import (
 	"net/netip"
 )
 
-// ParseIP takes an IP packet apart: its header, what the header's length says is its
-// payload, and what comes behind that, the padding of the frame it came in. Payload
-// and trailer are parts of b.
-//
-// It looks at the layout only. A wrong checksum is not an error here, but of
-// interest to those who look at the field.
+// ParseIP splits an IP packet into header, payload by the length in the header, and
+// trailer, the padding of the frame. Payload and trailer alias b. It checks the layout
+// only, not the checksum.
 func ParseIP(b []byte) (h IP, payload, trailer []byte, err error) {
 	h, size, err := ParseIPHeader(b)
 	if err != nil {
@@ -26,12 +23,12 @@ func ParseIP(b []byte) (h IP, payload, trailer []byte, err error) {
 	case end < size:
 		return h, nil, b[size:], fmt.Errorf("IP length %d ends within the header", *h.Length)
 	case end > len(b):
-		return h, b[size:], nil, fmt.Errorf("IP payload: %w: the header says that the packet has %d bytes, there are %d", ErrShort, end, len(b))
+		return h, b[size:], nil, fmt.Errorf("IP payload: %w: the header says %d bytes, there are %d", ErrShort, end, len(b))
 	}
 	return h, b[size:end], b[end:], nil
 }
 
-// ParseIPHeader reads the header at the front of b, and says how long it is.
+// ParseIPHeader parses the header at the start of b, and returns its length.
 func ParseIPHeader(b []byte) (h IP, size int, err error) {
 	if len(b) == 0 {
 		return IP{}, 0, fmt.Errorf("IP header: %w: no byte", ErrShort)
@@ -81,7 +78,7 @@ func parse6(b []byte) (h IP, size int, err error) {
 		Src: netip.AddrFrom16([16]byte(b[8:])), Dst: netip.AddrFrom16([16]byte(b[24:])),
 	}
 	if !h.Is6() {
-		return h, 40, errors.New("IPv6 header with IPv4-mapped addresses, which no wire carries")
+		return h, 40, errors.New("IPv6 header with IPv4-mapped addresses")
 	}
 	if b[6] != ProtocolFragment {
 		return h, 40, nil

@@ -7,30 +7,29 @@ import (
 	"net/netip"
 )
 
-// Types of neighbour discovery among the messages of ICMPv6.
+// ICMPv6 types of neighbour discovery.
 const (
 	NeighborSolicitation  = 135
 	NeighborAdvertisement = 136
 )
 
-// Neighbor is a solicitation or an advertisement: the question for the Ethernet
-// address of an IPv6 one, and its answer (RFC 4861, sections 4.3 and 4.4).
+// Neighbor is a neighbour solicitation or advertisement (RFC 4861, 4.3 and 4.4).
 type Neighbor struct {
 	Type                        uint8
 	Router, Solicited, Override bool // of an advertisement
 	Target                      netip.Addr
-	// MAC is that of the sender in a solicitation, and of the target in an
-	// advertisement. The zero address is not sent.
+	// MAC is the link-layer address option: the sender's in a solicitation, the
+	// target's in an advertisement. The zero address is not sent.
 	MAC MAC
 }
 
-// SolicitedNode is the group to which the question for an address is sent.
+// SolicitedNode returns the solicited-node multicast address of an address.
 func SolicitedNode(a netip.Addr) netip.Addr {
 	b := a.As16()
 	return netip.AddrFrom16([16]byte{0: 0xff, 1: 2, 11: 1, 12: 0xff, 13: b[13], 14: b[14], 15: b[15]})
 }
 
-// Append appends the IPv6 packet that carries n from src to dst.
+// Append appends an IPv6 packet with the message.
 func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
 	m := []byte{n.Type, 0, 0, 0, 0, 0, 0, 0}
 	for i, f := range []bool{n.Router, n.Solicited, n.Override} {
@@ -41,24 +40,24 @@ func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
 	target := addr16(n.Target)
 	m = append(m, target[:]...)
 	if n.MAC != (MAC{}) {
-		option := byte(1) // of the source
+		option := byte(1) // source link-layer address
 		if n.Type == NeighborAdvertisement {
-			option = 2 // of the target
+			option = 2 // target link-layer address
 		}
 		m = append(append(m, option, 1), n.MAC[:]...)
 	}
 	sum := Checksum(pseudoHeader(src, dst, ProtocolICMPv6, len(m)), m)
 	binary.BigEndian.PutUint16(m[2:], sum)
-	// A hop limit of 255 proves that no router has had it.
+	// The hop limit must be 255, which shows that no router forwarded the packet.
 	h := IP{Src: src, Dst: dst, Protocol: new(uint8(ProtocolICMPv6)), HopLimit: new(uint8(255))}
 	return h.Append(b, m)
 }
 
-// ErrNotNeighbor says that a packet is not about neighbour discovery.
+// ErrNotNeighbor is the error of a packet without neighbour discovery.
 var ErrNotNeighbor = errors.New("no neighbour discovery")
 
-// ParseNeighbor reads the message in an IPv6 packet. It wraps [ErrNotNeighbor] for
-// any other packet.
+// ParseNeighbor parses the message of an IPv6 packet. It wraps [ErrNotNeighbor] for any
+// other packet.
 func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
 	h, m, _, err := ParseIP(b)
 	if err != nil {
@@ -92,12 +91,11 @@ func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
 	return h, n, nil
 }
 
-// Answer returns the packet that answers the solicitation n, which came from h.Src:
-// that its target is at mac.
+// Answer appends the packet that answers solicitation n from h.Src: the target is at mac.
 func (n Neighbor) Answer(b []byte, h IP, mac MAC) []byte {
 	a := Neighbor{Type: NeighborAdvertisement, Solicited: true, Override: true, Target: n.Target, MAC: mac}
 	dst := h.Src
-	if !dst.IsValid() || dst.IsUnspecified() { // it looks for its own address: tell all nodes
+	if !dst.IsValid() || dst.IsUnspecified() { // duplicate address detection: answer to all nodes
 		a.Solicited, dst = false, netip.IPv6LinkLocalAllNodes()
 	}
 	return a.Append(b, n.Target, dst)

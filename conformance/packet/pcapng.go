@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Blocks and options of pcapng.
+// Block types and options of pcapng.
 const (
 	blockInterface = 1
 	blockSimple    = 3
@@ -37,14 +37,14 @@ type ngLink struct {
 	offset time.Duration
 }
 
-// readNG reads a file of which the type of the first block is read.
+// readNG reads a file after its first block type.
 func readNG(r io.Reader) (all []Captured, err error) {
 	g := ngReader{r: r}
 	kind := uint32(magicNG)
 	for {
 		c, err := g.block(kind)
 		if err != nil {
-			return all, fmt.Errorf("%w: behind packet %d: %w", ErrFormat, len(all), err)
+			return all, fmt.Errorf("%w: after packet %d: %w", ErrFormat, len(all), err)
 		}
 		if c != nil {
 			all = append(all, *c)
@@ -54,13 +54,13 @@ func readNG(r io.Reader) (all []Captured, err error) {
 			if errors.Is(err, io.EOF) {
 				return all, nil
 			}
-			return all, fmt.Errorf("%w: behind packet %d: %w", ErrFormat, len(all), err)
+			return all, fmt.Errorf("%w: after packet %d: %w", ErrFormat, len(all), err)
 		}
 		kind = g.order.Uint32(b[:])
 	}
 }
 
-// block reads the rest of a block; a packet is returned, and others are nil.
+// block reads the rest of a block. It returns a packet, or nil for other blocks.
 func (g *ngReader) block(kind uint32) (*Captured, error) {
 	var head [8]byte
 	if kind == magicNG {
@@ -94,11 +94,11 @@ func (g *ngReader) block(kind uint32) (*Captured, error) {
 	case blockSimple:
 		return g.simple(b)
 	}
-	return nil, nil // others are of no interest here
+	return nil, nil // ignore other blocks
 }
 
-// body reads what is left of a block of that length, of which all but framing bytes
-// are its body, and the length again.
+// body reads the rest of a block, including the repeated length at its end. framing is
+// the number of bytes of the block that are not its body.
 func (g *ngReader) body(length, framing uint32) ([]byte, error) {
 	if length < framing || length%4 != 0 || length > maxPacket+1024 {
 		return nil, fmt.Errorf("block of %d bytes", length)
@@ -137,7 +137,7 @@ func (g *ngReader) enhanced(b []byte) (*Captured, error) {
 	}
 	i, n := g.order.Uint32(b), g.order.Uint32(b[12:])
 	if uint64(i) >= uint64(len(g.links)) {
-		return nil, fmt.Errorf("packet of interface %d, which has not been told of", i)
+		return nil, fmt.Errorf("packet of unknown interface %d", i)
 	}
 	if uint64(n) > uint64(len(b)-20) {
 		return nil, fmt.Errorf("packet of %d bytes in a block of %d", n, len(b))
@@ -171,7 +171,7 @@ func (g *ngReader) simple(b []byte) (*Captured, error) {
 	return &Captured{Link: g.links[0].link, Data: data, Size: int(size)}, nil
 }
 
-// time turns a time stamp into what has passed since the epoch.
+// time converts a timestamp.
 func (l ngLink) time(ts uint64) time.Duration {
 	per := uint64(1) // units a second
 	if l.resol&0x80 != 0 {

@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// CaptureWriter writes a pcapng file, with times in nanoseconds.
+// CaptureWriter writes a pcapng file with nanosecond timestamps.
 type CaptureWriter struct {
 	w     io.Writer
 	links map[LinkType]uint32
 }
 
-// NewCaptureWriter begins a pcapng file, with a comment unless it is empty.
+// NewCaptureWriter writes the start of a pcapng file, with a comment unless it is empty.
 func NewCaptureWriter(w io.Writer, comment string) (*CaptureWriter, error) {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, magicOrder)
@@ -24,7 +24,7 @@ func NewCaptureWriter(w io.Writer, comment string) (*CaptureWriter, error) {
 	return cw, cw.block(magicNG, b)
 }
 
-// Write adds a packet. Packets of different link types get interfaces of their own.
+// Write adds a packet. Each link type gets its own interface.
 func (cw *CaptureWriter) Write(c Captured) error {
 	le := binary.LittleEndian
 	id, ok := cw.links[c.Link]
@@ -66,8 +66,7 @@ func (cw *CaptureWriter) block(kind uint32, body []byte) error {
 	return err
 }
 
-// appendOption appends an option. One that is longer than its length can tell is
-// cut: a comment.
+// appendOption appends an option, and truncates one that exceeds the maximum length.
 func appendOption(b []byte, code uint16, v []byte) []byte {
 	v = v[:min(len(v), 0xfff0)]
 	b = binary.LittleEndian.AppendUint16(b, code)

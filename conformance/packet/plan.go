@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// plan is what the tags of a struct say.
+// plan is the layout that the tags of a struct define.
 type plan struct {
 	name   string
 	size   int // bytes
@@ -34,8 +34,7 @@ const (
 
 var plans sync.Map // of reflect.Type to *plan
 
-// planOf reads the tags of a struct. They are part of the program: what is wrong
-// with them panics at the first use.
+// planOf parses the tags of a struct. It panics if they are invalid.
 func planOf(t reflect.Type) *plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(*plan)

@@ -2,32 +2,31 @@ package packet
 
 import "fmt"
 
-// UDP is the header of a datagram.
+// UDP is a UDP header.
 type UDP struct {
 	_       struct{} `size:"8"`
 	SrcPort *uint16  `at:"0,16"`
 	DstPort *uint16  `at:"2,16"`
-	// Length is that of header and payload: what there is.
+	// Length is the length field: the actual length if nil.
 	Length *uint16 `at:"4,16"`
-	// Checksum is the right one. RoCEv2 sends 0, which means that there is none.
+	// Checksum is the checksum: the correct one if nil. RoCEv2 sends 0, no checksum.
 	Checksum *uint16 `at:"6,16" fmt:"%#04x"`
 }
 
-// Fresh returns h without length and checksum, so that building computes them.
+// Fresh returns h without length and checksum, which building then computes.
 func (h UDP) Fresh() UDP {
 	h.Length, h.Checksum = nil, nil
 	return h
 }
 
-// Append appends the datagram with this header and payload, as it is within a packet
-// with the header ip.
+// Append appends the datagram with this header and payload; the checksum covers ip.
 func (h UDP) Append(b []byte, ip IP, payload []byte) []byte {
 	size := 8 + len(payload)
 	h.Length = new(Get(h.Length, uint16(size)))
 	if h.Checksum == nil {
 		h.Checksum = new(uint16(0))
 		sum := Checksum(pseudoHeader(ip.Src, ip.Dst, ProtocolUDP, size), AppendFields(nil, h), payload)
-		if sum == 0 { // which would say that there is none
+		if sum == 0 { // 0 means no checksum
 			sum = 0xffff
 		}
 		h.Checksum = &sum
@@ -35,8 +34,8 @@ func (h UDP) Append(b []byte, ip IP, payload []byte) []byte {
 	return append(AppendFields(b, h), payload...)
 }
 
-// ParseUDP takes a datagram apart: its header, what the header's length says is its
-// payload, and what comes behind that. Payload and trailer are parts of b.
+// ParseUDP splits a datagram into header, payload by the length in the header, and
+// trailer. Payload and trailer alias b.
 func ParseUDP(b []byte) (h UDP, payload, trailer []byte, err error) {
 	rest, err := ParseFields(b, &h)
 	if err != nil {
@@ -52,5 +51,5 @@ func ParseUDP(b []byte) (h UDP, payload, trailer []byte, err error) {
 	return h, rest[:n], rest[n:], nil
 }
 
-// Diff adds to d where the header got is not as h, the expected one, says.
+// Diff adds the fields of got that differ from the expected header h.
 func (h UDP) Diff(d *Differences, got UDP) { DiffFields(d, "UDP ", h, got) }

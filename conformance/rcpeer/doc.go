@@ -1,12 +1,11 @@
-// Package rcpeer plays the other end of RoCE by hand, and knows when each packet came. A
-// [Port] is the wire of all its cases, with what a case needs to say that nothing was
-// sent; a [Conn] is an RC connection for those that measure what a device does in time,
-// or count what it does at all. It loses and marks packets itself, by leaving out what it
-// would have sent, or by not looking at what came: there is no switch between it and the
-// device.
+// Package rcpeer is a scripted RoCE peer that timestamps every packet it receives. A
+// [Port] sends and receives packets of all kinds, and can show that the device sent
+// nothing; a [Conn] is an RC connection for cases that measure or count the packets of a
+// device. A case imitates loss by not sending a packet or ignoring a received one, and
+// congestion by sending packets with a CE mark. No switch is needed.
 //
-// It judges nothing but what every packet has to be like: see [Watch]. A Conn keeps no
-// state: it neither answers nor repeats anything by itself. All of it belongs to one case.
+// The peer is stateless: it never acknowledges or retransmits by itself. It checks only
+// the rules that hold for every packet, see [PacketChecker]. A port belongs to one case.
 package rcpeer
 
 import (
@@ -22,73 +21,73 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Port is an application on the device, and a peer at the other end of its cable.
+// Port is an application on the device, with a scripted peer at the other end of the link.
 type Port struct {
 	*rig.Rig
-	// Peer is where packets come from that do not say so.
+	// Peer is the default source address of packets.
 	Peer netip.Addr
-	// Watch judges every packet that the device sends.
-	Watch *Watch
-	// early are packets that came while others were waited for.
-	early  []Arrival
-	canary *canary
-	conns  uint32
+	// Checker checks every packet that the device sends.
+	Checker *PacketChecker
+	// skipped are packets received while waiting for others.
+	skipped  []Arrival
+	syncConn *syncConn
+	conns    uint32
 }
 
-// Arrival is a packet that the device sent.
+// Arrival is a packet received from the device.
 type Arrival struct {
 	ib.Packet
-	// At is when it was seen.
+	// At is the time of reception.
 	At time.Duration
 }
 
-// On makes the body of a case from one that uses a port.
-func On(body func(*Port)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) { body(New(r)) })
+// Body makes the body of a case from a function that uses a port.
+func Body(body func(*Port)) func(*conformance.Bench) error {
+	return rig.Body(func(r *rig.Rig) { body(New(r)) })
 }
 
 // New returns a port on the rig's bench.
-func New(r *rig.Rig) *Port { return &Port{Rig: r, Peer: r.Peers[0], Watch: NewWatch(r)} }
+func New(r *rig.Rig) *Port { return &Port{Rig: r, Peer: r.Peers[0], Checker: NewPacketChecker(r)} }
 
-// Put sends packets, with what they leave open about their way filled in, and returns
-// when the last of them was about to be sent.
-func (p *Port) Put(pkts ...ib.Packet) (at time.Duration) {
+// Send sends packets, with addresses and MigReq filled in where they are unset, and
+// returns the time just before the last send.
+func (p *Port) Send(pkts ...ib.Packet) (at time.Duration) {
 	for _, pkt := range pkts {
-		way := ib.Packet{}.Via(p.Peer, p.Local[0])
-		if pkt.Opcode() != ib.OpCNP { // which has no such bit
-			way = way.MigReq()
+		defaults := ib.Packet{}.Via(p.Peer, p.Local[0])
+		if pkt.Opcode() != ib.OpCNP { // a CNP has MigReq 0
+			defaults = defaults.MigReq()
 		}
-		p.Watch.Sent(pkt)
-		octets := pkt.Or(way).Build()
+		p.Checker.PacketSent(pkt)
+		raw := pkt.Or(defaults).Build()
 		at = p.Now()
-		if err := p.Wire.Send(octets); err != nil {
-			rig.End(fmt.Errorf("send %v: %w", pkt, err))
+		if err := p.Wire.Send(raw); err != nil {
+			rig.Abort(fmt.Errorf("send %v: %w", pkt, err))
 		}
 	}
 	return at
 }
 
-// Next returns the next packet that the device sends, if it does in time.
-func (p *Port) Next(timeout time.Duration) (Arrival, bool) {
-	if len(p.early) > 0 {
-		a := p.early[0]
-		p.early = p.early[1:]
+// NextPacket returns the next packet from the device; false after the timeout.
+func (p *Port) NextPacket(timeout time.Duration) (Arrival, bool) {
+	if len(p.skipped) > 0 {
+		a := p.skipped[0]
+		p.skipped = p.skipped[1:]
 		return a, true
 	}
-	return p.onWire(timeout)
+	return p.recvWire(timeout)
 }
 
-func (p *Port) onWire(timeout time.Duration) (Arrival, bool) {
-	for until := p.Now() + timeout; ; {
-		f, err := p.Wire.Recv(max(0, until-p.Now()))
+func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
+	for deadline := p.Now() + timeout; ; {
+		f, err := p.Wire.Recv(max(0, deadline-p.Now()))
 		switch {
 		case errors.Is(err, verbs.ErrTimeout):
 			return Arrival{}, false
 		case err != nil:
-			rig.End(err)
+			rig.Abort(err)
 		}
 		pkt, err := ib.Parse(f.Packet)
-		if p.Sockets {
+		if p.UDPSockets {
 			pkt = pkt.Unseen()
 		}
 		switch {
@@ -96,31 +95,31 @@ func (p *Port) onWire(timeout time.Duration) (Arrival, bool) {
 		case err != nil:
 			p.Fail("a packet of RoCEv2", "%v (%v)", pkt, err)
 		default:
-			p.Watch.Sound(p.Rig, pkt)
+			p.Checker.Check(p.Rig, pkt)
 			return Arrival{pkt, f.At}, true
 		}
 	}
 }
 
-// Early returns what came while other packets were waited for.
-func (p *Port) Early() []Arrival { return p.early }
+// Skipped returns the packets received while waiting for others.
+func (p *Port) Skipped() []Arrival { return p.skipped }
 
-// Forget drops what came while other packets were waited for.
-func (p *Port) Forget() { p.early = nil }
+// DiscardSkipped discards the packets received while waiting for others.
+func (p *Port) DiscardSkipped() { p.skipped = nil }
 
-// NextOf returns the next packet that is wanted, if it comes in time. Others are kept.
-func (p *Port) NextOf(wanted func(*Arrival) bool, timeout time.Duration) (Arrival, bool) {
-	for i := range p.early {
-		if a := p.early[i]; wanted(&a) {
-			p.early = slices.Delete(p.early, i, i+1)
+// NextMatching returns the next matching packet; false after the timeout. It keeps others.
+func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) (Arrival, bool) {
+	for i := range p.skipped {
+		if a := p.skipped[i]; matches(&a) {
+			p.skipped = slices.Delete(p.skipped, i, i+1)
 			return a, true
 		}
 	}
-	for until := p.Now() + timeout; ; {
-		a, ok := p.onWire(max(0, until-p.Now()))
-		if !ok || wanted(&a) {
+	for deadline := p.Now() + timeout; ; {
+		a, ok := p.recvWire(max(0, deadline-p.Now()))
+		if !ok || matches(&a) {
 			return a, ok
 		}
-		p.early = append(p.early, a)
+		p.skipped = append(p.skipped, a)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Cases returns the cases.
+// Cases returns the cases of error recovery and congestion control.
 func Cases() []conformance.Case {
 	all := slices.Concat(lossCases, congestionCases)
 	for i := range all {
@@ -25,207 +25,206 @@ func ibta(section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: "IBTA", Section: section, Rows: rows}
 }
 
-// on makes the body of a case from a probe and what is demanded of its measurements.
-func on(run func(*rcpeer.Port) []Measurement, judge func(*rcpeer.Port, []Measurement)) func(*conformance.Bench) error {
-	return rcpeer.On(func(p *rcpeer.Port) { judge(p, note(p, run(p))) })
+// body makes the body of a case from a probe and a check of its measurements.
+func body(run func(*rcpeer.Port) []Measurement, judge func(*rcpeer.Port, []Measurement)) func(*conformance.Bench) error {
+	return rcpeer.Body(func(p *rcpeer.Port) { judge(p, noteAll(p, run(p))) })
 }
 
-// within ends the case unless all samples are at most so large.
-func within(p *rcpeer.Port, m *Measurement, most float64, want string) {
-	p.Check(m.Most() <= most, fmt.Sprintf("%s: %s at most %.4g %s", want, m.Name, most, m.Unit), "%.4g", m.Most())
+// checkAtMost fails the case unless all samples are at most this large.
+func checkAtMost(p *rcpeer.Port, m *Measurement, most float64, want string) {
+	p.Check(m.Max() <= most, fmt.Sprintf("%s: %s at most %.4g %s", want, m.Name, most, m.Unit), "%.4g", m.Max())
 }
 
-// atLeast ends the case unless all samples are at least so large.
-func atLeast(p *rcpeer.Port, m *Measurement, least float64, want string) {
-	p.Check(m.Least() >= least, fmt.Sprintf("%s: %s at least %.4g %s", want, m.Name, least, m.Unit), "%.4g", m.Least())
+// checkAtLeast fails the case unless all samples are at least this large.
+func checkAtLeast(p *rcpeer.Port, m *Measurement, least float64, want string) {
+	p.Check(m.Min() >= least, fmt.Sprintf("%s: %s at least %.4g %s", want, m.Name, least, m.Unit), "%.4g", m.Min())
 }
 
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// typical judges a time of the device's: by its longest sample where time is virtual,
-// and by the median where it is real, for a computer that is busy makes some long.
-func typical(p *rcpeer.Port, m *Measurement, most time.Duration, want string) {
-	took := m.Most()
+// checkReaction checks a reaction time: the longest sample in virtual time, the median in real
+// time, where a busy host delays some samples.
+func checkReaction(p *rcpeer.Port, m *Measurement, most time.Duration, want string) {
+	took := m.Max()
 	if !p.Virtual {
 		took = m.Value
 	}
 	p.Check(took <= us(most), fmt.Sprintf("%s: %s at most %v", want, m.Name, most), "%.4g us", took)
 }
 
-// nominal is how far a timer may be from its code: never early, and at most four times
-// late, each time. See typical for where time is real: there it is judged by the best of
-// the first samples and the best of the last, so that a timer which grows still shows.
-func nominal(p *rcpeer.Port, m *Measurement) {
+// checkTimer checks a timer: never early, and at most four times its nominal value. In real
+// time it takes the larger of the shortest samples of the first and of the second half,
+// which still detects a timer that grows.
+func checkTimer(p *rcpeer.Port, m *Measurement) {
 	if p.Virtual {
-		atLeast(p, m, 1, "no repetition before the timeout")
+		checkAtLeast(p, m, 1, "no retransmission before the timeout")
 	} else {
-		// A sample is the time between two packets as they were seen, and the second may
-		// have been quicker on its way than the first. What the one lacks the one before
-		// has too much: together they are not short.
+		// The transit times of two packets differ, and a short interval follows a long
+		// one. Check the mean of all intervals up to each.
 		sum := 0.0
 		for i, took := range m.Samples {
 			sum += took
 			n := float64(i + 1)
-			p.Check(sum >= 0.97*n, fmt.Sprintf("no repetition before the timeout: %s at least 0.97 %s", m.Name, m.Unit), "%.4g for the first %d together", sum/n, i+1)
+			p.Check(sum >= 0.97*n, fmt.Sprintf("no retransmission before the timeout: %s at least 0.97 %s", m.Name, m.Unit), "%.4g, mean of the first %d", sum/n, i+1)
 		}
 	}
-	late := m.Most()
+	late := m.Max()
 	if half := len(m.Samples) / 2; !p.Virtual {
 		late = max(slices.Min(m.Samples[:half]), slices.Min(m.Samples[half:]))
 	}
-	p.Check(late <= 4, fmt.Sprintf("a repetition within four timeouts: %s", m.Name), "%.4g timeouts", late)
+	p.Check(late <= 4, fmt.Sprintf("a retransmission within four timeouts: %s", m.Name), "%.4g timeouts", late)
 }
 
-// prompt is how soon everything happens that waits for no timer: a tenth of the
-// timeout that a reaction is measured under.
-func prompt(p *rcpeer.Port) time.Duration { return ib.AckTimeout(reactionTimer(p)) / 10 }
+// promptLimit is the limit for reactions that must not wait for a timer: a tenth of the
+// timeout of the connection.
+func promptLimit(p *rcpeer.Port) time.Duration { return ib.AckTimeout(reactionTimeoutCode(p)) / 10 }
 
 var lossCases = []conformance.Case{
 	{
 		ID:    "recovery/nak/one-for-each-gap",
-		Title: "Each gap is told by one NAK, however many packets come behind it",
+		Title: "The responder sends one NAK for each gap, however many packets follow it",
 		Cite:  ibta("error class B", "roce/rc/psn/6", "roce/rc/psn/7"), Level: conformance.Must,
-		Sends:   "again and again, four packets behind a gap, and the one that was missing",
-		Expects: "one sequence NAK for each gap, with the PSN that is missing",
+		Sends:   "repeatedly, four packets after a gap, then the missing packet",
+		Expects: "one sequence NAK for each gap, with the missing PSN",
 		Mutants: []string{"NAKStorm", "NAKOnlyOnce"},
-		Run: on(nakGeneration, func(p *rcpeer.Port, all []Measurement) {
-			within(p, find(all, "nak/for-a-gap"), 1, "one NAK for a gap")
+		Run: body(nakGeneration, func(p *rcpeer.Port, all []Measurement) {
+			checkAtMost(p, byName(all, "nak/for-a-gap"), 1, "one NAK for a gap")
 		}),
 	},
 	{
 		ID:    "recovery/nak/follows-the-gap",
-		Title: "A gap is told when it is seen, and not by a timer",
+		Title: "The responder sends a NAK when it sees a gap, not after a timer",
 		Cite:  ibta("error class B", "roce/rc/psn/5"), Level: conformance.Must,
-		Sends:   "packets behind gaps",
+		Sends:   "packets after gaps",
 		Expects: "a sequence NAK for each within 6.7 ms, or 54 ms in real time, typically",
 		Mutants: []string{"NAKLate"},
-		Run: on(nakGeneration, func(p *rcpeer.Port, all []Measurement) {
-			typical(p, find(all, "nak/generation"), prompt(p), "a NAK at once")
+		Run: body(nakGeneration, func(p *rcpeer.Port, all []Measurement) {
+			checkReaction(p, byName(all, "nak/generation"), promptLimit(p), "a NAK at once")
 		}),
 	},
 	{
 		ID:    "recovery/nak/starts-the-repetition",
-		Title: "A NAK is followed by the packet that it asks for, wherever in the window that is, and not by a timer",
+		Title: "The requester retransmits from the PSN of a NAK at once, at any place in the window, without waiting for a timer",
 		Cite:  ibta("9.7.5", "roce/rc/tmo/8"), Level: conformance.Must,
 		Sends:   "to windows of eight packets, a sequence NAK for the first, one in the middle, or the last; the timeout is 67 ms, or 0.5 s in real time",
-		Expects: "that packet within a tenth of the timeout, typically",
+		Expects: "the retransmitted packet within a tenth of the timeout, typically",
 		Mutants: []string{"NAKWaitsForTimer"},
-		Run: on(nakReaction, func(p *rcpeer.Port, all []Measurement) {
+		Run: body(nakReaction, func(p *rcpeer.Port, all []Measurement) {
 			for i := range all {
-				typical(p, &all[i], prompt(p), "a reaction that waits for no timer")
+				checkReaction(p, &all[i], promptLimit(p), "a reaction that does not wait for a timer")
 			}
 		}),
 	},
 	{
 		ID:    "recovery/nak/second-loss-of-a-window",
-		Title: "A second NAK, for a later loss in the same window, is followed by the packet that it asks for",
+		Title: "A second NAK, for a later loss in the same window, makes the requester retransmit from there",
 		Cite:  ibta("", "roce/rc/tmo/9"), Level: conformance.Should,
-		Sends:   "to a window of eight packets, sequence NAKs for the third and, when that has come, for the sixth",
-		Expects: "each of them within a tenth of the timeout",
+		Sends:   "to a window of eight packets, sequence NAKs for the third and, after its retransmission, for the sixth",
+		Expects: "each retransmission within a tenth of the timeout",
 		Mutants: []string{"IgnoreSecondNAK"},
-		Run: rcpeer.On(func(p *rcpeer.Port) {
-			c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(reactionTimer(p))})
-			c.Post(c.QP, c.Writing(1, window))
-			c.Take(window)
+		Run: rcpeer.Body(func(p *rcpeer.Port) {
+			c := p.Connect(rcpeer.Setup{Modify: rcpeer.WithTimeout(reactionTimeoutCode(p))})
+			c.PostSend(c.QP, c.WriteWR(1, window))
+			c.NextPackets(window)
 			for _, lost := range []int{2, 5} {
-				sent := c.Put(ib.Nak(c.SQ(lost), ib.NakSequence, 0))
-				took := resent(c, lost).At - sent
-				c.Check(took <= prompt(p), fmt.Sprintf("packet %d of the window again within %v of its NAK", lost, prompt(p)), "after %v", took)
+				sent := c.Send(ib.Nak(c.DevicePSN(lost), ib.NakSequence, 0))
+				took := awaitRetransmission(c, lost).At - sent
+				c.Check(took <= promptLimit(p), fmt.Sprintf("retransmission of packet %d of the window within %v of its NAK", lost, promptLimit(p)), "after %v", took)
 				c.Drain(0)
 			}
-			finish(c, window, 1)
+			ackWindow(c, window, 1)
 		}),
 	},
 	{
 		ID:    "recovery/loss/seen-gaps-wait-for-no-timer",
-		Title: "A packet that was lost in front of others is replaced without waiting for the timer, with the same bytes",
+		Title: "The requester retransmits a lost packet that others follow without waiting for the timer, with the same bytes",
 		Cite:  ibta("9.7.5", "roce/rc/tmo/7", "roce/rc/tmo/8"), Level: conformance.Must,
-		Sends:   "what a responder answers to windows of eight packets of which the first, or one in the middle, was lost",
-		Expects: "the lost packet again, sooner than after the timeout",
+		Sends:   "a responder's NAKs for windows of eight packets of which the first, or one in the middle, was lost",
+		Expects: "a retransmission of the lost packet before the timeout",
 		Mutants: []string{"NAKWaitsForTimer", "RetryRestartsMessage"},
-		Run: on(lossRecovery, func(p *rcpeer.Port, all []Measurement) {
+		Run: body(lossRecovery, func(p *rcpeer.Port, all []Measurement) {
 			for _, place := range []string{"first", "middle"} {
-				typical(p, find(all, "loss/"+place+"/retransmission"), ib.AckTimeout(lossTimer(p))/2, "a repetition by NAK")
+				checkReaction(p, byName(all, "loss/"+place+"/retransmission"), ib.AckTimeout(lossTimeoutCode(p))/2, "a retransmission caused by the NAK")
 			}
 		}),
 	},
 	{
 		ID:    "recovery/loss/last-packet-by-the-timer",
-		Title: "The last packet of a window, if it is lost, is sent again when the timer expires: not before, and soon after",
+		Title: "The requester retransmits the lost last packet of a window after the timeout: not before, and soon after",
 		Cite:  ibta("C9-140", "roce/rc/tmo/1", "roce/rc/tmo/2"), Level: conformance.Must,
-		Sends:   "nothing to windows of eight packets of which the last was lost",
-		Expects: "that packet again after one timeout at least, and four at most",
+		Sends:   "no response to windows of eight packets of which the last was lost",
+		Expects: "a retransmission of that packet after one to four timeouts",
 		Mutants: []string{"AdaptiveTimeout", "NoTransportTimer"},
-		Run: on(lossRecovery, func(p *rcpeer.Port, all []Measurement) {
-			nominal(p, find(all, "loss/last/timeout"))
+		Run: body(lossRecovery, func(p *rcpeer.Port, all []Measurement) {
+			checkTimer(p, byName(all, "loss/last/timeout"))
 		}),
 	},
 	{
 		ID:    "recovery/loss/of-what-was-sent-again",
-		Title: "A packet that is lost again when it is repeated comes a third time, by the timer",
+		Title: "A packet whose retransmission is lost is retransmitted again after the timeout",
 		Cite:  ibta("C9-139", "roce/rc/tmo/1", "roce/rc/tmo/14"), Level: conformance.Must,
-		Sends:   "to a window of eight packets a sequence NAK for the fourth, and nothing to what comes again",
-		Expects: "the fourth packet once more, not before a timeout has passed",
+		Sends:   "to a window of eight packets a sequence NAK for the fourth, and no response to the retransmissions",
+		Expects: "a second retransmission of the fourth packet, not before a timeout has passed",
 		Mutants: []string{"NoTransportTimer", "AdaptiveTimeout"},
-		Run: rcpeer.On(func(p *rcpeer.Port) {
-			code := lossTimer(p)
-			c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(code)})
-			c.Post(c.QP, c.Writing(1, window))
-			c.Take(window)
-			told := c.Put(ib.Nak(c.SQ(3), ib.NakSequence, 0))
-			resent(c, 3)
-			took := resent(c, 3).At - told
-			c.Check(took >= ib.AckTimeout(code), fmt.Sprintf("a second repetition not before %v", ib.AckTimeout(code)), "after %v", took)
-			finish(c, window, 1)
+		Run: rcpeer.Body(func(p *rcpeer.Port) {
+			code := lossTimeoutCode(p)
+			c := p.Connect(rcpeer.Setup{Modify: rcpeer.WithTimeout(code)})
+			c.PostSend(c.QP, c.WriteWR(1, window))
+			c.NextPackets(window)
+			told := c.Send(ib.Nak(c.DevicePSN(3), ib.NakSequence, 0))
+			awaitRetransmission(c, 3)
+			took := awaitRetransmission(c, 3).At - told
+			c.Check(took >= ib.AckTimeout(code), fmt.Sprintf("a second retransmission not before %v", ib.AckTimeout(code)), "after %v", took)
+			ackWindow(c, window, 1)
 		}),
 	},
 	{
 		ID:    "recovery/timeout/never-early-hardly-late",
-		Title: "However often a request is repeated, a timeout is never shorter than its code says, and at most four times as long",
+		Title: "At every retransmission, the timeout is never shorter than the value of its code, and at most four times as long",
 		Cite:  ibta("C9-140", "roce/rc/tmo/2"), Level: conformance.Must,
-		Sends:   "nothing to SENDs with timeouts of 0.5, 4.2 and 16.8 ms",
-		Expects: "seven repetitions of each, one to four timeouts apart",
+		Sends:   "no response to SENDs with timeouts of 0.5, 4.2 and 16.8 ms",
+		Expects: "seven retransmissions of each, one to four timeouts apart",
 		Mutants: []string{"AdaptiveTimeout", "JiffyTimers", "TimeoutBacksOff"},
-		Run: on(timeouts, func(p *rcpeer.Port, all []Measurement) {
+		Run: body(timeouts, func(p *rcpeer.Port, all []Measurement) {
 			for i := range all {
-				nominal(p, &all[i])
+				checkTimer(p, &all[i])
 			}
 		}),
 	},
 	{
 		ID:    "recovery/read/asks-for-what-is-missing",
-		Title: "When a response to a READ was lost, the READ asks again from there or before, and ends with the right bytes",
+		Title: "After the loss of a READ response, the requester repeats the READ from there or before, and ends with the right bytes",
 		Cite:  ibta("9.4.4", "roce/rc/read/10", "roce/rc/read/11"), Level: conformance.Must,
-		Sends:   "all responses to READs of eight but the first, one in the middle, or the last; then what is asked for",
-		Expects: "a READ whose PSN, address and length name the missing responses, within four timeouts, and success with the right bytes",
+		Sends:   "all responses to READs of eight but the first, one in the middle, or the last; then the requested responses",
+		Expects: "a READ whose PSN, address and length match the missing responses, within four timeouts, and success with the right bytes",
 		Mutants: []string{"ReadRetryFromStart", "LastCompletesRead"},
-		Run: on(readRecovery, func(p *rcpeer.Port, all []Measurement) {
-			for _, place := range places {
-				typical(p, find(all, "read/"+place.name+"/reaction"), 4*ib.AckTimeout(lossTimer(p)), "a READ for what is missing")
+		Run: body(readRecovery, func(p *rcpeer.Port, all []Measurement) {
+			for _, place := range lossPositions {
+				checkReaction(p, byName(all, "read/"+place.name+"/reaction"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a READ for the missing responses")
 			}
 		}),
 	},
 	{
 		ID:    "recovery/read/implied-nak",
-		Title: "An ACK for what is behind a READ that was not answered makes the requester ask again",
+		Title: "An ACK of a request after an unanswered READ makes the requester retransmit the READ",
 		Cite:  ibta("", "roce/rc/ack/5"), Level: conformance.Must,
-		Sends:   "an ACK for a SEND behind a READ, and no answer to the READ",
-		Expects: "the READ again within four timeouts, and success for both when it is answered",
+		Sends:   "an ACK for a SEND after a READ, and no response to the READ",
+		Expects: "a retransmitted READ within four timeouts, and success for both after the response",
 		Mutants: []string{"AckSkipsRead"},
-		Run: on(impliedNAK, func(p *rcpeer.Port, all []Measurement) {
-			typical(p, find(all, "read/implied-nak"), 4*ib.AckTimeout(lossTimer(p)), "a READ again")
+		Run: body(impliedNAK, func(p *rcpeer.Port, all []Measurement) {
+			checkReaction(p, byName(all, "read/implied-nak"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a retransmitted READ")
 		}),
 	},
 	{
 		ID:    "recovery/rnr/waits-as-long-as-told",
-		Title: "After an RNR NAK a requester waits at least as long as it was told, each time",
+		Title: "After an RNR NAK a requester waits at least for the RNR timer, each time",
 		Cite:  ibta("Table 45", "roce/rc/rnr/5"), Level: conformance.Must,
 		Sends:   "RNR NAKs of 10 us, 0.64 ms, 10.24 ms and 61.44 ms, four of each",
-		Expects: "the SEND again, and never before that time",
+		Expects: "retransmissions of the SEND, never before that time",
 		Mutants: []string{"RNRNoWait", "RNRTimerTypo"},
-		Run: on(rnrWaits, func(p *rcpeer.Port, all []Measurement) {
+		Run: body(rnrWaits, func(p *rcpeer.Port, all []Measurement) {
 			for i := range all {
-				atLeast(p, &all[i], 1, "no repetition before the time told")
+				checkAtLeast(p, &all[i], 1, "no retransmission before the RNR timer expires")
 			}
 		}),
 	},

@@ -1,14 +1,13 @@
-// Package recovery measures how a RoCE device gets over losses and congestion, in the
-// manner of Lumina (SIGCOMM 2023) and without its switch: the raw peer at the other
-// end of the cable is the lossy network. It leaves out what it would have sent, does
-// not look at what came, and marks what it sends; and it knows when each packet
-// passed. All times include the way to the device and back, or once if the device
-// acts by itself: the turnaround of an ACK is measured as well, to be held against.
+// Package recovery measures how a RoCE device recovers from packet loss and reacts to
+// congestion, like Lumina (SIGCOMM 2023) but without a programmable switch: the scripted
+// peer omits packets, ignores received ones or sends marked ones, and timestamps every
+// packet. Times include the network path in both directions, or one direction if the
+// device acts on a timer; the turnaround time of an ACK is measured for comparison.
 //
-// [Measure] returns all that can be measured as data. The cases ask the same probes,
-// and hold what they say against what the specification demands: a timer is never
-// early and at most four times late, a gap is told by one NAK, a NAK waits for no
-// timer. What it leaves open is measured and not judged.
+// [Measure] returns all measurements. The cases use the same probes and check the
+// requirements of the specification: a timer is never early and at most four times late,
+// a gap causes one NAK, the reaction to a NAK does not wait for a timer. Values that the
+// specification leaves open are measured and not judged.
 package recovery
 
 import (
@@ -24,57 +23,57 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Measurement is something that was measured, several times.
+// Measurement is a quantity with several samples.
 type Measurement struct {
-	// Name says what: "nak/generation", "loss/last/retransmission".
+	// Name identifies the quantity: "nak/generation", "loss/last/retransmission".
 	Name string `json:"name"`
 	// Value is the median of the samples.
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Samples are in the order in which they were taken.
+	// Samples are in the order of measurement.
 	Samples []float64 `json:"samples"`
-	// Position is where in a window of eight packets the one was that was lost, from 1
-	// on; 0 if it is about none.
+	// Position is the number of the lost packet in its window of eight, from 1 on; 0 if
+	// none was lost.
 	Position int `json:"position,omitempty"`
 }
 
-// Least is the smallest sample.
-func (m *Measurement) Least() float64 { return slices.Min(m.Samples) }
+// Min is the smallest sample.
+func (m *Measurement) Min() float64 { return slices.Min(m.Samples) }
 
-// Most is the largest sample.
-func (m *Measurement) Most() float64 { return slices.Max(m.Samples) }
+// Max is the largest sample.
+func (m *Measurement) Max() float64 { return slices.Max(m.Samples) }
 
 // Units.
 const (
 	Microseconds = "us"
 	Packets      = "packets"
-	// Nominal is a time as a multiple of the one that a timer's code stands for.
+	// Nominal is a time as a multiple of the nominal value of a timer code.
 	Nominal = "x nominal"
 )
 
-// measured makes a measurement of samples, of which there is at least one.
-func measured(name, unit string, samples []float64) Measurement {
+// newMeasurement returns a measurement with the samples, of which there must be at least one.
+func newMeasurement(name, unit string, samples []float64) Measurement {
 	sorted := slices.Sorted(slices.Values(samples))
 	n := len(sorted)
 	return Measurement{Name: name, Unit: unit, Samples: samples, Value: (sorted[(n-1)/2] + sorted[n/2]) / 2}
 }
 
-// timed makes a measurement of times.
-func timed(name string, times []time.Duration) Measurement {
+// newTiming returns a measurement of times.
+func newTiming(name string, times []time.Duration) Measurement {
 	samples := make([]float64, len(times))
 	for i, t := range times {
 		samples[i] = float64(t) / float64(time.Microsecond)
 	}
-	return measured(name, Microseconds, samples)
+	return newMeasurement(name, Microseconds, samples)
 }
 
-// probe measures some things.
+// probe returns one or more measurements. It runs if the device has the capabilities.
 type probe struct {
 	needs verbs.Caps
 	run   func(*rcpeer.Port) []Measurement
 }
 
-// probes are all that there are, in the order of the table.
+// probes are in the order of the printed table.
 var probes = []probe{
 	{0, ackTurnaround},
 	{0, nakGeneration},
@@ -92,10 +91,10 @@ var probes = []probe{
 	{verbs.CapCongestion, rates},
 }
 
-// Measure measures all that the device has, and returns what it has until something
-// goes wrong.
+// Measure runs all probes that the device supports. After an error it returns the
+// measurements made before.
 func Measure(b *conformance.Bench) (all []Measurement, err error) {
-	err = rcpeer.On(func(p *rcpeer.Port) {
+	err = rcpeer.Body(func(p *rcpeer.Port) {
 		for _, probe := range probes {
 			if p.Caps.Has(probe.needs) {
 				all = append(all, probe.run(p)...)
@@ -118,27 +117,27 @@ func WriteText(w io.Writer, all []Measurement) error {
 	fmt.Fprintln(t, "measurement\tmedian\tleast\tmost\tunit\tsamples\t")
 	for i := range all {
 		m := &all[i]
-		fmt.Fprintf(t, "%s\t%.4g\t%.4g\t%.4g\t%s\t%d\t\n", m.Name, m.Value, m.Least(), m.Most(), m.Unit, len(m.Samples))
+		fmt.Fprintf(t, "%s\t%.4g\t%.4g\t%.4g\t%s\t%d\t\n", m.Name, m.Value, m.Min(), m.Max(), m.Unit, len(m.Samples))
 	}
 	return t.Flush()
 }
 
-// note keeps measurements in the record of a case.
-func note(p *rcpeer.Port, all []Measurement) []Measurement {
+// noteAll adds measurements to the record of the case.
+func noteAll(p *rcpeer.Port, all []Measurement) []Measurement {
 	for _, m := range all {
-		p.Note("%s: %.4g %s (%.4g to %.4g, %d samples)", m.Name, m.Value, m.Unit, m.Least(), m.Most(), len(m.Samples))
+		p.Note("%s: %.4g %s (%.4g to %.4g, %d samples)", m.Name, m.Value, m.Unit, m.Min(), m.Max(), len(m.Samples))
 	}
 	return all
 }
 
-// find returns a measurement by its name.
-func find(all []Measurement, name string) *Measurement {
+// byName returns a measurement by its name.
+func byName(all []Measurement, name string) *Measurement {
 	i := slices.IndexFunc(all, func(m Measurement) bool { return m.Name == name })
 	return &all[i]
 }
 
-// repeated is how often something is measured that takes no longer than a packet.
-func repeated(p *rcpeer.Port) int {
+// sampleCount is the number of samples of measurements that take only a round trip.
+func sampleCount(p *rcpeer.Port) int {
 	if p.Virtual {
 		return 20
 	}

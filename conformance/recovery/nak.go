@@ -9,45 +9,45 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ackTurnaround measures how long it takes from a request to its ACK.
+// ackTurnaround measures the time from a request to its ACK.
 func ackTurnaround(p *rcpeer.Port) []Measurement {
 	c := p.Connect(rcpeer.Setup{})
-	times := make([]time.Duration, 0, repeated(p))
-	for i := range repeated(p) {
-		sent := c.Put(write(c, i))
-		times = append(times, acknowledged(c, i).At-sent)
+	times := make([]time.Duration, 0, sampleCount(p))
+	for i := range sampleCount(p) {
+		sent := c.Send(writeWithAckReq(c, i))
+		times = append(times, awaitAck(c, i).At-sent)
 	}
-	return []Measurement{timed("ack/turnaround", times)}
+	return []Measurement{newTiming("ack/turnaround", times)}
 }
 
-// write is the peer's n-th packet: a WRITE that is to be acknowledged.
-func write(c *rcpeer.Conn, n int) ib.Packet {
-	return ib.WriteOnly(c.PSN(n), c.At(0, 8), rcpeer.Data(8)).AckReq()
+// writeWithAckReq is the peer's n-th request packet: a WRITE with AckReq.
+func writeWithAckReq(c *rcpeer.Conn, n int) ib.Packet {
+	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), rcpeer.Data(8)).AckReq()
 }
 
-// acknowledged waits for the ACK of the peer's n-th packet.
-func acknowledged(c *rcpeer.Conn, n int) rcpeer.Arrival {
-	return c.Await(ib.Ack(c.PSN(n), ib.AnyMSN).String(), func(a *rcpeer.Arrival) bool {
-		return a.IsAck(ib.AckPositive) && a.PSN() == c.PSN(n)
+// awaitAck waits for the ACK of the peer's n-th request packet.
+func awaitAck(c *rcpeer.Conn, n int) rcpeer.Arrival {
+	return c.Await(ib.Ack(c.PeerPSN(n), ib.AnyMSN).String(), func(a *rcpeer.Arrival) bool {
+		return a.IsAck(ib.AckPositive) && a.PSN() == c.PeerPSN(n)
 	})
 }
 
-// behindGap is how many packets come behind each gap.
-const behindGap = 4
+// packetsAfterGap is the number of packets after each gap.
+const packetsAfterGap = 4
 
-// nakGeneration measures how long it takes from the packet behind a gap to the NAK,
-// and how many NAKs there are for a gap.
+// nakGeneration measures the time from the packet after a gap to the NAK, and the number
+// of NAKs for a gap.
 func nakGeneration(p *rcpeer.Port) []Measurement {
 	c := p.Connect(rcpeer.Setup{})
-	times, naks := make([]time.Duration, 0, repeated(p)), make([]float64, 0, repeated(p))
-	for i := range repeated(p) {
-		sent := c.Put(write(c, i+1))
-		nak := c.Await(ib.Nak(c.PSN(i), ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
-		c.Check(nak.PSN() == c.PSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PSN(i))), "%v", nak.Packet)
+	times, naks := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
+	for i := range sampleCount(p) {
+		sent := c.Send(writeWithAckReq(c, i+1))
+		nak := c.Await(ib.Nak(c.PeerPSN(i), ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
+		c.Check(nak.PSN() == c.PeerPSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PeerPSN(i))), "%v", nak.Packet)
 		times = append(times, nak.At-sent)
 		n := 1
-		for k := range behindGap - 1 {
-			c.Put(write(c, i+2+k))
+		for k := range packetsAfterGap - 1 {
+			c.Send(writeWithAckReq(c, i+2+k))
 		}
 		for _, a := range p.Drain(0) {
 			if isSequenceNAK(&a) {
@@ -55,59 +55,59 @@ func nakGeneration(p *rcpeer.Port) []Measurement {
 			}
 		}
 		naks = append(naks, float64(n))
-		c.Put(write(c, i))
-		acknowledged(c, i)
+		c.Send(writeWithAckReq(c, i))
+		awaitAck(c, i)
 	}
-	return []Measurement{timed("nak/generation", times), measured("nak/for-a-gap", Packets, naks)}
+	return []Measurement{newTiming("nak/generation", times), newMeasurement("nak/for-a-gap", Packets, naks)}
 }
 
 func isSequenceNAK(a *rcpeer.Arrival) bool { return a.IsNak(ib.NakSequence) }
 
-// A window is what the device sends at once: a WRITE of so many packets.
+// window is the number of packets of a WRITE that the device sends at once.
 const window = 8
 
-// places are where in a window something is lost.
-var places = []struct {
+// lossPositions are the positions of lost packets in a window.
+var lossPositions = []struct {
 	name string
 	at   int
 }{{"first", 0}, {"middle", window / 2}, {"last", window - 1}}
 
-// reactionTimer is a timeout far longer than anything but waiting for it: 67 ms or more,
-// and 0.5 s or more in real time, where the computer may be busy.
-func reactionTimer(p *rcpeer.Port) uint8 {
+// reactionTimeoutCode is the code of a timeout that no prompt reaction reaches: at least 67 ms,
+// or 0.5 s in real time, where the host may be busy.
+func reactionTimeoutCode(p *rcpeer.Port) uint8 {
 	if p.Virtual {
-		return p.LongTimer(14)
+		return p.LongTimeout(14)
 	}
-	return p.LongTimer(17)
+	return p.LongTimeout(17)
 }
 
-// nakReaction measures how long it takes from a NAK to the packet that it asks for.
+// nakReaction measures the time from a NAK to the retransmission of its packet.
 func nakReaction(p *rcpeer.Port) (all []Measurement) {
-	for _, place := range places {
-		times := make([]time.Duration, 0, repeated(p))
-		c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(reactionTimer(p))})
-		for i := range repeated(p) / 2 {
-			c.Post(c.QP, c.Writing(1, window))
-			c.Take(window)
-			sent := c.Put(ib.Nak(c.SQ(i*window+place.at), ib.NakSequence, uint32(i)))
-			times = append(times, resent(c, i*window+place.at).At-sent)
-			finish(c, (i+1)*window, i+1)
+	for _, place := range lossPositions {
+		times := make([]time.Duration, 0, sampleCount(p))
+		c := p.Connect(rcpeer.Setup{Modify: rcpeer.WithTimeout(reactionTimeoutCode(p))})
+		for i := range sampleCount(p) / 2 {
+			c.PostSend(c.QP, c.WriteWR(1, window))
+			c.NextPackets(window)
+			sent := c.Send(ib.Nak(c.DevicePSN(i*window+place.at), ib.NakSequence, uint32(i)))
+			times = append(times, awaitRetransmission(c, i*window+place.at).At-sent)
+			ackWindow(c, (i+1)*window, i+1)
 		}
-		all = append(all, timed("nak/reaction/"+place.name, times))
+		all = append(all, newTiming("nak/reaction/"+place.name, times))
 	}
 	return all
 }
 
-// resent waits for the device's n-th packet.
-func resent(c *rcpeer.Conn, n int) rcpeer.Arrival {
-	return c.Await(fmt.Sprintf("packet %d of the window again", n%window), func(a *rcpeer.Arrival) bool { return a.PSN() == c.SQ(n) })
+// awaitRetransmission waits for the retransmission of the device's n-th packet.
+func awaitRetransmission(c *rcpeer.Conn, n int) rcpeer.Arrival {
+	return c.Await(fmt.Sprintf("retransmission of packet %d of the window", n%window), func(a *rcpeer.Arrival) bool { return a.PSN() == c.DevicePSN(n) })
 }
 
-// finish acknowledges the device's first n packets, and what they are of. It returns
-// how many packets came between.
-func finish(c *rcpeer.Conn, n, messages int) (more int) {
+// ackWindow acknowledges the device's first n packets, which are of this many messages. It
+// returns the number of packets received before the ACK.
+func ackWindow(c *rcpeer.Conn, n, messages int) (more int) {
 	more = len(c.Drain(0))
-	c.Put(ib.Ack(c.SQ(n-1), uint32(messages)))
-	c.Completes(1, verbs.WCSuccess)
+	c.Send(ib.Ack(c.DevicePSN(n-1), uint32(messages)))
+	c.ExpectCompletion(1, verbs.WCSuccess)
 	return more
 }

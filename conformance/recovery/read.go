@@ -9,88 +9,87 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// readRecovery measures, for the loss of one response to a READ, how long it takes
-// from the response behind it, or the last one before it where it was the last itself,
-// to the READ for what is missing. A requester may take a response out of order for a
-// NAK, or wait for its timer.
+// readRecovery measures the loss of one READ response: the time from the response after
+// it, or before it if the last was lost, to the READ for the missing responses. A
+// requester may treat an out-of-order response as a NAK, or wait for its timer.
 func readRecovery(p *rcpeer.Port) (all []Measurement) {
-	for _, place := range places {
+	for _, place := range lossPositions {
 		times, asked := readAt(p, place.at)
-		all = append(all, timed("read/"+place.name+"/reaction", times), measured("read/"+place.name+"/asked-again", Packets, asked))
+		all = append(all, newTiming("read/"+place.name+"/reaction", times), newMeasurement("read/"+place.name+"/asked-again", Packets, asked))
 	}
 	return all
 }
 
-// readByPosition is readRecovery for every response, without a judgement.
+// readByPosition measures the loss of each response. No case judges it.
 func readByPosition(p *rcpeer.Port) (all []Measurement) {
 	for at := range window {
 		times, _ := readAt(p, at)
-		all = append(all, timed(fmt.Sprintf("read/at-%d/reaction", at+1), times).of(at))
+		all = append(all, newTiming(fmt.Sprintf("read/at-%d/reaction", at+1), times).atPosition(at))
 	}
 	return all
 }
 
-// readAt measures the loss of one response to a READ.
-func readAt(p *rcpeer.Port, at int) (times []time.Duration, asked []float64) {
-	c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(lossTimer(p))})
-	for i := range tries {
+// readAt measures the loss of response number at of a READ.
+func readAt(p *rcpeer.Port, at int) (times []time.Duration, requested []float64) {
+	c := p.Connect(rcpeer.Setup{Modify: rcpeer.WithTimeout(lossTimeoutCode(p))})
+	for i := range timeoutSamples {
 		base := i * window
-		clear(c.Own.Buf[:window*rcpeer.MTU])
-		c.Post(c.QP, c.Reading(1, window))
-		c.Take(1)
+		clear(c.LocalMem.Buf[:window*rcpeer.MTU])
+		c.PostSend(c.QP, c.ReadWR(1, window))
+		c.NextPackets(1)
 		data := rcpeer.Data(window * rcpeer.MTU)
 		var seen time.Duration
-		for k, r := range ib.ReadResponses(c.SQ(base), uint32(i+1), data, rcpeer.MTU) {
+		for k, r := range ib.ReadResponses(c.DevicePSN(base), uint32(i+1), data, rcpeer.MTU) {
 			switch {
 			case k == at:
 			case k == at+1, at == window-1:
-				seen = c.Put(r)
+				seen = c.Send(r)
 			default:
-				c.Put(r)
+				c.Send(r)
 			}
 		}
 		again := nextRead(c)
 		times = append(times, again.At-seen)
-		from := missing(c, again, base, at)
-		asked = append(asked, float64(window-from))
-		c.Put(ib.ReadResponses(c.SQ(base+from), uint32(i+1), data[from*rcpeer.MTU:], rcpeer.MTU)...)
-		c.Completes(1, verbs.WCSuccess)
-		c.Holds(c.Own, 0, data)
+		from := checkReadRetry(c, again, base, at)
+		requested = append(requested, float64(window-from))
+		c.Send(ib.ReadResponses(c.DevicePSN(base+from), uint32(i+1), data[from*rcpeer.MTU:], rcpeer.MTU)...)
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectBytes(c.LocalMem, 0, data)
 		c.Drain(0)
 	}
-	return times, asked
+	return times, requested
 }
 
-// nextRead waits for a READ of the device's.
+// nextRead waits for a READ request from the device.
 func nextRead(c *rcpeer.Conn) rcpeer.Arrival {
-	return c.Await("a READ for what is missing", func(a *rcpeer.Arrival) bool { return a.Opcode() == ib.OpReadRequest })
+	return c.Await("a READ for the missing responses", func(a *rcpeer.Arrival) bool { return a.Opcode() == ib.OpReadRequest })
 }
 
-// missing ends the case unless a repeated READ asks for all from the lost response
-// on, or from before it, and for its PSN. It returns where it begins.
-func missing(c *rcpeer.Conn, again rcpeer.Arrival, base, lost int) int {
-	from := again.PSN().Sub(c.SQ(base))
-	want := fmt.Sprintf("a READ for what is missing, from response %d of %d on, with its PSN, address and length", lost, window)
+// checkReadRetry fails the case unless a retransmitted READ requests all responses from the lost
+// one, or an earlier one, on, with the matching PSN. It returns the first requested one.
+func checkReadRetry(c *rcpeer.Conn, again rcpeer.Arrival, base, lost int) int {
+	from := again.PSN().Sub(c.DevicePSN(base))
+	want := fmt.Sprintf("a READ for the missing responses, from number %d of %d on, with its PSN, address and length", lost, window)
 	c.Check(from >= 0 && from <= lost, want, "one from %d on: %v", from, again.Packet)
-	off, n := int(*again.RETH.VA-rcpeer.Theirs.Addr), int(*again.RETH.Len)
+	off, n := int(*again.RETH.VA-rcpeer.PeerMemory.Addr), int(*again.RETH.Len)
 	c.Check(off == from*rcpeer.MTU && n == (window-from)*rcpeer.MTU, want, "%d bytes at offset %d with the PSN of response %d", n, off, from)
 	return from
 }
 
-// impliedNAK measures how long it takes from an ACK for what is behind a READ, which
-// shows that the answer to it was lost, to the READ again.
+// impliedNAK measures the time from an ACK of a request after a READ, which implies that
+// the READ response was lost, to the retransmitted READ.
 func impliedNAK(p *rcpeer.Port) []Measurement {
-	c := p.Connect(rcpeer.Setup{Change: rcpeer.Timer(lossTimer(p))})
-	times := make([]time.Duration, 0, tries)
-	for i := range tries {
-		c.Post(c.QP, c.Reading(1, 1), c.Sending(2, 8))
-		c.Take(2)
-		sent := c.Put(ib.Ack(c.SQ(2*i+1), uint32(2*i+2)))
+	c := p.Connect(rcpeer.Setup{Modify: rcpeer.WithTimeout(lossTimeoutCode(p))})
+	times := make([]time.Duration, 0, timeoutSamples)
+	for i := range timeoutSamples {
+		c.PostSend(c.QP, c.ReadWR(1, 1), c.SendWR(2, 8))
+		c.NextPackets(2)
+		sent := c.Send(ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
 		times = append(times, nextRead(c).At-sent)
-		c.Put(ib.ReadResponseOnly(c.SQ(2*i), uint32(2*i+1), rcpeer.Data(rcpeer.MTU)), ib.Ack(c.SQ(2*i+1), uint32(2*i+2)))
-		c.Completes(1, verbs.WCSuccess)
-		c.Completes(2, verbs.WCSuccess)
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), rcpeer.Data(rcpeer.MTU)), ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectCompletion(2, verbs.WCSuccess)
 		c.Drain(0)
 	}
-	return []Measurement{timed("read/implied-nak", times)}
+	return []Measurement{newTiming("read/implied-nak", times)}
 }

@@ -7,74 +7,73 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Completion returns the next completion of r.CQ, for which it waits.
-func (r *Rig) Completion() verbs.WC {
-	wc, ok := r.WaitCompletion(r.Patience())
+// NextCompletion waits for the next completion of r.CQ. The case fails if there is none.
+func (r *Rig) NextCompletion() verbs.WC {
+	wc, ok := r.PollCompletion(r.ResponseTimeout())
 	if !ok {
-		r.Fail("a completion", "none in %v", r.Patience())
+		r.Fail("a completion", "none in %v", r.ResponseTimeout())
 	}
 	return wc
 }
 
-// WaitCompletion returns the next completion of r.CQ, if there is one in time.
-func (r *Rig) WaitCompletion(timeout time.Duration) (verbs.WC, bool) { return r.WaitOn(r.CQ, timeout) }
+// PollCompletion waits for the next completion of r.CQ; false after the timeout.
+func (r *Rig) PollCompletion(timeout time.Duration) (verbs.WC, bool) { return r.PollCQ(r.CQ, timeout) }
 
-// The first look for a completion comes soon and each further one later, so that
-// waiting is neither slow nor dear.
+// The interval between two polls grows from the first to the second.
 const (
-	firstLook = time.Microsecond
-	lastLook  = time.Millisecond
+	minPollInterval = time.Microsecond
+	maxPollInterval = time.Millisecond
 )
 
-// WaitOn returns the next completion of any queue, if there is one in time.
-func (r *Rig) WaitOn(cq verbs.CQ, timeout time.Duration) (verbs.WC, bool) {
+// PollCQ waits for the next completion of cq; false after the timeout.
+func (r *Rig) PollCQ(cq verbs.CQ, timeout time.Duration) (verbs.WC, bool) {
 	var wcs [1]verbs.WC
-	pause, until := firstLook, r.Now()+timeout
+	interval, deadline := minPollInterval, r.Now()+timeout
 	for {
 		n, err := cq.Poll(wcs[:])
-		r.Do("a completion queue that can be polled", err)
+		r.Must("a completion queue that can be polled", err)
 		if n > 0 {
 			r.Note("%s", Describe(&wcs[0]))
 			return wcs[0], true
 		}
-		left := until - r.Now()
+		left := deadline - r.Now()
 		if left <= 0 {
 			return verbs.WC{}, false
 		}
-		r.Sleep(min(pause, left))
-		pause = min(2*pause, lastLook)
+		r.Sleep(min(interval, left))
+		interval = min(2*interval, maxPollInterval)
 	}
 }
 
-// Completes ends the case unless the next completion is of this request and with
-// this status. It returns the completion.
-func (r *Rig) Completes(id uint64, status verbs.WCStatus) verbs.WC {
-	wc := r.Completion()
+// ExpectCompletion fails the case unless the next completion has this work request ID
+// and status. It returns the completion.
+func (r *Rig) ExpectCompletion(id uint64, status verbs.WCStatus) verbs.WC {
+	wc := r.NextCompletion()
 	if wc.WRID != id || wc.Status != status {
 		r.Fail(fmt.Sprintf("request %d to complete with %v", id, status), "%s", Describe(&wc))
 	}
 	return wc
 }
 
-// Received ends the case unless the next completion is of this receive, with so
-// many bytes. It returns the completion.
-func (r *Rig) Received(id uint64, n int) verbs.WC {
-	wc := r.Completes(id, verbs.WCSuccess)
+// ExpectRecv fails the case unless the next completion is that of receive id, with n
+// bytes. It returns the completion.
+func (r *Rig) ExpectRecv(id uint64, n int) verbs.WC {
+	wc := r.ExpectCompletion(id, verbs.WCSuccess)
 	if wc.Opcode != verbs.WCOpRecv && wc.Opcode != verbs.WCOpRecvRDMAWithImm || int(wc.ByteLen) != n {
 		r.Fail(fmt.Sprintf("receive %d with %d bytes", id, n), "%s", Describe(&wc))
 	}
 	return wc
 }
 
-// Incomplete ends the case if there is a completion by now. See to it that the
-// device has had its time: ask its wire first.
-func (r *Rig) Incomplete() {
-	if wc, ok := r.WaitCompletion(0); ok {
+// ExpectNoCompletion fails the case if r.CQ has a completion now. Synchronize with the
+// device first, by an exchange on its wire.
+func (r *Rig) ExpectNoCompletion() {
+	if wc, ok := r.PollCompletion(0); ok {
 		r.Fail("no completion", "%s", Describe(&wc))
 	}
 }
 
-// Describe tells a completion in a few words.
+// Describe formats a completion.
 func Describe(wc *verbs.WC) string {
 	if wc.Status != verbs.WCSuccess {
 		return fmt.Sprintf("completion of %d: %v", wc.WRID, wc.Status)
@@ -89,48 +88,48 @@ func Describe(wc *verbs.WC) string {
 	return s
 }
 
-// Post posts a send request that has to be taken.
-func (r *Rig) Post(qp verbs.QP, wrs ...verbs.SendWR) {
+// PostSend posts send requests, which the device must accept.
+func (r *Rig) PostSend(qp verbs.QP, wrs ...verbs.SendWR) {
 	for i := range wrs {
 		r.Note("post %v %d", wrs[i].Opcode, wrs[i].WRID)
 	}
 	n, err := qp.PostSend(wrs)
-	r.Do("a send request that is taken", err)
+	r.Must("a send request that is taken", err)
 	r.Check(n == len(wrs), fmt.Sprintf("%d requests taken", len(wrs)), "%d", n)
 }
 
-// Receiver is what receives are posted to: a queue pair or a shared receive queue.
-type Receiver interface {
+// RecvQueue is a queue pair or a shared receive queue.
+type RecvQueue interface {
 	PostRecv(wrs []verbs.RecvWR) (int, error)
 }
 
-// Recv posts a receive that has to be taken.
-func (r *Rig) Recv(q Receiver, id uint64, sgl ...verbs.SGE) {
+// PostRecv posts a receive, which the device must accept.
+func (r *Rig) PostRecv(q RecvQueue, id uint64, sgl ...verbs.SGE) {
 	n, err := q.PostRecv([]verbs.RecvWR{{WRID: id, SGL: sgl}})
-	r.Do("a receive that is taken", err)
+	r.Must("a receive that is taken", err)
 	r.Check(n == 1, "one receive taken", "%d", n)
 }
 
-// State ends the case unless the queue pair is, or soon comes to be, in this state.
-func (r *Rig) State(qp verbs.QP, want verbs.QPState) {
-	pause, until := firstLook, r.Now()+r.Patience()
+// AwaitState fails the case unless the queue pair reaches the state in time.
+func (r *Rig) AwaitState(qp verbs.QP, want verbs.QPState) {
+	interval, deadline := minPollInterval, r.Now()+r.ResponseTimeout()
 	for {
 		a, err := qp.Query()
-		r.Do("a queue pair that can be queried", err)
+		r.Must("a queue pair that can be queried", err)
 		switch {
 		case a.State == want:
 			return
-		case r.Now() >= until:
+		case r.Now() >= deadline:
 			r.Fail(fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
 		}
-		r.Sleep(pause)
-		pause = min(2*pause, lastLook)
+		r.Sleep(interval)
+		interval = min(2*interval, maxPollInterval)
 	}
 }
 
-// StateIs ends the case unless the queue pair is in this state now.
-func (r *Rig) StateIs(qp verbs.QP, want verbs.QPState) {
+// ExpectState fails the case unless the queue pair is in this state now.
+func (r *Rig) ExpectState(qp verbs.QP, want verbs.QPState) {
 	a, err := qp.Query()
-	r.Do("a queue pair that can be queried", err)
+	r.Must("a queue pair that can be queried", err)
 	r.Check(a.State == want, fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
 }

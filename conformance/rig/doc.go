@@ -1,16 +1,15 @@
-// Package rig is a verbs application on a bench, for cases that are told in straight
-// lines: what does not come out as it must ends the case, with what was wanted and
-// what came instead, so that a body says only what happens.
+// Package rig is a verbs application on a bench whose methods end the case when an
+// expectation is not met. The body of a case is then a plain list of steps:
 //
-//	Run: rig.Straight(func(r *rig.Rig) {
+//	Run: rig.Body(func(r *rig.Rig) {
 //		m := r.Memory(64, verbs.AccessLocalWrite)
 //		…
-//		r.Completes(7, verbs.WCSuccess)
+//		r.ExpectCompletion(7, verbs.WCSuccess)
 //	})
 //
-// It knows no wire: the suites put their raw peers beside it. What a verb refuses
-// counts as the device's violation, for a case asks only for what the device claims;
-// [Rig.Refuses] is for what it has to refuse.
+// The package does not use the wire; the suites have scripted peers for that. An error of
+// a verb is a violation, since a case uses only features that the device claims. Use
+// [Rig.MustFail] for calls that the device has to reject.
 package rig
 
 import (
@@ -21,46 +20,44 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Rig is an application on the device under test. The things that it makes are
-// closed with the device.
+// Rig is an application on the device under test. The objects that it creates are closed
+// with the device.
 type Rig struct {
 	*conformance.Bench
-	// PD and CQ are there for whoever needs no other.
+	// PD and CQ are for cases that need only one of each.
 	PD verbs.PD
 	CQ verbs.CQ
 }
 
-// cqDepth is enough for any case.
 const cqDepth = 1024
 
-// Straight makes the body of a case from one that ends where a step fails.
-func Straight(body func(*Rig)) func(*conformance.Bench) error {
+// Body makes the body of a case from a function that uses a rig.
+func Body(body func(*Rig)) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
-		return Caught(func() { body(New(b)) })
+		return Catch(func() { body(New(b)) })
 	}
 }
 
-// New returns a rig on the bench. It and its methods must be called within
-// [Straight] or [Caught].
+// New returns a rig on the bench. Call it and its methods within [Body] or [Catch] only.
 func New(b *conformance.Bench) *Rig {
 	r := &Rig{Bench: b}
 	var err error
 	r.PD, err = b.Device.AllocPD()
-	r.Do("a protection domain", err)
+	r.Must("a protection domain", err)
 	r.CQ, err = b.Device.CreateCQ(verbs.CQInit{Depth: cqDepth})
-	r.Do("a completion queue", err)
+	r.Must("a completion queue", err)
 	return r
 }
 
-// ending is how a step ends its case.
-type ending struct{ err error }
+// abort is the panic value that ends a case.
+type abort struct{ err error }
 
-// Caught runs the steps and returns why they ended early.
-func Caught(steps func()) (err error) {
+// Catch runs the steps and returns the error of [Abort], or nil if they finish.
+func Catch(steps func()) (err error) {
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
-		case ending:
+		case abort:
 			err = v.err
 		default:
 			panic(v)
@@ -70,12 +67,12 @@ func Caught(steps func()) (err error) {
 	return nil
 }
 
-// End ends the case: with a [*conformance.Violation] if the device is at fault.
-func End(err error) { panic(ending{err}) }
+// Abort ends the case with err: a [*conformance.Violation] if the device is at fault.
+func Abort(err error) { panic(abort{err}) }
 
 // Fail ends the case with a violation.
 func (r *Rig) Fail(want, format string, args ...any) {
-	End(conformance.Violatedf(want, format, args...))
+	Abort(conformance.Violatedf(want, format, args...))
 }
 
 // Check ends the case with a violation unless ok.
@@ -85,25 +82,25 @@ func (r *Rig) Check(ok bool, want, format string, args ...any) {
 	}
 }
 
-// Do ends the case if a verb failed that had to succeed. The bench's own faults stay
-// what they are.
-func (r *Rig) Do(want string, err error) {
+// Must ends the case if a verb returned an error. ErrNotSupported, ErrBenchCannot and
+// violations are passed on; every other error is a violation.
+func (r *Rig) Must(want string, err error) {
 	switch {
 	case err == nil:
-	case errors.Is(err, verbs.ErrNotSupported), errors.Is(err, conformance.ErrCannot), conformance.IsViolation(err):
-		End(fmt.Errorf("%s: %w", want, err))
+	case errors.Is(err, verbs.ErrNotSupported), errors.Is(err, conformance.ErrBenchCannot), conformance.IsViolation(err):
+		Abort(fmt.Errorf("%s: %w", want, err))
 	default:
 		r.Fail(want, "%v", err)
 	}
 }
 
-// Refuses ends the case unless a verb was refused, and for this reason if one is
-// named.
-func (r *Rig) Refuses(what string, err, reason error) {
+// MustFail fails the case unless a verb returned an error, which must match reason if
+// that is not nil.
+func (r *Rig) MustFail(call string, err, reason error) {
 	switch {
 	case err == nil:
-		r.Fail(what+" is refused", "it succeeds")
+		r.Fail(call+" is refused", "it succeeds")
 	case reason != nil && !errors.Is(err, reason):
-		r.Fail(fmt.Sprintf("%s is refused with %q", what, reason), "%v", err)
+		r.Fail(fmt.Sprintf("%s is refused with %q", call, reason), "%v", err)
 	}
 }

@@ -8,39 +8,39 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Event ends the case unless the next asynchronous event is of this type. It returns
-// the event. Those of the types beside it may come before.
-func (r *Rig) Event(want verbs.AsyncEventType, beside ...verbs.AsyncEventType) verbs.AsyncEvent {
+// ExpectEvent fails the case unless the next asynchronous event has this type. Events of
+// the ignored types may come before. It returns the event.
+func (r *Rig) ExpectEvent(want verbs.AsyncEventType, ignored ...verbs.AsyncEventType) verbs.AsyncEvent {
 	for {
-		e, err := r.Device.WaitAsync(r.Patience())
+		e, err := r.Device.WaitAsync(r.ResponseTimeout())
 		switch {
 		case errors.Is(err, verbs.ErrTimeout):
-			r.Fail(fmt.Sprintf("the event %v", want), "none in %v", r.Patience())
+			r.Fail(fmt.Sprintf("the event %v", want), "none in %v", r.ResponseTimeout())
 		case err != nil:
-			r.Do("events", err)
+			r.Must("events", err)
 		}
 		r.Note("event %v", e.Type)
 		switch {
 		case e.Type == want:
 			return e
-		case !slices.Contains(beside, e.Type):
+		case !slices.Contains(ignored, e.Type):
 			r.Fail(fmt.Sprintf("the event %v", want), "%v", e.Type)
 		}
 	}
 }
 
-// NoEvent ends the case if there is an asynchronous event by now.
-func (r *Rig) NoEvent() {
+// ExpectNoEvent fails the case if an asynchronous event is pending.
+func (r *Rig) ExpectNoEvent() {
 	e, err := r.Device.WaitAsync(0)
 	switch {
 	case err == nil:
 		r.Fail("no event", "%v", e.Type)
 	case !errors.Is(err, verbs.ErrTimeout):
-		r.Do("events", err)
+		r.Must("events", err)
 	}
 }
 
-// Counter returns a counter of the device, and whether it has it.
+// Counter returns a counter of the device; false if the device does not have it.
 func (r *Rig) Counter(name string) (uint64, bool) {
 	for _, c := range r.Device.Counters() {
 		if c.Name == name {

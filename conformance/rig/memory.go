@@ -7,73 +7,72 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// guard is how much memory around a region is watched.
+// guard is the number of bytes before and after a region that are checked for changes.
 const guard = 64
 
-// Memory is a registered region with memory around it that nobody may touch.
+// Memory is a registered region with unregistered guard bytes around it.
 type Memory struct {
 	verbs.MR
-	// Buf is the region's memory. It is filled at first, with what no [Pattern] has.
-	Buf []byte
-	all []byte
-	was []byte
-	// seen has the device finish what it is at: what it wrote before, a program may
-	// look at then, whatever told it that there is something to see; and what it
-	// writes afterwards comes behind such a look.
-	seen func()
+	// Buf is the region's memory. Its initial content resembles no [Pattern].
+	Buf      []byte
+	all      []byte
+	snapshot []byte
+	// sync orders accesses by the device and by the case: the case sees what the device
+	// wrote before, and the device writes later data only after the case has looked.
+	sync func()
 }
 
-// Memory registers n bytes, filled with what no [Pattern] has.
+// Memory registers n bytes, whose initial content resembles no [Pattern].
 func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.PD, n, access) }
 
 // MemoryIn registers n bytes in another protection domain.
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
-	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), seen: r.see}
+	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: r.syncDevice}
 	m.Buf = m.all[guard:][:n:n]
-	m.was = bytes.Clone(m.all)
+	m.snapshot = bytes.Clone(m.all)
 	var err error
 	m.MR, err = pd.RegMR(verbs.MRInit{Buf: m.Buf, Access: access})
-	r.Do("a memory region", err)
+	r.Must("a memory region", err)
 	return m
 }
 
-// SGE is n bytes of the region from off on.
+// SGE returns a scatter/gather entry for n bytes of the region from off on.
 func (m *Memory) SGE(off, n int) verbs.SGE { return verbs.SGEOf(m.MR, off, n) }
 
-// List is the same as a list of one.
-func (m *Memory) List(off, n int) []verbs.SGE { return []verbs.SGE{m.SGE(off, n)} }
+// SGL returns a list with that entry.
+func (m *Memory) SGL(off, n int) []verbs.SGE { return []verbs.SGE{m.SGE(off, n)} }
 
-// Remote names the region to a peer, from off on.
+// Remote returns the remote address of offset off.
 func (m *Memory) Remote(off int) verbs.Remote {
 	return verbs.Remote{Addr: m.Addr() + uint64(off), RKey: m.RKey()}
 }
 
-// fill returns what memory contains at first. It rises in threes where a [Pattern] rises
-// by one, so that of bytes in a row at most every 128th is what a message would have put
-// there: one that was not placed shows.
-func fill(n int, which byte) []byte {
+// fill returns the initial content of memory. Its bytes increase by 3 and those of a
+// [Pattern] by 1, therefore no two consecutive bytes equal those of a message, and a
+// message that was not placed is detected.
+func fill(n int, seed byte) []byte {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = which + 3*byte(i) + byte(i>>8)*89
+		b[i] = seed + 3*byte(i) + byte(i>>8)*89
 	}
 	return b
 }
 
-// Pattern returns n bytes that tell where in which pattern they are from.
-func Pattern(n int, which byte) []byte {
+// Pattern returns n bytes of the test pattern that begins with which.
+func Pattern(n int, first byte) []byte {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = which + byte(i) + byte(i>>8)*31
+		b[i] = first + byte(i) + byte(i>>8)*31
 	}
 	return b
 }
 
-// Holds ends the case unless the region has these bytes from off on.
-func (r *Rig) Holds(m *Memory, off int, want []byte) {
-	m.seen()
+// ExpectBytes fails the case unless the region contains want at offset off.
+func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
+	m.sync()
 	got := m.Buf[off:][:len(want)]
 	if bytes.Equal(got, want) {
-		m.seen()
+		m.sync()
 		return
 	}
 	i := 0
@@ -84,27 +83,27 @@ func (r *Rig) Holds(m *Memory, off int, want []byte) {
 	r.Fail(fmt.Sprintf("% x at byte %d of the memory", want[i:k], off+i), "% x", got[i:k])
 }
 
-// Untouched ends the case if anything of the region, or around it, has changed
-// since it was made or last Accepted, except for n bytes from off on.
-func (r *Rig) Untouched(m *Memory, off, n int) {
-	m.seen()
+// ExpectUnchanged fails the case if the region or its guard bytes have changed since
+// registration or the last Snapshot, except for n bytes from off on.
+func (r *Rig) ExpectUnchanged(m *Memory, off, n int) {
+	m.sync()
 	for i := range m.all {
-		if k := i - guard; m.all[i] != m.was[i] && (k < off || k >= off+n) {
-			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is left alone", k, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.was[i])
+		if k := i - guard; m.all[i] != m.snapshot[i] && (k < off || k >= off+n) {
+			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is left alone", k, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.snapshot[i])
 		}
 	}
-	m.seen()
+	m.sync()
 }
 
-// Accept takes the memory as it is now for what Untouched compares with.
-func (m *Memory) Accept() {
-	m.seen()
-	copy(m.was, m.all)
-	m.seen()
+// Snapshot saves the content for ExpectUnchanged to compare with.
+func (m *Memory) Snapshot() {
+	m.sync()
+	copy(m.snapshot, m.all)
+	m.sync()
 }
 
-// see calls a verb that changes nothing.
-func (r *Rig) see() {
+// syncDevice synchronizes with the device by a verb that changes nothing.
+func (r *Rig) syncDevice() {
 	_, err := r.Device.QueryPort(1)
-	r.Do("a port that can be queried", err)
+	r.Must("a port that can be queried", err)
 }

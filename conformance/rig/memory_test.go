@@ -2,9 +2,9 @@ package rig
 
 import "testing"
 
-// Memory that happened to contain what a message would put there would hide that it was
-// not put: no two bytes in a row may agree, wherever the message goes.
-func TestMemoryDiffersFromMessages(t *testing.T) {
+// A missing write must be detected wherever it should have gone: no two consecutive
+// bytes of initial memory equal those of a message.
+func TestInitialMemoryResemblesNoMessage(t *testing.T) {
 	message := Pattern(1024, 0x5a)
 	for which := range 256 {
 		memory := fill(4096, byte(which))

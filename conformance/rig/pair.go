@@ -9,96 +9,95 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Pair is two devices of the same kind, each with an application: Near is the one under
-// test. Their queue pairs are connected as the transport requires: by attributes over
-// InfiniBand, by the connection manager over iWARP, by addresses for reliable datagrams.
-type Pair struct{ Near, Far *Rig }
+// Pair is the device under test and a partner of the same kind, each with an application.
+type Pair struct{ DUT, Partner *Rig }
 
-// PairOn makes the body of a case from one that uses two devices.
-func PairOn(body func(*Pair)) func(*conformance.Bench) error {
-	return Straight(func(r *Rig) { body(NewPair(r)) })
+// PairBody makes the body of a case from a function that uses two devices.
+func PairBody(body func(*Pair)) func(*conformance.Bench) error {
+	return Body(func(r *Rig) { body(NewPair(r)) })
 }
 
 // NewPair opens a partner for the device of r.
 func NewPair(r *Rig) *Pair {
 	other, err := r.Partner()
 	if err != nil {
-		End(fmt.Errorf("the partner: %w", err))
+		Abort(fmt.Errorf("the partner: %w", err))
 	}
 	bench := *r.Bench
 	bench.Device = other
-	return &Pair{Near: r, Far: New(&bench)}
+	return &Pair{DUT: r, Partner: New(&bench)}
 }
 
-// Shake makes the way between the two worse, and reports whether this bench can.
-func (p *Pair) Shake(path conformance.Path) bool {
-	err := p.Near.SetHandler(path)
-	if err != nil && !errors.Is(err, conformance.ErrCannot) {
-		End(fmt.Errorf("shake the path: %w", err))
+// SetPath sets the impairments between the two devices; false if the bench cannot.
+func (p *Pair) SetPath(path conformance.Path) bool {
+	err := p.DUT.SetPath(path)
+	if err != nil && !errors.Is(err, conformance.ErrBenchCannot) {
+		Abort(fmt.Errorf("set the impairments of the path: %w", err))
 	}
 	return err == nil
 }
 
-// PairEnd is a queue pair and what belongs to it.
-type PairEnd struct {
+// Endpoint is a queue pair with its completion queue.
+type Endpoint struct {
 	*Rig
 	QP verbs.QP
-	// CQ is its own, for sends and receives.
+	// CQ is for sends and receives.
 	CQ verbs.CQ
-	// to is where its requests go; the zero value if it is connected.
-	to verbs.UD
+	// dest is the destination of datagrams; the zero value if the QP is connected.
+	dest verbs.UD
 }
 
-// Limits of a queue pair: how many requests, receives, and reads or atomics may be
-// under way.
+// Limits of a queue pair: outstanding requests or receives, and outstanding RDMA READs
+// and atomics.
 const (
-	Depth   = 64
-	Readers = 8
+	QueueDepth  = 64
+	MaxRdAtomic = 8
 )
 
-// Link makes two queue pairs that talk to each other.
-func (p *Pair) Link() (near, far *PairEnd) {
-	near, far = newEnd(p.Near), newEnd(p.Far)
+// Connect makes two queue pairs that communicate: connected by attributes over
+// InfiniBand and by the connection manager over iWARP, addressed for reliable datagrams.
+func (p *Pair) Connect() (dut, partner *Endpoint) {
+	dut, partner = newEndpoint(p.DUT), newEndpoint(p.Partner)
 	switch {
-	case near.QP.Type() == verbs.QPTypeUD:
-		near.addressed(far)
-		far.addressed(near)
-	case near.Device.Info().Transport == verbs.TransportIB:
-		near.joined(far)
-		far.joined(near)
+	case dut.QP.Type() == verbs.QPTypeUD:
+		dut.readyForDatagrams(partner)
+		partner.readyForDatagrams(dut)
+	case dut.Device.Info().Transport == verbs.TransportIB:
+		dut.connectByAttributes(partner)
+		partner.connectByAttributes(dut)
 	default:
-		managed(near, far)
+		connectByCM(dut, partner)
 	}
-	return near, far
+	return dut, partner
 }
 
 const qKey = 0x0a0b0c0d
 
-func newEnd(r *Rig) *PairEnd {
-	e := &PairEnd{Rig: r}
+func newEndpoint(r *Rig) *Endpoint {
+	e := &Endpoint{Rig: r}
 	var err error
-	e.CQ, err = r.Device.CreateCQ(verbs.CQInit{Depth: 4 * Depth})
-	r.Do("a completion queue", err)
-	kind := verbs.QPTypeUD
+	e.CQ, err = r.Device.CreateCQ(verbs.CQInit{Depth: 4 * QueueDepth})
+	r.Must("a completion queue", err)
+	qpType := verbs.QPTypeUD
 	if r.Caps.Has(verbs.CapRC) {
-		kind = verbs.QPTypeRC
+		qpType = verbs.QPTypeRC
 	}
 	e.QP, err = r.Device.CreateQP(verbs.QPInit{
-		Type: kind, PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
-		Caps: verbs.QPCaps{MaxSendWR: Depth, MaxRecvWR: Depth, MaxSendSGE: 1, MaxRecvSGE: 2},
+		Type: qpType, PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
+		Caps: verbs.QPCaps{MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
-	r.Do(fmt.Sprintf("a queue pair of %v", kind), err)
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey, Access: Rights(r)}
+	r.Must(fmt.Sprintf("a queue pair of %v", qpType), err)
+	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey, Access: RemoteAccess(r)}
 	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
-	if kind == verbs.QPTypeUD {
+	if qpType == verbs.QPTypeUD {
 		mask ^= verbs.QPAttrAccessFlags ^ verbs.QPAttrQKey
 	}
-	r.Do("a queue pair in INIT", e.QP.Modify(attr, mask))
+	r.Must("a queue pair in INIT", e.QP.Modify(attr, mask))
 	return e
 }
 
-// Rights are all that a peer can have on the device.
-func Rights(r *Rig) verbs.Access {
+// RemoteAccess returns all remote access rights that the device supports.
+func RemoteAccess(r *Rig) verbs.Access {
 	a := verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	if r.Caps.Has(verbs.CapAtomics) {
 		a |= verbs.AccessRemoteAtomic
@@ -106,72 +105,71 @@ func Rights(r *Rig) verbs.Access {
 	return a
 }
 
-// PairMemory registers n bytes that peers may do everything with.
-func PairMemory(r *Rig, n int) *Memory { return r.Memory(n, Rights(r)|verbs.AccessLocalWrite) }
+// RemoteMemory registers n bytes with all access rights.
+func RemoteMemory(r *Rig, n int) *Memory { return r.Memory(n, RemoteAccess(r)|verbs.AccessLocalWrite) }
 
-// timeout is that of connections by hand: 1 ms, so that what was lost comes soon. Who
-// has no receive is given up soon, too: receives are to be posted before messages.
+// timeout is the local ACK timeout, 1 ms, for fast recovery. RNR retries are few as well:
+// post receives before messages.
 const timeout = 8
 
-// joined connects a queue pair by hand.
-func (e *PairEnd) joined(other *PairEnd) {
+// connectByAttributes connects a queue pair with ibv_modify_qp attributes.
+func (e *Endpoint) connectByAttributes(other *Endpoint) {
 	a := verbs.QPAttr{
 		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: e.PathTo(other.Rig),
 		RQPSN: uint32(other.QP.QPN()) << 8 & 0xffffff, SQPSN: uint32(e.QP.QPN()) << 8 & 0xffffff,
-		MaxDestRdAtomic: Readers, MaxRdAtomic: Readers, MinRNRTimer: 12, Timeout: timeout, RetryCnt: 7, RNRRetry: 3,
+		MaxDestRdAtomic: MaxRdAtomic, MaxRdAtomic: MaxRdAtomic, MinRNRTimer: 12, Timeout: timeout, RetryCnt: 7, RNRRetry: 3,
 	}
 	if !e.Virtual {
-		a.Timeout = 14 // 67 ms: a busy computer is no lost packet
+		a.Timeout = 14 // 67 ms: delays of a busy host must not look like losses
 	}
-	e.Do("a queue pair in RTR", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|
+	e.Must("a queue pair in RTR", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|
 		verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
 	a.State = verbs.QPStateRTS
-	e.Do("a queue pair in RTS", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|
+	e.Must("a queue pair in RTS", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|
 		verbs.QPAttrRNRRetry|verbs.QPAttrMaxQPRdAtomic))
 }
 
-// addressed makes a queue pair of datagrams ready, and gives it its peer.
-func (e *PairEnd) addressed(other *PairEnd) {
-	e.Do("a queue pair in RTR", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	e.Do("a queue pair in RTS", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+// readyForDatagrams moves a UD queue pair to RTS and sets its destination.
+func (e *Endpoint) readyForDatagrams(other *Endpoint) {
+	e.Must("a queue pair in RTR", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	e.Must("a queue pair in RTS", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 	ah, err := e.PD.CreateAH(e.PathTo(other.Rig))
-	e.Do("an address handle", err)
-	e.to = verbs.UD{AH: ah, QPN: other.QP.QPN(), QKey: qKey}
+	e.Must("an address handle", err)
+	e.dest = verbs.UD{AH: ah, QPN: other.QP.QPN(), QKey: qKey}
 }
 
-// Area is how many bytes come before the payload in a receive: those of the address
-// that a datagram is from.
-func (e *PairEnd) Area() int {
+// GRHLen is the number of bytes before the payload in a receive buffer.
+func (e *Endpoint) GRHLen() int {
 	if e.QP.Type() == verbs.QPTypeUD {
 		return verbs.GRHLen
 	}
 	return 0
 }
 
-// Post posts requests, to the peer.
-func (e *PairEnd) Post(wrs ...verbs.SendWR) {
+// PostSend posts send requests to the other endpoint.
+func (e *Endpoint) PostSend(wrs ...verbs.SendWR) {
 	for i := range wrs {
-		wrs[i].UD = e.to
+		wrs[i].UD = e.dest
 	}
 	n, err := e.QP.PostSend(wrs)
-	e.Do("send requests that are taken", err)
+	e.Must("send requests that are taken", err)
 	e.Check(n == len(wrs), fmt.Sprintf("%d requests taken", len(wrs)), "%d", n)
 }
 
-// Wait returns the next completion of the end's queue, which has to be a success. It
-// looks often: when a completion is seen is what cases of order are about.
-func (e *PairEnd) Wait() verbs.WC {
+// NextSuccess waits for the next completion, which must be successful. It polls often:
+// cases about ordering depend on when a completion is seen.
+func (e *Endpoint) NextSuccess() verbs.WC {
 	var wcs [1]verbs.WC
-	pause := time.Microsecond
-	for until := e.Now() + e.Patience(); ; {
+	interval := time.Microsecond
+	for deadline := e.Now() + e.ResponseTimeout(); ; {
 		n, err := e.CQ.Poll(wcs[:])
-		e.Do("a completion queue that can be polled", err)
+		e.Must("a completion queue that can be polled", err)
 		if n > 0 {
 			e.Check(wcs[0].Status == verbs.WCSuccess, "a success", "%s", Describe(&wcs[0]))
 			return wcs[0]
 		}
-		e.Check(e.Now() < until, "a completion", "none in %v", e.Patience())
-		e.Sleep(pause)
-		pause = min(2*pause, 50*time.Microsecond)
+		e.Check(e.Now() < deadline, "a completion", "none in %v", e.ResponseTimeout())
+		e.Sleep(interval)
+		interval = min(2*interval, 50*time.Microsecond)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// PeerAt is one of the peer's addresses, counting from 0. A judge that has fewer cannot
-// stand for so many hosts, and the case ends.
-func (r *Rig) PeerAt(i int) netip.Addr {
+// PeerAddr returns one of the peer's addresses, counting from 0. The case ends as
+// unsupported if the peer has fewer.
+func (r *Rig) PeerAddr(i int) netip.Addr {
 	if i >= len(r.Peers) {
-		End(fmt.Errorf("%w: the judge has %d addresses in the device's network, and the case wants %d", conformance.ErrCannot, len(r.Peers), i+1))
+		Abort(fmt.Errorf("%w: the peer has %d addresses in the device's network, the case needs %d", conformance.ErrBenchCannot, len(r.Peers), i+1))
 	}
 	return r.Peers[i]
 }

@@ -19,8 +19,8 @@ var accessCases = []conformance.Case{
 		Run: onPort(onEachConn(setup{}, []uint32{0x55, 0x55000000}, func(c *conn, turned uint32) {
 			c.send(ib.WriteOnly(c.psn(0), ib.At(c.mem.Addr(), uint32(c.mem.RKey())^turned, 8), data(8)).AckReq())
 			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
-			c.State(c.qp, verbs.QPStateErr)
-			c.Untouched(c.mem, 0, 0)
+			c.AwaitState(c.qp, verbs.QPStateErr)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		})),
 	},
 	{
@@ -34,7 +34,7 @@ var accessCases = []conformance.Case{
 			at := wordAt(c.mem, 2)
 			at.RKey = new(uint32(strangeKey(c.mem.RKey())))
 			c.opRefused(op, at, ib.NakRemoteAccess)
-			c.State(c.qp, verbs.QPStateErr)
+			c.AwaitState(c.qp, verbs.QPStateErr)
 		})),
 	},
 	{
@@ -48,12 +48,12 @@ var accessCases = []conformance.Case{
 			m := c.Memory(64, allAccess)
 			c.send(ib.WriteOnly(c.psn(0), rdmaTo(m, 0, 8), data(8)).AckReq())
 			c.rdmaAcked(c.psn(0))
-			m.Accept()
+			m.Snapshot()
 			at := rdmaTo(m, 0, 8)
-			c.Do("a region that can be deregistered", m.Close())
+			c.Must("a region that can be deregistered", m.Close())
 			c.send(op.packet(c.psn(1), at))
 			c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
@@ -98,13 +98,13 @@ var accessCases = []conformance.Case{
 		Mutants: []string{"NoEmptyMR"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
 			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.mem.Buf[:0], Access: allAccess})
-			c.Do("a region of no bytes", err)
+			c.Must("a region of no bytes", err)
 			at := ib.At(mr.Addr(), uint32(mr.RKey()), 0)
 			c.send(ib.WriteOnly(c.psn(0), at, nil).AckReq())
 			c.rdmaAcked(c.psn(0))
 			c.send(op.packet(c.psn(1), at.Sized(1)))
 			c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		})),
 	},
 	{
@@ -117,7 +117,7 @@ var accessCases = []conformance.Case{
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
 			m := c.foreignMemory(allAccess)
 			c.opRefused(op, rdmaTo(m, 0, 8), ib.NakRemoteAccess)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
@@ -131,13 +131,13 @@ var accessCases = []conformance.Case{
 			pd := p.otherDomain()
 			srq, foreign := p.rdmaSRQ(pd), p.MemoryIn(pd, 64, allAccess)
 			c := p.connect(setup{srq: srq})
-			c.Recv(srq, 1, foreign.SGE(32, 8))
+			c.PostRecv(srq, 1, foreign.SGE(32, 8))
 			c.send(ib.WriteOnlyImm(c.psn(0), c.at(0, 8), 7, data(8)).AckReq())
 			c.rdmaAcked(c.psn(0))
-			c.Received(1, 8)
+			c.ExpectRecv(1, 8)
 			c.send(ib.WriteOnly(c.psn(1), rdmaTo(foreign, 0, 8), data(8)).AckReq())
 			c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
-			c.Untouched(foreign, 0, 0)
+			c.ExpectUnchanged(foreign, 0, 0)
 		}),
 	},
 }
@@ -147,9 +147,9 @@ var accessCases = []conformance.Case{
 func (c *conn) edge(op remoteOp, inside, outside int) {
 	m := c.Memory(64, allAccess)
 	c.opWorks(op, rdmaTo(m, inside, 8))
-	m.Accept()
+	m.Snapshot()
 	c.send(op.packet(c.psn(1), rdmaTo(m, outside, 8)))
 	c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
 	c.settle()
-	c.Untouched(m, 0, 0)
+	c.ExpectUnchanged(m, 0, 0)
 }

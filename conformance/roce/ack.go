@@ -46,9 +46,9 @@ var ackCases = []conformance.Case{
 			c.unaskedAcks(1, 2)
 			c.send(ib.SendOnly(c.psn(2), data(16)).AckReq())
 			c.expects(ib.Ack(c.psn(2), 3))
-			c.Received(1, 16)
-			c.Received(2, 16)
-			c.Holds(c.mem, 0, data(16))
+			c.ExpectRecv(1, 16)
+			c.ExpectRecv(2, 16)
+			c.ExpectBytes(c.mem, 0, data(16))
 		}),
 	},
 	{
@@ -122,13 +122,13 @@ var ackCases = []conformance.Case{
 					// ask for all.
 					wr := c.writing(1, n)
 					wr.Opcode = op
-					c.Post(c.qp, wr)
+					c.PostSend(c.qp, wr)
 					k += ib.Packets(n, pathMTU.Bytes())
 					all := c.take(ib.Packets(n, pathMTU.Bytes()))
 					last := all[len(all)-1]
 					c.Check(last.HasAckReq(), "AckReq in the last packet of the message", "%v", last)
 					c.send(ib.Ack(c.sq(k-1), uint32(4*i+j+1)))
-					c.Completes(1, verbs.WCSuccess)
+					c.ExpectCompletion(1, verbs.WCSuccess)
 				}
 			}
 		}),
@@ -142,11 +142,11 @@ var ackCases = []conformance.Case{
 		Expects: "four completions in order",
 		Mutants: []string{"AckCoversOne"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8), c.writing(2, 2500), c.sending(3, 0), c.writing(4, 8))
+			c.PostSend(c.qp, c.sending(1, 8), c.writing(2, 2500), c.sending(3, 0), c.writing(4, 8))
 			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 2500), c.wantSend(4, 0), c.wantWrite(5, 8))
 			c.send(ib.Ack(c.sq(5), 4))
 			for id := range uint64(4) {
-				c.Completes(id+1, verbs.WCSuccess)
+				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -159,17 +159,17 @@ var ackCases = []conformance.Case{
 		Expects: "the SEND completes at the first, the WRITE at the last",
 		Mutants: []string{"AckInsideCompletes"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8), c.writing(2, 5000))
+			c.PostSend(c.qp, c.sending(1, 8), c.writing(2, 5000))
 			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 5000))
 			c.send(ib.Ack(c.sq(1), 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			for k := 2; k <= 4; k++ {
 				c.send(ib.Ack(c.sq(k), 1))
 				c.settle()
-				c.Incomplete()
+				c.ExpectNoCompletion()
 			}
 			c.send(ib.Ack(c.sq(5), 2))
-			c.Completes(2, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 }

@@ -26,10 +26,10 @@ var addressCases = []conformance.Case{
 			index := p.gidIndex(p.device)
 			c := p.connect(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
 			c.accepts(0)
-			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
 			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[:8]))
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(100, verbs.WCSuccess)
+			c.ExpectCompletion(100, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -41,10 +41,10 @@ var addressCases = []conformance.Case{
 		Expects: "nothing: no answer, no completion, no byte in memory, and the PSN is still due",
 		Mutants: []string{"SourceUnchecked"},
 		Run: onRC(func(c *conn) {
-			other := c.PeerAt(1)
+			other := c.PeerAddr(1)
 			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().From(other))
 			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().From(other))
-			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
 			c.expects(ib.SendOnly(c.sq(0), nil))
 			c.drops(ib.Ack(c.sq(0), 1).From(other))
 			c.accepts(0)
@@ -59,11 +59,11 @@ var addressCases = []conformance.Case{
 		Expects: "a completion of the last only",
 		Mutants: []string{"SourceUnchecked"},
 		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
-			other := c.PeerAt(1)
+			other := c.PeerAddr(1)
 			c.drops(ib.SendOnly(c.psn(0), data(16)).On(ib.UC).From(other))
 			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).On(ib.UC).From(other))
 			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))
-			c.Received(1, 24)
+			c.ExpectRecv(1, 24)
 		}),
 	},
 	{
@@ -120,13 +120,13 @@ var addressCases = []conformance.Case{
 // gids returns the GID table of port 1.
 func (p *port) gids() (table []verbs.GIDEntry) {
 	attr, err := p.Device.QueryPort(1)
-	p.Do("a port that can be queried", err)
+	p.Must("a port that can be queried", err)
 	for i := range attr.GIDs {
 		e, err := p.Device.QueryGID(1, i)
 		if errors.Is(err, verbs.ErrNotFound) {
 			continue // a place that is free
 		}
-		p.Do("a GID table that can be read", err)
+		p.Must("a GID table that can be read", err)
 		table = append(table, e)
 	}
 	return table
@@ -157,6 +157,6 @@ func (p *port) addressOfRoCEv1() netip.Addr {
 			return a
 		}
 	}
-	rig.End(fmt.Errorf("the device has no GID of RoCEv1 alone: %w", conformance.ErrCannot))
+	rig.Abort(fmt.Errorf("the device has no GID of RoCEv1 alone: %w", conformance.ErrBenchCannot))
 	return netip.Addr{}
 }

@@ -40,13 +40,13 @@ var answerCases = []conformance.Case{
 		Expects: "three completions in order",
 		Mutants: []string{"ReadAckIgnored"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.writing(1, 8), c.sending(2, 2500), c.reading(3, 2500))
+			c.PostSend(c.qp, c.writing(1, 8), c.sending(2, 2500), c.reading(3, 2500))
 			c.expectsAll(c.wantWrite(0, 8), c.wantSend(1, 2500), c.wantRead(4, 2500))
 			c.send(ib.ReadResponses(c.sq(4), 3, data(2500), pathMTU.Bytes())...)
 			for id := range uint64(3) {
-				c.Completes(id+1, verbs.WCSuccess)
+				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
-			c.Holds(c.own, sink, data(2500))
+			c.ExpectBytes(c.own, sink, data(2500))
 		}),
 	},
 	{
@@ -58,11 +58,11 @@ var answerCases = []conformance.Case{
 		Expects: "three completions in order",
 		Mutants: []string{"ReadAckIgnored"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8), c.writing(2, 8), c.adding(3))
+			c.PostSend(c.qp, c.sending(1, 8), c.writing(2, 8), c.adding(3))
 			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 8), c.wantAdd(2))
 			c.send(ib.AtomicAck(c.sq(2), 3, 7))
 			for id := range uint64(3) {
-				c.Completes(id+1, verbs.WCSuccess)
+				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -97,16 +97,16 @@ var answerCases = []conformance.Case{
 		Expects: "the READ completes with all its data",
 		Mutants: []string{"StaleAckBreaksRead"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.writing(1, 4), c.reading(2, 2500))
+			c.PostSend(c.qp, c.writing(1, 4), c.reading(2, 2500))
 			c.expectsAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
 			ack := ib.Ack(c.sq(0), 1)
 			r := ib.ReadResponses(c.sq(1), 2, data(2500), pathMTU.Bytes())
 			c.send(ack, r[0], ack, r[1], ack, r[2])
-			c.Completes(1, verbs.WCSuccess)
-			c.Completes(2, verbs.WCSuccess)
-			c.Holds(c.own, sink, data(2500))
-			c.Untouched(c.own, sink, 2500)
-			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.ExpectBytes(c.own, sink, data(2500))
+			c.ExpectUnchanged(c.own, sink, 2500)
+			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}),
 	},
 	{
@@ -118,17 +118,17 @@ var answerCases = []conformance.Case{
 		Expects: "the READ completes with all its data",
 		Mutants: []string{"StaleAckBreaksRead"},
 		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
-			c.Post(c.qp, c.writing(1, 4), c.reading(2, 2500))
+			c.PostSend(c.qp, c.writing(1, 4), c.reading(2, 2500))
 			all := c.expectsAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
 			c.repeats(all, 0) // answers take longer than the device waits
 			ack := ib.Ack(c.sq(0), 1)
 			r := ib.ReadResponses(c.sq(1), 2, data(2500), pathMTU.Bytes())
 			c.send(ack, r[0], r[2])
 			c.send(ack, r[0], r[1], r[2])
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			answersRead(c, data(2500))
-			c.Untouched(c.own, sink, 2500)
-			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.ExpectUnchanged(c.own, sink, 2500)
+			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}),
 	},
 }
@@ -136,19 +136,19 @@ var answerCases = []conformance.Case{
 // answersSkipped has the device post a WRITE, some request, a WRITE and a SEND, and
 // acknowledges the last of them, as if only the answer to that request was lost.
 func answersSkipped(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
-	c.Post(c.qp, c.writing(1, 8), wr, c.writing(3, 16), c.sending(4, 24))
+	c.PostSend(c.qp, c.writing(1, 8), wr, c.writing(3, 16), c.sending(4, 24))
 	all := c.expectsAll(c.wantWrite(0, 8), request, c.wantWrite(2, 16), c.wantSend(3, 24))
 	c.send(ib.Ack(c.sq(3), 4))
-	c.Completes(1, verbs.WCSuccess)
+	c.ExpectCompletion(1, verbs.WCSuccess)
 	c.settle()
-	c.Incomplete()
+	c.ExpectNoCompletion()
 	c.expectsAll(all[1:])
 	c.send(answer, ib.Ack(c.sq(3), 4))
 	for id := range uint64(3) {
-		c.Completes(id+2, verbs.WCSuccess)
+		c.ExpectCompletion(id+2, verbs.WCSuccess)
 	}
 	if len(answer.Payload) > 0 {
-		c.Holds(c.own, sink, answer.Payload)
+		c.ExpectBytes(c.own, sink, answer.Payload)
 	}
 }
 
@@ -156,19 +156,19 @@ func answersSkipped(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Pac
 // device may take that for a sign that the answer was lost, at once or when its timer
 // expires, or for a bad response.
 func answersPlain(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) (succeeded bool) {
-	c.Post(c.qp, wr)
+	c.PostSend(c.qp, wr)
 	c.expectsAll(request)
 	c.send(ib.Ack(c.sq(0), 1))
-	again, ok := c.next(c.Patience())
+	again, ok := c.next(c.ResponseTimeout())
 	if !ok {
-		wc := c.Completion()
+		wc := c.NextCompletion()
 		c.Check(wc.Status != verbs.WCSuccess, "the request again, or an error", "success")
 		return false
 	}
 	c.same(request[0], again)
-	c.Incomplete()
+	c.ExpectNoCompletion()
 	c.send(answer)
-	c.Completes(wr.WRID, verbs.WCSuccess)
+	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 	return true
 }
 
@@ -177,9 +177,9 @@ func answersPlain(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packe
 // the data.
 func answersRead(c *conn, all []byte) {
 	for tries := 0; ; tries++ {
-		if wc, ok := c.WaitCompletion(soon); ok {
+		if wc, ok := c.PollCompletion(soon); ok {
 			c.Check(wc.WRID == 2 && wc.Status == verbs.WCSuccess, "the READ to complete", "request %d: %v", wc.WRID, wc.Status)
-			c.Holds(c.own, sink, all)
+			c.ExpectBytes(c.own, sink, all)
 			return
 		}
 		p := c.expects(ib.Op(ib.OpReadRequest))
@@ -193,6 +193,6 @@ func answersRead(c *conn, all []byte) {
 // completion of a READ may not come without.
 var plainAckToRead = on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 	if answersPlain(c, c.reading(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.sq(0), 1, data(8))) {
-		c.Holds(c.own, sink, data(8))
+		c.ExpectBytes(c.own, sink, data(8))
 	}
 })

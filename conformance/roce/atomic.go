@@ -72,7 +72,7 @@ var atomicCases = []conformance.Case{
 		Run: on(setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *conn) {
 			m := c.Memory(64, allAccess)
 			c.atomicRefused(ib.FetchAdd(c.psn(0), wordAt(m, 2), 1), ib.NakInvalidRequest)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -87,7 +87,7 @@ var atomicCases = []conformance.Case{
 		}, func(c *conn, access verbs.Access) {
 			m := c.Memory(64, access)
 			c.atomicRefused(ib.FetchAdd(c.psn(0), wordAt(m, 2), 1), ib.NakRemoteAccess)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
@@ -101,7 +101,7 @@ var atomicCases = []conformance.Case{
 			// Another region on the same memory, so that what is behind it can be seen.
 			n := word(c.mem, 2) + inside
 			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.mem.Buf[:n:n], Addr: c.mem.Addr(), Access: allAccess})
-			c.Do("a region at chosen addresses", err)
+			c.Must("a region at chosen addresses", err)
 			at := wordAt(c.mem, 2)
 			at.RKey = new(uint32(mr.RKey()))
 			c.atomicRefused(ib.FetchAdd(c.psn(0), at, 1<<33+1), ib.NakRemoteAccess)
@@ -141,5 +141,5 @@ func (c *conn) atomicRefused(atomic ib.Packet, code ib.NakCode) {
 	c.send(atomic)
 	c.rdmaNaked(c.psn(0), code)
 	c.settle()
-	c.Untouched(c.mem, 0, 0)
+	c.ExpectUnchanged(c.mem, 0, 0)
 }

@@ -20,17 +20,17 @@ var atomicPostCases = []conformance.Case{
 			c.postAdd(1, c.own.SGE(0, 8))
 			c.expects(ib.Op(ib.OpFetchAdd).WithPSN(c.sq(0)))
 			c.send(ib.AtomicAck(c.sq(0), 1, 10))
-			c.Completes(1, verbs.WCSuccess)
-			c.own.Accept()
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.own.Snapshot()
 			c.postAdd(2, c.own.SGE(8, 8))
 			c.expects(ib.Op(ib.OpFetchAdd).WithPSN(c.sq(1)))
 			c.send(ib.AtomicAck(c.sq(0), 1, 666))
 			c.silence(quiet)
-			c.Incomplete()
-			c.Untouched(c.own, 0, 0)
+			c.ExpectNoCompletion()
+			c.ExpectUnchanged(c.own, 0, 0)
 			c.send(ib.AtomicAck(c.sq(1), 2, 20))
-			c.Completes(2, verbs.WCSuccess)
-			c.Holds(c.own, 8, hostOrder(20))
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.ExpectBytes(c.own, 8, hostOrder(20))
 		}),
 	},
 	{
@@ -42,10 +42,10 @@ var atomicPostCases = []conformance.Case{
 		Mutants: []string{"ByteOrderWrong"},
 		Run: on(setup{}, func(c *conn) {
 			for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
-				c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(64, 8), Remote: far})
+				c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(64, 8), Remote: far})
 				c.resultOf(i, 0x1122334455667788+uint64(i))
-				c.Holds(c.own, 64, hostOrder(0x1122334455667788+uint64(i)))
-				c.Untouched(c.own, 64, 8)
+				c.ExpectBytes(c.own, 64, hostOrder(0x1122334455667788+uint64(i)))
+				c.ExpectUnchanged(c.own, 64, 8)
 			}
 		}),
 	},
@@ -59,8 +59,8 @@ var atomicPostCases = []conformance.Case{
 		Run: on(setup{}, func(c *conn) {
 			c.postAdd(1, c.own.SGE(256, 3), c.own.SGE(64, 5))
 			c.resultOf(0, 0x1122334455667788)
-			c.Holds(c.own, 256, hostOrder(0x1122334455667788)[:3])
-			c.Holds(c.own, 64, hostOrder(0x1122334455667788)[3:])
+			c.ExpectBytes(c.own, 256, hostOrder(0x1122334455667788)[:3])
+			c.ExpectBytes(c.own, 64, hostOrder(0x1122334455667788)[3:])
 		}),
 	},
 	{
@@ -71,7 +71,7 @@ var atomicPostCases = []conformance.Case{
 		Expects: "an error at the post or a completion in error, and nothing on the wire",
 		Mutants: []string{"AtomicAnySize"},
 		Run: onPort(onEachConn(setup{}, []int{0, 4, 7, 16}, func(c *conn, n int) {
-			c.addRefused(c.own.List(0, n))
+			c.addRefused(c.own.SGL(0, n))
 		})),
 	},
 	{
@@ -101,10 +101,10 @@ var atomicPostCases = []conformance.Case{
 			// is answered before the next is made, so that its memory comes to be used again.
 			operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
 			for n := 0; n < 32; n += 2 {
-				c.Post(c.qp, operating(verbs.OpAtomicCmpAndSwp, operands, c.own.List(0, 8)))
+				c.PostSend(c.qp, operating(verbs.OpAtomicCmpAndSwp, operands, c.own.SGL(0, 8)))
 				c.expects(ib.CompareSwap(c.sq(n), farAt(8), operands.CompareAdd, operands.Swap))
 				c.answerAtomic(n, 0)
-				c.Post(c.qp, operating(verbs.OpAtomicFetchAdd, operands, c.own.List(0, 8)))
+				c.PostSend(c.qp, operating(verbs.OpAtomicFetchAdd, operands, c.own.SGL(0, 8)))
 				c.expects(ib.FetchAdd(c.sq(n+1), farAt(8), operands.CompareAdd).WithCompare(0))
 				c.answerAtomic(n+1, 0)
 			}
@@ -121,7 +121,7 @@ func operating(op verbs.WROpcode, operands verbs.Atomic, result []verbs.SGE) ver
 func hostOrder(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 
 // postAdd has the device add 1 to the peer's memory.
-func (c *conn) postAdd(id uint64, result ...verbs.SGE) { c.Post(c.qp, addWR(id, result)) }
+func (c *conn) postAdd(id uint64, result ...verbs.SGE) { c.PostSend(c.qp, addWR(id, result)) }
 
 func addWR(id uint64, result []verbs.SGE) verbs.SendWR {
 	return verbs.SendWR{
@@ -139,7 +139,7 @@ func (c *conn) resultOf(n int, original uint64) {
 // answerAtomic answers the device's n-th packet, an atomic that has been seen.
 func (c *conn) answerAtomic(n int, original uint64) {
 	c.send(ib.AtomicAck(c.sq(n), uint32(n+1), original))
-	c.Completes(1, verbs.WCSuccess)
+	c.ExpectCompletion(1, verbs.WCSuccess)
 }
 
 // addRefused posts an atomic with a place for its result that is none. The device

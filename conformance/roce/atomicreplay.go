@@ -56,8 +56,8 @@ var atomicReplayCases = []conformance.Case{
 		Mutants: []string{"ModifyForgetsReplay"},
 		Run: on(setup{change: responderResources(2)}, func(c *conn) {
 			results := c.addOneByOne(2)
-			c.Do("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
-			c.Do("more responder resources in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
+			c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
+			c.Must("more responder resources in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
 				verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
 			for i := range 2 {
 				c.send(ib.FetchAdd(c.psn(i), wordAt(c.mem, 2), 1<<i))
@@ -78,7 +78,7 @@ var atomicReplayCases = []conformance.Case{
 			c.send(ib.FetchAdd(excess, wordAt(c.mem, 2), 1))
 			c.refusedBehindReads(excess)
 			c.settle()
-			c.Untouched(c.mem, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
 		}),
 	},
 	{

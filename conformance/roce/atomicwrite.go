@@ -43,7 +43,7 @@ var atomicWriteCases = []conformance.Case{
 			done := ib.ReadResponseOnly(c.psn(0), ib.AnyMSN, []byte{})
 			c.send(first)
 			c.expects(done)
-			c.Holds(c.mem, word(c.mem, 2), data(8))
+			c.ExpectBytes(c.mem, word(c.mem, 2), data(8))
 			c.send(ib.WriteOnly(c.psn(1), wordAt(c.mem, 2), hostOrder(7)).AckReq())
 			c.rdmaAcked(c.psn(1))
 			c.send(first)

@@ -41,9 +41,9 @@ var badAnswerCases = []conformance.Case{
 			c.postRead(8)
 			c.expects(ib.ReadRequest(c.sq(0), farAt(8)))
 			c.send(ib.AtomicAck(c.sq(0), 1, 0x1122334455667788))
-			c.Completes(1, verbs.WCBadRespErr)
-			c.State(c.qp, verbs.QPStateErr)
-			c.Untouched(c.own, 0, 0)
+			c.ExpectCompletion(1, verbs.WCBadRespErr)
+			c.AwaitState(c.qp, verbs.QPStateErr)
+			c.ExpectUnchanged(c.own, 0, 0)
 		}),
 	},
 	{
@@ -57,8 +57,8 @@ var badAnswerCases = []conformance.Case{
 			c.postRead(2500)
 			c.expects(ib.ReadRequest(c.sq(0), farAt(2500)))
 			c.send(ib.ReadResponseMiddle(c.sq(0), data(rdmaMTU)))
-			c.Completes(1, verbs.WCBadRespErr)
-			c.State(c.qp, verbs.QPStateErr)
+			c.ExpectCompletion(1, verbs.WCBadRespErr)
+			c.AwaitState(c.qp, verbs.QPStateErr)
 		}),
 	},
 	{
@@ -72,7 +72,7 @@ var badAnswerCases = []conformance.Case{
 			c.postWrite(1, 16)
 			c.expects(ib.Op(ib.OpWriteOnly).WithPSN(c.sq(0)))
 			c.send(ib.Nak(c.sq(0), n.code, 0))
-			c.Completes(1, n.status)
+			c.ExpectCompletion(1, n.status)
 		})),
 	},
 	{
@@ -88,9 +88,9 @@ var badAnswerCases = []conformance.Case{
 				c.expects(ib.Op(ib.OpWriteOnly).WithPSN(c.sq(i)))
 			}
 			c.send(ib.Nak(c.sq(1), ib.NakRemoteAccess, 1))
-			c.Completes(1, verbs.WCSuccess)
-			c.Completes(2, verbs.WCRemAccessErr)
-			c.Completes(3, verbs.WCWRFlushErr)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCRemAccessErr)
+			c.ExpectCompletion(3, verbs.WCWRFlushErr)
 		}),
 	},
 }
@@ -114,10 +114,10 @@ func (c *conn) notSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) {
 	c.expects(ib.Op(ib.OpWriteOnly).WithPSN(c.sq(0)))
 	c.send(ib.Ack(c.sq(0), 1).WithSyndrome(syndrome))
 	c.settle()
-	if wc, ok := c.WaitCompletion(0); ok {
+	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(fits(wc.Status), "an answer that is ignored, or an error", "%s", rig.Describe(&wc))
 		return
 	}
 	c.send(ib.Ack(c.sq(0), 1))
-	c.Completes(1, verbs.WCSuccess)
+	c.ExpectCompletion(1, verbs.WCSuccess)
 }

@@ -25,8 +25,8 @@ var bindCases = []conformance.Case{
 			key := c.bind(c.newWindow(verbs.MWType2), info)
 			c.readsThrough(0, through(info, key, 0, 256), m.Buf[1024:1280])
 			c.opWorksAt(1, writeOp, through(info, key, 0, 256))
-			c.Holds(m, 1024, data(256))
-			c.Untouched(m, 1024, 256)
+			c.ExpectBytes(m, 1024, data(256))
+			c.ExpectUnchanged(m, 1024, 256)
 		}),
 	},
 	badBinds("mw/bind/beyond-the-region-refused", "A bind beyond the region, at either end, fails", "C10-75", "roce/mw/1", beyondBinds),
@@ -62,8 +62,8 @@ var bindCases = []conformance.Case{
 			c.bind(mw, windowOn(m, 0, 256, verbs.AccessRemoteRead))
 			// Not at the post: what is queued before might have freed the window.
 			_, err := c.tryBind(mw, verbs.SendSignaled, windowOn(m, 1024, 256, verbs.AccessRemoteRead))
-			c.Do("a bind that can be posted", err)
-			c.Completes(bindID, verbs.WCMWBindErr)
+			c.Must("a bind that can be posted", err)
+			c.ExpectCompletion(bindID, verbs.WCMWBindErr)
 		}),
 	},
 	{
@@ -78,7 +78,7 @@ var bindCases = []conformance.Case{
 			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
 			old := c.bind(mw, info)
 			c.send(ib.SendOnlyInv(c.psn(0), old, nil))
-			c.Received(1, 0)
+			c.ExpectRecv(1, 0)
 			key := c.bind(mw, info)
 			c.readsThrough(1, through(info, key, 0, 8), m.Buf[1024:1032])
 			c.readsThroughNot(2, through(info, old, 0, 8))
@@ -205,13 +205,13 @@ var (
 		}),
 		{"a region of the QP's domain, though the window is of another", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
 			mw, err := c.otherDomain().AllocMW(kind)
-			c.Do("a memory window", err)
+			c.Must("a memory window", err)
 			return mw, windowOn(c.windowed(), 0, 64, verbs.AccessRemoteRead)
 		}},
 		{"a region of the window's domain, which is not the QP's", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
 			pd := c.otherDomain()
 			mw, err := pd.AllocMW(kind)
-			c.Do("a memory window", err)
+			c.Must("a memory window", err)
 			return mw, windowOn(c.MemoryIn(pd, 64, allAccess|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead)
 		}},
 	}

@@ -58,7 +58,7 @@ var bthCases = []conformance.Case{
 				c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).On(service))
 			}
 			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))
-			c.Received(1, 24)
+			c.ExpectRecv(1, 24)
 		}),
 	},
 	{
@@ -98,7 +98,7 @@ var bthCases = []conformance.Case{
 				c := p.connect(setup{receives: 1})
 				c.send(ib.Op(op).WithPSN(c.psn(0)).WithPayload(data(16)).AckReq())
 				c.expects(ib.Nak(c.psn(0), ib.NakInvalidRequest, 0))
-				c.State(c.qp, verbs.QPStateErr)
+				c.AwaitState(c.qp, verbs.QPStateErr)
 			}
 		}),
 	},
@@ -114,9 +114,9 @@ var bthCases = []conformance.Case{
 			for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
 				c.drops(ib.Op(op).WithPSN(c.psn(0)).WithPayload(data(16)))
 			}
-			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.ExpectState(c.qp, verbs.QPStateRTS)
 			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))
-			c.Received(1, 24)
+			c.ExpectRecv(1, 24)
 		}),
 	},
 	{
@@ -134,7 +134,7 @@ var bthCases = []conformance.Case{
 					d.drops(d.datagram(data(16)).WithOpcode(op))
 				}
 			}
-			d.StateIs(d.qp, verbs.QPStateRTS)
+			d.ExpectState(d.qp, verbs.QPStateRTS)
 			d.accepts(0)
 		}),
 	},
@@ -149,7 +149,7 @@ var bthCases = []conformance.Case{
 		Run: onRC(func(c *conn) {
 			gone := c.connect(setup{})
 			number := uint32(gone.qp.QPN())
-			c.Do("a queue pair that is destroyed", gone.qp.Close())
+			c.Must("a queue pair that is destroyed", gone.qp.Close())
 			c.settle() // the canary has its number by now
 			used := []uint32{uint32(c.qp.QPN()), uint32(c.canary.qp.QPN())}
 			for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
@@ -238,14 +238,14 @@ func (p *port) bthDatagrams(receives int) *bthUD {
 		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
-	p.Do("a datagram queue pair", err)
-	p.Do("a datagram queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
+	p.Must("a datagram queue pair", err)
+	p.Must("a datagram queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	for i := range receives {
-		d.Recv(d.qp, uint64(i+1), d.own.SGE(128*i, 128))
+		d.PostRecv(d.qp, uint64(i+1), d.own.SGE(128*i, 128))
 	}
-	p.Do("a datagram queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Do("a datagram queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	p.Must("a datagram queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	p.Must("a datagram queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 	return d
 }
 
@@ -257,17 +257,17 @@ func (d *bthUD) datagram(payload []byte) ib.Packet {
 // accepts ends the case unless a datagram fills receive n+1.
 func (d *bthUD) accepts(n int) {
 	d.send(d.datagram(data(16)))
-	d.Received(uint64(n+1), verbs.GRHLen+16)
-	d.Holds(d.own, 128*n+verbs.GRHLen, data(16))
-	d.own.Accept()
+	d.ExpectRecv(uint64(n+1), verbs.GRHLen+16)
+	d.ExpectBytes(d.own, 128*n+verbs.GRHLen, data(16))
+	d.own.Snapshot()
 }
 
 // post has the device send a datagram of n bytes to the peer.
 func (d *bthUD) post(op verbs.WROpcode, n int) {
 	ah, err := d.PD.CreateAH(d.peerAttr(d.peer).AH)
-	d.Do("an address handle", err)
-	d.Post(d.qp, verbs.SendWR{
-		WRID: 900, Opcode: op, SGL: d.own.List(4096, n), Imm: 0x1234,
+	d.Must("an address handle", err)
+	d.PostSend(d.qp, verbs.SendWR{
+		WRID: 900, Opcode: op, SGL: d.own.SGL(4096, n), Imm: 0x1234,
 		UD: verbs.UD{AH: ah, QPN: peerQPN, QKey: bthQKey},
 	})
 }
@@ -277,7 +277,7 @@ func bodyOf(p ib.Packet) []byte {
 	ip := p.Build()
 	_, size, err := packet.ParseIPHeader(ip)
 	if err != nil {
-		rig.End(err)
+		rig.Abort(err)
 	}
 	return ip[size+8+12 : len(ip)-4]
 }

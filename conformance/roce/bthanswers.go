@@ -18,7 +18,7 @@ var bthAnswerCases = []conformance.Case{
 		Expects: "no completion, and memory as it was, before the last",
 		Mutants: []string{"ResponseTVerUnchecked"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.writing(1, 8), c.reading(2, 8))
+			c.PostSend(c.qp, c.writing(1, 8), c.reading(2, 8))
 			c.expectsAll(c.wantWrite(0, 8), c.wantRead(1, 8))
 			answers := []ib.Packet{ib.Ack(c.sq(0), 1), ib.ReadResponseOnly(c.sq(1), 2, data(8))}
 			for i, answer := range answers {
@@ -26,9 +26,9 @@ var bthAnswerCases = []conformance.Case{
 					c.drops(answer.WithTVer(v + 1))
 				}
 				c.send(answer)
-				c.Completes(uint64(i+1), verbs.WCSuccess)
+				c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
 			}
-			c.Holds(c.own, sink, data(8))
+			c.ExpectBytes(c.own, sink, data(8))
 		}),
 	},
 	{
@@ -71,7 +71,7 @@ var bthAnswerCases = []conformance.Case{
 				c := p.connectIn(setup{receives: 1}, uint16(i), pkey)
 				c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(pkey | fullMember))
 				c.expects(ib.Ack(c.psn(0), 1).WithPKey(pkey))
-				c.Post(c.qp, c.sending(1, 8))
+				c.PostSend(c.qp, c.sending(1, 8))
 				c.expects(ib.SendOnly(c.sq(0), nil).WithPKey(pkey))
 			}
 		}),
@@ -142,9 +142,9 @@ var bthAnswerCases = []conformance.Case{
 func (p *port) connectIn(s setup, index, pkey uint16) *conn {
 	s.state = verbs.QPStateInit
 	c := p.connect(s)
-	p.Do("a queue pair with another P_Key", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
+	p.Must("a queue pair with another P_Key", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
 	p.toRTR(c.qp, c.attr)
 	p.toRTS(c.qp, c.attr)
-	p.Watch.Expect(uint32(c.attr.DestQPN), pkey)
+	p.Checker.ExpectPKey(uint32(c.attr.DestQPN), pkey)
 	return c
 }

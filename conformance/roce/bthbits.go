@@ -36,10 +36,10 @@ var bthBitCases = []conformance.Case{
 			for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
 				c.accepts(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
 			}
-			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
 			c.expects(ib.SendOnly(c.sq(0), nil))
 			c.send(ib.Ack(c.sq(0), 1).WithReserved(0x3f, 0x7f))
-			c.Completes(100, verbs.WCSuccess)
+			c.ExpectCompletion(100, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -54,12 +54,12 @@ var bthBitCases = []conformance.Case{
 			for n := range 4 {
 				mig := n%2 == 1
 				c.accepts(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
-				c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+				c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
 				c.expects(ib.SendOnly(c.sq(n), nil))
 				ack := ib.Ack(c.sq(n), uint32(n+1))
 				ack.BTH.MigReq = &mig
 				c.send(ack)
-				c.Completes(100, verbs.WCSuccess)
+				c.ExpectCompletion(100, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -88,7 +88,7 @@ var bthBitCases = []conformance.Case{
 		Expects: "no packet with SE, if they are taken at all",
 		Mutants: []string{"SolicitedEverywhere"},
 		Run: on(setup{}, func(c *conn) {
-			wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
+			wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
 			// The flag is for SENDs and for WRITEs with immediate data: a device may also
 			// refuse it elsewhere, and then has nothing to send.
 			if _, err := c.qp.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) {
@@ -111,18 +111,18 @@ var bthBitCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			channel := p.eventChannel()
 			c := p.connect(setup{receives: 3, recvLen: 2048})
-			p.Do("a queue that is armed", p.CQ.ReqNotify(true))
+			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
 			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().SE())
 			c.hasEvent(channel)
-			c.Received(1, 16)
-			p.Do("a queue that is armed", p.CQ.ReqNotify(true))
+			c.ExpectRecv(1, 16)
+			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
 			c.send(ib.SendFirst(c.psn(1), data(1024)), ib.SendLast(c.psn(2), data(16)).AckReq().SE())
 			c.hasEvent(channel)
-			c.Received(2, 1040)
-			p.Do("a queue that is armed", p.CQ.ReqNotify(true))
+			c.ExpectRecv(2, 1040)
+			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
 			c.send(ib.WriteOnlyImm(c.psn(3), c.at(0, 16), 7, data(16)).AckReq().SE())
 			c.hasEvent(channel)
-			c.Received(3, 16)
+			c.ExpectRecv(3, 16)
 		}),
 	},
 	{
@@ -136,11 +136,11 @@ var bthBitCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			channel := p.eventChannel()
 			c := p.connect(setup{receives: 2})
-			p.Do("a queue that is armed", p.CQ.ReqNotify(true))
+			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
 			c.accepts(0)
 			c.settle()
 			if _, err := channel.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
-				c.Do("a channel that can be waited for", err)
+				c.Must("a channel that can be waited for", err)
 				c.Fail("no event for a message without SE", "one")
 			}
 			c.accepts(1, ib.Packet.SE)
@@ -202,31 +202,31 @@ var bthBitCases = []conformance.Case{
 // on their ends.
 func (c *conn) solicits(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 	for _, n := range []int{2500, 16} {
-		c.Post(c.qp, verbs.SendWR{WRID: 7, Opcode: op, Flags: flags | verbs.SendSignaled, SGL: c.own.List(0, n), Imm: 5, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+		c.PostSend(c.qp, verbs.SendWR{WRID: 7, Opcode: op, Flags: flags | verbs.SendSignaled, SGL: c.own.SGL(0, n), Imm: 5, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
 		all := c.take(ib.Packets(n, pathMTU.Bytes()))
 		for i, pkt := range all {
 			se := want && i == len(all)-1
 			c.Check(pkt.HasSE() == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
 		}
 		c.send(ib.Ack(all[len(all)-1].PSN(), 1))
-		c.Completes(7, verbs.WCSuccess)
+		c.ExpectCompletion(7, verbs.WCSuccess)
 	}
 }
 
 // eventChannel gives the case a completion queue that reports to a channel.
 func (p *port) eventChannel() verbs.CompChannel {
 	channel, err := p.Device.CreateCompChannel()
-	p.Do("a completion channel", err)
+	p.Must("a completion channel", err)
 	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 64, Channel: channel})
-	p.Do("a completion queue with a channel", err)
+	p.Must("a completion queue with a channel", err)
 	return channel
 }
 
 // hasEvent ends the case unless the queue has an event.
 func (c *conn) hasEvent(channel verbs.CompChannel) {
-	_, err := channel.Wait(c.Patience())
+	_, err := channel.Wait(c.ResponseTimeout())
 	if errors.Is(err, verbs.ErrTimeout) {
-		c.Fail("an event for a message with SE", "none in %v", c.Patience())
+		c.Fail("an event for a message with SE", "none in %v", c.ResponseTimeout())
 	}
-	c.Do("a channel that can be waited for", err)
+	c.Must("a channel that can be waited for", err)
 }

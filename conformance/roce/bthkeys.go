@@ -24,7 +24,7 @@ var bthKeyCases = []conformance.Case{
 			for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
 				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(pkey))
 			}
-			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
 			c.expects(ib.SendOnly(c.sq(0), nil).WithPKey(own))
 			c.drops(ib.Ack(c.sq(0), 1).WithPKey(own ^ 0x6dcb))
 			c.accepts(0)
@@ -62,7 +62,7 @@ var bthKeyCases = []conformance.Case{
 		Run: onRC(func(c *conn) {
 			own := c.pkey(0)
 			if own&fullMember == 0 {
-				rig.End(fmt.Errorf("the first P_Key of the port, %#04x, is of a limited member: %w", own, conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("the first P_Key of the port, %#04x, is of a limited member: %w", own, conformance.ErrBenchCannot))
 			}
 			for n, pkey := range []uint16{own, own &^ fullMember, own} {
 				c.accepts(n, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey) })
@@ -111,7 +111,7 @@ var bthKeyCases = []conformance.Case{
 			}
 			for _, own := range p.pkeys() {
 				if own&^fullMember == foreign&^fullMember {
-					rig.End(fmt.Errorf("the P_Key table of the port happens to hold %#04x, which was to be one that it has not: %w", foreign, conformance.ErrCannot))
+					rig.Abort(fmt.Errorf("the P_Key table of the port happens to hold %#04x, which was to be one that it has not: %w", foreign, conformance.ErrBenchCannot))
 				}
 			}
 			p.put(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
@@ -190,10 +190,10 @@ var bthKeyCases = []conformance.Case{
 				if got, ok := c.noise(quiet); ok && !ib.Nak(c.psn(0), ib.NakInvalidRequest, 0).Matches(got) {
 					c.Fail("nothing, or a NAK for an invalid request", "%v", got)
 				}
-				if wc, ok := c.WaitCompletion(0); ok && wc.Status == verbs.WCSuccess {
+				if wc, ok := c.PollCompletion(0); ok && wc.Status == verbs.WCSuccess {
 					c.Fail("no message received", "%s", rig.Describe(&wc))
 				}
-				c.Untouched(c.own, 0, 0)
+				c.ExpectUnchanged(c.own, 0, 0)
 			}
 		}),
 	},
@@ -205,7 +205,7 @@ func (c *conn) padded(look func(pkt ib.Packet, n int)) {
 	for n := range 9 {
 		c.send(ib.ReadRequest(c.psn(n), c.at(0, n)))
 		look(c.take(1)[0], n)
-		c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.own.List(0, n)})
+		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.own.SGL(0, n)})
 		look(c.take(1)[0], n)
 		c.send(ib.Ack(c.sq(n), uint32(n+1)))
 	}
@@ -217,7 +217,7 @@ const fullMember = 0x8000
 // pkeys is the P_Key table of the port.
 func (p *port) pkeys() (table []uint16) {
 	attr, err := p.Device.QueryPort(1)
-	p.Do("a port that can be queried", err)
+	p.Must("a port that can be queried", err)
 	for i := range attr.PKeys {
 		table = append(table, p.pkey(i))
 	}
@@ -226,7 +226,7 @@ func (p *port) pkeys() (table []uint16) {
 
 func (p *port) pkey(index int) uint16 {
 	pkey, err := p.Device.QueryPKey(1, index)
-	p.Do("a P_Key table that can be read", err)
+	p.Must("a P_Key table that can be read", err)
 	return pkey
 }
 
@@ -237,13 +237,13 @@ func (p *port) limitedPKey() (index, pkey uint16) {
 			return uint16(i), k
 		}
 	}
-	rig.End(fmt.Errorf("the P_Key table of the port has no key of a limited member: %w", conformance.ErrCannot))
+	rig.Abort(fmt.Errorf("the P_Key table of the port has no key of a limited member: %w", conformance.ErrBenchCannot))
 	return 0, 0
 }
 
 // badPKeys is how many packets were refused for their P_Keys.
 func (p *port) badPKeys() uint32 {
 	attr, err := p.Device.QueryPort(1)
-	p.Do("a port that can be queried", err)
+	p.Must("a port that can be queried", err)
 	return attr.BadPKeys
 }

@@ -20,14 +20,14 @@ var bthStateCases = []conformance.Case{
 				Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 			})
-			c.Do("another queue pair", err)
+			c.Must("another queue pair", err)
 			for _, qpn := range []verbs.QPN{fresh.QPN(), c.qp.QPN()} {
 				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().To(uint32(qpn)))
 				c.drops(ib.WriteOnly(c.psn(1), c.at(0, 16), data(16)).AckReq().To(uint32(qpn)))
 			}
 			c.toRTR(c.qp, c.attr)
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.accepts(0)
 		}),
 	},
@@ -41,14 +41,14 @@ var bthStateCases = []conformance.Case{
 		Mutants: []string{"BuffersBeforeRTR"},
 		Run: onPort(func(p *port) {
 			d := p.bthDatagrams(0)
-			d.Do("a queue pair in RESET", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
-			d.Do("a queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
+			d.Must("a queue pair in RESET", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+			d.Must("a queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
 				verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-			d.Recv(d.qp, 1, d.own.SGE(0, 128))
+			d.PostRecv(d.qp, 1, d.own.SGE(0, 128))
 			d.drops(d.datagram(data(32)))
-			d.Do("a queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+			d.Must("a queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
 			d.settle()
-			d.Incomplete()
+			d.ExpectNoCompletion()
 			d.accepts(0)
 		}),
 	},
@@ -65,12 +65,12 @@ var bthStateCases = []conformance.Case{
 			c.drops(ib.ReadResponseOnly(c.sq(0), 1, data(8)))
 			c.drops(ib.AtomicAck(c.sq(0), 1, 5))
 			c.toRTS(c.qp, c.attr)
-			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
 			c.expects(ib.SendOnly(c.sq(0), nil))
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(100, verbs.WCSuccess)
+			c.ExpectCompletion(100, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -85,13 +85,13 @@ var bthStateCases = []conformance.Case{
 			refused := p.connect(setup{})
 			refused.send(ib.WriteOnly(refused.psn(0), refused.at(0, 8), data(8)).AckReq())
 			refused.expects(ib.Ack(refused.psn(0), 1))
-			refused.mem.Accept()
+			refused.mem.Snapshot()
 			refused.send(ib.WriteOnly(refused.psn(1), refused.at(0, 4).Skip(-1<<40), data(4)).AckReq())
 			refused.expects(ib.Op(ib.OpAcknowledge).WithPSN(refused.psn(1)))
 			put := p.connect(setup{})
 			put.toError(put.qp)
 			for _, c := range []*conn{refused, put} {
-				c.State(c.qp, verbs.QPStateErr)
+				c.AwaitState(c.qp, verbs.QPStateErr)
 				for _, n := range []int{1, 0, 2, 5} {
 					c.drops(ib.SendOnly(c.psn(n), data(16)).AckReq())
 					c.drops(ib.WriteOnly(c.psn(n), c.at(0, 16), data(16)).AckReq())

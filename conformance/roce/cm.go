@@ -35,7 +35,7 @@ func (p *port) cmRequest(port uint16, comm uint32) ib.REQ {
 // cmExpect ends the case unless the next packet carries a message as wanted. It
 // returns both.
 func (p *port) cmExpect(want ib.Message) (ib.Packet, ib.Message) {
-	return p.cmExpectIn(p.Patience(), want)
+	return p.cmExpectIn(p.ResponseTimeout(), want)
 }
 
 func (p *port) cmExpectIn(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
@@ -73,14 +73,14 @@ func (p *port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Mes
 // cmManager is the device's connection manager.
 func (p *port) cmManager() verbs.CM {
 	cm, err := p.Device.CM()
-	p.Do("a connection manager", err)
+	p.Must("a connection manager", err)
 	return cm
 }
 
 // cmListen has a program on the device listen.
 func (p *port) cmListen(space verbs.PortSpace) verbs.Listener {
 	l, err := p.cmManager().Listen(netip.AddrPortFrom(p.device, cmPort), space, 16)
-	p.Do("a listener", err)
+	p.Must("a listener", err)
 	return l
 }
 
@@ -117,8 +117,8 @@ func (p *port) cmAccept(l verbs.Listener) *cmAccepting {
 
 // isMade ends the case unless the program has its connection.
 func (a *cmAccepting) isMade(by string) {
-	a.Do("a connection established by "+by, a.task.Wait(a.Patience()))
-	a.State(a.qp, verbs.QPStateRTS)
+	a.Must("a connection established by "+by, a.task.Wait(a.ResponseTimeout()))
+	a.AwaitState(a.qp, verbs.QPStateRTS)
 }
 
 // cmLink is a connection that the peer has asked for: what both ends are called.
@@ -137,7 +137,7 @@ func (p *port) cmOpen(l verbs.Listener, n uint32, change ...func(*ib.REQ)) *cmLi
 		f(&req)
 	}
 	p.put(ib.CM(uint64(k.comm), req))
-	k.hasREP(p.Patience())
+	k.hasREP(p.ResponseTimeout())
 	// Each end says which PSN it wants to see first.
 	k.attr.RQPSN, k.attr.SQPSN = uint32(*k.rep.StartingPSN), uint32(*req.StartingPSN)
 	return k
@@ -148,7 +148,7 @@ func (k *cmLink) hasREP(timeout time.Duration) {
 	_, m := k.cmExpectIn(timeout, ib.REP{RemoteCommID: &k.comm, QPN: new(uint32(k.qp.QPN()))})
 	rep, ok := m.(ib.REP)
 	if !ok {
-		rig.End(fmt.Errorf("a REP that is none: %v", m))
+		rig.Abort(fmt.Errorf("a REP that is none: %v", m))
 	}
 	k.rep, k.remote = rep, *rep.LocalCommID
 }
@@ -171,5 +171,5 @@ func (k *cmLink) ended() { k.cmExpect(ib.DREP{LocalCommID: &k.remote, RemoteComm
 func (k *cmLink) carries(n uint32) {
 	k.send(ib.SendOnly(k.psn(0), data(16)).AckReq())
 	k.expect(ib.Ack(k.psn(0), 1).To(peerQPN+n).Via(k.device, k.peer))
-	k.Received(1, 16)
+	k.ExpectRecv(1, 16)
 }

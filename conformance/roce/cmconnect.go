@@ -48,7 +48,7 @@ var cmConnectCases = []conformance.Case{
 			p.put(req)
 			p.settle()
 			k := &cmLink{cmAccepting: p.cmAccept(l), comm: 0x40000000}
-			k.hasREP(p.Patience())
+			k.hasREP(p.ResponseTimeout())
 			p.put(req)
 			k.repeatsItself()
 			k.ready()
@@ -58,7 +58,7 @@ var cmConnectCases = []conformance.Case{
 			if second, err := l.GetRequest(cmMoment(p)); err == nil {
 				p.Fail("one request for the program", "a second one from %v", second.Remote())
 			} else if !errors.Is(err, verbs.ErrTimeout) {
-				p.Do("a listener", err)
+				p.Must("a listener", err)
 			}
 		}),
 	},
@@ -96,7 +96,7 @@ var cmConnectCases = []conformance.Case{
 			p.put(req)
 			p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
 			k := &cmLink{cmAccepting: p.cmAccept(l), comm: comm}
-			k.hasREP(p.Patience())
+			k.hasREP(p.ResponseTimeout())
 			k.ready()
 			k.isMade("an RTU")
 		}),
@@ -137,8 +137,8 @@ var cmConnectCases = []conformance.Case{
 			for range 3 {
 				k.repeats(code)
 			}
-			err := k.task.Wait(p.Patience())
-			p.Check(k.over.Load(), "a program that is told", "it still waits after %v", p.Patience())
+			err := k.task.Wait(p.ResponseTimeout())
+			p.Check(k.over.Load(), "a program that is told", "it still waits after %v", p.ResponseTimeout())
 			p.Check(err != nil, "no connection without an RTU", "one")
 			// It may say that it gives up.
 			for {
@@ -189,7 +189,7 @@ var cmConnectCases = []conformance.Case{
 			k.isMade("the first message")
 			k.ready() // late, and no harm
 			p.silence(soon)
-			k.StateIs(k.qp, verbs.QPStateRTS)
+			k.ExpectState(k.qp, verbs.QPStateRTS)
 
 			k = p.cmOpen(l, 2)
 			k.send(ib.WriteOnly(k.psn(0), k.at(0, 0), nil).AckReq())
@@ -216,11 +216,11 @@ var cmConnectCases = []conformance.Case{
 			gids := p.gids()
 			c := p.cmQP()
 			dial := p.Go("connect", func() error {
-				_, err := p.cmManager().Connect(c.qp, netip.AddrPortFrom(p.peer, 9000), cmParam(), p.Patience())
+				_, err := p.cmManager().Connect(c.qp, netip.AddrPortFrom(p.peer, 9000), cmParam(), p.ResponseTimeout())
 				return err
 			})
 			want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.peer}
-			pkt, m := p.cmNext(p.Patience(), want)
+			pkt, m := p.cmNext(p.ResponseTimeout(), want)
 			// A host with several addresses chooses the source address itself.
 			if from := pkt.IP.Src; from.Is6() && hasRoCEv2GID(gids, from) {
 				p.device = from
@@ -235,7 +235,7 @@ var cmConnectCases = []conformance.Case{
 			mad, _, _ := pkt.CM()
 			p.put(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
 			p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
-			p.Do("a connection", dial.Wait(p.Patience()))
+			p.Must("a connection", dial.Wait(p.ResponseTimeout()))
 		}),
 	},
 }
@@ -262,7 +262,7 @@ func (k *cmLink) repeatsItself() {
 // sooner than it may. A clock that is read late on this side takes off a little.
 func (k *cmLink) repeats(code uint8) {
 	last, was := k.Now(), k.remote
-	k.hasREP(4*ib.AckTimeout(code) + k.Patience())
+	k.hasREP(4*ib.AckTimeout(code) + k.ResponseTimeout())
 	if k.remote != was {
 		k.Fail(fmt.Sprintf("the REP again, with communication ID %#08x", was), "%#08x", k.remote)
 	}

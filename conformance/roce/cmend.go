@@ -23,8 +23,8 @@ var cmEndCases = []conformance.Case{
 			k := p.cmMade(l, 0)
 			k.end()
 			k.ended()
-			p.Do("a connection that has ended", k.made.WaitDisconnect(p.Patience()))
-			k.State(k.qp, verbs.QPStateErr)
+			p.Must("a connection that has ended", k.made.WaitDisconnect(p.ResponseTimeout()))
+			k.AwaitState(k.qp, verbs.QPStateErr)
 			k.end()
 			k.ended()
 
@@ -33,7 +33,7 @@ var cmEndCases = []conformance.Case{
 			pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.remote, RemoteCommID: &k.comm, RemoteQPN: new(uint32(peerQPN + 1))})
 			mad, _, _ := pkt.CM()
 			p.put(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.comm, RemoteCommID: &k.remote}))
-			p.Do("a connection that has ended", closing.Wait(p.Patience()))
+			p.Must("a connection that has ended", closing.Wait(p.ResponseTimeout()))
 			p.settle()
 			k.end()
 			k.ended()
@@ -88,11 +88,11 @@ func (p *port) cmLife(l verbs.Listener, n uint32) {
 	k := p.cmMade(l, n)
 	k.end()
 	k.ended()
-	p.Do(fmt.Sprintf("connection %d that has ended", n), k.made.WaitDisconnect(p.Patience()))
-	p.Do("a queue pair that is destroyed", k.qp.Close())
-	p.Do("memory that is given back", k.mem.Close())
-	p.Do("memory that is given back", k.own.Close())
-	for _, ok := p.WaitCompletion(0); ok; _, ok = p.WaitCompletion(0) {
+	p.Must(fmt.Sprintf("connection %d that has ended", n), k.made.WaitDisconnect(p.ResponseTimeout()))
+	p.Must("a queue pair that is destroyed", k.qp.Close())
+	p.Must("memory that is given back", k.mem.Close())
+	p.Must("memory that is given back", k.own.Close())
+	for _, ok := p.PollCompletion(0); ok; _, ok = p.PollCompletion(0) {
 		continue // receives that were flushed
 	}
 }

@@ -28,7 +28,7 @@ var cmRefuseCases = []conformance.Case{
 			}
 			refused(1, ib.ServiceID(ib.PortSpaceTCP, cmClosedPort))
 			refused(2, ib.ServiceID(ib.PortSpaceIB, cmPort))
-			p.Do("a listener that is closed", l.Close())
+			p.Must("a listener that is closed", l.Close())
 			refused(3, ib.ServiceID(ib.PortSpaceTCP, cmPort))
 		}),
 	},
@@ -69,7 +69,7 @@ var cmRefuseCases = []conformance.Case{
 			p.cmExpect(ib.REJ{
 				RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
 			})
-			p.Do("a request that can be refused", program.Wait(p.Patience()))
+			p.Must("a request that can be refused", program.Wait(p.ResponseTimeout()))
 		}),
 	},
 	{
@@ -119,7 +119,7 @@ var cmRefuseCases = []conformance.Case{
 				p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
 			}
 			if req, err := l.GetRequest(cmMoment(p)); !errors.Is(err, verbs.ErrTimeout) {
-				p.Do("a listener", err)
+				p.Must("a listener", err)
 				p.Fail("no request for the program", "one from %v", req.Remote())
 			}
 			k := p.cmOpen(l, 0)
@@ -138,11 +138,11 @@ var cmRefuseCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceUDP)
 			d := p.bthDatagrams(1)
-			p.Do("the Q_Key of rdma_cm", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
+			p.Must("the Q_Key of rdma_cm", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
 			accept := p.Go("accept", func() error {
 				req, err := l.GetRequest(verbs.Forever)
 				if err == nil {
-					_, err = req.Accept(d.qp, verbs.ConnParam{}, p.Patience())
+					_, err = req.Accept(d.qp, verbs.ConnParam{}, p.ResponseTimeout())
 				}
 				return err
 			})
@@ -152,10 +152,10 @@ var cmRefuseCases = []conformance.Case{
 				RequestID: new(uint32(0x0a0b0c0d)), Status: new(uint8(ib.SIDRValid)), ServiceID: &service,
 				QPN: new(uint32(d.qp.QPN())), QKey: new(uint32(ib.UDQKey)),
 			})
-			p.Do("a request that is accepted", accept.Wait(p.Patience()))
+			p.Must("a request that is accepted", accept.Wait(p.ResponseTimeout()))
 			rep, _ := m.(ib.SIDRREP)
 			p.put(ib.Datagram(9, *rep.QKey, peerQPN, data(16)).To(*rep.QPN))
-			p.Received(1, verbs.GRHLen+16)
+			p.ExpectRecv(1, verbs.GRHLen+16)
 		}),
 	},
 	{
@@ -204,7 +204,7 @@ func (p *port) cmOddRequest(n uint32) ib.REQ {
 		func() { req.RespResources, req.InitiatorDepth = small(8), small(8) },
 		func() { req.RetryCount, req.RNRRetryCount, req.AckTimeout = small(3), small(3), small(5) },
 		func() { req.PKey = new(uint16(p.Rand.Uint32())) },
-		func() { req.RemoteGID = p.PeerAt(1) },
+		func() { req.RemoteGID = p.PeerAddr(1) },
 	} {
 		if p.Rand.IntN(4) == 0 {
 			odd()
@@ -220,7 +220,7 @@ func (p *port) cmRefuseAll(l verbs.Listener) {
 		if errors.Is(err, verbs.ErrTimeout) {
 			return
 		}
-		p.Do("a listener", err)
-		p.Do(fmt.Sprintf("to refuse the request of %v", req.Remote()), req.Reject(nil))
+		p.Must("a listener", err)
+		p.Must(fmt.Sprintf("to refuse the request of %v", req.Remote()), req.Reject(nil))
 	}
 }

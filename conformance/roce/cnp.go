@@ -22,21 +22,21 @@ var cnpCases = []conformance.Case{
 			c := p.connect(setup{})
 			c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().CE())
 			c.notifiedBeside(ib.Ack(c.psn(0), 1))
-			c.Holds(c.mem, 0, data(16))
+			c.ExpectBytes(c.mem, 0, data(16))
 			c.Sleep(cnpPause)
 			c = p.connect(setup{receives: 1})
 			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().CE())
 			c.notifiedBeside(ib.Ack(c.psn(0), 1))
-			c.Received(1, 16)
-			c.Holds(c.own, 0, data(16))
+			c.ExpectRecv(1, 16)
+			c.ExpectBytes(c.own, 0, data(16))
 			c.Sleep(cnpPause)
 			c = p.connect(setup{signalAll: true})
-			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 			c.skipsToRead()
 			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)).CE())
 			c.notified()
-			c.Completes(1, verbs.WCSuccess)
-			c.Holds(c.own, 0, data(16))
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectBytes(c.own, 0, data(16))
 		}),
 	},
 	{
@@ -79,15 +79,15 @@ var cnpCases = []conformance.Case{
 			for i, peer := range []int{0, 0, 1} {
 				all = append(all, p.connect(setup{change: func(a *verbs.QPAttr) {
 					a.DestQPN = peerQPN + verbs.QPN(i)
-					a.AH.GRH.DGID = verbs.GIDFrom(p.PeerAt(peer))
+					a.AH.GRH.DGID = verbs.GIDFrom(p.PeerAddr(peer))
 				}}))
 				missing[peerQPN+uint32(i)] = true
 			}
 			for i, c := range all {
-				c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).CE().From(p.PeerAt(i / 2)))
+				c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).CE().From(p.PeerAddr(i / 2)))
 			}
 			for len(missing) > 0 {
-				pkt, ok := p.next(p.Patience())
+				pkt, ok := p.next(p.ResponseTimeout())
 				p.Check(ok, "a CNP for each of three queue pairs", "none for %d of them", len(missing))
 				if pkt.Opcode() == ib.OpCNP {
 					delete(missing, pkt.DestQP())
@@ -182,10 +182,10 @@ const cnpPause = 20 * time.Millisecond
 // notified waits for a CNP, and returns it. What else comes is not looked at.
 func (c *conn) notified() ib.Packet {
 	for {
-		pkt, ok := c.next(c.Patience())
+		pkt, ok := c.next(c.ResponseTimeout())
 		switch {
 		case !ok:
-			c.Fail("a CNP", "none in %v", c.Patience())
+			c.Fail("a CNP", "none in %v", c.ResponseTimeout())
 		case pkt.Opcode() == ib.OpCNP:
 			return pkt
 		}
@@ -196,12 +196,12 @@ func (c *conn) notified() ib.Packet {
 // of the connection, and nothing else between.
 func (c *conn) notifiedBeside(want ib.Packet) {
 	for told, answered := false, false; !told || !answered; {
-		pkt, ok := c.next(c.Patience())
+		pkt, ok := c.next(c.ResponseTimeout())
 		switch {
 		case !ok && !told:
-			c.Fail("a CNP", "none in %v", c.Patience())
+			c.Fail("a CNP", "none in %v", c.ResponseTimeout())
 		case !ok:
-			c.Fail(fmt.Sprintf("%v beside a CNP", want), "the CNP only, in %v", c.Patience())
+			c.Fail(fmt.Sprintf("%v beside a CNP", want), "the CNP only, in %v", c.ResponseTimeout())
 		case pkt.Opcode() == ib.OpCNP && !told:
 			told = true
 		default:

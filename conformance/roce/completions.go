@@ -21,21 +21,21 @@ var completionCases = []conformance.Case{
 		Mutants: []string{"CompletionsOvertake"},
 		Run: on(setup{}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
-			c.Post(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.List(0, 16), Remote: to},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(64, 8)},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(64, 8), Remote: to},
-				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(64, 8)},
+			c.PostSend(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 16), Remote: to},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(64, 8)},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(64, 8), Remote: to},
+				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(64, 8)},
 			)
 			c.take(4)
 			c.send(ib.Ack(c.sq(3), 4))
 			// The ACK says that the READ's response was lost: the READ may be sent again,
 			// with all that is behind it, at once.
 			c.settle()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)), ib.Ack(c.sq(3), 4))
 			for _, id := range []uint64{1, 2, 4} {
-				c.Completes(id, verbs.WCSuccess)
+				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -53,7 +53,7 @@ var completionCases = []conformance.Case{
 			c.send(long...)
 			c.send(ib.SendOnly(c.psn(4), data(14)), ib.SendOnlyImm(c.psn(5), 2, data(15)), ib.SendOnly(c.psn(6), data(16)).AckReq())
 			for i, n := range []int{11, 12, pathMTU.Bytes() + 9, 14, 15, 16} {
-				c.Received(uint64(i+1), n)
+				c.ExpectRecv(uint64(i+1), n)
 			}
 		}),
 	},
@@ -73,17 +73,17 @@ var completionCases = []conformance.Case{
 		Mutants: []string{"AlwaysFenced"},
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
-			c.Post(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 16), Remote: to},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(64, 8)},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(64, 8), Remote: to},
+			c.PostSend(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 16), Remote: to},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(64, 8)},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(64, 8), Remote: to},
 			)
 			c.expects(ib.ReadRequest(c.sq(0), ib.At(0x1000, 7, 16)))
 			c.expects(ib.SendOnly(c.sq(1), nil))
 			c.expects(ib.WriteOnly(c.sq(2), ib.At(0x1000, 7, 8), nil))
 			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)), ib.Ack(c.sq(2), 3))
 			for id := uint64(1); id <= 3; id++ {
-				c.Completes(id, verbs.WCSuccess)
+				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -99,18 +99,18 @@ var completionCases = []conformance.Case{
 			for _, all := range []bool{true, false} {
 				c := p.connect(setup{signalAll: all})
 				to := verbs.Remote{Addr: 0x1000, RKey: 7}
-				c.Post(c.qp,
-					verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(64, 8)},
-					verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(64, 8), Remote: to},
-					verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 16), Remote: to},
+				c.PostSend(c.qp,
+					verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(64, 8)},
+					verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(64, 8), Remote: to},
+					verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 16), Remote: to},
 				)
 				c.take(3)
 				c.send(ib.Ack(c.sq(1), 2), ib.ReadResponseOnly(c.sq(2), 3, data(16)))
 				for id := uint64(1); all && id <= 3; id++ {
-					c.Completes(id, verbs.WCSuccess)
+					c.ExpectCompletion(id, verbs.WCSuccess)
 				}
 				c.settle()
-				c.Incomplete()
+				c.ExpectNoCompletion()
 			}
 		}),
 	},
@@ -125,20 +125,20 @@ var completionCases = []conformance.Case{
 		Run: on(setup{receives: 1, signalAll: true}, func(c *conn) {
 			psn := 0
 			for i, n := range []int{5, 2*pathMTU.Bytes() + 1} {
-				c.Post(c.qp, verbs.SendWR{
+				c.PostSend(c.qp, verbs.SendWR{
 					WRID: uint64(100 + i), Opcode: verbs.OpRDMARead, Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
 					SGL: []verbs.SGE{c.own.SGE(1024, 2), c.own.SGE(4096, n-2)},
 				})
 				c.expects(ib.ReadRequest(c.sq(psn), ib.At(0x1000, 7, n)))
 				c.send(ib.ReadResponses(c.sq(psn), uint32(i+1), data(n), pathMTU.Bytes())...)
 				psn += ib.Packets(n, pathMTU.Bytes())
-				wc := c.Completes(uint64(100+i), verbs.WCSuccess)
+				wc := c.ExpectCompletion(uint64(100+i), verbs.WCSuccess)
 				c.Check(int(wc.ByteLen) == n, fmt.Sprintf("a READ of %d bytes", n), "%d", wc.ByteLen)
-				c.Holds(c.own, 1024, data(n)[:2])
-				c.Holds(c.own, 4096, data(n)[2:])
+				c.ExpectBytes(c.own, 1024, data(n)[:2])
+				c.ExpectBytes(c.own, 4096, data(n)[2:])
 			}
 			c.send(ib.WriteOnlyImm(c.psn(0), c.at(0, 100), 1, data(100)).AckReq())
-			c.Received(1, 100)
+			c.ExpectRecv(1, 100)
 		}),
 	},
 	{
@@ -152,10 +152,10 @@ var completionCases = []conformance.Case{
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(16)), ib.WriteOnlyImm(c.psn(1), c.at(0, 8), 1, data(8)).AckReq())
 			for i, n := range []int{16, 8} {
-				wc := c.Received(uint64(i+1), n)
+				wc := c.ExpectRecv(uint64(i+1), n)
 				c.Check(wc.Flags&verbs.WCWithGRH == 0, "no flag of the header area", "flags %#x", uint32(wc.Flags))
 			}
-			c.Holds(c.own, 0, data(16))
+			c.ExpectBytes(c.own, 0, data(16))
 		}),
 	},
 	{
@@ -184,7 +184,7 @@ var completionCases = []conformance.Case{
 				psn += len(msg)
 			}
 			c.armCQ(false)
-			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 3<<10), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 3<<10), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 			c.skipsToRead()
 			c.send(ib.ReadResponses(c.sq(0), 1, rig.Pattern(3<<10, 9), pathMTU.Bytes())...)
 			c.completesAtOnce(events, 100)
@@ -215,19 +215,19 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 		Mutants: []string{"FenceIgnored"},
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			for id := range uint64(2) {
-				c.Post(c.qp, verbs.SendWR{WRID: 1 + id, Opcode: op, SGL: c.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+				c.PostSend(c.qp, verbs.SendWR{WRID: 1 + id, Opcode: op, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 			}
-			c.Post(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendFence, SGL: c.own.List(64, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendFence, SGL: c.own.SGL(64, 8)})
 			c.take(2)
 			c.silence(quiet)
 			c.send(answer(c.sq(0)))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.silence(quiet)
 			c.send(answer(c.sq(1)).WithMSN(2))
-			c.Completes(2, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 			c.expects(ib.SendOnly(c.sq(2), c.own.Buf[64:72]))
 			c.send(ib.Ack(c.sq(2), 3))
-			c.Completes(3, verbs.WCSuccess)
+			c.ExpectCompletion(3, verbs.WCSuccess)
 		}),
 	}
 }
@@ -247,10 +247,10 @@ func completionWriteImm(c *conn, psn int, payload []byte) []ib.Packet {
 // skipsToRead waits for the request of a READ; there may be ACKs before it.
 func (c *conn) skipsToRead() {
 	for {
-		pkt, ok := c.next(c.Patience())
+		pkt, ok := c.next(c.ResponseTimeout())
 		switch {
 		case !ok:
-			c.Fail("a READ request", "nothing in %v", c.Patience())
+			c.Fail("a READ request", "nothing in %v", c.ResponseTimeout())
 		case !pkt.IsAck(ib.AckPositive):
 			c.same(ib.Op(ib.OpReadRequest).WithPSN(c.sq(0)), pkt)
 			return
@@ -262,7 +262,7 @@ func (c *conn) skipsToRead() {
 // is there then, and of this request.
 func (c *conn) completesAtOnce(events verbs.CompChannel, id uint64) {
 	c.eventOf(events)
-	c.Completes(id, verbs.WCSuccess)
+	c.ExpectCompletion(id, verbs.WCSuccess)
 }
 
 // holdsNow is Holds that gives the device no more time: the completion was polled, and

@@ -50,11 +50,11 @@ var congestionCases = []conformance.Case{
 			before := f.burst()
 			slow := f.burstUnder(f.slowedBy(ib.CNP()))
 			if slow < 2*max(before, flowQuick) {
-				rig.End(fmt.Errorf("the device does not slow, which another case is about: %w", conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("the device does not slow, which another case is about: %w", conformance.ErrBenchCannot))
 			}
 			now := slow
-			for until := f.Now() + f.Patience(); now > slow/2; now = f.burst() {
-				f.Check(f.Now() < until, fmt.Sprintf("a rate that rises: %v or less for %d packets", slow/2, flowPackets), "%v, after %v", now, f.Patience())
+			for until := f.Now() + f.ResponseTimeout(); now > slow/2; now = f.burst() {
+				f.Check(f.Now() < until, fmt.Sprintf("a rate that rises: %v or less for %d packets", slow/2, flowPackets), "%v, after %v", now, f.ResponseTimeout())
 				f.Sleep(cnpPause)
 			}
 		}),
@@ -139,18 +139,18 @@ var congestionCases = []conformance.Case{
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			implied := c.counts(countImpliedNAKs)
 			for i := range 2 {
-				c.Post(c.qp,
-					verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
-					verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(64, 8)},
+				c.PostSend(c.qp,
+					verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+					verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(64, 8)},
 				)
 				c.take(2)
 				c.send(ib.Ack(c.sq(2*i+1), uint32(2*i+2)))
 				c.settle()
 				c.send(ib.ReadResponseOnly(c.sq(2*i), uint32(2*i+1), data(16)), ib.Ack(c.sq(2*i+1), uint32(2*i+2)))
-				c.Completes(1, verbs.WCSuccess)
-				c.Completes(2, verbs.WCSuccess)
+				c.ExpectCompletion(1, verbs.WCSuccess)
+				c.ExpectCompletion(2, verbs.WCSuccess)
 				c.settle()
-				c.Forget() // the READ, and what is behind it, may have been sent again
+				c.DiscardSkipped() // the READ, and what is behind it, may have been sent again
 			}
 			implied.are(c.port, 2, true)
 		}),
@@ -194,6 +194,6 @@ func (k count) are(p *port, want int, needed bool) {
 	case ok:
 		p.Check(now-k.was == uint64(want), fmt.Sprintf("%s up by %d", k.names[0], want), "%d", now-k.was)
 	case needed:
-		rig.End(fmt.Errorf("the device has no counter %s: %w", strings.Join(k.names, " or "), conformance.ErrCannot))
+		rig.Abort(fmt.Errorf("the device has no counter %s: %w", strings.Join(k.names, " or "), conformance.ErrBenchCannot))
 	}
 }

@@ -87,17 +87,17 @@ func (p *port) connect(s setup) *conn {
 	c.qp, err = p.Device.CreateQP(verbs.QPInit{
 		Type: s.kind, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
-	p.Do("a queue pair", err)
+	p.Must("a queue pair", err)
 	p.toInit(c.qp, s.access&^verbs.AccessLocalWrite)
 	for i := range s.receives {
-		c.Recv(c.qp, uint64(i+1), c.own.SGE(i*s.recvLen, s.recvLen))
+		c.PostRecv(c.qp, uint64(i+1), c.own.SGE(i*s.recvLen, s.recvLen))
 	}
 	c.attr = p.peerAttr(p.peer)
 	c.attr.DestQPN, c.attr.RQPSN, c.attr.SQPSN = peerQPN, firstPSN, ownPSN
 	if s.change != nil {
 		s.change(&c.attr)
 		if c.attr.Timeout > 0 && !s.exactTimer {
-			c.attr.Timeout = p.LongTimer(c.attr.Timeout)
+			c.attr.Timeout = p.LongTimeout(c.attr.Timeout)
 		}
 	}
 	if s.state >= verbs.QPStateRTR {

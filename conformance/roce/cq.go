@@ -21,7 +21,7 @@ var cqCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			c := p.overrun(0)
 			c.cqError()
-			c.State(c.qp, verbs.QPStateErr)
+			c.AwaitState(c.qp, verbs.QPStateErr)
 		}),
 	},
 	{
@@ -35,14 +35,14 @@ var cqCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			c := p.overrun(3)
 			c.cqError()
-			c.State(c.qp, verbs.QPStateErr)
+			c.AwaitState(c.qp, verbs.QPStateErr)
 			c.settle()
 			for {
 				e, err := p.Device.WaitAsync(0)
 				if errors.Is(err, verbs.ErrTimeout) {
 					return
 				}
-				p.Do("events", err)
+				p.Must("events", err)
 				p.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "another")
 			}
 		}),
@@ -118,8 +118,8 @@ var cqCases = []conformance.Case{
 		Expects: "a refusal",
 		Mutants: []string{"ArmsWithoutChannel"},
 		Run: onPort(func(p *port) {
-			p.Refuses("arming a CQ without a channel", p.CQ.ReqNotify(false), nil)
-			p.Refuses("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
+			p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(false), nil)
+			p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
 		}),
 	},
 	{
@@ -135,13 +135,13 @@ var cqCases = []conformance.Case{
 			p.withChannel(16)
 			c := p.connect(setup{receives: 1})
 			sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: qpSmall})
-			p.Do("a queue pair", err)
-			p.Refuses("closing a CQ of two queue pairs", p.CQ.Close(), nil)
+			p.Must("a queue pair", err)
+			p.MustFail("closing a CQ of two queue pairs", p.CQ.Close(), nil)
 			c.accepts(0)
-			p.Do("a queue pair that can be closed", c.qp.Close())
-			p.Refuses("closing a CQ of a send queue", p.CQ.Close(), nil)
-			p.Do("a queue pair that can be closed", sender.Close())
-			p.Do("a CQ that nobody uses can be closed", p.CQ.Close())
+			p.Must("a queue pair that can be closed", c.qp.Close())
+			p.MustFail("closing a CQ of a send queue", p.CQ.Close(), nil)
+			p.Must("a queue pair that can be closed", sender.Close())
+			p.Must("a CQ that nobody uses can be closed", p.CQ.Close())
 		}),
 	},
 }
@@ -150,25 +150,25 @@ var cqCases = []conformance.Case{
 // which it returns.
 func (p *port) withChannel(depth int) verbs.CompChannel {
 	events, err := p.Device.CreateCompChannel()
-	p.Do("a completion channel", err)
+	p.Must("a completion channel", err)
 	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: events})
-	p.Do("a completion queue with a channel", err)
+	p.Must("a completion queue with a channel", err)
 	return events
 }
 
 // armCQ arms the CQ.
 func (p *port) armCQ(solicitedOnly bool) {
-	p.Do("a CQ that can be armed", p.CQ.ReqNotify(solicitedOnly))
+	p.Must("a CQ that can be armed", p.CQ.ReqNotify(solicitedOnly))
 }
 
 // eventOf ends the case unless the channel has an event of the CQ.
 func (p *port) eventOf(events verbs.CompChannel) {
-	cq, err := events.Wait(p.Patience())
+	cq, err := events.Wait(p.ResponseTimeout())
 	switch {
 	case errors.Is(err, verbs.ErrTimeout):
-		p.Fail("an event of the CQ", "none in %v", p.Patience())
+		p.Fail("an event of the CQ", "none in %v", p.ResponseTimeout())
 	case err != nil:
-		p.Do("events of completions", err)
+		p.Must("events of completions", err)
 	}
 	p.Check(cq == p.CQ, "an event of the CQ", "one of another")
 }
@@ -185,7 +185,7 @@ func (p *port) noEventOf(events verbs.CompChannel) {
 func (p *port) overrun(left int) *conn {
 	var err error
 	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 1})
-	p.Do("a completion queue", err)
+	p.Must("a completion queue", err)
 	room := p.CQ.Depth()
 	c := p.connect(setup{receives: room + 1 + left, caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: room + 1 + left, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	for i := range room + 1 {

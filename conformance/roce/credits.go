@@ -47,7 +47,7 @@ var creditCases = []conformance.Case{
 			}
 			for _, more := range []int{0, 1, 12} {
 				for range more {
-					c.Recv(c.qp, uint64(k), c.own.SGE(0, 64))
+					c.PostRecv(c.qp, uint64(k), c.own.SGE(0, 64))
 					posted++
 				}
 				send(ib.WriteOnly(0, c.at(0, 0), nil))
@@ -68,10 +68,10 @@ var creditCases = []conformance.Case{
 		Mutants: []string{"CreditsInvented"},
 		Run: onPort(func(p *port) {
 			srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 4, MaxSGE: 1})
-			p.Do("a shared receive queue", err)
+			p.Must("a shared receive queue", err)
 			c := p.connect(setup{srq: srq})
 			for id := range 4 {
-				c.Recv(srq, uint64(id+1), c.own.SGE(64*id, 64))
+				c.PostRecv(srq, uint64(id+1), c.own.SGE(64*id, 64))
 			}
 			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
 			c.expects(ib.Ack(c.psn(0), ib.AnyMSN).WithCredits(ib.NoCredits))
@@ -91,7 +91,7 @@ var creditCases = []conformance.Case{
 		Mutants: []string{"NoCreditHeeding"},
 		Run: on(setup{}, func(c *conn) {
 			creditsSpent(c)
-			c.Post(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
+			c.PostSend(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
 			early := c.drained()
 			c.Check(len(early) <= 1, "at most one packet without credits", "%d", len(early))
 			c.silence(creditsQuiet)
@@ -104,7 +104,7 @@ var creditCases = []conformance.Case{
 			}
 			c.send(ib.Ack(c.sq(3), 4).WithCredits(creditCode8))
 			for id := uint64(2); id <= 4; id++ {
-				c.Completes(id, verbs.WCSuccess)
+				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -118,11 +118,11 @@ var creditCases = []conformance.Case{
 		Mutants: []string{"CreditsBlockAll"},
 		Run: on(setup{}, func(c *conn) {
 			creditsSpent(c)
-			c.Post(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
+			c.PostSend(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
 			for k := 1; k <= 3; k++ {
 				c.expectsAll(c.wantSend(k, 8))
 				c.send(ib.Ack(c.sq(k), uint32(k+1)).WithCredits(0))
-				c.Completes(uint64(k+1), verbs.WCSuccess)
+				c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
 			}
 		}),
 	},
@@ -136,10 +136,10 @@ var creditCases = []conformance.Case{
 		Mutants: []string{"CreditsBlockAll"},
 		Run: on(setup{}, func(c *conn) {
 			creditsSpent(c)
-			c.Post(c.qp, c.writing(2, 2500), c.writing(3, 8), c.reading(4, 8))
+			c.PostSend(c.qp, c.writing(2, 2500), c.writing(3, 8), c.reading(4, 8))
 			c.expectsAll(c.wantWrite(1, 2500), c.wantWrite(4, 8), c.wantRead(5, 8))
 			if c.Caps.Has(verbs.CapAtomics) {
-				c.Post(c.qp, c.adding(5))
+				c.PostSend(c.qp, c.adding(5))
 				c.expectsAll(c.wantAdd(6))
 			}
 		}),
@@ -162,8 +162,8 @@ const creditsQuiet = soon
 // creditsSpent has the device send one message and tells it that there is no receive
 // for another.
 func creditsSpent(c *conn) {
-	c.Post(c.qp, c.sending(1, 8))
+	c.PostSend(c.qp, c.sending(1, 8))
 	c.expectsAll(c.wantSend(0, 8))
 	c.send(ib.Ack(c.sq(0), 1).WithCredits(0))
-	c.Completes(1, verbs.WCSuccess)
+	c.ExpectCompletion(1, verbs.WCSuccess)
 }

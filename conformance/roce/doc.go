@@ -17,7 +17,7 @@ import (
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
-		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", Line: line,
+		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: line,
 		Cases: slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, bthAnswerCases, lengthCases,
 			cmConnectCases, cmRefuseCases, cmEndCases,
 			sequenceCases, psnCases, duplicateCases, psnRequesterCases, ackCases, answerCases, msnCases, creditCases, rnrCases, rnrWaitCases, timeoutCases, retryCases, badAnswerCases,
@@ -31,7 +31,7 @@ func Suite() *conformance.Suite {
 
 // line tells an event in a few words.
 func line(e *conformance.Event) string {
-	if e.Kind != conformance.EventSent && e.Kind != conformance.EventCame {
+	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return e.Text
 	}
 	p, err := ib.Parse(e.Data)

@@ -16,11 +16,11 @@ func (c *conn) drops(pkt ib.Packet) {
 	if got, ok := c.noise(quiet); ok {
 		c.Fail(fmt.Sprintf("%v is dropped", pkt), "the answer %v", got)
 	}
-	if wc, ok := c.WaitCompletion(0); ok {
+	if wc, ok := c.PollCompletion(0); ok {
 		c.Fail(fmt.Sprintf("%v is dropped", pkt), "%s", rig.Describe(&wc))
 	}
-	c.Untouched(c.mem, 0, 0)
-	c.Untouched(c.own, 0, 0)
+	c.ExpectUnchanged(c.mem, 0, 0)
+	c.ExpectUnchanged(c.own, 0, 0)
 }
 
 // accepts ends the case unless the peer's n-th message, which has one packet, is
@@ -33,9 +33,9 @@ func (c *conn) accepts(n int, change ...func(ib.Packet) ib.Packet) {
 	}
 	c.send(pkt)
 	c.expects(ib.Ack(c.psn(n), uint32(n+1)))
-	c.Received(uint64(n+1), 16)
-	c.Holds(c.own, n*64, data(16))
-	c.own.Accept()
+	c.ExpectRecv(uint64(n+1), 16)
+	c.ExpectBytes(c.own, n*64, data(16))
+	c.own.Snapshot()
 }
 
 // annexA17 cites a clause of the annex on RoCEv2.

@@ -24,11 +24,11 @@ var duplicateCases = []conformance.Case{
 			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
 			c.send(send)
 			c.settle()
-			c.Received(1, 16)
-			c.Holds(c.own, 0, data(16))
-			c.Incomplete()
+			c.ExpectRecv(1, 16)
+			c.ExpectBytes(c.own, 0, data(16))
+			c.ExpectNoCompletion()
 			c.send(ib.SendOnly(c.psn(1), data(8)).AckReq())
-			c.Received(2, 8)
+			c.ExpectRecv(2, 8)
 		}),
 	},
 	{
@@ -61,11 +61,11 @@ var duplicateCases = []conformance.Case{
 				c.rdmaAcked(c.psn(last))
 				c.drained()
 			}
-			wc := c.Received(1, last*mtu+16)
+			wc := c.ExpectRecv(1, last*mtu+16)
 			c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 7, "immediate data 7", "%s", rig.Describe(&wc))
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.SendOnly(c.psn(last+1), data(8)).AckReq())
-			c.Received(2, 8)
+			c.ExpectRecv(2, 8)
 		})),
 	},
 	{
@@ -85,12 +85,12 @@ var duplicateCases = []conformance.Case{
 				c.send(first...)
 				c.send(ib.Write(c.psn(k), c.at(0, n), young, pathMTU.Bytes())...)
 				c.settle()
-				c.Holds(c.mem, 0, young)
+				c.ExpectBytes(c.mem, 0, young)
 				c.send(first...)
 				c.settle()
-				c.Holds(c.mem, 0, young)
-				c.Untouched(c.mem, 0, n)
-				c.Forget()
+				c.ExpectBytes(c.mem, 0, young)
+				c.ExpectUnchanged(c.mem, 0, n)
+				c.DiscardSkipped()
 			}
 		}),
 	},
@@ -157,7 +157,7 @@ var duplicateCases = []conformance.Case{
 				}
 			}
 			if !asked {
-				rig.End(fmt.Errorf("the long answer was over before the duplicate was sent: %w", conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("the long answer was over before the duplicate was sent: %w", conformance.ErrBenchCannot))
 			}
 		}),
 	},
@@ -182,7 +182,7 @@ func (c *conn) duplicateOvertakes(k int, long *rig.Memory, begun bool) bool {
 	c.send(short)
 	sent, after := c.Now(), 0 // after: responses to the long READ since then
 	for over := false; ; {
-		p, ok := c.next(c.Patience())
+		p, ok := c.next(c.ResponseTimeout())
 		switch {
 		case !ok || over && p.PSN() == c.psn(k):
 			c.Check(after < longRead/2, "the response to the duplicate before the last one to the later READ",
@@ -203,7 +203,7 @@ func (c *conn) duplicateOvertakes(k int, long *rig.Memory, begun bool) bool {
 // has to be asked for again, is not said.
 func (c *conn) skipTo(k int) {
 	for {
-		if p, ok := c.next(c.Patience()); !ok || p.PSN() == c.psn(k) {
+		if p, ok := c.next(c.ResponseTimeout()); !ok || p.PSN() == c.psn(k) {
 			return
 		}
 	}

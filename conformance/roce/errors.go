@@ -20,10 +20,10 @@ var errorCases = []conformance.Case{
 		Mutants: []string{"UnsignaledErrorSilent"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
-			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}})
 			c.failsFirst(1)
 			c = p.connect(setup{})
-			c.Post(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 			c.expects(ib.WriteOnly(c.sq(0), ib.At(0x1000, 7, 8), nil))
 			c.send(ib.Nak(c.sq(0), ib.NakRemoteAccess, 0))
 			c.failsFirst(2)
@@ -38,17 +38,17 @@ var errorCases = []conformance.Case{
 		Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
 		Mutants: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
 		Run: on(setup{receives: 1}, func(c *conn) {
-			c.Post(c.qp,
-				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
+			c.PostSend(c.qp,
+				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
 				verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
-				verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
+				verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
 			)
 			c.expects(ib.SendOnly(c.sq(0), nil))
 			c.send(ib.Ack(c.sq(0), 1))
 			// The first is not signaled: of it there is a completion only if it fails.
-			c.Completes(102, verbs.WCLocProtErr)
+			c.ExpectCompletion(102, verbs.WCLocProtErr)
 			for range 2 {
-				wc := c.Completion()
+				wc := c.NextCompletion()
 				c.Check(wc.Status == verbs.WCWRFlushErr && (wc.WRID == 103 || wc.WRID == 1), "send 103 and receive 1 flushed", "%s", rig.Describe(&wc))
 			}
 		}),
@@ -63,20 +63,20 @@ var errorCases = []conformance.Case{
 		Mutants: []string{"LocalErrFlushesAll"},
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
-			c.Post(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, 8), Remote: to},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.own.List(64, 8), Remote: to},
+			c.PostSend(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, 8), Remote: to},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(64, 8), Remote: to},
 				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
 			)
 			c.take(3)
 			c.settle() // it has had the time to come to the fourth
 			c.send(ib.Ack(c.sq(1), 2), ib.ReadResponseOnly(c.sq(2), 3, data(8)))
 			for id := uint64(1); id <= 3; id++ {
-				c.Completes(id, verbs.WCSuccess)
+				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
-			c.Holds(c.own, 64, data(8))
-			c.Completes(4, verbs.WCLocProtErr)
+			c.ExpectBytes(c.own, 64, data(8))
+			c.ExpectCompletion(4, verbs.WCLocProtErr)
 		}),
 	},
 	{
@@ -94,7 +94,7 @@ var errorCases = []conformance.Case{
 			c.send(ib.Nak(c.sq(0), ib.NakInvalidRequest, 0))
 			c.namesAll(101, 102, 1)
 			c = p.connect(setup{receives: 2})
-			c.Post(c.qp, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}})
 			c.namesAll(103, 1, 2)
 		}),
 	},
@@ -117,9 +117,9 @@ var errorCases = []conformance.Case{
 				c.sendUnanswered(1)
 				c.sendUnanswered(2)
 				c.send(ib.Nak(c.sq(0), nak.code, 0))
-				c.Completes(1, nak.status)
-				c.State(c.qp, verbs.QPStateErr)
-				c.Completes(2, verbs.WCWRFlushErr)
+				c.ExpectCompletion(1, nak.status)
+				c.AwaitState(c.qp, verbs.QPStateErr)
+				c.ExpectCompletion(2, verbs.WCWRFlushErr)
 				c.silence(quiet)
 			}
 		}),
@@ -128,10 +128,10 @@ var errorCases = []conformance.Case{
 
 // failsFirst ends the case unless the next completion is of this request, and in error.
 func (c *conn) failsFirst(id uint64) {
-	wc, ok := c.WaitCompletion(c.Patience())
+	wc, ok := c.PollCompletion(c.ResponseTimeout())
 	switch {
 	case !ok:
-		c.Fail(fmt.Sprintf("a completion in error of request %d", id), "none in %v", c.Patience())
+		c.Fail(fmt.Sprintf("a completion in error of request %d", id), "none in %v", c.ResponseTimeout())
 	case wc.WRID != id || wc.Status == verbs.WCSuccess:
 		c.Fail(fmt.Sprintf("a completion in error of request %d", id), "%s", rig.Describe(&wc))
 	}
@@ -145,7 +145,7 @@ func (c *conn) namesAll(ids ...uint64) {
 		missing[id] = true
 	}
 	for range ids {
-		wc := c.Completion()
+		wc := c.NextCompletion()
 		if wc.Status == verbs.WCSuccess || wc.QPN != c.qp.QPN() || !missing[wc.WRID] {
 			c.Fail(fmt.Sprintf("completions in error of %v, queue pair %#x", ids, uint32(c.qp.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
 		}
@@ -157,7 +157,7 @@ func (c *conn) namesAll(ids ...uint64) {
 func (c *conn) closedRKey() verbs.RKey {
 	m := c.Memory(64, allAccess)
 	key := m.RKey()
-	c.Do("a region that can be closed", m.Close())
+	c.Must("a region that can be closed", m.Close())
 	return key
 }
 
@@ -165,6 +165,6 @@ func (c *conn) closedRKey() verbs.RKey {
 func (c *conn) closedSGE(n int) verbs.SGE {
 	m := c.Memory(n, verbs.AccessLocalWrite)
 	sge := m.SGE(0, n)
-	c.Do("a region that can be closed", m.Close())
+	c.Must("a region that can be closed", m.Close())
 	return sge
 }

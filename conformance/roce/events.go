@@ -58,12 +58,12 @@ var eventCases = []conformance.Case{
 		Mutants: []string{"NoQPEvents"},
 		Run: onPort(func(p *port) {
 			rtr, rts := p.connect(setup{state: verbs.QPStateRTR, receives: 1}), p.connect(setup{receives: 1})
-			p.NoEvent()
+			p.ExpectNoEvent()
 			rts.accepts(0)
-			p.NoEvent()
+			p.ExpectNoEvent()
 			rtr.accepts(0)
 			rtr.raises(verbs.EventCommEst)
-			p.NoEvent()
+			p.ExpectNoEvent()
 		}),
 	},
 	{
@@ -79,10 +79,10 @@ var eventCases = []conformance.Case{
 		Mutants: []string{"PortEventsMissing"},
 		Run: onRC(func(c *conn) {
 			c.portIs(true)
-			c.Do("a cable that can be taken out", c.SetLink(false))
+			c.Must("a cable that can be taken out", c.SetLink(false))
 			c.portReports(verbs.EventPortErr)
 			c.portIs(false)
-			c.Do("a cable that can be put in", c.SetLink(true))
+			c.Must("a cable that can be put in", c.SetLink(true))
 			c.portReports(verbs.EventPortActive)
 			c.portIs(true)
 			c.accepts(0)
@@ -109,9 +109,9 @@ var eventCases = []conformance.Case{
 			p.silence(quiet)
 			// What becomes of a request there is the device's business, as long as it says
 			// nothing and does not succeed.
-			_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.own.List(0, 8)}})
+			_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.own.SGL(0, 8)}})
 			p.silence(quiet)
-			for wc, ok := p.WaitCompletion(0); ok; wc, ok = p.WaitCompletion(0) {
+			for wc, ok := p.PollCompletion(0); ok; wc, ok = p.PollCompletion(0) {
 				p.Check(wc.Status != verbs.WCSuccess, "no success on an address that is gone", "%s", rig.Describe(&wc))
 			}
 			stays.accepts(0)
@@ -152,8 +152,8 @@ var eventCases = []conformance.Case{
 			c.armAlternate()
 			c.says(1, false)
 			c.migrationIs(verbs.MigArmed)
-			c.Do("a migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
-			c.peer = c.PeerAt(1)
+			c.Must("a migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
+			c.peer = c.PeerAddr(1)
 			c.says(2, true)
 		}),
 	},
@@ -169,12 +169,12 @@ var eventCases = []conformance.Case{
 			c.armAlternate()
 			c.says(0, false)
 			c.migrationIs(verbs.MigArmed)
-			c.NoEvent()
-			c.peer = c.PeerAt(1)
+			c.ExpectNoEvent()
+			c.peer = c.PeerAddr(1)
 			c.accepts(1, ib.Packet.MigReq)
 			c.raises(verbs.EventPathMig)
 			c.migrationIs(verbs.MigMigrated)
-			c.Post(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
 			c.expects(ib.SendOnly(ib.AnyPSN, nil))
 		}),
 	},
@@ -209,12 +209,12 @@ func (c *conn) raises(want verbs.AsyncEventType) {
 // and has its own.
 func (p *port) nextEvent(want string) verbs.AsyncEvent {
 	for {
-		e, err := p.Device.WaitAsync(p.Patience())
+		e, err := p.Device.WaitAsync(p.ResponseTimeout())
 		switch {
 		case errors.Is(err, verbs.ErrTimeout):
-			p.Fail("the event "+want, "none in %v", p.Patience())
+			p.Fail("the event "+want, "none in %v", p.ResponseTimeout())
 		case err != nil:
-			p.Do("events", err)
+			p.Must("events", err)
 		}
 		if !p.canarys(e) {
 			p.Note("event %v", e.Type)
@@ -246,7 +246,7 @@ func (p *port) noMoreEvents() {
 		case errors.Is(err, verbs.ErrTimeout):
 			return
 		case err != nil:
-			p.Do("events", err)
+			p.Must("events", err)
 		case !p.canarys(e):
 			p.Fail("no event", "%v", e.Type)
 		}
@@ -255,9 +255,9 @@ func (p *port) noMoreEvents() {
 
 // portIs ends the case unless the port soon says that its link is there, or not.
 func (p *port) portIs(active bool) {
-	for until := p.Now() + p.Patience(); ; p.Sleep(soon) {
+	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(soon) {
 		a, err := p.Device.QueryPort(1)
-		p.Do("a port that can be queried", err)
+		p.Must("a port that can be queried", err)
 		switch {
 		case (a.State == verbs.PortActive) == active:
 			return
@@ -271,8 +271,8 @@ func (p *port) portIs(active bool) {
 // it tell its peer that it is ready.
 func (c *conn) armAlternate() {
 	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.attr.AH, AltPort: 1}
-	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAt(1))
-	c.Do("an alternate path", c.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
+	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAddr(1))
+	c.Must("an alternate path", c.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 }
 
 // says ends the case unless the device sends MigReq so, in its n-th request and in its
@@ -281,16 +281,16 @@ func (c *conn) says(n int, migrated bool) {
 	mig := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &migrated; return p }
 	c.send(mig(ib.SendOnly(c.psn(n), data(16)).AckReq()))
 	c.expects(mig(ib.Ack(c.psn(n), uint32(n+1))))
-	c.Received(uint64(n+1), 16)
-	c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+	c.ExpectRecv(uint64(n+1), 16)
+	c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
 	c.expects(mig(ib.SendOnly(c.sq(n), nil)))
 	c.send(mig(ib.Ack(c.sq(n), uint32(n+1))))
-	c.Completes(100, verbs.WCSuccess)
+	c.ExpectCompletion(100, verbs.WCSuccess)
 }
 
 // migrationIs ends the case unless a query tells this state of migration.
 func (c *conn) migrationIs(want verbs.MigState) {
 	a, err := c.qp.Query()
-	c.Do("a queue pair that can be queried", err)
+	c.Must("a queue pair that can be queried", err)
 	c.Check(a.PathMigState == want, fmt.Sprintf("migration state %v", want), "%v", a.PathMigState)
 }

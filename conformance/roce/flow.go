@@ -31,7 +31,7 @@ func onFlow(body func(*flow)) func(*conformance.Bench) error {
 // flow makes one to this queue pair of the peer's.
 func (p *port) flow(to verbs.QPN) *flow {
 	attr, err := p.Device.QueryPort(1)
-	p.Do("a port that can be queried", err)
+	p.Must("a port that can be queried", err)
 	c := p.connect(setup{signalAll: true, change: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, attr.ActiveMTU }})
 	mtu := attr.ActiveMTU.Bytes()
 	p.settle() // a host that has yet to find its peer's address loses most of a burst
@@ -62,13 +62,13 @@ func (f *flow) burstUnder(s slowing) time.Duration {
 // call that takes long leaves no pause in which a reduced rate rises again.
 func (f *flow) burstOnce(do func()) time.Duration {
 	post := f.Go("post", func() error {
-		_, err := f.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.from.List(0, flowPackets*f.mtu), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}}})
+		_, err := f.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.from.SGL(0, flowPackets*f.mtu), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}}})
 		return err
 	})
 	var first, last time.Duration
 	for i := range flowPackets {
 		pkt, ok := f.next(cnpInterval)
-		for until := f.Now() + f.Patience(); !ok && f.Now() < until; pkt, ok = f.next(cnpInterval) {
+		for until := f.Now() + f.ResponseTimeout(); !ok && f.Now() < until; pkt, ok = f.next(cnpInterval) {
 			do()
 		}
 		f.Check(ok, fmt.Sprintf("a WRITE of %d packets", flowPackets), "%d", i)
@@ -81,9 +81,9 @@ func (f *flow) burstOnce(do func()) time.Duration {
 		do() // which may take as long as the device does
 	}
 	took := last - first
-	f.Do("a WRITE that can be posted", post.Wait(f.Patience()))
+	f.Must("a WRITE that can be posted", post.Wait(f.ResponseTimeout()))
 	f.send(ib.Ack(f.sq(f.sent-1), 0))
-	f.Completes(1, verbs.WCSuccess)
+	f.ExpectCompletion(1, verbs.WCSuccess)
 	return took
 }
 
@@ -120,7 +120,7 @@ const (
 func (f *flow) slower(before, after time.Duration) {
 	limit := 2 * max(before, flowQuick)
 	if after < limit && before > flowSlow {
-		rig.End(fmt.Errorf("the device takes %v for %d packets by itself, and may be slower than it was told to be: %w", before, flowPackets, conformance.ErrCannot))
+		rig.Abort(fmt.Errorf("the device takes %v for %d packets by itself, and may be slower than it was told to be: %w", before, flowPackets, conformance.ErrBenchCannot))
 	}
 	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
 }

@@ -15,10 +15,10 @@ import (
 // setAddress has the bench take an address from the device or give it back, if it can.
 func (p *port) setAddress(a netip.Addr, present bool) {
 	if p.SetAddress == nil {
-		rig.End(fmt.Errorf("take %v from the device: %w", a, conformance.ErrCannot))
+		rig.Abort(fmt.Errorf("take %v from the device: %w", a, conformance.ErrBenchCannot))
 	}
 	p.Note("the address %v is there: %v", a, present)
-	p.Do("an address that can be taken away and given back", p.SetAddress(a, present))
+	p.Must("an address that can be taken away and given back", p.SetAddress(a, present))
 }
 
 // deaf is how long a port without an address is listened to: no connection is left that
@@ -35,16 +35,16 @@ func goesAndComes(c *conn) {
 	c.hasGID(false)
 	// What becomes of a request there is the device's business, as long as it says
 	// nothing and does not succeed.
-	_, _ = c.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)}})
+	_, _ = c.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)}})
 	c.send(ib.SendOnly(c.psn(1), data(16)).AckReq())
 	if pkt, ok := c.next(deaf); ok {
 		c.Fail("nothing is sent by a port without an address", "%v", pkt)
 	}
-	for wc, ok := c.WaitCompletion(0); ok; wc, ok = c.WaitCompletion(0) {
+	for wc, ok := c.PollCompletion(0); ok; wc, ok = c.PollCompletion(0) {
 		c.Check(wc.Status != verbs.WCSuccess, "no success on an address that is gone", "%s", rig.Describe(&wc))
 	}
-	c.Do("a queue pair that can be given up", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
-	for _, ok := c.WaitCompletion(soon); ok; _, ok = c.WaitCompletion(soon) { // what it flushes
+	c.Must("a queue pair that can be given up", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+	for _, ok := c.PollCompletion(soon); ok; _, ok = c.PollCompletion(soon) { // what it flushes
 	}
 
 	c.setAddress(c.device, true)
@@ -62,7 +62,7 @@ func (p *port) gidChanged() {
 // hasGID ends the case unless the GID table soon has the device's address for RoCEv2,
 // wherever, or has it nowhere: an address that comes back need not get its old place.
 func (p *port) hasGID(want bool) {
-	for until := p.Now() + p.Patience(); ; p.Sleep(soon) {
+	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(soon) {
 		has := hasRoCEv2GID(p.gids(), p.device)
 		switch {
 		case has == want:

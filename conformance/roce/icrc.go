@@ -56,7 +56,7 @@ var icrcCases = []conformance.Case{
 		Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
 		Mutants: []string{"ICRCWrong"},
 		Run: onPort(func(p *port) {
-			p.AllOfICRC()
+			p.RequireICRCFields()
 			p.put(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 			p.cmExpect(ib.REJ{})
 			d := p.bthDatagrams(0)
@@ -77,14 +77,14 @@ var icrcCases = []conformance.Case{
 		Expects: "the ICRC by the specification, and an answer to the FLUSH that has it",
 		Mutants: []string{"FlushICRCDoubled"},
 		Run: on(setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *conn) {
-			c.AllOfICRC()
-			c.Post(c.qp, verbs.SendWR{
+			c.RequireICRCFields()
+			c.PostSend(c.qp, verbs.SendWR{
 				WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55},
 				Flush: verbs.Flush{Length: 64, Type: verbs.FlushGlobal},
 			})
 			c.expects(ib.Flush(c.sq(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
 			c.send(ib.ReadResponseOnly(c.sq(0), 1, nil))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.send(ib.Flush(c.psn(0), ib.FlushGlobal, ib.FlushRange, c.at(0, 64)))
 			c.expects(ib.ReadResponseOnly(c.psn(0), 1, []byte{}))
 		}),
@@ -103,7 +103,7 @@ var icrcCases = []conformance.Case{
 			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().BadICRC())
 			c.drops(ib.ReadRequest(c.psn(0), c.at(0, 16)).BadICRC())
 			c.drops(ib.SendOnly(c.psn(3), data(16)).AckReq().BadICRC()) // a gap, were it a packet
-			c.Post(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
 			c.expects(ib.SendOnly(c.sq(0), nil))
 			c.drops(ib.Ack(c.sq(0), 1).BadICRC())
 			c.accepts(0)
@@ -129,53 +129,53 @@ var icrcCases = []conformance.Case{
 // requestsOfAllKinds has the device send requests of every kind that it claims, and
 // answers them.
 func requestsOfAllKinds(c *conn) {
-	c.AllOfICRC()
+	c.RequireICRCFields()
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	var wrs []verbs.SendWR
 	for n := range 4 {
 		for _, size := range []int{n, 2048 + n} {
 			wrs = append(wrs,
-				verbs.SendWR{Opcode: verbs.OpSend, SGL: c.own.List(0, size)},
-				verbs.SendWR{Opcode: verbs.OpSendImm, SGL: c.own.List(0, size), Imm: 0x1234},
-				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, size), Remote: at},
-				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.own.List(0, size), Remote: at, Imm: 0x1234})
+				verbs.SendWR{Opcode: verbs.OpSend, SGL: c.own.SGL(0, size)},
+				verbs.SendWR{Opcode: verbs.OpSendImm, SGL: c.own.SGL(0, size), Imm: 0x1234},
+				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, size), Remote: at},
+				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.own.SGL(0, size), Remote: at, Imm: 0x1234})
 			if c.Caps.Has(verbs.CapSendInv) {
-				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.own.List(0, size), InvalidateRKey: 0x77})
+				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.own.SGL(0, size), InvalidateRKey: 0x77})
 			}
 		}
 	}
 	psn := 0
 	for i, wr := range wrs {
 		wr.WRID, wr.Flags = uint64(1000+i), verbs.SendSignaled
-		c.Post(c.qp, wr)
+		c.PostSend(c.qp, wr)
 		n := ib.Packets(int(wr.SGL[0].Length), pathMTU.Bytes())
 		c.take(n)
 		psn += n
 		c.send(ib.Ack(c.sq(psn-1), uint32(i+1)))
-		c.Completes(wr.WRID, verbs.WCSuccess)
+		c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 	}
-	c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8), Remote: at})
+	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8), Remote: at})
 	c.expects(ib.ReadRequest(c.sq(psn), ib.At(at.Addr, at.RKey, 8)))
 	c.send(ib.ReadResponseOnly(c.sq(psn), uint32(len(wrs)+1), data(8)))
-	c.Completes(1, verbs.WCSuccess)
+	c.ExpectCompletion(1, verbs.WCSuccess)
 	if !c.Caps.Has(verbs.CapAtomics) {
 		return
 	}
 	for i, op := range []verbs.WROpcode{verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-		c.Post(c.qp, verbs.SendWR{
-			WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8), Remote: at,
+		c.PostSend(c.qp, verbs.SendWR{
+			WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8), Remote: at,
 			Atomic: verbs.Atomic{CompareAdd: 5, Swap: 6},
 		})
 		c.take(1)
 		c.send(ib.AtomicAck(c.sq(psn+1+i), uint32(len(wrs)+2+i), 7))
-		c.Completes(uint64(i), verbs.WCSuccess)
+		c.ExpectCompletion(uint64(i), verbs.WCSuccess)
 	}
 }
 
 // answersOfAllKinds has the device answer in every way, on a connection with one
 // receive; the last answer ends it.
 func answersOfAllKinds(c *conn) {
-	c.AllOfICRC()
+	c.RequireICRCFields()
 	const anyMSN = ib.AnyMSN
 	c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
 	c.expects(ib.Ack(c.psn(0), anyMSN))

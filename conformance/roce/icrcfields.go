@@ -108,7 +108,7 @@ var icrcFieldCases = []conformance.Case{
 				c.drops(send.InFlight(func(p *ib.Packet) { p.UDP.SrcPort = new(uint16(0xc000 ^ 1<<bit)) }))
 			}
 			// The packet is right, but for another pair of addresses.
-			c.drops(send.From(c.PeerAt(1)).InFlight(func(p *ib.Packet) { p.IP.Src = c.peer }))
+			c.drops(send.From(c.PeerAddr(1)).InFlight(func(p *ib.Packet) { p.IP.Src = c.peer }))
 			c.drops(send.InFlight(func(p *ib.Packet) { p.Payload = p.Payload[:28] }))
 			c.drops(send.InFlight(func(p *ib.Packet) { p.Payload = append(p.Payload, 0, 0, 0, 0) }))
 			c.accepts(0)
@@ -167,9 +167,9 @@ var icrcFieldCases = []conformance.Case{
 			}
 			c.send(send.WithPad([]byte{0xff, 0xff, 0xff}))
 			c.expects(ib.Ack(c.psn(0), 1))
-			c.Received(1, 13)
-			c.Holds(c.own, 0, data(13))
-			c.Untouched(c.own, 0, 13)
+			c.ExpectRecv(1, 13)
+			c.ExpectBytes(c.own, 0, data(13))
+			c.ExpectUnchanged(c.own, 0, 13)
 		}),
 	},
 	{
@@ -188,11 +188,11 @@ var icrcFieldCases = []conformance.Case{
 					c.send(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq().Sealed(randomICRC(c.Rand)))
 				}
 				c.settle()
-				if n := len(c.Early()); n > luckyICRCs {
-					c.Fail(fmt.Sprintf("at most %d of %d random ICRCs accepted", luckyICRCs, tryICRCs), "%d already, the last %v", n, c.Early()[n-1].Packet)
+				if n := len(c.Skipped()); n > luckyICRCs {
+					c.Fail(fmt.Sprintf("at most %d of %d random ICRCs accepted", luckyICRCs, tryICRCs), "%d already, the last %v", n, c.Skipped()[n-1].Packet)
 				}
 			}
-			c.Forget()
+			c.DiscardSkipped()
 			c.send(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq())
 			c.expects(ib.Ack(c.psn(0), 1))
 		}),

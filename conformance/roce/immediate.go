@@ -74,11 +74,11 @@ var immediateCases = []conformance.Case{
 
 // postImm has the device send or write n bytes with immediate data.
 func (c *conn) postImm(op verbs.WROpcode, n int) {
-	c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.own.List(0, n), Imm: rdmaImm, Remote: far})
+	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.own.SGL(0, n), Imm: rdmaImm, Remote: far})
 }
 
 // receivedImm is Received of a message with immediate data.
 func (c *conn) receivedImm(id uint64, n int) {
-	wc := c.Received(id, n)
+	wc := c.ExpectRecv(id, n)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == rdmaImm, "immediate data 0x0a0b0c0d", "flags %#x, %#08x", wc.Flags, wc.Imm)
 }

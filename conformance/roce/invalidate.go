@@ -26,7 +26,7 @@ var invalidateCases = []conformance.Case{
 			c.readsThrough(0, through(info, key, 0, 8), m.Buf[:8])
 			c.send(ib.SendOnlyInv(c.psn(1), key, data(8)).AckReq())
 			c.rdmaAcked(c.psn(1))
-			c.Received(1, 8)
+			c.ExpectRecv(1, 8)
 			c.readsThroughNot(2, through(info, key, 0, 8))
 		}),
 	},
@@ -45,10 +45,10 @@ var invalidateCases = []conformance.Case{
 				ib.SendFirst(c.psn(1), data(rdmaMTU)), ib.SendLastInv(c.psn(2), two, data(8)),
 				ib.SendOnly(c.psn(3), data(8)))
 			for i, key := range []verbs.RKey{one, two} {
-				wc := c.Received(uint64(i+1), 8+i*rdmaMTU)
+				wc := c.ExpectRecv(uint64(i+1), 8+i*rdmaMTU)
 				c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 			}
-			wc := c.Received(3, 8)
+			wc := c.ExpectRecv(3, 8)
 			c.Check(wc.Flags&verbs.WCWithInv == 0, "no key that was invalidated", "flags %#x", wc.Flags)
 		}),
 	},
@@ -135,8 +135,8 @@ var invalidateCases = []conformance.Case{
 			c.send(ib.SendOnlyInv(c.psn(0), mw.RKey(), data(8)).AckReq())
 			other := c.anotherConn(setup{})
 			c.noise(soon) // what the SEND gets is for another case
-			c.Forget()
-			c.Completion()
+			c.DiscardSkipped()
+			c.NextCompletion()
 			other.opWorksAt(0, writeOp, other.at(0, 8))
 			other.opWorksAt(1, readOp, other.at(0, 8))
 			m := other.windowed()
@@ -158,7 +158,7 @@ func (c *conn) invalidationFails(key verbs.RKey) {
 // been acknowledged.
 func (c *conn) failedSilently(psn ib.PSN) {
 	c.rdmaFails()
-	c.State(c.qp, verbs.QPStateErr)
+	c.AwaitState(c.qp, verbs.QPStateErr)
 	for {
 		pkt, ok := c.noise(quiet)
 		if !ok {

@@ -161,11 +161,11 @@ var ipCases = []conformance.Case{
 				whole.IP.DF, whole.IP.ID = &df, new(uint32(0x1101+id))
 				for _, part := range fragments(whole.Build()) {
 					if err := c.Wire.Send(part); err != nil {
-						rig.End(err)
+						rig.Abort(err)
 					}
 				}
 				c.silence(quiet)
-				c.Incomplete()
+				c.ExpectNoCompletion()
 			}
 			c.accepts(0)
 		}),
@@ -210,32 +210,32 @@ func bothWays(c *conn) {
 	c.accepts(0)
 	c.send(ib.WriteOnly(c.psn(1), c.at(0, 100), data(100)).AckReq())
 	c.expects(ib.Ack(c.psn(1), 2))
-	c.Holds(c.mem, 0, data(100))
+	c.ExpectBytes(c.mem, 0, data(100))
 	c.send(ib.ReadRequest(c.psn(2), c.at(0, 50)))
 	c.expects(ib.ReadResponseOnly(c.psn(2), 3, data(100)[:50]))
 
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
-	c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(1024, 33)},
-		verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.List(2048, 5), Remote: at},
-		verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.List(4096, 10), Remote: at})
+	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(1024, 33)},
+		verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.SGL(2048, 5), Remote: at},
+		verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(4096, 10), Remote: at})
 	c.expects(ib.SendOnly(c.sq(0), c.own.Buf[1024:][:33]))
 	c.expects(ib.WriteOnly(c.sq(1), ib.At(at.Addr, at.RKey, 5), c.own.Buf[2048:][:5]))
 	c.expects(ib.ReadRequest(c.sq(2), ib.At(at.Addr, at.RKey, 10)))
 	c.send(ib.Ack(c.sq(1), 2), ib.ReadResponseOnly(c.sq(2), 3, data(10)))
 	for id := range uint64(3) {
-		c.Completes(id+1, verbs.WCSuccess)
+		c.ExpectCompletion(id+1, verbs.WCSuccess)
 	}
-	c.Holds(c.own, 4096, data(10))
+	c.ExpectBytes(c.own, 4096, data(10))
 }
 
 // varied has the device send packets of many kinds on a connection with one receive,
 // and returns them: requests of one and of several packets, one of them repeated;
 // ACK, READ responses, sequence NAK, RNR NAK, and the NAK that ends it.
 func (c *conn) varied() []ib.Packet {
-	c.Post(c.qp,
-		verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.List(0, 1)},
-		verbs.SendWR{WRID: 102, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, 2500), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}},
-		verbs.SendWR{WRID: 103, Opcode: verbs.OpRDMARead, SGL: c.own.List(8192, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+	c.PostSend(c.qp,
+		verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 1)},
+		verbs.SendWR{WRID: 102, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, 2500), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}},
+		verbs.SendWR{WRID: 103, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(8192, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
 	all := c.take(5)
 	c.send(ib.Nak(c.sq(4), ib.NakSequence, 2)) // which has the READ come again
 	all = append(all, c.take(1)...)
@@ -256,13 +256,13 @@ func (c *conn) varied() []ib.Packet {
 
 // lengthsEndAtICRC looks at the lengths of packets whose payload is known.
 func lengthsEndAtICRC(c *conn) {
-	if c.Sockets {
-		rig.End(fmt.Errorf("%w: sockets do not show the lengths in the headers", conformance.ErrCannot))
+	if c.UDPSockets {
+		rig.Abort(fmt.Errorf("%w: sockets do not show the lengths in the headers", conformance.ErrBenchCannot))
 	}
 	const headers, icrc, aeth = 8 + 12, 4, 4
 	check := func(body int) {
-		f, err := c.Wire.Recv(c.Patience())
-		c.Do("a packet", err)
+		f, err := c.Wire.Recv(c.ResponseTimeout())
+		c.Must("a packet", err)
 		// What the lengths say is in question: the ICRC, which is found by them, is
 		// looked at by nobody yet.
 		pkt, _ := ib.Parse(f.Packet)
@@ -279,7 +279,7 @@ func lengthsEndAtICRC(c *conn) {
 	c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
 	check(aeth)
 	for i, n := range []int{0, 1, 2, 3, 4, pathMTU.Bytes()} {
-		c.Post(c.qp, verbs.SendWR{WRID: uint64(100 + i), Opcode: verbs.OpSend, SGL: c.own.List(0, n)})
+		c.PostSend(c.qp, verbs.SendWR{WRID: uint64(100 + i), Opcode: verbs.OpSend, SGL: c.own.SGL(0, n)})
 		check((n + 3) &^ 3)
 		c.send(ib.Ack(c.sq(i), uint32(i+1)))
 	}
@@ -291,7 +291,7 @@ func fragments(ip []byte) [][]byte {
 	const n = 48
 	h, payload, _, err := packet.ParseIP(ip)
 	if err != nil {
-		rig.End(fmt.Errorf("the packet to be cut: %w", err))
+		rig.Abort(fmt.Errorf("the packet to be cut: %w", err))
 	}
 	h = h.Fresh()
 	first, rest := h, h

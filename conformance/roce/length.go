@@ -57,7 +57,7 @@ var lengthCases = []conformance.Case{
 				c := p.connect(setup{receives: 1, recvLen: 4096})
 				c.send(ib.SendFirst(c.psn(0), data(1024)), ib.SendLast(c.psn(1), data(n)).AckReq())
 				c.expects(ib.Ack(c.psn(1), 1))
-				c.Received(1, 1024+n)
+				c.ExpectRecv(1, 1024+n)
 			}
 			for _, n := range []int{0, 1028} {
 				p.refuses(func(c *conn) []ib.Packet {
@@ -168,7 +168,7 @@ var lengthCases = []conformance.Case{
 		Mutants: []string{"PathMTUUnchecked"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryPort(1)
-			p.Do("a port that can be queried", err)
+			p.Must("a port that can be queried", err)
 			if attr.ActiveMTU.Bytes() > p.MTU {
 				p.Fail(fmt.Sprintf("an active MTU that fits into packets of %d bytes", p.MTU), "%v", attr.ActiveMTU)
 			}
@@ -177,11 +177,11 @@ var lengthCases = []conformance.Case{
 				c.attr.PathMTU, c.attr.State = mtu, verbs.QPStateRTR
 				err := c.qp.Modify(c.attr, toRTRMask|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer)
 				if mtu <= attr.ActiveMTU {
-					p.Do(fmt.Sprintf("a path MTU of %v, where the port has %v", mtu, attr.ActiveMTU), err)
+					p.Must(fmt.Sprintf("a path MTU of %v, where the port has %v", mtu, attr.ActiveMTU), err)
 					continue
 				}
-				p.Refuses(fmt.Sprintf("a path MTU of %v, where the port has %v,", mtu, attr.ActiveMTU), err, nil)
-				c.StateIs(c.qp, verbs.QPStateInit)
+				p.MustFail(fmt.Sprintf("a path MTU of %v, where the port has %v,", mtu, attr.ActiveMTU), err, nil)
+				c.ExpectState(c.qp, verbs.QPStateInit)
 			}
 		}),
 	},
@@ -195,7 +195,7 @@ var lengthCases = []conformance.Case{
 		Mutants: []string{"SegmentsShort"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryPort(1)
-			p.Do("a port that can be queried", err)
+			p.Must("a port that can be queried", err)
 			for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, attr.ActiveMTU} {
 				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
 				c.cutAt(mtu.Bytes())
@@ -214,17 +214,17 @@ func (p *port) refuses(packets func(*conn) []ib.Packet) {
 	c.send(pkts[:last]...)
 	if last > 0 {
 		c.settle()
-		c.Forget() // what comes before may be acknowledged
-		c.mem.Accept()
-		c.own.Accept()
+		c.DiscardSkipped() // what comes before may be acknowledged
+		c.mem.Snapshot()
+		c.own.Snapshot()
 	}
 	c.send(pkts[last].AckReq())
 	c.expects(ib.Nak(c.psn(last), ib.NakInvalidRequest, 0))
-	c.State(c.qp, verbs.QPStateErr)
-	c.Untouched(c.mem, 0, 0)
-	c.Untouched(c.own, 0, 0)
+	c.AwaitState(c.qp, verbs.QPStateErr)
+	c.ExpectUnchanged(c.mem, 0, 0)
+	c.ExpectUnchanged(c.own, 0, 0)
 	for {
-		wc, ok := c.WaitCompletion(0)
+		wc, ok := c.PollCompletion(0)
 		switch {
 		case !ok:
 			return
@@ -239,17 +239,17 @@ func (p *port) refuses(packets func(*conn) []ib.Packet) {
 func (p *port) refusesMore() {
 	c := p.connect(setup{})
 	c.send(ib.WriteFirst(c.psn(0), c.at(0, 1024), data(1024)).AckReq())
-	got, ok := c.next(c.Patience())
-	c.Check(ok, "an answer to the FIRST packet", "nothing in %v", c.Patience())
+	got, ok := c.next(c.ResponseTimeout())
+	c.Check(ok, "an answer to the FIRST packet", "nothing in %v", c.ResponseTimeout())
 	if ib.Ack(c.psn(0), 0).Diff(got) == nil {
 		c.send(ib.WriteLast(c.psn(1), data(16)).AckReq())
 		c.expects(ib.Nak(c.psn(1), ib.NakInvalidRequest, 0))
-		c.Untouched(c.mem, 0, 1024)
+		c.ExpectUnchanged(c.mem, 0, 1024)
 	} else {
 		c.same(ib.Nak(c.psn(0), ib.NakInvalidRequest, 0), got)
-		c.Untouched(c.mem, 0, 0)
+		c.ExpectUnchanged(c.mem, 0, 0)
 	}
-	c.State(c.qp, verbs.QPStateErr)
+	c.AwaitState(c.qp, verbs.QPStateErr)
 }
 
 // refusesEach makes a case of packets that are to be refused, each on its own.
@@ -274,14 +274,14 @@ func (c *conn) cutAt(mtu int) {
 			if want[0].RETH != nil {
 				op = verbs.OpRDMAWrite
 			}
-			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(0, n), Remote: at})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, n), Remote: at})
 			for _, pkt := range want {
 				pkt.BTH.AckReq = nil // which may be asked for more often
 				c.expects(pkt)
 			}
 			psn, msn = psn+len(want), msn+1
 			c.send(ib.Ack(c.sq(psn-1), msn))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 		}
 	}
 }

@@ -106,7 +106,7 @@ func (l *lossyLink) run() {
 	progress := l.Now()
 	for done, posted := 0, 0; done < requests; {
 		for ; posted < requests && posted-done < lossyWindow; posted++ {
-			l.Post(l.qp, l.request(posted))
+			l.PostSend(l.qp, l.request(posted))
 		}
 		// To look for completions may take longer than packets do: who looked after each
 		// would answer later and later, and be asked again and again.
@@ -116,7 +116,7 @@ func (l *lossyLink) run() {
 			}
 		}
 		for {
-			wc, ok := l.WaitCompletion(0)
+			wc, ok := l.PollCompletion(0)
 			if !ok {
 				break
 			}
@@ -126,13 +126,13 @@ func (l *lossyLink) run() {
 			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
 			l.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
 			if at, ok := l.reads[wc.WRID]; ok && wc.Status == verbs.WCSuccess {
-				l.Holds(l.own, at, l.peer.memory[:lossyReadLen])
+				l.ExpectBytes(l.own, at, l.peer.memory[:lossyReadLen])
 				clear(l.own.Buf[at:][:lossyReadLen])
 			}
 			done++
 			progress = l.Now()
 		}
-		l.Check(l.Now()-progress < l.Patience(), "every request to complete", "none in %v, %d of %d before", l.Patience(), done, requests)
+		l.Check(l.Now()-progress < l.ResponseTimeout(), "every request to complete", "none in %v, %d of %d before", l.ResponseTimeout(), done, requests)
 	}
 }
 

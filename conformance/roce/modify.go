@@ -89,8 +89,8 @@ var modifyCases = []conformance.Case{
 			m := &mover{port: c.port, kind: verbs.QPTypeRC}
 			fresh, _ := m.at(verbs.QPStateReset)
 			for _, qp := range []verbs.QP{fresh, c.qp} {
-				c.Refuses("RESET to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), nil)
-				c.StateIs(qp, verbs.QPStateReset)
+				c.MustFail("RESET to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), nil)
+				c.ExpectState(qp, verbs.QPStateReset)
 			}
 		}),
 	},
@@ -122,7 +122,7 @@ var modifyCases = []conformance.Case{
 				if bad.wrong != nil {
 					bad.wrong(&a)
 				}
-				c.Refuses("INIT to RTR with "+bad.what, c.qp.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
+				c.MustFail("INIT to RTR with "+bad.what, c.qp.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
 				after := c.queried()
 				c.Check(after == before, fmt.Sprintf("attributes as before: %+v", before), "%+v", after)
 			}
@@ -146,14 +146,14 @@ var modifyCases = []conformance.Case{
 			c.send(ib.ReadRequest(c.psn(3), c.at(0, 16)))
 			c.expects(ib.ReadResponseOnly(c.psn(3), 2, nil))
 			c.psnsAre(0, 4)
-			c.Post(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 2*pathMTU.Bytes())})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 2*pathMTU.Bytes())})
 			c.expects(ib.SendFirst(c.sq(0), nil))
 			c.expects(ib.SendLast(c.sq(1), nil))
 			c.psnsAre(2, 4)
 			c.send(ib.Nak(c.sq(1), ib.NakRemoteOp, 0))
-			c.Received(1, 2*pathMTU.Bytes()+1)
-			c.Completes(9, verbs.WCRemOpErr)
-			c.State(c.qp, verbs.QPStateErr)
+			c.ExpectRecv(1, 2*pathMTU.Bytes()+1)
+			c.ExpectCompletion(9, verbs.WCRemOpErr)
+			c.AwaitState(c.qp, verbs.QPStateErr)
 		}),
 	},
 	{
@@ -185,15 +185,15 @@ func (m *mover) masks() {
 		}
 		what := fmt.Sprintf("%v to %v", t.from, t.to)
 		eachAttr(t.must, func(missing verbs.QPAttrMask) {
-			m.Refuses(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t, t.must&^missing), nil)
-			m.StateIs(qp, t.from)
+			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t, t.must&^missing), nil)
+			m.ExpectState(qp, t.from)
 		})
 		eachAttr(everyAttr&^(t.must|t.may|m.open), func(extra verbs.QPAttrMask) {
-			m.Refuses(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t, t.must|extra), nil)
-			m.StateIs(qp, t.from)
+			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t, t.must|extra), nil)
+			m.ExpectState(qp, t.from)
 		})
-		m.Do(what, m.modify(qp, t, t.must))
-		m.StateIs(qp, t.to)
+		m.Must(what, m.modify(qp, t, t.must))
+		m.ExpectState(qp, t.to)
 		optional := t.may &^ migAttrs
 		eachAttr(optional, func(extra verbs.QPAttrMask) { m.takes(t, t.must|extra) })
 		if bits.OnesCount32(uint32(optional)) > 1 {
@@ -220,8 +220,8 @@ func (m *mover) alternatePaths() {
 // attributes.
 func (m *mover) takes(t transition, mask verbs.QPAttrMask) {
 	qp, _ := m.at(t.from)
-	m.Do(fmt.Sprintf("%v to %v with %v", t.from, t.to, mask), m.modify(qp, t, mask))
-	m.StateIs(qp, t.to)
+	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, mask), m.modify(qp, t, mask))
+	m.ExpectState(qp, t.to)
 }
 
 // strangers ends the case unless every way between two states that is none is
@@ -238,8 +238,8 @@ func (m *mover) strangers() {
 			}
 			t := transition{from: from, to: to}
 			for _, mask := range append(m.demanded(to), 0) {
-				m.Refuses(fmt.Sprintf("%v to %v with %v", from, to, mask), m.modify(qp, t, mask), nil)
-				m.StateIs(qp, from)
+				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), m.modify(qp, t, mask), nil)
+				m.ExpectState(qp, from)
 			}
 		}
 	}

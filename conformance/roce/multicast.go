@@ -26,17 +26,17 @@ var multicastCases = []conformance.Case{
 			}
 			a, b := all[0], all[1]
 			for _, member := range []*udPort{a, b} {
-				p.Do("a queue pair that joins a group", member.qp.AttachMulticast(verbs.GIDFrom(group)))
+				p.Must("a queue pair that joins a group", member.qp.AttachMulticast(verbs.GIDFrom(group)))
 			}
-			p.Do("a queue pair that joins a group", all[2].qp.AttachMulticast(verbs.GIDFrom(other)))
+			p.Must("a queue pair that joins a group", all[2].qp.AttachMulticast(verbs.GIDFrom(other)))
 			pkt := ib.Datagram(0, udQKey, udPeerQPN, data(32)).To(uint32(verbs.MulticastQPN)).Via(p.peer, group)
 			p.put(pkt)
 			p.copies(a, b)
-			p.Do("a queue pair that leaves a group", a.qp.DetachMulticast(verbs.GIDFrom(group)))
+			p.Must("a queue pair that leaves a group", a.qp.DetachMulticast(verbs.GIDFrom(group)))
 			p.put(pkt)
 			p.copies(b)
-			p.Do("a queue pair that leaves a group", b.qp.DetachMulticast(verbs.GIDFrom(group)))
-			p.Do("a queue pair that leaves a group", all[2].qp.DetachMulticast(verbs.GIDFrom(other)))
+			p.Must("a queue pair that leaves a group", b.qp.DetachMulticast(verbs.GIDFrom(group)))
+			p.Must("a queue pair that leaves a group", all[2].qp.DetachMulticast(verbs.GIDFrom(other)))
 		}),
 	},
 	{
@@ -49,10 +49,10 @@ var multicastCases = []conformance.Case{
 		Mutants: []string{"InUseDestroyed"},
 		Run: onUD(0, func(d *udPort) {
 			group := verbs.GIDFrom(multicastGroup(d.device, 1))
-			d.Do("a queue pair that joins a group", d.qp.AttachMulticast(group))
-			d.Refuses("closing a queue pair in a group", d.qp.Close(), nil)
-			d.Do("a queue pair that leaves a group", d.qp.DetachMulticast(group))
-			d.Do("a queue pair in no group that can be closed", d.qp.Close())
+			d.Must("a queue pair that joins a group", d.qp.AttachMulticast(group))
+			d.MustFail("closing a queue pair in a group", d.qp.Close(), nil)
+			d.Must("a queue pair that leaves a group", d.qp.DetachMulticast(group))
+			d.Must("a queue pair in no group that can be closed", d.qp.Close())
 		}),
 	},
 }
@@ -73,7 +73,7 @@ func (p *port) copies(members ...*udPort) {
 		missing[m.qp.QPN()] = true
 	}
 	for len(missing) > 0 {
-		wc, ok := p.WaitCompletion(p.Patience())
+		wc, ok := p.PollCompletion(p.ResponseTimeout())
 		switch {
 		case !ok:
 			p.Fail(fmt.Sprintf("a copy for each of %d members", len(members)), "%d", len(members)-len(missing))
@@ -83,5 +83,5 @@ func (p *port) copies(members ...*udPort) {
 		delete(missing, wc.QPN)
 	}
 	p.settle()
-	p.Incomplete()
+	p.ExpectNoCompletion()
 }

@@ -27,12 +27,12 @@ type port struct {
 	cameAt time.Duration
 }
 
-// canary is how the device is known to have settled; see [rcpeer.Port.Settle].
+// canary is how the device is known to have settled; see [rcpeer.Port.Sync].
 type canary struct{ qp verbs.QP }
 
 // onPort makes a case of a body that uses the bare wire.
 func onPort(body func(*port)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) { body(newPort(r)) })
+	return rig.Body(func(r *rig.Rig) { body(newPort(r)) })
 }
 
 func newPort(r *rig.Rig) *port {
@@ -40,20 +40,20 @@ func newPort(r *rig.Rig) *port {
 }
 
 // put sends a packet, with what it leaves open about its way filled in.
-func (p *port) put(pkt ib.Packet) { p.Put(pkt.Or(ib.Packet{}.Via(p.peer, p.device))) }
+func (p *port) put(pkt ib.Packet) { p.Send(pkt.Or(ib.Packet{}.Via(p.peer, p.device))) }
 
 // next returns the next RoCE packet that the device sends, if it does in time.
 func (p *port) next(timeout time.Duration) (ib.Packet, bool) {
-	a, ok := p.Next(timeout)
+	a, ok := p.NextPacket(timeout)
 	p.cameAt = a.At
 	return a.Packet, ok
 }
 
 // expect ends the case unless the next packet is as wanted. It returns the packet.
 func (p *port) expect(want ib.Packet) ib.Packet {
-	got, ok := p.next(p.Patience())
+	got, ok := p.next(p.ResponseTimeout())
 	if !ok {
-		p.Fail(want.String(), "nothing in %v", p.Patience())
+		p.Fail(want.String(), "nothing in %v", p.ResponseTimeout())
 	}
 	p.same(want, got)
 	return got
@@ -62,7 +62,7 @@ func (p *port) expect(want ib.Packet) ib.Packet {
 // same ends the case unless a packet is as wanted.
 func (p *port) same(want, got ib.Packet) {
 	if unseen := want.About(got); len(unseen) > 0 {
-		rig.End(fmt.Errorf("%w: sockets do not show %s", conformance.ErrCannot, strings.Join(unseen, ", ")))
+		rig.Abort(fmt.Errorf("%w: sockets do not show %s", conformance.ErrBenchCannot, strings.Join(unseen, ", ")))
 	}
 	if d := want.Diff(got); d != nil {
 		p.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got, d.Got())
@@ -74,7 +74,7 @@ func (p *port) take(n int) []ib.Packet {
 	all := make([]ib.Packet, n)
 	for i := range all {
 		var ok bool
-		if all[i], ok = p.next(p.Patience()); !ok {
+		if all[i], ok = p.next(p.ResponseTimeout()); !ok {
 			p.Fail(fmt.Sprintf("%d packets", n), "%d", i)
 		}
 	}
@@ -84,7 +84,7 @@ func (p *port) take(n int) []ib.Packet {
 // silence ends the case if the device sends anything. That it does not is proven by
 // a canary: a connection of its own, of which a request is answered behind whatever
 // the device was about to send; and by the time that passes then, of which
-// [rcpeer.Port.Noise] tells.
+// [rcpeer.Port.NextAfterSync] tells.
 func (p *port) silence(quiet time.Duration) {
 	if pkt, ok := p.noise(quiet); ok {
 		p.Fail("nothing is sent", "%v", pkt)
@@ -96,24 +96,24 @@ const soon = 100 * time.Microsecond
 
 // noise returns the first packet that the device sends besides the canary's answer.
 func (p *port) noise(quiet time.Duration) (ib.Packet, bool) {
-	a, ok := p.Noise(quiet)
-	p.cameAt, p.canary = a.At, &canary{p.Canary()}
+	a, ok := p.NextAfterSync(quiet)
+	p.cameAt, p.canary = a.At, &canary{p.SyncQP()}
 	return a.Packet, ok
 }
 
 // settle waits until the device has dealt with all that was put before.
 func (p *port) settle() {
-	p.Settle()
-	p.canary = &canary{p.Canary()}
+	p.Sync()
+	p.canary = &canary{p.SyncQP()}
 }
 
 // drained waits until the device has dealt with all that was put before, and returns
 // what else it has sent by then.
 func (p *port) drained() (all []ib.Packet) {
 	p.settle()
-	for _, a := range p.Early() {
+	for _, a := range p.Skipped() {
 		all = append(all, a.Packet)
 	}
-	p.Forget()
+	p.DiscardSkipped()
 	return all
 }

@@ -23,13 +23,13 @@ var psnCases = []conformance.Case{
 			for _, early := range []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
 				c := p.connect(setup{receives: 4})
 				c.send(ib.SendOnly(c.psn(0), data(8)))
-				c.Received(1, 8)
+				c.ExpectRecv(1, 8)
 				c.drained() // an ACK that nobody asked for
 				c.send(seqPart(c, early, 3))
 				c.expectsBesideCNPs(ib.Nak(c.psn(1), ib.NakSequence, ib.AnyMSN))
 				c.send(ib.SendOnly(c.psn(1), data(8)).AckReq())
 				c.expectsBesideCNPs(ib.Ack(c.psn(1), ib.AnyMSN))
-				c.Received(2, 8)
+				c.ExpectRecv(2, 8)
 			}
 		}),
 	},
@@ -84,12 +84,12 @@ var psnCases = []conformance.Case{
 			)
 			c.expectsBesideCNPs(ib.Nak(c.psn(0), ib.NakSequence, ib.AnyMSN))
 			c.silenceBesideCNPs()
-			c.Incomplete()
-			c.Untouched(c.mem, 0, 0)
-			c.Untouched(c.own, 0, 0)
+			c.ExpectNoCompletion()
+			c.ExpectUnchanged(c.mem, 0, 0)
+			c.ExpectUnchanged(c.own, 0, 0)
 			c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
 			c.expectsBesideCNPs(ib.Ack(c.psn(0), ib.AnyMSN))
-			c.Received(1, 8)
+			c.ExpectRecv(1, 8)
 		}),
 	},
 	{
@@ -104,13 +104,13 @@ var psnCases = []conformance.Case{
 			for i := range 4 {
 				c.send(ib.SendOnly(c.psn(i), data(8)).AckReq())
 				c.expectsBesideCNPs(ib.Ack(c.psn(i), ib.AnyMSN))
-				c.Received(uint64(i+1), 8)
+				c.ExpectRecv(uint64(i+1), 8)
 			}
 			c.send(ib.SendOnly(c.psn(1), data(8)).AckReq())
 			c.expectsBesideCNPs(ib.Ack(1, ib.AnyMSN))
 			c.send(ib.SendOnly(c.psn(5), data(8)).AckReq())
 			c.expectsBesideCNPs(ib.Nak(2, ib.NakSequence, ib.AnyMSN))
-			c.Incomplete()
+			c.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -128,8 +128,8 @@ var psnCases = []conformance.Case{
 				c.send(ib.SendOnly(c.psn(1-back), data(8)).AckReq())
 				c.expectsBesideCNPs(ib.Ack(ib.AnyPSN, ib.AnyMSN))
 			}
-			c.Received(1, 8)
-			c.Incomplete()
+			c.ExpectRecv(1, 8)
+			c.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -178,7 +178,7 @@ var psnCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 2})
 			c.send(ib.SendOnly(c.psn(0), data(8)))
-			c.Received(1, 8)
+			c.ExpectRecv(1, 8)
 			c.drained()
 			c.send(ib.WriteOnly(c.psn(1), ib.At(c.mem.Addr(), ^uint32(c.mem.RKey()), 8), data(8)).AckReq())
 			c.expects(nakAny(c.psn(1), ib.AnyMSN))
@@ -238,8 +238,8 @@ func nakAny(psn ib.PSN, msn uint32) ib.Packet {
 // congestion, and have a CNP go with the NAK.
 func (c *conn) expectsBesideCNPs(want ib.Packet) {
 	for {
-		got, ok := c.next(c.Patience())
-		c.Check(ok, want.String(), "nothing in %v", c.Patience())
+		got, ok := c.next(c.ResponseTimeout())
+		c.Check(ok, want.String(), "nothing in %v", c.ResponseTimeout())
 		if got.Opcode() != ib.OpCNP {
 			c.same(c.ofDevice(want), got)
 			return

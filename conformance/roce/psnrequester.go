@@ -18,11 +18,11 @@ var psnRequesterCases = []conformance.Case{
 		Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
 		Mutants: []string{"PSNUnsigned"},
 		Run: on(setup{change: psnFrom(0xfffffd)}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 2500), c.writing(2, 16), c.adding(3), c.writing(4, 1500))
+			c.PostSend(c.qp, c.sending(1, 2500), c.writing(2, 16), c.adding(3), c.writing(4, 1500))
 			c.expectsAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantAdd(4), c.wantWrite(5, 1500))
 			c.send(ib.Ack(c.sq(3), 2), ib.AtomicAck(c.sq(4), 3, 7), ib.Ack(c.sq(6), 4))
 			for id := range uint64(4) {
-				c.Completes(id+1, verbs.WCSuccess)
+				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -35,7 +35,7 @@ var psnRequesterCases = []conformance.Case{
 		Expects: "the requests 3, 1, 2 and 1 PSNs after one another",
 		Mutants: []string{"ReadTakesOnePSN"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.reading(1, 2500), c.reading(2, 1024), c.reading(3, 1025), c.reading(4, 0), c.sending(5, 8))
+			c.PostSend(c.qp, c.reading(1, 2500), c.reading(2, 1024), c.reading(3, 1025), c.reading(4, 0), c.sending(5, 8))
 			c.expectsAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
 		}),
 	},
@@ -50,16 +50,16 @@ var psnRequesterCases = []conformance.Case{
 		Run: on(setup{change: func(a *verbs.QPAttr) {
 			a.SQPSN, a.Timeout = 0xfffffe, timeoutCode
 		}}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24), c.sending(4, 32))
+			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24), c.sending(4, 32))
 			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
 			c.send(ib.Ack(0xfffffe, 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.send(ib.Nak(0, ib.NakSequence, 2))
-			c.Completes(2, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 			c.repeats(all, 2)
 			c.send(ib.Ack(1, 4))
-			c.Completes(3, verbs.WCSuccess)
-			c.Completes(4, verbs.WCSuccess)
+			c.ExpectCompletion(3, verbs.WCSuccess)
+			c.ExpectCompletion(4, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -73,7 +73,7 @@ var psnRequesterCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for _, first := range psnStarts(p) {
 				c := p.connect(setup{change: psnFrom(first)})
-				c.Post(c.qp, c.sending(1, 8))
+				c.PostSend(c.qp, c.sending(1, 8))
 				c.expects(ib.SendOnly(ib.PSN(first), c.own.Buf[:8]))
 			}
 		}),
@@ -109,18 +109,18 @@ var psnRequesterCases = []conformance.Case{
 		Expects: "no completion and memory as it was, then the right data",
 		Mutants: []string{"OldAnswerCompletes"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8), c.reading(2, 8))
+			c.PostSend(c.qp, c.sending(1, 8), c.reading(2, 8))
 			c.expectsAll(c.wantSend(0, 8), c.wantRead(1, 8))
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.send(ib.ReadResponseOnly(c.sq(0), 1, make([]byte, 8)), ib.Ack(c.sq(0), 1))
 			c.settle()
-			c.Incomplete()
-			c.Untouched(c.own, 0, 0)
+			c.ExpectNoCompletion()
+			c.ExpectUnchanged(c.own, 0, 0)
 			c.send(ib.ReadResponseOnly(c.sq(1), 2, data(8)))
-			c.Completes(2, verbs.WCSuccess)
-			c.Holds(c.own, sink, data(8))
-			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.ExpectBytes(c.own, sink, data(8))
+			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}),
 	},
 	{
@@ -135,10 +135,10 @@ var psnRequesterCases = []conformance.Case{
 			c.oneOfTwoAcked()
 			c.send(ib.Nak(c.sq(0), ib.NakInvalidRequest, 1))
 			c.settle()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.Ack(c.sq(1), 2))
-			c.Completes(2, verbs.WCSuccess)
-			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}),
 	},
 	{
@@ -153,9 +153,9 @@ var psnRequesterCases = []conformance.Case{
 			c.oneOfTwoAcked()
 			c.send(ib.Nak(c.sq(0), ib.NakSequence, 1))
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.Ack(c.sq(1), 2))
-			c.Completes(2, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -171,14 +171,14 @@ var psnRequesterCases = []conformance.Case{
 			c.send(ib.RNR(c.sq(0), 0, 1))
 			c.settle()
 			posted := c.Now()
-			c.Post(c.qp, c.sending(3, 16))
+			c.PostSend(c.qp, c.sending(3, 16))
 			c.expectsAll(c.wantSend(2, 16))
 			took, most := c.Now()-posted, ib.RNRTimer(0)/2
 			c.Check(took < most, fmt.Sprintf("a SEND that waits for no timer: within %v", most), "after %v", took)
 			c.silence(quiet)
 			c.send(ib.Ack(c.sq(2), 3))
-			c.Completes(2, verbs.WCSuccess)
-			c.Completes(3, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.ExpectCompletion(3, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -196,12 +196,12 @@ var psnRequesterCases = []conformance.Case{
 			const size = 1 << 29
 			// Nothing of it is ever touched, so that it costs no memory.
 			m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, size/4), Access: verbs.AccessLocalWrite})
-			c.Do("a large memory region", err)
+			c.Must("a large memory region", err)
 			part := verbs.SGEOf(m, 0, size/4)
 			for id := range uint64(5) {
 				wr := c.reading(id+1, 0)
 				wr.SGL = []verbs.SGE{part, part, part, part}
-				c.Post(c.qp, wr)
+				c.PostSend(c.qp, wr)
 			}
 			sent := c.drained()
 			c.Check(len(sent) > 0, "a READ that fits", "no packet")
@@ -219,23 +219,23 @@ func psnFrom(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) { 
 // psnGhosts sends answers to what the device never sent while a SEND is outstanding,
 // and then the ACK of that.
 func psnGhosts(c *conn, ghost func(ib.PSN) ib.Packet) {
-	c.Post(c.qp, c.sending(1, 8))
+	c.PostSend(c.qp, c.sending(1, 8))
 	c.expectsAll(c.wantSend(0, 8))
 	for _, beyond := range []int{1, 100, halfPSNs / 2} {
 		c.send(ghost(c.sq(beyond)))
 		c.settle()
-		c.Incomplete()
+		c.ExpectNoCompletion()
 	}
 	c.send(ib.Ack(c.sq(0), 1))
-	c.Completes(1, verbs.WCSuccess)
-	c.StateIs(c.qp, verbs.QPStateRTS)
+	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.ExpectState(c.qp, verbs.QPStateRTS)
 }
 
 // oneOfTwoAcked has the device send two SENDs and acknowledges the first, so that an
 // answer to that is one from the past.
 func (c *conn) oneOfTwoAcked() {
-	c.Post(c.qp, c.sending(1, 8), c.sending(2, 8))
+	c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 8))
 	c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 8))
 	c.send(ib.Ack(c.sq(0), 1))
-	c.Completes(1, verbs.WCSuccess)
+	c.ExpectCompletion(1, verbs.WCSuccess)
 }

@@ -18,10 +18,10 @@ var qpCreateCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of types 0, 5, 11 and 77",
 		Mutants: []string{"AnyQPType"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			for _, kind := range []verbs.QPType{0, 5, 11, 77} {
 				_, err := r.Device.CreateQP(qpInit(r, kind, qpSmall))
-				r.Refuses(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
+				r.MustFail(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
 			}
 		}),
 	},
@@ -33,9 +33,9 @@ var qpCreateCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of one request, receive or list entry more than the device claims, and a queue pair with as many as it claims, if there is memory for it",
 		Mutants: []string{"CapsUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			attr, err := r.Device.QueryDevice()
-			r.Do("a device that can be queried", err)
+			r.Must("a device that can be queried", err)
 			for _, more := range []struct {
 				what string
 				caps verbs.QPCaps
@@ -46,7 +46,7 @@ var qpCreateCases = []conformance.Case{
 				{"entries a receive", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: attr.MaxSGE + 1}},
 			} {
 				_, err := r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, more.caps))
-				r.Refuses("a queue pair with more "+more.what+" than the device claims", err, nil)
+				r.MustFail("a queue pair with more "+more.what+" than the device claims", err, nil)
 			}
 			_, err = r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, verbs.QPCaps{MaxSendWR: attr.MaxQPWR, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}))
 			if errors.Is(err, verbs.ErrNoMemory) {
@@ -54,7 +54,7 @@ var qpCreateCases = []conformance.Case{
 				r.Note("the device's host has no memory for a queue pair with %d sends", attr.MaxQPWR)
 				return
 			}
-			r.Do("a queue pair with as many sends as the device claims", err)
+			r.Must("a queue pair with as many sends as the device claims", err)
 		}),
 	},
 	{
@@ -67,15 +67,15 @@ var qpCreateCases = []conformance.Case{
 		Mutants: []string{"LimitsOverstated"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryDevice()
-			p.Do("a device that can be queried", err)
+			p.Must("a device that can be queried", err)
 			const patience = 1 << 17
 			if attr.MaxAH <= 0 || attr.MaxAH > patience {
-				rig.End(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrBenchCannot))
 			}
 			path := p.peerAttr(p.peer).AH
 			for i := range attr.MaxAH {
 				_, err := p.PD.CreateAH(path)
-				p.Do(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)
+				p.Must(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)
 			}
 		}),
 	},

@@ -42,13 +42,13 @@ var qpStateCases = []conformance.Case{
 			c.tryEarly(2)
 			c.toRTS(c.qp, c.attr)
 			c.silence(quiet)
-			c.Post(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(8, 16)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(8, 16)})
 			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[8:24]))
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(3, verbs.WCSuccess)
+			c.ExpectCompletion(3, verbs.WCSuccess)
 			c.toError(c.qp)
 			c.settle()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -63,13 +63,13 @@ var qpStateCases = []conformance.Case{
 			room := c.queried().Caps.MaxSendWR // which may be more than was asked for
 			wrs := make([]verbs.SendWR, room+2)
 			for i := range wrs {
-				wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)}
+				wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)}
 			}
 			n, err := c.qp.PostSend(wrs)
-			c.Refuses("a request too many", err, nil)
+			c.MustFail("a request too many", err, nil)
 			c.Check(n == room, fmt.Sprintf("%d requests taken", room), "%d", n)
 			n, err = c.qp.PostSend(wrs[room:])
-			c.Refuses("another request too many", err, nil)
+			c.MustFail("another request too many", err, nil)
 			c.Check(n == 0, "none taken", "%d", n)
 			for i := range room {
 				c.expects(ib.SendOnly(c.sq(i), nil))
@@ -77,9 +77,9 @@ var qpStateCases = []conformance.Case{
 			c.silence(quiet)
 			c.send(ib.Ack(c.sq(room-1), uint32(room)))
 			for i := range room {
-				c.Completes(uint64(i), verbs.WCSuccess)
+				c.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
-			c.Post(c.qp, wrs[room])
+			c.PostSend(c.qp, wrs[room])
 			c.expects(ib.SendOnly(c.sq(room), nil))
 		}),
 	},
@@ -92,13 +92,13 @@ var qpStateCases = []conformance.Case{
 		Expects: "an ACK for each, and the receives in order",
 		Mutants: []string{"RecvStateWrong"},
 		Run: on(setup{state: verbs.QPStateInit}, func(c *conn) {
-			c.Recv(c.qp, 1, c.own.SGE(0, 64))
+			c.PostRecv(c.qp, 1, c.own.SGE(0, 64))
 			c.toRTR(c.qp, c.attr)
-			c.Recv(c.qp, 2, c.own.SGE(64, 64))
+			c.PostRecv(c.qp, 2, c.own.SGE(64, 64))
 			c.toRTS(c.qp, c.attr)
-			c.Recv(c.qp, 3, c.own.SGE(128, 64))
+			c.PostRecv(c.qp, 3, c.own.SGE(128, 64))
 			c.toSQD(false)
-			c.Recv(c.qp, 4, c.own.SGE(192, 64))
+			c.PostRecv(c.qp, 4, c.own.SGE(192, 64))
 			for i := range 4 {
 				c.accepts(i)
 			}
@@ -117,11 +117,11 @@ var qpStateCases = []conformance.Case{
 				Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 			})
-			c.Do("a queue pair", err)
+			c.Must("a queue pair", err)
 			c.toReset()
 			for _, qp := range []verbs.QP{fresh, c.qp} {
-				n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.own.List(0, 64)}})
-				c.Refuses("a receive in RESET", err, nil)
+				n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.own.SGL(0, 64)}})
+				c.MustFail("a receive in RESET", err, nil)
 				c.Check(n == 0, "no receive taken", "%d", n)
 			}
 		}),
@@ -138,7 +138,7 @@ var qpStateCases = []conformance.Case{
 			c.servesRound(0)
 			c.servesRound(1)
 			c.silence(quiet)
-			c.StateIs(c.qp, verbs.QPStateRTR)
+			c.ExpectState(c.qp, verbs.QPStateRTR)
 		}),
 	},
 	{
@@ -151,7 +151,7 @@ var qpStateCases = []conformance.Case{
 		Mutants: []string{"ResetKeepsState"},
 		Run: on(setup{}, func(c *conn) {
 			clear(c.mem.Buf[:8])
-			c.mem.Accept() // by a verb, so that the device sees it
+			c.mem.Snapshot() // by a verb, so that the device sees it
 			was := uint64(0)
 			for round := range uint64(3) {
 				c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 5+round))
@@ -159,8 +159,8 @@ var qpStateCases = []conformance.Case{
 				was += 5 + round
 				c.send(ib.WriteOnly(c.psn(1), c.at(64, 16), rig.Pattern(16, byte(round))).AckReq())
 				c.expects(ib.Ack(c.psn(1), 2))
-				c.Holds(c.mem, 64, rig.Pattern(16, byte(round)))
-				c.Post(c.qp, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+				c.ExpectBytes(c.mem, 64, rig.Pattern(16, byte(round)))
+				c.PostSend(c.qp, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
 				c.expects(ib.SendOnly(c.sq(0), nil))
 				c.toReset()
 				c.upAgain()
@@ -182,10 +182,10 @@ var qpStateCases = []conformance.Case{
 			c.drained() // retransmissions from before the reset
 			c.upAgain()
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
 			c.expects(ib.RNR(c.psn(0), c.attr.MinRNRTimer, 0))
-			c.Incomplete()
+			c.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -198,7 +198,7 @@ var qpStateCases = []conformance.Case{
 		Mutants: []string{"FlushReversed"},
 		Run: on(setup{receives: 3}, func(c *conn) {
 			for id := range uint64(4) {
-				c.Post(c.qp, verbs.SendWR{WRID: 101 + id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled * verbs.SendFlags(id%2), SGL: c.own.List(0, 8)})
+				c.PostSend(c.qp, verbs.SendWR{WRID: 101 + id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled * verbs.SendFlags(id%2), SGL: c.own.SGL(0, 8)})
 			}
 			c.toError(c.qp)
 			c.flushesAll(4, 3)
@@ -220,7 +220,7 @@ var qpStateCases = []conformance.Case{
 			c = p.connect(setup{receives: 3})
 			c.sendUnanswered(101)
 			c.send(ib.Nak(c.sq(0), ib.NakRemoteOp, 0))
-			c.Completes(101, verbs.WCRemOpErr)
+			c.ExpectCompletion(101, verbs.WCRemOpErr)
 			c.flushesAll(0, 3)
 		}),
 	},
@@ -235,8 +235,8 @@ var qpStateCases = []conformance.Case{
 		Run: on(setup{}, func(c *conn) {
 			c.toError(c.qp)
 			for i := range uint64(2) {
-				c.Post(c.qp, verbs.SendWR{WRID: 101 + i, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
-				c.Recv(c.qp, 1+i, c.own.SGE(64, 64))
+				c.PostSend(c.qp, verbs.SendWR{WRID: 101 + i, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
+				c.PostRecv(c.qp, 1+i, c.own.SGE(64, 64))
 			}
 			c.flushesAll(2, 2)
 			c.silence(quiet)
@@ -246,7 +246,7 @@ var qpStateCases = []conformance.Case{
 
 // toReset takes the queue pair to RESET.
 func (c *conn) toReset() {
-	c.Do("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+	c.Must("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 }
 
 // upAgain takes the queue pair from RESET to RTS, connected as it was.
@@ -258,13 +258,13 @@ func (c *conn) upAgain() {
 
 // tryEarly posts a send too early.
 func (c *conn) tryEarly(id uint64) (int, error) {
-	return c.qp.PostSend([]verbs.SendWR{{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)}})
+	return c.qp.PostSend([]verbs.SendWR{{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)}})
 }
 
 // refusesEarly ends the case unless a send is refused that is posted too early.
 func (c *conn) refusesEarly(id uint64) {
 	n, err := c.tryEarly(id)
-	c.Refuses(fmt.Sprintf("a send in %v", c.queried().State), err, nil)
+	c.MustFail(fmt.Sprintf("a send in %v", c.queried().State), err, nil)
 	c.Check(n == 0, "no request taken", "%d", n)
 }
 
@@ -273,7 +273,7 @@ func (c *conn) refusesEarly(id uint64) {
 func (c *conn) flushesAll(sends, recvs int) {
 	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)}
 	for next != end {
-		wc := c.Completion()
+		wc := c.NextCompletion()
 		q := 1
 		if wc.WRID > 100 {
 			q = 0
@@ -284,5 +284,5 @@ func (c *conn) flushesAll(sends, recvs int) {
 		next[q]++
 	}
 	c.settle()
-	c.Incomplete()
+	c.ExpectNoCompletion()
 }

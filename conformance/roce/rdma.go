@@ -35,7 +35,7 @@ func onEachConn[T any](s setup, things []T, body func(*conn, T)) func(*port) {
 			body(p.connect(s), thing)
 			// Whatever the device had to say to the old connection is not for the new.
 			p.settle()
-			p.Forget()
+			p.DiscardSkipped()
 		}
 	}
 }
@@ -86,12 +86,12 @@ func farAt(n int) ib.RETH { return ib.At(far.Addr, uint32(far.RKey), n) }
 
 // postRead has the device read n bytes of the peer's memory to the beginning of its own.
 func (c *conn) postRead(n int) {
-	c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.List(0, n), Remote: far})
+	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, n), Remote: far})
 }
 
 // postWrite has the device write n bytes from the beginning of its memory.
 func (c *conn) postWrite(id uint64, n int) {
-	c.Post(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.List(0, n), Remote: far})
+	c.PostSend(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, n), Remote: far})
 }
 
 // strangeKey is one that no region has: neither its index nor what follows it.
@@ -106,20 +106,20 @@ func wordAt(m *rig.Memory, n int) ib.RETH { return rdmaTo(m, word(m, n), 8) }
 // setWord gives a word a value before anything happens.
 func setWord(m *rig.Memory, n int, v uint64) {
 	binary.NativeEndian.PutUint64(m.Buf[word(m, n):], v)
-	m.Accept()
+	m.Snapshot()
 }
 
 // hasWord ends the case unless a word has this value, and nothing else of the region
 // has changed.
 func (c *conn) hasWord(m *rig.Memory, n int, v uint64) {
 	c.settle()
-	c.Holds(m, word(m, n), binary.NativeEndian.AppendUint64(nil, v))
-	c.Untouched(m, word(m, n), 8)
+	c.ExpectBytes(m, word(m, n), binary.NativeEndian.AppendUint64(nil, v))
+	c.ExpectUnchanged(m, word(m, n), 8)
 }
 
 // rdmaFails ends the case unless the next completion is of request 1, and in error.
 func (c *conn) rdmaFails() {
-	wc := c.Completion()
+	wc := c.NextCompletion()
 	c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess, "the request to complete in error", "%s", rig.Describe(&wc))
 }
 
@@ -131,13 +131,13 @@ func (c *conn) foreignMemory(access verbs.Access) *rig.Memory {
 // otherDomain is a protection domain in which the connection's queue pair is not.
 func (p *port) otherDomain() verbs.PD {
 	pd, err := p.Device.AllocPD()
-	p.Do("another protection domain", err)
+	p.Must("another protection domain", err)
 	return pd
 }
 
 // rdmaSRQ is a small shared receive queue in a domain.
 func (p *port) rdmaSRQ(pd verbs.PD) verbs.SRQ {
 	srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: pd, MaxWR: 4, MaxSGE: 1})
-	p.Do("a shared receive queue", err)
+	p.Must("a shared receive queue", err)
 	return srq
 }

@@ -80,10 +80,10 @@ var readCases = []conformance.Case{
 		Expects: "a READ_REQUEST of length 0, and SUCCESS",
 		Mutants: []string{"ZeroReadFails"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: far})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: far})
 			c.expects(ib.ReadRequest(c.sq(0), ib.RETH{Len: new(uint32(0))}))
 			c.send(ib.ReadResponseOnly(c.sq(0), 1, nil))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -140,11 +140,11 @@ var readCases = []conformance.Case{
 		Run: on(setup{change: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *conn) {
 			const all, most = 6, 3
 			for i := range all {
-				wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.List(8*i, 8), Remote: far}
+				wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(8*i, 8), Remote: far}
 				if i%2 == 1 && c.Caps.Has(verbs.CapAtomics) {
 					wr.Opcode = verbs.OpAtomicFetchAdd
 				}
-				c.Post(c.qp, wr)
+				c.PostSend(c.qp, wr)
 			}
 			asked := c.take(most)
 			for i := range all {
@@ -154,7 +154,7 @@ var readCases = []conformance.Case{
 				} else {
 					c.send(ib.ReadResponseOnly(c.sq(i), uint32(i+1), data(8)))
 				}
-				c.Completes(uint64(i), verbs.WCSuccess)
+				c.ExpectCompletion(uint64(i), verbs.WCSuccess)
 				if i+most < all {
 					asked = append(asked, c.expects(ib.Packet{}.WithPSN(c.sq(i+most))))
 				}
@@ -198,7 +198,7 @@ func (c *conn) refusedBehindReads(psn ib.PSN) {
 			return
 		}
 		if got.PSN().Add(1) == psn && c.cameAt < sent {
-			rig.End(fmt.Errorf("the READs were answered before the next request was sent, by a bench that was slow: %w", conformance.ErrCannot))
+			rig.Abort(fmt.Errorf("the READs were answered before the next request was sent, by a bench that was slow: %w", conformance.ErrBenchCannot))
 		}
 	}
 }

@@ -92,7 +92,7 @@ var readAgainCases = []conformance.Case{
 		Mutants: []string{"DupReadUnchecked"},
 		Run: on(setup{}, func(c *conn) {
 			twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.mem.Addr(), Access: allAccess})
-			c.Do("a region at chosen addresses", err)
+			c.Must("a region at chosen addresses", err)
 			original := c.readOnce(1000)
 			for _, key := range []verbs.RKey{twin.RKey(), strangeKey(c.mem.RKey())} {
 				c.send(ib.ReadRequest(c.psn(0), ib.At(c.mem.Addr(), uint32(key), 1000)))
@@ -114,7 +114,7 @@ var readAgainCases = []conformance.Case{
 			read := ib.ReadRequest(c.psn(0), rdmaTo(m, 0, 64))
 			c.send(read)
 			c.answersRead(c.psn(0), m.Buf)
-			c.Do("a region that can be deregistered", m.Close())
+			c.Must("a region that can be deregistered", m.Close())
 			c.send(read)
 			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
 			c.silence(quiet)
@@ -131,8 +131,8 @@ func (c *conn) readClosedWindow() {
 	info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
 	key := c.bind(c.newWindow(verbs.MWType2), info)
 	c.readsThrough(0, through(info, key, 0, 8), m.Buf[:8])
-	c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
-	c.Completes(1, verbs.WCSuccess)
+	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
+	c.ExpectCompletion(1, verbs.WCSuccess)
 	c.readsThroughNot(0, through(info, key, 0, 8))
 }
 

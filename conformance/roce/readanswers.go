@@ -57,7 +57,7 @@ var readAnswerCases = []conformance.Case{
 			c.send(t.responses(c.sq(0))...)
 			c.rdmaFails()
 			c.settle()
-			c.Untouched(c.own, 0, t.asked)
+			c.ExpectUnchanged(c.own, 0, t.asked)
 		})),
 	},
 	{
@@ -69,12 +69,12 @@ var readAnswerCases = []conformance.Case{
 		Mutants: []string{"SinkUnchecked"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.Memory(64, 0)
-			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.List(0, 64), Remote: far})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: far})
 			if _, sent := c.noise(soon); sent {
 				c.send(ib.ReadResponseOnly(c.sq(0), 1, data(64)))
 			}
-			c.Completes(1, verbs.WCLocProtErr)
-			c.Untouched(m, 0, 0)
+			c.ExpectCompletion(1, verbs.WCLocProtErr)
+			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -86,7 +86,7 @@ var readAnswerCases = []conformance.Case{
 		Mutants: []string{"NAKInReadSucceeds"},
 		Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
 			c.send(c.readOf(data(2500))[0], ib.Nak(c.sq(1), n.code, 0))
-			c.Completes(1, n.status)
+			c.ExpectCompletion(1, n.status)
 		})),
 	},
 	{
@@ -111,7 +111,7 @@ var readAnswerCases = []conformance.Case{
 // is sent again and succeeds with the right one.
 func (c *conn) failsOrAsksAgain(bytes []byte) {
 	c.settle()
-	if wc, ok := c.WaitCompletion(0); ok {
+	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(wc.Status != verbs.WCSuccess, "an error, or a retry", "%s", rig.Describe(&wc))
 		return
 	}

@@ -68,9 +68,9 @@ var readRetryCases = []conformance.Case{
 			responses := c.readOf(bytes)
 			c.send(responses[0], responses[2])
 			c.settle()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.expects(ib.Op(ib.OpReadRequest).WithPSN(c.sq(1)))
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.ReadResponses(c.sq(1), 1, bytes[rdmaMTU:], rdmaMTU)...)
 			c.readDone(bytes)
 		}),
@@ -108,7 +108,7 @@ func (c *conn) repeatFrom(got int, bytes []byte) {
 
 // readDone ends the case unless the device's READ has succeeded.
 func (c *conn) readDone(bytes []byte) {
-	c.Completes(1, verbs.WCSuccess)
-	c.Holds(c.own, 0, bytes)
-	c.Untouched(c.own, 0, len(bytes))
+	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.ExpectBytes(c.own, 0, bytes)
+	c.ExpectUnchanged(c.own, 0, len(bytes))
 }

@@ -34,7 +34,7 @@ func (c *conn) opRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
 	c.send(op.packet(c.psn(0), at))
 	c.rdmaNaked(c.psn(0), code)
 	c.settle()
-	c.Untouched(c.mem, 0, 0)
+	c.ExpectUnchanged(c.mem, 0, 0)
 }
 
 // opWorks asks for something with the first PSN that must be done.

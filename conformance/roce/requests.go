@@ -20,7 +20,7 @@ func (c *conn) pieces(off, n int) []verbs.SGE {
 	if n == 0 {
 		return nil
 	}
-	return c.own.List(off, n)
+	return c.own.SGL(off, n)
 }
 
 // sending is a SEND of n bytes.
@@ -88,8 +88,8 @@ func (c *conn) expectsAll(lists ...[]ib.Packet) []ib.Packet {
 // packet on, or from an earlier one, up to the last. Each has to be what it was.
 func (c *conn) repeats(all []ib.Packet, from int) {
 	want := fmt.Sprintf("%v again, or what came before it", all[from])
-	got, ok := c.next(c.Patience())
-	c.Check(ok, want, "nothing in %v", c.Patience())
+	got, ok := c.next(c.ResponseTimeout())
+	c.Check(ok, want, "nothing in %v", c.ResponseTimeout())
 	at := 0
 	for at < from && all[at].PSN() != got.PSN() {
 		at++

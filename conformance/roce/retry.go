@@ -34,13 +34,13 @@ var retryCases = []conformance.Case{
 		Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the repetition may begin earlier",
 		Mutants: []string{"RetryRestartsMessage"},
 		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
-			c.Post(c.qp, c.writing(1, 5000), c.sending(2, 8))
+			c.PostSend(c.qp, c.writing(1, 5000), c.sending(2, 8))
 			all := c.expectsAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
 			c.send(ib.Ack(c.sq(1), 0))
 			c.repeats(all, 2)
 			c.send(ib.Ack(c.sq(5), 2))
-			c.Completes(1, verbs.WCSuccess)
-			c.Completes(2, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -52,7 +52,7 @@ var retryCases = []conformance.Case{
 		Expects: "two SENDs again, within a tenth of the timeout",
 		Mutants: []string{"NAKWaitsForTimer"},
 		Run: on(setup{change: timesOut(18, 7)}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
+			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
 			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
 			begun := c.Now()
 			c.send(ib.Nak(c.sq(1), ib.NakSequence, 1))
@@ -61,7 +61,7 @@ var retryCases = []conformance.Case{
 			c.Check(took <= most, fmt.Sprintf("the repetition within %v of the NAK", most), "after %v", took)
 			c.send(ib.Ack(c.sq(2), 3))
 			for id := range uint64(3) {
-				c.Completes(id+1, verbs.WCSuccess)
+				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -81,7 +81,7 @@ var retryCases = []conformance.Case{
 			c.repeats(all, 3)
 			c.send(ib.Ack(c.sq(4), 5))
 			for id := range uint64(5) {
-				c.Completes(id+1, verbs.WCSuccess)
+				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -96,10 +96,10 @@ var retryCases = []conformance.Case{
 		Run: on(setup{}, func(c *conn) {
 			c.sendsEach(5)
 			c.send(ib.Nak(c.sq(2), ib.NakSequence, 2))
-			c.Completes(1, verbs.WCSuccess)
-			c.Completes(2, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 			c.settle()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 		}),
 	},
 	{
@@ -132,7 +132,7 @@ var retryCases = []conformance.Case{
 			send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
 			write.SGL = []verbs.SGE{c.own.SGE(3000, 1501), c.own.SGE(100, 1001)}
 			imm.Opcode, imm.Imm = verbs.OpRDMAWriteImm, 0x05060708
-			c.Post(c.qp, send, write, imm)
+			c.PostSend(c.qp, send, write, imm)
 			first := c.take(9)
 			for i, p := range first {
 				first[i] = retryExpected(p)
@@ -155,19 +155,19 @@ var retryCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for _, refused := range []bool{false, true} {
 				c := p.connect(setup{change: timesOut(shortTimeout, 7)})
-				c.Post(c.qp, c.sending(1, 8))
+				c.PostSend(c.qp, c.sending(1, 8))
 				c.expectsAll(c.wantSend(0, 8))
 				if refused {
 					c.send(ib.RNR(c.sq(0), rnrTimer5ms, 0))
 					c.settle()
 				}
 				qpn := uint32(c.qp.QPN())
-				c.Do("a queue pair that can be destroyed", c.qp.Close())
+				c.Must("a queue pair that can be destroyed", c.qp.Close())
 				c.drained() // on a busy bench a timer may have expired before
 				c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
 				c.put(ib.Ack(c.sq(0), 1).To(qpn))
 				c.silence(quiet)
-				c.Incomplete()
+				c.ExpectNoCompletion()
 			}
 		}),
 	},
@@ -182,25 +182,25 @@ var retryCases = []conformance.Case{
 		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
 			long := c.Memory(1<<20, allAccess)
 			c.slowDown()
-			c.Post(c.qp, c.sending(1, 8))
+			c.PostSend(c.qp, c.sending(1, 8))
 			c.expectsAll(c.wantSend(0, 8))
 			c.send(
 				ib.ReadRequest(c.psn(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
 				ib.WriteOnly(c.psn(1024), c.at(0, 8), data(8)).AckReq(),
 			)
-			first, ok := c.next(c.Patience())
+			first, ok := c.next(c.ResponseTimeout())
 			for ok && first.Opcode() == ib.OpSendOnly { // a busy bench may have it come again
-				first, ok = c.next(c.Patience())
+				first, ok = c.next(c.ResponseTimeout())
 			}
-			c.Check(ok, "an answer to the READ", "nothing in %v", c.Patience())
+			c.Check(ok, "an answer to the READ", "nothing in %v", c.ResponseTimeout())
 			c.same(ib.ReadResponseFirst(c.psn(0), ib.AnyMSN, nil), first)
-			c.Do("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+			c.Must("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 			answered := retryOnItsWay(c, c.drained())
 			c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
 			c.silence(quiet)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			if answered {
-				rig.End(fmt.Errorf("the device has answered everything before it was reset: %w", conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("the device has answered everything before it was reset: %w", conformance.ErrBenchCannot))
 			}
 		}),
 	},
@@ -218,7 +218,7 @@ var retryCases = []conformance.Case{
 				qp := p.connect(setup{}).qp
 				p.Check(qp.QPN() != last, "another number than the last queue pair had", "%#x again", last)
 				last = qp.QPN()
-				p.Do("a queue pair that can be destroyed", qp.Close())
+				p.Must("a queue pair that can be destroyed", qp.Close())
 			}
 		}),
 	},
@@ -229,12 +229,12 @@ const rnrTimer5ms = 18
 
 // retryNaked has the device send a message of five packets and refuses the third.
 func retryNaked(c *conn, wr verbs.SendWR, message []ib.Packet) {
-	c.Post(c.qp, wr)
+	c.PostSend(c.qp, wr)
 	all := c.expectsAll(message)
 	c.send(ib.Nak(c.sq(2), ib.NakSequence, 0))
 	c.repeats(all, 2)
 	c.send(ib.Ack(c.sq(4), 1))
-	c.Completes(wr.WRID, verbs.WCSuccess)
+	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
 // sendsEach has the device send so many SENDs, of different lengths, and returns their
@@ -242,7 +242,7 @@ func retryNaked(c *conn, wr verbs.SendWR, message []ib.Packet) {
 func (c *conn) sendsEach(n int) []ib.Packet {
 	all := make([]ib.Packet, 0, n)
 	for k := range n {
-		c.Post(c.qp, c.sending(uint64(k+1), 8*(k+1)))
+		c.PostSend(c.qp, c.sending(uint64(k+1), 8*(k+1)))
 		all = append(all, c.expectsAll(c.wantSend(k, 8*(k+1)))...)
 	}
 	return all

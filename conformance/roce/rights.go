@@ -19,7 +19,7 @@ var rightsCases = []conformance.Case{
 		Run: onPort(onEachConn(setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *conn, access verbs.Access) {
 			m := c.Memory(64, access)
 			c.opRefused(writeOp, rdmaTo(m, 0, 8), ib.NakRemoteAccess)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
@@ -36,7 +36,7 @@ var rightsCases = []conformance.Case{
 			// Which NAK is for another case to say.
 			c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a NAK that refuses", "%v", got)
 			c.settle()
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
@@ -50,7 +50,7 @@ var rightsCases = []conformance.Case{
 		Run: onPort(onEachConn(setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *conn, op remoteOp) {
 			m := c.Memory(64, allAccess)
 			c.opRefused(op, wordAt(m, 2), ib.NakInvalidRequest)
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
@@ -66,7 +66,7 @@ var rightsCases = []conformance.Case{
 				c := p.connect(setup{})
 				c.send(op.packet(c.psn(0), ib.At(c.mem.Addr(), uint32(strangeKey(c.mem.RKey())), 8)))
 				c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
-				e := c.Event(verbs.EventQPAccessErr)
+				e := c.ExpectEvent(verbs.EventQPAccessErr)
 				c.Check(e.QP != nil && e.QP.QPN() == c.qp.QPN(), "the event of the QP that refused it", "%+v", e)
 			}
 		}),
@@ -85,7 +85,7 @@ var rightsCases = []conformance.Case{
 			c.send(ib.Write(c.psn(0), rdmaTo(m, w.off, w.n), data(w.n), rdmaMTU)...)
 			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
 			c.settle()
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 }

@@ -56,13 +56,13 @@ var rnrCases = []conformance.Case{
 			c.send(write)
 			c.expects(rnrAny(c.psn(0)).WithMSN(0))
 			c.settle()
-			c.Untouched(c.mem, 0, 0)
-			c.Incomplete()
-			c.Recv(c.qp, 1)
+			c.ExpectUnchanged(c.mem, 0, 0)
+			c.ExpectNoCompletion()
+			c.PostRecv(c.qp, 1)
 			c.send(write)
 			c.expects(ib.Ack(c.psn(0), 1))
-			c.Received(1, 64)
-			c.Holds(c.mem, 0, data(64))
+			c.ExpectRecv(1, 64)
+			c.ExpectBytes(c.mem, 0, data(64))
 		}),
 	},
 	{
@@ -80,11 +80,11 @@ var rnrCases = []conformance.Case{
 			c.drained()
 			c.send(last)
 			c.expects(rnrAny(c.psn(2)))
-			c.Recv(c.qp, 1)
+			c.PostRecv(c.qp, 1)
 			c.send(last)
 			c.expects(ib.Ack(c.psn(2), ib.AnyMSN))
-			c.Received(1, 2500)
-			c.Holds(c.mem, 0, data(2500))
+			c.ExpectRecv(1, 2500)
+			c.ExpectBytes(c.mem, 0, data(2500))
 		}),
 	},
 	{
@@ -121,7 +121,7 @@ func rnrRefuses(ops ...ib.Opcode) func(*conformance.Bench) error {
 			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
 			c.send(seqPart(c, op, 1))
 			c.expects(rnrAny(c.psn(1)))
-			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}
 	})
 }

@@ -19,12 +19,12 @@ var rnrWaitCases = []conformance.Case{
 		Expects: "all three again, and not before that time",
 		Mutants: []string{"RNRNoWait"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
+			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
 			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
 			rnrWaits(c, all, 20)
 			c.send(ib.Ack(c.sq(2), 3))
 			for id := range uint64(3) {
-				c.Completes(id+1, verbs.WCSuccess)
+				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -37,13 +37,13 @@ var rnrWaitCases = []conformance.Case{
 		Expects: "the SEND again after each, and not before the time of the code, to the microsecond",
 		Mutants: []string{"RNRTimerTypo"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8))
+			c.PostSend(c.qp, c.sending(1, 8))
 			all := c.expectsAll(c.wantSend(0, 8))
 			for code := range uint8(32) {
 				rnrWaits(c, all, code)
 			}
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -57,11 +57,11 @@ var rnrWaitCases = []conformance.Case{
 		Run: on(setup{}, func(c *conn) {
 			wr := c.writing(1, 8)
 			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 7
-			c.Post(c.qp, wr)
+			c.PostSend(c.qp, wr)
 			all := c.expectsAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.sq(0))})
 			rnrWaits(c, all, 0)
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -77,7 +77,7 @@ var rnrWaitCases = []conformance.Case{
 				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = n }})
 				rnrGivesUp(c)
 				c.silence(quiet)
-				wc := c.Completion()
+				wc := c.NextCompletion()
 				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d repetitions", n), "success")
 			}
 		}),
@@ -92,8 +92,8 @@ var rnrWaitCases = []conformance.Case{
 		Mutants: []string{"RNRExcIsRetryExc"},
 		Run: on(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
 			rnrGivesUp(c)
-			c.Completes(1, verbs.WCRNRRetryExcErr)
-			c.State(c.qp, verbs.QPStateErr)
+			c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
+			c.AwaitState(c.qp, verbs.QPStateErr)
 		}),
 	},
 	{
@@ -105,14 +105,14 @@ var rnrWaitCases = []conformance.Case{
 		Expects: "the SEND again after each, and success",
 		Mutants: []string{"RNRRetry7IsSeven"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8))
+			c.PostSend(c.qp, c.sending(1, 8))
 			all := c.expectsAll(c.wantSend(0, 8))
 			for range 20 {
 				rnrRepeats(c, all, 1)
 			}
-			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.ExpectState(c.qp, verbs.QPStateRTS)
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -124,15 +124,15 @@ var rnrWaitCases = []conformance.Case{
 		Expects: "the SEND again each time, and success",
 		Mutants: []string{"RetryCountShared"},
 		Run: on(setup{change: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = shortTimeout, 2, 2 }}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8))
+			c.PostSend(c.qp, c.sending(1, 8))
 			all := c.expectsAll(c.wantSend(0, 8))
 			for range 2 {
 				rnrRepeats(c, all, 1)
 				c.repeats(all, 0) // by the transport timer
 			}
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(1, verbs.WCSuccess)
-			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}),
 	},
 	{
@@ -148,7 +148,7 @@ var rnrWaitCases = []conformance.Case{
 			for k := range all {
 				rnrRepeats(c, all[k:], 1)
 				c.send(ib.Ack(c.sq(k), uint32(k+1)))
-				c.Completes(uint64(k+1), verbs.WCSuccess)
+				c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
 			}
 		}),
 	},
@@ -161,15 +161,15 @@ var rnrWaitCases = []conformance.Case{
 		Expects: "two completions, then the third SEND and the fourth again, and two more completions",
 		Mutants: []string{"NAKAcksNothing"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24), c.sending(4, 32))
+			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24), c.sending(4, 32))
 			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
 			rnrRepeats(c, all[2:], 12)
-			c.Completes(1, verbs.WCSuccess)
-			c.Completes(2, verbs.WCSuccess)
-			c.Incomplete()
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.ExpectNoCompletion()
 			c.send(ib.Ack(c.sq(3), 4))
-			c.Completes(3, verbs.WCSuccess)
-			c.Completes(4, verbs.WCSuccess)
+			c.ExpectCompletion(3, verbs.WCSuccess)
+			c.ExpectCompletion(4, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -184,15 +184,15 @@ var rnrWaitCases = []conformance.Case{
 			n := 2*pathMTU.Bytes() + 16
 			write := c.writing(1, n)
 			write.Opcode, write.Imm = verbs.OpRDMAWriteImm, 7
-			c.Post(c.qp, write, c.sending(2, 8))
+			c.PostSend(c.qp, write, c.sending(2, 8))
 			message := c.wantWrite(0, n)
 			message[2] = ib.WriteLastImm(c.sq(2), 7, message[2].Payload)
 			all := c.expectsAll(message, c.wantSend(3, 8))
 			rnrRepeats(c, all[2:], 12)
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.Ack(c.sq(3), 2))
-			c.Completes(1, verbs.WCSuccess)
-			c.Completes(2, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -204,11 +204,11 @@ var rnrWaitCases = []conformance.Case{
 		Expects: "the SEND again, not before 655.36 ms, and success",
 		Mutants: []string{"TimerRunsInRNR"},
 		Run: on(setup{change: timesOut(timeoutCode, 3)}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8))
+			c.PostSend(c.qp, c.sending(1, 8))
 			all := c.expectsAll(c.wantSend(0, 8))
 			rnrWaits(c, all, 0)
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 }
@@ -235,7 +235,7 @@ func rnrWaits(c *conn, again []ib.Packet, code uint8) {
 // rnrGivesUp has the device send a message and refuses it as often as its count of RNR
 // retries allows, and once more.
 func rnrGivesUp(c *conn) {
-	c.Post(c.qp, c.sending(1, 8))
+	c.PostSend(c.qp, c.sending(1, 8))
 	all := c.expectsAll(c.wantSend(0, 8))
 	for range c.attr.RNRRetry {
 		rnrRepeats(c, all, 1)

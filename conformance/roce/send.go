@@ -20,8 +20,8 @@ var sendCases = []conformance.Case{
 				packets := ib.Send(c.psn(0), data(t.length), rdmaMTU)
 				c.send(packets...)
 				c.rdmaNaked(c.psn(len(packets)-1), ib.NakInvalidRequest)
-				c.Completes(1, verbs.WCLocLenErr)
-				c.Untouched(c.own, 0, t.room)
+				c.ExpectCompletion(1, verbs.WCLocLenErr)
+				c.ExpectUnchanged(c.own, 0, t.room)
 			}
 		}),
 	},
@@ -46,8 +46,8 @@ var sendCases = []conformance.Case{
 		Mutants: []string{"RecvErrorIsQPOp"},
 		Run: onPort(onEachConn(setup{}, badReceives, func(c *conn, r noPlace) {
 			c.sendInto(r)
-			c.Completes(1, verbs.WCLocProtErr)
-			c.Untouched(c.own, 0, 0)
+			c.ExpectCompletion(1, verbs.WCLocProtErr)
+			c.ExpectUnchanged(c.own, 0, 0)
 		})),
 	},
 	{
@@ -61,11 +61,11 @@ var sendCases = []conformance.Case{
 			srq := p.rdmaSRQ(p.PD)
 			c := p.connect(setup{srq: srq})
 			foreign := c.foreignMemory(verbs.AccessLocalWrite)
-			c.Recv(srq, 1, foreign.SGE(0, 64))
+			c.PostRecv(srq, 1, foreign.SGE(0, 64))
 			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
 			c.rdmaNaked(c.psn(0), ib.NakRemoteOp)
-			c.Completes(1, verbs.WCLocProtErr)
-			c.Untouched(foreign, 0, 0)
+			c.ExpectCompletion(1, verbs.WCLocProtErr)
+			c.ExpectUnchanged(foreign, 0, 0)
 		}),
 	},
 	{
@@ -81,10 +81,10 @@ var sendCases = []conformance.Case{
 				packets := ib.Send(c.psn(next), data(n), rdmaMTU)
 				next += len(packets)
 				c.send(packets...)
-				c.Received(uint64(i+1), n)
-				c.Holds(c.own, 1500*i, data(n))
-				c.Untouched(c.own, 1500*i, n)
-				c.own.Accept()
+				c.ExpectRecv(uint64(i+1), n)
+				c.ExpectBytes(c.own, 1500*i, data(n))
+				c.ExpectUnchanged(c.own, 1500*i, n)
+				c.own.Snapshot()
 			}
 		}),
 	},
@@ -96,13 +96,13 @@ var sendCases = []conformance.Case{
 		Expects: "ACKs, completions with length 0, the buffer as it was",
 		Mutants: []string{"EmptyMessagesIgnored"},
 		Run: on(setup{receives: 1}, func(c *conn) {
-			c.Recv(c.qp, 2)
+			c.PostRecv(c.qp, 2)
 			for i := range 2 {
 				c.send(ib.SendOnly(c.psn(i), nil).AckReq())
 				c.rdmaAcked(c.psn(i))
-				c.Received(uint64(i+1), 0)
+				c.ExpectRecv(uint64(i+1), 0)
 			}
-			c.Untouched(c.own, 0, 0)
+			c.ExpectUnchanged(c.own, 0, 0)
 		}),
 	},
 }
@@ -117,6 +117,6 @@ var badReceives = []noPlace{
 
 // sendInto posts such a receive and sends a message to it.
 func (c *conn) sendInto(r noPlace) {
-	c.Recv(c.qp, 1, r.of(c))
+	c.PostRecv(c.qp, 1, r.of(c))
 	c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
 }

@@ -81,7 +81,7 @@ var sequenceCases = []conformance.Case{
 		Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor behind it",
 		Mutants: []string{"Interleaves"},
 		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 2500), c.writing(2, 16), c.writing(3, 2500), c.sending(4, 16))
+			c.PostSend(c.qp, c.sending(1, 2500), c.writing(2, 16), c.writing(3, 2500), c.sending(4, 16))
 			seqApart(c, c.take(8))
 			c.send(ib.Nak(c.sq(1), ib.NakSequence, 0))
 			var again []ib.Packet
@@ -91,7 +91,7 @@ var sequenceCases = []conformance.Case{
 			seqApart(c, again)
 			c.send(ib.Ack(c.sq(7), 4))
 			for id := range uint64(4) {
-				c.Completes(id+1, verbs.WCSuccess)
+				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -119,7 +119,7 @@ var sequenceCases = []conformance.Case{
 				c.send(part.AckReq())
 				c.expects(ib.Ack(part.PSN(), ib.AnyMSN))
 			}
-			c.Holds(c.mem, 8<<10, data(2500))
+			c.ExpectBytes(c.mem, 8<<10, data(2500))
 		}),
 	},
 	{
@@ -181,11 +181,11 @@ var sequenceCases = []conformance.Case{
 			c.send(ib.SendOnly(c.psn(1), data(16)).AckReq())
 			// Which status it is, is not said: the one that a requester would see is
 			// usual, but a receiver has others that tell the cause.
-			wc := c.Completion()
+			wc := c.NextCompletion()
 			c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr,
 				"receive 1, with an error that tells the cause", "receive %d: %v", wc.WRID, wc.Status)
 			for id := range uint64(3) {
-				c.Completes(id+2, verbs.WCWRFlushErr)
+				c.ExpectCompletion(id+2, verbs.WCWRFlushErr)
 			}
 		}),
 	},
@@ -235,12 +235,12 @@ func seqRefuses(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.Bench)
 				p.Note("%v behind %v", op, before)
 				c := p.connect(setup{receives: 2, recvLen: 4096})
 				seqBegin(c, before)
-				c.mem.Accept()
+				c.mem.Snapshot()
 				c.send(seqPart(c, op, len(before)))
 				c.expects(ib.Nak(c.psn(len(before)), ib.NakInvalidRequest, ib.AnyMSN))
-				c.State(c.qp, verbs.QPStateErr)
+				c.AwaitState(c.qp, verbs.QPStateErr)
 				c.silence(soon)
-				c.Untouched(c.mem, 0, 0)
+				c.ExpectUnchanged(c.mem, 0, 0)
 			}
 		}
 	})
@@ -256,20 +256,20 @@ func seqEarly(p *port, before []ib.Opcode, early, due ib.Opcode) {
 	c.expectsBesideCNPs(ib.Nak(c.psn(len(before)), ib.NakSequence, ib.AnyMSN))
 	c.send(seqPart(c, due, len(before)))
 	c.expectsBesideCNPs(ib.Ack(c.psn(len(before)), ib.AnyMSN))
-	c.StateIs(c.qp, verbs.QPStateRTS)
+	c.ExpectState(c.qp, verbs.QPStateRTS)
 }
 
 // seqTwoPackets sends a SEND of which this is the end, and another one, and returns
 // the completion of the first.
 func seqTwoPackets(c *conn, end ib.Packet) verbs.WC {
 	c.send(ib.SendFirst(c.psn(0), data(pathMTU.Bytes())), end.AckReq())
-	wc := c.Received(1, pathMTU.Bytes()+16)
+	wc := c.ExpectRecv(1, pathMTU.Bytes()+16)
 	c.settle()
-	c.Incomplete()
+	c.ExpectNoCompletion()
 	c.send(ib.SendOnly(c.psn(2), data(8)).AckReq())
-	c.Received(2, 8)
+	c.ExpectRecv(2, 8)
 	c.settle()
-	c.Incomplete()
+	c.ExpectNoCompletion()
 	return wc
 }
 
@@ -277,12 +277,12 @@ func seqTwoPackets(c *conn, end ib.Packet) verbs.WC {
 func seqWindow(c *conn) verbs.RKey {
 	m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	mw, err := c.PD.AllocMW(verbs.MWType2)
-	c.Do("a memory window", err)
+	c.Must("a memory window", err)
 	key := verbs.NextRKey(mw.RKey())
-	c.Post(c.qp, verbs.SendWR{WRID: 99, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
+	c.PostSend(c.qp, verbs.SendWR{WRID: 99, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
 		MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr(), Length: 64, Access: verbs.AccessRemoteRead},
 	}})
-	c.Completes(99, verbs.WCSuccess)
+	c.ExpectCompletion(99, verbs.WCSuccess)
 	return key
 }
 

@@ -17,10 +17,10 @@ var sqdCases = []conformance.Case{
 		Mutants: []string{"SQDIgnored"},
 		Run: on(setup{signalAll: true, change: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
 			long := c.Memory(1<<17, verbs.AccessLocalWrite) // more packets than a window, most likely
-			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.List(0, 1<<17)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
 			pkt := c.expects(ib.SendFirst(c.sq(0), nil))
 			c.toSQD(false)
-			c.Post(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
 			for n := 1; pkt.Opcode() != ib.OpSendLast; n++ {
 				if pkt.HasAckReq() {
 					c.send(ib.Ack(pkt.PSN(), 0))
@@ -28,10 +28,10 @@ var sqdCases = []conformance.Case{
 				pkt = c.expects(ib.Packet{}.WithPSN(c.sq(n)))
 			}
 			c.send(ib.Ack(pkt.PSN(), 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.silence(quiet)
-			c.Incomplete()
-			c.StateIs(c.qp, verbs.QPStateSQD)
+			c.ExpectNoCompletion()
+			c.ExpectState(c.qp, verbs.QPStateSQD)
 		}),
 	},
 	{
@@ -49,11 +49,11 @@ var sqdCases = []conformance.Case{
 				c.sendUnanswered(2)
 				c.toSQD(asked)
 				c.send(ib.Ack(c.sq(0), 1))
-				c.Completes(1, verbs.WCSuccess)
+				c.ExpectCompletion(1, verbs.WCSuccess)
 				c.settle()
 				c.noMoreEvents()
 				c.send(ib.Ack(c.sq(1), 2))
-				c.Completes(2, verbs.WCSuccess)
+				c.ExpectCompletion(2, verbs.WCSuccess)
 				if asked {
 					c.raises(verbs.EventSQDrained)
 				}
@@ -75,18 +75,18 @@ var sqdCases = []conformance.Case{
 			c := p.connect(setup{signalAll: true})
 			c.sendUnanswered(1)
 			c.toSQD(false)
-			c.Refuses("SQD to RTS while it drains", c.qp.Modify(toRTS, verbs.QPAttrState), nil)
+			c.MustFail("SQD to RTS while it drains", c.qp.Modify(toRTS, verbs.QPAttrState), nil)
 			a := c.queried()
 			c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a queue pair in SQD that drains", "%v, draining %v", a.State, a.SQDraining)
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.sqDrained()
-			c.Do("SQD to RTS when it has drained", c.qp.Modify(toRTS, verbs.QPAttrState))
+			c.Must("SQD to RTS when it has drained", c.qp.Modify(toRTS, verbs.QPAttrState))
 			c = p.connect(setup{signalAll: true})
 			c.sendUnanswered(1)
 			c.toSQD(false)
 			c.toError(c.qp)
-			c.Completes(1, verbs.WCWRFlushErr)
+			c.ExpectCompletion(1, verbs.WCWRFlushErr)
 		}),
 	},
 	{
@@ -100,16 +100,16 @@ var sqdCases = []conformance.Case{
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			c.toSQD(false)
 			c.sqDrained()
-			c.Post(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(8, 16)},
+			c.PostSend(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(8, 16)},
 			)
-			c.Do("SQD to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+			c.Must("SQD to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
 			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[:8]))
 			c.expects(ib.SendOnly(c.sq(1), c.own.Buf[8:24]))
 			c.send(ib.Ack(c.sq(1), 2))
-			c.Completes(1, verbs.WCSuccess)
-			c.Completes(2, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -125,36 +125,36 @@ var sqdCases = []conformance.Case{
 			c.toSQD(false)
 			c.servesRound(0)
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(100, verbs.WCSuccess)
+			c.ExpectCompletion(100, verbs.WCSuccess)
 			c.sqDrained()
 			c.servesRound(1)
-			c.StateIs(c.qp, verbs.QPStateSQD)
+			c.ExpectState(c.qp, verbs.QPStateSQD)
 		}),
 	},
 }
 
 // toSQD takes the queue pair from RTS to SQD.
 func (c *conn) toSQD(tell bool) {
-	c.Do("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: tell}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+	c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: tell}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
 }
 
 // sqDrained waits until the send queue has drained.
 func (c *conn) sqDrained() {
-	for until := c.Now() + c.Patience(); c.queried().SQDraining; c.Sleep(soon) {
-		c.Check(c.Now() < until, "a send queue that has drained", "it drains still, after %v", c.Patience())
+	for until := c.Now() + c.ResponseTimeout(); c.queried().SQDraining; c.Sleep(soon) {
+		c.Check(c.Now() < until, "a send queue that has drained", "it drains still, after %v", c.ResponseTimeout())
 	}
 }
 
 // queried returns the attributes of the queue pair.
 func (c *conn) queried() verbs.QPAttr {
 	a, err := c.qp.Query()
-	c.Do("a queue pair that can be queried", err)
+	c.Must("a queue pair that can be queried", err)
 	return a
 }
 
 // sendUnanswered posts a SEND and waits for its packet.
 func (c *conn) sendUnanswered(id uint64) {
-	c.Post(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+	c.PostSend(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
 	c.expects(ib.SendOnly(ib.AnyPSN, nil))
 }
 
@@ -163,7 +163,7 @@ func (c *conn) servesRound(n int) {
 	msn := uint32(3 * n)
 	c.send(ib.SendOnly(c.psn(3*n), data(16)).AckReq())
 	c.expects(ib.Ack(c.psn(3*n), msn+1))
-	c.Received(uint64(n+1), 16)
+	c.ExpectRecv(uint64(n+1), 16)
 	c.send(ib.WriteOnly(c.psn(3*n+1), c.at(64*n, 24), data(24)).AckReq())
 	c.expects(ib.Ack(c.psn(3*n+1), msn+2))
 	c.send(ib.ReadRequest(c.psn(3*n+2), c.at(64*n, 24)))

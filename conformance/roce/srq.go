@@ -68,8 +68,8 @@ var srqCases = []conformance.Case{
 		Mutants: []string{"SRQUnchecked"},
 		Run: onPort(func(p *port) {
 			c := p.sharedQueue(1).connections(1)[0]
-			n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.own.List(0, 64)}})
-			c.Refuses("a receive of a queue pair on an SRQ", err, nil)
+			n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.own.SGL(0, 64)}})
+			c.MustFail("a receive of a queue pair on an SRQ", err, nil)
 			c.Check(n == 0, "no receive taken", "%d", n)
 		}),
 	},
@@ -110,9 +110,9 @@ var srqCases = []conformance.Case{
 			d.silence(quiet)
 			q.post(1)
 			d.settle()
-			d.Incomplete()
+			d.ExpectNoCompletion()
 			d.put(d.datagram(data(24)))
-			d.Received(1, ib.GRHLen+24)
+			d.ExpectRecv(1, ib.GRHLen+24)
 			if !p.Caps.Has(verbs.CapUC) {
 				return
 			}
@@ -121,9 +121,9 @@ var srqCases = []conformance.Case{
 			c.silence(quiet)
 			q.post(1)
 			c.settle()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ucOnly(c.psn(1), 24))
-			c.Received(2, 24)
+			c.ExpectRecv(2, 24)
 		}),
 	},
 	{
@@ -138,17 +138,17 @@ var srqCases = []conformance.Case{
 			q := p.sharedQueue(6)
 			c := q.connections(1)[0]
 			for round, sent := 0, 0; round < 2; round++ {
-				p.Do("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
+				p.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
 				for left := 5; left >= 2; left-- {
 					c.send(ib.SendOnly(c.psn(sent), data(16)).AckReq())
 					sent++
 					c.expects(ib.Ack(c.psn(sent-1), uint32(sent)))
 					q.delivered(c, data(16))
 					if left == 4 {
-						e := p.Event(verbs.EventSRQLimitReached)
+						e := p.ExpectEvent(verbs.EventSRQLimitReached)
 						p.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
 					}
-					p.NoEvent()
+					p.ExpectNoEvent()
 				}
 				q.post(4)
 			}
@@ -167,7 +167,7 @@ var srqCases = []conformance.Case{
 			pair := q.connections(2)
 			p.toError(pair[0].qp)
 			p.settle()
-			p.Incomplete()
+			p.ExpectNoCompletion()
 			c := pair[1]
 			for i := range 2 {
 				c.send(ib.SendOnly(c.psn(i), data(16+i)).AckReq())
@@ -186,9 +186,9 @@ var srqCases = []conformance.Case{
 		Mutants: []string{"NoLastWQEEvent"},
 		Run: onPort(func(p *port) {
 			pair := p.sharedQueue(2).connections(2)
-			p.NoEvent()
+			p.ExpectNoEvent()
 			p.toError(pair[1].qp)
-			e := p.Event(verbs.EventQPLastWQEReached)
+			e := p.ExpectEvent(verbs.EventQPLastWQEReached)
 			p.Check(e.QP == pair[1].qp, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].qp.QPN())), "%v", e.QP)
 			p.settle()
 			p.noMoreEvents()
@@ -216,7 +216,7 @@ func (p *port) sharedQueue(receives int) *sharedQueue {
 	q := &sharedQueue{p: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
 	var err error
 	q.srq, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
-	p.Do("a shared receive queue", err)
+	p.Must("a shared receive queue", err)
 	q.post(receives)
 	return q
 }
@@ -226,7 +226,7 @@ func (q *sharedQueue) post(n int) {
 	for range n {
 		id := q.next
 		q.next++
-		q.p.Recv(q.srq, id, q.mem.SGE(q.at(id), srqRecvLen))
+		q.p.PostRecv(q.srq, id, q.mem.SGE(q.at(id), srqRecvLen))
 		q.free[id] = true
 	}
 }
@@ -247,7 +247,7 @@ func (q *sharedQueue) connections(n int) []*conn {
 // delivered ends the case unless the next completion is that of a message which came
 // to this connection, in a receive that is free.
 func (q *sharedQueue) delivered(c *conn, want []byte) {
-	wc := c.Completion()
+	wc := c.NextCompletion()
 	switch {
 	case wc.Status != verbs.WCSuccess || int(wc.ByteLen) != len(want) || wc.QPN != c.qp.QPN():
 		c.Fail(fmt.Sprintf("%d bytes of queue pair %#x", len(want), uint32(c.qp.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
@@ -255,7 +255,7 @@ func (q *sharedQueue) delivered(c *conn, want []byte) {
 		c.Fail("a receive that no other message has used", "receive %d", wc.WRID)
 	}
 	delete(q.free, wc.WRID)
-	c.Holds(q.mem, q.at(wc.WRID), want)
+	c.ExpectBytes(q.mem, q.at(wc.WRID), want)
 }
 
 // usedUp ends the case unless all receives have been used.

@@ -20,10 +20,10 @@ var srqSizeCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			srq := p.sharedQueue(4).srq
 			was := p.srqAttr(srq)
-			p.Refuses("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
+			p.MustFail("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
 			now := p.srqAttr(srq)
 			p.Check(now == was, fmt.Sprintf("the attributes %+v as before", was), "%+v", now)
-			p.Do("a limit of the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR}, verbs.SRQLimit))
+			p.Must("a limit of the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR}, verbs.SRQLimit))
 		}),
 	},
 	{
@@ -37,7 +37,7 @@ var srqSizeCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			q := p.sharedQueue(4)
 			for _, size := range []int{3, 1, 0} {
-				p.Refuses(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
+				p.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
 			}
 			c := q.connections(1)[0]
 			for i := range 4 {
@@ -57,13 +57,13 @@ var srqSizeCases = []conformance.Case{
 		Mutants: []string{"CapsUnchecked"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryDevice()
-			p.Do("a device that can be queried", err)
+			p.Must("a device that can be queried", err)
 			_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR + 1, MaxSGE: 1})
-			p.Refuses("an SRQ of more receives than claimed", err, nil)
+			p.MustFail("an SRQ of more receives than claimed", err, nil)
 			_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 1, MaxSGE: attr.MaxSRQSGE + 1})
-			p.Refuses("an SRQ of longer lists than claimed", err, nil)
+			p.MustFail("an SRQ of longer lists than claimed", err, nil)
 			_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR, MaxSGE: 1})
-			p.Do("an SRQ of as many receives as claimed", err)
+			p.Must("an SRQ of as many receives as claimed", err)
 		}),
 	},
 	{
@@ -80,13 +80,13 @@ var srqSizeCases = []conformance.Case{
 			// The device may have made more room than was asked for.
 			var wrs []verbs.RecvWR
 			for i := range room + 2 {
-				wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.List(i%srqMaxWR*srqRecvLen, srqRecvLen)})
+				wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.SGL(i%srqMaxWR*srqRecvLen, srqRecvLen)})
 			}
 			n, err := q.srq.PostRecv(wrs)
-			p.Refuses("a receive too many", err, nil)
+			p.MustFail("a receive too many", err, nil)
 			p.Check(n == room, fmt.Sprintf("%d receives taken", room), "%d", n)
 			n, err = q.srq.PostRecv(wrs[room:])
-			p.Refuses("another one", err, nil)
+			p.MustFail("another one", err, nil)
 			p.Check(n == 0, "none taken", "%d", n)
 			for i := range room {
 				q.free[uint64(i+1)] = true
@@ -105,6 +105,6 @@ var srqSizeCases = []conformance.Case{
 // srqAttr returns the attributes of a shared receive queue.
 func (p *port) srqAttr(srq verbs.SRQ) verbs.SRQAttr {
 	a, err := srq.Query()
-	p.Do("an SRQ that can be queried", err)
+	p.Must("an SRQ that can be queried", err)
 	return a
 }

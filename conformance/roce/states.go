@@ -11,7 +11,7 @@ const pathMTU = verbs.MTU1024
 
 // toInit takes a connected queue pair to INIT.
 func (p *port) toInit(qp verbs.QP, access verbs.Access) {
-	p.Do("a queue pair in INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
+	p.Must("a queue pair in INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 }
 
@@ -21,7 +21,7 @@ func (p *port) toInit(qp verbs.QP, access verbs.Access) {
 func (p *port) peerAttr(peer netip.Addr) verbs.QPAttr {
 	return verbs.QPAttr{
 		PathMTU: pathMTU, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
-		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(peer), SGIDIndex: p.SourceIndex(), HopLimit: 64}},
+		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(peer), SGIDIndex: p.GIDIndex(), HopLimit: 64}},
 	}
 }
 
@@ -38,7 +38,7 @@ func (p *port) toRTR(qp verbs.QP, a verbs.QPAttr) {
 		mask |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
 	}
 	a.State = verbs.QPStateRTR
-	p.Do("a queue pair in RTR", qp.Modify(a, mask))
+	p.Must("a queue pair in RTR", qp.Modify(a, mask))
 }
 
 // toRTS takes a connected queue pair from RTR to RTS.
@@ -51,10 +51,10 @@ func (p *port) toRTS(qp verbs.QP, a verbs.QPAttr) {
 		mask |= verbs.QPAttrTimeout
 	}
 	a.State = verbs.QPStateRTS
-	p.Do("a queue pair in RTS", qp.Modify(a, mask))
+	p.Must("a queue pair in RTS", qp.Modify(a, mask))
 }
 
 // toError takes a queue pair to the error state.
 func (p *port) toError(qp verbs.QP) {
-	p.Do("a queue pair in ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+	p.Must("a queue pair in ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 }

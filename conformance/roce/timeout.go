@@ -50,7 +50,7 @@ var timeoutCases = []conformance.Case{
 			for _, code := range []uint8{8, 12, 15} {
 				c := p.connect(setup{change: timesOut(code, 7), exactTimer: true})
 				begun := c.Now() // before it is sent: the bench can make it later only
-				c.Post(c.qp, c.sending(1, 8))
+				c.PostSend(c.qp, c.sending(1, 8))
 				c.expectsAll(c.wantSend(0, 8))
 				for n := range 4 {
 					c.expectsAll(c.wantSend(0, 8))
@@ -58,7 +58,7 @@ var timeoutCases = []conformance.Case{
 					c.Check(took >= least, fmt.Sprintf("repetition %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
 				}
 				c.send(ib.Ack(c.sq(0), 1))
-				c.Completes(1, verbs.WCSuccess)
+				c.ExpectCompletion(1, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -73,7 +73,7 @@ var timeoutCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{7, 12} {
 				c := p.connect(setup{change: timesOut(code, 7), exactTimer: true})
-				c.Post(c.qp, c.sending(1, 8))
+				c.PostSend(c.qp, c.sending(1, 8))
 				c.expectsAll(c.wantSend(0, 8))
 				var apart []time.Duration
 				for last := c.Now(); len(apart) < 7; last = c.Now() {
@@ -100,12 +100,12 @@ var timeoutCases = []conformance.Case{
 		Expects: "nothing, then success",
 		Mutants: []string{"TimeoutZeroFires"},
 		Run: on(setup{}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8))
+			c.PostSend(c.qp, c.sending(1, 8))
 			c.expectsAll(c.wantSend(0, 8))
 			c.Sleep(50 * time.Millisecond) // where time is real, silence does not wait as long
 			c.silence(time.Minute)
 			c.send(ib.Ack(c.sq(0), 1))
-			c.Completes(1, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -120,7 +120,7 @@ var timeoutCases = []conformance.Case{
 			for _, n := range []uint8{0, 1, 2, 3, 6} {
 				c := p.connect(setup{change: timesOut(shortTimeout, n)})
 				tmoExhausts(c)
-				wc := c.Completion()
+				wc := c.NextCompletion()
 				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d repetitions", n), "success")
 			}
 		}),
@@ -134,11 +134,11 @@ var timeoutCases = []conformance.Case{
 		Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",
 		Mutants: []string{"RetryExcHangs"},
 		Run: on(setup{change: timesOut(shortTimeout, 1)}, func(c *conn) {
-			c.Post(c.qp, c.sending(1, 8), c.reading(2, 8), c.writing(3, 8))
-			c.Completes(1, verbs.WCRetryExcErr)
-			c.Completes(2, verbs.WCWRFlushErr)
-			c.Completes(3, verbs.WCWRFlushErr)
-			c.State(c.qp, verbs.QPStateErr)
+			c.PostSend(c.qp, c.sending(1, 8), c.reading(2, 8), c.writing(3, 8))
+			c.ExpectCompletion(1, verbs.WCRetryExcErr)
+			c.ExpectCompletion(2, verbs.WCWRFlushErr)
+			c.ExpectCompletion(3, verbs.WCWRFlushErr)
+			c.AwaitState(c.qp, verbs.QPStateErr)
 		}),
 	},
 	{
@@ -151,7 +151,7 @@ var timeoutCases = []conformance.Case{
 		Mutants: []string{"RetryCount7Forever"},
 		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
 			tmoExhausts(c)
-			c.Completes(1, verbs.WCRetryExcErr)
+			c.ExpectCompletion(1, verbs.WCRetryExcErr)
 		}),
 	},
 	{
@@ -163,14 +163,14 @@ var timeoutCases = []conformance.Case{
 		Expects: "five repetitions, and success",
 		Mutants: []string{"RetryCountShared"},
 		Run: on(setup{change: timesOut(shortTimeout, 1)}, func(c *conn) {
-			c.Post(c.qp, c.writing(1, 5000))
+			c.PostSend(c.qp, c.writing(1, 5000))
 			all := c.expectsAll(c.wantWrite(0, 5000))
 			for k := range all {
 				c.repeats(all, k)
 				c.send(ib.Ack(c.sq(k), uint32(k/4)))
 			}
-			c.Completes(1, verbs.WCSuccess)
-			c.StateIs(c.qp, verbs.QPStateRTS)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}),
 	},
 	{
@@ -191,17 +191,17 @@ var timeoutCases = []conformance.Case{
 
 // tmoRepeated leaves a request without answer until it has come again.
 func tmoRepeated(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
-	c.Post(c.qp, wr)
+	c.PostSend(c.qp, wr)
 	c.expectsAll(request)
 	c.repeats(request, 0)
 	c.send(answer)
-	c.Completes(wr.WRID, verbs.WCSuccess)
+	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
 // tmoExhausts has the device send a message that is not answered, and ends the case
 // unless it is repeated as often as its count of retries says, and no more.
 func tmoExhausts(c *conn) {
-	c.Post(c.qp, c.sending(1, 8))
+	c.PostSend(c.qp, c.sending(1, 8))
 	for range int(c.attr.RetryCnt) + 1 {
 		c.expectsAll(c.wantSend(0, 8))
 	}

@@ -120,7 +120,7 @@ func (m *mover) attr(t transition) verbs.QPAttr {
 	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPSN, ownPSN, 1, udQKey
 	a.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	a.AltAH, a.AltPort, a.PathMigState = a.AH, 1, verbs.MigRearm
-	a.AltAH.GRH.DGID = verbs.GIDFrom(m.PeerAt(1))
+	a.AltAH.GRH.DGID = verbs.GIDFrom(m.PeerAddr(1))
 	a.Caps = verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}
 	return a
 }
@@ -137,7 +137,7 @@ func (m *mover) at(state verbs.QPState) (verbs.QP, bool) {
 		Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
-	m.Do("a queue pair", err)
+	m.Must("a queue pair", err)
 	at := verbs.QPStateReset
 	for _, next := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD} {
 		switch {
@@ -150,7 +150,7 @@ func (m *mover) at(state verbs.QPState) (verbs.QP, bool) {
 			return qp, m.failsSend(qp)
 		}
 		t := m.row(at, next)
-		m.Do(fmt.Sprintf("%v to %v", at, next), m.modify(qp, *t, t.must))
+		m.Must(fmt.Sprintf("%v to %v", at, next), m.modify(qp, *t, t.must))
 		at = next
 	}
 	return qp, true
@@ -171,17 +171,17 @@ func (m *mover) row(from, to verbs.QPState) *transition {
 func (m *mover) failsSend(qp verbs.QP) bool {
 	mem := m.Memory(8, verbs.AccessLocalWrite)
 	sge := mem.SGE(0, 8)
-	m.Do("a region that can be closed", mem.Close())
+	m.Must("a region that can be closed", mem.Close())
 	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{sge}}
 	if m.kind == verbs.QPTypeUD {
 		ah, err := m.PD.CreateAH(m.peerAttr(m.peer).AH)
-		m.Do("an address handle", err)
+		m.Must("an address handle", err)
 		wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
 	}
-	m.Post(qp, wr)
-	wc := m.Completion()
+	m.PostSend(qp, wr)
+	wc := m.NextCompletion()
 	m.Check(wc.Status != verbs.WCSuccess, "a request with a bad key that fails", "it succeeds")
 	a, err := qp.Query()
-	m.Do("a queue pair that can be queried", err)
+	m.Must("a queue pair that can be queried", err)
 	return a.State == verbs.QPStateSQE
 }

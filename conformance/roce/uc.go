@@ -21,13 +21,13 @@ var ucCases = []conformance.Case{
 		Run: onUC(3, func(c *conn) {
 			good := ucOnly(c.psn(0), 16).AckReq()
 			c.send(good)
-			c.Received(1, 16)
+			c.ExpectRecv(1, 16)
 			c.silence(quiet)
 			c.send(
 				ib.WriteOnly(c.psn(1), c.at(0, 16), data(16)).On(ib.UC).AckReq(),
 				ib.WriteOnlyImm(c.psn(2), c.at(0, 16), 0x1234, data(16)).On(ib.UC).AckReq(),
 			)
-			c.Received(2, 16)
+			c.ExpectRecv(2, 16)
 			c.send(
 				ib.SendMiddle(c.psn(3), data(ucMTU)).On(ib.UC).AckReq(),
 				ib.WriteOnly(c.psn(4), ib.At(c.mem.Addr(), c.closedRKey(), 16), data(16)).On(ib.UC).AckReq(),
@@ -49,10 +49,10 @@ var ucCases = []conformance.Case{
 		Mutants: []string{"UCLikeRC"},
 		Run: onUC(0, func(c *conn) {
 			n := 2*ucMTU + 100
-			c.Post(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 32)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.List(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, n)},
+			c.PostSend(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 32)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, n)},
 			)
 			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[:32]).On(ib.UC))
 			c.expects(ib.WriteOnly(c.sq(1), ib.At(0x1000, 7, 32), c.own.Buf[:32]).On(ib.UC))
@@ -60,7 +60,7 @@ var ucCases = []conformance.Case{
 			c.expects(ib.SendMiddle(c.sq(3), nil).On(ib.UC))
 			c.expects(ib.SendLast(c.sq(4), c.own.Buf[n-100:n]).On(ib.UC))
 			for id := uint64(1); id <= 3; id++ {
-				c.Completes(id, verbs.WCSuccess)
+				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
 		}),
 	},
@@ -76,13 +76,13 @@ var ucCases = []conformance.Case{
 			psn := 0
 			for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
 				for _, n := range []int{0, 40, 2*ucMTU + 8} {
-					c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+					c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 					for _, pkt := range c.take(ib.Packets(n, ucMTU)) {
 						c.same(ib.Packet{}.WithPSN(c.sq(psn)).NoAckReq(), pkt)
 						c.Check(pkt.Opcode().Transport() == ib.UC, "a packet of UC", "%v", pkt)
 						psn++
 					}
-					c.Completes(1, verbs.WCSuccess)
+					c.ExpectCompletion(1, verbs.WCSuccess)
 				}
 			}
 		}),
@@ -99,14 +99,14 @@ var ucCases = []conformance.Case{
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
 				c := p.connect(ucSetup(0))
 				_, err := c.qp.PostSend([]verbs.SendWR{{
-					WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
+					WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
 				}})
 				c.silence(quiet)
 				if err == nil {
-					wc := c.Completion()
+					wc := c.NextCompletion()
 					c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("%v on UC is an error", op), "%s", rig.Describe(&wc))
 				}
-				c.Do("a queue pair that can be closed", c.qp.Close())
+				c.Must("a queue pair that can be closed", c.qp.Close())
 			}
 		}),
 	},
@@ -119,21 +119,21 @@ var ucCases = []conformance.Case{
 		Expects: "LOC_PROT_ERR for the bad request and a flush for the next one, the state SQE, a completion for the SEND that comes, and that RTS lets requests out again",
 		Mutants: []string{"UCErrorIsFatal"},
 		Run: onUC(2, func(c *conn) {
-			c.Post(c.qp,
+			c.PostSend(c.qp,
 				verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
-				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)},
+				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
 			)
-			c.Completes(100, verbs.WCLocProtErr)
-			c.Completes(101, verbs.WCWRFlushErr)
-			c.State(c.qp, verbs.QPStateSQE)
+			c.ExpectCompletion(100, verbs.WCLocProtErr)
+			c.ExpectCompletion(101, verbs.WCWRFlushErr)
+			c.AwaitState(c.qp, verbs.QPStateSQE)
 			c.send(ucOnly(c.psn(0), 24))
-			c.Received(1, 24)
-			c.Do("SQE to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
-			c.Post(c.qp, verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.List(0, 8)})
+			c.ExpectRecv(1, 24)
+			c.Must("SQE to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+			c.PostSend(c.qp, verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
 			c.expects(ib.SendOnly(ib.AnyPSN, c.own.Buf[:8]).On(ib.UC))
-			c.Completes(102, verbs.WCSuccess)
+			c.ExpectCompletion(102, verbs.WCSuccess)
 			c.send(ucOnly(c.psn(1), 32))
-			c.Received(2, 32)
+			c.ExpectRecv(2, 32)
 		}),
 	},
 	{
@@ -151,12 +151,12 @@ var ucCases = []conformance.Case{
 			} {
 				c.send(ib.WriteOnly(c.psn(2*i), to, data(16)).On(ib.UC))
 				c.silence(quiet)
-				c.StateIs(c.qp, verbs.QPStateRTS)
+				c.ExpectState(c.qp, verbs.QPStateRTS)
 				c.send(ucOnly(c.psn(2*i+1), 20+i))
-				c.Received(uint64(i+1), 20+i)
+				c.ExpectRecv(uint64(i+1), 20+i)
 			}
-			c.Untouched(c.mem, 0, 0)
-			c.Untouched(guarded, 0, 0)
+			c.ExpectUnchanged(c.mem, 0, 0)
+			c.ExpectUnchanged(guarded, 0, 0)
 		}),
 	},
 	{
@@ -170,12 +170,12 @@ var ucCases = []conformance.Case{
 		Run: onUC(0, func(c *conn) {
 			c.send(ucOnly(c.psn(0), 16))
 			c.silence(quiet)
-			c.Recv(c.qp, 1, c.own.SGE(0, 64))
+			c.PostRecv(c.qp, 1, c.own.SGE(0, 64))
 			c.settle()
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ucOnly(c.psn(1), 24))
-			c.Received(1, 24)
-			c.Holds(c.own, 0, data(24))
+			c.ExpectRecv(1, 24)
+			c.ExpectBytes(c.own, 0, data(24))
 		}),
 	},
 }

@@ -23,16 +23,16 @@ var ucLossCases = []conformance.Case{
 				c := p.connect(ucSetup(3))
 				c.send(ucWithout(c.psn(0), lost)...)
 				c.settle()
-				c.Incomplete()
+				c.ExpectNoCompletion()
 				// Whether the very next message arrives is another case's question: two
 				// are sent, and the first that comes has to be in the first receive.
 				c.send(ucOnly(c.psn(3), 48), ucOnly(c.psn(4), 48))
-				c.Received(1, 48)
-				c.Holds(c.own, 0, data(48))
+				c.ExpectRecv(1, 48)
+				c.ExpectBytes(c.own, 0, data(48))
 				c.settle()
-				for _, more := c.WaitCompletion(0); more; _, more = c.WaitCompletion(0) {
+				for _, more := c.PollCompletion(0); more; _, more = c.PollCompletion(0) {
 				}
-				c.Do("a queue pair that can be closed", c.qp.Close())
+				c.Must("a queue pair that can be closed", c.qp.Close())
 			}
 		}),
 	},
@@ -47,13 +47,13 @@ var ucLossCases = []conformance.Case{
 		Run: onUC(2, func(c *conn) {
 			c.send(ucWithout(c.psn(0), 1)...)
 			c.send(ucOnly(c.psn(3), 48))
-			c.Received(1, 48)
-			c.Holds(c.own, 0, data(48))
+			c.ExpectRecv(1, 48)
+			c.ExpectBytes(c.own, 0, data(48))
 			c.send(ucWithout(c.psn(4), 1)...)
 			n := ucMTU + 20
 			c.send(ucSend(c.psn(7), n)...)
-			c.Received(2, n)
-			c.Holds(c.own, ucRecvLen, data(n))
+			c.ExpectRecv(2, n)
+			c.ExpectBytes(c.own, ucRecvLen, data(n))
 		}),
 	},
 	{
@@ -79,7 +79,7 @@ var ucLossCases = []conformance.Case{
 			// That one more is lost than need be is another case's question: here the
 			// last has to come.
 			c.send(ucOnly(c.psn(psn), 60))
-			for wc := c.Completion(); wc.ByteLen != 60; wc = c.Completion() {
+			for wc := c.NextCompletion(); wc.ByteLen != 60; wc = c.NextCompletion() {
 				c.Check(wc.Status == verbs.WCSuccess, "receives that complete with success", "%s", rig.Describe(&wc))
 			}
 		}),
@@ -101,16 +101,16 @@ var ucLossCases = []conformance.Case{
 				msg := ucSend(c.psn(psn), n)
 				c.send(msg...)
 				id++
-				c.Received(id, n)
+				c.ExpectRecv(id, n)
 				psn += len(msg)
 				c.send(ucOnly(c.psn(psn), 5+i))
 				id++
-				c.Received(id, 5+i)
+				c.ExpectRecv(id, 5+i)
 				psn += []int{1000, 1 << 22, 5}[i]
 			}
 			c.send(ib.WriteOnly(c.psn(psn), c.at(0, 16), data(16)).On(ib.UC), ucOnly(c.psn(psn+1), 9))
-			c.Received(id+1, 9)
-			c.Holds(c.mem, 0, data(16))
+			c.ExpectRecv(id+1, 9)
+			c.ExpectBytes(c.mem, 0, data(16))
 		}),
 	},
 	{
@@ -125,19 +125,19 @@ var ucLossCases = []conformance.Case{
 			one, two := ucOnly(c.psn(0), 32), ucSend(c.psn(1), ucMTU+8)
 			for _, msg := range [][]ib.Packet{{one}, two} {
 				c.send(msg...)
-				first := c.Completion()
+				first := c.NextCompletion()
 				c.Check(first.Status == verbs.WCSuccess, "the message is delivered", "%s", rig.Describe(&first))
 				c.send(msg...)
 				c.settle()
-				if again, ok := c.WaitCompletion(0); ok {
+				if again, ok := c.PollCompletion(0); ok {
 					c.Check(again.Status == verbs.WCSuccess && again.ByteLen == first.ByteLen,
 						fmt.Sprintf("the same %d bytes again", first.ByteLen), "%s", rig.Describe(&again))
 				}
 			}
-			c.StateIs(c.qp, verbs.QPStateRTS)
-			c.Recv(c.qp, 5, c.own.SGE(3*ucRecvLen, ucRecvLen))
+			c.ExpectState(c.qp, verbs.QPStateRTS)
+			c.PostRecv(c.qp, 5, c.own.SGE(3*ucRecvLen, ucRecvLen))
 			c.send(ucOnly(c.psn(3), 33))
-			wc := c.Completion()
+			wc := c.NextCompletion()
 			c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == 33, "the next message is delivered", "%s", rig.Describe(&wc))
 		}),
 	},

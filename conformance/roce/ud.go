@@ -25,7 +25,7 @@ var udCases = []conformance.Case{
 			// ECN stays out of it: a mark is answered, and may be changed on the way.
 			for i, tclass := range []uint8{0, 0x68, 0xfc} {
 				d.put(d.datagram(data(16)).WithTClass(tclass))
-				d.Received(uint64(i+1), ib.GRHLen+16)
+				d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
 				d.header(i, packet.IP{TClass: &tclass})
 			}
 		}),
@@ -41,7 +41,7 @@ var udCases = []conformance.Case{
 		Run: onUD(3, func(d *udPort) {
 			for i, from := range []uint32{udPeerQPN, 1, 0xfffffe} {
 				d.put(d.datagram(data(16)).WithDETH(udQKey, from))
-				wc := d.Received(uint64(i+1), ib.GRHLen+16)
+				wc := d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
 				d.Check(uint32(wc.SrcQP) == from, fmt.Sprintf("source queue pair %#x", from), "%#x", uint32(wc.SrcQP))
 				d.Check(wc.Flags&verbs.WCWithGRH != 0, "the flag of the header area", "flags %#x", uint32(wc.Flags))
 				d.Check(wc.QPN == d.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(d.qp.QPN())), "%#x", uint32(wc.QPN))
@@ -59,12 +59,12 @@ var udCases = []conformance.Case{
 		Run: onUD(2, func(d *udPort) {
 			const imm = 0x01020304
 			d.put(ib.DatagramImm(0, udQKey, udPeerQPN, imm, data(8)).To(uint32(d.qp.QPN())))
-			wc := d.Received(1, ib.GRHLen+8)
+			wc := d.ExpectRecv(1, ib.GRHLen+8)
 			d.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == imm, fmt.Sprintf("immediate %#x", imm), "flags %#x, immediate %#x", uint32(wc.Flags), wc.Imm)
 			d.put(d.datagram(data(8)))
-			wc = d.Received(2, ib.GRHLen+8)
+			wc = d.ExpectRecv(2, ib.GRHLen+8)
 			d.Check(wc.Flags&verbs.WCWithImm == 0, "no immediate data", "flags %#x", uint32(wc.Flags))
-			d.Post(d.qp, d.sendTo(d.handle(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.own.List(0, 8)}))
+			d.PostSend(d.qp, d.sendTo(d.handle(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.own.SGL(0, 8)}))
 			d.expect(ib.DatagramImm(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), imm, d.own.Buf[:8]).To(udPeerQPN))
 		}),
 	},
@@ -79,7 +79,7 @@ var udCases = []conformance.Case{
 		Run: onUD(7, func(d *udPort) {
 			for i, psn := range []ib.PSN{5, 5, 3, 0x800003, 0xffffff, 0, 5} {
 				d.put(d.datagram(data(10 + i)).WithPSN(psn))
-				d.Received(uint64(i+1), ib.GRHLen+10+i)
+				d.ExpectRecv(uint64(i+1), ib.GRHLen+10+i)
 			}
 		}),
 	},
@@ -94,9 +94,9 @@ var udCases = []conformance.Case{
 		Run: onUD(0, func(d *udPort) {
 			ah := d.handle(d.PD)
 			for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
-				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.own.List(0, 8)})
+				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.own.SGL(0, 8)})
 				wr.UD.QKey = key.posted
-				d.Post(d.qp, wr)
+				d.PostSend(d.qp, wr)
 				d.expect(ib.Datagram(ib.AnyPSN, key.sent, uint32(d.qp.QPN()), nil))
 			}
 		}),
@@ -130,10 +130,10 @@ func udAreaCase(family int, id, title string) conformance.Case {
 			for i, n := range []int{4, 0, 1000} {
 				pkt := d.datagram(data(n)).Via(d.peer, d.device).WithHopLimit(37)
 				d.put(pkt)
-				d.Received(uint64(i+1), ib.GRHLen+n)
-				d.Holds(d.own, i*udRecvLen+ib.GRHLen, data(n))
+				d.ExpectRecv(uint64(i+1), ib.GRHLen+n)
+				d.ExpectBytes(d.own, i*udRecvLen+ib.GRHLen, data(n))
 				sent, _, err := packet.ParseIPHeader(pkt.Build())
-				d.Do("a packet that can be parsed", err)
+				d.Must("a packet that can be parsed", err)
 				d.header(i, packet.IP{
 					Src: sent.Src, Dst: sent.Dst, Version: sent.Version, Length: sent.Length, Protocol: sent.Protocol, HopLimit: sent.HopLimit,
 				})
@@ -171,14 +171,14 @@ func (p *port) datagrams(receives int, srq verbs.SRQ) *udPort {
 		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: srq,
 		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2},
 	})
-	p.Do("a queue pair", err)
-	p.Do("a queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey},
+	p.Must("a queue pair", err)
+	p.Must("a queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	for i := range receives {
-		d.Recv(d.qp, uint64(i+1), d.own.SGE(i*udRecvLen, udRecvLen))
+		d.PostRecv(d.qp, uint64(i+1), d.own.SGE(i*udRecvLen, udRecvLen))
 	}
-	p.Do("a queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Do("a queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: ownPSN}, toRTSMask))
+	p.Must("a queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	p.Must("a queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: ownPSN}, toRTSMask))
 	return d
 }
 
@@ -189,8 +189,8 @@ func (d *udPort) datagram(payload []byte) ib.Packet {
 
 // handle is an address handle of the peer's.
 func (d *udPort) handle(pd verbs.PD) verbs.AH {
-	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.peer), SGIDIndex: d.SourceIndex(), HopLimit: 64}})
-	d.Do("an address handle", err)
+	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.peer), SGIDIndex: d.GIDIndex(), HopLimit: 64}})
+	d.Must("an address handle", err)
 	return ah
 }
 

@@ -20,7 +20,7 @@ var udDropCases = []conformance.Case{
 				d.drops(d.datagram(data(16)).WithDETH(key, udPeerQPN))
 			}
 			d.put(d.datagram(data(24)))
-			d.Received(1, ib.GRHLen+24)
+			d.ExpectRecv(1, ib.GRHLen+24)
 		}),
 	},
 	{
@@ -69,18 +69,18 @@ var udDropCases = []conformance.Case{
 		Mutants: []string{"UDLongKillsQP"},
 		Run: onUD(0, func(d *udPort) {
 			for id := range uint64(3) {
-				d.Recv(d.qp, id+1, d.own.SGE(int(id)*200, 200))
+				d.PostRecv(d.qp, id+1, d.own.SGE(int(id)*200, 200))
 			}
 			d.put(d.datagram(data(161)))
 			d.put(d.datagram(data(1000)))
 			d.silence(quiet)
-			d.StateIs(d.qp, verbs.QPStateRTS)
+			d.ExpectState(d.qp, verbs.QPStateRTS)
 			d.put(d.datagram(data(160)))
 			// Whether a receive is lost is another case's question.
-			for wc := d.Completion(); wc.Status != verbs.WCSuccess || wc.ByteLen != 200; wc = d.Completion() {
+			for wc := d.NextCompletion(); wc.Status != verbs.WCSuccess || wc.ByteLen != 200; wc = d.NextCompletion() {
 				d.Check(wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr, "the datagram that fits", "a completion with %v, %d bytes", wc.Status, wc.ByteLen)
 			}
-			d.StateIs(d.qp, verbs.QPStateRTS)
+			d.ExpectState(d.qp, verbs.QPStateRTS)
 		}),
 	},
 	{
@@ -92,14 +92,14 @@ var udDropCases = []conformance.Case{
 		Expects: "no completion, then one with the second datagram",
 		Mutants: []string{"UDLongConsumes"},
 		Run: onUD(0, func(d *udPort) {
-			d.Recv(d.qp, 1, d.own.SGE(0, 200))
+			d.PostRecv(d.qp, 1, d.own.SGE(0, 200))
 			d.put(d.datagram(data(164)))
 			d.settle()
-			d.Incomplete()
-			d.Untouched(d.own, 0, 200)
+			d.ExpectNoCompletion()
+			d.ExpectUnchanged(d.own, 0, 200)
 			d.put(d.datagram(data(160)))
-			d.Received(1, 200)
-			d.Holds(d.own, ib.GRHLen, data(160))
+			d.ExpectRecv(1, 200)
+			d.ExpectBytes(d.own, ib.GRHLen, data(160))
 		}),
 	},
 	{
@@ -113,11 +113,11 @@ var udDropCases = []conformance.Case{
 		Run: onUD(0, func(d *udPort) {
 			d.put(d.datagram(data(16)))
 			d.silence(quiet)
-			d.Recv(d.qp, 1, d.own.SGE(0, udRecvLen))
+			d.PostRecv(d.qp, 1, d.own.SGE(0, udRecvLen))
 			d.settle()
-			d.Incomplete()
+			d.ExpectNoCompletion()
 			d.put(d.datagram(data(24)))
-			d.Received(1, ib.GRHLen+24)
+			d.ExpectRecv(1, ib.GRHLen+24)
 		}),
 	},
 }
@@ -129,13 +129,13 @@ var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}
 func (d *udPort) drops(pkt ib.Packet) {
 	d.put(pkt)
 	d.silence(quiet)
-	d.Incomplete()
-	d.Untouched(d.own, 0, 0)
+	d.ExpectNoCompletion()
+	d.ExpectUnchanged(d.own, 0, 0)
 }
 
 // qkeyViolations is the port's count of them.
 func (d *udPort) qkeyViolations() uint32 {
 	attr, err := d.Device.QueryPort(1)
-	d.Do("a port that can be queried", err)
+	d.Must("a port that can be queried", err)
 	return attr.QKeyViolations
 }

@@ -41,9 +41,9 @@ var udpCases = []conformance.Case{
 			for i := range 30 {
 				var wrs []verbs.SendWR
 				for k := range 4 {
-					wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.own.List(k, 32+k)})
+					wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.own.SGL(k, 32+k)})
 				}
-				c.Post(c.qp, wrs...)
+				c.PostSend(c.qp, wrs...)
 				ports.add(c.port, c.take(4))
 				if i%3 == 0 {
 					c.send(ib.Nak(c.sq(4*i+2), ib.NakSequence, uint32(4*i+2)))
@@ -51,7 +51,7 @@ var udpCases = []conformance.Case{
 				}
 				c.send(ib.Ack(c.sq(4*i+3), uint32(4*i+4)))
 				for k := range 4 {
-					c.Completes(uint64(4*i+k), verbs.WCSuccess)
+					c.ExpectCompletion(uint64(4*i+k), verbs.WCSuccess)
 				}
 			}
 		}),
@@ -78,7 +78,7 @@ var udpCases = []conformance.Case{
 					ports.add(c.port, c.take(1))
 				}
 			}
-			c.Post(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
 			ports.add(c.port, c.take(1))
 		}),
 	},
@@ -178,10 +178,10 @@ func (c *conn) ignoresPadding(paddings ...int) {
 		payload := data(16 * min(i, 1))
 		c.send(ib.SendOnly(c.psn(i), payload).AckReq().WithTrailer(bytes.Repeat([]byte{0xee}, padding)))
 		c.expects(ib.Ack(c.psn(i), uint32(i+1)))
-		c.Received(uint64(i+1), len(payload))
-		c.Holds(c.own, 64*i, payload)
-		c.Untouched(c.own, 64*i, len(payload))
-		c.own.Accept()
+		c.ExpectRecv(uint64(i+1), len(payload))
+		c.ExpectBytes(c.own, 64*i, payload)
+		c.ExpectUnchanged(c.own, 64*i, len(payload))
+		c.own.Snapshot()
 	}
 }
 

@@ -20,18 +20,18 @@ var udPostCases = []conformance.Case{
 		Mutants: []string{"UDOversizeCut"},
 		Run: onUD(0, func(d *udPort) {
 			attr, err := d.Device.QueryPort(1)
-			d.Do("a port that can be queried", err)
+			d.Must("a port that can be queried", err)
 			mtu, ah := attr.ActiveMTU.Bytes(), d.handle(d.PD)
 			for _, more := range []int{1, 4, 2000} {
-				d.postsNothing(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.List(0, mtu+more)}),
+				d.postsNothing(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, mtu+more)}),
 					// The clause has it vanish without an error. Suites of others want
 					// LOC_LEN_ERR, and a device may know the length when it is posted.
 					verbs.WCSuccess, verbs.WCLocLenErr)
 				d.outOfSQE()
 			}
-			d.Post(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.own.List(0, mtu)}))
+			d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, mtu)}))
 			d.expect(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.own.Buf[:mtu]))
-			d.Completes(2, verbs.WCSuccess)
+			d.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -44,8 +44,8 @@ var udPostCases = []conformance.Case{
 		Mutants: []string{"AHOtherPD"},
 		Run: onUD(0, func(d *udPort) {
 			other, err := d.Device.AllocPD()
-			d.Do("another protection domain", err)
-			d.postsNothing(d.sendTo(d.handle(other), verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.List(0, 16)}),
+			d.Must("another protection domain", err)
+			d.postsNothing(d.sendTo(d.handle(other), verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, 16)}),
 				verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 		}),
 	},
@@ -60,18 +60,18 @@ var udPostCases = []conformance.Case{
 		Run: onUD(0, func(d *udPort) {
 			ah := d.handle(d.PD)
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
-				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.own.List(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 				wr.Opcode = op
 				n, err := d.qp.PostSend([]verbs.SendWR{wr})
-				d.Refuses(fmt.Sprintf("%v on UD", op), err, nil)
+				d.MustFail(fmt.Sprintf("%v on UD", op), err, nil)
 				d.Check(n == 0, "no request taken", "%d", n)
 			}
 			d.silence(quiet)
-			d.Incomplete()
-			d.StateIs(d.qp, verbs.QPStateRTS)
-			d.Post(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.own.List(0, 8)}))
+			d.ExpectNoCompletion()
+			d.ExpectState(d.qp, verbs.QPStateRTS)
+			d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, 8)}))
 			d.expect(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.own.Buf[:8]))
-			d.Completes(2, verbs.WCSuccess)
+			d.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -84,11 +84,11 @@ var udPostCases = []conformance.Case{
 		Mutants: []string{"AHsUncounted"},
 		Run: onUD(0, func(d *udPort) {
 			other, err := d.Device.AllocPD()
-			d.Do("another protection domain", err)
+			d.Must("another protection domain", err)
 			ah := d.handle(other)
-			d.Refuses("closing the domain of an address handle", other.Close(), nil)
-			d.Do("an address handle that can be closed", ah.Close())
-			d.Do("a domain without handles that can be closed", other.Close())
+			d.MustFail("closing the domain of an address handle", other.Close(), nil)
+			d.Must("an address handle that can be closed", ah.Close())
+			d.Must("a domain without handles that can be closed", other.Close())
 		}),
 	},
 	{
@@ -101,9 +101,9 @@ var udPostCases = []conformance.Case{
 		Mutants: []string{"AHClosesTwice"},
 		Run: onUD(0, func(d *udPort) {
 			ah := d.handle(d.PD)
-			d.Do("an address handle that can be closed", ah.Close())
-			d.Refuses("closing a closed address handle", ah.Close(), nil)
-			d.postsNothing(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.List(0, 16)}),
+			d.Must("an address handle that can be closed", ah.Close())
+			d.MustFail("closing a closed address handle", ah.Close(), nil)
+			d.postsNothing(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, 16)}),
 				verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 		}),
 	},
@@ -112,9 +112,9 @@ var udPostCases = []conformance.Case{
 // outOfSQE takes the queue pair back to RTS, if an error has stopped its send queue.
 func (d *udPort) outOfSQE() {
 	a, err := d.qp.Query()
-	d.Do("a queue pair that can be queried", err)
+	d.Must("a queue pair that can be queried", err)
 	if a.State == verbs.QPStateSQE {
-		d.Do("SQE to RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+		d.Must("SQE to RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
 	}
 }
 
@@ -126,7 +126,7 @@ func (d *udPort) postsNothing(wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	if err != nil {
 		return
 	}
-	wc := d.Completion()
+	wc := d.NextCompletion()
 	for _, s := range statuses {
 		if wc.WRID == wr.WRID && wc.Status == s {
 			return

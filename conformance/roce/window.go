@@ -41,11 +41,11 @@ var windowCases = []conformance.Case{
 			info := windowOn(m, 1024, 256, w.access)
 			key := c.bind(c.newWindow(verbs.MWType2), info)
 			c.opWorks(w.granted, through(info, key, 0, 8))
-			m.Accept()
+			m.Snapshot()
 			c.send(w.refused.packet(c.psn(1), through(info, key, 0, 8)))
 			c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
 			c.settle()
-			c.Untouched(m, 0, 0)
+			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
@@ -148,11 +148,11 @@ var windowCases = []conformance.Case{
 			info, mw := windowOn(c.windowed(), 1024, 256, verbs.AccessRemoteRead), c.newWindow(verbs.MWType2)
 			key := c.bind(mw, info)
 			began := c.Now()
-			c.Do("a QP with a bound window that can be destroyed", c.qp.Close())
+			c.Must("a QP with a bound window that can be destroyed", c.qp.Close())
 			took := c.Now() - began
-			c.Check(took < c.Patience(), fmt.Sprintf("a QP with a bound window that is destroyed within %v", c.Patience()), "after %v", took)
+			c.Check(took < c.ResponseTimeout(), fmt.Sprintf("a QP with a bound window that is destroyed within %v", c.ResponseTimeout()), "after %v", took)
 			c.anotherConn(setup{}).opRefused(readOp, through(info, key, 0, 8), ib.NakRemoteAccess)
-			c.Do("a window that can be freed", mw.Close())
+			c.Must("a window that can be freed", mw.Close())
 		}),
 	},
 	{
@@ -168,12 +168,12 @@ var windowCases = []conformance.Case{
 			key := c.bind(c.newWindow(verbs.MWType2), info)
 			c.postRead(8)
 			c.expects(ib.ReadRequest(c.sq(0), farAt(8)))
-			c.Post(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 			c.readsThrough(0, through(info, key, 0, 8), m.Buf[1024:1032])
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(8)))
-			c.Completes(1, verbs.WCSuccess)
-			c.Completes(2, verbs.WCSuccess)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
 			c.readsThroughNot(1, through(info, key, 0, 8))
 		}),
 	},
@@ -194,11 +194,11 @@ func windowRange(kind verbs.MWType) func(*port) {
 				info := windowOn(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 				key := c.bind(c.newWindow(kind), info)
 				c.opWorks(op, through(info, key, 248, 8))
-				m.Accept()
+				m.Snapshot()
 				c.send(op.packet(c.psn(1), through(info, key, outside, 8)))
 				c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
 				c.settle()
-				c.Untouched(m, 0, 0)
+				c.ExpectUnchanged(m, 0, 0)
 			})(p)
 		}
 	}

@@ -15,7 +15,7 @@ func (c *conn) windowed() *rig.Memory { return c.Memory(4096, allAccess|verbs.Ac
 // newWindow is a window that is not bound.
 func (c *conn) newWindow(kind verbs.MWType) verbs.MW {
 	mw, err := c.PD.AllocMW(kind)
-	c.Do("a memory window", err)
+	c.Must("a memory window", err)
 	return mw
 }
 
@@ -41,8 +41,8 @@ func (c *conn) tryBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) 
 // bind binds a window and returns its key.
 func (c *conn) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 	key, err := c.tryBind(mw, verbs.SendSignaled, info)
-	c.Do("a window that can be bound", err)
-	c.Completes(bindID, verbs.WCSuccess)
+	c.Must("a window that can be bound", err)
+	c.ExpectCompletion(bindID, verbs.WCSuccess)
 	return key
 }
 
@@ -50,7 +50,7 @@ func (c *conn) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 // at the post, or when the request's turn comes.
 func (c *conn) bindRefused(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {
 	if _, err := c.tryBind(mw, flags, info); err == nil {
-		c.Completes(bindID, verbs.WCMWBindErr)
+		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
 	}
 }
 

@@ -49,10 +49,10 @@ var writeCases = []conformance.Case{
 			c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)))
 			c.send(ib.Write(c.psn(1), c.at(0, 0), data(2500), rdmaMTU)...)
 			c.rdmaAcked(c.psn(3))
-			c.Incomplete()
+			c.ExpectNoCompletion()
 			c.send(ib.SendOnly(c.psn(4), data(8)).AckReq())
 			c.rdmaAcked(c.psn(4))
-			c.Received(1, 8)
+			c.ExpectRecv(1, 8)
 		}),
 	},
 	{
@@ -65,8 +65,8 @@ var writeCases = []conformance.Case{
 		Run: on(setup{receives: 2}, func(c *conn) {
 			c.send(ib.WriteOnlyImm(c.psn(0), ib.At(c.mem.Addr(), uint32(strangeKey(c.mem.RKey())), 8), 7, data(8)).AckReq())
 			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
-			c.Completes(1, verbs.WCWRFlushErr)
-			c.Completes(2, verbs.WCWRFlushErr)
+			c.ExpectCompletion(1, verbs.WCWRFlushErr)
+			c.ExpectCompletion(2, verbs.WCWRFlushErr)
 		}),
 	},
 	{
@@ -81,11 +81,11 @@ var writeCases = []conformance.Case{
 			c.send(ib.WriteFirst(c.psn(0), c.at(0, 1028), bytes[:rdmaMTU]), ib.WriteLastImm(c.psn(1), 7, bytes[rdmaMTU:]),
 				ib.WriteOnlyImm(c.psn(2), c.at(2048, 12), 8, bytes[:12]))
 			for i, n := range []int{1028, 12} {
-				wc := c.Received(uint64(i+1), n)
+				wc := c.ExpectRecv(uint64(i+1), n)
 				c.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, "the opcode of a WRITE with immediate data", "%v", wc.Opcode)
-				c.Holds(c.mem, 2048*i, bytes[:n])
+				c.ExpectBytes(c.mem, 2048*i, bytes[:n])
 			}
-			c.Untouched(c.own, 0, 0)
+			c.ExpectUnchanged(c.own, 0, 0)
 		}),
 	},
 	{
@@ -101,8 +101,8 @@ var writeCases = []conformance.Case{
 				c.send(ib.Write(c.psn(4*i), c.at(0, 0), bytes, rdmaMTU)...)
 				c.send(ib.SendOnly(c.psn(4*i+3), bytes[:60]))
 				c.receivedAtOnce(uint64(i+1), 60)
-				c.Holds(c.mem, 0, bytes)
-				c.Holds(c.own, 64*i, bytes[:60])
+				c.ExpectBytes(c.mem, 0, bytes)
+				c.ExpectBytes(c.own, 64*i, bytes[:60])
 			}
 		}),
 	},
@@ -134,28 +134,28 @@ func (c *conn) receivedAtOnce(id uint64, n int) {
 	var wcs [1]verbs.WC
 	for range looks {
 		k, err := c.CQ.Poll(wcs[:])
-		c.Do("a completion queue that can be polled", err)
+		c.Must("a completion queue that can be polled", err)
 		if k > 0 {
 			c.Check(wcs[0].WRID == id && wcs[0].Status == verbs.WCSuccess && int(wcs[0].ByteLen) == n, "the receive of the SEND", "%+v", wcs[0])
 			return
 		}
 		c.Sleep(step)
 	}
-	c.Received(id, n) // slow, but it may come
+	c.ExpectRecv(id, n) // slow, but it may come
 }
 
 // longList is 2^31+1 bytes, in as many pieces as the device takes: the more of them,
 // the less memory.
 func (p *port) longList() (sgl []verbs.SGE) {
 	attr, err := p.Device.QueryDevice()
-	p.Do("a device that can be queried", err)
+	p.Must("a device that can be queried", err)
 	pieces := 1
 	for pieces < 64 && 2*pieces < attr.MaxSGE && 2*pieces < attr.MaxSGERead {
 		pieces *= 2
 	}
 	// Nobody touches the memory, so that it need not be there.
 	mr, err := p.PD.RegMR(verbs.MRInit{Buf: make([]byte, 1<<31/pieces), Access: verbs.AccessLocalWrite})
-	p.Do("a large region", err)
+	p.Must("a large region", err)
 	for range pieces {
 		sgl = append(sgl, verbs.SGEOf(mr, 0, mr.Len()))
 	}

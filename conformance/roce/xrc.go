@@ -21,11 +21,11 @@ var xrcCases = []conformance.Case{
 		Run: on(setup{kind: verbs.QPTypeXRCSend, signalAll: true}, func(c *conn) {
 			n := 2*pathMTU.Bytes() + 4
 			xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
-			c.Post(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.List(0, 24), XRC: xrc},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.List(0, n), XRC: xrc},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.List(0, 24), XRC: xrc, Remote: to},
-				verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.own.List(0, 24), XRC: xrc, Remote: to},
+			c.PostSend(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 24), XRC: xrc},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(0, n), XRC: xrc},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, 24), XRC: xrc, Remote: to},
+				verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 24), XRC: xrc, Remote: to},
 			)
 			for i, want := range []ib.Packet{
 				ib.SendOnly(c.sq(0), c.own.Buf[:24]), ib.SendFirst(c.sq(1), nil), ib.SendMiddle(c.sq(2), nil), ib.SendLast(c.sq(3), nil),
@@ -38,9 +38,9 @@ var xrcCases = []conformance.Case{
 			}
 			c.send(ib.ReadResponseOnly(c.sq(5), 4, data(24)).On(ib.XRC))
 			for id := uint64(1); id <= 4; id++ {
-				c.Completes(id, verbs.WCSuccess)
+				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
-			c.Holds(c.own, 0, data(24))
+			c.ExpectBytes(c.own, 0, data(24))
 		}),
 	},
 	{
@@ -81,7 +81,7 @@ var xrcCases = []conformance.Case{
 		Mutants: []string{"XRCAnySRQ"},
 		Run: onXRC(func(x *xrcTarget) {
 			domain, err := x.Device.OpenXRCD()
-			x.Do("another XRC domain", err)
+			x.Must("another XRC domain", err)
 			x.refuses(x.queue(domain, 3).Number())
 		}),
 	},
@@ -116,13 +116,13 @@ var xrcCases = []conformance.Case{
 			x.expects(ib.Ack(x.psn(0), 1).On(ib.XRC))
 			x.delivered(0, 16)
 			second, err := x.Device.OpenQP(x.domain, x.qp.QPN())
-			x.Do("a second handle of the target", err)
+			x.Must("a second handle of the target", err)
 			qpn := uint32(x.qp.QPN())
-			x.Do("a first handle that can be closed", x.qp.Close())
+			x.Must("a first handle that can be closed", x.qp.Close())
 			x.put(ib.SendOnly(x.psn(1), data(24)).OnXRC(number).AckReq().To(qpn))
 			x.expects(ib.Ack(x.psn(1), 2).On(ib.XRC))
 			x.delivered(0, 24)
-			x.StateIs(second, verbs.QPStateRTR)
+			x.ExpectState(second, verbs.QPStateRTR)
 		}),
 	},
 }
@@ -145,12 +145,12 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 		x := &xrcTarget{conn: &conn{port: p, mem: p.Memory(memLen, allAccess)}}
 		var err error
 		x.domain, err = p.Device.OpenXRCD()
-		p.Do("an XRC domain", err)
+		p.Must("an XRC domain", err)
 		for i := range x.srqs {
 			x.srqs[i] = x.queue(x.domain, i+1)
 		}
 		x.qp, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
-		p.Do("a target", err)
+		p.Must("a target", err)
 		p.toInit(x.qp, allAccess&^verbs.AccessLocalWrite)
 		x.attr = p.peerAttr(p.peer)
 		x.attr.DestQPN, x.attr.RQPSN = peerQPN, firstPSN
@@ -163,11 +163,11 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 // on.
 func (x *xrcTarget) queue(domain verbs.XRCD, hundreds int) verbs.SRQ {
 	srq, err := x.Device.CreateSRQ(verbs.SRQInit{PD: x.PD, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: domain, CQ: x.CQ})
-	x.Do("an SRQ of XRC", err)
+	x.Must("an SRQ of XRC", err)
 	mem := x.Memory(4*xrcRecvLen, verbs.AccessLocalWrite)
 	x.mems = append(x.mems, mem)
 	for i := range 4 {
-		x.Recv(srq, uint64(100*hundreds+i), mem.SGE(i*xrcRecvLen, xrcRecvLen))
+		x.PostRecv(srq, uint64(100*hundreds+i), mem.SGE(i*xrcRecvLen, xrcRecvLen))
 	}
 	return srq
 }
@@ -175,11 +175,11 @@ func (x *xrcTarget) queue(domain verbs.XRCD, hundreds int) verbs.SRQ {
 // delivered ends the case unless the next completion is that of a message in a
 // receive of one of the two queues.
 func (x *xrcTarget) delivered(which, n int) {
-	wc := x.Completion()
+	wc := x.NextCompletion()
 	if got := int(wc.WRID)/100 - 1; wc.Status != verbs.WCSuccess || int(wc.ByteLen) != n || got != which {
 		x.Fail(fmt.Sprintf("%d bytes in a receive of SRQ %d", n, which), "%s", rig.Describe(&wc))
 	}
-	x.Holds(x.mems[which], int(wc.WRID)%100*xrcRecvLen, data(n))
+	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, data(n))
 }
 
 // refuses ends the case unless a SEND for this queue is refused as an invalid
@@ -188,8 +188,8 @@ func (x *xrcTarget) refuses(srq uint32) {
 	x.send(ib.SendOnly(x.psn(0), data(16)).OnXRC(srq).AckReq())
 	x.expects(ib.Nak(x.psn(0), ib.NakInvalidRequest, 0).On(ib.XRC))
 	x.settle()
-	x.Incomplete()
+	x.ExpectNoCompletion()
 	for _, m := range x.mems {
-		x.Untouched(m, 0, 0)
+		x.ExpectUnchanged(m, 0, 0)
 	}
 }

@@ -30,7 +30,7 @@ func Add(s *conformance.Suite, lab func() conformance.Lab, opt conformance.Optio
 			switch {
 			case res.Verdict == conformance.VerdictUnsupported:
 				ginkgo.Skip(res.Err.Error())
-			case !res.Verdict.Good():
+			case !res.Verdict.Acceptable():
 				ginkgo.AddReportEntry("what happened", ginkgo.ReportEntryVisibilityFailureOrVerbose, story(s, &res))
 				ginkgo.Fail(fmt.Sprintf("%s: %s [%s]: %v", res.Verdict, c.ID, c.Cite, res.Err))
 			}
@@ -42,7 +42,7 @@ func Add(s *conformance.Suite, lab func() conformance.Lab, opt conformance.Optio
 func story(s *conformance.Suite, res *conformance.Result) (text string) {
 	events, beyond := res.Record.Events()
 	for i := range events {
-		text += fmt.Sprintf("%12v %s\n", events[i].At, s.Line(&events[i]))
+		text += fmt.Sprintf("%12v %s\n", events[i].At, s.DescribeEvent(&events[i]))
 	}
 	if beyond > 0 {
 		text += fmt.Sprintf("and %d more\n", beyond)

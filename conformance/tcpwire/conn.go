@@ -10,316 +10,315 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// conn is a connection: a plain value that has no clock and no socket.
+// conn is a TCP connection as a value, without a clock or a socket.
 type conn struct {
 	local, remote netip.AddrPort
-	// passive is set if the other side has begun.
+	// passive: the peer opened the connection.
 	passive bool
-	// established is set when the other side has acknowledged our SYN, and we its.
+	// established: both SYNs are acknowledged.
 	established bool
-	// err is how the connection was broken; nil while it is not.
+	// err is the reason for which the connection was aborted or reset.
 	err error
-	// out is where segments go.
-	out func(*segment)
+	// transmit sends a segment.
+	transmit func(*segment)
 
-	// What we say. una is the first octet that is not acknowledged, next the one behind all
-	// that was said, sent the one behind all that was ever sent.
-	una, next, sent seq
-	window          int // from una on
-	mss             int // of the other side
-	pieces          []piece
-	timer           time.Time // of the first piece; zero if nothing waits
-	backoff         time.Duration
-	tries           int
-	repeated        int // acknowledgements that say nothing new
-	losing          bool
-	lost            seq // while losing: what was sent before this may be lost
-	hold            *piece
-	ended           bool // we have said FIN
+	// Send state, with the names of RFC 9293: sndUna is the oldest unacknowledged octet,
+	// sndNxt the next one to send, sndEnd the end of the queued octets.
+	sndUna, sndEnd, sndNxt seq
+	sndWnd                 int // from sndUna on
+	peerMSS                int // of the other side
+	sendQueue              []chunk
+	rtxDeadline            time.Time // of the first chunk; zero if the timer is off
+	rto                    time.Duration
+	retransmits            int
+	dupAcks                int // duplicate acknowledgements
+	recovering             bool
+	recoverEnd             seq // while recovering: octets before this may be lost
+	held                   *chunk
+	finQueued              bool // FIN is queued or sent
 
-	// What we hear. want is the next octet; 0 before the SYN.
-	want     seq
-	heard    bool // a SYN
-	announce int  // the MSS that we ask for
-	early    []piece
-	arrived  [][]byte // a segment each
-	unread   int
-	shut     bool // the other side's FIN has come
-	told     int  // the window that we told of last
+	// Receive state. rcvNxt is the next expected octet; 0 before the SYN.
+	rcvNxt      seq
+	synReceived bool
+	ownMSS      int // the MSS that we announce
+	outOfOrder  []chunk
+	readQueue   [][]byte // one entry per segment
+	unreadLen   int
+	finReceived bool // the other side's FIN has come
+	advertised  int  // the last advertised window
 }
 
-// piece is a part of the stream that goes in one segment.
-type piece struct {
-	at    seq
+// chunk is a part of the send queue that is sent in one segment.
+type chunk struct {
+	seq   seq
 	data  []byte
-	flags flags // SYN or FIN, which take a number
+	flags flags // SYN or FIN, which take a sequence number
 	sent  bool
-	// held pieces are sent by nobody but the case. done are the parts of it that were.
-	held bool
-	done [][2]int
+	// held: only the case sends the chunk. sentRanges are the parts sent so far.
+	held       bool
+	sentRanges [][2]int
 }
 
-func (p *piece) end() seq {
+func (p *chunk) end() seq {
 	n := len(p.data)
 	if p.flags&(syn|fin) != 0 {
 		n++
 	}
-	return p.at.add(n)
+	return p.seq.add(n)
 }
 
 const (
-	// maxWindow is the most that fits into a header without scaling.
+	// maxWindow is the largest window without scaling.
 	maxWindow = 1<<16 - 1
-	// maxEarly bounds segments that came before their time.
-	maxEarly = 1024
-	// firstBackoff is when what is not acknowledged is sent again at first; then later and
-	// later, maxTries times.
-	firstBackoff = 250 * time.Millisecond
-	lastBackoff  = 2 * time.Second
-	maxTries     = 8
+	// maxOutOfOrder limits the number of stored out-of-order segments.
+	maxOutOfOrder = 1024
+	// initialRTO is the first retransmission timeout. It doubles up to maxRTO, for
+	// maxRetransmits retransmissions.
+	initialRTO     = 250 * time.Millisecond
+	maxRTO         = 2 * time.Second
+	maxRetransmits = 8
 )
 
-// open begins a connection with our SYN, in answer to the other side's if it was heard.
+// open sends our SYN, or SYN+ACK if the peer's SYN was received.
 func (c *conn) open(now time.Time, first seq) {
-	c.passive = c.heard
-	c.una, c.next, c.sent, c.backoff, c.window = first, first, first, firstBackoff, 1
-	c.push(piece{flags: syn})
-	c.flush(now)
+	c.passive = c.synReceived
+	c.sndUna, c.sndEnd, c.sndNxt, c.rto, c.sndWnd = first, first, first, initialRTO, 1
+	c.enqueue(chunk{flags: syn})
+	c.transmitPending(now)
 }
 
-// push puts a piece behind all that was said.
-func (c *conn) push(p piece) {
-	p.at = c.next
-	c.next = p.end()
-	c.pieces = append(c.pieces, p)
+// enqueue appends a chunk to the send queue.
+func (c *conn) enqueue(p chunk) {
+	p.seq = c.sndEnd
+	c.sndEnd = p.end()
+	c.sendQueue = append(c.sendQueue, p)
 }
 
-// say says octets, in as few segments as there may be.
-func (c *conn) say(now time.Time, b []byte) {
-	for chunk := range slices.Chunk(slices.Clone(b), max(c.mss, 1)) {
-		c.push(piece{data: chunk})
+// write queues and sends octets in as few segments as the peer's MSS allows.
+func (c *conn) write(now time.Time, b []byte) {
+	for part := range slices.Chunk(slices.Clone(b), max(c.peerMSS, 1)) {
+		c.enqueue(chunk{data: part})
 	}
-	c.flush(now)
+	c.transmitPending(now)
 }
 
-// finish says FIN.
-func (c *conn) finish(now time.Time) {
-	if c.ended {
+// closeWrite queues and sends FIN.
+func (c *conn) closeWrite(now time.Time) {
+	if c.finQueued {
 		return
 	}
-	c.ended = true
-	c.push(piece{flags: fin})
-	c.flush(now)
+	c.finQueued = true
+	c.enqueue(chunk{flags: fin})
+	c.transmitPending(now)
 }
 
-// flush sends what was never sent and may be.
-func (c *conn) flush(now time.Time) {
+// transmitPending sends queued chunks that fit into the window.
+func (c *conn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
 	}
-	for i := 0; i < len(c.pieces); i++ {
-		p := &c.pieces[i]
+	for i := 0; i < len(c.sendQueue); i++ {
+		p := &c.sendQueue[i]
 		if p.sent || p.held {
 			continue
 		}
-		if p.at == c.una && c.window > 0 && c.window < len(p.data) { // it would never fit
-			rest := piece{at: p.at.add(c.window), data: p.data[c.window:]}
-			p.data = p.data[:c.window]
-			c.pieces = slices.Insert(c.pieces, i+1, rest)
-			p = &c.pieces[i]
+		if p.seq == c.sndUna && c.sndWnd > 0 && c.sndWnd < len(p.data) { // the chunk would never fit: split it
+			rest := chunk{seq: p.seq.add(c.sndWnd), data: p.data[c.sndWnd:]}
+			p.data = p.data[:c.sndWnd]
+			c.sendQueue = slices.Insert(c.sendQueue, i+1, rest)
+			p = &c.sendQueue[i]
 		}
-		if p.end().sub(c.una) > max(c.window, 0) || p.flags&syn == 0 && !c.established {
+		if p.end().sub(c.sndUna) > max(c.sndWnd, 0) || p.flags&syn == 0 && !c.established {
 			break
 		}
 		p.sent = true
-		c.emit(p.at, p.data, p.flags)
+		c.sendSegment(p.seq, p.data, p.flags)
 		c.arm(now)
 	}
-	if len(c.pieces) > 0 {
+	if len(c.sendQueue) > 0 {
 		c.arm(now)
 	}
 }
 
-// arm starts the timer if it does not run.
+// arm starts the retransmission timer if it is off.
 func (c *conn) arm(now time.Time) {
-	if c.timer.IsZero() {
-		c.timer = now.Add(c.backoff)
+	if c.rtxDeadline.IsZero() {
+		c.rtxDeadline = now.Add(c.rto)
 	}
 }
 
-// emit sends a segment.
-func (c *conn) emit(at seq, data []byte, f flags) {
+// sendSegment sends a segment with the current acknowledgement and window.
+func (c *conn) sendSegment(at seq, data []byte, f flags) {
 	s := segment{src: c.local, dst: c.remote, seq: at, flags: f, payload: data}
-	if c.heard {
+	if c.synReceived {
 		s.flags |= ack
-		s.ack = c.want
+		s.ack = c.rcvNxt
 	}
 	if len(data) > 0 {
 		s.flags |= psh
 	}
 	if f&syn != 0 {
-		s.mss = uint16(c.announce)
+		s.mss = uint16(c.ownMSS)
 	}
-	c.told = max(0, maxWindow-c.unread)
-	s.window = uint16(c.told)
-	if end := at.add(s.len()); end.sub(c.sent) > 0 {
-		c.sent = end
+	c.advertised = max(0, maxWindow-c.unreadLen)
+	s.window = uint16(c.advertised)
+	if end := at.add(s.len()); end.sub(c.sndNxt) > 0 {
+		c.sndNxt = end
 	}
-	c.out(&s)
+	c.transmit(&s)
 }
 
-// acknowledge says how far we have heard.
-func (c *conn) acknowledge() { c.emit(c.sent, nil, 0) }
+// sendAck sends an acknowledgement.
+func (c *conn) sendAck() { c.sendSegment(c.sndNxt, nil, 0) }
 
-// breakOff breaks the connection, unless both sides have ended it in order.
-func (c *conn) breakOff(why error) {
+// abort ends the connection with an error, and sends RST unless both sides have closed.
+func (c *conn) abort(why error) {
 	if c.err != nil {
 		return
 	}
 	c.err = why
-	if !(c.shut && c.ended && c.una == c.next) {
-		c.emit(c.sent, nil, rst)
+	if !(c.finReceived && c.finQueued && c.sndUna == c.sndEnd) {
+		c.sendSegment(c.sndNxt, nil, rst)
 	}
 }
 
-// tick is called when the timer has run out: what is not acknowledged goes again.
+// tick retransmits the first chunk if the retransmission timer has expired.
 func (c *conn) tick(now time.Time) {
-	if c.err != nil || c.timer.IsZero() || now.Before(c.timer) {
+	if c.err != nil || c.rtxDeadline.IsZero() || now.Before(c.rtxDeadline) {
 		return
 	}
-	c.timer = time.Time{}
-	i := slices.IndexFunc(c.pieces, func(p piece) bool { return !p.held })
+	c.rtxDeadline = time.Time{}
+	i := slices.IndexFunc(c.sendQueue, func(p chunk) bool { return !p.held })
 	if i < 0 {
 		return
 	}
-	c.backoff = min(2*c.backoff, lastBackoff)
-	p := &c.pieces[i]
-	if !p.sent { // its window is closed: is it still?
+	c.rto = min(2*c.rto, maxRTO)
+	p := &c.sendQueue[i]
+	if !p.sent { // the window is closed: probe it
 		if len(p.data) > 0 && c.established {
-			c.emit(p.at, p.data[:1], 0)
+			c.sendSegment(p.seq, p.data[:1], 0)
 		}
 		c.arm(now)
 		return
 	}
-	if c.tries++; c.tries > maxTries {
-		c.breakOff(fmt.Errorf("the device acknowledges nothing of what was sent it %d times: %w", c.tries, errSilent))
+	if c.retransmits++; c.retransmits > maxRetransmits {
+		c.abort(fmt.Errorf("the device did not acknowledge a segment sent %d times: %w", c.retransmits, errNoResponse))
 		return
 	}
-	c.resend(now, p)
+	c.retransmit(now, p)
 }
 
-// resend sends a piece again. More of what was sent with it may be lost: see acked.
-func (c *conn) resend(now time.Time, p *piece) {
-	if !c.losing {
-		c.losing, c.lost = true, c.sent
+// retransmit sends a chunk again. handleAck retransmits later chunks that may be lost too.
+func (c *conn) retransmit(now time.Time, p *chunk) {
+	if !c.recovering {
+		c.recovering, c.recoverEnd = true, c.sndNxt
 	}
-	c.emit(p.at, p.data, p.flags)
-	c.timer = now.Add(c.backoff)
+	c.sendSegment(p.seq, p.data, p.flags)
+	c.rtxDeadline = now.Add(c.rto)
 }
 
-// errSilent is how a connection ends whose other side is not there any more.
-var errSilent = errors.New("no answer")
+// errNoResponse is the error of a connection whose peer does not respond.
+var errNoResponse = errors.New("no response")
 
-// handle takes a segment of the other side.
+// handle processes a segment from the peer.
 func (c *conn) handle(now time.Time, s *segment) {
 	if c.err != nil {
 		return
 	}
 	switch {
 	case s.flags&rst != 0:
-		c.reset(s)
+		c.handleRST(s)
 		return
 	case s.flags&syn != 0:
-		c.greet(s)
-	case !c.heard:
-		return // before its SYN nothing counts
+		c.handleSYN(s)
+	case !c.synReceived:
+		return // ignored before the SYN
 	}
 	if s.flags&ack != 0 {
-		c.acked(now, s)
+		c.handleAck(now, s)
 	}
-	if c.heard && (len(s.payload) > 0 || s.flags&fin != 0) {
-		c.hear(s)
+	if c.synReceived && (len(s.payload) > 0 || s.flags&fin != 0) {
+		c.receive(s)
 	}
 }
 
-// reset takes a RST, if it can be the other side's own.
-func (c *conn) reset(s *segment) {
+// handleRST processes a RST with an acceptable sequence number.
+func (c *conn) handleRST(s *segment) {
 	switch {
-	case !c.heard && (s.flags&ack == 0 || s.ack != c.next),
-		c.heard && (s.seq.sub(c.want) < 0 || s.seq.sub(c.want) > maxWindow):
+	case !c.synReceived && (s.flags&ack == 0 || s.ack != c.sndEnd),
+		c.synReceived && (s.seq.sub(c.rcvNxt) < 0 || s.seq.sub(c.rcvNxt) > maxWindow):
 		return
 	}
 	c.err = fmt.Errorf("%w by the device", conformance.ErrReset)
 }
 
-// greet takes a SYN.
-func (c *conn) greet(s *segment) {
-	if c.heard {
-		c.acknowledge() // ours got lost
+// handleSYN processes a SYN.
+func (c *conn) handleSYN(s *segment) {
+	if c.synReceived {
+		c.sendAck() // our ACK was lost
 		return
 	}
-	if s.flags&ack != 0 && s.ack != c.una.add(1) {
-		return // of another connection
+	if s.flags&ack != 0 && s.ack != c.sndUna.add(1) {
+		return // SYN of another connection
 	}
-	c.heard, c.want = true, s.seq.add(1)
-	if c.mss = int(s.mss); c.mss == 0 {
-		c.mss = 536
+	c.synReceived, c.rcvNxt = true, s.seq.add(1)
+	if c.peerMSS = int(s.mss); c.peerMSS == 0 {
+		c.peerMSS = 536
 	}
 }
 
-// acked takes an acknowledgement.
-func (c *conn) acked(now time.Time, s *segment) {
-	n := s.ack.sub(c.una)
+// handleAck processes an acknowledgement.
+func (c *conn) handleAck(now time.Time, s *segment) {
+	n := s.ack.sub(c.sndUna)
 	switch {
-	case n < 0 || s.ack.sub(c.sent) > 0:
-		return // old, or of what was never said
+	case n < 0 || s.ack.sub(c.sndNxt) > 0:
+		return // old, or beyond the sent octets
 	case n == 0:
-		c.again(now, s)
+		c.handleDupAck(now, s)
 	}
-	grown := int(s.window) > c.window
-	c.window = int(s.window)
+	windowGrew := int(s.window) > c.sndWnd
+	c.sndWnd = int(s.window)
 	if n > 0 {
-		c.una, c.backoff, c.tries, c.repeated, c.timer = s.ack, firstBackoff, 0, 0, time.Time{}
-		c.drop()
-		if c.losing = c.losing && c.una.sub(c.lost) < 0; c.losing && len(c.pieces) > 0 && c.pieces[0].sent {
-			c.resend(now, &c.pieces[0]) // the one behind is lost as well, most likely
+		c.sndUna, c.rto, c.retransmits, c.dupAcks, c.rtxDeadline = s.ack, initialRTO, 0, 0, time.Time{}
+		c.removeAcked()
+		if c.recovering = c.recovering && c.sndUna.sub(c.recoverEnd) < 0; c.recovering && len(c.sendQueue) > 0 && c.sendQueue[0].sent {
+			c.retransmit(now, &c.sendQueue[0]) // the next chunk is probably lost as well
 		}
 		if !c.established {
 			c.established = true
 			if !c.passive {
-				c.acknowledge()
+				c.sendAck()
 			}
 		}
 	}
-	if n > 0 || grown {
-		c.flush(now)
+	if n > 0 || windowGrew {
+		c.transmitPending(now)
 	}
 }
 
-// again counts acknowledgements that say nothing new. Behind three of them a segment is
-// taken for lost.
-func (c *conn) again(now time.Time, s *segment) {
-	if s.len() > 0 || int(s.window) != c.window || len(c.pieces) == 0 {
+// handleDupAck counts duplicate acknowledgements, and retransmits after the third.
+func (c *conn) handleDupAck(now time.Time, s *segment) {
+	if s.len() > 0 || int(s.window) != c.sndWnd || len(c.sendQueue) == 0 {
 		return
 	}
-	if c.repeated++; c.repeated == 3 && c.pieces[0].sent && !c.pieces[0].held {
-		c.resend(now, &c.pieces[0])
+	if c.dupAcks++; c.dupAcks == 3 && c.sendQueue[0].sent && !c.sendQueue[0].held {
+		c.retransmit(now, &c.sendQueue[0])
 	}
 }
 
-// drop forgets what was acknowledged.
-func (c *conn) drop() {
-	for len(c.pieces) > 0 {
-		p := &c.pieces[0]
-		n := c.una.sub(p.at)
+// removeAcked removes acknowledged octets from the send queue.
+func (c *conn) removeAcked() {
+	for len(c.sendQueue) > 0 {
+		p := &c.sendQueue[0]
+		n := c.sndUna.sub(p.seq)
 		switch {
 		case n <= 0:
 			return
-		case c.una.sub(p.end()) >= 0:
-			c.pieces = c.pieces[1:]
+		case c.sndUna.sub(p.end()) >= 0:
+			c.sendQueue = c.sendQueue[1:]
 			continue
 		case n <= len(p.data) && !p.held:
-			p.at, p.data = c.una, p.data[n:]
+			p.seq, p.data = c.sndUna, p.data[n:]
 		}
 		return
 	}

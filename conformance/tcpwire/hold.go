@@ -7,78 +7,78 @@ import (
 	"time"
 )
 
-// holdBack says octets that only release sends.
-func (c *conn) holdBack(b []byte) error {
-	if c.hold != nil && c.hold.held {
-		return errors.New("octets are held back already: release all of them first")
+// hold queues octets that only sendHeld sends.
+func (c *conn) hold(b []byte) error {
+	if c.held != nil && c.held.held {
+		return errors.New("octets are held already: send all of them first")
 	}
-	c.push(piece{data: slices.Clone(b), held: true})
-	p := c.pieces[len(c.pieces)-1]
-	c.hold = &p
+	c.enqueue(chunk{data: slices.Clone(b), held: true})
+	p := c.sendQueue[len(c.sendQueue)-1]
+	c.held = &p
 	return nil
 }
 
-// release sends a part of what is held back, or was, as one segment. When every octet was
-// sent at least once, what is lost of them is sent again as of others.
-func (c *conn) release(now time.Time, from, to int) error {
-	return c.releaseAs(now, from, to, 0)
+// sendHeld sends a range of the held octets as one segment. Once every octet was sent, they
+// are retransmitted like others.
+func (c *conn) sendHeld(now time.Time, from, to int) error {
+	return c.sendHeldRange(now, from, to, 0)
 }
 
-// releaseEnd sends the rest of what is held back, and our FIN with it.
-func (c *conn) releaseEnd(now time.Time, from int) error {
-	if c.hold == nil || c.next != c.hold.end() || c.ended {
-		return errors.New("the end of the stream is not behind what is held back")
+// sendHeldFIN sends the held octets from an offset on, with FIN.
+func (c *conn) sendHeldFIN(now time.Time, from int) error {
+	if c.held == nil || c.sndEnd != c.held.end() || c.finQueued {
+		return errors.New("octets were written after the held ones")
 	}
-	n := len(c.hold.data)
-	if err := c.releaseAs(now, from, n, fin); err != nil {
+	n := len(c.held.data)
+	if err := c.sendHeldRange(now, from, n, fin); err != nil {
 		return err
 	}
-	c.ended = true
-	c.push(piece{flags: fin, sent: true})
+	c.finQueued = true
+	c.enqueue(chunk{flags: fin, sent: true})
 	c.arm(now)
 	return nil
 }
 
-func (c *conn) releaseAs(now time.Time, from, to int, f flags) error {
-	p := c.hold
+func (c *conn) sendHeldRange(now time.Time, from, to int, f flags) error {
+	p := c.held
 	switch {
 	case c.err != nil:
 		return c.err
 	case p == nil:
-		return errors.New("no octets are held back")
+		return errors.New("no octets are held")
 	case from < 0 || to > len(p.data) || from >= to:
-		return fmt.Errorf("octets %d to %d of %d that are held back", from, to, len(p.data))
+		return fmt.Errorf("range %d to %d of %d held octets", from, to, len(p.data))
 	}
-	c.emit(p.at.add(from), p.data[from:to], f)
+	c.sendSegment(p.seq.add(from), p.data[from:to], f)
 	if !p.held {
 		return nil
 	}
-	p.done = append(p.done, [2]int{from, to})
-	if covered(p.done, len(p.data)) {
+	p.sentRanges = append(p.sentRanges, [2]int{from, to})
+	if covered(p.sentRanges, len(p.data)) {
 		p.held = false
-		c.unhold(now)
+		c.queueHeld(now)
 	}
 	return nil
 }
 
-// unhold has what was held back be as what was written.
-func (c *conn) unhold(now time.Time) {
-	var rest []piece
-	at := c.hold.at
-	for chunk := range slices.Chunk(c.hold.data, max(c.mss, 1)) {
-		rest = append(rest, piece{at: at, data: chunk, sent: true})
-		at = at.add(len(chunk))
+// queueHeld replaces the held chunk by sent chunks, which are retransmitted if lost.
+func (c *conn) queueHeld(now time.Time) {
+	var rest []chunk
+	at := c.held.seq
+	for part := range slices.Chunk(c.held.data, max(c.peerMSS, 1)) {
+		rest = append(rest, chunk{seq: at, data: part, sent: true})
+		at = at.add(len(part))
 	}
-	if i := slices.IndexFunc(c.pieces, func(x piece) bool { return x.held }); i >= 0 {
-		c.pieces = slices.Concat(c.pieces[:i], rest, c.pieces[i+1:])
+	if i := slices.IndexFunc(c.sendQueue, func(x chunk) bool { return x.held }); i >= 0 {
+		c.sendQueue = slices.Concat(c.sendQueue[:i], rest, c.sendQueue[i+1:])
 	}
-	c.drop()
-	if len(c.pieces) > 0 {
+	c.removeAcked()
+	if len(c.sendQueue) > 0 {
 		c.arm(now)
 	}
 }
 
-// covered reports whether parts together are all of n octets.
+// covered reports whether the ranges together cover n octets.
 func covered(parts [][2]int, n int) bool {
 	parts = slices.SortedFunc(slices.Values(parts), func(x, y [2]int) int { return x[0] - y[0] })
 	at := 0

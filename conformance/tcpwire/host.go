@@ -14,116 +14,116 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Wire carries IP packets. What it is given back of the time is not looked at.
+// Wire carries IP packets. The times of frames are not used.
 type Wire interface {
 	Send(packet []byte) error
 	// Recv returns the next packet, or verbs.ErrTimeout.
 	Recv(timeout time.Duration) (conformance.Frame, error)
 }
 
-// Config describes a host. Wire, Addr and MTU are needed.
+// Config describes a host. Wire, Addr and MTU are required.
 type Config struct {
 	Wire Wire
-	// Addr is where the host is, which the wire answers for.
+	// Addr is the host's address, for which the wire answers.
 	Addr netip.Addr
-	// MTU is the longest IP packet of the wire.
+	// MTU is the largest IP packet of the wire.
 	MTU int
-	// MSS is what connections announce that are not shaped otherwise; what the MTU gives
-	// if 0.
+	// MSS is the announced MSS of connections without TCPOptions.MSS; 0 derives it from
+	// the MTU.
 	MSS int
-	// Waiting, if not nil, is told what somebody begins to wait for, and returns whom to
-	// tell when he has ended.
-	Waiting func(what string) (done func())
-	// End ends all waiting when it is closed; nil for never.
-	End <-chan struct{}
+	// OnWait, if not nil, is called before a method blocks. The returned function is
+	// called afterwards.
+	OnWait func(what string) (done func())
+	// Done, when closed, ends all blocked calls; it may be nil.
+	Done <-chan struct{}
 }
 
-// Host is TCP at an address.
+// Host is a TCP host with one address.
 type Host struct {
-	cfg     Config
-	stopped chan struct{} // the reader is to stop
-	ended   chan struct{} // it has
+	cfg        Config
+	stop       chan struct{} // closed to stop the reader
+	readerDone chan struct{} // closed when the reader has ended
 
 	mu        sync.Mutex
-	err       error         // of the wire: nothing goes any more
-	news      chan struct{} // closed when something happens, and replaced
-	shape     conformance.TCPShape
-	conns     map[netip.AddrPort]map[uint16]*conn // by the other end, and our port
+	err       error         // fatal error of the wire
+	change    chan struct{} // closed and replaced when the state changes
+	options   conformance.TCPOptions
+	conns     map[netip.AddrPort]map[uint16]*conn // by remote address and local port
 	listeners map[uint16]*listener
 	lastPort  uint16
 }
 
-var _ conformance.Segments = (*Host)(nil)
+var _ conformance.RawTCP = (*Host)(nil)
 
 const (
 	firstPort = 49152
 	backlog   = 128
-	// pace is how long the reader does not look at the timers.
-	pace = 10 * time.Millisecond
+	// pollInterval is the longest time between two checks of the timers.
+	pollInterval = 10 * time.Millisecond
 )
 
 // New returns a host that runs until it is closed.
 func New(cfg Config) *Host {
-	if cfg.Waiting == nil {
-		cfg.Waiting = func(string) func() { return func() {} }
+	if cfg.OnWait == nil {
+		cfg.OnWait = func(string) func() { return func() {} }
 	}
 	h := &Host{
-		cfg: cfg, stopped: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{}),
+		cfg: cfg, stop: make(chan struct{}), readerDone: make(chan struct{}), change: make(chan struct{}),
 		conns: make(map[netip.AddrPort]map[uint16]*conn), listeners: make(map[uint16]*listener), lastPort: firstPort + uint16(rand.N(8192)),
 	}
 	go h.run()
 	return h
 }
 
-// Close breaks what is open and ends the host. The wire stays as it is.
+// Close aborts open connections and ends the host. It does not close the wire.
 func (h *Host) Close() {
 	h.mu.Lock()
 	for _, ports := range h.conns {
 		for _, c := range ports {
-			c.breakOff(net.ErrClosed)
+			c.abort(net.ErrClosed)
 		}
 	}
 	h.fail(net.ErrClosed)
 	h.mu.Unlock()
-	close(h.stopped)
-	<-h.ended
+	close(h.stop)
+	<-h.readerDone
 }
 
-// Shape implements conformance.Segments.
-func (h *Host) Shape(s conformance.TCPShape) {
+// SetOptions implements conformance.RawTCP.
+func (h *Host) SetOptions(s conformance.TCPOptions) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.shape = s
+	h.options = s
 }
 
-// fail ends everything: what is waited for will not come.
+// fail ends the host with an error.
 func (h *Host) fail(err error) {
 	if h.err == nil {
 		h.err = err
 	}
-	h.changed()
+	h.notify()
 }
 
-// changed wakes whoever waits.
-func (h *Host) changed() {
-	close(h.news)
-	h.news = make(chan struct{})
+// notify wakes all waiters.
+func (h *Host) notify() {
+	close(h.change)
+	h.change = make(chan struct{})
 }
 
-// run reads the wire, and has the timers of connections run out.
+// run reads the wire and runs the timers of the connections.
 func (h *Host) run() {
-	defer close(h.ended)
+	defer close(h.readerDone)
 	for {
 		select {
-		case <-h.stopped:
+		case <-h.stop:
 			return
 		default:
 		}
-		f, err := h.cfg.Wire.Recv(pace)
+		f, err := h.cfg.Wire.Recv(pollInterval)
 		h.mu.Lock()
 		switch {
 		case err == nil:
-			h.take(f.Packet)
+			h.handlePacket(f.Packet)
 		case !errors.Is(err, verbs.ErrTimeout):
 			h.fail(err)
 		}
@@ -132,8 +132,7 @@ func (h *Host) run() {
 	}
 }
 
-// tick has the timers of all connections run out that have. Connections that are broken
-// are forgotten.
+// tick runs expired timers, and removes connections that have ended.
 func (h *Host) tick() {
 	now := time.Now()
 	for remote, ports := range h.conns {
@@ -141,7 +140,7 @@ func (h *Host) tick() {
 			c.tick(now)
 			if c.err != nil {
 				delete(ports, port)
-				h.changed()
+				h.notify()
 			}
 		}
 		if len(ports) == 0 {
@@ -150,34 +149,34 @@ func (h *Host) tick() {
 	}
 }
 
-// take looks at a packet.
-func (h *Host) take(packet []byte) {
+// handlePacket processes a packet.
+func (h *Host) handlePacket(packet []byte) {
 	s, err := parse(packet)
 	if err != nil || s.dst.Addr() != h.cfg.Addr {
-		return // nobody's, or what no TCP would take either
+		return // not for this host, or invalid
 	}
 	now := time.Now()
 	c := h.conns[s.src][s.dst.Port()]
 	switch l := h.listeners[s.dst.Port()]; {
 	case c != nil:
-		was := c.established
+		wasEstablished := c.established
 		c.handle(now, &s)
-		if !was && c.established && l != nil && l.expects(c) {
+		if !wasEstablished && c.established && l != nil && l.removeHalfOpen(c) {
 			l.ready = append(l.ready, c)
 		}
-		h.changed()
-	case l != nil && s.flags&(syn|ack|rst) == syn && len(l.coming)+len(l.ready) < backlog:
+		h.notify()
+	case l != nil && s.flags&(syn|ack|rst) == syn && len(l.halfOpen)+len(l.ready) < backlog:
 		c = h.newConn(s.dst, s.src)
-		l.coming = append(l.coming, c)
-		c.greet(&s)
-		c.open(now, h.first())
+		l.halfOpen = append(l.halfOpen, c)
+		c.handleSYN(&s)
+		c.open(now, h.newISN())
 	default:
-		h.refuse(&s)
+		h.sendRST(&s)
 	}
 }
 
-// refuse tells who speaks to nobody.
-func (h *Host) refuse(s *segment) {
+// sendRST answers a segment that belongs to no connection.
+func (h *Host) sendRST(s *segment) {
 	if s.flags&rst != 0 {
 		return
 	}
@@ -196,9 +195,9 @@ func (h *Host) send(s *segment) {
 	}
 }
 
-// newConn makes a connection known.
+// newConn adds a connection.
 func (h *Host) newConn(local, remote netip.AddrPort) *conn {
-	c := &conn{local: local, remote: remote, out: h.send, announce: h.mss(), mss: 1}
+	c := &conn{local: local, remote: remote, transmit: h.send, ownMSS: h.ownMSS(), peerMSS: 1}
 	if h.conns[remote] == nil {
 		h.conns[remote] = make(map[uint16]*conn)
 	}
@@ -206,35 +205,35 @@ func (h *Host) newConn(local, remote netip.AddrPort) *conn {
 	return c
 }
 
-// first is the sequence number of our next SYN.
-func (h *Host) first() seq {
-	if h.shape.First != nil {
-		return seq(*h.shape.First)
+// newISN returns the initial sequence number of the next connection.
+func (h *Host) newISN() seq {
+	if h.options.ISN != nil {
+		return seq(*h.options.ISN)
 	}
 	return seq(rand.Uint32())
 }
 
-// mss is what we announce.
-func (h *Host) mss() int {
+// ownMSS returns the MSS to announce.
+func (h *Host) ownMSS() int {
 	switch {
-	case h.shape.MSS != 0:
-		return h.shape.MSS
+	case h.options.MSS != 0:
+		return h.options.MSS
 	case h.cfg.MSS != 0:
 		return h.cfg.MSS
 	}
-	return h.fits()
+	return h.linkMSS()
 }
 
-// fits is what the wire carries in a segment.
-func (h *Host) fits() int {
+// linkMSS returns the largest segment payload of the link.
+func (h *Host) linkMSS() int {
 	if h.cfg.Addr.Is4() {
 		return h.cfg.MTU - 20 - headerLen
 	}
 	return h.cfg.MTU - 40 - headerLen
 }
 
-// port is one that nobody has.
-func (h *Host) port(remote netip.AddrPort) (uint16, error) {
+// freePort returns an unused local port.
+func (h *Host) freePort(remote netip.AddrPort) (uint16, error) {
 	for range 1 << 14 {
 		if h.lastPort++; h.lastPort < firstPort {
 			h.lastPort = firstPort
@@ -246,8 +245,8 @@ func (h *Host) port(remote netip.AddrPort) (uint16, error) {
 	return 0, errors.New("no TCP port is free")
 }
 
-// open are the connections that there are, for tests.
-func (h *Host) open() (n int) {
+// connCount returns the number of connections, for tests.
+func (h *Host) connCount() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for ports := range maps.Values(h.conns) {
@@ -256,19 +255,19 @@ func (h *Host) open() (n int) {
 	return n
 }
 
-// await waits until done says so, with h.mu held whenever it is called. It returns
-// verbs.ErrTimeout if that takes too long.
-func (h *Host) await(what string, timeout time.Duration, done func() bool) error {
-	defer h.cfg.Waiting(what)()
-	var late <-chan time.Time
+// waitUntil blocks until done returns true, and returns verbs.ErrTimeout after the timeout.
+// It calls done with h.mu held.
+func (h *Host) waitUntil(what string, timeout time.Duration, done func() bool) error {
+	defer h.cfg.OnWait(what)()
+	var expired <-chan time.Time
 	if timeout >= 0 {
 		t := time.NewTimer(timeout)
 		defer t.Stop()
-		late = t.C
+		expired = t.C
 	}
 	for {
 		h.mu.Lock()
-		ok, err, news := done(), h.err, h.news
+		ok, err, change := done(), h.err, h.change
 		h.mu.Unlock()
 		switch {
 		case ok:
@@ -277,10 +276,10 @@ func (h *Host) await(what string, timeout time.Duration, done func() bool) error
 			return err
 		}
 		select {
-		case <-news:
-		case <-h.cfg.End:
+		case <-change:
+		case <-h.cfg.Done:
 			return net.ErrClosed
-		case <-late:
+		case <-expired:
 			h.mu.Lock()
 			ok := done()
 			h.mu.Unlock()

@@ -17,15 +17,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const patience = 20 * time.Second
+const timeout = 20 * time.Second
 
 var (
 	ours4 = netip.MustParseAddr("10.77.0.50")
 	ours6 = netip.MustParseAddr("fd77::50")
 )
 
-// bad is a wire that loses, repeats and delays some packets, in both directions.
-type bad struct {
+// lossyWire drops, duplicates and delays some packets, in both directions.
+type lossyWire struct {
 	Wire
 	mu      sync.Mutex
 	r       *rand.Rand
@@ -33,7 +33,7 @@ type bad struct {
 	late    [][]byte
 }
 
-func (w *bad) Send(p []byte) error {
+func (w *lossyWire) Send(p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch n := w.r.IntN(100); {
@@ -53,7 +53,7 @@ func (w *bad) Send(p []byte) error {
 	return err
 }
 
-func (w *bad) Recv(timeout time.Duration) (conformance.Frame, error) {
+func (w *lossyWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 	f, err := w.Wire.Recv(timeout)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,16 +63,16 @@ func (w *bad) Recv(timeout time.Duration) (conformance.Frame, error) {
 	return f, err
 }
 
-// cable has a kernel's TCP at one end, and one by hand at the other.
-type cable struct {
+// testLink has the kernel's TCP at one end, and a Host at the other.
+type testLink struct {
 	kernel *nstest.Host
 	host   *Host
 	wire   *etherwire.Wire
 }
 
-func newCable(t *testing.T, six bool, percent int) *cable {
+func newTestLink(t *testing.T, six bool, percent int) *testLink {
 	t.Helper()
-	c := &cable{}
+	c := &testLink{}
 	var far *nstest.Host
 	c.kernel, far = nstest.Pair(t, 1500)
 	var mac net.HardwareAddr
@@ -82,11 +82,11 @@ func newCable(t *testing.T, six bool, percent int) *cable {
 			return err
 		}
 		mac = intf.HardwareAddr
-		return etherwire.OffloadsOff(nstest.Device)
+		return etherwire.DisableOffloads(nstest.Device)
 	}))
 	must(t, far.Do(func() (err error) {
 		c.wire, err = etherwire.Open(etherwire.Config{
-			Interface: nstest.Device, Device: mac, Addrs: []netip.Addr{ours4, ours6}, Keep: func([]byte) bool { return true },
+			Interface: nstest.Device, Device: mac, Addrs: []netip.Addr{ours4, ours6}, Accept: func([]byte) bool { return true },
 		})
 		return err
 	}))
@@ -95,7 +95,7 @@ func newCable(t *testing.T, six bool, percent int) *cable {
 	if six {
 		addr = ours6
 	}
-	c.host = New(Config{Wire: &bad{Wire: c.wire, r: rand.New(rand.NewPCG(7, 7)), percent: percent}, Addr: addr, MTU: 1500})
+	c.host = New(Config{Wire: &lossyWire{Wire: c.wire, r: rand.New(rand.NewPCG(7, 7)), percent: percent}, Addr: addr, MTU: 1500})
 	t.Cleanup(c.host.Close)
 	return c
 }
@@ -107,8 +107,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// serve has the kernel listen, and handle a connection.
-func (c *cable) serve(t *testing.T, handle func(*net.TCPConn)) netip.AddrPort {
+// listen makes the kernel listen, and handle connections.
+func (c *testLink) listen(t *testing.T, handle func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
 	var l *net.TCPListener
 	must(t, c.kernel.Do(func() (err error) {
@@ -144,11 +144,11 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// readAll reads up to the end, and reports the longest that came at a time.
+// readAll reads until EOF, and returns the longest payload of a segment as well.
 func readAll(t *testing.T, s conformance.Stream) (all []byte, longest int) {
 	t.Helper()
 	for {
-		b, err := s.Read(patience)
+		b, err := s.Read(timeout)
 		if errors.Is(err, io.EOF) {
 			return all, longest
 		}
@@ -157,28 +157,28 @@ func readAll(t *testing.T, s conformance.Stream) (all []byte, longest int) {
 	}
 }
 
-// Whatever the network loses, repeats and delays, octets come as they were sent, in both
-// directions, over both families, from any first sequence number and with any MSS.
-func TestOctetsComeBack(t *testing.T) {
+// An echo returns the sent octets in spite of loss, duplication and delay, over IPv4 and
+// IPv6, for any initial sequence number and MSS.
+func TestEchoOverLossyLink(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		six     bool
 		percent int
 		octets  int
-		shape   conformance.TCPShape
+		shape   conformance.TCPOptions
 	}{
-		{"plain", false, 0, 1 << 20, conformance.TCPShape{}},
-		{"IPv6", true, 0, 1 << 20, conformance.TCPShape{}},
-		{"wrap", false, 0, 1 << 20, conformance.TCPShape{First: new(^uint32(0) - 5000)}},
-		{"at the wrap", true, 0, 1 << 16, conformance.TCPShape{First: new(^uint32(0))}},
-		{"short segments", false, 0, 1 << 18, conformance.TCPShape{MSS: 536}},
-		{"loss", false, 5, 1 << 16, conformance.TCPShape{}},
-		{"loss and wrap", true, 10, 1 << 15, conformance.TCPShape{First: new(^uint32(0) - 5000), MSS: 700}},
+		{"plain", false, 0, 1 << 20, conformance.TCPOptions{}},
+		{"IPv6", true, 0, 1 << 20, conformance.TCPOptions{}},
+		{"wrap", false, 0, 1 << 20, conformance.TCPOptions{ISN: new(^uint32(0) - 5000)}},
+		{"at the wrap", true, 0, 1 << 16, conformance.TCPOptions{ISN: new(^uint32(0))}},
+		{"short segments", false, 0, 1 << 18, conformance.TCPOptions{MSS: 536}},
+		{"loss", false, 5, 1 << 16, conformance.TCPOptions{}},
+		{"loss and wrap", true, 10, 1 << 15, conformance.TCPOptions{ISN: new(^uint32(0) - 5000), MSS: 700}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			c := newCable(t, x.six, x.percent)
-			c.host.Shape(x.shape)
-			s, err := c.host.Dial(c.serve(t, echo), patience)
+			c := newTestLink(t, x.six, x.percent)
+			c.host.SetOptions(x.shape)
+			s, err := c.host.Dial(c.listen(t, echo), timeout)
 			must(t, err)
 			sent := randomBytes(x.octets)
 			said := make(chan error, 1)
@@ -201,10 +201,10 @@ func TestOctetsComeBack(t *testing.T) {
 	}
 }
 
-// The kernel dials, says something and ends; so do we.
-func TestTheKernelDials(t *testing.T) {
+// The kernel connects, sends and closes its side; then the host does the same.
+func TestAcceptFromKernel(t *testing.T) {
 	for _, percent := range []int{0, 10} {
-		c := newCable(t, percent > 0, percent)
+		c := newTestLink(t, percent > 0, percent)
 		l, err := c.host.Listen(7471)
 		must(t, err)
 		if _, err := l.Accept(time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
@@ -218,7 +218,7 @@ func TestTheKernelDials(t *testing.T) {
 				return err
 			})
 		}()
-		s, err := l.Accept(patience)
+		s, err := l.Accept(timeout)
 		must(t, err)
 		must(t, <-dialed)
 		_, err = k.Write([]byte("hello"))
@@ -227,7 +227,7 @@ func TestTheKernelDials(t *testing.T) {
 		if got, _ := readAll(t, s); string(got) != "hello" {
 			t.Errorf("%q", got)
 		}
-		must(t, s.Write([]byte("and back"))) // its direction has ended, ours not
+		must(t, s.Write([]byte("and back"))) // half-closed
 		must(t, s.CloseWrite())
 		if b, err := io.ReadAll(k); err != nil || string(b) != "and back" {
 			t.Errorf("%q, %v", b, err)
@@ -241,54 +241,54 @@ func TestTheKernelDials(t *testing.T) {
 	}
 }
 
-func TestResets(t *testing.T) {
-	c := newCable(t, false, 0)
+func TestResetAndRefusedConnections(t *testing.T) {
+	c := newTestLink(t, false, 0)
 	heard := make(chan error, 1)
-	at := c.serve(t, func(k *net.TCPConn) {
+	at := c.listen(t, func(k *net.TCPConn) {
 		_, err := io.ReadAll(k)
 		heard <- err
 		_ = k.SetLinger(0)
 	})
-	s, err := c.host.Dial(at, patience)
+	s, err := c.host.Dial(at, timeout)
 	must(t, err)
 	must(t, s.Reset())
 	if err := <-heard; err == nil {
 		t.Error("the kernel does not hear of our reset")
 	}
-	s, err = c.host.Dial(at, patience)
+	s, err = c.host.Dial(at, timeout)
 	must(t, err)
 	must(t, s.CloseWrite())
 	<-heard
-	if _, err := s.Read(patience); !errors.Is(err, conformance.ErrReset) {
+	if _, err := s.Read(timeout); !errors.Is(err, conformance.ErrReset) {
 		t.Errorf("the kernel's reset: %v", err)
 	}
 	if err := s.Write([]byte("x")); !errors.Is(err, conformance.ErrReset) {
 		t.Errorf("writing behind it: %v", err)
 	}
-	if _, err := c.host.Dial(netip.AddrPortFrom(c.kernel.V4, 1), patience); !errors.Is(err, conformance.ErrReset) {
+	if _, err := c.host.Dial(netip.AddrPortFrom(c.kernel.V4, 1), timeout); !errors.Is(err, conformance.ErrReset) {
 		t.Errorf("nobody listens there: %v", err)
 	}
 	if _, err := c.host.Dial(netip.MustParseAddrPort("10.77.0.99:1"), 50*time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
 		t.Errorf("nobody is there: %v", err)
 	}
-	for until := time.Now().Add(patience); c.host.open() > 0 && time.Now().Before(until); {
+	for until := time.Now().Add(timeout); c.host.connCount() > 0 && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
-	if n := c.host.open(); n != 0 {
+	if n := c.host.connCount(); n != 0 {
 		t.Errorf("%d connections are left", n)
 	}
 }
 
-// While nobody reads, no more comes than the window; then all of it.
-func TestTheWindowCloses(t *testing.T) {
-	c := newCable(t, false, 0)
+// Unread octets do not exceed the receive window, and all are delivered later.
+func TestReceiveWindowCloses(t *testing.T) {
+	c := newTestLink(t, false, 0)
 	sent := randomBytes(1 << 20)
-	at := c.serve(t, func(k *net.TCPConn) { _, _ = k.Write(sent) })
-	s, err := c.host.Dial(at, patience)
+	at := c.listen(t, func(k *net.TCPConn) { _, _ = k.Write(sent) })
+	s, err := c.host.Dial(at, timeout)
 	must(t, err)
 	time.Sleep(300 * time.Millisecond)
 	c.host.mu.Lock()
-	unread := s.(*stream).c.unread
+	unread := s.(*stream).c.unreadLen
 	c.host.mu.Unlock()
 	if unread == 0 || unread > maxWindow {
 		t.Errorf("%d octets have come unread", unread)
@@ -298,17 +298,17 @@ func TestTheWindowCloses(t *testing.T) {
 	}
 }
 
-// And the other way round.
-func TestTheKernelsWindowCloses(t *testing.T) {
-	c := newCable(t, true, 0)
+// The host waits while the kernel's window is closed.
+func TestSendWaitsForKernelWindow(t *testing.T) {
+	c := newTestLink(t, true, 0)
 	read := make(chan []byte, 1)
-	at := c.serve(t, func(k *net.TCPConn) {
+	at := c.listen(t, func(k *net.TCPConn) {
 		_ = k.SetReadBuffer(8192)
 		time.Sleep(600 * time.Millisecond)
 		b, _ := io.ReadAll(k)
 		read <- b
 	})
-	s, err := c.host.Dial(at, patience)
+	s, err := c.host.Dial(at, timeout)
 	must(t, err)
 	sent := randomBytes(1 << 17)
 	must(t, s.Write(sent))
@@ -318,12 +318,11 @@ func TestTheKernelsWindowCloses(t *testing.T) {
 	}
 }
 
-// Segments go out as the case says: late, twice, overlapping, and the kernel puts them
-// together.
-func TestSegmentsAtWill(t *testing.T) {
-	c := newCable(t, false, 0)
+// The kernel reassembles held octets that are sent late, twice and overlapping.
+func TestSendHeldControlsSegments(t *testing.T) {
+	c := newTestLink(t, false, 0)
 	heard := make(chan []byte, 16)
-	at := c.serve(t, func(k *net.TCPConn) {
+	at := c.listen(t, func(k *net.TCPConn) {
 		for {
 			b := make([]byte, 1000)
 			n, err := k.Read(b)
@@ -333,40 +332,40 @@ func TestSegmentsAtWill(t *testing.T) {
 			heard <- b[:n]
 		}
 	})
-	str, err := c.host.Dial(at, patience)
+	str, err := c.host.Dial(at, timeout)
 	must(t, err)
-	s := str.(conformance.Segmented)
+	s := str.(conformance.RawStream)
 	must(t, s.Hold([]byte("0123456789")))
 	if err := s.Hold([]byte("x")); err == nil {
 		t.Error("two are held")
 	}
 	must(t, s.Write([]byte("behind")))
-	must(t, s.Release(7, 10))
-	must(t, s.Release(3, 8))
-	must(t, s.Release(3, 8))
+	must(t, s.SendHeld(7, 10))
+	must(t, s.SendHeld(3, 8))
+	must(t, s.SendHeld(3, 8))
 	select {
 	case b := <-heard:
 		t.Errorf("%q before what comes first", b)
-	case <-time.After(400 * time.Millisecond): // longer than it takes to repeat something
+	case <-time.After(400 * time.Millisecond): // longer than a retransmission
 	}
-	must(t, s.Release(0, 5))
+	must(t, s.SendHeld(0, 5))
 	if b := <-heard; string(b) != "0123456789behind" {
 		t.Errorf("%q", b)
 	}
-	must(t, s.Release(2, 9)) // once more, though it has arrived
-	if s.Release(0, 11) == nil || s.Release(-1, 0) == nil || s.Release(3, 3) == nil {
+	must(t, s.SendHeld(2, 9)) // again, although acknowledged
+	if s.SendHeld(0, 11) == nil || s.SendHeld(-1, 0) == nil || s.SendHeld(3, 3) == nil {
 		t.Error("released what is not held")
 	}
 	must(t, s.Write([]byte("on")))
 	if b := <-heard; string(b) != "on" {
 		t.Errorf("%q", b)
 	}
-	if s.ReleaseEnd(0) == nil {
+	if s.SendHeldFIN(0) == nil {
 		t.Error("ended before what was written")
 	}
 	must(t, s.Hold([]byte("and out")))
-	must(t, s.Release(0, 3))
-	must(t, s.ReleaseEnd(3))
+	must(t, s.SendHeld(0, 3))
+	must(t, s.SendHeldFIN(3))
 	got := ""
 	for len(got) < 7 {
 		got += string(<-heard)
@@ -374,7 +373,7 @@ func TestSegmentsAtWill(t *testing.T) {
 	if got != "and out" {
 		t.Errorf("%q", got)
 	}
-	if _, err := s.Read(patience); !errors.Is(err, io.EOF) {
+	if _, err := s.Read(timeout); !errors.Is(err, io.EOF) {
 		t.Errorf("the kernel ends its side with %v", err)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// seq is a sequence number. Order wraps around: use sub.
+// seq is a sequence number, modulo 2^32: compare with sub.
 type seq uint32
 
-// sub is the signed distance from t to s.
+// sub returns the signed distance from t to s.
 func (s seq) sub(t seq) int { return int(int32(s - t)) }
 
-// add is the number n octets behind.
+// add returns the sequence number n octets later.
 func (s seq) add(n int) seq { return s + seq(uint32(n)) }
 
 type flags uint8
 
-// The flags of a segment, as bits of its header.
+// Flags of a segment, as bits of its header.
 const (
 	fin flags = 1 << iota
 	syn
@@ -30,7 +30,7 @@ const (
 	urg
 )
 
-// segment is one of TCP, with the addresses of its packet.
+// segment is a TCP segment with its addresses.
 type segment struct {
 	src, dst netip.AddrPort
 	seq, ack seq
@@ -45,7 +45,7 @@ const (
 	mssKind   = 2
 )
 
-// len is how much of the sequence numbers a segment takes.
+// len is the number of sequence numbers that the segment takes.
 func (s *segment) len() int {
 	n := len(s.payload)
 	if s.flags&syn != 0 {
@@ -57,13 +57,13 @@ func (s *segment) len() int {
 	return n
 }
 
-// String tells a segment in a few words.
+// String formats a segment.
 func (s *segment) String() string {
-	words, _, _ := Tell(s.packet())
+	words, _, _ := Describe(s.packet())
 	return fmt.Sprintf("%v > %v %s, %d octets", s.src, s.dst, words, len(s.payload))
 }
 
-// packet is the IP packet with the segment.
+// packet returns the IP packet of the segment.
 func (s *segment) packet() []byte {
 	size := headerLen
 	if s.mss != 0 {
@@ -86,7 +86,7 @@ func (s *segment) packet() []byte {
 	return ip.Append(nil, b)
 }
 
-// checksum is that of a TCP segment, header included.
+// checksum returns the TCP checksum of a segment.
 func checksum(src, dst netip.Addr, b []byte) uint16 {
 	pseudo := append(src.AsSlice(), dst.AsSlice()...)
 	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(b)))
@@ -95,7 +95,7 @@ func checksum(src, dst netip.Addr, b []byte) uint16 {
 
 var errNotTCP = errors.New("not TCP")
 
-// parse reads an IP packet with what follows it in its frame. The payload is a part of it.
+// parse parses an IP packet with padding. The payload aliases b.
 func parse(b []byte) (s segment, err error) {
 	ip, t, _, err := packet.ParseIP(b)
 	if err != nil {
@@ -109,22 +109,22 @@ func parse(b []byte) (s segment, err error) {
 	}
 	size := int(t[12]>>4) * 4
 	if size < headerLen || size > len(t) {
-		return s, fmt.Errorf("a TCP header of %d bytes in a segment of %d", size, len(t))
+		return s, fmt.Errorf("TCP header of %d bytes in a segment of %d", size, len(t))
 	}
 	if checksum(ip.Src, ip.Dst, t) != 0 {
-		return s, errors.New("a wrong TCP checksum")
+		return s, errors.New("wrong TCP checksum")
 	}
 	s = segment{
 		src: netip.AddrPortFrom(ip.Src, binary.BigEndian.Uint16(t)), dst: netip.AddrPortFrom(ip.Dst, binary.BigEndian.Uint16(t[2:])),
 		seq: seq(binary.BigEndian.Uint32(t[4:])), ack: seq(binary.BigEndian.Uint32(t[8:])),
 		flags: flags(t[13]), window: binary.BigEndian.Uint16(t[14:]), payload: t[size:],
 	}
-	s.mss = mssOf(t[headerLen:size])
+	s.mss = parseMSS(t[headerLen:size])
 	return s, nil
 }
 
-// mssOf is the MSS among options; 0 if there is none.
-func mssOf(options []byte) uint16 {
+// parseMSS returns the MSS option; 0 if there is none.
+func parseMSS(options []byte) uint16 {
 	for len(options) > 0 {
 		switch kind := options[0]; {
 		case kind == 0:

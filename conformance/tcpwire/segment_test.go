@@ -24,16 +24,16 @@ func samples() []segment {
 	}
 }
 
-func TestSegmentsAreReadAsTheyWereWritten(t *testing.T) {
+func TestSegmentRoundTrip(t *testing.T) {
 	for _, s := range samples() {
-		got, err := parse(append(s.packet(), 0, 0)) // and padding
+		got, err := parse(append(s.packet(), 0, 0)) // with padding
 		if err != nil || !reflect.DeepEqual(got, s) {
 			t.Errorf("%+v\nis %+v, %v", s, got, err)
 		}
 	}
 }
 
-func TestWhatIsNoSegment(t *testing.T) {
+func TestParseRejectsTruncatedAndCorruptSegments(t *testing.T) {
 	whole := samples()[1].packet()
 	for n := range whole {
 		if _, err := parse(whole[:n]); err == nil {
@@ -41,7 +41,7 @@ func TestWhatIsNoSegment(t *testing.T) {
 		}
 		b := bytes.Clone(whole)
 		b[n] ^= 0x10
-		if n < 20 { // of IP: some of it is not TCP's to look at
+		if n < 20 { // the IP header, which TCP does not check
 			continue
 		}
 		if s, err := parse(b); err == nil {
@@ -50,7 +50,7 @@ func TestWhatIsNoSegment(t *testing.T) {
 	}
 }
 
-func TestMSSAmongOptions(t *testing.T) {
+func TestParseMSS(t *testing.T) {
 	for _, c := range []struct {
 		options []byte
 		want    uint16
@@ -63,7 +63,7 @@ func TestMSSAmongOptions(t *testing.T) {
 		{[]byte{2}, 0},
 		{nil, 0},
 	} {
-		if got := mssOf(c.options); got != c.want {
+		if got := parseMSS(c.options); got != c.want {
 			t.Errorf("%v: %d", c.options, got)
 		}
 	}

@@ -16,37 +16,37 @@ import (
 // Dial implements conformance.Streams.
 func (h *Host) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
 	h.mu.Lock()
-	port, err := h.port(to)
+	port, err := h.freePort(to)
 	if err != nil || h.err != nil {
 		h.mu.Unlock()
 		return nil, errors.Join(err, h.err)
 	}
 	c := h.newConn(netip.AddrPortFrom(h.cfg.Addr, port), to)
-	c.open(time.Now(), h.first())
+	c.open(time.Now(), h.newISN())
 	h.mu.Unlock()
 	s := &stream{h, c}
-	err = h.await("stream to "+to.String(), timeout, func() bool { return c.established || c.err != nil })
+	err = h.waitUntil("stream to "+to.String(), timeout, func() bool { return c.established || c.err != nil })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case c.err != nil && errors.Is(c.err, errSilent):
+	case c.err != nil && errors.Is(c.err, errNoResponse):
 		return nil, fmt.Errorf("dial %v: %w (%w)", to, verbs.ErrTimeout, c.err)
 	case c.err != nil:
 		return nil, fmt.Errorf("dial %v: %w", to, c.err)
 	case err != nil:
-		c.breakOff(net.ErrClosed)
+		c.abort(net.ErrClosed)
 		return nil, fmt.Errorf("dial %v: %w", to, err)
 	}
 	return s, nil
 }
 
-// listener takes connections to a port.
+// listener accepts connections to a port.
 type listener struct {
-	h      *Host
-	at     netip.AddrPort
-	closed bool
-	coming []*conn // whose SYN we have answered
-	ready  []*conn
+	h        *Host
+	at       netip.AddrPort
+	closed   bool
+	halfOpen []*conn // SYN received
+	ready    []*conn
 }
 
 // Listen implements conformance.Streams.
@@ -55,7 +55,7 @@ func (h *Host) Listen(port uint16) (conformance.Listener, error) {
 	defer h.mu.Unlock()
 	var err error
 	if port == 0 {
-		port, err = h.port(netip.AddrPort{})
+		port, err = h.freePort(netip.AddrPort{})
 	}
 	switch {
 	case err != nil:
@@ -63,19 +63,18 @@ func (h *Host) Listen(port uint16) (conformance.Listener, error) {
 	case h.err != nil:
 		return nil, h.err
 	case h.listeners[port] != nil:
-		return nil, fmt.Errorf("TCP port %d is taken", port)
+		return nil, fmt.Errorf("TCP port %d is in use", port)
 	}
 	l := &listener{h: h, at: netip.AddrPortFrom(h.cfg.Addr, port)}
 	h.listeners[port] = l
 	return l, nil
 }
 
-// expects reports whether a connection is one that has come to the listener, and takes it
-// from those that come.
-func (l *listener) expects(c *conn) bool {
-	i := slices.Index(l.coming, c)
+// removeHalfOpen removes a connection from the half-open ones; false if it is none.
+func (l *listener) removeHalfOpen(c *conn) bool {
+	i := slices.Index(l.halfOpen, c)
 	if i >= 0 {
-		l.coming = slices.Delete(l.coming, i, i+1)
+		l.halfOpen = slices.Delete(l.halfOpen, i, i+1)
 	}
 	return i >= 0
 }
@@ -85,7 +84,7 @@ func (l *listener) Addr() netip.AddrPort { return l.at }
 
 // Accept implements conformance.Listener.
 func (l *listener) Accept(timeout time.Duration) (conformance.Stream, error) {
-	err := l.h.await(fmt.Sprint("stream to port ", l.at.Port()), timeout, func() bool { return len(l.ready) > 0 || l.closed })
+	err := l.h.waitUntil(fmt.Sprint("stream to port ", l.at.Port()), timeout, func() bool { return len(l.ready) > 0 || l.closed })
 	if err != nil {
 		return nil, fmt.Errorf("accept on %v: %w", l.at, err)
 	}
@@ -99,7 +98,7 @@ func (l *listener) Accept(timeout time.Duration) (conformance.Stream, error) {
 	return &stream{l.h, c}, nil
 }
 
-// Close implements conformance.Listener. What nobody has accepted is broken.
+// Close implements conformance.Listener. It aborts connections that were not accepted.
 func (l *listener) Close() error {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
@@ -108,21 +107,21 @@ func (l *listener) Close() error {
 	}
 	l.closed = true
 	delete(l.h.listeners, l.at.Port())
-	for _, c := range slices.Concat(l.coming, l.ready) {
-		c.breakOff(net.ErrClosed)
+	for _, c := range slices.Concat(l.halfOpen, l.ready) {
+		c.abort(net.ErrClosed)
 	}
-	l.coming, l.ready = nil, nil
-	l.h.changed()
+	l.halfOpen, l.ready = nil, nil
+	l.h.notify()
 	return nil
 }
 
-// stream is a connection of somebody's.
+// stream is a connection of a host.
 type stream struct {
 	h *Host
 	c *conn
 }
 
-var _ conformance.Segmented = (*stream)(nil)
+var _ conformance.RawStream = (*stream)(nil)
 
 // Local implements conformance.Stream.
 func (s *stream) Local() netip.AddrPort { return s.c.local }
@@ -130,37 +129,36 @@ func (s *stream) Local() netip.AddrPort { return s.c.local }
 // Remote implements conformance.Stream.
 func (s *stream) Remote() netip.AddrPort { return s.c.remote }
 
-// MSS implements conformance.Stream. It is that of the device's segments: what we ask for,
-// and the cable carries.
+// MSS implements conformance.Stream: the smaller of the announced MSS and the link's.
 func (s *stream) MSS() int {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	return min(s.c.announce, s.h.fits())
+	return min(s.c.ownMSS, s.h.linkMSS())
 }
 
-// maxUnacked is how much may be said ahead of what the device has taken.
-const maxUnacked = 1 << 20
+// maxSendBuffer limits the unacknowledged octets.
+const maxSendBuffer = 1 << 20
 
 // Write implements conformance.Stream.
 func (s *stream) Write(b []byte) error {
-	err := s.h.await("room to write", verbs.Forever, func() bool { return s.c.err != nil || s.c.next.sub(s.c.una) < maxUnacked })
+	err := s.h.waitUntil("room to write", verbs.Forever, func() bool { return s.c.err != nil || s.c.sndEnd.sub(s.c.sndUna) < maxSendBuffer })
 	if err != nil {
 		return err
 	}
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	if s.c.err == nil && s.c.ended {
-		return errors.New("our side of the stream has ended")
+	if s.c.err == nil && s.c.finQueued {
+		return errors.New("the stream is closed for writing")
 	}
 	if s.c.err == nil {
-		s.c.say(time.Now(), b)
+		s.c.write(time.Now(), b)
 	}
 	return s.c.err
 }
 
 // Read implements conformance.Stream.
 func (s *stream) Read(timeout time.Duration) (b []byte, err error) {
-	waited := s.h.await("octets from the device", timeout, func() bool {
+	waited := s.h.waitUntil("octets from the device", timeout, func() bool {
 		if b == nil && err == nil {
 			b, err = s.c.read()
 		}
@@ -176,7 +174,7 @@ func (s *stream) Read(timeout time.Duration) (b []byte, err error) {
 func (s *stream) CloseWrite() error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	s.c.finish(time.Now())
+	s.c.closeWrite(time.Now())
 	return s.c.err
 }
 
@@ -184,27 +182,27 @@ func (s *stream) CloseWrite() error {
 func (s *stream) Reset() error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	s.c.breakOff(net.ErrClosed)
+	s.c.abort(net.ErrClosed)
 	return nil
 }
 
-// Hold implements conformance.Segmented.
+// Hold implements conformance.RawStream.
 func (s *stream) Hold(b []byte) error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	return s.c.holdBack(b)
+	return s.c.hold(b)
 }
 
-// ReleaseEnd implements conformance.Segmented.
-func (s *stream) ReleaseEnd(from int) error {
+// SendHeldFIN implements conformance.RawStream.
+func (s *stream) SendHeldFIN(from int) error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	return s.c.releaseEnd(time.Now(), from)
+	return s.c.sendHeldFIN(time.Now(), from)
 }
 
-// Release implements conformance.Segmented.
-func (s *stream) Release(from, to int) error {
+// SendHeld implements conformance.RawStream.
+func (s *stream) SendHeld(from, to int) error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	return s.c.release(time.Now(), from, to)
+	return s.c.sendHeld(time.Now(), from, to)
 }

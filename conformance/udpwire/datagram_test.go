@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// A packet that is not refused is the one that its datagram makes: nothing else is ever
-// sent in its place.
+// An accepted packet equals the packet that its datagram makes.
 func FuzzDatagram(f *testing.F) {
 	cfg := Config{
 		Addrs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},

@@ -1,19 +1,17 @@
-// Package udpwire is a [conformance.Wire] of ordinary UDP sockets, for a judge that may
-// not open packet sockets: the other end of a RoCE device's cable as any program of this
-// host could be it, at addresses that the host's kernel has.
+// Package udpwire is a [conformance.Wire] of ordinary UDP sockets, for hosts where packet
+// sockets are not permitted: the other end of a RoCE device's link, at IP addresses of
+// this host.
 //
-// It sends what a socket can send, bit for bit, and refuses the rest with
-// conformance.ErrCannot: a packet is sent only if the kernel makes exactly the one that
-// was asked for. Of what comes, a socket shows the payload, both addresses and ports, the
-// hop limit, the traffic class and the flow label; the rest of the headers is made up, and
-// [Blind] says what that is. Whoever judges by such a packet must not look at it.
+// It sends a packet only if the kernel would send it bit for bit, and returns an error
+// that wraps conformance.ErrBenchCannot for others. Of a received packet a socket reports
+// the payload, addresses, ports, hop limit, traffic class and flow label. The wire invents
+// the other header fields, which [Limitations] lists; cases must not judge them.
 //
-// It refuses to guess: nothing that could not be seen is reported as if it had been. It
-// knows no RoCE; who does can tell it what the identification of an IPv4 packet must have
-// been (Config.Identify).
+// The package does not know RoCE. The caller may supply the identification of a received
+// IPv4 packet (Config.LookupIPv4ID).
 //
-// Opening takes no permission but that to bind the port, and Linux. A Wire may be used by
-// many goroutines; its own end with Close.
+// Open needs Linux and the permission to bind the port. A Wire is safe for concurrent
+// use; Close ends its goroutines.
 package udpwire
 
 import (
@@ -21,29 +19,28 @@ import (
 	"time"
 )
 
-// Config describes a wire. Interface, Port, Addrs and Device are needed.
+// Config describes a wire. Interface, Port, Addrs and Device are required.
 type Config struct {
-	// Interface is the network interface at our end of the cable, which has Addrs.
+	// Interface is the network interface at this end of the link. It has Addrs.
 	Interface string
-	// Port is the UDP port that we are at.
+	// Port is the UDP port of the wire.
 	Port uint16
-	// Addrs are our IP addresses, which must be the kernel's on that interface.
+	// Addrs are the wire's IP addresses, which the kernel has on that interface.
 	Addrs []netip.Addr
-	// Device are the addresses of the device: a packet to another host would not reach
-	// it.
+	// Device are the IP addresses of the device, the only unicast destinations.
 	Device []netip.Addr
-	// Identify, if not nil, is asked for identification and DF of an IPv4 packet that has
-	// come, and that has 0 and true there now. Without an answer they stay.
-	Identify func(packet []byte) (id uint16, df, ok bool)
-	// Within, if not nil, calls a function in the network namespace of the interface:
-	// sockets are also made long after opening.
-	Within func(func() error) error
-	// Epoch is time 0 of frames; that of opening if zero.
+	// LookupIPv4ID, if not nil, returns the identification and DF of a received IPv4
+	// packet. If it does not know them they are 0 and true.
+	LookupIPv4ID func(packet []byte) (id uint16, df, ok bool)
+	// InNamespace, if not nil, calls a function in the network namespace of the
+	// interface. The wire also creates sockets after Open.
+	InNamespace func(func() error) error
+	// Epoch is time 0 of received frames; the time of Open if zero.
 	Epoch time.Time
 }
 
-// Blind tells what such a wire neither shows nor sets, in words for people.
-func Blind() []string {
+// Limitations lists, for readers, the fields that the wire neither reports nor sets.
+func Limitations() []string {
 	return []string{
 		"Ethernet: addresses, tags and padding of frames",
 		"IPv4: identification, flags, fragments (the kernel puts them together), options, header checksum; none can be set",

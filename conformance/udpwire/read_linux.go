@@ -12,9 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// read takes datagrams from a socket until it is closed.
-func (w *Wire) read(s *socket) {
-	buf, oob := make([]byte, longestUDP), make([]byte, 512)
+// readLoop reads datagrams from a socket until it is closed.
+func (w *Wire) readLoop(s *socket) {
+	buf, oob := make([]byte, maxUDPLen), make([]byte, 512)
 	var drops uint32
 	for {
 		var n, oobn, flags int
@@ -28,53 +28,53 @@ func (w *Wire) read(s *socket) {
 		case cerr != nil:
 			return // closed
 		case err != nil:
-			continue // of something that was sent
+			continue // an ICMP error of an earlier send
 		}
-		t, err := readControl(oob[:oobn])
-		d, readErr := came(from, s.at, &t, buf[:n])
+		t, err := parseControl(oob[:oobn])
+		d, readErr := newReceived(from, s.at, &t, buf[:n])
 		err = cmp.Or(err, readErr)
 		if flags&unix.MSG_CTRUNC != 0 {
-			err = errUntold
+			err = errMissingAncillary
 		}
 		w.deliver(d, &t, t.drops-drops, err)
 		drops = t.drops
 	}
 }
 
-// deliver keeps a datagram until somebody reads it.
-func (w *Wire) deliver(d *datagram, t *told, drops uint32, err error) {
+// deliver queues a datagram for Recv.
+func (w *Wire) deliver(d *datagram, t *ancillary, drops uint32, err error) {
 	a := arrival{seen: t.seen, err: err, Frame: conformance.Frame{At: t.seen.Sub(w.cfg.Epoch)}}
 	if err == nil {
-		a.Packet = w.whole(d)
+		a.Packet = w.rebuildPacket(d)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lost += uint64(drops)
-	if t.seen.Before(w.since) {
+	w.dropped += uint64(drops)
+	if t.seen.Before(w.discardBefore) {
 		return
 	}
-	if len(w.arrived) >= maxUnread {
-		w.lost++
+	if len(w.queue) >= maxQueued {
+		w.dropped++
 		return
 	}
-	// Sockets are read beside each other, and may be late.
-	i, _ := slices.BinarySearchFunc(w.arrived, a, func(x, y arrival) int {
+	// The sockets have separate readers: insert by receive time.
+	i, _ := slices.BinarySearchFunc(w.queue, a, func(x, y arrival) int {
 		if x.seen.After(y.seen) {
 			return 1
 		}
 		return -1
 	})
-	w.arrived = slices.Insert(w.arrived, i, a)
+	w.queue = slices.Insert(w.queue, i, a)
 	w.wake()
 }
 
-// whole is the packet that a datagram came in, as far as that is known.
-func (w *Wire) whole(d *datagram) []byte {
+// rebuildPacket returns the IP packet of a datagram, as far as its fields are known.
+func (w *Wire) rebuildPacket(d *datagram) []byte {
 	p := d.packet()
-	if d.dst.Addr().Is6() || w.cfg.Identify == nil {
+	if d.dst.Addr().Is6() || w.cfg.LookupIPv4ID == nil {
 		return p
 	}
-	id, df, ok := w.cfg.Identify(p)
+	id, df, ok := w.cfg.LookupIPv4ID(p)
 	if !ok {
 		return p
 	}

@@ -10,31 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is one of the kernel's, bound to an address of ours, or to a group.
+// socket is a UDP socket bound to one of the wire's addresses, or to a group.
 type socket struct {
 	at   netip.AddrPort
-	file *os.File // keeps it
+	file *os.File // owns the socket
 	conn syscall.RawConn
-	// unsummed is what the socket was last told: to leave UDP checksums out.
-	unsummed bool
+	// checksumOff: the socket sends no UDP checksums.
+	checksumOff bool
 }
 
 type option struct {
 	level, name, value int
-	what               string
+	label              string
 }
 
-// ipv6FlowInfo is IPV6_FLOWINFO of linux/in6.h, which package unix does not have.
+// ipv6FlowInfo is IPV6_FLOWINFO of linux/in6.h, missing in package unix.
 const ipv6FlowInfo = 11
 
-// options have a socket send packets as they are asked for, and tell of those that come
-// all that it can.
-func options(six bool, index int) []option {
+// options returns the socket options for bit-exact sending and for ancillary data.
+func options(ipv6 bool, index int) []option {
 	all := []option{
 		{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS"},
 		{unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1, "SO_RXQ_OVFL"},
 	}
-	if six {
+	if ipv6 {
 		return append(all,
 			option{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1, "IPV6_V6ONLY"},
 			option{unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1, "IPV6_RECVHOPLIMIT"},
@@ -45,24 +44,24 @@ func options(six bool, index int) []option {
 			option{unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1, "IPV6_DONTFRAG"},
 			option{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, index, "IPV6_MULTICAST_IF"},
 			option{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 0, "IPV6_MULTICAST_LOOP"},
-			// RoCEv2 sends no checksums, which IPv6 would drop.
+			// RoCEv2 packets have no UDP checksum; IPv6 sockets drop them by default.
 			option{unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1, "UDP_NO_CHECK6_RX"})
 	}
 	return append(all,
 		option{unix.IPPROTO_IP, unix.IP_RECVTTL, 1, "IP_RECVTTL"},
 		option{unix.IPPROTO_IP, unix.IP_RECVTOS, 1, "IP_RECVTOS"},
-		// DF, and so an identification of 0: a socket that is not connected has none then.
+		// DF set gives identification 0 on an unconnected socket.
 		option{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, "IP_MTU_DISCOVER"},
 		option{unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 0, "IP_MULTICAST_LOOP"})
 }
 
 const bufferBytes = 8 << 20
 
-// bind makes a socket at an address.
+// bind creates a socket at an address.
 func bind(at netip.AddrPort, index int) (*socket, error) {
-	six := at.Addr().Is6()
+	ipv6 := at.Addr().Is6()
 	family := unix.AF_INET
-	if six {
+	if ipv6 {
 		family = unix.AF_INET6
 	}
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -70,7 +69,7 @@ func bind(at netip.AddrPort, index int) (*socket, error) {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	s := &socket{at: at}
-	if err := s.setUp(fd, six, index); err != nil {
+	if err := s.configure(fd, ipv6, index); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
@@ -82,18 +81,18 @@ func bind(at netip.AddrPort, index int) (*socket, error) {
 	return s, nil
 }
 
-func (s *socket) setUp(fd int, six bool, index int) error {
-	for _, o := range options(six, index) {
+func (s *socket) configure(fd int, ipv6 bool, index int) error {
+	for _, o := range options(ipv6, index) {
 		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			return fmt.Errorf("%s: %w", o.what, err)
+			return fmt.Errorf("%s: %w", o.label, err)
 		}
 	}
-	if !six {
+	if !ipv6 {
 		if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(index)}); err != nil {
 			return fmt.Errorf("IP_MULTICAST_IF: %w", err)
 		}
 	}
-	// The kernel gives less to whoever may not have so much.
+	// Without privileges the kernel limits the buffer.
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bufferBytes) != nil {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferBytes); err != nil {
 			return fmt.Errorf("SO_RCVBUF: %w", err)
@@ -108,7 +107,7 @@ func (s *socket) setUp(fd int, six bool, index int) error {
 	return nil
 }
 
-// sockaddr is an address as the kernel has it. Those of a link need their interface.
+// sockaddr converts an address. Link-local and multicast addresses need the interface.
 func sockaddr(a netip.AddrPort, index int) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
@@ -120,7 +119,7 @@ func sockaddr(a netip.AddrPort, index int) unix.Sockaddr {
 	return to
 }
 
-// join has the socket get what is sent to the group that it is bound to.
+// join joins the multicast group that the socket is bound to.
 func (s *socket) join(index int) (err error) {
 	group := s.at.Addr()
 	cerr := s.conn.Control(func(fd uintptr) {
@@ -135,10 +134,10 @@ func (s *socket) join(index int) (err error) {
 
 // send sends a datagram from the socket's address.
 func (s *socket) send(d *datagram, index int) (err error) {
-	if err := s.sum(d.summed); err != nil {
+	if err := s.setChecksum(d.hasChecksum); err != nil {
 		return err
 	}
-	control := sendControl(d)
+	control := sendControlMessages(d)
 	cerr := s.conn.Write(func(fd uintptr) bool {
 		err = unix.Sendmsg(int(fd), d.payload, control, sockaddr(d.dst, index), 0)
 		return !errors.Is(err, unix.EAGAIN)
@@ -146,9 +145,9 @@ func (s *socket) send(d *datagram, index int) (err error) {
 	return errors.Join(cerr, err)
 }
 
-// sum has what is sent have UDP checksums, or not.
-func (s *socket) sum(wanted bool) (err error) {
-	if s.unsummed == !wanted {
+// setChecksum switches UDP checksums of sent datagrams on or off.
+func (s *socket) setChecksum(wanted bool) (err error) {
+	if s.checksumOff == !wanted {
 		return nil
 	}
 	level, name, off := unix.SOL_SOCKET, unix.SO_NO_CHECK, 0
@@ -160,8 +159,8 @@ func (s *socket) sum(wanted bool) (err error) {
 	}
 	cerr := s.conn.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, name, off) })
 	if err = errors.Join(cerr, err); err != nil {
-		return fmt.Errorf("leave out UDP checksums: %w", err)
+		return fmt.Errorf("set UDP checksum option: %w", err)
 	}
-	s.unsummed = !wanted
+	s.checksumOff = !wanted
 	return nil
 }

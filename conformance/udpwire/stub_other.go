@@ -10,10 +10,10 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// Wire cannot be had.
+// Wire is not available.
 type Wire struct{}
 
-var errNotLinux = errors.New("the socket options that this takes are Linux's")
+var errNotLinux = errors.New("UDP wires need Linux")
 
 // Open fails.
 func Open(Config) (*Wire, error) { return nil, errNotLinux }
@@ -30,8 +30,8 @@ func (*Wire) Join(netip.Addr) error { return errNotLinux }
 // Epoch is the zero Time.
 func (*Wire) Epoch() time.Time { return time.Time{} }
 
-// Forget does nothing.
-func (*Wire) Forget() {}
+// Discard does nothing.
+func (*Wire) Discard() {}
 
 // Close does nothing.
 func (*Wire) Close() error { return nil }

@@ -20,19 +20,19 @@ type Wire struct {
 	index int // of the interface
 	mtu   int
 
-	home    []*socket // at cfg.Port of each of cfg.Addrs
-	readers sync.WaitGroup
-	closed  chan struct{}
-	news    chan struct{} // something has arrived
+	bound         []*socket // bound to cfg.Port of each of cfg.Addrs
+	readers       sync.WaitGroup
+	closed        chan struct{}
+	arrivalSignal chan struct{} // an arrival is queued
 
-	sending sync.Mutex
-	others  map[netip.AddrPort]*socket // at other ports, to send from
-	groups  []*socket                  // that were joined
+	sending     sync.Mutex
+	sendSockets map[netip.AddrPort]*socket // bound to other source ports
+	groups      []*socket                  // joined groups
 
-	mu      sync.Mutex
-	since   time.Time // what came before is of no interest
-	arrived []arrival // in the order of seen
-	lost    uint64
+	mu            sync.Mutex
+	discardBefore time.Time // datagrams received before are ignored
+	queue         []arrival // by receive time
+	dropped       uint64
 }
 
 var _ conformance.Wire = (*Wire)(nil)
@@ -44,21 +44,21 @@ type arrival struct {
 }
 
 const (
-	maxUnread  = 1 << 15 // datagrams
-	maxSockets = 512     // to send from, beside those at home
-	longestUDP = 1<<16 - 1
+	maxQueued  = 1 << 15 // datagrams
+	maxSockets = 512     // limit of sendSockets
+	maxUDPLen  = 1<<16 - 1
 )
 
 // Open opens the wire.
 func Open(cfg Config) (*Wire, error) {
-	w := &Wire{cfg: cfg, closed: make(chan struct{}), news: make(chan struct{}, 1), others: make(map[netip.AddrPort]*socket), since: time.Now()}
+	w := &Wire{cfg: cfg, closed: make(chan struct{}), arrivalSignal: make(chan struct{}, 1), sendSockets: make(map[netip.AddrPort]*socket), discardBefore: time.Now()}
 	if w.cfg.Epoch.IsZero() {
-		w.cfg.Epoch = w.since
+		w.cfg.Epoch = w.discardBefore
 	}
-	if w.cfg.Within == nil {
-		w.cfg.Within = func(f func() error) error { return f() }
+	if w.cfg.InNamespace == nil {
+		w.cfg.InNamespace = func(f func() error) error { return f() }
 	}
-	if err := w.cfg.Within(w.open); err != nil {
+	if err := w.cfg.InNamespace(w.open); err != nil {
 		return nil, errors.Join(fmt.Errorf("UDP sockets at %s: %w", cfg.Interface, err), w.Close())
 	}
 	return w, nil
@@ -72,22 +72,22 @@ func (w *Wire) open() error {
 	w.index, w.mtu = intf.Index, intf.MTU
 	switch {
 	case w.cfg.Port == 0:
-		return errors.New("no Port: nobody would send here")
+		return errors.New("no Port")
 	case len(w.cfg.Addrs) == 0 || len(w.cfg.Device) == 0:
-		return errors.New("no Addrs, or no Device: nobody would send here, or be sent to")
+		return errors.New("no Addrs, or no Device")
 	}
 	for _, a := range w.cfg.Addrs {
 		s, err := bind(netip.AddrPortFrom(a, w.cfg.Port), w.index)
 		if err != nil {
 			return err
 		}
-		w.home = append(w.home, s)
-		w.readers.Go(func() { w.read(s) })
+		w.bound = append(w.bound, s)
+		w.readers.Go(func() { w.readLoop(s) })
 	}
 	return nil
 }
 
-// Send implements conformance.Wire. What is sent while the cable is out is lost.
+// Send implements conformance.Wire. Packets sent while the link is down are lost.
 func (w *Wire) Send(packet []byte) error {
 	d, err := w.cfg.datagram(packet)
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *Wire) Send(packet []byte) error {
 	}
 	w.sending.Lock()
 	defer w.sending.Unlock()
-	s, err := w.from(d.src)
+	s, err := w.sendSocket(d.src)
 	if err != nil {
 		return err
 	}
@@ -103,25 +103,25 @@ func (w *Wire) Send(packet []byte) error {
 	case errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
 		return nil
 	case errors.Is(err, unix.EMSGSIZE):
-		return cannot("a packet of %d bytes, and the MTU of %s is %d", len(packet), w.cfg.Interface, w.mtu)
+		return cannot("packet of %d bytes exceeds the MTU of %s, %d", len(packet), w.cfg.Interface, w.mtu)
 	case err != nil:
 		return fmt.Errorf("send from %v to %v: %w", d.src, d.dst, err)
 	}
 	return nil
 }
 
-// from is the socket at an address, which it makes if need be.
-func (w *Wire) from(at netip.AddrPort) (*socket, error) {
-	for _, s := range w.home {
+// sendSocket returns the socket bound to a source address, and creates it if needed.
+func (w *Wire) sendSocket(at netip.AddrPort) (*socket, error) {
+	for _, s := range w.bound {
 		if s.at == at {
 			return s, nil
 		}
 	}
-	if s, ok := w.others[at]; ok {
+	if s, ok := w.sendSockets[at]; ok {
 		return s, nil
 	}
-	if len(w.others) >= maxSockets {
-		closeAll(w.others)
+	if len(w.sendSockets) >= maxSockets {
+		closeAll(w.sendSockets)
 	}
 	s, err := w.bind(at)
 	if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EACCES) {
@@ -130,13 +130,13 @@ func (w *Wire) from(at netip.AddrPort) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.others[at] = s
+	w.sendSockets[at] = s
 	return s, nil
 }
 
-// bind makes a socket at an address.
+// bind creates a socket in the wire's network namespace.
 func (w *Wire) bind(at netip.AddrPort) (s *socket, err error) {
-	err = w.cfg.Within(func() error {
+	err = w.cfg.InNamespace(func() error {
 		s, err = bind(at, w.index)
 		return err
 	})
@@ -152,52 +152,52 @@ func closeAll(sockets map[netip.AddrPort]*socket) {
 
 // Recv implements conformance.Wire.
 func (w *Wire) Recv(timeout time.Duration) (conformance.Frame, error) {
-	var out <-chan time.Time
+	var expired <-chan time.Time
 	if timeout >= 0 {
 		t := time.NewTimer(timeout)
 		defer t.Stop()
-		out = t.C
+		expired = t.C
 	}
-	for last := false; ; {
-		if a, ok := w.take(); ok {
+	for timedOut := false; ; {
+		if a, ok := w.dequeue(); ok {
 			return a.Frame, a.err
 		}
 		switch {
-		case last:
+		case timedOut:
 			return conformance.Frame{}, fmt.Errorf("no packet from the device: %w", verbs.ErrTimeout)
 		default:
 			select {
-			case <-w.news:
+			case <-w.arrivalSignal:
 			case <-w.closed:
 				return conformance.Frame{}, fmt.Errorf("UDP sockets at %s: %w", w.cfg.Interface, net.ErrClosed)
-			case <-out:
-				last = true // what is there comes before the end of time
+			case <-expired:
+				timedOut = true // queued datagrams take precedence
 			}
 		}
 	}
 }
 
-// take returns the first that has arrived, or says that some are missing.
-func (w *Wire) take() (a arrival, ok bool) {
+// dequeue returns the first arrival, or an error if datagrams were dropped.
+func (w *Wire) dequeue() (a arrival, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.lost > 0 {
-		a.err = fmt.Errorf("UDP sockets at %s: %d datagrams were lost, for nobody read them in time", w.cfg.Interface, w.lost)
+	if w.dropped > 0 {
+		a.err = fmt.Errorf("UDP sockets at %s: %d datagrams were dropped because they were not read in time", w.cfg.Interface, w.dropped)
 		return a, true
 	}
-	if len(w.arrived) == 0 {
+	if len(w.queue) == 0 {
 		return a, false
 	}
-	a, w.arrived = w.arrived[0], w.arrived[1:]
-	if len(w.arrived) > 0 {
-		w.wake() // somebody else may wait
+	a, w.queue = w.queue[0], w.queue[1:]
+	if len(w.queue) > 0 {
+		w.wake() // for a concurrent Recv
 	}
 	return a, true
 }
 
 func (w *Wire) wake() {
 	select {
-	case w.news <- struct{}{}:
+	case w.arrivalSignal <- struct{}{}:
 	default:
 	}
 }
@@ -214,38 +214,38 @@ func (w *Wire) Join(group netip.Addr) error {
 	w.sending.Lock()
 	w.groups = append(w.groups, s)
 	w.sending.Unlock()
-	w.readers.Go(func() { w.read(s) })
+	w.readers.Go(func() { w.readLoop(s) })
 	return nil
 }
 
-// Epoch is time 0 of frames.
+// Epoch is time 0 of received frames.
 func (w *Wire) Epoch() time.Time { return w.cfg.Epoch }
 
-// Forget forgets what has come so far, and that some was lost, and begins anew: at the
-// first port, and in no group.
-func (w *Wire) Forget() {
-	w.leave()
+// Discard discards received datagrams and the count of dropped ones, closes sockets at
+// other ports, and leaves all groups.
+func (w *Wire) Discard() {
+	w.closeExtraSockets()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.since, w.arrived, w.lost = time.Now(), nil, 0
+	w.discardBefore, w.queue, w.dropped = time.Now(), nil, 0
 }
 
-// leave closes the sockets that are not at home.
-func (w *Wire) leave() {
+// closeExtraSockets closes all sockets but those of Open.
+func (w *Wire) closeExtraSockets() {
 	w.sending.Lock()
 	defer w.sending.Unlock()
-	closeAll(w.others)
+	closeAll(w.sendSockets)
 	for _, s := range w.groups {
 		s.file.Close()
 	}
 	w.groups = nil
 }
 
-// Close closes the wire. A Recv under way returns.
+// Close closes the wire. A blocked Recv returns.
 func (w *Wire) Close() error {
-	w.leave()
-	errs := make([]error, 0, len(w.home))
-	for _, s := range w.home {
+	w.closeExtraSockets()
+	errs := make([]error, 0, len(w.bound))
+	for _, s := range w.bound {
 		errs = append(errs, s.file.Close())
 	}
 	w.readers.Wait()

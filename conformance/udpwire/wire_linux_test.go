@@ -16,23 +16,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 var (
 	device4 = netip.MustParseAddr("10.77.0.50")
 	device6 = netip.MustParseAddr("fd77::50")
 )
 
-// cable has a wire of sockets at one end, and one that sees every bit at the other.
-type cable struct {
+// testLink has a UDP wire at one end, and an Ethernet wire at the other.
+type testLink struct {
 	host *nstest.Host
 	wire *Wire
 	far  *etherwire.Wire
 }
 
-func newCable(t *testing.T) *cable {
+func newTestLink(t *testing.T) *testLink {
 	t.Helper()
-	c := &cable{}
+	c := &testLink{}
 	var far *nstest.Host
 	c.host, far = nstest.Pair(t, 9000)
 	var mac net.HardwareAddr
@@ -42,13 +42,13 @@ func newCable(t *testing.T) *cable {
 			return err
 		}
 		mac = intf.HardwareAddr
-		if err := etherwire.OffloadsOff(nstest.Device); err != nil {
+		if err := etherwire.DisableOffloads(nstest.Device); err != nil {
 			return err
 		}
 		c.wire, err = Open(Config{
 			Interface: nstest.Device, Port: 4791, Addrs: []netip.Addr{c.host.V6, c.host.V4}, Device: []netip.Addr{device4, device6},
-			Within:   func(f func() error) error { return c.host.Do(f) },
-			Identify: func(p []byte) (uint16, bool, bool) { return 0x1234, false, p[len(p)-1] == 7 },
+			InNamespace:  func(f func() error) error { return c.host.Do(f) },
+			LookupIPv4ID: func(p []byte) (uint16, bool, bool) { return 0x1234, false, p[len(p)-1] == 7 },
 		})
 		return err
 	}))
@@ -68,8 +68,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// usual is a packet as RoCEv2 has it.
-func usual(src, dst netip.Addr, payload []byte, change ...func(*packet.IP, *packet.UDP)) []byte {
+// rocePacket returns a packet with the default headers of RoCEv2.
+func rocePacket(src, dst netip.Addr, payload []byte, change ...func(*packet.IP, *packet.UDP)) []byte {
 	ip, udp := packet.IP{Src: src, Dst: dst}, packet.UDP{SrcPort: new(uint16(0xc000)), DstPort: new(uint16(4791)), Checksum: new(uint16(0))}
 	for _, f := range change {
 		f(&ip, &udp)
@@ -77,9 +77,9 @@ func usual(src, dst netip.Addr, payload []byte, change ...func(*packet.IP, *pack
 	return ip.Append(nil, udp.Append(nil, ip, payload))
 }
 
-// What is sent is on the wire to the bit what was asked for.
-func TestPacketsAreSentAsTheyAre(t *testing.T) {
-	c := newCable(t)
+// A sent packet is bit for bit the requested one.
+func TestSendIsBitExact(t *testing.T) {
+	c := newTestLink(t)
 	changes := map[string]func(*packet.IP, *packet.UDP){
 		"usual":            func(*packet.IP, *packet.UDP) {},
 		"a checksum":       func(_ *packet.IP, u *packet.UDP) { u.Checksum = nil },
@@ -94,9 +94,9 @@ func TestPacketsAreSentAsTheyAre(t *testing.T) {
 	for _, at := range []struct{ src, dst netip.Addr }{{c.host.V4, device4}, {c.host.V6, device6}, {c.host.V4, netip.MustParseAddr("239.1.2.3")}, {c.host.V6, netip.MustParseAddr("ff15::77")}} {
 		for name, change := range changes {
 			for _, n := range []int{0, 1, 24, 4096 + 60} {
-				asked := usual(at.src, at.dst, bytes.Repeat([]byte{0xa5}, n), change)
+				asked := rocePacket(at.src, at.dst, bytes.Repeat([]byte{0xa5}, n), change)
 				must(t, c.wire.Send(asked))
-				f, err := c.far.Recv(patience)
+				f, err := c.far.Recv(timeout)
 				if err != nil || !bytes.HasPrefix(f.Packet, asked) || len(f.Packet) > max(46, len(asked)) {
 					t.Fatalf("%s to %v, %d bytes: %v\nsent %x\nwant %x", name, at.dst, n, err, f.Packet, asked)
 				}
@@ -105,16 +105,16 @@ func TestPacketsAreSentAsTheyAre(t *testing.T) {
 	}
 }
 
-// What no socket sends is refused, with a reason, and nothing is sent in its place.
-func TestWhatASocketCannotSend(t *testing.T) {
-	c := newCable(t)
-	v4 := usual(c.host.V4, device4, []byte("xy"))
-	with := func(f func(*packet.IP, *packet.UDP)) []byte { return usual(c.host.V4, device4, []byte("xy"), f) }
-	six := func(f func(*packet.IP, *packet.UDP)) []byte { return usual(c.host.V6, device6, []byte("xy"), f) }
+// Packets that no socket can send are rejected with a reason, and nothing is sent.
+func TestSendRejectsPacketsNoSocketCanSend(t *testing.T) {
+	c := newTestLink(t)
+	v4 := rocePacket(c.host.V4, device4, []byte("xy"))
+	with := func(f func(*packet.IP, *packet.UDP)) []byte { return rocePacket(c.host.V4, device4, []byte("xy"), f) }
+	six := func(f func(*packet.IP, *packet.UDP)) []byte { return rocePacket(c.host.V6, device6, []byte("xy"), f) }
 	fragment := func(h *packet.IP, _ *packet.UDP) { h.MF, h.ID = new(true), new(uint32(7)) }
 	for name, x := range map[string]struct {
 		packet []byte
-		says   string
+		want   string
 	}{
 		"an identification":  {with(func(h *packet.IP, _ *packet.UDP) { h.ID = new(uint32(1)) }), "IP identification 0x0, not IP identification 0x1"},
 		"without DF":         {with(func(h *packet.IP, _ *packet.UDP) { h.DF = new(false) }), "DF true"},
@@ -124,20 +124,20 @@ func TestWhatASocketCannotSend(t *testing.T) {
 		"a wrong checksum":   {with(func(h *packet.IP, _ *packet.UDP) { h.Checksum = new(uint16(1)) }), "IP checksum"},
 		"a wrong UDP sum":    {with(func(_ *packet.IP, u *packet.UDP) { u.Checksum = new(uint16(1)) }), "UDP Checksum"},
 		"a wrong length":     {with(func(h *packet.IP, _ *packet.UDP) { h.Length = new(uint16(29)) }), "UDP"},
-		"a wrong UDP length": {with(func(_ *packet.IP, u *packet.UDP) { u.Length = new(uint16(9)) }), "behind the datagram"},
-		"padding":            {append(bytes.Clone(v4), 0), "behind the packet"},
+		"a wrong UDP length": {with(func(_ *packet.IP, u *packet.UDP) { u.Length = new(uint16(9)) }), "after the datagram"},
+		"padding":            {append(bytes.Clone(v4), 0), "after the packet"},
 		"a hop limit of 0":   {with(func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(0)) }), "hop limit"},
 		"port 0":             {with(func(_ *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(0)) }), "port 0"},
 		"another protocol":   {with(func(h *packet.IP, _ *packet.UDP) { h.Protocol = new(uint8(6)) }), "protocol 6"},
 		"a flow label":       {six(func(h *packet.IP, _ *packet.UDP) { h.FlowLabel = new(uint32(7)) }), "flow label 0x0"},
 		"a fragment of IPv6": {six(fragment), "IP length"},
-		"from elsewhere":     {usual(netip.MustParseAddr("10.77.0.9"), device4, nil), "from 10.77.0.9"},
-		"to elsewhere":       {usual(c.host.V4, netip.MustParseAddr("10.77.0.9"), nil), "to 10.77.0.9"},
-		"too long":           {usual(c.host.V4, device4, make([]byte, 9000)), "MTU"},
+		"from elsewhere":     {rocePacket(netip.MustParseAddr("10.77.0.9"), device4, nil), "source address 10.77.0.9"},
+		"to elsewhere":       {rocePacket(c.host.V4, netip.MustParseAddr("10.77.0.9"), nil), "destination address 10.77.0.9"},
+		"too long":           {rocePacket(c.host.V4, device4, make([]byte, 9000)), "MTU"},
 		"nothing":            {nil, "no byte"},
 	} {
-		if err := c.wire.Send(x.packet); !errors.Is(err, conformance.ErrCannot) || !strings.Contains(err.Error(), x.says) {
-			t.Errorf("%s: %v, want %q", name, err, x.says)
+		if err := c.wire.Send(x.packet); !errors.Is(err, conformance.ErrBenchCannot) || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want %q", name, err, x.want)
 		}
 	}
 	if f, err := c.far.Recv(20 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
@@ -145,9 +145,9 @@ func TestWhatASocketCannotSend(t *testing.T) {
 	}
 }
 
-// What is told of a packet is true; what is not seen is as if it were usual.
-func TestWhatASocketTells(t *testing.T) {
-	c := newCable(t)
+// Reported fields equal those of the packet; other fields have default values.
+func TestRecvReportsVisibleHeaderFields(t *testing.T) {
+	c := newTestLink(t)
 	must(t, c.wire.Join(netip.MustParseAddr("ff15::77")))
 	for _, x := range []struct {
 		src, dst  netip.Addr
@@ -166,46 +166,46 @@ func TestWhatASocketTells(t *testing.T) {
 		{device6, c.host.V6, func(*packet.IP, *packet.UDP) {}, nil}, // no checksum, and all zero
 		{device6, netip.MustParseAddr("ff15::77"), func(h *packet.IP, u *packet.UDP) { h.HopLimit = new(uint8(1)) }, nil},
 	} {
-		sent, want := usual(x.src, x.dst, []byte("hello"), x.came), x.was
+		sent, want := rocePacket(x.src, x.dst, []byte("hello"), x.came), x.was
 		if want == nil {
 			want = x.came
 		}
 		must(t, c.far.Send(sent))
-		f, err := c.wire.Recv(patience)
-		if whole := usual(x.src, x.dst, []byte("hello"), want); err != nil || !bytes.Equal(f.Packet, whole) {
+		f, err := c.wire.Recv(timeout)
+		if whole := rocePacket(x.src, x.dst, []byte("hello"), want); err != nil || !bytes.Equal(f.Packet, whole) {
 			t.Errorf("to %v: %v\ntold %x\nwant %x", x.dst, err, f.Packet, whole)
 		}
-		if age := time.Since(c.wire.Epoch()) - f.At; age < 0 || age > patience {
+		if age := time.Since(c.wire.Epoch()) - f.At; age < 0 || age > timeout {
 			t.Errorf("seen %v ago", age)
 		}
 	}
-	// Who knows what the identification was is believed.
-	must(t, c.far.Send(usual(device4, c.host.V4, []byte{7})))
-	f, err := c.wire.Recv(patience)
-	want := usual(device4, c.host.V4, []byte{7}, func(h *packet.IP, _ *packet.UDP) { h.ID, h.DF = new(uint32(0x1234)), new(false) })
+	// LookupIPv4ID supplies the identification.
+	must(t, c.far.Send(rocePacket(device4, c.host.V4, []byte{7})))
+	f, err := c.wire.Recv(timeout)
+	want := rocePacket(device4, c.host.V4, []byte{7}, func(h *packet.IP, _ *packet.UDP) { h.ID, h.DF = new(uint32(0x1234)), new(false) })
 	if err != nil || !bytes.Equal(f.Packet, want) {
 		t.Errorf("identified: %x, %v", f.Packet, err)
 	}
 }
 
-// What has a wrong checksum, or is for another port, never comes; what was forgotten
-// neither, and the order is that of the wire.
-func TestWhatNeverComes(t *testing.T) {
-	c := newCable(t)
+// Packets with a wrong checksum, to another port, or received before Discard are not
+// returned. The others are in the order of the wire.
+func TestRecvSkipsDiscardedAndInvalidPackets(t *testing.T) {
+	c := newTestLink(t)
 	say := func(text string, f func(*packet.IP, *packet.UDP)) {
-		must(t, c.far.Send(usual(device6, c.host.V6, []byte(text), f)))
+		must(t, c.far.Send(rocePacket(device6, c.host.V6, []byte(text), f)))
 	}
 	plain := func(*packet.IP, *packet.UDP) {}
 	say("old", plain)
-	time.Sleep(500 * time.Millisecond) // until it has arrived
-	c.wire.Forget()
+	time.Sleep(500 * time.Millisecond) // until it is received
+	c.wire.Discard()
 	say("wrong", func(_ *packet.IP, u *packet.UDP) { u.Checksum = new(uint16(1)) })
 	say("elsewhere", func(_ *packet.IP, u *packet.UDP) { u.DstPort = new(uint16(4792)) })
 	for _, text := range []string{"one", "two", "three"} {
 		say(text, plain)
 	}
 	for _, text := range []string{"one", "two", "three"} {
-		if f, err := c.wire.Recv(patience); err != nil || !bytes.HasSuffix(f.Packet, []byte(text)) {
+		if f, err := c.wire.Recv(timeout); err != nil || !bytes.HasSuffix(f.Packet, []byte(text)) {
 			t.Errorf("%q, %v, want %s", f.Packet, err, text)
 		}
 	}
@@ -214,8 +214,8 @@ func TestWhatNeverComes(t *testing.T) {
 	}
 }
 
-func TestOpeningAndClosing(t *testing.T) {
-	c := newCable(t)
+func TestOpenErrorsAndClose(t *testing.T) {
+	c := newTestLink(t)
 	err := c.host.Do(func() error { _, err := Open(c.wire.cfg); return err })
 	if err == nil || !strings.Contains(err.Error(), "another program has UDP port 4791") {
 		t.Errorf("a port that is taken: %v", err)

@@ -18,11 +18,11 @@ var addressCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "destination, source index, hop limit, traffic class, service level and port as they were given",
 		Mutants: []string{"AHAttrForgotten"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			want := r.PathTo(r)
 			want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
 			ah, err := r.PD.CreateAH(want)
-			r.Do("an address handle", err)
+			r.Must("an address handle", err)
 			r.Check(ah.Attr() == want, fmt.Sprintf("%+v", want), "%+v", ah.Attr())
 		}),
 	},
@@ -33,7 +33,7 @@ var addressCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of port 0, of a port behind the last, and of a source index behind the table, or of an empty entry where none is behind it",
 		Mutants: []string{"AHUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			nowhere := noSource(r)
 			for _, bad := range []struct {
 				what   string
@@ -48,7 +48,7 @@ var addressCases = []conformance.Case{
 				attr := r.PathTo(r)
 				bad.wrong(&attr)
 				_, err := r.PD.CreateAH(attr)
-				r.Refuses("an address handle with "+bad.what, err, bad.reason)
+				r.MustFail("an address handle with "+bad.what, err, bad.reason)
 			}
 		}),
 	},
@@ -59,23 +59,23 @@ var addressCases = []conformance.Case{
 		Sends:   "a datagram of the peer, and an answer to where it came from",
 		Expects: "the answer at the peer",
 		Mutants: []string{"SrcQPLost", "WCFlagsLost"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			l := d.link(setup{kind: verbs.QPTypeUD})
 			// The peer has a second queue pair: over datagram-iWARP number 0 names the only one.
 			d.link(setup{kind: verbs.QPTypeUD})
 			l.near.recv(1, toOff, 64)
-			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 24))
-			l.far.Completes(2, verbs.WCSuccess)
+			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 24))
+			l.far.ExpectCompletion(2, verbs.WCSuccess)
 			wc := l.near.got(1, toOff, l.far.mem.Buf[:24])
-			attr, err := verbs.InitAHFromWC(1, uint8(l.near.Address().Index), &wc, l.near.mem.Buf[toOff:])
-			l.near.Do("an address in the header area", err)
+			attr, err := verbs.InitAHFromWC(1, uint8(l.near.GIDEntry().Index), &wc, l.near.mem.Buf[toOff:])
+			l.near.Must("an address in the header area", err)
 			ah, err := l.near.PD.CreateAH(attr)
-			l.near.Do("a handle of that address", err)
+			l.near.Must("a handle of that address", err)
 			l.far.recv(3, toOff, 64)
 			wr := l.near.sendWR(4, 0, 32)
 			wr.UD = verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: qKey}
-			l.near.Post(l.near.qp, wr)
+			l.near.PostSend(l.near.qp, wr)
 			l.far.got(3, toOff, l.near.mem.Buf[:32])
 		}),
 	},
@@ -88,16 +88,16 @@ var addressCases = []conformance.Case{
 		Mutants: []string{"AHsAnyDomain"},
 		Run: onLink(setup{kind: verbs.QPTypeUD}, func(l *link) {
 			ah, err := otherPD(l.near.Rig).CreateAH(l.near.pathTo(l.far))
-			l.near.Do("an address handle in another domain", err)
+			l.near.Must("an address handle in another domain", err)
 			l.far.recv(1, toOff, 64)
 			wr := l.near.sendWR(2, 64, 32)
 			wr.UD.AH = ah
 			l.near.failsWith("a datagram with a handle of another domain", wr, verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 			if query(l.near.Rig, l.near.qp).State == sqe {
-				l.near.Do("SQE to RTS", l.near.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
+				l.near.Must("SQE to RTS", l.near.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
 			}
-			l.near.Post(l.near.qp, l.near.sendWR(3, 0, 24))
-			l.near.Completes(3, verbs.WCSuccess)
+			l.near.PostSend(l.near.qp, l.near.sendWR(3, 0, 24))
+			l.near.ExpectCompletion(3, verbs.WCSuccess)
 			l.far.got(1, toOff, l.near.mem.Buf[:24])
 		}),
 	},
@@ -131,6 +131,6 @@ func noSource(r *rig.Rig) uint8 {
 			return uint8(i)
 		}
 	}
-	rig.End(fmt.Errorf("all entries of the GID table that an index can name are in use: %w", conformance.ErrCannot))
+	rig.Abort(fmt.Errorf("all entries of the GID table that an index can name are in use: %w", conformance.ErrBenchCannot))
 	return 0
 }

@@ -18,7 +18,7 @@ var asyncCases = []conformance.Case{
 		Sends:   "a wait for nothing; a wait for an overrun that comes 30 ms later",
 		Expects: "a timeout, not before its time; then the event, not before the overrun and within a second of it",
 		Mutants: []string{"WaitImpatient", "AsyncEventsLost"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			const while = 30 * time.Millisecond
 			began := r.Now()
 			_, err := r.Device.WaitAsync(while)
@@ -29,12 +29,12 @@ var asyncCases = []conformance.Case{
 			s.load(cq.Depth() + 2)
 			began = r.Now()
 			later := r.Go("an overrun", func() error {
-				return rig.Caught(func() { r.Sleep(while); s.fire() })
+				return rig.Catch(func() { r.Sleep(while); s.fire() })
 			})
-			r.Event(verbs.EventCQErr)
+			r.ExpectEvent(verbs.EventCQErr)
 			took := r.Now() - began
 			r.Check(took >= while && took < while+time.Second, fmt.Sprintf("the event of an overrun after %v, at once", while), "after %v", took)
-			r.Do("an overrun", later.Wait(r.Patience()))
+			r.Must("an overrun", later.Wait(r.ResponseTimeout()))
 		}),
 	},
 	{
@@ -44,7 +44,7 @@ var asyncCases = []conformance.Case{
 		Sends:   "a message of the peer to a queue pair in RTR",
 		Expects: "COMM_EST that names the queue pair, and the message",
 		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			needsByHand(r)
 			d := r2(r)
 			s := setup{kind: verbs.QPTypeRC}
@@ -54,9 +54,9 @@ var asyncCases = []conformance.Case{
 			toRTR(r, l.near.qp, attr)
 			l.far.joined(l.near, linkAttrs())
 			l.near.recv(1, toOff, 64)
-			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 16))
+			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 16))
 			l.near.got(1, toOff, l.far.mem.Buf[:16])
-			e := r.Event(verbs.EventCommEst)
+			e := r.ExpectEvent(verbs.EventCommEst)
 			r.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
 		}),
 	},
@@ -67,15 +67,15 @@ var asyncCases = []conformance.Case{
 		Sends:   "nothing: the cable is taken out and put in",
 		Expects: "PORT_ERR of port 1 and another state than ACTIVE; PORT_ACTIVE of port 1 and ACTIVE",
 		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			for _, step := range []struct {
 				up   bool
 				want verbs.AsyncEventType
 			}{{false, verbs.EventPortErr}, {true, verbs.EventPortActive}} {
 				if err := r.SetLink(step.up); err != nil {
-					rig.End(err)
+					rig.Abort(err)
 				}
-				e := r.Event(step.want, verbs.EventGIDChange) // a host may take addresses along, and give them back
+				e := r.ExpectEvent(step.want, verbs.EventGIDChange) // a host may take addresses along, and give them back
 				r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
 				p := portOf(r)
 				r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("that the port is active: %v", step.up), "%v", p.State)
@@ -97,11 +97,11 @@ var asyncPeerCases = overBoth([]conformance.Case{
 			// for requests, iWARP's providers use the fatal one too.
 			m := l.near.Memory(64, verbs.AccessRemoteRead)
 			at := m.Remote(0)
-			l.near.Do("a region that can be closed", m.Close())
+			l.near.Must("a region that can be closed", m.Close())
 			l.refuses("read a closed region", l.far.readWR(1, toOff, 16, at))
 			for {
-				e, err := l.near.Device.WaitAsync(l.near.Patience())
-				l.near.Do("an event of the failed queue pair", err)
+				e, err := l.near.Device.WaitAsync(l.near.ResponseTimeout())
+				l.near.Must("an event of the failed queue pair", err)
 				if e.Type == verbs.EventCommEst { // of before
 					continue
 				}
@@ -110,7 +110,7 @@ var asyncPeerCases = overBoth([]conformance.Case{
 				l.near.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
 				break
 			}
-			l.near.State(l.near.qp, failed)
+			l.near.AwaitState(l.near.qp, failed)
 		}),
 	},
 })
@@ -119,12 +119,12 @@ var asyncPeerCases = overBoth([]conformance.Case{
 // established, which some queue pairs have and others not.
 func (l *link) event(want verbs.AsyncEventType) verbs.AsyncEvent {
 	for {
-		e, err := l.near.Device.WaitAsync(l.near.Patience())
+		e, err := l.near.Device.WaitAsync(l.near.ResponseTimeout())
 		switch {
 		case errors.Is(err, verbs.ErrTimeout):
-			l.near.Fail(fmt.Sprintf("the event %v", want), "none in %v", l.near.Patience())
+			l.near.Fail(fmt.Sprintf("the event %v", want), "none in %v", l.near.ResponseTimeout())
 		case err != nil:
-			l.near.Do("events", err)
+			l.near.Must("events", err)
 		case e.Type == want:
 			return e
 		case e.Type != verbs.EventCommEst:
@@ -142,7 +142,7 @@ func (l *link) noEvent() {
 		case errors.Is(err, verbs.ErrTimeout):
 			return
 		case err != nil:
-			l.near.Do("events", err)
+			l.near.Must("events", err)
 		case e.Type != verbs.EventCommEst:
 			l.near.Fail("no event", "%v", e.Type)
 		}

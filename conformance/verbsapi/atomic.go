@@ -49,13 +49,13 @@ var atomicCases = overBoth([]conformance.Case{
 		Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
 		Expects: "that the former are refused or fail, the word as it was; the result in both pieces of the latter",
 		Mutants: []string{"AtomicSinkCut"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			for _, size := range []int{4, 16} {
 				l := d.link(setup{})
 				l.far.setWord(7)
 				wr := l.near.atomicWR(1, verbs.OpAtomicFetchAdd, l.far.word(), verbs.Atomic{CompareAdd: 1})
-				wr.SGL = l.near.mem.List(toOff, size)
+				wr.SGL = l.near.mem.SGL(toOff, size)
 				l.near.fails(fmt.Sprintf("an atomic with local memory of %d bytes", size), wr)
 				r.Check(l.far.theWord() == 7, "the word as it was, 7", "%d", l.far.theWord())
 			}
@@ -63,11 +63,11 @@ var atomicCases = overBoth([]conformance.Case{
 			l.far.setWord(0x1122334455667788)
 			wr := l.near.atomicWR(1, verbs.OpAtomicFetchAdd, l.far.word(), verbs.Atomic{CompareAdd: 1})
 			wr.SGL = []verbs.SGE{l.near.mem.SGE(toOff, 3), l.near.mem.SGE(toOff+64, 5)}
-			l.near.Post(l.near.qp, wr)
-			l.near.Completes(1, verbs.WCSuccess)
+			l.near.PostSend(l.near.qp, wr)
+			l.near.ExpectCompletion(1, verbs.WCSuccess)
 			want := binary.NativeEndian.AppendUint64(nil, 0x1122334455667788)
-			l.near.Holds(l.near.mem, toOff, want[:3])
-			l.near.Holds(l.near.mem, toOff+64, want[3:])
+			l.near.ExpectBytes(l.near.mem, toOff, want[:3])
+			l.near.ExpectBytes(l.near.mem, toOff+64, want[3:])
 		}),
 	},
 	{
@@ -109,13 +109,13 @@ func (e *end) theWord() uint64 {
 
 // atomicWR is a request for an atomic whose result comes to toOff.
 func (e *end) atomicWR(id uint64, op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: e.mem.List(toOff, 8), Remote: at, Atomic: operands, UD: e.to}
+	return verbs.SendWR{WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: e.mem.SGL(toOff, 8), Remote: at, Atomic: operands, UD: e.to}
 }
 
 // does ends the case unless an atomic returns this.
 func (e *end) does(op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic, want uint64) {
-	e.Post(e.qp, e.atomicWR(79, op, at, operands))
-	e.Completes(79, verbs.WCSuccess)
+	e.PostSend(e.qp, e.atomicWR(79, op, at, operands))
+	e.ExpectCompletion(79, verbs.WCSuccess)
 	got := binary.NativeEndian.Uint64(e.mem.Buf[toOff:])
 	e.Check(got == want, fmt.Sprintf("%#x as the result of %v", want, op), "%#x", got)
 }

@@ -106,7 +106,7 @@ var channelCases = []conformance.Case{
 				to.recv(1, toOff, 64)
 				wr := from.sendWR(2, 0, 16)
 				wr.Flags |= flags
-				from.Post(from.qp, wr)
+				from.PostSend(from.qp, wr)
 				from.next()
 				to.next()
 			}
@@ -116,7 +116,7 @@ var channelCases = []conformance.Case{
 			l.near.recv(1, toOff, 64)
 			wr := l.far.sendWR(2, 0, 16)
 			wr.Flags |= verbs.SendSolicited
-			l.far.Post(l.far.qp, wr)
+			l.far.PostSend(l.far.qp, wr)
 			c.event(c.cq)
 		}),
 	},
@@ -145,7 +145,7 @@ var channelCases = []conformance.Case{
 			c.arm(c.cq, true)
 			c.arm(c.cq, false)
 			l.near.recv(1, toOff, 64)
-			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 16))
+			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 16))
 			c.event(c.cq)
 		}),
 	},
@@ -184,12 +184,12 @@ var channelCases = []conformance.Case{
 			c.source.load(1)
 			began = c.Now()
 			later := c.Go("a completion", func() error {
-				return rig.Caught(func() { c.Sleep(while); c.source.fire() })
+				return rig.Catch(func() { c.Sleep(while); c.source.fire() })
 			})
 			c.event(c.cq)
 			took := c.Now() - began
 			c.Check(took >= while && took < while+time.Second, fmt.Sprintf("the event of a completion after %v, at once", while), "after %v", took)
-			c.Do("a completion", later.Wait(c.Patience()))
+			c.Must("a completion", later.Wait(c.ResponseTimeout()))
 		}),
 	},
 	{
@@ -199,12 +199,12 @@ var channelCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "EBUSY, until the queue is closed",
 		Mutants: []string{"BusyClosed"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			cq := newCQ(r, 8, ch)
-			r.Refuses("closing a channel with a completion queue", ch.Close(), verbs.ErrBusy)
-			r.Do("a completion queue that can be closed", cq.Close())
-			r.Do("a channel that can be closed", ch.Close())
+			r.MustFail("closing a channel with a completion queue", ch.Close(), verbs.ErrBusy)
+			r.Must("a completion queue that can be closed", cq.Close())
+			r.Must("a channel that can be closed", ch.Close())
 		}),
 	},
 	{
@@ -214,12 +214,12 @@ var channelCases = []conformance.Case{
 		Sends:   "a task that waits for ever; the channel is closed meanwhile",
 		Expects: "that the wait ends with ErrClosed",
 		Mutants: []string{"CloseLeavesWaiting"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			waiter := r.Go("wait", func() error { _, err := ch.Wait(verbs.Forever); return err })
 			r.Sleep(soon)
-			r.Do("a channel that can be closed", ch.Close())
-			err := waiter.Wait(r.Patience())
+			r.Must("a channel that can be closed", ch.Close())
+			err := waiter.Wait(r.ResponseTimeout())
 			r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
 		}),
 	},
@@ -232,9 +232,9 @@ var channelCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal, for all completions and for solicited ones",
 		Mutants: []string{"ArmsWithoutChannel"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			for _, solicited := range []bool{false, true} {
-				r.Refuses("arming a completion queue without a channel", r.CQ.ReqNotify(solicited), nil)
+				r.MustFail("arming a completion queue without a channel", r.CQ.ReqNotify(solicited), nil)
 			}
 		}),
 	},
@@ -250,7 +250,7 @@ type channel struct {
 
 // onChannel makes a case of a body that uses a completion channel.
 func onChannel(body func(*channel)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) {
+	return rig.Body(func(r *rig.Rig) {
 		c := &channel{Rig: r, CompChannel: newChannel(r)}
 		c.cq = newCQ(r, 64, c.CompChannel)
 		c.source = newSource(r, c.cq)
@@ -260,23 +260,23 @@ func onChannel(body func(*channel)) func(*conformance.Bench) error {
 
 func newChannel(r *rig.Rig) verbs.CompChannel {
 	ch, err := r.Device.CreateCompChannel()
-	r.Do("a completion channel", err)
+	r.Must("a completion channel", err)
 	return ch
 }
 
 // arm arms a queue.
 func (c *channel) arm(cq verbs.CQ, solicited bool) {
-	c.Do("a completion queue that can be armed", cq.ReqNotify(solicited))
+	c.Must("a completion queue that can be armed", cq.ReqNotify(solicited))
 }
 
 // event ends the case unless the next event is there in time, and of this queue.
 func (c *channel) event(want verbs.CQ) {
-	got, err := c.Wait(c.Patience())
+	got, err := c.Wait(c.ResponseTimeout())
 	switch {
 	case errors.Is(err, verbs.ErrTimeout):
-		c.Fail("a completion event", "none in %v", c.Patience())
+		c.Fail("a completion event", "none in %v", c.ResponseTimeout())
 	case err != nil:
-		c.Do("completion events", err)
+		c.Must("completion events", err)
 	case got != want:
 		c.Fail("an event of the queue that has the completion", "of another")
 	}
@@ -292,6 +292,6 @@ func (c *channel) quiet() {
 // next ends the case unless the end's next completion is there in time, with
 // success.
 func (e *end) next() {
-	wc, ok := e.WaitOn(e.ownCQ, e.Patience())
+	wc, ok := e.PollCQ(e.ownCQ, e.ResponseTimeout())
 	e.Check(ok && wc.Status == verbs.WCSuccess, "a completion", "%s", rig.Describe(&wc))
 }

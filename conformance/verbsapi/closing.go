@@ -46,7 +46,7 @@ var closingCases = []conformance.Case{
 	closedObject("srq", "shared receive queue", verbs.CapSRQ, func(r *rig.Rig) (closer, []verb) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		return srq, []verb{
-			{"post_srq_recv", func() error { _, err := srq.PostRecv([]verbs.RecvWR{{SGL: m.List(0, 64)}}); return err }},
+			{"post_srq_recv", func() error { _, err := srq.PostRecv([]verbs.RecvWR{{SGL: m.SGL(0, 64)}}); return err }},
 			{"modify_srq", func() error { return srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit) }},
 			{"query_srq", func() error { _, err := srq.Query(); return err }},
 		}
@@ -57,9 +57,9 @@ var closingCases = []conformance.Case{
 		return qp, []verb{
 			{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: failed}, verbs.QPAttrState) }},
 			{"query_qp", func() error { _, err := qp.Query(); return err }},
-			{"post_recv", func() error { _, err := qp.PostRecv([]verbs.RecvWR{{SGL: m.List(0, 64)}}); return err }},
+			{"post_recv", func() error { _, err := qp.PostRecv([]verbs.RecvWR{{SGL: m.SGL(0, 64)}}); return err }},
 			{"post_send", func() error {
-				_, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: m.List(0, 8)}})
+				_, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: m.SGL(0, 8)}})
 				return err
 			}},
 		}
@@ -67,12 +67,12 @@ var closingCases = []conformance.Case{
 	closedObject("mr", "memory region", 0, func(r *rig.Rig) (closer, []verb) { return r.Memory(64, 0), nil }),
 	closedObject("mw", "memory window", verbs.CapMWType2, func(r *rig.Rig) (closer, []verb) {
 		mw, err := r.PD.AllocMW(verbs.MWType2)
-		r.Do("a window", err)
+		r.Must("a window", err)
 		return mw, nil
 	}),
 	closedObject("ah", "address handle", verbs.CapUD, func(r *rig.Rig) (closer, []verb) {
 		ah, err := r.PD.CreateAH(r.PathTo(r))
-		r.Do("an address handle", err)
+		r.Must("an address handle", err)
 		return ah, nil
 	}),
 	closedObject("xrcd", "XRC domain", verbs.CapXRC, func(r *rig.Rig) (closer, []verb) {
@@ -96,9 +96,9 @@ var closingCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "ErrClosed from the verbs of the device, and from those of a domain, completion queue, channel and queue pair that were open",
 		Mutants: []string{"DeviceCloseShallow"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			ch, qp := newChannel(r), plainQP(r)
-			r.Do("a device that can be closed", r.Device.Close())
+			r.Must("a device that can be closed", r.Device.Close())
 			for _, v := range []verb{
 				{"alloc_pd", func() error { _, err := r.Device.AllocPD(); return err }},
 				{"create_comp_channel", func() error { _, err := r.Device.CreateCompChannel(); return err }},
@@ -111,7 +111,7 @@ var closingCases = []conformance.Case{
 				{"query_qp", func() error { _, err := qp.Query(); return err }},
 				{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: reset}, verbs.QPAttrState) }},
 			} {
-				r.Refuses(v.name+" after the device was closed", v.call(), verbs.ErrClosed)
+				r.MustFail(v.name+" after the device was closed", v.call(), verbs.ErrClosed)
 			}
 		}),
 	},
@@ -122,15 +122,15 @@ var closingCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "ErrClosed from every query",
 		Mutants: []string{"DeviceCloseShallow"},
-		Run: rig.Straight(func(r *rig.Rig) {
-			r.Do("a device that can be closed", r.Device.Close())
+		Run: rig.Body(func(r *rig.Rig) {
+			r.Must("a device that can be closed", r.Device.Close())
 			for _, v := range []verb{
 				{"query_port", func() error { _, err := r.Device.QueryPort(1); return err }},
 				{"query_pkey", func() error { _, err := r.Device.QueryPKey(1, 0); return err }},
 				{"query_gid", func() error { _, err := r.Device.QueryGID(1, 0); return err }},
 				{"query_device", func() error { _, err := r.Device.QueryDevice(); return err }},
 			} {
-				r.Refuses(v.name+" after the device was closed", v.call(), verbs.ErrClosed)
+				r.MustFail(v.name+" after the device was closed", v.call(), verbs.ErrClosed)
 			}
 		}),
 	},
@@ -141,16 +141,16 @@ var closingCases = []conformance.Case{
 		Sends:   "tasks that wait for ever, for an asynchronous event and for a completion event; the device is closed meanwhile",
 		Expects: "that both waits end with ErrClosed",
 		Mutants: []string{"CloseLeavesWaiting"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			waits := []conformance.Task{
 				r.Go("wait for an asynchronous event", func() error { _, err := r.Device.WaitAsync(verbs.Forever); return err }),
 				r.Go("wait for a completion event", func() error { _, err := ch.Wait(verbs.Forever); return err }),
 			}
 			r.Sleep(soon)
-			r.Do("a device that can be closed", r.Device.Close())
+			r.Must("a device that can be closed", r.Device.Close())
 			for _, w := range waits {
-				err := w.Wait(r.Patience())
+				err := w.Wait(r.ResponseTimeout())
 				r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
 			}
 		}),
@@ -162,14 +162,14 @@ var closingCases = []conformance.Case{
 		Sends:   "six hundred rounds of: a domain, a region, a channel, a completion queue, a queue pair, and closing them",
 		Expects: "all of them",
 		Mutants: []string{"ClosedCount"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			for i := range 600 {
 				pd, ch := otherPD(r), newChannel(r)
 				cq := newCQ(r, 4, ch)
 				mr := r.MemoryIn(pd, 16, 0)
 				qp := newQP(r, verbs.QPInit{Type: service(r), PD: pd, SendCQ: cq, RecvCQ: cq, Caps: small})
 				for _, c := range []closer{qp, mr, cq, ch, pd} {
-					r.Do(fmt.Sprintf("objects that can be closed, in round %d", i+1), c.Close())
+					r.Must(fmt.Sprintf("objects that can be closed, in round %d", i+1), c.Close())
 				}
 			}
 		}),
@@ -192,13 +192,13 @@ func closedObject(name, what string, needs verbs.Caps, made func(*rig.Rig) (clos
 		Sends:   "nothing",
 		Expects: expects,
 		Mutants: mutants,
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			object, verbsOf := made(r)
-			r.Do("a "+what+" that can be closed", object.Close())
+			r.Must("a "+what+" that can be closed", object.Close())
 			for _, v := range verbsOf {
-				r.Refuses(v.name+" of a closed "+what, v.call(), verbs.ErrClosed)
+				r.MustFail(v.name+" of a closed "+what, v.call(), verbs.ErrClosed)
 			}
-			r.Refuses("closing a closed "+what, object.Close(), verbs.ErrClosed)
+			r.MustFail("closing a closed "+what, object.Close(), verbs.ErrClosed)
 		}),
 	}
 }

@@ -22,7 +22,7 @@ var cmCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "three listeners with the address that was asked for, at three ports that are not 0",
 		Mutants: []string{"ListenAddrZero"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			ports := make(map[uint16]bool)
 			for range 3 {
 				at := listen(r).Addr()
@@ -38,14 +38,14 @@ var cmCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
 		Mutants: []string{"PortsShared"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			first := listen(r)
-			_, err := r.Manager().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
-			r.Refuses("a second listener at a port", err, nil)
+			_, err := r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
+			r.MustFail("a second listener at a port", err, nil)
 			at := first.Addr()
-			r.Do("a listener that can be closed", first.Close())
-			again, err := r.Manager().Listen(at, verbs.PortSpaceTCP, 1)
-			r.Do("a listener at a port that is free again", err)
+			r.Must("a listener that can be closed", first.Close())
+			again, err := r.CM().Listen(at, verbs.PortSpaceTCP, 1)
+			r.Must("a listener at a port that is free again", err)
 			r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
 		}),
 	},
@@ -57,12 +57,12 @@ var cmCases = []conformance.Case{
 		Expects: "RTS on both sides, the messages, and the peer's address",
 		Mutants: []string{"RemoteUnknown"},
 		Run: onDial(func(d *dial) {
-			d.ask(depths, d.near.Patience())
+			d.ask(depths, d.near.ResponseTimeout())
 			req := d.heard()
-			d.near.Check(d.deviceAsks() || req.Remote().Addr() == d.far.Address().GID.Addr(), "the requester's address", "%v", req.Remote())
+			d.near.Check(d.deviceAsks() || req.Remote().Addr() == d.far.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
 			d.accept(req, depths)
-			d.near.StateIs(d.asks.qp, rts)
-			d.near.State(d.answers.qp, rts)
+			d.near.ExpectState(d.asks.qp, rts)
+			d.near.AwaitState(d.answers.qp, rts)
 			if d.deviceAsks() {
 				d.near.Check(d.conn.Remote() == d.ears.Addr(), fmt.Sprintf("a peer at %v", d.ears.Addr()), "%v", d.conn.Remote())
 			}
@@ -79,9 +79,9 @@ var cmCases = []conformance.Case{
 		Sends:   "a request of the peer for depths of 3 and 5",
 		Expects: "these in the request",
 		Mutants: []string{"ConnParamLost"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, false)
-			d.ask(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.Patience())
+			d.ask(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
 			req := d.heard()
 			p := req.Param()
 			r.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
@@ -100,7 +100,7 @@ var cmCases = []conformance.Case{
 			ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
 			param := depths
 			param.PrivateData = ask
-			d.ask(param, d.near.Patience())
+			d.ask(param, d.near.ResponseTimeout())
 			req := d.heard()
 			param.PrivateData = answer
 			d.accept(req, param)
@@ -115,13 +115,13 @@ var cmCases = []conformance.Case{
 		Sends:   "nothing: the device connects with a byte too much",
 		Expects: "EINVAL; then a connection with what fits",
 		Mutants: []string{"PrivateDataUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, true)
 			param := depths
 			param.PrivateData = make([]byte, privateLimits(r).tooLong)
-			_, err := d.asks.Manager().Connect(d.asks.qp, d.ears.Addr(), param, r.Patience())
-			r.Refuses("a connection with too much private data", err, verbs.ErrInvalid)
-			d.ask(depths, r.Patience())
+			_, err := d.asks.CM().Connect(d.asks.qp, d.ears.Addr(), param, r.ResponseTimeout())
+			r.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
+			d.ask(depths, r.ResponseTimeout())
 			d.accept(d.heard(), depths)
 		}),
 	},
@@ -134,14 +134,14 @@ var cmCases = []conformance.Case{
 		Mutants: []string{"RejectIsTimeout", "PrivateDataLost"},
 		Run: onDial(func(d *dial) {
 			why := rig.Pattern(20, 5)
-			d.ask(depths, d.near.Patience())
-			d.near.Do("a request that can be refused", d.heard().Reject(why))
-			err := d.task.Wait(d.near.Patience())
+			d.ask(depths, d.near.ResponseTimeout())
+			d.near.Must("a request that can be refused", d.heard().Reject(why))
+			err := d.task.Wait(d.near.ResponseTimeout())
 			var rejected *verbs.RejectError
 			d.near.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
 			told(d.near, "the refusal", rejected.PrivateData, why)
 			again := between(d.near, d.deviceAsks())
-			again.ask(depths, d.near.Patience())
+			again.ask(depths, d.near.ResponseTimeout())
 			again.accept(again.heard(), depths)
 		}),
 	},
@@ -152,12 +152,12 @@ var cmCases = []conformance.Case{
 		Sends:   "a request of the device to a port of the partner's that has been closed",
 		Expects: "ErrRejected, and the queue pair not ready",
 		Mutants: []string{"RejectIsTimeout"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, true)
 			at := d.ears.Addr()
-			r.Do("a listener that can be closed", d.ears.Close())
-			_, err := d.asks.Manager().Connect(d.asks.qp, at, depths, r.Patience())
-			r.Refuses("a connection to nobody", err, verbs.ErrRejected)
+			r.Must("a listener that can be closed", d.ears.Close())
+			_, err := d.asks.CM().Connect(d.asks.qp, at, depths, r.ResponseTimeout())
+			r.MustFail("a connection to nobody", err, verbs.ErrRejected)
 			r.Check(query(r, d.asks.qp).State != rts, "a queue pair that is not ready", "RTS")
 		}),
 	},

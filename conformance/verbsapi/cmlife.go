@@ -20,18 +20,18 @@ var cmLifeCases = []conformance.Case{
 		Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
 		Expects: "ErrTimeout, not before its time and not long after",
 		Mutants: []string{"CMTimeoutsTenfold"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			// Long after: a machine that is busy with others has some slack.
 			takes := func(what string, limit time.Duration, call func() error) {
 				began := r.Now()
 				err := call()
 				took := r.Now() - began
-				r.Refuses(what, err, verbs.ErrTimeout)
+				r.MustFail(what, err, verbs.ErrTimeout)
 				r.Check(took >= limit && took < 5*limit, fmt.Sprintf("%s to end after %v", what, limit), "after %v", took)
 			}
 			d := between(r, true)
 			takes("a request that is not answered", 300*time.Millisecond, func() error {
-				_, err := d.asks.Manager().Connect(d.asks.qp, d.ears.Addr(), depths, 300*time.Millisecond)
+				_, err := d.asks.CM().Connect(d.asks.qp, d.ears.Addr(), depths, 300*time.Millisecond)
 				return err
 			})
 			takes("a wait for a request", 100*time.Millisecond, func() error {
@@ -47,7 +47,7 @@ var cmLifeCases = []conformance.Case{
 		Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
 		Expects: "three requests, told apart by their private data, and three connections",
 		Mutants: []string{"ListenerServesOne"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, false)
 			s := setup{kind: verbs.QPTypeRC}
 			tasks, callers := make([]conformance.Task, 0, 3), make([]*end, 3)
@@ -57,7 +57,7 @@ var cmLifeCases = []conformance.Case{
 				param := depths
 				param.PrivateData = []byte{byte(i + 1)}
 				tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
-					_, err := caller.Manager().Connect(caller.qp, d.ears.Addr(), param, r.Patience())
+					_, err := caller.CM().Connect(caller.qp, d.ears.Addr(), param, r.ResponseTimeout())
 					return err
 				}))
 			}
@@ -71,7 +71,7 @@ var cmLifeCases = []conformance.Case{
 				newEnd(r, &s).accept(req, depths, callers[who[0]-1])
 			}
 			for _, t := range tasks {
-				r.Do("a connection", t.Wait(r.Patience()))
+				r.Must("a connection", t.Wait(r.ResponseTimeout()))
 			}
 		}),
 	},
@@ -82,21 +82,21 @@ var cmLifeCases = []conformance.Case{
 		Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
 		Expects: "that the second answers are refused, and the connection goes on",
 		Mutants: []string{"AnswersTwice"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, false)
-			d.ask(depths, r.Patience())
+			d.ask(depths, r.ResponseTimeout())
 			req := d.heard()
 			d.accept(req, depths)
-			r.Refuses("refusing a request that was accepted", req.Reject(nil), nil)
+			r.MustFail("refusing a request that was accepted", req.Reject(nil), nil)
 			d.link().works()
 			d = between(r, false)
-			d.ask(depths, r.Patience())
+			d.ask(depths, r.ResponseTimeout())
 			req = d.heard()
-			r.Do("a request that can be refused", req.Reject(nil))
-			err := d.task.Wait(r.Patience())
+			r.Must("a request that can be refused", req.Reject(nil))
+			err := d.task.Wait(r.ResponseTimeout())
 			r.Check(errors.Is(err, verbs.ErrRejected), "a request that was refused", "%v", err)
-			_, err = req.Accept(d.answers.qp, depths, r.Patience())
-			r.Refuses("accepting a request that was refused", err, nil)
+			_, err = req.Accept(d.answers.qp, depths, r.ResponseTimeout())
+			r.MustFail("accepting a request that was refused", err, nil)
 		}),
 	},
 	{
@@ -106,12 +106,12 @@ var cmLifeCases = []conformance.Case{
 		Sends:   "a second connect of a connected queue pair; then messages over the first",
 		Expects: "a refusal, and the messages",
 		Mutants: []string{"CMTakesAnyQP"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, true)
-			d.ask(depths, r.Patience())
+			d.ask(depths, r.ResponseTimeout())
 			d.accept(d.heard(), depths)
-			_, err := d.asks.Manager().Connect(d.asks.qp, d.ears.Addr(), depths, soon)
-			r.Refuses("connecting a connected queue pair", err, nil)
+			_, err := d.asks.CM().Connect(d.asks.qp, d.ears.Addr(), depths, soon)
+			r.MustFail("connecting a connected queue pair", err, nil)
 			r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
 			d.link().works()
 		}),
@@ -125,8 +125,8 @@ var cmLifeCases = []conformance.Case{
 		Mutants: []string{"DisconnectSilent"},
 		Run: onDial(func(d *dial) {
 			l := d.managed(2)
-			l.near.Do("a connection that can be ended", l.near.conn.Disconnect())
-			l.near.Do("the end of the connection at the partner", l.far.conn.WaitDisconnect(l.near.Patience()))
+			l.near.Must("a connection that can be ended", l.near.conn.Disconnect())
+			l.near.Must("the end of the connection at the partner", l.far.conn.WaitDisconnect(l.near.ResponseTimeout()))
 			l.ended(2)
 		}),
 	},
@@ -139,8 +139,8 @@ var cmLifeCases = []conformance.Case{
 		Mutants: []string{"EndUnnoticed"},
 		Run: onDial(func(d *dial) {
 			l := d.managed(2)
-			l.far.Do("a connection that can be ended", l.far.conn.Disconnect())
-			l.near.Do("the end of the connection", l.near.conn.WaitDisconnect(l.near.Patience()))
+			l.far.Must("a connection that can be ended", l.far.conn.Disconnect())
+			l.near.Must("the end of the connection", l.near.conn.WaitDisconnect(l.near.ResponseTimeout()))
 			l.ended(2)
 		}),
 	},
@@ -151,13 +151,13 @@ var cmLifeCases = []conformance.Case{
 		Sends:   "a wait of 100 ms on a connection in use",
 		Expects: "ErrTimeout, not before its time, and a connection that works",
 		Mutants: []string{"WaitImpatient"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, true)
-			d.ask(depths, r.Patience())
+			d.ask(depths, r.ResponseTimeout())
 			d.accept(d.heard(), depths)
 			const while = 100 * time.Millisecond
 			began := r.Now()
-			r.Refuses("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)
+			r.MustFail("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)
 			r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
 			d.link().works()
 		}),
@@ -169,12 +169,12 @@ var cmLifeCases = []conformance.Case{
 		Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
 		Expects: "that the wait ends with ErrClosed",
 		Mutants: []string{"CloseLeavesWaiting"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			l := listen(r)
 			waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
 			r.Sleep(soon)
-			r.Do("a listener that can be closed", l.Close())
-			err := waiter.Wait(r.Patience())
+			r.Must("a listener that can be closed", l.Close())
+			err := waiter.Wait(r.ResponseTimeout())
 			r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
 		}),
 	},
@@ -185,28 +185,28 @@ var cmLifeCases = []conformance.Case{
 		Sends:   "a question of the device for a service of the partner's, and a datagram to what it answers",
 		Expects: "number, key and private data of the service; the datagram",
 		Mutants: []string{"ResolvedKeyLost", "PrivateDataLost"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			l := newLink(r, setup{kind: verbs.QPTypeUD})
-			ears, err := l.far.Manager().Listen(netip.AddrPortFrom(l.far.Address().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
-			r.Do("a datagram service", err)
+			ears, err := l.far.CM().Listen(netip.AddrPortFrom(l.far.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
+			r.Must("a datagram service", err)
 			service := r.Go("service", func() error {
-				req, err := ears.GetRequest(r.Patience())
+				req, err := ears.GetRequest(r.ResponseTimeout())
 				if err != nil {
 					return err
 				}
-				_, err = req.Accept(l.far.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.Patience())
+				_, err = req.Accept(l.far.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout())
 				return err
 			})
-			peer, err := l.near.Manager().Resolve(ears.Addr(), []byte("where"), r.Patience())
-			r.Do("a service that is found", err)
-			r.Do("a service that answers", service.Wait(r.Patience()))
+			peer, err := l.near.CM().Resolve(ears.Addr(), []byte("where"), r.ResponseTimeout())
+			r.Must("a service that is found", err)
+			r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
 			told(r, "the answer", peer.PrivateData, []byte("here"))
 			ah, err := r.PD.CreateAH(peer.AH)
-			r.Do("a handle of the service's address", err)
+			r.Must("a handle of the service's address", err)
 			l.far.recv(1, toOff, 64)
 			wr := l.near.sendWR(2, 0, 24)
 			wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
-			l.near.Post(l.near.qp, wr)
+			l.near.PostSend(l.near.qp, wr)
 			l.far.got(1, toOff, l.near.mem.Buf[:24])
 		}),
 	},

@@ -42,7 +42,7 @@ func needsByHand(r *rig.Rig) {
 // and says what is different elsewhere.
 func needsIB(r *rig.Rig, elsewhere string) {
 	if !byHand(r) {
-		rig.End(fmt.Errorf("%s: %w", elsewhere, conformance.ErrCannot))
+		rig.Abort(fmt.Errorf("%s: %w", elsewhere, conformance.ErrBenchCannot))
 	}
 }
 
@@ -61,12 +61,12 @@ func toInit(r *rig.Rig, qp verbs.QP, remote verbs.Access) {
 	if qp.Type() == verbs.QPTypeUD {
 		mask = verbs.QPAttrState | initAttrs | verbs.QPAttrQKey
 	}
-	r.Do("RESET to INIT", qp.Modify(attr, mask))
+	r.Must("RESET to INIT", qp.Modify(attr, mask))
 }
 
 // toState takes a queue pair to a state that needs no attributes: RESET, ERR, SQD.
 func toState(r *rig.Rig, qp verbs.QP, state verbs.QPState) {
-	r.Do(fmt.Sprintf("a queue pair that goes to %v", state), qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
+	r.Must(fmt.Sprintf("a queue pair that goes to %v", state), qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
 }
 
 // linkAttrs are those of a connection by hand, but for whom it is with.
@@ -91,7 +91,7 @@ func toRTR(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
 	if qp.Type() == verbs.QPTypeRC || qp.Type() == verbs.QPTypeXRCRecv {
 		mask |= responderSide
 	}
-	r.Do("INIT to RTR", qp.Modify(attr, mask))
+	r.Must("INIT to RTR", qp.Modify(attr, mask))
 }
 
 func toRTS(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
@@ -100,7 +100,7 @@ func toRTS(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
 	if qp.Type() == verbs.QPTypeRC || qp.Type() == verbs.QPTypeXRCSend {
 		mask |= requesterSide
 	}
-	r.Do("RTR to RTS", qp.Modify(attr, mask))
+	r.Must("RTR to RTS", qp.Modify(attr, mask))
 }
 
 // pathTo is the address of another end.
@@ -111,14 +111,14 @@ func (e *end) pathTo(other *end) verbs.AHAttr { return e.PathTo(other.Rig) }
 func (e *end) addressed(other *end) {
 	ready(e.Rig, e.qp)
 	ah, err := e.PD.CreateAH(e.pathTo(other))
-	e.Do("an address handle", err)
+	e.Must("an address handle", err)
 	e.to = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
 
 // ready takes a datagram queue pair from INIT to RTS.
 func ready(r *rig.Rig, qp verbs.QP) {
-	r.Do("INIT to RTR", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	r.Do("RTR to RTS", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x2000}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	r.Must("INIT to RTR", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	r.Must("RTR to RTS", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x2000}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 }
 
 // managed connects the two by the connection manager. The device listens, at an
@@ -128,15 +128,15 @@ func (l *link) managed() {
 	partner := l.near.Go("partner connects", func() (err error) {
 		cm, err := l.far.Device.CM()
 		if err == nil {
-			l.far.conn, err = cm.Connect(l.far.qp, ears.Addr(), depths, l.near.Patience())
+			l.far.conn, err = cm.Connect(l.far.qp, ears.Addr(), depths, l.near.ResponseTimeout())
 		}
 		return err
 	})
-	req, err := ears.GetRequest(l.near.Patience())
-	l.near.Do("a request for a connection", err)
+	req, err := ears.GetRequest(l.near.ResponseTimeout())
+	l.near.Must("a request for a connection", err)
 	l.near.accept(req, depths, l.far)
-	l.near.Do("a connection", partner.Wait(l.near.Patience()))
-	l.near.Do("a listener that can be closed", ears.Close())
+	l.near.Must("a connection", partner.Wait(l.near.ResponseTimeout()))
+	l.near.Must("a listener that can be closed", ears.Close())
 }
 
 // accept accepts the request of the partner's queue pair. Linux's siw overlooks the first
@@ -146,17 +146,17 @@ func (l *link) managed() {
 func (e *end) accept(req verbs.ConnRequest, param verbs.ConnParam, from *end) {
 	unheard := 50 * time.Millisecond
 	if byHand(e.Rig) {
-		unheard = e.Patience()
+		unheard = e.ResponseTimeout()
 	}
 	task := e.Go("accept", func() (err error) {
-		e.conn, err = req.Accept(e.qp, param, e.Patience())
+		e.conn, err = req.Accept(e.qp, param, e.ResponseTimeout())
 		return err
 	})
 	err := task.Wait(unheard)
-	for until := e.Now() + e.Patience(); errors.Is(err, verbs.ErrTimeout) && e.Now() < until; err = task.Wait(unheard) {
+	for until := e.Now() + e.ResponseTimeout(); errors.Is(err, verbs.ErrTimeout) && e.Now() < until; err = task.Wait(unheard) {
 		from.wake()
 	}
-	e.Do("a request that can be accepted", err)
+	e.Must("a request that can be accepted", err)
 }
 
 // wake writes nothing to nowhere, which nobody has anything to say to. It completes
@@ -172,7 +172,7 @@ var depths = verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCoun
 
 // listen has the device listen at its first address, for connections.
 func listen(r *rig.Rig) verbs.Listener {
-	l, err := r.Manager().Listen(netip.AddrPortFrom(r.Local[0], 0), verbs.PortSpaceTCP, 4)
-	r.Do("a listener", err)
+	l, err := r.CM().Listen(netip.AddrPortFrom(r.Local[0], 0), verbs.PortSpaceTCP, 4)
+	r.Must("a listener", err)
 	return l
 }

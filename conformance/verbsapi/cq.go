@@ -17,10 +17,10 @@ var cqCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
 		Mutants: []string{"CQDepthUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			for _, depth := range []int{0, -1, device(r).MaxCQE + 1} {
 				_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
-				r.Refuses(fmt.Sprintf("a completion queue of depth %d", depth), err, nil)
+				r.MustFail(fmt.Sprintf("a completion queue of depth %d", depth), err, nil)
 			}
 			newCQ(r, 1, nil)
 		}),
@@ -32,14 +32,14 @@ var cqCases = []conformance.Case{
 		Sends:   "as many completions as fit",
 		Expects: "all of them, and no overrun",
 		Mutants: []string{"CQDepthShort"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			for _, asked := range []int{1, 5, 12} {
 				cq := newCQ(r, asked, nil)
 				r.Check(cq.Depth() >= asked, fmt.Sprintf("a depth of %d or more", asked), "%d", cq.Depth())
 				newSource(r, cq).complete(cq.Depth())
 				inOrder(r, completions(r, cq, cq.Depth(), 64), 1, verbs.WCWRFlushErr)
 			}
-			r.NoEvent()
+			r.ExpectNoEvent()
 		}),
 	},
 	{
@@ -49,7 +49,7 @@ var cqCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "0 and no error, of a fresh queue, of one that has been emptied, and where there is room for none",
 		Mutants: []string{"PollEmptyFails"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 8, nil)
 			empty := func(into []verbs.WC) {
 				n, err := cq.Poll(into)
@@ -69,7 +69,7 @@ var cqCases = []conformance.Case{
 		Sends:   "ten completions, polled by three",
 		Expects: "all ten, once each",
 		Mutants: []string{"PollDiscards"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			newSource(r, cq).complete(10)
 			inOrder(r, completions(r, cq, 10, 3), 1, verbs.WCWRFlushErr)
@@ -83,7 +83,7 @@ var cqCases = []conformance.Case{
 		Sends:   "ten completions, polled together",
 		Expects: "them in the order of posting",
 		Mutants: []string{"PollReversed"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			newSource(r, cq).complete(10)
 			r.Sleep(soon)
@@ -97,20 +97,20 @@ var cqCases = []conformance.Case{
 		Sends:   "a message in each direction, over a queue pair with two completion queues",
 		Expects: "a completion on each, of its kind",
 		Mutants: []string{"CQsSwapped"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 			l := newLink(r, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
 			l.far.recv(1, toOff, 64)
 			l.near.recv(2, toOff, 64)
-			l.near.Post(l.near.qp, l.near.sendWR(3, 0, 16))
-			l.far.Completes(1, verbs.WCSuccess)
-			l.far.Post(l.far.qp, l.far.sendWR(4, 0, 16))
+			l.near.PostSend(l.near.qp, l.near.sendWR(3, 0, 16))
+			l.far.ExpectCompletion(1, verbs.WCSuccess)
+			l.far.PostSend(l.far.qp, l.far.sendWR(4, 0, 16))
 			for _, on := range []struct {
 				what string
 				cq   verbs.CQ
 				id   uint64
 			}{{"the send's completion on the send queue's CQ", sends, 3}, {"the receive's completion on the receive queue's CQ", recvs, 2}} {
-				wc, ok := r.WaitOn(on.cq, r.Patience())
+				wc, ok := r.PollCQ(on.cq, r.ResponseTimeout())
 				r.Check(ok && wc.WRID == on.id && wc.Status == verbs.WCSuccess, on.what, "%s", rig.Describe(&wc))
 				drained(r, on.cq)
 			}
@@ -123,7 +123,7 @@ var cqCases = []conformance.Case{
 		Sends:   "completions of four queue pairs on one completion queue",
 		Expects: "the number of its queue pair in each",
 		Mutants: []string{"WCQPNWrong", "SparseCompletions"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 64, nil)
 			left := make(map[verbs.QPN]int)
 			for i := range 4 {
@@ -144,10 +144,10 @@ var cqCases = []conformance.Case{
 		Sends:   "more completions than a queue has room for",
 		Expects: "one CQ_ERR that names the queue; then polls that fail",
 		Mutants: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 4, nil)
 			newSource(r, cq).complete(cq.Depth() + 3)
-			e := r.Event(verbs.EventCQErr)
+			e := r.ExpectEvent(verbs.EventCQErr)
 			r.Check(e.CQ == cq, "an event that names the queue", "%v", e.CQ)
 			// Others may follow, of the queue pair, but no second one of the queue.
 			for {
@@ -155,7 +155,7 @@ var cqCases = []conformance.Case{
 				if errors.Is(err, verbs.ErrTimeout) {
 					break
 				}
-				r.Do("events", err)
+				r.Must("events", err)
 				r.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "a second one")
 			}
 			// What it had taken before, it may still hand out.
@@ -163,7 +163,7 @@ var cqCases = []conformance.Case{
 			for n > 0 && err == nil {
 				n, err = cq.Poll(make([]verbs.WC, 64))
 			}
-			r.Refuses("polling a queue that has lost completions", err, verbs.ErrOverrun)
+			r.MustFail("polling a queue that has lost completions", err, verbs.ErrOverrun)
 		}),
 	},
 	{
@@ -173,14 +173,14 @@ var cqCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "EBUSY, until the queue pair is closed",
 		Mutants: []string{"BusyClosed", "InUseDestroyed"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: small})
-			r.Refuses("closing the send queue's CQ", sends.Close(), verbs.ErrBusy)
-			r.Refuses("closing the receive queue's CQ", recvs.Close(), verbs.ErrBusy)
-			r.Do("a queue pair that can be closed", qp.Close())
-			r.Do("a CQ that can be closed", sends.Close())
-			r.Do("a CQ that can be closed", recvs.Close())
+			r.MustFail("closing the send queue's CQ", sends.Close(), verbs.ErrBusy)
+			r.MustFail("closing the receive queue's CQ", recvs.Close(), verbs.ErrBusy)
+			r.Must("a queue pair that can be closed", qp.Close())
+			r.Must("a CQ that can be closed", sends.Close())
+			r.Must("a CQ that can be closed", recvs.Close())
 		}),
 	},
 	{
@@ -190,15 +190,15 @@ var cqCases = []conformance.Case{
 		Sends:   "five completions before a queue grows, and five before it shrinks",
 		Expects: "all of them, in order",
 		Mutants: []string{"ResizeLoses"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			s := newSource(r, cq)
 			s.complete(5)
 			r.Sleep(soon)
-			r.Do("a queue that can grow", cq.Resize(64))
+			r.Must("a queue that can grow", cq.Resize(64))
 			s.complete(5)
 			r.Sleep(soon)
-			r.Do("a queue that can shrink to what is in it", cq.Resize(10))
+			r.Must("a queue that can shrink to what is in it", cq.Resize(10))
 			inOrder(r, completions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
 		}),
 	},
@@ -209,13 +209,13 @@ var cqCases = []conformance.Case{
 		Sends:   "six completions, then sizes of 5, 0 and one above the limit",
 		Expects: "that each is refused, the depth as it was, and the completions in place",
 		Mutants: []string{"ResizeUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			was := cq.Depth()
 			newSource(r, cq).complete(6)
 			r.Sleep(soon)
 			for _, depth := range []int{5, 0, device(r).MaxCQE + 1} {
-				r.Refuses(fmt.Sprintf("a size of %d for a queue with 6 completions", depth), cq.Resize(depth), nil)
+				r.MustFail(fmt.Sprintf("a size of %d for a queue with 6 completions", depth), cq.Resize(depth), nil)
 				r.Check(cq.Depth() == was, fmt.Sprintf("a depth of %d still", was), "%d", cq.Depth())
 			}
 			inOrder(r, completions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
@@ -228,13 +228,13 @@ var cqCases = []conformance.Case{
 		Sends:   "as many completions as the queue has room for now",
 		Expects: "a depth of at least what was asked for, all of the completions, and no overrun",
 		Mutants: []string{"ResizeNoop"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 2, nil)
-			r.Do("a queue that can grow", cq.Resize(40))
+			r.Must("a queue that can grow", cq.Resize(40))
 			r.Check(cq.Depth() >= 40, "a depth of 40 or more", "%d", cq.Depth())
 			newSource(r, cq).complete(40)
 			inOrder(r, completions(r, cq, 40, 64), 1, verbs.WCWRFlushErr)
-			r.NoEvent()
+			r.ExpectNoEvent()
 		}),
 	},
 }
@@ -242,6 +242,6 @@ var cqCases = []conformance.Case{
 // newCQ makes a completion queue.
 func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
 	cq, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel})
-	r.Do(fmt.Sprintf("a completion queue of depth %d", depth), err)
+	r.Must(fmt.Sprintf("a completion queue of depth %d", depth), err)
 	return cq
 }

@@ -17,7 +17,7 @@ var deviceCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "at least one port, domain, region, completion queue, queue pair, request and list entry; and one shared receive queue, window, address handle and XRC domain where they are claimed",
 		Mutants: []string{"LimitsForgotten"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			a := device(r)
 			for _, l := range []struct {
 				what  string
@@ -51,7 +51,7 @@ var deviceCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a shared receive queue, windows of both types, an address handle, an XRC domain, a larger completion queue and a connection manager, each where it is claimed",
 		Mutants: []string{"ClaimsAndRefuses"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			for _, k := range []struct {
 				what  string
 				claim verbs.Caps
@@ -66,7 +66,7 @@ var deviceCases = []conformance.Case{
 				{"a connection manager", verbs.CapCM, func() error { _, err := r.Device.CM(); return err }},
 			} {
 				if r.Caps.Has(k.claim) {
-					r.Do(k.what, k.ask())
+					r.Must(k.what, k.ask())
 				}
 			}
 		}),
@@ -78,19 +78,19 @@ var deviceCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of queue pairs of types 0, 5, 11 and 77, of windows of types 0 and 3, and of shared receive queues of type 9",
 		Mutants: []string{"KindsUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			for _, kind := range []verbs.QPType{0, 5, 11, 77} {
 				_, err := r.Device.CreateQP(verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
-				r.Refuses(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
+				r.MustFail(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
 			}
 			for _, kind := range []verbs.MWType{0, 3} {
 				_, err := r.PD.AllocMW(kind)
-				r.Refuses(fmt.Sprintf("a window of type %d", kind), err, nil)
+				r.MustFail(fmt.Sprintf("a window of type %d", kind), err, nil)
 			}
 			odd := srqInit(r)
 			odd.Type = 9
 			_, err := r.Device.CreateSRQ(odd)
-			r.Refuses("a shared receive queue of type 9", err, nil)
+			r.MustFail("a shared receive queue of type 9", err, nil)
 		}),
 	},
 	{
@@ -100,22 +100,22 @@ var deviceCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one behind the last",
 		Mutants: []string{"PortUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			last := device(r).Ports
 			for port := range last + 2 {
 				attr, err := r.Device.QueryPort(port)
 				_, gidErr := r.Device.QueryGID(port, 0)
 				_, pkeyErr := r.Device.QueryPKey(port, 0)
 				if port == 0 || port > last {
-					r.Refuses(fmt.Sprintf("a query of port %d of %d", port, last), err, nil)
-					r.Refuses(fmt.Sprintf("a query of a GID of port %d of %d", port, last), gidErr, nil)
-					r.Refuses(fmt.Sprintf("a query of a P_Key of port %d of %d", port, last), pkeyErr, nil)
+					r.MustFail(fmt.Sprintf("a query of port %d of %d", port, last), err, nil)
+					r.MustFail(fmt.Sprintf("a query of a GID of port %d of %d", port, last), gidErr, nil)
+					r.MustFail(fmt.Sprintf("a query of a P_Key of port %d of %d", port, last), pkeyErr, nil)
 					continue
 				}
-				r.Do(fmt.Sprintf("port %d", port), err)
-				r.Do(fmt.Sprintf("a GID of port %d", port), gidErr)
+				r.Must(fmt.Sprintf("port %d", port), err)
+				r.Must(fmt.Sprintf("a GID of port %d", port), gidErr)
 				if attr.PKeys > 0 { // iWARP has no partitions
-					r.Do(fmt.Sprintf("a P_Key of port %d", port), pkeyErr)
+					r.Must(fmt.Sprintf("a P_Key of port %d", port), pkeyErr)
 				}
 			}
 		}),
@@ -127,7 +127,7 @@ var deviceCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "the state ACTIVE; an active MTU that is one of the five and not above the largest; messages of some length; at least one GID",
 		Mutants: []string{"PortMTUsSwapped"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			p := portOf(r)
 			r.Check(p.State == verbs.PortActive, "an active port", "%v", p.State)
 			r.Check(p.ActiveMTU.Bytes() > 0 && p.ActiveMTU <= p.MaxMTU && p.MaxMTU.Bytes() > 0,
@@ -143,22 +143,22 @@ var deviceCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "an answer for every index below the length, and a refusal for the length itself, for 10000 and for -1",
 		Mutants: []string{"TablesEndless"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			p := portOf(r)
 			for i := range p.GIDs {
 				g, err := r.Device.QueryGID(1, i)
-				r.Do(fmt.Sprintf("GID %d of %d", i, p.GIDs), err)
+				r.Must(fmt.Sprintf("GID %d of %d", i, p.GIDs), err)
 				r.Check(g.Index == i, fmt.Sprintf("the entry of index %d", i), "that of %d", g.Index)
 			}
 			for i := range p.PKeys {
 				_, err := r.Device.QueryPKey(1, i)
-				r.Do(fmt.Sprintf("P_Key %d of %d", i, p.PKeys), err)
+				r.Must(fmt.Sprintf("P_Key %d of %d", i, p.PKeys), err)
 			}
 			for _, beyond := range []int{-1, max(p.GIDs, p.PKeys), 10000} {
 				_, err := r.Device.QueryGID(1, beyond)
-				r.Refuses(fmt.Sprintf("GID %d of %d", beyond, p.GIDs), err, nil)
+				r.MustFail(fmt.Sprintf("GID %d of %d", beyond, p.GIDs), err, nil)
 				_, err = r.Device.QueryPKey(1, beyond)
-				r.Refuses(fmt.Sprintf("P_Key %d of %d", beyond, p.PKeys), err, nil)
+				r.MustFail(fmt.Sprintf("P_Key %d of %d", beyond, p.PKeys), err, nil)
 			}
 		}),
 	},
@@ -169,12 +169,12 @@ var deviceCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "each of the device's addresses in one entry",
 		Mutants: []string{"GIDsWrong"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			p := portOf(r)
 			table := make([]string, 0, p.GIDs)
 			for i := range p.GIDs {
 				g, err := r.Device.QueryGID(1, i)
-				r.Do(fmt.Sprintf("GID %d of %d", i, p.GIDs), err)
+				r.Must(fmt.Sprintf("GID %d of %d", i, p.GIDs), err)
 				table = append(table, g.GID.String())
 			}
 			for _, own := range r.Local {
@@ -231,7 +231,7 @@ func counterNames(r *rig.Rig) (names []string) {
 		names = append(names, c.Name)
 	}
 	if len(names) == 0 {
-		rig.End(fmt.Errorf("the device has no counters: %w", conformance.ErrCannot))
+		rig.Abort(fmt.Errorf("the device has no counters: %w", conformance.ErrBenchCannot))
 	}
 	return names
 }

@@ -24,7 +24,7 @@ import (
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
-		Name: "verbs", Title: "The verbs API", Line: line,
+		Name: "verbs", Title: "The verbs API", DescribeEvent: line,
 		Cases: slices.Concat(
 			deviceCases, limitCases, domainCases, regionCases, regionPeerCases, windowCases, windowPeerCases,
 			invalidateCases, cqCases, channelCases, qpCases, transitionCases, postCases, signalCases, wcCases, atomicCases,

@@ -10,7 +10,7 @@ var domainCases = []conformance.Case{
 	domainBusy("regions", 0, func(r *rig.Rig, pd verbs.PD) closer { return r.MemoryIn(pd, 64, 0) }),
 	domainBusy("windows", verbs.CapMWType2, func(r *rig.Rig, pd verbs.PD) closer {
 		mw, err := pd.AllocMW(verbs.MWType2)
-		r.Do("a window", err)
+		r.Must("a window", err)
 		return mw
 	}),
 	domainBusy("queue-pairs", 0, func(r *rig.Rig, pd verbs.PD) closer {
@@ -20,12 +20,12 @@ var domainCases = []conformance.Case{
 		init := srqInit(r)
 		init.PD = pd
 		srq, err := r.Device.CreateSRQ(init)
-		r.Do("a shared receive queue", err)
+		r.Must("a shared receive queue", err)
 		return srq
 	}),
 	domainBusy("address-handles", verbs.CapUD, func(r *rig.Rig, pd verbs.PD) closer {
 		ah, err := pd.CreateAH(r.PathTo(r))
-		r.Do("an address handle", err)
+		r.Must("an address handle", err)
 		return ah
 	}),
 	{
@@ -38,9 +38,9 @@ var domainCases = []conformance.Case{
 		Run: onLink(setup{}, func(l *link) {
 			l.far.recv(1, toOff, 64)
 			wr := l.near.sendWR(2, 0, 16)
-			wr.SGL = l.near.MemoryIn(otherPD(l.near.Rig), 64, 0).List(0, 16)
+			wr.SGL = l.near.MemoryIn(otherPD(l.near.Rig), 64, 0).SGL(0, 16)
 			l.near.fails("a send from another domain's memory", wr)
-			if wc, ok := l.far.WaitCompletion(soon); ok && wc.Status == verbs.WCSuccess {
+			if wc, ok := l.far.PollCompletion(soon); ok && wc.Status == verbs.WCSuccess {
 				l.near.Fail("nothing sent", "%s", rig.Describe(&wc))
 			}
 		}),
@@ -60,13 +60,13 @@ func domainBusy(kind string, needs verbs.Caps, made func(*rig.Rig, verbs.PD) clo
 		Sends:   "nothing",
 		Expects: "EBUSY, until the last is closed; the domain can be used meanwhile",
 		Mutants: []string{"BusyClosed"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			pd := otherPD(r)
 			in := made(r, pd)
-			r.Refuses("closing a domain in use", pd.Close(), verbs.ErrBusy)
-			r.Do("a region in the domain", r.MemoryIn(pd, 16, 0).Close())
-			r.Do("what is in the domain can be closed", in.Close())
-			r.Do("an empty domain that can be closed", pd.Close())
+			r.MustFail("closing a domain in use", pd.Close(), verbs.ErrBusy)
+			r.Must("a region in the domain", r.MemoryIn(pd, 16, 0).Close())
+			r.Must("what is in the domain can be closed", in.Close())
+			r.Must("an empty domain that can be closed", pd.Close())
 		}),
 	}
 }
@@ -74,6 +74,6 @@ func domainBusy(kind string, needs verbs.Caps, made func(*rig.Rig, verbs.PD) clo
 // otherPD makes another protection domain.
 func otherPD(r *rig.Rig) verbs.PD {
 	pd, err := r.Device.AllocPD()
-	r.Do("another protection domain", err)
+	r.Must("another protection domain", err)
 	return pd
 }

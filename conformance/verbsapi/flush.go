@@ -38,7 +38,7 @@ func (s *source) load(n int) {
 	toInit(s.Rig, s.qp, 0)
 	for range n {
 		s.n++
-		s.Recv(s.qp, s.n, s.mem.SGE(0, 64))
+		s.PostRecv(s.qp, s.n, s.mem.SGE(0, 64))
 	}
 }
 
@@ -56,10 +56,10 @@ func (s *source) complete(n int) {
 func completions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	var all []verbs.WC
 	into := make([]verbs.WC, batch)
-	pause, until := soon, r.Now()+r.Patience()
+	pause, until := soon, r.Now()+r.ResponseTimeout()
 	for len(all) < n {
 		k, err := cq.Poll(into)
-		r.Do("a completion queue that can be polled", err)
+		r.Must("a completion queue that can be polled", err)
 		r.Check(k <= batch, fmt.Sprintf("at most %d completions from a poll for so many", batch), "%d", k)
 		all = append(all, into[:k]...)
 		if k > 0 {
@@ -83,7 +83,7 @@ func inOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus) {
 
 // drained ends the case if a queue has a completion by now.
 func drained(r *rig.Rig, cq verbs.CQ) {
-	if wc, ok := r.WaitOn(cq, soon); ok {
+	if wc, ok := r.PollCQ(cq, soon); ok {
 		r.Fail("no further completion", "%s", rig.Describe(&wc))
 	}
 }

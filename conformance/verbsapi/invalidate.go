@@ -24,9 +24,9 @@ var invalidateCases = overBoth([]conformance.Case{
 			l.near.recv(1, toOff, 64)
 			wr := l.far.sendWR(2, 0, 16)
 			wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, at.RKey
-			l.far.Post(l.far.qp, wr)
-			l.far.Completes(2, verbs.WCSuccess)
-			wc := l.near.Received(1, l.near.area()+16)
+			l.far.PostSend(l.far.qp, wr)
+			l.far.ExpectCompletion(2, verbs.WCSuccess)
+			wc := l.near.ExpectRecv(1, l.near.area()+16)
 			l.near.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == at.RKey,
 				fmt.Sprintf("a completion that names the key %#x", at.RKey), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
 			l.refuses("read by a key that it has invalidated", l.far.readWR(9, toOff, 16, at))
@@ -93,8 +93,8 @@ func (l *link) invalidatesNot(what string, key verbs.RKey) {
 	l.near.recv(recv, toOff, 64)
 	wr := l.far.sendWR(send, 0, 16)
 	wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, key
-	l.far.Post(l.far.qp, wr)
-	wc := l.near.Completion()
+	l.far.PostSend(l.far.qp, wr)
+	wc := l.near.NextCompletion()
 	l.near.Check(wc.WRID == recv && wc.Status != verbs.WCSuccess, fmt.Sprintf("a receive that fails: %s (%#x) cannot be invalidated", what, key), "%s", rig.Describe(&wc))
 }
 
@@ -102,7 +102,7 @@ func (l *link) invalidatesNot(what string, key verbs.RKey) {
 func (l *link) dropped() {
 	l.far.toState(reset)
 	for {
-		if _, ok := l.far.WaitCompletion(soon); !ok {
+		if _, ok := l.far.PollCompletion(soon); !ok {
 			return
 		}
 	}

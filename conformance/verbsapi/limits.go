@@ -43,15 +43,15 @@ func asManyAsClaimed(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr
 		Sends:   "nothing",
 		Expects: "that many",
 		Mutants: []string{"LimitsOverstated"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			attr := device(r)
 			n := limit(&attr)
 			if n > mostMade {
-				rig.End(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, spaced(kind), mostMade, conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, spaced(kind), mostMade, conformance.ErrBenchCannot))
 			}
 			another := maker(r)
 			for i := range n {
-				r.Do(fmt.Sprintf("number %d of %d %s", i+1, n, spaced(kind)), another())
+				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, spaced(kind)), another())
 			}
 		}),
 	}

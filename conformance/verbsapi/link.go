@@ -44,7 +44,7 @@ type setup struct {
 
 // onLink makes a case of a body that uses a link made like that.
 func onLink(s setup, body func(*link)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) { body(newLink(r, s)) })
+	return rig.Body(func(r *rig.Rig) { body(newLink(r, s)) })
 }
 
 // onReliable is onLink for cases that need a connection, or reliable datagrams: see
@@ -53,7 +53,7 @@ func onReliable(body func(*link)) func(*conformance.Bench) error { return onLink
 
 // onSides makes a case of a body that makes its links itself.
 func onSides(body func(*sides)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) { body(r2(r)) })
+	return rig.Body(func(r *rig.Rig) { body(r2(r)) })
 }
 
 // overBoth makes each case twice: for connections, and for datagrams where they are
@@ -85,7 +85,7 @@ type sides struct{ near, far *rig.Rig }
 func r2(r *rig.Rig) *sides {
 	other, err := r.Partner()
 	if err != nil {
-		rig.End(fmt.Errorf("the partner: %w", err))
+		rig.Abort(fmt.Errorf("the partner: %w", err))
 	}
 	bench := *r.Bench
 	bench.Device = other
@@ -159,7 +159,7 @@ func regionRights(r *rig.Rig, remote verbs.Access) verbs.Access {
 // newQP makes a queue pair.
 func newQP(r *rig.Rig, init verbs.QPInit) verbs.QP {
 	qp, err := r.Device.CreateQP(init)
-	r.Do(fmt.Sprintf("a queue pair of %v", init.Type), err)
+	r.Must(fmt.Sprintf("a queue pair of %v", init.Type), err)
 	return qp
 }
 

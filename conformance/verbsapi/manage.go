@@ -30,11 +30,11 @@ func between(r *rig.Rig, deviceAsks bool) *dial {
 	at := r.Local[0]
 	if deviceAsks {
 		d.asks, d.answers = near, far
-		at = d.far.Address().GID.Addr()
+		at = d.far.GIDEntry().GID.Addr()
 	}
 	var err error
-	d.ears, err = d.answers.Manager().Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
-	r.Do("a listener", err)
+	d.ears, err = d.answers.CM().Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
+	r.Must("a listener", err)
 	return d
 }
 
@@ -51,14 +51,14 @@ func (d *dial) ask(param verbs.ConnParam, timeout time.Duration) {
 
 // heard returns the request that the answering side has got.
 func (d *dial) heard() verbs.ConnRequest {
-	req, err := d.ears.GetRequest(d.near.Patience())
-	d.near.Do("a request for a connection", err)
+	req, err := d.ears.GetRequest(d.near.ResponseTimeout())
+	d.near.Must("a request for a connection", err)
 	return req
 }
 
 // asked ends the case unless the asking side has a connection.
 func (d *dial) asked() {
-	d.near.Do("a connection", d.task.Wait(d.near.Patience()))
+	d.near.Must("a connection", d.task.Wait(d.near.ResponseTimeout()))
 }
 
 // accept accepts a request.
@@ -86,7 +86,7 @@ func (d *dial) managed(receives int) *link {
 		d.asks.recv(uint64(i+1), toOff, 64)
 		d.answers.recv(uint64(i+1), toOff, 64)
 	}
-	d.ask(depths, d.near.Patience())
+	d.ask(depths, d.near.ResponseTimeout())
 	d.accept(d.heard(), depths)
 	return d.link()
 }
@@ -94,7 +94,7 @@ func (d *dial) managed(receives int) *link {
 // ended ends the case unless both queue pairs fail, and flush these receives.
 func (l *link) ended(receives int) {
 	for _, e := range []*end{l.near, l.far} {
-		e.State(e.qp, failed)
+		e.AwaitState(e.qp, failed)
 		inOrder(e.Rig, completions(e.Rig, e.CQ, receives, 4), 1, verbs.WCWRFlushErr)
 	}
 }
@@ -102,7 +102,7 @@ func (l *link) ended(receives int) {
 // onDial makes a case of a body that runs with the device asking, and again with the
 // device answering.
 func onDial(body func(*dial)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) {
+	return rig.Body(func(r *rig.Rig) {
 		for _, deviceAsks := range []bool{false, true} {
 			r.Note("the device asks: %v", deviceAsks)
 			body(between(r, deviceAsks))

@@ -32,12 +32,12 @@ var postCases = []conformance.Case{
 		Sends:   "a message of the peer for a receive that was posted in INIT",
 		Expects: "the message in that receive",
 		Mutants: []string{"RecvNeedsReady"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			l := &link{near: newEnd(d.near, &setup{kind: service(r)}), far: newEnd(d.far, &setup{kind: service(r)})}
 			l.near.recv(7, toOff, 64)
 			l.connect(&setup{kind: service(r)})
-			l.far.Post(l.far.qp, l.far.sendWR(1, 0, 16))
+			l.far.PostSend(l.far.qp, l.far.sendWR(1, 0, 16))
 			l.near.got(7, toOff, l.far.mem.Buf[:16])
 		}),
 	},
@@ -48,11 +48,11 @@ var postCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "an error from the post, and no receive taken",
 		Mutants: []string{"BadPostsSwallowed"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			needsIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
 			qp := plainQP(r)
-			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).List(0, 64)}})
-			r.Refuses("a receive in RESET", err, nil)
+			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
+			r.MustFail("a receive in RESET", err, nil)
 			r.Check(n == 0, "no receive taken", "%d", n)
 		}),
 	},
@@ -63,19 +63,19 @@ var postCases = []conformance.Case{
 		Sends:   "two receives more than there is room for, in one call and then alone",
 		Expects: "as many taken as there is room, and ENOMEM; none taken afterwards; and that those taken, and no other, are flushed",
 		Mutants: []string{"PostCountWrong", "FullIsInvalid"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
 			toInit(r, qp, 0)
 			room := query(r, qp).Caps.MaxRecvWR
 			wrs := make([]verbs.RecvWR, room+2)
 			for i := range wrs {
-				wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.List(0, 64)}
+				wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.SGL(0, 64)}
 			}
 			n, err := qp.PostRecv(wrs)
-			r.Refuses("a receive too many", err, verbs.ErrNoMemory)
+			r.MustFail("a receive too many", err, verbs.ErrNoMemory)
 			r.Check(n == room, fmt.Sprintf("%d receives taken", room), "%d", n)
 			n, err = qp.PostRecv(wrs[room:])
-			r.Refuses("another receive too many", err, verbs.ErrNoMemory)
+			r.MustFail("another receive too many", err, verbs.ErrNoMemory)
 			r.Check(n == 0, "none taken", "%d", n)
 			toState(r, qp, failed)
 			inOrder(r, completions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
@@ -97,12 +97,12 @@ var postCases = []conformance.Case{
 				wrs[i] = l.near.sendWR(uint64(i+1), 0, 16)
 			}
 			n, err := l.near.qp.PostSend(wrs)
-			l.near.Refuses("a request too many", err, verbs.ErrNoMemory)
+			l.near.MustFail("a request too many", err, verbs.ErrNoMemory)
 			l.near.Check(n == room, fmt.Sprintf("%d requests taken", room), "%d", n)
 			for i := range room {
 				l.far.recv(uint64(i+1), toOff, 64)
-				l.near.Completes(uint64(i+1), verbs.WCSuccess)
-				l.far.Received(uint64(i+1), 16)
+				l.near.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
+				l.far.ExpectRecv(uint64(i+1), 16)
 			}
 			l.carries(l.near, l.far, 16)
 		}),
@@ -120,12 +120,12 @@ var postCases = []conformance.Case{
 			bad := l.near.sendWR(2, 0, 16)
 			bad.SGL = pieces(l.near.mem, query(l.near.Rig, l.near.qp).Caps.MaxSendSGE+1, 4)
 			n, err := l.near.qp.PostSend([]verbs.SendWR{l.near.sendWR(1, 0, 16), bad, l.near.sendWR(3, 0, 16)})
-			l.near.Refuses("a request with too long a list", err, verbs.ErrInvalid)
+			l.near.MustFail("a request with too long a list", err, verbs.ErrInvalid)
 			l.near.Check(n == 1, "one request taken", "%d", n)
-			l.near.Completes(1, verbs.WCSuccess)
+			l.near.ExpectCompletion(1, verbs.WCSuccess)
 			l.far.got(1, toOff, l.near.mem.Buf[:16])
-			l.near.Post(l.near.qp, l.near.sendWR(4, 32, 8)) // and nothing was in between
-			l.near.Completes(4, verbs.WCSuccess)
+			l.near.PostSend(l.near.qp, l.near.sendWR(4, 32, 8)) // and nothing was in between
+			l.near.ExpectCompletion(4, verbs.WCSuccess)
 			l.far.got(2, toOff+1024, l.near.mem.Buf[32:40])
 		}),
 	},
@@ -142,13 +142,13 @@ var postCases = []conformance.Case{
 			long.SGL = pieces(l.near.mem, caps.MaxSendSGE+1, 4)
 			l.near.refusesPost("a send with too long a list", long, verbs.ErrInvalid)
 			n, err := l.near.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: pieces(l.near.mem, caps.MaxRecvSGE+1, 64)}})
-			l.near.Refuses("a receive with too long a list", err, verbs.ErrInvalid)
+			l.near.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
 			l.near.Check(n == 0, "no receive taken", "%d", n)
-			l.near.Recv(l.near.qp, 3, pieces(l.near.mem, caps.MaxRecvSGE, 64)...)
+			l.near.PostRecv(l.near.qp, 3, pieces(l.near.mem, caps.MaxRecvSGE, 64)...)
 			l.far.recv(4, toOff, 64)
 			long.SGL = pieces(l.near.mem, caps.MaxSendSGE, 4)
-			l.near.Post(l.near.qp, long)
-			l.near.Completes(1, verbs.WCSuccess)
+			l.near.PostSend(l.near.qp, long)
+			l.near.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -161,15 +161,15 @@ var postCases = []conformance.Case{
 		Run: onLink(setup{}, func(l *link) {
 			for _, way := range []struct{ from, to *end }{{l.near, l.far}, {l.far, l.near}} {
 				first := way.to.area() + 10
-				way.to.Recv(way.to.qp, 1, way.to.mem.SGE(toOff, first), way.to.mem.SGE(toOff+1024, 64))
+				way.to.PostRecv(way.to.qp, 1, way.to.mem.SGE(toOff, first), way.to.mem.SGE(toOff+1024, 64))
 				wr := way.from.sendWR(2, 0, 0)
 				wr.SGL = []verbs.SGE{way.from.mem.SGE(100, 7), way.from.mem.SGE(40, 20)}
-				way.from.Post(way.from.qp, wr)
-				way.from.Completes(2, verbs.WCSuccess)
-				way.to.Received(1, way.to.area()+27)
+				way.from.PostSend(way.from.qp, wr)
+				way.from.ExpectCompletion(2, verbs.WCSuccess)
+				way.to.ExpectRecv(1, way.to.area()+27)
 				buf := way.from.mem.Buf
-				way.to.Holds(way.to.mem, toOff+way.to.area(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
-				way.to.Holds(way.to.mem, toOff+1024, buf[43:60])
+				way.to.ExpectBytes(way.to.mem, toOff+way.to.area(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
+				way.to.ExpectBytes(way.to.mem, toOff+1024, buf[43:60])
 			}
 		}),
 	},
@@ -181,12 +181,12 @@ var postCases = []conformance.Case{
 		Expects: "a receive of no bytes for each",
 		Mutants: []string{"EmptySendRefused"},
 		Run: onLink(setup{}, func(l *link) {
-			for i, sgl := range [][]verbs.SGE{nil, l.near.mem.List(0, 0)} {
+			for i, sgl := range [][]verbs.SGE{nil, l.near.mem.SGL(0, 0)} {
 				l.far.recv(uint64(i+1), toOff, 64)
 				wr := l.near.sendWR(9, 0, 0)
 				wr.SGL = sgl
-				l.near.Post(l.near.qp, wr)
-				l.near.Completes(9, verbs.WCSuccess)
+				l.near.PostSend(l.near.qp, wr)
+				l.near.ExpectCompletion(9, verbs.WCSuccess)
 				l.far.got(uint64(i+1), toOff, nil)
 			}
 		}),
@@ -205,9 +205,9 @@ var postCases = []conformance.Case{
 				id := uint64(3*i + 1)
 				wrs = append(wrs, l.near.readWR(id, toOff, 2000, l.far.remote(0)), l.near.sendWR(id+1, 0, 16), l.near.writeWR(id+2, 0, 16, l.far.remote(4096)))
 			}
-			l.near.Post(l.near.qp, wrs...)
+			l.near.PostSend(l.near.qp, wrs...)
 			for range 4 {
-				l.far.Completion()
+				l.far.NextCompletion()
 			}
 			l.near.Sleep(soon)
 			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 12, 64), 1, verbs.WCSuccess)
@@ -236,9 +236,9 @@ var postCases = []conformance.Case{
 		Sends:   "a READ, a compare-and-swap and a fetch-and-add on a datagram queue pair",
 		Expects: "that each is refused or completes in error, and the peer's receive is not used",
 		Mutants: []string{"OpsDowngraded"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			if r.Caps.Has(verbs.CapRD) {
-				rig.End(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))
 			}
 			d := r2(r)
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
@@ -247,7 +247,7 @@ var postCases = []conformance.Case{
 				wr := l.near.sendWR(2, 0, 8)
 				wr.Opcode, wr.Remote = op, l.far.remote(0)
 				l.near.fails(fmt.Sprintf("%v on UD", op), wr)
-				if wc, ok := l.far.WaitCompletion(soon); ok {
+				if wc, ok := l.far.PollCompletion(soon); ok {
 					r.Fail("nothing sent", "%s", rig.Describe(&wc))
 				}
 			}

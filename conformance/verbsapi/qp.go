@@ -17,7 +17,7 @@ var qpCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "requests, receives, list entries and inline bytes of at least what was asked for",
 		Mutants: []string{"CapsShort", "ResetReadsInit"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			limit := device(r)
 			asked := verbs.QPCaps{
 				MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
@@ -39,14 +39,14 @@ var qpCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "queue pairs with as many requests, receives and list entries as the device claims, if there is memory for them; a refusal of one more",
 		Mutants: []string{"CapsUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			limit := device(r)
 			try := func(change func(*verbs.QPCaps)) error {
 				caps := verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 				change(&caps)
 				qp, err := r.Device.CreateQP(verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
 				if err == nil {
-					r.Do("a queue pair that can be closed", qp.Close())
+					r.Must("a queue pair that can be closed", qp.Close())
 				}
 				return err
 			}
@@ -67,8 +67,8 @@ var qpCases = []conformance.Case{
 					r.Note("the device's host has no memory for a queue pair with %d %s", f.limit, f.what)
 					err = nil
 				}
-				r.Do(fmt.Sprintf("a queue pair with %d %s", f.limit, f.what), err)
-				r.Refuses(fmt.Sprintf("a queue pair with %d %s", f.limit+1, f.what), try(func(c *verbs.QPCaps) { *f.field(c) = f.limit + 1 }), nil)
+				r.Must(fmt.Sprintf("a queue pair with %d %s", f.limit, f.what), err)
+				r.MustFail(fmt.Sprintf("a queue pair with %d %s", f.limit+1, f.what), try(func(c *verbs.QPCaps) { *f.field(c) = f.limit + 1 }), nil)
 			}
 		}),
 	},
@@ -79,7 +79,7 @@ var qpCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of a queue pair without each of them",
 		Mutants: []string{"ObjectsUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			good := verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small}
 			for _, k := range []struct {
 				what    string
@@ -92,7 +92,7 @@ var qpCases = []conformance.Case{
 				init := good
 				k.without(&init)
 				_, err := r.Device.CreateQP(init)
-				r.Refuses("a queue pair without "+k.what, err, nil)
+				r.MustFail("a queue pair without "+k.what, err, nil)
 			}
 		}),
 	},
@@ -103,14 +103,14 @@ var qpCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
 		Mutants: []string{"ObjectsUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			far := r2(r).far
 			good := verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small}
 			try := func(what string, foreign func(*verbs.QPInit)) {
 				init := good
 				foreign(&init)
 				_, err := r.Device.CreateQP(init)
-				r.Refuses("a queue pair with "+what+" of another device", err, nil)
+				r.MustFail("a queue pair with "+what+" of another device", err, nil)
 			}
 			try("a domain", func(i *verbs.QPInit) { i.PD = far.PD })
 			try("a CQ to send", func(i *verbs.QPInit) { i.SendCQ = far.CQ })
@@ -128,7 +128,7 @@ var qpCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "64 different numbers, none of them 0, 1 or 0xffffff where InfiniBand's transport has these taken",
 		Mutants: []string{"QPNsRepeat"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			seen, least, most := make(map[verbs.QPN]bool), verbs.QPN(0), verbs.MulticastQPN
 			if byHand(r) {
 				least, most = 2, verbs.MulticastQPN-1
@@ -147,11 +147,11 @@ var qpCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "that a receive posted to the queue pair is refused",
 		Mutants: []string{"SRQBypassed", "SRQUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small, SRQ: newSRQ(r, srqInit(r))})
 			toInit(r, qp, 0)
-			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).List(0, 64)}})
-			r.Refuses("a receive to a queue pair on a shared receive queue", err, nil)
+			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
+			r.MustFail("a receive to a queue pair on a shared receive queue", err, nil)
 			r.Check(n == 0, "no receive taken", "%d", n)
 		}),
 	},
@@ -162,16 +162,16 @@ var qpCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "EBUSY, until it has left the group; a group that it is not in cannot be left",
 		Mutants: []string{"BusyClosed", "InUseDestroyed"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
 			toInit(r, qp, 0)
 			ready(r, qp)
 			group := groupOf(r)
-			r.Do("a queue pair that can join a group", qp.AttachMulticast(group))
-			r.Refuses("closing a queue pair in a group", qp.Close(), verbs.ErrBusy)
-			r.Do("a queue pair that can leave the group", qp.DetachMulticast(group))
-			r.Refuses("leaving a group twice", qp.DetachMulticast(group), nil)
-			r.Do("a queue pair in no group that can be closed", qp.Close())
+			r.Must("a queue pair that can join a group", qp.AttachMulticast(group))
+			r.MustFail("closing a queue pair in a group", qp.Close(), verbs.ErrBusy)
+			r.Must("a queue pair that can leave the group", qp.DetachMulticast(group))
+			r.MustFail("leaving a group twice", qp.DetachMulticast(group), nil)
+			r.Must("a queue pair in no group that can be closed", qp.Close())
 		}),
 	},
 	{
@@ -181,15 +181,15 @@ var qpCases = []conformance.Case{
 		Sends:   "receives that nothing comes for",
 		Expects: "that the queue pair, then its memory and its completion queue can be closed",
 		Mutants: []string{"BusyQPStays"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			l := newLink(r, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
 			m := r.Memory(64, verbs.AccessLocalWrite)
-			r.Recv(l.near.qp, 1, m.SGE(0, 64))
-			r.Recv(l.near.qp, 2, m.SGE(0, 64))
-			r.Do("a queue pair with receives outstanding that can be closed", l.near.qp.Close())
-			r.Do("memory that can be closed", m.Close())
-			r.Do("a completion queue that can be closed", cq.Close())
+			r.PostRecv(l.near.qp, 1, m.SGE(0, 64))
+			r.PostRecv(l.near.qp, 2, m.SGE(0, 64))
+			r.Must("a queue pair with receives outstanding that can be closed", l.near.qp.Close())
+			r.Must("memory that can be closed", m.Close())
+			r.Must("a completion queue that can be closed", cq.Close())
 		}),
 	},
 	{
@@ -199,13 +199,13 @@ var qpCases = []conformance.Case{
 		Sends:   "as many receives as fit, RESET, INIT, and as many again",
 		Expects: "no completion for those before; room for all of those after, which alone are flushed in the end",
 		Mutants: []string{"ResetFlushes"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
 			room := query(r, qp).Caps.MaxRecvWR
 			for round := range 2 {
 				toInit(r, qp, 0)
 				for i := range room {
-					r.Recv(qp, uint64(1+1000*round+i), m.SGE(0, 64))
+					r.PostRecv(qp, uint64(1+1000*round+i), m.SGE(0, 64))
 				}
 				if round == 0 {
 					toState(r, qp, verbs.QPStateReset)

@@ -20,13 +20,13 @@ var regionCases = []conformance.Case{
 			const at = 0x7_0000_1000
 			buf := rig.Pattern(100, 3)
 			mr, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at})
-			l.near.Do("a region at an address of our choice", err)
+			l.near.Must("a region at an address of our choice", err)
 			l.near.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
 			l.far.recv(1, toOff, 64)
 			wr := l.near.sendWR(2, 0, 0)
 			wr.SGL = []verbs.SGE{{Addr: at + 10, Length: 50, LKey: mr.LKey()}}
-			l.near.Post(l.near.qp, wr)
-			l.near.Completes(2, verbs.WCSuccess)
+			l.near.PostSend(l.near.qp, wr)
+			l.near.ExpectCompletion(2, verbs.WCSuccess)
 			l.far.got(1, toOff, buf[10:60])
 		}),
 	},
@@ -37,7 +37,7 @@ var regionCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "200 different L_Keys and 200 different R_Keys",
 		Mutants: []string{"MRKeysRepeat"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			// A region may well use one number for both: the page does not forbid it.
 			lkeys, rkeys := make(map[verbs.LKey]bool), make(map[verbs.RKey]bool)
 			for i := range 200 {
@@ -54,15 +54,15 @@ var regionCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "that remote write and remote atomic without local write are refused as invalid; that remote read alone, and no right at all, are not",
 		Mutants: []string{"MRAccessUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			buf := make([]byte, 64)
 			for _, access := range []verbs.Access{verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic, verbs.AccessRemoteWrite | verbs.AccessRemoteRead} {
 				_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
-				r.Refuses(fmt.Sprintf("a region with rights %#x and no local write", uint32(access)), err, verbs.ErrInvalid)
+				r.MustFail(fmt.Sprintf("a region with rights %#x and no local write", uint32(access)), err, verbs.ErrInvalid)
 			}
 			for _, access := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessLocalWrite, verbs.AccessLocalWrite | remoteRights(r)} {
 				_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
-				r.Do(fmt.Sprintf("a region with rights %#x", uint32(access)), err)
+				r.Must(fmt.Sprintf("a region with rights %#x", uint32(access)), err)
 			}
 		}),
 	},
@@ -73,7 +73,7 @@ var regionCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a region with relaxed ordering and with the other flags of the optional range",
 		Mutants: []string{"HintsRefused"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			r.Memory(64, verbs.AccessLocalWrite|verbs.AccessRelaxedOrdering)
 			r.Memory(64, verbs.AccessLocalWrite|verbs.AccessOptionalMask)
 		}),
@@ -90,11 +90,11 @@ var regionCases = []conformance.Case{
 			l.near.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
 			l.far.recv(1, toOff, 64)
 			wr := l.near.sendWR(2, 0, 0)
-			wr.SGL = m.List(0, 0)
-			l.near.Post(l.near.qp, wr)
-			l.near.Completes(2, verbs.WCSuccess)
+			wr.SGL = m.SGL(0, 0)
+			l.near.PostSend(l.near.qp, wr)
+			l.near.ExpectCompletion(2, verbs.WCSuccess)
 			l.far.got(1, toOff, nil)
-			wr.SGL = m.List(0, 1)
+			wr.SGL = m.SGL(0, 1)
 			l.near.fails("a byte of an empty region", wr)
 		}),
 	},
@@ -111,14 +111,14 @@ var regionCases = []conformance.Case{
 			for i := range regions {
 				var err error
 				regions[i], err = l.near.PD.RegMR(verbs.MRInit{Buf: buf[16*i:]})
-				l.near.Do(fmt.Sprintf("region %d over the same memory", i+1), err)
+				l.near.Must(fmt.Sprintf("region %d over the same memory", i+1), err)
 			}
-			l.near.Do("a region that can be closed", regions[0].Close())
+			l.near.Must("a region that can be closed", regions[0].Close())
 			l.far.recv(1, toOff, 64)
 			wr := l.near.sendWR(2, 0, 0)
 			wr.SGL = []verbs.SGE{verbs.SGEOf(regions[1], 4, 60)}
-			l.near.Post(l.near.qp, wr)
-			l.near.Completes(2, verbs.WCSuccess)
+			l.near.PostSend(l.near.qp, wr)
+			l.near.ExpectCompletion(2, verbs.WCSuccess)
 			l.far.got(1, toOff, buf[20:80])
 		}),
 	},
@@ -130,7 +130,7 @@ var regionCases = []conformance.Case{
 		// With which status is a question of its own: see verbs/flush/behind-the-cause.
 		Expects: "that each is refused or completes in error",
 		Mutants: []string{"SGEClamped"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			for _, off := range []int{-1, 1} {
 				l := d.link(setup{})
@@ -152,9 +152,9 @@ var regionCases = []conformance.Case{
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.Memory(64, verbs.AccessLocalWrite)
 			wr := l.near.sendWR(2, 0, 0)
-			wr.SGL = m.List(0, 64)
+			wr.SGL = m.SGL(0, 64)
 			l.far.recv(1, toOff, 64)
-			l.near.Do("a region that can be closed", m.Close())
+			l.near.Must("a region that can be closed", m.Close())
 			l.near.fails("a request from a closed region", wr)
 		}),
 	},
@@ -171,11 +171,11 @@ var regionCases = []conformance.Case{
 			buf := make([]byte, 64)
 			// Peers may read it: memory that they may not reach needs no key for them.
 			old, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead})
-			l.near.Do("a region", err)
+			l.near.Must("a region", err)
 			was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
-			l.near.Do("a region that can be closed", old.Close())
+			l.near.Must("a region that can be closed", old.Close())
 			again, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
-			l.near.Do("the region again", err)
+			l.near.Must("the region again", err)
 			l.near.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
 			wr := l.near.sendWR(2, 0, 0)
 			wr.SGL = []verbs.SGE{was}
@@ -194,9 +194,9 @@ var regionCases = []conformance.Case{
 			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
 			mw := l.near.window(verbs.MWType2)
 			l.near.bind(mw, whole(m, verbs.AccessRemoteRead))
-			l.near.Refuses("closing a region with a bound window", m.Close(), nil) // the page names no error
-			l.near.Do("a window that can be freed", mw.Close())
-			l.near.Do("a region without windows that can be closed", m.Close())
+			l.near.MustFail("closing a region with a bound window", m.Close(), nil) // the page names no error
+			l.near.Must("a window that can be freed", mw.Close())
+			l.near.Must("a region without windows that can be closed", m.Close())
 		}),
 	},
 }

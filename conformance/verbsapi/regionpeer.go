@@ -28,7 +28,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 					l.refuses(fmt.Sprintf("%v 8 bytes from %d on of 64", op, off), l.far.rdmaWR(op, 9, 8, m.Remote(off)))
 				}
 			}
-			d.near.Untouched(m, 0, 0)
+			d.near.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -46,7 +46,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 					l.refuses(fmt.Sprintf("%v 8 bytes at %#x", op, at), l.far.rdmaWR(op, 9, 8, verbs.Remote{Addr: at, RKey: m.RKey()}))
 				}
 			}
-			d.near.Untouched(m, 0, 0)
+			d.near.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -68,7 +68,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 					}
 					l.refuses(fmt.Sprintf("%v memory with rights %#x", op, uint32(has)), l.far.rdmaWR(op, 9, 8, m.Remote(0)))
 				}
-				d.near.Untouched(m, 0, 0)
+				d.near.ExpectUnchanged(m, 0, 0)
 			}
 		}),
 	},
@@ -85,14 +85,14 @@ var regionPeerCases = overBoth([]conformance.Case{
 			places := []verbs.Remote{m.Remote(0)}
 			for i, rights := range []verbs.Access{local, local | verbs.AccessRemoteWrite} {
 				mr, err := d.near.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
-				d.near.Do(fmt.Sprintf("region %d over the same memory", i+2), err)
+				d.near.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
 				places = append(places, verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()})
 			}
 			for i, at := range places {
 				l := d.link(setup{})
 				if i == 1 {
 					l.refuses("write memory by a key without rights", l.far.rdmaWR(verbs.OpRDMAWrite, 9, 8, at))
-					d.near.Untouched(m, 0, 0)
+					d.near.ExpectUnchanged(m, 0, 0)
 					continue
 				}
 				l.carriesOut(verbs.OpRDMAWrite, m, at, 0)
@@ -125,7 +125,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Run: onReliable(func(l *link) {
 			other := l.near.MemoryIn(otherPD(l.near.Rig), 64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
 			l.refuses("write to memory of another domain", l.far.writeWR(1, 0, 16, other.Remote(0)))
-			l.near.Untouched(other, 0, 0)
+			l.near.ExpectUnchanged(other, 0, 0)
 		}),
 	},
 	{
@@ -137,15 +137,15 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Mutants: []string{"LocalWriteUnchecked"},
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(128, verbs.AccessRemoteRead)
-			if n, err := l.near.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.List(0, 128)}}); err != nil {
+			if n, err := l.near.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
 				l.near.Check(n == 0, "no receive taken if it is refused", "%d", n)
 				return
 			}
-			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 32))
-			wc := l.near.Completion()
+			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 32))
+			wc := l.near.NextCompletion()
 			l.near.Check(wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr,
 				"a receive that fails for want of the right to write", "%s", rig.Describe(&wc))
-			l.near.Untouched(m, 0, 0)
+			l.near.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -158,14 +158,14 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
 			at := m.Remote(0)
-			l.far.Post(l.far.qp, l.far.writeWR(1, 0, 16, at), l.far.readWR(2, toOff, 16, at))
-			l.far.Completes(1, verbs.WCSuccess)
-			l.far.Completes(2, verbs.WCSuccess) // by now the write is in place, whatever the transport
-			l.near.Holds(m, 0, l.far.mem.Buf[:16])
-			l.near.Do("a region that can be closed", m.Close())
-			m.Accept()
+			l.far.PostSend(l.far.qp, l.far.writeWR(1, 0, 16, at), l.far.readWR(2, toOff, 16, at))
+			l.far.ExpectCompletion(1, verbs.WCSuccess)
+			l.far.ExpectCompletion(2, verbs.WCSuccess) // by now the write is in place, whatever the transport
+			l.near.ExpectBytes(m, 0, l.far.mem.Buf[:16])
+			l.near.Must("a region that can be closed", m.Close())
+			m.Snapshot()
 			l.refuses("write to a closed region", l.far.writeWR(3, 32, 16, at))
-			l.near.Untouched(m, 0, 0)
+			l.near.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -177,11 +177,11 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Mutants: []string{"LengthErrorsHidden", "QueryStale"},
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(128, verbs.AccessLocalWrite)
-			l.near.Recv(l.near.qp, 1, m.SGE(0, 64+l.near.area()))
-			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 65))
-			l.near.Completes(1, verbs.WCLocLenErr)
-			l.near.Untouched(m, 0, 64+l.near.area())
-			l.near.State(l.near.qp, failed)
+			l.near.PostRecv(l.near.qp, 1, m.SGE(0, 64+l.near.area()))
+			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 65))
+			l.near.ExpectCompletion(1, verbs.WCLocLenErr)
+			l.near.ExpectUnchanged(m, 0, 64+l.near.area())
+			l.near.AwaitState(l.near.qp, failed)
 		}),
 	},
 })
@@ -206,9 +206,9 @@ func (l *link) carriesOut(op verbs.WROpcode, m *rig.Memory, at verbs.Remote, off
 	copy(m.Buf[off:], "changed!")
 	portOf(l.near.Rig) // a verb, so that the device sees it before the partner writes
 	copy(l.far.mem.Buf[fromOff:], was[:])
-	l.far.Post(l.far.qp, l.far.writeWR(id, fromOff, 8, at))
-	l.far.Completes(id, verbs.WCSuccess)
+	l.far.PostSend(l.far.qp, l.far.writeWR(id, fromOff, 8, at))
+	l.far.ExpectCompletion(id, verbs.WCSuccess)
 	// Only an answer tells that the write is in place, on a transport that confirms none.
 	l.far.reads(l.near.remote(0), l.near.mem.Buf[:8])
-	l.near.Holds(m, off, was[:])
+	l.near.ExpectBytes(m, off, was[:])
 }

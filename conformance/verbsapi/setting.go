@@ -17,7 +17,7 @@ var setCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
 		Mutants: []string{"QueryForgets"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			m := newMover(r, verbs.QPTypeRC)
 			want, got := m.attr(rtr, rts), query(r, m.at(rts))
 			for _, f := range []struct {
@@ -51,12 +51,12 @@ var setCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "Q_Key, port and PSN as they were set",
 		Mutants: []string{"QueryForgets"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			m := newMover(r, verbs.QPTypeUD)
 			qp := m.at(rts)
 			got := query(r, qp)
 			r.Check(got.QKey == qKey && got.Port == 1, fmt.Sprintf("Q_Key %#x, port 1", qKey), "%#x, %d", got.QKey, got.Port)
-			r.Do("a key that can be changed", qp.Modify(verbs.QPAttr{State: rts, QKey: 0x777}, verbs.QPAttrState|verbs.QPAttrQKey))
+			r.Must("a key that can be changed", qp.Modify(verbs.QPAttr{State: rts, QKey: 0x777}, verbs.QPAttrState|verbs.QPAttrQKey))
 			got = query(r, qp)
 			r.Check(got.QKey == 0x777, "Q_Key 0x777", "%#x", got.QKey)
 		}),
@@ -68,7 +68,7 @@ var setCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
 		Mutants: []string{"QueryForgets", "OptionalAttrsRefused"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
 			tells := func(want verbs.Access) {
 				got := query(r, qp)
@@ -77,7 +77,7 @@ var setCases = []conformance.Case{
 			toInit(r, qp, verbs.AccessRemoteRead)
 			tells(verbs.AccessRemoteRead)
 			attr := verbs.QPAttr{State: start, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
-			r.Do("rights that can be changed", qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAccessFlags))
+			r.Must("rights that can be changed", qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAccessFlags))
 			tells(attr.Access)
 		}),
 	},
@@ -88,16 +88,16 @@ var setCases = []conformance.Case{
 		Sends:   "nothing: INIT, ERR, RESET, INIT, a receive, and ERR",
 		Expects: "each of the states; the receive flushed in the end",
 		Mutants: []string{"ErrorIsFinal"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			qp := plainQP(r)
 			toInit(r, qp, 0)
 			toState(r, qp, failed)
 			toState(r, qp, reset)
-			r.StateIs(qp, reset)
+			r.ExpectState(qp, reset)
 			toInit(r, qp, 0)
-			r.Recv(qp, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
+			r.PostRecv(qp, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
 			toState(r, qp, failed)
-			r.Completes(1, verbs.WCWRFlushErr)
+			r.ExpectCompletion(1, verbs.WCWRFlushErr)
 		}),
 	},
 	{
@@ -107,7 +107,7 @@ var setCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of port 0, of a port that there is not, and of a P_Key that there is not, each on the way to INIT; the state RESET",
 		Mutants: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			qp := plainQP(r)
 			mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
 			if qp.Type() == verbs.QPTypeUD {
@@ -123,8 +123,8 @@ var setCases = []conformance.Case{
 				{"a P_Key behind the last", verbs.QPAttr{Port: 1, PKeyIndex: uint16(port.PKeys)}},
 			} {
 				bad.attr.State = start
-				r.Refuses("RESET to INIT with "+bad.what, qp.Modify(bad.attr, mask), verbs.ErrInvalid)
-				r.StateIs(qp, reset)
+				r.MustFail("RESET to INIT with "+bad.what, qp.Modify(bad.attr, mask), verbs.ErrInvalid)
+				r.ExpectState(qp, reset)
 			}
 			toInit(r, qp, 0)
 		}),
@@ -136,7 +136,7 @@ var setCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of MTUs 0 and 6, of more reads than the device answers, of RNR timer 32 and of an index that stands for no address of the device's, on the way to RTR; the state INIT",
 		Mutants: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			m := newMover(r, verbs.QPTypeRC)
 			qp := m.at(start)
 			nowhere := noSource(r)
@@ -156,10 +156,10 @@ var setCases = []conformance.Case{
 				if attr.AH.GRH.SGIDIndex == nowhere {
 					reason = nil // it may as well not be found
 				}
-				r.Refuses("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), reason)
-				r.StateIs(qp, start)
+				r.MustFail("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), reason)
+				r.ExpectState(qp, start)
 			}
-			r.Do("INIT to RTR", m.modify(qp, start, rtr, rtrAttrs|responderSide))
+			r.Must("INIT to RTR", m.modify(qp, start, rtr, rtrAttrs|responderSide))
 		}),
 	},
 	{
@@ -174,13 +174,13 @@ var setCases = []conformance.Case{
 				needsIB(l.near.Rig, "SQD closes a connection of iWARP")
 			}
 			l.carries(l.near, l.far, 16)
-			l.near.Do("RTS to SQD", l.near.qp.Modify(verbs.QPAttr{State: sqd, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
-			e := l.near.Event(verbs.EventSQDrained)
+			l.near.Must("RTS to SQD", l.near.qp.Modify(verbs.QPAttr{State: sqd, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+			e := l.near.ExpectEvent(verbs.EventSQDrained)
 			l.near.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
-			l.near.Do("SQD to RTS", l.near.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
+			l.near.Must("SQD to RTS", l.near.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
 			l.near.toState(sqd)
 			l.near.Sleep(soon)
-			l.near.NoEvent()
+			l.near.ExpectNoEvent()
 		}),
 	},
 	{
@@ -190,15 +190,15 @@ var setCases = []conformance.Case{
 		Sends:   "nothing: INIT to RTS by modify",
 		Expects: "a refusal, and the state as before",
 		Mutants: []string{"ModifyLies"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			// Over InfiniBand's transport it is not even a way of the table; over iWARP there
 			// is nothing that it could talk to.
 			qp := plainQP(r)
 			toInit(r, qp, 0)
-			r.Refuses("INIT to RTS", qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState), nil)
-			r.StateIs(qp, start)
+			r.MustFail("INIT to RTS", qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState), nil)
+			r.ExpectState(qp, start)
 			toState(r, qp, failed)
-			r.StateIs(qp, failed)
+			r.ExpectState(qp, failed)
 		}),
 	},
 }

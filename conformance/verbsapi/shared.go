@@ -17,7 +17,7 @@ var sharedCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "receives and list entries of at least what was asked for",
 		Mutants: []string{"CapsShort"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			limit := device(r)
 			init := srqInit(r)
 			init.MaxWR, init.MaxSGE = min(13, limit.MaxSRQWR), min(3, limit.MaxSRQSGE)
@@ -32,14 +32,14 @@ var sharedCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of one receive and of one list entry more than the device claims",
 		Mutants: []string{"CapsUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			limit := device(r)
 			deep, wide := srqInit(r), srqInit(r)
 			deep.MaxWR, wide.MaxSGE = limit.MaxSRQWR+1, limit.MaxSRQSGE+1
 			_, err := r.Device.CreateSRQ(deep)
-			r.Refuses("a shared receive queue with more receives than the device claims", err, nil)
+			r.MustFail("a shared receive queue with more receives than the device claims", err, nil)
 			_, err = r.Device.CreateSRQ(wide)
-			r.Refuses("a shared receive queue with longer lists than the device claims", err, nil)
+			r.MustFail("a shared receive queue with longer lists than the device claims", err, nil)
 		}),
 	},
 	{
@@ -49,23 +49,23 @@ var sharedCases = []conformance.Case{
 		Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
 		Expects: "each message in a receive of its own, whose completion names the queue pair that it came over",
 		Mutants: []string{"SRQDoubleUse"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			srq := newSRQ(r, srqInit(r))
 			links := [2]*link{onSRQ(d, srq), onSRQ(d, srq)}
 			mem := links[0].near.mem
 			used := make(map[uint64]bool)
 			for i := range 6 {
-				r.Recv(srq, uint64(i), mem.SGE(512*i, 512))
+				r.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
 			}
 			for i := range 6 {
 				l := links[i%2]
-				l.far.Post(l.far.qp, l.far.sendWR(9, 16*i, 100+i))
-				l.far.Completes(9, verbs.WCSuccess)
-				wc := r.Completion()
+				l.far.PostSend(l.far.qp, l.far.sendWR(9, 16*i, 100+i))
+				l.far.ExpectCompletion(9, verbs.WCSuccess)
+				wc := r.NextCompletion()
 				r.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
 				r.Check(wc.QPN == l.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.near.qp.QPN())), "%#x", uint32(wc.QPN))
-				r.Holds(mem, 512*int(wc.WRID)+l.near.area(), l.far.mem.Buf[16*i:][:100+i])
+				r.ExpectBytes(mem, 512*int(wc.WRID)+l.near.area(), l.far.mem.Buf[16*i:][:100+i])
 				used[wc.WRID] = true
 			}
 		}),
@@ -77,18 +77,18 @@ var sharedCases = []conformance.Case{
 		Sends:   "two receives more than there is room for, in one call and then alone",
 		Expects: "as many taken as there is room, and ENOMEM; none taken afterwards",
 		Mutants: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 			room := srqSizes(r, srq).MaxWR
 			wrs := make([]verbs.RecvWR, room+2)
 			for i := range wrs {
-				wrs[i] = verbs.RecvWR{WRID: uint64(i), SGL: m.List(0, 64)}
+				wrs[i] = verbs.RecvWR{WRID: uint64(i), SGL: m.SGL(0, 64)}
 			}
 			n, err := srq.PostRecv(wrs)
-			r.Refuses("a receive too many", err, verbs.ErrNoMemory)
+			r.MustFail("a receive too many", err, verbs.ErrNoMemory)
 			r.Check(n == room, fmt.Sprintf("%d receives taken", room), "%d", n)
 			n, err = srq.PostRecv(wrs[room:])
-			r.Refuses("another receive too many", err, verbs.ErrNoMemory)
+			r.MustFail("another receive too many", err, verbs.ErrNoMemory)
 			r.Check(n == 0, "none taken", "%d", n)
 		}),
 	},
@@ -99,13 +99,13 @@ var sharedCases = []conformance.Case{
 		Sends:   "a receive with one entry too many, and one with as many as there are",
 		Expects: "EINVAL for the former, and that the latter is taken",
 		Mutants: []string{"SGECut"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 			most := srqSizes(r, srq).MaxSGE
 			n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: pieces(m, most+1, 8)}})
-			r.Refuses("a receive with too long a list", err, verbs.ErrInvalid)
+			r.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
 			r.Check(n == 0, "no receive taken", "%d", n)
-			r.Recv(srq, 2, pieces(m, most, 8)...)
+			r.PostRecv(srq, 2, pieces(m, most, 8)...)
 		}),
 	},
 	{
@@ -115,13 +115,13 @@ var sharedCases = []conformance.Case{
 		Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
 		Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
 		Mutants: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
 			l := onSRQ(r2(r), srq)
 			use := func() {
-				l.far.Post(l.far.qp, l.far.sendWR(9, 0, 16))
-				l.far.Completes(9, verbs.WCSuccess)
-				wc := r.Completion()
+				l.far.PostSend(l.far.qp, l.far.sendWR(9, 0, 16))
+				l.far.ExpectCompletion(9, verbs.WCSuccess)
+				wc := r.NextCompletion()
 				r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
 			}
 			reached := func() {
@@ -129,9 +129,9 @@ var sharedCases = []conformance.Case{
 				r.Check(e.SRQ == srq, "an event that names the queue", "%v", e.SRQ)
 			}
 			for i := range 4 {
-				r.Recv(srq, uint64(i), l.near.mem.SGE(toOff, 512))
+				r.PostRecv(srq, uint64(i), l.near.mem.SGE(toOff, 512))
 			}
-			r.Do("a limit", srq.Modify(verbs.SRQAttr{Limit: 3}, verbs.SRQLimit))
+			r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 3}, verbs.SRQLimit))
 			use() // 3 are left
 			l.noEvent()
 			use()
@@ -139,9 +139,9 @@ var sharedCases = []conformance.Case{
 			use()
 			use()
 			l.noEvent()
-			r.Recv(srq, 5, l.near.mem.SGE(toOff, 512))
-			r.Recv(srq, 6, l.near.mem.SGE(toOff, 512))
-			r.Do("a limit again", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
+			r.PostRecv(srq, 5, l.near.mem.SGE(toOff, 512))
+			r.PostRecv(srq, 6, l.near.mem.SGE(toOff, 512))
+			r.Must("a limit again", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
 			use()
 			reached()
 		}),
@@ -153,11 +153,11 @@ var sharedCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "that a limit of the size and one is refused, and that the limit is as before",
 		Mutants: []string{"SRQModifyLies", "SRQUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
-			r.Do("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
+			r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
 			was := srqAttr(r, srq)
-			r.Refuses("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
+			r.MustFail("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
 			now := srqAttr(r, srq)
 			r.Check(now == was, fmt.Sprintf("%+v still", was), "%+v", now)
 		}),
@@ -179,26 +179,26 @@ var sharedCases = []conformance.Case{
 				for range n {
 					id := uint64(len(waiting) + 1)
 					waiting[id] = true
-					r.Recv(srq, id, m.SGE(0, 64))
+					r.PostRecv(srq, id, m.SGE(0, 64))
 				}
 			}
 			fill(was)
 			err := srq.Modify(verbs.SRQAttr{MaxWR: was + 8}, verbs.SRQMaxWR)
 			if errors.Is(err, verbs.ErrNotSupported) {
-				rig.End(fmt.Errorf("the device cannot resize shared receive queues, as it may: %w", conformance.ErrCannot))
+				rig.Abort(fmt.Errorf("the device cannot resize shared receive queues, as it may: %w", conformance.ErrBenchCannot))
 			}
-			r.Do("a larger size", err)
+			r.Must("a larger size", err)
 			if now, err := srq.Query(); !errors.Is(err, verbs.ErrNotSupported) {
-				r.Do("a shared receive queue that can be queried", err)
+				r.Must("a shared receive queue that can be queried", err)
 				r.Check(now.MaxWR >= was+8, fmt.Sprintf("%d receives or more", was+8), "%d", now.MaxWR)
 			}
 			fill(8)
-			r.Refuses("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
+			r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
 			l := onSRQ(d, srq)
 			for range was + 8 {
-				l.far.Post(l.far.qp, l.far.sendWR(1, 0, 8))
-				l.far.Completes(1, verbs.WCSuccess)
-				wc := l.near.Completion()
+				l.far.PostSend(l.far.qp, l.far.sendWR(1, 0, 8))
+				l.far.ExpectCompletion(1, verbs.WCSuccess)
+				wc := l.near.NextCompletion()
 				r.Check(wc.Status == verbs.WCSuccess && waiting[wc.WRID], "a receive that was posted and has not completed yet", "%s", rig.Describe(&wc))
 				delete(waiting, wc.WRID)
 			}
@@ -211,13 +211,13 @@ var sharedCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
 		Mutants: []string{"BusyClosed"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
-			r.Recv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
+			r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
 			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small, SRQ: srq})
-			r.Refuses("closing a shared receive queue in use", srq.Close(), verbs.ErrBusy)
-			r.Do("a queue pair that can be closed", qp.Close())
-			r.Do("a shared receive queue that can be closed", srq.Close())
+			r.MustFail("closing a shared receive queue in use", srq.Close(), verbs.ErrBusy)
+			r.Must("a queue pair that can be closed", qp.Close())
+			r.Must("a shared receive queue that can be closed", srq.Close())
 		}),
 	},
 	{
@@ -227,16 +227,16 @@ var sharedCases = []conformance.Case{
 		Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
 		Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
 		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			srq := newSRQ(r, srqInit(r))
 			goes, stays := onSRQ(d, srq), onSRQ(d, srq)
-			r.Recv(srq, 1, stays.near.mem.SGE(toOff, 512))
+			r.PostRecv(srq, 1, stays.near.mem.SGE(toOff, 512))
 			goes.near.toState(failed)
 			e := stays.event(verbs.EventQPLastWQEReached)
 			r.Check(e.QP == goes.near.qp, "an event that names the failed queue pair", "%v", e.QP)
 			drained(r, r.CQ)
-			stays.far.Post(stays.far.qp, stays.far.sendWR(2, 0, 16))
+			stays.far.PostSend(stays.far.qp, stays.far.sendWR(2, 0, 16))
 			stays.near.got(1, toOff, stays.far.mem.Buf[:16])
 		}),
 	},
@@ -257,16 +257,16 @@ var sharedPeerCases = overBoth([]conformance.Case{
 			srq := newSRQ(r, init)
 			l := onSRQ(d, srq)
 			m := r.MemoryIn(init.PD, 64, verbs.AccessLocalWrite)
-			r.Recv(srq, 1, m.SGE(0, 64))
-			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 16))
-			r.Received(1, l.near.area()+16)
-			r.Holds(m, l.near.area(), l.far.mem.Buf[:16])
-			if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 3, SGL: l.near.mem.List(toOff, 64)}}); err != nil {
+			r.PostRecv(srq, 1, m.SGE(0, 64))
+			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 16))
+			r.ExpectRecv(1, l.near.area()+16)
+			r.ExpectBytes(m, l.near.area(), l.far.mem.Buf[:16])
+			if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 3, SGL: l.near.mem.SGL(toOff, 64)}}); err != nil {
 				r.Check(n == 0, "no receive taken if it is refused", "%d", n)
 				return
 			}
-			l.far.Post(l.far.qp, l.far.sendWR(4, 0, 16))
-			wc := r.Completion()
+			l.far.PostSend(l.far.qp, l.far.sendWR(4, 0, 16))
+			wc := r.NextCompletion()
 			r.Check(wc.WRID == 3 && wc.Status != verbs.WCSuccess, "a receive in memory of another domain that fails", "%s", rig.Describe(&wc))
 		}),
 	},
@@ -277,13 +277,13 @@ func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8
 
 func newSRQ(r *rig.Rig, init verbs.SRQInit) verbs.SRQ {
 	srq, err := r.Device.CreateSRQ(init)
-	r.Do("a shared receive queue", err)
+	r.Must("a shared receive queue", err)
 	return srq
 }
 
 func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	a, err := srq.Query()
-	r.Do("a shared receive queue that can be queried", err)
+	r.Must("a shared receive queue that can be queried", err)
 	return a
 }
 
@@ -296,7 +296,7 @@ func srqSizes(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 		init := srqInit(r)
 		return verbs.SRQAttr{MaxWR: init.MaxWR, MaxSGE: init.MaxSGE}
 	}
-	r.Do("a shared receive queue that can be queried", err)
+	r.Must("a shared receive queue that can be queried", err)
 	return a
 }
 

@@ -19,7 +19,7 @@ var signalCases = []conformance.Case{
 		Mutants: []string{"SignalsAll"},
 		Run: onLink(setup{}, func(l *link) {
 			l.sendFour()
-			l.near.Completes(4, verbs.WCSuccess)
+			l.near.ExpectCompletion(4, verbs.WCSuccess)
 			drained(l.near.Rig, l.near.CQ)
 		}),
 	},
@@ -45,8 +45,8 @@ var signalCases = []conformance.Case{
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.Memory(64, 0)
 			wr := l.near.sendWR(11, 0, 0)
-			wr.Flags, wr.SGL = 0, m.List(0, 64)
-			l.near.Do("a region that can be closed", m.Close())
+			wr.Flags, wr.SGL = 0, m.SGL(0, 64)
+			l.near.Must("a region that can be closed", m.Close())
 			if wc, completed := l.near.fails("a request from a closed region", wr); completed {
 				l.near.Check(wc.QPN == l.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.near.qp.QPN())), "%#x", uint32(wc.QPN))
 			}
@@ -62,13 +62,13 @@ var signalCases = []conformance.Case{
 		Run: onLink(setup{}, func(l *link) {
 			for _, id := range []uint64{0, 1, math.MaxUint32, 1 << 32, 1<<63 | 5, math.MaxUint64} {
 				l.near.recv(id, toOff, 64)
-				l.far.Post(l.far.qp, l.far.sendWR(1, 0, 8))
-				l.far.Completes(1, verbs.WCSuccess)
-				l.near.Received(id, l.near.area()+8)
+				l.far.PostSend(l.far.qp, l.far.sendWR(1, 0, 8))
+				l.far.ExpectCompletion(1, verbs.WCSuccess)
+				l.near.ExpectRecv(id, l.near.area()+8)
 				l.far.recv(1, toOff, 64)
-				l.near.Post(l.near.qp, l.near.sendWR(id, 0, 8))
-				l.near.Completes(id, verbs.WCSuccess)
-				l.far.Completion()
+				l.near.PostSend(l.near.qp, l.near.sendWR(id, 0, 8))
+				l.near.ExpectCompletion(id, verbs.WCSuccess)
+				l.far.NextCompletion()
 			}
 		}),
 	},
@@ -87,11 +87,11 @@ var signalCases = []conformance.Case{
 				copy(buf, rig.Pattern(n, byte(10*i)))
 				wr := l.near.sendWR(uint64(i+1), 0, 0)
 				wr.SGL, wr.Inline, wr.Flags = nil, buf, wr.Flags|verbs.SendInline
-				l.near.Post(l.near.qp, wr)
+				l.near.PostSend(l.near.qp, wr)
 				clear(buf)
 			}
 			for i := range 8 {
-				l.near.Completes(uint64(i+1), verbs.WCSuccess)
+				l.near.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
 				l.far.got(uint64(i+1), toOff+i*128, rig.Pattern(n, byte(10*i)))
 			}
 		}),
@@ -110,8 +110,8 @@ var signalCases = []conformance.Case{
 			l.near.refusesPost("inline data beyond the limit", wr, verbs.ErrInvalid)
 			wr.Inline = rig.Pattern(most, 3)
 			l.far.recv(1, toOff, most)
-			l.near.Post(l.near.qp, wr)
-			l.near.Completes(2, verbs.WCSuccess)
+			l.near.PostSend(l.near.qp, wr)
+			l.near.ExpectCompletion(2, verbs.WCSuccess)
 			l.far.got(1, toOff, rig.Pattern(most, 3))
 		}),
 	},
@@ -135,7 +135,7 @@ var signalCases = []conformance.Case{
 			}
 			const firstSend = 101
 			for id := range uint64(4) {
-				l.near.Post(l.near.qp, l.near.sendWR(firstSend+id, 0, 8))
+				l.near.PostSend(l.near.qp, l.near.sendWR(firstSend+id, 0, 8))
 			}
 			l.near.toState(failed)
 			l.near.Sleep(soon)
@@ -169,7 +169,7 @@ var signalCases = []conformance.Case{
 			l.near.toState(failed)
 			quiet := l.near.sendWR(2, 0, 8)
 			quiet.Flags = 0
-			l.near.Post(l.near.qp, l.near.sendWR(1, 0, 8), quiet)
+			l.near.PostSend(l.near.qp, l.near.sendWR(1, 0, 8), quiet)
 			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 2, 1), 1, verbs.WCWRFlushErr)
 			l.near.recv(3, toOff, 64)
 			l.near.recv(4, toOff, 64)
@@ -186,22 +186,22 @@ var signalCases = []conformance.Case{
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(64, 0)
 			bad := l.near.sendWR(2, 0, 0)
-			bad.SGL = m.List(0, 64)
-			l.near.Do("a region that can be closed", m.Close())
+			bad.SGL = m.SGL(0, 64)
+			l.near.Must("a region that can be closed", m.Close())
 			for id := range uint64(4) {
 				l.far.recv(id+1, toOff, 64)
 			}
 			n, err := l.near.qp.PostSend([]verbs.SendWR{l.near.sendWR(1, 0, 8), bad, l.near.sendWR(3, 0, 8), l.near.sendWR(4, 0, 8)})
 			if err != nil { // it was found out at once: nothing is there to be flushed
 				l.near.Check(n == 1, "one request taken", "%d", n)
-				l.near.Completes(1, verbs.WCSuccess)
+				l.near.ExpectCompletion(1, verbs.WCSuccess)
 				return
 			}
 			l.near.beforeTheCause(1)
-			l.near.Completes(2, verbs.WCLocProtErr)
-			l.near.Completes(3, verbs.WCWRFlushErr)
-			l.near.Completes(4, verbs.WCWRFlushErr)
-			l.near.State(l.near.qp, failed)
+			l.near.ExpectCompletion(2, verbs.WCLocProtErr)
+			l.near.ExpectCompletion(3, verbs.WCWRFlushErr)
+			l.near.ExpectCompletion(4, verbs.WCWRFlushErr)
+			l.near.AwaitState(l.near.qp, failed)
 		}),
 	},
 }
@@ -214,10 +214,10 @@ func (l *link) sendFour() {
 		if id < 4 {
 			wr.Flags = 0
 		}
-		l.near.Post(l.near.qp, wr)
+		l.near.PostSend(l.near.qp, wr)
 	}
 	for id := uint64(1); id <= 4; id++ {
-		l.far.Received(id, l.far.area()+16)
+		l.far.ExpectRecv(id, l.far.area()+16)
 	}
 }
 
@@ -234,7 +234,7 @@ func (l *link) inlineLimit() int {
 // with the local error at once, and no public text says that what TCP has not taken
 // yet must leave first.
 func (e *end) beforeTheCause(id uint64) {
-	wc := e.Completion()
+	wc := e.NextCompletion()
 	iwarp := e.Device.Info().Transport == verbs.TransportIWARP
 	ok := wc.Status == verbs.WCSuccess || iwarp && wc.Status == verbs.WCWRFlushErr
 	e.Check(wc.WRID == id && ok, "the request in front to complete first", "%s", rig.Describe(&wc))

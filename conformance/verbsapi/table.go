@@ -134,7 +134,7 @@ func (m *mover) at(state verbs.QPState) verbs.QP {
 			toState(m.Rig, qp, failed)
 			return qp
 		case t.from == now && t.to != now:
-			m.Do(fmt.Sprintf("%v to %v", now, t.to), m.modify(qp, now, t.to, t.must))
+			m.Must(fmt.Sprintf("%v to %v", now, t.to), m.modify(qp, now, t.to, t.must))
 			if now = t.to; now == sqd {
 				m.drained(qp)
 			}

@@ -18,23 +18,23 @@ func (e *end) area() int {
 
 // sendWR is a request to send n bytes of the end's memory, from off on.
 func (e *end) sendWR(id uint64, off, n int) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: e.mem.List(off, n), UD: e.to}
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), UD: e.to}
 }
 
 // recvWR is a receive for n bytes. What it brings is to be found at off, behind the
 // area.
 func (e *end) recvWR(id uint64, off, n int) verbs.RecvWR {
-	return verbs.RecvWR{WRID: id, SGL: e.mem.List(off, e.area()+n)}
+	return verbs.RecvWR{WRID: id, SGL: e.mem.SGL(off, e.area()+n)}
 }
 
 // recv posts a receive for n bytes that has to be taken.
-func (e *end) recv(id uint64, off, n int) { e.Recv(e.qp, id, e.recvWR(id, off, n).SGL...) }
+func (e *end) recv(id uint64, off, n int) { e.PostRecv(e.qp, id, e.recvWR(id, off, n).SGL...) }
 
 // got ends the case unless the next completion is of this receive, with these bytes at
 // off.
 func (e *end) got(id uint64, off int, want []byte) verbs.WC {
-	wc := e.Received(id, e.area()+len(want))
-	e.Holds(e.mem, off+e.area(), want)
+	wc := e.ExpectRecv(id, e.area()+len(want))
+	e.ExpectBytes(e.mem, off+e.area(), want)
 	return wc
 }
 
@@ -49,8 +49,8 @@ const (
 func (l *link) carries(from, to *end, n int) {
 	const id = 77
 	to.recv(id, toOff, n)
-	from.Post(from.qp, from.sendWR(id, fromOff, n))
-	from.Completes(id, verbs.WCSuccess)
+	from.PostSend(from.qp, from.sendWR(id, fromOff, n))
+	from.ExpectCompletion(id, verbs.WCSuccess)
 	to.got(id, toOff, from.mem.Buf[fromOff:][:n])
 }
 
@@ -69,21 +69,21 @@ func (e *end) toState(state verbs.QPState) { toState(e.Rig, e.qp, state) }
 // query returns the attributes of a queue pair.
 func query(r *rig.Rig, qp verbs.QP) verbs.QPAttr {
 	a, err := qp.Query()
-	r.Do("a queue pair that can be queried", err)
+	r.Must("a queue pair that can be queried", err)
 	return a
 }
 
 // device returns the attributes of the device.
 func device(r *rig.Rig) verbs.DeviceAttr {
 	a, err := r.Device.QueryDevice()
-	r.Do("a device that can be queried", err)
+	r.Must("a device that can be queried", err)
 	return a
 }
 
 // portOf returns the attributes of the device's first port.
 func portOf(r *rig.Rig) verbs.PortAttr {
 	p, err := r.Device.QueryPort(1)
-	r.Do("a port that can be queried", err)
+	r.Must("a port that can be queried", err)
 	return p
 }
 
@@ -98,7 +98,7 @@ func (e *end) fails(what string, wr verbs.SendWR) (verbs.WC, bool) {
 		e.Check(n == 0, what+" not to be taken if it is refused", "%d taken", n)
 		return verbs.WC{}, false
 	}
-	wc := e.Completion()
+	wc := e.NextCompletion()
 	if wc.WRID != wr.WRID || wc.Status == verbs.WCSuccess {
 		e.Fail(fmt.Sprintf("%s (request %d) to be refused, or to complete in error", what, wr.WRID), "%s", rig.Describe(&wc))
 	}
@@ -119,6 +119,6 @@ func (e *end) failsWith(what string, wr verbs.SendWR, statuses ...verbs.WCStatus
 // refusesPost ends the case unless a request is refused when it is posted.
 func (e *end) refusesPost(what string, wr verbs.SendWR, reason error) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
-	e.Refuses(what, err, reason)
+	e.MustFail(what, err, reason)
 	e.Check(n == 0, "no request taken", "%d", n)
 }

@@ -26,22 +26,22 @@ var taskCases = []conformance.Case{
 			running := make([]conformance.Task, 0, tasks)
 			for t := range tasks {
 				running = append(running, l.near.Go(fmt.Sprintf("poster %d", t), func() error {
-					return rig.Caught(func() {
+					return rig.Catch(func() {
 						for i := range each {
-							l.near.Post(l.near.qp, l.near.sendWR(uint64(100*t+i), 16*t+i, 1))
+							l.near.PostSend(l.near.qp, l.near.sendWR(uint64(100*t+i), 16*t+i, 1))
 						}
 					})
 				}))
 			}
 			next := make([]int, tasks)
 			for range tasks * each {
-				wc := l.far.Completion()
+				wc := l.far.NextCompletion()
 				l.far.Check(wc.Status == verbs.WCSuccess, "a message", "%s", rig.Describe(&wc))
 				got := l.far.mem.Buf[toOff+int(wc.WRID)*64+l.far.area()]
 				l.near.inItsOrder(got, next)
 			}
 			for _, task := range running {
-				l.near.Do("posts that are taken", task.Wait(l.near.Patience()))
+				l.near.Must("posts that are taken", task.Wait(l.near.ResponseTimeout()))
 			}
 			left := make(map[uint64]bool)
 			for t := range tasks {
@@ -63,13 +63,13 @@ var taskCases = []conformance.Case{
 		Sends:   "64 completions, and four tasks that poll",
 		Expects: "each of them once",
 		Mutants: []string{"WCDoubled", "WCLost"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			const all = 64
 			cq := newCQ(r, 2*all, nil)
 			s := newSource(r, cq)
 			counts := make([][all + 1]int, 4)
 			running := make([]conformance.Task, 0, len(counts))
-			until := r.Now() + emulated*r.Patience()
+			until := r.Now() + emulated*r.ResponseTimeout()
 			var seen atomic.Int64
 			for t := range counts {
 				running = append(running, r.Go(fmt.Sprintf("poller %d", t), func() error {
@@ -98,7 +98,7 @@ var taskCases = []conformance.Case{
 				s.complete((all - 1) / 9)
 			}
 			for _, task := range running {
-				r.Do("polls", task.Wait(2*emulated*r.Patience()))
+				r.Must("polls", task.Wait(2*emulated*r.ResponseTimeout()))
 			}
 			for id := 1; id < all; id++ {
 				times := 0
@@ -116,12 +116,12 @@ var taskCases = []conformance.Case{
 		Sends:   "four tasks that make queues, fail them, and look for their flushed receives, forty times each",
 		Expects: "in every round the completions of the task's own requests, and no others",
 		Mutants: []string{"WCLost", "WCQPNWrong"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			running := make([]conformance.Task, 0, 4)
 			for t := range cap(running) {
 				r := ofTask(r)
 				running = append(running, r.Go(fmt.Sprintf("maker %d", t), func() error {
-					return rig.Caught(func() {
+					return rig.Catch(func() {
 						for range 40 {
 							cq := newCQ(r, 8, nil)
 							s := newSource(r, cq)
@@ -129,15 +129,15 @@ var taskCases = []conformance.Case{
 							for _, wc := range completions(r, cq, 5, 2) {
 								r.Check(wc.QPN == s.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(s.qp.QPN())), "%#x", uint32(wc.QPN))
 							}
-							r.Do("a queue pair that can be closed", s.qp.Close())
-							r.Do("a completion queue that can be closed", cq.Close())
+							r.Must("a queue pair that can be closed", s.qp.Close())
+							r.Must("a completion queue that can be closed", cq.Close())
 						}
 					})
 				}))
 			}
 			for _, task := range running {
-				if err := task.Wait(emulated * r.Patience()); err != nil {
-					rig.End(err)
+				if err := task.Wait(emulated * r.ResponseTimeout()); err != nil {
+					rig.Abort(err)
 				}
 			}
 		}),

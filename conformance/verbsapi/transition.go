@@ -40,7 +40,7 @@ func waysOf(s serviceOf) []conformance.Case {
 			Sends:   "nothing",
 			Expects: "a refusal without each attribute that is demanded, and with each that is neither demanded nor optional, and the state as before; success with those demanded, alone and with each optional one but those of an alternate path",
 			Mutants: mutantsOf(t),
-			Run:     rig.Straight(func(r *rig.Rig) { newMover(r, s.kind).way(t) }),
+			Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).way(t) }),
 		})
 	}
 	if s.kind != verbs.QPTypeUD {
@@ -51,7 +51,7 @@ func waysOf(s serviceOf) []conformance.Case {
 			Sends:   "nothing",
 			Expects: "for each way that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes; the state asked for",
 			Mutants: []string{"OptionalAttrsRefused"},
-			Run:     rig.Straight(func(r *rig.Rig) { newMover(r, s.kind).alternatePaths() }),
+			Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).alternatePaths() }),
 		})
 	}
 	return append(cases, conformance.Case{
@@ -61,7 +61,7 @@ func waysOf(s serviceOf) []conformance.Case {
 		Sends:   "nothing",
 		Expects: "a refusal of each pair of states that is no way, with the state alone, and the state as before",
 		Mutants: []string{"ModifyLies"},
-		Run:     rig.Straight(func(r *rig.Rig) { newMover(r, s.kind).noOtherWays() }),
+		Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).noOtherWays() }),
 	}, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-to-error-and-back",
 		Title: strings.ToUpper(s.name) + ": from every state a queue pair can be taken to RESET and, but from RESET, to ERR",
@@ -69,7 +69,7 @@ func waysOf(s serviceOf) []conformance.Case {
 		Sends:   "nothing",
 		Expects: "the state asked for; and a queue pair that comes up again from RESET",
 		Mutants: []string{"ErrorIsFinal"},
-		Run:     rig.Straight(func(r *rig.Rig) { newMover(r, s.kind).toErrorAndBack() }),
+		Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).toErrorAndBack() }),
 	})
 }
 
@@ -99,15 +99,15 @@ func (m *mover) way(t transition) {
 	what := fmt.Sprintf("%v to %v", t.from, t.to)
 	qp := m.at(t.from)
 	each(t.must, func(missing verbs.QPAttrMask) {
-		m.Refuses(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t.from, t.to, t.must&^missing), verbs.ErrInvalid)
-		m.StateIs(qp, t.from)
+		m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t.from, t.to, t.must&^missing), verbs.ErrInvalid)
+		m.ExpectState(qp, t.from)
 	})
 	each(everyAttr&^(t.must|t.may|m.open), func(extra verbs.QPAttrMask) {
-		m.Refuses(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t.from, t.to, t.must|extra), verbs.ErrInvalid)
-		m.StateIs(qp, t.from)
+		m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t.from, t.to, t.must|extra), verbs.ErrInvalid)
+		m.ExpectState(qp, t.from)
 	})
-	m.Do(what, m.modify(qp, t.from, t.to, t.must))
-	m.StateIs(qp, t.to)
+	m.Must(what, m.modify(qp, t.from, t.to, t.must))
+	m.ExpectState(qp, t.to)
 	each(t.may&^migration, func(extra verbs.QPAttrMask) { m.takes(t, extra) })
 }
 
@@ -115,9 +115,9 @@ func (m *mover) way(t transition) {
 // that it must have.
 func (m *mover) takes(t transition, extra verbs.QPAttrMask) {
 	qp := m.at(t.from)
-	m.Do(fmt.Sprintf("%v to %v with %v", t.from, t.to, extra), m.modify(qp, t.from, t.to, t.must|extra))
-	m.StateIs(qp, t.to)
-	m.Do("a queue pair that can be closed", qp.Close())
+	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, extra), m.modify(qp, t.from, t.to, t.must|extra))
+	m.ExpectState(qp, t.to)
+	m.Must("a queue pair that can be closed", qp.Close())
 }
 
 // alternatePaths ends the case unless every way takes an alternate path that may have
@@ -147,8 +147,8 @@ func (m *mover) noOtherWays() {
 			if legal(m.kind, from, to) {
 				continue
 			}
-			m.Refuses(fmt.Sprintf("%v to %v", from, to), m.modify(qp, from, to, 0), verbs.ErrInvalid)
-			m.StateIs(qp, from)
+			m.MustFail(fmt.Sprintf("%v to %v", from, to), m.modify(qp, from, to, 0), verbs.ErrInvalid)
+			m.ExpectState(qp, from)
 		}
 	}
 }
@@ -159,13 +159,13 @@ func (m *mover) toErrorAndBack() {
 	for _, from := range []verbs.QPState{start, rtr, rts, sqd, failed} {
 		qp := m.at(from)
 		toState(m.Rig, qp, failed)
-		m.StateIs(qp, failed)
+		m.ExpectState(qp, failed)
 		toState(m.Rig, qp, reset)
-		m.StateIs(qp, reset)
+		m.ExpectState(qp, reset)
 		toInit(m.Rig, qp, 0)
 		qp = m.at(from)
 		toState(m.Rig, qp, reset)
-		m.StateIs(qp, reset)
+		m.ExpectState(qp, reset)
 		toState(m.Rig, qp, reset)
 	}
 }

@@ -57,7 +57,7 @@ func TestToldKnowsPrivateData(t *testing.T) {
 		{nil, false},
 		{[]byte{9, 1, 2, 3}, false},
 	} {
-		err := rig.Caught(func() { told(&rig.Rig{}, "a test", c.got, want) })
+		err := rig.Catch(func() { told(&rig.Rig{}, "a test", c.got, want) })
 		if (err == nil) != c.ok || err != nil && !conformance.IsViolation(err) {
 			t.Errorf("told % x for % x: %v", c.got, want, err)
 		}
@@ -68,11 +68,11 @@ func TestMessagesOfTasksAreInOrder(t *testing.T) {
 	e := &end{Rig: &rig.Rig{}, mem: &rig.Memory{Buf: rig.Pattern(64, 0)}}
 	next := make([]int, 2)
 	for _, b := range []byte{0, 16, 1, 17, 18} {
-		if err := rig.Caught(func() { e.inItsOrder(b, next) }); err != nil {
+		if err := rig.Catch(func() { e.inItsOrder(b, next) }); err != nil {
 			t.Errorf("byte %d: %v", b, err)
 		}
 	}
-	if err := rig.Caught(func() { e.inItsOrder(4, next) }); err == nil {
+	if err := rig.Catch(func() { e.inItsOrder(4, next) }); err == nil {
 		t.Error("byte 4 of the first task before bytes 2 and 3")
 	}
 }

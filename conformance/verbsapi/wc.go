@@ -43,8 +43,8 @@ var wcCases = []conformance.Case{
 		Run: onLink(setup{}, func(l *link) {
 			for _, n := range []int{1, 24, 500} {
 				l.near.recv(1, toOff, 512)
-				l.far.Post(l.far.qp, l.far.sendWR(2, 0, n))
-				l.far.Completes(2, verbs.WCSuccess)
+				l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, n))
+				l.far.ExpectCompletion(2, verbs.WCSuccess)
 				wc := l.near.got(1, toOff, l.far.mem.Buf[:n])
 				l.near.Check(wc.Opcode == verbs.WCOpRecv, verbs.WCOpRecv.String(), "%v", wc.Opcode)
 				l.near.Check(wc.Flags&(verbs.WCWithImm|verbs.WCWithInv) == 0, "no flag of immediate data or of a key", "%#x", uint32(wc.Flags))
@@ -66,7 +66,7 @@ var wcCases = []conformance.Case{
 				wr := l.far.sendWR(2, 0, 0)
 				wr.Opcode, wr.Imm, wr.SGL = verbs.OpSendImm, imm, nil
 				l.far.sendsImmediate(wr)
-				wc := l.near.Received(1, l.near.area())
+				wc := l.near.ExpectRecv(1, l.near.area())
 				l.near.brings(wc, imm)
 			}
 		}),
@@ -81,15 +81,15 @@ var wcCases = []conformance.Case{
 		Run: onReliable(func(l *link) {
 			l.needsImmediate()
 			m := l.near.Memory(64, verbs.AccessLocalWrite)
-			l.near.Recv(l.near.qp, 1, m.SGE(0, 64))
+			l.near.PostRecv(l.near.qp, 1, m.SGE(0, 64))
 			wr := l.far.writeWR(2, 0, 40, l.near.remote(512))
 			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x0a0b0c0d
 			l.far.sendsImmediate(wr)
-			wc := l.near.Received(1, 40)
+			wc := l.near.ExpectRecv(1, 40)
 			l.near.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, verbs.WCOpRecvRDMAWithImm.String(), "%v", wc.Opcode)
 			l.near.brings(wc, 0x0a0b0c0d)
-			l.near.Holds(l.near.mem, 512, l.far.mem.Buf[:40])
-			l.near.Untouched(m, 0, 0)
+			l.near.ExpectBytes(l.near.mem, 512, l.far.mem.Buf[:40])
+			l.near.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -101,7 +101,7 @@ var wcCases = []conformance.Case{
 		Mutants: []string{"SrcQPLost", "WCFlagsLost"},
 		Run: onLink(setup{kind: verbs.QPTypeUD}, func(l *link) {
 			l.near.recv(1, toOff, 64)
-			l.far.Post(l.far.qp, l.far.sendWR(2, 0, 24))
+			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 24))
 			wc := l.near.got(1, toOff, l.far.mem.Buf[:24])
 			l.near.Check(wc.SrcQP == l.far.qp.QPN(), fmt.Sprintf("source queue pair %#x", uint32(l.far.qp.QPN())), "%#x", uint32(wc.SrcQP))
 			l.near.Check(wc.Flags&verbs.WCWithGRH != 0, "the flag of the header area", "flags %#x", uint32(wc.Flags))
@@ -123,7 +123,7 @@ func requested(name string, needs verbs.Caps, mutants []string, op verbs.WCOpcod
 		Sends:   "a signaled " + spaced(name),
 		Expects: "one completion with success, the operation, the ID and the number of the queue pair",
 		Mutants: append(mutants, "WCQPNWrong"),
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			plainQP(r) // so that the one of the link is not the first
 			l := newLink(r, setup{})
 			wr := request(l)
@@ -131,9 +131,9 @@ func requested(name string, needs verbs.Caps, mutants []string, op verbs.WCOpcod
 			if err != nil && wr.Opcode == verbs.OpRDMAWriteImm {
 				l.near.noImmediate(wr, err)
 			}
-			l.near.Do("a request that is taken", err)
+			l.near.Must("a request that is taken", err)
 			l.near.Check(n == 1, "one request taken", "%d", n)
-			wc := l.near.Completes(wr.WRID, verbs.WCSuccess)
+			wc := l.near.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 			l.near.Check(wc.Opcode == op, op.String(), "%v", wc.Opcode)
 			l.near.Check(wc.QPN == l.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.near.qp.QPN())), "%#x", uint32(wc.QPN))
 			l.near.Check(length < 0 || int(wc.ByteLen) == length, fmt.Sprintf("%d bytes", length), "%d", wc.ByteLen)
@@ -147,9 +147,9 @@ func requested(name string, needs verbs.Caps, mutants []string, op verbs.WCOpcod
 func (e *end) sendsImmediate(wr verbs.SendWR) {
 	if _, err := e.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		e.noImmediate(wr, err)
-		e.Do("a message with immediate data", err)
+		e.Must("a message with immediate data", err)
 	}
-	e.Completes(wr.WRID, verbs.WCSuccess)
+	e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
 // needsImmediate ends a case as unsupported if the device has no immediate data. Over
@@ -164,10 +164,10 @@ func (l *link) needsImmediate() {
 	wr.Opcode, wr.Imm, wr.SGL = verbs.OpSendImm, 7, nil
 	if _, err := l.near.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		l.near.noImmediate(wr, err)
-		l.near.Do("a message with immediate data", err)
+		l.near.Must("a message with immediate data", err)
 	}
-	l.near.Completes(id, verbs.WCSuccess)
-	l.far.Received(id, l.far.area())
+	l.near.ExpectCompletion(id, verbs.WCSuccess)
+	l.far.ExpectRecv(id, l.far.area())
 }
 
 // noImmediate ends a case as unsupported if a request was refused because there is no
@@ -176,12 +176,12 @@ func (l *link) needsImmediate() {
 func (e *end) noImmediate(wr verbs.SendWR, err error) {
 	if errors.Is(err, verbs.ErrInvalid) && !byHand(e.Rig) {
 		wr.Opcode, wr.Imm = map[verbs.WROpcode]verbs.WROpcode{verbs.OpSendImm: verbs.OpSend, verbs.OpRDMAWriteImm: verbs.OpRDMAWrite}[wr.Opcode], 0
-		e.Post(e.qp, wr)
-		e.Completes(wr.WRID, verbs.WCSuccess)
+		e.PostSend(e.qp, wr)
+		e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 	} else if !errors.Is(err, verbs.ErrNotSupported) {
 		return
 	}
-	rig.End(fmt.Errorf("this transport, or its library, has no immediate data (%w): %w", err, conformance.ErrCannot))
+	rig.Abort(fmt.Errorf("this transport, or its library, has no immediate data (%w): %w", err, conformance.ErrBenchCannot))
 }
 
 // brings ends the case unless a completion brings immediate data.

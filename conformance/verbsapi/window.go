@@ -51,7 +51,7 @@ var windowCases = []conformance.Case{
 			mw := l.near.window(verbs.MWType2)
 			was := mw.RKey()
 			_, err := l.near.qp.BindMW(mw, bindID, verbs.SendSignaled, part(l.near.mem, 0, 64, verbs.AccessRemoteRead))
-			l.near.Refuses("ibv_bind_mw with a type 2 window", err, verbs.ErrInvalid)
+			l.near.MustFail("ibv_bind_mw with a type 2 window", err, verbs.ErrInvalid)
 			l.near.Check(mw.RKey() == was, fmt.Sprintf("a window with the key %#x still", was), "%#x", mw.RKey())
 		}),
 	},
@@ -76,7 +76,7 @@ var windowCases = []conformance.Case{
 		Sends:   "binds to a region without MW_BIND; and, for remote write, to one without local write",
 		Expects: "that both are refused or complete with MW_BIND_ERR",
 		Mutants: []string{"BindUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			for _, b := range []struct {
 				what       string
@@ -97,7 +97,7 @@ var windowCases = []conformance.Case{
 		Sends:   "binds that begin a byte before the region, and that end a byte behind it",
 		Expects: "that both are refused or complete with MW_BIND_ERR",
 		Mutants: []string{"BindUnchecked"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			for _, off := range []int{-1, 1} {
 				l := d.link(setup{})
@@ -128,7 +128,7 @@ var windowCases = []conformance.Case{
 		Run: onLink(setup{}, func(l *link) {
 			_, err := l.near.qp.BindMW(l.near.window(verbs.MWType1), bindID, verbs.SendSignaled, part(l.near.mem, 0, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 			if err == nil {
-				l.near.Completes(bindID, verbs.WCMWBindErr)
+				l.near.ExpectCompletion(bindID, verbs.WCMWBindErr)
 			}
 		}),
 	},
@@ -142,8 +142,8 @@ var windowCases = []conformance.Case{
 		Run: onLink(setup{}, func(l *link) {
 			mw := l.near.window(verbs.MWType2)
 			key := l.near.bind(mw, part(l.near.mem, 0, 64, verbs.AccessRemoteRead))
-			l.near.Post(l.near.qp, bindWR(mw, verbs.NextRKey(key), part(l.near.mem, 256, 64, verbs.AccessRemoteRead)))
-			l.near.Completes(bindID, verbs.WCMWBindErr)
+			l.near.PostSend(l.near.qp, bindWR(mw, verbs.NextRKey(key), part(l.near.mem, 256, 64, verbs.AccessRemoteRead)))
+			l.near.ExpectCompletion(bindID, verbs.WCMWBindErr)
 		}),
 	},
 	{
@@ -163,7 +163,7 @@ const bindID = 1000
 // window makes a window that is not bound.
 func (e *end) window(kind verbs.MWType) verbs.MW {
 	mw, err := e.PD.AllocMW(kind)
-	e.Do(fmt.Sprintf("a window of %v", kind), err)
+	e.Must(fmt.Sprintf("a window of %v", kind), err)
 	e.Check(mw.Type() == kind, fmt.Sprintf("a window of %v", kind), "%v", mw.Type())
 	return mw
 }
@@ -185,11 +185,11 @@ func (e *end) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 	if mw.Type() == verbs.MWType1 {
 		var err error
 		key, err = e.qp.BindMW(mw, bindID, verbs.SendSignaled, info)
-		e.Do("a window that can be bound", err)
+		e.Must("a window that can be bound", err)
 	} else {
-		e.Post(e.qp, bindWR(mw, key, info))
+		e.PostSend(e.qp, bindWR(mw, key, info))
 	}
-	wc := e.Completes(bindID, verbs.WCSuccess)
+	wc := e.ExpectCompletion(bindID, verbs.WCSuccess)
 	e.Check(wc.Opcode == verbs.WCOpBindMW, verbs.WCOpBindMW.String(), "%v", wc.Opcode)
 	return key
 }

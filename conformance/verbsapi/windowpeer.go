@@ -32,7 +32,7 @@ var windowPeerCases = overBoth([]conformance.Case{
 				l.carriesOut(w.granted, m, at, 64)
 				l.refuses(fmt.Sprintf("%v through a window with rights %#x", w.refused, uint32(w.access)), l.far.rdmaWR(w.refused, 9, 8, at))
 			}
-			d.near.Untouched(m, 0, 0)
+			d.near.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -110,7 +110,7 @@ var windowPeerCases = overBoth([]conformance.Case{
 			mw := l.near.window(verbs.MWType2)
 			at := l.near.opens(mw, 256, 64)
 			l.far.reads(at, l.near.mem.Buf[256:320])
-			l.near.Do("a bound window that can be freed", mw.Close())
+			l.near.Must("a bound window that can be freed", mw.Close())
 			l.refuses("read through a window that has been freed", l.far.readWR(9, toOff, 16, at))
 		}),
 	},
@@ -124,8 +124,8 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Run: onReliable(func(l *link) {
 			mw := l.near.window(verbs.MWType2)
 			old := l.near.opens(mw, 256, 64)
-			l.near.Post(l.near.qp, verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
-			wc := l.near.Completes(5, verbs.WCSuccess)
+			l.near.PostSend(l.near.qp, verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
+			wc := l.near.ExpectCompletion(5, verbs.WCSuccess)
 			l.near.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
 			fresh := l.near.opens(mw, 512, 64)
 			l.far.reads(fresh, l.near.mem.Buf[512:576])
@@ -155,7 +155,7 @@ func windowRange(name string, needs verbs.Caps, kind verbs.MWType) conformance.C
 					l.refuses(fmt.Sprintf("%v 8 bytes from %d on through a window of bytes 64 to 127", op, off), l.far.rdmaWR(op, 9, 8, at))
 				}
 			}
-			d.near.Untouched(m, 0, 0)
+			d.near.ExpectUnchanged(m, 0, 0)
 		}),
 	}
 }

@@ -24,9 +24,9 @@ var xrcCases = []conformance.Case{
 			for _, which := range []int{1, 0, 1} {
 				wr := x.far.sendWR(9, 0, 24)
 				wr.XRC.SRQN = x.srqs[which].Number()
-				x.far.Post(x.far.qp, wr)
-				x.far.Completes(9, verbs.WCSuccess)
-				wc := x.near.Received(uint64(which), 24)
+				x.far.PostSend(x.far.qp, wr)
+				x.far.ExpectCompletion(9, verbs.WCSuccess)
+				wc := x.near.ExpectRecv(uint64(which), 24)
 				x.near.Check(wc.QPN == x.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.near.qp.QPN())), "%#x", uint32(wc.QPN))
 			}
 		}),
@@ -38,15 +38,15 @@ var xrcCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "EBUSY, until both are closed",
 		Mutants: []string{"BusyClosed"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			domain := xrcDomain(r)
 			target := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 			srq := xrcSRQ(r, domain)
-			r.Refuses("closing a domain in use", domain.Close(), verbs.ErrBusy)
-			r.Do("a target that can be closed", target.Close())
-			r.Refuses("closing a domain with a shared receive queue", domain.Close(), verbs.ErrBusy)
-			r.Do("a shared receive queue that can be closed", srq.Close())
-			r.Do("an empty domain that can be closed", domain.Close())
+			r.MustFail("closing a domain in use", domain.Close(), verbs.ErrBusy)
+			r.Must("a target that can be closed", target.Close())
+			r.MustFail("closing a domain with a shared receive queue", domain.Close(), verbs.ErrBusy)
+			r.Must("a shared receive queue that can be closed", srq.Close())
+			r.Must("an empty domain that can be closed", domain.Close())
 		}),
 	},
 	{
@@ -56,21 +56,21 @@ var xrcCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a second handle of the same number; a refusal in another domain, and of a number that there is not; a handle that works when the first is closed",
 		Mutants: []string{"OpenQPAny"},
-		Run: rig.Straight(func(r *rig.Rig) {
+		Run: rig.Body(func(r *rig.Rig) {
 			domain, other := xrcDomain(r), xrcDomain(r)
 			first := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 			toInit(r, first, 0)
 			second, err := r.Device.OpenQP(domain, first.QPN())
-			r.Do("a second handle", err)
+			r.Must("a second handle", err)
 			r.Check(second.QPN() == first.QPN(), fmt.Sprintf("queue pair %#x", uint32(first.QPN())), "%#x", uint32(second.QPN()))
 			_, err = r.Device.OpenQP(other, first.QPN())
-			r.Refuses("a target of another domain", err, nil)
+			r.MustFail("a target of another domain", err, nil)
 			_, err = r.Device.OpenQP(domain, first.QPN()+77)
-			r.Refuses("a target that there is not", err, nil)
-			r.Do("a first handle that can be closed", first.Close())
-			r.StateIs(second, start)
-			r.Do("a second handle that can be closed", second.Close())
-			r.Do("an empty domain that can be closed", domain.Close())
+			r.MustFail("a target that there is not", err, nil)
+			r.Must("a first handle that can be closed", first.Close())
+			r.ExpectState(second, start)
+			r.Must("a second handle that can be closed", second.Close())
+			r.Must("an empty domain that can be closed", domain.Close())
 		}),
 	},
 	{
@@ -83,7 +83,7 @@ var xrcCases = []conformance.Case{
 		Run: onXRC(func(x *xrc) {
 			x.near.refusesPost("a send on a target", x.near.sendWR(1, 0, 8), nil)
 			n, err := x.near.qp.PostRecv([]verbs.RecvWR{x.near.recvWR(2, 0, 64)})
-			x.near.Refuses("a receive on a target", err, nil)
+			x.near.MustFail("a receive on a target", err, nil)
 			x.near.Check(n == 0, "no receive taken", "%d", n)
 		}),
 	},
@@ -98,7 +98,7 @@ type xrc struct {
 
 // onXRC makes a case of a body that uses a target.
 func onXRC(body func(*xrc)) func(*conformance.Bench) error {
-	return rig.Straight(func(r *rig.Rig) {
+	return rig.Body(func(r *rig.Rig) {
 		needsByHand(r)
 		d := r2(r)
 		domain := xrcDomain(r)
@@ -108,8 +108,8 @@ func onXRC(body func(*xrc)) func(*conformance.Bench) error {
 		}}
 		for i := range x.srqs {
 			x.srqs[i] = xrcSRQ(r, domain)
-			r.Recv(x.srqs[i], uint64(i), x.near.mem.SGE(4096*i, 64))
-			r.Recv(x.srqs[i], uint64(i), x.near.mem.SGE(4096*i+64, 64))
+			r.PostRecv(x.srqs[i], uint64(i), x.near.mem.SGE(4096*i, 64))
+			r.PostRecv(x.srqs[i], uint64(i), x.near.mem.SGE(4096*i+64, 64))
 		}
 		x.near.qp = newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 		x.far.qp = newQP(d.far, verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.far.PD, SendCQ: d.far.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
@@ -126,7 +126,7 @@ func onXRC(body func(*xrc)) func(*conformance.Bench) error {
 
 func xrcDomain(r *rig.Rig) verbs.XRCD {
 	d, err := r.Device.OpenXRCD()
-	r.Do("an XRC domain", err)
+	r.Must("an XRC domain", err)
 	return d
 }
 

@@ -30,7 +30,7 @@ var parts = []part{
 	{"lab/simlab", "TestInterruptedRun|TestProgress", simulated},
 	{"mpi/carrier", "TestMessagesArrive|TestRanksOfOneHost|TestAtomics", simulated + "; mpi/trials races it between NICs on sockets"},
 	{"mpi/trials", "Namespaces", simulated},
-	{"report", "TestManyMayWriteOneFolder", processes + ": a browser"},
+	{"report", "TestWriteFolderConcurrently", processes + ": a browser"},
 	{"scenarios/traffic", "RealTime", simulated},
 	{"scenarios/workload", "RealTime", simulated},
 }

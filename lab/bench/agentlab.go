@@ -53,8 +53,8 @@ func ThroughAgent(lab conformance.Lab) (*AgentLab, error) {
 func (a *AgentLab) Close() error { return errors.Join(a.client.Close(), a.stop()) }
 
 // Try implements conformance.Lab.
-func (a *AgentLab) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
-	return a.lab.Try(ctx, job, func(b *conformance.Bench) error {
+func (a *AgentLab) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
+	return a.lab.WithBench(ctx, job, func(b *conformance.Bench) error {
 		name := a.host.add(b.Device)
 		defer a.host.remove(name)
 		dev, err := a.client.Open(name)
@@ -111,10 +111,10 @@ func (h *agentHost) Open(name string) (verbs.Context, error) {
 func (h *agentHost) Identity() (agent.Identity, error) { return agent.Identity{}, nil }
 
 // SetLink implements agent.Host. The other lab owns the link.
-func (h *agentHost) SetLink(string, bool) error { return agent.ErrCannot }
+func (h *agentHost) SetLink(string, bool) error { return agent.ErrHostCannot }
 
 // SetAddress implements agent.Host.
-func (h *agentHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrCannot }
+func (h *agentHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
 
 // Restart implements agent.Host.
-func (h *agentHost) Restart(string) error { return agent.ErrCannot }
+func (h *agentHost) Restart(string) error { return agent.ErrHostCannot }

@@ -19,11 +19,11 @@ var agentAll = flag.Bool("agent-all", false, "compare the verdicts on all cases 
 // goroutines, as it must in a simulated world.
 type joinedLab struct{ conformance.Lab }
 
-func (l joinedLab) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
-	return l.Lab.Try(ctx, job, func(b *conformance.Bench) error {
+func (l joinedLab) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
+	return l.Lab.WithBench(ctx, job, func(b *conformance.Bench) error {
 		far := *b
 		var err error
-		if far.Device, err = agent.Joined(b.Device); err != nil {
+		if far.Device, err = agent.Loopback(b.Device); err != nil {
 			return fmt.Errorf("the device through an agent: %w", err)
 		}
 		return body(&far)

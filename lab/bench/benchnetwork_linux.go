@@ -76,8 +76,8 @@ func (t *benchNetwork) configureHosts(streams bool) error {
 	topo := t.fabric.Topology()
 	var err error
 	t.wire, err = t.openSwitchPort(etherwire.Config{
-		Addrs:  append(hostAddrs(6, firstPeer, peers), hostAddrs(4, firstPeer, peers)...),
-		Claims: freeAddrs(&topo),
+		Addrs:      append(hostAddrs(6, firstPeer, peers), hostAddrs(4, firstPeer, peers)...),
+		AnswersFor: freeAddrs(&topo),
 	})
 	return err
 }
@@ -92,7 +92,7 @@ func (t *benchNetwork) openSwitchPort(cfg etherwire.Config) (w *etherwire.Wire, 
 			return err
 		}
 		far = dev.Attrs().ParentIndex
-		return etherwire.OffloadsOff(nic)
+		return etherwire.DisableOffloads(nic)
 	})
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (t *benchNetwork) segmentWire() (*etherwire.Wire, error) {
 	}
 	addrs := []netip.Addr{hostAddr(6, segmentPeer), hostAddr(4, segmentPeer)}
 	var err error
-	t.segments, err = t.openSwitchPort(etherwire.Config{Addrs: addrs, Keep: isTCPTo(addrs)})
+	t.segments, err = t.openSwitchPort(etherwire.Config{Addrs: addrs, Accept: isTCPTo(addrs)})
 	return t.segments, err
 }
 
@@ -250,7 +250,7 @@ func (t *benchNetwork) setPath(p conformance.Path) error {
 	}
 	for _, port := range []string{devicePort, partnerPort} {
 		if err := t.fabric.Netem(port, spec); err != nil {
-			return fmt.Errorf("%w: %w", conformance.ErrCannot, err)
+			return fmt.Errorf("%w: %w", conformance.ErrBenchCannot, err)
 		}
 		t.impaired = true
 	}

@@ -101,7 +101,7 @@ func (u *datagrams) send(text string, to netip.Addr, qpn verbs.QPN) error {
 	if err != nil {
 		return err
 	}
-	wc, err := u.next(u.b.Patience())
+	wc, err := u.next(u.b.ResponseTimeout())
 	if err == nil && wc.Status != verbs.WCSuccess {
 		err = fmt.Errorf("the send ended with %v", wc.Status)
 	}
@@ -133,7 +133,7 @@ func echo(b *conformance.Bench) error {
 	if err := b.Wire.Send(packet); err != nil {
 		return err
 	}
-	wc, err := u.next(b.Patience())
+	wc, err := u.next(b.ResponseTimeout())
 	if err != nil || wc.Status != verbs.WCSuccess {
 		return fmt.Errorf("receive: %v, %w", wc.Status, err)
 	}
@@ -147,7 +147,7 @@ func echo(b *conformance.Bench) error {
 	if err := u.send("pong", b.Peers[2], 0x77); err != nil {
 		return err
 	}
-	f, err := b.Wire.Recv(b.Patience())
+	f, err := b.Wire.Recv(b.ResponseTimeout())
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func elsewhere(b *conformance.Bench) error {
 		if err := u.send("hello", to, 0x77); err != nil {
 			return err
 		}
-		f, err := b.Wire.Recv(b.Patience())
+		f, err := b.Wire.Recv(b.ResponseTimeout())
 		if err != nil {
 			return fmt.Errorf("to %v: %w", to, err)
 		}
@@ -252,7 +252,7 @@ func unplug(b *conformance.Bench) error {
 			return err
 		}
 	}
-	wc, err := u.next(b.Patience())
+	wc, err := u.next(b.ResponseTimeout())
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func unplug(b *conformance.Bench) error {
 
 // soon waits until all is well.
 func soon(b *conformance.Bench, well func() error) error {
-	for until := b.Now() + b.Patience(); ; b.Sleep(100 * time.Microsecond) {
+	for until := b.Now() + b.ResponseTimeout(); ; b.Sleep(100 * time.Microsecond) {
 		if err := well(); err == nil || b.Now() > until {
 			return err
 		}
@@ -299,7 +299,7 @@ func readdress(b *conformance.Bench) error {
 		}
 		b.Sleep(100 * time.Millisecond) // until it has arrived, which the kernel may take its time for
 	}
-	wc, err := u.next(b.Patience())
+	wc, err := u.next(b.ResponseTimeout())
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func readdress(b *conformance.Bench) error {
 		return fmt.Errorf("received %q", got)
 	}
 	for range 2 {
-		if e, err := b.Device.WaitAsync(b.Patience()); err != nil || e.Type != verbs.EventGIDChange {
+		if e, err := b.Device.WaitAsync(b.ResponseTimeout()); err != nil || e.Type != verbs.EventGIDChange {
 			return fmt.Errorf("event %v, %w", e.Type, err)
 		}
 	}
@@ -335,11 +335,11 @@ func twoDevices(b *conformance.Bench) error {
 	if err := u.send("partner", gid.GID.Addr(), far.qp.QPN()); err != nil {
 		return err
 	}
-	wc, err := far.next(b.Patience())
+	wc, err := far.next(b.ResponseTimeout())
 	if err != nil || string(far.buf[verbs.GRHLen:wc.ByteLen]) != "partner" {
 		return fmt.Errorf("the partner has got %q: %w", far.buf[verbs.GRHLen:wc.ByteLen], err)
 	}
-	f, err := b.Wire.Recv(b.Patience()) // the wire sees all packets of the device
+	f, err := b.Wire.Recv(b.ResponseTimeout()) // the wire sees all packets of the device
 	if err != nil {
 		return err
 	}
@@ -376,7 +376,7 @@ func tasks(b *conformance.Bench) error {
 	}
 	note("case")
 	for range 2 {
-		if err := slow.Wait(b.Patience()); err == nil || err.Error() != "slow failed" {
+		if err := slow.Wait(b.ResponseTimeout()); err == nil || err.Error() != "slow failed" {
 			return fmt.Errorf("the task ended with %w", err)
 		}
 	}

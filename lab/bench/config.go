@@ -35,7 +35,7 @@ type benchConfig struct {
 
 // newBenchConfig returns the configuration for a job. A setup that the provider
 // does not support is a *conformance.SetupError.
-func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance.Job) (*benchConfig, error) {
+func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance.BenchSpec) (*benchConfig, error) {
 	s := job.Setup
 	w := &benchConfig{setup: s, family: cmp.Or(s.Family, 6), mtu: cmp.Or(s.MTU, defaultMTU), restrictions: claims}
 	if w.family != 4 && w.family != 6 {
@@ -69,7 +69,7 @@ func newCaseRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x6
 // checkMTU returns an error if a packet exceeds the MTU.
 func (w *benchConfig) checkMTU(packet []byte) error {
 	if len(packet) > w.mtu {
-		return fmt.Errorf("a packet of %d bytes, and the MTU is %d: %w", len(packet), w.mtu, conformance.ErrCannot)
+		return fmt.Errorf("a packet of %d bytes, and the MTU is %d: %w", len(packet), w.mtu, conformance.ErrBenchCannot)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestCrashErrors(t *testing.T) {
 		},
 		"the device, in an event": {
 			func(b *conformance.Bench) error {
-				b.World.(*simWorld).AfterFunc(5, crash)
+				b.Runtime.(*simWorld).AfterFunc(5, crash)
 				_, err := b.Wire.Recv(verbs.Forever)
 				return err
 			}, true, "a device that survives",
@@ -40,14 +40,14 @@ func TestCrashErrors(t *testing.T) {
 		},
 		"the case, in an event": {
 			func(b *conformance.Bench) error {
-				b.World.(*simWorld).AfterFunc(5, func() { panic("ours") })
+				b.Runtime.(*simWorld).AfterFunc(5, func() { panic("ours") })
 				_, err := b.Wire.Recv(verbs.Forever)
 				return err
 			}, false, "ours",
 		},
 		"the case, from where the device may not be called": {
 			func(b *conformance.Bench) error {
-				b.World.(*simWorld).AfterFunc(5, func() { _, _ = b.Device.WaitAsync(verbs.Forever) })
+				b.Runtime.(*simWorld).AfterFunc(5, func() { _, _ = b.Device.WaitAsync(verbs.Forever) })
 				_, err := b.Wire.Recv(verbs.Forever)
 				return err
 			}, false, "outside of a program",
@@ -56,7 +56,7 @@ func TestCrashErrors(t *testing.T) {
 			func(*conformance.Bench) error { defer func() { panic("ours") }(); crash(); return nil }, true, "softroce/wire",
 		},
 	} {
-		err := try(t, "softroce", conformance.Job{}, c.body)
+		err := try(t, "softroce", conformance.BenchSpec{}, c.body)
 		if err == nil || conformance.IsViolation(err) != c.violates || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -164,7 +164,7 @@ func familyOf(a netip.Addr) int {
 // another device or MTU.
 func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (e addrPair, err error) {
 	cannot := func(format string, args ...any) (addrPair, error) {
-		return e, fmt.Errorf("%w: a device of another host cannot be configured: %s", conformance.ErrCannot, fmt.Sprintf(format, args...))
+		return e, fmt.Errorf("%w: a device of another host cannot be configured: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case s.Markers: // cases check the CRC flag in the MPA request themselves

@@ -211,7 +211,7 @@ func (d *Device) Close() error {
 }
 
 // Try implements conformance.Lab.
-func (d *Device) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
+func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	if len(job.Quirks) > 0 {
 		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Quirks)
 	}

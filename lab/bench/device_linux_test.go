@@ -38,8 +38,8 @@ func (h *farHost) Identity() (agent.Identity, error) {
 	return agent.Identity{Devices: []agent.DeviceIdentity{h.id}}, nil
 }
 func (h *farHost) Open(string) (verbs.Context, error)          { return h.open() }
-func (h *farHost) SetLink(string, bool) error                  { return agent.ErrCannot }
-func (h *farHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrCannot }
+func (h *farHost) SetLink(string, bool) error                  { return agent.ErrHostCannot }
+func (h *farHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
 func (h *farHost) Restart(string) error {
 	h.restarts.Add(1)
 	if h.wedged != nil {
@@ -115,7 +115,7 @@ func farBy(t *testing.T, way DeviceWire, quirks ...string) (*farHost, *Device) {
 		})
 		return d, err
 	}
-	if err := ns.Do(func() error { return etherwire.OffloadsOff(nic) }); err != nil {
+	if err := ns.Do(func() error { return etherwire.DisableOffloads(nic) }); err != nil {
 		t.Fatal(err)
 	}
 	h.serve(t)
@@ -158,22 +158,22 @@ func farBy(t *testing.T, way DeviceWire, quirks ...string) (*farHost, *Device) {
 func TestCasesOnRemoteDevice(t *testing.T) {
 	h, d := farRoCE(t)
 	for _, c := range []realCase{{"echo", echo}, {"tasks", tasks}, {"echo again", echo}} {
-		if err := d.Try(t.Context(), conformance.Job{Case: "some/" + c.name}, c.body); err != nil {
+		if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/" + c.name}, c.body); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	err := d.Try(t.Context(), conformance.Job{Setup: conformance.Setup{TwoAddresses: true}}, echo)
-	if !errors.Is(err, conformance.ErrCannot) {
+	err := d.WithBench(t.Context(), conformance.BenchSpec{Setup: conformance.Setup{TwoAddresses: true}}, echo)
+	if !errors.Is(err, conformance.ErrBenchCannot) {
 		t.Errorf("two addresses: %v", err)
 	}
-	err = d.Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error { return b.SetLink(false) })
-	if !errors.Is(err, conformance.ErrCannot) {
+	err = d.WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error { return b.SetLink(false) })
+	if !errors.Is(err, conformance.ErrBenchCannot) {
 		t.Errorf("a host that cannot take the link down: %v", err)
 	}
 	if n := h.restarts.Load(); n != 0 {
 		t.Errorf("the device was restarted %d times for nothing", n)
 	}
-	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || h.restarts.Load() != 1 {
+	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "risky/echo"}, echo); err != nil || h.restarts.Load() != 1 {
 		t.Errorf("%v, and %d restarts", err, h.restarts.Load())
 	}
 }
@@ -181,7 +181,7 @@ func TestCasesOnRemoteDevice(t *testing.T) {
 // A case in which the agent is lost has no verdict, and the next one runs.
 func TestAgentReconnects(t *testing.T) {
 	h, d := farRoCE(t)
-	err := d.Try(t.Context(), conformance.Job{Case: "some/loss"}, func(b *conformance.Bench) error {
+	err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/loss"}, func(b *conformance.Bench) error {
 		h.killed()
 		h.serve(t)
 		_, err := b.Device.QueryPort(1)
@@ -190,7 +190,7 @@ func TestAgentReconnects(t *testing.T) {
 	if !errors.Is(err, agent.ErrLost) || conformance.IsViolation(err) {
 		t.Errorf("the device is blamed for its agent: %v", err)
 	}
-	if err := d.Try(t.Context(), conformance.Job{Case: "some/echo"}, echo); err != nil || h.restarts.Load() != 1 {
+	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/echo"}, echo); err != nil || h.restarts.Load() != 1 {
 		t.Errorf("afterwards: %v, and %d restarts", err, h.restarts.Load())
 	}
 }
@@ -199,10 +199,10 @@ func TestWedgedDeviceFailsLab(t *testing.T) {
 	h, d := farRoCE(t)
 	h.wedged, d.restartTimeout = make(chan struct{}), 20*time.Millisecond
 	defer close(h.wedged)
-	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || d.Err() == nil {
+	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "risky/echo"}, echo); err != nil || d.Err() == nil {
 		t.Errorf("the case before: %v, and then: %v", err, d.Err())
 	}
-	if err := d.Try(t.Context(), conformance.Job{Case: "some/echo"}, echo); err == nil || !strings.Contains(err.Error(), "wedged in risky/echo") {
+	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/echo"}, echo); err == nil || !strings.Contains(err.Error(), "wedged in risky/echo") {
 		t.Errorf("the case behind: %v", err)
 	}
 }
@@ -257,7 +257,7 @@ func TestStreamsOnRemoteDevice(t *testing.T) {
 		return nil
 	}
 	for _, c := range []realCase{{"garbage", garbage}, {"dialed", dialed}, {"beside", beside}, {"beside again", beside}} {
-		if err := d.Try(t.Context(), conformance.Job{Case: "some/" + c.name}, c.body); err != nil {
+		if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/" + c.name}, c.body); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -44,7 +44,7 @@ func (*Device) Addresses() (device, judge []netip.Addr) { return nil, nil }
 func (*Device) Err() error { return errDeviceNotLinux }
 
 // Try fails.
-func (*Device) Try(context.Context, conformance.Job, func(*conformance.Bench) error) error {
+func (*Device) WithBench(context.Context, conformance.BenchSpec, func(*conformance.Bench) error) error {
 	return errDeviceNotLinux
 }
 

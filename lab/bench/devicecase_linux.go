@@ -33,16 +33,16 @@ type deviceCase struct {
 }
 
 // runCase creates the bench and runs the body on it.
-func (r *deviceCase) runCase(ctx context.Context, job *conformance.Job, body func(*conformance.Bench) error) error {
+func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	b := &conformance.Bench{
-		World: r.world, Caps: r.lab.attr.Caps, Local: r.addrs.local, Peers: r.addrs.peers, MTU: r.mtu, Rand: newCaseRand(job.Seed), Record: job.Record,
+		Runtime: r.world, Caps: r.lab.attr.Caps, Local: r.addrs.local, Peers: r.addrs.peers, MTU: r.mtu, Rand: newCaseRand(job.Seed), Record: job.Record,
 		Partner: r.openPartner,
 		SetLink: r.setLink, SetAddress: r.setAddress,
-		SetHandler: func(p conformance.Path) error {
+		SetPath: func(p conformance.Path) error {
 			if p == (conformance.Path{}) {
 				return nil
 			}
-			return fmt.Errorf("%w: the judge cannot impair the network between two devices", conformance.ErrCannot)
+			return fmt.Errorf("%w: the judge cannot impair the network between two devices", conformance.ErrBenchCannot)
 		},
 	}
 	if err := r.open(b, job.Record); err != nil {
@@ -118,18 +118,18 @@ func (r *deviceCase) open(b *conformance.Bench, record *conformance.Record) erro
 	}
 	if w := r.lab.wire; w != nil && r.lab.Streams() {
 		r.tcpHost = newTCPHost(r.world, w, record, r.addrs.peers[0], r.lab.mtu, r.mtu)
-		tcp := record.RecordedSegments(r.world, r.tcpHost)
-		b.Streams, b.Segments = tcp, func() (conformance.Segments, error) { return tcp, nil }
+		tcp := record.RecordRawTCP(r.world, r.tcpHost)
+		b.Streams, b.RawTCP = tcp, func() (conformance.RawTCP, error) { return tcp, nil }
 		return nil
 	}
 	if w := r.lab.wire; w != nil {
-		w.Forget()
-		b.Sockets = r.lab.wireKind == WireUDP
-		b.Wire = record.Recorded(r.world, &realWire{w, r.world, &benchConfig{mtu: r.lab.mtu}})
+		w.Discard()
+		b.UDPSockets = r.lab.wireKind == WireUDP
+		b.Wire = record.RecordWire(r.world, &realWire{w, r.world, &benchConfig{mtu: r.lab.mtu}})
 		return nil
 	}
 	r.streams = &kernelStreams{w: r.world, inNamespace: direct, from: r.addrs.peers[0]}
-	b.Streams = record.RecordedStreams(r.world, r.streams)
+	b.Streams = record.RecordStreams(r.world, r.streams)
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (r *deviceCase) openPartner() (verbs.Context, error) {
 		at %= len(free) // streams may share addresses
 	}
 	if at >= len(free) {
-		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrCannot, r.lab.opt.PartnerInterface, r.addrs.local[0], len(free))
+		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrBenchCannot, r.lab.opt.PartnerInterface, r.addrs.local[0], len(free))
 	}
 	kind := "softroce"
 	if r.lab.Streams() {
@@ -173,7 +173,7 @@ func (r *deviceCase) openPartner() (verbs.Context, error) {
 func (r *deviceCase) setLink(up bool) error {
 	for _, a := range r.lab.id.Addrs {
 		if a.Addr() == r.lab.opt.Agent {
-			return fmt.Errorf("%w: the agent is reached over the device's interface: use another interface for it", conformance.ErrCannot)
+			return fmt.Errorf("%w: the agent is reached over the device's interface: use another interface for it", conformance.ErrBenchCannot)
 		}
 	}
 	if err := wrapCannot(r.client.SetLink(r.lab.name, up)); err != nil {
@@ -190,11 +190,11 @@ func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
 	case !slices.Contains(r.addrs.local, a):
 		return notLocal(a, r.addrs.local)
 	case i < 0:
-		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrCannot, a)
+		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrBenchCannot, a)
 	case a == r.lab.opt.Agent:
-		return fmt.Errorf("%w: the agent is reached at %v: use another address for it", conformance.ErrCannot, a)
+		return fmt.Errorf("%w: the agent is reached at %v: use another address for it", conformance.ErrBenchCannot, a)
 	case a.IsLinkLocalUnicast():
-		return fmt.Errorf("%w: %v is a link-local address", conformance.ErrCannot, a)
+		return fmt.Errorf("%w: %v is a link-local address", conformance.ErrBenchCannot, a)
 	}
 	if err := wrapCannot(r.client.SetAddress(r.lab.name, r.lab.id.Addrs[i], present)); err != nil {
 		return err
@@ -206,10 +206,10 @@ func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
 	return nil
 }
 
-// wrapCannot adds conformance.ErrCannot to agent.ErrCannot.
+// wrapCannot adds conformance.ErrBenchCannot to agent.ErrHostCannot.
 func wrapCannot(err error) error {
-	if errors.Is(err, agent.ErrCannot) {
-		return fmt.Errorf("%w: %w", conformance.ErrCannot, err)
+	if errors.Is(err, agent.ErrHostCannot) {
+		return fmt.Errorf("%w: %w", conformance.ErrBenchCannot, err)
 	}
 	return err
 }

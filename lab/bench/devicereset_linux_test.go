@@ -67,15 +67,15 @@ func TestCrashedHostIsRestarted(t *testing.T) {
 			s.says = "Kernel panic\nRIP: somewhere"
 			_, err := b.Device.QueryPort(1)
 			return conformance.Violatedf("an answer", "%v", err)
-		}, []string{"did not outlive the case: Kernel panic\nRIP: somewhere"}},
+		}, []string{"crashed during the case: Kernel panic\nRIP: somewhere"}},
 		{"its agent is lost without a word", func(s *switchable, _ *conformance.Bench) error {
 			s.h.killed()
 			return nil
-		}, []string{"did not outlive the case", "lost"}},
+		}, []string{"crashed during the case", "lost"}},
 		{"it lives on, and the case passes", func(s *switchable, _ *conformance.Bench) error {
 			s.says = "BUG: scheduling while atomic"
 			return nil
-		}, []string{"did not outlive the case: BUG: scheduling while atomic"}},
+		}, []string{"crashed during the case: BUG: scheduling while atomic"}},
 		{"it lives on, and the case fails", func(s *switchable, _ *conformance.Bench) error {
 			s.says = "BUG: scheduling while atomic"
 			return conformance.Violatedf("one", "another")
@@ -83,7 +83,7 @@ func TestCrashedHostIsRestarted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, d := farSwitchable(t)
-			err := d.Try(t.Context(), conformance.Job{Case: "some/crash"}, func(b *conformance.Bench) error { return c.body(s, b) })
+			err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/crash"}, func(b *conformance.Bench) error { return c.body(s, b) })
 			if err == nil || conformance.IsViolation(err) {
 				t.Fatalf("the case: %v", err)
 			}
@@ -95,7 +95,7 @@ func TestCrashedHostIsRestarted(t *testing.T) {
 			if s.restarts != 1 || s.h.restarts.Load() != 0 {
 				t.Errorf("%d restarts of the host, and %d of the device", s.restarts, s.h.restarts.Load())
 			}
-			if err := d.Try(t.Context(), conformance.Job{Case: "some/echo"}, echo); err != nil || s.restarts != 1 {
+			if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/echo"}, echo); err != nil || s.restarts != 1 {
 				t.Errorf("the case behind: %v, after %d restarts", err, s.restarts)
 			}
 		})
@@ -105,11 +105,11 @@ func TestCrashedHostIsRestarted(t *testing.T) {
 func TestHostOfWedgedDeviceIsRestarted(t *testing.T) {
 	s, d := farSwitchable(t)
 	s.h.wedged, d.restartTimeout = make(chan struct{}), 20*time.Millisecond
-	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || s.restarts != 1 || d.Err() != nil {
+	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "risky/echo"}, echo); err != nil || s.restarts != 1 || d.Err() != nil {
 		t.Fatalf("the case before: %v, %d restarts of the host, and then: %v", err, s.restarts, d.Err())
 	}
 	d.restartTimeout = defaultRestartTimeout
-	if err := d.Try(t.Context(), conformance.Job{Case: "risky/echo"}, echo); err != nil || s.restarts != 1 {
+	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "risky/echo"}, echo); err != nil || s.restarts != 1 {
 		t.Errorf("the case behind: %v, and %d restarts of the host", err, s.restarts)
 	}
 }
@@ -117,8 +117,8 @@ func TestHostOfWedgedDeviceIsRestarted(t *testing.T) {
 func TestHungCaseChecksHost(t *testing.T) {
 	s, d := farSwitchable(t)
 	d.opt.MaxTime = 50 * time.Millisecond
-	err := d.Try(t.Context(), conformance.Job{Case: "some/hang"}, func(b *conformance.Bench) error {
-		b.World.Sleep(time.Hour)
+	err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/hang"}, func(b *conformance.Bench) error {
+		b.Runtime.Sleep(time.Hour)
 		return nil
 	})
 	var hang *conformance.HangError
@@ -133,7 +133,7 @@ func TestHungCaseChecksHost(t *testing.T) {
 func TestHostThatDoesNotRestartFailsLab(t *testing.T) {
 	s, d := farSwitchable(t)
 	s.broken = true
-	err := d.Try(t.Context(), conformance.Job{Case: "some/crash"}, func(*conformance.Bench) error {
+	err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/crash"}, func(*conformance.Bench) error {
 		s.h.killed()
 		return nil
 	})
@@ -145,7 +145,7 @@ func TestHostThatDoesNotRestartFailsLab(t *testing.T) {
 func TestNoRestartAfterInterrupt(t *testing.T) {
 	s, d := farSwitchable(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	_ = d.Try(ctx, conformance.Job{Case: "risky/echo"}, func(*conformance.Bench) error {
+	_ = d.WithBench(ctx, conformance.BenchSpec{Case: "risky/echo"}, func(*conformance.Bench) error {
 		s.h.killed()
 		cancel()
 		return nil

@@ -23,7 +23,7 @@ func (d *Device) openSegments() error {
 	if err != nil {
 		return fmt.Errorf("the agent's Ethernet address of the device's interface %q: %w", d.id.NetDevice, err)
 	}
-	w, err := etherwire.Open(etherwire.Config{Interface: d.opt.Interface, Device: mac, Addrs: addrs, Keep: isTCPTo(addrs)})
+	w, err := etherwire.Open(etherwire.Config{Interface: d.opt.Interface, Device: mac, Addrs: addrs, Accept: isTCPTo(addrs)})
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ const timestampsLen = 12
 // newTCPHost returns a user-space TCP for one case, on a path of this MTU over a
 // link that may carry more. The record has all of its packets.
 func newTCPHost(w *realWorld, wire openWire, record *conformance.Record, at netip.Addr, cableMTU, mtu int) *tcpwire.Host {
-	wire.Forget()
-	cfg := tcpwire.Config{Wire: record.Recorded(w, &segmentWire{wire, w}), Addr: at, MTU: cableMTU, Waiting: w.startWait, End: w.stop}
+	wire.Discard()
+	cfg := tcpwire.Config{Wire: record.RecordWire(w, &segmentWire{wire, w}), Addr: at, MTU: cableMTU, OnWait: w.startWait, Done: w.stop}
 	if mtu < cableMTU {
 		cfg.MSS = mtu - 20 - 20 - timestampsLen
 		if at.Is6() {

@@ -27,7 +27,7 @@ func (d *Device) openSockets() error {
 	}
 	d.partnerAddrs = slices.DeleteFunc(d.partnerAddrs, func(p netip.Prefix) bool { return slices.Contains(judge, p.Addr()) })
 	w, err := udpwire.Open(udpwire.Config{
-		Interface: d.opt.Interface, Port: ib.Port, Addrs: judge, Device: device, Identify: ib.Identify, Within: d.opt.InNamespace,
+		Interface: d.opt.Interface, Port: ib.Port, Addrs: judge, Device: device, LookupIPv4ID: ib.Identify, InNamespace: d.opt.InNamespace,
 	})
 	if err != nil {
 		return err

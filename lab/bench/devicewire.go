@@ -63,7 +63,7 @@ func (w DeviceWire) Description() string {
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
-		return udpwire.Blind()
+		return udpwire.Limitations()
 	case WireTCP:
 		return []string{"TCP itself: segments, options and timers are between the kernels, and the judge sees what was written and read"}
 	case WirePackets, WireSegments:

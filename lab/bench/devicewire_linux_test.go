@@ -66,13 +66,13 @@ func TestWireSegments(t *testing.T) {
 	t.Parallel()
 	_, d := farBy(t, WireSegments)
 	for _, c := range []realCase{{"garbage", garbage}, {"dialed", dialed}} {
-		if err := d.Try(t.Context(), conformance.Job{Case: "some/" + c.name}, c.body); err != nil {
+		if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/" + c.name}, c.body); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	short := conformance.Job{Case: "some/short", Setup: conformance.Setup{MTU: 1500}}
-	err := d.Try(t.Context(), short, func(b *conformance.Bench) error {
-		if tcp, err := b.Segments(); err != nil || tcp != b.Streams || b.MTU != 1500 {
+	short := conformance.BenchSpec{Case: "some/short", Setup: conformance.Setup{MTU: 1500}}
+	err := d.WithBench(t.Context(), short, func(b *conformance.Bench) error {
+		if tcp, err := b.RawTCP(); err != nil || tcp != b.Streams || b.MTU != 1500 {
 			t.Errorf("%v, %v, MTU %d", tcp, err, b.MTU)
 		}
 		return nil
@@ -80,7 +80,7 @@ func TestWireSegments(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := d.Try(t.Context(), conformance.Job{Setup: conformance.Setup{MTU: 1 << 15}}, garbage); !errors.Is(err, conformance.ErrCannot) {
+	if err := d.WithBench(t.Context(), conformance.BenchSpec{Setup: conformance.Setup{MTU: 1 << 15}}, garbage); !errors.Is(err, conformance.ErrBenchCannot) {
 		t.Errorf("longer packets than the cable carries: %v", err)
 	}
 	for _, c := range []struct {

@@ -17,7 +17,7 @@
 // socket would: no IPv4 options or fragments, valid checksums and lengths. Short
 // packets may be padded, as in Ethernet frames. A case cannot send a packet that
 // differs in generated fields: Send returns an error that wraps
-// conformance.ErrCannot. TCP segments are not simulated; a Read returns the data of
+// conformance.ErrBenchCannot. TCP segments are not simulated; a Read returns the data of
 // one write of the device, up to the MSS.
 //
 // A hop limit of 0 cannot be sent. Every packet takes a microsecond.

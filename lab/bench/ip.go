@@ -56,7 +56,7 @@ func appendPacket(b []byte, d *link.Datagram) []byte {
 
 // cannotf returns an error for a packet that a simulated wire cannot carry.
 func cannotf(format string, args ...any) error {
-	return fmt.Errorf("a simulated wire carries only valid UDP datagrams: %w: %s", conformance.ErrCannot, fmt.Sprintf(format, args...))
+	return fmt.Errorf("a simulated wire carries only valid UDP datagrams: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
 // parsePacket parses an IP packet, whose payload is not copied. Padding after the

@@ -76,7 +76,7 @@ func TestParsePacketErrors(t *testing.T) {
 		"extension headers": changed(v6, func(p []byte) { p[6] = 44 }),
 		"mapped":            changed(v6, func(p []byte) { copy(p[8:], make([]byte, 10)); p[18], p[19] = 0xff, 0xff }),
 	} {
-		if d, err := parsePacket(packet); !errors.Is(err, conformance.ErrCannot) {
+		if d, err := parsePacket(packet); !errors.Is(err, conformance.ErrBenchCannot) {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
@@ -106,11 +106,11 @@ func changed(p []byte, change func([]byte)) []byte {
 }
 
 func TestSimWireErrors(t *testing.T) {
-	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		_, long := rawSend(b.Peers[0], b.Local[0], 1, string(make([]byte, 9000)))
 		_, other := rawSend(hostAddr(4, 9), hostAddr(4, 8), 1, "x")
 		for _, p := range [][]byte{{1}, long, other} {
-			if err := b.Wire.Send(p); !errors.Is(err, conformance.ErrCannot) {
+			if err := b.Wire.Send(p); !errors.Is(err, conformance.ErrBenchCannot) {
 				return err
 			}
 		}

@@ -88,7 +88,7 @@ func (a *LocalDevice) identify(device string) (err error) {
 }
 
 // Try implements conformance.Lab.
-func (a *LocalDevice) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
+func (a *LocalDevice) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	if len(job.Quirks) > 0 {
 		return fmt.Errorf("defects %v: a device of this host cannot be given defects", job.Quirks)
 	}
@@ -154,19 +154,19 @@ func (n *gidDevice) QueryGID(port uint8, index int) (verbs.GIDEntry, error) {
 	return e, err
 }
 
-func (p *localCase) runCase(ctx context.Context, job *conformance.Job, body func(*conformance.Bench) error) error {
+func (p *localCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	dev, err := p.open()
 	if err != nil {
 		return fmt.Errorf("open the device: %w", err)
 	}
 	b := &conformance.Bench{
-		World: p.world, Device: dev, Caps: p.lab.caps, Local: p.addrs.local, MTU: p.lab.mtu, Rand: newCaseRand(job.Seed), Record: job.Record,
+		Runtime: p.world, Device: dev, Caps: p.lab.caps, Local: p.addrs.local, MTU: p.lab.mtu, Rand: newCaseRand(job.Seed), Record: job.Record,
 		Partner: p.openPartner, SetLink: p.setLink, SetAddress: p.setAddress,
-		SetHandler: func(path conformance.Path) error {
+		SetPath: func(path conformance.Path) error {
 			if path == (conformance.Path{}) {
 				return nil
 			}
-			return fmt.Errorf("%w: a device that talks to itself loses nothing", conformance.ErrCannot)
+			return fmt.Errorf("%w: a device that talks to itself loses nothing", conformance.ErrBenchCannot)
 		},
 	}
 	b.Reopen = func() error {
@@ -241,7 +241,7 @@ func (p *localCase) setLink(up bool) error {
 func (p *localCase) setAddress(addr netip.Addr, present bool) error {
 	i := slices.IndexFunc(p.lab.id.Addrs, func(n netip.Prefix) bool { return n.Addr() == addr })
 	if i < 0 {
-		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrCannot, addr)
+		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrBenchCannot, addr)
 	}
 	n := p.lab.id.Addrs[i]
 	if err := wrapCannot(p.lab.host.SetAddress(p.lab.id.Info.Name, n, present)); err != nil {

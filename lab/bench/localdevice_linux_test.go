@@ -68,20 +68,20 @@ func TestLocalDeviceHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var hang *conformance.HangError
-	err = lab.Try(t.Context(), conformance.Job{Case: "a"}, func(b *conformance.Bench) error {
+	err = lab.WithBench(t.Context(), conformance.BenchSpec{Case: "a"}, func(b *conformance.Bench) error {
 		b.Sleep(time.Hour)
 		return nil
 	})
 	if !errors.As(err, &hang) {
 		t.Errorf("a case without end: %v", err)
 	}
-	err = lab.Try(t.Context(), conformance.Job{Case: "b"}, func(b *conformance.Bench) error {
-		return errors.Join(b.SetHandler(conformance.Path{}), b.SetHandler(conformance.Path{LossPPM: 1}))
+	err = lab.WithBench(t.Context(), conformance.BenchSpec{Case: "b"}, func(b *conformance.Bench) error {
+		return errors.Join(b.SetPath(conformance.Path{}), b.SetPath(conformance.Path{LossPPM: 1}))
 	})
-	if !errors.Is(err, conformance.ErrCannot) {
+	if !errors.Is(err, conformance.ErrBenchCannot) {
 		t.Errorf("a path with losses: %v", err)
 	}
-	if err := lab.Try(t.Context(), conformance.Job{Case: "c"}, func(b *conformance.Bench) error { return b.SetLink(false) }); !errors.Is(err, conformance.ErrCannot) {
+	if err := lab.WithBench(t.Context(), conformance.BenchSpec{Case: "c"}, func(b *conformance.Bench) error { return b.SetLink(false) }); !errors.Is(err, conformance.ErrBenchCannot) {
 		t.Errorf("a link that the host cannot take down: %v", err)
 	}
 	if _, err := OnLocalDevice(loopHost(t), "other", 0); err == nil || !strings.Contains(err.Error(), "device other") {

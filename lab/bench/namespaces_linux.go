@@ -86,13 +86,13 @@ func (l *Namespaces) putNetwork(t *benchNetwork, clean bool) error {
 }
 
 // Try implements conformance.Lab.
-func (l *Namespaces) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) error {
+func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
 		return err
 	}
 	if cfg.mtu < minMTU || cfg.mtu > defaultMTU {
-		return fmt.Errorf("%w: an MTU of %d: the links of this bench have %d, the minimum of IPv6, to %d", conformance.ErrCannot, cfg.mtu, minMTU, defaultMTU)
+		return fmt.Errorf("%w: an MTU of %d: the links of this bench have %d, the minimum of IPv6, to %d", conformance.ErrBenchCannot, cfg.mtu, minMTU, defaultMTU)
 	}
 	if job.Record == nil {
 		job.Record = new(conformance.Record)
@@ -114,13 +114,13 @@ func (l *Namespaces) Try(ctx context.Context, job conformance.Job, body func(*co
 }
 
 // runCase creates the bench and runs the body on it.
-func (p *netnsCase) runCase(ctx context.Context, job *conformance.Job, body func(*conformance.Bench) error, limit time.Duration) error {
+func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error, limit time.Duration) error {
 	if err := p.net.setMTU(p.cfg.mtu); err != nil {
 		return err
 	}
 	b := &conformance.Bench{
-		World: p.world, Local: p.cfg.local, Peers: p.cfg.peers, MTU: p.cfg.mtu,
-		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: p.openPartner, SetLink: p.net.setLink, SetAddress: p.setAddress, SetHandler: p.net.setPath,
+		Runtime: p.world, Local: p.cfg.local, Peers: p.cfg.peers, MTU: p.cfg.mtu,
+		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: p.openPartner, SetLink: p.net.setLink, SetAddress: p.setAddress, SetPath: p.net.setPath,
 	}
 	if err := p.open(b, job.Record); err != nil {
 		return err

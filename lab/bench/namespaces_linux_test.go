@@ -69,7 +69,7 @@ func TestCasesInNamespaces(t *testing.T) {
 		for _, c := range cases {
 			for _, family := range []int{4, 6} {
 				t.Run(fmt.Sprint(c.name, family), func(t *testing.T) {
-					if err := l.Try(t.Context(), conformance.Job{Setup: conformance.Setup{Family: family}}, c.body); err != nil {
+					if err := l.WithBench(t.Context(), conformance.BenchSpec{Setup: conformance.Setup{Family: family}}, c.body); err != nil {
 						t.Error(err)
 					}
 				})
@@ -81,7 +81,7 @@ func TestCasesInNamespaces(t *testing.T) {
 func TestSetupsInNamespaces(t *testing.T) {
 	refused := func(name string, setup conformance.Setup, want string) {
 		t.Helper()
-		err := lab(t, name, NamespaceOptions{}).Try(t.Context(), conformance.Job{Setup: setup}, func(*conformance.Bench) error { return nil })
+		err := lab(t, name, NamespaceOptions{}).WithBench(t.Context(), conformance.BenchSpec{Setup: setup}, func(*conformance.Bench) error { return nil })
 		var e *conformance.SetupError
 		if !errors.As(err, &e) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s %+v: %v", name, setup, err)
@@ -89,14 +89,14 @@ func TestSetupsInNamespaces(t *testing.T) {
 	}
 	refused("softroce", conformance.Setup{TwoAddresses: true}, "one address")
 	refused("softroce", conformance.Setup{Markers: true}, "markers")
-	err := lab(t, "softroce", NamespaceOptions{}).Try(t.Context(), conformance.Job{Setup: conformance.Setup{MTU: 1000}}, func(*conformance.Bench) error { return nil })
-	if !errors.Is(err, conformance.ErrCannot) || !strings.Contains(err.Error(), "1280") {
+	err := lab(t, "softroce", NamespaceOptions{}).WithBench(t.Context(), conformance.BenchSpec{Setup: conformance.Setup{MTU: 1000}}, func(*conformance.Bench) error { return nil })
+	if !errors.Is(err, conformance.ErrBenchCannot) || !strings.Contains(err.Error(), "1280") {
 		t.Errorf("an MTU that is the bench's to refuse, not the device's: %v", err)
 	}
 
 	l := lab(t, "softiwarp", NamespaceOptions{})
 	for _, setup := range []conformance.Setup{{TwoAddresses: true, Markers: true}, {MTU: 1500}, {}} {
-		err := l.Try(t.Context(), conformance.Job{Setup: setup}, func(b *conformance.Bench) error {
+		err := l.WithBench(t.Context(), conformance.BenchSpec{Setup: setup}, func(b *conformance.Bench) error {
 			attr, err := b.Device.QueryPort(1)
 			if err != nil || (attr.ActiveMTU == verbs.MTU4096) != (setup.MTU == 0) {
 				return fmt.Errorf("MTU %v, %w", attr.ActiveMTU, err)
@@ -110,7 +110,7 @@ func TestSetupsInNamespaces(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if _, err := b.Streams.Dial(l.Addr(), b.Patience()); err != nil {
+				if _, err := b.Streams.Dial(l.Addr(), b.ResponseTimeout()); err != nil {
 					return fmt.Errorf("address %d: %w", i, err)
 				}
 			}
@@ -125,7 +125,7 @@ func TestSetupsInNamespaces(t *testing.T) {
 func TestAllProvidersInNamespaces(t *testing.T) {
 	for _, p := range nics.All() {
 		l := lab(t, p.Name, NamespaceOptions{})
-		err := l.Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error {
+		err := l.WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
 			if info := b.Device.Info(); info.Provider != p.Name || b.Caps != p.Caps || (b.Wire == nil) != p.OverTCP || b.Virtual {
 				return fmt.Errorf("%+v, caps %#x, wire %v", info, b.Caps, b.Wire)
 			}
@@ -143,10 +143,10 @@ func TestAllProvidersInNamespaces(t *testing.T) {
 func TestBenchesHaveSameLimits(t *testing.T) {
 	drawn := make(map[bool]uint64)
 	for virtual, l := range map[bool]conformance.Lab{false: lab(t, "softroce", NamespaceOptions{}), true: InSimulation(provider(t, "softroce"), SimOptions{})} {
-		err := l.Try(t.Context(), conformance.Job{Seed: 5, Setup: conformance.Setup{MTU: 1500}}, func(b *conformance.Bench) error {
+		err := l.WithBench(t.Context(), conformance.BenchSpec{Seed: 5, Setup: conformance.Setup{MTU: 1500}}, func(b *conformance.Bench) error {
 			drawn[virtual] = b.Rand.Uint64()
 			_, long := rawSend(b.Peers[0], b.Local[0], 1, string(make([]byte, 1500)))
-			if err := b.Wire.Send(long); !errors.Is(err, conformance.ErrCannot) || b.Virtual != virtual {
+			if err := b.Wire.Send(long); !errors.Is(err, conformance.ErrBenchCannot) || b.Virtual != virtual {
 				return fmt.Errorf("virtual %v: %w", b.Virtual, err)
 			}
 			return nil
@@ -166,7 +166,7 @@ func TestCleanUpClosesDevices(t *testing.T) {
 		var files [2]int
 		for i := range files {
 			for range 5 {
-				if err := l.Try(t.Context(), conformance.Job{}, body); err != nil {
+				if err := l.WithBench(t.Context(), conformance.BenchSpec{}, body); err != nil {
 					t.Error(err)
 				}
 			}
@@ -245,12 +245,12 @@ func TestFailedCasesDoNotAffectNext(t *testing.T) {
 		if l.opt.MaxTime = defaultMaxRealTime; strings.HasPrefix(c.name, "a hang") {
 			l.opt.MaxTime = 500 * time.Millisecond
 		}
-		err := l.Try(c.ctx, conformance.Job{}, c.body)
+		err := l.WithBench(c.ctx, conformance.BenchSpec{}, c.body)
 		if !c.is(err) || c.want != "" && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		l.opt.MaxTime = defaultMaxRealTime
-		if err := l.Try(t.Context(), conformance.Job{}, echo); err != nil {
+		if err := l.WithBench(t.Context(), conformance.BenchSpec{}, echo); err != nil {
 			t.Errorf("after %s: %v", c.name, err)
 		}
 	}
@@ -268,7 +268,7 @@ func TestParallelCases(t *testing.T) {
 	l := lab(t, "softroce", NamespaceOptions{Parallel: 3})
 	done := make(chan error)
 	for range 9 {
-		go func() { done <- l.Try(t.Context(), conformance.Job{}, echo) }()
+		go func() { done <- l.WithBench(t.Context(), conformance.BenchSpec{}, echo) }()
 	}
 	for range 9 {
 		if err := <-done; err != nil {
@@ -283,7 +283,7 @@ func TestParallelCases(t *testing.T) {
 // Frames have the time at which they were sent, whenever the case reads them.
 func TestFrameTimes(t *testing.T) {
 	t.Parallel()
-	err := lab(t, "softroce", NamespaceOptions{}).Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error {
+	err := lab(t, "softroce", NamespaceOptions{}).WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -293,7 +293,7 @@ func TestFrameTimes(t *testing.T) {
 			return err
 		}
 		b.Sleep(time.Second)
-		f, err := b.Wire.Recv(b.Patience())
+		f, err := b.Wire.Recv(b.ResponseTimeout())
 		if err != nil || f.At < before || f.At > b.Now()-500*time.Millisecond {
 			return fmt.Errorf("sent after %v, seen at %v, now %v: %w", before, f.At, b.Now(), err)
 		}
@@ -309,7 +309,7 @@ func BenchmarkTryInNamespaces(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			l := lab(b, name, NamespaceOptions{})
 			for b.Loop() {
-				if err := l.Try(b.Context(), conformance.Job{}, body); err != nil {
+				if err := l.WithBench(b.Context(), conformance.BenchSpec{}, body); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -324,7 +324,7 @@ func TestFence(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	for range 20 {
-		err := l.Try(t.Context(), conformance.Job{}, func(b *conformance.Bench) error {
+		err := l.WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
 			for _, c := range b.Device.Counters() {
 				if c.Name == "rcvd_pkts" && c.Value != 0 {
 					return fmt.Errorf("%d packets before the first was sent", c.Value)

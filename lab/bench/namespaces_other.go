@@ -19,7 +19,7 @@ var errNotLinux = errors.New("network namespaces need Linux: use the simulated b
 func InNamespaces(*nics.Provider, NamespaceOptions) (*Namespaces, error) { return nil, errNotLinux }
 
 // Try fails.
-func (*Namespaces) Try(context.Context, conformance.Job, func(*conformance.Bench) error) error {
+func (*Namespaces) WithBench(context.Context, conformance.BenchSpec, func(*conformance.Bench) error) error {
 	return errNotLinux
 }
 

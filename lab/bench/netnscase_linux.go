@@ -47,13 +47,13 @@ func (p *netnsCase) open(b *conformance.Bench, record *conformance.Record) (err 
 	}
 	b.Caps = attr.Caps
 	if w := p.net.wire; w != nil {
-		w.Forget()
-		b.Wire = record.Recorded(p.world, &realWire{w, p.world, p.cfg})
+		w.Discard()
+		b.Wire = record.RecordWire(p.world, &realWire{w, p.world, p.cfg})
 		return nil
 	}
-	b.Segments = func() (conformance.Segments, error) { return p.segments(record) }
+	b.RawTCP = func() (conformance.RawTCP, error) { return p.segments(record) }
 	p.streams = &kernelStreams{w: p.world, inNamespace: p.net.peer.Do, from: p.cfg.peers[0]}
-	b.Streams = record.RecordedStreams(p.world, p.streams)
+	b.Streams = record.RecordStreams(p.world, p.streams)
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, at nics.NICConfig) (
 func (p *netnsCase) openPartner() (verbs.Context, error) {
 	n := len(p.devices)
 	if n > partners {
-		return nil, fmt.Errorf("more than %d partners: %w", partners, conformance.ErrCannot)
+		return nil, fmt.Errorf("more than %d partners: %w", partners, conformance.ErrBenchCannot)
 	}
 	at := nics.NICConfig{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.cfg.family, firstPartner+byte(n-1)), LineRateBps: socketRateBps, PKeys: defaultPKeys()}
 	d, err := p.openDevice(p.net.partner, p.cfg.partner, at)
@@ -142,7 +142,7 @@ func (p *netnsCase) setAddress(a netip.Addr, present bool) error {
 }
 
 // segments returns the peer's user-space TCP.
-func (p *netnsCase) segments(record *conformance.Record) (conformance.Segments, error) {
+func (p *netnsCase) segments(record *conformance.Record) (conformance.RawTCP, error) {
 	if p.tcpHost == nil {
 		wire, err := p.net.segmentWire()
 		if err != nil {
@@ -150,7 +150,7 @@ func (p *netnsCase) segments(record *conformance.Record) (conformance.Segments, 
 		}
 		p.tcpHost = newTCPHost(p.world, wire, record, hostAddr(p.cfg.family, segmentPeer), p.cfg.mtu, p.cfg.mtu)
 	}
-	return record.RecordedSegments(p.world, p.tcpHost), nil
+	return record.RecordRawTCP(p.world, p.tcpHost), nil
 }
 
 func (p *netnsCase) closeDevices() error {
@@ -172,7 +172,7 @@ type openWire interface {
 	// Epoch returns time 0 of its frames.
 	Epoch() time.Time
 	// Forget discards received frames.
-	Forget()
+	Discard()
 	Close() error
 }
 

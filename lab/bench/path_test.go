@@ -10,13 +10,13 @@ import (
 )
 
 func TestPathWithFullLoss(t *testing.T) {
-	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
 		}
 		for _, path := range []conformance.Path{{LossPPM: 1_000_000}, {}} {
-			if err := b.SetHandler(path); err != nil {
+			if err := b.SetPath(path); err != nil {
 				return err
 			}
 			_, packet := rawSend(b.Peers[0], b.Local[0], u.qp.QPN(), "hello")
@@ -36,11 +36,11 @@ func TestPathWithFullLoss(t *testing.T) {
 }
 
 func TestPathOfStreamsIsUnsupported(t *testing.T) {
-	err := try(t, "softiwarp", conformance.Job{}, func(b *conformance.Bench) error {
-		if err := b.SetHandler(conformance.Path{}); err != nil {
+	err := try(t, "softiwarp", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+		if err := b.SetPath(conformance.Path{}); err != nil {
 			return err
 		}
-		if err := b.SetHandler(conformance.Path{LossPPM: 1}); !errors.Is(err, conformance.ErrCannot) {
+		if err := b.SetPath(conformance.Path{LossPPM: 1}); !errors.Is(err, conformance.ErrBenchCannot) {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil

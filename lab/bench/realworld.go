@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// realWorld is the conformance.World of a case in real time. Its tasks are
+// realWorld is the conformance.Runtime of a case in real time. Its tasks are
 // goroutines, which need locks for shared data.
 type realWorld struct {
 	epoch time.Time
@@ -142,7 +142,7 @@ func (w *realWorld) Compute(d time.Duration) {
 	}
 }
 
-// Go implements conformance.World.
+// Go implements conformance.Runtime.
 func (w *realWorld) Go(name string, f func() error) conformance.Task {
 	t := &realTask{w: w, name: name, ended: make(chan struct{})}
 	done := goCase(f)

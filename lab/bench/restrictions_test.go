@@ -15,7 +15,7 @@ func TestRestrictionsApplyToDeviceUnderTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	lab := InSimulation(p, SimOptions{Restrictions: nics.Restrictions{MissingCaps: verbs.CapXRC, PKeys: []uint16{0xffff}}})
-	err = lab.Try(t.Context(), conformance.Job{Case: "a/b/c", Seed: 1}, func(b *conformance.Bench) error {
+	err = lab.WithBench(t.Context(), conformance.BenchSpec{Case: "a/b/c", Seed: 1}, func(b *conformance.Bench) error {
 		own, err := b.Device.QueryDevice()
 		if err != nil {
 			return err

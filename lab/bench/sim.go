@@ -69,7 +69,7 @@ func InSimulation(p *nics.Provider, opt SimOptions) *Simulation {
 func (l *Simulation) Close() error { return nil }
 
 // Try implements conformance.Lab.
-func (l *Simulation) Try(ctx context.Context, job conformance.Job, body func(*conformance.Bench) error) (err error) {
+func (l *Simulation) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) (err error) {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ type simCase struct {
 }
 
 // build creates the bench at time 0.
-func (s *simCase) build(p *nics.Provider, job *conformance.Job) (*conformance.Bench, error) {
+func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conformance.Bench, error) {
 	w := s.cfg
 	var err error
 	if s.net, err = sim.NewNet(s.world.World, sim.NetConfig{Name: "net"}); err != nil {
@@ -134,17 +134,17 @@ func (s *simCase) build(p *nics.Provider, job *conformance.Job) (*conformance.Be
 	s.at = w.nicConfig(simRateBps)
 	s.at.VerbTime = s.verbTime
 	b := &conformance.Bench{
-		World: s.world, Local: w.local, Peers: w.peers, Virtual: s.verbTime == 0, MTU: w.mtu,
-		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetHandler: s.setPath,
+		Runtime: s.world, Local: w.local, Peers: w.peers, Virtual: s.verbTime == 0, MTU: w.mtu,
+		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetPath: s.setPath,
 	}
 	if p.OverTCP {
-		b.SetHandler, b.SetAddress = setPathUnsupported, setAddressUnsupported
-		b.Streams = job.Record.RecordedStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
+		b.SetPath, b.SetAddress = setPathUnsupported, setAddressUnsupported
+		b.Streams = job.Record.RecordStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, cfg: w}
 		s.net.SetTap(s.wire.tap)
 		s.at.WrapLink = s.wire.wrapLink
-		b.Wire = job.Record.Recorded(s.world, s.wire)
+		b.Wire = job.Record.RecordWire(s.world, s.wire)
 	}
 	s.devices = make([]verbs.Context, 1)
 	if err := s.open(b); err != nil {

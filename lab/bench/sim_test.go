@@ -25,7 +25,7 @@ func TestSimulatedCases(t *testing.T) {
 		for _, family := range []int{0, 4, 6} {
 			t.Run(fmt.Sprint(name, family), func(t *testing.T) {
 				l := InSimulation(provider(t, c.provider), SimOptions{})
-				if err := l.Try(t.Context(), conformance.Job{Setup: conformance.Setup{Family: family}}, c.body); err != nil {
+				if err := l.WithBench(t.Context(), conformance.BenchSpec{Setup: conformance.Setup{Family: family}}, c.body); err != nil {
 					t.Error(err)
 				}
 			})
@@ -34,9 +34,9 @@ func TestSimulatedCases(t *testing.T) {
 }
 
 // try runs a body on a simulated bench.
-func try(t *testing.T, name string, job conformance.Job, body func(*conformance.Bench) error) error {
+func try(t *testing.T, name string, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	t.Helper()
-	return InSimulation(provider(t, name), SimOptions{}).Try(t.Context(), job, body)
+	return InSimulation(provider(t, name), SimOptions{}).WithBench(t.Context(), job, body)
 }
 
 func TestSetups(t *testing.T) {
@@ -59,7 +59,7 @@ func TestSetups(t *testing.T) {
 		{"dgiwarp", conformance.Setup{Markers: true}, "markers"},
 	} {
 		ran := false
-		err := try(t, c.provider, conformance.Job{Setup: c.setup}, func(b *conformance.Bench) error {
+		err := try(t, c.provider, conformance.BenchSpec{Setup: c.setup}, func(b *conformance.Bench) error {
 			ran = true
 			attr, err := b.Device.QueryDevice()
 			if err != nil || attr.Caps != b.Caps || b.Caps == 0 {
@@ -106,7 +106,7 @@ func TestQuirksApplyToDeviceUnderTest(t *testing.T) {
 		return err
 	}
 	for _, quirks := range [][]string{nil, {"NoEmptyMR"}} {
-		err := try(t, "softroce", conformance.Job{Quirks: quirks}, func(b *conformance.Bench) error {
+		err := try(t, "softroce", conformance.BenchSpec{Quirks: quirks}, func(b *conformance.Bench) error {
 			partner, err := b.Partner()
 			if err != nil {
 				return err
@@ -121,7 +121,7 @@ func TestQuirksApplyToDeviceUnderTest(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	err := try(t, "softroce", conformance.Job{Quirks: []string{"NoSuchQuirk"}}, nil)
+	err := try(t, "softroce", conformance.BenchSpec{Quirks: []string{"NoSuchQuirk"}}, nil)
 	var setup *conformance.SetupError
 	if err == nil || !strings.Contains(err.Error(), "NoSuchQuirk") || errors.As(err, &setup) {
 		t.Error(err)
@@ -131,7 +131,7 @@ func TestQuirksApplyToDeviceUnderTest(t *testing.T) {
 func TestSameSeedGivesSameRecord(t *testing.T) {
 	record := func(seed uint64) []conformance.Event {
 		r := new(conformance.Record)
-		err := try(t, "softroce", conformance.Job{Seed: seed, Record: r}, func(b *conformance.Bench) error {
+		err := try(t, "softroce", conformance.BenchSpec{Seed: seed, Record: r}, func(b *conformance.Bench) error {
 			b.Note("drew %d", b.Rand.Uint64())
 			return echo(b)
 		})
@@ -142,7 +142,7 @@ func TestSameSeedGivesSameRecord(t *testing.T) {
 		return events
 	}
 	first := record(1)
-	if len(first) != 3 || first[1].Kind != conformance.EventSent || first[2].Kind != conformance.EventCame || first[2].At <= first[1].At {
+	if len(first) != 3 || first[1].Kind != conformance.EventSent || first[2].Kind != conformance.EventReceived || first[2].At <= first[1].At {
 		t.Errorf("%+v", first)
 	}
 	if again := record(1); !reflect.DeepEqual(first, again) {
@@ -154,7 +154,7 @@ func TestSameSeedGivesSameRecord(t *testing.T) {
 }
 
 func TestPacketsTakeAMicrosecond(t *testing.T) {
-	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -163,7 +163,7 @@ func TestPacketsTakeAMicrosecond(t *testing.T) {
 		if err := u.send("late", b.Peers[0], 1); err != nil {
 			return err
 		}
-		f, err := b.Wire.Recv(b.Patience())
+		f, err := b.Wire.Recv(b.ResponseTimeout())
 		if took := f.At - before; err != nil || took < pathLatency || took > pathLatency+5*time.Microsecond || f.At != b.Now() && b.Now() < f.At {
 			return fmt.Errorf("sent at %v, came at %v, now %v: %w", before, f.At, b.Now(), err)
 		}
@@ -176,7 +176,7 @@ func TestPacketsTakeAMicrosecond(t *testing.T) {
 
 // As on a link: the device must check the IP address.
 func TestPacketsToOtherAddressesReachTheDevice(t *testing.T) {
-	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -187,7 +187,7 @@ func TestPacketsToOtherAddressesReachTheDevice(t *testing.T) {
 				return err
 			}
 		}
-		wc, err := u.next(b.Patience())
+		wc, err := u.next(b.ResponseTimeout())
 		if got := string(u.buf[verbs.GRHLen:wc.ByteLen]); err != nil || got != b.Local[0].String() {
 			return fmt.Errorf("got %q, %w", got, err)
 		}
@@ -236,7 +236,7 @@ func TestHangs(t *testing.T) {
 			[]string{"case waits for the end of its sleep"},
 		},
 	} {
-		err := l.Try(t.Context(), conformance.Job{}, c.body)
+		err := l.WithBench(t.Context(), conformance.BenchSpec{}, c.body)
 		var hang *conformance.HangError
 		if !errors.As(err, &hang) {
 			t.Errorf("%s: %v", name, err)
@@ -252,7 +252,7 @@ func TestHangs(t *testing.T) {
 
 func TestTasksMustBeWaitedFor(t *testing.T) {
 	failed := errors.New("failed")
-	err := try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		b.Go("left", func() error { b.Sleep(time.Hour); return nil })
 		b.Go("unheard", func() error { return failed })
 		b.Sleep(time.Second)
@@ -261,7 +261,7 @@ func TestTasksMustBeWaitedFor(t *testing.T) {
 	if err == nil || !errors.Is(err, failed) || !strings.Contains(err.Error(), `"left"`) {
 		t.Error(err)
 	}
-	err = try(t, "softroce", conformance.Job{}, func(b *conformance.Bench) error {
+	err = try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		b.Go("left", func() error { b.Sleep(time.Hour); return nil })
 		return conformance.Violated("this", "that")
 	})
@@ -276,7 +276,7 @@ func BenchmarkTrivialTry(b *testing.B) {
 			l := InSimulation(provider(b, name), SimOptions{})
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := l.Try(b.Context(), conformance.Job{}, func(*conformance.Bench) error { return nil }); err != nil {
+				if err := l.WithBench(b.Context(), conformance.BenchSpec{}, func(*conformance.Bench) error { return nil }); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -286,7 +286,7 @@ func BenchmarkTrivialTry(b *testing.B) {
 		l := InSimulation(provider(b, "softroce"), SimOptions{})
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := l.Try(b.Context(), conformance.Job{}, echo); err != nil {
+			if err := l.WithBench(b.Context(), conformance.BenchSpec{}, echo); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// simWorld is the conformance.World of a simulated case.
+// simWorld is the conformance.Runtime of a simulated case.
 type simWorld struct {
 	*sim.World
 	tasks []*simTask
@@ -34,7 +34,7 @@ func (w *simWorld) Sleep(d time.Duration) { w.currentProc("Sleep").Sleep(d) }
 // Compute implements verbs.Proc.
 func (w *simWorld) Compute(d time.Duration) { w.currentProc("Compute").Compute(d) }
 
-// Go implements conformance.World.
+// Go implements conformance.Runtime.
 func (w *simWorld) Go(name string, f func() error) conformance.Task {
 	t := &simTask{w: w, name: name}
 	t.proc = w.World.Go("task "+name, func(*sim.Proc) error {

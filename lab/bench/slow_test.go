@@ -34,7 +34,7 @@ func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, res := range results {
-				if !res.Verdict.Good() {
+				if !res.Verdict.Acceptable() {
 					t.Errorf("%s: %s: %v", res.Case.ID, res.Verdict, res.Err)
 				}
 			}

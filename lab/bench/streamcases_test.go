@@ -22,7 +22,7 @@ func garbage(b *conformance.Bench) error {
 	if err != nil {
 		return err
 	}
-	s, err := b.Streams.Dial(at, b.Patience())
+	s, err := b.Streams.Dial(at, b.ResponseTimeout())
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func garbage(b *conformance.Bench) error {
 	if err := s.Write([]byte("GET / HTTP/1.0\r\nHost: nobody\r\n\r\n")); err != nil {
 		return err
 	}
-	switch _, err := s.Read(b.Patience()); {
+	switch _, err := s.Read(b.ResponseTimeout()); {
 	case errors.Is(err, io.EOF), errors.Is(err, conformance.ErrReset):
 	default:
 		return fmt.Errorf("no MPA, and the device says %w", err)
@@ -40,7 +40,7 @@ func garbage(b *conformance.Bench) error {
 	if err := l.Close(); err != nil {
 		return err
 	}
-	if _, err := b.Streams.Dial(at, b.Patience()); !errors.Is(err, conformance.ErrReset) {
+	if _, err := b.Streams.Dial(at, b.ResponseTimeout()); !errors.Is(err, conformance.ErrReset) {
 		return fmt.Errorf("dialed where nobody listens any more: %w", err)
 	}
 	return nil
@@ -72,14 +72,14 @@ func dialed(b *conformance.Bench) error {
 		return err
 	}
 	connecting := b.Go("connect", func() error {
-		_, err := cm.Connect(qp, l.Addr(), verbs.ConnParam{PrivateData: []byte("hi")}, b.Patience())
+		_, err := cm.Connect(qp, l.Addr(), verbs.ConnParam{PrivateData: []byte("hi")}, b.ResponseTimeout())
 		return err
 	})
-	s, err := l.Accept(b.Patience())
+	s, err := l.Accept(b.ResponseTimeout())
 	if err != nil {
 		return err
 	}
-	first, err := s.Read(b.Patience())
+	first, err := s.Read(b.ResponseTimeout())
 	if err != nil || string(first[:16]) != "MPA ID Req Frame" {
 		return fmt.Errorf("the device begins with %q, %w", first, err)
 	}
@@ -90,7 +90,7 @@ func dialed(b *conformance.Bench) error {
 	if err := errors.Join(l.Close(), s.Reset()); err != nil {
 		return err
 	}
-	if err := connecting.Wait(b.Patience()); err == nil || errors.Is(err, verbs.ErrTimeout) {
+	if err := connecting.Wait(b.ResponseTimeout()); err == nil || errors.Is(err, verbs.ErrTimeout) {
 		return fmt.Errorf("the peer hung up, and connect ended with %w", err)
 	}
 	return nil

@@ -107,7 +107,7 @@ func again(t *testing.T, dir string) {
 	put(t, dir, ManifestFile, string(text))
 }
 
-func TestFolderHolds(t *testing.T) {
+func TestWrittenFolderVerifies(t *testing.T) {
 	_, dir := written(t, conform.Pass, conform.Fail, conform.Unsupported)
 	v, err := Verify(t.Context(), dir, "")
 	if err != nil || v.Outcome != DoesNotConform || v.Files != 5 {
@@ -131,14 +131,14 @@ func TestFolderHolds(t *testing.T) {
 	}
 }
 
-func TestTamperingIsNoticed(t *testing.T) {
+func TestVerifyDetectsTampering(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(t *testing.T, dir string)
 		want string
 	}{
 		"a capture is changed":                        {func(t *testing.T, dir string) { put(t, dir, "captures/rc/psn/c0.pcapng", "other packets") }, "has been changed"},
 		"a file is added":                             {func(t *testing.T, dir string) { put(t, dir, "more.txt", "more") }, "has been added"},
-		"the page is gone":                            {func(t *testing.T, dir string) { remove(t, dir, PageFile) }, "is gone"},
+		"the page is gone":                            {func(t *testing.T, dir string) { remove(t, dir, PageFile) }, "is missing"},
 		"the manifest is gone":                        {func(t *testing.T, dir string) { remove(t, dir, ManifestFile) }, ManifestFile},
 		"the manifest is rewritten for an added file": {func(t *testing.T, dir string) { put(t, dir, "more.html", "more"); again(t, dir) }, "more.html is no part of a certificate"},
 		"the page is changed and the manifest rewritten": {func(t *testing.T, dir string) {
@@ -225,7 +225,7 @@ func TestSignature(t *testing.T) {
 	}
 	put(t, dir, "junit.xml", "<testsuites/>")
 	again(t, dir)
-	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "does not fit") {
+	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "invalid signature of") {
 		t.Errorf("the manifest was written again: %v", err)
 	}
 	if err := c.WriteFolder(dir); err != nil {
@@ -234,7 +234,7 @@ func TestSignature(t *testing.T) {
 	if err := Sign(t.Context(), dir, filepath.Join(keys, "stranger")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "nobody whom") {
+	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "no signer in") {
 		t.Errorf("signed by a stranger: %v", err)
 	}
 }

@@ -11,59 +11,59 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Comparison is several devices, clause by clause.
+// Comparison compares devices clause by clause.
 type Comparison struct {
-	Version int      `json:"version"` // of this layout
+	Version int      `json:"version"` // version of this layout
 	Columns []Column `json:"columns"`
-	// Clauses are those of any column, in the order of the documents.
+	// Clauses are the clauses of all columns, in the order of the documents.
 	Clauses []Compared `json:"clauses"`
 }
 
-// Column is a device.
+// Column is a device of a comparison.
 type Column struct {
-	// Name is what it is called here, and nothing else is: as in rxe-6.12.
+	// Name is the unique name of the column, as in rxe-6.12.
 	Name      string  `json:"name"`
-	Device    string  `json:"device"`             // as its host calls it
+	Device    string  `json:"device"`             // name on its host
 	Transport string  `json:"transport"`          // RoCEv2, iWARP or datagram-iWARP
-	Kernel    string  `json:"kernel,omitempty"`   // of its host, where that matters
-	Firmware  string  `json:"firmware,omitempty"` // as the device tells it
-	From      string  `json:"from"`               // the folder of its results
-	Page      string  `json:"page"`               // the page in that folder
-	Tool      string  `json:"tool"`               // the version of fabrictest that judged it
+	Kernel    string  `json:"kernel,omitempty"`   // kernel of its host, if it matters
+	Firmware  string  `json:"firmware,omitempty"` // firmware version reported by the device
+	From      string  `json:"from"`               // result folder
+	Page      string  `json:"page"`               // report page in that folder
+	Tool      string  `json:"tool"`               // version of fabrictest
 	Tier      string  `json:"tier"`               // sim, netns or wire
-	Outcome   Outcome `json:"outcome,omitempty"`  // of a certificate
+	Outcome   Outcome `json:"outcome,omitempty"`  // outcome of the certificate, if there is one
 	Counts    []Count `json:"counts"`
 }
 
-// Compared is a requirement, and what came of it on each device.
+// Compared is a requirement with its state on each device.
 type Compared struct {
-	Row      string `json:"row"` // of the ledger
+	Row      string `json:"row"` // row of the ledger
 	Document string `json:"document"`
 	Section  string `json:"section"`
 	Level    string `json:"level"`
 	Clause   string `json:"clause,omitempty"`
 	Text     string `json:"text"`
-	// States are in the order of the columns; empty where the document does not apply
-	// to a device.
+	// States are in the order of the columns; empty if the document does not apply to the
+	// device.
 	States []State `json:"states"`
-	// Cases say it: those that any of the devices was asked.
+	// Cases are the cases that were run on any device.
 	Cases []string `json:"cases,omitempty"`
-	// Remarks are what there is to say where it is not met, or not supported.
+	// Remarks explain the states of clauses that are not met or not supported.
 	Remarks []Remark `json:"remarks,omitempty"`
 }
 
-// Remark is what a case has to say of a device that does not pass it.
+// Remark explains why a case did not pass on a device.
 type Remark struct {
-	Column  int             `json:"column"` // of Comparison.Columns, from 0 on
+	Column  int             `json:"column"` // index in Comparison.Columns
 	Case    string          `json:"case"`
 	Verdict conform.Verdict `json:"verdict"`
 	Reason  string          `json:"reason"`
-	// Deviation is why it is known.
+	// Deviation is the reason of the deviation on record.
 	Deviation string `json:"deviation,omitempty"`
 }
 
-// Differs reports whether one device meets what another does not. Whether that is on
-// record makes no difference to what a device does.
+// Differs reports whether some devices meet the clause and others do not. A deviation on
+// record counts as not met.
 func (c *Compared) Differs() bool {
 	met, not := false, false
 	for _, s := range c.States {
@@ -73,21 +73,21 @@ func (c *Compared) Differs() bool {
 	return met && not
 }
 
-// Applies reports whether a device falls under the clause's document.
+// Applies reports whether the clause's document applies to a device.
 func (c *Compared) Applies(column int) bool { return c.States[column] != "" }
 
-// judgedDevice is a device of a folder.
+// judgedDevice is a device of a result folder.
 type judgedDevice struct {
-	run  conform.Run // of the one device
+	run  conform.Run // results of this device only
 	cert *Certificate
 	dir  string
 }
 
-// Compare reads result folders, of certifications or of conform, each of which may
-// hold several devices, and puts them side by side.
+// Compare reads result folders of certify or conform, each with one or more devices, and
+// compares the devices.
 func Compare(dirs []string) (*Comparison, error) {
 	c := &Comparison{Version: Version}
-	at := make(map[string]int) // of rows in c.Clauses
+	at := make(map[string]int) // index in c.Clauses by row
 	for _, dir := range dirs {
 		run, cert, err := readRun(dir)
 		if err != nil {
@@ -107,8 +107,8 @@ func Compare(dirs []string) (*Comparison, error) {
 	return c, nil
 }
 
-// fillIn says "not asked" of clauses that the ledger of a device's run did not have yet,
-// of documents that the device falls under.
+// fillIn sets the state not-asked of clauses that are missing in the ledger of a device's
+// run, for documents that apply to the device.
 func (c *Comparison) fillIn() {
 	type under struct {
 		column   int
@@ -131,7 +131,7 @@ func (c *Comparison) fillIn() {
 	}
 }
 
-// count sums a column up.
+// count counts the states of a column.
 func (c *Comparison) count(column int) []Count {
 	said := make([]Clause, 0, len(c.Clauses))
 	for i := range c.Clauses {
@@ -153,13 +153,13 @@ func readRun(dir string) (*conform.Run, *Certificate, error) {
 	}
 	file := filepath.Join(dir, conform.ResultFile)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%s has neither %s nor %s: name the folder that certify or conform wrote", dir, File, conform.ResultFile)
+		return nil, nil, fmt.Errorf("%s has neither %s nor %s: give a folder written by certify or conform", dir, File, conform.ResultFile)
 	}
 	run, err := conform.ReadFile(file)
 	return run, nil, err
 }
 
-// column is the head of a device's column.
+// column returns the column of a device.
 func (d *judgedDevice) column() Column {
 	dev := &d.run.Devices[0]
 	col := Column{Name: dev.Label(), Device: dev.Name, Transport: dev.Title, From: d.dir, Page: conform.PageFile, Tool: d.run.Tool, Tier: d.run.Tier}
@@ -173,8 +173,7 @@ func (d *judgedDevice) column() Column {
 	return col
 }
 
-// tellApart gives devices of one name those of their folders, and numbers as a last
-// resort.
+// tellApart makes the names of columns unique, by folder names or else by numbers.
 func (c *Comparison) tellApart() {
 	count := func() map[string]int {
 		n := make(map[string]int)
@@ -237,8 +236,8 @@ func (c *Comparison) add(d *judgedDevice, at map[string]int) {
 	}
 }
 
-// add adds what came of a clause on a device. What is not supported is remarked on
-// where nothing else is known.
+// add adds the state of a clause on a device. An unsupported case gets a remark only if
+// there is no other.
 func (c *Compared) add(column int, s *Clause, results map[string]*conform.Result) {
 	c.States[column] = s.State
 	c.Cases = append(c.Cases, s.Cases...)

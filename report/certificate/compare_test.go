@@ -77,7 +77,7 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-func TestColumnsCanBeToldApart(t *testing.T) {
+func TestColumnNamesAreUnique(t *testing.T) {
 	c, a, _ := compared(t)
 	twice, err := Compare([]string{a, a})
 	if err != nil {

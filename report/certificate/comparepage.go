@@ -28,35 +28,34 @@ var (
 	compareTemplate = template.Must(template.New("compare").Funcs(template.FuncMap{"short": func(s State) string { return shortWords[s] }}).Parse(compareText))
 )
 
-// comparedPage is what the template sees of a comparison.
+// comparedPage is the template's data for a comparison.
 type comparedPage struct {
 	page.Style
 	Headline  string
 	Devices   []*deviceLine
-	Signs     []sign  // that occur
-	Picks     []State // that the clauses can be sifted by
+	Signs     []sign  // states that occur
+	Picks     []State // states of the filter
 	Differ    []*comparedDocument
 	Documents []*comparedDocument
 	Overview  []*documentLine
 }
 
-// documentLine is how all devices fared under a document; nothing for those that it is
-// not for.
+// documentLine has the bar of each device for a document; empty if it does not apply.
 type documentLine struct {
 	Title, Anchor string
 	Shares        [][]share
 }
 
-// deviceLine is a device in the table of all of them.
+// deviceLine is a row of the table of devices.
 type deviceLine struct {
 	Column
 	About  []string
-	Words  string // the outcome
-	Href   string // to its own page
+	Words  string // outcome in words
+	Href   string // link to its page
 	Levels []levelLine
 }
 
-// levelLine is how the clauses of a level fared.
+// levelLine has the counts of the clauses of a level.
 type levelLine struct {
 	Level  string
 	Shares []share
@@ -68,29 +67,29 @@ type share struct {
 	N     int
 }
 
-// sign is a state, and what it is called.
+// sign is a state with its name.
 type sign struct {
 	State State
 	Words string
 }
 
-// stateWords are the states for people.
+// stateWords are the names of the states.
 var stateWords = map[State]string{
 	Pass: "met", Fail: "not met", Deviates: "not met, on record", Stale: "met, and on record as not", Broken: "could not be judged",
 	Unsupported: "not supported", NotAsked: "not asked", Untestable: "untestable",
 }
 
-// shortWords are the same where there is little room.
+// shortWords are short names of the states.
 var shortWords = map[State]string{
 	Pass: "met", Fail: "not met", Deviates: "on record", Stale: "stale", Broken: "not judged", Unsupported: "not supported", NotAsked: "not asked",
 	Untestable: "untestable",
 }
 
-// barOrder is that of the parts of a bar: what needs attention comes first.
+// barOrder is the order of segments in a bar: the worst states first.
 var barOrder = []State{Broken, Fail, Stale, Deviates, Pass, Unsupported, NotAsked}
 
-// WriteHTML writes the comparison as one page that needs nothing else. dir is where it
-// will stand, for links to the pages of the devices; without it there are none.
+// WriteHTML writes the comparison as one self-contained page. Links to the pages of the
+// devices are relative to dir; without dir there are none.
 func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
 	p := &comparedPage{Style: page.NewStyle(page.VerdictCSS()+compareCSS, compareJS)}
 	hrefs := c.pages(dir)
@@ -114,7 +113,7 @@ func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
 	return err
 }
 
-// overview sums the documents up.
+// overview adds the bars of the documents.
 func (p *comparedPage) overview(columns int) {
 	for i, d := range p.Documents {
 		d.Anchor = fmt.Sprintf("d%d", i+1)
@@ -132,7 +131,7 @@ func (p *comparedPage) overview(columns int) {
 	}
 }
 
-// signs finds out which states occur.
+// signs collects the states that occur.
 func (p *comparedPage) signs(c *Comparison) {
 	for _, s := range append(slices.Clone(barOrder), Untestable) {
 		if !slices.ContainsFunc(c.Clauses, func(e Compared) bool { return slices.Contains(e.States, s) }) {
@@ -145,7 +144,7 @@ func (p *comparedPage) signs(c *Comparison) {
 	}
 }
 
-// pages are the devices' own, as links from a page in dir; empty where there is no way.
+// pages returns links to the pages of the devices relative to dir; empty if there is none.
 func (c *Comparison) pages(dir string) []string {
 	all := make([]string, len(c.Columns))
 	from, err := filepath.Abs(dir)
@@ -164,12 +163,12 @@ func (c *Comparison) pages(dir string) []string {
 	return all
 }
 
-// tiers are where devices were judged, for people.
+// tiers are the names of the tiers.
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
 func newDeviceLine(col *Column, href string) *deviceLine {
 	d := &deviceLine{Column: *col, Words: words[col.Outcome], Href: href}
-	// Of the kernel its release is enough here.
+	// Show only the release of the kernel.
 	kernel, _, _ := strings.Cut(col.Kernel, " ")
 	if kernel != "" {
 		kernel = "Linux " + kernel
@@ -195,28 +194,28 @@ func newDeviceLine(col *Column, href string) *deviceLine {
 	return d
 }
 
-// comparedDocument is a document and the devices that fall under it.
+// comparedDocument is a document with the devices that it applies to.
 type comparedDocument struct {
 	Title    string
 	Anchor   string
-	Columns  []int // of the comparison
+	Columns  []int // indexes of the devices
 	Names    []string
 	Sections []*comparedSection
-	N        int // clauses
+	N        int // number of clauses
 }
 
 type comparedSection struct {
 	Title   string
-	Names   []string  // of the document's devices
-	Shares  [][]share // of each of the document's devices
+	Names   []string  // names of the devices
+	Shares  [][]share // bar of each device
 	Clauses []*clauseLine
 }
 
-// clauseLine is a clause on the devices that fall under its document.
+// clauseLine is a clause with its state on the document's devices.
 type clauseLine struct {
 	*Compared
 	Cells  []State
-	Sifted string // what it can be found by: states, with and without the device
+	Sifted string // filter keys: states, with and without the device
 	Notes  []*noteLine
 }
 
@@ -226,7 +225,7 @@ type noteLine struct {
 	Device, Href string
 }
 
-// documents are those of some clauses, with the devices that fall under them.
+// documents returns the documents of the wanted clauses, with their devices.
 func (c *Comparison) documents(hrefs []string, want func(*Compared) bool) (all []*comparedDocument) {
 	for i := range c.Clauses {
 		e := &c.Clauses[i]
@@ -288,7 +287,7 @@ func (d *comparedDocument) add(e *Compared, c *Comparison, hrefs []string) {
 	s.Clauses = append(s.Clauses, line)
 }
 
-// count sums a section up.
+// count adds the bars of a section.
 func (s *comparedSection) count(columns int) {
 	for k := range columns {
 		n := make(map[State]int)
@@ -299,7 +298,7 @@ func (s *comparedSection) count(columns int) {
 	}
 }
 
-// shares are the parts of a bar.
+// shares returns the segments of a bar.
 func shares(n map[State]int) (all []share) {
 	for _, st := range append(slices.Clone(barOrder), Untestable) {
 		if n[st] > 0 {

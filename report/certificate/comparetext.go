@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 )
 
-// WriteJSON writes the comparison for programs.
+// WriteJSON writes the comparison as JSON.
 func (c *Comparison) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -19,14 +19,14 @@ func (c *Comparison) WriteJSON(w io.Writer) error {
 	return e.Encode(c)
 }
 
-// marks are the states in a cell.
+// marks are the texts of states in table cells.
 var marks = map[State]string{
 	Pass: "met", Fail: "**not met**", Deviates: "*on record*", Stale: "**stale**", Broken: "**broken**",
 	Unsupported: "–", NotAsked: "?", Untestable: "", "": "",
 }
 
-// WriteMarkdown writes a table of the devices, and for each document one of the clauses
-// in which those that fall under it differ; of all clauses if asked for.
+// WriteMarkdown writes a table of the devices, and for each document a table of the clauses
+// in which its devices differ, or of all clauses.
 func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 	var b strings.Builder
 	c.summarize(&b)
@@ -92,7 +92,7 @@ func (c *Comparison) summarize(b *strings.Builder) {
 	}
 }
 
-// cell keeps a text from ending its cell.
+// cell escapes a text for a table cell.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(printable.Line(s))
 }

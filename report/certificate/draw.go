@@ -9,14 +9,14 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Draw draws a certificate from the results of a run. A run of more than one device,
-// or of one that was given defects, certifies nothing.
+// Draw makes a certificate from the results of a run. The run must have one device, without
+// defects.
 func Draw(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	if len(run.Devices) != 1 {
-		return nil, fmt.Errorf("a certificate is about one device, and %s were judged", units.Plural(len(run.Devices), "device"))
+		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", units.Plural(len(run.Devices), "device"))
 	}
 	if q := run.Devices[0].Quirks; len(q) > 0 {
-		return nil, fmt.Errorf("the device was given the defects %v: a certificate is about devices as they are", q)
+		return nil, fmt.Errorf("the device has the injected defects %v: a certificate is for unmodified devices", q)
 	}
 	c := &Certificate{Version: Version, Subject: subject, Judge: judge, Run: *run}
 	c.Clauses = clauses(run)
@@ -25,8 +25,7 @@ func Draw(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) 
 	return c, nil
 }
 
-// clauses are those of every document that the cases that were run belong to: what
-// they say nothing about, others of the same document would.
+// clauses returns the clauses of every document of which a case was run.
 func clauses(run *conform.Run) (all []Clause) {
 	said := make(map[string][]*conform.Result)
 	for i := range run.Devices[0].Results {
@@ -58,8 +57,7 @@ func clauses(run *conform.Run) (all []Clause) {
 	return all
 }
 
-// worst is the verdict of the case that speaks most against a device. Cases that it
-// does not support say nothing where others pass.
+// worst returns the worst verdict. Unsupported cases count only if no other case was run.
 func worst(results []*conform.Result) (s State, cases []string) {
 	at := len(states)
 	for _, r := range results {
@@ -87,9 +85,8 @@ func counts(clauses []Clause) (all []Count) {
 	return all
 }
 
-// outcome sums up. What is not met weighs more than what was not asked: that cannot
-// mend it. A deviation on record that has passed again is no deviation, but the
-// record is wrong, so that nothing is said before it has been put right.
+// outcome returns the outcome. A failed clause takes precedence over an untested one. A
+// stale deviation makes the outcome incomplete until the record is corrected.
 func outcome(run *conform.Run, clauses []Clause) (Outcome, string) {
 	n := make(map[State]int)
 	for i := range clauses {
@@ -124,10 +121,10 @@ func outcome(run *conform.Run, clauses []Clause) (Outcome, string) {
 	return Conforms, said(Pass, "met and none violated")
 }
 
-// maxNamed is how many clauses a sentence names; the list of clauses has all.
+// maxNamed limits the clauses named in a sentence.
 const maxNamed = 5
 
-// rowsIn are the clauses of level MUST in a state, for a sentence.
+// rowsIn lists the MUST clauses in a state.
 func rowsIn(clauses []Clause, s State) string {
 	var rows []string
 	for i := range clauses {

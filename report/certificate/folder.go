@@ -14,18 +14,18 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/files"
 )
 
-// The files of a certificate, beside the captures that its results name.
+// Files of a certificate, in addition to the captures.
 const (
 	File      = "certificate.json"
 	PageFile  = "certificate.html"
 	JUnitFile = "junit.xml"
 )
 
-// WriteFolder writes the certificate, its page and JUnit results into the folder in
-// which the captures already are, and then the manifest of all of it.
+// WriteFolder writes the certificate, its page and JUnit results into the folder of the
+// captures, and then the manifest.
 func (c *Certificate) WriteFolder(dir string) error {
-	// What is drawn is what a reader of the file finds in it, so that [Verify] can draw
-	// it again: not every text and time survives JSON as it is.
+	// Make the certificate from the data as read back from JSON, since [Verify] does the
+	// same and not every text and time survives JSON unchanged.
 	text, err := c.text()
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (c *Certificate) WriteFolder(dir string) error {
 	if err := files.WriteAll(dir, all); err != nil {
 		return err
 	}
-	// A signature of what was there before says nothing of this.
+	// Remove the signature of an earlier certificate.
 	if err := os.Remove(filepath.Join(dir, SignatureFile)); err != nil && !os.IsNotExist(err) {
 		return err
 	}
@@ -53,13 +53,13 @@ func (c *Certificate) WriteFolder(dir string) error {
 	return files.Write(dir, ManifestFile, sums)
 }
 
-// drawnFile is a file that follows from the certificate alone.
+// drawnFile is a file that is generated from the certificate.
 type drawnFile struct {
 	name  string
 	write func(io.Writer) error
 }
 
-// pages are the files that are drawn from the certificate.
+// pages returns the generated files.
 func (c *Certificate) pages() []drawnFile {
 	return []drawnFile{
 		{PageFile, c.writePage},
@@ -74,7 +74,7 @@ func (c *Certificate) text() ([]byte, error) {
 }
 
 func (c *Certificate) write(w io.Writer) error {
-	// Lists that are nil would be written as null.
+	// nil lists would be written as null.
 	out := *c
 	out.Version = Version
 	out.Counts, out.Clauses = append([]Count{}, c.Counts...), append([]Clause{}, c.Clauses...)
@@ -87,8 +87,7 @@ func (c *Certificate) write(w io.Writer) error {
 	return e.Encode(&out)
 }
 
-// Read reads the certificate of a folder. It takes no unknown version and no key that
-// it does not know.
+// Read reads the certificate of a folder. Unknown versions and keys are errors.
 func Read(dir string) (*Certificate, error) {
 	file := filepath.Join(dir, File)
 	text, err := regularfile.ReadFile(file, report.MaxSize)
@@ -111,7 +110,7 @@ func parse(text []byte) (*Certificate, error) {
 		return nil, err
 	}
 	if n := len(c.Run.Devices); n != 1 {
-		return nil, fmt.Errorf("run.devices: a certificate is about one device, and this has %d", n)
+		return nil, fmt.Errorf("run.devices: a certificate is for one device, this has %d", n)
 	}
 	if err := c.Run.Check(); err != nil {
 		return nil, fmt.Errorf("run.%w", err)

@@ -16,21 +16,21 @@ import (
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
-// ManifestFile lists the hashes of all other files, as sha256sum writes and checks
-// them. SignatureFile is a signature of that list.
+// ManifestFile lists the hashes of all other files in the format of sha256sum.
+// SignatureFile is the signature of the manifest.
 const (
 	ManifestFile  = "manifest.sha256"
 	SignatureFile = ManifestFile + ".sig"
 )
 
-// maxFiles and maxFileSize are more than any certification writes.
+// Limits that no certificate exceeds.
 const (
 	maxFiles    = 20_000
 	maxFileSize = 1 << 30
 )
 
-// hashes are those of the regular files below a folder, by path with slashes. Other
-// kinds of files have no business there.
+// hashes returns the hashes of the files below a folder, by path with slashes. Files that
+// are not regular are errors.
 func hashes(dir string) (map[string]string, error) {
 	sums := make(map[string]string)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -46,11 +46,11 @@ func hashes(dir string) (map[string]string, error) {
 		case name == ManifestFile || name == SignatureFile:
 			return nil
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is %w: a certificate has no others", path, regularfile.ErrNotRegular)
+			return fmt.Errorf("%s is %w: a certificate has regular files only", path, regularfile.ErrNotRegular)
 		case strings.ContainsAny(name, "\n\r\\"):
 			return fmt.Errorf("%q: the name does not fit in a line of a manifest", name)
 		case len(sums) == maxFiles:
-			return fmt.Errorf("%s has more than %d files: no certification writes that", dir, maxFiles)
+			return fmt.Errorf("%s has more than %d files: more than a certificate can have", dir, maxFiles)
 		}
 		sums[name], err = hash(path)
 		return err
@@ -67,12 +67,12 @@ func hash(path string) (string, error) {
 	h := sha256.New()
 	n, err := io.Copy(h, io.LimitReader(f, maxFileSize+1))
 	if err == nil && n > maxFileSize {
-		err = fmt.Errorf("%s is longer than %d bytes: no certification writes that", path, maxFileSize)
+		err = fmt.Errorf("%s is longer than %d bytes: more than a certificate can have", path, maxFileSize)
 	}
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// manifest is what the manifest of a folder has to be.
+// manifest returns the manifest of a folder.
 func manifest(dir string) ([]byte, error) {
 	sums, err := hashes(dir)
 	if err != nil {
@@ -90,15 +90,15 @@ func manifest(dir string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// maxManifest is more than a line for each of maxFiles takes.
+// maxManifest is the largest size of a manifest.
 const maxManifest = maxFiles * 4096
 
 func readManifest(dir string) ([]byte, error) {
 	return regularfile.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
 }
 
-// checkManifest compares a manifest with the hashes of the files that there are, and
-// says everything that is different.
+// checkManifest compares a manifest with the hashes of the files, and returns all
+// differences.
 func checkManifest(text []byte, have map[string]string) (files int, err error) {
 	var errs []error
 	listed := make(map[string]bool)
@@ -109,9 +109,9 @@ func checkManifest(text []byte, have map[string]string) (files int, err error) {
 		case !ok || len(sum) != 2*sha256.Size:
 			return 0, fmt.Errorf("%s, line %d is not a hash, two spaces and a name", ManifestFile, n)
 		case listed[name]:
-			return 0, fmt.Errorf("%s, line %d names %s again", ManifestFile, n, name)
+			return 0, fmt.Errorf("%s, line %d: duplicate entry %s", ManifestFile, n, name)
 		case have[name] == "":
-			errs = append(errs, fmt.Errorf("%s is gone", name))
+			errs = append(errs, fmt.Errorf("%s is missing", name))
 		case have[name] != sum:
 			errs = append(errs, fmt.Errorf("%s has been changed", name))
 		}

@@ -20,7 +20,7 @@ var (
 	coverTemplate = template.Must(template.New("cover").Parse(coverText))
 )
 
-// cover is what the template sees of a certificate.
+// cover is the template's data for a certificate.
 type cover struct {
 	*Certificate
 	Words          string
@@ -41,13 +41,13 @@ type fact struct {
 	Values []string
 }
 
-// levelView is a line of the table of clauses.
+// levelView is a row of the table of clauses.
 type levelView struct {
 	Level string
 	N     []share // in the order of the states
 }
 
-// words are the outcomes, for people.
+// words are the names of outcomes.
 var words = map[Outcome]string{
 	Conforms: "Conforms", WithDeviations: "Conforms, with deviations", DoesNotConform: "Does not conform", Incomplete: "Not complete",
 }
@@ -91,12 +91,12 @@ func said(name string, values ...string) fact { return fact{name, values} }
 
 func stamp(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") }
 
-// writePage writes the page of the results behind a cover.
+// writePage writes the page of the results with the certificate as its cover.
 func (c *Certificate) writePage(w io.Writer) error {
 	var front strings.Builder
 	if err := coverTemplate.Execute(&front, newCover(c)); err != nil {
 		return fmt.Errorf("%s: %w", PageFile, err)
 	}
-	// The template has escaped it.
+	// The template has escaped the text.
 	return conform.WriteHTMLBehind(w, &c.Run, conform.Cover{HTML: template.HTML(front.String()), CSS: coverCSS, Results: File})
 }

@@ -16,20 +16,19 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Verified is what is true of a folder.
+// Verified is the result of [Verify].
 type Verified struct {
 	*Certificate
-	Files  int    // that the manifest lists
+	Files  int    // number of files in the manifest
 	Signed bool   // there is a signature
-	Signer string // who signed it; empty if no file of allowed signers was given
-	Key    string // what it is signed by, if no file of allowed signers was given
+	Signer string // signer; empty without an allowed signers file
+	Key    string // key of the signature, without an allowed signers file
 }
 
-// Verify checks a folder: that nothing in it was changed, added or taken away since
-// its manifest was written, that the certificate says what its results say, that its
-// pages show what the certificate says, and that every verdict has the capture that
-// proves it. With a file of allowed signers it also checks who signed it. Signed is
-// known in any case; the rest of Verified if there is no error.
+// Verify checks that no file was changed, added or removed after the manifest was written,
+// that the certificate follows from its results, that its pages match the certificate, and
+// that every verdict has its capture. With an allowed signers file it also checks the
+// signature. On an error only Signed is set.
 func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
 	v := &Verified{Signed: isSigned(dir)}
 	c, err := Read(dir)
@@ -56,7 +55,7 @@ func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
 	return v, errors.Join(whole, c.checkDrawn(), c.checkPages(dir), c.checkProofs(dir), c.checkFiles(have), signed)
 }
 
-// checkPages draws the files again that follow from the certificate, and compares.
+// checkPages generates the pages again and compares.
 func (c *Certificate) checkPages(dir string) error {
 	var errs []error
 	for _, p := range c.pages() {
@@ -65,11 +64,11 @@ func (c *Certificate) checkPages(dir string) error {
 			errs = append(errs, err)
 			continue
 		}
-		// One byte more than it should have is enough to tell.
+		// Reading one more byte detects a longer file.
 		got, err := regularfile.ReadFile(filepath.Join(dir, p.name), int64(want.Len()))
 		switch {
 		case errors.Is(err, regularfile.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
-			errs = append(errs, fmt.Errorf("%s is not what %s says: it was changed, or drawn by another version than this fabrictest "+
+			errs = append(errs, fmt.Errorf("%s is not what %s says: it was changed, or written by another version of fabrictest "+
 				"(the certificate is of %q, and only that version can check it)", p.name, File, c.Run.Tool))
 		case err != nil:
 			errs = append(errs, err)
@@ -78,10 +77,10 @@ func (c *Certificate) checkPages(dir string) error {
 	return errors.Join(errs...)
 }
 
-// consoleFile matches what guests have printed.
+// consoleFile matches console logs of guests.
 var consoleFile = regexp.MustCompile(`^guest[0-9]+\.console$`)
 
-// checkFiles looks for files that no certification writes.
+// checkFiles returns an error for files that are no part of a certificate.
 func (c *Certificate) checkFiles(have map[string]string) error {
 	known := map[string]bool{File: true}
 	for _, p := range c.pages() {
@@ -99,7 +98,7 @@ func (c *Certificate) checkFiles(have map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// checkDrawn draws the certificate again from its results.
+// checkDrawn makes the certificate again from its results and compares.
 func (c *Certificate) checkDrawn() error {
 	again, err := Draw(&c.Run, c.Subject, c.Judge)
 	switch {
@@ -120,15 +119,14 @@ func (c *Certificate) checkDrawn() error {
 	return nil
 }
 
-// checkProofs looks for the captures. A case that said nothing, or that no packet was
-// needed for, has none.
+// checkProofs checks that captures exist for all cases with packets.
 func (c *Certificate) checkProofs(dir string) error {
 	var errs []error
 	for i := range c.Run.Devices[0].Results {
 		r := &c.Run.Devices[0].Results[i]
 		if r.Capture == "" {
 			if r.Verdict != conform.Unsupported && r.Ladder != nil && hasPackets(r.Ladder) {
-				errs = append(errs, fmt.Errorf("nothing proves the verdict of %s", r.ID))
+				errs = append(errs, fmt.Errorf("no capture for the verdict of %s", r.ID))
 			}
 			continue
 		}

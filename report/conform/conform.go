@@ -1,10 +1,10 @@
-// Package conform is what a judgement of devices leaves behind: which clauses of the
-// specifications were asked about, by which cases, and what came of each, as a value
-// and as JSON with a schema, as JUnit XML, and as one HTML page. It judges nothing
-// and runs nothing: whoever ran the cases fills it in.
+// Package conform holds the results of a conformance run: which cases were run for which
+// clauses, with their verdicts, as a value, as JSON with a schema, as JUnit XML and as one
+// HTML page. The command that runs the cases fills in a Run; this package neither runs nor
+// judges anything.
 //
-// A Run is plain data. Nothing here changes one that it is given, and any number
-// of goroutines may write the same one at a time.
+// A Run is plain data. Functions do not modify their arguments, and may be called
+// concurrently.
 package conform
 
 import (
@@ -13,201 +13,199 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// Version is that of conformance.json's layout.
+// Version is the version of the layout of conformance.json.
 const Version = 1
 
-// Run is one call of the program: some devices, each judged by some cases.
+// Run is one call of the program: devices and the cases that were run on them.
 type Run struct {
-	Version int            `json:"version"` // of this layout
-	Tool    string         `json:"tool"`    // fabrictest's own version
-	Command string         `json:"command"` // that repeats the run
-	Seed    uint64         `json:"seed"`    // of what cases choose by chance
+	Version int            `json:"version"` // version of this layout
+	Tool    string         `json:"tool"`    // version of fabrictest
+	Command string         `json:"command"` // the command that repeats the run
+	Seed    uint64         `json:"seed"`    // seed of random choices of cases
 	Started time.Time      `json:"started"`
-	Wall    Duration       `json:"wall"` // how long it all took, on the clock of the wall
+	Wall    Duration       `json:"wall"` // wall-clock time of the run
 	Machine report.Machine `json:"machine"`
 	Tier    string         `json:"tier"` // sim or netns
-	// Part says that only some of the cases were asked for: what the others would
-	// have found out is not known.
+	// Part reports that only some cases were selected.
 	Part      bool       `json:"part,omitempty"`
 	Devices   []Device   `json:"devices"`
-	Documents []Document `json:"documents"` // the ledger: what there is to be asked about
-	// Faults say what is wrong with the cases themselves, of a run with mutants.
+	Documents []Document `json:"documents"` // the ledger: all requirements
+	// Faults are faults of the cases themselves, in a run with mutants.
 	Faults []Fault `json:"faults,omitempty"`
 }
 
-// Device is one that was judged, and what came of it.
+// Device is a device under test with its results.
 type Device struct {
 	Name  string `json:"name"`  // softroce, softiwarp, dgiwarp
-	Title string `json:"title"` // what people call it
-	// As is the kernel that it was made to behave like.
+	Title string `json:"title"` // display name
+	// As is the kernel whose device it imitates.
 	As string `json:"as,omitempty"`
-	// Quirks are the defects that it was given.
+	// Quirks are the injected defects.
 	Quirks  []string `json:"quirks,omitempty"`
 	Results []Result `json:"results"` // in the order of the suites
-	// Mutants say, for each defect that the device can have, which cases notice it; of
-	// a run with mutants.
+	// Mutants list for each possible defect the cases that detect it, in a run with
+	// mutants.
 	Mutants []Mutant `json:"mutants,omitempty"`
-	// Measured is how it gets over losses and congestion; of a run that measures.
+	// Measured are measurements of loss recovery and congestion control.
 	Measured []Measured `json:"measured,omitempty"`
 }
 
-// Measured is something that was measured of a device, several times.
+// Measured is a measured quantity with its samples.
 type Measured struct {
 	Name  string `json:"name"`  // as in nak/generation
-	About string `json:"about"` // what it is, in words
-	// Unit is that of the numbers: us, packets, or "x nominal" for multiples of what a
-	// timer is set to.
+	About string `json:"about"` // description
+	// Unit is us, packets, or "x nominal" for multiples of a timer's nominal value.
 	Unit    string    `json:"unit"`
 	Median  float64   `json:"median"`
 	Least   float64   `json:"least"`
 	Most    float64   `json:"most"`
-	Samples []float64 `json:"samples"` // in the order in which they were taken
-	// Position is where in a window of packets the one was that was lost, from 1 on; 0
-	// if it is about none.
+	Samples []float64 `json:"samples"` // in the order of measurement
+	// Position is the number of the lost packet in its window, from 1 on; 0 if none was
+	// lost.
 	Position int `json:"position,omitempty"`
 }
 
-// The units of what is measured.
+// Units of measurements.
 const (
 	Microseconds = "us"
 	Packets      = "packets"
 	Nominal      = "x nominal"
 )
 
-// Verdict is what is said of a device and a case.
+// Verdict is the result of a case on a device.
 type Verdict string
 
-// The verdicts.
+// Verdicts.
 const (
-	Pass        Verdict = "pass"        // the clause is met
-	Fail        Verdict = "fail"        // it is not
-	Unsupported Verdict = "unsupported" // the device never claimed it, or this bench cannot ask
-	Deviates    Verdict = "deviates"    // it is not met, which is known and reasoned
-	Stale       Verdict = "stale"       // it is met though a deviation is on record
-	Broken      Verdict = "broken"      // the case could not be run; nothing is said of the device
+	Pass        Verdict = "pass"        // the requirement is met
+	Fail        Verdict = "fail"        // the requirement is not met
+	Unsupported Verdict = "unsupported" // the device does not claim the feature, or the bench cannot test it
+	Deviates    Verdict = "deviates"    // not met, with a deviation on record
+	Stale       Verdict = "stale"       // met although a deviation is on record
+	Broken      Verdict = "broken"      // the case could not be run
 )
 
 // Result is one case on one device.
 type Result struct {
-	ID    string `json:"id"`    // of the case; it never changes
-	Suite string `json:"suite"` // that the case is of
-	Title string `json:"title"` // what the device must do
-	// Cite is document and section that the case rests on.
+	ID    string `json:"id"`    // stable ID of the case
+	Suite string `json:"suite"` // suite of the case
+	Title string `json:"title"` // required behaviour of the device
+	// Cite is the document and section of the requirement.
 	Cite string `json:"cite"`
-	// Rows are those of the ledger that it checks.
+	// Rows are the rows of the ledger that the case checks.
 	Rows    []string `json:"rows"`
 	Level   string   `json:"level"`            // MUST, SHOULD or MAY
-	Labels  []string `json:"labels,omitempty"` // that cases can be chosen by
-	Sends   string   `json:"sends"`            // what the judge does
-	Expects string   `json:"expects"`          // what it wants to see
+	Labels  []string `json:"labels,omitempty"` // labels for selecting cases
+	Sends   string   `json:"sends"`            // actions of the peer or application
+	Expects string   `json:"expects"`          // expected behaviour
 	Verdict Verdict  `json:"verdict"`
-	// Reason says in one line why it is no pass.
+	// Reason is the reason in one line if the verdict is not pass.
 	Reason string `json:"reason,omitempty"`
-	// Deviation is why the device is known not to meet the clause.
+	// Deviation is the reason of the deviation on record.
 	Deviation string `json:"deviation,omitempty"`
-	// Want and Got are what a clause demands that is not met, and what the device did.
+	// Want and Got are the required and the observed behaviour of a violation.
 	Want string `json:"want,omitempty"`
 	Got  string `json:"got,omitempty"`
-	// Detail is more about it: the stack of a case that broke.
+	// Detail has more about the reason: the stack of a broken case.
 	Detail string   `json:"detail,omitempty"`
-	Took   Duration `json:"took"`   // to find out, on the clock of the wall
-	Replay string   `json:"replay"` // the command that runs just this again
-	// Flawed are the devices with a defect that the case is to catch.
+	Took   Duration `json:"took"`   // wall-clock time
+	Replay string   `json:"replay"` // command that repeats this case
+	// Flawed are the results on devices with a defect that the case should detect.
 	Flawed []Flawed `json:"flawed,omitempty"`
-	// Ladder is what happened, where that is of interest.
+	// Ladder is the sequence of events, if it is of interest.
 	Ladder *Ladder `json:"ladder,omitempty"`
-	// Capture is the file with its packets, as a path in the run's folder.
+	// Capture is the capture file, as a path in the run's folder.
 	Capture string `json:"capture,omitempty"`
 }
 
-// Flawed is what came of a case on a device with a defect.
+// Flawed is the result of a case on a device with a defect.
 type Flawed struct {
 	Quirk   string  `json:"quirk"` // the defect
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason,omitempty"` // why, in one line
 }
 
-// Mutant is a defect, and who notices it.
+// Mutant is a defect with the cases that detect it.
 type Mutant struct {
 	Quirk   string   `json:"quirk"`             // its name
 	Defect  string   `json:"defect,omitempty"`  // what it imitates
-	Does    string   `json:"does"`              // what is wrong with the device then
-	Tried   int      `json:"tried"`             // cases that were run on a device with it
-	Caught  []string `json:"caught,omitempty"`  // cases that fail there
-	Expects []string `json:"expects,omitempty"` // cases that are to fail there
-	// Excused is why nobody could notice it in this run.
+	Does    string   `json:"does"`              // effect of the defect
+	Tried   int      `json:"tried"`             // number of cases run with the defect
+	Caught  []string `json:"caught,omitempty"`  // cases that fail with the defect
+	Expects []string `json:"expects,omitempty"` // cases that should fail with the defect
+	// Excused is the reason why no case could detect it in this run.
 	Excused string `json:"excused,omitempty"`
 }
 
-// Fault is something wrong with the judge: a case that cannot fail, a defect that
-// nobody notices.
+// Fault is a fault of the test suite: a case that cannot fail, a defect that no case
+// detects.
 type Fault struct {
 	Kind   string `json:"kind"`             // unproven, uncaught, unknown-quirk, unsound
-	Device string `json:"device,omitempty"` // on which it shows
-	Case   string `json:"case,omitempty"`   // that it is the fault of
-	Quirk  string `json:"quirk,omitempty"`  // that it is about
-	What   string `json:"what"`             // a sentence
+	Device string `json:"device,omitempty"` // device of the fault
+	Case   string `json:"case,omitempty"`   // case at fault
+	Quirk  string `json:"quirk,omitempty"`  // defect concerned
+	What   string `json:"what"`             // description
 }
 
-// The kinds of faults.
+// Kinds of faults.
 const (
 	Unsound      = "unsound"       // a case fails on a device without defects
-	Unproven     = "unproven"      // a case passes on a device with the defect that it is to catch
+	Unproven     = "unproven"      // a case passes on a device with a defect that it should detect
 	UnknownQuirk = "unknown-quirk" // a case names a defect that no device can have
-	Uncaught     = "uncaught"      // a defect that no case notices
+	Uncaught     = "uncaught"      // a defect that no case detects
 )
 
-// Ladder is what happened in a case, step by step.
+// Ladder is the sequence of events of a case.
 type Ladder struct {
 	Steps  []Step `json:"steps"`
-	Beyond int    `json:"beyond,omitempty"` // steps in the middle that are left out
+	Beyond int    `json:"beyond,omitempty"` // number of omitted steps in the middle
 }
 
-// Step is something that happened.
+// Step is an event of a ladder.
 type Step struct {
-	At   Duration `json:"at"`   // since the case began; virtual in simulation
+	At   Duration `json:"at"`   // time since the start of the case; virtual in simulation
 	Kind string   `json:"kind"` // sent, came, note, fin-sent, fin-came, reset, gap
 	Text string   `json:"text"`
-	// Stream numbers the byte streams of a case from 1 on; 0 for packets.
+	// Stream is the number of the stream, from 1 on; 0 for packets.
 	Stream int `json:"stream,omitempty"`
 }
 
-// The kinds of steps.
+// Kinds of steps.
 const (
-	Sent    = "sent"     // by the judge
-	Came    = "came"     // from the device
-	Note    = "note"     // what the application on the device did or saw
-	FinSent = "fin-sent" // the judge closed its side of a stream
-	FinCame = "fin-came" // the device closed its side
-	Reset   = "reset"    // a stream broke
-	Gap     = "gap"      // steps that are left out here
+	Sent    = "sent"     // sent by the peer
+	Came    = "came"     // received from the device
+	Note    = "note"     // action of the application on the device
+	FinSent = "fin-sent" // FIN sent by the peer
+	FinCame = "fin-came" // FIN received from the device
+	Reset   = "reset"    // a stream was reset
+	Gap     = "gap"      // omitted steps
 )
 
 // Document is a specification.
 type Document struct {
 	Key      string    `json:"key"`                // short name: roce, rfc5044
-	Title    string    `json:"title"`              // what it is called
-	Revision string    `json:"revision,omitempty"` // which one was read
-	Sections []Section `json:"sections"`           // its parts
+	Title    string    `json:"title"`              // full title
+	Revision string    `json:"revision,omitempty"` // revision
+	Sections []Section `json:"sections"`           // sections
 }
 
-// Section is a part of it.
+// Section is a section of a document.
 type Section struct {
 	Title string `json:"title"`
-	Rows  []Row  `json:"rows"` // what it demands
+	Rows  []Row  `json:"rows"` // its requirements
 }
 
 // Row is a requirement.
 type Row struct {
 	ID     string `json:"id"`
 	Level  string `json:"level"`            // MUST, SHOULD or MAY
-	Clause string `json:"clause,omitempty"` // where it stands
-	Text   string `json:"text"`             // what it demands
-	// Cases are those that check it, run or not.
+	Clause string `json:"clause,omitempty"` // section or compliance statement
+	Text   string `json:"text"`             // the requirement in words
+	// Cases are the cases that check it, run or not.
 	Cases []string `json:"cases,omitempty"`
-	// Untestable is why none can.
+	// Untestable is the reason why no case can check it.
 	Untestable string `json:"untestable,omitempty"`
 }
 
-// Duration is a time.Duration that is written as nanoseconds.
+// Duration is a time.Duration, in nanoseconds in JSON.
 type Duration = time.Duration

@@ -12,8 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 )
 
-// The columns of a ladder: times, the application on the device, the device, and the
-// judge that plays its peer.
+// Columns of a ladder: times, the application on the device, the device, the peer.
 const (
 	ladderWidth = 1080
 	timeEnd     = 78
@@ -23,18 +22,18 @@ const (
 
 	ladderTop  = 34
 	lineHeight = 14
-	stepPad    = 16  // of a step, besides its lines
-	charWidth  = 6.7 // of the fixed-width letters of a ladder
+	stepPad    = 16  // padding of a step
+	charWidth  = 6.7 // width of a character
 	pauseFrom  = 10 * time.Millisecond
 )
 
-// ladder is a drawing that grows downwards.
+// ladder is a drawing that is built from top to bottom.
 type ladder struct {
 	strings.Builder
 	y float64
 }
 
-// drawLadder draws what happened in a case. Every text goes through esc.
+// drawLadder draws the ladder of a case. All texts are escaped.
 func drawLadder(r *Result) template.HTML {
 	d := &ladder{y: ladderTop}
 	culprit := culpritOf(r)
@@ -69,8 +68,8 @@ func drawLadder(r *Result) template.HTML {
 	return template.HTML(head.String() + d.String() + "</svg>")
 }
 
-// culpritOf is the last step that is told of in what was got: it is what the judge did
-// not like; -1 if none is.
+// culpritOf returns the last step that is mentioned in Got, which caused the failure; -1 if
+// there is none.
 func culpritOf(r *Result) int {
 	for i := len(r.Ladder.Steps) - 1; i >= 0; i-- {
 		s := &r.Ladder.Steps[i]
@@ -83,7 +82,7 @@ func culpritOf(r *Result) int {
 
 func esc(s string) string { return html.EscapeString(printable.Line(s)) }
 
-// letters is how many letters have room in a width.
+// letters returns the number of characters that fit into a width.
 func letters(width float64) int { return int(width / charWidth) }
 
 func (d *ladder) step(s *Step, culprit bool) {
@@ -120,7 +119,7 @@ func (d *ladder) time(at time.Duration, y float64) {
 	fmt.Fprintf(d, `<text class="at" x="%d" y="%.1f" text-anchor="end">%s</text>`, timeEnd, y, Clock(at))
 }
 
-// arrow draws a message between two lanes, with its words above it.
+// arrow draws a message between two lanes with its text above.
 func (d *ladder) arrow(s *Step, from, to float64) {
 	lo, hi := min(from, to), max(from, to)
 	lines := wrap(printable.Line(s.Text), letters(hi-lo-28), 4)
@@ -147,7 +146,7 @@ func sign(from, to float64) float64 {
 	return -1
 }
 
-// note is what the application did, to the device, or what it was told by it.
+// note draws an action of the application.
 func (d *ladder) note(s *Step) {
 	lines := wrap(printable.Line(s.Text), letters(deviceLane-appLane-34), 5)
 	for i, l := range lines {
@@ -168,7 +167,7 @@ func (d *ladder) note(s *Step) {
 	d.y += float64(len(lines)*lineHeight) + stepPad - 4
 }
 
-// pause is time in which nothing happened.
+// pause draws a gap in time.
 func (d *ladder) pause(text string) {
 	for _, x := range []int{appLane, deviceLane, peerLane} {
 		fmt.Fprintf(d, `<path class="cut" d="M%d %.1fv12"/>`, x, d.y+1)
@@ -177,7 +176,7 @@ func (d *ladder) pause(text string) {
 	d.y += 22
 }
 
-// wanted says beside a step what should have been there instead.
+// wanted writes the expected event next to a step.
 func (d *ladder) wanted(want string) {
 	lines := wrap("want "+printable.Line(want), letters(peerLane-deviceLane-28), 4)
 	d.WriteString(`<g class="wanted">`)
@@ -188,7 +187,7 @@ func (d *ladder) wanted(want string) {
 	d.y += float64(len(lines)*lineHeight) + 8
 }
 
-// outcome ends the ladder with what was wanted and what was got.
+// outcome writes the expected and observed behaviour at the end.
 func (d *ladder) outcome(r *Result) {
 	if r.Want == "" && r.Got == "" {
 		return
@@ -215,11 +214,11 @@ func (d *ladder) outcome(r *Result) {
 	d.y = top + height
 }
 
-// wrap breaks a text into lines of at most n characters, and no more than a few.
+// wrap breaks a text into at most most lines of n characters.
 func wrap(s string, n, most int) (lines []string) {
 	line := ""
 	for _, w := range strings.Fields(s) {
-		for utf8.RuneCountInString(w) > n { // a word that fits no line
+		for utf8.RuneCountInString(w) > n { // a word longer than a line
 			r := []rune(w)
 			if line != "" {
 				lines, line = append(lines, line), ""

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// matrixView is which cases notice which defects of a device.
+// matrixView shows which cases detect which defects of a device.
 type matrixView struct {
 	Device         string
 	Noticed, Total int
-	Full           bool // every case was tried with every defect
-	Left           int  // defects that are for cases which were not asked for
+	Full           bool // all cases were run with all defects
+	Left           int  // defects of cases that were not selected
 	SVG            template.HTML
 	Rows           []*mutantView
 }
 
-// mutantView is a defect, and who notices it.
+// mutantView is a defect with the cases that detect it.
 type mutantView struct {
 	Quirk, Defect, Does string
 	State               string // caught, uncaught, excused
@@ -26,7 +26,7 @@ type mutantView struct {
 	More                int
 }
 
-// maxCatchers is how many cases of a defect are named; the drawing has them all.
+// maxCatchers limits the cases named for a defect; the drawing has all.
 const maxCatchers = 12
 
 func newMatrix(d *Device, part bool) *matrixView {
@@ -38,7 +38,7 @@ func newMatrix(d *Device, part bool) *matrixView {
 	shown.Mutants = nil
 	for i := range d.Mutants {
 		m := &d.Mutants[i]
-		// Of a part of the cases nobody expects that they notice what is for others.
+		// Ignore defects of cases that were not selected.
 		if part && len(m.Expects) == 0 && len(m.Caught) == 0 {
 			v.Left++
 			continue
@@ -68,16 +68,15 @@ func mutantState(m *Mutant) string {
 	return "uncaught"
 }
 
-// The grid: a row for each defect, a column for each case, cases of a topic side by
-// side.
+// The grid has a row per defect and a column per case, grouped by topic.
 const (
 	gridLeft  = 208
 	gridTop   = 92
 	gridRow   = 13
-	gridWidth = 818 // as near to it as whole columns allow
+	gridWidth = 818 // approximate width, for whole columns
 )
 
-// gridColumn is a case in the grid.
+// gridColumn is a case of the grid.
 type gridColumn struct {
 	id, topic string
 }
@@ -100,7 +99,7 @@ func drawMatrix(d *Device) template.HTML {
 	for i, c := range columns {
 		at[c.id] = i
 	}
-	mute := make(map[string]bool) // cases of which nothing came
+	mute := make(map[string]bool) // cases without a verdict
 	for i := range d.Results {
 		mute[d.Results[i].ID] = d.Results[i].Verdict == Unsupported
 	}
@@ -122,8 +121,8 @@ func drawMatrix(d *Device) template.HTML {
 	return template.HTML(b.String())
 }
 
-// inColumnOrder sorts defects by the first case that notices them, so that those of
-// one topic are together. What nobody notices comes first, where it is seen.
+// inColumnOrder sorts defects by the first case that detects them. Undetected defects come
+// first.
 func inColumnOrder(all []Mutant, at map[string]int) []*Mutant {
 	rows := make([]*Mutant, len(all))
 	first := make(map[*Mutant]int, len(all))
@@ -140,10 +139,9 @@ func inColumnOrder(all []Mutant, at map[string]int) []*Mutant {
 	return rows
 }
 
-// drawTopics marks where the cases of each topic are. A name that has no room between
-// its neighbours is left out: the line is there, and the read-out names each case.
+// drawTopics labels the columns of each topic. It omits labels that do not fit.
 func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) {
-	const room = 11 // that a slanted name takes
+	const room = 11 // width of a slanted label
 	end := -room * 1.0
 	for i := 0; i < len(columns); {
 		j := i
@@ -161,8 +159,7 @@ func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) 
 	}
 }
 
-// drawMutant draws a row: its name, and a path for the cells of each kind. What is as it
-// should be lies on the background of all rows.
+// drawMutant draws a row: its name, and a path for the cells of each kind.
 func drawMutant(b *strings.Builder, m *Mutant, y, cell float64, columns int, at map[string]int, mute map[string]bool) {
 	state := mutantState(m)
 	fmt.Fprintf(b, `<g class="m %s">`, state)

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// measuredView is what was measured of a device.
+// measuredView has the measurements of a device.
 type measuredView struct {
 	Device  string
-	ByPlace template.HTML // times by the position of what was lost
+	ByPlace template.HTML // times by the position of the lost packet
 	Times   template.HTML
 	Timers  template.HTML
 	Rows    []measuredRow
 }
 
-// measuredRow is a measurement in the table.
+// measuredRow is a row of the table.
 type measuredRow struct {
 	Name, About, Median, Least, Most string
 	Samples                          int
@@ -44,15 +44,15 @@ func newMeasured(d *Device) *measuredView {
 	return v
 }
 
-// scale maps values to places. Times are on scales of powers of ten: a NAK takes
-// microseconds, and a timer milliseconds.
+// scale maps values to positions. Times have logarithmic scales, since a NAK takes
+// microseconds and a timer milliseconds.
 type scale struct {
-	from, to float64 // values, or their logarithms
-	at, len  float64 // where the first is, and how far the last is from it
+	from, to float64 // range of values, or of their logarithms
+	at, len  float64 // position of from, and distance to to
 	log      bool
 }
 
-// decades is a scale of powers of ten for some times.
+// decades returns a logarithmic scale for times.
 func decades(values []float64, at, length float64) scale {
 	least, most := math.Inf(1), 0.0
 	for _, v := range values {
@@ -74,7 +74,7 @@ func (s scale) place(v float64) float64 {
 	return s.at + s.len*(v-s.from)/(s.to-s.from)
 }
 
-// marks are the values that a scale has lines at.
+// marks returns the values of the scale's grid lines.
 func (s scale) marks() (values []float64) {
 	step := 1.0
 	if !s.log && s.to-s.from > 10 {
@@ -90,20 +90,20 @@ func (s scale) marks() (values []float64) {
 	return values
 }
 
-// The chart of losses by position.
+// The chart of recovery times by the position of the loss.
 const (
 	placeLeft, placeTop     = 84, 14
 	placeWidth, placeHeight = 846, 240
 )
 
-// placeSeries are what it shows, by what names begin with.
+// placeSeries are the series of the chart, by prefix of the measurement's name.
 var placeSeries = []struct{ prefix, class, name string }{
 	{"loss/", "write", "WRITE: until the packet comes again"},
 	{"read/", "read", "READ: until the response is asked for again"},
 }
 
-// drawByPlace draws the time that a loss costs, by the position of the packet that was
-// lost: a dot for each sample, a line for the median.
+// drawByPlace draws the recovery time by the position of the lost packet: a dot per sample,
+// a line for the median.
 func drawByPlace(all []Measured) template.HTML {
 	var values []float64
 	places := 0
@@ -150,13 +150,13 @@ func drawByPlace(all []Measured) template.HTML {
 	return template.HTML(b.String())
 }
 
-// timeOf is a number of microseconds, for people.
+// timeOf formats a number of microseconds.
 func timeOf(us float64) string { return (&Measured{Unit: Microseconds}).In(us) }
 
-// drawSamples draws a dot for each sample, some apart so that they are seen, and a line
-// for the median. at says where, and upright whether values go upwards.
+// drawSamples draws a dot per sample, slightly displaced, and a line for the median. at
+// returns positions, and upright reports whether the value axis is vertical.
 func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, y float64), upright bool) {
-	const most = 60 // dots; more cover each other
+	const most = 60 // maximum number of dots
 	shown := m.Samples
 	if len(shown) > most {
 		shown = slices.Concat(shown[:most-2], []float64{m.Least, m.Most})
@@ -176,7 +176,7 @@ func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, 
 	b.WriteString("</g>")
 }
 
-// The charts with a row a measurement.
+// Charts with a row per measurement.
 const (
 	stripLeft, stripTop = 230, 8
 	stripWidth          = 600
@@ -194,7 +194,7 @@ func drawTimes(all []*Measured) template.HTML {
 	return drawStrips(all, decades(values, stripLeft, stripWidth), timeOf, "")
 }
 
-// drawTimers draws times as multiples of what timers are set to.
+// drawTimers draws times as multiples of nominal timer values.
 func drawTimers(all []*Measured) template.HTML {
 	if len(all) == 0 {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/files"
 )
 
-// The files of a folder of results: for programs, and for people.
+// Files of a result folder.
 const (
 	ResultFile = "conformance.json"
 	PageFile   = "report.html"
@@ -19,10 +19,9 @@ type Paths struct {
 	HTML   string // report.html
 }
 
-// WriteFolder writes conformance.json, junit.xml and report.html into a folder, which
-// it makes if need be. A file appears under its name only when it is complete; what
-// cannot be written does not keep the others from being tried. The error is a
-// *report.FolderError, and paths then holds those that were written.
+// WriteFolder writes conformance.json, junit.xml and report.html into a folder, which it
+// creates if needed. Each file is replaced atomically, and an error in one does not prevent
+// the others. The error is a *report.FolderError; paths has the files that were written.
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
 	err = files.WriteAll(dir, []files.File{
 		{Name: ResultFile, Write: func(w io.Writer) error { return Write(w, r) }, Path: &paths.Result},

@@ -15,7 +15,7 @@ import (
 //go:embed schema.json
 var schema []byte
 
-// Schema is the JSON schema (draft 2020-12) of what Write writes.
+// Schema returns the JSON schema (draft 2020-12) of conformance.json.
 func Schema() []byte { return slices.Clone(schema) }
 
 // Write writes a run as JSON. A version of 0 is written as Version.
@@ -25,8 +25,8 @@ func Write(w io.Writer, r *Run) error {
 	return e.Encode(Filled(r))
 }
 
-// Filled is a run as it is written: a version of 0 is Version, and lists that are nil,
-// which would be written as null, are empty. It shares with r what is not changed.
+// Filled returns a run as it is written: Version set, and empty lists instead of nil. It
+// shares unchanged data with r.
 func Filled(r *Run) *Run {
 	out := *r
 	if out.Version == 0 {
@@ -58,16 +58,15 @@ func Filled(r *Run) *Run {
 	return &out
 }
 
-// Read reads what Write wrote. It takes no unknown version, no key that it does
-// not know and none that is missing or given twice; the error is a
-// *report.KeyError that names the key.
+// Read reads a run that Write wrote. An unknown version, and an unknown, missing or
+// duplicate key are errors; a *report.KeyError names the key.
 func Read(r io.Reader) (*Run, error) {
 	text, err := io.ReadAll(io.LimitReader(r, report.MaxSize+1))
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > report.MaxSize {
-		return nil, fmt.Errorf("longer than %d bytes: no run writes that", report.MaxSize)
+		return nil, fmt.Errorf("longer than %d bytes", report.MaxSize)
 	}
 	if err := files.Version(text, Version, "the result of fabrictest conform"); err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func Read(r io.Reader) (*Run, error) {
 	return &run, nil
 }
 
-// Check looks for verdicts that are none. The error is a *report.KeyError.
+// Check returns a *report.KeyError for an unknown verdict.
 func (r *Run) Check() error {
 	for i := range r.Devices {
 		for j := range r.Devices[i].Results {
@@ -95,7 +94,7 @@ func (r *Run) Check() error {
 	return nil
 }
 
-// check looks for verdicts that are none.
+// check returns an error for an unknown verdict.
 func (r *Result) check() *report.KeyError {
 	wrong := func(key string, v Verdict) *report.KeyError {
 		return &report.KeyError{Key: key, Err: fmt.Errorf("%q is none of %q", v, Verdicts())}

@@ -74,7 +74,7 @@ func generateSchema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-func TestSchemaIsThatOfTheTypes(t *testing.T) {
+func TestSchemaMatchesTypes(t *testing.T) {
 	text, err := generateSchema(t).Text()
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func compileSchema(t *testing.T) *validator.Schema {
 	return s
 }
 
-func TestResultsAreValidAndReadAgain(t *testing.T) {
+func TestWriteReadRoundTrip(t *testing.T) {
 	s := compileSchema(t)
 	for name, run := range map[string]*conform.Run{"everything": sample(), "empty": {}, "bare": {Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass, Ladder: &conform.Ladder{}}}}}, Documents: []conform.Document{{Sections: []conform.Section{{}}}}}} {
 		text := written(t, run)
@@ -126,7 +126,7 @@ func TestResultsAreValidAndReadAgain(t *testing.T) {
 }
 
 // What a reader refuses it names, and the schema refuses it as well.
-func TestWhatIsWrongIsNamed(t *testing.T) {
+func TestReadErrorNamesKey(t *testing.T) {
 	s := compileSchema(t)
 	good := string(written(t, sample()))
 	for _, c := range []struct{ key, old, new string }{

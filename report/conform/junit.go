@@ -11,11 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/files"
 )
 
-// WriteJUnit writes a run as JUnit XML: a suite for each device, a case for each
-// case, in classes by area. What fails is a failure, and so is a deviation that is
-// stale; what is broken is an error; what is not supported is skipped, and so is a
-// deviation, with a message that says from what it deviates. What is wrong with the cases
-// themselves is in a suite of its own.
+// WriteJUnit writes a run as JUnit XML: a suite per device, with cases in classes by area.
+// A failed or stale case is a failure, a broken one an error; an unsupported or deviating
+// one is skipped, with a message. Faults of the cases themselves have a separate suite.
 func WriteJUnit(w io.Writer, r *Run) error {
 	all := files.Suites{Name: "fabrictest conform", Time: files.Seconds(r.Wall)}
 	for i := range r.Devices {
@@ -90,7 +88,7 @@ func (r *Result) junitCase(class string) files.Case {
 	return c
 }
 
-// explanation is why a result is bad, for whoever sees nothing else of it.
+// explanation returns the reason of a bad result with its details.
 func (r *Result) explanation() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s, %s\n", r.Title, r.Level, r.Cite)

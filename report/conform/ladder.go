@@ -8,11 +8,10 @@ import (
 	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
-// arrows show which way something went: the device is on the left, the judge on the
-// right.
+// arrows are the directions of steps: the device is on the left, the peer on the right.
 var arrows = map[string]string{Sent: "<--", FinSent: "<--", Came: "-->", FinCame: "-->", Reset: "-x-", Note: "   ", Gap: " : "}
 
-// Text is the ladder as lines of text, with the device on the left.
+// Text formats the ladder as text, with the device on the left.
 func (l *Ladder) Text() string {
 	var b strings.Builder
 	for _, s := range l.Steps {
@@ -25,8 +24,7 @@ func (l *Ladder) Text() string {
 	return b.String()
 }
 
-// Clock is a time in a case, to the tenth of a microsecond: what happens within one
-// must be told apart, and what happens after minutes as well.
+// Clock formats a time in a case, with a resolution of 0.1 us.
 func Clock(t time.Duration) string {
 	t = t.Round(100 * time.Nanosecond)
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
-// The page is one file: style and script are in it, and drawings are inline.
+// The page is one file with inline style, script and drawings.
 var (
 	//go:embed page/page.gohtml
 	pageText string
@@ -28,21 +28,20 @@ var (
 	pageTemplate = template.Must(template.Must(template.New("page").Parse(pageText)).Parse(partsText))
 )
 
-// Cover is what stands before the results on a page that is more than a report.
+// Cover is the content before the results on the page, for example of a certificate.
 type Cover struct {
-	// HTML comes first on the page. What it says of others must have been escaped, as
-	// html/template does.
+	// HTML is the first part of the page, escaped by html/template.
 	HTML template.HTML
-	CSS  string // what it looks like
-	// Results is the file beside the page that holds all of it, for programs.
+	CSS  string // its style sheet
+	// Results is the JSON file next to the page.
 	Results string
 }
 
-// WriteHTML writes a run as one page that needs nothing else: no network, no
-// fonts, and a script only for comfort.
+// WriteHTML writes a run as one self-contained page. It loads nothing from the network, and
+// works without its script.
 func WriteHTML(w io.Writer, r *Run) error { return WriteHTMLBehind(w, r, Cover{Results: ResultFile}) }
 
-// WriteHTMLBehind writes the same page behind a cover.
+// WriteHTMLBehind writes the same page after a cover.
 func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 	p := newPage(r)
 	p.Style, p.Cover, p.Results = page.NewStyle(page.VerdictCSS()+pageCSS+c.CSS, pageJS), c.HTML, c.Results
@@ -50,13 +49,13 @@ func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 	if err := pageTemplate.Execute(&b, p); err != nil {
 		return fmt.Errorf("the page of results: %w", err)
 	}
-	// The template escapes what could be taken for HTML. What controls or hides
-	// instead of being seen is spelled out last, wherever it came from.
+	// The template escapes HTML. Control and invisible characters are made visible at the
+	// end, wherever they came from.
 	_, err := io.WriteString(w, printable.Text(b.String()))
 	return err
 }
 
-// htmlPage is what the template sees of a run.
+// htmlPage is the template's data for a run.
 type htmlPage struct {
 	page.Style
 	Cover    template.HTML
@@ -66,24 +65,24 @@ type htmlPage struct {
 	Counts   []countView
 	Facts    []fact
 	Bad      []*caseView
-	MoreBad  []*caseView // beyond what is listed at once
+	MoreBad  []*caseView // collapsed at first
 	Known    []*caseView // deviations on record
-	Levels   string      // of what they deviate from
+	Levels   string      // levels of the deviations
 	Unasked  []unaskedView
 	Faults   []faultGroup
-	Docs     []*docView // that something was asked about
-	Others   []*docView // that nothing was
+	Docs     []*docView // documents with cases that were run
+	Others   []*docView // other documents
 	Devices  []*deviceView
 	Areas    []*areaView
 	Matrices []*matrixView
 	Measured []*measuredView
-	Several  bool // devices
+	Several  bool // more than one device
 
 	rows   map[string]rowText
-	placed map[string]bool // anchors of rows
+	placed map[string]bool // anchors in use
 }
 
-// unaskedView is why some cases of a device could not be asked.
+// unaskedView is a reason of unsupported cases of a device.
 type unaskedView struct {
 	Device string
 	N      int
@@ -92,7 +91,7 @@ type unaskedView struct {
 	More   int
 }
 
-// countView is a part of the bar of verdicts.
+// countView is a segment of the bar of verdicts.
 type countView struct {
 	Verdict Verdict
 	N       int
@@ -101,7 +100,7 @@ type countView struct {
 // fact is a name and a value.
 type fact struct {
 	Name, Value string
-	Code        bool // to be copied
+	Code        bool // shown as code
 }
 
 func newPage(r *Run) *htmlPage {
@@ -133,7 +132,7 @@ func newPage(r *Run) *htmlPage {
 	return p
 }
 
-// headline says in a few words how it went.
+// headline summarizes the run in a few words.
 func headline(r *Run) string {
 	c := r.Counts()
 	total, bad := c.Total(), len(r.Bad())
@@ -207,14 +206,14 @@ func facts(r *Run) (all []fact) {
 	return all
 }
 
-// faultGroup is faults of a kind.
+// faultGroup lists the faults of a kind.
 type faultGroup struct {
 	Title  string
 	Texts  []string
-	Folded []string // beyond what is listed at once
+	Folded []string // collapsed at first
 }
 
-// maxFaults is how many faults of a kind are listed at once.
+// maxFaults limits the faults of a kind that are shown at first.
 const maxFaults = 12
 
 func faultGroups(faults []Fault) (groups []faultGroup) {
@@ -245,11 +244,10 @@ func faultGroups(faults []Fault) (groups []faultGroup) {
 	return groups
 }
 
-// CaseAnchor is where on the page of a run a case of a device is told, if it was not
-// met.
+// CaseAnchor returns the HTML ID of a failed case of a device.
 func CaseAnchor(device, id string) string { return anchors{}.of("c", device, id) }
 
-// anchors gives things on the page names that are safe everywhere, each its own.
+// anchors makes unique HTML IDs.
 type anchors map[string]int
 
 func (a anchors) of(parts ...string) string {

@@ -22,7 +22,7 @@ func html(t testing.TB, run *conform.Run) string {
 	return b.String()
 }
 
-func TestPageSaysEverything(t *testing.T) {
+func TestPageShowsAllResults(t *testing.T) {
 	page := html(t, sample())
 	for _, want := range []string{
 		"4 of 47 cases want attention", "fabrictest conform --on sim --seed 7", "softroce as rxe-6.12", "15 Nov 2025, 09:30:12 UTC",
@@ -40,7 +40,7 @@ func TestPageSaysEverything(t *testing.T) {
 }
 
 // A part of the cases is not blamed for defects that are for others.
-func TestPartsAreNotBlamed(t *testing.T) {
+func TestPartialRunIgnoresDefectsOfOtherCases(t *testing.T) {
 	run := sample()
 	run.Devices[0].Mutants = append(run.Devices[0].Mutants, conform.Mutant{Quirk: "ForOthers", Does: "something else"})
 	if page := html(t, run); !strings.Contains(page, "ForOthers") {
@@ -85,9 +85,9 @@ func poison(v reflect.Value) {
 	}
 }
 
-// TestPageNeedsNothing: no address that a browser would fetch, no script but the
+// TestPageIsSelfContained: no address that a browser would fetch, no script but the
 // page's own.
-func TestPageNeedsNothing(t *testing.T) {
+func TestPageIsSelfContained(t *testing.T) {
 	for name, run := range map[string]*conform.Run{"sample": sample(), "hostile": hostileRun()} {
 		page := html(t, run)
 		if n := strings.Count(page, "<script"); n != 1 {
@@ -152,7 +152,7 @@ func TestHeadlines(t *testing.T) {
 }
 
 // A page must open fast, however much was judged.
-func TestLargeRunStaysSmall(t *testing.T) {
+func TestPageOfLargeRunIsSmall(t *testing.T) {
 	run := sample()
 	d := &run.Devices[0]
 	bad := d.Results[0]
@@ -165,7 +165,7 @@ func TestLargeRunStaysSmall(t *testing.T) {
 }
 
 // Of what passes there is little to say, and there are thousands of it.
-func TestPassingCasesTakeLittleRoom(t *testing.T) {
+func TestPassingCasesAreShort(t *testing.T) {
 	size := func(cases int) int {
 		run := sample()
 		d := &run.Devices[0]

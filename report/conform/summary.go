@@ -11,11 +11,11 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 )
 
-// levels are those of requirements, the strongest first.
+// levels are the requirement levels, the strongest first.
 var levels = []string{"MUST", "SHOULD", "MAY"}
 
-// Deviating are the results that are not met for a reason that is on record: those of
-// the strongest requirements first.
+// Deviating returns the results with a deviation on record, the strongest requirements
+// first.
 func (r *Run) Deviating() (all []Judged) {
 	for i := range r.Devices {
 		d := &r.Devices[i]
@@ -29,8 +29,7 @@ func (r *Run) Deviating() (all []Judged) {
 	return all
 }
 
-// deviationWords say how many requirements of each level are deviated from: "1 MUST,
-// 2 SHOULDs"; empty if none is.
+// deviationWords counts deviations by level: "1 MUST, 2 SHOULDs"; empty if there are none.
 func deviationWords(all []Judged) string {
 	var words []string
 	for _, l := range levels {
@@ -47,18 +46,16 @@ func deviationWords(all []Judged) string {
 	return strings.Join(words, ", ")
 }
 
-// DeviationWords say how many requirements of each level the run's devices deviate
-// from; empty if there is none.
+// DeviationWords counts the deviations of the run by level; empty if there are none.
 func (r *Run) DeviationWords() string { return deviationWords(r.Deviating()) }
 
-// Unasked is why cases are unsupported, and how many.
+// Unasked is a reason of unsupported cases, with their number.
 type Unasked struct {
 	Why   string
 	Cases []string
 }
 
-// Unasked are the reasons why cases could not be asked of the device, the most frequent
-// first.
+// Unasked returns the reasons of the device's unsupported cases, the most frequent first.
 func (d *Device) Unasked() []Unasked {
 	cases := make(map[string][]string)
 	for i := range d.Results {
@@ -74,7 +71,7 @@ func (d *Device) Unasked() []Unasked {
 	return all
 }
 
-// measured is how much was.
+// measured returns the number of measurements.
 func (r *Run) measured() (n int) {
 	for i := range r.Devices {
 		n += len(r.Devices[i].Measured)
@@ -82,11 +79,11 @@ func (r *Run) measured() (n int) {
 	return n
 }
 
-// In writes a number in the unit of a measurement, for people.
+// In formats a number in the unit of a measurement.
 func (m *Measured) In(v float64) string {
 	switch m.Unit {
 	case Microseconds:
-		const aDay = 24 * 3600 * 1e6 // what is longer comes from nowhere, and overflows
+		const aDay = 24 * 3600 * 1e6 // longer values are invalid and would overflow
 		return units.Duration(time.Duration(min(max(v, -aDay), aDay) * float64(time.Microsecond)))
 	case Nominal:
 		return fmt.Sprintf("%.3g ×", v)
@@ -94,7 +91,7 @@ func (m *Measured) In(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// deviation is why a result is known not to be met, in one line, with what is not.
+// deviation formats the deviation of a result in one line.
 func (r *Result) deviation() string {
 	if r.Reason == "" {
 		return fmt.Sprintf("deviates from a %s: %s", r.Level, r.Deviation)

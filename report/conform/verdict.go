@@ -2,13 +2,13 @@ package conform
 
 import "slices"
 
-// Verdicts are all of them, the worst first.
+// Verdicts lists all verdicts, the worst first.
 func Verdicts() []Verdict { return []Verdict{Broken, Fail, Stale, Deviates, Unsupported, Pass} }
 
-// Bad reports whether a run fails by a result of this verdict.
+// Bad reports whether a result with this verdict fails the run.
 func (v Verdict) Bad() bool { return v != Pass && v != Unsupported && v != Deviates }
 
-// Counts says how many results had each verdict.
+// Counts are numbers of results by verdict.
 type Counts map[Verdict]int
 
 // Add counts results.
@@ -18,7 +18,7 @@ func (c Counts) Add(results []Result) {
 	}
 }
 
-// Total is how many results there were.
+// Total returns the number of results.
 func (c Counts) Total() (n int) {
 	for _, k := range c {
 		n += k
@@ -26,7 +26,7 @@ func (c Counts) Total() (n int) {
 	return n
 }
 
-// Counts says how many results of all devices had each verdict.
+// Counts counts the results of all devices by verdict.
 func (r *Run) Counts() Counts {
 	c := Counts{}
 	for i := range r.Devices {
@@ -35,8 +35,7 @@ func (r *Run) Counts() Counts {
 	return c
 }
 
-// Good reports whether nothing is left to be done: every clause that was asked
-// about is met, and nothing is wrong with the cases.
+// Good reports whether no result fails the run and no case has a fault.
 func (r *Run) Good() bool {
 	for v, n := range r.Counts() {
 		if v.Bad() && n > 0 {
@@ -46,13 +45,13 @@ func (r *Run) Good() bool {
 	return len(r.Faults) == 0
 }
 
-// Judged is a result and the device that it is of.
+// Judged is a result with its device.
 type Judged struct {
 	Device *Device
 	*Result
 }
 
-// Bad are the results that the run fails by, in order; none if it passed.
+// Bad returns the results that fail the run, in order.
 func (r *Run) Bad() (bad []Judged) {
 	for i := range r.Devices {
 		d := &r.Devices[i]
@@ -65,8 +64,7 @@ func (r *Run) Bad() (bad []Judged) {
 	return bad
 }
 
-// Label is what the device is called in the run: by its name, and what it is made to
-// behave like.
+// Label returns the name of the device, with the kernel that it imitates.
 func (d *Device) Label() string {
 	if d.As != "" {
 		return d.Name + " as " + d.As
@@ -74,8 +72,8 @@ func (d *Device) Label() string {
 	return d.Name
 }
 
-// RowVerdict is what several cases say of one requirement: the worst of them. What
-// is not supported says nothing as long as another case does.
+// RowVerdict returns the verdict of a requirement: the worst of its cases. Unsupported cases
+// count only if there are no others.
 func RowVerdict(all []Verdict) Verdict {
 	for _, v := range []Verdict{Broken, Fail, Stale, Deviates, Pass, Unsupported} {
 		if slices.Contains(all, v) {

@@ -11,27 +11,27 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 )
 
-// areaView is the cases of one area.
+// areaView lists the cases of an area.
 type areaView struct {
 	Name  string
 	Cases []*caseView
 	Open  bool
 }
 
-// deviceView is what there is to say of a device beside its cases.
+// deviceView has the details of a device.
 type deviceView struct {
 	Label  string
 	Quirks []string
-	Replay string // the command that repeats one of its cases
+	Replay string // command that repeats a case
 }
 
-// caseView is what the template sees of a case: of one device, or of several that it
-// came to the same on.
+// caseView is the template's data for a case, on one device or on several with the same
+// result.
 type caseView struct {
-	ID             string // where it is on the page
+	ID             string // HTML ID
 	Name           string
 	Verdict        Verdict
-	Verdicts       string // of all devices, for the filter
+	Verdicts       string // verdicts of all devices, for the filter
 	On             []onDevice
 	Title          string
 	Level, Cite    string
@@ -45,40 +45,38 @@ type caseView struct {
 	Replay         string
 	Ladder         template.HTML
 	Capture, Href  string
-	Noticed        []string // defects that it is to notice, and does
+	Noticed        []string // defects that it detects
 	Missed         []Flawed
 	Open           bool
-	Several        bool // devices there are in the run
+	Several        bool // the run has several devices
 }
 
-// onDevice is what a case came to on a device.
+// onDevice is the result of a case on a device.
 type onDevice struct {
 	Device  string
 	Verdict Verdict
 	Reason  string
 }
 
-// Told says that it matters which devices it was: it is on several, or on one of several
-// and not as it should be.
+// Told reports whether to name the devices: there are several, or the result of one of
+// several is not a pass.
 func (c *caseView) Told() bool { return len(c.On) > 1 || c.Several && c.Elsewhere() }
 
-// Elsewhere says that the case is not among the others of its area: it stands where it
-// is seen first, with all that there is to say.
+// Elsewhere reports whether the case is listed at the top of the page instead of its area.
 func (c *caseView) Elsewhere() bool { return c.Verdict.Bad() || c.Verdict == Deviates }
 
-// rowText is a requirement as a case shows it.
+// rowText is a requirement of a case.
 type rowText struct{ ID, Href, Level, Text string }
 
-// maxOpen is how many bad results are unfolded: enough to see, few enough to
-// open fast. maxLadders is of how many a ladder is drawn.
+// maxOpen limits how many bad results are expanded, maxLadders how many ladders are drawn.
 const (
 	maxOpen    = 3
-	maxBad     = 30 // that are listed at once
+	maxBad     = 30 // shown at first
 	maxLadders = 150
 	maxText    = 20_000
 )
 
-// addDevices makes views of all results, and returns them by case.
+// addDevices makes views of all results, and returns them by case ID.
 func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	byID := make(map[string][]*caseView)
 	rows, ids := p.rowTexts(r), anchors{}
@@ -117,7 +115,7 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 		p.Bad, p.MoreBad = p.Bad[:maxBad], p.Bad[maxBad:]
 	}
 	slices.SortStableFunc(p.Known, func(a, b *caseView) int { return slices.Index(levels, a.Level) - slices.Index(levels, b.Level) })
-	if len(byID) == 1 { // whoever asks for one wants to see it
+	if len(byID) == 1 { // expand a single case
 		for _, a := range p.Areas {
 			a.Open, a.Cases[0].Open = true, true
 		}
@@ -125,7 +123,7 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	return byID
 }
 
-// rowTexts are the requirements of the ledger, by their names.
+// rowTexts returns the requirements of the ledger by ID.
 func (p *htmlPage) rowTexts(r *Run) map[string]rowText {
 	texts, ids := make(map[string]rowText), anchors{}
 	for i := range r.Documents {
@@ -141,7 +139,7 @@ func (p *htmlPage) rowTexts(r *Run) map[string]rowText {
 	return texts
 }
 
-// addToArea puts a case under its area.
+// addToArea adds a case to its area.
 func (p *htmlPage) addToArea(c *caseView) {
 	name, _, _ := strings.Cut(c.Name, "/")
 	i := slices.IndexFunc(p.Areas, func(a *areaView) bool { return a.Name == name })
@@ -152,7 +150,7 @@ func (p *htmlPage) addToArea(c *caseView) {
 	p.Areas[i].Cases = append(p.Areas[i].Cases, c)
 }
 
-// Counts says how many results of the area had each verdict.
+// Counts counts the results of the area by verdict.
 func (a *areaView) Counts() (all []countView) {
 	for _, v := range Verdicts() {
 		n := 0
@@ -187,15 +185,15 @@ func newCaseView(d *Device, r *Result, ids anchors, rows map[string]rowText) *ca
 		}
 		c.Rows = append(c.Rows, t)
 	}
-	// Only what lies in the run's folder is linked to.
+	// Link only files inside the run's folder.
 	if filepath.IsLocal(filepath.FromSlash(r.Capture)) {
 		c.Href = (&url.URL{Path: r.Capture}).String()
 	}
 	return c
 }
 
-// takes reports whether a result can be told in one with that of other devices: of
-// neither there is much to say.
+// takes reports whether a result can be merged with that of other devices: neither has
+// details.
 func (c *caseView) takes(r *Result) bool {
 	quiet := func(v Verdict) bool { return v == Pass || v == Unsupported }
 	return quiet(c.Verdict) && quiet(r.Verdict) && c.Ladder == "" && c.Capture == "" && r.Ladder == nil && r.Capture == "" && c.Title == r.Title
@@ -214,7 +212,7 @@ func (c *caseView) add(d *Device, r *Result) {
 	}
 	for _, f := range r.Flawed {
 		switch {
-		case r.Verdict == Unsupported: // it has nothing to notice there
+		case r.Verdict == Unsupported: // unsupported cases detect nothing
 		case f.Verdict != Fail:
 			c.Missed = append(c.Missed, f)
 		case !slices.Contains(c.Noticed, f.Quirk):
@@ -223,7 +221,7 @@ func (c *caseView) add(d *Device, r *Result) {
 	}
 }
 
-// clip shortens a text from elsewhere to what a page can bear.
+// clip truncates a text from outside for the page.
 func clip(s string) string {
 	if len(s) <= maxText {
 		return s

@@ -7,24 +7,24 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 )
 
-// The states of a requirement: a verdict, or why there is none.
+// States of a requirement without a verdict.
 const (
-	notAsked   = "not-asked"  // it has cases, and none was run
-	untestable = "untestable" // it can have none
-	open       = "open"       // it has none yet
+	notAsked   = "not-asked"  // has cases, none was run
+	untestable = "untestable" // no case can test it
+	open       = "open"       // no case yet
 )
 
-// docView is a document of the ledger, and what came of it.
+// docView is a document of the ledger with its results.
 type docView struct {
 	ID, Key, Title string
-	Name, Rest     string // the title, up to a colon and behind it
+	Name, Rest     string // the title before and after its colon
 	Revision       string
 	Bar            []share
 	Words          string
 	Sections       []*sectionView
 }
 
-// sectionView is a part of it.
+// sectionView is a section of a document.
 type sectionView struct {
 	ID, Title string
 	Bar       []share
@@ -34,23 +34,23 @@ type sectionView struct {
 	Verdicts  string
 }
 
-// share is a part of a bar.
+// share is a segment of a bar.
 type share struct {
 	State string
 	N     int
 }
 
-// rowView is a requirement, and what came of it.
+// rowView is a requirement with its state.
 type rowView struct {
 	ID, Anchor    string
 	Level, Clause string
 	Paragraph     string
 	State         string
-	Why           string // there is no verdict
+	Why           string // reason why there is no verdict
 	Cases         []*caseRef
 }
 
-// caseRef is a case of a requirement: on some devices, or on none.
+// caseRef is a case of a requirement, with the devices it ran on.
 type caseRef struct {
 	Name    string
 	State   string
@@ -58,12 +58,12 @@ type caseRef struct {
 	Devices string
 }
 
-// barOrder is that of the parts of a bar: what needs attention comes first.
+// barOrder is the order of segments in a bar: the worst states first.
 var barOrder = []string{
 	string(Broken), string(Fail), string(Stale), string(Deviates), string(Pass), string(Unsupported), notAsked, open, untestable,
 }
 
-// stateWords are the states in words.
+// stateWords are the names of the states.
 var stateWords = map[string]string{
 	string(Pass): "met", string(Fail): "not met", string(Unsupported): "not supported", string(Deviates): "deviating", string(Stale): "stale",
 	string(Broken): "broken", notAsked: "not asked", untestable: "untestable", open: "without a case",
@@ -124,7 +124,7 @@ func stateOfVerdict(state string) (Verdict, bool) {
 
 func (p *htmlPage) newRowView(r *Row, cases map[string][]*caseView) *rowView {
 	v := &rowView{ID: r.ID, Level: r.Level, Clause: r.Clause, Paragraph: r.Text}
-	if at := p.rows[r.ID].Href; !p.placed[at] { // a name stands for the first that has it
+	if at := p.rows[r.ID].Href; !p.placed[at] { // the first row with the ID gets the anchor
 		v.Anchor = at
 		p.placed[at] = true
 	}
@@ -156,7 +156,7 @@ func (p *htmlPage) newRowView(r *Row, cases map[string][]*caseView) *rowView {
 	return v
 }
 
-// devices are those that the verdict of a case is of.
+// devices lists the devices of a case's verdict.
 func (c *caseView) devices() string {
 	var names []string
 	for _, o := range c.On {
@@ -167,7 +167,7 @@ func (c *caseView) devices() string {
 	return strings.Join(names, ", ")
 }
 
-// Asked is how many requirements of a document there are, in words.
+// Asked describes how many requirements of a document were tested.
 func (d *docView) Asked() string {
 	n := 0
 	for _, s := range d.Sections {

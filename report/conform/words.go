@@ -2,23 +2,23 @@ package conform
 
 import "strings"
 
-// word is a part of a text; Differs that the other one does not have it.
+// word is a word of a text; Differs reports that the other text does not have it.
 type word struct {
 	Text    string
 	Differs bool
 }
 
-// maxWords bounds what is compared: the table has a cell for each pair.
+// maxWords limits the compared texts: the table has a cell for each pair of words.
 const maxWords = 300
 
-// compareWords finds out in which words two texts differ, so that the eye need not.
-// Texts with little in common are not worth comparing.
+// compareWords marks the words in which two texts differ. It does not compare texts with
+// few common words.
 func compareWords(want, got string) (w, g []word) {
 	a, b := strings.Fields(want), strings.Fields(got)
 	if len(a) > maxWords || len(b) > maxWords {
 		return []word{{want, false}}, []word{{got, false}}
 	}
-	// same[i][j] is the longest run of words that a[i:] and b[j:] share in order.
+	// same[i][j] is the length of the longest common subsequence of a[i:] and b[j:].
 	same := make([][]int, len(a)+1)
 	for i := range same {
 		same[i] = make([]int, len(b)+1)
@@ -30,7 +30,7 @@ func compareWords(want, got string) (w, g []word) {
 			}
 		}
 	}
-	const least = 3 // of so many words one must be shared
+	const least = 3 // one word in three must be common
 	if least*same[0][0] < min(len(a), len(b)) {
 		return []word{{want, false}}, []word{{got, false}}
 	}

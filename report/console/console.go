@@ -1,9 +1,8 @@
-// Package console shows a run on a terminal while it goes on, and what came of it
-// at the end: a line for each result, a line of progress where there is a
-// terminal to show it on, colours where they are wanted, and plain text
-// everywhere else. It decides nothing and never reads.
+// Package console prints the progress and the results of a run on a terminal: a line per
+// result, a progress line on a terminal, and a summary. It uses colours if the terminal
+// supports them, and plain text otherwise.
 //
-// A Display may be used from several goroutines.
+// A Display is safe for concurrent use.
 package console
 
 import (
@@ -13,29 +12,29 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// Config says where and what to show.
+// Config configures a Display.
 type Config struct {
-	// Out gets results and the summary, Status the line of progress. Each is an
-	// *os.File, a Terminal, or anything else, which then is no terminal.
+	// Out gets results and the summary, Status the progress line. A writer that is neither
+	// an *os.File nor a Terminal is no terminal.
 	Out, Status io.Writer
-	// Getenv is os.Getenv if nil. NO_COLOR and TERM are looked at.
+	// Getenv reads NO_COLOR and TERM; os.Getenv if nil.
 	Getenv func(string) string
-	// Total is how many results there will be, and Names are the scenarios', for
-	// the width of their column.
+	// Total is the number of results, and Names are the scenarios' names, for the width of
+	// their column.
 	Total int
 	Names []string
-	// Quiet leaves out everything but the summary.
+	// Quiet omits everything but the summary.
 	Quiet bool
 }
 
-// Terminal is a writer that shows what it is sent.
+// Terminal is a terminal.
 type Terminal interface {
 	io.Writer
-	// Columns is how many characters fit into a line now; 0 if it is no terminal.
+	// Columns is the current width in characters; 0 if it is no terminal.
 	Columns() int
 }
 
-// Display is a run on a terminal. Close must be called; Finish does.
+// Display prints a run. Call Close or Finish at the end.
 type Display struct {
 	panel
 	cfg    Config
@@ -43,7 +42,7 @@ type Display struct {
 	headed bool
 }
 
-// New begins to show a run.
+// New starts the display of a run.
 func New(cfg Config) *Display {
 	d := &Display{}
 	d.open(&cfg)
@@ -55,7 +54,7 @@ func New(cfg Config) *Display {
 	return d
 }
 
-// Start shows that a scenario has begun to run on a tier.
+// Start shows that a scenario has started on a tier.
 func (d *Display) Start(name, tier string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +62,7 @@ func (d *Display) Start(name, tier string) {
 	d.draw()
 }
 
-// Done shows a result.
+// Done prints a result.
 func (d *Display) Done(r *report.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,8 +77,8 @@ func (d *Display) Done(r *report.Result) {
 	d.draw()
 }
 
-// Finish shows what came of the run and where its report is, and closes the
-// display. It returns the first error of writing.
+// Finish prints the summary and the paths of the report, and closes the display. It returns
+// the first write error.
 func (d *Display) Finish(run *report.Run, paths report.Paths) error {
 	d.Close()
 	d.mu.Lock()

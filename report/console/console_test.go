@@ -251,8 +251,8 @@ func TestDumbTerminalHasNoProgress(t *testing.T) {
 	}
 }
 
-// TestHostileTextsStayText: a name cannot move the cursor or clear the screen.
-func TestHostileTextsStayText(t *testing.T) {
+// TestControlCharactersAreEscaped: a name cannot move the cursor or clear the screen.
+func TestControlCharactersAreEscaped(t *testing.T) {
 	evil := "x\x1b[2J\x1b]0;t\x07\r\n\u202e\xff"
 	run := &report.Run{Command: evil, Scenarios: []report.Result{
 		{Name: evil, Tier: evil, Verdict: report.Failed, Reason: evil, Replay: evil, Checks: []report.Check{{Name: evil, Want: evil, Got: evil}}},
@@ -288,9 +288,9 @@ func TestColumnsLineUp(t *testing.T) {
 	}
 }
 
-// TestFailureIsToldOnce: a row has room for the beginning of the reason, and the
+// TestFailureReasonIsPrintedOnce: a row has room for the beginning of the reason, and the
 // summary tells it under the check that found it.
-func TestFailureIsToldOnce(t *testing.T) {
+func TestFailureReasonIsPrintedOnce(t *testing.T) {
 	long := "rank 0 on host0: " + strings.Repeat("byte 7 is wrong, ", 30) + "and so on"
 	run := &report.Run{Scenarios: []report.Result{{
 		Name: "a", Tier: "sim", Verdict: report.Failed, Reason: "memory: want identical, got " + long,
@@ -327,7 +327,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("no reader") }
 
-func TestFinishReportsThatNobodyReads(t *testing.T) {
+func TestFinishReturnsWriteError(t *testing.T) {
 	d := New(Config{Out: broken{}, Status: &bytes.Buffer{}})
 	d.Done(&report.Result{Verdict: report.Passed})
 	if err := d.Finish(&report.Run{}, report.Paths{}); err == nil {

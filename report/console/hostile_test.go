@@ -40,7 +40,7 @@ func poison(v reflect.Value) {
 	}
 }
 
-func TestNoTextOfARunControlsTheTerminal(t *testing.T) {
+func TestTextsAreEscapedForTerminal(t *testing.T) {
 	run, verdicts := reporttest.Run(), judged()
 	poison(reflect.ValueOf(run).Elem())
 	poison(reflect.ValueOf(verdicts).Elem())

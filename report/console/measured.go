@@ -8,13 +8,13 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// The columns of the table of what was measured.
+// Columns of the table of measurements.
 const (
 	nameRoom  = 30
 	valueRoom = 11
 )
 
-// measured tells what was measured, a line each, and what it is.
+// measured prints a line per measurement with its description.
 func (d *Verdicts) measured(b *strings.Builder, run *conform.Run) {
 	for i := range run.Devices {
 		dev := &run.Devices[i]
@@ -37,7 +37,7 @@ func (d *Verdicts) measured(b *strings.Builder, run *conform.Run) {
 			}
 			about := "  " + printable.Line(m.About)
 			if m.Position > 1 {
-				about = "" // as for the first
+				about = "" // same as above
 			}
 			fmt.Fprintf(b, "%s%9d%s\n", line, len(m.Samples), about)
 		}

@@ -11,34 +11,32 @@ import (
 	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
-// panel is where lines appear one after the other, above a line of progress where
-// there is a terminal to show one on. Its methods but open and Close are called with
-// mu held.
+// panel prints lines above a progress line on a terminal. All methods but open and Close
+// need mu.
 type panel struct {
 	mu      sync.Mutex
 	out     io.Writer
-	status  Terminal  // nil if there is none
-	plain   io.Writer // that stands in for it, for those who read a log
+	status  Terminal  // nil if it is no terminal
+	plain   io.Writer // writer for progress in a log, if there is no terminal
 	colour  bool
 	begun   time.Time
-	total   int // how much is to be done
+	total   int // number of steps
 	done    int
 	running []string
-	parts   map[string]string // how far some of them are
-	shown   bool              // a line of progress stands there
+	parts   map[string]string // progress of running steps
+	shown   bool              // the progress line is visible
 	err     error
 	stop    chan struct{}
 	stopped sync.WaitGroup
 }
 
-// tick is how often the line of progress is drawn anew while nothing happens, and
-// logTick how often it is written where there is no terminal: somebody who looks into
-// the log of a long run is to see that it gets on.
+// tick is the refresh interval of the progress line, and logTick the interval of progress
+// in a log without a terminal.
 const tick = 200 * time.Millisecond
 
 var logTick = time.Minute
 
-// open begins to show something.
+// open starts the display.
 func (d *panel) open(cfg *Config) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
@@ -57,7 +55,7 @@ func (d *panel) open(cfg *Config) {
 	}
 }
 
-// animate keeps the line of progress going.
+// animate refreshes the progress line.
 func (d *panel) animate(every time.Duration, step func()) {
 	t := time.NewTicker(every)
 	defer t.Stop()
@@ -73,7 +71,7 @@ func (d *panel) animate(every time.Duration, step func()) {
 	}
 }
 
-// start says that something is being worked on, and end that it is no more.
+// start and end mark a step as running and as finished.
 func (d *panel) start(name string) { d.running = append(d.running, name) }
 
 func (d *panel) end(name string) {
@@ -87,7 +85,7 @@ func (d *panel) end(name string) {
 	}
 }
 
-// Note prints a line of text without disturbing the line of progress.
+// Note prints a line of text above the progress line.
 func (d *panel) Note(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,8 +93,7 @@ func (d *panel) Note(text string) {
 	d.draw()
 }
 
-// Close ends the display and takes the line of progress away. It may be called
-// more than once.
+// Close ends the display and removes the progress line. It may be called repeatedly.
 func (d *panel) Close() {
 	d.mu.Lock()
 	select {
@@ -110,7 +107,7 @@ func (d *panel) Close() {
 	d.stopped.Wait()
 }
 
-// print writes to Out, where no line of progress may stand meanwhile.
+// print writes to Out with the progress line removed.
 func (d *panel) print(s string) {
 	d.clear()
 	if _, err := io.WriteString(d.out, s); err != nil && d.err == nil {
@@ -125,8 +122,8 @@ func (d *panel) clear() {
 	}
 }
 
-// draw puts the line of progress in the place of the one before, no longer than
-// what fits: a line that wraps could not be taken back.
+// draw replaces the progress line, truncated to the width: a wrapped line cannot be
+// removed.
 func (d *panel) draw() {
 	if d.status == nil {
 		return
@@ -140,10 +137,10 @@ func (d *panel) draw() {
 	io.WriteString(d.status, "\r\x1b[K"+cut(d.progress(room), room))
 }
 
-// log writes the line of progress under those before.
+// log writes the progress as a line of a log.
 func (d *panel) log() { fmt.Fprintln(d.plain, d.progress(100)) }
 
-// progress names as many of the running ones as there is room for.
+// progress formats the progress, with as many running steps as fit.
 func (d *panel) progress(room int) string {
 	s := fmt.Sprintf("%d of %d done, %s", d.done, d.total, clock(time.Since(d.begun)))
 	for i, name := range d.running {
@@ -166,7 +163,7 @@ func label(name, tier string) string {
 	return strings.TrimSpace(printable.Line(name) + " on " + printable.Line(tier))
 }
 
-// clock is a time in whole seconds, which do not flicker.
+// clock formats a time in whole seconds.
 func clock(t time.Duration) string {
 	s := int(t / time.Second)
 	return fmt.Sprintf("%d:%02d", s/60, s%60)

@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// deviations tells what is not met for a reason that is on record. It is no failure,
-// and nobody shall take it for a pass.
+// deviations prints the results with a deviation on record.
 func (d *Verdicts) deviations(b *strings.Builder, run *conform.Run) {
 	all := run.Deviating()
 	if len(all) == 0 {
@@ -29,7 +28,7 @@ func (d *Verdicts) deviations(b *strings.Builder, run *conform.Run) {
 	}
 }
 
-// unasked tells why cases could not be asked, a line a reason.
+// unasked prints the reasons of unsupported cases, one per line.
 func (d *Verdicts) unasked(b *strings.Builder, run *conform.Run) {
 	first := true
 	for i := range run.Devices {
@@ -48,7 +47,7 @@ func (d *Verdicts) unasked(b *strings.Builder, run *conform.Run) {
 	}
 }
 
-// wrap breaks a text into indented lines of a readable length.
+// wrap breaks a text into indented lines.
 func wrap(indent, text string) string {
 	const room = 100
 	var b strings.Builder

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// Columns of the table after the verdict and the name. All but the first hold
-// figures.
+// Columns of the table after verdict and name. All but the first are numeric.
 var columnsOf = []struct {
 	name  string
 	width int
@@ -18,8 +17,7 @@ var columnsOf = []struct {
 
 const verdictWidth = 6
 
-// words are the verdicts as they are shown: what must be seen stands out without
-// colours too.
+// words are the printed verdicts. Bad ones are in capitals, visible without colours.
 var words = map[report.Verdict]string{report.Passed: "ok", report.Failed: "FAIL", report.Broken: "BROKEN", report.Starved: "STARVED", report.Skipped: "skip"}
 
 func (d *Display) header() string {
@@ -30,11 +28,10 @@ func (d *Display) header() string {
 	return line(pad("", verdictWidth), pad("scenario", d.name), cells)
 }
 
-// minReason is how much of a reason is shown, whatever becomes of the line.
+// minReason is the minimum printed length of a reason.
 const minReason = 24
 
-// room is how many columns a row may take: a reason that does not fit is cut, for
-// it stands in the summary too.
+// room returns the width of a row. A longer reason is truncated; the summary has it in full.
 func (d *Display) room() int {
 	if n := columns(d.cfg.Out); n > 0 {
 		return n
@@ -42,7 +39,7 @@ func (d *Display) room() int {
 	return 120
 }
 
-// row is one line: figures if it passed, the reason if not.
+// row formats a result: figures if it passed, else the reason.
 func (d *Display) row(r *report.Result) string {
 	word := words[r.Verdict]
 	verdict := d.paint(r.Verdict, word) + strings.Repeat(" ", max(0, verdictWidth-width(word)))

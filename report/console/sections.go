@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// part is a line of the table of verdicts: a document, or a section of one.
+// part is a row of the table of verdicts: a document or a section.
 type part struct {
 	title  string
 	counts conform.Counts
@@ -24,9 +24,8 @@ func (p *part) bad() (n int) {
 	return n
 }
 
-// verdictTable counts verdicts by document and section. A case counts where the first
-// of its rows stands. Of several devices, only those sections are shown in which
-// something is not met.
+// verdictTable counts verdicts by document and section. A case counts in the section of its
+// first row. With several devices, it shows only sections with an unmet requirement.
 func (d *Verdicts) verdictTable(b *strings.Builder, run *conform.Run) {
 	shown := shownVerdicts(run.Counts())
 	if len(shown) == 0 {
@@ -66,7 +65,7 @@ func (d *Verdicts) verdictTable(b *strings.Builder, run *conform.Run) {
 	}
 }
 
-// shownVerdicts are those that occur, the best first.
+// shownVerdicts returns the verdicts that occur, the best first.
 func shownVerdicts(c conform.Counts) (shown []conform.Verdict) {
 	all := conform.Verdicts()
 	for i := len(all) - 1; i >= 0; i-- {
@@ -77,10 +76,9 @@ func shownVerdicts(c conform.Counts) (shown []conform.Verdict) {
 	return shown
 }
 
-// partsOf sorts a device's results into documents and sections, in the order of the
-// ledger.
+// partsOf groups a device's results by document and section, in the order of the ledger.
 func partsOf(run *conform.Run, dev *conform.Device) (docs []*part) {
-	at := make(map[string]*part) // by row
+	at := make(map[string]*part) // parts by row
 	under := make(map[*part]*part)
 	all := make([]*part, 0, len(run.Documents))
 	for i := range run.Documents {

@@ -10,12 +10,11 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// maxBad is how many results that did not pass are described; the report has
-// them all.
+// maxBad limits the described bad results; the report has all.
 const maxBad = 20
 
-// summary is what matters when everything has scrolled by: what went wrong and
-// how to see it again, then the figures, then where to read on.
+// summary prints the bad results with replay commands, then the figures, then the paths of
+// the report.
 func (d *Display) summary(run *report.Run, paths report.Paths) string {
 	var b strings.Builder
 	bad := run.Bad()
@@ -32,7 +31,7 @@ func (d *Display) summary(run *report.Run, paths report.Paths) string {
 		b.WriteString(s + "\n")
 	}
 	if run.Command != "" {
-		if run.Seed != 0 { // otherwise each scenario had its own
+		if run.Seed != 0 { // 0: each scenario has its own
 			fmt.Fprintf(&b, "Seed %d. ", run.Seed)
 		}
 		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", printable.Line(run.Command))
@@ -41,15 +40,15 @@ func (d *Display) summary(run *report.Run, paths report.Paths) string {
 		if p.path != "" {
 			fmt.Fprintf(&b, "%s: %s\n", p.name, printable.Line(p.path))
 			if p.name == "Report" {
-				break // it links to the others' folder
+				break // the page links to the other files
 			}
 		}
 	}
 	return b.String()
 }
 
-// describe says why a result did not pass and how to have it again. Where checks
-// tell why, the heading only names them.
+// describe prints the reason of a bad result and its replay command. If checks failed, the
+// heading only names them.
 func (d *Display) describe(b *strings.Builder, r *report.Result) {
 	why := r.Reason
 	if names := r.FailedChecks(); r.Verdict == report.Failed && len(names) > 0 {
@@ -90,8 +89,7 @@ func (d *Display) counts(run *report.Run) string {
 	return fmt.Sprintf("%s, in %s.", strings.Join(parts, ", "), wall)
 }
 
-// starved says what became of results for which the machine was too busy, and what to
-// do about those that remain.
+// starved prints the starved results, and what to do about them.
 func starved(run *report.Run) (text string) {
 	if n := run.Repeated(); n > 0 {
 		text = fmt.Sprintf("%d passed only when repeated: the machine was too busy the first time.\n", n)
@@ -102,7 +100,7 @@ func starved(run *report.Run) (text string) {
 	return text
 }
 
-// skips are the reasons for which results were skipped, each once.
+// skips returns the distinct reasons of skipped results.
 func skips(run *report.Run) []string {
 	var order []string
 	by := map[string]int{}

@@ -10,17 +10,16 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Verdicts is a judgement of devices on a terminal. Close must be called; Finish
-// does.
+// Verdicts prints a conformance run. Call Close or Finish at the end.
 type Verdicts struct {
 	panel
 	cfg Config
-	// all shows what happened in every case, and not in those alone that fail.
+	// all prints the ladder of every case, not only of failed ones.
 	all   bool
-	lines bool // there are some above the table
+	lines bool // lines were printed above the table
 }
 
-// NewVerdicts begins to show one. Ladders has it show what happened in every case.
+// NewVerdicts starts the display; ladders prints the ladder of every case.
 func NewVerdicts(cfg Config, ladders bool) *Verdicts {
 	d := &Verdicts{all: ladders}
 	d.open(&cfg)
@@ -28,14 +27,14 @@ func NewVerdicts(cfg Config, ladders bool) *Verdicts {
 	return d
 }
 
-// More adds to what is to be done.
+// More increases the number of steps.
 func (d *Verdicts) More(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.total += n
 }
 
-// Start says that a case is being judged.
+// Start shows that a case has started.
 func (d *Verdicts) Start(what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -43,8 +42,7 @@ func (d *Verdicts) Start(what string) {
 	d.draw()
 }
 
-// Part says how far a case is that is being judged. The line of progress shows it when
-// it is drawn next.
+// Part sets the progress of a running case. The next refresh shows it.
 func (d *Verdicts) Part(what string, done, total int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +52,7 @@ func (d *Verdicts) Part(what string, done, total int) {
 	d.parts[printable.Line(what)] = fmt.Sprintf(" (%d of %d)", done, total)
 }
 
-// End says that it has been, and is not shown: one on a device with a defect.
+// End marks a case as finished without printing it: one on a device with a defect.
 func (d *Verdicts) End(what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +60,7 @@ func (d *Verdicts) End(what string) {
 	d.draw()
 }
 
-// Done shows a result, if there is something to see.
+// Done prints a result unless it is a pass without details.
 func (d *Verdicts) Done(what string, r *conform.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,8 +77,7 @@ func (d *Verdicts) Done(what string, r *conform.Result) {
 	d.draw()
 }
 
-// verdictWords are the verdicts as they are shown: what must be seen stands out
-// without colours too.
+// verdictWords are the printed verdicts. Bad ones are in capitals, visible without colours.
 var verdictWords = map[conform.Verdict]string{
 	conform.Pass: "ok", conform.Fail: "FAIL", conform.Broken: "BROKEN", conform.Stale: "STALE", conform.Deviates: "deviates", conform.Unsupported: "skip",
 }
@@ -111,8 +108,8 @@ func (d *Verdicts) bold(s string) string {
 	return "\x1b[1m" + s + "\x1b[0m"
 }
 
-// Finish shows what came of it and where the report is, and closes the display. It
-// returns the first error of writing.
+// Finish prints the summary and the paths of the report, and closes the display. It returns
+// the first write error.
 func (d *Verdicts) Finish(run *conform.Run, paths conform.Paths) error {
 	d.Close()
 	d.mu.Lock()
@@ -138,15 +135,14 @@ func (d *Verdicts) Finish(run *conform.Run, paths conform.Paths) error {
 	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
 		if p.path != "" {
 			fmt.Fprintf(&b, "%s: %s\n", p.name, printable.Line(p.path))
-			break // it links to the others' folder
+			break // the page links to the other files
 		}
 	}
 	d.print(b.String())
 	return d.err
 }
 
-// explain says what a device does wrong, where that is written, what happened, and
-// how to have it again.
+// explain prints a violation with its citation, its ladder and the replay command.
 func (d *Verdicts) explain(b *strings.Builder, r conform.Judged) {
 	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(printable.Line(r.ID)), printable.Line(r.Device.Label()))
 	fmt.Fprintf(b, "    %s\n", printable.Line(r.Title))
@@ -160,7 +156,7 @@ func (d *Verdicts) explain(b *strings.Builder, r conform.Judged) {
 	} else {
 		fmt.Fprintf(b, "    %s\n", printable.Line(r.Reason))
 	}
-	if !d.all { // else it was shown already
+	if !d.all { // otherwise printed before
 		b.WriteString(ladderText(r.Ladder, maxLadder))
 	}
 	if r.Capture != "" {
@@ -171,11 +167,10 @@ func (d *Verdicts) explain(b *strings.Builder, r conform.Judged) {
 	}
 }
 
-// maxLadder is how many steps of a case are printed where nobody asked for them all:
-// the last ones, where it went wrong.
+// maxLadder is the number of steps printed by default, the last ones.
 const maxLadder = 16
 
-// ladderText is what happened, the last steps of it if there is a limit.
+// ladderText formats the ladder, limited to the last steps.
 func ladderText(l *conform.Ladder, limit int) string {
 	if l == nil || len(l.Steps) == 0 {
 		return ""
@@ -193,7 +188,7 @@ func ladderText(l *conform.Ladder, limit int) string {
 	return text + "\n"
 }
 
-// tally counts: what devices did, and what is wrong with the cases.
+// tally prints counts of verdicts, and of faults of the cases.
 func (d *Verdicts) tally(run *conform.Run) string {
 	if n := len(run.Faults); n > 0 {
 		return d.tallyDevices(run) + fmt.Sprintf(" The cases have %s.", d.tint(conform.Fail, units.Plural(n, "fault")))
@@ -233,10 +228,10 @@ func (d *Verdicts) tallyDevices(run *conform.Run) string {
 	return fmt.Sprintf("%s: %s, in %s.", units.Plural(total, "case"), strings.Join(parts, ", "), wall)
 }
 
-// maxFaults is how many faults of the cases are told; the report has them all.
+// maxFaults limits the printed faults of cases; the report has all.
 const maxFaults = 40
 
-// faults tells what is wrong with the cases, and who catches how much.
+// faults prints the faults of the cases, and how many defects the cases detect.
 func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
 	for i := range run.Devices {
 		dev := &run.Devices[i]

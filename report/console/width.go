@@ -6,8 +6,7 @@ import (
 	"unicode"
 )
 
-// width is how many columns a text takes. Scenarios have plain names; what comes
-// from elsewhere may not.
+// width returns the number of columns of a text.
 func width(s string) int {
 	n := 0
 	for _, r := range s {
@@ -26,7 +25,7 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// cut shortens a text to n columns.
+// cut truncates a text to n columns.
 func cut(s string, n int) string {
 	if width(s) <= n {
 		return s
@@ -41,7 +40,7 @@ func cut(s string, n int) string {
 	return s
 }
 
-// columns is the width of a terminal, 0 for anything else.
+// columns returns the width of a terminal, 0 if w is none.
 func columns(w io.Writer) int {
 	if t := terminal(w); t != nil {
 		return t.Columns()
@@ -61,7 +60,7 @@ func terminal(w io.Writer) Terminal {
 	return nil
 }
 
-// fileTerminal asks the system about a file each time: windows are resized.
+// fileTerminal queries the width each time, since windows are resized.
 type fileTerminal struct{ *os.File }
 
 func (f fileTerminal) Columns() int { return fileColumns(f.File) }

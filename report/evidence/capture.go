@@ -10,13 +10,12 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// WriteCapture writes the packets of a case as a pcapng file, with the times of the
-// case behind begun. What the case noted is beside the packet that follows it. Byte
-// streams get the TCP segments that they may have gone in: handshake, numbers and
-// checksums are made up, so that Wireshark can follow them; their contents are not.
+// WriteCapture writes the packets of a case as a pcapng file, with times from begun on.
+// Notes become comments of the next packet. Stream data is written as TCP segments with
+// invented handshakes, sequence numbers and checksums, which Wireshark can follow.
 //
-// If every UDP checksum over IPv6 is 0, as RoCEv2 has it and Wireshark does not,
-// they are filled in, and the file says so.
+// If all UDP checksums over IPv6 are 0, as in RoCEv2, they are filled in, since Wireshark
+// rejects 0; the file has a comment about it.
 func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 	events, _ := inOrder(r)
 	comment := ""
@@ -41,9 +40,9 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 		if e.Stream > 0 {
 			f := flows[e.Stream]
 			if f == nil {
-				f = newFlow(r.Ends(e.Stream), speaksFirst(events[i:], e.Stream))
+				f = newFlow(r.Stream(e.Stream), speaksFirst(events[i:], e.Stream))
 				flows[e.Stream] = f
-				// The connection was made before anything was said on it.
+				// Write the handshake before the first data.
 				for j, p := range f.handshake() {
 					at := e.At - time.Duration(3-j)*100*time.Nanosecond
 					if err := cw.Write(packet.Captured{At: epoch + max(0, at), Link: packet.LinkRaw, Data: p.data, Out: p.out}); err != nil {
@@ -56,7 +55,7 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 		if fill && e.Stream == 0 {
 			packets[0] = withChecksum(packets[0])
 		}
-		out := e.Kind == conformance.EventSent || e.Kind == conformance.EventSentEnd
+		out := e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN
 		for _, p := range packets {
 			c := packet.Captured{At: epoch + e.At, Link: packet.LinkRaw, Data: p, Out: out, Comment: strings.Join(notes, "\n")}
 			if err := cw.Write(c); err != nil {
@@ -68,11 +67,11 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 	return nil
 }
 
-// speaksFirst reports whether the judge did on a stream: who does is the one that
-// made the connection, as MPA has it.
+// speaksFirst reports whether the peer sent the first data of a stream. In MPA that is the
+// side that opened the connection.
 func speaksFirst(events []conformance.Event, stream int) bool {
 	i := slices.IndexFunc(events, func(e conformance.Event) bool {
-		return e.Stream == stream && (e.Kind == conformance.EventSent || e.Kind == conformance.EventCame)
+		return e.Stream == stream && (e.Kind == conformance.EventSent || e.Kind == conformance.EventReceived)
 	})
 	return i < 0 || events[i].Kind == conformance.EventSent
 }

@@ -1,8 +1,7 @@
-// Package evidence makes of the record of a conformance case what people look at: a
-// ladder of what happened, step by step, and a capture for Wireshark. It judges
-// nothing, and knows of a protocol only what its suite tells in words.
+// Package evidence converts the record of a conformance case for readers: to a ladder
+// diagram, and to a capture for Wireshark. It knows no protocol; the suite formats events.
 //
-// A record may be looked at while nothing is added to it any more.
+// The record must be complete.
 package evidence
 
 import (
@@ -14,30 +13,30 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// A ladder is as long as somebody reads: the steps in the middle of a longer one are
-// left out, since it begins with what was set up and ends with what went wrong.
+// A ladder is limited in length. Steps in the middle are omitted, since the setup is at the
+// beginning and the failure at the end.
 const (
 	firstSteps = 60
 	lastSteps  = 140
 )
 
 var kinds = map[conformance.EventKind]string{
-	conformance.EventNote: conform.Note, conformance.EventSent: conform.Sent, conformance.EventCame: conform.Came,
-	conformance.EventSentEnd: conform.FinSent, conformance.EventCameEnd: conform.FinCame, conformance.EventReset: conform.Reset,
+	conformance.EventNote: conform.Note, conformance.EventSent: conform.Sent, conformance.EventReceived: conform.Came,
+	conformance.EventSentFIN: conform.FinSent, conformance.EventReceivedFIN: conform.FinCame, conformance.EventReset: conform.Reset,
 }
 
-// inOrder returns the events of a record by their times: a packet is in the record
-// where the judge looked at it, which may be later than it came.
+// inOrder returns the events of a record by time. The record has packets in the order in
+// which the case received them from its queue.
 func inOrder(r *conformance.Record) (events []conformance.Event, beyond int) {
 	kept, beyond := r.Events()
 	events = slices.DeleteFunc(slices.Clone(kept), func(e conformance.Event) bool {
-		return e.Stream > 0 && r.Ends(e.Stream).InPackets // its packets say more
+		return e.Stream > 0 && r.Stream(e.Stream).InPackets // its packets are recorded as well
 	})
 	slices.SortStableFunc(events, func(a, b conformance.Event) int { return cmp.Compare(a.At, b.At) })
 	return events, beyond
 }
 
-// Ladder tells what happened in a case, in the words of its suite.
+// Ladder returns the ladder diagram of a case; line formats an event.
 func Ladder(r *conformance.Record, line func(*conformance.Event) string) *conform.Ladder {
 	events, beyond := inOrder(r)
 	l := &conform.Ladder{Beyond: beyond, Steps: []conform.Step{}}

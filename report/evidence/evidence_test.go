@@ -54,7 +54,7 @@ func udp(n int) []byte {
 // A packet may be looked at long after it came: the ladder has it where it came.
 func TestLadderIsInOrderOfTime(t *testing.T) {
 	c, r := &clock{now: 10}, new(conformance.Record)
-	w := r.Recorded(c, &wire{frames: []conformance.Frame{{At: 5, Packet: udp(1)}}})
+	w := r.RecordWire(c, &wire{frames: []conformance.Frame{{At: 5, Packet: udp(1)}}})
 	if err := w.Send(udp(2)); err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +67,9 @@ func TestLadderIsInOrderOfTime(t *testing.T) {
 	}
 }
 
-func TestLongLaddersLoseTheirMiddle(t *testing.T) {
+func TestLongLadderOmitsMiddle(t *testing.T) {
 	c, r := &clock{}, new(conformance.Record)
-	w := r.Recorded(c, &wire{})
+	w := r.RecordWire(c, &wire{})
 	for i := range 1000 {
 		c.now = time.Duration(i)
 		_ = w.Send(udp(1))
@@ -121,7 +121,7 @@ func talk(t *testing.T, family int, deviceDials bool) *conformance.Record {
 		p.local, p.remote = netip.MustParseAddrPort("10.0.0.2:40000"), netip.MustParseAddrPort("10.0.0.1:4791")
 	}
 	c, r := &clock{now: time.Millisecond}, new(conformance.Record)
-	s, err := r.RecordedStreams(c, &dialler{pipe: p}).Dial(p.remote, 0)
+	s, err := r.RecordStreams(c, &dialler{pipe: p}).Dial(p.remote, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func talk(t *testing.T, family int, deviceDials bool) *conformance.Record {
 	return r
 }
 
-func TestStreamsBecomeTCP(t *testing.T) {
+func TestStreamsAreWrittenAsTCP(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		var b bytes.Buffer
 		if err := evidence.WriteCapture(&b, talk(t, family, false), time.Unix(1000, 0)); err != nil {
@@ -160,7 +160,7 @@ func TestStreamsBecomeTCP(t *testing.T) {
 }
 
 // tshark follows what was made up, and finds nothing wrong with it.
-func TestWiresharkUnderstands(t *testing.T) {
+func TestTsharkAcceptsCapture(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("no tshark on PATH: install it (apt install tshark) to have it look at captures")
@@ -194,11 +194,11 @@ func TestWiresharkUnderstands(t *testing.T) {
 	}
 }
 
-func TestNotesStandBesidePackets(t *testing.T) {
+func TestNotesBecomeCommentsOfNextPacket(t *testing.T) {
 	c, r := &clock{now: 7}, new(conformance.Record)
-	b := &conformance.Bench{World: world{c}, Record: r}
+	b := &conformance.Bench{Runtime: world{c}, Record: r}
 	b.Note("post %s", "a SEND")
-	_ = r.Recorded(c, &wire{}).Send(udp(3))
+	_ = r.RecordWire(c, &wire{}).Send(udp(3))
 	var out bytes.Buffer
 	if err := evidence.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
 		t.Fatal(err)
@@ -215,22 +215,22 @@ func (world) Go(string, func() error) conformance.Task { return nil }
 
 // byHand is a TCP whose packets are on a wire.
 type byHand struct {
-	conformance.Segments
+	conformance.RawTCP
 	pipe *pipe
 }
 
 func (b *byHand) Dial(netip.AddrPort, time.Duration) (conformance.Stream, error) { return b.pipe, nil }
 
 // A stream whose packets are in the record is shown by these alone.
-func TestPacketsOfATCPByHandSayItAll(t *testing.T) {
+func TestRawTCPIsShownByItsPackets(t *testing.T) {
 	c, r := &clock{now: 7}, new(conformance.Record)
 	p := &pipe{local: netip.MustParseAddrPort("10.0.0.2:40000"), remote: netip.MustParseAddrPort("10.0.0.1:4791")}
-	s, err := r.RecordedSegments(c, &byHand{pipe: p}).Dial(p.remote, 0)
+	s, err := r.RecordRawTCP(c, &byHand{pipe: p}).Dial(p.remote, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = s.Write([]byte(mpaRequest))
-	_ = r.Recorded(c, &wire{}).Send(udp(3))
+	_ = r.RecordWire(c, &wire{}).Send(udp(3))
 	if l := evidence.Ladder(r, words); len(l.Steps) != 1 || l.Steps[0].Stream != 0 {
 		t.Errorf("%+v", l)
 	}
@@ -254,7 +254,7 @@ func TestUDPChecksumsAreFilledInIfAllAreZero(t *testing.T) {
 	}{{[][]byte{udp(2), udp(3)}, true}, {[][]byte{udp(2), summed}, false}} {
 		clock, r := &clock{now: 7}, new(conformance.Record)
 		for _, p := range c.packets {
-			_ = r.Recorded(clock, &wire{}).Send(p)
+			_ = r.RecordWire(clock, &wire{}).Send(p)
 		}
 		var out bytes.Buffer
 		if err := evidence.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {

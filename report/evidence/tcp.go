@@ -20,40 +20,40 @@ const (
 const (
 	tcpHeader = 20
 	tcpWindow = 0xffff
-	// largest is how much a segment carries: what fits into jumbo frames.
+	// largest is the payload of a segment, which fits a jumbo frame.
 	largest = 8192
 )
 
-// flow is a TCP connection as it may have looked on the wire.
+// flow is an invented TCP connection.
 type flow struct {
 	peer, device end
 	peerDialled  bool
 }
 
-// end is one end of it.
+// end is one end of a flow.
 type end struct {
 	addr netip.AddrPort
-	next uint32 // number of the next byte that it sends
-	gone bool   // it has closed its side
+	next uint32 // next sequence number
+	gone bool   // FIN sent
 }
 
-// Numbers that streams begin with: easy to tell apart in a capture.
+// Initial sequence numbers, easy to distinguish in a capture.
 const (
 	peerFirst   = 1_000_000
 	deviceFirst = 5_000_000
 )
 
-func newFlow(e conformance.StreamEnds, peerDialled bool) *flow {
+func newFlow(e conformance.StreamInfo, peerDialled bool) *flow {
 	return &flow{peer: end{addr: e.Peer, next: peerFirst}, device: end{addr: e.Device, next: deviceFirst}, peerDialled: peerDialled}
 }
 
-// segment is one of a handshake.
+// segment is a segment of the handshake.
 type segment struct {
 	data []byte
-	out  bool // sent by the judge
+	out  bool // sent by the peer
 }
 
-// handshake is how the connection was made.
+// handshake returns the segments of the handshake.
 func (f *flow) handshake() []segment {
 	dialler, listener := &f.peer, &f.device
 	if !f.peerDialled {
@@ -66,14 +66,14 @@ func (f *flow) handshake() []segment {
 	return []segment{syn, synAck, {build(dialler, listener, tcpACK, listener.next, nil), f.peerDialled}}
 }
 
-// segments are those that an event of the stream made.
+// segments returns the segments of an event.
 func (f *flow) segments(e *conformance.Event) (all [][]byte) {
 	from, to := &f.device, &f.peer
-	if e.Kind == conformance.EventSent || e.Kind == conformance.EventSentEnd {
+	if e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN {
 		from, to = to, from
 	}
 	switch e.Kind {
-	case conformance.EventSent, conformance.EventCame:
+	case conformance.EventSent, conformance.EventReceived:
 		for rest := e.Data; len(rest) > 0; {
 			n := min(len(rest), largest)
 			flags := byte(tcpACK)
@@ -84,9 +84,9 @@ func (f *flow) segments(e *conformance.Event) (all [][]byte) {
 			from.next += uint32(n)
 			rest = rest[n:]
 		}
-	case conformance.EventSentEnd, conformance.EventCameEnd:
+	case conformance.EventSentFIN, conformance.EventReceivedFIN:
 		if from.gone {
-			return nil // the end of a stream can be read again
+			return nil // EOF may be read repeatedly
 		}
 		all = append(all, build(from, to, tcpFIN|tcpACK, to.next, nil))
 		from.next++
@@ -97,7 +97,7 @@ func (f *flow) segments(e *conformance.Event) (all [][]byte) {
 	return all
 }
 
-// build makes an IP packet of a segment.
+// build returns the IP packet of a segment.
 func build(from, to *end, flags byte, ack uint32, payload []byte) []byte {
 	b := make([]byte, 0, tcpHeader+len(payload))
 	b = binary.BigEndian.AppendUint16(b, from.addr.Port())
@@ -113,7 +113,7 @@ func build(from, to *end, flags byte, ack uint32, payload []byte) []byte {
 	return packet.IP{Src: src, Dst: dst, Protocol: new(uint8(packet.ProtocolTCP))}.Append(nil, b)
 }
 
-// pseudoHeader is what the checksum of TCP also covers.
+// pseudoHeader returns the pseudo-header of the TCP checksum.
 func pseudoHeader(src, dst netip.Addr, length int) []byte {
 	b := append(src.AsSlice(), dst.AsSlice()...)
 	if src.Is4() {

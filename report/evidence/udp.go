@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// unsummed is the comment of a file in which checksums were filled in.
+// unsummed is the comment of a file with filled-in checksums.
 const unsummed = "fabrictest: every UDP checksum over IPv6 was 0 on the wire, as in RoCEv2 (IBTA A17.3.2.4); " +
 	"Wireshark calls that illegal, so they are filled in here"
 
@@ -19,8 +19,7 @@ const (
 	checksumAt   = 6
 )
 
-// udp6 returns the UDP datagram of an IPv6 packet without extension headers, if that
-// is what b is.
+// udp6 returns the UDP datagram of an IPv6 packet without extension headers.
 func udp6(b []byte) (datagram []byte, ok bool) {
 	if len(b) < ipv6Header+udpHeader || b[0]>>4 != 6 || b[nextHeaderAt] != packet.ProtocolUDP {
 		return nil, false
@@ -33,8 +32,7 @@ func udp6(b []byte) (datagram []byte, ok bool) {
 	return datagram[:n], true
 }
 
-// allUnsummed reports whether there are UDP datagrams over IPv6, and none of them has
-// a checksum.
+// allUnsummed reports whether all UDP datagrams over IPv6, at least one, have no checksum.
 func allUnsummed(events []conformance.Event) (some bool) {
 	for i := range events {
 		if u, ok := udp6(events[i].Data); ok && events[i].Stream == 0 {

@@ -2,28 +2,27 @@ package ranks
 
 import "fmt"
 
-// barsView is a chart of bars that lie: names on the left, values on the right. It is
-// made of boxes and not of lines, so that it fits any width and its words stay as large
-// as those around it.
+// barsView is a horizontal bar chart: names on the left, values on the right. It consists
+// of HTML boxes, and fits any width.
 type barsView struct {
 	Keys []key
 	Bars []barView
-	// Grouped says that some belong together.
+	// Grouped reports that some bars form groups.
 	Grouped bool
 	most    float64
 }
 
-// key is what a colour stands for.
+// key is a legend entry.
 type key struct{ Class, Name string }
 
 type barView struct {
 	Name, Value string
-	Follows     bool // it belongs to the one above
+	Follows     bool // same group as the bar above
 	Parts       []partView
 	parts       []part
 }
 
-// part is a piece of a bar.
+// part is a segment of a bar.
 type part struct {
 	class string
 	value float64
@@ -31,7 +30,7 @@ type part struct {
 
 type partView struct {
 	Class string
-	Width string // in per cent
+	Width string // in percent
 }
 
 func (b *barsView) add(name, value string, parts ...part) {
@@ -43,7 +42,7 @@ func (b *barsView) add(name, value string, parts ...part) {
 	b.Bars = append(b.Bars, barView{Name: name, Value: value, Follows: name == "", parts: parts})
 }
 
-// scaled has the longest bar take all the room there is; nil if there is none.
+// scaled scales the bars to the longest; nil if all are empty.
 func (b *barsView) scaled() *barsView {
 	if b.most == 0 {
 		return nil

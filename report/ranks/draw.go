@@ -9,20 +9,20 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 )
 
-// column is one of a chart of columns, whose parts lie on each other.
+// column is a column of a stacked column chart.
 type column struct {
 	label string // below it; may be empty
 	title string
 	parts []part
-	faint bool // it is not quite like the others
+	faint bool // drawn faintly
 }
 
-// columnChart is how one looks.
+// columnChart is the geometry of a column chart.
 type columnChart struct {
 	width, height float64
 	left          float64
 	label         string
-	ticks         int // lines above the ground
+	ticks         int // number of grid lines
 }
 
 // draw draws columns on a scale of bytes.
@@ -71,7 +71,7 @@ func (c columnChart) draw(all []column) template.HTML {
 	return template.HTML(b.String())
 }
 
-// niceStep is a number of bytes that is round in KiB and MiB, no smaller than another.
+// niceStep returns a round number of bytes in KiB or MiB that is at least this large.
 func niceStep(least float64) float64 {
 	step := 1.0
 	for step < least {
@@ -80,7 +80,7 @@ func niceStep(least float64) float64 {
 	return step
 }
 
-// shortBytes is a round number of bytes.
+// shortBytes formats a round number of bytes.
 func shortBytes(v float64) string {
 	if v == 0 {
 		return "0"
@@ -88,8 +88,8 @@ func shortBytes(v float64) string {
 	return strings.Replace(units.Bytes(uint64(v+0.5)), ".0 ", " ", 1)
 }
 
-// drawByRank draws the memory of each rank, by kind. Where there are many, several share
-// a column, which shows the one of them that has most.
+// drawByRank draws the memory of each rank by kind. With many ranks, several share a column,
+// which shows the largest of them; share is their number.
 func drawByRank(all []*Stats) (drawing template.HTML, share int) {
 	const most = 128
 	if len(all) < 2 {

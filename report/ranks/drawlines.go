@@ -20,11 +20,10 @@ func newSeries(class, name string, points []*work.MemoryPoint) series {
 	return series{class, name, points}
 }
 
-// sharedLimit is what shared receives alone are to stay below (Survey).
+// sharedLimit is the published limit for shared receives (Survey).
 const sharedLimit = 5e6
 
-// drawLines draws bytes a rank against ranks, both on scales of powers: what grows with
-// the ranks rises as steeply as it can.
+// drawLines draws bytes per rank by number of ranks, on logarithmic scales.
 func drawLines(all []series, ranks []int) template.HTML {
 	const left, top, width, height = 62, 10, 440, 320
 	least, most := math.Inf(1), 0.0
@@ -52,7 +51,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 	fmt.Fprintf(&b, `<text class="axis" x="%d" y="%d" text-anchor="middle">ranks</text>`, left+width/2, top+height+34)
 	fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f" text-anchor="end">5 MB</text>`, left, y(sharedLimit), width, left+width-2, y(sharedLimit)-4)
 	for k, s := range all {
-		// Curves that lie on each other are all seen: the first are the widest.
+		// The first of several equal curves is the widest, which keeps all visible.
 		wide := float64(len(all) - 1 - k)
 		fmt.Fprintf(&b, `<g class="%s">`, s.class)
 		for i, p := range s.points {
@@ -79,5 +78,5 @@ func drawLines(all []series, ranks []int) template.HTML {
 	return template.HTML(b.String())
 }
 
-// decimalBytes is a power of ten of bytes.
+// decimalBytes formats a power of ten of bytes.
 func decimalBytes(v float64) string { return strings.ReplaceAll(units.SI(v, "B"), ".0", "") }

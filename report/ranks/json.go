@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/files"
 )
 
-// The files of a folder of results: for programs, and for people.
+// Files of a result folder.
 const (
 	ResultFile = "ranks.json"
 	PageFile   = "report.html"
@@ -28,15 +28,14 @@ func Write(w io.Writer, r *Run) error {
 	return e.Encode(&out)
 }
 
-// Read reads what Write wrote. It takes no unknown version, and no key that it does not
-// know.
+// Read reads a run that Write wrote. Unknown versions and keys are errors.
 func Read(r io.Reader) (*Run, error) {
 	text, err := io.ReadAll(io.LimitReader(r, report.MaxSize+1))
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > report.MaxSize {
-		return nil, fmt.Errorf("longer than %d bytes: no run writes that", report.MaxSize)
+		return nil, fmt.Errorf("longer than %d bytes", report.MaxSize)
 	}
 	if err := files.Version(text, Version, "the result of fabrictest mpirun or perf memory"); err != nil {
 		return nil, err
@@ -70,9 +69,9 @@ type Paths struct {
 	HTML   string // report.html
 }
 
-// WriteFolder writes ranks.json and report.html into a folder, which it makes if need be.
-// A file appears under its name only when it is complete. The error is a
-// *report.FolderError, and paths then holds those that were written.
+// WriteFolder writes ranks.json and report.html into a folder, which it creates if needed.
+// Each file is replaced atomically. The error is a *report.FolderError; paths has the files
+// that were written.
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
 	err = files.WriteAll(dir, []files.File{
 		{Name: ResultFile, Write: func(w io.Writer) error { return Write(w, r) }, Path: &paths.Result},

@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/page"
 )
 
-// The page is one file: style and script are in it, and drawings are inline.
+// The page is one file with inline style, script and drawings.
 var (
 	//go:embed page/page.gohtml
 	pageText string
@@ -24,7 +24,7 @@ var (
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 )
 
-// htmlPage is what the template sees.
+// htmlPage is the template's data.
 type htmlPage struct {
 	page.Style
 	Title, Headline, About string
@@ -37,10 +37,10 @@ type htmlPage struct {
 // fact is a name and a value.
 type fact struct {
 	Name, Value string
-	Code        bool // to be copied
+	Code        bool // shown as code
 }
 
-// WriteHTML writes a run as one page that needs nothing else.
+// WriteHTML writes a run as one self-contained page.
 func WriteHTML(w io.Writer, r *Run) error {
 	p := &htmlPage{Style: page.NewStyle(pageCSS, ""), Facts: facts(r), Results: ResultFile, Headline: "Nothing was run"}
 	if r.Job != nil {
@@ -56,8 +56,8 @@ func WriteHTML(w io.Writer, r *Run) error {
 	if err := pageTemplate.Execute(&b, p); err != nil {
 		return fmt.Errorf("%s: %w", PageFile, err)
 	}
-	// The template escapes what could be taken for HTML. What controls or hides instead
-	// of being seen is spelled out last, wherever it came from.
+	// The template escapes HTML. Control and invisible characters are made visible at the
+	// end, wherever they came from.
 	_, err := io.WriteString(w, printable.Text(b.String()))
 	return err
 }

@@ -2,15 +2,15 @@ package ranks
 
 import "github.com/fabrictest/fabrictest/mpi/work"
 
-// pagesOf is a line of Thesis Table 6.1: the memory of an application, in pages of 4 KB of
-// all its processes, over datagrams and over connections.
+// pagesOf is a row of Thesis Table 6.1: the memory of an application in 4 KB pages of all
+// its processes, with datagrams and with connections.
 type pagesOf struct {
 	workload string
-	name     string // there
+	name     string // name in the table
 	ud, rc   [3]float64
 }
 
-// thesisRanks are the processes of the table's columns.
+// thesisRanks are the numbers of processes of the table's columns.
 var thesisRanks = [3]int{4, 16, 64}
 
 var thesisPages = []pagesOf{
@@ -23,23 +23,23 @@ var thesisPages = []pagesOf{
 
 const pageBytes = 4096
 
-// each is what connections took of a process's memory, in bytes.
+// each returns the memory of connections per process in bytes.
 func (p *pagesOf) each(column int) float64 {
 	return (p.rc[column] - p.ud[column]) * pageBytes / float64(thesisRanks[column])
 }
 
-// saved is the share that datagrams save of all memory.
+// saved returns the share of all memory that datagrams save.
 func (p *pagesOf) saved(column int) float64 { return 1 - p.ud[column]/p.rc[column] }
 
-// surveyed is what Survey Tables 1 and 2 and its text say of an application at 64
-// processes. What is negative it does not say.
+// surveyed has the values of Survey Tables 1 and 2, and its text, for an application with
+// 64 processes. Negative values are not published.
 type surveyed struct {
 	workload   string
 	name       string
 	rings      float64 // connections with RDMA, on average
 	low        float64 // low watermark events, on average
 	unexpected float64 // per cent of messages
-	times      string  // how much more memory rings with receives of their own take than shared receives
+	times      string  // memory of rings with own receives, relative to shared receives
 }
 
 const surveyRanks = 64
@@ -56,7 +56,7 @@ var surveyTable = []surveyed{
 	{"hpl", "HPL", 6.26, 0, 13.6, ""},
 }
 
-// titles of patterns, and what is to be seen in them.
+// titles of patterns, and their descriptions.
 var patternTitles = map[string][2]string{
 	"neighbours": {"Neighbours on a grid", "Six partners at most, and those of barriers and reductions: the logarithm of the ranks."},
 	"cg":         {"CG", "Partners grow with the logarithm of the ranks."},
@@ -65,16 +65,16 @@ var patternTitles = map[string][2]string{
 	"smg":        {"SMG2000", "The coarsest levels tie all ranks."},
 }
 
-// continued says which pattern goes on where another is too much for a machine.
+// continued maps a pattern to the one used for more ranks than a host can run.
 const (
 	everybody = "alltoall"
 	continued = "star"
 )
 
-// patternOrder is that of the page.
+// patternOrder is the order on the page.
 var patternOrder = []string{"neighbours", "cg", everybody, "radix", "smg"}
 
-// Where the curves are.
+// Positions of the curves.
 const (
 	curves = work.MemoryByRanks
 	thesis = work.MemoryOfThesis

@@ -1,9 +1,9 @@
-// Package ranks is what the runtime of many ranks leaves behind: what the ranks of a
-// run did and what it took, and how much memory its designs need, as JSON and as one
-// page. It runs nothing and judges nothing: whoever ran the ranks fills it in.
+// Package ranks holds the results of MPI jobs and of memory measurements of the designs,
+// and writes them as JSON and as one page. The commands that run them fill in a Run; this
+// package neither runs nor judges anything.
 //
-// A Run is plain data. Nothing here changes one that it is given, and any number of
-// goroutines may write the same one at a time.
+// A Run is plain data. Functions do not modify their arguments, and may be called
+// concurrently.
 package ranks
 
 import (
@@ -16,42 +16,42 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// Version is that of the layout of ranks.json.
+// Version is the version of the layout of ranks.json.
 const Version = 1
 
 // Run is one call of the program.
 type Run struct {
-	Version int            `json:"version"` // of this layout
-	Tool    string         `json:"tool"`    // fabrictest's own version
-	Command string         `json:"command"` // that repeats it
+	Version int            `json:"version"` // version of this layout
+	Tool    string         `json:"tool"`    // version of fabrictest
+	Command string         `json:"command"` // the command that repeats the run
 	Seed    uint64         `json:"seed"`
 	Started time.Time      `json:"started"`
-	Wall    time.Duration  `json:"wall_ns"` // how long it took, on the clock of the wall
+	Wall    time.Duration  `json:"wall_ns"` // wall-clock time
 	Machine report.Machine `json:"machine"`
-	// Job is what was run with 'fabrictest mpirun'.
+	// Job is the result of 'fabrictest mpirun'.
 	Job *Job `json:"job,omitempty"`
-	// Memory is what was measured with 'fabrictest perf memory'.
+	// Memory are the results of 'fabrictest perf memory'.
 	Memory []Experiment `json:"memory,omitempty"`
 }
 
-// Job is a program on some ranks, and what they did.
+// Job is an MPI job and its statistics.
 type Job struct {
-	Program  string `json:"program"` // with its arguments
+	Program  string `json:"program"` // program with arguments
 	Ranks    int    `json:"ranks"`
 	PerHost  int    `json:"per_host"`
 	Rails    int    `json:"rails"`
 	Tier     string `json:"tier"`
 	Provider string `json:"provider"`
-	Design   string `json:"design,omitempty"` // as it was asked for; empty: what suits the NICs
+	Design   string `json:"design,omitempty"` // requested design; empty: chosen by the NICs
 	Protocol string `json:"protocol"`
 	Progress string `json:"progress"`
 	LossPPM  uint32 `json:"loss_ppm,omitempty"`
-	Code     int    `json:"code"` // that it ended with
-	// Stats are by rank; nil of one that handed in none.
+	Code     int    `json:"code"` // exit code
+	// Stats are by rank; nil for a rank without statistics.
 	Stats []*Stats `json:"stats"`
 }
 
-// Stats are what a rank reports: mpi.Stats, as JSON brings it here.
+// Stats are the statistics of a rank: mpi.Stats, decoded from JSON.
 type Stats struct {
 	P2P           p2p.Stats
 	Window        window.Stats
@@ -59,15 +59,14 @@ type Stats struct {
 	Carrier       carrier.Stats
 }
 
-// Experiment is memory by design, pattern and number of ranks, all with one
-// configuration.
+// Experiment has memory by design, pattern and number of ranks, for one configuration.
 type Experiment struct {
-	Name   string             `json:"name"` // one of package work
+	Name   string             `json:"name"` // name in package work
 	Config carrier.Config     `json:"config"`
 	Points []work.MemoryPoint `json:"points"`
 }
 
-// reported are the statistics that there are.
+// reported returns the statistics that are not nil.
 func (j *Job) reported() (all []*Stats) {
 	for _, s := range j.Stats {
 		if s != nil {
@@ -77,7 +76,7 @@ func (j *Job) reported() (all []*Stats) {
 	return all
 }
 
-// point finds what was measured.
+// point returns a measurement; nil if there is none.
 func (e *Experiment) point(workload string, d carrier.Design, ranks int) *work.MemoryPoint {
 	for i := range e.Points {
 		if p := &e.Points[i]; p.Workload == workload && p.Design == d && p.Ranks == ranks {
@@ -87,7 +86,7 @@ func (e *Experiment) point(workload string, d carrier.Design, ranks int) *work.M
 	return nil
 }
 
-// experiment finds one by its name.
+// experiment returns an experiment by name; nil if there is none.
 func (r *Run) experiment(name string) *Experiment {
 	for i := range r.Memory {
 		if r.Memory[i].Name == name {

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestWriteReadRoundTrip(t *testing.T) {
 	for name, r := range map[string]*ranks.Run{"job": sampleJob(5), "memory": sampleMemory(t)} {
 		dir := t.TempDir()
 		paths, err := ranks.WriteFolder(dir, r)
@@ -30,7 +30,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestReadRejectsInvalidFiles(t *testing.T) {
 	var b bytes.Buffer
 	if err := ranks.Write(&b, sampleJob(2)); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestReadRefuses(t *testing.T) {
 
 // Every figure has a name of its own, apart from those that belong to the one above, and
 // those of a group follow each other.
-func TestRowsAreToldApart(t *testing.T) {
+func TestRowNamesAreUnique(t *testing.T) {
 	seen, groups := map[string]bool{}, map[string]bool{}
 	last := ""
 	for _, row := range ranks.Rows() {
@@ -65,7 +65,7 @@ func TestRowsAreToldApart(t *testing.T) {
 }
 
 // Everything that the runtime counts is a figure, or known to be none.
-func TestEverythingCountedIsShown(t *testing.T) {
+func TestRowsCoverAllStatistics(t *testing.T) {
 	known := map[string]bool{ // what they count is in another figure, or of use to tests alone
 		"Discarded": true, "Reads": true, "Writes": true, "Atomics": true, "Pieces": true, "Connections": true, "Words": true,
 		"BySize": true, "Now": true, "Forgotten": true, "Bytes": true, "Regions": true, "Retries": true, "Carried": true,
@@ -152,7 +152,7 @@ func TestPageOfMemory(t *testing.T) {
 }
 
 // What others named cannot be more than text.
-func TestPageIsSafe(t *testing.T) {
+func TestPageEscapesTexts(t *testing.T) {
 	r := sampleJob(3)
 	r.Job.Program = "</title><script>alert(1)</script>\x1b[2J"
 	r.Command, r.Machine = r.Job.Program, report.Machine{OS: r.Job.Program}

@@ -8,25 +8,25 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// Row is a figure of each rank.
+// Row is a statistic of each rank.
 type Row struct {
-	Group string // what it is about
-	Name  string // with two spaces before it, a part of the one above
+	Group string // heading
+	Name  string // indented by two spaces: a part of the row above
 	Kind  RowKind
 	Of    func(*Stats) uint64
 }
 
-// RowKind is what a figure is.
+// RowKind is the kind of a statistic.
 type RowKind uint8
 
-// The kinds of figures.
+// Kinds of statistics.
 const (
 	Count RowKind = iota
 	Bytes
-	Peak // which of several ranks do not add up
+	Peak // a maximum, which is not summed over ranks
 )
 
-// Show is a value of the row, for people.
+// Show formats a value of the row.
 func (r *Row) Show(v uint64) string {
 	if r.Kind == Bytes {
 		return units.Bytes(v)
@@ -34,7 +34,7 @@ func (r *Row) Show(v uint64) string {
 	return units.Count(v, ",")
 }
 
-// Groups of figures.
+// Groups of statistics.
 const (
 	ofMessages     = "Messages"
 	ofSpeculation  = "Speculation"
@@ -45,7 +45,7 @@ const (
 	ofMemory       = "Communication memory"
 )
 
-// Rows are what is worth knowing, in the order in which one asks.
+// Rows returns the statistics in the order of the tables.
 func Rows() []Row {
 	rows := []Row{
 		{ofMessages, "messages sent eagerly", Count, func(s *Stats) uint64 { return s.P2P.Sent[p2p.Eager].Messages }},
@@ -113,13 +113,13 @@ func Rows() []Row {
 	return rows
 }
 
-// Total is a row of all ranks: the sum, the least and the most.
+// Total has the sum, minimum and maximum of a row over all ranks.
 type Total struct {
 	Row
 	Sum, Least, Most uint64
 }
 
-// Shown is the sum, for people; nothing of figures that do not add up.
+// Shown formats the sum; empty for statistics that are not summed.
 func (t *Total) Shown() string {
 	if t.Kind == Peak {
 		return ""
@@ -127,7 +127,7 @@ func (t *Total) Shown() string {
 	return t.Show(t.Sum)
 }
 
-// Totals are the rows of some ranks. Those that are zero everywhere are left out.
+// Totals returns the totals of the rows. It omits rows that are zero for all ranks.
 func Totals(all []*Stats) (totals []Total) {
 	for _, row := range Rows() {
 		t := Total{Row: row, Least: ^uint64(0)}

@@ -11,26 +11,26 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// jobView is what the page shows of a job.
+// jobView is the template's data for a job.
 type jobView struct {
 	Headline string
 	Good     bool
-	Missing  string // who handed in nothing
+	Missing  string // ranks without statistics
 	Tiles    []tile
 	Sizes    *barsView // messages by size
-	Ways     *barsView // packets by way
+	Ways     *barsView // packets by path
 	RTRs     *barsView
-	Found    *barsView // registrations, and buffers that are used often
+	Found    *barsView // hits of the registration cache, and reused buffers
 	Kinds    *barsView // memory
 	ByRank   template.HTML
-	Coarse   int // ranks that share a column of it
+	Coarse   int // ranks per column
 	Groups   []groupView
 }
 
-// tile is a figure that is seen first.
+// tile is a main figure.
 type tile struct{ Value, Name, Note string }
 
-// groupView is a table of figures.
+// groupView is a table of statistics.
 type groupView struct {
 	Name string
 	Rows []rowView
@@ -38,7 +38,7 @@ type groupView struct {
 
 type rowView struct {
 	Name             string
-	Part             bool // of the one above
+	Part             bool // part of the row above
 	Sum, Least, Most string
 }
 
@@ -65,7 +65,7 @@ func newJobView(j *Job) *jobView {
 	return v
 }
 
-// added is the sum of what the charts are of.
+// added returns the sums that the charts need.
 func added(all []*Stats) *Stats {
 	t := new(Stats)
 	for _, s := range all {
@@ -133,7 +133,7 @@ func (v *jobView) tables(all []*Stats) {
 	}
 }
 
-// sizeBars are messages by powers of two.
+// sizeBars shows messages by powers of two.
 func sizeBars(sum *Stats) *barsView {
 	b := &barsView{Keys: []key{{"k0", "eagerly"}, {"k1", "by rendezvous"}}}
 	sent := &sum.P2P.Sent
@@ -152,7 +152,7 @@ func sizeBars(sum *Stats) *barsView {
 	return b.scaled()
 }
 
-// sizeClass is the name of the sizes with so many bits.
+// sizeClass names the sizes with i bits.
 func sizeClass(i int) string {
 	if i == 0 {
 		return "empty"
@@ -210,7 +210,7 @@ func foundBars(sum *Stats) *barsView {
 	return b.scaled()
 }
 
-// kindBars are the memory of a rank on average, by kind.
+// kindBars shows the average memory of a rank by kind.
 func kindBars(all []*Stats) *barsView {
 	b := &barsView{}
 	for k := range (carrier.MemoryUsage{}).Max {
@@ -231,5 +231,5 @@ func kindBars(all []*Stats) *barsView {
 	return b.scaled()
 }
 
-// kindClass is the colour of a kind of memory.
+// kindClass returns the CSS class of a kind of memory.
 func kindClass(k int) string { return fmt.Sprintf("m%d", k) }

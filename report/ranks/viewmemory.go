@@ -10,31 +10,31 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// memoryView is what the page shows of measured memory.
+// memoryView is the template's data for memory measurements.
 type memoryView struct {
 	Headline string
 	Designs  []key
 	Kinds    []key
-	Config   string // of the curves
+	Config   string // configuration of the curves
 	Patterns []patternView
 	Thesis   *thesisView
 	Survey   *surveyView
 }
 
-// patternView are the curves of a pattern.
+// patternView has the curves of a pattern.
 type patternView struct {
 	Title, About string
-	One          string // where it goes on with one rank
+	One          string // number of ranks from which one rank is measured
 	Lines        template.HTML
 	Minis        []miniView
 	Ranks        []int
 	Rows         []designRow
 }
 
-// miniView is the memory of a design, by kind.
+// miniView is the memory of a design by kind.
 type miniView struct {
 	Design  string
-	Last    string // what it comes to
+	Last    string // total at the most ranks
 	Drawing template.HTML
 }
 
@@ -76,7 +76,7 @@ func newMemoryView(r *Run) *memoryView {
 	return v
 }
 
-// equipment says how ranks are equipped.
+// equipment describes the configuration of the ranks.
 func equipment(c *carrier.Config) string {
 	text := fmt.Sprintf("Packets of %s; %d receives of each connection that has its own", units.Bytes(c.PacketSize), c.Receives)
 	if c.SharedReceives > 0 {
@@ -90,8 +90,8 @@ func equipment(c *carrier.Config) string {
 
 func designClass(i int) string { return fmt.Sprintf("k%d", i) }
 
-// curve are the points of a design, fewer ranks first. That of everybody goes on with
-// one rank where the others have no place.
+// curve returns the points of a design, by number of ranks. All-to-all continues with one
+// measured rank where a host cannot run all of them.
 func (e *Experiment) curve(pattern string, d carrier.Design) (points []*work.MemoryPoint) {
 	last := 0
 	for _, name := range []string{pattern, continued} {
@@ -154,10 +154,10 @@ func newPattern(e *Experiment, name string) *patternView {
 	return v
 }
 
-// drawKinds draws the memory of a design by kind, a column for every number of ranks.
+// drawKinds draws the memory of a design by kind, a column per number of ranks.
 func drawKinds(design string, points []*work.MemoryPoint) template.HTML {
 	columns := make([]column, 0, len(points))
-	every := (len(points) + 4) / 5 // labels have room for
+	every := (len(points) + 4) / 5 // show every n-th label
 	for i, p := range points {
 		k := column{title: fmt.Sprintf("%d ranks: %s", p.Ranks, units.Bytes(uint64(p.Bytes.Mean))), faint: p.Rank0Only}
 		for m, kind := range p.Kinds {

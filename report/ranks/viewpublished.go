@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// thesisView holds the memory of connections against Thesis Table 6.1.
+// thesisView compares the memory of connections with Thesis Table 6.1.
 type thesisView struct {
 	Config string
 	Keys   []key
@@ -23,15 +23,15 @@ type thesisChart struct {
 type thesisRow struct {
 	Name                          string
 	Ranks                         int
-	Pages                         string // published, connections and datagrams
-	Published, Ours               string // MB of connections, a process
+	Pages                         string // published pages, connections and datagrams
+	Published, Ours               string // MB of connections per process
 	PublishedPartners, OurPartner string
-	Saved                         string // of all memory there
+	Saved                         string // published saving of all memory
 }
 
 const mega = 1e6
 
-// connectionBytes is what the thesis reckons for one, and what ours has.
+// connectionBytes is the memory per connection in the thesis, and here.
 const connectionBytes = 200 * pageBytes
 
 func newThesis(e *Experiment) *thesisView {
@@ -70,7 +70,7 @@ func newThesis(e *Experiment) *thesisView {
 
 func megabytes(v float64) string { return fmt.Sprintf("%.1f MB", v/mega) }
 
-// surveyView holds the eager designs against those of Survey.
+// surveyView compares the eager designs with those of the survey.
 type surveyView struct {
 	Config string
 	Keys   []key
@@ -80,7 +80,7 @@ type surveyView struct {
 
 type surveyRow struct {
 	Name                 string
-	Own, Rings, Shared   string // MB a rank with each design
+	Own, Rings, Shared   string // MB per rank with each design
 	Times, PublishedTime string
 	Ringed, PublishedR   string
 	EachRing             string // KB

@@ -9,20 +9,20 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// AckBlock says what has arrived of a flow.
+// AckBlock acknowledges packets of a flow.
 type AckBlock struct {
 	_        struct{} `size:"16"`
 	Epoch    *uint32  `at:"0,32" fmt:"%#x"`
 	Next     *uint32  `at:"4,32"`
 	Echo     *uint32  `at:"8,32"`
 	Window   *uint16  `at:"12,16" def:"256"`
-	Words    *uint8   `at:"14,8"` // nil: as many as SACK has
+	Words    *uint8   `at:"14,8"` // nil: the length of SACK
 	Reserved *uint8   `at:"15,8" fmt:"%#x"`
-	// SACK are the words that say what has arrived behind a gap; nil: none, or any.
+	// SACK is the selective acknowledgement bitmap; nil: none, or any.
 	SACK []uint32
 }
 
-// maxWords is how many words of SACK there can be.
+// maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
 func (a AckBlock) append(b []byte) []byte {
@@ -57,7 +57,7 @@ func (a *AckBlock) diff(d *packet.Differences, got *AckBlock) {
 	}
 }
 
-// Arrived reports whether the block says that packet seq has arrived.
+// Arrived reports whether the block acknowledges packet seq.
 func (a *AckBlock) Arrived(seq uint32) bool {
 	behind := int32(seq - iwarp.Val(a.Next))
 	if behind < 0 {
@@ -67,8 +67,7 @@ func (a *AckBlock) Arrived(seq uint32) bool {
 	return behind > 0 && int(w) < len(a.SACK) && a.SACK[w]>>bit&1 != 0
 }
 
-// SACKOf returns the words that say of each of the packets, all of them behind next,
-// that it has arrived.
+// SACKOf returns the bitmap that acknowledges the given packets, all of them after next.
 func SACKOf(next uint32, arrived ...uint32) []uint32 {
 	var words []uint32
 	for _, seq := range arrived {
@@ -81,17 +80,17 @@ func SACKOf(next uint32, arrived ...uint32) []uint32 {
 	return words
 }
 
-// DataBlock says which packet of a flow this is.
+// DataBlock has the sequence number of a packet in its flow.
 type DataBlock struct {
 	_         struct{} `size:"12"`
 	Epoch     *uint32  `at:"0,32" fmt:"%#x"`
 	Seq       *uint32  `at:"4,32"`
 	Timestamp *uint32  `at:"8,32"`
-	// Start is there while no packet of the flow has been acknowledged.
+	// Start is present until a packet of the flow has been acknowledged.
 	Start *StartBlock
 }
 
-// StartBlock is what lets a flow begin.
+// StartBlock opens a flow.
 type StartBlock struct {
 	_           struct{} `size:"16"`
 	Proof       *uint64  `at:"0,64" fmt:"%#x"`
@@ -112,7 +111,7 @@ func (d *DataBlock) diff(to *packet.Differences, got *DataBlock) {
 	diffBlock(to, "Start", d.Start, got.Start)
 }
 
-// ChallengeBlock is how a receiver that keeps nothing answers the start of a flow.
+// ChallengeBlock is the stateless response of a receiver to the start of a flow.
 type ChallengeBlock struct {
 	_           struct{} `size:"16"`
 	Epoch       *uint32  `at:"0,32" fmt:"%#x"`
@@ -120,7 +119,7 @@ type ChallengeBlock struct {
 	Cookie      *uint64  `at:"8,64" fmt:"%#x"`
 }
 
-// RefusalBlock is how a receiver answers packets of a flow that it will not take.
+// RefusalBlock is the response of a receiver that rejects a flow.
 type RefusalBlock struct {
 	_        struct{} `size:"8"`
 	Epoch    *uint32  `at:"0,32" fmt:"%#x"`
@@ -128,10 +127,10 @@ type RefusalBlock struct {
 	Reserved *uint32  `at:"5,24" fmt:"%#x"`
 }
 
-// Reason is why a flow is refused.
+// Reason is the reason of a refusal.
 type Reason uint8
 
-// The reasons of refusals.
+// Reasons of refusals.
 const (
 	ReasonUnknownFlow Reason = 1
 	ReasonNoQP        Reason = 2
@@ -144,7 +143,7 @@ type Record struct {
 	_         struct{} `size:"16"`
 	MSN       *uint32  `at:"0,32"`
 	MO        *uint32  `at:"4,32"`
-	Length    *uint32  `at:"8,32"` // of the whole message
+	Length    *uint32  `at:"8,32"` // message length
 	Immediate *uint32  `at:"12,32" fmt:"%#x"`
 }
 

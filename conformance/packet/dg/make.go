@@ -2,10 +2,10 @@ package dg
 
 import "github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 
-// Any is any packet.
+// Any matches any packet.
 func Any() Packet { return Packet{} }
 
-// Of is any packet of a kind.
+// Of is a packet of a kind.
 func Of(kind Kind) Packet { return Packet{Header: Header{Kind: &kind}} }
 
 // UD is an unreliable packet with a segment.
@@ -18,30 +18,30 @@ func Data(epoch, seq uint32, s iwarp.Segment) Packet {
 	return p
 }
 
-// Ack is an acknowledgement of a flow without data: everything before next has arrived.
+// Ack acknowledges all packets before next, without data.
 func Ack(epoch, next uint32) Packet { return Of(KindRD).Acking(epoch, next) }
 
-// Challenge asks the source of a flow that wants to start for proof that it is there.
+// Challenge asks the source of a new flow to prove its address.
 func Challenge(epoch, incarnation uint32, cookie uint64) Packet {
 	p := Of(KindChallenge)
 	p.Challenge = &ChallengeBlock{Epoch: &epoch, Incarnation: &incarnation, Cookie: &cookie}
 	return p
 }
 
-// Refusal refuses a flow.
+// Refusal rejects a flow.
 func Refusal(epoch uint32, reason Reason) Packet {
 	p := Of(KindRefusal)
 	p.Refusal = &RefusalBlock{Epoch: &epoch, Reason: &reason}
 	return p
 }
 
-// WriteRecord is an unreliable packet with a Write-Record message of its own.
+// WriteRecord is an unreliable packet with a whole Write-Record message.
 func WriteRecord(msn uint32, at iwarp.Addr, data []byte, immediate uint32) Packet {
 	return writeRecord(msn, at, 0, uint32(len(data)), data, immediate)
 }
 
-// WriteRecords are the packets of a Write-Record message with at most room octets of
-// data each.
+// WriteRecords are the packets of a Write-Record message, with at most room octets of data
+// each.
 func WriteRecords(msn uint32, at iwarp.Addr, data []byte, immediate uint32, room int) []Packet {
 	var all []Packet
 	for mo := 0; mo == 0 || mo < len(data); mo += room {
@@ -77,10 +77,10 @@ func (p Packet) EditRecord(edit func(*Record)) Packet {
 	return p
 }
 
-// ToQP sets the destination.
+// ToQP sets the destination QPN.
 func (p Packet) ToQP(v uint32) Packet { p.Header.DestQP = &v; return p }
 
-// FromQP sets the source.
+// FromQP sets the source QPN.
 func (p Packet) FromQP(v uint32) Packet { p.Header.SourceQP = &v; return p }
 
 // WithKey sets the key.
@@ -89,19 +89,19 @@ func (p Packet) WithKey(v uint32) Packet { p.Header.Key = &v; return p }
 // Version sets the version.
 func (p Packet) Version(v uint8) Packet { p.Header.Version = &v; return p }
 
-// OfKind sets the kind, and nothing that would have to go with it.
+// OfKind sets the kind field only.
 func (p Packet) OfKind(k Kind) Packet { p.Header.Kind = &k; return p }
 
-// AckNow asks for an acknowledgement at once.
+// AckNow requests an immediate acknowledgement.
 func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
 
-// Marked says that a packet came with CE.
+// Marked reports that a packet arrived with CE.
 func (p Packet) Marked() Packet { p.Header.Marked = new(true); return p }
 
-// Repeats says that something was sent again for nothing.
+// Repeats reports an unnecessary retransmission.
 func (p Packet) Repeats() Packet { p.Header.Repeats = new(true); return p }
 
-// Starting adds what lets a flow begin to a packet with data.
+// Starting adds a StartBlock to a data packet.
 func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {
 	d := iwarp.Val(p.Data)
 	d.Start = &StartBlock{Proof: &proof, Incarnation: &incarnation, SourceKey: &sourceKey}
@@ -109,7 +109,7 @@ func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {
 	return p
 }
 
-// Timestamp sets that of a packet with data.
+// Timestamp sets the timestamp of a data packet.
 func (p Packet) Timestamp(v uint32) Packet {
 	d := iwarp.Val(p.Data)
 	d.Timestamp = &v
@@ -131,14 +131,14 @@ func (p Packet) EditAck(edit func(*AckBlock)) Packet {
 	return p
 }
 
-// Echo sets the timestamp that the acknowledgement answers.
+// Echo sets the echoed timestamp of the acknowledgement.
 func (p Packet) Echo(v uint32) Packet { return p.EditAck(func(a *AckBlock) { a.Echo = &v }) }
 
-// Window sets how many packets would be taken; 0 is busy.
+// Window sets the receive window in packets; 0 is busy.
 func (p Packet) Window(v uint16) Packet { return p.EditAck(func(a *AckBlock) { a.Window = &v }) }
 
-// SACK sets the words of the acknowledgement. Where it is expected, no words at all is
-// that nothing has arrived behind a gap.
+// SACK sets the bitmap of the acknowledgement. An empty one matches an acknowledgement
+// without packets after a gap.
 func (p Packet) SACK(words ...uint32) Packet {
 	return p.EditAck(func(a *AckBlock) { a.SACK = append([]uint32{}, words...) })
 }
@@ -146,11 +146,11 @@ func (p Packet) SACK(words ...uint32) Packet {
 // EditHeader changes the header.
 func (p Packet) EditHeader(edit func(*Header)) Packet { edit(&p.Header); return p }
 
-// Trailing adds octets where none belong.
+// Trailing adds trailing octets.
 func (p Packet) Trailing(b ...byte) Packet { p.Trailer = append([]byte{}, b...); return p }
 
-// Cut leaves the first n octets, with a CRC that is right for them.
+// Cut truncates the packet to n octets, with a correct CRC.
 func (p Packet) Cut(n int) Packet { p.CutAt = &n; return p }
 
-// BadCRC has one bit of the CRC wrong.
+// BadCRC flips one bit of the CRC.
 func (p Packet) BadCRC() Packet { p.CRCIs = new(iwarp.CRCWrong); return p }

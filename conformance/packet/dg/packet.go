@@ -11,8 +11,7 @@ import (
 type Packet struct {
 	Header Header
 
-	// The blocks, in the order in which they are in a packet that has them; nil: not
-	// there, or any.
+	// The blocks, in their order in a packet; nil: not present, or any.
 	Ack       *AckBlock
 	Data      *DataBlock
 	Challenge *ChallengeBlock
@@ -21,23 +20,23 @@ type Packet struct {
 	Segment *iwarp.Segment
 	// Record is the header of a Write-Record, between the DDP header and the payload.
 	Record *Record
-	// Trailer is what follows where nothing should; nil: nothing, or anything.
+	// Trailer are trailing octets; nil: none, or any.
 	Trailer []byte
 
-	CRC   *uint32         // nil: as CRCIs says
-	CRCIs *iwarp.CRCState // nil: right
+	CRC   *uint32         // nil: see CRCIs
+	CRCIs *iwarp.CRCState // nil: correct
 
-	// CutAt is how many octets are sent before the CRC, which is right for them; nil:
-	// all.
+	// CutAt truncates the packet before the CRC, which is then correct; nil: not
+	// truncated.
 	CutAt *int
 }
 
-// Header is what every packet begins with.
+// Header is the common header of all packets.
 type Header struct {
 	_       struct{} `size:"16"`
 	Version *uint8   `at:"0.0,4" def:"1"`
 	Kind    *Kind    `at:"0.4,4"`
-	// The flags. nil: the first three as the blocks demand, the others not set.
+	// The flags. nil: the first three as the blocks require, the others clear.
 	HasData       *bool   `at:"1.0,1"`
 	HasAck        *bool   `at:"1.1,1"`
 	Start         *bool   `at:"1.2,1"`
@@ -62,13 +61,13 @@ const (
 	KindRefusal   Kind = 4
 )
 
-// GroupQP as the number of the destination names the queue pairs of a group.
+// GroupQP as the destination addresses the queue pairs of a multicast group.
 const GroupQP uint32 = 0x00ffffff
 
-// Path is where packets go and where they come from.
+// Path has the queue pairs and the key of a flow.
 type Path struct{ Dest, Source, Key uint32 }
 
-// Over has a packet that says nothing else go along a path.
+// Over sets the fields of a path that are unset in the packet.
 func (p Packet) Over(path Path) Packet {
 	p.Header = packet.Or(p.Header, Header{DestQP: &path.Dest, SourceQP: &path.Source, Key: &path.Key})
 	return p
@@ -76,7 +75,7 @@ func (p Packet) Over(path Path) Packet {
 
 const crcLen = 4
 
-// Append appends the octets of the packet.
+// Append appends the packet.
 func (p Packet) Append(b []byte) []byte {
 	start := len(b)
 	b = packet.AppendFields(b, packet.Or(p.Header, Header{
@@ -106,7 +105,7 @@ func (p Packet) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, p.crc(iwarp.CRC32c(b[start:])))
 }
 
-// segment is the ULPDU, with the header of a Write-Record in it.
+// segment returns the ULPDU, with the header of a Write-Record.
 func (p Packet) segment() *iwarp.Segment {
 	if p.Segment == nil || p.Record == nil {
 		return p.Segment
@@ -129,8 +128,8 @@ func (p Packet) crc(right uint32) uint32 {
 	}
 }
 
-// Strict returns the packet with every field that was nil at its ordinary value: as an
-// expectation, one of every bit but those of the CRC, which has to be right.
+// Strict returns the packet with all nil fields set to their defaults. As an expectation it
+// compares every bit; the CRC must be correct.
 func (p Packet) Strict() Packet {
 	s := Parse(p.Append(nil)).Packet
 	s.CRC = nil

@@ -8,16 +8,16 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// Got is a packet that was received, with all that there is to see.
+// Got is a received packet.
 type Got struct {
 	Packet
 	Raw      []byte
 	RightCRC uint32
-	Odd      []string // what is not as it always is, in words
+	Odd      []string // descriptions of unusual values
 }
 
-// Parse reads a packet. It takes any octets: blocks that are not all there are nil, and
-// what is left over is the trailer. It keeps no reference to b.
+// Parse parses a packet of any octets. Incomplete blocks are nil, and remaining octets are
+// the trailer. The result does not alias b.
 func Parse(b []byte) Got {
 	g := Got{Raw: append([]byte{}, b...)}
 	b = g.Raw
@@ -50,8 +50,8 @@ func Parse(b []byte) Got {
 	return g
 }
 
-// parseBlocks reads what the kind and the flags say is there, and returns what is left
-// and whether something is missing.
+// parseBlocks parses the blocks that kind and flags announce. It returns the rest, and
+// whether a block is incomplete.
 func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	h := &p.Header
 	switch *h.Kind {
@@ -93,7 +93,7 @@ func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	return nil, false
 }
 
-// parseSegment reads the ULPDU, which is all that is left.
+// parseSegment parses the rest as a ULPDU.
 func (p *Packet) parseSegment(b []byte) {
 	s := iwarp.ParseSegment(b)
 	if s.Op() == iwarp.OpExperimental && s.Verbatim == nil && s.IsTagged() {
@@ -111,7 +111,7 @@ func parseAs[B any](b []byte) (block *B, rest []byte) {
 	return block, rest
 }
 
-// Diff says where got is not what is expected.
+// Diff returns the fields of got that differ from the expected packet.
 func Diff(want Packet, got Got) packet.Differences {
 	var d packet.Differences
 	packet.DiffFields(&d, "", want.Header, got.Header)
@@ -127,10 +127,10 @@ func Diff(want Packet, got Got) packet.Differences {
 	return d
 }
 
-// Matches reports whether got is what is expected.
+// Matches reports whether got matches the expected packet.
 func Matches(want Packet, got Got) bool { return len(Diff(want, got)) == 0 }
 
-// diffPart compares parts that have parts of their own.
+// diffPart compares blocks.
 func diffPart[P any](d *packet.Differences, name string, want, got *P, diff func(*P, *packet.Differences, *P)) {
 	switch {
 	case want == nil:

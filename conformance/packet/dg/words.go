@@ -10,8 +10,7 @@ import (
 
 const version = 1
 
-// findOddities lists what no ordinary sender puts into a packet. Nothing of it need be
-// an error.
+// findOddities lists unusual values as text. Cases decide whether one is an error.
 func (g *Got) findOddities(short bool) {
 	h := &g.Header
 	if *h.Version != version {
@@ -78,7 +77,7 @@ func (g *Got) oddSegment() {
 	s := *g.Segment
 	switch {
 	case g.Record != nil:
-		// The opcode is one that RDMAP leaves to experiments: this one.
+		// Write-Record uses the opcode reserved for experiments.
 		if end := uint64(*g.Record.MO) + uint64(len(s.Payload)); end > uint64(*g.Record.Length) {
 			g.oddf("a record of %d octets has some up to %d", *g.Record.Length, end)
 		}
@@ -90,7 +89,7 @@ func (g *Got) oddSegment() {
 	g.Odd = append(g.Odd, s.Oddities()...)
 }
 
-// String is "UD", "RD", "CHALLENGE" or "REFUSAL".
+// String returns "UD", "RD", "CHALLENGE" or "REFUSAL".
 func (k Kind) String() string {
 	if k >= KindUD && k <= KindRefusal {
 		return [...]string{"UD", "RD", "CHALLENGE", "REFUSAL"}[k-KindUD]
@@ -98,7 +97,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// String says what the reason is.
+// String returns the reason in words.
 func (r Reason) String() string {
 	if r >= ReasonUnknownFlow && r <= ReasonNoRoom {
 		return [...]string{"unknown flow", "no such queue pair", "queue pair not ready", "no room"}[r-ReasonUnknownFlow]
@@ -106,8 +105,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d", uint8(r))
 }
 
-// String is the packet in a line, as for a ladder diagram: "RD seq 3 ack-now SEND msn 1
-// 5 B last". Fields that are not set are left out.
+// String formats the packet as a line of a ladder diagram: "RD seq 3 ack-now SEND msn 1 5 B
+// last". It omits unset fields.
 func (p Packet) String() string {
 	var l line
 	if p.Header.Kind == nil {

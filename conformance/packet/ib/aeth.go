@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// AETH is the header of acknowledgements.
+// AETH is the ACK extended transport header.
 type AETH struct {
 	_ struct{} `size:"4"`
-	// Kind is what the syndrome is about. It takes the reserved first bit in, so that
-	// kinds from 4 on exist, and are wrong.
+	// Kind is the type in the syndrome, with its reserved first bit: kinds from 4 on are
+	// invalid.
 	Kind *AckKind `at:"0,3"`
-	// Value is the rest of the syndrome: credits, timer or NAK code. Of an ACK, the
-	// code that tells no credits.
+	// Value is the rest of the syndrome: credits, RNR timer or NAK code. The default of
+	// an ACK is NoCredits.
 	Value *uint8 `at:"0.3,5"`
-	// MSN counts the messages that the responder has completed.
+	// MSN is the number of messages that the responder has completed.
 	MSN *uint32 `at:"1,24"`
 }
 
-// Syndrome is the first byte.
+// Syndrome is the first byte of the AETH.
 func (h AETH) Syndrome() uint8 {
 	kind := value(h.Kind, AckPositive)
 	return uint8(kind)<<5 | value(h.Value, kind.defaultValue())
@@ -57,7 +57,7 @@ func (k AckKind) defaultValue() uint8 {
 	return 0
 }
 
-// NakCode is why a responder refuses.
+// NakCode is the reason of a NAK.
 type NakCode uint8
 
 // NAK codes; those above are reserved.
@@ -78,11 +78,10 @@ func (c NakCode) String() string {
 	return fmt.Sprintf("code %d", uint8(c))
 }
 
-// NoCredits is the credit code of a responder that does not tell.
+// NoCredits is the credit code of a responder without end-to-end credits.
 const NoCredits = 31
 
-// Credits returns how many receives a credit code stands for; none means that the
-// responder does not tell.
+// Credits returns the number of receives of a credit code; told is false for NoCredits.
 func Credits(code uint8) (n int, told bool) {
 	code &= 31
 	switch {
@@ -91,7 +90,7 @@ func Credits(code uint8) (n int, told bool) {
 	case code < 4:
 		return int(code), true
 	}
-	// From there on two codes double it: 4, 6, 8, 12, 16, 24 and so on.
+	// From there on every second code doubles it: 4, 6, 8, 12, 16, 24 and so on.
 	n = 4 << ((code - 4) / 2)
 	if code%2 == 1 {
 		n += n / 2
@@ -99,17 +98,17 @@ func Credits(code uint8) (n int, told bool) {
 	return n, true
 }
 
-// rnrTimers are what the timer codes stand for, in units of 10 µs.
+// rnrTimers are the times of the RNR timer codes, in units of 10 µs.
 var rnrTimers = [32]time.Duration{
 	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 }
 
-// RNRTimer is how long a requester has to wait after an RNR NAK with this timer code.
+// RNRTimer returns the time of an RNR timer code.
 func RNRTimer(code uint8) time.Duration { return rnrTimers[code&31] * 10 * time.Microsecond }
 
-// AckTimeout is the least time after which a requester with this local ACK timeout
-// tries again; 0 means that it never does.
+// AckTimeout returns the time of a local ACK timeout code; 0 means that the requester
+// never retransmits.
 func AckTimeout(code uint8) time.Duration {
 	if code &= 31; code == 0 {
 		return 0

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Or returns p with what is nil in it taken from defaults: the addresses, ports and
-// queue pair of a connection, for example. Extension headers are taken as a whole,
-// payload and what is behind it are not.
+// Or returns p with its nil fields set from defaults: for example the addresses, ports and
+// QPN of a connection. Extension headers are taken as a whole; payload and trailers are not.
 func (p Packet) Or(defaults Packet) Packet {
 	p.IP = packet.Or(p.IP, defaults.IP)
 	p.UDP = packet.Or(p.UDP, defaults.UDP)
@@ -34,7 +33,7 @@ func orHeader[T any](h **T, def *T) {
 	}
 }
 
-// Build returns the IP packet, with its trailer.
+// Build returns the IP packet with its trailer.
 func (p Packet) Build() []byte {
 	size := len(p.IP.Append(nil, nil))
 	b := p.assemble(0)
@@ -44,7 +43,7 @@ func (p Packet) Build() []byte {
 		seal = p.seal(right)
 	}
 	if len(p.odd) > 0 {
-		p = clone(p) // what the changes write to is not the caller's
+		p = clone(p) // the changes must not modify the caller's packet
 	}
 	for _, change := range p.odd {
 		change(&p)
@@ -68,7 +67,7 @@ func (p Packet) assemble(icrc uint32) []byte {
 	return p.IP.Append(nil, append(udp.Append(nil, p.IP, b), p.Behind...))
 }
 
-// bth returns the BTH with what follows from the rest of the packet.
+// bth returns the BTH with computed fields.
 func (p Packet) bth() BTH {
 	h := p.BTH
 	if h.PadCnt == nil {
@@ -105,8 +104,8 @@ func (p Packet) body() []byte {
 	return append(append(b, payload...), p.pad()...)
 }
 
-// header returns an extension header of the packet, with its defaults if it has to
-// be there, or nil.
+// header returns an extension header of the packet, with defaults if the opcode needs it,
+// or nil.
 func (p Packet) header(h Header, needed bool) any {
 	switch h {
 	case HdrRDETH:
@@ -154,18 +153,18 @@ func (p Packet) aeth(needed bool) any {
 	return h
 }
 
-// clone returns a copy of a packet that shares no memory with it.
+// clone returns a deep copy of a packet.
 func clone(p Packet) Packet {
 	deepen(reflect.ValueOf(&p).Elem())
 	return p
 }
 
-// deepen replaces what the fields of v refer to by copies.
+// deepen replaces pointers and slices in v by copies.
 func deepen(v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)
 		switch {
-		case !f.CanSet(): // changed by methods only, which copy
+		case !f.CanSet(): // unexported; methods copy it
 		case f.Kind() == reflect.Struct:
 			deepen(f)
 		case f.Kind() == reflect.Slice && !f.IsNil():

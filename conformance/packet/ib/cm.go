@@ -2,12 +2,11 @@ package ib
 
 import "fmt"
 
-// Message is one of the communication manager: REQ, MRA, REJ, REP, RTU, DREQ, DREP,
-// SIDRREQ, SIDRREP, LAP or APR. They are sent and parsed by value. In fields that have
-// one, nil stands for what Linux sends.
+// Message is a CM message: REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDRREQ, SIDRREP, LAP or
+// APR, as a value. A nil field has the value that Linux sends.
 type Message interface{ Attr() Attr }
 
-// Attr says which message a MAD is.
+// Attr is the attribute ID of a MAD, which names the message.
 type Attr uint16
 
 // The messages.
@@ -74,10 +73,10 @@ func (m DREP) commIDs() (local, remote *uint32) { return m.LocalCommID, m.Remote
 func (m LAP) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
 func (m APR) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
 
-// Reason is why a REJ was sent.
+// Reason is the reason of a REJ.
 type Reason uint16
 
-// Reasons of a REJ. InvalidLID kinds (13, 19) do not exist on RoCEv2.
+// Reasons of a REJ. Those about LIDs (13, 19) do not exist on RoCEv2.
 const (
 	RejNoQP                 Reason = 1
 	RejNoResources          Reason = 3
@@ -117,7 +116,7 @@ var reasonNames = map[Reason]string{
 	RejClassVersion: "class version", RejInvalidFlowLabel: "invalid flow label", RejVendorOption: "vendor option",
 }
 
-// String is the number and the name of the reason.
+// String returns the number and the name of the reason.
 func (r Reason) String() string {
 	if name, ok := reasonNames[r]; ok {
 		return fmt.Sprintf("%d (%s)", uint16(r), name)
@@ -125,14 +124,14 @@ func (r Reason) String() string {
 	return fmt.Sprintf("%d", uint16(r))
 }
 
-// What an MRA or a REJ is about.
+// Message numbers in an MRA or a REJ.
 const (
 	AboutREQ   = 0
 	AboutREP   = 1
 	AboutOther = 2
 )
 
-// Status of a SIDR_REP.
+// Status values of a SIDR_REP.
 const (
 	SIDRValid       = 0
 	SIDRUnsupported = 1

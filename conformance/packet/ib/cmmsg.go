@@ -2,7 +2,7 @@ package ib
 
 import "net/netip"
 
-// REQ asks for a connection.
+// REQ requests a connection.
 type REQ struct {
 	_               struct{}   `size:"232"`
 	LocalCommID     *uint32    `at:"0,32" fmt:"%#08x"`
@@ -15,7 +15,7 @@ type REQ struct {
 	InitiatorDepth  *uint8     `at:"39,8" def:"1"`
 	RemoteEECN      *uint32    `at:"40,24" fmt:"%#x"`
 	RemoteTimeout   *uint8     `at:"43,5" def:"20"` // 4.096 µs << n
-	Transport       *uint8     `at:"43.5,2"`        // 0 RC, 1 UC, 2 RD, 3 as ExtTransport says
+	Transport       *uint8     `at:"43.5,2"`        // 0 RC, 1 UC, 2 RD, 3 see ExtTransport
 	FlowControl     *bool      `at:"43.7,1"`
 	StartingPSN     *PSN       `at:"44,24"`
 	LocalTimeout    *uint8     `at:"47,5" def:"20"`
@@ -52,7 +52,7 @@ type REQ struct {
 	Private         []byte     `at:"140,736"`
 }
 
-// MRA says that the answer to a message takes longer.
+// MRA asks the peer to wait longer for the response to a message.
 type MRA struct {
 	_              struct{} `size:"232"`
 	LocalCommID    *uint32  `at:"0,32" fmt:"%#08x"`
@@ -62,7 +62,7 @@ type MRA struct {
 	Private        []byte   `at:"10,1776"`
 }
 
-// REJ refuses a connection, or gives one up.
+// REJ rejects or aborts a connection.
 type REJ struct {
 	_            struct{} `size:"232"`
 	LocalCommID  *uint32  `at:"0,32" fmt:"%#08x"`
@@ -94,7 +94,7 @@ type REP struct {
 	Private        []byte   `at:"36,1568"`
 }
 
-// RTU says that a connection is ready to use.
+// RTU confirms that a connection is ready to use.
 type RTU struct {
 	_            struct{} `size:"232"`
 	LocalCommID  *uint32  `at:"0,32" fmt:"%#08x"`
@@ -102,7 +102,7 @@ type RTU struct {
 	Private      []byte   `at:"8,1792"`
 }
 
-// DREQ ends a connection.
+// DREQ requests disconnection.
 type DREQ struct {
 	_            struct{} `size:"232"`
 	LocalCommID  *uint32  `at:"0,32" fmt:"%#08x"`
@@ -111,7 +111,7 @@ type DREQ struct {
 	Private      []byte   `at:"12,1760"`
 }
 
-// DREP answers a DREQ.
+// DREP confirms a DREQ.
 type DREP struct {
 	_            struct{} `size:"232"`
 	LocalCommID  *uint32  `at:"0,32" fmt:"%#08x"`
@@ -119,7 +119,7 @@ type DREP struct {
 	Private      []byte   `at:"8,1792"`
 }
 
-// SIDRREQ asks for the queue pair of a datagram service.
+// SIDRREQ requests the QPN of a datagram service.
 type SIDRREQ struct {
 	_         struct{} `size:"232"`
 	RequestID *uint32  `at:"0,32" fmt:"%#08x"`
@@ -141,7 +141,7 @@ type SIDRREP struct {
 	Private   []byte   `at:"96,1088"`
 }
 
-// LAP asks for an alternate path. What is behind its ids is not taken apart.
+// LAP requests an alternate path. Its fields after the communication IDs are not parsed.
 type LAP struct {
 	_            struct{} `size:"232"`
 	LocalCommID  *uint32  `at:"0,32" fmt:"%#08x"`
@@ -149,7 +149,7 @@ type LAP struct {
 	Rest         []byte   `at:"8,1792"`
 }
 
-// APR answers a LAP. What is behind its ids is not taken apart.
+// APR answers a LAP. Its fields after the communication IDs are not parsed.
 type APR struct {
 	_            struct{} `size:"232"`
 	LocalCommID  *uint32  `at:"0,32" fmt:"%#08x"`

@@ -2,7 +2,7 @@ package ib
 
 import "github.com/fabrictest/fabrictest/conformance/packet"
 
-// Diff returns where got is not as p, the expectation, says; nil where it is.
+// Diff returns the fields of got that differ from the expected packet p.
 func (p Packet) Diff(got Packet) packet.Differences {
 	var d packet.Differences
 	p.IP.Diff(&d, got.IP)
@@ -25,7 +25,7 @@ func (p Packet) Diff(got Packet) packet.Differences {
 	return d
 }
 
-// Matches reports whether got is as p, the expectation, says.
+// Matches reports whether got matches the expected packet p.
 func (p Packet) Matches(got Packet) bool { return len(p.Diff(got)) == 0 }
 
 func diffHeader[T any](d *packet.Differences, name string, want, got *T) {
@@ -38,8 +38,7 @@ func diffHeader[T any](d *packet.Differences, name string, want, got *T) {
 	}
 }
 
-// diffAETH is diffHeader that speaks of the syndrome as a whole: half of one says
-// little.
+// diffAETH compares AETHs, with the syndrome as one field.
 func diffAETH(d *packet.Differences, want, got *AETH) {
 	if want == nil || got == nil {
 		diffHeader(d, "AETH", want, got)

@@ -1,22 +1,21 @@
-// Package ib is the judge's model of RoCEv2: the transport headers of InfiniBand in
-// UDP over IPv4 and IPv6, their invariant CRC, and the messages of the communication
+// Package ib models RoCEv2 packets for conformance cases: the InfiniBand transport headers
+// in UDP over IPv4 and IPv6, the invariant CRC, and the messages of the communication
 // manager.
 //
-// A [Packet] is made by a function named after what it is, changed by what its
-// methods add, and sent, or held against what came:
+// A function named after the packet makes a [Packet], methods change it, and a case sends
+// it or compares a received packet with it:
 //
-//	ib.SendOnly(psn, data).AckReq()         // a packet as anyone would send it
-//	ib.SendOnly(psn, data).WithTVer(3)      // an odd one
-//	want := ib.Ack(psn, 1)                  // an expectation
+//	ib.SendOnly(psn, data).AckReq()         // a valid packet
+//	ib.SendOnly(psn, data).WithTVer(3)      // an invalid one
+//	want := ib.Ack(psn, 1)                  // an expected packet
 //	if d := want.Diff(got); d != nil { … }  // PSN: want 100, got 101
 //
-// What is not said is nil: an ordinary value when building, anything when comparing. So
-// a payload that is nil is built as none and expected as any; one that is empty is none
-// in either. Acknowledgements of all kinds have none.
-// Where packets go, [Packet.Or] fills in for all packets of a connection.
+// A nil field has its default value when building, and matches any value when comparing.
+// A nil payload is therefore built as none and matches any; an empty one is none in both
+// cases. Acknowledgements have an empty payload. [Packet.Or] adds the fields that all
+// packets of a connection share.
 //
-// All of it is written from the specification (IBTA volume 1, chapters 7, 9 and 12,
-// annexes A17 and A19), and is tested against packets that Linux sent. It has no
-// state: it does not know connections, let alone what a device should answer.
-// Values are not changed by their methods; share them freely.
+// The package is written from the specification (IBTA volume 1, chapters 7, 9 and 12,
+// annexes A17 and A19), and tested against packets that Linux sent. It has no state, and
+// does not know what a device should respond. Methods do not change their receivers.
 package ib

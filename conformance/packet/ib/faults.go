@@ -7,19 +7,18 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Fault is something that no packet of RoCEv2 may have, whatever it is for.
+// Fault is a violation of a rule that holds for every RoCEv2 packet.
 type Fault struct {
 	Rule  FaultRule
 	Found string
 }
 
-// String tells both.
 func (f Fault) String() string { return string(f.Rule) + ": " + f.Found }
 
-// FaultRule names what a packet must be like.
+// FaultRule is a rule in words.
 type FaultRule string
 
-// The rules that [Packet.Faults] looks at.
+// Rules that [Packet.Faults] checks.
 const (
 	FaultICRC       FaultRule = "the ICRC is right"
 	FaultIPHeader   FaultRule = "an IPv4 header has no options and a right checksum"
@@ -38,16 +37,15 @@ const (
 	FaultCNPContent FaultRule = "a CNP has PSN 0 and reserved bytes of 0"
 )
 
-// Faults returns what is wrong with a packet that was parsed, by rules that hold for
-// any. mtu is the path MTU, or 0 if lengths are not to be held against
-// it.
+// Faults returns the rules that a parsed packet violates. mtu is the path MTU, or 0 if
+// lengths are not to be checked against it.
 func (p Packet) Faults(mtu int) []Fault {
 	var fs faults
 	if err := p.CheckICRC(); err != nil {
 		fs.add(FaultICRC, "%v", err)
 	}
 	if p.raw == nil || p.ICRC == nil {
-		return fs // there is nothing more to look at
+		return fs // the other fields were not parsed
 	}
 	if !p.unseen {
 		fs.network(p)

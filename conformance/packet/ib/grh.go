@@ -6,12 +6,11 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// GRHLen is the length of the area in front of the payload of a received datagram.
+// GRHLen is the length of the GRH area before the payload of a received datagram.
 const GRHLen = 40
 
-// ParseGRH reads the area in front of a received datagram: the IPv6 header that it
-// came with, or 20 bytes that mean nothing and the IPv4 header. family is 4 or 6: an
-// area of IPv4 may begin like one of IPv6.
+// ParseGRH parses the GRH area of a received datagram: an IPv6 header, or 20 undefined
+// bytes and an IPv4 header. family is 4 or 6, since the undefined bytes may look like IPv6.
 func ParseGRH(buf []byte, family int) (packet.IP, error) {
 	if len(buf) < GRHLen {
 		return packet.IP{}, fmt.Errorf("GRH area: %w: %d of %d bytes", packet.ErrShort, len(buf), GRHLen)

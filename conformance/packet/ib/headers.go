@@ -4,15 +4,14 @@ package ib
 type BTH struct {
 	_      struct{} `size:"12"`
 	Opcode *Opcode  `at:"0,8"`
-	// SE asks for a solicited event at the receiver.
+	// SE requests a solicited event.
 	SE     *bool `at:"1.0,1"`
 	MigReq *bool `at:"1.1,1"`
-	// PadCnt is how many of the bytes before the ICRC fill up the payload to a
-	// multiple of four: as many as are needed.
+	// PadCnt is the number of pad bytes before the ICRC: as many as needed if nil.
 	PadCnt *uint8  `at:"1.2,2"`
 	TVer   *uint8  `at:"1.4,4"`
 	PKey   *uint16 `at:"2,16" def:"0xffff" fmt:"%#04x"`
-	// FECN, BECN and Resv6 are the byte that the ICRC does not cover.
+	// FECN, BECN and Resv6 are in the byte that the ICRC does not cover.
 	FECN   *bool   `at:"4.0,1"`
 	BECN   *bool   `at:"4.1,1"`
 	Resv6  *uint8  `at:"4.2,6" fmt:"%#02x"`
@@ -22,7 +21,7 @@ type BTH struct {
 	PSN    *PSN    `at:"9,24"`
 }
 
-// RETH says which remote memory a WRITE, a READ, a FLUSH or an ATOMIC WRITE is about.
+// RETH is the RDMA extended transport header of a WRITE, READ, FLUSH or ATOMIC WRITE.
 type RETH struct {
 	_    struct{} `size:"16"`
 	VA   *uint64  `at:"0,64" fmt:"%#x"`
@@ -30,12 +29,12 @@ type RETH struct {
 	Len  *uint32  `at:"12,32"`
 }
 
-// At returns the RETH for n bytes of remote memory. It takes numbers of any type.
+// At returns the RETH for n bytes of remote memory.
 func At[A ~uint64 | ~int | ~uintptr, K ~uint32 | ~int](va A, rkey K, n int) RETH {
 	return RETH{VA: new(uint64(va)), RKey: new(uint32(rkey)), Len: new(uint32(n))}
 }
 
-// Skip returns what is left of the range behind its first n bytes.
+// Skip returns the range without its first n bytes.
 func (h RETH) Skip(n int) RETH {
 	if h.VA != nil {
 		h.VA = new(*h.VA + uint64(n))
@@ -46,14 +45,14 @@ func (h RETH) Skip(n int) RETH {
 	return h
 }
 
-// Sized returns the range that begins there and has n bytes.
+// Sized returns the range with the same start and n bytes.
 func (h RETH) Sized(n int) RETH {
 	h.Len = new(uint32(n))
 	return h
 }
 
-// AtomicETH is the request of an atomic. SwapAdd is what to store or to add; Compare
-// has a meaning for COMPARE_SWAP only.
+// AtomicETH is the extended transport header of an atomic request. Compare is used by
+// COMPARE_SWAP only.
 type AtomicETH struct {
 	_       struct{} `size:"28"`
 	VA      *uint64  `at:"0,64" fmt:"%#x"`
@@ -62,13 +61,13 @@ type AtomicETH struct {
 	Compare *uint64  `at:"20,64" fmt:"%#x"`
 }
 
-// AtomicAckETH is the answer to an atomic: what was there before.
+// AtomicAckETH has the original value in the response to an atomic.
 type AtomicAckETH struct {
 	_        struct{} `size:"8"`
 	Original *uint64  `at:"0,64" fmt:"%#x"`
 }
 
-// DETH is the header of datagrams.
+// DETH is the datagram extended transport header.
 type DETH struct {
 	_     struct{} `size:"8"`
 	QKey  *uint32  `at:"0,32" fmt:"%#x"`
@@ -82,40 +81,40 @@ type ImmDt struct {
 	Data *uint32  `at:"0,32" fmt:"%#x"`
 }
 
-// IETH names the key to invalidate.
+// IETH has the R_Key to invalidate.
 type IETH struct {
 	_    struct{} `size:"4"`
 	RKey *uint32  `at:"0,32" fmt:"%#x"`
 }
 
-// XRCETH names the shared receive queue of an XRC request.
+// XRCETH has the shared receive queue of an XRC request.
 type XRCETH struct {
 	_    struct{} `size:"4"`
 	Resv *uint8   `at:"0,8" fmt:"%#02x"`
 	SRQ  *uint32  `at:"1,24" fmt:"%#x"`
 }
 
-// RDETH names the end-to-end context of RD.
+// RDETH has the end-to-end context of RD.
 type RDETH struct {
 	_    struct{} `size:"4"`
 	Resv *uint8   `at:"0,8" fmt:"%#02x"`
 	EE   *uint32  `at:"1,24" fmt:"%#x"`
 }
 
-// FETH says how to flush (annex A19).
+// FETH has the type of a FLUSH (annex A19).
 type FETH struct {
 	_    struct{} `size:"4"`
 	Resv *uint32  `at:"0,26" fmt:"%#x"`
-	// Selectivity is what: 0 the range of the RETH, 1 the whole memory region.
+	// Selectivity: 0 the range of the RETH, 1 the whole memory region.
 	Selectivity *uint8 `at:"3.2,2"`
-	// Placement is how far, in bits.
+	// Placement is a bit mask of FlushGlobal and FlushPersistent.
 	Placement *uint8 `at:"3.4,4"`
 }
 
 // Placements of a FLUSH.
 const (
-	FlushGlobal     = 1 // every reader sees it
-	FlushPersistent = 2 // a loss of power does not undo it
+	FlushGlobal     = 1 // globally visible
+	FlushPersistent = 2 // persistent after a power loss
 )
 
 // Selectivities of a FLUSH.

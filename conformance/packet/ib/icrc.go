@@ -14,24 +14,22 @@ const (
 	icrcLen = 4
 )
 
-// ICRC computes the invariant CRC of an IP packet, of which the last four bytes are
-// where it goes. It goes by the length of ip, not by lengths within. What may change on the way counts as ones: of IPv4 type of service,
-// time to live and checksum; of IPv6 traffic class, flow label and hop limit; the
-// checksum of UDP; and the byte of the BTH with the congestion bits. Eight bytes of
-// ones stand for the link header that RoCEv2 has not.
+// ICRC computes the invariant CRC of an IP packet whose last four bytes are the ICRC. It
+// uses the length of ip, not length fields. Variant fields count as ones: IPv4 TOS, TTL and
+// checksum; IPv6 traffic class, flow label and hop limit; the UDP checksum; the BTH byte
+// with FECN and BECN. Eight bytes of ones replace the LRH, which RoCEv2 does not have.
 func ICRC(ip []byte) (uint32, error) {
 	h, size, err := packet.ParseIPHeader(ip)
 	if err != nil {
 		return 0, err
 	}
 	if len(ip) < size+udpLen+bthLen+icrcLen {
-		return 0, fmt.Errorf("ICRC: %w: %d bytes behind the IP header, not %d", packet.ErrShort, len(ip)-size, udpLen+bthLen+icrcLen)
+		return 0, fmt.Errorf("ICRC: %w: %d bytes after the IP header, not %d", packet.ErrShort, len(ip)-size, udpLen+bthLen+icrcLen)
 	}
 	return icrc(ip, size, h.Is6()), nil
 }
 
-// icrc is ICRC where the IP header is known to have size bytes and the layout of
-// IPv6 or not, whatever version it tells.
+// icrc is ICRC for an IP header of known size and version, whatever its version field.
 func icrc(ip []byte, size int, six bool) uint32 {
 	b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, ip[:len(ip)-icrcLen]...)
 	h := b[8:]
@@ -55,21 +53,20 @@ func ones(b []byte) {
 	}
 }
 
-// ErrICRC says that a packet's ICRC is not the right one.
+// ErrICRC is the error of a wrong ICRC.
 var ErrICRC = errors.New("wrong ICRC")
 
-// CheckICRC tells whether the ICRC that p came with is right. It is an error to ask
-// for one that was not parsed.
+// CheckICRC returns an error if the ICRC of a parsed packet is wrong, or was not parsed.
 func (p Packet) CheckICRC() error {
 	if p.raw == nil || p.ICRC == nil {
-		return errors.New("no ICRC: the packet was not parsed, or not to its end")
+		return errors.New("no ICRC: the packet was not parsed completely")
 	}
 	right, err := ICRC(p.raw[:len(p.raw)-len(p.Behind)])
 	if err != nil {
 		return err
 	}
 	if right != *p.ICRC {
-		return fmt.Errorf("%w: %#08x, right is %#08x", ErrICRC, *p.ICRC, right)
+		return fmt.Errorf("%w: %#08x, want %#08x", ErrICRC, *p.ICRC, right)
 	}
 	return nil
 }

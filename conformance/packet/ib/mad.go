@@ -8,15 +8,14 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Numbers of the general services.
+// Numbers of the general services interface (GSI).
 const (
-	GSIQPN  = 1          // the queue pair that management datagrams come from and go to
-	GSIQKey = 0x80010000 // and its Q_Key
+	GSIQPN  = 1          // queue pair of management datagrams
+	GSIQKey = 0x80010000 // its Q_Key
 	MADLen  = 256
 )
 
-// MAD is the header of a management datagram, by default one of the communication
-// manager.
+// MAD is the header of a management datagram. The defaults are those of a CM message.
 type MAD struct {
 	_             struct{} `size:"24"`
 	BaseVersion   *uint8   `at:"0,8" def:"1"`
@@ -31,14 +30,13 @@ type MAD struct {
 	Modifier      *uint32  `at:"20,32" fmt:"%#x"`
 }
 
-// ErrNotCM says that a packet carries no message of the communication manager.
+// ErrNotCM is the error of a packet without a CM message.
 var ErrNotCM = errors.New("no CM message")
 
-// CM returns the packet with a message of the communication manager: a datagram
-// between the queue pairs 1.
+// CM returns a packet with a CM message, from QP 1 to QP 1.
 func CM(tid uint64, m Message) Packet { return CMWith(MAD{TID: &tid}, m) }
 
-// CMWith is CM with a header of one's own, in which nil is what the message has.
+// CMWith is CM with a MAD header; its nil fields get the values of the message.
 func CMWith(h MAD, m Message) Packet {
 	if h.Attr == nil {
 		h.Attr = new(m.Attr())
@@ -48,8 +46,8 @@ func CMWith(h MAD, m Message) Packet {
 	return Datagram(0, GSIQKey, GSIQPN, b).To(GSIQPN)
 }
 
-// CM reads the message that the packet carries. It wraps [ErrNotCM] where it carries
-// none, or one of a kind that is unknown.
+// CM parses the CM message of the packet. It wraps [ErrNotCM] if there is none, or one of
+// an unknown attribute.
 func (p Packet) CM() (MAD, Message, error) {
 	var h MAD
 	if op := p.Opcode(); op != OpUDSendOnly {
@@ -103,7 +101,7 @@ func parseAs[M Message](body []byte) (Message, error) {
 	return m, err
 }
 
-// DiffCM returns where the message got is not as want says.
+// DiffCM returns the fields of got that differ from the expected message.
 func DiffCM(want, got Message) packet.Differences {
 	var d packet.Differences
 	switch {
@@ -117,7 +115,7 @@ func DiffCM(want, got Message) packet.Differences {
 	return d
 }
 
-// describeCM is the message in words, for [Packet.String].
+// describeCM formats the message for [Packet.String].
 func describeCM(h MAD, m Message) string {
 	l := line{"CM " + m.Attr().String()}
 	if value(h.Status, 0) != 0 {

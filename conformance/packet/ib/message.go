@@ -1,6 +1,6 @@
 package ib
 
-// parts cuts data into packets of mtu bytes; no data is one packet as well.
+// parts splits data into packets of mtu bytes; empty data is one packet.
 func parts(data []byte, mtu int) [][]byte {
 	out := [][]byte{data[:min(mtu, len(data))]}
 	for at := mtu; at < len(data); at += mtu {
@@ -28,17 +28,16 @@ func message(psn PSN, data []byte, mtu int, first, middle, last, only Opcode) []
 	return ps
 }
 
-// Packets are how many packets n bytes take: what a READ of them counts for in the
-// PSNs.
+// Packets returns the number of packets, and of PSNs, of a message of n bytes.
 func Packets(n, mtu int) int { return max(1, (n+mtu-1)/mtu) }
 
-// Send returns the packets of a SEND; the last asks for an acknowledgement.
+// Send returns the packets of a SEND; the last has AckReq.
 func Send(psn PSN, data []byte, mtu int) []Packet {
 	return askLast(message(psn, data, mtu, OpSendFirst, OpSendMiddle, OpSendLast, OpSendOnly))
 }
 
-// Write returns the packets of a WRITE to where the RETH says, whose length becomes
-// that of data; the last asks for an acknowledgement.
+// Write returns the packets of a WRITE of data; the last has AckReq. It sets the length of
+// the RETH.
 func Write(psn PSN, to RETH, data []byte, mtu int) []Packet {
 	ps := message(psn, data, mtu, OpWriteFirst, OpWriteMiddle, OpWriteLast, OpWriteOnly)
 	ps[0] = ps[0].WithRETH(to.Sized(len(data)))
@@ -50,7 +49,7 @@ func askLast(ps []Packet) []Packet {
 	return ps
 }
 
-// ReadResponses returns the packets that answer a READ.
+// ReadResponses returns the response packets of a READ.
 func ReadResponses(psn PSN, msn uint32, data []byte, mtu int) []Packet {
 	ps := message(psn, data, mtu, OpReadResponseFirst, OpReadResponseMiddle, OpReadResponseLast, OpReadResponseOnly)
 	for i, p := range ps {

@@ -14,32 +14,32 @@ func (p Packet) WithPSN(psn PSN) Packet {
 	return p
 }
 
-// On makes it a packet of another transport: SendOnly(psn, data).On(UC).
+// On changes the transport of the opcode: SendOnly(psn, data).On(UC).
 func (p Packet) On(t Transport) Packet { return p.WithOpcode(t.Op(p.Opcode())) }
 
-// OnXRC makes it a packet of XRC for a shared receive queue.
+// OnXRC makes it an XRC packet for a shared receive queue.
 func (p Packet) OnXRC(srq uint32) Packet {
 	p = p.On(XRC)
 	p.XRCETH = &XRCETH{SRQ: &srq}
 	return p
 }
 
-// To sets the queue pair that the packet is for.
+// To sets the destination QPN.
 func (p Packet) To(qpn uint32) Packet { p.BTH.DestQP = &qpn; return p }
 
-// AckReq asks for an acknowledgement.
+// AckReq sets the AckReq bit.
 func (p Packet) AckReq() Packet { p.BTH.AckReq = new(true); return p }
 
-// NoAckReq expects that none is asked for.
+// NoAckReq clears the AckReq bit.
 func (p Packet) NoAckReq() Packet { p.BTH.AckReq = new(false); return p }
 
-// SE asks for a solicited event.
+// SE sets the solicited event bit.
 func (p Packet) SE() Packet { p.BTH.SE = new(true); return p }
 
-// NoSE expects that none is asked for.
+// NoSE clears the solicited event bit.
 func (p Packet) NoSE() Packet { p.BTH.SE = new(false); return p }
 
-// MigReq sets the bit of a path that has been migrated.
+// MigReq sets the MigReq bit.
 func (p Packet) MigReq() Packet { p.BTH.MigReq = new(true); return p }
 
 // FECN sets the forward congestion bit.
@@ -48,23 +48,23 @@ func (p Packet) FECN() Packet { p.BTH.FECN = new(true); return p }
 // BECN sets the backward congestion bit.
 func (p Packet) BECN() Packet { p.BTH.BECN = new(true); return p }
 
-// WithPKey sets the partition.
+// WithPKey sets the P_Key.
 func (p Packet) WithPKey(pkey uint16) Packet { p.BTH.PKey = &pkey; return p }
 
-// WithTVer sets the version of the transport.
+// WithTVer sets the transport header version.
 func (p Packet) WithTVer(v uint8) Packet { p.BTH.TVer = &v; return p }
 
-// WithReserved sets the reserved bits of the BTH: six beside the congestion bits,
-// seven beside AckReq.
+// WithReserved sets the reserved bits of the BTH: six after FECN and BECN, seven after
+// AckReq.
 func (p Packet) WithReserved(resv6, resv7 uint8) Packet {
 	p.BTH.Resv6, p.BTH.Resv7 = &resv6, &resv7
 	return p
 }
 
-// WithPadCnt has the header tell a number of pad bytes, whatever there are.
+// WithPadCnt sets the PadCnt field only.
 func (p Packet) WithPadCnt(n uint8) Packet { p.BTH.PadCnt = &n; return p }
 
-// WithPad sets the pad bytes, and with them their number: an empty slice is none.
+// WithPad sets the pad bytes and PadCnt; an empty slice is none.
 func (p Packet) WithPad(pad []byte) Packet { p.Pad = pad; return p }
 
 // WithPayload sets the payload.
@@ -82,10 +82,10 @@ func (p Packet) WithDETH(qkey, srcQP uint32) Packet {
 // WithImm sets immediate data.
 func (p Packet) WithImm(imm uint32) Packet { p.Imm = &ImmDt{Data: &imm}; return p }
 
-// WithIETH sets the key to invalidate.
+// WithIETH sets the R_Key to invalidate.
 func (p Packet) WithIETH(rkey uint32) Packet { p.IETH = &IETH{RKey: &rkey}; return p }
 
-// WithCompare sets the compare field of an atomic, which a FETCH_ADD has as well.
+// WithCompare sets the compare field of an atomic.
 func (p Packet) WithCompare(v uint64) Packet {
 	h := value(p.AtomicETH, AtomicETH{})
 	h.Compare = &v
@@ -115,7 +115,7 @@ func (p Packet) WithSyndrome(s uint8) Packet {
 // WithCredits sets the credit code of an acknowledgement.
 func (p Packet) WithCredits(code uint8) Packet { return p.WithSyndrome(code & 31) }
 
-// WithBody replaces all that is between BTH and ICRC.
+// WithBody replaces everything between BTH and ICRC.
 func (p Packet) WithBody(b []byte) Packet { p.Body = append([]byte{}, b...); return p }
 
 // From sets the source address.
@@ -127,10 +127,10 @@ func (p Packet) Via(src, dst netip.Addr) Packet { p.IP.Src, p.IP.Dst = src, dst;
 // WithTClass sets DSCP and ECN.
 func (p Packet) WithTClass(tc uint8) Packet { p.IP.TClass = &tc; return p }
 
-// CE marks the packet as one that met congestion.
+// CE sets the ECN field to congestion experienced.
 func (p Packet) CE() Packet { return p.WithTClass(value(p.IP.TClass, 0) | 3) }
 
-// WithHopLimit sets the time to live.
+// WithHopLimit sets the hop limit or TTL.
 func (p Packet) WithHopLimit(n uint8) Packet { p.IP.HopLimit = &n; return p }
 
 // WithSrcPort sets the UDP source port.
@@ -139,18 +139,17 @@ func (p Packet) WithSrcPort(port uint16) Packet { p.UDP.SrcPort = &port; return 
 // WithDstPort sets the UDP destination port.
 func (p Packet) WithDstPort(port uint16) Packet { p.UDP.DstPort = &port; return p }
 
-// WithUDPChecksum has the right checksum sent, instead of none.
+// WithUDPChecksum sends the correct UDP checksum instead of 0.
 func (p Packet) WithUDPChecksum() Packet { p.udpSummed = true; return p }
 
-// WithIPLength has the IP header tell another length; see [packet.IP].
+// WithIPLength sets the length field of the IP header; see [packet.IP].
 func (p Packet) WithIPLength(n uint16) Packet { p.IP.Length = &n; return p }
 
-// WithUDPLength has the UDP header tell another length.
+// WithUDPLength sets the length field of the UDP header.
 func (p Packet) WithUDPLength(n uint16) Packet { p.UDP.Length = &n; return p }
 
-// WithBehind puts bytes behind the datagram that belong to the IP packet, and not to
-// the datagram.
+// WithBehind adds bytes to the IP packet after the UDP datagram.
 func (p Packet) WithBehind(b []byte) Packet { p.Behind = b; return p }
 
-// WithTrailer puts bytes behind the IP packet, as the padding of a short frame is.
+// WithTrailer adds bytes after the IP packet, like the padding of a short frame.
 func (p Packet) WithTrailer(b []byte) Packet { p.Trailer = b; return p }

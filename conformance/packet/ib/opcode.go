@@ -2,11 +2,10 @@ package ib
 
 import "fmt"
 
-// Opcode is the first byte of a packet: the transport in three bits, the operation
-// in five.
+// Opcode is the BTH opcode: three bits of transport, five of operation.
 type Opcode uint8
 
-// Opcodes of RC. Those of other transports are [Transport.Op] of them.
+// Opcodes of RC. [Transport.Op] converts them for other transports.
 const (
 	OpSendFirst          Opcode = 0x00
 	OpSendMiddle         Opcode = 0x01
@@ -29,14 +28,14 @@ const (
 	OpAtomicAcknowledge  Opcode = 0x12
 	OpCompareSwap        Opcode = 0x13
 	OpFetchAdd           Opcode = 0x14
-	OpResync             Opcode = 0x15 // of RD; reserved elsewhere
+	OpResync             Opcode = 0x15 // RD only
 	OpSendLastInv        Opcode = 0x16
 	OpSendOnlyInv        Opcode = 0x17
 	OpFlush              Opcode = 0x1c
 	OpAtomicWrite        Opcode = 0x1d
 )
 
-// Opcodes of their own.
+// Opcodes that are not derived from those of RC.
 const (
 	OpUDSendOnly    Opcode = 0x64
 	OpUDSendOnlyImm Opcode = 0x65
@@ -52,7 +51,7 @@ const (
 	UC         Transport = 0x20
 	RD         Transport = 0x40
 	UD         Transport = 0x60
-	Congestion Transport = 0x80 // of CNPs only
+	Congestion Transport = 0x80 // CNP only
 	XRC        Transport = 0xa0
 )
 
@@ -75,14 +74,14 @@ func (t Transport) String() string {
 	return fmt.Sprintf("transport %#02x", uint8(t))
 }
 
-// Op returns the opcode of this transport for the operation of op: UC.Op(OpSendOnly)
-// is 0x24. Whether there is one, [Opcode.Info] says.
+// Op returns the opcode of this transport for the operation of op: UC.Op(OpSendOnly) is
+// 0x24. [Opcode.Info] tells whether it exists.
 func (t Transport) Op(op Opcode) Opcode { return Opcode(t) | op&0x1f }
 
-// Transport returns that of the opcode.
+// Transport returns the transport of the opcode.
 func (op Opcode) Transport() Transport { return Transport(op & 0xe0) }
 
-// Operation returns the opcode of RC for the same operation.
+// Operation returns the RC opcode of the same operation.
 func (op Opcode) Operation() Opcode { return op & 0x1f }
 
 // String is the name of the opcode, with its transport unless that is RC:

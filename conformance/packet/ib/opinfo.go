@@ -2,7 +2,7 @@ package ib
 
 import "slices"
 
-// Kind is what an opcode does.
+// Kind is the kind of operation of an opcode.
 type Kind uint8
 
 // Kinds of operations.
@@ -20,7 +20,7 @@ const (
 	KindCNP
 )
 
-// Position is which packet of its message an opcode is.
+// Position is the position of a packet in its message.
 type Position uint8
 
 // Positions.
@@ -31,10 +31,10 @@ const (
 	Last
 )
 
-// PayloadRule is how many bytes an opcode carries.
+// PayloadRule is the permitted payload length of an opcode.
 type PayloadRule uint8
 
-// Rules. Pad bytes are not counted.
+// Payload rules. Pad bytes do not count.
 const (
 	PayloadNone  PayloadRule = iota
 	PayloadFull              // the path MTU
@@ -47,7 +47,7 @@ const (
 // Header is an extension header.
 type Header uint8
 
-// Extension headers, in the order in which they follow the BTH.
+// Extension headers, in their order after the BTH.
 const (
 	HdrRDETH Header = iota
 	HdrXRCETH
@@ -61,30 +61,30 @@ const (
 	HdrIETH
 )
 
-// OpInfo is what is known of an opcode.
+// OpInfo describes an opcode.
 type OpInfo struct {
 	Name      string // of the operation, without the transport
 	Transport Transport
 	Kind      Kind
 	Position  Position
 	Payload   PayloadRule
-	Headers   []Header // behind the BTH, in order
-	// Response says that a responder sends it.
+	Headers   []Header // after the BTH, in order
+	// Response: the responder sends the packet.
 	Response bool
 }
 
 // Has reports whether the opcode has an extension header.
 func (i OpInfo) Has(h Header) bool { return slices.Contains(i.Headers, h) }
 
-// Info returns what is known of the opcode; ok is false where it is reserved, or a
-// manufacturer's own.
+// Info returns the description of the opcode; ok is false for reserved and manufacturer
+// opcodes.
 func (op Opcode) Info() (info OpInfo, ok bool) {
 	info, ok = opcodes[op]
 	info.Headers = slices.Clone(info.Headers)
 	return info, ok
 }
 
-// rcOps are the operations of RC, from which those of the others derive.
+// rcOps describes the operations of RC, from which those of other transports derive.
 var rcOps = map[Opcode]OpInfo{
 	OpSendFirst:          {Name: "SEND_FIRST", Kind: KindSend, Position: First, Payload: PayloadFull},
 	OpSendMiddle:         {Name: "SEND_MIDDLE", Kind: KindSend, Position: Middle, Payload: PayloadFull},
@@ -134,7 +134,7 @@ func makeOpcodes() map[Opcode]OpInfo {
 		if op == OpSendOnly || op == OpSendOnlyImm {
 			add(UD, op, HdrDETH)
 		}
-		// Responses name no queue: they go to the one that asked.
+		// Responses have no XRCETH.
 		rd, xrc := []Header{HdrRDETH, HdrDETH}, []Header{HdrXRCETH}
 		if info.Response {
 			rd, xrc = rd[:1], nil

@@ -7,14 +7,13 @@ import (
 // Port is the UDP port of RoCEv2.
 const Port = 4791
 
-// Packet is one of RoCEv2: what to send, what to expect, or what came.
+// Packet is a RoCEv2 packet: to be sent, expected, or received.
 //
-// When building, the headers that the opcode has and that are nil are made of
-// defaults, and headers that are set are sent even if the opcode has none such.
-// When comparing, nil is anything.
+// When building, nil headers that the opcode needs get default values, and headers that
+// are set are sent even if the opcode does not have them. When comparing, nil matches any.
 type Packet struct {
-	// IP and UDP. The ports are 4791 and the first of those that Linux uses, 0xC000;
-	// the UDP checksum is 0.
+	// IP and UDP. The default ports are 4791, and 0xC000 as the source as in Linux; the
+	// default UDP checksum is 0.
 	IP  packet.IP
 	UDP packet.UDP
 	BTH BTH
@@ -30,48 +29,44 @@ type Packet struct {
 	Imm       *ImmDt
 	IETH      *IETH
 
-	// Payload without padding. Nil is no payload, and any when comparing: an
-	// expectation of no payload is an empty slice.
+	// Payload without padding. nil is no payload when building, and matches any when
+	// comparing; an empty slice matches no payload.
 	Payload []byte
-	// Pad are the bytes between payload and ICRC: zeros, as many as it takes to make
-	// the payload a multiple of four bytes long.
+	// Pad are the bytes between payload and ICRC: zeros up to a multiple of four if nil.
 	Pad []byte
-	// Body, if not nil, is all that is between BTH and ICRC, instead of extension
-	// headers, payload and padding.
+	// Body, if not nil, replaces extension headers, payload and padding.
 	Body []byte
-	// ICRC is the right one. As a number it is what the CRC is; its least significant
-	// byte is sent first.
+	// ICRC is the correct one if nil. Its least significant byte is sent first.
 	ICRC *uint32
-	// Behind is what the IP packet has beyond the length of the UDP header, and the
-	// ICRC: nothing.
+	// Behind are bytes of the IP packet after the UDP datagram.
 	Behind []byte
-	// Trailer is what follows the IP packet in its frame: nothing.
+	// Trailer are bytes after the IP packet in its frame.
 	Trailer []byte
 
-	raw       []byte // what it was parsed from, without trailer
+	raw       []byte // parsed bytes, without trailer
 	odd       []func(*Packet)
 	damage    []func([]byte)
 	seal      func(right uint32) uint32
 	udpSummed bool
-	unseen    bool // by the wire, in part: see Unseen
+	unseen    bool // see Unseen
 }
 
-// Opcode of the packet.
+// Opcode returns the opcode.
 func (p Packet) Opcode() Opcode { return value(p.BTH.Opcode, 0) }
 
-// PSN of the packet.
+// PSN returns the PSN.
 func (p Packet) PSN() PSN { return value(p.BTH.PSN, 0) }
 
-// DestQP is the number of the queue pair to which the packet goes.
+// DestQP returns the destination QPN.
 func (p Packet) DestQP() uint32 { return value(p.BTH.DestQP, 0) }
 
-// HasAckReq reports whether the packet asks for an acknowledgement.
+// HasAckReq reports whether AckReq is set.
 func (p Packet) HasAckReq() bool { return value(p.BTH.AckReq, false) }
 
-// HasSE reports whether the packet asks for a solicited event.
+// HasSE reports whether the solicited event bit is set.
 func (p Packet) HasSE() bool { return value(p.BTH.SE, false) }
 
-// MSN of a packet with an AETH; 0 of others.
+// MSN returns the MSN of the AETH; 0 if there is none.
 func (p Packet) MSN() uint32 {
 	if p.AETH == nil {
 		return 0
@@ -79,7 +74,7 @@ func (p Packet) MSN() uint32 {
 	return value(p.AETH.MSN, 0)
 }
 
-// Syndrome of a packet with an AETH; 0 of others.
+// Syndrome returns the syndrome of the AETH; 0 if there is none.
 func (p Packet) Syndrome() uint8 {
 	if p.AETH == nil {
 		return 0
@@ -87,21 +82,21 @@ func (p Packet) Syndrome() uint8 {
 	return p.AETH.Syndrome()
 }
 
-// IsAck reports whether it is an acknowledgement of this kind.
+// IsAck reports whether the packet is an acknowledgement of this kind.
 func (p Packet) IsAck(kind AckKind) bool {
 	return p.Opcode().Operation() == OpAcknowledge && p.AETH != nil && value(p.AETH.Kind, AckPositive) == kind
 }
 
-// IsNak reports whether it is a NAK with this code.
+// IsNak reports whether the packet is a NAK with this code.
 func (p Packet) IsNak(code NakCode) bool {
 	return p.IsAck(AckNegative) && value(p.AETH.Value, 0) == uint8(code)
 }
 
-// Info returns what is known of the packet's opcode.
+// Info returns the description of the opcode.
 func (p Packet) Info() (info OpInfo, ok bool) { return p.Opcode().Info() }
 
-// Raw returns the IP packet that p was parsed from, without padding of the frame, or
-// nil. It is not to be written to.
+// Raw returns the IP packet that p was parsed from, without padding of the frame, or nil.
+// Callers must not modify it.
 func (p Packet) Raw() []byte { return p.raw }
 
 func value[T any](p *T, def T) T { return packet.Get(p, def) }

@@ -9,26 +9,23 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// ErrNotRoCE says that a packet is sound, and of another protocol.
+// ErrNotRoCE is the error of a valid packet of another protocol.
 var ErrNotRoCE = errors.New("not RoCEv2")
 
-// ErrOpcode says that an opcode is reserved, or a manufacturer's own.
+// ErrOpcode is the error of a reserved or manufacturer opcode.
 var ErrOpcode = errors.New("unknown opcode")
 
-// ErrPad says that a packet claims more pad bytes than it has bytes.
+// ErrPad is the error of a PadCnt larger than the payload.
 var ErrPad = errors.New("more padding than packet")
 
-// ErrBehind says that an IP packet is longer than its UDP datagram.
-var ErrBehind = errors.New("bytes between the end by the UDP length and that by the IP length")
+// ErrBehind is the error of an IP packet that is longer than its UDP datagram.
+var ErrBehind = errors.New("bytes after the UDP datagram in the IP packet")
 
-// Parse reads an IP packet with what follows it in its frame. It returns what it
-// could read, and an error that says where that ends: ErrNotRoCE for other
-// protocols, ErrOpcode for a packet of which the extension headers are unknown and
-// count as payload, ErrBehind for an IP packet that is too long, ErrPad and
-// packet.ErrShort for what ends too early.
+// Parse parses an IP packet with the padding of its frame. With an error it returns the
+// fields before it: ErrNotRoCE for other protocols, ErrOpcode for an unknown opcode, whose
+// extension headers count as payload, ErrBehind, ErrPad and packet.ErrShort.
 //
-// Parse looks at the layout only: see [Packet.CheckICRC] and [Packet.Faults] for the
-// rest. It keeps a copy of b.
+// Parse checks the layout only; see [Packet.CheckICRC] and [Packet.Faults]. It copies b.
 func Parse(b []byte) (Packet, error) {
 	b = bytes.Clone(b)
 	var p Packet
@@ -59,7 +56,7 @@ func Parse(b []byte) (Packet, error) {
 	return p, err
 }
 
-// parseTransport reads from the BTH to the ICRC.
+// parseTransport parses from the BTH to the ICRC.
 func (p *Packet) parseTransport(b []byte) error {
 	body, err := packet.ParseFields(b, &p.BTH)
 	if err != nil {
@@ -80,7 +77,7 @@ func (p *Packet) parseTransport(b []byte) error {
 	pad := int(*p.BTH.PadCnt)
 	if pad > len(body) {
 		p.Payload, p.Pad = body, []byte{}
-		return fmt.Errorf("%v: %w: PadCnt %d, and %d bytes to pad", p.Opcode(), ErrPad, pad, len(body))
+		return fmt.Errorf("%v: %w: PadCnt %d, payload of %d bytes", p.Opcode(), ErrPad, pad, len(body))
 	}
 	p.Payload, p.Pad = body[:len(body)-pad:len(body)-pad], body[len(body)-pad:]
 	if !known {
@@ -123,8 +120,8 @@ func parseInto[T any](to **T, b []byte) (rest []byte, err error) {
 	return rest, err
 }
 
-// Fresh returns a parsed packet without what follows from its other parts, so that
-// building computes that: lengths, checksums, padding and ICRC.
+// Fresh returns a parsed packet without its computed fields (lengths, checksums, padding and
+// ICRC), which building then computes.
 func (p Packet) Fresh() Packet {
 	p.udpSummed = value(p.UDP.Checksum, 0) != 0
 	p.IP, p.UDP = p.IP.Fresh(), p.UDP.Fresh()

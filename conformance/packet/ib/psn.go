@@ -1,15 +1,14 @@
 package ib
 
-// PSN is a packet sequence number, of 24 bits. It wraps: compare and count with its
-// methods.
+// PSN is a 24-bit packet sequence number. It wraps: use its methods to compare.
 type PSN uint32
 
 const mask24 = 1<<24 - 1
 
-// AnyPSN leaves the PSN of an expectation open.
+// AnyPSN matches any PSN.
 const AnyPSN PSN = 1<<32 - 1
 
-// AnyMSN leaves the MSN of an expectation open.
+// AnyMSN matches any MSN.
 const AnyMSN uint32 = 1<<32 - 1
 
 // Add returns the PSN n packets later, or earlier.

@@ -8,17 +8,17 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Port spaces of rdma_cm, as they are in service ids.
+// Port spaces of rdma_cm, as in service IDs.
 const (
 	PortSpaceTCP = 0x06
 	PortSpaceUDP = 0x11
 	PortSpaceIB  = 0x3f
 )
 
-// UDQKey is the Q_Key of rdma_cm's datagram services.
+// UDQKey is the Q_Key of rdma_cm datagram services.
 const UDQKey = 0x01234567
 
-// ServiceID is that of a port of rdma_cm.
+// ServiceID returns the service ID of a port of rdma_cm.
 func ServiceID(space uint8, port uint16) uint64 {
 	return 1<<24 | uint64(space)<<16 | uint64(port)
 }
@@ -26,8 +26,7 @@ func ServiceID(space uint8, port uint16) uint64 {
 // AddrHeaderLen is the length of an [AddrHeader].
 const AddrHeaderLen = 36
 
-// AddrHeader is what rdma_cm puts in front of the private data of a REQ and of a
-// SIDR_REQ (annex A11). Its source port is the only place for one.
+// AddrHeader precedes the private data of a REQ and a SIDR_REQ of rdma_cm (annex A11).
 type AddrHeader struct {
 	Version   uint8 // 0
 	IPVersion uint8 // 4 or 6; 0 is that of the addresses
@@ -35,7 +34,7 @@ type AddrHeader struct {
 	Src, Dst  netip.Addr
 }
 
-// Append appends the header; user data follow it.
+// Append appends the header; user data follows it.
 func (h AddrHeader) Append(b []byte) []byte {
 	v := h.IPVersion
 	if v == 0 {
@@ -59,7 +58,7 @@ func (h AddrHeader) Append(b []byte) []byte {
 	return b
 }
 
-// ParseAddrHeader reads the header in front of private data, and returns these.
+// ParseAddrHeader parses the header before private data, and returns the user data.
 func ParseAddrHeader(b []byte) (h AddrHeader, user []byte, err error) {
 	if len(b) < AddrHeaderLen {
 		return h, b, fmt.Errorf("private data: %w: %d bytes, the address header has %d", packet.ErrShort, len(b), AddrHeaderLen)

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Unseen returns a packet that was parsed without what an ordinary UDP socket does not
-// show of it: of IPv4 all but addresses, traffic class and hop limit, of UDP all but the
-// ports, and what is behind. Whoever looks at that finds nothing.
+// Unseen returns a parsed packet without the fields that a UDP socket does not report: IPv4
+// fields other than addresses, traffic class and hop limit, UDP fields other than the
+// ports, and trailing bytes.
 func (p Packet) Unseen() Packet {
 	h := &p.IP
 	h.IHL, h.Length, h.ID, h.ReservedFlag, h.DF, h.MF, h.FragOff, h.Checksum, h.Options = nil, nil, nil, nil, nil, nil, nil, nil, nil
@@ -18,8 +18,8 @@ func (p Packet) Unseen() Packet {
 	return p
 }
 
-// About names what p, an expectation, says of what was not seen of got. Nothing can be said
-// of such a packet then.
+// About names the fields of the expectation p that a UDP socket did not report of got, and
+// that therefore cannot be judged.
 func (p Packet) About(got Packet) (unseen []string) {
 	if !got.unseen {
 		return nil
@@ -49,13 +49,12 @@ func (p Packet) About(got Packet) (unseen []string) {
 	return unseen
 }
 
-// Identify finds the identification and the flag DF with which the ICRC of an IPv4 packet
-// is right, without looking at those that it has. Two of a random ICRC's 65,536 would do:
-// if there is one, it is most likely what was on the wire, and if there is none, the ICRC
-// was wrong.
+// Identify finds the identification and DF flag for which the ICRC of an IPv4 packet is
+// correct, ignoring those in the packet. A random ICRC has a solution with probability
+// 2/65,536: a solution is almost certainly the original one, and none means a wrong ICRC.
 //
-// A CRC is linear: a bit of the packet changes the same bits of the CRC, whatever the
-// others are. So the bits that are missing are found by elimination.
+// A CRC is linear: each bit of the packet flips a fixed set of CRC bits. Gaussian
+// elimination finds the missing bits.
 func Identify(ip []byte) (id uint16, df, ok bool) {
 	b := slices.Clone(ip)
 	if len(b) < 20 || b[0]>>4 != 4 {
@@ -85,15 +84,13 @@ func Identify(ip []byte) (id uint16, df, ok bool) {
 	return uint16(left.bits >> 1), left.bits&1 != 0, left.changes == 0
 }
 
-// icrcRow are bits of a header, the identification and then DF, and what they change of
-// the ICRC.
+// icrcRow is a set of header bits, identification and DF, with the ICRC bits they flip.
 type icrcRow struct{ changes, bits uint32 }
 
-// icrcRows are rows by the first bit that they change.
+// icrcRows are rows by the first ICRC bit that they flip.
 type icrcRows [32]icrcRow
 
-// reduce takes rows away from one as long as they take away its bits, the first ones
-// first.
+// reduce subtracts rows from a row, by its leading bits.
 func (rows *icrcRows) reduce(r icrcRow) icrcRow {
 	for i := len(rows) - 1; i >= 0; i-- {
 		if r.changes>>i&1 != 0 {

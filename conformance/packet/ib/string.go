@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// String is a line for a ladder diagram: "SEND_ONLY psn 100 AckReq 64 B",
-// "NAK psn 103 sequence msn 5". Of an expectation it tells what was said, of a packet
-// that came also that its ICRC is wrong.
+// String formats the packet as a line of a ladder diagram: "SEND_ONLY psn 100 AckReq 64 B",
+// "NAK psn 103 sequence msn 5". It shows the set fields, and a wrong ICRC of a parsed packet.
 func (p Packet) String() string {
 	var l line
 	l.add(p.title())
@@ -32,7 +31,7 @@ func (p Packet) String() string {
 	return strings.Join(l, " ")
 }
 
-// title names the packet: by what it says, where that is shorter than its opcode.
+// title names the packet by its syndrome or message, or else its opcode.
 func (p Packet) title() string {
 	op := p.Opcode()
 	switch {
@@ -57,7 +56,7 @@ type line []string
 func (l *line) add(s string)                 { *l = append(*l, s) }
 func (l *line) addf(format string, a ...any) { l.add(fmt.Sprintf(format, a...)) }
 
-// number adds a field that is set.
+// number adds a field if it is set.
 func number[T any](l *line, format string, p *T) {
 	if p != nil {
 		l.addf(format, *p)
@@ -109,7 +108,7 @@ func (l *line) headers(p Packet) {
 	}
 }
 
-// syndrome adds the value of a syndrome, unless it is the usual one.
+// syndrome adds the value of a syndrome unless it is the default.
 func (l *line) syndrome(h AETH) {
 	if h.Value == nil {
 		return
@@ -128,7 +127,7 @@ func (l *line) syndrome(h AETH) {
 	}
 }
 
-// describe is the syndrome in words.
+// describe formats the syndrome.
 func (h AETH) describe() string {
 	l := line{"any"}
 	if h.Kind != nil {
@@ -138,7 +137,7 @@ func (h AETH) describe() string {
 	return strings.Join(l, " ")
 }
 
-// bits adds what is set of the BTH, and what is odd.
+// bits adds the set bits of the BTH, and fields without their default value.
 func (l *line) bits(h BTH) {
 	flags := []struct {
 		name string

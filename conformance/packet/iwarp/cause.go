@@ -2,16 +2,16 @@ package iwarp
 
 import "fmt"
 
-// Cause is why a stream was terminated: layer, error type and error code of a
-// Terminate message, in the order and the widths that they have there.
+// Cause is the reason of a Terminate message: layer, error type and error code, as on the
+// wire.
 type Cause uint16
 
-// NewCause makes a Cause of its parts; layer and type are four bits each.
+// NewCause returns a Cause; layer and type are four bits each.
 func NewCause(layer, typ, code uint8) Cause {
 	return Cause(layer&0x0f)<<12 | Cause(typ&0x0f)<<8 | Cause(code)
 }
 
-// Layer is the layer that found the error: 0 RDMAP, 1 DDP, 2 MPA.
+// Layer is the layer that reported the error: 0 RDMAP, 1 DDP, 2 MPA.
 func (c Cause) Layer() uint8 { return uint8(c >> 12) }
 
 // Type is the error type within the layer.
@@ -105,15 +105,15 @@ var typeNames = map[uint8]string{
 	0x20: "mpa",
 }
 
-// Listed reports whether an RFC lists the cause. RDMAP's local errors and those that
-// DDP keeps for the layer below have no list of codes: all of them are.
+// Listed reports whether an RFC lists the cause. RDMAP local errors and DDP errors of the
+// lower layer have no list of codes, and all of them are valid.
 func (c Cause) Listed() bool {
 	_, ok := causeNames[c]
 	typ := uint8(c >> 8)
 	return ok || typ == 0x00 || typ == 0x13
 }
 
-// String names layer, type and code: "ddp/tagged invalid stag".
+// String formats layer, type and code: "ddp/tagged invalid stag".
 func (c Cause) String() string {
 	typ, ok := typeNames[uint8(c>>8)]
 	if !ok {

@@ -7,20 +7,20 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Got is an FPDU that was received, with all that there is to see.
+// Got is a received FPDU.
 type Got struct {
 	Segment
-	MPA MPA // length, pad and CRC, as they came
+	MPA MPA // received length, pad and CRC
 
-	Offset   uint64   // of its first octet in the stream, that of a marker before it included
+	Offset   uint64   // stream offset of its first octet, including a marker before it
 	Raw      []byte   // all octets, with markers and CRC
-	ULPDU    []byte   // without
-	Markers  []Marker // those in it, and the one before it
-	RightCRC uint32   // what the CRC has to be
-	Odd      []string // what is not as it always is, in words
+	ULPDU    []byte   // without markers and CRC
+	Markers  []Marker // markers in it, and the one before it
+	RightCRC uint32   // the correct CRC
+	Odd      []string // descriptions of unusual values
 }
 
-// String is the segment in a line, and behind it what is odd about the frame.
+// String formats the segment and the unusual values of its frame.
 func (g Got) String() string {
 	s := g.Segment.String()
 	for _, odd := range g.oddFrame(false) {
@@ -29,7 +29,7 @@ func (g Got) String() string {
 	return s
 }
 
-// Diff says where got is not what is expected.
+// Diff returns the fields of got that differ from the expected frame.
 func Diff(want Frame, got Got) packet.Differences {
 	var d packet.Differences
 	f := want.FPDU()
@@ -38,28 +38,28 @@ func Diff(want Frame, got Got) packet.Differences {
 	return d
 }
 
-// Matches reports whether got is what is expected.
+// Matches reports whether got matches the expected frame.
 func Matches(want Frame, got Got) bool { return len(Diff(want, got)) == 0 }
 
-// Deframer takes the stream of one direction apart. It is fed as octets come, in
-// pieces of any size, and never loses step by itself: it believes every length.
+// Deframer parses the stream of one direction, fed in pieces of any size. It trusts every
+// length field.
 type Deframer struct {
-	Markers bool // we asked for them
-	CRC     bool // one of the two sides asked for CRCs: others are odd
-	// Position is the offset in the stream of the next FPDU, counted from the first
-	// octet behind the start-up frame.
+	Markers bool // the stream has markers
+	CRC     bool // CRCs are in use: report missing ones
+	// Position is the stream offset of the next FPDU, counted from the first octet after
+	// the start-up frame.
 	Position uint64
 
 	buf []byte
 }
 
-// Feed adds octets that have come.
+// Feed adds received octets.
 func (d *Deframer) Feed(b []byte) { d.buf = append(d.buf, b...) }
 
-// Pending are the octets of an FPDU that is not complete.
+// Pending returns the octets of an incomplete FPDU.
 func (d *Deframer) Pending() []byte { return d.buf }
 
-// Next returns the next FPDU, or false if it is not complete.
+// Next returns the next FPDU; false if it is incomplete.
 func (d *Deframer) Next() (Got, bool) {
 	c := markerReader{b: d.buf, at: d.Position, on: d.Markers}
 	c.begin()
@@ -69,7 +69,7 @@ func (d *Deframer) Next() (Got, bool) {
 	}
 	n := int(binary.BigEndian.Uint16(length))
 	pad := padLen(n)
-	if len(c.b) < n+pad+crcLen { // before anything is copied
+	if len(c.b) < n+pad+crcLen { // incomplete
 		return Got{}, false
 	}
 	ulpdu, _ := c.take(n)
@@ -107,8 +107,8 @@ func crcState(got, right uint32) CRCState {
 	}
 }
 
-// oddFrame lists what is odd about the frame around the segment. A wrong CRC always
-// is; zeros only where CRCs are in use.
+// oddFrame lists unusual values of the frame: a wrong CRC, and a zero CRC where CRCs are in
+// use.
 func (g Got) oddFrame(crcInUse bool) (odd oddities) {
 	if n := Val(g.MPA.Length); n > maxULPDU {
 		odd.addf("ULPDU of %d octets, the most there can be is %d", n, maxULPDU)
@@ -142,7 +142,7 @@ func (m Marker) odd() string {
 	return ""
 }
 
-// markerReader takes octets of one FPDU, and markers from between them.
+// markerReader reads octets of one FPDU, and removes markers.
 type markerReader struct {
 	b       []byte
 	at      uint64

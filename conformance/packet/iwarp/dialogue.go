@@ -1,29 +1,28 @@
 package iwarp
 
-// Dialogue reads both directions of a connection, as somebody sees it who only
-// listens: start-up frames first, then FPDUs with the markers and CRCs that those
-// agreed on.
+// Dialogue parses both directions of a captured connection: start-up frames, then FPDUs
+// with the negotiated markers and CRCs.
 type Dialogue struct {
 	sides [2]listening
 }
 
-// listening is what is known of one side's octets.
+// listening is the state of one direction.
 type listening struct {
 	start   Startup
 	started bool
-	waiting []byte // not read yet: a start-up frame in part, or what came before the other's
+	waiting []byte // unparsed: a partial start-up frame, or octets before the other side's start-up frame
 	fpdus   Deframer
 	framed  bool
 }
 
-// Heard is something that was read: a start-up frame, or an FPDU.
+// Heard is a parsed start-up frame or FPDU.
 type Heard struct {
 	Side    int
 	Startup *Startup
 	FPDU    *Got
 }
 
-// String is what was heard, in a line.
+// String formats it as one line.
 func (h Heard) String() string {
 	if h.Startup != nil {
 		return h.Startup.String()
@@ -31,8 +30,8 @@ func (h Heard) String() string {
 	return h.FPDU.String()
 }
 
-// Feed takes octets that side 0 or 1 has sent, and returns what is complete now. What
-// one side sends before the other's start-up frame can be read when that has come.
+// Feed adds octets that side 0 or 1 has sent, and returns the frames that are complete.
+// FPDUs are parsed once the start-up frames of both sides are known.
 func (d *Dialogue) Feed(side int, b []byte) []Heard {
 	var heard []Heard
 	me, other := &d.sides[side], &d.sides[1-side]
@@ -56,7 +55,7 @@ func (d *Dialogue) Feed(side int, b []byte) []Heard {
 	return heard
 }
 
-// frame goes over to FPDUs.
+// frame switches from start-up frames to FPDUs.
 func (l *listening) frame(other *listening, side int, heard []Heard) []Heard {
 	if l.framed {
 		return heard
@@ -79,7 +78,7 @@ func (l *listening) next(side int, heard []Heard) []Heard {
 	}
 }
 
-// Pending are the octets of a side that are not part of anything complete.
+// Pending returns the octets of a side that belong to no complete frame.
 func (d *Dialogue) Pending(side int) []byte {
 	if l := &d.sides[side]; !l.framed {
 		return l.waiting

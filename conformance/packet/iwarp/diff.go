@@ -2,7 +2,7 @@ package iwarp
 
 import "github.com/fabrictest/fabrictest/conformance/packet"
 
-// Diff adds to d where the segment got is not as s, the expected one, says.
+// Diff adds the fields of got that differ from the expected segment s.
 func (s Segment) Diff(d *packet.Differences, got Segment) {
 	packet.DiffValue(d, "opcode", "%v", s.RDMAP.Opcode, got.RDMAP.Opcode)
 	s.DDP.diff(d, got.DDP)

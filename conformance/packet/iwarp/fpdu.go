@@ -7,40 +7,39 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// MPA is what the framing adds to a segment (RFC 5044 section 4).
+// MPA has the framing fields of an FPDU (RFC 5044 section 4).
 type MPA struct {
-	Length *uint16 // ULPDU_Length; nil: right
-	Pad    []byte  // nil: zeros, as many as it takes to a multiple of four
-	CRC    *uint32 // nil: as CRCIs says
-	// CRCIs is how the CRC is; nil: right where CRCs are in use, else zero.
+	Length *uint16 // ULPDU_Length; nil: correct
+	Pad    []byte  // nil: zeros up to a multiple of four
+	CRC    *uint32 // nil: see CRCIs
+	// CRCIs is the state of the CRC; nil: right if CRCs are in use, else zero.
 	CRCIs *CRCState
 
 	// EditMarker changes the markers of the FPDU before they are sent, and NoMarkers
-	// leaves them out. An expectation does not look at them: see [Got.Markers].
+	// omits them. Expectations ignore both; see [Got.Markers].
 	EditMarker func(*Marker)
 	NoMarkers  bool
 }
 
-// CRCState is how the CRC of an FPDU is.
+// CRCState is the state of a CRC field.
 type CRCState uint8
 
-// The states of a CRC.
+// States of a CRC.
 const (
 	CRCRight CRCState = iota
 	CRCWrong
-	CRCZero // nothing but zeros where another number would be right: left out
+	CRCZero // zero, and not the correct CRC
 )
 
 // String is "right", "wrong" or "zero".
 func (c CRCState) String() string { return [...]string{"right", "wrong", "zero"}[c%3] }
 
-// Marker is four octets that the stream has at every 512th of its own (RFC 5044
-// section 4.3).
+// Marker is an MPA marker, at every 512th octet of the stream (RFC 5044 section 4.3).
 type Marker struct {
-	Offset   uint64 // of its first octet in the stream
+	Offset   uint64 // stream offset
 	Reserved uint16
-	Ptr      uint16 // FPDUPTR: how far back the FPDU that it is in begins
-	Want     uint16 // what Ptr has to be
+	Ptr      uint16 // FPDUPTR: distance to the start of its FPDU
+	Want     uint16 // the correct Ptr
 }
 
 const (
@@ -49,46 +48,45 @@ const (
 	crcLen         = 4
 	lengthLen      = 2
 	maxULPDU       = 64768
-	ptrUnused      = 0x3 // bits of FPDUPTR that are zero, and not looked at
+	ptrUnused      = 0x3 // unused low bits of FPDUPTR
 )
 
-// FPDU is a segment in MPA's frame.
+// FPDU is a segment with MPA framing.
 type FPDU struct {
 	Segment Segment
 	MPA     MPA
 }
 
-// Frame is what can be sent in, or expected of, a stream: a [Segment] or an [FPDU].
+// Frame is a [Segment] or an [FPDU], to send or to expect.
 type Frame interface {
 	FPDU() FPDU
 	String() string
 }
 
-// FPDU puts the segment into a frame without anything special.
+// FPDU returns the segment with default framing.
 func (s Segment) FPDU() FPDU { return FPDU{Segment: s} }
 
 // FPDU is f.
 func (f FPDU) FPDU() FPDU { return f }
 
-// BadCRC has one bit of the CRC wrong, also where CRCs are not in use.
+// BadCRC flips one bit of the CRC, even if CRCs are not in use.
 func (f FPDU) BadCRC() FPDU { f.MPA.CRCIs = new(CRCWrong); return f }
 
 // CRC sets the CRC field.
 func (f FPDU) CRC(v uint32) FPDU { f.MPA.CRC = &v; return f }
 
-// Pad sets the octets between ULPDU and CRC, however many. Unless they fill up to a
-// multiple of four, the rest of the stream is out of step.
+// Pad sets the octets between ULPDU and CRC. Unless they fill up to a multiple of four, a
+// receiver loses the frame boundaries.
 func (f FPDU) Pad(octets ...byte) FPDU { f.MPA.Pad = append([]byte{}, octets...); return f }
 
-// ULPDULength sets the length field; the ULPDU stays as long as it is.
+// ULPDULength sets the length field only.
 func (f FPDU) ULPDULength(n uint16) FPDU { f.MPA.Length = &n; return f }
 
-// EditMarkers changes the markers of the FPDU, if it has any, before they are sent;
-// the CRC is right for what they are then.
+// EditMarkers changes the markers of the FPDU before they are sent. The CRC is computed
+// for the changed markers.
 func (f FPDU) EditMarkers(edit func(*Marker)) FPDU { f.MPA.EditMarker = edit; return f }
 
-// NoMarkers leaves out markers that ought to be there. Those of later FPDUs are where
-// they have to be.
+// NoMarkers omits the markers of the FPDU. Later markers keep their positions.
 func (f FPDU) NoMarkers() FPDU { f.MPA.NoMarkers = true; return f }
 
 // BadCRC is [FPDU.BadCRC].
@@ -109,7 +107,7 @@ func (s Segment) EditMarkers(edit func(*Marker)) FPDU { return s.FPDU().EditMark
 // NoMarkers is [FPDU.NoMarkers].
 func (s Segment) NoMarkers() FPDU { return s.FPDU().NoMarkers() }
 
-// body is the FPDU without markers and CRC.
+// body returns the FPDU without markers and CRC.
 func (f FPDU) body() []byte {
 	b := f.Segment.Append(make([]byte, lengthLen))
 	binary.BigEndian.PutUint16(b, packet.Get(f.MPA.Length, uint16(len(b)-lengthLen)))
@@ -119,10 +117,10 @@ func (f FPDU) body() []byte {
 	return append(b, make([]byte, padLen(len(b)-lengthLen))...)
 }
 
-// padLen is how many octets of pad follow a ULPDU.
+// padLen returns the number of pad octets after a ULPDU.
 func padLen(ulpdu int) int { return -(lengthLen + ulpdu) & 3 }
 
-// crc returns the field for an FPDU of which right is the CRC.
+// crc returns the CRC field, given the correct CRC.
 func (m MPA) crc(right uint32, inUse bool) uint32 {
 	state := CRCRight
 	if !inUse {
@@ -149,10 +147,10 @@ func (m MPA) diff(d *packet.Differences, got MPA) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// CRC32c is the checksum of MPA, of which the least significant octet is sent first.
+// CRC32c is the CRC of MPA. Its least significant octet is sent first.
 func CRC32c(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// String is the segment in a line, and behind it what is said about its frame.
+// String formats the segment and the framing fields that are set.
 func (f FPDU) String() string {
 	l := line{f.Segment.String()}
 	describe(&l, "with length %d", f.MPA.Length)

@@ -2,42 +2,40 @@ package iwarp
 
 import "encoding/binary"
 
-// Framer makes the stream of one direction: it puts frames one behind the other, with
-// the markers and CRCs that start-up has agreed on. It does what the frames say,
-// however wrong.
+// Framer builds the stream of one direction, with the negotiated markers and CRCs.
 type Framer struct {
-	Markers bool // the peer asked for them
-	CRC     bool // one of the two did
-	// Position is the offset in the stream of what is appended next, counted from the
-	// first octet behind the start-up frame. Octets that a case sends by itself count
-	// too: add them, or the markers behind them are wrong.
+	Markers bool // the peer requested markers
+	CRC     bool // one of the two sides requested CRCs
+	// Position is the stream offset of the next octet, counted from the first octet after
+	// the start-up frame. Add octets that the case sends without the Framer, since marker
+	// positions depend on it.
 	Position uint64
 }
 
-// Append appends the octets of a frame.
+// Append appends a frame.
 func (f *Framer) Append(b []byte, frame Frame) []byte {
 	fpdu := frame.FPDU()
 	w := markerWriter{b: b, at: f.Position, edit: fpdu.MPA.EditMarker, on: f.Markers && !fpdu.MPA.NoMarkers}
 	covered := len(b)
 	w.begin()
 	w.write(fpdu.body())
-	w.markerIfDue() // one between pad and CRC is covered
+	w.markerIfDue() // the CRC covers a marker between pad and CRC
 	right := CRC32c(w.b[covered:])
 	w.write(binary.LittleEndian.AppendUint32(nil, fpdu.MPA.crc(right, f.CRC)))
 	f.Position = w.at
 	return w.b
 }
 
-// markerWriter appends octets of one FPDU, and markers where they are due.
+// markerWriter appends octets of one FPDU, and inserts markers.
 type markerWriter struct {
 	b     []byte
-	at    uint64 // position in the stream
-	start uint64 // that of the FPDU's first octet
+	at    uint64 // stream offset
+	start uint64 // stream offset of the FPDU
 	edit  func(*Marker)
 	on    bool
 }
 
-// begin puts a marker that is due before the FPDU, where it points at nothing.
+// begin inserts a marker that is due before the FPDU, with pointer 0.
 func (w *markerWriter) begin() {
 	w.start = w.at
 	w.markerIfDue()

@@ -26,13 +26,13 @@ type AtomicRequestHeader struct {
 	ID          *uint32  `at:"4,32" fmt:"%#x"`
 	STag        *uint32  `at:"8,32" fmt:"%#x"`
 	TO          *uint64  `at:"12,64" fmt:"%#x"`
-	Data        *uint64  `at:"20,64" fmt:"%#x"` // what is added, or swapped in
+	Data        *uint64  `at:"20,64" fmt:"%#x"` // add or swap operand
 	Mask        *uint64  `at:"28,64" fmt:"%#x"` // nil: all ones for a swap, else 0
 	Compare     *uint64  `at:"36,64" fmt:"%#x"`
 	CompareMask *uint64  `at:"44,64" fmt:"%#x"` // nil: all ones
 }
 
-// filled returns the header with masks, the defaults of which are not zero.
+// filled returns the header with default masks.
 func (h AtomicRequestHeader) filled() AtomicRequestHeader {
 	mask := uint64(0)
 	if Val(h.Operation) == AtomicCompareSwap {
@@ -41,22 +41,21 @@ func (h AtomicRequestHeader) filled() AtomicRequestHeader {
 	return packet.Or(h, AtomicRequestHeader{Mask: &mask, CompareMask: new(^uint64(0))})
 }
 
-// AtomicResponseHeader is the header of an Atomic Response (RFC 7306 section 5.2.2).
-// The RFC has two lengths for it; this is the one of its figure.
+// AtomicResponseHeader is the header of an Atomic Response (RFC 7306 section 5.2.2). The
+// RFC has two lengths for it; this is the length in the figure.
 type AtomicResponseHeader struct {
 	_        struct{} `size:"12"`
 	ID       *uint32  `at:"0,32" fmt:"%#x"`
 	Original *uint64  `at:"4,64" fmt:"%#x"`
 }
 
-// ImmediateHeader is what a message of immediate data consists of (RFC 7306 section
-// 6.1).
+// ImmediateHeader is the header of an Immediate Data message (RFC 7306 section 6.1).
 type ImmediateHeader struct {
 	_     struct{} `size:"8"`
 	Value *uint64  `at:"0,64" fmt:"%#x"`
 }
 
-// parseAs reads a header from the front of b; nil if it is not all there.
+// parseAs parses a header at the start of b; nil if it is truncated.
 func parseAs[H any](b []byte) (h *H, rest []byte) {
 	h = new(H)
 	rest, err := packet.ParseFields(b, h)

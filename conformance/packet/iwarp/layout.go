@@ -1,7 +1,7 @@
 package iwarp
 
-// The first two octets of a segment: T, L, four reserved bits and two of DDP's
-// version; two bits of RDMAP's version, two reserved, four of opcode.
+// The first two octets of a segment: T, L, four reserved bits, two bits of DDP version;
+// two bits of RDMAP version, two reserved bits, four bits of opcode.
 const (
 	bitTagged       = 0x80
 	bitLast         = 0x40
@@ -21,10 +21,10 @@ const (
 	taggedLen      = 14
 	untaggedLen    = 18
 	readRequestLen = 28
-	terminateLen   = 4 // without what it quotes
+	terminateLen   = 4 // without quoted headers
 )
 
-// DDP's queues (Sends have 0), and what the first message of each is numbered.
+// DDP queue numbers (Sends use 0), and the first MSN of each queue.
 const (
 	queueRequest        = 1
 	queueTerminate      = 2
@@ -32,11 +32,10 @@ const (
 	firstMSN            = 1
 )
 
-// version is that of DDP and of RDMAP.
+// version is the version of DDP and of RDMAP.
 const version = 1
 
-// Val is what p points to, or the zero value: fields of a frame that was received
-// are nil where its header has no such field.
+// Val returns *p, or the zero value if p is nil.
 func Val[T any](p *T) T {
 	if p == nil {
 		var zero T

@@ -2,23 +2,22 @@ package iwarp
 
 import "github.com/fabrictest/fabrictest/conformance/packet"
 
-// Addr is a place in tagged memory.
+// Addr is a tagged offset: STag and TO.
 type Addr struct {
 	STag uint32
 	TO   uint64
 }
 
-// At is the place that stag and to name.
+// At returns the Addr of stag and to.
 func At(stag uint32, to uint64) Addr { return Addr{stag, to} }
 
-// Of is any segment of an opcode. Built as it is, it has no payload and no header
-// behind that of DDP.
+// Of is a segment of an opcode, without payload and RDMAP header.
 func Of(op Opcode) Segment { return Segment{RDMAP: RDMAP{Opcode: &op}} }
 
-// Any is any segment at all.
+// Any matches any segment.
 func Any() Segment { return Segment{} }
 
-// Send is a Send of data in one segment.
+// Send is a single-segment Send.
 func Send(msn uint32, data []byte) Segment { return send(OpSend, msn, data) }
 
 // SendSE is a Send with a solicited event.
@@ -34,64 +33,64 @@ func SendSEInvalidate(msn, stag uint32, data []byte) Segment {
 	return send(OpSendSEInvalidate, msn, data).InvalidateSTag(stag)
 }
 
-// Write is an RDMA Write of data in one segment.
+// Write is a single-segment RDMA Write.
 func Write(stag uint32, to uint64, data []byte) Segment { return tagged(OpWrite, stag, to, data) }
 
-// ReadRequest asks for size octets of source, to be put into sink.
+// ReadRequest is an RDMA Read Request for size octets from source to sink.
 func ReadRequest(msn uint32, sink Addr, size uint32, source Addr) Segment {
 	s := Of(OpReadRequest).MSN(msn)
 	s.Read = &ReadRequestHeader{SinkSTag: &sink.STag, SinkTO: &sink.TO, Size: &size, SrcSTag: &source.STag, SrcTO: &source.TO}
 	return s.WithPayload(nil)
 }
 
-// ReadResponse is a Read Response of data in one segment.
+// ReadResponse is a single-segment Read Response.
 func ReadResponse(stag uint32, to uint64, data []byte) Segment {
 	return tagged(OpReadResponse, stag, to, data)
 }
 
-// ReadResponseTo answers a Read Request with data, at the sink that the request names.
+// ReadResponseTo is the response to a Read Request, to the sink of the request.
 func ReadResponseTo(request Segment, data []byte) Segment {
 	h := packet.Get(request.Read, ReadRequestHeader{})
 	return ReadResponse(Val(h.SinkSTag), Val(h.SinkTO), data)
 }
 
-// Terminate ends a stream because of cause, and quotes nothing. Where it is expected,
-// it may quote anything.
+// Terminate is a Terminate without quoted headers. As an expectation it matches any quoted
+// headers.
 func Terminate(cause Cause) Segment {
 	s := Of(OpTerminate)
 	s.Terminate = &TerminateHeader{Cause: &cause}
 	return s
 }
 
-// Immediate is a message of immediate data.
+// Immediate is an Immediate Data message.
 func Immediate(msn uint32, value uint64) Segment { return immediate(OpImmediate, msn, value) }
 
-// ImmediateSE is a message of immediate data with a solicited event.
+// ImmediateSE is an Immediate Data message with a solicited event.
 func ImmediateSE(msn uint32, value uint64) Segment { return immediate(OpImmediateSE, msn, value) }
 
-// FetchAdd asks for add to be added to the eight octets at a place.
+// FetchAdd is an Atomic Request that adds to eight octets.
 func FetchAdd(msn, id uint32, at Addr, add uint64) Segment {
 	return atomicRequest(msn, AtomicRequestHeader{
 		Operation: new(AtomicFetchAdd), ID: &id, STag: &at.STag, TO: &at.TO, Data: &add, Compare: new(uint64(0)),
 	})
 }
 
-// CompareSwap asks for the eight octets at a place to become swap if they are compare.
+// CompareSwap is an Atomic Request that replaces compare by swap.
 func CompareSwap(msn, id uint32, at Addr, compare, swap uint64) Segment {
 	return atomicRequest(msn, AtomicRequestHeader{
 		Operation: new(AtomicCompareSwap), ID: &id, STag: &at.STag, TO: &at.TO, Data: &swap, Compare: &compare,
 	})
 }
 
-// AtomicResponse answers an atomic request with what was there before. Its MSN counts
-// the responses, not the requests.
+// AtomicResponse is the response to an atomic, with the original value. Its MSN counts
+// responses, not requests.
 func AtomicResponse(msn, id uint32, original uint64) Segment {
 	s := Of(OpAtomicResponse).MSN(msn)
 	s.AtomicResponse = &AtomicResponseHeader{ID: &id, Original: &original}
 	return s.WithPayload(nil)
 }
 
-// Octets is a ULPDU of any octets. As an expectation it is of every one of them.
+// Octets is a ULPDU of any octets. As an expectation it matches these octets only.
 func Octets(ulpdu []byte) Segment { return ParseSegment(ulpdu) }
 
 func send(op Opcode, msn uint32, data []byte) Segment { return Of(op).MSN(msn).WithPayload(data) }

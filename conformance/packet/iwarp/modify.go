@@ -2,10 +2,10 @@ package iwarp
 
 import "github.com/fabrictest/fabrictest/conformance/packet"
 
-// Opcode sets the opcode, and nothing that would have to go with it.
+// Opcode sets the opcode field only.
 func (s Segment) Opcode(op Opcode) Segment { s.RDMAP.Opcode = &op; return s }
 
-// Tagged sets the T bit; the header stays as it is.
+// Tagged sets the T bit only.
 func (s Segment) Tagged(v bool) Segment { s.DDP.Tagged = &v; return s }
 
 // Last sets the L bit.
@@ -23,25 +23,25 @@ func (s Segment) RV(v uint8) Segment { s.RDMAP.Version = &v; return s }
 // RDMAPReserved sets the two reserved bits of RDMAP.
 func (s Segment) RDMAPReserved(v uint8) Segment { s.RDMAP.Reserved = &v; return s }
 
-// STag sets the tag of a tagged segment.
+// STag sets the STag of a tagged segment.
 func (s Segment) STag(v uint32) Segment { s.DDP.STag = &v; return s }
 
-// TO sets the offset of a tagged segment.
+// TO sets the tagged offset.
 func (s Segment) TO(v uint64) Segment { s.DDP.TO = &v; return s }
 
-// QN sets the queue of an untagged segment.
+// QN sets the queue number of an untagged segment.
 func (s Segment) QN(v uint32) Segment { s.DDP.QN = &v; return s }
 
-// MSN sets the message number of an untagged segment.
+// MSN sets the message sequence number of an untagged segment.
 func (s Segment) MSN(v uint32) Segment { s.DDP.MSN = &v; return s }
 
-// MO sets the offset in its message of an untagged segment.
+// MO sets the message offset of an untagged segment.
 func (s Segment) MO(v uint32) Segment { s.DDP.MO = &v; return s }
 
-// InvalidateSTag sets the field of that name of an untagged segment.
+// InvalidateSTag sets the Invalidate STag of an untagged segment.
 func (s Segment) InvalidateSTag(v uint32) Segment { s.RDMAP.InvalidateSTag = &v; return s }
 
-// WithPayload sets what follows the headers; nil is no payload.
+// WithPayload sets the payload; nil is none.
 func (s Segment) WithPayload(b []byte) Segment {
 	if b == nil {
 		b = []byte{}
@@ -50,14 +50,13 @@ func (s Segment) WithPayload(b []byte) Segment {
 	return s
 }
 
-// AnyPayload has an expectation look at no payload.
+// AnyPayload makes an expectation match any payload.
 func (s Segment) AnyPayload() Segment { s.Payload, s.PayloadLen = nil, nil; return s }
 
-// Length sets how many octets of payload there are; an expectation then looks at
-// their number only.
+// Length sets the payload length only; an expectation then compares the length only.
 func (s Segment) Length(n int) Segment { s.Payload, s.PayloadLen = nil, &n; return s }
 
-// Cut sends the first n octets of the segment only. The FPDU around it is whole.
+// Cut truncates the segment to n octets. The FPDU around it is complete.
 func (s Segment) Cut(n int) Segment { s.CutAt = &n; return s }
 
 // EditRead changes the header of a Read Request.
@@ -76,7 +75,7 @@ func (s Segment) EditAtomic(edit func(*AtomicRequestHeader)) Segment {
 	return s
 }
 
-// EditTerminate changes what a Terminate says.
+// EditTerminate changes the Terminate header.
 func (s Segment) EditTerminate(edit func(*TerminateHeader)) Segment {
 	h := packet.Get(s.Terminate, TerminateHeader{})
 	edit(&h)
@@ -84,9 +83,8 @@ func (s Segment) EditTerminate(edit func(*TerminateHeader)) Segment {
 	return s
 }
 
-// About has a Terminate quote the segment that was wrong: its length, its DDP header
-// and, of a Read Request, its RDMAP header, as RFC 5040 section 7.1 wants for what
-// came in.
+// About makes a Terminate quote the wrong segment as RFC 5040 section 7.1 requires: its
+// length, its DDP header and, for a Read Request, its RDMAP header.
 func (s Segment) About(wrong Segment) Segment {
 	return s.EditTerminate(func(h *TerminateHeader) {
 		b := wrong.Append(nil)
@@ -104,8 +102,8 @@ func (s Segment) About(wrong Segment) Segment {
 	})
 }
 
-// Quoting has an expected Terminate quote the DDP header of the segment that was
-// wrong, and leaves open which length it tells and what else it quotes.
+// Quoting makes an expected Terminate quote the DDP header of the wrong segment. It matches
+// any length and other quoted headers.
 func (s Segment) Quoting(wrong Segment) Segment {
 	full := s.About(wrong).Terminate
 	return s.EditTerminate(func(h *TerminateHeader) {
@@ -113,16 +111,15 @@ func (s Segment) Quoting(wrong Segment) Segment {
 	})
 }
 
-// QuotingNothing has an expected Terminate quote nothing, as after errors of MPA.
+// QuotingNothing makes an expected Terminate quote nothing, as for MPA errors.
 func (s Segment) QuotingNothing() Segment {
 	return s.EditTerminate(func(h *TerminateHeader) {
 		h.LengthValid, h.HasDDP, h.HasRDMAP = new(false), new(false), new(false)
 	}).WithPayload(nil)
 }
 
-// Segments cuts the message that s would be in one segment into segments of at most
-// ulpdu octets each, headers included, as a sender does: MO or TO go on, and the
-// last has the L bit. A message with a header of RDMAP is not cut.
+// Segments splits a message into segments of at most ulpdu octets, headers included, as a
+// sender does. A message with an RDMAP header is not split.
 func (s Segment) Segments(ulpdu int) []Segment {
 	whole := s.Append(nil)
 	header := len(s.appendHeaders(nil))

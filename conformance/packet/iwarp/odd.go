@@ -6,8 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Oddities lists what no ordinary sender puts into a segment, in words. Nothing of
-// it need be an error: that depends on what was asked for, and is for a case to say.
+// Oddities lists unusual values of a segment as text. Cases decide whether one is an error.
 func (s Segment) Oddities() []string {
 	var odd oddities
 	if s.Verbatim != nil {
@@ -51,7 +50,7 @@ func (s Segment) oddControl(odd *oddities, f form, known bool) {
 	}
 }
 
-// oddHeader looks at messages that have a header of RDMAP and no payload.
+// oddHeader checks messages with an RDMAP header and no payload.
 func (s Segment) oddHeader(odd *oddities, f form) {
 	if f.payload || s.IsTagged() {
 		return
@@ -95,7 +94,7 @@ type oddities []string
 
 func (o *oddities) addf(format string, args ...any) { *o = append(*o, fmt.Sprintf(format, args...)) }
 
-// unless notes a field that is not what it always is.
+// unless adds a field that does not have its usual value.
 func (o *oddities) unless(field string, got, always any) {
 	if fmt.Sprint(got) != fmt.Sprint(always) {
 		o.addf("%s: %v instead of %v", field, got, always)

@@ -2,7 +2,7 @@ package iwarp
 
 import "fmt"
 
-// Opcode is the kind of an RDMAP message, four bits.
+// Opcode is an RDMAP opcode, four bits.
 type Opcode uint8
 
 // The opcodes of RFC 5040 and RFC 7306.
@@ -19,20 +19,20 @@ const (
 	OpImmediateSE      Opcode = 9
 	OpAtomicRequest    Opcode = 10
 	OpAtomicResponse   Opcode = 11
-	OpExperimental     Opcode = 15 // kept for experiments by RFC 6580
+	OpExperimental     Opcode = 15 // reserved for experiments by RFC 6580
 )
 
-// form is what a message of an opcode looks like.
+// form is the layout of a message.
 type form struct {
 	name string
-	// tagged messages name memory; the others go to queue qn.
+	// tagged: the message is tagged; untagged ones use queue qn.
 	tagged bool
 	qn     uint32
-	// header is the length of the RDMAP header behind that of DDP.
+	// header is the length of the RDMAP header after the DDP header.
 	header int
-	// payload says that octets of the program follow.
+	// payload: the message has payload.
 	payload bool
-	// invalidates says that the header's Invalidate STag means something.
+	// invalidates: the Invalidate STag field is used.
 	invalidates bool
 }
 
@@ -51,7 +51,7 @@ var forms = [...]form{
 	OpAtomicResponse:   {name: "ATOMIC RESPONSE", qn: queueAtomicResponse, header: 12},
 }
 
-// form returns what messages of o look like, and whether anything is said about them.
+// form returns the layout of o's messages; false for unassigned opcodes.
 func (o Opcode) form() (form, bool) {
 	if int(o) >= len(forms) {
 		return form{payload: true}, false
@@ -59,16 +59,16 @@ func (o Opcode) form() (form, bool) {
 	return forms[o], true
 }
 
-// Assigned reports whether an RFC says what the opcode means.
+// Assigned reports whether an RFC assigns the opcode.
 func (o Opcode) Assigned() bool { return int(o) < len(forms) }
 
-// Tagged reports whether messages of the opcode use the tagged buffer model.
+// Tagged reports whether messages of the opcode are tagged.
 func (o Opcode) Tagged() bool { f, _ := o.form(); return f.tagged }
 
-// Queue is the DDP queue that untagged messages of the opcode use.
+// Queue returns the DDP queue of untagged messages of the opcode.
 func (o Opcode) Queue() uint32 { f, _ := o.form(); return f.qn }
 
-// String is the name as in a ladder diagram.
+// String returns the name, as in a ladder diagram.
 func (o Opcode) String() string {
 	if f, ok := o.form(); ok {
 		return f.name

@@ -2,11 +2,9 @@ package iwarp
 
 import "encoding/binary"
 
-// ParseSegment reads a ULPDU. It takes any octets: what is left over is payload, and
-// of a segment that is too short for its header the fields of that are nil. Append
-// gives the same octets again. The segment keeps no reference to b.
-//
-// The T bit decides which header is read, as it does for a receiver.
+// ParseSegment parses a ULPDU of any octets. Fields of a truncated header are nil, and
+// remaining octets are payload; Append returns the same octets. The T bit decides which
+// header is parsed. The result does not alias b.
 func ParseSegment(b []byte) Segment {
 	b = append([]byte{}, b...)
 	var s Segment
@@ -35,8 +33,8 @@ func (s *Segment) parseControl(ctrl, ulp byte) {
 	}
 }
 
-// parseHeaders reads a DDP header that is all there, and the RDMAP header behind it
-// if that is: of one that is cut short the octets are left as payload.
+// parseHeaders parses a complete DDP header, and the RDMAP header if it is complete; a
+// truncated one is left as payload.
 func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	be := binary.BigEndian
 	if *s.DDP.Tagged {

@@ -7,62 +7,59 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Segment is a DDP segment with what RDMAP puts into it: what MPA calls a ULPDU.
+// Segment is a DDP segment with its RDMAP header: a ULPDU of MPA.
 type Segment struct {
 	DDP   DDP
 	RDMAP RDMAP
 
-	// The RDMAP header behind that of DDP, if the message has one; nil: none.
+	// The RDMAP header after the DDP header; nil: none.
 	Read           *ReadRequestHeader
 	Terminate      *TerminateHeader
 	AtomicRequest  *AtomicRequestHeader
 	AtomicResponse *AtomicResponseHeader
 	Immediate      *ImmediateHeader
-	OtherHeader    []byte // octets of a header that this package does not know
+	OtherHeader    []byte // an unknown header
 
-	// Payload is what follows the headers; nil: none, or any. An empty slice is no
-	// payload, also where a segment is expected.
+	// Payload follows the headers; nil is none when building and any when comparing. An
+	// empty slice matches no payload.
 	Payload []byte
-	// PayloadLen is how many octets follow, whichever they are. When a segment is
-	// built, its payload is cut to that or filled up with zeros.
+	// PayloadLen is the payload length. Building truncates the payload, or fills it up
+	// with zeros.
 	PayloadLen *int
-	// CutAt is how many octets of all that are sent, from the first on; nil: all. Of a
-	// segment that is expected or was read it means nothing.
+	// CutAt truncates the built segment; nil: not truncated. Parsing and comparing ignore
+	// it.
 	CutAt *int
-	// Verbatim is what there is instead of all that, in a segment that is too short for
-	// its header.
+	// Verbatim are the octets of a segment that is too short for its header.
 	Verbatim []byte
 }
 
-// DDP is the part of the header that is DDP's (RFC 5041 section 4).
+// DDP has the DDP header fields (RFC 5041 section 4).
 type DDP struct {
-	Tagged   *bool  // T; nil: as the fields below are
+	Tagged   *bool  // T; nil: by the fields below
 	Last     *bool  // L; nil: true
 	Reserved *uint8 // four bits; nil: 0
 	Version  *uint8 // DV; nil: 1
 
-	// In a tagged segment.
+	// Tagged segments.
 	STag *uint32
 	TO   *uint64
-	// In an untagged one.
+	// Untagged segments.
 	QN  *uint32 // nil: the opcode's
 	MSN *uint32 // nil: 1
 	MO  *uint32
 }
 
-// RDMAP is the part of the header that is RDMAP's (RFC 5040 section 4.1).
+// RDMAP has the RDMAP control fields (RFC 5040 section 4.1).
 type RDMAP struct {
 	Version  *uint8 // RV; nil: 1
 	Reserved *uint8 // two bits; nil: 0
 	Opcode   *Opcode
-	// InvalidateSTag is there in untagged segments only, and has a meaning in two of
-	// the Sends only.
+	// InvalidateSTag is present in untagged segments only, and used by two kinds of Send.
 	InvalidateSTag *uint32
 }
 
-// IsTagged reports whether the segment has, or would be built with, the header of the
-// tagged buffer model. Fields decide, then the T bit, then the opcode: so that a case
-// can set the bit alone and leave the header as it was.
+// IsTagged reports whether the segment has the tagged header. Set fields decide, then the T
+// bit, then the opcode: a case can set the bit without changing the header.
 func (s Segment) IsTagged() bool {
 	d := &s.DDP
 	switch {
@@ -77,10 +74,10 @@ func (s Segment) IsTagged() bool {
 	}
 }
 
-// Op is the opcode; a segment without any is a Write.
+// Op returns the opcode; Write if it is nil.
 func (s Segment) Op() Opcode { return Val(s.RDMAP.Opcode) }
 
-// Append appends the octets of the segment.
+// Append appends the segment.
 func (s Segment) Append(b []byte) []byte {
 	if s.Verbatim != nil {
 		return append(b, s.Verbatim...)
@@ -100,7 +97,7 @@ func (s Segment) Append(b []byte) []byte {
 	return b
 }
 
-// Len is how many octets Append appends: a ULPDU_Length.
+// Len returns the length of the segment, the ULPDU_Length.
 func (s Segment) Len() int { return len(s.Append(nil)) }
 
 func (s Segment) appendHeaders(b []byte) []byte {
@@ -146,12 +143,11 @@ func (s Segment) appendDDP(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, Val(d.MO))
 }
 
-// Strict returns the segment with every field that was nil at its ordinary value: as
-// an expectation, one of every bit.
+// Strict returns the segment with all nil fields set to their defaults. As an expectation it
+// compares every bit.
 func (s Segment) Strict() Segment { return ParseSegment(s.Append(nil)) }
 
-// fit panics if v does not fit its field: a mistake of whoever wrote the case, who
-// would else be told something about another frame than the one meant.
+// fit panics if v does not fit its field.
 func fit(field string, v, mask uint8) uint8 {
 	if v&^mask != 0 {
 		panic(fmt.Sprintf("%s: %#x does not fit its field, the largest value of which is %#x", field, v, mask))

@@ -1,12 +1,11 @@
 package iwarp
 
-// SiwReading reads a Terminate as Linux's siw means it on a little-endian machine,
-// where the fields of the control word are the other way round: layer and type
-// change places, and the three bits are at the lower end of their octet. It returns
-// false for what is in the order of the RFC, as far as one can tell.
+// SiwReading parses a Terminate in the bit order of siw on little-endian hosts, which
+// exchanges layer and type and puts the three header bits at the low end. It returns false
+// if the control word is in the order of the RFC.
 //
-// Some control words can be either; which they are then depends on whether MPA's
-// start-up has finished, since some causes arise only before and some only after.
+// Some control words are valid in both orders. started tells whether MPA start-up has
+// finished, which resolves them: some causes occur only before, some only after.
 func (s Segment) SiwReading(started bool) (Segment, bool) {
 	if s.Terminate == nil {
 		return Segment{}, false
@@ -33,13 +32,13 @@ func inSiwOrder(ctrl []byte, started bool) bool {
 	switch ctrl[0] {
 	case 0x21: // layer 2 has no type 1
 		return true
-	case 0x02: // MPA's errors for siw, remote operation errors for the RFC
+	case 0x02: // MPA errors in siw's order, remote operation errors in the RFC's
 		return code >= 2 && code <= 4 || !started && (code == 6 || code == 7)
-	case 0x20: // and the reverse
+	case 0x20: // the reverse
 		return started && (code == 5 || code == 6)
-	case 0x10: // protection errors for siw; the RFC has one DDP catastrophe, code 0
+	case 0x10: // protection errors in siw's order; in the RFC's only code 0 is valid
 		return code != 0
 	default:
-		return false // the same both ways, or known to the RFC only
+		return false // equal in both orders, or valid only in the RFC's
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// The keys of start-up frames.
+// Keys of start-up frames.
 const (
 	KeyRequest = "MPA ID Req Frame"
 	KeyReply   = "MPA ID Rep Frame"
 )
 
-// NoNegotiation as IRD or ORD says that the number is not to be negotiated.
+// NoNegotiation as IRD or ORD means that the value is not negotiated.
 const NoNegotiation uint16 = 0x3fff
 
 const (
@@ -24,18 +24,18 @@ const (
 // Startup is an MPA Request or Reply frame (RFC 5044 section 7.1.1).
 type Startup struct {
 	_        struct{} `size:"20"`
-	Key      *string  // nil: that of a Request
+	Key      *string  // nil: the key of a Request
 	M        *bool    `at:"16.0,1"`
 	C        *bool    `at:"16.1,1" def:"1"`
 	R        *bool    `at:"16.2,1"`
-	S        *bool    `at:"16.3,1"` // nil: whether Enhanced is there
+	S        *bool    `at:"16.3,1"` // nil: set if Enhanced is set
 	Reserved *uint8   `at:"16.4,4" fmt:"%#x"`
-	Rev      *uint8   `at:"17,8"` // nil: 2 if Enhanced is there, else 1
+	Rev      *uint8   `at:"17,8"` // nil: 2 if Enhanced is set, else 1
 	PDLength *uint16  `at:"18,16"`
-	// Enhanced is what private data begins with where S is set (RFC 6581); nil: not
-	// there, or any.
+	// Enhanced is the enhanced connection data at the start of the private data
+	// (RFC 6581); nil: none, or any.
 	Enhanced *Enhanced
-	// PrivateData is the rest of it; nil: none, or any.
+	// PrivateData is the remaining private data; nil: none, or any.
 	PrivateData []byte
 }
 
@@ -44,57 +44,56 @@ type Enhanced struct {
 	_          struct{} `size:"4"`
 	PeerToPeer *bool    `at:"0.0,1"`  // A
 	SendRTR    *bool    `at:"0.1,1"`  // B
-	IRD        *uint16  `at:"0.2,14"` // of whoever sends the frame
+	IRD        *uint16  `at:"0.2,14"` // of the sender
 	WriteRTR   *bool    `at:"2.0,1"`  // C
 	ReadRTR    *bool    `at:"2.1,1"`  // D
 	ORD        *uint16  `at:"2.2,14"`
 }
 
-// RTR is a kind of message that can be the first one of a peer-to-peer connection.
+// RTR is a kind of RTR frame, the first message of a peer-to-peer connection.
 type RTR uint8
 
-// The kinds of first messages, by the flags that stand for them.
+// Kinds of RTR frames, with their flags.
 const (
 	RTRSend  RTR = 1 << iota // B
 	RTRWrite                 // C
 	RTRRead                  // D
 )
 
-// Request is a Request frame of revision 1 that wants CRCs and no markers.
+// Request is a Request of revision 1 that requests CRCs and no markers.
 func Request() Startup { return Startup{Key: new(KeyRequest)} }
 
-// Reply is a Reply frame of revision 1 that accepts, wants CRCs and no markers.
+// Reply is a Reply of revision 1 that accepts, and requests CRCs and no markers.
 func Reply() Startup { return Startup{Key: new(KeyReply)} }
 
-// WithKey sets the 16 octets at the beginning: zeros behind a key that is shorter.
+// WithKey sets the key, padded with zeros to 16 octets.
 func (s Startup) WithKey(key string) Startup { s.Key = &key; return s }
 
-// Markers sets M: the sender of the frame wants markers in what it gets.
+// Markers sets M: the sender requests markers from the peer.
 func (s Startup) Markers(v bool) Startup { s.M = &v; return s }
 
-// CRC sets C: the sender of the frame wants CRCs both ways.
+// CRC sets C: the sender requests CRCs in both directions.
 func (s Startup) CRC(v bool) Startup { s.C = &v; return s }
 
 // Reject sets R.
 func (s Startup) Reject(v bool) Startup { s.R = &v; return s }
 
-// SFlag sets S, whatever private data there is.
+// SFlag sets the S flag only.
 func (s Startup) SFlag(v bool) Startup { s.S = &v; return s }
 
-// ReservedBits sets the four bits behind S.
+// ReservedBits sets the four reserved bits after S.
 func (s Startup) ReservedBits(v uint8) Startup { s.Reserved = &v; return s }
 
 // Revision sets the revision.
 func (s Startup) Revision(v uint8) Startup { s.Rev = &v; return s }
 
-// Depths adds enhanced data with the sender's IRD and ORD, and so makes the frame one
-// of revision 2.
+// Depths adds enhanced data with IRD and ORD, which makes it a frame of revision 2.
 func (s Startup) Depths(ird, ord uint16) Startup {
 	return s.EditEnhanced(func(e *Enhanced) { e.IRD, e.ORD = &ird, &ord })
 }
 
-// PeerToPeer sets flag A of the enhanced data, and those of the first messages that
-// the sender of the frame offers. Those that are not named are not offered.
+// PeerToPeer sets flag A of the enhanced data, and the flags of the offered RTR frames; it
+// clears the flags of others.
 func (s Startup) PeerToPeer(offers RTR) Startup {
 	return s.EditEnhanced(func(e *Enhanced) {
 		e.PeerToPeer = new(true)
@@ -102,7 +101,7 @@ func (s Startup) PeerToPeer(offers RTR) Startup {
 	})
 }
 
-// EditEnhanced changes the enhanced data, and adds it if need be.
+// EditEnhanced changes the enhanced data, and adds it if there is none.
 func (s Startup) EditEnhanced(edit func(*Enhanced)) Startup {
 	e := packet.Get(s.Enhanced, Enhanced{})
 	edit(&e)
@@ -110,13 +109,13 @@ func (s Startup) EditEnhanced(edit func(*Enhanced)) Startup {
 	return s
 }
 
-// Private sets the private data, behind the enhanced data if there is any.
+// Private sets the private data after the enhanced data.
 func (s Startup) Private(b []byte) Startup { s.PrivateData = append([]byte{}, b...); return s }
 
-// PrivateLength sets PD_Length; the private data stays as long as it is.
+// PrivateLength sets the PD_Length field only.
 func (s Startup) PrivateLength(n uint16) Startup { s.PDLength = &n; return s }
 
-// Append appends the octets of the frame.
+// Append appends the frame.
 func (s Startup) Append(b []byte) []byte {
 	n, rev := len(s.PrivateData), uint8(1)
 	if s.Enhanced != nil {
@@ -135,9 +134,8 @@ func (s Startup) Append(b []byte) []byte {
 	return append(b, s.PrivateData...)
 }
 
-// ParseStartup reads the start-up frame that a stream begins with, and returns what
-// follows it. It returns false if octets are missing; the frame then has what is
-// there: the fields, if 20 octets are, and the beginning of its private data.
+// ParseStartup parses the start-up frame at the start of a stream, and returns the rest. It
+// returns false if octets are missing; the frame then has the fields that are complete.
 func ParseStartup(b []byte) (s Startup, rest []byte, ok bool) {
 	rest, err := packet.ParseFields(b, &s)
 	if err != nil {
@@ -155,8 +153,8 @@ func ParseStartup(b []byte) (s Startup, rest []byte, ok bool) {
 	return s, rest, ok
 }
 
-// Strict returns the frame with every field that was nil at its ordinary value: as an
-// expectation, one of every bit.
+// Strict returns the frame with all nil fields set to their defaults. As an expectation it
+// compares every bit.
 func (s Startup) Strict() Startup {
 	length := s.PDLength
 	s.PDLength = nil
@@ -165,7 +163,7 @@ func (s Startup) Strict() Startup {
 	return s
 }
 
-// Diff says where the frame got is not as s, the expected one, says.
+// Diff returns the fields of got that differ from the expected frame s.
 func (s Startup) Diff(got Startup) packet.Differences {
 	var d packet.Differences
 	packet.DiffValue(&d, "key", "%q", s.Key, got.Key)

@@ -2,8 +2,8 @@ package iwarp
 
 import "github.com/fabrictest/fabrictest/conformance/packet"
 
-// Oddities lists what an ordinary start-up frame has not, in words. Nothing of it
-// need be an error.
+// Oddities lists unusual values of a start-up frame as text. Cases decide whether one is an
+// error.
 func (s Startup) Oddities() []string {
 	var odd oddities
 	switch key := packet.Get(s.Key, KeyRequest); key {
@@ -34,8 +34,8 @@ func (s Startup) Oddities() []string {
 	return odd
 }
 
-// String is the frame in a line, as for a ladder diagram: "MPA REPLY rev 2 C ird 4 ord
-// 4 p2p(write) 16 B".
+// String formats the frame as a line of a ladder diagram: "MPA REPLY rev 2 C ird 4 ord 4
+// p2p(write) 16 B".
 func (s Startup) String() string {
 	var l line
 	switch key := packet.Get(s.Key, KeyRequest); key {

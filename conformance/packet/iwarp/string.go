@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// String is the segment in a line, as for a ladder diagram: "WRITE stag 0x12 to 0x100
-// 64 B last". Fields that are not set are left out, and so are those that are always
-// the same; what is odd about them is not.
+// String formats the segment as a line of a ladder diagram: "WRITE stag 0x12 to 0x100 64 B
+// last". It omits unset fields, and fields with their usual value.
 func (s Segment) String() string {
 	var l line
 	if s.RDMAP.Opcode == nil {
@@ -83,7 +82,7 @@ func (s Segment) describeData(l *line) {
 	}
 }
 
-// describeOddControl adds what is hardly ever otherwise, if it is.
+// describeOddControl adds control fields with unusual values.
 func (s Segment) describeOddControl(l *line) {
 	f, known := s.Op().form()
 	if t := s.DDP.Tagged; t != nil && known && *t != f.tagged {
@@ -126,7 +125,7 @@ func hexOrAny[T uint32 | uint64](v *T) string {
 	return fmt.Sprintf("%#x", *v)
 }
 
-// line is words with spaces between them.
+// line joins words with spaces.
 type line []string
 
 func (l *line) addf(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }

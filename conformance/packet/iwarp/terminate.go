@@ -6,21 +6,20 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// TerminateHeader is what a Terminate message says (RFC 5040 section 4.8): the cause,
-// and headers of the segment that was wrong.
+// TerminateHeader is the header of a Terminate message (RFC 5040 section 4.8): the cause,
+// and quoted headers of the wrong segment.
 type TerminateHeader struct {
 	_     struct{} `size:"4"`
 	Cause *Cause   `at:"0,16"`
-	// The header control bits M, D and R. nil: as what is quoted demands.
+	// The header control bits M, D and R. nil: by the quoted headers.
 	LengthValid *bool   `at:"2.0,1"`
 	HasDDP      *bool   `at:"2.1,1"`
 	HasRDMAP    *bool   `at:"2.2,1"`
 	Reserved    *uint16 `at:"2.3,13" fmt:"%#x"`
 
-	// SegmentLength is the length of the segment that was wrong; nil: not there, or
-	// any.
+	// SegmentLength is the length of the wrong segment; nil: not present, or any.
 	SegmentLength *uint16
-	// DDPHeader and RDMAPHeader are of that segment; nil: not there, or any.
+	// DDPHeader and RDMAPHeader are the quoted headers; nil: not present, or any.
 	DDPHeader, RDMAPHeader []byte
 }
 
@@ -31,14 +30,14 @@ func (h TerminateHeader) append(b []byte) []byte {
 		HasRDMAP:    new(h.RDMAPHeader != nil),
 	}))
 	if h.SegmentLength != nil || h.DDPHeader != nil {
-		// The length has a place wherever a header follows it.
+		// The length field is present whenever a header follows.
 		b = binary.BigEndian.AppendUint16(b, Val(h.SegmentLength))
 	}
 	b = append(b, h.DDPHeader...)
 	return append(b, h.RDMAPHeader...)
 }
 
-// parseTerminate reads what the control bits say is there, as far as it is.
+// parseTerminate parses the parts that the control bits announce, as far as present.
 func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 	h, b = parseAs[TerminateHeader](b)
 	if h == nil {
@@ -59,7 +58,7 @@ func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 	return h, b
 }
 
-// ddpHeaderLen is the length of the header that begins with ctrl.
+// ddpHeaderLen returns the length of the header that begins with ctrl.
 func ddpHeaderLen(ctrl byte) int {
 	if ctrl&bitTagged != 0 {
 		return taggedLen
@@ -74,8 +73,7 @@ func (h *TerminateHeader) diff(d *packet.Differences, got *TerminateHeader) {
 	packet.DiffBytes(d, "quoted RDMAP header", h.RDMAPHeader, got.RDMAPHeader)
 }
 
-// Offender is the segment that the Terminate is about, as far as it is quoted; false
-// if it quotes none.
+// Offender returns the quoted segment; false if none is quoted.
 func (h *TerminateHeader) Offender() (Segment, bool) {
 	if h == nil || len(h.DDPHeader) == 0 {
 		return Segment{}, false

@@ -1,9 +1,9 @@
-// Package fabrics makes the topologies that the tests of reports use.
+// Package fabrics makes topologies for the tests of reports.
 package fabrics
 
 import "github.com/fabrictest/fabrictest/netns/topology"
 
-// link is every cable of a star, so that one fabric has figures to show.
+// link are the properties of all cables of a star.
 var link = topology.Link{MTU: 4200, RateBps: 100e9, Latency: 1000}
 
 func must(t topology.Topology, err error) *topology.Topology {
@@ -16,7 +16,7 @@ func must(t topology.Topology, err error) *topology.Topology {
 // Pair is two hosts back to back.
 func Pair(rails int) *topology.Topology { return must(topology.Pair(topology.Options{Rails: rails})) }
 
-// Star is hosts around a switch, one a rail.
+// Star is hosts around a switch per rail.
 func Star(hosts, rails int) *topology.Topology {
 	return must(topology.Star(hosts, topology.Options{Rails: rails, Link: link}))
 }

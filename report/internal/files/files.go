@@ -1,8 +1,7 @@
 // Package files writes and reads the files of a run's folder: JSON and JUnit XML.
 //
-// Each file appears under its name only when it is complete, and an error in one does not
-// keep the others from being written. [Decode] reads only JSON that this program wrote: every
-// key must be known, present and given once, and an error names the place.
+// Each file is replaced atomically, and an error in one does not prevent the others.
+// [Decode] is strict: every key must be known, present and unique, and errors name the key.
 package files
 
 import (
@@ -15,13 +14,12 @@ import (
 	"strings"
 )
 
-// Error says which files of a run's folder could not be written, and which
-// were.
+// Error lists the files of a run's folder that could not be written, and the others.
 type Error struct {
 	Dir     string
-	Written []string // names of the files that are there, complete
-	Failed  []string // names of those that are not
-	Errs    []error  // why, one for each of Failed
+	Written []string // complete files
+	Failed  []string // files that could not be written
+	Errs    []error  // errors, one for each of Failed
 }
 
 func (e *Error) Error() string {
@@ -38,19 +36,18 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the reasons.
 func (e *Error) Unwrap() []error { return e.Errs }
 
-// File is one to be written.
+// File is a file to be written.
 type File struct {
 	Name  string
 	Write func(io.Writer) error
-	// Path gets where it is, once it is written.
+	// Path is set to the path of the written file.
 	Path *string
 }
 
-// WriteAll writes files into a folder, which it makes if need be, in the place of
-// those that were there before. The error is an *Error.
+// WriteAll writes files into a folder, which it creates if needed. It replaces existing
+// files. The error is an *Error.
 func WriteAll(dir string, all []File) error {
 	fail := &Error{Dir: dir}
 	mkdir := os.MkdirAll(dir, 0o777)
@@ -75,15 +72,14 @@ func WriteAll(dir string, all []File) error {
 	return nil
 }
 
-// Write writes a file beside its name and then gives it the name. Nothing
-// is left of it if that fails.
+// Write writes a temporary file and renames it. It removes the temporary file on errors.
 func Write(dir, name string, text []byte) error {
 	f, err := os.CreateTemp(dir, "."+name+"-*.tmp")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
-	// A full disk may show only when the bytes leave the cache.
+	// A full disk may be reported by Sync or Close only.
 	err = errors.Join(err, f.Chmod(0o644))
 	if err == nil {
 		err = f.Sync()
@@ -104,7 +100,7 @@ func removeTemp(name string) error {
 	return nil
 }
 
-// reason is an error without the name of the temporary file, which is gone.
+// reason returns an error without the name of the temporary file.
 func reason(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) && strings.HasSuffix(path.Path, ".tmp") {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The JUnit dialect that Jenkins, GitLab and the GitHub actions for it agree on.
+// The JUnit dialect understood by Jenkins, GitLab and GitHub actions.
 type (
-	// Suites is a file.
+	// Suites is the root element of a file.
 	Suites struct {
 		XMLName  xml.Name `xml:"testsuites"`
 		Name     string   `xml:"name,attr"`
@@ -20,7 +20,7 @@ type (
 		Time     string   `xml:"time,attr"`
 		Suites   []Suite  `xml:"testsuite"`
 	}
-	// Suite is what belongs together in it.
+	// Suite is a test suite.
 	Suite struct {
 		Name       string     `xml:"name,attr"`
 		Tests      int        `xml:"tests,attr"`
@@ -32,7 +32,7 @@ type (
 		Properties []Property `xml:"properties>property"`
 		Cases      []Case     `xml:"testcase"`
 	}
-	// Case is something that was tried.
+	// Case is a test case.
 	Case struct {
 		Name       string     `xml:"name,attr"`
 		Class      string     `xml:"classname,attr"`
@@ -43,13 +43,13 @@ type (
 		Failure    *Problem   `xml:"failure"`
 		SystemOut  Text       `xml:"system-out"`
 	}
-	// Problem is why it did not pass.
+	// Problem is a failure, error or skip.
 	Problem struct {
 		Message string `xml:"message,attr"`
 		Type    string `xml:"type,attr,omitempty"`
 		Text    string `xml:",cdata"`
 	}
-	// Text is something to read.
+	// Text is character data.
 	Text struct {
 		Text string `xml:",cdata"`
 	}
@@ -100,5 +100,5 @@ func (all *Suites) Write(w io.Writer) error {
 	return err
 }
 
-// Seconds is a time as the format has it.
+// Seconds formats a time in seconds.
 func Seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }

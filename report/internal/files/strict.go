@@ -12,21 +12,19 @@ import (
 	"strings"
 )
 
-// KeyError says which key of a file is wrong.
+// KeyError is the error for a key of a file.
 type KeyError struct {
-	Key string // its place: scenarios[3].links[0].packets
+	Key string // path of the key: scenarios[3].links[0].packets
 	Err error
 }
 
 func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 
-// Unwrap returns what is wrong with it.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// Decode fills what into points to from a JSON document. The decoder of the
-// standard library passes over keys that are missing or spelled with other
-// capitals, takes a null for anything, and does not say which element of a list
-// was wrong.
+// Decode parses a JSON document into the value that into points to. Unlike encoding/json
+// it rejects missing keys, keys in other case and null, and names the element of a list
+// in errors.
 func Decode(text []byte, into any) error {
 	d := decoder{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type][]field{}}
 	d.UseNumber()
@@ -34,7 +32,7 @@ func Decode(text []byte, into any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("more follows the result after %d bytes", d.InputOffset())
+		return fmt.Errorf("unexpected data after the result, at byte %d", d.InputOffset())
 	}
 	return nil
 }
@@ -68,7 +66,7 @@ func (d decoder) value(v reflect.Value, path string) error {
 	}
 }
 
-// scalar is a string, number or truth value.
+// scalar decodes a string, number or boolean.
 func (d decoder) scalar(v reflect.Value, tok json.Token, path string) error {
 	ok := false
 	switch tok := tok.(type) {
@@ -95,7 +93,7 @@ func (d decoder) scalar(v reflect.Value, tok json.Token, path string) error {
 	return nil
 }
 
-// setNumber reports whether the number is one that v can hold.
+// setNumber sets v to a number; false if it does not fit.
 func setNumber(v reflect.Value, text string) bool {
 	switch {
 	case v.CanInt():
@@ -140,7 +138,7 @@ func (d decoder) object(v reflect.Value, tok json.Token, path string) error {
 		case at == len(fields):
 			return &KeyError{key, fmt.Errorf("unknown key; known here are %s", names(fields))}
 		case seen[at]:
-			return &KeyError{key, errors.New("given twice")}
+			return &KeyError{key, errors.New("duplicate key")}
 		}
 		seen[at] = true
 		if err := d.value(v.Field(fields[at].index), key); err != nil {
@@ -159,7 +157,7 @@ func (d decoder) list(v reflect.Value, tok json.Token, path string) error {
 	if tok != json.Delim('[') {
 		return wrongKind(path, tok, "a list")
 	}
-	// An empty list is read as nil, like one that is left out.
+	// An empty list is decoded as nil.
 	for i := 0; d.More(); i++ {
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 		if err := d.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
@@ -183,7 +181,7 @@ func (d decoder) table(v reflect.Value, tok json.Token, path string) error {
 		}
 		key := reflect.ValueOf(name)
 		if v.MapIndex(key).IsValid() {
-			return &KeyError{join(path, name), errors.New("given twice")}
+			return &KeyError{join(path, name), errors.New("duplicate key")}
 		}
 		elem := reflect.New(v.Type().Elem()).Elem()
 		if err := d.value(elem, join(path, name)); err != nil {
@@ -203,7 +201,7 @@ func (d decoder) key(path string) (string, error) {
 	return name, nil
 }
 
-// close takes the bracket at the end.
+// close reads the closing bracket.
 func (d decoder) close(path string) error {
 	if _, err := d.Token(); err != nil {
 		return &KeyError{path, err}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// ErrVersion is found in what Version returns of a layout that is not known.
+// ErrVersion is the error for an unknown version.
 var ErrVersion = errors.New("unknown version")
 
-// Version looks at the version of a document alone, because the keys of another one
-// are not known. what is what the document should be.
+// Version checks only the version of a document, before its keys are parsed. what names
+// the kind of document.
 func Version(text []byte, want int, what string) error {
 	var head struct {
 		Version *json.Number `json:"version"`

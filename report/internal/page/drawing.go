@@ -6,43 +6,43 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// State is what became of a link or a host, the worst last.
+// State is the state of a link or a host in a drawing, the worst last.
 type State int
 
-// The states.
+// States.
 const (
 	Fine     State = iota
-	Impaired       // something was to happen to packets, and none was lost
+	Impaired       // impaired, without losses
 	Lossy          // packets were lost
-	Down           // it was cut off or ended, for a while or for good
+	Down           // down, temporarily or permanently
 )
 
-// String is the name of the state's style.
+// String returns the CSS class of the state.
 func (s State) String() string {
 	return [...]string{"fine", "impaired", "lossy", "down"}[s]
 }
 
-// Part is how a link or a host is to be drawn.
+// Part is the appearance of a link or a host.
 type Part struct {
 	State State
-	Label string // a word on the drawing, where there is room
-	Title string // what is seen when one points at it
+	Label string // label, shown if it fits
+	Title string // tooltip
 }
 
-// Looks says how to draw the parts of a fabric.
+// Looks returns the appearance of the parts of a fabric.
 type Looks interface {
 	Cable(c *topology.Cable) Part
 	Host(h *topology.Host) Part
 }
 
-// Drawing is an SVG element and its size.
+// Drawing is an SVG element with its size.
 type Drawing struct {
 	SVG           template.HTML
 	Width, Height int
 }
 
-// MaxHosts is how many hosts are drawn one by one. Beyond, those of a switch to
-// which nothing happened become one.
+// MaxHosts is the largest number of hosts that are drawn separately. Above it, hosts of a
+// switch without events are drawn as one.
 const MaxHosts = 96
 
 // Draw draws a fabric.

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// graph is a fabric on its way onto paper.
+// graph is the layout of a fabric.
 type graph struct {
 	hosts    []*node
 	switches []*node
@@ -21,18 +21,18 @@ type node struct {
 	name       string
 	host       bool
 	tier, rail int
-	folded     int // hosts that this one stands for, 0 for itself
+	folded     int // number of hosts that this node represents, 0 for one host
 	x, y       float64
-	// dx and dy point to where the label has room.
+	// dx and dy are the direction of the label.
 	dx, dy float64
 	small  bool
-	more   float64 // height beyond that of a label
+	more   float64 // additional height
 }
 
 type edge struct {
 	Part
 	a, b *node
-	nth  int // among the edges between the same two
+	nth  int // index among parallel edges
 	of   int
 }
 
@@ -53,15 +53,14 @@ func newGraph(t *topology.Topology, looks Looks) *graph {
 	for i := range t.Cables {
 		c := &t.Cables[i]
 		a, b := by[c.A.Node], by[c.B.Node]
-		if a != nil && b != nil { // a cable to nowhere cannot be drawn
+		if a != nil && b != nil { // ignore cables with an unknown end
 			g.edges = append(g.edges, edge{Part: looks.Cable(c), a: a, b: b})
 		}
 	}
 	return g
 }
 
-// number counts the edges between each two nodes, so that they can be drawn side
-// by side.
+// number counts parallel edges, which are drawn side by side.
 func (g *graph) number() {
 	type pair struct{ a, b *node }
 	count := map[pair]int{}
@@ -76,15 +75,15 @@ func (g *graph) number() {
 	}
 }
 
-// fold makes one node of the hosts of each switch to which nothing happened, if
-// there are more than limit, and of the others too once limit is reached.
+// fold merges the hosts of each switch that have no events, if there are more than limit,
+// and the others too once limit is reached.
 func (g *graph) fold(limit int) {
 	defer g.number()
 	if len(g.hosts) <= limit {
 		return
 	}
 	trouble := map[*node]State{}
-	home := map[*node]*node{} // the first switch that a host is cabled to
+	home := map[*node]*node{} // the first switch of a host
 	for i := range g.edges {
 		e := &g.edges[i]
 		for _, h := range []*node{e.a, e.b} {
@@ -96,8 +95,8 @@ func (g *graph) fold(limit int) {
 			}
 		}
 	}
-	into := map[*node]*node{} // what a host has become part of
-	fold := map[*node]*node{} // the folded node of a switch
+	into := map[*node]*node{} // merged node of a host
+	fold := map[*node]*node{} // merged node of a switch
 	var kept []*node
 	for _, h := range g.hosts {
 		s := home[h]
@@ -155,9 +154,8 @@ func (e *edge) other(n *node) *node {
 	return e.a
 }
 
-// labels are the names that are drawn. Short ones leave out the beginning that all
-// hosts' names share from their labels:
-// "17" for "host17", where there are too many for more.
+// labels returns the drawn names. Short labels omit the common prefix of all host names:
+// "17" for "host17".
 func (g *graph) labels(short bool) map[*node]string {
 	labels := map[*node]string{}
 	prefix := ""
@@ -180,7 +178,7 @@ func (g *graph) labels(short bool) map[*node]string {
 	return labels
 }
 
-// cut keeps a hostile name from running over the whole drawing.
+// cut truncates a long name.
 func cut(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"

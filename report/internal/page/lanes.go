@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// Span is something that lasts, with a label that needs room.
+// Span is a time span with a label.
 type Span struct {
 	From, Until time.Duration
-	Label       int // its length in characters
+	Label       int // length in characters
 }
 
-// Lanes puts spans into rows so that neither they nor their labels overlap, as
-// far as limit rows reach, on a chart that has room for columns characters. It
-// returns the row of each span, -1 for one that found none, and where on the
-// axis (of Width) the room of its label ends.
+// Lanes assigns spans to at most limit rows without overlap of spans and labels, on a chart
+// that is columns characters wide. It returns the row of each span, -1 if there is none,
+// and the position on the axis (of Width) where the space for its label ends.
 func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, room []float64) {
 	rows, room = make([]int, len(spans)), make([]float64, len(spans))
 	order := make([]int, len(spans))
@@ -25,7 +24,7 @@ func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, room []float6
 		room[i] = Width
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(spans[a].From, spans[b].From) })
-	last := make([]int, limit) // the span that was put into each row last
+	last := make([]int, limit) // last span of each row
 	for r := range last {
 		last[r] = -1
 	}

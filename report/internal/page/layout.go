@@ -6,15 +6,13 @@ import (
 	"slices"
 )
 
-// narrow is the width of a drawing that stands beside a table, wide that of one
-// that needs the whole page.
+// narrow is the width of a drawing beside a table, wide that of a full-width drawing.
 const (
 	narrow = 560
 	wide   = 1040
 )
 
-// layPair puts hosts side by side (or a few in a row, if someone cabled more
-// than two without a switch).
+// layPair places hosts without a switch side by side.
 func (g *graph) layPair() {
 	rails := 1
 	for i := range g.edges {
@@ -31,8 +29,8 @@ func (g *graph) layPair() {
 	}
 }
 
-// layRing puts the switch into the middle and the hosts around it, equally far
-// from each other along an ellipse.
+// layRing places the switch in the centre and the hosts around it on an ellipse, at equal
+// distances.
 func (g *graph) layRing() {
 	n := len(g.hosts)
 	g.w = narrow
@@ -53,14 +51,14 @@ func (g *graph) layRing() {
 	g.switches[0].x, g.switches[0].y = cx, cy
 	turn := 0.0
 	if n == 2 {
-		turn = -math.Pi / 2 // side by side
+		turn = -math.Pi / 2 // two hosts: side by side
 	}
 	for i, a := range ringAngles(n, rx, ry) {
 		h := g.hosts[i]
 		a += turn
 		sin, cos := math.Sincos(a)
 		h.x, h.y = cx+rx*cos, cy+ry*sin
-		// The outward direction of an ellipse is not that from its centre.
+		// The normal of an ellipse is not the direction from its centre.
 		nx, ny := cos/rx, sin/ry
 		l := math.Hypot(nx, ny)
 		h.dx, h.dy = nx/l, ny/l
@@ -68,8 +66,8 @@ func (g *graph) layRing() {
 	}
 }
 
-// ringAngles are n angles that cut an ellipse into arcs of equal length, the
-// first at the top.
+// ringAngles returns n angles that divide an ellipse into arcs of equal length, the first
+// at the top.
 func ringAngles(n int, rx, ry float64) []float64 {
 	const fine = 2048
 	length := make([]float64, fine+1)
@@ -90,8 +88,8 @@ func ringAngles(n int, rx, ry float64) []float64 {
 	return angles
 }
 
-// layRows puts the hosts into a row, the switches of even rails above it and
-// those of odd rails below, by tier.
+// layRows places the hosts in a row, the switches of even rails above and those of odd
+// rails below, by tier.
 func (g *graph) layRows() {
 	g.sortHosts()
 	n := float64(len(g.hosts))
@@ -105,7 +103,7 @@ func (g *graph) layRows() {
 		pitch = 46
 	}
 	if slices.ContainsFunc(g.hosts, func(h *node) bool { return h.folded > 0 }) {
-		pitch = max(pitch, 88) // "100 hosts"
+		pitch = max(pitch, 88) // fits "100 hosts"
 	}
 	g.w = narrow
 	if n*pitch > narrow-30 {
@@ -118,7 +116,7 @@ func (g *graph) layRows() {
 		h.small = pitch < 40
 		h.dy = 1
 	}
-	rows := map[int][]*node{} // by tier, negative below the hosts
+	rows := map[int][]*node{} // switches by tier, negative below the hosts
 	top, bottom := 0, 0
 	for _, s := range g.switches {
 		row := s.tier
@@ -130,7 +128,7 @@ func (g *graph) layRows() {
 	}
 	rowHeight, edge := 88.0, 34.0
 	if n > 40 {
-		rowHeight = 116 // or the outer lines lie flat
+		rowHeight = 116 // else the outer lines are too flat
 	}
 	y := func(row int) float64 { return edge + float64(top-row)*rowHeight }
 	g.h = y(bottom) + edge + 14
@@ -143,7 +141,7 @@ func (g *graph) layRows() {
 	}
 }
 
-// sortHosts puts hosts of one switch together.
+// sortHosts orders hosts by their switch.
 func (g *graph) sortHosts() {
 	index := map[*node]int{}
 	for i, s := range g.switches {
@@ -163,8 +161,8 @@ func (g *graph) sortHosts() {
 	slices.SortStableFunc(g.hosts, func(a, b *node) int { return cmp.Compare(home[a], home[b]) })
 }
 
-// spread puts the switches of a row above the middle of what they are cabled to
-// further down, and apart from each other.
+// spread places the switches of a row at the mean position of their neighbours in the row
+// below, at a minimum distance.
 func (g *graph) spread(row []*node, y float64) {
 	if len(row) == 0 {
 		return
@@ -195,7 +193,7 @@ func (g *graph) spread(row []*node, y float64) {
 	for i, s := range row {
 		s.x, s.y = middle[s], y
 		if !apart {
-			// Spines are all in the middle of everything: give them the width.
+			// All spines have the same mean position: distribute them over the width.
 			s.x = g.w * (float64(i) + 0.5) / float64(len(row))
 		}
 	}

@@ -6,29 +6,26 @@ import (
 	"time"
 )
 
-// MaxSteps is how finely a timeline is drawn at most. More could not be told
-// apart on a screen, and every step is bytes of the page.
+// MaxSteps is the maximum resolution of a timeline. It limits the size of the page.
 const MaxSteps = 240
 
-// Track is something that was counted over time, since the start: At rises, and
-// so does Count.
+// Track is a cumulative counter over time: At and Count do not decrease.
 type Track struct {
 	At    []time.Duration
 	Count []uint64
-	// Most is how fast it can have risen, a second; 0 if nobody knows. What was
-	// counted at once had come before, no faster than that.
+	// Most is the maximum rate per second; 0 if unknown. A jump is spread over the time
+	// before it, at no more than this rate.
 	Most float64
 }
 
-// curve is a track made fit to be drawn: it begins at 0, never falls, and is
-// straight between its points.
+// curve is a cleaned track: it starts at 0, never decreases, and is linear between points.
 type curve struct {
 	at    []time.Duration
 	count []float64
 }
 
-// clean returns the track's curve, whatever it was given: samples come from programs
-// that may have gone wrong.
+// clean returns the track's curve. Samples may be invalid, since programs with defects
+// produce them.
 func (t Track) clean() curve {
 	n := min(len(t.At), len(t.Count))
 	order := make([]int, n)
@@ -52,17 +49,17 @@ func (t Track) clean() curve {
 	return c
 }
 
-// noFaster is the curve that rises to each count by the same time, as late as it can
-// without rising faster than most.
+// noFaster returns the curve that reaches each count at the same time, starting as late as
+// possible without exceeding the rate most.
 func (c curve) noFaster(most float64) (slow curve) {
 	add := func(at time.Duration, count float64) {
 		slow.at, slow.count = append(slow.at, at), append(slow.count, count)
 	}
 	last := len(c.at) - 1
-	end := c.count[last] // of the part that is looked at, from the last to the first
+	end := c.count[last] // count at the end of the current segment, from the last to the first
 	add(c.at[last], end)
 	for i := last - 1; i >= 0; i-- {
-		// Where nothing was counted, it rises at the end of the part.
+		// A segment without samples rises at its end.
 		if c.count[i] == c.count[i+1] && end > c.count[i] {
 			if rises := c.at[i+1] - time.Duration((end-c.count[i])/most*1e9) - 1; rises > c.at[i] {
 				end = c.count[i]
@@ -77,7 +74,7 @@ func (c curve) noFaster(most float64) (slow curve) {
 	return slow
 }
 
-// values are the counts at some times.
+// values returns the counts at the given times.
 func (c curve) values(times []time.Duration) []float64 {
 	out := make([]float64, len(times))
 	i := 0
@@ -94,15 +91,15 @@ func (c curve) values(times []time.Duration) []float64 {
 	return out
 }
 
-// Grid is the steps of a time axis: step i lasts from Edges[i] to Edges[i+1]. The
-// axis ends at End, the steps where nothing more is known.
+// Grid is a time axis with steps: step i lasts from Edges[i] to Edges[i+1]. The axis ends at
+// End; the steps end with the last sample.
 type Grid struct {
 	End   time.Duration
 	Edges []time.Duration
 }
 
-// NewGrid chooses the steps that show some tracks best, up to end or their last
-// sample: the samples' own times if those are few, even steps otherwise.
+// NewGrid returns the steps for some tracks, up to end or the last sample: the times of the
+// samples if they are few, else equal steps.
 func NewGrid(end time.Duration, tracks []Track) Grid {
 	var times []time.Duration
 	last := time.Duration(1)
@@ -132,7 +129,7 @@ func NewGrid(end time.Duration, tracks []Track) Grid {
 	return g
 }
 
-// Rate is how fast a track rose in each step, a second.
+// Rate returns the rate of a track per second in each step.
 func (g Grid) Rate(t Track) []float64 {
 	counts := t.clean().values(g.Edges)
 	rates := make([]float64, len(g.Edges)-1)
@@ -144,10 +141,10 @@ func (g Grid) Rate(t Track) []float64 {
 	return rates
 }
 
-// Level is how far a track had come at the end of each step.
+// Level returns the count of a track at the end of each step.
 func (g Grid) Level(t Track) []float64 { return t.clean().values(g.Edges[1:]) }
 
-// Sum adds values up step by step.
+// Sum adds values step by step.
 func Sum(all [][]float64) []float64 {
 	if len(all) == 0 {
 		return nil
@@ -161,7 +158,7 @@ func Sum(all [][]float64) []float64 {
 	return sum
 }
 
-// Band is the least, the middle and the greatest value of each step.
+// Band returns the minimum, median and maximum of each step.
 func Band(all [][]float64) (low, mid, high []float64) {
 	if len(all) == 0 {
 		return nil, nil, nil

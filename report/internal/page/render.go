@@ -11,16 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// render writes the graph as SVG. Every text goes through escape.
+// render writes the graph as SVG. All texts are escaped.
 func (g *graph) render() Drawing {
 	var b strings.Builder
 	class := "fabric"
 	if len(g.hosts) > 40 {
-		class += " dense" // lines are thinner where they run together
+		class += " dense" // thinner lines
 	}
 	fmt.Fprintf(&b, `<svg class="%s" viewBox="0 0 %s %s" role="img" aria-label="the fabric">`, class, num(g.w), num(g.h))
 	labels := g.labels(len(g.hosts) > 12)
-	// The worst come last, on top of the others.
+	// Draw the worst states last, on top.
 	order := make([]*edge, len(g.edges))
 	for i := range g.edges {
 		order[i] = &g.edges[i]
@@ -44,7 +44,7 @@ func (g *graph) render() Drawing {
 	return Drawing{SVG: template.HTML(b.String()), Width: int(math.Round(g.w)), Height: int(math.Round(g.h))}
 }
 
-// ends are where an edge begins and ends: parallel ones lie side by side.
+// ends returns the end points of an edge; parallel edges are side by side.
 func (e *edge) ends() (x0, y0, x1, y1 float64) {
 	off := 0.0
 	if e.of > 1 {
@@ -60,7 +60,7 @@ func (g *graph) edge(b *strings.Builder, e *edge) {
 	x0, y0, x1, y1 := e.ends()
 	d := fmt.Sprintf("M%s %sL%s %s", num(x0), num(y0), num(x1), num(y1))
 	if !e.a.host && !e.b.host {
-		// Between switches the lines leave upright, so a bundle can be followed.
+		// Edges between switches leave vertically, which keeps bundles readable.
 		m := (y0 + y1) / 2
 		d = fmt.Sprintf("M%s %sC%s %s %s %s %s %s", num(x0), num(y0), num(x0), num(m), num(x1), num(m), num(x1), num(y1))
 	}

@@ -10,21 +10,20 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 )
 
-// Charts are drawn in a box of Width by Height units that the page stretches,
-// so texts stay outside and lines keep their width. MaxSteps even steps begin at
-// whole units, and heights are whole ones: that is fine enough, and short.
+// Charts are drawn in a box of Width by Height units that the page scales without scaling
+// line widths; texts are outside. With MaxSteps equal steps, all coordinates are integers.
 const (
 	Width  = 4 * MaxSteps
 	Height = 1000
 )
 
-// X is where a time is on the axis, in units of Width.
+// X returns the position of a time on the axis, in units of Width.
 func (g Grid) X(t time.Duration) float64 {
 	x := float64(t) / float64(g.End) * Width
 	return math.Round(10*min(Width, max(0, x))) / 10
 }
 
-// Path is a line of steps, as SVG path data, on a scale that ends at top.
+// Path returns a step line as SVG path data, for a scale up to top.
 func (g Grid) Path(values []float64, top float64) string {
 	b := make([]byte, 0, 8*len(values))
 	b = append(b, 'M', '0', ' ')
@@ -39,7 +38,7 @@ func (g Grid) Path(values []float64, top float64) string {
 			b = strconv.AppendInt(b, int64(y), 10)
 		}
 		last = y
-		// A run of equal steps is one line.
+		// Merge equal steps into one line.
 		if i+1 < len(values) && level(values[i+1], top) == y {
 			continue
 		}
@@ -49,14 +48,13 @@ func (g Grid) Path(values []float64, top float64) string {
 	return string(b)
 }
 
-// Area is a line of steps that begins and ends at the bottom, so that it can be
-// filled.
+// Area returns a step line closed at the bottom, for filling.
 func (g Grid) Area(values []float64, top float64) string {
 	bottom := strconv.Itoa(Height)
 	return "M0 " + bottom + strings.Replace(g.Path(values, top), "M0 ", "V", 1) + "V" + bottom
 }
 
-// Between is the surface between two lines of steps.
+// Between returns the area between two step lines.
 func (g Grid) Between(low, high []float64, top float64) string {
 	if len(low) == 0 {
 		return ""
@@ -71,7 +69,7 @@ func (g Grid) Between(low, high []float64, top float64) string {
 	return string(append(b, 'Z'))
 }
 
-// level is how far from the top a value is drawn.
+// level returns the distance of a value from the top.
 func level(v, top float64) int {
 	if top <= 0 {
 		return Height
@@ -79,8 +77,7 @@ func level(v, top float64) int {
 	return int(math.Round(Height * (1 - min(1, max(0, v/top)))))
 }
 
-// Top is the end of a scale for some values: a round number, no less than any.
-// It is 0 if all of them are.
+// Top returns the end of the scale: a round number that no value exceeds, 0 if all are 0.
 func Top(all ...[]float64) float64 {
 	most := 0.0
 	for _, v := range all {
@@ -100,13 +97,13 @@ func Top(all ...[]float64) float64 {
 	return 10 * unit
 }
 
-// Tick is a mark on the time axis.
+// Tick is a tick of the time axis.
 type Tick struct {
 	X    float64 // of Width
 	Text string
 }
 
-// Ticks are four to seven round times.
+// Ticks returns four to seven round times.
 func (g Grid) Ticks() []Tick {
 	step := Top([]float64{float64(g.End) / 6})
 	if step < 1 {

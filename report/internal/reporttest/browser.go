@@ -20,15 +20,14 @@ import (
 	"time"
 )
 
-// Browser is a Chromium that is spoken to through a pair of pipes, in the
-// DevTools protocol: one process for all pages, no port, no window.
+// Browser is a headless Chromium controlled by the DevTools protocol over two pipes.
 type Browser struct {
 	t       *testing.T
 	to      *os.File
 	from    *bufio.Reader
 	session string
 	last    int
-	// Problems are what the pages wrote to the console or asked of the network.
+	// Problems are console messages and network requests of the pages.
 	Problems []string
 }
 
@@ -43,7 +42,7 @@ type message struct {
 	} `json:"error"`
 }
 
-// StartBrowser starts one, and skips the test where there is no browser.
+// StartBrowser starts Chromium, or skips the test if there is none.
 func StartBrowser(t *testing.T) *Browser {
 	t.Helper()
 	if os.Getenv("FABRICTEST_NO_BROWSER") != "" {
@@ -77,7 +76,7 @@ func StartBrowser(t *testing.T) *Browser {
 	in.Close()
 	out.Close()
 	b := &Browser{t: t, to: to, from: bufio.NewReaderSize(from, 1<<20)}
-	// A browser that hangs must not hang the tests: its group ends with them.
+	// Kill the process group of a hanging browser at the end of the test.
 	deadline := time.AfterFunc(5*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	t.Cleanup(func() {
 		to.Close()
@@ -90,7 +89,7 @@ func StartBrowser(t *testing.T) *Browser {
 	return b
 }
 
-// attach opens the one tab that is used for everything.
+// attach opens the tab for all pages.
 func (b *Browser) attach() {
 	b.t.Helper()
 	var target struct{ TargetID string }
@@ -103,7 +102,7 @@ func (b *Browser) attach() {
 	}
 }
 
-// Call asks for something and waits for the answer.
+// Call sends a command and waits for its response.
 func (b *Browser) Call(method string, params, result any) {
 	b.t.Helper()
 	b.last++
@@ -133,14 +132,14 @@ func (b *Browser) Call(method string, params, result any) {
 	}
 }
 
-// until reads messages up to one that is wanted, and keeps an eye on the others.
+// until reads messages until one is wanted, and passes the others to watch.
 func (b *Browser) until(wanted func(*message) bool) *message {
 	b.t.Helper()
 	for {
 		text, err := b.from.ReadBytes(0)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("it ended, or took longer than two minutes")
+				err = errors.New("the browser ended, or took longer than two minutes")
 			}
 			b.t.Fatalf("the browser does not answer: %v", err)
 		}
@@ -155,7 +154,7 @@ func (b *Browser) until(wanted func(*message) bool) *message {
 	}
 }
 
-// watch notes what a page should not do.
+// watch records console messages and network requests.
 func (b *Browser) watch(m *message) {
 	switch m.Method {
 	case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening":
@@ -168,7 +167,7 @@ func (b *Browser) watch(m *message) {
 	}
 }
 
-// Look is how a page is looked at.
+// Look is the configuration of a page view: size, colour scheme and medium.
 type Look struct {
 	Name   string
 	Width  int
@@ -176,7 +175,7 @@ type Look struct {
 	Media  string // "" for a screen, or print
 }
 
-// Open shows a file.
+// Open loads a file.
 func (b *Browser) Open(path string, l Look) {
 	b.t.Helper()
 	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": l.Width, "height": 900, "deviceScaleFactor": 1, "mobile": l.Width < 600}, nil)
@@ -187,7 +186,7 @@ func (b *Browser) Open(path string, l Look) {
 	b.until(func(m *message) bool { return m.Method == "Page.loadEventFired" })
 }
 
-// Eval evaluates an expression in the page, and decodes its value.
+// Eval evaluates an expression in the page and decodes its value.
 func (b *Browser) Eval(expression string, into any) {
 	b.t.Helper()
 	var r struct {
@@ -205,7 +204,7 @@ func (b *Browser) Eval(expression string, into any) {
 	}
 }
 
-// Screenshot is the whole page as PNG, down to maxHeight.
+// Screenshot returns the page as PNG, limited to maxHeight.
 func (b *Browser) Screenshot(l Look, y, maxHeight int) []byte {
 	b.t.Helper()
 	height := 0
@@ -222,8 +221,8 @@ func (b *Browser) Screenshot(l Look, y, maxHeight int) []byte {
 	return png
 }
 
-// Shoot takes a picture and returns how bright it is, from 0 to 1.
-// FABRICTEST_SHOTS names a folder for the pictures.
+// Shoot takes a screenshot and returns its mean brightness, from 0 to 1. It saves the
+// picture if FABRICTEST_SHOTS names a folder.
 func (b *Browser) Shoot(l Look, height int) float64 {
 	b.t.Helper()
 	data := b.Screenshot(l, 0, height)
@@ -247,7 +246,7 @@ func (b *Browser) Shoot(l Look, height int) float64 {
 		}
 	}
 	if len(colours) < 8 {
-		b.t.Errorf("%s: a picture of %d colours: is anything on it?", l.Name, len(colours))
+		b.t.Errorf("%s: the screenshot has only %d colours", l.Name, len(colours))
 	}
 	return sum / n
 }
@@ -255,7 +254,7 @@ func (b *Browser) Shoot(l Look, height int) float64 {
 //go:embed audit.js
 var audit string
 
-// Audit looks at the page as a picky reader would, and returns what is wrong with it.
+// Audit runs audit.js in the page and returns the problems that it finds.
 func (b *Browser) Audit() (wrong []string) {
 	b.t.Helper()
 	b.Eval(audit, &wrong)

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 )
 
-// Run is a run in which everything occurs: all verdicts, all shapes of fabric.
+// Run is a run with all verdicts and all shapes of fabric.
 func Run() *report.Run {
 	run := newRun(7)
 	for i, make := range []func(*rand.Rand) report.Result{
@@ -192,7 +192,7 @@ func skipped(*rand.Rand) report.Result {
 	return r
 }
 
-// sparse has hardly any samples.
+// sparse has very few samples.
 func sparse(rng *rand.Rand) report.Result {
 	r := named("ud-pingpong", "Datagrams to and fro", "sim", 7, "standard", "ud")
 	(&traffic{fabric: fabrics.Pair(2), end: 74 * time.Microsecond, steps: 3, bps: 1.2e9, latency: true}).fill(&r, rng)

@@ -1,6 +1,6 @@
-// Package reporttest has helpers for the tests of reports: made-up results ([Run],
-// [Large]) and a browser that loads pages
-// ([StartBrowser]). The same seed makes the same results.
+// Package reporttest has helpers for the tests of reports: invented results ([Run],
+// [Large]) and a browser that loads pages ([StartBrowser]). The same seed yields the same
+// results.
 package reporttest
 
 import (
@@ -14,25 +14,25 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 )
 
-// traffic is what the ranks of a made-up scenario do.
+// traffic describes the ranks of an invented scenario.
 type traffic struct {
 	fabric  *topology.Topology
 	end     time.Duration
-	steps   int     // samples a rank
-	bps     float64 // of a rank that receives, while nothing is wrong
+	steps   int     // samples per rank
+	bps     float64 // rate of a receiving rank without faults
 	sink    func(rank int) bool
-	loss    float64 // share of packets on impaired links
+	loss    float64 // loss ratio of impaired links
 	on      func(from, to string) bool
 	faults  []report.Fault
-	hit     func(rank int) bool // by the faults
-	errors  bool                // while a fault lasts
+	hit     func(rank int) bool // affected by the faults
+	errors  bool                // errors during a fault
 	latency bool
 	memory  bool
 }
 
 func everyone(int) bool { return true }
 
-// fill makes links and ranks of it.
+// fill adds links and ranks to a result.
 func (t *traffic) fill(r *report.Result, rng *rand.Rand) {
 	r.Fabric, r.Elapsed, r.Faults = t.fabric, t.end, t.faults
 	if t.sink == nil {
@@ -73,7 +73,7 @@ func (t *traffic) link(from, to string, bytes uint64, rng *rand.Rand) report.Lin
 	return l
 }
 
-// rank integrates a made-up rate.
+// rank integrates an invented rate.
 func (t *traffic) rank(i int, rng *rand.Rand) report.Rank {
 	k := report.Rank{Rank: i, Host: t.fabric.Hosts[i].Name, State: "finished", Elapsed: t.end - time.Duration(rng.IntN(50_000))}
 	k.Marks = append(k.Marks, report.Mark{At: time.Duration(rng.Int64N(int64(t.end / 50))), What: "connected"})
@@ -122,7 +122,7 @@ func (t *traffic) rank(i int, rng *rand.Rand) report.Rank {
 	return k
 }
 
-// faulty says whether the rank is cut off at a time, or gets over it.
+// faulty reports whether the rank is cut off at a time, or recovering.
 func (t *traffic) faulty(rank int, at time.Duration) (down, recovering bool) {
 	if t.hit == nil || !t.hit(rank) {
 		return false, false
@@ -138,7 +138,7 @@ func (t *traffic) faulty(rank int, at time.Duration) (down, recovering bool) {
 	return down, recovering
 }
 
-// named makes a result with what all of them have.
+// named returns a result with the common fields.
 func named(name, title, tier string, seed uint64, tags ...string) report.Result {
 	return report.Result{
 		Name: name, Title: title, Tier: tier, Seed: seed, Provider: "softroce", Tags: tags, Verdict: report.Passed,
@@ -146,7 +146,7 @@ func named(name, title, tier string, seed uint64, tags ...string) report.Result 
 	}
 }
 
-// newRun makes an empty run.
+// newRun returns an empty run.
 func newRun(seed uint64) *report.Run {
 	return &report.Run{
 		Version: report.Version, Tool: "v0.3.0", Command: fmt.Sprintf("fabrictest run --seed %d", seed), Seed: seed,
@@ -155,7 +155,7 @@ func newRun(seed uint64) *report.Run {
 	}
 }
 
-// total fills in the wall times.
+// total sets the wall-clock times.
 func total(run *report.Run) *report.Run {
 	for i := range run.Scenarios {
 		if r := &run.Scenarios[i]; r.Wall == 0 {
@@ -166,7 +166,7 @@ func total(run *report.Run) *report.Run {
 	return run
 }
 
-// Large is a run of n results of 64 ranks each, with so many samples a rank.
+// Large is a run of n results of 64 ranks, with this many samples per rank.
 func Large(n, samples int) *report.Run {
 	run := newRun(11)
 	for i := range n {

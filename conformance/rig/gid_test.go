@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A kernel's GID table begins with what no router carries.
-func TestAddressOfTheBench(t *testing.T) {
+// The GID table of a kernel begins with link-local and RoCEv1 entries.
+func TestGIDEntryPrefersAddressOfBench(t *testing.T) {
 	entry := func(i int, addr string, kind verbs.GIDType) verbs.GIDEntry {
 		return verbs.GIDEntry{Index: i, GID: verbs.GIDFrom(netip.MustParseAddr(addr)), Type: kind}
 	}
@@ -25,25 +25,25 @@ func TestAddressOfTheBench(t *testing.T) {
 		{table, "fd00::1", 5},
 		{table, "10.0.0.1", 3},
 		{table, "fe80::1", 1},
-		{table, "fd00::2", 3}, // a partner's
+		{table, "fd00::2", 3}, // no entry has the address
 		{table[:2], "fd00::2", 1},
 		{table[:1], "fd00::2", 0},
 	} {
 		r := &Rig{Bench: &conformance.Bench{Device: gidDevice{table: c.table}, Local: []netip.Addr{netip.MustParseAddr(c.local)}}}
-		if err := Caught(func() {
-			if got := r.Address(); got.Index != c.want {
-				t.Errorf("of %d entries, for %s: entry %d, want %d", len(c.table), c.local, got.Index, c.want)
+		if err := Catch(func() {
+			if got := r.GIDEntry(); got.Index != c.want {
+				t.Errorf("%d entries, local address %s: entry %d, want %d", len(c.table), c.local, got.Index, c.want)
 			}
 		}); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := Caught(func() { (&Rig{Bench: &conformance.Bench{Device: gidDevice{}}}).Address() }); !conformance.IsViolation(err) {
-		t.Errorf("of an empty table: %v", err)
+	if err := Catch(func() { (&Rig{Bench: &conformance.Bench{Device: gidDevice{}}}).GIDEntry() }); !conformance.IsViolation(err) {
+		t.Errorf("empty table: %v", err)
 	}
 }
 
-// gidDevice is a device that has a GID table, with places that are free, and nothing else.
+// gidDevice is a device with a GID table of 8 entries, some of them empty.
 type gidDevice struct {
 	verbs.Context
 	table []verbs.GIDEntry

@@ -1,0 +1,72 @@
+package rcpeer
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+)
+
+// PacketChecker checks rules that hold for every packet from a device: the ICRC, and the
+// fields of transport headers. Network headers and recommendations have their own cases.
+type PacketChecker struct {
+	// pkey is the default P_Key, the first of the port's table; pkeys are exceptions by
+	// the peer's QPN.
+	pkey  uint16
+	pkeys map[uint32]uint16
+	// markSent is set once the peer has sent a packet with CE or FECN.
+	markSent bool
+}
+
+// NewPacketChecker returns a checker for the rig's device.
+func NewPacketChecker(r *rig.Rig) *PacketChecker {
+	pkey, err := r.Device.QueryPKey(1, 0)
+	r.Must("a P_Key table that can be read", err)
+	return &PacketChecker{pkey: pkey, pkeys: make(map[uint32]uint16)}
+}
+
+// ExpectPKey sets the expected P_Key of packets to a QPN of the peer.
+func (w *PacketChecker) ExpectPKey(qpn uint32, pkey uint16) { w.pkeys[qpn] = pkey }
+
+// PacketSent tells the checker of a packet sent to the device.
+func (w *PacketChecker) PacketSent(p ib.Packet) {
+	marked := p.IP.TClass != nil && *p.IP.TClass&3 == 3 || p.BTH.FECN != nil && *p.BTH.FECN
+	w.markSent = w.markSent || marked
+}
+
+// checkedRules are the rules that every packet must follow.
+var checkedRules = []ib.FaultRule{ib.FaultICRC, ib.FaultTVer, ib.FaultReserved, ib.FaultPayload, ib.FaultAckReq, ib.FaultSolicited}
+
+// Check fails the case if a packet from the device breaks a rule.
+func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
+	for _, f := range p.Faults(0) {
+		if slices.Contains(checkedRules, f.Rule) {
+			r.Fail(string(f.Rule), "%v: %s", p, f.Found)
+		}
+	}
+	if p.Opcode() == ib.OpCNP {
+		return // a CNP has the P_Key of the marked packet, and BECN
+	}
+	// QP 1 responds with the P_Key of the request.
+	pkey, hasOwn := w.pkeys[p.DestQP()]
+	if !hasOwn {
+		pkey = w.pkey
+	}
+	if p.DestQP() != ib.GSIQPN && *p.BTH.PKey != pkey {
+		r.Fail(fmt.Sprintf("the P_Key of the queue pair, %#04x", pkey), "%v with P_Key %#04x", p, *p.BTH.PKey)
+	}
+	if !w.markSent && (*p.BTH.FECN || *p.BTH.BECN) {
+		r.Fail("no FECN or BECN where no packet was marked", "%v with FECN %v, BECN %v", p, *p.BTH.FECN, *p.BTH.BECN)
+	}
+}
+
+// RequireICRCFields ends a case about ICRCs as unsupported if the bench does not see all
+// fields that the ICRC covers: with UDP sockets over IPv4. [PacketChecker.Check] then
+// accepts an ICRC that is correct for any value of the hidden fields.
+func (p *Port) RequireICRCFields() {
+	if p.UDPSockets && p.Local[0].Is4() {
+		rig.Abort(fmt.Errorf("%w: sockets do not show the identification and the flags of IPv4, which the ICRC covers", conformance.ErrBenchCannot))
+	}
+}

@@ -1,0 +1,66 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// GIDEntry returns the entry of the device's GID table that the bench uses: the one with
+// an address of Local, else the first routable one. RoCEv1 and link-local entries are
+// the last choice.
+func (r *Rig) GIDEntry() verbs.GIDEntry {
+	port, err := r.Device.QueryPort(1)
+	r.Must("a port that can be queried", err)
+	best, bestRank := verbs.GIDEntry{}, gidRank(-1)
+	// Tables may be long, and each entry costs a verb call: stop at the best rank.
+	for i := 0; i < port.GIDs && bestRank < gidOfBench; i++ {
+		g, err := r.Device.QueryGID(1, i)
+		if errors.Is(err, verbs.ErrNotFound) {
+			continue // an empty entry
+		}
+		r.Must(fmt.Sprintf("entry %d of a GID table of %d", i, port.GIDs), err)
+		if rank := rankGID(&g, r.Local); rank > bestRank {
+			best, bestRank = g, rank
+		}
+	}
+	r.Check(bestRank >= 0, "a GID table with an entry", "%d entries, all of them empty", port.GIDs)
+	return best
+}
+
+// gidRank orders GID table entries by how well they suit the bench.
+type gidRank int
+
+const (
+	gidAny       gidRank = iota // any entry
+	gidLinkLocal                // RoCEv2, on the local link only
+	gidRoutable                 // RoCEv2, routable
+	gidOfBench                  // an address of the bench
+)
+
+func rankGID(g *verbs.GIDEntry, local []netip.Addr) gidRank {
+	switch a := g.GID.Addr(); {
+	case g.Type != verbs.GIDTypeRoCEv2 || a.IsUnspecified():
+		return gidAny
+	case slices.Contains(local, a):
+		return gidOfBench
+	case a.IsLinkLocalUnicast():
+		return gidLinkLocal
+	}
+	return gidRoutable
+}
+
+// PathTo returns the path from the device to that of another rig.
+func (r *Rig) PathTo(other *Rig) verbs.AHAttr {
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: other.GIDEntry().GID, SGIDIndex: uint8(r.GIDEntry().Index), HopLimit: 64}}
+}
+
+// CM returns the device's connection manager.
+func (r *Rig) CM() verbs.CM {
+	cm, err := r.Device.CM()
+	r.Must("a connection manager", err)
+	return cm
+}
