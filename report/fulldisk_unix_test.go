@@ -37,7 +37,7 @@ func TestFullDiskLeavesNoPartialFiles(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestFullDiskLeavesNoHalfFiles$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestFullDiskLeavesNoPartialFiles$")
 	cmd.Env = append(os.Environ(), "FABRICTEST_FULL_DISK="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

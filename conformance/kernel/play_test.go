@@ -183,6 +183,21 @@ func TestPingPongGivesUp(t *testing.T) {
 	}
 }
 
+// pastDeadline has a deadline that has passed, and no error yet.
+type pastDeadline struct{ context.Context }
+
+func (pastDeadline) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// A dial may time out before the context has its error.
+func TestDialTimesOutBeforeItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := dial(pastDeadline{ctx}, freePort(t)); err == nil || !strings.Contains(err.Error(), "nobody listens") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // The time may be over before the first attempt is answered.
 func TestDialGivesUpBeforeItIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

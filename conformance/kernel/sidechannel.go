@@ -27,6 +27,7 @@ func dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):
 			refused = err
+		case errors.Is(err, context.DeadlineExceeded): // also before ctx.Err says so
 		case err == nil || ctx.Err() == nil:
 			return conn, err
 		}

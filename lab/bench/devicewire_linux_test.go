@@ -46,7 +46,7 @@ func TestWireUDP(t *testing.T) {
 		{"icrc/sent/ipv6-packets", "ICRCWrong", conformance.VerdictFail, "ICRC"},
 		{"pkt/udp/ipv6-checksum-is-left-out", "PlainSocket", conformance.VerdictUnsupported, "UDP checksum"},
 		{"pkt/ip/ipv6-payload-length-ends-at-the-icrc", "TrailingBytes", conformance.VerdictUnsupported, "lengths"},
-		{"pkt/udp/ipv6-padding-of-the-frame-ignored", "FrameEndICRC", conformance.VerdictUnsupported, "behind the packet"},
+		{"pkt/udp/ipv6-padding-of-the-frame-ignored", "FrameEndICRC", conformance.VerdictUnsupported, "after the packet"},
 		{"pkt/addr/packet-from-another-host-dropped", "", conformance.VerdictUnsupported, "1 addresses"},
 	} {
 		var quirks []string
