@@ -26,9 +26,9 @@ type Case struct {
 	// Sends and Expects describe the actions of the peer or application, and the
 	// expected behaviour, for readers.
 	Sends, Expects string
-	// Mutants are defects of an emulated device. Each makes the case fail, which proves
+	// Defects are defects of an emulated device. Each makes the case fail, which proves
 	// that the case can fail.
-	Mutants []string
+	Defects []string
 	// Run is the body. It returns nil if the requirement is met, a [*Violation] if it
 	// is not, and any other error if the case could not be run.
 	Run func(*Bench) error
@@ -131,8 +131,8 @@ func (s *Suite) Check() (errs []error) {
 		if c.Level != Must && c.Level != Should && c.Level != May {
 			bad("unknown level %q", c.Level)
 		}
-		if len(c.Mutants) == 0 {
-			bad("it names no mutant, so nothing proves that it can fail")
+		if len(c.Defects) == 0 {
+			bad("it names no defect, so nothing proves that it can fail")
 		}
 		if c.Run == nil {
 			bad("it has no body")

@@ -11,7 +11,7 @@ import (
 func TestFilterSelect(t *testing.T) {
 	s := &conformance.Suite{Name: "s"}
 	for _, id := range []string{"rc/psn/gap", "rc/psn/wrap", "rc/psnx/odd", "ud/len/long", "ud/len/panics"} {
-		s.Cases = append(s.Cases, *newCase(id, "Flaw"))
+		s.Cases = append(s.Cases, *newCase(id, "Defect"))
 	}
 	s.Cases[1].Level = conformance.Should
 	s.Cases[2].Level = conformance.May
@@ -51,13 +51,13 @@ func TestFilterSelect(t *testing.T) {
 }
 
 func TestSuiteCheckReportsMalformedCases(t *testing.T) {
-	good := *newCase("a/b/c", "Flaw")
+	good := *newCase("a/b/c", "Defect")
 	for want, corrupt := range map[string]func(*conformance.Case){
 		"must be area/topic":     func(c *conformance.Case) { c.ID = "a/B/c" },
 		"duplicate ID":           func(*conformance.Case) {},
 		"cites no document":      func(c *conformance.Case) { c.ID, c.Cite.Rows = "a/b/d", nil },
 		"unknown level \"must\"": func(c *conformance.Case) { c.ID, c.Level = "a/b/d", "must" },
-		"names no mutant":        func(c *conformance.Case) { c.ID, c.Mutants = "a/b/d", nil },
+		"names no defect":        func(c *conformance.Case) { c.ID, c.Defects = "a/b/d", nil },
 		"has no body":            func(c *conformance.Case) { c.ID, c.Run = "a/b/d", nil },
 		"must not be empty":      func(c *conformance.Case) { c.ID, c.Expects = "a/b/d", "" },
 	} {

@@ -51,10 +51,10 @@ type BenchSpec struct {
 	Case  string
 	Setup Setup
 	Needs verbs.Caps
-	// Quirks are the defects of the device.
-	Quirks []string
-	Seed   uint64
-	Record *Record
+	// Defects are the defects of the device.
+	Defects []string
+	Seed    uint64
+	Record  *Record
 }
 
 // HangError reports that a case did not finish.
@@ -75,8 +75,8 @@ func (e *CrashError) Unwrap() error { return e.Cause }
 
 // Options are the options of [Judge].
 type Options struct {
-	Quirks []string
-	Seed   uint64
+	Defects []string
+	Seed    uint64
 	// Deviations are the known deviations of the device, by case ID.
 	Deviations map[string]Deviation
 	// Schedules is the number of schedules that a case explores; 0 for the case's
@@ -102,7 +102,7 @@ type Result struct {
 	Err error
 	// Deviation is the reason of the deviation, if the verdict is deviates or stale.
 	Deviation string
-	Quirks    []string
+	Defects   []string
 	Seed      uint64
 	// Took is the real time that the case took.
 	Took   time.Duration
@@ -113,8 +113,8 @@ type Result struct {
 // claim what the case needs, or if the bench cannot test it. Rejecting a claimed feature
 // is a failure.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
-	res := Result{Case: c, Quirks: opt.Quirks, Seed: opt.Seed, Record: new(Record)}
-	job := BenchSpec{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Quirks: opt.Quirks, Seed: opt.Seed, Record: res.Record}
+	res := Result{Case: c, Defects: opt.Defects, Seed: opt.Seed, Record: new(Record)}
+	job := BenchSpec{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}
 	begun := time.Now()
 	opened := false
 	err := lab.WithBench(ctx, job, func(b *Bench) error {

@@ -50,10 +50,10 @@ func (l *fakeLab) WithBench(_ context.Context, job conformance.BenchSpec, body f
 	return body(&conformance.Bench{Runtime: fakeRuntime{}, Device: fakeDevice{transport: l.transport}, Caps: l.caps, Record: job.Record})
 }
 
-func newCase(id string, mutants ...string) *conformance.Case {
+func newCase(id string, defects ...string) *conformance.Case {
 	return &conformance.Case{
 		ID: id, Title: "t", Cite: conformance.Cite{Doc: "RFC 1", Section: "2.3", Rows: []string{"r/1"}}, Level: conformance.Must,
-		Sends: "s", Expects: "e", Mutants: mutants, Run: func(*conformance.Bench) error { return nil },
+		Sends: "s", Expects: "e", Defects: defects, Run: func(*conformance.Bench) error { return nil },
 	}
 }
 

@@ -29,7 +29,7 @@ var (
 	requirementRow = regexp.MustCompile("(?m)^\\| `([a-z]+(?:/[a-z]+)?/\\d+)` \\| (.*?) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")
 	defectRow      = regexp.MustCompile(`(?m)^\| (R\d+) \| (.*?) \| (.*?) \|$`)
 	testName       = regexp.MustCompile("`(\\w+\\.(?:Test|Fuzz)\\w+)`")
-	quirkName      = regexp.MustCompile("`(\\w+)`")
+	defectName     = regexp.MustCompile("`(\\w+)`")
 	defectNumber   = regexp.MustCompile(`\bR\d+\b`)
 )
 
@@ -104,7 +104,7 @@ func TestRequirementsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestCitedRequirementsExist looks up what comments of tests and tags of quirks
+// TestCitedRequirementsExist looks up what comments of tests and tags of defects
 // cite.
 func TestCitedRequirementsExist(t *testing.T) {
 	known, areas := map[string]bool{}, map[string]bool{}
@@ -130,21 +130,21 @@ func TestCitedRequirementsExist(t *testing.T) {
 			}
 		}
 	})
-	for quirk, tag := range defectTags(t) {
-		look(quirk, tag)
+	for defect, tag := range defectTags(t) {
+		look(defect, tag)
 	}
 	if cited < 300 {
 		t.Errorf("found only %d citations: are they written otherwise now?", cited)
 	}
 }
 
-// TestDefectsAreThoseOfTheQuirks compares docs/spec/defects.md with the tags of
-// quirks, both ways.
-func TestDefectsAreThoseOfTheQuirks(t *testing.T) {
+// TestDefectsAreThoseOfTheDefects compares docs/spec/defects.md with the tags of
+// defects, both ways.
+func TestDefectsAreThoseOfTheDefects(t *testing.T) {
 	imitated := map[string][]string{}
-	for quirk, tag := range defectTags(t) {
+	for defect, tag := range defectTags(t) {
 		for _, number := range defectNumber.FindAllString(tag, -1) {
-			imitated[number] = append(imitated[number], quirk)
+			imitated[number] = append(imitated[number], defect)
 		}
 	}
 	listed, last := map[string]bool{}, ""
@@ -154,22 +154,22 @@ func TestDefectsAreThoseOfTheQuirks(t *testing.T) {
 			t.Errorf("%s where %s is due", number, want)
 		}
 		listed[number], last = true, number
-		var quirks []string
-		for _, q := range quirkName.FindAllStringSubmatch(m[3], -1) {
-			quirks = append(quirks, q[1])
+		var defects []string
+		for _, q := range defectName.FindAllStringSubmatch(m[3], -1) {
+			defects = append(defects, q[1])
 		}
-		slices.Sort(quirks)
+		slices.Sort(defects)
 		slices.Sort(imitated[number])
-		if !slices.Equal(quirks, imitated[number]) {
-			t.Errorf("%s: docs/spec/defects.md names the quirks %q, the tags say %q", number, quirks, imitated[number])
+		if !slices.Equal(defects, imitated[number]) {
+			t.Errorf("%s: docs/spec/defects.md names the defects %q, the tags say %q", number, defects, imitated[number])
 		}
 	}
 	if len(listed) != knownDefects {
 		t.Errorf("docs/spec/defects.md lists %d defects, want %d", len(listed), knownDefects)
 	}
-	for number, quirks := range imitated {
-		if slices.Sort(quirks); !listed[number] {
-			t.Errorf("%q imitate %s, which docs/spec/defects.md does not list", quirks, number)
+	for number, defects := range imitated {
+		if slices.Sort(defects); !listed[number] {
+			t.Errorf("%q imitate %s, which docs/spec/defects.md does not list", defects, number)
 		}
 	}
 }
@@ -184,17 +184,17 @@ func next(id string) string {
 	return strconv.Itoa(n + 1)
 }
 
-// defectTags returns what each quirk imitates.
+// defectTags returns what each defect imitates.
 func defectTags(t *testing.T) map[string]string {
 	t.Helper()
 	tags := map[string]string{}
 	for _, s := range []struct{ dir, name string }{
-		{"emu/softroce/engine", "Quirks"}, {"emu/internal/nic", "Lax"}, {"emu/internal/nic", "LaxMemory"}, {"emu/softroce/cm", "Quirks"},
+		{"emu/softroce/engine", "Defects"}, {"emu/internal/nic", "Defects"}, {"emu/internal/nic", "MemoryDefects"}, {"emu/softroce/cm", "Defects"},
 	} {
 		for _, f := range structFields(t, s.dir, s.name) {
 			for _, id := range f.Names {
 				if f.Tag != nil {
-					tags[id.Name] = reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("defect")
+					tags[id.Name] = reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("imitates")
 				} else if number, ok := untagged[id.Name]; ok {
 					tags[id.Name] = number
 				}

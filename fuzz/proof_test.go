@@ -14,14 +14,14 @@ import (
 // where it is proved that a target can fail.
 var defects []string
 
-// flaw gives a device its defects.
-func flaw(t testing.TB, quirks interface {
+// defect gives a device its defects.
+func defect(t testing.TB, given interface {
 	Set(name string, on bool) error
 },
 ) {
 	t.Helper()
 	for _, name := range defects {
-		if err := quirks.Set(name, true); err != nil {
+		if err := given.Set(name, true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -59,7 +59,7 @@ func newAssault(t testing.TB, how byte) *assault {
 			continue // the raw one
 		}
 		cfg := softiwarp.Config{Name: fmt.Sprint("host", i), ClientServer: how&8 == 8}
-		flaw(t, &cfg.NIC.Quirks)
+		defect(t, &cfg.NIC.Defects)
 		cfg.NIC.MPA.Markers, cfg.NIC.MPA.NoCRC = how&2 == 2, how&4 == 4
 		if devs[i], err = softiwarp.InWorld(a.World, port, port.StreamHost(), cfg); err != nil {
 			t.Fatal(err)

@@ -65,7 +65,7 @@ func rocePair(t testing.TB, prog *program, ipv4 bool) *pair {
 	p := &pair{World: w, addrs: addrs(ipv4), path: &path{world: w, prog: prog, seal: sealRoCE, aim: aimRoCE, aside: isMAD}}
 	for i, port := range ports(t, w, p.addrs) {
 		cfg := softroce.Config{Name: port.Name()}
-		flaw(t, &cfg.NIC.Quirks)
+		defect(t, &cfg.NIC.Defects)
 		d, err := softroce.InWorld(w, port, p.gate(i, port), cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func datagramPair(t testing.TB, prog *program, ipv4 bool, opt dgiwarp.QPOptions,
 	for i, port := range ports(t, w, p.addrs) {
 		cfg := dgiwarp.Config{Name: port.Name(), QP: opt}
 		cfg.NIC.Timing = timing
-		flaw(t, &cfg.NIC.Quirks)
+		defect(t, &cfg.NIC.Defects)
 		d, err := dgiwarp.InWorld(w, port, p.gate(i, port), cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func WithProvider(s *scenarios.Scenario, provider string) *scenarios.Scenario {
 
 // Incompatibility returns in one line why the scenario cannot run with the NICs of
 // its provider and these additional defects on a tier; empty if it can.
-func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, quirks ...string) string {
+func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...string) string {
 	p, err := nics.Find(s.NIC.Provider)
 	if err != nil {
 		return err.Error()
@@ -38,8 +38,8 @@ func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, quirks ...strin
 			return why
 		}
 	}
-	for _, q := range quirks {
-		if err := p.CheckQuirk(q); err != nil {
+	for _, q := range defects {
+		if err := p.CheckDefect(q); err != nil {
 			return err.Error()
 		}
 	}

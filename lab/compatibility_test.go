@@ -31,7 +31,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 		{pair + "nic: {icrc: offloaded}\n" + stream, "iWARP has no ICRC"},
 		{pair + "nic: {rate_control: \"off\"}\n" + stream, "TCP controls the rate"},
 		{pair + "nic: {rate_control: dcqcn}\n" + stream, ""},
-		{pair + "nic: {quirks: [AckSkipsRead]}\n" + stream, "the quirk AckSkipsRead is one of softroce"},
+		{pair + "nic: {defects: [AckSkipsRead]}\n" + stream, "the defect AckSkipsRead is one of softroce"},
 		{pair + "events: [{psn: 7, do: drop}]\n" + stream, "name RoCE packets"},
 		{pair + "events: [{nth: 7, do: drop}]\n" + stream, "name RoCE packets"},
 		{pair + stream + "expect: {errors: {host0: [retry exceeded]}}\n", `it expects "retry exceeded"`},
@@ -61,7 +61,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 	for text, want := range map[string]string{
 		"nic: {provider: softiwarp}\nfaults: [{at: 1ms, do: kill, on: [host1]}]\nexpect: {killed: [host1], errors: {host0: [flushed]}}\n": "detects that by exhausted retries",
 		"nic: {provider: softiwarp, markers: true}\n":                    "RoCE has no MPA",
-		"nic: {provider: softiwarp, quirks: [CRCIgnored]}\n":             "one of softiwarp",
+		"nic: {provider: softiwarp, defects: [CRCIgnored]}\n":            "one of softiwarp",
 		"nic: {provider: softiwarp}\n":                                   "",
 		"nic: {provider: softiwarp}\nevents: [{offset: 7, do: reset}]\n": "offsets in a TCP stream",
 	} {
@@ -75,10 +75,10 @@ func TestIncompatibilityReasons(t *testing.T) {
 	}
 	s := parse(t, pair+stream)
 	if got := Incompatibility(s, scenarios.Sim, "CRCIgnored"); !strings.Contains(got, "one of softiwarp") {
-		t.Errorf("a quirk besides: %q", got)
+		t.Errorf("a defect besides: %q", got)
 	}
 	if got := Incompatibility(s, scenarios.Sim, "AckSkipsRead"); got != "" {
-		t.Errorf("a quirk besides: %q", got)
+		t.Errorf("a defect besides: %q", got)
 	}
 	if got := Incompatibility(WithProvider(s, "mlx5"), scenarios.Sim); !strings.Contains(got, `no provider "mlx5"`) {
 		t.Errorf("a provider that there is not: %q", got)
@@ -104,7 +104,7 @@ func TestIncompatibilityOfDatagramNICs(t *testing.T) {
 		{pair + "workload: {kind: stream, pause: 1ms, rnr_retries: 1}\n", ""},
 		{pair + "nic: {icrc: offloaded}\n" + stream, "iWARP has no ICRC"},
 		{pair + "nic: {rate_control: \"off\"}\n" + stream, "cannot be switched off"},
-		{pair + "nic: {quirks: [AckSkipsRead]}\n" + stream, "the quirk AckSkipsRead is one of softroce"},
+		{pair + "nic: {defects: [AckSkipsRead]}\n" + stream, "the defect AckSkipsRead is one of softroce"},
 		{pair + "events: [{nth: 7, do: drop}]\n" + stream, ""},
 		{pair + stream + "expect: {errors: {host0: [retry exceeded, rnr retry exceeded]}}\n", ""},
 		{pair + stream + "expect: {retransmits: {min: 1}, marked: {min: 1}, lost: {min: 1}}\n", ""},

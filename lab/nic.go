@@ -25,12 +25,12 @@ func Provider(s *scenarios.Scenario) (*nics.Provider, error) {
 
 // NICs returns an opener for the NICs of a host, with the settings of the scenario
 // and additional defects.
-func NICs(s *scenarios.Scenario, host string, quirks ...string) (nics.Opener, error) {
+func NICs(s *scenarios.Scenario, host string, defects ...string) (nics.Opener, error) {
 	p, err := Provider(s)
 	if err != nil {
 		return nil, err
 	}
-	setup, err := setupOf(s, p, host, quirks)
+	setup, err := setupOf(s, p, host, defects)
 	if err != nil {
 		return nil, err
 	}
@@ -48,19 +48,19 @@ func workloadOf(s *scenarios.Scenario, p *nics.Provider) workload.Config {
 }
 
 // setupOf converts the nic section of the scenario to the setup of a host's NICs.
-func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, quirks []string) (setup nics.Setup, err error) {
-	setup.Quirks, setup.Markers = slices.Clone(quirks), s.NIC.Markers
-	flawed := len(s.NIC.On) == 0 || scenarios.MatchHost(s.NIC.On, host)
-	for i, name := range s.NIC.Quirks {
-		if err := p.CheckQuirk(name); err != nil { // an unknown name is an error on every host
-			return setup, s.Errorf(fmt.Sprintf("nic.quirks[%d]", i), "%w", err)
+func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []string) (setup nics.Setup, err error) {
+	setup.Defects, setup.Markers = slices.Clone(defects), s.NIC.Markers
+	defective := len(s.NIC.On) == 0 || scenarios.MatchHost(s.NIC.On, host)
+	for i, name := range s.NIC.Defects {
+		if err := p.CheckDefect(name); err != nil { // an unknown name is an error on every host
+			return setup, s.Errorf(fmt.Sprintf("nic.defects[%d]", i), "%w", err)
 		}
-		if flawed {
-			setup.Quirks = append(setup.Quirks, name)
+		if defective {
+			setup.Defects = append(setup.Defects, name)
 		}
 	}
-	for _, name := range quirks {
-		if err := p.CheckQuirk(name); err != nil {
+	for _, name := range defects {
+		if err := p.CheckDefect(name); err != nil {
 			return setup, err
 		}
 	}

@@ -12,21 +12,21 @@ import (
 )
 
 func TestNICSetupFromScenario(t *testing.T) {
-	s := parse(t, "fabric: {kind: star, hosts: 4}\nnic: {quirks: [AckSkipsRead, cm.NoMRA], on: [\"host[12]\"], icrc: offloaded, rate_control: \"off\"}\nworkload: {kind: calls, messages: 10}\n")
+	s := parse(t, "fabric: {kind: star, hosts: 4}\nnic: {defects: [AckSkipsRead, cm.NoMRA], on: [\"host[12]\"], icrc: offloaded, rate_control: \"off\"}\nworkload: {kind: calls, messages: 10}\n")
 	p, err := Provider(s)
 	if err != nil || p.Name != nics.Default {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	for host, flawed := range map[string]bool{"host0": false, "host1": true, "host2": true, "host3": false} {
+	for host, defective := range map[string]bool{"host0": false, "host1": true, "host2": true, "host3": false} {
 		got, err := setupOf(s, p, host, []string{"ICRCWrong"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := []string{"ICRCWrong"}
-		if flawed {
+		if defective {
 			want = append(want, "AckSkipsRead", "cm.NoMRA")
 		}
-		if !slices.Equal(got.Quirks, want) || !got.ICRCOffloaded || !got.NoRateControl || got.MaxCMConns != maxCMConnections || got.Markers {
+		if !slices.Equal(got.Defects, want) || !got.ICRCOffloaded || !got.NoRateControl || got.MaxCMConns != maxCMConnections || got.Markers {
 			t.Errorf("%s: %+v", host, got)
 		}
 		if _, err := NICs(s, host, "ICRCWrong"); err != nil {
@@ -41,8 +41,8 @@ func TestNICsRejectsInvalidSettings(t *testing.T) {
 		"nic: datagram-iWARP has no MPA":                                           {Provider: "dgiwarp", Markers: true},
 		"nic.icrc: ":                                                               {ICRC: "maybe"},
 		"nic.rate_control: ":                                                       {RateControl: "fast"},
-		"nic.quirks[1]: no quirk":                                                  {Quirks: []string{"AckSkipsRead", "NoSuchQuirk"}, On: []string{"host9"}},
-		"nic.quirks[0]: the quirk AckSkipsRead is one of softroce":                 {Provider: "softiwarp", Quirks: []string{"AckSkipsRead"}},
+		"nic.defects[1]: no defect":                                                {Defects: []string{"AckSkipsRead", "NoSuchDefect"}, On: []string{"host9"}},
+		"nic.defects[0]: the defect AckSkipsRead is one of softroce":               {Provider: "softiwarp", Defects: []string{"AckSkipsRead"}},
 		"nic: RoCE has no MPA":                                                     {Markers: true},
 		"nic: iWARP has no ICRC":                                                   {Provider: "softiwarp", ICRC: "offloaded"},
 	} {

@@ -16,8 +16,8 @@ type Options struct {
 	Dir string
 	// Capture writes the packets of the hosts to compressed pcapng files.
 	Capture bool
-	// Quirks are defects for every NIC, in addition to those of the scenario.
-	Quirks []string
+	// Defects are defects for every NIC, in addition to those of the scenario.
+	Defects []string
 	// Replay is the command that repeats the run. It is written to the files and
 	// the result.
 	Replay string

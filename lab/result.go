@@ -17,7 +17,7 @@ func NewResult(s *scenarios.Scenario, tier scenarios.Tier, opts *Options) *repor
 	return &report.Result{
 		Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tier: string(tier), Seed: opts.SeedFor(s),
 		Provider: cmp.Or(s.NIC.Provider, nics.Default),
-		Quirks:   opts.Quirks, Netem: opts.Netem, Replay: opts.Replay,
+		Defects:  opts.Defects, Netem: opts.Netem, Replay: opts.Replay,
 	}
 }
 

@@ -60,8 +60,8 @@ func (r *Result) junitCase(class string) files.Case {
 	if r.Provider != "" {
 		c.Properties = append(c.Properties, files.Fact("provider", printable.Text(r.Provider)))
 	}
-	if len(r.Quirks) > 0 {
-		c.Properties = append(c.Properties, files.Fact("quirks", printable.Text(strings.Join(r.Quirks, " "))))
+	if len(r.Defects) > 0 {
+		c.Properties = append(c.Properties, files.Fact("defects", printable.Text(strings.Join(r.Defects, " "))))
 	}
 	if r.Netem {
 		c.Properties = append(c.Properties, files.Fact("impaired by", "netem"))

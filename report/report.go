@@ -58,8 +58,8 @@ type Result struct {
 	Seed        uint64   `json:"seed"` // seed of the run
 	// Provider is the kind of NIC of all hosts: softroce, softiwarp, dgiwarp.
 	Provider string `json:"provider,omitempty"`
-	// Quirks are defects of all NICs, in addition to those in the scenario.
-	Quirks []string `json:"quirks,omitempty"`
+	// Defects are defects of all NICs, in addition to those in the scenario.
+	Defects []string `json:"defects,omitempty"`
 	// Netem reports that the kernel impaired the links instead of the user-space switch.
 	Netem   bool    `json:"netem,omitempty"`
 	Verdict Verdict `json:"verdict"`

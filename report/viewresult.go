@@ -119,8 +119,8 @@ func figures(r *Result) []fact {
 	if r.Provider != "" {
 		add("NICs", r.Provider)
 	}
-	if len(r.Quirks) > 0 {
-		add("Every NIC has", strings.Join(r.Quirks, ", "))
+	if len(r.Defects) > 0 {
+		add("Every NIC has", strings.Join(r.Defects, ", "))
 	}
 	if r.Netem {
 		add("Links impaired by", "the kernel's netem")

@@ -93,13 +93,13 @@ func (c *checker) checkNIC() {
 	if c.unreadable("nic") {
 		return
 	}
-	if len(n.Quirks) == 0 {
-		c.rejectKeys("nic", "there are no quirks", "on")
+	if len(n.Defects) == 0 {
+		c.rejectKeys("nic", "there are no defects", "on")
 	}
 	seen := map[string]bool{}
-	for i, q := range n.Quirks {
+	for i, q := range n.Defects {
 		if seen[q] {
-			c.fail(fmt.Sprintf("nic.quirks[%d]", i), "%s is listed twice", quoteShort(q))
+			c.fail(fmt.Sprintf("nic.defects[%d]", i), "%s is listed twice", quoteShort(q))
 		}
 		seen[q] = true
 	}

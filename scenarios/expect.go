@@ -23,7 +23,7 @@ type Expect struct {
 	// Killed are the hosts that are killed before the end.
 	Killed []string `yaml:"killed,omitempty"`
 	// Violations counts broken guarantees that the programs detect; 0 if left out. A
-	// scenario with a quirk that must be caught expects at least one.
+	// scenario with a defect that must be caught expects at least one.
 	Violations Range `yaml:"violations,omitempty"`
 
 	// Retransmits counts retransmitted packets of all ranks.

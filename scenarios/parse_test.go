@@ -91,13 +91,13 @@ func TestLoad(t *testing.T) {
 
 // Errors of Errorf look like those of the loader.
 func TestErrorfHasPosition(t *testing.T) {
-	s := parseSmall(t, "nic:\n  quirks: [NoCongestion, Levitate]\n")
-	unknown := errors.New("no such quirk")
+	s := parseSmall(t, "nic:\n  defects: [NoCongestion, Levitate]\n")
+	unknown := errors.New("no such defect")
 	for _, c := range []struct{ key, want string }{
-		{"nic.quirks[1]", "x.yaml:7:26: nic.quirks[1]: no such quirk"},
-		{"nic.quirks[9]", "x.yaml:7:11: nic.quirks[9]: no such quirk"},
-		{"nic.icrc", "x.yaml:7:3: nic.icrc: no such quirk"},
-		{"expect.lost.max", "x.yaml:1: expect.lost.max: no such quirk"},
+		{"nic.defects[1]", "x.yaml:7:27: nic.defects[1]: no such defect"},
+		{"nic.defects[9]", "x.yaml:7:12: nic.defects[9]: no such defect"},
+		{"nic.icrc", "x.yaml:7:3: nic.icrc: no such defect"},
+		{"expect.lost.max", "x.yaml:1: expect.lost.max: no such defect"},
 	} {
 		err := s.Errorf(c.key, "%w", unknown)
 		if err.Error() != c.want || !errors.Is(err, unknown) {
@@ -105,7 +105,7 @@ func TestErrorfHasPosition(t *testing.T) {
 		}
 	}
 	made := &Scenario{Name: "made"}
-	if got, want := made.Errorf("nic.quirks[0]", "no").Error(), "made: nic.quirks[0]: no"; got != want {
+	if got, want := made.Errorf("nic.defects[0]", "no").Error(), "made: nic.defects[0]: no"; got != want {
 		t.Errorf("without a file: %q, want %q", got, want)
 	}
 }

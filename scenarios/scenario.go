@@ -142,9 +142,9 @@ type ECN struct {
 type NIC struct {
 	// Provider is the emulated NIC: softroce (if left out), softiwarp, or dgiwarp.
 	Provider string `yaml:"provider,omitempty" enum:"softroce softiwarp dgiwarp"`
-	// Quirks are deliberate defects, as "fabrictest quirks" lists them.
-	Quirks []string `yaml:"quirks,omitempty"`
-	// On are the hosts with the quirks; all if left out.
+	// Defects are deliberate defects, as "fabrictest defects" lists them.
+	Defects []string `yaml:"defects,omitempty"`
+	// On are the hosts with the defects; all if left out.
 	On []string `yaml:"on,omitempty"`
 	// Markers requests MPA markers from peers (iWARP).
 	Markers bool `yaml:"markers,omitempty"`

@@ -102,7 +102,7 @@ func parent(key string) string {
 }
 
 // Errorf returns an error about a key, with the file and line of the key. The key is a
-// path: "nic.quirks[0]".
+// path: "nic.defects[0]".
 func (s *Scenario) Errorf(key, format string, args ...any) error {
 	e := s.source.errorAt(key, fmt.Errorf(format, args...))
 	if e.File == "" {

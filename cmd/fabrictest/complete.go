@@ -52,8 +52,8 @@ func completeTags(_ *cobra.Command, _ []string, typed string) ([]cobra.Completio
 	return beginning(typed, allTags(shipped)), cobra.ShellCompDirectiveNoFileComp
 }
 
-func completeQuirks(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	all := nics.AllQuirks()
+func completeDefects(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	all := nics.AllDefects()
 	words := make([]cobra.Completion, 0, len(all))
 	for _, q := range all {
 		words = append(words, cobra.CompletionWithDesc(q.Name, q.Does))

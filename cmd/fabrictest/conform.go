@@ -25,9 +25,9 @@ type conformOptions struct {
 	level      string
 	on         string
 	seed       string
-	quirks     []string
+	defects    []string
 	profile    string
-	mutants    bool
+	checkCases bool
 	matrix     bool
 	deviations string
 	capture    evidenceMode
@@ -61,7 +61,7 @@ it is not met, which is on record with a reason; stale, a deviation is on record
 the clause is met; broken, the case could not be run, which says nothing of the device.
 
 --as has the device behave, and be judged, like that of a Linux kernel: with its
-defects, and without what it does not claim. --mutants judges the cases: each must
+defects, and without what it does not claim. --check-cases judges the cases: each must
 pass on the device as it is, and fail on one with each of the defects that it is to
 catch, and every defect that the device can have must be caught by some case.
 
@@ -75,9 +75,9 @@ ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of what there was.
   fabrictest conform rc/psn --device softroce
   fabrictest conform 'rc/*/duplicate-*' --level must --packets
   fabrictest conform mpa --on netns --without slow        in network namespaces, in real time
-  fabrictest conform rc/psn --quirk PSNUnsigned           a flawed device, and how it is found out
+  fabrictest conform rc/psn --defect PSNUnsigned           a defective device, and how it is found out
   fabrictest conform --as rxe-6.12 --out out/             what a kernel would be told
-  fabrictest conform --mutants --dangerous                judge the judge
+  fabrictest conform --check-cases --dangerous                judge the judge
   fabrictest conform linear --schedules 100               look longer for what must not be seen
   fabrictest conform rc/atm --json | jq '.devices[].results[] | select(.verdict != "pass") | .id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,10 +95,10 @@ ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of what there was.
 	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or wedge a real device")
 	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
-	f.StringArrayVar(&o.quirks, "quirk", nil, "give the device the flaw `NAME` (see 'fabrictest quirks'); may be repeated")
+	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest defects'); may be repeated")
 	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+eitherOf(nics.ProfileNames()))
-	f.BoolVar(&o.mutants, "mutants", false, "judge the cases: on the device as it is, and on one with each defect that they are to catch")
-	f.BoolVar(&o.matrix, "matrix", false, "with --mutants, run every case on devices with every defect")
+	f.BoolVar(&o.checkCases, "check-cases", false, "judge the cases: on the device as it is, and on one with each defect that they are to catch")
+	f.BoolVar(&o.matrix, "matrix", false, "with --check-cases, run every case on devices with every defect")
 	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons (default: those that are known of emulated devices)")
 	f.Var(&o.capture, "capture", "whose packets to keep: failing, all or none")
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
@@ -111,7 +111,7 @@ ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of what there was.
 	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
 	_ = cmd.RegisterFlagCompletionFunc("without", completeLabels)
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed(string(scenarios.Sim), string(scenarios.NetNS)))
-	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
+	_ = cmd.RegisterFlagCompletionFunc("defect", completeDefects)
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(evidenceFailing), string(evidenceAll), string(evidenceNone)))
 	cmd.AddCommand(newConformListCommand(), newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(o.program))

@@ -42,13 +42,13 @@ func TestConformPasses(t *testing.T) {
 	golden(t, "conform", out)
 }
 
-// A flaw is found out, and what is said of it is enough to see it again.
-func TestConformFindsAFlawOut(t *testing.T) {
+// A defect is found out, and what is said of it is enough to see it again.
+func TestConformFindsADefectOut(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	code, out, _ := call(t, "conform", "rc/psn", "--quirk", "NAKStorm", "--seed", "7", "--out", dir)
+	code, out, _ := call(t, "conform", "rc/psn", "--defect", "NAKStorm", "--seed", "7", "--out", dir)
 	for _, want := range []string{
 		"FAIL rc/psn/gap-naked-once, softroce", "MUST, IBTA", "roce/rc/psn/6", "want  ", "got   ", "NAK psn",
-		goRun + " conform rc/psn/gap-naked-once --device softroce --on sim --seed 7 --quirk NAKStorm",
+		goRun + " conform rc/psn/gap-naked-once --device softroce --on sim --seed 7 --defect NAKStorm",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -83,7 +83,7 @@ func TestConformFindsAFlawOut(t *testing.T) {
 // The same seed says the same of a device, down to the packets.
 func TestConformRepeats(t *testing.T) {
 	essence := func() string {
-		_, run := judged(t, "rc/rnr", "rc/tmo", "--device", "softroce", "--quirk", "JiffyTimers", "--seed", "3")
+		_, run := judged(t, "rc/rnr", "rc/tmo", "--device", "softroce", "--defect", "JiffyTimers", "--seed", "3")
 		text, err := json.Marshal(run.Devices)
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestConformChoosesDevices(t *testing.T) {
 		"rc/psn/gap-naked-once mpa/fpdu/layout":                    "softroce softiwarp",
 		"rc/psn/gap-naked-once mpa/fpdu/layout --device softiwarp": "",
 		"mpa/fpdu/layout": "softiwarp",
-		"--label area:icrc --level must --quirk ICRCIgnored":     "softroce",
+		"--label area:icrc --level must --defect ICRCIgnored":    "softroce",
 		"rc/psn/gap-naked-once --as rxe-6.1":                     "softroce as rxe-6.1",
 		"mpa/fpdu/layout --device softiwarp --device softiwarp":  "softiwarp",
 		"rc/inv/free-window-leaves-the-device-alive --dangerous": "softroce",
@@ -133,12 +133,12 @@ func TestWrongConformCalls(t *testing.T) {
 		"--level most":                               "give must, should or may",
 		"--on hardware":                              "give sim or netns",
 		"--device softrocee":                         "did you mean softroce",
-		"--quirk NAKStrom":                           "did you mean NAKStorm",
+		"--defect NAKStrom":                          "did you mean NAKStorm",
 		"--as rxe-6.13":                              "did you mean rxe-6.12",
 		"--as siw-6.1 --device softroce":             "that is a softiwarp",
-		"--quirk NAKStorm --device softiwarp":        "is one of softroce",
-		"--quirk NAKStorm --quirk StalePad":          "--quirk: ",
-		"--mutants --quirk NAKStorm":                 "leave out --quirk",
+		"--defect NAKStorm --device softiwarp":       "is one of softroce",
+		"--defect NAKStorm --defect StalePad":        "--defect: ",
+		"--check-cases --defect NAKStorm":            "leave out --defect",
 		"--matrix":                                   "give both",
 		"--workers 0":                                "give a number from 1 on",
 		"--seed soon":                                "give a number from 1 on",
@@ -168,7 +168,7 @@ func TestDeviationsAreKnown(t *testing.T) {
 	}
 	args := []string{"rc/psn/gap-naked-once", "rc/psn/gap-naked-with-the-expected-psn", "--device", "softroce", "--deviations", file}
 	write("rc/psn/gap-naked-once: {reason: storms are fun, seen-on: this test}\n")
-	code, run := judged(t, append(args, "--quirk", "NAKStorm")...)
+	code, run := judged(t, append(args, "--defect", "NAKStorm")...)
 	if r := run.Devices[0].Results; code != exitOK || r[1].Verdict != conform.Deviates || r[1].Deviation != "storms are fun (seen on this test)" || r[1].Got == "" {
 		t.Errorf("exit code %d, %+v", code, r)
 	}
@@ -178,7 +178,7 @@ func TestDeviationsAreKnown(t *testing.T) {
 	}
 	// What is known of another tier excuses nothing here, and is not stale here either.
 	write("rc/psn/gap-naked-once: {reason: sockets storm, on: netns}\n")
-	if code, run = judged(t, append(args, "--quirk", "NAKStorm")...); code != exitFailed || run.Devices[0].Results[1].Verdict != conform.Fail {
+	if code, run = judged(t, append(args, "--defect", "NAKStorm")...); code != exitFailed || run.Devices[0].Results[1].Verdict != conform.Fail {
 		t.Errorf("exit code %d, %+v", code, run.Devices[0].Results)
 	}
 	if code, run = judged(t, args...); code != exitOK || run.Devices[0].Results[1].Verdict != conform.Pass {
@@ -199,50 +199,50 @@ func TestDeviationsAreKnown(t *testing.T) {
 }
 
 // A case that cannot fail is found out, and so is a defect that nobody notices.
-func TestMutantsJudgeTheCases(t *testing.T) {
-	code, run := judged(t, "rc/psn", "--device", "softroce", "--mutants")
+func TestDefectsJudgeTheCases(t *testing.T) {
+	code, run := judged(t, "rc/psn", "--device", "softroce", "--check-cases")
 	if code != exitOK || len(run.Faults) > 0 {
 		t.Errorf("exit code %d: %+v", code, run.Faults)
 	}
 	for _, r := range run.Devices[0].Results {
-		if len(r.Flawed) == 0 {
-			t.Errorf("%s was tried on no mutant", r.ID)
+		if len(r.Defective) == 0 {
+			t.Errorf("%s was tried on no defect", r.ID)
 		}
-		for _, f := range r.Flawed {
+		for _, f := range r.Defective {
 			if f.Verdict != conform.Fail {
-				t.Errorf("%s: %s with %s", r.ID, f.Verdict, f.Quirk)
+				t.Errorf("%s: %s with %s", r.ID, f.Verdict, f.Defect)
 			}
 		}
 	}
 	noticed := 0
-	for _, m := range run.Devices[0].Mutants {
+	for _, m := range run.Devices[0].DefectChecks {
 		if len(m.Caught) > 0 {
 			noticed++
 		}
 	}
-	if noticed < 10 || noticed == len(run.Devices[0].Mutants) {
-		t.Errorf("%d of %d defects are noticed by a part of the cases", noticed, len(run.Devices[0].Mutants))
+	if noticed < 10 || noticed == len(run.Devices[0].DefectChecks) {
+		t.Errorf("%d of %d defects are noticed by a part of the cases", noticed, len(run.Devices[0].DefectChecks))
 	}
 }
 
 func TestMatrixTriesAllWithAll(t *testing.T) {
-	_, run := judged(t, "rc/psn/gap-naked-once", "rc/psn/requests-count-by-one", "--device", "softroce", "--mutants", "--matrix")
+	_, run := judged(t, "rc/psn/gap-naked-once", "rc/psn/requests-count-by-one", "--device", "softroce", "--check-cases", "--matrix")
 	p, err := nics.Find("softroce")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range run.Devices[0].Mutants {
-		if m.Tried != 2 && p.CheckQuirk(m.Quirk) == nil { // some take a value, which nobody here gives
-			t.Errorf("%s: %d cases were tried", m.Quirk, m.Tried)
+	for _, m := range run.Devices[0].DefectChecks {
+		if m.Tried != 2 && p.CheckDefect(m.Defect) == nil { // some take a value, which nobody here gives
+			t.Errorf("%s: %d cases were tried", m.Defect, m.Tried)
 		}
 	}
 }
 
 func TestFaultsOfCases(t *testing.T) {
 	d := &conform.Device{Name: "x"}
-	r := &conform.Result{ID: "a/b/c", Verdict: conform.Broken, Flawed: []conform.Flawed{{Quirk: "Q", Verdict: conform.Pass}, {Quirk: "R", Verdict: conform.Fail}, {Quirk: "S", Verdict: conform.Broken, Reason: "panic"}}}
+	r := &conform.Result{ID: "a/b/c", Verdict: conform.Broken, Defective: []conform.Defective{{Defect: "Q", Verdict: conform.Pass}, {Defect: "R", Verdict: conform.Fail}, {Defect: "S", Verdict: conform.Broken, Reason: "panic"}}}
 	faults := unproven(d, r)
-	if len(faults) != 3 || faults[0].Kind != conform.Unsound || faults[1].Quirk != "Q" || faults[2].What != "a/b/c: broken with S, which it is to catch: panic" {
+	if len(faults) != 3 || faults[0].Kind != conform.Unsound || faults[1].Defect != "Q" || faults[2].What != "a/b/c: broken with S, which it is to catch: panic" {
 		t.Errorf("%+v", faults)
 	}
 	if r.Verdict = conform.Unsupported; len(unproven(d, r)) != 0 {
@@ -261,7 +261,7 @@ func TestUncaughtDefectsAreRed(t *testing.T) {
 	for _, suite := range suites.Of(suites.RoCE) {
 		for i := range suite.Cases {
 			if c := &suite.Cases[i]; c.Dangerous() && dangerous == "" {
-				dangerous = plainQuirk(c.Mutants[0])
+				dangerous = plainDefect(c.Defects[0])
 			}
 		}
 	}
@@ -269,12 +269,12 @@ func TestUncaughtDefectsAreRed(t *testing.T) {
 		return &conform.Device{
 			Name:    "softroce",
 			Results: []conform.Result{{ID: "a/b/asked", Verdict: conform.Pass}, {ID: "a/b/unasked", Verdict: conform.Unsupported}},
-			Mutants: []conform.Mutant{
-				{Quirk: "Noticed", Expects: []string{"a/b/asked"}, Caught: []string{"a/b/asked"}},
-				{Quirk: "Unnoticed", Expects: []string{"a/b/asked"}, Does: "wrong"},
-				{Quirk: "Nobodys", Does: "wrong"},
-				{Quirk: "Unasked", Expects: []string{"a/b/unasked"}},
-				{Quirk: dangerous},
+			DefectChecks: []conform.DefectCheck{
+				{Defect: "Noticed", Expects: []string{"a/b/asked"}, Caught: []string{"a/b/asked"}},
+				{Defect: "Unnoticed", Expects: []string{"a/b/asked"}, Does: "wrong"},
+				{Defect: "Nobodys", Does: "wrong"},
+				{Defect: "Unasked", Expects: []string{"a/b/unasked"}},
+				{Defect: dangerous},
 			},
 		}
 	}
@@ -287,14 +287,14 @@ func TestUncaughtDefectsAreRed(t *testing.T) {
 		run := &conform.Run{Devices: []conform.Device{*d}, Faults: j.uncaught(&subject{provider: p}, d)}
 		var red []string
 		for _, f := range run.Faults {
-			red = append(red, f.Quirk)
+			red = append(red, f.Defect)
 		}
 		want := []string{"Unnoticed", "Nobodys"}
 		if everything {
 			want = append(want, dangerous)
 		}
-		if !slices.Equal(red, want) || d.Mutants[3].Excused == "" || (d.Mutants[4].Excused == "") != everything {
-			t.Errorf("dangerous cases %v: %q are red, want %q; %+v", everything, red, want, d.Mutants)
+		if !slices.Equal(red, want) || d.DefectChecks[3].Excused == "" || (d.DefectChecks[4].Excused == "") != everything {
+			t.Errorf("dangerous cases %v: %q are red, want %q; %+v", everything, red, want, d.DefectChecks)
 		}
 		if err := j.opts.verdict(t.Context(), run, j); !errors.Is(err, errFailed) {
 			t.Errorf("the exit code says %v", err)
@@ -329,7 +329,7 @@ func TestConformInNamespaces(t *testing.T) {
 		t.Skip(err)
 	}
 	dir := filepath.Join(t.TempDir(), "out")
-	code, out, stderr := call(t, "conform", "rc/psn/gap-naked-once", "mpa/fpdu/layout", "--on", "netns", "--out", dir, "--quirk", "NAKStorm", "--device", "softroce")
+	code, out, stderr := call(t, "conform", "rc/psn/gap-naked-once", "mpa/fpdu/layout", "--on", "netns", "--out", dir, "--defect", "NAKStorm", "--device", "softroce")
 	if code != exitUsage || !strings.Contains(stderr, "no case for softroce") {
 		t.Errorf("exit code %d, %q, %q", code, out, stderr)
 	}
@@ -340,7 +340,7 @@ func TestConformInNamespaces(t *testing.T) {
 	if run, err := conform.ReadFile(filepath.Join(dir, verdictFile)); err != nil || run.Tier != "netns" || strings.Contains(run.Command, "--out") {
 		t.Errorf("%+v, %v", run, err)
 	}
-	if code, out, stderr = call(t, "conform", "rc/psn/gap-naked-once", "--on", "netns", "--quirk", "NAKStorm"); code != exitFailed || !strings.Contains(out, "--on netns") {
+	if code, out, stderr = call(t, "conform", "rc/psn/gap-naked-once", "--on", "netns", "--defect", "NAKStorm"); code != exitFailed || !strings.Contains(out, "--on netns") {
 		t.Errorf("exit code %d, %q, %q", code, out, stderr)
 	}
 }
@@ -355,7 +355,7 @@ func TestInterruptedConform(t *testing.T) {
 	}
 }
 
-// What is measured is shown, written and drawn; a device that is flawed is seen to be.
+// What is measured is shown, written and drawn; a device that is defective is seen to be.
 func TestMeasure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	code, out, stderr := call(t, "conform", "measure", "--out", dir)
@@ -370,13 +370,13 @@ func TestMeasure(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "position of the packet that is lost, of 8") {
 		t.Errorf("no chart on a page of %d bytes, %v", len(page), err)
 	}
-	_, out, _ = call(t, "conform", "measure", "--json", "--quirk", "NAKWaitsForTimer")
-	flawed, err := conform.Read(strings.NewReader(out))
+	_, out, _ = call(t, "conform", "measure", "--json", "--defect", "NAKWaitsForTimer")
+	defective, err := conform.Read(strings.NewReader(out))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"nak/reaction/first", "loss/at-3/retransmission"} {
-		if a, b := measured(sound, name), measured(flawed, name); b < 100*a {
+		if a, b := measured(sound, name), measured(defective, name); b < 100*a {
 			t.Errorf("%s: %g us, and %g us on a device that waits for its timer", name, a, b)
 		}
 	}
@@ -384,7 +384,7 @@ func TestMeasure(t *testing.T) {
 		"--device softiwarp":     "softiwarp cannot be measured",
 		"--as siw-6.12":          "softiwarp cannot be measured",
 		"--device x":             "no provider",
-		"--quirk Nonsense":       "Nonsense",
+		"--defect Nonsense":      "Nonsense",
 		"--on moon":              "give sim or netns",
 		"nak/generation":         "unknown command",
 		"--device softroce --as": "needs an argument",

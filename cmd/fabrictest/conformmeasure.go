@@ -50,13 +50,13 @@ Every run leaves a folder with conformance.json and report.html, which has the c
 	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to measure: "+eitherOf(measurable())+"; may be repeated (default: all)")
 	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that is chosen by chance; \"random\" draws one (default 1)")
-	f.StringArrayVar(&o.quirks, "quirk", nil, "give the device the flaw `NAME` (see 'fabrictest quirks'); may be repeated")
+	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest defects'); may be repeated")
 	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+eitherOf(nics.ProfileNames()))
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print conformance.json instead of a table")
 	_ = cmd.RegisterFlagCompletionFunc("device", fixed(measurable()...))
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed(string(scenarios.Sim), string(scenarios.NetNS)))
-	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
+	_ = cmd.RegisterFlagCompletionFunc("defect", completeDefects)
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
 	return cmd
 }
@@ -144,7 +144,7 @@ func (j *judgement) measure(ctx context.Context, s *subject) (all []conform.Meas
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
 	var found []recovery.Measurement
-	err = lab.WithBench(ctx, conformance.BenchSpec{Case: "measure", Quirks: s.quirks, Seed: j.seed}, func(b *conformance.Bench) (err error) {
+	err = lab.WithBench(ctx, conformance.BenchSpec{Case: "measure", Defects: s.defects, Seed: j.seed}, func(b *conformance.Bench) (err error) {
 		found, err = recovery.Measure(b)
 		return err
 	})

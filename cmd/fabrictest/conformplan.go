@@ -16,7 +16,7 @@ import (
 type subject struct {
 	provider *nics.Provider
 	profile  *nics.Profile // that it behaves like; nil for itself
-	quirks   []string      // all that it has, the profile's too
+	defects  []string      // all that it has, the profile's too
 	asked    []question
 	// deviations are known, by case, with their reasons.
 	deviations map[string]conformance.Deviation
@@ -96,12 +96,12 @@ func (o *conformOptions) check() error {
 		return usagef("--workers %d: give a number from 1 on", o.workers)
 	case o.given("schedules") && o.schedules < 1:
 		return usagef("--schedules %d: give a number from 1 on", o.schedules)
-	case o.matrix && !o.mutants:
-		return usagef("--matrix: it is about --mutants: give both")
-	case o.mutants && (len(o.quirks) > 0 || o.profile != ""):
-		return usagef("--mutants: the cases are judged on devices that have one defect at a time: leave out --quirk and --as")
-	case o.mutants && o.deviations != "":
-		return usagef("--mutants: the cases are judged on a device that has no known deviations: leave out --deviations")
+	case o.matrix && !o.checkCases:
+		return usagef("--matrix: it is about --check-cases: give both")
+	case o.checkCases && (len(o.defects) > 0 || o.profile != ""):
+		return usagef("--check-cases: the cases are judged on devices that have one defect at a time: leave out --defect and --as")
+	case o.checkCases && o.deviations != "":
+		return usagef("--check-cases: the cases are judged on a device that has no known deviations: leave out --deviations")
 	}
 	return nil
 }
@@ -131,16 +131,16 @@ func (o *conformOptions) subjects() (all []*subject, err error) {
 		if slices.ContainsFunc(all, func(s *subject) bool { return s.provider.Name == p.Name }) {
 			continue
 		}
-		s := &subject{provider: p, profile: profile, quirks: o.quirks}
+		s := &subject{provider: p, profile: profile, defects: o.defects}
 		if profile != nil {
 			if profile.Provider != p.Name {
 				return nil, usagef("--as %s: that is a %s, and --device says %s", profile.Name, profile.Provider, p.Name)
 			}
-			s.quirks = slices.Concat(profile.Quirks, o.quirks)
+			s.defects = slices.Concat(profile.Defects, o.defects)
 		}
-		if err := checkQuirks(p, s.quirks); err != nil {
+		if err := checkDefects(p, s.defects); err != nil {
 			mistake = err
-			var foreign *nics.ForeignQuirkError
+			var foreign *nics.ForeignDefectError
 			if len(o.devices) > 0 || !errors.As(err, &foreign) {
 				return nil, err
 			}
@@ -154,10 +154,10 @@ func (o *conformOptions) subjects() (all []*subject, err error) {
 	return all, nil
 }
 
-func checkQuirks(p *nics.Provider, quirks []string) error {
-	for _, q := range quirks {
-		if err := p.CheckQuirk(q); err != nil {
-			return quirkMistake(err)
+func checkDefects(p *nics.Provider, defects []string) error {
+	for _, q := range defects {
+		if err := p.CheckDefect(q); err != nil {
+			return defectMistake(err)
 		}
 	}
 	return nil
@@ -239,8 +239,8 @@ func (o *conformOptions) command(seed uint64) string {
 		words = append(words, "--without "+quote(l))
 	}
 	words = append(words, o.conditions(seed))
-	if o.mutants {
-		words = append(words, "--mutants")
+	if o.checkCases {
+		words = append(words, "--check-cases")
 	}
 	if o.matrix {
 		words = append(words, "--matrix")
@@ -259,8 +259,8 @@ func (o *conformOptions) conditions(seed uint64) string {
 	if o.profile != "" {
 		words = append(words, "--as "+o.profile)
 	}
-	for _, q := range o.quirks {
-		words = append(words, "--quirk "+quote(q))
+	for _, q := range o.defects {
+		words = append(words, "--defect "+quote(q))
 	}
 	if o.IncludeDangerous {
 		words = append(words, "--dangerous")

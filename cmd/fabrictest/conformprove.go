@@ -12,22 +12,22 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// mutant is a defect as cases name it, and what is tried on a device with it.
-type mutant struct {
+// caseDefect is a defect as cases name it, and what is tried on a device with it.
+type caseDefect struct {
 	spec  string // NAME, or NAME=NUMBER
 	tried []question
 }
 
-// mutants are the defects of a subject to be tried, in the order of its quirks: those
+// defects are the defects of a subject to be tried, in the order of its defects: those
 // that cases name, with the cases that name them; with --matrix all, with all cases.
-func (j *judgement) mutants(s *subject) (all []mutant) {
-	for _, quirk := range s.provider.Quirks {
-		specs := specsOf(quirk.Name, s.asked)
-		if len(specs) == 0 && j.opts.matrix && s.provider.CheckQuirk(quirk.Name) == nil {
-			specs = []string{quirk.Name}
+func (j *judgement) defects(s *subject) (all []caseDefect) {
+	for _, defect := range s.provider.Defects {
+		specs := specsOf(defect.Name, s.asked)
+		if len(specs) == 0 && j.opts.matrix && s.provider.CheckDefect(defect.Name) == nil {
+			specs = []string{defect.Name}
 		}
 		for _, spec := range specs {
-			m := mutant{spec, s.asked}
+			m := caseDefect{spec, s.asked}
 			if !j.opts.matrix {
 				m.tried = naming(spec, s.asked)
 			}
@@ -37,18 +37,18 @@ func (j *judgement) mutants(s *subject) (all []mutant) {
 	return all
 }
 
-// plainQuirk is the name of a quirk without its number.
-func plainQuirk(spec string) string {
+// plainDefect is the name of a defect without its number.
+func plainDefect(spec string) string {
 	name, _, _ := strings.Cut(spec, "=")
 	return name
 }
 
-// specsOf are the ways in which cases name a quirk: one that takes a number may be
+// specsOf are the ways in which cases name a defect: one that takes a number may be
 // named with several.
-func specsOf(quirk string, asked []question) (specs []string) {
+func specsOf(defect string, asked []question) (specs []string) {
 	for _, q := range asked {
-		for _, m := range q.Mutants {
-			if plainQuirk(m) == plainQuirk(quirk) && !slices.Contains(specs, m) {
+		for _, m := range q.Defects {
+			if plainDefect(m) == plainDefect(defect) && !slices.Contains(specs, m) {
 				specs = append(specs, m)
 			}
 		}
@@ -59,7 +59,7 @@ func specsOf(quirk string, asked []question) (specs []string) {
 // naming are the cases that are to catch a defect.
 func naming(spec string, asked []question) (some []question) {
 	for _, q := range asked {
-		if slices.Contains(q.Mutants, spec) {
+		if slices.Contains(q.Defects, spec) {
 			some = append(some, q)
 		}
 	}
@@ -73,22 +73,22 @@ func (j *judgement) prove(ctx context.Context, lab conformance.Lab, s *subject, 
 	for i := range d.Results {
 		at[d.Results[i].ID] = &d.Results[i]
 	}
-	noticed := make(map[string]*conform.Mutant, len(s.provider.Quirks))
-	for _, q := range s.provider.Quirks {
-		d.Mutants = append(d.Mutants, conform.Mutant{Quirk: plainQuirk(q.Name), Defect: q.Defect, Does: q.Does})
+	noticed := make(map[string]*conform.DefectCheck, len(s.provider.Defects))
+	for _, q := range s.provider.Defects {
+		d.DefectChecks = append(d.DefectChecks, conform.DefectCheck{Defect: plainDefect(q.Name), Imitates: q.Imitates, Does: q.Does})
 	}
-	for i := range d.Mutants {
-		noticed[d.Mutants[i].Quirk] = &d.Mutants[i]
+	for i := range d.DefectChecks {
+		noticed[d.DefectChecks[i].Defect] = &d.DefectChecks[i]
 	}
-	for _, m := range j.mutants(s) {
+	for _, m := range j.defects(s) {
 		results, err := j.run(ctx, lab, s, m.tried, []string{m.spec}, func(s *subject, q question, res *conformance.Result) conform.Result {
-			j.show.End(j.label(s, q.ID, res.Quirks))
+			j.show.End(j.label(s, q.ID, res.Defects))
 			return j.result(s, q, res)
 		})
 		if err != nil {
 			return err
 		}
-		to := noticed[plainQuirk(m.spec)]
+		to := noticed[plainDefect(m.spec)]
 		for i := range results {
 			r, sound := &results[i], at[results[i].ID]
 			to.Tried++
@@ -96,9 +96,9 @@ func (j *judgement) prove(ctx context.Context, lab conformance.Lab, s *subject, 
 			if r.Verdict == conform.Fail && sound.Verdict == conform.Pass {
 				to.Caught = append(to.Caught, r.ID)
 			}
-			if slices.Contains(caseOf(m.tried, r.ID).Mutants, m.spec) {
+			if slices.Contains(caseOf(m.tried, r.ID).Defects, m.spec) {
 				to.Expects = append(to.Expects, r.ID)
-				sound.Flawed = append(sound.Flawed, conform.Flawed{Quirk: m.spec, Verdict: r.Verdict, Reason: r.Reason})
+				sound.Defective = append(sound.Defective, conform.Defective{Defect: m.spec, Verdict: r.Verdict, Reason: r.Reason})
 			}
 		}
 		slices.Sort(to.Caught)
@@ -122,7 +122,7 @@ func (j *judgement) complain(run *conform.Run) {
 	}
 	for _, s := range j.subjects {
 		for _, q := range s.asked {
-			run.Faults = append(run.Faults, unknownQuirks(q.Case)...)
+			run.Faults = append(run.Faults, unknownDefects(q.Case)...)
 		}
 	}
 	run.Faults = once(run.Faults)
@@ -155,24 +155,24 @@ func unproven(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
 			What: fmt.Sprintf("%s: %s on the sound device: %s", r.ID, r.Verdict, r.Reason),
 		})
 	}
-	for _, f := range r.Flawed {
+	for _, f := range r.Defective {
 		if f.Verdict == conform.Fail {
 			continue
 		}
-		what := fmt.Sprintf("%s: %s with %s, which it is to catch", r.ID, f.Verdict, f.Quirk)
+		what := fmt.Sprintf("%s: %s with %s, which it is to catch", r.ID, f.Verdict, f.Defect)
 		if f.Reason != "" {
 			what += ": " + f.Reason
 		}
-		faults = append(faults, conform.Fault{Kind: conform.Unproven, Device: d.Name, Case: r.ID, Quirk: f.Quirk, What: what})
+		faults = append(faults, conform.Fault{Kind: conform.Unproven, Device: d.Name, Case: r.ID, Defect: f.Defect, What: what})
 	}
 	return faults
 }
 
-func unknownQuirks(c *conformance.Case) (faults []conform.Fault) {
-	for _, q := range c.Mutants {
-		if err := nics.CheckQuirk(q); err != nil {
+func unknownDefects(c *conformance.Case) (faults []conform.Fault) {
+	for _, q := range c.Defects {
+		if err := nics.CheckDefect(q); err != nil {
 			faults = append(faults, conform.Fault{
-				Kind: conform.UnknownQuirk, Case: c.ID, Quirk: q, What: fmt.Sprintf("%s is to catch %s, which no device can have", c.ID, q),
+				Kind: conform.UnknownDefect, Case: c.ID, Defect: q, What: fmt.Sprintf("%s is to catch %s, which no device can have", c.ID, q),
 			})
 		}
 	}
@@ -183,23 +183,23 @@ func unknownQuirks(c *conformance.Case) (faults []conform.Fault) {
 // to notice which were not run here is excused.
 func (j *judgement) uncaught(s *subject, d *conform.Device) (faults []conform.Fault) {
 	left := j.leftOut(s)
-	for i := range d.Mutants {
-		m := &d.Mutants[i]
+	for i := range d.DefectChecks {
+		m := &d.DefectChecks[i]
 		switch {
 		case len(m.Caught) > 0:
-		case len(m.Expects) == 0 && len(left[m.Quirk]) > 0:
-			m.Excused = fmt.Sprintf("%s is to notice it, which runs only with --dangerous", strings.Join(left[m.Quirk], ", "))
+		case len(m.Expects) == 0 && len(left[m.Defect]) > 0:
+			m.Excused = fmt.Sprintf("%s is to notice it, which runs only with --dangerous", strings.Join(left[m.Defect], ", "))
 		case len(m.Expects) > 0 && allUnsupported(d, m.Expects):
 			m.Excused = fmt.Sprintf("%s is to notice it, which this bench cannot ask", strings.Join(m.Expects, ", "))
 		default:
-			what := fmt.Sprintf("no case notices %s: %s", m.Quirk, m.Does)
+			what := fmt.Sprintf("no case notices %s: %s", m.Defect, m.Does)
 			if m.Tried == 0 {
-				what = fmt.Sprintf("no case names %s among its mutants (--matrix tells who would notice it): %s", m.Quirk, m.Does)
+				what = fmt.Sprintf("no case names %s among its defects (--matrix tells who would notice it): %s", m.Defect, m.Does)
 			}
-			faults = append(faults, conform.Fault{Kind: conform.Uncaught, Device: d.Name, Quirk: m.Quirk, What: what})
+			faults = append(faults, conform.Fault{Kind: conform.Uncaught, Device: d.Name, Defect: m.Defect, What: what})
 		}
 		if m.Excused != "" {
-			j.show.Note(fmt.Sprintf("%s: nobody notices %s: %s", d.Name, m.Quirk, m.Excused))
+			j.show.Note(fmt.Sprintf("%s: nobody notices %s: %s", d.Name, m.Defect, m.Excused))
 		}
 	}
 	return faults
@@ -222,8 +222,8 @@ func (j *judgement) leftOut(s *subject) map[string][]string {
 	for _, suite := range suites.Of(protocols[s.provider.Name]) {
 		for i := range suite.Cases {
 			if c := &suite.Cases[i]; c.Dangerous() {
-				for _, m := range c.Mutants {
-					left[plainQuirk(m)] = append(left[plainQuirk(m)], c.ID)
+				for _, m := range c.Defects {
+					left[plainDefect(m)] = append(left[plainDefect(m)], c.ID)
 				}
 			}
 		}

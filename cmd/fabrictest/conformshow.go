@@ -26,7 +26,7 @@ type catalogued struct {
 	Labels  []string `json:"labels"`
 	Sends   string   `json:"sends"`
 	Expects string   `json:"expects"`
-	Mutants []string `json:"mutants"`
+	Defects []string `json:"check-cases"`
 	Devices []string `json:"devices"`
 }
 
@@ -94,7 +94,7 @@ func catalogue(w io.Writer, found []question) error {
 		}
 		all = append(all, catalogued{
 			ID: q.ID, Suite: q.suite.Name, Title: q.Title, Level: string(q.Level), Clause: q.Cite.String(), Rows: q.Cite.Rows,
-			Labels: q.AllLabels(), Sends: q.Sends, Expects: q.Expects, Mutants: q.Mutants, Devices: devices[q.suite],
+			Labels: q.AllLabels(), Sends: q.Sends, Expects: q.Expects, Defects: q.Defects, Devices: devices[q.suite],
 		})
 	}
 	e := json.NewEncoder(w)
@@ -185,12 +185,12 @@ func showCase(w io.Writer, q question, rows map[string]ledger.Row, program strin
 		fmt.Fprintf(w, "    %s  %s%s\n%s\n", id, r.Level, behind(", ", r.Clause), indent(r.Text, "      "))
 	}
 	fmt.Fprintf(w, "\n  Defects that it catches\n")
-	for _, m := range q.Mutants {
-		fmt.Fprintf(w, "%s\n", indent(m+": "+quirkDoes(m), "    "))
+	for _, m := range q.Defects {
+		fmt.Fprintf(w, "%s\n", indent(m+": "+defectDoes(m), "    "))
 	}
 	fmt.Fprintf(w, "\n  To run it\n    %s conform %s --packets\n", program, q.ID)
-	if len(q.Mutants) > 0 && nics.CheckQuirk(q.Mutants[0]) == nil {
-		fmt.Fprintf(w, "    %s conform %s --quirk %s\n", program, q.ID, q.Mutants[0])
+	if len(q.Defects) > 0 && nics.CheckDefect(q.Defects[0]) == nil {
+		fmt.Fprintf(w, "    %s conform %s --defect %s\n", program, q.ID, q.Defects[0])
 	}
 }
 
@@ -201,11 +201,11 @@ func behind(sep, s string) string {
 	return sep + s
 }
 
-// quirkDoes tells what a defect does, and what it imitates.
-func quirkDoes(spec string) string {
-	for _, q := range nics.AllQuirks() {
-		if plainQuirk(q.Name) == plainQuirk(spec) {
-			return fmt.Sprintf("%s%s (%s)", q.Does, behind("; as ", q.Defect), strings.Join(q.Of, ", "))
+// defectDoes tells what a defect does, and what it imitates.
+func defectDoes(spec string) string {
+	for _, q := range nics.AllDefects() {
+		if plainDefect(q.Name) == plainDefect(spec) {
+			return fmt.Sprintf("%s%s (%s)", q.Does, behind("; as ", q.Imitates), strings.Join(q.Of, ", "))
 		}
 	}
 	return "no device can have it yet"

@@ -41,7 +41,7 @@ func readDeviations(file, tier string, p *nics.Provider) (map[string]conformance
 
 // knownOf returns the deviations that ship with us: those of a device as it comes.
 func (o *conformOptions) knownOf(s *subject) (map[string]conformance.Deviation, error) {
-	if len(s.quirks) > 0 || o.profile != "" {
+	if len(s.defects) > 0 || o.profile != "" {
 		return nil, nil
 	}
 	return deviations.Of(s.provider.Name, o.on)

@@ -71,7 +71,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 				continue
 			}
 			want := exitOK
-			if (strings.Contains(line, "--quirk") || strings.Contains(line, "--as")) && !strings.Contains(line, "measure") {
+			if (strings.Contains(line, "--defect") || strings.Contains(line, "--as")) && !strings.Contains(line, "measure") {
 				want = exitFailed // it is found out
 			}
 			if code, out := run(args...); code != want && !strings.HasPrefix(line, "doctor") {
@@ -87,7 +87,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 			try(words)
 		}
 	})
-	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "labs", "down", "quirks", "doctor", "version"} {
+	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "labs", "down", "defects", "doctor", "version"} {
 		try(words)
 	}
 	aside.Wait()
@@ -129,7 +129,7 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 		}
 		return append(args, "--capture", "none"), needsNamespaces
 	case "conform":
-		if len(args) == 1 || args[1] == "--mutants" || args[1] == "--as" {
+		if len(args) == 1 || args[1] == "--check-cases" || args[1] == "--as" {
 			args = append(args, "rc/psn") // in place of all
 		}
 		if i := slices.Index(args, "--schedules"); i > 0 {

@@ -46,7 +46,7 @@ func hostileFolder(t *testing.T, verdict conform.Verdict) string {
 		poison(reflect.ValueOf(run).Elem())
 		poison(reflect.ValueOf(s).Elem())
 		run.Devices[0].Results[0].Verdict, run.Devices[0].Results[0].Capture = verdict, ""
-		run.Devices[0].Quirks = nil
+		run.Devices[0].Defects = nil
 		run.Documents[0].Sections[0].Rows[0].Level = "MUST"
 	})
 }

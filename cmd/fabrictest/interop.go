@@ -55,7 +55,7 @@ func openDevice(p kernel.Provider, s kernel.Setup) (verbs.Context, error) {
 		// first frame lying until another comes.
 		mpa.Align = true
 		cfg.NIC.Nudge = 50 * time.Millisecond
-		cfg.NIC.Quirks.MPA.NoFence = s.SpeakFirst
+		cfg.NIC.Defects.MPA.NoFence = s.SpeakFirst
 		return softiwarp.OnTCP(tcplink.Config{}, cfg)
 	}
 }

@@ -32,8 +32,8 @@ type judgement struct {
 func (j *judgement) trials() (n int) {
 	for _, s := range j.subjects {
 		n += len(s.asked)
-		if j.opts.mutants {
-			for _, m := range j.mutants(s) {
+		if j.opts.checkCases {
+			for _, m := range j.defects(s) {
 				n += len(m.tried)
 			}
 		}
@@ -52,7 +52,7 @@ func (j *judgement) judge(ctx context.Context, run *conform.Run) error {
 			return err
 		}
 	}
-	if j.opts.mutants {
+	if j.opts.checkCases {
 		j.complain(run)
 	}
 	return nil
@@ -60,7 +60,7 @@ func (j *judgement) judge(ctx context.Context, run *conform.Run) error {
 
 // newDevice is a subject for the report.
 func (j *judgement) newDevice(s *subject) conform.Device {
-	d := conform.Device{Name: s.provider.Name, Title: s.provider.Title, Quirks: s.quirks, Results: []conform.Result{}}
+	d := conform.Device{Name: s.provider.Name, Title: s.provider.Title, Defects: s.defects, Results: []conform.Result{}}
 	if s.profile != nil {
 		d.As = s.profile.Name
 	}
@@ -73,9 +73,9 @@ func (j *judgement) device(ctx context.Context, s *subject, d *conform.Device) (
 		return err
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
-	results, err := j.run(ctx, lab, s, s.asked, s.quirks, j.keep)
+	results, err := j.run(ctx, lab, s, s.asked, s.defects, j.keep)
 	d.Results = results
-	if err == nil && j.opts.mutants {
+	if err == nil && j.opts.checkCases {
 		err = j.prove(ctx, lab, s, d)
 	}
 	return err
@@ -83,7 +83,7 @@ func (j *judgement) device(ctx context.Context, s *subject, d *conform.Device) (
 
 // run judges some cases on a device with some defects. keep makes a result of what a
 // case left, and shows it; it is called by one goroutine at a time.
-func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, asked []question, quirks []string, keep func(*subject, question, *conformance.Result) conform.Result) ([]conform.Result, error) {
+func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, asked []question, defects []string, keep func(*subject, question, *conformance.Result) conform.Result) ([]conform.Result, error) {
 	cases := make([]*conformance.Case, len(asked))
 	at := make(map[*conformance.Case]int, len(asked))
 	for i, q := range asked {
@@ -91,10 +91,10 @@ func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, as
 	}
 	kept := make([]*conform.Result, len(asked))
 	r := conformance.Runner{
-		Lab: &watched{lab, j, s, quirks}, Workers: j.opts.width(),
+		Lab: &watched{lab, j, s, defects}, Workers: j.opts.width(),
 		Options: conformance.Options{
-			Quirks: quirks, Seed: j.seed, Deviations: s.deviations, Schedules: j.opts.schedules,
-			Progress: func(c *conformance.Case, done, total int) { j.show.Part(j.label(s, c.ID, quirks), done, total) },
+			Defects: defects, Seed: j.seed, Deviations: s.deviations, Schedules: j.opts.schedules,
+			Progress: func(c *conformance.Case, done, total int) { j.show.Part(j.label(s, c.ID, defects), done, total) },
 		},
 		Done: func(res conformance.Result) {
 			i := at[res.Case]
@@ -116,21 +116,21 @@ func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, as
 // watched is a lab that shows what is under way in it.
 type watched struct {
 	conformance.Lab
-	j      *judgement
-	s      *subject
-	quirks []string
+	j       *judgement
+	s       *subject
+	defects []string
 }
 
 // WithBench implements conformance.Lab.
 func (w *watched) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
-	w.j.show.Start(w.j.label(w.s, job.Case, w.quirks))
+	w.j.show.Start(w.j.label(w.s, job.Case, w.defects))
 	return w.Lab.WithBench(ctx, job, body)
 }
 
 // label is what a case is called that is under way.
-func (j *judgement) label(s *subject, id string, quirks []string) string {
-	if j.opts.mutants && len(quirks) > 0 {
-		return fmt.Sprintf("%s with %s", id, quirks[0])
+func (j *judgement) label(s *subject, id string, defects []string) string {
+	if j.opts.checkCases && len(defects) > 0 {
+		return fmt.Sprintf("%s with %s", id, defects[0])
 	}
 	if len(j.subjects) > 1 {
 		return id + " on " + s.provider.Name
@@ -151,7 +151,7 @@ func (j *judgement) keep(s *subject, q question, res *conformance.Result) confor
 		}
 		r.Capture = name
 	}
-	j.show.Done(j.label(s, q.ID, s.quirks), &r)
+	j.show.Done(j.label(s, q.ID, s.defects), &r)
 	return r
 }
 

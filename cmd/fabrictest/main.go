@@ -213,7 +213,7 @@ hold devices against RoCEv2, iWARP and datagram-iWARP, clause by clause.`,
 	}
 	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
 	add(groupLab, newUpCommand(program), newExecCommand(program), newMPIRunCommand(program), newSetCommand(), newLabsCommand(), newDownCommand(), newLabCommand(program))
-	add(groupDevices, newConformCommand(program), newAgentCommand(program), newCertifyCommand(program), newInteropCommand(program), newQuirksCommand())
+	add(groupDevices, newConformCommand(program), newAgentCommand(program), newCertifyCommand(program), newInteropCommand(program), newDefectsCommand())
 	add(groupOther, newDoctorCommand(), newPerfCommand(program), newPcapCommand(), newWiresharkCommand(), newFuzzCommand(), newVersionCommand())
 	root.AddCommand(slices.Concat(processCommands(), kernelProcessCommands(), mpiProcessCommands())...)
 	return root

@@ -65,7 +65,7 @@ func golden(t *testing.T, name, got string) {
 
 // Help is what people read first: it changes on purpose only.
 func TestHelpIsGolden(t *testing.T) {
-	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "down", "labs", "doctor", "quirks", "pcap", "perf", "perf quick", "perf iwarp", "perf memory", "conform", "conform list", "conform show", "conform coverage"} {
+	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "down", "labs", "doctor", "defects", "pcap", "perf", "perf quick", "perf iwarp", "perf memory", "conform", "conform list", "conform show", "conform coverage"} {
 		code, out, stderr := call(t, append(strings.Fields(words), "--help")...)
 		if code != exitOK || stderr != "" {
 			t.Fatalf("%s --help: exit code %d, %q", words, code, stderr)
@@ -89,8 +89,8 @@ func TestWrongCalls(t *testing.T) {
 		"run --on hardware":                 "--on hardware: give sim, netns",
 		"run --seed soon":                   "--seed soon: give a number",
 		"run --messages -3":                 "--messages -3",
-		"run --quirk AckSkipsRad":           "did you mean AckSkipsRead",
-		"run --quirk cm.StopAfterConns=x":   "needs a number",
+		"run --defect AckSkipsRad":          "did you mean AckSkipsRead",
+		"run --defect cm.StopAfterConns=x":  "needs a number",
 		"run nowhere.yaml":                  "nowhere.yaml",
 		"run --capture some":                "give full or none",
 		"up --rdma roce":                    "--rdma roce: the kernel has rxe (RoCE) and siw (iWARP)",
@@ -141,7 +141,7 @@ func TestMistakesInFilesDoNotPointToTheHelp(t *testing.T) {
 	if code != exitUsage || !strings.Contains(stderr, "mine.yaml:") || strings.Contains(stderr, "--help") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	if code, _, stderr := call(t, "run", "--quirk", "Foo"); code != exitUsage || strings.Count(stderr, "lists all") != 1 {
+	if code, _, stderr := call(t, "run", "--defect", "Foo"); code != exitUsage || strings.Count(stderr, "lists all") != 1 {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }

@@ -20,7 +20,7 @@ type overrides struct {
 	seed     string
 	messages int
 	provider string
-	quirks   []string
+	defects  []string
 	given    func(flag string) bool // on the command line
 }
 
@@ -37,7 +37,7 @@ func (o *overrides) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that happens by chance; \"random\" draws one (default: each scenario's own)")
 	f.IntVar(&o.messages, "messages", 0, "messages of each flow (default: as the scenario says)")
 	f.StringVar(&o.provider, "provider", "", "run every scenario with the NICs of `NAME`: "+eitherOf(nics.Names())+" (default: each scenario's own)")
-	f.StringArrayVar(&o.quirks, "quirk", nil, "give every NIC the flaw `NAME` (see 'fabrictest quirks'); may be repeated")
+	f.StringArrayVar(&o.defects, "defect", nil, "give every NIC the defect `NAME` (see 'fabrictest defects'); may be repeated")
 }
 
 // parseSeed reads the value of --seed, and draws one if it is to be random.
@@ -64,29 +64,29 @@ func (o *overrides) check() (seed uint64, err error) {
 	if o.given("messages") && o.messages < 1 || o.messages > maxMessages {
 		return 0, usagef("--messages %d: give a number in 1..%d", o.messages, maxMessages)
 	}
-	check := nics.CheckQuirk
+	check := nics.CheckDefect
 	if o.provider != "" {
 		p, err := nics.Find(o.provider)
 		if err != nil {
 			return 0, usagef("--provider: %w", err)
 		}
-		check = p.CheckQuirk
+		check = p.CheckDefect
 	}
-	for _, q := range o.quirks {
+	for _, q := range o.defects {
 		if err := check(q); err != nil {
-			return 0, quirkMistake(err)
+			return 0, defectMistake(err)
 		}
 	}
 	return seed, nil
 }
 
-// quirkMistake says what is wrong with a --quirk, and what may have been meant.
-func quirkMistake(err error) error {
-	var unknown *nics.UnknownQuirkError
+// defectMistake says what is wrong with a --defect, and what may have been meant.
+func defectMistake(err error) error {
+	var unknown *nics.UnknownDefectError
 	if errors.As(err, &unknown) {
-		return usagef("--quirk: no quirk %q; %s", unknown.Name, didYouMean(unknown.Name, nics.QuirkNames(), "fabrictest quirks"))
+		return usagef("--defect: no defect %q; %s", unknown.Name, didYouMean(unknown.Name, nics.DefectNames(), "fabrictest defects"))
 	}
-	return usagef("--quirk: %w", err)
+	return usagef("--defect: %w", err)
 }
 
 // apply is a scenario with what is changed about it.
@@ -112,8 +112,8 @@ func (o *overrides) words(seed uint64) string {
 	if o.provider != "" {
 		b.WriteString(" --provider " + o.provider)
 	}
-	for _, q := range o.quirks {
-		b.WriteString(" --quirk " + quote(q))
+	for _, q := range o.defects {
+		b.WriteString(" --defect " + quote(q))
 	}
 	return b.String()
 }

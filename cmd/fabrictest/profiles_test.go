@@ -49,7 +49,7 @@ func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
 			failed := failedRows(run)
 			for _, row := range want.Fail {
 				if failed[row] == "" {
-					t.Errorf("%s passes, and the kernel breaks it: does a quirk do too little?", row)
+					t.Errorf("%s passes, and the kernel breaks it: does a defect do too little?", row)
 				}
 			}
 			for row, why := range want.Unasked {
@@ -64,7 +64,7 @@ func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
 			}
 			for row, how := range failed {
 				if _, known := want.Also[row]; !known && !slices.Contains(want.Fail, row) {
-					t.Errorf("%s fails, and the kernel was not seen to break it: a quirk does too much, or a case asks for more than the row: %s", row, how)
+					t.Errorf("%s fails, and the kernel was not seen to break it: a defect does too much, or a case asks for more than the row: %s", row, how)
 				}
 			}
 		})
@@ -77,7 +77,7 @@ func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
 	// What holds for one version of siw holds for the other.
 	a, errA := nics.FindProfile("siw-6.1")
 	c, errC := nics.FindProfile("siw-6.12")
-	if errA != nil || errC != nil || !slices.Equal(a.Quirks, c.Quirks) || !reflect.DeepEqual(a.Restrictions, c.Restrictions) {
+	if errA != nil || errC != nil || !slices.Equal(a.Defects, c.Defects) || !reflect.DeepEqual(a.Restrictions, c.Restrictions) {
 		t.Error("siw-6.1 and siw-6.12 differ: testdata/profiles.yaml needs both")
 	}
 }

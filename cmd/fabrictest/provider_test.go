@@ -77,14 +77,14 @@ func TestProvidersAreChecked(t *testing.T) {
 	}{
 		{[]string{"run", "pingpong", "--provider", "mlx5"}, `--provider: no provider "mlx5": there are softroce, softiwarp`},
 		{[]string{"list", "--provider", "mlx5"}, `--provider: no provider "mlx5"`},
-		{[]string{"run", "pingpong", "--provider", "softiwarp", "--quirk", "AckSkipsRead"}, "the quirk AckSkipsRead is one of softroce, and soft-iWARP does not have it"},
+		{[]string{"run", "pingpong", "--provider", "softiwarp", "--defect", "AckSkipsRead"}, "the defect AckSkipsRead is one of softroce, and soft-iWARP does not have it"},
 	} {
 		if code, _, stderr := call(t, c.args...); code != exitUsage || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: exit code %d, %q", c.args, code, stderr)
 		}
 	}
-	// A quirk that some NICs can have concerns the scenarios that have such NICs.
-	code, out, stderr := call(t, "run", "pingpong", "iwarp-killed", "--on", "sim", "--quirk", "MSSRoundedDown", "--json")
+	// A defect that some NICs can have concerns the scenarios that have such NICs.
+	code, out, stderr := call(t, "run", "pingpong", "iwarp-killed", "--on", "sim", "--defect", "MSSRoundedDown", "--json")
 	var run report.Run
 	if err := json.Unmarshal([]byte(out), &run); err != nil || code != exitOK {
 		t.Fatalf("exit code %d, %q: %v\n%s", code, stderr, err, out)

@@ -90,7 +90,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 		if err != nil {
 			return fmt.Errorf("the run's own copy of %s: %w", r.Name, err)
 		}
-		t := task{scenario: s, tier: scenarios.Tier(r.Tier), opts: lab.Options{Seed: r.Seed, Dir: dir, Quirks: r.Quirks, Netem: r.Netem, Replay: r.Replay}}
+		t := task{scenario: s, tier: scenarios.Tier(r.Tier), opts: lab.Options{Seed: r.Seed, Dir: dir, Defects: r.Defects, Netem: r.Netem, Replay: r.Replay}}
 		t.opts.Capture = o.capture == captureFull
 		tasks = append(tasks, t)
 	}

@@ -73,7 +73,7 @@ a report of what there was.`,
   fabrictest run --seeds 1000                          the standard set with seeds 1 to 1000, in simulation
   fabrictest run --tag quick --out out/
   fabrictest run ./mine.yaml --on netns
-  fabrictest run loss-5-percent --quirk AckSkipsRead   a flawed NIC, and how it is found out
+  fabrictest run loss-5-percent --defect AckSkipsRead   a defective NIC, and how it is found out
   fabrictest run --provider softiwarp                  all that makes sense over iWARP
   fabrictest run --provider dgiwarp                    and over iWARP in datagrams
   fabrictest run --json | jq '.scenarios[] | select(.verdict != "passed") | .replay'`,
@@ -95,7 +95,7 @@ a report of what there was.`,
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns", "sim,netns"))
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(captureFull), string(captureNone)))
 	_ = cmd.RegisterFlagCompletionFunc("tag", completeTags)
-	_ = cmd.RegisterFlagCompletionFunc("quirk", completeQuirks)
+	_ = cmd.RegisterFlagCompletionFunc("defect", completeDefects)
 	_ = cmd.RegisterFlagCompletionFunc("provider", fixed(nics.Names()...))
 	return cmd
 }
@@ -202,9 +202,9 @@ func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, 
 			if !c.RunsOn(tier) {
 				continue
 			}
-			t := task{scenario: c.Scenario, tier: tier, opts: lab.Options{Seed: seed, Dir: dir, Quirks: o.quirks, Netem: o.netem && tier == scenarios.NetNS}}
-			if o.provider != "" || len(o.quirks) > 0 { // else it is a mistake in the file
-				t.unfit = lab.Incompatibility(c.Scenario, tier, o.quirks...)
+			t := task{scenario: c.Scenario, tier: tier, opts: lab.Options{Seed: seed, Dir: dir, Defects: o.defects, Netem: o.netem && tier == scenarios.NetNS}}
+			if o.provider != "" || len(o.defects) > 0 { // else it is a mistake in the file
+				t.unfit = lab.Incompatibility(c.Scenario, tier, o.defects...)
 			}
 			t.opts.Replay = o.replay(c.given, tier, t.opts.SeedFor(c.Scenario))
 			t.opts.Capture = o.capture == captureFull

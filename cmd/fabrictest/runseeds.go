@@ -42,8 +42,8 @@ func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []choice, first uint64)
 	}
 	c := &campaign{first: max(first, 1), seeds: o.seeds, out: cmd.OutOrStdout(), status: cmd.ErrOrStderr(), began: time.Now()}
 	for _, s := range chosen {
-		t := task{scenario: s.Scenario, tier: scenarios.Sim, opts: lab.Options{Quirks: o.quirks}}
-		if !s.RunsOn(scenarios.Sim) || (o.provider != "" || len(o.quirks) > 0) && lab.Incompatibility(s.Scenario, scenarios.Sim, o.quirks...) != "" {
+		t := task{scenario: s.Scenario, tier: scenarios.Sim, opts: lab.Options{Defects: o.defects}}
+		if !s.RunsOn(scenarios.Sim) || (o.provider != "" || len(o.defects) > 0) && lab.Incompatibility(s.Scenario, scenarios.Sim, o.defects...) != "" {
 			continue
 		}
 		c.tasks = append(c.tasks, t)

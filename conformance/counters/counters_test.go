@@ -53,7 +53,7 @@ func TestCountersThatLieAreNoticed(t *testing.T) {
 		lab := bench.InSimulation(p, bench.SimOptions{})
 		for i := range cases {
 			c := &cases[i]
-			for _, m := range c.Mutants {
+			for _, m := range c.Defects {
 				name, ok := strings.CutPrefix(m, "CounterStuck=")
 				if !ok {
 					continue

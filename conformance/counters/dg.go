@@ -48,7 +48,7 @@ func countingDG(name, title, sends string, about []quantity, body func(*dgHost) 
 		ID: "counters/dg/" + name, Title: title, Cite: countUp,
 		Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends: sends, Expects: "counters that have gone as far as the record of the wire says, and others that stand still",
-		Mutants: dgNames.stuck(about...),
+		Defects: dgNames.stuck(about...),
 		Run:     onDG(about, body),
 	}
 }

@@ -80,13 +80,13 @@ func (t table) agree(r *rig.Rig, judged func(quantity) bool, before, after value
 	}
 }
 
-// stuck are the mutants of a case that is about these quantities: a device on which
+// stuck are the defects of a case that is about these quantities: a device on which
 // one of the counters, as it calls them first, stands still.
-func (t table) stuck(qs ...quantity) (mutants []string) {
+func (t table) stuck(qs ...quantity) (defects []string) {
 	for _, q := range qs {
-		mutants = append(mutants, "CounterStuck="+t[q][0])
+		defects = append(defects, "CounterStuck="+t[q][0])
 	}
-	return mutants
+	return defects
 }
 
 // has ends the case as unsupported if the device has none of the counters that it is

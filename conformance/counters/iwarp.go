@@ -69,7 +69,7 @@ func countingIWARP(name, title, sends string, about []quantity, body func(*iwarp
 		ID: "counters/iwarp/" + name, Title: title, Cite: countUp,
 		Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
 		Sends: sends, Expects: "counters that have gone as far as the record of the stream says",
-		Mutants: iwarpNames.stuck(about...),
+		Defects: iwarpNames.stuck(about...),
 		Run:     onIWARP(about, body),
 	}
 }

@@ -43,7 +43,7 @@ func rdCase() conformance.Case {
 		Setup:   conformance.Setup{Reliable: true},
 		Sends:   "nothing: the device and a partner send each other 40 messages, over a path that loses some packets where the bench can have one",
 		Expects: "counters that have gone as far as the record of what left the device says",
-		Mutants: rdNames.stuck(about...),
+		Defects: rdNames.stuck(about...),
 		Run: rig.PairBody(func(p *rig.Pair) {
 			rdNames.has(p.DUT, about...)
 			before := look(p.DUT)

@@ -24,7 +24,7 @@ func counting(name, title, sends string, about []quantity, body func(*rocePort) 
 		Cite:  countUp,
 		Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends: sends, Expects: "counters that have gone as far as the record of the wire says, and others that stand still",
-		Mutants: roce.stuck(about...),
+		Defects: roce.stuck(about...),
 		Run:     onRoCE(about, body),
 	}
 }
@@ -33,9 +33,9 @@ func counting(name, title, sends string, about []quantity, body func(*rocePort) 
 var lumina = conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}
 
 // foundOut makes a case one about what Lumina found out.
-func foundOut(c conformance.Case, mutants ...string) conformance.Case {
+func foundOut(c conformance.Case, defects ...string) conformance.Case {
 	c.Cite = lumina
-	c.Mutants = append(c.Mutants, mutants...)
+	c.Defects = append(c.Defects, defects...)
 	return c
 }
 

@@ -53,7 +53,7 @@ func roceDrops() (all []conformance.Case) {
 			})
 		if d.why == badPKey {
 			c.Cite = conformance.Cite{Doc: "IBTA", Section: "C9-43", Rows: []string{"roce/bth/pkey/1"}}
-			c.Mutants = append(c.Mutants, "KeyViolationsUncounted")
+			c.Defects = append(c.Defects, "KeyViolationsUncounted")
 		}
 		all = append(all, c)
 	}
@@ -115,7 +115,7 @@ func (u *datagramQP) datagram() ib.Packet {
 
 // datagrams is a case about datagrams that are dropped, each for a queue pair of its
 // own: some devices are not the same after one.
-func datagrams(name, title string, why quantity, drop func(u *datagramQP), mutants ...string) conformance.Case {
+func datagrams(name, title string, why quantity, drop func(u *datagramQP), defects ...string) conformance.Case {
 	c := counting(name, title, fmt.Sprintf("%d such datagrams", dropped), []quantity{why}, func(w *rocePort) found {
 		for range dropped {
 			u := &datagramQP{rocePort: w}
@@ -134,6 +134,6 @@ func datagrams(name, title string, why quantity, drop func(u *datagramQP), mutan
 	if why == badQKey {
 		c.Cite = conformance.Cite{Doc: "IBTA", Section: "9.6.1.4.1", Rows: []string{"roce/ud/2"}}
 	}
-	c.Mutants = append(c.Mutants, mutants...)
+	c.Defects = append(c.Defects, defects...)
 	return c
 }

@@ -26,7 +26,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device sends 5 octets",
 		Expects: "these 43 octets: version 1, kind UD, the numbers of both queue pairs and the key, a Send of message 1 without pad, the CRC least significant octet first",
-		Mutants: []string{"PacketsPadded", "CRCMostFirst"},
+		Defects: []string{"PacketsPadded", "CRCMostFirst"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 5))
 			got := p.expect(dg.Of(dg.KindUD))
@@ -43,7 +43,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/1", "dg/pkt/6"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Challenges and Acks of the device's flow that end early or go on for 1 or 4 octets, with a right CRC; then as they should be",
 		Expects: "nothing in answer to the former; the cookie and a completion in answer to the latter",
-		Mutants: []string{"StrangePacketsTaken"},
+		Defects: []string{"StrangePacketsTaken"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
@@ -63,7 +63,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/3", "dg/pkt/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a segment that is wrong; the device sends messages of 0 to 40 octets and of several packets, and an error message",
 		Expects: "a right CRC in each, least significant octet first",
-		Mutants: []string{"CRCMostFirst"},
+		Defects: []string{"CRCMostFirst"},
 		Run: onPeer(func(p *peer) {
 			for n := range 41 {
 				p.PostSend(p.qp, p.sendWR(uint64(n), n, n))
@@ -84,7 +84,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/3", "dg/pkt/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Send, once for each of its bits with that bit wrong, then as it was",
 		Expects: "no answer and no completion, then one of the last",
-		Mutants: []string{"CRCUnchecked"},
+		Defects: []string{"CRCUnchecked"},
 		Run: onPeer(func(p *peer) {
 			whole := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
 			for bit := range 8 * len(whole) {
@@ -103,7 +103,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "the same octets from two hosts and two ports, with another traffic class",
 		Expects: "a receive of each",
-		Mutants: []string{"CRCCoversPorts"},
+		Defects: []string{"CRCCoversPorts"},
 		Run: onPeer(func(p *peer) {
 			octets := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
 			ways := []way{p.usual(0), p.usual(1), p.usual(0).fromPort(peerPort + 1), p.usual(1).fromPort(1024)}
@@ -120,7 +120,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "messages of 0 to 9 octets; the device sends such as well",
 		Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
-		Mutants: []string{"PacketsPadded"},
+		Defects: []string{"PacketsPadded"},
 		Run: on(setup{receives: 10}, func(p *peer) {
 			for n := range 10 {
 				p.sendSegments(iwarp.Send(uint32(n+1), data(n)))
@@ -138,7 +138,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Sends of every version but 1 and of every kind that there is not, and the first 0 to 15 octets of one, all with a right CRC; an empty datagram",
 		Expects: "no answer and no completion; then a receive of an ordinary Send",
-		Mutants: []string{"StrangePacketsTaken"},
+		Defects: []string{"StrangePacketsTaken"},
 		Run: onPeer(func(p *peer) {
 			good := dg.UD(iwarp.Send(1, data(16)))
 			for v := range uint8(16) {
@@ -164,7 +164,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a segment that is wrong; the device sends messages, and an error message",
 		Expects: "octets 1 to 3 of the packets are zero",
-		Mutants: []string{"ReservedSent"},
+		Defects: []string{"ReservedSent"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.wr(2, verbs.OpRDMAWrite, 0, 8))
 			p.sendSegments(badWrite())
@@ -179,7 +179,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "what each of them answers",
 		Expects: "zeros where the document has nothing else",
-		Mutants: []string{"ReservedSent"},
+		Defects: []string{"ReservedSent"},
 		Run: onPeer(func(p *peer) {
 			p.begin(emptyWrite())
 			p.send(p.following(emptyWrite()).AckNow())
@@ -205,7 +205,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Sends with each bit of octets 1 to 3 set alone, and with all of them",
 		Expects: "a receive of each",
-		Mutants: []string{"ReservedLookedAt"},
+		Defects: []string{"ReservedLookedAt"},
 		Run: on(setup{receives: 25}, func(p *peer) {
 			for i := range 25 {
 				octets := dg.UD(iwarp.Send(uint32(i+1), data(i))).Over(p.path()).Append(nil)
@@ -226,7 +226,7 @@ var packetCases = []conformance.Case{
 		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Challenge, an Ack and data with all reserved bits set",
 		Expects: "the cookie, a completion and an Ack",
-		Mutants: []string{"ReservedLookedAt"},
+		Defects: []string{"ReservedLookedAt"},
 		Run: onPeer(func(p *peer) {
 			odd := func(pkt dg.Packet) dg.Packet {
 				return pkt.EditHeader(func(h *dg.Header) { h.Reserved, h.FlagsReserved = new(uint16(0xffff)), new(uint8(3)) })

@@ -17,7 +17,7 @@ var pathCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 4, MTU: 1500},
 		Sends:   "nothing; the device sends 16 KiB over a path of 1500",
 		Expects: "packets of at most 1500 octets, none of them a fragment, all with DF",
-		Mutants: []string{"PathMTUIgnored"},
+		Defects: []string{"PathMTUIgnored"},
 		Run:     onPeer(func(p *peer) { p.staysWithinThePath(16 << 10) }),
 	},
 	{
@@ -27,7 +27,7 @@ var pathCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 4, MTU: 576},
 		Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path that carries hardly more",
 		Expects: "a receive, and packets of at most 576 octets",
-		Mutants: []string{"PathMTUIgnored"},
+		Defects: []string{"PathMTUIgnored"},
 		Run:     on(setup{receives: 1, recvLen: 512}, takesAndSendsLittle),
 	},
 	{
@@ -37,7 +37,7 @@ var pathCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 4, MTU: 540},
 		Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path that carries no more",
 		Expects: "a receive, and packets of at most 540 octets",
-		Mutants: []string{"PathMTUIgnored"},
+		Defects: []string{"PathMTUIgnored"},
 		Run:     on(setup{receives: 1, recvLen: 512}, takesAndSendsLittle),
 	},
 }

@@ -18,7 +18,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Sends to each of three queue pairs behind one socket, and to a number that none has",
 		Expects: "a receive of the one that is named",
-		Mutants: []string{"NumberIgnored"},
+		Defects: []string{"NumberIgnored"},
 		Run: onHost(func(h *host) {
 			var qs []*queue
 			taken := make(map[uint32]bool)
@@ -51,7 +51,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Send to number 0 of a socket with one queue pair",
 		Expects: "a receive of that queue pair",
-		Mutants: []string{"ZeroUnknown"},
+		Defects: []string{"ZeroUnknown"},
 		Run: onPeer(func(p *peer) {
 			p.send(dg.UD(iwarp.Send(1, data(8))).ToQP(0))
 			p.gets(1, data(8))
@@ -63,7 +63,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Send to number 0 of a socket with two queue pairs",
 		Expects: "nothing: no completion, no answer",
-		Mutants: []string{"NumberIgnored"},
+		Defects: []string{"NumberIgnored"},
 		Run: onHost(func(h *host) {
 			a, b := h.queuePair(setup{receives: 2}), h.queuePair(setup{receives: 2})
 			a.peer(0).send(dg.UD(iwarp.Send(1, data(8))).ToQP(0))
@@ -80,7 +80,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Send to a queue pair with the number of another one as queue of DDP; the device sends one",
 		Expects: "an error: no such queue, and no receive of either; queue 0 in what the device sends",
-		Mutants: []string{"QueueNumberIgnored"},
+		Defects: []string{"QueueNumberIgnored"},
 		Run: onHost(func(h *host) {
 			a, b := h.queuePair(setup{receives: 2}), h.queuePair(setup{receives: 2})
 			p := a.peer(0)
@@ -100,7 +100,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/3", "dg/verbs/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Sends, Writes and segments that are wrong with each bit of the key wrong, with 0 and with the peer's own key; then a Send with the right one",
 		Expects: "nothing, then a receive",
-		Mutants: []string{"KeysUnused"},
+		Defects: []string{"KeysUnused"},
 		Run: onPeer(func(p *peer) {
 			keys := []uint32{0, p.key, ^uint32(deviceKey)}
 			for bit := range 32 {
@@ -124,7 +124,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("8", "dg/verbs/5", "dg/addr/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device sends to two queue pairs with different keys",
 		Expects: "the key of each in what goes to it, and the numbers of both queue pairs",
-		Mutants: []string{"KeysUnused"},
+		Defects: []string{"KeysUnused"},
 		Run: onPeer(func(p *peer) {
 			other := p.peer(1)
 			for range 2 {
@@ -142,7 +142,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Challenge, an Ack and a Refusal with keys that nobody has",
 		Expects: "the cookie, a completion and a failure; in what the device answers the key of what it answers",
-		Mutants: []string{"KeyOnEverything"},
+		Defects: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
@@ -162,7 +162,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a start without proof, data of a flow that nobody knows, and data that is taken",
 		Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
-		Mutants: []string{"KeysUnused"},
+		Defects: []string{"KeysUnused"},
 		Run: onPeer(func(p *peer) {
 			p.out.epoch = 7
 			p.send(p.starting(0, p.packet(0, emptyWrite())))
@@ -180,7 +180,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/4", "dg/err/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "an error message with a key that nobody has, then a segment that is wrong",
 		Expects: "an event of the queue pair that is named; then an error message with the key of the segment",
-		Mutants: []string{"KeyOnEverything"},
+		Defects: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			sent := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
@@ -197,7 +197,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/5", "dg/verbs/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Sends from several hosts, ports and queue pairs, each of which the device's program answers by what it was told",
 		Expects: "the answer goes to where the Send came from",
-		Mutants: []string{"SourceLost"},
+		Defects: []string{"SourceLost"},
 		Run: onPeer(func(p *peer) {
 			for i, port := range []uint16{peerPort, 1024, 65535, devicePort} {
 				from := p.peer(i)
@@ -221,7 +221,7 @@ var addressCases = []conformance.Case{
 		Cite:  cite("3", "dg/addr/8"), Level: conformance.Should, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device sends; then a Send to that port",
 		Expects: "packets from that port, and a receive",
-		Mutants: []string{"PortEphemeral"},
+		Defects: []string{"PortEphemeral"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(7, 0, 8))
 			a := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
@@ -238,7 +238,7 @@ var addressCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 6},
 		Sends:   "Sends and segments that are wrong from ff02::1, from ff0e::1234, from :: and from port 0; then a Send from where one can come from",
 		Expects: "nothing, then a receive",
-		Mutants: []string{"StrangersHeard"},
+		Defects: []string{"StrangersHeard"},
 		Run:     onPeer(func(p *peer) { p.vanishFrom("ff02::1", "ff0e::1234", "::") }),
 	},
 	{
@@ -248,7 +248,7 @@ var addressCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 4},
 		Sends:   "Sends and segments that are wrong from 224.0.0.1, from 255.255.255.255, from 0.0.0.0 and from port 0; then a Send from where one can come from",
 		Expects: "nothing, then a receive",
-		Mutants: []string{"StrangersHeard"},
+		Defects: []string{"StrangersHeard"},
 		Run:     onPeer(func(p *peer) { p.vanishFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
 	},
 }

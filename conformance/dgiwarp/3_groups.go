@@ -26,7 +26,7 @@ var groupCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 6},
 		Sends:   "Sends to the number of groups under two groups; two of four queue pairs are in the first, one of them and a third in the second",
 		Expects: "one receive of each that is in the group",
-		Mutants: []string{"GroupsMixed"},
+		Defects: []string{"GroupsMixed"},
 		Run: onHost(func(h *host) {
 			first, both, second, none := h.queuePair(setup{receives: 3}), h.queuePair(setup{receives: 3}), h.queuePair(setup{receives: 3}), h.queuePair(setup{receives: 3})
 			h.attach(groupA, first, both)
@@ -47,7 +47,7 @@ var groupCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 6},
 		Sends:   "a Send to a group of two queue pairs, and another one when the first of them has left",
 		Expects: "a receive of both, then of the second",
-		Mutants: []string{"GroupsMixed"},
+		Defects: []string{"GroupsMixed"},
 		Run: onHost(func(h *host) {
 			a, b := h.queuePair(setup{receives: 3}), h.queuePair(setup{receives: 3})
 			h.attach(groupA, a, b)
@@ -68,7 +68,7 @@ var groupCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 6},
 		Sends:   "a Send and a segment that is wrong to the number of groups, under the address of the device; then a Send to the group",
 		Expects: "nothing, then a receive",
-		Mutants: []string{"GroupsMixed"},
+		Defects: []string{"GroupsMixed"},
 		Run: onPeer(func(p *peer) {
 			p.attach(groupA, p.queue)
 			p.send(dg.UD(iwarp.Send(1, data(8))).ToQP(dg.GroupQP), dg.UD(badWrite()).ToQP(dg.GroupQP))
@@ -84,7 +84,7 @@ var groupCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 6},
 		Sends:   "a Write with a key that opens nothing, a Send to a queue that there is not and a Read Request, each to a group of its own",
 		Expects: "no packet at all",
-		Mutants: []string{"GroupAnswered"},
+		Defects: []string{"GroupAnswered"},
 		Run: onHost(func(h *host) {
 			for i, wrong := range []iwarp.Segment{
 				badWrite(), iwarp.Send(1, data(8)).QN(9), iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, iwarp.At(unknownSTag, 0)),
@@ -104,7 +104,7 @@ var groupCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 4, Reliable: true},
 		Sends:   "to everybody: a start, data of a flow that nobody knows, data of one that is known, to the number of the queue pair and to that of groups",
 		Expects: "no packet at all, and no receive; then an Ack for the same data under the device's own address",
-		Mutants: []string{"GroupAnswered"},
+		Defects: []string{"GroupAnswered"},
 		Run: onFlow(setup{receives: 2}, func(p *peer) {
 			d := p.following(iwarp.Send(1, data(8))).AckNow()
 			stranger := p.peer(1)

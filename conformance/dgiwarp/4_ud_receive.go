@@ -27,7 +27,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Sends with the numbers 7, 3, 1000, 4294967295, 0 and 8",
 		Expects: "a receive of each, in the order in which they came",
-		Mutants: []string{"NumbersByPeer"},
+		Defects: []string{"NumbersByPeer"},
 		Run: onPeer(func(p *peer) {
 			for i, msn := range []uint32{7, 3, 1000, 0xffffffff, 0, 8} {
 				p.sendSegments(iwarp.Send(msn, data(8+i)))
@@ -41,7 +41,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "messages of three segments in all six orders",
 		Expects: "a receive of each message",
-		Mutants: []string{"SegmentsInOrder"},
+		Defects: []string{"SegmentsInOrder"},
 		Run: on(setup{receives: 6, recvLen: 100}, func(p *peer) {
 			for i, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 				message := rig.Pattern(100, byte(i))
@@ -59,7 +59,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "messages of two segments and one number from two hosts and from two queue pairs of one host, first halves before second ones",
 		Expects: "a receive of each message as it was sent",
-		Mutants: []string{"SourcesMixed"},
+		Defects: []string{"SourcesMixed"},
 		Run: on(setup{receives: 3, recvLen: 80}, func(p *peer) {
 			host, pair := p.peer(0), p.peer(0)
 			host.way = p.usual(1)
@@ -80,7 +80,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "halves of four messages to a queue pair with one receive, then a whole message; when there is another receive the rest of the first",
 		Expects: "a receive of the whole one, then of the first",
-		Mutants: []string{"ReceiveTakenWrong"},
+		Defects: []string{"ReceiveTakenWrong"},
 		Run: on(setup{receives: 1, recvLen: 80}, func(p *peer) {
 			for msn := range uint32(4) {
 				p.sendSegments(pieces(msn, data(80), 40)[0])
@@ -98,7 +98,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "half a message, the rest of it twice as long after, and a whole message",
 		Expects: "a receive of the whole message only",
-		Mutants: []string{"PiecesUnbounded"},
+		Defects: []string{"PiecesUnbounded"},
 		Run: on(setup{receives: 2, recvLen: 80}, func(p *peer) {
 			halves := pieces(1, data(80), 40)
 			p.sendSegments(halves[0])
@@ -114,7 +114,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "65 first halves, then the second ones, that of the first message last",
 		Expects: "a receive of each message but the first",
-		Mutants: []string{"PiecesUnbounded"},
+		Defects: []string{"PiecesUnbounded"},
 		Run: on(setup{receives: assemblies + 1, recvLen: 32}, func(p *peer) {
 			half := func(msn, k int) { p.sendSegments(pieces(uint32(msn), rig.Pattern(32, byte(msn)), 16)[k]) }
 			for msn := range assemblies + 1 {
@@ -134,7 +134,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "the first and the last of three segments, the first again, and one that overlaps both; another time the middle one",
 		Expects: "no receive before all octets have come, then one",
-		Mutants: []string{"PiecesUnchecked"},
+		Defects: []string{"PiecesUnchecked"},
 		Run: on(setup{receives: 2, recvLen: 96}, func(p *peer) {
 			message := data(96)
 			s := pieces(1, message, 32)
@@ -160,7 +160,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "two of three segments, one that says that the message ends elsewhere, or is of another kind, then the missing one; another message",
 		Expects: "no receive of the former, one of the latter",
-		Mutants: []string{"PiecesUnchecked"},
+		Defects: []string{"PiecesUnchecked"},
 		Run: on(setup{receives: 4, recvLen: 96}, func(p *peer) {
 			wrong := []func([]iwarp.Segment) iwarp.Segment{
 				func(s []iwarp.Segment) iwarp.Segment { return s[1].Last(true) },             // ends before what came
@@ -183,7 +183,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Sends of one and of two segments to a queue pair without receives; another one when it has some",
 		Expects: "no answer, no event, a queue pair that goes on, and a receive of the last",
-		Mutants: []string{"NoReceiveIsError"},
+		Defects: []string{"NoReceiveIsError"},
 		Run: on(setup{}, func(p *peer) {
 			p.sendSegments(iwarp.Send(1, data(8)))
 			p.sendSegments(pieces(2, data(32), 16)...)
@@ -201,7 +201,7 @@ var udReceiveCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/11"), Level: conformance.May, Needs: ud | verbs.CapSRQ, Labels: labelUD,
 		Sends:   "Sends to two queue pairs with one shared receive queue",
 		Expects: "receives of that queue, in the order of the Sends",
-		Mutants: []string{"UDIgnoresSRQ"},
+		Defects: []string{"UDIgnoresSRQ"},
 		Run: onHost(func(h *host) {
 			srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
 			h.Must("a shared receive queue", err)

@@ -32,7 +32,7 @@ var udSendCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/1"), Level: conformance.Must, Needs: ud, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends 0, 1, 100 octets, and as many as fit",
 		Expects: "one packet each",
-		Mutants: []string{"CutsAtRandom"},
+		Defects: []string{"CutsAtRandom"},
 		Run: onPeer(func(p *peer) {
 			for i, n := range []int{0, 1, 100, p.fits()} {
 				p.PostSend(p.qp, p.sendWR(uint64(i), 0, n))
@@ -48,7 +48,7 @@ var udSendCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/2"), Level: conformance.Must, Needs: ud, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends one octet more than fits, several times as much, and 65,536 octets",
 		Expects: "segments of the same message number, offsets without gap, equal lengths, the mark on the last only",
-		Mutants: []string{"CutsAtRandom"},
+		Defects: []string{"CutsAtRandom"},
 		Run: on(setup{memLen: maxSend}, func(p *peer) {
 			for i, n := range []int{p.fits() + 1, 4*p.fits() - 7, 10 << 10, maxSend} {
 				p.PostSend(p.qp, p.sendWR(uint64(i), 0, n))
@@ -65,7 +65,7 @@ var udSendCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device's program posts Sends of 65,537 and 131,072 octets, and one of 65,536",
 		Expects: "the first two are refused and nothing of them is sent; the third is",
-		Mutants: []string{"LongSendsLeave"},
+		Defects: []string{"LongSendsLeave"},
 		Run: on(setup{memLen: 2 * maxSend}, func(p *peer) {
 			for _, n := range []int{maxSend + 1, 2 * maxSend} {
 				_, err := p.qp.PostSend([]verbs.SendWR{p.sendWR(1, 0, n)})
@@ -84,7 +84,7 @@ var udSendCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device sends to three queue pairs in turn, and from another queue pair",
 		Expects: "the numbers 1 to 9, and 1 from the other",
-		Mutants: []string{"NumbersByPeer"},
+		Defects: []string{"NumbersByPeer"},
 		Run: onPeer(func(p *peer) {
 			peers := []*peer{p, p.peer(1), p.peer(4)}
 			for i := range 9 {
@@ -104,7 +104,7 @@ var udSendCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/9"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device sends short and long messages to somebody who never answers",
 		Expects: "a completion of each, in order",
-		Mutants: []string{"UDWaitsForPeer"},
+		Defects: []string{"UDWaitsForPeer"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 16<<10), p.wr(3, verbs.OpRDMAWrite, 0, 8))
 			for range 3 {
@@ -121,7 +121,7 @@ var udSendCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/10"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device's program posts one of each, then a Send",
 		Expects: "refusals, and nothing but the Send on the wire",
-		Mutants: []string{"UDReads"},
+		Defects: []string{"UDReads"},
 		Run: onPeer(func(p *peer) {
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp, verbs.OpSendInv} {
 				wr := p.wr(1, op, 0, 8)
@@ -140,7 +140,7 @@ var udSendCases = []conformance.Case{
 		Cite:  cite("4", "dg/ud/10", "dg/err/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "each of them, to a queue pair of its own, with a key that opens memory",
 		Expects: "an error message, an event, a queue pair in error; memory as it was, no answer, no receive",
-		Mutants: []string{"UDReads"},
+		Defects: []string{"UDReads"},
 		Run: onHost(func(h *host) {
 			sink := iwarp.At(peerSTag, peerTO)
 			for _, wrong := range []func(*queue) iwarp.Segment{
@@ -167,7 +167,7 @@ var udSendCases = []conformance.Case{
 		Cite:  cite("8", "dg/verbs/3", "dg/tag/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device's program posts one of 32 octets",
 		Expects: "a tagged segment with opcode 15, where it goes, its length and the immediate data",
-		Mutants: []string{"RecordIsWrite"},
+		Defects: []string{"RecordIsWrite"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.recordWR(1, 0, 32))
 			a := p.expect(dg.UD(iwarp.Of(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.own.Buf[:32])))

@@ -55,7 +55,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/2"), Level: conformance.Must, Needs: ud, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends two of several segments",
 		Expects: "tagged segments with opcode 15 and 16 octets behind the header of DDP: number, offset, length, immediate data",
-		Mutants: []string{"RecordFieldsSwapped"},
+		Defects: []string{"RecordFieldsSwapped"},
 		Run: onPeer(func(p *peer) {
 			var numbers []uint32
 			for range 2 {
@@ -83,7 +83,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "the first and the last of three segments, and the second with another place, another key that is good, or another length",
 		Expects: "a record without the second after 10 ms, and nothing of the second in memory",
-		Mutants: []string{"PiecesUnchecked"},
+		Defects: []string{"PiecesUnchecked"},
 		Run: onPeer(func(p *peer) {
 			other := p.Memory(128, allAccess)
 			var was [3][]byte
@@ -118,7 +118,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "three segments, the last of the message first; another time in order",
 		Expects: "a completion behind the third, and not before",
-		Mutants: []string{"RecordWaitsForLast"},
+		Defects: []string{"RecordWaitsForLast"},
 		Run: onPeer(func(p *peer) {
 			for i, order := range [][]int{{2, 0, 1}, {0, 1, 2}, {1, 2, 0}} {
 				pkts := p.records(uint32(i+1), 100*i, data(96), 32)
@@ -141,7 +141,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/4", "dg/tag/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "two of three segments, without the last of the message",
 		Expects: "a completion after 10 ms, not before, that says what has come",
-		Mutants: []string{"RecordWaitsForLast"},
+		Defects: []string{"RecordWaitsForLast"},
 		Run: onPeer(func(p *peer) {
 			pkts := p.records(1, 0, data(96), 32)
 			begun := p.Now()
@@ -160,7 +160,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "the fifth, the third and the first of six segments",
 		Expects: "three ranges, by offset, and only their octets in memory",
-		Mutants: []string{"RecordClaimsAll"},
+		Defects: []string{"RecordClaimsAll"},
 		Run: onPeer(func(p *peer) {
 			pkts := p.records(1, 64, data(96), 16)
 			p.send(pkts[4], pkts[2], pkts[0])
@@ -176,7 +176,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "the second, the first, the second again, and the fourth of five segments; another time segments that overlap",
 		Expects: "two ranges, of which the first is that of two segments",
-		Mutants: []string{"RangesUnjoined"},
+		Defects: []string{"RangesUnjoined"},
 		Run: onPeer(func(p *peer) {
 			pkts := p.records(1, 0, data(80), 16)
 			p.send(pkts[1], pkts[0], pkts[1], pkts[3])
@@ -197,7 +197,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "four ranges, to a receive with room for two",
 		Expects: "two ranges, and a length of two",
-		Mutants: []string{"RecordClaimsAll"},
+		Defects: []string{"RecordClaimsAll"},
 		Run: on(setup{receives: 2, recvLen: recordLen + 2*rangeLen + 3}, func(p *peer) {
 			pkts := p.records(1, 0, data(128), 16)
 			p.send(pkts[0], pkts[2], pkts[4], pkts[6])
@@ -211,7 +211,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "65 segments that do not touch, then one that touches one of them",
 		Expects: "64 ranges, one of them of two segments, and nothing of the 65th in memory",
-		Mutants: []string{"RecordClaimsAll"},
+		Defects: []string{"RecordClaimsAll"},
 		Run: on(setup{receives: 1, recvLen: 1024}, func(p *peer) {
 			const n = 2 * (recordRanges + 1)
 			pkts := p.records(1, 0, data(8*n), 8)
@@ -233,7 +233,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "the first segments of 65 records",
 		Expects: "64 completions, of the first 64, and nothing of the last in memory",
-		Mutants: []string{"PiecesUnbounded"},
+		Defects: []string{"PiecesUnbounded"},
 		Run: on(setup{receives: openRecords + 1, recvLen: recordLen + rangeLen}, func(p *peer) {
 			for i := range openRecords + 1 {
 				p.send(p.records(uint32(i+1), 16*i, data(16), 8)[0])
@@ -251,7 +251,7 @@ var recordCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a whole record and half of one to a queue pair without receives; another one when it has some",
 		Expects: "no answer, no event, a queue pair that goes on, the data in memory; then a completion of the last only",
-		Mutants: []string{"NoReceiveIsError"},
+		Defects: []string{"NoReceiveIsError"},
 		Run: on(setup{}, func(p *peer) {
 			p.send(p.records(1, 0, data(32), 16)...)
 			p.send(p.records(2, 32, data(32), 16)[0])

@@ -16,7 +16,7 @@ var taggedCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Write of five segments out of order, of which one never comes, and a Send behind it",
 		Expects: "all that came is in memory, and nothing else",
-		Mutants: []string{"SegmentsInOrder"},
+		Defects: []string{"SegmentsInOrder"},
 		Run: onPeer(func(p *peer) {
 			message, before := data(500), bytes.Clone(p.mem.Buf[1200:1300])
 			segments := p.writes(1000, message).Segments(taggedLen + 100)
@@ -37,7 +37,7 @@ var taggedCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Write of 128 KiB, in reverse order; the device sends one as long",
 		Expects: "all of it in memory; all of it on the wire, each segment where it belongs",
-		Mutants: []string{"SegmentsInOrder"},
+		Defects: []string{"SegmentsInOrder"},
 		Run: on(setup{receives: 1, memLen: 2 * maxSend}, func(p *peer) {
 			message := data(2 * maxSend)
 			segments := p.writes(0, message).Segments(taggedLen + 4096)
@@ -63,7 +63,7 @@ var taggedCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Writes of one and of several segments to a queue pair with receives",
 		Expects: "no completion, no event, no answer; the octets are in memory",
-		Mutants: []string{"WriteTakesReceive"},
+		Defects: []string{"WriteTakesReceive"},
 		Run: onPeer(func(p *peer) {
 			p.sendSegments(p.writes(0, data(8)), emptyWrite())
 			p.sendSegments(p.writes(8, data(300)).Segments(taggedLen + 100)...)
@@ -79,7 +79,7 @@ var taggedCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "Writes whose first segment is good, and whose second begins or ends out of bounds, has another key, or one without the right to write",
 		Expects: "the first is in memory, and nothing of the second; an error message about it",
-		Mutants: []string{"FirstSegmentChecked", "RangeSlack", "RightsIgnored"},
+		Defects: []string{"FirstSegmentChecked", "RangeSlack", "RightsIgnored"},
 		Run: onHost(func(h *host) {
 			locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			for _, second := range []func(*queue) iwarp.Segment{
@@ -106,7 +106,7 @@ var taggedCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Write with the key of a region of another domain",
 		Expects: "an error message, and memory as it was",
-		Mutants: []string{"IgnorePD"},
+		Defects: []string{"IgnorePD"},
 		Run: onPeer(func(p *peer) {
 			pd, err := p.Device.AllocPD()
 			p.Must("another protection domain", err)
@@ -123,7 +123,7 @@ var taggedCases = []conformance.Case{
 		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Write, and the same when the region has been closed",
 		Expects: "an error message, and memory as it was when it was closed",
-		Mutants: []string{"StaleKeys"},
+		Defects: []string{"StaleKeys"},
 		Run: onPeer(func(p *peer) {
 			m := p.Memory(64, allAccess)
 			at := place(m, 0)

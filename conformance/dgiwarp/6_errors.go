@@ -27,7 +27,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Write with a key that opens nothing, to one of two queue pairs",
 		Expects: "an event, the error state, and flushed receives; the other queue pair goes on",
-		Mutants: []string{"ErrorsSilent"},
+		Defects: []string{"ErrorsSilent"},
 		Run: onHost(func(h *host) {
 			q, other := h.queuePair(setup{receives: 2}), h.queuePair(setup{receives: 2})
 			q.peer(0).sendSegments(badWrite())
@@ -44,7 +44,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/1", "dg/addr/2", "dg/err/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "segments with each kind of error, to a queue pair each",
 		Expects: "an error message with the reason, an event, the error state, and nothing delivered",
-		Mutants: []string{"QueueNumberIgnored", "ErrorsSilent"},
+		Defects: []string{"QueueNumberIgnored", "ErrorsSilent"},
 		Run: onHost(func(h *host) {
 			for _, m := range mistakes {
 				h.Note("%s", m.name)
@@ -65,7 +65,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: ud, Setup: isolated, Labels: labelUD,
 		Sends:   "each kind of error to one queue pair, and a Send behind each",
 		Expects: "an error message for each, and a receive of every Send",
-		Mutants: []string{"IsolationIgnored"},
+		Defects: []string{"IsolationIgnored"},
 		Run: on(setup{receives: 16}, func(p *peer) {
 			id := uint64(1)
 			for _, m := range mistakes {
@@ -90,7 +90,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Send of message 77 that is longer than the receive, and a Write with a key that opens nothing",
 		Expects: "a Terminate with length and DDP header of the segment",
-		Mutants: []string{"ErrorWithoutHeader"},
+		Defects: []string{"ErrorWithoutHeader"},
 		Run: onHost(func(h *host) {
 			for _, t := range []struct {
 				wrong iwarp.Segment
@@ -111,7 +111,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a Write with a key that opens nothing, and nothing for a minute",
 		Expects: "one error message",
-		Mutants: []string{"ErrorsFlood"},
+		Defects: []string{"ErrorsFlood"},
 		Run: onPeer(func(p *peer) {
 			p.sendSegments(badWrite())
 			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
@@ -124,7 +124,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a segment that is wrong to each of 200 queue pairs: 50 at once, the others over a second",
 		Expects: "some error messages: 16 at most at first, and 116 in all",
-		Mutants: []string{"ErrorsFlood"},
+		Defects: []string{"ErrorsFlood"},
 		Run: onHost(func(h *host) {
 			const all, first = 200, 50
 			var peers []*peer
@@ -154,7 +154,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "segments with each kind of error, as short as they can be",
 		Expects: "error messages that are not much longer",
-		Mutants: []string{"ErrorsFlood"},
+		Defects: []string{"ErrorsFlood"},
 		Run: onHost(func(h *host) {
 			for _, wrong := range []iwarp.Segment{
 				iwarp.Write(unknownSTag, 0, data(1)),
@@ -177,7 +177,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/5", "dg/err/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "error messages, one without a header, of other versions, with an offset, with octets behind, cut short",
 		Expects: "no packet",
-		Mutants: []string{"ErrorsFlood"},
+		Defects: []string{"ErrorsFlood"},
 		Run: onHost(func(h *host) {
 			good := iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(iwarp.Send(1, data(8)))
 			for _, s := range []iwarp.Segment{
@@ -195,7 +195,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "error messages about what the device has sent, and a Send",
 		Expects: "an event for each, a queue pair that goes on, a receive, and no completion in error",
-		Mutants: []string{"ErrorMessageStops"},
+		Defects: []string{"ErrorMessageStops"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(9, 0, 8))
 			sent := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
@@ -218,7 +218,7 @@ var errorCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "a segment that is wrong; then a Send and a Write, and the device's program posts a Send",
 		Expects: "an error message, then nothing: memory as it was, no packet, the Send flushed",
-		Mutants: []string{"ErrorQPGoesOn"},
+		Defects: []string{"ErrorQPGoesOn"},
 		Run: on(setup{receives: 2}, func(p *peer) {
 			p.sendSegments(badWrite())
 			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))

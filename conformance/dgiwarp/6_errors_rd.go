@@ -14,7 +14,7 @@ var errorRDCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "an Ack for the first of four Sends, and an error message about the second",
 		Expects: "a success, a failure that is no flush, and two flushes",
-		Mutants: []string{"ErrorFailsAll"},
+		Defects: []string{"ErrorFailsAll"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
 			p.welcome()
@@ -36,7 +36,7 @@ var errorRDCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/3", "dg/err/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Write with a key that opens nothing, in a flow; Acks for what comes",
 		Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, and nothing more; an event, and the error state",
-		Mutants: []string{"ErrorWithoutHeader"},
+		Defects: []string{"ErrorWithoutHeader"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
 			p.established()
 			wrong := badWrite()
@@ -57,7 +57,7 @@ var errorRDCases = []conformance.Case{
 		Setup:   conformance.Setup{Reliable: true, Isolate: true},
 		Sends:   "a Write with a key that opens nothing in one of two flows, then Sends in the other",
 		Expects: "an error message; the other flow and the queue pair go on",
-		Mutants: []string{"IsolationIgnored"},
+		Defects: []string{"IsolationIgnored"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			other := p.peer(1)
 			other.begin(iwarp.Send(1, data(8)))
@@ -80,7 +80,7 @@ var errorRDCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "data of a flow that was taken before, and the start of another, when the queue pair is in error",
 		Expects: "a Refusal with reason 3 of each, and memory as it was",
-		Mutants: []string{"ErrorQPGoesOn"},
+		Defects: []string{"ErrorQPGoesOn"},
 		Run: onFlow(setup{receives: 2}, func(p *peer) {
 			p.to(verbs.QPStateErr)
 			p.send(p.following(p.writes(0, data(8))).AckNow())
@@ -99,7 +99,7 @@ var errorRDCases = []conformance.Case{
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Write with a key that opens nothing, an Ack for the error message, and a Read Request",
 		Expects: "an error message, and a Refusal with reason 3 of the Read Request",
-		Mutants: []string{"ErrorQPGoesOn"},
+		Defects: []string{"ErrorQPGoesOn"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
 			p.established()
 			p.send(p.following(badWrite()).AckNow())

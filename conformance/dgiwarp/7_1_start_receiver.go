@@ -20,7 +20,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "starts without proof, with one that nobody has given, and of a packet that is not the first, each with a Send",
 		Expects: "a Challenge of the epoch each time, and no receive; data without the start flag is of an unknown flow",
-		Mutants: []string{"NoChallenge"},
+		Defects: []string{"NoChallenge"},
 		Run: onPeer(func(p *peer) {
 			p.out.epoch = p.Rand.Uint32()
 			for _, proof := range []uint64{0, 0, 1, peerCookie, uint64(p.out.epoch)} {
@@ -41,7 +41,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/5", "dg/start/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a start with a Send, the same with the cookie, and a second packet",
 		Expects: "a Challenge, then Acks, and one receive of each Send",
-		Mutants: []string{"NoChallenge"},
+		Defects: []string{"NoChallenge"},
 		Run: onPeer(func(p *peer) {
 			p.begin(iwarp.Send(1, data(8)))
 			p.gets(1, data(8))
@@ -57,7 +57,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a start with the cookie from another host, another port and another queue pair, then from where it was given to",
 		Expects: "Challenges, then an Ack",
-		Mutants: []string{"CookieUnbound"},
+		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
 			cookie := p.challenged(emptyWrite())
 			host, port, pair := *p, *p, *p
@@ -78,7 +78,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a start of another epoch with the cookie, and the right one when the queue pair has been set up anew",
 		Expects: "Challenges",
-		Mutants: []string{"CookieUnbound"},
+		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
 			cookie := p.challenged(emptyWrite())
 			p.out.epoch ^= 1
@@ -97,7 +97,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
 		Sends:   "starts with cookies that are almost 5 s and more than 10 s old, at several times",
 		Expects: "an Ack for each of the former, a Challenge for each of the latter",
-		Mutants: []string{"CookieUnbound"},
+		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
 			// Four pairs, for slots to end at four different ages. The times are such that
 			// each has the wire for itself.
@@ -128,7 +128,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/5", "dg/start/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a start with a cookie, a start of another flow with its own, then the first start again",
 		Expects: "Acks for the flows and one receive of each; a Challenge for what was sent again",
-		Mutants: []string{"CookieUnbound"},
+		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
 			cookie := p.challenged(iwarp.Send(1, data(8)))
 			start := p.starting(cookie, p.following(iwarp.Send(1, data(8)))).AckNow()
@@ -151,7 +151,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/6"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a start with the epoch of the device's flow; another one when the first flow is known; one with another epoch",
 		Expects: "an Ack for the first, Challenges for the others",
-		Mutants: []string{"AnswersChallenged"},
+		Defects: []string{"AnswersChallenged"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			p.out = flow{epoch: p.Rand.Uint32()}
@@ -171,7 +171,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a packet behind a gap, a new flow, then the packet of the old one that was missing",
 		Expects: "an Ack and a receive for the new flow, a Refusal for the old one, and nothing of that delivered",
-		Mutants: []string{"OldFlowKept"},
+		Defects: []string{"OldFlowKept"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			old := p.out
 			p.send(p.packet(2, iwarp.Send(2, data(32))))
@@ -195,7 +195,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "data of another epoch from a peer with a flow and from one without, and data to a queue pair that there is not",
 		Expects: "Refusals: an unknown flow twice, and no such queue pair",
-		Mutants: []string{"UnknownFlowSilent"},
+		Defects: []string{"UnknownFlowSilent"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			known := p.out
 			p.out = flow{epoch: known.epoch ^ 1}
@@ -222,7 +222,7 @@ var startReceiverCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks, Challenges and Refusals of epochs that nobody knows, from a stranger and from a peer with a flow, to the queue pair and to one that there is not",
 		Expects: "no packet",
-		Mutants: []string{"RefusesEverything"},
+		Defects: []string{"RefusesEverything"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			for _, from := range []*peer{p, p.peer(1)} {
 				for _, pkt := range []dg.Packet{

@@ -14,7 +14,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Challenge",
 		Expects: "a start with data and no proof, and the same with the cookie",
-		Mutants: []string{"StartFlagOnce"},
+		Defects: []string{"StartFlagOnce"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			a := p.first()
@@ -34,7 +34,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Challenge, nothing for a while, then an Ack",
 		Expects: "the start flag, the cookie, incarnation and key in all packets up to the Ack; none of it behind",
-		Mutants: []string{"StartFlagOnce"},
+		Defects: []string{"StartFlagOnce"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
 			a := p.welcome()
@@ -67,7 +67,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Refusals, so that the device begins anew 24 times with one peer; it begins with 24 others as well",
 		Expects: "48 different epochs that do not count",
-		Mutants: []string{"LivesAlike"},
+		Defects: []string{"LivesAlike"},
 		Run: onPeer(func(p *peer) {
 			var epochs []uint32
 			for i := range 24 {
@@ -99,7 +99,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a start without proof in each of several lives of a queue pair",
 		Expects: "a Challenge with another incarnation in each, which is also that of the device's own start",
-		Mutants: []string{"LivesAlike"},
+		Defects: []string{"LivesAlike"},
 		Run: onPeer(func(p *peer) {
 			seen := make(map[uint32]bool)
 			for life := range 8 {
@@ -123,7 +123,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "three Challenges with different cookies, and an Ack",
 		Expects: "the start again with each cookie, and a completion",
-		Mutants: []string{"ChallengeIgnored"},
+		Defects: []string{"ChallengeIgnored"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
@@ -141,7 +141,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "nothing, while the device's program posts ten Sends and a long one; then a Challenge",
 		Expects: "nothing but packet 0, again and again; behind the Challenge the others",
-		Mutants: []string{"WindowBeforeProof"},
+		Defects: []string{"WindowBeforeProof"},
 		Run: on(setup{memLen: 32 << 10}, func(p *peer) {
 			for id := range uint64(10) {
 				p.PostSend(p.qp, p.sendWR(id, 0, 8))
@@ -162,7 +162,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/9"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Challenge, and when the cookie has come one of another incarnation",
 		Expects: "a request that fails; the next one starts a new flow, which completes",
-		Mutants: []string{"IncarnationsIgnored"},
+		Defects: []string{"IncarnationsIgnored"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
@@ -182,7 +182,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/9", "dg/start/10"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Refusal of a flow; Challenges of another incarnation for the one that follows",
 		Expects: "the cookie, and a completion",
-		Mutants: []string{"ChallengeIgnored"},
+		Defects: []string{"ChallengeIgnored"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
@@ -204,7 +204,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/10"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a flow of the peer's, no Ack for the device's, then a flow of another incarnation",
 		Expects: "a request that fails",
-		Mutants: []string{"IncarnationsIgnored"},
+		Defects: []string{"IncarnationsIgnored"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.welcome()
@@ -222,7 +222,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "an Ack for the first Send, and a Refusal of the flow when the second has come",
 		Expects: "a success and a failure; then a start with another epoch",
-		Mutants: []string{"RefusalIgnored"},
+		Defects: []string{"RefusalIgnored"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			p.PostSend(p.qp, p.sendWR(2, 0, 8))
@@ -240,7 +240,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Refusals with each reason for a start, then a Challenge and an Ack",
 		Expects: "the start again, and a completion",
-		Mutants: []string{"AnyEpochHeeded"},
+		Defects: []string{"AnyEpochHeeded"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()
@@ -261,7 +261,7 @@ var startSenderCases = []conformance.Case{
 		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Challenge, an Ack and Refusals of other epochs, each before one of the right epoch",
 		Expects: "nothing in answer to them: no cookie, no completion, no failure",
-		Mutants: []string{"AnyEpochHeeded"},
+		Defects: []string{"AnyEpochHeeded"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.first()

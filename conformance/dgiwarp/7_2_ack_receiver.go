@@ -25,7 +25,7 @@ var ackReceiverCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "packets 3, 1, 1, 2, 3, 2 and 4 of a flow, each with a Send",
 		Expects: "four receives, in order of sequence number",
-		Mutants: []string{"DeliversAsTheyCome"},
+		Defects: []string{"DeliversAsTheyCome"},
 		Run: onFlow(setup{receives: 6}, func(p *peer) {
 			for _, seq := range []uint32{3, 1, 1, 2, 3, 2, 4} {
 				p.send(p.packet(seq, iwarp.Send(seq, data(int(8*seq)))))
@@ -43,7 +43,7 @@ var ackReceiverCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "packets 2, 3 and 5, then 1, then 4",
 		Expects: "Acks that tell of what came behind the gap, and receives of 1 to 3, then of 4 and 5",
-		Mutants: []string{"GapsForgotten"},
+		Defects: []string{"GapsForgotten"},
 		Run: onFlow(setup{receives: 6}, func(p *peer) {
 			send := func(seq uint32) {
 				p.send(p.packet(seq, iwarp.Send(seq, data(int(8*seq)))))
@@ -68,7 +68,7 @@ var ackReceiverCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "packets 256, 257 and 1000 further than the next, then the next",
 		Expects: "no Ack that tells of any of them, and one receive",
-		Mutants: []string{"BeyondWindowTaken"},
+		Defects: []string{"BeyondWindowTaken"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			far := []uint32{p.out.next + flowWindow, p.out.next + flowWindow + 1, p.out.next + 1000}
 			for _, seq := range far {
@@ -94,7 +94,7 @@ var ackReceiverCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "packet 2, packet 2 again, packet 1, and packet 1 again, without asking for an Ack",
 		Expects: "an Ack at once, each time",
-		Mutants: []string{"AcksLazy"},
+		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for _, t := range []struct{ seq, next uint32 }{{2, 1}, {2, 1}, {1, 3}, {1, 3}} {
 				p.acknowledgedWithin(ackDelay/2, t.next, p.packet(t.seq, emptyWrite()))
@@ -107,7 +107,7 @@ var ackReceiverCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "packets in order that ask for an Ack",
 		Expects: "an Ack for each, at once",
-		Mutants: []string{"AcksLazy"},
+		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for range 4 {
 				pkt := p.following(emptyWrite()).AckNow()
@@ -121,7 +121,7 @@ var ackReceiverCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "packets in order that do not ask for an Ack, one after the other",
 		Expects: "an Ack for each within 100 µs",
-		Mutants: []string{"AcksLazy"},
+		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for range 4 {
 				pkt := p.following(emptyWrite())
@@ -135,7 +135,7 @@ var ackReceiverCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "32 packets in order at one instant that do not ask for an Ack",
 		Expects: "an Ack for all of them at once, or for fewer before",
-		Mutants: []string{"AcksLazy"},
+		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
 			begun := p.Now()
 			for range ackEvery {
@@ -156,7 +156,7 @@ var ackReceiverCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/5"), Level: conformance.May, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Sends, each of which the device's program answers with one",
 		Expects: "Acks that tell of all that came before, wherever they are",
-		Mutants: []string{"AckRidesStale"},
+		Defects: []string{"AckRidesStale"},
 		Run: onFlow(setup{receives: 16}, func(p *peer) {
 			p.established()
 			for i := range 16 {
@@ -186,7 +186,7 @@ var ackReceiverCases = []conformance.Case{
 		Cite:  cite("7.3", "dg/loss/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "three packets in order at one instant, then two behind a gap, with different timestamps",
 		Expects: "an Ack with the timestamp of the first, and Acks with those of the two",
-		Mutants: []string{"EchoLatest"},
+		Defects: []string{"EchoLatest"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for i := range uint32(3) {
 				p.send(p.following(emptyWrite()).Timestamp(0xfffffff0 + 7*i))

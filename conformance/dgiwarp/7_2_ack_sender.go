@@ -20,7 +20,7 @@ var ackSenderCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
 		Sends:   "Acks for each of 600 packets of a long Write, then none",
 		Expects: "no packet 256 or more behind the oldest without acknowledgement",
-		Mutants: []string{"NoWindow"},
+		Defects: []string{"NoWindow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			p.established()
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
@@ -42,7 +42,7 @@ var ackSenderCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/6"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
 		Sends:   "Acks; then none for several packets of a long Write",
 		Expects: "ack-now on the only packet, on the last of three, on the last before the window ends, and on what is sent again",
-		Mutants: []string{"NeverAsksNow"},
+		Defects: []string{"NeverAsksNow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			asks := func(a arrival, why string) { p.Check(*a.Header.AckNow, "ack-now on "+why, "%v", a.Packet) }
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
@@ -74,7 +74,7 @@ var ackSenderCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks whose next is 1, 1000 and 2^31 beyond the last packet, then a right one",
 		Expects: "no completion, then one",
-		Mutants: []string{"GhostAckTaken"},
+		Defects: []string{"GhostAckTaken"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
@@ -96,7 +96,7 @@ var ackSenderCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks with a right next and a SACK for what was not sent, then one without",
 		Expects: "no completion, then those of what the last one tells of",
-		Mutants: []string{"GhostAckTaken"},
+		Defects: []string{"GhostAckTaken"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
@@ -116,7 +116,7 @@ var ackSenderCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/8", "dg/verbs/1"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
 		Sends:   "Acks for one after the other of the packets of a Send, the last but one by SACK",
 		Expects: "no completion before the last",
-		Mutants: []string{"RDCompletesAtOnce"},
+		Defects: []string{"RDCompletesAtOnce"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			p.PostSend(p.qp, p.sendWR(1, 0, 5000))
@@ -140,7 +140,7 @@ var ackSenderCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "an Ack for a Read Request, and the Read Response in two segments",
 		Expects: "a completion behind the second",
-		Mutants: []string{"RDCompletesAtOnce"},
+		Defects: []string{"RDCompletesAtOnce"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
 			request := p.welcome()
@@ -163,7 +163,7 @@ var ackSenderCases = []conformance.Case{
 		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks of one of two peers only, later of the other",
 		Expects: "completions of what was sent to the one, in order, then of the others",
-		Mutants: []string{"PeersWait"},
+		Defects: []string{"PeersWait"},
 		Run: onPeer(func(p *peer) {
 			other := p.peer(1)
 			p.established()

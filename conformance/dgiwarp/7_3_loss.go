@@ -25,7 +25,7 @@ var lossCases = []conformance.Case{
 		Cite:  cite("7.3", "dg/loss/1", "dg/loss/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks at once for some packets and none for the next; Acks of another peer 20 ms after each packet, then none",
 		Expects: "the former again after 1 ms to 5 ms, the latter not before 20 ms",
-		Mutants: []string{"TimeoutFixed"},
+		Defects: []string{"TimeoutFixed"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			for i := range 16 {
@@ -53,7 +53,7 @@ var lossCases = []conformance.Case{
 		Cite:  cite("7.3", "dg/loss/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "nothing in answer to a start",
 		Expects: "it again after 10, 20, 40 … 640 ms, then after 1 s",
-		Mutants: []string{"TimeoutFixed"},
+		Defects: []string{"TimeoutFixed"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			last := p.first()
@@ -73,7 +73,7 @@ var lossCases = []conformance.Case{
 		Cite:  cite("7.3", "dg/loss/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "no Ack for eight packets; when the first has come again an Ack for the first four",
 		Expects: "packets 1 to 4 again at once, and 5 to 8 again behind the Ack",
-		Mutants: []string{"TimeoutLosesOne"},
+		Defects: []string{"TimeoutLosesOne"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			for id := range uint64(8) {
@@ -101,7 +101,7 @@ var lossCases = []conformance.Case{
 		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks without the first of eight packets: with one, two and three of those behind it",
 		Expects: "the first again behind the third of them, at once and without a timeout, and not before",
-		Mutants: []string{"NoEarlyResend", "OneLaterTells"},
+		Defects: []string{"NoEarlyResend", "OneLaterTells"},
 		Run: onPeer(func(p *peer) {
 			p.slowly()
 			for id := range uint64(8) {
@@ -126,7 +126,7 @@ var lossCases = []conformance.Case{
 		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: rd, Setup: narrowRD, Labels: labelRD,
 		Sends:   "an Ack without one packet and with three behind it; when it has come again an Ack for all with the repeats flag; then Acks without one packet, with five behind it, and with all that were sent",
 		Expects: "the packet again behind the first of them, not behind five, and again behind all",
-		Mutants: []string{"RepeatsUnheeded"},
+		Defects: []string{"RepeatsUnheeded"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			if !p.Virtual {
 				rig.NotApplicable("that no timeout comes between is certain in exact time only")
@@ -154,7 +154,7 @@ var lossCases = []conformance.Case{
 		Cite:  cite("7.3", "dg/loss/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
 		Sends:   "an Ack for a first Send, and none for two others",
 		Expects: "both fail after 10 s, and not before; the queue pair goes on",
-		Mutants: []string{"NeverGivesUp"},
+		Defects: []string{"NeverGivesUp"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			begun := p.Now()

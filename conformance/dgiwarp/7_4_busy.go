@@ -26,7 +26,7 @@ var busyCases = []conformance.Case{
 		Cite:  cite("7.4", "dg/busy/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Send without a receive, twice; the same when there is one",
 		Expects: "Acks with window 0 that do not tell of it; a receive when it comes the third time only",
-		Mutants: []string{"BusyAcknowledges"},
+		Defects: []string{"BusyAcknowledges"},
 		Run: onFlow(setup{}, func(p *peer) {
 			s := p.following(iwarp.Send(1, data(8))).AckNow()
 			for range 2 {
@@ -49,7 +49,7 @@ var busyCases = []conformance.Case{
 		Cite:  cite("7.4", "dg/busy/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks with window 0 for a Send, again and again",
 		Expects: "the oldest packet of four, each time after twice as long",
-		Mutants: []string{"BusyHammers"},
+		Defects: []string{"BusyHammers"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
@@ -82,7 +82,7 @@ var busyCases = []conformance.Case{
 		Cite:  cite("7.4", "dg/busy/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
 		Sends:   "Acks with window 0 for 12 s, then one that takes the Send",
 		Expects: "no failure, then a success",
-		Mutants: []string{"BusyHammers"},
+		Defects: []string{"BusyHammers"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
@@ -104,7 +104,7 @@ var busyCases = []conformance.Case{
 		Cite:  cite("7.4", "dg/busy/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Send to a queue pair without receives, which then gets one; the Send again",
 		Expects: "an Ack with window 0, one with a window, and a receive",
-		Mutants: []string{"NoResume"},
+		Defects: []string{"NoResume"},
 		Run:     on(setup{}, func(p *peer) { p.waitTheirTurn(p) }),
 	},
 	{
@@ -113,7 +113,7 @@ var busyCases = []conformance.Case{
 		Cite:  cite("7.4", "dg/busy/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Sends of three peers to a queue pair without receives, which gets one after the other",
 		Expects: "with each receive an Ack with a window for one peer, in the order in which they came",
-		Mutants: []string{"NoResume"},
+		Defects: []string{"NoResume"},
 		Run:     on(setup{}, func(p *peer) { p.waitTheirTurn(p, p.peer(1), p.peer(2)) }),
 	},
 	{
@@ -122,7 +122,7 @@ var busyCases = []conformance.Case{
 		Cite:  cite("7.4", "dg/busy/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Write and a Read Request without a receive; then a Send, and a Write behind it",
 		Expects: "Acks and a Read Response; a window of 0 for the Send, and nothing of what is behind it",
-		Mutants: []string{"BusyHoldsWrites"},
+		Defects: []string{"BusyHoldsWrites"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.delivers(p.writes(0, data(8)))
 			p.ExpectBytes(p.mem, 0, data(8))

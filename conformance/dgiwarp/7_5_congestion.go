@@ -32,7 +32,7 @@ var congestionCases = []conformance.Case{
 		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
 		Sends:   "a Challenge for a flow with much to send, and no Ack",
 		Expects: "packets 0 to 15, and none behind",
-		Mutants: []string{"NoWindow"},
+		Defects: []string{"NoWindow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 			p.welcome()
@@ -45,7 +45,7 @@ var congestionCases = []conformance.Case{
 		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
 		Sends:   "Acks for a whole window, three times",
 		Expects: "more packets each time, and at most twice as many",
-		Mutants: []string{"NoWindow"},
+		Defects: []string{"NoWindow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 			p.welcome()
@@ -63,7 +63,7 @@ var congestionCases = []conformance.Case{
 		Cite:  cite("7.5", "dg/cc/2"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
 		Sends:   "an Ack for all of a window but its first packet; an Ack when that has come again; then none",
 		Expects: "at most seven tenths of twice the window under way; behind the timeout at most 4 packets",
-		Mutants: []string{"NoWindow"},
+		Defects: []string{"NoWindow"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 			p.welcome()
@@ -84,7 +84,7 @@ var congestionCases = []conformance.Case{
 		Cite:  cite("7.5", "dg/cc/2", "dg/cc/3"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
 		Sends:   "an Ack for a whole window with the marked flag",
 		Expects: "at most seven tenths of twice the window under way",
-		Mutants: []string{"MarksIgnored"},
+		Defects: []string{"MarksIgnored"},
 		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 			p.welcome()
@@ -100,7 +100,7 @@ var congestionCases = []conformance.Case{
 		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Challenge, Acks, and none for the last Send, which comes again",
 		Expects: "ECT(0) in all packets with data",
-		Mutants: []string{"MarksIgnored"},
+		Defects: []string{"MarksIgnored"},
 		Run: onPeer(func(p *peer) {
 			capable := func(a arrival) {
 				p.Check(iwarp.Val(a.IP.TClass)&ecnMask == ect0, "ECT(0)", "%d in %v", iwarp.Val(a.IP.TClass)&ecnMask, a.Packet)
@@ -119,7 +119,7 @@ var congestionCases = []conformance.Case{
 		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "packets with ECT(0), with CE, and with ECT(0) again",
 		Expects: "Acks without, with and without the marked flag",
-		Mutants: []string{"MarksIgnored"},
+		Defects: []string{"MarksIgnored"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for _, ecn := range []uint8{ect0, ce, ect0, ce, ce} {
 				p.way.tclass = ecn
@@ -135,7 +135,7 @@ var congestionCases = []conformance.Case{
 		Cite:  cite("7.5", "dg/cc/4"), Level: conformance.Should, Needs: rd, Setup: narrowRD, Labels: labelRD,
 		Sends:   "Acks for whole windows, each 20 ms after its packets",
 		Expects: "at most 32 packets at one instant, though the window is larger",
-		Mutants: []string{"NoPacing"},
+		Defects: []string{"NoPacing"},
 		Run: on(setup{memLen: 4 << 20}, func(p *peer) {
 			if !p.Virtual {
 				rig.NotApplicable("what leaves at once is seen in exact time only")

@@ -25,7 +25,7 @@ var idleCases = []conformance.Case{
 		Cite:  cite("7.6", "dg/idle/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
 		Sends:   "an Ack for a Send, then nothing for more than 10 s, in which the device has nothing to send",
 		Expects: "a start with another epoch for the next Send",
-		Mutants: []string{"FlowGoesOn"},
+		Defects: []string{"FlowGoesOn"},
 		Run: onPeer(func(p *peer) {
 			p.established()
 			old := p.in.epoch
@@ -40,7 +40,7 @@ var idleCases = []conformance.Case{
 		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
 		Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later",
 		Expects: "Acks, and no second receive of what was sent again",
-		Mutants: []string{"ForgetsEarly"},
+		Defects: []string{"ForgetsEarly"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			const early, almost = 5 * time.Second, flowKept - time.Second
 			again := p.peer(1)
@@ -65,7 +65,7 @@ var idleCases = []conformance.Case{
 		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
 		Sends:   "packets of three flows after 32, 36 and 40 s of silence, up to the first that is refused; a new flow",
 		Expects: "a Refusal, of the third at the latest; a Challenge and an Ack",
-		Mutants: []string{"FlowGoesOn"},
+		Defects: []string{"FlowGoesOn"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			// A device may look for flows to forget now and then only. One that is heard of
 			// is remembered anew, so that each can be asked about once.
@@ -95,7 +95,7 @@ var idleCases = []conformance.Case{
 		Cite:  cite("7.6", "dg/idle/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "flows of 65,536 peers and of one more, then a packet of one of the first, and of the last",
 		Expects: "a Refusal with reason 4 of the one, and Acks for the others",
-		Mutants: []string{"EvictsOldest"},
+		Defects: []string{"EvictsOldest"},
 		Run: on(setup{receives: 1}, func(p *peer) {
 			if !p.Virtual {
 				rig.Abort(fmt.Errorf("270,000 packets in less than the 30 s for which peers are remembered: %w", conformance.ErrBenchCannot))

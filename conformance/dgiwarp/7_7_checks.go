@@ -81,7 +81,7 @@ var flowCheckCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12 and 20",
 		Expects: "an error message: invalid offset; an event, the error state, and no receive",
-		Mutants: []string{"SecondSegmentOffset"},
+		Defects: []string{"SecondSegmentOffset"},
 		Run: onHost(func(h *host) {
 			for _, mo := range []uint32{0, 12, 20} {
 				h.laterWrong([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) })
@@ -94,7 +94,7 @@ var flowCheckCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Sends of two segments, the second with the number before, and with the next",
 		Expects: "an error message: number out of range; for the next one an invalid offset is as true of a message that begins at 16",
-		Mutants: []string{"SecondSegmentNumber"},
+		Defects: []string{"SecondSegmentNumber"},
 		Run: onHost(func(h *host) {
 			causes := []iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedInvalidMO}
 			h.laterWrong(causes[:1], func(s iwarp.Segment) iwarp.Segment { return s.MSN(0) })
@@ -107,7 +107,7 @@ var flowCheckCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: rd | verbs.CapAtomics, Setup: reliable, Labels: labelRD,
 		Sends:   "first Atomic Responses of a flow with the numbers 0 and 2",
 		Expects: "an error message: number out of range; the atomic fails, and nothing is placed",
-		Mutants: []string{"AnswerNumberUnchecked"},
+		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, number := range []uint32{0, 2} {
 				p := h.talking()
@@ -124,7 +124,7 @@ var flowCheckCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "immediate data as the first message of a flow to queue 0, with the numbers 0 and 2",
 		Expects: "an error message: number out of range, and no receive",
-		Mutants: []string{"AnswerNumberUnchecked"},
+		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, number := range []uint32{0, 2} {
 				h.talking().errsAt([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, iwarp.Immediate(number, immediate))
@@ -137,7 +137,7 @@ var flowCheckCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Writes, and answers to reads of the device's, of RDMAP's versions 0 and 2",
 		Expects: "an error message: invalid version; nothing is placed, and the reads fail",
-		Mutants: []string{"TaggedVersionUnchecked"},
+		Defects: []string{"TaggedVersionUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2} {
 				p := h.talking()
@@ -153,7 +153,7 @@ var flowCheckCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "answers to reads of the device's of DDP's versions 0 and 2",
 		Expects: "an error message: invalid version of a tagged segment; nothing is placed, and the reads fail",
-		Mutants: []string{"ReadResponseDDPVersion"},
+		Defects: []string{"ReadResponseDDPVersion"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2} {
 				h.answersBadly(iwarp.DDPTaggedInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.DV(v) })
@@ -166,7 +166,7 @@ var flowCheckCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/tag/8", "dg/err/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Writes whose first segment is good, and whose second has an unknown key, that of memory without the right to write, or ends out of bounds",
 		Expects: "an error message about the second; the first is placed, and nothing of the second",
-		Mutants: []string{"SecondSegmentRights"},
+		Defects: []string{"SecondSegmentRights"},
 		Run: onHost(func(h *host) {
 			locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			for _, t := range []struct {
@@ -191,7 +191,7 @@ var flowCheckCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/2", "dg/tag/8"), Level: conformance.Must, Needs: rd | verbs.CapMWType2 | verbs.CapSendInv, Setup: reliable, Labels: labelRD,
 		Sends:   "a Write through a window, a Send of no octets that invalidates it, and another Write",
 		Expects: "a receive of no octets that tells the key; the second Write is an error, and changes nothing",
-		Mutants: []string{"EmptySendKeepsKey"},
+		Defects: []string{"EmptySendKeepsKey"},
 		Run: onHost(func(h *host) {
 			p, m := h.talking(), h.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
 			key := p.window(m, verbs.AccessRemoteWrite)

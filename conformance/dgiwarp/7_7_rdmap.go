@@ -22,7 +22,7 @@ var rdmapCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks, a Refusal, and Acks for the flow that follows; two flows of the peer's, each with Sends from number 1 on",
 		Expects: "Sends with the numbers 1, 2 and again 1, 2; receives of all of the peer's",
-		Mutants: []string{"NumbersGoOn"},
+		Defects: []string{"NumbersGoOn"},
 		Run: onPeer(func(p *peer) {
 			number := func(msn uint32, a arrival) { p.same(dg.Any().With(iwarp.Of(iwarp.OpSend).MSN(msn)), a) }
 			for range 2 {
@@ -49,7 +49,7 @@ var rdmapCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Send, one with a solicited event, a Write, a Read, both atomics, and immediate data, with and without a solicited event",
 		Expects: "receives, memory that was written, and the answers",
-		Mutants: []string{"RDWithoutExtensions"},
+		Defects: []string{"RDWithoutExtensions"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			p.established()
 			p.delivers(iwarp.Send(1, data(8)))
@@ -77,7 +77,7 @@ var rdmapCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: rd | verbs.CapAtomics | verbs.CapSendInv, Setup: reliable, Labels: labelRD,
 		Sends:   "answers to what the device's program asks for",
 		Expects: "a Send of each of four kinds, a Write, one with immediate data behind it, a Read Request and Atomic Requests, and completions",
-		Mutants: []string{"RecordIsWrite"},
+		Defects: []string{"RecordIsWrite"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.established()
 			inv, se, seInv := p.wr(2, verbs.OpSendInv, 0, 8), p.sendWR(3, 0, 8), p.wr(4, verbs.OpSendInv, 0, 8)
@@ -124,7 +124,7 @@ var rdmapCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Sends of two segments from three peers, in turn",
 		Expects: "a receive of each, as it was sent",
-		Mutants: []string{"SourcesMixed"},
+		Defects: []string{"SourcesMixed"},
 		Run: on(setup{receives: 3, recvLen: 80}, func(p *peer) {
 			peers := []*peer{p, p.peer(1), p.peer(4)}
 			message := func(i int) []byte { return rig.Pattern(80, byte(50*i)) }
@@ -147,7 +147,7 @@ var rdmapCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "half a Send, a whole one of another peer, and the other half",
 		Expects: "the second receive completes first, with the whole one, then the first",
-		Mutants: []string{"ReceiveTakenWrong"},
+		Defects: []string{"ReceiveTakenWrong"},
 		Run: on(setup{receives: 2, recvLen: 80}, func(p *peer) {
 			other := p.peer(1)
 			p.begin(emptyWrite())
@@ -165,7 +165,7 @@ var rdmapCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
 		Sends:   "half a Send and a new flow; half a Send of another peer, which is then silent",
 		Expects: "both receives complete in error, the second after 45 s at the latest",
-		Mutants: []string{"HalfSendLosesReceive"},
+		Defects: []string{"HalfSendLosesReceive"},
 		Run: on(setup{receives: 3, recvLen: 80}, func(p *peer) {
 			p.begin(pieces(1, data(80), 40)[0])
 			p.begin(emptyWrite())
@@ -184,7 +184,7 @@ var rdmapCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks for Read Requests, of which the device's program posts 20; then answers one after the other",
 		Expects: "16 requests, and one more for each answer",
-		Mutants: []string{"ReadsUnlimited", "AlwaysFenced"},
+		Defects: []string{"ReadsUnlimited", "AlwaysFenced"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.established()
 			var wrs []verbs.SendWR
@@ -219,7 +219,7 @@ var rdmapCases = []conformance.Case{
 		Setup:   narrowRD,
 		Sends:   "16 Read Requests for more than a window, and no Ack for the answers; then another one",
 		Expects: "Acks and answers; behind the last an event, and the error state",
-		Mutants: []string{"ReadsUnlimited"},
+		Defects: []string{"ReadsUnlimited"},
 		Run: onFlow(setup{receives: 1, memLen: 1 << 20}, func(p *peer) {
 			p.established()
 			ask := func(msn int) {

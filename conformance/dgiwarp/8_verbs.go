@@ -18,7 +18,7 @@ var verbsCases = []conformance.Case{
 		Cite:  cite("8", "dg/verbs/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Challenge, and an Ack after a while",
 		Expects: "the type UD, packets of RD, no completion before the Ack",
-		Mutants: []string{"RDCompletesAtOnce"},
+		Defects: []string{"RDCompletesAtOnce"},
 		Run: onPeer(func(p *peer) {
 			p.Check(p.qp.Type() == verbs.QPTypeUD, "a queue pair of type UD", "%v", p.qp.Type())
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
@@ -36,7 +36,7 @@ var verbsCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 6},
 		Sends:   "Sends from several ports",
 		Expects: "version, protocol, addresses and port",
-		Mutants: []string{"SourceLost"},
+		Defects: []string{"SourceLost"},
 		Run:     onPeer(func(p *peer) { p.areaTells(0) }),
 	},
 	{
@@ -46,7 +46,7 @@ var verbsCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 4},
 		Sends:   "Sends from several ports",
 		Expects: "version, protocol, addresses and port",
-		Mutants: []string{"SourceLost"},
+		Defects: []string{"SourceLost"},
 		Run:     onPeer(func(p *peer) { p.areaTells(20) }),
 	},
 	{
@@ -55,7 +55,7 @@ var verbsCases = []conformance.Case{
 		Cite:  cite("8", "dg/verbs/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "Acks; the device's program posts one of 32 octets, and a Send",
 		Expects: "a Write, immediate data, the Send; completions behind the Acks",
-		Mutants: []string{"RecordIsWrite"},
+		Defects: []string{"RecordIsWrite"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.established()
 			p.PostSend(p.qp, p.recordWR(1, 0, 32), p.sendWR(2, 0, 8))
@@ -79,7 +79,7 @@ var verbsCases = []conformance.Case{
 		Cite:  cite("8", "dg/verbs/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
 		Sends:   "a Refusal of one of two flows with several requests; Acks for the other",
 		Expects: "failures of all requests to the one peer, successes of those to the other, then a new flow to the first",
-		Mutants: []string{"FailureStopsQP"},
+		Defects: []string{"FailureStopsQP"},
 		Run: onPeer(func(p *peer) {
 			other := p.peer(1)
 			p.established()
@@ -112,7 +112,7 @@ var verbsCases = []conformance.Case{
 		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device sends to ports 1, 1024, 65535 and 0",
 		Expects: "packets to these ports, and to 65041 for 0",
-		Mutants: []string{"FlowLabelIgnored"},
+		Defects: []string{"FlowLabelIgnored"},
 		Run: onPeer(func(p *peer) {
 			for i, port := range []uint16{1, 1024, 65535, 0} {
 				p.ah = p.handle(address(p.Peers[0], uint32(port)))
@@ -133,7 +133,7 @@ var verbsCases = []conformance.Case{
 		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
 		Sends:   "nothing; the device's program makes addresses with the flow labels 0x10000 and 0xfffff, and sends to them",
 		Expects: "a refusal of the address, or of the Send, and nothing on the wire",
-		Mutants: []string{"FlowLabelIgnored"},
+		Defects: []string{"FlowLabelIgnored"},
 		Run: onPeer(func(p *peer) {
 			for _, label := range []uint32{0x10000, 0xfffff, 0x10000 | peerPort} {
 				ah, err := p.PD.CreateAH(address(p.Peers[0], label))

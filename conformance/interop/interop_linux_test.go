@@ -20,13 +20,13 @@ func TestMain(m *testing.M) {
 }
 
 // end opens an emulated device at a host.
-func end(t *testing.T, h *nstest.Host, provider string, quirks ...string) *interop.End {
+func end(t *testing.T, h *nstest.Host, provider string, defects ...string) *interop.End {
 	t.Helper()
 	p, err := nics.Find(provider)
 	if err != nil {
 		t.Fatal(err)
 	}
-	maker, err := p.NewOpener(nics.Setup{Quirks: quirks})
+	maker, err := p.NewOpener(nics.Setup{Defects: defects})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,10 +55,10 @@ func end(t *testing.T, h *nstest.Host, provider string, quirks ...string) *inter
 const mtu = 1500
 
 // suite is one of two emulated devices, of which theirs may have defects.
-func suite(t *testing.T, patience time.Duration, provider string, quirks ...string) (*interop.Suite, []interop.Case) {
+func suite(t *testing.T, patience time.Duration, provider string, defects ...string) (*interop.Suite, []interop.Case) {
 	t.Helper()
 	a, b := nstest.Pair(t, mtu)
-	return between(t, &interop.Suite{Ours: end(t, a, provider), Theirs: end(t, b, provider, quirks...), Patience: patience})
+	return between(t, &interop.Suite{Ours: end(t, a, provider), Theirs: end(t, b, provider, defects...), Patience: patience})
 }
 
 func between(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) {
@@ -130,7 +130,7 @@ func few(t *testing.T, s *interop.Suite, cases []interop.Case, pattern string) (
 func TestDefectsAreNoticed(t *testing.T) {
 	t.Parallel()
 	const roce, iwarp = "softroce", "softiwarp"
-	for _, m := range []struct{ provider, quirk, pattern, says string }{
+	for _, m := range []struct{ provider, defect, pattern, says string }{
 		{roce, "WCLost", "send/theirs/hand/ipv4", "no completion"},
 		{roce, "WCDoubled", "send/theirs/hand/ipv4", "completions that should not be"},
 		{roce, "WCLengthZero", "send/ours/hand/ipv6/1", "want {op:128 size:1 "},
@@ -145,7 +145,7 @@ func TestDefectsAreNoticed(t *testing.T) {
 		{roce, "FenceIgnored", "read-many/theirs/hand/ipv4/5000", "octets are not what they should be"},
 		{roce, "InlineLate", "send-inline/theirs/hand/ipv4/64", "no completion"},
 		{roce, "LocalInvNoop", "window-2/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
-		{roce, "BindLax", "window-1/ours/hand/ipv4/5000", "want [IBV_WC_REM_ACCESS_ERR]"},
+		{roce, "BindDefects", "window-1/ours/hand/ipv4/5000", "want [IBV_WC_REM_ACCESS_ERR]"},
 		{roce, "MW2Refused", "window-2/ours/hand/ipv4/64", ""},
 		{roce, "InvalidateLate", "send-inv/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
 		{roce, "WriteConsumes", "write/ours/hand/ipv4/1", "no completion"},
@@ -158,20 +158,20 @@ func TestDefectsAreNoticed(t *testing.T) {
 		{iwarp, "LocalInvNoop", "window-2/ours/cm-ours/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR"},
 		{iwarp, "ListenAddrZero", "send/ours/cm-ours/ipv4/1", "could not connect"},
 	} {
-		t.Run(m.provider+"/"+m.quirk+"/"+strings.SplitN(m.pattern, "/", 2)[0], func(t *testing.T) {
+		t.Run(m.provider+"/"+m.defect+"/"+strings.SplitN(m.pattern, "/", 2)[0], func(t *testing.T) {
 			t.Parallel()
 			patience := time.Duration(0)
 			if strings.HasPrefix(m.says, "no completion") || strings.HasPrefix(m.says, "could not") {
 				patience = impatience
 			}
-			s, cases := suite(t, patience, m.provider, m.quirk)
+			s, cases := suite(t, patience, m.provider, m.defect)
 			failed := few(t, s, cases, m.pattern)
 			for _, r := range failed {
 				if strings.Contains(r.Why, m.says) {
 					return
 				}
 			}
-			t.Errorf("%s was not noticed as %q: %v", m.quirk, m.says, failed)
+			t.Errorf("%s was not noticed as %q: %v", m.defect, m.says, failed)
 		})
 	}
 }

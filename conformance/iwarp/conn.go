@@ -30,9 +30,9 @@ type conn struct {
 
 	out iwarp.Framer
 	in  iwarp.Deframer
-	// lax has next let pass frames of which padding, CRC or markers are wrong: for
+	// defects has next let pass frames of which padding, CRC or markers are wrong: for
 	// cases that look themselves.
-	lax bool
+	defects bool
 	// early is what came before start-up was over.
 	early []byte
 	// end is how the device's direction has ended.
@@ -162,7 +162,7 @@ func (c *conn) pull(timeout time.Duration) bool {
 
 // checkFrame ends the case if a frame is not as MPA has it.
 func (c *conn) checkFrame(g *iwarp.Got) {
-	if c.lax {
+	if c.defects {
 		return
 	}
 	if n := iwarp.Val(g.MPA.Length); n > maxULPDU {

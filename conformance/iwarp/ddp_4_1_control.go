@@ -25,7 +25,7 @@ var ddpControlCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "T as the opcode has it",
-		Mutants: []string{"TaggedFlagInverted"},
+		Defects: []string{"TaggedFlagInverted"},
 		Run: onConn(func(c *conn) {
 			for _, g := range c.kinds() {
 				c.Check(iwarp.Val(g.DDP.Tagged) == g.Op().Tagged(), fmt.Sprintf("%v with T=%t", g.Op(), g.Op().Tagged()), "% x", head(g.ULPDU))
@@ -38,7 +38,7 @@ var ddpControlCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/2", "rfc5040/4.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send that is right but for its T",
 		Expects: "the end of the stream, and no receive",
-		Mutants: []string{"TaggedFlagIgnored"},
+		Defects: []string{"TaggedFlagIgnored"},
 		// Read as T has it the segment names memory: an unknown key is as good a reason as
 		// an opcode that is never tagged.
 		Run: onConn(func(c *conn) {
@@ -54,7 +54,7 @@ var ddpControlCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3", "rfc5041/4.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends a message of several segments",
 		Expects: "L in the last segment, which has the highest offset",
-		Mutants: []string{"LastOnEvery"},
+		Defects: []string{"LastOnEvery"},
 		Run: onLong(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, c.long()))
 			segments := c.pieces(c.long())
@@ -71,7 +71,7 @@ var ddpControlCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request of several segments; the device writes as much",
 		Expects: "L in the last segment of each",
-		Mutants: []string{"LastOnEvery"},
+		Defects: []string{"LastOnEvery"},
 		Run: onLong(func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, c.long()))
 			c.lastOnce(c.pieces(c.long()))
@@ -85,7 +85,7 @@ var ddpControlCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "two of three segments of a Send, and later the third",
 		Expects: "a receive that completes after the third",
-		Mutants: []string{"DeliversFirstSegment"},
+		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {
 			parts := iwarp.Send(c.nextSend(), data(48)).Segments(18 + 16)
 			c.send(parts[0], parts[1])
@@ -102,7 +102,7 @@ var ddpControlCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.3/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send of three segments, and one of one segment behind it",
 		Expects: "the two in the order in which they were sent",
-		Mutants: []string{"LongDeliveredLate"},
+		Defects: []string{"LongDeliveredLate"},
 		Run: onConn(func(c *conn) {
 			for _, part := range iwarp.Send(c.nextSend(), data(48)).Segments(18 + 16) {
 				c.send(part)
@@ -118,7 +118,7 @@ var ddpControlCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "zeros in the four bits of each",
-		Mutants: []string{"UnusedFieldsStale"},
+		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
 			for _, g := range c.kinds() {
 				c.Check(g.ULPDU[0]&0x3c == 0, fmt.Sprintf("%v without reserved bits", g.Op()), "% x", head(g.ULPDU))
@@ -131,7 +131,7 @@ var ddpControlCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send, a Write, a Read Request and a Read Response with all of the bits set",
 		Expects: "each to be taken as if they were not",
-		Mutants: []string{"ReservedBitsChecked"},
+		Defects: []string{"ReservedBitsChecked"},
 		Run: onConn(func(c *conn) {
 			c.takenWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) })
 		}),
@@ -142,7 +142,7 @@ var ddpControlCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/8", "rfc5044/C.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request of several segments; the device sends and writes as much",
 		Expects: "DV 1 in each segment, the later ones too",
-		Mutants: []string{"ControlFirstOnly"},
+		Defects: []string{"ControlFirstOnly"},
 		Run: onLong(func(c *conn) {
 			n := c.long()
 			c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))

@@ -40,7 +40,7 @@ var ddpHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request; the device writes too",
 		Expects: "14 octets of header, each in its place, and the payload behind them",
-		Mutants: []string{"FieldsSwapped"},
+		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, 100))
 			g := c.take(1)[0]
@@ -56,7 +56,7 @@ var ddpHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request of several segments; the device writes as much",
 		Expects: "one STag and one opcode in each message",
-		Mutants: []string{"ControlFirstOnly"},
+		Defects: []string{"ControlFirstOnly"},
 		Run: onLong(func(c *conn) {
 			same := func(segments []iwarp.Got) {
 				c.Check(len(segments) > 1, "a message of several segments", "one")
@@ -76,7 +76,7 @@ var ddpHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/3"), Level: conformance.May, Needs: needed,
 		Sends:   "Writes to odd offsets, and a Read Request from one",
 		Expects: "each in its place",
-		Mutants: []string{"OddOffsetRefused"},
+		Defects: []string{"OddOffsetRefused"},
 		Run: onConn(func(c *conn) {
 			for _, off := range []int{101, 202, 303} {
 				c.send(c.writes(off, data(20)))
@@ -93,7 +93,7 @@ var ddpHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends a message of several segments, and reads",
 		Expects: "18 octets of header, each in its place, and the payload behind them",
-		Mutants: []string{"FieldsSwapped"},
+		Defects: []string{"FieldsSwapped"},
 		Run: onLong(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, c.long()), c.readWR(2, 0, 64))
 			segments := c.pieces(c.long())
@@ -116,7 +116,7 @@ var ddpHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends a message of several segments",
 		Expects: "one queue, one number and one opcode",
-		Mutants: []string{"SegmentsCounted"},
+		Defects: []string{"SegmentsCounted"},
 		Run: onLong(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, c.long()))
 			segments := c.pieces(c.long())
@@ -132,7 +132,7 @@ var ddpHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends four messages",
 		Expects: "the numbers 1 to 4",
-		Mutants: []string{"MSNShared"},
+		Defects: []string{"MSNShared"},
 		Run: onConn(func(c *conn) {
 			for i := range 4 {
 				c.PostSend(c.qp, c.sendWR(uint64(i), 0, 16))
@@ -146,7 +146,7 @@ var ddpHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends and reads in turn",
 		Expects: "number 1 in both queues, then number 2",
-		Mutants: []string{"MSNShared"},
+		Defects: []string{"MSNShared"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 16, 16), c.readWR(4, 128, 16))
 			for _, msn := range []uint32{1, 2} {
@@ -161,7 +161,7 @@ var ddpHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends three messages, of which the second has several segments",
 		Expects: "offset 0 in the first segment of each",
-		Mutants: []string{"SegmentsCounted"},
+		Defects: []string{"SegmentsCounted"},
 		Run: onLong(func(c *conn) {
 			for i, n := range []int{16, c.long(), 16} {
 				c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))

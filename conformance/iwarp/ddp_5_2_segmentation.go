@@ -42,7 +42,7 @@ var ddpSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/1", "rfc5044/3/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests; the device sends and writes messages that end just before, at and behind the end of a segment",
 		Expects: "all octets of each, in segments that fit into those of TCP",
-		Mutants: []string{"MSSIgnored"},
+		Defects: []string{"MSSIgnored"},
 		Run: onLong(func(c *conn) {
 			most := mulpdu(c.tcp.MSS(), false)
 			for i, n := range []int{most - 22, most - 18, most - 14, most - 10, 2 * (most - 18), c.long()} {
@@ -61,7 +61,7 @@ var ddpSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends a message of several segments",
 		Expects: "offsets that count the octets before",
-		Mutants: []string{"OffsetsStandStill"},
+		Defects: []string{"OffsetsStandStill"},
 		Run: onLong(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, c.long()))
 			at := 0
@@ -77,7 +77,7 @@ var ddpSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request of several segments; the device writes as much",
 		Expects: "offsets that go on from segment to segment",
-		Mutants: []string{"OffsetsStandStill"},
+		Defects: []string{"OffsetsStandStill"},
 		Run: onLong(func(c *conn) {
 			goesOn := func(op iwarp.Opcode, want []byte) {
 				at := 0
@@ -98,7 +98,7 @@ var ddpSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program sends 4 GiB and 16 octets",
 		Expects: "a request that is refused or fails, and no Send",
-		Mutants: []string{"LengthModulo"},
+		Defects: []string{"LengthModulo"},
 		Run: on(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}}, func(c *conn) {
 			wr := c.sendWR(1, 0, 0)
 			wr.SGL = c.tooLong()
@@ -114,7 +114,7 @@ var ddpSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request for nothing; the device sends and writes nothing",
 		Expects: "one FPDU for each, of 18, 14 and 14 octets, and L in it",
-		Mutants: []string{"ZeroLengthSkipped"},
+		Defects: []string{"ZeroLengthSkipped"},
 		Run: onConn(func(c *conn) {
 			send, write := c.sendWR(1, 0, 0), c.writeWR(2, 0, 0)
 			send.SGL, write.SGL = nil, nil
@@ -133,7 +133,7 @@ var ddpSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6", "rfc5040/5.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send, a Write of nothing to an unknown key, a Send",
 		Expects: "both Sends are delivered, and no memory changes",
-		Mutants: []string{"ZeroLengthChecked"},
+		Defects: []string{"ZeroLengthChecked"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Send(c.nextSend(), data(16)))
 			c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSend(), data(32)))
@@ -149,7 +149,7 @@ var ddpSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Read Response of nothing with an unknown key, to a read of nothing",
 		Expects: "a read that completes",
-		Mutants: []string{"ZeroResponseChecked"},
+		Defects: []string{"ZeroResponseChecked"},
 		// RFC 5040 section 5.2.2 allows to hold a Response against its request. What is in
 		// the way of that here is that there is nothing to place: a device that refuses is
 		// within its rights by one document, and not by the other.

@@ -27,7 +27,7 @@ var ddpOrderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/1", "rfc5040/5.5/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program posts a Write, a Read, a Send, a Write and a Send at once",
 		Expects: "the five in that order",
-		Mutants: []string{"LIFOQueue"},
+		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 0, 20), c.writeWR(4, 0, 24), c.sendWR(5, 0, 28))
 			c.expect(iwarp.Of(iwarp.OpWrite).Length(16))
@@ -43,7 +43,7 @@ var ddpOrderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/2"), Level: conformance.Should, Needs: needed,
 		Sends:   "nothing: the device sends and writes messages of several segments",
 		Expects: "offsets that only grow",
-		Mutants: []string{"TailFirst"},
+		Defects: []string{"TailFirst"},
 		Run: onLong(func(c *conn) {
 			grows := func(offset func(iwarp.Got) uint64) {
 				segments := c.pieces(c.long())
@@ -62,7 +62,7 @@ var ddpOrderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "two Sends, one after the other",
 		Expects: "one receive for each, and the others left",
-		Mutants: []string{"DeliversTwice"},
+		Defects: []string{"DeliversTwice"},
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{16, 32} {
 				c.send(iwarp.Send(c.nextSend(), data(n)))
@@ -79,7 +79,7 @@ var ddpOrderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/4", "rfc5040/5.3/5", "rfc5040/5.5/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "ten Sends of different lengths, every other one in several segments",
 		Expects: "ten receives in that order",
-		Mutants: []string{"LongDeliveredLate"},
+		Defects: []string{"LongDeliveredLate"},
 		Run: on(setup{receives: 10}, func(c *conn) {
 			lengths := []int{64, 0, 48, 4, 60, 16, 32, 8, 40, 12}
 			for _, n := range lengths {
@@ -99,7 +99,7 @@ var ddpOrderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needed,
 		Sends:   "the three segments of a Write in reverse",
 		Expects: "all of them in their places",
-		Mutants: []string{"TaggedInOrder"},
+		Defects: []string{"TaggedInOrder"},
 		Run:     onConn(func(c *conn) { c.writesInOrder(2, 1, 0) }),
 	},
 	{
@@ -108,7 +108,7 @@ var ddpOrderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needed,
 		Sends:   "the first, the third and then the second segment of a Write",
 		Expects: "all of them in their places",
-		Mutants: []string{"TaggedInOrder"},
+		Defects: []string{"TaggedInOrder"},
 		Run:     onConn(func(c *conn) { c.writesInOrder(0, 2, 1) }),
 	},
 	{
@@ -117,7 +117,7 @@ var ddpOrderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request with L not set",
 		Expects: "no answer; to end the stream is as good",
-		Mutants: []string{"DeliversFirstSegment"},
+		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {
 			c.send(c.reads(0, 16).Last(false))
 			c.unheeded()
@@ -129,7 +129,7 @@ var ddpOrderCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/2", "rfc5040/5.3/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends of 0, 3 and 16 octets to receives of 64",
 		Expects: "receives of 0, 3 and 16 octets, and no octet beyond",
-		Mutants: []string{"BufferSizeReported"},
+		Defects: []string{"BufferSizeReported"},
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{0, 3, 16} {
 				c.send(iwarp.Send(c.nextSend(), data(n)))

@@ -20,7 +20,7 @@ var ddpEndCases = []conformance.Case{
 		Cite:  cite(rfc5041, "6.2", "rfc5041/6.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to an unknown key",
 		Expects: "a Terminate, and then the end of the stream",
-		Mutants: []string{"ErrorResets"},
+		Defects: []string{"ErrorResets"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
 			c.someTerminate()
@@ -33,7 +33,7 @@ var ddpEndCases = []conformance.Case{
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/1"), Level: conformance.Should, Needs: needed,
 		Sends:   "nothing, and reads nothing until the device's program has posted 100 Sends and disconnected",
 		Expects: "the 100 Sends, and then the end of the stream in order",
-		Mutants: []string{"DisconnectDropsQueue"},
+		Defects: []string{"DisconnectDropsQueue"},
 		Run: on(setup{memLen: tcpHolds / 100}, func(c *conn) {
 			const n, size = 100, tcpHolds / 100 &^ 3
 			wrs := make([]verbs.SendWR, n)
@@ -58,7 +58,7 @@ var ddpEndCases = []conformance.Case{
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "its end of the stream, after the device's",
 		Expects: "a request that is refused or fails, and nothing on the wire",
-		Mutants: []string{"FlushForgets"},
+		Defects: []string{"FlushForgets"},
 		Run: on(setup{}, func(c *conn) {
 			left := c.farewell()
 			c.expectClose()
@@ -79,7 +79,7 @@ var ddpEndCases = []conformance.Case{
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "its end of the stream, while the device waits for the answer to a read: by itself, and when the device's program has disconnected",
 		Expects: "a queue pair in error, and a read that fails",
-		Mutants: []string{"BusyCloseIsIdle"},
+		Defects: []string{"BusyCloseIsIdle"},
 		Run: onHost(func(h *host) {
 			for _, leaves := range []bool{false, true} {
 				c := h.connect(setup{})
@@ -106,7 +106,7 @@ var ddpEndCases = []conformance.Case{
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Needs: needed,
 		Sends:   "sixteen Read Requests for 1 MiB each and the end of its half, and reads nothing until then",
 		Expects: "all of the answers",
-		Mutants: []string{"FINDropsAnswers"},
+		Defects: []string{"FINDropsAnswers"},
 		Run: on(setup{memLen: tcpHolds / defaultOrd}, func(c *conn) {
 			const n = tcpHolds / defaultOrd
 			c.together(defaultOrd, func(int) iwarp.Segment { return c.reads(0, n) })
@@ -124,7 +124,7 @@ var ddpEndCases = []conformance.Case{
 		Cite:  cite(rfc5041, "6.2.2", "rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should, Needs: needed,
 		Sends:   "a reset, while four reads and four Sends of the device's and two receives are outstanding",
 		Expects: "ten completions in error",
-		Mutants: []string{"FlushForgets"},
+		Defects: []string{"FlushForgets"},
 		Run: on(setup{receives: 2}, func(c *conn) {
 			c.outstanding(4, 4)
 			c.reset()

@@ -25,7 +25,7 @@ var ddpLaterCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12, 20 and 48",
 		Expects: "a Terminate: invalid offset; no receive, and nothing of the second placed where it is not due",
-		Mutants: []string{"SecondSegmentOffset"},
+		Defects: []string{"SecondSegmentOffset"},
 		// TCP keeps the order: neither has a part been lost, nor does one come again.
 		Run: onHost(func(h *host) {
 			for _, mo := range []uint32{0, 12, 20, 48} {
@@ -39,7 +39,7 @@ var ddpLaterCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends of two segments, the second with the number before, with the next, and with one far away",
 		Expects: "a Terminate: number out of range; for the next one an invalid offset is as true of a message that begins at 16",
-		Mutants: []string{"SecondSegmentNumber"},
+		Defects: []string{"SecondSegmentNumber"},
 		Run: onHost(func(h *host) {
 			ahead := func(n uint32) func(iwarp.Segment) iwarp.Segment {
 				return func(s iwarp.Segment) iwarp.Segment { return s.MSN(*s.DDP.MSN + n) }
@@ -55,7 +55,7 @@ var ddpLaterCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "rfc5041/7.1/6", "rfc5041/7.1/8", "rfc5041/7.1/9", "rfc5041/7.1/11"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes whose first segment is good, and whose second has the key of memory that is open for reads only, an unknown key, or begins or ends out of bounds",
 		Expects: "a Terminate for the second; the first is placed, and nothing of the second",
-		Mutants: []string{"SecondSegmentRights"},
+		Defects: []string{"SecondSegmentRights"},
 		// A device may hold a Write to be of one piece of memory: then the second segment is
 		// out of the bounds of that, whatever else is wrong with it.
 		Run: onHost(func(h *host) {

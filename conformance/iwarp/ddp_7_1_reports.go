@@ -30,7 +30,7 @@ var ddpReportCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/12", "rfc5041/7.1/11"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to an unknown key, and with it a good Write, a Send and a Read Request",
 		Expects: "a Terminate for the first, and nothing for the others",
-		Mutants: []string{"BadSegmentsDropped"},
+		Defects: []string{"BadSegmentsDropped"},
 		Run: onConn(func(c *conn) {
 			c.sendTogether(iwarp.Write(unknownSTag, 0, data(16)), c.writes(0, data(16)), iwarp.Send(c.nextSend(), data(16)), c.reads(0, 16))
 			c.terminated(iwarp.DDPTaggedInvalidSTag)
@@ -44,7 +44,7 @@ var ddpReportCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/12"), Level: conformance.Must, Needs: needed,
 		Sends:   "three wrong segments together",
 		Expects: "one Terminate, and the end of the stream",
-		Mutants: []string{"TermRepeated"},
+		Defects: []string{"TermRepeated"},
 		Run: onConn(func(c *conn) {
 			c.sendTogether(iwarp.Write(unknownSTag, 0, data(16)), iwarp.Send(c.nextSend(), data(16)).QN(4), c.writes(memLen, data(16)))
 			c.someTerminate()
@@ -57,7 +57,7 @@ var ddpReportCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/13", "rfc5040/7.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a good Write, a Write to an unknown key, and a good Write",
 		Expects: "the header of the second in the Terminate",
-		Mutants: []string{"TermHeaderStale"},
+		Defects: []string{"TermHeaderStale"},
 		Run: onConn(func(c *conn) {
 			wrong := iwarp.Write(unknownSTag, 0x123456789abcdef0, data(16))
 			c.sendTogether(c.writes(0, data(16)), wrong, c.writes(64, data(16)))
@@ -70,7 +70,7 @@ var ddpReportCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/13"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Write of 16 octets to an unknown key, and a Send of 20 to a queue that does not exist",
 		Expects: "the lengths 30 and 38",
-		Mutants: []string{"TermPayloadLength"},
+		Defects: []string{"TermPayloadLength"},
 		Run: onHost(func(h *host) {
 			tells := func(c *conn, wrong iwarp.Segment) {
 				c.send(wrong)
@@ -88,7 +88,7 @@ var ddpReportCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "eight segments that are wrong in different ways, each on a connection of its own",
 		Expects: "the type and the code that DDP lists for each",
-		Mutants: []string{"CodesShifted"},
+		Defects: []string{"CodesShifted"},
 		Run: onHost(func(h *host) {
 			for _, f := range ddpFaults {
 				c := h.connect(setup{receives: 4})
@@ -103,7 +103,7 @@ var ddpReportCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes with DV 0, 2 and 3",
 		Expects: "a Terminate: invalid version of a tagged segment",
-		Mutants: []string{"VersionsUnchecked"},
+		Defects: []string{"VersionsUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2, 3} {
 				c := h.connect(setup{})
@@ -119,7 +119,7 @@ var ddpReportCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends and Read Requests with DV 0, 2 and 3",
 		Expects: "a Terminate: invalid version of an untagged segment",
-		Mutants: []string{"VersionsUnchecked"},
+		Defects: []string{"VersionsUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2, 3} {
 				h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
@@ -134,7 +134,7 @@ var ddpReportCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Responses with DV 0, 2 and 3 to reads of the device's",
 		Expects: "a Terminate: invalid version of a tagged segment; the read fails, and nothing is placed",
-		Mutants: []string{"ReadResponseDDPVersion"},
+		Defects: []string{"ReadResponseDDPVersion"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2, 3} {
 				h.responseRefused(iwarp.DDPTaggedInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.DV(v) })

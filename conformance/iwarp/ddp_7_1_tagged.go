@@ -13,7 +13,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to an unknown key",
 		Expects: "a Terminate: invalid STag",
-		Mutants: []string{"BadSegmentsDropped"},
+		Defects: []string{"BadSegmentsDropped"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(unknownSTag, c.at(0).TO, data(16)))
 			c.terminated(iwarp.DDPTaggedInvalidSTag)
@@ -26,7 +26,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes to the key of memory with one bit changed: in its lowest octet, and in its highest",
 		Expects: "a Terminate: invalid STag, and no octet in the memory",
-		Mutants: []string{"KeyOctetIgnored"},
+		Defects: []string{"KeyOctetIgnored"},
 		Run: onHost(func(h *host) {
 			for _, bit := range []uint32{1, 0x80, 0x4000_0000} {
 				c := h.connect(setup{})
@@ -43,7 +43,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to memory that is open for reads",
 		Expects: "a Terminate, and no octet in the memory",
-		Mutants: []string{"WriteRightsUnchecked", "RightsIgnored"},
+		Defects: []string{"WriteRightsUnchecked", "RightsIgnored"},
 		// DDP has no code for rights. That the key is none for a Write is one way to say
 		// it, RDMAP's code for rights another.
 		Run: onConn(func(c *conn) {
@@ -59,7 +59,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes that begin one octet, and 100 octets before a region in the middle of a page",
 		Expects: "a Terminate: base or bounds, and no octet anywhere in the page",
-		Mutants: []string{"PageBounds"},
+		Defects: []string{"PageBounds"},
 		Run:     outOfPage(func(p *pageRegion) iwarp.Segment { return writeTo(p.at(-1), data(16)) }, func(p *pageRegion) iwarp.Segment { return writeTo(p.at(-100), data(16)) }),
 	},
 	{
@@ -68,7 +68,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/9"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes that go one octet, and eight octets beyond a region in the middle of a page, and that begin behind it",
 		Expects: "a Terminate: base or bounds, and no octet anywhere in the page",
-		Mutants: []string{"PageBounds", "RangeSlack"},
+		Defects: []string{"PageBounds", "RangeSlack"},
 		Run: outOfPage(
 			func(p *pageRegion) iwarp.Segment { return writeTo(p.at(pageRegionLen-15), data(16)) },
 			func(p *pageRegion) iwarp.Segment { return writeTo(p.at(pageRegionLen-8), data(16)) },
@@ -80,7 +80,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/10"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write of 16 octets, the first of which is the eighth from the last that 64 bits can name",
 		Expects: "a Terminate: offset wraps, or base or bounds, both of which are true",
-		Mutants: []string{"WrapUnchecked", "WrappingRange"},
+		Defects: []string{"WrapUnchecked", "WrappingRange"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(c.at(0).STag, ^uint64(0)-7, data(16)))
 			c.terminated(iwarp.DDPTaggedTOWrap, iwarp.DDPTaggedBounds)
@@ -93,7 +93,7 @@ var ddpTaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/11"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write of 64 octets, of which 48 are within the region",
 		Expects: "a Terminate: base or bounds, and no octet in the memory",
-		Mutants: []string{"PlacesWhatFits"},
+		Defects: []string{"PlacesWhatFits"},
 		Run: onConn(func(c *conn) {
 			c.send(c.writes(memLen-48, data(64)))
 			c.terminated(iwarp.DDPTaggedBounds)

@@ -60,7 +60,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3",
 		Expects: "a Terminate: invalid queue number; for 1 and 3 an unexpected opcode is as good",
-		Mutants: []string{"UntaggedUnchecked"},
+		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
 			h.refusedOn(wrongQueue[:1], sendOn(4), sendOn(0xffffffff))
 			h.refusedOn(wrongQueue, sendOn(1), sendOn(3))
@@ -72,7 +72,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests to queues 0 and 4",
 		Expects: "a Terminate: invalid queue number; for 0 an unexpected opcode is as good",
-		Mutants: []string{"ReadQueueUnchecked"},
+		Defects: []string{"ReadQueueUnchecked"},
 		Run: onHost(func(h *host) {
 			h.refusedOn(wrongQueue, func(c *conn) iwarp.Segment { return c.reads(0, 16).QN(0) })
 			h.refusedOn(wrongQueue[:1], func(c *conn) iwarp.Segment { return c.reads(0, 16).QN(4) })
@@ -84,7 +84,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "three Sends to two receives",
 		Expects: "two receives, and a Terminate: no buffer",
-		Mutants: []string{"BadSegmentsDropped"},
+		Defects: []string{"BadSegmentsDropped"},
 		Run: on(setup{receives: 2}, func(c *conn) {
 			for range 3 {
 				c.send(iwarp.Send(c.nextSend(), data(16)))
@@ -100,7 +100,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "ten Read Requests more than the device takes, and reads none of the answers meanwhile",
 		Expects: "a Terminate: no buffer",
-		Mutants: []string{"ReadOverflowsStream"},
+		Defects: []string{"ReadOverflowsStream"},
 		Run: on(few, func(c *conn) {
 			c.floods(c.granted() + 10)
 			c.terminatedAmid(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
@@ -112,7 +112,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends whose only segment has offset 4, and 4096 with receives of 64",
 		Expects: "a Terminate: invalid offset; for 4096 a message too long is as good",
-		Mutants: []string{"UntaggedUnchecked"},
+		Defects: []string{"UntaggedUnchecked"},
 		// TCP keeps the order, so what was left out before the first segment never comes.
 		Run: onHost(func(h *host) {
 			offset := func(mo uint32) func(*conn) iwarp.Segment {
@@ -128,7 +128,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request with offset 4",
 		Expects: "a Terminate: invalid offset; a message too long is as good",
-		Mutants: []string{"ReadQueueUnchecked"},
+		Defects: []string{"ReadQueueUnchecked"},
 		Run: onHost(func(h *host) {
 			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
 				func(c *conn) iwarp.Segment { return c.reads(0, 16).MO(4) })
@@ -140,7 +140,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send of 20 octets to a receive of 16",
 		Expects: "a Terminate: message too long, and no octet behind the receive",
-		Mutants: []string{"LongIsNoBuffer", "LongTruncated"},
+		Defects: []string{"LongIsNoBuffer", "LongTruncated"},
 		Run: on(setup{receives: 2, recvLen: 16}, func(c *conn) {
 			c.send(iwarp.Send(c.nextSend(), data(20)))
 			c.terminated(iwarp.DDPUntaggedTooLong)
@@ -154,7 +154,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends with the number after the next, with that before the first, and with one far away",
 		Expects: "a Terminate: number out of range",
-		Mutants: []string{"UntaggedUnchecked"},
+		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
 			number := func(ahead uint32) func(*conn) iwarp.Segment {
 				return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSend()+ahead, data(16)) }
@@ -168,7 +168,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests with the number after the next, and with that before the first",
 		Expects: "a Terminate: number out of range, and no answer",
-		Mutants: []string{"ReadNumberUnchecked"},
+		Defects: []string{"ReadNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			number := func(ahead uint32) func(*conn) iwarp.Segment {
 				return func(c *conn) iwarp.Segment { return c.reads(0, 16).MSN(c.nextRequest() + ahead) }
@@ -182,7 +182,7 @@ var ddpUntaggedCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send, and another one with its number",
 		Expects: "one receive, and a Terminate: number out of range",
-		Mutants: []string{"UntaggedUnchecked"},
+		Defects: []string{"UntaggedUnchecked"},
 		Run: onConn(func(c *conn) {
 			msn := c.nextSend()
 			c.send(iwarp.Send(msn, data(16)), iwarp.Send(msn, data(32)))

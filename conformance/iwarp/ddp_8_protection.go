@@ -32,7 +32,7 @@ var ddpProtectionCases = []conformance.Case{
 		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to memory of a domain that is not the stream's",
 		Expects: "a Terminate, a program that is told, and no octet in the memory",
-		Mutants: []string{"IgnorePD"},
+		Defects: []string{"IgnorePD"},
 		Run: onConn(func(c *conn) {
 			m := c.foreign(allAccess)
 			c.send(writeTo(place(m, 0), data(16)))
@@ -47,7 +47,7 @@ var ddpProtectionCases = []conformance.Case{
 		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/2", "rfc5042/6.1.1/2"), Level: conformance.Must, Needs: windows,
 		Sends:   "a Write through a window on the stream it is bound to, and one on another of the same domain",
 		Expects: "the first is placed; the second ends its stream, and no octet changes",
-		Mutants: []string{"WindowOwner"},
+		Defects: []string{"WindowOwner"},
 		Run: onHost(func(h *host) {
 			mine, other, m := h.connect(setup{}), h.connect(setup{}), h.bindable(64)
 			at := iwarp.At(mine.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
@@ -67,7 +67,7 @@ var ddpProtectionCases = []conformance.Case{
 		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to a region, and another one when its program has closed it",
 		Expects: "the first is placed; the second ends the stream, and no octet changes",
-		Mutants: []string{"StaleKeys"},
+		Defects: []string{"StaleKeys"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(64, allAccess)
 			at := place(m, 0)
@@ -87,7 +87,7 @@ var ddpProtectionCases = []conformance.Case{
 		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1", "rfc5040/5.3/8"), Level: conformance.Must, Needs: invalidating,
 		Sends:   "a Write through a window, a Send that invalidates it, and another Write",
 		Expects: "the second Write ends the stream, and no octet changes",
-		Mutants: []string{"InvalidateIgnored"},
+		Defects: []string{"InvalidateIgnored"},
 		Run: onConn(func(c *conn) {
 			m := c.bindable(64)
 			at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())

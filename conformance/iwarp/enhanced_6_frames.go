@@ -25,7 +25,7 @@ var enhancedFrameCases = []conformance.Case{
 		Cite:  cite(rfc6581, "6", "rfc6581/6/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests of both revisions; hangs up on the device's own Request, too, in case it tries revision 1 then",
 		Expects: "S set with revision 2 only",
-		Mutants: []string{"EnhancedRevision1"},
+		Defects: []string{"EnhancedRevision1"},
 		Run: onHost(func(h *host) {
 			for _, f := range []startup{plain(), request()} {
 				st := h.listening(setup{})
@@ -49,7 +49,7 @@ var enhancedFrameCases = []conformance.Case{
 		Cite:  cite(rfc6581, "6", "rfc6581/6/1", "rfc5044/7.1.1/9"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request of revision 1 with S set and eight octets of private data",
 		Expects: "a Reply of revision 1 with S not set, and a program that is shown the eight octets",
-		Mutants: []string{"EchoesFlags"},
+		Defects: []string{"EchoesFlags"},
 		Run: onListening(setup{}, func(st *start) {
 			st.say(plain().SFlag(true).Private(data(8)))
 			st.hears(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
@@ -64,7 +64,7 @@ var enhancedFrameCases = []conformance.Case{
 		Cite:  cite(rfc6581, "6", "rfc6581/6/2", "rfc6581/10/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request of revision 1",
 		Expects: "a Reply of revision 1 with S not set, and a connection that works",
-		Mutants: []string{"DemandsRevision2"},
+		Defects: []string{"DemandsRevision2"},
 		Run: onListening(setup{}, func(st *start) {
 			st.say(plain())
 			st.hears(iwarp.Reply().Reject(false).Revision(1).SFlag(false))
@@ -78,7 +78,7 @@ var enhancedFrameCases = []conformance.Case{
 		Cite:  cite(rfc6581, "6", "rfc6581/6/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request with S set; the device accepts with twelve octets of private data",
 		Expects: "a Reply with S set, PD_Length 16, four octets of enhanced data and those twelve",
-		Mutants: []string{"EnhancedUncounted"},
+		Defects: []string{"EnhancedUncounted"},
 		Run: onListening(setup{param: private(data(12))}, func(st *start) {
 			st.say(request())
 			f := st.hears(iwarp.Reply().SFlag(true).PrivateLength(16).Private(data(12)))
@@ -93,7 +93,7 @@ var enhancedFrameCases = []conformance.Case{
 		Cite:  cite(rfc6581, "6", "rfc6581/6/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests of revision 2 with S set and 0 to 3 octets of private data",
 		Expects: "a Reply with R set or none, the end of the stream, and no request for the program",
-		Mutants: []string{"ShortFramesTaken"},
+		Defects: []string{"ShortFramesTaken"},
 		Run: onHost(func(h *host) {
 			l := h.serve()
 			for n := range 4 {
@@ -115,7 +115,7 @@ var enhancedFrameCases = []conformance.Case{
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "Replies of revision 2 with S set and 0 to 3 octets of private data",
 		Expects: "the end of the stream, and a connect that fails",
-		Mutants: []string{"BadReplyHangs"},
+		Defects: []string{"BadReplyHangs"},
 		Run: onBadReply(
 			func(startup) startup { return short(iwarp.Reply(), 0) },
 			func(startup) startup { return short(iwarp.Reply(), 1) },
@@ -129,7 +129,7 @@ var enhancedFrameCases = []conformance.Case{
 		Cite:  cite(rfc6581, "6", "rfc6581/6/5", "rfc6581/10/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request of revision 2 with S not set and eight octets of private data",
 		Expects: "a Reply with S not set and without private data; a program that is shown the eight octets",
-		Mutants: []string{"ForcesEnhanced"},
+		Defects: []string{"ForcesEnhanced"},
 		Run: onListening(setup{}, func(st *start) {
 			st.say(plain().Revision(2).Private(data(8)))
 			st.hears(iwarp.Reply().Reject(false).SFlag(false).PrivateLength(0))
@@ -144,7 +144,7 @@ var enhancedFrameCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9", "rfc6581/9/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request with IRD 5 and all flags, to a program that wants 16 reads under way; a Reply with IRD 2 and flag A",
 		Expects: "a Reply with an ORD of at most 5; two Read Requests at a time",
-		Mutants: []string{"FlagsLeak"},
+		Defects: []string{"FlagsLeak"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{frame: func(f startup) startup { return f.Depths(5, 6) }})
 			ord := enhanced(c.device).ORD
@@ -162,7 +162,7 @@ var enhancedFrameCases = []conformance.Case{
 		Cite:  cite(rfc6581, "10", "rfc6581/10/2", "rfc6581/6/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "hangs up on the device's Request; the device has eight octets of private data",
 		Expects: "if it tries again, a Request of revision 1 with S not set and those eight octets only",
-		Mutants: []string{"EnhancedRevision1"},
+		Defects: []string{"EnhancedRevision1"},
 		Run: onHost(func(h *host) {
 			st := h.connectingTo(setup{param: private(data(8))})
 			st.hear()
@@ -182,7 +182,7 @@ var enhancedFrameCases = []conformance.Case{
 		Cite:  cite(rfc6581, "10", "rfc6581/10/3"), Level: conformance.May, Needs: needed,
 		Sends:   "hangs up on the device's Request, and answers the next",
 		Expects: "a Request of revision 1 on another stream, and a connection that works",
-		Mutants: []string{"NoFallback"},
+		Defects: []string{"NoFallback"},
 		Run: onHost(func(h *host) {
 			st := h.connectingTo(setup{})
 			st.hears(iwarp.Request().Revision(2))

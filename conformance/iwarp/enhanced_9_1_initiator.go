@@ -55,7 +55,7 @@ var enhancedInitiatorCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "Replies with IRD 1 and 2; the device posts eight reads",
 		Expects: "one, and two, Read Requests until the first is answered",
-		Mutants: []string{"ReplyDepthsIgnored"},
+		Defects: []string{"ReplyDepthsIgnored"},
 		Run: onHost(func(h *host) {
 			for _, ird := range []uint16{1, 2} {
 				st := h.connecting(setup{})
@@ -72,10 +72,10 @@ var enhancedInitiatorCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/7", "rfc6581/8/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with ORD 16382",
 		Expects: "a Terminate for an insufficient IRD, the end of the stream, and a connect that fails",
-		Mutants: []string{"ReplyDepthsIgnored", "ErrorResets"},
+		Defects: []string{"ReplyDepthsIgnored", "ErrorResets"},
 		Run: onConnecting(setup{}, func(st *start) {
 			c := st.tooMany()
-			c.lax = true // that the Terminate has the CRC which the Reply asked for, the next case says
+			c.defects = true // that the Terminate has the CRC which the Reply asked for, the next case says
 			c.terminated(iwarp.MPAInsufficientIRD)
 			st.fails()
 		}),
@@ -86,7 +86,7 @@ var enhancedInitiatorCases = []conformance.Case{
 		Cite:  cite(rfc6581, "8", "rfc6581/8/1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with ORD 16382, and one without a common RTR",
 		Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply asked for",
-		Mutants: []string{"MPAErrorType"},
+		Defects: []string{"MPAErrorType"},
 		Run: onHost(func(h *host) {
 			st := h.connecting(setup{})
 			st.tooMany().expect(iwarp.Terminate(iwarp.MPAInsufficientIRD).QuotingNothing())
@@ -102,7 +102,7 @@ var enhancedInitiatorCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with IRD 3 and ORD 5",
 		Expects: "a program that is shown 3 and 5",
-		Mutants: []string{"OwnDepthsReported"},
+		Defects: []string{"OwnDepthsReported"},
 		Run: onConnecting(setup{}, func(st *start) {
 			st.heardEnhanced()
 			st.reply(func(f startup) startup { return f.Depths(3, 5) })
@@ -116,7 +116,7 @@ var enhancedInitiatorCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/10"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with IRD and ORD of 3fff; the device, which wants four, posts eight reads",
 		Expects: "a connection with at most four reads under way",
-		Mutants: []string{"DepthsAlwaysCount"},
+		Defects: []string{"DepthsAlwaysCount"},
 		Run: onConnecting(setup{param: depths(4, 4)}, func(st *start) {
 			st.heardEnhanced()
 			st.reply(func(f startup) startup { return f.Depths(iwarp.NoNegotiation, iwarp.NoNegotiation) })
@@ -132,7 +132,7 @@ var enhancedInitiatorCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.3", "rfc6581/9.3/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply, after the device's program has put the queue pair into the error state",
 		Expects: "a Terminate for a local failure, the end of the stream, and a connect that fails",
-		Mutants: []string{"NoStartupTerminate"},
+		Defects: []string{"NoStartupTerminate"},
 		Run: onConnecting(setup{}, func(st *start) {
 			st.heardEnhanced()
 			st.Must("a queue pair in ERR", st.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))

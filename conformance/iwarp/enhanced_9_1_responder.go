@@ -72,7 +72,7 @@ var enhancedResponderCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request with IRD 3 and ORD 5",
 		Expects: "a program that is shown 3 and 5",
-		Mutants: []string{"OwnDepthsReported"},
+		Defects: []string{"OwnDepthsReported"},
 		Run: onListening(setup{param: depths(7, 7)}, func(st *start) {
 			st.say(asking(3, 5)(request()))
 			st.hear()
@@ -87,7 +87,7 @@ var enhancedResponderCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests with IRD 1, 2 and 4, to a program that wants eight reads under way",
 		Expects: "Replies with an ORD of at most that, and no more Read Requests at a time",
-		Mutants: []string{"ORDNotLowered"},
+		Defects: []string{"ORDNotLowered"},
 		Run: onHost(func(h *host) {
 			for _, ird := range []uint16{1, 2, 4} {
 				c := h.connect(setup{param: depths(8, 8), frame: asking(ird, 8)})
@@ -103,7 +103,7 @@ var enhancedResponderCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/3"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Request with ORD 8, to a program that wants to answer four reads at a time; eight Read Requests",
 		Expects: "a Reply with an IRD of at least 8, and eight answers",
-		Mutants: []string{"IRDNotRaised"},
+		Defects: []string{"IRDNotRaised"},
 		Run: on(setup{param: depths(4, 4), frame: asking(4, 8)}, func(c *conn) {
 			ird := iwarp.Val(enhanced(c.device).IRD)
 			c.Check(ird >= 8, "an IRD of at least 8", "%d", ird)
@@ -123,7 +123,7 @@ var enhancedResponderCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/4"), Level: conformance.May, Needs: needed,
 		Sends:   "a Request with ORD 0 and a Read as RTR, to a program that wants no reads; the Read",
 		Expects: "a Reply with an IRD of at least 1, and an answer",
-		Mutants: []string{"IRDNotRaised"},
+		Defects: []string{"IRDNotRaised"},
 		Run: onListening(setup{param: depths(0, 0)}, func(st *start) {
 			st.say(iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead))
 			e := st.replied()
@@ -144,7 +144,7 @@ var enhancedResponderCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/5", "rfc6581/9.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request with IRD 0, to a program that wants four reads under way",
 		Expects: "a Reply with R set and the ORD that it needs, or one that accepts with ORD 0",
-		Mutants: []string{"ORDNotLowered"},
+		Defects: []string{"ORDNotLowered"},
 		Run: onListening(setup{param: depths(4, 4)}, func(st *start) {
 			st.say(asking(0, 4)(request()))
 			e := st.replied()
@@ -164,7 +164,7 @@ var enhancedResponderCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/9"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests with an ORD, an IRD, and both of 3fff",
 		Expects: "3fff for its counterpart in the Reply, and connections that work",
-		Mutants: []string{"DepthsAlwaysCount"},
+		Defects: []string{"DepthsAlwaysCount"},
 		Run: onHost(func(h *host) {
 			const open = iwarp.NoNegotiation
 			for _, ask := range []struct{ ird, ord uint16 }{{4, open}, {open, 4}, {open, open}} {
@@ -186,7 +186,7 @@ var enhancedResponderCases = []conformance.Case{
 		Cite:  cite(rfc6581, "12", "rfc6581/12/1"), Level: conformance.Should, Needs: needed,
 		Sends:   "Requests with IRD and ORD of 0, 1, 128, 129 and 16382",
 		Expects: "Replies with no more than the device claims to have, or with R set",
-		Mutants: []string{"DepthsUnbounded"},
+		Defects: []string{"DepthsUnbounded"},
 		Run: onHost(func(h *host) {
 			attr, err := h.Device.QueryDevice()
 			h.Must("the device's attributes", err)
@@ -211,7 +211,7 @@ var enhancedResponderCases = []conformance.Case{
 		Cite:  cite(rfc6581, "12", "rfc6581/12/1", "rfc6581/9.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests with the sixteen sets of flags A, B, C and D",
 		Expects: "Replies with A and an RTR where A is set, and without flags where it is not; connections that work",
-		Mutants: []string{"ForgetsPeerToPeer"},
+		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
 			for bits := range 16 {
 				f := flags{bits&8 != 0, bits&4 != 0, bits&2 != 0, bits&1 != 0}

@@ -14,7 +14,7 @@ var enhancedRTRCases = []conformance.Case{
 		Cite:  cite(rfc6581, "5", "rfc6581/5/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply that agrees on a Write; the device's program sends as soon as it may",
 		Expects: "a Write of no octets, then the program's Send",
-		Mutants: []string{"RTRLate"},
+		Defects: []string{"RTRLate"},
 		Run: onConnecting(setup{}, func(st *start) {
 			if !st.agreeOn(iwarp.RTRWrite) {
 				rig.NotApplicable("the device does not offer a Write as RTR")
@@ -32,7 +32,7 @@ var enhancedRTRCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply",
 		Expects: "a Request with A and at least one of B, C and D",
-		Mutants: []string{"NoRTROffered"},
+		Defects: []string{"NoRTROffered"},
 		Run: onConnecting(setup{}, func(st *start) {
 			f := flagsOf(st.heardEnhanced())
 			if !f.a {
@@ -51,7 +51,7 @@ var enhancedRTRCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "Replies that agree on each kind of RTR that the Request names, alone",
 		Expects: "that RTR, of no octets",
-		Mutants: []string{"RTRUnasked"},
+		Defects: []string{"RTRUnasked"},
 		Run: onHost(func(h *host) {
 			for _, rtr := range rtrs {
 				st := h.connecting(setup{})
@@ -74,7 +74,7 @@ var enhancedRTRCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/7", "rfc6581/8/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with A and those kinds of RTR that the Request does not name, if any",
 		Expects: "a Terminate for no matching RTR, the end of the stream, and a connect that fails",
-		Mutants: []string{"RTRUnasked", "ErrorResets"},
+		Defects: []string{"RTRUnasked", "ErrorResets"},
 		Run: onConnecting(setup{}, func(st *start) {
 			st.nothingInCommon().terminated(iwarp.MPANoMatchingRTR)
 			st.fails()
@@ -86,7 +86,7 @@ var enhancedRTRCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Reply that agrees on a Read, and the answer to it; the device reads",
 		Expects: "Read Requests with the numbers 1 and 2",
-		Mutants: []string{"RTRUncounted"},
+		Defects: []string{"RTRUncounted"},
 		Run: onAgreed(iwarp.RTRRead, func(c *conn, rtr iwarp.Got) {
 			c.same(iwarp.Of(iwarp.OpReadRequest).MSN(1), rtr)
 			c.PostSend(c.qp, c.readWR(1, 0, 8))
@@ -101,7 +101,7 @@ var enhancedRTRCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Reply that agrees on a Send; the device sends",
 		Expects: "Sends with the numbers 1 and 2",
-		Mutants: []string{"RTRUncounted"},
+		Defects: []string{"RTRUncounted"},
 		Run: onAgreed(iwarp.RTRSend, func(c *conn, rtr iwarp.Got) {
 			c.same(iwarp.Send(1, nil), rtr)
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))

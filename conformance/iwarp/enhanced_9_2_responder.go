@@ -46,7 +46,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests with A and one of B, C and D",
 		Expects: "Replies with at least one of them",
-		Mutants: []string{"ForgetsPeerToPeer"},
+		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
 			for _, f := range single {
 				got := h.ask(f)
@@ -60,7 +60,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests with A and one, or all, of B, C and D",
 		Expects: "Replies with A",
-		Mutants: []string{"ForgetsPeerToPeer"},
+		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
 			for _, f := range append(single, flags{true, true, true, true}) {
 				got := h.ask(f)
@@ -74,7 +74,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/4"), Level: conformance.Should, Needs: needed,
 		Sends:   "Requests for one RTR each, which show what the device takes, then one for all of them",
 		Expects: "all that it takes in the last Reply",
-		Mutants: []string{"OneRTR"},
+		Defects: []string{"OneRTR"},
 		Run: onHost(func(h *host) {
 			takes := flags{
 				a: true,
@@ -92,7 +92,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request with A and no RTR, and Requests for each of them",
 		Expects: "Replies with A and an RTR",
-		Mutants: []string{"ForgetsPeerToPeer"},
+		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
 			// One of the three is what some devices do not take. None at all is what no
 			// device can have asked for.
@@ -108,7 +108,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests without A, with B, C, D, all and none of them",
 		Expects: "Replies without flags",
-		Mutants: []string{"RTRBitsLeft"},
+		Defects: []string{"RTRBitsLeft"},
 		Run: onHost(func(h *host) {
 			for _, f := range []flags{{}, {b: true}, {c: true}, {d: true}, {b: true, c: true, d: true}} {
 				got := h.ask(f)
@@ -122,7 +122,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/9"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request without A, with B, C and D, and an ordinary Send as the first message",
 		Expects: "the Send is delivered, and the connection works",
-		Mutants: []string{"RTRAlwaysExpected"},
+		Defects: []string{"RTRAlwaysExpected"},
 		Run: onListening(setup{receives: 1}, func(st *start) {
 			st.say(flagged(flags{b: true, c: true, d: true}))
 			st.replied()
@@ -139,7 +139,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10", "rfc5044/7.1.2/9"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for the peer-to-peer model, then nothing for a while, then the RTR. The device's program tries to send all the while",
 		Expects: "nothing until the RTR has come, then the device's message",
-		Mutants: []string{"NoFence"},
+		Defects: []string{"NoFence"},
 		Run:     onMuted(withWriteRTR(), iwarp.Write(peerSTag, 0, nil), whole),
 	},
 	{
@@ -148,7 +148,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for the peer-to-peer model, half an RTR, all of it but an octet, and that",
 		Expects: "nothing until the last octet has come, then the device's message",
-		Mutants: []string{"EarlyFence"},
+		Defects: []string{"EarlyFence"},
 		Run:     onMuted(withWriteRTR(), iwarp.Write(peerSTag, 0, nil), pieces),
 	},
 	{
@@ -157,7 +157,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11"), Level: conformance.Should, Needs: needed,
 		Sends:   "Writes of no octets with keys and addresses that nobody has, each as an RTR",
 		Expects: "connections that work",
-		Mutants: []string{"ZeroLengthChecked"},
+		Defects: []string{"ZeroLengthChecked"},
 		Run: anyKey(func(c *conn, stag uint32, to uint64) {
 			c.send(iwarp.Write(stag, to, nil))
 			c.wake()
@@ -169,7 +169,7 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11", "rfc5040/5.2.1/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests for no octets with keys and addresses that nobody has, each as an RTR",
 		Expects: "Read Responses of no octets, and connections that work",
-		Mutants: []string{"ZeroLengthChecked"},
+		Defects: []string{"ZeroLengthChecked"},
 		Run: anyKey(func(c *conn, stag uint32, to uint64) {
 			c.send(iwarp.ReadRequest(c.nextRequest(), iwarp.At(stag^0x5555, to), 0, iwarp.At(stag, to)))
 			c.wake()

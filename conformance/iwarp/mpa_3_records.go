@@ -50,7 +50,7 @@ var mpaRecordCases = []conformance.Case{
 		Cite:  cite(rfc5044, "3", "rfc5044/3/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends five messages that were posted at once",
 		Expects: "an FPDU for each, of its length",
-		Mutants: []string{"TwoPerFPDU"},
+		Defects: []string{"TwoPerFPDU"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 8), c.sendWR(2, 8, 8), c.writeWR(3, 16, 8), c.writeWR(4, 24, 8), c.sendWR(5, 32, 8))
 			c.expect(iwarp.Send(1, c.own.Buf[:8]).ULPDULength(18 + 8))
@@ -67,12 +67,12 @@ var mpaRecordCases = []conformance.Case{
 		Setup:   conformance.Setup{MTU: 65535},
 		Sends:   "nothing: the device writes 256 KiB over a path of 65535 octets",
 		Expects: "ULPDUs of at most 64768 octets",
-		Mutants: []string{"MULPDUUnbounded"},
+		Defects: []string{"MULPDUUnbounded"},
 		Run: on(setup{memLen: 256 << 10}, func(c *conn) {
 			if mss := c.tcp.MSS(); mulpdu(mss, false) < maxULPDU {
 				rig.NotApplicable(fmt.Sprintf("TCP segments hold %d octets here", mss))
 			}
-			c.lax = true
+			c.defects = true
 			got := c.longest(256 << 10)
 			c.Check(got <= maxULPDU, fmt.Sprintf("ULPDUs of at most %d octets", maxULPDU), "one of %d", got)
 		}),
@@ -84,7 +84,7 @@ var mpaRecordCases = []conformance.Case{
 		Setup:   segmentsOf(1460),
 		Sends:   "nothing: the device writes 8000 octets, in segments of 1460",
 		Expects: "ULPDUs of up to 1454 octets",
-		Mutants: []string{"MSSRoundedDown", "MSSIgnored"},
+		Defects: []string{"MSSRoundedDown", "MSSIgnored"},
 		Run:     onConn(fills),
 	},
 	{
@@ -94,7 +94,7 @@ var mpaRecordCases = []conformance.Case{
 		Setup:   segmentsOf(1463),
 		Sends:   "nothing: the device writes 8000 octets, in segments of 1463",
 		Expects: "ULPDUs of up to 1454 octets",
-		Mutants: []string{"MSSRoundedDown"},
+		Defects: []string{"MSSRoundedDown"},
 		Run:     onConn(fills),
 	},
 	{
@@ -104,7 +104,7 @@ var mpaRecordCases = []conformance.Case{
 		Setup:   segmentsOf(1460),
 		Sends:   "a Request for markers; the device writes 8000 octets",
 		Expects: "ULPDUs of at most 1442 octets in segments of 1460, and FPDUs that fit with their markers",
-		Mutants: []string{"MarkersForgotten"},
+		Defects: []string{"MarkersForgotten"},
 		Run: onFromMarkers(func(c *conn) {
 			mss := c.tcp.MSS()
 			want := mulpdu(mss, true)
@@ -122,7 +122,7 @@ var mpaRecordCases = []conformance.Case{
 		Setup:   segmentsOf(88),
 		Sends:   "nothing: the device writes 1000 octets, in segments of 88",
 		Expects: "ULPDUs of 128 octets",
-		Mutants: []string{"MULPDUUnbounded"},
+		Defects: []string{"MULPDUUnbounded"},
 		Run: onConn(func(c *conn) {
 			got := c.longest(1000)
 			c.Check(got >= 128, "ULPDUs of up to 128 octets, at least", "up to %d in segments of %d", got, c.tcp.MSS())

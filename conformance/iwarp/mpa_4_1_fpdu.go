@@ -42,9 +42,9 @@ var mpaFPDUCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends 301 octets",
 		Expects: "the octets of the FPDU, each as it has to be",
-		Mutants: []string{"LengthCountsPad"},
+		Defects: []string{"LengthCountsPad"},
 		Run: onConn(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 301))
 			// 319 is 0x013f: a length with its octets exchanged shows.
 			framer := iwarp.Framer{CRC: true}
@@ -67,9 +67,9 @@ var mpaFPDUCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends messages of 1 to 4 octets",
 		Expects: "lengths of 19 to 22",
-		Mutants: []string{"LengthCountsPad"},
+		Defects: []string{"LengthCountsPad"},
 		Run: onConn(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			for n := 1; n <= 4; n++ {
 				c.PostSend(c.qp, c.sendWR(uint64(n), 0, n))
 				c.expect(iwarp.Send(uint32(n), c.own.Buf[:n]).ULPDULength(uint16(18 + n)))
@@ -82,9 +82,9 @@ var mpaFPDUCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends 32 octets, then 21, 3, 2 and 1",
 		Expects: "pads of zeros",
-		Mutants: []string{"StalePad"},
+		Defects: []string{"StalePad"},
 		Run: onConn(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			for i, n := range []int{32, 21, 3, 2, 1} {
 				c.PostSend(c.qp, c.sendWR(1, 64*i, n))
 				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[64*i:][:n]).Pad(make([]byte, -(2+18+n)&3)...))
@@ -97,9 +97,9 @@ var mpaFPDUCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device writes 32 octets, then 21, 3, 2 and 1",
 		Expects: "pads of zeros",
-		Mutants: []string{"StalePad"},
+		Defects: []string{"StalePad"},
 		Run: onConn(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			for i, n := range []int{32, 21, 3, 2, 1} {
 				c.PostSend(c.qp, c.writeWR(1, 64*i, n))
 				c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[64*i:][:n]).Pad(make([]byte, -(2+14+n)&3)...))
@@ -112,7 +112,7 @@ var mpaFPDUCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends of 1, 2 and 3 octets with pads of aa, bb and cc, and CRCs that are right for them",
 		Expects: "each is delivered",
-		Mutants: []string{"CRCSkipsPad"},
+		Defects: []string{"CRCSkipsPad"},
 		Run: onConn(func(c *conn) {
 			for n := 1; n <= 3; n++ {
 				c.send(iwarp.Send(c.nextSend(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
@@ -128,9 +128,9 @@ var mpaFPDUCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "a padded Send; then one with a pad of aa and the CRC of a pad of zeros. The device sends padded messages, too",
 		Expects: "right CRCs, one delivery, then a Terminate for a wrong CRC",
-		Mutants: []string{"CRCSkipsPad"},
+		Defects: []string{"CRCSkipsPad"},
 		Run: onConn(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			for n := 1; n <= 3; n++ {
 				c.PostSend(c.qp, c.sendWR(9, 0, n))
 				g := c.expect(iwarp.Send(uint32(n), c.own.Buf[:n]))
@@ -151,9 +151,9 @@ var mpaFPDUCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends messages of 0 to 7 octets, one at a time",
 		Expects: "FPDUs of 24, 28 and 32 octets",
-		Mutants: []string{"PadToEight"},
+		Defects: []string{"PadToEight"},
 		Run: onConn(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			for n := range 8 {
 				c.PostSend(c.qp, c.sendWR(1, 0, n))
 				g := c.expect(iwarp.Send(uint32(n+1), c.own.Buf[:n]))
@@ -169,7 +169,7 @@ var mpaFPDUCases = []conformance.Case{
 		Setup:   crcOff,
 		Sends:   "a Request that does not ask for CRCs; the device sends three messages",
 		Expects: "FPDUs with four octets behind the pad, whatever they are",
-		Mutants: []string{"CRCFieldOmitted"},
+		Defects: []string{"CRCFieldOmitted"},
 		Run: onWithoutCRC(func(c *conn) {
 			for i := range 3 {
 				c.PostSend(c.qp, c.sendWR(1, 0, 16))
@@ -184,7 +184,7 @@ var mpaFPDUCases = []conformance.Case{
 		Setup:   crcOff,
 		Sends:   "without CRCs, Sends with ffffffff and 00000001 in the field",
 		Expects: "both are delivered",
-		Mutants: []string{"CRCAlwaysChecked"},
+		Defects: []string{"CRCAlwaysChecked"},
 		Run: onWithoutCRC(func(c *conn) {
 			for i, crc := range []uint32{0xffffffff, 1} {
 				c.send(iwarp.Send(c.nextSend(), data(16)).CRC(crc))

@@ -43,7 +43,7 @@ func (c *conn) edited(edit func(*iwarp.Marker)) {
 
 // marked has the device write n octets, with markers, and returns those.
 func (c *conn) marked(n int) (markers []iwarp.Marker) {
-	c.lax = true
+	c.defects = true
 	c.PostSend(c.qp, c.writeWR(1, 0, n))
 	for _, g := range c.message(iwarp.OpWrite) {
 		markers = append(markers, g.Markers...)
@@ -70,7 +70,7 @@ var mpaMarkerCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for markers; the device writes 3000 octets",
 		Expects: "markers that begin with two zeros",
-		Mutants: []string{"MarkerReservedSet"},
+		Defects: []string{"MarkerReservedSet"},
 		Run: onFromMarkers(func(c *conn) {
 			for _, m := range c.marked(3000) {
 				c.Check(m.Reserved == 0, fmt.Sprintf("zeros in the first half of the marker at %d", m.Offset), "%04x", m.Reserved)
@@ -84,7 +84,7 @@ var mpaMarkerCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "a Send with a marker that begins with ffff, and the CRC that is right for it",
 		Expects: "it is delivered",
-		Mutants: []string{"MPAReservedRefused"},
+		Defects: []string{"MPAReservedRefused"},
 		Run: onToMarkers(func(c *conn) {
 			c.edited(func(m *iwarp.Marker) { m.Reserved = 0xffff })
 		}),
@@ -96,7 +96,7 @@ var mpaMarkerCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "a Send with a marker whose pointer has the two bits set, and the CRC that is right for it",
 		Expects: "it is delivered",
-		Mutants: []string{"MPAReservedRefused"},
+		Defects: []string{"MPAReservedRefused"},
 		Run: onToMarkers(func(c *conn) {
 			c.edited(func(m *iwarp.Marker) { m.Ptr |= 3 })
 		}),
@@ -107,7 +107,7 @@ var mpaMarkerCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request with M set; the device writes 2000 octets",
 		Expects: "a Reply that accepts, and a stream with markers",
-		Mutants: []string{"RefusesMarkers"},
+		Defects: []string{"RefusesMarkers"},
 		Run: on(setup{frame: withMarkers}, func(c *conn) {
 			c.Check(len(c.marked(2000)) >= 3, "a stream with markers", "none")
 		}),
@@ -118,7 +118,7 @@ var mpaMarkerCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with M set; the device writes 2000 octets",
 		Expects: "a connection, and a stream with markers",
-		Mutants: []string{"RefusesMarkers"},
+		Defects: []string{"RefusesMarkers"},
 		Run: on(setup{active: true, frame: withMarkers}, func(c *conn) {
 			c.Check(len(c.marked(2000)) >= 3, "a stream with markers", "none")
 		}),
@@ -129,11 +129,11 @@ var mpaMarkerCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/5", "rfc5044/7.1.2/10"), Level: conformance.Must, Needs: needed,
 		Sends:   "start-up frames with M not set, as initiator and as responder; the device writes 2000 octets",
 		Expects: "octets without markers",
-		Mutants: []string{"MarkersAlways"},
+		Defects: []string{"MarkersAlways"},
 		Run: onHost(func(h *host) {
 			for _, active := range []bool{false, true} {
 				c := h.connect(setup{
-					active: active, prepare: func(c *conn) { c.lax = true },
+					active: active, prepare: func(c *conn) { c.defects = true },
 					frame: func(f startup) startup { return f.Markers(false) },
 				})
 				c.PostSend(c.qp, c.writeWR(1, 0, 2000))
@@ -148,7 +148,7 @@ var mpaMarkerCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/3", "rfc5044/7.1.2/10"), Level: conformance.Must, Needs: needed,
 		Sends:   "start-up frames with M set, as initiator and as responder; the device sends 16 octets",
 		Expects: "four zeros and then a length, as the first octets of the stream",
-		Mutants: []string{"MarkersStartLate"},
+		Defects: []string{"MarkersStartLate"},
 		Run: onFromMarkers(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			c.beginsWithMarker()

@@ -50,7 +50,7 @@ var mpaPositionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for markers; the device writes 5000 octets",
 		Expects: "markers at 0, 512, 1024 and so on",
-		Mutants: []string{"MarkersDrift"},
+		Defects: []string{"MarkersDrift"},
 		Run: onFromMarkers(func(c *conn) {
 			c.everywhere(0, c.marked(5000))
 		}),
@@ -61,9 +61,9 @@ var mpaPositionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2", "rfc5044/4.3/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for markers, and a Read Request for 5000 octets",
 		Expects: "markers at every 512th octet of the stream, and the octets between them",
-		Mutants: []string{"MarkersDrift"},
+		Defects: []string{"MarkersDrift"},
 		Run: onFromMarkers(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			c.send(c.reads(0, 5000))
 			var markers []iwarp.Marker
 			var octets []byte
@@ -81,9 +81,9 @@ var mpaPositionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/4", "rfc5044/4.2/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for markers; the device sends 100 and then 800 octets",
 		Expects: "a marker in the second FPDU that points to its length",
-		Mutants: []string{"MarkerPointsFirst"},
+		Defects: []string{"MarkerPointsFirst"},
 		Run: onFromMarkers(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.sendWR(2, 0, 800))
 			c.expect(iwarp.Send(1, c.own.Buf[:100]))
 			g := c.expect(iwarp.Send(2, c.own.Buf[:800]))
@@ -98,9 +98,9 @@ var mpaPositionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for markers; the device sends a message that ends where the next marker is, then another",
 		Expects: "a marker of zeros before the second FPDU, whose CRC covers it",
-		Mutants: []string{"MarkerPointsFirst"},
+		Defects: []string{"MarkerPointsFirst"},
 		Run: onFromMarkers(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			n := upToMarker(c.in.Position, untaggedHeader)
 			c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
 			c.expect(iwarp.Send(1, c.own.Buf[:n]))
@@ -116,9 +116,9 @@ var mpaPositionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for markers; the device writes 1400 octets",
 		Expects: "three markers that point to the same place",
-		Mutants: []string{"MarkerPointsBack"},
+		Defects: []string{"MarkerPointsBack"},
 		Run: onFromMarkers(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 1400))
 			c.expect(iwarp.Send(1, c.own.Buf[:100]))
 			g := c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:1400]))
@@ -134,9 +134,9 @@ var mpaPositionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for markers; the device writes no octets, sixty times",
 		Expects: "markers that point to the length before them",
-		Mutants: []string{"MarkerPointsFirst"},
+		Defects: []string{"MarkerPointsFirst"},
 		Run: onFromMarkers(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			c.PostSend(c.qp, c.emptyWrites(60)...)
 			inside := 0
 			for _, g := range c.take(60) {
@@ -157,7 +157,7 @@ var mpaPositionCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "a Send of 1500 octets with its markers",
 		Expects: "1500 octets in the receive, without the markers",
-		Mutants: []string{"MarkersKept"},
+		Defects: []string{"MarkersKept"},
 		Run: onToMarkers(func(c *conn) {
 			c.send(iwarp.Send(c.nextSend(), data(1500)))
 			c.ExpectRecv(1, 1500)
@@ -172,7 +172,7 @@ var mpaPositionCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "a Write of 1500 octets with its markers",
 		Expects: "1500 octets in the memory, without the markers",
-		Mutants: []string{"MarkersKept"},
+		Defects: []string{"MarkersKept"},
 		Run: onToMarkers(func(c *conn) {
 			c.send(c.writes(0, data(1500)))
 			c.fence()
@@ -187,7 +187,7 @@ var mpaPositionCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "a Send that ends where the next marker is, then one across the marker behind that",
 		Expects: "both are delivered, without markers",
-		Mutants: []string{"MarkersKept"},
+		Defects: []string{"MarkersKept"},
 		Run: onToMarkers(func(c *conn) {
 			n := upToMarker(c.out.Position, untaggedHeader)
 			c.send(iwarp.Send(c.nextSend(), data(n)))

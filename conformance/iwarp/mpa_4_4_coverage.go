@@ -22,9 +22,9 @@ var mpaCoverageCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for markers; the device sends a message whose pad ends where the next marker is",
 		Expects: "a CRC that is right with the marker",
-		Mutants: []string{"CRCSkipsLastMarker"},
+		Defects: []string{"CRCSkipsLastMarker"},
 		Run: onFromMarkers(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			n := upToMarker(c.in.Position, untaggedHeader) + 4
 			c.PostSend(c.qp, c.sendWR(1, 0, n))
 			g := c.expect(iwarp.Send(1, c.own.Buf[:n]))
@@ -40,7 +40,7 @@ var mpaCoverageCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "a Send whose pad ends where the next marker is, with the CRC of all that",
 		Expects: "it is delivered",
-		Mutants: []string{"CRCSkipsLastMarker"},
+		Defects: []string{"CRCSkipsLastMarker"},
 		Run: onToMarkers(func(c *conn) {
 			n := upToMarker(c.out.Position, untaggedHeader) + 4
 			c.send(iwarp.Send(c.nextSend(), data(n)))
@@ -54,9 +54,9 @@ var mpaCoverageCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/8", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request for markers; the device sends a message that begins where a marker is",
 		Expects: "a CRC that is right with the marker",
-		Mutants: []string{"CRCSkipsMarker"},
+		Defects: []string{"CRCSkipsMarker"},
 		Run: onFromMarkers(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			n := upToMarker(c.in.Position, untaggedHeader)
 			c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
 			c.expect(iwarp.Send(1, c.own.Buf[:n]))
@@ -72,7 +72,7 @@ var mpaCoverageCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "a Send that begins where a marker is, with the CRC of both",
 		Expects: "it is delivered",
-		Mutants: []string{"CRCSkipsMarker"},
+		Defects: []string{"CRCSkipsMarker"},
 		Run: onToMarkers(func(c *conn) {
 			n := upToMarker(c.out.Position, untaggedHeader)
 			c.send(iwarp.Send(c.nextSend(), data(n)), iwarp.Send(c.nextSend()+1, data(24)))
@@ -87,7 +87,7 @@ var mpaCoverageCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/8/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send with one bit of its CRC wrong",
 		Expects: "a Terminate for a wrong CRC, and a receive that fails",
-		Mutants: []string{"CRCIgnored"},
+		Defects: []string{"CRCIgnored"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.send(iwarp.Send(c.nextSend(), data(16)).BadCRC())
 			c.terminated(iwarp.MPACRC)
@@ -100,7 +100,7 @@ var mpaCoverageCases = []conformance.Case{
 		Cite:  cite(rfc5044, "6", "rfc5044/6/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write with one bit of its CRC wrong",
 		Expects: "a Terminate for a wrong CRC, and memory as it was",
-		Mutants: []string{"HandsUpFirst"},
+		Defects: []string{"HandsUpFirst"},
 		Run: onConn(func(c *conn) {
 			c.send(c.writes(0, data(256)).BadCRC())
 			c.terminated(iwarp.MPACRC)
@@ -113,7 +113,7 @@ var mpaCoverageCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/6/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Response with one bit of its CRC wrong",
 		Expects: "a Terminate for a wrong CRC, a read that fails, and memory as it was",
-		Mutants: []string{"CRCIgnored", "HandsUpFirst"},
+		Defects: []string{"CRCIgnored", "HandsUpFirst"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 0, 64))
 			g := c.expect(iwarp.Of(iwarp.OpReadRequest))
@@ -129,7 +129,7 @@ var mpaCoverageCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "on a connection each, a Send with one bit flipped: one of every octet of payload and pad, and each one of the CRC",
 		Expects: "a Terminate for a wrong CRC, every time",
-		Mutants: []string{"CRCIgnored"},
+		Defects: []string{"CRCIgnored"},
 		Run: onHost(func(h *host) {
 			// Length and header are left alone: what is wrong with them may be found out
 			// by others first, or ask for octets that never come.

@@ -18,7 +18,7 @@ func (c *conn) rightCRC(g iwarp.Got) {
 
 // crcInUse ends the case unless the device sends CRCs and wants them.
 func crcInUse(c *conn) {
-	c.lax = true
+	c.defects = true
 	c.PostSend(c.qp, c.sendWR(9, 0, 16))
 	c.rightCRC(c.expect(iwarp.Of(iwarp.OpSend).Length(16)))
 	c.ExpectCompletion(9, verbs.WCSuccess)
@@ -51,9 +51,9 @@ var mpaCRCCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request; the device sends, writes and reads",
 		Expects: "FPDUs with right CRCs",
-		Mutants: []string{"CRCBigEndian"},
+		Defects: []string{"CRCBigEndian"},
 		Run: onConn(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 2000), c.readWR(3, 0, 100))
 			c.rightCRC(c.expect(iwarp.Of(iwarp.OpSend)))
 			for _, g := range c.message(iwarp.OpWrite) {
@@ -70,7 +70,7 @@ var mpaCRCCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply",
 		Expects: "a Request with C set",
-		Mutants: []string{"NeverAsksCRC"},
+		Defects: []string{"NeverAsksCRC"},
 		Run: onConnecting(setup{}, func(st *start) {
 			st.hears(iwarp.Request().CRC(true))
 			st.reply(nil)
@@ -84,7 +84,7 @@ var mpaCRCCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request with C not set",
 		Expects: "a Reply with C set, and CRCs both ways",
-		Mutants: []string{"NeverRaisesCRC", "NeverAsksCRC"},
+		Defects: []string{"NeverRaisesCRC", "NeverAsksCRC"},
 		Run: on(setup{receives: 2, frame: withoutCRC}, func(c *conn) {
 			c.Check(iwarp.Val(c.device.C), "a Reply with C set", "%v", c.device)
 			crcInUse(c)
@@ -97,7 +97,7 @@ var mpaCRCCases = []conformance.Case{
 		Setup:   crcOff,
 		Sends:   "a Request with C set, to a device that does not care for CRCs; a Send, and one with a wrong CRC",
 		Expects: "right CRCs, and a Terminate for the wrong one",
-		Mutants: []string{"CRCNeedsBoth"},
+		Defects: []string{"CRCNeedsBoth"},
 		Run:     on(setup{receives: 2}, crcInUse),
 	},
 	{
@@ -107,7 +107,7 @@ var mpaCRCCases = []conformance.Case{
 		Setup:   crcOff,
 		Sends:   "a Reply with C set, to a device that does not care for CRCs; a Send, and one with a wrong CRC",
 		Expects: "right CRCs, and a Terminate for the wrong one",
-		Mutants: []string{"CRCNeedsBoth"},
+		Defects: []string{"CRCNeedsBoth"},
 		Run:     on(setup{active: true, receives: 2}, crcInUse),
 	},
 	{
@@ -116,7 +116,7 @@ var mpaCRCCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with C not set to a Request with C set; a Send, and one with a wrong CRC",
 		Expects: "a connection, right CRCs, and a Terminate for the wrong one",
-		Mutants: []string{"RefusesPlainReply", "CRCNeedsBoth"},
+		Defects: []string{"RefusesPlainReply", "CRCNeedsBoth"},
 		Run: on(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
 			if !iwarp.Val(c.device.C) {
 				rig.NotApplicable("the device does not ask for CRCs")
@@ -131,7 +131,7 @@ var mpaCRCCases = []conformance.Case{
 		Setup:   crcOff,
 		Sends:   "start-up frames with C not set, as initiator and as responder, then Sends with wrong CRCs",
 		Expects: "each is delivered",
-		Mutants: []string{"CRCAlwaysChecked"},
+		Defects: []string{"CRCAlwaysChecked"},
 		Run: onHost(func(h *host) {
 			for _, active := range []bool{false, true} {
 				c := h.connect(setup{active: active, receives: 2, frame: withoutCRC})
@@ -150,9 +150,9 @@ var mpaCRCCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "a frame that other stacks have taken; the device sends one that others have sent",
 		Expects: "the frame is taken, and the other has the octets 84 60 9a 12 for its CRC",
-		Mutants: []string{"CRCBigEndian"},
+		Defects: []string{"CRCBigEndian"},
 		Run: onConn(func(c *conn) {
-			c.lax = true
+			c.defects = true
 			if c.nextSend() == 1 { // no RTR has taken the number
 				c.write(takenBySiw)
 				c.ExpectRecv(1, 16)

@@ -65,7 +65,7 @@ var mpaSegmentCases = []conformance.Case{
 		Setup:   segmentsOf(1460),
 		Sends:   "nothing: the device sends messages of several lengths, one at a time, and then writes 20000 octets",
 		Expects: "what is read of the stream at a time begins with a length",
-		Mutants: []string{"SegmentsUnaligned"},
+		Defects: []string{"SegmentsUnaligned"},
 		Run: on(setup{memLen: 20000}, func(c *conn) {
 			for i, n := range []int{0, 16, 300, 1000} {
 				c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
@@ -82,7 +82,7 @@ var mpaSegmentCases = []conformance.Case{
 		Setup:   segmentsOf(1463),
 		Sends:   "nothing: the device sends four messages of 1000 octets that were posted at once, in segments of 1463",
 		Expects: "what is read of the stream at a time begins with a length",
-		Mutants: []string{"SegmentsUnaligned"},
+		Defects: []string{"SegmentsUnaligned"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 1000), c.sendWR(2, 1000, 1000), c.sendWR(3, 2000, 1000), c.sendWR(4, 3000, 1000))
 			c.aligned(4)
@@ -94,7 +94,7 @@ var mpaSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "three Sends in one segment",
 		Expects: "all are delivered",
-		Mutants: []string{"OneFPDUPerSegment"},
+		Defects: []string{"OneFPDUPerSegment"},
 		Run: onConn(func(c *conn) {
 			first := c.nextSend()
 			c.sendTogether(iwarp.Send(first, data(8)), iwarp.Send(first+1, data(12)), iwarp.Send(first+2, data(16)))
@@ -110,7 +110,7 @@ var mpaSegmentCases = []conformance.Case{
 		Setup:   crcOff, // a CRC in pieces has a case of its own
 		Sends:   "without CRCs, a Send and a Write, each octet in a segment of its own",
 		Expects: "one is delivered, the other is placed",
-		Mutants: []string{"HeaderInOneRead"},
+		Defects: []string{"HeaderInOneRead"},
 		Run: onWithoutCRC(func(c *conn) {
 			for _, f := range []iwarp.Frame{iwarp.Send(c.nextSend(), data(13)), c.writes(0, data(13))} {
 				b := c.octets(f)
@@ -131,7 +131,7 @@ var mpaSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends, each cut in two, at every octet of length and header",
 		Expects: "all are delivered",
-		Mutants: []string{"HeaderInOneRead"},
+		Defects: []string{"HeaderInOneRead"},
 		Run:     on(setup{}, func(c *conn) { c.cuts(16, 1, 21) }),
 	},
 	{
@@ -140,7 +140,7 @@ var mpaSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends of 13 octets, each cut in two, at every octet of pad and CRC",
 		Expects: "all are delivered",
-		Mutants: []string{"TrailerCut"},
+		Defects: []string{"TrailerCut"},
 		Run:     on(setup{}, func(c *conn) { c.cuts(13, 2+18+13, 2+18+13+3+4) }),
 	},
 	{
@@ -150,7 +150,7 @@ var mpaSegmentCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "Sends across a marker, each cut in two, before, in and behind the marker; and one behind a marker that is cut",
 		Expects: "all are delivered",
-		Mutants: []string{"HeaderInOneRead"},
+		Defects: []string{"HeaderInOneRead"},
 		Run: on(setup{}, func(c *conn) {
 			c.Check(c.out.Markers, "a Reply that asks for markers", "%v", c.device)
 			for i := range 5 {
@@ -172,7 +172,7 @@ var mpaSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "four Sends in three segments: each ends inside a Send, and one of them has two ends",
 		Expects: "all are delivered",
-		Mutants: []string{"OneFPDUPerSegment"},
+		Defects: []string{"OneFPDUPerSegment"},
 		Run: onConn(func(c *conn) {
 			first := c.nextSend()
 			b := c.octets(iwarp.Send(first, data(60)), iwarp.Send(first+1, data(4)), iwarp.Send(first+2, data(8)), iwarp.Send(first+3, data(60)))
@@ -189,7 +189,7 @@ var mpaSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5044, "6", "rfc5044/6/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write of 512 octets up to its CRC; a while later the CRC",
 		Expects: "memory as it was, until the CRC has come",
-		Mutants: []string{"PlacesEarly"},
+		Defects: []string{"PlacesEarly"},
 		Run: onConn(func(c *conn) {
 			b := c.octets(c.writes(0, data(512)))
 			c.write(b[:len(b)-4])

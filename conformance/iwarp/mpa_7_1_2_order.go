@@ -53,7 +53,7 @@ var mpaOrderCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing, until the Request has come",
 		Expects: "a Request",
-		Mutants: []string{"ResponderSpeaksFirst"},
+		Defects: []string{"ResponderSpeaksFirst"},
 		Run: onConnecting(setup{}, func(st *start) {
 			st.hears(iwarp.Request())
 			st.reply(nil)
@@ -67,7 +67,7 @@ var mpaOrderCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing for a while, then a Request but for its last octet, then that",
 		Expects: "nothing until the last octet, then a Reply",
-		Mutants: []string{"ResponderSpeaksFirst"},
+		Defects: []string{"ResponderSpeaksFirst"},
 		Run: onListening(setup{}, func(st *start) {
 			st.silence(quiet)
 			f := request().Private(data(8))
@@ -87,7 +87,7 @@ var mpaOrderCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/6"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Request of revision 1, and a Send as soon as the Reply has come, on sixteen streams in turn",
 		Expects: "the Sends are delivered",
-		Mutants: []string{"FirstFPDUStuck"},
+		Defects: []string{"FirstFPDUStuck"},
 		Run: onHost(func(h *host) {
 			// A device that begins to listen for FPDUs when its Reply is out overlooks those
 			// only that come in the moment between.
@@ -108,7 +108,7 @@ var mpaOrderCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request of revision 1, then nothing for a while, then a Send. The device's program sends as soon as it has accepted",
 		Expects: "nothing until the Send has come, then the device's message",
-		Mutants: []string{"NoFence"},
+		Defects: []string{"NoFence"},
 		Run:     onMuted(plain(), iwarp.Send(1, data(16)), whole),
 	},
 	{
@@ -117,7 +117,7 @@ var mpaOrderCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9", "rfc6581/9.2/10"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request of revision 1, half a Send, all of it but an octet, and that. The device's program sends each time",
 		Expects: "nothing until the last octet has come, then the device's messages",
-		Mutants: []string{"EarlyFence"},
+		Defects: []string{"EarlyFence"},
 		Run:     onMuted(plain(), iwarp.Send(1, data(16)), pieces),
 	},
 }

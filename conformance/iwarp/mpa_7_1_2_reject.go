@@ -40,7 +40,7 @@ var mpaRejectCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/4", "rfc5044/7.1.1/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests of both revisions",
 		Expects: "Replies with R set",
-		Mutants: []string{"RejectCloses"},
+		Defects: []string{"RejectCloses"},
 		Run:     bothRevisions(rejects(nil), func(st *start) { st.hears(iwarp.Reply().Reject(true)) }),
 	},
 	{
@@ -49,7 +49,7 @@ var mpaRejectCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/4", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests of both revisions",
 		Expects: "Replies with R set and the program's 24 octets",
-		Mutants: []string{"RejectCloses"},
+		Defects: []string{"RejectCloses"},
 		Run: bothRevisions(rejects(data(24)), func(st *start) {
 			st.carries(st.hears(iwarp.Reply().Reject(true)), data(24))
 		}),
@@ -60,7 +60,7 @@ var mpaRejectCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests of both revisions",
 		Expects: "Replies with R set and no octet behind them; the end of the stream or not",
-		Mutants: []string{"TalksAfterReject"},
+		Defects: []string{"TalksAfterReject"},
 		Run: bothRevisions(rejects(nil), func(st *start) {
 			st.hears(iwarp.Reply().Reject(true))
 			st.full().nothingMore()
@@ -72,7 +72,7 @@ var mpaRejectCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with R set",
 		Expects: "no FPDU, and a connect that fails",
-		Mutants: []string{"RejectIsAccept"},
+		Defects: []string{"RejectIsAccept"},
 		Run: onConnecting(setup{}, func(st *start) {
 			st.hear()
 			st.reply(func(f startup) startup { return f.Reject(true) })
@@ -86,7 +86,7 @@ var mpaRejectCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply with R set and 24 octets of private data",
 		Expects: "a connect that fails as rejected, with those octets",
-		Mutants: []string{"RejectIsAccept", "RejectCloses"},
+		Defects: []string{"RejectIsAccept", "RejectCloses"},
 		Run: onConnecting(setup{}, func(st *start) {
 			st.hear()
 			st.reply(func(f startup) startup { return f.Reject(true).Private(data(24)) })

@@ -38,7 +38,7 @@ var mpaTimerCases = []conformance.Case{
 		Labels:  []string{conformance.Slow},
 		Sends:   "nothing",
 		Expects: "the end of the stream within two minutes",
-		Mutants: []string{"NoTimers"},
+		Defects: []string{"NoTimers"},
 		Run:     onSlowRequest(0),
 	},
 	{
@@ -48,7 +48,7 @@ var mpaTimerCases = []conformance.Case{
 		Labels:  []string{conformance.Slow},
 		Sends:   "ten octets of a Request",
 		Expects: "the end of the stream within two minutes",
-		Mutants: []string{"TimerStopsEarly"},
+		Defects: []string{"TimerStopsEarly"},
 		Run:     onSlowRequest(10),
 	},
 	{
@@ -58,7 +58,7 @@ var mpaTimerCases = []conformance.Case{
 		Labels:  []string{conformance.Slow},
 		Sends:   "nothing",
 		Expects: "the end of the stream within two minutes, and a connect that fails",
-		Mutants: []string{"NoTimers"},
+		Defects: []string{"NoTimers"},
 		Run:     onSlowReply(0),
 	},
 	{
@@ -68,7 +68,7 @@ var mpaTimerCases = []conformance.Case{
 		Labels:  []string{conformance.Slow},
 		Sends:   "ten octets of a Reply",
 		Expects: "the end of the stream within two minutes, and a connect that fails",
-		Mutants: []string{"TimerStopsEarly"},
+		Defects: []string{"TimerStopsEarly"},
 		Run:     onSlowReply(10),
 	},
 }

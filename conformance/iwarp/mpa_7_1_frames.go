@@ -62,7 +62,7 @@ var mpaFrameCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1", "rfc5044/7.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply and a Request, each of which asks for CRCs, then messages",
 		Expects: "frames with nothing behind them but FPDUs",
-		Mutants: []string{"EnhancedUncounted"},
+		Defects: []string{"EnhancedUncounted"},
 		Run: onHost(func(h *host) {
 			for _, active := range []bool{false, true} {
 				st := h.start(setup{active: active})
@@ -87,7 +87,7 @@ var mpaFrameCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply",
 		Expects: "a Request that begins with MPA ID Req Frame",
-		Mutants: []string{"KeysExchanged"},
+		Defects: []string{"KeysExchanged"},
 		Run: onConnecting(setup{}, func(st *start) {
 			st.hears(startup{Key: new(iwarp.KeyRequest)})
 			st.reply(nil)
@@ -101,7 +101,7 @@ var mpaFrameCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request",
 		Expects: "a Reply that begins with MPA ID Rep Frame",
-		Mutants: []string{"KeysExchanged"},
+		Defects: []string{"KeysExchanged"},
 		Run: onListening(setup{}, func(st *start) {
 			st.say(request())
 			st.hears(startup{Key: new(iwarp.KeyReply)})
@@ -115,7 +115,7 @@ var mpaFrameCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/2", "rfc5044/7.1.2/3", "rfc5044/8/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests with wrong keys, and one with the key of a Reply",
 		Expects: "the end of the stream, without an answer, and no request for the program",
-		Mutants: []string{"KeyPrefixOnly"},
+		Defects: []string{"KeyPrefixOnly"},
 		Run: onHost(func(h *host) {
 			l := h.serve()
 			for _, key := range append(wrongKeys, iwarp.KeyReply) {
@@ -129,7 +129,7 @@ var mpaFrameCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "Replies with wrong keys",
 		Expects: "the end of the stream, and a connect that fails",
-		Mutants: []string{"KeyPrefixOnly"},
+		Defects: []string{"KeyPrefixOnly"},
 		Run: onBadReply(
 			func(f startup) startup { return f.WithKey("MPA ID Xep Frame") },
 			func(f startup) startup { return f.WithKey("MPA ID Rep FramE") },
@@ -142,7 +142,7 @@ var mpaFrameCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/11", "rfc5044/7.1.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request in answer to a Request",
 		Expects: "the end of the stream, and a connect that fails",
-		Mutants: []string{"KeyPrefixOnly"},
+		Defects: []string{"KeyPrefixOnly"},
 		Run:     onBadReply(func(f startup) startup { return f.WithKey(iwarp.KeyRequest) }),
 	},
 	{
@@ -151,7 +151,7 @@ var mpaFrameCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request with R set",
 		Expects: "a Reply with R not set, and a connection that works",
-		Mutants: []string{"EchoesFlags"},
+		Defects: []string{"EchoesFlags"},
 		Run: on(setup{frame: func(f startup) startup { return f.Reject(true) }}, func(c *conn) {
 			c.works()
 		}),
@@ -162,7 +162,7 @@ var mpaFrameCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/9"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests with the reserved flags set, all of them and one by one; the device sends a Request of its own",
 		Expects: "zeros in the device's Replies and in its Request",
-		Mutants: []string{"EchoesFlags"},
+		Defects: []string{"EchoesFlags"},
 		Run: onHost(func(h *host) {
 			for _, bits := range []uint8{0xf, 0x8, 0x4, 0x2, 0x1} {
 				c := h.connect(setup{frame: func(f startup) startup { return f.ReservedBits(bits) }})
@@ -177,7 +177,7 @@ var mpaFrameCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/10"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request, and a Reply, with all reserved flags set",
 		Expects: "connections that work",
-		Mutants: []string{"MPAReservedRefused"},
+		Defects: []string{"MPAReservedRefused"},
 		Run: onHost(func(h *host) {
 			for _, active := range []bool{false, true} {
 				h.connect(setup{active: active, frame: func(f startup) startup { return f.ReservedBits(0xf) }}).works()

@@ -59,7 +59,7 @@ var mpaPrivateCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needed,
 		Sends:   "Replies; the device connects with 1, 16 and 100 octets of private data",
 		Expects: "Requests with that data, and its length",
-		Mutants: []string{"EnhancedUncounted"},
+		Defects: []string{"EnhancedUncounted"},
 		Run:     onPrivate(true, 1, 16, 100),
 	},
 	{
@@ -68,7 +68,7 @@ var mpaPrivateCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needed,
 		Sends:   "Replies; the device connects with 251, 252, 253 and 256 octets of private data",
 		Expects: "Requests with that data, and its length",
-		Mutants: []string{"LengthWraps"},
+		Defects: []string{"LengthWraps"},
 		Run:     onPrivate(true, 251, 252, 253, 256),
 	},
 	{
@@ -77,7 +77,7 @@ var mpaPrivateCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests; the device accepts with 1, 16, 251, 252 and 256 octets of private data",
 		Expects: "Replies with that data, and its length",
-		Mutants: []string{"LengthWraps"},
+		Defects: []string{"LengthWraps"},
 		Run:     onPrivate(false, 1, 16, 251, 252, 256),
 	},
 	{
@@ -86,7 +86,7 @@ var mpaPrivateCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/13"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests with 513, 600 and 1024 octets of private data",
 		Expects: "the end of the stream, without an answer, and no request for the program",
-		Mutants: []string{"LongPrivateDataTaken"},
+		Defects: []string{"LongPrivateDataTaken"},
 		Run:     onTurnedAway(plain().Private(data(513)), plain().Private(data(600)), plain().Private(data(1024))),
 	},
 	{
@@ -95,7 +95,7 @@ var mpaPrivateCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/14"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request of revision 1 with 512 octets, and an enhanced one with 508 more than it needs",
 		Expects: "a program that is shown them, and connections",
-		Mutants: []string{"PrivateData256"},
+		Defects: []string{"PrivateData256"},
 		Run: onHost(func(h *host) {
 			for _, f := range []startup{plain().Private(data(512)), request().Private(data(508))} {
 				st := h.listening(setup{})
@@ -114,7 +114,7 @@ var mpaPrivateCases = []conformance.Case{
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "a Reply with 512 octets of private data, what is enhanced included",
 		Expects: "a connection, and a program that is shown them",
-		Mutants: []string{"PrivateData256", "BadReplyHangs"},
+		Defects: []string{"PrivateData256", "BadReplyHangs"},
 		Run: onConnecting(setup{}, func(st *start) {
 			n := 512
 			if iwarp.Val(st.hear().S) {
@@ -131,7 +131,7 @@ var mpaPrivateCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/14"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request with 8 octets of private data, and 56 more behind them in the same segment",
 		Expects: "the end of the stream, or a program that is shown 8 octets",
-		Mutants: []string{"PrivateDataOverrun"},
+		Defects: []string{"PrivateDataOverrun"},
 		Run: onHost(func(h *host) {
 			l := h.serve()
 			c := h.knock(l, plain().Private(data(64)).PrivateLength(8).Append(nil))
@@ -151,7 +151,7 @@ var mpaPrivateCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12", "rfc5044/7.1.1/14"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Reply, and Requests of both revisions, without private data",
 		Expects: "frames without private data, and a program that is shown none",
-		Mutants: []string{"EnhancedUncounted"},
+		Defects: []string{"EnhancedUncounted"},
 		Run: onHost(func(h *host) {
 			st := h.connecting(setup{})
 			st.carries(st.hear(), nil)

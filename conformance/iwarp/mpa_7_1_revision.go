@@ -42,7 +42,7 @@ var mpaRevisionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11", "rfc5044/8/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "Requests of revision 3, 4, 128 and 255",
 		Expects: "the end of the stream, without an answer, and no request for the program",
-		Mutants: []string{"AnyRevision"},
+		Defects: []string{"AnyRevision"},
 		Run:     onTurnedAway(plain().Revision(3), request().Revision(3), plain().Revision(4), plain().Revision(128), plain().Revision(255)),
 	},
 	{
@@ -51,7 +51,7 @@ var mpaRevisionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Request of revision 0",
 		Expects: "the end of the stream, without an answer, and no request for the program",
-		Mutants: []string{"TakesRevision0"},
+		Defects: []string{"TakesRevision0"},
 		Run:     onTurnedAway(plain().Revision(0)),
 	},
 	{
@@ -60,7 +60,7 @@ var mpaRevisionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7", "rfc5044/7.1.1/11"), Level: conformance.Must, Needs: needed,
 		Sends:   "Replies of revision 3 and 255",
 		Expects: "the end of the stream, and a connect that fails",
-		Mutants: []string{"AnyRevision"},
+		Defects: []string{"AnyRevision"},
 		Run: onBadReply(
 			func(f startup) startup { return f.Revision(3) },
 			func(f startup) startup { return f.Revision(255) },
@@ -72,7 +72,7 @@ var mpaRevisionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "C.1", "rfc5044/C.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request of revision 1, one of revision 2, and messages of version 1",
 		Expects: "messages of version 1",
-		Mutants: []string{"RDMAPVersion0"},
+		Defects: []string{"RDMAPVersion0"},
 		Run: onHost(func(h *host) {
 			for _, f := range []startup{plain(), request()} {
 				c := h.connect(setup{receives: 1, frame: func(startup) startup { return f }})
@@ -92,7 +92,7 @@ var mpaRevisionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "8", "rfc5044/8/4", "rfc5044/7.1.2/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "zeros, another protocol, a Reply, a revision that nobody has, too much private data",
 		Expects: "the end of the stream in each case, without an answer, before any timer",
-		Mutants: []string{"BadRequestHangs"},
+		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
 			l := h.serve()
 			for _, m := range malformed {
@@ -110,7 +110,7 @@ var mpaRevisionCases = []conformance.Case{
 		Labels:  []string{conformance.Dangerous}, // Linux's siw frees its listener, and then uses it
 		Sends:   "the end of the stream inside the key, behind it, before the private data and inside it",
 		Expects: "the end of the stream, without an answer, and no request for the program",
-		Mutants: []string{"BadRequestHangs"},
+		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
 			l := h.serve()
 			b := plain().Private(data(16)).Append(nil)
@@ -128,7 +128,7 @@ var mpaRevisionCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "the end of the stream inside the key of the Reply, before its private data and inside that",
 		Expects: "the end of the stream, and a connect that fails",
-		Mutants: []string{"ShortFramesTaken"},
+		Defects: []string{"ShortFramesTaken"},
 		Run: onHost(func(h *host) {
 			for _, n := range []int{9, 20, 24, 32} {
 				st := h.connecting(setup{})

@@ -26,7 +26,7 @@ var mpaErrorCases = []conformance.Case{
 		Cite:  cite(rfc5044, "7.2", "rfc5044/7.2/1"), Level: conformance.Should, Needs: needed,
 		Sends:   "the end of the stream, in order",
 		Expects: "a program that is told",
-		Mutants: []string{"EndUnreported"},
+		Defects: []string{"EndUnreported"},
 		Run: onConn(func(c *conn) {
 			c.closeWrite()
 			c.disconnected()
@@ -38,7 +38,7 @@ var mpaErrorCases = []conformance.Case{
 		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a reset",
 		Expects: "a program that is told, and a receive that fails",
-		Mutants: []string{"EndUnreported"},
+		Defects: []string{"EndUnreported"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.reset()
 			c.disconnected()
@@ -51,7 +51,7 @@ var mpaErrorCases = []conformance.Case{
 		Cite:  cite(rfc5044, "8", "rfc5044/8/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write with a wrong CRC, and 400 good Writes and Sends behind it, the first of them in the same segment",
 		Expects: "a Terminate, memory as it was, and receives that fail",
-		Mutants: []string{"Resynchronises"},
+		Defects: []string{"Resynchronises"},
 		Run: on(setup{receives: 2}, func(c *conn) {
 			first := c.nextSend()
 			c.sendTogether(c.writes(0, data(64)).BadCRC(), c.writes(64, data(64)), iwarp.Send(first, data(16)))
@@ -70,7 +70,7 @@ var mpaErrorCases = []conformance.Case{
 		Cite:  cite(rfc5044, "8", "rfc5044/8/3", "rfc5044/8/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write with a wrong CRC",
 		Expects: "a Terminate that names the CRC, then the end of the stream; a program that is told",
-		Mutants: []string{"ErrorResets"},
+		Defects: []string{"ErrorResets"},
 		Run: onConn(func(c *conn) {
 			c.send(c.writes(0, data(64)).BadCRC())
 			c.terminated(iwarp.MPACRC)
@@ -84,7 +84,7 @@ var mpaErrorCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "a Send with a marker that points four octets too far, and the CRC that is right for it",
 		Expects: "a Terminate that names the marker, then the end of the stream",
-		Mutants: []string{"ErrorResets", "MarkersUnchecked"},
+		Defects: []string{"ErrorResets", "MarkersUnchecked"},
 		Run:     onWrongMarkers(func(m *iwarp.Marker) { m.Ptr += 4 }),
 	},
 	{
@@ -94,7 +94,7 @@ var mpaErrorCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "Sends with markers that point four octets short, at nothing, and far away, each on a connection of its own",
 		Expects: "a Terminate that names the marker, each time",
-		Mutants: []string{"MarkersUnchecked"},
+		Defects: []string{"MarkersUnchecked"},
 		Run: onWrongMarkers(
 			func(m *iwarp.Marker) { m.Ptr -= 4 },
 			func(m *iwarp.Marker) { m.Ptr = 0 },
@@ -107,7 +107,7 @@ var mpaErrorCases = []conformance.Case{
 		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send without its CRC, and the end of the stream",
 		Expects: "a program that is told, and a receive that fails",
-		Mutants: []string{"EndUnreported"},
+		Defects: []string{"EndUnreported"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			b := c.octets(iwarp.Send(c.nextSend(), data(16)))
 			c.write(b[:len(b)-4])

@@ -16,7 +16,7 @@ var rdmapRequestCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.2", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request with four octets too many",
 		Expects: "the end of the stream, and no answer",
-		Mutants: []string{"BadSegmentsDropped"},
+		Defects: []string{"BadSegmentsDropped"},
 		Run: onConn(func(c *conn) {
 			c.send(c.reads(0, 16).WithPayload(data(4)))
 			c.givesUp()
@@ -28,7 +28,7 @@ var rdmapRequestCases = []conformance.Case{
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Read Request with four octets too many",
 		Expects: "a Terminate, for whatever reason: no code is made for this",
-		Mutants: []string{"ReadPayloadSilent"},
+		Defects: []string{"ReadPayloadSilent"},
 		Run: onConn(func(c *conn) {
 			c.send(c.reads(0, 16).WithPayload(data(4)))
 			c.someTerminate()
@@ -41,7 +41,7 @@ var rdmapRequestCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/1", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Response to the sink that the first twelve octets name; the device reads 100 octets",
 		Expects: "28 octets of header, each in its place, and a read that completes",
-		Mutants: []string{"FieldsSwapped"},
+		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 512, 100))
 			g := c.take(1)[0]
@@ -62,7 +62,7 @@ var rdmapRequestCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests with sinks that mean nothing to the device: a key it does not know, and a key of its own",
 		Expects: "the same sinks in the answers",
-		Mutants: []string{"SinkChecked"},
+		Defects: []string{"SinkChecked"},
 		Run: onConn(func(c *conn) {
 			for _, sink := range []iwarp.Addr{iwarp.At(0xaaaa5555, 0x1122334455667788), c.at(5), iwarp.At(0, ^uint64(0)-63)} {
 				c.send(iwarp.ReadRequest(c.nextRequest(), sink, 20, c.at(40)))
@@ -77,9 +77,9 @@ var rdmapRequestCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets",
 		Expects: "as many octets in the answers",
-		Mutants: []string{"ReadSize16"},
+		Defects: []string{"ReadSize16"},
 		Run: on(setup{memLen: 1 << 20}, func(c *conn) {
-			c.lax = true // one octet needs a pad, of which the case says nothing
+			c.defects = true // one octet needs a pad, of which the case says nothing
 			for _, n := range []int{0, 1, 65535, 65536, 65540, 1 << 20} {
 				c.send(c.reads(0, n))
 				c.answered(c.mem.Buf[:n])
@@ -92,7 +92,7 @@ var rdmapRequestCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2", "rfc5040/5.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "two Read Requests of several segments",
 		Expects: "two messages, each with one last segment",
-		Mutants: []string{"LastOnEvery"},
+		Defects: []string{"LastOnEvery"},
 		Run: onLong(func(c *conn) {
 			n := c.long()
 			c.send(c.reads(0, n))
@@ -111,7 +111,7 @@ var rdmapRequestCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request, and a Send",
 		Expects: "an answer and no completion, then a completion for the Send",
-		Mutants: []string{"EverythingTakesReceive"},
+		Defects: []string{"EverythingTakesReceive"},
 		Run: onConn(func(c *conn) {
 			c.send(c.reads(0, 16))
 			c.expect(iwarp.Of(iwarp.OpReadResponse))
@@ -127,7 +127,7 @@ var rdmapRequestCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program posts four reads at once",
 		Expects: "their sizes in that order, numbered 1 to 4",
-		Mutants: []string{"LIFOQueue"},
+		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 0, 16), c.readWR(2, 64, 8), c.readWR(3, 128, 32), c.readWR(4, 192, 4))
 			for i, n := range []uint32{16, 8, 32, 4} {

@@ -30,7 +30,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request for 16 MiB; the device's program closes the region when as much has been sent as TCP holds",
 		Expects: "a Terminate with sink, source and size as they are behind the last octet that came",
-		Mutants: []string{"TermReadStale"},
+		Defects: []string{"TermReadStale"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.Memory(tcpHolds, allAccess)
 			request := c.readFrom(place(m, 0), tcpHolds)
@@ -58,7 +58,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/6", "rfc5040/7.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "three good Read Requests, and one with an unknown key",
 		Expects: "the DDP header of the last in the Terminate, with its number and not its size",
-		Mutants: []string{"TermReadStale"},
+		Defects: []string{"TermReadStale"},
 		Run: onConn(func(c *conn) {
 			for range 3 {
 				c.fence()
@@ -78,7 +78,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/4", "rfc5040/4.8/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "a good Read Request, and one with an unknown key",
 		Expects: "the 18 and the 28 octets of the second in the Terminate",
-		Mutants: []string{"TermHeaderStale"},
+		Defects: []string{"TermHeaderStale"},
 		Run: onConn(func(c *conn) {
 			c.fence()
 			wrong := iwarp.ReadRequest(c.nextRequest(), iwarp.At(0x11223344, 0x5566778899aabbcc), 16, iwarp.At(unknownSTag, 0x100))
@@ -94,7 +94,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a good Send, and one to an unknown queue",
 		Expects: "the header of the second in the Terminate",
-		Mutants: []string{"TermHeaderStale"},
+		Defects: []string{"TermHeaderStale"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Send(c.nextSend(), data(16)))
 			wrong := iwarp.Send(c.nextSend(), data(20)).QN(4)
@@ -108,7 +108,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a good Write, and a Read Response that nobody asked for",
 		Expects: "the header of the second in the Terminate, whatever it is called",
-		Mutants: []string{"TermHeaderStale"},
+		Defects: []string{"TermHeaderStale"},
 		Run: onConn(func(c *conn) {
 			wrong := iwarp.ReadResponse(unknownSTag, 0x1234, data(16))
 			c.send(c.writes(0, data(16)), wrong)
@@ -122,7 +122,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send to an unknown queue and a Write to an unknown key, in one segment of TCP",
 		Expects: "a Terminate for the Send, and the end of the stream",
-		Mutants: []string{"TermRepeated"},
+		Defects: []string{"TermRepeated"},
 		Run: onConn(func(c *conn) {
 			first := iwarp.Send(c.nextSend(), data(16)).QN(4)
 			c.sendTogether(first, iwarp.Write(unknownSTag, 0, data(16)))
@@ -135,7 +135,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program sends from memory of another domain",
 		Expects: "a completion in error, and a Terminate of RDMAP's local errors that quotes nothing",
-		Mutants: []string{"LocalErrorSilent"},
+		Defects: []string{"LocalErrorSilent"},
 		Run: onConn(func(c *conn) {
 			m := c.foreign(verbs.AccessLocalWrite)
 			wr := c.sendWR(9, 0, 0)

@@ -95,7 +95,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 		Expects: "the words 20020000, 1100c000, 1201c000 and 0100e000, of which the third octet may have fewer flags",
-		Mutants: []string{"TermBitsSwapped"},
+		Defects: []string{"TermBitsSwapped"},
 		Run: onHost(func(h *host) {
 			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.Got) {
 				word, _ := control(g)
@@ -111,7 +111,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/2", "rfc5041/7.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "errors of every layer, those with the highest codes among them, each on a connection of its own",
 		Expects: "causes that an RFC lists",
-		Mutants: []string{"CodesShifted"},
+		Defects: []string{"CodesShifted"},
 		Run: onHost(func(h *host) {
 			listed := func(c *conn, f fault, g iwarp.Got) {
 				cause := iwarp.Val(inEitherOrder(g).Terminate.Cause)
@@ -129,7 +129,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Terminate with all of the thirteen bits set",
 		Expects: "the end of the stream, and receives that fail",
-		Mutants: []string{"StrangeTerminateIgnored"},
+		Defects: []string{"StrangeTerminateIgnored"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).EditTerminate(func(h *iwarp.TerminateHeader) { h.Reserved = new(uint16(0x1fff)) }))
 			c.givesUp()
@@ -143,7 +143,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send that invalidates an unknown key, and other errors",
 		Expects: "as many octets behind the control word as its flags say",
-		Mutants: []string{"TermInvalidateFlag"},
+		Defects: []string{"TermInvalidateFlag"},
 		// In this case in either order of bits: rdmap/terminate/sizes-by-flags is strict.
 		Run: onHost(func(h *host) {
 			h.faulty([]fault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.Got) {
@@ -159,7 +159,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4", "rfc5040/4.8/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 		Expects: "22, 38, 42 and 70 octets, or less with fewer flags; thirteen zero bits",
-		Mutants: []string{"TermBitsSwapped"},
+		Defects: []string{"TermBitsSwapped"},
 		Run: onHost(func(h *host) {
 			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.Got) {
 				word, rest := control(g)
@@ -174,7 +174,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Needs: needed,
 		Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 		Expects: "no header for the first, length and DDP header for the others, and the Read Request's own for the last",
-		Mutants: []string{"TermAllHeaders"},
+		Defects: []string{"TermAllHeaders"},
 		Run: onHost(func(h *host) {
 			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.Got) {
 				t := inEitherOrder(g).Terminate
@@ -189,7 +189,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Needs: needed,
 		Sends:   "a message of opcode 13, and one of RDMAP's version 0",
 		Expects: "Terminates with their headers",
-		Mutants: []string{"TermBareOperation"},
+		Defects: []string{"TermBareOperation"},
 		Run: onHost(func(h *host) {
 			for _, f := range []fault{opcodeFault, versionFault} {
 				c := h.connect(setup{receives: 4})

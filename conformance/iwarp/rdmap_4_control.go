@@ -22,7 +22,7 @@ var rdmapControlCases = []conformance.Case{
 		Cite:  cite(rfc5040, "3.1", "rfc5040/3.1/1", "rfc5040/5.3/1", "rfc5040/5.2.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "the queue that the opcode has",
-		Mutants: []string{"QueuesMixed"},
+		Defects: []string{"QueuesMixed"},
 		Run: onConn(func(c *conn) {
 			for _, g := range c.kinds() {
 				if !g.Op().Tagged() {
@@ -37,7 +37,7 @@ var rdmapControlCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "the octets 40 to 45 and 4a, as the kind of the message has it",
-		Mutants: []string{"RDMAPVersion0"},
+		Defects: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
 			seen := make(map[byte]bool)
 			for _, g := range c.kinds() {
@@ -55,7 +55,7 @@ var rdmapControlCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/2", "rfc5041/4.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write that is right but for its T",
 		Expects: "the end of the stream, and no octet in the memory",
-		Mutants: []string{"TaggedFlagIgnored"},
+		Defects: []string{"TaggedFlagIgnored"},
 		Run: onConn(func(c *conn) {
 			c.send(c.writes(0, data(16)).Tagged(false))
 			c.givesUp()
@@ -68,7 +68,7 @@ var rdmapControlCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request, and a Write that is wrong; the device sends a message of every kind that it has",
 		Expects: "version 1 in each, the Terminate included",
-		Mutants: []string{"RDMAPVersion0"},
+		Defects: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
 			all := c.kinds()
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
@@ -83,7 +83,7 @@ var rdmapControlCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send, a Write, a Read Request and a Read Response with both bits set",
 		Expects: "each to be taken as if they were not",
-		Mutants: []string{"ReservedBitsChecked"},
+		Defects: []string{"ReservedBitsChecked"},
 		Run: onConn(func(c *conn) {
 			c.takenWith(func(s iwarp.Segment) iwarp.Segment { return s.RDMAPReserved(3) })
 		}),
@@ -94,7 +94,7 @@ var rdmapControlCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "zeros in the two bits of each",
-		Mutants: []string{"UnusedFieldsStale"},
+		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
 			for _, g := range c.kinds() {
 				c.Check(g.ULPDU[1]&0x30 == 0, fmt.Sprintf("%v without reserved bits", g.Op()), "% x", head(g.ULPDU))
@@ -107,7 +107,7 @@ var rdmapControlCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device sends a message of every kind that it has",
 		Expects: "four zeros in untagged messages other than Sends with Invalidate, which have their key there",
-		Mutants: []string{"UnusedFieldsStale"},
+		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
 			for _, g := range c.kinds() {
 				switch op := g.Op(); {
@@ -126,7 +126,7 @@ var rdmapControlCases = []conformance.Case{
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/5"), Level: conformance.Must, Needs: invalidating,
 		Sends:   "a Send, a Send with solicited event and a Read Request that name the key of a window, and a Write through it",
 		Expects: "each is taken, and the window stays open",
-		Mutants: []string{"AnySendInvalidates"},
+		Defects: []string{"AnySendInvalidates"},
 		Run: onConn(func(c *conn) {
 			m := c.bindable(64)
 			at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())

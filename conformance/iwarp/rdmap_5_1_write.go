@@ -13,7 +13,7 @@ var rdmapWriteCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes of one and of several segments, and a Send",
 		Expects: "no completion for the Writes, and the first receive for the Send",
-		Mutants: []string{"EverythingTakesReceive"},
+		Defects: []string{"EverythingTakesReceive"},
 		Run: onConn(func(c *conn) {
 			c.send(c.writes(0, data(16)))
 			for _, part := range c.writes(64, data(64)).Segments(14 + 16) {
@@ -32,7 +32,7 @@ var rdmapWriteCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program posts three Writes to one place, and a Send, at once",
 		Expects: "the three in that order, and the Send behind them",
-		Mutants: []string{"LIFOQueue"},
+		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, 16), c.writeWR(2, 16, 16), c.writeWR(3, 32, 16), c.sendWR(4, 0, 16))
 			for off := 0; off < 48; off += 16 {
@@ -47,7 +47,7 @@ var rdmapWriteCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program writes from four pieces of memory",
 		Expects: "one message with the octets of all four, one behind the other",
-		Mutants: []string{"WritePerSGE"},
+		Defects: []string{"WritePerSGE"},
 		Run: on(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 4, MaxRecvSGE: 1}}, func(c *conn) {
 			wr := c.writeWR(1, 0, 0)
 			wr.SGL = []verbs.SGE{c.own.SGE(300, 20), c.own.SGE(100, 12), c.own.SGE(0, 4), c.own.SGE(200, 64)}

@@ -18,7 +18,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "four times as many Read Requests as the device takes at a time, one after the other",
 		Expects: "an answer to each",
-		Mutants: []string{"IRDLeaks"},
+		Defects: []string{"IRDLeaks"},
 		Run: on(setup{param: depths(3, 3), frame: func(f startup) startup { return f.Depths(3, 3) }}, func(c *conn) {
 			for i := range 4 * c.granted() {
 				c.send(c.reads(16*i, 16))
@@ -32,7 +32,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/5", "rfc5040/5.2.2/4", "rfc5040/5.5/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "eight Read Requests of different sizes and sinks at once, the longest first",
 		Expects: "their answers in that order",
-		Mutants: []string{"SmallReadsFirst"},
+		Defects: []string{"SmallReadsFirst"},
 		Run: on(setup{memLen: longMem}, func(c *conn) {
 			sizes := []int{65536, 32768, 65536, 4096, 16, 8192, 128, 64}
 			c.together(len(sizes), func(i int) iwarp.Segment {
@@ -51,9 +51,9 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests for one octet, for what a segment holds, one octet less and more, and for 60000",
 		Expects: "exactly these octets",
-		Mutants: []string{"SegmentEdgeLost"},
+		Defects: []string{"SegmentEdgeLost"},
 		Run: onLong(func(c *conn) {
-			c.lax = true // some need a pad, of which the case says nothing
+			c.defects = true // some need a pad, of which the case says nothing
 			full := mulpdu(c.tcp.MSS(), false) - ddpTaggedLen
 			for i, n := range []int{1, full - 1, full, full + 1, 2 * full, 2*full + 1, 60000} {
 				c.send(c.reads(3*i, n))
@@ -67,7 +67,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/7", "rfc5040/7.2/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests with an unknown key, and with one that is wrong in its lowest octet",
 		Expects: "a Terminate: invalid STag, and no answer",
-		Mutants: []string{"BadSegmentsDropped"},
+		Defects: []string{"BadSegmentsDropped"},
 		Run: refusedReads([]iwarp.Cause{iwarp.RDMAPInvalidSTag},
 			func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, c.at(0).TO), 16) },
 			func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(c.at(0).STag^1, c.at(0).TO), 16) }),
@@ -78,7 +78,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/7", "rfc5040/7.2/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests that begin one octet before, go one octet beyond, and begin behind a region in the middle of a page",
 		Expects: "a Terminate: base or bounds, and no answer",
-		Mutants: []string{"PageBounds"},
+		Defects: []string{"PageBounds"},
 		Run: refusedReads([]iwarp.Cause{iwarp.RDMAPBounds},
 			func(c *conn) iwarp.Segment { return c.readFrom(c.inPage().at(-1), 16) },
 			func(c *conn) iwarp.Segment { return c.readFrom(c.inPage().at(pageRegionLen-15), 16) },
@@ -90,7 +90,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/7", "rfc5040/7.2/4", "rfc5042/6.1.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request for memory of a domain that is not the stream's",
 		Expects: "a Terminate: not the stream's, or no such key for it; no answer",
-		Mutants: []string{"IgnorePD"},
+		Defects: []string{"IgnorePD"},
 		Run: refusedReads([]iwarp.Cause{iwarp.RDMAPSTagNotAssociated, iwarp.RDMAPInvalidSTag},
 			func(c *conn) iwarp.Segment { return c.readFrom(place(c.foreign(allAccess), 0), 16) }),
 	},
@@ -100,7 +100,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/7", "rfc5040/7.2/4", "rfc5040/6.2.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests for 16 octets and for 4 GiB less one, the first of which is the eighth from the last that 64 bits can name",
 		Expects: "a Terminate: offset wraps, or base or bounds, both of which are true",
-		Mutants: []string{"WrapUnchecked"},
+		Defects: []string{"WrapUnchecked"},
 		Run: refusedReads([]iwarp.Cause{iwarp.RDMAPTOWrap, iwarp.RDMAPBounds},
 			func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(c.at(0).STag, ^uint64(0)-7), 16) },
 			func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(c.at(0).STag, ^uint64(0)-7), 0xffffffff) }),
@@ -111,7 +111,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests for nothing: of an unknown key, and outside of a known one",
 		Expects: "answers of no octets",
-		Mutants: []string{"ZeroLengthChecked"},
+		Defects: []string{"ZeroLengthChecked"},
 		Run: onConn(func(c *conn) {
 			for _, source := range []iwarp.Addr{iwarp.At(unknownSTag, 0x77), c.at(-1), c.at(memLen + 100), iwarp.At(c.at(0).STag, ^uint64(0))} {
 				c.send(c.readFrom(source, 0))
@@ -126,7 +126,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/9", "rfc5041/5.2/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests for nothing, one after the other",
 		Expects: "one segment without payload for each",
-		Mutants: []string{"ZeroLengthSkipped"},
+		Defects: []string{"ZeroLengthSkipped"},
 		Run: onConn(func(c *conn) {
 			for i := range 3 {
 				c.send(c.reads(i, 0))
@@ -141,7 +141,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/9", "rfc5042/x/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests for 64 octets, for none, for 32 and for none, at once",
 		Expects: "answers of 64, 0, 32 and 0 octets",
-		Mutants: []string{"ZeroReadRepeats"},
+		Defects: []string{"ZeroReadRepeats"},
 		Run: onConn(func(c *conn) {
 			sizes := []int{64, 0, 32, 0}
 			c.together(len(sizes), func(i int) iwarp.Segment { return c.reads(0, sizes[i]) })
@@ -156,7 +156,7 @@ var rdmapSourceCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/10"), Level: conformance.Must, Needs: needed,
 		Sends:   "Read Requests for memory that is open for Writes, and for memory that is open for nothing",
 		Expects: "a Terminate: access rights, and no answer",
-		Mutants: []string{"ReadRightsUnchecked"},
+		Defects: []string{"ReadRightsUnchecked"},
 		Run: refusedReads([]iwarp.Cause{iwarp.RDMAPAccess},
 			func(c *conn) iwarp.Segment {
 				return c.readFrom(place(c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite), 0), 16)

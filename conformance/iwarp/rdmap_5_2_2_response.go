@@ -40,7 +40,7 @@ var rdmapResponseCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "as many Read Requests at once as the device takes, of which none can be answered before all are there; then as many again",
 		Expects: "answers to all of them",
-		Mutants: []string{"IRDLeaks"},
+		Defects: []string{"IRDLeaks"},
 		Run: on(few, func(c *conn) {
 			n := c.granted()
 			c.floods(n)
@@ -60,7 +60,7 @@ var rdmapResponseCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/3", "rfc5040/5.5/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "two of three segments of a Read Response, and later the third",
 		Expects: "a completion after the third",
-		Mutants: []string{"DeliversFirstSegment"},
+		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {
 			parts := iwarp.ReadResponseTo(c.asks(7, 64, 48), data(48)).Segments(14 + 16)
 			c.send(parts[0], parts[1])
@@ -77,7 +77,7 @@ var rdmapResponseCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Needs: needed,
 		Sends:   "Read Responses with the key of memory that is open to the peer, to another offset, and longer than was asked for",
 		Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
-		Mutants: []string{"ResponseUnmatched"},
+		Defects: []string{"ResponseUnmatched"},
 		Run: answersWrongly(
 			func(c *conn, _ iwarp.Segment) []iwarp.Segment {
 				return []iwarp.Segment{iwarp.ReadResponse(c.at(0).STag, c.at(0).TO, data(32))}
@@ -95,7 +95,7 @@ var rdmapResponseCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Needs: needed,
 		Sends:   "Read Responses whose second segment has the key of memory that is open to the peer, or another offset",
 		Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
-		Mutants: []string{"LaterResponseUnchecked"},
+		Defects: []string{"LaterResponseUnchecked"},
 		Run: answersWrongly(
 			func(c *conn, r iwarp.Segment) []iwarp.Segment {
 				parts := iwarp.ReadResponseTo(r, data(32)).Segments(14 + 16)
@@ -112,7 +112,7 @@ var rdmapResponseCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Response to memory that is open to the peer",
 		Expects: "the end of the stream, and no octet in the memory",
-		Mutants: []string{"BadSegmentsDropped"},
+		Defects: []string{"BadSegmentsDropped"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.ReadResponse(c.at(0).STag, c.at(0).TO, data(16)))
 			c.givesUp()
@@ -125,7 +125,7 @@ var rdmapResponseCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Read Response to memory that is open to the peer",
 		Expects: "a Terminate: unexpected opcode, or a key that is not valid for it",
-		Mutants: []string{"UnaskedIsLocal"},
+		Defects: []string{"UnaskedIsLocal"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.ReadResponse(c.at(0).STag, c.at(0).TO, data(16)))
 			c.terminated(iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated)
@@ -137,7 +137,7 @@ var rdmapResponseCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/7"), Level: conformance.Should, Needs: needed,
 		Sends:   "12 and 4 octets, and L with the latter, to a read of 20",
 		Expects: "a read that fails, or one that tells how much has come",
-		Mutants: []string{"ShortResponseTaken"},
+		Defects: []string{"ShortResponseTaken"},
 		Run: onConn(func(c *conn) {
 			parts := iwarp.ReadResponseTo(c.asks(7, 64, 20), data(20)).Segments(14 + 12)
 			c.send(parts[0], parts[1].WithPayload(data(20)[12:16]))

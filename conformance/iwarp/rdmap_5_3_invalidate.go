@@ -36,7 +36,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: invalidating,
 		Sends:   "a Read Request through a window, a Send with solicited event that invalidates it, and another Read Request",
 		Expects: "an answer to the first Read Request; the second ends the stream",
-		Mutants: []string{"InvalidateIgnored"},
+		Defects: []string{"InvalidateIgnored"},
 		Run: onConn(func(c *conn) {
 			m := c.bindable(64)
 			at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteRead), m.Addr())
@@ -54,7 +54,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8", "rfc5040/5.3/2"), Level: conformance.Must, Needs: invalidating,
 		Sends:   "Sends of no octets that invalidate a window, with and without solicited event, and a Write through the window behind each",
 		Expects: "a receive of no octets that tells the key; the Write ends the stream, and no octet changes",
-		Mutants: []string{"EmptySendKeepsKey"},
+		Defects: []string{"EmptySendKeepsKey"},
 		Run: onHost(func(h *host) {
 			for _, send := range []func(msn, stag uint32, b []byte) iwarp.Segment{iwarp.SendInvalidate, iwarp.SendSEInvalidate} {
 				c, m := h.connect(setup{receives: 1}), h.bindable(64)
@@ -74,7 +74,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: invalidating,
 		Sends:   "a Send that invalidates a window, and one that does not",
 		Expects: "the key in the first receive, and none in the second",
-		Mutants: []string{"InvalidateUnreported"},
+		Defects: []string{"InvalidateUnreported"},
 		Run: onConn(func(c *conn) {
 			key := c.window(c.bindable(64), 0, 64, verbs.AccessRemoteWrite)
 			c.send(iwarp.SendInvalidate(c.nextSend(), key, data(16)))
@@ -91,7 +91,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/9", "rfc5040/7.2/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends with Invalidate: of an unknown key, and of one of another domain",
 		Expects: "a Terminate: the STag cannot be invalidated; no receive",
-		Mutants: []string{"InvalidateErrorKept"},
+		Defects: []string{"InvalidateErrorKept"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{receives: 2})
 			c.endsInvalidating(iwarp.SendInvalidate(c.nextSend(), unknownSTag, data(16)))
@@ -105,7 +105,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3", "rfc5040/5.3/9"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends with solicited event and Invalidate: of an unknown key, and of one of another domain",
 		Expects: "receives that fail",
-		Mutants: []string{"SolicitedInvalidateUnchecked"},
+		Defects: []string{"SolicitedInvalidateUnchecked"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{receives: 2})
 			c.refusesToInvalidate(iwarp.SendSEInvalidate(c.nextSend(), unknownSTag, data(16)))
@@ -119,7 +119,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: invalidating,
 		Sends:   "a Send with Invalidate of a window that is bound to another stream of the same domain",
 		Expects: "a receive that fails, and a window that stays open",
-		Mutants: []string{"ForeignInvalidate"},
+		Defects: []string{"ForeignInvalidate"},
 		Run: onHost(func(h *host) {
 			mine, other, m := h.connect(setup{}), h.connect(setup{receives: 2}), h.bindable(64)
 			at := iwarp.At(mine.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
@@ -135,7 +135,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: invalidating,
 		Sends:   "a Send with Invalidate of a window that never was bound",
 		Expects: "a receive that fails",
-		Mutants: []string{"UnboundInvalidate"},
+		Defects: []string{"UnboundInvalidate"},
 		Run: onConn(func(c *conn) {
 			mw, err := c.PD.AllocMW(verbs.MWType2)
 			c.Must("a window", err)
@@ -148,7 +148,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/3", "rfc5042/6.4.5/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send with Invalidate of a region, and a Write to it on another stream",
 		Expects: "a receive that fails, and another stream that still writes",
-		Mutants: []string{"InvalidateAnything"},
+		Defects: []string{"InvalidateAnything"},
 		Run: onHost(func(h *host) {
 			one, other, m := h.connect(setup{receives: 2}), h.connect(setup{}), h.Memory(64, allAccess)
 			other.send(writeTo(place(m, 0), data(16)))

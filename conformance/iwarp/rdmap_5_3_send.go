@@ -48,7 +48,7 @@ var rdmapSendCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends of 16, 0, 0 and 32 octets",
 		Expects: "four receives",
-		Mutants: []string{"ZeroSendSkipsReceive"},
+		Defects: []string{"ZeroSendSkipsReceive"},
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{16, 0, 0, 32} {
 				c.send(iwarp.Send(c.nextSend(), data(n)))
@@ -63,7 +63,7 @@ var rdmapSendCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several of which the first ones fit",
 		Expects: "a Terminate, receives that fail, and no octet behind the first",
-		Mutants: []string{"LongTruncated"},
+		Defects: []string{"LongTruncated"},
 		Run: onHost(func(h *host) {
 			for _, ulpdu := range []int{1000, 18 + 40} {
 				c := h.connect(setup{receives: 2})
@@ -83,7 +83,7 @@ var rdmapSendCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program posts ten Sends at once",
 		Expects: "the ten in that order, numbered 1 to 10",
-		Mutants: []string{"LIFOQueue"},
+		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			wrs := make([]verbs.SendWR, 10)
 			for i := range wrs {
@@ -101,7 +101,7 @@ var rdmapSendCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needed,
 		Sends:   "a Send with solicited event, to a program that waits for such",
 		Expects: "an event",
-		Mutants: []string{"NeverSolicited"},
+		Defects: []string{"NeverSolicited"},
 		Run: onHost(func(h *host) {
 			ch := h.notified()
 			c := h.connect(setup{receives: 4})
@@ -117,7 +117,7 @@ var rdmapSendCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needed,
 		Sends:   "a Send, to a program that waits for solicited events",
 		Expects: "a receive, and no event",
-		Mutants: []string{"EverySendSolicited"},
+		Defects: []string{"EverySendSolicited"},
 		Run: onHost(func(h *host) {
 			ch := h.notified()
 			c := h.connect(setup{receives: 4})

@@ -41,7 +41,7 @@ var rdmapEndCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/1", "rfc5040/3.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send and a Read Request, and then a Write to an unknown key",
 		Expects: "a Terminate with T=0, L=1, queue 2, number 1 and offset 0",
-		Mutants: []string{"TermOtherQueue"},
+		Defects: []string{"TermOtherQueue"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Send(c.nextSend(), data(16)))
 			c.fence()
@@ -55,7 +55,7 @@ var rdmapEndCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to an unknown key, while Sends of the device's wait behind a fence; its program posts more behind the Terminate",
 		Expects: "a Terminate, and behind it the end of the stream",
-		Mutants: []string{"TalksAfterTerminate"},
+		Defects: []string{"TalksAfterTerminate"},
 		Run: on(setup{}, func(c *conn) {
 			c.outstanding(1, 4)
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
@@ -71,7 +71,7 @@ var rdmapEndCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Terminate: catastrophic error",
 		Expects: "an event of the queue pair, or a completion that says more than that it was flushed",
-		Mutants: []string{"TerminateUnreported"},
+		Defects: []string{"TerminateUnreported"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Terminate(iwarp.RDMAPStreamCatastrophic))
 			c.givesUp()
@@ -85,7 +85,7 @@ var rdmapEndCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "Terminates on queues 0 and 1, and one with number 2",
 		Expects: "the end of the stream, and no receive",
-		Mutants: []string{"StrangeTerminateIgnored"},
+		Defects: []string{"StrangeTerminateIgnored"},
 		Run: onHost(func(h *host) {
 			t := iwarp.Terminate(iwarp.RDMAPRemoteUnspecified)
 			for _, odd := range []iwarp.Segment{t.QN(0), t.QN(1), t.MSN(2)} {
@@ -102,7 +102,7 @@ var rdmapEndCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/5", "rfc5040/6.2.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Terminate, while four reads, four Sends behind a fence and two receives are outstanding",
 		Expects: "ten completions in error",
-		Mutants: []string{"FlushForgets"},
+		Defects: []string{"FlushForgets"},
 		Run: on(setup{receives: 2}, func(c *conn) {
 			c.outstanding(4, 4)
 			c.send(iwarp.Terminate(iwarp.RDMAPRemoteUnspecified))
@@ -116,7 +116,7 @@ var rdmapEndCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/6"), Level: conformance.May, Needs: needed,
 		Sends:   "a Terminate, while Sends of the device's wait behind a fence",
 		Expects: "the end of the stream",
-		Mutants: []string{"TerminateAnswered"},
+		Defects: []string{"TerminateAnswered"},
 		Run: on(setup{}, func(c *conn) {
 			c.outstanding(1, 2)
 			c.send(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag))
@@ -129,7 +129,7 @@ var rdmapEndCases = []conformance.Case{
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/3"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Write to an unknown key",
 		Expects: "a Terminate, and then the end of the stream in order, not a reset",
-		Mutants: []string{"ErrorResets"},
+		Defects: []string{"ErrorResets"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
 			c.someTerminate()

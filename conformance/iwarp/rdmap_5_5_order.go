@@ -28,7 +28,7 @@ var rdmapOrderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "four Sends and a part of the fifth, which ends inside an FPDU; later the rest, and three more Sends",
 		Expects: "four receives, then nothing, and then the others in order",
-		Mutants: []string{"DeliversFirstSegment"},
+		Defects: []string{"DeliversFirstSegment"},
 		Run: on(setup{receives: 8}, func(c *conn) {
 			for range 4 {
 				c.send(iwarp.Send(c.nextSend(), data(16)))
@@ -58,7 +58,7 @@ var rdmapOrderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "answers to three reads that are under way together, the first of them in several segments",
 		Expects: "three completions in that order",
-		Mutants: []string{"LongDeliveredLate"},
+		Defects: []string{"LongDeliveredLate"},
 		Run: onConn(func(c *conn) {
 			sizes := []int{64, 16, 4}
 			var reads []verbs.SendWR
@@ -85,7 +85,7 @@ var rdmapOrderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write of several segments and a Read Request for the same octets, at once; three times",
 		Expects: "the octets that were written",
-		Mutants: []string{"WritesPlacedLate"},
+		Defects: []string{"WritesPlacedLate"},
 		Run: onConn(func(c *conn) {
 			for i := range 3 {
 				b := data(64 + 16*i)
@@ -104,7 +104,7 @@ var rdmapOrderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing, and reads nothing at first: the device writes more than TCP holds",
 		Expects: "no completion until the peer reads, and then one",
-		Mutants: []string{"CompletesEarly"},
+		Defects: []string{"CompletesEarly"},
 		Run: on(setup{memLen: tcpHolds}, func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, tcpHolds))
 			c.settle()
@@ -119,7 +119,7 @@ var rdmapOrderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "the answer to a read, late",
 		Expects: "no completion of the Send before that of the read",
-		Mutants: []string{"SendsOvertake"},
+		Defects: []string{"SendsOvertake"},
 		Run:     waitsFor(func(c *conn) verbs.SendWR { return c.sendWR(12, 0, 16) }, iwarp.OpSend),
 	},
 	{
@@ -128,7 +128,7 @@ var rdmapOrderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needed,
 		Sends:   "the answer to a read, late",
 		Expects: "no completion of the Write before that of the read",
-		Mutants: []string{"SendsOvertake"},
+		Defects: []string{"SendsOvertake"},
 		Run:     waitsFor(func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, iwarp.OpWrite),
 	},
 	{
@@ -137,7 +137,7 @@ var rdmapOrderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/7"), Level: conformance.Must, Needs: needed,
 		Sends:   "the answer to a read, late",
 		Expects: "no completion before the answer, and one behind it",
-		Mutants: []string{"CompletesEarly"},
+		Defects: []string{"CompletesEarly"},
 		Run: onConn(func(c *conn) {
 			request := c.asks(11, 64, 16)
 			c.silence(quiet)
@@ -153,7 +153,7 @@ var rdmapOrderCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/10"), Level: conformance.Should, Needs: needed,
 		Sends:   "the answers to two reads, late",
 		Expects: "no Send before both have been answered, and one behind them",
-		Mutants: []string{"FenceIgnored"},
+		Defects: []string{"FenceIgnored"},
 		Run: onConn(func(c *conn) {
 			fenced := c.sendWR(13, 0, 16)
 			fenced.Flags |= verbs.SendFence

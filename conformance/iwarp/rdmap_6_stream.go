@@ -13,7 +13,7 @@ var rdmapStreamCases = []conformance.Case{
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "40 zeros, and a good Send behind them",
 		Expects: "the end of the stream, and no receive",
-		Mutants: []string{"SkipsGarbage"},
+		Defects: []string{"SkipsGarbage"},
 		Run: onConn(func(c *conn) {
 			c.write(append(make([]byte, 40), c.octets(iwarp.Send(c.nextSend(), data(16)))...))
 			c.givesUp()
@@ -26,7 +26,7 @@ var rdmapStreamCases = []conformance.Case{
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program modifies a queue pair without a connection to RTR",
 		Expects: "a modify that is refused, or a queue pair in RTR",
-		Mutants: []string{"RTRIgnored"},
+		Defects: []string{"RTRIgnored"},
 		Run: onHost(func(h *host) {
 			c := h.queuePair(&setup{})
 			err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
@@ -44,7 +44,7 @@ var rdmapStreamCases = []conformance.Case{
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Request that takes three reads at a time; the device's program posts eight",
 		Expects: "three Read Requests, and another one for each that is answered",
-		Mutants: []string{"ORDRoundedUp", "AlwaysFenced"},
+		Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
 		Run: on(setup{frame: func(f startup) startup { return f.Depths(3, defaultOrd) }}, func(c *conn) {
 			const limit, all = 3, 8
 			wrs := make([]verbs.SendWR, all)
@@ -69,7 +69,7 @@ var rdmapStreamCases = []conformance.Case{
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "one Read Request more at once than the device has granted, and reads none of the answers meanwhile",
 		Expects: "a Terminate",
-		Mutants: []string{"IRDRoundedUp"},
+		Defects: []string{"IRDRoundedUp"},
 		Run: on(few, func(c *conn) {
 			c.floods(c.granted() + 1)
 			c.terminatedAmid(iwarp.OpReadResponse)
@@ -82,7 +82,7 @@ var rdmapStreamCases = []conformance.Case{
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "a thousand Read Requests at once, and reads none of the answers meanwhile",
 		Expects: "a Terminate",
-		Mutants: []string{"IRDUnlimited"},
+		Defects: []string{"IRDUnlimited"},
 		Run: on(few, func(c *conn) {
 			c.floods(1000)
 			c.terminatedAmid(iwarp.OpReadResponse)
@@ -94,7 +94,7 @@ var rdmapStreamCases = []conformance.Case{
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Send whose second segment is one of a Send with solicited event",
 		Expects: "a Terminate, for whatever reason, and no receive",
-		Mutants: []string{"OpcodeChangeSilent"},
+		Defects: []string{"OpcodeChangeSilent"},
 		Run: onConn(func(c *conn) {
 			parts := iwarp.Send(c.nextSend(), data(32)).Segments(18 + 16)
 			c.send(parts[0], parts[1].Opcode(iwarp.OpSendSE))
@@ -109,7 +109,7 @@ var rdmapStreamCases = []conformance.Case{
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Write to an unknown key, and reads nothing until then, while the device writes more than TCP holds",
 		Expects: "a part of the Write, and a Terminate",
-		Mutants: []string{"TermSkipped"},
+		Defects: []string{"TermSkipped"},
 		Run: on(setup{memLen: tcpHolds}, func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, tcpHolds))
 			c.settle()
@@ -124,7 +124,7 @@ var rdmapStreamCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "errors of every layer, each on a connection of its own",
 		Expects: "a connection that has ended, a queue pair in error, and receives that fail",
-		Mutants: []string{"EndUnreported"},
+		Defects: []string{"EndUnreported"},
 		Run: onHost(func(h *host) {
 			for _, f := range []fault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {
 				c := h.connect(setup{receives: 2})

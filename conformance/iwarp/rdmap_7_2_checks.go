@@ -17,7 +17,7 @@ var rdmapCheckCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send and a Write with opcode 13 in place of their own",
 		Expects: "a Terminate: unexpected opcode, and no receive",
-		Mutants: []string{"BadSegmentsDropped"},
+		Defects: []string{"BadSegmentsDropped"},
 		Run: onHost(func(h *host) {
 			for _, wrong := range []func(*conn) iwarp.Segment{
 				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSend(), data(16)).Opcode(13) },
@@ -36,7 +36,7 @@ var rdmapCheckCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Sends and Read Requests of RDMAP's versions 0, 2 and 3",
 		Expects: "a Terminate: invalid version, no receive and no answer",
-		Mutants: []string{"VersionsUnchecked"},
+		Defects: []string{"VersionsUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2, 3} {
 				h.refusedOn([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
@@ -51,7 +51,7 @@ var rdmapCheckCases = []conformance.Case{
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes, and Read Responses to reads of the device's, of RDMAP's versions 0, 2 and 3",
 		Expects: "a Terminate: invalid version; nothing is placed, and the reads fail",
-		Mutants: []string{"TaggedVersionUnchecked"},
+		Defects: []string{"TaggedVersionUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2, 3} {
 				h.refusedOn([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.writes(0, data(16)).RV(v) })
@@ -66,7 +66,7 @@ var rdmapCheckCases = []conformance.Case{
 		Sends: "nothing: the device's program registers a hundred regions, then a hundred more of which each is closed before the next; " +
 			"the device is closed and opened, and both are done again",
 		Expects: "keys that neither ascend nor descend, no fixed step from a key to the next, nor to one up to ten later, and others when the device was opened again",
-		Mutants: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"},
+		Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"},
 		Run: onHost(func(h *host) {
 			first := h.registrations()
 			if h.Reopen == nil {

@@ -53,7 +53,7 @@ var rdmapxMessageCases = []conformance.Case{
 		Cite:  cite(rfc7306, "1.1", "rfc7306/1.1/1", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a message of opcode 13, an extension that nobody has, and a FetchAdd of 0",
 		Expects: "a Terminate for the first: unexpected opcode; the same for the second, or an answer if the device has atomics",
-		Mutants: []string{"BadSegmentsDropped"},
+		Defects: []string{"BadSegmentsDropped"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{receives: 2})
 			c.send(iwarp.Send(c.nextSend(), data(16)).Opcode(13))
@@ -74,7 +74,7 @@ var rdmapxMessageCases = []conformance.Case{
 		Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a FetchAdd; the device adds too",
 		Expects: "headers of queues 1 and 3 with the octets 4a and 4b, octet for octet",
-		Mutants: []string{"RDMAPVersion0"},
+		Defects: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.addWR(1, 0, 5))
 			c.layout(c.take(1)[0], untaggedOctets(0x41, 0x4a, 1, 0))
@@ -88,7 +88,7 @@ var rdmapxMessageCases = []conformance.Case{
 		Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/2", "rfc7306/8.2/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "Atomic Requests on queues 0 and 4, immediate data on queue 1, and an Atomic Response on queue 1 to a request of the device's",
 		Expects: "a Terminate: invalid queue; where there is such a queue an unexpected opcode is as good",
-		Mutants: []string{"UntaggedUnchecked"},
+		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
 			h.refusedOn(wrongQueue,
 				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).QN(0) },
@@ -107,7 +107,7 @@ var rdmapxMessageCases = []conformance.Case{
 		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with a number that is not the next, and with offset 4",
 		Expects: "a Terminate with the reason of each, and memory that is left alone",
-		Mutants: []string{"VersionsUnchecked", "UntaggedUnchecked"},
+		Defects: []string{"VersionsUnchecked", "UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
 			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
 				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).DV(0) },
@@ -127,7 +127,7 @@ var rdmapxMessageCases = []conformance.Case{
 		Cite:  cite(rfc7306, "8.1", "rfc7306/8.1/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a FetchAdd to an address that is not aligned",
 		Expects: "a Terminate with M and D set and R not, and the 18 octets",
-		Mutants: []string{"TermAllHeaders"},
+		Defects: []string{"TermAllHeaders"},
 		Run: onConn(func(c *conn) {
 			wrong := c.adds(1, c.slot()+4, 5)
 			c.send(wrong)
@@ -143,7 +143,7 @@ var rdmapxMessageCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a FetchAdd, and a CmpSwap that compares",
 		Expects: "both carried out and answered",
-		Mutants: []string{"NoExtensions"},
+		Defects: []string{"NoExtensions"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.slot(), 42)
 			c.send(c.adds(1, c.slot(), 5))

@@ -34,7 +34,7 @@ var rdmapxOperationCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/3"), Level: conformance.Must, Needs: atomics,
 		Sends:   "FetchAdds of 5, of 2^32, and of -1",
 		Expects: "what was there, most significant octet first, and the sum in the memory",
-		Mutants: []string{"AtomicReturnsNew"},
+		Defects: []string{"AtomicReturnsNew"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.slot(), 42)
 			was := uint64(42)
@@ -52,7 +52,7 @@ var rdmapxOperationCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "FetchAdds with no mask, with one of two fields, and with one of eight",
 		Expects: "sums field by field",
-		Mutants: []string{"AddMaskIsAnd"},
+		Defects: []string{"AddMaskIsAnd"},
 		Run: onConn(func(c *conn) {
 			for i, a := range []maskedAdd{
 				{0x00000000_ffffffff, 1, 0, 0x00000001_00000000},
@@ -75,7 +75,7 @@ var rdmapxOperationCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets behind a multiple of eight",
 		Expects: "a Terminate: catastrophic for the stream, and memory that is left alone",
-		Mutants: []string{"AtomicAlignedTo4"},
+		Defects: []string{"AtomicAlignedTo4"},
 		Run:     misaligned(func(c *conn, off int) iwarp.Segment { return c.adds(1, off, 5) }),
 	},
 	{
@@ -84,7 +84,7 @@ var rdmapxOperationCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "FetchAdds with compare fields that do not match the memory",
 		Expects: "sums in the memory",
-		Mutants: []string{"FetchAddCompares"},
+		Defects: []string{"FetchAddCompares"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.slot(), 100)
 			for i, mask := range []uint64{^uint64(0), 0xff, 0} {
@@ -102,7 +102,7 @@ var rdmapxOperationCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "nothing: the device adds",
 		Expects: "zeros and ones in these fields",
-		Mutants: []string{"UnusedFieldsStale"},
+		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
 			h := c.asksToAdd(1, 0).AtomicRequest
 			c.Check(*h.Compare == 0 && *h.CompareMask == ^uint64(0) && *h.Mask == 0,
@@ -115,7 +115,7 @@ var rdmapxOperationCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "CmpSwaps that compare only some bits, or swap only some",
 		Expects: "the bits of the swap mask swapped where those of the compare mask match",
-		Mutants: []string{"MasksSwapped"},
+		Defects: []string{"MasksSwapped"},
 		Run: onConn(func(c *conn) {
 			ones := ^uint64(0)
 			for i, s := range []maskedSwap{
@@ -141,7 +141,7 @@ var rdmapxOperationCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "CmpSwaps that compare with another number, and with one that differs in a single bit",
 		Expects: "what is there in the answers, and still in the memory",
-		Mutants: []string{"SwapsAlways"},
+		Defects: []string{"SwapsAlways"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.slot(), 2)
 			for i, compare := range []uint64{1, 2 ^ 1<<63} {
@@ -157,7 +157,7 @@ var rdmapxOperationCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/3"), Level: conformance.Must, Needs: atomics,
 		Sends:   "CmpSwaps, which compare whatever is there, to addresses 1, 2, 4 and 7 octets behind a multiple of eight",
 		Expects: "a Terminate: catastrophic for the stream, and memory that is left alone",
-		Mutants: []string{"AtomicAlignedTo4"},
+		Defects: []string{"AtomicAlignedTo4"},
 		Run: misaligned(func(c *conn, off int) iwarp.Segment {
 			return c.swaps(1, off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
 		}),

@@ -24,7 +24,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5", "rfc7306/5/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "FetchAdds of 1 on one place, on two streams in turn and at once",
 		Expects: "every number once among the answers, and their count in the memory",
-		Mutants: []string{"AtomicTorn"},
+		Defects: []string{"AtomicTorn"},
 		Run: onHost(func(h *host) {
 			a, b := h.connect(setup{}), h.connect(setup{})
 			off := a.slot()
@@ -52,7 +52,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a Read Request, a FetchAdd and a Read Request; the device does the same",
 		Expects: "numbers 1, 2 and 3 of queue 1, and answers to the peer's",
-		Mutants: []string{"AtomicsApart"},
+		Defects: []string{"AtomicsApart"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.readWR(3, 192, 16))
 			c.expect(iwarp.Of(iwarp.OpReadRequest).QN(1).MSN(1))
@@ -71,7 +71,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a Request that takes two reads at a time; the device's program posts a read and two FetchAdds",
 		Expects: "the third when the first is answered, not before",
-		Mutants: []string{"AtomicsApart"},
+		Defects: []string{"AtomicsApart"},
 		Run: on(setup{frame: func(f startup) startup { return f.Depths(2, defaultOrd) }}, func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.addWR(3, 136, 1))
 			read := c.expect(iwarp.Of(iwarp.OpReadRequest))
@@ -87,7 +87,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "nothing: the device's program posts a FetchAdd and a CmpSwap",
 		Expects: "operation, identifier, key, offset, data, mask, compare data and compare mask",
-		Mutants: []string{"FieldsSwapped"},
+		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
 			swap := c.addWR(2, 8, 0x1111111122222222)
 			swap.Opcode, swap.Atomic.Swap = verbs.OpAtomicCmpAndSwp, 0x3333333344444444
@@ -117,7 +117,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a FetchAdd with all of the 28 bits set",
 		Expects: "the sum in the memory, and an answer",
-		Mutants: []string{"ReservedBitsChecked"},
+		Defects: []string{"ReservedBitsChecked"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.slot(), 42)
 			c.send(c.adds(1, c.slot(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }))
@@ -131,7 +131,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/3"), Level: conformance.Must, Needs: atomics,
 		Sends:   "Atomic Requests with the operations 1, 3, 8 and 15",
 		Expects: "the end of the stream, with whatever Terminate, and memory that is left alone",
-		Mutants: []string{"AnyAtomicAdds"},
+		Defects: []string{"AnyAtomicAdds"},
 		Run: onHost(func(h *host) {
 			for _, op := range []uint8{1, 3, 8, 15} {
 				c := h.connect(setup{})
@@ -147,7 +147,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/4"), Level: conformance.Must, Needs: atomics,
 		Sends:   "four times as many FetchAdds as the device takes at a time, one after the other, and a Send",
 		Expects: "an answer to each and no completion, then the first receive for the Send",
-		Mutants: []string{"EverythingTakesReceive"},
+		Defects: []string{"EverythingTakesReceive"},
 		Run: on(setup{receives: 4, param: depths(3, 3), frame: func(f startup) startup { return f.Depths(3, 3) }}, func(c *conn) {
 			c.setWord(c.slot(), 0)
 			for i := range uint32(4 * c.granted()) {
@@ -165,7 +165,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/5"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a hundred FetchAdds of 1, ten at a time; the device's program posts five of different size at once",
 		Expects: "the five in that order; answers of 0 to 99 in order",
-		Mutants: []string{"LIFOQueue"},
+		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			wrs := make([]verbs.SendWR, 5)
 			for i := range wrs {
@@ -191,7 +191,7 @@ var rdmapxRequestCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Level: conformance.Must, Needs: atomics | verbs.CapMWType2,
 		Sends:   "a FetchAdd through a window",
 		Expects: "the sum in the memory, and an answer",
-		Mutants: []string{"NoWindowAtomics"},
+		Defects: []string{"NoWindowAtomics"},
 		Run: onConn(func(c *conn) {
 			m := c.bindable(64)
 			off := int(-m.Addr() & 7)

@@ -16,7 +16,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5", "rfc7306/5/3", "rfc7306/4.1/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a FetchAdd",
 		Expects: "T=0, queue 3, the identifier and what was there before, and nothing else",
-		Mutants: []string{"QueuesMixed"},
+		Defects: []string{"QueuesMixed"},
 		// Section 4 of the RFC says that the header has 32 octets. Its own figure, and its
 		// appendix, have twelve.
 		Run: onConn(func(c *conn) {
@@ -34,7 +34,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "FetchAdds with the identifiers cafebabe, 0, ffffffff and cafebabe again",
 		Expects: "the same in the answers",
-		Mutants: []string{"AtomicIdIsMSN"},
+		Defects: []string{"AtomicIdIsMSN"},
 		Run: onConn(func(c *conn) {
 			for i, id := range []uint32{0xcafebabe, 0, 0xffffffff, 0xcafebabe} {
 				c.send(c.adds(id, c.slot(), 0))
@@ -48,7 +48,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a Read Request, a FetchAdd, a Read Request and a FetchAdd",
 		Expects: "numbers 1 and 2 in the Atomic Responses",
-		Mutants: []string{"AtomicIdIsMSN"},
+		Defects: []string{"AtomicIdIsMSN"},
 		Run: onConn(func(c *conn) {
 			for i := range uint32(2) {
 				c.fence()
@@ -63,7 +63,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: atomics,
 		Sends:   "an Atomic Response, with no request outstanding, and with a read outstanding",
 		Expects: "the end of the stream, with whatever Terminate, and a read that fails",
-		Mutants: []string{"AtomicResponseUnchecked"},
+		Defects: []string{"AtomicResponseUnchecked"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{})
 			c.send(iwarp.AtomicResponse(1, 1, 7))
@@ -81,7 +81,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: atomics,
 		Sends:   "Atomic Responses with another identifier, with four octets missing, and with four too many",
 		Expects: "the end of the stream, with whatever Terminate, and an atomic that fails",
-		Mutants: []string{"AtomicResponseUnchecked"},
+		Defects: []string{"AtomicResponseUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, answer := range []func(id uint32) iwarp.Segment{
 				func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id+1, 7) },
@@ -103,7 +103,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: atomics,
 		Sends:   "first Atomic Responses with the numbers 2, 0 and 80000001 hex; and a second one with number 1 again",
 		Expects: "a Terminate: number out of range, and an atomic that fails",
-		Mutants: []string{"AnswerNumberUnchecked"},
+		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			refused := func(c *conn, id uint64, number uint32) {
 				request := c.asksToAdd(id, 64)
@@ -128,7 +128,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/1"), Level: conformance.Must, Needs: atomics,
 		Sends:   "the answer to a FetchAdd, late",
 		Expects: "no completion before the answer; one behind it, and its number in the memory",
-		Mutants: []string{"CompletesEarly"},
+		Defects: []string{"CompletesEarly"},
 		Run: onConn(func(c *conn) {
 			request := c.asksToAdd(11, 64)
 			c.silence(quiet)
@@ -144,7 +144,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a FetchAdd with L not set",
 		Expects: "no answer, and memory that is left alone; to end the stream is as good",
-		Mutants: []string{"DeliversFirstSegment"},
+		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {
 			c.send(c.adds(1, c.slot(), 5).Last(false))
 			c.unheeded()
@@ -157,7 +157,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/3", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a long Read Request, two FetchAdds and a Read Request for what they change, at once",
 		Expects: "answers in that order, the last with both effects",
-		Mutants: []string{"SmallReadsFirst"},
+		Defects: []string{"SmallReadsFirst"},
 		Run: onLong(func(c *conn) {
 			off, n := c.slot(), c.long()
 			c.setWord(off, 40)

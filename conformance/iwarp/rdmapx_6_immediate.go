@@ -58,7 +58,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send, immediate data and a Send, numbered one after the other",
 		Expects: "three receives, the second with the data",
-		Mutants: []string{"ImmediateTakesNoReceive"},
+		Defects: []string{"ImmediateTakesNoReceive"},
 		Run: onImmediate(func(c *conn) {
 			c.send(iwarp.Send(c.nextSend(), data(16)))
 			c.send(iwarp.Immediate(c.nextSend(), twice(0xfeedf00d)))
@@ -75,7 +75,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
 		Sends:   "immediate data with the number after the next, with that before, and with one far away",
 		Expects: "a Terminate: number out of range, and no receive",
-		Mutants: []string{"AnswerNumberUnchecked"},
+		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onImmediate(func(c *conn) {
 			number := func(ahead uint32) func(*conn) iwarp.Segment {
 				return func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSend()+ahead, twice(7)) }
@@ -89,7 +89,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5041/7.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "immediate data, with and without solicited event, where no receive is left",
 		Expects: "a Terminate: no buffer",
-		Mutants: []string{"ImmediateDropped"},
+		Defects: []string{"ImmediateDropped"},
 		Run: onImmediate(func(first *conn) {
 			for _, immediate := range []func(uint32, uint64) iwarp.Segment{iwarp.Immediate, iwarp.ImmediateSE} {
 				c := first.connect(setup{receives: 1})
@@ -106,7 +106,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program writes with immediate data",
 		Expects: "a Write, and a message to queue 0 with eight octets, in which the data is",
-		Mutants: []string{"ImmediateOfFour"},
+		Defects: []string{"ImmediateOfFour"},
 		Run: onImmediate(func(c *conn) {
 			c.PostSend(c.qp, c.immediateWR(1, 0, 16, 0xfeedf00d))
 			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:16]))
@@ -123,7 +123,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "immediate data of 0, 4, 7, 9 and 12 octets",
 		Expects: "the end of the stream, with whatever Terminate, and no receive",
-		Mutants: []string{"ImmediateAnyLength"},
+		Defects: []string{"ImmediateAnyLength"},
 		Run: onImmediate(func(first *conn) {
 			for _, n := range []int{0, 4, 7, 9, 12} {
 				c := first.connect(setup{receives: 2})
@@ -139,7 +139,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "nothing: the device's program posts a Send, a Write with immediate data, and a Send, at once",
 		Expects: "a Send, a Write, immediate data and a Send, the untagged ones numbered 1 to 3",
-		Mutants: []string{"LIFOQueue"},
+		Defects: []string{"LIFOQueue"},
 		Run: onImmediate(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.immediateWR(2, 16, 16, 7), c.sendWR(3, 32, 16))
 			c.expect(iwarp.Send(1, c.own.Buf[:16]))
@@ -154,7 +154,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Send of several segments, immediate data, a Send of several segments and a short one",
 		Expects: "four receives in that order",
-		Mutants: []string{"LongDeliveredLate"},
+		Defects: []string{"LongDeliveredLate"},
 		Run: onImmediate(func(c *conn) {
 			long := func() {
 				for _, part := range iwarp.Send(c.nextSend(), data(64)).Segments(18 + 16) {
@@ -177,7 +177,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Cite:  cite(rfc7306, "6.4", "rfc7306/6.4/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes of several segments, and immediate data behind each, at once",
 		Expects: "all octets of a Write in the memory when its receive completes",
-		Mutants: []string{"WritesPlacedLate"},
+		Defects: []string{"WritesPlacedLate"},
 		Run: onImmediate(func(c *conn) {
 			for i := range 4 {
 				var frames []iwarp.Frame
@@ -196,7 +196,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5040/5.3/6"), Level: conformance.May, Needs: needed,
 		Sends:   "immediate data, and immediate data with solicited event, to a program that waits for such",
 		Expects: "no event for the first, and one for the second",
-		Mutants: []string{"NeverSolicited"},
+		Defects: []string{"NeverSolicited"},
 		Run: onImmediate(func(first *conn) {
 			ch := first.notified()
 			c := first.connect(setup{receives: 2})

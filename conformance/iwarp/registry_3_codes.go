@@ -12,7 +12,7 @@ var registryCases = []conformance.Case{
 		Cite:  cite(rfc6580, "3.1", "rfc6580/3.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "Terminates of layer 0, type 0, with the codes 00, 01, 77 and ff, each on a connection of its own",
 		Expects: "the end of the stream without an answer, a program that is told, and a receive that fails",
-		Mutants: []string{"StrangeTerminateIgnored"},
+		Defects: []string{"StrangeTerminateIgnored"},
 		Run: onHost(func(h *host) {
 			for _, code := range []uint8{0x00, 0x01, 0x77, 0xff} {
 				c := h.connect(setup{receives: 1})
@@ -29,7 +29,7 @@ var registryCases = []conformance.Case{
 		Cite:  cite(rfc6580, "3.3", "rfc6580/3.3/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write with a wrong CRC",
 		Expects: "a Terminate that begins with the octets 20 02, and quotes nothing",
-		Mutants: []string{"MPAErrorType"},
+		Defects: []string{"MPAErrorType"},
 		Run: onConn(func(c *conn) {
 			c.send(c.writes(0, data(64)).BadCRC())
 			c.expect(iwarp.Terminate(iwarp.MPACRC).QuotingNothing())
@@ -41,7 +41,7 @@ var registryCases = []conformance.Case{
 		Cite:  cite(rfc6580, "3.4", "rfc6580/3.4/1", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "messages with the opcodes 12, 13, 14 and 15, each on a connection of its own",
 		Expects: "a Terminate for an unexpected opcode each, and a receive that fails",
-		Mutants: []string{"OpcodeMasked"},
+		Defects: []string{"OpcodeMasked"},
 		Run: onHost(func(h *host) {
 			for op := iwarp.Opcode(12); op <= iwarp.OpExperimental; op++ {
 				c := h.connect(setup{receives: 1})

@@ -29,7 +29,7 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.1.1", "rfc5042/6.1.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write, a Read Request and a Send with Invalidate that name memory of a domain that is not the stream's",
 		Expects: "the end of the stream for the first two, a receive that fails for the third, and memory that is left alone",
-		Mutants: []string{"IgnorePD"},
+		Defects: []string{"IgnorePD"},
 		Run: onHost(func(h *host) {
 			m := h.foreign(allAccess)
 			at := place(m, 0)
@@ -47,11 +47,11 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "Writes and Read Requests of one octet: the first and the last of a region in the middle of a page, and those before and behind",
 		Expects: "the inner ones carried out; for the outer ones the end of the stream, and a page that is left alone",
-		Mutants: []string{"PageBounds"},
+		Defects: []string{"PageBounds"},
 		Run: onHost(func(h *host) {
 			p := h.inPage()
 			c := h.connect(setup{})
-			c.lax = true // one octet needs a pad, of which the case says nothing
+			c.defects = true // one octet needs a pad, of which the case says nothing
 			for _, off := range []int{0, pageRegionLen - 1} {
 				c.send(writeTo(p.at(off), p.octets(off, 1)), c.readFrom(p.at(off), 1))
 				c.expect(iwarp.ReadResponse(peerSTag, peerTO, p.octets(off, 1)))
@@ -69,7 +69,7 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: windows,
 		Sends:   "Writes and Read Requests that begin one octet before, and go one octet beyond, a window in the middle of a region",
 		Expects: "a Terminate: base or bounds; the memory as it was",
-		Mutants: []string{"WindowBounds"},
+		Defects: []string{"WindowBounds"},
 		Run: onHost(func(h *host) {
 			m := h.bindable(256)
 			for _, off := range []int{63, 64 + 113} {
@@ -92,7 +92,7 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.2.2", "rfc5042/6.2.2/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write of many segments, half of them before the device's program closes the region and half after",
 		Expects: "the end of the stream, and memory that stays as it was when the region was closed",
-		Mutants: []string{"StaleKeys"},
+		Defects: []string{"StaleKeys"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(640, allAccess)
 			parts := writeTo(place(m, 0), data(640)).Segments(14 + 64)
@@ -115,7 +115,7 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to memory that is open for Writes only, and a Read Request for it",
 		Expects: "the Write is placed; the Read Request ends the stream, and no octet is sent",
-		Mutants: []string{"ReadRightsUnchecked"},
+		Defects: []string{"ReadRightsUnchecked"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 			c.send(writeTo(place(m, 0), data(16)))
@@ -131,7 +131,7 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: windows,
 		Sends:   "a Read Request through a window for Writes, and a Write through a window for reads, to a region that is open for both",
 		Expects: "a Terminate each time; no octet is sent, or placed",
-		Mutants: []string{"WindowRights"},
+		Defects: []string{"WindowRights"},
 		Run: onHost(func(h *host) {
 			m := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessMWBind)
 			c := h.connect(setup{})
@@ -149,7 +149,7 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "verbs/modify/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Write to memory that is open for everything, to a queue pair that permits reads only",
 		Expects: "a Terminate, and no octet in the memory",
-		Mutants: []string{"QPRightsIgnored"},
+		Defects: []string{"QPRightsIgnored"},
 		Run: on(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
 			m := c.Memory(64, allAccess)
 			c.send(writeTo(place(m, 0), data(16)))
@@ -163,7 +163,7 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/10", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "a Read Request for memory that is open for everything, to a queue pair that permits Writes only",
 		Expects: "a Terminate, and no octet of the memory",
-		Mutants: []string{"QPRightsIgnored"},
+		Defects: []string{"QPRightsIgnored"},
 		Run: on(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
 			m := c.Memory(64, allAccess)
 			c.send(c.readFrom(place(m, 0), 16))
@@ -176,7 +176,7 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite("libibverbs", "ibv_modify_qp(3)", "verbs/modify/8"), Level: conformance.Must, Needs: atomics,
 		Sends:   "a FetchAdd and a CmpSwap to memory that is open for everything, each to a queue pair that permits reads and Writes only",
 		Expects: "a Terminate, and a number that stays as it was",
-		Mutants: []string{"QPRightsIgnored"},
+		Defects: []string{"QPRightsIgnored"},
 		Run: onHost(func(h *host) {
 			m := h.Memory(4096, allAccess)
 			at := place(m, int(-m.Addr()&7))
@@ -197,7 +197,7 @@ var securityMemoryCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/2"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Read Request for no octets of memory that is open for Writes only",
 		Expects: "an answer of no octets",
-		Mutants: []string{"ZeroLengthChecked"},
+		Defects: []string{"ZeroLengthChecked"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 			c.send(c.readFrom(place(m, 0), 0))

@@ -102,7 +102,7 @@ var securityResourceCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.4.3.1", "rfc5042/6.4.3.1/1"), Level: conformance.Must, Needs: needed | verbs.CapSRQ,
 		Sends:   "Sends, until less shared receives are left than the limit is",
 		Expects: "an event then, and not before",
-		Mutants: []string{"SRQLimitSilent"},
+		Defects: []string{"SRQLimitSilent"},
 		Run: onHost(func(h *host) {
 			srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
 			h.Must("a shared receive queue", err)
@@ -128,7 +128,7 @@ var securityResourceCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.4.3.3", "rfc5042/6.4.3.3/1"), Level: conformance.Must, Needs: needed,
 		Sends:   "as many Read Requests on one stream as were granted, of which none can be answered; as many on another",
 		Expects: "answers on the other, and then on the first",
-		Mutants: []string{"ReadQueueShared"},
+		Defects: []string{"ReadQueueShared"},
 		Run: onHost(func(h *host) {
 			greedy, other := h.connect(few), h.connect(few)
 			greedy.floods(greedy.granted())
@@ -147,7 +147,7 @@ var securityResourceCases = []conformance.Case{
 		Cite:  cite(rfc5042, "6.4.6", "rfc5042/6.4.6/1", "rfc5040/8.1.1/2"), Level: conformance.Must, Needs: needed,
 		Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
 		Expects: "an event, or an error of the queue; the other stream goes on",
-		Mutants: []string{"CQOverrunSpreads", "CQOverrunSilent"},
+		Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"},
 		Run: onHost(func(h *host) {
 			roomy := h.CQ
 			small, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
@@ -176,7 +176,7 @@ var securityResourceCases = []conformance.Case{
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "Requests with wrong keys, lengths and revisions, and parts of good ones and then the end of the stream",
 		Expects: "the end of each stream, no request for the program, and a good connection afterwards",
-		Mutants: []string{"BadRequestHangs"},
+		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
 			l := h.serve()
 			for _, f := range hostile(request()) {
@@ -197,7 +197,7 @@ var securityResourceCases = []conformance.Case{
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "Replies with wrong keys, lengths and revisions, and parts of good ones and then the end of the stream",
 		Expects: "the end of each stream, a program that is told, and a good connection afterwards",
-		Mutants: []string{"BadReplyHangs"},
+		Defects: []string{"BadReplyHangs"},
 		Run: onHost(func(h *host) {
 			good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
 			for _, f := range hostile(good) {

@@ -19,7 +19,7 @@ var segmentCases = []conformance.Case{
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1", "rfc5041/5.3/4"), Level: conformance.Must, Needs: needed,
 		Sends:   "three Sends in three segments: the last first, then the second, a while later the first",
 		Expects: "nothing before the first has come; then all three, in order",
-		Mutants: []string{"OneFPDUPerSegment"},
+		Defects: []string{"OneFPDUPerSegment"},
 		Run: onSegments(conformance.TCPOptions{}, setup{receives: 4}, func(c *byHand) {
 			ends := c.hold(c.sendsOf(8, 24, 40)...)
 			c.release([2]int{ends[1], ends[2]}, [2]int{ends[0], ends[1]})
@@ -35,7 +35,7 @@ var segmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "the beginning of a Send, twice; a segment that begins near its end and ends in the next Send; what is missing between them; then both Sends again in one segment",
 		Expects: "two messages, each once",
-		Mutants: []string{"OneFPDUPerSegment"},
+		Defects: []string{"OneFPDUPerSegment"},
 		Run: onSegments(conformance.TCPOptions{}, setup{receives: 4}, func(c *byHand) {
 			ends := c.hold(c.sendsOf(60, 33)...)
 			c.release([2]int{0, 10}, [2]int{0, 10}, [2]int{ends[0] - 3, ends[1] - 20}, [2]int{5, ends[0]}, [2]int{0, ends[1]}, [2]int{0, ends[0]})
@@ -48,7 +48,7 @@ var segmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "two Writes to the same place, the segment of the second first; then that of the first again, cut and whole",
 		Expects: "the octets of the second",
-		Mutants: []string{"OneFPDUPerSegment"},
+		Defects: []string{"OneFPDUPerSegment"},
 		Run: onSegments(conformance.TCPOptions{}, setup{}, func(c *byHand) {
 			ends := c.hold(c.writes(0, rig.Pattern(64, 1)), c.writes(0, rig.Pattern(64, 2)))
 			c.release([2]int{ends[0], ends[1]}, [2]int{0, ends[0]}, [2]int{0, 7}, [2]int{3, ends[0]}, [2]int{0, ends[0]})
@@ -63,7 +63,7 @@ var segmentCases = []conformance.Case{
 		Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needed,
 		Sends:   "thirty Sends in segments of up to 230 octets that begin and end anywhere but in pad and CRC, some of them twice, and late",
 		Expects: "all are delivered, in order, each once",
-		Mutants: []string{"OneFPDUPerSegment"},
+		Defects: []string{"OneFPDUPerSegment"},
 		Run: onSegments(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *byHand) {
 			lengths := make([]int, 30)
 			for i := range lengths {
@@ -80,7 +80,7 @@ var segmentCases = []conformance.Case{
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/8"), Level: conformance.Must, Needs: needed,
 		Sends:   "twelve Sends, two in each segment, over a TCP whose sequence numbers pass 2^32 in one of them; then a Read Request",
 		Expects: "all are delivered, and the answer",
-		Mutants: []string{"OneFPDUPerSegment"},
+		Defects: []string{"OneFPDUPerSegment"},
 		Run: onSegments(beforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *byHand) {
 			lengths := make([]int, 12)
 			for i := range lengths {
@@ -101,7 +101,7 @@ var segmentCases = []conformance.Case{
 		Setup:   wantsMarkers,
 		Sends:   "Sends with their markers, over a TCP whose sequence numbers pass 2^32 between two of these",
 		Expects: "all are delivered, without markers",
-		Mutants: []string{"MarkersKept"},
+		Defects: []string{"MarkersKept"},
 		Run: onSegments(beforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *byHand) {
 			c.Check(c.out.Markers, "a Reply that asks for markers", "%v", c.device)
 			lengths := make([]int, 8)
@@ -118,7 +118,7 @@ var segmentCases = []conformance.Case{
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Needs: needed,
 		Sends:   "a Send, sixteen Read Requests for 1 MiB each and FIN in one segment, and reads nothing until the device has had its time",
 		Expects: "the Send is delivered, and all reads are answered",
-		Mutants: []string{"FINDropsAnswers"},
+		Defects: []string{"FINDropsAnswers"},
 		Run: onSegments(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpHolds / defaultOrd}, func(c *byHand) {
 			const n = tcpHolds / defaultOrd
 			frames := []iwarp.Frame{iwarp.Send(c.nextSend(), data(40))}
@@ -141,7 +141,7 @@ var segmentCases = []conformance.Case{
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needed,
 		Sends:   "nothing: the device writes 6000 octets in segments of 536, 1000, 1447 and 1463 octets",
 		Expects: "segments that begin with a length and end with a CRC",
-		Mutants: []string{"SegmentsUnaligned", "MSSIgnored"},
+		Defects: []string{"SegmentsUnaligned", "MSSIgnored"},
 		Run: withSegments(func(h *host, tcp conformance.RawTCP) {
 			for _, mss := range []int{536, 1000, 1447, 1463} {
 				tcp.SetOptions(conformance.TCPOptions{MSS: mss})

@@ -31,13 +31,13 @@ func AtomicsDatagramIWARP() []conformance.Case {
 }
 
 // atomicCases returns the cases for a transport.
-func atomicCases(transport string, c conformance.Case, mutants ...string) []conformance.Case {
+func atomicCases(transport string, c conformance.Case, defects ...string) []conformance.Case {
 	c.ID = "linear/" + transport + "/atomics-of-many-queue-pairs"
 	c.Title = "The atomics on a word are linearizable"
 	c.Level = conformance.Must
 	c.Sends = "fetch-and-adds and compare-and-swaps on three words of each of two devices, by four queue pairs of either at a time, over a network that loses and repeats packets"
 	c.Expects = "a linear order of the atomics on each word that explains all results"
-	c.Mutants = mutants
+	c.Defects = defects
 	c.Run = runAtomics
 	return []conformance.Case{c}
 }

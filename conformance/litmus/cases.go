@@ -11,7 +11,7 @@ type requirement struct {
 	section string
 	rows    []string
 	level   conformance.Level
-	mutants []string
+	defects []string
 }
 
 func cases(prefix, doc string, c conformance.Case, all []requirement) []conformance.Case {
@@ -22,7 +22,7 @@ func cases(prefix, doc string, c conformance.Case, all []requirement) []conforma
 		if a.section == "" && doc == rfc5040 {
 			k.Cite.Section = "5.5"
 		}
-		k.Level, k.Mutants = a.level, a.mutants
+		k.Level, k.Defects = a.level, a.defects
 		made[i] = a.Case(prefix, k)
 	}
 	return made

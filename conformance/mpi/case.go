@@ -23,9 +23,9 @@ type Case struct {
 	// Alone says that the runtime has to progress while the program is busy: the
 	// standard demands it, and a runtime in mode Polling gives it up for speed.
 	Alone bool
-	// Mutants are flaws of the ideal runtime, each of which makes the case fail. A case
+	// Defects are defects of the ideal runtime, each of which makes the case fail. A case
 	// without one is unproven.
-	Mutants []string
+	Defects []string
 	// Run is the program of every rank. It ends by itself where what it sees is not
 	// what it must be.
 	Run func(*T)
@@ -102,8 +102,8 @@ func Check(cases []Case) error {
 		if c.Ranks < 1 || c.PerNode < 0 {
 			bad("it needs a number of ranks")
 		}
-		if len(c.Mutants) == 0 {
-			bad("it names no mutant: a case that nothing can make fail proves nothing")
+		if len(c.Defects) == 0 {
+			bad("it names no defect: a case that nothing can make fail proves nothing")
 		}
 		if c.Run == nil {
 			bad("it has no body")

@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var barrierCases = []Case{
 	{
 		ID: "mpi/barrier/nobody-leaves-early", Title: "Nobody leaves a barrier before all have come",
-		Cite: rule("5.3", "mpi/5.3/1"), Ranks: 4, Mutants: []string{"BarrierEarly", "BarrierMissesOne"},
+		Cite: rule("5.3", "mpi/5.3/1"), Ranks: 4, Defects: []string{"BarrierEarly", "BarrierMissesOne"},
 		Does:    "in turn each rank comes last: before it does, it looks for words that the others send it behind the barrier",
 		Expects: "no such word before, all of them after",
 		Run: func(t *T) {
@@ -31,7 +31,7 @@ var barrierCases = []Case{
 	},
 	{
 		ID: "mpi/barrier/again-and-again", Title: "Barriers follow each other without mixing",
-		Cite: rule("5.3", "mpi/5.3/1"), Ranks: 5, Mutants: []string{"BarrierEarly"},
+		Cite: rule("5.3", "mpi/5.3/1"), Ranks: 5, Defects: []string{"BarrierEarly"},
 		Does: "30 barriers; before each every rank sends a word to the next, which must find it behind the barrier without waiting for long", Expects: "the word of this round",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -55,7 +55,7 @@ var barrierCases = []Case{
 	},
 	{
 		ID: "mpi/barrier/alone", Title: "A barrier of one rank does not wait",
-		Cite: rule("5.3", "mpi/5.3/1"), Ranks: 2, Mutants: []string{"InactiveHangs", "IndexOff"},
+		Cite: rule("5.3", "mpi/5.3/1"), Ranks: 2, Defects: []string{"InactiveHangs", "IndexOff"},
 		Does: "barriers in Self while the other rank waits for a word; an Ibarrier in Self by WaitAny", Expects: "that they return",
 		Run: func(t *T) {
 			self := t.on(t.w.Self())
@@ -78,7 +78,7 @@ var barrierCases = []Case{
 	},
 	{
 		ID: "mpi/ibarrier/waits-for-all", Title: "An Ibarrier is complete when all have begun theirs, and not before",
-		Cite: rule("5.12.1", "mpi/5.12.1/1"), Ranks: 3, Mutants: []string{"IbarrierEarly", "BarrierMissesOne"},
+		Cite: rule("5.12.1", "mpi/5.12.1/1"), Ranks: 3, Defects: []string{"IbarrierEarly", "BarrierMissesOne"},
 		Does: "two ranks begin, and talk with the third, which has not; then it begins", Expects: "Test false until then, completion after",
 		Run: func(t *T) {
 			if t.Rank() < 2 {
@@ -105,7 +105,7 @@ var barrierCases = []Case{
 	},
 	{
 		ID: "mpi/ibarrier/with-messages", Title: "Messages come and go while an Ibarrier is under way",
-		Cite: rule("5.12", "mpi/5.12/1"), Ranks: 4, Mutants: []string{"IbarrierEarly", "LargeDamaged"},
+		Cite: rule("5.12", "mpi/5.12/1"), Ranks: 4, Defects: []string{"IbarrierEarly", "LargeDamaged"},
 		Does: "an Ibarrier begun, an exchange around the ring, the wait", Expects: "the contents, and the barrier",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -146,7 +146,7 @@ var barrierCases = []Case{
 	},
 	{
 		ID: "mpi/ibarrier/several", Title: "Several Ibarriers can be under way, and complete in their order",
-		Cite: rule("5.12", "mpi/5.12/2"), Ranks: 3, Mutants: []string{"IbarrierEarly", "BarrierMissesOne"},
+		Cite: rule("5.12", "mpi/5.12/2"), Ranks: 3, Defects: []string{"IbarrierEarly", "BarrierMissesOne"},
 		Does: "all but one rank begin three; the last begins one at a time", Expects: "the first complete after its first, and no other; and so on",
 		Run: func(t *T) {
 			const n = 3

@@ -12,7 +12,7 @@ import (
 var collectiveCases = []Case{
 	{
 		ID: "mpi/bcast/from-every-root", Title: "Bcast brings the root's data to all, whoever is the root, at any size",
-		Cite: rule("5.4", "mpi/5.4/1"), Ranks: 5, Mutants: []string{"RootIsZero", "CollectivesCut"},
+		Cite: rule("5.4", "mpi/5.4/1"), Ranks: 5, Defects: []string{"RootIsZero", "CollectivesCut"},
 		Does: "each rank as the root, sizes from 0 to large", Expects: "the root's data on all ranks",
 		Run: func(t *T) {
 			for root := range t.Size() {
@@ -29,7 +29,7 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/bcast/one-behind-the-other", Title: "Broadcasts that follow each other are not mixed",
-		Cite: rule("5.13", "mpi/5.13/1"), Ranks: 4, Mutants: []string{"BcastGuesses", "RootIsZero"},
+		Cite: rule("5.13", "mpi/5.13/1"), Ranks: 4, Defects: []string{"BcastGuesses", "RootIsZero"},
 		Does: "100 broadcasts with changing roots and contents, without a barrier", Expects: "the data of each",
 		Run: func(t *T) {
 			for i := range 100 {
@@ -45,7 +45,7 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/bcast/not-before-the-root", Title: "A rank has the root's data only when the root has given it",
-		Cite: rule("5.4", "mpi/5.4/1"), Ranks: 3, Mutants: []string{"BcastGuesses"},
+		Cite: rule("5.4", "mpi/5.4/1"), Ranks: 3, Defects: []string{"BcastGuesses"},
 		Does: "the root comes late, with data that it gets from another rank only then", Expects: "that data",
 		Run: func(t *T) {
 			b := data(77, 16)
@@ -64,7 +64,7 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/allreduce/operations", Title: "Allreduce combines integers by each operation",
-		Cite: rule("5.9.2", "mpi/5.9.2/1", "mpi/5.9.6/1"), Ranks: 5, Mutants: []string{"ReducesBySum", "ReduceMissesLast"},
+		Cite: rule("5.9.2", "mpi/5.9.2/1", "mpi/5.9.6/1"), Ranks: 5, Defects: []string{"ReducesBySum", "ReduceMissesLast"},
 		Does: "every operation on three unsigned numbers a rank", Expects: "what the operation gives by hand",
 		Run: func(t *T) {
 			in := func(rank int) []uint64 { return []uint64{uint64(3 + 2*rank), uint64(rank & 1), 0xff00ff ^ 1<<rank} }
@@ -84,7 +84,7 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/allreduce/types", Title: "Allreduce knows the types: widths, signs and floats",
-		Cite: rule("5.9.2", "mpi/5.9.2/2"), Ranks: 3, Mutants: []string{"TypesIgnored", "ReducesBySum"},
+		Cite: rule("5.9.2", "mpi/5.9.2/2"), Ranks: 3, Defects: []string{"TypesIgnored", "ReducesBySum"},
 		Does: "sums, minima and maxima of each type, with negative numbers, carries and fractions", Expects: "what the type gives by hand",
 		Run: func(t *T) {
 			r := t.Rank()
@@ -97,7 +97,7 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/allreduce/long", Title: "Allreduce combines long vectors element by element",
-		Cite: rule("5.9.6", "mpi/5.9.6/1"), Ranks: 4, Mutants: []string{"CollectivesCut", "ReduceMissesLast"},
+		Cite: rule("5.9.6", "mpi/5.9.6/1"), Ranks: 4, Defects: []string{"CollectivesCut", "ReduceMissesLast"},
 		Does: "sums of 1 to 20000 numbers", Expects: "every sum",
 		Run: func(t *T) {
 			for _, n := range []int{1, 2, 100, 1000, 20_000} {
@@ -114,7 +114,7 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/allreduce/same-on-all", Title: "All ranks have the same result, to the last bit",
-		Cite: rule("5.9.6", "mpi/5.9.6/2"), Ranks: 5, Mutants: []string{"ReduceDiffers"},
+		Cite: rule("5.9.6", "mpi/5.9.6/2"), Ranks: 5, Defects: []string{"ReduceDiffers"},
 		Does: "sums of fractions whose order of adding shows, compared by Allgather", Expects: "identical bytes on all ranks",
 		Run: func(t *T) {
 			for i := range 10 {
@@ -130,7 +130,7 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/allgather/by-rank", Title: "Allgather brings the data of all ranks to all, by rank",
-		Cite: rule("5.7", "mpi/5.7/1"), Ranks: 5, Mutants: []string{"GatherReversed", "CollectivesCut"},
+		Cite: rule("5.7", "mpi/5.7/1"), Ranks: 5, Defects: []string{"GatherReversed", "CollectivesCut"},
 		Does: "sizes from 0 to large", Expects: "each rank's data at its place",
 		Run: func(t *T) {
 			for i, n := range []int{0, 1, 8, 500, 9000, 70_000} {
@@ -146,13 +146,13 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/alltoall/transposes", Title: "Alltoall brings the i-th part of each rank to rank i",
-		Cite: rule("5.8", "mpi/5.8/1"), Ranks: 5, Mutants: []string{"NotTransposed", "CollectivesCut"},
+		Cite: rule("5.8", "mpi/5.8/1"), Ranks: 5, Defects: []string{"NotTransposed", "CollectivesCut"},
 		Does: "parts from 0 bytes to large ones", Expects: "each part at its place",
 		Run: func(t *T) { alltoall(t, []int{0, 1, 8, 250, 256, 257, 1000, 9000, 70_000}) },
 	},
 	{
 		ID: "mpi/alltoall/other-numbers", Title: "Alltoall fits groups of any size",
-		Cite: rule("5.8", "mpi/5.8/1"), Ranks: 7, Mutants: []string{"NotTransposed", "CollectivesCut"},
+		Cite: rule("5.8", "mpi/5.8/1"), Ranks: 7, Defects: []string{"NotTransposed", "CollectivesCut"},
 		Does: "groups of 1, 2, 3, 4, 6 and 7 of seven ranks, parts of 8 and 1000 bytes", Expects: "each part at its place",
 		Run: func(t *T) {
 			for _, n := range []int{1, 2, 3, 4, 6, 7} {
@@ -168,7 +168,7 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/collective/all-in-a-row", Title: "Collective operations of all kinds follow each other without mixing",
-		Cite: rule("5.13", "mpi/5.13/1"), Ranks: 4, Mutants: []string{"BcastGuesses", "ReducesBySum", "NotTransposed", "GatherReversed"},
+		Cite: rule("5.13", "mpi/5.13/1"), Ranks: 4, Defects: []string{"BcastGuesses", "ReducesBySum", "NotTransposed", "GatherReversed"},
 		Does: "20 rounds of Bcast, Allreduce, Allgather and Alltoall, with ranks that dawdle by turns", Expects: "every result",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -196,7 +196,7 @@ var collectiveCases = []Case{
 	},
 	{
 		ID: "mpi/collective/beside-messages", Title: "Messages under way are untouched by collective operations, and the other way round",
-		Cite: rule("5.1", "mpi/5.1/1", "mpi/5.13/1"), Ranks: 4, Mutants: []string{"CollectivesShow", "ReduceMissesLast"},
+		Cite: rule("5.1", "mpi/5.1/1", "mpi/5.13/1"), Ranks: 4, Defects: []string{"CollectivesShow", "ReduceMissesLast"},
 		Does: "receives with wildcards and large sends under way while all ranks do barriers, reductions and broadcasts", Expects: "the results, and the messages",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()

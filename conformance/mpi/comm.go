@@ -20,7 +20,7 @@ func (t *T) at(rank, size int) {
 var commCases = []Case{
 	{
 		ID: "mpi/comm/contexts-apart", Title: "A message is received only in the communicator in which it was sent",
-		Cite: rule("3.2.3", "mpi/3.2.3/1", "mpi/6.2/1"), Ranks: 2, Mutants: []string{"DupSharesContext", "WorldMatches"},
+		Cite: rule("3.2.3", "mpi/3.2.3/1", "mpi/6.2/1"), Ranks: 2, Defects: []string{"DupSharesContext", "WorldMatches"},
 		Does: "the same tag in three communicators of the same ranks, received in another order", Expects: "each its own content, small and large",
 		Run: func(t *T) {
 			cs := []*T{t, t.dup(), t.dup()}
@@ -43,7 +43,7 @@ var commCases = []Case{
 	},
 	{
 		ID: "mpi/comm/posted-in-one-only", Title: "A receive that is posted in one communicator takes nothing of another",
-		Cite: rule("3.2.3", "mpi/3.2.3/1"), Ranks: 2, Mutants: []string{"DupSharesContext", "WorldMatches"},
+		Cite: rule("3.2.3", "mpi/3.2.3/1"), Ranks: 2, Defects: []string{"DupSharesContext", "WorldMatches"},
 		Does: "a receive of anything posted in a duplicate, then a message in the original, then one in the duplicate", Expects: "each where it belongs",
 		Run: func(t *T) {
 			other := t.dup()
@@ -65,7 +65,7 @@ var commCases = []Case{
 	},
 	{
 		ID: "mpi/comm/dup-is-alike", Title: "A duplicate has the same ranks in the same order",
-		Cite: rule("6.4.2", "mpi/6.4.2/1"), Ranks: 4, Mutants: []string{"DupReverses"},
+		Cite: rule("6.4.2", "mpi/6.4.2/1"), Ranks: 4, Defects: []string{"DupReverses"},
 		Does: "a duplicate and its duplicate; in both everybody talks to everybody", Expects: "rank and size of the original, and the right partners",
 		Run: func(t *T) {
 			a := t.dup()
@@ -83,7 +83,7 @@ var commCases = []Case{
 	},
 	{
 		ID: "mpi/comm/dup-during-traffic", Title: "Communicators can be made while messages are under way",
-		Cite: rule("6.4.2", "mpi/6.4.2/2"), Ranks: 3, Mutants: []string{"SplitDropsReceives"},
+		Cite: rule("6.4.2", "mpi/6.4.2/2"), Ranks: 3, Defects: []string{"SplitDropsReceives"},
 		Does: "receives posted and sends begun, then Dup and Split, then the messages in all three", Expects: "each content in its communicator",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -104,7 +104,7 @@ var commCases = []Case{
 	},
 	{
 		ID: "mpi/comm/many", Title: "Dozens of communicators keep their messages apart",
-		Cite: rule("6.2", "mpi/6.2/1"), Ranks: 2, Mutants: []string{"DupSharesContext"},
+		Cite: rule("6.2", "mpi/6.2/1"), Ranks: 2, Defects: []string{"DupSharesContext"},
 		Does: "30 duplicates, a message in each, received from the last to the first", Expects: "each its own; then all are freed",
 		Run: func(t *T) {
 			cs := make([]*T, 30)
@@ -128,7 +128,7 @@ var commCases = []Case{
 	},
 	{
 		ID: "mpi/comm/freed", Title: "A communicator that was freed cannot be used, and its relatives can",
-		Cite: rule("6.4.3", "mpi/6.4.3/1"), Ranks: 2, Mutants: []string{"FreedIsUsable", "FreeBreaksParent"},
+		Cite: rule("6.4.3", "mpi/6.4.3/1"), Ranks: 2, Defects: []string{"FreedIsUsable", "FreeBreaksParent"},
 		Does: "a duplicate freed; sends, receives and a barrier in it, then in the original and another duplicate", Expects: "ErrComm in it; no harm elsewhere",
 		Run: func(t *T) {
 			a := t.dup()
@@ -146,7 +146,7 @@ var commCases = []Case{
 	},
 	{
 		ID: "mpi/comm/freed-during-traffic", Title: "What is under way in a communicator that is freed completes",
-		Cite: rule("6.4.3", "mpi/6.4.3/2"), Ranks: 2, Mutants: []string{"FreeDrops"},
+		Cite: rule("6.4.3", "mpi/6.4.3/2"), Ranks: 2, Defects: []string{"FreeDrops"},
 		Does: "receives posted and sends begun, small and large, Free, then the waits", Expects: "the contents",
 		Run: func(t *T) {
 			c := t.dup()

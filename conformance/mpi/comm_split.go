@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var splitCases = []Case{
 	{
 		ID: "mpi/split/colours", Title: "Ranks with one colour are together, and apart from the others",
-		Cite: rule("6.4.2", "mpi/6.4.2/3"), Ranks: 5, Mutants: []string{"ColorsMixed"},
+		Cite: rule("6.4.2", "mpi/6.4.2/3"), Ranks: 5, Defects: []string{"ColorsMixed"},
 		Does: "colours by rank modulo 2; in each group everybody talks to everybody", Expects: "groups of 3 and 2, and messages that stay in them",
 		Run: func(t *T) {
 			c := t.split(t.Rank()%2, 0)
@@ -21,7 +21,7 @@ var splitCases = []Case{
 	},
 	{
 		ID: "mpi/split/keys", Title: "Keys decide the order of ranks",
-		Cite: rule("6.4.2", "mpi/6.4.2/4"), Ranks: 4, Mutants: []string{"KeysIgnored"},
+		Cite: rule("6.4.2", "mpi/6.4.2/4"), Ranks: 4, Defects: []string{"KeysIgnored"},
 		Does: "keys that fall with the rank; a message to rank 0 of the new communicator", Expects: "the order turned round, the message at the old last rank",
 		Run: func(t *T) {
 			c := t.split(7, 100-10*t.Rank())
@@ -33,7 +33,7 @@ var splitCases = []Case{
 	},
 	{
 		ID: "mpi/split/equal-keys", Title: "Ranks with equal keys are in their old order",
-		Cite: rule("6.4.2", "mpi/6.4.2/4"), Ranks: 5, Mutants: []string{"TiesReversed"},
+		Cite: rule("6.4.2", "mpi/6.4.2/4"), Ranks: 5, Defects: []string{"TiesReversed"},
 		Does: "keys 1, 0, 1, 0, 1", Expects: "the order 1, 3, 0, 2, 4",
 		Run: func(t *T) {
 			c := t.split(0, 1-t.Rank()%2)
@@ -43,7 +43,7 @@ var splitCases = []Case{
 	},
 	{
 		ID: "mpi/split/negative-keys", Title: "Keys may be negative",
-		Cite: rule("6.4.2", "mpi/6.4.2/4"), Ranks: 4, Mutants: []string{"NegativeKeysLast", "KeysIgnored"},
+		Cite: rule("6.4.2", "mpi/6.4.2/4"), Ranks: 4, Defects: []string{"NegativeKeysLast", "KeysIgnored"},
 		Does: "keys 5, -1, 0, -1000", Expects: "the order 3, 1, 2, 0",
 		Run: func(t *T) {
 			c := t.split(1, []int{5, -1, 0, -1000}[t.Rank()])
@@ -53,7 +53,7 @@ var splitCases = []Case{
 	},
 	{
 		ID: "mpi/split/undefined", Title: "A rank without a colour gets no communicator",
-		Cite: rule("6.4.2", "mpi/6.4.2/5"), Ranks: 4, Mutants: []string{"UndefinedJoins"},
+		Cite: rule("6.4.2", "mpi/6.4.2/5"), Ranks: 4, Defects: []string{"UndefinedJoins"},
 		Does: "one rank with Undefined", Expects: "nil there, three ranks elsewhere",
 		Run: func(t *T) {
 			color := 0
@@ -73,7 +73,7 @@ var splitCases = []Case{
 	},
 	{
 		ID: "mpi/split/nested", Title: "Communicators can be split further, and ranks are those of the communicator at hand",
-		Cite: rule("6.4.2", "mpi/6.4.2/3", "mpi/6.2/2"), Ranks: 6, Mutants: []string{"SourceIsOfWorld", "ColorsMixed"},
+		Cite: rule("6.4.2", "mpi/6.4.2/3", "mpi/6.2/2"), Ranks: 6, Defects: []string{"SourceIsOfWorld", "ColorsMixed"},
 		Does: "six ranks into halves, each half into single ranks and a pair; messages from anybody in the halves", Expects: "ranks, sizes, and sources by the half's numbers",
 		Run: func(t *T) {
 			half := t.split(t.Rank()/3, 0)
@@ -95,7 +95,7 @@ var splitCases = []Case{
 	},
 	{
 		ID: "mpi/split/ranks-of-the-new", Title: "Ranks beyond a communicator's size are no ranks in it, though they are in its parent",
-		Cite: rule("6.2", "mpi/6.2/2", "mpi/8.4/1"), Ranks: 4, Mutants: []string{"RanksUnchecked"},
+		Cite: rule("6.2", "mpi/6.2/2", "mpi/8.4/1"), Ranks: 4, Defects: []string{"RanksUnchecked"},
 		Does: "in a communicator of two ranks a send to rank 2", Expects: "ErrRank",
 		Run: func(t *T) {
 			c := t.split(t.Rank()/2, 0)
@@ -108,7 +108,7 @@ var splitCases = []Case{
 	},
 	{
 		ID: "mpi/split/by-host", Title: "SplitNode puts ranks of one host together, and Node tells hosts apart",
-		Cite: rule("6.4.2", "mpi/6.4.2/6"), Ranks: 5, PerNode: 2, Mutants: []string{"NodesMixed", "NodeIsRank"},
+		Cite: rule("6.4.2", "mpi/6.4.2/6"), Ranks: 5, PerNode: 2, Defects: []string{"NodesMixed", "NodeIsRank"},
 		Does: "five ranks, two a host, keys turned round", Expects: "groups of 2, 2 and 1 in turned order, and the same by Node",
 		Run: func(t *T) {
 			var mates []int
@@ -135,7 +135,7 @@ var splitCases = []Case{
 	},
 	{
 		ID: "mpi/split/collectives-apart", Title: "Collective operations of different communicators do not mix",
-		Cite: rule("5.13", "mpi/5.13/1", "mpi/6.2/1"), Ranks: 6, Mutants: []string{"ColorsMixed", "ReduceMissesLast"},
+		Cite: rule("5.13", "mpi/5.13/1", "mpi/6.2/1"), Ranks: 6, Defects: []string{"ColorsMixed", "ReduceMissesLast"},
 		Does: "halves reduce different numbers of times while the others do something else; then all together", Expects: "the sums of each half",
 		Run: func(t *T) {
 			half := t.split(t.Rank()%2, 0)
@@ -155,7 +155,7 @@ var splitCases = []Case{
 	},
 	{
 		ID: "mpi/split/colours-are-not-negative", Title: "A negative colour that is not Undefined is an error",
-		Cite: rule("6.4.2", "mpi/6.4.2/5"), Ranks: 2, Mutants: []string{"ColorsUnchecked", "ErrorWedges"},
+		Cite: rule("6.4.2", "mpi/6.4.2/5"), Ranks: 2, Defects: []string{"ColorsUnchecked", "ErrorWedges"},
 		Does: "Split with the colour -7 on all ranks", Expects: "ErrArg on all, and that everything goes on",
 		Run: func(t *T) {
 			_, err := t.Split(-7, 0)

@@ -5,7 +5,7 @@ import "time"
 var worldCases = []Case{
 	{
 		ID: "mpi/world/ranks", Title: "Every rank is there once",
-		Cite: rule("6.4.1", "mpi/6.4.1/1"), Ranks: 5, Mutants: []string{"GatherReversed", "DupReverses"},
+		Cite: rule("6.4.1", "mpi/6.4.1/1"), Ranks: 5, Defects: []string{"GatherReversed", "DupReverses"},
 		Does: "an Allgather of the ranks, here and in a duplicate", Expects: "0 to 4, each at its place",
 		Run: func(t *T) {
 			for _, c := range []*T{t, t.dup()} {
@@ -17,7 +17,7 @@ var worldCases = []Case{
 	},
 	{
 		ID: "mpi/world/time-goes-on", Title: "Wtime does not go back, and Compute takes the time that it was told",
-		Cite: rule("8.6", "mpi/8.6/1"), Ranks: 2, Mutants: []string{"ClockRunsBack", "ComputesNothing"},
+		Cite: rule("8.6", "mpi/8.6/1"), Ranks: 2, Defects: []string{"ClockRunsBack", "ComputesNothing"},
 		Does: "Wtime around messages and computations", Expects: "never less than before, and at least as much more as was computed",
 		Run: func(t *T) {
 			last := t.w.Wtime()

@@ -56,7 +56,7 @@ func (t *T) refused(what string, calls map[string]error, class error) {
 var argumentCases = []Case{
 	{
 		ID: "mpi/error/send-to-no-rank", Title: "Sends to what is no rank are errors, and send nothing",
-		Cite: rule("8.4", "mpi/8.4/1"), Ranks: 2, Mutants: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
+		Cite: rule("8.4", "mpi/8.4/1"), Ranks: 2, Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
 		Does: "every kind of send to a rank beyond the last, to a negative one, and to anybody", Expects: "ErrRank of all; everything goes on",
 		Run: func(t *T) {
 			for _, dest := range []int{2, 1 << 20, mpi.AnySource, -17} {
@@ -68,7 +68,7 @@ var argumentCases = []Case{
 	},
 	{
 		ID: "mpi/error/receive-from-no-rank", Title: "Receives and probes from what is no rank are errors",
-		Cite: rule("8.4", "mpi/8.4/1"), Ranks: 2, Mutants: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
+		Cite: rule("8.4", "mpi/8.4/1"), Ranks: 2, Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
 		Does: "every kind of receive and probe from a rank beyond the last, and from a negative one", Expects: "ErrRank of all; everything goes on",
 		Run: func(t *T) {
 			for _, source := range []int{2, 1 << 20, -17} {
@@ -79,7 +79,7 @@ var argumentCases = []Case{
 	},
 	{
 		ID: "mpi/error/send-with-no-tag", Title: "Sends with what is no tag are errors, and send nothing",
-		Cite: rule("8.4", "mpi/8.4/2"), Ranks: 2, Mutants: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
+		Cite: rule("8.4", "mpi/8.4/2"), Ranks: 2, Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
 		Does: "every kind of send with a negative tag, any tag, and one above the largest", Expects: "ErrTag of all; everything goes on",
 		Run: func(t *T) {
 			for _, tag := range []int{-2, mpi.AnyTag, mpi.TagMax + 1} {
@@ -91,7 +91,7 @@ var argumentCases = []Case{
 	},
 	{
 		ID: "mpi/error/receive-with-no-tag", Title: "Receives and probes with what is no tag are errors",
-		Cite: rule("8.4", "mpi/8.4/2"), Ranks: 2, Mutants: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
+		Cite: rule("8.4", "mpi/8.4/2"), Ranks: 2, Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
 		Does: "every kind of receive and probe with a negative tag and one above the largest", Expects: "ErrTag of all; everything goes on",
 		Run: func(t *T) {
 			for _, tag := range []int{-2, mpi.TagMax + 1} {
@@ -102,7 +102,7 @@ var argumentCases = []Case{
 	},
 	{
 		ID: "mpi/error/largest-tag", Title: "The tags from 0 to the largest are good, and told apart",
-		Cite: rule("8.1.2", "mpi/8.1.2/1"), Ranks: 2, Mutants: []string{"TagMaxRefused", "TagCut"},
+		Cite: rule("8.1.2", "mpi/8.1.2/1"), Ranks: 2, Defects: []string{"TagMaxRefused", "TagCut"},
 		Does: "messages with the tags 0, 1, 32767, 32768, 65536 and the largest two, received in another order", Expects: "each by its tag",
 		Run: func(t *T) {
 			t.check(mpi.TagMax >= 32767, "32767 to be a tag at least", "%d", mpi.TagMax)
@@ -123,7 +123,7 @@ var argumentCases = []Case{
 	},
 	{
 		ID: "mpi/error/collective-arguments", Title: "Collective calls with arguments that do not fit are errors on every rank",
-		Cite: rule("8.4", "mpi/8.4/3"), Ranks: 2, Mutants: []string{"RanksUnchecked", "ReductionsUnchecked", "ErrorWedges"},
+		Cite: rule("8.4", "mpi/8.4/3"), Ranks: 2, Defects: []string{"RanksUnchecked", "ReductionsUnchecked", "ErrorWedges"},
 		Does: "a root that is no rank, types and operations that are none or do not fit, lengths that do not", Expects: "ErrRank, ErrType, ErrOp, ErrArg; everything goes on",
 		Run: func(t *T) {
 			b := make([]byte, 16)
@@ -143,7 +143,7 @@ var argumentCases = []Case{
 	},
 	{
 		ID: "mpi/error/says-what", Title: "An error names the call and the rank",
-		Cite: rule("8.3", "mpi/8.3/3"), Ranks: 2, Mutants: []string{"ErrorsWithoutCall"},
+		Cite: rule("8.3", "mpi/8.3/3"), Ranks: 2, Defects: []string{"ErrorsWithoutCall"},
 		Does: "a wrong Send and a wrong Irecv, here and in a communicator of another order", Expects: "*Error with the call and the rank in that communicator",
 		Run: func(t *T) {
 			back := t.split(0, -t.Rank())
@@ -159,7 +159,7 @@ var argumentCases = []Case{
 	},
 	{
 		ID: "mpi/error/during-traffic", Title: "An erroneous call harms nothing that is under way",
-		Cite: rule("8.3", "mpi/8.3/2"), Ranks: 2, Mutants: []string{"ErrorWedges"},
+		Cite: rule("8.3", "mpi/8.3/2"), Ranks: 2, Defects: []string{"ErrorWedges"},
 		Does: "large exchanges under way, erroneous calls in between, then the waits", Expects: "the contents",
 		Run: func(t *T) {
 			other := 1 - t.Rank()

@@ -9,7 +9,7 @@ import (
 var handlerCases = []Case{
 	{
 		ID: "mpi/handler/is-called", Title: "An error handler is called with the error, and decides what the call returns",
-		Cite: rule("8.3", "mpi/8.3/1"), Ranks: 2, Mutants: []string{"HandlerIgnored", "ErrorsWithoutClass"},
+		Cite: rule("8.3", "mpi/8.3/1"), Ranks: 2, Defects: []string{"HandlerIgnored", "ErrorsWithoutClass"},
 		Does: "a handler that returns an error of its own, then one that returns none", Expects: "one call of it for each error, with class and communicator; what it returns, of the call",
 		Run: func(t *T) {
 			mine := errors.New("mine")
@@ -30,7 +30,7 @@ var handlerCases = []Case{
 	},
 	{
 		ID: "mpi/handler/inherited", Title: "Communicators inherit the handler of what they are made of, and keep it",
-		Cite: rule("8.3", "mpi/8.3/4"), Ranks: 2, Mutants: []string{"HandlerNotInherited", "HandlerOfParent"},
+		Cite: rule("8.3", "mpi/8.3/4"), Ranks: 2, Defects: []string{"HandlerNotInherited", "HandlerOfParent"},
 		Does: "a handler set, a duplicate and a part made, another handler set in the duplicate", Expects: "each error at the right handler",
 		Run: func(t *T) {
 			var calls [2]int
@@ -48,7 +48,7 @@ var handlerCases = []Case{
 	},
 	{
 		ID: "mpi/handler/of-requests", Title: "Errors of requests go to the handler of their communicator",
-		Cite: rule("8.3", "mpi/8.3/1"), Ranks: 2, Mutants: []string{"HandlerIgnored", "TruncatesSilently"},
+		Cite: rule("8.3", "mpi/8.3/1"), Ranks: 2, Defects: []string{"HandlerIgnored", "TruncatesSilently"},
 		Does: "in a duplicate with a handler, a receive that is too short", Expects: "the handler called with ErrTruncate by Wait, and its error of Wait",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -66,7 +66,7 @@ var handlerCases = []Case{
 	},
 	{
 		ID: "mpi/handler/of-windows", Title: "Windows inherit the handler of their communicator",
-		Cite: rule("8.3", "mpi/8.3/4"), Ranks: 2, Mutants: []string{"HandlerIgnored", "HandlerNotInherited"},
+		Cite: rule("8.3", "mpi/8.3/4"), Ranks: 2, Defects: []string{"HandlerIgnored", "HandlerNotInherited"},
 		Does: "a handler set in a duplicate, a window made of it, an operation beyond its end", Expects: "the handler called with ErrRMARange",
 		Run: func(t *T) {
 			mine := errors.New("mine")

@@ -60,17 +60,17 @@ func TestCasesPassOnEveryLegalRuntime(t *testing.T) {
 }
 
 // A case that nothing can make fail proves nothing.
-func TestEveryCaseFailsOnItsMutants(t *testing.T) {
+func TestEveryCaseFailsOnItsDefects(t *testing.T) {
 	for _, c := range cases.Cases() {
 		t.Run(c.ID, func(t *testing.T) {
 			t.Parallel()
-			for _, name := range c.Mutants {
-				flaws, err := ideal.Named(name)
+			for _, name := range c.Defects {
+				defects, err := ideal.Named(name)
 				if err != nil {
 					t.Error(err)
 					continue
 				}
-				if err := caught(c, flaws); err != nil {
+				if err := caught(c, defects); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -78,11 +78,11 @@ func TestEveryCaseFailsOnItsMutants(t *testing.T) {
 	}
 }
 
-// caught looks for a run on a flawed runtime that the case fails, as chance decides
-// whether some flaws show.
-func caught(c cases.Case, flaws ideal.Flaws) error {
+// caught looks for a run on a defective runtime that the case fails, as chance decides
+// whether some defects show.
+func caught(c cases.Case, defects ideal.Defects) error {
 	for seed := range uint64(12) {
-		o := ideal.Options{Ranks: c.Ranks, PerNode: c.PerNode, Seed: seed, Eager: 4096, Steps: 400_000, Flaws: flaws}
+		o := ideal.Options{Ranks: c.Ranks, PerNode: c.PerNode, Seed: seed, Eager: 4096, Steps: 400_000, Defects: defects}
 		err := ideal.Run(o, c.RunOn)
 		var hung *ideal.HungError
 		switch {
@@ -96,16 +96,16 @@ func caught(c cases.Case, flaws ideal.Flaws) error {
 	return errors.New("the case passes")
 }
 
-func TestEveryFlawIsNoticed(t *testing.T) {
+func TestEveryDefectIsNoticed(t *testing.T) {
 	named := make(map[string]bool)
 	for _, c := range cases.Cases() {
-		for _, m := range c.Mutants {
+		for _, m := range c.Defects {
 			named[m] = true
 		}
 	}
 	for name, does := range ideal.Names() {
 		if does == "" {
-			t.Errorf("flaw %s does not say what it does", name)
+			t.Errorf("defect %s does not say what it does", name)
 		}
 		if !named[name] {
 			t.Errorf("no case is there to notice %s: %s", name, does)

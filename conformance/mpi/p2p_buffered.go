@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var bufferedCases = []Case{
 	{
 		ID: "mpi/buffered/completes-locally", Title: "Bsend returns though nobody receives",
-		Cite: rule("3.4", "mpi/3.4/5"), Ranks: 2, Mutants: []string{"BufferedWaits"},
+		Cite: rule("3.4", "mpi/3.4/5"), Ranks: 2, Defects: []string{"BufferedWaits"},
 		Does: "both ranks send buffered messages up to large ones to each other, then receive", Expects: "the contents",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -22,7 +22,7 @@ var bufferedCases = []Case{
 	},
 	{
 		ID: "mpi/buffered/takes-a-copy", Title: "A buffered message is what was in the buffer when it was sent",
-		Cite: rule("3.4", "mpi/3.4/5"), Ranks: 2, Mutants: []string{"LateCopy"},
+		Cite: rule("3.4", "mpi/3.4/5"), Ranks: 2, Defects: []string{"LateCopy"},
 		Does: "Bsends and an Ibsend from one buffer, overwritten each time", Expects: "the contents of the time of the sends",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -51,7 +51,7 @@ var bufferedCases = []Case{
 	},
 	{
 		ID: "mpi/buffered/exhaustion", Title: "A buffered send for which there is no room is an error, and leaves the others alone",
-		Cite: rule("3.6", "mpi/3.6/1"), Ranks: 2, Mutants: []string{"BufferUnbounded"},
+		Cite: rule("3.6", "mpi/3.6/1"), Ranks: 2, Defects: []string{"BufferUnbounded"},
 		Does: "with 4 KiB attached, messages of 1 KiB that nobody receives yet, and more of them than fit", Expects: "ErrBuffer at the latest for the fifth; all that were taken arrive",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -88,7 +88,7 @@ var bufferedCases = []Case{
 	},
 	{
 		ID: "mpi/buffered/needs-a-buffer", Title: "A buffered send without an attached buffer is an error",
-		Cite: rule("3.6", "mpi/3.6/1"), Ranks: 2, Mutants: []string{"BufferUnbounded", "ErrorWedges"},
+		Cite: rule("3.6", "mpi/3.6/1"), Ranks: 2, Defects: []string{"BufferUnbounded", "ErrorWedges"},
 		Does: "Bsend and Ibsend before AttachBuffer and after DetachBuffer", Expects: "ErrBuffer; everything else goes on",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -104,7 +104,7 @@ var bufferedCases = []Case{
 	},
 	{
 		ID: "mpi/buffered/room-comes-back", Title: "Room of messages that were received can be used again",
-		Cite: rule("3.6", "mpi/3.6/2"), Ranks: 2, Mutants: []string{"BufferLeaks"},
+		Cite: rule("3.6", "mpi/3.6/2"), Ranks: 2, Defects: []string{"BufferLeaks"},
 		Does: "20 times as much as fits, an answer after each message", Expects: "that all of it is taken and arrives",
 		Run: func(t *T) {
 			const rounds, n = 40, 3000
@@ -126,7 +126,7 @@ var bufferedCases = []Case{
 	},
 	{
 		ID: "mpi/buffered/detach-waits", Title: "DetachBuffer loses no message that is still in the buffer",
-		Cite: rule("3.6", "mpi/3.6/3"), Ranks: 2, Mutants: []string{"DetachDrops"},
+		Cite: rule("3.6", "mpi/3.6/3"), Ranks: 2, Defects: []string{"DetachDrops"},
 		Does: "buffered messages, DetachBuffer, then another buffer and another message", Expects: "all of them",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -149,7 +149,7 @@ var bufferedCases = []Case{
 	},
 	{
 		ID: "mpi/buffered/one-buffer-at-a-time", Title: "A second buffer cannot be attached, nor one detached that is not there",
-		Cite: rule("3.6", "mpi/3.6/4"), Ranks: 1, Mutants: []string{"AttachesTwice"},
+		Cite: rule("3.6", "mpi/3.6/4"), Ranks: 1, Defects: []string{"AttachesTwice"},
 		Does: "AttachBuffer twice, DetachBuffer twice", Expects: "ErrBuffer the second time",
 		Run: func(t *T) {
 			t.fails("DetachBuffer", t.w.DetachBuffer(), mpi.ErrBuffer)
@@ -162,7 +162,7 @@ var bufferedCases = []Case{
 	},
 	{
 		ID: "mpi/buffered/many-pairs", Title: "Buffered messages to several ranks arrive, whoever receives first",
-		Cite: rule("3.4", "mpi/3.4/5"), Ranks: 4, Mutants: []string{"BufferedWaits", "MiddleDamaged"},
+		Cite: rule("3.4", "mpi/3.4/5"), Ranks: 4, Defects: []string{"BufferedWaits", "MiddleDamaged"},
 		Does: "everybody sends buffered to everybody, then receives from the last to the first", Expects: "the contents",
 		Run: func(t *T) {
 			t.ok("AttachBuffer", t.w.AttachBuffer(100_000))

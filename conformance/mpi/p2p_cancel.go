@@ -13,7 +13,7 @@ func (t *T) cancels(p *pending) {
 var cancelCases = []Case{
 	{
 		ID: "mpi/cancel/without-a-message", Title: "A receive for which nothing comes can be cancelled, and the wait for it ends",
-		Cite: rule("3.8.4", "mpi/3.8.4/1", "mpi/3.8.4/2"), Ranks: 1, Mutants: []string{"CancelIgnored", "CancelUntold", "CancelFails"},
+		Cite: rule("3.8.4", "mpi/3.8.4/1", "mpi/3.8.4/2"), Ranks: 1, Defects: []string{"CancelIgnored", "CancelUntold", "CancelFails"},
 		Does: "receives of all kinds, cancelled and waited for", Expects: "that all waits end, with Cancelled set and the buffer as it was",
 		Run: func(t *T) {
 			t.cancels(t.irecv(10, 0, 1))
@@ -33,7 +33,7 @@ var cancelCases = []Case{
 	},
 	{
 		ID: "mpi/cancel/message-goes-to-the-next", Title: "A message that comes after a receive was cancelled goes to the next one",
-		Cite: rule("3.8.4", "mpi/3.8.4/3"), Ranks: 2, Mutants: []string{"CancelKeepsPosted"},
+		Cite: rule("3.8.4", "mpi/3.8.4/3"), Ranks: 2, Defects: []string{"CancelKeepsPosted"},
 		Does: "a receive cancelled, then a message of its envelope", Expects: "the message in a later receive, whole; the old buffer as it was",
 		Run: func(t *T) {
 			for i, n := range []int{50, large} {
@@ -54,7 +54,7 @@ var cancelCases = []Case{
 	},
 	{
 		ID: "mpi/cancel/too-late", Title: "A receive that has got its message is not cancelled any more",
-		Cite: rule("3.8.4", "mpi/3.8.4/3"), Ranks: 2, Mutants: []string{"CancelsWhatArrived"},
+		Cite: rule("3.8.4", "mpi/3.8.4/3"), Ranks: 2, Defects: []string{"CancelsWhatArrived"},
 		Does: "a receive that GetStatus reports complete, then Cancel", Expects: "the message, and Cancelled not set",
 		Run: func(t *T) {
 			for i, n := range []int{50, large} {
@@ -74,7 +74,7 @@ var cancelCases = []Case{
 	},
 	{
 		ID: "mpi/cancel/race", Title: "A receive that is cancelled while its message comes is either cancelled or has it, never both and never neither",
-		Cite: rule("3.8.4", "mpi/3.8.4/3"), Ranks: 2, Mutants: []string{"CancelKeepsPosted", "CancelsWhatArrived"},
+		Cite: rule("3.8.4", "mpi/3.8.4/3"), Ranks: 2, Defects: []string{"CancelKeepsPosted", "CancelsWhatArrived"},
 		Does: "40 rounds: a receive, its message under way, and Cancel at some moment; if it was cancelled, another receive", Expects: "the message exactly once in every round",
 		Run: func(t *T) {
 			for i := range 40 {
@@ -109,7 +109,7 @@ var cancelCases = []Case{
 	},
 	{
 		ID: "mpi/cancel/buffer-untouched", Title: "The buffer of a cancelled receive is left as it is",
-		Cite: rule("3.8.4", "mpi/3.8.4/3"), Ranks: 2, Mutants: []string{"CancelBlanksBuffer", "CancelKeepsPosted"},
+		Cite: rule("3.8.4", "mpi/3.8.4/3"), Ranks: 2, Defects: []string{"CancelBlanksBuffer", "CancelKeepsPosted"},
 		Does: "a cancelled receive between others of the same envelope, and messages for those", Expects: "nothing in its buffer",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -129,7 +129,7 @@ var cancelCases = []Case{
 	},
 	{
 		ID: "mpi/cancel/the-right-one", Title: "Only the receive that was meant is cancelled",
-		Cite: rule("3.8.4", "mpi/3.8.4/1"), Ranks: 2, Mutants: []string{"CancelsFirst"},
+		Cite: rule("3.8.4", "mpi/3.8.4/1"), Ranks: 2, Defects: []string{"CancelsFirst"},
 		Does: "the third of five alike receives cancelled, then four messages", Expects: "the messages in the other four, in order",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -153,7 +153,7 @@ var cancelCases = []Case{
 	},
 	{
 		ID: "mpi/cancel/persistent", Title: "A persistent receive that was cancelled can be started again",
-		Cite: rule("3.8.4", "mpi/3.8.4/4"), Ranks: 2, Mutants: []string{"PersistentOnce", "CancelIgnored"},
+		Cite: rule("3.8.4", "mpi/3.8.4/4"), Ranks: 2, Defects: []string{"PersistentOnce", "CancelIgnored"},
 		Does: "start, cancel, wait; start again, and a message", Expects: "Cancelled the first time, the message the second",
 		Run: func(t *T) {
 			for i := range 3 {
@@ -177,7 +177,7 @@ var cancelCases = []Case{
 	},
 	{
 		ID: "mpi/cancel/among-others", Title: "WaitAll over receives of which some were cancelled says which",
-		Cite: rule("3.8.4", "mpi/3.8.4/2", "mpi/3.7.5/3"), Ranks: 2, Mutants: []string{"CancelUntold", "StatusesReversed", "CancelIgnored"},
+		Cite: rule("3.8.4", "mpi/3.8.4/2", "mpi/3.7.5/3"), Ranks: 2, Defects: []string{"CancelUntold", "StatusesReversed", "CancelIgnored"},
 		Does: "five receives, two cancelled, messages for the rest", Expects: "Cancelled of those two, messages in the others",
 		Run: func(t *T) {
 			t.only(1, func() {

@@ -3,7 +3,7 @@ package mpi
 var emptyCases = []Case{
 	{
 		ID: "mpi/empty/arrives", Title: "A message without data is a message",
-		Cite: rule("3.2.2", "mpi/3.2.2/1"), Ranks: 2, Mutants: []string{"EmptyDropped"},
+		Cite: rule("3.2.2", "mpi/3.2.2/1"), Ranks: 2, Defects: []string{"EmptyDropped"},
 		Does: "empty messages in all modes, from nil and from an empty slice", Expects: "receives with count 0",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -28,7 +28,7 @@ var emptyCases = []Case{
 	},
 	{
 		ID: "mpi/empty/keeps-its-place", Title: "A message without data keeps its place among others",
-		Cite: rule("3.5", "mpi/3.5/1", "mpi/3.2.2/1"), Ranks: 2, Mutants: []string{"EmptyOvertakes", "EmptyDropped"},
+		Cite: rule("3.5", "mpi/3.5/1", "mpi/3.2.2/1"), Ranks: 2, Defects: []string{"EmptyOvertakes", "EmptyDropped"},
 		Does: "messages of 0, 10, 0, large, 0 … bytes with one tag", Expects: "the counts and contents in that order",
 		Run: func(t *T) {
 			sizes := []int{0, 10, 0, large, 0, 0, 5000, 0}
@@ -48,7 +48,7 @@ var emptyCases = []Case{
 	},
 	{
 		ID: "mpi/empty/into-no-buffer", Title: "An empty message can be received without a buffer",
-		Cite: rule("3.2.2", "mpi/3.2.2/1"), Ranks: 2, Mutants: []string{"EmptyDropped", "CompleteStaysActive"},
+		Cite: rule("3.2.2", "mpi/3.2.2/1"), Ranks: 2, Defects: []string{"EmptyDropped", "CompleteStaysActive"},
 		Does: "empty messages to receives with nil", Expects: "count 0 and no error",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -61,7 +61,7 @@ var emptyCases = []Case{
 	},
 	{
 		ID: "mpi/empty/probed", Title: "A probe finds a message without data",
-		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 2, Mutants: []string{"EmptyDropped", "IprobeNever"},
+		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 2, Defects: []string{"EmptyDropped", "IprobeNever"},
 		Does: "an empty message, probed until it is there", Expects: "count 0, and the message",
 		Run: func(t *T) {
 			t.only(0, func() { t.send(nil, 1, 6) })

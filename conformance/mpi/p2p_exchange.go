@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var exchangeCases = []Case{
 	{
 		ID: "mpi/exchange/ring", Title: "Sendrecv around a ring does not wait for itself",
-		Cite: rule("3.10", "mpi/3.10/1"), Ranks: 5, Mutants: []string{"SendrecvInTurn"},
+		Cite: rule("3.10", "mpi/3.10/1"), Ranks: 5, Defects: []string{"SendrecvInTurn"},
 		Does: "every rank sends right and receives from the left, small and large", Expects: "the neighbour's data",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -21,7 +21,7 @@ var exchangeCases = []Case{
 	},
 	{
 		ID: "mpi/exchange/replace", Title: "SendrecvReplace sends what was in the buffer, and leaves what came",
-		Cite: rule("3.10", "mpi/3.10/2"), Ranks: 4, Mutants: []string{"ReplaceSendsLate", "SendrecvInTurn"},
+		Cite: rule("3.10", "mpi/3.10/2"), Ranks: 4, Defects: []string{"ReplaceSendsLate", "SendrecvInTurn"},
 		Does: "a buffer goes once around the ring", Expects: "after each step the data of one rank further, in the end its own",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -38,7 +38,7 @@ var exchangeCases = []Case{
 	},
 	{
 		ID: "mpi/exchange/sendrecv-and-others", Title: "The parts of Sendrecv match ordinary sends and receives",
-		Cite: rule("3.10", "mpi/3.10/3"), Ranks: 3, Mutants: []string{"SendrecvInTurn", "MiddleDamaged"},
+		Cite: rule("3.10", "mpi/3.10/3"), Ranks: 3, Defects: []string{"SendrecvInTurn", "MiddleDamaged"},
 		Does: "rank 0 sends to 1 and receives from 2 in one call, which use Recv and Send; rank 2 sends only when 1 has received", Expects: "the contents",
 		Run: func(t *T) {
 			switch t.Rank() {
@@ -68,7 +68,7 @@ var exchangeCases = []Case{
 	},
 	{
 		ID: "mpi/exchange/halo", Title: "Ranks on a grid exchange borders with four neighbours, all at once",
-		Cite: rule("3.7.4", "mpi/3.7.4/2", "mpi/3.5/3"), Ranks: 6, Mutants: []string{"IsendWaits", "LastByteLost"},
+		Cite: rule("3.7.4", "mpi/3.7.4/2", "mpi/3.5/3"), Ranks: 6, Defects: []string{"IsendWaits", "LastByteLost"},
 		Does: "a torus of 2 by 3: receives and sends to the neighbours for ten steps, with other contents and sizes each", Expects: "the borders of each step",
 		Run: func(t *T) {
 			const wide, high = 3, 2
@@ -95,7 +95,7 @@ var exchangeCases = []Case{
 	},
 	{
 		ID: "mpi/exchange/master-and-workers", Title: "A master that hands out work to whoever is idle gets every result once",
-		Cite: rule("3.5", "mpi/3.5/3", "mpi/3.2.4/2"), Ranks: 5, Mutants: []string{"WildSourceUntold", "WildTagUntold"},
+		Cite: rule("3.5", "mpi/3.5/3", "mpi/3.2.4/2"), Ranks: 5, Defects: []string{"WildSourceUntold", "WildTagUntold"},
 		Does: "60 pieces of work to four workers by AnySource and the status, an end by tag", Expects: "the result of every piece once",
 		Run: func(t *T) {
 			const pieces, stop = 60, 9
@@ -139,7 +139,7 @@ var exchangeCases = []Case{
 	},
 	{
 		ID: "mpi/exchange/buffer-reused", Title: "One pair of buffers carries message after message",
-		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Mutants: []string{"LateCopy", "MiddleDamaged"},
+		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Defects: []string{"LateCopy", "MiddleDamaged"},
 		Does: "200 rounds of ping-pong from the same buffers, sizes by turns, each filled and cleared at once", Expects: "the contents of each round",
 		Run: func(t *T) {
 			sizes := []int{8, 1024, 10_000, 80_000}
@@ -170,7 +170,7 @@ var exchangeCases = []Case{
 	},
 	{
 		ID: "mpi/exchange/memory-forgotten", Title: "Memory that was forgotten can be used for other messages",
-		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Mutants: []string{"ForgetWipes", "LargeDamaged"},
+		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Defects: []string{"ForgetWipes", "LargeDamaged"},
 		Does: "large messages from and to parts of one piece of memory, which Forget is told of in between", Expects: "the contents, and memory that Forget left alone",
 		Run: func(t *T) {
 			mem := make([]byte, 2*large)

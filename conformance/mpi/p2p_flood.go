@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var floodCases = []Case{
 	{
 		ID: "mpi/flood/unexpected", Title: "Thousands of messages that nobody receives yet are kept",
-		Cite: rule("3.5", "mpi/3.5/4"), Ranks: 2, Mutants: []string{"FloodLost", "OvertakesRarely"},
+		Cite: rule("3.5", "mpi/3.5/4"), Ranks: 2, Defects: []string{"FloodLost", "OvertakesRarely"},
 		Does: "2000 sends begun before the first receive", Expects: "all of them, in order, whole",
 		Run: func(t *T) {
 			const n = 2000
@@ -29,7 +29,7 @@ var floodCases = []Case{
 	},
 	{
 		ID: "mpi/flood/from-all", Title: "One rank can be sent to by all at once, more than it has asked for",
-		Cite: rule("3.5", "mpi/3.5/4"), Ranks: 5, Mutants: []string{"FloodLost", "Overtakes"},
+		Cite: rule("3.5", "mpi/3.5/4"), Ranks: 5, Defects: []string{"FloodLost", "Overtakes"},
 		Does: "four ranks send 300 messages each of all sizes; the fifth receives them late, rank by rank", Expects: "all, in order, whole",
 		Run: func(t *T) {
 			const n = 300
@@ -54,7 +54,7 @@ var floodCases = []Case{
 	},
 	{
 		ID: "mpi/flood/tags-against-the-order", Title: "A thousand receives with tags of their own are found whatever order messages come in",
-		Cite: rule("3.2.4", "mpi/3.2.4/1"), Ranks: 2, Mutants: []string{"TagIgnored", "TagCut"},
+		Cite: rule("3.2.4", "mpi/3.2.4/1"), Ranks: 2, Defects: []string{"TagIgnored", "TagCut"},
 		Does: "1000 tags posted, messages sent from the last to the first, some tags far apart", Expects: "each in its receive",
 		Run: func(t *T) {
 			const n = 1000
@@ -79,7 +79,7 @@ var floodCases = []Case{
 	},
 	{
 		ID: "mpi/flood/tags-of-what-waits", Title: "Of many messages that wait a receive finds the one with its tag",
-		Cite: rule("3.2.4", "mpi/3.2.4/1"), Ranks: 2, Mutants: []string{"TagIgnored", "TagCut", "UnexpectedByTag"},
+		Cite: rule("3.2.4", "mpi/3.2.4/1"), Ranks: 2, Defects: []string{"TagIgnored", "TagCut", "UnexpectedByTag"},
 		Does: "600 messages with tags of their own that wait, received from the last to the first; then some of any tag", Expects: "each by its tag; the rest in the order of sending",
 		Run: func(t *T) {
 			const n, rest = 600, 10
@@ -107,7 +107,7 @@ var floodCases = []Case{
 	},
 	{
 		ID: "mpi/flood/many-large", Title: "Many large messages can be under way at the same time",
-		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 2, Mutants: []string{"LargeDamaged", "IsendWaits"},
+		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 2, Defects: []string{"LargeDamaged", "IsendWaits"},
 		Does: "40 messages of 100 kB each way at once, receives posted in another order", Expects: "every byte",
 		Run: func(t *T) {
 			const n, size = 40, 100_000
@@ -127,7 +127,7 @@ var floodCases = []Case{
 	},
 	{
 		ID: "mpi/flood/both-ways", Title: "Two ranks can flood each other",
-		Cite: rule("3.5", "mpi/3.5/3", "mpi/3.5/4"), Ranks: 2, Mutants: []string{"Overtakes"},
+		Cite: rule("3.5", "mpi/3.5/3", "mpi/3.5/4"), Ranks: 2, Defects: []string{"Overtakes"},
 		Does: "600 sends of all sizes in each direction, begun before the first receive on either side", Expects: "all, in order, whole",
 		Run: func(t *T) {
 			const n = 600
@@ -145,7 +145,7 @@ var floodCases = []Case{
 	},
 	{
 		ID: "mpi/flood/two-communicators", Title: "A flood in one communicator does not keep another's messages",
-		Cite: rule("6.2", "mpi/6.2/1", "mpi/3.5/3"), Ranks: 2, Mutants: []string{"DupSharesContext"},
+		Cite: rule("6.2", "mpi/6.2/1", "mpi/3.5/3"), Ranks: 2, Defects: []string{"DupSharesContext"},
 		Does: "500 messages that wait in one communicator, a conversation in a second, then the flood is received", Expects: "both",
 		Run: func(t *T) {
 			other := t.dup()

@@ -38,25 +38,25 @@ func syncWaits(n int) func(*T) {
 var modeCases = []Case{
 	{
 		ID: "mpi/mode/synchronous-waits", Title: "A synchronous send is not complete before its receive has begun",
-		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 2, Mutants: []string{"SyncEarly", "SyncOnArrival"},
+		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 2, Defects: []string{"SyncEarly", "SyncOnArrival"},
 		Does: "an Issend of 8 bytes; a conversation; the receive", Expects: "Test false until the receive is there, then completion",
 		Run: syncWaits(8),
 	},
 	{
 		ID: "mpi/mode/synchronous-waits-when-large", Title: "A synchronous send of a large message is not complete before its receive has begun",
-		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 2, Mutants: []string{"SyncEarly", "SyncOnArrival"},
+		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 2, Defects: []string{"SyncEarly", "SyncOnArrival"},
 		Does: "the same with a large message", Expects: "the same",
 		Run: syncWaits(large),
 	},
 	{
 		ID: "mpi/mode/synchronous-waits-when-empty", Title: "A synchronous send without data is not complete before its receive has begun",
-		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 2, Mutants: []string{"SyncEarly", "SyncSmallEarly"},
+		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 2, Defects: []string{"SyncEarly", "SyncSmallEarly"},
 		Does: "the same with nothing in the message", Expects: "the same",
 		Run: syncWaits(0),
 	},
 	{
 		ID: "mpi/mode/ssend-blocks", Title: "Ssend does not return before its receive has begun",
-		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 3, Mutants: []string{"SyncEarly"},
+		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 3, Defects: []string{"SyncEarly"},
 		Does:    "rank 0 sends synchronously to 1, then tells 2; rank 2 looks for that word before it lets 1 receive",
 		Expects: "that there is no such word until then",
 		Run: func(t *T) {
@@ -79,7 +79,7 @@ var modeCases = []Case{
 	},
 	{
 		ID: "mpi/mode/probe-receives-nothing", Title: "A probe that finds a synchronous message does not complete its send",
-		Cite: rule("3.8.1", "mpi/3.8.1/2", "mpi/3.4/1"), Ranks: 2, Mutants: []string{"ProbeCompletesSync"},
+		Cite: rule("3.8.1", "mpi/3.8.1/2", "mpi/3.4/1"), Ranks: 2, Defects: []string{"ProbeCompletesSync"},
 		Does: "an Issend that the other rank probes, and receives later", Expects: "Test false in between",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -101,7 +101,7 @@ var modeCases = []Case{
 	},
 	{
 		ID: "mpi/mode/synchronous-to-oneself", Title: "A synchronous send to oneself waits for the receive as well",
-		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 1, Mutants: []string{"SyncEarly", "SyncOnArrival"},
+		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 1, Defects: []string{"SyncEarly", "SyncOnArrival"},
 		Does: "an Issend of a rank to itself, looked at before and after its receive", Expects: "that it is complete only then",
 		Run: func(t *T) {
 			for _, n := range []int{8, large} {
@@ -115,7 +115,7 @@ var modeCases = []Case{
 	},
 	{
 		ID: "mpi/mode/synchronous-completes", Title: "A synchronous send completes when its receive has begun, waited for or not",
-		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 2, Mutants: []string{"TestNever", "EmptyDropped"},
+		Cite: rule("3.4", "mpi/3.4/1"), Ranks: 2, Defects: []string{"TestNever", "EmptyDropped"},
 		Does: "receives that are posted and not waited for until the sender says that its sends are complete", Expects: "that it says so",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -156,7 +156,7 @@ var modeCases = []Case{
 	},
 	{
 		ID: "mpi/mode/ready", Title: "Ready sends whose receives are posted arrive, whatever their size",
-		Cite: rule("3.4", "mpi/3.4/2"), Ranks: 2, Mutants: []string{"ReadyLost", "ReadyEmpty"},
+		Cite: rule("3.4", "mpi/3.4/2"), Ranks: 2, Defects: []string{"ReadyLost", "ReadyEmpty"},
 		Does: "receives of several sizes, then an Rsend or Irsend for each", Expects: "the contents",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -184,7 +184,7 @@ var modeCases = []Case{
 	},
 	{
 		ID: "mpi/mode/any-receive-fits", Title: "A receive takes messages of all modes",
-		Cite: rule("3.4", "mpi/3.4/3"), Ranks: 2, Mutants: []string{"ReadyEmpty", "MiddleDamaged"},
+		Cite: rule("3.4", "mpi/3.4/3"), Ranks: 2, Defects: []string{"ReadyEmpty", "MiddleDamaged"},
 		Does: "one Send, Ssend, Bsend and Rsend to receives that are all alike", Expects: "the contents",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -208,7 +208,7 @@ var modeCases = []Case{
 	},
 	{
 		ID: "mpi/mode/isend-returns", Title: "Isend returns whether there is a receive or not, at any size",
-		Cite: rule("3.7", "mpi/3.7/1"), Ranks: 2, Mutants: []string{"IsendWaits"},
+		Cite: rule("3.7", "mpi/3.7/1"), Ranks: 2, Defects: []string{"IsendWaits"},
 		Does: "both ranks begin large sends to each other, and only then receive", Expects: "the contents",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -224,7 +224,7 @@ var modeCases = []Case{
 	},
 	{
 		ID: "mpi/mode/buffer-is-free-after-send", Title: "What is written to a buffer after Send has returned does not change the message",
-		Cite: rule("3.4", "mpi/3.4/4"), Ranks: 2, Mutants: []string{"LateCopy"},
+		Cite: rule("3.4", "mpi/3.4/4"), Ranks: 2, Defects: []string{"LateCopy"},
 		Does: "sends from one buffer that is overwritten at once, of all sizes", Expects: "the contents of the time of the sends",
 		Run: func(t *T) {
 			sizes := every()
@@ -241,7 +241,7 @@ var modeCases = []Case{
 	},
 	{
 		ID: "mpi/mode/buffer-is-free-after-wait", Title: "What is written to a buffer after the wait for its send does not change the message",
-		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Mutants: []string{"LateCopy"},
+		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Defects: []string{"LateCopy"},
 		Does:    "Isends of several sizes, whose buffers are overwritten as soon as each is complete; receives that come late",
 		Expects: "the contents of the time of the sends",
 		Run: func(t *T) {
@@ -270,7 +270,7 @@ var modeCases = []Case{
 	},
 	{
 		ID: "mpi/mode/one-buffer-many-sends", Title: "One buffer can be in several sends at the same time",
-		Cite: rule("3.7.2", "mpi/3.7.2/1"), Ranks: 3, Mutants: []string{"LastByteLost", "MiddleDamaged"},
+		Cite: rule("3.7.2", "mpi/3.7.2/1"), Ranks: 3, Defects: []string{"LastByteLost", "MiddleDamaged"},
 		Does: "overlapping parts of one buffer in sends to two ranks at once", Expects: "all contents",
 		Run: func(t *T) {
 			d := data(5, large)

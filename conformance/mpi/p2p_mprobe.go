@@ -9,7 +9,7 @@ import (
 var matchedCases = []Case{
 	{
 		ID: "mpi/mprobe/takes-out", Title: "A message that a matched probe has found is seen by nobody else",
-		Cite: rule("3.8.2", "mpi/3.8.2/1"), Ranks: 2, Mutants: []string{"MprobeLeaves"},
+		Cite: rule("3.8.2", "mpi/3.8.2/1"), Ranks: 2, Defects: []string{"MprobeLeaves"},
 		Does: "a matched probe of the only message, then probes of everything", Expects: "nothing; then the message by its handle",
 		Run: func(t *T) {
 			for i, n := range []int{9, large} {
@@ -33,7 +33,7 @@ var matchedCases = []Case{
 	},
 	{
 		ID: "mpi/mprobe/later-ones-pass", Title: "Messages behind one that was taken out can be received before it",
-		Cite: rule("3.8.2", "mpi/3.8.2/1", "mpi/3.8.3/1"), Ranks: 2, Mutants: []string{"MprobeLeaves", "MprobeGetsNext"},
+		Cite: rule("3.8.2", "mpi/3.8.2/1", "mpi/3.8.3/1"), Ranks: 2, Defects: []string{"MprobeLeaves", "MprobeGetsNext"},
 		Does: "three messages of one envelope; the first is taken out, the others received, then the first", Expects: "each the right content",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -56,7 +56,7 @@ var matchedCases = []Case{
 	},
 	{
 		ID: "mpi/mprobe/right-one-by-each-handle", Title: "Each of several messages that were taken out is received by its own handle",
-		Cite: rule("3.8.3", "mpi/3.8.3/1"), Ranks: 3, Mutants: []string{"MprobeGetsNext", "MprobeLeaves"},
+		Cite: rule("3.8.3", "mpi/3.8.3/1"), Ranks: 3, Defects: []string{"MprobeGetsNext", "MprobeLeaves"},
 		Does: "messages of two ranks, all taken out with wildcards, received from the last to the first", Expects: "what each probe told",
 		Run: func(t *T) {
 			const n = 8
@@ -89,7 +89,7 @@ var matchedCases = []Case{
 	},
 	{
 		ID: "mpi/mprobe/improbe", Title: "Improbe finds nothing where nothing is, and the message in the end",
-		Cite: rule("3.8.2", "mpi/3.8.2/2"), Ranks: 2, Mutants: []string{"IprobeNever", "MprobeLeaves"},
+		Cite: rule("3.8.2", "mpi/3.8.2/2"), Ranks: 2, Defects: []string{"IprobeNever", "MprobeLeaves"},
 		Does: "Improbe before and after a send", Expects: "no message and false, then the message once",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -117,7 +117,7 @@ var matchedCases = []Case{
 	},
 	{
 		ID: "mpi/mprobe/irecv", Title: "A message that was taken out can be received without waiting",
-		Cite: rule("3.8.3", "mpi/3.8.3/2"), Ranks: 2, Mutants: []string{"MiddleDamaged", "CountIsRoom"},
+		Cite: rule("3.8.3", "mpi/3.8.3/2"), Ranks: 2, Defects: []string{"MiddleDamaged", "CountIsRoom"},
 		Does: "small and large messages, taken out, their receives begun, waited for together", Expects: "the contents and statuses",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -147,7 +147,7 @@ var matchedCases = []Case{
 	},
 	{
 		ID: "mpi/mprobe/once", Title: "A message can be received once",
-		Cite: rule("3.8.3", "mpi/3.8.3/3"), Ranks: 2, Mutants: []string{"MessageTwice"},
+		Cite: rule("3.8.3", "mpi/3.8.3/3"), Ranks: 2, Defects: []string{"MessageTwice"},
 		Does: "a second receive by the same handle", Expects: "an error, and nothing else harmed",
 		Run: func(t *T) {
 			t.only(0, func() { t.send(data(2, 50), 1, 3) })
@@ -163,7 +163,7 @@ var matchedCases = []Case{
 	},
 	{
 		ID: "mpi/mprobe/synchronous", Title: "A synchronous send completes when the message that was taken out is received",
-		Cite: rule("3.8.3", "mpi/3.8.3/1", "mpi/3.4/1"), Ranks: 2, Mutants: []string{"TestNever"},
+		Cite: rule("3.8.3", "mpi/3.8.3/1", "mpi/3.4/1"), Ranks: 2, Defects: []string{"TestNever"},
 		Does: "an Issend, taken out and received by its handle", Expects: "the content; then that the send is complete",
 		Run: func(t *T) {
 			t.only(0, func() {

@@ -8,7 +8,7 @@ var null = Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 var nullCases = []Case{
 	{
 		ID: "mpi/null/sends", Title: "Sends of all modes to nobody are complete at once",
-		Cite: rule("3.11", "mpi/3.11/1"), Ranks: 1, Mutants: []string{"NullBlocks", "NullRefused"},
+		Cite: rule("3.11", "mpi/3.11/1"), Ranks: 1, Defects: []string{"NullBlocks", "NullRefused"},
 		Does: "every kind of send to ProcNull, synchronous ones too", Expects: "that all return and complete",
 		Run: func(t *T) {
 			d := data(1, large)
@@ -22,7 +22,7 @@ var nullCases = []Case{
 	},
 	{
 		ID: "mpi/null/receive", Title: "A receive from nobody is complete at once, and writes nothing",
-		Cite: rule("3.11", "mpi/3.11/2"), Ranks: 1, Mutants: []string{"NullBlocks", "NullIsAnySource", "NullWipes"},
+		Cite: rule("3.11", "mpi/3.11/2"), Ranks: 1, Defects: []string{"NullBlocks", "NullIsAnySource", "NullWipes"},
 		Does: "Recv and Irecv from ProcNull", Expects: "source ProcNull, any tag, count 0; the buffer as it was",
 		Run: func(t *T) {
 			r := newRoom(64)
@@ -38,7 +38,7 @@ var nullCases = []Case{
 	},
 	{
 		ID: "mpi/null/probe", Title: "Probes of nobody succeed at once",
-		Cite: rule("3.11", "mpi/3.11/3"), Ranks: 1, Mutants: []string{"NullBlocks"},
+		Cite: rule("3.11", "mpi/3.11/3"), Ranks: 1, Defects: []string{"NullBlocks"},
 		Does: "Probe, Iprobe, Mprobe and Improbe from ProcNull, and receives of what they took out", Expects: "the status of nobody every time",
 		Run: func(t *T) {
 			st, err := t.Probe(mpi.ProcNull, 1)
@@ -59,7 +59,7 @@ var nullCases = []Case{
 	},
 	{
 		ID: "mpi/null/ends-of-a-chain", Title: "Sendrecv along a chain needs no exception at its ends",
-		Cite: rule("3.11", "mpi/3.11/1", "mpi/3.11/2", "mpi/3.10/1"), Ranks: 4, Mutants: []string{"NullWipes", "NullRefused", "NullIsAnySource"},
+		Cite: rule("3.11", "mpi/3.11/1", "mpi/3.11/2", "mpi/3.10/1"), Ranks: 4, Defects: []string{"NullWipes", "NullRefused", "NullIsAnySource"},
 		Does: "a shift by one with ProcNull beyond both ends", Expects: "the neighbour's data, and at the end a buffer as it was",
 		Run: func(t *T) {
 			left, right := t.Rank()-1, t.Rank()+1
@@ -85,7 +85,7 @@ var nullCases = []Case{
 	},
 	{
 		ID: "mpi/null/persistent", Title: "Persistent requests with nobody can be started again and again",
-		Cite: rule("3.11", "mpi/3.11/1", "mpi/3.9/1"), Ranks: 1, Mutants: []string{"NullBlocks", "PersistentOnce"},
+		Cite: rule("3.11", "mpi/3.11/1", "mpi/3.9/1"), Ranks: 1, Defects: []string{"NullBlocks", "PersistentOnce"},
 		Does: "a persistent send and receive with ProcNull, three rounds", Expects: "that all complete, with the status of nobody",
 		Run: func(t *T) {
 			r := newRoom(16)
@@ -103,7 +103,7 @@ var nullCases = []Case{
 	},
 	{
 		ID: "mpi/null/not-a-wildcard", Title: "A receive from nobody takes no message of anybody",
-		Cite: rule("3.11", "mpi/3.11/2"), Ranks: 2, Mutants: []string{"NullBlocks", "NullIsAnySource"},
+		Cite: rule("3.11", "mpi/3.11/2"), Ranks: 2, Defects: []string{"NullBlocks", "NullIsAnySource"},
 		Does: "a message that is there, a receive from ProcNull of its tag, then one from its source", Expects: "the message in the second",
 		Run: func(t *T) {
 			t.only(0, func() { t.send(data(1, 32), 1, 2) })

@@ -9,7 +9,7 @@ import (
 var orderCases = []Case{
 	{
 		ID: "mpi/order/same-envelope", Title: "Messages of one envelope are received in the order in which they were sent",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"Overtakes"},
+		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"Overtakes"},
 		Does: "100 sends of 64 bytes with one tag", Expects: "the contents in that order",
 		Run: func(t *T) {
 			for i := range 100 {
@@ -20,7 +20,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/small-behind-large", Title: "A small message does not overtake a large one",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"SmallOvertakes"},
+		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"SmallOvertakes"},
 		Does: "pairs of a large and a small message, both under way when the first is received", Expects: "the large one first",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -41,7 +41,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/large-behind-small", Title: "A large message does not overtake a small one",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"LargeOvertakes"},
+		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"LargeOvertakes"},
 		Does: "receives posted, then pairs of a small and a large message", Expects: "each in the receive whose turn it is",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -69,7 +69,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/sizes-mixed", Title: "Order holds whatever the sizes of messages are",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"SmallOvertakes", "LargeOvertakes"},
+		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"SmallOvertakes", "LargeOvertakes"},
 		Does: "sends of 0 bytes to 128 KiB, in an order without order, all begun at once", Expects: "the contents in the order of the sends",
 		Run: func(t *T) {
 			sizes := make([]int, 48)
@@ -92,7 +92,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/modes-mixed", Title: "Order holds between sends of all modes",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"SyncOvertaken"},
+		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"SyncOvertaken"},
 		Does: "standard, synchronous and buffered sends by turns, none waited for", Expects: "the contents in the order of the sends",
 		Run: func(t *T) {
 			const n = 24
@@ -125,7 +125,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/posted-receives", Title: "Receives of one envelope are satisfied in the order in which they were posted",
-		Cite: rule("3.5", "mpi/3.5/2"), Ranks: 2, Mutants: []string{"PostedLastFirst"},
+		Cite: rule("3.5", "mpi/3.5/2"), Ranks: 2, Defects: []string{"PostedLastFirst"},
 		Does: "20 receives posted, then 20 messages", Expects: "the i-th message in the i-th receive",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -149,7 +149,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/wildcard-posted-first", Title: "A receive with wildcards that was posted first gets the message, not an exact one behind it",
-		Cite: rule("3.5", "mpi/3.5/2"), Ranks: 2, Mutants: []string{"ExactFirst", "PostedLastFirst"},
+		Cite: rule("3.5", "mpi/3.5/2"), Ranks: 2, Defects: []string{"ExactFirst", "PostedLastFirst"},
 		Does: "a receive from anybody of any tag, then an exact one; two messages", Expects: "the first message in the first receive",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -169,7 +169,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/exact-posted-first", Title: "An exact receive that was posted first gets the message, not one with wildcards behind it",
-		Cite: rule("3.5", "mpi/3.5/2"), Ranks: 2, Mutants: []string{"WildFirst", "PostedLastFirst"},
+		Cite: rule("3.5", "mpi/3.5/2"), Ranks: 2, Defects: []string{"WildFirst", "PostedLastFirst"},
 		Does: "an exact receive, then ones with either wildcard; three messages", Expects: "each in its turn",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -189,7 +189,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/unexpected-by-any-tag", Title: "Receives of any tag get what came unexpected in the order of sending, not of tags",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"UnexpectedByTag", "UnexpectedLastFirst"},
+		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"UnexpectedByTag", "UnexpectedLastFirst"},
 		Does: "messages with falling tags, all there before the first receive", Expects: "falling tags",
 		Run: func(t *T) {
 			side := t.dup()
@@ -213,7 +213,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/tags-choose", Title: "A receive takes the message with its tag, over others that came before",
-		Cite: rule("3.2.4", "mpi/3.2.4/1"), Ranks: 2, Mutants: []string{"TagIgnored"},
+		Cite: rule("3.2.4", "mpi/3.2.4/1"), Ranks: 2, Defects: []string{"TagIgnored"},
 		Does: "sends with tags 0 to 9, receives from 9 to 0", Expects: "each message by its tag",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -232,7 +232,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/posted-and-unexpected", Title: "Order holds between messages that find a receive and those that do not",
-		Cite: rule("3.5", "mpi/3.5/1", "mpi/3.5/2"), Ranks: 2, Mutants: []string{"Overtakes", "UnexpectedLastFirst"},
+		Cite: rule("3.5", "mpi/3.5/1", "mpi/3.5/2"), Ranks: 2, Defects: []string{"Overtakes", "UnexpectedLastFirst"},
 		Does: "three receives posted, eight messages, five more receives", Expects: "the contents in order",
 		Run: func(t *T) {
 			side := t.dup()
@@ -261,7 +261,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/of-each-sender", Title: "Receives from anybody get the messages of each sender in its order",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 4, Mutants: []string{"Overtakes"},
+		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 4, Defects: []string{"Overtakes"},
 		Does: "three ranks send 40 messages each to one, which receives from anybody", Expects: "the next of its sender, every time, and all in the end",
 		Run: func(t *T) {
 			const n = 40
@@ -285,7 +285,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/kinds-of-receives", Title: "Order holds between receives of all kinds",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"Overtakes", "UnexpectedLastFirst"},
+		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"Overtakes", "UnexpectedLastFirst"},
 		Does:    "messages of one envelope, received by Recv, Irecv, after a probe, by a matched probe and by a persistent request in turn",
 		Expects: "the contents in order",
 		Run: func(t *T) {
@@ -326,7 +326,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/waits-do-not-decide", Title: "Non-blocking sends are ordered by their beginnings, not by the waits for them",
-		Cite: rule("3.7.4", "mpi/3.7.4/1"), Ranks: 2, Mutants: []string{"Overtakes", "LargeOvertakes"},
+		Cite: rule("3.7.4", "mpi/3.7.4/1"), Ranks: 2, Defects: []string{"Overtakes", "LargeOvertakes"},
 		Does: "sends of small and large messages, waited for from last to first", Expects: "the contents in the order of the beginnings",
 		Run: func(t *T) {
 			const n = 12
@@ -353,7 +353,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/thousands", Title: "Order holds over thousands of messages",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"OvertakesRarely"},
+		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"OvertakesRarely"},
 		Does: "3000 small messages, in windows of 100", Expects: "each with the next number",
 		Run: func(t *T) {
 			const n, window = 3000, 100
@@ -373,7 +373,7 @@ var orderCases = []Case{
 	},
 	{
 		ID: "mpi/order/persistent-sends", Title: "Started persistent sends are ordered as others are",
-		Cite: rule("3.9", "mpi/3.9/1", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"Overtakes"},
+		Cite: rule("3.9", "mpi/3.9/1", "mpi/3.5/1"), Ranks: 2, Defects: []string{"Overtakes"},
 		Does: "two persistent sends and an Isend, begun by turns", Expects: "the contents in the order of the beginnings",
 		Run: func(t *T) {
 			t.only(0, func() {

@@ -9,7 +9,7 @@ import (
 var persistentCases = []Case{
 	{
 		ID: "mpi/persistent/again-and-again", Title: "A persistent send and receive can be started as often as one likes, at any size",
-		Cite: rule("3.9", "mpi/3.9/1"), Ranks: 2, Mutants: []string{"PersistentOnce"},
+		Cite: rule("3.9", "mpi/3.9/1"), Ranks: 2, Defects: []string{"PersistentOnce"},
 		Does: "for each size, ten rounds with other contents", Expects: "the contents of each round",
 		Run: func(t *T) {
 			for k, n := range few {
@@ -39,7 +39,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/inactive-at-first", Title: "A persistent request does nothing before it is started",
-		Cite: rule("3.9", "mpi/3.9/2"), Ranks: 2, Mutants: []string{"InitStarts"},
+		Cite: rule("3.9", "mpi/3.9/2"), Ranks: 2, Defects: []string{"InitStarts"},
 		Does: "a send and a receive made and not started; the receiver looks for a message, the sender sends another", Expects: "no message of the former; the latter in another receive",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -66,7 +66,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/inactive-waits", Title: "Wait and Test of an inactive request return at once with an empty status",
-		Cite: rule("3.7.3", "mpi/3.7.3/2"), Ranks: 1, Mutants: []string{"InactiveHangs", "InactiveKeepsStatus", "InactiveTestsFalse"},
+		Cite: rule("3.7.3", "mpi/3.7.3/2"), Ranks: 1, Defects: []string{"InactiveHangs", "InactiveKeepsStatus", "InactiveTestsFalse"},
 		Does: "Wait and Test of persistent requests before they are started and after they were waited for, and of an Irecv likewise", Expects: "no waiting; source and tag any, count 0, not cancelled",
 		Run: func(t *T) {
 			nothing := func(r Request) {
@@ -99,7 +99,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/content-of-the-start", Title: "A persistent send sends what is in its buffer when it is started",
-		Cite: rule("3.9", "mpi/3.9/3"), Ranks: 2, Mutants: []string{"InitCopies"},
+		Cite: rule("3.9", "mpi/3.9/3"), Ranks: 2, Defects: []string{"InitCopies"},
 		Does: "a buffer filled after the request was made, and before each start", Expects: "the contents of the starts",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -121,7 +121,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/synchronous", Title: "A persistent synchronous send waits for its receive in every round",
-		Cite: rule("3.9", "mpi/3.9/4", "mpi/3.4/1"), Ranks: 2, Mutants: []string{"SyncEarly", "SyncOnArrival"},
+		Cite: rule("3.9", "mpi/3.9/4", "mpi/3.4/1"), Ranks: 2, Defects: []string{"SyncEarly", "SyncOnArrival"},
 		Does: "two rounds: start, a conversation, the receive", Expects: "not complete before the receive",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -151,7 +151,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/buffered-and-ready", Title: "Persistent buffered and ready sends are what their modes are",
-		Cite: rule("3.9", "mpi/3.9/4"), Ranks: 2, Mutants: []string{"BufferedWaits", "ReadyEmpty", "ReadyLost"},
+		Cite: rule("3.9", "mpi/3.9/4"), Ranks: 2, Defects: []string{"BufferedWaits", "ReadyEmpty", "ReadyLost"},
 		Does:    "a buffered send that is complete before its receive is posted, then a ready one whose receive is posted, three rounds",
 		Expects: "that the former does not wait, and both contents",
 		Run: func(t *T) {
@@ -188,7 +188,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/start-all", Title: "StartAll starts all of its requests",
-		Cite: rule("3.9", "mpi/3.9/5"), Ranks: 4, Mutants: []string{"StartAllMissesLast"},
+		Cite: rule("3.9", "mpi/3.9/5"), Ranks: 4, Defects: []string{"StartAllMissesLast"},
 		Does: "persistent sends and receives between all ranks, started together, five rounds", Expects: "all contents in every round",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -218,7 +218,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/with-others", Title: "Persistent requests match those that are not",
-		Cite: rule("3.9", "mpi/3.9/6"), Ranks: 2, Mutants: []string{"PersistentOnce", "MiddleDamaged"},
+		Cite: rule("3.9", "mpi/3.9/6"), Ranks: 2, Defects: []string{"PersistentOnce", "MiddleDamaged"},
 		Does: "a persistent send to Recv, and Send to a persistent receive, both ways", Expects: "the contents",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -240,7 +240,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/start-of-what-is-active", Title: "A request that is active cannot be started",
-		Cite: rule("3.9", "mpi/3.9/7"), Ranks: 2, Mutants: []string{"ActiveStarts"},
+		Cite: rule("3.9", "mpi/3.9/7"), Ranks: 2, Defects: []string{"ActiveStarts"},
 		Does: "Start of a persistent receive that is under way", Expects: "ErrRequest; the receive goes on",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -258,7 +258,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/start-of-others", Title: "A request that is not persistent cannot be started",
-		Cite: rule("3.9", "mpi/3.9/7"), Ranks: 1, Mutants: []string{"PlainStarts"},
+		Cite: rule("3.9", "mpi/3.9/7"), Ranks: 1, Defects: []string{"PlainStarts"},
 		Does: "Start of an Irecv before and after its message", Expects: "ErrRequest",
 		Run: func(t *T) {
 			p := t.irecv(10, 0, 1)
@@ -272,7 +272,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/wildcards", Title: "Each round of a persistent receive with wildcards tells of its own message",
-		Cite: rule("3.9", "mpi/3.9/1", "mpi/3.2.5/1"), Ranks: 3, Mutants: []string{"WildSourceUntold", "WildTagUntold", "PersistentOnce"},
+		Cite: rule("3.9", "mpi/3.9/1", "mpi/3.2.5/1"), Ranks: 3, Defects: []string{"WildSourceUntold", "WildTagUntold", "PersistentOnce"},
 		Does: "one receive of anything, started for messages of two ranks by turns", Expects: "source, tag, count and content of each",
 		Run: func(t *T) {
 			if t.Rank() > 0 {
@@ -298,7 +298,7 @@ var persistentCases = []Case{
 	},
 	{
 		ID: "mpi/persistent/freed", Title: "A persistent request that was freed cannot be started",
-		Cite: rule("3.9", "mpi/3.9/8"), Ranks: 1, Mutants: []string{"ErrorsWithoutClass", "ErrorWedges"},
+		Cite: rule("3.9", "mpi/3.9/8"), Ranks: 1, Defects: []string{"ErrorsWithoutClass", "ErrorWedges"},
 		Does: "Free of an inactive request, then Start", Expects: "an error, and everything else goes on",
 		Run: func(t *T) {
 			r, err := t.SendInit(data(1, 8), 0, 1)

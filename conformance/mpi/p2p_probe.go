@@ -30,7 +30,7 @@ func (t *T) seesNothing(source, tag int) {
 var probeCases = []Case{
 	{
 		ID: "mpi/probe/then-receive", Title: "A receive with what a probe told gets the message that was probed",
-		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 3, Mutants: []string{"ProbeCutsCount", "ProbeLatest"},
+		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 3, Defects: []string{"ProbeCutsCount", "ProbeLatest"},
 		Does: "messages of unknown size and tag from two ranks, each probed, then received into a buffer made for it", Expects: "the contents",
 		Run: func(t *T) {
 			const n = 12
@@ -62,7 +62,7 @@ var probeCases = []Case{
 	},
 	{
 		ID: "mpi/probe/nothing-there", Title: "Iprobe returns though there is no message, and finds none",
-		Cite: rule("3.8.1", "mpi/3.8.1/3"), Ranks: 2, Mutants: []string{"IprobeAlways"},
+		Cite: rule("3.8.1", "mpi/3.8.1/3"), Ranks: 2, Defects: []string{"IprobeAlways"},
 		Does: "Iprobe of everything before anything is sent", Expects: "false; later the message",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -75,7 +75,7 @@ var probeCases = []Case{
 	},
 	{
 		ID: "mpi/probe/found-in-the-end", Title: "A rank that asks again and again finds the message in the end",
-		Cite: rule("3.8.1", "mpi/3.8.1/4"), Ranks: 2, Mutants: []string{"IprobeNever"},
+		Cite: rule("3.8.1", "mpi/3.8.1/4"), Ranks: 2, Defects: []string{"IprobeNever"},
 		Does: "Iprobe in a loop for messages of several sizes", Expects: "true, with the count",
 		Run: func(t *T) {
 			for i, n := range few {
@@ -89,7 +89,7 @@ var probeCases = []Case{
 	},
 	{
 		ID: "mpi/probe/takes-nothing", Title: "Probing does not receive: a message can be probed many times",
-		Cite: rule("3.8.1", "mpi/3.8.1/2"), Ranks: 2, Mutants: []string{"ProbeConsumes"},
+		Cite: rule("3.8.1", "mpi/3.8.1/2"), Ranks: 2, Defects: []string{"ProbeConsumes"},
 		Does: "ten probes of one message, blocking and not, then a receive", Expects: "the same status every time, then the content",
 		Run: func(t *T) {
 			t.only(0, func() { t.send(data(1, 77), 1, 5) })
@@ -106,7 +106,7 @@ var probeCases = []Case{
 	},
 	{
 		ID: "mpi/probe/first-of-several", Title: "A probe finds the message that a receive would get: the first",
-		Cite: rule("3.8.1", "mpi/3.8.1/1", "mpi/3.5/1"), Ranks: 2, Mutants: []string{"ProbeLatest", "UnexpectedLastFirst"},
+		Cite: rule("3.8.1", "mpi/3.8.1/1", "mpi/3.5/1"), Ranks: 2, Defects: []string{"ProbeLatest", "UnexpectedLastFirst"},
 		Does: "three messages of different lengths and one tag, all there", Expects: "the length of the first",
 		Run: func(t *T) {
 			side := t.dup()
@@ -130,7 +130,7 @@ var probeCases = []Case{
 	},
 	{
 		ID: "mpi/probe/looks-for-its-envelope", Title: "A probe finds only what its source, tag and communicator allow",
-		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 3, Mutants: []string{"TagIgnored", "SourceIgnored", "DupSharesContext"},
+		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 3, Defects: []string{"TagIgnored", "SourceIgnored", "DupSharesContext"},
 		Does: "a message of rank 1, tag 5, and probes for others", Expects: "that only those find it that match",
 		Run: func(t *T) {
 			other := t.dup()
@@ -149,7 +149,7 @@ var probeCases = []Case{
 	},
 	{
 		ID: "mpi/probe/not-what-was-matched", Title: "A probe does not find a message that a posted receive gets",
-		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 2, Mutants: []string{"ProbeSeesMatched"},
+		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 2, Defects: []string{"ProbeSeesMatched"},
 		Does: "a posted receive, its message, then probes of everything", Expects: "nothing, though the receive was not waited for",
 		Run: func(t *T) {
 			side := t.dup()

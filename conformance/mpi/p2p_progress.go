@@ -12,7 +12,7 @@ const spins = 2_000_000
 var progressCases = []Case{
 	{
 		ID: "mpi/progress/test-alone", Title: "A rank that does nothing but Test completes its request",
-		Cite: rule("3.7.3", "mpi/3.7.3/5"), Ranks: 2, Mutants: []string{"TestNever"},
+		Cite: rule("3.7.3", "mpi/3.7.3/5"), Ranks: 2, Defects: []string{"TestNever"},
 		Does: "Test in a loop without a pause, for messages of all sizes", Expects: "true",
 		Run: func(t *T) {
 			for i, n := range few {
@@ -35,7 +35,7 @@ var progressCases = []Case{
 	},
 	{
 		ID: "mpi/progress/iprobe-alone", Title: "A rank that does nothing but Iprobe finds its message",
-		Cite: rule("3.8.1", "mpi/3.8.1/4"), Ranks: 2, Mutants: []string{"IprobeNever"},
+		Cite: rule("3.8.1", "mpi/3.8.1/4"), Ranks: 2, Defects: []string{"IprobeNever"},
 		Does: "Iprobe in a loop without a pause, for messages of all sizes", Expects: "true",
 		Run: func(t *T) {
 			for i, n := range few {
@@ -57,7 +57,7 @@ var progressCases = []Case{
 	},
 	{
 		ID: "mpi/progress/send-while-in-barrier", Title: "A send that was begun goes on while its rank waits for something else",
-		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 2, Mutants: []string{"FreeCancels", "LargeNeedsWait"},
+		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 2, Defects: []string{"FreeCancels", "LargeNeedsWait"},
 		Does: "a large Isend, then a Barrier; the other rank receives before it comes to the barrier", Expects: "the message, then the barrier",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -78,7 +78,7 @@ var progressCases = []Case{
 	},
 	{
 		ID: "mpi/progress/receive-while-in-receive", Title: "Requests go on while their rank waits in a receive for another rank",
-		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 3, Mutants: []string{"LargeNeedsWait"},
+		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 3, Defects: []string{"LargeNeedsWait"},
 		Does: "rank 0 has a large send to and a large receive from 1 under way, and waits for 2, which 1 tells when both are through", Expects: "that all ends",
 		Run: func(t *T) {
 			switch t.Rank() {
@@ -100,7 +100,7 @@ var progressCases = []Case{
 	},
 	{
 		ID: "mpi/progress/send-then-end", Title: "Messages that were sent arrive though their sender has ended its program",
-		Cite: rule("8.7", "mpi/8.7/1"), Ranks: 2, Mutants: []string{"FreeCancels"},
+		Cite: rule("8.7", "mpi/8.7/1"), Ranks: 2, Defects: []string{"FreeCancels"},
 		Does: "sends of several sizes, freed or buffered, and then nothing more", Expects: "the contents",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -122,7 +122,7 @@ var progressCases = []Case{
 	},
 	{
 		ID: "mpi/progress/computing-ranks", Title: "Requests that were begun before a computation are complete some time after it",
-		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 2, Mutants: []string{"LargeDamaged"},
+		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 2, Defects: []string{"LargeDamaged"},
 		Does: "exchanges with a computation between beginning and wait, of another length on each rank", Expects: "the contents",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -137,7 +137,7 @@ var progressCases = []Case{
 	},
 	{
 		ID: "mpi/progress/no-starving-by-polling", Title: "A rank that polls one request does not keep its others from completing",
-		Cite: rule("3.5", "mpi/3.5/3"), Ranks: 2, Mutants: []string{"LargeNeedsWait", "SyncOnArrival"},
+		Cite: rule("3.5", "mpi/3.5/3"), Ranks: 2, Defects: []string{"LargeNeedsWait", "SyncOnArrival"},
 		Does:    "rank 0 tests a receive whose message comes only after a large send of its own was received",
 		Expects: "both complete",
 		Run: func(t *T) {

@@ -9,7 +9,7 @@ import (
 var requestCases = []Case{
 	{
 		ID: "mpi/request/freed-send", Title: "A send whose request was freed arrives all the same",
-		Cite: rule("3.7.3", "mpi/3.7.3/4"), Ranks: 2, Mutants: []string{"FreeCancels"},
+		Cite: rule("3.7.3", "mpi/3.7.3/4"), Ranks: 2, Defects: []string{"FreeCancels"},
 		Does: "sends of several sizes whose requests are freed at once; an answer when they have arrived", Expects: "the contents",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -31,7 +31,7 @@ var requestCases = []Case{
 	},
 	{
 		ID: "mpi/request/freed-receive", Title: "A receive whose request was freed takes its message all the same",
-		Cite: rule("3.7.3", "mpi/3.7.3/4"), Ranks: 2, Mutants: []string{"FreeUnposts"},
+		Cite: rule("3.7.3", "mpi/3.7.3/4"), Ranks: 2, Defects: []string{"FreeUnposts"},
 		Does: "a receive freed, then two messages of its envelope, one more receive", Expects: "the first message in the freed one's buffer, the second in the other",
 		Run: func(t *T) {
 			t.only(1, func() {
@@ -57,7 +57,7 @@ var requestCases = []Case{
 	},
 	{
 		ID: "mpi/request/active", Title: "A request is active from its beginning until it was waited for",
-		Cite: rule("3.7.3", "mpi/3.7.3/2"), Ranks: 2, Mutants: []string{"CompleteStaysActive", "GetStatusFrees"},
+		Cite: rule("3.7.3", "mpi/3.7.3/2"), Ranks: 2, Defects: []string{"CompleteStaysActive", "GetStatusFrees"},
 		Does: "a receive looked at when it is begun, complete, and waited for", Expects: "active, active, not active",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -76,7 +76,7 @@ var requestCases = []Case{
 	},
 	{
 		ID: "mpi/request/status-is-of-its-own", Title: "The status of each request is that of its own message",
-		Cite: rule("3.2.5", "mpi/3.2.5/1"), Ranks: 4, Mutants: []string{"CountIsRoom", "StatusesReversed", "WildTagUntold"},
+		Cite: rule("3.2.5", "mpi/3.2.5/1"), Ranks: 4, Defects: []string{"CountIsRoom", "StatusesReversed", "WildTagUntold"},
 		Does: "receives of any tag from each rank, messages with tags and lengths of their own", Expects: "source, tag and count of each",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()

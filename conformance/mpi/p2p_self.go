@@ -9,7 +9,7 @@ import (
 var selfCases = []Case{
 	{
 		ID: "mpi/self/all-sizes", Title: "A rank can send to itself, messages of all sizes",
-		Cite: rule("3.2.4", "mpi/3.2.4/5"), Ranks: 2, Mutants: []string{"SelfLost", "LargeDamaged"},
+		Cite: rule("3.2.4", "mpi/3.2.4/5"), Ranks: 2, Defects: []string{"SelfLost", "LargeDamaged"},
 		Does: "Isend to oneself before the receive, and behind it", Expects: "the contents",
 		Run: func(t *T) {
 			me := t.Rank()
@@ -30,7 +30,7 @@ var selfCases = []Case{
 	},
 	{
 		ID: "mpi/self/in-order", Title: "Messages to oneself are in order, and chosen by tag",
-		Cite: rule("3.5", "mpi/3.5/1", "mpi/3.2.4/1"), Ranks: 1, Mutants: []string{"Overtakes", "TagIgnored"},
+		Cite: rule("3.5", "mpi/3.5/1", "mpi/3.2.4/1"), Ranks: 1, Defects: []string{"Overtakes", "TagIgnored"},
 		Does: "messages of two tags by turns, received by tag", Expects: "each tag's in order",
 		Run: func(t *T) {
 			var rs []Request
@@ -47,7 +47,7 @@ var selfCases = []Case{
 	},
 	{
 		ID: "mpi/self/sendrecv", Title: "Sendrecv with oneself does not wait for anybody",
-		Cite: rule("3.10", "mpi/3.10/1"), Ranks: 1, Mutants: []string{"SendrecvInTurn", "ReplaceSendsLate"},
+		Cite: rule("3.10", "mpi/3.10/1"), Ranks: 1, Defects: []string{"SendrecvInTurn", "ReplaceSendsLate"},
 		Does: "Sendrecv and SendrecvReplace of a rank with itself, small and large", Expects: "the contents",
 		Run: func(t *T) {
 			for i, n := range few {
@@ -66,7 +66,7 @@ var selfCases = []Case{
 	},
 	{
 		ID: "mpi/self/probed", Title: "A rank can probe what it has sent to itself",
-		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 1, Mutants: []string{"SelfLost", "ProbeCutsCount"},
+		Cite: rule("3.8.1", "mpi/3.8.1/1"), Ranks: 1, Defects: []string{"SelfLost", "ProbeCutsCount"},
 		Does: "a message of each size, probed before it is received", Expects: "its envelope and count, then its content",
 		Run: func(t *T) {
 			for i, n := range few {
@@ -81,7 +81,7 @@ var selfCases = []Case{
 	},
 	{
 		ID: "mpi/self/own-communicator", Title: "The communicator of a rank alone has one rank, and messages of its own",
-		Cite: rule("6.2.4", "mpi/6.2.4/1"), Ranks: 2, Mutants: []string{"SelfIsWorld"},
+		Cite: rule("6.2.4", "mpi/6.2.4/1"), Ranks: 2, Defects: []string{"SelfIsWorld"},
 		Does: "messages to oneself in the world and in Self, received the other way round", Expects: "each in its communicator",
 		Run: func(t *T) {
 			self := t.on(t.w.Self())

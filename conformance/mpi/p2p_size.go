@@ -3,7 +3,7 @@ package mpi
 var sizeCases = []Case{
 	{
 		ID: "mpi/size/unexpected", Title: "Messages of all sizes arrive whole that come before their receive",
-		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 2, Mutants: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
+		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 2, Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
 		Does: "for sizes from 0 to 1 MiB around all powers of two: a send, then the receive", Expects: "every byte",
 		Run: func(t *T) {
 			for i, n := range every() {
@@ -21,7 +21,7 @@ var sizeCases = []Case{
 	},
 	{
 		ID: "mpi/size/posted", Title: "Messages of all sizes arrive whole whose receive waits for them",
-		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 2, Mutants: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
+		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 2, Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
 		Does: "the same with the receive first", Expects: "every byte",
 		Run: func(t *T) {
 			for i, n := range every() {
@@ -39,7 +39,7 @@ var sizeCases = []Case{
 	},
 	{
 		ID: "mpi/size/synchronous", Title: "Synchronous messages of all sizes arrive whole",
-		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 2, Mutants: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
+		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 2, Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
 		Does: "the same with Ssend, receives of both kinds by turns", Expects: "every byte",
 		Run: func(t *T) {
 			for i, n := range every() {
@@ -58,7 +58,7 @@ var sizeCases = []Case{
 	},
 	{
 		ID: "mpi/size/near-neighbours", Title: "Ranks of one host and of others exchange messages of all sizes",
-		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 4, PerNode: 2, Mutants: []string{"LastByteLost", "LargeDamaged"},
+		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 4, PerNode: 2, Defects: []string{"LastByteLost", "LargeDamaged"},
 		Does: "everybody with everybody, two ranks a host, sizes up to large ones", Expects: "every byte",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()

@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var testCases = []Case{
 	{
 		ID: "mpi/test/single", Title: "Test is false while the request is not complete, and true in the end",
-		Cite: rule("3.7.3", "mpi/3.7.3/3"), Ranks: 2, Mutants: []string{"TestNever", "CompleteStaysActive"},
+		Cite: rule("3.7.3", "mpi/3.7.3/3"), Ranks: 2, Defects: []string{"TestNever", "CompleteStaysActive"},
 		Does: "Test of a receive before its message was sent, and then until it is true", Expects: "false, then true once with the status; an empty one after that",
 		Run: func(t *T) {
 			for i, n := range few {
@@ -34,7 +34,7 @@ var testCases = []Case{
 	},
 	{
 		ID: "mpi/test/all-or-nothing", Title: "TestAll that is false has ended none of the requests",
-		Cite: rule("3.7.5", "mpi/3.7.5/7"), Ranks: 2, Mutants: []string{"TestAllTakesSome", "TestAllNever"},
+		Cite: rule("3.7.5", "mpi/3.7.5/7"), Ranks: 2, Defects: []string{"TestAllTakesSome", "TestAllNever"},
 		Does: "TestAll over five receives while four have their messages, then the fifth", Expects: "false and all requests active; then true with all statuses",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -82,7 +82,7 @@ var testCases = []Case{
 	},
 	{
 		ID: "mpi/test/any", Title: "TestAny finds each request once, and then none",
-		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Mutants: []string{"TestNever", "IndexOff", "CompleteStaysActive"},
+		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"},
 		Does: "TestAny over five receives until it says that there is none", Expects: "five indices, each with its message, then true with Undefined",
 		Run: func(t *T) {
 			five(t, shuffled, func(ps []*pending, rs []Request) {
@@ -110,7 +110,7 @@ var testCases = []Case{
 	},
 	{
 		ID: "mpi/test/some", Title: "TestSome finds each request once",
-		Cite: rule("3.7.5", "mpi/3.7.5/6"), Ranks: 2, Mutants: []string{"TestNever", "SomeTwice", "IndexOff"},
+		Cite: rule("3.7.5", "mpi/3.7.5/6"), Ranks: 2, Defects: []string{"TestNever", "SomeTwice", "IndexOff"},
 		Does: "TestSome over five receives and two null requests until all are through", Expects: "each index once, with its message",
 		Run: func(t *T) {
 			five(t, shuffled, func(ps []*pending, rs []Request) {
@@ -134,7 +134,7 @@ var testCases = []Case{
 	},
 	{
 		ID: "mpi/test/get-status", Title: "GetStatus tells that a request is complete, and leaves it so",
-		Cite: rule("3.7.6", "mpi/3.7.6/1"), Ranks: 2, Mutants: []string{"GetStatusFrees"},
+		Cite: rule("3.7.6", "mpi/3.7.6/1"), Ranks: 2, Defects: []string{"GetStatusFrees"},
 		Does: "GetStatus before and after the message, several times, then Wait", Expects: "false; the same status every time; the status again of Wait",
 		Run: func(t *T) {
 			t.only(0, func() {

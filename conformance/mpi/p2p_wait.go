@@ -44,7 +44,7 @@ var shuffled = []int{3, 0, 4, 2, 1}
 var waitCases = []Case{
 	{
 		ID: "mpi/wait/all", Title: "WaitAll returns when all are complete, with their statuses in the order of the requests",
-		Cite: rule("3.7.5", "mpi/3.7.5/3"), Ranks: 2, Mutants: []string{"StatusesReversed", "WaitAllMissesLast"},
+		Cite: rule("3.7.5", "mpi/3.7.5/3"), Ranks: 2, Defects: []string{"StatusesReversed", "WaitAllMissesLast"},
 		Does: "five receives, messages in another order", Expects: "each status where its request is",
 		Run: func(t *T) {
 			five(t, []int{3, 0, 2, 1, 4}, func(ps []*pending, rs []Request) {
@@ -56,7 +56,7 @@ var waitCases = []Case{
 	},
 	{
 		ID: "mpi/wait/all-with-nothing-among-them", Title: "WaitAll passes over null and inactive requests, with an empty status for each",
-		Cite: rule("3.7.5", "mpi/3.7.5/4"), Ranks: 2, Mutants: []string{"NilIsRankZero", "InactiveHangs"},
+		Cite: rule("3.7.5", "mpi/3.7.5/4"), Ranks: 2, Defects: []string{"NilIsRankZero", "InactiveHangs"},
 		Does: "null requests, a persistent one that was not started and one that is through between receives", Expects: "empty statuses of those, messages of the others",
 		Run: func(t *T) {
 			five(t, shuffled, func(ps []*pending, rs []Request) {
@@ -79,7 +79,7 @@ var waitCases = []Case{
 	},
 	{
 		ID: "mpi/wait/any", Title: "WaitAny returns one that is complete, each once, and Undefined when none is left",
-		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Mutants: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"},
+		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"},
 		Does: "WaitAny over five receives, six times", Expects: "five different indices, each with its message; then Undefined and an empty status",
 		Run: func(t *T) {
 			five(t, shuffled, func(ps []*pending, rs []Request) {
@@ -99,7 +99,7 @@ var waitCases = []Case{
 	},
 	{
 		ID: "mpi/wait/any-of-those-that-can", Title: "WaitAny returns when one can complete, though the others cannot",
-		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Mutants: []string{"IndexOff", "TagIgnored"},
+		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Defects: []string{"IndexOff", "TagIgnored"},
 		Does: "WaitAny over five receives, of which one has a message; the rest is sent after an answer", Expects: "that one, then the others",
 		Run: func(t *T) {
 			t.only(0, func() {
@@ -129,7 +129,7 @@ var waitCases = []Case{
 	},
 	{
 		ID: "mpi/wait/any-of-none", Title: "WaitAny, WaitSome and their tests know that there is nothing to wait for",
-		Cite: rule("3.7.5", "mpi/3.7.5/2"), Ranks: 1, Mutants: []string{"NoneIsFirst", "InactiveHangs", "InactiveTestsFalse"},
+		Cite: rule("3.7.5", "mpi/3.7.5/2"), Ranks: 1, Defects: []string{"NoneIsFirst", "InactiveHangs", "InactiveTestsFalse"},
 		Does: "each of them on no request, on null ones, and on one that is inactive", Expects: "Undefined or no indices, at once; TestAny and TestAll true",
 		Run: func(t *T) {
 			idle, err := t.RecvInit(make([]byte, 8), 0, 77)
@@ -155,7 +155,7 @@ var waitCases = []Case{
 	},
 	{
 		ID: "mpi/wait/some", Title: "WaitSome returns at least one, every request once, with its own status",
-		Cite: rule("3.7.5", "mpi/3.7.5/6"), Ranks: 2, Mutants: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"},
+		Cite: rule("3.7.5", "mpi/3.7.5/6"), Ranks: 2, Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"},
 		Does: "WaitSome over five receives until there is none", Expects: "each index once, with its message",
 		Run: func(t *T) {
 			five(t, shuffled, func(ps []*pending, rs []Request) {
@@ -176,7 +176,7 @@ var waitCases = []Case{
 	},
 	{
 		ID: "mpi/wait/against-the-order", Title: "Requests can be waited for in any order",
-		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Mutants: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"},
+		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"},
 		Does: "five receives waited for from the one whose message comes last", Expects: "the messages",
 		Run: func(t *T) {
 			five(t, shuffled, func(ps []*pending, rs []Request) {
@@ -193,7 +193,7 @@ var waitCases = []Case{
 	},
 	{
 		ID: "mpi/wait/sends-and-receives", Title: "Sends and receives can be waited for together",
-		Cite: rule("3.7.5", "mpi/3.7.5/3"), Ranks: 4, Mutants: []string{"StatusesReversed"},
+		Cite: rule("3.7.5", "mpi/3.7.5/3"), Ranks: 4, Defects: []string{"StatusesReversed"},
 		Does: "all sends to and receives from all ranks in one WaitAll, small and large", Expects: "all contents",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()

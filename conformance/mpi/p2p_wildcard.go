@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var wildcardCases = []Case{
 	{
 		ID: "mpi/wildcard/source-is-told", Title: "The status of a receive from anybody says who sent the message",
-		Cite: rule("3.2.5", "mpi/3.2.5/1", "mpi/3.2.4/2"), Ranks: 3, Mutants: []string{"WildSourceUntold"},
+		Cite: rule("3.2.5", "mpi/3.2.5/1", "mpi/3.2.4/2"), Ranks: 3, Defects: []string{"WildSourceUntold"},
 		Does: "two ranks send; a third receives from anybody, twice", Expects: "source, tag and count of the message whose content it is",
 		Run: func(t *T) {
 			if t.Rank() > 0 {
@@ -26,7 +26,7 @@ var wildcardCases = []Case{
 	},
 	{
 		ID: "mpi/wildcard/tag-is-told", Title: "The status of a receive of any tag says which one it was",
-		Cite: rule("3.2.5", "mpi/3.2.5/1", "mpi/3.2.4/2"), Ranks: 2, Mutants: []string{"WildTagUntold"},
+		Cite: rule("3.2.5", "mpi/3.2.5/1", "mpi/3.2.4/2"), Ranks: 2, Defects: []string{"WildTagUntold"},
 		Does: "messages with tags 0, 5, 32767 and the largest", Expects: "each tag in the status",
 		Run: func(t *T) {
 			for i, tag := range []int{0, 5, 32767, mpi.TagMax} {
@@ -37,7 +37,7 @@ var wildcardCases = []Case{
 	},
 	{
 		ID: "mpi/wildcard/both", Title: "A receive with both wildcards takes any message of its communicator, large ones too",
-		Cite: rule("3.2.4", "mpi/3.2.4/2"), Ranks: 3, Mutants: []string{"WildSourceUntold", "WildTagUntold", "LargeDamaged"},
+		Cite: rule("3.2.4", "mpi/3.2.4/2"), Ranks: 3, Defects: []string{"WildSourceUntold", "WildTagUntold", "LargeDamaged"},
 		Does: "two ranks send a small and a large message each", Expects: "four messages, whole, as their statuses say",
 		Run: func(t *T) {
 			size := func(tag int) int { return 8 + tag*large }
@@ -59,7 +59,7 @@ var wildcardCases = []Case{
 	},
 	{
 		ID: "mpi/wildcard/tag-still-chooses", Title: "A receive from anybody takes only messages with its tag",
-		Cite: rule("3.2.4", "mpi/3.2.4/1", "mpi/3.2.4/2"), Ranks: 3, Mutants: []string{"TagIgnored"},
+		Cite: rule("3.2.4", "mpi/3.2.4/1", "mpi/3.2.4/2"), Ranks: 3, Defects: []string{"TagIgnored"},
 		Does: "receives from anybody of two tags, posted; both ranks send both tags", Expects: "each receive gets its tag",
 		Run: func(t *T) {
 			if t.Rank() > 0 {
@@ -84,7 +84,7 @@ var wildcardCases = []Case{
 	},
 	{
 		ID: "mpi/wildcard/source-still-chooses", Title: "A receive of any tag takes only messages from its source",
-		Cite: rule("3.2.4", "mpi/3.2.4/1", "mpi/3.2.4/2"), Ranks: 3, Mutants: []string{"SourceIgnored"},
+		Cite: rule("3.2.4", "mpi/3.2.4/1", "mpi/3.2.4/2"), Ranks: 3, Defects: []string{"SourceIgnored"},
 		Does: "rank 1 sends, and later rank 2; a receive of any tag from rank 2 first", Expects: "the message of rank 2",
 		Run: func(t *T) {
 			side := t.dup()
@@ -108,7 +108,7 @@ var wildcardCases = []Case{
 	},
 	{
 		ID: "mpi/wildcard/stay-in-their-communicator", Title: "Wildcards do not reach into other communicators",
-		Cite: rule("3.2.3", "mpi/3.2.3/1", "mpi/6.2/1"), Ranks: 2, Mutants: []string{"DupSharesContext"},
+		Cite: rule("3.2.3", "mpi/3.2.3/1", "mpi/6.2/1"), Ranks: 2, Defects: []string{"DupSharesContext"},
 		Does: "a message in a duplicate, then one in the original; receives of anything in the original first", Expects: "each in its own",
 		Run: func(t *T) {
 			other := t.dup()
@@ -126,7 +126,7 @@ var wildcardCases = []Case{
 	},
 	{
 		ID: "mpi/wildcard/each-message-once", Title: "As many receives from anybody as there are messages get all of them, each once",
-		Cite: rule("3.2.4", "mpi/3.2.4/2"), Ranks: 4, Mutants: []string{"WildSourceUntold", "Overtakes"},
+		Cite: rule("3.2.4", "mpi/3.2.4/2"), Ranks: 4, Defects: []string{"WildSourceUntold", "Overtakes"},
 		Does: "30 receives posted; three ranks send 10 each, of all sizes", Expects: "every message once, whole",
 		Run: func(t *T) {
 			const n = 10
@@ -159,7 +159,7 @@ var wildcardCases = []Case{
 	},
 	{
 		ID: "mpi/wildcard/reply-to-whoever", Title: "The source of the status is a rank that can be answered",
-		Cite: rule("3.2.5", "mpi/3.2.5/1"), Ranks: 4, Mutants: []string{"WildSourceUntold", "SourceIsOfWorld"},
+		Cite: rule("3.2.5", "mpi/3.2.5/1"), Ranks: 4, Defects: []string{"WildSourceUntold", "SourceIsOfWorld"},
 		Does: "in a communicator of three ranks in another order, a server answers whoever asks, by the status alone", Expects: "that each gets its own answers",
 		Run: func(t *T) {
 			color := 0
@@ -190,7 +190,7 @@ var wildcardCases = []Case{
 	},
 	{
 		ID: "mpi/wildcard/collectives-stay-hidden", Title: "A receive of anything sees nothing of collective operations",
-		Cite: rule("5.1", "mpi/5.1/1"), Ranks: 3, Mutants: []string{"CollectivesShow"},
+		Cite: rule("5.1", "mpi/5.1/1"), Ranks: 3, Defects: []string{"CollectivesShow"},
 		Does: "with receives of anything posted on all ranks, barriers, a broadcast and a reduction; then one message to each", Expects: "the receives get the message",
 		Run: func(t *T) {
 			p := t.irecv(8, mpi.AnySource, mpi.AnyTag)
@@ -213,7 +213,7 @@ var wildcardCases = []Case{
 	},
 	{
 		ID: "mpi/wildcard/oneself-too", Title: "A receive from anybody gets a rank's messages to itself as well",
-		Cite: rule("3.2.4", "mpi/3.2.4/2"), Ranks: 2, Mutants: []string{"SelfLost", "WildSourceUntold"},
+		Cite: rule("3.2.4", "mpi/3.2.4/2"), Ranks: 2, Defects: []string{"SelfLost", "WildSourceUntold"},
 		Does: "a message of a rank to itself, and one of the other", Expects: "both, with their sources",
 		Run: func(t *T) {
 			other := 1 - t.Rank()

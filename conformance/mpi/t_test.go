@@ -98,13 +98,13 @@ func TestMalformedCasesAreNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(*Case){
-		"id":      func(c *Case) { c.ID = "mpi/Order/x y" },
-		"parts":   func(c *Case) { c.ID = "mpi/order" },
-		"title":   func(c *Case) { c.Title = "" },
-		"rows":    func(c *Case) { c.Cite.Rows = nil },
-		"ranks":   func(c *Case) { c.Ranks = 0 },
-		"mutants": func(c *Case) { c.Mutants = nil },
-		"body":    func(c *Case) { c.Run = nil },
+		"id":          func(c *Case) { c.ID = "mpi/Order/x y" },
+		"parts":       func(c *Case) { c.ID = "mpi/order" },
+		"title":       func(c *Case) { c.Title = "" },
+		"rows":        func(c *Case) { c.Cite.Rows = nil },
+		"ranks":       func(c *Case) { c.Ranks = 0 },
+		"check-cases": func(c *Case) { c.Defects = nil },
+		"body":        func(c *Case) { c.Run = nil },
 	} {
 		c := good
 		change(&c)

@@ -10,7 +10,7 @@ import (
 var accumulateCases = []Case{
 	{
 		ID: "mpi/accumulate/operations", Title: "Accumulate combines by each operation, Replace included",
-		Cite: rule("11.3.4", "mpi/11.3.4/1"), Ranks: 2, Mutants: []string{"AccumulatesReplace", "ReducesBySum"},
+		Cite: rule("11.3.4", "mpi/11.3.4/1"), Ranks: 2, Defects: []string{"AccumulatesReplace", "ReducesBySum"},
 		Does: "every operation of integers on a vector of the other rank", Expects: "what the operation gives by hand",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -37,7 +37,7 @@ var accumulateCases = []Case{
 	},
 	{
 		ID: "mpi/accumulate/types", Title: "Accumulate knows the types: widths, signs and floats",
-		Cite: rule("11.3.4", "mpi/11.3.4/1"), Ranks: 3, Mutants: []string{"TypesIgnored", "ReducesBySum", "AccumulatesReplace"},
+		Cite: rule("11.3.4", "mpi/11.3.4/1"), Ranks: 3, Defects: []string{"TypesIgnored", "ReducesBySum", "AccumulatesReplace"},
 		Does: "sums, minima and maxima of each type onto the window of rank 0", Expects: "what the type gives by hand",
 		Run: func(t *T) {
 			w := t.window(16)
@@ -59,7 +59,7 @@ var accumulateCases = []Case{
 	},
 	{
 		ID: "mpi/accumulate/concurrent", Title: "Accumulates of many ranks at the same place all count",
-		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 5, Mutants: []string{"AccumulatesRace"},
+		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 5, Defects: []string{"AccumulatesRace"},
 		Does: "all ranks add to the same numbers of rank 0 under shared locks, 30 times", Expects: "the sums",
 		Run: func(t *T) {
 			w := t.window(64)
@@ -76,7 +76,7 @@ var accumulateCases = []Case{
 	},
 	{
 		ID: "mpi/accumulate/concurrent-narrow", Title: "Accumulates of narrow types beside each other do not harm their neighbours",
-		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 4, Mutants: []string{"NeighboursRace"},
+		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 4, Defects: []string{"NeighboursRace"},
 		Does: "each rank adds to its own 4 bytes, and to its own byte, of two words of rank 0", Expects: "all sums",
 		Run: func(t *T) {
 			w := t.window(24)
@@ -96,7 +96,7 @@ var accumulateCases = []Case{
 	},
 	{
 		ID: "mpi/accumulate/in-order", Title: "Accumulates of one rank at one place are done in its order",
-		Cite: rule("11.7.2", "mpi/11.7.2/1"), Ranks: 3, Mutants: []string{"AccumulatesUnordered"},
+		Cite: rule("11.7.2", "mpi/11.7.2/1"), Ranks: 3, Defects: []string{"AccumulatesUnordered"},
 		Does: "Replace by 1 to 40 without a flush, by each rank at its own place; Replace and Sum by turns", Expects: "the last number; the result of doing one after the other",
 		Run: func(t *T) {
 			w := t.window(48)
@@ -126,7 +126,7 @@ var accumulateCases = []Case{
 	},
 	{
 		ID: "mpi/accumulate/elements-whole", Title: "Elements are replaced whole: each is of one writer or of another",
-		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 4, Mutants: []string{"ElementsTorn"},
+		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 4, Defects: []string{"ElementsTorn"},
 		Does: "three ranks replace eight numbers by ones with equal halves, at the same time; the fourth reads atomically", Expects: "halves that are always equal",
 		Run: func(t *T) {
 			w := t.window(64)
@@ -154,7 +154,7 @@ var accumulateCases = []Case{
 	},
 	{
 		ID: "mpi/accumulate/fetches", Title: "GetAccumulate brings what was there before, of every element",
-		Cite: rule("11.3.4", "mpi/11.3.4/2"), Ranks: 2, Mutants: []string{"FetchesNew", "AccumulatesReplace"},
+		Cite: rule("11.3.4", "mpi/11.3.4/2"), Ranks: 2, Defects: []string{"FetchesNew", "AccumulatesReplace"},
 		Does: "sums, Replace and Max on a vector, one after the other", Expects: "before and after, by hand",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -180,7 +180,7 @@ var accumulateCases = []Case{
 	},
 	{
 		ID: "mpi/accumulate/reads-only", Title: "GetAccumulate by NoOp reads, and changes nothing",
-		Cite: rule("11.3.4", "mpi/11.3.4/3"), Ranks: 2, Mutants: []string{"NoOpWrites", "FlushEarly"},
+		Cite: rule("11.3.4", "mpi/11.3.4/3"), Ranks: 2, Defects: []string{"NoOpWrites", "FlushEarly"},
 		Does: "NoOp with an operand that must not count", Expects: "the content, twice",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -203,7 +203,7 @@ var accumulateCases = []Case{
 	},
 	{
 		ID: "mpi/accumulate/long", Title: "Accumulates of many elements are done to all of them",
-		Cite: rule("11.3.4", "mpi/11.3.4/1"), Ranks: 3, Mutants: []string{"AccumulatesReplace", "TypesIgnored", "FenceEarly"},
+		Cite: rule("11.3.4", "mpi/11.3.4/1"), Ranks: 3, Defects: []string{"AccumulatesReplace", "TypesIgnored", "FenceEarly"},
 		Does: "all ranks add 3000 numbers each to each rank, between fences", Expects: "every sum",
 		Run: func(t *T) {
 			const n = 3000

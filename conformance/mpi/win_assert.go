@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var assertCases = []Case{
 	{
 		ID: "mpi/assert/fence", Title: "Fences with promises that are kept mean what fences mean",
-		Cite: rule("11.5.5", "mpi/11.5.5/1"), Ranks: 3, Mutants: []string{"FenceEarly", "FenceAlone", "PutsCut"},
+		Cite: rule("11.5.5", "mpi/11.5.5/1"), Ranks: 3, Defects: []string{"FenceEarly", "FenceAlone", "PutsCut"},
 		Does: "epochs of puts, of gets and of nothing, with every promise that is true of each", Expects: "the data behind each",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -31,7 +31,7 @@ var assertCases = []Case{
 	},
 	{
 		ID: "mpi/assert/lock", Title: "A lock that nobody else asks for need not be checked, and is an epoch all the same",
-		Cite: rule("11.5.5", "mpi/11.5.5/1"), Ranks: 3, Mutants: []string{"UnlockEarly", "PutsCut"},
+		Cite: rule("11.5.5", "mpi/11.5.5/1"), Ranks: 3, Defects: []string{"UnlockEarly", "PutsCut"},
 		Does: "by turns, which they tell each other, ranks lock with NoCheck, put and get", Expects: "what was put in the turn before",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -62,7 +62,7 @@ var assertCases = []Case{
 	},
 	{
 		ID: "mpi/assert/post", Title: "Start need not check for posts that are known to be there",
-		Cite: rule("11.5.5", "mpi/11.5.5/1"), Ranks: 3, Mutants: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly"},
+		Cite: rule("11.5.5", "mpi/11.5.5/1"), Ranks: 3, Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly"},
 		Does: "the target posts with NoCheck, a barrier, the origins start with NoCheck", Expects: "the data behind Wait",
 		Run: func(t *T) {
 			w := t.window(2000)
@@ -87,7 +87,7 @@ var assertCases = []Case{
 	},
 	{
 		ID: "mpi/lock/shared-puts", Title: "Puts of many ranks beside each other, under shared locks, do not harm each other",
-		Cite: rule("11.7", "mpi/11.7/2"), Ranks: 4, Mutants: []string{"PutsCut", "PutsOff"},
+		Cite: rule("11.7", "mpi/11.7/2"), Ranks: 4, Defects: []string{"PutsCut", "PutsOff"},
 		Does: "all ranks put pieces of 7 bytes, every fourth their own, to all windows at the same time", Expects: "every piece",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -112,7 +112,7 @@ var assertCases = []Case{
 	},
 	{
 		ID: "mpi/flush/own-puts-are-seen", Title: "A get behind a flush sees what the same rank has put before it",
-		Cite: rule("11.5.4", "mpi/11.5.4/1"), Ranks: 2, Mutants: []string{"FlushEarly", "GetsNothing"},
+		Cite: rule("11.5.4", "mpi/11.5.4/1"), Ranks: 2, Defects: []string{"FlushEarly", "GetsNothing"},
 		Does: "put, flush, get, flush on one place, 30 times, small and large", Expects: "what was put",
 		Run: func(t *T) {
 			other := 1 - t.Rank()

@@ -10,7 +10,7 @@ import (
 var atomicCases = []Case{
 	{
 		ID: "mpi/atomic/tickets", Title: "FetchAndOp hands out every number once",
-		Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.3.4/4"), Ranks: 4, Mutants: []string{"AccumulatesRace", "FetchesNew"},
+		Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.3.4/4"), Ranks: 4, Defects: []string{"AccumulatesRace", "FetchesNew"},
 		Does: "all ranks draw 30 tickets from a counter of rank 1, and tell rank 0 theirs", Expects: "0 to 119, each once; rising for each rank",
 		Run: func(t *T) {
 			const each = 30
@@ -38,7 +38,7 @@ var atomicCases = []Case{
 	},
 	{
 		ID: "mpi/atomic/fetch-operations", Title: "FetchAndOp brings what was there, and does its operation",
-		Cite: rule("11.3.4", "mpi/11.3.4/4"), Ranks: 2, Mutants: []string{"FetchesNew", "ReducesBySum", "NoOpWrites", "AccumulatesReplace"},
+		Cite: rule("11.3.4", "mpi/11.3.4/4"), Ranks: 2, Defects: []string{"FetchesNew", "ReducesBySum", "NoOpWrites", "AccumulatesReplace"},
 		Does: "Sum, BXor, Replace, NoOp and Min on a word of the other rank, one after the other", Expects: "before each, the result of the one before",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -65,7 +65,7 @@ var atomicCases = []Case{
 	},
 	{
 		ID: "mpi/atomic/compare-and-swap", Title: "CompareAndSwap changes the word only if it is as expected, and brings what was there either way",
-		Cite: rule("11.3.4", "mpi/11.3.4/5"), Ranks: 2, Mutants: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal", "FetchesNew"},
+		Cite: rule("11.3.4", "mpi/11.3.4/5"), Ranks: 2, Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal", "FetchesNew"},
 		Does: "swaps that expect the right and the wrong word", Expects: "a change by the former only, the word of before of both",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -88,7 +88,7 @@ var atomicCases = []Case{
 	},
 	{
 		ID: "mpi/atomic/compare-and-swap-narrow", Title: "CompareAndSwap fits narrow types, and leaves their neighbours alone",
-		Cite: rule("11.3.4", "mpi/11.3.4/5"), Ranks: 2, Mutants: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal"},
+		Cite: rule("11.3.4", "mpi/11.3.4/5"), Ranks: 2, Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal"},
 		Does: "swaps of four bytes and of one byte in the middle of others", Expects: "these changed, nothing else",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -115,7 +115,7 @@ var atomicCases = []Case{
 	},
 	{
 		ID: "mpi/atomic/spin-lock", Title: "A lock made of CompareAndSwap keeps others out",
-		Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.3.4/5"), Ranks: 3, Mutants: []string{"AccumulatesRace", "AlwaysSwaps"},
+		Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.3.4/5"), Ranks: 3, Defects: []string{"AccumulatesRace", "AlwaysSwaps"},
 		Does: "all ranks take a lock word by swaps, add 1 to a number by Get and Put, and give it back", Expects: "that nothing is lost",
 		Run: func(t *T) {
 			const each = 8
@@ -141,7 +141,7 @@ var atomicCases = []Case{
 	},
 	{
 		ID: "mpi/atomic/mixed", Title: "Atomic operations of different kinds on one word see each other",
-		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 4, Mutants: []string{"AccumulatesRace"},
+		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 4, Defects: []string{"AccumulatesRace"},
 		Does: "two ranks add by FetchAndOp, one by Accumulate, one by CompareAndSwap in a loop, on one word", Expects: "the sum of all",
 		Run: func(t *T) {
 			const each = 20
@@ -172,7 +172,7 @@ var atomicCases = []Case{
 	},
 	{
 		ID: "mpi/atomic/own-word", Title: "Atomic operations on one's own window are atomic with those of others",
-		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 3, Mutants: []string{"AccumulatesRace", "AccumulatesReplace"},
+		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 3, Defects: []string{"AccumulatesRace", "AccumulatesReplace"},
 		Does: "every rank adds to a word of every rank, its own too, by Accumulate and FetchAndOp", Expects: "the sums",
 		Run: func(t *T) {
 			const each = 15

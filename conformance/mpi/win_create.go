@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var windowCases = []Case{
 	{
 		ID: "mpi/win/over-a-buffer", Title: "A window that is made of a buffer is that buffer",
-		Cite: rule("11.2.1", "mpi/11.2.1/1"), Ranks: 2, Mutants: []string{"WinCopies"},
+		Cite: rule("11.2.1", "mpi/11.2.1/1"), Ranks: 2, Defects: []string{"WinCopies"},
 		Does: "WinCreate over a part of a buffer, a put from the other rank", Expects: "the data in the buffer itself, nothing beside it; Memory is the same memory",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -24,7 +24,7 @@ var windowCases = []Case{
 	},
 	{
 		ID: "mpi/win/sizes-differ", Title: "Windows may have another size on every rank, none at all too",
-		Cite: rule("11.2.1", "mpi/11.2.1/2"), Ranks: 4, Mutants: []string{"SizesAlike", "RangesUnchecked"},
+		Cite: rule("11.2.1", "mpi/11.2.1/2"), Ranks: 4, Defects: []string{"SizesAlike", "RangesUnchecked"},
 		Does: "sizes 0, 64, 128 and 5000; puts to the last byte of each, and one beyond it", Expects: "Size of each; the former arrive, the latter are ErrRMARange",
 		Run: func(t *T) {
 			sizes := []int{0, 64, 128, 5000}
@@ -49,7 +49,7 @@ var windowCases = []Case{
 	},
 	{
 		ID: "mpi/win/apart", Title: "Several windows of the same ranks are apart",
-		Cite: rule("11.2", "mpi/11.2/1"), Ranks: 2, Mutants: []string{"WindowsMixed"},
+		Cite: rule("11.2", "mpi/11.2/1"), Ranks: 2, Defects: []string{"WindowsMixed"},
 		Does: "two windows, puts of different data to the same place of each", Expects: "each its own data",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -68,7 +68,7 @@ var windowCases = []Case{
 	},
 	{
 		ID: "mpi/win/ranks-of-its-communicator", Title: "Targets are ranks of the communicator that the window was made of",
-		Cite: rule("11.2.1", "mpi/11.2.1/3"), Ranks: 4, Mutants: []string{"WindowRanksOfWorld", "KeysIgnored"},
+		Cite: rule("11.2.1", "mpi/11.2.1/3"), Ranks: 4, Defects: []string{"WindowRanksOfWorld", "KeysIgnored"},
 		Does: "a window in a communicator with the ranks turned round, a put to the next rank there", Expects: "the data where that rank is",
 		Run: func(t *T) {
 			c := t.split(0, -t.Rank())
@@ -84,7 +84,7 @@ var windowCases = []Case{
 	},
 	{
 		ID: "mpi/win/freed", Title: "A window that was freed cannot be used, and another can",
-		Cite: rule("11.2.5", "mpi/11.2.5/1"), Ranks: 2, Mutants: []string{"FreedWindowIsUsable"},
+		Cite: rule("11.2.5", "mpi/11.2.5/1"), Ranks: 2, Defects: []string{"FreedWindowIsUsable"},
 		Does: "Free, then Put, Fence and Lock; another window", Expects: "ErrWin; the other one works",
 		Run: func(t *T) {
 			a, b := t.window(16), t.window(16)
@@ -102,7 +102,7 @@ var windowCases = []Case{
 	},
 	{
 		ID: "mpi/win/nobody", Title: "Operations on nobody's window do nothing",
-		Cite: rule("11.3", "mpi/11.3/1"), Ranks: 2, Mutants: []string{"NullRefused"},
+		Cite: rule("11.3", "mpi/11.3/1"), Ranks: 2, Defects: []string{"NullRefused"},
 		Does: "Put, Get and Accumulate with ProcNull between fences and under LockAll", Expects: "no error, no effect",
 		Run: func(t *T) {
 			w := t.window(16)
@@ -125,7 +125,7 @@ var windowCases = []Case{
 	},
 	{
 		ID: "mpi/win/beside-messages", Title: "Messages and operations on windows do not disturb each other",
-		Cite: rule("11.7", "mpi/11.7/1"), Ranks: 3, Mutants: []string{"PutsCut", "LargeDamaged"},
+		Cite: rule("11.7", "mpi/11.7/1"), Ranks: 3, Defects: []string{"PutsCut", "LargeDamaged"},
 		Does: "between fences, puts and large messages to the same ranks, all at once", Expects: "both, whole",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()

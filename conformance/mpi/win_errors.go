@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var rmaErrorCases = []Case{
 	{
 		ID: "mpi/rma-error/range", Title: "Operations beyond a window are errors, and change nothing",
-		Cite: rule("11.6", "mpi/11.6/1"), Ranks: 2, Mutants: []string{"RangesUnchecked", "RangeErrorWrites", "ErrorWedges"},
+		Cite: rule("11.6", "mpi/11.6/1"), Ranks: 2, Defects: []string{"RangesUnchecked", "RangeErrorWrites", "ErrorWedges"},
 		Does: "puts, gets and accumulates that end one byte too far, begin behind the end, or before the beginning", Expects: "ErrRMARange; the window as it was; a good put in the same epoch arrives",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -31,7 +31,7 @@ var rmaErrorCases = []Case{
 	},
 	{
 		ID: "mpi/rma-error/no-epoch", Title: "Operations outside of an epoch are errors",
-		Cite: rule("11.5", "mpi/11.5/1"), Ranks: 2, Mutants: []string{"EpochsUnchecked"},
+		Cite: rule("11.5", "mpi/11.5/1"), Ranks: 2, Defects: []string{"EpochsUnchecked"},
 		Does: "all operations on a new window, after an epoch of locks, and on a target outside of the group of Start", Expects: "ErrRMASync; the window as it was",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -58,7 +58,7 @@ var rmaErrorCases = []Case{
 	},
 	{
 		ID: "mpi/rma-error/requests-need-locks", Title: "Operations with requests are errors outside of epochs of locks",
-		Cite: rule("11.3.5", "mpi/11.3.5/4"), Ranks: 2, Mutants: []string{"EpochsUnchecked"},
+		Cite: rule("11.3.5", "mpi/11.3.5/4"), Ranks: 2, Defects: []string{"EpochsUnchecked"},
 		Does: "Rput, Rget and Raccumulate between fences", Expects: "ErrRMASync; a plain put there arrives",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -79,7 +79,7 @@ var rmaErrorCases = []Case{
 	},
 	{
 		ID: "mpi/rma-error/unpaired-calls", Title: "Calls that end what was not begun are errors",
-		Cite: rule("11.5", "mpi/11.5/2"), Ranks: 2, Mutants: []string{"EpochsUnchecked", "ErrorWedges"},
+		Cite: rule("11.5", "mpi/11.5/2"), Ranks: 2, Defects: []string{"EpochsUnchecked", "ErrorWedges"},
 		Does: "Unlock, UnlockAll, Complete, Wait and the flushes without their beginnings; Lock and LockAll twice", Expects: "ErrRMASync of each; the window works",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -117,7 +117,7 @@ var rmaErrorCases = []Case{
 	},
 	{
 		ID: "mpi/rma-error/no-rank", Title: "Targets that are no rank are errors",
-		Cite: rule("8.4", "mpi/8.4/1"), Ranks: 2, Mutants: []string{"RanksUnchecked", "ErrorWedges"},
+		Cite: rule("8.4", "mpi/8.4/1"), Ranks: 2, Defects: []string{"RanksUnchecked", "ErrorWedges"},
 		Does: "Put, Get, Accumulate and Lock with the ranks 2 and -17, and with AnySource", Expects: "ErrRank; the window works",
 		Run: func(t *T) {
 			other := 1 - t.Rank()
@@ -141,7 +141,7 @@ var rmaErrorCases = []Case{
 	},
 	{
 		ID: "mpi/rma-error/operands", Title: "Types and operations that do not fit are errors",
-		Cite: rule("11.3.4", "mpi/11.3.4/6"), Ranks: 2, Mutants: []string{"ReductionsUnchecked", "ErrorWedges"},
+		Cite: rule("11.3.4", "mpi/11.3.4/6"), Ranks: 2, Defects: []string{"ReductionsUnchecked", "ErrorWedges"},
 		Does: "types and operations that are none, bits of floats, parts of elements, an offset between elements, a result of another length", Expects: "ErrType, ErrOp, or another error where the standard names no class; the window as it was",
 		Run: func(t *T) {
 			other := 1 - t.Rank()

@@ -9,7 +9,7 @@ import (
 var fenceCases = []Case{
 	{
 		ID: "mpi/fence/puts", Title: "Puts are in the target's memory behind the fence that ends their epoch, at any size",
-		Cite: rule("11.5.1", "mpi/11.5.1/1"), Ranks: 3, Mutants: []string{"PutsCut", "PutsCutLarge", "PutsOff", "FenceEarly"},
+		Cite: rule("11.5.1", "mpi/11.5.1/1"), Ranks: 3, Defects: []string{"PutsCut", "PutsCutLarge", "PutsOff", "FenceEarly"},
 		Does: "for sizes up to 1 MiB, a put to each rank at an odd offset, a fence", Expects: "every byte, and nothing beside it",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -36,7 +36,7 @@ var fenceCases = []Case{
 	},
 	{
 		ID: "mpi/fence/gets", Title: "Gets have brought the data behind the fence that ends their epoch, at any size",
-		Cite: rule("11.5.1", "mpi/11.5.1/1", "mpi/11.3.2/1"), Ranks: 3, Mutants: []string{"GetsCut", "GetsNothing", "FenceEarly"},
+		Cite: rule("11.5.1", "mpi/11.5.1/1", "mpi/11.3.2/1"), Ranks: 3, Defects: []string{"GetsCut", "GetsNothing", "FenceEarly"},
 		Does: "each rank fills its window; gets from all ranks of sizes up to 256 KiB", Expects: "every byte, and nothing beside it",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -60,7 +60,7 @@ var fenceCases = []Case{
 	},
 	{
 		ID: "mpi/fence/closes-for-all", Title: "No rank leaves a fence before all operations of the epoch are done, on any rank",
-		Cite: rule("11.5.1", "mpi/11.5.1/2"), Ranks: 3, Mutants: []string{"FenceAlone", "FenceEarly"},
+		Cite: rule("11.5.1", "mpi/11.5.1/2"), Ranks: 3, Defects: []string{"FenceAlone", "FenceEarly"},
 		Does: "ranks that put late, and a fence at which the others wait; a chain of puts and gets over several fences", Expects: "each step sees the one before",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -82,7 +82,7 @@ var fenceCases = []Case{
 	},
 	{
 		ID: "mpi/fence/local-stores", Title: "What a rank stores in its own window before a fence, others get behind it",
-		Cite: rule("11.5.1", "mpi/11.5.1/3"), Ranks: 3, Mutants: []string{"FenceAlone", "GetsNothing"},
+		Cite: rule("11.5.1", "mpi/11.5.1/3"), Ranks: 3, Defects: []string{"FenceAlone", "GetsNothing"},
 		Does: "five rounds: stores, fence, gets from all, fence", Expects: "the stores of the round",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -108,7 +108,7 @@ var fenceCases = []Case{
 	},
 	{
 		ID: "mpi/fence/to-oneself", Title: "A rank can put to and get from its own window",
-		Cite: rule("11.3", "mpi/11.3/2"), Ranks: 2, Mutants: []string{"SelfPutsLost", "GetsNothing"},
+		Cite: rule("11.3", "mpi/11.3/2"), Ranks: 2, Defects: []string{"SelfPutsLost", "GetsNothing"},
 		Does: "a put to oneself, a fence, a get of it", Expects: "the data",
 		Run: func(t *T) {
 			w := t.window(100)
@@ -125,7 +125,7 @@ var fenceCases = []Case{
 	},
 	{
 		ID: "mpi/fence/many-small", Title: "Many operations in one epoch are all carried out",
-		Cite: rule("11.5.1", "mpi/11.5.1/1"), Ranks: 3, Mutants: []string{"FenceEarly", "PutsCut"},
+		Cite: rule("11.5.1", "mpi/11.5.1/1"), Ranks: 3, Defects: []string{"FenceEarly", "PutsCut"},
 		Does: "400 puts of 6 bytes by each rank to each, then as many gets", Expects: "all of them",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -157,7 +157,7 @@ var fenceCases = []Case{
 	},
 	{
 		ID: "mpi/fence/buffers-behind-it", Title: "The buffers of puts are the program's again behind the fence",
-		Cite: rule("11.5.1", "mpi/11.5.1/1"), Ranks: 2, Mutants: []string{"FenceEarly"},
+		Cite: rule("11.5.1", "mpi/11.5.1/1"), Ranks: 2, Defects: []string{"FenceEarly"},
 		Does: "one buffer for the puts of 20 epochs, overwritten behind each fence", Expects: "the data of each epoch",
 		Run: func(t *T) {
 			other := 1 - t.Rank()

@@ -9,7 +9,7 @@ import (
 var flushCases = []Case{
 	{
 		ID: "mpi/flush/completes-at-the-target", Title: "When Flush returns, what was put is in the target's memory, though the lock is still held",
-		Cite: rule("11.5.4", "mpi/11.5.4/1"), Ranks: 3, Mutants: []string{"FlushEarly", "PutsCut"},
+		Cite: rule("11.5.4", "mpi/11.5.4/1"), Ranks: 3, Defects: []string{"FlushEarly", "PutsCut"},
 		Does: "a put, Flush, a word to a third rank, which gets it from the target; all hold shared locks", Expects: "the data",
 		Run: func(t *T) {
 			w := t.window(5000)
@@ -36,7 +36,7 @@ var flushCases = []Case{
 	},
 	{
 		ID: "mpi/flush/all", Title: "FlushAll completes the operations on all targets",
-		Cite: rule("11.5.4", "mpi/11.5.4/1"), Ranks: 4, Mutants: []string{"FlushAllMisses", "FlushEarly"},
+		Cite: rule("11.5.4", "mpi/11.5.4/1"), Ranks: 4, Defects: []string{"FlushAllMisses", "FlushEarly"},
 		Does: "puts to all ranks, FlushAll, words to all, which look; and gets from all, FlushAll", Expects: "the data everywhere",
 		Run: func(t *T) {
 			w := t.window(1000)
@@ -71,7 +71,7 @@ var flushCases = []Case{
 	},
 	{
 		ID: "mpi/flush/local", Title: "When FlushLocal returns, the buffers are the program's again",
-		Cite: rule("11.5.4", "mpi/11.5.4/2"), Ranks: 2, Mutants: []string{"FlushLocalEarly"},
+		Cite: rule("11.5.4", "mpi/11.5.4/2"), Ranks: 2, Defects: []string{"FlushLocalEarly"},
 		Does: "puts and accumulates from one buffer, FlushLocal or FlushLocalAll, and another content at once", Expects: "the contents of the time of the calls",
 		Run: func(t *T) {
 			const n = 12
@@ -107,7 +107,7 @@ var flushCases = []Case{
 	},
 	{
 		ID: "mpi/flush/local-gets", Title: "When FlushLocal returns, what was got is there",
-		Cite: rule("11.5.4", "mpi/11.5.4/2"), Ranks: 2, Mutants: []string{"FlushLocalEarly", "GetsNothing"},
+		Cite: rule("11.5.4", "mpi/11.5.4/2"), Ranks: 2, Defects: []string{"FlushLocalEarly", "GetsNothing"},
 		Does: "gets of several sizes with FlushLocal and FlushLocalAll", Expects: "the data",
 		Run: func(t *T) {
 			const room = 100_000
@@ -132,7 +132,7 @@ var flushCases = []Case{
 	},
 	{
 		ID: "mpi/flush/message-passing", Title: "Put, Flush, a flag and Sync make a channel of shared memory",
-		Cite: rule("11.5.4", "mpi/11.5.4/1", "mpi/11.4/1"), Ranks: 2, Mutants: []string{"FlushEarly", "FetchesNew"},
+		Cite: rule("11.5.4", "mpi/11.5.4/1", "mpi/11.4/1"), Ranks: 2, Defects: []string{"FlushEarly", "FetchesNew"},
 		Does: "under LockAll, rank 0 puts data, flushes, and raises a flag by an accumulate; rank 1 polls its own flag by an atomic read", Expects: "the data of the round when the flag is up",
 		Run: func(t *T) {
 			w := t.window(512)
@@ -159,7 +159,7 @@ var flushCases = []Case{
 	},
 	{
 		ID: "mpi/flush/of-nothing", Title: "Flushes and Sync with nothing to do return",
-		Cite: rule("11.5.4", "mpi/11.5.4/3"), Ranks: 2, Mutants: []string{"NullRefused", "GetsNothing"},
+		Cite: rule("11.5.4", "mpi/11.5.4/3"), Ranks: 2, Defects: []string{"NullRefused", "GetsNothing"},
 		Does: "every flush under a lock before any operation, after one and twice; an operation on nobody among them", Expects: "no error, and the data that was got",
 		Run: func(t *T) {
 			other := 1 - t.Rank()

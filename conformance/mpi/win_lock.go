@@ -9,7 +9,7 @@ import (
 var lockCases = []Case{
 	{
 		ID: "mpi/lock/exclusive-counts", Title: "Read, add and write back under an exclusive lock lose nothing",
-		Cite: rule("11.5.3", "mpi/11.5.3/1"), Ranks: 4, Mutants: []string{"LocksAlike", "UnlockEarly"},
+		Cite: rule("11.5.3", "mpi/11.5.3/1"), Ranks: 4, Defects: []string{"LocksAlike", "UnlockEarly"},
 		Does: "every rank adds 1 to a number of rank 0 by Get, Flush and Put, 15 times", Expects: "60",
 		Run: func(t *T) {
 			w := t.window(8)
@@ -29,7 +29,7 @@ var lockCases = []Case{
 	},
 	{
 		ID: "mpi/lock/exclusive-is-whole", Title: "Nobody sees what is done under an exclusive lock half done",
-		Cite: rule("11.5.3", "mpi/11.5.3/1"), Ranks: 3, Mutants: []string{"LocksAlike", "ExclusiveLetsShared"},
+		Cite: rule("11.5.3", "mpi/11.5.3/1"), Ranks: 3, Defects: []string{"LocksAlike", "ExclusiveLetsShared"},
 		Does: "two ranks write two distant words under exclusive locks, a third reads both under shared ones", Expects: "that both words are always of one writer",
 		Run: func(t *T) {
 			w := t.window(2048)
@@ -59,7 +59,7 @@ var lockCases = []Case{
 	},
 	{
 		ID: "mpi/lock/unlock-completes", Title: "When Unlock returns, what was put is in the target's memory",
-		Cite: rule("11.5.3", "mpi/11.5.3/2"), Ranks: 2, Mutants: []string{"UnlockEarly", "PutsCutLarge", "PutsCut"},
+		Cite: rule("11.5.3", "mpi/11.5.3/2"), Ranks: 2, Defects: []string{"UnlockEarly", "PutsCutLarge", "PutsCut"},
 		Does: "puts of several sizes under a lock, Unlock, a message to the target, which looks", Expects: "the data",
 		Run: func(t *T) {
 			w := t.window(1 << 19)
@@ -82,7 +82,7 @@ var lockCases = []Case{
 	},
 	{
 		ID: "mpi/lock/get", Title: "When Unlock returns, what was got is in the origin's buffer",
-		Cite: rule("11.5.3", "mpi/11.5.3/2", "mpi/11.3.2/1"), Ranks: 2, Mutants: []string{"UnlockEarly", "GetsCut", "GetsNothing"},
+		Cite: rule("11.5.3", "mpi/11.5.3/2", "mpi/11.3.2/1"), Ranks: 2, Defects: []string{"UnlockEarly", "GetsCut", "GetsNothing"},
 		Does: "a window that its rank has filled under a lock; gets of several sizes from the other", Expects: "the data",
 		Run: func(t *T) {
 			const room = 300_000
@@ -102,7 +102,7 @@ var lockCases = []Case{
 	},
 	{
 		ID: "mpi/lock/several-targets", Title: "A rank can hold locks of several targets at once",
-		Cite: rule("11.5.3", "mpi/11.5.3/3"), Ranks: 4, Mutants: []string{"PutsOff"},
+		Cite: rule("11.5.3", "mpi/11.5.3/3"), Ranks: 4, Defects: []string{"PutsOff"},
 		Does: "rank 0 locks all others, puts to each, and unlocks in another order; then rank 1", Expects: "the data on each",
 		Run: func(t *T) {
 			w := t.window(64)
@@ -128,7 +128,7 @@ var lockCases = []Case{
 	},
 	{
 		ID: "mpi/lock/own-window", Title: "A rank can lock its own window, for loads and stores as for operations",
-		Cite: rule("11.5.3", "mpi/11.5.3/4"), Ranks: 3, Mutants: []string{"LocksAlike", "SelfPutsLost"},
+		Cite: rule("11.5.3", "mpi/11.5.3/4"), Ranks: 3, Defects: []string{"LocksAlike", "SelfPutsLost"},
 		Does: "all ranks add to a number of rank 0 under exclusive locks; rank 0 by loads and stores, with a pause between them", Expects: "the sum; a put to oneself under a lock as well",
 		Run: func(t *T) {
 			w := t.window(16)
@@ -159,7 +159,7 @@ var lockCases = []Case{
 	},
 	{
 		ID: "mpi/lock/all-by-all", Title: "All ranks can have all windows locked shared at the same time",
-		Cite: rule("11.5.3", "mpi/11.5.3/5"), Ranks: 4, Mutants: []string{"SharedExcludes", "FlushEarly"},
+		Cite: rule("11.5.3", "mpi/11.5.3/5"), Ranks: 4, Defects: []string{"SharedExcludes", "FlushEarly"},
 		Does: "LockAll on all ranks, puts to all, FlushAll, a barrier while all hold their locks, gets of everything", Expects: "the data; no waiting for each other's locks",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -186,7 +186,7 @@ var lockCases = []Case{
 	},
 	{
 		ID: "mpi/lock/again-and-again", Title: "Epochs of locks follow each other, each sees what came before",
-		Cite: rule("11.5.3", "mpi/11.5.3/2"), Ranks: 2, Mutants: []string{"UnlockEarly", "GetsNothing"},
+		Cite: rule("11.5.3", "mpi/11.5.3/2"), Ranks: 2, Defects: []string{"UnlockEarly", "GetsNothing"},
 		Does: "100 epochs by turns of put and get on one place", Expects: "always what was put last",
 		Run: func(t *T) {
 			w := t.window(24)
@@ -207,7 +207,7 @@ var lockCases = []Case{
 	},
 	{
 		ID: "mpi/lock/busy-target", Title: "A lock and what is done under it do not need the target to call anything",
-		Cite: rule("11.7.3", "mpi/11.7.3/1"), Ranks: 2, Alone: true, Mutants: []string{"NothingWhileBusy"},
+		Cite: rule("11.7.3", "mpi/11.7.3/1"), Ranks: 2, Alone: true, Defects: []string{"NothingWhileBusy"},
 		Does:    "the target computes for long and looks at no window; the origin puts, gets and unlocks, and looks at the time",
 		Expects: "that it is through long before the target",
 		Run: func(t *T) {

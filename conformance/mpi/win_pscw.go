@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 var pscwCases = []Case{
 	{
 		ID: "mpi/pscw/put", Title: "What origins have put is in the target's memory when Wait returns",
-		Cite: rule("11.5.2", "mpi/11.5.2/1"), Ranks: 3, Mutants: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly", "PutsCut"},
+		Cite: rule("11.5.2", "mpi/11.5.2/1"), Ranks: 3, Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly", "PutsCut"},
 		Does: "two origins put to one target, small and large, one of them late", Expects: "both, whole, behind Wait",
 		Run: func(t *T) {
 			for i, n := range []int{16, 100_000} {
@@ -29,7 +29,7 @@ var pscwCases = []Case{
 	},
 	{
 		ID: "mpi/pscw/not-before-post", Title: "Nothing of an origin is done to a window before it is posted",
-		Cite: rule("11.5.2", "mpi/11.5.2/2"), Ranks: 2, Mutants: []string{"StartIgnoresPost"},
+		Cite: rule("11.5.2", "mpi/11.5.2/2"), Ranks: 2, Defects: []string{"StartIgnoresPost"},
 		Does: "the origin starts and puts while the target works on its memory and posts late", Expects: "the memory as the target left it until it posts, then the put",
 		Run: func(t *T) {
 			w := t.window(64)
@@ -54,7 +54,7 @@ var pscwCases = []Case{
 	},
 	{
 		ID: "mpi/pscw/test", Title: "Win.Test is false until all origins are through, and then does what Wait does",
-		Cite: rule("11.5.2", "mpi/11.5.2/3"), Ranks: 3, Mutants: []string{"WaitEarly", "WaitsForFirst"},
+		Cite: rule("11.5.2", "mpi/11.5.2/3"), Ranks: 3, Defects: []string{"WaitEarly", "WaitsForFirst"},
 		Does: "two origins; the second completes only after the target has looked", Expects: "false, then true with all data; a new Post after that",
 		Run: func(t *T) {
 			w := t.window(32)
@@ -91,7 +91,7 @@ var pscwCases = []Case{
 	},
 	{
 		ID: "mpi/pscw/complete", Title: "Complete returns when the origin's buffers are free and its gets have come",
-		Cite: rule("11.5.2", "mpi/11.5.2/4"), Ranks: 2, Mutants: []string{"CompleteEarly", "GetsNothing"},
+		Cite: rule("11.5.2", "mpi/11.5.2/4"), Ranks: 2, Defects: []string{"CompleteEarly", "GetsNothing"},
 		Does: "rounds of a get and a put from one pair of buffers, overwritten behind Complete", Expects: "what was got, behind Complete; what was put, behind Wait",
 		Run: func(t *T) {
 			w := t.window(2 * 4000)
@@ -119,7 +119,7 @@ var pscwCases = []Case{
 	},
 	{
 		ID: "mpi/pscw/groups", Title: "Only the groups that are named take part",
-		Cite: rule("11.5.2", "mpi/11.5.2/1"), Ranks: 4, Mutants: []string{"WaitEarly", "PutsOff", "CompleteEarly"},
+		Cite: rule("11.5.2", "mpi/11.5.2/1"), Ranks: 4, Defects: []string{"WaitEarly", "PutsOff", "CompleteEarly"},
 		Does: "each rank is posted to its right and starts to its left, all at once; a fourth pair of calls with empty groups", Expects: "the neighbour's data; that empty epochs end at once",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -143,7 +143,7 @@ var pscwCases = []Case{
 	},
 	{
 		ID: "mpi/pscw/both-at-once", Title: "A rank can be origin and target of the same others at the same time",
-		Cite: rule("11.5.2", "mpi/11.5.2/5"), Ranks: 3, Mutants: []string{"WaitsForFirst", "PutsCutLarge"},
+		Cite: rule("11.5.2", "mpi/11.5.2/5"), Ranks: 3, Defects: []string{"WaitsForFirst", "PutsCutLarge"},
 		Does: "all ranks post to and start to all others, with large puts, five rounds", Expects: "all data",
 		Run: func(t *T) {
 			n, me := t.Size(), t.Rank()
@@ -175,7 +175,7 @@ var pscwCases = []Case{
 	},
 	{
 		ID: "mpi/pscw/accumulate", Title: "Accumulates of several origins in one epoch all count",
-		Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.5.2/1"), Ranks: 4, Mutants: []string{"AccumulatesRace", "AccumulatesReplace", "CompleteEarly", "WaitEarly"},
+		Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.5.2/1"), Ranks: 4, Defects: []string{"AccumulatesRace", "AccumulatesReplace", "CompleteEarly", "WaitEarly"},
 		Does: "three origins add to the same numbers of one target", Expects: "the sums behind Wait",
 		Run: func(t *T) {
 			w := t.window(24)

@@ -9,7 +9,7 @@ import (
 var rmaRequestCases = []Case{
 	{
 		ID: "mpi/rput/buffer-is-free", Title: "When the request of an Rput is complete, its buffer is the program's again",
-		Cite: rule("11.3.5", "mpi/11.3.5/1"), Ranks: 2, Mutants: []string{"RequestsEarly"},
+		Cite: rule("11.3.5", "mpi/11.3.5/1"), Ranks: 2, Defects: []string{"RequestsEarly"},
 		Does: "Rputs and Raccumulates from one buffer, overwritten behind each wait", Expects: "the contents of the time of the calls, behind Unlock",
 		Run: func(t *T) {
 			const n = 12
@@ -43,7 +43,7 @@ var rmaRequestCases = []Case{
 	},
 	{
 		ID: "mpi/rget/data-is-there", Title: "When the request of an Rget is complete, the data is there",
-		Cite: rule("11.3.5", "mpi/11.3.5/2"), Ranks: 3, Mutants: []string{"RequestsEarly", "GetsNothing", "GetsCut"},
+		Cite: rule("11.3.5", "mpi/11.3.5/2"), Ranks: 3, Defects: []string{"RequestsEarly", "GetsNothing", "GetsCut"},
 		Does: "Rgets of several sizes from all ranks, waited for in any order", Expects: "the data at each wait",
 		Run: func(t *T) {
 			const room = 60_000
@@ -75,7 +75,7 @@ var rmaRequestCases = []Case{
 	},
 	{
 		ID: "mpi/rget-accumulate/result-is-there", Title: "When the request of an RgetAccumulate is complete, what was there before is in the result",
-		Cite: rule("11.3.5", "mpi/11.3.5/2"), Ranks: 3, Mutants: []string{"RequestsEarly", "FetchesNew", "AccumulatesRace"},
+		Cite: rule("11.3.5", "mpi/11.3.5/2"), Ranks: 3, Defects: []string{"RequestsEarly", "FetchesNew", "AccumulatesRace"},
 		Does: "all ranks add 1 to a number of rank 0, 20 times each, by RgetAccumulate and Wait", Expects: "results that rise, and a sum of 60",
 		Run: func(t *T) {
 			w := t.window(8)
@@ -96,7 +96,7 @@ var rmaRequestCases = []Case{
 	},
 	{
 		ID: "mpi/rput/in-lists", Title: "Requests of windows can be waited for and tested with others",
-		Cite: rule("11.3.5", "mpi/11.3.5/3"), Ranks: 2, Mutants: []string{"GetsNothing", "WaitAllMissesLast", "LargeDamaged"},
+		Cite: rule("11.3.5", "mpi/11.3.5/3"), Ranks: 2, Defects: []string{"GetsNothing", "WaitAllMissesLast", "LargeDamaged"},
 		Does: "an Rput, an Rget, an Isend and an Irecv in one WaitAll", Expects: "all data",
 		Run: func(t *T) {
 			other := 1 - t.Rank()

@@ -86,7 +86,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("error class B", "roce/rc/psn/6", "roce/rc/psn/7"), Level: conformance.Must,
 		Sends:   "repeatedly, four packets after a gap, then the missing packet",
 		Expects: "one sequence NAK for each gap, with the missing PSN",
-		Mutants: []string{"NAKStorm", "NAKOnlyOnce"},
+		Defects: []string{"NAKStorm", "NAKOnlyOnce"},
 		Run: body(nakGeneration, func(p *rcpeer.Port, all []Measurement) {
 			checkAtMost(p, byName(all, "nak/for-a-gap"), 1, "one NAK for a gap")
 		}),
@@ -97,7 +97,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("error class B", "roce/rc/psn/5"), Level: conformance.Must,
 		Sends:   "packets after gaps",
 		Expects: "a sequence NAK for each within 6.7 ms, or 54 ms in real time, typically",
-		Mutants: []string{"NAKLate"},
+		Defects: []string{"NAKLate"},
 		Run: body(nakGeneration, func(p *rcpeer.Port, all []Measurement) {
 			checkReaction(p, byName(all, "nak/generation"), promptLimit(p), "a NAK at once")
 		}),
@@ -108,7 +108,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("9.7.5", "roce/rc/tmo/8"), Level: conformance.Must,
 		Sends:   "to windows of eight packets, a sequence NAK for the first, one in the middle, or the last; the timeout is 67 ms, or 0.5 s in real time",
 		Expects: "the retransmitted packet within a tenth of the timeout, typically",
-		Mutants: []string{"NAKWaitsForTimer"},
+		Defects: []string{"NAKWaitsForTimer"},
 		Run: body(nakReaction, func(p *rcpeer.Port, all []Measurement) {
 			for i := range all {
 				checkReaction(p, &all[i], promptLimit(p), "a reaction that does not wait for a timer")
@@ -121,7 +121,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/tmo/9"), Level: conformance.Should,
 		Sends:   "to a window of eight packets, sequence NAKs for the third and, after its retransmission, for the sixth",
 		Expects: "each retransmission within a tenth of the timeout",
-		Mutants: []string{"IgnoreSecondNAK"},
+		Defects: []string{"IgnoreSecondNAK"},
 		Run: rcpeer.Body(func(p *rcpeer.Port) {
 			c := p.Connect(rcpeer.Setup{Modify: rcpeer.WithTimeout(reactionTimeoutCode(p))})
 			c.PostSend(c.QP, c.WriteWR(1, window))
@@ -141,7 +141,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("9.7.5", "roce/rc/tmo/7", "roce/rc/tmo/8"), Level: conformance.Must,
 		Sends:   "a responder's NAKs for windows of eight packets of which the first, or one in the middle, was lost",
 		Expects: "a retransmission of the lost packet before the timeout",
-		Mutants: []string{"NAKWaitsForTimer", "RetryRestartsMessage"},
+		Defects: []string{"NAKWaitsForTimer", "RetryRestartsMessage"},
 		Run: body(lossRecovery, func(p *rcpeer.Port, all []Measurement) {
 			for _, place := range []string{"first", "middle"} {
 				checkReaction(p, byName(all, "loss/"+place+"/retransmission"), ib.AckTimeout(lossTimeoutCode(p))/2, "a retransmission caused by the NAK")
@@ -154,7 +154,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("C9-140", "roce/rc/tmo/1", "roce/rc/tmo/2"), Level: conformance.Must,
 		Sends:   "no response to windows of eight packets of which the last was lost",
 		Expects: "a retransmission of that packet after one to four timeouts",
-		Mutants: []string{"AdaptiveTimeout", "NoTransportTimer"},
+		Defects: []string{"AdaptiveTimeout", "NoTransportTimer"},
 		Run: body(lossRecovery, func(p *rcpeer.Port, all []Measurement) {
 			checkTimer(p, byName(all, "loss/last/timeout"))
 		}),
@@ -165,7 +165,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("C9-139", "roce/rc/tmo/1", "roce/rc/tmo/14"), Level: conformance.Must,
 		Sends:   "to a window of eight packets a sequence NAK for the fourth, and no response to the retransmissions",
 		Expects: "a second retransmission of the fourth packet, not before a timeout has passed",
-		Mutants: []string{"NoTransportTimer", "AdaptiveTimeout"},
+		Defects: []string{"NoTransportTimer", "AdaptiveTimeout"},
 		Run: rcpeer.Body(func(p *rcpeer.Port) {
 			code := lossTimeoutCode(p)
 			c := p.Connect(rcpeer.Setup{Modify: rcpeer.WithTimeout(code)})
@@ -184,7 +184,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("C9-140", "roce/rc/tmo/2"), Level: conformance.Must,
 		Sends:   "no response to SENDs with timeouts of 0.5, 4.2 and 16.8 ms",
 		Expects: "seven retransmissions of each, one to four timeouts apart",
-		Mutants: []string{"AdaptiveTimeout", "JiffyTimers", "TimeoutBacksOff"},
+		Defects: []string{"AdaptiveTimeout", "JiffyTimers", "TimeoutBacksOff"},
 		Run: body(timeouts, func(p *rcpeer.Port, all []Measurement) {
 			for i := range all {
 				checkTimer(p, &all[i])
@@ -197,7 +197,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("9.4.4", "roce/rc/read/10", "roce/rc/read/11"), Level: conformance.Must,
 		Sends:   "all responses to READs of eight but the first, one in the middle, or the last; then the requested responses",
 		Expects: "a READ whose PSN, address and length match the missing responses, within four timeouts, and success with the right bytes",
-		Mutants: []string{"ReadRetryFromStart", "LastCompletesRead"},
+		Defects: []string{"ReadRetryFromStart", "LastCompletesRead"},
 		Run: body(readRecovery, func(p *rcpeer.Port, all []Measurement) {
 			for _, place := range lossPositions {
 				checkReaction(p, byName(all, "read/"+place.name+"/reaction"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a READ for the missing responses")
@@ -210,7 +210,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/ack/5"), Level: conformance.Must,
 		Sends:   "an ACK for a SEND after a READ, and no response to the READ",
 		Expects: "a retransmitted READ within four timeouts, and success for both after the response",
-		Mutants: []string{"AckSkipsRead"},
+		Defects: []string{"AckSkipsRead"},
 		Run: body(impliedNAK, func(p *rcpeer.Port, all []Measurement) {
 			checkReaction(p, byName(all, "read/implied-nak"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a retransmitted READ")
 		}),
@@ -221,7 +221,7 @@ var lossCases = []conformance.Case{
 		Cite:  ibta("Table 45", "roce/rc/rnr/5"), Level: conformance.Must,
 		Sends:   "RNR NAKs of 10 us, 0.64 ms, 10.24 ms and 61.44 ms, four of each",
 		Expects: "retransmissions of the SEND, never before that time",
-		Mutants: []string{"RNRNoWait", "RNRTimerTypo"},
+		Defects: []string{"RNRNoWait", "RNRTimerTypo"},
 		Run: body(rnrWaits, func(p *rcpeer.Port, all []Measurement) {
 			for i := range all {
 				checkAtLeast(p, &all[i], 1, "no retransmission before the RNR timer expires")

@@ -17,7 +17,7 @@ var congestionCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}}, Level: conformance.Must, Needs: verbs.CapCongestion,
 		Sends:   "marked packets at long intervals",
 		Expects: "one CNP for each, within 6.7 ms typically",
-		Mutants: []string{"NoCongestion", "CNPLate"},
+		Defects: []string{"NoCongestion", "CNPLate"},
 		Run: body(cnpGeneration, func(p *rcpeer.Port, all []Measurement) {
 			checkReaction(p, byName(all, "cnp/generation"), promptLimit(p), "a CNP at once")
 			checkAtMost(p, byName(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
@@ -29,7 +29,7 @@ var congestionCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/2"}}, Level: conformance.May, Needs: verbs.CapCongestion,
 		Sends:   "500 marked packets back to back",
 		Expects: "one CNP for two marks at most; in virtual time no two CNPs closer than two marks",
-		Mutants: []string{"CNPBurst"},
+		Defects: []string{"CNPBurst"},
 		Run:     body(cnpPacing, judgePacing),
 	},
 	{
@@ -38,7 +38,7 @@ var congestionCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}}, Level: conformance.Must, Needs: verbs.CapCongestion,
 		Sends:   "at once, a marked packet to each of three queue pairs, of which two have the same peer",
 		Expects: "a CNP for each",
-		Mutants: []string{"CNPPerPort", "CNPPerPeer"},
+		Defects: []string{"CNPPerPort", "CNPPerPeer"},
 		Run: body(cnpScope, func(p *rcpeer.Port, all []Measurement) {
 			checkAtLeast(p, byName(all, "cnp/two-qps-of-a-peer"), 2, "a CNP for each queue pair")
 			checkAtLeast(p, byName(all, "cnp/qp-of-another-peer"), 1, "a CNP for each queue pair")
@@ -50,7 +50,7 @@ var congestionCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}}, Level: conformance.Must, Needs: verbs.CapCongestion,
 		Sends:   "ten gaps, one after the other, each followed by the missing packet; no packet is marked",
 		Expects: "NAKs and ACKs, and no CNP",
-		Mutants: []string{"CNPOnNAK"},
+		Defects: []string{"CNPOnNAK"},
 		Run: rcpeer.Body(func(p *rcpeer.Port) {
 			c := p.Connect(rcpeer.Setup{})
 			for i := range 10 {
@@ -70,7 +70,7 @@ var congestionCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-45/46", Rows: []string{"roce/ecn/3", "roce/ecn/4"}}, Level: conformance.Should, Needs: verbs.CapCongestion,
 		Sends:   "one CNP, then ten, to a queue pair that sends in bursts of 60 packets; then none",
 		Expects: "longer bursts after ten CNPs than before, and short ones again later",
-		Mutants: []string{"NoCongestion", "RateNeverRecovers"},
+		Defects: []string{"NoCongestion", "RateNeverRecovers"},
 		Run:     body(rates, judgeRates),
 	},
 }

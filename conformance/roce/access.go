@@ -15,7 +15,7 @@ var accessCases = []conformance.Case{
 		Cite:  ibta("Table 63, error class C", "roce/acc/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "WRITEs with keys that differ in some low bits, or some high bits, from one that exists",
 		Expects: "a NAK for a remote access error, the QP in ERR",
-		Mutants: []string{"AccessNAKsSwapped"},
+		Defects: []string{"AccessNAKsSwapped"},
 		Run: onPort(onEachConn(setup{}, []uint32{0x55, 0x55000000}, func(c *conn, turned uint32) {
 			c.send(ib.WriteOnly(c.psn(0), ib.At(c.mem.Addr(), uint32(c.mem.RKey())^turned, 8), data(8)).AckReq())
 			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
@@ -29,7 +29,7 @@ var accessCases = []conformance.Case{
 		Cite:  ibta("Table 63, error class C", "roce/acc/1"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "a READ, a FETCH_ADD and a COMPARE_SWAP with a key that does not exist",
 		Expects: "a NAK for a remote access error for each, the QPs in ERR",
-		Mutants: []string{"AccessNAKsSwapped"},
+		Defects: []string{"AccessNAKsSwapped"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *conn, op remoteOp) {
 			at := wordAt(c.mem, 2)
 			at.RKey = new(uint32(strangeKey(c.mem.RKey())))
@@ -43,7 +43,7 @@ var accessCases = []conformance.Case{
 		Cite:  ibta("", "roce/acc/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a WRITE or a READ to a region, and another after it was deregistered",
 		Expects: "the first is executed; to the second a NAK for a remote access error, and memory as it was",
-		Mutants: []string{"StaleKeys"},
+		Defects: []string{"StaleKeys"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
 			m := c.Memory(64, allAccess)
 			c.send(ib.WriteOnly(c.psn(0), rdmaTo(m, 0, 8), data(8)).AckReq())
@@ -62,7 +62,7 @@ var accessCases = []conformance.Case{
 		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a WRITE and a READ of the last eight bytes of a region, then of as many one byte further on",
 		Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-		Mutants: []string{"RangeSlack"},
+		Defects: []string{"RangeSlack"},
 		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.edge(op, 56, 57) })),
 	},
 	{
@@ -71,7 +71,7 @@ var accessCases = []conformance.Case{
 		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a WRITE and a READ of the first eight bytes of a region, then of as many one byte before",
 		Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-		Mutants: []string{"RangeSlack"},
+		Defects: []string{"RangeSlack"},
 		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.edge(op, 0, -1) })),
 	},
 	{
@@ -80,7 +80,7 @@ var accessCases = []conformance.Case{
 		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "WRITEs and READs of 8 bytes at 2^64-4 and at 2^64-8",
 		Expects: "a NAK for a remote access error, memory as it was",
-		Mutants: []string{"WrappingRange"},
+		Defects: []string{"WrappingRange"},
 		Run: onPort(func(p *port) {
 			for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
 				onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
@@ -95,7 +95,7 @@ var accessCases = []conformance.Case{
 		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "with the key of a region of no bytes: a WRITE of nothing, then a WRITE and a READ of one byte",
 		Expects: "an ACK for nothing; a NAK for a remote access error for a byte",
-		Mutants: []string{"NoEmptyMR"},
+		Defects: []string{"NoEmptyMR"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
 			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.mem.Buf[:0], Access: allAccess})
 			c.Must("a region of no bytes", err)
@@ -113,7 +113,7 @@ var accessCases = []conformance.Case{
 		Cite:  ibta("", "roce/acc/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a WRITE and a READ to a region in another domain than that of the QP",
 		Expects: "a NAK for a remote access error, memory as it was",
-		Mutants: []string{"IgnorePD"},
+		Defects: []string{"IgnorePD"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
 			m := c.foreignMemory(allAccess)
 			c.opRefused(op, rdmaTo(m, 0, 8), ib.NakRemoteAccess)
@@ -126,7 +126,7 @@ var accessCases = []conformance.Case{
 		Cite:  ibta("", "roce/acc/5", "roce/srq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ, Labels: rdmaLabels,
 		Sends:   "a WRITE with immediate data to a region of the QP's domain, then one to a region of the SRQ's",
 		Expects: "the first is executed and completes a receive; to the second a NAK for a remote access error",
-		Mutants: []string{"SRQDomainForWrites"},
+		Defects: []string{"SRQDomainForWrites"},
 		Run: onPort(func(p *port) {
 			pd := p.otherDomain()
 			srq, foreign := p.rdmaSRQ(pd), p.MemoryIn(pd, 64, allAccess)

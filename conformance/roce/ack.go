@@ -14,7 +14,7 @@ var ackCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes",
 		Expects: "an ACK with the PSN of each",
-		Mutants: []string{"NoAcks"},
+		Defects: []string{"NoAcks"},
 		Run: on(setup{receives: 7, recvLen: 2048}, func(c *conn) {
 			ops := []ib.Opcode{
 				ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst, ib.OpSendLast, ib.OpSendFirst, ib.OpSendLastImm,
@@ -38,7 +38,7 @@ var ackCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE without AckReq, and a SEND with it",
 		Expects: "nothing, or right ACKs, for the first two; an ACK for the last, which counts all",
-		Mutants: []string{"AckPSNOff"},
+		Defects: []string{"AckPSNOff"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(16)))
 			c.unaskedAcks(0, 1)
@@ -58,7 +58,7 @@ var ackCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a READ without AckReq and one with it",
 		Expects: "the same kind of answer to both, and no ACK besides",
-		Mutants: []string{"ReadNeedsAckReq"},
+		Defects: []string{"ReadNeedsAckReq"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.ReadRequest(c.psn(0), c.at(0, 2500)).NoAckReq())
 			c.expectsAll(ib.ReadResponses(c.psn(0), ib.AnyMSN, c.mem.Buf[:2500], pathMTU.Bytes()))
@@ -74,7 +74,7 @@ var ackCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a FETCH_ADD and a COMPARE_SWAP without AckReq, and a FETCH_ADD with it",
 		Expects: "an atomic ACK for each, and no other",
-		Mutants: []string{"ReadNeedsAckReq"},
+		Defects: []string{"ReadNeedsAckReq"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 1).NoAckReq())
 			c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(0)))
@@ -92,7 +92,7 @@ var ackCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a READ of 64 responses with a WRITE right behind it, first at full speed, then slowed down by CNPs",
 		Expects: "64 responses in order, then the ACK",
-		Mutants: []string{"AckOvertakesRead"},
+		Defects: []string{"AckOvertakesRead"},
 		Run: on(setup{change: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
 			for i := range 2 {
 				first := c.psn(65 * i)
@@ -113,7 +113,7 @@ var ackCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK to each message of the device's: SENDs and WRITEs of one packet and of three, with and without immediate",
 		Expects: "AckReq in LAST and ONLY; it may be set in others too",
-		Mutants: []string{"AckReqNever"},
+		Defects: []string{"AckReqNever"},
 		Run: on(setup{}, func(c *conn) {
 			k := 0
 			for i, n := range []int{16, 2500, 0} {
@@ -140,7 +140,7 @@ var ackCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "one ACK, with the PSN of the last of two SENDs and two WRITEs, one of them of three packets",
 		Expects: "four completions in order",
-		Mutants: []string{"AckCoversOne"},
+		Defects: []string{"AckCoversOne"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8), c.writing(2, 2500), c.sending(3, 0), c.writing(4, 8))
 			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 2500), c.wantSend(4, 0), c.wantWrite(5, 8))
@@ -157,7 +157,7 @@ var ackCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs with the PSN of each packet of a WRITE of five that follows a SEND",
 		Expects: "the SEND completes at the first, the WRITE at the last",
-		Mutants: []string{"AckInsideCompletes"},
+		Defects: []string{"AckInsideCompletes"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8), c.writing(2, 5000))
 			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 5000))

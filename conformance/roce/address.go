@@ -20,7 +20,7 @@ var addressCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND to the device's second address, and an ACK for its own",
 		Expects: "an ACK and a SEND from the second address to the peer's",
-		Mutants: []string{"PrimaryAddressUsed"},
+		Defects: []string{"PrimaryAddressUsed"},
 		Run: onPort(func(p *port) {
 			p.device = p.Local[1]
 			index := p.gidIndex(p.device)
@@ -39,7 +39,7 @@ var addressCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE, right in everything but their source address; an ACK from another address for the device's own SEND",
 		Expects: "nothing: no answer, no completion, no byte in memory, and the PSN is still due",
-		Mutants: []string{"SourceUnchecked"},
+		Defects: []string{"SourceUnchecked"},
 		Run: onRC(func(c *conn) {
 			other := c.PeerAddr(1)
 			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().From(other))
@@ -57,7 +57,7 @@ var addressCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "a SEND and a WRITE of UC from another address, then a SEND from the peer's",
 		Expects: "a completion of the last only",
-		Mutants: []string{"SourceUnchecked"},
+		Defects: []string{"SourceUnchecked"},
 		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
 			other := c.PeerAddr(1)
 			c.drops(ib.SendOnly(c.psn(0), data(16)).On(ib.UC).From(other))
@@ -74,7 +74,7 @@ var addressCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE for a connection at the device's first address, sent to its second",
 		Expects: "nothing: no answer, no completion, no byte in memory, and the PSN is still due",
-		Mutants: []string{"IPUnchecked"},
+		Defects: []string{"IPUnchecked"},
 		Run: onRC(func(c *conn) {
 			second := c.Local[1]
 			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().Via(c.peer, second))
@@ -89,7 +89,7 @@ var addressCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram to the address of a GID of RoCEv1, then one to an address of RoCEv2",
 		Expects: "a completion of the second only",
-		Mutants: []string{"IPUnchecked"},
+		Defects: []string{"IPUnchecked"},
 		Run: onPort(func(p *port) {
 			v1 := p.addressOfRoCEv1()
 			d := p.bthDatagrams(2)
@@ -104,7 +104,7 @@ var addressCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ for a service that nobody has, to QP 0, with the Q_Keys of QP 1 and of none; then to QP 1",
 		Expects: "nothing, nothing, and a REJ",
-		Mutants: []string{"QPNLoose"},
+		Defects: []string{"QPNLoose"},
 		Run: onPort(func(p *port) {
 			req := ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001))
 			p.put(req.To(0))

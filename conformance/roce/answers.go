@@ -14,7 +14,7 @@ var answerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then what the requests from the READ on are due",
 		Expects: "the first WRITE completes and no more; all from the READ on comes again, and completes with the READ's data",
-		Mutants: []string{"AckSkipsRead"},
+		Defects: []string{"AckSkipsRead"},
 		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			answersSkipped(c, c.reading(2, 8), c.wantRead(1, 8), ib.ReadResponseOnly(c.sq(1), 2, data(8)))
 		}),
@@ -26,7 +26,7 @@ var answerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then what the requests from the atomic on are due",
 		Expects: "the first WRITE completes and no more; all from the atomic on comes again, and completes",
-		Mutants: []string{"AckSkipsRead"},
+		Defects: []string{"AckSkipsRead"},
 		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			answersSkipped(c, c.adding(2), c.wantAdd(1), ib.AtomicAck(c.sq(1), 2, 7))
 		}),
@@ -38,7 +38,7 @@ var answerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "READ responses, and no ACK, to a WRITE, a SEND and a READ of three responses",
 		Expects: "three completions in order",
-		Mutants: []string{"ReadAckIgnored"},
+		Defects: []string{"ReadAckIgnored"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.writing(1, 8), c.sending(2, 2500), c.reading(3, 2500))
 			c.expectsAll(c.wantWrite(0, 8), c.wantSend(1, 2500), c.wantRead(4, 2500))
@@ -56,7 +56,7 @@ var answerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an atomic ACK, and no other, to a SEND, a WRITE and a FETCH_ADD",
 		Expects: "three completions in order",
-		Mutants: []string{"ReadAckIgnored"},
+		Defects: []string{"ReadAckIgnored"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8), c.writing(2, 8), c.adding(3))
 			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 8), c.wantAdd(2))
@@ -73,7 +73,7 @@ var answerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK with the PSN of a READ; if the READ comes again, its answer",
 		Expects: "the READ again, which completes with its data, or an error",
-		Mutants: []string{"AckCompletesRead"},
+		Defects: []string{"AckCompletesRead"},
 		Run:     plainAckToRead,
 	},
 	{
@@ -83,7 +83,7 @@ var answerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK with the PSN of a FETCH_ADD; if that comes again, its answer",
 		Expects: "the FETCH_ADD again, which completes with its answer, or an error",
-		Mutants: []string{"AckCompletesRead"},
+		Defects: []string{"AckCompletesRead"},
 		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			answersPlain(c, c.adding(1), c.wantAdd(0), ib.AtomicAck(c.sq(0), 1, 7))
 		}),
@@ -95,7 +95,7 @@ var answerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "to a WRITE and a READ of three responses: the ACK of the WRITE, and again behind the first and the second response",
 		Expects: "the READ completes with all its data",
-		Mutants: []string{"StaleAckBreaksRead"},
+		Defects: []string{"StaleAckBreaksRead"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.writing(1, 4), c.reading(2, 2500))
 			c.expectsAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
@@ -116,7 +116,7 @@ var answerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
 		Expects: "the READ completes with all its data",
-		Mutants: []string{"StaleAckBreaksRead"},
+		Defects: []string{"StaleAckBreaksRead"},
 		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			c.PostSend(c.qp, c.writing(1, 4), c.reading(2, 2500))
 			all := c.expectsAll(c.wantWrite(0, 4), c.wantRead(1, 2500))

@@ -18,7 +18,7 @@ var atomicCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/1"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "a COMPARE_SWAP that differs from memory in one bit, then one that is equal",
 		Expects: "the original value in both answers; memory changed by the second only",
-		Mutants: []string{"AtomicsWrong"},
+		Defects: []string{"AtomicsWrong"},
 		Run: on(setup{}, func(c *conn) {
 			const was, swap = 0x0123456789abcdef, 0xfedcba9876543210
 			setWord(c.mem, 2, was)
@@ -36,7 +36,7 @@ var atomicCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/2"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "FETCH_ADDs of 5, of 2^64-1, and of as much as takes memory to 2^64-1, then of 1",
 		Expects: "the values that were there before, and sums modulo 2^64",
-		Mutants: []string{"AtomicsWrong"},
+		Defects: []string{"AtomicsWrong"},
 		Run: on(setup{}, func(c *conn) {
 			value := uint64(1) << 60
 			setWord(c.mem, 2, value)
@@ -54,7 +54,7 @@ var atomicCases = []conformance.Case{
 		Cite:  ibta("9.4.5", "roce/rc/atm/3"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes behind a multiple of 8",
 		Expects: "a NAK for an invalid request, memory as it was",
-		Mutants: []string{"AtomicMisaligned"},
+		Defects: []string{"AtomicMisaligned"},
 		Run: onPort(onEachConn(setup{}, []int{1, 2, 4}, func(c *conn, off int) {
 			at := wordAt(c.mem, 2).Skip(off)
 			c.atomicRefused(ib.FetchAdd(c.psn(0), at, 1), ib.NakInvalidRequest)
@@ -68,7 +68,7 @@ var atomicCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/8"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "a FETCH_ADD to a region that grants atomics on a QP that does not",
 		Expects: "a NAK for an invalid request, memory as it was",
-		Mutants: []string{"RightsIgnored"},
+		Defects: []string{"RightsIgnored"},
 		Run: on(setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *conn) {
 			m := c.Memory(64, allAccess)
 			c.atomicRefused(ib.FetchAdd(c.psn(0), wordAt(m, 2), 1), ib.NakInvalidRequest)
@@ -81,7 +81,7 @@ var atomicCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
 		Expects: "a NAK for a remote access error, memory as it was",
-		Mutants: []string{"RightsIgnored"},
+		Defects: []string{"RightsIgnored"},
 		Run: onPort(onEachConn(setup{}, []verbs.Access{
 			allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
 		}, func(c *conn, access verbs.Access) {
@@ -96,7 +96,7 @@ var atomicCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight behind it",
 		Expects: "a NAK for a remote access error, memory as it was",
-		Mutants: []string{"RangeSlack"},
+		Defects: []string{"RangeSlack"},
 		Run: onPort(onEachConn(setup{}, []int{4, 0}, func(c *conn, inside int) {
 			// Another region on the same memory, so that what is behind it can be seen.
 			n := word(c.mem, 2) + inside
@@ -113,7 +113,7 @@ var atomicCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/9"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "400 FETCH_ADDs of 1, four at a time on each of two QPs in turn",
 		Expects: "400 different original values, one behind the other, and their number added to memory",
-		Mutants: []string{"AtomicsPerQP"},
+		Defects: []string{"AtomicsPerQP"},
 		Run: on(setup{}, func(c *conn) {
 			const rounds, atATime, start = 50, 4, 1 << 40
 			setWord(c.mem, 2, start)

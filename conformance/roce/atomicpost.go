@@ -15,7 +15,7 @@ var atomicPostCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/10"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "the answer to an atomic; while the next one is outstanding, that answer again with another value; then the right one",
 		Expects: "each result is that of its own answer",
-		Mutants: []string{"OldAnswerCompletes"},
+		Defects: []string{"OldAnswerCompletes"},
 		Run: on(setup{}, func(c *conn) {
 			c.postAdd(1, c.own.SGE(0, 8))
 			c.expects(ib.Op(ib.OpFetchAdd).WithPSN(c.sq(0)))
@@ -39,7 +39,7 @@ var atomicPostCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "to a FETCH_ADD and a COMPARE_SWAP: an answer with 0x1122334455667788",
 		Expects: "that number in memory, and nothing around it changed",
-		Mutants: []string{"ByteOrderWrong"},
+		Defects: []string{"ByteOrderWrong"},
 		Run: on(setup{}, func(c *conn) {
 			for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
 				c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(64, 8), Remote: far})
@@ -55,7 +55,7 @@ var atomicPostCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
 		Expects: "the first three bytes of the result in one, the others in the other",
-		Mutants: []string{"AtomicOneSGE"},
+		Defects: []string{"AtomicOneSGE"},
 		Run: on(setup{}, func(c *conn) {
 			c.postAdd(1, c.own.SGE(256, 3), c.own.SGE(64, 5))
 			c.resultOf(0, 0x1122334455667788)
@@ -69,7 +69,7 @@ var atomicPostCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
 		Expects: "an error at the post or a completion in error, and nothing on the wire",
-		Mutants: []string{"AtomicAnySize"},
+		Defects: []string{"AtomicAnySize"},
 		Run: onPort(onEachConn(setup{}, []int{0, 4, 7, 16}, func(c *conn, n int) {
 			c.addRefused(c.own.SGL(0, n))
 		})),
@@ -80,7 +80,7 @@ var atomicPostCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
 		Expects: "an error at the post or a completion in error, and nothing on the wire",
-		Mutants: []string{"AtomicSinkUnchecked"},
+		Defects: []string{"AtomicSinkUnchecked"},
 		Run: onPort(onEachConn(setup{}, []noPlace{
 			{"memory that may not be written", func(c *conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
 			{"a key that does not exist", func(c *conn) verbs.SGE {
@@ -95,7 +95,7 @@ var atomicPostCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/12"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set, sixteen times",
 		Expects: "both operands in each COMPARE_SWAP; in each FETCH_ADD what to add, and a compare field of 0",
-		Mutants: []string{"FetchAddLeaks"},
+		Defects: []string{"FetchAddLeaks"},
 		Run: on(setup{}, func(c *conn) {
 			// A field that is never written has what was there before, by chance: each packet
 			// is answered before the next is made, so that its memory comes to be used again.

@@ -13,7 +13,7 @@ var atomicReplayCases = []conformance.Case{
 		Cite:  ibta("summary of duplicate requests", "roce/rc/atm/4"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "a FETCH_ADD twice, a COMPARE_SWAP twice",
 		Expects: "the same answer twice, one change of memory each",
-		Mutants: []string{"DuplicatesExecuted"},
+		Defects: []string{"DuplicatesExecuted"},
 		Run: on(setup{}, func(c *conn) {
 			setWord(c.mem, 2, 100)
 			add, swap := ib.FetchAdd(c.psn(0), wordAt(c.mem, 2), 5), ib.CompareSwap(c.psn(1), wordAt(c.mem, 2), 105, 7)
@@ -35,7 +35,7 @@ var atomicReplayCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/5"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "to a QP with max_dest_rd_atomic 4: six FETCH_ADDs one after the other, then the last four again, twice over",
 		Expects: "each repetition gets the result of its own request, and adds nothing",
-		Mutants: []string{"ReplayKeepsOne"},
+		Defects: []string{"ReplayKeepsOne"},
 		Run: on(setup{change: responderResources(4)}, func(c *conn) {
 			results := c.addOneByOne(6)
 			for range 2 {
@@ -53,7 +53,7 @@ var atomicReplayCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/5"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again",
 		Expects: "the results of the first time, and nothing added",
-		Mutants: []string{"ModifyForgetsReplay"},
+		Defects: []string{"ModifyForgetsReplay"},
 		Run: on(setup{change: responderResources(2)}, func(c *conn) {
 			results := c.addOneByOne(2)
 			c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
@@ -72,7 +72,7 @@ var atomicReplayCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/6"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "to a QP with max_dest_rd_atomic 1: a READ of 1 MiB and at once a FETCH_ADD",
 		Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory as it was",
-		Mutants: []string{"NoRdAtomicLimit"},
+		Defects: []string{"NoRdAtomicLimit"},
 		Run: on(setup{change: responderResources(1)}, func(c *conn) {
 			excess := c.crowd(0)
 			c.send(ib.FetchAdd(excess, wordAt(c.mem, 2), 1))
@@ -87,7 +87,7 @@ var atomicReplayCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/atm/7"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP",
 		Expects: "the result of the first or no answer; memory as the first left it, and the QP goes on",
-		Mutants: []string{"DuplicatesExecuted"},
+		Defects: []string{"DuplicatesExecuted"},
 		Run: on(setup{}, func(c *conn) {
 			setWord(c.mem, 2, 100)
 			at := wordAt(c.mem, 2)

@@ -15,7 +15,7 @@ var atomicWriteCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}}, Level: conformance.Must, Needs: needsAtomicWrite, Labels: rdmaLabels,
 		Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length in the RETH and with 8 there",
 		Expects: "a NAK for an invalid request, memory as it was",
-		Mutants: []string{"ShortAtomicWrite"},
+		Defects: []string{"ShortAtomicWrite"},
 		Run: onPort(onEachConn(setup{}, []oddWrite{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *conn, w oddWrite) {
 			c.atomicRefused(ib.AtomicWrite(c.psn(0), wordAt(c.mem, 2).Sized(w.length), data(w.payload)), ib.NakInvalidRequest)
 		})),
@@ -26,7 +26,7 @@ var atomicWriteCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}}, Level: conformance.Must, Needs: needsAtomicWrite, Labels: rdmaLabels,
 		Sends:   "ATOMIC WRITEs 1 and 4 bytes behind a multiple of 8",
 		Expects: "a NAK for an invalid request, memory as it was",
-		Mutants: []string{"AtomicMisaligned"},
+		Defects: []string{"AtomicMisaligned"},
 		Run: onPort(onEachConn(setup{}, []int{1, 4}, func(c *conn, off int) {
 			c.atomicRefused(ib.AtomicWrite(c.psn(0), wordAt(c.mem, 2).Skip(off).Sized(8), data(8)), ib.NakInvalidRequest)
 		})),
@@ -37,7 +37,7 @@ var atomicWriteCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}}, Level: conformance.Must, Needs: needsAtomicWrite, Labels: rdmaLabels,
 		Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
 		Expects: "a RESPONSE_ONLY without payload to the first and its repetition; memory as the WRITE left it",
-		Mutants: []string{"DuplicatesExecuted"},
+		Defects: []string{"DuplicatesExecuted"},
 		Run: on(setup{}, func(c *conn) {
 			first := ib.AtomicWrite(c.psn(0), wordAt(c.mem, 2), data(8))
 			done := ib.ReadResponseOnly(c.psn(0), ib.AnyMSN, []byte{})

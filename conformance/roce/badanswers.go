@@ -14,7 +14,7 @@ var badAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/ack/12"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a WRITE of the device's: an ACK with type bits 10, or with bit 7 set",
 		Expects: "the answer is ignored, or the WRITE completes with BAD_RESP_ERR",
-		Mutants: []string{"BadRespSucceeds"},
+		Defects: []string{"BadRespSucceeds"},
 		Run: onPort(onEachConn(setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *conn, syndrome uint8) {
 			c.notSuccess(syndrome, func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr })
 		})),
@@ -25,7 +25,7 @@ var badAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/ack/14"), Level: conformance.Should, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a WRITE of the device's: a NAK with code 5, 16 or 31",
 		Expects: "the NAK is ignored, or the WRITE completes in error",
-		Mutants: []string{"ReservedNAKIsAck"},
+		Defects: []string{"ReservedNAKIsAck"},
 		Run: onPort(onEachConn(setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *conn, syndrome uint8) {
 			c.notSuccess(syndrome, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
 		})),
@@ -36,7 +36,7 @@ var badAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/ack/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a READ of 8 bytes: an ATOMIC_ACKNOWLEDGE with its PSN",
 		Expects: "BAD_RESP_ERR, the QP in ERR, no byte of the buffer changed",
-		Mutants: []string{"BadRespSucceeds"},
+		Defects: []string{"BadRespSucceeds"},
 		Run: on(setup{}, func(c *conn) {
 			c.postRead(8)
 			c.expects(ib.ReadRequest(c.sq(0), farAt(8)))
@@ -52,7 +52,7 @@ var badAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/ack/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a READ that was not repeated: a READ_RESPONSE_MIDDLE with its PSN",
 		Expects: "BAD_RESP_ERR, the QP in ERR",
-		Mutants: []string{"BadRespSucceeds"},
+		Defects: []string{"BadRespSucceeds"},
 		Run: on(setup{}, func(c *conn) {
 			c.postRead(2500)
 			c.expects(ib.ReadRequest(c.sq(0), farAt(2500)))
@@ -67,7 +67,7 @@ var badAnswerCases = []conformance.Case{
 		Cite:  ibta("Table 63", "roce/rc/ack/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a WRITE of the device's: a NAK with each code",
 		Expects: "the status that the code stands for",
-		Mutants: []string{"NAKFlushesAll"},
+		Defects: []string{"NAKFlushesAll"},
 		Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
 			c.postWrite(1, 16)
 			c.expects(ib.Op(ib.OpWriteOnly).WithPSN(c.sq(0)))
@@ -81,7 +81,7 @@ var badAnswerCases = []conformance.Case{
 		Cite:  ibta("Table 63", "roce/rc/ack/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to the second of three WRITEs: a NAK for a remote access error",
 		Expects: "SUCCESS, REM_ACCESS_ERR, WR_FLUSH_ERR in this order",
-		Mutants: []string{"NAKFlushesAll"},
+		Defects: []string{"NAKFlushesAll"},
 		Run: on(setup{}, func(c *conn) {
 			for i := range 3 {
 				c.postWrite(uint64(i+1), 16)

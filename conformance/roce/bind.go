@@ -18,7 +18,7 @@ var bindCases = []conformance.Case{
 		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends:   "binds a window to 256 bytes inside a region; a READ and a WRITE of all of them by its key",
 		Expects: "SUCCESS for the bind, the bytes for the READ, an ACK for the WRITE and its bytes in place",
-		Mutants: []string{"MW2Refused"},
+		Defects: []string{"MW2Refused"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.windowed()
 			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
@@ -39,7 +39,7 @@ var bindCases = []conformance.Case{
 		Cite:  ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Level: conformance.Must, Needs: needsMW1, Labels: rdmaLabels,
 		Sends:   "binds type 1 windows beyond a region, without the rights that it takes, and across domains; then READs by their keys",
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
-		Mutants: []string{"BindUnchecked"},
+		Defects: []string{"BindUnchecked"},
 		Run: onPort(func(p *port) {
 			for _, binds := range [][]badBind{beyondBinds, rightlessBinds, readOnlyBinds, foreignBinds} {
 				onEachConn(setup{}, binds, func(c *conn, b badBind) {
@@ -56,7 +56,7 @@ var bindCases = []conformance.Case{
 		Cite:  ibta("o10-37.2.30", "roce/mw/8"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends:   "binds a window to one range of a region, then to another",
 		Expects: "SUCCESS, then MW_BIND_ERR",
-		Mutants: []string{"RebindBound"},
+		Defects: []string{"RebindBound"},
 		Run: on(setup{}, func(c *conn) {
 			m, mw := c.windowed(), c.newWindow(verbs.MWType2)
 			c.bind(mw, windowOn(m, 0, 256, verbs.AccessRemoteRead))
@@ -72,7 +72,7 @@ var bindCases = []conformance.Case{
 		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsMW2 | verbs.CapSendInv, Labels: rdmaLabels,
 		Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
 		Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
-		Mutants: []string{"InvalidateLate"},
+		Defects: []string{"InvalidateLate"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			m, mw := c.windowed(), c.newWindow(verbs.MWType2)
 			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
@@ -90,7 +90,7 @@ var bindCases = []conformance.Case{
 		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends:   "binds a type 2 window to 0 bytes of a region",
 		Expects: "an error at the post, or MW_BIND_ERR",
-		Mutants: []string{"BindLax"},
+		Defects: []string{"BindDefects"},
 		Run: on(setup{}, func(c *conn) {
 			c.bindRefused(c.newWindow(verbs.MWType2), verbs.SendSignaled, windowOn(c.windowed(), 0, 0, verbs.AccessRemoteRead))
 		}),
@@ -101,7 +101,7 @@ var bindCases = []conformance.Case{
 		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Level: conformance.Must, Needs: needsMW1, Labels: rdmaLabels,
 		Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
 		Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
-		Mutants: []string{"BindLax"},
+		Defects: []string{"BindDefects"},
 		Run: on(setup{}, func(c *conn) {
 			m, mw := c.windowed(), c.newWindow(verbs.MWType1)
 			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
@@ -118,7 +118,7 @@ var bindCases = []conformance.Case{
 		Cite:  ibta("o10-36.2.2", "roce/mw/10"), Level: conformance.Must, Needs: needsMW1 | verbs.CapZeroBased, Labels: rdmaLabels,
 		Sends:   "binds a type 1 window with the flag for addresses from zero on, and READs byte 0 by its key",
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error",
-		Mutants: []string{"BindLax"},
+		Defects: []string{"BindDefects"},
 		Run: on(setup{}, func(c *conn) {
 			mw := c.newWindow(verbs.MWType1)
 			c.bindRefused(mw, verbs.SendSignaled, windowOn(c.windowed(), 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased))
@@ -131,7 +131,7 @@ var bindCases = []conformance.Case{
 		Cite:  ibta("", "roce/mw/13", "roce/err/1"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends:   "an unsignaled bind that exceeds its region",
 		Expects: "MW_BIND_ERR, unless the post is refused",
-		Mutants: []string{"UnsignaledBindSilent"},
+		Defects: []string{"UnsignaledBindSilent"},
 		Run: on(setup{}, func(c *conn) {
 			c.bindRefused(c.newWindow(verbs.MWType2), 0, windowOn(c.windowed(), 1, 4096, verbs.AccessRemoteRead))
 		}),
@@ -143,7 +143,7 @@ func badBinds(id, title, section, row string, binds []badBind, more ...string) c
 	return conformance.Case{
 		ID: id, Title: title, Cite: ibta(section, row), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends: "binds a type 2 window to " + listed(binds), Expects: "an error at the post, or MW_BIND_ERR",
-		Mutants: append([]string{"BindUnchecked"}, more...),
+		Defects: append([]string{"BindUnchecked"}, more...),
 		Run: onPort(onEachConn(setup{}, binds, func(c *conn, b badBind) {
 			mw, info := b.of(c, verbs.MWType2)
 			c.bindRefused(mw, verbs.SendSignaled, info)

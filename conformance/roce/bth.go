@@ -16,7 +16,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with TVer 1 to 15, then one with 0",
 		Expects: "an answer to the last only",
-		Mutants: []string{"BTHUnchecked"},
+		Defects: []string{"BTHUnchecked"},
 		Run: onRC(func(c *conn) {
 			for v := range uint8(15) {
 				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithTVer(v + 1))
@@ -31,7 +31,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"BTHUnchecked"},
+		Defects: []string{"BTHUnchecked"},
 		Run: onRC(func(c *conn) {
 			for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
 				// Once with the headers of RC, for who does not look at the service, and
@@ -51,7 +51,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a SEND of UC",
 		Expects: "a completion of the last only",
-		Mutants: []string{"BTHUnchecked"},
+		Defects: []string{"BTHUnchecked"},
 		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
 			for _, service := range []ib.Transport{ib.RC, ib.RD, ib.UD, ib.XRC} {
 				c.drops(ib.SendOnly(c.psn(0), data(16)).On(service))
@@ -68,7 +68,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "SENDs of RC, UC, RD and XRC with what would be the header of a datagram, then a datagram",
 		Expects: "a completion of the last only",
-		Mutants: []string{"BTHUnchecked"},
+		Defects: []string{"BTHUnchecked"},
 		Run: onPort(func(p *port) {
 			d := p.bthDatagrams(2)
 			for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
@@ -85,7 +85,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a connection of its own at the PSN that is due",
 		Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
-		Mutants: []string{"ReservedOpSilent"},
+		Defects: []string{"ReservedOpSilent"},
 		Run: onPort(func(p *port) {
 			reserved := []ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
 			if !p.Caps.Has(verbs.CapFlush) {
@@ -109,7 +109,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "opcodes 0x2c to 0x3f at the PSN that is due, then a SEND",
 		Expects: "a completion of the last only",
-		Mutants: []string{"UnknownOpFatal"},
+		Defects: []string{"UnknownOpFatal"},
 		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
 			for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
 				c.drops(ib.Op(op).WithPSN(c.psn(0)).WithPayload(data(16)))
@@ -126,7 +126,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
 		Expects: "a completion of the last only",
-		Mutants: []string{"UnknownOpFatal"},
+		Defects: []string{"UnknownOpFatal"},
 		Run: onPort(func(p *port) {
 			d := p.bthDatagrams(2)
 			for op := ib.Opcode(ib.UD); op < 0x80; op++ {
@@ -145,7 +145,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "good SENDs for the device's only connection with other queue pair numbers, among them that of one that was destroyed",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"QPNLoose"},
+		Defects: []string{"QPNLoose"},
 		Run: onRC(func(c *conn) {
 			gone := c.connect(setup{})
 			number := uint32(gone.qp.QPN())
@@ -167,7 +167,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE for queue pair 0xffffff",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"QPNLoose"},
+		Defects: []string{"QPNLoose"},
 		Run: onRC(func(c *conn) {
 			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
 			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
@@ -181,7 +181,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
 		Expects: "a completion of the second only",
-		Mutants: []string{"QPNLoose"},
+		Defects: []string{"QPNLoose"},
 		Run: onPort(func(p *port) {
 			d := p.bthDatagrams(2)
 			d.drops(d.datagram(data(16)).To(uint32(verbs.MulticastQPN)))
@@ -195,7 +195,7 @@ var bthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"MissingHeadersZero"},
+		Defects: []string{"MissingHeadersZero"},
 		Run: onRC(func(c *conn) {
 			requests := []ib.Packet{
 				ib.WriteOnly(c.psn(0), c.at(0, 0), nil),

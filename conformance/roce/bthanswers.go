@@ -16,7 +16,7 @@ var bthAnswerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "to a WRITE and a READ ACKs and READ responses with TVer 1 to 15, then with 0",
 		Expects: "no completion, and memory as it was, before the last",
-		Mutants: []string{"ResponseTVerUnchecked"},
+		Defects: []string{"ResponseTVerUnchecked"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.writing(1, 8), c.reading(2, 8))
 			c.expectsAll(c.wantWrite(0, 8), c.wantRead(1, 8))
@@ -38,7 +38,7 @@ var bthAnswerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "to READs of 5, 6 and 7 bytes, each on a connection of its own, a response of as many with PadCnt 0 and no padding; if the READ comes again, a right one",
 		Expects: "an error; or nothing, and success with the right response",
-		Mutants: []string{"RaggedAccepted"},
+		Defects: []string{"RaggedAccepted"},
 		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{5, 6, 7}, func(c *conn, n int) {
 			bytes := data(n)
 			c.send(c.readOf(bytes)[0].WithPad([]byte{}))
@@ -52,7 +52,7 @@ var bthAnswerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own; some of limited members; where the port has the key of a limited member, the same to a queue pair with that",
 		Expects: "in every packet the P_Key that the queue pair was set up with",
-		Mutants: []string{"AckPKeyLimited"},
+		Defects: []string{"AckPKeyLimited"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 2})
 			if own := p.pkey(0); own&fullMember != 0 {
@@ -83,7 +83,7 @@ var bthAnswerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE with immediate data with SE; requests that are acknowledged, answered and refused without",
 		Expects: "SE 0 in every answer",
-		Mutants: []string{"AckSolicited"},
+		Defects: []string{"AckSolicited"},
 		Run: on(setup{receives: 3}, func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().SE())
 			c.expects(ib.Ack(c.psn(0), 1).NoSE())
@@ -102,7 +102,7 @@ var bthAnswerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own, none of them marked",
 		Expects: "both bits 0 in every packet",
-		Mutants: []string{"AckBECN"},
+		Defects: []string{"AckBECN"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			for _, pkt := range c.varied() {
 				c.same(ib.Packet{BTH: ib.BTH{FECN: new(false), BECN: new(false)}}, pkt)
@@ -116,7 +116,7 @@ var bthAnswerCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, one behind a gap, one without a receive, a WRITE with a key that opens nothing and, where there are any, an atomic",
 		Expects: "an ACK, a sequence NAK, an RNR NAK, a NAK for a remote access error and an atomic acknowledge, all without a payload and with PadCnt 0",
-		Mutants: []string{"AckPayload"},
+		Defects: []string{"AckPayload"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			bare := func(want ib.Packet) { c.expectsBesideCNPs(want.WithPayload([]byte{}).WithPadCnt(0)) }
 			c.send(ib.SendOnly(c.psn(0), data(5)).AckReq())

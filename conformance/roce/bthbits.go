@@ -17,7 +17,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "thirteen bits of 0 in every packet",
-		Mutants: []string{"ReservedBitsSent"},
+		Defects: []string{"ReservedBitsSent"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			for _, pkt := range c.varied() {
 				c.same(ib.Packet{}.WithReserved(0, 0), pkt)
@@ -31,7 +31,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs, and an ACK, with the reserved bits of byte 4, of byte 8, and of both set",
 		Expects: "an ACK and a completion for each SEND, and the completion of what was acknowledged",
-		Mutants: []string{"ReservedBitsChecked"},
+		Defects: []string{"ReservedBitsChecked"},
 		Run: onRC(func(c *conn) {
 			for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
 				c.accepts(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
@@ -49,7 +49,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
 		Expects: "an ACK and a completion for each SEND, and the completion of what was acknowledged",
-		Mutants: []string{"DropMigReqZero"},
+		Defects: []string{"DropMigReqZero"},
 		Run: onRC(func(c *conn) {
 			for n := range 4 {
 				mig := n%2 == 1
@@ -70,7 +70,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
 		Expects: "SE on the LAST or ONLY packet of the solicited ones only",
-		Mutants: []string{"SolicitedEverywhere"},
+		Defects: []string{"SolicitedEverywhere"},
 		Run: on(setup{}, func(c *conn) {
 			for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
 				for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
@@ -86,7 +86,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
 		Expects: "no packet with SE, if they are taken at all",
-		Mutants: []string{"SolicitedEverywhere"},
+		Defects: []string{"SolicitedEverywhere"},
 		Run: on(setup{}, func(c *conn) {
 			wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
 			// The flag is for SENDs and for WRITEs with immediate data: a device may also
@@ -107,7 +107,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
 		Expects: "a completion and an event for each",
-		Mutants: []string{"SolicitedInverted"},
+		Defects: []string{"SolicitedInverted"},
 		Run: onPort(func(p *port) {
 			channel := p.eventChannel()
 			c := p.connect(setup{receives: 3, recvLen: 2048})
@@ -132,7 +132,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND without SE, then one with it",
 		Expects: "two completions, one event after the second",
-		Mutants: []string{"SolicitedInverted"},
+		Defects: []string{"SolicitedInverted"},
 		Run: onPort(func(p *port) {
 			channel := p.eventChannel()
 			c := p.connect(setup{receives: 2})
@@ -154,7 +154,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
 		Expects: "AckReq 0 in every answer",
-		Mutants: []string{"AckReqOnResponses"},
+		Defects: []string{"AckReqOnResponses"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 1).AckReq())
 			c.expects(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
@@ -173,7 +173,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "AckReq 0 in datagrams with and without immediate data",
-		Mutants: []string{"UnreliableAckReq"},
+		Defects: []string{"UnreliableAckReq"},
 		Run: onPort(func(p *port) {
 			d := p.bthDatagrams(0)
 			d.post(verbs.OpSend, 16)
@@ -189,7 +189,7 @@ var bthBitCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ for a service that nobody has",
 		Expects: "AckReq 0 in the REJ",
-		Mutants: []string{"GSIAckReq"},
+		Defects: []string{"GSIAckReq"},
 		Run: onPort(func(p *port) {
 			p.put(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 			pkt, _ := p.cmExpect(ib.REJ{})

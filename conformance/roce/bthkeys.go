@@ -18,7 +18,7 @@ var bthKeyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and an ACK whose P_Keys differ from the connection's in other bits than that of membership",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"KeysIgnored"},
+		Defects: []string{"KeysIgnored"},
 		Run: onRC(func(c *conn) {
 			own := c.pkey(0)
 			for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
@@ -37,7 +37,7 @@ var bthKeyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "three SENDs of another partition, with a good one in between",
 		Expects: "a count of bad P_Keys that goes up by three",
-		Mutants: []string{"KeyViolationsUncounted"},
+		Defects: []string{"KeyViolationsUncounted"},
 		Run: onRC(func(c *conn) {
 			before := c.badPKeys()
 			for n := range 3 {
@@ -58,7 +58,7 @@ var bthKeyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with the P_Key of the connection, and with that of a limited member",
 		Expects: "an ACK and a completion for each",
-		Mutants: []string{"PKeyExact"},
+		Defects: []string{"PKeyExact"},
 		Run: onRC(func(c *conn) {
 			own := c.pkey(0)
 			if own&fullMember == 0 {
@@ -76,7 +76,7 @@ var bthKeyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND of a limited member to a connection of a limited member, then one of a full member",
 		Expects: "an answer to the second only",
-		Mutants: []string{"KeysIgnored"},
+		Defects: []string{"KeysIgnored"},
 		Run: onPort(func(p *port) {
 			index, pkey := p.limitedPKey()
 			c := p.connectIn(setup{receives: 2}, index, pkey)
@@ -91,7 +91,7 @@ var bthKeyCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "REQs for a service that nobody has, with each P_Key of the table, as full and as limited member, and with one that is not in it",
 		Expects: "a REJ for each that matches, nothing for the last",
-		Mutants: []string{"PKeyExact"},
+		Defects: []string{"PKeyExact"},
 		Run: onPort(func(p *port) {
 			comm := uint32(0x2000)
 			foreign := uint16(0x9234)
@@ -125,7 +125,7 @@ var bthKeyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs of as many",
 		Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
-		Mutants: []string{"PadSloppy"},
+		Defects: []string{"PadSloppy"},
 		Run: onRC(func(c *conn) {
 			c.padded(func(pkt ib.Packet, n int) {
 				pad := uint8(-n & 3)
@@ -143,7 +143,7 @@ var bthKeyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs of as many",
 		Expects: "pad bytes of 0",
-		Mutants: []string{"PadSloppy"},
+		Defects: []string{"PadSloppy"},
 		Run: onRC(func(c *conn) {
 			for _, m := range []*rig.Memory{c.mem, c.own} {
 				copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
@@ -165,7 +165,7 @@ var bthKeyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"PadUnderflow"},
+		Defects: []string{"PadUnderflow"},
 		Run: onRC(func(c *conn) {
 			for pad := range uint8(3) {
 				c.drops(ib.SendOnly(c.psn(0), nil).AckReq().WithPadCnt(pad + 1))
@@ -182,7 +182,7 @@ var bthKeyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a connection of its own",
 		Expects: "nothing, or a NAK for an invalid request; no message received",
-		Mutants: []string{"RaggedAccepted"},
+		Defects: []string{"RaggedAccepted"},
 		Run: onPort(func(p *port) {
 			for n := 5; n < 8; n++ {
 				c := p.connect(setup{receives: 1})

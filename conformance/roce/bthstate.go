@@ -14,7 +14,7 @@ var bthStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
 		Expects: "nothing before, nothing after, and the PSN is still due",
-		Mutants: []string{"BuffersBeforeRTR"},
+		Defects: []string{"BuffersBeforeRTR"},
 		Run: on(setup{receives: 1, state: verbs.QPStateInit}, func(c *conn) {
 			fresh, err := c.Device.CreateQP(verbs.QPInit{
 				Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
@@ -38,7 +38,7 @@ var bthStateCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram to a queue pair in INIT with a receive posted; nothing more when it is in RTR",
 		Expects: "no completion before or after, and the receive is there for the next",
-		Mutants: []string{"BuffersBeforeRTR"},
+		Defects: []string{"BuffersBeforeRTR"},
 		Run: onPort(func(p *port) {
 			d := p.bthDatagrams(0)
 			d.Must("a queue pair in RESET", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
@@ -59,7 +59,7 @@ var bthStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK, a READ response and an atomic acknowledgement to a queue pair in RTR, with the PSNs that it will use; later an ACK that is due",
 		Expects: "nothing; then requests that complete with their ACK, and not before",
-		Mutants: []string{"EarlyAckCounts"},
+		Defects: []string{"EarlyAckCounts"},
 		Run: on(setup{receives: 1, state: verbs.QPStateRTR}, func(c *conn) {
 			c.drops(ib.Ack(c.sq(1), 2))
 			c.drops(ib.ReadResponseOnly(c.sq(0), 1, data(8)))
@@ -80,7 +80,7 @@ var bthStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE that is refused; then a SEND, WRITEs and READs with the PSN that is due, an earlier one and later ones. The same after the program has put a queue pair into that state",
 		Expects: "nothing after the NAK: no answer, and no byte in memory",
-		Mutants: []string{"AnswersInError"},
+		Defects: []string{"AnswersInError"},
 		Run: onPort(func(p *port) {
 			refused := p.connect(setup{})
 			refused.send(ib.WriteOnly(refused.psn(0), refused.at(0, 8), data(8)).AckReq())

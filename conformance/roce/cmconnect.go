@@ -19,7 +19,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ that gives the device 1.07 s, and an RTU",
 		Expects: "a REP within that time, and a connection that carries a message",
-		Mutants: []string{"cm.IgnoreREQ"},
+		Defects: []string{"cm.IgnoreREQ"},
 		Run: onPort(func(p *port) {
 			const code = 18
 			l := p.cmListen(verbs.PortSpaceTCP)
@@ -40,7 +40,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ twice before the program accepts, twice before the RTU, and once after it",
 		Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the program",
-		Mutants: []string{"cm.DuplicateREQSecondConn"},
+		Defects: []string{"cm.DuplicateREQSecondConn"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
@@ -69,7 +69,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
 		Expects: "a REP for each",
-		Mutants: []string{"cm.RejectZeroLID"},
+		Defects: []string{"cm.RejectZeroLID"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
@@ -86,7 +86,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ, and the same again while the program waits; then an RTU for its REP",
 		Expects: "an MRA for the REQ, then a REP",
-		Mutants: []string{"cm.NoMRA"},
+		Defects: []string{"cm.NoMRA"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			const comm = 0x40000000
@@ -108,7 +108,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ that says that answers take 134 ms; the RTU after three REPs",
 		Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
-		Mutants: []string{"cm.NoRetransmitREP"},
+		Defects: []string{"cm.NoRetransmitREP"},
 		Run: onPort(func(p *port) {
 			const code = 15
 			l := p.cmListen(verbs.PortSpaceTCP)
@@ -129,7 +129,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ that says that answers take 67 ms and allows three retries, and no RTU",
 		Expects: "four REPs, no fifth, and no connection",
-		Mutants: []string{"cm.NoRetransmitREP"},
+		Defects: []string{"cm.NoRetransmitREP"},
 		Run: onPort(func(p *port) {
 			const code = 14
 			l := p.cmListen(verbs.PortSpaceTCP)
@@ -159,7 +159,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ, no RTU, and a SEND",
 		Expects: "an ACK, a connection, and no more REPs",
-		Mutants: []string{"cm.IgnoreCommEst"},
+		Defects: []string{"cm.IgnoreCommEst"},
 		Run: onPort(func(p *port) {
 			const code = 15
 			k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
@@ -176,7 +176,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
 		Expects: "an ACK for each message, and three connections",
-		Mutants: []string{"NoQPEvents"},
+		Defects: []string{"NoQPEvents"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			k := p.cmOpen(l, 0)
@@ -205,7 +205,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ, and a REP for the device's own",
 		Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
-		Mutants: []string{"cm.OverIPv4"},
+		Defects: []string{"cm.OverIPv4"},
 		Run: onPort(func(p *port) {
 			k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
 			k.ready()

@@ -17,7 +17,7 @@ var cmEndCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
 		Expects: "a DREP for each DREQ, and both connections ended",
-		Mutants: []string{"cm.NoDREPWhenDisconnected"},
+		Defects: []string{"cm.NoDREPWhenDisconnected"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			k := p.cmMade(l, 0)
@@ -46,7 +46,7 @@ var cmEndCases = []conformance.Case{
 		Labels:  []string{"service:cm", conformance.Slow},
 		Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
 		Expects: "a REP and a DREP for each",
-		Mutants: []string{"cm.StopAfterConns=1000"},
+		Defects: []string{"cm.StopAfterConns=1000"},
 		Run: onPort(func(p *port) {
 			conns := 1200
 			if p.Virtual {
@@ -65,7 +65,7 @@ var cmEndCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "REQ, RTU and DREQ; the same again, with the same numbers, when time wait is over",
 		Expects: "a connection both times",
-		Mutants: []string{"cm.LeakTimeWait"},
+		Defects: []string{"cm.LeakTimeWait"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			p.cmLife(l, 0)

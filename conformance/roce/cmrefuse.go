@@ -17,7 +17,7 @@ var cmRefuseCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
 		Expects: "a REJ of the REQ with reason 8 for each",
-		Mutants: []string{"cm.IgnoreUnknownService"},
+		Defects: []string{"cm.IgnoreUnknownService"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			refused := func(comm uint32, service uint64) {
@@ -39,7 +39,7 @@ var cmRefuseCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "REQs with different communication IDs for a service that nobody has",
 		Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
-		Mutants: []string{"cm.RejectWithoutCommID"},
+		Defects: []string{"cm.RejectWithoutCommID"},
 		Run: onPort(func(p *port) {
 			for _, comm := range []uint32{0x01020304, 0xfffffffe, p.Rand.Uint32()} {
 				p.put(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
@@ -54,7 +54,7 @@ var cmRefuseCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ that a program on the device refuses with private data",
 		Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
-		Mutants: []string{"cm.IgnoreREQ"},
+		Defects: []string{"cm.IgnoreREQ"},
 		Run: onPort(func(p *port) {
 			const comm = 0x0a0b0c0d
 			l := p.cmListen(verbs.PortSpaceTCP)
@@ -79,7 +79,7 @@ var cmRefuseCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "200 REQs with LIDs, paths, limits and keys at random, for services that are there and that are not",
 		Expects: "no REJ with reason 13 or 19",
-		Mutants: []string{"cm.RejectZeroLID"},
+		Defects: []string{"cm.RejectZeroLID"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			for n := range uint32(200) {
@@ -107,7 +107,7 @@ var cmRefuseCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then one that is right",
 		Expects: "a REJ for each of the REQ, which the program never sees; then a REP",
-		Mutants: []string{"cm.AcceptAnyPrivateVersion"},
+		Defects: []string{"cm.AcceptAnyPrivateVersion"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
@@ -134,7 +134,7 @@ var cmRefuseCases = []conformance.Case{
 		Labels:  []string{"service:cm", "service:ud"},
 		Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
 		Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
-		Mutants: []string{"cm.SIDRZeroQKey"},
+		Defects: []string{"cm.SIDRZeroQKey"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceUDP)
 			d := p.bthDatagrams(1)
@@ -165,7 +165,7 @@ var cmRefuseCases = []conformance.Case{
 		Labels:  []string{"service:cm", "service:ud"},
 		Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
 		Expects: "SIDR_REPs with the IDs of the requests and status 1, that the service is not supported",
-		Mutants: []string{"cm.IgnoreUnknownService"},
+		Defects: []string{"cm.IgnoreUnknownService"},
 		Run: onPort(func(p *port) {
 			p.cmListen(verbs.PortSpaceTCP)
 			for n, port := range []uint16{cmClosedPort, cmPort} {

@@ -17,7 +17,7 @@ var cnpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "on connections of their own, a WRITE, a SEND and a READ response with ECN 11",
 		Expects: "a CNP for each, and what these packets ask for as ever",
-		Mutants: []string{"NoCongestion", "MarkedDropped"},
+		Defects: []string{"NoCongestion", "MarkedDropped"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
 			c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().CE())
@@ -46,7 +46,7 @@ var cnpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND with ECN 11",
 		Expects: "a CNP from the device's address to the peer's, for the peer's queue pair",
-		Mutants: []string{"CNPMisaddressed"},
+		Defects: []string{"CNPMisaddressed"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(16)).CE())
 			c.same(ib.CNP().To(peerQPN).Via(c.device, c.peer), c.notified())
@@ -59,7 +59,7 @@ var cnpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND with ECN 11 of a limited member, with P_Key 0x7fff",
 		Expects: "a CNP with P_Key 0x7fff",
-		Mutants: []string{"CNPMisaddressed"},
+		Defects: []string{"CNPMisaddressed"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(16)).WithPKey(0x7fff).CE())
 			c.same(ib.CNP().WithPKey(0x7fff), c.notified())
@@ -72,7 +72,7 @@ var cnpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "at once, a WRITE with ECN 11 on each of three connections, two of them with the same peer address",
 		Expects: "a CNP for each of the three queue pairs",
-		Mutants: []string{"CNPPerPort", "CNPPerPeer"},
+		Defects: []string{"CNPPerPort", "CNPPerPeer"},
 		Run: onPort(func(p *port) {
 			missing := make(map[uint32]bool)
 			var all []*conn
@@ -102,7 +102,7 @@ var cnpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "WRITEs with ECN 00, 01 and 10; then one behind a gap, and a duplicate",
 		Expects: "ACKs and a NAK, and no CNP",
-		Mutants: []string{"CNPOnNAK"},
+		Defects: []string{"CNPOnNAK"},
 		Run: on(setup{}, func(c *conn) {
 			for i := range 3 {
 				c.send(ib.WriteOnly(c.psn(i), c.at(0, 16), data(16)).AckReq().WithTClass(uint8(i)))
@@ -123,7 +123,7 @@ var cnpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "at once, 100 WRITEs with ECN 11 on one connection",
 		Expects: "at least one CNP, and not 100",
-		Mutants: []string{"CNPBurst"},
+		Defects: []string{"CNPBurst"},
 		Run: on(setup{}, func(c *conn) {
 			for i := range 100 {
 				c.send(ib.WriteOnly(c.psn(i), c.at(0, 16), data(16)).CE())
@@ -139,7 +139,7 @@ var cnpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND with ECN 11, SE and MigReq",
 		Expects: "a CNP with all of these 0",
-		Mutants: []string{"CNPReservedUsed"},
+		Defects: []string{"CNPReservedUsed"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(16)).CE().SE().MigReq())
 			want := ib.CNP().NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithPayload(make([]byte, 16))
@@ -154,7 +154,7 @@ var cnpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs with SE, MigReq, a PSN, BECN 0 and 16 bytes 0xff, to a queue pair that sends",
 		Expects: "that it sends more slowly, and answers nothing",
-		Mutants: []string{"CNPReservedUsed"},
+		Defects: []string{"CNPReservedUsed"},
 		Run: onFlow(func(f *flow) {
 			ones := make([]byte, 16)
 			for i := range ones {

@@ -18,7 +18,7 @@ var completionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for the requests behind a READ, then the READ's response and the ACK again",
 		Expects: "no completion before the READ's; then those of the signaled requests, in order",
-		Mutants: []string{"CompletionsOvertake"},
+		Defects: []string{"CompletionsOvertake"},
 		Run: on(setup{}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.qp,
@@ -46,7 +46,7 @@ var completionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs of one packet and of several, WRITEs with immediate data between them",
 		Expects: "their completions in this order",
-		Mutants: []string{"ReceivesSwapped"},
+		Defects: []string{"ReceivesSwapped"},
 		Run: on(setup{receives: 6, recvLen: 2 << 10}, func(c *conn) {
 			long := ib.Send(c.psn(2), data(pathMTU.Bytes()+9), pathMTU.Bytes())
 			c.send(ib.SendOnly(c.psn(0), data(11)), ib.WriteOnlyImm(c.psn(1), c.at(0, 12), 1, data(12)))
@@ -70,7 +70,7 @@ var completionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing, until a READ, a SEND and a WRITE have come; then their answers",
 		Expects: "all three before any answer",
-		Mutants: []string{"AlwaysFenced"},
+		Defects: []string{"AlwaysFenced"},
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.qp,
@@ -94,7 +94,7 @@ var completionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "answers to a SEND, a WRITE and a READ that are not marked as signaled; on another queue pair the same",
 		Expects: "three completions; on a queue pair that does not signal all, none",
-		Mutants: []string{"SignalAllIgnored"},
+		Defects: []string{"SignalAllIgnored"},
 		Run: onPort(func(p *port) {
 			for _, all := range []bool{true, false} {
 				c := p.connect(setup{signalAll: all})
@@ -121,7 +121,7 @@ var completionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "responses to READs of 5 bytes and of three packets into two pieces of memory; a WRITE with immediate data of 100 bytes",
 		Expects: "these lengths in the completions",
-		Mutants: []string{"SparseCompletions"},
+		Defects: []string{"SparseCompletions"},
 		Run: on(setup{receives: 1, signalAll: true}, func(c *conn) {
 			psn := 0
 			for i, n := range []int{5, 2*pathMTU.Bytes() + 1} {
@@ -148,7 +148,7 @@ var completionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE with immediate data",
 		Expects: "completions without the flag of the header area",
-		Mutants: []string{"GRHFlagOnConnected"},
+		Defects: []string{"GRHFlagOnConnected"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(16)), ib.WriteOnlyImm(c.psn(1), c.at(0, 8), 1, data(8)).AckReq())
 			for i, n := range []int{16, 8} {
@@ -165,7 +165,7 @@ var completionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and WRITEs with immediate data of one and of three packets, and responses to READs",
 		Expects: "the data in memory at the very moment of the completion event",
-		Mutants: []string{"LatePlacement"},
+		Defects: []string{"LatePlacement"},
 		Run: onPort(func(p *port) {
 			events := p.withChannel(64)
 			c := p.connect(setup{receives: 4, recvLen: 3 << 10, signalAll: true})
@@ -198,7 +198,7 @@ var completionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK with the PSN of a READ; if the READ comes again, its answer",
 		Expects: "no success before the answer; and success only with its data",
-		Mutants: []string{"AckCompletesRead"},
+		Defects: []string{"AckCompletesRead"},
 		Run:     plainAckToRead,
 	},
 }
@@ -212,7 +212,7 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 		Labels:  []string{"service:rc"},
 		Sends:   "the answers to two requests, late",
 		Expects: "the fenced SEND after the second answer, and not before",
-		Mutants: []string{"FenceIgnored"},
+		Defects: []string{"FenceIgnored"},
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			for id := range uint64(2) {
 				c.PostSend(c.qp, verbs.SendWR{WRID: 1 + id, Opcode: op, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})

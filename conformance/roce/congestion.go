@@ -18,7 +18,7 @@ var congestionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs to a queue pair that sends",
 		Expects: "the packets of a burst at half the rate or less",
-		Mutants: []string{"NoCongestion"},
+		Defects: []string{"NoCongestion"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
 			f.slower(before, f.burstUnder(f.slowedBy(ib.CNP())))
@@ -31,7 +31,7 @@ var congestionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs to one of two queue pairs with the same peer",
 		Expects: "the other at its rate",
-		Mutants: []string{"CNPSlowsAll"},
+		Defects: []string{"CNPSlowsAll"},
 		Run: onPort(func(p *port) {
 			named, other := p.flow(peerQPN), p.flow(peerQPN+1)
 			before := other.burst()
@@ -45,7 +45,7 @@ var congestionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs to a queue pair that sends, and then none",
 		Expects: "bursts at twice the lowest rate or more, in time",
-		Mutants: []string{"RateNeverRecovers"},
+		Defects: []string{"RateNeverRecovers"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
 			slow := f.burstUnder(f.slowedBy(ib.CNP()))
@@ -66,7 +66,7 @@ var congestionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs, with PSN 0, to connections on which a PSN above 0 is due, PSN 0 itself, and one shortly before it",
 		Expects: "nothing, and that the PSN is still due",
-		Mutants: []string{"CNPTakesPSN"},
+		Defects: []string{"CNPTakesPSN"},
 		Run: onPort(func(p *port) {
 			for _, due := range []uint32{firstPSN, 0, 0xffff00} {
 				c := p.connect(setup{receives: 1, change: func(a *verbs.QPAttr) { a.RQPSN = due }})
@@ -82,7 +82,7 @@ var congestionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs for the number of no queue pair",
 		Expects: "no answer, and a queue pair that sends at its rate",
-		Mutants: []string{"QPNLoose"},
+		Defects: []string{"QPNLoose"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
 			f.asFast(before, f.burstUnder(f.slowedBy(ib.CNP().To(0xabcdef))))
@@ -96,7 +96,7 @@ var congestionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs with one bit of their ICRC turned",
 		Expects: "no answer, and a queue pair that sends at its rate",
-		Mutants: []string{"ICRCIgnored"},
+		Defects: []string{"ICRCIgnored"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
 			f.asFast(before, f.burstUnder(f.slowedBy(ib.CNP().BadICRC())))
@@ -110,7 +110,7 @@ var congestionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "three marked WRITEs, each when a CNP is due again; four CNPs",
 		Expects: "counts of 3 marks, of as many CNPs sent as came, and of 4 CNPs heeded; at least the second of these counters",
-		Mutants: []string{"CNPCounterStuck"},
+		Defects: []string{"CNPCounterStuck"},
 		Run: on(setup{}, func(c *conn) {
 			sent, marked, handled := c.counts(countCNPsSent), c.counts(countMarks), c.counts(countCNPsHandled)
 			came := 0
@@ -135,7 +135,7 @@ var congestionCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "twice, an ACK for a SEND behind a READ that was not answered; then the answer",
 		Expects: "a count of 2",
-		Mutants: []string{"ImpliedNAKCounterStuck"},
+		Defects: []string{"ImpliedNAKCounterStuck"},
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			implied := c.counts(countImpliedNAKs)
 			for i := range 2 {

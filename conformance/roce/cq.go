@@ -17,7 +17,7 @@ var cqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "one SEND more than the CQ has room for, of which nothing is polled",
 		Expects: "CQ_ERR of that CQ, and the state ERR",
-		Mutants: []string{"CQOverrunSilent"},
+		Defects: []string{"CQOverrunSilent"},
 		Run: onPort(func(p *port) {
 			c := p.overrun(0)
 			c.cqError()
@@ -31,7 +31,7 @@ var cqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush",
 		Expects: "CQ_ERR, once",
-		Mutants: []string{"CQErrRepeats"},
+		Defects: []string{"CQErrRepeats"},
 		Run: onPort(func(p *port) {
 			c := p.overrun(3)
 			c.cqError()
@@ -54,7 +54,7 @@ var cqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "one SEND more than the CQ has room for",
 		Expects: "ACKs for all of them but the last",
-		Mutants: []string{"OverrunAcked"},
+		Defects: []string{"OverrunAcked"},
 		Run: onPort(func(p *port) {
 			c := p.overrun(0)
 			for {
@@ -73,7 +73,7 @@ var cqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs that are not solicited, when the CQ was armed for solicited completions and for any, in either order",
 		Expects: "an event for each",
-		Mutants: []string{"ArmLost"},
+		Defects: []string{"ArmLost"},
 		Run: onPort(func(p *port) {
 			events := p.withChannel(16)
 			c := p.connect(setup{receives: 3})
@@ -96,7 +96,7 @@ var cqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "two SENDs, and another two when the CQ is armed again",
 		Expects: "one event for each pair, at its first",
-		Mutants: []string{"ArmStays"},
+		Defects: []string{"ArmStays"},
 		Run: onPort(func(p *port) {
 			events := p.withChannel(16)
 			c := p.connect(setup{receives: 4})
@@ -116,7 +116,7 @@ var cqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "a refusal",
-		Mutants: []string{"ArmsWithoutChannel"},
+		Defects: []string{"ArmsWithoutChannel"},
 		Run: onPort(func(p *port) {
 			p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(false), nil)
 			p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
@@ -129,7 +129,7 @@ var cqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, when closing the CQ was refused",
 		Expects: "a refusal as long as the queue pair is there, a completion, and no refusal afterwards",
-		Mutants: []string{"InUseDestroyed"},
+		Defects: []string{"InUseDestroyed"},
 		Run: onPort(func(p *port) {
 			rest := p.CQ
 			p.withChannel(16)

@@ -16,7 +16,7 @@ var creditCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND to a queue pair with three receives",
 		Expects: "an ACK with a credit code",
-		Mutants: []string{"NoCreditReporting"},
+		Defects: []string{"NoCreditReporting"},
 		Run: on(setup{receives: 3}, func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
 			ack := c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
@@ -31,7 +31,7 @@ var creditCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "WRITEs and SENDs while receives are posted and used up: none, one, then thirteen, which has no code of its own",
 		Expects: "no more credits than there are receives, in any ACK",
-		Mutants: []string{"CreditsInvented"},
+		Defects: []string{"CreditsInvented"},
 		Run: on(setup{}, func(c *conn) {
 			k, posted := 0, 0
 			send := func(p ib.Packet) {
@@ -65,7 +65,7 @@ var creditCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, a WRITE and a READ to a queue pair on an SRQ with four receives",
 		Expects: "credit code 31 in all answers",
-		Mutants: []string{"CreditsInvented"},
+		Defects: []string{"CreditsInvented"},
 		Run: onPort(func(p *port) {
 			srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 4, MaxSGE: 1})
 			p.Must("a shared receive queue", err)
@@ -88,7 +88,7 @@ var creditCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "to a SEND an ACK with 0 credits, with three more SENDs to follow; later an ACK with 8",
 		Expects: "at most one packet before the second ACK, and all behind it",
-		Mutants: []string{"NoCreditHeeding"},
+		Defects: []string{"NoCreditHeeding"},
 		Run: on(setup{}, func(c *conn) {
 			creditsSpent(c)
 			c.PostSend(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
@@ -115,7 +115,7 @@ var creditCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK with 0 credits to each of four SENDs",
 		Expects: "the next SEND, one at a time",
-		Mutants: []string{"CreditsBlockAll"},
+		Defects: []string{"CreditsBlockAll"},
 		Run: on(setup{}, func(c *conn) {
 			creditsSpent(c)
 			c.PostSend(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
@@ -133,7 +133,7 @@ var creditCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK with 0 credits, with two WRITEs, a READ and, where there are atomics, a FETCH_ADD to follow",
 		Expects: "all of them at once",
-		Mutants: []string{"CreditsBlockAll"},
+		Defects: []string{"CreditsBlockAll"},
 		Run: on(setup{}, func(c *conn) {
 			creditsSpent(c)
 			c.PostSend(c.qp, c.writing(2, 2500), c.writing(3, 8), c.reading(4, 8))

@@ -17,7 +17,7 @@ var duplicateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, the same packet again, and another SEND",
 		Expects: "one completion for the first, and the next receive for the other",
-		Mutants: []string{"DuplicatesExecuted"},
+		Defects: []string{"DuplicatesExecuted"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
 			c.send(send)
@@ -38,7 +38,7 @@ var duplicateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
 		Expects: "an ACK for each duplicate, one completion for each message, and the next receive for the other",
-		Mutants: []string{"DuplicateImmReceives"},
+		Defects: []string{"DuplicateImmReceives"},
 		Run: onPort(onEachConn(setup{receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *conn, op ib.Opcode) {
 			mtu := pathMTU.Bytes()
 			var all []ib.Packet
@@ -75,7 +75,7 @@ var duplicateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "two WRITEs to the same place, of one packet each and then of three, and the first of them again",
 		Expects: "what the second wrote, in memory",
-		Mutants: []string{"DuplicatesExecuted"},
+		Defects: []string{"DuplicatesExecuted"},
 		Run: onPort(func(p *port) {
 			for _, n := range []int{64, 2500} {
 				c := p.connect(setup{})
@@ -101,7 +101,7 @@ var duplicateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND of one packet and a WRITE of three without AckReq, then each packet again with it",
 		Expects: "each time an ACK with the PSN of the last packet executed",
-		Mutants: []string{"NoAcks"},
+		Defects: []string{"NoAcks"},
 		Run: onRC(func(c *conn) {
 			all := []ib.Packet{ib.SendOnly(c.psn(0), data(16))}
 			for _, part := range ib.Write(c.psn(1), c.at(0, 0), data(2500), pathMTU.Bytes()) {
@@ -124,7 +124,7 @@ var duplicateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE, a READ of one response, one of three, and the WRITE again",
 		Expects: "an ACK with the PSN of the WRITE, which is that of the last request that is acknowledged so",
-		Mutants: []string{"DupAckTakesReadPSN"},
+		Defects: []string{"DupAckTakesReadPSN"},
 		Run: onRC(func(c *conn) {
 			write := ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq()
 			c.send(write)
@@ -143,7 +143,7 @@ var duplicateCases = []conformance.Case{
 		Sends: "a READ of one response; then a READ of 4096 responses at full speed, and the first again: " +
 			"right behind it, and when its answer has begun",
 		Expects: "the response to the first READ before the last one to the second",
-		Mutants: []string{"DupReadWaits"},
+		Defects: []string{"DupReadWaits"},
 		Run: onRC(func(c *conn) {
 			long := c.Memory(longRead*pathMTU.Bytes(), allAccess)
 			tries, asked := 0, false

@@ -17,7 +17,7 @@ var errorCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing for an unsignaled SEND with a bad L_Key; a NAK for an unsignaled WRITE",
 		Expects: "a completion in error for each",
-		Mutants: []string{"UnsignaledErrorSilent"},
+		Defects: []string{"UnsignaledErrorSilent"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
 			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}})
@@ -36,7 +36,7 @@ var errorCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
 		Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
-		Mutants: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
+		Defects: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.PostSend(c.qp,
 				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
@@ -60,7 +60,7 @@ var errorCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "answers to a SEND, a WRITE and a READ, when the device has come to a request with a bad L_Key behind them",
 		Expects: "success for the three, LOC_PROT_ERR for the fourth",
-		Mutants: []string{"LocalErrFlushesAll"},
+		Defects: []string{"LocalErrFlushesAll"},
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.qp,
@@ -86,7 +86,7 @@ var errorCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a NAK for the first of two SENDs; to another queue pair nothing, for its request fails by itself",
 		Expects: "the numbers of the requests, receives and queue pairs in all completions, be they of causes or of flushes",
-		Mutants: []string{"SparseCompletions"},
+		Defects: []string{"SparseCompletions"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 1})
 			c.sendUnanswered(101)
@@ -105,7 +105,7 @@ var errorCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "NAKs of codes 1, 2 and 3 for WRITEs, each on its own connection",
 		Expects: "the status that the code stands for, the state ERR, and what is behind flushed and not sent again",
-		Mutants: []string{"NAKKeepsRTS"},
+		Defects: []string{"NAKKeepsRTS"},
 		Run: onPort(func(p *port) {
 			for _, nak := range []struct {
 				code   ib.NakCode

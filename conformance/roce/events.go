@@ -18,7 +18,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE with the key of a region that is gone; to another queue pair, such a READ",
 		Expects: "a NAK for the access, and the event of that queue pair, once",
-		Mutants: []string{"NoQPEvents"},
+		Defects: []string{"NoQPEvents"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
 			c.send(ib.WriteOnly(c.psn(0), ib.At(c.mem.Addr(), c.closedRKey(), 16), data(16)).AckReq())
@@ -39,7 +39,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE_MIDDLE without a FIRST",
 		Expects: "a NAK for an invalid request, and the event of the queue pair, once",
-		Mutants: []string{"NoQPEvents"},
+		Defects: []string{"NoQPEvents"},
 		Run: on(setup{}, func(c *conn) {
 			c.send(ib.WriteMiddle(c.psn(0), data(pathMTU.Bytes())).AckReq())
 			c.expects(ib.Nak(c.psn(0), ib.NakInvalidRequest, 0))
@@ -55,7 +55,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
 		Expects: "the event of the first queue pair",
-		Mutants: []string{"NoQPEvents"},
+		Defects: []string{"NoQPEvents"},
 		Run: onPort(func(p *port) {
 			rtr, rts := p.connect(setup{state: verbs.QPStateRTR, receives: 1}), p.connect(setup{receives: 1})
 			p.ExpectNoEvent()
@@ -76,7 +76,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: the cable is taken out and put in; then a SEND",
 		Expects: "both events, a port state that agrees, and a connection that goes on",
-		Mutants: []string{"PortEventsMissing"},
+		Defects: []string{"PortEventsMissing"},
 		Run: onRC(func(c *conn) {
 			c.portIs(true)
 			c.Must("a cable that can be taken out", c.SetLink(false))
@@ -96,7 +96,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs to a connection of the second address before and after it is taken away, then one to a connection of the first",
 		Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
-		Mutants: []string{"RemovedAddressUsed"},
+		Defects: []string{"RemovedAddressUsed"},
 		Run: onPort(func(p *port) {
 			second := newPort(p.Rig)
 			second.device = p.Local[1]
@@ -125,7 +125,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND before the address is taken away, one while it is gone, and one to another connection when it is back",
 		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
-		Mutants: []string{"RemovedAddressUsed"},
+		Defects: []string{"RemovedAddressUsed"},
 		Run:     onRC(goesAndComes),
 	},
 	{
@@ -136,7 +136,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND before the address is taken away, one while it is gone, and one to another connection when it is back",
 		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
-		Mutants: []string{"RemovedAddressUsed"},
+		Defects: []string{"RemovedAddressUsed"},
 		Run:     onRC(goesAndComes),
 	},
 	{
@@ -146,7 +146,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
 		Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 again, on the alternate path, when the program has it taken",
-		Mutants: []string{"MigReqZero"},
+		Defects: []string{"MigReqZero"},
 		Run: onRC(func(c *conn) {
 			c.says(0, true)
 			c.armAlternate()
@@ -164,7 +164,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
 		Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
-		Mutants: []string{"MigrationIgnored"},
+		Defects: []string{"MigrationIgnored"},
 		Run: onRC(func(c *conn) {
 			c.armAlternate()
 			c.says(0, false)
@@ -185,7 +185,7 @@ var eventCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with MigReq 0, 1, 0 and 1",
 		Expects: "an ACK on the same path and a completion for each, and no event",
-		Mutants: []string{"DropMigReqZero"},
+		Defects: []string{"DropMigReqZero"},
 		Run: onRC(func(c *conn) {
 			for i := range 4 {
 				c.accepts(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })

@@ -17,7 +17,7 @@ var icrcCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for the device's requests",
 		Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics of one and of several packets, with 0 to 3 pad bytes",
-		Mutants: []string{"ICRCWrong"},
+		Defects: []string{"ICRCWrong"},
 		Run:     on(setup{}, requestsOfAllKinds),
 	},
 	{
@@ -28,7 +28,7 @@ var icrcCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused",
 		Expects: "the ICRC by the specification in every answer",
-		Mutants: []string{"ICRCWrong"},
+		Defects: []string{"ICRCWrong"},
 		Run:     on(setup{receives: 1}, answersOfAllKinds),
 	},
 	{
@@ -39,7 +39,7 @@ var icrcCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for the device's requests, then requests that are acknowledged, answered and refused",
 		Expects: "the ICRC by the specification, which leaves out traffic class, flow label and hop limit",
-		Mutants: []string{"ICRCWrong"},
+		Defects: []string{"ICRCWrong"},
 		Run: on(setup{receives: 1, change: func(a *verbs.QPAttr) {
 			a.AH.GRH.TrafficClass, a.AH.GRH.FlowLabel, a.AH.GRH.HopLimit = 0x28, 0xabcde, 9
 		}}, func(c *conn) {
@@ -54,7 +54,7 @@ var icrcCases = []conformance.Case{
 		Labels:  []string{"service:ud", "service:cm"},
 		Sends:   "a REQ for a service that nobody has",
 		Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
-		Mutants: []string{"ICRCWrong"},
+		Defects: []string{"ICRCWrong"},
 		Run: onPort(func(p *port) {
 			p.RequireICRCFields()
 			p.put(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
@@ -75,7 +75,7 @@ var icrcCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "answers to the device's FLUSH and to its WRITE; a FLUSH",
 		Expects: "the ICRC by the specification, and an answer to the FLUSH that has it",
-		Mutants: []string{"FlushICRCDoubled"},
+		Defects: []string{"FlushICRCDoubled"},
 		Run: on(setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *conn) {
 			c.RequireICRCFields()
 			c.PostSend(c.qp, verbs.SendWR{
@@ -96,7 +96,7 @@ var icrcCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, a WRITE, a READ and an ACK with one bit wrong in ICRC or payload, then a good SEND with the same PSN",
 		Expects: "an answer to the last only",
-		Mutants: []string{"ICRCIgnored"},
+		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().BadICRC())
 			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
@@ -116,7 +116,7 @@ var icrcCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with the bytes of the ICRC reversed, then one that is right",
 		Expects: "an answer to the last only",
-		Mutants: []string{"ICRCLax"},
+		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
 			for n := range 4 {
 				c.drops(ib.SendOnly(c.psn(0), data(16+n)).AckReq().SwappedICRC())

@@ -18,7 +18,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs whose type of service, time to live and UDP checksum change after their ICRC was computed, and the header checksum with them",
 		Expects: "an ACK and a completion for each",
-		Mutants: []string{"ICRCCheckUnmasked"},
+		Defects: []string{"ICRCCheckUnmasked"},
 		Run: onRC(func(c *conn) {
 			c.accepts(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
 			c.accepts(1, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
@@ -33,7 +33,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs whose traffic class, flow label and hop limit change after their ICRC was computed",
 		Expects: "an ACK and a completion for each",
-		Mutants: []string{"ICRCCheckUnmasked"},
+		Defects: []string{"ICRCCheckUnmasked"},
 		Run: onRC(func(c *conn) {
 			c.accepts(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
 			c.accepts(1, inFlight(func(p *ib.Packet) { p.IP.FlowLabel = new(uint32(0xfedcb)) }))
@@ -47,7 +47,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with FECN, BECN, the reserved bits and all of them set after their ICRC was computed",
 		Expects: "an ACK and a completion for each",
-		Mutants: []string{"ICRCCheckUnmasked"},
+		Defects: []string{"ICRCCheckUnmasked"},
 		Run: onRC(func(c *conn) {
 			for n, b := range []struct {
 				fecn, becn bool
@@ -65,7 +65,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs whose identification has another bit after their ICRC was computed; SENDs with identifications of all kinds that are right",
 		Expects: "nothing; an ACK and a completion for each",
-		Mutants: []string{"ICRCLax"},
+		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
 			const id = 0x5a3c
 			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
@@ -86,7 +86,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs of which DF is cleared, or the reserved flag set, after their ICRC was computed",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"ICRCIgnored"},
+		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
 			c.drops(send.InFlight(func(p *ib.Packet) { p.IP.DF = new(false) }))
@@ -101,7 +101,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs whose source address, source port or length is another after their ICRC was computed",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"ICRCIgnored"},
+		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.psn(0), data(32)).AckReq()
 			for bit := range 16 {
@@ -121,7 +121,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "88 SENDs, each with another bit of the BTH turned after its ICRC was computed",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"ICRCLax"},
+		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
 			bth := c.beforeBTH()
 			for bit := range 12 * 8 {
@@ -139,7 +139,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE of 32 bytes with immediate data, with one bit turned in each byte behind the BTH in turn",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"ICRCIgnored"},
+		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			const reth, imm, payload, icrc = 16, 4, 32, 4
 			begin := 8 * (c.beforeBTH() + 12)
@@ -157,7 +157,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs of 13 bytes whose pad changes after their ICRC was computed, then one with a pad of ones that its ICRC covers",
 		Expects: "nothing; then an ACK, and 13 bytes received",
-		Mutants: []string{"ICRCLax"},
+		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.psn(0), data(13)).AckReq()
 			for i := range 3 {
@@ -180,7 +180,7 @@ var icrcFieldCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "16,384 WRITEs of no bytes with random ICRCs, then a good one",
 		Expects: "at most four answers before the last",
-		Mutants: []string{"ICRCIgnored"},
+		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			const batch = 64
 			for range tryICRCs / batch {

@@ -16,7 +16,7 @@ var immediateCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "posts SENDs of 16 and of 2500 bytes with immediate data 0x0a0b0c0d",
 		Expects: "0a 0b 0c 0d behind the BTH in SEND_ONLY_IMM and SEND_LAST_IMM, then the payload",
-		Mutants: []string{"ByteOrderWrong"},
+		Defects: []string{"ByteOrderWrong"},
 		Run: on(setup{}, func(c *conn) {
 			c.postImm(verbs.OpSendImm, 16)
 			c.expects(ib.SendOnlyImm(c.sq(0), rdmaImm, c.own.Buf[:16]))
@@ -33,7 +33,7 @@ var immediateCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "posts WRITEs of 16 and of 1500 bytes with immediate data 0x0a0b0c0d",
 		Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d behind the BTH in WRITE_LAST_IMM",
-		Mutants: []string{"ByteOrderWrong"},
+		Defects: []string{"ByteOrderWrong"},
 		Run: on(setup{}, func(c *conn) {
 			c.postImm(verbs.OpRDMAWriteImm, 16)
 			c.expects(ib.WriteOnlyImm(c.sq(0), farAt(16), rdmaImm, c.own.Buf[:16]))
@@ -49,7 +49,7 @@ var immediateCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/imm/1", "roce/rc/wr/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a SEND and a WRITE with immediate data 0x0a0b0c0d",
 		Expects: "completions with the flag for immediate data, and 0x0a0b0c0d",
-		Mutants: []string{"ByteOrderWrong"},
+		Defects: []string{"ByteOrderWrong"},
 		Run: on(setup{receives: 2}, func(c *conn) {
 			c.send(ib.SendOnlyImm(c.psn(0), rdmaImm, data(16)), ib.WriteOnlyImm(c.psn(1), c.at(0, 16), rdmaImm, data(16)))
 			c.receivedImm(1, 16)
@@ -62,7 +62,7 @@ var immediateCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/imm/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a SEND and a WRITE with immediate data and no payload",
 		Expects: "two completions of no bytes, with the immediate data",
-		Mutants: []string{"EmptyMessagesIgnored"},
+		Defects: []string{"EmptyMessagesIgnored"},
 		Run: on(setup{receives: 2}, func(c *conn) {
 			c.send(ib.SendOnlyImm(c.psn(0), rdmaImm, nil), ib.WriteOnlyImm(c.psn(1), ib.At(0, 0, 0), rdmaImm, nil).AckReq())
 			c.rdmaAcked(c.psn(1))

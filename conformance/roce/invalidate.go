@@ -18,7 +18,7 @@ var invalidateCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: rdmaLabels,
 		Sends:   "a READ through a window, a SEND that invalidates it, and after that has been received the READ again",
 		Expects: "the bytes, an ACK and a completion, then a NAK for a remote access error",
-		Mutants: []string{"InvalidateLate"},
+		Defects: []string{"InvalidateLate"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			m := c.windowed()
 			info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
@@ -36,7 +36,7 @@ var invalidateCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/inv/2"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: rdmaLabels,
 		Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
 		Expects: "completions with the flag and the key, then one without the flag",
-		Mutants: []string{"SparseCompletions"},
+		Defects: []string{"SparseCompletions"},
 		Run: on(setup{receives: 3, recvLen: 2048}, func(c *conn) {
 			m := c.windowed()
 			info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
@@ -58,7 +58,7 @@ var invalidateCases = []conformance.Case{
 		Cite:  ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Level: conformance.Must, Needs: needsSendInv, Labels: rdmaLabels,
 		Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
 		Expects: "no answer to it, a receive that completes in error, the QP in ERR",
-		Mutants: []string{"InvalidateAcked", "InvalidateNAKed"},
+		Defects: []string{"InvalidateAcked", "InvalidateNAKed"},
 		Run: onPort(onEachConn(setup{receives: 1, recvLen: 2048}, []int{8, rdmaMTU + 8}, func(c *conn, n int) {
 			packets := ib.Send(c.psn(0), data(n), rdmaMTU)
 			last := &packets[len(packets)-1]
@@ -76,7 +76,7 @@ var invalidateCases = []conformance.Case{
 		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv, Labels: rdmaLabels,
 		Sends:   "a SEND that invalidates the key of a region, then a READ of the region on another QP",
 		Expects: "no answer to the SEND, a receive that completes in error, the QP in ERR; the bytes for the READ",
-		Mutants: []string{"InvalidateAnything"},
+		Defects: []string{"InvalidateAnything"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.invalidationFails(c.mem.RKey())
 			c.anotherConn(setup{}).readsThrough(0, c.at(0, 8), c.mem.Buf[:8])
@@ -88,7 +88,7 @@ var invalidateCases = []conformance.Case{
 		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType1, Labels: rdmaLabels,
 		Sends:   "a SEND that invalidates the key of a bound type 1 window, then a READ through it on another QP",
 		Expects: "no answer to the SEND, a receive that completes in error, the QP in ERR; the bytes for the READ",
-		Mutants: []string{"InvalidateAnything"},
+		Defects: []string{"InvalidateAnything"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			m := c.windowed()
 			info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
@@ -103,7 +103,7 @@ var invalidateCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/inv/5"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: rdmaLabels,
 		Sends:   "on another QP a SEND that invalidates a window, then a READ through it on its own",
 		Expects: "no answer to the SEND, a receive that completes in error, that QP in ERR; the bytes for the READ",
-		Mutants: []string{"ForeignInvalidate"},
+		Defects: []string{"ForeignInvalidate"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.windowed()
 			info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
@@ -118,7 +118,7 @@ var invalidateCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: crashes,
 		Sends:   "a SEND that invalidates a window which was never bound",
 		Expects: "no answer, a receive that completes in error, the QP in ERR",
-		Mutants: []string{"UnboundInvalidate"},
+		Defects: []string{"UnboundInvalidate"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.invalidationFails(c.newWindow(verbs.MWType2).RKey())
 		}),
@@ -129,7 +129,7 @@ var invalidateCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: crashes,
 		Sends:   "a SEND that invalidates a window which was never bound, then a WRITE and a READ on another QP, and a bind there",
 		Expects: "the WRITE and the READ are executed, the window can be bound and opens its range",
-		Mutants: []string{"InvalidatePanics"},
+		Defects: []string{"InvalidatePanics"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			mw := c.newWindow(verbs.MWType2)
 			c.send(ib.SendOnlyInv(c.psn(0), mw.RKey(), data(8)).AckReq())

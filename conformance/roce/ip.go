@@ -20,7 +20,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, a WRITE and a READ, and the answers to the device's own",
 		Expects: "all six done, in packets of IPv4 between the two addresses",
-		Mutants: []string{"ICRCWrong"},
+		Defects: []string{"ICRCWrong"},
 		Run:     onRC(bothWays),
 	},
 	{
@@ -31,7 +31,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, a WRITE and a READ, and the answers to the device's own",
 		Expects: "all six done, in packets of IPv6 between the two addresses",
-		Mutants: []string{"IPv6Dead"},
+		Defects: []string{"IPv6Dead"},
 		Run:     onRC(bothWays),
 	},
 	{
@@ -42,7 +42,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND behind four options that do nothing, which the ICRC covers",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"ICRCIgnored"},
+		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
 			send.IP.Options = nops
@@ -58,7 +58,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND with an ICRC for the packet without options, behind four options that do nothing",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"ICRCIgnored"},
+		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = nops }))
 			c.accepts(0)
@@ -71,7 +71,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests of DSCP 0 that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "DSCP 26 in every packet",
-		Mutants: []string{"AnswersNoDSCP"},
+		Defects: []string{"AnswersNoDSCP"},
 		Run: on(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *conn) {
 			for _, pkt := range c.varied() {
 				tc := *pkt.IP.TClass
@@ -86,7 +86,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests, and answers to the device's own, on four connections whose traffic classes end in 00, 01, 10 and 11",
 		Expects: "the same ECN bits on all four: 00, or an ECN-capable transport if the device manages congestion",
-		Mutants: []string{"ECNFromTClass"},
+		Defects: []string{"ECNFromTClass"},
 		Run: onPort(func(p *port) {
 			ecn := make(map[ib.Opcode]uint8)
 			for low := range uint8(4) {
@@ -110,7 +110,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 		Expects: "lengths that count the headers, the payload, its padding and the ICRC, and nothing else",
-		Mutants: []string{"TrailingBytes"},
+		Defects: []string{"TrailingBytes"},
 		Run:     onRC(lengthsEndAtICRC),
 	},
 	{
@@ -121,7 +121,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 		Expects: "lengths that count the UDP header, the BTH, the payload, its padding and the ICRC, and nothing else",
-		Mutants: []string{"TrailingBytes"},
+		Defects: []string{"TrailingBytes"},
 		Run:     onRC(lengthsEndAtICRC),
 	},
 	{
@@ -132,7 +132,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "DF, no MF, offset 0 and IHL 5 in every packet",
-		Mutants: []string{"PlainSocket"},
+		Defects: []string{"PlainSocket"},
 		Run: onRC(func(c *conn) {
 			whole := ib.Packet{IP: packet.IP{DF: new(true), MF: new(false), FragOff: new(uint16(0)), ReservedFlag: new(false), IHL: new(uint8(5))}}
 			for _, pkt := range c.varied() {
@@ -148,7 +148,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND that says more fragments follow; SENDs in two fragments, of which the ICRC is that of the whole packet",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"ICRCIgnored"},
+		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.psn(0), data(64)).AckReq()
 			more := send
@@ -178,7 +178,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND with DF clear, which the ICRC covers",
 		Expects: "nothing, and the PSN is still due",
-		Mutants: []string{"DFUnchecked"},
+		Defects: []string{"DFUnchecked"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
 			send.IP.DF = new(false)
@@ -193,7 +193,7 @@ var ipCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "a hop limit of 7 in every packet",
-		Mutants: []string{"FixedHopLimit"},
+		Defects: []string{"FixedHopLimit"},
 		Run: on(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *conn) {
 			for _, pkt := range c.varied() {
 				c.same(ib.Packet{IP: packet.IP{HopLimit: new(uint8(7))}}, pkt)

@@ -16,7 +16,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE of one packet with 1028 bytes where the path MTU is 1024",
 		Expects: "a NAK for an invalid request, no message, no byte in memory",
-		Mutants: []string{"NoLengthChecks"},
+		Defects: []string{"NoLengthChecks"},
 		Run: refusesEach(
 			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.psn(0), data(1028))} },
 			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.psn(0), 5, data(2048))} },
@@ -30,7 +30,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "FIRST and MIDDLE packets of SENDs and WRITEs with 0, 512, 1020 and 1028 bytes where the path MTU is 1024",
 		Expects: "a NAK for an invalid request with the packet's PSN",
-		Mutants: []string{"NoLengthChecks"},
+		Defects: []string{"NoLengthChecks"},
 		Run: refusesEach(
 			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.psn(0), data(512))} },
 			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.psn(0), nil)} },
@@ -51,7 +51,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "LAST packets of SENDs and WRITEs with 0 and 1028 bytes; LAST packets with 1 and 1024",
 		Expects: "a NAK for an invalid request for the former, an ACK for the latter",
-		Mutants: []string{"NoLengthChecks"},
+		Defects: []string{"NoLengthChecks"},
 		Run: onPort(func(p *port) {
 			for _, n := range []int{1, 1024} {
 				c := p.connect(setup{receives: 1, recvLen: 4096})
@@ -76,7 +76,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one",
 		Expects: "a NAK for an invalid request",
-		Mutants: []string{"HugeLengthIsAccess"},
+		Defects: []string{"HugeLengthIsAccess"},
 		Run: onPort(func(p *port) {
 			for _, n := range []int{0x8000_0001, 0xffff_ffff} {
 				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, n), data(1024))} })
@@ -92,7 +92,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and behind what was announced, and in a MIDDLE",
 		Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
-		Mutants: []string{"WriteSumUnchecked"},
+		Defects: []string{"WriteSumUnchecked"},
 		Run: refusesEach(
 			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 8), data(4))} },
 			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 4), data(8))} },
@@ -117,7 +117,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST behind it",
 		Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
-		Mutants: []string{"WriteSumUnchecked"},
+		Defects: []string{"WriteSumUnchecked"},
 		Run: onPort(func(p *port) {
 			p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 1000), data(1024))} })
 			p.refusesMore()
@@ -132,7 +132,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc", conformance.Dangerous},
 		Sends:   "a FIRST packet of 1024 bytes, where that is the path MTU, and an ONLY packet of 16, which announce 0",
 		Expects: "a NAK for an invalid request, and no byte in memory",
-		Mutants: []string{"WriteSumUnchecked"},
+		Defects: []string{"WriteSumUnchecked"},
 		Run: refusesEach(
 			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 0), data(1024))} },
 			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 0), data(16))} },
@@ -145,7 +145,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "WRITEs that announce 4 bytes and bring 4 with PadCnt 1 to 3, or announce 3 with PadCnt 0",
 		Expects: "a NAK for an invalid request, and no byte in memory",
-		Mutants: []string{"WriteSumUnchecked"},
+		Defects: []string{"WriteSumUnchecked"},
 		Run: onPort(func(p *port) {
 			for pad := range uint8(3) {
 				p.refuses(func(c *conn) []ib.Packet {
@@ -165,7 +165,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: the program asks for every path MTU, on a cable that carries 1500 bytes",
 		Expects: "those above the port's are refused, and that of the port is not",
-		Mutants: []string{"PathMTUUnchecked"},
+		Defects: []string{"PathMTUUnchecked"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryPort(1)
 			p.Must("a port that can be queried", err)
@@ -192,7 +192,7 @@ var lengthCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for SENDs and WRITEs around the bounds of one and two packets, and of many, at path MTUs of 256, 1024 and the port's",
 		Expects: "packets of the path MTU, and what is left in the last",
-		Mutants: []string{"SegmentsShort"},
+		Defects: []string{"SegmentsShort"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryPort(1)
 			p.Must("a port that can be queried", err)

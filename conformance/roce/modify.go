@@ -17,7 +17,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "for each transition: success with what it demands, alone and with each optional attribute and with all of them, but for an alternate path; a refusal without each that it demands, and with each other attribute",
-		Mutants: []string{"ModifyUnchecked"},
+		Defects: []string{"ModifyUnchecked"},
 		Run:     onTransitions(verbs.QPTypeRC, (*mover).masks),
 	},
 	{
@@ -27,7 +27,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "a refusal of each pair of states that is no transition, with the state alone and with all that the target state otherwise demands",
-		Mutants: []string{"ModifyUnchecked"},
+		Defects: []string{"ModifyUnchecked"},
 		Run:     onTransitions(verbs.QPTypeRC, (*mover).strangers),
 	},
 	{
@@ -37,7 +37,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
 		Expects: "every transition with what it demands and each optional attribute but an alternate path; a refusal of everything else",
-		Mutants: []string{"ModifyUnchecked"},
+		Defects: []string{"ModifyUnchecked"},
 		Run: onTransitions(verbs.QPTypeUC, func(m *mover) {
 			m.masks()
 			m.strangers()
@@ -50,7 +50,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "every transition with what it demands and each optional attribute; a refusal of everything else",
-		Mutants: []string{"ModifyUnchecked"},
+		Defects: []string{"ModifyUnchecked"},
 		Run: onTransitions(verbs.QPTypeUD, func(m *mover) {
 			m.masks()
 			m.strangers()
@@ -63,7 +63,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
-		Mutants: []string{"OptionalAttrsRefused"},
+		Defects: []string{"OptionalAttrsRefused"},
 		Run:     onTransitions(verbs.QPTypeRC, (*mover).alternatePaths),
 	},
 	{
@@ -73,7 +73,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
 		Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
-		Mutants: []string{"OptionalAttrsRefused"},
+		Defects: []string{"OptionalAttrsRefused"},
 		Run:     onTransitions(verbs.QPTypeUC, (*mover).alternatePaths),
 	},
 	{
@@ -83,7 +83,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "a refusal, and the state RESET, of a fresh queue pair and of one that was taken back to RESET",
-		Mutants: []string{"ModifyUnchecked"},
+		Defects: []string{"ModifyUnchecked"},
 		Run: on(setup{}, func(c *conn) {
 			c.toReset()
 			m := &mover{port: c.port, kind: verbs.QPTypeRC}
@@ -101,7 +101,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, when the queue pair has come to RTS in spite of all",
 		Expects: "the same attributes from a query before and after each of: a bad MTU on the way to RTR, a missing attribute, an attribute too many, a port that there is not; then an ACK",
-		Mutants: []string{"ModifyHalfway"},
+		Defects: []string{"ModifyHalfway"},
 		Run: on(setup{state: verbs.QPStateInit, receives: 1}, func(c *conn) {
 			m := &mover{port: c.port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
 			toRTR := m.row(verbs.QPStateInit, verbs.QPStateRTR)
@@ -138,7 +138,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND of three packets and a READ; an ACK for the device's own SEND; in the end a NAK",
 		Expects: "the PSNs behind what was sent and received; and ERR behind the NAK",
-		Mutants: []string{"QueryStale"},
+		Defects: []string{"QueryStale"},
 		Run: on(setup{receives: 1, recvLen: 3 << 10}, func(c *conn) {
 			c.psnsAre(0, 0)
 			c.send(ib.Send(c.psn(0), data(2*pathMTU.Bytes()+1), pathMTU.Bytes())...)
@@ -163,7 +163,7 @@ var modifyCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "1, 3, 5 and 7 as 1, 3, 5 and 7",
-		Mutants: []string{"RdAtomicRoundsUp"},
+		Defects: []string{"RdAtomicRoundsUp"},
 		Run: onPort(func(p *port) {
 			for _, depth := range []uint8{1, 3, 5, 7} {
 				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})

@@ -14,7 +14,7 @@ var msnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and WRITEs by turns, on a connection that begins with each",
 		Expects: "MSN 1 in the first ACK, and one more in each further",
-		Mutants: []string{"MSNLate"},
+		Defects: []string{"MSNLate"},
 		Run: onPort(func(p *port) {
 			ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
 			for i := range ops {
@@ -33,7 +33,7 @@ var msnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a READ, both again, and another SEND",
 		Expects: "the same MSN for the duplicates, and one more for the new SEND",
-		Mutants: []string{"MSNCountsPackets"},
+		Defects: []string{"MSNCountsPackets"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
 			read := ib.ReadRequest(c.psn(1), c.at(0, 16)).AckReq()
@@ -56,7 +56,7 @@ var msnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, a READ of three responses and one of one",
 		Expects: "MSN 1; 1 or 2 in the first response of the READ and 2 in its last; 3 in the only one of the other",
-		Mutants: []string{"MSNLate"},
+		Defects: []string{"MSNLate"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(16)))
 			c.drained()
@@ -76,7 +76,7 @@ var msnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND of three packets and a WRITE of three, all with AckReq, one at a time",
 		Expects: "MSN 0, 0, 1 and 1, 1, 2",
-		Mutants: []string{"MSNCountsPackets"},
+		Defects: []string{"MSNCountsPackets"},
 		Run: on(setup{receives: 1, recvLen: 4096}, func(c *conn) {
 			messages := [][]ib.Packet{
 				ib.Send(c.psn(0), data(2500), pathMTU.Bytes()),
@@ -97,7 +97,7 @@ var msnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "after two SENDs, one behind a gap, one without a receive, twice, and a WRITE with a key that opens nothing",
 		Expects: "MSN 2 in the NAK for a sequence error, in both RNR NAKs, and in the NAK of the WRITE",
-		Mutants: []string{"MSNCountsPackets"},
+		Defects: []string{"MSNCountsPackets"},
 		Run: on(setup{receives: 2}, func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
 			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))

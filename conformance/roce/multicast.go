@@ -17,7 +17,7 @@ var multicastCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram for QP 0xFFFFFF to a group of which two of four queue pairs are members; another when one of them has left",
 		Expects: "one completion for each member",
-		Mutants: []string{"MulticastOneCopy"},
+		Defects: []string{"MulticastOneCopy"},
 		Run: onPort(func(p *port) {
 			group, other := multicastGroup(p.device, 1), multicastGroup(p.device, 2)
 			var all []*udPort
@@ -46,7 +46,7 @@ var multicastCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "that closing the queue pair is refused until it has left the group",
-		Mutants: []string{"InUseDestroyed"},
+		Defects: []string{"InUseDestroyed"},
 		Run: onUD(0, func(d *udPort) {
 			group := verbs.GIDFrom(multicastGroup(d.device, 1))
 			d.Must("a queue pair that joins a group", d.qp.AttachMulticast(group))

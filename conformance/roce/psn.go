@@ -18,7 +18,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, then a SEND, a WRITE or a READ two PSNs further, then the one that was left out",
 		Expects: "a NAK for a sequence error with the PSN that was left out, then an ACK for that",
-		Mutants: []string{"AckPSNOff"},
+		Defects: []string{"AckPSNOff"},
 		Run: onPort(func(p *port) {
 			for _, early := range []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
 				c := p.connect(setup{receives: 4})
@@ -40,7 +40,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, then three more behind a gap",
 		Expects: "an ACK, then one NAK for a sequence error with the PSN of the gap, and nothing else",
-		Mutants: []string{"NAKStorm"},
+		Defects: []string{"NAKStorm"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
 			c.expectsBesideCNPs(ib.Ack(c.psn(0), ib.AnyMSN))
@@ -58,7 +58,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "three times: a SEND behind a gap, and the one that was missing",
 		Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK",
-		Mutants: []string{"NAKOnlyOnce"},
+		Defects: []string{"NAKOnlyOnce"},
 		Run: onRC(func(c *conn) {
 			for i := range 3 {
 				c.send(ib.SendOnly(c.psn(i+6), data(8)).AckReq())
@@ -75,7 +75,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE, a SEND and a WRITE with immediate behind a gap, then the SEND that was missing",
 		Expects: "a NAK, memory as it was and no completion; then the first receive for the SEND that was missing",
-		Mutants: []string{"EarlyExecution"},
+		Defects: []string{"EarlyExecution"},
 		Run: onRC(func(c *conn) {
 			c.send(
 				ib.WriteOnly(c.psn(1), c.at(0, 64), data(64)).AckReq(),
@@ -99,7 +99,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs from PSN 0xFFFFFE to 1, the second of them again, then one behind a gap",
 		Expects: "an ACK for each and one for the duplicate, which is not delivered again, and a NAK for a sequence error with PSN 2",
-		Mutants: []string{"PSNUnsigned"},
+		Defects: []string{"PSNUnsigned"},
 		Run: on(setup{receives: 6, change: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
 			for i := range 4 {
 				c.send(ib.SendOnly(c.psn(i), data(8)).AckReq())
@@ -120,7 +120,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, then SENDs 1, 2^22, 2^23 - 1 and 2^23 before the expected PSN",
 		Expects: "an ACK for each, and one completion",
-		Mutants: []string{"PSNUnsigned"},
+		Defects: []string{"PSNUnsigned"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
 			c.expectsBesideCNPs(ib.Ack(c.psn(0), ib.AnyMSN))
@@ -139,7 +139,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs 1, 2^22 and 2^23 - 1 ahead of the expected PSN, each followed by the one that is expected",
 		Expects: "a NAK for a sequence error with the expected PSN, and an ACK, each time",
-		Mutants: []string{"PSNHalvesUneven"},
+		Defects: []string{"PSNHalvesUneven"},
 		Run: onRC(func(c *conn) {
 			for i, ahead := range []int{1, halfPSNs / 2, halfPSNs - 1} {
 				c.send(ib.SendOnly(c.psn(i+ahead), data(8)).AckReq())
@@ -156,7 +156,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs to queue pairs with several values of rq_psn: one PSN further first, then with that PSN",
 		Expects: "a NAK for a sequence error with rq_psn, then an ACK with it",
-		Mutants: []string{"PSNStartsAtZero"},
+		Defects: []string{"PSNStartsAtZero"},
 		Run: onPort(func(p *port) {
 			for _, first := range psnStarts(p) {
 				c := p.connect(setup{receives: 2, change: func(a *verbs.QPAttr) { a.RQPSN = first }})
@@ -174,7 +174,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE with a key that opens nothing; on another connection WRITE_FIRST, WRITE_MIDDLE and SEND_ONLY",
 		Expects: "a NAK with the PSN of the WRITE, and one with that of the SEND_ONLY",
-		Mutants: []string{"AckPSNOff"},
+		Defects: []string{"AckPSNOff"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 2})
 			c.send(ib.SendOnly(c.psn(0), data(8)))
@@ -200,7 +200,7 @@ var psnCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a READ of 3 responses and one with a key that opens nothing; on another connection a READ of which the second half is out of bounds",
 		Expects: "a NAK with the PSN behind the last response given",
-		Mutants: []string{"AckPSNOff"},
+		Defects: []string{"AckPSNOff"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
 			c.send(ib.ReadRequest(c.psn(0), c.at(0, 2500)).AckReq())

@@ -16,7 +16,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "answers to a SEND of 3 packets, a WRITE of 1, a FETCH_ADD, and a WRITE of 2, which begin at 0xFFFFFD",
 		Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
-		Mutants: []string{"PSNUnsigned"},
+		Defects: []string{"PSNUnsigned"},
 		Run: on(setup{change: psnFrom(0xfffffd)}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 2500), c.writing(2, 16), c.adding(3), c.writing(4, 1500))
 			c.expectsAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantAdd(4), c.wantWrite(5, 1500))
@@ -33,7 +33,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: the device sends READs of 2500, 1024, 1025 and 0 bytes, and a SEND",
 		Expects: "the requests 3, 1, 2 and 1 PSNs after one another",
-		Mutants: []string{"ReadTakesOnePSN"},
+		Defects: []string{"ReadTakesOnePSN"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.reading(1, 2500), c.reading(2, 1024), c.reading(3, 1025), c.reading(4, 0), c.sending(5, 8))
 			c.expectsAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
@@ -46,7 +46,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "to SENDs with PSNs 0xFFFFFE to 1: an ACK for the first, a NAK for a sequence error with 0, an ACK for 1",
 		Expects: "one completion, one more and the SENDs with 0 and 1 again, the last two completions",
-		Mutants: []string{"PSNUnsigned"},
+		Defects: []string{"PSNUnsigned"},
 		Run: on(setup{change: func(a *verbs.QPAttr) {
 			a.SQPSN, a.Timeout = 0xfffffe, timeoutCode
 		}}, func(c *conn) {
@@ -69,7 +69,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: queue pairs with several values of sq_psn send",
 		Expects: "that PSN in the first packet",
-		Mutants: []string{"PSNStartsAtZero"},
+		Defects: []string{"PSNStartsAtZero"},
 		Run: onPort(func(p *port) {
 			for _, first := range psnStarts(p) {
 				c := p.connect(setup{change: psnFrom(first)})
@@ -85,7 +85,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 beyond it, then its own",
 		Expects: "no completion before its own ACK",
-		Mutants: []string{"GhostAckCompletes"},
+		Defects: []string{"GhostAckCompletes"},
 		Run:     on(setup{}, func(c *conn) { psnGhosts(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
 	},
 	{
@@ -95,7 +95,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "while one SEND is outstanding, NAKs for an invalid request with PSNs 1, 100 and 2^22 beyond it, then its ACK",
 		Expects: "no completion before its ACK, and success then",
-		Mutants: []string{"GhostAckCompletes"},
+		Defects: []string{"GhostAckCompletes"},
 		Run: on(setup{}, func(c *conn) {
 			psnGhosts(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
 		}),
@@ -107,7 +107,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the right response",
 		Expects: "no completion and memory as it was, then the right data",
-		Mutants: []string{"OldAnswerCompletes"},
+		Defects: []string{"OldAnswerCompletes"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8), c.reading(2, 8))
 			c.expectsAll(c.wantSend(0, 8), c.wantRead(1, 8))
@@ -130,7 +130,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "while the second of two SENDs is outstanding, a NAK for an invalid request with the PSN of the first, then the ACK",
 		Expects: "no completion before the ACK, and success then",
-		Mutants: []string{"OldNAKFatal"},
+		Defects: []string{"OldNAKFatal"},
 		Run: on(setup{}, func(c *conn) {
 			c.oneOfTwoAcked()
 			c.send(ib.Nak(c.sq(0), ib.NakInvalidRequest, 1))
@@ -148,7 +148,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "while the second of two SENDs is outstanding, a NAK for a sequence error with the PSN of the first, then the ACK",
 		Expects: "nothing, then success",
-		Mutants: []string{"StaleNAKRepeats"},
+		Defects: []string{"StaleNAKRepeats"},
 		Run: on(setup{}, func(c *conn) {
 			c.oneOfTwoAcked()
 			c.send(ib.Nak(c.sq(0), ib.NakSequence, 1))
@@ -165,7 +165,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has come, the ACK",
 		Expects: "the third SEND long before that time, and nothing else; then success",
-		Mutants: []string{"StaleRNRWaits"},
+		Defects: []string{"StaleRNRWaits"},
 		Run: on(setup{}, func(c *conn) {
 			c.oneOfTwoAcked()
 			c.send(ib.RNR(c.sq(0), 0, 1))
@@ -188,7 +188,7 @@ var psnRequesterCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: the device is to READ five times 2^29 bytes with a path MTU of 256, 2^21 PSNs each",
 		Expects: "at most four of them on the wire",
-		Mutants: []string{"PSNWindowUnlimited"},
+		Defects: []string{"PSNWindowUnlimited"},
 		Run: on(setup{
 			caps:   verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 4, MaxRecvSGE: 1},
 			change: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },

@@ -17,7 +17,7 @@ var qpCreateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "a refusal of types 0, 5, 11 and 77",
-		Mutants: []string{"AnyQPType"},
+		Defects: []string{"AnyQPType"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for _, kind := range []verbs.QPType{0, 5, 11, 77} {
 				_, err := r.Device.CreateQP(qpInit(r, kind, qpSmall))
@@ -32,7 +32,7 @@ var qpCreateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "a refusal of one request, receive or list entry more than the device claims, and a queue pair with as many as it claims, if there is memory for it",
-		Mutants: []string{"CapsUnchecked"},
+		Defects: []string{"CapsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			attr, err := r.Device.QueryDevice()
 			r.Must("a device that can be queried", err)
@@ -64,7 +64,7 @@ var qpCreateCases = []conformance.Case{
 		Labels:  []string{"service:ud", conformance.Slow},
 		Sends:   "nothing",
 		Expects: "that many handles",
-		Mutants: []string{"LimitsOverstated"},
+		Defects: []string{"LimitsOverstated"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryDevice()
 			p.Must("a device that can be queried", err)

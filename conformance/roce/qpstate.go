@@ -17,7 +17,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "an error from the post in each of these states, and no request taken",
-		Mutants: []string{"EarlySendSwallowed"},
+		Defects: []string{"EarlySendSwallowed"},
 		Run: onPort(func(p *port) {
 			for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateReset} {
 				c := p.connect(setup{state: max(state, verbs.QPStateInit)})
@@ -35,7 +35,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for the one request that is posted in RTS",
 		Expects: "no packet when the queue pair comes to RTS; then this request, with the first PSN; and no completion but its own",
-		Mutants: []string{"RefusedWRStays"},
+		Defects: []string{"RefusedWRStays"},
 		Run: on(setup{state: verbs.QPStateInit}, func(c *conn) {
 			c.tryEarly(1)
 			c.toRTR(c.qp, c.attr)
@@ -58,7 +58,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for all requests that come",
 		Expects: "as many requests taken as the queue has room for; these are sent and complete, and no other; then there is room again",
-		Mutants: []string{"OverflowSendQueue"},
+		Defects: []string{"OverflowSendQueue"},
 		Run: on(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *conn) {
 			room := c.queried().Caps.MaxSendWR // which may be more than was asked for
 			wrs := make([]verbs.SendWR, room+2)
@@ -90,7 +90,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "four SENDs, for receives posted in four states",
 		Expects: "an ACK for each, and the receives in order",
-		Mutants: []string{"RecvStateWrong"},
+		Defects: []string{"RecvStateWrong"},
 		Run: on(setup{state: verbs.QPStateInit}, func(c *conn) {
 			c.PostRecv(c.qp, 1, c.own.SGE(0, 64))
 			c.toRTR(c.qp, c.attr)
@@ -111,7 +111,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "an error from the post, on a fresh queue pair and on one that was taken back to RESET",
-		Mutants: []string{"RecvStateWrong"},
+		Defects: []string{"RecvStateWrong"},
 		Run: on(setup{}, func(c *conn) {
 			fresh, err := c.Device.CreateQP(verbs.QPInit{
 				Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
@@ -133,7 +133,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs, WRITEs and READs to a queue pair in RTR",
 		Expects: "an answer to each, and nothing else",
-		Mutants: []string{"RTSOnly"},
+		Defects: []string{"RTSOnly"},
 		Run: on(setup{state: verbs.QPStateRTR, receives: 2}, func(c *conn) {
 			c.servesRound(0)
 			c.servesRound(1)
@@ -148,7 +148,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET",
 		Expects: "each executed, and answered with MSNs from 1 on; own requests from the first PSN on",
-		Mutants: []string{"ResetKeepsState"},
+		Defects: []string{"ResetKeepsState"},
 		Run: on(setup{}, func(c *conn) {
 			clear(c.mem.Buf[:8])
 			c.mem.Snapshot() // by a verb, so that the device sees it
@@ -174,7 +174,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, when a queue pair with posted sends and receives was reset and brought up again",
 		Expects: "an RNR NAK, for there is no receive; no packet of the old requests; no completion",
-		Mutants: []string{"ResetKeepsQueues"},
+		Defects: []string{"ResetKeepsQueues"},
 		Run: on(setup{receives: 4, signalAll: true, change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			c.sendUnanswered(100)
 			c.sendUnanswered(101)
@@ -195,7 +195,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "WR_FLUSH_ERR for four sends, signaled or not, in order, and for three receives, in order",
-		Mutants: []string{"FlushReversed"},
+		Defects: []string{"FlushReversed"},
 		Run: on(setup{receives: 3}, func(c *conn) {
 			for id := range uint64(4) {
 				c.PostSend(c.qp, verbs.SendWR{WRID: 101 + id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled * verbs.SendFlags(id%2), SGL: c.own.SGL(0, 8)})
@@ -211,7 +211,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a READ with a bad key, which the queue pair refuses and fails of; to another, a NAK for its own request",
 		Expects: "WR_FLUSH_ERR for each receive",
-		Mutants: []string{"ErrCompletesRecvs"},
+		Defects: []string{"ErrCompletesRecvs"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 3})
 			c.send(ib.ReadRequest(c.psn(0), ib.At(c.mem.Addr(), c.closedRKey(), 16)))
@@ -231,7 +231,7 @@ var qpStateCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "WR_FLUSH_ERR for two sends and two receives, and no packet",
-		Mutants: []string{"NoFlushInError"},
+		Defects: []string{"NoFlushInError"},
 		Run: on(setup{}, func(c *conn) {
 			c.toError(c.qp)
 			for i := range uint64(2) {

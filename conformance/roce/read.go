@@ -16,7 +16,7 @@ var readCases = []conformance.Case{
 		Cite:  ibta("9.4.4", "roce/rc/read/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "READs of 1 byte, of one and two path MTUs, of one byte more, and of 2500 bytes",
 		Expects: "packets of these kinds, full but for the last",
-		Mutants: []string{"AETHInMiddle"},
+		Defects: []string{"AETHInMiddle"},
 		Run: on(setup{}, func(c *conn) {
 			psn := c.psn(0)
 			for _, n := range []int{1, rdmaMTU, rdmaMTU + 1, 2 * rdmaMTU, 2*rdmaMTU + 1, 2500} {
@@ -35,7 +35,7 @@ var readCases = []conformance.Case{
 		Cite:  ibta("9.4.4", "roce/rc/read/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ of four packets, and one of a single packet",
 		Expects: "the data of MIDDLEs begin behind the BTH, those of the others behind an AETH that acknowledges",
-		Mutants: []string{"AETHInMiddle"},
+		Defects: []string{"AETHInMiddle"},
 		Run: on(setup{}, func(c *conn) {
 			c.send(ib.ReadRequest(c.psn(0), c.at(0, 4*rdmaMTU)), ib.ReadRequest(c.psn(4), c.at(0, 4)))
 			for i, want := range append(ib.ReadResponses(c.psn(0), ib.AnyMSN, c.mem.Buf[:4*rdmaMTU], rdmaMTU),
@@ -52,7 +52,7 @@ var readCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ of four packets whose PSNs wrap around 2^24",
 		Expects: "responses with PSNs 16777214, 16777215, 0 and 1",
-		Mutants: []string{"ReadPSNStuck"},
+		Defects: []string{"ReadPSNStuck"},
 		Run: on(setup{change: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
 			c.send(ib.ReadRequest(c.psn(0), c.at(0, 4*rdmaMTU)))
 			for i := range 4 {
@@ -66,7 +66,7 @@ var readCases = []conformance.Case{
 		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ of no bytes with a key that does not exist, and an address that is nobody's",
 		Expects: "a RESPONSE_ONLY without payload",
-		Mutants: []string{"ZeroLengthChecksKey"},
+		Defects: []string{"ZeroLengthChecksKey"},
 		Run: on(setup{}, func(c *conn) {
 			c.send(ib.ReadRequest(c.psn(0), ib.At(uint64(3), uint32(strangeKey(c.mem.RKey())), 0)))
 			c.expects(ib.ReadResponseOnly(c.psn(0), ib.AnyMSN, []byte{}))
@@ -78,7 +78,7 @@ var readCases = []conformance.Case{
 		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "posts a READ without local memory, and answers what comes with a RESPONSE_ONLY without payload",
 		Expects: "a READ_REQUEST of length 0, and SUCCESS",
-		Mutants: []string{"ZeroReadFails"},
+		Defects: []string{"ZeroReadFails"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: far})
 			c.expects(ib.ReadRequest(c.sq(0), ib.RETH{Len: new(uint32(0))}))
@@ -92,7 +92,7 @@ var readCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/22"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ to a QP without the right, and one of a region without it",
 		Expects: "a NAK for an invalid request, a NAK for a remote access error, and no data",
-		Mutants: []string{"RightsIgnored"},
+		Defects: []string{"RightsIgnored"},
 		Run: onPort(func(p *port) {
 			const noRead = allAccess &^ verbs.AccessRemoteRead
 			c := p.connect(setup{access: noRead})
@@ -110,7 +110,7 @@ var readCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/17"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ to a QP with max_dest_rd_atomic 0",
 		Expects: "a NAK for an invalid request, and no data",
-		Mutants: []string{"ZeroDepthIsOne"},
+		Defects: []string{"ZeroDepthIsOne"},
 		Run: on(setup{change: responderResources(0)}, func(c *conn) {
 			c.send(ib.ReadRequest(c.psn(0), c.at(0, 8)))
 			c.rdmaNaked(c.psn(0), ib.NakInvalidRequest)
@@ -123,7 +123,7 @@ var readCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/18"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a QP with max_dest_rd_atomic 4: a READ of 1 MiB and at once four more of 8 bytes",
 		Expects: "a NAK for an invalid request with the PSN of the fifth, and no response to it",
-		Mutants: []string{"NoRdAtomicLimit"},
+		Defects: []string{"NoRdAtomicLimit"},
 		Run: on(setup{change: responderResources(4)}, func(c *conn) {
 			fifth := c.crowd(3)
 			c.send(ib.ReadRequest(fifth, c.at(0, 8)))
@@ -136,7 +136,7 @@ var readCases = []conformance.Case{
 		Cite:  ibta("11.2.4.2", "roce/rc/read/16"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "posts six READs (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
 		Expects: "three requests at first, and one more for each answer",
-		Mutants: []string{"RdAtomicRoundsUp"},
+		Defects: []string{"RdAtomicRoundsUp"},
 		Run: on(setup{change: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *conn) {
 			const all, most = 6, 3
 			for i := range all {

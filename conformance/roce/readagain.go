@@ -13,7 +13,7 @@ var readAgainCases = []conformance.Case{
 		Cite:  ibta("summary of duplicate requests", "roce/rc/read/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ of three packets and a WRITE of nothing, then the READ again",
 		Expects: "the same responses to both",
-		Mutants: []string{"DupReadDropped"},
+		Defects: []string{"DupReadDropped"},
 		Run: on(setup{}, func(c *conn) {
 			read := c.readOnce(2500)
 			c.send(ib.WriteOnly(c.psn(3), c.at(0, 0), nil).AckReq())
@@ -28,7 +28,7 @@ var readAgainCases = []conformance.Case{
 		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ of three packets, then one with the second PSN for what is behind the first packet",
 		Expects: "responses with the second and third PSN and the bytes that belong to them",
-		Mutants: []string{"SubReadWhole"},
+		Defects: []string{"SubReadWhole"},
 		Run: on(setup{}, func(c *conn) {
 			c.readOnce(2500)
 			c.readTail(1, 2500)
@@ -40,7 +40,7 @@ var readAgainCases = []conformance.Case{
 		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
 		Expects: "each is answered with the PSNs and bytes that belong to it",
-		Mutants: []string{"SubReadContinues"},
+		Defects: []string{"SubReadContinues"},
 		Run: on(setup{}, func(c *conn) {
 			const n = 4000
 			c.readOnce(n)
@@ -55,7 +55,7 @@ var readAgainCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/7"), Level: conformance.Should, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ of three packets, then its last two, then its last one",
 		Expects: "FIRST and LAST, then ONLY",
-		Mutants: []string{"SubReadContinues"},
+		Defects: []string{"SubReadContinues"},
 		Run: on(setup{}, func(c *conn) {
 			c.readOnce(2500)
 			for k := 1; k < 3; k++ {
@@ -70,7 +70,7 @@ var readAgainCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ of 1000 bytes, then with its PSN one that is longer, one by a packet longer, one that begins earlier; then the original again",
 		Expects: "an answer to the first and the last only",
-		Mutants: []string{"DupReadUnchecked"},
+		Defects: []string{"DupReadUnchecked"},
 		Run: on(setup{}, func(c *conn) {
 			original := ib.ReadRequest(c.psn(0), c.at(256, 1000))
 			c.send(original)
@@ -89,7 +89,7 @@ var readAgainCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
 		Expects: "an answer to the first and the last only",
-		Mutants: []string{"DupReadUnchecked"},
+		Defects: []string{"DupReadUnchecked"},
 		Run: on(setup{}, func(c *conn) {
 			twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.mem.Addr(), Access: allAccess})
 			c.Must("a region at chosen addresses", err)
@@ -108,7 +108,7 @@ var readAgainCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/21"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a READ, and the same again after its region was deregistered; another of a window, if there are any, and again after that was invalidated",
 		Expects: "the data, then a NAK for a remote access error",
-		Mutants: []string{"StaleKeys"},
+		Defects: []string{"StaleKeys"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.Memory(64, allAccess)
 			read := ib.ReadRequest(c.psn(0), rdmaTo(m, 0, 64))

@@ -14,7 +14,7 @@ var readAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
 		Expects: "a completion in error, or a repetition of the READ and, after a right answer, SUCCESS",
-		Mutants: []string{"ShortReadHangs"},
+		Defects: []string{"ShortReadHangs"},
 		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{8, 2500}, func(c *conn, n int) {
 			bytes := data(n)
 			c.send(cutLast(c.readOf(bytes), 4)...)
@@ -27,7 +27,7 @@ var readAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
 		Expects: "a completion in error, or a repetition of the READ and, after a right answer, SUCCESS",
-		Mutants: []string{"ResponseLengthUnchecked"},
+		Defects: []string{"ResponseLengthUnchecked"},
 		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []shortInside{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *conn, s shortInside) {
 			bytes := data(2500)
 			c.readOf(bytes)
@@ -49,7 +49,7 @@ var readAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/14"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
 		Expects: "a completion in error, and no byte changed behind the buffer",
-		Mutants: []string{"LongReadOverflows"},
+		Defects: []string{"LongReadOverflows"},
 		Run: onPort(onEachConn(setup{}, []tooMuch{
 			{8, []int{16}}, {1028, []int{rdmaMTU, 12}}, {8, []int{rdmaMTU, 4}},
 		}, func(c *conn, t tooMuch) {
@@ -66,7 +66,7 @@ var readAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "posts a READ into a region without local write, and answers it if it is sent",
 		Expects: "LOC_PROT_ERR, the memory as it was",
-		Mutants: []string{"SinkUnchecked"},
+		Defects: []string{"SinkUnchecked"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.Memory(64, 0)
 			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: far})
@@ -83,7 +83,7 @@ var readAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/19"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to READs of three packets: a FIRST, then a NAK with the second PSN, with codes 1, 2 and 3",
 		Expects: "REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR",
-		Mutants: []string{"NAKInReadSucceeds"},
+		Defects: []string{"NAKInReadSucceeds"},
 		Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
 			c.send(c.readOf(data(2500))[0], ib.Nak(c.sq(1), n.code, 0))
 			c.ExpectCompletion(1, n.status)
@@ -95,7 +95,7 @@ var readAnswerCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/20"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to READs of one and of three packets: the right responses, with syndrome 0x62 in the first or in the last",
 		Expects: "a completion in error",
-		Mutants: []string{"BadRespSucceeds"},
+		Defects: []string{"BadRespSucceeds"},
 		// The timer is there for devices that drop such a response: then nothing comes
 		// until they give up.
 		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {

@@ -18,7 +18,7 @@ var readRetryCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to READs of three packets: all responses but the first, the second or the last",
 		Expects: "a READ_REQUEST with PSN, address and length of what was lost and all behind it",
-		Mutants: []string{"ReadRetryFromStart"},
+		Defects: []string{"ReadRetryFromStart"},
 		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{0, 1, 2}, func(c *conn, lost int) {
 			bytes := data(2500)
 			responses := c.readOf(bytes)
@@ -34,7 +34,7 @@ var readRetryCases = []conformance.Case{
 		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to the repetition of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
 		Expects: "SUCCESS, and all bytes in place",
-		Mutants: []string{"ReadRestartRefused"},
+		Defects: []string{"ReadRestartRefused"},
 		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{1, 2}, func(c *conn, got int) {
 			bytes := data(2500)
 			c.repeatFrom(got, bytes)
@@ -48,7 +48,7 @@ var readRetryCases = []conformance.Case{
 		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to the repetition of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
 		Expects: "SUCCESS, and all bytes in place",
-		Mutants: []string{"ReadRestartRefused"},
+		Defects: []string{"ReadRestartRefused"},
 		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{1, 2}, func(c *conn, got int) {
 			bytes := data(2500)
 			c.repeatFrom(got, bytes)
@@ -62,7 +62,7 @@ var readRetryCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/11"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a READ of three packets: FIRST and LAST; when it is repeated, what was missing",
 		Expects: "no completion before, SUCCESS and all bytes in place after",
-		Mutants: []string{"LastCompletesRead"},
+		Defects: []string{"LastCompletesRead"},
 		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			bytes := data(2500)
 			responses := c.readOf(bytes)
@@ -81,7 +81,7 @@ var readRetryCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/read/12"), Level: conformance.May, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a READ of six packets: all responses but the third and fourth",
 		Expects: "a READ_REQUEST for the last four packets",
-		Mutants: []string{"ReadRetryFromStart"},
+		Defects: []string{"ReadRetryFromStart"},
 		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			bytes := data(6 * rdmaMTU)
 			responses := c.readOf(bytes)

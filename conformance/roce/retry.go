@@ -17,7 +17,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
 		Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the repetition may begin earlier",
-		Mutants: []string{"RetryRestartsMessage"},
+		Defects: []string{"RetryRestartsMessage"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{change: timesOut(timeoutCode, 7)})
 			retryNaked(c, c.writing(1, 5000), c.wantWrite(0, 5000))
@@ -32,7 +32,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK to the second packet of a WRITE of five, with a SEND behind it; after a while an ACK to the SEND",
 		Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the repetition may begin earlier",
-		Mutants: []string{"RetryRestartsMessage"},
+		Defects: []string{"RetryRestartsMessage"},
 		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
 			c.PostSend(c.qp, c.writing(1, 5000), c.sending(2, 8))
 			all := c.expectsAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
@@ -50,7 +50,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
 		Expects: "two SENDs again, within a tenth of the timeout",
-		Mutants: []string{"NAKWaitsForTimer"},
+		Defects: []string{"NAKWaitsForTimer"},
 		Run: on(setup{change: timesOut(18, 7)}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
 			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
@@ -72,7 +72,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have come again, one for the fourth",
 		Expects: "repetitions from the second, then from the fourth",
-		Mutants: []string{"IgnoreSecondNAK"},
+		Defects: []string{"IgnoreSecondNAK"},
 		Run: on(setup{}, func(c *conn) {
 			all := c.sendsEach(5)
 			c.send(ib.Nak(c.sq(1), ib.NakSequence, 1))
@@ -92,7 +92,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a NAK for a sequence error to the third of five SENDs",
 		Expects: "two completions, and no more",
-		Mutants: []string{"NAKAcksNothing"},
+		Defects: []string{"NAKAcksNothing"},
 		Run: on(setup{}, func(c *conn) {
 			c.sendsEach(5)
 			c.send(ib.Nak(c.sq(2), ib.NakSequence, 2))
@@ -109,7 +109,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
 		Expects: "four SENDs again, once",
-		Mutants: []string{"DuplicateNAKsResend"},
+		Defects: []string{"DuplicateNAKsResend"},
 		Run: on(setup{}, func(c *conn) {
 			all := c.sendsEach(5)
 			for range 8 {
@@ -126,7 +126,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
 		Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
-		Mutants: []string{"RetryRestartsMessage"},
+		Defects: []string{"RetryRestartsMessage"},
 		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
 			send, write, imm := c.sending(1, 2501), c.writing(2, 0), c.writing(3, 2503)
 			send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
@@ -151,7 +151,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
 		Expects: "nothing on the wire though the time for repetitions passes, and no completion",
-		Mutants: []string{"SendAfterDestroy"},
+		Defects: []string{"SendAfterDestroy"},
 		Run: onPort(func(p *port) {
 			for _, refused := range []bool{false, true} {
 				c := p.connect(setup{change: timesOut(shortTimeout, 7)})
@@ -178,7 +178,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs, so that answers take their time; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is reset then",
 		Expects: "nothing more on the wire, though the answer is not at its end and the time for repetitions passes, and no completion",
-		Mutants: []string{"AnswerAfterReset"},
+		Defects: []string{"AnswerAfterReset"},
 		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
 			long := c.Memory(1<<20, allAccess)
 			c.slowDown()
@@ -211,7 +211,7 @@ var retryCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: queue pairs are made and destroyed",
 		Expects: "each with another number than the one before, so that late packets find nobody",
-		Mutants: []string{"QPNReusedAtOnce"},
+		Defects: []string{"QPNReusedAtOnce"},
 		Run: onPort(func(p *port) {
 			last := verbs.QPN(0)
 			for range 8 {

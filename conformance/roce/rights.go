@@ -15,7 +15,7 @@ var rightsCases = []conformance.Case{
 		Cite:  ibta("", "roce/acc/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
 		Expects: "a NAK for a remote access error, memory as it was",
-		Mutants: []string{"RightsIgnored"},
+		Defects: []string{"RightsIgnored"},
 		Run: onPort(onEachConn(setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *conn, access verbs.Access) {
 			m := c.Memory(64, access)
 			c.opRefused(writeOp, rdmaTo(m, 0, 8), ib.NakRemoteAccess)
@@ -28,7 +28,7 @@ var rightsCases = []conformance.Case{
 		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a WRITE of one packet and one of three to a region that grants everything, on a QP that does not",
 		Expects: "a NAK, and memory as it was",
-		Mutants: []string{"RightsIgnored"},
+		Defects: []string{"RightsIgnored"},
 		Run: onPort(onEachConn(setup{access: noRemoteWrite}, []int{8, 2500}, func(c *conn, n int) {
 			m := c.Memory(memLen, allAccess)
 			c.send(ib.Write(c.psn(0), rdmaTo(m, 0, n), data(n), rdmaMTU)...)
@@ -45,7 +45,7 @@ var rightsCases = []conformance.Case{
 		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
 		Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
 		Expects: "a NAK for an invalid request for each",
-		Mutants: []string{"AccessNAKsSwapped"},
+		Defects: []string{"AccessNAKsSwapped"},
 		// Local write is no right of a QP: it stands for none at all.
 		Run: onPort(onEachConn(setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *conn, op remoteOp) {
 			m := c.Memory(64, allAccess)
@@ -59,7 +59,7 @@ var rightsCases = []conformance.Case{
 		Cite:  ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a WRITE, and to another QP a READ, with a key that does not exist",
 		Expects: "the event QP_ACCESS_ERR with each QP",
-		Mutants: []string{"NoQPEvents"},
+		Defects: []string{"NoQPEvents"},
 		Run: onPort(func(p *port) {
 			// No canary here: it has events of its own.
 			for _, op := range []remoteOp{writeOp, readOp} {
@@ -77,7 +77,7 @@ var rightsCases = []conformance.Case{
 		Cite:  ibta("", "roce/acc/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "WRITEs of one packet to a region without remote write, and to one that ends a byte before; one of three packets to the first",
 		Expects: "a NAK; no byte in or around the region has changed, also not of those that lie inside",
-		Mutants: []string{"PlacedBeforeCheck"},
+		Defects: []string{"PlacedBeforeCheck"},
 		// A WRITE of several packets of which only the end is beyond the region is not
 		// here: what comes before the refused packet may be placed.
 		Run: onPort(onEachConn(setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *conn, w refusedWrite) {

@@ -14,7 +14,7 @@ var rnrCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
 		Expects: "an RNR NAK with the PSN of the SEND",
-		Mutants: []string{"RNRSilent"},
+		Defects: []string{"RNRSilent"},
 		Run:     rnrRefuses(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
 	},
 	{
@@ -24,7 +24,7 @@ var rnrCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE and WRITE_ONLY with immediate",
 		Expects: "an RNR NAK with the PSN of the second",
-		Mutants: []string{"RNRSilent"},
+		Defects: []string{"RNRSilent"},
 		Run:     rnrRefuses(ib.OpWriteOnlyImm),
 	},
 	{
@@ -34,7 +34,7 @@ var rnrCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
 		Expects: "that code in the RNR NAK",
-		Mutants: []string{"RNRTimerIgnored"},
+		Defects: []string{"RNRTimerIgnored"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{0, 1, 12, 25, 31} {
 				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
@@ -50,7 +50,7 @@ var rnrCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE with immediate that finds no receive, and the same again when there is one",
 		Expects: "an RNR NAK with memory as it was, then an ACK with MSN 1, the data and one completion",
-		Mutants: []string{"RNRLeavesTraces"},
+		Defects: []string{"RNRLeavesTraces"},
 		Run: on(setup{}, func(c *conn) {
 			write := ib.WriteOnlyImm(c.psn(0), c.at(0, 64), 7, data(64)).AckReq()
 			c.send(write)
@@ -72,7 +72,7 @@ var rnrCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
 		Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
-		Mutants: []string{"RNRRestartsMessage"},
+		Defects: []string{"RNRRestartsMessage"},
 		Run: on(setup{}, func(c *conn) {
 			parts := ib.Write(c.psn(0), c.at(0, 0), data(2500), pathMTU.Bytes())
 			last := ib.WriteLastImm(c.psn(2), 7, parts[2].Payload).AckReq()
@@ -94,7 +94,7 @@ var rnrCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "three SENDs at once, for which there is no receive",
 		Expects: "one RNR NAK, with the PSN of the first, and nothing else",
-		Mutants: []string{"SeqNAKAfterRNR"},
+		Defects: []string{"SeqNAKAfterRNR"},
 		Run: on(setup{}, func(c *conn) {
 			for k := range 3 {
 				c.send(ib.SendOnly(c.psn(k), data(16)).AckReq())

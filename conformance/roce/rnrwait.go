@@ -17,7 +17,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
 		Expects: "all three again, and not before that time",
-		Mutants: []string{"RNRNoWait"},
+		Defects: []string{"RNRNoWait"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
 			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
@@ -35,7 +35,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "to one SEND an RNR NAK with each timer code, then an ACK",
 		Expects: "the SEND again after each, and not before the time of the code, to the microsecond",
-		Mutants: []string{"RNRTimerTypo"},
+		Defects: []string{"RNRTimerTypo"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8))
 			all := c.expectsAll(c.wantSend(0, 8))
@@ -53,7 +53,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an RNR NAK with timer code 0 to a WRITE with immediate",
 		Expects: "the WRITE again, not before 655.36 ms",
-		Mutants: []string{"RNRNoWait"},
+		Defects: []string{"RNRNoWait"},
 		Run: on(setup{}, func(c *conn) {
 			wr := c.writing(1, 8)
 			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 7
@@ -71,7 +71,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "RNR NAKs to a SEND, as long as it comes again, with rnr_retry 0, 1, 3 and 6",
 		Expects: "the SEND again so many times, then an error and nothing more on the wire",
-		Mutants: []string{"RetryOffByOne"},
+		Defects: []string{"RetryOffByOne"},
 		Run: onPort(func(p *port) {
 			for _, n := range []uint8{0, 1, 3, 6} {
 				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = n }})
@@ -89,7 +89,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
 		Expects: "RNR_RETRY_EXC_ERR, and the queue pair in ERR",
-		Mutants: []string{"RNRExcIsRetryExc"},
+		Defects: []string{"RNRExcIsRetryExc"},
 		Run: on(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
 			rnrGivesUp(c)
 			c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
@@ -103,7 +103,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "20 RNR NAKs to a SEND, then an ACK",
 		Expects: "the SEND again after each, and success",
-		Mutants: []string{"RNRRetry7IsSeven"},
+		Defects: []string{"RNRRetry7IsSeven"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8))
 			all := c.expectsAll(c.wantSend(0, 8))
@@ -122,7 +122,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
 		Expects: "the SEND again each time, and success",
-		Mutants: []string{"RetryCountShared"},
+		Defects: []string{"RetryCountShared"},
 		Run: on(setup{change: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = shortTimeout, 2, 2 }}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8))
 			all := c.expectsAll(c.wantSend(0, 8))
@@ -142,7 +142,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "with rnr_retry 1, to each of six SENDs first an RNR NAK and then an ACK",
 		Expects: "success for each",
-		Mutants: []string{"RetryCountShared"},
+		Defects: []string{"RetryCountShared"},
 		Run: on(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
 			all := c.sendsEach(6)
 			for k := range all {
@@ -159,7 +159,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an RNR NAK to the third of four SENDs, then an ACK for the last",
 		Expects: "two completions, then the third SEND and the fourth again, and two more completions",
-		Mutants: []string{"NAKAcksNothing"},
+		Defects: []string{"NAKAcksNothing"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24), c.sending(4, 32))
 			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
@@ -179,7 +179,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND behind it; then an ACK for both",
 		Expects: "that packet and the SEND again, and nothing before them; then success",
-		Mutants: []string{"RNRInsideRestarts"},
+		Defects: []string{"RNRInsideRestarts"},
 		Run: on(setup{}, func(c *conn) {
 			n := 2*pathMTU.Bytes() + 16
 			write := c.writing(1, n)
@@ -202,7 +202,7 @@ var rnrWaitCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
 		Expects: "the SEND again, not before 655.36 ms, and success",
-		Mutants: []string{"TimerRunsInRNR"},
+		Defects: []string{"TimerRunsInRNR"},
 		Run: on(setup{change: timesOut(timeoutCode, 3)}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8))
 			all := c.expectsAll(c.wantSend(0, 8))

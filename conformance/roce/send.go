@@ -13,7 +13,7 @@ var sendCases = []conformance.Case{
 		Cite:  ibta("C10-87", "roce/rc/send/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "8 bytes into a receive of 4; 2048 bytes in two packets into one of 1500",
 		Expects: "a NAK for an invalid request with the PSN that did not fit; LOC_LEN_ERR; nothing behind the buffer changed",
-		Mutants: []string{"LongSendIsOpError"},
+		Defects: []string{"LongSendIsOpError"},
 		Run: onPort(func(p *port) {
 			for _, t := range []struct{ room, length int }{{4, 8}, {1500, 2 * rdmaMTU}} {
 				c := p.connect(setup{receives: 1, recvLen: t.room})
@@ -31,7 +31,7 @@ var sendCases = []conformance.Case{
 		Cite:  ibta("error class A", "roce/rc/send/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 		Expects: "a NAK for a remote operational error",
-		Mutants: []string{"BadRecvKeyIsAccess"},
+		Defects: []string{"BadRecvKeyIsAccess"},
 		Run: onPort(onEachConn(setup{}, badReceives, func(c *conn, r noPlace) {
 			c.sendInto(r)
 			c.rdmaNaked(c.psn(0), ib.NakRemoteOp)
@@ -43,7 +43,7 @@ var sendCases = []conformance.Case{
 		Cite:  ibta("error class A", "roce/rc/send/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 		Expects: "the receive completes with LOC_PROT_ERR",
-		Mutants: []string{"RecvErrorIsQPOp"},
+		Defects: []string{"RecvErrorIsQPOp"},
 		Run: onPort(onEachConn(setup{}, badReceives, func(c *conn, r noPlace) {
 			c.sendInto(r)
 			c.ExpectCompletion(1, verbs.WCLocProtErr)
@@ -56,7 +56,7 @@ var sendCases = []conformance.Case{
 		Cite:  ibta("error class A", "roce/rc/send/2"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ, Labels: rdmaLabels,
 		Sends:   "a SEND to a QP with an SRQ of its own domain, whose receive names memory of another",
 		Expects: "a NAK for a remote operational error, LOC_PROT_ERR, memory as it was",
-		Mutants: []string{"SRQReceiveAnyPD"},
+		Defects: []string{"SRQReceiveAnyPD"},
 		Run: onPort(func(p *port) {
 			srq := p.rdmaSRQ(p.PD)
 			c := p.connect(setup{srq: srq})
@@ -74,7 +74,7 @@ var sendCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/send/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "SENDs of 1, 2, 3, 4 and 1029 bytes, those of odd lengths with pad bytes, into larger receives",
 		Expects: "these lengths, the bytes sent, and the rest of the buffers as it was",
-		Mutants: []string{"PadDelivered"},
+		Defects: []string{"PadDelivered"},
 		Run: on(setup{receives: 5, recvLen: 1500}, func(c *conn) {
 			next := 0
 			for i, n := range []int{1, 2, 3, 4, rdmaMTU + 5} {
@@ -94,7 +94,7 @@ var sendCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/send/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a SEND of no bytes to a QP with one receive, and again with a receive that has no memory",
 		Expects: "ACKs, completions with length 0, the buffer as it was",
-		Mutants: []string{"EmptyMessagesIgnored"},
+		Defects: []string{"EmptyMessagesIgnored"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.PostRecv(c.qp, 2)
 			for i := range 2 {

@@ -22,7 +22,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "MIDDLE, LAST and LAST with immediate of SEND and WRITE, each as the first packet of a connection",
 		Expects: "a NAK for an invalid request with its PSN; the queue pair fails",
-		Mutants: []string{"OpcodeOrderIgnored"},
+		Defects: []string{"OpcodeOrderIgnored"},
 		Run: seqRefuses(seqNone,
 			ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm),
 	},
@@ -33,7 +33,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then FIRST or ONLY of either",
 		Expects: "a NAK for an invalid request with the PSN of the intruder, which is not executed; the queue pair fails",
-		Mutants: []string{"OpcodeOrderIgnored"},
+		Defects: []string{"OpcodeOrderIgnored"},
 		Run: seqRefuses(seqOpen,
 			ib.OpSendFirst, ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteFirst, ib.OpWriteOnly, ib.OpWriteOnlyImm),
 	},
@@ -44,7 +44,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "the beginning of a WRITE, then MIDDLE or LAST of a SEND, and the reverse",
 		Expects: "a NAK for an invalid request with the PSN of the packet of the other kind; the queue pair fails",
-		Mutants: []string{"OpcodeOrderIgnored"},
+		Defects: []string{"OpcodeOrderIgnored"},
 		Run: func(b *conformance.Bench) error {
 			if err := seqRefuses(seqWrites, ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm)(b); err != nil {
 				return err
@@ -59,7 +59,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then a READ",
 		Expects: "a NAK for an invalid request with the PSN of the READ, and no response; the queue pair fails",
-		Mutants: []string{"OpcodeOrderIgnored"},
+		Defects: []string{"OpcodeOrderIgnored"},
 		Run:     seqRefuses(seqOpen, ib.OpReadRequest),
 	},
 	{
@@ -69,7 +69,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then COMPARE_SWAP or FETCH_ADD",
 		Expects: "a NAK for an invalid request with the PSN of the atomic, memory as it was; the queue pair fails",
-		Mutants: []string{"OpcodeOrderIgnored"},
+		Defects: []string{"OpcodeOrderIgnored"},
 		Run:     seqRefuses(seqOpen, ib.OpCompareSwap, ib.OpFetchAdd),
 	},
 	{
@@ -79,7 +79,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing but a NAK in the middle of what the device sends: a SEND of 3 packets, a WRITE of 1, one of 3, a SEND of 1",
 		Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor behind it",
-		Mutants: []string{"Interleaves"},
+		Defects: []string{"Interleaves"},
 		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 2500), c.writing(2, 16), c.writing(3, 2500), c.sending(4, 16))
 			seqApart(c, c.take(8))
@@ -102,7 +102,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a READ of 3 responses and WRITE_FIRST, both of them again, and the rest of the WRITE",
 		Expects: "responses for both READs, an ACK for every packet of the WRITE, and its data in memory",
-		Mutants: []string{"DupReadResetsMessage"},
+		Defects: []string{"DupReadResetsMessage"},
 		Run: onRC(func(c *conn) {
 			read := ib.ReadRequest(c.psn(0), c.at(0, 2500)).AckReq()
 			write := ib.Write(c.psn(3), c.at(8<<10, 0), data(2500), pathMTU.Bytes())
@@ -129,7 +129,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "MIDDLE or LAST five PSNs ahead where no message is open, FIRST or ONLY five ahead where one is; then what was due",
 		Expects: "a NAK for a sequence error with the expected PSN; what was due is acknowledged",
-		Mutants: []string{"OrderBeforePSN"},
+		Defects: []string{"OrderBeforePSN"},
 		Run: onPort(func(p *port) {
 			for _, early := range []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpWriteMiddle, ib.OpWriteLast} {
 				seqEarly(p, nil, early, ib.OpSendOnly)
@@ -146,7 +146,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SEND_FIRST, SEND_LAST with immediate data, then a SEND of one packet",
 		Expects: "one completion with the immediate data, and the next receive for the next message",
-		Mutants: []string{"LastCompletesTwice"},
+		Defects: []string{"LastCompletesTwice"},
 		Run: on(setup{receives: 3, recvLen: 2048}, func(c *conn) {
 			wc := seqTwoPackets(c, ib.SendLastImm(c.psn(1), 0x01020304, data(16)))
 			c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 0x01020304, "the immediate data 0x1020304", "flags %#x, %#x", wc.Flags, wc.Imm)
@@ -160,7 +160,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SEND_FIRST, SEND_LAST with the key of a window, then a SEND of one packet",
 		Expects: "one completion with the key, and the next receive for the next message",
-		Mutants: []string{"LastCompletesTwice"},
+		Defects: []string{"LastCompletesTwice"},
 		Run: on(setup{receives: 3, recvLen: 2048}, func(c *conn) {
 			key := seqWindow(c)
 			wc := seqTwoPackets(c, ib.SendLastInv(c.psn(1), key, data(16)))
@@ -174,7 +174,7 @@ var sequenceCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SEND_FIRST, then SEND_ONLY, with four receives posted",
 		Expects: "the first receive completes with an error of its own, then the others with WR_FLUSH_ERR in the order of posting",
-		Mutants: []string{"FlushReversed"},
+		Defects: []string{"FlushReversed"},
 		Run: on(setup{receives: 4, recvLen: 2048}, func(c *conn) {
 			c.send(ib.SendFirst(c.psn(0), data(pathMTU.Bytes())).AckReq())
 			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))

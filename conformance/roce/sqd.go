@@ -14,7 +14,7 @@ var sqdCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for a long SEND of the device's, which is taken to SQD after its first packet",
 		Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
-		Mutants: []string{"SQDIgnored"},
+		Defects: []string{"SQDIgnored"},
 		Run: on(setup{signalAll: true, change: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
 			long := c.Memory(1<<17, verbs.AccessLocalWrite) // more packets than a window, most likely
 			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
@@ -41,7 +41,7 @@ var sqdCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for two SENDs of the device's, one by one",
 		Expects: "SQ_DRAINED after the second, and not before; none from a queue pair that was not asked to tell",
-		Mutants: []string{"SQNeverDrains"},
+		Defects: []string{"SQNeverDrains"},
 		Run: onPort(func(p *port) {
 			for _, asked := range []bool{true, false} {
 				c := p.connect(setup{signalAll: true})
@@ -69,7 +69,7 @@ var sqdCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for a SEND of the device's, late",
 		Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
-		Mutants: []string{"SQDIgnored"},
+		Defects: []string{"SQDIgnored"},
 		Run: onPort(func(p *port) {
 			toRTS := verbs.QPAttr{State: verbs.QPStateRTS}
 			c := p.connect(setup{signalAll: true})
@@ -96,7 +96,7 @@ var sqdCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for the requests that come",
 		Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
-		Mutants: []string{"SQDNoResume"},
+		Defects: []string{"SQDNoResume"},
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			c.toSQD(false)
 			c.sqDrained()
@@ -119,7 +119,7 @@ var sqdCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, a WRITE and a READ, while the send queue drains and when it has",
 		Expects: "an answer to each",
-		Mutants: []string{"RTSOnly"},
+		Defects: []string{"RTSOnly"},
 		Run: on(setup{signalAll: true, receives: 2}, func(c *conn) {
 			c.sendUnanswered(100)
 			c.toSQD(false)

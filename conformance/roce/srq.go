@@ -17,7 +17,7 @@ var srqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
 		Expects: "each message in a receive of its own, reported of the queue pair that it came to",
-		Mutants: []string{"SRQDoubleUse"},
+		Defects: []string{"SRQDoubleUse"},
 		Run: onPort(func(p *port) {
 			q := p.sharedQueue(4)
 			pair := q.connections(2)
@@ -37,7 +37,7 @@ var srqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
 		Expects: "each message in a receive of its own, whole and unmixed",
-		Mutants: []string{"SRQDoubleUse"},
+		Defects: []string{"SRQDoubleUse"},
 		Run: onPort(func(p *port) {
 			q := p.sharedQueue(4)
 			all := q.connections(3)
@@ -65,7 +65,7 @@ var srqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "that posting a receive to the queue pair is refused",
-		Mutants: []string{"SRQUnchecked"},
+		Defects: []string{"SRQUnchecked"},
 		Run: onPort(func(p *port) {
 			c := p.sharedQueue(1).connections(1)[0]
 			n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.own.SGL(0, 64)}})
@@ -80,7 +80,7 @@ var srqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
 		Expects: "an ACK, an RNR NAK, then an ACK",
-		Mutants: []string{"RNRSilent"},
+		Defects: []string{"RNRSilent"},
 		Run: onPort(func(p *port) {
 			q := p.sharedQueue(1)
 			c := q.connections(1)[0]
@@ -102,7 +102,7 @@ var srqCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to one of UC where there is UC; when there is a receive, another of each",
 		Expects: "nothing for the first ones, a completion for each of the others",
-		Mutants: []string{"UDWaitsForReceive"},
+		Defects: []string{"UDWaitsForReceive"},
 		Run: onPort(func(p *port) {
 			q := p.sharedQueue(0)
 			d := p.datagrams(0, q.srq)
@@ -133,7 +133,7 @@ var srqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
 		Expects: "no event at five, one at four, none after it; and one more when it is armed again",
-		Mutants: []string{"SRQLimitRepeats"},
+		Defects: []string{"SRQLimitRepeats"},
 		Run: onPort(func(p *port) {
 			q := p.sharedQueue(6)
 			c := q.connections(1)[0]
@@ -161,7 +161,7 @@ var srqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
 		Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
-		Mutants: []string{"SRQFlushed"},
+		Defects: []string{"SRQFlushed"},
 		Run: onPort(func(p *port) {
 			q := p.sharedQueue(2)
 			pair := q.connections(2)
@@ -183,7 +183,7 @@ var srqCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "the event LAST_WQE_REACHED of the queue pair that was taken to ERR, once",
-		Mutants: []string{"NoLastWQEEvent"},
+		Defects: []string{"NoLastWQEEvent"},
 		Run: onPort(func(p *port) {
 			pair := p.sharedQueue(2).connections(2)
 			p.ExpectNoEvent()

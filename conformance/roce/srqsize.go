@@ -16,7 +16,7 @@ var srqSizeCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "that a limit of the size and one is refused, that of the size is taken, and that the refused one has not been set",
-		Mutants: []string{"SRQUnchecked"},
+		Defects: []string{"SRQUnchecked"},
 		Run: onPort(func(p *port) {
 			srq := p.sharedQueue(4).srq
 			was := p.srqAttr(srq)
@@ -33,7 +33,7 @@ var srqSizeCases = []conformance.Case{
 		Labels:  []string{"service:rc", conformance.Dangerous}, // Linux 6.1 lost its rxe here
 		Sends:   "SENDs, when a size below the receives that are posted was asked for",
 		Expects: "that the size is refused, and that every receive is still there",
-		Mutants: []string{"SRQUnchecked"},
+		Defects: []string{"SRQUnchecked"},
 		Run: onPort(func(p *port) {
 			q := p.sharedQueue(4)
 			for _, size := range []int{3, 1, 0} {
@@ -54,7 +54,7 @@ var srqSizeCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "that SRQs of one receive and of one list entry too many are refused, and one of as many as claimed is made",
-		Mutants: []string{"CapsUnchecked"},
+		Defects: []string{"CapsUnchecked"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryDevice()
 			p.Must("a device that can be queried", err)
@@ -73,7 +73,7 @@ var srqSizeCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs, when two receives too many were posted",
 		Expects: "as many receives taken as there is room, and each of them, with its own memory, for one SEND",
-		Mutants: []string{"OverflowSRQ"},
+		Defects: []string{"OverflowSRQ"},
 		Run: onPort(func(p *port) {
 			q := p.sharedQueue(0)
 			room := p.srqAttr(q.srq).MaxWR

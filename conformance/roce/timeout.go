@@ -27,7 +27,7 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, a WRITE and a READ, each on its own; when it comes again, what it is due",
 		Expects: "the request again, and success",
-		Mutants: []string{"NoTransportTimer"},
+		Defects: []string{"NoTransportTimer"},
 		Run: onPort(func(p *port) {
 			connect := func() *conn { return p.connect(setup{change: timesOut(shortTimeout, 7)}) }
 			c := connect()
@@ -45,7 +45,7 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, with timeout codes 8, 12 and 15",
 		Expects: "its n-th repetition not before n times 4.096 us * 2^code",
-		Mutants: []string{"AdaptiveTimeout"},
+		Defects: []string{"AdaptiveTimeout"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{8, 12, 15} {
 				c := p.connect(setup{change: timesOut(code, 7), exactTimer: true})
@@ -69,7 +69,7 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, with timeout codes 7 and 12",
 		Expects: "repetitions no more than four timeouts apart: 2.1 ms and 67 ms",
-		Mutants: []string{"JiffyTimers", "TimeoutBacksOff"},
+		Defects: []string{"JiffyTimers", "TimeoutBacksOff"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{7, 12} {
 				c := p.connect(setup{change: timesOut(code, 7), exactTimer: true})
@@ -98,7 +98,7 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND for a long time, then its ACK",
 		Expects: "nothing, then success",
-		Mutants: []string{"TimeoutZeroFires"},
+		Defects: []string{"TimeoutZeroFires"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8))
 			c.expectsAll(c.wantSend(0, 8))
@@ -115,7 +115,7 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6",
 		Expects: "the SEND so many times again, then an error, and nothing more on the wire",
-		Mutants: []string{"RetryOffByOne"},
+		Defects: []string{"RetryOffByOne"},
 		Run: onPort(func(p *port) {
 			for _, n := range []uint8{0, 1, 2, 3, 6} {
 				c := p.connect(setup{change: timesOut(shortTimeout, n)})
@@ -132,7 +132,7 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
 		Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",
-		Mutants: []string{"RetryExcHangs"},
+		Defects: []string{"RetryExcHangs"},
 		Run: on(setup{change: timesOut(shortTimeout, 1)}, func(c *conn) {
 			c.PostSend(c.qp, c.sending(1, 8), c.reading(2, 8), c.writing(3, 8))
 			c.ExpectCompletion(1, verbs.WCRetryExcErr)
@@ -148,7 +148,7 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, with retry_cnt 7",
 		Expects: "the SEND seven times again and no more, then RETRY_EXC_ERR",
-		Mutants: []string{"RetryCount7Forever"},
+		Defects: []string{"RetryCount7Forever"},
 		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
 			tmoExhausts(c)
 			c.ExpectCompletion(1, verbs.WCRetryExcErr)
@@ -161,7 +161,7 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each repetition",
 		Expects: "five repetitions, and success",
-		Mutants: []string{"RetryCountShared"},
+		Defects: []string{"RetryCountShared"},
 		Run: on(setup{change: timesOut(shortTimeout, 1)}, func(c *conn) {
 			c.PostSend(c.qp, c.writing(1, 5000))
 			all := c.expectsAll(c.wantWrite(0, 5000))
@@ -180,7 +180,7 @@ var timeoutCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "what a sound responder answers to 120 requests of several kinds; of both directions 1, 5 and 15 % are lost",
 		Expects: "a completion for every request, in order, and right data where they succeed; they do at 1 and at 5 %",
-		Mutants: []string{"NoTransportTimer", "RetryCountShared"},
+		Defects: []string{"NoTransportTimer", "RetryCountShared"},
 		Run: onPort(func(p *port) {
 			for _, percent := range []int{1, 5, 15} {
 				newLossyLink(p.connect(setup{change: timesOut(shortTimeout, 7)}), percent).run()

@@ -17,7 +17,7 @@ var ucCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "SENDs and WRITEs that ask for an acknowledgement, a copy, a jump in the PSNs, a packet out of order, a WRITE with a bad key and a message that finds no receive",
 		Expects: "no packet at all, and the completions of the good messages",
-		Mutants: []string{"UCLikeRC"},
+		Defects: []string{"UCLikeRC"},
 		Run: onUC(3, func(c *conn) {
 			good := ucOnly(c.psn(0), 16).AckReq()
 			c.send(good)
@@ -46,7 +46,7 @@ var ucCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
 		Expects: "the packets of a SEND, of a WRITE and of a SEND of three packets, and a completion with success for each",
-		Mutants: []string{"UCLikeRC"},
+		Defects: []string{"UCLikeRC"},
 		Run: onUC(0, func(c *conn) {
 			n := 2*ucMTU + 100
 			c.PostSend(c.qp,
@@ -71,7 +71,7 @@ var ucCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
 		Expects: "AckReq 0 in every packet of SENDs and WRITEs, with and without immediate data, of one packet and of three",
-		Mutants: []string{"UnreliableAckReq"},
+		Defects: []string{"UnreliableAckReq"},
 		Run: onUC(0, func(c *conn) {
 			psn := 0
 			for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
@@ -94,7 +94,7 @@ var ucCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
 		Expects: "that the post is refused, or that the request completes in error; and no packet",
-		Mutants: []string{"UCReadsSent"},
+		Defects: []string{"UCReadsSent"},
 		Run: onPort(func(p *port) {
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
 				c := p.connect(ucSetup(0))
@@ -117,7 +117,7 @@ var ucCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "a SEND, when the device's own has failed; and another when the queue pair is in RTS again",
 		Expects: "LOC_PROT_ERR for the bad request and a flush for the next one, the state SQE, a completion for the SEND that comes, and that RTS lets requests out again",
-		Mutants: []string{"UCErrorIsFatal"},
+		Defects: []string{"UCErrorIsFatal"},
 		Run: onUC(2, func(c *conn) {
 			c.PostSend(c.qp,
 				verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
@@ -143,7 +143,7 @@ var ucCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "WRITEs with the key of a region that is gone, to memory that may not be written, and beyond a region; each followed by a SEND",
 		Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
-		Mutants: []string{"UCDropsFatal"},
+		Defects: []string{"UCDropsFatal"},
 		Run: onUC(3, func(c *conn) {
 			closed, guarded := c.closedRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			for i, to := range []ib.RETH{
@@ -166,7 +166,7 @@ var ucCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "a SEND to a queue pair without receives; when one is posted, another SEND",
 		Expects: "nothing for the first, a completion with the bytes of the second",
-		Mutants: []string{"UCLikeRC"},
+		Defects: []string{"UCLikeRC"},
 		Run: onUC(0, func(c *conn) {
 			c.send(ucOnly(c.psn(0), 16))
 			c.silence(quiet)

@@ -17,7 +17,7 @@ var ucLossCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
 		Expects: "no completion for a message with a hole; the first receive completes with a whole one",
-		Mutants: []string{"UCPartialDelivered"},
+		Defects: []string{"UCPartialDelivered"},
 		Run: onPort(func(p *port) {
 			for lost := range 3 {
 				c := p.connect(ucSetup(3))
@@ -43,7 +43,7 @@ var ucLossCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets behind",
 		Expects: "a completion for the message behind each damaged one",
-		Mutants: []string{"UCLosesNext"},
+		Defects: []string{"UCLosesNext"},
 		Run: onUC(2, func(c *conn) {
 			c.send(ucWithout(c.psn(0), 1)...)
 			c.send(ucOnly(c.psn(3), 48))
@@ -63,7 +63,7 @@ var ucLossCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "damaged messages, SENDs and WRITEs, each followed by whole ones; single packets of which every second is lost",
 		Expects: "messages that are completed, to the last one",
-		Mutants: []string{"UCLossLocksUp"},
+		Defects: []string{"UCLossLocksUp"},
 		Run: onUC(20, func(c *conn) {
 			psn := 0
 			for range 3 {
@@ -91,7 +91,7 @@ var ucLossCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "SENDs of one and of three packets, and a WRITE, that begin 10, 1000 and 2^22 PSNs ahead, also across the end of the PSNs; each is followed by a SEND at the next PSN",
 		Expects: "all of them delivered, in order",
-		Mutants: []string{"UCStrictPSN"},
+		Defects: []string{"UCStrictPSN"},
 		Run: onPort(func(p *port) {
 			s := ucSetup(8)
 			s.change = func(a *verbs.QPAttr) { a.PathMTU, a.RQPSN = verbs.MTU256, 0xfffffa }
@@ -120,7 +120,7 @@ var ucLossCases = []conformance.Case{
 		Labels:  []string{"service:uc"},
 		Sends:   "a SEND of one packet and one of two, each twice; then a SEND at the next PSN",
 		Expects: "each whole message once or twice, then the last; the state RTS",
-		Mutants: []string{"UCDropsFatal"},
+		Defects: []string{"UCDropsFatal"},
 		Run: onUC(4, func(c *conn) {
 			one, two := ucOnly(c.psn(0), 32), ucSend(c.psn(1), ucMTU+8)
 			for _, msg := range [][]ib.Packet{{one}, two} {

@@ -20,7 +20,7 @@ var udCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams with traffic classes 0, 0x68 and 0xfc",
 		Expects: "these in the headers of the receives",
-		Mutants: []string{"NoTClassInArea"},
+		Defects: []string{"NoTClassInArea"},
 		Run: onUD(3, func(d *udPort) {
 			// ECN stays out of it: a mark is answered, and may be changed on the way.
 			for i, tclass := range []uint8{0, 0x68, 0xfc} {
@@ -37,7 +37,7 @@ var udCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams from several queue pairs",
 		Expects: "their numbers as the source in the completions, and the flag of the header area",
-		Mutants: []string{"SparseCompletions"},
+		Defects: []string{"SparseCompletions"},
 		Run: onUD(3, func(d *udPort) {
 			for i, from := range []uint32{udPeerQPN, 1, 0xfffffe} {
 				d.put(d.datagram(data(16)).WithDETH(udQKey, from))
@@ -55,7 +55,7 @@ var udCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams with and without immediate data",
 		Expects: "the number in the completion of the one that has it; and the number that is posted, most significant byte first, in the device's own",
-		Mutants: []string{"ByteOrderWrong"},
+		Defects: []string{"ByteOrderWrong"},
 		Run: onUD(2, func(d *udPort) {
 			const imm = 0x01020304
 			d.put(ib.DatagramImm(0, udQKey, udPeerQPN, imm, data(8)).To(uint32(d.qp.QPN())))
@@ -75,7 +75,7 @@ var udCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams of one sender with PSNs that repeat, go back and jump",
 		Expects: "all of them, in order",
-		Mutants: []string{"UDPSNChecked"},
+		Defects: []string{"UDPSNChecked"},
 		Run: onUD(7, func(d *udPort) {
 			for i, psn := range []ib.PSN{5, 5, 3, 0x800003, 0xffffff, 0, 5} {
 				d.put(d.datagram(data(10 + i)).WithPSN(psn))
@@ -90,7 +90,7 @@ var udCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "the queue pair's own Q_Key in datagrams posted with Q_Keys 0x80000005 and 0xffffffff, and the one that is posted without the bit",
-		Mutants: []string{"PrivilegedQKey"},
+		Defects: []string{"PrivilegedQKey"},
 		Run: onUD(0, func(d *udPort) {
 			ah := d.handle(d.PD)
 			for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
@@ -108,7 +108,7 @@ var udCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ for a service that nobody has",
 		Expects: "an answer with that Q_Key, from QP 1 to QP 1",
-		Mutants: []string{"GSIQKeyZero"},
+		Defects: []string{"GSIQKeyZero"},
 		Run: onPort(func(p *port) {
 			p.put(p.udREQ())
 			p.expect(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))
@@ -125,7 +125,7 @@ func udAreaCase(family int, id, title string) conformance.Case {
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams of 4, 0 and 1000 bytes with a hop limit of their own",
 		Expects: "completions of 40 bytes more each; an area with the header that was sent: version, addresses, length, hop limit; and the payload behind it",
-		Mutants: []string{"AreaMissing"},
+		Defects: []string{"AreaMissing"},
 		Run: onUD(3, func(d *udPort) {
 			for i, n := range []int{4, 0, 1000} {
 				pkt := d.datagram(data(n)).Via(d.peer, d.device).WithHopLimit(37)

@@ -14,7 +14,7 @@ var udDropCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams with Q_Keys that differ in one bit, are 0 or those of QP 1; then one with the right one",
 		Expects: "a completion of the last only, in the first receive",
-		Mutants: []string{"KeysIgnored"},
+		Defects: []string{"KeysIgnored"},
 		Run: onUD(2, func(d *udPort) {
 			for _, key := range udWrongKeys {
 				d.drops(d.datagram(data(16)).WithDETH(key, udPeerQPN))
@@ -30,7 +30,7 @@ var udDropCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams with wrong Q_Keys, and one with the right one",
 		Expects: "a count of Q_Key violations that goes up by one for each wrong one",
-		Mutants: []string{"KeyViolationsUncounted"},
+		Defects: []string{"KeyViolationsUncounted"},
 		Run: onUD(1, func(d *udPort) {
 			before := d.qkeyViolations()
 			for _, key := range udWrongKeys {
@@ -49,7 +49,7 @@ var udDropCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ for a service that nobody has, with Q_Keys that are 0 and differ in one bit; then with the right one",
 		Expects: "an answer to the last only",
-		Mutants: []string{"KeysIgnored"},
+		Defects: []string{"KeysIgnored"},
 		Run: onPort(func(p *port) {
 			for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
 				p.put(p.udREQ().WithDETH(key, ib.GSIQPN))
@@ -66,7 +66,7 @@ var udDropCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams that are longer than a receive by one byte and by many, then one that fits",
 		Expects: "no answer, the state RTS, and the last is delivered",
-		Mutants: []string{"UDLongKillsQP"},
+		Defects: []string{"UDLongKillsQP"},
 		Run: onUD(0, func(d *udPort) {
 			for id := range uint64(3) {
 				d.PostRecv(d.qp, id+1, d.own.SGE(int(id)*200, 200))
@@ -90,7 +90,7 @@ var udDropCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram that is longer, with its header area, than the only receive; then one that fills it",
 		Expects: "no completion, then one with the second datagram",
-		Mutants: []string{"UDLongConsumes"},
+		Defects: []string{"UDLongConsumes"},
 		Run: onUD(0, func(d *udPort) {
 			d.PostRecv(d.qp, 1, d.own.SGE(0, 200))
 			d.put(d.datagram(data(164)))
@@ -109,7 +109,7 @@ var udDropCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram to a queue pair without receives; when one is posted, another",
 		Expects: "no answer; a completion with the second datagram only",
-		Mutants: []string{"UDWaitsForReceive"},
+		Defects: []string{"UDWaitsForReceive"},
 		Run: onUD(0, func(d *udPort) {
 			d.put(d.datagram(data(16)))
 			d.silence(quiet)

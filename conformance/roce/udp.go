@@ -18,7 +18,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "good SENDs to ports 4790, 4792 and 49152, then one to 4791",
 		Expects: "an answer to the last only, which goes to port 4791",
-		Mutants: []string{"IPUnchecked"},
+		Defects: []string{"IPUnchecked"},
 		Run: onRC(func(c *conn) {
 			for _, port := range []uint16{4790, 4792, 0xc000} {
 				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithDstPort(port))
@@ -35,7 +35,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "NAKs that have some of 120 requests come again, ACKs for the rest",
 		Expects: "one source port in all packets",
-		Mutants: []string{"SourcePortPerPacket"},
+		Defects: []string{"SourcePortPerPacket"},
 		Run: on(setup{signalAll: true}, func(c *conn) {
 			var ports sourcePorts
 			for i := range 30 {
@@ -63,7 +63,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "WRITEs, READs and duplicates from changing source ports; answers to the device's own request",
 		Expects: "one source port in all packets of the device's",
-		Mutants: []string{"SourcePortPerPacket"},
+		Defects: []string{"SourcePortPerPacket"},
 		Run: onRC(func(c *conn) {
 			var ports sourcePorts
 			for i := range 50 {
@@ -90,7 +90,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "a UDP checksum of 0 in every packet",
-		Mutants: []string{"PlainSocket"},
+		Defects: []string{"PlainSocket"},
 		Run:     on(setup{receives: 1}, leavesChecksumOut),
 	},
 	{
@@ -101,7 +101,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "a UDP checksum of 0 in every packet",
-		Mutants: []string{"PlainSocket"},
+		Defects: []string{"PlainSocket"},
 		Run:     on(setup{receives: 1}, leavesChecksumOut),
 	},
 	{
@@ -112,7 +112,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with a UDP checksum",
 		Expects: "an ACK and a completion for each",
-		Mutants: []string{"ICRCCheckUnmasked"},
+		Defects: []string{"ICRCCheckUnmasked"},
 		Run:     onRC(acceptsChecksummed),
 	},
 	{
@@ -123,7 +123,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with a UDP checksum",
 		Expects: "an ACK and a completion for each",
-		Mutants: []string{"ICRCCheckUnmasked"},
+		Defects: []string{"ICRCCheckUnmasked"},
 		Run:     onRC(acceptsChecksummed),
 	},
 	{
@@ -134,7 +134,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with a UDP checksum of 0",
 		Expects: "an ACK and a completion for each",
-		Mutants: []string{"UDPChecksumRequired"},
+		Defects: []string{"UDPChecksumRequired"},
 		Run:     onRC(acceptsUnsummed),
 	},
 	{
@@ -145,7 +145,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with a UDP checksum of 0",
 		Expects: "an ACK and a completion for each",
-		Mutants: []string{"UDPChecksumRequired"},
+		Defects: []string{"UDPChecksumRequired"},
 		Run:     onRC(acceptsUnsummed),
 	},
 	{
@@ -156,7 +156,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs in frames with 6 and 20 bytes too many",
 		Expects: "an ACK and a completion for each, and no byte of the padding in memory",
-		Mutants: []string{"FrameEndICRC"},
+		Defects: []string{"FrameEndICRC"},
 		Run:     onRC(func(c *conn) { c.ignoresPadding(46-44, 6, 20) }),
 	},
 	{
@@ -167,7 +167,7 @@ var udpCases = []conformance.Case{
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND without payload and SENDs with some, in frames with 2, 6 and 20 bytes too many, as switches that cut off a tag leave them",
 		Expects: "an ACK and a completion for each, and no byte of the padding in memory",
-		Mutants: []string{"FrameEndICRC"},
+		Defects: []string{"FrameEndICRC"},
 		Run:     onRC(func(c *conn) { c.ignoresPadding(2, 6, 20) }),
 	},
 }

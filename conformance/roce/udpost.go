@@ -17,7 +17,7 @@ var udPostCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "no packet for requests of 1, 4 and 2000 bytes too many; then a datagram that fills the MTU",
-		Mutants: []string{"UDOversizeCut"},
+		Defects: []string{"UDOversizeCut"},
 		Run: onUD(0, func(d *udPort) {
 			attr, err := d.Device.QueryPort(1)
 			d.Must("a port that can be queried", err)
@@ -41,7 +41,7 @@ var udPostCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "that the post is refused, or a completion in error; and no packet",
-		Mutants: []string{"AHOtherPD"},
+		Defects: []string{"AHOtherPD"},
 		Run: onUD(0, func(d *udPort) {
 			other, err := d.Device.AllocPD()
 			d.Must("another protection domain", err)
@@ -56,7 +56,7 @@ var udPostCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "that WRITEs, READs and atomics are refused, no packet, and the state RTS; then a datagram",
-		Mutants: []string{"WrongOpKillsQP"},
+		Defects: []string{"WrongOpKillsQP"},
 		Run: onUD(0, func(d *udPort) {
 			ah := d.handle(d.PD)
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
@@ -81,7 +81,7 @@ var udPostCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "that closing the domain is refused until the handle is closed",
-		Mutants: []string{"AHsUncounted"},
+		Defects: []string{"AHsUncounted"},
 		Run: onUD(0, func(d *udPort) {
 			other, err := d.Device.AllocPD()
 			d.Must("another protection domain", err)
@@ -98,7 +98,7 @@ var udPostCases = []conformance.Case{
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "that a second close is refused, and a datagram with the closed handle is an error and not sent",
-		Mutants: []string{"AHClosesTwice"},
+		Defects: []string{"AHClosesTwice"},
 		Run: onUD(0, func(d *udPort) {
 			ah := d.handle(d.PD)
 			d.Must("an address handle that can be closed", ah.Close())

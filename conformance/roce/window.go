@@ -15,7 +15,7 @@ var windowCases = []conformance.Case{
 		Cite:  ibta("", "roce/mw/5"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
 		Expects: "the first is executed; to the second a NAK for a remote access error",
-		Mutants: []string{"WindowBounds"},
+		Defects: []string{"WindowBounds"},
 		Run:     onPort(windowRange(verbs.MWType2)),
 	},
 	{
@@ -24,7 +24,7 @@ var windowCases = []conformance.Case{
 		Cite:  ibta("", "roce/mw/5"), Level: conformance.Must, Needs: needsMW1, Labels: rdmaLabels,
 		Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
 		Expects: "the first is executed; to the second a NAK for a remote access error",
-		Mutants: []string{"WindowBounds"},
+		Defects: []string{"WindowBounds"},
 		Run:     onPort(windowRange(verbs.MWType1)),
 	},
 	{
@@ -33,7 +33,7 @@ var windowCases = []conformance.Case{
 		Cite:  ibta("", "roce/mw/6"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written",
 		Expects: "the first is executed; to the second a NAK for a remote access error, and memory as it was",
-		Mutants: []string{"WindowRights"},
+		Defects: []string{"WindowRights"},
 		Run: onPort(onEachConn(setup{}, []windowRight{
 			{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
 		}, func(c *conn, w windowRight) {
@@ -54,7 +54,7 @@ var windowCases = []conformance.Case{
 		Cite:  ibta("", "roce/mw/6"), Level: conformance.Must, Needs: needsMW2 | verbs.CapAtomics, Labels: rdmaLabels,
 		Sends:   "a FETCH_ADD through a window with remote atomic, and one through a window with everything else",
 		Expects: "the first is executed; to the second a NAK for a remote access error",
-		Mutants: []string{"NoWindowAtomics"},
+		Defects: []string{"NoWindowAtomics"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.windowed()
 			at := word(m, 128)
@@ -77,7 +77,7 @@ var windowCases = []conformance.Case{
 		Cite:  ibta("", "roce/mw/7"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends:   "a READ through a window on its own QP, and one on another QP of the same domain",
 		Expects: "the bytes for the first, a NAK for a remote access error for the second",
-		Mutants: []string{"WindowOwner"},
+		Defects: []string{"WindowOwner"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.windowed()
 			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
@@ -92,7 +92,7 @@ var windowCases = []conformance.Case{
 		Cite:  ibta("o10-36.2.2", "roce/mw/10"), Level: conformance.Must, Needs: needsMW2 | verbs.CapZeroBased, Labels: rdmaLabels,
 		Sends:   "READs through a zero-based window of 256 bytes: at 0, at 248, then at the address that the region has there",
 		Expects: "the first and the last bytes of the window, then a NAK for a remote access error",
-		Mutants: []string{"ZeroBasedIgnored"},
+		Defects: []string{"ZeroBasedIgnored"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.windowed()
 			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased)
@@ -108,7 +108,7 @@ var windowCases = []conformance.Case{
 		Cite:  ibta("o10-36.2.2", "roce/mw/10", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapZeroBased, Labels: rdmaLabels,
 		Sends:   "READs of a zero-based region of 64 bytes at 0, at 56 and at 57",
 		Expects: "its first and last eight bytes, then a NAK for a remote access error",
-		Mutants: []string{"ZeroBasedIgnored"},
+		Defects: []string{"ZeroBasedIgnored"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.Memory(64, allAccess|verbs.AccessZeroBased)
 			c.readsThrough(0, ib.At(0, m.RKey(), 8), m.Buf[:8])
@@ -122,7 +122,7 @@ var windowCases = []conformance.Case{
 		Cite:  ibta("10.6.7.2.6", "roce/mw/11"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
 		Sends:   "binds a window, deregisters its region, then READs by the key of the window",
 		Expects: "an error and a window that works, or success and a NAK for a remote access error",
-		Mutants: []string{"DeregBound"},
+		Defects: []string{"DeregBound"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.windowed()
 			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
@@ -143,7 +143,7 @@ var windowCases = []conformance.Case{
 		Labels:  []string{"service:rc", conformance.Dangerous},
 		Sends:   "binds a window, destroys the QP, then a READ by the key of the window on another QP",
 		Expects: "the QP can be destroyed, at once; a NAK for a remote access error; the window can be freed",
-		Mutants: []string{"BoundQPBusy"},
+		Defects: []string{"BoundQPBusy"},
 		Run: on(setup{}, func(c *conn) {
 			info, mw := windowOn(c.windowed(), 1024, 256, verbs.AccessRemoteRead), c.newWindow(verbs.MWType2)
 			key := c.bind(mw, info)
@@ -161,7 +161,7 @@ var windowCases = []conformance.Case{
 		Cite:  ibta("10.6.5.1", "roce/mw/14"), Level: conformance.Must, Needs: needsMW2 | verbs.CapLocalInv, Labels: rdmaLabels,
 		Sends:   "posts a READ, which is not answered yet, and a local invalidate of a window; a READ through the window; the answer; another READ through the window",
 		Expects: "the bytes of the window; completions of READ and invalidate; a NAK for a remote access error",
-		Mutants: []string{"LocalInvEarly"},
+		Defects: []string{"LocalInvEarly"},
 		Run: on(setup{}, func(c *conn) {
 			m := c.windowed()
 			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)

@@ -15,7 +15,7 @@ var writeCases = []conformance.Case{
 		Cite:  ibta("9.4.3", "roce/rc/wr/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "posts WRITEs of 2500 and of 100 bytes",
 		Expects: "FIRST with a RETH for 2500 bytes, MIDDLE and LAST with nothing but data; ONLY with a RETH for 100",
-		Mutants: []string{"RETHPerPacket"},
+		Defects: []string{"RETHPerPacket"},
 		Run: on(setup{}, func(c *conn) {
 			c.postWrite(1, 2500)
 			c.postWrite(2, 100)
@@ -32,7 +32,7 @@ var writeCases = []conformance.Case{
 		Cite:  ibta("C9-88", "roce/rc/wr/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "a WRITE of no bytes with a key that does not exist, and an address that is nobody's",
 		Expects: "an ACK",
-		Mutants: []string{"ZeroLengthChecksKey"},
+		Defects: []string{"ZeroLengthChecksKey"},
 		Run: on(setup{}, func(c *conn) {
 			c.send(ib.WriteOnly(c.psn(0), ib.At(uint64(3), uint32(strangeKey(c.mem.RKey())), 0), nil).AckReq())
 			c.rdmaAcked(c.psn(0))
@@ -44,7 +44,7 @@ var writeCases = []conformance.Case{
 		Cite:  ibta("C10-87", "roce/rc/wr/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a QP with one receive: WRITEs of one and of three packets, then a SEND",
 		Expects: "no completion for the WRITEs; the SEND finds the receive",
-		Mutants: []string{"WriteConsumes"},
+		Defects: []string{"WriteConsumes"},
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)))
 			c.send(ib.Write(c.psn(1), c.at(0, 0), data(2500), rdmaMTU)...)
@@ -61,7 +61,7 @@ var writeCases = []conformance.Case{
 		Cite:  ibta("C10-87", "roce/rc/wr/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
 		Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
-		Mutants: []string{"FailedImmConsumes"},
+		Defects: []string{"FailedImmConsumes"},
 		Run: on(setup{receives: 2}, func(c *conn) {
 			c.send(ib.WriteOnlyImm(c.psn(0), ib.At(c.mem.Addr(), uint32(strangeKey(c.mem.RKey())), 8), 7, data(8)).AckReq())
 			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
@@ -75,7 +75,7 @@ var writeCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
 		Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
-		Mutants: []string{"SparseCompletions"},
+		Defects: []string{"SparseCompletions"},
 		Run: on(setup{receives: 2}, func(c *conn) {
 			bytes := data(1028)
 			c.send(ib.WriteFirst(c.psn(0), c.at(0, 1028), bytes[:rdmaMTU]), ib.WriteLastImm(c.psn(1), 7, bytes[rdmaMTU:]),
@@ -94,7 +94,7 @@ var writeCases = []conformance.Case{
 		Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
 		Expects: "at the completion: the bytes of the WRITE and those of the SEND",
-		Mutants: []string{"LatePlacement"},
+		Defects: []string{"LatePlacement"},
 		Run: on(setup{receives: 8}, func(c *conn) {
 			for i := range 8 {
 				bytes := data(2500 + i)[i:] // other bytes each time
@@ -112,7 +112,7 @@ var writeCases = []conformance.Case{
 		Cite:  ibta("9.4.3", "roce/rc/wr/7"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
 		Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
 		Expects: "an error at the post or, from devices that do not look there, a completion in error; nothing on the wire",
-		Mutants: []string{"LongMessagesTaken"},
+		Defects: []string{"LongMessagesTaken"},
 		Run: onPort(func(p *port) {
 			sgl := p.longList()
 			caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}

@@ -17,7 +17,7 @@ var xrcCases = []conformance.Case{
 		Labels:  []string{"service:xrc"},
 		Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
 		Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
-		Mutants: []string{"XRCETHMisplaced"},
+		Defects: []string{"XRCETHMisplaced"},
 		Run: on(setup{kind: verbs.QPTypeXRCSend, signalAll: true}, func(c *conn) {
 			n := 2*pathMTU.Bytes() + 4
 			xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
@@ -50,7 +50,7 @@ var xrcCases = []conformance.Case{
 		Labels:  []string{"service:xrc"},
 		Sends:   "a SEND, a WRITE and a READ of XRC",
 		Expects: "two ACKs and a READ response of XRC, with an AETH directly behind the BTH and nothing else but what was read",
-		Mutants: []string{"XRCETHMisplaced"},
+		Defects: []string{"XRCETHMisplaced"},
 		Run: onXRC(func(x *xrcTarget) {
 			x.send(ib.SendOnly(x.psn(0), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
 			x.expects(ib.Ack(x.psn(0), 1).On(ib.XRC).WithPayload([]byte{}))
@@ -68,7 +68,7 @@ var xrcCases = []conformance.Case{
 		Labels:  []string{"service:xrc"},
 		Sends:   "a SEND for an SRQ of a number that none has",
 		Expects: "a NAK for an invalid request, and no completion",
-		Mutants: []string{"XRCAnySRQ"},
+		Defects: []string{"XRCAnySRQ"},
 		Run:     onXRC(func(x *xrcTarget) { x.refuses(0xfffff0) }),
 	},
 	{
@@ -78,7 +78,7 @@ var xrcCases = []conformance.Case{
 		Labels:  []string{"service:xrc"},
 		Sends:   "a SEND for an SRQ of another XRC domain",
 		Expects: "a NAK for an invalid request, and no completion",
-		Mutants: []string{"XRCAnySRQ"},
+		Defects: []string{"XRCAnySRQ"},
 		Run: onXRC(func(x *xrcTarget) {
 			domain, err := x.Device.OpenXRCD()
 			x.Must("another XRC domain", err)
@@ -92,7 +92,7 @@ var xrcCases = []conformance.Case{
 		Labels:  []string{"service:xrc"},
 		Sends:   "SENDs of one connection, in turn for two SRQs",
 		Expects: "each in a receive of the SRQ that it names",
-		Mutants: []string{"XRCAnySRQ"},
+		Defects: []string{"XRCAnySRQ"},
 		Run: onXRC(func(x *xrcTarget) {
 			for i := range 4 {
 				which := (i + 1) % 2
@@ -109,7 +109,7 @@ var xrcCases = []conformance.Case{
 		Labels:  []string{"service:xrc"},
 		Sends:   "a SEND before and one after the first handle is closed",
 		Expects: "both acknowledged and delivered",
-		Mutants: []string{"XRCTargetDies"},
+		Defects: []string{"XRCTargetDies"},
 		Run: onXRC(func(x *xrcTarget) {
 			number := x.srqs[0].Number()
 			x.send(ib.SendOnly(x.psn(0), data(16)).OnXRC(number).AckReq())

@@ -17,7 +17,7 @@ var addressCases = []conformance.Case{
 		Cite:  manual("ibv_create_ah(3)", "verbs/ah/1"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "destination, source index, hop limit, traffic class, service level and port as they were given",
-		Mutants: []string{"AHAttrForgotten"},
+		Defects: []string{"AHAttrForgotten"},
 		Run: rig.Body(func(r *rig.Rig) {
 			want := r.PathTo(r)
 			want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
@@ -32,7 +32,7 @@ var addressCases = []conformance.Case{
 		Cite:  manual("ibv_create_ah(3)", "verbs/ah/2"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "a refusal of port 0, of a port behind the last, and of a source index behind the table, or of an empty entry where none is behind it",
-		Mutants: []string{"AHUnchecked"},
+		Defects: []string{"AHUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			nowhere := noSource(r)
 			for _, bad := range []struct {
@@ -58,7 +58,7 @@ var addressCases = []conformance.Case{
 		Cite:  manual("ibv_init_ah_from_wc(3)", "verbs/ah/3"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "a datagram of the peer, and an answer to where it came from",
 		Expects: "the answer at the peer",
-		Mutants: []string{"SrcQPLost", "WCFlagsLost"},
+		Defects: []string{"SrcQPLost", "WCFlagsLost"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			l := d.link(setup{kind: verbs.QPTypeUD})
@@ -85,7 +85,7 @@ var addressCases = []conformance.Case{
 		Cite:  manual("C10-10", "verbs/ah/4"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "a datagram with such a handle; then a good one",
 		Expects: "that the first does not succeed, and that only the second arrives",
-		Mutants: []string{"AHsAnyDomain"},
+		Defects: []string{"AHsAnyDomain"},
 		Run: onLink(setup{kind: verbs.QPTypeUD}, func(l *link) {
 			ah, err := otherPD(l.near.Rig).CreateAH(l.near.pathTo(l.far))
 			l.near.Must("an address handle in another domain", err)
@@ -107,7 +107,7 @@ var addressCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/ah/5"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "a datagram without a handle; then a good one",
 		Expects: "a refusal, and that the second arrives",
-		Mutants: []string{"BadPostsSwallowed"},
+		Defects: []string{"BadPostsSwallowed"},
 		Run: onLink(setup{kind: verbs.QPTypeUD}, func(l *link) {
 			wr := l.near.sendWR(2, 0, 32)
 			wr.UD.AH = nil

@@ -17,7 +17,7 @@ var asyncCases = []conformance.Case{
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/1"), Level: conformance.Must,
 		Sends:   "a wait for nothing; a wait for an overrun that comes 30 ms later",
 		Expects: "a timeout, not before its time; then the event, not before the overrun and within a second of it",
-		Mutants: []string{"WaitImpatient", "AsyncEventsLost"},
+		Defects: []string{"WaitImpatient", "AsyncEventsLost"},
 		Run: rig.Body(func(r *rig.Rig) {
 			const while = 30 * time.Millisecond
 			began := r.Now()
@@ -43,7 +43,7 @@ var asyncCases = []conformance.Case{
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "a message of the peer to a queue pair in RTR",
 		Expects: "COMM_EST that names the queue pair, and the message",
-		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
 			needsByHand(r)
 			d := r2(r)
@@ -66,7 +66,7 @@ var asyncCases = []conformance.Case{
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/4"), Level: conformance.Must,
 		Sends:   "nothing: the cable is taken out and put in",
 		Expects: "PORT_ERR of port 1 and another state than ACTIVE; PORT_ACTIVE of port 1 and ACTIVE",
-		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for _, step := range []struct {
 				up   bool
@@ -91,7 +91,7 @@ var asyncPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/3"), Level: conformance.Must,
 		Sends:   "a READ of the peer with a key of nothing",
 		Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
-		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
+		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
 		Run: onReliable(func(l *link) {
 			// Which of them is for the transport to say: InfiniBand has one for access and one
 			// for requests, iWARP's providers use the fatal one too.

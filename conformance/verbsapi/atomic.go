@@ -16,7 +16,7 @@ var atomicCases = overBoth([]conformance.Case{
 		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "one that expects what is there, and one that does not",
 		Expects: "the first swapped, the second not; the word of before as the result of both, in the byte order of the host",
-		Mutants: []string{"AtomicOperandsSwapped"},
+		Defects: []string{"AtomicOperandsSwapped"},
 		Run: onReliable(func(l *link) {
 			at := l.far.word()
 			l.far.setWord(100)
@@ -31,7 +31,7 @@ var atomicCases = overBoth([]conformance.Case{
 		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "additions of 1, of 2^40 and of the number that makes 0",
 		Expects: "the sums, and the word of before as each result",
-		Mutants: []string{"AtomicAddendCut"},
+		Defects: []string{"AtomicAddendCut"},
 		Run: onReliable(func(l *link) {
 			at := l.far.word()
 			l.far.setWord(41)
@@ -48,7 +48,7 @@ var atomicCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/atomic/2"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
 		Expects: "that the former are refused or fail, the word as it was; the result in both pieces of the latter",
-		Mutants: []string{"AtomicSinkCut"},
+		Defects: []string{"AtomicSinkCut"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			for _, size := range []int{4, 16} {
@@ -76,7 +76,7 @@ var atomicCases = overBoth([]conformance.Case{
 		Cite:  manual("9.4.5", "verbs/atomic/3"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "a fetch-and-add four bytes into a word",
 		Expects: "that it is refused or fails; the word, and the next, as they were",
-		Mutants: []string{"AtomicAligned"},
+		Defects: []string{"AtomicAligned"},
 		Run: onReliable(func(l *link) {
 			l.far.setWord(7)
 			at := l.far.word()

@@ -17,7 +17,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/1"), Level: conformance.Must,
 		Sends:   "five rounds of: arm, a completion, wait",
 		Expects: "an event in each round",
-		Mutants: []string{"EventsHalved"},
+		Defects: []string{"EventsHalved"},
 		Run: onChannel(func(c *channel) {
 			for range 5 {
 				c.arm(c.cq, false)
@@ -33,7 +33,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/2"), Level: conformance.Must,
 		Sends:   "an arm and three completions",
 		Expects: "one event",
-		Mutants: []string{"ArmStays"},
+		Defects: []string{"ArmStays"},
 		Run: onChannel(func(c *channel) {
 			c.arm(c.cq, false)
 			c.source.complete(1)
@@ -50,7 +50,7 @@ var channelCases = []conformance.Case{
 		// bit a queue, and IBTA speaks of the state that a queue is armed in.
 		Sends:   "three arms and three completions",
 		Expects: "one event",
-		Mutants: []string{"ArmsCount"},
+		Defects: []string{"ArmsCount"},
 		Run: onChannel(func(c *channel) {
 			c.arm(c.cq, false)
 			c.arm(c.cq, false)
@@ -66,7 +66,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/4"), Level: conformance.Must,
 		Sends:   "three completions",
 		Expects: "no event",
-		Mutants: []string{"ArmedFromBirth"},
+		Defects: []string{"ArmedFromBirth"},
 		Run: onChannel(func(c *channel) {
 			c.source.complete(3)
 			c.quiet()
@@ -81,7 +81,7 @@ var channelCases = []conformance.Case{
 		// harm of nobody but of who counts events.
 		Sends:   "a completion, an arm, a wait; then another completion",
 		Expects: "no event for the first; one for the second",
-		Mutants: []string{"ArmLooksBack"},
+		Defects: []string{"ArmLooksBack"},
 		Run: onChannel(func(c *channel) {
 			c.source.complete(1)
 			c.Sleep(soon)
@@ -98,7 +98,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/6"), Level: conformance.Must,
 		Sends:   "a message of the peer that does not solicit an event, one of the device's own, and one of the peer that does",
 		Expects: "an event for the last only",
-		Mutants: []string{"SolicitedIsAny", "SolicitedMisses"},
+		Defects: []string{"SolicitedIsAny", "SolicitedMisses"},
 		Run: onChannel(func(c *channel) {
 			l := newLink(c.Rig, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 			c.arm(c.cq, true)
@@ -126,7 +126,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/7"), Level: conformance.Must,
 		Sends:   "an arm for solicited completions, and one in error",
 		Expects: "an event",
-		Mutants: []string{"SolicitedMisses"},
+		Defects: []string{"SolicitedMisses"},
 		Run: onChannel(func(c *channel) {
 			c.arm(c.cq, true)
 			c.source.complete(1)
@@ -139,7 +139,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual("C11-31, C11-32", "verbs/channel/8"), Level: conformance.Must,
 		Sends:   "an arm for solicited completions, one for all, and a message that does not solicit an event",
 		Expects: "an event",
-		Mutants: []string{"ArmLost"},
+		Defects: []string{"ArmLost"},
 		Run: onChannel(func(c *channel) {
 			l := newLink(c.Rig, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 			c.arm(c.cq, true)
@@ -155,7 +155,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual("ibv_get_cq_event(3)", "verbs/channel/9"), Level: conformance.Must,
 		Sends:   "a completion on each of three queues of a channel, the last first",
 		Expects: "an event that names each",
-		Mutants: []string{"EventNamesFirst"},
+		Defects: []string{"EventNamesFirst"},
 		Run: onChannel(func(c *channel) {
 			queues := []verbs.CQ{c.cq, newCQ(c.Rig, 8, c.CompChannel), newCQ(c.Rig, 8, c.CompChannel)}
 			for _, cq := range queues {
@@ -173,7 +173,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/channel/10"), Level: conformance.Must,
 		Sends:   "a wait for nothing; a wait for a completion that comes 30 ms later",
 		Expects: "a timeout, not before its time; then the event, not before its completion and within a second of it",
-		Mutants: []string{"WaitImpatient", "EventsLate"},
+		Defects: []string{"WaitImpatient", "EventsLate"},
 		Run: onChannel(func(c *channel) {
 			const while = 30 * time.Millisecond
 			began := c.Now()
@@ -198,7 +198,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual("ibv_destroy_comp_channel(3)", "verbs/channel/11"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "EBUSY, until the queue is closed",
-		Mutants: []string{"BusyClosed"},
+		Defects: []string{"BusyClosed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			cq := newCQ(r, 8, ch)
@@ -213,7 +213,7 @@ var channelCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/channel/12"), Level: conformance.Must,
 		Sends:   "a task that waits for ever; the channel is closed meanwhile",
 		Expects: "that the wait ends with ErrClosed",
-		Mutants: []string{"CloseLeavesWaiting"},
+		Defects: []string{"CloseLeavesWaiting"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			waiter := r.Go("wait", func() error { _, err := ch.Wait(verbs.Forever); return err })
@@ -231,7 +231,7 @@ var channelCases = []conformance.Case{
 		Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/13"), Level: conformance.Should,
 		Sends:   "nothing",
 		Expects: "a refusal, for all completions and for solicited ones",
-		Mutants: []string{"ArmsWithoutChannel"},
+		Defects: []string{"ArmsWithoutChannel"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for _, solicited := range []bool{false, true} {
 				r.MustFail("arming a completion queue without a channel", r.CQ.ReqNotify(solicited), nil)

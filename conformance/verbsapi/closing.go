@@ -95,7 +95,7 @@ var closingCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/close/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "ErrClosed from the verbs of the device, and from those of a domain, completion queue, channel and queue pair that were open",
-		Mutants: []string{"DeviceCloseShallow"},
+		Defects: []string{"DeviceCloseShallow"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ch, qp := newChannel(r), plainQP(r)
 			r.Must("a device that can be closed", r.Device.Close())
@@ -121,7 +121,7 @@ var closingCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/close/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "ErrClosed from every query",
-		Mutants: []string{"DeviceCloseShallow"},
+		Defects: []string{"DeviceCloseShallow"},
 		Run: rig.Body(func(r *rig.Rig) {
 			r.Must("a device that can be closed", r.Device.Close())
 			for _, v := range []verb{
@@ -140,7 +140,7 @@ var closingCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/close/3"), Level: conformance.Must,
 		Sends:   "tasks that wait for ever, for an asynchronous event and for a completion event; the device is closed meanwhile",
 		Expects: "that both waits end with ErrClosed",
-		Mutants: []string{"CloseLeavesWaiting"},
+		Defects: []string{"CloseLeavesWaiting"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			waits := []conformance.Task{
@@ -161,7 +161,7 @@ var closingCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/close/4"), Level: conformance.Must,
 		Sends:   "six hundred rounds of: a domain, a region, a channel, a completion queue, a queue pair, and closing them",
 		Expects: "all of them",
-		Mutants: []string{"ClosedCount"},
+		Defects: []string{"ClosedCount"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for i := range 600 {
 				pd, ch := otherPD(r), newChannel(r)
@@ -179,10 +179,10 @@ var closingCases = []conformance.Case{
 // closedObject is the case of an object that has been closed. made returns one that can
 // be, and what can be asked of it.
 func closedObject(name, what string, needs verbs.Caps, made func(*rig.Rig) (closer, []verb)) conformance.Case {
-	mutants := []string{"ClosesTwice"}
+	defects := []string{"ClosesTwice"}
 	expects := "ErrClosed from a second close"
 	if name != "mr" && name != "mw" && name != "ah" {
-		mutants = append(mutants, "ClosedAnswers")
+		defects = append(defects, "ClosedAnswers")
 		expects = "ErrClosed from each of its verbs, and from a second close"
 	}
 	return conformance.Case{
@@ -191,7 +191,7 @@ func closedObject(name, what string, needs verbs.Caps, made func(*rig.Rig) (clos
 		Cite:  manual(packageVerbs, "verbs/close/1"), Level: conformance.Must, Needs: needs,
 		Sends:   "nothing",
 		Expects: expects,
-		Mutants: mutants,
+		Defects: defects,
 		Run: rig.Body(func(r *rig.Rig) {
 			object, verbsOf := made(r)
 			r.Must("a "+what+" that can be closed", object.Close())

@@ -21,7 +21,7 @@ var cmCases = []conformance.Case{
 		Cite:  manual("rdma_bind_addr(3)", "verbs/cm/1"), Level: conformance.Must, Needs: verbs.CapCM,
 		Sends:   "nothing",
 		Expects: "three listeners with the address that was asked for, at three ports that are not 0",
-		Mutants: []string{"ListenAddrZero"},
+		Defects: []string{"ListenAddrZero"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ports := make(map[uint16]bool)
 			for range 3 {
@@ -37,7 +37,7 @@ var cmCases = []conformance.Case{
 		Cite:  manual("rdma_bind_addr(3)", "verbs/cm/2"), Level: conformance.Must, Needs: verbs.CapCM,
 		Sends:   "nothing",
 		Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
-		Mutants: []string{"PortsShared"},
+		Defects: []string{"PortsShared"},
 		Run: rig.Body(func(r *rig.Rig) {
 			first := listen(r)
 			_, err := r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
@@ -55,7 +55,7 @@ var cmCases = []conformance.Case{
 		Cite:  manual("rdma_accept(3)", "verbs/cm/3"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request and its acceptance, in each direction; messages both ways",
 		Expects: "RTS on both sides, the messages, and the peer's address",
-		Mutants: []string{"RemoteUnknown"},
+		Defects: []string{"RemoteUnknown"},
 		Run: onDial(func(d *dial) {
 			d.ask(depths, d.near.ResponseTimeout())
 			req := d.heard()
@@ -78,7 +78,7 @@ var cmCases = []conformance.Case{
 		Cite:  manual("rdma_connect(3)", "verbs/cm/4"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request of the peer for depths of 3 and 5",
 		Expects: "these in the request",
-		Mutants: []string{"ConnParamLost"},
+		Defects: []string{"ConnParamLost"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, false)
 			d.ask(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
@@ -94,7 +94,7 @@ var cmCases = []conformance.Case{
 		Cite:  manual("rdma_connect(3)", "verbs/cm/5"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "as much as goes with a request, and with its acceptance, in each direction",
 		Expects: "the same at the other side; there may be zeros behind it, where the transport's messages have a fixed size",
-		Mutants: []string{"PrivateDataLost"},
+		Defects: []string{"PrivateDataLost"},
 		Run: onDial(func(d *dial) {
 			most := privateLimits(d.near)
 			ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
@@ -114,7 +114,7 @@ var cmCases = []conformance.Case{
 		Cite:  manual("rdma_connect(3)", "verbs/cm/6"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "nothing: the device connects with a byte too much",
 		Expects: "EINVAL; then a connection with what fits",
-		Mutants: []string{"PrivateDataUnchecked"},
+		Defects: []string{"PrivateDataUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, true)
 			param := depths
@@ -131,7 +131,7 @@ var cmCases = []conformance.Case{
 		Cite:  manual("rdma_reject(3)", "verbs/cm/7"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request of the device, which the partner refuses; and the other way round",
 		Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
-		Mutants: []string{"RejectIsTimeout", "PrivateDataLost"},
+		Defects: []string{"RejectIsTimeout", "PrivateDataLost"},
 		Run: onDial(func(d *dial) {
 			why := rig.Pattern(20, 5)
 			d.ask(depths, d.near.ResponseTimeout())
@@ -151,7 +151,7 @@ var cmCases = []conformance.Case{
 		Cite:  manual("rdma_connect(3)", "verbs/cm/8"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request of the device to a port of the partner's that has been closed",
 		Expects: "ErrRejected, and the queue pair not ready",
-		Mutants: []string{"RejectIsTimeout"},
+		Defects: []string{"RejectIsTimeout"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, true)
 			at := d.ears.Addr()

@@ -19,7 +19,7 @@ var cmLifeCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/cm/9"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
 		Expects: "ErrTimeout, not before its time and not long after",
-		Mutants: []string{"CMTimeoutsTenfold"},
+		Defects: []string{"CMTimeoutsTenfold"},
 		Run: rig.Body(func(r *rig.Rig) {
 			// Long after: a machine that is busy with others has some slack.
 			takes := func(what string, limit time.Duration, call func() error) {
@@ -46,7 +46,7 @@ var cmLifeCases = []conformance.Case{
 		Cite:  manual("rdma_listen(3)", "verbs/cm/10"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
 		Expects: "three requests, told apart by their private data, and three connections",
-		Mutants: []string{"ListenerServesOne"},
+		Defects: []string{"ListenerServesOne"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, false)
 			s := setup{kind: verbs.QPTypeRC}
@@ -81,7 +81,7 @@ var cmLifeCases = []conformance.Case{
 		Cite:  manual("rdma_reject(3)", "verbs/cm/11"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
 		Expects: "that the second answers are refused, and the connection goes on",
-		Mutants: []string{"AnswersTwice"},
+		Defects: []string{"AnswersTwice"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, false)
 			d.ask(depths, r.ResponseTimeout())
@@ -105,7 +105,7 @@ var cmLifeCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/cm/12"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a second connect of a connected queue pair; then messages over the first",
 		Expects: "a refusal, and the messages",
-		Mutants: []string{"CMTakesAnyQP"},
+		Defects: []string{"CMTakesAnyQP"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, true)
 			d.ask(depths, r.ResponseTimeout())
@@ -122,7 +122,7 @@ var cmLifeCases = []conformance.Case{
 		Cite:  manual("rdma_disconnect(3)", "verbs/cm/13"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a disconnect of the device",
 		Expects: "the end at the partner; ERR and flushed receives on both sides",
-		Mutants: []string{"DisconnectSilent"},
+		Defects: []string{"DisconnectSilent"},
 		Run: onDial(func(d *dial) {
 			l := d.managed(2)
 			l.near.Must("a connection that can be ended", l.near.conn.Disconnect())
@@ -136,7 +136,7 @@ var cmLifeCases = []conformance.Case{
 		Cite:  manual("rdma_disconnect(3)", "verbs/cm/14"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a disconnect of the partner",
 		Expects: "the end; ERR and flushed receives on both sides",
-		Mutants: []string{"EndUnnoticed"},
+		Defects: []string{"EndUnnoticed"},
 		Run: onDial(func(d *dial) {
 			l := d.managed(2)
 			l.far.Must("a connection that can be ended", l.far.conn.Disconnect())
@@ -150,7 +150,7 @@ var cmLifeCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/cm/15"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a wait of 100 ms on a connection in use",
 		Expects: "ErrTimeout, not before its time, and a connection that works",
-		Mutants: []string{"WaitImpatient"},
+		Defects: []string{"WaitImpatient"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := between(r, true)
 			d.ask(depths, r.ResponseTimeout())
@@ -168,7 +168,7 @@ var cmLifeCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/cm/16"), Level: conformance.Must, Needs: verbs.CapCM,
 		Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
 		Expects: "that the wait ends with ErrClosed",
-		Mutants: []string{"CloseLeavesWaiting"},
+		Defects: []string{"CloseLeavesWaiting"},
 		Run: rig.Body(func(r *rig.Rig) {
 			l := listen(r)
 			waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
@@ -184,7 +184,7 @@ var cmLifeCases = []conformance.Case{
 		Cite:  manual("rdma_connect(3)", "verbs/cm/17"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "a question of the device for a service of the partner's, and a datagram to what it answers",
 		Expects: "number, key and private data of the service; the datagram",
-		Mutants: []string{"ResolvedKeyLost", "PrivateDataLost"},
+		Defects: []string{"ResolvedKeyLost", "PrivateDataLost"},
 		Run: rig.Body(func(r *rig.Rig) {
 			l := newLink(r, setup{kind: verbs.QPTypeUD})
 			ears, err := l.far.CM().Listen(netip.AddrPortFrom(l.far.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)

@@ -16,7 +16,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_create_cq(3)", "verbs/cq/1"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
-		Mutants: []string{"CQDepthUnchecked"},
+		Defects: []string{"CQDepthUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for _, depth := range []int{0, -1, device(r).MaxCQE + 1} {
 				_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
@@ -31,7 +31,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_create_cq(3)", "verbs/cq/2"), Level: conformance.Must,
 		Sends:   "as many completions as fit",
 		Expects: "all of them, and no overrun",
-		Mutants: []string{"CQDepthShort"},
+		Defects: []string{"CQDepthShort"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for _, asked := range []int{1, 5, 12} {
 				cq := newCQ(r, asked, nil)
@@ -48,7 +48,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/3"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "0 and no error, of a fresh queue, of one that has been emptied, and where there is room for none",
-		Mutants: []string{"PollEmptyFails"},
+		Defects: []string{"PollEmptyFails"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 8, nil)
 			empty := func(into []verbs.WC) {
@@ -68,7 +68,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/4"), Level: conformance.Must,
 		Sends:   "ten completions, polled by three",
 		Expects: "all ten, once each",
-		Mutants: []string{"PollDiscards"},
+		Defects: []string{"PollDiscards"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			newSource(r, cq).complete(10)
@@ -82,7 +82,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/5"), Level: conformance.Must,
 		Sends:   "ten completions, polled together",
 		Expects: "them in the order of posting",
-		Mutants: []string{"PollReversed"},
+		Defects: []string{"PollReversed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			newSource(r, cq).complete(10)
@@ -96,7 +96,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp(3)", "verbs/cq/6"), Level: conformance.Must,
 		Sends:   "a message in each direction, over a queue pair with two completion queues",
 		Expects: "a completion on each, of its kind",
-		Mutants: []string{"CQsSwapped"},
+		Defects: []string{"CQsSwapped"},
 		Run: rig.Body(func(r *rig.Rig) {
 			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 			l := newLink(r, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
@@ -122,7 +122,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/7"), Level: conformance.Must,
 		Sends:   "completions of four queue pairs on one completion queue",
 		Expects: "the number of its queue pair in each",
-		Mutants: []string{"WCQPNWrong", "SparseCompletions"},
+		Defects: []string{"WCQPNWrong", "SparseCompletions"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 64, nil)
 			left := make(map[verbs.QPN]int)
@@ -143,7 +143,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/8"), Level: conformance.Must,
 		Sends:   "more completions than a queue has room for",
 		Expects: "one CQ_ERR that names the queue; then polls that fail",
-		Mutants: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
+		Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 4, nil)
 			newSource(r, cq).complete(cq.Depth() + 3)
@@ -172,7 +172,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_destroy_cq(3)", "verbs/cq/9"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "EBUSY, until the queue pair is closed",
-		Mutants: []string{"BusyClosed", "InUseDestroyed"},
+		Defects: []string{"BusyClosed", "InUseDestroyed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: small})
@@ -189,7 +189,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/10"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
 		Sends:   "five completions before a queue grows, and five before it shrinks",
 		Expects: "all of them, in order",
-		Mutants: []string{"ResizeLoses"},
+		Defects: []string{"ResizeLoses"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			s := newSource(r, cq)
@@ -208,7 +208,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/11"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
 		Sends:   "six completions, then sizes of 5, 0 and one above the limit",
 		Expects: "that each is refused, the depth as it was, and the completions in place",
-		Mutants: []string{"ResizeUnchecked"},
+		Defects: []string{"ResizeUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			was := cq.Depth()
@@ -227,7 +227,7 @@ var cqCases = []conformance.Case{
 		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/12"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
 		Sends:   "as many completions as the queue has room for now",
 		Expects: "a depth of at least what was asked for, all of the completions, and no overrun",
-		Mutants: []string{"ResizeNoop"},
+		Defects: []string{"ResizeNoop"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 2, nil)
 			r.Must("a queue that can grow", cq.Resize(40))

@@ -16,7 +16,7 @@ var deviceCases = []conformance.Case{
 		Cite:  manual("ibv_query_device(3)", "verbs/device/1"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "at least one port, domain, region, completion queue, queue pair, request and list entry; and one shared receive queue, window, address handle and XRC domain where they are claimed",
-		Mutants: []string{"LimitsForgotten"},
+		Defects: []string{"LimitsForgotten"},
 		Run: rig.Body(func(r *rig.Rig) {
 			a := device(r)
 			for _, l := range []struct {
@@ -50,7 +50,7 @@ var deviceCases = []conformance.Case{
 		Cite:  manual("ibv_query_device(3)", "verbs/device/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a shared receive queue, windows of both types, an address handle, an XRC domain, a larger completion queue and a connection manager, each where it is claimed",
-		Mutants: []string{"ClaimsAndRefuses"},
+		Defects: []string{"ClaimsAndRefuses"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for _, k := range []struct {
 				what  string
@@ -77,7 +77,7 @@ var deviceCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp(3)", "verbs/device/3"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a refusal of queue pairs of types 0, 5, 11 and 77, of windows of types 0 and 3, and of shared receive queues of type 9",
-		Mutants: []string{"KindsUnchecked"},
+		Defects: []string{"KindsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for _, kind := range []verbs.QPType{0, 5, 11, 77} {
 				_, err := r.Device.CreateQP(verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
@@ -99,7 +99,7 @@ var deviceCases = []conformance.Case{
 		Cite:  manual("ibv_query_port(3)", "verbs/port/1"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one behind the last",
-		Mutants: []string{"PortUnchecked"},
+		Defects: []string{"PortUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			last := device(r).Ports
 			for port := range last + 2 {
@@ -126,7 +126,7 @@ var deviceCases = []conformance.Case{
 		Cite:  manual("ibv_query_port(3)", "verbs/port/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "the state ACTIVE; an active MTU that is one of the five and not above the largest; messages of some length; at least one GID",
-		Mutants: []string{"PortMTUsSwapped"},
+		Defects: []string{"PortMTUsSwapped"},
 		Run: rig.Body(func(r *rig.Rig) {
 			p := portOf(r)
 			r.Check(p.State == verbs.PortActive, "an active port", "%v", p.State)
@@ -142,7 +142,7 @@ var deviceCases = []conformance.Case{
 		Cite:  manual("ibv_query_gid(3)", "verbs/port/3"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "an answer for every index below the length, and a refusal for the length itself, for 10000 and for -1",
-		Mutants: []string{"TablesEndless"},
+		Defects: []string{"TablesEndless"},
 		Run: rig.Body(func(r *rig.Rig) {
 			p := portOf(r)
 			for i := range p.GIDs {
@@ -168,7 +168,7 @@ var deviceCases = []conformance.Case{
 		Cite:  manual("ibv_query_gid_ex(3)", "verbs/port/4"), Level: conformance.Must, Needs: verbs.CapUD,
 		Sends:   "nothing",
 		Expects: "each of the device's addresses in one entry",
-		Mutants: []string{"GIDsWrong"},
+		Defects: []string{"GIDsWrong"},
 		Run: rig.Body(func(r *rig.Rig) {
 			p := portOf(r)
 			table := make([]string, 0, p.GIDs)
@@ -188,7 +188,7 @@ var deviceCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/counters/1"), Level: conformance.Must,
 		Sends:   "messages in both directions, and a queue pair that fails",
 		Expects: "the same names in the same order before and after",
-		Mutants: []string{"CountersShuffled"},
+		Defects: []string{"CountersShuffled"},
 		Run: onLink(setup{}, func(l *link) {
 			before := counterNames(l.near.Rig)
 			l.works()
@@ -205,7 +205,7 @@ var deviceCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/counters/2"), Level: conformance.Must,
 		Sends:   "messages in both directions, and looks at the counters in between",
 		Expects: "that no counter is ever less than it was",
-		Mutants: []string{"CountersReset"},
+		Defects: []string{"CountersReset"},
 		Run: onLink(setup{}, func(l *link) {
 			counterNames(l.near.Rig) // or there is nothing to see
 			was := make(map[string]uint64)

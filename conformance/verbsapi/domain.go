@@ -34,7 +34,7 @@ var domainCases = []conformance.Case{
 		Cite:  manual("ibv_alloc_pd(3)", "verbs/pd/2"), Level: conformance.Must,
 		Sends:   "a request whose list names a region of another domain",
 		Expects: "that it is refused or completes in error, and that the peer's receive is not used",
-		Mutants: []string{"IgnorePD"},
+		Defects: []string{"IgnorePD"},
 		Run: onLink(setup{}, func(l *link) {
 			l.far.recv(1, toOff, 64)
 			wr := l.near.sendWR(2, 0, 16)
@@ -59,7 +59,7 @@ func domainBusy(kind string, needs verbs.Caps, made func(*rig.Rig, verbs.PD) clo
 		Cite:  manual("ibv_dealloc_pd(3)", "verbs/pd/1"), Level: conformance.Must, Needs: needs,
 		Sends:   "nothing",
 		Expects: "EBUSY, until the last is closed; the domain can be used meanwhile",
-		Mutants: []string{"BusyClosed"},
+		Defects: []string{"BusyClosed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			pd := otherPD(r)
 			in := made(r, pd)

@@ -18,7 +18,7 @@ var invalidateCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/mw/9"), Level: conformance.Must, Needs: needsSendInv,
 		Sends:   "a SEND with invalidate of the peer, with the key of a bound window; then a READ by this key",
 		Expects: "a receive with the flag and the key; and that the READ fails",
-		Mutants: []string{"WCFlagsLost"},
+		Defects: []string{"WCFlagsLost"},
 		Run: onReliable(func(l *link) {
 			at := l.near.opens(l.near.window(verbs.MWType2), 256, 64)
 			l.near.recv(1, toOff, 64)
@@ -38,7 +38,7 @@ var invalidateCases = overBoth([]conformance.Case{
 		Cite:  manual("", "verbs/mw/16"), Level: conformance.Must, Needs: needsSendInv,
 		Sends:   "a SEND that invalidates a window, over another queue pair of the same domain; then a READ through it over its own",
 		Expects: "a receive that fails, and the bytes for the READ",
-		Mutants: []string{"ForeignInvalidate"},
+		Defects: []string{"ForeignInvalidate"},
 		Run: onSides(func(d *sides) {
 			own, other := d.link(setup{}), d.link(setup{})
 			at := own.near.opens(own.near.window(verbs.MWType2), 256, 64)
@@ -53,7 +53,7 @@ var invalidateCases = overBoth([]conformance.Case{
 		Cite:  manual("o10-37.2.26", "verbs/mw/16"), Level: conformance.Must, Needs: verbs.CapMWType1 | verbs.CapSendInv,
 		Sends:   "SENDs that invalidate the key of a region, and that of a bound type 1 window; then READs by these keys over another queue pair",
 		Expects: "receives that fail, and the bytes for the READs",
-		Mutants: []string{"InvalidateAnything"},
+		Defects: []string{"InvalidateAnything"},
 		Run: onSides(func(d *sides) {
 			l := d.link(setup{})
 			window := l.near.opens(l.near.window(verbs.MWType1), 256, 64)
@@ -74,7 +74,7 @@ var invalidateCases = overBoth([]conformance.Case{
 		Cite:  manual("", "verbs/mw/16"), Level: conformance.Must, Needs: needsSendInv, Labels: []string{conformance.Dangerous},
 		Sends:   "a SEND that invalidates a window which was never bound; a bind of it over another queue pair, and a READ through it",
 		Expects: "a receive that fails, and the bytes for the READ",
-		Mutants: []string{"UnboundInvalidate"},
+		Defects: []string{"UnboundInvalidate"},
 		Run: onSides(func(d *sides) {
 			l, other := d.link(setup{}), d.link(setup{})
 			mw := l.near.window(verbs.MWType2)

@@ -42,7 +42,7 @@ func asManyAsClaimed(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr
 		Labels:  []string{conformance.Slow},
 		Sends:   "nothing",
 		Expects: "that many",
-		Mutants: []string{"LimitsOverstated"},
+		Defects: []string{"LimitsOverstated"},
 		Run: rig.Body(func(r *rig.Rig) {
 			attr := device(r)
 			n := limit(&attr)

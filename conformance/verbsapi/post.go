@@ -15,7 +15,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("C10-96", "verbs/post/1"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "an error from the post in both states, and no request taken; no completion when the queue pair then fails",
-		Mutants: []string{"BadPostsSwallowed"},
+		Defects: []string{"BadPostsSwallowed"},
 		Run: onLink(setup{}, func(l *link) {
 			e := &end{Rig: l.near.Rig, qp: plainQP(l.near.Rig), mem: l.near.mem, to: l.near.to}
 			e.refusesPost("a send in RESET", e.sendWR(1, 0, 16), nil)
@@ -31,7 +31,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("C10-97.2.1", "verbs/post/2"), Level: conformance.Must,
 		Sends:   "a message of the peer for a receive that was posted in INIT",
 		Expects: "the message in that receive",
-		Mutants: []string{"RecvNeedsReady"},
+		Defects: []string{"RecvNeedsReady"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			l := &link{near: newEnd(d.near, &setup{kind: service(r)}), far: newEnd(d.far, &setup{kind: service(r)})}
@@ -47,7 +47,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("C10-97.2.1", "verbs/post/3"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "an error from the post, and no receive taken",
-		Mutants: []string{"BadPostsSwallowed"},
+		Defects: []string{"BadPostsSwallowed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			needsIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
 			qp := plainQP(r)
@@ -62,7 +62,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_recv(3)", "verbs/post/4"), Level: conformance.Must,
 		Sends:   "two receives more than there is room for, in one call and then alone",
 		Expects: "as many taken as there is room, and ENOMEM; none taken afterwards; and that those taken, and no other, are flushed",
-		Mutants: []string{"PostCountWrong", "FullIsInvalid"},
+		Defects: []string{"PostCountWrong", "FullIsInvalid"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
 			toInit(r, qp, 0)
@@ -88,7 +88,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/post/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
 		Expects: "as many taken as there is room, and ENOMEM; those and no other arrive; then one more",
-		Mutants: []string{"PostCountWrong", "FullIsInvalid"},
+		Defects: []string{"PostCountWrong", "FullIsInvalid"},
 		Run: onReliable(func(l *link) {
 			needsIB(l.near.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
 			room := query(l.near.Rig, l.near.qp).Caps.MaxSendWR
@@ -113,7 +113,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/post/6"), Level: conformance.Must,
 		Sends:   "three sends in one call, of which the second has a list that is too long",
 		Expects: "one taken, and EINVAL; the first completes, and nothing else",
-		Mutants: []string{"PostCountWrong", "BadPostsSwallowed"},
+		Defects: []string{"PostCountWrong", "BadPostsSwallowed"},
 		Run: onLink(setup{}, func(l *link) {
 			l.far.recv(1, toOff, 64)
 			l.far.recv(2, toOff+1024, 64)
@@ -135,7 +135,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/post/7"), Level: conformance.Must,
 		Sends:   "a send and a receive with one entry too many, and with as many as there are",
 		Expects: "that the former are refused and the latter taken",
-		Mutants: []string{"SGECut"},
+		Defects: []string{"SGECut"},
 		Run: onLink(setup{}, func(l *link) {
 			caps := query(l.near.Rig, l.near.qp).Caps
 			long := l.near.sendWR(1, 0, 0)
@@ -157,7 +157,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/post/8"), Level: conformance.Must,
 		Sends:   "a message of two pieces, in each direction",
 		Expects: "the pieces one behind the other, cut where the receive's first entry ends",
-		Mutants: []string{"SGEsReversed"},
+		Defects: []string{"SGEsReversed"},
 		Run: onLink(setup{}, func(l *link) {
 			for _, way := range []struct{ from, to *end }{{l.near, l.far}, {l.far, l.near}} {
 				first := way.to.area() + 10
@@ -179,7 +179,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/post/9"), Level: conformance.Must,
 		Sends:   "sends without a list, and with an entry of no bytes",
 		Expects: "a receive of no bytes for each",
-		Mutants: []string{"EmptySendRefused"},
+		Defects: []string{"EmptySendRefused"},
 		Run: onLink(setup{}, func(l *link) {
 			for i, sgl := range [][]verbs.SGE{nil, l.near.mem.SGL(0, 0)} {
 				l.far.recv(uint64(i+1), toOff, 64)
@@ -197,7 +197,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/post/10"), Level: conformance.Must, Needs: verbs.CapRC,
 		Sends:   "writes, reads and sends in turn, in one call",
 		Expects: "their completions in order, polled together",
-		Mutants: []string{"PollReversed", "SendsOvertake"},
+		Defects: []string{"PollReversed", "SendsOvertake"},
 		Run: onReliable(func(l *link) {
 			wrs := make([]verbs.SendWR, 0, 12)
 			for i := range 4 {
@@ -219,7 +219,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/post/11"), Level: conformance.Must,
 		Sends:   "requests with opcodes 13 and 200",
 		Expects: "that each is refused; then a message",
-		Mutants: []string{"BadPostsSwallowed", "OpsDowngraded"},
+		Defects: []string{"BadPostsSwallowed", "OpsDowngraded"},
 		Run: onLink(setup{}, func(l *link) {
 			for _, op := range []verbs.WROpcode{13, 200} {
 				wr := l.near.sendWR(1, 0, 8)
@@ -235,7 +235,7 @@ var postCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/post/12"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "a READ, a compare-and-swap and a fetch-and-add on a datagram queue pair",
 		Expects: "that each is refused or completes in error, and the peer's receive is not used",
-		Mutants: []string{"OpsDowngraded"},
+		Defects: []string{"OpsDowngraded"},
 		Run: rig.Body(func(r *rig.Rig) {
 			if r.Caps.Has(verbs.CapRD) {
 				rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))

@@ -16,7 +16,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp(3)", "verbs/qp/1"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "requests, receives, list entries and inline bytes of at least what was asked for",
-		Mutants: []string{"CapsShort", "ResetReadsInit"},
+		Defects: []string{"CapsShort", "ResetReadsInit"},
 		Run: rig.Body(func(r *rig.Rig) {
 			limit := device(r)
 			asked := verbs.QPCaps{
@@ -38,7 +38,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp(3)", "verbs/qp/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "queue pairs with as many requests, receives and list entries as the device claims, if there is memory for them; a refusal of one more",
-		Mutants: []string{"CapsUnchecked"},
+		Defects: []string{"CapsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			limit := device(r)
 			try := func(change func(*verbs.QPCaps)) error {
@@ -78,7 +78,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp(3)", "verbs/qp/3"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a refusal of a queue pair without each of them",
-		Mutants: []string{"ObjectsUnchecked"},
+		Defects: []string{"ObjectsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			good := verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small}
 			for _, k := range []struct {
@@ -102,7 +102,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp(3)", "verbs/qp/4"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
-		Mutants: []string{"ObjectsUnchecked"},
+		Defects: []string{"ObjectsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			far := r2(r).far
 			good := verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small}
@@ -127,7 +127,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp(3)", "verbs/qp/5"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "64 different numbers, none of them 0, 1 or 0xffffff where InfiniBand's transport has these taken",
-		Mutants: []string{"QPNsRepeat"},
+		Defects: []string{"QPNsRepeat"},
 		Run: rig.Body(func(r *rig.Rig) {
 			seen, least, most := make(map[verbs.QPN]bool), verbs.QPN(0), verbs.MulticastQPN
 			if byHand(r) {
@@ -146,7 +146,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_post_recv(3)", "verbs/qp/6"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
 		Expects: "that a receive posted to the queue pair is refused",
-		Mutants: []string{"SRQBypassed", "SRQUnchecked"},
+		Defects: []string{"SRQBypassed", "SRQUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small, SRQ: newSRQ(r, srqInit(r))})
 			toInit(r, qp, 0)
@@ -161,7 +161,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/7"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapMulticast,
 		Sends:   "nothing",
 		Expects: "EBUSY, until it has left the group; a group that it is not in cannot be left",
-		Mutants: []string{"BusyClosed", "InUseDestroyed"},
+		Defects: []string{"BusyClosed", "InUseDestroyed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
 			toInit(r, qp, 0)
@@ -180,7 +180,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/8"), Level: conformance.Must,
 		Sends:   "receives that nothing comes for",
 		Expects: "that the queue pair, then its memory and its completion queue can be closed",
-		Mutants: []string{"BusyQPStays"},
+		Defects: []string{"BusyQPStays"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			l := newLink(r, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
@@ -198,7 +198,7 @@ var qpCases = []conformance.Case{
 		Cite:  manual("ibv_modify_qp(3)", "verbs/qp/9"), Level: conformance.Must,
 		Sends:   "as many receives as fit, RESET, INIT, and as many again",
 		Expects: "no completion for those before; room for all of those after, which alone are flushed in the end",
-		Mutants: []string{"ResetFlushes"},
+		Defects: []string{"ResetFlushes"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
 			room := query(r, qp).Caps.MaxRecvWR

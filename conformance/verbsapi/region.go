@@ -15,7 +15,7 @@ var regionCases = []conformance.Case{
 		Cite:  manual("ibv_reg_mr_iova(3)", "verbs/mr/1"), Level: conformance.Must,
 		Sends:   "a message from a region that was registered at an address of the caller's choice",
 		Expects: "that address, that length, and the bytes at the peer",
-		Mutants: []string{"MRAddrIgnored"},
+		Defects: []string{"MRAddrIgnored"},
 		Run: onLink(setup{}, func(l *link) {
 			const at = 0x7_0000_1000
 			buf := rig.Pattern(100, 3)
@@ -36,7 +36,7 @@ var regionCases = []conformance.Case{
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "200 different L_Keys and 200 different R_Keys",
-		Mutants: []string{"MRKeysRepeat"},
+		Defects: []string{"MRKeysRepeat"},
 		Run: rig.Body(func(r *rig.Rig) {
 			// A region may well use one number for both: the page does not forbid it.
 			lkeys, rkeys := make(map[verbs.LKey]bool), make(map[verbs.RKey]bool)
@@ -53,7 +53,7 @@ var regionCases = []conformance.Case{
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/3"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "that remote write and remote atomic without local write are refused as invalid; that remote read alone, and no right at all, are not",
-		Mutants: []string{"MRAccessUnchecked"},
+		Defects: []string{"MRAccessUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			buf := make([]byte, 64)
 			for _, access := range []verbs.Access{verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic, verbs.AccessRemoteWrite | verbs.AccessRemoteRead} {
@@ -72,7 +72,7 @@ var regionCases = []conformance.Case{
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/4"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a region with relaxed ordering and with the other flags of the optional range",
-		Mutants: []string{"HintsRefused"},
+		Defects: []string{"HintsRefused"},
 		Run: rig.Body(func(r *rig.Rig) {
 			r.Memory(64, verbs.AccessLocalWrite|verbs.AccessRelaxedOrdering)
 			r.Memory(64, verbs.AccessLocalWrite|verbs.AccessOptionalMask)
@@ -84,7 +84,7 @@ var regionCases = []conformance.Case{
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
 		Sends:   "a message of no bytes from it, and one of a byte",
 		Expects: "a region of length 0; a message of no bytes at the peer; that a byte from it is refused or fails",
-		Mutants: []string{"NoEmptyMR"},
+		Defects: []string{"NoEmptyMR"},
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.Memory(0, verbs.AccessLocalWrite)
 			l.near.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
@@ -104,7 +104,7 @@ var regionCases = []conformance.Case{
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Level: conformance.Must,
 		Sends:   "messages from a region when another one over the same memory has been closed",
 		Expects: "the message at the peer",
-		Mutants: []string{"DeregOverlapping"},
+		Defects: []string{"DeregOverlapping"},
 		Run: onLink(setup{}, func(l *link) {
 			buf := rig.Pattern(128, 9)
 			var regions [3]verbs.MR
@@ -129,7 +129,7 @@ var regionCases = []conformance.Case{
 		Sends: "requests that begin a byte before a region, or end a byte behind it",
 		// With which status is a question of its own: see verbs/flush/behind-the-cause.
 		Expects: "that each is refused or completes in error",
-		Mutants: []string{"SGEClamped"},
+		Defects: []string{"SGEClamped"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			for _, off := range []int{-1, 1} {
@@ -148,7 +148,7 @@ var regionCases = []conformance.Case{
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must,
 		Sends:   "a request with the L_Key of a closed region",
 		Expects: "that it is refused or completes in error",
-		Mutants: []string{"StaleKeys"},
+		Defects: []string{"StaleKeys"},
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.Memory(64, verbs.AccessLocalWrite)
 			wr := l.near.sendWR(2, 0, 0)
@@ -164,7 +164,7 @@ var regionCases = []conformance.Case{
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Should,
 		Sends:   "a request with address and L_Key of a closed region, whose memory has been registered again",
 		Expects: "other keys for the new region, and that the request is refused or fails",
-		Mutants: []string{"StaleKeys"},
+		Defects: []string{"StaleKeys"},
 		Run: onLink(setup{}, func(l *link) {
 			// Keys may be used again some day: that the very next registration gets them
 			// is what would make a late request of before work on memory of now.
@@ -189,7 +189,7 @@ var regionCases = []conformance.Case{
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/10"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "nothing",
 		Expects: "a refusal, for whatever reason, until the window is freed",
-		Mutants: []string{"BusyClosed", "DeregBound"},
+		Defects: []string{"BusyClosed", "DeregBound"},
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
 			mw := l.near.window(verbs.MWType2)

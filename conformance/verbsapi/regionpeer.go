@@ -17,7 +17,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("Table 63", "verbs/mr/11"), Level: conformance.Must,
 		Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte behind it",
 		Expects: "the bytes for the former; that the latter fail, with memory as it was",
-		Mutants: []string{"RangeSlack"},
+		Defects: []string{"RangeSlack"},
 		Run: onSides(func(d *sides) {
 			m := d.near.Memory(64, regionRights(d.near, remoteRights(d.near)))
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
@@ -37,7 +37,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("Table 63", "verbs/mr/11"), Level: conformance.Must,
 		Sends:   "READs and WRITEs of the peer by the key of a region: of 8 bytes at 2^64-4 and at 2^64-8",
 		Expects: "that they fail, with memory as it was",
-		Mutants: []string{"WrappingRange"},
+		Defects: []string{"WrappingRange"},
 		Run: onSides(func(d *sides) {
 			m := d.near.Memory(64, regionRights(d.near, remoteRights(d.near)))
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
@@ -55,7 +55,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/12"), Level: conformance.Must,
 		Sends:   "READs and WRITEs of the peer: on memory that may be read, on memory that may be written, and on memory that may be neither",
 		Expects: "those granted are carried out; the others fail, with memory as it was",
-		Mutants: []string{"RightsIgnored"},
+		Defects: []string{"RightsIgnored"},
 		Run: onSides(func(d *sides) {
 			ops := map[verbs.WROpcode]verbs.Access{verbs.OpRDMARead: verbs.AccessRemoteRead, verbs.OpRDMAWrite: verbs.AccessRemoteWrite}
 			for _, has := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite} {
@@ -78,7 +78,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Level: conformance.Must,
 		Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
 		Expects: "the bytes by the first and the last; by the one between that it fails, with memory as it was",
-		Mutants: []string{"RightsIgnored"},
+		Defects: []string{"RightsIgnored"},
 		Run: onSides(func(d *sides) {
 			const local = verbs.AccessLocalWrite
 			m := d.near.Memory(64, local|verbs.AccessRemoteWrite)
@@ -105,7 +105,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("o10-36.2.2", "verbs/mr/13"), Level: conformance.Must, Needs: verbs.CapZeroBased,
 		Sends:   "READs of the peer at 0 and at 56 of a zero-based region of 64 bytes, then at 57",
 		Expects: "a region that says that it begins at 0; its first and its last bytes; that the last one fails",
-		Mutants: []string{"ZeroBasedIgnored"},
+		Defects: []string{"ZeroBasedIgnored"},
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig))|verbs.AccessZeroBased)
 			l.near.Check(m.Addr() == 0, "a region at address 0", "%#x", m.Addr())
@@ -121,7 +121,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_alloc_pd(3)", "verbs/pd/3"), Level: conformance.Must,
 		Sends:   "a WRITE of the peer to a region of another domain, with its right key",
 		Expects: "that it fails, and memory as it was",
-		Mutants: []string{"IgnorePD"},
+		Defects: []string{"IgnorePD"},
 		Run: onReliable(func(l *link) {
 			other := l.near.MemoryIn(otherPD(l.near.Rig), 64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
 			l.refuses("write to memory of another domain", l.far.writeWR(1, 0, 16, other.Remote(0)))
@@ -134,7 +134,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/5"), Level: conformance.Must,
 		Sends:   "a message of the peer for a receive in such memory",
 		Expects: "that the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory as it was",
-		Mutants: []string{"LocalWriteUnchecked"},
+		Defects: []string{"LocalWriteUnchecked"},
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(128, verbs.AccessRemoteRead)
 			if n, err := l.near.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
@@ -154,7 +154,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must,
 		Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
 		Expects: "that the first is executed and the second fails, with memory as it was",
-		Mutants: []string{"StaleKeys"},
+		Defects: []string{"StaleKeys"},
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
 			at := m.Remote(0)
@@ -174,7 +174,7 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/flush/4"), Level: conformance.Must,
 		Sends:   "a message of 65 bytes of the peer for a receive of 64",
 		Expects: "LOC_LEN_ERR, and nothing behind the receive changed",
-		Mutants: []string{"LengthErrorsHidden", "QueryStale"},
+		Defects: []string{"LengthErrorsHidden", "QueryStale"},
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(128, verbs.AccessLocalWrite)
 			l.near.PostRecv(l.near.qp, 1, m.SGE(0, 64+l.near.area()))

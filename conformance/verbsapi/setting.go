@@ -16,7 +16,7 @@ var setCases = []conformance.Case{
 		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
-		Mutants: []string{"QueryForgets"},
+		Defects: []string{"QueryForgets"},
 		Run: rig.Body(func(r *rig.Rig) {
 			m := newMover(r, verbs.QPTypeRC)
 			want, got := m.attr(rtr, rts), query(r, m.at(rts))
@@ -50,7 +50,7 @@ var setCases = []conformance.Case{
 		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "Q_Key, port and PSN as they were set",
-		Mutants: []string{"QueryForgets"},
+		Defects: []string{"QueryForgets"},
 		Run: rig.Body(func(r *rig.Rig) {
 			m := newMover(r, verbs.QPTypeUD)
 			qp := m.at(rts)
@@ -67,7 +67,7 @@ var setCases = []conformance.Case{
 		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
-		Mutants: []string{"QueryForgets", "OptionalAttrsRefused"},
+		Defects: []string{"QueryForgets", "OptionalAttrsRefused"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
 			tells := func(want verbs.Access) {
@@ -87,7 +87,7 @@ var setCases = []conformance.Case{
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Level: conformance.Must,
 		Sends:   "nothing: INIT, ERR, RESET, INIT, a receive, and ERR",
 		Expects: "each of the states; the receive flushed in the end",
-		Mutants: []string{"ErrorIsFinal"},
+		Defects: []string{"ErrorIsFinal"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp := plainQP(r)
 			toInit(r, qp, 0)
@@ -106,7 +106,7 @@ var setCases = []conformance.Case{
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a refusal of port 0, of a port that there is not, and of a P_Key that there is not, each on the way to INIT; the state RESET",
-		Mutants: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
+		Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp := plainQP(r)
 			mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
@@ -135,7 +135,7 @@ var setCases = []conformance.Case{
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "a refusal of MTUs 0 and 6, of more reads than the device answers, of RNR timer 32 and of an index that stands for no address of the device's, on the way to RTR; the state INIT",
-		Mutants: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
+		Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			m := newMover(r, verbs.QPTypeRC)
 			qp := m.at(start)
@@ -168,7 +168,7 @@ var setCases = []conformance.Case{
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/6"), Level: conformance.Must,
 		Sends:   "a message; then RTS to SQD with the request to be told; and SQD without it",
 		Expects: "SQ_DRAINED that names the queue pair for the first, and nothing for the second",
-		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 		Run: onLink(setup{}, func(l *link) {
 			if l.near.qp.Type() != verbs.QPTypeUD {
 				needsIB(l.near.Rig, "SQD closes a connection of iWARP")
@@ -189,7 +189,7 @@ var setCases = []conformance.Case{
 		Cite:  manual("rdma_connect(3)", "verbs/modify/7"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
 		Sends:   "nothing: INIT to RTS by modify",
 		Expects: "a refusal, and the state as before",
-		Mutants: []string{"ModifyLies"},
+		Defects: []string{"ModifyLies"},
 		Run: rig.Body(func(r *rig.Rig) {
 			// Over InfiniBand's transport it is not even a way of the table; over iWARP there
 			// is nothing that it could talk to.

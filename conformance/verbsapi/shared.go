@@ -16,7 +16,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_create_srq(3)", "verbs/srq/1"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
 		Expects: "receives and list entries of at least what was asked for",
-		Mutants: []string{"CapsShort"},
+		Defects: []string{"CapsShort"},
 		Run: rig.Body(func(r *rig.Rig) {
 			limit := device(r)
 			init := srqInit(r)
@@ -31,7 +31,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_create_srq(3)", "verbs/srq/2"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
 		Expects: "a refusal of one receive and of one list entry more than the device claims",
-		Mutants: []string{"CapsUnchecked"},
+		Defects: []string{"CapsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			limit := device(r)
 			deep, wide := srqInit(r), srqInit(r)
@@ -48,7 +48,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/3"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
 		Expects: "each message in a receive of its own, whose completion names the queue pair that it came over",
-		Mutants: []string{"SRQDoubleUse"},
+		Defects: []string{"SRQDoubleUse"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			srq := newSRQ(r, srqInit(r))
@@ -76,7 +76,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/4"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "two receives more than there is room for, in one call and then alone",
 		Expects: "as many taken as there is room, and ENOMEM; none taken afterwards",
-		Mutants: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
+		Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
 		Run: rig.Body(func(r *rig.Rig) {
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 			room := srqSizes(r, srq).MaxWR
@@ -98,7 +98,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/5"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "a receive with one entry too many, and one with as many as there are",
 		Expects: "EINVAL for the former, and that the latter is taken",
-		Mutants: []string{"SGECut"},
+		Defects: []string{"SGECut"},
 		Run: rig.Body(func(r *rig.Rig) {
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 			most := srqSizes(r, srq).MaxSGE
@@ -114,7 +114,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/6"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
 		Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
-		Mutants: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
+		Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
 			l := onSRQ(r2(r), srq)
@@ -152,7 +152,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/7"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
 		Expects: "that a limit of the size and one is refused, and that the limit is as before",
-		Mutants: []string{"SRQModifyLies", "SRQUnchecked"},
+		Defects: []string{"SRQModifyLies", "SRQUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
 			r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
@@ -169,7 +169,7 @@ var sharedCases = []conformance.Case{
 		Labels:  []string{conformance.Dangerous}, // Linux 6.1 does not outlive a size below what is posted
 		Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
 		Expects: "a size of at least what was asked for, room for that many, a refusal of the last, and a completion of each receive; or that sizes cannot be changed",
-		Mutants: []string{"SRQResizeNoop", "SRQModifyLies"},
+		Defects: []string{"SRQResizeNoop", "SRQModifyLies"},
 		Run: onSides(func(d *sides) {
 			r := d.near
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
@@ -210,7 +210,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_destroy_srq(3)", "verbs/srq/9"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
 		Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
-		Mutants: []string{"BusyClosed"},
+		Defects: []string{"BusyClosed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
 			r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
@@ -226,7 +226,7 @@ var sharedCases = []conformance.Case{
 		Cite:  manual("ibv_get_async_event(3)", "verbs/srq/10"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
 		Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
-		Mutants: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			srq := newSRQ(r, srqInit(r))
@@ -249,7 +249,7 @@ var sharedPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_create_srq(3)", "verbs/srq/11"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
 		Expects: "the first in its receive; that the second is refused or completes in error",
-		Mutants: []string{"SRQReceiveAnyPD"},
+		Defects: []string{"SRQReceiveAnyPD"},
 		Run: onSides(func(d *sides) {
 			r := d.near
 			init := srqInit(r)

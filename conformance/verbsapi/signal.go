@@ -16,7 +16,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/signal/1"), Level: conformance.Must,
 		Sends:   "three sends that are not signaled, and one that is",
 		Expects: "all four at the peer, and one completion, of the last",
-		Mutants: []string{"SignalsAll"},
+		Defects: []string{"SignalsAll"},
 		Run: onLink(setup{}, func(l *link) {
 			l.sendFour()
 			l.near.ExpectCompletion(4, verbs.WCSuccess)
@@ -29,7 +29,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp(3)", "verbs/signal/2"), Level: conformance.Must,
 		Sends:   "three sends that are not signaled, and one that is",
 		Expects: "four completions, in order",
-		Mutants: []string{"SignalAllIgnored"},
+		Defects: []string{"SignalAllIgnored"},
 		Run: onLink(setup{change: func(init *verbs.QPInit) { init.SignalAll = true }}, func(l *link) {
 			l.sendFour()
 			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 4, 8), 1, verbs.WCSuccess)
@@ -41,7 +41,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("10.7.3.1", "verbs/signal/3"), Level: conformance.Must,
 		Sends:   "a send that is not signaled, from a closed region",
 		Expects: "that it is refused, or completes in error with its ID and the number of its queue pair",
-		Mutants: []string{"UnsignaledErrorsLost", "SparseCompletions"},
+		Defects: []string{"UnsignaledErrorsLost", "SparseCompletions"},
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.Memory(64, 0)
 			wr := l.near.sendWR(11, 0, 0)
@@ -58,7 +58,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/signal/4"), Level: conformance.Must,
 		Sends:   "sends and receives with IDs of all kinds",
 		Expects: "these IDs",
-		Mutants: []string{"WRID32"},
+		Defects: []string{"WRID32"},
 		Run: onLink(setup{}, func(l *link) {
 			for _, id := range []uint64{0, 1, math.MaxUint32, 1 << 32, 1<<63 | 5, math.MaxUint64} {
 				l.near.recv(id, toOff, 64)
@@ -78,7 +78,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/inline/1"), Level: conformance.Must,
 		Sends:   "eight inline messages from one buffer, which is filled anew after each post",
 		Expects: "eight messages as the buffer was at the time of their posts",
-		Mutants: []string{"InlineLate"},
+		Defects: []string{"InlineLate"},
 		Run: onLink(inline, func(l *link) {
 			n := l.inlineLimit()
 			buf := make([]byte, n)
@@ -102,7 +102,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp(3)", "verbs/inline/2"), Level: conformance.Must,
 		Sends:   "inline messages of the limit, and of a byte more",
 		Expects: "the first at the peer, and EINVAL for the second",
-		Mutants: []string{"InlineCut"},
+		Defects: []string{"InlineCut"},
 		Run: onLink(inline, func(l *link) {
 			most := query(l.near.Rig, l.near.qp).Caps.MaxInline
 			wr := l.near.sendWR(2, 0, 0)
@@ -121,7 +121,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("ibv_modify_qp(3)", "verbs/flush/1"), Level: conformance.Must,
 		Sends:   "eight receives, four sends to a peer that has no receive (over iWARP it has), ERR",
 		Expects: "WR_FLUSH_ERR for each, receives and sends in the order of posting each; where sends need nobody's leave the first of them may have succeeded",
-		Mutants: []string{"PollReversed", "FlushesLost", "FlushReversed"},
+		Defects: []string{"PollReversed", "FlushesLost", "FlushReversed"},
 		Run: onLink(setup{}, func(l *link) {
 			for id := range uint64(8) {
 				l.near.recv(id+1, toOff, 64)
@@ -164,7 +164,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("ibv_modify_qp(3)", "verbs/flush/2"), Level: conformance.Must,
 		Sends:   "two sends and two receives after ERR",
 		Expects: "WR_FLUSH_ERR for each, signaled or not",
-		Mutants: []string{"FlushesLost"},
+		Defects: []string{"FlushesLost"},
 		Run: onLink(setup{}, func(l *link) {
 			l.near.toState(failed)
 			quiet := l.near.sendWR(2, 0, 8)
@@ -182,7 +182,7 @@ var signalCases = []conformance.Case{
 		Cite:  manual("10.7.3.1", "verbs/flush/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Sends:   "a good send, one from a closed region, and two more, in one call",
 		Expects: "success (over iWARP it may be flushed), LOC_PROT_ERR, and WR_FLUSH_ERR twice; the queue pair in ERR",
-		Mutants: []string{"FlushesLost", "LocalErrIsQPOp"},
+		Defects: []string{"FlushesLost", "LocalErrIsQPOp"},
 		Run: onReliable(func(l *link) {
 			m := l.near.Memory(64, 0)
 			bad := l.near.sendWR(2, 0, 0)

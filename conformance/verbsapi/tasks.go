@@ -17,7 +17,7 @@ var taskCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/tasks/1"), Level: conformance.Must,
 		Sends:   "four tasks with eight messages each, posted beside each other",
 		Expects: "32 completions, one for each request, and 32 messages, those of a task in its order",
-		Mutants: []string{"WCDoubled", "WCLost"},
+		Defects: []string{"WCDoubled", "WCLost"},
 		Run: onLink(setup{caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(l *link) {
 			const tasks, each = 4, 8
 			for i := range tasks * each {
@@ -62,7 +62,7 @@ var taskCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/tasks/2"), Level: conformance.Must,
 		Sends:   "64 completions, and four tasks that poll",
 		Expects: "each of them once",
-		Mutants: []string{"WCDoubled", "WCLost"},
+		Defects: []string{"WCDoubled", "WCLost"},
 		Run: rig.Body(func(r *rig.Rig) {
 			const all = 64
 			cq := newCQ(r, 2*all, nil)
@@ -115,7 +115,7 @@ var taskCases = []conformance.Case{
 		Cite:  manual(packageVerbs, "verbs/tasks/3"), Level: conformance.Must,
 		Sends:   "four tasks that make queues, fail them, and look for their flushed receives, forty times each",
 		Expects: "in every round the completions of the task's own requests, and no others",
-		Mutants: []string{"WCLost", "WCQPNWrong"},
+		Defects: []string{"WCLost", "WCQPNWrong"},
 		Run: rig.Body(func(r *rig.Rig) {
 			running := make([]conformance.Task, 0, 4)
 			for t := range cap(running) {

@@ -39,7 +39,7 @@ func waysOf(s serviceOf) []conformance.Case {
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Level: conformance.Must, Needs: s.needs, Labels: label,
 			Sends:   "nothing",
 			Expects: "a refusal without each attribute that is demanded, and with each that is neither demanded nor optional, and the state as before; success with those demanded, alone and with each optional one but those of an alternate path",
-			Mutants: mutantsOf(t),
+			Defects: defectsOf(t),
 			Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).way(t) }),
 		})
 	}
@@ -50,7 +50,7 @@ func waysOf(s serviceOf) []conformance.Case {
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Level: conformance.Must, Needs: s.needs | verbs.CapAutoMigration, Labels: label,
 			Sends:   "nothing",
 			Expects: "for each way that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes; the state asked for",
-			Mutants: []string{"OptionalAttrsRefused"},
+			Defects: []string{"OptionalAttrsRefused"},
 			Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).alternatePaths() }),
 		})
 	}
@@ -60,7 +60,7 @@ func waysOf(s serviceOf) []conformance.Case {
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/2"), Level: conformance.Must, Needs: s.needs, Labels: label,
 		Sends:   "nothing",
 		Expects: "a refusal of each pair of states that is no way, with the state alone, and the state as before",
-		Mutants: []string{"ModifyLies"},
+		Defects: []string{"ModifyLies"},
 		Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).noOtherWays() }),
 	}, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-to-error-and-back",
@@ -68,7 +68,7 @@ func waysOf(s serviceOf) []conformance.Case {
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Level: conformance.Must, Needs: s.needs, Labels: label,
 		Sends:   "nothing",
 		Expects: "the state asked for; and a queue pair that comes up again from RESET",
-		Mutants: []string{"ErrorIsFinal"},
+		Defects: []string{"ErrorIsFinal"},
 		Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).toErrorAndBack() }),
 	})
 }
@@ -78,17 +78,17 @@ func short(s verbs.QPState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "IBV_QPS_"))
 }
 
-// mutantsOf are the defects that break a way: that refusals are not made, which every
+// defectsOf are the defects that break a way: that refusals are not made, which every
 // way has, and that optional attributes are refused, where there are any.
-func mutantsOf(t transition) []string {
-	mutants := []string{"ModifyLies"}
+func defectsOf(t transition) []string {
+	defects := []string{"ModifyLies"}
 	if t.must != 0 {
-		mutants = append(mutants, "RefusalKills")
+		defects = append(defects, "RefusalKills")
 	}
 	if t.may != 0 {
-		mutants = append(mutants, "OptionalAttrsRefused")
+		defects = append(defects, "OptionalAttrsRefused")
 	}
-	return mutants
+	return defects
 }
 
 // every attribute there is, but for the state.

@@ -39,7 +39,7 @@ var wcCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/2"), Level: conformance.Must,
 		Sends:   "messages of the peer of 1, 24 and 500 bytes",
 		Expects: "RECV and the length, with the 40 bytes of the header area for datagrams; neither immediate data nor a key",
-		Mutants: []string{"WCOpcodeZero", "WCLengthZero"},
+		Defects: []string{"WCOpcodeZero", "WCLengthZero"},
 		Run: onLink(setup{}, func(l *link) {
 			for _, n := range []int{1, 24, 500} {
 				l.near.recv(1, toOff, 512)
@@ -58,7 +58,7 @@ var wcCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/3"), Level: conformance.Must,
 		Sends:   "messages of the peer with immediate data, of no bytes, since not every transport has room for both",
 		Expects: "RECV, the flag, and the data",
-		Mutants: []string{"WCFlagsLost", "ImmSwapped"},
+		Defects: []string{"WCFlagsLost", "ImmSwapped"},
 		Run: onLink(setup{}, func(l *link) {
 			l.needsImmediate()
 			for _, imm := range []uint32{0x01020304, 0, 0xfffefdfc} {
@@ -77,7 +77,7 @@ var wcCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Sends:   "a write with immediate data of the peer",
 		Expects: "RECV_RDMA_WITH_IMM, the length, the data; the bytes where they were written, and none in the receive",
-		Mutants: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"},
+		Defects: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"},
 		Run: onReliable(func(l *link) {
 			l.needsImmediate()
 			m := l.near.Memory(64, verbs.AccessLocalWrite)
@@ -98,7 +98,7 @@ var wcCases = []conformance.Case{
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/5"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "a datagram of the peer",
 		Expects: "its number as the source, and the flag of the header area",
-		Mutants: []string{"SrcQPLost", "WCFlagsLost"},
+		Defects: []string{"SrcQPLost", "WCFlagsLost"},
 		Run: onLink(setup{kind: verbs.QPTypeUD}, func(l *link) {
 			l.near.recv(1, toOff, 64)
 			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 24))
@@ -112,9 +112,9 @@ var wcCases = []conformance.Case{
 // requested is the case of what the completion of a request says: its operation and,
 // where length is not negative, how many bytes it brought. The page tells the length
 // for what comes in; of what goes out devices tell what they like.
-func requested(name string, needs verbs.Caps, mutants []string, op verbs.WCOpcode, length int, request func(*link) verbs.SendWR) conformance.Case {
+func requested(name string, needs verbs.Caps, defects []string, op verbs.WCOpcode, length int, request func(*link) verbs.SendWR) conformance.Case {
 	if op != verbs.WCOpSend {
-		mutants = append(mutants, "WCOpcodeZero")
+		defects = append(defects, "WCOpcodeZero")
 	}
 	return conformance.Case{
 		ID:    "verbs/wc/" + name,
@@ -122,7 +122,7 @@ func requested(name string, needs verbs.Caps, mutants []string, op verbs.WCOpcod
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/1"), Level: conformance.Must, Needs: needs,
 		Sends:   "a signaled " + spaced(name),
 		Expects: "one completion with success, the operation, the ID and the number of the queue pair",
-		Mutants: append(mutants, "WCQPNWrong"),
+		Defects: append(defects, "WCQPNWrong"),
 		Run: rig.Body(func(r *rig.Rig) {
 			plainQP(r) // so that the one of the link is not the first
 			l := newLink(r, setup{})

@@ -15,7 +15,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/1"), Level: conformance.Must, Needs: verbs.CapMWType1,
 		Sends:   "three binds of one window, one behind the other",
 		Expects: "a completion of BIND_MW and a key unlike all before for each; and the window tells the last",
-		Mutants: []string{"BindKeepsKey", "MWKeyStale"},
+		Defects: []string{"BindKeepsKey", "MWKeyStale"},
 		Run: onLink(setup{}, func(l *link) {
 			mw := l.near.window(verbs.MWType1)
 			keys := map[verbs.RKey]bool{mw.RKey(): true}
@@ -33,7 +33,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/mw/2"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind with the next key of the window",
 		Expects: "a completion of BIND_MW, and a window that tells this key",
-		Mutants: []string{"MWKeyStale", "MW2Refused"},
+		Defects: []string{"MWKeyStale", "MW2Refused"},
 		Run: onLink(setup{}, func(l *link) {
 			mw := l.near.window(verbs.MWType2)
 			key := l.near.bind(mw, part(l.near.mem, 0, 64, verbs.AccessRemoteRead))
@@ -46,7 +46,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/3"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a type 2 window to the verb",
 		Expects: "that it is refused, and the window as it was",
-		Mutants: []string{"MWTypesMixed"},
+		Defects: []string{"MWTypesMixed"},
 		Run: onLink(setup{}, func(l *link) {
 			mw := l.near.window(verbs.MWType2)
 			was := mw.RKey()
@@ -63,7 +63,7 @@ var windowCases = []conformance.Case{
 		Cite: manual("ibv_post_send(3)", "verbs/mw/3"), Level: conformance.Should, Needs: verbs.CapMWType1,
 		Sends:   "a type 1 window in a work request",
 		Expects: "that it is refused or completes in error",
-		Mutants: []string{"MWTypesMixed"},
+		Defects: []string{"MWTypesMixed"},
 		Run: onLink(setup{}, func(l *link) {
 			mw := l.near.window(verbs.MWType1)
 			l.near.fails("a type 1 window in a work request", bindWR(mw, verbs.NextRKey(mw.RKey()), part(l.near.mem, 0, 64, verbs.AccessRemoteRead)))
@@ -75,7 +75,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/4"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "binds to a region without MW_BIND; and, for remote write, to one without local write",
 		Expects: "that both are refused or complete with MW_BIND_ERR",
-		Mutants: []string{"BindUnchecked"},
+		Defects: []string{"BindUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			for _, b := range []struct {
@@ -96,7 +96,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/5"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "binds that begin a byte before the region, and that end a byte behind it",
 		Expects: "that both are refused or complete with MW_BIND_ERR",
-		Mutants: []string{"BindUnchecked"},
+		Defects: []string{"BindUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := r2(r)
 			for _, off := range []int{-1, 1} {
@@ -112,7 +112,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/6"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind to a region of another domain",
 		Expects: "that it is refused or completes with MW_BIND_ERR",
-		Mutants: []string{"BindUnchecked", "BindForeignRegion"},
+		Defects: []string{"BindUnchecked", "BindForeignRegion"},
 		Run: onLink(setup{}, func(l *link) {
 			m := l.near.MemoryIn(otherPD(l.near.Rig), 64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
 			l.near.bindFails("a region of another domain", whole(m, verbs.AccessRemoteRead))
@@ -124,7 +124,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("o10-36.2.2", "verbs/mw/13"), Level: conformance.Must, Needs: verbs.CapMWType1 | verbs.CapZeroBased,
 		Sends:   "a bind of a type 1 window with the flag for addresses from 0 on",
 		Expects: "that it is refused or completes with MW_BIND_ERR",
-		Mutants: []string{"BindLax"},
+		Defects: []string{"BindDefects"},
 		Run: onLink(setup{}, func(l *link) {
 			_, err := l.near.qp.BindMW(l.near.window(verbs.MWType1), bindID, verbs.SendSignaled, part(l.near.mem, 0, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 			if err == nil {
@@ -138,7 +138,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("o10-37.2.30", "verbs/mw/14"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind, and another one of the same window with the next key",
 		Expects: "that the second is taken, since what is before it might have freed the window, and completes with MW_BIND_ERR",
-		Mutants: []string{"RebindBound"},
+		Defects: []string{"RebindBound"},
 		Run: onLink(setup{}, func(l *link) {
 			mw := l.near.window(verbs.MWType2)
 			key := l.near.bind(mw, part(l.near.mem, 0, 64, verbs.AccessRemoteRead))
@@ -152,7 +152,7 @@ var windowCases = []conformance.Case{
 		Cite:  manual("o10-37.2.40", "verbs/mw/15"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind to 0 bytes of a region",
 		Expects: "that it is refused or completes with MW_BIND_ERR",
-		Mutants: []string{"BindLax"},
+		Defects: []string{"BindDefects"},
 		Run:     onLink(setup{}, func(l *link) { l.near.bindFails("no bytes", part(l.near.mem, 0, 0, verbs.AccessRemoteRead)) }),
 	},
 }

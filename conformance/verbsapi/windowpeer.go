@@ -17,7 +17,7 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/11"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a READ and a WRITE of the peer through a window for reads, and through one for writes, of a region for both",
 		Expects: "what the window is for is carried out; the other fails, with memory as it was",
-		Mutants: []string{"WindowRights"},
+		Defects: []string{"WindowRights"},
 		Run: onSides(func(d *sides) {
 			m := d.near.Memory(256, regionRights(d.near, remoteRights(d.near)))
 			for _, w := range []struct {
@@ -41,7 +41,7 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/11"), Level: conformance.Must, Needs: verbs.CapMWType2 | verbs.CapAtomics,
 		Sends:   "fetch-and-adds of the peer through a window for atomics, and through one for reads and writes",
 		Expects: "the word of before from the first; that the second fails, and the word as it was",
-		Mutants: []string{"NoWindowAtomics"},
+		Defects: []string{"NoWindowAtomics"},
 		Run: onReliable(func(l *link) {
 			l.near.setWord(41)
 			word := func(access verbs.Access) verbs.Remote {
@@ -59,7 +59,7 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("", "verbs/mw/12"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a READ through a window by the peer of the queue pair that bound it, and one by the peer of another of the same domain",
 		Expects: "the bytes for the first, and that the second fails",
-		Mutants: []string{"WindowOwner"},
+		Defects: []string{"WindowOwner"},
 		Run: onSides(func(d *sides) {
 			own, other := d.link(setup{}), d.link(setup{})
 			at := own.near.opens(own.near.window(verbs.MWType2), 256, 64)
@@ -73,7 +73,7 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("o10-36.2.2", "verbs/mw/13"), Level: conformance.Must, Needs: verbs.CapMWType2 | verbs.CapZeroBased,
 		Sends:   "READs of the peer at 0 and at 56 of a zero-based window of 64 bytes, then at the address that its region has there",
 		Expects: "the first and the last bytes of the window, and that the last one fails",
-		Mutants: []string{"ZeroBasedIgnored"},
+		Defects: []string{"ZeroBasedIgnored"},
 		Run: onReliable(func(l *link) {
 			at := l.near.opensAs(verbs.MWType2, part(l.near.mem, 256, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 			zero, last := verbs.Remote{RKey: at.RKey}, verbs.Remote{Addr: 56, RKey: at.RKey}
@@ -88,7 +88,7 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("o10-37.2.40", "verbs/mw/15"), Level: conformance.Must, Needs: verbs.CapMWType1,
 		Sends:   "a bind to 64 bytes, one to none; READs of the peer by the key of the first, before, and by both keys afterwards",
 		Expects: "the bytes for the first, and that the others fail",
-		Mutants: []string{"BindLax"},
+		Defects: []string{"BindDefects"},
 		Run: onSides(func(d *sides) {
 			l, again := d.link(setup{}), d.link(setup{})
 			mw := l.near.window(verbs.MWType1)
@@ -105,7 +105,7 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_dealloc_mw(3)", "verbs/mw/7"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a READ of the peer through a window; another when the window has been freed",
 		Expects: "the bytes for the first, and that the second fails",
-		Mutants: []string{"BoundMWBusy"},
+		Defects: []string{"BoundMWBusy"},
 		Run: onReliable(func(l *link) {
 			mw := l.near.window(verbs.MWType2)
 			at := l.near.opens(mw, 256, 64)
@@ -120,7 +120,7 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Cite:  manual("ibv_post_send(3)", "verbs/mw/8"), Level: conformance.Must, Needs: verbs.CapMWType2 | verbs.CapLocalInv,
 		Sends:   "a bind, a local invalidate, a bind with the next key; a READ of the peer by the new key, and one by the old",
 		Expects: "a completion of LOCAL_INV; the bytes for the new key, and that the old one fails",
-		Mutants: []string{"LocalInvNoop"},
+		Defects: []string{"LocalInvNoop"},
 		Run: onReliable(func(l *link) {
 			mw := l.near.window(verbs.MWType2)
 			old := l.near.opens(mw, 256, 64)
@@ -142,7 +142,7 @@ func windowRange(name string, needs verbs.Caps, kind verbs.MWType) conformance.C
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/10"), Level: conformance.Must, Needs: needs,
 		Sends:   "READs and WRITEs of the peer through a window of 64 bytes inside a region: of its last eight, then of eight that begin a byte before it, or end a byte behind it",
 		Expects: "the former are carried out; the latter fail, with memory as it was",
-		Mutants: []string{"WindowBounds"},
+		Defects: []string{"WindowBounds"},
 		Run: onSides(func(d *sides) {
 			m := d.near.Memory(256, regionRights(d.near, remoteRights(d.near)))
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {

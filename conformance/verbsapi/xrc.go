@@ -19,7 +19,7 @@ var xrcCases = []conformance.Case{
 		Cite:  manual("ibv_create_srq_ex(3)", "verbs/xrc/1"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
 		Sends:   "messages of the peer for each of two queues of a domain, over one target",
 		Expects: "each in a receive of its queue",
-		Mutants: []string{"SRQNumberWrong"},
+		Defects: []string{"SRQNumberWrong"},
 		Run: onXRC(func(x *xrc) {
 			for _, which := range []int{1, 0, 1} {
 				wr := x.far.sendWR(9, 0, 24)
@@ -37,7 +37,7 @@ var xrcCases = []conformance.Case{
 		Cite:  manual("ibv_close_xrcd(3)", "verbs/xrc/2"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
 		Sends:   "nothing",
 		Expects: "EBUSY, until both are closed",
-		Mutants: []string{"BusyClosed"},
+		Defects: []string{"BusyClosed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			domain := xrcDomain(r)
 			target := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
@@ -55,7 +55,7 @@ var xrcCases = []conformance.Case{
 		Cite:  manual("ibv_open_qp(3)", "verbs/xrc/3"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
 		Sends:   "nothing",
 		Expects: "a second handle of the same number; a refusal in another domain, and of a number that there is not; a handle that works when the first is closed",
-		Mutants: []string{"OpenQPAny"},
+		Defects: []string{"OpenQPAny"},
 		Run: rig.Body(func(r *rig.Rig) {
 			domain, other := xrcDomain(r), xrcDomain(r)
 			first := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
@@ -79,7 +79,7 @@ var xrcCases = []conformance.Case{
 		Cite:  manual("ibv_create_qp_ex(3)", "verbs/xrc/4"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
 		Sends:   "nothing",
 		Expects: "that a send and a receive posted to a target are refused",
-		Mutants: []string{"BadPostsSwallowed"},
+		Defects: []string{"BadPostsSwallowed"},
 		Run: onXRC(func(x *xrc) {
 			x.near.refusesPost("a send on a target", x.near.sendWR(1, 0, 8), nil)
 			n, err := x.near.qp.PostRecv([]verbs.RecvWR{x.near.recvWR(2, 0, 64)})

@@ -5,8 +5,8 @@ import (
 	"math"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
-	"github.com/fabrictest/fabrictest/emu/dgiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -24,7 +24,7 @@ type Device struct {
 	shared
 	cfg  Config
 	nic  *engine.NIC
-	edge *flaw.Edge // nil if the device has no flaws at its wire
+	edge *dgwire.Edge // nil if the device has no defects at its wire
 	link link.PacketLink
 	udp  *udplink.Link // below link, for its counters; nil in a simulated world
 

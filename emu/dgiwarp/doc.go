@@ -19,8 +19,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
-	"github.com/fabrictest/fabrictest/emu/dgiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
@@ -45,9 +45,9 @@ type Config struct {
 	QP QPOptions
 	// NIC configures the engine. GIDs is filled in; Secret and LinkMTU are if zero.
 	NIC engine.Config
-	// Flaws make the packets of the device wrong on purpose; what else can be wrong
-	// is NIC.Quirks.
-	Flaws flaw.Quirks
+	// Defects make the packets of the device wrong on purpose; what else can be wrong
+	// is NIC.Defects.
+	Defects dgwire.Defects
 	// Decorate, if not nil, is what OnUDP puts around its socket: a capture, say.
 	Decorate func(link.Waiter) link.Waiter
 	// Costs is what verb calls take in a simulated world; zero for the defaults.
@@ -104,12 +104,12 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		return nil, fmt.Errorf("dgiwarp: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
 	}
 	addr := cfg.Addrs[0].Unmap()
-	sock.Local = netip.AddrPortFrom(addr, cmp.Or(cfg.NIC.Port, cfg.NIC.Quirks.Port()))
+	sock.Local = netip.AddrPortFrom(addr, cmp.Or(cfg.NIC.Port, cfg.NIC.Defects.Port()))
 	sock.FixID = func([]byte, uint16) {} // the CRC does not cover the identification
 	sock.Broadcast = addr.Is4()          // who names that address means it
 	sock.OwnSource = false               // peers answer to where packets come from
 	sock.HopLimit = cmp.Or(sock.HopLimit, engine.DefaultHopLimit)
-	if cfg.QP.Reliable && !cfg.Flaws.MarksIgnored {
+	if cfg.QP.Reliable && !cfg.Defects.MarksIgnored {
 		sock.TClass |= link.ECT0 // which packets with data carry
 	}
 	s, err := udplink.Open(sock)
@@ -146,7 +146,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	if cfg.NIC.GUID == 0 {
 		cfg.NIC.GUID = guidOf(cfg.Addrs[0])
 	}
-	if cfg.Flaws.ErrorsFlood {
+	if cfg.Defects.ErrorsFlood {
 		cfg.NIC.ErrorRate, cfg.NIC.ErrorBurst = noErrorLimit, noErrorLimit
 	}
 	nic, err := engine.New(cfg.NIC)
@@ -154,8 +154,8 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, err)
 	}
 	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewAddresses(cfg.Addrs)}
-	if cfg.Flaws != (flaw.Quirks{}) {
-		d.edge = flaw.New(cfg.Flaws, flawed{nic})
+	if cfg.Defects != (dgwire.Defects{}) {
+		d.edge = dgwire.New(cfg.Defects, defective{nic})
 	}
 	d.Init(cfg.Name, &nic.Base, d.hooks())
 	d.Start(start(d))

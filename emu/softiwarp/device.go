@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -12,7 +13,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/flaw"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -25,7 +25,7 @@ type Device struct {
 	shared
 	cfg     Config
 	nic     *engine.NIC
-	edge    *flaw.Edge // nil if the device has no flaws at its wire
+	edge    *iwarpwire.Edge // nil if the device has no defects at its wire
 	net     link.StreamNet
 	tcp     *tcplink.Net // below net, for its counters; nil in a simulated world
 	streams drive.StreamDriver

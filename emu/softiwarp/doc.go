@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
@@ -26,13 +27,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Quirks make a device misbehave on purpose; see engine.Quirks.
-type Quirks = engine.Quirks
+// Defects make a device misbehave on purpose; see engine.Defects.
+type Defects = engine.Defects
 
 // Config describes a device. Addrs is required, the rest has defaults.
 type Config struct {
@@ -46,9 +46,9 @@ type Config struct {
 	// MPA.PeerToPeer is filled in: see ClientServer. KeySecret is if zero: by chance in
 	// real time, by the seed in a simulated world.
 	NIC engine.Config
-	// Flaws are defects of what the device writes and reads: see package flaw. Those
-	// of the device itself are in NIC.Quirks.
-	Flaws flaw.Quirks
+	// Defects are defects of what the device writes and reads: see package defect. Those
+	// of the device itself are in NIC.Defects.
+	Defects iwarpwire.Defects
 	// ClientServer asks for connections of the model that RFC 5044 has: whoever
 	// accepts may not send before a message has come from the one who connected,
 	// and what he posts waits until then. Otherwise connections are peer-to-peer
@@ -141,8 +141,8 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 		cfg.Addrs[i] = a.Unmap()
 	}
 	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewAddresses(cfg.Addrs)}
-	if cfg.Flaws != (flaw.Quirks{}) {
-		d.edge = flaw.New(cfg.Flaws, cfg.NIC.MPA.NoCRC)
+	if cfg.Defects != (iwarpwire.Defects{}) {
+		d.edge = iwarpwire.New(cfg.Defects, cfg.NIC.MPA.NoCRC)
 	}
 	d.cm.init(d)
 	d.Init(cfg.Name, &nic.Base, d.hooks())

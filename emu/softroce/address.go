@@ -31,7 +31,7 @@ func (h *addressHandle) Close() error {
 		h.nic.DestroyAH(h.a)
 		return nil
 	}
-	if h.nic.Config().Quirks.AHClosesTwice {
+	if h.nic.Config().Defects.AHClosesTwice {
 		return h.D.Control("destroy_ah", destroy)
 	}
 	return h.Destroy("destroy_ah", destroy)

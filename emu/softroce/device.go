@@ -3,13 +3,13 @@ package softroce
 import (
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
-	"github.com/fabrictest/fabrictest/emu/softroce/flaw"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -22,7 +22,7 @@ type Device struct {
 	shared
 	cfg  Config
 	nic  *engine.NIC
-	edge *flaw.Edge // nil if the device has no flaws at its wire
+	edge *rocewire.Edge // nil if the device has no defects at its wire
 	link link.PacketLink
 	cm   manager
 
@@ -54,7 +54,7 @@ func (d *Device) Deadline() mono.Time {
 	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.edgeDeadline())
 }
 
-// edgeDeadline is that of the flaws at the wire.
+// edgeDeadline is that of the defects at the wire.
 func (d *Device) edgeDeadline() mono.Time {
 	if d.edge == nil {
 		return mono.Never

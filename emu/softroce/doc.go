@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
@@ -22,13 +23,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce/cm"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
-	"github.com/fabrictest/fabrictest/emu/softroce/flaw"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Quirks make a device misbehave on purpose; see engine.Quirks.
-type Quirks = engine.Quirks
+// Defects make a device misbehave on purpose; see engine.Defects.
+type Defects = engine.Defects
 
 // Config describes a device. Addrs is required, the rest has defaults.
 type Config struct {
@@ -43,8 +43,8 @@ type Config struct {
 	NIC engine.Config
 	// CM configures the connection manager. CAGUID is filled in if zero.
 	CM cm.Config
-	// Flaws are what is wrong with the device's packets.
-	Flaws flaw.Quirks
+	// Defects are what is wrong with the device's packets.
+	Defects rocewire.Defects
 	// Decorate, if not nil, is what OnUDP puts around its socket: a capture, say.
 	Decorate func(link.Waiter) link.Waiter
 	// Costs is what verb calls take in a simulated world; zero for the defaults.
@@ -153,7 +153,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 		cfg.Name = "softroce0"
 	}
 	cfg.NIC.GIDs = gidTable(&cfg)
-	cfg.NIC.UCAwaitsAck = cfg.Flaws.UCLikeRC
+	cfg.NIC.UCAwaitsAck = cfg.Defects.UCLikeRC
 	cfg.NIC.Link = l.Features()
 	cfg.NIC.LinkMTU = l.MTU()
 	if cfg.NIC.GUID == 0 && len(cfg.Addrs) > 0 {
@@ -171,8 +171,8 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	}
 	cfg.CM.MaxMTU = uint8(nic.MTU())
 	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewAddresses(cfg.Addrs)}
-	if cfg.Flaws != (flaw.Quirks{}) {
-		d.edge = flaw.New(cfg.Flaws, flawed{nic}, cfg.NIC.ICRC == engine.ICRCChecked)
+	if cfg.Defects != (rocewire.Defects{}) {
+		d.edge = rocewire.New(cfg.Defects, defective{nic}, cfg.NIC.ICRC == engine.ICRCChecked)
 	}
 	d.cm.init(d, cfg.CM)
 	d.Init(cfg.Name, &nic.Base, d.hooks())

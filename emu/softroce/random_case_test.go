@@ -29,7 +29,7 @@ type randomCase struct {
 	flaps   []sim.Flap
 	window  int
 	work    traffic.Workload
-	quirks  [2]Quirks
+	defects [2]Defects
 	verbose bool
 	net     *sim.Net // once the world is built
 }
@@ -167,7 +167,7 @@ func (c *randomCase) world() (*sim.World, [2]*Device, error) {
 			return nil, devices, err
 		}
 		cfg := Config{Name: name}
-		cfg.NIC.WindowPackets, cfg.NIC.Quirks, cfg.NIC.LineRateBps = c.window, c.quirks[i], c.link.RateBps
+		cfg.NIC.WindowPackets, cfg.NIC.Defects, cfg.NIC.LineRateBps = c.window, c.defects[i], c.link.RateBps
 		if devices[i], err = InWorld(w, port, port, cfg); err != nil {
 			return nil, devices, err
 		}

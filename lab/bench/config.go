@@ -41,8 +41,8 @@ func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance
 	if w.family != 4 && w.family != 6 {
 		return nil, fmt.Errorf("case %s: Setup.Family is %d, want 4 or 6", job.Case, s.Family)
 	}
-	for _, q := range job.Quirks {
-		if err := p.CheckQuirk(q); err != nil {
+	for _, q := range job.Defects {
+		if err := p.CheckDefect(q); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +56,7 @@ func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance
 	if w.partner, err = p.NewOpener(setup); err != nil {
 		return nil, &conformance.SetupError{Reason: err.Error()}
 	}
-	setup.Quirks, setup.ClientServer = job.Quirks, claims.ClientServer
+	setup.Defects, setup.ClientServer = job.Defects, claims.ClientServer
 	if w.device, err = p.NewOpener(setup); err != nil {
 		return nil, &conformance.SetupError{Reason: err.Error()}
 	}

@@ -212,8 +212,8 @@ func (d *Device) Close() error {
 
 // Try implements conformance.Lab.
 func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
-	if len(job.Quirks) > 0 {
-		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Quirks)
+	if len(job.Defects) > 0 {
+		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Defects)
 	}
 	if job.Record == nil {
 		job.Record = new(conformance.Record)

@@ -70,13 +70,13 @@ func (h *farHost) dial(ctx context.Context) (*agent.Client, error) {
 }
 
 // farRoCE is a lab of a RoCE device in a namespace, with the judge in another.
-func farRoCE(t *testing.T, quirks ...string) (*farHost, *Device) {
+func farRoCE(t *testing.T, defects ...string) (*farHost, *Device) {
 	t.Helper()
-	return farBy(t, WirePackets, quirks...)
+	return farBy(t, WirePackets, defects...)
 }
 
 // farBy is the same for a device that is judged by that wire.
-func farBy(t *testing.T, way DeviceWire, quirks ...string) (*farHost, *Device) {
+func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) {
 	t.Helper()
 	kind, transport := "softroce", verbs.TransportIB
 	if way == WireSegments {
@@ -99,7 +99,7 @@ func farBy(t *testing.T, way DeviceWire, quirks ...string) (*farHost, *Device) {
 		}
 	})
 	own := drawn.Hosts[0].NICs[0].Addr(false)
-	maker, err := provider(t, kind).NewOpener(nics.Setup{Quirks: quirks})
+	maker, err := provider(t, kind).NewOpener(nics.Setup{Defects: defects})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,13 +209,13 @@ func TestWedgedDeviceFailsLab(t *testing.T) {
 
 func TestRemoteDeviceIdentity(t *testing.T) {
 	for _, c := range []struct {
-		quirks []string
-		want   conformance.Verdict
+		defects []string
+		want    conformance.Verdict
 	}{{nil, conformance.VerdictPass}, {[]string{"NAKStorm"}, conformance.VerdictFail}} {
-		_, d := farRoCE(t, c.quirks...)
+		_, d := farRoCE(t, c.defects...)
 		k := caseOf(t, suites.RoCE, "rc/psn/gap-naked-once")
 		if r := conformance.Judge(t.Context(), d, k, conformance.Options{}); r.Verdict != c.want {
-			t.Errorf("with %v: %s (%v), want %s", c.quirks, r.Verdict, r.Err, c.want)
+			t.Errorf("with %v: %s (%v), want %s", c.defects, r.Verdict, r.Err, c.want)
 		}
 	}
 }

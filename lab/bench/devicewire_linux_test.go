@@ -9,10 +9,10 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/suites"
 )
 
-// judgedBy is what is said of a device with these quirks, by a case and over a wire.
-func judgedBy(t *testing.T, way DeviceWire, suite suites.Protocol, id string, quirks ...string) conformance.Result {
+// judgedBy is what is said of a device with these defects, by a case and over a wire.
+func judgedBy(t *testing.T, way DeviceWire, suite suites.Protocol, id string, defects ...string) conformance.Result {
 	t.Helper()
-	_, d := farBy(t, way, quirks...)
+	_, d := farBy(t, way, defects...)
 	return conformance.Judge(t.Context(), d, caseOf(t, suite, id), conformance.Options{})
 }
 
@@ -34,9 +34,9 @@ func caseOf(t *testing.T, p suites.Protocol, id string) *conformance.Case {
 func TestWireUDP(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		id, quirk string
-		want      conformance.Verdict
-		says      string
+		id, defect string
+		want       conformance.Verdict
+		says       string
 	}{
 		{"rc/psn/gap-naked-once", "", conformance.VerdictPass, ""},
 		{"rc/psn/gap-naked-once", "NAKStorm", conformance.VerdictFail, ""},
@@ -49,13 +49,13 @@ func TestWireUDP(t *testing.T) {
 		{"pkt/udp/ipv6-padding-of-the-frame-ignored", "FrameEndICRC", conformance.VerdictUnsupported, "after the packet"},
 		{"pkt/addr/packet-from-another-host-dropped", "", conformance.VerdictUnsupported, "1 addresses"},
 	} {
-		var quirks []string
-		if c.quirk != "" {
-			quirks = append(quirks, c.quirk)
+		var defects []string
+		if c.defect != "" {
+			defects = append(defects, c.defect)
 		}
-		r := judgedBy(t, WireUDP, suites.RoCE, c.id, quirks...)
+		r := judgedBy(t, WireUDP, suites.RoCE, c.id, defects...)
 		if r.Verdict != c.want || c.says != "" && !strings.Contains(r.Err.Error(), c.says) {
-			t.Errorf("%s with %q: %s (%v), want %s because of %q", c.id, c.quirk, r.Verdict, r.Err, c.want, c.says)
+			t.Errorf("%s with %q: %s (%v), want %s because of %q", c.id, c.defect, r.Verdict, r.Err, c.want, c.says)
 		}
 	}
 }
@@ -84,21 +84,21 @@ func TestWireSegments(t *testing.T) {
 		t.Errorf("longer packets than the cable carries: %v", err)
 	}
 	for _, c := range []struct {
-		id, quirk string
-		want      conformance.Verdict
+		id, defect string
+		want       conformance.Verdict
 	}{
 		{"mpa/segment/what-is-missing-is-waited-for", "", conformance.VerdictPass},
 		{"mpa/segment/what-is-missing-is-waited-for", "OneFPDUPerSegment", conformance.VerdictFail},
 		{"mpa/segment/repeated-write-is-placed-once", "OneFPDUPerSegment", conformance.VerdictFail},
 		{"mpa/segment/begins-with-an-fpdu", "SegmentsUnaligned", conformance.VerdictUnsupported}, // it wants IPv4
 	} {
-		var quirks []string
-		if c.quirk != "" {
-			quirks = append(quirks, c.quirk)
+		var defects []string
+		if c.defect != "" {
+			defects = append(defects, c.defect)
 		}
-		t.Run(c.id+"/"+c.quirk, func(t *testing.T) {
+		t.Run(c.id+"/"+c.defect, func(t *testing.T) {
 			t.Parallel()
-			if r := judgedBy(t, WireSegments, suites.IWARP, c.id, quirks...); r.Verdict != c.want {
+			if r := judgedBy(t, WireSegments, suites.IWARP, c.id, defects...); r.Verdict != c.want {
 				t.Errorf("%s (%v), want %s", r.Verdict, r.Err, c.want)
 			}
 		})
@@ -108,10 +108,10 @@ func TestWireSegments(t *testing.T) {
 func TestSegmentsInNamespaces(t *testing.T) {
 	t.Parallel()
 	lab := lab(t, "softiwarp", NamespaceOptions{Parallel: atOnce})
-	judge := func(k *conformance.Case, want conformance.Verdict, quirks ...string) {
-		t.Run(strings.Join(append([]string{k.ID}, quirks...), "/"), func(t *testing.T) {
+	judge := func(k *conformance.Case, want conformance.Verdict, defects ...string) {
+		t.Run(strings.Join(append([]string{k.ID}, defects...), "/"), func(t *testing.T) {
 			t.Parallel()
-			if r := conformance.Judge(t.Context(), lab, k, conformance.Options{Seed: 1, Quirks: quirks}); r.Verdict != want {
+			if r := conformance.Judge(t.Context(), lab, k, conformance.Options{Seed: 1, Defects: defects}); r.Verdict != want {
 				t.Errorf("%s (%v), want %s", r.Verdict, r.Err, want)
 			}
 		})
@@ -122,7 +122,7 @@ func TestSegmentsInNamespaces(t *testing.T) {
 	} {
 		k := caseOf(t, suites.IWARP, id)
 		judge(k, conformance.VerdictPass)
-		for _, m := range k.Mutants {
+		for _, m := range k.Defects {
 			judge(k, conformance.VerdictFail, m)
 		}
 	}

@@ -89,8 +89,8 @@ func (a *LocalDevice) identify(device string) (err error) {
 
 // Try implements conformance.Lab.
 func (a *LocalDevice) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
-	if len(job.Quirks) > 0 {
-		return fmt.Errorf("defects %v: a device of this host cannot be given defects", job.Quirks)
+	if len(job.Defects) > 0 {
+		return fmt.Errorf("defects %v: a device of this host cannot be given defects", job.Defects)
 	}
 	if job.Record == nil {
 		job.Record = new(conformance.Record)

@@ -96,7 +96,7 @@ func TestSetups(t *testing.T) {
 	}
 }
 
-func TestQuirksApplyToDeviceUnderTest(t *testing.T) {
+func TestDefectsApplyToDeviceUnderTest(t *testing.T) {
 	refusesNothing := func(d verbs.Context) error {
 		pd, err := d.AllocPD()
 		if err != nil {
@@ -105,15 +105,15 @@ func TestQuirksApplyToDeviceUnderTest(t *testing.T) {
 		_, err = pd.RegMR(verbs.MRInit{})
 		return err
 	}
-	for _, quirks := range [][]string{nil, {"NoEmptyMR"}} {
-		err := try(t, "softroce", conformance.BenchSpec{Quirks: quirks}, func(b *conformance.Bench) error {
+	for _, defects := range [][]string{nil, {"NoEmptyMR"}} {
+		err := try(t, "softroce", conformance.BenchSpec{Defects: defects}, func(b *conformance.Bench) error {
 			partner, err := b.Partner()
 			if err != nil {
 				return err
 			}
 			device, other := refusesNothing(b.Device), refusesNothing(partner)
-			if (device == nil) != (quirks == nil) || other != nil {
-				return fmt.Errorf("with %v: device %w, partner %w", quirks, device, other)
+			if (device == nil) != (defects == nil) || other != nil {
+				return fmt.Errorf("with %v: device %w, partner %w", defects, device, other)
 			}
 			return nil
 		})
@@ -121,9 +121,9 @@ func TestQuirksApplyToDeviceUnderTest(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	err := try(t, "softroce", conformance.BenchSpec{Quirks: []string{"NoSuchQuirk"}}, nil)
+	err := try(t, "softroce", conformance.BenchSpec{Defects: []string{"NoSuchDefect"}}, nil)
 	var setup *conformance.SetupError
-	if err == nil || !strings.Contains(err.Error(), "NoSuchQuirk") || errors.As(err, &setup) {
+	if err == nil || !strings.Contains(err.Error(), "NoSuchDefect") || errors.As(err, &setup) {
 		t.Error(err)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
-	"github.com/fabrictest/fabrictest/emu/dgiwarp/flaw"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
@@ -27,10 +27,10 @@ func datagramIWARP() *Provider {
 			o, err := newDatagramOpener(s)
 			return o, err
 		},
-		setQuirk: func(spec string) error { return setDatagrams(new(dgiwarp.Config), spec) },
+		setDefect: func(spec string) error { return setDatagrams(new(dgiwarp.Config), spec) },
 	}
-	for _, q := range slices.Concat(flaw.AllQuirks(), engine.AllQuirks()) {
-		p.Quirks = append(p.Quirks, Quirk{Name: q.Name, Defect: q.Defect, Does: q.Does})
+	for _, q := range slices.Concat(dgwire.AllDefects(), engine.AllDefects()) {
+		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
 	}
 	return p
 }
@@ -39,10 +39,10 @@ func datagramIWARP() *Provider {
 func setDatagrams(cfg *dgiwarp.Config, spec string) error {
 	name, _, hasNumber := strings.Cut(spec, "=")
 	switch {
-	case cfg.Flaws.Set(name, true) != nil && cfg.NIC.Quirks.Set(name, true) != nil:
-		return &UnknownQuirkError{Name: name}
+	case cfg.Defects.Set(name, true) != nil && cfg.NIC.Defects.Set(name, true) != nil:
+		return &UnknownDefectError{Name: name}
 	case hasNumber:
-		return fmt.Errorf("quirk %s takes no number", spec)
+		return fmt.Errorf("defect %s takes no number", spec)
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ type datagramOpener struct{ cfg dgiwarp.Config }
 
 func newDatagramOpener(s Setup) (*datagramOpener, error) {
 	o := new(datagramOpener)
-	for _, name := range s.Quirks {
+	for _, name := range s.Defects {
 		if err := setDatagrams(&o.cfg, name); err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/flawed"
+	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
@@ -54,14 +54,14 @@ type Provider struct {
 	// HasECN is true if its packets are ECN-capable and its senders react to CE
 	// marks.
 	HasECN bool
-	// Quirks are the defects that it can have.
-	Quirks []Quirk
+	// Defects are the defects that it can have.
+	Defects []Defect
 
 	// newOpener returns an opener for a Setup, or an error if the provider does not
 	// support it.
 	newOpener func(Setup) (Opener, error)
-	// setQuirk checks the name of a defect, with its number if it takes one.
-	setQuirk func(spec string) error
+	// setDefect checks the name of a defect, with its number if it takes one.
+	setDefect func(spec string) error
 }
 
 // Default is the provider of scenarios that name none.
@@ -73,7 +73,7 @@ func All() []*Provider { return slices.Clone(all()) }
 var all = sync.OnceValue(func() []*Provider {
 	all := []*Provider{softRoCE(), softIWARP(), datagramIWARP()}
 	for _, p := range all {
-		p.Quirks = append(p.Quirks, verbQuirks(p.Caps|p.ReliableCaps)...)
+		p.Defects = append(p.Defects, verbDefects(p.Caps|p.ReliableCaps)...)
 	}
 	return all
 })
@@ -102,7 +102,7 @@ func Find(name string) (*Provider, error) {
 // Setup is the configuration of the NICs of a host. The zero value is a NIC without
 // defects. Settings of another provider are an error.
 type Setup struct {
-	Quirks []string
+	Defects []string
 	// ICRCOffloaded neither computes nor checks the ICRC of RoCE packets.
 	ICRCOffloaded bool
 	// NoRateControl keeps senders from slowing down for CNPs.
@@ -201,18 +201,18 @@ func (p *Provider) CapsFor(s Setup) verbs.Caps {
 
 // NewOpener returns an opener for NICs with a Setup.
 func (p *Provider) NewOpener(s Setup) (Opener, error) {
-	var q flawed.Quirks
-	others, err := p.takeVerbQuirks(&q, s.Quirks)
+	var q verbcalls.Defects
+	others, err := p.takeVerbDefects(&q, s.Defects)
 	if err != nil {
 		return nil, err
 	}
-	s.Quirks = others
+	s.Defects = others
 	o, err := p.newOpener(s)
 	if err != nil {
 		return nil, err
 	}
-	if q == (flawed.Quirks{}) {
+	if q == (verbcalls.Defects{}) {
 		return o, nil
 	}
-	return &verbFlaws{o, q}, nil
+	return &defectiveVerbs{o, q}, nil
 }

@@ -88,126 +88,126 @@ func TestFind(t *testing.T) {
 }
 
 // A defect that two providers have does the same in both.
-func TestQuirkNamesAreUnambiguous(t *testing.T) {
-	seen := map[string]Quirk{}
+func TestDefectNamesAreUnambiguous(t *testing.T) {
+	seen := map[string]Defect{}
 	for _, p := range All() {
-		for _, q := range p.Quirks {
+		for _, q := range p.Defects {
 			if q.Does == "" {
 				t.Errorf("%s: nobody says what it does", q.Name)
 			}
 			spec := strings.NewReplacer("=NAME", "="+p.counters()[0].Name, "=N", "=3").Replace(q.Name)
-			if err := p.CheckQuirk(spec); err != nil {
+			if err := p.CheckDefect(spec); err != nil {
 				t.Errorf("%s is listed by %s and not taken: %v", q.Name, p.Name, err)
 			}
 			if other, twice := seen[q.Name]; twice && other.Does != q.Does {
-				t.Errorf("%s is two quirks: %q and %q", q.Name, other.Does, q.Does)
+				t.Errorf("%s is two defects: %q and %q", q.Name, other.Does, q.Does)
 			}
 			seen[q.Name] = q
 		}
 	}
-	if all := AllQuirks(); len(all) != len(seen) || len(QuirkNames()) != len(all) {
-		t.Errorf("%d quirks listed, %d names, %d there are", len(all), len(QuirkNames()), len(seen))
+	if all := AllDefects(); len(all) != len(seen) || len(DefectNames()) != len(all) {
+		t.Errorf("%d defects listed, %d names, %d there are", len(all), len(DefectNames()), len(seen))
 	}
 }
 
-func TestRoCEQuirksAreDocumented(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/quirks.md")
+func TestRoCEDefectsAreDocumented(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/defects.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := softRoCE().Quirks
-	var all roceFlaws
+	listed := softRoCE().Defects
+	var all roceWire
 	for _, q := range listed {
 		if err := all.set(strings.Replace(q.Name, "=N", "=3", 1)); err != nil {
 			t.Errorf("%s is listed and not taken: %v", q.Name, err)
 		}
-		imitates := q.Defect
+		imitates := q.Imitates
 		if imitates == "" {
 			imitates = "–"
 		}
-		name := quirkName(strings.TrimPrefix(q.Name, managerPrefix))
+		name := defectName(strings.TrimPrefix(q.Name, managerPrefix))
 		if want := "| `" + name + "` | " + imitates + " |"; !strings.Contains(string(docs), want) {
-			t.Errorf("docs/quirks.md has no line %q", want)
+			t.Errorf("docs/defects.md has no line %q", want)
 		}
 	}
-	if got := len(all.nic.Names()) + len(all.wire.Names()) + len(managerQuirks); got != len(listed) {
-		t.Errorf("%d quirks listed, %d switched on", len(listed), got)
+	if got := len(all.nic.Names()) + len(all.wire.Names()) + len(managerDefects); got != len(listed) {
+		t.Errorf("%d defects listed, %d switched on", len(listed), got)
 	}
 	// Every switch of the connection manager is on now.
 	v := reflect.ValueOf(all.cm)
 	for i := range v.NumField() {
 		if f := v.Field(i); f.Kind() != reflect.Struct && f.IsZero() {
-			t.Errorf("cm.Quirks.%s is not listed", v.Type().Field(i).Name)
+			t.Errorf("cm.Defects.%s is not listed", v.Type().Field(i).Name)
 		}
 	}
-	if all.cm.StopAfterConns != 3 || all.cm.DetourLocal != (cm.Quirks{}).DetourLocal {
+	if all.cm.StopAfterConns != 3 || all.cm.DetourLocal != (cm.Defects{}).DetourLocal {
 		t.Errorf("%+v", all.cm)
 	}
 }
 
 // Defects of verbs apply to every provider with the verbs, alone or with other
 // defects.
-func TestVerbQuirks(t *testing.T) {
+func TestVerbDefects(t *testing.T) {
 	for _, p := range All() {
 		for name, has := range map[string]bool{"FenceIgnored": true, "SRQUnchecked": true, "XRCTargetDies": p.Caps.Has(verbs.CapXRC)} {
-			o, err := p.NewOpener(Setup{Quirks: []string{name}})
-			if _, wrapped := o.(*verbFlaws); wrapped != has || (err == nil) != has || (p.CheckQuirk(name) == nil) != has {
+			o, err := p.NewOpener(Setup{Defects: []string{name}})
+			if _, wrapped := o.(*defectiveVerbs); wrapped != has || (err == nil) != has || (p.CheckDefect(name) == nil) != has {
 				t.Errorf("%s with %s: %T, %v", p.Name, name, o, err)
 			}
 		}
 	}
-	o, err := softRoCE().NewOpener(Setup{Quirks: []string{"AlwaysFenced", "NAKStorm"}})
-	if err != nil || !o.(*verbFlaws).q.AlwaysFenced || !o.(*verbFlaws).Opener.(*roceOpener).cfg.NIC.Quirks.NAKStorm {
+	o, err := softRoCE().NewOpener(Setup{Defects: []string{"AlwaysFenced", "NAKStorm"}})
+	if err != nil || !o.(*defectiveVerbs).q.AlwaysFenced || !o.(*defectiveVerbs).Opener.(*roceOpener).cfg.NIC.Defects.NAKStorm {
 		t.Errorf("%+v, %v", o, err)
 	}
-	var unknown *UnknownQuirkError
-	if _, err := softRoCE().NewOpener(Setup{Quirks: []string{"AlwaysFenced", "Nonsense"}}); !errors.As(err, &unknown) || unknown.Name != "Nonsense" {
+	var unknown *UnknownDefectError
+	if _, err := softRoCE().NewOpener(Setup{Defects: []string{"AlwaysFenced", "Nonsense"}}); !errors.As(err, &unknown) || unknown.Name != "Nonsense" {
 		t.Error(err)
 	}
 }
 
-func TestCheckQuirkErrors(t *testing.T) {
+func TestCheckDefectErrors(t *testing.T) {
 	for spec, want := range map[string]string{
-		"NoSuchQuirk":         `no quirk "NoSuchQuirk"; 'fabrictest quirks' lists all`,
-		"cm.NoSuchQuirk":      `no quirk "cm.NoSuchQuirk"`,
+		"NoSuchDefect":        `no defect "NoSuchDefect"; 'fabrictest defects' lists all`,
+		"cm.NoSuchDefect":     `no defect "cm.NoSuchDefect"`,
 		"cm.StopAfterConns":   "needs a number of at least 1, for example cm.StopAfterConns=3",
 		"cm.StopAfterConns=0": "needs a number of at least 1",
 		"cm.LeakTimeWait=7":   "only cm.StopAfterConns takes a number",
 		"AckSkipsRead=1":      "only cm.StopAfterConns takes a number",
 		"CRCIgnored=1":        "takes no number",
-		"cm.DetourLocal":      `no quirk "cm.DetourLocal"`,
-		"":                    `no quirk ""`,
+		"cm.DetourLocal":      `no defect "cm.DetourLocal"`,
+		"":                    `no defect ""`,
 		"CounterStuck":        "needs the name of a counter, for example CounterStuck=sent_pkts",
 		"CounterStuck=sheep":  `no device has a counter "sheep"`,
-		"Memory":              `no quirk "Memory"`,
+		"Memory":              `no defect "Memory"`,
 	} {
-		err := CheckQuirk(spec)
+		err := CheckDefect(spec)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", spec, err, want)
 		}
-		var unknown *UnknownQuirkError
-		if strings.HasPrefix(want, "no quirk") != errors.As(err, &unknown) {
+		var unknown *UnknownDefectError
+		if strings.HasPrefix(want, "no defect") != errors.As(err, &unknown) {
 			t.Errorf("%q: %T", spec, err)
 		}
 	}
 	for name, p := range map[string]*Provider{"AckSkipsRead": softIWARP(), "CRCIgnored": softRoCE(), "CounterStuck=sent_pkts": All()[1]} {
-		var foreign *ForeignQuirkError
-		if err := p.CheckQuirk(name); !errors.As(err, &foreign) || len(foreign.Of) != 1 {
+		var foreign *ForeignDefectError
+		if err := p.CheckDefect(name); !errors.As(err, &foreign) || len(foreign.Of) != 1 {
 			t.Errorf("%s with %s: %v", name, p.Name, err)
 		}
-		if err := CheckQuirk(name); err != nil {
+		if err := CheckDefect(name); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 func TestRoCESetups(t *testing.T) {
-	o, err := newRoCEOpener(Setup{Quirks: []string{"AckSkipsRead", "cm.NoMRA"}, ICRCOffloaded: true, NoRateControl: true, MaxCMConns: 16})
+	o, err := newRoCEOpener(Setup{Defects: []string{"AckSkipsRead", "cm.NoMRA"}, ICRCOffloaded: true, NoRateControl: true, MaxCMConns: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := o.deviceConfig(NICConfig{Name: "x", LineRateBps: 7})
-	if !cfg.NIC.Quirks.AckSkipsRead || !cfg.CM.Quirks.NoMRA || cfg.NIC.ICRC != engine.ICRCOffloaded ||
+	if !cfg.NIC.Defects.AckSkipsRead || !cfg.CM.Defects.NoMRA || cfg.NIC.ICRC != engine.ICRCOffloaded ||
 		cfg.NIC.Congestion.MinRateBps < 1e12 || cfg.CM.MaxConns != 16 || cfg.Name != "x" || cfg.NIC.LineRateBps != 7 {
 		t.Errorf("%+v", cfg)
 	}
@@ -217,11 +217,11 @@ func TestRoCESetups(t *testing.T) {
 }
 
 func TestIWARPSetups(t *testing.T) {
-	o, err := newIWARPOpener(Setup{Quirks: []string{"CRCIgnored"}, Markers: true, ClientServer: true, MaxCMConns: 16})
+	o, err := newIWARPOpener(Setup{Defects: []string{"CRCIgnored"}, Markers: true, ClientServer: true, MaxCMConns: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || !cfg.NIC.Quirks.MPA.CRCIgnored || cfg.Name != "x" {
+	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || !cfg.NIC.Defects.MPA.CRCIgnored || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
 	if _, err := newIWARPOpener(Setup{NoRateControl: true}); err == nil {
@@ -245,7 +245,7 @@ func TestDatagramSetups(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for want, s := range map[string]Setup{
-		"no quirk": {Quirks: []string{"AckSkipsRead"}}, "no ICRC": {ICRCOffloaded: true}, "cannot be switched off": {NoRateControl: true}, "no markers": {Markers: true}, "no optional CRC": {NoMPACRC: true}, "no connection models": {ClientServer: true},
+		"no defect": {Defects: []string{"AckSkipsRead"}}, "no ICRC": {ICRCOffloaded: true}, "cannot be switched off": {NoRateControl: true}, "no markers": {Markers: true}, "no optional CRC": {NoMPACRC: true}, "no connection models": {ClientServer: true},
 	} {
 		if _, err := newDatagramOpener(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -14,7 +14,7 @@ type Profile struct {
 	Name, Title string
 	// Provider is the provider whose NICs can have the profile.
 	Provider     string
-	Quirks       []string
+	Defects      []string
 	Restrictions Restrictions
 }
 
@@ -23,18 +23,18 @@ func Profiles() []Profile {
 	return []Profile{
 		{
 			Name: "rxe-6.12", Title: "soft-RoCE of Linux 6.12", Provider: "softroce",
-			Quirks:       slices.Concat(rxeQuirks, []string{"FlushICRCDoubled", "StaleAckBreaksRead", "LocalErrFlushesAll"}),
+			Defects:      slices.Concat(rxeDefects, []string{"FlushICRCDoubled", "StaleAckBreaksRead", "LocalErrFlushesAll"}),
 			Restrictions: Restrictions{MissingCaps: rxeMissingCaps, PKeys: defaultPartition},
 		},
 		{
 			Name: "rxe-6.1", Title: "soft-RoCE of Linux 6.1", Provider: "softroce",
-			Quirks: slices.Concat(rxeQuirks, []string{
+			Defects: slices.Concat(rxeDefects, []string{
 				"NoLengthChecks", "HugeLengthIsAccess", "NAKInReadSucceeds", "UDLongKillsQP", "SQNeverDrains", "NoLastWQEEvent", "LocalErrIsQPOp",
 			}),
 			Restrictions: Restrictions{MissingCaps: rxeMissingCaps | verbs.CapFlush | verbs.CapAtomicWrite, PKeys: defaultPartition},
 		},
-		{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Provider: "softiwarp", Quirks: siwQuirks, Restrictions: siwRestrictions},
-		{Name: "siw-6.1", Title: "soft-iWARP of Linux 6.1", Provider: "softiwarp", Quirks: siwQuirks, Restrictions: siwRestrictions},
+		{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Provider: "softiwarp", Defects: siwDefects, Restrictions: siwRestrictions},
+		{Name: "siw-6.1", Title: "soft-iWARP of Linux 6.1", Provider: "softiwarp", Defects: siwDefects, Restrictions: siwRestrictions},
 	}
 }
 
@@ -64,10 +64,10 @@ var defaultPartition = []uint16{0xffff}
 // defects.
 const rxeMissingCaps = verbs.CapXRC | verbs.CapCongestion | verbs.CapCredits
 
-// rxeQuirks are the defects of rxe in both Linux 6.1 and 6.12. Congestion control
+// rxeDefects are the defects of rxe in both Linux 6.1 and 6.12. Congestion control
 // and credits are not claimed, and their absence is no defect; the profile still
 // leaves them out on the wire.
-var rxeQuirks = []string{
+var rxeDefects = []string{
 	// Headers.
 	"ECNFromTClass", "FixedHopLimit", "DFUnchecked", "ReservedOpSilent", "RaggedAccepted", "GSIAckReq", "GRHFlagOnConnected", "MigReqZero",
 	// Requester.
@@ -88,11 +88,11 @@ var rxeQuirks = []string{
 // invalidation, and as a client it only knows the model of RFC 5044.
 var siwRestrictions = Restrictions{MissingCaps: verbs.CapAtomics | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapSendInv, ClientServer: true}
 
-// siwQuirks are the defects of siw, whose versions do not differ on the wire.
+// siwDefects are the defects of siw, whose versions do not differ on the wire.
 // BusyCloseIsIdle is left out, because it is coarser than siw's behaviour, which
 // FINDropsAnswers hides. NeverRaisesCRC and RefusesPlainReply belong to a siw built
 // with CRC.
-var siwQuirks = []string{
+var siwDefects = []string{
 	// Start-up.
 	"NoStartupTerminate", "RTRIgnored", "NeverAsksCRC", "RefusesMarkers", "EchoesFlags", "TakesRevision0", "PrivateData256", "LengthWraps",
 	"BadReplyHangs", "DepthsAlwaysCount", "OneRTR", "NoFallback", "NoFence", "EarlyFence", "FirstFPDUStuck", "IRDRoundedUp", "ORDRoundedUp",

@@ -9,21 +9,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestProfileQuirksExist(t *testing.T) {
+func TestProfileDefectsExist(t *testing.T) {
 	for _, p := range Profiles() {
 		of, err := Find(p.Provider)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, q := range p.Quirks {
-			if err := of.CheckQuirk(q); err != nil {
+		for i, q := range p.Defects {
+			if err := of.CheckDefect(q); err != nil {
 				t.Errorf("%s: %v", p.Name, err)
 			}
-			if slices.Contains(p.Quirks[:i], q) {
+			if slices.Contains(p.Defects[:i], q) {
 				t.Errorf("%s has %s twice", p.Name, q)
 			}
 		}
-		if _, err := of.NewOpener(Setup{Quirks: p.Quirks}); err != nil {
+		if _, err := of.NewOpener(Setup{Defects: p.Defects}); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 		if lost := p.Restrictions.MissingCaps &^ of.Caps; lost != 0 {
@@ -74,8 +74,8 @@ func TestRxeProfilesHaveKnownDefects(t *testing.T) {
 			}
 			defect := fmt.Sprintf("R%d", n)
 			if of := imitating(t, p, defect); len(of) == 0 {
-				t.Errorf("no quirk imitates %s", defect)
-			} else if has := slices.ContainsFunc(of, func(q string) bool { return slices.Contains(p.Quirks, q) }); has != want {
+				t.Errorf("no defect imitates %s", defect)
+			} else if has := slices.ContainsFunc(of, func(q string) bool { return slices.Contains(p.Defects, q) }); has != want {
 				t.Errorf("%s has one of %q: %v, want %v", profile, of, has, want)
 			}
 		}
@@ -97,17 +97,17 @@ func TestProfilesMatchDocumentedKernels(t *testing.T) {
 		said := slices.Concat(imitating(t, &p, kernel), imitating(t, &p, kernel+" "+version))
 		for n := 1; n <= knownDefects && kernel == "rxe"; n++ {
 			for _, q := range imitating(t, &p, fmt.Sprintf("R%d", n)) {
-				if slices.Contains(p.Quirks, q) { // whether it should be is for the test above
+				if slices.Contains(p.Defects, q) { // whether it should be is for the test above
 					said = append(said, q)
 				}
 			}
 		}
 		for _, q := range said {
-			if !slices.Contains(p.Quirks, q) && apart[q] == "" {
+			if !slices.Contains(p.Defects, q) && apart[q] == "" {
 				t.Errorf("%s has no %s, which is said to imitate it", p.Name, q)
 			}
 		}
-		for _, q := range p.Quirks {
+		for _, q := range p.Defects {
 			if !slices.Contains(said, q) && apart[q] == "" {
 				t.Errorf("%s has %s, of which nobody says that it imitates %s", p.Name, q, kernel)
 			}
@@ -115,15 +115,15 @@ func TestProfilesMatchDocumentedKernels(t *testing.T) {
 	}
 }
 
-// imitating lists the quirks of a profile's provider that are said to imitate something.
+// imitating lists the defects of a profile's provider that are said to imitate something.
 func imitating(t *testing.T, p *Profile, what string) (names []string) {
 	t.Helper()
 	of, err := Find(p.Provider)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range of.Quirks {
-		if slices.Contains(strings.Split(q.Defect, ", "), what) {
+	for _, q := range of.Defects {
+		if slices.Contains(strings.Split(q.Imitates, ", "), what) {
 			names = append(names, q.Name)
 		}
 	}

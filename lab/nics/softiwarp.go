@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/flaw"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -27,10 +27,10 @@ func softIWARP() *Provider {
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
 		newOpener: func(s Setup) (Opener, error) { return newIWARPOpener(s) },
-		setQuirk:  func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
+		setDefect: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
 	}
-	for _, q := range slices.Concat(engine.AllQuirks(), flaw.AllQuirks()) {
-		p.Quirks = append(p.Quirks, Quirk{Name: q.Name, Defect: q.Defect, Does: q.Does})
+	for _, q := range slices.Concat(engine.AllDefects(), iwarpwire.AllDefects()) {
+		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
 	}
 	return p
 }
@@ -40,7 +40,7 @@ type iwarpOpener struct{ cfg softiwarp.Config }
 
 func newIWARPOpener(s Setup) (*iwarpOpener, error) {
 	o := new(iwarpOpener)
-	for _, name := range s.Quirks {
+	for _, name := range s.Defects {
 		if err := setIWARP(&o.cfg, name); err != nil {
 			return nil, err
 		}
@@ -61,10 +61,10 @@ func newIWARPOpener(s Setup) (*iwarpOpener, error) {
 func setIWARP(cfg *softiwarp.Config, spec string) error {
 	name, _, hasNumber := strings.Cut(spec, "=")
 	switch {
-	case cfg.NIC.Quirks.Set(name, true) != nil && cfg.Flaws.Set(name, true) != nil:
-		return &UnknownQuirkError{Name: name}
+	case cfg.NIC.Defects.Set(name, true) != nil && cfg.Defects.Set(name, true) != nil:
+		return &UnknownDefectError{Name: name}
 	case hasNumber:
-		return fmt.Errorf("quirk %s takes no number", spec)
+		return fmt.Errorf("defect %s takes no number", spec)
 	}
 	return nil
 }

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
-	"github.com/fabrictest/fabrictest/emu/softroce/flaw"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -25,12 +25,12 @@ func softRoCE() *Provider {
 			o, err := newRoCEOpener(s)
 			return o, err
 		},
-		setQuirk: func(spec string) error { return new(roceFlaws).set(spec) },
+		setDefect: func(spec string) error { return new(roceWire).set(spec) },
 	}
-	for _, q := range slices.Concat(engine.AllQuirks(), flaw.AllQuirks()) {
-		p.Quirks = append(p.Quirks, Quirk{Name: q.Name, Defect: q.Defect, Does: q.Does})
+	for _, q := range slices.Concat(engine.AllDefects(), rocewire.AllDefects()) {
+		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
 	}
-	p.Quirks = append(p.Quirks, managerQuirks...)
+	p.Defects = append(p.Defects, managerDefects...)
 	return p
 }
 
@@ -38,9 +38,9 @@ func softRoCE() *Provider {
 type roceOpener struct{ cfg softroce.Config }
 
 func newRoCEOpener(s Setup) (*roceOpener, error) {
-	var flaws roceFlaws
-	for _, name := range s.Quirks {
-		if err := flaws.set(name); err != nil {
+	var defects roceWire
+	for _, name := range s.Defects {
+		if err := defects.set(name); err != nil {
 			return nil, err
 		}
 	}
@@ -57,7 +57,7 @@ func newRoCEOpener(s Setup) (*roceOpener, error) {
 	if s.NoRateControl {
 		disableRateControl(&o.cfg.NIC)
 	}
-	o.cfg.NIC.Quirks, o.cfg.Flaws, o.cfg.CM.Quirks, o.cfg.CM.MaxConns = flaws.nic, flaws.wire, flaws.cm, s.MaxCMConns
+	o.cfg.NIC.Defects, o.cfg.Defects, o.cfg.CM.Defects, o.cfg.CM.MaxConns = defects.nic, defects.wire, defects.cm, s.MaxCMConns
 	return o, nil
 }
 

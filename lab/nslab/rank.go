@@ -24,7 +24,7 @@ type rankJob struct {
 	Seed     uint64        `json:"seed"`
 	Host     string        `json:"host"`
 	NICs     []rankNIC     `json:"nics"`
-	Quirks   []string      `json:"quirks,omitempty"`
+	Defects  []string      `json:"defects,omitempty"`
 	Patience time.Duration `json:"patience"`
 	// NoGSO disables UDP segmentation offload: netem would drop a GSO packet as a
 	// whole.
@@ -164,7 +164,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []w
 			err = errors.Join(err, closeAll())
 		}
 	}()
-	open, err := lab.NICs(s, job.Host, job.Quirks...)
+	open, err := lab.NICs(s, job.Host, job.Defects...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -185,14 +185,14 @@ workload: {kind: stream, op: send, messages: 2000, bytes: 1KiB, think: 1ms, time
 	}
 }
 
-func TestUnknownQuirkIsBroken(t *testing.T) {
+func TestUnknownDefectIsBroken(t *testing.T) {
 	t.Parallel()
 	r := run(t, `
 fabric: {kind: pair}
-nic: {quirks: [NoSuchQuirk]}
+nic: {defects: [NoSuchDefect]}
 workload: {kind: pingpong, messages: 10}
 `, lab.Options{})
-	if r.Verdict == report.Passed || !strings.Contains(r.Reason+r.Detail, "NoSuchQuirk") {
+	if r.Verdict == report.Passed || !strings.Contains(r.Reason+r.Detail, "NoSuchDefect") {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 	}
 }

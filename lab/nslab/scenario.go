@@ -48,7 +48,7 @@ func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *
 // also of a run that was stopped. It calls onTruncated if the capture of the fabric
 // reaches its limit.
 func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, onTruncated func()) (*lab.Observation, error) {
-	if why := lab.Incompatibility(s, scenarios.NetNS, opts.Quirks...); why != "" {
+	if why := lab.Incompatibility(s, scenarios.NetNS, opts.Defects...); why != "" {
 		return nil, s.Errorf("nic.provider", "%s", why)
 	}
 	plan, err := lab.NewPlan(s, opts)
@@ -57,7 +57,7 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 	}
 	for _, h := range plan.Topology.Hosts {
 		// Report invalid settings before any rank starts.
-		if _, err := lab.NICs(s, h.Name, opts.Quirks...); err != nil {
+		if _, err := lab.NICs(s, h.Name, opts.Defects...); err != nil {
 			return nil, err
 		}
 	}

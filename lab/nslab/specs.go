@@ -22,7 +22,7 @@ func (p *scenarioRun) specs() ([]launch.Spec, error) {
 		host := p.Fabric.Host(p.Plan.Topology.Hosts[i].Name)
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
-			NICs: p.rankNICs(host.Host), Quirks: p.opts.Quirks,
+			NICs: p.rankNICs(host.Host), Defects: p.opts.Defects,
 			Patience: idleTimeout, NoGSO: p.opts.Netem,
 		}
 		if p.opts.Capture && p.dir != "" {

@@ -19,7 +19,7 @@ func TestCallsWaitUntilAConnectionIsFreed(t *testing.T) {
 		if r := Run(context.Background(), s, lab.Options{Seed: 914}); r.Verdict != report.Passed {
 			t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 		}
-		if r := Run(context.Background(), s, lab.Options{Seed: 914, Quirks: []string{"cm.LeakTimeWait"}}); r.Verdict != report.Failed {
+		if r := Run(context.Background(), s, lab.Options{Seed: 914, Defects: []string{"cm.LeakTimeWait"}}); r.Verdict != report.Failed {
 			t.Errorf("with a manager that frees no connections: %s: %s", r.Verdict, r.Reason)
 		}
 		return

@@ -19,10 +19,10 @@ func TestExpectationsFail(t *testing.T) {
 		broken = "fabric: {kind: pair}\nfaults: [{at: 1ms, do: qp-error, on: [host0]}]\nworkload: {kind: pingpong, messages: 300, think: 10us, timeout: 1ms, reconnect: true}\n"
 	)
 	for _, tc := range []struct {
-		text   string
-		quirks []string
-		red    string // all that turns red, in order
-		got    string // part of what the first says
+		text    string
+		defects []string
+		red     string // all that turns red, in order
+		got     string // part of what the first says
 	}{
 		{text: clean + "expect: {max_time: 1us}\n", red: "max_time"},
 		{text: clean + "expect: {retransmits: {min: 1}}\n", red: "retransmits", got: "0"},
@@ -38,17 +38,17 @@ func TestExpectationsFail(t *testing.T) {
 		{text: broken + "expect: {recovery: 1us}\n", red: "recovery", got: "after host0 queue pairs moved to Error at 1 ms"},
 		// A NIC that is told to be wrong.
 		{
-			text:   "fabric: {kind: pair}\nimpair: [{corrupt: 5%}]\nworkload: {kind: stream, op: write, messages: 300, bytes: 16KiB, timeout: 1ms}\nexpect: {delivered: any}\n",
-			quirks: []string{"ICRCIgnored"}, red: "memory violations", got: "byte",
+			text:    "fabric: {kind: pair}\nimpair: [{corrupt: 5%}]\nworkload: {kind: stream, op: write, messages: 300, bytes: 16KiB, timeout: 1ms}\nexpect: {delivered: any}\n",
+			defects: []string{"ICRCIgnored"}, red: "memory violations", got: "byte",
 		},
 		{
-			text: "fabric: {kind: pair}\nimpair: [{loss: 2%}]\nworkload: {kind: random, services: [rc], messages: 400}\n", quirks: []string{"AckSkipsRead"},
+			text: "fabric: {kind: pair}\nimpair: [{loss: 2%}]\nworkload: {kind: random, services: [rc], messages: 400}\n", defects: []string{"AckSkipsRead"},
 			red: "delivered memory violations", got: "messages",
 		},
 	} {
-		r := play(t, tc.text, lab.Options{Quirks: tc.quirks})
+		r := play(t, tc.text, lab.Options{Defects: tc.defects})
 		if got := strings.Join(red(r), " "); got != tc.red || r.Verdict != report.Failed {
-			t.Errorf("%s%v: %s, %q turn red, want %q: %s", tc.text, tc.quirks, r.Verdict, got, tc.red, r.Reason)
+			t.Errorf("%s%v: %s, %q turn red, want %q: %s", tc.text, tc.defects, r.Verdict, got, tc.red, r.Reason)
 			continue
 		}
 		if name, _, _ := strings.Cut(tc.red, " "); !strings.Contains(check(r, name).Got, tc.got) {
@@ -60,20 +60,20 @@ func TestExpectationsFail(t *testing.T) {
 	}
 }
 
-func TestQuirksApplyToNamedHosts(t *testing.T) {
+func TestDefectsApplyToNamedHosts(t *testing.T) {
 	const text = "fabric: {kind: pair}\nimpair: [{corrupt: 5%}]\nworkload: {kind: stream, op: write, messages: 300, bytes: 16KiB, timeout: 1ms}\n"
 	passes(t, text)
 	// host0 only sends: that it ignores checksums hardly matters, as its peer does not.
-	r := play(t, text+"nic: {quirks: [ICRCIgnored], on: [host1]}\n", lab.Options{})
+	r := play(t, text+"nic: {defects: [ICRCIgnored], on: [host1]}\n", lab.Options{})
 	if got := red(r); !slices.Contains(got, "violations") {
-		t.Errorf("a flawed receiver was not found out: %v", got)
+		t.Errorf("a defective receiver was not found out: %v", got)
 	}
-	r = play(t, text+"nic: {quirks: [NoSuchQuirk]}\n", lab.Options{})
-	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:7:") || !strings.Contains(r.Reason, `no quirk "NoSuchQuirk"`) {
+	r = play(t, text+"nic: {defects: [NoSuchDefect]}\n", lab.Options{})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:7:") || !strings.Contains(r.Reason, `no defect "NoSuchDefect"`) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
-	r = play(t, text, lab.Options{Quirks: []string{"NoSuchQuirk"}})
-	if r.Verdict != report.Broken || !strings.Contains(r.Reason, `no quirk "NoSuchQuirk"`) {
+	r = play(t, text, lab.Options{Defects: []string{"NoSuchDefect"}})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, `no defect "NoSuchDefect"`) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 }

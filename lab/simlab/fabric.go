@@ -143,7 +143,7 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	if err != nil {
 		return err
 	}
-	open, err := lab.NICs(s, p.Node, r.opts.Quirks...)
+	open, err := lab.NICs(s, p.Node, r.opts.Defects...)
 	if err != nil {
 		return err
 	}

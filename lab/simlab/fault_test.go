@@ -104,7 +104,7 @@ func TestBrokenQueuePairs(t *testing.T) {
 
 func TestHungRunReportsRankStates(t *testing.T) {
 	// The peer's NIC never completes what it cannot deliver.
-	r := play(t, "fabric: {kind: pair}\nnic: {quirks: [RetryExcHangs]}\nworkload: {kind: stream, messages: 100, timeout: 1ms, retries: 1}\n"+`
+	r := play(t, "fabric: {kind: pair}\nnic: {defects: [RetryExcHangs]}\nworkload: {kind: stream, messages: 100, timeout: 1ms, retries: 1}\n"+`
 faults: [{at: 5us, do: down, on: [host1]}]
 limit: 2s
 `, lab.Options{})

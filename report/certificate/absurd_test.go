@@ -46,8 +46,8 @@ func TestVerifyHandlesExtremeNumbers(t *testing.T) {
 		setNumbers(reflect.ValueOf(&c.Run).Elem(), n)
 		for i := range c.Run.Devices[0].Results {
 			r := &c.Run.Devices[0].Results[i]
-			for j := range r.Flawed {
-				r.Flawed[j].Verdict = conform.Fail
+			for j := range r.Defective {
+				r.Defective[j].Verdict = conform.Fail
 			}
 		}
 		c.Run.Version = conform.Version

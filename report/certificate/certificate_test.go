@@ -59,9 +59,9 @@ func TestOutcomes(t *testing.T) {
 	if got, err := Draw(many, Subject{}, Judge{}); err != nil || !strings.HasSuffix(got.Why, "7 not met: roce/rc/psn/0, roce/rc/psn/1, roce/rc/psn/2, roce/rc/psn/3, roce/rc/psn/4 and 2 more") {
 		t.Errorf("clauses that are not met: %v %v", got, err)
 	}
-	flawed := judged(pass)
-	flawed.Devices[0].Quirks = []string{"NAKStorm"}
-	if _, err := Draw(flawed, Subject{}, Judge{}); err == nil {
+	defective := judged(pass)
+	defective.Devices[0].Defects = []string{"NAKStorm"}
+	if _, err := Draw(defective, Subject{}, Judge{}); err == nil {
 		t.Error("a device with defects on purpose is certified")
 	}
 }

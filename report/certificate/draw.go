@@ -15,7 +15,7 @@ func Draw(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) 
 	if len(run.Devices) != 1 {
 		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", units.Plural(len(run.Devices), "device"))
 	}
-	if q := run.Devices[0].Quirks; len(q) > 0 {
+	if q := run.Devices[0].Defects; len(q) > 0 {
 		return nil, fmt.Errorf("the device has the injected defects %v: a certificate is for unmodified devices", q)
 	}
 	c := &Certificate{Version: Version, Subject: subject, Judge: judge, Run: *run}

@@ -30,7 +30,7 @@ type Run struct {
 	Part      bool       `json:"part,omitempty"`
 	Devices   []Device   `json:"devices"`
 	Documents []Document `json:"documents"` // the ledger: all requirements
-	// Faults are faults of the cases themselves, in a run with mutants.
+	// Faults are faults of the cases themselves, in a run with defects.
 	Faults []Fault `json:"faults,omitempty"`
 }
 
@@ -40,12 +40,12 @@ type Device struct {
 	Title string `json:"title"` // display name
 	// As is the kernel whose device it imitates.
 	As string `json:"as,omitempty"`
-	// Quirks are the injected defects.
-	Quirks  []string `json:"quirks,omitempty"`
+	// Defects are the injected defects.
+	Defects []string `json:"defects,omitempty"`
 	Results []Result `json:"results"` // in the order of the suites
-	// Mutants list for each possible defect the cases that detect it, in a run with
-	// mutants.
-	Mutants []Mutant `json:"mutants,omitempty"`
+	// DefectChecks list for each possible defect the cases that detect it, in a run with
+	// defects.
+	DefectChecks []DefectCheck `json:"defectChecks,omitempty"`
 	// Measured are measurements of loss recovery and congestion control.
 	Measured []Measured `json:"measured,omitempty"`
 }
@@ -110,29 +110,29 @@ type Result struct {
 	Detail string   `json:"detail,omitempty"`
 	Took   Duration `json:"took"`   // wall-clock time
 	Replay string   `json:"replay"` // command that repeats this case
-	// Flawed are the results on devices with a defect that the case should detect.
-	Flawed []Flawed `json:"flawed,omitempty"`
+	// Defective are the results on devices with a defect that the case should detect.
+	Defective []Defective `json:"defective,omitempty"`
 	// Ladder is the sequence of events, if it is of interest.
 	Ladder *Ladder `json:"ladder,omitempty"`
 	// Capture is the capture file, as a path in the run's folder.
 	Capture string `json:"capture,omitempty"`
 }
 
-// Flawed is the result of a case on a device with a defect.
-type Flawed struct {
-	Quirk   string  `json:"quirk"` // the defect
+// Defective is the result of a case on a device with a defect.
+type Defective struct {
+	Defect  string  `json:"defect"` // the defect
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason,omitempty"` // why, in one line
 }
 
-// Mutant is a defect with the cases that detect it.
-type Mutant struct {
-	Quirk   string   `json:"quirk"`             // its name
-	Defect  string   `json:"defect,omitempty"`  // what it imitates
-	Does    string   `json:"does"`              // effect of the defect
-	Tried   int      `json:"tried"`             // number of cases run with the defect
-	Caught  []string `json:"caught,omitempty"`  // cases that fail with the defect
-	Expects []string `json:"expects,omitempty"` // cases that should fail with the defect
+// DefectCheck is a defect with the cases that detect it.
+type DefectCheck struct {
+	Defect   string   `json:"defect"`             // its name
+	Imitates string   `json:"imitates,omitempty"` // what it imitates
+	Does     string   `json:"does"`               // effect of the defect
+	Tried    int      `json:"tried"`              // number of cases run with the defect
+	Caught   []string `json:"caught,omitempty"`   // cases that fail with the defect
+	Expects  []string `json:"expects,omitempty"`  // cases that should fail with the defect
 	// Excused is the reason why no case could detect it in this run.
 	Excused string `json:"excused,omitempty"`
 }
@@ -140,19 +140,19 @@ type Mutant struct {
 // Fault is a fault of the test suite: a case that cannot fail, a defect that no case
 // detects.
 type Fault struct {
-	Kind   string `json:"kind"`             // unproven, uncaught, unknown-quirk, unsound
+	Kind   string `json:"kind"`             // unproven, uncaught, unknown-defect, unsound
 	Device string `json:"device,omitempty"` // device of the fault
 	Case   string `json:"case,omitempty"`   // case at fault
-	Quirk  string `json:"quirk,omitempty"`  // defect concerned
+	Defect string `json:"defect,omitempty"` // defect concerned
 	What   string `json:"what"`             // description
 }
 
 // Kinds of faults.
 const (
-	Unsound      = "unsound"       // a case fails on a device without defects
-	Unproven     = "unproven"      // a case passes on a device with a defect that it should detect
-	UnknownQuirk = "unknown-quirk" // a case names a defect that no device can have
-	Uncaught     = "uncaught"      // a defect that no case detects
+	Unsound       = "unsound"        // a case fails on a device without defects
+	Unproven      = "unproven"       // a case passes on a device with a defect that it should detect
+	UnknownDefect = "unknown-defect" // a case names a defect that no device can have
+	Uncaught      = "uncaught"       // a defect that no case detects
 )
 
 // Ladder is the sequence of events of a case.

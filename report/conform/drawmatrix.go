@@ -14,37 +14,37 @@ type matrixView struct {
 	Full           bool // all cases were run with all defects
 	Left           int  // defects of cases that were not selected
 	SVG            template.HTML
-	Rows           []*mutantView
+	Rows           []*checkView
 }
 
-// mutantView is a defect with the cases that detect it.
-type mutantView struct {
-	Quirk, Defect, Does string
-	State               string // caught, uncaught, excused
-	Why                 string
-	Caught              []string
-	More                int
+// checkView is a defect with the cases that detect it.
+type checkView struct {
+	Defect, Imitates, Does string
+	State                  string // caught, uncaught, excused
+	Why                    string
+	Caught                 []string
+	More                   int
 }
 
 // maxCatchers limits the cases named for a defect; the drawing has all.
 const maxCatchers = 12
 
 func newMatrix(d *Device, part bool) *matrixView {
-	if len(d.Mutants) == 0 {
+	if len(d.DefectChecks) == 0 {
 		return nil
 	}
-	v := &matrixView{Device: d.Label(), Total: len(d.Mutants), Full: true}
+	v := &matrixView{Device: d.Label(), Total: len(d.DefectChecks), Full: true}
 	shown := *d
-	shown.Mutants = nil
-	for i := range d.Mutants {
-		m := &d.Mutants[i]
+	shown.DefectChecks = nil
+	for i := range d.DefectChecks {
+		m := &d.DefectChecks[i]
 		// Ignore defects of cases that were not selected.
 		if part && len(m.Expects) == 0 && len(m.Caught) == 0 {
 			v.Left++
 			continue
 		}
-		shown.Mutants = append(shown.Mutants, *m)
-		row := &mutantView{Quirk: m.Quirk, Defect: m.Defect, Does: m.Does, State: mutantState(m), Why: m.Excused, Caught: m.Caught}
+		shown.DefectChecks = append(shown.DefectChecks, *m)
+		row := &checkView{Defect: m.Defect, Imitates: m.Imitates, Does: m.Does, State: checkState(m), Why: m.Excused, Caught: m.Caught}
 		if len(m.Caught) > 0 {
 			v.Noticed++
 		}
@@ -58,7 +58,7 @@ func newMatrix(d *Device, part bool) *matrixView {
 	return v
 }
 
-func mutantState(m *Mutant) string {
+func checkState(m *DefectCheck) string {
 	switch {
 	case len(m.Caught) > 0:
 		return "caught"
@@ -104,7 +104,7 @@ func drawMatrix(d *Device) template.HTML {
 		mute[d.Results[i].ID] = d.Results[i].Verdict == Unsupported
 	}
 	cell := min(14, max(1.6, gridWidth/float64(max(1, len(columns)))))
-	width, height := gridLeft+cell*float64(len(columns))+30, gridTop+gridRow*float64(len(d.Mutants))+8
+	width, height := gridLeft+cell*float64(len(columns))+30, gridTop+gridRow*float64(len(d.DefectChecks))+8
 	var b strings.Builder
 	ids := make([]string, len(columns))
 	for i, c := range columns {
@@ -112,10 +112,10 @@ func drawMatrix(d *Device) template.HTML {
 	}
 	fmt.Fprintf(&b, `<svg class="grid-drawing" viewBox="0 0 %.0f %.0f" style="width:%.0fpx" role="img" aria-label="defects and the cases that notice them" data-cell="%.2f" data-left="%d" data-top="%d" data-row="%d" data-cases="%s">`,
 		width, height, width, cell, gridLeft, gridTop, gridRow, strings.Join(ids, " "))
-	fmt.Fprintf(&b, `<rect class="row" x="%d" y="%d" width="%.1f" height="%d"/>`, gridLeft, gridTop, cell*float64(len(columns)), gridRow*len(d.Mutants))
+	fmt.Fprintf(&b, `<rect class="row" x="%d" y="%d" width="%.1f" height="%d"/>`, gridLeft, gridTop, cell*float64(len(columns)), gridRow*len(d.DefectChecks))
 	drawTopics(&b, columns, cell, height)
-	for y, m := range inColumnOrder(d.Mutants, at) {
-		drawMutant(&b, m, float64(gridTop+gridRow*y), cell, len(columns), at, mute)
+	for y, m := range inColumnOrder(d.DefectChecks, at) {
+		drawDefectCheck(&b, m, float64(gridTop+gridRow*y), cell, len(columns), at, mute)
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String())
@@ -123,9 +123,9 @@ func drawMatrix(d *Device) template.HTML {
 
 // inColumnOrder sorts defects by the first case that detects them. Undetected defects come
 // first.
-func inColumnOrder(all []Mutant, at map[string]int) []*Mutant {
-	rows := make([]*Mutant, len(all))
-	first := make(map[*Mutant]int, len(all))
+func inColumnOrder(all []DefectCheck, at map[string]int) []*DefectCheck {
+	rows := make([]*DefectCheck, len(all))
+	first := make(map[*DefectCheck]int, len(all))
 	for i := range all {
 		m := &all[i]
 		rows[i], first[m] = m, -1
@@ -135,7 +135,7 @@ func inColumnOrder(all []Mutant, at map[string]int) []*Mutant {
 			}
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b *Mutant) int { return first[a] - first[b] })
+	slices.SortStableFunc(rows, func(a, b *DefectCheck) int { return first[a] - first[b] })
 	return rows
 }
 
@@ -159,14 +159,14 @@ func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) 
 	}
 }
 
-// drawMutant draws a row: its name, and a path for the cells of each kind.
-func drawMutant(b *strings.Builder, m *Mutant, y, cell float64, columns int, at map[string]int, mute map[string]bool) {
-	state := mutantState(m)
+// drawDefectCheck draws a row: its name, and a path for the cells of each kind.
+func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, columns int, at map[string]int, mute map[string]bool) {
+	state := checkState(m)
 	fmt.Fprintf(b, `<g class="m %s">`, state)
 	if state != "caught" {
 		fmt.Fprintf(b, `<rect class="row" x="%d" y="%.0f" width="%.1f" height="%d"/>`, gridLeft, y, cell*float64(columns), gridRow-1)
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%.0f">%s</text>`, gridLeft-8, y+gridRow-3, esc(m.Quirk))
+	fmt.Fprintf(b, `<text x="%d" y="%.0f">%s</text>`, gridLeft-8, y+gridRow-3, esc(m.Defect))
 	cells := make(map[string]*strings.Builder)
 	mark := func(id, class string) {
 		i, ok := at[id]

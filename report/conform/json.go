@@ -102,9 +102,9 @@ func (r *Result) check() *report.KeyError {
 	if !slices.Contains(Verdicts(), r.Verdict) {
 		return wrong("verdict", r.Verdict)
 	}
-	for i, f := range r.Flawed {
+	for i, f := range r.Defective {
 		if !slices.Contains(Verdicts(), f.Verdict) {
-			return wrong(fmt.Sprintf("flawed[%d].verdict", i), f.Verdict)
+			return wrong(fmt.Sprintf("defective[%d].verdict", i), f.Verdict)
 		}
 	}
 	return nil

@@ -135,7 +135,7 @@ func TestReadErrorNamesKey(t *testing.T) {
 		{"colour", `"tier":"sim"`, `"tier":"sim","colour":"red"`},
 		{"devices[0].name", `"name":"softroce",`, ``},
 		{"devices[0].results[0].verdict", `"verdict":"fail"`, `"verdict":"fine"`},
-		{"devices[0].results[1].flawed[0].verdict", `"quirk":"NAKStorm","verdict":"fail"`, `"quirk":"NAKStorm","verdict":"fine"`},
+		{"devices[0].results[1].defective[0].verdict", `"defect":"NAKStorm","verdict":"fail"`, `"defect":"NAKStorm","verdict":"fine"`},
 		{"devices[0].results[0].ladder.steps[0].at", `"at":8200`, `"at":"soon"`},
 		{"documents[0].sections[0].rows", `"rows":[{"id":"roce/rc/psn/1"`, `"rows":null,"x":[{"id":"roce/rc/psn/1"`},
 	} {

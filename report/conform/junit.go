@@ -40,8 +40,8 @@ func (r *Run) newSuite(name string) files.Suite {
 
 func (r *Run) junitSuite(d *Device) files.Suite {
 	s := r.newSuite(d.Label())
-	if len(d.Quirks) > 0 {
-		s.Properties = append(s.Properties, files.Fact("quirks", printable.Line(strings.Join(d.Quirks, " "))))
+	if len(d.Defects) > 0 {
+		s.Properties = append(s.Properties, files.Fact("defects", printable.Line(strings.Join(d.Defects, " "))))
 	}
 	if words := (&Run{Devices: []Device{*d}}).DeviationWords(); words != "" {
 		s.Properties = append(s.Properties, files.Fact("deviates", words))
@@ -110,9 +110,9 @@ func (r *Result) explanation() string {
 }
 
 func (r *Run) junitFaults() files.Suite {
-	s := r.newSuite("mutants")
+	s := r.newSuite("check-cases")
 	for _, f := range r.Faults {
-		name := printable.Line(strings.TrimSpace(f.Case + " " + f.Quirk))
+		name := printable.Line(strings.TrimSpace(f.Case + " " + f.Defect))
 		s.Add(files.Case{
 			Name: name, Class: s.Name + "." + printable.Line(f.Kind), Time: files.Seconds(0),
 			Failure:   &files.Problem{Message: printable.Line(f.What), Type: printable.Line(f.Kind), Text: printable.Text(f.What)},

@@ -175,13 +175,13 @@ func facts(r *Run) (all []fact) {
 		}
 	}
 	add("Command", r.Command, true)
-	var quirks []string
+	var defects []string
 	devices := make([]string, 0, len(r.Devices))
 	for i := range r.Devices {
 		d := &r.Devices[i]
 		devices = append(devices, d.Label())
 		if d.As == "" {
-			quirks = append(quirks, d.Quirks...)
+			defects = append(defects, d.Defects...)
 		}
 	}
 	name := "Device"
@@ -189,7 +189,7 @@ func facts(r *Run) (all []fact) {
 		name = "Devices"
 	}
 	add(name, strings.Join(devices, ", "), false)
-	add("Defects", strings.Join(quirks, ", "), false)
+	add("Defects", strings.Join(defects, ", "), false)
 	add("Bench", map[string]string{"sim": "simulation, virtual time", "netns": "network namespaces, real time", "wire": "the wire of the device, real time"}[r.Tier], false)
 	add("Seed", fmt.Sprint(r.Seed), false)
 	add("Started", r.Started.UTC().Format("2 Jan 2006, 15:04:05 UTC"), false)
@@ -220,7 +220,7 @@ func faultGroups(faults []Fault) (groups []faultGroup) {
 	for _, k := range []struct{ kind, title string }{
 		{Unsound, "Fail on the sound device"},
 		{Unproven, "Do not notice the defect that they are to catch"},
-		{UnknownQuirk, "Name a defect that there is not"},
+		{UnknownDefect, "Name a defect that there is not"},
 		{Uncaught, "Defects that no case notices"},
 	} {
 		g := faultGroup{Title: k.title}

@@ -42,7 +42,7 @@ func TestPageShowsAllResults(t *testing.T) {
 // A part of the cases is not blamed for defects that are for others.
 func TestPartialRunIgnoresDefectsOfOtherCases(t *testing.T) {
 	run := sample()
-	run.Devices[0].Mutants = append(run.Devices[0].Mutants, conform.Mutant{Quirk: "ForOthers", Does: "something else"})
+	run.Devices[0].DefectChecks = append(run.Devices[0].DefectChecks, conform.DefectCheck{Defect: "ForOthers", Does: "something else"})
 	if page := html(t, run); !strings.Contains(page, "ForOthers") {
 		t.Error("a defect that nobody notices is not on the page")
 	}

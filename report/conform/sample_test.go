@@ -18,23 +18,23 @@ func sample() *conform.Run {
 		Documents: documents(),
 		Faults: []conform.Fault{
 			{Kind: conform.Unsound, Device: "softroce", Case: "rc/psn/gap", What: "rc/psn/gap: fail on the sound device: want one, got two"},
-			{Kind: conform.Unproven, Device: "softroce", Case: "rc/psn/wrap", Quirk: "PSNUnsigned", What: "rc/psn/wrap: pass with PSNUnsigned, which it is to catch"},
-			{Kind: conform.UnknownQuirk, Case: "rc/psn/wrap", Quirk: "Nonsense", What: "rc/psn/wrap is to catch Nonsense, which no device can have"},
-			{Kind: conform.Uncaught, Device: "softroce", Quirk: "LatePlacement", What: "no case notices LatePlacement: data come late"},
+			{Kind: conform.Unproven, Device: "softroce", Case: "rc/psn/wrap", Defect: "PSNUnsigned", What: "rc/psn/wrap: pass with PSNUnsigned, which it is to catch"},
+			{Kind: conform.UnknownDefect, Case: "rc/psn/wrap", Defect: "Nonsense", What: "rc/psn/wrap is to catch Nonsense, which no device can have"},
+			{Kind: conform.Uncaught, Device: "softroce", Defect: "LatePlacement", What: "no case notices LatePlacement: data come late"},
 		},
 	}
-	roce := conform.Device{Name: "softroce", Title: "soft-RoCE", As: "rxe-6.12", Quirks: []string{"AckPSNOff"}}
+	roce := conform.Device{Name: "softroce", Title: "soft-RoCE", As: "rxe-6.12", Defects: []string{"AckPSNOff"}}
 	for i, v := range []conform.Verdict{conform.Fail, conform.Pass, conform.Unsupported, conform.Deviates, conform.Stale, conform.Broken} {
 		roce.Results = append(roce.Results, result("rc/psn", i, v))
 	}
 	for i := range 40 {
 		roce.Results = append(roce.Results, result("rc/read", 10+i, conform.Pass))
 	}
-	roce.Results[1].Flawed = []conform.Flawed{{Quirk: "NAKStorm", Verdict: conform.Fail, Reason: "want one NAK, got three"}, {Quirk: "PSNUnsigned", Verdict: conform.Pass}}
-	roce.Mutants = []conform.Mutant{
-		{Quirk: "NAKStorm", Defect: "R9", Does: "every packet behind a gap is NAKed", Tried: 2, Caught: []string{"rc/psn/behaviour-1", "rc/read/behaviour-30"}, Expects: []string{"rc/psn/behaviour-1"}},
-		{Quirk: "PSNUnsigned", Does: "PSNs are compared as numbers", Tried: 1, Expects: []string{"rc/psn/behaviour-1"}},
-		{Quirk: "Late", Does: "answers come late", Excused: "rc/slow is to notice it, which this bench cannot ask", Expects: []string{"rc/psn/behaviour-2"}},
+	roce.Results[1].Defective = []conform.Defective{{Defect: "NAKStorm", Verdict: conform.Fail, Reason: "want one NAK, got three"}, {Defect: "PSNUnsigned", Verdict: conform.Pass}}
+	roce.DefectChecks = []conform.DefectCheck{
+		{Defect: "NAKStorm", Imitates: "R9", Does: "every packet behind a gap is NAKed", Tried: 2, Caught: []string{"rc/psn/behaviour-1", "rc/read/behaviour-30"}, Expects: []string{"rc/psn/behaviour-1"}},
+		{Defect: "PSNUnsigned", Does: "PSNs are compared as numbers", Tried: 1, Expects: []string{"rc/psn/behaviour-1"}},
+		{Defect: "Late", Does: "answers come late", Excused: "rc/slow is to notice it, which this bench cannot ask", Expects: []string{"rc/psn/behaviour-2"}},
 	}
 	roce.Measured = measurements()
 	iwarp := conform.Device{Name: "softiwarp", Title: "soft-iWARP", Results: []conform.Result{stream()}}

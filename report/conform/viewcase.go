@@ -20,9 +20,9 @@ type areaView struct {
 
 // deviceView has the details of a device.
 type deviceView struct {
-	Label  string
-	Quirks []string
-	Replay string // command that repeats a case
+	Label   string
+	Defects []string
+	Replay  string // command that repeats a case
 }
 
 // caseView is the template's data for a case, on one device or on several with the same
@@ -46,7 +46,7 @@ type caseView struct {
 	Ladder         template.HTML
 	Capture, Href  string
 	Noticed        []string // defects that it detects
-	Missed         []Flawed
+	Missed         []Defective
 	Open           bool
 	Several        bool // the run has several devices
 }
@@ -83,7 +83,7 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	ladders := 0
 	for i := range r.Devices {
 		d := &r.Devices[i]
-		view := &deviceView{Label: d.Label(), Quirks: d.Quirks}
+		view := &deviceView{Label: d.Label(), Defects: d.Defects}
 		for j := range d.Results {
 			res := &d.Results[j]
 			if k := slices.IndexFunc(byID[res.ID], func(c *caseView) bool { return c.takes(res) }); k >= 0 {
@@ -210,13 +210,13 @@ func (c *caseView) add(d *Device, r *Result) {
 	if !strings.Contains(c.Verdicts, string(r.Verdict)) {
 		c.Verdicts = strings.TrimSpace(c.Verdicts + " " + string(r.Verdict))
 	}
-	for _, f := range r.Flawed {
+	for _, f := range r.Defective {
 		switch {
 		case r.Verdict == Unsupported: // unsupported cases detect nothing
 		case f.Verdict != Fail:
 			c.Missed = append(c.Missed, f)
-		case !slices.Contains(c.Noticed, f.Quirk):
-			c.Noticed = append(c.Noticed, f.Quirk)
+		case !slices.Contains(c.Noticed, f.Defect):
+			c.Noticed = append(c.Noticed, f.Defect)
 		}
 	}
 }

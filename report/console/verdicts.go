@@ -235,11 +235,11 @@ const maxFaults = 40
 func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
 	for i := range run.Devices {
 		dev := &run.Devices[i]
-		if len(dev.Mutants) == 0 {
+		if len(dev.DefectChecks) == 0 {
 			continue
 		}
 		caught, excused := 0, 0
-		for _, m := range dev.Mutants {
+		for _, m := range dev.DefectChecks {
 			switch {
 			case len(m.Caught) > 0:
 				caught++
@@ -247,7 +247,7 @@ func (d *Verdicts) faults(b *strings.Builder, run *conform.Run) {
 				excused++
 			}
 		}
-		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", printable.Line(dev.Name), caught, len(dev.Mutants))
+		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", printable.Line(dev.Name), caught, len(dev.DefectChecks))
 		if excused > 0 {
 			fmt.Fprintf(b, "; of %d they could not be asked here", excused)
 		}

@@ -37,8 +37,8 @@ func judged() *conform.Run {
 	known := &roce.Results[4]
 	known.Want, known.Got, known.Deviation = "one\x1b", "three", "A reason that is so long that it does not fit into a line of a terminal by any means, and so is broken: firmware 7 (seen on\x1b firmware 7)"
 	roce.Results[3].Reason = "q/q/q passes: delete its deviation"
-	roce.Mutants = []conform.Mutant{{Quirk: "A", Caught: []string{"rc/psn/a"}}, {Quirk: "B"}, {Quirk: "C", Excused: "this bench cannot ask"}}
-	run.Faults = []conform.Fault{{Kind: conform.Uncaught, Device: "softroce", Quirk: "B", What: "no case notices B"}}
+	roce.DefectChecks = []conform.DefectCheck{{Defect: "A", Caught: []string{"rc/psn/a"}}, {Defect: "B"}, {Defect: "C", Excused: "this bench cannot ask"}}
+	run.Faults = []conform.Fault{{Kind: conform.Uncaught, Device: "softroce", Defect: "B", What: "no case notices B"}}
 	run.Devices = []conform.Device{roce, {Name: "softiwarp", As: "siw-6.12", Results: []conform.Result{one("mpa/x/y", "rfc5044/4.1/1", conform.Pass)}}}
 	return run
 }
@@ -71,7 +71,7 @@ func TestVerdictsAreGolden(t *testing.T) {
 	run := judged()
 	run.Devices, run.Faults = run.Devices[:1], nil
 	run.Devices[0].Results = run.Devices[0].Results[:1]
-	run.Devices[0].Mutants = nil
+	run.Devices[0].DefectChecks = nil
 	out.Reset()
 	judge(t, Config{Out: &out, Status: &status}, true, run)
 	golden(t, "verdicts-passing.golden", out.String())

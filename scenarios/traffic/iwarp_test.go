@@ -14,7 +14,7 @@ import (
 )
 
 // newStreamWorld connects two soft-iWARP devices by a cable.
-func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, quirks softiwarp.Quirks) *world {
+func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, defects softiwarp.Defects) *world {
 	t.Helper()
 	w := &world{World: sim.New(sim.Config{Seed: seed})}
 	port := func(addr string) sim.PortConfig {
@@ -29,7 +29,7 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, quirks 
 	}
 	for i, p := range []*sim.Port{a, b} {
 		cfg := softiwarp.Config{Name: fmt.Sprint("host", i)}
-		cfg.NIC.Quirks = quirks
+		cfg.NIC.Defects = defects
 		if w.devices[i], err = softiwarp.InWorld(w.World, p, p.StreamHost(), cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *tr
 // Reliable connections of iWARP keep their guarantees, whatever happens to TCP segments.
 func TestReliableConnectionsOverIWARP(t *testing.T) {
 	for seed := range uint64(6) {
-		w := newStreamWorld(t, seed, sim.StreamConfig{CutPPM: 200_000, StallPPM: 20_000, StallFor: time.Millisecond}, softiwarp.Quirks{})
+		w := newStreamWorld(t, seed, sim.StreamConfig{CutPPM: 200_000, StallPPM: 20_000, StallFor: time.Millisecond}, softiwarp.Defects{})
 		results, err := w.run(t, connections(t, w.devices[0], seed, 300))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -88,7 +88,7 @@ func TestCorruptionWithoutCRCCheckIsDetected(t *testing.T) {
 }
 
 func TestValidateRejectsMissingTransportTraits(t *testing.T) {
-	w := newStreamWorld(t, 1, sim.StreamConfig{}, softiwarp.Quirks{})
+	w := newStreamWorld(t, 1, sim.StreamConfig{}, softiwarp.Defects{})
 	work := connections(t, w.devices[0], 1, 10)
 	work.Network.GivesUp = true
 	work.Lanes[0] = traffic.NewLane(traffic.UC, 100, 100)
@@ -105,7 +105,7 @@ func TestValidateRejectsMissingTransportTraits(t *testing.T) {
 	}
 }
 
-func ignoresCRC() (q softiwarp.Quirks) {
+func ignoresCRC() (q softiwarp.Defects) {
 	q.MPA.CRCIgnored = true
 	return q
 }

@@ -8,7 +8,7 @@
 // that does not call it. A program that is right on all of these asks for nothing that
 // MPI does not promise.
 //
-// One [Flaws] field at a time makes it break one rule, to prove that a case notices.
+// One [Defects] field at a time makes it break one rule, to prove that a case notices.
 //
 // It shares nothing with the runtime that it stands for but names and error classes. All
 // of a world belongs to the goroutine that called Run.

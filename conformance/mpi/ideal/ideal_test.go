@@ -130,15 +130,15 @@ func TestSeedsDecide(t *testing.T) {
 	}
 }
 
-func TestFlawsHaveNames(t *testing.T) {
-	if _, err := Named("NoSuchFlaw"); err == nil {
-		t.Error("a flaw that is none")
+func TestDefectsHaveNames(t *testing.T) {
+	if _, err := Named("NoSuchDefect"); err == nil {
+		t.Error("a defect that is none")
 	}
 	f, err := Named("SyncEarly")
-	if err != nil || f != (Flaws{SyncEarly: true}) {
+	if err != nil || f != (Defects{SyncEarly: true}) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if names := Names(); len(names) < 100 || names["SyncEarly"] == "" {
-		t.Errorf("%d flaws", len(names))
+		t.Errorf("%d defects", len(names))
 	}
 }

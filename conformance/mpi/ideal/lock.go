@@ -23,7 +23,7 @@ func (g *guard) ask(c *claim) {
 }
 
 // grant gives the lock to those whose turn it is.
-func (g *guard) grant(fl *Flaws) {
+func (g *guard) grant(fl *Defects) {
 	for len(g.waiting) > 0 {
 		next := g.waiting[0]
 		for _, c := range g.granted {

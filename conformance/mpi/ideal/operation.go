@@ -21,7 +21,7 @@ type op struct {
 	t          mpi.Type
 	op         mpi.Op
 	ready      func() bool
-	half       []byte // by a flaw, what the first half of it saw
+	half       []byte // by a defect, what the first half of it saw
 	done       bool
 }
 

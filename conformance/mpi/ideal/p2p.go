@@ -67,7 +67,7 @@ func (c *comm) sending(m mode, buf []byte, dest, tag int) (*request, error) {
 			r.finish(nil)
 			return nil
 		}
-		if dest < 0 || dest >= c.Size() { // let through by a flaw
+		if dest < 0 || dest >= c.Size() { // let through by a defect
 			r.finish(nil)
 			return nil
 		}

@@ -16,7 +16,7 @@ type addable interface {
 }
 
 // combine does into = into op with, element by element.
-func combine(into, with []byte, t mpi.Type, op mpi.Op, fl *Flaws) {
+func combine(into, with []byte, t mpi.Type, op mpi.Op, fl *Defects) {
 	if fl.TypesIgnored {
 		t = mpi.Byte
 	}

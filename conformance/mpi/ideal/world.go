@@ -22,8 +22,8 @@ type Options struct {
 	// Polling: nothing arrives at a rank that is not inside of a call.
 	Polling bool
 	// Steps is how much may happen before a run counts as endless; five million if 0.
-	Steps int
-	Flaws Flaws
+	Steps   int
+	Defects Defects
 }
 
 // HungError says that the ranks would never have ended.
@@ -42,7 +42,7 @@ func (e *HungError) Error() string {
 
 type world struct {
 	Options
-	fl    *Flaws
+	fl    *Defects
 	rng   *rand.Rand
 	now   time.Duration
 	procs []*proc
@@ -68,14 +68,14 @@ type proc struct {
 	attached, used int
 	hasBuffer      bool
 	until          time.Duration // what it computes
-	shut           error         // after a flaw that wedges
+	shut           error         // after a defect that wedges
 }
 
 // Run runs f once for each rank and returns when all have ended: with what the first
 // rank that failed returned, or a *HungError.
 func Run(o Options, f func(cases.World) error) error {
 	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 17))}
-	w.fl = &w.Flaws
+	w.fl = &w.Defects
 	w.PerNode = max(w.PerNode, 1)
 	if w.Steps == 0 {
 		w.Steps = 5_000_000

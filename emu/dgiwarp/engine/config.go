@@ -45,8 +45,8 @@ type Config struct {
 	// Reads is how many reads and atomics to one peer may be under way on RD, and
 	// how many of one peer are taken.
 	Reads uint16
-	// Quirks make the NIC misbehave on purpose.
-	Quirks Quirks
+	// Defects make the NIC misbehave on purpose.
+	Defects Defects
 }
 
 const (
@@ -72,7 +72,7 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.GIDs) == 0 {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)
 	}
-	c.Port = cmp.Or(c.Port, c.Quirks.Port())
+	c.Port = cmp.Or(c.Port, c.Defects.Port())
 	c.LinkMTU = cmp.Or(c.LinkMTU, defaultLinkMTU)
 	c.FirstQPN = cmp.Or(c.FirstQPN, defaultFirstQPN)
 	c.Messages, c.Records = cmp.Or(c.Messages, defaultMessages), cmp.Or(c.Records, defaultMessages)

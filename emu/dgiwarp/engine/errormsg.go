@@ -50,7 +50,7 @@ func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 func (q *QP) offend(in *inbound, e ddp.TermError) {
 	n := q.nic
 	n.Count.ErrorsFound++
-	if n.cfg.Quirks.ErrorsSilent {
+	if n.cfg.Defects.ErrorsSilent {
 		return
 	}
 	n.Report(nic.Event{Type: accusation(e), QP: q})
@@ -97,7 +97,7 @@ func (n *NIC) takeErrorMessage(q *QP, from *source, body []byte) {
 		q.reported.MSN, q.reported.HasMSN = t.DDP.Untagged.MSN, true
 	}
 	n.Report(nic.Event{Type: verbs.EventQPReqErr, QP: q})
-	if n.cfg.Quirks.ErrorMessageStops {
+	if n.cfg.Defects.ErrorMessageStops {
 		q.fail()
 	}
 }

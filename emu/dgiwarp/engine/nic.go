@@ -44,8 +44,8 @@ type NIC struct {
 	header  ddp.Header
 	segment iwarp.Segment
 	area    [verbs.GRHLen]byte
-	arrived source // of the packet that came last
-	flaws   *flaws // what quirks have to remember; nil without them
+	arrived source   // of the packet that came last
+	defects *defects // what defects have to remember; nil without them
 }
 
 // New returns a NIC with its port up.
@@ -55,19 +55,19 @@ func New(cfg Config) (*NIC, error) {
 		return nil, err
 	}
 	n := &NIC{cfg: cfg, home: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
-	n.Init(cfg.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
+	n.Init(cfg.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
 	n.Mem.Scramble(cfg.Secret, nic.KeysRandom)
-	n.layer = iwarp.Layer{NIC: &n.Base, Lax: cfg.Quirks.stream()}
+	n.layer = iwarp.Layer{NIC: &n.Base, Defects: cfg.Defects.stream()}
 	n.rd, err = rd.New(rd.Config{
-		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing, Quirks: cfg.Quirks.Flows,
+		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing, Defects: cfg.Defects.Flows,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	n.messages.limit, n.records.limit = cfg.Messages, cfg.Records
-	n.messages.counts = cfg.Quirks.PiecesUnchecked
-	if cfg.Quirks != (Quirks{}) {
-		n.flaws = newFlaws()
+	n.messages.counts = cfg.Defects.PiecesUnchecked
+	if cfg.Defects != (Defects{}) {
+		n.defects = newDefects()
 	}
 	n.errors.tokens = int64(cfg.ErrorBurst) * errorToken
 	return n, nil

@@ -19,7 +19,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		filled = n.keep(ds, filled)
 	}
 	filled = n.takeTurns(ds, filled)
-	if n.cfg.Quirks.UDReads {
+	if n.cfg.Defects.UDReads {
 		filled = n.emitReads(ds, filled)
 	}
 	n.feed(now)
@@ -36,7 +36,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	}
 	for i := range filled {
 		n.Count.SentBytes += uint64(len(ds[i].Payload))
-		if n.cfg.Quirks.PathMTUIgnored {
+		if n.cfg.Defects.PathMTUIgnored {
 			ds[i].Unlike |= link.MayFragment
 		}
 	}
@@ -122,7 +122,7 @@ func (q *QP) emit(d *link.Datagram) bool {
 		if q.sent == r.Length {
 			q.pending.Pop()
 			q.sent = 0
-			if q.nic.cfg.Quirks.UDWaitsForPeer {
+			if q.nic.cfg.Defects.UDWaitsForPeer {
 				q.hold(r)
 			} else {
 				q.complete(r, verbs.WCSuccess)

@@ -51,7 +51,7 @@ func (h *half) NextReceive() *iwarp.Receive {
 // Received completes a receive.
 func (h *half) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := h.peer.qp
-	if q.nic.cfg.Quirks.HalfSendLosesReceive && wc.Status == verbs.WCWRFlushErr && q.state != verbs.QPStateErr {
+	if q.nic.cfg.Defects.HalfSendLosesReceive && wc.Status == verbs.WCWRFlushErr && q.state != verbs.QPStateErr {
 		return
 	}
 	wc.WRID = r.WRID
@@ -70,10 +70,10 @@ func (h *half) Completed(r *iwarp.Request, status verbs.WCStatus) {
 		status, h.cause = h.cause, verbs.WCSuccess
 	}
 	q := h.peer.qp
-	if q.nic.cfg.Quirks.ErrorFailsAll && blamed(status) {
+	if q.nic.cfg.Defects.ErrorFailsAll && blamed(status) {
 		status = verbs.WCWRFlushErr
 	}
-	if q.nic.cfg.Quirks.RDCompletesAtOnce {
+	if q.nic.cfg.Defects.RDCompletesAtOnce {
 		q.tell(h.peer.find(r), status)
 		return
 	}
@@ -81,9 +81,9 @@ func (h *half) Completed(r *iwarp.Request, status verbs.WCStatus) {
 }
 
 // Retired has nothing to do: nothing here is reported before it is over, unless
-// Quirks.RDCompletesAtOnce is set.
+// Defects.RDCompletesAtOnce is set.
 func (h *half) Retired(*iwarp.Request) {
-	if q := h.peer.qp; q.nic.cfg.Quirks.RDCompletesAtOnce {
+	if q := h.peer.qp; q.nic.cfg.Defects.RDCompletesAtOnce {
 		q.free = append(q.free, h.peer.oldest().place)
 	}
 }
@@ -95,7 +95,7 @@ func (h *half) Ended(end iwarp.End) {
 	switch end.Cause {
 	case iwarp.ByPeer:
 		q.nic.Count.ErrorsFound++
-		if q.nic.cfg.Quirks.ErrorsSilent {
+		if q.nic.cfg.Defects.ErrorsSilent {
 			return
 		}
 		q.nic.Report(nic.Event{Type: accusation(end.Error), QP: q})

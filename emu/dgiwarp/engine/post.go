@@ -39,11 +39,11 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 	if wr.Opcode == verbs.OpBindMW {
 		r.KeepBind(wr, refs.Window, refs.Region, q.endpoint.PD, q.num)
 	}
-	if r.Op == verbs.OpRDMAWriteImm && q.nic.cfg.Quirks.RecordIsWrite {
+	if r.Op == verbs.OpRDMAWriteImm && q.nic.cfg.Defects.RecordIsWrite {
 		r.Op = verbs.OpRDMAWrite
 	}
-	if q.nic.cfg.Quirks.PeersWait && q.reliable {
-		q.nic.flaws.posted(q, place)
+	if q.nic.cfg.Defects.PeersWait && q.reliable {
+		q.nic.defects.posted(q, place)
 	}
 	q.pending.Push(place)
 	q.wake()
@@ -73,7 +73,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	limit := uint64(maxMessage)
 	if !q.reliable && wr.Opcode == verbs.OpSend {
 		limit = MaxUDSend
-		if q.nic.cfg.Quirks.LongSendsLeave {
+		if q.nic.cfg.Defects.LongSendsLeave {
 			limit = longestSend
 		}
 	}
@@ -112,7 +112,7 @@ func (q *QP) allows(op verbs.WROpcode) bool {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpLocalInv, verbs.OpBindMW:
 		return true
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
-		return q.reliable || q.nic.cfg.Quirks.UDReads
+		return q.reliable || q.nic.cfg.Defects.UDReads
 	case verbs.OpSendInv:
 		return q.reliable
 	}
@@ -138,7 +138,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 func (q *QP) receive() (*nic.Receive, nic.PD) {
 	if q.srq != nil {
 		w := q.srq.Peek()
-		if w == nil || !q.reliable && q.nic.cfg.Quirks.UDIgnoresSRQ {
+		if w == nil || !q.reliable && q.nic.cfg.Defects.UDIgnoresSRQ {
 			return nil, 0
 		}
 		return w, q.srq.Domain(w)

@@ -89,7 +89,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{
-		nic: n, num: num, reliable: c.Reliable, isolate: c.Isolate && !n.cfg.Quirks.IsolationIgnored, signalAll: c.SignalAll, caps: c.Caps,
+		nic: n, num: num, reliable: c.Reliable, isolate: c.Isolate && !n.cfg.Defects.IsolationIgnored, signalAll: c.SignalAll, caps: c.Caps,
 		sendCQ: c.SendCQ, recvCQ: c.RecvCQ, srq: c.SRQ,
 		endpoint: iwarp.Endpoint{Layer: &n.layer, PD: c.PD, QPN: num, Access: iwarp.RemoteAccess},
 	}
@@ -133,7 +133,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
 	}
-	if q.groups > 0 && n.Lax.InUseDestroyed {
+	if q.groups > 0 && n.Defects.InUseDestroyed {
 		n.leaveGroups(q)
 	}
 	if q.groups > 0 {
@@ -185,8 +185,8 @@ func (q *QP) reset() {
 	}
 	n.messages.forget(q)
 	n.records.forget(q)
-	if n.flaws != nil {
-		n.flaws.forget(q)
+	if n.defects != nil {
+		n.defects.forget(q)
 	}
 	q.state, q.attr = verbs.QPStateReset, verbs.QPAttr{}
 	q.msn, q.sent, q.reported, q.promised = ddp.FirstMSN, 0, ErrorReport{}, 0
@@ -249,7 +249,7 @@ func (q *QP) fail() {
 		return
 	}
 	q.state = verbs.QPStateErr
-	if q.nic.cfg.Quirks.ErrorQPGoesOn {
+	if q.nic.cfg.Defects.ErrorQPGoesOn {
 		return
 	}
 	q.nic.messages.forget(q)
@@ -257,7 +257,7 @@ func (q *QP) fail() {
 	if q.reliable {
 		q.nic.failPeers(q)
 	}
-	if q.nic.flaws != nil {
+	if q.nic.defects != nil {
 		q.flushHeld()
 		q.failExchanges()
 	}
@@ -278,7 +278,7 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.num)
 	if cq == q.recvCQ {
 		q.nic.Count.Recvs++
-		if q.nic.cfg.Quirks.SourceLost {
+		if q.nic.cfg.Defects.SourceLost {
 			wc.SrcQP = 0
 		}
 	}
@@ -291,7 +291,7 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 // complete reports how a request ended, if that is of interest, and frees its
 // place.
 func (q *QP) complete(r *request, status verbs.WCStatus) {
-	if q.nic.cfg.Quirks.PeersWait && q.reliable {
+	if q.nic.cfg.Defects.PeersWait && q.reliable {
 		q.completeInTurn(r, status)
 		return
 	}

@@ -10,7 +10,7 @@ const maxRanges = 64
 
 // ranges is a set of octets: spans in order that neither touch nor overlap, at
 // most maxRanges of them. If it only counts, it is one span of as many octets as
-// were entered, wherever they were (Quirks.PiecesUnchecked).
+// were entered, wherever they were (Defects.PiecesUnchecked).
 type ranges struct {
 	spans  []span
 	counts bool

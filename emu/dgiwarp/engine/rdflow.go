@@ -21,7 +21,7 @@ func (n *NIC) takeRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 		n.Count.DropQPN++
 		n.rd.Refuse(src, k, wire.ReasonNoQP)
 		return
-	case !q.receives() && (data || q.state < verbs.QPStateRTR) && !(q.state == verbs.QPStateErr && n.cfg.Quirks.ErrorQPGoesOn):
+	case !q.receives() && (data || q.state < verbs.QPStateRTR) && !(q.state == verbs.QPStateErr && n.cfg.Defects.ErrorQPGoesOn):
 		n.Count.DropState++
 		n.rd.Refuse(src, k, wire.ReasonState)
 		return
@@ -58,7 +58,7 @@ func (n *NIC) drain(now mono.Time) {
 			p.acked(e.Acked)
 		case rd.EventFailed:
 			p.flowFailed(failed(e.Err))
-			if n.cfg.Quirks.FailureStopsQP {
+			if n.cfg.Defects.FailureStopsQP {
 				p.qp.fail()
 			}
 		case rd.EventGone:
@@ -77,8 +77,8 @@ func (p *peer) begins() {
 	h := p.serve
 	h.fail(verbs.WCWRFlushErr) // what had begun to arrive will not end
 	h.stream.Open(&p.qp.endpoint, h, p.qp.nic.streamOptions())
-	if p.qp.nic.flaws != nil {
-		p.qp.nic.flaws.begins(h)
+	if p.qp.nic.defects != nil {
+		p.qp.nic.defects.begins(h)
 	}
 	if !p.path.dst.IsValid() {
 		n := p.qp.nic
@@ -103,8 +103,8 @@ func (p *peer) take(segment []byte) bool {
 			return false
 		}
 	}
-	if q.nic.flaws != nil {
-		return p.takeFlawed(h, &d, segment)
+	if q.nic.defects != nil {
+		return p.takeDefective(h, &d, segment)
 	}
 	return p.hand(h, segment)
 }
@@ -175,8 +175,8 @@ func (p *peer) acked(count int) {
 // flowFailed ends what was under way to the peer.
 func (p *peer) flowFailed(status verbs.WCStatus) {
 	p.origin = origins{}
-	if p.qp.nic.flaws != nil {
-		delete(p.qp.nic.flaws.origins, p)
+	if p.qp.nic.defects != nil {
+		delete(p.qp.nic.defects.origins, p)
 	}
 	if p.asks != nil {
 		p.asks.fail(status)
@@ -282,7 +282,7 @@ func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 		if p, ok := out.Peer.Owner.(*peer); ok && p.path.dst == out.Dst {
 			pa = p.path
 		}
-		if n.cfg.Quirks.RDCompletesAtOnce && out.Data {
+		if n.cfg.Defects.RDCompletesAtOnce && out.Data {
 			n.presume(out.Peer)
 		}
 	}

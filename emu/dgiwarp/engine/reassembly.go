@@ -34,7 +34,7 @@ type messageTable struct {
 	open  []*message
 	free  []*message
 	limit int
-	// counts is Quirks.PiecesUnchecked.
+	// counts is Defects.PiecesUnchecked.
 	counts bool
 }
 
@@ -99,7 +99,7 @@ func (t *messageTable) forget(q *QP) {
 func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	u, c := &in.header.Untagged, &in.header.Control
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: uint32(u.MSN), qp: q}
-	if n.cfg.Quirks.SourcesMixed {
+	if n.cfg.Defects.SourcesMixed {
 		k.src, k.srcQP = netip.AddrPort{}, 0
 	}
 	m := n.messages.find(&k)
@@ -108,7 +108,7 @@ func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 		if m, dropped = n.messages.add(&k, n.clock.Add(n.cfg.MessageTime), c.Opcode); dropped {
 			n.Count.DropExpired++
 		}
-		if n.cfg.Quirks.ReceiveTakenWrong {
+		if n.cfg.Defects.ReceiveTakenWrong {
 			n.reserve(m)
 		}
 	}
@@ -130,8 +130,8 @@ func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	if !m.ends || !m.have.whole(m.total) {
 		return nil
 	}
-	if n.cfg.Quirks.ReceiveTakenWrong {
-		n.flaws.unreserve(m)
+	if n.cfg.Defects.ReceiveTakenWrong {
+		n.defects.unreserve(m)
 	}
 	return m
 }

@@ -20,7 +20,7 @@ type record struct {
 	length uint32
 	imm    uint32
 	have   ranges
-	pieces []span // Quirks.RangesUnjoined
+	pieces []span // Defects.RangesUnjoined
 }
 
 // recordTable holds the records that are open, oldest first.
@@ -87,7 +87,7 @@ func (q *QP) takeWriteRecord(in *inbound) {
 	}
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: h.MSN, qp: q}
 	r := n.records.find(&k)
-	if r != nil && !n.cfg.Quirks.PiecesUnchecked && (r.stag != t.STag || r.base != t.TO-uint64(h.MO) || r.length != h.Length) {
+	if r != nil && !n.cfg.Defects.PiecesUnchecked && (r.stag != t.STag || r.base != t.TO-uint64(h.MO) || r.length != h.Length) {
 		n.Count.DropSegment++
 		return
 	}
@@ -98,9 +98,9 @@ func (q *QP) takeWriteRecord(in *inbound) {
 		}
 		*r = record{
 			key: k, until: n.clock.Add(n.cfg.RecordTime), from: *in.from,
-			stag: t.STag, base: t.TO - uint64(h.MO), length: h.Length, imm: h.Imm, have: ranges{r.have.spans[:0], n.cfg.Quirks.PiecesUnchecked}, pieces: r.pieces[:0],
+			stag: t.STag, base: t.TO - uint64(h.MO), length: h.Length, imm: h.Imm, have: ranges{r.have.spans[:0], n.cfg.Defects.PiecesUnchecked}, pieces: r.pieces[:0],
 		}
-		if n.cfg.Quirks.RecordWaitsForLast {
+		if n.cfg.Defects.RecordWaitsForLast {
 			r.until = mono.Never
 		}
 	}
@@ -114,7 +114,7 @@ func (q *QP) takeWriteRecord(in *inbound) {
 		return
 	}
 	r.have.add(s)
-	if n.cfg.Quirks.RangesUnjoined {
+	if n.cfg.Defects.RangesUnjoined {
 		r.note(s)
 	}
 	if n.ends(r, in.header.Control.Last) {
@@ -125,7 +125,7 @@ func (q *QP) takeWriteRecord(in *inbound) {
 // ends reports whether a record ends with the segment that just came, which
 // may be the last one.
 func (n *NIC) ends(r *record, last bool) bool {
-	if n.cfg.Quirks.RecordWaitsForLast {
+	if n.cfg.Defects.RecordWaitsForLast {
 		return last
 	}
 	return r.have.whole(r.length)
@@ -156,7 +156,7 @@ func (n *NIC) finishRecord(i int) {
 	w, pd := q.receive()
 	if w == nil || w.Length < verbs.GRHLen+recordHead {
 		n.Count.DropNoReceive++
-		if w == nil && n.cfg.Quirks.NoReceiveIsError {
+		if w == nil && n.cfg.Defects.NoReceiveIsError {
 			q.offendRecord(r)
 		}
 		return

@@ -18,21 +18,21 @@ func (q *QP) takeSegment(in *inbound) {
 		q.offend(in, ddp.TermTaggedVersion)
 	case c.DDPVersion != ddp.DDPVersion:
 		q.offend(in, ddp.TermUntaggedVersion)
-	case c.RDMAPVersion != ddp.RDMAPVersion && !(c.Tagged && q.nic.cfg.Quirks.TaggedVersionUnchecked):
+	case c.RDMAPVersion != ddp.RDMAPVersion && !(c.Tagged && q.nic.cfg.Defects.TaggedVersionUnchecked):
 		q.offend(in, ddp.TermOpVersion)
 	case c.Tagged && op == ddp.OpWrite:
 		if !q.place(in, in.header.Tagged.TO, in.body) || !c.Last {
 			return
 		}
 		q.nic.layer.Count.WritesReceived++
-		if q.nic.cfg.Quirks.WriteTakesReceive {
+		if q.nic.cfg.Defects.WriteTakesReceive {
 			q.deliver(in, nil, &verbs.WC{Opcode: verbs.WCOpRecv})
 		}
 	case c.Tagged && op == wire.OpWriteRecord:
 		q.takeWriteRecord(in)
 	case !c.Tagged && (op == ddp.OpSend || op == ddp.OpSendSE || op == ddp.OpImmediate || op == ddp.OpImmediateSE):
 		q.takeUntagged(in)
-	case q.nic.cfg.Quirks.UDReads && q.exchange(in):
+	case q.nic.cfg.Defects.UDReads && q.exchange(in):
 	default:
 		q.offend(in, ddp.TermOpOpcode)
 	}
@@ -48,7 +48,7 @@ func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 		q.offend(in, ddp.TermTaggedWrap)
 		return false
 	}
-	if q.nic.cfg.Quirks.FirstSegmentChecked && q.placeUnchecked(in, to, payload) {
+	if q.nic.cfg.Defects.FirstSegmentChecked && q.placeUnchecked(in, to, payload) {
 		return true
 	}
 	mem, at, err := q.nic.Mem.Remote(uint32(in.header.Tagged.STag), q.endpoint.PD, q.num, to, uint64(len(payload)), verbs.AccessRemoteWrite)
@@ -105,16 +105,16 @@ func (q *QP) takeUntagged(in *inbound) {
 func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	n := q.nic
 	w, pd := q.receive()
-	if w == nil || n.cfg.Quirks.ReceiveTakenWrong && n.allTaken(q) {
+	if w == nil || n.cfg.Defects.ReceiveTakenWrong && n.allTaken(q) {
 		n.Count.DropNoReceive++
-		if n.cfg.Quirks.NoReceiveIsError {
+		if n.cfg.Defects.NoReceiveIsError {
 			q.offend(in, ddp.TermUntaggedNoBuffer)
 		}
 		return
 	}
 	total := uint32(verbs.GRHLen + len(message))
 	if w.Length < total {
-		if !q.isolate && !n.cfg.Quirks.ErrorsSilent {
+		if !q.isolate && !n.cfg.Defects.ErrorsSilent {
 			q.takeReceive()
 			q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr, Opcode: verbs.WCOpRecv}, false)
 		}

@@ -34,7 +34,7 @@ func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	if flags.Has(wire.FlagRepeats) && p.reorder < maxReorder {
 		p.reorder *= 2 // something was sent again for nothing
 	}
-	if p.sacked > 0 && !l.cfg.Quirks.NoEarlyResend {
+	if p.sacked > 0 && !l.cfg.Defects.NoEarlyResend {
 		p.seekLosses()
 	}
 	if flags.Has(wire.FlagMarked) {
@@ -46,7 +46,7 @@ func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 
 // isFlow reports whether e names the flow to the peer.
 func (p *Peer) isFlow(e wire.Epoch) bool {
-	return e == p.epoch || p.layer.cfg.Quirks.AnyEpochHeeded
+	return e == p.epoch || p.layer.cfg.Defects.AnyEpochHeeded
 }
 
 // takeNext lets go of all segments before a.Next, and returns how many of them
@@ -117,7 +117,7 @@ func (p *Peer) seekLosses() {
 	if p.unsent == nil {
 		enough = min(enough, max(p.outstanding()-1, 1))
 	}
-	if p.layer.cfg.Quirks.OneLaterTells {
+	if p.layer.cfg.Defects.OneLaterTells {
 		enough = 1
 	}
 	for s := p.oldest; s != p.unsent; s = s.next {
@@ -201,7 +201,7 @@ func (p *Peer) takeRefusal(r *wire.Refusal) {
 		l.Count.DropRefusal++
 		return
 	}
-	if p.has(flagStarting) && !l.cfg.Quirks.AnyEpochHeeded {
+	if p.has(flagStarting) && !l.cfg.Defects.AnyEpochHeeded {
 		l.Count.DropRefusal++
 		return
 	}

@@ -19,8 +19,8 @@ type Config struct {
 	MaxPacket int
 	Limits    Limits
 	Timing    Timing
-	// Quirks make the layer misbehave on purpose.
-	Quirks Quirks
+	// Defects make the layer misbehave on purpose.
+	Defects Defects
 }
 
 // Limits bound the memory of a layer.

@@ -54,7 +54,7 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 	for p, ok := l.ready.Pop(); ok; p, ok = l.ready.Pop() {
 		if p.nextStored() && !p.has(flagBlocked) {
 			l.offered = p
-			if q := &l.cfg.Quirks; q.GapsForgotten || q.DeliversAsTheyCome {
+			if q := &l.cfg.Defects; q.GapsForgotten || q.DeliversAsTheyCome {
 				l.Accept(now) // it is not there any more, or was handed up before
 				continue
 			}
@@ -147,7 +147,7 @@ func (l *Layer) Resume(local uint32, n int) (told int, more bool) {
 			if p.nextStored() {
 				l.ready.Push(p)
 			}
-			if !l.cfg.Quirks.NoResume {
+			if !l.cfg.Defects.NoResume {
 				p.ackNow()
 			}
 		}

@@ -13,7 +13,7 @@ type arrival struct {
 	peer    *Peer
 	segment []byte
 	flags   wire.Flags
-	// outOfTurn is set by Quirks.DeliversAsTheyCome: it is not next.
+	// outOfTurn is set by Defects.DeliversAsTheyCome: it is not next.
 	outOfTurn bool
 }
 
@@ -86,8 +86,8 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	}
 	slot := l.slot(now)
 	switch {
-	case l.cfg.Quirks.NoChallenge:
-	case p != nil && !p.has(flagReceiving) && d.Proof != 0 && d.Proof == uint64(p.Epoch()) && !l.cfg.Quirks.AnswersChallenged:
+	case l.cfg.Defects.NoChallenge:
+	case p != nil && !p.has(flagReceiving) && d.Proof != 0 && d.Proof == uint64(p.Epoch()) && !l.cfg.Defects.AnswersChallenged:
 		// It has got what was sent to it.
 	case d.Proof == l.cookie(&key, p, d.Epoch, slot), slot > 0 && d.Proof == l.cookie(&key, p, d.Epoch, slot-1):
 	default:
@@ -95,7 +95,7 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 		l.reply(key.Remote, &k.Header, reply{epoch: d.Epoch, cookie: l.cookie(&key, p, d.Epoch, slot)}, wire.KindChallenge)
 		return nil
 	}
-	if p != nil && p.has(flagReceiving) && l.cfg.Quirks.OldFlowKept {
+	if p != nil && p.has(flagReceiving) && l.cfg.Defects.OldFlowKept {
 		l.keepOld(p, d)
 		return nil
 	}
@@ -138,14 +138,14 @@ func (p *Peer) takeData(now mono.Time, k *wire.Packet, marked bool) {
 		p.set(flagMarked, true)
 	}
 	ahead := k.Data.Seq.Sub(p.rcvNext)
-	if ahead >= wire.Window && l.cfg.Quirks.BeyondWindowTaken {
+	if ahead >= wire.Window && l.cfg.Defects.BeyondWindowTaken {
 		p.jump(k.Data.Seq)
 		ahead = 0
 	}
 	switch {
 	case ahead == 0 && (p.stored == nil || p.stored.seq != p.rcvNext):
 		l.arrival = arrival{peer: p, segment: k.ULPDU, flags: k.Flags}
-		if !p.has(flagEcho) || l.cfg.Quirks.EchoLatest {
+		if !p.has(flagEcho) || l.cfg.Defects.EchoLatest {
 			p.echo = k.Data.Timestamp
 			p.set(flagEcho, true)
 		}
@@ -162,7 +162,7 @@ func (p *Peer) takeData(now mono.Time, k *wire.Packet, marked bool) {
 	p.echo = k.Data.Timestamp
 	p.set(flagEcho, true)
 	p.ackNow()
-	if l.cfg.Quirks.DeliversAsTheyCome {
+	if l.cfg.Defects.DeliversAsTheyCome {
 		l.arrival = arrival{peer: p, segment: k.ULPDU, outOfTurn: true}
 	}
 }
@@ -179,7 +179,7 @@ func (p *Peer) holdAck(until mono.Time) {
 
 // ackNow has an acknowledgement leave with the next packet, or alone.
 func (p *Peer) ackNow() {
-	if p.layer.cfg.Quirks.AcksLazy {
+	if p.layer.cfg.Defects.AcksLazy {
 		p.ackLazily()
 		return
 	}

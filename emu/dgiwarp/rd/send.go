@@ -37,7 +37,7 @@ func (p *Peer) pick(now mono.Time) *segment {
 // limit is how many packets may be under way. A start without proof is answered
 // with a challenge, so more than one of it is wasted.
 func (p *Peer) limit() int32 {
-	switch q := &p.layer.cfg.Quirks; {
+	switch q := &p.layer.cfg.Defects; {
 	case p.has(flagStarting) && !p.has(flagProved) && !q.WindowBeforeProof:
 		return 1
 	case q.NoWindow:
@@ -48,7 +48,7 @@ func (p *Peer) limit() int32 {
 
 // within reports whether the receiver's window has room for s.
 func (p *Peer) within(s *segment) bool {
-	return s.seq.Sub(p.una) < int32(p.window) || p.layer.cfg.Quirks.NoWindow
+	return s.seq.Sub(p.una) < int32(p.window) || p.layer.cfg.Defects.NoWindow
 }
 
 // more reports whether another packet may leave behind the one that just left:
@@ -111,7 +111,7 @@ func (p *Peer) timeoutAfter() time.Duration {
 	if p.has(flagBusy) {
 		return min(t.BusyMin<<min(p.backoff, 20), t.BusyMax)
 	}
-	if p.layer.cfg.Quirks.TimeoutFixed {
+	if p.layer.cfg.Defects.TimeoutFixed {
 		return 10 * time.Millisecond
 	}
 	d := t.FirstTimeout
@@ -136,7 +136,7 @@ func (p *Peer) timeout(now mono.Time) {
 	p.backoff = min(p.backoff+1, 30)
 	if p.has(flagBusy) {
 		p.set(flagProbe, true)
-	} else if l.Count.Timeouts++; l.cfg.Quirks.TimeoutLosesOne {
+	} else if l.Count.Timeouts++; l.cfg.Defects.TimeoutLosesOne {
 		p.loseOldest()
 	} else {
 		p.loseAll()

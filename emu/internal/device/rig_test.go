@@ -108,7 +108,7 @@ type rig struct {
 func newRig(t testing.TB, hooks Hooks) *rig {
 	t.Helper()
 	r := &rig{script: &script{t: t}}
-	r.base.Init(nic.Limits{}.OrDefault(), nic.Lax{}, nic.LaxMemory{})
+	r.base.Init(nic.Limits{}.OrDefault(), nic.Defects{}, nic.MemoryDefects{})
 	r.Init("nic0", &r.base, hooks)
 	r.Start(r.script)
 	r.pd = made[*PD](t)(r.AllocPD())

@@ -11,7 +11,7 @@ import (
 // Segments are counted in 32 bits: a request completes when its own were taken,
 // also where the count starts again.
 func TestCountOfSegmentsWraps(t *testing.T) {
-	s := newSide(t, depth, Lax{})
+	s := newSide(t, depth, Defects{})
 	s.stream.given, s.stream.taken = math.MaxUint32, math.MaxUint32
 	for i := range uint64(3) {
 		s.post(i, verbs.OpSend, nil)
@@ -37,7 +37,7 @@ func TestCountOfSegmentsWraps(t *testing.T) {
 
 // An answer that the layer below has not taken is under way.
 func TestQuietWaitsForWhatWasGiven(t *testing.T) {
-	s := newSide(t, depth, Lax{})
+	s := newSide(t, depth, Defects{})
 	r, _ := s.region(8, allAccess)
 	s.in(readRequest(1, readOf(r, 0, 8)))
 	if s.stream.Quiet() || s.stream.Stuck() {
@@ -56,7 +56,7 @@ func TestQuietWaitsForWhatWasGiven(t *testing.T) {
 // When the layer below can carry nothing more, nothing is waited for.
 func TestDropForgetsWhatWasGiven(t *testing.T) {
 	for _, terminate := range []bool{false, true} {
-		s := newSide(t, depth, Lax{})
+		s := newSide(t, depth, Defects{})
 		s.post(1, verbs.OpSend, nil)
 		s.out(1442)
 		s.stream.Fail(wire.TermMPAClosed, terminate)
@@ -74,7 +74,7 @@ func TestDropForgetsWhatWasGiven(t *testing.T) {
 // place that has not left.
 func TestTerminateBlamesNothingThatHasNotLeft(t *testing.T) {
 	for _, left := range []bool{false, true} {
-		s := newSide(t, depth, Lax{})
+		s := newSide(t, depth, Defects{})
 		r, _ := s.region(8, allAccess)
 		s.post(1, verbs.OpRDMAWrite, []verbs.SGE{sge(r, 0, 8)}, to(9, 64))
 		s.all(1442)
@@ -96,7 +96,7 @@ func TestTerminateBlamesNothingThatHasNotLeft(t *testing.T) {
 // carried out, which waits for its turn behind a read; but another atomic, and a
 // read, may not. Our own requests wait for it behind a fence.
 func TestAtomicsWaitTheirTurnAndSendsDoNot(t *testing.T) {
-	s := newSide(t, depth, Lax{})
+	s := newSide(t, depth, Defects{})
 	r, mem := s.region(4096, allAccess)
 	word, _ := s.region(8, allAccess)
 	s.recv(1)

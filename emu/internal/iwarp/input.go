@@ -19,7 +19,7 @@ func (s *Stream) Input(segment []byte) {
 	c.OctetsReceived += uint64(len(segment))
 	if s.state != open {
 		c.SegmentsDropped++
-		if s.lax().TermRepeated {
+		if s.defects().TermRepeated {
 			s.complainAgain(segment)
 		}
 		return
@@ -30,7 +30,7 @@ func (s *Stream) Input(segment []byte) {
 		s.refuse(wire.TermOpUnspecified, nil) // there is no header to return
 		return
 	}
-	if s.lax().TaggedFlagIgnored && !s.parseByOpcode(&a) {
+	if s.defects().TaggedFlagIgnored && !s.parseByOpcode(&a) {
 		return
 	}
 	s.dispatch(&a)
@@ -42,13 +42,13 @@ func (s *Stream) dispatch(a *arrival) {
 	h := &a.hdr.Control
 	info, known := h.Opcode.Info()
 	switch {
-	case h.DDPVersion != s.version && h.Tagged && !(h.Opcode == wire.OpReadResponse && s.lax().ReadResponseDDPVersion):
+	case h.DDPVersion != s.version && h.Tagged && !(h.Opcode == wire.OpReadResponse && s.defects().ReadResponseDDPVersion):
 		s.refuse(wire.TermTaggedVersion, a)
 	case h.DDPVersion != s.version && !h.Tagged:
 		s.refuse(wire.TermUntaggedVersion, a)
-	case h.RDMAPVersion != s.version && !(h.Tagged && s.lax().TaggedVersionUnchecked):
+	case h.RDMAPVersion != s.version && !(h.Tagged && s.defects().TaggedVersionUnchecked):
 		s.refuse(wire.TermOpVersion, a)
-	case !known || h.Opcode > wire.OpTerminate && s.lax().NoExtensions || h.Tagged != info.Tagged:
+	case !known || h.Opcode > wire.OpTerminate && s.defects().NoExtensions || h.Tagged != info.Tagged:
 		s.refuse(wire.TermOpOpcode, a)
 	case h.Opcode == wire.OpWrite:
 		s.write(a)
@@ -61,7 +61,7 @@ func (s *Stream) dispatch(a *arrival) {
 	}
 }
 
-// parseByOpcode is Lax.TaggedFlagIgnored: the header is the one that the opcode
+// parseByOpcode is Defects.TaggedFlagIgnored: the header is the one that the opcode
 // calls for.
 func (s *Stream) parseByOpcode(a *arrival) bool {
 	c := a.hdr.Control

@@ -9,7 +9,7 @@ import (
 
 // A nudge goes ahead of all that waits, and nothing completes by it.
 func TestNudgeLeavesFirst(t *testing.T) {
-	s := newSide(t, Options{IRD: 1, ORD: 1}, Lax{})
+	s := newSide(t, Options{IRD: 1, ORD: 1}, Defects{})
 	r, _ := s.region(64, allAccess)
 	s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 8)}, to(3, 0))
 	s.post(2, verbs.OpRDMARead, []verbs.SGE{sge(r, 8, 8)}, to(3, 8)) // waits for the first
@@ -33,7 +33,7 @@ func TestNudgeLeavesFirst(t *testing.T) {
 
 // Messages are not mixed: what is left of one serves as well.
 func TestNudgeKeepsOutOfAMessage(t *testing.T) {
-	s := newSide(t, depth, Lax{})
+	s := newSide(t, depth, Defects{})
 	r, _ := s.region(2000, allAccess)
 	s.post(1, verbs.OpRDMAWriteImm, []verbs.SGE{sge(r, 0, 2000)}, to(3, 0))
 	for range 2 {
@@ -59,7 +59,7 @@ func TestNudgeKeepsOutOfAMessage(t *testing.T) {
 
 // To a peer a nudge is nothing.
 func TestNudgeMeansNothing(t *testing.T) {
-	s := newSide(t, Options{}, Lax{})
+	s := newSide(t, Options{}, Defects{})
 	s.in(tagged(wire.OpWrite, uint32(AnySTag), 0, nil, true))
 	s.in(tagged(wire.OpWrite, 0, 0, nil, true))
 	s.wantAlive()

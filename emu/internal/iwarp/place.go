@@ -12,19 +12,19 @@ import (
 // should, but need not, send them in the order of their offsets.
 func (s *Stream) write(a *arrival) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
-	if n := uint64(len(a.body)); n == 0 && s.lax().ZeroLengthChecked {
+	if n := uint64(len(a.body)); n == 0 && s.defects().ZeroLengthChecked {
 		if _, _, err := s.remote(t.STag, t.TO, 1, verbs.AccessRemoteWrite); err != nil {
 			s.refuse(s.placement(err, t.TO, 1), a)
 			return
 		}
 	} else if n > 0 {
-		if s.lax().TaggedInOrder && s.writing && (t.STag != s.flaws.nextSTag || t.TO != s.flaws.nextTO) {
+		if s.defects().TaggedInOrder && s.writing && (t.STag != s.defectState.nextSTag || t.TO != s.defectState.nextTO) {
 			s.refuse(wire.TermTaggedBounds, a)
 			return
 		}
 		mem, at, err := s.remote(t.STag, t.TO, n, s.writeRight())
 		if err != nil {
-			if s.lax().PlacesWhatFits {
+			if s.defects().PlacesWhatFits {
 				s.placeFitting(t, a.body)
 			}
 			s.refuse(s.placement(err, t.TO, n), a)
@@ -34,8 +34,8 @@ func (s *Stream) write(a *arrival) {
 			s.refuse(wire.TermDDPLocal, a)
 			return
 		}
-		if s.flaws != nil {
-			s.flaws.nextSTag, s.flaws.nextTO = t.STag, t.TO+n
+		if s.defectState != nil {
+			s.defectState.nextSTag, s.defectState.nextTO = t.STag, t.TO+n
 		}
 	}
 	if !s.writing {
@@ -45,7 +45,7 @@ func (s *Stream) write(a *arrival) {
 	s.writing, s.wroteLast = !last, last && !(s.rtr && s.wrote == 0)
 	if last {
 		s.count().WritesReceived++
-		if s.lax().EverythingTakesReceive {
+		if s.defects().EverythingTakesReceive {
 			s.takeAnyway()
 		}
 	}
@@ -56,10 +56,10 @@ func (s *Stream) write(a *arrival) {
 func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)
-	if err != nil && s.flaws != nil {
+	if err != nil && s.defectState != nil {
 		mem, at, err = s.remoteWrongly(stag, to, n, need, err)
 	}
-	if err == nil && ep.Access&need != need && !s.lax().QPRightsIgnored {
+	if err == nil && ep.Access&need != need && !s.defects().QPRightsIgnored {
 		return nil, 0, nic.ErrRights
 	}
 	return mem, at, err
@@ -68,8 +68,8 @@ func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Me
 // source resolves n octets of what a read asks for. If they are not to be had,
 // the stream ends.
 func (s *Stream) source(p *pending, n uint32) (nic.Memory, uint64, bool) {
-	need, lax := verbs.AccessRemoteRead, s.lax()
-	if lax.ReadRightsUnchecked {
+	need, defects := verbs.AccessRemoteRead, s.defects()
+	if defects.ReadRightsUnchecked {
 		need = 0
 	}
 	to, size := p.read.SrcTO, uint64(n)
@@ -78,7 +78,7 @@ func (s *Stream) source(p *pending, n uint32) (nic.Memory, uint64, bool) {
 		return mem, at, true
 	}
 	e := protection(err, to, size)
-	if e == wire.TermProtWrap && lax.WrapUnchecked {
+	if e == wire.TermProtWrap && defects.WrapUnchecked {
 		s.silence(e)
 	} else {
 		s.refuseRead(e, p)
@@ -115,7 +115,7 @@ func (s *Stream) placement(err error, to, n uint64) wire.TermError {
 	case wire.TermProtStream:
 		return wire.TermTaggedStream
 	case wire.TermProtWrap:
-		if s.lax().WrapUnchecked {
+		if s.defects().WrapUnchecked {
 			return wire.TermDDPLocal
 		}
 		return wire.TermTaggedWrap

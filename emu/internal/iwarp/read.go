@@ -38,7 +38,7 @@ func sink(r *Request) (wire.STag, uint64) {
 
 // asks starts a request that the peer answers.
 func (s *Stream) asks(r *Request, g *Segment, op wire.Opcode) {
-	if op == wire.OpAtomicRequest && s.lax().AtomicsApart {
+	if op == wire.OpAtomicRequest && s.defects().AtomicsApart {
 		s.countApart()
 		defer s.countApart()
 	}
@@ -46,8 +46,8 @@ func (s *Stream) asks(r *Request, g *Segment, op wire.Opcode) {
 	g.Header = s.untagged(g.Header, op, wire.QueueReadRequest)
 	r.stage = asked
 	s.outstanding++
-	if s.flaws != nil && op == wire.OpAtomicRequest {
-		s.flaws.atomics++
+	if s.defectState != nil && op == wire.OpAtomicRequest {
+		s.defectState.atomics++
 	}
 	if s.reading == nil {
 		s.reading = r
@@ -58,23 +58,23 @@ func (s *Stream) asks(r *Request, g *Segment, op wire.Opcode) {
 // readResponse takes a segment of a Read Response: it must belong to the oldest
 // read that waits.
 func (s *Stream) readResponse(a *arrival) {
-	r, lax := s.reading, s.lax()
-	if s.flaws != nil && s.placeRest(a) {
+	r, defects := s.reading, s.defects()
+	if s.defectState != nil && s.placeRest(a) {
 		return
 	}
 	if r == nil || r.Op != verbs.OpRDMARead {
 		e := wire.TermOpOpcode
-		if lax.UnaskedIsLocal {
+		if defects.UnaskedIsLocal {
 			e = wire.TermDDPLocal
 		}
 		s.refuseResponse(e, a)
 		return
 	}
 	off, n := r.got, uint32(len(a.body))
-	if lax.ResponseUnmatched && s.placeAnywhere(r, a) {
+	if defects.ResponseUnmatched && s.placeAnywhere(r, a) {
 		return
 	}
-	if n > 0 && (off == 0 || !lax.LaterResponseUnchecked) {
+	if n > 0 && (off == 0 || !defects.LaterResponseUnchecked) {
 		var e wire.TermError
 		var ok bool
 		if off, e, ok = s.sinkOffset(r, a); !ok {
@@ -82,7 +82,7 @@ func (s *Stream) readResponse(a *arrival) {
 			return
 		}
 	}
-	if stag, to := sink(r); n == 0 && lax.ZeroResponseChecked && a.hdr.Tagged != (wire.Tagged{STag: stag, TO: to + uint64(r.got)}) {
+	if stag, to := sink(r); n == 0 && defects.ZeroResponseChecked && a.hdr.Tagged != (wire.Tagged{STag: stag, TO: to + uint64(r.got)}) {
 		s.refuseResponse(wire.TermTaggedSTag, a)
 		return
 	}
@@ -98,12 +98,12 @@ func (s *Stream) readResponse(a *arrival) {
 	}
 	r.got += n
 	if !a.hdr.Control.Last {
-		if s.flaws != nil {
+		if s.defectState != nil {
 			s.readGoesOn(r)
 		}
 		return
 	}
-	if r.got != r.Length && !lax.ShortResponseTaken {
+	if r.got != r.Length && !defects.ShortResponseTaken {
 		s.refuseResponse(wire.TermTaggedBounds, a)
 		return
 	}
@@ -128,7 +128,7 @@ func (s *Stream) sinkOffset(r *Request, a *arrival) (uint32, wire.TermError, boo
 // refuseResponse ends the stream for a response that fits no request. The
 // request that waits for one fails with it.
 func (s *Stream) refuseResponse(e wire.TermError, a *arrival) {
-	if s.reading != nil && !s.lax().BadSegmentsDropped {
+	if s.reading != nil && !s.defects().BadSegmentsDropped {
 		s.reading.status = verbs.WCBadRespErr
 	}
 	s.refuse(e, a)
@@ -139,8 +139,8 @@ func (s *Stream) response(r *Request) {
 	s.count().ResponsesReceived++
 	r.stage = done
 	s.outstanding--
-	if s.flaws != nil && r.Op != verbs.OpRDMARead {
-		s.flaws.atomics--
+	if s.defectState != nil && r.Op != verbs.OpRDMARead {
+		s.defectState.atomics--
 	}
 	next := r.next
 	for next != nil && next != s.sending && next.stage != asked {

@@ -46,7 +46,7 @@ func (s *Stream) Post(r *Request) {
 	if s.sending == nil {
 		s.sending = r
 	}
-	if s.lax().CompletesEarly {
+	if s.defects().CompletesEarly {
 		r.reported = true
 		s.owner.Completed(r, verbs.WCSuccess)
 	}
@@ -81,7 +81,7 @@ func (s *Stream) complete() {
 	for s.first != nil && s.first.stage >= left && s.over(s.first) {
 		s.retire(verbs.WCSuccess)
 	}
-	if s.lax().SendsOvertake {
+	if s.defects().SendsOvertake {
 		s.completeEarly()
 	}
 }
@@ -99,7 +99,7 @@ func (s *Stream) retire(status verbs.WCStatus) {
 	r.next = nil
 	switch {
 	case r.reported:
-	case s.lax().LongDeliveredLate:
+	case s.defects().LongDeliveredLate:
 		s.completeLate(r, status)
 	default:
 		s.owner.Completed(r, status)
@@ -107,7 +107,7 @@ func (s *Stream) retire(status verbs.WCStatus) {
 	s.owner.Retired(r)
 }
 
-// completeEarly is Lax.SendsOvertake: it reports requests that wait for nothing
+// completeEarly is Defects.SendsOvertake: it reports requests that wait for nothing
 // but a read before them.
 func (s *Stream) completeEarly() {
 	for r := s.first; r != nil && r != s.sending; r = r.next {
@@ -121,7 +121,7 @@ func (s *Stream) completeEarly() {
 // flush completes all that is under way in error: the requests in the order of
 // posting, then the receive.
 func (s *Stream) flush(recv verbs.WCStatus) {
-	if s.flaws != nil {
+	if s.defectState != nil {
 		s.giveBack()
 	}
 	for s.first != nil {

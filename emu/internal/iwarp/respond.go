@@ -39,10 +39,10 @@ func (q *readQueue) pop() {
 
 // inboundLimit is how many reads and atomics the peer may have under way.
 func (s *Stream) inboundLimit() int {
-	if s.lax().IRDUnlimited {
+	if s.defects().IRDUnlimited {
 		return unlimitedReads
 	}
-	if s.lax().IRDRoundedUp && s.ird > 0 {
+	if s.defects().IRDRoundedUp && s.ird > 0 {
 		return int(ceilPow2(s.ird)) + 1
 	}
 	return int(s.ird)
@@ -55,9 +55,9 @@ func (s *Stream) enqueue(a *arrival) *pending {
 	if s.reads == nil && limit > 0 {
 		s.reads = &readQueue{ring: make([]pending, limit)}
 	}
-	if s.reads == nil || s.reads.count == limit || s.flaws != nil && s.placesGone(limit) {
+	if s.reads == nil || s.reads.count == limit || s.defectState != nil && s.placesGone(limit) {
 		e := wire.TermUntaggedNoBuffer
-		if s.lax().ReadOverflowsStream {
+		if s.defects().ReadOverflowsStream {
 			e = wire.TermOpStream
 		}
 		s.refuse(e, a)
@@ -88,7 +88,7 @@ func (s *Stream) readRequest(a *arrival, msg []byte) {
 // begin starts to answer the first of the peer's requests: reads are checked,
 // atomics carried out. behind says that it had to wait for another.
 func (s *Stream) begin(behind bool) {
-	if s.lax().SmallReadsFirst && !s.flaws.choosing {
+	if s.defects().SmallReadsFirst && !s.defectState.choosing {
 		return
 	}
 	p := s.reads.front()
@@ -96,19 +96,19 @@ func (s *Stream) begin(behind bool) {
 		s.execute(p)
 		return
 	}
-	if f := s.flaws; f != nil {
-		if s.lax().SinkChecked && !s.knows(p.read.SinkSTag) {
+	if f := s.defectState; f != nil {
+		if s.defects().SinkChecked && !s.knows(p.read.SinkSTag) {
 			s.refuseRead(wire.TermProtInvalidSTag, p)
 			return
 		}
-		if behind && p.read.Size == 0 && s.lax().ZeroReadRepeats {
+		if behind && p.read.Size == 0 && s.defects().ZeroReadRepeats {
 			p.read.Size, p.read.SrcSTag, p.read.SrcTO = f.previous.Size, f.previous.SrcSTag, f.previous.SrcTO
 		}
 		f.current = p.read
 	}
 	if p.read.Size > 0 {
 		s.source(p, p.read.Size)
-	} else if s.lax().ZeroLengthChecked {
+	} else if s.defects().ZeroLengthChecked {
 		s.source(p, 1)
 	}
 }
@@ -116,8 +116,8 @@ func (s *Stream) begin(behind bool) {
 // finish ends the answer to the first of the peer's requests and turns to the
 // next.
 func (s *Stream) finish() {
-	if s.flaws != nil {
-		s.flaws.previous = s.flaws.current
+	if s.defectState != nil {
+		s.defectState.previous = s.defectState.current
 	}
 	s.busy, s.turn = nobody, requester
 	s.reads.pop()
@@ -129,12 +129,12 @@ func (s *Stream) finish() {
 // sendResponse makes the next segment of what answers the first of the peer's
 // requests. It reports false if that can be answered no longer.
 func (s *Stream) sendResponse(limit int, g *Segment) bool {
-	if s.lax().SmallReadsFirst && s.busy == nobody && !s.choose() {
+	if s.defects().SmallReadsFirst && s.busy == nobody && !s.choose() {
 		return false
 	}
 	p := s.reads.front()
 	if p.atomic {
-		if s.lax().AtomicIdIsMSN {
+		if s.defects().AtomicIdIsMSN {
 			p.req.RequestID, s.ours[wire.QueueAtomicResponse] = uint32(p.msn), p.msn
 		}
 		g.Header = s.untagged(g.Header, wire.OpAtomicResponse, wire.QueueAtomicResponse)

@@ -38,10 +38,10 @@ type wc struct {
 	solicited bool
 }
 
-func newSide(t testing.TB, o Options, lax Lax) *side {
+func newSide(t testing.TB, o Options, defects Defects) *side {
 	s := &side{t: t}
-	s.base.Init(nic.Limits{}.OrDefault(), nic.Lax{}, nic.LaxMemory{})
-	s.layer = Layer{NIC: &s.base, Lax: lax}
+	s.base.Init(nic.Limits{}.OrDefault(), nic.Defects{}, nic.MemoryDefects{})
+	s.layer = Layer{NIC: &s.base, Defects: defects}
 	s.pd, _ = s.base.AllocPD()
 	s.other, _ = s.base.AllocPD()
 	s.ep = Endpoint{Layer: &s.layer, PD: s.pd, QPN: 0x11, Access: RemoteAccess}

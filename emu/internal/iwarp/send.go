@@ -62,7 +62,7 @@ func (s *Stream) Output(limit int, g *Segment) bool {
 		s.sendTerminate(g)
 		return s.give(g)
 	}
-	if s.flaws != nil && s.sendBehind(g) {
+	if s.defectState != nil && s.sendBehind(g) {
 		return s.give(g)
 	}
 	return false
@@ -111,7 +111,7 @@ func (s *Stream) requestReady() bool {
 			if !s.doLocally(r) {
 				return false
 			}
-		case answered(r.Op) && s.lax().AtomicsApart:
+		case answered(r.Op) && s.defects().AtomicsApart:
 			return s.underWay(r.Op) < s.readLimit()
 		case answered(r.Op):
 			return s.outstanding < s.readLimit()
@@ -126,7 +126,7 @@ func (s *Stream) requestReady() bool {
 // is ready at once, to fail.
 func (s *Stream) readLimit() uint16 {
 	limit := max(s.ord, 1)
-	if s.lax().ORDRoundedUp {
+	if s.defects().ORDRoundedUp {
 		limit = ceilPow2(limit)
 	}
 	return limit
@@ -209,13 +209,13 @@ func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	n := min(limit-taggedHeader, int(r.Length-r.sent))
 	last := r.sent+uint32(n) == r.Length
 	piece := n
-	if s.lax().WritePerSGE {
+	if s.defects().WritePerSGE {
 		piece = pieceLeft(r)
 		n = min(n, piece)
 		last = r.sent+uint32(n) == r.Length
 	}
 	t := wire.Tagged{STag: wire.STag(r.Remote.RKey), TO: r.Remote.Addr + uint64(r.sent)}
-	g.Header = t.Append(s.control(wire.OpWrite, last || n == piece && s.lax().WritePerSGE).Append(g.Header))
+	g.Header = t.Append(s.control(wire.OpWrite, last || n == piece && s.defects().WritePerSGE).Append(g.Header))
 	if !s.payload(r, n, g) {
 		return false
 	}

@@ -25,7 +25,7 @@ func TestStreamIsSmall(t *testing.T) {
 
 func TestIdleStreamsHaveNothingButThemselves(t *testing.T) {
 	const n = 10000
-	s := newSide(t, depth, Lax{})
+	s := newSide(t, depth, Defects{})
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

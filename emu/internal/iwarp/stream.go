@@ -15,11 +15,11 @@ type Stream struct {
 	// newest, and the oldest that waits for a response.
 	first, sending, last, reading *Request
 
-	reads *readQueue      // of the peer; nil before the first
-	recv  *Receive        // what the Send under way fills; nil if none is
-	parts *partials       // control messages in pieces; nil before the first
-	term  *wire.Terminate // what the stream ended with
-	flaws *flaws          // what some of Lax have to remember; nil without them
+	reads       *readQueue      // of the peer; nil before the first
+	recv        *Receive        // what the Send under way fills; nil if none is
+	parts       *partials       // control messages in pieces; nil before the first
+	term        *wire.Terminate // what the stream ended with
+	defectState *defectState    // what some of Defects have to remember; nil without them
 
 	ours   [queues]wire.MSN // of the next message that is sent, by queue
 	theirs [queues]wire.MSN // of the next message that is to come
@@ -93,8 +93,8 @@ func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	for q := range queues {
 		s.ours[q], s.theirs[q] = wire.FirstMSN, wire.FirstMSN
 	}
-	if ep.Layer.Lax != (Lax{}) {
-		s.flaws = &flaws{atomicMSN: wire.FirstMSN}
+	if ep.Layer.Defects != (Defects{}) {
+		s.defectState = &defectState{atomicMSN: wire.FirstMSN}
 	}
 }
 
@@ -147,8 +147,8 @@ func (s *Stream) Ended() (t *wire.Terminate, received bool) {
 	return s.term, s.told
 }
 
-// flaws is what a layer that is Lax remembers of a stream.
-type flaws struct {
+// defectState is what a layer that is Defects remembers of a stream.
+type defectState struct {
 	nextSTag wire.STag // where the Write under way goes on
 	nextTO   uint64
 	current  wire.ReadRequest // the read being answered, as it came
@@ -177,5 +177,5 @@ type flaws struct {
 	draining bool              // they are being made
 }
 
-func (s *Stream) lax() *Lax        { return &s.ep.Layer.Lax }
-func (s *Stream) count() *Counters { return &s.ep.Layer.Count }
+func (s *Stream) defects() *Defects { return &s.ep.Layer.Defects }
+func (s *Stream) count() *Counters  { return &s.ep.Layer.Count }

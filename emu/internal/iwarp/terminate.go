@@ -53,7 +53,7 @@ func (s *Stream) refuse(e wire.TermError, a *arrival) {
 // refuseReceive is refuse where the receive under way has a status of its own.
 func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *arrival) {
 	switch {
-	case s.lax().BadSegmentsDropped:
+	case s.defects().BadSegmentsDropped:
 		s.drop(a)
 		return
 	case a == nil:
@@ -64,10 +64,10 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *arrival
 		return
 	}
 	t := s.describe(e, &a.hdr, len(a.raw))
-	if s.lax().TermPayloadLength && t.HasLength {
+	if s.defects().TermPayloadLength && t.HasLength {
 		t.SegmentLength = uint16(len(a.body))
 	}
-	if s.lax().TermInvalidateFlag && e == wire.TermProtNoInvalidate {
+	if s.defects().TermInvalidateFlag && e == wire.TermProtNoInvalidate {
 		t.HasRDMAP = true
 	}
 	s.end(ByPeer, t, recv)
@@ -76,7 +76,7 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *arrival
 // refuseRead ends the stream because a read or an atomic of the peer cannot be
 // answered, or no longer: of a read what is left of it is shown.
 func (s *Stream) refuseRead(e wire.TermError, p *pending) {
-	if s.lax().BadSegmentsDropped {
+	if s.defects().BadSegmentsDropped {
 		s.finish()
 		return
 	}
@@ -84,7 +84,7 @@ func (s *Stream) refuseRead(e wire.TermError, p *pending) {
 	if _, err := h.Control.Parse(p.control[:]); err != nil {
 		panic("iwarp: two octets do not make a control field")
 	}
-	h.Control.Tagged = false // it may have been under Lax.TaggedFlagIgnored
+	h.Control.Tagged = false // it may have been under Defects.TaggedFlagIgnored
 	h.Untagged = wire.Untagged{Invalidate: p.invalidate, QN: wire.QueueReadRequest, MSN: p.msn}
 	length := untaggedHeader + wire.ReadRequestLen
 	if p.atomic {
@@ -93,11 +93,11 @@ func (s *Stream) refuseRead(e wire.TermError, p *pending) {
 	t := s.describe(e, &h, length)
 	t.HasRDMAP = !p.atomic && t.HasDDP && e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection
 	t.Read = p.read
-	if lax := s.lax(); lax.TermReadStale && t.HasRDMAP {
-		t.Read = s.flaws.current
+	if defects := s.defects(); defects.TermReadStale && t.HasRDMAP {
+		t.Read = s.defectState.current
 		t.DDP.Untagged.MSN = wire.MSN(t.Read.Size)
 	}
-	if s.lax().TermPayloadLength && t.HasLength {
+	if s.defects().TermPayloadLength && t.HasLength {
 		t.SegmentLength = 0
 	}
 	s.end(ByPeer, t, verbs.WCWRFlushErr)
@@ -109,7 +109,7 @@ func (s *Stream) describe(e wire.TermError, h *wire.Header, length int) *wire.Te
 	t := &wire.Terminate{Error: e}
 	switch {
 	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPLocal:
-	case (e == wire.TermOpVersion || e == wire.TermOpOpcode) && s.lax().TermBareOperation:
+	case (e == wire.TermOpVersion || e == wire.TermOpOpcode) && s.defects().TermBareOperation:
 	default:
 		t.HasLength, t.HasDDP, t.SegmentLength, t.DDP = true, true, uint16(length), *h
 	}
@@ -126,13 +126,13 @@ func (s *Stream) endSilently(cause Cause, e wire.TermError) {
 
 // end ends the stream with a Terminate that is still to be sent.
 func (s *Stream) end(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
-	if s.lax().TermSkipped && s.busy != nobody {
+	if s.defects().TermSkipped && s.busy != nobody {
 		s.count().SilentEnds++
 	} else {
-		if s.lax().TermBitsSwapped {
+		if s.defects().TermBitsSwapped {
 			t.Order = wire.OrderSiw
 		}
-		if s.lax().TalksAfterTerminate && !s.drainBehind() {
+		if s.defects().TalksAfterTerminate && !s.drainBehind() {
 			return
 		}
 		s.term, s.state = t, terminating
@@ -155,7 +155,7 @@ func (s *Stream) sendTerminate(g *Segment) {
 	s.count().TerminatesSent.Add(s.term.Error)
 	g.Header = s.untagged(g.Header, wire.OpTerminate, wire.QueueTerminate)
 	g.Header = s.term.Append(g.Header)
-	if f := s.flaws; f != nil && len(f.again) > 0 {
+	if f := s.defectState; f != nil && len(f.again) > 0 {
 		s.term, f.again, s.state = f.again[0], f.again[1:], terminating
 	}
 }

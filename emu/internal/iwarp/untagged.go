@@ -10,7 +10,7 @@ import (
 // message takes a segment of an untagged message: all but Terminates.
 func (s *Stream) message(a *arrival, info *wire.Info) {
 	u := &a.hdr.Untagged
-	loose := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.lax().ReadQueueUnchecked
+	loose := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.defects().ReadQueueUnchecked
 	switch {
 	case u.QN != info.Queue && !loose:
 		s.refuse(wire.TermUntaggedQN, a)
@@ -33,10 +33,10 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 	case s.recv != nil && op != s.opcode, s.parts != nil && s.parts[wire.QueueSend].begun:
 		s.refuseChange(a)
 		return
-	case a.hdr.Untagged.MO != s.filled+s.overlong() && !(s.recv != nil && s.lax().SecondSegmentOffset):
+	case a.hdr.Untagged.MO != s.filled+s.overlong() && !(s.recv != nil && s.defects().SecondSegmentOffset):
 		s.refuse(wire.TermUntaggedMO, a)
 		return
-	case s.recv == nil && n == 0 && a.hdr.Control.Last && s.lax().ZeroSendSkipsReceive:
+	case s.recv == nil && n == 0 && a.hdr.Control.Last && s.defects().ZeroSendSkipsReceive:
 		s.arrived(wire.QueueSend)
 		return
 	}
@@ -48,8 +48,8 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 		s.refuseUnfit(r.Unfit, a)
 		return
 	}
-	if n > r.Length-s.filled && s.lax().LongTruncated {
-		s.flaws.cut += n - (r.Length - s.filled)
+	if n > r.Length-s.filled && s.defects().LongTruncated {
+		s.defectState.cut += n - (r.Length - s.filled)
 		n = r.Length - s.filled
 		a.body = a.body[:n]
 	}
@@ -67,12 +67,12 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 	s.filled += n
 	wc := verbs.WC{Opcode: verbs.WCOpRecv, ByteLen: s.filled}
 	if !a.hdr.Control.Last {
-		if s.flaws != nil {
+		if s.defectState != nil {
 			s.goesOn(wc, info)
 		}
 		return
 	}
-	if s.lax().AnySendInvalidates && a.hdr.Untagged.Invalidate != 0 {
+	if s.defects().AnySendInvalidates && a.hdr.Untagged.Invalidate != 0 {
 		_ = s.ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), s.ep.PD, s.ep.QPN) // if it can be
 	}
 	if info.Class.Has(wire.Invalidates) {
@@ -87,7 +87,7 @@ func (s *Stream) refuseUnfit(status verbs.WCStatus, a *arrival) {
 	e := wire.TermDDPLocal
 	switch {
 	case status != verbs.WCLocLenErr:
-	case s.lax().LongIsNoBuffer:
+	case s.defects().LongIsNoBuffer:
 		e = wire.TermUntaggedNoBuffer
 	default:
 		e = wire.TermUntaggedTooLong
@@ -97,13 +97,13 @@ func (s *Stream) refuseUnfit(status verbs.WCStatus, a *arrival) {
 
 // takeReceive finds the buffer for a message that begins.
 func (s *Stream) takeReceive(a *arrival) bool {
-	if s.flaws != nil && s.flaws.spare != nil {
-		s.recv, s.flaws.spare = s.flaws.spare, nil
+	if s.defectState != nil && s.defectState.spare != nil {
+		s.recv, s.defectState.spare = s.defectState.spare, nil
 	} else {
 		s.recv = s.owner.NextReceive()
 	}
 	switch {
-	case s.recv == nil && s.lax().ImmediateDropped && a.hdr.Control.Opcode > wire.OpTerminate:
+	case s.recv == nil && s.defects().ImmediateDropped && a.hdr.Control.Opcode > wire.OpTerminate:
 		s.arrived(wire.QueueSend)
 		return false
 	case s.recv == nil:
@@ -116,10 +116,10 @@ func (s *Stream) takeReceive(a *arrival) bool {
 
 // deliver completes the receive of a message that has arrived.
 func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
-	r, solicited := s.recv, info.Class.Has(wire.Solicited) && !s.lax().NeverSolicited
+	r, solicited := s.recv, info.Class.Has(wire.Solicited) && !s.defects().NeverSolicited
 	s.recv, s.filled = nil, 0
 	s.arrived(wire.QueueSend)
-	if s.flaws != nil {
+	if s.defectState != nil {
 		s.deliverWrongly(r, wc, solicited)
 		return
 	}
@@ -136,19 +136,19 @@ func (s *Stream) arrived(q wire.QN) {
 
 // invalidate closes the window that the end of a Send names.
 func (s *Stream) invalidate(a *arrival) bool {
-	ep, lax := s.ep, s.lax()
+	ep, defects := s.ep, s.defects()
 	invalidate := ep.Layer.NIC.Mem.Invalidate
-	if lax.InvalidateIgnored || lax.EmptySendKeepsKey && s.filled == 0 && len(a.body) == 0 {
+	if defects.InvalidateIgnored || defects.EmptySendKeepsKey && s.filled == 0 && len(a.body) == 0 {
 		invalidate = ep.Layer.NIC.Mem.CheckInvalidate
 	}
 	if invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
 		s.count().Invalidations++
 		return true
 	}
-	if lax.SolicitedInvalidateUnchecked && a.hdr.Control.Opcode == wire.OpSendSEInv {
+	if defects.SolicitedInvalidateUnchecked && a.hdr.Control.Opcode == wire.OpSendSEInv {
 		return true
 	}
-	if s.lax().InvalidateErrorKept {
+	if s.defects().InvalidateErrorKept {
 		r := s.recv
 		s.recv, s.filled = nil, 0
 		s.arrived(wire.QueueSend)
@@ -185,7 +185,7 @@ func (s *Stream) controlMessage(a *arrival, info *wire.Info) {
 	if info.Queue != wire.QueueSend {
 		s.arrived(info.Queue)
 	}
-	if info.Queue == wire.QueueReadRequest && s.lax().EverythingTakesReceive {
+	if info.Queue == wire.QueueReadRequest && s.defects().EverythingTakesReceive {
 		s.takeAnyway()
 	}
 	switch op {
@@ -220,7 +220,7 @@ func (s *Stream) collect(a *arrival, info *wire.Info) (msg []byte, whole bool) {
 	case have+len(a.body) > info.Header:
 		s.refuseLong(a)
 		return nil, false
-	case c.Last && !begun, s.lax().DeliversFirstSegment && len(a.body) == info.Header:
+	case c.Last && !begun, s.defects().DeliversFirstSegment && len(a.body) == info.Header:
 		return a.body, true
 	}
 	if s.parts == nil {
@@ -239,7 +239,7 @@ func (s *Stream) refuseLong(a *arrival) {
 	case wire.OpImmediate, wire.OpImmediateSE:
 		s.refuse(wire.TermOpUnspecified, a)
 	case wire.OpReadRequest:
-		if s.lax().ReadPayloadSilent {
+		if s.defects().ReadPayloadSilent {
 			s.silence(wire.TermUntaggedTooLong)
 			return
 		}
@@ -252,7 +252,7 @@ func (s *Stream) refuseLong(a *arrival) {
 // refuseChange ends the stream for a segment that does not go on with the
 // message under way in its queue.
 func (s *Stream) refuseChange(a *arrival) {
-	if s.lax().OpcodeChangeSilent {
+	if s.defects().OpcodeChangeSilent {
 		s.silence(wire.TermOpOpcode)
 		return
 	}
@@ -263,7 +263,7 @@ func (s *Stream) refuseChange(a *arrival) {
 // that verbs have no place for. Right behind a Write it is what verbs call a
 // write with immediate data.
 func (s *Stream) immediate(a *arrival, info *wire.Info, msg []byte) {
-	if s.lax().ImmediateTakesNoReceive {
+	if s.defects().ImmediateTakesNoReceive {
 		s.arrived(wire.QueueSend)
 		return
 	}

@@ -7,7 +7,7 @@ import (
 
 // What memory looks like to a device that errs about it.
 
-// slackLen is how far an access may leave its region by Lax.RangeSlack.
+// slackLen is how far an access may leave its region by Defects.RangeSlack.
 const slackLen = 8
 
 // slack is memory with room before and behind it, in which there is nothing:

@@ -9,9 +9,9 @@ import (
 
 // Base is the part of a NIC that all NICs have. Engines embed it.
 type Base struct {
-	Limits Limits
-	Lax    Lax
-	Mem    *Table
+	Limits  Limits
+	Defects Defects
+	Mem     *Table
 	// Observer, if there is one, hears of every event when it is reported, even
 	// of one that the queue has no room for. It must not call the NIC.
 	Observer func(Event)
@@ -32,12 +32,12 @@ type Base struct {
 }
 
 // Init makes b ready. limits must have passed Validate.
-func (b *Base) Init(limits Limits, lax Lax, memory LaxMemory) {
+func (b *Base) Init(limits Limits, defects Defects, memory MemoryDefects) {
 	*b = Base{
-		Limits: limits, Lax: lax, Mem: NewTable(limits.MRs), pds: map[PD]int{}, nextPD: 1,
+		Limits: limits, Defects: defects, Mem: NewTable(limits.MRs), pds: map[PD]int{}, nextPD: 1,
 		srqs: map[uint32]*SRQ{}, nextSRQ: 1, xrcds: map[*XRCD]struct{}{},
 	}
-	b.Mem.Lax = memory
+	b.Mem.Defects = memory
 }
 
 // Event is an asynchronous event; what it is about is in the field of its type.

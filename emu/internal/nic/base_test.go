@@ -9,19 +9,19 @@ import (
 
 // newBase makes the part of a NIC that all have, with a domain in it. edit may
 // change its limits and what it forgets.
-func newBase(t testing.TB, edit func(*Limits, *Lax)) (*Base, PD) {
+func newBase(t testing.TB, edit func(*Limits, *Defects)) (*Base, PD) {
 	t.Helper()
 	var limits Limits
-	var lax Lax
+	var defects Defects
 	if edit != nil {
-		edit(&limits, &lax)
+		edit(&limits, &defects)
 	}
 	limits = limits.OrDefault()
 	if err := limits.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	b := new(Base)
-	b.Init(limits, lax, LaxMemory{})
+	b.Init(limits, defects, MemoryDefects{})
 	pd, err := b.AllocPD()
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func newBase(t testing.TB, edit func(*Limits, *Lax)) (*Base, PD) {
 }
 
 func TestADomainInUseStays(t *testing.T) {
-	b, pd := newBase(t, func(l *Limits, _ *Lax) { l.PDs = 2 })
+	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.PDs = 2 })
 	second, err := b.AllocPD()
 	if err != nil || second == pd {
 		t.Fatal(second, err)
@@ -58,7 +58,7 @@ func TestADomainInUseStays(t *testing.T) {
 // A consumer that never looks loses the newest events, not memory. The observer
 // hears of all.
 func TestPendingEventsAreBounded(t *testing.T) {
-	b, _ := newBase(t, func(l *Limits, _ *Lax) { l.PendingEvents = 3 })
+	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.PendingEvents = 3 })
 	heard := 0
 	b.Observer = func(Event) { heard++ }
 	qp := new(int)

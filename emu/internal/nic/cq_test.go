@@ -19,7 +19,7 @@ func (b *Base) mustCQ(t testing.TB, depth int) *CQ {
 
 // A CQ in use stays. One that goes takes its events along.
 func TestDestroyCQ(t *testing.T) {
-	b, _ := newBase(t, func(l *Limits, _ *Lax) { l.CQs, l.CQE = 2, 4096 })
+	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.CQs, l.CQE = 2, 4096 })
 	b.mustCQ(t, 4096)
 	for _, depth := range []int{-1, 0, 4097} {
 		if _, err := b.CreateCQ(depth); !errors.Is(err, verbs.ErrInvalid) {
@@ -63,7 +63,7 @@ func TestDestroyCQ(t *testing.T) {
 // Resizing keeps what is queued, wherever in the ring it is, and refuses to be
 // too small for it.
 func TestResizeCQKeepsWhatIsQueued(t *testing.T) {
-	b, _ := newBase(t, func(l *Limits, _ *Lax) { l.CQE = 4096 })
+	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.CQE = 4096 })
 	for offset := range 5 {
 		cq := b.mustCQ(t, 5)
 		var one [1]verbs.WC
@@ -162,17 +162,17 @@ func TestArmingACQ(t *testing.T) {
 func TestACQWithoutRoomIsBroken(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		lax      Lax
+		defects  Defects
 		taken    bool
 		overruns uint64
 		polled   error
 	}{
-		{"sound", Lax{}, false, 1, verbs.ErrOverrun},
-		{"CQErrRepeats", Lax{CQErrRepeats: true}, false, 3, verbs.ErrOverrun},
-		{"CQOverrunSilent", Lax{CQOverrunSilent: true}, true, 0, nil},
+		{"sound", Defects{}, false, 1, verbs.ErrOverrun},
+		{"CQErrRepeats", Defects{CQErrRepeats: true}, false, 3, verbs.ErrOverrun},
+		{"CQOverrunSilent", Defects{CQOverrunSilent: true}, true, 0, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b, _ := newBase(t, func(_ *Limits, lax *Lax) { *lax = c.lax })
+			b, _ := newBase(t, func(_ *Limits, defects *Defects) { *defects = c.defects })
 			cq := b.mustCQ(t, 2)
 			for id := range uint64(5) {
 				if ok := cq.Push(&verbs.WC{WRID: id}, false); ok != (id < 2 || c.taken) {

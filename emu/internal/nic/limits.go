@@ -82,21 +82,21 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// Lax switches off single checks of queues: it imitates devices that forget them.
+// Defects switches off single checks of queues: it imitates devices that forget them.
 // The zero value forgets nothing. Tags say what a field does and whose defect it
 // is.
-type Lax struct {
-	OverflowSRQ     bool `defect:"R15" does:"a full SRQ overwrites its newest receive"`
-	SRQReceiveAnyPD bool `defect:"R15" does:"SRQ receives may name memory of any domain"`
-	CQErrRepeats    bool `defect:"rxe" does:"every completion that a broken CQ cannot take is reported"`
-	CapsUnchecked   bool `defect:"mlx5, irdma" does:"queues may be deeper than the device's limits"`
-	CQOverrunSilent bool `defect:"irdma" does:"a full CQ loses completions and nobody is told"`
-	NoEmptyMR       bool `defect:"irdma" does:"memory regions of no bytes are refused"`
-	SRQDoubleUse    bool `defect:"srq/1, srq/6" does:"one receive of an SRQ serves two messages"`
-	SRQLimitRepeats bool `defect:"srq/2" does:"the limit of an SRQ raises an event each time"`
-	ArmLost         bool `defect:"cq/7" does:"arming for any completion does not override arming for solicited ones"`
-	ArmStays        bool `defect:"cq/7" does:"an armed CQ reports every completion from then on"`
-	InUseDestroyed  bool `defect:"cq/8, ud/14" does:"CQs in use and QPs in multicast groups can be destroyed"`
+type Defects struct {
+	OverflowSRQ     bool `imitates:"R15" does:"a full SRQ overwrites its newest receive"`
+	SRQReceiveAnyPD bool `imitates:"R15" does:"SRQ receives may name memory of any domain"`
+	CQErrRepeats    bool `imitates:"rxe" does:"every completion that a broken CQ cannot take is reported"`
+	CapsUnchecked   bool `imitates:"mlx5, irdma" does:"queues may be deeper than the device's limits"`
+	CQOverrunSilent bool `imitates:"irdma" does:"a full CQ loses completions and nobody is told"`
+	NoEmptyMR       bool `imitates:"irdma" does:"memory regions of no bytes are refused"`
+	SRQDoubleUse    bool `imitates:"srq/1, srq/6" does:"one receive of an SRQ serves two messages"`
+	SRQLimitRepeats bool `imitates:"srq/2" does:"the limit of an SRQ raises an event each time"`
+	ArmLost         bool `imitates:"cq/7" does:"arming for any completion does not override arming for solicited ones"`
+	ArmStays        bool `imitates:"cq/7" does:"an armed CQ reports every completion from then on"`
+	InUseDestroyed  bool `imitates:"cq/8, ud/14" does:"CQs in use and QPs in multicast groups can be destroyed"`
 }
 
 // uncheckedCaps is how far beyond its limits a NIC goes that forgets them.
@@ -105,7 +105,7 @@ const uncheckedCaps = 16
 // CheckCaps refuses the sizes of a queue pair that are beyond the limits.
 func (b *Base) CheckCaps(c *verbs.QPCaps) error {
 	l := b.Limits
-	if b.Lax.CapsUnchecked {
+	if b.Defects.CapsUnchecked {
 		l.QPWR, l.SGE, l.Inline = uncheckedCaps*l.QPWR, uncheckedCaps*l.SGE, uncheckedCaps*l.Inline
 	}
 	invalid := func(format string, args ...any) error {

@@ -50,12 +50,12 @@ func TestNoLimitIsForgotten(t *testing.T) {
 // Queues are no larger than the limits, but for a NIC that forgets them, and that
 // does not forget all of them.
 func TestCheckCaps(t *testing.T) {
-	edit := func(l *Limits, _ *Lax) { l.QPWR, l.SGE, l.Inline, l.SRQWR = 8, 2, 16, 8 }
+	edit := func(l *Limits, _ *Defects) { l.QPWR, l.SGE, l.Inline, l.SRQWR = 8, 2, 16, 8 }
 	most := verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 16}
 	sound, pd := newBase(t, edit)
-	forgetful, other := newBase(t, func(l *Limits, lax *Lax) {
-		edit(l, lax)
-		lax.CapsUnchecked = true
+	forgetful, other := newBase(t, func(l *Limits, defects *Defects) {
+		edit(l, defects)
+		defects.CapsUnchecked = true
 	})
 	if err := sound.CheckCaps(&most); err != nil {
 		t.Error(err)

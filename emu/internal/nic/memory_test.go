@@ -13,7 +13,7 @@ import (
 // Windows and regions live in a domain, which stays as long; a window has one
 // of two types, and writing from afar needs writing from near.
 func TestWindowsAndRegionsNeedADomain(t *testing.T) {
-	b, pd := newBase(t, func(l *Limits, _ *Lax) { l.MRs = 2 })
+	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.MRs = 2 })
 	mem := Bytes(make([]byte, 16))
 	invalid := func(what string, err error) {
 		t.Helper()
@@ -72,7 +72,7 @@ func TestWindowsAndRegionsNeedADomain(t *testing.T) {
 // A region of no bytes is one like others, but not to every device.
 func TestRegionsOfNoBytes(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		b, pd := newBase(t, func(_ *Limits, lax *Lax) { lax.NoEmptyMR = refused })
+		b, pd := newBase(t, func(_ *Limits, defects *Defects) { defects.NoEmptyMR = refused })
 		if _, err := b.RegMR(pd, Bytes(nil), 0, 0); errors.Is(err, verbs.ErrInvalid) != refused {
 			t.Errorf("refused %v: %v", refused, err)
 		}

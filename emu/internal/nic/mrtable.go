@@ -22,27 +22,27 @@ var (
 // PD identifies a protection domain.
 type PD uint32
 
-// LaxMemory switches off single checks: it imitates devices that forget them. The
+// MemoryDefects switches off single checks: it imitates devices that forget them. The
 // zero value forgets nothing. Tags say what a field does and whose defect it is.
-type LaxMemory struct {
-	IgnorePD           bool `defect:"R15" does:"keys open memory of other domains"`
-	WindowBounds       bool `defect:"R21" does:"a window opens all of its region"`
-	WindowRights       bool `defect:"mw/6" does:"a window grants what its region does"`
-	WindowOwner        bool `defect:"mw/7" does:"a type 2 window works on every QP"`
-	ForeignInvalidate  bool `defect:"R24, irdma" does:"any QP may invalidate a type 2 window"`
-	UnboundInvalidate  bool `defect:"rc/inv/6" does:"invalidating a free window succeeds"`
-	InvalidateAnything bool `defect:"rc/inv/4" does:"the keys of regions and type 1 windows can be invalidated"`
-	WrappingRange      bool `defect:"R48" does:"address plus length may wrap around"`
-	BindUnchecked      bool `defect:"mlx5" does:"a bind may exceed its region, its rights or its domain"`
-	RebindBound        bool `defect:"mw/8" does:"a bound type 2 window may be bound again"`
-	DeregBound         bool `defect:"mw/11" does:"a region with bound windows may go, and stays reachable through them"`
-	StaleKeys          bool `defect:"acc/6" does:"closed regions stay reachable by their keys"`
-	ZeroBasedIgnored   bool `defect:"mlx5, irdma" does:"zero-based regions and windows begin at their own address"`
-	NoWindowAtomics    bool `defect:"mlx5" does:"atomics through a window are refused"`
-	RightsIgnored      bool `defect:"acc/3, acc/4, rc/read/22, rc/atm/8, rc/atm/13" does:"rights of QPs and regions are not checked"`
-	RangeSlack         bool `defect:"acc/2, rc/atm/13" does:"an access may leave its region by eight bytes"`
-	MW2Refused         bool `defect:"mlx4, mw/8" does:"type 2 windows are claimed and every bind of one fails"`
-	BindLax            bool `defect:"mw/9, mw/10" does:"binds of no bytes open the whole region, and type 1 windows may be zero-based"`
+type MemoryDefects struct {
+	IgnorePD           bool `imitates:"R15" does:"keys open memory of other domains"`
+	WindowBounds       bool `imitates:"R21" does:"a window opens all of its region"`
+	WindowRights       bool `imitates:"mw/6" does:"a window grants what its region does"`
+	WindowOwner        bool `imitates:"mw/7" does:"a type 2 window works on every QP"`
+	ForeignInvalidate  bool `imitates:"R24, irdma" does:"any QP may invalidate a type 2 window"`
+	UnboundInvalidate  bool `imitates:"rc/inv/6" does:"invalidating a free window succeeds"`
+	InvalidateAnything bool `imitates:"rc/inv/4" does:"the keys of regions and type 1 windows can be invalidated"`
+	WrappingRange      bool `imitates:"R48" does:"address plus length may wrap around"`
+	BindUnchecked      bool `imitates:"mlx5" does:"a bind may exceed its region, its rights or its domain"`
+	RebindBound        bool `imitates:"mw/8" does:"a bound type 2 window may be bound again"`
+	DeregBound         bool `imitates:"mw/11" does:"a region with bound windows may go, and stays reachable through them"`
+	StaleKeys          bool `imitates:"acc/6" does:"closed regions stay reachable by their keys"`
+	ZeroBasedIgnored   bool `imitates:"mlx5, irdma" does:"zero-based regions and windows begin at their own address"`
+	NoWindowAtomics    bool `imitates:"mlx5" does:"atomics through a window are refused"`
+	RightsIgnored      bool `imitates:"acc/3, acc/4, rc/read/22, rc/atm/8, rc/atm/13" does:"rights of QPs and regions are not checked"`
+	RangeSlack         bool `imitates:"acc/2, rc/atm/13" does:"an access may leave its region by eight bytes"`
+	MW2Refused         bool `imitates:"mlx4, mw/8" does:"type 2 windows are claimed and every bind of one fails"`
+	BindDefects        bool `imitates:"mw/9, mw/10" does:"binds of no bytes open the whole region, and type 1 windows may be zero-based"`
 }
 
 // Region is registered memory.
@@ -54,7 +54,7 @@ type Region struct {
 	Mem     Memory
 	Key     uint32
 	windows int
-	invalid bool // Lax.InvalidateAnything has struck
+	invalid bool // Defects.InvalidateAnything has struck
 }
 
 // Window is a memory window.
@@ -83,9 +83,9 @@ type Table struct {
 	next uint64
 	// owned counts the windows that are bound to a QP, so that a QP without
 	// any goes away without a search.
-	owned int
-	names names
-	Lax   LaxMemory
+	owned   int
+	names   names
+	Defects MemoryDefects
 	// Late, if not nil, is given every write to memory to carry out later, as a
 	// device does that reports data before it has placed them.
 	Late func(write func())
@@ -96,7 +96,7 @@ type slot struct {
 	window *Window
 	name   uint32
 	tag    uint8
-	stale  *Region // the region last closed here, for Lax.StaleKeys
+	stale  *Region // the region last closed here, for Defects.StaleKeys
 }
 
 const (
@@ -158,7 +158,7 @@ func (t *Table) release(key uint32) {
 	s.region, s.window = nil, nil
 	s.tag++
 	t.free = append(t.free, i)
-	if !t.Lax.StaleKeys && t.names.order != KeysReused {
+	if !t.Defects.StaleKeys && t.names.order != KeysReused {
 		delete(t.names.at, key>>nameShift)
 	}
 }
@@ -171,7 +171,7 @@ func (t *Table) Register(pd PD, mem Memory, addr uint64, fixed bool, access verb
 		return nil, err
 	}
 	n := mem.Len()
-	if addr == 0 && (!fixed || t.Lax.ZeroBasedIgnored) {
+	if addr == 0 && (!fixed || t.Defects.ZeroBasedIgnored) {
 		addr = t.next
 		t.next += (n + 2*addrAlign - 1) / addrAlign * addrAlign
 	}
@@ -186,7 +186,7 @@ func (t *Table) Deregister(r *Region) error {
 	switch {
 	case s.region != r:
 		return fmt.Errorf("%w: region %#x is gone already", ErrKey, r.Key)
-	case r.windows > 0 && !t.Lax.DeregBound:
+	case r.windows > 0 && !t.Defects.DeregBound:
 		return fmt.Errorf("%w: %d", ErrInUse, r.windows)
 	}
 	s.stale = r
@@ -239,7 +239,7 @@ func (t *Table) named(key uint32) (*Region, *Window) {
 		return s.region, nil
 	case s.window != nil && s.window.Key == key:
 		return nil, s.window
-	case t.Lax.StaleKeys && s.stale != nil && s.stale.Key == key:
+	case t.Defects.StaleKeys && s.stale != nil && s.stale.Key == key:
 		return s.stale, nil
 	}
 	return nil, nil
@@ -259,7 +259,7 @@ func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
 			return late{r.Mem, t.Late}, addr - r.Addr, nil
 		}
 		return r.Mem, addr - r.Addr, nil
-	case t.Lax.WrappingRange && addr+n < addr:
+	case t.Defects.WrappingRange && addr+n < addr:
 		return nowhere{}, 0, nil
 	}
 	return nil, 0, ErrBounds
@@ -271,7 +271,7 @@ func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) 
 	switch {
 	case r == nil:
 		return nil, 0, ErrKey
-	case r.PD != pd && !t.Lax.IgnorePD:
+	case r.PD != pd && !t.Defects.IgnorePD:
 		return nil, 0, ErrPD
 	case r.Access&need != need:
 		return nil, 0, ErrRights
@@ -290,12 +290,12 @@ func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs
 		}
 	case r == nil:
 		return nil, 0, ErrKey
-	case r.PD != pd && !t.Lax.IgnorePD:
+	case r.PD != pd && !t.Defects.IgnorePD:
 		return nil, 0, ErrPD
-	case r.Access&need != need && !(t.Lax.RightsIgnored && need&^remoteAccess == 0):
+	case r.Access&need != need && !(t.Defects.RightsIgnored && need&^remoteAccess == 0):
 		return nil, 0, ErrRights
 	}
-	if off := addr - r.Addr + slackLen; t.Lax.RangeSlack && within(off, n, 0, r.Len+2*slackLen) {
+	if off := addr - r.Addr + slackLen; t.Defects.RangeSlack && within(off, n, 0, r.Len+2*slackLen) {
 		return slack{r.Mem}, off, nil
 	}
 	return t.reach(r, addr, n)
@@ -311,21 +311,21 @@ func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need
 		return nil, 0, ErrKey
 	}
 	access := w.access
-	if t.Lax.WindowRights {
+	if t.Defects.WindowRights {
 		access = w.region.Access
 	}
 	base := w.addr
-	if w.access&verbs.AccessZeroBased != 0 && !t.Lax.ZeroBasedIgnored {
+	if w.access&verbs.AccessZeroBased != 0 && !t.Defects.ZeroBasedIgnored {
 		base = 0
 	}
 	switch {
-	case w.PD != pd && !t.Lax.IgnorePD:
+	case w.PD != pd && !t.Defects.IgnorePD:
 		return nil, 0, ErrPD
-	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Lax.WindowOwner:
+	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Defects.WindowOwner:
 		return nil, 0, ErrOwner
-	case access&need != need, need&verbs.AccessRemoteAtomic != 0 && t.Lax.NoWindowAtomics:
+	case access&need != need, need&verbs.AccessRemoteAtomic != 0 && t.Defects.NoWindowAtomics:
 		return nil, 0, ErrRights
-	case !within(addr, n, base, w.len) && !t.Lax.WindowBounds:
+	case !within(addr, n, base, w.len) && !t.Defects.WindowBounds:
 		return nil, 0, ErrBounds
 	}
 	return w.region, addr - base + w.addr, nil

@@ -20,7 +20,7 @@ type SRQ struct {
 	rq    RecvQueue
 	limit uint32
 	users int
-	spare bool // Lax.SRQDoubleUse: the oldest receive has served once
+	spare bool // Defects.SRQDoubleUse: the oldest receive has served once
 }
 
 // SRQConfig asks for a shared receive queue.
@@ -43,7 +43,7 @@ func (b *Base) CreateSRQ(c SRQConfig) (*SRQ, error) {
 		return nil, err
 	}
 	maxWR := b.Limits.SRQWR
-	if b.Lax.CapsUnchecked {
+	if b.Defects.CapsUnchecked {
 		maxWR *= uncheckedCaps
 	}
 	switch {
@@ -126,7 +126,7 @@ func (s *SRQ) name() string { return fmt.Sprintf("srq %d", s.num) }
 
 // PostRecv queues one receive.
 func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
-	if s.nic.Lax.OverflowSRQ && s.rq.Count() >= s.rq.depth && len(wr.SGL) <= s.rq.maxSGE {
+	if s.nic.Defects.OverflowSRQ && s.rq.Count() >= s.rq.depth && len(wr.SGL) <= s.rq.maxSGE {
 		s.rq.tail--
 		s.rq.put(wr)
 		return nil
@@ -167,7 +167,7 @@ func (s *SRQ) Query() verbs.SRQAttr {
 
 // Domain is the protection domain that the memory of a receive must be in.
 func (s *SRQ) Domain(w *Receive) PD {
-	if s.nic.Lax.SRQReceiveAnyPD && len(w.SGL) > 0 {
+	if s.nic.Defects.SRQReceiveAnyPD && len(w.SGL) > 0 {
 		return s.nic.Mem.DomainOf(w.SGL[0].LKey, s.PD)
 	}
 	return s.PD
@@ -182,14 +182,14 @@ func (s *SRQ) Peek() *Receive { return s.rq.Peek() }
 // Take removes the oldest receive. Falling below the limit raises one event and
 // disarms it.
 func (s *SRQ) Take() {
-	if s.nic.Lax.SRQDoubleUse {
+	if s.nic.Defects.SRQDoubleUse {
 		if s.spare = !s.spare; s.spare {
 			return
 		}
 	}
 	s.rq.Take()
 	if s.limit > 0 && s.rq.Count() < s.limit {
-		if !s.nic.Lax.SRQLimitRepeats {
+		if !s.nic.Defects.SRQLimitRepeats {
 			s.limit = 0
 		}
 		s.nic.Report(Event{Type: verbs.EventSRQLimitReached, SRQ: s})

@@ -37,7 +37,7 @@ func (s *SRQ) drain() (ids []uint64) {
 }
 
 func TestCreateAndDestroySRQ(t *testing.T) {
-	b, pd := newBase(t, func(l *Limits, _ *Lax) { l.SRQs, l.SRQWR, l.SGE = 2, 64, 4 })
+	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.SRQs, l.SRQWR, l.SGE = 2, 64, 4 })
 	domain, err := b.OpenXRCD()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestTheSRQLimitIsReportedOnce(t *testing.T) {
 // A limit beyond the size, and a size below what is queued, are refused and
 // change nothing; what is queued stays as it is through all that is granted.
 func TestModifySRQ(t *testing.T) {
-	b, pd := newBase(t, func(l *Limits, _ *Lax) { l.SRQWR = 32 })
+	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.SRQWR = 32 })
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 8, MaxSGE: 1, Limit: 2})
 	s.share(t, 90, 91, 92, 93, 94) // so that the ring wraps
 	s.drain()
@@ -171,7 +171,7 @@ func TestModifySRQ(t *testing.T) {
 
 func TestAFullSRQ(t *testing.T) {
 	for _, overflow := range []bool{false, true} {
-		b, pd := newBase(t, func(_ *Limits, lax *Lax) { lax.OverflowSRQ = overflow })
+		b, pd := newBase(t, func(_ *Limits, defects *Defects) { defects.OverflowSRQ = overflow })
 		s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 3}) // no power of two
 		s.share(t, 0, 1, 2)
 		want := []uint64{0, 1, 2}
@@ -195,7 +195,7 @@ func TestAFullSRQ(t *testing.T) {
 // forgets that.
 func TestTheDomainOfSharedReceives(t *testing.T) {
 	for _, anyPD := range []bool{false, true} {
-		b, pd := newBase(t, func(_ *Limits, lax *Lax) { lax.SRQReceiveAnyPD = anyPD })
+		b, pd := newBase(t, func(_ *Limits, defects *Defects) { defects.SRQReceiveAnyPD = anyPD })
 		other, err := b.AllocPD()
 		if err != nil {
 			t.Fatal(err)
@@ -219,7 +219,7 @@ func TestTheDomainOfSharedReceives(t *testing.T) {
 }
 
 func TestXRCDomainsAreBounded(t *testing.T) {
-	b, _ := newBase(t, func(l *Limits, _ *Lax) { l.XRCDs = 1 })
+	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.XRCDs = 1 })
 	x, err := b.OpenXRCD()
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ type Config struct {
 	// MPA is what all connections have in common: CRCs, markers, revisions, the
 	// peer-to-peer model, timeouts, how much is queued. What belongs to a single
 	// one is filled in for each: depths, private data, segment size, counters and
-	// quirks.
+	// defects.
 	MPA mpa.Config
 	// KeySecret makes the keys of memory unpredictable for those who do not know it. If
 	// it is zero, keys count up: a device that peers can reach needs one.
@@ -34,7 +34,7 @@ type Config struct {
 	// behind it, would be taken for that of the Write.
 	Nudge time.Duration
 
-	Quirks Quirks
+	Defects Defects
 }
 
 const (
@@ -64,7 +64,7 @@ func (c Config) withDefaults() (Config, error) {
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last > maxQPN {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, beyond 24 bits", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
 	}
-	c.MPA.Quirks = c.Quirks.MPA
+	c.MPA.Defects = c.Defects.MPA
 	c.MPA.MaxIRD = uint16(c.Limits.RdAtomic)
 	if err := c.MPA.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)

@@ -168,7 +168,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.letGo()
 }
 
-// begun is what a NIC with mpa.Quirks.PlacesEarly looks at too soon.
+// begun is what a NIC with mpa.Defects.PlacesEarly looks at too soon.
 func (c *Conn) begun() []byte {
 	if c.qp == nil || c.mpa == nil {
 		return nil

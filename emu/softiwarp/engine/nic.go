@@ -14,7 +14,7 @@ type NIC struct {
 	Count Counters
 
 	cfg   Config
-	q     *Quirks
+	q     *Defects
 	layer iwarp.Layer
 	mpa   mpa.Counters
 
@@ -26,7 +26,7 @@ type NIC struct {
 
 	clock mono.Time // the latest that anybody has said
 
-	late []appointment // of quirks
+	late []appointment // of defects
 
 	segment iwarp.Segment // that is being made
 	vectors [][]byte      // that MPA gives
@@ -39,10 +39,10 @@ func New(cfg Config) (*NIC, error) {
 		return nil, err
 	}
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
-	n.q = &n.cfg.Quirks
-	n.Init(cfg.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
+	n.q = &n.cfg.Defects
+	n.Init(cfg.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
 	n.scrambleKeys()
-	n.layer = iwarp.Layer{NIC: &n.Base, Lax: cfg.Quirks.Stream, Later: n.later}
+	n.layer = iwarp.Layer{NIC: &n.Base, Defects: cfg.Defects.Stream, Later: n.later}
 	return n, nil
 }
 

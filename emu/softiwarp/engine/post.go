@@ -35,7 +35,7 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 		}, false)
 		return nil
 	case verbs.QPStateRTS:
-		if !q.stream.Live() { // by Quirks.EndUnreported
+		if !q.stream.Live() { // by Defects.EndUnreported
 			return nil
 		}
 	default:

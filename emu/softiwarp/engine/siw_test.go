@@ -9,18 +9,18 @@ import (
 )
 
 // No octet of a Write is placed before its FPDU is whole and its CRC was found
-// right. Each of the two has a quirk that forgets it; rights none forgets.
+// right. Each of the two has a defect that forgets it; rights none forgets.
 func TestNothingIsPlacedTooEarly(t *testing.T) {
 	const half, whole = 20, 28 // octets of the FPDU
-	for quirk, want := range map[string][2]string{
+	for defect, want := range map[string][2]string{
 		"":             {"", ""},
 		"PlacesEarly":  {"ABCD", "ABCD"},
 		"HandsUpFirst": {"", "ABCDEFGH"},
 	} {
 		for _, access := range []verbs.Access{allAccess, verbs.AccessLocalWrite} {
 			h := newHost(t, func(cfg *Config, _ *QPConfig) {
-				if quirk != "" {
-					if err := cfg.Quirks.Set(quirk, true); err != nil {
+				if defect != "" {
+					if err := cfg.Defects.Set(defect, true); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -39,15 +39,15 @@ func TestNothingIsPlacedTooEarly(t *testing.T) {
 			for i, part := range [][]byte{b[:half], b[half:]} {
 				k.give(0, part)
 				if got := strings.TrimRight(string(mem), "\x00"); got != want[i] {
-					t.Errorf("%q, access %#x: %q placed of part %d", quirk, access, got, i)
+					t.Errorf("%q, access %#x: %q placed of part %d", defect, access, got, i)
 				}
 			}
 		}
 	}
 }
 
-// The documentation has a line for every defect of siw that a quirk imitates, and
-// names no quirk that is not there.
+// The documentation has a line for every defect of siw that a defect imitates, and
+// names no defect that is not there.
 func TestDefectsOfSiwAreListed(t *testing.T) {
 	const doc = "../../../docs/softiwarp.md"
 	text, err := os.ReadFile(doc)
@@ -73,13 +73,13 @@ func TestDefectsOfSiwAreListed(t *testing.T) {
 			listed[strings.Trim(name, " `")] = true
 		}
 	}
-	for _, q := range AllQuirks() {
-		if strings.HasPrefix(q.Defect, "siw") && !listed[q.Name] {
+	for _, q := range AllDefects() {
+		if strings.HasPrefix(q.Imitates, "siw") && !listed[q.Name] {
 			t.Errorf("%s does not list %s", doc, q.Name)
 		}
 		delete(listed, q.Name)
 	}
 	for name := range listed {
-		t.Errorf("%s lists %q, which is no quirk", doc, name)
+		t.Errorf("%s lists %q, which is no defect", doc, name)
 	}
 }

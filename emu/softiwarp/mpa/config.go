@@ -68,7 +68,7 @@ type Config struct {
 
 	// Counters, if not nil, are counted in; connections may share them.
 	Counters *Counters
-	Quirks   Quirks
+	Defects  Defects
 }
 
 const (

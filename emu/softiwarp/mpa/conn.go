@@ -17,19 +17,19 @@ const (
 	full                     // FPDUs
 	lastWord                 // an error was reported, and one FPDU may still be sent
 	over                     // refused, failed or lost: nothing is taken any more
-	hung                     // of a quirk: nothing happens any more
+	hung                     // of a defect: nothing happens any more
 )
 
 // Conn is one MPA connection. Make it with NewInitiator or NewResponder.
 type Conn struct {
 	cfg    Config
-	q      *Quirks
+	q      *Defects
 	count  *Counters
 	state  state
 	params Params
 
 	in   []byte // what Input was given and Next has not looked at
-	held []byte // of a quirk: what was given earlier and is stuck
+	held []byte // of a defect: what was given earlier and is stuck
 
 	eof, lost, expired bool // have happened, and are not reported yet
 	ended              bool // EventEOF was reported
@@ -41,13 +41,13 @@ type Conn struct {
 
 	deframer *wire.Deframer
 	fenced   bool // a responder has to be silent until a valid FPDU has come
-	stuck    bool // of a quirk: hold the next input back
-	cut      bool // of a quirk: the trailer under way was cut
+	stuck    bool // of a defect: hold the next input back
+	cut      bool // of a defect: the trailer under way was cut
 
 	out    output
 	at     uint64 // where in the stream the next FPDU will be, from the octet after the start-up frame on
 	mulpdu int
-	stale  [staleLen]byte // of a quirk: where siw builds short FPDUs
+	stale  [staleLen]byte // of a defect: where siw builds short FPDUs
 }
 
 // NewInitiator returns a Conn that has a Request to send. It panics if cfg does
@@ -78,7 +78,7 @@ func NewResponder(now mono.Time, cfg Config) *Conn {
 
 func newConn(cfg Config) *Conn {
 	c := &Conn{cfg: cfg.withDefaults(), deadline: mono.Never}
-	c.q, c.count = &c.cfg.Quirks, c.cfg.Counters
+	c.q, c.count = &c.cfg.Defects, c.cfg.Counters
 	c.cfg.PrivateData = nil // the Request has its own copy
 	c.out.align = c.cfg.Align || c.q.MSSRoundedDown
 	c.params.IRD, c.params.ORD = c.cfg.IRD, c.cfg.ORD
@@ -112,7 +112,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.in = b
 }
 
-// overlooks is Quirks.FirstFPDUStuck: what comes is held back, until more comes. TCP may
+// overlooks is Defects.FirstFPDUStuck: what comes is held back, until more comes. TCP may
 // bring that together with the first.
 func (c *Conn) overlooks(b []byte) bool {
 	c.stuck = false

@@ -75,7 +75,7 @@ type Event struct {
 	// Err says the same to a human, and in more detail; made once, so compare
 	// with errors.Is.
 	Err error
-	// ULPDU is that of EventULPDU; of a quirk, that of an FPDU that was wrong.
+	// ULPDU is that of EventULPDU; of a defect, that of an FPDU that was wrong.
 	ULPDU []byte
 	// Params and PrivateData are those of EventRequest, EventAccepted and
 	// EventRejected. PrivateData is the application's: without the enhanced data.

@@ -68,7 +68,7 @@ const (
 	staleLen = wire.ULPDULengthLen + wire.MaxHeaderLen + siwShort + 3 + wire.CRCLen
 )
 
-// fillPad fills the pad at offset i of an FPDU: with zeros, unless a quirk leaves
+// fillPad fills the pad at offset i of an FPDU: with zeros, unless a defect leaves
 // what was there.
 func (c *Conn) fillPad(pad []byte, i, load int) {
 	if c.q.StalePad && load <= siwShort && i+len(pad) <= staleLen {

@@ -14,7 +14,7 @@ func (c *Conn) negotiated(own, peer uint16) bool {
 	return own != wire.DepthNotNegotiated && (peer != wire.DepthNotNegotiated || c.q.DepthsAlwaysCount)
 }
 
-// leak is Quirks.FlagsLeak: the flags are read as bits of the depths beside them,
+// leak is Defects.FlagsLeak: the flags are read as bits of the depths beside them,
 // too.
 func (c *Conn) leak(e *wire.Enhanced) {
 	if c.q.FlagsLeak {

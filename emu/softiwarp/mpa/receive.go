@@ -27,8 +27,8 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
 }
 
-// Begun is of a quirk: what has come of a ULPDU that is not there as a whole yet,
-// and must not be looked at. Without the quirk it is nil.
+// Begun is of a defect: what has come of a ULPDU that is not there as a whole yet,
+// and must not be looked at. Without the defect it is nil.
 func (c *Conn) Begun() []byte {
 	if !c.q.PlacesEarly || c.state != full {
 		return nil

@@ -50,8 +50,8 @@ type Config struct {
 	// ConsumerDREP leaves a DREQ to be answered by DisconnectReply, for
 	// consumers that have private data to send with the DREP.
 	ConsumerDREP bool
-	// Quirks imitate flawed devices.
-	Quirks Quirks
+	// Defects imitate defective devices.
+	Defects Defects
 }
 
 func (c Config) withDefaults() Config {

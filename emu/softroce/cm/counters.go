@@ -49,7 +49,7 @@ type Counters struct {
 	ConnLimit   uint64 // REQ or SIDR_REQ refused: MaxConns reached
 	OutboxFull  uint64 // MAD to be sent, lost: MaxOutbox reached
 	EventsFull  uint64 // MAD received, lost: MaxEvents reached
-	Quirk       uint64 // ignored because a quirk says so
+	Defect      uint64 // ignored because a defect says so
 }
 
 // messageCounters names the counters of sent, resent, received and duplicate messages of
@@ -88,6 +88,6 @@ func (c *Counters) List() []verbs.Counter {
 		verbs.Counter{Name: "cm_conn_limit", Value: c.ConnLimit},
 		verbs.Counter{Name: "cm_outbox_full", Value: c.OutboxFull},
 		verbs.Counter{Name: "cm_events_full", Value: c.EventsFull},
-		verbs.Counter{Name: "cm_quirk", Value: c.Quirk},
+		verbs.Counter{Name: "cm_defect", Value: c.Defect},
 	)
 }

@@ -78,8 +78,8 @@ func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
 	case StateTimeWait:
 		a.counters.Duplicates.count(mad.AttrDREQ)
 		switch {
-		case a.cfg.Quirks.NoDREPWhenDisconnected:
-			a.counters.Quirk++
+		case a.cfg.Defects.NoDREPWhenDisconnected:
+			a.counters.Defect++
 		case c.msgAttr == mad.AttrDREP:
 			a.repeatFor(c, in.tid)
 		default:
@@ -91,8 +91,8 @@ func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
 }
 
 func (a *Agent) drepWithoutConn(in *incoming, m *mad.DREQ) {
-	if a.cfg.Quirks.NoDREPWhenDisconnected {
-		a.counters.Quirk++
+	if a.cfg.Defects.NoDREPWhenDisconnected {
+		a.counters.Defect++
 		return
 	}
 	drep := mad.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}

@@ -23,9 +23,9 @@ func (a *Agent) examine(in *incoming, m *mad.REQ) (*listener, fault) {
 		return nil, fault{reason: mad.ReasonInvalidServiceID}
 	case !knownTransport(m):
 		return nil, fault{reason: mad.ReasonInvalidTransport}
-	case a.cfg.Quirks.RejectZeroLID && zeroLID(&m.Primary):
+	case a.cfg.Defects.RejectZeroLID && zeroLID(&m.Primary):
 		return nil, fault{reason: mad.ReasonPrimaryLID}
-	case a.cfg.Quirks.RejectZeroLID && m.Alternate != (mad.Path{}) && zeroLID(&m.Alternate):
+	case a.cfg.Defects.RejectZeroLID && m.Alternate != (mad.Path{}) && zeroLID(&m.Alternate):
 		return nil, fault{reason: mad.ReasonAlternateLID}
 	case m.MTU < 1 || m.MTU > a.cfg.MaxMTU:
 		return nil, fault{reason: mad.ReasonInvalidMTU}
@@ -77,5 +77,5 @@ func (a *Agent) userData(in *incoming, service mad.ServiceID, field []byte) (ip 
 		return ip, nil, false
 	}
 	ok = ip.Version == mad.IPHeaderVersion && ip.DstAddr() == in.to
-	return ip, user, ok || a.cfg.Quirks.AcceptAnyPrivateVersion
+	return ip, user, ok || a.cfg.Defects.AcceptAnyPrivateVersion
 }

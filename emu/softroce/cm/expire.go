@@ -43,8 +43,8 @@ func (a *Agent) tryAgain(now mono.Time, c *conn) {
 	case StateMRAREPRcvd:
 		c.state = StateREPSent
 	}
-	if c.msgAttr == mad.AttrREP && a.cfg.Quirks.NoRetransmitREP {
-		a.counters.Quirk++
+	if c.msgAttr == mad.AttrREP && a.cfg.Defects.NoRetransmitREP {
+		a.counters.Defect++
 	} else {
 		a.repeat(c)
 	}
@@ -53,8 +53,8 @@ func (a *Agent) tryAgain(now mono.Time, c *conn) {
 
 func (a *Agent) leaveTimeWait(c *conn) {
 	a.notify(c, Event{Kind: EventTimeWaitExit, Final: true})
-	if a.cfg.Quirks.LeakTimeWait {
-		a.counters.Quirk++
+	if a.cfg.Defects.LeakTimeWait {
+		a.counters.Defect++
 		c.closed = true
 		return
 	}

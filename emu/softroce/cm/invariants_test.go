@@ -39,7 +39,7 @@ func checkInvariants(t testing.TB, a *Agent) {
 		case StateREQSent, StateMRAREQRcvd, StateREPSent, StateMRAREPRcvd, StateDREQSent, StateSIDRREQSent:
 			waits = true
 		case StateTimeWait:
-			waits = !a.cfg.Quirks.LeakTimeWait
+			waits = !a.cfg.Defects.LeakTimeWait
 		}
 		isArmed := c.timer.pos != 0
 		if isArmed {
@@ -48,7 +48,7 @@ func checkInvariants(t testing.TB, a *Agent) {
 				t.Fatalf("connection %#x has another's place among the timers", c.id)
 			}
 		}
-		if waits != isArmed && !a.cfg.Quirks.LeakTimeWait {
+		if waits != isArmed && !a.cfg.Defects.LeakTimeWait {
 			t.Fatalf("connection %#x in state %v: timer armed is %v", c.id, c.state, isArmed)
 		}
 	}

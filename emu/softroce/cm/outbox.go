@@ -44,7 +44,7 @@ func (a *Agent) post(r route, attr mad.Attr, b *[mad.Len]byte) {
 		a.counters.OutboxFull++
 		return
 	}
-	if q := &a.cfg.Quirks; r.local.Is6() {
+	if q := &a.cfg.Defects; r.local.Is6() {
 		switch detour := q.DetourLocal.IsValid() && q.DetourRemote.IsValid(); {
 		case detour:
 			r.local, r.remote = q.DetourLocal, q.DetourRemote

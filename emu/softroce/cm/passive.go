@@ -7,8 +7,8 @@ import (
 
 // handleREQ begins a connection, or finds that it has begun.
 func (a *Agent) handleREQ(in *incoming, m *mad.REQ) {
-	quirks := &a.cfg.Quirks
-	if !quirks.DuplicateREQSecondConn {
+	defects := &a.cfg.Defects
+	if !defects.DuplicateREQSecondConn {
 		if c := a.byRemote[remoteKey{m.LocalCAGUID, m.LocalCommID}]; c != nil {
 			a.handleDuplicateREQ(in, c, m)
 			return
@@ -24,8 +24,8 @@ func (a *Agent) handleREQ(in *incoming, m *mad.REQ) {
 		a.refuse(in, m.LocalCommID, fault.reason, fault.info)
 		return
 	}
-	if quirks.IgnoreREQ || quirks.StopAfterConns != 0 && a.passive >= quirks.StopAfterConns {
-		a.counters.Quirk++
+	if defects.IgnoreREQ || defects.StopAfterConns != 0 && a.passive >= defects.StopAfterConns {
+		a.counters.Defect++
 		return
 	}
 	if l.pending >= l.backlog {
@@ -172,8 +172,8 @@ func (a *Agent) Established(now mono.Time, id ConnID) error {
 	if err != nil || c.state == StateEstablished {
 		return err
 	}
-	if a.cfg.Quirks.IgnoreCommEst {
-		a.counters.Quirk++
+	if a.cfg.Defects.IgnoreCommEst {
+		a.counters.Defect++
 		return nil
 	}
 	a.establish(c)

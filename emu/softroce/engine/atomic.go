@@ -15,7 +15,7 @@ import (
 type atomicUnit struct {
 	op               wire.Operation
 	swapAdd, compare uint64
-	wrong            bool // Quirks.AtomicsWrong
+	wrong            bool // Defects.AtomicsWrong
 	apply            func(uint64) uint64
 	word             [8]byte
 }

@@ -179,7 +179,7 @@ func (q *QP) finish(psn wire.PSN, wanted int32, force bool) (clean bool, reached
 		}
 		end := r.flight(w.last) + 1
 		if wanted < end {
-			if w.readLike() { // only where Quirks let an ACK do for an answer
+			if w.readLike() { // only where Defects let an ACK do for an answer
 				w.answered += wanted - reached
 			}
 			return true, wanted
@@ -254,7 +254,7 @@ func (q *QP) badResponse(psn wire.PSN) {
 }
 
 // believe completes every request up to the one that psn belongs to, and fails
-// the QP all the same (Quirks.BadRespSucceeds).
+// the QP all the same (Defects.BadRespSucceeds).
 func (q *QP) believe(psn wire.PSN) {
 	last := q.find(psn)
 	if last == nil {

@@ -56,10 +56,10 @@ type Config struct {
 	LineRateBps uint64
 
 	// UCAwaitsAck has a send of UC complete when an acknowledgement comes, which
-	// UC does not have: half of a defect whose other half is flaw.Quirks.UCLikeRC.
+	// UC does not have: half of a defect whose other half is defect.Defects.UCLikeRC.
 	UCAwaitsAck bool
 
-	Quirks Quirks
+	Defects Defects
 }
 
 // ICRCMode says how the invariant CRC is treated.
@@ -164,7 +164,7 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.Congestion.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if c.Quirks.RateNeverRecovers {
+	if c.Defects.RateNeverRecovers {
 		const never = 100 * 365 * 24 * time.Hour
 		c.Congestion.IncreaseInterval, c.Congestion.ByteCounter = never, math.MaxUint64
 	}

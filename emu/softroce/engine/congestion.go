@@ -28,7 +28,7 @@ func (q *QP) congested(now mono.Time, d *link.Datagram, own *dcqcn.Notifier) boo
 // unheeded reports whether a datagram has no congestion mark that matters.
 func (n *NIC) unheeded(d *link.Datagram) bool { return d.ECNBits() != link.CE || n.q.NoCongestion }
 
-// losesMarked reports whether a datagram is lost for its mark, on a flawed NIC.
+// losesMarked reports whether a datagram is lost for its mark, on a defective NIC.
 func (n *NIC) losesMarked(d *link.Datagram) bool { return n.q.MarkedDropped && !n.unheeded(d) }
 
 // flow is what CNPs are paced by where that is not one of our QPs: a QP that

@@ -44,7 +44,7 @@ func newVictim(t testing.TB, addr, peer string) *victim {
 	v := &victim{peer: netip.MustParseAddr(peer), now: 1, batch: newNetwork().batch}
 	v.host = newHost(t, addr, func(c *Config) {
 		c.WindowPackets = fuzzWindowPackets
-		switchOn(c, *quirk)
+		switchOn(c, *defect)
 	})
 	if err := v.nic.DeregMR(v.mr); err != nil { // which covers it all
 		t.Fatal(err)

@@ -168,7 +168,7 @@ func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
 }
 
 // replayEarly executes what came before the QP was ready
-// (Quirks.BuffersBeforeRTR).
+// (Defects.BuffersBeforeRTR).
 func (q *QP) replayEarly(now mono.Time) {
 	early := q.resp.early
 	q.resp.early = nil

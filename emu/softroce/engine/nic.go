@@ -15,7 +15,7 @@ import (
 type NIC struct {
 	nic.Base
 	cfg   Config
-	q     *Quirks
+	q     *Defects
 	Count Counters
 
 	qps   nic.QPTable[QP]
@@ -30,15 +30,15 @@ type NIC struct {
 	madPSN  wire.PSN
 	cnps    []pendingCNP // CNPs for datagram senders
 
-	portNotifier dcqcn.Notifier // Quirks.CNPPerPort
+	portNotifier dcqcn.Notifier // Defects.CNPPerPort
 	flows        map[flow]*dcqcn.Notifier
 
 	portDown bool
-	dead     bool // Quirks.InvalidatePanics has struck
+	dead     bool // Defects.InvalidatePanics has struck
 	moved    bool // the GID table changed: paths may lead from an address that is gone
 
 	now   mono.Time // when the last packet came
-	later agenda    // Quirks.LatePlacement and ReceivesSwapped
+	later agenda    // Defects.LatePlacement and ReceivesSwapped
 
 	// rx caches the ICRC state of the last source, since packets come in runs.
 	rx       wire.ICRC
@@ -58,8 +58,8 @@ func New(cfg Config) (*NIC, error) {
 		return nil, err
 	}
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs), mcast: map[netip.Addr][]*QP{}}
-	n.q = &n.cfg.Quirks
-	n.Init(cfg.Limits.Limits, cfg.Quirks.Queues, cfg.Quirks.Memory)
+	n.q = &n.cfg.Defects
+	n.Init(cfg.Limits.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
 	n.Mem.Scramble(cfg.KeySecret, nic.KeysRandom)
 	if n.q.LatePlacement {
 		n.Mem.Late = func(write func()) { n.later.add(n.now.Add(placementDelay), write) }

@@ -20,7 +20,7 @@ type path struct {
 
 const defaultHopLimit = 64
 
-// nowhere is the path of a QP that never got one (Quirks.ModifyUnchecked): to an
+// nowhere is the path of a QP that never got one (Defects.ModifyUnchecked): to an
 // address of zeros.
 func (n *NIC) nowhere() path {
 	src := n.cfg.GIDs[0].GID.Addr()

@@ -34,7 +34,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	case failed: // it is the only one: those before it were flushed
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
-	case !q.allows(wr.Opcode): // Quirks.WrongOpKillsQP let it pass
+	case !q.allows(wr.Opcode): // Defects.WrongOpKillsQP let it pass
 		status := verbs.WCLocQPOpErr
 		if q.nic.q.LocalErrFlushesAll {
 			status = verbs.WCWRFlushErr

@@ -47,7 +47,7 @@ type QP struct {
 
 	drainNotify bool // SQ_DRAINED is wanted when draining ends
 	migRefused  bool // PATH_MIG_ERR was reported
-	stalePSNs   bool // Quirks.ResetKeepsState has struck
+	stalePSNs   bool // Defects.ResetKeepsState has struck
 	groups      int  // multicast attachments
 	opens       int  // further handles to an XRC target
 
@@ -171,7 +171,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	if n.q.BoundQPBusy && n.Mem.Owns(q.num) {
 		return nic.OpError("destroy_qp", q.name(), "%w: memory windows are bound to it", verbs.ErrBusy)
 	}
-	if n.Lax.InUseDestroyed {
+	if n.Defects.InUseDestroyed {
 		n.detachAll(q)
 	}
 	if q.groups > 0 {

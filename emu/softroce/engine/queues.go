@@ -41,9 +41,9 @@ type transit struct {
 	answered    int32 // READ and the like: response packets received, in order
 	restart     int32 // READ: which packet the last repetition began at, from 1; 0: none
 	resumed     bool  // READ: was asked for again from the middle on
-	ran         bool  // Quirks.LocalInvEarly: took effect at its post
-	named       bool  // Quirks.AckCoversOne: an ACK was for it
-	told        bool  // Quirks.CompletionsOvertake: has completed already
+	ran         bool  // Defects.LocalInvEarly: took effect at its post
+	named       bool  // Defects.AckCoversOne: an ACK was for it
+	told        bool  // Defects.CompletionsOvertake: has completed already
 	ssn         wire.MSN
 }
 

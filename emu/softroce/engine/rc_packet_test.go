@@ -44,7 +44,7 @@ func TestRCPacketsCarryTrafficClassAndHopLimitOfTheAddressVector(t *testing.T) {
 			ecn = link.NotECT
 		}
 		s := setup{
-			nic: func(c *Config) { c.Quirks.NoCongestion = !managed },
+			nic: func(c *Config) { c.Defects.NoCongestion = !managed },
 			attr: func(a *verbs.QPAttr) {
 				a.AH.GRH.TrafficClass, a.AH.GRH.HopLimit, a.AH.GRH.FlowLabel = 0x6b, 7, 0x12345
 			},

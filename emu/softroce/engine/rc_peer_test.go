@@ -16,11 +16,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// quirk puts a defect into the NIC of every hand-made conversation: the tests
+// defect puts a defect into the NIC of every hand-made conversation: the tests
 // that are about it must then fail.
 //
-//	go test -run TestRC -engine.quirk=AckSkipsRead
-var quirk = flag.String("engine.quirk", "", "name of a Quirks field to switch on in the RC tests")
+//	go test -run TestRC -engine.defect=AckSkipsRead
+var defect = flag.String("engine.defect", "", "name of a Defects field to switch on in the RC tests")
 
 // peer is the far end of a connection, made by hand: a test says which packets
 // it sends and which it expects of the NIC, and when.
@@ -108,7 +108,7 @@ func each(t *testing.T, s setup, f func(p *peer)) {
 func newPeer(t *testing.T, fl flavour, s setup) *peer {
 	t.Helper()
 	h := newHost(t, fl.host, func(c *Config) {
-		switchOn(c, *quirk)
+		switchOn(c, *defect)
 		if s.nic != nil {
 			s.nic(c)
 		}
@@ -128,11 +128,11 @@ func newPeer(t *testing.T, fl flavour, s setup) *peer {
 }
 
 // switchOn gives a NIC a defect by name.
-func switchOn(c *Config, quirk string) {
-	if quirk == "" {
+func switchOn(c *Config, defect string) {
+	if defect == "" {
 		return
 	}
-	if err := c.Quirks.Set(quirk, true); err != nil {
+	if err := c.Defects.Set(defect, true); err != nil {
 		panic(err)
 	}
 }

@@ -25,7 +25,7 @@ type replay struct {
 	unsent         bool
 	delivered      bool // an answer has left to its end
 	refused        bool // a duplicate READ arrived after its key had become invalid
-	continued      bool // Quirks.SubReadContinues: answered as the rest of a longer READ
+	continued      bool // Defects.SubReadContinues: answered as the rest of a longer READ
 	saved          savedBytes
 }
 
@@ -81,7 +81,7 @@ func (r *replayRing) find(psn wire.PSN) *replay {
 }
 
 // due returns the entry to answer next, in PSN order, or nil. With newFirst, as
-// Quirks.DupReadWaits has it, what was answered before waits for the rest.
+// Defects.DupReadWaits has it, what was answered before waits for the rest.
 func (r *replayRing) due(newFirst bool) *replay {
 	var found *replay
 	for i := min(r.quiet, r.count); i < r.count; i++ {
@@ -291,7 +291,7 @@ func (q *QP) repeats(p *wire.Packet, e *replay, read bool) bool {
 		p.RETH.VA == e.va+uint64(off) && p.RETH.DMALen <= e.length-off
 }
 
-// readAgain does to a repeated READ what quirks ask for.
+// readAgain does to a repeated READ what defects ask for.
 func (q *QP) readAgain(p *wire.Packet, e *replay) {
 	if q.nic.q.DupReadResetsMessage {
 		q.resp.open = messageNone

@@ -27,12 +27,12 @@ type requester struct {
 
 	nakSeen bool // a NAK for nakPSN was acted on and nothing has moved since
 	nakPSN  wire.PSN
-	nakEnd  wire.PSN // what had been sent by then, for Quirks.IgnoreSecondNAK
+	nakEnd  wire.PSN // what had been sent by then, for Defects.IgnoreSecondNAK
 
 	sinceAckReq int32
 	paced       bool // held back by congestion control
-	stalled     bool // Quirks.ShortReadHangs or LocalErrIsQPOp has struck
-	plainAck    bool // an ACK that Quirks.AckCompletesRead takes for an answer is being looked at
+	stalled     bool // Defects.ShortReadHangs or LocalErrIsQPOp has struck
+	plainAck    bool // an ACK that Defects.AckCompletesRead takes for an answer is being looked at
 }
 
 // halfSpace is how many PSNs may be open at a time: with more, a peer could not
@@ -65,7 +65,7 @@ func (q *QP) request(now mono.Time, d *link.Datagram) bool {
 			if q.state == verbs.QPStateSQD && !q.nic.q.SQDIgnored {
 				return false
 			}
-			if w.Length > maxMessage { // Quirks.LongMessagesTaken: as good as sent
+			if w.Length > maxMessage { // Defects.LongMessagesTaken: as good as sent
 				q.localDone(w)
 				continue
 			}
@@ -88,7 +88,7 @@ func (q *QP) request(now mono.Time, d *link.Datagram) bool {
 	return false
 }
 
-// ghost reports whether a destroyed QP still sends (Quirks.SendAfterDestroy).
+// ghost reports whether a destroyed QP still sends (Defects.SendAfterDestroy).
 func (q *QP) ghost() bool { return q.nic.q.SendAfterDestroy && q.nic.qps.At(q.num) != q }
 
 // mayStart holds a new request back while its fence, the peer's responder
@@ -101,7 +101,7 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	switch {
 	case w.Op == verbs.OpLocalInv:
 		return r.cur == q.sq.head // after everything before it
-	case !w.readLike(), !q.reliable(): // the latter by Quirks.UCReadsSent
+	case !w.readLike(), !q.reliable(): // the latter by Defects.UCReadsSent
 		return true
 	case q.attr.MaxRdAtomic == 0:
 		q.localError(w, verbs.WCLocQPOpErr)
@@ -109,7 +109,7 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	case r.reads >= int(q.attr.MaxRdAtomic):
 		return false
 	case !q.sinkOK(w):
-		q.failRequest(w, verbs.WCLocProtErr) // what a completer notices keeps its cause, whatever the Quirks
+		q.failRequest(w, verbs.WCLocProtErr) // what a completer notices keeps its cause, whatever the Defects
 		return false
 	}
 	// A READ takes as many PSNs as it has answers.
@@ -194,7 +194,7 @@ func (q *QP) runLocal(w *sendWQE) {
 	case err == nil:
 		q.localDone(w)
 	case w.Op == verbs.OpBindMW && w.Window.Type == verbs.MWType1 && w.Bind.Access&verbs.AccessZeroBased != 0:
-		q.failRequest(w, verbs.WCMWBindErr) // libibverbs does not even ask the device: no Quirks there
+		q.failRequest(w, verbs.WCMWBindErr) // libibverbs does not even ask the device: no Defects there
 	default:
 		q.localError(w, verbs.WCMWBindErr)
 	}
@@ -376,7 +376,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	p.RETH, p.AtomicETH, p.FETH = reth, atomic, feth
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
 	own := p.BTH.Opcode
-	if q.typ == verbs.QPTypeUC { // Quirks.UCReadsSent: the headers are RC's
+	if q.typ == verbs.QPTypeUC { // Defects.UCReadsSent: the headers are RC's
 		p.BTH.Opcode = wire.MakeOpcode(wire.TransportRC, op)
 	}
 	payload := begin(d, &q.path, p, n)
@@ -402,7 +402,7 @@ func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
 	}
 }
 
-// blameQP is Quirks.LocalErrIsQPOp. Behind requests that wait for an answer the
+// blameQP is Defects.LocalErrIsQPOp. Behind requests that wait for an answer the
 // error is forgotten, and they with it.
 func (q *QP) blameQP(w *sendWQE) {
 	if q.req.outstanding() {
@@ -436,7 +436,7 @@ func (q *QP) retire() {
 			q.req.cur++
 			q.req.pkt = 0
 		}
-		q.completeSend(w, w.status) // a success but for Quirks.NAKKeepsRTS
+		q.completeSend(w, w.status) // a success but for Defects.NAKKeepsRTS
 	}
 	q.checkDrained()
 }
@@ -444,7 +444,7 @@ func (q *QP) retire() {
 // sendFailed stops a send queue after an error completion: for reliable QPs
 // the whole QP, for others only the send side.
 func (q *QP) sendFailed(op verbs.WROpcode) {
-	// A UC or UD QP has no such operation but by Quirks.WrongOpKillsQP.
+	// A UC or UD QP has no such operation but by Defects.WrongOpKillsQP.
 	if q.reliable() || !q.allows(op) || q.typ == verbs.QPTypeUC && q.nic.q.UCErrorIsFatal {
 		q.fail()
 		return

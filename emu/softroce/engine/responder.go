@@ -14,7 +14,7 @@ type responder struct {
 
 	open   message // the message under way
 	broken bool    // UC: what follows of the message is skipped
-	cut    bool    // Quirks.UCLosesNext: a packet is missing in a message that had begun
+	cut    bool    // Defects.UCLosesNext: a packet is missing in a message that had begun
 	held   heldRecv
 	write  struct {
 		va        uint64
@@ -40,10 +40,10 @@ type responder struct {
 
 	xrcSRQ *nic.SRQ // the SRQ that the XRC packet at hand names
 	xrcCQ  *nic.CQ
-	early  [][]byte // Quirks.BuffersBeforeRTR
+	early  [][]byte // Defects.BuffersBeforeRTR
 
-	kept     *keptWC           // Quirks.ReceivesSwapped
-	ownWords map[uint64]uint64 // Quirks.AtomicsPerQP: what the QP last stored, by address
+	kept     *keptWC           // Defects.ReceivesSwapped
+	ownWords map[uint64]uint64 // Defects.AtomicsPerQP: what the QP last stored, by address
 }
 
 // message is the kind of a message of several packets.
@@ -257,7 +257,7 @@ func (q *QP) countMessage() {
 	}
 }
 
-// countPacket counts a request packet, as only Quirks.MSNCountsPackets does.
+// countPacket counts a request packet, as only Defects.MSNCountsPackets does.
 func (q *QP) countPacket() {
 	if q.nic.q.MSNCountsPackets {
 		q.resp.msn = q.resp.msn.Next()

@@ -12,7 +12,7 @@ import (
 // is unanswered, or the end.
 func (q *QP) timeout() {
 	r := &q.req
-	r.timer, r.rnrUntil = mono.Never, mono.Never // it runs during an RNR wait by a quirk only
+	r.timer, r.rnrUntil = mono.Never, mono.Never // it runs during an RNR wait by a defect only
 	if !r.outstanding() {
 		return
 	}
@@ -181,7 +181,7 @@ func (q *QP) ackTimeout() time.Duration {
 	return q.jiffies(t)
 }
 
-// jiffies rounds a timer up for Quirks.JiffyTimers.
+// jiffies rounds a timer up for Defects.JiffyTimers.
 func (q *QP) jiffies(d time.Duration) time.Duration {
 	const jiffy = 4 * time.Millisecond
 	if !q.nic.q.JiffyTimers || d == 0 {

@@ -55,7 +55,7 @@ func (q *QP) takeUC(p *wire.Packet, known bool) {
 	}
 }
 
-// skipStart reports whether quirks have the start of a message dropped.
+// skipStart reports whether defects have the start of a message dropped.
 func (q *QP) skipStart(inOrder bool) bool {
 	r := &q.resp
 	switch {
@@ -72,7 +72,7 @@ func (q *QP) skipStart(inOrder bool) bool {
 }
 
 // passOver leaves room for lost packets in the message under way
-// (Quirks.UCPartialDelivered).
+// (Defects.UCPartialDelivered).
 func (q *QP) passOver(lost int32) bool {
 	r, n := &q.resp, uint32(lost)*uint32(q.mtu)
 	switch {

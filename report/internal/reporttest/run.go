@@ -197,6 +197,6 @@ func sparse(rng *rand.Rand) report.Result {
 	r := named("ud-pingpong", "Datagrams to and fro", "sim", 7, "standard", "ud")
 	(&traffic{fabric: fabrics.Pair(2), end: 74 * time.Microsecond, steps: 3, bps: 1.2e9, latency: true}).fill(&r, rng)
 	r.Checks = []report.Check{{Name: "delivered", Want: "at-most-once", Got: "exactly-once", OK: true}}
-	r.Quirks = []string{"ack.Late", "cm.NoMRA"}
+	r.Defects = []string{"ack.Late", "cm.NoMRA"}
 	return r
 }

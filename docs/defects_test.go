@@ -1,0 +1,223 @@
+package docs
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the generated part of defects.md")
+
+// generated begins the part of defects.md that this test writes and compares.
+const generated = "<!-- From here on generated from the code: go test ./docs -update -->\n"
+
+// TestDefectsAreListed compares docs/defects.md with the structs that hold
+// defects, so that neither says what the other does not.
+func TestDefectsAreListed(t *testing.T) {
+	want := generated +
+		"\n## Soft-RoCE\n" +
+		defectTables(t, "emu/softroce/engine", "Defects", "`softroce/engine.Defects`", "") +
+		defectTables(t, "emu/defects/rocewire", "Defects", "`defects/rocewire.Defects`", "") +
+		"\n### Connection management\n\n`softroce/cm.Defects`\n" + defectTables(t, "emu/softroce/cm", "Defects", "", "") +
+		"\n## Soft-iWARP\n" +
+		defectTables(t, "emu/softiwarp/engine", "Defects", "`softiwarp/engine.Defects`", "") +
+		defectTables(t, "emu/defects/iwarpwire", "Defects", "`defects/iwarpwire.Defects`", "On the wire: ") +
+		defectTables(t, "emu/softiwarp/mpa", "Defects", "`softiwarp/engine.Defects.MPA`", "MPA: ") +
+		defectTables(t, "emu/internal/iwarp", "Defects", "`softiwarp/engine.Defects.Stream`", "DDP and RDMAP: ") +
+		"\n## Datagram-iWARP\n" +
+		defectTables(t, "emu/defects/dgwire", "Defects", "`defects/dgwire.Defects`", "") +
+		defectTables(t, "emu/dgiwarp/engine", "Defects", "`dgiwarp/engine.Defects`", "") +
+		defectTables(t, "emu/dgiwarp/rd", "Defects", "`dgiwarp/engine.Defects.Flows`", "Flows: ") +
+		"\n## What all of them share\n" +
+		defectTables(t, "emu/defects/verbcalls", "Defects", "`defective.Defects`", "Verbs: ") +
+		"\n### Objects and their limits\n\n`engine.Defects.Queues`\n" + defectTables(t, "emu/internal/nic", "Defects", "", "") +
+		"\n### Memory\n\n`engine.Defects.Memory`\n" + defectTables(t, "emu/internal/nic", "MemoryDefects", "", "")
+	text := read(t, "docs/defects.md")
+	prose, got, found := strings.Cut(text, generated)
+	if !found {
+		t.Fatal("docs/defects.md has no generated part")
+	}
+	if *update {
+		if err := os.WriteFile("defects.md", []byte(prose+want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if generated+got != want {
+		t.Error("docs/defects.md is not what the code says; run: go test ./docs -update")
+	}
+	for n := 1; n <= knownDefects; n++ {
+		if !strings.Contains(strings.ReplaceAll(want, ",", " "), fmt.Sprintf(" R%d ", n)) {
+			t.Errorf("no defect imitates the known defect R%d", n)
+		}
+	}
+}
+
+// knownDefects is how many defects the project's list had when it was taken
+// over: R1 to R48. Each has a defect.
+const knownDefects = 48
+
+// untagged are the defects that defects without a tag imitate.
+var untagged = map[string]string{"StopAfterConns": "R14"}
+
+// requirementID is the number of a requirement of an RFC.
+var requirementID = regexp.MustCompile(`\brfc\d{4}/[\w.]+/\d+\b`)
+
+// TestIWARPDefectsNameWhatTheyBreak: each is the defect of a known device or breaks
+// a requirement, and the requirement is one that a test knows.
+func TestIWARPDefectsNameWhatTheyBreak(t *testing.T) {
+	tested := map[string]bool{}
+	for _, dir := range []string{"emu/softiwarp/engine", "emu/softiwarp/mpa", "emu/internal/iwarp"} {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range requirementID.FindAllString(string(b), -1) {
+				tested[id] = true
+			}
+		}
+	}
+	if len(tested) < 200 {
+		t.Fatalf("found only %d requirements in the tests: have they moved?", len(tested))
+	}
+	defects := 0
+	for dir, name := range map[string]string{
+		"emu/softiwarp/engine": "Defects", "emu/defects/iwarpwire": "Defects", "emu/softiwarp/mpa": "Defects", "emu/internal/iwarp": "Defects",
+	} {
+		for _, f := range structFields(t, dir, name) {
+			defects++
+			defect := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("imitates")
+			for _, d := range strings.Split(defect, ", ") {
+				if d != "siw" && !tested[d] {
+					t.Errorf("%s: %s breaks %q: no such device, and no test knows such a requirement", dir, f.Names[0].Name, d)
+				}
+			}
+		}
+	}
+	if defects < 50 {
+		t.Errorf("found only %d defects", defects)
+	}
+}
+
+// TestDatagramDefectsNameWhatTheyBreak: each names requirements of the specification,
+// which has no other implementation whose defects could be imitated.
+func TestDatagramDefectsNameWhatTheyBreak(t *testing.T) {
+	spec := read(t, "docs/spec/datagram-iwarp.md")
+	defects := 0
+	for _, dir := range []string{"emu/defects/dgwire", "emu/dgiwarp/engine", "emu/dgiwarp/rd"} {
+		for _, f := range structFields(t, dir, "Defects") {
+			defects++
+			for _, id := range strings.Split(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("imitates"), ", ") {
+				if !strings.Contains(spec, "| `"+id+"` |") {
+					t.Errorf("%s: %s breaks %q, which is no requirement", dir, f.Names[0].Name, id)
+				}
+			}
+		}
+	}
+	if defects < 88 {
+		t.Errorf("found only %d defects", defects)
+	}
+}
+
+// defectTables writes the fields of a struct as tables. Where fields have tags,
+// the comment above one is, behind prefix, the heading of those that follow; where
+// they have none, it describes the field.
+func defectTables(t *testing.T, dir, name, where, prefix string) string {
+	t.Helper()
+	const head = "\n| defect | imitates | what it does |\n|---|---|---|\n"
+	var b strings.Builder
+	if where == "" {
+		b.WriteString(head)
+	}
+	for _, f := range structFields(t, dir, name) {
+		does, defect := "", "–"
+		if f.Tag == nil {
+			does = f.Doc.Text()
+		} else {
+			tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`"))
+			does, defect = tag.Get("does"), tag.Get("imitates")
+			if f.Doc != nil && where != "" {
+				title, _, _ := strings.Cut(f.Doc.Text(), ".")
+				title = strings.Join(strings.Fields(title), " ")
+				if prefix != "" {
+					title = prefix + strings.ToLower(title[:1]) + title[1:]
+				}
+				fmt.Fprintf(&b, "\n### %s\n\n%s\n%s", title, where, head)
+			}
+		}
+		var names []string
+		for _, id := range f.Names {
+			names = append(names, id.Name)
+		}
+		if d, ok := untagged[names[0]]; ok {
+			defect = d
+		}
+		if does == "" {
+			t.Errorf("%s: %s.%s does not say what it does", dir, name, names[0])
+			continue
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.Join(names, "`, `"), defect, sentence(does, names[0]))
+	}
+	return b.String()
+}
+
+// sentence puts a comment or a tag into one form: a capital, one line, a full
+// stop, and not the field's own name in front.
+func sentence(s, field string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if rest := strings.TrimPrefix(strings.TrimPrefix(s, field+", "), field+" "); !strings.HasPrefix(rest, "and ") {
+		s = rest
+	}
+	return strings.ToUpper(s[:1]) + strings.TrimSuffix(s[1:], ".") + "."
+}
+
+// structFields returns the fields of a struct, without those that are structs
+// of defects themselves.
+func structFields(t *testing.T, dir, name string) []*ast.Field {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields []*ast.Field
+	for _, file := range files {
+		syntax, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(syntax, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != name {
+				return true
+			}
+			for _, f := range spec.Type.(*ast.StructType).Fields.List {
+				if !isStructOfDefects(f) {
+					fields = append(fields, f)
+				}
+			}
+			return false
+		})
+	}
+	if len(fields) == 0 {
+		t.Fatalf("%s has no struct %s: has it moved?", dir, name)
+	}
+	return fields
+}
+
+// isStructOfDefects reports whether the field is one of another package's structs
+// of defects, which have tables of their own.
+func isStructOfDefects(f *ast.Field) bool {
+	sel, ok := f.Type.(*ast.SelectorExpr)
+	return ok && (sel.Sel.Name == "MemoryDefects" || sel.Sel.Name == "Defects")
+}

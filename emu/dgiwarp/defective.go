@@ -1,0 +1,19 @@
+package dgiwarp
+
+import (
+	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
+)
+
+// defective is the engine as the defects at its wire see it.
+type defective struct{ *engine.NIC }
+
+var _ dgwire.NIC = defective{}
+
+// QPs implements defect.NIC.
+func (f defective) QPs() (all []dgwire.QP) {
+	for q := range f.NIC.QPs() {
+		all = append(all, dgwire.QP{Num: q.Num(), Key: q.Query().QKey, Reliable: q.Reliable()})
+	}
+	return all
+}

@@ -1,0 +1,381 @@
+package mpa
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+)
+
+// defectCase is a short conversation with a connection, which reads one way if it
+// is sound and another way if it has the defect.
+type defectCase struct {
+	talk             func(t *testing.T, q Defects) string
+	sound, defective string
+}
+
+// told prints events, each in a word or two.
+func told(es []Event) string {
+	var all []string
+	for _, e := range es {
+		s := e.Kind.String()
+		if e.Err != nil {
+			s += fmt.Sprintf(" %v, %v", e.Term.Code, e.Reaction)
+		}
+		if e.Kind == EventULPDU {
+			s = fmt.Sprintf("ULPDU of %d", len(e.ULPDU))
+		}
+		if e.Fallback {
+			s += ", fall back"
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, "; ")
+}
+
+// respond prints what a responder with q makes of f, and its Reply.
+func respond(t *testing.T, cfg Config, q Defects, f wire.StartFrame) string {
+	t.Helper()
+	cfg.Defects = q
+	c := NewResponder(0, cfg)
+	es := give(c, f.Append(nil))
+	if len(es) == 1 && es[0].Kind == EventRequest {
+		if err := c.Accept(0, AcceptParam{IRD: 16, ORD: 16}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return told(es) + replyIn(written(c))
+}
+
+// replyIn prints the octets after the key, if any.
+func replyIn(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" -> %x", b[16:min(len(b), 24)])
+}
+
+// connect prints what an initiator with q makes of f.
+func connect(cfg Config, q Defects, f wire.StartFrame) string {
+	cfg.Defects = q
+	c := NewInitiator(0, cfg)
+	written(c)
+	return told(give(c, f.Append(nil)))
+}
+
+// with changes a frame.
+func with(f wire.StartFrame, change func(*wire.StartFrame)) wire.StartFrame {
+	change(&f)
+	return f
+}
+
+func noCRC(f *wire.StartFrame)   { f.CRC = false }
+func markers(f *wire.StartFrame) { f.Markers = true }
+
+// damaged is an FPDU whose CRC is wrong, and one that is right.
+func damaged() []byte {
+	b := stream(crcOn, pattern(18, 0), pattern(30, 1))
+	b[7] ^= 1
+	return b
+}
+
+var defectCases = map[string]defectCase{
+	"NeverAsksCRC": {
+		func(t *testing.T, q Defects) string {
+			return fmt.Sprint(parse(t, written(NewInitiator(0, Config{Defects: q}))).CRC) +
+				respond(t, Config{}, q, with(request(), noCRC))
+		},
+		"truerequest -> 40010000", "falserequest -> 00010000",
+	},
+	"NeverRaisesCRC": {
+		func(t *testing.T, q Defects) string {
+			return respond(t, Config{}, q, with(request(), noCRC)) + respond(t, Config{}, q, request())
+		},
+		"request -> 40010000request -> 40010000", "request -> 00010000request -> 40010000",
+	},
+	"RefusesPlainReply": {
+		func(t *testing.T, q Defects) string {
+			silent := plainConfig()
+			silent.NoCRC = true
+			return connect(plainConfig(), q, with(reply(), noCRC)) + "; " + connect(plainConfig(), q, reply()) + "; " + connect(silent, q, with(reply(), noCRC))
+		},
+		"accepted; accepted; accepted", "error 4, close now; accepted; accepted",
+	},
+	"RefusesMarkers": {
+		func(t *testing.T, q Defects) string {
+			f := with(enhance(request(), wire.Enhanced{IRD: 1, ORD: 1}), markers)
+			return respond(t, Config{}, q, f) + "; " + connect(plainConfig(), q, with(reply(), markers))
+		},
+		"request -> 5002000400100001; accepted",
+		"error 4, close now -> 7002000400000000; error 4, close now",
+	},
+	"EchoesFlags": {
+		func(t *testing.T, q Defects) string {
+			return respond(t, Config{}, q, with(request(), func(f *wire.StartFrame) { f.Reject, f.Enhanced, f.Reserved = true, true, 5 }))
+		},
+		"request -> 40010000", "request -> 75010000",
+	},
+	"TakesRevision0": {
+		func(t *testing.T, q Defects) string {
+			return respond(t, Config{}, q, with(request(), func(f *wire.StartFrame) { f.Revision = 0 }))
+		},
+		"error 4, close now", "request -> 40000000",
+	},
+	"PrivateData256": {
+		func(t *testing.T, q Defects) string {
+			return respond(t, Config{}, q, request(pattern(256, 0)...)) + "; " + respond(t, Config{}, q, request(pattern(257, 0)...))
+		},
+		"request -> 40010000; request -> 40010000", "request -> 40010000; error 4, close now",
+	},
+	"LengthWraps": {
+		func(t *testing.T, q Defects) string {
+			b := written(NewInitiator(0, Config{PrivateData: pattern(252, 0), Defects: q}))
+			return fmt.Sprintf("%d octets claim %d", len(b)-20, binary.BigEndian.Uint16(b[18:]))
+		},
+		"256 octets claim 256", "256 octets claim 0",
+	},
+	"BadReplyHangs": {
+		func(t *testing.T, q Defects) string {
+			c := NewInitiator(0, Config{Defects: q})
+			written(c)
+			f := enhance(reply(), wire.Enhanced{})
+			f.PrivateData = f.PrivateData[:2]
+			es := give(c, f.Append(nil))
+			c.Input(0, stream(crcOn, pattern(18, 0)))
+			c.InputEOF(0)
+			return fmt.Sprint(told(append(es, drain(c)...)), c.Deadline() == mono.Never, " ", connect(plainConfig(), q, reply(pattern(257, 0)...)))
+		},
+		"error 4, close nowtrue accepted", "true ",
+	},
+	"DepthsAlwaysCount": {
+		func(t *testing.T, q Defects) string {
+			none := wire.Enhanced{IRD: notNegotiated, ORD: notNegotiated}
+			return respond(t, Config{MaxIRD: 128}, q, enhance(request(), none)) + "; " + connect(Config{IRD: 1, ORD: 1, MaxIRD: 128}, q, enhance(reply(), none))
+		},
+		"request -> 500200043fff3fff; accepted", "request -> 5002000400800010; error 6, terminate, then close",
+	},
+	"OneRTR": {
+		func(t *testing.T, q Defects) string {
+			all := ""
+			for _, r := range []RTR{rtrAll, RTRSend, RTRRead} {
+				all += respond(t, Config{}, q, enhance(request(), withRTR(r, 0)))[len("request -> 50020004"):] + " "
+			}
+			return all
+		},
+		"c010c000 c0100000 80104000 ", "80108000 80108000 80104000 ",
+	},
+	"NoFallback": {
+		func(t *testing.T, q Defects) string {
+			c := NewInitiator(0, Config{Defects: q})
+			c.InputEOF(0)
+			return told(drain(c))
+		},
+		"EOF 1, close now, fall back", "EOF 1, close now",
+	},
+	"NoFence": {
+		func(t *testing.T, q Defects) string {
+			return fmt.Sprint(responding(t, Config{Defects: q}, crcOn, crcOn).MaySend())
+		},
+		"false", "true",
+	},
+	"EarlyFence": {
+		func(t *testing.T, q Defects) string {
+			c := responding(t, Config{Defects: q}, crcOn, crcOn)
+			give(c, []byte{0})
+			return fmt.Sprint(c.MaySend())
+		},
+		"false", "true",
+	},
+	"FirstFPDUStuck": {
+		func(t *testing.T, q Defects) string {
+			c := responding(t, Config{Defects: q}, crcOn, crcOn)
+			s := told(give(c, stream(crcOn, pattern(18, 0)))) + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
+			c, _ = replies(t, Config{Defects: q}, withRTR(RTRWrite, 1), AcceptParam{}) // peer to peer, an RTR is waited for
+			return s + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
+		},
+		"ULPDU of 18|ULPDU of 14|ULPDU of 14", "|ULPDU of 18; ULPDU of 14|ULPDU of 14",
+	},
+	"StalePad": { // vectors V14 and V15: octets that siw sent
+		func(t *testing.T, q Defects) string {
+			c := sending(t, Config{Defects: q}, crcOn)
+			first := fromHex(t, "00224143000000000000000000000001000000000000000000000000000000000000000084609a12")
+			second := fromHex(t, "0023c14055667788000000000000200072646d612d70696e672d303a204142434445464700609a1227e9ba44")
+			sent(c, first[2:20], first[20:36])
+			b := sent(c, second[2:16], second[16:37])
+			return fmt.Sprintf("%x", b[37:])
+		},
+		"0000005cdda9ed", "609a1227e9ba44",
+	},
+	"TrailerCut": {
+		func(t *testing.T, q Defects) string {
+			b := stream(crcOn, pattern(19, 0))
+			all := ""
+			for _, cut := range []int{10, 21, 22, 27} {
+				c := responding(t, Config{Defects: q}, crcOn, crcOn)
+				all += told(append(give(c, b[:cut]), give(c, b[cut:])...)) + "|"
+			}
+			c := responding(t, Config{Defects: q}, wire.Framing{}, wire.Framing{})
+			b = stream(wire.Framing{}, pattern(19, 0))
+			return all + told(append(give(c, b[:22]), give(c, b[22:])...))
+		},
+		"ULPDU of 19|ULPDU of 19|ULPDU of 19|ULPDU of 19|ULPDU of 19",
+		"ULPDU of 19|ULPDU of 19|error 2, terminate, then close|error 2, terminate, then close|ULPDU of 19",
+	},
+	"HandsUpFirst": {
+		func(t *testing.T, q Defects) string {
+			es := give(responding(t, Config{Defects: q}, crcOn, crcOn), damaged())
+			return fmt.Sprintf("%s, ULPDU of %d", told(es), len(es[0].ULPDU))
+		},
+		"error 2, terminate, then close, ULPDU of 0", "error 2, terminate, then close, ULPDU of 18",
+	},
+	"PlacesEarly": {
+		func(t *testing.T, q Defects) string {
+			all := ""
+			for _, f := range []wire.Framing{crcOn, marked1} {
+				for _, n := range []int{1, 10, 22, 24, 24 + 16} { // an FPDU of 18 has 24 octets
+					c := responding(t, Config{Defects: q}, f, crcOn)
+					give(c, stream(f, pattern(18, 0), pattern(20, 1))[:n])
+					all += fmt.Sprintf("%d ", len(c.Begun()))
+				}
+			}
+			return all
+		},
+		"0 0 0 0 0 0 0 0 0 0 ", "0 8 18 0 14 0 0 0 0 0 ",
+	},
+	"MSSRoundedDown": {
+		func(t *testing.T, q Defects) string {
+			c := sending(t, Config{Defects: q, MSS: 1460}, crcOn)
+			n := c.MULPDU()
+			c.SetMSS(1448)
+			c.Send(send(1), nil)
+			c.Send(send(2), nil)
+			return fmt.Sprint(n, c.MULPDU(), len(c.Output(nil)[0]))
+		},
+		"1454 1442 48", "1450 1442 24",
+	},
+	"MULPDUUnbounded": {
+		func(t *testing.T, q Defects) string {
+			c := sending(t, Config{Defects: q, MSS: 88}, crcOn)
+			n := c.MULPDU()
+			c.SetMSS(65495)
+			return fmt.Sprint(n, c.MULPDU())
+		},
+		"128 64768", "82 65486",
+	},
+	"MSSIgnored": {
+		func(t *testing.T, q Defects) string {
+			return fmt.Sprint(sending(t, Config{Defects: q, MSS: 1460}, crcOn).MULPDU())
+		},
+		"1454", "64768",
+	},
+	"MarkersForgotten": {
+		func(t *testing.T, q Defects) string {
+			return fmt.Sprint(sending(t, Config{Defects: q, MSS: 1460}, marked1).MULPDU())
+		},
+		"1442", "1454",
+	},
+	"NoTimers": {
+		func(t *testing.T, q Defects) string {
+			r, i := NewResponder(0, Config{Defects: q}), NewInitiator(0, Config{Defects: q})
+			return fmt.Sprint(r.Deadline() == mono.Never, i.Deadline() == mono.Never)
+		},
+		"false false", "true true",
+	},
+	"FlagsLeak": {
+		func(t *testing.T, q Defects) string {
+			e := wire.Enhanced{PeerToPeer: true, RTRWrite: true, IRD: 2, ORD: 3}
+			c, ev := asks(t, Config{Defects: q}, enhance(request(), e))
+			if err := c.Accept(0, AcceptParam{IRD: 4, ORD: 4}); err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(ev.Params.PeerIRD, ev.Params.PeerORD, ev.Params.RTR, c.Params().ORD)
+		},
+		"2 3 write 2", "32770 32771 write 4",
+	},
+	"ORDNotLowered": {
+		func(t *testing.T, q Defects) string {
+			return respond(t, Config{}, q, enhance(request(), wire.Enhanced{IRD: 2, ORD: 3}))
+		},
+		"request -> 5002000400100002", "request -> 5002000400100010",
+	},
+	"IRDNotRaised": {
+		func(t *testing.T, q Defects) string {
+			c, _ := asks(t, Config{Defects: q, MaxIRD: 64}, enhance(request(), wire.Enhanced{PeerToPeer: true, RTRRead: true, ORD: 30}))
+			if err := c.Accept(0, AcceptParam{}); err != nil {
+				t.Fatal(err)
+			}
+			return replyIn(written(c))
+		},
+		" -> 50020004801e4000", " -> 5002000480004000",
+	},
+	"CRCIgnored": {
+		func(t *testing.T, q Defects) string {
+			return told(give(responding(t, Config{Defects: q}, crcOn, crcOn), damaged()))
+		},
+		"error 2, terminate, then close", "ULPDU of 18; ULPDU of 30",
+	},
+	"CRCBigEndian": {
+		func(t *testing.T, q Defects) string {
+			return fmt.Sprintf("%x", sent(sending(t, Config{Defects: q}, crcOn), send(1))[20:])
+		},
+		"587be8c4", "c4e87b58",
+	},
+	"MarkersUnchecked": {
+		func(t *testing.T, q Defects) string {
+			return told(give(responding(t, Config{Defects: q}, marked1, crcOn), corrupt(514, []byte{0, 4}, pattern(700, 0))))
+		},
+		"error 3, terminate, then close", "ULPDU of 700",
+	},
+	"MarkersDrift": {
+		func(t *testing.T, q Defects) string {
+			c := sending(t, Config{Defects: q}, marked1)
+			return told(give(responding(t, Config{}, marked1, crcOn), append(sent(c, pattern(600, 0)), sent(c, pattern(600, 1))...)))
+		},
+		"ULPDU of 600; ULPDU of 600", "error 3, terminate, then close",
+	},
+	"TimerStopsEarly": {
+		func(t *testing.T, q Defects) string {
+			c := NewResponder(0, Config{Defects: q})
+			give(c, []byte("MPA"))
+			c.Tick(1 << 60)
+			return told(drain(c))
+		},
+		"timeout 1, close now", "",
+	},
+}
+
+func TestDefectsMisbehaveAsDocumented(t *testing.T) {
+	kind := reflect.TypeFor[Defects]()
+	for i := range kind.NumField() {
+		f := kind.Field(i)
+		if f.Tag.Get("imitates") == "" || f.Tag.Get("does") == "" {
+			t.Errorf("%s does not say what it does, or whose defect that is", f.Name)
+		}
+		c, ok := defectCases[f.Name]
+		if !ok {
+			t.Errorf("%s has no conversation that shows it", f.Name)
+			continue
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			var q Defects
+			if got := c.talk(t, q); got != c.sound {
+				t.Errorf("without it: %q, want %q", got, c.sound)
+			}
+			reflect.ValueOf(&q).Elem().Field(i).SetBool(true)
+			if got := c.talk(t, q); got != c.defective || c.defective == c.sound {
+				t.Errorf("with it: %q, want %q", got, c.defective)
+			}
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(defectCases)) {
+		if _, ok := kind.FieldByName(name); !ok {
+			t.Errorf("there is a conversation for %s, but no such defect", name)
+		}
+	}
+}

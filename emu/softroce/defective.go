@@ -1,0 +1,32 @@
+package softroce
+
+import (
+	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// defective is the engine as the defects at its wire see it.
+type defective struct{ *engine.NIC }
+
+var _ rocewire.NIC = defective{}
+
+// QPs implements defect.NIC.
+func (f defective) QPs() (all []rocewire.QP) {
+	for q := range f.NIC.QPs() {
+		a := q.Query()
+		own, peer := q.Ends()
+		all = append(all, rocewire.QP{
+			Num: q.Num(), Service: q.Transport(), State: q.State(), Own: own, Peer: peer, PeerQPN: uint32(a.DestQPN),
+			MTU: a.PathMTU.Bytes(), Access: a.Access, Expected: q.Expected(),
+			Armed: a.PathMigState == verbs.MigArmed, Ready: q.HasReceive(),
+		})
+	}
+	return all
+}
+
+// GIDs implements defect.NIC.
+func (f defective) GIDs() []verbs.GIDEntry { return f.Config().GIDs }
+
+// Dropped implements defect.NIC.
+func (f defective) Dropped() (all, noReceive uint64) { return f.Count.Dropped(), f.Count.DropNoReceive }

@@ -1,0 +1,100 @@
+package nics
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+)
+
+// Defect describes a defect that a NIC can have.
+type Defect struct {
+	Name     string `json:"name"`
+	Imitates string `json:"imitates,omitempty"`
+	Does     string `json:"does"`
+	// Of are the providers that can have it.
+	Of []string `json:"providers"`
+}
+
+// AllDefects lists the defects of all providers, each once: a name means the same
+// for all of them.
+func AllDefects() (all []Defect) {
+	for _, p := range All() {
+		for _, q := range p.Defects {
+			i := slices.IndexFunc(all, func(x Defect) bool { return x.Name == q.Name })
+			if i < 0 {
+				all, i = append(all, q), len(all)
+			}
+			all[i].Of = append(all[i].Of, p.Name)
+		}
+	}
+	return all
+}
+
+// DefectNames returns the names of all defects, without arguments.
+func DefectNames() (names []string) {
+	for _, q := range AllDefects() {
+		names = append(names, defectName(q.Name))
+	}
+	return names
+}
+
+// defectName returns the name of a defect without its argument.
+func defectName(name string) string {
+	name, _, _ = strings.Cut(name, "=")
+	return name
+}
+
+// UnknownDefectError is returned for a defect that no provider has.
+type UnknownDefectError struct{ Name string }
+
+func (e *UnknownDefectError) Error() string {
+	return fmt.Sprintf("no defect %q; 'fabrictest defects' lists all", e.Name)
+}
+
+// ForeignDefectError is returned for a defect that only other providers have.
+type ForeignDefectError struct {
+	Name     string
+	Provider *Provider
+	Of       []string // who has it
+}
+
+func (e *ForeignDefectError) Error() string {
+	return fmt.Sprintf("the defect %s is one of %s, and %s does not have it", e.Name, strings.Join(e.Of, " and "), e.Provider.Title)
+}
+
+// CheckDefect checks a defect as given by the user: NAME, NAME=NUMBER, or
+// CounterStuck=COUNTER. The error may be an *UnknownDefectError or a
+// *ForeignDefectError.
+func (p *Provider) CheckDefect(spec string) error {
+	name, _, _ := strings.Cut(spec, "=")
+	named := func(q Defect) bool { return defectName(q.Name) == name }
+	if slices.ContainsFunc(p.Defects, named) {
+		others, err := p.takeVerbDefects(new(verbcalls.Defects), []string{spec})
+		if err != nil || len(others) == 0 {
+			return err
+		}
+		return p.setDefect(spec)
+	}
+	all := AllDefects()
+	if i := slices.IndexFunc(all, named); i >= 0 {
+		return &ForeignDefectError{Name: name, Provider: p, Of: all[i].Of}
+	}
+	return &UnknownDefectError{Name: name}
+}
+
+// CheckDefect checks a defect of any provider.
+func CheckDefect(spec string) (err error) {
+	for _, p := range All() {
+		if err = p.CheckDefect(spec); err == nil {
+			return nil
+		}
+		var foreign *ForeignDefectError
+		if !errors.As(err, &foreign) {
+			return err
+		}
+	}
+	return err
+}

@@ -1,0 +1,169 @@
+package nics
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// verbNeeds has the capabilities that a device needs to have a defect of its verbs;
+// others need none.
+var verbNeeds = map[string]verbs.Caps{
+	"BindKeepsKey": verbs.CapMWType1,
+	"MWKeyStale":   verbs.CapMWType1,
+	"MWTypesMixed": verbs.CapMWType1 | verbs.CapMWType2,
+	"BoundMWBusy":  verbs.CapMWType1,
+	"LocalInvNoop": verbs.CapLocalInv,
+
+	"ResizeLoses":     verbs.CapResizeCQ,
+	"ResizeUnchecked": verbs.CapResizeCQ,
+	"ResizeNoop":      verbs.CapResizeCQ,
+
+	"AtomicOperandsSwapped": verbs.CapAtomics,
+	"AtomicAddendCut":       verbs.CapAtomics,
+	"AtomicSinkCut":         verbs.CapAtomics,
+	"AtomicAligned":         verbs.CapAtomics,
+
+	"SRQUnchecked":   verbs.CapSRQ,
+	"SRQBypassed":    verbs.CapSRQ,
+	"SRQModifyLies":  verbs.CapSRQ,
+	"SRQResizeNoop":  verbs.CapSRQ,
+	"SRQNumberWrong": verbs.CapXRC,
+	"XRCTargetDies":  verbs.CapXRC,
+	"OpenQPAny":      verbs.CapXRC,
+
+	"SrcQPLost":       verbs.CapUD,
+	"AHAttrForgotten": verbs.CapUD,
+	"AHUnchecked":     verbs.CapUD,
+	"AHsAnyDomain":    verbs.CapUD,
+	"ResolvedKeyLost": verbs.CapUD | verbs.CapCM,
+
+	"ListenAddrZero":       verbs.CapCM,
+	"PortsShared":          verbs.CapCM,
+	"ListenerServesOne":    verbs.CapCM,
+	"AnswersTwice":         verbs.CapCM,
+	"CMTakesAnyQP":         verbs.CapCM | verbs.CapRC,
+	"ConnParamLost":        verbs.CapCM | verbs.CapRC,
+	"PrivateDataLost":      verbs.CapCM,
+	"PrivateDataUnchecked": verbs.CapCM,
+	"RemoteUnknown":        verbs.CapCM,
+	"RejectIsTimeout":      verbs.CapCM,
+	"CMTimeoutsTenfold":    verbs.CapCM,
+	"DisconnectSilent":     verbs.CapCM | verbs.CapRC,
+	"EndUnnoticed":         verbs.CapCM | verbs.CapRC,
+}
+
+// verbDefects returns the defects of verbs that devices with these capabilities can
+// have.
+func verbDefects(caps verbs.Caps) (all []Defect) {
+	for _, q := range verbcalls.AllDefects() {
+		if caps.Has(verbNeeds[q.Name]) {
+			all = append(all, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
+		}
+	}
+	return all
+}
+
+// takeVerbDefects sets those of names that are defects of the provider's verbs, and
+// returns the others.
+func (p *Provider) takeVerbDefects(q *verbcalls.Defects, names []string) (others []string, err error) {
+	for _, name := range names {
+		if defectName(name) == verbcalls.CounterStuck {
+			if err := p.checkCounter(name); err != nil {
+				return nil, err
+			}
+		}
+		if !(p.Caps | p.ReliableCaps).Has(verbNeeds[name]) || q.Set(name, true) != nil {
+			others = append(others, name)
+		}
+	}
+	return others, nil
+}
+
+// checkCounter returns an error if the counter of a CounterStuck defect does not
+// exist.
+func (p *Provider) checkCounter(spec string) error {
+	_, counter, _ := strings.Cut(spec, "=")
+	if counter == "" {
+		return fmt.Errorf("defect %s needs the name of a counter, for example %s=%s", spec, verbcalls.CounterStuck, p.counters()[0].Name)
+	}
+	has := func(p *Provider) bool {
+		return slices.ContainsFunc(p.counters(), func(c verbs.Counter) bool { return c.Name == counter })
+	}
+	if has(p) {
+		return nil
+	}
+	foreign := &ForeignDefectError{Name: spec, Provider: p}
+	for _, other := range All() {
+		if has(other) {
+			foreign.Of = append(foreign.Of, other.Name)
+		}
+	}
+	if len(foreign.Of) == 0 {
+		return fmt.Errorf("defect %s: no device has a counter %q", spec, counter)
+	}
+	return foreign
+}
+
+// counters returns the counters of a NIC of the provider.
+func (p *Provider) counters() []verbs.Counter {
+	w := sim.New(sim.Config{})
+	defer w.Close()
+	d, err := p.openSample(w)
+	if err != nil {
+		panic(fmt.Sprintf("nics: %s cannot be opened in an empty world: %v", p.Name, err))
+	}
+	all := d.Counters()
+	_ = d.Close() // nothing was done with it
+	return all
+}
+
+// openSample opens a single NIC in a simulation.
+func (p *Provider) openSample(w *sim.World) (verbs.Context, error) {
+	const rate = 1e9
+	n, err := sim.NewNet(w, sim.NetConfig{})
+	if err != nil {
+		return nil, err
+	}
+	addr := netip.IPv6Loopback()
+	port, err := n.Attach(sim.PortConfig{Name: "sample", Addrs: []netip.Addr{addr}, Link: sim.LinkConfig{RateBps: rate, Latency: time.Microsecond, MTU: 1500}})
+	if err != nil {
+		return nil, err
+	}
+	o, err := p.newOpener(Setup{})
+	if err != nil {
+		return nil, err
+	}
+	return o.InWorld(w, port, NICConfig{Name: "sample", Addr: addr, LineRateBps: rate})
+}
+
+// defectiveVerbs opens NICs with defects of their verbs.
+type defectiveVerbs struct {
+	Opener
+	q verbcalls.Defects
+}
+
+// InWorld implements Opener.
+func (o *defectiveVerbs) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
+	d, err := o.Opener.InWorld(w, port, at)
+	if err != nil {
+		return nil, err
+	}
+	return verbcalls.Device(d, o.q, func() time.Duration { return time.Duration(w.Now()) }), nil
+}
+
+// OnSockets implements Opener.
+func (o *defectiveVerbs) OnSockets(at NICConfig) (verbs.Context, error) {
+	d, err := o.Opener.OnSockets(at)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	return verbcalls.Device(d, o.q, func() time.Duration { return time.Since(start) }), nil
+}
