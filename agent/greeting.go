@@ -49,7 +49,7 @@ func (l *link) hear(limit time.Duration, us, them string) (*greeting, error) {
 		return nil, err
 	}
 	if kind == frameClose {
-		return nil, &closeReason{string(body)}
+		return nil, &closeError{string(body)}
 	}
 	rest, ok := bytes.CutPrefix(body, greetingMark)
 	if kind != frameGreeting || !ok {

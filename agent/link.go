@@ -142,7 +142,7 @@ func (l *link) read(each func(kind byte, body []byte) error) error {
 		case kind == frameHeartbeat:
 			continue
 		case kind == frameClose:
-			err = &closeReason{string(body)}
+			err = &closeError{string(body)}
 		default:
 			if err = each(kind, body); err != nil {
 				l.closeWithReason(err)
@@ -201,7 +201,7 @@ func (l *link) why() error {
 	return l.reason
 }
 
-// closeReason is the reason that the other end sent when it closed the connection.
-type closeReason struct{ reason string }
+// closeError is the reason that the other end sent when it closed the connection.
+type closeError struct{ reason string }
 
-func (e *closeReason) Error() string { return e.reason }
+func (e *closeError) Error() string { return e.reason }

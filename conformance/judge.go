@@ -13,17 +13,17 @@ import (
 type Verdict string
 
 const (
-	// VerdictPass: the requirement is met.
+	// VerdictPass means that the requirement is met.
 	VerdictPass Verdict = "pass"
-	// VerdictFail: the requirement is not met, or the device rejects a feature it claims.
+	// VerdictFail means that the requirement is not met, or the device rejects a feature it claims.
 	VerdictFail Verdict = "fail"
-	// VerdictUnsupported: the device does not claim the feature, or the bench cannot test it.
+	// VerdictUnsupported means that the device does not claim the feature, or the bench cannot test it.
 	VerdictUnsupported Verdict = "unsupported"
-	// VerdictDeviates: the requirement is not met, and a deviation is on record.
+	// VerdictDeviates means that the requirement is not met, and a deviation is on record.
 	VerdictDeviates Verdict = "deviates"
-	// VerdictStale: the requirement is met although a deviation is on record.
+	// VerdictStale means that the requirement is met although a deviation is on record.
 	VerdictStale Verdict = "stale"
-	// VerdictBroken: the case could not be run, and says nothing about the device.
+	// VerdictBroken means that the case could not be run, and says nothing about the device.
 	VerdictBroken Verdict = "broken"
 )
 

@@ -209,8 +209,8 @@ func (g *guestHost) Problem(sign error) error {
 	}
 	g.printed = upTo
 	text = strings.TrimSpace(text)
-	if alarms := kernel.KernelErrors(text); len(alarms) > 0 {
-		return fmt.Errorf("%s\nThe guest's console:\n%s", alarmWords(alarms), kernel.KernelErrorReport(text, reportLines))
+	if alarms := kernel.Errors(text); len(alarms) > 0 {
+		return fmt.Errorf("%s\nThe guest's console:\n%s", alarmWords(alarms), kernel.ErrorReport(text, reportLines))
 	}
 	var off *kernel.GuestError
 	switch {
@@ -223,7 +223,7 @@ func (g *guestHost) Problem(sign error) error {
 	case stuck != "":
 		return fmt.Errorf("its kernel does not come back from what the agent asked for\n%s", stuck)
 	case lost && text != "":
-		return fmt.Errorf("%w\nThe guest's console:\n%s", sign, kernel.KernelErrorReport(text, reportLines))
+		return fmt.Errorf("%w\nThe guest's console:\n%s", sign, kernel.ErrorReport(text, reportLines))
 	case lost:
 		return sign
 	}

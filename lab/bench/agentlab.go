@@ -52,7 +52,7 @@ func ThroughAgent(lab conformance.Lab) (*AgentLab, error) {
 // Close ends the agent, and leaves the other lab open.
 func (a *AgentLab) Close() error { return errors.Join(a.client.Close(), a.stop()) }
 
-// Try implements conformance.Lab.
+// WithBench implements conformance.Lab.
 func (a *AgentLab) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	return a.lab.WithBench(ctx, job, func(b *conformance.Bench) error {
 		name := a.host.add(b.Device)

@@ -210,7 +210,7 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.agent().Close())
 }
 
-// Try implements conformance.Lab.
+// WithBench implements conformance.Lab.
 func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	if len(job.Defects) > 0 {
 		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Defects)

@@ -87,7 +87,7 @@ func (a *LocalDevice) identify(device string) (err error) {
 	return nil
 }
 
-// Try implements conformance.Lab.
+// WithBench implements conformance.Lab.
 func (a *LocalDevice) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	if len(job.Defects) > 0 {
 		return fmt.Errorf("defects %v: a device of this host cannot be given defects", job.Defects)

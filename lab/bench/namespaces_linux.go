@@ -85,7 +85,7 @@ func (l *Namespaces) putNetwork(t *benchNetwork, clean bool) error {
 	return nil
 }
 
-// Try implements conformance.Lab.
+// WithBench implements conformance.Lab.
 func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {

@@ -68,7 +68,7 @@ func InSimulation(p *nics.Provider, opt SimOptions) *Simulation {
 // Close does nothing.
 func (l *Simulation) Close() error { return nil }
 
-// Try implements conformance.Lab.
+// WithBench implements conformance.Lab.
 func (l *Simulation) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) (err error) {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {

@@ -14,9 +14,9 @@ var kernelErrorLine = regexp.MustCompile(`BUG: |Oops: |Kernel panic - |kernel BU
 // timestamp matches the timestamp and caller before a line.
 var timestamp = regexp.MustCompile(`^\[[ .0-9]+\](\[[ TC0-9]+\])? ?`)
 
-// KernelErrors returns the lines of a console with internal errors of the kernel,
+// Errors returns the lines of a console with internal errors of the kernel,
 // without timestamps.
-func KernelErrors(console string) (lines []string) {
+func Errors(console string) (lines []string) {
 	for line := range strings.Lines(console) {
 		if kernelErrorLine.MatchString(line) {
 			lines = append(lines, strings.TrimSpace(timestamp.ReplaceAllString(line, "")))
@@ -25,9 +25,9 @@ func KernelErrors(console string) (lines []string) {
 	return lines
 }
 
-// KernelErrorReport returns up to most lines of a console from the first kernel
+// ErrorReport returns up to most lines of a console from the first kernel
 // error on; without one, the last lines.
-func KernelErrorReport(console string, most int) string {
+func ErrorReport(console string, most int) string {
 	lines := strings.Split(strings.TrimRight(console, "\n"), "\n")
 	for i, line := range lines {
 		if kernelErrorLine.MatchString(line) {

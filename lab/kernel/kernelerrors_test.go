@@ -19,22 +19,22 @@ func TestKernelErrors(t *testing.T) {
 		"BUG: kernel NULL pointer dereference, address: 0000000000000008", "Oops: 0000 [#1] PREEMPT SMP",
 		"Kernel panic - not syncing: Fatal exception in interrupt",
 	}
-	if got := KernelErrors(crash); !slices.Equal(got, want) {
+	if got := Errors(crash); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	for _, quiet := range []string{"", "[    3.1] rdma_rxe: loaded\n", "[    3.2] WARNING: CPU: 0 PID: 1 at drivers/x.c:1\n"} {
-		if got := KernelErrors(quiet); got != nil {
+		if got := Errors(quiet); got != nil {
 			t.Errorf("%q alarms by %q", quiet, got)
 		}
 	}
 }
 
 func TestKernelErrorReportStartsAtFirstError(t *testing.T) {
-	got := KernelErrorReport(crash, 3)
+	got := ErrorReport(crash, 3)
 	if !strings.HasPrefix(got, "[   12.345678] BUG:") || !strings.HasSuffix(got, "PREEMPT SMP") {
 		t.Errorf("got %q", got)
 	}
-	if got := KernelErrorReport("a\nb\nc\n", 2); got != "b\nc" {
+	if got := ErrorReport("a\nb\nc\n", 2); got != "b\nc" {
 		t.Errorf("of no alarm: %q", got)
 	}
 }

@@ -13,17 +13,17 @@ import (
 type Design string
 
 const (
-	// SendRecv: a connection per peer with receive buffers and credits of its own.
+	// SendRecv has a connection per peer with receive buffers and credits of its own.
 	SendRecv Design = "sendrecv"
-	// SRQ: a connection per peer, and a shared receive queue.
+	// SRQ has a connection per peer, and a shared receive queue.
 	SRQ Design = "srq"
-	// RingSendRecv and RingSRQ are SendRecv and SRQ with RDMA-written rings from the
-	// busiest peers.
+	// RingSendRecv is SendRecv with RDMA-written rings from the busiest peers.
 	RingSendRecv Design = "ring-sendrecv"
-	RingSRQ      Design = "ring-srq"
-	// UD: unreliable datagrams only.
+	// RingSRQ is SRQ with such rings.
+	RingSRQ Design = "ring-srq"
+	// UD has unreliable datagrams only.
 	UD Design = "ud"
-	// Hybrid: datagrams, and connections to the busiest peers.
+	// Hybrid has datagrams, and connections to the busiest peers.
 	Hybrid Design = "hybrid"
 )
 

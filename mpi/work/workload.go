@@ -47,6 +47,7 @@ type Params struct {
 // RankRule is a restriction on the number of ranks.
 type RankRule string
 
+// Restrictions on the number of ranks.
 const (
 	AnyCount   RankRule = "any number"
 	Even       RankRule = "an even number"

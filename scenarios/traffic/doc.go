@@ -24,6 +24,7 @@ import (
 // Side is one of the two ends of a workload.
 type Side int
 
+// The two sides.
 const (
 	A Side = 0
 	B Side = 1

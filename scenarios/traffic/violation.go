@@ -6,7 +6,7 @@ import (
 )
 
 // Violation is a broken guarantee of the service.
-type Violation struct { // a finding, not a failure
+type Violation struct { //nolint:errname // a finding, not a failure
 	Where string // lane, direction and request
 	Want  string
 	Got   string

@@ -12,6 +12,7 @@ import (
 // Service is the transport service of a lane.
 type Service uint8
 
+// Transport services.
 const (
 	RC Service = iota + 1
 	UC
@@ -66,6 +67,7 @@ type Network struct {
 // Wakeup is how an end learns of completions.
 type Wakeup uint8
 
+// Ways to learn of completions.
 const (
 	ByEvent     Wakeup = iota // completion events
 	BySolicited               // events for solicited completions, and polling from time to time

@@ -57,6 +57,7 @@ func (c *Config) Validate(hosts, rails int) error {
 	return v.errs
 }
 
+// Kinds lists the kinds of workloads.
 func Kinds() []Kind { return []Kind{Stream, PingPong, Random, Incast, AllToAll, Halo, Calls} }
 
 type validator struct {

@@ -42,7 +42,7 @@ func rankMain(args []string) {
 			defer stop()
 		}
 		if w.Size() != 2 || len(args) < 2 {
-			return fmt.Errorf("%d ranks with arguments %q: want two ranks and SLICE-MS KIND:BYTES...", w.Size(), args)
+			return fmt.Errorf("%d ranks with arguments %q: want two ranks, and SLICE-MS KIND:BYTES [KIND:BYTES]", w.Size(), args)
 		}
 		ms, err := strconv.ParseFloat(args[0], 64)
 		if err != nil {
