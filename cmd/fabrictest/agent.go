@@ -32,8 +32,8 @@ func newAgentCommand(program string) *cobra.Command {
 	o := new(agentOptions)
 	cmd := &cobra.Command{
 		Use:   "agent --listen ADDR:PORT --key FILE",
-		Short: "Let 'fabrictest certify' on another host use the RDMA devices of this one",
-		Long: `Let 'fabrictest certify' on another host use the RDMA devices of this one.
+		Short: "Give 'fabrictest certify' on another host access to the RDMA devices of this one",
+		Long: `Give 'fabrictest certify' on another host access to the RDMA devices of this one.
 
 The agent posts verbs on request of whoever has its key, and nobody else: who has the
 key may do to the devices whatever root's programs can. 'agent key FILE' makes one;
@@ -66,7 +66,7 @@ out without RDMA hardware; for soft-RoCE the interface's offloads are switched o
 func newAgentKeyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "key FILE",
-		Short:   "Make a key for an agent and its callers",
+		Short:   "Create a key for an agent and its clients",
 		Example: "  fabrictest agent key agent.key",
 		Args:    cobra.MatchAll(atLeast(1, "name the file for the key"), cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

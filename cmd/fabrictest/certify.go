@@ -55,7 +55,7 @@ func newCertifyCommand(program string) *cobra.Command {
 func newCertifyCommandOf(o *certifyOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certify [CASE...] {--guest KIND | --agent HOST:PORT --key FILE --device NAME --interface IF} --out FOLDER",
-		Short: "Judge a device on its own wire, a Linux kernel's or a NIC, and write a certificate",
+		Short: "Test a Linux kernel's RDMA device or a NIC on its link, and write a certificate",
 		Long: `Judge a device on its own wire, by the same cases as 'conform', and write a certificate.
 
 With --guest it is a Linux kernel's own, soft-RoCE (rxe) or soft-iWARP (siw): a virtual

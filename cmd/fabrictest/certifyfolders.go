@@ -17,7 +17,7 @@ func newCertifyVerifyCommand() *cobra.Command {
 	var signers string
 	cmd := &cobra.Command{
 		Use:   "verify FOLDER",
-		Short: "Check that a certificate is whole, says what its results say, and who signed it",
+		Short: "Check that a certificate is complete and matches its results, and who signed it",
 		Long: `Check a folder that certify wrote: that nothing in it was changed, added or taken
 away, that the certificate says what its results say, that its pages are, byte for
 byte, what this version of fabrictest draws of it, and that the packets of every case
@@ -62,8 +62,8 @@ func newCertifyCompareCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "compare FOLDER...",
-		Short: "Put the results of several devices side by side, clause by clause",
-		Long: `Put the results of several devices side by side, clause by clause. Folders are those
+		Short: "Compare the results of several devices, clause by clause",
+		Long: `Compare the results of several devices, clause by clause. Folders are those
 of certify and of conform. Without a file to write to, it prints Markdown: how many
 clauses met which fate, and those in which the devices differ.`,
 		Example: `  fabrictest certify compare rxe-6.1/ rxe-6.12/

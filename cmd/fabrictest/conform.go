@@ -46,38 +46,36 @@ func newConformCommand(program string) *cobra.Command {
 func newConformCommandOf(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [CASE...]",
-		Short: "Judge devices clause by clause",
-		Long: `Judge devices clause by clause.
+		Short: "Check devices against the specifications, clause by clause",
+		Long: `Check devices against the specifications, clause by clause.
 
-A case asks one thing that a specification demands: it plays the peer of the device
-by hand, packet by packet, and an application on it. CASE is the ID of one, the
-beginning of some (rc/psn), a pattern ('rc/*/duplicate-*'), or a suite (iwarp). Without any, all run
-that the devices claim to support; those that can crash or wedge a real device run
-only with --dangerous.
+A case checks one requirement: it acts as the peer of the device, packet by packet, and
+as an application on the device. CASE is an ID, the beginning of IDs (rc/psn), a pattern
+('rc/*/duplicate-*') or a suite (iwarp). Without CASE, all cases run that the devices
+claim to support. Cases that can crash or hang a real device run only with --dangerous.
 
-Verdicts: pass, the clause is met; fail, it is not, or the device refuses what it
-claims; unsupported, the device does not claim it, or the bench cannot ask; deviates,
-it is not met, which is on record with a reason; stale, a deviation is on record and
-the clause is met; broken, the case could not be run, which says nothing of the device.
+Verdicts: pass, the requirement is met; fail, it is not, or the device rejects what it
+claims; unsupported, the device does not claim it, or the bench cannot test it; deviates,
+it is not met, and a deviation with a reason is on record; stale, a deviation is on record
+but the requirement is met; broken, the case could not be run.
 
---as has the device behave, and be judged, like that of a Linux kernel: with its
-defects, and without what it does not claim. --check-cases judges the cases: each must
-pass on the device as it is, and fail on one with each of the defects that it is to
-catch, and every defect that the device can have must be caught by some case.
+--as gives the device the defects and capabilities of a Linux kernel's. --check-cases
+checks the cases: each must pass on a device without defects and fail on a device with
+each defect that it names, and some case must detect each defect that a device can have.
 
 Every run leaves a folder with conformance.json, junit.xml, report.html and, for
-what is not met, captures for Wireshark. --out says where; otherwise it is one of the
+requirements that are not met, captures for Wireshark. --out says where; otherwise it is one of the
 last ` + fmt.Sprint(runsKept) + ` in the user's cache.
 
-Exit codes: 0 all that was asked is met, 1 something is not, 2 called wrongly; 130
-ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of what there was.`,
+Exit codes: 0 all requirements are met, 1 some are not, 2 wrong arguments; 130 ended by
+Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
 		Example: `  fabrictest conform
   fabrictest conform rc/psn --device softroce
   fabrictest conform 'rc/*/duplicate-*' --level must --packets
   fabrictest conform mpa --on netns --without slow        in network namespaces, in real time
   fabrictest conform rc/psn --defect PSNUnsigned           a defective device, and how it is found out
   fabrictest conform --as rxe-6.12 --out out/             what a kernel would be told
-  fabrictest conform --check-cases --dangerous                judge the judge
+  fabrictest conform --check-cases --dangerous                check the cases
   fabrictest conform linear --schedules 100               look longer for what must not be seen
   fabrictest conform rc/atm --json | jq '.devices[].results[] | select(.verdict != "pass") | .id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -97,7 +95,7 @@ ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of what there was.
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
 	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest defects'); may be repeated")
 	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+eitherOf(nics.ProfileNames()))
-	f.BoolVar(&o.checkCases, "check-cases", false, "judge the cases: on the device as it is, and on one with each defect that they are to catch")
+	f.BoolVar(&o.checkCases, "check-cases", false, "check the cases: on a device without defects, and on one with each defect that they name")
 	f.BoolVar(&o.matrix, "matrix", false, "with --check-cases, run every case on devices with every defect")
 	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons (default: those that are known of emulated devices)")
 	f.Var(&o.capture, "capture", "whose packets to keep: failing, all or none")

@@ -26,8 +26,8 @@ func newConformMeasureCommand(program string) *cobra.Command {
 func newConformMeasureCommandOf(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "measure",
-		Short: "Measure how devices get over losses and congestion",
-		Long: `Measure how devices get over losses and congestion: how long it takes to tell of a
+		Short: "Measure how devices recover from packet loss and congestion",
+		Long: `Measure how devices recover from packet loss and congestion: how long it takes to tell of a
 gap by a NAK and to react to one, what a loss costs by the packet that is lost, how
 true timers are, how soon and how often congestion is told by CNPs, and what a sender
 does about it. Nothing is judged; what the specification demands of the same numbers is

@@ -35,7 +35,7 @@ func newConformListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list [CASE...]",
-		Short: "List the cases, and what each demands",
+		Short: "List the cases, and what each checks",
 		Example: `  fabrictest conform list
   fabrictest conform list rc/psn
   fabrictest conform list 'mpa/*' --json | jq -r '.[].id'`,
@@ -135,7 +135,7 @@ func listCases(w io.Writer, found []question) error {
 func newConformShowCommand(program string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show CASE...",
-		Short: "Show what cases demand, send and expect, and which defects they catch",
+		Short: "Show what cases check, send and expect, and which defects they detect",
 		Example: `  fabrictest conform show rc/psn/gap-naked-once
   fabrictest conform show 'mpa/fpdu/*'`,
 		Args: atLeast(1, "name a case: 'fabrictest conform list' lists all"),

@@ -18,7 +18,7 @@ func newDoctorCommand() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can do, and how to get the rest",
+		Short: "Print what this machine supports, and how to get the rest",
 		Long: `Try what this machine can do and say how to get the rest. Simulation works
 everywhere; network namespaces need a kernel that lets this user have them. What
 is tried is done in namespaces that are gone when the command ends.

@@ -17,7 +17,7 @@ func newExecCommand(calledAs string) *cobra.Command {
 		Use:   "exec {HOST | -n HOSTS} -- PROGRAM [ARGUMENT...]",
 		Short: "Run a program in the hosts of a fabric",
 		Long: `Run a program in a host of a fabric that is up, or, with -n, in each host of a
-fabric that is made for it and taken down when all have ended.
+fabric that is brought up for it and taken down when all programs have ended.
 
 A program finds its NIC by its environment: FABRICTEST_HOST is the name of its
 host, FABRICTEST_NICS lists its NICs, FABRICTEST_RDMA0_IPV6 and _IPV4 are the
@@ -26,11 +26,11 @@ order. Programs over libibverbs find no device there, unless the fabric was brou
 up with --rdma. With -n there are FABRICTEST_RANK and FABRICTEST_SIZE too. Go programs
 read it with package lab/nics, and speak to each other by launch/rank.
 
-On a terminal the program has one too, and what it leaves behind in its session
-ends with it; otherwise signals are passed on to it.
+On a terminal the program gets a terminal of its own, and the processes of its session are
+killed when it ends; otherwise signals are passed on to it.
 
-The exit code is the program's; with -n the first that is not 0. A program that
-ended by a signal counts as 128 and its number.`,
+The exit code is the program's; with -n the first that is not 0. A program that a signal
+ended counts as 128 plus the number of the signal.`,
 		Example: `  fabrictest exec -n 4 -- ./my-program --verbose
   fabrictest exec -n 2 -- sh -c 'echo $FABRICTEST_HOST $FABRICTEST_RDMA0_IPV6'
   fabrictest up --hosts 4

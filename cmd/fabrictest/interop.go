@@ -24,8 +24,8 @@ func newInteropCommand(program string) *cobra.Command {
 	provider := kernel.SoftRoCE
 	cmd := &cobra.Command{
 		Use:   "interop",
-		Short: "Prove soft-RoCE against the kernel's, over UDP sockets",
-		Long: `Prove soft-RoCE and soft-iWARP against the kernel's, over UDP and TCP sockets.
+		Short: "Test soft-RoCE against the kernel's, over UDP sockets",
+		Long: `Test soft-RoCE and soft-iWARP against the kernel's, over UDP and TCP sockets.
 
 "interop verbs" boots a guest with the Linux kernel's soft-RoCE or soft-iWARP, and
 exchanges with it every operation that both have. conformance/kernel/run boots one, too,
@@ -125,7 +125,7 @@ func newInteropPingPongCommand(provider *kernel.Provider) *cobra.Command {
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "pingpong rc|uc|ud|srq",
-		Short: "Be one end of an ibv_*_pingpong",
+		Short: "Act as one end of an ibv_*_pingpong",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := roceOnly(provider, "no queue pair numbers to exchange: it connects by rping, ucmatose or rdma"); err != nil {
@@ -155,7 +155,7 @@ func newInteropRPingCommand(provider *kernel.Provider) *cobra.Command {
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "rping",
-		Short: "Be one end of rping, connected by the RDMA connection manager",
+		Short: "Act as one end of rping, connected by the RDMA connection manager",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.Role, p.Addr = end.role(), end.addr()
@@ -176,7 +176,7 @@ func newInteropUDAddyCommand(provider *kernel.Provider) *cobra.Command {
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "udaddy",
-		Short: "Be one end of udaddy, whose peer the RDMA connection manager finds",
+		Short: "Act as one end of udaddy, whose peer the RDMA connection manager finds",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := roceOnly(provider, "no datagrams"); err != nil {
@@ -199,7 +199,7 @@ func newInteropUCMatoseCommand(provider *kernel.Provider) *cobra.Command {
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "ucmatose",
-		Short: "Be one end of ucmatose: sends over connections made by the RDMA connection manager",
+		Short: "Act as one end of ucmatose: sends over connections made by the RDMA connection manager",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.Role, v.Addr = end.role(), end.addr()
@@ -222,7 +222,7 @@ func newInteropRDMACommand(provider *kernel.Provider) *cobra.Command {
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "rdma",
-		Short: "Be rdma_client, or rdma_server",
+		Short: "Act as rdma_client or rdma_server",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			x.Role, x.Addr = end.role(), end.addr()

@@ -15,7 +15,7 @@ import (
 func newLabCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Boot Linux kernels with RDMA devices of their own, in virtual machines",
+		Short: "Boot Linux kernels with their own RDMA devices, in virtual machines",
 		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -34,7 +34,7 @@ func guestNumber(word string) (int, error) {
 func newLabKernelExecCommand(lab *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec {GUEST | host} -- PROGRAM [ARGUMENT...]",
-		Short: "Run a program in a guest, or on our side of its wire",
+		Short: "Run a program in a guest, or on the host side of its link",
 		Long: `Run a program in a guest, by its number, or on our side of its wire. Input, outputs
 and signals are passed on; the exit code is the program's, or 128 and the number of the
 signal that ended it. A guest has busybox, ip, rdma, ethtool, and the programs of
@@ -118,7 +118,7 @@ gone when the guest is.`,
 func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:       "devices GUEST DEVICES",
-		Short:     "Give a guest other RDMA devices, in place of those it has",
+		Short:     "Replace the RDMA devices of a guest",
 		Example:   "  fabrictest lab kernel devices 1 siw-crc",
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{"rxe", "siw", "siw-crc", "both", "none"},
@@ -143,7 +143,7 @@ func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 func newLabKernelRestartCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart GUEST",
-		Short: "Switch a guest off, if it is not, and on again",
+		Short: "Restart a guest",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := guestNumber(args[0])
@@ -162,7 +162,7 @@ func newLabKernelRestartCommand(lab *string) *cobra.Command {
 func newLabKernelConsoleCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "console GUEST",
-		Short: "Print what a guest's kernel has printed since it was switched on",
+		Short: "Print the console output of a guest since its boot",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := guestNumber(args[0])
@@ -186,7 +186,7 @@ func newLabKernelStatusCommand(lab *string) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:     "status",
-		Short:   "Say how a lab and its guests are",
+		Short:   "Print the state of a lab and its guests",
 		Long:    "Say how a lab and its guests are. The exit code is 1 if there is no such lab, or one of its guests is off.",
 		Example: "  fabrictest lab kernel status --json | jq '.guests[].up'",
 		Args:    cobra.NoArgs,
@@ -221,7 +221,7 @@ func newLabKernelStatusCommand(lab *string) *cobra.Command {
 func newLabKernelDownCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "Switch all guests off",
+		Short: "Stop all guests",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			remote, err := kernel.Connect(*lab)

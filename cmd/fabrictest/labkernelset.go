@@ -17,7 +17,7 @@ const allGuests = "*"
 func newLabKernelSetCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set GUEST up|down|clean|KEY=VALUE...",
-		Short: "Break the link of a guest, or mend it",
+		Short: "Impair, cut or restore the link of a guest",
 		Long: `Change the link of a guest, by its number, or of all with '*'. The words are those of
 'fabrictest set'.
 

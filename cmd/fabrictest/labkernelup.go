@@ -45,7 +45,7 @@ func newLabKernelBuildCommand() *cobra.Command {
 	noSIW := false
 	cmd := &cobra.Command{
 		Use:   "build",
-		Short: "Make the guests' kernel and files of what Debian has now",
+		Short: "Build the guests' kernel and root file system from Debian packages",
 		Long: `Make the guests' kernel and files of the packages that Debian has now, unless that was
 done already, and print what they are. 'up' does it too, where there are none; this
 brings them up to date.`,
@@ -129,7 +129,7 @@ func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
 	var o guestFlags
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Boot guests, to stay up",
+		Short: "Boot guests that stay up",
 		Long: `Boot guests on one wire, and return when all of them are ready: ten seconds where
 processors are emulated, two with KVM. They stay up until 'fabrictest lab kernel
 down'.
@@ -178,7 +178,7 @@ func newLabKernelRunCommand() *cobra.Command {
 	var o guestFlags
 	cmd := &cobra.Command{
 		Use:   "run -- PROGRAM [ARGUMENT...]",
-		Short: "Boot guests, run a program on their network, and switch them off",
+		Short: "Boot guests, run a program on their network, and stop them",
 		Long: `Boot guests for the duration of a program that runs on our side of their wire. All
 of it ends with the program, with this command, however it does, and when a guest
 does. From within, 'fabrictest lab kernel exec' and 'put' reach the guests.
@@ -214,8 +214,8 @@ func newLabKernelCheckCommand() *cobra.Command {
 	built, noSIW := false, false
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say what this machine lacks to boot guests, and how to get it",
-		Long: `Say what this machine lacks to boot guests, or to make what they boot, and how to get
+		Short: "Print what this machine lacks to boot guests, and how to get it",
+		Long: `Print what this machine lacks to boot guests, or to make what they boot, and how to get
 it. Nothing is made. The exit code is 0 if nothing is missing, and else 1.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -19,7 +19,7 @@ func newDownCommand() *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:   "down [LAB]",
-		Short: "Take a fabric down, and everything that runs in it",
+		Short: "Take a fabric down, with all programs in it",
 		Example: `  fabrictest down
   fabrictest down tree
   fabrictest down --all`,

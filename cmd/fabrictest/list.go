@@ -30,7 +30,7 @@ func newListCommand() *cobra.Command {
 	var asJSON, schema bool
 	cmd := &cobra.Command{
 		Use:   "list [SCENARIO...]",
-		Short: "List the scenarios, and what each shows",
+		Short: "List the scenarios",
 		Long: `List the scenarios that ship with fabrictest, all of them or those that the
 patterns and tags select. --provider shows which of them make sense with the NICs of
 that name, and why the others do not. --schema prints the JSON schema of their

@@ -1,4 +1,4 @@
-// Command fabrictest emulates RDMA fabrics and proves things about them.
+// Command fabrictest emulates RDMA fabrics, and tests the software and devices on them.
 //
 // It is the composition root: flags become devices, networks and workloads here,
 // and nowhere else. Each subcommand has a file of its own.
@@ -174,22 +174,22 @@ func onRun(cmd *cobra.Command, f func()) {
 func newRootCommand(program string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fabrictest",
-		Short: "Emulate RDMA fabrics and prove things about them",
-		Long: `fabrictest emulates RDMA fabrics and proves things about them.
+		Short: "Emulate RDMA fabrics, and test the software and devices on them",
+		Long: `fabrictest emulates RDMA fabrics, and tests the software and devices on them.
 
-A scenario is a fabric of hosts with emulated RDMA NICs, what happens to it, and
-what must come of it. It runs in simulation, where the same seed gives the same
-run byte for byte, and in network namespaces with a process a host, without
-privileges. A failure prints the command that replays it.
+A scenario is a fabric of hosts with emulated RDMA NICs, impairments and faults, a
+workload, and the expected results. It runs in simulation, where the same seed gives
+the same run byte for byte, and in network namespaces with a process per host, without
+privileges. A failure prints the command that repeats it.
 
-A case asks a device one thing that a specification demands. The conformance suites
-hold devices against RoCEv2, iWARP and datagram-iWARP, clause by clause.`,
+A conformance case checks one requirement of a specification on a device: of RoCEv2,
+iWARP, datagram-iWARP or the verbs API.`,
 		Example: `  fabrictest run                                 the standard scenarios
   fabrictest run flap-short --on netns           one of them, in namespaces
-  fabrictest list --tag loss                     what there is
-  fabrictest exec -n 4 -- ./my-program           any program, in the hosts of a fabric
-  fabrictest up --hosts 4                        a fabric to play with
-  fabrictest conform rc/psn                      what the specification says of PSNs, asked
+  fabrictest list --tag loss                     the scenarios about packet loss
+  fabrictest exec -n 4 -- ./my-program           a program in each host of a fabric
+  fabrictest up --hosts 4                        a fabric that stays up
+  fabrictest conform rc/psn                      the conformance cases about PSNs
   fabrictest doctor                              what this machine can do`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -198,7 +198,7 @@ hold devices against RoCEv2, iWARP and datagram-iWARP, clause by clause.`,
 	}
 	root.AddGroup(
 		&cobra.Group{ID: groupScenarios, Title: "Scenarios:"},
-		&cobra.Group{ID: groupLab, Title: "A fabric of one's own:"},
+		&cobra.Group{ID: groupLab, Title: "Your own fabric:"},
 		&cobra.Group{ID: groupDevices, Title: "Devices:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)

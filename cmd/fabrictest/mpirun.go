@@ -43,7 +43,7 @@ func newMPIRunCommand(program string) *cobra.Command {
 func newMPIRunCommandOf(o *mpirunOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mpirun -n RANKS {PROGRAM | WORKLOAD} [ARGUMENT...]",
-		Short: "Run a program of many ranks on a fabric",
+		Short: "Run a multi-rank program on a fabric",
 		Long: `Run a program of many ranks, which exchange messages and share windows over RDMA,
 on a fabric that is made for it and is gone when they have ended.
 

@@ -22,7 +22,7 @@ func newPcapCommand() *cobra.Command {
 	var qps, psns []string
 	cmd := &cobra.Command{
 		Use:   "pcap FILE...",
-		Short: "Decode a capture: RoCEv2 and iWARP, a line a packet",
+		Short: "Decode the RoCEv2 and iWARP packets of a capture, a line per packet",
 		Long: `Decode captures, pcap or pcapng, packed with gzip or not; "-" is the standard
 input. A line for each packet says what it is in RoCEv2 (with the connection
 manager on QP 1) or in iWARP (MPA, DDP, RDMAP, from TCP streams put together).

@@ -18,7 +18,7 @@ import (
 func newPerfCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
-		Short: "Measure how fast the emulated NIC is on this machine, and what ranks take",
+		Short: "Measure the speed of the emulated NICs, and the memory of ranks",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -35,7 +35,7 @@ func newPerfCommand(program string) *cobra.Command {
 func newPerfQuickCommand() *cobra.Command {
 	return newMeasureCommand(perflab.Quick, &cobra.Command{
 		Use:   "quick",
-		Short: "Measure everything once over, in less than a minute",
+		Short: "Measure soft-RoCE beside plain UDP, in less than a minute",
 		Long: `Measure two hosts in network namespaces, a process and a processor each:
 
   - WRITEs of 1 MiB beside a stream of bare UDP sockets with segmentation

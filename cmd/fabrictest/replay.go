@@ -36,20 +36,18 @@ func newReplayCommand(program string) *cobra.Command {
 func newReplayCommandOf(o *replayOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay RUN [SCENARIO...]",
-		Short: "Run again what a saved run had, and compare",
-		Long: `Run again what a saved run had, with the scenarios and seeds that it was run
-with, and compare what comes of it. RUN is its folder or its result.json; "last"
-is the latest in the user's cache. Without SCENARIO those that did not pass are
-run, or all with --all.
+		Short: "Repeat a saved run, and compare the results",
+		Long: `Repeat a saved run with its scenarios and seeds, and compare the results. RUN is its
+folder or its result.json; "last" is the latest in the user's cache. Without SCENARIO,
+the scenarios that did not pass are run; with --all, all of them.
 
-In simulation everything must be the same again, to the last counter; what is not
-is listed, and is a defect. In namespaces time is real, and only the verdict is
-compared. Whole packets are captured unless --capture says otherwise.
+In simulation the results must be identical, to the last counter; differences are
+listed, and are bugs of fabrictest. In namespaces only the verdict is compared. Whole packets are captured unless --capture says otherwise.
 
 To run a scenario with a seed, without a saved run: fabrictest run NAME --seed N.
 
-Exit codes: 0 the same came of it, 1 something else did, 2 called wrongly; 130 ended
-by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.`,
+Exit codes: 0 the results are the same, 1 they differ, 2 wrong arguments; 130 ended by
+Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.`,
 		Example: `  fabrictest replay last
   fabrictest replay out/ loss-5-percent --on sim
   fabrictest replay result.json --all --out again/`,

@@ -16,17 +16,17 @@ func newSetCommand() *cobra.Command {
 	name := live.DefaultName
 	cmd := &cobra.Command{
 		Use:   "set PORT up|down|clean|KEY=VALUE...",
-		Short: "Break the links of a fabric that is up, or mend them",
+		Short: "Impair, cut or restore the links of a fabric that is up",
 		Long: `Change the links of a fabric that is up. PORT is a host (host1), one of its ports
 (host1/rdma0) or a pattern (host*).
 
-down cuts the cable, up joins it again. KEY=VALUE sets what packets meet from now
-on, in place of what they met before: the keys are those of a scenario's impair
+down cuts the link, up restores it. KEY=VALUE replaces the impairments of packets: the
+keys are those of a scenario's impair
 section (loss, burst, duplicate, reorder, delay, jitter, corrupt, truncate, mark,
-rate, queue, way). clean lets everything pass.
+rate, queue, way). clean removes all impairments.
 
-Packets are impaired both ways, on their way out of the port and in to it: with
-way=out or way=in on that way only, and not at all on the other.`,
+Packets are impaired in both directions; with way=out or way=in, only those that the
+port sends or receives.`,
 		Example: `  fabrictest set host1 down
   fabrictest set host1 up
   fabrictest set 'host*' loss=1%

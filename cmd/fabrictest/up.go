@@ -150,11 +150,11 @@ func newUpCommand(program string) *cobra.Command {
 	name, direct, capture, rdma := live.DefaultName, false, "", ""
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Bring up a fabric to play with",
+		Short: "Bring up a fabric that stays up",
 		Long: `Bring up a fabric of hosts in network namespaces, without privileges. It stays up
 until 'fabrictest down', or until its process ends, and leaves nothing behind.
 
-Run programs in its hosts with 'fabrictest exec', break its links with
+Run programs in its hosts with 'fabrictest exec', and impair or cut its links with
 'fabrictest set'.`,
 		Example: `  fabrictest up --hosts 4
   fabrictest exec host0 -- ip -br address

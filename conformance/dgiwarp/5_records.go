@@ -31,9 +31,9 @@ func (p *peer) records(msn uint32, off int, message []byte, n int) []dg.Packet {
 	return dg.WriteRecords(msn, p.at(off), message, immediate, n)
 }
 
-// told ends the case unless the next completion is of this receive, and says of a record
-// at off that these ranges of it have arrived.
-func (q *queue) told(id uint64, off, length int, spans ...span) {
+// expectRecord fails the case unless the next completion is that of receive id, for a
+// Write-Record of length bytes at off of which these ranges have arrived.
+func (q *queue) expectRecord(id uint64, off, length int, spans ...span) {
 	wc := q.ExpectRecv(id, areaLen+recordLen+rangeLen*len(spans))
 	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediate, fmt.Sprintf("a Write with immediate data %#x", immediate), "%s", rig.Describe(&wc))
 	at := q.at(off)
@@ -103,7 +103,7 @@ var recordCases = []conformance.Case{
 				off := i * 100
 				pkts := p.records(uint32(i+1), off, data(96), 32)
 				p.send(pkts[0], pkts[2], wrong(pkts[1]))
-				p.told(uint64(i+1), off, 96, span{0, 32}, span{64, 32})
+				p.expectRecord(uint64(i+1), off, 96, span{0, 32}, span{64, 32})
 				p.ExpectBytes(p.mem, off, data(96)[:32])
 				p.ExpectBytes(p.mem, off+64, data(96)[64:])
 				p.ExpectBytes(p.mem, off+32, was[i])
@@ -129,7 +129,7 @@ var recordCases = []conformance.Case{
 					p.ExpectNoCompletion()
 				}
 				p.send(pkts[order[2]])
-				p.told(uint64(i+1), 100*i, 96, span{0, 96})
+				p.expectRecord(uint64(i+1), 100*i, 96, span{0, 96})
 				p.Check(!p.Virtual || p.Now() < begun+recordTime, "a completion at once", "only after %v", p.Now()-begun)
 				p.ExpectBytes(p.mem, 100*i, data(96))
 			}
@@ -146,7 +146,7 @@ var recordCases = []conformance.Case{
 			pkts := p.records(1, 0, data(96), 32)
 			begun := p.Now()
 			p.send(pkts[0], pkts[1])
-			p.told(1, 0, 96, span{0, 64})
+			p.expectRecord(1, 0, 96, span{0, 64})
 			took := p.Now() - begun
 			p.Check(took >= recordTime, "a completion after 10 ms", "after %v", took)
 			p.Check(!p.Virtual || took < recordTime+recordTime/2, "a completion after 10 ms", "after %v", took)
@@ -164,7 +164,7 @@ var recordCases = []conformance.Case{
 		Run: onPeer(func(p *peer) {
 			pkts := p.records(1, 64, data(96), 16)
 			p.send(pkts[4], pkts[2], pkts[0])
-			p.told(1, 64, 96, span{0, 16}, span{32, 16}, span{64, 16})
+			p.expectRecord(1, 64, 96, span{0, 16}, span{32, 16}, span{64, 16})
 			for _, off := range []int{0, 32, 64} {
 				p.ExpectBytes(p.mem, 64+off, data(96)[off:off+16])
 			}
@@ -180,7 +180,7 @@ var recordCases = []conformance.Case{
 		Run: onPeer(func(p *peer) {
 			pkts := p.records(1, 0, data(80), 16)
 			p.send(pkts[1], pkts[0], pkts[1], pkts[3])
-			p.told(1, 0, 80, span{0, 32}, span{48, 16})
+			p.expectRecord(1, 0, 80, span{0, 32}, span{48, 16})
 			part := func(from, to int) dg.Packet {
 				pkt := dg.WriteRecord(2, p.at(100+from), data(80)[from:to], immediate).EditRecord(func(r *dg.Record) {
 					r.MO, r.Length = new(uint32(from)), new(uint32(80))
@@ -188,7 +188,7 @@ var recordCases = []conformance.Case{
 				return pkt.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(to == 80) })
 			}
 			p.send(part(20, 40), part(0, 30), part(50, 60), part(40, 45))
-			p.told(2, 100, 80, span{0, 45}, span{50, 10})
+			p.expectRecord(2, 100, 80, span{0, 45}, span{50, 10})
 		}),
 	},
 	{
@@ -201,7 +201,7 @@ var recordCases = []conformance.Case{
 		Run: on(setup{receives: 2, recvLen: recordLen + 2*rangeLen + 3}, func(p *peer) {
 			pkts := p.records(1, 0, data(128), 16)
 			p.send(pkts[0], pkts[2], pkts[4], pkts[6])
-			p.told(1, 0, 128, span{0, 16}, span{32, 16})
+			p.expectRecord(1, 0, 128, span{0, 16}, span{32, 16})
 			p.ExpectUnchanged(p.own, 0, areaLen+recordLen+2*rangeLen)
 		}),
 	},
@@ -223,7 +223,7 @@ var recordCases = []conformance.Case{
 			p.send(pkts[2*recordRanges], pkts[1])
 			spans = slices.Delete(spans, 0, 2)
 			spans = slices.Insert(spans, 0, span{0, 24})
-			p.told(1, 0, 8*n, spans...)
+			p.expectRecord(1, 0, 8*n, spans...)
 			p.ExpectUnchanged(p.mem, 0, 16*recordRanges)
 		}),
 	},
@@ -239,7 +239,7 @@ var recordCases = []conformance.Case{
 				p.send(p.records(uint32(i+1), 16*i, data(16), 8)[0])
 			}
 			for i := range openRecords {
-				p.told(uint64(i+1), 16*i, 16, span{0, 8})
+				p.expectRecord(uint64(i+1), 16*i, 16, span{0, 8})
 			}
 			p.leavesNothingElse()
 			p.ExpectUnchanged(p.mem, 0, 16*openRecords)
@@ -264,7 +264,7 @@ var recordCases = []conformance.Case{
 			p.ExpectBytes(p.mem, 0, data(32))
 			p.ExpectBytes(p.mem, 32, data(32)[:16])
 			p.send(p.records(3, 64, data(32), 32)...)
-			p.told(1, 64, 32, span{0, 32})
+			p.expectRecord(1, 64, 32, span{0, 32})
 		}),
 	},
 }

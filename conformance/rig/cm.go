@@ -6,9 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// connectByCM connects two queue pairs by the connection manager. The partner listens:
-// some devices as passive side do not see the active side's first message before its
-// second.
+// connectByCM connects two queue pairs by the connection manager. The partner is the
+// passive side: some devices, when passive, deliver the first message of the active side
+// only when the second arrives.
 func connectByCM(dut, partner *Endpoint) {
 	addr := partner.GIDEntry().GID.Addr()
 	listener, err := partner.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, 1)

@@ -46,9 +46,9 @@ func Limitations() []string {
 		"IPv4: identification, flags, fragments (the kernel puts them together), options, header checksum; none can be set",
 		"IPv6: extension headers; the flow label is seen, and sent as 0",
 		"lengths of IP and UDP that do not fit the packet: neither seen nor set",
-		"UDP checksums: whether there is one is not seen, what has a wrong one never comes, and none that is wrong can be sent",
-		"packets to other addresses, and to other UDP ports than the protocol's: silence means that nothing came there",
-		"the ICRC of packets over IPv4 covers what is not seen: it is right if it is so for any identification and either DF",
-		"the captures' IP and UDP headers: what is named here is made up in them",
+		"UDP checksums: not reported; the kernel drops packets with a wrong one, and sends none",
+		"packets to other addresses, and to UDP ports other than the protocol's",
+		"the ICRC of packets over IPv4: it covers fields that are not reported, and is accepted if it matches any identification and DF",
+		"IP and UDP headers in captures: the fields named here are filled in with made-up values",
 	}
 }

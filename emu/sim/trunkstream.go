@@ -30,7 +30,7 @@ func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 		return true
 	}
 	w := walk.at.nextHop(far.sw, flowHash(s.local, s.remote))
-	if w == nil { // a lost segment keeps its place in the order
+	if w == nil { // no trunk is up: forward seg as lost, so that later segments do not overtake it
 		walk.lost = true
 		hops := walk.at.nextHops[far.sw.id]
 		if len(hops) == 0 {
@@ -39,8 +39,8 @@ func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 		w = hops[0]
 	}
 	walk.dir, walk.epoch = w, w.trunk.epoch
-	// A trunk that goes down flushes its queue. Later segments must not
-	// overtake earlier ones.
+	// A trunk that goes down flushes its queue, so its next segment could arrive before
+	// earlier ones: it arrives no earlier than they.
 	order := &s.hopArrival[min(walk.hops, maxStreamHops-1)]
 	*order = max(*order, w.wire.send(now, s.wireBytes(seg)))
 	walk.hops++

@@ -14,7 +14,7 @@ type Part struct{ number, of int }
 // PartFlag defines the flag -part.
 func PartFlag() *Part {
 	p := new(Part)
-	flag.Var(p, "part", "take every Nth configuration, beginning with number `I/N`")
+	flag.Var(p, "part", "run part `I/N` of the configurations: number I, I+N, I+2N, and so on, counted from 0")
 	return p
 }
 

@@ -40,7 +40,8 @@ func checkNetem(plan *lab.Plan) error {
 	return errors.Join(errs...)
 }
 
-// netemSpec converts the impairments of a direction to netem's parameters.
+// netemSpec converts the impairments of a direction to netem's parameters. netem's reorder
+// is the share of packets that are not delayed, ours that of those that are.
 func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err error) {
 	if len(specs) == 0 {
 		return n, nil

@@ -124,7 +124,7 @@ func (l *connManager) connectDone(k *conn, cmConn verbs.Conn, err error) {
 		// noticed the end of the previous connection and this rank tries again.
 		p.conns[l.rail.num] = nil
 		c.stats.Connections--
-		c.isBusy(p)
+		c.markBusy(p)
 		if err := k.close(); err != nil {
 			c.failAll(err)
 		}
@@ -233,5 +233,5 @@ func (k *conn) established(cmConn verbs.Conn, privateData []byte) {
 		k.state = open
 	}
 	c.stats.ConnectionsOpened++
-	c.isBusy(k.peer)
+	c.markBusy(k.peer)
 }

@@ -227,7 +227,7 @@ func (k *conn) packetReceived(pre *prefix) {
 	k.lastUsed = k.c.Now()
 	if k.state == accepted {
 		k.state = open
-		k.c.isBusy(k.peer)
+		k.c.markBusy(k.peer)
 	}
 	k.credits += int(pre.credits)
 }
@@ -273,7 +273,7 @@ func (c *Carrier) endConn(k *conn) {
 		c.stats.ConnectionsClosed++
 	}
 	c.stats.Connections--
-	c.isBusy(k.peer)
+	c.markBusy(k.peer)
 	c.endedConns = append(c.endedConns, k)
 	k.rewriteUnnoticed()
 }

@@ -43,7 +43,7 @@ func (c *Carrier) sendConnMessage(p *peer, msg kind, body []byte) {
 		return
 	}
 	p.control = append(p.control, outgoing{kind: msg, data: body})
-	c.isBusy(p)
+	c.markBusy(p)
 }
 
 // sendQueuedControl sends queued connection messages.
@@ -94,7 +94,7 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 		}
 		k.state = open
 		c.stats.ConnectionsOpened++
-		c.isBusy(p)
+		c.markBusy(p)
 		c.sendOn(p, k, connRTU, nil, nil)
 		return nil
 	}
@@ -204,13 +204,13 @@ func (k *conn) handleDisconnect(msg kind) {
 	switch {
 	case k.state == open || k.state == accepted:
 		k.state = closing
-		k.c.isBusy(k.peer)
+		k.c.markBusy(k.peer)
 		k.sendDREP()
 	case msg == connDREQ && k.rail.lacksRNR():
 		// The DREQs crossed, and neither rank knows whether its own has arrived. The lower
 		// rank sends a DREP.
 		if k.receivedDREQ = k.c.env.Rank < k.peer.rank; k.receivedDREQ {
-			k.c.isBusy(k.peer)
+			k.c.markBusy(k.peer)
 			k.sendDREP()
 		}
 	case msg == connDREQ: // the DREQs crossed; the peer may not have received ours yet

@@ -40,7 +40,7 @@ func (c *Carrier) queueReroute(pkt *packet) {
 		return
 	}
 	p.toReroute = append(p.toReroute, pkt)
-	c.isBusy(p)
+	c.markBusy(p)
 	c.reroute(p)
 }
 
@@ -96,7 +96,7 @@ func (k *conn) rewriteUnnoticed() {
 	for _, m := range k.pendingNotices {
 		m.pendingParts, m.noticeSent = 1, false
 		k.peer.queuedParts = append(k.peer.queuedParts, &transferPart{transfer: m, n: m.n, rail: k.rail.num})
-		k.c.isBusy(k.peer)
+		k.c.markBusy(k.peer)
 	}
 	k.pendingNotices = nil
 }
@@ -113,7 +113,7 @@ func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
 	}
 	part.transfer.lastConn = nil // data written before may be lost as well
 	p.queuedParts = append(p.queuedParts, part)
-	c.isBusy(p)
+	c.markBusy(p)
 	return true
 }
 

@@ -31,7 +31,8 @@ func (r *rail) toInit(qp verbs.QP) error {
 	return qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
 }
 
-// connectSelf connects the two queue pairs without connection messages.
+// connectSelf connects a queue pair of this rank to another one of this rank (loopback), so
+// that it can send to itself. No connection manager takes part.
 func (c *Carrier) connectSelf(p *peer, r *rail) error {
 	k, err := c.newConn(p, r, open)
 	if err != nil {
@@ -46,6 +47,6 @@ func (c *Carrier) connectSelf(p *peer, r *rail) error {
 		return err
 	}
 	c.stats.ConnectionsOpened++
-	c.isBusy(p)
+	c.markBusy(p)
 	return k.connectQP(theirs)
 }

@@ -104,11 +104,11 @@ func (c *Carrier) peer(rank int) *peer {
 func (c *Carrier) enqueue(p *peer, o outgoing) {
 	c.stats.Queued++
 	p.queue = append(p.queue, o)
-	c.isBusy(p)
+	c.markBusy(p)
 }
 
-// isBusy adds a peer to those that pump serves.
-func (c *Carrier) isBusy(p *peer) {
+// markBusy adds a peer to those that pump serves.
+func (c *Carrier) markBusy(p *peer) {
 	if !p.busy {
 		p.busy = true
 		c.busyPeers = append(c.busyPeers, p)
@@ -122,7 +122,7 @@ func (c *Carrier) pump() (moved bool) {
 			moved = c.pumpPeer(p) || moved
 		}
 		if p.busy = false; p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.queuedParts) > 0 || len(p.toReroute) > 0 || p.hasPendingNotices()) {
-			c.isBusy(p)
+			c.markBusy(p)
 		}
 	})
 	return moved

@@ -32,7 +32,7 @@ func (c *Carrier) sendInPackets(m *transfer) {
 		return
 	}
 	p.streams = append(p.streams, &stream{transfer: m, data: m.mem.buf[m.off : m.off+m.n], addr: m.remote.Addr, key: m.remote.Keys[0]})
-	c.isBusy(p)
+	c.markBusy(p)
 }
 
 // requestRead requests n bytes of the remote memory of a transfer.
@@ -130,7 +130,7 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 			return err
 		}
 		p.streams = append(p.streams, &stream{readID: le.Uint32(b), data: from})
-		c.isBusy(p)
+		c.markBusy(p)
 		return nil
 	case kind == getData && len(b) >= gotHead:
 		m, data := p.pendingReads[le.Uint32(b)], b[gotHead:]

@@ -163,7 +163,7 @@ func (c *Carrier) addPart(p *peer, part *transferPart) {
 	case len(p.queuedParts) == 0 && c.tryPost(p, part):
 	case p.lost == nil:
 		p.queuedParts = append(p.queuedParts, part)
-		c.isBusy(p)
+		c.markBusy(p)
 	default: // tryPost lost the peer
 		m.pendingParts--
 	}
@@ -309,7 +309,7 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	if deferNotice { // before requestCompleted, which may close the connection
 		m.pendingParts, m.noticeSent = 0, true
 		w.conn.pendingNotices = append(w.conn.pendingNotices, m)
-		c.isBusy(p)
+		c.markBusy(p)
 	}
 	if w.conn != nil {
 		w.conn.requestCompleted(wc)

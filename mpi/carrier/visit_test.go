@@ -12,10 +12,10 @@ func TestVisitKeepsPeersAddedMeanwhile(t *testing.T) {
 	look := func(p *peer) {
 		visited = append(visited, p.rank)
 		if p == a {
-			c.isBusy(added)
+			c.markBusy(added)
 		} else {
 			p.busy = false
-			c.isBusy(p)
+			c.markBusy(p)
 		}
 	}
 	visit(&c.busyPeers, &c.spareBusyPeers, look)

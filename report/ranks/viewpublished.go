@@ -34,6 +34,8 @@ const mega = 1e6
 // connectionBytes is the memory per connection in the thesis, and here.
 const connectionBytes = 200 * pageBytes
 
+// newThesis compares the memory per rank that datagrams save over connections with the
+// published figures; nil without such an experiment.
 func newThesis(e *Experiment) *thesisView {
 	if e == nil {
 		return nil

@@ -130,23 +130,23 @@ func makeOrdinary(_ *Edge, p *packet) bool {
 	}
 	b[0] = wire.Version<<4 | byte(kind)
 	b = b[:len(b)-wire.CRCLen]
-	if end := endOf(kind, b); end > 0 && len(b) > end && len(b) <= end+mayFollow {
+	if end := packetLen(kind, b); end > 0 && len(b) > end && len(b) <= end+mayFollow {
 		b = b[:end]
 	}
 	p.Payload = wire.Seal(b, 0)
 	return true
 }
 
-// endOf is where a packet without its CRC ends by what is in it; 0 if that does not
-// tell.
-func endOf(kind wire.Kind, b []byte) int {
+// packetLen computes the length of a packet without its CRC from its headers; 0 if they do
+// not tell.
+func packetLen(kind wire.Kind, b []byte) int {
 	switch at := wire.HeaderLen; kind {
 	case wire.KindChallenge:
 		return at + wire.ChallengeLen
 	case wire.KindRefusal:
 		return at + wire.RefusalLen
 	case wire.KindUD:
-		return endOfSegment(b, at)
+		return segmentEnd(b, at)
 	default:
 		flags := wire.Flags(b[1])
 		if flags.Has(wire.FlagAck) {
@@ -163,12 +163,12 @@ func endOf(kind wire.Kind, b []byte) int {
 		if flags.Has(wire.FlagStart) {
 			at += wire.StartLen
 		}
-		return endOfSegment(b, at)
+		return segmentEnd(b, at)
 	}
 }
 
-// endOfSegment is where a ULPDU ends that begins at an offset and has no payload.
-func endOfSegment(b []byte, at int) int {
+// segmentEnd returns the end of the headers of a ULPDU that begins at an offset.
+func segmentEnd(b []byte, at int) int {
 	if at > len(b) {
 		return 0
 	}

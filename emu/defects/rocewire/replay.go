@@ -132,6 +132,8 @@ func noteEarlyAck(e *Edge, p *packet) bool {
 	return true
 }
 
+// ackEarly gives the device an acknowledgement of its own request at once, as if the peer had
+// sent it, up to the PSN that early holds. The request itself is sent as it is.
 func ackEarly(e *Edge, p *packet) bool {
 	if !p.reliable() || !p.class().Has(wire.Request) {
 		return true

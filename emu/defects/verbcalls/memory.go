@@ -141,7 +141,8 @@ func (w *window) Close() error {
 	return w.close(w.MW)
 }
 
-// BindMW binds a window: by MWTypesMixed one of type 2 too, as a request would.
+// BindMW binds a window. With MWTypesMixed it also binds windows of type 2, by a work
+// request; with BindKeepsKey it returns the first R_Key of the window again.
 func (p *pair) BindMW(mw verbs.MW, id uint64, flags verbs.SendFlags, info verbs.BindInfo) (key verbs.RKey, err error) {
 	info.MR = its(info.MR)
 	if p.d.q.MWTypesMixed && mw != nil && mw.Type() == verbs.MWType2 {

@@ -102,8 +102,8 @@ func (q *QP) distribute(now mono.Time) {
 	}
 }
 
-// post hands a request to the half that asks, or has it wait until that can be
-// opened anew.
+// post queues a request at the requester half of the peer, or holds it until that half can
+// be opened again.
 func (p *peer) post(now mono.Time, r *request) {
 	if p.asks == nil {
 		p.asks = &half{peer: p}
@@ -122,7 +122,7 @@ func (p *peer) post(now mono.Time, r *request) {
 	if p.waiting == nil {
 		p.waiting = r
 	}
-	if ready { // r takes its turn behind what waited already
+	if ready { // earlier requests go first
 		p.retry(now)
 	}
 }

@@ -112,7 +112,7 @@ func newDriver(w *sim.World, e machine, n network, costs Costs) *Driver {
 	return d
 }
 
-// HandleEvent does what an event calls for.
+// HandleEvent handles a timer, received packets, or a change of the link or its addresses.
 func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	if d.closed {
 		return
@@ -127,15 +127,15 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 		d.observer.LinkChanged(d.news.Up())
 		d.Pump()
 	case eventAddr:
-		d.tellAddrs()
+		d.reportAddrs()
 		d.Pump()
 	default:
 		d.Pump()
 	}
 }
 
-// tellAddrs tells which addresses have gone or come since it was called last.
-func (d *Driver) tellAddrs() {
+// reportAddrs reports the addresses that were removed or added since the last call.
+func (d *Driver) reportAddrs() {
 	has := d.news.Addrs()
 	for i, a := range d.addrs {
 		if missing := !slices.Contains(has, a); missing != d.missing[i] {
@@ -145,7 +145,8 @@ func (d *Driver) tellAddrs() {
 	}
 }
 
-// Lock charges the call to the program that makes it.
+// Lock implements drive.Driver. A simulated world has one goroutine and needs no lock:
+// Lock advances the virtual time of the calling program by the cost of the call.
 func (d *Driver) Lock(c drive.Call) {
 	p := d.world.Current()
 	if p == nil {
@@ -168,9 +169,9 @@ func (d *Driver) Unlock() {}
 // Now is the world's time.
 func (d *Driver) Now() mono.Time { return d.world.Now() }
 
-// Pump sends what there is to send and sets the timer. After a batch it lets happen what
-// is due now: a request may arrive that has to be answered before the rest of a long
-// answer.
+// Pump sends a batch of packets and sets the timer. If there are more packets, it goes on
+// after the other events of this moment: a request may arrive that the engine must answer
+// before the rest of a long response.
 func (d *Driver) Pump() {
 	now := d.world.Now()
 	if d.engine.Deadline() <= now {
@@ -184,7 +185,7 @@ func (d *Driver) Pump() {
 	d.timer.Reset(d.engine.Deadline())
 }
 
-// Progress takes in what has arrived.
+// Progress passes received packets to the engine, and pumps.
 func (d *Driver) Progress() {
 	d.net.takeIn(d.world.Now())
 	d.Pump()

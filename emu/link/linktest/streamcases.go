@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// text is n bytes no two runs of which are alike.
-func text(n int) []byte {
+// pattern returns n bytes that repeat after 2048 bytes.
+func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(i * 131 >> 3)
@@ -41,7 +41,7 @@ func (s *streams) addresses() {
 func (s *streams) bothWays() {
 	d, a := s.pair()
 	for _, w := range []struct{ from, to link.StreamLink }{{d, a}, {a, d}} {
-		want := text(50_000)
+		want := pattern(50_000)
 		s.write(w.from, want)
 		if got := s.read(w.to, len(want)); !bytes.Equal(got, want) {
 			s.Error("other bytes arrived, or in another order")
@@ -57,7 +57,7 @@ func (s *streams) bothWays() {
 
 func (s *streams) vectors() {
 	d, a := s.pair()
-	want := text(30_000)
+	want := pattern(30_000)
 	bufs := make([][]byte, 0, 2000)
 	for i, rest := 0, want; len(rest) > 0; i++ {
 		n := min(len(rest), i%37) // some are empty
@@ -100,7 +100,7 @@ func (s *streams) writerBuffer() {
 
 func (s *streams) pieces() {
 	d, a := s.pair()
-	want := text(3000)
+	want := pattern(3000)
 	s.write(d, want)
 	var got []byte
 	for i := 0; len(got) < len(want); i++ {
@@ -113,7 +113,7 @@ func (s *streams) pieces() {
 
 func (s *streams) full() {
 	d, a := s.pair()
-	chunk := text(1 << 20)
+	chunk := pattern(1 << 20)
 	sent := 0
 	for {
 		n, err := d.Writev(s.settle(), [][]byte{chunk[:100], chunk[100:]}, false)

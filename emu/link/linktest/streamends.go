@@ -52,7 +52,7 @@ func (s *streams) halfClose() {
 
 func (s *streams) endBehindBytes() {
 	d, a := s.pair()
-	want := text(40_000)
+	want := pattern(40_000)
 	s.write(d, want)
 	if err := d.CloseWrite(s.now); err != nil {
 		s.Fatal(err)

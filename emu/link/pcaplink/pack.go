@@ -44,7 +44,7 @@ const (
 	optComment  = 1
 )
 
-// copyBlocks copies a file as [File] writes it, block by block.
+// copyBlocks copies a pcapng file that [File] wrote, and adds comment(i) to packet i.
 func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 	var block []byte
 	le := binary.LittleEndian
