@@ -39,7 +39,7 @@ var addressCases = []conformance.Case{
 				free++
 			}
 			qs[0].peer(0).send(dg.UD(iwarp.Send(9, data(8))).ToQP(free))
-			// A canary would be one queue pair more, and might get that very number.
+			// A synchronization queue pair might get this very QP number.
 			qs[0].peer(0).sendSegments(iwarp.Send(10, data(16)))
 			qs[0].gets(3, data(16))
 			h.ExpectNoCompletion()

@@ -18,7 +18,7 @@ import (
 // datagram-iWARP: what there is before there is a queue pair.
 type host struct {
 	*rig.Rig
-	canary *canary
+	syncQP *syncQP
 	// early are packets that came while something else was waited for.
 	early []arrival
 }
@@ -138,7 +138,7 @@ func (h *host) take(n int) []arrival {
 }
 
 // silence ends the case if the device sends anything. That it does not is proven by a
-// canary: another queue pair, which answers behind whatever the device was about to
+// syncQP: another queue pair, which answers behind whatever the device was about to
 // send. In virtual time quiet passes besides, so that what a timer would send is seen
 // as well; keep it below the timers that may run.
 func (h *host) silence(quiet time.Duration) {
@@ -150,7 +150,8 @@ func (h *host) silence(quiet time.Duration) {
 // quiet is how long silence lasts where no timer runs.
 const quiet = rig.SilencePeriod
 
-// noise returns the first packet that the device sends besides the canary's answer.
+// noise returns the first packet that the device sends besides the reply of the
+// synchronization queue pair.
 func (h *host) noise(quiet time.Duration) (arrival, bool) {
 	h.settle()
 	if len(h.early) == 0 && !h.Virtual {
@@ -162,18 +163,18 @@ func (h *host) noise(quiet time.Duration) (arrival, bool) {
 // settle waits until the device has dealt with all that was put before. What it sends
 // meanwhile is kept.
 func (h *host) settle() {
-	if h.canary == nil {
-		h.canary = newCanary(h)
+	if h.syncQP == nil {
+		h.syncQP = newSyncQP(h)
 	}
-	h.canary.sing()
+	h.syncQP.sync()
 	for {
 		a, ok := h.nextOnWire(h.ResponseTimeout())
 		switch {
 		case !ok:
 			h.Fail("a device whose other queue pairs answer", "nothing in %v", h.ResponseTimeout())
-		case h.canary.answered(a):
+		case h.syncQP.answered(a):
 			return
-		case !h.canary.hers(a):
+		case !h.syncQP.isReply(a):
 			h.early = append(h.early, a)
 		}
 	}

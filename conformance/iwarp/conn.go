@@ -183,8 +183,8 @@ func (c *conn) checkFrame(g *iwarp.Got) {
 // maxULPDU is the longest ULPDU that there is.
 const maxULPDU = 64768
 
-// none says why there is no frame.
-func (c *conn) none() string {
+// whyNoFrame describes what arrived in place of an FPDU.
+func (c *conn) whyNoFrame() string {
 	switch {
 	case c.end != nil && len(c.in.Pending()) > 0:
 		return fmt.Sprintf("%s inside an FPDU", ending(c.end))
@@ -203,7 +203,7 @@ func head(b []byte) []byte { return b[:min(len(b), 32)] }
 func (c *conn) expect(want iwarp.Frame) iwarp.Got {
 	got, ok := c.next(c.ResponseTimeout())
 	if !ok {
-		c.Fail(want.String(), "%s", c.none())
+		c.Fail(want.String(), "%s", c.whyNoFrame())
 	}
 	c.same(want, got)
 	return got
@@ -222,7 +222,7 @@ func (c *conn) take(n int) []iwarp.Got {
 	for i := range all {
 		var ok bool
 		if all[i], ok = c.next(c.ResponseTimeout()); !ok {
-			c.Fail(fmt.Sprintf("%d FPDUs", n), "%d, then %s", i, c.none())
+			c.Fail(fmt.Sprintf("%d FPDUs", n), "%d, then %s", i, c.whyNoFrame())
 		}
 	}
 	return all

@@ -44,10 +44,10 @@ func (c *conn) settle() {
 		c.Sleep(quiet)
 		return
 	}
-	if c.canary == nil {
-		c.canary = newCanary(c.host)
+	if c.syncQP == nil {
+		c.syncQP = newSyncQP(c.host)
 	}
-	c.canary.sing()
+	c.syncQP.sync()
 }
 
 // kinds has the device send a message of every kind that it can be made to without an
@@ -85,7 +85,7 @@ func (c *conn) pieces(n int) []iwarp.Got {
 	for left := n; left > 0; {
 		g, ok := c.next(c.ResponseTimeout())
 		if !ok {
-			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.none())
+			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.whyNoFrame())
 		}
 		all = append(all, g)
 		left -= len(g.Payload)
@@ -133,7 +133,7 @@ func (c *conn) untilTerminate() (before []iwarp.Got, t iwarp.Segment) {
 		g, ok := c.next(c.ResponseTimeout())
 		switch {
 		case !ok:
-			c.Fail("TERMINATE", "%s behind %d segments", c.none(), len(before))
+			c.Fail("TERMINATE", "%s behind %d segments", c.whyNoFrame(), len(before))
 		case g.Op() == iwarp.OpTerminate:
 			c.expectEnd()
 			return before, inEitherOrder(g)

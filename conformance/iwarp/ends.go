@@ -21,7 +21,7 @@ func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 	want := "TERMINATE " + strings.Join(names, ", or ")
 	g, ok := c.next(c.ResponseTimeout())
 	if !ok {
-		c.Fail(want, "%s", c.none())
+		c.Fail(want, "%s", c.whyNoFrame())
 	}
 	t := g.Segment
 	if siw, ok := t.SiwReading(c.cm != nil); ok {
@@ -86,7 +86,7 @@ func (c *conn) mayTerminate(causes ...iwarp.Cause) {
 }
 
 // silence ends the case if the device sends anything, or ends the stream. In virtual
-// time it is proven by time that passes; in real time by a canary: a connection of
+// time it is proven by time that passes; in real time by a syncQP: a connection of
 // its own, on which reads are answered meanwhile.
 func (c *conn) silence(quiet time.Duration) { c.mute(c.listen(quiet)) }
 
@@ -96,10 +96,10 @@ func (c *conn) listen(quiet time.Duration) time.Duration {
 	if c.Virtual {
 		return quiet
 	}
-	if c.canary == nil {
-		c.canary = newCanary(c.host)
+	if c.syncQP == nil {
+		c.syncQP = newSyncQP(c.host)
 	}
-	c.canary.sing()
+	c.syncQP.sync()
 	return 0
 }
 

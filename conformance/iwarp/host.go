@@ -14,7 +14,7 @@ import (
 // before a connection is.
 type host struct {
 	*rig.Rig
-	canary *canary
+	syncQP *syncQP
 	// accepting are the starts of a device that listens.
 	accepting []*start
 }

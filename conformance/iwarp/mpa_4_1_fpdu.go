@@ -56,7 +56,7 @@ var mpaFPDUCases = []conformance.Case{
 						"%d: % x … % x", len(have), head(have), have[max(0, len(have)-8):])
 				}
 				if !c.pull(c.ResponseTimeout()) {
-					c.Fail(fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.none())
+					c.Fail(fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.whyNoFrame())
 				}
 			}
 		}),

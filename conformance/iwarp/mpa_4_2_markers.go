@@ -56,7 +56,7 @@ func (c *conn) marked(n int) (markers []iwarp.Marker) {
 func (c *conn) beginsWithMarker() {
 	for len(c.in.Pending()) < 6 {
 		if !c.pull(c.ResponseTimeout()) {
-			c.Fail("a stream that begins", "%s", c.none())
+			c.Fail("a stream that begins", "%s", c.whyNoFrame())
 		}
 	}
 	b := c.in.Pending()

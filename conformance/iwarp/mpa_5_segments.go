@@ -44,7 +44,7 @@ func (c *conn) aligned(messages int) {
 		n := len(c.in.Pending())
 		c.Check(n == 0, "a segment that begins with an FPDU", "one that begins %d octets into one", n)
 		if !c.pull(c.ResponseTimeout()) {
-			c.Fail("a message", "%s", c.none())
+			c.Fail("a message", "%s", c.whyNoFrame())
 		}
 		if n, mss := len(c.in.Pending()), c.tcp.MSS(); n > mss {
 			rig.NotApplicable(fmt.Sprintf("%d octets were read at once, of segments of %d", n, mss))

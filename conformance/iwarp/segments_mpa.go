@@ -159,7 +159,7 @@ var segmentCases = []conformance.Case{
 func (c *byHand) wholeFPDUs(mss, n int) {
 	for taken := 0; taken < n; {
 		if !c.pull(c.ResponseTimeout()) {
-			c.Fail("a Write", "%s", c.none())
+			c.Fail("a Write", "%s", c.whyNoFrame())
 		}
 		for g, ok := c.in.Next(); ok; g, ok = c.in.Next() {
 			c.checkFrame(&g)

@@ -150,8 +150,8 @@ var bthCases = []conformance.Case{
 			gone := c.connect(setup{})
 			number := uint32(gone.qp.QPN())
 			c.Must("a queue pair that is destroyed", gone.qp.Close())
-			c.settle() // the canary has its number by now
-			used := []uint32{uint32(c.qp.QPN()), uint32(c.canary.qp.QPN())}
+			c.settle() // creates the synchronization queue pair
+			used := []uint32{uint32(c.qp.QPN()), uint32(c.syncQP.qp.QPN())}
 			for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
 				if qpn != used[0] && qpn != used[1] {
 					c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().To(qpn))

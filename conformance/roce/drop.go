@@ -38,7 +38,7 @@ func (c *conn) accepts(n int, change ...func(ib.Packet) ib.Packet) {
 	c.own.Snapshot()
 }
 
-// annexA17 cites a clause of the annex on RoCEv2.
+// annexA17 cites a section of IBTA Annex A17 (RoCEv2), and the ledger rows that it covers.
 func annexA17(section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: "Annex A17", Section: section, Rows: rows}
 }

@@ -205,7 +205,7 @@ func (c *conn) raises(want verbs.AsyncEventType) {
 	}
 }
 
-// nextEvent waits for an event that is not about the canary: it is a queue pair in RTR,
+// nextEvent waits for an event that is not about the synchronization queue pair: that is a queue pair in RTR,
 // and has its own.
 func (p *port) nextEvent(want string) verbs.AsyncEvent {
 	for {
@@ -216,7 +216,7 @@ func (p *port) nextEvent(want string) verbs.AsyncEvent {
 		case err != nil:
 			p.Must("events", err)
 		}
-		if !p.canarys(e) {
+		if !p.isSyncEvent(e) {
 			p.Note("event %v", e.Type)
 			return e
 		}
@@ -234,11 +234,12 @@ func (p *port) portReports(want verbs.AsyncEventType) {
 	p.Check(e.Type == want && e.Port == 1, fmt.Sprintf("%v of port 1", want), "%v of port %d", e.Type, e.Port)
 }
 
-func (p *port) canarys(e verbs.AsyncEvent) bool {
-	return p.canary != nil && e.QP == p.canary.qp
+func (p *port) isSyncEvent(e verbs.AsyncEvent) bool {
+	return p.syncQP != nil && e.QP == p.syncQP.qp
 }
 
-// noMoreEvents ends the case if there is an event by now that is not the canary's.
+// noMoreEvents fails the case if there is an event of another queue pair than the
+// synchronization queue pair.
 func (p *port) noMoreEvents() {
 	for {
 		e, err := p.Device.WaitAsync(0)
@@ -247,7 +248,7 @@ func (p *port) noMoreEvents() {
 			return
 		case err != nil:
 			p.Must("events", err)
-		case !p.canarys(e):
+		case !p.isSyncEvent(e):
 			p.Fail("no event", "%v", e.Type)
 		}
 	}

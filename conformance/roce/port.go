@@ -21,14 +21,14 @@ type port struct {
 	*rcpeer.Port
 	// peer and device are where packets come from and go to if they do not say so.
 	peer, device netip.Addr
-	// canary is there once the device was asked to settle.
-	canary *canary
+	// syncQP is set by the first synchronization.
+	syncQP *syncQP
 	// cameAt is when the packet came that was returned last.
 	cameAt time.Duration
 }
 
-// canary is how the device is known to have settled; see [rcpeer.Port.Sync].
-type canary struct{ qp verbs.QP }
+// syncQP is the queue pair of [rcpeer.Port.Sync].
+type syncQP struct{ qp verbs.QP }
 
 // onPort makes a case of a body that uses the bare wire.
 func onPort(body func(*port)) func(*conformance.Bench) error {
@@ -82,7 +82,7 @@ func (p *port) take(n int) []ib.Packet {
 }
 
 // silence ends the case if the device sends anything. That it does not is proven by
-// a canary: a connection of its own, of which a request is answered behind whatever
+// a syncQP: a connection of its own, of which a request is answered behind whatever
 // the device was about to send; and by the time that passes then, of which
 // [rcpeer.Port.NextAfterSync] tells.
 func (p *port) silence(quiet time.Duration) {
@@ -94,17 +94,18 @@ func (p *port) silence(quiet time.Duration) {
 // soon is a time in which everything happens that waits for no timer.
 const soon = 100 * time.Microsecond
 
-// noise returns the first packet that the device sends besides the canary's answer.
+// noise returns the first packet that the device sends besides the reply of the
+// synchronization queue pair.
 func (p *port) noise(quiet time.Duration) (ib.Packet, bool) {
 	a, ok := p.NextAfterSync(quiet)
-	p.cameAt, p.canary = a.At, &canary{p.SyncQP()}
+	p.cameAt, p.syncQP = a.At, &syncQP{p.SyncQP()}
 	return a.Packet, ok
 }
 
 // settle waits until the device has dealt with all that was put before.
 func (p *port) settle() {
 	p.Sync()
-	p.canary = &canary{p.SyncQP()}
+	p.syncQP = &syncQP{p.SyncQP()}
 }
 
 // drained waits until the device has dealt with all that was put before, and returns

@@ -61,7 +61,7 @@ var rightsCases = []conformance.Case{
 		Expects: "the event QP_ACCESS_ERR with each QP",
 		Defects: []string{"NoQPEvents"},
 		Run: onPort(func(p *port) {
-			// No canary here: it has events of its own.
+			// No synchronization queue pair here: it would cause events.
 			for _, op := range []remoteOp{writeOp, readOp} {
 				c := p.connect(setup{})
 				c.send(op.packet(c.psn(0), ib.At(c.mem.Addr(), uint32(strangeKey(c.mem.RKey())), 8)))

@@ -154,7 +154,7 @@ func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) 
 	return &request{x: x, param: l.m.theirs(x.c)}, nil
 }
 
-// Close stops listening. Requests that nobody has taken are refused.
+// Close stops listening and rejects the connection requests that were not accepted yet.
 func (l *listener) Close() error {
 	return l.m.d.Control("close_listener", func() error {
 		if l.closed {
@@ -164,7 +164,7 @@ func (l *listener) Close() error {
 		l.closeEnds()
 		for _, x := range l.queue {
 			x.listener = nil
-			_ = x.c.Reject(l.m.d.streams.Now(), nil) // it waits for an answer
+			_ = x.c.Reject(l.m.d.streams.Now(), nil) // the peer waits for a reply
 		}
 		for _, x := range l.starting {
 			x.listener = nil

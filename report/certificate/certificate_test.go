@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// judged is a run of a device: cases c0, c1, … with these verdicts, each about a row of
-// its own, and two rows more that nothing is or can be asked about.
+// judged returns a conformance run of one device: cases c0, c1, … with these verdicts, each
+// for its own ledger row, and two more rows: one that cannot be tested and one without cases.
 func judged(verdicts ...conform.Verdict) *conform.Run {
 	doc := conform.Document{Key: "roce", Title: "RoCEv2", Sections: []conform.Section{{Title: "PSNs"}}}
 	d := conform.Device{Name: "rxe0", Title: "RoCEv2"}

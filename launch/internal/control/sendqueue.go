@@ -97,7 +97,7 @@ func (o *SendQueue) Run(w DeadlineWriter, timeout time.Duration, keepWaiting fun
 	}
 }
 
-// discard closes the queue and drops its frames.
+// discard closes the queue and drops the frames that were not sent.
 func (o *SendQueue) discard() {
 	o.Close()
 	o.mu.Lock()
