@@ -103,11 +103,13 @@ func runShards(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+	taken := filepath.Join(t.TempDir(), "taken")
+	t.Cleanup(func() { checkShards(t, taken) })
 	for shard := range shards {
 		t.Run(strconv.Itoa(shard), func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(os.Args[0], os.Args[1:]...)
-			cmd.Env = append(os.Environ(), shardVariable+"="+strconv.Itoa(shard), binaryVariable+"="+program)
+			cmd.Env = append(os.Environ(), shardVariable+"="+strconv.Itoa(shard), binaryVariable+"="+program, takenVariable+"="+taken)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			} else if testing.Verbose() {
@@ -117,6 +119,35 @@ func runShards(t *testing.T) {
 	}
 }
 
+// takenVariable names the file to which shards write a byte for each spec that they run, and
+// the number of all specs behind a newline.
+const takenVariable = "FABRICTEST_E2E_TAKEN"
+
+// checkShards fails the test unless each spec ran in exactly one shard.
+func checkShards(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ran := strings.Count(string(text), ".")
+	for _, all := range strings.Fields(strings.ReplaceAll(string(text), ".", "")) {
+		if all != strconv.Itoa(ran) {
+			t.Errorf("%d of %s specs ran", ran, all)
+		}
+	}
+}
+
+func appendTaken(text string) {
+	f, err := os.OpenFile(os.Getenv(takenVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = f.WriteString(text)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(f.Close()).To(Succeed())
+}
+
+var _ = ReportBeforeSuite(func(r Report) { appendTaken(fmt.Sprintf("\n%d\n", r.PreRunStats.SpecsThatWillRun)) })
+
 // Each spec runs in the shard that the hash of its name selects.
 var _ = BeforeEach(func() {
 	h := fnv.New32a()
@@ -124,6 +155,7 @@ var _ = BeforeEach(func() {
 	if strconv.Itoa(int(h.Sum32()%shards)) != os.Getenv(shardVariable) {
 		Skip("another process runs this spec")
 	}
+	appendTaken(".")
 })
 
 // patience is how long anything may take that should take no time: the machine
