@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -13,7 +14,10 @@ import (
 )
 
 // A terminal that is closed sends SIGHUP to all processes of its foreground group.
+// A process started by nohup ignores SIGHUP, and so do its children: the handler here
+// gives the children the default action.
 func TestHangUpLeavesAReport(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func (e *end) join(tb testing.TB, to *end) {
 	attr := verbs.QPAttr{
 		Port: 1, Access: verbs.AccessRemoteWrite, PathMTU: port.ActiveMTU, DestQPN: to.qp.QPN(),
 		AH:          verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid.GID, HopLimit: 64}},
-		MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+		MinRNRTimer: 1, Timeout: 17, RetryCnt: 7, RNRRetry: 7, // 4 s in all
 	}
 	for _, step := range []struct {
 		state verbs.QPState
