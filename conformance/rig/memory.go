@@ -42,6 +42,10 @@ func (m *Memory) SGE(off, n int) verbs.SGE { return verbs.SGEOf(m.MR, off, n) }
 // SGL returns a list with that entry.
 func (m *Memory) SGL(off, n int) []verbs.SGE { return []verbs.SGE{m.SGE(off, n)} }
 
+// WordOffset returns the offset of the n-th word of the region: eight bytes with an aligned
+// address, as atomics need.
+func (m *Memory) WordOffset(n int) int { return int(-m.Addr()&7) + 8*n }
+
 // Remote returns the remote address of offset off.
 func (m *Memory) Remote(off int) verbs.Remote {
 	return verbs.Remote{Addr: m.Addr() + uint64(off), RKey: m.RKey()}

@@ -1,6 +1,10 @@
 package rig
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // A missing write must be detected wherever it should have gone: no two consecutive
 // bytes of initial memory equal those of a message.
@@ -13,6 +17,26 @@ func TestInitialMemoryResemblesNoMessage(t *testing.T) {
 				if memory[off+i-1] == message[i-1] && memory[off+i] == message[i] {
 					t.Fatalf("memory %d has bytes %d and %d of a message at %d", which, i-1, i, off)
 				}
+			}
+		}
+	}
+}
+
+// mrAt is a region at a fixed address.
+type mrAt struct {
+	verbs.MR
+	addr uint64
+}
+
+func (m mrAt) Addr() uint64 { return m.addr }
+
+func TestWordOffsetsAreAligned(t *testing.T) {
+	for base := uint64(0x1000); base < 0x1010; base++ {
+		m := &Memory{MR: mrAt{addr: base}}
+		for n := range 3 {
+			off := m.WordOffset(n)
+			if (base+uint64(off))%8 != 0 || off < 8*n || off >= 8*n+8 {
+				t.Errorf("word %d of a region at %#x is at offset %d", n, base, off)
 			}
 		}
 	}

@@ -12,79 +12,79 @@ var accessCases = []conformance.Case{
 	{
 		ID:    "acc/key/unknown-key-refused",
 		Title: "A WRITE with a key that does not exist is refused with a remote access NAK, and the QP fails",
-		Cite:  ibta("Table 63, error class C", "roce/acc/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("Table 63, error class C", "roce/acc/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "WRITEs with keys that differ in some low bits, or some high bits, from one that exists",
 		Expects: "a NAK for a remote access error, the QP in ERR",
 		Defects: []string{"AccessNAKsSwapped"},
 		Run: onPort(onEachConn(setup{}, []uint32{0x55, 0x55000000}, func(c *conn, turned uint32) {
-			c.send(ib.WriteOnly(c.psn(0), ib.At(c.mem.Addr(), uint32(c.mem.RKey())^turned, 8), data(8)).AckReq())
-			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
+			c.send(ib.WriteOnly(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(c.targetMem.RKey())^turned, 8), data(8)).AckReq())
+			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
 			c.AwaitState(c.qp, verbs.QPStateErr)
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 		})),
 	},
 	{
 		ID:    "acc/key/unknown-key-refused-to-reads-and-atomics",
 		Title: "READs and atomics with a key that does not exist are refused with a remote access NAK",
-		Cite:  ibta("Table 63, error class C", "roce/acc/1"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("Table 63, error class C", "roce/acc/1"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a READ, a FETCH_ADD and a COMPARE_SWAP with a key that does not exist",
 		Expects: "a NAK for a remote access error for each, the QPs in ERR",
 		Defects: []string{"AccessNAKsSwapped"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *conn, op remoteOp) {
-			at := wordAt(c.mem, 2)
-			at.RKey = new(uint32(strangeKey(c.mem.RKey())))
-			c.opRefused(op, at, ib.NakRemoteAccess)
+			at := wordRETH(c.targetMem, 2)
+			at.RKey = new(uint32(unknownKey(c.targetMem.RKey())))
+			c.expectOpRefused(op, at, ib.NakRemoteAccess)
 			c.AwaitState(c.qp, verbs.QPStateErr)
 		})),
 	},
 	{
 		ID:    "acc/key/closed-region-refused",
 		Title: "The key of a region that was deregistered is refused with a remote access NAK",
-		Cite:  ibta("", "roce/acc/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/acc/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE or a READ to a region, and another after it was deregistered",
 		Expects: "the first is executed; to the second a NAK for a remote access error, and memory as it was",
 		Defects: []string{"StaleKeys"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
 			m := c.Memory(64, allAccess)
-			c.send(ib.WriteOnly(c.psn(0), rdmaTo(m, 0, 8), data(8)).AckReq())
-			c.rdmaAcked(c.psn(0))
+			c.send(ib.WriteOnly(c.peerPSN(0), rethFor(m, 0, 8), data(8)).AckReq())
+			c.expectAck(c.peerPSN(0))
 			m.Snapshot()
-			at := rdmaTo(m, 0, 8)
+			at := rethFor(m, 0, 8)
 			c.Must("a region that can be deregistered", m.Close())
-			c.send(op.packet(c.psn(1), at))
-			c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
+			c.send(op.packet(c.peerPSN(1), at))
+			c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
 			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
 		ID:    "acc/range/one-byte-beyond-refused",
 		Title: "An access that ends one byte behind its region is refused with a remote access NAK",
-		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE and a READ of the last eight bytes of a region, then of as many one byte further on",
 		Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
 		Defects: []string{"RangeSlack"},
-		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.edge(op, 56, 57) })),
+		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
 	},
 	{
 		ID:    "acc/range/one-byte-before-refused",
 		Title: "An access that begins one byte before its region is refused with a remote access NAK",
-		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE and a READ of the first eight bytes of a region, then of as many one byte before",
 		Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
 		Defects: []string{"RangeSlack"},
-		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.edge(op, 0, -1) })),
+		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
 	},
 	{
 		ID:    "acc/range/address-that-wraps-refused",
 		Title: "An access whose address and length wrap around 2^64 is refused with a remote access NAK",
-		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "WRITEs and READs of 8 bytes at 2^64-4 and at 2^64-8",
 		Expects: "a NAK for a remote access error, memory as it was",
 		Defects: []string{"WrappingRange"},
 		Run: onPort(func(p *port) {
 			for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
 				onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-					c.opRefused(op, ib.At(va, uint32(c.mem.RKey()), 8), ib.NakRemoteAccess)
+					c.expectOpRefused(op, ib.At(va, uint32(c.targetMem.RKey()), 8), ib.NakRemoteAccess)
 				})(p)
 			}
 		}),
@@ -92,64 +92,64 @@ var accessCases = []conformance.Case{
 	{
 		ID:    "acc/range/empty-region-opens-nothing",
 		Title: "A region of no bytes can be registered and opens nothing",
-		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "with the key of a region of no bytes: a WRITE of nothing, then a WRITE and a READ of one byte",
 		Expects: "an ACK for nothing; a NAK for a remote access error for a byte",
 		Defects: []string{"NoEmptyMR"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.mem.Buf[:0], Access: allAccess})
+			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.targetMem.Buf[:0], Access: allAccess})
 			c.Must("a region of no bytes", err)
 			at := ib.At(mr.Addr(), uint32(mr.RKey()), 0)
-			c.send(ib.WriteOnly(c.psn(0), at, nil).AckReq())
-			c.rdmaAcked(c.psn(0))
-			c.send(op.packet(c.psn(1), at.Sized(1)))
-			c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.send(ib.WriteOnly(c.peerPSN(0), at, nil).AckReq())
+			c.expectAck(c.peerPSN(0))
+			c.send(op.packet(c.peerPSN(1), at.Sized(1)))
+			c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 		})),
 	},
 	{
 		ID:    "acc/pd/region-of-another-domain-refused",
 		Title: "The key of a region in another protection domain is refused with a remote access NAK",
-		Cite:  ibta("", "roce/acc/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/acc/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE and a READ to a region in another domain than that of the QP",
 		Expects: "a NAK for a remote access error, memory as it was",
 		Defects: []string{"IgnorePD"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-			m := c.foreignMemory(allAccess)
-			c.opRefused(op, rdmaTo(m, 0, 8), ib.NakRemoteAccess)
+			m := c.otherPDMemory(allAccess)
+			c.expectOpRefused(op, rethFor(m, 0, 8), ib.NakRemoteAccess)
 			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
 		ID:    "acc/pd/srq-domain-does-not-rule-writes",
 		Title: "A WRITE to a QP with an SRQ of another domain is judged by the domain of the QP",
-		Cite:  ibta("", "roce/acc/5", "roce/srq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/acc/5", "roce/srq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ, Labels: labelRC,
 		Sends:   "a WRITE with immediate data to a region of the QP's domain, then one to a region of the SRQ's",
 		Expects: "the first is executed and completes a receive; to the second a NAK for a remote access error",
 		Defects: []string{"SRQDomainForWrites"},
 		Run: onPort(func(p *port) {
-			pd := p.otherDomain()
-			srq, foreign := p.rdmaSRQ(pd), p.MemoryIn(pd, 64, allAccess)
+			pd := p.otherPD()
+			srq, foreign := p.newSRQ(pd), p.MemoryIn(pd, 64, allAccess)
 			c := p.connect(setup{srq: srq})
 			c.PostRecv(srq, 1, foreign.SGE(32, 8))
-			c.send(ib.WriteOnlyImm(c.psn(0), c.at(0, 8), 7, data(8)).AckReq())
-			c.rdmaAcked(c.psn(0))
+			c.send(ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 8), 7, data(8)).AckReq())
+			c.expectAck(c.peerPSN(0))
 			c.ExpectRecv(1, 8)
-			c.send(ib.WriteOnly(c.psn(1), rdmaTo(foreign, 0, 8), data(8)).AckReq())
-			c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
+			c.send(ib.WriteOnly(c.peerPSN(1), rethFor(foreign, 0, 8), data(8)).AckReq())
+			c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
 			c.ExpectUnchanged(foreign, 0, 0)
 		}),
 	},
 }
 
-// edge does something with the eight bytes at an offset of a region of 64, which must
+// expectBoundsChecked does something with the eight bytes at an offset of a region of 64, which must
 // work, and with those at another, which must be refused.
-func (c *conn) edge(op remoteOp, inside, outside int) {
+func (c *conn) expectBoundsChecked(op remoteOp, inside, outside int) {
 	m := c.Memory(64, allAccess)
-	c.opWorks(op, rdmaTo(m, inside, 8))
+	c.expectOpExecuted(op, rethFor(m, inside, 8))
 	m.Snapshot()
-	c.send(op.packet(c.psn(1), rdmaTo(m, outside, 8)))
-	c.rdmaNaked(c.psn(1), ib.NakRemoteAccess)
-	c.settle()
+	c.send(op.packet(c.peerPSN(1), rethFor(m, outside, 8)))
+	c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+	c.Sync()
 	c.ExpectUnchanged(m, 0, 0)
 }

@@ -12,51 +12,51 @@ var rightsCases = []conformance.Case{
 	{
 		ID:    "acc/rights/region-without-remote-write-refuses",
 		Title: "A WRITE to a region without the right of remote write is refused with a remote access NAK",
-		Cite:  ibta("", "roce/acc/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/acc/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
 		Expects: "a NAK for a remote access error, memory as it was",
 		Defects: []string{"RightsIgnored"},
 		Run: onPort(onEachConn(setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *conn, access verbs.Access) {
 			m := c.Memory(64, access)
-			c.opRefused(writeOp, rdmaTo(m, 0, 8), ib.NakRemoteAccess)
+			c.expectOpRefused(writeOp, rethFor(m, 0, 8), ib.NakRemoteAccess)
 			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
 		ID:    "acc/rights/qp-without-remote-write-refuses",
 		Title: "A WRITE to a QP without the right of remote write is refused, whatever the region grants",
-		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE of one packet and one of three to a region that grants everything, on a QP that does not",
 		Expects: "a NAK, and memory as it was",
 		Defects: []string{"RightsIgnored"},
 		Run: onPort(onEachConn(setup{access: noRemoteWrite}, []int{8, 2500}, func(c *conn, n int) {
 			m := c.Memory(memLen, allAccess)
-			c.send(ib.Write(c.psn(0), rdmaTo(m, 0, n), data(n), rdmaMTU)...)
-			got := c.expects(ib.Op(ib.OpAcknowledge).WithPSN(c.psn(0)))
+			c.send(ib.Write(c.peerPSN(0), rethFor(m, 0, n), data(n), mtuBytes)...)
+			got := c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.peerPSN(0)))
 			// Which NAK is for another case to say.
 			c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a NAK that refuses", "%v", got)
-			c.settle()
+			c.Sync()
 			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
 		ID:    "acc/rights/qp-without-the-right-is-an-invalid-request",
 		Title: "What a QP does not grant is refused as an invalid request",
-		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
 		Expects: "a NAK for an invalid request for each",
 		Defects: []string{"AccessNAKsSwapped"},
 		// Local write is no right of a QP: it stands for none at all.
 		Run: onPort(onEachConn(setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *conn, op remoteOp) {
 			m := c.Memory(64, allAccess)
-			c.opRefused(op, wordAt(m, 2), ib.NakInvalidRequest)
+			c.expectOpRefused(op, wordRETH(m, 2), ib.NakInvalidRequest)
 			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
 		ID:    "acc/event/refused-write-reported-to-the-responder",
 		Title: "A request that is refused for its key is reported to the consumer of the responder by an event of the QP",
-		Cite:  ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE, and to another QP a READ, with a key that does not exist",
 		Expects: "the event QP_ACCESS_ERR with each QP",
 		Defects: []string{"NoQPEvents"},
@@ -64,8 +64,8 @@ var rightsCases = []conformance.Case{
 			// No synchronization queue pair here: it would cause events.
 			for _, op := range []remoteOp{writeOp, readOp} {
 				c := p.connect(setup{})
-				c.send(op.packet(c.psn(0), ib.At(c.mem.Addr(), uint32(strangeKey(c.mem.RKey())), 8)))
-				c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
+				c.send(op.packet(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(unknownKey(c.targetMem.RKey())), 8)))
+				c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
 				e := c.ExpectEvent(verbs.EventQPAccessErr)
 				c.Check(e.QP != nil && e.QP.QPN() == c.qp.QPN(), "the event of the QP that refused it", "%+v", e)
 			}
@@ -74,7 +74,7 @@ var rightsCases = []conformance.Case{
 	{
 		ID:    "acc/place/refused-write-places-nothing",
 		Title: "No byte of a WRITE that is refused is placed",
-		Cite:  ibta("", "roce/acc/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/acc/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "WRITEs of one packet to a region without remote write, and to one that ends a byte before; one of three packets to the first",
 		Expects: "a NAK; no byte in or around the region has changed, also not of those that lie inside",
 		Defects: []string{"PlacedBeforeCheck"},
@@ -82,9 +82,9 @@ var rightsCases = []conformance.Case{
 		// here: what comes before the refused packet may be placed.
 		Run: onPort(onEachConn(setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *conn, w refusedWrite) {
 			m := c.Memory(memLen, w.access)
-			c.send(ib.Write(c.psn(0), rdmaTo(m, w.off, w.n), data(w.n), rdmaMTU)...)
-			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
-			c.settle()
+			c.send(ib.Write(c.peerPSN(0), rethFor(m, w.off, w.n), data(w.n), mtuBytes)...)
+			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+			c.Sync()
 			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},

@@ -18,9 +18,9 @@ var bthBitCases = []conformance.Case{
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "thirteen bits of 0 in every packet",
 		Defects: []string{"ReservedBitsSent"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			for _, pkt := range c.varied() {
-				c.same(ib.Packet{}.WithReserved(0, 0), pkt)
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			for _, pkt := range c.variedPackets() {
+				c.checkPacket(ib.Packet{}.WithReserved(0, 0), pkt)
 			}
 		}),
 	},
@@ -34,11 +34,11 @@ var bthBitCases = []conformance.Case{
 		Defects: []string{"ReservedBitsChecked"},
 		Run: onRC(func(c *conn) {
 			for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
-				c.accepts(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
+				c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
 			}
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
-			c.expects(ib.SendOnly(c.sq(0), nil))
-			c.send(ib.Ack(c.sq(0), 1).WithReserved(0x3f, 0x7f))
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+			c.expect(ib.SendOnly(c.devicePSN(0), nil))
+			c.send(ib.Ack(c.devicePSN(0), 1).WithReserved(0x3f, 0x7f))
 			c.ExpectCompletion(100, verbs.WCSuccess)
 		}),
 	},
@@ -53,10 +53,10 @@ var bthBitCases = []conformance.Case{
 		Run: onRC(func(c *conn) {
 			for n := range 4 {
 				mig := n%2 == 1
-				c.accepts(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
-				c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
-				c.expects(ib.SendOnly(c.sq(n), nil))
-				ack := ib.Ack(c.sq(n), uint32(n+1))
+				c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
+				c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+				c.expect(ib.SendOnly(c.devicePSN(n), nil))
+				ack := ib.Ack(c.devicePSN(n), uint32(n+1))
 				ack.BTH.MigReq = &mig
 				c.send(ack)
 				c.ExpectCompletion(100, verbs.WCSuccess)
@@ -71,10 +71,10 @@ var bthBitCases = []conformance.Case{
 		Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
 		Expects: "SE on the LAST or ONLY packet of the solicited ones only",
 		Defects: []string{"SolicitedEverywhere"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
 				for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
-					c.solicits(op, flags, flags != 0)
+					c.expectSE(op, flags, flags != 0)
 				}
 			}
 		}),
@@ -87,17 +87,17 @@ var bthBitCases = []conformance.Case{
 		Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
 		Expects: "no packet with SE, if they are taken at all",
 		Defects: []string{"SolicitedEverywhere"},
-		Run: on(setup{}, func(c *conn) {
-			wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
+		Run: onConn(setup{}, func(c *conn) {
+			wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
 			// The flag is for SENDs and for WRITEs with immediate data: a device may also
 			// refuse it elsewhere, and then has nothing to send.
 			if _, err := c.qp.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) {
-				c.silence(quiet)
+				c.expectSilence(silencePeriod)
 				return
 			}
-			c.expects(ib.WriteOnly(c.sq(0), ib.At(0x1000, 0x55, 8), nil).NoSE())
-			c.send(ib.Ack(c.sq(0), 1))
-			c.solicits(verbs.OpRDMAWrite, verbs.SendSolicited, false)
+			c.expect(ib.WriteOnly(c.devicePSN(0), ib.At(0x1000, 0x55, 8), nil).NoSE())
+			c.send(ib.Ack(c.devicePSN(0), 1))
+			c.expectSE(verbs.OpRDMAWrite, verbs.SendSolicited, false)
 		}),
 	},
 	{
@@ -109,19 +109,19 @@ var bthBitCases = []conformance.Case{
 		Expects: "a completion and an event for each",
 		Defects: []string{"SolicitedInverted"},
 		Run: onPort(func(p *port) {
-			channel := p.eventChannel()
+			channel := p.useCompChannel(64)
 			c := p.connect(setup{receives: 3, recvLen: 2048})
 			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().SE())
-			c.hasEvent(channel)
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().SE())
+			c.expectSolicitedEvent(channel)
 			c.ExpectRecv(1, 16)
 			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-			c.send(ib.SendFirst(c.psn(1), data(1024)), ib.SendLast(c.psn(2), data(16)).AckReq().SE())
-			c.hasEvent(channel)
+			c.send(ib.SendFirst(c.peerPSN(1), data(1024)), ib.SendLast(c.peerPSN(2), data(16)).AckReq().SE())
+			c.expectSolicitedEvent(channel)
 			c.ExpectRecv(2, 1040)
 			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-			c.send(ib.WriteOnlyImm(c.psn(3), c.at(0, 16), 7, data(16)).AckReq().SE())
-			c.hasEvent(channel)
+			c.send(ib.WriteOnlyImm(c.peerPSN(3), c.reth(0, 16), 7, data(16)).AckReq().SE())
+			c.expectSolicitedEvent(channel)
 			c.ExpectRecv(3, 16)
 		}),
 	},
@@ -134,17 +134,17 @@ var bthBitCases = []conformance.Case{
 		Expects: "two completions, one event after the second",
 		Defects: []string{"SolicitedInverted"},
 		Run: onPort(func(p *port) {
-			channel := p.eventChannel()
+			channel := p.useCompChannel(64)
 			c := p.connect(setup{receives: 2})
 			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-			c.accepts(0)
-			c.settle()
+			c.expectAccepted(0)
+			c.Sync()
 			if _, err := channel.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
 				c.Must("a channel that can be waited for", err)
 				c.Fail("no event for a message without SE", "one")
 			}
-			c.accepts(1, ib.Packet.SE)
-			c.hasEvent(channel)
+			c.expectAccepted(1, ib.Packet.SE)
+			c.expectSolicitedEvent(channel)
 		}),
 	},
 	{
@@ -155,13 +155,13 @@ var bthBitCases = []conformance.Case{
 		Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
 		Expects: "AckReq 0 in every answer",
 		Defects: []string{"AckReqOnResponses"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 1).AckReq())
-			c.expects(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
-			c.attr.RQPSN = uint32(c.psn(1)) // the rest begins behind the atomic
-			for _, pkt := range c.varied() {
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			c.send(ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1).AckReq())
+			c.expect(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
+			c.attr.RQPSN = uint32(c.peerPSN(1)) // the rest begins behind the atomic
+			for _, pkt := range c.variedPackets() {
 				if info, _ := pkt.Info(); info.Response {
-					c.same(ib.Packet{}.NoAckReq(), pkt)
+					c.checkPacket(ib.Packet{}.NoAckReq(), pkt)
 				}
 			}
 		}),
@@ -175,11 +175,11 @@ var bthBitCases = []conformance.Case{
 		Expects: "AckReq 0 in datagrams with and without immediate data",
 		Defects: []string{"UnreliableAckReq"},
 		Run: onPort(func(p *port) {
-			d := p.bthDatagrams(0)
+			d := p.newUDConn(0)
 			d.post(verbs.OpSend, 16)
-			d.expect(ib.Op(ib.OpUDSendOnly).NoAckReq())
+			d.expectPacket(ib.Op(ib.OpUDSendOnly).NoAckReq())
 			d.post(verbs.OpSendImm, 16)
-			d.expect(ib.Op(ib.OpUDSendOnlyImm).NoAckReq())
+			d.expectPacket(ib.Op(ib.OpUDSendOnlyImm).NoAckReq())
 		}),
 	},
 	{
@@ -191,19 +191,19 @@ var bthBitCases = []conformance.Case{
 		Expects: "AckReq 0 in the REJ",
 		Defects: []string{"GSIAckReq"},
 		Run: onPort(func(p *port) {
-			p.put(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
+			p.sendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 			pkt, _ := p.cmExpect(ib.REJ{})
-			p.same(ib.Packet{}.NoAckReq(), pkt)
+			p.checkPacket(ib.Packet{}.NoAckReq(), pkt)
 		}),
 	},
 }
 
-// solicits has the device send messages of three packets and of one, and sees to SE
+// expectSE has the device send messages of three packets and of one, and sees to SE
 // on their ends.
-func (c *conn) solicits(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
+func (c *conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 	for _, n := range []int{2500, 16} {
-		c.PostSend(c.qp, verbs.SendWR{WRID: 7, Opcode: op, Flags: flags | verbs.SendSignaled, SGL: c.own.SGL(0, n), Imm: 5, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
-		all := c.take(ib.Packets(n, pathMTU.Bytes()))
+		c.PostSend(c.qp, verbs.SendWR{WRID: 7, Opcode: op, Flags: flags | verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Imm: 5, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+		all := c.nextPackets(ib.Packets(n, pathMTU.Bytes()))
 		for i, pkt := range all {
 			se := want && i == len(all)-1
 			c.Check(pkt.HasSE() == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
@@ -213,17 +213,8 @@ func (c *conn) solicits(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 	}
 }
 
-// eventChannel gives the case a completion queue that reports to a channel.
-func (p *port) eventChannel() verbs.CompChannel {
-	channel, err := p.Device.CreateCompChannel()
-	p.Must("a completion channel", err)
-	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 64, Channel: channel})
-	p.Must("a completion queue with a channel", err)
-	return channel
-}
-
-// hasEvent ends the case unless the queue has an event.
-func (c *conn) hasEvent(channel verbs.CompChannel) {
+// expectSolicitedEvent ends the case unless the queue has an event.
+func (c *conn) expectSolicitedEvent(channel verbs.CompChannel) {
 	_, err := channel.Wait(c.ResponseTimeout())
 	if errors.Is(err, verbs.ErrTimeout) {
 		c.Fail("an event for a message with SE", "none in %v", c.ResponseTimeout())

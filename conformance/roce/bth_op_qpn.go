@@ -2,9 +2,7 @@ package roce
 
 import (
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -19,9 +17,9 @@ var bthCases = []conformance.Case{
 		Defects: []string{"BTHUnchecked"},
 		Run: onRC(func(c *conn) {
 			for v := range uint8(15) {
-				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithTVer(v + 1))
+				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithTVer(v + 1))
 			}
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -36,12 +34,12 @@ var bthCases = []conformance.Case{
 			for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
 				// Once with the headers of RC, for who does not look at the service, and
 				// once with those of the service itself.
-				for _, pkt := range []ib.Packet{ib.SendOnly(c.psn(0), data(16)), ib.WriteOnly(c.psn(0), c.at(0, 16), data(16))} {
-					c.drops(pkt.On(service).WithBody(bodyOf(pkt)).AckReq())
-					c.drops(pkt.On(service).AckReq())
+				for _, pkt := range []ib.Packet{ib.SendOnly(c.peerPSN(0), data(16)), ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16))} {
+					c.expectDropped(pkt.On(service).WithBody(pkt.BodyBytes()).AckReq())
+					c.expectDropped(pkt.On(service).AckReq())
 				}
 			}
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -52,12 +50,12 @@ var bthCases = []conformance.Case{
 		Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a SEND of UC",
 		Expects: "a completion of the last only",
 		Defects: []string{"BTHUnchecked"},
-		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+		Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
 			for _, service := range []ib.Transport{ib.RC, ib.RD, ib.UD, ib.XRC} {
-				c.drops(ib.SendOnly(c.psn(0), data(16)).On(service))
-				c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).On(service))
+				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).On(service))
+				c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).On(service))
 			}
-			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))
+			c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
 			c.ExpectRecv(1, 24)
 		}),
 	},
@@ -70,12 +68,12 @@ var bthCases = []conformance.Case{
 		Expects: "a completion of the last only",
 		Defects: []string{"BTHUnchecked"},
 		Run: onPort(func(p *port) {
-			d := p.bthDatagrams(2)
+			d := p.newUDConn(2)
 			for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
-				d.drops(d.datagram(data(16)).On(service))
-				d.drops(d.datagram(data(16)).On(service).AckReq())
+				d.expectDropped(d.datagram(data(16)).On(service))
+				d.expectDropped(d.datagram(data(16)).On(service).AckReq())
 			}
-			d.accepts(0)
+			d.expectAccepted(0)
 		}),
 	},
 	{
@@ -96,8 +94,8 @@ var bthCases = []conformance.Case{
 			}
 			for _, op := range reserved {
 				c := p.connect(setup{receives: 1})
-				c.send(ib.Op(op).WithPSN(c.psn(0)).WithPayload(data(16)).AckReq())
-				c.expects(ib.Nak(c.psn(0), ib.NakInvalidRequest, 0))
+				c.send(ib.Op(op).WithPSN(c.peerPSN(0)).WithPayload(data(16)).AckReq())
+				c.expect(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0))
 				c.AwaitState(c.qp, verbs.QPStateErr)
 			}
 		}),
@@ -110,12 +108,12 @@ var bthCases = []conformance.Case{
 		Sends:   "opcodes 0x2c to 0x3f at the PSN that is due, then a SEND",
 		Expects: "a completion of the last only",
 		Defects: []string{"UnknownOpFatal"},
-		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+		Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
 			for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
-				c.drops(ib.Op(op).WithPSN(c.psn(0)).WithPayload(data(16)))
+				c.expectDropped(ib.Op(op).WithPSN(c.peerPSN(0)).WithPayload(data(16)))
 			}
 			c.ExpectState(c.qp, verbs.QPStateRTS)
-			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))
+			c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
 			c.ExpectRecv(1, 24)
 		}),
 	},
@@ -128,14 +126,14 @@ var bthCases = []conformance.Case{
 		Expects: "a completion of the last only",
 		Defects: []string{"UnknownOpFatal"},
 		Run: onPort(func(p *port) {
-			d := p.bthDatagrams(2)
+			d := p.newUDConn(2)
 			for op := ib.Opcode(ib.UD); op < 0x80; op++ {
 				if op != ib.OpUDSendOnly && op != ib.OpUDSendOnlyImm {
-					d.drops(d.datagram(data(16)).WithOpcode(op))
+					d.expectDropped(d.datagram(data(16)).WithOpcode(op))
 				}
 			}
 			d.ExpectState(d.qp, verbs.QPStateRTS)
-			d.accepts(0)
+			d.expectAccepted(0)
 		}),
 	},
 	{
@@ -150,14 +148,14 @@ var bthCases = []conformance.Case{
 			gone := c.connect(setup{})
 			number := uint32(gone.qp.QPN())
 			c.Must("a queue pair that is destroyed", gone.qp.Close())
-			c.settle() // creates the synchronization queue pair
-			used := []uint32{uint32(c.qp.QPN()), uint32(c.syncQP.qp.QPN())}
+			c.Sync() // creates the synchronization queue pair
+			used := []uint32{uint32(c.qp.QPN()), uint32(c.SyncQP().QPN())}
 			for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
 				if qpn != used[0] && qpn != used[1] {
-					c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().To(qpn))
+					c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(qpn))
 				}
 			}
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -169,9 +167,9 @@ var bthCases = []conformance.Case{
 		Expects: "nothing, and the PSN is still due",
 		Defects: []string{"QPNLoose"},
 		Run: onRC(func(c *conn) {
-			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
-			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
-			c.accepts(0)
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
+			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -183,9 +181,9 @@ var bthCases = []conformance.Case{
 		Expects: "a completion of the second only",
 		Defects: []string{"QPNLoose"},
 		Run: onPort(func(p *port) {
-			d := p.bthDatagrams(2)
-			d.drops(d.datagram(data(16)).To(uint32(verbs.MulticastQPN)))
-			d.accepts(0)
+			d := p.newUDConn(2)
+			d.expectDropped(d.datagram(data(16)).To(uint32(verbs.MulticastQPN)))
+			d.expectAccepted(0)
 		}),
 	},
 	{
@@ -198,41 +196,41 @@ var bthCases = []conformance.Case{
 		Defects: []string{"MissingHeadersZero"},
 		Run: onRC(func(c *conn) {
 			requests := []ib.Packet{
-				ib.WriteOnly(c.psn(0), c.at(0, 0), nil),
-				ib.WriteFirst(c.psn(0), c.at(0, 2048), nil),
-				ib.WriteOnlyImm(c.psn(0), c.at(0, 0), 7, nil),
-				ib.ReadRequest(c.psn(0), c.at(0, 8)),
-				ib.SendOnlyImm(c.psn(0), 7, nil),
+				ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil),
+				ib.WriteFirst(c.peerPSN(0), c.reth(0, 2048), nil),
+				ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 0), 7, nil),
+				ib.ReadRequest(c.peerPSN(0), c.reth(0, 8)),
+				ib.SendOnlyImm(c.peerPSN(0), 7, nil),
 			}
 			// What a device does not support may be refused for that.
 			if c.Caps.Has(verbs.CapAtomics) {
-				requests = append(requests, ib.FetchAdd(c.psn(0), c.at(0, 8), 1), ib.CompareSwap(c.psn(0), c.at(0, 8), 1, 2))
+				requests = append(requests, ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1), ib.CompareSwap(c.peerPSN(0), c.reth(0, 8), 1, 2))
 			}
 			if c.Caps.Has(verbs.CapSendInv) {
-				requests = append(requests, ib.SendOnlyInv(c.psn(0), 7, nil))
+				requests = append(requests, ib.SendOnlyInv(c.peerPSN(0), 7, nil))
 			}
 			for _, whole := range requests {
-				body := bodyOf(whole)
+				body := whole.BodyBytes()
 				for n := 0; n < len(body); n += 4 {
-					c.drops(whole.WithBody(body[:n]).AckReq())
+					c.expectDropped(whole.WithBody(body[:n]).AckReq())
 				}
 			}
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 }
 
-// bthUD is a UD queue pair of the device, in RTS, and a peer that plays others.
-type bthUD struct {
+// udConn is a UD queue pair of the device, in RTS, and a peer that plays others.
+type udConn struct {
 	*conn // without a connection: qp, own and mem are those of the queue pair
 }
 
 const bthQKey = 0x11223344
 
-// bthDatagrams makes a UD queue pair with some receives of 64 bytes, with IDs from 1
+// newUDConn makes a UD queue pair with some receives of 64 bytes, with IDs from 1
 // on.
-func (p *port) bthDatagrams(receives int) *bthUD {
-	d := &bthUD{&conn{port: p, mem: p.Memory(memLen, allAccess), own: p.Memory(memLen, verbs.AccessLocalWrite)}}
+func (p *port) newUDConn(receives int) *udConn {
+	d := &udConn{&conn{port: p, targetMem: p.Memory(memLen, allAccess), localMem: p.Memory(memLen, verbs.AccessLocalWrite)}}
 	var err error
 	d.qp, err = p.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ,
@@ -242,7 +240,7 @@ func (p *port) bthDatagrams(receives int) *bthUD {
 	p.Must("a datagram queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	for i := range receives {
-		d.PostRecv(d.qp, uint64(i+1), d.own.SGE(128*i, 128))
+		d.PostRecv(d.qp, uint64(i+1), d.localMem.SGE(128*i, 128))
 	}
 	p.Must("a datagram queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
 	p.Must("a datagram queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
@@ -250,34 +248,24 @@ func (p *port) bthDatagrams(receives int) *bthUD {
 }
 
 // datagram is one for the queue pair.
-func (d *bthUD) datagram(payload []byte) ib.Packet {
+func (d *udConn) datagram(payload []byte) ib.Packet {
 	return ib.Datagram(77, bthQKey, peerQPN, payload)
 }
 
-// accepts ends the case unless a datagram fills receive n+1.
-func (d *bthUD) accepts(n int) {
+// expectAccepted ends the case unless a datagram fills receive n+1.
+func (d *udConn) expectAccepted(n int) {
 	d.send(d.datagram(data(16)))
 	d.ExpectRecv(uint64(n+1), verbs.GRHLen+16)
-	d.ExpectBytes(d.own, 128*n+verbs.GRHLen, data(16))
-	d.own.Snapshot()
+	d.ExpectBytes(d.localMem, 128*n+verbs.GRHLen, data(16))
+	d.localMem.Snapshot()
 }
 
 // post has the device send a datagram of n bytes to the peer.
-func (d *bthUD) post(op verbs.WROpcode, n int) {
-	ah, err := d.PD.CreateAH(d.peerAttr(d.peer).AH)
+func (d *udConn) post(op verbs.WROpcode, n int) {
+	ah, err := d.PD.CreateAH(d.peerAttr(d.peerAddr).AH)
 	d.Must("an address handle", err)
 	d.PostSend(d.qp, verbs.SendWR{
-		WRID: 900, Opcode: op, SGL: d.own.SGL(4096, n), Imm: 0x1234,
+		WRID: 900, Opcode: op, SGL: d.localMem.SGL(4096, n), Imm: 0x1234,
 		UD: verbs.UD{AH: ah, QPN: peerQPN, QKey: bthQKey},
 	})
-}
-
-// bodyOf is what a packet has between BTH and ICRC.
-func bodyOf(p ib.Packet) []byte {
-	ip := p.Build()
-	_, size, err := packet.ParseIPHeader(ip)
-	if err != nil {
-		rig.Abort(err)
-	}
-	return ip[size+8+12 : len(ip)-4]
 }

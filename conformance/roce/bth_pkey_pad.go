@@ -22,12 +22,12 @@ var bthKeyCases = []conformance.Case{
 		Run: onRC(func(c *conn) {
 			own := c.pkey(0)
 			for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
-				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(pkey))
+				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(pkey))
 			}
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
-			c.expects(ib.SendOnly(c.sq(0), nil).WithPKey(own))
-			c.drops(ib.Ack(c.sq(0), 1).WithPKey(own ^ 0x6dcb))
-			c.accepts(0)
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+			c.expect(ib.SendOnly(c.devicePSN(0), nil).WithPKey(own))
+			c.expectDropped(ib.Ack(c.devicePSN(0), 1).WithPKey(own ^ 0x6dcb))
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -39,14 +39,14 @@ var bthKeyCases = []conformance.Case{
 		Expects: "a count of bad P_Keys that goes up by three",
 		Defects: []string{"KeyViolationsUncounted"},
 		Run: onRC(func(c *conn) {
-			before := c.badPKeys()
+			before := c.badPKeyCount()
 			for n := range 3 {
 				if n == 2 {
-					c.accepts(0)
+					c.expectAccepted(0)
 				}
-				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(c.pkey(0) ^ 0x6dcb))
+				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(c.pkey(0) ^ 0x6dcb))
 			}
-			if got := c.badPKeys() - before; got != 3 {
+			if got := c.badPKeyCount() - before; got != 3 {
 				c.Fail("3 bad P_Keys counted", "%d", got)
 			}
 		}),
@@ -61,11 +61,11 @@ var bthKeyCases = []conformance.Case{
 		Defects: []string{"PKeyExact"},
 		Run: onRC(func(c *conn) {
 			own := c.pkey(0)
-			if own&fullMember == 0 {
+			if own&pkeyFullMember == 0 {
 				rig.Abort(fmt.Errorf("the first P_Key of the port, %#04x, is of a limited member: %w", own, conformance.ErrBenchCannot))
 			}
-			for n, pkey := range []uint16{own, own &^ fullMember, own} {
-				c.accepts(n, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey) })
+			for n, pkey := range []uint16{own, own &^ pkeyFullMember, own} {
+				c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey) })
 			}
 		}),
 	},
@@ -79,9 +79,9 @@ var bthKeyCases = []conformance.Case{
 		Defects: []string{"KeysIgnored"},
 		Run: onPort(func(p *port) {
 			index, pkey := p.limitedPKey()
-			c := p.connectIn(setup{receives: 2}, index, pkey)
-			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(pkey))
-			c.accepts(0, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey | fullMember) })
+			c := p.connectWithPKey(setup{receives: 2}, index, pkey)
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(pkey))
+			c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey | pkeyFullMember) })
 		}),
 	},
 	{
@@ -95,27 +95,27 @@ var bthKeyCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			comm := uint32(0x2000)
 			foreign := uint16(0x9234)
-			for _, own := range p.pkeys() {
-				foreign ^= own &^ fullMember
-				for _, pkey := range []uint16{own | fullMember, own &^ fullMember} {
-					if (own|pkey)&fullMember == 0 || own&^fullMember == 0 {
+			for _, own := range p.pkeyTable() {
+				foreign ^= own &^ pkeyFullMember
+				for _, pkey := range []uint16{own | pkeyFullMember, own &^ pkeyFullMember} {
+					if (own|pkey)&pkeyFullMember == 0 || own&^pkeyFullMember == 0 {
 						continue // two limited members, and a free place of the table
 					}
 					comm++
-					p.put(ib.CM(uint64(comm), p.cmRequest(cmClosedPort, comm)).WithPKey(pkey))
+					p.sendPacket(ib.CM(uint64(comm), p.cmRequest(cmClosedPort, comm)).WithPKey(pkey))
 					p.cmExpect(ib.REJ{RemoteCommID: &comm})
 				}
 			}
 			if comm == 0x2000 {
 				p.Fail("a P_Key in the table of the port", "none")
 			}
-			for _, own := range p.pkeys() {
-				if own&^fullMember == foreign&^fullMember {
+			for _, own := range p.pkeyTable() {
+				if own&^pkeyFullMember == foreign&^pkeyFullMember {
 					rig.Abort(fmt.Errorf("the P_Key table of the port happens to hold %#04x, which was to be one that it has not: %w", foreign, conformance.ErrBenchCannot))
 				}
 			}
-			p.put(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
-			p.silence(quiet)
+			p.sendPacket(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
+			p.expectSilence(silencePeriod)
 		}),
 	},
 	{
@@ -127,9 +127,9 @@ var bthKeyCases = []conformance.Case{
 		Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
 		Defects: []string{"PadSloppy"},
 		Run: onRC(func(c *conn) {
-			c.padded(func(pkt ib.Packet, n int) {
+			c.checkPadding(func(pkt ib.Packet, n int) {
 				pad := uint8(-n & 3)
-				c.same(ib.Packet{BTH: ib.BTH{PadCnt: &pad}}, pkt)
+				c.checkPacket(ib.Packet{BTH: ib.BTH{PadCnt: &pad}}, pkt)
 				if size := len(pkt.Raw()); size%4 != 0 {
 					c.Fail(fmt.Sprintf("%v in a multiple of four bytes", pkt), "%d bytes", size)
 				}
@@ -145,10 +145,10 @@ var bthKeyCases = []conformance.Case{
 		Expects: "pad bytes of 0",
 		Defects: []string{"PadSloppy"},
 		Run: onRC(func(c *conn) {
-			for _, m := range []*rig.Memory{c.mem, c.own} {
+			for _, m := range []*rig.Memory{c.targetMem, c.localMem} {
 				copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
 			}
-			c.padded(func(pkt ib.Packet, n int) {
+			c.checkPadding(func(pkt ib.Packet, n int) {
 				raw := pkt.Raw()
 				// Whatever PadCnt says, what is between payload and ICRC is padding.
 				end := raw[:len(raw)-4]
@@ -168,11 +168,11 @@ var bthKeyCases = []conformance.Case{
 		Defects: []string{"PadUnderflow"},
 		Run: onRC(func(c *conn) {
 			for pad := range uint8(3) {
-				c.drops(ib.SendOnly(c.psn(0), nil).AckReq().WithPadCnt(pad + 1))
-				c.drops(ib.SendOnlyImm(c.psn(0), 7, nil).AckReq().WithPadCnt(pad + 1))
-				c.drops(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq().WithPadCnt(pad + 1))
+				c.expectDropped(ib.SendOnly(c.peerPSN(0), nil).AckReq().WithPadCnt(pad + 1))
+				c.expectDropped(ib.SendOnlyImm(c.peerPSN(0), 7, nil).AckReq().WithPadCnt(pad + 1))
+				c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil).AckReq().WithPadCnt(pad + 1))
 			}
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -186,36 +186,36 @@ var bthKeyCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for n := 5; n < 8; n++ {
 				c := p.connect(setup{receives: 1})
-				c.send(ib.SendOnly(c.psn(0), data(n)).AckReq().WithPad([]byte{}))
-				if got, ok := c.noise(quiet); ok && !ib.Nak(c.psn(0), ib.NakInvalidRequest, 0).Matches(got) {
+				c.send(ib.SendOnly(c.peerPSN(0), data(n)).AckReq().WithPad([]byte{}))
+				if got, ok := c.packetAfterSync(silencePeriod); ok && !ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0).Matches(got) {
 					c.Fail("nothing, or a NAK for an invalid request", "%v", got)
 				}
 				if wc, ok := c.PollCompletion(0); ok && wc.Status == verbs.WCSuccess {
 					c.Fail("no message received", "%s", rig.Describe(&wc))
 				}
-				c.ExpectUnchanged(c.own, 0, 0)
+				c.ExpectUnchanged(c.localMem, 0, 0)
 			}
 		}),
 	},
 }
 
-// padded has the device send payloads of 0 to 8 bytes as requests and as answers,
+// checkPadding has the device send payloads of 0 to 8 bytes as requests and as answers,
 // and looks at each packet.
-func (c *conn) padded(look func(pkt ib.Packet, n int)) {
+func (c *conn) checkPadding(look func(pkt ib.Packet, n int)) {
 	for n := range 9 {
-		c.send(ib.ReadRequest(c.psn(n), c.at(0, n)))
-		look(c.take(1)[0], n)
-		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.own.SGL(0, n)})
-		look(c.take(1)[0], n)
-		c.send(ib.Ack(c.sq(n), uint32(n+1)))
+		c.send(ib.ReadRequest(c.peerPSN(n), c.reth(0, n)))
+		look(c.nextPackets(1)[0], n)
+		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, n)})
+		look(c.nextPackets(1)[0], n)
+		c.send(ib.Ack(c.devicePSN(n), uint32(n+1)))
 	}
 }
 
-// fullMember is the bit of a P_Key that a full member of the partition has.
-const fullMember = 0x8000
+// pkeyFullMember is the bit of a P_Key that a full member of the partition has.
+const pkeyFullMember = 0x8000
 
-// pkeys is the P_Key table of the port.
-func (p *port) pkeys() (table []uint16) {
+// pkeyTable is the P_Key table of the port.
+func (p *port) pkeyTable() (table []uint16) {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
 	for i := range attr.PKeys {
@@ -232,8 +232,8 @@ func (p *port) pkey(index int) uint16 {
 
 // limitedPKey is one of a limited member in the table.
 func (p *port) limitedPKey() (index, pkey uint16) {
-	for i, k := range p.pkeys() {
-		if k != 0 && k&fullMember == 0 {
+	for i, k := range p.pkeyTable() {
+		if k != 0 && k&pkeyFullMember == 0 {
 			return uint16(i), k
 		}
 	}
@@ -241,8 +241,8 @@ func (p *port) limitedPKey() (index, pkey uint16) {
 	return 0, 0
 }
 
-// badPKeys is how many packets were refused for their P_Keys.
-func (p *port) badPKeys() uint32 {
+// badPKeyCount is how many packets were refused for their P_Keys.
+func (p *port) badPKeyCount() uint32 {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
 	return attr.BadPKeys

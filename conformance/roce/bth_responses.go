@@ -17,18 +17,18 @@ var bthAnswerCases = []conformance.Case{
 		Sends:   "to a WRITE and a READ ACKs and READ responses with TVer 1 to 15, then with 0",
 		Expects: "no completion, and memory as it was, before the last",
 		Defects: []string{"ResponseTVerUnchecked"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.writing(1, 8), c.reading(2, 8))
-			c.expectsAll(c.wantWrite(0, 8), c.wantRead(1, 8))
-			answers := []ib.Packet{ib.Ack(c.sq(0), 1), ib.ReadResponseOnly(c.sq(1), 2, data(8))}
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.writeWR(1, 8), c.readWR(2, 8))
+			c.expectAll(c.wantWrite(0, 8), c.wantRead(1, 8))
+			answers := []ib.Packet{ib.Ack(c.devicePSN(0), 1), ib.ReadResponseOnly(c.devicePSN(1), 2, data(8))}
 			for i, answer := range answers {
 				for v := range uint8(15) {
-					c.drops(answer.WithTVer(v + 1))
+					c.expectDropped(answer.WithTVer(v + 1))
 				}
 				c.send(answer)
 				c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
 			}
-			c.ExpectBytes(c.own, sink, data(8))
+			c.ExpectBytes(c.localMem, sinkOffset, data(8))
 		}),
 	},
 	{
@@ -39,10 +39,10 @@ var bthAnswerCases = []conformance.Case{
 		Sends:   "to READs of 5, 6 and 7 bytes, each on a connection of its own, a response of as many with PadCnt 0 and no padding; if the READ comes again, a right one",
 		Expects: "an error; or nothing, and success with the right response",
 		Defects: []string{"RaggedAccepted"},
-		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{5, 6, 7}, func(c *conn, n int) {
+		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{5, 6, 7}, func(c *conn, n int) {
 			bytes := data(n)
-			c.send(c.readOf(bytes)[0].WithPad([]byte{}))
-			c.failsOrAsksAgain(bytes)
+			c.send(c.startRead(bytes)[0].WithPad([]byte{}))
+			c.expectErrorOrRetry(bytes)
 		})),
 	},
 	{
@@ -55,24 +55,24 @@ var bthAnswerCases = []conformance.Case{
 		Defects: []string{"AckPKeyLimited"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 2})
-			if own := p.pkey(0); own&fullMember != 0 {
+			if own := p.pkey(0); own&pkeyFullMember != 0 {
 				// What a limited member asks for is no reason to answer as one.
-				c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(own &^ fullMember))
-				c.expects(ib.Ack(c.psn(0), 1).WithPKey(own))
-				c.attr.RQPSN = uint32(c.psn(1))
+				c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(own &^ pkeyFullMember))
+				c.expect(ib.Ack(c.peerPSN(0), 1).WithPKey(own))
+				c.attr.RQPSN = uint32(c.peerPSN(1))
 			}
-			for _, pkt := range c.varied() {
-				c.same(ib.Packet{}.WithPKey(p.pkey(0)), pkt)
+			for _, pkt := range c.variedPackets() {
+				c.checkPacket(ib.Packet{}.WithPKey(p.pkey(0)), pkt)
 			}
-			for i, pkey := range p.pkeys() {
-				if pkey == 0 || pkey&fullMember != 0 {
+			for i, pkey := range p.pkeyTable() {
+				if pkey == 0 || pkey&pkeyFullMember != 0 {
 					continue
 				}
-				c := p.connectIn(setup{receives: 1}, uint16(i), pkey)
-				c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().WithPKey(pkey | fullMember))
-				c.expects(ib.Ack(c.psn(0), 1).WithPKey(pkey))
-				c.PostSend(c.qp, c.sending(1, 8))
-				c.expects(ib.SendOnly(c.sq(0), nil).WithPKey(pkey))
+				c := p.connectWithPKey(setup{receives: 1}, uint16(i), pkey)
+				c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(pkey | pkeyFullMember))
+				c.expect(ib.Ack(c.peerPSN(0), 1).WithPKey(pkey))
+				c.PostSend(c.qp, c.sendWR(1, 8))
+				c.expect(ib.SendOnly(c.devicePSN(0), nil).WithPKey(pkey))
 			}
 		}),
 	},
@@ -84,14 +84,14 @@ var bthAnswerCases = []conformance.Case{
 		Sends:   "a SEND and a WRITE with immediate data with SE; requests that are acknowledged, answered and refused without",
 		Expects: "SE 0 in every answer",
 		Defects: []string{"AckSolicited"},
-		Run: on(setup{receives: 3}, func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().SE())
-			c.expects(ib.Ack(c.psn(0), 1).NoSE())
-			c.send(ib.WriteOnlyImm(c.psn(1), c.at(0, 16), 7, data(16)).AckReq().SE())
-			c.expects(ib.Ack(c.psn(1), 2).NoSE())
-			c.attr.RQPSN = uint32(c.psn(2))
-			for _, pkt := range c.varied() {
-				c.same(ib.Packet{}.NoSE(), pkt)
+		Run: onConn(setup{receives: 3}, func(c *conn) {
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().SE())
+			c.expect(ib.Ack(c.peerPSN(0), 1).NoSE())
+			c.send(ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 16), 7, data(16)).AckReq().SE())
+			c.expect(ib.Ack(c.peerPSN(1), 2).NoSE())
+			c.attr.RQPSN = uint32(c.peerPSN(2))
+			for _, pkt := range c.variedPackets() {
+				c.checkPacket(ib.Packet{}.NoSE(), pkt)
 			}
 		}),
 	},
@@ -103,9 +103,9 @@ var bthAnswerCases = []conformance.Case{
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own, none of them marked",
 		Expects: "both bits 0 in every packet",
 		Defects: []string{"AckBECN"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			for _, pkt := range c.varied() {
-				c.same(ib.Packet{BTH: ib.BTH{FECN: new(false), BECN: new(false)}}, pkt)
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			for _, pkt := range c.variedPackets() {
+				c.checkPacket(ib.Packet{BTH: ib.BTH{FECN: new(false), BECN: new(false)}}, pkt)
 			}
 		}),
 	},
@@ -117,29 +117,29 @@ var bthAnswerCases = []conformance.Case{
 		Sends:   "a SEND, one behind a gap, one without a receive, a WRITE with a key that opens nothing and, where there are any, an atomic",
 		Expects: "an ACK, a sequence NAK, an RNR NAK, a NAK for a remote access error and an atomic acknowledge, all without a payload and with PadCnt 0",
 		Defects: []string{"AckPayload"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			bare := func(want ib.Packet) { c.expectsBesideCNPs(want.WithPayload([]byte{}).WithPadCnt(0)) }
-			c.send(ib.SendOnly(c.psn(0), data(5)).AckReq())
-			bare(ib.Ack(c.psn(0), 1))
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			bare := func(want ib.Packet) { c.expectIgnoringCNPs(want.WithPayload([]byte{}).WithPadCnt(0)) }
+			c.send(ib.SendOnly(c.peerPSN(0), data(5)).AckReq())
+			bare(ib.Ack(c.peerPSN(0), 1))
 			n := 1
 			if c.Caps.Has(verbs.CapAtomics) {
-				setWord(c.mem, 0, 0x0102030405060708)
-				c.send(ib.FetchAdd(c.psn(n), wordAt(c.mem, 0), 1).AckReq())
-				bare(ib.AtomicAck(c.psn(n), 2, 0x0102030405060708))
+				setWord(c.targetMem, 0, 0x0102030405060708)
+				c.send(ib.FetchAdd(c.peerPSN(n), wordRETH(c.targetMem, 0), 1).AckReq())
+				bare(ib.AtomicAck(c.peerPSN(n), 2, 0x0102030405060708))
 				n++
 			}
-			c.send(ib.SendOnly(c.psn(n+1), data(5)).AckReq())
-			bare(ib.Nak(c.psn(n), ib.NakSequence, uint32(n)))
-			c.send(ib.SendOnly(c.psn(n), data(5)).AckReq())
-			bare(rnrAny(c.psn(n)))
-			c.send(ib.WriteOnly(c.psn(n), ib.At(c.mem.Addr(), strangeKey(c.mem.RKey()), 5), data(5)).AckReq())
-			bare(ib.Nak(c.psn(n), ib.NakRemoteAccess, uint32(n)))
+			c.send(ib.SendOnly(c.peerPSN(n+1), data(5)).AckReq())
+			bare(ib.Nak(c.peerPSN(n), ib.NakSequence, uint32(n)))
+			c.send(ib.SendOnly(c.peerPSN(n), data(5)).AckReq())
+			bare(anyRNRNak(c.peerPSN(n)))
+			c.send(ib.WriteOnly(c.peerPSN(n), ib.At(c.targetMem.Addr(), unknownKey(c.targetMem.RKey()), 5), data(5)).AckReq())
+			bare(ib.Nak(c.peerPSN(n), ib.NakRemoteAccess, uint32(n)))
 		}),
 	},
 }
 
-// connectIn makes a connection in another partition of the port.
-func (p *port) connectIn(s setup, index, pkey uint16) *conn {
+// connectWithPKey makes a connection in another partition of the port.
+func (p *port) connectWithPKey(s setup, index, pkey uint16) *conn {
 	s.state = verbs.QPStateInit
 	c := p.connect(s)
 	p.Must("a queue pair with another P_Key", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))

@@ -15,20 +15,20 @@ var bthStateCases = []conformance.Case{
 		Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
 		Expects: "nothing before, nothing after, and the PSN is still due",
 		Defects: []string{"BuffersBeforeRTR"},
-		Run: on(setup{receives: 1, state: verbs.QPStateInit}, func(c *conn) {
+		Run: onConn(setup{receives: 1, state: verbs.QPStateInit}, func(c *conn) {
 			fresh, err := c.Device.CreateQP(verbs.QPInit{
 				Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 			})
 			c.Must("another queue pair", err)
 			for _, qpn := range []verbs.QPN{fresh.QPN(), c.qp.QPN()} {
-				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().To(uint32(qpn)))
-				c.drops(ib.WriteOnly(c.psn(1), c.at(0, 16), data(16)).AckReq().To(uint32(qpn)))
+				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(uint32(qpn)))
+				c.expectDropped(ib.WriteOnly(c.peerPSN(1), c.reth(0, 16), data(16)).AckReq().To(uint32(qpn)))
 			}
 			c.toRTR(c.qp, c.attr)
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -40,16 +40,16 @@ var bthStateCases = []conformance.Case{
 		Expects: "no completion before or after, and the receive is there for the next",
 		Defects: []string{"BuffersBeforeRTR"},
 		Run: onPort(func(p *port) {
-			d := p.bthDatagrams(0)
+			d := p.newUDConn(0)
 			d.Must("a queue pair in RESET", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 			d.Must("a queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
 				verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-			d.PostRecv(d.qp, 1, d.own.SGE(0, 128))
-			d.drops(d.datagram(data(32)))
+			d.PostRecv(d.qp, 1, d.localMem.SGE(0, 128))
+			d.expectDropped(d.datagram(data(32)))
 			d.Must("a queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-			d.settle()
+			d.Sync()
 			d.ExpectNoCompletion()
-			d.accepts(0)
+			d.expectAccepted(0)
 		}),
 	},
 	{
@@ -60,16 +60,16 @@ var bthStateCases = []conformance.Case{
 		Sends:   "an ACK, a READ response and an atomic acknowledgement to a queue pair in RTR, with the PSNs that it will use; later an ACK that is due",
 		Expects: "nothing; then requests that complete with their ACK, and not before",
 		Defects: []string{"EarlyAckCounts"},
-		Run: on(setup{receives: 1, state: verbs.QPStateRTR}, func(c *conn) {
-			c.drops(ib.Ack(c.sq(1), 2))
-			c.drops(ib.ReadResponseOnly(c.sq(0), 1, data(8)))
-			c.drops(ib.AtomicAck(c.sq(0), 1, 5))
+		Run: onConn(setup{receives: 1, state: verbs.QPStateRTR}, func(c *conn) {
+			c.expectDropped(ib.Ack(c.devicePSN(1), 2))
+			c.expectDropped(ib.ReadResponseOnly(c.devicePSN(0), 1, data(8)))
+			c.expectDropped(ib.AtomicAck(c.devicePSN(0), 1, 5))
 			c.toRTS(c.qp, c.attr)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
-			c.expects(ib.SendOnly(c.sq(0), nil))
-			c.silence(quiet)
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+			c.expect(ib.SendOnly(c.devicePSN(0), nil))
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
-			c.send(ib.Ack(c.sq(0), 1))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(100, verbs.WCSuccess)
 		}),
 	},
@@ -83,19 +83,19 @@ var bthStateCases = []conformance.Case{
 		Defects: []string{"AnswersInError"},
 		Run: onPort(func(p *port) {
 			refused := p.connect(setup{})
-			refused.send(ib.WriteOnly(refused.psn(0), refused.at(0, 8), data(8)).AckReq())
-			refused.expects(ib.Ack(refused.psn(0), 1))
-			refused.mem.Snapshot()
-			refused.send(ib.WriteOnly(refused.psn(1), refused.at(0, 4).Skip(-1<<40), data(4)).AckReq())
-			refused.expects(ib.Op(ib.OpAcknowledge).WithPSN(refused.psn(1)))
+			refused.send(ib.WriteOnly(refused.peerPSN(0), refused.reth(0, 8), data(8)).AckReq())
+			refused.expect(ib.Ack(refused.peerPSN(0), 1))
+			refused.targetMem.Snapshot()
+			refused.send(ib.WriteOnly(refused.peerPSN(1), refused.reth(0, 4).Skip(-1<<40), data(4)).AckReq())
+			refused.expect(ib.Op(ib.OpAcknowledge).WithPSN(refused.peerPSN(1)))
 			put := p.connect(setup{})
 			put.toError(put.qp)
 			for _, c := range []*conn{refused, put} {
 				c.AwaitState(c.qp, verbs.QPStateErr)
 				for _, n := range []int{1, 0, 2, 5} {
-					c.drops(ib.SendOnly(c.psn(n), data(16)).AckReq())
-					c.drops(ib.WriteOnly(c.psn(n), c.at(0, 16), data(16)).AckReq())
-					c.drops(ib.ReadRequest(c.psn(n), c.at(0, 16)))
+					c.expectDropped(ib.SendOnly(c.peerPSN(n), data(16)).AckReq())
+					c.expectDropped(ib.WriteOnly(c.peerPSN(n), c.reth(0, 16), data(16)).AckReq())
+					c.expectDropped(ib.ReadRequest(c.peerPSN(n), c.reth(0, 16)))
 				}
 			}
 		}),

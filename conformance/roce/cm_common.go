@@ -26,37 +26,37 @@ const (
 func (p *port) cmRequest(port uint16, comm uint32) ib.REQ {
 	return ib.REQ{
 		LocalCommID: &comm, ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, port)), LocalCAGUID: new(uint64(0x02005efffe000001)),
-		QPN: new(uint32(peerQPN)), StartingPSN: new(ib.PSN(firstPSN)), LocalGID: p.peer, RemoteGID: p.device,
+		QPN: new(uint32(peerQPN)), StartingPSN: new(ib.PSN(firstPeerPSN)), LocalGID: p.peerAddr, RemoteGID: p.deviceAddr,
 		RespResources: new(uint8(4)), InitiatorDepth: new(uint8(4)),
-		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.peer, Dst: p.device}.Append(nil),
+		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.peerAddr, Dst: p.deviceAddr}.Append(nil),
 	}
 }
 
 // cmExpect ends the case unless the next packet carries a message as wanted. It
 // returns both.
 func (p *port) cmExpect(want ib.Message) (ib.Packet, ib.Message) {
-	return p.cmExpectIn(p.ResponseTimeout(), want)
+	return p.cmExpectWithin(p.ResponseTimeout(), want)
 }
 
-func (p *port) cmExpectIn(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
+func (p *port) cmExpectWithin(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
 	pkt, m := p.cmNext(timeout, want)
-	p.cmSame(want, pkt, m)
+	p.cmCheck(want, pkt, m)
 	return pkt, m
 }
 
-// cmSame ends the case unless a message is as wanted, and came from the device to the peer.
-func (p *port) cmSame(want ib.Message, pkt ib.Packet, m ib.Message) {
+// cmCheck ends the case unless a message is as wanted, and came from the device to the peer.
+func (p *port) cmCheck(want ib.Message, pkt ib.Packet, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
 		p.Fail(fmt.Sprintf("a %v with %s", want.Attr(), d.Want()), "%v with %s", pkt, d.Got())
 	}
-	p.same(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.device, p.peer), pkt)
+	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.peerAddr), pkt)
 }
 
 // cmNext returns the next message. An MRA is left out unless it is wanted: a device
 // may send one whenever its program takes time.
 func (p *port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
 	for {
-		pkt, ok := p.next(timeout)
+		pkt, ok := p.nextPacket(timeout)
 		if !ok {
 			p.Fail(fmt.Sprintf("a %v", want.Attr()), "nothing in %v", timeout)
 		}
@@ -70,16 +70,9 @@ func (p *port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Mes
 	}
 }
 
-// cmManager is the device's connection manager.
-func (p *port) cmManager() verbs.CM {
-	cm, err := p.Device.CM()
-	p.Must("a connection manager", err)
-	return cm
-}
-
 // cmListen has a program on the device listen.
 func (p *port) cmListen(space verbs.PortSpace) verbs.Listener {
-	l, err := p.cmManager().Listen(netip.AddrPortFrom(p.device, cmPort), space, 16)
+	l, err := p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), space, 16)
 	p.Must("a listener", err)
 	return l
 }
@@ -87,12 +80,12 @@ func (p *port) cmListen(space verbs.PortSpace) verbs.Listener {
 // cmQP is a queue pair for a connection, with a receive.
 func (p *port) cmQP() *conn { return p.connect(setup{state: verbs.QPStateInit, receives: 1}) }
 
-// cmAccepting is a program on the device that takes a request and accepts it.
-type cmAccepting struct {
+// cmAcceptor is a program on the device that takes a request and accepts it.
+type cmAcceptor struct {
 	*conn
-	task conformance.Task
-	over atomic.Bool // the program has its connection, or knows that it gets none
-	made verbs.Conn
+	task        conformance.Task
+	done        atomic.Bool // the program has its connection, or knows that it gets none
+	established verbs.Conn
 }
 
 // cmParam is what the device's programs ask for and grant.
@@ -101,75 +94,77 @@ func cmParam() verbs.ConnParam {
 }
 
 // cmAccept starts a program that accepts the next request that the listener has.
-func (p *port) cmAccept(l verbs.Listener) *cmAccepting {
-	a := &cmAccepting{conn: p.cmQP()}
+func (p *port) cmAccept(l verbs.Listener) *cmAcceptor {
+	a := &cmAcceptor{conn: p.cmQP()}
 	a.task = p.Go("accept", func() error {
-		defer a.over.Store(true)
+		defer a.done.Store(true)
 		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}
-		a.made, err = req.Accept(a.qp, cmParam(), verbs.Forever)
+		a.established, err = req.Accept(a.qp, cmParam(), verbs.Forever)
 		return err
 	})
 	return a
 }
 
-// isMade ends the case unless the program has its connection.
-func (a *cmAccepting) isMade(by string) {
+// expectEstablished ends the case unless the program has its connection.
+func (a *cmAcceptor) expectEstablished(by string) {
 	a.Must("a connection established by "+by, a.task.Wait(a.ResponseTimeout()))
 	a.AwaitState(a.qp, verbs.QPStateRTS)
 }
 
-// cmLink is a connection that the peer has asked for: what both ends are called.
-type cmLink struct {
-	*cmAccepting
-	comm, remote uint32 // the peer's communication ID, and the device's
-	rep          ib.REP
+// cmSession is a connection that the peer has asked for: what both ends are called.
+type cmSession struct {
+	*cmAcceptor
+	peerID, deviceID uint32 // the peer's communication ID, and the device's
+	rep              ib.REP
 }
 
 // cmOpen asks for the n-th connection of a case, as far as the REP.
-func (p *port) cmOpen(l verbs.Listener, n uint32, change ...func(*ib.REQ)) *cmLink {
-	k := &cmLink{cmAccepting: p.cmAccept(l), comm: 0x4000_0000 + n}
-	req := p.cmRequest(cmPort, k.comm)
+func (p *port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSession {
+	k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x4000_0000 + n}
+	req := p.cmRequest(cmPort, k.peerID)
 	req.QPN = new(peerQPN + n)
-	for _, f := range change {
+	for _, f := range modify {
 		f(&req)
 	}
-	p.put(ib.CM(uint64(k.comm), req))
-	k.hasREP(p.ResponseTimeout())
+	p.sendPacket(ib.CM(uint64(k.peerID), req))
+	k.expectREP(p.ResponseTimeout())
 	// Each end says which PSN it wants to see first.
 	k.attr.RQPSN, k.attr.SQPSN = uint32(*k.rep.StartingPSN), uint32(*req.StartingPSN)
 	return k
 }
 
-// hasREP waits for the REP.
-func (k *cmLink) hasREP(timeout time.Duration) {
-	_, m := k.cmExpectIn(timeout, ib.REP{RemoteCommID: &k.comm, QPN: new(uint32(k.qp.QPN()))})
+// expectREP waits for the REP.
+func (k *cmSession) expectREP(timeout time.Duration) {
+	_, m := k.cmExpectWithin(timeout, ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.qp.QPN()))})
 	rep, ok := m.(ib.REP)
 	if !ok {
 		rig.Abort(fmt.Errorf("a REP that is none: %v", m))
 	}
-	k.rep, k.remote = rep, *rep.LocalCommID
+	k.rep, k.deviceID = rep, *rep.LocalCommID
 }
 
-// ready sends the RTU.
-func (k *cmLink) ready() {
-	k.put(ib.CM(uint64(k.comm), ib.RTU{LocalCommID: &k.comm, RemoteCommID: &k.remote}))
+// sendRTU sends the RTU.
+func (k *cmSession) sendRTU() {
+	k.sendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 }
 
-// end sends a DREQ.
-func (k *cmLink) end() {
-	k.put(ib.CM(uint64(k.comm)|1<<32, ib.DREQ{LocalCommID: &k.comm, RemoteCommID: &k.remote, RemoteQPN: new(uint32(k.qp.QPN()))}))
+// sendDREQ sends a DREQ.
+func (k *cmSession) sendDREQ() {
+	k.sendPacket(ib.CM(uint64(k.peerID)|1<<32, ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: new(uint32(k.qp.QPN()))}))
 }
 
-// ended ends the case unless a DREP comes.
-func (k *cmLink) ended() { k.cmExpect(ib.DREP{LocalCommID: &k.remote, RemoteCommID: &k.comm}) }
+// expectDREP ends the case unless a DREP comes.
+func (k *cmSession) expectDREP() {
+	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
+}
 
-// carries ends the case unless a message of the peer's gets through. It needs the
+// expectDelivery ends the case unless a message of the peer's gets through. It needs the
 // receive of the queue pair.
-func (k *cmLink) carries(n uint32) {
-	k.send(ib.SendOnly(k.psn(0), data(16)).AckReq())
-	k.expect(ib.Ack(k.psn(0), 1).To(peerQPN+n).Via(k.device, k.peer))
+func (k *cmSession) expectDelivery(n uint32) {
+	k.send(ib.SendOnly(k.peerPSN(0), data(16)).AckReq())
+	k.expectPacket(ib.Ack(k.peerPSN(0), 1).To(peerQPN+n).Via(k.deviceAddr, k.peerAddr))
 	k.ExpectRecv(1, 16)
 }

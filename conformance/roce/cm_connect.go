@@ -28,9 +28,9 @@ var cmConnectCases = []conformance.Case{
 			if took := p.Now() - asked; took > ib.AckTimeout(code) {
 				p.Fail(fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
 			}
-			k.ready()
-			k.isMade("an RTU")
-			k.carries(0)
+			k.sendRTU()
+			k.expectEstablished("an RTU")
+			k.expectDelivery(0)
 		}),
 	},
 	{
@@ -44,18 +44,18 @@ var cmConnectCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
-			p.put(req)
-			p.put(req)
-			p.settle()
-			k := &cmLink{cmAccepting: p.cmAccept(l), comm: 0x40000000}
-			k.hasREP(p.ResponseTimeout())
-			p.put(req)
-			k.repeatsItself()
-			k.ready()
-			k.isMade("an RTU")
-			p.put(req)
-			k.repeatsItself()
-			if second, err := l.GetRequest(cmMoment(p)); err == nil {
+			p.sendPacket(req)
+			p.sendPacket(req)
+			p.Sync()
+			k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x40000000}
+			k.expectREP(p.ResponseTimeout())
+			p.sendPacket(req)
+			k.expectSameREPs()
+			k.sendRTU()
+			k.expectEstablished("an RTU")
+			p.sendPacket(req)
+			k.expectSameREPs()
+			if second, err := l.GetRequest(cmDeliveryTime(p)); err == nil {
 				p.Fail("one request for the program", "a second one from %v", second.Remote())
 			} else if !errors.Is(err, verbs.ErrTimeout) {
 				p.Must("a listener", err)
@@ -74,8 +74,8 @@ var cmConnectCases = []conformance.Case{
 			l := p.cmListen(verbs.PortSpaceTCP)
 			for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
 				k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
-				k.ready()
-				k.isMade("an RTU")
+				k.sendRTU()
+				k.expectEstablished("an RTU")
 			}
 		}),
 	},
@@ -91,14 +91,14 @@ var cmConnectCases = []conformance.Case{
 			l := p.cmListen(verbs.PortSpaceTCP)
 			const comm = 0x40000000
 			req := ib.CM(comm, p.cmRequest(cmPort, comm))
-			p.put(req)
-			p.settle() // an MRA may come at once
-			p.put(req)
+			p.sendPacket(req)
+			p.Sync() // an MRA may come at once
+			p.sendPacket(req)
 			p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
-			k := &cmLink{cmAccepting: p.cmAccept(l), comm: comm}
-			k.hasREP(p.ResponseTimeout())
-			k.ready()
-			k.isMade("an RTU")
+			k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
+			k.expectREP(p.ResponseTimeout())
+			k.sendRTU()
+			k.expectEstablished("an RTU")
 		}),
 	},
 	{
@@ -114,12 +114,12 @@ var cmConnectCases = []conformance.Case{
 			l := p.cmListen(verbs.PortSpaceTCP)
 			k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
 			for range 2 {
-				k.repeats(code)
+				k.expectREPRetransmission(code)
 			}
-			k.ready()
-			k.isMade("an RTU")
+			k.sendRTU()
+			k.expectEstablished("an RTU")
 			p.Sleep(5 * ib.AckTimeout(code))
-			p.silence(quiet)
+			p.expectSilence(silencePeriod)
 		}),
 	},
 	{
@@ -135,14 +135,14 @@ var cmConnectCases = []conformance.Case{
 			l := p.cmListen(verbs.PortSpaceTCP)
 			k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
 			for range 3 {
-				k.repeats(code)
+				k.expectREPRetransmission(code)
 			}
 			err := k.task.Wait(p.ResponseTimeout())
-			p.Check(k.over.Load(), "a program that is told", "it still waits after %v", p.ResponseTimeout())
+			p.Check(k.done.Load(), "a program that is told", "it still waits after %v", p.ResponseTimeout())
 			p.Check(err != nil, "no connection without an RTU", "one")
 			// It may say that it gives up.
 			for {
-				pkt, ok := p.noise(8 * ib.AckTimeout(code))
+				pkt, ok := p.packetAfterSync(8 * ib.AckTimeout(code))
 				if !ok {
 					return
 				}
@@ -163,10 +163,10 @@ var cmConnectCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			const code = 15
 			k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
-			k.carries(0)
-			k.isMade("the first message")
+			k.expectDelivery(0)
+			k.expectEstablished("the first message")
 			p.Sleep(5 * ib.AckTimeout(code))
-			p.silence(quiet)
+			p.expectSilence(silencePeriod)
 		}),
 	},
 	{
@@ -180,21 +180,21 @@ var cmConnectCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			k := p.cmOpen(l, 0)
-			k.ready()
-			k.isMade("an RTU")
-			k.carries(0)
+			k.sendRTU()
+			k.expectEstablished("an RTU")
+			k.expectDelivery(0)
 
 			k = p.cmOpen(l, 1)
-			k.carries(1)
-			k.isMade("the first message")
-			k.ready() // late, and no harm
-			p.silence(soon)
+			k.expectDelivery(1)
+			k.expectEstablished("the first message")
+			k.sendRTU() // late, and no harm
+			p.expectSilence(shortWait)
 			k.ExpectState(k.qp, verbs.QPStateRTS)
 
 			k = p.cmOpen(l, 2)
-			k.send(ib.WriteOnly(k.psn(0), k.at(0, 0), nil).AckReq())
-			k.expect(ib.Ack(k.psn(0), 1).To(peerQPN + 2))
-			k.isMade("a WRITE")
+			k.send(ib.WriteOnly(k.peerPSN(0), k.reth(0, 0), nil).AckReq())
+			k.expectPacket(ib.Ack(k.peerPSN(0), 1).To(peerQPN + 2))
+			k.expectEstablished("a WRITE")
 		}),
 	},
 	{
@@ -208,43 +208,43 @@ var cmConnectCases = []conformance.Case{
 		Defects: []string{"cm.OverIPv4"},
 		Run: onPort(func(p *port) {
 			k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
-			k.ready()
-			k.isMade("an RTU")
+			k.sendRTU()
+			k.expectEstablished("an RTU")
 
 			// The GID table is read before the device connects: between its REQ and the
 			// REP the device's timers run, and a remote table takes long to read.
-			gids := p.gids()
+			gids := p.gidTable()
 			c := p.cmQP()
 			dial := p.Go("connect", func() error {
-				_, err := p.cmManager().Connect(c.qp, netip.AddrPortFrom(p.peer, 9000), cmParam(), p.ResponseTimeout())
+				_, err := p.CM().Connect(c.qp, netip.AddrPortFrom(p.peerAddr, 9000), cmParam(), p.ResponseTimeout())
 				return err
 			})
-			want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.peer}
+			want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.peerAddr}
 			pkt, m := p.cmNext(p.ResponseTimeout(), want)
 			// A host with several addresses chooses the source address itself.
 			if from := pkt.IP.Src; from.Is6() && hasRoCEv2GID(gids, from) {
-				p.device = from
+				p.deviceAddr = from
 			}
-			want.LocalGID = p.device
-			p.cmSame(want, pkt, m)
+			want.LocalGID = p.deviceAddr
+			p.cmCheck(want, pkt, m)
 			req, _ := m.(ib.REQ)
 			h, _, err := ib.ParseAddrHeader(req.Private)
-			if err != nil || h.Src != p.device || h.Dst != p.peer {
-				p.Fail(fmt.Sprintf("private data that name %v and %v", p.device, p.peer), "%v and %v (%v)", h.Src, h.Dst, err)
+			if err != nil || h.Src != p.deviceAddr || h.Dst != p.peerAddr {
+				p.Fail(fmt.Sprintf("private data that name %v and %v", p.deviceAddr, p.peerAddr), "%v and %v (%v)", h.Src, h.Dst, err)
 			}
 			mad, _, _ := pkt.CM()
-			p.put(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
+			p.sendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
 			p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
 			p.Must("a connection", dial.Wait(p.ResponseTimeout()))
 		}),
 	},
 }
 
-// repeatsItself ends the case if the device says anything but what it has said: the
+// expectSameREPs ends the case if the device says anything but what it has said: the
 // same REP.
-func (k *cmLink) repeatsItself() {
+func (k *cmSession) expectSameREPs() {
 	for {
-		pkt, ok := k.noise(soon)
+		pkt, ok := k.packetAfterSync(shortWait)
 		if !ok {
 			return
 		}
@@ -252,27 +252,27 @@ func (k *cmLink) repeatsItself() {
 		if err != nil {
 			k.Fail("nothing, or the same REP again", "%v", pkt)
 		}
-		if d := ib.DiffCM(ib.REP{LocalCommID: &k.remote, RemoteCommID: &k.comm, QPN: k.rep.QPN}, m); d != nil && m.Attr() != ib.AttrMRA {
+		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && m.Attr() != ib.AttrMRA {
 			k.Fail("nothing, or the REP again with "+d.Want(), "%v with %s", pkt, d.Got())
 		}
 	}
 }
 
-// repeats ends the case unless the REP comes again, with the same numbers, and no
+// expectREPRetransmission ends the case unless the REP comes again, with the same numbers, and no
 // sooner than it may. A clock that is read late on this side takes off a little.
-func (k *cmLink) repeats(code uint8) {
-	last, was := k.Now(), k.remote
-	k.hasREP(4*ib.AckTimeout(code) + k.ResponseTimeout())
-	if k.remote != was {
-		k.Fail(fmt.Sprintf("the REP again, with communication ID %#08x", was), "%#08x", k.remote)
+func (k *cmSession) expectREPRetransmission(code uint8) {
+	last, was := k.Now(), k.deviceID
+	k.expectREP(4*ib.AckTimeout(code) + k.ResponseTimeout())
+	if k.deviceID != was {
+		k.Fail(fmt.Sprintf("the REP again, with communication ID %#08x", was), "%#08x", k.deviceID)
 	}
 	if pause := k.Now() - last; pause < ib.AckTimeout(code)*9/10 {
 		k.Fail(fmt.Sprintf("the REP again after %v", ib.AckTimeout(code)), "%v", pause)
 	}
 }
 
-// cmMoment is long enough for a program to be told of what is there.
-func cmMoment(p *port) time.Duration {
+// cmDeliveryTime is long enough for a program to be told of what is there.
+func cmDeliveryTime(p *port) time.Duration {
 	if p.Virtual {
 		return time.Second
 	}

@@ -20,23 +20,23 @@ var cmEndCases = []conformance.Case{
 		Defects: []string{"cm.NoDREPWhenDisconnected"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
-			k := p.cmMade(l, 0)
-			k.end()
-			k.ended()
-			p.Must("a connection that has ended", k.made.WaitDisconnect(p.ResponseTimeout()))
+			k := p.cmEstablish(l, 0)
+			k.sendDREQ()
+			k.expectDREP()
+			p.Must("a connection that has ended", k.established.WaitDisconnect(p.ResponseTimeout()))
 			k.AwaitState(k.qp, verbs.QPStateErr)
-			k.end()
-			k.ended()
+			k.sendDREQ()
+			k.expectDREP()
 
-			k = p.cmMade(l, 1)
-			closing := p.Go("disconnect", k.made.Disconnect)
-			pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.remote, RemoteCommID: &k.comm, RemoteQPN: new(uint32(peerQPN + 1))})
+			k = p.cmEstablish(l, 1)
+			closing := p.Go("disconnect", k.established.Disconnect)
+			pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, RemoteQPN: new(uint32(peerQPN + 1))})
 			mad, _, _ := pkt.CM()
-			p.put(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.comm, RemoteCommID: &k.remote}))
+			p.sendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 			p.Must("a connection that has ended", closing.Wait(p.ResponseTimeout()))
-			p.settle()
-			k.end()
-			k.ended()
+			p.Sync()
+			k.sendDREQ()
+			k.expectDREP()
 		}),
 	},
 	{
@@ -54,7 +54,7 @@ var cmEndCases = []conformance.Case{
 			}
 			l := p.cmListen(verbs.PortSpaceTCP)
 			for n := range uint32(conns) {
-				p.cmLife(l, n)
+				p.cmOpenAndClose(l, n)
 			}
 		}),
 	},
@@ -68,39 +68,39 @@ var cmEndCases = []conformance.Case{
 		Defects: []string{"cm.LeakTimeWait"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
-			p.cmLife(l, 0)
-			p.cmTimeWait()
-			p.cmLife(l, 0)
+			p.cmOpenAndClose(l, 0)
+			p.sleepTimeWait()
+			p.cmOpenAndClose(l, 0)
 		}),
 	},
 }
 
-// cmMade makes the n-th connection of a case.
-func (p *port) cmMade(l verbs.Listener, n uint32) *cmLink {
-	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeoutCode)) })
-	k.ready()
-	k.isMade("an RTU")
+// cmEstablish makes the n-th connection of a case.
+func (p *port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
+	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeout67ms)) })
+	k.sendRTU()
+	k.expectEstablished("an RTU")
 	return k
 }
 
-// cmLife makes a connection, ends it, and takes away what it was made of.
-func (p *port) cmLife(l verbs.Listener, n uint32) {
-	k := p.cmMade(l, n)
-	k.end()
-	k.ended()
-	p.Must(fmt.Sprintf("connection %d that has ended", n), k.made.WaitDisconnect(p.ResponseTimeout()))
+// cmOpenAndClose makes a connection, ends it, and takes away what it was made of.
+func (p *port) cmOpenAndClose(l verbs.Listener, n uint32) {
+	k := p.cmEstablish(l, n)
+	k.sendDREQ()
+	k.expectDREP()
+	p.Must(fmt.Sprintf("connection %d that has ended", n), k.established.WaitDisconnect(p.ResponseTimeout()))
 	p.Must("a queue pair that is destroyed", k.qp.Close())
-	p.Must("memory that is given back", k.mem.Close())
-	p.Must("memory that is given back", k.own.Close())
+	p.Must("memory that is given back", k.targetMem.Close())
+	p.Must("memory that is given back", k.localMem.Close())
 	for _, ok := p.PollCompletion(0); ok; _, ok = p.PollCompletion(0) {
 		continue // receives that were flushed
 	}
 }
 
-// cmTimeWait is longer than time wait lasts, which is for packets of an ended
+// sleepTimeWait is longer than time wait lasts, which is for packets of an ended
 // connection that are still on their way: twice what a packet lives, by the timeouts
 // of the request.
-func (p *port) cmTimeWait() {
+func (p *port) sleepTimeWait() {
 	if p.Virtual {
 		p.Sleep(10 * time.Minute)
 		return

@@ -23,7 +23,7 @@ var cmRefuseCases = []conformance.Case{
 			refused := func(comm uint32, service uint64) {
 				req := p.cmRequest(cmPort, comm)
 				req.ServiceID = &service
-				p.put(ib.CM(uint64(comm), req))
+				p.sendPacket(ib.CM(uint64(comm), req))
 				p.cmExpect(ib.REJ{Reason: new(ib.RejInvalidServiceID), About: new(uint8(ib.AboutREQ))})
 			}
 			refused(1, ib.ServiceID(ib.PortSpaceTCP, cmClosedPort))
@@ -42,7 +42,7 @@ var cmRefuseCases = []conformance.Case{
 		Defects: []string{"cm.RejectWithoutCommID"},
 		Run: onPort(func(p *port) {
 			for _, comm := range []uint32{0x01020304, 0xfffffffe, p.Rand.Uint32()} {
-				p.put(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
+				p.sendPacket(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
 				p.cmExpect(ib.REJ{RemoteCommID: &comm, LocalCommID: new(uint32(0))})
 			}
 		}),
@@ -65,7 +65,7 @@ var cmRefuseCases = []conformance.Case{
 				}
 				return err
 			})
-			p.put(ib.CM(comm, p.cmRequest(cmPort, comm)))
+			p.sendPacket(ib.CM(comm, p.cmRequest(cmPort, comm)))
 			p.cmExpect(ib.REJ{
 				RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
 			})
@@ -83,12 +83,12 @@ var cmRefuseCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			for n := range uint32(200) {
-				req := p.cmOddRequest(n)
-				p.put(ib.CM(uint64(n), req))
+				req := p.cmRandomRequest(n)
+				p.sendPacket(ib.CM(uint64(n), req))
 				if n%16 == 0 { // the backlog of the listener is not to be the reason
-					p.cmRefuseAll(l)
+					p.cmRejectAll(l)
 				}
-				for pkt, ok := p.noise(soon); ok; pkt, ok = p.noise(soon) {
+				for pkt, ok := p.packetAfterSync(shortWait); ok; pkt, ok = p.packetAfterSync(shortWait) {
 					_, m, err := pkt.CM()
 					if err != nil {
 						p.Fail("a message of the communication manager", "%v (%v)", pkt, err)
@@ -112,19 +112,19 @@ var cmRefuseCases = []conformance.Case{
 			l := p.cmListen(verbs.PortSpaceTCP)
 			for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
 				comm := uint32(0x100 + n)
-				h.SrcPort, h.Src, h.Dst = cmSourcePort, p.peer, p.device
+				h.SrcPort, h.Src, h.Dst = cmSourcePort, p.peerAddr, p.deviceAddr
 				req := p.cmRequest(cmPort, comm)
 				req.Private = h.Append(nil) // IP version 16 is 0 in the four bits that there are
-				p.put(ib.CM(uint64(comm), req))
+				p.sendPacket(ib.CM(uint64(comm), req))
 				p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
 			}
-			if req, err := l.GetRequest(cmMoment(p)); !errors.Is(err, verbs.ErrTimeout) {
+			if req, err := l.GetRequest(cmDeliveryTime(p)); !errors.Is(err, verbs.ErrTimeout) {
 				p.Must("a listener", err)
 				p.Fail("no request for the program", "one from %v", req.Remote())
 			}
 			k := p.cmOpen(l, 0)
-			k.ready()
-			k.isMade("an RTU")
+			k.sendRTU()
+			k.expectEstablished("an RTU")
 		}),
 	},
 	{
@@ -137,7 +137,7 @@ var cmRefuseCases = []conformance.Case{
 		Defects: []string{"cm.SIDRZeroQKey"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceUDP)
-			d := p.bthDatagrams(1)
+			d := p.newUDConn(1)
 			p.Must("the Q_Key of rdma_cm", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
 			accept := p.Go("accept", func() error {
 				req, err := l.GetRequest(verbs.Forever)
@@ -147,14 +147,14 @@ var cmRefuseCases = []conformance.Case{
 				return err
 			})
 			service := ib.ServiceID(ib.PortSpaceUDP, cmPort)
-			p.put(ib.CM(5, p.cmResolve(service, 0x0a0b0c0d)))
+			p.sendPacket(ib.CM(5, p.cmSIDRRequest(service, 0x0a0b0c0d)))
 			_, m := p.cmExpect(ib.SIDRREP{
 				RequestID: new(uint32(0x0a0b0c0d)), Status: new(uint8(ib.SIDRValid)), ServiceID: &service,
 				QPN: new(uint32(d.qp.QPN())), QKey: new(uint32(ib.UDQKey)),
 			})
 			p.Must("a request that is accepted", accept.Wait(p.ResponseTimeout()))
 			rep, _ := m.(ib.SIDRREP)
-			p.put(ib.Datagram(9, *rep.QKey, peerQPN, data(16)).To(*rep.QPN))
+			p.sendPacket(ib.Datagram(9, *rep.QKey, peerQPN, data(16)).To(*rep.QPN))
 			p.ExpectRecv(1, verbs.GRHLen+16)
 		}),
 	},
@@ -170,23 +170,23 @@ var cmRefuseCases = []conformance.Case{
 			p.cmListen(verbs.PortSpaceTCP)
 			for n, port := range []uint16{cmClosedPort, cmPort} {
 				id := uint32(0x500 + n)
-				p.put(ib.CM(uint64(id), p.cmResolve(ib.ServiceID(ib.PortSpaceUDP, port), id)))
+				p.sendPacket(ib.CM(uint64(id), p.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, port), id)))
 				p.cmExpect(ib.SIDRREP{RequestID: &id, Status: new(uint8(ib.SIDRUnsupported))})
 			}
 		}),
 	},
 }
 
-// cmResolve is a SIDR_REQ.
-func (p *port) cmResolve(service uint64, id uint32) ib.SIDRREQ {
+// cmSIDRRequest is a SIDR_REQ.
+func (p *port) cmSIDRRequest(service uint64, id uint32) ib.SIDRREQ {
 	return ib.SIDRREQ{
 		RequestID: &id, ServiceID: &service,
-		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.peer, Dst: p.device}.Append(nil),
+		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.peerAddr, Dst: p.deviceAddr}.Append(nil),
 	}
 }
 
-// cmOddRequest is a REQ with something odd about it.
-func (p *port) cmOddRequest(n uint32) ib.REQ {
+// cmRandomRequest is a REQ with something odd about it.
+func (p *port) cmRandomRequest(n uint32) ib.REQ {
 	port := uint16(cmPort)
 	if n%3 == 0 {
 		port = cmClosedPort
@@ -200,7 +200,7 @@ func (p *port) cmOddRequest(n uint32) ib.REQ {
 		func() { req.PathMTU = small(4) },
 		func() { req.Transport = small(2) },
 		func() { req.HopLimit, req.TrafficClass, req.SL = small(8), small(8), small(4) },
-		func() { req.AltLocalGID, req.AltRemoteGID = p.device, p.peer },
+		func() { req.AltLocalGID, req.AltRemoteGID = p.deviceAddr, p.peerAddr },
 		func() { req.RespResources, req.InitiatorDepth = small(8), small(8) },
 		func() { req.RetryCount, req.RNRRetryCount, req.AckTimeout = small(3), small(3), small(5) },
 		func() { req.PKey = new(uint16(p.Rand.Uint32())) },
@@ -213,8 +213,8 @@ func (p *port) cmOddRequest(n uint32) ib.REQ {
 	return req
 }
 
-// cmRefuseAll has the program refuse all requests that wait.
-func (p *port) cmRefuseAll(l verbs.Listener) {
+// cmRejectAll has the program refuse all requests that wait.
+func (p *port) cmRejectAll(l verbs.Listener) {
 	for {
 		req, err := l.GetRequest(0)
 		if errors.Is(err, verbs.ErrTimeout) {

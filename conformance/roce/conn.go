@@ -1,8 +1,6 @@
 package roce
 
 import (
-	"time"
-
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rcpeer"
@@ -10,65 +8,63 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// conn is a connected queue pair of the device and a peer that plays its other end by
-// hand. The peer keeps no state but what the case tells it to: it neither answers nor
-// repeats anything by itself.
+// conn is a connected queue pair of the device, with a scripted peer. The peer is
+// stateless: it never acknowledges or retransmits by itself.
 type conn struct {
 	*port
 	qp verbs.QP
-	// attr is how the queue pair is connected.
+	// attr are the attributes of the connection.
 	attr verbs.QPAttr
-	// mem is memory that the peer may write to, read from and do atomics on; own is
-	// for the device's own requests and receives.
-	mem, own *rig.Memory
+	// targetMem is the target of the peer's requests; localMem is for requests and
+	// receives of the device.
+	targetMem, localMem *rig.Memory
 }
 
-// Numbers of the connection: far from each other, so that one taken for the other
-// shows.
+// Initial numbers of a connection, distinct from each other.
 const (
-	peerQPN  = 0x0abcde  // the peer's queue pair
-	firstPSN = 0x0000100 // of the peer's requests
-	ownPSN   = 0x0700000 // of the device's
-	memLen   = 16 << 10  // of each memory
+	peerQPN        = 0x0abcde  // the peer's queue pair
+	firstPeerPSN   = 0x0000100 // of the peer's requests
+	firstDevicePSN = 0x0700000 // of the device's requests
+	memLen         = 16 << 10  // of each memory
 )
 
-// setup is how a connection is made; the zero value is an RC one in RTS.
+// setup describes a connection. The zero value is an RC connection in RTS.
 type setup struct {
-	kind verbs.QPType
-	// state is how far the queue pair goes; RTS if zero.
+	qpType verbs.QPType
+	// state is the last state that the queue pair is moved to; RTS if zero.
 	state verbs.QPState
 	caps  verbs.QPCaps
-	// receives are posted at the start, with IDs from 1 on and recvLen bytes each
-	// (64 if zero), one behind the other in own.
+	// receives is how many receives are posted, with IDs from 1 on and recvLen bytes
+	// each (64 if zero), one after the other in localMem.
 	receives, recvLen int
-	// access is what the peer may do with mem and with the queue pair; everything if
-	// zero.
+	// access are the rights of the peer on targetMem and on the queue pair; all if zero.
 	access verbs.Access
 	srq    verbs.SRQ
-	// change changes the attributes of the connection: timers, limits, path.
-	change func(*verbs.QPAttr)
-	// exactTimer keeps the local ACK timeout of change on a slow bench: the case is
-	// about that timeout.
-	exactTimer bool
-	// signalAll has every request complete.
+	// modify changes the attributes of the connection before it is made.
+	modify func(*verbs.QPAttr)
+	// exactTimeout keeps the local ACK timeout that modify sets, even if it is short for a
+	// slow bench.
+	exactTimeout bool
+	// signalAll makes every send request complete.
 	signalAll bool
 }
 
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// on makes a case of a body that uses a connection made like that.
-func on(s setup, body func(*conn)) func(*conformance.Bench) error {
+// onConn makes the body of a case from a function that uses a connection.
+func onConn(s setup, body func(*conn)) func(*conformance.Bench) error {
 	return onPort(func(p *port) { body(p.connect(s)) })
 }
 
-// onRC makes a case of a body that uses an RC connection with some receives posted.
-func onRC(body func(*conn)) func(*conformance.Bench) error { return on(setup{receives: 4}, body) }
+// onRC makes the body of a case from a function that uses an RC connection with four
+// receives.
+func onRC(body func(*conn)) func(*conformance.Bench) error { return onConn(setup{receives: 4}, body) }
 
 // connect makes a connection.
 func (p *port) connect(s setup) *conn {
 	c := &conn{port: p}
-	if s.kind == 0 {
-		s.kind = verbs.QPTypeRC
+	if s.qpType == 0 {
+		s.qpType = verbs.QPTypeRC
 	}
 	if s.state == 0 {
 		s.state = verbs.QPStateRTS
@@ -82,21 +78,21 @@ func (p *port) connect(s setup) *conn {
 	if s.caps == (verbs.QPCaps{}) {
 		s.caps = verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2}
 	}
-	c.mem, c.own = p.Memory(memLen, s.access|verbs.AccessLocalWrite), p.Memory(memLen, verbs.AccessLocalWrite)
+	c.targetMem, c.localMem = p.Memory(memLen, s.access|verbs.AccessLocalWrite), p.Memory(memLen, verbs.AccessLocalWrite)
 	var err error
 	c.qp, err = p.Device.CreateQP(verbs.QPInit{
-		Type: s.kind, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
+		Type: s.qpType, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
 	p.Must("a queue pair", err)
 	p.toInit(c.qp, s.access&^verbs.AccessLocalWrite)
 	for i := range s.receives {
-		c.PostRecv(c.qp, uint64(i+1), c.own.SGE(i*s.recvLen, s.recvLen))
+		c.PostRecv(c.qp, uint64(i+1), c.localMem.SGE(i*s.recvLen, s.recvLen))
 	}
-	c.attr = p.peerAttr(p.peer)
-	c.attr.DestQPN, c.attr.RQPSN, c.attr.SQPSN = peerQPN, firstPSN, ownPSN
-	if s.change != nil {
-		s.change(&c.attr)
-		if c.attr.Timeout > 0 && !s.exactTimer {
+	c.attr = p.peerAttr(p.peerAddr)
+	c.attr.DestQPN, c.attr.RQPSN, c.attr.SQPSN = peerQPN, firstPeerPSN, firstDevicePSN
+	if s.modify != nil {
+		s.modify(&c.attr)
+		if c.attr.Timeout > 0 && !s.exactTimeout {
 			c.attr.Timeout = p.LongTimeout(c.attr.Timeout)
 		}
 	}
@@ -109,38 +105,37 @@ func (p *port) connect(s setup) *conn {
 	return c
 }
 
-// psn is that of the peer's n-th packet, counting from 0.
-func (c *conn) psn(n int) ib.PSN { return ib.PSN(c.attr.RQPSN).Add(n) }
+// peerPSN is the PSN of the peer's n-th request packet, counting from 0.
+func (c *conn) peerPSN(n int) ib.PSN { return ib.PSN(c.attr.RQPSN).Add(n) }
 
-// sq is the PSN of the device's n-th packet, counting from 0.
-func (c *conn) sq(n int) ib.PSN { return ib.PSN(c.attr.SQPSN).Add(n) }
+// devicePSN is the PSN of the device's n-th request packet, counting from 0.
+func (c *conn) devicePSN(n int) ib.PSN { return ib.PSN(c.attr.SQPSN).Add(n) }
 
 // send sends packets to the connection's queue pair.
 func (c *conn) send(pkts ...ib.Packet) {
 	for _, pkt := range pkts {
-		c.put(pkt.Or(ib.Packet{}.To(uint32(c.qp.QPN()))))
+		c.sendPacket(pkt.Or(ib.Packet{}.To(uint32(c.qp.QPN()))))
 	}
 }
 
-// expects is port.expect for packets of this connection.
-func (c *conn) expects(want ib.Packet) ib.Packet { return c.expect(c.ofDevice(want)) }
+// expect fails the case unless the next packet is of this connection and matches want. It
+// returns the packet.
+func (c *conn) expect(want ib.Packet) ib.Packet { return c.expectPacket(c.fromDevice(want)) }
 
-// ofDevice is an expectation with the way that the device's packets take on this
-// connection.
-func (c *conn) ofDevice(want ib.Packet) ib.Packet {
-	return want.Or(ib.Packet{}.To(uint32(c.attr.DestQPN)).Via(c.device, c.peer))
+// fromDevice adds the addresses and the destination QPN of the connection to an expected
+// packet.
+func (c *conn) fromDevice(want ib.Packet) ib.Packet {
+	return want.Or(ib.Packet{}.To(uint32(c.attr.DestQPN)).Via(c.deviceAddr, c.peerAddr))
 }
 
-// at is n bytes of the memory that the peer works on, from off on.
-func (c *conn) at(off, n int) ib.RETH {
-	return ib.At(c.mem.Addr()+uint64(off), uint32(c.mem.RKey()), n)
+// reth returns the RETH for n bytes of targetMem from off on.
+func (c *conn) reth(off, n int) ib.RETH {
+	return ib.At(c.targetMem.Addr()+uint64(off), uint32(c.targetMem.RKey()), n)
 }
 
-// timeoutCode is a local ACK timeout of 67 ms: long against everything but waiting.
-const timeoutCode = 14
+// timeout67ms is the code of a local ACK timeout of 67 ms, which does not expire while a
+// case reacts.
+const timeout67ms = 14
 
-// data is n bytes to send.
+// data returns n bytes of payload.
 func data(n int) []byte { return rcpeer.Data(n) }
-
-// quiet is how long silence lasts where no timer runs.
-const quiet = time.Second

@@ -20,23 +20,23 @@ var cnpCases = []conformance.Case{
 		Defects: []string{"NoCongestion", "MarkedDropped"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
-			c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().CE())
-			c.notifiedBeside(ib.Ack(c.psn(0), 1))
-			c.ExpectBytes(c.mem, 0, data(16))
-			c.Sleep(cnpPause)
+			c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().CE())
+			c.expectCNPAnd(ib.Ack(c.peerPSN(0), 1))
+			c.ExpectBytes(c.targetMem, 0, data(16))
+			c.Sleep(maxCNPInterval)
 			c = p.connect(setup{receives: 1})
-			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq().CE())
-			c.notifiedBeside(ib.Ack(c.psn(0), 1))
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().CE())
+			c.expectCNPAnd(ib.Ack(c.peerPSN(0), 1))
 			c.ExpectRecv(1, 16)
-			c.ExpectBytes(c.own, 0, data(16))
-			c.Sleep(cnpPause)
+			c.ExpectBytes(c.localMem, 0, data(16))
+			c.Sleep(maxCNPInterval)
 			c = p.connect(setup{signalAll: true})
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-			c.skipsToRead()
-			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)).CE())
-			c.notified()
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.expectReadRequest()
+			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(16)).CE())
+			c.expectCNP()
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectBytes(c.own, 0, data(16))
+			c.ExpectBytes(c.localMem, 0, data(16))
 		}),
 	},
 	{
@@ -48,8 +48,8 @@ var cnpCases = []conformance.Case{
 		Expects: "a CNP from the device's address to the peer's, for the peer's queue pair",
 		Defects: []string{"CNPMisaddressed"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(16)).CE())
-			c.same(ib.CNP().To(peerQPN).Via(c.device, c.peer), c.notified())
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).CE())
+			c.checkPacket(ib.CNP().To(peerQPN).Via(c.deviceAddr, c.peerAddr), c.expectCNP())
 		}),
 	},
 	{
@@ -61,8 +61,8 @@ var cnpCases = []conformance.Case{
 		Expects: "a CNP with P_Key 0x7fff",
 		Defects: []string{"CNPMisaddressed"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(16)).WithPKey(0x7fff).CE())
-			c.same(ib.CNP().WithPKey(0x7fff), c.notified())
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).WithPKey(0x7fff).CE())
+			c.checkPacket(ib.CNP().WithPKey(0x7fff), c.expectCNP())
 		}),
 	},
 	{
@@ -77,17 +77,17 @@ var cnpCases = []conformance.Case{
 			missing := make(map[uint32]bool)
 			var all []*conn
 			for i, peer := range []int{0, 0, 1} {
-				all = append(all, p.connect(setup{change: func(a *verbs.QPAttr) {
+				all = append(all, p.connect(setup{modify: func(a *verbs.QPAttr) {
 					a.DestQPN = peerQPN + verbs.QPN(i)
 					a.AH.GRH.DGID = verbs.GIDFrom(p.PeerAddr(peer))
 				}}))
 				missing[peerQPN+uint32(i)] = true
 			}
 			for i, c := range all {
-				c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).CE().From(p.PeerAddr(i / 2)))
+				c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).CE().From(p.PeerAddr(i / 2)))
 			}
 			for len(missing) > 0 {
-				pkt, ok := p.next(p.ResponseTimeout())
+				pkt, ok := p.nextPacket(p.ResponseTimeout())
 				p.Check(ok, "a CNP for each of three queue pairs", "none for %d of them", len(missing))
 				if pkt.Opcode() == ib.OpCNP {
 					delete(missing, pkt.DestQP())
@@ -103,17 +103,17 @@ var cnpCases = []conformance.Case{
 		Sends:   "WRITEs with ECN 00, 01 and 10; then one behind a gap, and a duplicate",
 		Expects: "ACKs and a NAK, and no CNP",
 		Defects: []string{"CNPOnNAK"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			for i := range 3 {
-				c.send(ib.WriteOnly(c.psn(i), c.at(0, 16), data(16)).AckReq().WithTClass(uint8(i)))
-				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+				c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).AckReq().WithTClass(uint8(i)))
+				c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
 			}
-			c.send(ib.WriteOnly(c.psn(5), c.at(0, 16), data(16)).AckReq())
-			c.expects(ib.Nak(c.psn(3), ib.NakSequence, 3))
-			c.silence(quiet)
-			c.send(ib.WriteOnly(c.psn(2), c.at(0, 16), data(16)).AckReq())
-			c.expects(ib.Ack(ib.AnyPSN, 3))
-			c.silence(quiet)
+			c.send(ib.WriteOnly(c.peerPSN(5), c.reth(0, 16), data(16)).AckReq())
+			c.expect(ib.Nak(c.peerPSN(3), ib.NakSequence, 3))
+			c.expectSilence(silencePeriod)
+			c.send(ib.WriteOnly(c.peerPSN(2), c.reth(0, 16), data(16)).AckReq())
+			c.expect(ib.Ack(ib.AnyPSN, 3))
+			c.expectSilence(silencePeriod)
 		}),
 	},
 	{
@@ -124,11 +124,11 @@ var cnpCases = []conformance.Case{
 		Sends:   "at once, 100 WRITEs with ECN 11 on one connection",
 		Expects: "at least one CNP, and not 100",
 		Defects: []string{"CNPBurst"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			for i := range 100 {
-				c.send(ib.WriteOnly(c.psn(i), c.at(0, 16), data(16)).CE())
+				c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).CE())
 			}
-			n := c.cnps()
+			n := c.countCNPs()
 			c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in a moment", "%d", n)
 		}),
 	},
@@ -141,10 +141,10 @@ var cnpCases = []conformance.Case{
 		Expects: "a CNP with all of these 0",
 		Defects: []string{"CNPReservedUsed"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(16)).CE().SE().MigReq())
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).CE().SE().MigReq())
 			want := ib.CNP().NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithPayload(make([]byte, 16))
 			want.BTH.MigReq, want.BTH.Resv6, want.BTH.Resv7 = new(false), new(uint8(0)), new(uint8(0))
-			c.same(want, c.notified())
+			c.checkPacket(want, c.expectCNP())
 		}),
 	},
 	{
@@ -163,7 +163,7 @@ var cnpCases = []conformance.Case{
 			odd := ib.CNP().SE().MigReq().WithPSN(0x123456).WithPayload(ones)
 			odd.BTH.BECN = new(false)
 			before := f.burst()
-			f.slower(before, f.burstUnder(f.slowedBy(odd)))
+			f.expectSlower(before, f.burstWith(f.cnpSource(odd)))
 		}),
 	},
 }
@@ -172,17 +172,17 @@ var cnpCases = []conformance.Case{
 // does not raise its rate sooner.
 const cnpInterval = 50 * time.Microsecond
 
-// attention is how long it takes at most until a device in software looks at its wire by
+// pollLatency is how long it takes at most until a device in software looks at its wire by
 // itself, when its program has just stopped to: CNPs that it sees at once count as one.
-const attention = 3 * time.Millisecond
+const pollLatency = 3 * time.Millisecond
 
-// cnpPause is longer than any device waits between CNPs.
-const cnpPause = 20 * time.Millisecond
+// maxCNPInterval is longer than any device waits between CNPs.
+const maxCNPInterval = 20 * time.Millisecond
 
-// notified waits for a CNP, and returns it. What else comes is not looked at.
-func (c *conn) notified() ib.Packet {
+// expectCNP waits for a CNP, and returns it. What else comes is not looked at.
+func (c *conn) expectCNP() ib.Packet {
 	for {
-		pkt, ok := c.next(c.ResponseTimeout())
+		pkt, ok := c.nextPacket(c.ResponseTimeout())
 		switch {
 		case !ok:
 			c.Fail("a CNP", "none in %v", c.ResponseTimeout())
@@ -192,11 +192,11 @@ func (c *conn) notified() ib.Packet {
 	}
 }
 
-// notifiedBeside ends the case unless a CNP comes, and before or behind it this packet
+// expectCNPAnd ends the case unless a CNP comes, and before or behind it this packet
 // of the connection, and nothing else between.
-func (c *conn) notifiedBeside(want ib.Packet) {
+func (c *conn) expectCNPAnd(want ib.Packet) {
 	for told, answered := false, false; !told || !answered; {
-		pkt, ok := c.next(c.ResponseTimeout())
+		pkt, ok := c.nextPacket(c.ResponseTimeout())
 		switch {
 		case !ok && !told:
 			c.Fail("a CNP", "none in %v", c.ResponseTimeout())
@@ -205,17 +205,17 @@ func (c *conn) notifiedBeside(want ib.Packet) {
 		case pkt.Opcode() == ib.OpCNP && !told:
 			told = true
 		default:
-			c.same(c.ofDevice(want), pkt)
+			c.checkPacket(c.fromDevice(want), pkt)
 			answered = true
 		}
 	}
 }
 
-// cnps counts the CNPs that the device sends until it has dealt with all that was put
+// countCNPs counts the CNPs that the device sends until it has dealt with all that was put
 // before, and a while longer where waiting costs nothing.
-func (c *conn) cnps() (n int) {
+func (c *conn) countCNPs() (n int) {
 	for {
-		pkt, more := c.noise(cnpPause)
+		pkt, more := c.packetAfterSync(maxCNPInterval)
 		if !more {
 			return n
 		}

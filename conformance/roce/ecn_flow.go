@@ -32,9 +32,9 @@ func onFlow(body func(*flow)) func(*conformance.Bench) error {
 func (p *port) flow(to verbs.QPN) *flow {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
-	c := p.connect(setup{signalAll: true, change: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, attr.ActiveMTU }})
+	c := p.connect(setup{signalAll: true, modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, attr.ActiveMTU }})
 	mtu := attr.ActiveMTU.Bytes()
-	p.settle() // a host that has yet to find its peer's address loses most of a burst
+	p.Sync() // a host that has yet to find its peer's address loses most of a burst
 	return &flow{conn: c, mtu: mtu, from: p.Memory(flowPackets*mtu, verbs.AccessLocalWrite)}
 }
 
@@ -45,9 +45,9 @@ func (f *flow) burst() time.Duration {
 	return min(f.burstOnce(nothing), f.burstOnce(nothing), f.burstOnce(nothing))
 }
 
-// burstUnder is burst with something done about it, and returns the second shortest of
+// burstWith is burst with something done about it, and returns the second shortest of
 // three times: a bench that was away for long has had a rate rise again.
-func (f *flow) burstUnder(s slowing) time.Duration {
+func (f *flow) burstWith(s cnpSource) time.Duration {
 	var took [3]time.Duration
 	for i := range took {
 		s.before()
@@ -67,45 +67,45 @@ func (f *flow) burstOnce(do func()) time.Duration {
 	})
 	var first, last time.Duration
 	for i := range flowPackets {
-		pkt, ok := f.next(cnpInterval)
-		for until := f.Now() + f.ResponseTimeout(); !ok && f.Now() < until; pkt, ok = f.next(cnpInterval) {
+		pkt, ok := f.nextPacket(cnpInterval)
+		for until := f.Now() + f.ResponseTimeout(); !ok && f.Now() < until; pkt, ok = f.nextPacket(cnpInterval) {
 			do()
 		}
 		f.Check(ok, fmt.Sprintf("a WRITE of %d packets", flowPackets), "%d", i)
-		f.same(ib.Packet{}.WithPSN(f.sq(f.sent)), pkt)
+		f.checkPacket(ib.Packet{}.WithPSN(f.devicePSN(f.sent)), pkt)
 		if i == 0 {
-			first = f.cameAt
+			first = f.lastArrival
 		}
-		last = f.cameAt
+		last = f.lastArrival
 		f.sent++
 		do() // which may take as long as the device does
 	}
 	took := last - first
 	f.Must("a WRITE that can be posted", post.Wait(f.ResponseTimeout()))
-	f.send(ib.Ack(f.sq(f.sent-1), 0))
+	f.send(ib.Ack(f.devicePSN(f.sent-1), 0))
 	f.ExpectCompletion(1, verbs.WCSuccess)
 	return took
 }
 
-// slowing is what is done to have a device send more slowly, before a burst and at each
+// cnpSource is what is done to have a device send more slowly, before a burst and at each
 // packet: a rate that was reduced rises again at once if CNPs stop.
-type slowing struct{ before, each func() }
+type cnpSource struct{ before, each func() }
 
-// slowedBy sends some of these CNPs before a burst, as dense as a receiver sends them,
+// cnpSource sends some of these CNPs before a burst, as dense as a receiver sends them,
 // and goes on with it. They are so many that a device which is far slower than its line
 // has to become slower still.
-func (f *flow) slowedBy(cnp ib.Packet) slowing {
-	return slowing{func() { f.congest(cnp) }, func() { f.send(cnp) }}
+func (f *flow) cnpSource(cnp ib.Packet) cnpSource {
+	return cnpSource{func() { f.sendCNPs(cnp) }, func() { f.send(cnp) }}
 }
 
-// congest sends many CNPs, and waits until the device has seen them.
-func (c *conn) congest(cnp ib.Packet) {
-	c.Sleep(attention)
+// sendCNPs sends many CNPs, and waits until the device has seen them.
+func (c *conn) sendCNPs(cnp ib.Packet) {
+	c.Sleep(pollLatency)
 	for range 20 {
 		c.send(cnp)
 		c.Compute(cnpInterval)
 	}
-	c.settle()
+	c.Sync()
 }
 
 // Times of a burst between which rates can be told apart. Where bits take no time the
@@ -116,8 +116,8 @@ const (
 	flowSlow  = time.Millisecond
 )
 
-// slower ends the case unless a burst took at least twice as long as before.
-func (f *flow) slower(before, after time.Duration) {
+// expectSlower ends the case unless a burst took at least twice as long as before.
+func (f *flow) expectSlower(before, after time.Duration) {
 	limit := 2 * max(before, flowQuick)
 	if after < limit && before > flowSlow {
 		rig.Abort(fmt.Errorf("the device takes %v for %d packets by itself, and may be slower than it was told to be: %w", before, flowPackets, conformance.ErrBenchCannot))
@@ -125,9 +125,9 @@ func (f *flow) slower(before, after time.Duration) {
 	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
 }
 
-// asFast ends the case if a burst took much longer than before: what was reduced by as
+// expectSameRate ends the case if a burst took much longer than before: what was reduced by as
 // many CNPs takes far longer than a bench that has more to do.
-func (f *flow) asFast(before, after time.Duration) {
+func (f *flow) expectSameRate(before, after time.Duration) {
 	limit := 4 * max(before, flowSlow)
 	f.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)
 }

@@ -21,7 +21,7 @@ var congestionCases = []conformance.Case{
 		Defects: []string{"NoCongestion"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
-			f.slower(before, f.burstUnder(f.slowedBy(ib.CNP())))
+			f.expectSlower(before, f.burstWith(f.cnpSource(ib.CNP())))
 		}),
 	},
 	{
@@ -35,7 +35,7 @@ var congestionCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			named, other := p.flow(peerQPN), p.flow(peerQPN+1)
 			before := other.burst()
-			other.asFast(before, other.burstUnder(named.slowedBy(ib.CNP())))
+			other.expectSameRate(before, other.burstWith(named.cnpSource(ib.CNP())))
 		}),
 	},
 	{
@@ -48,14 +48,14 @@ var congestionCases = []conformance.Case{
 		Defects: []string{"RateNeverRecovers"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
-			slow := f.burstUnder(f.slowedBy(ib.CNP()))
+			slow := f.burstWith(f.cnpSource(ib.CNP()))
 			if slow < 2*max(before, flowQuick) {
 				rig.Abort(fmt.Errorf("the device does not slow, which another case is about: %w", conformance.ErrBenchCannot))
 			}
 			now := slow
 			for until := f.Now() + f.ResponseTimeout(); now > slow/2; now = f.burst() {
 				f.Check(f.Now() < until, fmt.Sprintf("a rate that rises: %v or less for %d packets", slow/2, flowPackets), "%v, after %v", now, f.ResponseTimeout())
-				f.Sleep(cnpPause)
+				f.Sleep(maxCNPInterval)
 			}
 		}),
 	},
@@ -68,10 +68,10 @@ var congestionCases = []conformance.Case{
 		Expects: "nothing, and that the PSN is still due",
 		Defects: []string{"CNPTakesPSN"},
 		Run: onPort(func(p *port) {
-			for _, due := range []uint32{firstPSN, 0, 0xffff00} {
-				c := p.connect(setup{receives: 1, change: func(a *verbs.QPAttr) { a.RQPSN = due }})
-				c.drops(ib.CNP())
-				c.accepts(0)
+			for _, due := range []uint32{firstPeerPSN, 0, 0xffff00} {
+				c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.RQPSN = due }})
+				c.expectDropped(ib.CNP())
+				c.expectAccepted(0)
 			}
 		}),
 	},
@@ -85,8 +85,8 @@ var congestionCases = []conformance.Case{
 		Defects: []string{"QPNLoose"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
-			f.asFast(before, f.burstUnder(f.slowedBy(ib.CNP().To(0xabcdef))))
-			f.silence(soon)
+			f.expectSameRate(before, f.burstWith(f.cnpSource(ib.CNP().To(0xabcdef))))
+			f.expectSilence(shortWait)
 		}),
 	},
 	{
@@ -99,8 +99,8 @@ var congestionCases = []conformance.Case{
 		Defects: []string{"ICRCIgnored"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
-			f.asFast(before, f.burstUnder(f.slowedBy(ib.CNP().BadICRC())))
-			f.silence(soon)
+			f.expectSameRate(before, f.burstWith(f.cnpSource(ib.CNP().BadICRC())))
+			f.expectSilence(shortWait)
 		}),
 	},
 	{
@@ -111,21 +111,21 @@ var congestionCases = []conformance.Case{
 		Sends:   "three marked WRITEs, each when a CNP is due again; four CNPs",
 		Expects: "counts of 3 marks, of as many CNPs sent as came, and of 4 CNPs heeded; at least the second of these counters",
 		Defects: []string{"CNPCounterStuck"},
-		Run: on(setup{}, func(c *conn) {
-			sent, marked, handled := c.counts(countCNPsSent), c.counts(countMarks), c.counts(countCNPsHandled)
+		Run: onConn(setup{}, func(c *conn) {
+			sent, marked, handled := c.watchCounter(countCNPsSent), c.watchCounter(countMarks), c.watchCounter(countCNPsHandled)
 			came := 0
 			for i := range 3 {
-				c.send(ib.WriteOnly(c.psn(i), c.at(0, 16), data(16)).AckReq().CE())
-				came += c.cnps()
-				c.Sleep(cnpPause)
+				c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).AckReq().CE())
+				came += c.countCNPs()
+				c.Sleep(maxCNPInterval)
 			}
 			for range 4 {
 				c.send(ib.CNP())
 			}
-			came += c.cnps()
-			sent.are(c.port, came, true)
-			marked.are(c.port, 3, false)
-			handled.are(c.port, 4, false)
+			came += c.countCNPs()
+			sent.expectIncrease(c.port, came, true)
+			marked.expectIncrease(c.port, 3, false)
+			handled.expectIncrease(c.port, 4, false)
 		}),
 	},
 	{
@@ -136,23 +136,23 @@ var congestionCases = []conformance.Case{
 		Sends:   "twice, an ACK for a SEND behind a READ that was not answered; then the answer",
 		Expects: "a count of 2",
 		Defects: []string{"ImpliedNAKCounterStuck"},
-		Run: on(setup{signalAll: true}, func(c *conn) {
-			implied := c.counts(countImpliedNAKs)
+		Run: onConn(setup{signalAll: true}, func(c *conn) {
+			implied := c.watchCounter(countImpliedNAKs)
 			for i := range 2 {
 				c.PostSend(c.qp,
-					verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
-					verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(64, 8)},
+					verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+					verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(64, 8)},
 				)
-				c.take(2)
-				c.send(ib.Ack(c.sq(2*i+1), uint32(2*i+2)))
-				c.settle()
-				c.send(ib.ReadResponseOnly(c.sq(2*i), uint32(2*i+1), data(16)), ib.Ack(c.sq(2*i+1), uint32(2*i+2)))
+				c.nextPackets(2)
+				c.send(ib.Ack(c.devicePSN(2*i+1), uint32(2*i+2)))
+				c.Sync()
+				c.send(ib.ReadResponseOnly(c.devicePSN(2*i), uint32(2*i+1), data(16)), ib.Ack(c.devicePSN(2*i+1), uint32(2*i+2)))
 				c.ExpectCompletion(1, verbs.WCSuccess)
 				c.ExpectCompletion(2, verbs.WCSuccess)
-				c.settle()
+				c.Sync()
 				c.DiscardSkipped() // the READ, and what is behind it, may have been sent again
 			}
-			implied.are(c.port, 2, true)
+			implied.expectIncrease(c.port, 2, true)
 		}),
 	},
 }
@@ -165,19 +165,19 @@ var (
 	countImpliedNAKs = []string{"implied_nak", "implied_nak_seq_err"}
 )
 
-// count is a counter of the device and what it showed at first.
-type count struct {
+// counterWatch is a counter of the device and what it showed at first.
+type counterWatch struct {
 	names []string
-	was   uint64
+	start uint64
 }
 
-// counts begins to watch a counter, which has one of these names.
-func (p *port) counts(names []string) count {
-	was, _ := p.countOf(names)
-	return count{names, was}
+// watchCounter begins to watch a counter, which has one of these names.
+func (p *port) watchCounter(names []string) counterWatch {
+	start, _ := p.readCounter(names)
+	return counterWatch{names, start}
 }
 
-func (p *port) countOf(names []string) (uint64, bool) {
+func (p *port) readCounter(names []string) (uint64, bool) {
 	for _, name := range names {
 		if v, ok := p.Counter(name); ok {
 			return v, true
@@ -186,13 +186,13 @@ func (p *port) countOf(names []string) (uint64, bool) {
 	return 0, false
 }
 
-// are ends the case unless the counter has gone up so far. A device without it does
+// expectIncrease ends the case unless the counter has gone up so far. A device without it does
 // not claim anything; if the case is about this counter, it cannot be judged then.
-func (k count) are(p *port, want int, needed bool) {
-	now, ok := p.countOf(k.names)
+func (k counterWatch) expectIncrease(p *port, want int, needed bool) {
+	now, ok := p.readCounter(k.names)
 	switch {
 	case ok:
-		p.Check(now-k.was == uint64(want), fmt.Sprintf("%s up by %d", k.names[0], want), "%d", now-k.was)
+		p.Check(now-k.start == uint64(want), fmt.Sprintf("%s up by %d", k.names[0], want), "%d", now-k.start)
 	case needed:
 		rig.Abort(fmt.Errorf("the device has no counter %s: %w", strings.Join(k.names, " or "), conformance.ErrBenchCannot))
 	}

@@ -21,15 +21,15 @@ var eventCases = []conformance.Case{
 		Defects: []string{"NoQPEvents"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
-			c.send(ib.WriteOnly(c.psn(0), ib.At(c.mem.Addr(), c.closedRKey(), 16), data(16)).AckReq())
-			c.expects(ib.Nak(c.psn(0), ib.NakRemoteAccess, 0))
-			c.raises(verbs.EventQPAccessErr)
+			c.send(ib.WriteOnly(c.peerPSN(0), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16), data(16)).AckReq())
+			c.expect(ib.Nak(c.peerPSN(0), ib.NakRemoteAccess, 0))
+			c.expectQPEvent(verbs.EventQPAccessErr)
 			c = p.connect(setup{})
-			c.send(ib.ReadRequest(c.psn(0), ib.At(c.mem.Addr(), c.closedRKey(), 16)))
-			c.expects(ib.Nak(c.psn(0), ib.NakRemoteAccess, 0))
-			c.raises(verbs.EventQPAccessErr)
-			c.settle()
-			c.noMoreEvents()
+			c.send(ib.ReadRequest(c.peerPSN(0), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16)))
+			c.expect(ib.Nak(c.peerPSN(0), ib.NakRemoteAccess, 0))
+			c.expectQPEvent(verbs.EventQPAccessErr)
+			c.Sync()
+			c.expectNoMoreEvents()
 		}),
 	},
 	{
@@ -40,12 +40,12 @@ var eventCases = []conformance.Case{
 		Sends:   "a WRITE_MIDDLE without a FIRST",
 		Expects: "a NAK for an invalid request, and the event of the queue pair, once",
 		Defects: []string{"NoQPEvents"},
-		Run: on(setup{}, func(c *conn) {
-			c.send(ib.WriteMiddle(c.psn(0), data(pathMTU.Bytes())).AckReq())
-			c.expects(ib.Nak(c.psn(0), ib.NakInvalidRequest, 0))
-			c.raises(verbs.EventQPReqErr)
-			c.settle()
-			c.noMoreEvents()
+		Run: onConn(setup{}, func(c *conn) {
+			c.send(ib.WriteMiddle(c.peerPSN(0), data(pathMTU.Bytes())).AckReq())
+			c.expect(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0))
+			c.expectQPEvent(verbs.EventQPReqErr)
+			c.Sync()
+			c.expectNoMoreEvents()
 		}),
 	},
 	{
@@ -59,10 +59,10 @@ var eventCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			rtr, rts := p.connect(setup{state: verbs.QPStateRTR, receives: 1}), p.connect(setup{receives: 1})
 			p.ExpectNoEvent()
-			rts.accepts(0)
+			rts.expectAccepted(0)
 			p.ExpectNoEvent()
-			rtr.accepts(0)
-			rtr.raises(verbs.EventCommEst)
+			rtr.expectAccepted(0)
+			rtr.expectQPEvent(verbs.EventCommEst)
 			p.ExpectNoEvent()
 		}),
 	},
@@ -78,14 +78,14 @@ var eventCases = []conformance.Case{
 		Expects: "both events, a port state that agrees, and a connection that goes on",
 		Defects: []string{"PortEventsMissing"},
 		Run: onRC(func(c *conn) {
-			c.portIs(true)
+			c.awaitPortActive(true)
 			c.Must("a cable that can be taken out", c.SetLink(false))
-			c.portReports(verbs.EventPortErr)
-			c.portIs(false)
+			c.expectPortEvent(verbs.EventPortErr)
+			c.awaitPortActive(false)
 			c.Must("a cable that can be put in", c.SetLink(true))
-			c.portReports(verbs.EventPortActive)
-			c.portIs(true)
-			c.accepts(0)
+			c.expectPortEvent(verbs.EventPortActive)
+			c.awaitPortActive(true)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -99,22 +99,22 @@ var eventCases = []conformance.Case{
 		Defects: []string{"RemovedAddressUsed"},
 		Run: onPort(func(p *port) {
 			second := newPort(p.Rig)
-			second.device = p.Local[1]
-			index := p.gidIndex(second.device)
-			gone := second.connect(setup{receives: 2, change: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
+			second.deviceAddr = p.Local[1]
+			index := p.gidIndex(second.deviceAddr)
+			gone := second.connect(setup{receives: 2, modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
 			stays := p.connect(setup{receives: 1})
-			gone.accepts(0)
-			p.setAddress(second.device, false)
-			gone.send(ib.SendOnly(gone.psn(1), data(16)).AckReq())
-			p.silence(quiet)
+			gone.expectAccepted(0)
+			p.setAddress(second.deviceAddr, false)
+			gone.send(ib.SendOnly(gone.peerPSN(1), data(16)).AckReq())
+			p.expectSilence(silencePeriod)
 			// What becomes of a request there is the device's business, as long as it says
 			// nothing and does not succeed.
-			_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.own.SGL(0, 8)}})
-			p.silence(quiet)
+			_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.localMem.SGL(0, 8)}})
+			p.expectSilence(silencePeriod)
 			for wc, ok := p.PollCompletion(0); ok; wc, ok = p.PollCompletion(0) {
 				p.Check(wc.Status != verbs.WCSuccess, "no success on an address that is gone", "%s", rig.Describe(&wc))
 			}
-			stays.accepts(0)
+			stays.expectAccepted(0)
 		}),
 	},
 	{
@@ -126,7 +126,7 @@ var eventCases = []conformance.Case{
 		Sends:   "a SEND before the address is taken away, one while it is gone, and one to another connection when it is back",
 		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 		Defects: []string{"RemovedAddressUsed"},
-		Run:     onRC(goesAndComes),
+		Run:     onRC(removeAndRestoreAddress),
 	},
 	{
 		ID:    "ev/gid/only-ipv4-address-goes-and-comes",
@@ -137,7 +137,7 @@ var eventCases = []conformance.Case{
 		Sends:   "a SEND before the address is taken away, one while it is gone, and one to another connection when it is back",
 		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 		Defects: []string{"RemovedAddressUsed"},
-		Run:     onRC(goesAndComes),
+		Run:     onRC(removeAndRestoreAddress),
 	},
 	{
 		ID:    "ev/mig/migrated-sender-says-so",
@@ -148,13 +148,13 @@ var eventCases = []conformance.Case{
 		Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 again, on the alternate path, when the program has it taken",
 		Defects: []string{"MigReqZero"},
 		Run: onRC(func(c *conn) {
-			c.says(0, true)
-			c.armAlternate()
-			c.says(1, false)
-			c.migrationIs(verbs.MigArmed)
+			c.expectMigReq(0, true)
+			c.armAltPath()
+			c.expectMigReq(1, false)
+			c.expectMigState(verbs.MigArmed)
 			c.Must("a migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
-			c.peer = c.PeerAddr(1)
-			c.says(2, true)
+			c.peerAddr = c.PeerAddr(1)
+			c.expectMigReq(2, true)
 		}),
 	},
 	{
@@ -166,16 +166,16 @@ var eventCases = []conformance.Case{
 		Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
 		Defects: []string{"MigrationIgnored"},
 		Run: onRC(func(c *conn) {
-			c.armAlternate()
-			c.says(0, false)
-			c.migrationIs(verbs.MigArmed)
+			c.armAltPath()
+			c.expectMigReq(0, false)
+			c.expectMigState(verbs.MigArmed)
 			c.ExpectNoEvent()
-			c.peer = c.PeerAddr(1)
-			c.accepts(1, ib.Packet.MigReq)
-			c.raises(verbs.EventPathMig)
-			c.migrationIs(verbs.MigMigrated)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
-			c.expects(ib.SendOnly(ib.AnyPSN, nil))
+			c.peerAddr = c.PeerAddr(1)
+			c.expectAccepted(1, ib.Packet.MigReq)
+			c.expectQPEvent(verbs.EventPathMig)
+			c.expectMigState(verbs.MigMigrated)
+			c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+			c.expect(ib.SendOnly(ib.AnyPSN, nil))
 		}),
 	},
 	{
@@ -188,17 +188,17 @@ var eventCases = []conformance.Case{
 		Defects: []string{"DropMigReqZero"},
 		Run: onRC(func(c *conn) {
 			for i := range 4 {
-				c.accepts(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })
+				c.expectAccepted(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })
 			}
-			c.settle()
-			c.noMoreEvents()
+			c.Sync()
+			c.expectNoMoreEvents()
 		}),
 	},
 }
 
-// raises ends the case unless the next event is of this type and of the connection's
+// expectQPEvent ends the case unless the next event is of this type and of the connection's
 // queue pair.
-func (c *conn) raises(want verbs.AsyncEventType) {
+func (c *conn) expectQPEvent(want verbs.AsyncEventType) {
 	e := c.nextEvent(want.String())
 	if e.Type != want || e.QP != c.qp {
 		c.Fail(fmt.Sprintf("the event %v of queue pair %#x", want, uint32(c.qp.QPN())), "%v of %v", e.Type, e.QP)
@@ -223,10 +223,10 @@ func (p *port) nextEvent(want string) verbs.AsyncEvent {
 	}
 }
 
-// portReports ends the case unless the next event is of this type and of port 1. A host
+// expectPortEvent ends the case unless the next event is of this type and of port 1. A host
 // may take addresses from a port whose link is gone, and give them back later: that the
 // GID table has changed is no answer, and no harm.
-func (p *port) portReports(want verbs.AsyncEventType) {
+func (p *port) expectPortEvent(want verbs.AsyncEventType) {
 	e := p.nextEvent(want.String())
 	for e.Type == verbs.EventGIDChange {
 		e = p.nextEvent(want.String())
@@ -235,12 +235,12 @@ func (p *port) portReports(want verbs.AsyncEventType) {
 }
 
 func (p *port) isSyncEvent(e verbs.AsyncEvent) bool {
-	return p.syncQP != nil && e.QP == p.syncQP.qp
+	return p.SyncQP() != nil && e.QP == p.SyncQP()
 }
 
-// noMoreEvents fails the case if there is an event of another queue pair than the
+// expectNoMoreEvents fails the case if there is an event of another queue pair than the
 // synchronization queue pair.
-func (p *port) noMoreEvents() {
+func (p *port) expectNoMoreEvents() {
 	for {
 		e, err := p.Device.WaitAsync(0)
 		switch {
@@ -254,9 +254,9 @@ func (p *port) noMoreEvents() {
 	}
 }
 
-// portIs ends the case unless the port soon says that its link is there, or not.
-func (p *port) portIs(active bool) {
-	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(soon) {
+// awaitPortActive ends the case unless the port soon says that its link is there, or not.
+func (p *port) awaitPortActive(active bool) {
+	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(shortWait) {
 		a, err := p.Device.QueryPort(1)
 		p.Must("a port that can be queried", err)
 		switch {
@@ -268,29 +268,29 @@ func (p *port) portIs(active bool) {
 	}
 }
 
-// armAlternate gives the connection an alternate path, to the peer's second address, and has
+// armAltPath gives the connection an alternate path, to the peer's second address, and has
 // it tell its peer that it is ready.
-func (c *conn) armAlternate() {
+func (c *conn) armAltPath() {
 	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.attr.AH, AltPort: 1}
 	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAddr(1))
 	c.Must("an alternate path", c.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 }
 
-// says ends the case unless the device sends MigReq so, in its n-th request and in its
+// expectMigReq ends the case unless the device sends MigReq so, in its n-th request and in its
 // answer to the peer's. What the peer sends has the same.
-func (c *conn) says(n int, migrated bool) {
+func (c *conn) expectMigReq(n int, migrated bool) {
 	mig := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &migrated; return p }
-	c.send(mig(ib.SendOnly(c.psn(n), data(16)).AckReq()))
-	c.expects(mig(ib.Ack(c.psn(n), uint32(n+1))))
+	c.send(mig(ib.SendOnly(c.peerPSN(n), data(16)).AckReq()))
+	c.expect(mig(ib.Ack(c.peerPSN(n), uint32(n+1))))
 	c.ExpectRecv(uint64(n+1), 16)
-	c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
-	c.expects(mig(ib.SendOnly(c.sq(n), nil)))
-	c.send(mig(ib.Ack(c.sq(n), uint32(n+1))))
+	c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+	c.expect(mig(ib.SendOnly(c.devicePSN(n), nil)))
+	c.send(mig(ib.Ack(c.devicePSN(n), uint32(n+1))))
 	c.ExpectCompletion(100, verbs.WCSuccess)
 }
 
-// migrationIs ends the case unless a query tells this state of migration.
-func (c *conn) migrationIs(want verbs.MigState) {
+// expectMigState ends the case unless a query tells this state of migration.
+func (c *conn) expectMigState(want verbs.MigState) {
 	a, err := c.qp.Query()
 	c.Must("a queue pair that can be queried", err)
 	c.Check(a.PathMigState == want, fmt.Sprintf("migration state %v", want), "%v", a.PathMigState)

@@ -20,9 +20,9 @@ var icrcFieldCases = []conformance.Case{
 		Expects: "an ACK and a completion for each",
 		Defects: []string{"ICRCCheckUnmasked"},
 		Run: onRC(func(c *conn) {
-			c.accepts(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
-			c.accepts(1, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
-			c.accepts(2, ib.Packet.WithUDPChecksum)
+			c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
+			c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
+			c.expectAccepted(2, ib.Packet.WithUDPChecksum)
 		}),
 	},
 	{
@@ -35,9 +35,9 @@ var icrcFieldCases = []conformance.Case{
 		Expects: "an ACK and a completion for each",
 		Defects: []string{"ICRCCheckUnmasked"},
 		Run: onRC(func(c *conn) {
-			c.accepts(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
-			c.accepts(1, inFlight(func(p *ib.Packet) { p.IP.FlowLabel = new(uint32(0xfedcb)) }))
-			c.accepts(2, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
+			c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
+			c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.FlowLabel = new(uint32(0xfedcb)) }))
+			c.expectAccepted(2, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
 		}),
 	},
 	{
@@ -53,7 +53,7 @@ var icrcFieldCases = []conformance.Case{
 				fecn, becn bool
 				resv       uint8
 			}{{fecn: true}, {becn: true}, {resv: 0x3f}, {true, true, 0x3f}} {
-				c.accepts(n, inFlight(func(p *ib.Packet) { p.BTH.FECN, p.BTH.BECN, p.BTH.Resv6 = &b.fecn, &b.becn, &b.resv }))
+				c.expectAccepted(n, inFlight(func(p *ib.Packet) { p.BTH.FECN, p.BTH.BECN, p.BTH.Resv6 = &b.fecn, &b.becn, &b.resv }))
 			}
 		}),
 	},
@@ -68,13 +68,13 @@ var icrcFieldCases = []conformance.Case{
 		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
 			const id = 0x5a3c
-			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
+			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
 			send.IP.ID = new(uint32(id))
 			for bit := range 16 {
-				c.drops(send.InFlight(func(p *ib.Packet) { p.IP.ID = new(uint32(id ^ 1<<bit)) }))
+				c.expectDropped(send.InFlight(func(p *ib.Packet) { p.IP.ID = new(uint32(id ^ 1<<bit)) }))
 			}
 			for n, id := range []uint32{0, id, 0xffff} {
-				c.accepts(n, func(p ib.Packet) ib.Packet { p.IP.ID = &id; return p })
+				c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.IP.ID = &id; return p })
 			}
 		}),
 	},
@@ -88,10 +88,10 @@ var icrcFieldCases = []conformance.Case{
 		Expects: "nothing, and the PSN is still due",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
-			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
-			c.drops(send.InFlight(func(p *ib.Packet) { p.IP.DF = new(false) }))
-			c.drops(send.InFlight(func(p *ib.Packet) { p.IP.ReservedFlag = new(true) }))
-			c.accepts(0)
+			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
+			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.IP.DF = new(false) }))
+			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.IP.ReservedFlag = new(true) }))
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -103,15 +103,15 @@ var icrcFieldCases = []conformance.Case{
 		Expects: "nothing, and the PSN is still due",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
-			send := ib.SendOnly(c.psn(0), data(32)).AckReq()
+			send := ib.SendOnly(c.peerPSN(0), data(32)).AckReq()
 			for bit := range 16 {
-				c.drops(send.InFlight(func(p *ib.Packet) { p.UDP.SrcPort = new(uint16(0xc000 ^ 1<<bit)) }))
+				c.expectDropped(send.InFlight(func(p *ib.Packet) { p.UDP.SrcPort = new(uint16(0xc000 ^ 1<<bit)) }))
 			}
 			// The packet is right, but for another pair of addresses.
-			c.drops(send.From(c.PeerAddr(1)).InFlight(func(p *ib.Packet) { p.IP.Src = c.peer }))
-			c.drops(send.InFlight(func(p *ib.Packet) { p.Payload = p.Payload[:28] }))
-			c.drops(send.InFlight(func(p *ib.Packet) { p.Payload = append(p.Payload, 0, 0, 0, 0) }))
-			c.accepts(0)
+			c.expectDropped(send.From(c.PeerAddr(1)).InFlight(func(p *ib.Packet) { p.IP.Src = c.peerAddr }))
+			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Payload = p.Payload[:28] }))
+			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Payload = append(p.Payload, 0, 0, 0, 0) }))
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -123,13 +123,13 @@ var icrcFieldCases = []conformance.Case{
 		Expects: "nothing, and the PSN is still due",
 		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
-			bth := c.beforeBTH()
+			bth := c.bthOffset()
 			for bit := range 12 * 8 {
 				if bit/8 != 4 {
-					c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().Damaged(turn(8*bth + bit)))
+					c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().Damaged(flipBit(8*bth + bit)))
 				}
 			}
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -142,12 +142,12 @@ var icrcFieldCases = []conformance.Case{
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			const reth, imm, payload, icrc = 16, 4, 32, 4
-			begin := 8 * (c.beforeBTH() + 12)
+			begin := 8 * (c.bthOffset() + 12)
 			for i := range reth + imm + payload + icrc {
 				bit := begin + 8*i + c.Rand.IntN(8)
-				c.drops(ib.WriteOnlyImm(c.psn(0), c.at(0, payload), 7, data(payload)).AckReq().Damaged(turn(bit)))
+				c.expectDropped(ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, payload), 7, data(payload)).AckReq().Damaged(flipBit(bit)))
 			}
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -159,17 +159,17 @@ var icrcFieldCases = []conformance.Case{
 		Expects: "nothing; then an ACK, and 13 bytes received",
 		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
-			send := ib.SendOnly(c.psn(0), data(13)).AckReq()
+			send := ib.SendOnly(c.peerPSN(0), data(13)).AckReq()
 			for i := range 3 {
 				pad := make([]byte, 3)
 				pad[i] = 1 << c.Rand.IntN(8)
-				c.drops(send.InFlight(func(p *ib.Packet) { p.Pad = pad }))
+				c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Pad = pad }))
 			}
 			c.send(send.WithPad([]byte{0xff, 0xff, 0xff}))
-			c.expects(ib.Ack(c.psn(0), 1))
+			c.expect(ib.Ack(c.peerPSN(0), 1))
 			c.ExpectRecv(1, 13)
-			c.ExpectBytes(c.own, 0, data(13))
-			c.ExpectUnchanged(c.own, 0, 13)
+			c.ExpectBytes(c.localMem, 0, data(13))
+			c.ExpectUnchanged(c.localMem, 0, 13)
 		}),
 	},
 	{
@@ -183,18 +183,18 @@ var icrcFieldCases = []conformance.Case{
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			const batch = 64
-			for range tryICRCs / batch {
+			for range icrcAttempts / batch {
 				for range batch {
-					c.send(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq().Sealed(randomICRC(c.Rand)))
+					c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil).AckReq().Sealed(randomICRC(c.Rand)))
 				}
-				c.settle()
-				if n := len(c.Skipped()); n > luckyICRCs {
-					c.Fail(fmt.Sprintf("at most %d of %d random ICRCs accepted", luckyICRCs, tryICRCs), "%d already, the last %v", n, c.Skipped()[n-1].Packet)
+				c.Sync()
+				if n := len(c.Skipped()); n > maxAcceptedICRCs {
+					c.Fail(fmt.Sprintf("at most %d of %d random ICRCs accepted", maxAcceptedICRCs, icrcAttempts), "%d already, the last %v", n, c.Skipped()[n-1].Packet)
 				}
 			}
 			c.DiscardSkipped()
-			c.send(ib.WriteOnly(c.psn(0), c.at(0, 0), nil).AckReq())
-			c.expects(ib.Ack(c.psn(0), 1))
+			c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil).AckReq())
+			c.expect(ib.Ack(c.peerPSN(0), 1))
 		}),
 	},
 }
@@ -203,8 +203,8 @@ var icrcFieldCases = []conformance.Case{
 // one in four runs; more than four happen once in 150,000 runs. One that sees all of
 // the header takes none.
 const (
-	tryICRCs   = 1 << 14
-	luckyICRCs = 4
+	icrcAttempts     = 1 << 14
+	maxAcceptedICRCs = 4
 )
 
 // randomICRC draws a wrong one.
@@ -213,20 +213,20 @@ func randomICRC(r *rand.Rand) func(uint32) uint32 {
 }
 
 // inFlight changes a packet after its ICRC was computed.
-func inFlight(change func(*ib.Packet)) func(ib.Packet) ib.Packet {
-	return func(p ib.Packet) ib.Packet { return p.InFlight(change) }
+func inFlight(modify func(*ib.Packet)) func(ib.Packet) ib.Packet {
+	return func(p ib.Packet) ib.Packet { return p.InFlight(modify) }
 }
 
-// beforeBTH is how many bytes of an IP packet there are in front of the BTH.
-func (c *conn) beforeBTH() int {
-	if c.device.Is4() {
+// bthOffset is how many bytes of an IP packet there are in front of the BTH.
+func (c *conn) bthOffset() int {
+	if c.deviceAddr.Is4() {
 		return 20 + 8
 	}
 	return 40 + 8
 }
 
-// turn turns a bit of an IP packet, counting from the most significant of the first
+// flipBit turns a bit of an IP packet, counting from the most significant of the first
 // byte.
-func turn(bit int) func([]byte) {
+func flipBit(bit int) func([]byte) {
 	return func(ip []byte) { ip[bit/8] ^= 0x80 >> (bit % 8) }
 }

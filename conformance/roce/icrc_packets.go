@@ -18,7 +18,7 @@ var icrcCases = []conformance.Case{
 		Sends:   "ACKs for the device's requests",
 		Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics of one and of several packets, with 0 to 3 pad bytes",
 		Defects: []string{"ICRCWrong"},
-		Run:     on(setup{}, requestsOfAllKinds),
+		Run:     onConn(setup{}, exchangeAllRequests),
 	},
 	{
 		ID:    "icrc/sent/answers-of-every-kind",
@@ -29,7 +29,7 @@ var icrcCases = []conformance.Case{
 		Sends:   "requests that are acknowledged, answered and refused",
 		Expects: "the ICRC by the specification in every answer",
 		Defects: []string{"ICRCWrong"},
-		Run:     on(setup{receives: 1}, answersOfAllKinds),
+		Run:     onConn(setup{receives: 1}, exchangeAllResponses),
 	},
 	{
 		ID:    "icrc/sent/ipv6-packets",
@@ -40,11 +40,11 @@ var icrcCases = []conformance.Case{
 		Sends:   "ACKs for the device's requests, then requests that are acknowledged, answered and refused",
 		Expects: "the ICRC by the specification, which leaves out traffic class, flow label and hop limit",
 		Defects: []string{"ICRCWrong"},
-		Run: on(setup{receives: 1, change: func(a *verbs.QPAttr) {
+		Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) {
 			a.AH.GRH.TrafficClass, a.AH.GRH.FlowLabel, a.AH.GRH.HopLimit = 0x28, 0xabcde, 9
 		}}, func(c *conn) {
-			requestsOfAllKinds(c)
-			answersOfAllKinds(c)
+			exchangeAllRequests(c)
+			exchangeAllResponses(c)
 		}),
 	},
 	{
@@ -57,14 +57,14 @@ var icrcCases = []conformance.Case{
 		Defects: []string{"ICRCWrong"},
 		Run: onPort(func(p *port) {
 			p.RequireICRCFields()
-			p.put(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
+			p.sendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 			p.cmExpect(ib.REJ{})
-			d := p.bthDatagrams(0)
+			d := p.newUDConn(0)
 			for n := range 6 {
 				d.post(verbs.OpSend, n)
-				d.expect(ib.Op(ib.OpUDSendOnly))
+				d.expectPacket(ib.Op(ib.OpUDSendOnly))
 				d.post(verbs.OpSendImm, n)
-				d.expect(ib.Op(ib.OpUDSendOnlyImm))
+				d.expectPacket(ib.Op(ib.OpUDSendOnlyImm))
 			}
 		}),
 	},
@@ -76,17 +76,17 @@ var icrcCases = []conformance.Case{
 		Sends:   "answers to the device's FLUSH and to its WRITE; a FLUSH",
 		Expects: "the ICRC by the specification, and an answer to the FLUSH that has it",
 		Defects: []string{"FlushICRCDoubled"},
-		Run: on(setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *conn) {
+		Run: onConn(setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *conn) {
 			c.RequireICRCFields()
 			c.PostSend(c.qp, verbs.SendWR{
 				WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55},
 				Flush: verbs.Flush{Length: 64, Type: verbs.FlushGlobal},
 			})
-			c.expects(ib.Flush(c.sq(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
-			c.send(ib.ReadResponseOnly(c.sq(0), 1, nil))
+			c.expect(ib.Flush(c.devicePSN(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
+			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, nil))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.send(ib.Flush(c.psn(0), ib.FlushGlobal, ib.FlushRange, c.at(0, 64)))
-			c.expects(ib.ReadResponseOnly(c.psn(0), 1, []byte{}))
+			c.send(ib.Flush(c.peerPSN(0), ib.FlushGlobal, ib.FlushRange, c.reth(0, 64)))
+			c.expect(ib.ReadResponseOnly(c.peerPSN(0), 1, []byte{}))
 		}),
 	},
 	{
@@ -98,15 +98,15 @@ var icrcCases = []conformance.Case{
 		Expects: "an answer to the last only",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
-			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().BadICRC())
-			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
-			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().BadICRC())
-			c.drops(ib.ReadRequest(c.psn(0), c.at(0, 16)).BadICRC())
-			c.drops(ib.SendOnly(c.psn(3), data(16)).AckReq().BadICRC()) // a gap, were it a packet
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
-			c.expects(ib.SendOnly(c.sq(0), nil))
-			c.drops(ib.Ack(c.sq(0), 1).BadICRC())
-			c.accepts(0)
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().BadICRC())
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
+			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().BadICRC())
+			c.expectDropped(ib.ReadRequest(c.peerPSN(0), c.reth(0, 16)).BadICRC())
+			c.expectDropped(ib.SendOnly(c.peerPSN(3), data(16)).AckReq().BadICRC()) // a gap, were it a packet
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+			c.expect(ib.SendOnly(c.devicePSN(0), nil))
+			c.expectDropped(ib.Ack(c.devicePSN(0), 1).BadICRC())
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -119,28 +119,28 @@ var icrcCases = []conformance.Case{
 		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
 			for n := range 4 {
-				c.drops(ib.SendOnly(c.psn(0), data(16+n)).AckReq().SwappedICRC())
+				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16+n)).AckReq().SwappedICRC())
 			}
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 }
 
-// requestsOfAllKinds has the device send requests of every kind that it claims, and
+// exchangeAllRequests has the device send requests of every kind that it claims, and
 // answers them.
-func requestsOfAllKinds(c *conn) {
+func exchangeAllRequests(c *conn) {
 	c.RequireICRCFields()
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	var wrs []verbs.SendWR
 	for n := range 4 {
 		for _, size := range []int{n, 2048 + n} {
 			wrs = append(wrs,
-				verbs.SendWR{Opcode: verbs.OpSend, SGL: c.own.SGL(0, size)},
-				verbs.SendWR{Opcode: verbs.OpSendImm, SGL: c.own.SGL(0, size), Imm: 0x1234},
-				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, size), Remote: at},
-				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.own.SGL(0, size), Remote: at, Imm: 0x1234})
+				verbs.SendWR{Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, size)},
+				verbs.SendWR{Opcode: verbs.OpSendImm, SGL: c.localMem.SGL(0, size), Imm: 0x1234},
+				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, size), Remote: at},
+				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.localMem.SGL(0, size), Remote: at, Imm: 0x1234})
 			if c.Caps.Has(verbs.CapSendInv) {
-				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.own.SGL(0, size), InvalidateRKey: 0x77})
+				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.localMem.SGL(0, size), InvalidateRKey: 0x77})
 			}
 		}
 	}
@@ -149,58 +149,58 @@ func requestsOfAllKinds(c *conn) {
 		wr.WRID, wr.Flags = uint64(1000+i), verbs.SendSignaled
 		c.PostSend(c.qp, wr)
 		n := ib.Packets(int(wr.SGL[0].Length), pathMTU.Bytes())
-		c.take(n)
+		c.nextPackets(n)
 		psn += n
-		c.send(ib.Ack(c.sq(psn-1), uint32(i+1)))
+		c.send(ib.Ack(c.devicePSN(psn-1), uint32(i+1)))
 		c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 	}
-	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8), Remote: at})
-	c.expects(ib.ReadRequest(c.sq(psn), ib.At(at.Addr, at.RKey, 8)))
-	c.send(ib.ReadResponseOnly(c.sq(psn), uint32(len(wrs)+1), data(8)))
+	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8), Remote: at})
+	c.expect(ib.ReadRequest(c.devicePSN(psn), ib.At(at.Addr, at.RKey, 8)))
+	c.send(ib.ReadResponseOnly(c.devicePSN(psn), uint32(len(wrs)+1), data(8)))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 	if !c.Caps.Has(verbs.CapAtomics) {
 		return
 	}
 	for i, op := range []verbs.WROpcode{verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
 		c.PostSend(c.qp, verbs.SendWR{
-			WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8), Remote: at,
+			WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8), Remote: at,
 			Atomic: verbs.Atomic{CompareAdd: 5, Swap: 6},
 		})
-		c.take(1)
-		c.send(ib.AtomicAck(c.sq(psn+1+i), uint32(len(wrs)+2+i), 7))
+		c.nextPackets(1)
+		c.send(ib.AtomicAck(c.devicePSN(psn+1+i), uint32(len(wrs)+2+i), 7))
 		c.ExpectCompletion(uint64(i), verbs.WCSuccess)
 	}
 }
 
-// answersOfAllKinds has the device answer in every way, on a connection with one
+// exchangeAllResponses has the device answer in every way, on a connection with one
 // receive; the last answer ends it.
-func answersOfAllKinds(c *conn) {
+func exchangeAllResponses(c *conn) {
 	c.RequireICRCFields()
 	const anyMSN = ib.AnyMSN
-	c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
-	c.expects(ib.Ack(c.psn(0), anyMSN))
+	c.send(ib.SendOnly(c.peerPSN(0), data(8)).AckReq())
+	c.expect(ib.Ack(c.peerPSN(0), anyMSN))
 	psn := 1
 	for n := range 4 {
-		c.send(ib.ReadRequest(c.psn(psn), c.at(0, n)))
-		c.expects(ib.ReadResponseOnly(c.psn(psn), anyMSN, c.mem.Buf[:n]))
-		c.send(ib.ReadRequest(c.psn(psn+1), c.at(0, 2048+n)))
-		answers := ib.ReadResponses(c.psn(psn+1), anyMSN, c.mem.Buf[:2048+n], pathMTU.Bytes())
+		c.send(ib.ReadRequest(c.peerPSN(psn), c.reth(0, n)))
+		c.expect(ib.ReadResponseOnly(c.peerPSN(psn), anyMSN, c.targetMem.Buf[:n]))
+		c.send(ib.ReadRequest(c.peerPSN(psn+1), c.reth(0, 2048+n)))
+		answers := ib.ReadResponses(c.peerPSN(psn+1), anyMSN, c.targetMem.Buf[:2048+n], pathMTU.Bytes())
 		for _, pkt := range answers {
-			c.expects(pkt)
+			c.expect(pkt)
 		}
 		psn += 1 + len(answers)
 	}
 	if c.Caps.Has(verbs.CapAtomics) {
-		c.send(ib.FetchAdd(c.psn(psn), c.at(0, 8), 1))
-		c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(psn)))
-		c.send(ib.CompareSwap(c.psn(psn+1), c.at(0, 8), 1, 2))
-		c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(psn + 1)))
+		c.send(ib.FetchAdd(c.peerPSN(psn), c.reth(0, 8), 1))
+		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(psn)))
+		c.send(ib.CompareSwap(c.peerPSN(psn+1), c.reth(0, 8), 1, 2))
+		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(psn + 1)))
 		psn += 2
 	}
-	c.send(ib.WriteOnly(c.psn(psn+1), c.at(0, 0), nil).AckReq())
-	c.expects(ib.Nak(c.psn(psn), ib.NakSequence, anyMSN))
-	c.send(ib.SendOnly(c.psn(psn), data(8)).AckReq())
-	c.expects(ib.RNR(c.psn(psn), c.attr.MinRNRTimer, anyMSN))
-	c.send(ib.WriteOnly(c.psn(psn), c.at(0, 4).Skip(-1<<40), data(4)).AckReq())
-	c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.psn(psn)))
+	c.send(ib.WriteOnly(c.peerPSN(psn+1), c.reth(0, 0), nil).AckReq())
+	c.expect(ib.Nak(c.peerPSN(psn), ib.NakSequence, anyMSN))
+	c.send(ib.SendOnly(c.peerPSN(psn), data(8)).AckReq())
+	c.expect(ib.RNR(c.peerPSN(psn), c.attr.MinRNRTimer, anyMSN))
+	c.send(ib.WriteOnly(c.peerPSN(psn), c.reth(0, 4).Skip(-1<<40), data(4)).AckReq())
+	c.expectPacket(ib.Op(ib.OpAcknowledge).WithPSN(c.peerPSN(psn)))
 }

@@ -15,37 +15,37 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/type-2-opens-its-range",
 		Title: "A type 2 window that is bound opens its range, with its rights",
-		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
+		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "binds a window to 256 bytes inside a region; a READ and a WRITE of all of them by its key",
 		Expects: "SUCCESS for the bind, the bytes for the READ, an ACK for the WRITE and its bytes in place",
 		Defects: []string{"MW2Refused"},
-		Run: on(setup{}, func(c *conn) {
-			m := c.windowed()
-			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+		Run: onConn(setup{}, func(c *conn) {
+			m := c.bindableMemory()
+			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 			key := c.bind(c.newWindow(verbs.MWType2), info)
-			c.readsThrough(0, through(info, key, 0, 256), m.Buf[1024:1280])
-			c.opWorksAt(1, writeOp, through(info, key, 0, 256))
+			c.expectRead(0, windowRETH(info, key, 0, 256), m.Buf[1024:1280])
+			c.expectOpExecutedAt(1, writeOp, windowRETH(info, key, 0, 256))
 			c.ExpectBytes(m, 1024, data(256))
 			c.ExpectUnchanged(m, 1024, 256)
 		}),
 	},
-	badBinds("mw/bind/beyond-the-region-refused", "A bind beyond the region, at either end, fails", "C10-75", "roce/mw/1", beyondBinds),
-	badBinds("mw/bind/region-without-mw-bind-refused", "A bind to a region without the right to bind windows fails", "C10-73", "roce/mw/2", rightlessBinds),
-	badBinds("mw/bind/write-window-needs-local-write", "A window with remote write or atomic cannot be bound to a region without local write", "C10-74", "roce/mw/3", readOnlyBinds),
-	badBinds("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in one protection domain", "C10-72", "roce/mw/4", foreignBinds, "BindForeignRegion"),
+	badBindCase("mw/bind/beyond-the-region-refused", "A bind beyond the region, at either end, fails", "C10-75", "roce/mw/1", outOfRangeBinds),
+	badBindCase("mw/bind/region-without-mw-bind-refused", "A bind to a region without the right to bind windows fails", "C10-73", "roce/mw/2", noMWBindBinds),
+	badBindCase("mw/bind/write-window-needs-local-write", "A window with remote write or atomic cannot be bound to a region without local write", "C10-74", "roce/mw/3", readOnlyBinds),
+	badBindCase("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in one protection domain", "C10-72", "roce/mw/4", otherPDBinds, "BindForeignRegion"),
 	{
 		ID:    "mw/bind/type-1-refused-likewise",
 		Title: "What cannot be bound to a type 2 window cannot be bound to one of type 1, and its key opens nothing",
-		Cite:  ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Level: conformance.Must, Needs: needsMW1, Labels: rdmaLabels,
+		Cite:  ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Level: conformance.Must, Needs: needsMW1, Labels: labelRC,
 		Sends:   "binds type 1 windows beyond a region, without the rights that it takes, and across domains; then READs by their keys",
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
 		Defects: []string{"BindUnchecked"},
 		Run: onPort(func(p *port) {
-			for _, binds := range [][]badBind{beyondBinds, rightlessBinds, readOnlyBinds, foreignBinds} {
+			for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
 				onEachConn(setup{}, binds, func(c *conn, b badBind) {
 					mw, info := b.of(c, verbs.MWType1)
-					c.bindRefused(mw, verbs.SendSignaled, info)
-					c.anotherConn(setup{}).opRefused(readOp, through(info, mw.RKey(), 0, 8), ib.NakRemoteAccess)
+					c.expectBindFails(mw, verbs.SendSignaled, info)
+					c.secondConn(setup{}).expectOpRefused(readOp, windowRETH(info, mw.RKey(), 0, 8), ib.NakRemoteAccess)
 				})(p)
 			}
 		}),
@@ -53,15 +53,15 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/bound-type-2-window-refused",
 		Title: "A bind of a type 2 window that is bound completes with MW_BIND_ERR",
-		Cite:  ibta("o10-37.2.30", "roce/mw/8"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
+		Cite:  ibta("o10-37.2.30", "roce/mw/8"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "binds a window to one range of a region, then to another",
 		Expects: "SUCCESS, then MW_BIND_ERR",
 		Defects: []string{"RebindBound"},
-		Run: on(setup{}, func(c *conn) {
-			m, mw := c.windowed(), c.newWindow(verbs.MWType2)
-			c.bind(mw, windowOn(m, 0, 256, verbs.AccessRemoteRead))
+		Run: onConn(setup{}, func(c *conn) {
+			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
+			c.bind(mw, bindRange(m, 0, 256, verbs.AccessRemoteRead))
 			// Not at the post: what is queued before might have freed the window.
-			_, err := c.tryBind(mw, verbs.SendSignaled, windowOn(m, 1024, 256, verbs.AccessRemoteRead))
+			_, err := c.postBind(mw, verbs.SendSignaled, bindRange(m, 1024, 256, verbs.AccessRemoteRead))
 			c.Must("a bind that can be posted", err)
 			c.ExpectCompletion(bindID, verbs.WCMWBindErr)
 		}),
@@ -69,84 +69,84 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/invalidated-type-2-window-bound-again",
 		Title: "A type 2 window that was invalidated is free: it can be bound again, and its old key opens nothing",
-		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsMW2 | verbs.CapSendInv, Labels: rdmaLabels,
+		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsMW2 | verbs.CapSendInv, Labels: labelRC,
 		Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
 		Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
 		Defects: []string{"InvalidateLate"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			m, mw := c.windowed(), c.newWindow(verbs.MWType2)
-			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
+			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
 			old := c.bind(mw, info)
-			c.send(ib.SendOnlyInv(c.psn(0), old, nil))
+			c.send(ib.SendOnlyInv(c.peerPSN(0), old, nil))
 			c.ExpectRecv(1, 0)
 			key := c.bind(mw, info)
-			c.readsThrough(1, through(info, key, 0, 8), m.Buf[1024:1032])
-			c.readsThroughNot(2, through(info, old, 0, 8))
+			c.expectRead(1, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
+			c.expectReadRefused(2, windowRETH(info, old, 0, 8))
 		}),
 	},
 	{
 		ID:    "mw/bind/empty-type-2-window-refused",
 		Title: "A bind of a type 2 window to no bytes fails",
-		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
+		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "binds a type 2 window to 0 bytes of a region",
 		Expects: "an error at the post, or MW_BIND_ERR",
 		Defects: []string{"BindDefects"},
-		Run: on(setup{}, func(c *conn) {
-			c.bindRefused(c.newWindow(verbs.MWType2), verbs.SendSignaled, windowOn(c.windowed(), 0, 0, verbs.AccessRemoteRead))
+		Run: onConn(setup{}, func(c *conn) {
+			c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(c.bindableMemory(), 0, 0, verbs.AccessRemoteRead))
 		}),
 	},
 	{
 		ID:    "mw/bind/empty-bind-closes-a-type-1-window",
 		Title: "A bind of a type 1 window to no bytes closes it",
-		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Level: conformance.Must, Needs: needsMW1, Labels: rdmaLabels,
+		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Level: conformance.Must, Needs: needsMW1, Labels: labelRC,
 		Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
 		Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
 		Defects: []string{"BindDefects"},
-		Run: on(setup{}, func(c *conn) {
-			m, mw := c.windowed(), c.newWindow(verbs.MWType1)
-			info := windowOn(m, 1024, 256, verbs.AccessRemoteRead)
+		Run: onConn(setup{}, func(c *conn) {
+			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType1)
+			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
 			old := c.bind(mw, info)
-			c.readsThrough(0, through(info, old, 0, 8), m.Buf[1024:1032])
-			key := c.bind(mw, windowOn(m, 1024, 0, verbs.AccessRemoteRead))
-			c.readsThroughNot(1, through(info, old, 0, 8))
-			c.anotherConn(setup{}).opRefused(readOp, through(info, key, 0, 8), ib.NakRemoteAccess)
+			c.expectRead(0, windowRETH(info, old, 0, 8), m.Buf[1024:1032])
+			key := c.bind(mw, bindRange(m, 1024, 0, verbs.AccessRemoteRead))
+			c.expectReadRefused(1, windowRETH(info, old, 0, 8))
+			c.secondConn(setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
 		}),
 	},
 	{
 		ID:    "mw/bind/zero-based-type-1-window-refused",
 		Title: "A type 1 window cannot be zero-based",
-		Cite:  ibta("o10-36.2.2", "roce/mw/10"), Level: conformance.Must, Needs: needsMW1 | verbs.CapZeroBased, Labels: rdmaLabels,
+		Cite:  ibta("o10-36.2.2", "roce/mw/10"), Level: conformance.Must, Needs: needsMW1 | verbs.CapZeroBased, Labels: labelRC,
 		Sends:   "binds a type 1 window with the flag for addresses from zero on, and READs byte 0 by its key",
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error",
 		Defects: []string{"BindDefects"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			mw := c.newWindow(verbs.MWType1)
-			c.bindRefused(mw, verbs.SendSignaled, windowOn(c.windowed(), 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased))
-			c.anotherConn(setup{}).opRefused(readOp, ib.At(0, mw.RKey(), 8), ib.NakRemoteAccess)
+			c.expectBindFails(mw, verbs.SendSignaled, bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased))
+			c.secondConn(setup{}).expectOpRefused(readOp, ib.At(0, mw.RKey(), 8), ib.NakRemoteAccess)
 		}),
 	},
 	{
 		ID:    "mw/bind/unsignaled-failure-completes",
 		Title: "A bind that fails completes in error though it was not signaled",
-		Cite:  ibta("", "roce/mw/13", "roce/err/1"), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/mw/13", "roce/err/1"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "an unsignaled bind that exceeds its region",
 		Expects: "MW_BIND_ERR, unless the post is refused",
 		Defects: []string{"UnsignaledBindSilent"},
-		Run: on(setup{}, func(c *conn) {
-			c.bindRefused(c.newWindow(verbs.MWType2), 0, windowOn(c.windowed(), 1, 4096, verbs.AccessRemoteRead))
+		Run: onConn(setup{}, func(c *conn) {
+			c.expectBindFails(c.newWindow(verbs.MWType2), 0, bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead))
 		}),
 	},
 }
 
-// badBinds is the case of a type 2 window for some binds that must fail.
-func badBinds(id, title, section, row string, binds []badBind, more ...string) conformance.Case {
+// badBindCase is the case of a type 2 window for some binds that must fail.
+func badBindCase(id, title, section, row string, binds []badBind, more ...string) conformance.Case {
 	return conformance.Case{
-		ID: id, Title: title, Cite: ibta(section, row), Level: conformance.Must, Needs: needsMW2, Labels: rdmaLabels,
-		Sends: "binds a type 2 window to " + listed(binds), Expects: "an error at the post, or MW_BIND_ERR",
+		ID: id, Title: title, Cite: ibta(section, row), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
+		Sends: "binds a type 2 window to " + joinNames(binds), Expects: "an error at the post, or MW_BIND_ERR",
 		Defects: append([]string{"BindUnchecked"}, more...),
 		Run: onPort(onEachConn(setup{}, binds, func(c *conn, b badBind) {
 			mw, info := b.of(c, verbs.MWType2)
-			c.bindRefused(mw, verbs.SendSignaled, info)
+			c.expectBindFails(mw, verbs.SendSignaled, info)
 		})),
 	}
 }
@@ -159,7 +159,7 @@ type badBind struct {
 
 func (b badBind) String() string { return b.name }
 
-func listed(binds []badBind) string {
+func joinNames(binds []badBind) string {
 	s := binds[0].name
 	for _, b := range binds[1:] {
 		s += "; to " + b.name
@@ -167,52 +167,52 @@ func listed(binds []badBind) string {
 	return s
 }
 
-// bindOf is a bad bind of an ordinary window.
-func bindOf(name string, info func(*conn) verbs.BindInfo) badBind {
+// badBindTo is a bad bind of an ordinary window.
+func badBindTo(name string, info func(*conn) verbs.BindInfo) badBind {
 	return badBind{name, func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) { return c.newWindow(kind), info(c) }}
 }
 
 var (
-	beyondBinds = []badBind{
-		bindOf("a range that begins one byte before the region", func(c *conn) verbs.BindInfo {
-			return windowOn(c.windowed(), -1, 64, verbs.AccessRemoteRead)
+	outOfRangeBinds = []badBind{
+		badBindTo("a range that begins one byte before the region", func(c *conn) verbs.BindInfo {
+			return bindRange(c.bindableMemory(), -1, 64, verbs.AccessRemoteRead)
 		}),
-		bindOf("one that ends one byte behind it", func(c *conn) verbs.BindInfo {
-			return windowOn(c.windowed(), 1, 4096, verbs.AccessRemoteRead)
+		badBindTo("one that ends one byte behind it", func(c *conn) verbs.BindInfo {
+			return bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead)
 		}),
-		bindOf("one that wraps around 2^64", func(c *conn) verbs.BindInfo {
-			info := windowOn(c.windowed(), 0, 64, verbs.AccessRemoteRead)
+		badBindTo("one that wraps around 2^64", func(c *conn) verbs.BindInfo {
+			info := bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)
 			info.Length = -info.Addr + 64
 			return info
 		}),
 	}
-	rightlessBinds = []badBind{
-		bindOf("a region that grants everything else", func(c *conn) verbs.BindInfo {
-			return windowOn(c.mem, 0, 64, verbs.AccessRemoteRead)
+	noMWBindBinds = []badBind{
+		badBindTo("a region that grants everything else", func(c *conn) verbs.BindInfo {
+			return bindRange(c.targetMem, 0, 64, verbs.AccessRemoteRead)
 		}),
 	}
 	readOnlyBinds = []badBind{
-		bindOf("a region without local write, with remote write", func(c *conn) verbs.BindInfo {
-			return windowOn(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+		badBindTo("a region without local write, with remote write", func(c *conn) verbs.BindInfo {
+			return bindRange(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 		}),
-		bindOf("one like that, with remote atomic", func(c *conn) verbs.BindInfo {
-			return windowOn(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+		badBindTo("one like that, with remote atomic", func(c *conn) verbs.BindInfo {
+			return bindRange(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
 		}),
 	}
-	foreignBinds = []badBind{
-		bindOf("a region of another domain", func(c *conn) verbs.BindInfo {
-			return windowOn(c.foreignMemory(allAccess|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead)
+	otherPDBinds = []badBind{
+		badBindTo("a region of another domain", func(c *conn) verbs.BindInfo {
+			return bindRange(c.otherPDMemory(allAccess|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead)
 		}),
 		{"a region of the QP's domain, though the window is of another", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
-			mw, err := c.otherDomain().AllocMW(kind)
+			mw, err := c.otherPD().AllocMW(kind)
 			c.Must("a memory window", err)
-			return mw, windowOn(c.windowed(), 0, 64, verbs.AccessRemoteRead)
+			return mw, bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)
 		}},
 		{"a region of the window's domain, which is not the QP's", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
-			pd := c.otherDomain()
+			pd := c.otherPD()
 			mw, err := pd.AllocMW(kind)
 			c.Must("a memory window", err)
-			return mw, windowOn(c.MemoryIn(pd, 64, allAccess|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead)
+			return mw, bindRange(c.MemoryIn(pd, 64, allAccess|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead)
 		}},
 	}
 )

@@ -9,8 +9,8 @@ import (
 // bindID is the number of requests that bind windows.
 const bindID = 1000
 
-// windowed is memory that windows may be bound to.
-func (c *conn) windowed() *rig.Memory { return c.Memory(4096, allAccess|verbs.AccessMWBind) }
+// bindableMemory is memory that windows may be bound to.
+func (c *conn) bindableMemory() *rig.Memory { return c.Memory(4096, allAccess|verbs.AccessMWBind) }
 
 // newWindow is a window that is not bound.
 func (c *conn) newWindow(kind verbs.MWType) verbs.MW {
@@ -19,14 +19,14 @@ func (c *conn) newWindow(kind verbs.MWType) verbs.MW {
 	return mw
 }
 
-// windowOn is n bytes of memory from off on, as something to bind.
-func windowOn(m *rig.Memory, off, n int, access verbs.Access) verbs.BindInfo {
+// bindRange is n bytes of memory from off on, as something to bind.
+func bindRange(m *rig.Memory, off, n int, access verbs.Access) verbs.BindInfo {
 	return verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}
 }
 
-// tryBind asks for a window to be bound, in the way of its kind. It returns the key
+// postBind asks for a window to be bound, in the way of its kind. It returns the key
 // that it will have.
-func (c *conn) tryBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
+func (c *conn) postBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	c.Note("bind a window of %v to %d bytes at %#x", mw.Type(), info.Length, info.Addr)
 	if mw.Type() == verbs.MWType1 {
 		return c.qp.BindMW(mw, bindID, flags, info)
@@ -40,35 +40,35 @@ func (c *conn) tryBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) 
 
 // bind binds a window and returns its key.
 func (c *conn) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
-	key, err := c.tryBind(mw, verbs.SendSignaled, info)
+	key, err := c.postBind(mw, verbs.SendSignaled, info)
 	c.Must("a window that can be bound", err)
 	c.ExpectCompletion(bindID, verbs.WCSuccess)
 	return key
 }
 
-// bindRefused ends the case if a window can be bound so. A device may see what is wrong
+// expectBindFails ends the case if a window can be bound so. A device may see what is wrong
 // at the post, or when the request's turn comes.
-func (c *conn) bindRefused(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {
-	if _, err := c.tryBind(mw, flags, info); err == nil {
+func (c *conn) expectBindFails(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {
+	if _, err := c.postBind(mw, flags, info); err == nil {
 		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
 	}
 }
 
-// through is n bytes from off on of what is bound there, by the window's key.
-func through(info verbs.BindInfo, key verbs.RKey, off, n int) ib.RETH {
+// windowRETH is n bytes from off on of what is bound there, by the window's key.
+func windowRETH(info verbs.BindInfo, key verbs.RKey, off, n int) ib.RETH {
 	return ib.At(info.Addr+uint64(off), uint32(key), n)
 }
 
-// readsThrough ends the case unless the n-th request, a READ of eight bytes through a
+// expectRead ends the case unless the n-th request, a READ of eight bytes through a
 // window, is answered with those of the memory.
-func (c *conn) readsThrough(n int, at ib.RETH, want []byte) {
-	c.send(ib.ReadRequest(c.psn(n), at))
-	c.expects(ib.ReadResponseOnly(c.psn(n), ib.AnyMSN, want))
+func (c *conn) expectRead(n int, at ib.RETH, want []byte) {
+	c.send(ib.ReadRequest(c.peerPSN(n), at))
+	c.expect(ib.ReadResponseOnly(c.peerPSN(n), ib.AnyMSN, want))
 }
 
-// readsThroughNot ends the case unless the n-th request, a READ through a window, is
+// expectReadRefused ends the case unless the n-th request, a READ through a window, is
 // refused.
-func (c *conn) readsThroughNot(n int, at ib.RETH) {
-	c.send(ib.ReadRequest(c.psn(n), at))
-	c.rdmaNaked(c.psn(n), ib.NakRemoteAccess)
+func (c *conn) expectReadRefused(n int, at ib.RETH) {
+	c.send(ib.ReadRequest(c.peerPSN(n), at))
+	c.expectNak(c.peerPSN(n), ib.NakRemoteAccess)
 }

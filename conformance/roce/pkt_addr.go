@@ -22,13 +22,13 @@ var addressCases = []conformance.Case{
 		Expects: "an ACK and a SEND from the second address to the peer's",
 		Defects: []string{"PrimaryAddressUsed"},
 		Run: onPort(func(p *port) {
-			p.device = p.Local[1]
-			index := p.gidIndex(p.device)
-			c := p.connect(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
-			c.accepts(0)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
-			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[:8]))
-			c.send(ib.Ack(c.sq(0), 1))
+			p.deviceAddr = p.Local[1]
+			index := p.gidIndex(p.deviceAddr)
+			c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
+			c.expectAccepted(0)
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+			c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:8]))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(100, verbs.WCSuccess)
 		}),
 	},
@@ -42,12 +42,12 @@ var addressCases = []conformance.Case{
 		Defects: []string{"SourceUnchecked"},
 		Run: onRC(func(c *conn) {
 			other := c.PeerAddr(1)
-			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().From(other))
-			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().From(other))
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
-			c.expects(ib.SendOnly(c.sq(0), nil))
-			c.drops(ib.Ack(c.sq(0), 1).From(other))
-			c.accepts(0)
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().From(other))
+			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().From(other))
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+			c.expect(ib.SendOnly(c.devicePSN(0), nil))
+			c.expectDropped(ib.Ack(c.devicePSN(0), 1).From(other))
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -58,11 +58,11 @@ var addressCases = []conformance.Case{
 		Sends:   "a SEND and a WRITE of UC from another address, then a SEND from the peer's",
 		Expects: "a completion of the last only",
 		Defects: []string{"SourceUnchecked"},
-		Run: on(setup{kind: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+		Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
 			other := c.PeerAddr(1)
-			c.drops(ib.SendOnly(c.psn(0), data(16)).On(ib.UC).From(other))
-			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).On(ib.UC).From(other))
-			c.send(ib.SendOnly(c.psn(0), data(24)).On(ib.UC))
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).On(ib.UC).From(other))
+			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).On(ib.UC).From(other))
+			c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
 			c.ExpectRecv(1, 24)
 		}),
 	},
@@ -77,9 +77,9 @@ var addressCases = []conformance.Case{
 		Defects: []string{"IPUnchecked"},
 		Run: onRC(func(c *conn) {
 			second := c.Local[1]
-			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().Via(c.peer, second))
-			c.drops(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq().Via(c.peer, second))
-			c.accepts(0)
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().Via(c.peerAddr, second))
+			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().Via(c.peerAddr, second))
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -91,10 +91,10 @@ var addressCases = []conformance.Case{
 		Expects: "a completion of the second only",
 		Defects: []string{"IPUnchecked"},
 		Run: onPort(func(p *port) {
-			v1 := p.addressOfRoCEv1()
-			d := p.bthDatagrams(2)
-			d.drops(d.datagram(data(16)).Via(p.peer, v1))
-			d.accepts(0)
+			v1 := p.rocev1OnlyAddr()
+			d := p.newUDConn(2)
+			d.expectDropped(d.datagram(data(16)).Via(p.peerAddr, v1))
+			d.expectAccepted(0)
 		}),
 	},
 	{
@@ -107,18 +107,18 @@ var addressCases = []conformance.Case{
 		Defects: []string{"QPNLoose"},
 		Run: onPort(func(p *port) {
 			req := ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001))
-			p.put(req.To(0))
-			p.silence(quiet)
-			p.put(req.WithDETH(0, 0).To(0))
-			p.silence(quiet)
-			p.put(req)
+			p.sendPacket(req.To(0))
+			p.expectSilence(silencePeriod)
+			p.sendPacket(req.WithDETH(0, 0).To(0))
+			p.expectSilence(silencePeriod)
+			p.sendPacket(req)
 			p.cmExpect(ib.REJ{RemoteCommID: new(uint32(0x1001))})
 		}),
 	},
 }
 
-// gids returns the GID table of port 1.
-func (p *port) gids() (table []verbs.GIDEntry) {
+// gidTable returns the GID table of port 1.
+func (p *port) gidTable() (table []verbs.GIDEntry) {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
 	for i := range attr.GIDs {
@@ -134,7 +134,7 @@ func (p *port) gids() (table []verbs.GIDEntry) {
 
 // gidIndex is where the GID table has an address, for RoCEv2.
 func (p *port) gidIndex(a netip.Addr) uint8 {
-	for _, e := range p.gids() {
+	for _, e := range p.gidTable() {
 		if e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {
 			return uint8(e.Index)
 		}
@@ -143,17 +143,17 @@ func (p *port) gidIndex(a netip.Addr) uint8 {
 	return 0
 }
 
-// addressOfRoCEv1 is one that the GID table has for RoCEv1 and not for RoCEv2. A
+// rocev1OnlyAddr is one that the GID table has for RoCEv1 and not for RoCEv2. A
 // device without does not know the other protocol at all.
-func (p *port) addressOfRoCEv1() netip.Addr {
+func (p *port) rocev1OnlyAddr() netip.Addr {
 	two := make(map[netip.Addr]bool)
-	for _, e := range p.gids() {
+	for _, e := range p.gidTable() {
 		if e.Type == verbs.GIDTypeRoCEv2 {
 			two[e.GID.Addr()] = true
 		}
 	}
-	for _, e := range p.gids() {
-		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv1 && !two[a] && a.Is4() == p.device.Is4() {
+	for _, e := range p.gidTable() {
+		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv1 && !two[a] && a.Is4() == p.deviceAddr.Is4() {
 			return a
 		}
 	}

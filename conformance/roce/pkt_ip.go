@@ -1,7 +1,6 @@
 package roce
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -21,7 +20,7 @@ var ipCases = []conformance.Case{
 		Sends:   "a SEND, a WRITE and a READ, and the answers to the device's own",
 		Expects: "all six done, in packets of IPv4 between the two addresses",
 		Defects: []string{"ICRCWrong"},
-		Run:     onRC(bothWays),
+		Run:     onRC(exchangeBothWays),
 	},
 	{
 		ID:    "pkt/ip/ipv6-carries-a-connection",
@@ -32,7 +31,7 @@ var ipCases = []conformance.Case{
 		Sends:   "a SEND, a WRITE and a READ, and the answers to the device's own",
 		Expects: "all six done, in packets of IPv6 between the two addresses",
 		Defects: []string{"IPv6Dead"},
-		Run:     onRC(bothWays),
+		Run:     onRC(exchangeBothWays),
 	},
 	{
 		ID:    "pkt/ip/packet-with-options-dropped",
@@ -44,10 +43,10 @@ var ipCases = []conformance.Case{
 		Expects: "nothing, and the PSN is still due",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
-			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
-			send.IP.Options = nops
-			c.drops(send)
-			c.accepts(0)
+			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
+			send.IP.Options = ipOptionNOPs
+			c.expectDropped(send)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -60,8 +59,8 @@ var ipCases = []conformance.Case{
 		Expects: "nothing, and the PSN is still due",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
-			c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = nops }))
-			c.accepts(0)
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = ipOptionNOPs }))
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -72,8 +71,8 @@ var ipCases = []conformance.Case{
 		Sends:   "requests of DSCP 0 that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "DSCP 26 in every packet",
 		Defects: []string{"AnswersNoDSCP"},
-		Run: on(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *conn) {
-			for _, pkt := range c.varied() {
+		Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *conn) {
+			for _, pkt := range c.variedPackets() {
 				tc := *pkt.IP.TClass
 				c.Check(tc>>2 == 0x68>>2, fmt.Sprintf("%v with DSCP 26", pkt), "DSCP %d", tc>>2)
 			}
@@ -90,8 +89,8 @@ var ipCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			ecn := make(map[ib.Opcode]uint8)
 			for low := range uint8(4) {
-				c := p.connect(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 | low }})
-				for _, pkt := range c.varied() {
+				c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 | low }})
+				for _, pkt := range c.variedPackets() {
 					bits := *pkt.IP.TClass & 3
 					was, seen := ecn[pkt.Opcode()]
 					ecn[pkt.Opcode()] = bits
@@ -111,7 +110,7 @@ var ipCases = []conformance.Case{
 		Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 		Expects: "lengths that count the headers, the payload, its padding and the ICRC, and nothing else",
 		Defects: []string{"TrailingBytes"},
-		Run:     onRC(lengthsEndAtICRC),
+		Run:     onRC(checkLengths),
 	},
 	{
 		ID:    "pkt/ip/ipv6-payload-length-ends-at-the-icrc",
@@ -122,7 +121,7 @@ var ipCases = []conformance.Case{
 		Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 		Expects: "lengths that count the UDP header, the BTH, the payload, its padding and the ICRC, and nothing else",
 		Defects: []string{"TrailingBytes"},
-		Run:     onRC(lengthsEndAtICRC),
+		Run:     onRC(checkLengths),
 	},
 	{
 		ID:    "pkt/ip/every-packet-forbids-fragmentation",
@@ -135,8 +134,8 @@ var ipCases = []conformance.Case{
 		Defects: []string{"PlainSocket"},
 		Run: onRC(func(c *conn) {
 			whole := ib.Packet{IP: packet.IP{DF: new(true), MF: new(false), FragOff: new(uint16(0)), ReservedFlag: new(false), IHL: new(uint8(5))}}
-			for _, pkt := range c.varied() {
-				c.same(whole, pkt)
+			for _, pkt := range c.variedPackets() {
+				c.checkPacket(whole, pkt)
 			}
 		}),
 	},
@@ -150,24 +149,28 @@ var ipCases = []conformance.Case{
 		Expects: "nothing, and the PSN is still due",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
-			send := ib.SendOnly(c.psn(0), data(64)).AckReq()
+			send := ib.SendOnly(c.peerPSN(0), data(64)).AckReq()
 			more := send
 			more.IP.MF, more.IP.ID = new(true), new(uint32(0x1100))
-			c.drops(more)
+			c.expectDropped(more)
 			// Who fragments is not to set DF in the fragments. What the whole packet has
 			// had, and the ICRC covers, is either.
 			for id, df := range []bool{true, false} {
-				whole := send.Or(ib.Packet{}.To(uint32(c.qp.QPN())).Via(c.peer, c.device))
+				whole := send.Or(ib.Packet{}.To(uint32(c.qp.QPN())).Via(c.peerAddr, c.deviceAddr))
 				whole.IP.DF, whole.IP.ID = &df, new(uint32(0x1101+id))
-				for _, part := range fragments(whole.Build()) {
+				parts, err := packet.Fragments(whole.Build(), 48)
+				if err != nil {
+					rig.Abort(err)
+				}
+				for _, part := range parts {
 					if err := c.Wire.Send(part); err != nil {
 						rig.Abort(err)
 					}
 				}
-				c.silence(quiet)
+				c.expectSilence(silencePeriod)
 				c.ExpectNoCompletion()
 			}
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -180,10 +183,10 @@ var ipCases = []conformance.Case{
 		Expects: "nothing, and the PSN is still due",
 		Defects: []string{"DFUnchecked"},
 		Run: onRC(func(c *conn) {
-			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
+			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
 			send.IP.DF = new(false)
-			c.drops(send)
-			c.accepts(0)
+			c.expectDropped(send)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -194,68 +197,68 @@ var ipCases = []conformance.Case{
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "a hop limit of 7 in every packet",
 		Defects: []string{"FixedHopLimit"},
-		Run: on(setup{receives: 1, change: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *conn) {
-			for _, pkt := range c.varied() {
-				c.same(ib.Packet{IP: packet.IP{HopLimit: new(uint8(7))}}, pkt)
+		Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *conn) {
+			for _, pkt := range c.variedPackets() {
+				c.checkPacket(ib.Packet{IP: packet.IP{HopLimit: new(uint8(7))}}, pkt)
 			}
 		}),
 	},
 }
 
-// nops are options of IPv4 that do nothing.
-var nops = []byte{1, 1, 1, 1}
+// ipOptionNOPs are options of IPv4 that do nothing.
+var ipOptionNOPs = []byte{1, 1, 1, 1}
 
-// bothWays has the peer and the device send, write and read.
-func bothWays(c *conn) {
-	c.accepts(0)
-	c.send(ib.WriteOnly(c.psn(1), c.at(0, 100), data(100)).AckReq())
-	c.expects(ib.Ack(c.psn(1), 2))
-	c.ExpectBytes(c.mem, 0, data(100))
-	c.send(ib.ReadRequest(c.psn(2), c.at(0, 50)))
-	c.expects(ib.ReadResponseOnly(c.psn(2), 3, data(100)[:50]))
+// exchangeBothWays has the peer and the device send, write and read.
+func exchangeBothWays(c *conn) {
+	c.expectAccepted(0)
+	c.send(ib.WriteOnly(c.peerPSN(1), c.reth(0, 100), data(100)).AckReq())
+	c.expect(ib.Ack(c.peerPSN(1), 2))
+	c.ExpectBytes(c.targetMem, 0, data(100))
+	c.send(ib.ReadRequest(c.peerPSN(2), c.reth(0, 50)))
+	c.expect(ib.ReadResponseOnly(c.peerPSN(2), 3, data(100)[:50]))
 
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
-	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(1024, 33)},
-		verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.SGL(2048, 5), Remote: at},
-		verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(4096, 10), Remote: at})
-	c.expects(ib.SendOnly(c.sq(0), c.own.Buf[1024:][:33]))
-	c.expects(ib.WriteOnly(c.sq(1), ib.At(at.Addr, at.RKey, 5), c.own.Buf[2048:][:5]))
-	c.expects(ib.ReadRequest(c.sq(2), ib.At(at.Addr, at.RKey, 10)))
-	c.send(ib.Ack(c.sq(1), 2), ib.ReadResponseOnly(c.sq(2), 3, data(10)))
+	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(1024, 33)},
+		verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(2048, 5), Remote: at},
+		verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(4096, 10), Remote: at})
+	c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[1024:][:33]))
+	c.expect(ib.WriteOnly(c.devicePSN(1), ib.At(at.Addr, at.RKey, 5), c.localMem.Buf[2048:][:5]))
+	c.expect(ib.ReadRequest(c.devicePSN(2), ib.At(at.Addr, at.RKey, 10)))
+	c.send(ib.Ack(c.devicePSN(1), 2), ib.ReadResponseOnly(c.devicePSN(2), 3, data(10)))
 	for id := range uint64(3) {
 		c.ExpectCompletion(id+1, verbs.WCSuccess)
 	}
-	c.ExpectBytes(c.own, 4096, data(10))
+	c.ExpectBytes(c.localMem, 4096, data(10))
 }
 
-// varied has the device send packets of many kinds on a connection with one receive,
+// variedPackets has the device send packets of many kinds on a connection with one receive,
 // and returns them: requests of one and of several packets, one of them repeated;
 // ACK, READ responses, sequence NAK, RNR NAK, and the NAK that ends it.
-func (c *conn) varied() []ib.Packet {
+func (c *conn) variedPackets() []ib.Packet {
 	c.PostSend(c.qp,
-		verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 1)},
-		verbs.SendWR{WRID: 102, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, 2500), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}},
-		verbs.SendWR{WRID: 103, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(8192, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
-	all := c.take(5)
-	c.send(ib.Nak(c.sq(4), ib.NakSequence, 2)) // which has the READ come again
-	all = append(all, c.take(1)...)
-	c.send(ib.ReadResponseOnly(c.sq(4), 3, data(8)))
+		verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 1)},
+		verbs.SendWR{WRID: 102, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 2500), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}},
+		verbs.SendWR{WRID: 103, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(8192, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+	all := c.nextPackets(5)
+	c.send(ib.Nak(c.devicePSN(4), ib.NakSequence, 2)) // which has the READ come again
+	all = append(all, c.nextPackets(1)...)
+	c.send(ib.ReadResponseOnly(c.devicePSN(4), 3, data(8)))
 
 	one := func(pkt ib.Packet) {
 		c.send(pkt)
-		all = append(all, c.take(1)...)
+		all = append(all, c.nextPackets(1)...)
 	}
-	one(ib.SendOnly(c.psn(0), data(16)).AckReq())
-	c.send(ib.ReadRequest(c.psn(1), c.at(0, 2500)))
-	all = append(all, c.take(3)...)
-	one(ib.WriteOnly(c.psn(9), c.at(0, 0), nil).AckReq()) // behind a gap
-	one(ib.SendOnly(c.psn(4), data(16)).AckReq())         // no receive is left
-	one(ib.WriteOnly(c.psn(4), c.at(0, 4).Skip(-1<<40), data(4)).AckReq())
+	one(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+	c.send(ib.ReadRequest(c.peerPSN(1), c.reth(0, 2500)))
+	all = append(all, c.nextPackets(3)...)
+	one(ib.WriteOnly(c.peerPSN(9), c.reth(0, 0), nil).AckReq()) // behind a gap
+	one(ib.SendOnly(c.peerPSN(4), data(16)).AckReq())           // no receive is left
+	one(ib.WriteOnly(c.peerPSN(4), c.reth(0, 4).Skip(-1<<40), data(4)).AckReq())
 	return all
 }
 
-// lengthsEndAtICRC looks at the lengths of packets whose payload is known.
-func lengthsEndAtICRC(c *conn) {
+// checkLengths looks at the lengths of packets whose payload is known.
+func checkLengths(c *conn) {
 	if c.UDPSockets {
 		rig.Abort(fmt.Errorf("%w: sockets do not show the lengths in the headers", conformance.ErrBenchCannot))
 	}
@@ -271,31 +274,16 @@ func lengthsEndAtICRC(c *conn) {
 		if !pkt.IP.Is6() {
 			ip += 20
 		}
-		c.same(ib.Packet{IP: packet.IP{Length: new(uint16(ip))}, UDP: packet.UDP{Length: new(uint16(want))}}, pkt)
+		c.checkPacket(ib.Packet{IP: packet.IP{Length: new(uint16(ip))}, UDP: packet.UDP{Length: new(uint16(want))}}, pkt)
 		if err := pkt.CheckICRC(); err != nil {
 			c.Fail("the ICRC at the end by the lengths", "%v", err)
 		}
 	}
-	c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
+	c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
 	check(aeth)
 	for i, n := range []int{0, 1, 2, 3, 4, pathMTU.Bytes()} {
-		c.PostSend(c.qp, verbs.SendWR{WRID: uint64(100 + i), Opcode: verbs.OpSend, SGL: c.own.SGL(0, n)})
+		c.PostSend(c.qp, verbs.SendWR{WRID: uint64(100 + i), Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, n)})
 		check((n + 3) &^ 3)
-		c.send(ib.Ack(c.sq(i), uint32(i+1)))
+		c.send(ib.Ack(c.devicePSN(i), uint32(i+1)))
 	}
-}
-
-// fragments cuts an IPv4 packet into two, the first with the transport headers and
-// some of the payload.
-func fragments(ip []byte) [][]byte {
-	const n = 48
-	h, payload, _, err := packet.ParseIP(ip)
-	if err != nil {
-		rig.Abort(fmt.Errorf("the packet to be cut: %w", err))
-	}
-	h = h.Fresh()
-	first, rest := h, h
-	first.DF, first.MF = new(false), new(true)
-	rest.DF, rest.FragOff = new(false), new(uint16(n/8))
-	return [][]byte{first.Append(nil, bytes.Clone(payload[:n])), rest.Append(nil, bytes.Clone(payload[n:]))}
 }

@@ -21,11 +21,11 @@ var udpCases = []conformance.Case{
 		Defects: []string{"IPUnchecked"},
 		Run: onRC(func(c *conn) {
 			for _, port := range []uint16{4790, 4792, 0xc000} {
-				c.drops(ib.SendOnly(c.psn(0), data(16)).AckReq().WithDstPort(port))
+				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithDstPort(port))
 			}
 			// Whatever port a packet came from, its answer goes to the one of RoCEv2:
 			// others are not seen as packets of RoCEv2 at all.
-			c.accepts(0, func(p ib.Packet) ib.Packet { return p.WithSrcPort(5000) })
+			c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithSrcPort(5000) })
 		}),
 	},
 	{
@@ -36,20 +36,20 @@ var udpCases = []conformance.Case{
 		Sends:   "NAKs that have some of 120 requests come again, ACKs for the rest",
 		Expects: "one source port in all packets",
 		Defects: []string{"SourcePortPerPacket"},
-		Run: on(setup{signalAll: true}, func(c *conn) {
+		Run: onConn(setup{signalAll: true}, func(c *conn) {
 			var ports sourcePorts
 			for i := range 30 {
 				var wrs []verbs.SendWR
 				for k := range 4 {
-					wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.own.SGL(k, 32+k)})
+					wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.localMem.SGL(k, 32+k)})
 				}
 				c.PostSend(c.qp, wrs...)
-				ports.add(c.port, c.take(4))
+				ports.add(c.port, c.nextPackets(4))
 				if i%3 == 0 {
-					c.send(ib.Nak(c.sq(4*i+2), ib.NakSequence, uint32(4*i+2)))
-					ports.add(c.port, c.take(2))
+					c.send(ib.Nak(c.devicePSN(4*i+2), ib.NakSequence, uint32(4*i+2)))
+					ports.add(c.port, c.nextPackets(2))
 				}
-				c.send(ib.Ack(c.sq(4*i+3), uint32(4*i+4)))
+				c.send(ib.Ack(c.devicePSN(4*i+3), uint32(4*i+4)))
 				for k := range 4 {
 					c.ExpectCompletion(uint64(4*i+k), verbs.WCSuccess)
 				}
@@ -68,18 +68,18 @@ var udpCases = []conformance.Case{
 			var ports sourcePorts
 			for i := range 50 {
 				from := uint16(0xc000 + 37*i)
-				write := ib.WriteOnly(c.psn(2*i), c.at(0, 8), data(8)).AckReq().WithSrcPort(from)
+				write := ib.WriteOnly(c.peerPSN(2*i), c.reth(0, 8), data(8)).AckReq().WithSrcPort(from)
 				c.send(write)
-				ports.add(c.port, c.take(1))
-				c.send(ib.ReadRequest(c.psn(2*i+1), c.at(0, 8)).WithSrcPort(from + 1))
-				ports.add(c.port, c.take(1))
+				ports.add(c.port, c.nextPackets(1))
+				c.send(ib.ReadRequest(c.peerPSN(2*i+1), c.reth(0, 8)).WithSrcPort(from + 1))
+				ports.add(c.port, c.nextPackets(1))
 				if i%10 == 0 {
 					c.send(write.WithSrcPort(from + 2))
-					ports.add(c.port, c.take(1))
+					ports.add(c.port, c.nextPackets(1))
 				}
 			}
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
-			ports.add(c.port, c.take(1))
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+			ports.add(c.port, c.nextPackets(1))
 		}),
 	},
 	{
@@ -91,7 +91,7 @@ var udpCases = []conformance.Case{
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "a UDP checksum of 0 in every packet",
 		Defects: []string{"PlainSocket"},
-		Run:     on(setup{receives: 1}, leavesChecksumOut),
+		Run:     onConn(setup{receives: 1}, expectNoChecksum),
 	},
 	{
 		ID:    "pkt/udp/ipv6-checksum-is-left-out",
@@ -102,7 +102,7 @@ var udpCases = []conformance.Case{
 		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
 		Expects: "a UDP checksum of 0 in every packet",
 		Defects: []string{"PlainSocket"},
-		Run:     on(setup{receives: 1}, leavesChecksumOut),
+		Run:     onConn(setup{receives: 1}, expectNoChecksum),
 	},
 	{
 		ID:    "pkt/udp/packet-with-checksum-accepted",
@@ -113,7 +113,7 @@ var udpCases = []conformance.Case{
 		Sends:   "SENDs with a UDP checksum",
 		Expects: "an ACK and a completion for each",
 		Defects: []string{"ICRCCheckUnmasked"},
-		Run:     onRC(acceptsChecksummed),
+		Run:     onRC(expectChecksumAccepted),
 	},
 	{
 		ID:    "pkt/udp/ipv6-packet-with-checksum-accepted",
@@ -124,7 +124,7 @@ var udpCases = []conformance.Case{
 		Sends:   "SENDs with a UDP checksum",
 		Expects: "an ACK and a completion for each",
 		Defects: []string{"ICRCCheckUnmasked"},
-		Run:     onRC(acceptsChecksummed),
+		Run:     onRC(expectChecksumAccepted),
 	},
 	{
 		ID:    "pkt/udp/packet-without-checksum-accepted",
@@ -135,7 +135,7 @@ var udpCases = []conformance.Case{
 		Sends:   "SENDs with a UDP checksum of 0",
 		Expects: "an ACK and a completion for each",
 		Defects: []string{"UDPChecksumRequired"},
-		Run:     onRC(acceptsUnsummed),
+		Run:     onRC(expectZeroChecksumAccepted),
 	},
 	{
 		ID:    "pkt/udp/ipv6-packet-without-checksum-accepted",
@@ -146,7 +146,7 @@ var udpCases = []conformance.Case{
 		Sends:   "SENDs with a UDP checksum of 0",
 		Expects: "an ACK and a completion for each",
 		Defects: []string{"UDPChecksumRequired"},
-		Run:     onRC(acceptsUnsummed),
+		Run:     onRC(expectZeroChecksumAccepted),
 	},
 	{
 		ID:    "pkt/udp/padding-of-the-frame-ignored",
@@ -157,7 +157,7 @@ var udpCases = []conformance.Case{
 		Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs in frames with 6 and 20 bytes too many",
 		Expects: "an ACK and a completion for each, and no byte of the padding in memory",
 		Defects: []string{"FrameEndICRC"},
-		Run:     onRC(func(c *conn) { c.ignoresPadding(46-44, 6, 20) }),
+		Run:     onRC(func(c *conn) { c.expectPaddingIgnored(46-44, 6, 20) }),
 	},
 	{
 		ID:    "pkt/udp/ipv6-padding-of-the-frame-ignored",
@@ -168,41 +168,41 @@ var udpCases = []conformance.Case{
 		Sends:   "a SEND without payload and SENDs with some, in frames with 2, 6 and 20 bytes too many, as switches that cut off a tag leave them",
 		Expects: "an ACK and a completion for each, and no byte of the padding in memory",
 		Defects: []string{"FrameEndICRC"},
-		Run:     onRC(func(c *conn) { c.ignoresPadding(2, 6, 20) }),
+		Run:     onRC(func(c *conn) { c.expectPaddingIgnored(2, 6, 20) }),
 	},
 }
 
-// ignoresPadding sends SENDs, the first without payload, with so many bytes behind each.
-func (c *conn) ignoresPadding(paddings ...int) {
+// expectPaddingIgnored sends SENDs, the first without payload, with so many bytes behind each.
+func (c *conn) expectPaddingIgnored(paddings ...int) {
 	for i, padding := range paddings {
 		payload := data(16 * min(i, 1))
-		c.send(ib.SendOnly(c.psn(i), payload).AckReq().WithTrailer(bytes.Repeat([]byte{0xee}, padding)))
-		c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+		c.send(ib.SendOnly(c.peerPSN(i), payload).AckReq().WithTrailer(bytes.Repeat([]byte{0xee}, padding)))
+		c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
 		c.ExpectRecv(uint64(i+1), len(payload))
-		c.ExpectBytes(c.own, 64*i, payload)
-		c.ExpectUnchanged(c.own, 64*i, len(payload))
-		c.own.Snapshot()
+		c.ExpectBytes(c.localMem, 64*i, payload)
+		c.ExpectUnchanged(c.localMem, 64*i, len(payload))
+		c.localMem.Snapshot()
 	}
 }
 
-// leavesChecksumOut looks at the checksums of packets of many kinds.
-func leavesChecksumOut(c *conn) {
-	for _, pkt := range c.varied() {
-		c.same(ib.Packet{UDP: packet.UDP{Checksum: new(uint16(0))}}, pkt)
+// expectNoChecksum looks at the checksums of packets of many kinds.
+func expectNoChecksum(c *conn) {
+	for _, pkt := range c.variedPackets() {
+		c.checkPacket(ib.Packet{UDP: packet.UDP{Checksum: new(uint16(0))}}, pkt)
 	}
 }
 
-// acceptsChecksummed sends SENDs with a checksum.
-func acceptsChecksummed(c *conn) {
+// expectChecksumAccepted sends SENDs with a checksum.
+func expectChecksumAccepted(c *conn) {
 	for n := range 3 {
-		c.accepts(n, ib.Packet.WithUDPChecksum)
+		c.expectAccepted(n, ib.Packet.WithUDPChecksum)
 	}
 }
 
-// acceptsUnsummed sends SENDs without.
-func acceptsUnsummed(c *conn) {
+// expectZeroChecksumAccepted sends SENDs without.
+func expectZeroChecksumAccepted(c *conn) {
 	for n := range 3 {
-		c.accepts(n, func(p ib.Packet) ib.Packet { p.UDP.Checksum = new(uint16(0)); return p })
+		c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.UDP.Checksum = new(uint16(0)); return p })
 	}
 }
 

@@ -20,7 +20,7 @@ var qpCreateCases = []conformance.Case{
 		Defects: []string{"AnyQPType"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for _, kind := range []verbs.QPType{0, 5, 11, 77} {
-				_, err := r.Device.CreateQP(qpInit(r, kind, qpSmall))
+				_, err := r.Device.CreateQP(qpInit(r, kind, minQPCaps))
 				r.MustFail(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
 			}
 		}),
@@ -72,7 +72,7 @@ var qpCreateCases = []conformance.Case{
 			if attr.MaxAH <= 0 || attr.MaxAH > patience {
 				rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrBenchCannot))
 			}
-			path := p.peerAttr(p.peer).AH
+			path := p.peerAttr(p.peerAddr).AH
 			for i := range attr.MaxAH {
 				_, err := p.PD.CreateAH(path)
 				p.Must(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)
@@ -81,8 +81,8 @@ var qpCreateCases = []conformance.Case{
 	},
 }
 
-// qpSmall is a queue pair that any device can make.
-var qpSmall = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
+// minQPCaps is a queue pair that any device can make.
+var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 
 func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
 	return verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps}

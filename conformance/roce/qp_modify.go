@@ -18,7 +18,7 @@ var modifyCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "for each transition: success with what it demands, alone and with each optional attribute and with all of them, but for an alternate path; a refusal without each that it demands, and with each other attribute",
 		Defects: []string{"ModifyUnchecked"},
-		Run:     onTransitions(verbs.QPTypeRC, (*mover).masks),
+		Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
 	},
 	{
 		ID:    "qp/modify/rc-refuses-other-transitions",
@@ -28,7 +28,7 @@ var modifyCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal of each pair of states that is no transition, with the state alone and with all that the target state otherwise demands",
 		Defects: []string{"ModifyUnchecked"},
-		Run:     onTransitions(verbs.QPTypeRC, (*mover).strangers),
+		Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
 	},
 	{
 		ID:    "qp/modify/uc-table",
@@ -38,9 +38,9 @@ var modifyCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "every transition with what it demands and each optional attribute but an alternate path; a refusal of everything else",
 		Defects: []string{"ModifyUnchecked"},
-		Run: onTransitions(verbs.QPTypeUC, func(m *mover) {
-			m.masks()
-			m.strangers()
+		Run: onTransitions(verbs.QPTypeUC, func(m *qpMover) {
+			m.checkMasks()
+			m.checkOtherTransitions()
 		}),
 	},
 	{
@@ -51,9 +51,9 @@ var modifyCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "every transition with what it demands and each optional attribute; a refusal of everything else",
 		Defects: []string{"ModifyUnchecked"},
-		Run: onTransitions(verbs.QPTypeUD, func(m *mover) {
-			m.masks()
-			m.strangers()
+		Run: onTransitions(verbs.QPTypeUD, func(m *qpMover) {
+			m.checkMasks()
+			m.checkOtherTransitions()
 		}),
 	},
 	{
@@ -64,7 +64,7 @@ var modifyCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
 		Defects: []string{"OptionalAttrsRefused"},
-		Run:     onTransitions(verbs.QPTypeRC, (*mover).alternatePaths),
+		Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
 	},
 	{
 		ID:    "qp/modify/uc-alternate-path",
@@ -74,7 +74,7 @@ var modifyCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
 		Defects: []string{"OptionalAttrsRefused"},
-		Run:     onTransitions(verbs.QPTypeUC, (*mover).alternatePaths),
+		Run:     onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
 	},
 	{
 		ID:    "qp/modify/reset-does-not-lead-to-error",
@@ -84,10 +84,10 @@ var modifyCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal, and the state RESET, of a fresh queue pair and of one that was taken back to RESET",
 		Defects: []string{"ModifyUnchecked"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			c.toReset()
-			m := &mover{port: c.port, kind: verbs.QPTypeRC}
-			fresh, _ := m.at(verbs.QPStateReset)
+			m := &qpMover{port: c.port, kind: verbs.QPTypeRC}
+			fresh, _ := m.newQP(verbs.QPStateReset)
 			for _, qp := range []verbs.QP{fresh, c.qp} {
 				c.MustFail("RESET to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), nil)
 				c.ExpectState(qp, verbs.QPStateReset)
@@ -102,33 +102,33 @@ var modifyCases = []conformance.Case{
 		Sends:   "a SEND, when the queue pair has come to RTS in spite of all",
 		Expects: "the same attributes from a query before and after each of: a bad MTU on the way to RTR, a missing attribute, an attribute too many, a port that there is not; then an ACK",
 		Defects: []string{"ModifyHalfway"},
-		Run: on(setup{state: verbs.QPStateInit, receives: 1}, func(c *conn) {
-			m := &mover{port: c.port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
-			toRTR := m.row(verbs.QPStateInit, verbs.QPStateRTR)
+		Run: onConn(setup{state: verbs.QPStateInit, receives: 1}, func(c *conn) {
+			m := &qpMover{port: c.port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
+			toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
 			good := m.attr(*toRTR)
 			for _, bad := range []struct {
 				what  string
 				mask  verbs.QPAttrMask
 				wrong func(*verbs.QPAttr)
 			}{
-				{"a path MTU of 77", toRTR.must, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
-				{"a path MTU of 0", toRTR.must, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
-				{"a P_Key that there is not", toRTR.must | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
-				{"no path", toRTR.must &^ verbs.QPAttrAV, nil},
-				{"a timeout", toRTR.must | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
+				{"a path MTU of 77", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
+				{"a path MTU of 0", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
+				{"a P_Key that there is not", toRTR.required | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
+				{"no path", toRTR.required &^ verbs.QPAttrAV, nil},
+				{"a timeout", toRTR.required | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
 			} {
-				a, before := good, c.queried()
+				a, before := good, c.query()
 				a.DestQPN, a.RQPSN, a.MaxDestRdAtomic, a.Access = 0x777, 0x888, 2, verbs.AccessRemoteRead
 				if bad.wrong != nil {
 					bad.wrong(&a)
 				}
 				c.MustFail("INIT to RTR with "+bad.what, c.qp.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
-				after := c.queried()
+				after := c.query()
 				c.Check(after == before, fmt.Sprintf("attributes as before: %+v", before), "%+v", after)
 			}
 			c.toRTR(c.qp, c.attr)
 			c.toRTS(c.qp, c.attr)
-			c.accepts(0)
+			c.expectAccepted(0)
 		}),
 	},
 	{
@@ -139,18 +139,18 @@ var modifyCases = []conformance.Case{
 		Sends:   "a SEND of three packets and a READ; an ACK for the device's own SEND; in the end a NAK",
 		Expects: "the PSNs behind what was sent and received; and ERR behind the NAK",
 		Defects: []string{"QueryStale"},
-		Run: on(setup{receives: 1, recvLen: 3 << 10}, func(c *conn) {
-			c.psnsAre(0, 0)
-			c.send(ib.Send(c.psn(0), data(2*pathMTU.Bytes()+1), pathMTU.Bytes())...)
-			c.expects(ib.Ack(c.psn(2), 1))
-			c.send(ib.ReadRequest(c.psn(3), c.at(0, 16)))
-			c.expects(ib.ReadResponseOnly(c.psn(3), 2, nil))
-			c.psnsAre(0, 4)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 2*pathMTU.Bytes())})
-			c.expects(ib.SendFirst(c.sq(0), nil))
-			c.expects(ib.SendLast(c.sq(1), nil))
-			c.psnsAre(2, 4)
-			c.send(ib.Nak(c.sq(1), ib.NakRemoteOp, 0))
+		Run: onConn(setup{receives: 1, recvLen: 3 << 10}, func(c *conn) {
+			c.expectPSNs(0, 0)
+			c.send(ib.Send(c.peerPSN(0), data(2*pathMTU.Bytes()+1), pathMTU.Bytes())...)
+			c.expect(ib.Ack(c.peerPSN(2), 1))
+			c.send(ib.ReadRequest(c.peerPSN(3), c.reth(0, 16)))
+			c.expect(ib.ReadResponseOnly(c.peerPSN(3), 2, nil))
+			c.expectPSNs(0, 4)
+			c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 2*pathMTU.Bytes())})
+			c.expect(ib.SendFirst(c.devicePSN(0), nil))
+			c.expect(ib.SendLast(c.devicePSN(1), nil))
+			c.expectPSNs(2, 4)
+			c.send(ib.Nak(c.devicePSN(1), ib.NakRemoteOp, 0))
 			c.ExpectRecv(1, 2*pathMTU.Bytes()+1)
 			c.ExpectCompletion(9, verbs.WCRemOpErr)
 			c.AwaitState(c.qp, verbs.QPStateErr)
@@ -166,8 +166,8 @@ var modifyCases = []conformance.Case{
 		Defects: []string{"RdAtomicRoundsUp"},
 		Run: onPort(func(p *port) {
 			for _, depth := range []uint8{1, 3, 5, 7} {
-				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
-				a := c.queried()
+				c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
+				a := c.query()
 				c.Check(a.MaxRdAtomic == depth && a.MaxDestRdAtomic == 8-depth,
 					fmt.Sprintf("max_rd_atomic %d, max_dest_rd_atomic %d", depth, 8-depth), "%d, %d", a.MaxRdAtomic, a.MaxDestRdAtomic)
 			}
@@ -175,69 +175,69 @@ var modifyCases = []conformance.Case{
 	},
 }
 
-// masks ends the case unless every transition takes what it must and may, and nothing
+// checkMasks ends the case unless every transition takes what it must and may, and nothing
 // else.
-func (m *mover) masks() {
+func (m *qpMover) checkMasks() {
 	for _, t := range m.table {
-		qp, ok := m.at(t.from)
+		qp, ok := m.newQP(t.from)
 		if !ok {
 			continue
 		}
 		what := fmt.Sprintf("%v to %v", t.from, t.to)
-		eachAttr(t.must, func(missing verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t, t.must&^missing), nil)
+		eachAttr(t.required, func(missing verbs.QPAttrMask) {
+			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t, t.required&^missing), nil)
 			m.ExpectState(qp, t.from)
 		})
-		eachAttr(everyAttr&^(t.must|t.may|m.open), func(extra verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t, t.must|extra), nil)
+		eachAttr(everyAttr&^(t.required|t.optional|m.unspecified), func(extra verbs.QPAttrMask) {
+			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t, t.required|extra), nil)
 			m.ExpectState(qp, t.from)
 		})
-		m.Must(what, m.modify(qp, t, t.must))
+		m.Must(what, m.modify(qp, t, t.required))
 		m.ExpectState(qp, t.to)
-		optional := t.may &^ migAttrs
-		eachAttr(optional, func(extra verbs.QPAttrMask) { m.takes(t, t.must|extra) })
+		optional := t.optional &^ migAttrs
+		eachAttr(optional, func(extra verbs.QPAttrMask) { m.expectTransition(t, t.required|extra) })
 		if bits.OnesCount32(uint32(optional)) > 1 {
-			m.takes(t, t.must|optional)
+			m.expectTransition(t, t.required|optional)
 		}
 	}
 }
 
-// alternatePaths ends the case unless every transition takes an alternate path that may
+// checkAltPaths ends the case unless every transition takes an alternate path that may
 // have one, and has it armed where that may be asked for. Devices are known that claim
 // automatic path migration and take none, which is all that this is about.
-func (m *mover) alternatePaths() {
+func (m *qpMover) checkAltPaths() {
 	for _, t := range m.table {
-		if t.may&verbs.QPAttrAltPath == 0 {
+		if t.optional&verbs.QPAttrAltPath == 0 {
 			continue
 		}
-		m.takes(t, t.must|verbs.QPAttrAltPath)
-		m.takes(t, t.must|t.may&migAttrs)
-		m.takes(t, t.must|t.may)
+		m.expectTransition(t, t.required|verbs.QPAttrAltPath)
+		m.expectTransition(t, t.required|t.optional&migAttrs)
+		m.expectTransition(t, t.required|t.optional)
 	}
 }
 
-// takes ends the case unless a fresh queue pair takes a transition with these
+// expectTransition ends the case unless a fresh queue pair takes a transition with these
 // attributes.
-func (m *mover) takes(t transition, mask verbs.QPAttrMask) {
-	qp, _ := m.at(t.from)
+func (m *qpMover) expectTransition(t transition, mask verbs.QPAttrMask) {
+	qp, _ := m.newQP(t.from)
 	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, mask), m.modify(qp, t, mask))
 	m.ExpectState(qp, t.to)
 }
 
-// strangers ends the case unless every way between two states that is none is
+// checkOtherTransitions ends the case unless every way between two states that is none is
 // refused. RESET to ERR has a case of its own.
-func (m *mover) strangers() {
+func (m *qpMover) checkOtherTransitions() {
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
 		if from == verbs.QPStateSQE && m.kind == verbs.QPTypeRC {
 			continue
 		}
-		qp, ok := m.at(from)
+		qp, ok := m.newQP(from)
 		for to := verbs.QPStateReset; ok && to <= verbs.QPStateErr; to++ {
-			if m.row(from, to) != nil || from == verbs.QPStateReset && to == verbs.QPStateErr {
+			if m.find(from, to) != nil || from == verbs.QPStateReset && to == verbs.QPStateErr {
 				continue
 			}
 			t := transition{from: from, to: to}
-			for _, mask := range append(m.demanded(to), 0) {
+			for _, mask := range append(m.requiredMasks(to), 0) {
 				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), m.modify(qp, t, mask), nil)
 				m.ExpectState(qp, from)
 			}
@@ -245,20 +245,20 @@ func (m *mover) strangers() {
 	}
 }
 
-// demanded are the sets of attributes that lead to a state from elsewhere.
-func (m *mover) demanded(to verbs.QPState) (sets []verbs.QPAttrMask) {
+// requiredMasks are the sets of attributes that lead to a state from elsewhere.
+func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
 	for _, t := range m.table {
-		if t.to == to && t.must != 0 {
-			sets = append(sets, t.must)
+		if t.to == to && t.required != 0 {
+			sets = append(sets, t.required)
 		}
 	}
 	return sets
 }
 
-// psnsAre ends the case unless a query tells that the device has sent and received so
+// expectPSNs ends the case unless a query tells that the device has sent and received so
 // many packets.
-func (c *conn) psnsAre(sent, received int) {
-	a := c.queried()
-	c.Check(ib.PSN(a.SQPSN) == c.sq(sent) && ib.PSN(a.RQPSN) == c.psn(received),
-		fmt.Sprintf("sq_psn %d, rq_psn %d", c.sq(sent), c.psn(received)), "%d, %d", a.SQPSN, a.RQPSN)
+func (c *conn) expectPSNs(sent, received int) {
+	a := c.query()
+	c.Check(ib.PSN(a.SQPSN) == c.devicePSN(sent) && ib.PSN(a.RQPSN) == c.peerPSN(received),
+		fmt.Sprintf("sq_psn %d, rq_psn %d", c.devicePSN(sent), c.peerPSN(received)), "%d, %d", a.SQPSN, a.RQPSN)
 }

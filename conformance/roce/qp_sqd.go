@@ -15,21 +15,21 @@ var sqdCases = []conformance.Case{
 		Sends:   "ACKs for a long SEND of the device's, which is taken to SQD after its first packet",
 		Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
 		Defects: []string{"SQDIgnored"},
-		Run: on(setup{signalAll: true, change: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
+		Run: onConn(setup{signalAll: true, modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
 			long := c.Memory(1<<17, verbs.AccessLocalWrite) // more packets than a window, most likely
 			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
-			pkt := c.expects(ib.SendFirst(c.sq(0), nil))
+			pkt := c.expect(ib.SendFirst(c.devicePSN(0), nil))
 			c.toSQD(false)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
 			for n := 1; pkt.Opcode() != ib.OpSendLast; n++ {
 				if pkt.HasAckReq() {
 					c.send(ib.Ack(pkt.PSN(), 0))
 				}
-				pkt = c.expects(ib.Packet{}.WithPSN(c.sq(n)))
+				pkt = c.expect(ib.Packet{}.WithPSN(c.devicePSN(n)))
 			}
 			c.send(ib.Ack(pkt.PSN(), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
 			c.ExpectState(c.qp, verbs.QPStateSQD)
 		}),
@@ -45,20 +45,20 @@ var sqdCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for _, asked := range []bool{true, false} {
 				c := p.connect(setup{signalAll: true})
-				c.sendUnanswered(1)
-				c.sendUnanswered(2)
+				c.sendUnacked(1)
+				c.sendUnacked(2)
 				c.toSQD(asked)
-				c.send(ib.Ack(c.sq(0), 1))
+				c.send(ib.Ack(c.devicePSN(0), 1))
 				c.ExpectCompletion(1, verbs.WCSuccess)
-				c.settle()
-				c.noMoreEvents()
-				c.send(ib.Ack(c.sq(1), 2))
+				c.Sync()
+				c.expectNoMoreEvents()
+				c.send(ib.Ack(c.devicePSN(1), 2))
 				c.ExpectCompletion(2, verbs.WCSuccess)
 				if asked {
-					c.raises(verbs.EventSQDrained)
+					c.expectQPEvent(verbs.EventSQDrained)
 				}
-				c.settle()
-				c.noMoreEvents()
+				c.Sync()
+				c.expectNoMoreEvents()
 			}
 		}),
 	},
@@ -73,17 +73,17 @@ var sqdCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			toRTS := verbs.QPAttr{State: verbs.QPStateRTS}
 			c := p.connect(setup{signalAll: true})
-			c.sendUnanswered(1)
+			c.sendUnacked(1)
 			c.toSQD(false)
 			c.MustFail("SQD to RTS while it drains", c.qp.Modify(toRTS, verbs.QPAttrState), nil)
-			a := c.queried()
+			a := c.query()
 			c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a queue pair in SQD that drains", "%v, draining %v", a.State, a.SQDraining)
-			c.send(ib.Ack(c.sq(0), 1))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.sqDrained()
+			c.awaitDrained()
 			c.Must("SQD to RTS when it has drained", c.qp.Modify(toRTS, verbs.QPAttrState))
 			c = p.connect(setup{signalAll: true})
-			c.sendUnanswered(1)
+			c.sendUnacked(1)
 			c.toSQD(false)
 			c.toError(c.qp)
 			c.ExpectCompletion(1, verbs.WCWRFlushErr)
@@ -97,17 +97,17 @@ var sqdCases = []conformance.Case{
 		Sends:   "an ACK for the requests that come",
 		Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
 		Defects: []string{"SQDNoResume"},
-		Run: on(setup{signalAll: true}, func(c *conn) {
+		Run: onConn(setup{signalAll: true}, func(c *conn) {
 			c.toSQD(false)
-			c.sqDrained()
+			c.awaitDrained()
 			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(8, 16)},
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(8, 16)},
 			)
 			c.Must("SQD to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
-			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[:8]))
-			c.expects(ib.SendOnly(c.sq(1), c.own.Buf[8:24]))
-			c.send(ib.Ack(c.sq(1), 2))
+			c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:8]))
+			c.expect(ib.SendOnly(c.devicePSN(1), c.localMem.Buf[8:24]))
+			c.send(ib.Ack(c.devicePSN(1), 2))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
@@ -120,14 +120,14 @@ var sqdCases = []conformance.Case{
 		Sends:   "a SEND, a WRITE and a READ, while the send queue drains and when it has",
 		Expects: "an answer to each",
 		Defects: []string{"RTSOnly"},
-		Run: on(setup{signalAll: true, receives: 2}, func(c *conn) {
-			c.sendUnanswered(100)
+		Run: onConn(setup{signalAll: true, receives: 2}, func(c *conn) {
+			c.sendUnacked(100)
 			c.toSQD(false)
-			c.servesRound(0)
-			c.send(ib.Ack(c.sq(0), 1))
+			c.expectServed(0)
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(100, verbs.WCSuccess)
-			c.sqDrained()
-			c.servesRound(1)
+			c.awaitDrained()
+			c.expectServed(1)
 			c.ExpectState(c.qp, verbs.QPStateSQD)
 		}),
 	},
@@ -138,34 +138,34 @@ func (c *conn) toSQD(tell bool) {
 	c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: tell}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
 }
 
-// sqDrained waits until the send queue has drained.
-func (c *conn) sqDrained() {
-	for until := c.Now() + c.ResponseTimeout(); c.queried().SQDraining; c.Sleep(soon) {
+// awaitDrained waits until the send queue has drained.
+func (c *conn) awaitDrained() {
+	for until := c.Now() + c.ResponseTimeout(); c.query().SQDraining; c.Sleep(shortWait) {
 		c.Check(c.Now() < until, "a send queue that has drained", "it drains still, after %v", c.ResponseTimeout())
 	}
 }
 
-// queried returns the attributes of the queue pair.
-func (c *conn) queried() verbs.QPAttr {
+// query returns the attributes of the queue pair.
+func (c *conn) query() verbs.QPAttr {
 	a, err := c.qp.Query()
 	c.Must("a queue pair that can be queried", err)
 	return a
 }
 
-// sendUnanswered posts a SEND and waits for its packet.
-func (c *conn) sendUnanswered(id uint64) {
-	c.PostSend(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
-	c.expects(ib.SendOnly(ib.AnyPSN, nil))
+// sendUnacked posts a SEND and waits for its packet.
+func (c *conn) sendUnacked(id uint64) {
+	c.PostSend(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
-// servesRound ends the case unless the device answers the peer's n-th SEND, WRITE and READ.
-func (c *conn) servesRound(n int) {
+// expectServed ends the case unless the device answers the peer's n-th SEND, WRITE and READ.
+func (c *conn) expectServed(n int) {
 	msn := uint32(3 * n)
-	c.send(ib.SendOnly(c.psn(3*n), data(16)).AckReq())
-	c.expects(ib.Ack(c.psn(3*n), msn+1))
+	c.send(ib.SendOnly(c.peerPSN(3*n), data(16)).AckReq())
+	c.expect(ib.Ack(c.peerPSN(3*n), msn+1))
 	c.ExpectRecv(uint64(n+1), 16)
-	c.send(ib.WriteOnly(c.psn(3*n+1), c.at(64*n, 24), data(24)).AckReq())
-	c.expects(ib.Ack(c.psn(3*n+1), msn+2))
-	c.send(ib.ReadRequest(c.psn(3*n+2), c.at(64*n, 24)))
-	c.expects(ib.ReadResponseOnly(c.psn(3*n+2), msn+3, data(24)))
+	c.send(ib.WriteOnly(c.peerPSN(3*n+1), c.reth(64*n, 24), data(24)).AckReq())
+	c.expect(ib.Ack(c.peerPSN(3*n+1), msn+2))
+	c.send(ib.ReadRequest(c.peerPSN(3*n+2), c.reth(64*n, 24)))
+	c.expect(ib.ReadResponseOnly(c.peerPSN(3*n+2), msn+3, data(24)))
 }

@@ -24,7 +24,7 @@ var qpStateCases = []conformance.Case{
 				if state == verbs.QPStateReset {
 					c.toReset()
 				}
-				c.refusesEarly(1)
+				c.expectSendRefused(1)
 			}
 		}),
 	},
@@ -36,18 +36,18 @@ var qpStateCases = []conformance.Case{
 		Sends:   "an ACK for the one request that is posted in RTS",
 		Expects: "no packet when the queue pair comes to RTS; then this request, with the first PSN; and no completion but its own",
 		Defects: []string{"RefusedWRStays"},
-		Run: on(setup{state: verbs.QPStateInit}, func(c *conn) {
-			c.tryEarly(1)
+		Run: onConn(setup{state: verbs.QPStateInit}, func(c *conn) {
+			c.postSend(1)
 			c.toRTR(c.qp, c.attr)
-			c.tryEarly(2)
+			c.postSend(2)
 			c.toRTS(c.qp, c.attr)
-			c.silence(quiet)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(8, 16)})
-			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[8:24]))
-			c.send(ib.Ack(c.sq(0), 1))
+			c.expectSilence(silencePeriod)
+			c.PostSend(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(8, 16)})
+			c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[8:24]))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(3, verbs.WCSuccess)
 			c.toError(c.qp)
-			c.settle()
+			c.Sync()
 			c.ExpectNoCompletion()
 		}),
 	},
@@ -59,11 +59,11 @@ var qpStateCases = []conformance.Case{
 		Sends:   "an ACK for all requests that come",
 		Expects: "as many requests taken as the queue has room for; these are sent and complete, and no other; then there is room again",
 		Defects: []string{"OverflowSendQueue"},
-		Run: on(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *conn) {
-			room := c.queried().Caps.MaxSendWR // which may be more than was asked for
+		Run: onConn(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *conn) {
+			room := c.query().Caps.MaxSendWR // which may be more than was asked for
 			wrs := make([]verbs.SendWR, room+2)
 			for i := range wrs {
-				wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)}
+				wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)}
 			}
 			n, err := c.qp.PostSend(wrs)
 			c.MustFail("a request too many", err, nil)
@@ -72,15 +72,15 @@ var qpStateCases = []conformance.Case{
 			c.MustFail("another request too many", err, nil)
 			c.Check(n == 0, "none taken", "%d", n)
 			for i := range room {
-				c.expects(ib.SendOnly(c.sq(i), nil))
+				c.expect(ib.SendOnly(c.devicePSN(i), nil))
 			}
-			c.silence(quiet)
-			c.send(ib.Ack(c.sq(room-1), uint32(room)))
+			c.expectSilence(silencePeriod)
+			c.send(ib.Ack(c.devicePSN(room-1), uint32(room)))
 			for i := range room {
 				c.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 			c.PostSend(c.qp, wrs[room])
-			c.expects(ib.SendOnly(c.sq(room), nil))
+			c.expect(ib.SendOnly(c.devicePSN(room), nil))
 		}),
 	},
 	{
@@ -91,16 +91,16 @@ var qpStateCases = []conformance.Case{
 		Sends:   "four SENDs, for receives posted in four states",
 		Expects: "an ACK for each, and the receives in order",
 		Defects: []string{"RecvStateWrong"},
-		Run: on(setup{state: verbs.QPStateInit}, func(c *conn) {
-			c.PostRecv(c.qp, 1, c.own.SGE(0, 64))
+		Run: onConn(setup{state: verbs.QPStateInit}, func(c *conn) {
+			c.PostRecv(c.qp, 1, c.localMem.SGE(0, 64))
 			c.toRTR(c.qp, c.attr)
-			c.PostRecv(c.qp, 2, c.own.SGE(64, 64))
+			c.PostRecv(c.qp, 2, c.localMem.SGE(64, 64))
 			c.toRTS(c.qp, c.attr)
-			c.PostRecv(c.qp, 3, c.own.SGE(128, 64))
+			c.PostRecv(c.qp, 3, c.localMem.SGE(128, 64))
 			c.toSQD(false)
-			c.PostRecv(c.qp, 4, c.own.SGE(192, 64))
+			c.PostRecv(c.qp, 4, c.localMem.SGE(192, 64))
 			for i := range 4 {
-				c.accepts(i)
+				c.expectAccepted(i)
 			}
 		}),
 	},
@@ -112,7 +112,7 @@ var qpStateCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "an error from the post, on a fresh queue pair and on one that was taken back to RESET",
 		Defects: []string{"RecvStateWrong"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			fresh, err := c.Device.CreateQP(verbs.QPInit{
 				Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
@@ -120,7 +120,7 @@ var qpStateCases = []conformance.Case{
 			c.Must("a queue pair", err)
 			c.toReset()
 			for _, qp := range []verbs.QP{fresh, c.qp} {
-				n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.own.SGL(0, 64)}})
+				n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.localMem.SGL(0, 64)}})
 				c.MustFail("a receive in RESET", err, nil)
 				c.Check(n == 0, "no receive taken", "%d", n)
 			}
@@ -134,10 +134,10 @@ var qpStateCases = []conformance.Case{
 		Sends:   "SENDs, WRITEs and READs to a queue pair in RTR",
 		Expects: "an answer to each, and nothing else",
 		Defects: []string{"RTSOnly"},
-		Run: on(setup{state: verbs.QPStateRTR, receives: 2}, func(c *conn) {
-			c.servesRound(0)
-			c.servesRound(1)
-			c.silence(quiet)
+		Run: onConn(setup{state: verbs.QPStateRTR, receives: 2}, func(c *conn) {
+			c.expectServed(0)
+			c.expectServed(1)
+			c.expectSilence(silencePeriod)
 			c.ExpectState(c.qp, verbs.QPStateRTR)
 		}),
 	},
@@ -149,21 +149,21 @@ var qpStateCases = []conformance.Case{
 		Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET",
 		Expects: "each executed, and answered with MSNs from 1 on; own requests from the first PSN on",
 		Defects: []string{"ResetKeepsState"},
-		Run: on(setup{}, func(c *conn) {
-			clear(c.mem.Buf[:8])
-			c.mem.Snapshot() // by a verb, so that the device sees it
+		Run: onConn(setup{}, func(c *conn) {
+			clear(c.targetMem.Buf[:8])
+			c.targetMem.Snapshot() // by a verb, so that the device sees it
 			was := uint64(0)
 			for round := range uint64(3) {
-				c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 5+round))
-				c.expects(ib.AtomicAck(c.psn(0), 1, was))
+				c.send(ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 5+round))
+				c.expect(ib.AtomicAck(c.peerPSN(0), 1, was))
 				was += 5 + round
-				c.send(ib.WriteOnly(c.psn(1), c.at(64, 16), rig.Pattern(16, byte(round))).AckReq())
-				c.expects(ib.Ack(c.psn(1), 2))
-				c.ExpectBytes(c.mem, 64, rig.Pattern(16, byte(round)))
-				c.PostSend(c.qp, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
-				c.expects(ib.SendOnly(c.sq(0), nil))
+				c.send(ib.WriteOnly(c.peerPSN(1), c.reth(64, 16), rig.Pattern(16, byte(round))).AckReq())
+				c.expect(ib.Ack(c.peerPSN(1), 2))
+				c.ExpectBytes(c.targetMem, 64, rig.Pattern(16, byte(round)))
+				c.PostSend(c.qp, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+				c.expect(ib.SendOnly(c.devicePSN(0), nil))
 				c.toReset()
-				c.upAgain()
+				c.reconnect()
 			}
 		}),
 	},
@@ -175,16 +175,16 @@ var qpStateCases = []conformance.Case{
 		Sends:   "a SEND, when a queue pair with posted sends and receives was reset and brought up again",
 		Expects: "an RNR NAK, for there is no receive; no packet of the old requests; no completion",
 		Defects: []string{"ResetKeepsQueues"},
-		Run: on(setup{receives: 4, signalAll: true, change: timesOut(timeoutCode, 7)}, func(c *conn) {
-			c.sendUnanswered(100)
-			c.sendUnanswered(101)
+		Run: onConn(setup{receives: 4, signalAll: true, modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
+			c.sendUnacked(100)
+			c.sendUnacked(101)
 			c.toReset()
-			c.drained() // retransmissions from before the reset
-			c.upAgain()
-			c.silence(quiet)
+			c.drain() // retransmissions from before the reset
+			c.reconnect()
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
-			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
-			c.expects(ib.RNR(c.psn(0), c.attr.MinRNRTimer, 0))
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+			c.expect(ib.RNR(c.peerPSN(0), c.attr.MinRNRTimer, 0))
 			c.ExpectNoCompletion()
 		}),
 	},
@@ -196,12 +196,12 @@ var qpStateCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "WR_FLUSH_ERR for four sends, signaled or not, in order, and for three receives, in order",
 		Defects: []string{"FlushReversed"},
-		Run: on(setup{receives: 3}, func(c *conn) {
+		Run: onConn(setup{receives: 3}, func(c *conn) {
 			for id := range uint64(4) {
-				c.PostSend(c.qp, verbs.SendWR{WRID: 101 + id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled * verbs.SendFlags(id%2), SGL: c.own.SGL(0, 8)})
+				c.PostSend(c.qp, verbs.SendWR{WRID: 101 + id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled * verbs.SendFlags(id%2), SGL: c.localMem.SGL(0, 8)})
 			}
 			c.toError(c.qp)
-			c.flushesAll(4, 3)
+			c.expectFlushed(4, 3)
 		}),
 	},
 	{
@@ -214,14 +214,14 @@ var qpStateCases = []conformance.Case{
 		Defects: []string{"ErrCompletesRecvs"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 3})
-			c.send(ib.ReadRequest(c.psn(0), ib.At(c.mem.Addr(), c.closedRKey(), 16)))
-			c.expects(ib.Nak(c.psn(0), ib.NakRemoteAccess, 0))
-			c.flushesAll(0, 3)
+			c.send(ib.ReadRequest(c.peerPSN(0), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16)))
+			c.expect(ib.Nak(c.peerPSN(0), ib.NakRemoteAccess, 0))
+			c.expectFlushed(0, 3)
 			c = p.connect(setup{receives: 3})
-			c.sendUnanswered(101)
-			c.send(ib.Nak(c.sq(0), ib.NakRemoteOp, 0))
+			c.sendUnacked(101)
+			c.send(ib.Nak(c.devicePSN(0), ib.NakRemoteOp, 0))
 			c.ExpectCompletion(101, verbs.WCRemOpErr)
-			c.flushesAll(0, 3)
+			c.expectFlushed(0, 3)
 		}),
 	},
 	{
@@ -232,14 +232,14 @@ var qpStateCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "WR_FLUSH_ERR for two sends and two receives, and no packet",
 		Defects: []string{"NoFlushInError"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			c.toError(c.qp)
 			for i := range uint64(2) {
-				c.PostSend(c.qp, verbs.SendWR{WRID: 101 + i, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)})
-				c.PostRecv(c.qp, 1+i, c.own.SGE(64, 64))
+				c.PostSend(c.qp, verbs.SendWR{WRID: 101 + i, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+				c.PostRecv(c.qp, 1+i, c.localMem.SGE(64, 64))
 			}
-			c.flushesAll(2, 2)
-			c.silence(quiet)
+			c.expectFlushed(2, 2)
+			c.expectSilence(silencePeriod)
 		}),
 	},
 }
@@ -249,28 +249,28 @@ func (c *conn) toReset() {
 	c.Must("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 }
 
-// upAgain takes the queue pair from RESET to RTS, connected as it was.
-func (c *conn) upAgain() {
+// reconnect takes the queue pair from RESET to RTS, connected as it was.
+func (c *conn) reconnect() {
 	c.toInit(c.qp, allAccess&^verbs.AccessLocalWrite)
 	c.toRTR(c.qp, c.attr)
 	c.toRTS(c.qp, c.attr)
 }
 
-// tryEarly posts a send too early.
-func (c *conn) tryEarly(id uint64) (int, error) {
-	return c.qp.PostSend([]verbs.SendWR{{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)}})
+// postSend posts a send too early.
+func (c *conn) postSend(id uint64) (int, error) {
+	return c.qp.PostSend([]verbs.SendWR{{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)}})
 }
 
-// refusesEarly ends the case unless a send is refused that is posted too early.
-func (c *conn) refusesEarly(id uint64) {
-	n, err := c.tryEarly(id)
-	c.MustFail(fmt.Sprintf("a send in %v", c.queried().State), err, nil)
+// expectSendRefused ends the case unless a send is refused that is posted too early.
+func (c *conn) expectSendRefused(id uint64) {
+	n, err := c.postSend(id)
+	c.MustFail(fmt.Sprintf("a send in %v", c.query().State), err, nil)
 	c.Check(n == 0, "no request taken", "%d", n)
 }
 
-// flushesAll ends the case unless so many sends, with IDs from 101 on, and receives, with
+// expectFlushed ends the case unless so many sends, with IDs from 101 on, and receives, with
 // IDs from 1 on, are flushed, each in order, and nothing else completes.
-func (c *conn) flushesAll(sends, recvs int) {
+func (c *conn) expectFlushed(sends, recvs int) {
 	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)}
 	for next != end {
 		wc := c.NextCompletion()
@@ -283,6 +283,6 @@ func (c *conn) flushesAll(sends, recvs int) {
 		}
 		next[q]++
 	}
-	c.settle()
+	c.Sync()
 	c.ExpectNoCompletion()
 }

@@ -10,8 +10,8 @@ import (
 // transition is a way from one state to another: what a modify has to name and what
 // it may name besides.
 type transition struct {
-	from, to  verbs.QPState
-	must, may verbs.QPAttrMask
+	from, to           verbs.QPState
+	required, optional verbs.QPAttrMask
 }
 
 // Sets of attributes that the tables below have in common.
@@ -93,31 +93,31 @@ func eachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
 	}
 }
 
-// mover takes queue pairs of a service along their transitions.
-type mover struct {
+// qpMover takes queue pairs of a service along their transitions.
+type qpMover struct {
 	*port
 	kind  verbs.QPType
 	table []transition
 	// open are attributes that the device need neither take nor refuse.
-	open verbs.QPAttrMask
+	unspecified verbs.QPAttrMask
 }
 
 // onTransitions makes a case of a body that moves queue pairs of a service.
-func onTransitions(kind verbs.QPType, body func(*mover)) func(*conformance.Bench) error {
+func onTransitions(kind verbs.QPType, body func(*qpMover)) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
-		m := &mover{port: p, kind: kind, table: transitions(kind)}
+		m := &qpMover{port: p, kind: kind, table: transitions(kind)}
 		if !p.Caps.Has(verbs.CapAutoMigration) {
-			m.open = migAttrs
+			m.unspecified = migAttrs
 		}
 		body(m)
 	})
 }
 
 // attr are the attributes of a transition: right ones, whatever the mask is.
-func (m *mover) attr(t transition) verbs.QPAttr {
-	a := m.peerAttr(m.peer)
+func (m *qpMover) attr(t transition) verbs.QPAttr {
+	a := m.peerAttr(m.peerAddr)
 	a.State, a.CurState = t.to, t.from
-	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPSN, ownPSN, 1, udQKey
+	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPeerPSN, firstDevicePSN, 1, udQKey
 	a.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	a.AltAH, a.AltPort, a.PathMigState = a.AH, 1, verbs.MigRearm
 	a.AltAH.GRH.DGID = verbs.GIDFrom(m.PeerAddr(1))
@@ -126,13 +126,13 @@ func (m *mover) attr(t transition) verbs.QPAttr {
 }
 
 // modify tries a transition with these attributes besides the state.
-func (m *mover) modify(qp verbs.QP, t transition, mask verbs.QPAttrMask) error {
+func (m *qpMover) modify(qp verbs.QP, t transition, mask verbs.QPAttrMask) error {
 	return qp.Modify(m.attr(t), mask|verbs.QPAttrState)
 }
 
-// at returns a fresh queue pair in a state. There is none in SQE if the device's go
+// newQP returns a fresh queue pair in a state. There is none in SQE if the device's go
 // to ERR instead: whether they may, another case asks.
-func (m *mover) at(state verbs.QPState) (verbs.QP, bool) {
+func (m *qpMover) newQP(state verbs.QPState) (verbs.QP, bool) {
 	qp, err := m.Device.CreateQP(verbs.QPInit{
 		Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
@@ -147,17 +147,17 @@ func (m *mover) at(state verbs.QPState) (verbs.QP, bool) {
 			m.toError(qp)
 			return qp, true
 		case state == verbs.QPStateSQE && at == verbs.QPStateRTS:
-			return qp, m.failsSend(qp)
+			return qp, m.failSend(qp)
 		}
-		t := m.row(at, next)
-		m.Must(fmt.Sprintf("%v to %v", at, next), m.modify(qp, *t, t.must))
+		t := m.find(at, next)
+		m.Must(fmt.Sprintf("%v to %v", at, next), m.modify(qp, *t, t.required))
 		at = next
 	}
 	return qp, true
 }
 
-// row is the way between two states; nil if there is none.
-func (m *mover) row(from, to verbs.QPState) *transition {
+// find is the way between two states; nil if there is none.
+func (m *qpMover) find(from, to verbs.QPState) *transition {
 	for i := range m.table {
 		if t := &m.table[i]; t.from == from && t.to == to {
 			return t
@@ -166,15 +166,15 @@ func (m *mover) row(from, to verbs.QPState) *transition {
 	return nil
 }
 
-// failsSend has a queue pair of an unreliable service fail at a request, and reports
+// failSend has a queue pair of an unreliable service fail at a request, and reports
 // whether it is in SQE then.
-func (m *mover) failsSend(qp verbs.QP) bool {
+func (m *qpMover) failSend(qp verbs.QP) bool {
 	mem := m.Memory(8, verbs.AccessLocalWrite)
 	sge := mem.SGE(0, 8)
 	m.Must("a region that can be closed", mem.Close())
 	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{sge}}
 	if m.kind == verbs.QPTypeUD {
-		ah, err := m.PD.CreateAH(m.peerAttr(m.peer).AH)
+		ah, err := m.PD.CreateAH(m.peerAttr(m.peerAddr).AH)
 		m.Must("an address handle", err)
 		wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
 	}

@@ -15,20 +15,20 @@ var ackCases = []conformance.Case{
 		Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes",
 		Expects: "an ACK with the PSN of each",
 		Defects: []string{"NoAcks"},
-		Run: on(setup{receives: 7, recvLen: 2048}, func(c *conn) {
+		Run: onConn(setup{receives: 7, recvLen: 2048}, func(c *conn) {
 			ops := []ib.Opcode{
 				ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst, ib.OpSendLast, ib.OpSendFirst, ib.OpSendLastImm,
 				ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpWriteFirst, ib.OpWriteLast, ib.OpWriteFirst, ib.OpWriteLastImm,
 			}
 			for k, op := range ops {
-				c.send(seqPart(c, op, k))
-				c.expects(ib.Ack(c.psn(k), ib.AnyMSN))
+				c.send(packetOf(c, op, k))
+				c.expect(ib.Ack(c.peerPSN(k), ib.AnyMSN))
 			}
 			k := len(ops)
-			c.send(ib.SendOnly(c.psn(k), nil).AckReq())
-			c.expects(ib.Ack(c.psn(k), ib.AnyMSN))
-			c.send(ib.WriteOnly(c.psn(k+1), c.at(0, 0), nil).AckReq())
-			c.expects(ib.Ack(c.psn(k+1), ib.AnyMSN))
+			c.send(ib.SendOnly(c.peerPSN(k), nil).AckReq())
+			c.expect(ib.Ack(c.peerPSN(k), ib.AnyMSN))
+			c.send(ib.WriteOnly(c.peerPSN(k+1), c.reth(0, 0), nil).AckReq())
+			c.expect(ib.Ack(c.peerPSN(k+1), ib.AnyMSN))
 		}),
 	},
 	{
@@ -40,15 +40,15 @@ var ackCases = []conformance.Case{
 		Expects: "nothing, or right ACKs, for the first two; an ACK for the last, which counts all",
 		Defects: []string{"AckPSNOff"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(16)))
-			c.unaskedAcks(0, 1)
-			c.send(ib.WriteOnly(c.psn(1), c.at(0, 16), data(16)))
-			c.unaskedAcks(1, 2)
-			c.send(ib.SendOnly(c.psn(2), data(16)).AckReq())
-			c.expects(ib.Ack(c.psn(2), 3))
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)))
+			c.expectOptionalAcks(0, 1)
+			c.send(ib.WriteOnly(c.peerPSN(1), c.reth(0, 16), data(16)))
+			c.expectOptionalAcks(1, 2)
+			c.send(ib.SendOnly(c.peerPSN(2), data(16)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(2), 3))
 			c.ExpectRecv(1, 16)
 			c.ExpectRecv(2, 16)
-			c.ExpectBytes(c.mem, 0, data(16))
+			c.ExpectBytes(c.targetMem, 0, data(16))
 		}),
 	},
 	{
@@ -60,11 +60,11 @@ var ackCases = []conformance.Case{
 		Expects: "the same kind of answer to both, and no ACK besides",
 		Defects: []string{"ReadNeedsAckReq"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.ReadRequest(c.psn(0), c.at(0, 2500)).NoAckReq())
-			c.expectsAll(ib.ReadResponses(c.psn(0), ib.AnyMSN, c.mem.Buf[:2500], pathMTU.Bytes()))
-			c.send(ib.ReadRequest(c.psn(3), c.at(0, 64)).AckReq())
-			c.expects(ib.ReadResponseOnly(c.psn(3), ib.AnyMSN, c.mem.Buf[:64]))
-			c.silence(quiet)
+			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 2500)).NoAckReq())
+			c.expectAll(ib.ReadResponses(c.peerPSN(0), ib.AnyMSN, c.targetMem.Buf[:2500], pathMTU.Bytes()))
+			c.send(ib.ReadRequest(c.peerPSN(3), c.reth(0, 64)).AckReq())
+			c.expect(ib.ReadResponseOnly(c.peerPSN(3), ib.AnyMSN, c.targetMem.Buf[:64]))
+			c.expectSilence(silencePeriod)
 		}),
 	},
 	{
@@ -76,13 +76,13 @@ var ackCases = []conformance.Case{
 		Expects: "an atomic ACK for each, and no other",
 		Defects: []string{"ReadNeedsAckReq"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.FetchAdd(c.psn(0), c.at(0, 8), 1).NoAckReq())
-			c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(0)))
-			c.send(ib.CompareSwap(c.psn(1), c.at(0, 8), 1, 2).NoAckReq())
-			c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(1)))
-			c.send(ib.FetchAdd(c.psn(2), c.at(0, 8), 1).AckReq())
-			c.expects(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.psn(2)))
-			c.silence(quiet)
+			c.send(ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1).NoAckReq())
+			c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(0)))
+			c.send(ib.CompareSwap(c.peerPSN(1), c.reth(0, 8), 1, 2).NoAckReq())
+			c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(1)))
+			c.send(ib.FetchAdd(c.peerPSN(2), c.reth(0, 8), 1).AckReq())
+			c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(2)))
+			c.expectSilence(silencePeriod)
 		}),
 	},
 	{
@@ -93,16 +93,16 @@ var ackCases = []conformance.Case{
 		Sends:   "a READ of 64 responses with a WRITE right behind it, first at full speed, then slowed down by CNPs",
 		Expects: "64 responses in order, then the ACK",
 		Defects: []string{"AckOvertakesRead"},
-		Run: on(setup{change: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
+		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
 			for i := range 2 {
-				first := c.psn(65 * i)
+				first := c.peerPSN(65 * i)
 				c.send(
-					ib.ReadRequest(first, c.at(0, memLen)).AckReq(),
-					ib.WriteOnly(first.Add(64), c.at(0, 0), nil).AckReq(),
+					ib.ReadRequest(first, c.reth(0, memLen)).AckReq(),
+					ib.WriteOnly(first.Add(64), c.reth(0, 0), nil).AckReq(),
 				)
-				c.expectsAll(ib.ReadResponses(first, ib.AnyMSN, c.mem.Buf, 256))
-				c.expects(ib.Ack(first.Add(64), ib.AnyMSN))
-				c.slowDown()
+				c.expectAll(ib.ReadResponses(first, ib.AnyMSN, c.targetMem.Buf, 256))
+				c.expect(ib.Ack(first.Add(64), ib.AnyMSN))
+				c.throttle()
 			}
 		}),
 	},
@@ -114,20 +114,20 @@ var ackCases = []conformance.Case{
 		Sends:   "an ACK to each message of the device's: SENDs and WRITEs of one packet and of three, with and without immediate",
 		Expects: "AckReq in LAST and ONLY; it may be set in others too",
 		Defects: []string{"AckReqNever"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			k := 0
 			for i, n := range []int{16, 2500, 0} {
 				for j, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
 					// One at a time: of messages that follow one another, the last may
 					// ask for all.
-					wr := c.writing(1, n)
+					wr := c.writeWR(1, n)
 					wr.Opcode = op
 					c.PostSend(c.qp, wr)
 					k += ib.Packets(n, pathMTU.Bytes())
-					all := c.take(ib.Packets(n, pathMTU.Bytes()))
+					all := c.nextPackets(ib.Packets(n, pathMTU.Bytes()))
 					last := all[len(all)-1]
 					c.Check(last.HasAckReq(), "AckReq in the last packet of the message", "%v", last)
-					c.send(ib.Ack(c.sq(k-1), uint32(4*i+j+1)))
+					c.send(ib.Ack(c.devicePSN(k-1), uint32(4*i+j+1)))
 					c.ExpectCompletion(1, verbs.WCSuccess)
 				}
 			}
@@ -141,10 +141,10 @@ var ackCases = []conformance.Case{
 		Sends:   "one ACK, with the PSN of the last of two SENDs and two WRITEs, one of them of three packets",
 		Expects: "four completions in order",
 		Defects: []string{"AckCoversOne"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8), c.writing(2, 2500), c.sending(3, 0), c.writing(4, 8))
-			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 2500), c.wantSend(4, 0), c.wantWrite(5, 8))
-			c.send(ib.Ack(c.sq(5), 4))
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8), c.writeWR(2, 2500), c.sendWR(3, 0), c.writeWR(4, 8))
+			c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 2500), c.wantSend(4, 0), c.wantWrite(5, 8))
+			c.send(ib.Ack(c.devicePSN(5), 4))
 			for id := range uint64(4) {
 				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
@@ -158,28 +158,28 @@ var ackCases = []conformance.Case{
 		Sends:   "ACKs with the PSN of each packet of a WRITE of five that follows a SEND",
 		Expects: "the SEND completes at the first, the WRITE at the last",
 		Defects: []string{"AckInsideCompletes"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8), c.writing(2, 5000))
-			c.expectsAll(c.wantSend(0, 8), c.wantWrite(1, 5000))
-			c.send(ib.Ack(c.sq(1), 1))
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8), c.writeWR(2, 5000))
+			c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 5000))
+			c.send(ib.Ack(c.devicePSN(1), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			for k := 2; k <= 4; k++ {
-				c.send(ib.Ack(c.sq(k), 1))
-				c.settle()
+				c.send(ib.Ack(c.devicePSN(k), 1))
+				c.Sync()
 				c.ExpectNoCompletion()
 			}
-			c.send(ib.Ack(c.sq(5), 2))
+			c.send(ib.Ack(c.devicePSN(5), 2))
 			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 }
 
-// unaskedAcks ends the case if the device answers the peer's packets up to the k-th,
+// expectOptionalAcks ends the case if the device answers the peer's packets up to the k-th,
 // of which none asked for it, by something else than right ACKs.
-func (c *conn) unaskedAcks(k int, msn uint32) {
-	for _, p := range c.drained() {
+func (c *conn) expectOptionalAcks(k int, msn uint32) {
+	for _, p := range c.drain() {
 		if p.DestQP() == peerQPN {
-			c.same(ib.Ack(c.psn(k), msn), p)
+			c.checkPacket(ib.Ack(c.peerPSN(k), msn), p)
 		}
 	}
 }

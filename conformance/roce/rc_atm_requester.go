@@ -12,150 +12,152 @@ var atomicPostCases = []conformance.Case{
 	{
 		ID:    "rc/atm/late-answer-leaves-the-result-alone",
 		Title: "A repeated answer to an atomic that has completed changes no result, and completes nothing",
-		Cite:  ibta("", "roce/rc/atm/10"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/10"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "the answer to an atomic; while the next one is outstanding, that answer again with another value; then the right one",
 		Expects: "each result is that of its own answer",
 		Defects: []string{"OldAnswerCompletes"},
-		Run: on(setup{}, func(c *conn) {
-			c.postAdd(1, c.own.SGE(0, 8))
-			c.expects(ib.Op(ib.OpFetchAdd).WithPSN(c.sq(0)))
-			c.send(ib.AtomicAck(c.sq(0), 1, 10))
+		Run: onConn(setup{}, func(c *conn) {
+			c.postFetchAdd(1, c.localMem.SGE(0, 8))
+			c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.devicePSN(0)))
+			c.send(ib.AtomicAck(c.devicePSN(0), 1, 10))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.own.Snapshot()
-			c.postAdd(2, c.own.SGE(8, 8))
-			c.expects(ib.Op(ib.OpFetchAdd).WithPSN(c.sq(1)))
-			c.send(ib.AtomicAck(c.sq(0), 1, 666))
-			c.silence(quiet)
+			c.localMem.Snapshot()
+			c.postFetchAdd(2, c.localMem.SGE(8, 8))
+			c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.devicePSN(1)))
+			c.send(ib.AtomicAck(c.devicePSN(0), 1, 666))
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
-			c.ExpectUnchanged(c.own, 0, 0)
-			c.send(ib.AtomicAck(c.sq(1), 2, 20))
+			c.ExpectUnchanged(c.localMem, 0, 0)
+			c.send(ib.AtomicAck(c.devicePSN(1), 2, 20))
 			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectBytes(c.own, 8, hostOrder(20))
+			c.ExpectBytes(c.localMem, 8, hostOrder(20))
 		}),
 	},
 	{
 		ID:    "rc/atm/result-is-in-host-order",
 		Title: "The result of an atomic is stored in the byte order of the host",
-		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "to a FETCH_ADD and a COMPARE_SWAP: an answer with 0x1122334455667788",
 		Expects: "that number in memory, and nothing around it changed",
 		Defects: []string{"ByteOrderWrong"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
-				c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(64, 8), Remote: far})
-				c.resultOf(i, 0x1122334455667788+uint64(i))
-				c.ExpectBytes(c.own, 64, hostOrder(0x1122334455667788+uint64(i)))
-				c.ExpectUnchanged(c.own, 64, 8)
+				c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(64, 8), Remote: rdmaRemote})
+				c.answerNextAtomic(i, 0x1122334455667788+uint64(i))
+				c.ExpectBytes(c.localMem, 64, hostOrder(0x1122334455667788+uint64(i)))
+				c.ExpectUnchanged(c.localMem, 64, 8)
 			}
 		}),
 	},
 	{
 		ID:    "rc/atm/result-may-be-in-two-pieces",
 		Title: "The eight bytes for the result of an atomic may lie in several pieces",
-		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
 		Expects: "the first three bytes of the result in one, the others in the other",
 		Defects: []string{"AtomicOneSGE"},
-		Run: on(setup{}, func(c *conn) {
-			c.postAdd(1, c.own.SGE(256, 3), c.own.SGE(64, 5))
-			c.resultOf(0, 0x1122334455667788)
-			c.ExpectBytes(c.own, 256, hostOrder(0x1122334455667788)[:3])
-			c.ExpectBytes(c.own, 64, hostOrder(0x1122334455667788)[3:])
+		Run: onConn(setup{}, func(c *conn) {
+			c.postFetchAdd(1, c.localMem.SGE(256, 3), c.localMem.SGE(64, 5))
+			c.answerNextAtomic(0, 0x1122334455667788)
+			c.ExpectBytes(c.localMem, 256, hostOrder(0x1122334455667788)[:3])
+			c.ExpectBytes(c.localMem, 64, hostOrder(0x1122334455667788)[3:])
 		}),
 	},
 	{
 		ID:    "rc/atm/result-of-another-size-refused",
 		Title: "An atomic with local memory of another size than eight bytes is refused before anything is sent",
-		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
 		Expects: "an error at the post or a completion in error, and nothing on the wire",
 		Defects: []string{"AtomicAnySize"},
 		Run: onPort(onEachConn(setup{}, []int{0, 4, 7, 16}, func(c *conn, n int) {
-			c.addRefused(c.own.SGL(0, n))
+			c.expectFetchAddRefused(c.localMem.SGL(0, n))
 		})),
 	},
 	{
 		ID:    "rc/atm/result-without-a-place-sends-nothing",
 		Title: "An atomic whose result may not be stored where it is to go is refused before anything is sent",
-		Cite:  ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
 		Expects: "an error at the post or a completion in error, and nothing on the wire",
 		Defects: []string{"AtomicSinkUnchecked"},
-		Run: onPort(onEachConn(setup{}, []noPlace{
+		Run: onPort(onEachConn(setup{}, []badBuffer{
 			{"memory that may not be written", func(c *conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
 			{"a key that does not exist", func(c *conn) verbs.SGE {
-				return verbs.SGE{Addr: c.own.Addr(), Length: 8, LKey: verbs.LKey(strangeKey(verbs.RKey(c.own.LKey())))}
+				return verbs.SGE{Addr: c.localMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.localMem.LKey())))}
 			}},
-			{"the end of a region", func(c *conn) verbs.SGE { return c.own.SGE(memLen-7, 8) }},
-		}, func(c *conn, place noPlace) { c.addRefused([]verbs.SGE{place.of(c)}) })),
+			{"the end of a region", func(c *conn) verbs.SGE { return c.localMem.SGE(memLen-7, 8) }},
+		}, func(c *conn, place badBuffer) { c.expectFetchAddRefused([]verbs.SGE{place.of(c)}) })),
 	},
 	{
 		ID:    "rc/atm/unused-operand-is-zero",
 		Title: "The compare field that FETCH_ADD does not use is sent as zero",
-		Cite:  ibta("", "roce/rc/atm/12"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/12"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set, sixteen times",
 		Expects: "both operands in each COMPARE_SWAP; in each FETCH_ADD what to add, and a compare field of 0",
 		Defects: []string{"FetchAddLeaks"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			// A field that is never written has what was there before, by chance: each packet
 			// is answered before the next is made, so that its memory comes to be used again.
 			operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
 			for n := 0; n < 32; n += 2 {
-				c.PostSend(c.qp, operating(verbs.OpAtomicCmpAndSwp, operands, c.own.SGL(0, 8)))
-				c.expects(ib.CompareSwap(c.sq(n), farAt(8), operands.CompareAdd, operands.Swap))
+				c.PostSend(c.qp, atomicWR(verbs.OpAtomicCmpAndSwp, operands, c.localMem.SGL(0, 8)))
+				c.expect(ib.CompareSwap(c.devicePSN(n), rdmaRemoteRETH(8), operands.CompareAdd, operands.Swap))
 				c.answerAtomic(n, 0)
-				c.PostSend(c.qp, operating(verbs.OpAtomicFetchAdd, operands, c.own.SGL(0, 8)))
-				c.expects(ib.FetchAdd(c.sq(n+1), farAt(8), operands.CompareAdd).WithCompare(0))
+				c.PostSend(c.qp, atomicWR(verbs.OpAtomicFetchAdd, operands, c.localMem.SGL(0, 8)))
+				c.expect(ib.FetchAdd(c.devicePSN(n+1), rdmaRemoteRETH(8), operands.CompareAdd).WithCompare(0))
 				c.answerAtomic(n+1, 0)
 			}
 		}),
 	},
 }
 
-// operating is an atomic with both operands set, whichever it uses.
-func operating(op verbs.WROpcode, operands verbs.Atomic, result []verbs.SGE) verbs.SendWR {
-	return verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: result, Remote: far, Atomic: operands}
+// atomicWR is an atomic with both operands set, whichever it uses.
+func atomicWR(op verbs.WROpcode, operands verbs.Atomic, result []verbs.SGE) verbs.SendWR {
+	return verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: result, Remote: rdmaRemote, Atomic: operands}
 }
 
 // hostOrder is a number as it is in memory.
 func hostOrder(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 
-// postAdd has the device add 1 to the peer's memory.
-func (c *conn) postAdd(id uint64, result ...verbs.SGE) { c.PostSend(c.qp, addWR(id, result)) }
+// postFetchAdd has the device add 1 to the peer's memory.
+func (c *conn) postFetchAdd(id uint64, result ...verbs.SGE) {
+	c.PostSend(c.qp, fetchAddInto(id, result))
+}
 
-func addWR(id uint64, result []verbs.SGE) verbs.SendWR {
+func fetchAddInto(id uint64, result []verbs.SGE) verbs.SendWR {
 	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: result, Remote: far,
+		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: result, Remote: rdmaRemote,
 		Atomic: verbs.Atomic{CompareAdd: 1},
 	}
 }
 
-// resultOf takes the device's n-th packet, an atomic, and answers it.
-func (c *conn) resultOf(n int, original uint64) {
-	c.expects(ib.Packet{}.WithPSN(c.sq(n)))
+// answerNextAtomic takes the device's n-th packet, an atomic, and answers it.
+func (c *conn) answerNextAtomic(n int, original uint64) {
+	c.expect(ib.Packet{}.WithPSN(c.devicePSN(n)))
 	c.answerAtomic(n, original)
 }
 
 // answerAtomic answers the device's n-th packet, an atomic that has been seen.
 func (c *conn) answerAtomic(n int, original uint64) {
-	c.send(ib.AtomicAck(c.sq(n), uint32(n+1), original))
+	c.send(ib.AtomicAck(c.devicePSN(n), uint32(n+1), original))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 }
 
-// addRefused posts an atomic with a place for its result that is none. The device
+// expectFetchAddRefused posts an atomic with a place for its result that is none. The device
 // may see that at once, or when the request's turn comes.
-func (c *conn) addRefused(place []verbs.SGE) {
-	_, err := c.qp.PostSend([]verbs.SendWR{addWR(1, place)})
-	c.silence(soon)
+func (c *conn) expectFetchAddRefused(place []verbs.SGE) {
+	_, err := c.qp.PostSend([]verbs.SendWR{fetchAddInto(1, place)})
+	c.expectSilence(shortWait)
 	if err == nil {
-		c.rdmaFails()
+		c.expectRequestFails()
 	}
 }
 
-// noPlace is local memory that a result cannot go to.
-type noPlace struct {
+// badBuffer is local memory that a result cannot go to.
+type badBuffer struct {
 	name string
 	of   func(*conn) verbs.SGE
 }
 
-func (p noPlace) String() string { return p.name }
+func (p badBuffer) String() string { return p.name }

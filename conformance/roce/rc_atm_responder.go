@@ -15,70 +15,70 @@ var atomicCases = []conformance.Case{
 	{
 		ID:    "rc/atm/cas-stores-only-if-equal",
 		Title: "COMPARE_SWAP stores its value if memory equals the compare value, and returns the original either way",
-		Cite:  ibta("", "roce/rc/atm/1"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/1"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a COMPARE_SWAP that differs from memory in one bit, then one that is equal",
 		Expects: "the original value in both answers; memory changed by the second only",
 		Defects: []string{"AtomicsWrong"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			const was, swap = 0x0123456789abcdef, 0xfedcba9876543210
-			setWord(c.mem, 2, was)
-			c.send(ib.CompareSwap(c.psn(0), wordAt(c.mem, 2), was^1<<40, swap))
-			c.expects(ib.AtomicAck(c.psn(0), ib.AnyMSN, was))
-			c.hasWord(c.mem, 2, was)
-			c.send(ib.CompareSwap(c.psn(1), wordAt(c.mem, 2), was, swap))
-			c.expects(ib.AtomicAck(c.psn(1), ib.AnyMSN, was))
-			c.hasWord(c.mem, 2, swap)
+			setWord(c.targetMem, 2, was)
+			c.send(ib.CompareSwap(c.peerPSN(0), wordRETH(c.targetMem, 2), was^1<<40, swap))
+			c.expect(ib.AtomicAck(c.peerPSN(0), ib.AnyMSN, was))
+			c.expectWord(c.targetMem, 2, was)
+			c.send(ib.CompareSwap(c.peerPSN(1), wordRETH(c.targetMem, 2), was, swap))
+			c.expect(ib.AtomicAck(c.peerPSN(1), ib.AnyMSN, was))
+			c.expectWord(c.targetMem, 2, swap)
 		}),
 	},
 	{
 		ID:    "rc/atm/fetch-add-wraps",
 		Title: "FETCH_ADD adds modulo 2^64 and returns the original",
-		Cite:  ibta("", "roce/rc/atm/2"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/2"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "FETCH_ADDs of 5, of 2^64-1, and of as much as takes memory to 2^64-1, then of 1",
 		Expects: "the values that were there before, and sums modulo 2^64",
 		Defects: []string{"AtomicsWrong"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			value := uint64(1) << 60
-			setWord(c.mem, 2, value)
+			setWord(c.targetMem, 2, value)
 			for i, add := range []uint64{5, math.MaxUint64, math.MaxUint64 - value - 4, 1} {
-				c.send(ib.FetchAdd(c.psn(i), wordAt(c.mem, 2), add))
-				c.expects(ib.AtomicAck(c.psn(i), ib.AnyMSN, value))
+				c.send(ib.FetchAdd(c.peerPSN(i), wordRETH(c.targetMem, 2), add))
+				c.expect(ib.AtomicAck(c.peerPSN(i), ib.AnyMSN, value))
 				value += add
-				c.hasWord(c.mem, 2, value)
+				c.expectWord(c.targetMem, 2, value)
 			}
 		}),
 	},
 	{
 		ID:    "rc/atm/misaligned-address-refused",
 		Title: "An atomic at an address that is no multiple of 8 is refused as an invalid request and not executed",
-		Cite:  ibta("9.4.5", "roce/rc/atm/3"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("9.4.5", "roce/rc/atm/3"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes behind a multiple of 8",
 		Expects: "a NAK for an invalid request, memory as it was",
 		Defects: []string{"AtomicMisaligned"},
 		Run: onPort(onEachConn(setup{}, []int{1, 2, 4}, func(c *conn, off int) {
-			at := wordAt(c.mem, 2).Skip(off)
-			c.atomicRefused(ib.FetchAdd(c.psn(0), at, 1), ib.NakInvalidRequest)
-			c = c.anotherConn(setup{})
-			c.atomicRefused(ib.CompareSwap(c.psn(0), at, 0, 1), ib.NakInvalidRequest)
+			at := wordRETH(c.targetMem, 2).Skip(off)
+			c.expectAtomicRefused(ib.FetchAdd(c.peerPSN(0), at, 1), ib.NakInvalidRequest)
+			c = c.secondConn(setup{})
+			c.expectAtomicRefused(ib.CompareSwap(c.peerPSN(0), at, 0, 1), ib.NakInvalidRequest)
 		})),
 	},
 	{
 		ID:    "rc/atm/qp-without-the-right-refuses",
 		Title: "A QP without the right of remote atomic refuses atomics as invalid requests",
-		Cite:  ibta("", "roce/rc/atm/8"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/8"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a FETCH_ADD to a region that grants atomics on a QP that does not",
 		Expects: "a NAK for an invalid request, memory as it was",
 		Defects: []string{"RightsIgnored"},
-		Run: on(setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *conn) {
+		Run: onConn(setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *conn) {
 			m := c.Memory(64, allAccess)
-			c.atomicRefused(ib.FetchAdd(c.psn(0), wordAt(m, 2), 1), ib.NakInvalidRequest)
+			c.expectAtomicRefused(ib.FetchAdd(c.peerPSN(0), wordRETH(m, 2), 1), ib.NakInvalidRequest)
 			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
 		ID:    "rc/atm/region-without-the-right-refuses",
 		Title: "A region without the right of remote atomic refuses atomics with a remote access NAK",
-		Cite:  ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
 		Expects: "a NAK for a remote access error, memory as it was",
 		Defects: []string{"RightsIgnored"},
@@ -86,60 +86,60 @@ var atomicCases = []conformance.Case{
 			allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
 		}, func(c *conn, access verbs.Access) {
 			m := c.Memory(64, access)
-			c.atomicRefused(ib.FetchAdd(c.psn(0), wordAt(m, 2), 1), ib.NakRemoteAccess)
+			c.expectAtomicRefused(ib.FetchAdd(c.peerPSN(0), wordRETH(m, 2), 1), ib.NakRemoteAccess)
 			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
 		ID:    "rc/atm/end-of-the-region-refused",
 		Title: "An atomic that does not lie wholly inside the region is refused with a remote access NAK and changes nothing",
-		Cite:  ibta("", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight behind it",
 		Expects: "a NAK for a remote access error, memory as it was",
 		Defects: []string{"RangeSlack"},
 		Run: onPort(onEachConn(setup{}, []int{4, 0}, func(c *conn, inside int) {
 			// Another region on the same memory, so that what is behind it can be seen.
-			n := word(c.mem, 2) + inside
-			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.mem.Buf[:n:n], Addr: c.mem.Addr(), Access: allAccess})
+			n := c.targetMem.WordOffset(2) + inside
+			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.targetMem.Buf[:n:n], Addr: c.targetMem.Addr(), Access: allAccess})
 			c.Must("a region at chosen addresses", err)
-			at := wordAt(c.mem, 2)
+			at := wordRETH(c.targetMem, 2)
 			at.RKey = new(uint32(mr.RKey()))
-			c.atomicRefused(ib.FetchAdd(c.psn(0), at, 1<<33+1), ib.NakRemoteAccess)
+			c.expectAtomicRefused(ib.FetchAdd(c.peerPSN(0), at, 1<<33+1), ib.NakRemoteAccess)
 		})),
 	},
 	{
 		ID:    "rc/atm/qps-do-not-lose-updates",
 		Title: "Atomics of several QPs on one address lose no update",
-		Cite:  ibta("", "roce/rc/atm/9"), Level: conformance.Must, Needs: needsAtomics, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/atm/9"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "400 FETCH_ADDs of 1, four at a time on each of two QPs in turn",
 		Expects: "400 different original values, one behind the other, and their number added to memory",
 		Defects: []string{"AtomicsPerQP"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			const rounds, atATime, start = 50, 4, 1 << 40
-			setWord(c.mem, 2, start)
-			other, seen := c.anotherConn(setup{}), make(map[uint64]bool)
+			setWord(c.targetMem, 2, start)
+			other, seen := c.secondConn(setup{}), make(map[uint64]bool)
 			for n := 0; n < rounds*atATime; n += atATime {
 				for i := range atATime {
-					c.send(ib.FetchAdd(c.psn(n+i), wordAt(c.mem, 2), 1))
-					other.send(ib.FetchAdd(other.psn(n+i), wordAt(c.mem, 2), 1))
+					c.send(ib.FetchAdd(c.peerPSN(n+i), wordRETH(c.targetMem, 2), 1))
+					other.send(ib.FetchAdd(other.peerPSN(n+i), wordRETH(c.targetMem, 2), 1))
 				}
-				for _, p := range c.take(2 * atATime) {
-					c.same(ib.Op(ib.OpAtomicAcknowledge), p)
+				for _, p := range c.nextPackets(2 * atATime) {
+					c.checkPacket(ib.Op(ib.OpAtomicAcknowledge), p)
 					was := *p.AtomicAck.Original
 					c.Check(!seen[was] && was-start < 2*rounds*atATime, "a value that no other atomic has found", "%v", p)
 					seen[was] = true
 				}
 			}
-			c.hasWord(c.mem, 2, start+2*rounds*atATime)
+			c.expectWord(c.targetMem, 2, start+2*rounds*atATime)
 		}),
 	},
 }
 
-// atomicRefused sends an atomic with the first PSN that must be refused and change
+// expectAtomicRefused sends an atomic with the first PSN that must be refused and change
 // nothing.
-func (c *conn) atomicRefused(atomic ib.Packet, code ib.NakCode) {
+func (c *conn) expectAtomicRefused(atomic ib.Packet, code ib.NakCode) {
 	c.send(atomic)
-	c.rdmaNaked(c.psn(0), code)
-	c.settle()
-	c.ExpectUnchanged(c.mem, 0, 0)
+	c.expectNak(c.peerPSN(0), code)
+	c.Sync()
+	c.ExpectUnchanged(c.targetMem, 0, 0)
 }

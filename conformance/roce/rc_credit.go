@@ -17,9 +17,9 @@ var creditCases = []conformance.Case{
 		Sends:   "a SEND to a queue pair with three receives",
 		Expects: "an ACK with a credit code",
 		Defects: []string{"NoCreditReporting"},
-		Run: on(setup{receives: 3}, func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
-			ack := c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+		Run: onConn(setup{receives: 3}, func(c *conn) {
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+			ack := c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
 			_, told := ib.Credits(ack.Syndrome())
 			c.Check(told, "credits in the ACK", "code %d, which tells none", ack.Syndrome())
 		}),
@@ -32,25 +32,25 @@ var creditCases = []conformance.Case{
 		Sends:   "WRITEs and SENDs while receives are posted and used up: none, one, then thirteen, which has no code of its own",
 		Expects: "no more credits than there are receives, in any ACK",
 		Defects: []string{"CreditsInvented"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			k, posted := 0, 0
 			send := func(p ib.Packet) {
-				c.send(p.WithPSN(c.psn(k)).AckReq())
-				ack := c.expects(ib.Ack(ib.AnyPSN, ib.AnyMSN))
-				for ack.PSN() == c.psn(k-1) { // new credits, told as soon as there were any
-					creditsAtMost(c, posted+1, ack) // it left before this message came
-					ack = c.expects(ib.Ack(ib.AnyPSN, ib.AnyMSN))
+				c.send(p.WithPSN(c.peerPSN(k)).AckReq())
+				ack := c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
+				for ack.PSN() == c.peerPSN(k-1) { // new credits, told as soon as there were any
+					expectCreditsAtMost(c, posted+1, ack) // it left before this message came
+					ack = c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
 				}
-				c.same(ib.Ack(c.psn(k), ib.AnyMSN), ack)
-				creditsAtMost(c, posted, ack)
+				c.checkPacket(ib.Ack(c.peerPSN(k), ib.AnyMSN), ack)
+				expectCreditsAtMost(c, posted, ack)
 				k++
 			}
 			for _, more := range []int{0, 1, 12} {
 				for range more {
-					c.PostRecv(c.qp, uint64(k), c.own.SGE(0, 64))
+					c.PostRecv(c.qp, uint64(k), c.localMem.SGE(0, 64))
 					posted++
 				}
-				send(ib.WriteOnly(0, c.at(0, 0), nil))
+				send(ib.WriteOnly(0, c.reth(0, 0), nil))
 			}
 			for posted > 0 {
 				posted--
@@ -71,14 +71,14 @@ var creditCases = []conformance.Case{
 			p.Must("a shared receive queue", err)
 			c := p.connect(setup{srq: srq})
 			for id := range 4 {
-				c.PostRecv(srq, uint64(id+1), c.own.SGE(64*id, 64))
+				c.PostRecv(srq, uint64(id+1), c.localMem.SGE(64*id, 64))
 			}
-			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
-			c.expects(ib.Ack(c.psn(0), ib.AnyMSN).WithCredits(ib.NoCredits))
-			c.send(ib.WriteOnly(c.psn(1), c.at(0, 8), data(8)).AckReq())
-			c.expects(ib.Ack(c.psn(1), ib.AnyMSN).WithCredits(ib.NoCredits))
-			c.send(ib.ReadRequest(c.psn(2), c.at(0, 8)).AckReq())
-			c.expects(ib.ReadResponseOnly(c.psn(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN).WithCredits(ib.NoCredits))
+			c.send(ib.WriteOnly(c.peerPSN(1), c.reth(0, 8), data(8)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(1), ib.AnyMSN).WithCredits(ib.NoCredits))
+			c.send(ib.ReadRequest(c.peerPSN(2), c.reth(0, 8)).AckReq())
+			c.expect(ib.ReadResponseOnly(c.peerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
 		}),
 	},
 	{
@@ -89,20 +89,20 @@ var creditCases = []conformance.Case{
 		Sends:   "to a SEND an ACK with 0 credits, with three more SENDs to follow; later an ACK with 8",
 		Expects: "at most one packet before the second ACK, and all behind it",
 		Defects: []string{"NoCreditHeeding"},
-		Run: on(setup{}, func(c *conn) {
-			creditsSpent(c)
-			c.PostSend(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
-			early := c.drained()
+		Run: onConn(setup{}, func(c *conn) {
+			exhaustCredits(c)
+			c.PostSend(c.qp, c.sendWR(2, 8), c.sendWR(3, 8), c.sendWR(4, 8))
+			early := c.drain()
 			c.Check(len(early) <= 1, "at most one packet without credits", "%d", len(early))
-			c.silence(creditsQuiet)
+			c.expectSilence(creditsQuiet)
 			// One packet was a probe, and is acknowledged; else the credits come by
 			// themselves, with an ACK of what was acknowledged before.
 			n := len(early)
-			c.send(ib.Ack(c.sq(n), uint32(n+1)).WithCredits(creditCode8))
+			c.send(ib.Ack(c.devicePSN(n), uint32(n+1)).WithCredits(creditCode8))
 			for k := n + 1; k <= 3; k++ {
-				c.expectsAll(c.wantSend(k, 8))
+				c.expectAll(c.wantSend(k, 8))
 			}
-			c.send(ib.Ack(c.sq(3), 4).WithCredits(creditCode8))
+			c.send(ib.Ack(c.devicePSN(3), 4).WithCredits(creditCode8))
 			for id := uint64(2); id <= 4; id++ {
 				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
@@ -116,12 +116,12 @@ var creditCases = []conformance.Case{
 		Sends:   "an ACK with 0 credits to each of four SENDs",
 		Expects: "the next SEND, one at a time",
 		Defects: []string{"CreditsBlockAll"},
-		Run: on(setup{}, func(c *conn) {
-			creditsSpent(c)
-			c.PostSend(c.qp, c.sending(2, 8), c.sending(3, 8), c.sending(4, 8))
+		Run: onConn(setup{}, func(c *conn) {
+			exhaustCredits(c)
+			c.PostSend(c.qp, c.sendWR(2, 8), c.sendWR(3, 8), c.sendWR(4, 8))
 			for k := 1; k <= 3; k++ {
-				c.expectsAll(c.wantSend(k, 8))
-				c.send(ib.Ack(c.sq(k), uint32(k+1)).WithCredits(0))
+				c.expectAll(c.wantSend(k, 8))
+				c.send(ib.Ack(c.devicePSN(k), uint32(k+1)).WithCredits(0))
 				c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
 			}
 		}),
@@ -134,20 +134,20 @@ var creditCases = []conformance.Case{
 		Sends:   "an ACK with 0 credits, with two WRITEs, a READ and, where there are atomics, a FETCH_ADD to follow",
 		Expects: "all of them at once",
 		Defects: []string{"CreditsBlockAll"},
-		Run: on(setup{}, func(c *conn) {
-			creditsSpent(c)
-			c.PostSend(c.qp, c.writing(2, 2500), c.writing(3, 8), c.reading(4, 8))
-			c.expectsAll(c.wantWrite(1, 2500), c.wantWrite(4, 8), c.wantRead(5, 8))
+		Run: onConn(setup{}, func(c *conn) {
+			exhaustCredits(c)
+			c.PostSend(c.qp, c.writeWR(2, 2500), c.writeWR(3, 8), c.readWR(4, 8))
+			c.expectAll(c.wantWrite(1, 2500), c.wantWrite(4, 8), c.wantRead(5, 8))
 			if c.Caps.Has(verbs.CapAtomics) {
-				c.PostSend(c.qp, c.adding(5))
-				c.expectsAll(c.wantAdd(6))
+				c.PostSend(c.qp, c.fetchAddWR(5))
+				c.expectAll(c.wantFetchAdd(6))
 			}
 		}),
 	},
 }
 
-// creditsAtMost ends the case if an ACK promises more than so many receives.
-func creditsAtMost(c *conn, most int, ack ib.Packet) {
+// expectCreditsAtMost ends the case if an ACK promises more than so many receives.
+func expectCreditsAtMost(c *conn, most int, ack ib.Packet) {
 	n, told := ib.Credits(ack.Syndrome())
 	c.Check(!told || n <= most, fmt.Sprintf("at most %d credits", most), "%d", n)
 }
@@ -157,13 +157,13 @@ const creditCode8 = 6
 
 // creditsQuiet is how long a requester without credits is watched: not so long that it
 // might probe again.
-const creditsQuiet = soon
+const creditsQuiet = shortWait
 
-// creditsSpent has the device send one message and tells it that there is no receive
+// exhaustCredits has the device send one message and tells it that there is no receive
 // for another.
-func creditsSpent(c *conn) {
-	c.PostSend(c.qp, c.sending(1, 8))
-	c.expectsAll(c.wantSend(0, 8))
-	c.send(ib.Ack(c.sq(0), 1).WithCredits(0))
+func exhaustCredits(c *conn) {
+	c.PostSend(c.qp, c.sendWR(1, 8))
+	c.expectAll(c.wantSend(0, 8))
+	c.send(ib.Ack(c.devicePSN(0), 1).WithCredits(0))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 }

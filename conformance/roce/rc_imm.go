@@ -13,72 +13,72 @@ var immediateCases = []conformance.Case{
 	{
 		ID:    "rc/imm/send-carries-it-as-posted",
 		Title: "The immediate data of a SEND travel behind the BTH of its last packet, in the order posted",
-		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts SENDs of 16 and of 2500 bytes with immediate data 0x0a0b0c0d",
 		Expects: "0a 0b 0c 0d behind the BTH in SEND_ONLY_IMM and SEND_LAST_IMM, then the payload",
 		Defects: []string{"ByteOrderWrong"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			c.postImm(verbs.OpSendImm, 16)
-			c.expects(ib.SendOnlyImm(c.sq(0), rdmaImm, c.own.Buf[:16]))
-			c.send(ib.Ack(c.sq(0), 1)) // the next one may need the credit
+			c.expect(ib.SendOnlyImm(c.devicePSN(0), rdmaImm, c.localMem.Buf[:16]))
+			c.send(ib.Ack(c.devicePSN(0), 1)) // the next one may need the credit
 			c.postImm(verbs.OpSendImm, 2500)
-			c.expects(ib.SendFirst(c.sq(1), c.own.Buf[:rdmaMTU]))
-			c.expects(ib.SendMiddle(c.sq(2), c.own.Buf[rdmaMTU:2*rdmaMTU]))
-			c.expects(ib.SendLastImm(c.sq(3), rdmaImm, c.own.Buf[2*rdmaMTU:2500]))
+			c.expect(ib.SendFirst(c.devicePSN(1), c.localMem.Buf[:mtuBytes]))
+			c.expect(ib.SendMiddle(c.devicePSN(2), c.localMem.Buf[mtuBytes:2*mtuBytes]))
+			c.expect(ib.SendLastImm(c.devicePSN(3), rdmaImm, c.localMem.Buf[2*mtuBytes:2500]))
 		}),
 	},
 	{
 		ID:    "rc/imm/write-carries-it-behind-the-reth",
 		Title: "The immediate data of a WRITE travel in its last packet, behind the RETH if that has one, in the order posted",
-		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts WRITEs of 16 and of 1500 bytes with immediate data 0x0a0b0c0d",
 		Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d behind the BTH in WRITE_LAST_IMM",
 		Defects: []string{"ByteOrderWrong"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			c.postImm(verbs.OpRDMAWriteImm, 16)
-			c.expects(ib.WriteOnlyImm(c.sq(0), farAt(16), rdmaImm, c.own.Buf[:16]))
-			c.send(ib.Ack(c.sq(0), 1))
+			c.expect(ib.WriteOnlyImm(c.devicePSN(0), rdmaRemoteRETH(16), rdmaImm, c.localMem.Buf[:16]))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.postImm(verbs.OpRDMAWriteImm, 1500)
-			c.expects(ib.WriteFirst(c.sq(1), farAt(1500), c.own.Buf[:rdmaMTU]))
-			c.expects(ib.WriteLastImm(c.sq(2), rdmaImm, c.own.Buf[rdmaMTU:1500]))
+			c.expect(ib.WriteFirst(c.devicePSN(1), rdmaRemoteRETH(1500), c.localMem.Buf[:mtuBytes]))
+			c.expect(ib.WriteLastImm(c.devicePSN(2), rdmaImm, c.localMem.Buf[mtuBytes:1500]))
 		}),
 	},
 	{
 		ID:    "rc/imm/receiver-gets-it-as-sent",
 		Title: "The receiver of immediate data finds them in its completion as they were sent",
-		Cite:  ibta("", "roce/rc/imm/1", "roce/rc/wr/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/imm/1", "roce/rc/wr/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a SEND and a WRITE with immediate data 0x0a0b0c0d",
 		Expects: "completions with the flag for immediate data, and 0x0a0b0c0d",
 		Defects: []string{"ByteOrderWrong"},
-		Run: on(setup{receives: 2}, func(c *conn) {
-			c.send(ib.SendOnlyImm(c.psn(0), rdmaImm, data(16)), ib.WriteOnlyImm(c.psn(1), c.at(0, 16), rdmaImm, data(16)))
-			c.receivedImm(1, 16)
-			c.receivedImm(2, 16)
+		Run: onConn(setup{receives: 2}, func(c *conn) {
+			c.send(ib.SendOnlyImm(c.peerPSN(0), rdmaImm, data(16)), ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 16), rdmaImm, data(16)))
+			c.expectRecvImm(1, 16)
+			c.expectRecvImm(2, 16)
 		}),
 	},
 	{
 		ID:    "rc/imm/empty-message-completes-a-receive",
 		Title: "A SEND or WRITE with immediate data and nothing else completes a receive",
-		Cite:  ibta("", "roce/rc/imm/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/imm/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a SEND and a WRITE with immediate data and no payload",
 		Expects: "two completions of no bytes, with the immediate data",
 		Defects: []string{"EmptyMessagesIgnored"},
-		Run: on(setup{receives: 2}, func(c *conn) {
-			c.send(ib.SendOnlyImm(c.psn(0), rdmaImm, nil), ib.WriteOnlyImm(c.psn(1), ib.At(0, 0, 0), rdmaImm, nil).AckReq())
-			c.rdmaAcked(c.psn(1))
-			c.receivedImm(1, 0)
-			c.receivedImm(2, 0)
+		Run: onConn(setup{receives: 2}, func(c *conn) {
+			c.send(ib.SendOnlyImm(c.peerPSN(0), rdmaImm, nil), ib.WriteOnlyImm(c.peerPSN(1), ib.At(0, 0, 0), rdmaImm, nil).AckReq())
+			c.expectAck(c.peerPSN(1))
+			c.expectRecvImm(1, 0)
+			c.expectRecvImm(2, 0)
 		}),
 	},
 }
 
 // postImm has the device send or write n bytes with immediate data.
 func (c *conn) postImm(op verbs.WROpcode, n int) {
-	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.own.SGL(0, n), Imm: rdmaImm, Remote: far})
+	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.localMem.SGL(0, n), Imm: rdmaImm, Remote: rdmaRemote})
 }
 
-// receivedImm is Received of a message with immediate data.
-func (c *conn) receivedImm(id uint64, n int) {
+// expectRecvImm is Received of a message with immediate data.
+func (c *conn) expectRecvImm(id uint64, n int) {
 	wc := c.ExpectRecv(id, n)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == rdmaImm, "immediate data 0x0a0b0c0d", "flags %#x, %#08x", wc.Flags, wc.Imm)
 }

@@ -8,44 +8,44 @@ import (
 
 const needsSendInv = verbs.CapRC | verbs.CapSendInv
 
-// crashes labels the cases that have taken down kernels.
-var crashes = append([]string{conformance.Dangerous}, rdmaLabels...)
+// labelCrash labels the cases that have taken down kernels.
+var labelCrash = append([]string{conformance.Dangerous}, labelRC...)
 
 var invalidateCases = []conformance.Case{
 	{
 		ID:    "rc/inv/key-dead-before-the-receive-completes",
 		Title: "The key that a SEND invalidates is dead when the receive completes",
-		Cite:  ibta("", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelRC,
 		Sends:   "a READ through a window, a SEND that invalidates it, and after that has been received the READ again",
 		Expects: "the bytes, an ACK and a completion, then a NAK for a remote access error",
 		Defects: []string{"InvalidateLate"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			m := c.windowed()
-			info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			m := c.bindableMemory()
+			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 			key := c.bind(c.newWindow(verbs.MWType2), info)
-			c.readsThrough(0, through(info, key, 0, 8), m.Buf[:8])
-			c.send(ib.SendOnlyInv(c.psn(1), key, data(8)).AckReq())
-			c.rdmaAcked(c.psn(1))
+			c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
+			c.send(ib.SendOnlyInv(c.peerPSN(1), key, data(8)).AckReq())
+			c.expectAck(c.peerPSN(1))
 			c.ExpectRecv(1, 8)
-			c.readsThroughNot(2, through(info, key, 0, 8))
+			c.expectReadRefused(2, windowRETH(info, key, 0, 8))
 		}),
 	},
 	{
 		ID:    "rc/inv/completion-names-the-key",
 		Title: "The completion of a receive whose message invalidated a key says so and names the key",
-		Cite:  ibta("", "roce/rc/inv/2"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/inv/2"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelRC,
 		Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
 		Expects: "completions with the flag and the key, then one without the flag",
 		Defects: []string{"SparseCompletions"},
-		Run: on(setup{receives: 3, recvLen: 2048}, func(c *conn) {
-			m := c.windowed()
-			info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
+		Run: onConn(setup{receives: 3, recvLen: 2048}, func(c *conn) {
+			m := c.bindableMemory()
+			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 			one, two := c.bind(c.newWindow(verbs.MWType2), info), c.bind(c.newWindow(verbs.MWType2), info)
-			c.send(ib.SendOnlyInv(c.psn(0), one, data(8)),
-				ib.SendFirst(c.psn(1), data(rdmaMTU)), ib.SendLastInv(c.psn(2), two, data(8)),
-				ib.SendOnly(c.psn(3), data(8)))
+			c.send(ib.SendOnlyInv(c.peerPSN(0), one, data(8)),
+				ib.SendFirst(c.peerPSN(1), data(mtuBytes)), ib.SendLastInv(c.peerPSN(2), two, data(8)),
+				ib.SendOnly(c.peerPSN(3), data(8)))
 			for i, key := range []verbs.RKey{one, two} {
-				wc := c.ExpectRecv(uint64(i+1), 8+i*rdmaMTU)
+				wc := c.ExpectRecv(uint64(i+1), 8+i*mtuBytes)
 				c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 			}
 			wc := c.ExpectRecv(3, 8)
@@ -55,112 +55,112 @@ var invalidateCases = []conformance.Case{
 	{
 		ID:    "rc/inv/unknown-key-fails-without-an-answer",
 		Title: "A SEND whose key cannot be invalidated fails the receive and the QP, and gets neither ACK nor NAK",
-		Cite:  ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Level: conformance.Must, Needs: needsSendInv, Labels: rdmaLabels,
+		Cite:  ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Level: conformance.Must, Needs: needsSendInv, Labels: labelRC,
 		Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
 		Expects: "no answer to it, a receive that completes in error, the QP in ERR",
 		Defects: []string{"InvalidateAcked", "InvalidateNAKed"},
-		Run: onPort(onEachConn(setup{receives: 1, recvLen: 2048}, []int{8, rdmaMTU + 8}, func(c *conn, n int) {
-			packets := ib.Send(c.psn(0), data(n), rdmaMTU)
+		Run: onPort(onEachConn(setup{receives: 1, recvLen: 2048}, []int{8, mtuBytes + 8}, func(c *conn, n int) {
+			packets := ib.Send(c.peerPSN(0), data(n), mtuBytes)
 			last := &packets[len(packets)-1]
-			*last = ib.SendOnlyInv(last.PSN(), strangeKey(c.mem.RKey()), last.Payload).AckReq()
+			*last = ib.SendOnlyInv(last.PSN(), unknownKey(c.targetMem.RKey()), last.Payload).AckReq()
 			if len(packets) > 1 {
 				*last = last.WithOpcode(ib.OpSendLastInv)
 			}
 			c.send(packets...)
-			c.failedSilently(last.PSN())
+			c.expectSilentFailure(last.PSN())
 		})),
 	},
 	{
 		ID:    "rc/inv/key-of-a-region-fails",
 		Title: "The key of an ordinary region cannot be invalidated by a peer, and stays valid",
-		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv, Labels: rdmaLabels,
+		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv, Labels: labelRC,
 		Sends:   "a SEND that invalidates the key of a region, then a READ of the region on another QP",
 		Expects: "no answer to the SEND, a receive that completes in error, the QP in ERR; the bytes for the READ",
 		Defects: []string{"InvalidateAnything"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			c.invalidationFails(c.mem.RKey())
-			c.anotherConn(setup{}).readsThrough(0, c.at(0, 8), c.mem.Buf[:8])
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			c.expectInvalidateFails(c.targetMem.RKey())
+			c.secondConn(setup{}).expectRead(0, c.reth(0, 8), c.targetMem.Buf[:8])
 		}),
 	},
 	{
 		ID:    "rc/inv/key-of-a-type-1-window-fails",
 		Title: "The key of a type 1 window cannot be invalidated by a peer, and stays valid",
-		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType1, Labels: rdmaLabels,
+		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType1, Labels: labelRC,
 		Sends:   "a SEND that invalidates the key of a bound type 1 window, then a READ through it on another QP",
 		Expects: "no answer to the SEND, a receive that completes in error, the QP in ERR; the bytes for the READ",
 		Defects: []string{"InvalidateAnything"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			m := c.windowed()
-			info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			m := c.bindableMemory()
+			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 			key := c.bind(c.newWindow(verbs.MWType1), info)
-			c.invalidationFails(key)
-			c.anotherConn(setup{}).readsThrough(0, through(info, key, 0, 8), m.Buf[:8])
+			c.expectInvalidateFails(key)
+			c.secondConn(setup{}).expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
 		}),
 	},
 	{
 		ID:    "rc/inv/window-of-another-qp-fails",
 		Title: "A type 2 window can be invalidated on the QP that it is bound to only, and stays open else",
-		Cite:  ibta("", "roce/rc/inv/5"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/inv/5"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelRC,
 		Sends:   "on another QP a SEND that invalidates a window, then a READ through it on its own",
 		Expects: "no answer to the SEND, a receive that completes in error, that QP in ERR; the bytes for the READ",
 		Defects: []string{"ForeignInvalidate"},
-		Run: on(setup{}, func(c *conn) {
-			m := c.windowed()
-			info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
+		Run: onConn(setup{}, func(c *conn) {
+			m := c.bindableMemory()
+			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 			key := c.bind(c.newWindow(verbs.MWType2), info)
-			c.anotherConn(setup{receives: 1}).invalidationFails(key)
-			c.readsThrough(0, through(info, key, 0, 8), m.Buf[:8])
+			c.secondConn(setup{receives: 1}).expectInvalidateFails(key)
+			c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
 		}),
 	},
 	{
 		ID:    "rc/inv/free-window-fails",
 		Title: "A type 2 window that is not bound cannot be invalidated",
-		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: crashes,
+		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelCrash,
 		Sends:   "a SEND that invalidates a window which was never bound",
 		Expects: "no answer, a receive that completes in error, the QP in ERR",
 		Defects: []string{"UnboundInvalidate"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			c.invalidationFails(c.newWindow(verbs.MWType2).RKey())
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			c.expectInvalidateFails(c.newWindow(verbs.MWType2).RKey())
 		}),
 	},
 	{
 		ID:    "rc/inv/free-window-leaves-the-device-alive",
 		Title: "A SEND that invalidates a type 2 window which is not bound does no harm to other QPs",
-		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: crashes,
+		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelCrash,
 		Sends:   "a SEND that invalidates a window which was never bound, then a WRITE and a READ on another QP, and a bind there",
 		Expects: "the WRITE and the READ are executed, the window can be bound and opens its range",
 		Defects: []string{"InvalidatePanics"},
-		Run: on(setup{receives: 1}, func(c *conn) {
+		Run: onConn(setup{receives: 1}, func(c *conn) {
 			mw := c.newWindow(verbs.MWType2)
-			c.send(ib.SendOnlyInv(c.psn(0), mw.RKey(), data(8)).AckReq())
-			other := c.anotherConn(setup{})
-			c.noise(soon) // what the SEND gets is for another case
+			c.send(ib.SendOnlyInv(c.peerPSN(0), mw.RKey(), data(8)).AckReq())
+			other := c.secondConn(setup{})
+			c.packetAfterSync(shortWait) // what the SEND gets is for another case
 			c.DiscardSkipped()
 			c.NextCompletion()
-			other.opWorksAt(0, writeOp, other.at(0, 8))
-			other.opWorksAt(1, readOp, other.at(0, 8))
-			m := other.windowed()
-			info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
-			other.readsThrough(2, through(info, other.bind(mw, info), 0, 8), m.Buf[:8])
+			other.expectOpExecutedAt(0, writeOp, other.reth(0, 8))
+			other.expectOpExecutedAt(1, readOp, other.reth(0, 8))
+			m := other.bindableMemory()
+			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
+			other.expectRead(2, windowRETH(info, other.bind(mw, info), 0, 8), m.Buf[:8])
 		}),
 	},
 }
 
-// invalidationFails sends a message with the first PSN that names a key which it cannot
+// expectInvalidateFails sends a message with the first PSN that names a key which it cannot
 // invalidate.
-func (c *conn) invalidationFails(key verbs.RKey) {
-	c.send(ib.SendOnlyInv(c.psn(0), key, data(8)).AckReq())
-	c.failedSilently(c.psn(0))
+func (c *conn) expectInvalidateFails(key verbs.RKey) {
+	c.send(ib.SendOnlyInv(c.peerPSN(0), key, data(8)).AckReq())
+	c.expectSilentFailure(c.peerPSN(0))
 }
 
-// failedSilently ends the case unless the first receive and the queue pair have failed
+// expectSilentFailure ends the case unless the first receive and the queue pair have failed
 // and the message that ends with this PSN got no answer. Packets of it before may have
 // been acknowledged.
-func (c *conn) failedSilently(psn ib.PSN) {
-	c.rdmaFails()
+func (c *conn) expectSilentFailure(psn ib.PSN) {
+	c.expectRequestFails()
 	c.AwaitState(c.qp, verbs.QPStateErr)
 	for {
-		pkt, ok := c.noise(quiet)
+		pkt, ok := c.packetAfterSync(silencePeriod)
 		if !ok {
 			return
 		}

@@ -17,10 +17,10 @@ var lengthCases = []conformance.Case{
 		Sends:   "a SEND and a WRITE of one packet with 1028 bytes where the path MTU is 1024",
 		Expects: "a NAK for an invalid request, no message, no byte in memory",
 		Defects: []string{"NoLengthChecks"},
-		Run: refusesEach(
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.psn(0), data(1028))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.psn(0), 5, data(2048))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 1028), data(1028))} },
+		Run: expectEachRefused(
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.peerPSN(0), data(1028))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.peerPSN(0), 5, data(2048))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 1028), data(1028))} },
 		),
 	},
 	{
@@ -31,16 +31,16 @@ var lengthCases = []conformance.Case{
 		Sends:   "FIRST and MIDDLE packets of SENDs and WRITEs with 0, 512, 1020 and 1028 bytes where the path MTU is 1024",
 		Expects: "a NAK for an invalid request with the packet's PSN",
 		Defects: []string{"NoLengthChecks"},
-		Run: refusesEach(
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.psn(0), data(512))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.psn(0), nil)} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.psn(0), data(1028))} },
+		Run: expectEachRefused(
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(512))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), nil)} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1028))} },
 			func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.SendFirst(c.psn(0), data(1024)), ib.SendMiddle(c.psn(1), data(1020))}
+				return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendMiddle(c.peerPSN(1), data(1020))}
 			},
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 4000), data(512))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 4000), data(512))} },
 			func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 4000), data(1024)), ib.WriteMiddle(c.psn(1), data(1028))}
+				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 4000), data(1024)), ib.WriteMiddle(c.peerPSN(1), data(1028))}
 			},
 		),
 	},
@@ -55,16 +55,16 @@ var lengthCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for _, n := range []int{1, 1024} {
 				c := p.connect(setup{receives: 1, recvLen: 4096})
-				c.send(ib.SendFirst(c.psn(0), data(1024)), ib.SendLast(c.psn(1), data(n)).AckReq())
-				c.expects(ib.Ack(c.psn(1), 1))
+				c.send(ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendLast(c.peerPSN(1), data(n)).AckReq())
+				c.expect(ib.Ack(c.peerPSN(1), 1))
 				c.ExpectRecv(1, 1024+n)
 			}
 			for _, n := range []int{0, 1028} {
-				p.refuses(func(c *conn) []ib.Packet {
-					return []ib.Packet{ib.SendFirst(c.psn(0), data(1024)), ib.SendLast(c.psn(1), data(n))}
+				p.expectRefused(func(c *conn) []ib.Packet {
+					return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendLast(c.peerPSN(1), data(n))}
 				})
-				p.refuses(func(c *conn) []ib.Packet {
-					return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 1024+max(n, 1)), data(1024)), ib.WriteLast(c.psn(1), data(n))}
+				p.expectRefused(func(c *conn) []ib.Packet {
+					return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1024+max(n, 1)), data(1024)), ib.WriteLast(c.peerPSN(1), data(n))}
 				})
 			}
 		}),
@@ -79,9 +79,9 @@ var lengthCases = []conformance.Case{
 		Defects: []string{"HugeLengthIsAccess"},
 		Run: onPort(func(p *port) {
 			for _, n := range []int{0x8000_0001, 0xffff_ffff} {
-				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, n), data(1024))} })
-				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.psn(0), c.at(0, n))} })
-				p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.psn(0), ib.At(0x1000, 0x7f00, n))} })
+				p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, n), data(1024))} })
+				p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.peerPSN(0), c.reth(0, n))} })
+				p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.peerPSN(0), ib.At(0x1000, 0x7f00, n))} })
 			}
 		}),
 	},
@@ -93,19 +93,19 @@ var lengthCases = []conformance.Case{
 		Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and behind what was announced, and in a MIDDLE",
 		Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
 		Defects: []string{"WriteSumUnchecked"},
-		Run: refusesEach(
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 8), data(4))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 4), data(8))} },
+		Run: expectEachRefused(
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 8), data(4))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 4), data(8))} },
 			func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 1100), data(1024)), ib.WriteLast(c.psn(1), data(72))}
+				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1100), data(1024)), ib.WriteLast(c.peerPSN(1), data(72))}
 			},
 			func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 1100), data(1024)), ib.WriteLast(c.psn(1), data(80))}
+				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1100), data(1024)), ib.WriteLast(c.peerPSN(1), data(80))}
 			},
 			func(c *conn) []ib.Packet {
 				return []ib.Packet{
-					ib.WriteFirst(c.psn(0), c.at(0, 3000), data(1024)), ib.WriteMiddle(c.psn(1), data(1024)),
-					ib.WriteMiddle(c.psn(2), data(1024)),
+					ib.WriteFirst(c.peerPSN(0), c.reth(0, 3000), data(1024)), ib.WriteMiddle(c.peerPSN(1), data(1024)),
+					ib.WriteMiddle(c.peerPSN(2), data(1024)),
 				}
 			},
 		),
@@ -119,8 +119,10 @@ var lengthCases = []conformance.Case{
 		Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
 		Defects: []string{"WriteSumUnchecked"},
 		Run: onPort(func(p *port) {
-			p.refuses(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 1000), data(1024))} })
-			p.refusesMore()
+			p.expectRefused(func(c *conn) []ib.Packet {
+				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1000), data(1024))}
+			})
+			p.expectExcessRefused()
 		}),
 	},
 	{
@@ -133,9 +135,9 @@ var lengthCases = []conformance.Case{
 		Sends:   "a FIRST packet of 1024 bytes, where that is the path MTU, and an ONLY packet of 16, which announce 0",
 		Expects: "a NAK for an invalid request, and no byte in memory",
 		Defects: []string{"WriteSumUnchecked"},
-		Run: refusesEach(
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, 0), data(1024))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 0), data(16))} },
+		Run: expectEachRefused(
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 0), data(1024))} },
+			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), data(16))} },
 		),
 	},
 	{
@@ -148,12 +150,12 @@ var lengthCases = []conformance.Case{
 		Defects: []string{"WriteSumUnchecked"},
 		Run: onPort(func(p *port) {
 			for pad := range uint8(3) {
-				p.refuses(func(c *conn) []ib.Packet {
-					return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 4), data(4)).WithPadCnt(pad + 1)}
+				p.expectRefused(func(c *conn) []ib.Packet {
+					return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 4), data(4)).WithPadCnt(pad + 1)}
 				})
 			}
-			p.refuses(func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteOnly(c.psn(0), c.at(0, 3), data(4))}
+			p.expectRefused(func(c *conn) []ib.Packet {
+				return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 3), data(4))}
 			})
 		}),
 	},
@@ -197,32 +199,32 @@ var lengthCases = []conformance.Case{
 			attr, err := p.Device.QueryPort(1)
 			p.Must("a port that can be queried", err)
 			for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, attr.ActiveMTU} {
-				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
-				c.cutAt(mtu.Bytes())
+				c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
+				c.expectSegmentation(mtu.Bytes())
 			}
 		}),
 	},
 }
 
-// refuses ends the case unless the last of some packets, on a connection of its own,
+// expectRefused ends the case unless the last of some packets, on a connection of its own,
 // is answered by a NAK for an invalid request, without a message received or a byte
 // of that packet in memory.
-func (p *port) refuses(packets func(*conn) []ib.Packet) {
+func (p *port) expectRefused(packets func(*conn) []ib.Packet) {
 	c := p.connect(setup{receives: 1, recvLen: 4096})
 	pkts := packets(c)
 	last := len(pkts) - 1
 	c.send(pkts[:last]...)
 	if last > 0 {
-		c.settle()
+		c.Sync()
 		c.DiscardSkipped() // what comes before may be acknowledged
-		c.mem.Snapshot()
-		c.own.Snapshot()
+		c.targetMem.Snapshot()
+		c.localMem.Snapshot()
 	}
 	c.send(pkts[last].AckReq())
-	c.expects(ib.Nak(c.psn(last), ib.NakInvalidRequest, 0))
+	c.expect(ib.Nak(c.peerPSN(last), ib.NakInvalidRequest, 0))
 	c.AwaitState(c.qp, verbs.QPStateErr)
-	c.ExpectUnchanged(c.mem, 0, 0)
-	c.ExpectUnchanged(c.own, 0, 0)
+	c.ExpectUnchanged(c.targetMem, 0, 0)
+	c.ExpectUnchanged(c.localMem, 0, 0)
 	for {
 		wc, ok := c.PollCompletion(0)
 		switch {
@@ -234,53 +236,53 @@ func (p *port) refuses(packets func(*conn) []ib.Packet) {
 	}
 }
 
-// refusesMore ends the case unless a WRITE is refused that goes on behind all that it has
+// expectExcessRefused ends the case unless a WRITE is refused that goes on behind all that it has
 // announced, at the latest where that shows.
-func (p *port) refusesMore() {
+func (p *port) expectExcessRefused() {
 	c := p.connect(setup{})
-	c.send(ib.WriteFirst(c.psn(0), c.at(0, 1024), data(1024)).AckReq())
-	got, ok := c.next(c.ResponseTimeout())
+	c.send(ib.WriteFirst(c.peerPSN(0), c.reth(0, 1024), data(1024)).AckReq())
+	got, ok := c.nextPacket(c.ResponseTimeout())
 	c.Check(ok, "an answer to the FIRST packet", "nothing in %v", c.ResponseTimeout())
-	if ib.Ack(c.psn(0), 0).Diff(got) == nil {
-		c.send(ib.WriteLast(c.psn(1), data(16)).AckReq())
-		c.expects(ib.Nak(c.psn(1), ib.NakInvalidRequest, 0))
-		c.ExpectUnchanged(c.mem, 0, 1024)
+	if ib.Ack(c.peerPSN(0), 0).Diff(got) == nil {
+		c.send(ib.WriteLast(c.peerPSN(1), data(16)).AckReq())
+		c.expect(ib.Nak(c.peerPSN(1), ib.NakInvalidRequest, 0))
+		c.ExpectUnchanged(c.targetMem, 0, 1024)
 	} else {
-		c.same(ib.Nak(c.psn(0), ib.NakInvalidRequest, 0), got)
-		c.ExpectUnchanged(c.mem, 0, 0)
+		c.checkPacket(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0), got)
+		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}
 	c.AwaitState(c.qp, verbs.QPStateErr)
 }
 
-// refusesEach makes a case of packets that are to be refused, each on its own.
-func refusesEach(all ...func(*conn) []ib.Packet) func(*conformance.Bench) error {
+// expectEachRefused makes a case of packets that are to be refused, each on its own.
+func expectEachRefused(all ...func(*conn) []ib.Packet) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
 		for _, packets := range all {
-			p.refuses(packets)
+			p.expectRefused(packets)
 		}
 	})
 }
 
-// cutAt has the device send messages of many lengths.
-func (c *conn) cutAt(mtu int) {
+// expectSegmentation has the device send messages of many lengths.
+func (c *conn) expectSegmentation(mtu int) {
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	psn, msn := 0, uint32(0)
 	for _, n := range []int{0, mtu - 1, mtu, mtu + 1, 2 * mtu, 2*mtu + 3, min(40*mtu, memLen) - 5} {
 		for _, want := range [][]ib.Packet{
-			ib.Send(c.sq(psn), c.own.Buf[:n], mtu),
-			ib.Write(c.sq(psn+ib.Packets(n, mtu)), ib.At(at.Addr, at.RKey, n), c.own.Buf[:n], mtu),
+			ib.Send(c.devicePSN(psn), c.localMem.Buf[:n], mtu),
+			ib.Write(c.devicePSN(psn+ib.Packets(n, mtu)), ib.At(at.Addr, at.RKey, n), c.localMem.Buf[:n], mtu),
 		} {
 			op := verbs.OpSend
 			if want[0].RETH != nil {
 				op = verbs.OpRDMAWrite
 			}
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, n), Remote: at})
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Remote: at})
 			for _, pkt := range want {
 				pkt.BTH.AckReq = nil // which may be asked for more often
-				c.expects(pkt)
+				c.expect(pkt)
 			}
 			psn, msn = psn+len(want), msn+1
-			c.send(ib.Ack(c.sq(psn-1), msn))
+			c.send(ib.Ack(c.devicePSN(psn-1), msn))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}
 	}

@@ -20,8 +20,8 @@ var msnCases = []conformance.Case{
 			for i := range ops {
 				c := p.connect(setup{receives: 4})
 				for k := range ops {
-					c.send(seqPart(c, ops[(i+k)%len(ops)], k))
-					c.expects(ib.Ack(c.psn(k), uint32(k+1)))
+					c.send(packetOf(c, ops[(i+k)%len(ops)], k))
+					c.expect(ib.Ack(c.peerPSN(k), uint32(k+1)))
 				}
 			}
 		}),
@@ -35,18 +35,18 @@ var msnCases = []conformance.Case{
 		Expects: "the same MSN for the duplicates, and one more for the new SEND",
 		Defects: []string{"MSNCountsPackets"},
 		Run: onRC(func(c *conn) {
-			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
-			read := ib.ReadRequest(c.psn(1), c.at(0, 16)).AckReq()
+			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
+			read := ib.ReadRequest(c.peerPSN(1), c.reth(0, 16)).AckReq()
 			c.send(send)
-			c.expects(ib.Ack(c.psn(0), 1))
+			c.expect(ib.Ack(c.peerPSN(0), 1))
 			c.send(read)
-			c.expects(ib.ReadResponseOnly(c.psn(1), 2, nil))
+			c.expect(ib.ReadResponseOnly(c.peerPSN(1), 2, nil))
 			c.send(send)
-			c.expects(ib.Ack(ib.AnyPSN, 2))
+			c.expect(ib.Ack(ib.AnyPSN, 2))
 			c.send(read)
-			c.expects(ib.ReadResponseOnly(c.psn(1), 2, nil))
-			c.send(ib.SendOnly(c.psn(2), data(16)).AckReq())
-			c.expects(ib.Ack(c.psn(2), 3))
+			c.expect(ib.ReadResponseOnly(c.peerPSN(1), 2, nil))
+			c.send(ib.SendOnly(c.peerPSN(2), data(16)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(2), 3))
 		}),
 	},
 	{
@@ -58,15 +58,15 @@ var msnCases = []conformance.Case{
 		Expects: "MSN 1; 1 or 2 in the first response of the READ and 2 in its last; 3 in the only one of the other",
 		Defects: []string{"MSNLate"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(16)))
-			c.drained()
-			c.send(ib.ReadRequest(c.psn(1), c.at(0, 2500)).AckReq())
-			first := c.expects(ib.ReadResponseFirst(c.psn(1), ib.AnyMSN, nil))
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)))
+			c.drain()
+			c.send(ib.ReadRequest(c.peerPSN(1), c.reth(0, 2500)).AckReq())
+			first := c.expect(ib.ReadResponseFirst(c.peerPSN(1), ib.AnyMSN, nil))
 			c.Check(first.MSN() == 1 || first.MSN() == 2, "MSN 1 or 2 in the first response", "%d", first.MSN())
-			c.expects(ib.ReadResponseMiddle(c.psn(2), nil))
-			c.expects(ib.ReadResponseLast(c.psn(3), 2, nil))
-			c.send(ib.ReadRequest(c.psn(4), c.at(0, 16)).AckReq())
-			c.expects(ib.ReadResponseOnly(c.psn(4), 3, nil))
+			c.expect(ib.ReadResponseMiddle(c.peerPSN(2), nil))
+			c.expect(ib.ReadResponseLast(c.peerPSN(3), 2, nil))
+			c.send(ib.ReadRequest(c.peerPSN(4), c.reth(0, 16)).AckReq())
+			c.expect(ib.ReadResponseOnly(c.peerPSN(4), 3, nil))
 		}),
 	},
 	{
@@ -77,15 +77,15 @@ var msnCases = []conformance.Case{
 		Sends:   "a SEND of three packets and a WRITE of three, all with AckReq, one at a time",
 		Expects: "MSN 0, 0, 1 and 1, 1, 2",
 		Defects: []string{"MSNCountsPackets"},
-		Run: on(setup{receives: 1, recvLen: 4096}, func(c *conn) {
+		Run: onConn(setup{receives: 1, recvLen: 4096}, func(c *conn) {
 			messages := [][]ib.Packet{
-				ib.Send(c.psn(0), data(2500), pathMTU.Bytes()),
-				ib.Write(c.psn(3), c.at(0, 0), data(2500), pathMTU.Bytes()),
+				ib.Send(c.peerPSN(0), data(2500), pathMTU.Bytes()),
+				ib.Write(c.peerPSN(3), c.reth(0, 0), data(2500), pathMTU.Bytes()),
 			}
 			for done, parts := range messages {
 				for i, part := range parts {
 					c.send(part.AckReq())
-					c.expects(ib.Ack(part.PSN(), uint32(done+i/2)))
+					c.expect(ib.Ack(part.PSN(), uint32(done+i/2)))
 				}
 			}
 		}),
@@ -98,19 +98,19 @@ var msnCases = []conformance.Case{
 		Sends:   "after two SENDs, one behind a gap, one without a receive, twice, and a WRITE with a key that opens nothing",
 		Expects: "MSN 2 in the NAK for a sequence error, in both RNR NAKs, and in the NAK of the WRITE",
 		Defects: []string{"MSNCountsPackets"},
-		Run: on(setup{receives: 2}, func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
-			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
-			c.send(ib.SendOnly(c.psn(1), data(8)).AckReq())
-			c.expects(ib.Ack(c.psn(1), ib.AnyMSN))
-			c.send(ib.SendOnly(c.psn(4), data(8)).AckReq())
-			c.expectsBesideCNPs(ib.Nak(c.psn(2), ib.NakSequence, 2))
+		Run: onConn(setup{receives: 2}, func(c *conn) {
+			c.send(ib.SendOnly(c.peerPSN(0), data(8)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
+			c.send(ib.SendOnly(c.peerPSN(1), data(8)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(1), ib.AnyMSN))
+			c.send(ib.SendOnly(c.peerPSN(4), data(8)).AckReq())
+			c.expectIgnoringCNPs(ib.Nak(c.peerPSN(2), ib.NakSequence, 2))
 			for range 2 {
-				c.send(ib.SendOnly(c.psn(2), data(8)).AckReq())
-				c.expectsBesideCNPs(rnrAny(c.psn(2)).WithMSN(2))
+				c.send(ib.SendOnly(c.peerPSN(2), data(8)).AckReq())
+				c.expectIgnoringCNPs(anyRNRNak(c.peerPSN(2)).WithMSN(2))
 			}
-			c.send(ib.WriteOnly(c.psn(2), ib.At(c.mem.Addr(), ^uint32(c.mem.RKey()), 8), data(8)).AckReq())
-			c.expects(nakAny(c.psn(2), 2))
+			c.send(ib.WriteOnly(c.peerPSN(2), ib.At(c.targetMem.Addr(), ^uint32(c.targetMem.RKey()), 8), data(8)).AckReq())
+			c.expect(anyNak(c.peerPSN(2), 2))
 		}),
 	},
 }

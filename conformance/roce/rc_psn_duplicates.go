@@ -19,15 +19,15 @@ var duplicateCases = []conformance.Case{
 		Expects: "one completion for the first, and the next receive for the other",
 		Defects: []string{"DuplicatesExecuted"},
 		Run: onRC(func(c *conn) {
-			send := ib.SendOnly(c.psn(0), data(16)).AckReq()
+			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
 			c.send(send)
-			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
 			c.send(send)
-			c.settle()
+			c.Sync()
 			c.ExpectRecv(1, 16)
-			c.ExpectBytes(c.own, 0, data(16))
+			c.ExpectBytes(c.localMem, 0, data(16))
 			c.ExpectNoCompletion()
-			c.send(ib.SendOnly(c.psn(1), data(8)).AckReq())
+			c.send(ib.SendOnly(c.peerPSN(1), data(8)).AckReq())
 			c.ExpectRecv(2, 8)
 		}),
 	},
@@ -44,27 +44,27 @@ var duplicateCases = []conformance.Case{
 			var all []ib.Packet
 			switch op {
 			case ib.OpSendOnlyImm:
-				all = []ib.Packet{ib.SendOnlyImm(c.psn(0), 7, data(16))}
+				all = []ib.Packet{ib.SendOnlyImm(c.peerPSN(0), 7, data(16))}
 			case ib.OpWriteOnlyImm:
-				all = []ib.Packet{ib.WriteOnlyImm(c.psn(0), c.at(0, 16), 7, data(16))}
+				all = []ib.Packet{ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 16), 7, data(16))}
 			case ib.OpSendLastImm:
-				all = []ib.Packet{ib.SendFirst(c.psn(0), data(mtu)), ib.SendLastImm(c.psn(1), 7, data(16))}
+				all = []ib.Packet{ib.SendFirst(c.peerPSN(0), data(mtu)), ib.SendLastImm(c.peerPSN(1), 7, data(16))}
 			case ib.OpWriteLastImm:
-				all = []ib.Packet{ib.WriteFirst(c.psn(0), c.at(0, mtu+16), data(mtu)), ib.WriteLastImm(c.psn(1), 7, data(16))}
+				all = []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, mtu+16), data(mtu)), ib.WriteLastImm(c.peerPSN(1), 7, data(16))}
 			}
 			last := len(all) - 1
 			all[last] = all[last].AckReq()
 			c.send(all...)
-			c.rdmaAcked(c.psn(last))
+			c.expectAck(c.peerPSN(last))
 			for _, again := range [][]ib.Packet{all[last:], all} {
 				c.send(again...)
-				c.rdmaAcked(c.psn(last))
-				c.drained()
+				c.expectAck(c.peerPSN(last))
+				c.drain()
 			}
 			wc := c.ExpectRecv(1, last*mtu+16)
 			c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 7, "immediate data 7", "%s", rig.Describe(&wc))
 			c.ExpectNoCompletion()
-			c.send(ib.SendOnly(c.psn(last+1), data(8)).AckReq())
+			c.send(ib.SendOnly(c.peerPSN(last+1), data(8)).AckReq())
 			c.ExpectRecv(2, 8)
 		})),
 	},
@@ -81,15 +81,15 @@ var duplicateCases = []conformance.Case{
 				c := p.connect(setup{})
 				k := ib.Packets(n, pathMTU.Bytes())
 				old, young := data(n), make([]byte, n)
-				first := ib.Write(c.psn(0), c.at(0, n), old, pathMTU.Bytes())
+				first := ib.Write(c.peerPSN(0), c.reth(0, n), old, pathMTU.Bytes())
 				c.send(first...)
-				c.send(ib.Write(c.psn(k), c.at(0, n), young, pathMTU.Bytes())...)
-				c.settle()
-				c.ExpectBytes(c.mem, 0, young)
+				c.send(ib.Write(c.peerPSN(k), c.reth(0, n), young, pathMTU.Bytes())...)
+				c.Sync()
+				c.ExpectBytes(c.targetMem, 0, young)
 				c.send(first...)
-				c.settle()
-				c.ExpectBytes(c.mem, 0, young)
-				c.ExpectUnchanged(c.mem, 0, n)
+				c.Sync()
+				c.ExpectBytes(c.targetMem, 0, young)
+				c.ExpectUnchanged(c.targetMem, 0, n)
 				c.DiscardSkipped()
 			}
 		}),
@@ -103,18 +103,18 @@ var duplicateCases = []conformance.Case{
 		Expects: "each time an ACK with the PSN of the last packet executed",
 		Defects: []string{"NoAcks"},
 		Run: onRC(func(c *conn) {
-			all := []ib.Packet{ib.SendOnly(c.psn(0), data(16))}
-			for _, part := range ib.Write(c.psn(1), c.at(0, 0), data(2500), pathMTU.Bytes()) {
+			all := []ib.Packet{ib.SendOnly(c.peerPSN(0), data(16))}
+			for _, part := range ib.Write(c.peerPSN(1), c.reth(0, 0), data(2500), pathMTU.Bytes()) {
 				part.BTH.AckReq = nil
 				all = append(all, part)
 			}
 			c.send(all...)
-			c.drained() // the device may have acknowledged what did not ask for it
+			c.drain() // the device may have acknowledged what did not ask for it
 			for _, again := range all {
 				c.send(again.AckReq())
-				c.expects(ib.Ack(c.psn(3), ib.AnyMSN))
+				c.expect(ib.Ack(c.peerPSN(3), ib.AnyMSN))
 			}
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 		}),
 	},
 	{
@@ -126,13 +126,13 @@ var duplicateCases = []conformance.Case{
 		Expects: "an ACK with the PSN of the WRITE, which is that of the last request that is acknowledged so",
 		Defects: []string{"DupAckTakesReadPSN"},
 		Run: onRC(func(c *conn) {
-			write := ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)).AckReq()
+			write := ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq()
 			c.send(write)
-			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
-			c.send(ib.ReadRequest(c.psn(1), c.at(0, 8)).AckReq(), ib.ReadRequest(c.psn(2), c.at(0, 2500)).AckReq())
-			c.take(4)
+			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
+			c.send(ib.ReadRequest(c.peerPSN(1), c.reth(0, 8)).AckReq(), ib.ReadRequest(c.peerPSN(2), c.reth(0, 2500)).AckReq())
+			c.nextPackets(4)
 			c.send(write)
-			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
 		}),
 	},
 	{
@@ -149,7 +149,7 @@ var duplicateCases = []conformance.Case{
 			tries, asked := 0, false
 			for _, begun := range []bool{false, true} {
 				for range 3 {
-					seen := c.duplicateOvertakes(tries*(longRead+1), long, begun)
+					seen := c.expectDuplicateReadFirst(tries*(longRead+1), long, begun)
 					tries++
 					if asked = asked || seen; seen {
 						break
@@ -166,49 +166,49 @@ var duplicateCases = []conformance.Case{
 // longRead is how many responses a READ has that takes a while at any speed.
 const longRead = 4096
 
-// duplicateOvertakes sends a READ at the k-th PSN, a long one, and the first again: right
+// expectDuplicateReadFirst sends a READ at the k-th PSN, a long one, and the first again: right
 // behind the long one, or when its first response has come. The case ends if the
 // duplicate is answered behind the long answer though it was sent in its first half.
 // duplicateOvertakes reports false if it was sent too late to tell.
-func (c *conn) duplicateOvertakes(k int, long *rig.Memory, begun bool) bool {
-	short := ib.ReadRequest(c.psn(k), c.at(0, 8)).AckReq()
-	answer := ib.ReadResponseOnly(c.psn(k), ib.AnyMSN, c.mem.Buf[:8])
+func (c *conn) expectDuplicateReadFirst(k int, long *rig.Memory, begun bool) bool {
+	short := ib.ReadRequest(c.peerPSN(k), c.reth(0, 8)).AckReq()
+	answer := ib.ReadResponseOnly(c.peerPSN(k), ib.AnyMSN, c.targetMem.Buf[:8])
 	c.send(short)
-	c.expects(answer)
-	c.send(ib.ReadRequest(c.psn(k+1), rdmaTo(long, 0, len(long.Buf))).AckReq())
+	c.expect(answer)
+	c.send(ib.ReadRequest(c.peerPSN(k+1), rethFor(long, 0, len(long.Buf))).AckReq())
 	if begun {
-		c.expects(ib.ReadResponseFirst(c.psn(k+1), ib.AnyMSN, nil))
+		c.expect(ib.ReadResponseFirst(c.peerPSN(k+1), ib.AnyMSN, nil))
 	}
 	c.send(short)
 	sent, after := c.Now(), 0 // after: responses to the long READ since then
 	for over := false; ; {
-		p, ok := c.next(c.ResponseTimeout())
+		p, ok := c.nextPacket(c.ResponseTimeout())
 		switch {
-		case !ok || over && p.PSN() == c.psn(k):
+		case !ok || over && p.PSN() == c.peerPSN(k):
 			c.Check(after < longRead/2, "the response to the duplicate before the last one to the later READ",
 				"%d of %d came after the duplicate was sent, and before its response", after, longRead)
 			return false
-		case p.PSN() == c.psn(k):
-			c.same(c.ofDevice(answer), p)
-			c.skipTo(k + longRead)
+		case p.PSN() == c.peerPSN(k):
+			c.checkPacket(c.fromDevice(answer), p)
+			c.discardUntil(k + longRead)
 			return true
-		case c.cameAt > sent:
+		case c.lastArrival > sent:
 			after++
 		}
-		over = over || p.PSN() == c.psn(k+longRead)
+		over = over || p.PSN() == c.peerPSN(k+longRead)
 	}
 }
 
-// skipTo takes what comes up to the k-th PSN. Whether the rest of an answer follows, or
+// discardUntil takes what comes up to the k-th PSN. Whether the rest of an answer follows, or
 // has to be asked for again, is not said.
-func (c *conn) skipTo(k int) {
+func (c *conn) discardUntil(k int) {
 	for {
-		if p, ok := c.next(c.ResponseTimeout()); !ok || p.PSN() == c.psn(k) {
+		if p, ok := c.nextPacket(c.ResponseTimeout()); !ok || p.PSN() == c.peerPSN(k) {
 			return
 		}
 	}
 }
 
-// slowDown has a queue pair that heeds congestion send slowly, so that a long answer is
+// throttle has a queue pair that heeds congestion send slowly, so that a long answer is
 // under way for a while even on a cable of any speed.
-func (c *conn) slowDown() { c.congest(ib.CNP()) }
+func (c *conn) throttle() { c.sendCNPs(ib.CNP()) }

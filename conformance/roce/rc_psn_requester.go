@@ -17,10 +17,10 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "answers to a SEND of 3 packets, a WRITE of 1, a FETCH_ADD, and a WRITE of 2, which begin at 0xFFFFFD",
 		Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
 		Defects: []string{"PSNUnsigned"},
-		Run: on(setup{change: psnFrom(0xfffffd)}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 2500), c.writing(2, 16), c.adding(3), c.writing(4, 1500))
-			c.expectsAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantAdd(4), c.wantWrite(5, 1500))
-			c.send(ib.Ack(c.sq(3), 2), ib.AtomicAck(c.sq(4), 3, 7), ib.Ack(c.sq(6), 4))
+		Run: onConn(setup{modify: withSQPSN(0xfffffd)}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 2500), c.writeWR(2, 16), c.fetchAddWR(3), c.writeWR(4, 1500))
+			c.expectAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantFetchAdd(4), c.wantWrite(5, 1500))
+			c.send(ib.Ack(c.devicePSN(3), 2), ib.AtomicAck(c.devicePSN(4), 3, 7), ib.Ack(c.devicePSN(6), 4))
 			for id := range uint64(4) {
 				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
@@ -34,9 +34,9 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "nothing: the device sends READs of 2500, 1024, 1025 and 0 bytes, and a SEND",
 		Expects: "the requests 3, 1, 2 and 1 PSNs after one another",
 		Defects: []string{"ReadTakesOnePSN"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.reading(1, 2500), c.reading(2, 1024), c.reading(3, 1025), c.reading(4, 0), c.sending(5, 8))
-			c.expectsAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.readWR(1, 2500), c.readWR(2, 1024), c.readWR(3, 1025), c.readWR(4, 0), c.sendWR(5, 8))
+			c.expectAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
 		}),
 	},
 	{
@@ -47,16 +47,16 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "to SENDs with PSNs 0xFFFFFE to 1: an ACK for the first, a NAK for a sequence error with 0, an ACK for 1",
 		Expects: "one completion, one more and the SENDs with 0 and 1 again, the last two completions",
 		Defects: []string{"PSNUnsigned"},
-		Run: on(setup{change: func(a *verbs.QPAttr) {
-			a.SQPSN, a.Timeout = 0xfffffe, timeoutCode
+		Run: onConn(setup{modify: func(a *verbs.QPAttr) {
+			a.SQPSN, a.Timeout = 0xfffffe, timeout67ms
 		}}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24), c.sending(4, 32))
-			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
+			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24), c.sendWR(4, 32))
+			all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
 			c.send(ib.Ack(0xfffffe, 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.send(ib.Nak(0, ib.NakSequence, 2))
 			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.repeats(all, 2)
+			c.expectRetransmission(all, 2)
 			c.send(ib.Ack(1, 4))
 			c.ExpectCompletion(3, verbs.WCSuccess)
 			c.ExpectCompletion(4, verbs.WCSuccess)
@@ -71,10 +71,10 @@ var psnRequesterCases = []conformance.Case{
 		Expects: "that PSN in the first packet",
 		Defects: []string{"PSNStartsAtZero"},
 		Run: onPort(func(p *port) {
-			for _, first := range psnStarts(p) {
-				c := p.connect(setup{change: psnFrom(first)})
-				c.PostSend(c.qp, c.sending(1, 8))
-				c.expects(ib.SendOnly(ib.PSN(first), c.own.Buf[:8]))
+			for _, first := range firstPSNs(p) {
+				c := p.connect(setup{modify: withSQPSN(first)})
+				c.PostSend(c.qp, c.sendWR(1, 8))
+				c.expect(ib.SendOnly(ib.PSN(first), c.localMem.Buf[:8]))
 			}
 		}),
 	},
@@ -86,7 +86,7 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 beyond it, then its own",
 		Expects: "no completion before its own ACK",
 		Defects: []string{"GhostAckCompletes"},
-		Run:     on(setup{}, func(c *conn) { psnGhosts(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
+		Run:     onConn(setup{}, func(c *conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
 	},
 	{
 		ID:    "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
@@ -96,8 +96,8 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "while one SEND is outstanding, NAKs for an invalid request with PSNs 1, 100 and 2^22 beyond it, then its ACK",
 		Expects: "no completion before its ACK, and success then",
 		Defects: []string{"GhostAckCompletes"},
-		Run: on(setup{}, func(c *conn) {
-			psnGhosts(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
+		Run: onConn(setup{}, func(c *conn) {
+			expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
 		}),
 	},
 	{
@@ -108,18 +108,18 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the right response",
 		Expects: "no completion and memory as it was, then the right data",
 		Defects: []string{"OldAnswerCompletes"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8), c.reading(2, 8))
-			c.expectsAll(c.wantSend(0, 8), c.wantRead(1, 8))
-			c.send(ib.Ack(c.sq(0), 1))
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8), c.readWR(2, 8))
+			c.expectAll(c.wantSend(0, 8), c.wantRead(1, 8))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.send(ib.ReadResponseOnly(c.sq(0), 1, make([]byte, 8)), ib.Ack(c.sq(0), 1))
-			c.settle()
+			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, make([]byte, 8)), ib.Ack(c.devicePSN(0), 1))
+			c.Sync()
 			c.ExpectNoCompletion()
-			c.ExpectUnchanged(c.own, 0, 0)
-			c.send(ib.ReadResponseOnly(c.sq(1), 2, data(8)))
+			c.ExpectUnchanged(c.localMem, 0, 0)
+			c.send(ib.ReadResponseOnly(c.devicePSN(1), 2, data(8)))
 			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectBytes(c.own, sink, data(8))
+			c.ExpectBytes(c.localMem, sinkOffset, data(8))
 			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}),
 	},
@@ -131,12 +131,12 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "while the second of two SENDs is outstanding, a NAK for an invalid request with the PSN of the first, then the ACK",
 		Expects: "no completion before the ACK, and success then",
 		Defects: []string{"OldNAKFatal"},
-		Run: on(setup{}, func(c *conn) {
-			c.oneOfTwoAcked()
-			c.send(ib.Nak(c.sq(0), ib.NakInvalidRequest, 1))
-			c.settle()
+		Run: onConn(setup{}, func(c *conn) {
+			c.sendTwoAckFirst()
+			c.send(ib.Nak(c.devicePSN(0), ib.NakInvalidRequest, 1))
+			c.Sync()
 			c.ExpectNoCompletion()
-			c.send(ib.Ack(c.sq(1), 2))
+			c.send(ib.Ack(c.devicePSN(1), 2))
 			c.ExpectCompletion(2, verbs.WCSuccess)
 			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}),
@@ -149,12 +149,12 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "while the second of two SENDs is outstanding, a NAK for a sequence error with the PSN of the first, then the ACK",
 		Expects: "nothing, then success",
 		Defects: []string{"StaleNAKRepeats"},
-		Run: on(setup{}, func(c *conn) {
-			c.oneOfTwoAcked()
-			c.send(ib.Nak(c.sq(0), ib.NakSequence, 1))
-			c.silence(quiet)
+		Run: onConn(setup{}, func(c *conn) {
+			c.sendTwoAckFirst()
+			c.send(ib.Nak(c.devicePSN(0), ib.NakSequence, 1))
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
-			c.send(ib.Ack(c.sq(1), 2))
+			c.send(ib.Ack(c.devicePSN(1), 2))
 			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
@@ -166,17 +166,17 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has come, the ACK",
 		Expects: "the third SEND long before that time, and nothing else; then success",
 		Defects: []string{"StaleRNRWaits"},
-		Run: on(setup{}, func(c *conn) {
-			c.oneOfTwoAcked()
-			c.send(ib.RNR(c.sq(0), 0, 1))
-			c.settle()
+		Run: onConn(setup{}, func(c *conn) {
+			c.sendTwoAckFirst()
+			c.send(ib.RNR(c.devicePSN(0), 0, 1))
+			c.Sync()
 			posted := c.Now()
-			c.PostSend(c.qp, c.sending(3, 16))
-			c.expectsAll(c.wantSend(2, 16))
+			c.PostSend(c.qp, c.sendWR(3, 16))
+			c.expectAll(c.wantSend(2, 16))
 			took, most := c.Now()-posted, ib.RNRTimer(0)/2
 			c.Check(took < most, fmt.Sprintf("a SEND that waits for no timer: within %v", most), "after %v", took)
-			c.silence(quiet)
-			c.send(ib.Ack(c.sq(2), 3))
+			c.expectSilence(silencePeriod)
+			c.send(ib.Ack(c.devicePSN(2), 3))
 			c.ExpectCompletion(2, verbs.WCSuccess)
 			c.ExpectCompletion(3, verbs.WCSuccess)
 		}),
@@ -189,9 +189,9 @@ var psnRequesterCases = []conformance.Case{
 		Sends:   "nothing: the device is to READ five times 2^29 bytes with a path MTU of 256, 2^21 PSNs each",
 		Expects: "at most four of them on the wire",
 		Defects: []string{"PSNWindowUnlimited"},
-		Run: on(setup{
+		Run: onConn(setup{
 			caps:   verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 4, MaxRecvSGE: 1},
-			change: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },
+			modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },
 		}, func(c *conn) {
 			const size = 1 << 29
 			// Nothing of it is ever touched, so that it costs no memory.
@@ -199,43 +199,43 @@ var psnRequesterCases = []conformance.Case{
 			c.Must("a large memory region", err)
 			part := verbs.SGEOf(m, 0, size/4)
 			for id := range uint64(5) {
-				wr := c.reading(id+1, 0)
+				wr := c.readWR(id+1, 0)
 				wr.SGL = []verbs.SGE{part, part, part, part}
 				c.PostSend(c.qp, wr)
 			}
-			sent := c.drained()
+			sent := c.drain()
 			c.Check(len(sent) > 0, "a READ that fits", "no packet")
 			for i, p := range sent {
-				c.same(ib.Op(ib.OpReadRequest).WithPSN(c.sq(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)
+				c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)
 			}
 			c.Check(len(sent) <= 4, "at most 2^23 PSNs open", "%d READs of 2^21 PSNs each", len(sent))
 		}),
 	},
 }
 
-// psnFrom has the device begin with a PSN.
-func psnFrom(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) { a.SQPSN = first } }
+// withSQPSN has the device begin with a PSN.
+func withSQPSN(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) { a.SQPSN = first } }
 
-// psnGhosts sends answers to what the device never sent while a SEND is outstanding,
+// expectUnsentPSNsIgnored sends answers to what the device never sent while a SEND is outstanding,
 // and then the ACK of that.
-func psnGhosts(c *conn, ghost func(ib.PSN) ib.Packet) {
-	c.PostSend(c.qp, c.sending(1, 8))
-	c.expectsAll(c.wantSend(0, 8))
+func expectUnsentPSNsIgnored(c *conn, ghost func(ib.PSN) ib.Packet) {
+	c.PostSend(c.qp, c.sendWR(1, 8))
+	c.expectAll(c.wantSend(0, 8))
 	for _, beyond := range []int{1, 100, halfPSNs / 2} {
-		c.send(ghost(c.sq(beyond)))
-		c.settle()
+		c.send(ghost(c.devicePSN(beyond)))
+		c.Sync()
 		c.ExpectNoCompletion()
 	}
-	c.send(ib.Ack(c.sq(0), 1))
+	c.send(ib.Ack(c.devicePSN(0), 1))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 	c.ExpectState(c.qp, verbs.QPStateRTS)
 }
 
-// oneOfTwoAcked has the device send two SENDs and acknowledges the first, so that an
+// sendTwoAckFirst has the device send two SENDs and acknowledges the first, so that an
 // answer to that is one from the past.
-func (c *conn) oneOfTwoAcked() {
-	c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 8))
-	c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 8))
-	c.send(ib.Ack(c.sq(0), 1))
+func (c *conn) sendTwoAckFirst() {
+	c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 8))
+	c.expectAll(c.wantSend(0, 8), c.wantSend(1, 8))
+	c.send(ib.Ack(c.devicePSN(0), 1))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 }

@@ -22,13 +22,13 @@ var psnCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for _, early := range []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
 				c := p.connect(setup{receives: 4})
-				c.send(ib.SendOnly(c.psn(0), data(8)))
+				c.send(ib.SendOnly(c.peerPSN(0), data(8)))
 				c.ExpectRecv(1, 8)
-				c.drained() // an ACK that nobody asked for
-				c.send(seqPart(c, early, 3))
-				c.expectsBesideCNPs(ib.Nak(c.psn(1), ib.NakSequence, ib.AnyMSN))
-				c.send(ib.SendOnly(c.psn(1), data(8)).AckReq())
-				c.expectsBesideCNPs(ib.Ack(c.psn(1), ib.AnyMSN))
+				c.drain() // an ACK that nobody asked for
+				c.send(packetOf(c, early, 3))
+				c.expectIgnoringCNPs(ib.Nak(c.peerPSN(1), ib.NakSequence, ib.AnyMSN))
+				c.send(ib.SendOnly(c.peerPSN(1), data(8)).AckReq())
+				c.expectIgnoringCNPs(ib.Ack(c.peerPSN(1), ib.AnyMSN))
 				c.ExpectRecv(2, 8)
 			}
 		}),
@@ -42,13 +42,13 @@ var psnCases = []conformance.Case{
 		Expects: "an ACK, then one NAK for a sequence error with the PSN of the gap, and nothing else",
 		Defects: []string{"NAKStorm"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
-			c.expectsBesideCNPs(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.send(ib.SendOnly(c.peerPSN(0), data(8)).AckReq())
+			c.expectIgnoringCNPs(ib.Ack(c.peerPSN(0), ib.AnyMSN))
 			for i := 2; i < 5; i++ {
-				c.send(ib.SendOnly(c.psn(i), data(8)).AckReq())
+				c.send(ib.SendOnly(c.peerPSN(i), data(8)).AckReq())
 			}
-			c.expectsBesideCNPs(ib.Nak(c.psn(1), ib.NakSequence, ib.AnyMSN))
-			c.silenceBesideCNPs()
+			c.expectIgnoringCNPs(ib.Nak(c.peerPSN(1), ib.NakSequence, ib.AnyMSN))
+			c.expectSilenceIgnoringCNPs()
 		}),
 	},
 	{
@@ -61,10 +61,10 @@ var psnCases = []conformance.Case{
 		Defects: []string{"NAKOnlyOnce"},
 		Run: onRC(func(c *conn) {
 			for i := range 3 {
-				c.send(ib.SendOnly(c.psn(i+6), data(8)).AckReq())
-				c.expectsBesideCNPs(ib.Nak(c.psn(i), ib.NakSequence, ib.AnyMSN))
-				c.send(ib.SendOnly(c.psn(i), data(8)).AckReq())
-				c.expectsBesideCNPs(ib.Ack(c.psn(i), ib.AnyMSN))
+				c.send(ib.SendOnly(c.peerPSN(i+6), data(8)).AckReq())
+				c.expectIgnoringCNPs(ib.Nak(c.peerPSN(i), ib.NakSequence, ib.AnyMSN))
+				c.send(ib.SendOnly(c.peerPSN(i), data(8)).AckReq())
+				c.expectIgnoringCNPs(ib.Ack(c.peerPSN(i), ib.AnyMSN))
 			}
 		}),
 	},
@@ -78,17 +78,17 @@ var psnCases = []conformance.Case{
 		Defects: []string{"EarlyExecution"},
 		Run: onRC(func(c *conn) {
 			c.send(
-				ib.WriteOnly(c.psn(1), c.at(0, 64), data(64)).AckReq(),
-				ib.SendOnly(c.psn(2), data(32)).AckReq(),
-				ib.WriteOnlyImm(c.psn(3), c.at(64, 64), 7, data(64)).AckReq(),
+				ib.WriteOnly(c.peerPSN(1), c.reth(0, 64), data(64)).AckReq(),
+				ib.SendOnly(c.peerPSN(2), data(32)).AckReq(),
+				ib.WriteOnlyImm(c.peerPSN(3), c.reth(64, 64), 7, data(64)).AckReq(),
 			)
-			c.expectsBesideCNPs(ib.Nak(c.psn(0), ib.NakSequence, ib.AnyMSN))
-			c.silenceBesideCNPs()
+			c.expectIgnoringCNPs(ib.Nak(c.peerPSN(0), ib.NakSequence, ib.AnyMSN))
+			c.expectSilenceIgnoringCNPs()
 			c.ExpectNoCompletion()
-			c.ExpectUnchanged(c.mem, 0, 0)
-			c.ExpectUnchanged(c.own, 0, 0)
-			c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
-			c.expectsBesideCNPs(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.ExpectUnchanged(c.targetMem, 0, 0)
+			c.ExpectUnchanged(c.localMem, 0, 0)
+			c.send(ib.SendOnly(c.peerPSN(0), data(8)).AckReq())
+			c.expectIgnoringCNPs(ib.Ack(c.peerPSN(0), ib.AnyMSN))
 			c.ExpectRecv(1, 8)
 		}),
 	},
@@ -100,16 +100,16 @@ var psnCases = []conformance.Case{
 		Sends:   "SENDs from PSN 0xFFFFFE to 1, the second of them again, then one behind a gap",
 		Expects: "an ACK for each and one for the duplicate, which is not delivered again, and a NAK for a sequence error with PSN 2",
 		Defects: []string{"PSNUnsigned"},
-		Run: on(setup{receives: 6, change: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
+		Run: onConn(setup{receives: 6, modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
 			for i := range 4 {
-				c.send(ib.SendOnly(c.psn(i), data(8)).AckReq())
-				c.expectsBesideCNPs(ib.Ack(c.psn(i), ib.AnyMSN))
+				c.send(ib.SendOnly(c.peerPSN(i), data(8)).AckReq())
+				c.expectIgnoringCNPs(ib.Ack(c.peerPSN(i), ib.AnyMSN))
 				c.ExpectRecv(uint64(i+1), 8)
 			}
-			c.send(ib.SendOnly(c.psn(1), data(8)).AckReq())
-			c.expectsBesideCNPs(ib.Ack(1, ib.AnyMSN))
-			c.send(ib.SendOnly(c.psn(5), data(8)).AckReq())
-			c.expectsBesideCNPs(ib.Nak(2, ib.NakSequence, ib.AnyMSN))
+			c.send(ib.SendOnly(c.peerPSN(1), data(8)).AckReq())
+			c.expectIgnoringCNPs(ib.Ack(1, ib.AnyMSN))
+			c.send(ib.SendOnly(c.peerPSN(5), data(8)).AckReq())
+			c.expectIgnoringCNPs(ib.Nak(2, ib.NakSequence, ib.AnyMSN))
 			c.ExpectNoCompletion()
 		}),
 	},
@@ -122,11 +122,11 @@ var psnCases = []conformance.Case{
 		Expects: "an ACK for each, and one completion",
 		Defects: []string{"PSNUnsigned"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(8)).AckReq())
-			c.expectsBesideCNPs(ib.Ack(c.psn(0), ib.AnyMSN))
+			c.send(ib.SendOnly(c.peerPSN(0), data(8)).AckReq())
+			c.expectIgnoringCNPs(ib.Ack(c.peerPSN(0), ib.AnyMSN))
 			for _, back := range []int{1, halfPSNs / 2, halfPSNs - 1, halfPSNs} {
-				c.send(ib.SendOnly(c.psn(1-back), data(8)).AckReq())
-				c.expectsBesideCNPs(ib.Ack(ib.AnyPSN, ib.AnyMSN))
+				c.send(ib.SendOnly(c.peerPSN(1-back), data(8)).AckReq())
+				c.expectIgnoringCNPs(ib.Ack(ib.AnyPSN, ib.AnyMSN))
 			}
 			c.ExpectRecv(1, 8)
 			c.ExpectNoCompletion()
@@ -142,10 +142,10 @@ var psnCases = []conformance.Case{
 		Defects: []string{"PSNHalvesUneven"},
 		Run: onRC(func(c *conn) {
 			for i, ahead := range []int{1, halfPSNs / 2, halfPSNs - 1} {
-				c.send(ib.SendOnly(c.psn(i+ahead), data(8)).AckReq())
-				c.expectsBesideCNPs(ib.Nak(c.psn(i), ib.NakSequence, ib.AnyMSN))
-				c.send(ib.SendOnly(c.psn(i), data(8)).AckReq())
-				c.expectsBesideCNPs(ib.Ack(c.psn(i), ib.AnyMSN))
+				c.send(ib.SendOnly(c.peerPSN(i+ahead), data(8)).AckReq())
+				c.expectIgnoringCNPs(ib.Nak(c.peerPSN(i), ib.NakSequence, ib.AnyMSN))
+				c.send(ib.SendOnly(c.peerPSN(i), data(8)).AckReq())
+				c.expectIgnoringCNPs(ib.Ack(c.peerPSN(i), ib.AnyMSN))
 			}
 		}),
 	},
@@ -158,12 +158,12 @@ var psnCases = []conformance.Case{
 		Expects: "a NAK for a sequence error with rq_psn, then an ACK with it",
 		Defects: []string{"PSNStartsAtZero"},
 		Run: onPort(func(p *port) {
-			for _, first := range psnStarts(p) {
-				c := p.connect(setup{receives: 2, change: func(a *verbs.QPAttr) { a.RQPSN = first }})
+			for _, first := range firstPSNs(p) {
+				c := p.connect(setup{receives: 2, modify: func(a *verbs.QPAttr) { a.RQPSN = first }})
 				c.send(ib.SendOnly(ib.PSN(first).Add(1), data(8)).AckReq())
-				c.expectsBesideCNPs(ib.Nak(ib.PSN(first), ib.NakSequence, ib.AnyMSN))
+				c.expectIgnoringCNPs(ib.Nak(ib.PSN(first), ib.NakSequence, ib.AnyMSN))
 				c.send(ib.SendOnly(ib.PSN(first), data(8)).AckReq())
-				c.expectsBesideCNPs(ib.Ack(ib.PSN(first), ib.AnyMSN))
+				c.expectIgnoringCNPs(ib.Ack(ib.PSN(first), ib.AnyMSN))
 			}
 		}),
 	},
@@ -177,20 +177,20 @@ var psnCases = []conformance.Case{
 		Defects: []string{"AckPSNOff"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 2})
-			c.send(ib.SendOnly(c.psn(0), data(8)))
+			c.send(ib.SendOnly(c.peerPSN(0), data(8)))
 			c.ExpectRecv(1, 8)
-			c.drained()
-			c.send(ib.WriteOnly(c.psn(1), ib.At(c.mem.Addr(), ^uint32(c.mem.RKey()), 8), data(8)).AckReq())
-			c.expects(nakAny(c.psn(1), ib.AnyMSN))
+			c.drain()
+			c.send(ib.WriteOnly(c.peerPSN(1), ib.At(c.targetMem.Addr(), ^uint32(c.targetMem.RKey()), 8), data(8)).AckReq())
+			c.expect(anyNak(c.peerPSN(1), ib.AnyMSN))
 
 			c = p.connect(setup{receives: 2})
 			c.send(
-				ib.WriteFirst(c.psn(0), c.at(0, 2500), data(pathMTU.Bytes())),
-				ib.WriteMiddle(c.psn(1), data(pathMTU.Bytes())),
+				ib.WriteFirst(c.peerPSN(0), c.reth(0, 2500), data(pathMTU.Bytes())),
+				ib.WriteMiddle(c.peerPSN(1), data(pathMTU.Bytes())),
 			)
-			c.drained()
-			c.send(ib.SendOnly(c.psn(2), data(8)).AckReq())
-			c.expects(nakAny(c.psn(2), ib.AnyMSN))
+			c.drain()
+			c.send(ib.SendOnly(c.peerPSN(2), data(8)).AckReq())
+			c.expect(anyNak(c.peerPSN(2), ib.AnyMSN))
 		}),
 	},
 	{
@@ -203,54 +203,54 @@ var psnCases = []conformance.Case{
 		Defects: []string{"AckPSNOff"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
-			c.send(ib.ReadRequest(c.psn(0), c.at(0, 2500)).AckReq())
-			c.take(3)
-			c.send(ib.ReadRequest(c.psn(3), ib.At(c.mem.Addr(), ^uint32(c.mem.RKey()), 2500)).AckReq())
-			c.expects(nakAny(c.psn(3), ib.AnyMSN))
+			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 2500)).AckReq())
+			c.nextPackets(3)
+			c.send(ib.ReadRequest(c.peerPSN(3), ib.At(c.targetMem.Addr(), ^uint32(c.targetMem.RKey()), 2500)).AckReq())
+			c.expect(anyNak(c.peerPSN(3), ib.AnyMSN))
 
 			// Whoever checks the whole range first gives no response at all; whoever
 			// checks as it goes gives those that it can.
 			c = p.connect(setup{})
 			mtu := pathMTU.Bytes()
-			c.send(ib.ReadRequest(c.psn(0), c.at(memLen-2*mtu, 4*mtu)).AckReq())
-			given, refusal := 0, c.expects(ib.Packet{})
+			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(memLen-2*mtu, 4*mtu)).AckReq())
+			given, refusal := 0, c.expect(ib.Packet{})
 			for refusal.Opcode() == ib.OpReadResponseFirst || refusal.Opcode() == ib.OpReadResponseMiddle {
-				given, refusal = given+1, c.expects(ib.Packet{})
+				given, refusal = given+1, c.expect(ib.Packet{})
 			}
-			c.same(nakAny(c.psn(given), ib.AnyMSN), refusal)
+			c.checkPacket(anyNak(c.peerPSN(given), ib.AnyMSN), refusal)
 		}),
 	},
 }
 
-// psnStarts are PSNs to begin with: those at the edges, and one of many.
-func psnStarts(p *port) []uint32 {
+// firstPSNs are PSNs to begin with: those at the edges, and one of many.
+func firstPSNs(p *port) []uint32 {
 	return []uint32{1, 0x7fffff, 0x800000, 0xffffff, p.Rand.Uint32N(1 << 24)}
 }
 
-// nakAny is a NAK with any code.
-func nakAny(psn ib.PSN, msn uint32) ib.Packet {
+// anyNak is a NAK with any code.
+func anyNak(psn ib.PSN, msn uint32) ib.Packet {
 	p := ib.Nak(psn, 0, msn)
 	p.AETH.Value = nil
 	return p
 }
 
-// expectsBesideCNPs is expects where there is a gap: some devices take it for a sign of
+// expectIgnoringCNPs is expects where there is a gap: some devices take it for a sign of
 // congestion, and have a CNP go with the NAK.
-func (c *conn) expectsBesideCNPs(want ib.Packet) {
+func (c *conn) expectIgnoringCNPs(want ib.Packet) {
 	for {
-		got, ok := c.next(c.ResponseTimeout())
+		got, ok := c.nextPacket(c.ResponseTimeout())
 		c.Check(ok, want.String(), "nothing in %v", c.ResponseTimeout())
 		if got.Opcode() != ib.OpCNP {
-			c.same(c.ofDevice(want), got)
+			c.checkPacket(c.fromDevice(want), got)
 			return
 		}
 	}
 }
 
-// silenceBesideCNPs is silence in the same place.
-func (c *conn) silenceBesideCNPs() {
+// expectSilenceIgnoringCNPs is silence in the same place.
+func (c *conn) expectSilenceIgnoringCNPs() {
 	for {
-		p, ok := c.noise(quiet)
+		p, ok := c.packetAfterSync(silencePeriod)
 		switch {
 		case !ok:
 			return

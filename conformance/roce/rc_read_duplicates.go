@@ -10,26 +10,26 @@ var readAgainCases = []conformance.Case{
 	{
 		ID:    "rc/read/duplicate-read-again",
 		Title: "A duplicate READ is executed again and answered in full",
-		Cite:  ibta("summary of duplicate requests", "roce/rc/read/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("summary of duplicate requests", "roce/rc/read/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of three packets and a WRITE of nothing, then the READ again",
 		Expects: "the same responses to both",
 		Defects: []string{"DupReadDropped"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			read := c.readOnce(2500)
-			c.send(ib.WriteOnly(c.psn(3), c.at(0, 0), nil).AckReq())
-			c.rdmaAcked(c.psn(3))
+			c.send(ib.WriteOnly(c.peerPSN(3), c.reth(0, 0), nil).AckReq())
+			c.expectAck(c.peerPSN(3))
 			c.send(read)
-			c.answersRead(c.psn(0), c.mem.Buf[:2500])
+			c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:2500])
 		}),
 	},
 	{
 		ID:    "rc/read/part-read-again-keeps-psns-and-bytes",
 		Title: "A tail of a READ that is asked for again comes with the PSNs and bytes that it had",
-		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of three packets, then one with the second PSN for what is behind the first packet",
 		Expects: "responses with the second and third PSN and the bytes that belong to them",
 		Defects: []string{"SubReadWhole"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			c.readOnce(2500)
 			c.readTail(1, 2500)
 		}),
@@ -37,11 +37,11 @@ var readAgainCases = []conformance.Case{
 	{
 		ID:    "rc/read/earlier-part-still-answered-after-a-later-one",
 		Title: "A READ of which a later part was asked for again still answers its earlier parts",
-		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
 		Expects: "each is answered with the PSNs and bytes that belong to it",
 		Defects: []string{"SubReadContinues"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			const n = 4000
 			c.readOnce(n)
 			for k := 3; k >= 0; k-- {
@@ -52,105 +52,105 @@ var readAgainCases = []conformance.Case{
 	{
 		ID:    "rc/read/part-read-again-is-a-message-of-its-own",
 		Title: "The answer to a READ that is repeated in part begins with FIRST or ONLY",
-		Cite:  ibta("", "roce/rc/read/7"), Level: conformance.Should, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/7"), Level: conformance.Should, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of three packets, then its last two, then its last one",
 		Expects: "FIRST and LAST, then ONLY",
 		Defects: []string{"SubReadContinues"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			c.readOnce(2500)
 			for k := 1; k < 3; k++ {
-				c.send(ib.ReadRequest(c.psn(k), c.at(0, 2500).Skip(k*rdmaMTU)))
-				c.answersRead(c.psn(k), c.mem.Buf[k*rdmaMTU:2500])
+				c.send(ib.ReadRequest(c.peerPSN(k), c.reth(0, 2500).Skip(k*mtuBytes)))
+				c.expectReadResponses(c.peerPSN(k), c.targetMem.Buf[k*mtuBytes:2500])
 			}
 		}),
 	},
 	{
 		ID:    "rc/read/duplicate-beyond-the-original-dropped",
 		Title: "A duplicate READ that reaches beyond the range of the original is dropped",
-		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of 1000 bytes, then with its PSN one that is longer, one by a packet longer, one that begins earlier; then the original again",
 		Expects: "an answer to the first and the last only",
 		Defects: []string{"DupReadUnchecked"},
-		Run: on(setup{}, func(c *conn) {
-			original := ib.ReadRequest(c.psn(0), c.at(256, 1000))
+		Run: onConn(setup{}, func(c *conn) {
+			original := ib.ReadRequest(c.peerPSN(0), c.reth(256, 1000))
 			c.send(original)
-			c.answersRead(c.psn(0), c.mem.Buf[256:1256])
-			for _, beyond := range []ib.RETH{c.at(256, 1001), c.at(256, 2*rdmaMTU), c.at(255, 1000)} {
-				c.send(ib.ReadRequest(c.psn(0), beyond))
-				c.silence(quiet)
+			c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[256:1256])
+			for _, beyond := range []ib.RETH{c.reth(256, 1001), c.reth(256, 2*mtuBytes), c.reth(255, 1000)} {
+				c.send(ib.ReadRequest(c.peerPSN(0), beyond))
+				c.expectSilence(silencePeriod)
 			}
 			c.send(original)
-			c.answersRead(c.psn(0), c.mem.Buf[256:1256])
+			c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[256:1256])
 		}),
 	},
 	{
 		ID:    "rc/read/duplicate-with-another-key-dropped",
 		Title: "A duplicate READ with another key is dropped, even if that key opens the same addresses",
-		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
 		Expects: "an answer to the first and the last only",
 		Defects: []string{"DupReadUnchecked"},
-		Run: on(setup{}, func(c *conn) {
-			twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.mem.Addr(), Access: allAccess})
+		Run: onConn(setup{}, func(c *conn) {
+			twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.targetMem.Addr(), Access: allAccess})
 			c.Must("a region at chosen addresses", err)
 			original := c.readOnce(1000)
-			for _, key := range []verbs.RKey{twin.RKey(), strangeKey(c.mem.RKey())} {
-				c.send(ib.ReadRequest(c.psn(0), ib.At(c.mem.Addr(), uint32(key), 1000)))
-				c.silence(quiet)
+			for _, key := range []verbs.RKey{twin.RKey(), unknownKey(c.targetMem.RKey())} {
+				c.send(ib.ReadRequest(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(key), 1000)))
+				c.expectSilence(silencePeriod)
 			}
 			c.send(original)
-			c.answersRead(c.psn(0), c.mem.Buf[:1000])
+			c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:1000])
 		}),
 	},
 	{
 		ID:    "rc/read/duplicate-of-a-closed-region-refused",
 		Title: "A duplicate READ of a region that is gone by then is refused, and no old data are sent",
-		Cite:  ibta("", "roce/rc/read/21"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/21"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ, and the same again after its region was deregistered; another of a window, if there are any, and again after that was invalidated",
 		Expects: "the data, then a NAK for a remote access error",
 		Defects: []string{"StaleKeys"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			m := c.Memory(64, allAccess)
-			read := ib.ReadRequest(c.psn(0), rdmaTo(m, 0, 64))
+			read := ib.ReadRequest(c.peerPSN(0), rethFor(m, 0, 64))
 			c.send(read)
-			c.answersRead(c.psn(0), m.Buf)
+			c.expectReadResponses(c.peerPSN(0), m.Buf)
 			c.Must("a region that can be deregistered", m.Close())
 			c.send(read)
-			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
-			c.silence(quiet)
+			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+			c.expectSilence(silencePeriod)
 			if c.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
-				c.anotherConn(setup{}).readClosedWindow()
+				c.secondConn(setup{}).readInvalidatedWindow()
 			}
 		}),
 	},
 }
 
-// readClosedWindow reads through a window, and again when that has been invalidated.
-func (c *conn) readClosedWindow() {
-	m := c.windowed()
-	info := windowOn(m, 0, 64, verbs.AccessRemoteRead)
+// readInvalidatedWindow reads through a window, and again when that has been invalidated.
+func (c *conn) readInvalidatedWindow() {
+	m := c.bindableMemory()
+	info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 	key := c.bind(c.newWindow(verbs.MWType2), info)
-	c.readsThrough(0, through(info, key, 0, 8), m.Buf[:8])
+	c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
 	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 	c.ExpectCompletion(1, verbs.WCSuccess)
-	c.readsThroughNot(0, through(info, key, 0, 8))
+	c.expectReadRefused(0, windowRETH(info, key, 0, 8))
 }
 
 // readOnce reads n bytes from the beginning of the memory with the first PSN. It
 // returns the request.
 func (c *conn) readOnce(n int) ib.Packet {
-	read := ib.ReadRequest(c.psn(0), c.at(0, n))
+	read := ib.ReadRequest(c.peerPSN(0), c.reth(0, n))
 	c.send(read)
-	c.answersRead(c.psn(0), c.mem.Buf[:n])
+	c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:n])
 	return read
 }
 
 // readTail asks again for a READ of n bytes from its k-th packet on. The opcodes of the
 // answer may be those of a new message or go on with the old one.
 func (c *conn) readTail(k, n int) {
-	c.send(ib.ReadRequest(c.psn(k), c.at(0, n).Skip(k*rdmaMTU)))
-	for ; k < ib.Packets(n, rdmaMTU); k++ {
-		got := c.expects(ib.Packet{}.WithPSN(c.psn(k)).WithPayload(c.mem.Buf[k*rdmaMTU : min((k+1)*rdmaMTU, n)]))
+	c.send(ib.ReadRequest(c.peerPSN(k), c.reth(0, n).Skip(k*mtuBytes)))
+	for ; k < ib.Packets(n, mtuBytes); k++ {
+		got := c.expect(ib.Packet{}.WithPSN(c.peerPSN(k)).WithPayload(c.targetMem.Buf[k*mtuBytes : min((k+1)*mtuBytes, n)]))
 		info, _ := got.Info()
 		c.Check(info.Kind == ib.KindReadResponse, "a READ response", "%v", got)
 	}

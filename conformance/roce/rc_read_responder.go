@@ -13,34 +13,34 @@ var readCases = []conformance.Case{
 	{
 		ID:    "rc/read/response-is-cut-at-the-path-mtu",
 		Title: "A READ is answered by RESPONSE_ONLY up to one path MTU, else by FIRST, MIDDLEs and LAST, all full but the last",
-		Cite:  ibta("9.4.4", "roce/rc/read/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("9.4.4", "roce/rc/read/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "READs of 1 byte, of one and two path MTUs, of one byte more, and of 2500 bytes",
 		Expects: "packets of these kinds, full but for the last",
 		Defects: []string{"AETHInMiddle"},
-		Run: on(setup{}, func(c *conn) {
-			psn := c.psn(0)
-			for _, n := range []int{1, rdmaMTU, rdmaMTU + 1, 2 * rdmaMTU, 2*rdmaMTU + 1, 2500} {
-				c.send(ib.ReadRequest(psn, c.at(3, n)))
-				for _, want := range ib.ReadResponses(psn, ib.AnyMSN, c.mem.Buf[3:][:n], rdmaMTU) {
-					got := c.expects(ib.Op(want.Opcode()))
+		Run: onConn(setup{}, func(c *conn) {
+			psn := c.peerPSN(0)
+			for _, n := range []int{1, mtuBytes, mtuBytes + 1, 2 * mtuBytes, 2*mtuBytes + 1, 2500} {
+				c.send(ib.ReadRequest(psn, c.reth(3, n)))
+				for _, want := range ib.ReadResponses(psn, ib.AnyMSN, c.targetMem.Buf[3:][:n], mtuBytes) {
+					got := c.expect(ib.Op(want.Opcode()))
 					c.Check(len(got.Payload) == len(want.Payload), fmt.Sprintf("%d bytes of %d in it", len(want.Payload), n), "%v", got)
 				}
-				psn = psn.Add(ib.Packets(n, rdmaMTU))
+				psn = psn.Add(ib.Packets(n, mtuBytes))
 			}
 		}),
 	},
 	{
 		ID:    "rc/read/aeth-in-all-but-middle",
 		Title: "READ responses FIRST, LAST and ONLY carry an AETH, MIDDLE carries none",
-		Cite:  ibta("9.4.4", "roce/rc/read/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("9.4.4", "roce/rc/read/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of four packets, and one of a single packet",
 		Expects: "the data of MIDDLEs begin behind the BTH, those of the others behind an AETH that acknowledges",
 		Defects: []string{"AETHInMiddle"},
-		Run: on(setup{}, func(c *conn) {
-			c.send(ib.ReadRequest(c.psn(0), c.at(0, 4*rdmaMTU)), ib.ReadRequest(c.psn(4), c.at(0, 4)))
-			for i, want := range append(ib.ReadResponses(c.psn(0), ib.AnyMSN, c.mem.Buf[:4*rdmaMTU], rdmaMTU),
-				ib.ReadResponseOnly(c.psn(4), ib.AnyMSN, c.mem.Buf[:4])) {
-				got := c.expects(want)
+		Run: onConn(setup{}, func(c *conn) {
+			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 4*mtuBytes)), ib.ReadRequest(c.peerPSN(4), c.reth(0, 4)))
+			for i, want := range append(ib.ReadResponses(c.peerPSN(0), ib.AnyMSN, c.targetMem.Buf[:4*mtuBytes], mtuBytes),
+				ib.ReadResponseOnly(c.peerPSN(4), ib.AnyMSN, c.targetMem.Buf[:4])) {
+				got := c.expect(want)
 				// What is no AETH would count more messages than there were.
 				c.Check(got.AETH == nil || got.MSN() <= 2, "an AETH", "packet %d: %v", i, got)
 			}
@@ -49,155 +49,155 @@ var readCases = []conformance.Case{
 	{
 		ID:    "rc/read/response-psns-count-up-from-the-request",
 		Title: "The PSNs of READ responses count up by one from that of the request",
-		Cite:  ibta("", "roce/rc/read/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of four packets whose PSNs wrap around 2^24",
 		Expects: "responses with PSNs 16777214, 16777215, 0 and 1",
 		Defects: []string{"ReadPSNStuck"},
-		Run: on(setup{change: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
-			c.send(ib.ReadRequest(c.psn(0), c.at(0, 4*rdmaMTU)))
+		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
+			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 4*mtuBytes)))
 			for i := range 4 {
-				c.expects(ib.Packet{}.WithPSN(c.psn(i)))
+				c.expect(ib.Packet{}.WithPSN(c.peerPSN(i)))
 			}
 		}),
 	},
 	{
 		ID:    "rc/read/of-nothing-looks-at-no-key",
 		Title: "A READ of no bytes is answered without a look at its key and address",
-		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of no bytes with a key that does not exist, and an address that is nobody's",
 		Expects: "a RESPONSE_ONLY without payload",
 		Defects: []string{"ZeroLengthChecksKey"},
-		Run: on(setup{}, func(c *conn) {
-			c.send(ib.ReadRequest(c.psn(0), ib.At(uint64(3), uint32(strangeKey(c.mem.RKey())), 0)))
-			c.expects(ib.ReadResponseOnly(c.psn(0), ib.AnyMSN, []byte{}))
+		Run: onConn(setup{}, func(c *conn) {
+			c.send(ib.ReadRequest(c.peerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.targetMem.RKey())), 0)))
+			c.expect(ib.ReadResponseOnly(c.peerPSN(0), ib.AnyMSN, []byte{}))
 		}),
 	},
 	{
 		ID:    "rc/read/of-nothing-can-be-posted",
 		Title: "A READ of no bytes can be posted, is sent and succeeds",
-		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts a READ without local memory, and answers what comes with a RESPONSE_ONLY without payload",
 		Expects: "a READ_REQUEST of length 0, and SUCCESS",
 		Defects: []string{"ZeroReadFails"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: far})
-			c.expects(ib.ReadRequest(c.sq(0), ib.RETH{Len: new(uint32(0))}))
-			c.send(ib.ReadResponseOnly(c.sq(0), 1, nil))
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
+			c.expect(ib.ReadRequest(c.devicePSN(0), ib.RETH{Len: new(uint32(0))}))
+			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, nil))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
 		ID:    "rc/read/needs-the-right-of-qp-and-region",
 		Title: "A READ needs the right of remote read from the QP and from the region",
-		Cite:  ibta("", "roce/rc/read/22"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/22"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ to a QP without the right, and one of a region without it",
 		Expects: "a NAK for an invalid request, a NAK for a remote access error, and no data",
 		Defects: []string{"RightsIgnored"},
 		Run: onPort(func(p *port) {
 			const noRead = allAccess &^ verbs.AccessRemoteRead
 			c := p.connect(setup{access: noRead})
-			c.send(ib.ReadRequest(c.psn(0), rdmaTo(c.Memory(64, allAccess), 0, 8)))
-			c.rdmaNaked(c.psn(0), ib.NakInvalidRequest)
-			c = c.anotherConn(setup{})
-			c.send(ib.ReadRequest(c.psn(0), rdmaTo(c.Memory(64, noRead), 0, 8)))
-			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
-			c.silence(quiet)
+			c.send(ib.ReadRequest(c.peerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)))
+			c.expectNak(c.peerPSN(0), ib.NakInvalidRequest)
+			c = c.secondConn(setup{})
+			c.send(ib.ReadRequest(c.peerPSN(0), rethFor(c.Memory(64, noRead), 0, 8)))
+			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+			c.expectSilence(silencePeriod)
 		}),
 	},
 	{
 		ID:    "rc/read/refused-without-responder-resources",
 		Title: "A responder with max_dest_rd_atomic 0 refuses READs as invalid requests",
-		Cite:  ibta("", "roce/rc/read/17"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/17"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ to a QP with max_dest_rd_atomic 0",
 		Expects: "a NAK for an invalid request, and no data",
 		Defects: []string{"ZeroDepthIsOne"},
-		Run: on(setup{change: responderResources(0)}, func(c *conn) {
-			c.send(ib.ReadRequest(c.psn(0), c.at(0, 8)))
-			c.rdmaNaked(c.psn(0), ib.NakInvalidRequest)
-			c.silence(quiet)
+		Run: onConn(setup{modify: withResponderResources(0)}, func(c *conn) {
+			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 8)))
+			c.expectNak(c.peerPSN(0), ib.NakInvalidRequest)
+			c.expectSilence(silencePeriod)
 		}),
 	},
 	{
 		ID:    "rc/read/refused-beyond-responder-resources",
 		Title: "A READ beyond max_dest_rd_atomic is refused as an invalid request while the others are unfinished",
-		Cite:  ibta("", "roce/rc/read/18"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/18"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a QP with max_dest_rd_atomic 4: a READ of 1 MiB and at once four more of 8 bytes",
 		Expects: "a NAK for an invalid request with the PSN of the fifth, and no response to it",
 		Defects: []string{"NoRdAtomicLimit"},
-		Run: on(setup{change: responderResources(4)}, func(c *conn) {
-			fifth := c.crowd(3)
-			c.send(ib.ReadRequest(fifth, c.at(0, 8)))
-			c.refusedBehindReads(fifth)
+		Run: onConn(setup{modify: withResponderResources(4)}, func(c *conn) {
+			fifth := c.sendLongReads(3)
+			c.send(ib.ReadRequest(fifth, c.reth(0, 8)))
+			c.expectNakAfterReads(fifth)
 		}),
 	},
 	{
 		ID:    "rc/read/requester-keeps-to-max-rd-atomic",
 		Title: "A requester has never more READs and atomics outstanding than max_rd_atomic, whatever number that is",
-		Cite:  ibta("11.2.4.2", "roce/rc/read/16"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("11.2.4.2", "roce/rc/read/16"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts six READs (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
 		Expects: "three requests at first, and one more for each answer",
 		Defects: []string{"RdAtomicRoundsUp"},
-		Run: on(setup{change: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *conn) {
+		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *conn) {
 			const all, most = 6, 3
 			for i := range all {
-				wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(8*i, 8), Remote: far}
+				wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(8*i, 8), Remote: rdmaRemote}
 				if i%2 == 1 && c.Caps.Has(verbs.CapAtomics) {
 					wr.Opcode = verbs.OpAtomicFetchAdd
 				}
 				c.PostSend(c.qp, wr)
 			}
-			asked := c.take(most)
+			asked := c.nextPackets(most)
 			for i := range all {
-				c.silence(quiet)
+				c.expectSilence(silencePeriod)
 				if asked[i].Opcode() == ib.OpFetchAdd {
-					c.send(ib.AtomicAck(c.sq(i), uint32(i+1), 7))
+					c.send(ib.AtomicAck(c.devicePSN(i), uint32(i+1), 7))
 				} else {
-					c.send(ib.ReadResponseOnly(c.sq(i), uint32(i+1), data(8)))
+					c.send(ib.ReadResponseOnly(c.devicePSN(i), uint32(i+1), data(8)))
 				}
 				c.ExpectCompletion(uint64(i), verbs.WCSuccess)
 				if i+most < all {
-					asked = append(asked, c.expects(ib.Packet{}.WithPSN(c.sq(i+most))))
+					asked = append(asked, c.expect(ib.Packet{}.WithPSN(c.devicePSN(i+most))))
 				}
 			}
 		}),
 	},
 }
 
-// responderResources has a queue pair grant n READs and atomics at a time.
-func responderResources(n uint8) func(*verbs.QPAttr) {
+// withResponderResources has a queue pair grant n READs and atomics at a time.
+func withResponderResources(n uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.MaxDestRdAtomic = n }
 }
 
-// crowded is a READ long enough to be unfinished when what was sent behind it comes.
-const crowded = 1 << 20
+// longReadLen is a READ long enough to be unfinished when what was sent behind it comes.
+const longReadLen = 1 << 20
 
-// crowd sends a READ that takes its time, and n more that wait behind it. It returns
+// sendLongReads sends a READ that takes its time, and n more that wait behind it. It returns
 // the PSN of what comes next. A simulated wire has no end of room, and a READ takes no
 // time on it: congestion control makes it. Devices without any take no notice.
-func (c *conn) crowd(n int) ib.PSN {
-	long := c.Memory(crowded, allAccess)
-	c.slowDown()
+func (c *conn) sendLongReads(n int) ib.PSN {
+	long := c.Memory(longReadLen, allAccess)
+	c.throttle()
 	// Once more right before it, should the bench have been away: a rate comes back.
-	c.send(ib.CNP(), ib.ReadRequest(c.psn(0), rdmaTo(long, 0, crowded)))
-	next := ib.Packets(crowded, rdmaMTU)
+	c.send(ib.CNP(), ib.ReadRequest(c.peerPSN(0), rethFor(long, 0, longReadLen)))
+	next := ib.Packets(longReadLen, mtuBytes)
 	for range n {
-		c.send(ib.ReadRequest(c.psn(next), c.at(0, 8)))
+		c.send(ib.ReadRequest(c.peerPSN(next), c.reth(0, 8)))
 		next++
 	}
-	return c.psn(next)
+	return c.peerPSN(next)
 }
 
-// refusedBehindReads waits for a NAK of an invalid request with this PSN, which was just
+// expectNakAfterReads waits for a NAK of an invalid request with this PSN, which was just
 // sent. READs from before it may be answered or not: a queue pair that fails owes nothing.
-func (c *conn) refusedBehindReads(psn ib.PSN) {
+func (c *conn) expectNakAfterReads(psn ib.PSN) {
 	sent := c.Now()
 	for {
-		got := c.expects(ib.Packet{})
+		got := c.expect(ib.Packet{})
 		if info, _ := got.Info(); info.Kind != ib.KindReadResponse || !got.PSN().Less(psn) {
-			c.same(ib.Nak(psn, ib.NakInvalidRequest, ib.AnyMSN), got)
+			c.checkPacket(ib.Nak(psn, ib.NakInvalidRequest, ib.AnyMSN), got)
 			return
 		}
-		if got.PSN().Add(1) == psn && c.cameAt < sent {
+		if got.PSN().Add(1) == psn && c.lastArrival < sent {
 			rig.Abort(fmt.Errorf("the READs were answered before the next request was sent, by a bench that was slow: %w", conformance.ErrBenchCannot))
 		}
 	}

@@ -11,67 +11,67 @@ var readAnswerCases = []conformance.Case{
 	{
 		ID:    "rc/read/short-response-ends-or-is-retried",
 		Title: "A response shorter than what was read is an error or causes a retry: the READ neither hangs nor succeeds",
-		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
 		Expects: "a completion in error, or a repetition of the READ and, after a right answer, SUCCESS",
 		Defects: []string{"ShortReadHangs"},
-		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{8, 2500}, func(c *conn, n int) {
+		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{8, 2500}, func(c *conn, n int) {
 			bytes := data(n)
-			c.send(cutLast(c.readOf(bytes), 4)...)
-			c.failsOrAsksAgain(bytes)
+			c.send(truncateLast(c.startRead(bytes), 4)...)
+			c.expectErrorOrRetry(bytes)
 		})),
 	},
 	{
 		ID:    "rc/read/response-inside-is-as-long-as-the-mtu",
 		Title: "A FIRST or MIDDLE response shorter than the path MTU is an error or causes a retry, whether the LAST makes up for it or not",
-		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
 		Expects: "a completion in error, or a repetition of the READ and, after a right answer, SUCCESS",
 		Defects: []string{"ResponseLengthUnchecked"},
-		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []shortInside{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *conn, s shortInside) {
+		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *conn, s shortResponse) {
 			bytes := data(2500)
-			c.readOf(bytes)
-			second, third := rdmaMTU, 2*rdmaMTU // where their bytes begin
+			c.startRead(bytes)
+			second, third := mtuBytes, 2*mtuBytes // where their bytes begin
 			if s.made {
 				second, third = s.first, s.first+s.middle
 			}
 			c.send(
-				ib.ReadResponseFirst(c.sq(0), 1, bytes[:s.first]),
-				ib.ReadResponseMiddle(c.sq(1), bytes[second:][:s.middle]),
-				ib.ReadResponseLast(c.sq(2), 1, bytes[third:]),
+				ib.ReadResponseFirst(c.devicePSN(0), 1, bytes[:s.first]),
+				ib.ReadResponseMiddle(c.devicePSN(1), bytes[second:][:s.middle]),
+				ib.ReadResponseLast(c.devicePSN(2), 1, bytes[third:]),
 			)
-			c.failsOrAsksAgain(bytes)
+			c.expectErrorOrRetry(bytes)
 		})),
 	},
 	{
 		ID:    "rc/read/long-response-stays-in-its-buffers",
 		Title: "A response longer than what was read completes the READ in error and changes no byte outside its buffers",
-		Cite:  ibta("", "roce/rc/read/14"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/14"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
 		Expects: "a completion in error, and no byte changed behind the buffer",
 		Defects: []string{"LongReadOverflows"},
-		Run: onPort(onEachConn(setup{}, []tooMuch{
-			{8, []int{16}}, {1028, []int{rdmaMTU, 12}}, {8, []int{rdmaMTU, 4}},
-		}, func(c *conn, t tooMuch) {
-			c.readOf(data(t.asked))
-			c.send(t.responses(c.sq(0))...)
-			c.rdmaFails()
-			c.settle()
-			c.ExpectUnchanged(c.own, 0, t.asked)
+		Run: onPort(onEachConn(setup{}, []longResponse{
+			{8, []int{16}}, {1028, []int{mtuBytes, 12}}, {8, []int{mtuBytes, 4}},
+		}, func(c *conn, t longResponse) {
+			c.startRead(data(t.asked))
+			c.send(t.responses(c.devicePSN(0))...)
+			c.expectRequestFails()
+			c.Sync()
+			c.ExpectUnchanged(c.localMem, 0, t.asked)
 		})),
 	},
 	{
 		ID:    "rc/read/sink-must-be-writable",
 		Title: "A READ into memory that may not be written completes with LOC_PROT_ERR and writes nothing",
-		Cite:  ibta("", "roce/rc/read/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts a READ into a region without local write, and answers it if it is sent",
 		Expects: "LOC_PROT_ERR, the memory as it was",
 		Defects: []string{"SinkUnchecked"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			m := c.Memory(64, 0)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: far})
-			if _, sent := c.noise(soon); sent {
-				c.send(ib.ReadResponseOnly(c.sq(0), 1, data(64)))
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: rdmaRemote})
+			if _, sent := c.packetAfterSync(shortWait); sent {
+				c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(64)))
 			}
 			c.ExpectCompletion(1, verbs.WCLocProtErr)
 			c.ExpectUnchanged(m, 0, 0)
@@ -80,66 +80,66 @@ var readAnswerCases = []conformance.Case{
 	{
 		ID:    "rc/read/nak-among-responses-ends-the-read",
 		Title: "A fatal NAK behind some responses completes the READ with the status that its code stands for",
-		Cite:  ibta("", "roce/rc/read/19"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/19"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to READs of three packets: a FIRST, then a NAK with the second PSN, with codes 1, 2 and 3",
 		Expects: "REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR",
 		Defects: []string{"NAKInReadSucceeds"},
 		Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
-			c.send(c.readOf(data(2500))[0], ib.Nak(c.sq(1), n.code, 0))
+			c.send(c.startRead(data(2500))[0], ib.Nak(c.devicePSN(1), n.code, 0))
 			c.ExpectCompletion(1, n.status)
 		})),
 	},
 	{
 		ID:    "rc/read/nak-in-a-response-is-a-bad-response",
 		Title: "A READ response whose AETH has the syndrome of a NAK is a bad response",
-		Cite:  ibta("", "roce/rc/read/20"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/20"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to READs of one and of three packets: the right responses, with syndrome 0x62 in the first or in the last",
 		Expects: "a completion in error",
 		Defects: []string{"BadRespSucceeds"},
 		// The timer is there for devices that drop such a response: then nothing comes
 		// until they give up.
-		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {
-			responses := c.readOf(data(b.n))
+		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {
+			responses := c.startRead(data(b.n))
 			responses[b.at] = responses[b.at].WithSyndrome(0x62)
 			c.send(responses...)
-			c.rdmaFails()
+			c.expectRequestFails()
 		})),
 	},
 }
 
-// failsOrAsksAgain ends the case unless the READ, of which an answer was wrong, fails, or
+// expectErrorOrRetry ends the case unless the READ, of which an answer was wrong, fails, or
 // is sent again and succeeds with the right one.
-func (c *conn) failsOrAsksAgain(bytes []byte) {
-	c.settle()
+func (c *conn) expectErrorOrRetry(bytes []byte) {
+	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(wc.Status != verbs.WCSuccess, "an error, or a retry", "%s", rig.Describe(&wc))
 		return
 	}
 	// Where it asks again, it may count what has come or not.
-	again := c.expects(ib.Op(ib.OpReadRequest))
-	from := int(*again.RETH.VA - far.Addr)
+	again := c.expect(ib.Op(ib.OpReadRequest))
+	from := int(*again.RETH.VA - rdmaRemote.Addr)
 	c.Check(from >= 0 && from+int(*again.RETH.Len) == len(bytes), "a READ_REQUEST up to the end of what was read", "%v", again)
-	c.send(ib.ReadResponses(again.PSN(), 1, bytes[from:], rdmaMTU)...)
-	c.readDone(bytes)
+	c.send(ib.ReadResponses(again.PSN(), 1, bytes[from:], mtuBytes)...)
+	c.expectReadDone(bytes)
 }
 
-// tooMuch is a READ and the lengths of the responses that it gets.
-type tooMuch struct {
+// longResponse is a READ and the lengths of the responses that it gets.
+type longResponse struct {
 	asked int
 	got   []int
 }
 
-func (t tooMuch) responses(psn ib.PSN) []ib.Packet {
+func (t longResponse) responses(psn ib.PSN) []ib.Packet {
 	total := 0
 	for _, n := range t.got {
 		total += n
 	}
-	return ib.ReadResponses(psn, 1, data(total), rdmaMTU)
+	return ib.ReadResponses(psn, 1, data(total), mtuBytes)
 }
 
-// shortInside is how long the first two of three responses are, and whether the last
+// shortResponse is how long the first two of three responses are, and whether the last
 // makes up for what they lack.
-type shortInside struct {
+type shortResponse struct {
 	first, middle int
 	made          bool
 }
@@ -147,8 +147,8 @@ type shortInside struct {
 // badSyndrome is a READ of n bytes, and which response has the wrong syndrome.
 type badSyndrome struct{ n, at int }
 
-// cutLast takes the last n bytes away from the last packet.
-func cutLast(pkts []ib.Packet, n int) []ib.Packet {
+// truncateLast takes the last n bytes away from the last packet.
+func truncateLast(pkts []ib.Packet, n int) []ib.Packet {
 	last := &pkts[len(pkts)-1]
 	*last = last.WithPayload(last.Payload[:len(last.Payload)-n])
 	return pkts

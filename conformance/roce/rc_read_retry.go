@@ -15,100 +15,100 @@ var readRetryCases = []conformance.Case{
 	{
 		ID:    "rc/read/retry-asks-for-the-missing-tail",
 		Title: "A READ is repeated from its first missing byte on, whichever response was lost",
-		Cite:  ibta("", "roce/rc/read/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to READs of three packets: all responses but the first, the second or the last",
 		Expects: "a READ_REQUEST with PSN, address and length of what was lost and all behind it",
 		Defects: []string{"ReadRetryFromStart"},
-		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{0, 1, 2}, func(c *conn, lost int) {
+		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{0, 1, 2}, func(c *conn, lost int) {
 			bytes := data(2500)
-			responses := c.readOf(bytes)
+			responses := c.startRead(bytes)
 			c.send(slices.Delete(responses, lost, lost+1)...)
-			c.expects(ib.ReadRequest(c.sq(lost), farAt(len(bytes)).Skip(lost*rdmaMTU)))
-			c.send(ib.ReadResponses(c.sq(lost), 1, bytes[lost*rdmaMTU:], rdmaMTU)...)
-			c.readDone(bytes)
+			c.expect(ib.ReadRequest(c.devicePSN(lost), rdmaRemoteRETH(len(bytes)).Skip(lost*mtuBytes)))
+			c.send(ib.ReadResponses(c.devicePSN(lost), 1, bytes[lost*mtuBytes:], mtuBytes)...)
+			c.expectReadDone(bytes)
 		})),
 	},
 	{
 		ID:    "rc/read/retry-answered-as-new-message-accepted",
 		Title: "A READ that was repeated in part takes an answer that begins anew",
-		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to the repetition of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
 		Expects: "SUCCESS, and all bytes in place",
 		Defects: []string{"ReadRestartRefused"},
-		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{1, 2}, func(c *conn, got int) {
+		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
 			bytes := data(2500)
-			c.repeatFrom(got, bytes)
-			c.send(ib.ReadResponses(c.sq(got), 1, bytes[got*rdmaMTU:], rdmaMTU)...)
-			c.readDone(bytes)
+			c.awaitRetryFrom(got, bytes)
+			c.send(ib.ReadResponses(c.devicePSN(got), 1, bytes[got*mtuBytes:], mtuBytes)...)
+			c.expectReadDone(bytes)
 		})),
 	},
 	{
 		ID:    "rc/read/retry-answered-as-continuation-accepted",
 		Title: "A READ that was repeated in part takes an answer that goes on where the first one ended",
-		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to the repetition of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
 		Expects: "SUCCESS, and all bytes in place",
 		Defects: []string{"ReadRestartRefused"},
-		Run: onPort(onEachConn(setup{change: timesOut(timeoutCode, 7)}, []int{1, 2}, func(c *conn, got int) {
+		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
 			bytes := data(2500)
-			c.repeatFrom(got, bytes)
-			c.send(ib.ReadResponses(c.sq(0), 1, bytes, rdmaMTU)[got:]...)
-			c.readDone(bytes)
+			c.awaitRetryFrom(got, bytes)
+			c.send(ib.ReadResponses(c.devicePSN(0), 1, bytes, mtuBytes)[got:]...)
+			c.expectReadDone(bytes)
 		})),
 	},
 	{
 		ID:    "rc/read/last-behind-a-gap-completes-nothing",
 		Title: "A LAST response behind a gap does not complete a READ",
-		Cite:  ibta("", "roce/rc/read/11"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/11"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ of three packets: FIRST and LAST; when it is repeated, what was missing",
 		Expects: "no completion before, SUCCESS and all bytes in place after",
 		Defects: []string{"LastCompletesRead"},
-		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
+		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
 			bytes := data(2500)
-			responses := c.readOf(bytes)
+			responses := c.startRead(bytes)
 			c.send(responses[0], responses[2])
-			c.settle()
+			c.Sync()
 			c.ExpectNoCompletion()
-			c.expects(ib.Op(ib.OpReadRequest).WithPSN(c.sq(1)))
+			c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(1)))
 			c.ExpectNoCompletion()
-			c.send(ib.ReadResponses(c.sq(1), 1, bytes[rdmaMTU:], rdmaMTU)...)
-			c.readDone(bytes)
+			c.send(ib.ReadResponses(c.devicePSN(1), 1, bytes[mtuBytes:], mtuBytes)...)
+			c.expectReadDone(bytes)
 		}),
 	},
 	{
 		ID:    "rc/read/gap-retried-from-the-gap",
 		Title: "A gap among the responses to a READ is asked for again from its first packet on, at once or when the timer expires",
-		Cite:  ibta("", "roce/rc/read/12"), Level: conformance.May, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/read/12"), Level: conformance.May, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ of six packets: all responses but the third and fourth",
 		Expects: "a READ_REQUEST for the last four packets",
 		Defects: []string{"ReadRetryFromStart"},
-		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
-			bytes := data(6 * rdmaMTU)
-			responses := c.readOf(bytes)
+		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
+			bytes := data(6 * mtuBytes)
+			responses := c.startRead(bytes)
 			c.send(slices.Delete(responses, 2, 4)...)
-			c.expects(ib.ReadRequest(c.sq(2), farAt(len(bytes)).Skip(2*rdmaMTU)))
+			c.expect(ib.ReadRequest(c.devicePSN(2), rdmaRemoteRETH(len(bytes)).Skip(2*mtuBytes)))
 		}),
 	},
 }
 
-// readOf has the device read what the peer has. It returns the responses, of which
+// startRead has the device read what the peer has. It returns the responses, of which
 // none has been sent.
-func (c *conn) readOf(bytes []byte) []ib.Packet {
+func (c *conn) startRead(bytes []byte) []ib.Packet {
 	c.postRead(len(bytes))
-	c.expects(ib.ReadRequest(c.sq(0), farAt(len(bytes))))
-	return ib.ReadResponses(c.sq(0), 1, bytes, rdmaMTU)
+	c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(len(bytes))))
+	return ib.ReadResponses(c.devicePSN(0), 1, bytes, mtuBytes)
 }
 
-// repeatFrom has the device read, lets only the first got responses come, and waits
+// awaitRetryFrom has the device read, lets only the first got responses come, and waits
 // until it asks for the rest.
-func (c *conn) repeatFrom(got int, bytes []byte) {
-	c.send(c.readOf(bytes)[:got]...)
-	c.expects(ib.Op(ib.OpReadRequest).WithPSN(c.sq(got)))
+func (c *conn) awaitRetryFrom(got int, bytes []byte) {
+	c.send(c.startRead(bytes)[:got]...)
+	c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(got)))
 }
 
-// readDone ends the case unless the device's READ has succeeded.
-func (c *conn) readDone(bytes []byte) {
+// expectReadDone ends the case unless the device's READ has succeeded.
+func (c *conn) expectReadDone(bytes []byte) {
 	c.ExpectCompletion(1, verbs.WCSuccess)
-	c.ExpectBytes(c.own, 0, bytes)
-	c.ExpectUnchanged(c.own, 0, len(bytes))
+	c.ExpectBytes(c.localMem, 0, bytes)
+	c.ExpectUnchanged(c.localMem, 0, len(bytes))
 }

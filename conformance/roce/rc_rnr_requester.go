@@ -18,11 +18,11 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
 		Expects: "all three again, and not before that time",
 		Defects: []string{"RNRNoWait"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
-			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
-			rnrWaits(c, all, 20)
-			c.send(ib.Ack(c.sq(2), 3))
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
+			all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
+			expectRNRWait(c, all, 20)
+			c.send(ib.Ack(c.devicePSN(2), 3))
 			for id := range uint64(3) {
 				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
@@ -36,13 +36,13 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "to one SEND an RNR NAK with each timer code, then an ACK",
 		Expects: "the SEND again after each, and not before the time of the code, to the microsecond",
 		Defects: []string{"RNRTimerTypo"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8))
-			all := c.expectsAll(c.wantSend(0, 8))
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8))
+			all := c.expectAll(c.wantSend(0, 8))
 			for code := range uint8(32) {
-				rnrWaits(c, all, code)
+				expectRNRWait(c, all, code)
 			}
-			c.send(ib.Ack(c.sq(0), 1))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
@@ -54,13 +54,13 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "an RNR NAK with timer code 0 to a WRITE with immediate",
 		Expects: "the WRITE again, not before 655.36 ms",
 		Defects: []string{"RNRNoWait"},
-		Run: on(setup{}, func(c *conn) {
-			wr := c.writing(1, 8)
+		Run: onConn(setup{}, func(c *conn) {
+			wr := c.writeWR(1, 8)
 			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 7
 			c.PostSend(c.qp, wr)
-			all := c.expectsAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.sq(0))})
-			rnrWaits(c, all, 0)
-			c.send(ib.Ack(c.sq(0), 1))
+			all := c.expectAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.devicePSN(0))})
+			expectRNRWait(c, all, 0)
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
@@ -74,9 +74,9 @@ var rnrWaitCases = []conformance.Case{
 		Defects: []string{"RetryOffByOne"},
 		Run: onPort(func(p *port) {
 			for _, n := range []uint8{0, 1, 3, 6} {
-				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = n }})
-				rnrGivesUp(c)
-				c.silence(quiet)
+				c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
+				exhaustRNRRetries(c)
+				c.expectSilence(silencePeriod)
 				wc := c.NextCompletion()
 				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d repetitions", n), "success")
 			}
@@ -90,8 +90,8 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
 		Expects: "RNR_RETRY_EXC_ERR, and the queue pair in ERR",
 		Defects: []string{"RNRExcIsRetryExc"},
-		Run: on(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
-			rnrGivesUp(c)
+		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
+			exhaustRNRRetries(c)
 			c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
 			c.AwaitState(c.qp, verbs.QPStateErr)
 		}),
@@ -104,14 +104,14 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "20 RNR NAKs to a SEND, then an ACK",
 		Expects: "the SEND again after each, and success",
 		Defects: []string{"RNRRetry7IsSeven"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8))
-			all := c.expectsAll(c.wantSend(0, 8))
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8))
+			all := c.expectAll(c.wantSend(0, 8))
 			for range 20 {
-				rnrRepeats(c, all, 1)
+				expectRetryAfterRNR(c, all, 1)
 			}
 			c.ExpectState(c.qp, verbs.QPStateRTS)
-			c.send(ib.Ack(c.sq(0), 1))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
@@ -123,14 +123,14 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
 		Expects: "the SEND again each time, and success",
 		Defects: []string{"RetryCountShared"},
-		Run: on(setup{change: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = shortTimeout, 2, 2 }}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8))
-			all := c.expectsAll(c.wantSend(0, 8))
+		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8))
+			all := c.expectAll(c.wantSend(0, 8))
 			for range 2 {
-				rnrRepeats(c, all, 1)
-				c.repeats(all, 0) // by the transport timer
+				expectRetryAfterRNR(c, all, 1)
+				c.expectRetransmission(all, 0) // by the transport timer
 			}
-			c.send(ib.Ack(c.sq(0), 1))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}),
@@ -143,11 +143,11 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "with rnr_retry 1, to each of six SENDs first an RNR NAK and then an ACK",
 		Expects: "success for each",
 		Defects: []string{"RetryCountShared"},
-		Run: on(setup{change: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
-			all := c.sendsEach(6)
+		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
+			all := c.sendEach(6)
 			for k := range all {
-				rnrRepeats(c, all[k:], 1)
-				c.send(ib.Ack(c.sq(k), uint32(k+1)))
+				expectRetryAfterRNR(c, all[k:], 1)
+				c.send(ib.Ack(c.devicePSN(k), uint32(k+1)))
 				c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
 			}
 		}),
@@ -160,14 +160,14 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "an RNR NAK to the third of four SENDs, then an ACK for the last",
 		Expects: "two completions, then the third SEND and the fourth again, and two more completions",
 		Defects: []string{"NAKAcksNothing"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24), c.sending(4, 32))
-			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
-			rnrRepeats(c, all[2:], 12)
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24), c.sendWR(4, 32))
+			all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
+			expectRetryAfterRNR(c, all[2:], 12)
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectCompletion(2, verbs.WCSuccess)
 			c.ExpectNoCompletion()
-			c.send(ib.Ack(c.sq(3), 4))
+			c.send(ib.Ack(c.devicePSN(3), 4))
 			c.ExpectCompletion(3, verbs.WCSuccess)
 			c.ExpectCompletion(4, verbs.WCSuccess)
 		}),
@@ -180,17 +180,17 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND behind it; then an ACK for both",
 		Expects: "that packet and the SEND again, and nothing before them; then success",
 		Defects: []string{"RNRInsideRestarts"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			n := 2*pathMTU.Bytes() + 16
-			write := c.writing(1, n)
+			write := c.writeWR(1, n)
 			write.Opcode, write.Imm = verbs.OpRDMAWriteImm, 7
-			c.PostSend(c.qp, write, c.sending(2, 8))
+			c.PostSend(c.qp, write, c.sendWR(2, 8))
 			message := c.wantWrite(0, n)
-			message[2] = ib.WriteLastImm(c.sq(2), 7, message[2].Payload)
-			all := c.expectsAll(message, c.wantSend(3, 8))
-			rnrRepeats(c, all[2:], 12)
+			message[2] = ib.WriteLastImm(c.devicePSN(2), 7, message[2].Payload)
+			all := c.expectAll(message, c.wantSend(3, 8))
+			expectRetryAfterRNR(c, all[2:], 12)
 			c.ExpectNoCompletion()
-			c.send(ib.Ack(c.sq(3), 2))
+			c.send(ib.Ack(c.devicePSN(3), 2))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
@@ -203,42 +203,42 @@ var rnrWaitCases = []conformance.Case{
 		Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
 		Expects: "the SEND again, not before 655.36 ms, and success",
 		Defects: []string{"TimerRunsInRNR"},
-		Run: on(setup{change: timesOut(timeoutCode, 3)}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8))
-			all := c.expectsAll(c.wantSend(0, 8))
-			rnrWaits(c, all, 0)
-			c.send(ib.Ack(c.sq(0), 1))
+		Run: onConn(setup{modify: withTimeout(timeout67ms, 3)}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8))
+			all := c.expectAll(c.wantSend(0, 8))
+			expectRNRWait(c, all, 0)
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 }
 
-// rnrRepeats sends an RNR NAK to the first of the packets and ends the case unless they
+// expectRetryAfterRNR sends an RNR NAK to the first of the packets and ends the case unless they
 // all come again. It returns how long that took; what the bench adds makes it later,
 // never sooner.
-func rnrRepeats(c *conn, again []ib.Packet, code uint8) time.Duration {
+func expectRetryAfterRNR(c *conn, again []ib.Packet, code uint8) time.Duration {
 	begun := c.Now()
 	c.send(ib.RNR(again[0].PSN(), code, 0))
-	c.expects(again[0])
+	c.expect(again[0])
 	took := c.Now() - begun
-	c.expectsAll(again[1:])
+	c.expectAll(again[1:])
 	return took
 }
 
-// rnrWaits is rnrRepeats that ends the case also if they come sooner than the timer
+// expectRNRWait is rnrRepeats that ends the case also if they come sooner than the timer
 // code allows.
-func rnrWaits(c *conn, again []ib.Packet, code uint8) {
-	took, least := rnrRepeats(c, again, code), ib.RNRTimer(code)
+func expectRNRWait(c *conn, again []ib.Packet, code uint8) {
+	took, least := expectRetryAfterRNR(c, again, code), ib.RNRTimer(code)
 	c.Check(took >= least, fmt.Sprintf("a wait of at least %v for timer code %d", least, code), "%v", took)
 }
 
-// rnrGivesUp has the device send a message and refuses it as often as its count of RNR
+// exhaustRNRRetries has the device send a message and refuses it as often as its count of RNR
 // retries allows, and once more.
-func rnrGivesUp(c *conn) {
-	c.PostSend(c.qp, c.sending(1, 8))
-	all := c.expectsAll(c.wantSend(0, 8))
+func exhaustRNRRetries(c *conn) {
+	c.PostSend(c.qp, c.sendWR(1, 8))
+	all := c.expectAll(c.wantSend(0, 8))
 	for range c.attr.RNRRetry {
-		rnrRepeats(c, all, 1)
+		expectRetryAfterRNR(c, all, 1)
 	}
-	c.send(ib.RNR(c.sq(0), 1, 0))
+	c.send(ib.RNR(c.devicePSN(0), 1, 0))
 }

@@ -15,7 +15,7 @@ var rnrCases = []conformance.Case{
 		Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
 		Expects: "an RNR NAK with the PSN of the SEND",
 		Defects: []string{"RNRSilent"},
-		Run:     rnrRefuses(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
+		Run:     rnrNakBody(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
 	},
 	{
 		ID:    "rc/rnr/write-with-immediate-without-receive-refused",
@@ -25,7 +25,7 @@ var rnrCases = []conformance.Case{
 		Sends:   "a WRITE and WRITE_ONLY with immediate",
 		Expects: "an RNR NAK with the PSN of the second",
 		Defects: []string{"RNRSilent"},
-		Run:     rnrRefuses(ib.OpWriteOnlyImm),
+		Run:     rnrNakBody(ib.OpWriteOnlyImm),
 	},
 	{
 		ID:    "rc/rnr/nak-carries-the-configured-timer",
@@ -37,9 +37,9 @@ var rnrCases = []conformance.Case{
 		Defects: []string{"RNRTimerIgnored"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{0, 1, 12, 25, 31} {
-				c := p.connect(setup{change: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
-				c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
-				c.expects(ib.RNR(c.psn(0), code, ib.AnyMSN))
+				c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
+				c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+				c.expect(ib.RNR(c.peerPSN(0), code, ib.AnyMSN))
 			}
 		}),
 	},
@@ -51,18 +51,18 @@ var rnrCases = []conformance.Case{
 		Sends:   "a WRITE with immediate that finds no receive, and the same again when there is one",
 		Expects: "an RNR NAK with memory as it was, then an ACK with MSN 1, the data and one completion",
 		Defects: []string{"RNRLeavesTraces"},
-		Run: on(setup{}, func(c *conn) {
-			write := ib.WriteOnlyImm(c.psn(0), c.at(0, 64), 7, data(64)).AckReq()
+		Run: onConn(setup{}, func(c *conn) {
+			write := ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 64), 7, data(64)).AckReq()
 			c.send(write)
-			c.expects(rnrAny(c.psn(0)).WithMSN(0))
-			c.settle()
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.expect(anyRNRNak(c.peerPSN(0)).WithMSN(0))
+			c.Sync()
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 			c.ExpectNoCompletion()
 			c.PostRecv(c.qp, 1)
 			c.send(write)
-			c.expects(ib.Ack(c.psn(0), 1))
+			c.expect(ib.Ack(c.peerPSN(0), 1))
 			c.ExpectRecv(1, 64)
-			c.ExpectBytes(c.mem, 0, data(64))
+			c.ExpectBytes(c.targetMem, 0, data(64))
 		}),
 	},
 	{
@@ -73,18 +73,18 @@ var rnrCases = []conformance.Case{
 		Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
 		Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
 		Defects: []string{"RNRRestartsMessage"},
-		Run: on(setup{}, func(c *conn) {
-			parts := ib.Write(c.psn(0), c.at(0, 0), data(2500), pathMTU.Bytes())
-			last := ib.WriteLastImm(c.psn(2), 7, parts[2].Payload).AckReq()
+		Run: onConn(setup{}, func(c *conn) {
+			parts := ib.Write(c.peerPSN(0), c.reth(0, 0), data(2500), pathMTU.Bytes())
+			last := ib.WriteLastImm(c.peerPSN(2), 7, parts[2].Payload).AckReq()
 			c.send(parts[:2]...)
-			c.drained()
+			c.drain()
 			c.send(last)
-			c.expects(rnrAny(c.psn(2)))
+			c.expect(anyRNRNak(c.peerPSN(2)))
 			c.PostRecv(c.qp, 1)
 			c.send(last)
-			c.expects(ib.Ack(c.psn(2), ib.AnyMSN))
+			c.expect(ib.Ack(c.peerPSN(2), ib.AnyMSN))
 			c.ExpectRecv(1, 2500)
-			c.ExpectBytes(c.mem, 0, data(2500))
+			c.ExpectBytes(c.targetMem, 0, data(2500))
 		}),
 	},
 	{
@@ -95,32 +95,32 @@ var rnrCases = []conformance.Case{
 		Sends:   "three SENDs at once, for which there is no receive",
 		Expects: "one RNR NAK, with the PSN of the first, and nothing else",
 		Defects: []string{"SeqNAKAfterRNR"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			for k := range 3 {
-				c.send(ib.SendOnly(c.psn(k), data(16)).AckReq())
+				c.send(ib.SendOnly(c.peerPSN(k), data(16)).AckReq())
 			}
-			c.expects(rnrAny(c.psn(0)))
-			c.silence(quiet)
+			c.expect(anyRNRNak(c.peerPSN(0)))
+			c.expectSilence(silencePeriod)
 		}),
 	},
 }
 
-// rnrAny is an RNR NAK with any timer.
-func rnrAny(psn ib.PSN) ib.Packet {
+// anyRNRNak is an RNR NAK with any timer.
+func anyRNRNak(psn ib.PSN) ib.Packet {
 	p := ib.RNR(psn, 0, ib.AnyMSN)
 	p.AETH.Value = nil
 	return p
 }
 
-// rnrRefuses has each of the opcodes come where there is no receive, behind a WRITE.
-func rnrRefuses(ops ...ib.Opcode) func(*conformance.Bench) error {
+// rnrNakBody has each of the opcodes come where there is no receive, behind a WRITE.
+func rnrNakBody(ops ...ib.Opcode) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
 		for _, op := range ops {
 			c := p.connect(setup{})
-			c.send(ib.WriteOnly(c.psn(0), c.at(0, 8), data(8)).AckReq())
-			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
-			c.send(seqPart(c, op, 1))
-			c.expects(rnrAny(c.psn(1)))
+			c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 8), data(8)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
+			c.send(packetOf(c, op, 1))
+			c.expect(anyRNRNak(c.peerPSN(1)))
 			c.ExpectState(c.qp, verbs.QPStateRTS)
 		}
 	})

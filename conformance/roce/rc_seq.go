@@ -23,7 +23,7 @@ var sequenceCases = []conformance.Case{
 		Sends:   "MIDDLE, LAST and LAST with immediate of SEND and WRITE, each as the first packet of a connection",
 		Expects: "a NAK for an invalid request with its PSN; the queue pair fails",
 		Defects: []string{"OpcodeOrderIgnored"},
-		Run: seqRefuses(seqNone,
+		Run: orderRefusedBody(seqNone,
 			ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm),
 	},
 	{
@@ -34,7 +34,7 @@ var sequenceCases = []conformance.Case{
 		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then FIRST or ONLY of either",
 		Expects: "a NAK for an invalid request with the PSN of the intruder, which is not executed; the queue pair fails",
 		Defects: []string{"OpcodeOrderIgnored"},
-		Run: seqRefuses(seqOpen,
+		Run: orderRefusedBody(seqOpen,
 			ib.OpSendFirst, ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteFirst, ib.OpWriteOnly, ib.OpWriteOnlyImm),
 	},
 	{
@@ -46,10 +46,10 @@ var sequenceCases = []conformance.Case{
 		Expects: "a NAK for an invalid request with the PSN of the packet of the other kind; the queue pair fails",
 		Defects: []string{"OpcodeOrderIgnored"},
 		Run: func(b *conformance.Bench) error {
-			if err := seqRefuses(seqWrites, ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm)(b); err != nil {
+			if err := orderRefusedBody(seqWrites, ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm)(b); err != nil {
 				return err
 			}
-			return seqRefuses(seqSends, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm)(b)
+			return orderRefusedBody(seqSends, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm)(b)
 		},
 	},
 	{
@@ -60,7 +60,7 @@ var sequenceCases = []conformance.Case{
 		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then a READ",
 		Expects: "a NAK for an invalid request with the PSN of the READ, and no response; the queue pair fails",
 		Defects: []string{"OpcodeOrderIgnored"},
-		Run:     seqRefuses(seqOpen, ib.OpReadRequest),
+		Run:     orderRefusedBody(seqOpen, ib.OpReadRequest),
 	},
 	{
 		ID:    "rc/seq/atomic-inside-an-open-message-refused",
@@ -70,7 +70,7 @@ var sequenceCases = []conformance.Case{
 		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then COMPARE_SWAP or FETCH_ADD",
 		Expects: "a NAK for an invalid request with the PSN of the atomic, memory as it was; the queue pair fails",
 		Defects: []string{"OpcodeOrderIgnored"},
-		Run:     seqRefuses(seqOpen, ib.OpCompareSwap, ib.OpFetchAdd),
+		Run:     orderRefusedBody(seqOpen, ib.OpCompareSwap, ib.OpFetchAdd),
 	},
 	{
 		ID:    "rc/seq/requester-keeps-messages-apart",
@@ -80,16 +80,16 @@ var sequenceCases = []conformance.Case{
 		Sends:   "nothing but a NAK in the middle of what the device sends: a SEND of 3 packets, a WRITE of 1, one of 3, a SEND of 1",
 		Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor behind it",
 		Defects: []string{"Interleaves"},
-		Run: on(setup{change: timesOut(timeoutCode, 7)}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 2500), c.writing(2, 16), c.writing(3, 2500), c.sending(4, 16))
-			seqApart(c, c.take(8))
-			c.send(ib.Nak(c.sq(1), ib.NakSequence, 0))
+		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 2500), c.writeWR(2, 16), c.writeWR(3, 2500), c.sendWR(4, 16))
+			checkNotInterleaved(c, c.nextPackets(8))
+			c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 0))
 			var again []ib.Packet
-			for len(again) == 0 || again[len(again)-1].PSN() != c.sq(7) {
-				again = append(again, c.take(1)...)
+			for len(again) == 0 || again[len(again)-1].PSN() != c.devicePSN(7) {
+				again = append(again, c.nextPackets(1)...)
 			}
-			seqApart(c, again)
-			c.send(ib.Ack(c.sq(7), 4))
+			checkNotInterleaved(c, again)
+			c.send(ib.Ack(c.devicePSN(7), 4))
 			for id := range uint64(4) {
 				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
@@ -104,22 +104,22 @@ var sequenceCases = []conformance.Case{
 		Expects: "responses for both READs, an ACK for every packet of the WRITE, and its data in memory",
 		Defects: []string{"DupReadResetsMessage"},
 		Run: onRC(func(c *conn) {
-			read := ib.ReadRequest(c.psn(0), c.at(0, 2500)).AckReq()
-			write := ib.Write(c.psn(3), c.at(8<<10, 0), data(2500), pathMTU.Bytes())
-			answers := ib.ReadResponses(c.psn(0), ib.AnyMSN, c.mem.Buf[:2500], pathMTU.Bytes())
+			read := ib.ReadRequest(c.peerPSN(0), c.reth(0, 2500)).AckReq()
+			write := ib.Write(c.peerPSN(3), c.reth(8<<10, 0), data(2500), pathMTU.Bytes())
+			answers := ib.ReadResponses(c.peerPSN(0), ib.AnyMSN, c.targetMem.Buf[:2500], pathMTU.Bytes())
 			for range 2 {
 				c.send(read)
-				c.expectsAll(answers)
+				c.expectAll(answers)
 				c.send(write[0].AckReq())
-				c.expects(ib.Ack(c.psn(3), ib.AnyMSN))
+				c.expect(ib.Ack(c.peerPSN(3), ib.AnyMSN))
 			}
 			c.send(read)
-			c.expectsAll(answers)
+			c.expectAll(answers)
 			for _, part := range write[1:] {
 				c.send(part.AckReq())
-				c.expects(ib.Ack(part.PSN(), ib.AnyMSN))
+				c.expect(ib.Ack(part.PSN(), ib.AnyMSN))
 			}
-			c.ExpectBytes(c.mem, 8<<10, data(2500))
+			c.ExpectBytes(c.targetMem, 8<<10, data(2500))
 		}),
 	},
 	{
@@ -132,10 +132,10 @@ var sequenceCases = []conformance.Case{
 		Defects: []string{"OrderBeforePSN"},
 		Run: onPort(func(p *port) {
 			for _, early := range []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpWriteMiddle, ib.OpWriteLast} {
-				seqEarly(p, nil, early, ib.OpSendOnly)
+				expectEarlyIsGap(p, nil, early, ib.OpSendOnly)
 			}
 			for _, early := range []ib.Opcode{ib.OpSendFirst, ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
-				seqEarly(p, []ib.Opcode{ib.OpWriteFirst}, early, ib.OpWriteLast)
+				expectEarlyIsGap(p, []ib.Opcode{ib.OpWriteFirst}, early, ib.OpWriteLast)
 			}
 		}),
 	},
@@ -147,8 +147,8 @@ var sequenceCases = []conformance.Case{
 		Sends:   "SEND_FIRST, SEND_LAST with immediate data, then a SEND of one packet",
 		Expects: "one completion with the immediate data, and the next receive for the next message",
 		Defects: []string{"LastCompletesTwice"},
-		Run: on(setup{receives: 3, recvLen: 2048}, func(c *conn) {
-			wc := seqTwoPackets(c, ib.SendLastImm(c.psn(1), 0x01020304, data(16)))
+		Run: onConn(setup{receives: 3, recvLen: 2048}, func(c *conn) {
+			wc := sendTwoPacketSend(c, ib.SendLastImm(c.peerPSN(1), 0x01020304, data(16)))
 			c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 0x01020304, "the immediate data 0x1020304", "flags %#x, %#x", wc.Flags, wc.Imm)
 		}),
 	},
@@ -161,9 +161,9 @@ var sequenceCases = []conformance.Case{
 		Sends:   "SEND_FIRST, SEND_LAST with the key of a window, then a SEND of one packet",
 		Expects: "one completion with the key, and the next receive for the next message",
 		Defects: []string{"LastCompletesTwice"},
-		Run: on(setup{receives: 3, recvLen: 2048}, func(c *conn) {
-			key := seqWindow(c)
-			wc := seqTwoPackets(c, ib.SendLastInv(c.psn(1), key, data(16)))
+		Run: onConn(setup{receives: 3, recvLen: 2048}, func(c *conn) {
+			key := boundWindowKey(c)
+			wc := sendTwoPacketSend(c, ib.SendLastInv(c.peerPSN(1), key, data(16)))
 			c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 		}),
 	},
@@ -175,10 +175,10 @@ var sequenceCases = []conformance.Case{
 		Sends:   "SEND_FIRST, then SEND_ONLY, with four receives posted",
 		Expects: "the first receive completes with an error of its own, then the others with WR_FLUSH_ERR in the order of posting",
 		Defects: []string{"FlushReversed"},
-		Run: on(setup{receives: 4, recvLen: 2048}, func(c *conn) {
-			c.send(ib.SendFirst(c.psn(0), data(pathMTU.Bytes())).AckReq())
-			c.expects(ib.Ack(c.psn(0), ib.AnyMSN))
-			c.send(ib.SendOnly(c.psn(1), data(16)).AckReq())
+		Run: onConn(setup{receives: 4, recvLen: 2048}, func(c *conn) {
+			c.send(ib.SendFirst(c.peerPSN(0), data(pathMTU.Bytes())).AckReq())
+			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
+			c.send(ib.SendOnly(c.peerPSN(1), data(16)).AckReq())
 			// Which status it is, is not said: the one that a requester would see is
 			// usual, but a receiver has others that tell the cause.
 			wc := c.NextCompletion()
@@ -191,11 +191,11 @@ var sequenceCases = []conformance.Case{
 	},
 }
 
-// seqPart returns a packet of the opcode as the peer's k-th one. What it writes to, or
+// packetOf returns a packet of the opcode as the peer's k-th one. What it writes to, or
 // reads from, is the second half of the memory.
-func seqPart(c *conn, op ib.Opcode, k int) ib.Packet {
+func packetOf(c *conn, op ib.Opcode, k int) ib.Packet {
 	info, _ := op.Info()
-	p := ib.Op(op).WithPSN(c.psn(k)).AckReq()
+	p := ib.Op(op).WithPSN(c.peerPSN(k)).AckReq()
 	switch info.Payload {
 	case ib.PayloadFull:
 		p = p.WithPayload(data(pathMTU.Bytes()))
@@ -204,77 +204,77 @@ func seqPart(c *conn, op ib.Opcode, k int) ib.Packet {
 	}
 	switch {
 	case info.Kind == ib.KindAtomic:
-		at := c.at(8<<10, 8)
+		at := c.reth(8<<10, 8)
 		p.AtomicETH = &ib.AtomicETH{VA: at.VA, RKey: at.RKey, SwapAdd: new(uint64(1)), Compare: new(uint64(0))}
 	case info.Has(ib.HdrRETH) && info.Position == ib.First:
-		p = p.WithRETH(c.at(8<<10, pathMTU.Bytes()+16))
+		p = p.WithRETH(c.reth(8<<10, pathMTU.Bytes()+16))
 	case info.Has(ib.HdrRETH):
-		p = p.WithRETH(c.at(8<<10, 16))
+		p = p.WithRETH(c.reth(8<<10, 16))
 	}
 	return p
 }
 
-// seqBegin sends packets and waits for the ACK of each.
-func seqBegin(c *conn, ops []ib.Opcode) {
+// sendEachAcked sends packets and waits for the ACK of each.
+func sendEachAcked(c *conn, ops []ib.Opcode) {
 	for k, op := range ops {
-		p := seqPart(c, op, k)
+		p := packetOf(c, op, k)
 		if op == ib.OpWriteFirst && len(ops) > 1 {
-			p = p.WithRETH(c.at(8<<10, len(ops)*pathMTU.Bytes()+16))
+			p = p.WithRETH(c.reth(8<<10, len(ops)*pathMTU.Bytes()+16))
 		}
 		c.send(p)
-		c.expects(ib.Ack(c.psn(k), ib.AnyMSN))
+		c.expect(ib.Ack(c.peerPSN(k), ib.AnyMSN))
 	}
 }
 
-// seqRefuses has each of the opcodes come behind each of the beginnings, on a
+// orderRefusedBody has each of the opcodes come behind each of the beginnings, on a
 // connection of its own.
-func seqRefuses(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.Bench) error {
+func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
 		for _, before := range begun {
 			for _, op := range then {
 				p.Note("%v behind %v", op, before)
 				c := p.connect(setup{receives: 2, recvLen: 4096})
-				seqBegin(c, before)
-				c.mem.Snapshot()
-				c.send(seqPart(c, op, len(before)))
-				c.expects(ib.Nak(c.psn(len(before)), ib.NakInvalidRequest, ib.AnyMSN))
+				sendEachAcked(c, before)
+				c.targetMem.Snapshot()
+				c.send(packetOf(c, op, len(before)))
+				c.expect(ib.Nak(c.peerPSN(len(before)), ib.NakInvalidRequest, ib.AnyMSN))
 				c.AwaitState(c.qp, verbs.QPStateErr)
-				c.silence(soon)
-				c.ExpectUnchanged(c.mem, 0, 0)
+				c.expectSilence(shortWait)
+				c.ExpectUnchanged(c.targetMem, 0, 0)
 			}
 		}
 	})
 }
 
-// seqEarly has an opcode come too early that could not follow the packets before, and
+// expectEarlyIsGap has an opcode come too early that could not follow the packets before, and
 // then the one that is due.
-func seqEarly(p *port, before []ib.Opcode, early, due ib.Opcode) {
+func expectEarlyIsGap(p *port, before []ib.Opcode, early, due ib.Opcode) {
 	p.Note("%v early behind %v", early, before)
 	c := p.connect(setup{receives: 2, recvLen: 2048})
-	seqBegin(c, before)
-	c.send(seqPart(c, early, len(before)+5))
-	c.expectsBesideCNPs(ib.Nak(c.psn(len(before)), ib.NakSequence, ib.AnyMSN))
-	c.send(seqPart(c, due, len(before)))
-	c.expectsBesideCNPs(ib.Ack(c.psn(len(before)), ib.AnyMSN))
+	sendEachAcked(c, before)
+	c.send(packetOf(c, early, len(before)+5))
+	c.expectIgnoringCNPs(ib.Nak(c.peerPSN(len(before)), ib.NakSequence, ib.AnyMSN))
+	c.send(packetOf(c, due, len(before)))
+	c.expectIgnoringCNPs(ib.Ack(c.peerPSN(len(before)), ib.AnyMSN))
 	c.ExpectState(c.qp, verbs.QPStateRTS)
 }
 
-// seqTwoPackets sends a SEND of which this is the end, and another one, and returns
+// sendTwoPacketSend sends a SEND of which this is the end, and another one, and returns
 // the completion of the first.
-func seqTwoPackets(c *conn, end ib.Packet) verbs.WC {
-	c.send(ib.SendFirst(c.psn(0), data(pathMTU.Bytes())), end.AckReq())
+func sendTwoPacketSend(c *conn, end ib.Packet) verbs.WC {
+	c.send(ib.SendFirst(c.peerPSN(0), data(pathMTU.Bytes())), end.AckReq())
 	wc := c.ExpectRecv(1, pathMTU.Bytes()+16)
-	c.settle()
+	c.Sync()
 	c.ExpectNoCompletion()
-	c.send(ib.SendOnly(c.psn(2), data(8)).AckReq())
+	c.send(ib.SendOnly(c.peerPSN(2), data(8)).AckReq())
 	c.ExpectRecv(2, 8)
-	c.settle()
+	c.Sync()
 	c.ExpectNoCompletion()
 	return wc
 }
 
-// seqWindow binds a window to memory and returns its key.
-func seqWindow(c *conn) verbs.RKey {
+// boundWindowKey binds a window to memory and returns its key.
+func boundWindowKey(c *conn) verbs.RKey {
 	m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	mw, err := c.PD.AllocMW(verbs.MWType2)
 	c.Must("a memory window", err)
@@ -286,9 +286,9 @@ func seqWindow(c *conn) verbs.RKey {
 	return key
 }
 
-// seqApart ends the case if a packet is between those of a message to which it does
+// checkNotInterleaved ends the case if a packet is between those of a message to which it does
 // not belong. The first packet may be in the middle of one.
-func seqApart(c *conn, all []ib.Packet) {
+func checkNotInterleaved(c *conn, all []ib.Packet) {
 	open, kind := false, ib.KindSend
 	for i, p := range all {
 		info, _ := p.Info()

@@ -3,80 +3,15 @@ package roce
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rcpeer"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// goBack is a sound responder: it takes requests in the order of their PSNs, tells by
-// one NAK where something is missing, and answers duplicates again. It has memory to
-// read from, and looks at no data.
-type goBack struct {
-	mtu    int
-	memory []byte // from theirs on
-
-	expected ib.PSN
-	msn      uint32
-	naked    bool // the gap has been told
-	// last is the PSN of the newest request that ACKs are for.
-	last ib.PSN
-	// originals are the results of atomics, by PSN.
-	originals map[ib.PSN]uint64
-}
-
-func newGoBack(first ib.PSN, mtu int) *goBack {
-	return &goBack{
-		mtu: mtu, memory: rig.Pattern(4096, 0xc3),
-		expected: first, last: first.Add(-1), originals: make(map[ib.PSN]uint64),
-	}
-}
-
-// answer returns what to answer a request with.
-func (g *goBack) answer(p ib.Packet) []ib.Packet {
-	ahead := p.PSN().Sub(g.expected)
-	switch {
-	case ahead > 0 && g.naked:
-		return nil
-	case ahead > 0:
-		g.naked = true
-		return []ib.Packet{ib.Nak(g.expected, ib.NakSequence, g.msn)}
-	case ahead == 0:
-		g.execute(p)
-	}
-	info, _ := p.Info()
-	switch {
-	case info.Kind == ib.KindReadRequest:
-		at := int(*p.RETH.VA - theirs.Addr)
-		return ib.ReadResponses(p.PSN(), g.msn, g.memory[at:][:*p.RETH.Len], g.mtu)
-	case info.Kind == ib.KindAtomic:
-		return []ib.Packet{ib.AtomicAck(p.PSN(), g.msn, g.originals[p.PSN()])}
-	case ahead < 0 || p.HasAckReq():
-		return []ib.Packet{ib.Ack(g.last, g.msn)}
-	}
-	return nil
-}
-
-// execute takes note of a new request.
-func (g *goBack) execute(p ib.Packet) {
-	info, _ := p.Info()
-	g.naked = false
-	if info.Position == ib.Last || info.Position == ib.Only {
-		g.msn++
-	}
-	if info.Kind == ib.KindReadRequest {
-		g.expected = g.expected.Add(ib.Packets(int(*p.RETH.Len), g.mtu))
-		return
-	}
-	if info.Kind == ib.KindAtomic {
-		g.originals[p.PSN()] = uint64(len(g.originals))
-	}
-	g.last, g.expected = p.PSN(), p.PSN().Add(1)
-}
-
 // lossyLink is a sound responder behind a link that loses packets in both directions.
 type lossyLink struct {
 	*conn
-	peer    *goBack
+	peer    *rcpeer.Responder
 	percent int
 	// mayFail is set where so much is lost that a request may be lost as often as it is
 	// repeated.
@@ -95,10 +30,10 @@ const (
 )
 
 func newLossyLink(c *conn, percent int) *lossyLink {
-	return &lossyLink{c, newGoBack(c.sq(0), c.attr.PathMTU.Bytes()), percent, percent > 5, make(map[uint64]int)}
+	return &lossyLink{c, rcpeer.NewResponder(c.devicePSN(0), c.attr.PathMTU.Bytes(), peerRemote.Addr), percent, percent > 5, make(map[uint64]int)}
 }
 
-func (l *lossyLink) loses() bool { return l.Rand.IntN(100) < l.percent }
+func (l *lossyLink) drops() bool { return l.Rand.IntN(100) < l.percent }
 
 // run has the device post requests, of which each has to complete in its turn.
 func (l *lossyLink) run() {
@@ -106,12 +41,12 @@ func (l *lossyLink) run() {
 	progress := l.Now()
 	for done, posted := 0, 0; done < requests; {
 		for ; posted < requests && posted-done < lossyWindow; posted++ {
-			l.PostSend(l.qp, l.request(posted))
+			l.PostSend(l.qp, l.newRequest(posted))
 		}
 		// To look for completions may take longer than packets do: who looked after each
 		// would answer later and later, and be asked again and again.
 		for range 16 {
-			if !l.answers() {
+			if !l.serveNext() {
 				break
 			}
 		}
@@ -126,8 +61,8 @@ func (l *lossyLink) run() {
 			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
 			l.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
 			if at, ok := l.reads[wc.WRID]; ok && wc.Status == verbs.WCSuccess {
-				l.ExpectBytes(l.own, at, l.peer.memory[:lossyReadLen])
-				clear(l.own.Buf[at:][:lossyReadLen])
+				l.ExpectBytes(l.localMem, at, l.peer.Memory[:lossyReadLen])
+				clear(l.localMem.Buf[at:][:lossyReadLen])
 			}
 			done++
 			progress = l.Now()
@@ -136,37 +71,37 @@ func (l *lossyLink) run() {
 	}
 }
 
-// answers answers the next packet, if there is one soon, and reports whether there was.
-func (l *lossyLink) answers() bool {
-	p, ok := l.next(soon)
-	if !ok || l.loses() {
+// serveNext answers the next packet, if there is one soon, and reports whether there was.
+func (l *lossyLink) serveNext() bool {
+	p, ok := l.nextPacket(shortWait)
+	if !ok || l.drops() {
 		return ok
 	}
-	for _, a := range l.peer.answer(p) {
-		if !l.loses() {
+	for _, a := range l.peer.Respond(p) {
+		if !l.drops() {
 			l.send(a)
 		}
 	}
 	return true
 }
 
-// request is one of several kinds.
-func (l *lossyLink) request(i int) verbs.SendWR {
+// newRequest is one of several kinds.
+func (l *lossyLink) newRequest(i int) verbs.SendWR {
 	id := uint64(i)
 	switch i % 4 {
 	case 0:
-		return l.sending(id, 16)
+		return l.sendWR(id, 16)
 	case 1:
-		return l.writing(id, 2500)
+		return l.writeWR(id, 2500)
 	case 2:
 		if l.Caps.Has(verbs.CapAtomics) {
-			wr := l.adding(id)
-			wr.SGL = l.pieces(sink-8, 8)
+			wr := l.fetchAddWR(id)
+			wr.SGL = l.localSGL(sinkOffset-8, 8)
 			return wr
 		}
 	}
-	l.reads[id] = sink + len(l.reads)%lossyPlaces*lossyReadLen
-	wr := l.reading(id, lossyReadLen)
-	wr.SGL = l.pieces(l.reads[id], lossyReadLen)
+	l.reads[id] = sinkOffset + len(l.reads)%lossyPlaces*lossyReadLen
+	wr := l.readWR(id, lossyReadLen)
+	wr.SGL = l.localSGL(l.reads[id], lossyReadLen)
 	return wr
 }

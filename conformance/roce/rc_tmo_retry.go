@@ -19,10 +19,10 @@ var retryCases = []conformance.Case{
 		Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the repetition may begin earlier",
 		Defects: []string{"RetryRestartsMessage"},
 		Run: onPort(func(p *port) {
-			c := p.connect(setup{change: timesOut(timeoutCode, 7)})
-			retryNaked(c, c.writing(1, 5000), c.wantWrite(0, 5000))
-			c = p.connect(setup{change: timesOut(timeoutCode, 7)})
-			retryNaked(c, c.sending(1, 5000), c.wantSend(0, 5000))
+			c := p.connect(setup{modify: withTimeout(timeout67ms, 7)})
+			expectRetryFromNak(c, c.writeWR(1, 5000), c.wantWrite(0, 5000))
+			c = p.connect(setup{modify: withTimeout(timeout67ms, 7)})
+			expectRetryFromNak(c, c.sendWR(1, 5000), c.wantSend(0, 5000))
 		}),
 	},
 	{
@@ -33,12 +33,12 @@ var retryCases = []conformance.Case{
 		Sends:   "an ACK to the second packet of a WRITE of five, with a SEND behind it; after a while an ACK to the SEND",
 		Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the repetition may begin earlier",
 		Defects: []string{"RetryRestartsMessage"},
-		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
-			c.PostSend(c.qp, c.writing(1, 5000), c.sending(2, 8))
-			all := c.expectsAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
-			c.send(ib.Ack(c.sq(1), 0))
-			c.repeats(all, 2)
-			c.send(ib.Ack(c.sq(5), 2))
+		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+			c.PostSend(c.qp, c.writeWR(1, 5000), c.sendWR(2, 8))
+			all := c.expectAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
+			c.send(ib.Ack(c.devicePSN(1), 0))
+			c.expectRetransmission(all, 2)
+			c.send(ib.Ack(c.devicePSN(5), 2))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectCompletion(2, verbs.WCSuccess)
 		}),
@@ -51,15 +51,15 @@ var retryCases = []conformance.Case{
 		Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
 		Expects: "two SENDs again, within a tenth of the timeout",
 		Defects: []string{"NAKWaitsForTimer"},
-		Run: on(setup{change: timesOut(18, 7)}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8), c.sending(2, 16), c.sending(3, 24))
-			all := c.expectsAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
+		Run: onConn(setup{modify: withTimeout(18, 7)}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
+			all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
 			begun := c.Now()
-			c.send(ib.Nak(c.sq(1), ib.NakSequence, 1))
-			c.repeats(all, 1)
+			c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
+			c.expectRetransmission(all, 1)
 			took, most := c.Now()-begun, ib.AckTimeout(c.attr.Timeout)/10
 			c.Check(took <= most, fmt.Sprintf("the repetition within %v of the NAK", most), "after %v", took)
-			c.send(ib.Ack(c.sq(2), 3))
+			c.send(ib.Ack(c.devicePSN(2), 3))
 			for id := range uint64(3) {
 				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
@@ -73,13 +73,13 @@ var retryCases = []conformance.Case{
 		Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have come again, one for the fourth",
 		Expects: "repetitions from the second, then from the fourth",
 		Defects: []string{"IgnoreSecondNAK"},
-		Run: on(setup{}, func(c *conn) {
-			all := c.sendsEach(5)
-			c.send(ib.Nak(c.sq(1), ib.NakSequence, 1))
-			c.repeats(all, 1)
-			c.send(ib.Nak(c.sq(3), ib.NakSequence, 3))
-			c.repeats(all, 3)
-			c.send(ib.Ack(c.sq(4), 5))
+		Run: onConn(setup{}, func(c *conn) {
+			all := c.sendEach(5)
+			c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
+			c.expectRetransmission(all, 1)
+			c.send(ib.Nak(c.devicePSN(3), ib.NakSequence, 3))
+			c.expectRetransmission(all, 3)
+			c.send(ib.Ack(c.devicePSN(4), 5))
 			for id := range uint64(5) {
 				c.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
@@ -93,12 +93,12 @@ var retryCases = []conformance.Case{
 		Sends:   "a NAK for a sequence error to the third of five SENDs",
 		Expects: "two completions, and no more",
 		Defects: []string{"NAKAcksNothing"},
-		Run: on(setup{}, func(c *conn) {
-			c.sendsEach(5)
-			c.send(ib.Nak(c.sq(2), ib.NakSequence, 2))
+		Run: onConn(setup{}, func(c *conn) {
+			c.sendEach(5)
+			c.send(ib.Nak(c.devicePSN(2), ib.NakSequence, 2))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.settle()
+			c.Sync()
 			c.ExpectNoCompletion()
 		}),
 	},
@@ -110,13 +110,13 @@ var retryCases = []conformance.Case{
 		Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
 		Expects: "four SENDs again, once",
 		Defects: []string{"DuplicateNAKsResend"},
-		Run: on(setup{}, func(c *conn) {
-			all := c.sendsEach(5)
+		Run: onConn(setup{}, func(c *conn) {
+			all := c.sendEach(5)
 			for range 8 {
-				c.send(ib.Nak(c.sq(1), ib.NakSequence, 1))
+				c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
 			}
-			c.repeats(all, 1)
-			c.silence(quiet)
+			c.expectRetransmission(all, 1)
+			c.expectSilence(silencePeriod)
 		}),
 	},
 	{
@@ -127,21 +127,21 @@ var retryCases = []conformance.Case{
 		Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
 		Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
 		Defects: []string{"RetryRestartsMessage"},
-		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
-			send, write, imm := c.sending(1, 2501), c.writing(2, 0), c.writing(3, 2503)
+		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+			send, write, imm := c.sendWR(1, 2501), c.writeWR(2, 0), c.writeWR(3, 2503)
 			send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
-			write.SGL = []verbs.SGE{c.own.SGE(3000, 1501), c.own.SGE(100, 1001)}
+			write.SGL = []verbs.SGE{c.localMem.SGE(3000, 1501), c.localMem.SGE(100, 1001)}
 			imm.Opcode, imm.Imm = verbs.OpRDMAWriteImm, 0x05060708
 			c.PostSend(c.qp, send, write, imm)
-			first := c.take(9)
+			first := c.nextPackets(9)
 			for i, p := range first {
-				first[i] = retryExpected(p)
+				first[i] = retransmissionOf(p)
 			}
 			for _, k := range []int{1, 4, 8} {
-				c.send(ib.Nak(c.sq(k), ib.NakSequence, uint32(k/3)))
-				c.repeats(first, k)
+				c.send(ib.Nak(c.devicePSN(k), ib.NakSequence, uint32(k/3)))
+				c.expectRetransmission(first, k)
 			}
-			c.repeats(first, 8) // by the timer
+			c.expectRetransmission(first, 8) // by the timer
 		}),
 	},
 	{
@@ -154,19 +154,19 @@ var retryCases = []conformance.Case{
 		Defects: []string{"SendAfterDestroy"},
 		Run: onPort(func(p *port) {
 			for _, refused := range []bool{false, true} {
-				c := p.connect(setup{change: timesOut(shortTimeout, 7)})
-				c.PostSend(c.qp, c.sending(1, 8))
-				c.expectsAll(c.wantSend(0, 8))
+				c := p.connect(setup{modify: withTimeout(timeout4ms, 7)})
+				c.PostSend(c.qp, c.sendWR(1, 8))
+				c.expectAll(c.wantSend(0, 8))
 				if refused {
-					c.send(ib.RNR(c.sq(0), rnrTimer5ms, 0))
-					c.settle()
+					c.send(ib.RNR(c.devicePSN(0), rnrTimer5ms, 0))
+					c.Sync()
 				}
 				qpn := uint32(c.qp.QPN())
 				c.Must("a queue pair that can be destroyed", c.qp.Close())
-				c.drained() // on a busy bench a timer may have expired before
+				c.drain() // on a busy bench a timer may have expired before
 				c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
-				c.put(ib.Ack(c.sq(0), 1).To(qpn))
-				c.silence(quiet)
+				c.sendPacket(ib.Ack(c.devicePSN(0), 1).To(qpn))
+				c.expectSilence(silencePeriod)
 				c.ExpectNoCompletion()
 			}
 		}),
@@ -179,25 +179,25 @@ var retryCases = []conformance.Case{
 		Sends:   "CNPs, so that answers take their time; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is reset then",
 		Expects: "nothing more on the wire, though the answer is not at its end and the time for repetitions passes, and no completion",
 		Defects: []string{"AnswerAfterReset"},
-		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
+		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
 			long := c.Memory(1<<20, allAccess)
-			c.slowDown()
-			c.PostSend(c.qp, c.sending(1, 8))
-			c.expectsAll(c.wantSend(0, 8))
+			c.throttle()
+			c.PostSend(c.qp, c.sendWR(1, 8))
+			c.expectAll(c.wantSend(0, 8))
 			c.send(
-				ib.ReadRequest(c.psn(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
-				ib.WriteOnly(c.psn(1024), c.at(0, 8), data(8)).AckReq(),
+				ib.ReadRequest(c.peerPSN(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
+				ib.WriteOnly(c.peerPSN(1024), c.reth(0, 8), data(8)).AckReq(),
 			)
-			first, ok := c.next(c.ResponseTimeout())
+			first, ok := c.nextPacket(c.ResponseTimeout())
 			for ok && first.Opcode() == ib.OpSendOnly { // a busy bench may have it come again
-				first, ok = c.next(c.ResponseTimeout())
+				first, ok = c.nextPacket(c.ResponseTimeout())
 			}
 			c.Check(ok, "an answer to the READ", "nothing in %v", c.ResponseTimeout())
-			c.same(ib.ReadResponseFirst(c.psn(0), ib.AnyMSN, nil), first)
+			c.checkPacket(ib.ReadResponseFirst(c.peerPSN(0), ib.AnyMSN, nil), first)
 			c.Must("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
-			answered := retryOnItsWay(c, c.drained())
+			answered := checkSentBeforeReset(c, c.drain())
 			c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
 			if answered {
 				rig.Abort(fmt.Errorf("the device has answered everything before it was reset: %w", conformance.ErrBenchCannot))
@@ -227,32 +227,32 @@ var retryCases = []conformance.Case{
 // rnrTimer5ms is the timer code for 5.12 ms.
 const rnrTimer5ms = 18
 
-// retryNaked has the device send a message of five packets and refuses the third.
-func retryNaked(c *conn, wr verbs.SendWR, message []ib.Packet) {
+// expectRetryFromNak has the device send a message of five packets and refuses the third.
+func expectRetryFromNak(c *conn, wr verbs.SendWR, message []ib.Packet) {
 	c.PostSend(c.qp, wr)
-	all := c.expectsAll(message)
-	c.send(ib.Nak(c.sq(2), ib.NakSequence, 0))
-	c.repeats(all, 2)
-	c.send(ib.Ack(c.sq(4), 1))
+	all := c.expectAll(message)
+	c.send(ib.Nak(c.devicePSN(2), ib.NakSequence, 0))
+	c.expectRetransmission(all, 2)
+	c.send(ib.Ack(c.devicePSN(4), 1))
 	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
-// sendsEach has the device send so many SENDs, of different lengths, and returns their
+// sendEach has the device send so many SENDs, of different lengths, and returns their
 // packets.
-func (c *conn) sendsEach(n int) []ib.Packet {
+func (c *conn) sendEach(n int) []ib.Packet {
 	all := make([]ib.Packet, 0, n)
 	for k := range n {
-		c.PostSend(c.qp, c.sending(uint64(k+1), 8*(k+1)))
-		all = append(all, c.expectsAll(c.wantSend(k, 8*(k+1)))...)
+		c.PostSend(c.qp, c.sendWR(uint64(k+1), 8*(k+1)))
+		all = append(all, c.expectAll(c.wantSend(k, 8*(k+1)))...)
 	}
 	return all
 }
 
-// retryOnItsWay ends the case if what came right behind a reset cannot have been sent
+// checkSentBeforeReset ends the case if what came right behind a reset cannot have been sent
 // before it, as READ responses and a repeated SEND can: an ACK for a WRITE whose turn is
 // behind a READ that has not been answered to its end. It reports whether that was
 // answered, so that nothing was left to forget.
-func retryOnItsWay(c *conn, came []ib.Packet) (answered bool) {
+func checkSentBeforeReset(c *conn, came []ib.Packet) (answered bool) {
 	for _, p := range came {
 		if p.Opcode() == ib.OpReadResponseLast {
 			return true
@@ -262,9 +262,9 @@ func retryOnItsWay(c *conn, came []ib.Packet) (answered bool) {
 	return false
 }
 
-// retryExpected makes an expectation of a packet that came: all that its sender chose,
+// retransmissionOf makes an expectation of a packet that came: all that its sender chose,
 // but for whether it asks for an ACK.
-func retryExpected(p ib.Packet) ib.Packet {
+func retransmissionOf(p ib.Packet) ib.Packet {
 	want := ib.Packet{BTH: p.BTH, RETH: p.RETH, Imm: p.Imm, Payload: p.Payload, Pad: p.Pad}
 	want.BTH.AckReq, want.BTH.FECN, want.BTH.BECN = nil, nil, nil
 	return want

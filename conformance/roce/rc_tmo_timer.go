@@ -10,12 +10,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// shortTimeout is a local ACK timeout of 4.2 ms.
-const shortTimeout = 10
+// timeout4ms is a local ACK timeout of 4.2 ms.
+const timeout4ms = 10
 
-// timesOut has the device repeat what is not acknowledged after such a timeout, so
+// withTimeout has the device repeat what is not acknowledged after such a timeout, so
 // many times.
-func timesOut(code, retries uint8) func(*verbs.QPAttr) {
+func withTimeout(code, retries uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = code, retries }
 }
 
@@ -29,13 +29,13 @@ var timeoutCases = []conformance.Case{
 		Expects: "the request again, and success",
 		Defects: []string{"NoTransportTimer"},
 		Run: onPort(func(p *port) {
-			connect := func() *conn { return p.connect(setup{change: timesOut(shortTimeout, 7)}) }
+			connect := func() *conn { return p.connect(setup{modify: withTimeout(timeout4ms, 7)}) }
 			c := connect()
-			tmoRepeated(c, c.sending(1, 8), c.wantSend(0, 8), ib.Ack(c.sq(0), 1))
+			expectRetransmittedRequest(c, c.sendWR(1, 8), c.wantSend(0, 8), ib.Ack(c.devicePSN(0), 1))
 			c = connect()
-			tmoRepeated(c, c.writing(1, 2500), c.wantWrite(0, 2500), ib.Ack(c.sq(2), 1))
+			expectRetransmittedRequest(c, c.writeWR(1, 2500), c.wantWrite(0, 2500), ib.Ack(c.devicePSN(2), 1))
 			c = connect()
-			tmoRepeated(c, c.reading(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.sq(0), 1, data(8)))
+			expectRetransmittedRequest(c, c.readWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.devicePSN(0), 1, data(8)))
 		}),
 	},
 	{
@@ -48,16 +48,16 @@ var timeoutCases = []conformance.Case{
 		Defects: []string{"AdaptiveTimeout"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{8, 12, 15} {
-				c := p.connect(setup{change: timesOut(code, 7), exactTimer: true})
+				c := p.connect(setup{modify: withTimeout(code, 7), exactTimeout: true})
 				begun := c.Now() // before it is sent: the bench can make it later only
-				c.PostSend(c.qp, c.sending(1, 8))
-				c.expectsAll(c.wantSend(0, 8))
+				c.PostSend(c.qp, c.sendWR(1, 8))
+				c.expectAll(c.wantSend(0, 8))
 				for n := range 4 {
-					c.expectsAll(c.wantSend(0, 8))
+					c.expectAll(c.wantSend(0, 8))
 					took, least := c.Now()-begun, time.Duration(n+1)*ib.AckTimeout(code)
 					c.Check(took >= least, fmt.Sprintf("repetition %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
 				}
-				c.send(ib.Ack(c.sq(0), 1))
+				c.send(ib.Ack(c.devicePSN(0), 1))
 				c.ExpectCompletion(1, verbs.WCSuccess)
 			}
 		}),
@@ -72,15 +72,15 @@ var timeoutCases = []conformance.Case{
 		Defects: []string{"JiffyTimers", "TimeoutBacksOff"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{7, 12} {
-				c := p.connect(setup{change: timesOut(code, 7), exactTimer: true})
-				c.PostSend(c.qp, c.sending(1, 8))
-				c.expectsAll(c.wantSend(0, 8))
+				c := p.connect(setup{modify: withTimeout(code, 7), exactTimeout: true})
+				c.PostSend(c.qp, c.sendWR(1, 8))
+				c.expectAll(c.wantSend(0, 8))
 				var apart []time.Duration
 				for last := c.Now(); len(apart) < 7; last = c.Now() {
-					c.expectsAll(c.wantSend(0, 8))
+					c.expectAll(c.wantSend(0, 8))
 					apart = append(apart, c.Now()-last)
 				}
-				c.send(ib.Ack(c.sq(0), 1))
+				c.send(ib.Ack(c.devicePSN(0), 1))
 				most, longest := 4*ib.AckTimeout(code), slices.Max(apart)
 				if !c.Virtual {
 					// A busy bench makes some of them long, and seldom two in a row: what the
@@ -99,12 +99,12 @@ var timeoutCases = []conformance.Case{
 		Sends:   "nothing to a SEND for a long time, then its ACK",
 		Expects: "nothing, then success",
 		Defects: []string{"TimeoutZeroFires"},
-		Run: on(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8))
-			c.expectsAll(c.wantSend(0, 8))
+		Run: onConn(setup{}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8))
+			c.expectAll(c.wantSend(0, 8))
 			c.Sleep(50 * time.Millisecond) // where time is real, silence does not wait as long
-			c.silence(time.Minute)
-			c.send(ib.Ack(c.sq(0), 1))
+			c.expectSilence(time.Minute)
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
@@ -118,8 +118,8 @@ var timeoutCases = []conformance.Case{
 		Defects: []string{"RetryOffByOne"},
 		Run: onPort(func(p *port) {
 			for _, n := range []uint8{0, 1, 2, 3, 6} {
-				c := p.connect(setup{change: timesOut(shortTimeout, n)})
-				tmoExhausts(c)
+				c := p.connect(setup{modify: withTimeout(timeout4ms, n)})
+				exhaustRetries(c)
 				wc := c.NextCompletion()
 				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d repetitions", n), "success")
 			}
@@ -133,8 +133,8 @@ var timeoutCases = []conformance.Case{
 		Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
 		Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",
 		Defects: []string{"RetryExcHangs"},
-		Run: on(setup{change: timesOut(shortTimeout, 1)}, func(c *conn) {
-			c.PostSend(c.qp, c.sending(1, 8), c.reading(2, 8), c.writing(3, 8))
+		Run: onConn(setup{modify: withTimeout(timeout4ms, 1)}, func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 8), c.readWR(2, 8), c.writeWR(3, 8))
 			c.ExpectCompletion(1, verbs.WCRetryExcErr)
 			c.ExpectCompletion(2, verbs.WCWRFlushErr)
 			c.ExpectCompletion(3, verbs.WCWRFlushErr)
@@ -149,8 +149,8 @@ var timeoutCases = []conformance.Case{
 		Sends:   "nothing to a SEND, with retry_cnt 7",
 		Expects: "the SEND seven times again and no more, then RETRY_EXC_ERR",
 		Defects: []string{"RetryCount7Forever"},
-		Run: on(setup{change: timesOut(shortTimeout, 7)}, func(c *conn) {
-			tmoExhausts(c)
+		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+			exhaustRetries(c)
 			c.ExpectCompletion(1, verbs.WCRetryExcErr)
 		}),
 	},
@@ -162,12 +162,12 @@ var timeoutCases = []conformance.Case{
 		Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each repetition",
 		Expects: "five repetitions, and success",
 		Defects: []string{"RetryCountShared"},
-		Run: on(setup{change: timesOut(shortTimeout, 1)}, func(c *conn) {
-			c.PostSend(c.qp, c.writing(1, 5000))
-			all := c.expectsAll(c.wantWrite(0, 5000))
+		Run: onConn(setup{modify: withTimeout(timeout4ms, 1)}, func(c *conn) {
+			c.PostSend(c.qp, c.writeWR(1, 5000))
+			all := c.expectAll(c.wantWrite(0, 5000))
 			for k := range all {
-				c.repeats(all, k)
-				c.send(ib.Ack(c.sq(k), uint32(k/4)))
+				c.expectRetransmission(all, k)
+				c.send(ib.Ack(c.devicePSN(k), uint32(k/4)))
 			}
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectState(c.qp, verbs.QPStateRTS)
@@ -183,29 +183,29 @@ var timeoutCases = []conformance.Case{
 		Defects: []string{"NoTransportTimer", "RetryCountShared"},
 		Run: onPort(func(p *port) {
 			for _, percent := range []int{1, 5, 15} {
-				newLossyLink(p.connect(setup{change: timesOut(shortTimeout, 7)}), percent).run()
+				newLossyLink(p.connect(setup{modify: withTimeout(timeout4ms, 7)}), percent).run()
 			}
 		}),
 	},
 }
 
-// tmoRepeated leaves a request without answer until it has come again.
-func tmoRepeated(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
+// expectRetransmittedRequest leaves a request without answer until it has come again.
+func expectRetransmittedRequest(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
 	c.PostSend(c.qp, wr)
-	c.expectsAll(request)
-	c.repeats(request, 0)
+	c.expectAll(request)
+	c.expectRetransmission(request, 0)
 	c.send(answer)
 	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
-// tmoExhausts has the device send a message that is not answered, and ends the case
+// exhaustRetries has the device send a message that is not answered, and ends the case
 // unless it is repeated as often as its count of retries says, and no more.
-func tmoExhausts(c *conn) {
-	c.PostSend(c.qp, c.sending(1, 8))
+func exhaustRetries(c *conn) {
+	c.PostSend(c.qp, c.sendWR(1, 8))
 	for range int(c.attr.RetryCnt) + 1 {
-		c.expectsAll(c.wantSend(0, 8))
+		c.expectAll(c.wantSend(0, 8))
 	}
-	if more, ok := c.next(8 * ib.AckTimeout(c.attr.Timeout)); ok {
+	if more, ok := c.nextPacket(8 * ib.AckTimeout(c.attr.Timeout)); ok {
 		c.Fail(fmt.Sprintf("no more than %d repetitions", c.attr.RetryCnt), "%v once more", more)
 	}
 }

@@ -12,59 +12,59 @@ var writeCases = []conformance.Case{
 	{
 		ID:    "rc/wr/one-reth-with-the-length-of-the-message",
 		Title: "A WRITE has one RETH, in its first packet, with the length of the whole message",
-		Cite:  ibta("9.4.3", "roce/rc/wr/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("9.4.3", "roce/rc/wr/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts WRITEs of 2500 and of 100 bytes",
 		Expects: "FIRST with a RETH for 2500 bytes, MIDDLE and LAST with nothing but data; ONLY with a RETH for 100",
 		Defects: []string{"RETHPerPacket"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			c.postWrite(1, 2500)
 			c.postWrite(2, 100)
-			for _, want := range ib.Write(c.sq(0), farAt(2500), c.own.Buf[:2500], rdmaMTU) {
+			for _, want := range ib.Write(c.devicePSN(0), rdmaRemoteRETH(2500), c.localMem.Buf[:2500], mtuBytes) {
 				want.BTH.AckReq = nil // who asks where is for the requester to say
-				c.expects(want)
+				c.expect(want)
 			}
-			c.expects(ib.WriteOnly(c.sq(3), farAt(100), c.own.Buf[:100]))
+			c.expect(ib.WriteOnly(c.devicePSN(3), rdmaRemoteRETH(100), c.localMem.Buf[:100]))
 		}),
 	},
 	{
 		ID:    "rc/wr/of-nothing-looks-at-no-key",
 		Title: "A WRITE of no bytes is acknowledged without a look at its key and address",
-		Cite:  ibta("C9-88", "roce/rc/wr/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("C9-88", "roce/rc/wr/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE of no bytes with a key that does not exist, and an address that is nobody's",
 		Expects: "an ACK",
 		Defects: []string{"ZeroLengthChecksKey"},
-		Run: on(setup{}, func(c *conn) {
-			c.send(ib.WriteOnly(c.psn(0), ib.At(uint64(3), uint32(strangeKey(c.mem.RKey())), 0), nil).AckReq())
-			c.rdmaAcked(c.psn(0))
+		Run: onConn(setup{}, func(c *conn) {
+			c.send(ib.WriteOnly(c.peerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.targetMem.RKey())), 0), nil).AckReq())
+			c.expectAck(c.peerPSN(0))
 		}),
 	},
 	{
 		ID:    "rc/wr/plain-write-uses-no-receive",
 		Title: "A WRITE without immediate data uses no receive",
-		Cite:  ibta("C10-87", "roce/rc/wr/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("C10-87", "roce/rc/wr/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a QP with one receive: WRITEs of one and of three packets, then a SEND",
 		Expects: "no completion for the WRITEs; the SEND finds the receive",
 		Defects: []string{"WriteConsumes"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			c.send(ib.WriteOnly(c.psn(0), c.at(0, 16), data(16)))
-			c.send(ib.Write(c.psn(1), c.at(0, 0), data(2500), rdmaMTU)...)
-			c.rdmaAcked(c.psn(3))
+		Run: onConn(setup{receives: 1}, func(c *conn) {
+			c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)))
+			c.send(ib.Write(c.peerPSN(1), c.reth(0, 0), data(2500), mtuBytes)...)
+			c.expectAck(c.peerPSN(3))
 			c.ExpectNoCompletion()
-			c.send(ib.SendOnly(c.psn(4), data(8)).AckReq())
-			c.rdmaAcked(c.psn(4))
+			c.send(ib.SendOnly(c.peerPSN(4), data(8)).AckReq())
+			c.expectAck(c.peerPSN(4))
 			c.ExpectRecv(1, 8)
 		}),
 	},
 	{
 		ID:    "rc/wr/refused-write-with-immediate-uses-no-receive",
 		Title: "A WRITE with immediate data that is refused uses no receive: receives are flushed",
-		Cite:  ibta("C10-87", "roce/rc/wr/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("C10-87", "roce/rc/wr/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
 		Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
 		Defects: []string{"FailedImmConsumes"},
-		Run: on(setup{receives: 2}, func(c *conn) {
-			c.send(ib.WriteOnlyImm(c.psn(0), ib.At(c.mem.Addr(), uint32(strangeKey(c.mem.RKey())), 8), 7, data(8)).AckReq())
-			c.rdmaNaked(c.psn(0), ib.NakRemoteAccess)
+		Run: onConn(setup{receives: 2}, func(c *conn) {
+			c.send(ib.WriteOnlyImm(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(unknownKey(c.targetMem.RKey())), 8), 7, data(8)).AckReq())
+			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
 			c.ExpectCompletion(1, verbs.WCWRFlushErr)
 			c.ExpectCompletion(2, verbs.WCWRFlushErr)
 		}),
@@ -72,64 +72,64 @@ var writeCases = []conformance.Case{
 	{
 		ID:    "rc/wr/completion-of-immediate-has-the-bytes-written",
 		Title: "A WRITE with immediate data completes a receive as such, with the number of bytes written",
-		Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
 		Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
 		Defects: []string{"SparseCompletions"},
-		Run: on(setup{receives: 2}, func(c *conn) {
+		Run: onConn(setup{receives: 2}, func(c *conn) {
 			bytes := data(1028)
-			c.send(ib.WriteFirst(c.psn(0), c.at(0, 1028), bytes[:rdmaMTU]), ib.WriteLastImm(c.psn(1), 7, bytes[rdmaMTU:]),
-				ib.WriteOnlyImm(c.psn(2), c.at(2048, 12), 8, bytes[:12]))
+			c.send(ib.WriteFirst(c.peerPSN(0), c.reth(0, 1028), bytes[:mtuBytes]), ib.WriteLastImm(c.peerPSN(1), 7, bytes[mtuBytes:]),
+				ib.WriteOnlyImm(c.peerPSN(2), c.reth(2048, 12), 8, bytes[:12]))
 			for i, n := range []int{1028, 12} {
 				wc := c.ExpectRecv(uint64(i+1), n)
 				c.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, "the opcode of a WRITE with immediate data", "%v", wc.Opcode)
-				c.ExpectBytes(c.mem, 2048*i, bytes[:n])
+				c.ExpectBytes(c.targetMem, 2048*i, bytes[:n])
 			}
-			c.ExpectUnchanged(c.own, 0, 0)
+			c.ExpectUnchanged(c.localMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "rc/wr/data-visible-before-a-later-send-completes",
 		Title: "When a SEND completes, its data and those of all WRITEs before it are in memory",
-		Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
 		Expects: "at the completion: the bytes of the WRITE and those of the SEND",
 		Defects: []string{"LatePlacement"},
-		Run: on(setup{receives: 8}, func(c *conn) {
+		Run: onConn(setup{receives: 8}, func(c *conn) {
 			for i := range 8 {
 				bytes := data(2500 + i)[i:] // other bytes each time
-				c.send(ib.Write(c.psn(4*i), c.at(0, 0), bytes, rdmaMTU)...)
-				c.send(ib.SendOnly(c.psn(4*i+3), bytes[:60]))
-				c.receivedAtOnce(uint64(i+1), 60)
-				c.ExpectBytes(c.mem, 0, bytes)
-				c.ExpectBytes(c.own, 64*i, bytes[:60])
+				c.send(ib.Write(c.peerPSN(4*i), c.reth(0, 0), bytes, mtuBytes)...)
+				c.send(ib.SendOnly(c.peerPSN(4*i+3), bytes[:60]))
+				c.pollRecv(uint64(i+1), 60)
+				c.ExpectBytes(c.targetMem, 0, bytes)
+				c.ExpectBytes(c.localMem, 64*i, bytes[:60])
 			}
 		}),
 	},
 	{
 		ID:    "rc/wr/more-than-two-gib-refused-when-posted",
 		Title: "A message of more than 2^31 bytes is refused and nothing of it is sent",
-		Cite:  ibta("9.4.3", "roce/rc/wr/7"), Level: conformance.Must, Needs: verbs.CapRC, Labels: rdmaLabels,
+		Cite:  ibta("9.4.3", "roce/rc/wr/7"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
 		Expects: "an error at the post or, from devices that do not look there, a completion in error; nothing on the wire",
 		Defects: []string{"LongMessagesTaken"},
 		Run: onPort(func(p *port) {
-			sgl := p.longList()
+			sgl := p.longSGL()
 			caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}
 			onEachConn(setup{caps: caps}, []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead}, func(c *conn, op verbs.WROpcode) {
-				_, err := c.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: sgl, Remote: far}})
-				c.silence(soon)
+				_, err := c.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: sgl, Remote: rdmaRemote}})
+				c.expectSilence(shortWait)
 				if err == nil {
-					c.rdmaFails()
+					c.expectRequestFails()
 				}
 			})(p)
 		}),
 	},
 }
 
-// receivedAtOnce is Received that looks so often that it sees a completion as soon as
+// pollRecv is Received that looks so often that it sees a completion as soon as
 // there is one.
-func (c *conn) receivedAtOnce(id uint64, n int) {
+func (c *conn) pollRecv(id uint64, n int) {
 	const step, looks = 100 * time.Nanosecond, 1000
 	var wcs [1]verbs.WC
 	for range looks {
@@ -144,9 +144,9 @@ func (c *conn) receivedAtOnce(id uint64, n int) {
 	c.ExpectRecv(id, n) // slow, but it may come
 }
 
-// longList is 2^31+1 bytes, in as many pieces as the device takes: the more of them,
+// longSGL is 2^31+1 bytes, in as many pieces as the device takes: the more of them,
 // the less memory.
-func (p *port) longList() (sgl []verbs.SGE) {
+func (p *port) longSGL() (sgl []verbs.SGE) {
 	attr, err := p.Device.QueryDevice()
 	p.Must("a device that can be queried", err)
 	pieces := 1

@@ -28,21 +28,21 @@ var (
 	}, ib.OpAtomicAcknowledge}
 )
 
-// opRefused asks for something with the first PSN that must be refused, and change
+// expectOpRefused asks for something with the first PSN that must be refused, and change
 // nothing of the connection's memory.
-func (c *conn) opRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
-	c.send(op.packet(c.psn(0), at))
-	c.rdmaNaked(c.psn(0), code)
-	c.settle()
-	c.ExpectUnchanged(c.mem, 0, 0)
+func (c *conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
+	c.send(op.packet(c.peerPSN(0), at))
+	c.expectNak(c.peerPSN(0), code)
+	c.Sync()
+	c.ExpectUnchanged(c.targetMem, 0, 0)
 }
 
-// opWorks asks for something with the first PSN that must be done.
-func (c *conn) opWorks(op remoteOp, at ib.RETH) { c.opWorksAt(0, op, at) }
+// expectOpExecuted asks for something with the first PSN that must be done.
+func (c *conn) expectOpExecuted(op remoteOp, at ib.RETH) { c.expectOpExecutedAt(0, op, at) }
 
-// opWorksAt is opWorks with the n-th PSN.
-func (c *conn) opWorksAt(n int, op remoteOp, at ib.RETH) {
-	c.send(op.packet(c.psn(n), at))
-	got := c.expects(ib.Op(op.answer).WithPSN(c.psn(n)))
+// expectOpExecutedAt is opWorks with the n-th PSN.
+func (c *conn) expectOpExecutedAt(n int, op remoteOp, at ib.RETH) {
+	c.send(op.packet(c.peerPSN(n), at))
+	got := c.expect(ib.Op(op.answer).WithPSN(c.peerPSN(n)))
 	c.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "an answer to a "+op.name+" that is granted", "%v", got)
 }

@@ -9,92 +9,92 @@ import (
 
 // This file has the device's own requests, and what the wire has to show of them.
 
-// sink is where in own the results of READs and atomics go; what is sent is from its
+// sinkOffset is where in own the results of READs and atomics go; what is sent is from its
 // beginning.
-const sink = 8 << 10
+const sinkOffset = 8 << 10
 
-// theirs is memory of the peer's, which has none: what is read from it, the case says.
-var theirs = verbs.Remote{Addr: 0x7f00_1000, RKey: 0x00c0_ffee}
+// peerRemote is memory of the peer's, which has none: what is read from it, the case says.
+var peerRemote = verbs.Remote{Addr: 0x7f00_1000, RKey: 0x00c0_ffee}
 
-func (c *conn) pieces(off, n int) []verbs.SGE {
+func (c *conn) localSGL(off, n int) []verbs.SGE {
 	if n == 0 {
 		return nil
 	}
-	return c.own.SGL(off, n)
+	return c.localMem.SGL(off, n)
 }
 
-// sending is a SEND of n bytes.
-func (c *conn) sending(id uint64, n int) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.pieces(0, n)}
+// sendWR is a SEND of n bytes.
+func (c *conn) sendWR(id uint64, n int) verbs.SendWR {
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localSGL(0, n)}
 }
 
-// writing is a WRITE of n bytes.
-func (c *conn) writing(id uint64, n int) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.pieces(0, n), Remote: theirs}
+// writeWR is a WRITE of n bytes.
+func (c *conn) writeWR(id uint64, n int) verbs.SendWR {
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localSGL(0, n), Remote: peerRemote}
 }
 
-// reading is a READ of n bytes.
-func (c *conn) reading(id uint64, n int) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.pieces(sink, n), Remote: theirs}
+// readWR is a READ of n bytes.
+func (c *conn) readWR(id uint64, n int) verbs.SendWR {
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localSGL(sinkOffset, n), Remote: peerRemote}
 }
 
-// adding is a FETCH_ADD of 1.
-func (c *conn) adding(id uint64) verbs.SendWR {
+// fetchAddWR is a FETCH_ADD of 1.
+func (c *conn) fetchAddWR(id uint64) verbs.SendWR {
 	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.pieces(sink, 8),
-		Remote: theirs, Atomic: verbs.Atomic{CompareAdd: 1},
+		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.localSGL(sinkOffset, 8),
+		Remote: peerRemote, Atomic: verbs.Atomic{CompareAdd: 1},
 	}
 }
 
 // wantSend are the packets of a SEND of n bytes, the first being the device's k-th.
 // Whether they ask for an ACK is left open.
 func (c *conn) wantSend(k, n int) []ib.Packet {
-	return unasked(ib.Send(c.sq(k), c.own.Buf[:n], c.attr.PathMTU.Bytes()))
+	return anyAckReq(ib.Send(c.devicePSN(k), c.localMem.Buf[:n], c.attr.PathMTU.Bytes()))
 }
 
 func (c *conn) wantWrite(k, n int) []ib.Packet {
-	return unasked(ib.Write(c.sq(k), ib.At(theirs.Addr, theirs.RKey, n), c.own.Buf[:n], c.attr.PathMTU.Bytes()))
+	return anyAckReq(ib.Write(c.devicePSN(k), ib.At(peerRemote.Addr, peerRemote.RKey, n), c.localMem.Buf[:n], c.attr.PathMTU.Bytes()))
 }
 
 func (c *conn) wantRead(k, n int) []ib.Packet {
-	return []ib.Packet{ib.ReadRequest(c.sq(k), ib.At(theirs.Addr, theirs.RKey, n))}
+	return []ib.Packet{ib.ReadRequest(c.devicePSN(k), ib.At(peerRemote.Addr, peerRemote.RKey, n))}
 }
 
-func (c *conn) wantAdd(k int) []ib.Packet {
-	return []ib.Packet{ib.FetchAdd(c.sq(k), ib.At(theirs.Addr, theirs.RKey, 8), 1)}
+func (c *conn) wantFetchAdd(k int) []ib.Packet {
+	return []ib.Packet{ib.FetchAdd(c.devicePSN(k), ib.At(peerRemote.Addr, peerRemote.RKey, 8), 1)}
 }
 
-func unasked(ps []ib.Packet) []ib.Packet {
+func anyAckReq(ps []ib.Packet) []ib.Packet {
 	for i := range ps {
 		ps[i].BTH.AckReq = nil
 	}
 	return ps
 }
 
-// expectsAll ends the case unless these packets come, in order. It returns them as one
+// expectAll ends the case unless these packets come, in order. It returns them as one
 // list.
-func (c *conn) expectsAll(lists ...[]ib.Packet) []ib.Packet {
+func (c *conn) expectAll(lists ...[]ib.Packet) []ib.Packet {
 	var all []ib.Packet
 	for _, list := range lists {
 		for _, want := range list {
-			c.expects(want)
+			c.expect(want)
 			all = append(all, want)
 		}
 	}
 	return all
 }
 
-// repeats ends the case unless the device sends again what it has sent from the from-th
+// expectRetransmission ends the case unless the device sends again what it has sent from the from-th
 // packet on, or from an earlier one, up to the last. Each has to be what it was.
-func (c *conn) repeats(all []ib.Packet, from int) {
+func (c *conn) expectRetransmission(all []ib.Packet, from int) {
 	want := fmt.Sprintf("%v again, or what came before it", all[from])
-	got, ok := c.next(c.ResponseTimeout())
+	got, ok := c.nextPacket(c.ResponseTimeout())
 	c.Check(ok, want, "nothing in %v", c.ResponseTimeout())
 	at := 0
 	for at < from && all[at].PSN() != got.PSN() {
 		at++
 	}
 	c.Check(all[at].PSN() == got.PSN(), want, "%v", got)
-	c.same(all[at], got)
-	c.expectsAll(all[at+1:])
+	c.checkPacket(all[at], got)
+	c.expectAll(all[at+1:])
 }

@@ -18,7 +18,7 @@ var srqSizeCases = []conformance.Case{
 		Expects: "that a limit of the size and one is refused, that of the size is taken, and that the refused one has not been set",
 		Defects: []string{"SRQUnchecked"},
 		Run: onPort(func(p *port) {
-			srq := p.sharedQueue(4).srq
+			srq := p.newSharedQueue(4).srq
 			was := p.srqAttr(srq)
 			p.MustFail("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
 			now := p.srqAttr(srq)
@@ -35,15 +35,15 @@ var srqSizeCases = []conformance.Case{
 		Expects: "that the size is refused, and that every receive is still there",
 		Defects: []string{"SRQUnchecked"},
 		Run: onPort(func(p *port) {
-			q := p.sharedQueue(4)
+			q := p.newSharedQueue(4)
 			for _, size := range []int{3, 1, 0} {
 				p.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
 			}
-			c := q.connections(1)[0]
+			c := q.connect(1)[0]
 			for i := range 4 {
-				c.send(ib.SendOnly(c.psn(i), data(16)).AckReq())
-				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
-				q.delivered(c, data(16))
+				c.send(ib.SendOnly(c.peerPSN(i), data(16)).AckReq())
+				c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+				q.expectDelivered(c, data(16))
 			}
 		}),
 	},
@@ -75,7 +75,7 @@ var srqSizeCases = []conformance.Case{
 		Expects: "as many receives taken as there is room, and each of them, with its own memory, for one SEND",
 		Defects: []string{"OverflowSRQ"},
 		Run: onPort(func(p *port) {
-			q := p.sharedQueue(0)
+			q := p.newSharedQueue(0)
 			room := p.srqAttr(q.srq).MaxWR
 			// The device may have made more room than was asked for.
 			var wrs []verbs.RecvWR
@@ -91,13 +91,13 @@ var srqSizeCases = []conformance.Case{
 			for i := range room {
 				q.free[uint64(i+1)] = true
 			}
-			c := q.connections(1)[0]
+			c := q.connect(1)[0]
 			for i := range room {
-				c.send(ib.SendOnly(c.psn(i), data(16+i%32)).AckReq())
-				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
-				q.delivered(c, data(16+i%32))
+				c.send(ib.SendOnly(c.peerPSN(i), data(16+i%32)).AckReq())
+				c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+				q.expectDelivered(c, data(16+i%32))
 			}
-			q.usedUp()
+			q.expectUsedUp()
 		}),
 	},
 }

@@ -19,15 +19,15 @@ var srqCases = []conformance.Case{
 		Expects: "each message in a receive of its own, reported of the queue pair that it came to",
 		Defects: []string{"SRQDoubleUse"},
 		Run: onPort(func(p *port) {
-			q := p.sharedQueue(4)
-			pair := q.connections(2)
+			q := p.newSharedQueue(4)
+			pair := q.connect(2)
 			for i := range 4 {
 				c := pair[i%2]
-				c.send(ib.SendOnly(c.psn(i/2), data(10+i)).AckReq())
-				c.expects(ib.Ack(c.psn(i/2), uint32(i/2+1)))
-				q.delivered(c, data(10+i))
+				c.send(ib.SendOnly(c.peerPSN(i/2), data(10+i)).AckReq())
+				c.expect(ib.Ack(c.peerPSN(i/2), uint32(i/2+1)))
+				q.expectDelivered(c, data(10+i))
 			}
-			q.usedUp()
+			q.expectUsedUp()
 		}),
 	},
 	{
@@ -39,23 +39,23 @@ var srqCases = []conformance.Case{
 		Expects: "each message in a receive of its own, whole and unmixed",
 		Defects: []string{"SRQDoubleUse"},
 		Run: onPort(func(p *port) {
-			q := p.sharedQueue(4)
-			all := q.connections(3)
+			q := p.newSharedQueue(4)
+			all := q.connect(3)
 			n := 2*pathMTU.Bytes() + 8
 			one, two := rig.Pattern(n, 0x11), rig.Pattern(n, 0x77)
-			first, second := ib.Send(firstPSN, one, pathMTU.Bytes()), ib.Send(firstPSN, two, pathMTU.Bytes())
+			first, second := ib.Send(firstPeerPSN, one, pathMTU.Bytes()), ib.Send(firstPeerPSN, two, pathMTU.Bytes())
 			for i := range 2 {
 				all[0].send(first[i])
 				all[1].send(second[i])
-				all[2].send(ib.SendOnly(all[2].psn(i), data(20+i)).AckReq())
-				all[2].expects(ib.Ack(all[2].psn(i), uint32(i+1)))
-				q.delivered(all[2], data(20+i))
+				all[2].send(ib.SendOnly(all[2].peerPSN(i), data(20+i)).AckReq())
+				all[2].expect(ib.Ack(all[2].peerPSN(i), uint32(i+1)))
+				q.expectDelivered(all[2], data(20+i))
 			}
 			all[1].send(second[2])
-			q.delivered(all[1], two)
+			q.expectDelivered(all[1], two)
 			all[0].send(first[2])
-			q.delivered(all[0], one)
-			q.usedUp()
+			q.expectDelivered(all[0], one)
+			q.expectUsedUp()
 		}),
 	},
 	{
@@ -67,8 +67,8 @@ var srqCases = []conformance.Case{
 		Expects: "that posting a receive to the queue pair is refused",
 		Defects: []string{"SRQUnchecked"},
 		Run: onPort(func(p *port) {
-			c := p.sharedQueue(1).connections(1)[0]
-			n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.own.SGL(0, 64)}})
+			c := p.newSharedQueue(1).connect(1)[0]
+			n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.localMem.SGL(0, 64)}})
 			c.MustFail("a receive of a queue pair on an SRQ", err, nil)
 			c.Check(n == 0, "no receive taken", "%d", n)
 		}),
@@ -82,17 +82,17 @@ var srqCases = []conformance.Case{
 		Expects: "an ACK, an RNR NAK, then an ACK",
 		Defects: []string{"RNRSilent"},
 		Run: onPort(func(p *port) {
-			q := p.sharedQueue(1)
-			c := q.connections(1)[0]
-			c.send(ib.SendOnly(c.psn(0), data(16)).AckReq())
-			c.expects(ib.Ack(c.psn(0), 1))
-			q.delivered(c, data(16))
-			c.send(ib.SendOnly(c.psn(1), data(20)).AckReq())
-			c.expects(ib.RNR(c.psn(1), c.attr.MinRNRTimer, 1))
+			q := p.newSharedQueue(1)
+			c := q.connect(1)[0]
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(0), 1))
+			q.expectDelivered(c, data(16))
+			c.send(ib.SendOnly(c.peerPSN(1), data(20)).AckReq())
+			c.expect(ib.RNR(c.peerPSN(1), c.attr.MinRNRTimer, 1))
 			q.post(1)
-			c.send(ib.SendOnly(c.psn(1), data(20)).AckReq())
-			c.expects(ib.Ack(c.psn(1), 2))
-			q.delivered(c, data(20))
+			c.send(ib.SendOnly(c.peerPSN(1), data(20)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(1), 2))
+			q.expectDelivered(c, data(20))
 		}),
 	},
 	{
@@ -104,25 +104,25 @@ var srqCases = []conformance.Case{
 		Expects: "nothing for the first ones, a completion for each of the others",
 		Defects: []string{"UDWaitsForReceive"},
 		Run: onPort(func(p *port) {
-			q := p.sharedQueue(0)
-			d := p.datagrams(0, q.srq)
-			d.put(d.datagram(data(16)))
-			d.silence(quiet)
+			q := p.newSharedQueue(0)
+			d := p.newUDPort(0, q.srq)
+			d.sendPacket(d.datagram(data(16)))
+			d.expectSilence(silencePeriod)
 			q.post(1)
-			d.settle()
+			d.Sync()
 			d.ExpectNoCompletion()
-			d.put(d.datagram(data(24)))
+			d.sendPacket(d.datagram(data(24)))
 			d.ExpectRecv(1, ib.GRHLen+24)
 			if !p.Caps.Has(verbs.CapUC) {
 				return
 			}
-			c := p.connect(setup{kind: verbs.QPTypeUC, srq: q.srq})
-			c.send(ucOnly(c.psn(0), 16))
-			c.silence(quiet)
+			c := p.connect(setup{qpType: verbs.QPTypeUC, srq: q.srq})
+			c.send(ucSendOnly(c.peerPSN(0), 16))
+			c.expectSilence(silencePeriod)
 			q.post(1)
-			c.settle()
+			c.Sync()
 			c.ExpectNoCompletion()
-			c.send(ucOnly(c.psn(1), 24))
+			c.send(ucSendOnly(c.peerPSN(1), 24))
 			c.ExpectRecv(2, 24)
 		}),
 	},
@@ -135,15 +135,15 @@ var srqCases = []conformance.Case{
 		Expects: "no event at five, one at four, none after it; and one more when it is armed again",
 		Defects: []string{"SRQLimitRepeats"},
 		Run: onPort(func(p *port) {
-			q := p.sharedQueue(6)
-			c := q.connections(1)[0]
+			q := p.newSharedQueue(6)
+			c := q.connect(1)[0]
 			for round, sent := 0, 0; round < 2; round++ {
 				p.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
 				for left := 5; left >= 2; left-- {
-					c.send(ib.SendOnly(c.psn(sent), data(16)).AckReq())
+					c.send(ib.SendOnly(c.peerPSN(sent), data(16)).AckReq())
 					sent++
-					c.expects(ib.Ack(c.psn(sent-1), uint32(sent)))
-					q.delivered(c, data(16))
+					c.expect(ib.Ack(c.peerPSN(sent-1), uint32(sent)))
+					q.expectDelivered(c, data(16))
 					if left == 4 {
 						e := p.ExpectEvent(verbs.EventSRQLimitReached)
 						p.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
@@ -163,16 +163,16 @@ var srqCases = []conformance.Case{
 		Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
 		Defects: []string{"SRQFlushed"},
 		Run: onPort(func(p *port) {
-			q := p.sharedQueue(2)
-			pair := q.connections(2)
+			q := p.newSharedQueue(2)
+			pair := q.connect(2)
 			p.toError(pair[0].qp)
-			p.settle()
+			p.Sync()
 			p.ExpectNoCompletion()
 			c := pair[1]
 			for i := range 2 {
-				c.send(ib.SendOnly(c.psn(i), data(16+i)).AckReq())
-				c.expects(ib.Ack(c.psn(i), uint32(i+1)))
-				q.delivered(c, data(16+i))
+				c.send(ib.SendOnly(c.peerPSN(i), data(16+i)).AckReq())
+				c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+				q.expectDelivered(c, data(16+i))
 			}
 		}),
 	},
@@ -185,13 +185,13 @@ var srqCases = []conformance.Case{
 		Expects: "the event LAST_WQE_REACHED of the queue pair that was taken to ERR, once",
 		Defects: []string{"NoLastWQEEvent"},
 		Run: onPort(func(p *port) {
-			pair := p.sharedQueue(2).connections(2)
+			pair := p.newSharedQueue(2).connect(2)
 			p.ExpectNoEvent()
 			p.toError(pair[1].qp)
 			e := p.ExpectEvent(verbs.EventQPLastWQEReached)
 			p.Check(e.QP == pair[1].qp, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].qp.QPN())), "%v", e.QP)
-			p.settle()
-			p.noMoreEvents()
+			p.Sync()
+			p.expectNoMoreEvents()
 		}),
 	},
 }
@@ -212,7 +212,7 @@ const (
 )
 
 // sharedQueue makes one with so many receives, with IDs from 1 on.
-func (p *port) sharedQueue(receives int) *sharedQueue {
+func (p *port) newSharedQueue(receives int) *sharedQueue {
 	q := &sharedQueue{p: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
 	var err error
 	q.srq, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
@@ -226,17 +226,17 @@ func (q *sharedQueue) post(n int) {
 	for range n {
 		id := q.next
 		q.next++
-		q.p.PostRecv(q.srq, id, q.mem.SGE(q.at(id), srqRecvLen))
+		q.p.PostRecv(q.srq, id, q.mem.SGE(q.offset(id), srqRecvLen))
 		q.free[id] = true
 	}
 }
 
-// at is where in the memory a receive is; they are used again, not at once.
-func (q *sharedQueue) at(id uint64) int { return int(id-1) % srqMaxWR * srqRecvLen }
+// offset is where in the memory a receive is; they are used again, not at once.
+func (q *sharedQueue) offset(id uint64) int { return int(id-1) % srqMaxWR * srqRecvLen }
 
-// connections are n of RC on the queue. Their peer has one number for all: what is
+// connect are n of RC on the queue. Their peer has one number for all: what is
 // answered to one has to be read before another is talked to.
-func (q *sharedQueue) connections(n int) []*conn {
+func (q *sharedQueue) connect(n int) []*conn {
 	all := make([]*conn, n)
 	for i := range all {
 		all[i] = q.p.connect(setup{srq: q.srq})
@@ -244,9 +244,9 @@ func (q *sharedQueue) connections(n int) []*conn {
 	return all
 }
 
-// delivered ends the case unless the next completion is that of a message which came
+// expectDelivered ends the case unless the next completion is that of a message which came
 // to this connection, in a receive that is free.
-func (q *sharedQueue) delivered(c *conn, want []byte) {
+func (q *sharedQueue) expectDelivered(c *conn, want []byte) {
 	wc := c.NextCompletion()
 	switch {
 	case wc.Status != verbs.WCSuccess || int(wc.ByteLen) != len(want) || wc.QPN != c.qp.QPN():
@@ -255,10 +255,10 @@ func (q *sharedQueue) delivered(c *conn, want []byte) {
 		c.Fail("a receive that no other message has used", "receive %d", wc.WRID)
 	}
 	delete(q.free, wc.WRID)
-	c.ExpectBytes(q.mem, q.at(wc.WRID), want)
+	c.ExpectBytes(q.mem, q.offset(wc.WRID), want)
 }
 
-// usedUp ends the case unless all receives have been used.
-func (q *sharedQueue) usedUp() {
+// expectUsedUp ends the case unless all receives have been used.
+func (q *sharedQueue) expectUsedUp() {
 	q.p.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
 }

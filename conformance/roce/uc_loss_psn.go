@@ -21,15 +21,15 @@ var ucLossCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for lost := range 3 {
 				c := p.connect(ucSetup(3))
-				c.send(ucWithout(c.psn(0), lost)...)
-				c.settle()
+				c.send(ucSendWithout(c.peerPSN(0), lost)...)
+				c.Sync()
 				c.ExpectNoCompletion()
 				// Whether the very next message arrives is another case's question: two
 				// are sent, and the first that comes has to be in the first receive.
-				c.send(ucOnly(c.psn(3), 48), ucOnly(c.psn(4), 48))
+				c.send(ucSendOnly(c.peerPSN(3), 48), ucSendOnly(c.peerPSN(4), 48))
 				c.ExpectRecv(1, 48)
-				c.ExpectBytes(c.own, 0, data(48))
-				c.settle()
+				c.ExpectBytes(c.localMem, 0, data(48))
+				c.Sync()
 				for _, more := c.PollCompletion(0); more; _, more = c.PollCompletion(0) {
 				}
 				c.Must("a queue pair that can be closed", c.qp.Close())
@@ -45,15 +45,15 @@ var ucLossCases = []conformance.Case{
 		Expects: "a completion for the message behind each damaged one",
 		Defects: []string{"UCLosesNext"},
 		Run: onUC(2, func(c *conn) {
-			c.send(ucWithout(c.psn(0), 1)...)
-			c.send(ucOnly(c.psn(3), 48))
+			c.send(ucSendWithout(c.peerPSN(0), 1)...)
+			c.send(ucSendOnly(c.peerPSN(3), 48))
 			c.ExpectRecv(1, 48)
-			c.ExpectBytes(c.own, 0, data(48))
-			c.send(ucWithout(c.psn(4), 1)...)
+			c.ExpectBytes(c.localMem, 0, data(48))
+			c.send(ucSendWithout(c.peerPSN(4), 1)...)
 			n := ucMTU + 20
-			c.send(ucSend(c.psn(7), n)...)
+			c.send(ucSend(c.peerPSN(7), n)...)
 			c.ExpectRecv(2, n)
-			c.ExpectBytes(c.own, ucRecvLen, data(n))
+			c.ExpectBytes(c.localMem, ucRecvLen, data(n))
 		}),
 	},
 	{
@@ -67,18 +67,18 @@ var ucLossCases = []conformance.Case{
 		Run: onUC(20, func(c *conn) {
 			psn := 0
 			for range 3 {
-				c.send(ucWithout(c.psn(psn), 1)...)
-				write := ib.Write(c.psn(psn+3), c.at(0, 0), data(3*ucMTU), ucMTU)
+				c.send(ucSendWithout(c.peerPSN(psn), 1)...)
+				write := ib.Write(c.peerPSN(psn+3), c.reth(0, 0), data(3*ucMTU), ucMTU)
 				c.send(write[0].On(ib.UC), write[2].On(ib.UC))
 				psn += 6
 				for i := range 3 {
-					c.send(ucOnly(c.psn(psn+2*i), 8+i))
+					c.send(ucSendOnly(c.peerPSN(psn+2*i), 8+i))
 				}
 				psn += 7
 			}
 			// That one more is lost than need be is another case's question: here the
 			// last has to come.
-			c.send(ucOnly(c.psn(psn), 60))
+			c.send(ucSendOnly(c.peerPSN(psn), 60))
 			for wc := c.NextCompletion(); wc.ByteLen != 60; wc = c.NextCompletion() {
 				c.Check(wc.Status == verbs.WCSuccess, "receives that complete with success", "%s", rig.Describe(&wc))
 			}
@@ -94,23 +94,23 @@ var ucLossCases = []conformance.Case{
 		Defects: []string{"UCStrictPSN"},
 		Run: onPort(func(p *port) {
 			s := ucSetup(8)
-			s.change = func(a *verbs.QPAttr) { a.PathMTU, a.RQPSN = verbs.MTU256, 0xfffffa }
+			s.modify = func(a *verbs.QPAttr) { a.PathMTU, a.RQPSN = verbs.MTU256, 0xfffffa }
 			c := p.connect(s)
 			id, psn := uint64(0), 10
 			for i, n := range []int{30, 2*ucMTU + 7, 31} {
-				msg := ucSend(c.psn(psn), n)
+				msg := ucSend(c.peerPSN(psn), n)
 				c.send(msg...)
 				id++
 				c.ExpectRecv(id, n)
 				psn += len(msg)
-				c.send(ucOnly(c.psn(psn), 5+i))
+				c.send(ucSendOnly(c.peerPSN(psn), 5+i))
 				id++
 				c.ExpectRecv(id, 5+i)
 				psn += []int{1000, 1 << 22, 5}[i]
 			}
-			c.send(ib.WriteOnly(c.psn(psn), c.at(0, 16), data(16)).On(ib.UC), ucOnly(c.psn(psn+1), 9))
+			c.send(ib.WriteOnly(c.peerPSN(psn), c.reth(0, 16), data(16)).On(ib.UC), ucSendOnly(c.peerPSN(psn+1), 9))
 			c.ExpectRecv(id+1, 9)
-			c.ExpectBytes(c.mem, 0, data(16))
+			c.ExpectBytes(c.targetMem, 0, data(16))
 		}),
 	},
 	{
@@ -122,21 +122,21 @@ var ucLossCases = []conformance.Case{
 		Expects: "each whole message once or twice, then the last; the state RTS",
 		Defects: []string{"UCDropsFatal"},
 		Run: onUC(4, func(c *conn) {
-			one, two := ucOnly(c.psn(0), 32), ucSend(c.psn(1), ucMTU+8)
+			one, two := ucSendOnly(c.peerPSN(0), 32), ucSend(c.peerPSN(1), ucMTU+8)
 			for _, msg := range [][]ib.Packet{{one}, two} {
 				c.send(msg...)
 				first := c.NextCompletion()
 				c.Check(first.Status == verbs.WCSuccess, "the message is delivered", "%s", rig.Describe(&first))
 				c.send(msg...)
-				c.settle()
+				c.Sync()
 				if again, ok := c.PollCompletion(0); ok {
 					c.Check(again.Status == verbs.WCSuccess && again.ByteLen == first.ByteLen,
 						fmt.Sprintf("the same %d bytes again", first.ByteLen), "%s", rig.Describe(&again))
 				}
 			}
 			c.ExpectState(c.qp, verbs.QPStateRTS)
-			c.PostRecv(c.qp, 5, c.own.SGE(3*ucRecvLen, ucRecvLen))
-			c.send(ucOnly(c.psn(3), 33))
+			c.PostRecv(c.qp, 5, c.localMem.SGE(3*ucRecvLen, ucRecvLen))
+			c.send(ucSendOnly(c.peerPSN(3), 33))
 			wc := c.NextCompletion()
 			c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == 33, "the next message is delivered", "%s", rig.Describe(&wc))
 		}),
@@ -152,8 +152,8 @@ func ucSend(psn ib.PSN, n int) []ib.Packet {
 	return all
 }
 
-// ucWithout is a SEND of UC of three packets, of which one is lost.
-func ucWithout(psn ib.PSN, lost int) []ib.Packet {
+// ucSendWithout is a SEND of UC of three packets, of which one is lost.
+func ucSendWithout(psn ib.PSN, lost int) []ib.Packet {
 	all := ucSend(psn, 2*ucMTU+100)
 	return append(all[:lost], all[lost+1:]...)
 }

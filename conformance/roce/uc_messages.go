@@ -19,24 +19,24 @@ var ucCases = []conformance.Case{
 		Expects: "no packet at all, and the completions of the good messages",
 		Defects: []string{"UCLikeRC"},
 		Run: onUC(3, func(c *conn) {
-			good := ucOnly(c.psn(0), 16).AckReq()
+			good := ucSendOnly(c.peerPSN(0), 16).AckReq()
 			c.send(good)
 			c.ExpectRecv(1, 16)
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 			c.send(
-				ib.WriteOnly(c.psn(1), c.at(0, 16), data(16)).On(ib.UC).AckReq(),
-				ib.WriteOnlyImm(c.psn(2), c.at(0, 16), 0x1234, data(16)).On(ib.UC).AckReq(),
+				ib.WriteOnly(c.peerPSN(1), c.reth(0, 16), data(16)).On(ib.UC).AckReq(),
+				ib.WriteOnlyImm(c.peerPSN(2), c.reth(0, 16), 0x1234, data(16)).On(ib.UC).AckReq(),
 			)
 			c.ExpectRecv(2, 16)
 			c.send(
-				ib.SendMiddle(c.psn(3), data(ucMTU)).On(ib.UC).AckReq(),
-				ib.WriteOnly(c.psn(4), ib.At(c.mem.Addr(), c.closedRKey(), 16), data(16)).On(ib.UC).AckReq(),
+				ib.SendMiddle(c.peerPSN(3), data(ucMTU)).On(ib.UC).AckReq(),
+				ib.WriteOnly(c.peerPSN(4), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16), data(16)).On(ib.UC).AckReq(),
 				good,
-				ucOnly(c.psn(20), 16).AckReq(),
-				ucOnly(c.psn(21), 16).AckReq(),
-				ucOnly(c.psn(22), 16).AckReq(),
+				ucSendOnly(c.peerPSN(20), 16).AckReq(),
+				ucSendOnly(c.peerPSN(21), 16).AckReq(),
+				ucSendOnly(c.peerPSN(22), 16).AckReq(),
 			)
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 		}),
 	},
 	{
@@ -50,15 +50,15 @@ var ucCases = []conformance.Case{
 		Run: onUC(0, func(c *conn) {
 			n := 2*ucMTU + 100
 			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 32)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, n)},
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 32)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n)},
 			)
-			c.expects(ib.SendOnly(c.sq(0), c.own.Buf[:32]).On(ib.UC))
-			c.expects(ib.WriteOnly(c.sq(1), ib.At(0x1000, 7, 32), c.own.Buf[:32]).On(ib.UC))
-			c.expects(ib.SendFirst(c.sq(2), nil).On(ib.UC))
-			c.expects(ib.SendMiddle(c.sq(3), nil).On(ib.UC))
-			c.expects(ib.SendLast(c.sq(4), c.own.Buf[n-100:n]).On(ib.UC))
+			c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:32]).On(ib.UC))
+			c.expect(ib.WriteOnly(c.devicePSN(1), ib.At(0x1000, 7, 32), c.localMem.Buf[:32]).On(ib.UC))
+			c.expect(ib.SendFirst(c.devicePSN(2), nil).On(ib.UC))
+			c.expect(ib.SendMiddle(c.devicePSN(3), nil).On(ib.UC))
+			c.expect(ib.SendLast(c.devicePSN(4), c.localMem.Buf[n-100:n]).On(ib.UC))
 			for id := uint64(1); id <= 3; id++ {
 				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
@@ -76,9 +76,9 @@ var ucCases = []conformance.Case{
 			psn := 0
 			for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
 				for _, n := range []int{0, 40, 2*ucMTU + 8} {
-					c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-					for _, pkt := range c.take(ib.Packets(n, ucMTU)) {
-						c.same(ib.Packet{}.WithPSN(c.sq(psn)).NoAckReq(), pkt)
+					c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+					for _, pkt := range c.nextPackets(ib.Packets(n, ucMTU)) {
+						c.checkPacket(ib.Packet{}.WithPSN(c.devicePSN(psn)).NoAckReq(), pkt)
 						c.Check(pkt.Opcode().Transport() == ib.UC, "a packet of UC", "%v", pkt)
 						psn++
 					}
@@ -99,9 +99,9 @@ var ucCases = []conformance.Case{
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
 				c := p.connect(ucSetup(0))
 				_, err := c.qp.PostSend([]verbs.SendWR{{
-					WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
+					WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
 				}})
-				c.silence(quiet)
+				c.expectSilence(silencePeriod)
 				if err == nil {
 					wc := c.NextCompletion()
 					c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("%v on UC is an error", op), "%s", rig.Describe(&wc))
@@ -120,19 +120,19 @@ var ucCases = []conformance.Case{
 		Defects: []string{"UCErrorIsFatal"},
 		Run: onUC(2, func(c *conn) {
 			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
-				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
+				verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
+				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
 			)
 			c.ExpectCompletion(100, verbs.WCLocProtErr)
 			c.ExpectCompletion(101, verbs.WCWRFlushErr)
 			c.AwaitState(c.qp, verbs.QPStateSQE)
-			c.send(ucOnly(c.psn(0), 24))
+			c.send(ucSendOnly(c.peerPSN(0), 24))
 			c.ExpectRecv(1, 24)
 			c.Must("SQE to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
-			c.PostSend(c.qp, verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 8)})
-			c.expects(ib.SendOnly(ib.AnyPSN, c.own.Buf[:8]).On(ib.UC))
+			c.PostSend(c.qp, verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+			c.expect(ib.SendOnly(ib.AnyPSN, c.localMem.Buf[:8]).On(ib.UC))
 			c.ExpectCompletion(102, verbs.WCSuccess)
-			c.send(ucOnly(c.psn(1), 32))
+			c.send(ucSendOnly(c.peerPSN(1), 32))
 			c.ExpectRecv(2, 32)
 		}),
 	},
@@ -145,17 +145,17 @@ var ucCases = []conformance.Case{
 		Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
 		Defects: []string{"UCDropsFatal"},
 		Run: onUC(3, func(c *conn) {
-			closed, guarded := c.closedRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+			closed, guarded := c.deregisteredRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			for i, to := range []ib.RETH{
-				ib.At(c.mem.Addr(), closed, 16), ib.At(guarded.Addr(), guarded.RKey(), 16), c.at(memLen-8, 16),
+				ib.At(c.targetMem.Addr(), closed, 16), ib.At(guarded.Addr(), guarded.RKey(), 16), c.reth(memLen-8, 16),
 			} {
-				c.send(ib.WriteOnly(c.psn(2*i), to, data(16)).On(ib.UC))
-				c.silence(quiet)
+				c.send(ib.WriteOnly(c.peerPSN(2*i), to, data(16)).On(ib.UC))
+				c.expectSilence(silencePeriod)
 				c.ExpectState(c.qp, verbs.QPStateRTS)
-				c.send(ucOnly(c.psn(2*i+1), 20+i))
+				c.send(ucSendOnly(c.peerPSN(2*i+1), 20+i))
 				c.ExpectRecv(uint64(i+1), 20+i)
 			}
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 			c.ExpectUnchanged(guarded, 0, 0)
 		}),
 	},
@@ -168,14 +168,14 @@ var ucCases = []conformance.Case{
 		Expects: "nothing for the first, a completion with the bytes of the second",
 		Defects: []string{"UCLikeRC"},
 		Run: onUC(0, func(c *conn) {
-			c.send(ucOnly(c.psn(0), 16))
-			c.silence(quiet)
-			c.PostRecv(c.qp, 1, c.own.SGE(0, 64))
-			c.settle()
+			c.send(ucSendOnly(c.peerPSN(0), 16))
+			c.expectSilence(silencePeriod)
+			c.PostRecv(c.qp, 1, c.localMem.SGE(0, 64))
+			c.Sync()
 			c.ExpectNoCompletion()
-			c.send(ucOnly(c.psn(1), 24))
+			c.send(ucSendOnly(c.peerPSN(1), 24))
 			c.ExpectRecv(1, 24)
-			c.ExpectBytes(c.own, 0, data(24))
+			c.ExpectBytes(c.localMem, 0, data(24))
 		}),
 	},
 }
@@ -189,15 +189,15 @@ const (
 
 // onUC makes a case of a body that uses a UC connection with so many receives.
 func onUC(receives int, body func(*conn)) func(*conformance.Bench) error {
-	return on(ucSetup(receives), body)
+	return onConn(ucSetup(receives), body)
 }
 
 func ucSetup(receives int) setup {
 	return setup{
-		kind: verbs.QPTypeUC, receives: receives, recvLen: ucRecvLen,
-		change: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
+		qpType: verbs.QPTypeUC, receives: receives, recvLen: ucRecvLen,
+		modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
 	}
 }
 
-// ucOnly is a SEND of UC in one packet.
-func ucOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, data(n)).On(ib.UC) }
+// ucSendOnly is a SEND of UC in one packet.
+func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, data(n)).On(ib.UC) }

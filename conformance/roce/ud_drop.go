@@ -17,9 +17,9 @@ var udDropCases = []conformance.Case{
 		Defects: []string{"KeysIgnored"},
 		Run: onUD(2, func(d *udPort) {
 			for _, key := range udWrongKeys {
-				d.drops(d.datagram(data(16)).WithDETH(key, udPeerQPN))
+				d.expectDropped(d.datagram(data(16)).WithDETH(key, udPeerQPN))
 			}
-			d.put(d.datagram(data(24)))
+			d.sendPacket(d.datagram(data(24)))
 			d.ExpectRecv(1, ib.GRHLen+24)
 		}),
 	},
@@ -34,10 +34,10 @@ var udDropCases = []conformance.Case{
 		Run: onUD(1, func(d *udPort) {
 			before := d.qkeyViolations()
 			for _, key := range udWrongKeys {
-				d.put(d.datagram(data(16)).WithDETH(key, udPeerQPN))
+				d.sendPacket(d.datagram(data(16)).WithDETH(key, udPeerQPN))
 			}
-			d.put(d.datagram(data(24)))
-			d.settle()
+			d.sendPacket(d.datagram(data(24)))
+			d.Sync()
 			got := d.qkeyViolations() - before
 			d.Check(int(got) == len(udWrongKeys), "one Q_Key violation more for each wrong datagram", "%d for %d", got, len(udWrongKeys))
 		}),
@@ -52,11 +52,11 @@ var udDropCases = []conformance.Case{
 		Defects: []string{"KeysIgnored"},
 		Run: onPort(func(p *port) {
 			for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
-				p.put(p.udREQ().WithDETH(key, ib.GSIQPN))
-				p.silence(quiet)
+				p.sendPacket(p.unknownServiceREQ().WithDETH(key, ib.GSIQPN))
+				p.expectSilence(silencePeriod)
 			}
-			p.put(p.udREQ())
-			p.expect(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
+			p.sendPacket(p.unknownServiceREQ())
+			p.expectPacket(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
 		}),
 	},
 	{
@@ -69,13 +69,13 @@ var udDropCases = []conformance.Case{
 		Defects: []string{"UDLongKillsQP"},
 		Run: onUD(0, func(d *udPort) {
 			for id := range uint64(3) {
-				d.PostRecv(d.qp, id+1, d.own.SGE(int(id)*200, 200))
+				d.PostRecv(d.qp, id+1, d.localMem.SGE(int(id)*200, 200))
 			}
-			d.put(d.datagram(data(161)))
-			d.put(d.datagram(data(1000)))
-			d.silence(quiet)
+			d.sendPacket(d.datagram(data(161)))
+			d.sendPacket(d.datagram(data(1000)))
+			d.expectSilence(silencePeriod)
 			d.ExpectState(d.qp, verbs.QPStateRTS)
-			d.put(d.datagram(data(160)))
+			d.sendPacket(d.datagram(data(160)))
 			// Whether a receive is lost is another case's question.
 			for wc := d.NextCompletion(); wc.Status != verbs.WCSuccess || wc.ByteLen != 200; wc = d.NextCompletion() {
 				d.Check(wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr, "the datagram that fits", "a completion with %v, %d bytes", wc.Status, wc.ByteLen)
@@ -92,14 +92,14 @@ var udDropCases = []conformance.Case{
 		Expects: "no completion, then one with the second datagram",
 		Defects: []string{"UDLongConsumes"},
 		Run: onUD(0, func(d *udPort) {
-			d.PostRecv(d.qp, 1, d.own.SGE(0, 200))
-			d.put(d.datagram(data(164)))
-			d.settle()
+			d.PostRecv(d.qp, 1, d.localMem.SGE(0, 200))
+			d.sendPacket(d.datagram(data(164)))
+			d.Sync()
 			d.ExpectNoCompletion()
-			d.ExpectUnchanged(d.own, 0, 200)
-			d.put(d.datagram(data(160)))
+			d.ExpectUnchanged(d.localMem, 0, 200)
+			d.sendPacket(d.datagram(data(160)))
 			d.ExpectRecv(1, 200)
-			d.ExpectBytes(d.own, ib.GRHLen, data(160))
+			d.ExpectBytes(d.localMem, ib.GRHLen, data(160))
 		}),
 	},
 	{
@@ -111,12 +111,12 @@ var udDropCases = []conformance.Case{
 		Expects: "no answer; a completion with the second datagram only",
 		Defects: []string{"UDWaitsForReceive"},
 		Run: onUD(0, func(d *udPort) {
-			d.put(d.datagram(data(16)))
-			d.silence(quiet)
-			d.PostRecv(d.qp, 1, d.own.SGE(0, udRecvLen))
-			d.settle()
+			d.sendPacket(d.datagram(data(16)))
+			d.expectSilence(silencePeriod)
+			d.PostRecv(d.qp, 1, d.localMem.SGE(0, udRecvLen))
+			d.Sync()
 			d.ExpectNoCompletion()
-			d.put(d.datagram(data(24)))
+			d.sendPacket(d.datagram(data(24)))
 			d.ExpectRecv(1, ib.GRHLen+24)
 		}),
 	},
@@ -125,12 +125,12 @@ var udDropCases = []conformance.Case{
 // udWrongKeys are none of a queue pair's.
 var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}
 
-// drops ends the case if a datagram has any effect.
-func (d *udPort) drops(pkt ib.Packet) {
-	d.put(pkt)
-	d.silence(quiet)
+// expectDropped ends the case if a datagram has any effect.
+func (d *udPort) expectDropped(pkt ib.Packet) {
+	d.sendPacket(pkt)
+	d.expectSilence(silencePeriod)
 	d.ExpectNoCompletion()
-	d.ExpectUnchanged(d.own, 0, 0)
+	d.ExpectUnchanged(d.localMem, 0, 0)
 }
 
 // qkeyViolations is the port's count of them.

@@ -19,22 +19,22 @@ var multicastCases = []conformance.Case{
 		Expects: "one completion for each member",
 		Defects: []string{"MulticastOneCopy"},
 		Run: onPort(func(p *port) {
-			group, other := multicastGroup(p.device, 1), multicastGroup(p.device, 2)
+			group, other := multicastGroup(p.deviceAddr, 1), multicastGroup(p.deviceAddr, 2)
 			var all []*udPort
 			for range 4 {
-				all = append(all, p.datagrams(3, nil))
+				all = append(all, p.newUDPort(3, nil))
 			}
 			a, b := all[0], all[1]
 			for _, member := range []*udPort{a, b} {
 				p.Must("a queue pair that joins a group", member.qp.AttachMulticast(verbs.GIDFrom(group)))
 			}
 			p.Must("a queue pair that joins a group", all[2].qp.AttachMulticast(verbs.GIDFrom(other)))
-			pkt := ib.Datagram(0, udQKey, udPeerQPN, data(32)).To(uint32(verbs.MulticastQPN)).Via(p.peer, group)
-			p.put(pkt)
-			p.copies(a, b)
+			pkt := ib.Datagram(0, udQKey, udPeerQPN, data(32)).To(uint32(verbs.MulticastQPN)).Via(p.peerAddr, group)
+			p.sendPacket(pkt)
+			p.expectCopies(a, b)
 			p.Must("a queue pair that leaves a group", a.qp.DetachMulticast(verbs.GIDFrom(group)))
-			p.put(pkt)
-			p.copies(b)
+			p.sendPacket(pkt)
+			p.expectCopies(b)
 			p.Must("a queue pair that leaves a group", b.qp.DetachMulticast(verbs.GIDFrom(group)))
 			p.Must("a queue pair that leaves a group", all[2].qp.DetachMulticast(verbs.GIDFrom(other)))
 		}),
@@ -48,7 +48,7 @@ var multicastCases = []conformance.Case{
 		Expects: "that closing the queue pair is refused until it has left the group",
 		Defects: []string{"InUseDestroyed"},
 		Run: onUD(0, func(d *udPort) {
-			group := verbs.GIDFrom(multicastGroup(d.device, 1))
+			group := verbs.GIDFrom(multicastGroup(d.deviceAddr, 1))
 			d.Must("a queue pair that joins a group", d.qp.AttachMulticast(group))
 			d.MustFail("closing a queue pair in a group", d.qp.Close(), nil)
 			d.Must("a queue pair that leaves a group", d.qp.DetachMulticast(group))
@@ -65,9 +65,9 @@ func multicastGroup(family netip.Addr, n byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x0e, 14: 0x77, 15: n})
 }
 
-// copies ends the case unless each of these queue pairs receives one datagram, and
+// expectCopies ends the case unless each of these queue pairs receives one datagram, and
 // nobody else does.
-func (p *port) copies(members ...*udPort) {
+func (p *port) expectCopies(members ...*udPort) {
 	missing := make(map[verbs.QPN]bool)
 	for _, m := range members {
 		missing[m.qp.QPN()] = true
@@ -82,6 +82,6 @@ func (p *port) copies(members ...*udPort) {
 		}
 		delete(missing, wc.QPN)
 	}
-	p.settle()
+	p.Sync()
 	p.ExpectNoCompletion()
 }

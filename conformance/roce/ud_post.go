@@ -21,16 +21,16 @@ var udPostCases = []conformance.Case{
 		Run: onUD(0, func(d *udPort) {
 			attr, err := d.Device.QueryPort(1)
 			d.Must("a port that can be queried", err)
-			mtu, ah := attr.ActiveMTU.Bytes(), d.handle(d.PD)
+			mtu, ah := attr.ActiveMTU.Bytes(), d.newAH(d.PD)
 			for _, more := range []int{1, 4, 2000} {
-				d.postsNothing(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, mtu+more)}),
+				d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, mtu+more)}),
 					// The clause has it vanish without an error. Suites of others want
 					// LOC_LEN_ERR, and a device may know the length when it is posted.
 					verbs.WCSuccess, verbs.WCLocLenErr)
-				d.outOfSQE()
+				d.recoverFromSQE()
 			}
-			d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, mtu)}))
-			d.expect(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.own.Buf[:mtu]))
+			d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, mtu)}))
+			d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.localMem.Buf[:mtu]))
 			d.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
@@ -45,7 +45,7 @@ var udPostCases = []conformance.Case{
 		Run: onUD(0, func(d *udPort) {
 			other, err := d.Device.AllocPD()
 			d.Must("another protection domain", err)
-			d.postsNothing(d.sendTo(d.handle(other), verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, 16)}),
+			d.expectNotSent(d.sendTo(d.newAH(other), verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 16)}),
 				verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 		}),
 	},
@@ -58,19 +58,19 @@ var udPostCases = []conformance.Case{
 		Expects: "that WRITEs, READs and atomics are refused, no packet, and the state RTS; then a datagram",
 		Defects: []string{"WrongOpKillsQP"},
 		Run: onUD(0, func(d *udPort) {
-			ah := d.handle(d.PD)
+			ah := d.newAH(d.PD)
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
-				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 				wr.Opcode = op
 				n, err := d.qp.PostSend([]verbs.SendWR{wr})
 				d.MustFail(fmt.Sprintf("%v on UD", op), err, nil)
 				d.Check(n == 0, "no request taken", "%d", n)
 			}
-			d.silence(quiet)
+			d.expectSilence(silencePeriod)
 			d.ExpectNoCompletion()
 			d.ExpectState(d.qp, verbs.QPStateRTS)
-			d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, 8)}))
-			d.expect(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.own.Buf[:8]))
+			d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 8)}))
+			d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.localMem.Buf[:8]))
 			d.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
@@ -85,7 +85,7 @@ var udPostCases = []conformance.Case{
 		Run: onUD(0, func(d *udPort) {
 			other, err := d.Device.AllocPD()
 			d.Must("another protection domain", err)
-			ah := d.handle(other)
+			ah := d.newAH(other)
 			d.MustFail("closing the domain of an address handle", other.Close(), nil)
 			d.Must("an address handle that can be closed", ah.Close())
 			d.Must("a domain without handles that can be closed", other.Close())
@@ -100,17 +100,17 @@ var udPostCases = []conformance.Case{
 		Expects: "that a second close is refused, and a datagram with the closed handle is an error and not sent",
 		Defects: []string{"AHClosesTwice"},
 		Run: onUD(0, func(d *udPort) {
-			ah := d.handle(d.PD)
+			ah := d.newAH(d.PD)
 			d.Must("an address handle that can be closed", ah.Close())
 			d.MustFail("closing a closed address handle", ah.Close(), nil)
-			d.postsNothing(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.own.SGL(0, 16)}),
+			d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 16)}),
 				verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 		}),
 	},
 }
 
-// outOfSQE takes the queue pair back to RTS, if an error has stopped its send queue.
-func (d *udPort) outOfSQE() {
+// recoverFromSQE takes the queue pair back to RTS, if an error has stopped its send queue.
+func (d *udPort) recoverFromSQE() {
 	a, err := d.qp.Query()
 	d.Must("a queue pair that can be queried", err)
 	if a.State == verbs.QPStateSQE {
@@ -118,11 +118,11 @@ func (d *udPort) outOfSQE() {
 	}
 }
 
-// postsNothing ends the case if a request has anything sent. It may be refused; if it
+// expectNotSent ends the case if a request has anything sent. It may be refused; if it
 // is taken, it has to complete with one of these.
-func (d *udPort) postsNothing(wr verbs.SendWR, statuses ...verbs.WCStatus) {
+func (d *udPort) expectNotSent(wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	_, err := d.qp.PostSend([]verbs.SendWR{wr})
-	d.silence(quiet)
+	d.expectSilence(silencePeriod)
 	if err != nil {
 		return
 	}

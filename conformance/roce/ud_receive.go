@@ -24,9 +24,9 @@ var udCases = []conformance.Case{
 		Run: onUD(3, func(d *udPort) {
 			// ECN stays out of it: a mark is answered, and may be changed on the way.
 			for i, tclass := range []uint8{0, 0x68, 0xfc} {
-				d.put(d.datagram(data(16)).WithTClass(tclass))
+				d.sendPacket(d.datagram(data(16)).WithTClass(tclass))
 				d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
-				d.header(i, packet.IP{TClass: &tclass})
+				d.expectHeader(i, packet.IP{TClass: &tclass})
 			}
 		}),
 	},
@@ -40,7 +40,7 @@ var udCases = []conformance.Case{
 		Defects: []string{"SparseCompletions"},
 		Run: onUD(3, func(d *udPort) {
 			for i, from := range []uint32{udPeerQPN, 1, 0xfffffe} {
-				d.put(d.datagram(data(16)).WithDETH(udQKey, from))
+				d.sendPacket(d.datagram(data(16)).WithDETH(udQKey, from))
 				wc := d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
 				d.Check(uint32(wc.SrcQP) == from, fmt.Sprintf("source queue pair %#x", from), "%#x", uint32(wc.SrcQP))
 				d.Check(wc.Flags&verbs.WCWithGRH != 0, "the flag of the header area", "flags %#x", uint32(wc.Flags))
@@ -58,14 +58,14 @@ var udCases = []conformance.Case{
 		Defects: []string{"ByteOrderWrong"},
 		Run: onUD(2, func(d *udPort) {
 			const imm = 0x01020304
-			d.put(ib.DatagramImm(0, udQKey, udPeerQPN, imm, data(8)).To(uint32(d.qp.QPN())))
+			d.sendPacket(ib.DatagramImm(0, udQKey, udPeerQPN, imm, data(8)).To(uint32(d.qp.QPN())))
 			wc := d.ExpectRecv(1, ib.GRHLen+8)
 			d.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == imm, fmt.Sprintf("immediate %#x", imm), "flags %#x, immediate %#x", uint32(wc.Flags), wc.Imm)
-			d.put(d.datagram(data(8)))
+			d.sendPacket(d.datagram(data(8)))
 			wc = d.ExpectRecv(2, ib.GRHLen+8)
 			d.Check(wc.Flags&verbs.WCWithImm == 0, "no immediate data", "flags %#x", uint32(wc.Flags))
-			d.PostSend(d.qp, d.sendTo(d.handle(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.own.SGL(0, 8)}))
-			d.expect(ib.DatagramImm(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), imm, d.own.Buf[:8]).To(udPeerQPN))
+			d.PostSend(d.qp, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.localMem.SGL(0, 8)}))
+			d.expectPacket(ib.DatagramImm(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), imm, d.localMem.Buf[:8]).To(udPeerQPN))
 		}),
 	},
 	{
@@ -78,7 +78,7 @@ var udCases = []conformance.Case{
 		Defects: []string{"UDPSNChecked"},
 		Run: onUD(7, func(d *udPort) {
 			for i, psn := range []ib.PSN{5, 5, 3, 0x800003, 0xffffff, 0, 5} {
-				d.put(d.datagram(data(10 + i)).WithPSN(psn))
+				d.sendPacket(d.datagram(data(10 + i)).WithPSN(psn))
 				d.ExpectRecv(uint64(i+1), ib.GRHLen+10+i)
 			}
 		}),
@@ -92,12 +92,12 @@ var udCases = []conformance.Case{
 		Expects: "the queue pair's own Q_Key in datagrams posted with Q_Keys 0x80000005 and 0xffffffff, and the one that is posted without the bit",
 		Defects: []string{"PrivilegedQKey"},
 		Run: onUD(0, func(d *udPort) {
-			ah := d.handle(d.PD)
+			ah := d.newAH(d.PD)
 			for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
-				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.own.SGL(0, 8)})
+				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.localMem.SGL(0, 8)})
 				wr.UD.QKey = key.posted
 				d.PostSend(d.qp, wr)
-				d.expect(ib.Datagram(ib.AnyPSN, key.sent, uint32(d.qp.QPN()), nil))
+				d.expectPacket(ib.Datagram(ib.AnyPSN, key.sent, uint32(d.qp.QPN()), nil))
 			}
 		}),
 	},
@@ -110,8 +110,8 @@ var udCases = []conformance.Case{
 		Expects: "an answer with that Q_Key, from QP 1 to QP 1",
 		Defects: []string{"GSIQKeyZero"},
 		Run: onPort(func(p *port) {
-			p.put(p.udREQ())
-			p.expect(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))
+			p.sendPacket(p.unknownServiceREQ())
+			p.expectPacket(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))
 		}),
 	},
 }
@@ -128,13 +128,13 @@ func udAreaCase(family int, id, title string) conformance.Case {
 		Defects: []string{"AreaMissing"},
 		Run: onUD(3, func(d *udPort) {
 			for i, n := range []int{4, 0, 1000} {
-				pkt := d.datagram(data(n)).Via(d.peer, d.device).WithHopLimit(37)
-				d.put(pkt)
+				pkt := d.datagram(data(n)).Via(d.peerAddr, d.deviceAddr).WithHopLimit(37)
+				d.sendPacket(pkt)
 				d.ExpectRecv(uint64(i+1), ib.GRHLen+n)
-				d.ExpectBytes(d.own, i*udRecvLen+ib.GRHLen, data(n))
+				d.ExpectBytes(d.localMem, i*udRecvLen+ib.GRHLen, data(n))
 				sent, _, err := packet.ParseIPHeader(pkt.Build())
 				d.Must("a packet that can be parsed", err)
-				d.header(i, packet.IP{
+				d.expectHeader(i, packet.IP{
 					Src: sent.Src, Dst: sent.Dst, Version: sent.Version, Length: sent.Length, Protocol: sent.Protocol, HopLimit: sent.HopLimit,
 				})
 			}
@@ -147,7 +147,7 @@ type udPort struct {
 	*port
 	qp verbs.QP
 	// own is for the queue pair's receives and sends.
-	own *rig.Memory
+	localMem *rig.Memory
 }
 
 const (
@@ -160,12 +160,12 @@ const (
 // onUD makes a case of a body that uses a UD queue pair with so many receives, with
 // IDs from 1 on, one behind the other in own.
 func onUD(receives int, body func(*udPort)) func(*conformance.Bench) error {
-	return onPort(func(p *port) { body(p.datagrams(receives, nil)) })
+	return onPort(func(p *port) { body(p.newUDPort(receives, nil)) })
 }
 
-// datagrams makes a UD queue pair, on a shared receive queue if there is one.
-func (p *port) datagrams(receives int, srq verbs.SRQ) *udPort {
-	d := &udPort{port: p, own: p.Memory(udMemLen, verbs.AccessLocalWrite)}
+// newUDPort makes a UD queue pair, on a shared receive queue if there is one.
+func (p *port) newUDPort(receives int, srq verbs.SRQ) *udPort {
+	d := &udPort{port: p, localMem: p.Memory(udMemLen, verbs.AccessLocalWrite)}
 	var err error
 	d.qp, err = p.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: srq,
@@ -175,10 +175,10 @@ func (p *port) datagrams(receives int, srq verbs.SRQ) *udPort {
 	p.Must("a queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	for i := range receives {
-		d.PostRecv(d.qp, uint64(i+1), d.own.SGE(i*udRecvLen, udRecvLen))
+		d.PostRecv(d.qp, uint64(i+1), d.localMem.SGE(i*udRecvLen, udRecvLen))
 	}
 	p.Must("a queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Must("a queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: ownPSN}, toRTSMask))
+	p.Must("a queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: firstDevicePSN}, toRTSMask))
 	return d
 }
 
@@ -187,9 +187,9 @@ func (d *udPort) datagram(payload []byte) ib.Packet {
 	return ib.Datagram(0, udQKey, udPeerQPN, payload).To(uint32(d.qp.QPN()))
 }
 
-// handle is an address handle of the peer's.
-func (d *udPort) handle(pd verbs.PD) verbs.AH {
-	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.peer), SGIDIndex: d.GIDIndex(), HopLimit: 64}})
+// newAH is an address handle of the peer's.
+func (d *udPort) newAH(pd verbs.PD) verbs.AH {
+	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.peerAddr), SGIDIndex: d.GIDIndex(), HopLimit: 64}})
 	d.Must("an address handle", err)
 	return ah
 }
@@ -204,13 +204,13 @@ func (d *udPort) sendTo(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
 	return wr
 }
 
-// header ends the case unless the header area of a receive is as wanted.
-func (d *udPort) header(receive int, want packet.IP) {
+// expectHeader ends the case unless the header area of a receive is as wanted.
+func (d *udPort) expectHeader(receive int, want packet.IP) {
 	family := 6
-	if d.device.Is4() {
+	if d.deviceAddr.Is4() {
 		family = 4
 	}
-	got, err := ib.ParseGRH(d.own.Buf[receive*udRecvLen:], family)
+	got, err := ib.ParseGRH(d.localMem.Buf[receive*udRecvLen:], family)
 	if err != nil {
 		d.Fail("the header that the datagram came with", "%v", err)
 	}
@@ -220,13 +220,13 @@ func (d *udPort) header(receive int, want packet.IP) {
 	}
 }
 
-// udREQ is a request for a connection with a service that nobody has: what is
+// unknownServiceREQ is a request for a connection with a service that nobody has: what is
 // answered for certain.
-func (p *port) udREQ() ib.Packet {
+func (p *port) unknownServiceREQ() ib.Packet {
 	const nobody = 9
-	header := ib.AddrHeader{SrcPort: 40000, Src: p.peer, Dst: p.device}
+	header := ib.AddrHeader{SrcPort: 40000, Src: p.peerAddr, Dst: p.deviceAddr}
 	return ib.CM(0x77, ib.REQ{
 		LocalCommID: new(uint32(0x4711)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, nobody)), LocalCAGUID: new(uint64(0x1234)),
-		QPN: new(uint32(peerQPN)), LocalGID: p.peer, RemoteGID: p.device, Private: header.Append(nil),
+		QPN: new(uint32(peerQPN)), LocalGID: p.peerAddr, RemoteGID: p.deviceAddr, Private: header.Append(nil),
 	})
 }

@@ -19,21 +19,21 @@ var completionCases = []conformance.Case{
 		Sends:   "an ACK for the requests behind a READ, then the READ's response and the ACK again",
 		Expects: "no completion before the READ's; then those of the signaled requests, in order",
 		Defects: []string{"CompletionsOvertake"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onConn(setup{}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.own.SGL(0, 16), Remote: to},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(64, 8)},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(64, 8), Remote: to},
-				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.own.SGL(64, 8)},
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 16), Remote: to},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(64, 8)},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(64, 8), Remote: to},
+				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(64, 8)},
 			)
-			c.take(4)
-			c.send(ib.Ack(c.sq(3), 4))
+			c.nextPackets(4)
+			c.send(ib.Ack(c.devicePSN(3), 4))
 			// The ACK says that the READ's response was lost: the READ may be sent again,
 			// with all that is behind it, at once.
-			c.settle()
+			c.Sync()
 			c.ExpectNoCompletion()
-			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)), ib.Ack(c.sq(3), 4))
+			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(16)), ib.Ack(c.devicePSN(3), 4))
 			for _, id := range []uint64{1, 2, 4} {
 				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
@@ -47,11 +47,11 @@ var completionCases = []conformance.Case{
 		Sends:   "SENDs of one packet and of several, WRITEs with immediate data between them",
 		Expects: "their completions in this order",
 		Defects: []string{"ReceivesSwapped"},
-		Run: on(setup{receives: 6, recvLen: 2 << 10}, func(c *conn) {
-			long := ib.Send(c.psn(2), data(pathMTU.Bytes()+9), pathMTU.Bytes())
-			c.send(ib.SendOnly(c.psn(0), data(11)), ib.WriteOnlyImm(c.psn(1), c.at(0, 12), 1, data(12)))
+		Run: onConn(setup{receives: 6, recvLen: 2 << 10}, func(c *conn) {
+			long := ib.Send(c.peerPSN(2), data(pathMTU.Bytes()+9), pathMTU.Bytes())
+			c.send(ib.SendOnly(c.peerPSN(0), data(11)), ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 12), 1, data(12)))
 			c.send(long...)
-			c.send(ib.SendOnly(c.psn(4), data(14)), ib.SendOnlyImm(c.psn(5), 2, data(15)), ib.SendOnly(c.psn(6), data(16)).AckReq())
+			c.send(ib.SendOnly(c.peerPSN(4), data(14)), ib.SendOnlyImm(c.peerPSN(5), 2, data(15)), ib.SendOnly(c.peerPSN(6), data(16)).AckReq())
 			for i, n := range []int{11, 12, pathMTU.Bytes() + 9, 14, 15, 16} {
 				c.ExpectRecv(uint64(i+1), n)
 			}
@@ -71,17 +71,17 @@ var completionCases = []conformance.Case{
 		Sends:   "nothing, until a READ, a SEND and a WRITE have come; then their answers",
 		Expects: "all three before any answer",
 		Defects: []string{"AlwaysFenced"},
-		Run: on(setup{signalAll: true}, func(c *conn) {
+		Run: onConn(setup{signalAll: true}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 16), Remote: to},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(64, 8)},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(64, 8), Remote: to},
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: to},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(64, 8)},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(64, 8), Remote: to},
 			)
-			c.expects(ib.ReadRequest(c.sq(0), ib.At(0x1000, 7, 16)))
-			c.expects(ib.SendOnly(c.sq(1), nil))
-			c.expects(ib.WriteOnly(c.sq(2), ib.At(0x1000, 7, 8), nil))
-			c.send(ib.ReadResponseOnly(c.sq(0), 1, data(16)), ib.Ack(c.sq(2), 3))
+			c.expect(ib.ReadRequest(c.devicePSN(0), ib.At(0x1000, 7, 16)))
+			c.expect(ib.SendOnly(c.devicePSN(1), nil))
+			c.expect(ib.WriteOnly(c.devicePSN(2), ib.At(0x1000, 7, 8), nil))
+			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(16)), ib.Ack(c.devicePSN(2), 3))
 			for id := uint64(1); id <= 3; id++ {
 				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
@@ -100,16 +100,16 @@ var completionCases = []conformance.Case{
 				c := p.connect(setup{signalAll: all})
 				to := verbs.Remote{Addr: 0x1000, RKey: 7}
 				c.PostSend(c.qp,
-					verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(64, 8)},
-					verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(64, 8), Remote: to},
-					verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 16), Remote: to},
+					verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(64, 8)},
+					verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(64, 8), Remote: to},
+					verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: to},
 				)
-				c.take(3)
-				c.send(ib.Ack(c.sq(1), 2), ib.ReadResponseOnly(c.sq(2), 3, data(16)))
+				c.nextPackets(3)
+				c.send(ib.Ack(c.devicePSN(1), 2), ib.ReadResponseOnly(c.devicePSN(2), 3, data(16)))
 				for id := uint64(1); all && id <= 3; id++ {
 					c.ExpectCompletion(id, verbs.WCSuccess)
 				}
-				c.settle()
+				c.Sync()
 				c.ExpectNoCompletion()
 			}
 		}),
@@ -122,22 +122,22 @@ var completionCases = []conformance.Case{
 		Sends:   "responses to READs of 5 bytes and of three packets into two pieces of memory; a WRITE with immediate data of 100 bytes",
 		Expects: "these lengths in the completions",
 		Defects: []string{"SparseCompletions"},
-		Run: on(setup{receives: 1, signalAll: true}, func(c *conn) {
+		Run: onConn(setup{receives: 1, signalAll: true}, func(c *conn) {
 			psn := 0
 			for i, n := range []int{5, 2*pathMTU.Bytes() + 1} {
 				c.PostSend(c.qp, verbs.SendWR{
 					WRID: uint64(100 + i), Opcode: verbs.OpRDMARead, Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
-					SGL: []verbs.SGE{c.own.SGE(1024, 2), c.own.SGE(4096, n-2)},
+					SGL: []verbs.SGE{c.localMem.SGE(1024, 2), c.localMem.SGE(4096, n-2)},
 				})
-				c.expects(ib.ReadRequest(c.sq(psn), ib.At(0x1000, 7, n)))
-				c.send(ib.ReadResponses(c.sq(psn), uint32(i+1), data(n), pathMTU.Bytes())...)
+				c.expect(ib.ReadRequest(c.devicePSN(psn), ib.At(0x1000, 7, n)))
+				c.send(ib.ReadResponses(c.devicePSN(psn), uint32(i+1), data(n), pathMTU.Bytes())...)
 				psn += ib.Packets(n, pathMTU.Bytes())
 				wc := c.ExpectCompletion(uint64(100+i), verbs.WCSuccess)
 				c.Check(int(wc.ByteLen) == n, fmt.Sprintf("a READ of %d bytes", n), "%d", wc.ByteLen)
-				c.ExpectBytes(c.own, 1024, data(n)[:2])
-				c.ExpectBytes(c.own, 4096, data(n)[2:])
+				c.ExpectBytes(c.localMem, 1024, data(n)[:2])
+				c.ExpectBytes(c.localMem, 4096, data(n)[2:])
 			}
-			c.send(ib.WriteOnlyImm(c.psn(0), c.at(0, 100), 1, data(100)).AckReq())
+			c.send(ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 100), 1, data(100)).AckReq())
 			c.ExpectRecv(1, 100)
 		}),
 	},
@@ -150,12 +150,12 @@ var completionCases = []conformance.Case{
 		Expects: "completions without the flag of the header area",
 		Defects: []string{"GRHFlagOnConnected"},
 		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.psn(0), data(16)), ib.WriteOnlyImm(c.psn(1), c.at(0, 8), 1, data(8)).AckReq())
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)), ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 8), 1, data(8)).AckReq())
 			for i, n := range []int{16, 8} {
 				wc := c.ExpectRecv(uint64(i+1), n)
 				c.Check(wc.Flags&verbs.WCWithGRH == 0, "no flag of the header area", "flags %#x", uint32(wc.Flags))
 			}
-			c.ExpectBytes(c.own, 0, data(16))
+			c.ExpectBytes(c.localMem, 0, data(16))
 		}),
 	},
 	{
@@ -167,28 +167,28 @@ var completionCases = []conformance.Case{
 		Expects: "the data in memory at the very moment of the completion event",
 		Defects: []string{"LatePlacement"},
 		Run: onPort(func(p *port) {
-			events := p.withChannel(64)
+			events := p.useCompChannel(64)
 			c := p.connect(setup{receives: 4, recvLen: 3 << 10, signalAll: true})
 			psn := 0
 			for i, n := range []int{100, 2*pathMTU.Bytes() + 100} {
 				c.armCQ(false)
-				msg := ib.Send(c.psn(psn), rig.Pattern(n, byte(i+1)), pathMTU.Bytes())
+				msg := ib.Send(c.peerPSN(psn), rig.Pattern(n, byte(i+1)), pathMTU.Bytes())
 				c.send(msg...)
-				c.completesAtOnce(events, uint64(2*i+1))
-				c.holdsNow(c.own, 2*i*3<<10, rig.Pattern(n, byte(i+1)))
+				c.expectCompletionEvent(events, uint64(2*i+1))
+				c.expectBytesNow(c.localMem, 2*i*3<<10, rig.Pattern(n, byte(i+1)))
 				psn += len(msg)
 				c.armCQ(false)
-				c.send(completionWriteImm(c, psn, rig.Pattern(n, byte(i+3)))...)
-				c.completesAtOnce(events, uint64(2*i+2))
-				c.holdsNow(c.mem, 0, rig.Pattern(n, byte(i+3)))
+				c.send(writeImmPackets(c, psn, rig.Pattern(n, byte(i+3)))...)
+				c.expectCompletionEvent(events, uint64(2*i+2))
+				c.expectBytesNow(c.targetMem, 0, rig.Pattern(n, byte(i+3)))
 				psn += len(msg)
 			}
 			c.armCQ(false)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 3<<10), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-			c.skipsToRead()
-			c.send(ib.ReadResponses(c.sq(0), 1, rig.Pattern(3<<10, 9), pathMTU.Bytes())...)
-			c.completesAtOnce(events, 100)
-			c.holdsNow(c.own, 0, rig.Pattern(3<<10, 9))
+			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 3<<10), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.expectReadRequest()
+			c.send(ib.ReadResponses(c.devicePSN(0), 1, rig.Pattern(3<<10, 9), pathMTU.Bytes())...)
+			c.expectCompletionEvent(events, 100)
+			c.expectBytesNow(c.localMem, 0, rig.Pattern(3<<10, 9))
 		}),
 	},
 	{
@@ -213,28 +213,28 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 		Sends:   "the answers to two requests, late",
 		Expects: "the fenced SEND after the second answer, and not before",
 		Defects: []string{"FenceIgnored"},
-		Run: on(setup{signalAll: true}, func(c *conn) {
+		Run: onConn(setup{signalAll: true}, func(c *conn) {
 			for id := range uint64(2) {
-				c.PostSend(c.qp, verbs.SendWR{WRID: 1 + id, Opcode: op, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+				c.PostSend(c.qp, verbs.SendWR{WRID: 1 + id, Opcode: op, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 			}
-			c.PostSend(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendFence, SGL: c.own.SGL(64, 8)})
-			c.take(2)
-			c.silence(quiet)
-			c.send(answer(c.sq(0)))
+			c.PostSend(c.qp, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendFence, SGL: c.localMem.SGL(64, 8)})
+			c.nextPackets(2)
+			c.expectSilence(silencePeriod)
+			c.send(answer(c.devicePSN(0)))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.silence(quiet)
-			c.send(answer(c.sq(1)).WithMSN(2))
+			c.expectSilence(silencePeriod)
+			c.send(answer(c.devicePSN(1)).WithMSN(2))
 			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.expects(ib.SendOnly(c.sq(2), c.own.Buf[64:72]))
-			c.send(ib.Ack(c.sq(2), 3))
+			c.expect(ib.SendOnly(c.devicePSN(2), c.localMem.Buf[64:72]))
+			c.send(ib.Ack(c.devicePSN(2), 3))
 			c.ExpectCompletion(3, verbs.WCSuccess)
 		}),
 	}
 }
 
-// completionWriteImm is a WRITE with immediate data to the beginning of mem.
-func completionWriteImm(c *conn, psn int, payload []byte) []ib.Packet {
-	all := ib.Write(c.psn(psn), c.at(0, 0), payload, pathMTU.Bytes())
+// writeImmPackets is a WRITE with immediate data to the beginning of mem.
+func writeImmPackets(c *conn, psn int, payload []byte) []ib.Packet {
+	all := ib.Write(c.peerPSN(psn), c.reth(0, 0), payload, pathMTU.Bytes())
 	last := &all[len(all)-1]
 	op := ib.OpWriteLastImm
 	if len(all) == 1 {
@@ -244,29 +244,29 @@ func completionWriteImm(c *conn, psn int, payload []byte) []ib.Packet {
 	return all
 }
 
-// skipsToRead waits for the request of a READ; there may be ACKs before it.
-func (c *conn) skipsToRead() {
+// expectReadRequest waits for the request of a READ; there may be ACKs before it.
+func (c *conn) expectReadRequest() {
 	for {
-		pkt, ok := c.next(c.ResponseTimeout())
+		pkt, ok := c.nextPacket(c.ResponseTimeout())
 		switch {
 		case !ok:
 			c.Fail("a READ request", "nothing in %v", c.ResponseTimeout())
 		case !pkt.IsAck(ib.AckPositive):
-			c.same(ib.Op(ib.OpReadRequest).WithPSN(c.sq(0)), pkt)
+			c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(0)), pkt)
 			return
 		}
 	}
 }
 
-// completesAtOnce waits for the event of a completion and ends the case unless that
+// expectCompletionEvent waits for the event of a completion and ends the case unless that
 // is there then, and of this request.
-func (c *conn) completesAtOnce(events verbs.CompChannel, id uint64) {
-	c.eventOf(events)
+func (c *conn) expectCompletionEvent(events verbs.CompChannel, id uint64) {
+	c.expectCQEvent(events)
 	c.ExpectCompletion(id, verbs.WCSuccess)
 }
 
-// holdsNow is Holds that gives the device no more time: the completion was polled, and
+// expectBytesNow is Holds that gives the device no more time: the completion was polled, and
 // that is all that a program waits for.
-func (c *conn) holdsNow(m *rig.Memory, off int, want []byte) {
+func (c *conn) expectBytesNow(m *rig.Memory, off int, want []byte) {
 	c.Check(bytes.Equal(m.Buf[off:][:len(want)], want), fmt.Sprintf("the %d bytes of the message in place with its completion", len(want)), "other bytes")
 }

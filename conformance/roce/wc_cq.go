@@ -19,8 +19,8 @@ var cqCases = []conformance.Case{
 		Expects: "CQ_ERR of that CQ, and the state ERR",
 		Defects: []string{"CQOverrunSilent"},
 		Run: onPort(func(p *port) {
-			c := p.overrun(0)
-			c.cqError()
+			c := p.overrunCQ(0)
+			c.expectCQError()
 			c.AwaitState(c.qp, verbs.QPStateErr)
 		}),
 	},
@@ -33,10 +33,10 @@ var cqCases = []conformance.Case{
 		Expects: "CQ_ERR, once",
 		Defects: []string{"CQErrRepeats"},
 		Run: onPort(func(p *port) {
-			c := p.overrun(3)
-			c.cqError()
+			c := p.overrunCQ(3)
+			c.expectCQError()
 			c.AwaitState(c.qp, verbs.QPStateErr)
-			c.settle()
+			c.Sync()
 			for {
 				e, err := p.Device.WaitAsync(0)
 				if errors.Is(err, verbs.ErrTimeout) {
@@ -56,9 +56,9 @@ var cqCases = []conformance.Case{
 		Expects: "ACKs for all of them but the last",
 		Defects: []string{"OverrunAcked"},
 		Run: onPort(func(p *port) {
-			c := p.overrun(0)
+			c := p.overrunCQ(0)
 			for {
-				pkt, more := c.noise(quiet)
+				pkt, more := c.packetAfterSync(silencePeriod)
 				if !more {
 					return
 				}
@@ -75,18 +75,18 @@ var cqCases = []conformance.Case{
 		Expects: "an event for each",
 		Defects: []string{"ArmLost"},
 		Run: onPort(func(p *port) {
-			events := p.withChannel(16)
+			events := p.useCompChannel(16)
 			c := p.connect(setup{receives: 3})
 			c.armCQ(true)
-			c.accepts(0)
-			c.noEventOf(events)
+			c.expectAccepted(0)
+			c.expectNoCQEvent(events)
 			c.armCQ(false)
-			c.accepts(1)
-			c.eventOf(events)
+			c.expectAccepted(1)
+			c.expectCQEvent(events)
 			c.armCQ(false)
 			c.armCQ(true)
-			c.accepts(2)
-			c.eventOf(events)
+			c.expectAccepted(2)
+			c.expectCQEvent(events)
 		}),
 	},
 	{
@@ -98,14 +98,14 @@ var cqCases = []conformance.Case{
 		Expects: "one event for each pair, at its first",
 		Defects: []string{"ArmStays"},
 		Run: onPort(func(p *port) {
-			events := p.withChannel(16)
+			events := p.useCompChannel(16)
 			c := p.connect(setup{receives: 4})
 			for i := range 2 {
 				c.armCQ(false)
-				c.accepts(2 * i)
-				c.eventOf(events)
-				c.accepts(2*i + 1)
-				c.noEventOf(events)
+				c.expectAccepted(2 * i)
+				c.expectCQEvent(events)
+				c.expectAccepted(2*i + 1)
+				c.expectNoCQEvent(events)
 			}
 		}),
 	},
@@ -132,12 +132,12 @@ var cqCases = []conformance.Case{
 		Defects: []string{"InUseDestroyed"},
 		Run: onPort(func(p *port) {
 			rest := p.CQ
-			p.withChannel(16)
+			p.useCompChannel(16)
 			c := p.connect(setup{receives: 1})
-			sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: qpSmall})
+			sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
 			p.Must("a queue pair", err)
 			p.MustFail("closing a CQ of two queue pairs", p.CQ.Close(), nil)
-			c.accepts(0)
+			c.expectAccepted(0)
 			p.Must("a queue pair that can be closed", c.qp.Close())
 			p.MustFail("closing a CQ of a send queue", p.CQ.Close(), nil)
 			p.Must("a queue pair that can be closed", sender.Close())
@@ -146,9 +146,9 @@ var cqCases = []conformance.Case{
 	},
 }
 
-// withChannel has what is made from here on use a CQ with a channel for its events,
+// useCompChannel has what is made from here on use a CQ with a channel for its events,
 // which it returns.
-func (p *port) withChannel(depth int) verbs.CompChannel {
+func (p *port) useCompChannel(depth int) verbs.CompChannel {
 	events, err := p.Device.CreateCompChannel()
 	p.Must("a completion channel", err)
 	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: events})
@@ -161,8 +161,8 @@ func (p *port) armCQ(solicitedOnly bool) {
 	p.Must("a CQ that can be armed", p.CQ.ReqNotify(solicitedOnly))
 }
 
-// eventOf ends the case unless the channel has an event of the CQ.
-func (p *port) eventOf(events verbs.CompChannel) {
+// expectCQEvent ends the case unless the channel has an event of the CQ.
+func (p *port) expectCQEvent(events verbs.CompChannel) {
 	cq, err := events.Wait(p.ResponseTimeout())
 	switch {
 	case errors.Is(err, verbs.ErrTimeout):
@@ -173,32 +173,32 @@ func (p *port) eventOf(events verbs.CompChannel) {
 	p.Check(cq == p.CQ, "an event of the CQ", "one of another")
 }
 
-// noEventOf ends the case if the channel has an event. See to it that the device has had its
+// expectNoCQEvent ends the case if the channel has an event. See to it that the device has had its
 // time.
-func (p *port) noEventOf(events verbs.CompChannel) {
+func (p *port) expectNoCQEvent(events verbs.CompChannel) {
 	_, err := events.Wait(0)
 	p.Check(errors.Is(err, verbs.ErrTimeout), "no event of the CQ", "one (%v)", err)
 }
 
-// overrun connects a queue pair to a CQ that it fills, by SENDs that are acknowledged,
+// overrunCQ connects a queue pair to a CQ that it fills, by SENDs that are acknowledged,
 // and then sends one more. It has that many receives left.
-func (p *port) overrun(left int) *conn {
+func (p *port) overrunCQ(left int) *conn {
 	var err error
 	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 1})
 	p.Must("a completion queue", err)
 	room := p.CQ.Depth()
 	c := p.connect(setup{receives: room + 1 + left, caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: room + 1 + left, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	for i := range room + 1 {
-		c.send(ib.SendOnly(c.psn(i), data(16)).AckReq())
+		c.send(ib.SendOnly(c.peerPSN(i), data(16)).AckReq())
 		if i < room {
-			c.expects(ib.Ack(c.psn(i), uint32(i+1)))
+			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
 		}
 	}
 	return c
 }
 
-// cqError ends the case unless the CQ reports that it has lost a completion.
-func (c *conn) cqError() {
+// expectCQError ends the case unless the CQ reports that it has lost a completion.
+func (c *conn) expectCQError() {
 	e := c.nextEvent(verbs.EventCQErr.String())
 	if e.Type != verbs.EventCQErr || e.CQ != c.CQ {
 		c.Fail(fmt.Sprintf("the event %v of the CQ", verbs.EventCQErr), "%v of %v", e.Type, e.CQ)

@@ -20,13 +20,13 @@ var errorCases = []conformance.Case{
 		Defects: []string{"UnsignaledErrorSilent"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}})
-			c.failsFirst(1)
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
+			c.expectErrorCompletion(1)
 			c = p.connect(setup{})
-			c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-			c.expects(ib.WriteOnly(c.sq(0), ib.At(0x1000, 7, 8), nil))
-			c.send(ib.Nak(c.sq(0), ib.NakRemoteAccess, 0))
-			c.failsFirst(2)
+			c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.expect(ib.WriteOnly(c.devicePSN(0), ib.At(0x1000, 7, 8), nil))
+			c.send(ib.Nak(c.devicePSN(0), ib.NakRemoteAccess, 0))
+			c.expectErrorCompletion(2)
 		}),
 	},
 	{
@@ -37,14 +37,14 @@ var errorCases = []conformance.Case{
 		Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
 		Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
 		Defects: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
-		Run: on(setup{receives: 1}, func(c *conn) {
+		Run: onConn(setup{receives: 1}, func(c *conn) {
 			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
-				verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
-				verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
+				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+				verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
+				verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
 			)
-			c.expects(ib.SendOnly(c.sq(0), nil))
-			c.send(ib.Ack(c.sq(0), 1))
+			c.expect(ib.SendOnly(c.devicePSN(0), nil))
+			c.send(ib.Ack(c.devicePSN(0), 1))
 			// The first is not signaled: of it there is a completion only if it fails.
 			c.ExpectCompletion(102, verbs.WCLocProtErr)
 			for range 2 {
@@ -61,21 +61,21 @@ var errorCases = []conformance.Case{
 		Sends:   "answers to a SEND, a WRITE and a READ, when the device has come to a request with a bad L_Key behind them",
 		Expects: "success for the three, LOC_PROT_ERR for the fourth",
 		Defects: []string{"LocalErrFlushesAll"},
-		Run: on(setup{signalAll: true}, func(c *conn) {
+		Run: onConn(setup{signalAll: true}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 8)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, 8), Remote: to},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(64, 8), Remote: to},
-				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}},
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 8), Remote: to},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(64, 8), Remote: to},
+				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
 			)
-			c.take(3)
-			c.settle() // it has had the time to come to the fourth
-			c.send(ib.Ack(c.sq(1), 2), ib.ReadResponseOnly(c.sq(2), 3, data(8)))
+			c.nextPackets(3)
+			c.Sync() // it has had the time to come to the fourth
+			c.send(ib.Ack(c.devicePSN(1), 2), ib.ReadResponseOnly(c.devicePSN(2), 3, data(8)))
 			for id := uint64(1); id <= 3; id++ {
 				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
-			c.ExpectBytes(c.own, 64, data(8))
+			c.ExpectBytes(c.localMem, 64, data(8))
 			c.ExpectCompletion(4, verbs.WCLocProtErr)
 		}),
 	},
@@ -89,13 +89,13 @@ var errorCases = []conformance.Case{
 		Defects: []string{"SparseCompletions"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 1})
-			c.sendUnanswered(101)
-			c.sendUnanswered(102)
-			c.send(ib.Nak(c.sq(0), ib.NakInvalidRequest, 0))
-			c.namesAll(101, 102, 1)
+			c.sendUnacked(101)
+			c.sendUnacked(102)
+			c.send(ib.Nak(c.devicePSN(0), ib.NakInvalidRequest, 0))
+			c.expectErrorCompletions(101, 102, 1)
 			c = p.connect(setup{receives: 2})
-			c.PostSend(c.qp, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.closedSGE(8)}})
-			c.namesAll(103, 1, 2)
+			c.PostSend(c.qp, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
+			c.expectErrorCompletions(103, 1, 2)
 		}),
 	},
 	{
@@ -114,20 +114,20 @@ var errorCases = []conformance.Case{
 				{ib.NakInvalidRequest, verbs.WCRemInvReqErr}, {ib.NakRemoteAccess, verbs.WCRemAccessErr}, {ib.NakRemoteOp, verbs.WCRemOpErr},
 			} {
 				c := p.connect(setup{})
-				c.sendUnanswered(1)
-				c.sendUnanswered(2)
-				c.send(ib.Nak(c.sq(0), nak.code, 0))
+				c.sendUnacked(1)
+				c.sendUnacked(2)
+				c.send(ib.Nak(c.devicePSN(0), nak.code, 0))
 				c.ExpectCompletion(1, nak.status)
 				c.AwaitState(c.qp, verbs.QPStateErr)
 				c.ExpectCompletion(2, verbs.WCWRFlushErr)
-				c.silence(quiet)
+				c.expectSilence(silencePeriod)
 			}
 		}),
 	},
 }
 
-// failsFirst ends the case unless the next completion is of this request, and in error.
-func (c *conn) failsFirst(id uint64) {
+// expectErrorCompletion ends the case unless the next completion is of this request, and in error.
+func (c *conn) expectErrorCompletion(id uint64) {
 	wc, ok := c.PollCompletion(c.ResponseTimeout())
 	switch {
 	case !ok:
@@ -137,9 +137,9 @@ func (c *conn) failsFirst(id uint64) {
 	}
 }
 
-// namesAll ends the case unless these requests complete in error, in any order, and
+// expectErrorCompletions ends the case unless these requests complete in error, in any order, and
 // of the connection's queue pair.
-func (c *conn) namesAll(ids ...uint64) {
+func (c *conn) expectErrorCompletions(ids ...uint64) {
 	missing := make(map[uint64]bool)
 	for _, id := range ids {
 		missing[id] = true
@@ -153,16 +153,16 @@ func (c *conn) namesAll(ids ...uint64) {
 	}
 }
 
-// closedRKey returns the R_Key of a region that is no more.
-func (c *conn) closedRKey() verbs.RKey {
+// deregisteredRKey returns the R_Key of a region that is no more.
+func (c *conn) deregisteredRKey() verbs.RKey {
 	m := c.Memory(64, allAccess)
 	key := m.RKey()
 	c.Must("a region that can be closed", m.Close())
 	return key
 }
 
-// closedSGE is n bytes of a region that is no more.
-func (c *conn) closedSGE(n int) verbs.SGE {
+// deregisteredSGE is n bytes of a region that is no more.
+func (c *conn) deregisteredSGE(n int) verbs.SGE {
 	m := c.Memory(n, verbs.AccessLocalWrite)
 	sge := m.SGE(0, n)
 	c.Must("a region that can be closed", m.Close())

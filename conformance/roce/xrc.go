@@ -18,29 +18,29 @@ var xrcCases = []conformance.Case{
 		Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
 		Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
 		Defects: []string{"XRCETHMisplaced"},
-		Run: on(setup{kind: verbs.QPTypeXRCSend, signalAll: true}, func(c *conn) {
+		Run: onConn(setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *conn) {
 			n := 2*pathMTU.Bytes() + 4
 			xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.own.SGL(0, 24), XRC: xrc},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.own.SGL(0, n), XRC: xrc},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.own.SGL(0, 24), XRC: xrc, Remote: to},
-				verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.own.SGL(0, 24), XRC: xrc, Remote: to},
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 24), XRC: xrc},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, n), XRC: xrc},
+				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 24), XRC: xrc, Remote: to},
+				verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 24), XRC: xrc, Remote: to},
 			)
 			for i, want := range []ib.Packet{
-				ib.SendOnly(c.sq(0), c.own.Buf[:24]), ib.SendFirst(c.sq(1), nil), ib.SendMiddle(c.sq(2), nil), ib.SendLast(c.sq(3), nil),
-				ib.WriteOnly(c.sq(4), ib.At(0x1000, 7, 24), c.own.Buf[:24]), ib.ReadRequest(c.sq(5), ib.At(0x1000, 7, 24)),
+				ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:24]), ib.SendFirst(c.devicePSN(1), nil), ib.SendMiddle(c.devicePSN(2), nil), ib.SendLast(c.devicePSN(3), nil),
+				ib.WriteOnly(c.devicePSN(4), ib.At(0x1000, 7, 24), c.localMem.Buf[:24]), ib.ReadRequest(c.devicePSN(5), ib.At(0x1000, 7, 24)),
 			} {
-				c.expects(want.OnXRC(xrc.SRQN))
+				c.expect(want.OnXRC(xrc.SRQN))
 				if i == 4 {
-					c.send(ib.Ack(c.sq(4), 3).On(ib.XRC))
+					c.send(ib.Ack(c.devicePSN(4), 3).On(ib.XRC))
 				}
 			}
-			c.send(ib.ReadResponseOnly(c.sq(5), 4, data(24)).On(ib.XRC))
+			c.send(ib.ReadResponseOnly(c.devicePSN(5), 4, data(24)).On(ib.XRC))
 			for id := uint64(1); id <= 4; id++ {
 				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
-			c.ExpectBytes(c.own, 0, data(24))
+			c.ExpectBytes(c.localMem, 0, data(24))
 		}),
 	},
 	{
@@ -52,13 +52,13 @@ var xrcCases = []conformance.Case{
 		Expects: "two ACKs and a READ response of XRC, with an AETH directly behind the BTH and nothing else but what was read",
 		Defects: []string{"XRCETHMisplaced"},
 		Run: onXRC(func(x *xrcTarget) {
-			x.send(ib.SendOnly(x.psn(0), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-			x.expects(ib.Ack(x.psn(0), 1).On(ib.XRC).WithPayload([]byte{}))
-			x.send(ib.WriteOnly(x.psn(1), x.at(0, 16), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-			x.expects(ib.Ack(x.psn(1), 2).On(ib.XRC).WithPayload([]byte{}))
-			x.send(ib.ReadRequest(x.psn(2), x.at(0, 16)).OnXRC(x.srqs[0].Number()))
-			x.expects(ib.ReadResponseOnly(x.psn(2), 3, data(16)).On(ib.XRC))
-			x.delivered(0, 16)
+			x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
+			x.expect(ib.Ack(x.peerPSN(0), 1).On(ib.XRC).WithPayload([]byte{}))
+			x.send(ib.WriteOnly(x.peerPSN(1), x.reth(0, 16), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
+			x.expect(ib.Ack(x.peerPSN(1), 2).On(ib.XRC).WithPayload([]byte{}))
+			x.send(ib.ReadRequest(x.peerPSN(2), x.reth(0, 16)).OnXRC(x.srqs[0].Number()))
+			x.expect(ib.ReadResponseOnly(x.peerPSN(2), 3, data(16)).On(ib.XRC))
+			x.expectDelivered(0, 16)
 		}),
 	},
 	{
@@ -69,7 +69,7 @@ var xrcCases = []conformance.Case{
 		Sends:   "a SEND for an SRQ of a number that none has",
 		Expects: "a NAK for an invalid request, and no completion",
 		Defects: []string{"XRCAnySRQ"},
-		Run:     onXRC(func(x *xrcTarget) { x.refuses(0xfffff0) }),
+		Run:     onXRC(func(x *xrcTarget) { x.expectRefused(0xfffff0) }),
 	},
 	{
 		ID:    "xrc/srq/number-of-another-domain-refused",
@@ -82,7 +82,7 @@ var xrcCases = []conformance.Case{
 		Run: onXRC(func(x *xrcTarget) {
 			domain, err := x.Device.OpenXRCD()
 			x.Must("another XRC domain", err)
-			x.refuses(x.queue(domain, 3).Number())
+			x.expectRefused(x.newSRQ(domain, 3).Number())
 		}),
 	},
 	{
@@ -96,9 +96,9 @@ var xrcCases = []conformance.Case{
 		Run: onXRC(func(x *xrcTarget) {
 			for i := range 4 {
 				which := (i + 1) % 2
-				x.send(ib.SendOnly(x.psn(i), data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
-				x.expects(ib.Ack(x.psn(i), uint32(i+1)).On(ib.XRC))
-				x.delivered(which, 16+i)
+				x.send(ib.SendOnly(x.peerPSN(i), data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
+				x.expect(ib.Ack(x.peerPSN(i), uint32(i+1)).On(ib.XRC))
+				x.expectDelivered(which, 16+i)
 			}
 		}),
 	},
@@ -112,16 +112,16 @@ var xrcCases = []conformance.Case{
 		Defects: []string{"XRCTargetDies"},
 		Run: onXRC(func(x *xrcTarget) {
 			number := x.srqs[0].Number()
-			x.send(ib.SendOnly(x.psn(0), data(16)).OnXRC(number).AckReq())
-			x.expects(ib.Ack(x.psn(0), 1).On(ib.XRC))
-			x.delivered(0, 16)
+			x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(number).AckReq())
+			x.expect(ib.Ack(x.peerPSN(0), 1).On(ib.XRC))
+			x.expectDelivered(0, 16)
 			second, err := x.Device.OpenQP(x.domain, x.qp.QPN())
 			x.Must("a second handle of the target", err)
 			qpn := uint32(x.qp.QPN())
 			x.Must("a first handle that can be closed", x.qp.Close())
-			x.put(ib.SendOnly(x.psn(1), data(24)).OnXRC(number).AckReq().To(qpn))
-			x.expects(ib.Ack(x.psn(1), 2).On(ib.XRC))
-			x.delivered(0, 24)
+			x.sendPacket(ib.SendOnly(x.peerPSN(1), data(24)).OnXRC(number).AckReq().To(qpn))
+			x.expect(ib.Ack(x.peerPSN(1), 2).On(ib.XRC))
+			x.expectDelivered(0, 24)
 			x.ExpectState(second, verbs.QPStateRTR)
 		}),
 	},
@@ -142,26 +142,26 @@ const xrcRecvLen = 64
 // onXRC makes a case of a body that uses a target of XRC.
 func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
-		x := &xrcTarget{conn: &conn{port: p, mem: p.Memory(memLen, allAccess)}}
+		x := &xrcTarget{conn: &conn{port: p, targetMem: p.Memory(memLen, allAccess)}}
 		var err error
 		x.domain, err = p.Device.OpenXRCD()
 		p.Must("an XRC domain", err)
 		for i := range x.srqs {
-			x.srqs[i] = x.queue(x.domain, i+1)
+			x.srqs[i] = x.newSRQ(x.domain, i+1)
 		}
 		x.qp, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
 		p.Must("a target", err)
 		p.toInit(x.qp, allAccess&^verbs.AccessLocalWrite)
-		x.attr = p.peerAttr(p.peer)
-		x.attr.DestQPN, x.attr.RQPSN = peerQPN, firstPSN
+		x.attr = p.peerAttr(p.peerAddr)
+		x.attr.DestQPN, x.attr.RQPSN = peerQPN, firstPeerPSN
 		p.toRTR(x.qp, x.attr)
 		body(x)
 	})
 }
 
-// queue makes a shared receive queue with four receives, with IDs from hundreds·100
+// newSRQ makes a shared receive queue with four receives, with IDs from hundreds·100
 // on.
-func (x *xrcTarget) queue(domain verbs.XRCD, hundreds int) verbs.SRQ {
+func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
 	srq, err := x.Device.CreateSRQ(verbs.SRQInit{PD: x.PD, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: domain, CQ: x.CQ})
 	x.Must("an SRQ of XRC", err)
 	mem := x.Memory(4*xrcRecvLen, verbs.AccessLocalWrite)
@@ -172,9 +172,9 @@ func (x *xrcTarget) queue(domain verbs.XRCD, hundreds int) verbs.SRQ {
 	return srq
 }
 
-// delivered ends the case unless the next completion is that of a message in a
+// expectDelivered ends the case unless the next completion is that of a message in a
 // receive of one of the two queues.
-func (x *xrcTarget) delivered(which, n int) {
+func (x *xrcTarget) expectDelivered(which, n int) {
 	wc := x.NextCompletion()
 	if got := int(wc.WRID)/100 - 1; wc.Status != verbs.WCSuccess || int(wc.ByteLen) != n || got != which {
 		x.Fail(fmt.Sprintf("%d bytes in a receive of SRQ %d", n, which), "%s", rig.Describe(&wc))
@@ -182,12 +182,12 @@ func (x *xrcTarget) delivered(which, n int) {
 	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, data(n))
 }
 
-// refuses ends the case unless a SEND for this queue is refused as an invalid
+// expectRefused ends the case unless a SEND for this queue is refused as an invalid
 // request, and uses no receive.
-func (x *xrcTarget) refuses(srq uint32) {
-	x.send(ib.SendOnly(x.psn(0), data(16)).OnXRC(srq).AckReq())
-	x.expects(ib.Nak(x.psn(0), ib.NakInvalidRequest, 0).On(ib.XRC))
-	x.settle()
+func (x *xrcTarget) expectRefused(srq uint32) {
+	x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(srq).AckReq())
+	x.expect(ib.Nak(x.peerPSN(0), ib.NakInvalidRequest, 0).On(ib.XRC))
+	x.Sync()
 	x.ExpectNoCompletion()
 	for _, m := range x.mems {
 		x.ExpectUnchanged(m, 0, 0)

@@ -55,6 +55,9 @@ func TestLayouts(t *testing.T) {
 	}
 	for _, c := range cases {
 		b := c.p.Build()
+		if got := hex.EncodeToString(c.p.BodyBytes()); got != c.want[24:] {
+			t.Errorf("%s: body %s, want %s", c.name, got, c.want[24:])
+		}
 		if got := hex.EncodeToString(b[28 : len(b)-4]); got != c.want {
 			t.Errorf("%s:\n%s, want\n%s", c.name, got, c.want)
 		}

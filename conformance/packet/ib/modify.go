@@ -118,6 +118,9 @@ func (p Packet) WithCredits(code uint8) Packet { return p.WithSyndrome(code & 31
 // WithBody replaces everything between BTH and ICRC.
 func (p Packet) WithBody(b []byte) Packet { p.Body = append([]byte{}, b...); return p }
 
+// BodyBytes returns the bytes between BTH and ICRC.
+func (p Packet) BodyBytes() []byte { return p.body() }
+
 // From sets the source address.
 func (p Packet) From(a netip.Addr) Packet { p.IP.Src = a; return p }
 
