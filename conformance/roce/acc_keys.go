@@ -142,8 +142,8 @@ var accessCases = []conformance.Case{
 	},
 }
 
-// expectBoundsChecked does something with the eight bytes at an offset of a region of 64, which must
-// work, and with those at another, which must be refused.
+// expectBoundsChecked registers 64 bytes, and fails the case unless the operation is
+// executed on the eight bytes at offset inside and refused at offset outside.
 func (c *conn) expectBoundsChecked(op remoteOp, inside, outside int) {
 	m := c.Memory(64, allAccess)
 	c.expectOpExecuted(op, rethFor(m, inside, 8))

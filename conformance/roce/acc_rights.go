@@ -33,7 +33,7 @@ var rightsCases = []conformance.Case{
 			m := c.Memory(memLen, allAccess)
 			c.send(ib.Write(c.peerPSN(0), rethFor(m, 0, n), data(n), mtuBytes)...)
 			got := c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.peerPSN(0)))
-			// Which NAK is for another case to say.
+			// Another case checks the NAK code.
 			c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a NAK that refuses", "%v", got)
 			c.Sync()
 			c.ExpectUnchanged(m, 0, 0)
@@ -46,7 +46,7 @@ var rightsCases = []conformance.Case{
 		Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
 		Expects: "a NAK for an invalid request for each",
 		Defects: []string{"AccessNAKsSwapped"},
-		// Local write is no right of a QP: it stands for none at all.
+		// A QP has no local write right, so this grants nothing.
 		Run: onPort(onEachConn(setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *conn, op remoteOp) {
 			m := c.Memory(64, allAccess)
 			c.expectOpRefused(op, wordRETH(m, 2), ib.NakInvalidRequest)
@@ -61,7 +61,7 @@ var rightsCases = []conformance.Case{
 		Expects: "the event QP_ACCESS_ERR with each QP",
 		Defects: []string{"NoQPEvents"},
 		Run: onPort(func(p *port) {
-			// No synchronization queue pair here: it would cause events.
+			// Do not synchronize here: the synchronization QP causes events too.
 			for _, op := range []remoteOp{writeOp, readOp} {
 				c := p.connect(setup{})
 				c.send(op.packet(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(unknownKey(c.targetMem.RKey())), 8)))
@@ -78,8 +78,8 @@ var rightsCases = []conformance.Case{
 		Sends:   "WRITEs of one packet to a region without remote write, and to one that ends a byte before; one of three packets to the first",
 		Expects: "a NAK; no byte in or around the region has changed, also not of those that lie inside",
 		Defects: []string{"PlacedBeforeCheck"},
-		// A WRITE of several packets of which only the end is beyond the region is not
-		// here: what comes before the refused packet may be placed.
+		// A WRITE of several packets of which only the last is out of bounds is not
+		// tested: the device may place the packets before the refused one.
 		Run: onPort(onEachConn(setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *conn, w refusedWrite) {
 			m := c.Memory(memLen, w.access)
 			c.send(ib.Write(c.peerPSN(0), rethFor(m, w.off, w.n), data(w.n), mtuBytes)...)
@@ -90,7 +90,7 @@ var rightsCases = []conformance.Case{
 	},
 }
 
-// refusedWrite is a WRITE of n bytes to an offset of a region that grants this.
+// refusedWrite is a WRITE of n bytes to offset off of a region with these access rights.
 type refusedWrite struct {
 	access verbs.Access
 	off, n int

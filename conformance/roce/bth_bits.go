@@ -89,8 +89,8 @@ var bthBitCases = []conformance.Case{
 		Defects: []string{"SolicitedEverywhere"},
 		Run: onConn(setup{}, func(c *conn) {
 			wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
-			// The flag is for SENDs and for WRITEs with immediate data: a device may also
-			// refuse it elsewhere, and then has nothing to send.
+			// A device may reject the flag here: it is defined for SENDs and WRITEs with
+			// immediate data only.
 			if _, err := c.qp.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) {
 				c.expectSilence(silencePeriod)
 				return
@@ -158,7 +158,7 @@ var bthBitCases = []conformance.Case{
 		Run: onConn(setup{receives: 1}, func(c *conn) {
 			c.send(ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1).AckReq())
 			c.expect(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
-			c.attr.RQPSN = uint32(c.peerPSN(1)) // the rest begins behind the atomic
+			c.attr.RQPSN = uint32(c.peerPSN(1)) // continue after the atomic
 			for _, pkt := range c.variedPackets() {
 				if info, _ := pkt.Info(); info.Response {
 					c.checkPacket(ib.Packet{}.NoAckReq(), pkt)
@@ -198,8 +198,8 @@ var bthBitCases = []conformance.Case{
 	},
 }
 
-// expectSE has the device send messages of three packets and of one, and sees to SE
-// on their ends.
+// expectSE has the device send messages of three packets and of one, and fails the case
+// unless the last packet of each has SE as wanted and no other packet has it.
 func (c *conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 	for _, n := range []int{2500, 16} {
 		c.PostSend(c.qp, verbs.SendWR{WRID: 7, Opcode: op, Flags: flags | verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Imm: 5, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
@@ -213,7 +213,7 @@ func (c *conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 	}
 }
 
-// expectSolicitedEvent ends the case unless the queue has an event.
+// expectSolicitedEvent fails the case unless the channel has a completion event.
 func (c *conn) expectSolicitedEvent(channel verbs.CompChannel) {
 	_, err := channel.Wait(c.ResponseTimeout())
 	if errors.Is(err, verbs.ErrTimeout) {

@@ -32,8 +32,8 @@ var bthCases = []conformance.Case{
 		Defects: []string{"BTHUnchecked"},
 		Run: onRC(func(c *conn) {
 			for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
-				// Once with the headers of RC, for who does not look at the service, and
-				// once with those of the service itself.
+				// Send each packet with the headers of RC, which a device that ignores
+				// the service would execute, and with those of the service.
 				for _, pkt := range []ib.Packet{ib.SendOnly(c.peerPSN(0), data(16)), ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16))} {
 					c.expectDropped(pkt.On(service).WithBody(pkt.BodyBytes()).AckReq())
 					c.expectDropped(pkt.On(service).AckReq())
@@ -202,7 +202,7 @@ var bthCases = []conformance.Case{
 				ib.ReadRequest(c.peerPSN(0), c.reth(0, 8)),
 				ib.SendOnlyImm(c.peerPSN(0), 7, nil),
 			}
-			// What a device does not support may be refused for that.
+			// A device may refuse requests that it does not support.
 			if c.Caps.Has(verbs.CapAtomics) {
 				requests = append(requests, ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1), ib.CompareSwap(c.peerPSN(0), c.reth(0, 8), 1, 2))
 			}
@@ -220,15 +220,14 @@ var bthCases = []conformance.Case{
 	},
 }
 
-// udConn is a UD queue pair of the device, in RTS, and a peer that plays others.
+// udConn is a UD queue pair of the device in RTS, with a scripted peer.
 type udConn struct {
-	*conn // without a connection: qp, own and mem are those of the queue pair
+	*conn // for qp, localMem and targetMem; it is not connected
 }
 
 const bthQKey = 0x11223344
 
-// newUDConn makes a UD queue pair with some receives of 64 bytes, with IDs from 1
-// on.
+// newUDConn makes a UD queue pair with receives of 128 bytes, with IDs from 1 on.
 func (p *port) newUDConn(receives int) *udConn {
 	d := &udConn{&conn{port: p, targetMem: p.Memory(memLen, allAccess), localMem: p.Memory(memLen, verbs.AccessLocalWrite)}}
 	var err error
@@ -247,12 +246,12 @@ func (p *port) newUDConn(receives int) *udConn {
 	return d
 }
 
-// datagram is one for the queue pair.
+// datagram returns a datagram with the Q_Key of the queue pair.
 func (d *udConn) datagram(payload []byte) ib.Packet {
 	return ib.Datagram(77, bthQKey, peerQPN, payload)
 }
 
-// expectAccepted ends the case unless a datagram fills receive n+1.
+// expectAccepted fails the case unless a datagram completes receive n+1.
 func (d *udConn) expectAccepted(n int) {
 	d.send(d.datagram(data(16)))
 	d.ExpectRecv(uint64(n+1), verbs.GRHLen+16)
@@ -260,7 +259,7 @@ func (d *udConn) expectAccepted(n int) {
 	d.localMem.Snapshot()
 }
 
-// post has the device send a datagram of n bytes to the peer.
+// post makes the device send a datagram of n bytes to the peer.
 func (d *udConn) post(op verbs.WROpcode, n int) {
 	ah, err := d.PD.CreateAH(d.peerAttr(d.peerAddr).AH)
 	d.Must("an address handle", err)

@@ -99,7 +99,7 @@ var bthKeyCases = []conformance.Case{
 				foreign ^= own &^ pkeyFullMember
 				for _, pkey := range []uint16{own | pkeyFullMember, own &^ pkeyFullMember} {
 					if (own|pkey)&pkeyFullMember == 0 || own&^pkeyFullMember == 0 {
-						continue // two limited members, and a free place of the table
+						continue // two limited members, or an empty entry
 					}
 					comm++
 					p.sendPacket(ib.CM(uint64(comm), p.cmRequest(cmClosedPort, comm)).WithPKey(pkey))
@@ -150,7 +150,7 @@ var bthKeyCases = []conformance.Case{
 			}
 			c.checkPadding(func(pkt ib.Packet, n int) {
 				raw := pkt.Raw()
-				// Whatever PadCnt says, what is between payload and ICRC is padding.
+				// Everything between payload and ICRC is padding, whatever PadCnt is.
 				end := raw[:len(raw)-4]
 				if pad := end[len(end)-len(pkt.Pad):]; len(bytes.Trim(pad, "\x00")) > 0 {
 					c.Fail(fmt.Sprintf("zeros behind the %d bytes of %v", n, pkt), "%x", pad)
@@ -199,8 +199,8 @@ var bthKeyCases = []conformance.Case{
 	},
 }
 
-// checkPadding has the device send payloads of 0 to 8 bytes as requests and as answers,
-// and looks at each packet.
+// checkPadding has the device send requests and responses with 0 to 8 bytes of payload,
+// and calls look for each packet.
 func (c *conn) checkPadding(look func(pkt ib.Packet, n int)) {
 	for n := range 9 {
 		c.send(ib.ReadRequest(c.peerPSN(n), c.reth(0, n)))
@@ -211,10 +211,10 @@ func (c *conn) checkPadding(look func(pkt ib.Packet, n int)) {
 	}
 }
 
-// pkeyFullMember is the bit of a P_Key that a full member of the partition has.
+// pkeyFullMember is the bit of a P_Key that marks full membership of the partition.
 const pkeyFullMember = 0x8000
 
-// pkeyTable is the P_Key table of the port.
+// pkeyTable returns the P_Key table of the port.
 func (p *port) pkeyTable() (table []uint16) {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
@@ -230,7 +230,8 @@ func (p *port) pkey(index int) uint16 {
 	return pkey
 }
 
-// limitedPKey is one of a limited member in the table.
+// limitedPKey returns a table entry of a limited member. The case ends as unsupported if
+// there is none.
 func (p *port) limitedPKey() (index, pkey uint16) {
 	for i, k := range p.pkeyTable() {
 		if k != 0 && k&pkeyFullMember == 0 {
@@ -241,7 +242,7 @@ func (p *port) limitedPKey() (index, pkey uint16) {
 	return 0, 0
 }
 
-// badPKeyCount is how many packets were refused for their P_Keys.
+// badPKeyCount returns the port's counter of packets with bad P_Keys.
 func (p *port) badPKeyCount() uint32 {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)

@@ -6,9 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What the headers of answers have to be like: of those that the device gives, which
-// every case looks at besides, and of those that it gets.
-var bthAnswerCases = []conformance.Case{
+// bthResponseCases check the headers of responses that the device sends and receives.
+var bthResponseCases = []conformance.Case{
 	{
 		ID:    "bth/tver/answers-of-other-versions-dropped",
 		Title: "An answer of another version of the transport is dropped",
@@ -56,7 +55,7 @@ var bthAnswerCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{receives: 2})
 			if own := p.pkey(0); own&pkeyFullMember != 0 {
-				// What a limited member asks for is no reason to answer as one.
+				// The device must answer a limited member with its own P_Key.
 				c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(own &^ pkeyFullMember))
 				c.expect(ib.Ack(c.peerPSN(0), 1).WithPKey(own))
 				c.attr.RQPSN = uint32(c.peerPSN(1))
@@ -138,7 +137,7 @@ var bthAnswerCases = []conformance.Case{
 	},
 }
 
-// connectWithPKey makes a connection in another partition of the port.
+// connectWithPKey makes a connection that uses another entry of the P_Key table.
 func (p *port) connectWithPKey(s setup, index, pkey uint16) *conn {
 	s.state = verbs.QPStateInit
 	c := p.connect(s)

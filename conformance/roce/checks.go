@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
-// expectDropped ends the case if a packet has any effect that shows at once: an answer, a
-// completion, a byte in memory. Whether it has taken a PSN, only [conn.accepts] of
-// the next one tells.
+// expectDropped sends a packet and fails the case if the device answers, completes a
+// request or changes memory. Use [conn.expectAccepted] to check that the expected PSN is
+// unchanged.
 func (c *conn) expectDropped(pkt ib.Packet) {
 	c.send(pkt)
 	if got, ok := c.packetAfterSync(silencePeriod); ok {
@@ -23,9 +23,9 @@ func (c *conn) expectDropped(pkt ib.Packet) {
 	c.ExpectUnchanged(c.localMem, 0, 0)
 }
 
-// expectAccepted ends the case unless the peer's n-th message, which has one packet, is
-// executed: it has the PSN that is due, and fills the next receive. It is also how to
-// see that what was sent before has not moved the connection.
+// expectAccepted sends the peer's n-th message, a SEND of one packet, and fails the case
+// unless the device acknowledges it and completes receive n+1. It also shows that earlier
+// packets have not changed the expected PSN.
 func (c *conn) expectAccepted(n int, modify ...func(ib.Packet) ib.Packet) {
 	pkt := ib.SendOnly(c.peerPSN(n), data(16)).AckReq()
 	for _, f := range modify {
@@ -43,7 +43,7 @@ func annexA17(section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: "Annex A17", Section: section, Rows: rows}
 }
 
-// ibta cites a clause of the base specification; an empty section is one that is not
+// ibta cites a clause of the IBTA base specification. The section is empty if it is not
 // publicly known.
 func ibta(section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: "IBTA", Section: section, Rows: rows}

@@ -12,17 +12,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The peer plays the communication manager by hand: a datagram for each message. The
-// device has a program with a listener, or one that connects.
+// The scripted peer sends and receives the MADs of the communication manager. The
+// application on the device listens, or connects.
 
 const (
-	cmPort       = 7174 // where the device's program listens
-	cmClosedPort = 7175 // where nobody does
+	cmPort       = 7174 // the application on the device listens here
+	cmClosedPort = 7175 // no listener
 	cmSourcePort = 40000
 )
 
-// cmRequest is a REQ for a service of the device. Whoever makes several connections
-// gives each another queue pair number, as a real peer does: see [port.cmOpen].
+// cmRequest returns a REQ for a service of the device. A case with several connections
+// must give each its own QPN; see [port.cmOpen].
 func (p *port) cmRequest(port uint16, comm uint32) ib.REQ {
 	return ib.REQ{
 		LocalCommID: &comm, ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, port)), LocalCAGUID: new(uint64(0x02005efffe000001)),
@@ -32,19 +32,21 @@ func (p *port) cmRequest(port uint16, comm uint32) ib.REQ {
 	}
 }
 
-// cmExpect ends the case unless the next packet carries a message as wanted. It
+// cmExpect fails the case unless the next packet carries a message that matches want. It
 // returns both.
 func (p *port) cmExpect(want ib.Message) (ib.Packet, ib.Message) {
 	return p.cmExpectWithin(p.ResponseTimeout(), want)
 }
 
+// cmExpectWithin is cmExpect with another timeout.
 func (p *port) cmExpectWithin(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
 	pkt, m := p.cmNext(timeout, want)
 	p.cmCheck(want, pkt, m)
 	return pkt, m
 }
 
-// cmCheck ends the case unless a message is as wanted, and came from the device to the peer.
+// cmCheck fails the case unless a message matches want and was sent from the device to
+// the peer's QP 1.
 func (p *port) cmCheck(want ib.Message, pkt ib.Packet, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
 		p.Fail(fmt.Sprintf("a %v with %s", want.Attr(), d.Want()), "%v with %s", pkt, d.Got())
@@ -52,8 +54,8 @@ func (p *port) cmCheck(want ib.Message, pkt ib.Packet, m ib.Message) {
 	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.peerAddr), pkt)
 }
 
-// cmNext returns the next message. An MRA is left out unless it is wanted: a device
-// may send one whenever its program takes time.
+// cmNext returns the next message. It skips MRAs unless want is an MRA: a device may send
+// them while its application is busy.
 func (p *port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
 	for {
 		pkt, ok := p.nextPacket(timeout)
@@ -70,30 +72,30 @@ func (p *port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Mes
 	}
 }
 
-// cmListen has a program on the device listen.
+// cmListen makes the application on the device listen.
 func (p *port) cmListen(space verbs.PortSpace) verbs.Listener {
 	l, err := p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), space, 16)
 	p.Must("a listener", err)
 	return l
 }
 
-// cmQP is a queue pair for a connection, with a receive.
+// cmQP returns a queue pair in INIT with one receive, for a connection.
 func (p *port) cmQP() *conn { return p.connect(setup{state: verbs.QPStateInit, receives: 1}) }
 
-// cmAcceptor is a program on the device that takes a request and accepts it.
+// cmAcceptor is an application on the device that accepts one connection request.
 type cmAcceptor struct {
 	*conn
 	task        conformance.Task
-	done        atomic.Bool // the program has its connection, or knows that it gets none
+	done        atomic.Bool // Accept has returned
 	established verbs.Conn
 }
 
-// cmParam is what the device's programs ask for and grant.
+// cmParam returns the connection parameters of the application on the device.
 func cmParam() verbs.ConnParam {
 	return verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
 }
 
-// cmAccept starts a program that accepts the next request that the listener has.
+// cmAccept starts an application that accepts the next request of the listener.
 func (p *port) cmAccept(l verbs.Listener) *cmAcceptor {
 	a := &cmAcceptor{conn: p.cmQP()}
 	a.task = p.Go("accept", func() error {
@@ -108,20 +110,21 @@ func (p *port) cmAccept(l verbs.Listener) *cmAcceptor {
 	return a
 }
 
-// expectEstablished ends the case unless the program has its connection.
+// expectEstablished fails the case unless the application gets its connection. by says
+// what establishes it.
 func (a *cmAcceptor) expectEstablished(by string) {
 	a.Must("a connection established by "+by, a.task.Wait(a.ResponseTimeout()))
 	a.AwaitState(a.qp, verbs.QPStateRTS)
 }
 
-// cmSession is a connection that the peer has asked for: what both ends are called.
+// cmSession is a connection that the peer requests.
 type cmSession struct {
 	*cmAcceptor
-	peerID, deviceID uint32 // the peer's communication ID, and the device's
+	peerID, deviceID uint32 // the communication IDs
 	rep              ib.REP
 }
 
-// cmOpen asks for the n-th connection of a case, as far as the REP.
+// cmOpen sends the REQ of the n-th connection of a case and waits for the REP.
 func (p *port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSession {
 	k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x4000_0000 + n}
 	req := p.cmRequest(cmPort, k.peerID)
@@ -131,12 +134,12 @@ func (p *port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSe
 	}
 	p.sendPacket(ib.CM(uint64(k.peerID), req))
 	k.expectREP(p.ResponseTimeout())
-	// Each end says which PSN it wants to see first.
+	// The starting PSN in a REQ or REP is the first PSN that its sender expects.
 	k.attr.RQPSN, k.attr.SQPSN = uint32(*k.rep.StartingPSN), uint32(*req.StartingPSN)
 	return k
 }
 
-// expectREP waits for the REP.
+// expectREP waits for the REP and stores it.
 func (k *cmSession) expectREP(timeout time.Duration) {
 	_, m := k.cmExpectWithin(timeout, ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.qp.QPN()))})
 	rep, ok := m.(ib.REP)
@@ -146,23 +149,20 @@ func (k *cmSession) expectREP(timeout time.Duration) {
 	k.rep, k.deviceID = rep, *rep.LocalCommID
 }
 
-// sendRTU sends the RTU.
 func (k *cmSession) sendRTU() {
 	k.sendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 }
 
-// sendDREQ sends a DREQ.
 func (k *cmSession) sendDREQ() {
 	k.sendPacket(ib.CM(uint64(k.peerID)|1<<32, ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: new(uint32(k.qp.QPN()))}))
 }
 
-// expectDREP ends the case unless a DREP comes.
 func (k *cmSession) expectDREP() {
 	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 }
 
-// expectDelivery ends the case unless a message of the peer's gets through. It needs the
-// receive of the queue pair.
+// expectDelivery fails the case unless a SEND of the peer on the n-th connection is
+// acknowledged and completes the receive.
 func (k *cmSession) expectDelivery(n uint32) {
 	k.send(ib.SendOnly(k.peerPSN(0), data(16)).AckReq())
 	k.expectPacket(ib.Ack(k.peerPSN(0), 1).To(peerQPN+n).Via(k.deviceAddr, k.peerAddr))

@@ -92,7 +92,7 @@ var cmConnectCases = []conformance.Case{
 			const comm = 0x40000000
 			req := ib.CM(comm, p.cmRequest(cmPort, comm))
 			p.sendPacket(req)
-			p.Sync() // an MRA may come at once
+			p.Sync() // the device may send an MRA at once
 			p.sendPacket(req)
 			p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
 			k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
@@ -140,7 +140,7 @@ var cmConnectCases = []conformance.Case{
 			err := k.task.Wait(p.ResponseTimeout())
 			p.Check(k.done.Load(), "a program that is told", "it still waits after %v", p.ResponseTimeout())
 			p.Check(err != nil, "no connection without an RTU", "one")
-			// It may say that it gives up.
+			// The device may send a REJ.
 			for {
 				pkt, ok := p.packetAfterSync(8 * ib.AckTimeout(code))
 				if !ok {
@@ -187,7 +187,7 @@ var cmConnectCases = []conformance.Case{
 			k = p.cmOpen(l, 1)
 			k.expectDelivery(1)
 			k.expectEstablished("the first message")
-			k.sendRTU() // late, and no harm
+			k.sendRTU() // a late RTU has no effect
 			p.expectSilence(shortWait)
 			k.ExpectState(k.qp, verbs.QPStateRTS)
 
@@ -211,8 +211,8 @@ var cmConnectCases = []conformance.Case{
 			k.sendRTU()
 			k.expectEstablished("an RTU")
 
-			// The GID table is read before the device connects: between its REQ and the
-			// REP the device's timers run, and a remote table takes long to read.
+			// Read the GID table first: that can take long on a remote device, and the
+			// device's CM timers run between REQ and REP.
 			gids := p.gidTable()
 			c := p.cmQP()
 			dial := p.Go("connect", func() error {
@@ -221,7 +221,7 @@ var cmConnectCases = []conformance.Case{
 			})
 			want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.peerAddr}
 			pkt, m := p.cmNext(p.ResponseTimeout(), want)
-			// A host with several addresses chooses the source address itself.
+			// The device may choose any of its addresses.
 			if from := pkt.IP.Src; from.Is6() && hasRoCEv2GID(gids, from) {
 				p.deviceAddr = from
 			}
@@ -240,8 +240,7 @@ var cmConnectCases = []conformance.Case{
 	},
 }
 
-// expectSameREPs ends the case if the device says anything but what it has said: the
-// same REP.
+// expectSameREPs fails the case if the device sends anything but the same REP, or MRAs.
 func (k *cmSession) expectSameREPs() {
 	for {
 		pkt, ok := k.packetAfterSync(shortWait)
@@ -258,8 +257,9 @@ func (k *cmSession) expectSameREPs() {
 	}
 }
 
-// expectREPRetransmission ends the case unless the REP comes again, with the same numbers, and no
-// sooner than it may. A clock that is read late on this side takes off a little.
+// expectREPRetransmission fails the case unless the device retransmits the REP, with the
+// same communication ID and not before the timeout. It tolerates a tenth, because the
+// case may have read the clock late.
 func (k *cmSession) expectREPRetransmission(code uint8) {
 	last, was := k.Now(), k.deviceID
 	k.expectREP(4*ib.AckTimeout(code) + k.ResponseTimeout())
@@ -271,7 +271,7 @@ func (k *cmSession) expectREPRetransmission(code uint8) {
 	}
 }
 
-// cmDeliveryTime is long enough for a program to be told of what is there.
+// cmDeliveryTime is long enough for a request to reach the application.
 func cmDeliveryTime(p *port) time.Duration {
 	if p.Virtual {
 		return time.Second

@@ -75,7 +75,7 @@ var cmEndCases = []conformance.Case{
 	},
 }
 
-// cmEstablish makes the n-th connection of a case.
+// cmEstablish establishes the n-th connection of a case.
 func (p *port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeout67ms)) })
 	k.sendRTU()
@@ -83,7 +83,7 @@ func (p *port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 	return k
 }
 
-// cmOpenAndClose makes a connection, ends it, and takes away what it was made of.
+// cmOpenAndClose establishes a connection, disconnects it, and frees its resources.
 func (p *port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k := p.cmEstablish(l, n)
 	k.sendDREQ()
@@ -93,13 +93,12 @@ func (p *port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	p.Must("memory that is given back", k.targetMem.Close())
 	p.Must("memory that is given back", k.localMem.Close())
 	for _, ok := p.PollCompletion(0); ok; _, ok = p.PollCompletion(0) {
-		continue // receives that were flushed
+		continue // flushed receives
 	}
 }
 
-// sleepTimeWait is longer than time wait lasts, which is for packets of an ended
-// connection that are still on their way: twice what a packet lives, by the timeouts
-// of the request.
+// sleepTimeWait sleeps longer than the time-wait state lasts: twice the packet lifetime
+// that follows from the timeouts in the REQ.
 func (p *port) sleepTimeWait() {
 	if p.Virtual {
 		p.Sleep(10 * time.Minute)

@@ -85,7 +85,7 @@ var cmRefuseCases = []conformance.Case{
 			for n := range uint32(200) {
 				req := p.cmRandomRequest(n)
 				p.sendPacket(ib.CM(uint64(n), req))
-				if n%16 == 0 { // the backlog of the listener is not to be the reason
+				if n%16 == 0 { // keep the backlog short, so that it causes no REJ
 					p.cmRejectAll(l)
 				}
 				for pkt, ok := p.packetAfterSync(shortWait); ok; pkt, ok = p.packetAfterSync(shortWait) {
@@ -114,7 +114,7 @@ var cmRefuseCases = []conformance.Case{
 				comm := uint32(0x100 + n)
 				h.SrcPort, h.Src, h.Dst = cmSourcePort, p.peerAddr, p.deviceAddr
 				req := p.cmRequest(cmPort, comm)
-				req.Private = h.Append(nil) // IP version 16 is 0 in the four bits that there are
+				req.Private = h.Append(nil) // IP version 16 is 0 in its four bits
 				p.sendPacket(ib.CM(uint64(comm), req))
 				p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
 			}
@@ -177,7 +177,7 @@ var cmRefuseCases = []conformance.Case{
 	},
 }
 
-// cmSIDRRequest is a SIDR_REQ.
+// cmSIDRRequest returns a SIDR_REQ.
 func (p *port) cmSIDRRequest(service uint64, id uint32) ib.SIDRREQ {
 	return ib.SIDRREQ{
 		RequestID: &id, ServiceID: &service,
@@ -185,7 +185,7 @@ func (p *port) cmSIDRRequest(service uint64, id uint32) ib.SIDRREQ {
 	}
 }
 
-// cmRandomRequest is a REQ with something odd about it.
+// cmRandomRequest returns a REQ with random LIDs and some other random fields.
 func (p *port) cmRandomRequest(n uint32) ib.REQ {
 	port := uint16(cmPort)
 	if n%3 == 0 {
@@ -213,7 +213,7 @@ func (p *port) cmRandomRequest(n uint32) ib.REQ {
 	return req
 }
 
-// cmRejectAll has the program refuse all requests that wait.
+// cmRejectAll makes the application reject all pending requests.
 func (p *port) cmRejectAll(l verbs.Listener) {
 	for {
 		req, err := l.GetRequest(0)

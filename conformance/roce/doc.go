@@ -1,10 +1,11 @@
-// Package roce has the cases of RoCEv2 and of the InfiniBand transport that it
-// carries. They are in files named after the section of the ledger that they check
-// (../ledger/roce.yaml).
+// Package roce contains the conformance cases of RoCEv2 and of the InfiniBand transport
+// that it carries. Files are named after the section of the ledger (../ledger/roce.yaml):
+// rc_psn_responder.go has cases rc/psn/... about responders.
 //
-// A case plays the peer of a queue pair by hand: see [conn] for connections, [port]
-// for everything else. All of it is written from the specification; it shares
-// nothing with a stack.
+// A case scripts the peer of a queue pair packet by packet: see [conn] for connections
+// and [port] for everything else. Helpers whose names begin with expect or check fail the
+// case. The package is written from the specification and shares no code with the
+// emulated devices.
 package roce
 
 import (
@@ -17,8 +18,8 @@ import (
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
-		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: line,
-		Cases: slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, bthAnswerCases, lengthCases,
+		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: describeEvent,
+		Cases: slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, bthResponseCases, lengthCases,
 			cmConnectCases, cmRefuseCases, cmEndCases,
 			sequenceCases, psnCases, duplicateCases, psnRequesterCases, ackCases, answerCases, msnCases, creditCases, rnrCases, rnrWaitCases, timeoutCases, retryCases, badAnswerCases,
 			readCases, readAgainCases, readRetryCases, readAnswerCases,
@@ -29,8 +30,8 @@ func Suite() *conformance.Suite {
 	}
 }
 
-// line tells an event in a few words.
-func line(e *conformance.Event) string {
+// describeEvent formats an event as one line.
+func describeEvent(e *conformance.Event) string {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return e.Text
 	}

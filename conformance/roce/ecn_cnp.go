@@ -163,23 +163,23 @@ var cnpCases = []conformance.Case{
 			odd := ib.CNP().SE().MigReq().WithPSN(0x123456).WithPayload(ones)
 			odd.BTH.BECN = new(false)
 			before := f.burst()
-			f.expectSlower(before, f.burstWith(f.cnpSource(odd)))
+			f.expectSlower(before, f.burstWith(f.cnpsOf(odd)))
 		}),
 	},
 }
 
-// cnpInterval is how often a receiver answers the marks of a flow, as published. A sender
-// does not raise its rate sooner.
+// cnpInterval is the published interval between the CNPs of a receiver for one flow. A
+// sender does not raise its rate within it.
 const cnpInterval = 50 * time.Microsecond
 
-// pollLatency is how long it takes at most until a device in software looks at its wire by
-// itself, when its program has just stopped to: CNPs that it sees at once count as one.
+// pollLatency is the longest time until a software device polls its wire after its
+// application stopped polling. CNPs that it receives in one poll count as one.
 const pollLatency = 3 * time.Millisecond
 
-// maxCNPInterval is longer than any device waits between CNPs.
+// maxCNPInterval is longer than the CNP interval of any device.
 const maxCNPInterval = 20 * time.Millisecond
 
-// expectCNP waits for a CNP, and returns it. What else comes is not looked at.
+// expectCNP waits for a CNP and returns it. It ignores other packets.
 func (c *conn) expectCNP() ib.Packet {
 	for {
 		pkt, ok := c.nextPacket(c.ResponseTimeout())
@@ -192,8 +192,8 @@ func (c *conn) expectCNP() ib.Packet {
 	}
 }
 
-// expectCNPAnd ends the case unless a CNP comes, and before or behind it this packet
-// of the connection, and nothing else between.
+// expectCNPAnd fails the case unless the device sends a CNP and this packet, in any
+// order, and nothing between them.
 func (c *conn) expectCNPAnd(want ib.Packet) {
 	for told, answered := false, false; !told || !answered; {
 		pkt, ok := c.nextPacket(c.ResponseTimeout())
@@ -211,8 +211,7 @@ func (c *conn) expectCNPAnd(want ib.Packet) {
 	}
 }
 
-// countCNPs counts the CNPs that the device sends until it has dealt with all that was put
-// before, and a while longer where waiting costs nothing.
+// countCNPs synchronizes with the device and counts its CNPs.
 func (c *conn) countCNPs() (n int) {
 	for {
 		pkt, more := c.packetAfterSync(maxCNPInterval)

@@ -11,42 +11,42 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// flow is a connection on which the device sends as fast as it can.
+// flow is a connection on which a case measures the sending rate of the device.
 type flow struct {
 	*conn
-	sent int // packets
+	sent int // packets so far
 	mtu  int
 	from *rig.Memory
 }
 
-// flowPackets is how many packets a burst has: fewer than any window. They are as
-// long as the port allows, so that their length, and not their number, takes the time.
+// flowPackets is the number of packets in a burst, fewer than any window. They have the
+// port's MTU, so that the line rate and not the packet rate limits the burst.
 const flowPackets = 64
 
-// onFlow makes a case of a body that measures how fast the device sends.
+// onFlow makes the body of a case from a function that uses a flow.
 func onFlow(body func(*flow)) func(*conformance.Bench) error {
-	return onPort(func(p *port) { body(p.flow(peerQPN)) })
+	return onPort(func(p *port) { body(p.newFlow(peerQPN)) })
 }
 
-// flow makes one to this queue pair of the peer's.
-func (p *port) flow(to verbs.QPN) *flow {
+// newFlow makes a flow to a queue pair of the peer.
+func (p *port) newFlow(to verbs.QPN) *flow {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
 	c := p.connect(setup{signalAll: true, modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, attr.ActiveMTU }})
 	mtu := attr.ActiveMTU.Bytes()
-	p.Sync() // a host that has yet to find its peer's address loses most of a burst
+	p.Sync() // resolve the peer's address first: the host would drop most of a burst meanwhile
 	return &flow{conn: c, mtu: mtu, from: p.Memory(flowPackets*mtu, verbs.AccessLocalWrite)}
 }
 
-// burst has the device send, and returns how long it took from the first packet to the
-// last. It takes the shortest of some times: what the bench delays is not the device's.
+// burst returns how long the device takes from the first packet of a burst to the last.
+// It returns the shortest of three measurements, because the bench can only add delay.
 func (f *flow) burst() time.Duration {
 	nothing := func() {}
 	return min(f.burstOnce(nothing), f.burstOnce(nothing), f.burstOnce(nothing))
 }
 
-// burstWith is burst with something done about it, and returns the second shortest of
-// three times: a bench that was away for long has had a rate rise again.
+// burstWith is burst under congestion. It returns the median of three measurements: the
+// rate may rise again during a long pause of the bench.
 func (f *flow) burstWith(s cnpSource) time.Duration {
 	var took [3]time.Duration
 	for i := range took {
@@ -57,9 +57,9 @@ func (f *flow) burstWith(s cnpSource) time.Duration {
 	return took[1]
 }
 
-// burstOnce has the device send a WRITE, and calls do for each of its packets. The WRITE
-// is posted by a task: do is also called until the first packet comes, so that a verb
-// call that takes long leaves no pause in which a reduced rate rises again.
+// burstOnce has the device send a WRITE and calls do for each of its packets. A task
+// posts the WRITE and do is also called until the first packet arrives, so that a slow
+// verb call leaves no pause in which a reduced rate rises again.
 func (f *flow) burstOnce(do func()) time.Duration {
 	post := f.Go("post", func() error {
 		_, err := f.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.from.SGL(0, flowPackets*f.mtu), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}}})
@@ -78,7 +78,7 @@ func (f *flow) burstOnce(do func()) time.Duration {
 		}
 		last = f.lastArrival
 		f.sent++
-		do() // which may take as long as the device does
+		do() // do may take as long as the device
 	}
 	took := last - first
 	f.Must("a WRITE that can be posted", post.Wait(f.ResponseTimeout()))
@@ -87,18 +87,18 @@ func (f *flow) burstOnce(do func()) time.Duration {
 	return took
 }
 
-// cnpSource is what is done to have a device send more slowly, before a burst and at each
-// packet: a rate that was reduced rises again at once if CNPs stop.
+// cnpSource sends CNPs before a burst, and one for each packet of it: a reduced rate
+// rises again as soon as CNPs stop.
 type cnpSource struct{ before, each func() }
 
-// cnpSource sends some of these CNPs before a burst, as dense as a receiver sends them,
-// and goes on with it. They are so many that a device which is far slower than its line
-// has to become slower still.
-func (f *flow) cnpSource(cnp ib.Packet) cnpSource {
+// cnpsOf returns a source of this CNP. It sends enough of them before a burst to slow
+// down even a device that is far slower than its line.
+func (f *flow) cnpsOf(cnp ib.Packet) cnpSource {
 	return cnpSource{func() { f.sendCNPs(cnp) }, func() { f.send(cnp) }}
 }
 
-// sendCNPs sends many CNPs, and waits until the device has seen them.
+// sendCNPs sends 20 CNPs at the published interval, and waits until the device has
+// processed them.
 func (c *conn) sendCNPs(cnp ib.Packet) {
 	c.Sleep(pollLatency)
 	for range 20 {
@@ -108,15 +108,15 @@ func (c *conn) sendCNPs(cnp ib.Packet) {
 	c.Sync()
 }
 
-// Times of a burst between which rates can be told apart. Where bits take no time the
-// device's pace cannot be measured; where the device is slow by itself, or its
-// computer busy, a reduced rate would not show.
+// Bounds for the duration of a burst. Below flowQuick, the simulator spends no time per
+// bit and the rate cannot be measured; above flowSlow, the device or its host is so slow
+// that a reduced rate would not show.
 const (
 	flowQuick = 100 * time.Microsecond
 	flowSlow  = time.Millisecond
 )
 
-// expectSlower ends the case unless a burst took at least twice as long as before.
+// expectSlower fails the case unless a burst took at least twice as long as before.
 func (f *flow) expectSlower(before, after time.Duration) {
 	limit := 2 * max(before, flowQuick)
 	if after < limit && before > flowSlow {
@@ -125,8 +125,8 @@ func (f *flow) expectSlower(before, after time.Duration) {
 	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
 }
 
-// expectSameRate ends the case if a burst took much longer than before: what was reduced by as
-// many CNPs takes far longer than a bench that has more to do.
+// expectSameRate fails the case if a burst took four times as long as before. Reduced
+// rates make it far longer, other work of the bench does not.
 func (f *flow) expectSameRate(before, after time.Duration) {
 	limit := 4 * max(before, flowSlow)
 	f.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)

@@ -21,7 +21,7 @@ var congestionCases = []conformance.Case{
 		Defects: []string{"NoCongestion"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
-			f.expectSlower(before, f.burstWith(f.cnpSource(ib.CNP())))
+			f.expectSlower(before, f.burstWith(f.cnpsOf(ib.CNP())))
 		}),
 	},
 	{
@@ -33,9 +33,9 @@ var congestionCases = []conformance.Case{
 		Expects: "the other at its rate",
 		Defects: []string{"CNPSlowsAll"},
 		Run: onPort(func(p *port) {
-			named, other := p.flow(peerQPN), p.flow(peerQPN+1)
+			named, other := p.newFlow(peerQPN), p.newFlow(peerQPN+1)
 			before := other.burst()
-			other.expectSameRate(before, other.burstWith(named.cnpSource(ib.CNP())))
+			other.expectSameRate(before, other.burstWith(named.cnpsOf(ib.CNP())))
 		}),
 	},
 	{
@@ -48,7 +48,7 @@ var congestionCases = []conformance.Case{
 		Defects: []string{"RateNeverRecovers"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
-			slow := f.burstWith(f.cnpSource(ib.CNP()))
+			slow := f.burstWith(f.cnpsOf(ib.CNP()))
 			if slow < 2*max(before, flowQuick) {
 				rig.Abort(fmt.Errorf("the device does not slow, which another case is about: %w", conformance.ErrBenchCannot))
 			}
@@ -85,7 +85,7 @@ var congestionCases = []conformance.Case{
 		Defects: []string{"QPNLoose"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
-			f.expectSameRate(before, f.burstWith(f.cnpSource(ib.CNP().To(0xabcdef))))
+			f.expectSameRate(before, f.burstWith(f.cnpsOf(ib.CNP().To(0xabcdef))))
 			f.expectSilence(shortWait)
 		}),
 	},
@@ -99,7 +99,7 @@ var congestionCases = []conformance.Case{
 		Defects: []string{"ICRCIgnored"},
 		Run: onFlow(func(f *flow) {
 			before := f.burst()
-			f.expectSameRate(before, f.burstWith(f.cnpSource(ib.CNP().BadICRC())))
+			f.expectSameRate(before, f.burstWith(f.cnpsOf(ib.CNP().BadICRC())))
 			f.expectSilence(shortWait)
 		}),
 	},
@@ -150,14 +150,14 @@ var congestionCases = []conformance.Case{
 				c.ExpectCompletion(1, verbs.WCSuccess)
 				c.ExpectCompletion(2, verbs.WCSuccess)
 				c.Sync()
-				c.DiscardSkipped() // the READ, and what is behind it, may have been sent again
+				c.DiscardSkipped() // the device may have retransmitted the READ and later requests
 			}
 			implied.expectIncrease(c.port, 2, true)
 		}),
 	},
 }
 
-// Names of counters: ours, and those of mlx5 and irdma.
+// Counters, by the names of the emulator, mlx5 and irdma.
 var (
 	countCNPsSent    = []string{"cnps_sent", "np_cnp_sent", "cnpSent"}
 	countCNPsHandled = []string{"cnps_handled", "rp_cnp_handled", "cnpHandled"}
@@ -165,18 +165,19 @@ var (
 	countImpliedNAKs = []string{"implied_nak", "implied_nak_seq_err"}
 )
 
-// counterWatch is a counter of the device and what it showed at first.
+// counterWatch is a counter of the device and its initial value.
 type counterWatch struct {
 	names []string
 	start uint64
 }
 
-// watchCounter begins to watch a counter, which has one of these names.
+// watchCounter starts to watch a counter that has one of these names.
 func (p *port) watchCounter(names []string) counterWatch {
 	start, _ := p.readCounter(names)
 	return counterWatch{names, start}
 }
 
+// readCounter returns the first of these counters that the device has.
 func (p *port) readCounter(names []string) (uint64, bool) {
 	for _, name := range names {
 		if v, ok := p.Counter(name); ok {
@@ -186,8 +187,8 @@ func (p *port) readCounter(names []string) (uint64, bool) {
 	return 0, false
 }
 
-// expectIncrease ends the case unless the counter has gone up so far. A device without it does
-// not claim anything; if the case is about this counter, it cannot be judged then.
+// expectIncrease fails the case unless the counter has increased by want. If the device
+// does not have the counter, the case ends as unsupported if needed is set.
 func (k counterWatch) expectIncrease(p *port, want int, needed bool) {
 	now, ok := p.readCounter(k.names)
 	switch {

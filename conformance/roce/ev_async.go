@@ -70,8 +70,8 @@ var eventCases = []conformance.Case{
 		ID:    "ev/port/link-change-reported",
 		Title: "The port reports PORT_ERR when its link goes and PORT_ACTIVE when it comes back",
 		Cite:  ibta("", "roce/async/3"), Level: conformance.Must, Needs: verbs.CapRC,
-		// Over IPv4: hosts exist that take the addresses of IPv6 from a port that is down, and
-		// with them the connection.
+		// Over IPv4: some hosts remove IPv6 addresses from a port whose link is down,
+		// which breaks the connection.
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: the cable is taken out and put in; then a SEND",
@@ -107,8 +107,8 @@ var eventCases = []conformance.Case{
 			p.setAddress(second.deviceAddr, false)
 			gone.send(ib.SendOnly(gone.peerPSN(1), data(16)).AckReq())
 			p.expectSilence(silencePeriod)
-			// What becomes of a request there is the device's business, as long as it says
-			// nothing and does not succeed.
+			// The result of this request is unspecified, but it must not succeed or send
+			// anything.
 			_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.localMem.SGL(0, 8)}})
 			p.expectSilence(silencePeriod)
 			for wc, ok := p.PollCompletion(0); ok; wc, ok = p.PollCompletion(0) {
@@ -196,8 +196,8 @@ var eventCases = []conformance.Case{
 	},
 }
 
-// expectQPEvent ends the case unless the next event is of this type and of the connection's
-// queue pair.
+// expectQPEvent fails the case unless the next event has this type and is of the
+// connection's queue pair.
 func (c *conn) expectQPEvent(want verbs.AsyncEventType) {
 	e := c.nextEvent(want.String())
 	if e.Type != want || e.QP != c.qp {
@@ -205,8 +205,8 @@ func (c *conn) expectQPEvent(want verbs.AsyncEventType) {
 	}
 }
 
-// nextEvent waits for an event that is not about the synchronization queue pair: that is a queue pair in RTR,
-// and has its own.
+// nextEvent waits for an event of any object but the synchronization queue pair, which is
+// in RTR and has events itself.
 func (p *port) nextEvent(want string) verbs.AsyncEvent {
 	for {
 		e, err := p.Device.WaitAsync(p.ResponseTimeout())
@@ -223,9 +223,8 @@ func (p *port) nextEvent(want string) verbs.AsyncEvent {
 	}
 }
 
-// expectPortEvent ends the case unless the next event is of this type and of port 1. A host
-// may take addresses from a port whose link is gone, and give them back later: that the
-// GID table has changed is no answer, and no harm.
+// expectPortEvent fails the case unless the next event has this type and is of port 1. It
+// skips GID changes: a host may remove addresses from a port whose link is down.
 func (p *port) expectPortEvent(want verbs.AsyncEventType) {
 	e := p.nextEvent(want.String())
 	for e.Type == verbs.EventGIDChange {
@@ -238,7 +237,7 @@ func (p *port) isSyncEvent(e verbs.AsyncEvent) bool {
 	return p.SyncQP() != nil && e.QP == p.SyncQP()
 }
 
-// expectNoMoreEvents fails the case if there is an event of another queue pair than the
+// expectNoMoreEvents fails the case if an event is pending, except for events of the
 // synchronization queue pair.
 func (p *port) expectNoMoreEvents() {
 	for {
@@ -254,7 +253,7 @@ func (p *port) expectNoMoreEvents() {
 	}
 }
 
-// awaitPortActive ends the case unless the port soon says that its link is there, or not.
+// awaitPortActive fails the case unless the port becomes active, or inactive, in time.
 func (p *port) awaitPortActive(active bool) {
 	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(shortWait) {
 		a, err := p.Device.QueryPort(1)
@@ -268,16 +267,16 @@ func (p *port) awaitPortActive(active bool) {
 	}
 }
 
-// armAltPath gives the connection an alternate path, to the peer's second address, and has
-// it tell its peer that it is ready.
+// armAltPath gives the connection an alternate path to the peer's second address, and
+// requests migration state REARM.
 func (c *conn) armAltPath() {
 	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.attr.AH, AltPort: 1}
 	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAddr(1))
 	c.Must("an alternate path", c.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 }
 
-// expectMigReq ends the case unless the device sends MigReq so, in its n-th request and in its
-// answer to the peer's. What the peer sends has the same.
+// expectMigReq exchanges the n-th SENDs and ACKs of both ends. The peer's packets have
+// this MigReq bit, and the case fails unless those of the device have it too.
 func (c *conn) expectMigReq(n int, migrated bool) {
 	mig := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &migrated; return p }
 	c.send(mig(ib.SendOnly(c.peerPSN(n), data(16)).AckReq()))
@@ -289,7 +288,7 @@ func (c *conn) expectMigReq(n int, migrated bool) {
 	c.ExpectCompletion(100, verbs.WCSuccess)
 }
 
-// expectMigState ends the case unless a query tells this state of migration.
+// expectMigState fails the case unless a query returns this migration state.
 func (c *conn) expectMigState(want verbs.MigState) {
 	a, err := c.qp.Query()
 	c.Must("a queue pair that can be queried", err)

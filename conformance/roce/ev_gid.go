@@ -12,7 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// setAddress has the bench take an address from the device or give it back, if it can.
+// setAddress removes an address from the device's port, or adds it again. The case ends
+// as unsupported if the bench cannot.
 func (p *port) setAddress(a netip.Addr, present bool) {
 	if p.SetAddress == nil {
 		rig.Abort(fmt.Errorf("take %v from the device: %w", a, conformance.ErrBenchCannot))
@@ -21,20 +22,20 @@ func (p *port) setAddress(a netip.Addr, present bool) {
 	p.Must("an address that can be taken away and given back", p.SetAddress(a, present))
 }
 
-// noAddressSilence is how long a port without an address is listened to: no connection is left that
-// could prove its silence, but for the one that is made when the address is back. It is
-// longer than the timers of requests.
+// noAddressSilence is how long a port without an address must be silent. No connection is
+// left to synchronize with, therefore it is longer than the retransmission timers.
 const noAddressSilence = 50 * time.Millisecond
 
-// removeAndRestoreAddress takes the only address of the port away while a connection uses it.
+// removeAndRestoreAddress removes the only address of the port while a connection uses
+// it, and adds it again.
 func removeAndRestoreAddress(c *conn) {
 	c.expectAccepted(0)
 
 	c.setAddress(c.deviceAddr, false)
 	c.expectGIDChange()
 	c.awaitGID(false)
-	// What becomes of a request there is the device's business, as long as it says
-	// nothing and does not succeed.
+	// The result of this request is unspecified, but it must not succeed or send
+	// anything.
 	_, _ = c.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)}})
 	c.send(ib.SendOnly(c.peerPSN(1), data(16)).AckReq())
 	if pkt, ok := c.nextPacket(noAddressSilence); ok {
@@ -44,7 +45,7 @@ func removeAndRestoreAddress(c *conn) {
 		c.Check(wc.Status != verbs.WCSuccess, "no success on an address that is gone", "%s", rig.Describe(&wc))
 	}
 	c.Must("a queue pair that can be given up", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
-	for _, ok := c.PollCompletion(shortWait); ok; _, ok = c.PollCompletion(shortWait) { // what it flushes
+	for _, ok := c.PollCompletion(shortWait); ok; _, ok = c.PollCompletion(shortWait) { // flushed work
 	}
 
 	c.setAddress(c.deviceAddr, true)
@@ -53,14 +54,14 @@ func removeAndRestoreAddress(c *conn) {
 	c.connect(setup{receives: 1}).expectAccepted(0)
 }
 
-// expectGIDChange ends the case unless the port reports that its GIDs have changed.
+// expectGIDChange fails the case unless the next event is a GID change of port 1.
 func (p *port) expectGIDChange() {
 	e := p.nextEvent(verbs.EventGIDChange.String())
 	p.Check(e.Type == verbs.EventGIDChange && e.Port == 1, "GID_CHANGE of port 1", "%v of port %d", e.Type, e.Port)
 }
 
-// awaitGID ends the case unless the GID table soon has the device's address for RoCEv2,
-// wherever, or has it nowhere: an address that comes back need not get its old place.
+// awaitGID fails the case unless the GID table gets, or loses, a RoCEv2 entry for the
+// device's address in time. A restored address may have another index.
 func (p *port) awaitGID(want bool) {
 	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(shortWait) {
 		has := hasRoCEv2GID(p.gidTable(), p.deviceAddr)
@@ -73,7 +74,7 @@ func (p *port) awaitGID(want bool) {
 	}
 }
 
-// hasRoCEv2GID reports whether a GID table has an address for RoCEv2.
+// hasRoCEv2GID reports whether a GID table has a RoCEv2 entry for an address.
 func hasRoCEv2GID(table []verbs.GIDEntry, a netip.Addr) bool {
 	return slices.ContainsFunc(table, func(e verbs.GIDEntry) bool { return e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 })
 }

@@ -107,7 +107,7 @@ var icrcFieldCases = []conformance.Case{
 			for bit := range 16 {
 				c.expectDropped(send.InFlight(func(p *ib.Packet) { p.UDP.SrcPort = new(uint16(0xc000 ^ 1<<bit)) }))
 			}
-			// The packet is right, but for another pair of addresses.
+			// The ICRC is correct for another source address.
 			c.expectDropped(send.From(c.PeerAddr(1)).InFlight(func(p *ib.Packet) { p.IP.Src = c.peerAddr }))
 			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Payload = p.Payload[:28] }))
 			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Payload = append(p.Payload, 0, 0, 0, 0) }))
@@ -199,25 +199,25 @@ var icrcFieldCases = []conformance.Case{
 	},
 }
 
-// Of so many random ICRCs a receiver that is blind for 16 bits of the header takes
-// one in four runs; more than four happen once in 150,000 runs. One that sees all of
-// the header takes none.
+// A receiver that cannot see 16 bits of the header accepts one of icrcAttempts random
+// ICRCs in every fourth run, and more than maxAcceptedICRCs once in 150,000 runs. A
+// receiver that sees the whole header accepts none.
 const (
 	icrcAttempts     = 1 << 14
 	maxAcceptedICRCs = 4
 )
 
-// randomICRC draws a wrong one.
+// randomICRC returns a function that replaces the correct ICRC by a random wrong one.
 func randomICRC(r *rand.Rand) func(uint32) uint32 {
 	return func(right uint32) uint32 { return right ^ (1 + r.Uint32N(1<<32-1)) }
 }
 
-// inFlight changes a packet after its ICRC was computed.
+// inFlight returns a function that modifies a packet after its ICRC was computed.
 func inFlight(modify func(*ib.Packet)) func(ib.Packet) ib.Packet {
 	return func(p ib.Packet) ib.Packet { return p.InFlight(modify) }
 }
 
-// bthOffset is how many bytes of an IP packet there are in front of the BTH.
+// bthOffset returns the offset of the BTH in an IP packet.
 func (c *conn) bthOffset() int {
 	if c.deviceAddr.Is4() {
 		return 20 + 8
@@ -225,8 +225,8 @@ func (c *conn) bthOffset() int {
 	return 40 + 8
 }
 
-// flipBit turns a bit of an IP packet, counting from the most significant of the first
-// byte.
+// flipBit returns a function that flips a bit of an IP packet. Bit 0 is the most
+// significant bit of the first byte.
 func flipBit(bit int) func([]byte) {
 	return func(ip []byte) { ip[bit/8] ^= 0x80 >> (bit % 8) }
 }

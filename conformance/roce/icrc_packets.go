@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// That the ICRC of every packet is right, [port.next] sees to in all cases: those
-// here have the device send all kinds there are.
+// rcpeer checks the ICRC of every packet in all cases. These cases make the device send
+// packets of all kinds.
 var icrcCases = []conformance.Case{
 	{
 		ID:    "icrc/sent/requests-of-every-opcode-and-pad",
@@ -102,7 +102,7 @@ var icrcCases = []conformance.Case{
 			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
 			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().BadICRC())
 			c.expectDropped(ib.ReadRequest(c.peerPSN(0), c.reth(0, 16)).BadICRC())
-			c.expectDropped(ib.SendOnly(c.peerPSN(3), data(16)).AckReq().BadICRC()) // a gap, were it a packet
+			c.expectDropped(ib.SendOnly(c.peerPSN(3), data(16)).AckReq().BadICRC()) // its PSN would be after a gap
 			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
 			c.expect(ib.SendOnly(c.devicePSN(0), nil))
 			c.expectDropped(ib.Ack(c.devicePSN(0), 1).BadICRC())
@@ -126,7 +126,7 @@ var icrcCases = []conformance.Case{
 	},
 }
 
-// exchangeAllRequests has the device send requests of every kind that it claims, and
+// exchangeAllRequests has the device send requests of every kind that it supports, and
 // answers them.
 func exchangeAllRequests(c *conn) {
 	c.RequireICRCFields()
@@ -172,8 +172,8 @@ func exchangeAllRequests(c *conn) {
 	}
 }
 
-// exchangeAllResponses has the device answer in every way, on a connection with one
-// receive; the last answer ends it.
+// exchangeAllResponses has the device send responses of every kind, on a connection with
+// one receive. The last response is a fatal NAK.
 func exchangeAllResponses(c *conn) {
 	c.RequireICRCFields()
 	const anyMSN = ib.AnyMSN

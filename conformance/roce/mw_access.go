@@ -138,8 +138,8 @@ var windowCases = []conformance.Case{
 		ID:    "mw/life/qp-with-windows-can-be-destroyed",
 		Title: "A QP to which type 2 windows are bound can be destroyed, and the windows then open nothing",
 		Cite:  ibta("o10-2.2.5", "roce/mw/12"), Level: conformance.Must, Needs: needsMW2,
-		// A device is known that waits for the window for most of a minute, gives up, and
-		// lets the window drop a QP that is no more.
+		// A known device waits for the window for most of a minute, gives up, and later
+		// dereferences the destroyed QP.
 		Labels:  []string{"service:rc", conformance.Dangerous},
 		Sends:   "binds a window, destroys the QP, then a READ by the key of the window on another QP",
 		Expects: "the QP can be destroyed, at once; a NAK for a remote access error; the window can be freed",
@@ -179,7 +179,8 @@ var windowCases = []conformance.Case{
 	},
 }
 
-// windowAccess is what a window grants, and operations that it does and does not.
+// windowAccess are the access rights of a window, with an operation that they grant and
+// one that they do not.
 type windowAccess struct {
 	access           verbs.Access
 	granted, refused remoteOp

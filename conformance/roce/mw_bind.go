@@ -60,7 +60,8 @@ var bindCases = []conformance.Case{
 		Run: onConn(setup{}, func(c *conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
 			c.bind(mw, bindRange(m, 0, 256, verbs.AccessRemoteRead))
-			// Not at the post: what is queued before might have freed the window.
+			// The post must succeed: an earlier request in the queue might have
+			// invalidated the window.
 			_, err := c.postBind(mw, verbs.SendSignaled, bindRange(m, 1024, 256, verbs.AccessRemoteRead))
 			c.Must("a bind that can be posted", err)
 			c.ExpectCompletion(bindID, verbs.WCMWBindErr)
@@ -138,7 +139,7 @@ var bindCases = []conformance.Case{
 	},
 }
 
-// badBindCase is the case of a type 2 window for some binds that must fail.
+// badBindCase returns a case of binds of a type 2 window that must fail.
 func badBindCase(id, title, section, row string, binds []badBind, more ...string) conformance.Case {
 	return conformance.Case{
 		ID: id, Title: title, Cite: ibta(section, row), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
@@ -151,7 +152,7 @@ func badBindCase(id, title, section, row string, binds []badBind, more ...string
 	}
 }
 
-// badBind is one that must fail.
+// badBind is a bind that must fail.
 type badBind struct {
 	name string
 	of   func(*conn, verbs.MWType) (verbs.MW, verbs.BindInfo)
@@ -159,6 +160,7 @@ type badBind struct {
 
 func (b badBind) String() string { return b.name }
 
+// joinNames lists the names of binds for a description.
 func joinNames(binds []badBind) string {
 	s := binds[0].name
 	for _, b := range binds[1:] {
@@ -167,7 +169,8 @@ func joinNames(binds []badBind) string {
 	return s
 }
 
-// badBindTo is a bad bind of an ordinary window.
+// badBindTo returns a bind that must fail because of its BindInfo, with an ordinary
+// window.
 func badBindTo(name string, info func(*conn) verbs.BindInfo) badBind {
 	return badBind{name, func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) { return c.newWindow(kind), info(c) }}
 }

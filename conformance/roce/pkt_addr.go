@@ -124,7 +124,7 @@ func (p *port) gidTable() (table []verbs.GIDEntry) {
 	for i := range attr.GIDs {
 		e, err := p.Device.QueryGID(1, i)
 		if errors.Is(err, verbs.ErrNotFound) {
-			continue // a place that is free
+			continue // an empty entry
 		}
 		p.Must("a GID table that can be read", err)
 		table = append(table, e)
@@ -132,7 +132,7 @@ func (p *port) gidTable() (table []verbs.GIDEntry) {
 	return table
 }
 
-// gidIndex is where the GID table has an address, for RoCEv2.
+// gidIndex returns the index of an address's RoCEv2 entry in the GID table.
 func (p *port) gidIndex(a netip.Addr) uint8 {
 	for _, e := range p.gidTable() {
 		if e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {
@@ -143,8 +143,8 @@ func (p *port) gidIndex(a netip.Addr) uint8 {
 	return 0
 }
 
-// rocev1OnlyAddr is one that the GID table has for RoCEv1 and not for RoCEv2. A
-// device without does not know the other protocol at all.
+// rocev1OnlyAddr returns an address that the GID table has for RoCEv1 and not for RoCEv2.
+// The case ends as unsupported if there is none.
 func (p *port) rocev1OnlyAddr() netip.Addr {
 	two := make(map[netip.Addr]bool)
 	for _, e := range p.gidTable() {

@@ -153,8 +153,8 @@ var ipCases = []conformance.Case{
 			more := send
 			more.IP.MF, more.IP.ID = new(true), new(uint32(0x1100))
 			c.expectDropped(more)
-			// Who fragments is not to set DF in the fragments. What the whole packet has
-			// had, and the ICRC covers, is either.
+			// Fragments have DF clear. The ICRC covers the DF bit of the whole packet;
+			// both values are tried.
 			for id, df := range []bool{true, false} {
 				whole := send.Or(ib.Packet{}.To(uint32(c.qp.QPN())).Via(c.peerAddr, c.deviceAddr))
 				whole.IP.DF, whole.IP.ID = &df, new(uint32(0x1101+id))
@@ -205,10 +205,10 @@ var ipCases = []conformance.Case{
 	},
 }
 
-// ipOptionNOPs are options of IPv4 that do nothing.
+// ipOptionNOPs are four IPv4 no-operation options.
 var ipOptionNOPs = []byte{1, 1, 1, 1}
 
-// exchangeBothWays has the peer and the device send, write and read.
+// exchangeBothWays has the peer and the device each send, write and read.
 func exchangeBothWays(c *conn) {
 	c.expectAccepted(0)
 	c.send(ib.WriteOnly(c.peerPSN(1), c.reth(0, 100), data(100)).AckReq())
@@ -231,16 +231,16 @@ func exchangeBothWays(c *conn) {
 	c.ExpectBytes(c.localMem, 4096, data(10))
 }
 
-// variedPackets has the device send packets of many kinds on a connection with one receive,
-// and returns them: requests of one and of several packets, one of them repeated;
-// ACK, READ responses, sequence NAK, RNR NAK, and the NAK that ends it.
+// variedPackets has the device send packets of many kinds on a connection with one
+// receive, and returns them: requests of one and several packets, a retransmission, ACK,
+// READ responses, sequence NAK, RNR NAK, and a fatal NAK.
 func (c *conn) variedPackets() []ib.Packet {
 	c.PostSend(c.qp,
 		verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 1)},
 		verbs.SendWR{WRID: 102, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 2500), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}},
 		verbs.SendWR{WRID: 103, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(8192, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
 	all := c.nextPackets(5)
-	c.send(ib.Nak(c.devicePSN(4), ib.NakSequence, 2)) // which has the READ come again
+	c.send(ib.Nak(c.devicePSN(4), ib.NakSequence, 2)) // makes the device retransmit the READ
 	all = append(all, c.nextPackets(1)...)
 	c.send(ib.ReadResponseOnly(c.devicePSN(4), 3, data(8)))
 
@@ -251,13 +251,14 @@ func (c *conn) variedPackets() []ib.Packet {
 	one(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
 	c.send(ib.ReadRequest(c.peerPSN(1), c.reth(0, 2500)))
 	all = append(all, c.nextPackets(3)...)
-	one(ib.WriteOnly(c.peerPSN(9), c.reth(0, 0), nil).AckReq()) // behind a gap
+	one(ib.WriteOnly(c.peerPSN(9), c.reth(0, 0), nil).AckReq()) // after a gap
 	one(ib.SendOnly(c.peerPSN(4), data(16)).AckReq())           // no receive is left
 	one(ib.WriteOnly(c.peerPSN(4), c.reth(0, 4).Skip(-1<<40), data(4)).AckReq())
 	return all
 }
 
-// checkLengths looks at the lengths of packets whose payload is known.
+// checkLengths fails the case unless the lengths in the IP and UDP headers end with the
+// ICRC.
 func checkLengths(c *conn) {
 	if c.UDPSockets {
 		rig.Abort(fmt.Errorf("%w: sockets do not show the lengths in the headers", conformance.ErrBenchCannot))
@@ -266,8 +267,8 @@ func checkLengths(c *conn) {
 	check := func(body int) {
 		f, err := c.Wire.Recv(c.ResponseTimeout())
 		c.Must("a packet", err)
-		// What the lengths say is in question: the ICRC, which is found by them, is
-		// looked at by nobody yet.
+		// The ICRC is located by the lengths in the headers, therefore it is checked
+		// after them.
 		pkt, _ := ib.Parse(f.Packet)
 		want := headers + body + icrc
 		ip := want

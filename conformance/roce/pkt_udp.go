@@ -23,8 +23,8 @@ var udpCases = []conformance.Case{
 			for _, port := range []uint16{4790, 4792, 0xc000} {
 				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithDstPort(port))
 			}
-			// Whatever port a packet came from, its answer goes to the one of RoCEv2:
-			// others are not seen as packets of RoCEv2 at all.
+			// The response must go to the RoCEv2 port, whatever the source port of the
+			// request: packets to other ports are not parsed as RoCEv2.
 			c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithSrcPort(5000) })
 		}),
 	},
@@ -172,7 +172,8 @@ var udpCases = []conformance.Case{
 	},
 }
 
-// expectPaddingIgnored sends SENDs, the first without payload, with so many bytes behind each.
+// expectPaddingIgnored sends SENDs with these numbers of bytes after the packet, the
+// first without payload, and fails the case unless they are accepted.
 func (c *conn) expectPaddingIgnored(paddings ...int) {
 	for i, padding := range paddings {
 		payload := data(16 * min(i, 1))
@@ -185,28 +186,29 @@ func (c *conn) expectPaddingIgnored(paddings ...int) {
 	}
 }
 
-// expectNoChecksum looks at the checksums of packets of many kinds.
+// expectNoChecksum fails the case unless packets of many kinds have UDP checksum 0.
 func expectNoChecksum(c *conn) {
 	for _, pkt := range c.variedPackets() {
 		c.checkPacket(ib.Packet{UDP: packet.UDP{Checksum: new(uint16(0))}}, pkt)
 	}
 }
 
-// expectChecksumAccepted sends SENDs with a checksum.
+// expectChecksumAccepted fails the case unless SENDs with a UDP checksum are accepted.
 func expectChecksumAccepted(c *conn) {
 	for n := range 3 {
 		c.expectAccepted(n, ib.Packet.WithUDPChecksum)
 	}
 }
 
-// expectZeroChecksumAccepted sends SENDs without.
+// expectZeroChecksumAccepted fails the case unless SENDs with UDP checksum 0 are
+// accepted.
 func expectZeroChecksumAccepted(c *conn) {
 	for n := range 3 {
 		c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.UDP.Checksum = new(uint16(0)); return p })
 	}
 }
 
-// sourcePorts sees to it that all packets have one.
+// sourcePorts checks that all packets have the same source port.
 type sourcePorts struct {
 	port uint16
 	seen int

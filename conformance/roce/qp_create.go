@@ -50,7 +50,7 @@ var qpCreateCases = []conformance.Case{
 			}
 			_, err = r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, verbs.QPCaps{MaxSendWR: attr.MaxQPWR, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}))
 			if errors.Is(err, verbs.ErrNoMemory) {
-				// The limits are the device's, and the memory of its host may end before them.
+				// The host may have less memory than the device's limits need.
 				r.Note("the device's host has no memory for a queue pair with %d sends", attr.MaxQPWR)
 				return
 			}
@@ -81,7 +81,7 @@ var qpCreateCases = []conformance.Case{
 	},
 }
 
-// minQPCaps is a queue pair that any device can make.
+// minQPCaps are capacities that every device supports.
 var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 
 func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {

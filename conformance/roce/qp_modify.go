@@ -175,8 +175,8 @@ var modifyCases = []conformance.Case{
 	},
 }
 
-// checkMasks ends the case unless every transition takes what it must and may, and nothing
-// else.
+// checkMasks fails the case unless every transition succeeds with its required and
+// optional attributes, and fails without a required one or with any other.
 func (m *qpMover) checkMasks() {
 	for _, t := range m.table {
 		qp, ok := m.newQP(t.from)
@@ -202,9 +202,9 @@ func (m *qpMover) checkMasks() {
 	}
 }
 
-// checkAltPaths ends the case unless every transition takes an alternate path that may
-// have one, and has it armed where that may be asked for. Devices are known that claim
-// automatic path migration and take none, which is all that this is about.
+// checkAltPaths fails the case unless transitions with an optional alternate path accept
+// one, and accept to arm it. Some devices claim automatic path migration and reject
+// alternate paths.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range m.table {
 		if t.optional&verbs.QPAttrAltPath == 0 {
@@ -216,7 +216,7 @@ func (m *qpMover) checkAltPaths() {
 	}
 }
 
-// expectTransition ends the case unless a fresh queue pair takes a transition with these
+// expectTransition fails the case unless a new queue pair accepts a transition with these
 // attributes.
 func (m *qpMover) expectTransition(t transition, mask verbs.QPAttrMask) {
 	qp, _ := m.newQP(t.from)
@@ -224,8 +224,8 @@ func (m *qpMover) expectTransition(t transition, mask verbs.QPAttrMask) {
 	m.ExpectState(qp, t.to)
 }
 
-// checkOtherTransitions ends the case unless every way between two states that is none is
-// refused. RESET to ERR has a case of its own.
+// checkOtherTransitions fails the case unless every pair of states that is no transition
+// is refused. Another case tests RESET to ERR.
 func (m *qpMover) checkOtherTransitions() {
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
 		if from == verbs.QPStateSQE && m.kind == verbs.QPTypeRC {
@@ -245,7 +245,7 @@ func (m *qpMover) checkOtherTransitions() {
 	}
 }
 
-// requiredMasks are the sets of attributes that lead to a state from elsewhere.
+// requiredMasks returns the required attributes of all transitions to a state.
 func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
 	for _, t := range m.table {
 		if t.to == to && t.required != 0 {
@@ -255,8 +255,8 @@ func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
 	return sets
 }
 
-// expectPSNs ends the case unless a query tells that the device has sent and received so
-// many packets.
+// expectPSNs fails the case unless a query returns the PSNs after this many packets were
+// sent and received.
 func (c *conn) expectPSNs(sent, received int) {
 	a := c.query()
 	c.Check(ib.PSN(a.SQPSN) == c.devicePSN(sent) && ib.PSN(a.RQPSN) == c.peerPSN(received),

@@ -16,7 +16,7 @@ var sqdCases = []conformance.Case{
 		Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
 		Defects: []string{"SQDIgnored"},
 		Run: onConn(setup{signalAll: true, modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
-			long := c.Memory(1<<17, verbs.AccessLocalWrite) // more packets than a window, most likely
+			long := c.Memory(1<<17, verbs.AccessLocalWrite) // probably more packets than the device's window
 			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
 			pkt := c.expect(ib.SendFirst(c.devicePSN(0), nil))
 			c.toSQD(false)
@@ -133,12 +133,12 @@ var sqdCases = []conformance.Case{
 	},
 }
 
-// toSQD takes the queue pair from RTS to SQD.
-func (c *conn) toSQD(tell bool) {
-	c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: tell}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+// toSQD moves the queue pair from RTS to SQD.
+func (c *conn) toSQD(notify bool) {
+	c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: notify}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
 }
 
-// awaitDrained waits until the send queue has drained.
+// awaitDrained waits until the send queue is drained.
 func (c *conn) awaitDrained() {
 	for until := c.Now() + c.ResponseTimeout(); c.query().SQDraining; c.Sleep(shortWait) {
 		c.Check(c.Now() < until, "a send queue that has drained", "it drains still, after %v", c.ResponseTimeout())
@@ -152,13 +152,14 @@ func (c *conn) query() verbs.QPAttr {
 	return a
 }
 
-// sendUnacked posts a SEND and waits for its packet.
+// sendUnacked posts a SEND and waits for its packet, without acknowledging it.
 func (c *conn) sendUnacked(id uint64) {
 	c.PostSend(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
-// expectServed ends the case unless the device answers the peer's n-th SEND, WRITE and READ.
+// expectServed fails the case unless the device answers the peer's n-th SEND, WRITE and
+// READ.
 func (c *conn) expectServed(n int) {
 	msn := uint32(3 * n)
 	c.send(ib.SendOnly(c.peerPSN(3*n), data(16)).AckReq())

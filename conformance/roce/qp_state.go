@@ -60,7 +60,7 @@ var qpStateCases = []conformance.Case{
 		Expects: "as many requests taken as the queue has room for; these are sent and complete, and no other; then there is room again",
 		Defects: []string{"OverflowSendQueue"},
 		Run: onConn(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *conn) {
-			room := c.query().Caps.MaxSendWR // which may be more than was asked for
+			room := c.query().Caps.MaxSendWR // the device may have rounded it up
 			wrs := make([]verbs.SendWR, room+2)
 			for i := range wrs {
 				wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)}
@@ -151,7 +151,7 @@ var qpStateCases = []conformance.Case{
 		Defects: []string{"ResetKeepsState"},
 		Run: onConn(setup{}, func(c *conn) {
 			clear(c.targetMem.Buf[:8])
-			c.targetMem.Snapshot() // by a verb, so that the device sees it
+			c.targetMem.Snapshot() // makes the change visible to the device
 			was := uint64(0)
 			for round := range uint64(3) {
 				c.send(ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 5+round))
@@ -179,7 +179,7 @@ var qpStateCases = []conformance.Case{
 			c.sendUnacked(100)
 			c.sendUnacked(101)
 			c.toReset()
-			c.drain() // retransmissions from before the reset
+			c.drain() // retransmissions before the reset
 			c.reconnect()
 			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
@@ -244,32 +244,33 @@ var qpStateCases = []conformance.Case{
 	},
 }
 
-// toReset takes the queue pair to RESET.
+// toReset moves the queue pair to RESET.
 func (c *conn) toReset() {
 	c.Must("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 }
 
-// reconnect takes the queue pair from RESET to RTS, connected as it was.
+// reconnect moves the queue pair from RESET to RTS, with the same attributes.
 func (c *conn) reconnect() {
 	c.toInit(c.qp, allAccess&^verbs.AccessLocalWrite)
 	c.toRTR(c.qp, c.attr)
 	c.toRTS(c.qp, c.attr)
 }
 
-// postSend posts a send too early.
+// postSend tries to post a SEND.
 func (c *conn) postSend(id uint64) (int, error) {
 	return c.qp.PostSend([]verbs.SendWR{{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)}})
 }
 
-// expectSendRefused ends the case unless a send is refused that is posted too early.
+// expectSendRefused fails the case unless the device rejects a SEND in the current state.
 func (c *conn) expectSendRefused(id uint64) {
 	n, err := c.postSend(id)
 	c.MustFail(fmt.Sprintf("a send in %v", c.query().State), err, nil)
 	c.Check(n == 0, "no request taken", "%d", n)
 }
 
-// expectFlushed ends the case unless so many sends, with IDs from 101 on, and receives, with
-// IDs from 1 on, are flushed, each in order, and nothing else completes.
+// expectFlushed fails the case unless the next completions are those of flushed sends,
+// with IDs from 101 on, and flushed receives, with IDs from 1 on, each in order, and no
+// other.
 func (c *conn) expectFlushed(sends, recvs int) {
 	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)}
 	for next != end {

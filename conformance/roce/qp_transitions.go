@@ -7,24 +7,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// transition is a way from one state to another: what a modify has to name and what
-// it may name besides.
+// transition is a state transition of a queue pair, with the required and the optional
+// attributes.
 type transition struct {
 	from, to           verbs.QPState
 	required, optional verbs.QPAttrMask
 }
 
-// Sets of attributes that the tables below have in common.
+// Attributes that several transitions have.
 const (
 	pathAttrs = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	migAttrs  = verbs.QPAttrAltPath | verbs.QPAttrPathMigState
 	portAttrs = verbs.QPAttrPKeyIndex | verbs.QPAttrPort
-	// liveAttrs may be changed on the way to RTS, and in it.
+	// liveAttrs may be changed on the transition to RTS, and in RTS.
 	liveAttrs = verbs.QPAttrCurState | migAttrs | verbs.QPAttrAccessFlags
 	keyAttrs  = verbs.QPAttrCurState | verbs.QPAttrQKey
 )
 
-// transitions returns the table of a service, after Table 91 of the base
+// transitions returns the transitions of a queue pair type, after Table 91 of the base
 // specification.
 func transitions(kind verbs.QPType) []transition {
 	const (
@@ -81,10 +81,10 @@ func transitions(kind verbs.QPType) []transition {
 	}
 }
 
-// every attribute there is, but for the state.
+// everyAttr are all attributes but the state.
 const everyAttr = verbs.QPAttrDestQPN<<1 - 1 - verbs.QPAttrState
 
-// eachAttr calls f with the bits of a mask.
+// eachAttr calls f for each bit of a mask.
 func eachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
 	for bit := verbs.QPAttrMask(1); bit != 0 && bit <= mask; bit <<= 1 {
 		if mask&bit != 0 {
@@ -93,16 +93,16 @@ func eachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
 	}
 }
 
-// qpMover takes queue pairs of a service along their transitions.
+// qpMover tests the state transitions of a queue pair type.
 type qpMover struct {
 	*port
 	kind  verbs.QPType
 	table []transition
-	// open are attributes that the device need neither take nor refuse.
+	// unspecified are attributes that a device may accept or reject.
 	unspecified verbs.QPAttrMask
 }
 
-// onTransitions makes a case of a body that moves queue pairs of a service.
+// onTransitions makes the body of a case from a function that uses a qpMover.
 func onTransitions(kind verbs.QPType, body func(*qpMover)) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
 		m := &qpMover{port: p, kind: kind, table: transitions(kind)}
@@ -113,7 +113,7 @@ func onTransitions(kind verbs.QPType, body func(*qpMover)) func(*conformance.Ben
 	})
 }
 
-// attr are the attributes of a transition: right ones, whatever the mask is.
+// attr returns valid values of all attributes for a transition.
 func (m *qpMover) attr(t transition) verbs.QPAttr {
 	a := m.peerAttr(m.peerAddr)
 	a.State, a.CurState = t.to, t.from
@@ -125,13 +125,13 @@ func (m *qpMover) attr(t transition) verbs.QPAttr {
 	return a
 }
 
-// modify tries a transition with these attributes besides the state.
+// modify tries a transition with these attributes and the state.
 func (m *qpMover) modify(qp verbs.QP, t transition, mask verbs.QPAttrMask) error {
 	return qp.Modify(m.attr(t), mask|verbs.QPAttrState)
 }
 
-// newQP returns a fresh queue pair in a state. There is none in SQE if the device's go
-// to ERR instead: whether they may, another case asks.
+// newQP returns a new queue pair in a state. It returns false for SQE if the device moves
+// queue pairs to ERR instead, which another case tests.
 func (m *qpMover) newQP(state verbs.QPState) (verbs.QP, bool) {
 	qp, err := m.Device.CreateQP(verbs.QPInit{
 		Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ,
@@ -156,7 +156,7 @@ func (m *qpMover) newQP(state verbs.QPState) (verbs.QP, bool) {
 	return qp, true
 }
 
-// find is the way between two states; nil if there is none.
+// find returns the transition between two states, or nil.
 func (m *qpMover) find(from, to verbs.QPState) *transition {
 	for i := range m.table {
 		if t := &m.table[i]; t.from == from && t.to == to {
@@ -166,8 +166,8 @@ func (m *qpMover) find(from, to verbs.QPState) *transition {
 	return nil
 }
 
-// failSend has a queue pair of an unreliable service fail at a request, and reports
-// whether it is in SQE then.
+// failSend makes a send of an unreliable queue pair fail, and reports whether the state
+// is SQE then.
 func (m *qpMover) failSend(qp verbs.QP) bool {
 	mem := m.Memory(8, verbs.AccessLocalWrite)
 	sge := mem.SGE(0, 8)

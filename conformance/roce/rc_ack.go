@@ -118,8 +118,8 @@ var ackCases = []conformance.Case{
 			k := 0
 			for i, n := range []int{16, 2500, 0} {
 				for j, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
-					// One at a time: of messages that follow one another, the last may
-					// ask for all.
+					// Post one message at a time: the last of several may request the ACK
+					// for all.
 					wr := c.writeWR(1, n)
 					wr.Opcode = op
 					c.PostSend(c.qp, wr)
@@ -174,8 +174,8 @@ var ackCases = []conformance.Case{
 	},
 }
 
-// expectOptionalAcks ends the case if the device answers the peer's packets up to the k-th,
-// of which none asked for it, by something else than right ACKs.
+// expectOptionalAcks fails the case if the device answers packets without AckReq, the
+// last of which is the peer's k-th, by anything but correct ACKs.
 func (c *conn) expectOptionalAcks(k int, msn uint32) {
 	for _, p := range c.drain() {
 		if p.DestQP() == peerQPN {

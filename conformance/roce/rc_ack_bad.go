@@ -95,7 +95,7 @@ var badAnswerCases = []conformance.Case{
 	},
 }
 
-// nakStatus is what a NAK makes of a request.
+// nakStatus is a NAK code and the completion status that it causes.
 type nakStatus struct {
 	code   ib.NakCode
 	status verbs.WCStatus
@@ -107,8 +107,9 @@ var fatalNAKs = []nakStatus{
 	{ib.NakRemoteOp, verbs.WCRemOpErr},
 }
 
-// expectNotSuccess answers a WRITE with an odd syndrome. The device may fail the WRITE, with
-// a status that fits, or take no notice; then an ACK still completes it.
+// expectNotSuccess answers a WRITE of the device with this syndrome. The device may
+// complete the WRITE with a status that fits, or ignore the packet; then an ACK must
+// complete it.
 func (c *conn) expectNotSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) {
 	c.postWrite(1, 16)
 	c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.devicePSN(0)))

@@ -120,7 +120,7 @@ var answerCases = []conformance.Case{
 		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 4), c.readWR(2, 2500))
 			all := c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
-			c.expectRetransmission(all, 0) // answers take longer than the device waits
+			c.expectRetransmission(all, 0) // the responses are late
 			ack := ib.Ack(c.devicePSN(0), 1)
 			r := ib.ReadResponses(c.devicePSN(1), 2, data(2500), pathMTU.Bytes())
 			c.send(ack, r[0], r[2])
@@ -133,8 +133,8 @@ var answerCases = []conformance.Case{
 	},
 }
 
-// ackPastUnanswered has the device post a WRITE, some request, a WRITE and a SEND, and
-// acknowledges the last of them, as if only the answer to that request was lost.
+// ackPastUnanswered has the device post a WRITE, wr, a WRITE and a SEND, and acknowledges
+// the last, as if only the response to wr had been lost.
 func ackPastUnanswered(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
 	c.PostSend(c.qp, c.writeWR(1, 8), wr, c.writeWR(3, 16), c.sendWR(4, 24))
 	all := c.expectAll(c.wantWrite(0, 8), request, c.wantWrite(2, 16), c.wantSend(3, 24))
@@ -152,9 +152,9 @@ func ackPastUnanswered(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.
 	}
 }
 
-// answerWithPlainAck has the device post a request and answers it with a plain ACK. The
-// device may take that for a sign that the answer was lost, at once or when its timer
-// expires, or for a bad response.
+// answerWithPlainAck answers a READ or atomic of the device with an ACK. The device may
+// conclude that the response was lost, at once or when its timer expires, or report a bad
+// response.
 func answerWithPlainAck(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) (succeeded bool) {
 	c.PostSend(c.qp, wr)
 	c.expectAll(request)
@@ -172,9 +172,9 @@ func answerWithPlainAck(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib
 	return true
 }
 
-// answerReadUntilDone answers the READ under way, request 2 from the device's second PSN on, as
-// often as it comes again, until it completes, which has to be with success and all of
-// the data.
+// answerReadUntilDone answers the outstanding READ, which has WR ID 2 and starts at the
+// device's second PSN, whenever the device retransmits it. The case fails unless the READ
+// completes with these bytes.
 func answerReadUntilDone(c *conn, all []byte) {
 	for tries := 0; ; tries++ {
 		if wc, ok := c.PollCompletion(shortWait); ok {
@@ -189,8 +189,7 @@ func answerReadUntilDone(c *conn, all []byte) {
 	}
 }
 
-// plainAckToRead is the body of two cases: what an ACK may not do to a READ, and what a
-// completion of a READ may not come without.
+// plainAckToRead is the body of two cases about an ACK with the PSN of a READ.
 var plainAckToRead = onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
 	if answerWithPlainAck(c, c.readWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.devicePSN(0), 1, data(8))) {
 		c.ExpectBytes(c.localMem, sinkOffset, data(8))

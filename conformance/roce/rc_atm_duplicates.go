@@ -109,8 +109,8 @@ var atomicReplayCases = []conformance.Case{
 	},
 }
 
-// fetchAddEach adds 1, 2, 4 and so on to a word, waiting for each result. It returns
-// these and the sum.
+// fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the same word, one at a time.
+// It returns the original values and the sum.
 func (c *conn) fetchAddEach(n int) []uint64 {
 	results := make([]uint64, 1, n+1)
 	results[0] = 1000

@@ -97,8 +97,8 @@ var atomicPostCases = []conformance.Case{
 		Expects: "both operands in each COMPARE_SWAP; in each FETCH_ADD what to add, and a compare field of 0",
 		Defects: []string{"FetchAddLeaks"},
 		Run: onConn(setup{}, func(c *conn) {
-			// A field that is never written has what was there before, by chance: each packet
-			// is answered before the next is made, so that its memory comes to be used again.
+			// A device that does not write the field sends old memory. Each packet is
+			// answered before the next is posted, so that the device reuses its memory.
 			operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
 			for n := 0; n < 32; n += 2 {
 				c.PostSend(c.qp, atomicWR(verbs.OpAtomicCmpAndSwp, operands, c.localMem.SGL(0, 8)))
@@ -112,19 +112,20 @@ var atomicPostCases = []conformance.Case{
 	},
 }
 
-// atomicWR is an atomic with both operands set, whichever it uses.
+// atomicWR returns an atomic request with both operands set.
 func atomicWR(op verbs.WROpcode, operands verbs.Atomic, result []verbs.SGE) verbs.SendWR {
 	return verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: result, Remote: rdmaRemote, Atomic: operands}
 }
 
-// hostOrder is a number as it is in memory.
+// hostOrder returns a number in host byte order.
 func hostOrder(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 
-// postFetchAdd has the device add 1 to the peer's memory.
+// postFetchAdd makes the device add 1 to the peer's memory.
 func (c *conn) postFetchAdd(id uint64, result ...verbs.SGE) {
 	c.PostSend(c.qp, fetchAddInto(id, result))
 }
 
+// fetchAddInto returns a FETCH_ADD of 1 whose result is stored in these buffers.
 func fetchAddInto(id uint64, result []verbs.SGE) verbs.SendWR {
 	return verbs.SendWR{
 		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: result, Remote: rdmaRemote,
@@ -132,20 +133,20 @@ func fetchAddInto(id uint64, result []verbs.SGE) verbs.SendWR {
 	}
 }
 
-// answerNextAtomic takes the device's n-th packet, an atomic, and answers it.
+// answerNextAtomic waits for the device's n-th packet, an atomic, and answers it.
 func (c *conn) answerNextAtomic(n int, original uint64) {
 	c.expect(ib.Packet{}.WithPSN(c.devicePSN(n)))
 	c.answerAtomic(n, original)
 }
 
-// answerAtomic answers the device's n-th packet, an atomic that has been seen.
+// answerAtomic answers the device's n-th packet, an atomic, and waits for its completion.
 func (c *conn) answerAtomic(n int, original uint64) {
 	c.send(ib.AtomicAck(c.devicePSN(n), uint32(n+1), original))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 }
 
-// expectFetchAddRefused posts an atomic with a place for its result that is none. The device
-// may see that at once, or when the request's turn comes.
+// expectFetchAddRefused fails the case unless the device refuses a FETCH_ADD with these
+// buffers, at the post or by a completion with an error, and sends nothing.
 func (c *conn) expectFetchAddRefused(place []verbs.SGE) {
 	_, err := c.qp.PostSend([]verbs.SendWR{fetchAddInto(1, place)})
 	c.expectSilence(shortWait)
@@ -154,7 +155,7 @@ func (c *conn) expectFetchAddRefused(place []verbs.SGE) {
 	}
 }
 
-// badBuffer is local memory that a result cannot go to.
+// badBuffer is local memory that the device must not write to.
 type badBuffer struct {
 	name string
 	of   func(*conn) verbs.SGE

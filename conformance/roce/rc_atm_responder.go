@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// needsAtomics is what the cases of atomics need.
+// needsAtomics are the capabilities that cases about atomics need.
 const needsAtomics = verbs.CapRC | verbs.CapAtomics
 
 var atomicCases = []conformance.Case{
@@ -98,7 +98,8 @@ var atomicCases = []conformance.Case{
 		Expects: "a NAK for a remote access error, memory as it was",
 		Defects: []string{"RangeSlack"},
 		Run: onPort(onEachConn(setup{}, []int{4, 0}, func(c *conn, inside int) {
-			// Another region on the same memory, so that what is behind it can be seen.
+			// Register a part of the memory again, so that the case sees changes after
+			// its end.
 			n := c.targetMem.WordOffset(2) + inside
 			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.targetMem.Buf[:n:n], Addr: c.targetMem.Addr(), Access: allAccess})
 			c.Must("a region at chosen addresses", err)
@@ -135,8 +136,8 @@ var atomicCases = []conformance.Case{
 	},
 }
 
-// expectAtomicRefused sends an atomic with the first PSN that must be refused and change
-// nothing.
+// expectAtomicRefused sends an atomic with the first PSN, and fails the case unless the
+// device sends a NAK with this code and leaves memory unchanged.
 func (c *conn) expectAtomicRefused(atomic ib.Packet, code ib.NakCode) {
 	c.send(atomic)
 	c.expectNak(c.peerPSN(0), code)

@@ -58,5 +58,5 @@ var atomicWriteCases = []conformance.Case{
 	},
 }
 
-// atomicWriteSize is how many bytes an ATOMIC WRITE carries, and how many it announces.
+// atomicWriteSize is the payload length of an ATOMIC WRITE, and the length in its RETH.
 type atomicWriteSize struct{ payload, length int }

@@ -37,8 +37,8 @@ var creditCases = []conformance.Case{
 			send := func(p ib.Packet) {
 				c.send(p.WithPSN(c.peerPSN(k)).AckReq())
 				ack := c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
-				for ack.PSN() == c.peerPSN(k-1) { // new credits, told as soon as there were any
-					expectCreditsAtMost(c, posted+1, ack) // it left before this message came
+				for ack.PSN() == c.peerPSN(k-1) { // an unsolicited ACK with new credits
+					expectCreditsAtMost(c, posted+1, ack) // sent before this message arrived
 					ack = c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
 				}
 				c.checkPacket(ib.Ack(c.peerPSN(k), ib.AnyMSN), ack)
@@ -95,8 +95,8 @@ var creditCases = []conformance.Case{
 			early := c.drain()
 			c.Check(len(early) <= 1, "at most one packet without credits", "%d", len(early))
 			c.expectSilence(creditsQuiet)
-			// One packet was a probe, and is acknowledged; else the credits come by
-			// themselves, with an ACK of what was acknowledged before.
+			// Acknowledge the probe, if the device sent one; otherwise repeat the last
+			// ACK with new credits.
 			n := len(early)
 			c.send(ib.Ack(c.devicePSN(n), uint32(n+1)).WithCredits(creditCode8))
 			for k := n + 1; k <= 3; k++ {
@@ -146,21 +146,20 @@ var creditCases = []conformance.Case{
 	},
 }
 
-// expectCreditsAtMost ends the case if an ACK promises more than so many receives.
+// expectCreditsAtMost fails the case if an ACK grants more credits.
 func expectCreditsAtMost(c *conn, most int, ack ib.Packet) {
 	n, told := ib.Credits(ack.Syndrome())
 	c.Check(!told || n <= most, fmt.Sprintf("at most %d credits", most), "%d", n)
 }
 
-// creditCode8 is the code for eight credits.
+// creditCode8 is the code of eight credits.
 const creditCode8 = 6
 
-// creditsQuiet is how long a requester without credits is watched: not so long that it
-// might probe again.
+// creditsQuiet is how long a requester without credits must be silent. It is short, so
+// that the requester does not probe again.
 const creditsQuiet = shortWait
 
-// exhaustCredits has the device send one message and tells it that there is no receive
-// for another.
+// exhaustCredits has the device send a SEND, and acknowledges it with 0 credits.
 func exhaustCredits(c *conn) {
 	c.PostSend(c.qp, c.sendWR(1, 8))
 	c.expectAll(c.wantSend(0, 8))

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rdmaImm is immediate data that looks different in every byte order.
+// rdmaImm is immediate data that differs in every byte order.
 const rdmaImm = 0x0a0b0c0d
 
 var immediateCases = []conformance.Case{
@@ -20,7 +20,7 @@ var immediateCases = []conformance.Case{
 		Run: onConn(setup{}, func(c *conn) {
 			c.postImm(verbs.OpSendImm, 16)
 			c.expect(ib.SendOnlyImm(c.devicePSN(0), rdmaImm, c.localMem.Buf[:16]))
-			c.send(ib.Ack(c.devicePSN(0), 1)) // the next one may need the credit
+			c.send(ib.Ack(c.devicePSN(0), 1)) // the next SEND may need the credit
 			c.postImm(verbs.OpSendImm, 2500)
 			c.expect(ib.SendFirst(c.devicePSN(1), c.localMem.Buf[:mtuBytes]))
 			c.expect(ib.SendMiddle(c.devicePSN(2), c.localMem.Buf[mtuBytes:2*mtuBytes]))
@@ -72,12 +72,13 @@ var immediateCases = []conformance.Case{
 	},
 }
 
-// postImm has the device send or write n bytes with immediate data.
+// postImm makes the device send or write n bytes with immediate data.
 func (c *conn) postImm(op verbs.WROpcode, n int) {
 	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.localMem.SGL(0, n), Imm: rdmaImm, Remote: rdmaRemote})
 }
 
-// expectRecvImm is Received of a message with immediate data.
+// expectRecvImm fails the case unless the next completion is that of receive id, with n
+// bytes and the immediate data.
 func (c *conn) expectRecvImm(id uint64, n int) {
 	wc := c.ExpectRecv(id, n)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == rdmaImm, "immediate data 0x0a0b0c0d", "flags %#x, %#08x", wc.Flags, wc.Imm)

@@ -8,7 +8,7 @@ import (
 
 const needsSendInv = verbs.CapRC | verbs.CapSendInv
 
-// labelCrash labels the cases that have taken down kernels.
+// labelCrash labels cases that have crashed kernels.
 var labelCrash = append([]string{conformance.Dangerous}, labelRC...)
 
 var invalidateCases = []conformance.Case{
@@ -134,7 +134,7 @@ var invalidateCases = []conformance.Case{
 			mw := c.newWindow(verbs.MWType2)
 			c.send(ib.SendOnlyInv(c.peerPSN(0), mw.RKey(), data(8)).AckReq())
 			other := c.secondConn(setup{})
-			c.packetAfterSync(shortWait) // what the SEND gets is for another case
+			c.packetAfterSync(shortWait) // another case checks the response to the SEND
 			c.DiscardSkipped()
 			c.NextCompletion()
 			other.expectOpExecutedAt(0, writeOp, other.reth(0, 8))
@@ -146,16 +146,16 @@ var invalidateCases = []conformance.Case{
 	},
 }
 
-// expectInvalidateFails sends a message with the first PSN that names a key which it cannot
-// invalidate.
+// expectInvalidateFails sends a SEND that invalidates a key with the first PSN, and fails
+// the case unless it fails without a response.
 func (c *conn) expectInvalidateFails(key verbs.RKey) {
 	c.send(ib.SendOnlyInv(c.peerPSN(0), key, data(8)).AckReq())
 	c.expectSilentFailure(c.peerPSN(0))
 }
 
-// expectSilentFailure ends the case unless the first receive and the queue pair have failed
-// and the message that ends with this PSN got no answer. Packets of it before may have
-// been acknowledged.
+// expectSilentFailure fails the case unless receive 1 completes with an error, the queue
+// pair goes to ERR, and the message that ends with this PSN gets no response. Earlier
+// packets may have been acknowledged.
 func (c *conn) expectSilentFailure(psn ib.PSN) {
 	c.expectRequestFails()
 	c.AwaitState(c.qp, verbs.QPStateErr)

@@ -129,8 +129,8 @@ var lengthCases = []conformance.Case{
 		ID:    "rc/len/write-announcing-nothing-refused",
 		Title: "A WRITE that announces no bytes and brings some is refused as invalid",
 		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		// Whoever announces nothing need not have a key, so that a device may have looked up
-		// no region when the bytes come. Linux 6.1 does not outlive it.
+		// A zero-length WRITE needs no valid key, therefore a device may have no region
+		// when the bytes arrive. Linux 6.1 crashes.
 		Labels:  []string{"service:rc", conformance.Dangerous},
 		Sends:   "a FIRST packet of 1024 bytes, where that is the path MTU, and an ONLY packet of 16, which announce 0",
 		Expects: "a NAK for an invalid request, and no byte in memory",
@@ -206,9 +206,9 @@ var lengthCases = []conformance.Case{
 	},
 }
 
-// expectRefused ends the case unless the last of some packets, on a connection of its own,
-// is answered by a NAK for an invalid request, without a message received or a byte
-// of that packet in memory.
+// expectRefused sends packets on a new connection, and fails the case unless the last is
+// answered by a NAK for an invalid request, no message is received, and the last packet
+// changes no memory.
 func (p *port) expectRefused(packets func(*conn) []ib.Packet) {
 	c := p.connect(setup{receives: 1, recvLen: 4096})
 	pkts := packets(c)
@@ -216,7 +216,7 @@ func (p *port) expectRefused(packets func(*conn) []ib.Packet) {
 	c.send(pkts[:last]...)
 	if last > 0 {
 		c.Sync()
-		c.DiscardSkipped() // what comes before may be acknowledged
+		c.DiscardSkipped() // earlier packets may be acknowledged
 		c.targetMem.Snapshot()
 		c.localMem.Snapshot()
 	}
@@ -236,8 +236,8 @@ func (p *port) expectRefused(packets func(*conn) []ib.Packet) {
 	}
 }
 
-// expectExcessRefused ends the case unless a WRITE is refused that goes on behind all that it has
-// announced, at the latest where that shows.
+// expectExcessRefused fails the case unless a WRITE that continues after its announced
+// length is refused, at the latest when the excess packet arrives.
 func (p *port) expectExcessRefused() {
 	c := p.connect(setup{})
 	c.send(ib.WriteFirst(c.peerPSN(0), c.reth(0, 1024), data(1024)).AckReq())
@@ -254,7 +254,7 @@ func (p *port) expectExcessRefused() {
 	c.AwaitState(c.qp, verbs.QPStateErr)
 }
 
-// expectEachRefused makes a case of packets that are to be refused, each on its own.
+// expectEachRefused makes the body of a case that calls expectRefused for each of these.
 func expectEachRefused(all ...func(*conn) []ib.Packet) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
 		for _, packets := range all {
@@ -263,7 +263,8 @@ func expectEachRefused(all ...func(*conn) []ib.Packet) func(*conformance.Bench) 
 	})
 }
 
-// expectSegmentation has the device send messages of many lengths.
+// expectSegmentation has the device send SENDs and WRITEs of many lengths, and fails the
+// case unless they are segmented at the MTU.
 func (c *conn) expectSegmentation(mtu int) {
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	psn, msn := 0, uint32(0)
@@ -278,7 +279,7 @@ func (c *conn) expectSegmentation(mtu int) {
 			}
 			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Remote: at})
 			for _, pkt := range want {
-				pkt.BTH.AckReq = nil // which may be asked for more often
+				pkt.BTH.AckReq = nil // the device may set it in other packets too
 				c.expect(pkt)
 			}
 			psn, msn = psn+len(want), msn+1

@@ -109,7 +109,7 @@ var duplicateCases = []conformance.Case{
 				all = append(all, part)
 			}
 			c.send(all...)
-			c.drain() // the device may have acknowledged what did not ask for it
+			c.drain() // the device may have acknowledged packets without AckReq
 			for _, again := range all {
 				c.send(again.AckReq())
 				c.expect(ib.Ack(c.peerPSN(3), ib.AnyMSN))
@@ -163,13 +163,14 @@ var duplicateCases = []conformance.Case{
 	},
 }
 
-// longRead is how many responses a READ has that takes a while at any speed.
+// longRead is the number of responses to a READ that takes a while on any device.
 const longRead = 4096
 
-// expectDuplicateReadFirst sends a READ at the k-th PSN, a long one, and the first again: right
-// behind the long one, or when its first response has come. The case ends if the
-// duplicate is answered behind the long answer though it was sent in its first half.
-// duplicateOvertakes reports false if it was sent too late to tell.
+// expectDuplicateReadFirst sends a short READ with the k-th PSN and a long READ, and the
+// short one again: right after the long one, or when the first response to that has
+// arrived. The case fails if the duplicate is answered after the long READ although it
+// was sent during its first half. It returns false if the duplicate was sent too late to
+// tell.
 func (c *conn) expectDuplicateReadFirst(k int, long *rig.Memory, begun bool) bool {
 	short := ib.ReadRequest(c.peerPSN(k), c.reth(0, 8)).AckReq()
 	answer := ib.ReadResponseOnly(c.peerPSN(k), ib.AnyMSN, c.targetMem.Buf[:8])
@@ -180,7 +181,7 @@ func (c *conn) expectDuplicateReadFirst(k int, long *rig.Memory, begun bool) boo
 		c.expect(ib.ReadResponseFirst(c.peerPSN(k+1), ib.AnyMSN, nil))
 	}
 	c.send(short)
-	sent, after := c.Now(), 0 // after: responses to the long READ since then
+	sent, after := c.Now(), 0 // after counts the responses to the long READ since the duplicate was sent
 	for over := false; ; {
 		p, ok := c.nextPacket(c.ResponseTimeout())
 		switch {
@@ -199,8 +200,8 @@ func (c *conn) expectDuplicateReadFirst(k int, long *rig.Memory, begun bool) boo
 	}
 }
 
-// discardUntil takes what comes up to the k-th PSN. Whether the rest of an answer follows, or
-// has to be asked for again, is not said.
+// discardUntil discards packets up to the k-th PSN, or until the device is silent. The
+// rest of an interrupted answer need not be sent.
 func (c *conn) discardUntil(k int) {
 	for {
 		if p, ok := c.nextPacket(c.ResponseTimeout()); !ok || p.PSN() == c.peerPSN(k) {
@@ -209,6 +210,6 @@ func (c *conn) discardUntil(k int) {
 	}
 }
 
-// throttle has a queue pair that heeds congestion send slowly, so that a long answer is
-// under way for a while even on a cable of any speed.
+// throttle makes a device with congestion control send slowly, so that a long READ
+// response takes a while on any link.
 func (c *conn) throttle() { c.sendCNPs(ib.CNP()) }

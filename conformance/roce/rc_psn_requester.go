@@ -194,7 +194,7 @@ var psnRequesterCases = []conformance.Case{
 			modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },
 		}, func(c *conn) {
 			const size = 1 << 29
-			// Nothing of it is ever touched, so that it costs no memory.
+			// The memory is never touched and therefore not allocated.
 			m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, size/4), Access: verbs.AccessLocalWrite})
 			c.Must("a large memory region", err)
 			part := verbs.SGEOf(m, 0, size/4)
@@ -213,11 +213,11 @@ var psnRequesterCases = []conformance.Case{
 	},
 }
 
-// withSQPSN has the device begin with a PSN.
+// withSQPSN returns a modify function that sets the first PSN of the device.
 func withSQPSN(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) { a.SQPSN = first } }
 
-// expectUnsentPSNsIgnored sends answers to what the device never sent while a SEND is outstanding,
-// and then the ACK of that.
+// expectUnsentPSNsIgnored sends responses with PSNs that the device has not sent while a
+// SEND is outstanding, and fails the case unless only the ACK of the SEND completes it.
 func expectUnsentPSNsIgnored(c *conn, ghost func(ib.PSN) ib.Packet) {
 	c.PostSend(c.qp, c.sendWR(1, 8))
 	c.expectAll(c.wantSend(0, 8))
@@ -231,8 +231,8 @@ func expectUnsentPSNsIgnored(c *conn, ghost func(ib.PSN) ib.Packet) {
 	c.ExpectState(c.qp, verbs.QPStateRTS)
 }
 
-// sendTwoAckFirst has the device send two SENDs and acknowledges the first, so that an
-// answer to that is one from the past.
+// sendTwoAckFirst has the device send two SENDs and acknowledges the first. A second
+// response to the first is then stale.
 func (c *conn) sendTwoAckFirst() {
 	c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 8))
 	c.expectAll(c.wantSend(0, 8), c.wantSend(1, 8))

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// halfPSNs is half of all PSNs: so many before the expected one are duplicates, and
-// the others are early.
+// halfPSNs is half of the PSN space. As many PSNs before the expected one are duplicates,
+// and the others are early.
 const halfPSNs = 1 << 23
 
 var psnCases = []conformance.Case{
@@ -24,7 +24,7 @@ var psnCases = []conformance.Case{
 				c := p.connect(setup{receives: 4})
 				c.send(ib.SendOnly(c.peerPSN(0), data(8)))
 				c.ExpectRecv(1, 8)
-				c.drain() // an ACK that nobody asked for
+				c.drain() // an ACK without AckReq
 				c.send(packetOf(c, early, 3))
 				c.expectIgnoringCNPs(ib.Nak(c.peerPSN(1), ib.NakSequence, ib.AnyMSN))
 				c.send(ib.SendOnly(c.peerPSN(1), data(8)).AckReq())
@@ -208,8 +208,8 @@ var psnCases = []conformance.Case{
 			c.send(ib.ReadRequest(c.peerPSN(3), ib.At(c.targetMem.Addr(), ^uint32(c.targetMem.RKey()), 2500)).AckReq())
 			c.expect(anyNak(c.peerPSN(3), ib.AnyMSN))
 
-			// Whoever checks the whole range first gives no response at all; whoever
-			// checks as it goes gives those that it can.
+			// A device that checks the whole range first sends no response; one that
+			// checks each packet sends the responses that it can.
 			c = p.connect(setup{})
 			mtu := pathMTU.Bytes()
 			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(memLen-2*mtu, 4*mtu)).AckReq())
@@ -222,20 +222,20 @@ var psnCases = []conformance.Case{
 	},
 }
 
-// firstPSNs are PSNs to begin with: those at the edges, and one of many.
+// firstPSNs returns initial PSNs: edge cases and a random one.
 func firstPSNs(p *port) []uint32 {
 	return []uint32{1, 0x7fffff, 0x800000, 0xffffff, p.Rand.Uint32N(1 << 24)}
 }
 
-// anyNak is a NAK with any code.
+// anyNak matches a NAK with any code.
 func anyNak(psn ib.PSN, msn uint32) ib.Packet {
 	p := ib.Nak(psn, 0, msn)
 	p.AETH.Value = nil
 	return p
 }
 
-// expectIgnoringCNPs is expects where there is a gap: some devices take it for a sign of
-// congestion, and have a CNP go with the NAK.
+// expectIgnoringCNPs is [conn.expect] that skips CNPs: some devices take a gap for
+// congestion, and send a CNP with the NAK.
 func (c *conn) expectIgnoringCNPs(want ib.Packet) {
 	for {
 		got, ok := c.nextPacket(c.ResponseTimeout())
@@ -247,7 +247,7 @@ func (c *conn) expectIgnoringCNPs(want ib.Packet) {
 	}
 }
 
-// expectSilenceIgnoringCNPs is silence in the same place.
+// expectSilenceIgnoringCNPs is [port.expectSilence] that skips CNPs.
 func (c *conn) expectSilenceIgnoringCNPs() {
 	for {
 		p, ok := c.packetAfterSync(silencePeriod)

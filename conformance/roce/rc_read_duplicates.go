@@ -125,7 +125,8 @@ var readAgainCases = []conformance.Case{
 	},
 }
 
-// readInvalidatedWindow reads through a window, and again when that has been invalidated.
+// readInvalidatedWindow reads through a window, and fails the case unless a duplicate of
+// the READ is refused after the window was invalidated.
 func (c *conn) readInvalidatedWindow() {
 	m := c.bindableMemory()
 	info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
@@ -136,8 +137,8 @@ func (c *conn) readInvalidatedWindow() {
 	c.expectReadRefused(0, windowRETH(info, key, 0, 8))
 }
 
-// readOnce reads n bytes from the beginning of the memory with the first PSN. It
-// returns the request.
+// readOnce reads n bytes from the start of targetMem with the first PSN, and returns the
+// request.
 func (c *conn) readOnce(n int) ib.Packet {
 	read := ib.ReadRequest(c.peerPSN(0), c.reth(0, n))
 	c.send(read)
@@ -145,8 +146,8 @@ func (c *conn) readOnce(n int) ib.Packet {
 	return read
 }
 
-// readTail asks again for a READ of n bytes from its k-th packet on. The opcodes of the
-// answer may be those of a new message or go on with the old one.
+// readTail requests the responses to a READ of n bytes again, from the k-th on. The
+// opcodes of the responses may be those of a new message or of the original one.
 func (c *conn) readTail(k, n int) {
 	c.send(ib.ReadRequest(c.peerPSN(k), c.reth(0, n).Skip(k*mtuBytes)))
 	for ; k < ib.Packets(n, mtuBytes); k++ {

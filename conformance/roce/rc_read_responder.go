@@ -41,7 +41,7 @@ var readCases = []conformance.Case{
 			for i, want := range append(ib.ReadResponses(c.peerPSN(0), ib.AnyMSN, c.targetMem.Buf[:4*mtuBytes], mtuBytes),
 				ib.ReadResponseOnly(c.peerPSN(4), ib.AnyMSN, c.targetMem.Buf[:4])) {
 				got := c.expect(want)
-				// What is no AETH would count more messages than there were.
+				// If the payload was parsed as an AETH, the MSN would be too large.
 				c.Check(got.AETH == nil || got.MSN() <= 2, "an AETH", "packet %d: %v", i, got)
 			}
 		}),
@@ -163,21 +163,23 @@ var readCases = []conformance.Case{
 	},
 }
 
-// withResponderResources has a queue pair grant n READs and atomics at a time.
+// withResponderResources returns a modify function that sets max_dest_rd_atomic.
 func withResponderResources(n uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.MaxDestRdAtomic = n }
 }
 
-// longReadLen is a READ long enough to be unfinished when what was sent behind it comes.
+// longReadLen is the length of a READ whose responses are not complete when the next
+// requests arrive.
 const longReadLen = 1 << 20
 
-// sendLongReads sends a READ that takes its time, and n more that wait behind it. It returns
-// the PSN of what comes next. A simulated wire has no end of room, and a READ takes no
-// time on it: congestion control makes it. Devices without any take no notice.
+// sendLongReads sends a long READ and n short ones after it, and returns the next PSN.
+// CNPs slow the device down: in the simulator the long READ would take no time. Devices
+// without congestion control ignore them.
 func (c *conn) sendLongReads(n int) ib.PSN {
 	long := c.Memory(longReadLen, allAccess)
 	c.throttle()
-	// Once more right before it, should the bench have been away: a rate comes back.
+	// Another CNP directly before the READ, because the rate may have risen during a
+	// pause of the bench.
 	c.send(ib.CNP(), ib.ReadRequest(c.peerPSN(0), rethFor(long, 0, longReadLen)))
 	next := ib.Packets(longReadLen, mtuBytes)
 	for range n {
@@ -187,8 +189,8 @@ func (c *conn) sendLongReads(n int) ib.PSN {
 	return c.peerPSN(next)
 }
 
-// expectNakAfterReads waits for a NAK of an invalid request with this PSN, which was just
-// sent. READs from before it may be answered or not: a queue pair that fails owes nothing.
+// expectNakAfterReads waits for a NAK for an invalid request with this PSN, which was
+// just sent. Earlier READs need not be answered, because the queue pair fails.
 func (c *conn) expectNakAfterReads(psn ib.PSN) {
 	sent := c.Now()
 	for {

@@ -31,8 +31,8 @@ var readAnswerCases = []conformance.Case{
 		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *conn, s shortResponse) {
 			bytes := data(2500)
 			c.startRead(bytes)
-			second, third := mtuBytes, 2*mtuBytes // where their bytes begin
-			if s.made {
+			second, third := mtuBytes, 2*mtuBytes // offsets of their payload
+			if s.lastCompensates {
 				second, third = s.first, s.first+s.middle
 			}
 			c.send(
@@ -96,8 +96,8 @@ var readAnswerCases = []conformance.Case{
 		Sends:   "to READs of one and of three packets: the right responses, with syndrome 0x62 in the first or in the last",
 		Expects: "a completion in error",
 		Defects: []string{"BadRespSucceeds"},
-		// The timer is there for devices that drop such a response: then nothing comes
-		// until they give up.
+		// The timeout is for devices that drop the response, and fail the READ only when
+		// their retries are exhausted.
 		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {
 			responses := c.startRead(data(b.n))
 			responses[b.at] = responses[b.at].WithSyndrome(0x62)
@@ -107,15 +107,15 @@ var readAnswerCases = []conformance.Case{
 	},
 }
 
-// expectErrorOrRetry ends the case unless the READ, of which an answer was wrong, fails, or
-// is sent again and succeeds with the right one.
+// expectErrorOrRetry fails the case unless the READ, which got a bad response, completes
+// with an error, or is retransmitted and succeeds with a correct response.
 func (c *conn) expectErrorOrRetry(bytes []byte) {
 	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(wc.Status != verbs.WCSuccess, "an error, or a retry", "%s", rig.Describe(&wc))
 		return
 	}
-	// Where it asks again, it may count what has come or not.
+	// The retransmission may start after the correct part of the response.
 	again := c.expect(ib.Op(ib.OpReadRequest))
 	from := int(*again.RETH.VA - rdmaRemote.Addr)
 	c.Check(from >= 0 && from+int(*again.RETH.Len) == len(bytes), "a READ_REQUEST up to the end of what was read", "%v", again)
@@ -123,12 +123,14 @@ func (c *conn) expectErrorOrRetry(bytes []byte) {
 	c.expectReadDone(bytes)
 }
 
-// longResponse is a READ and the lengths of the responses that it gets.
+// longResponse is the length of a READ and the payload lengths of its responses, which
+// are longer.
 type longResponse struct {
 	asked int
 	got   []int
 }
 
+// responses returns the READ responses from this PSN on.
 func (t longResponse) responses(psn ib.PSN) []ib.Packet {
 	total := 0
 	for _, n := range t.got {
@@ -137,17 +139,17 @@ func (t longResponse) responses(psn ib.PSN) []ib.Packet {
 	return ib.ReadResponses(psn, 1, data(total), mtuBytes)
 }
 
-// shortResponse is how long the first two of three responses are, and whether the last
-// makes up for what they lack.
+// shortResponse are the payload lengths of the first two of three READ responses, and
+// whether the last response contains the missing bytes.
 type shortResponse struct {
-	first, middle int
-	made          bool
+	first, middle   int
+	lastCompensates bool
 }
 
-// badSyndrome is a READ of n bytes, and which response has the wrong syndrome.
+// badSyndrome is the length of a READ and the index of the response with a bad syndrome.
 type badSyndrome struct{ n, at int }
 
-// truncateLast takes the last n bytes away from the last packet.
+// truncateLast removes n bytes from the end of the last packet.
 func truncateLast(pkts []ib.Packet, n int) []ib.Packet {
 	last := &pkts[len(pkts)-1]
 	*last = last.WithPayload(last.Payload[:len(last.Payload)-n])

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A requester asks again when its timer expires, or as soon as it sees the gap. These
-// cases take either.
+// The cases below accept a requester that retransmits the READ when its timer expires,
+// and one that does when it detects the gap.
 
 var readRetryCases = []conformance.Case{
 	{
@@ -91,22 +91,22 @@ var readRetryCases = []conformance.Case{
 	},
 }
 
-// startRead has the device read what the peer has. It returns the responses, of which
-// none has been sent.
+// startRead has the device read these bytes. It returns the responses without sending
+// them.
 func (c *conn) startRead(bytes []byte) []ib.Packet {
 	c.postRead(len(bytes))
 	c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(len(bytes))))
 	return ib.ReadResponses(c.devicePSN(0), 1, bytes, mtuBytes)
 }
 
-// awaitRetryFrom has the device read, lets only the first got responses come, and waits
-// until it asks for the rest.
+// awaitRetryFrom has the device read these bytes, sends the first got responses only, and
+// waits until the device requests the rest.
 func (c *conn) awaitRetryFrom(got int, bytes []byte) {
 	c.send(c.startRead(bytes)[:got]...)
 	c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(got)))
 }
 
-// expectReadDone ends the case unless the device's READ has succeeded.
+// expectReadDone fails the case unless the device's READ succeeds with these bytes.
 func (c *conn) expectReadDone(bytes []byte) {
 	c.ExpectCompletion(1, verbs.WCSuccess)
 	c.ExpectBytes(c.localMem, 0, bytes)

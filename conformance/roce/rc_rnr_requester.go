@@ -213,9 +213,9 @@ var rnrWaitCases = []conformance.Case{
 	},
 }
 
-// expectRetryAfterRNR sends an RNR NAK to the first of the packets and ends the case unless they
-// all come again. It returns how long that took; what the bench adds makes it later,
-// never sooner.
+// expectRetryAfterRNR sends an RNR NAK to the first of the packets, and fails the case
+// unless all are retransmitted. It returns how long that took; the bench can only add to
+// it.
 func expectRetryAfterRNR(c *conn, again []ib.Packet, code uint8) time.Duration {
 	begun := c.Now()
 	c.send(ib.RNR(again[0].PSN(), code, 0))
@@ -225,15 +225,15 @@ func expectRetryAfterRNR(c *conn, again []ib.Packet, code uint8) time.Duration {
 	return took
 }
 
-// expectRNRWait is rnrRepeats that ends the case also if they come sooner than the timer
-// code allows.
+// expectRNRWait is expectRetryAfterRNR that also fails the case if the device retransmits
+// before the RNR timer expires.
 func expectRNRWait(c *conn, again []ib.Packet, code uint8) {
 	took, least := expectRetryAfterRNR(c, again, code), ib.RNRTimer(code)
 	c.Check(took >= least, fmt.Sprintf("a wait of at least %v for timer code %d", least, code), "%v", took)
 }
 
-// exhaustRNRRetries has the device send a message and refuses it as often as its count of RNR
-// retries allows, and once more.
+// exhaustRNRRetries has the device send a SEND, and sends one RNR NAK more than rnr_retry
+// allows.
 func exhaustRNRRetries(c *conn) {
 	c.PostSend(c.qp, c.sendWR(1, 8))
 	all := c.expectAll(c.wantSend(0, 8))

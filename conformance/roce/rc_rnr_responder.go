@@ -105,14 +105,15 @@ var rnrCases = []conformance.Case{
 	},
 }
 
-// anyRNRNak is an RNR NAK with any timer.
+// anyRNRNak matches an RNR NAK with any timer code.
 func anyRNRNak(psn ib.PSN) ib.Packet {
 	p := ib.RNR(psn, 0, ib.AnyMSN)
 	p.AETH.Value = nil
 	return p
 }
 
-// rnrNakBody has each of the opcodes come where there is no receive, behind a WRITE.
+// rnrNakBody makes the body of a case that sends each opcode after a WRITE to a queue
+// pair without receives, and expects an RNR NAK.
 func rnrNakBody(ops ...ib.Opcode) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
 		for _, op := range ops {

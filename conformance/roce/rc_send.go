@@ -107,7 +107,7 @@ var sendCases = []conformance.Case{
 	},
 }
 
-// badReceives are buffers that a message cannot go to.
+// badReceives are receive buffers that the device must not write to.
 var badReceives = []badBuffer{
 	{"a key that does not exist", func(c *conn) verbs.SGE {
 		return verbs.SGE{Addr: c.localMem.Addr(), Length: 64, LKey: verbs.LKey(unknownKey(verbs.RKey(c.localMem.LKey())))}
@@ -115,7 +115,7 @@ var badReceives = []badBuffer{
 	{"memory of another domain", func(c *conn) verbs.SGE { return c.otherPDMemory(verbs.AccessLocalWrite).SGE(0, 64) }},
 }
 
-// sendInto posts such a receive and sends a message to it.
+// sendInto posts a receive with this buffer, and sends a SEND to it.
 func (c *conn) sendInto(r badBuffer) {
 	c.PostRecv(c.qp, 1, r.of(c))
 	c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())

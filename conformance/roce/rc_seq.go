@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The ways in which a message is open: at its beginning, and further on.
+// Opcodes that leave no message open, a SEND, a WRITE, or either.
 var (
 	seqNone   = [][]ib.Opcode{nil}
 	seqSends  = [][]ib.Opcode{{ib.OpSendFirst}, {ib.OpSendFirst, ib.OpSendMiddle}}
@@ -179,8 +179,8 @@ var sequenceCases = []conformance.Case{
 			c.send(ib.SendFirst(c.peerPSN(0), data(pathMTU.Bytes())).AckReq())
 			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
 			c.send(ib.SendOnly(c.peerPSN(1), data(16)).AckReq())
-			// Which status it is, is not said: the one that a requester would see is
-			// usual, but a receiver has others that tell the cause.
+			// The status is not specified. Most devices report the one that the requester
+			// would see.
 			wc := c.NextCompletion()
 			c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr,
 				"receive 1, with an error that tells the cause", "receive %d: %v", wc.WRID, wc.Status)
@@ -191,8 +191,8 @@ var sequenceCases = []conformance.Case{
 	},
 }
 
-// packetOf returns a packet of the opcode as the peer's k-th one. What it writes to, or
-// reads from, is the second half of the memory.
+// packetOf returns the peer's k-th packet with this opcode. READs, WRITEs and atomics
+// access the second half of targetMem.
 func packetOf(c *conn, op ib.Opcode, k int) ib.Packet {
 	info, _ := op.Info()
 	p := ib.Op(op).WithPSN(c.peerPSN(k)).AckReq()
@@ -214,7 +214,7 @@ func packetOf(c *conn, op ib.Opcode, k int) ib.Packet {
 	return p
 }
 
-// sendEachAcked sends packets and waits for the ACK of each.
+// sendEachAcked sends a packet of each opcode and waits for its ACK.
 func sendEachAcked(c *conn, ops []ib.Opcode) {
 	for k, op := range ops {
 		p := packetOf(c, op, k)
@@ -226,8 +226,8 @@ func sendEachAcked(c *conn, ops []ib.Opcode) {
 	}
 }
 
-// orderRefusedBody has each of the opcodes come behind each of the beginnings, on a
-// connection of its own.
+// orderRefusedBody makes the body of a case that sends each of the opcodes in then after
+// each sequence in begun, on a new connection, and expects a NAK for an invalid request.
 func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
 		for _, before := range begun {
@@ -246,8 +246,9 @@ func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.
 	})
 }
 
-// expectEarlyIsGap has an opcode come too early that could not follow the packets before, and
-// then the one that is due.
+// expectEarlyIsGap sends an opcode that must not follow the ones before, with a PSN after
+// a gap, and fails the case unless the device sends a sequence NAK and then accepts the
+// expected packet.
 func expectEarlyIsGap(p *port, before []ib.Opcode, early, due ib.Opcode) {
 	p.Note("%v early behind %v", early, before)
 	c := p.connect(setup{receives: 2, recvLen: 2048})
@@ -259,8 +260,8 @@ func expectEarlyIsGap(p *port, before []ib.Opcode, early, due ib.Opcode) {
 	c.ExpectState(c.qp, verbs.QPStateRTS)
 }
 
-// sendTwoPacketSend sends a SEND of which this is the end, and another one, and returns
-// the completion of the first.
+// sendTwoPacketSend sends a SEND of two packets, the second of which is end, and a SEND
+// of one packet. It returns the completion of the first.
 func sendTwoPacketSend(c *conn, end ib.Packet) verbs.WC {
 	c.send(ib.SendFirst(c.peerPSN(0), data(pathMTU.Bytes())), end.AckReq())
 	wc := c.ExpectRecv(1, pathMTU.Bytes()+16)
@@ -273,7 +274,7 @@ func sendTwoPacketSend(c *conn, end ib.Packet) verbs.WC {
 	return wc
 }
 
-// boundWindowKey binds a window to memory and returns its key.
+// boundWindowKey binds a type 2 window and returns its key.
 func boundWindowKey(c *conn) verbs.RKey {
 	m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	mw, err := c.PD.AllocMW(verbs.MWType2)
@@ -286,8 +287,8 @@ func boundWindowKey(c *conn) verbs.RKey {
 	return key
 }
 
-// checkNotInterleaved ends the case if a packet is between those of a message to which it does
-// not belong. The first packet may be in the middle of one.
+// checkNotInterleaved fails the case if a packet is between those of another message. The
+// first packet may continue a message.
 func checkNotInterleaved(c *conn, all []ib.Packet) {
 	open, kind := false, ib.KindSend
 	for i, p := range all {

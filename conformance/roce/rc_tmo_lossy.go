@@ -8,24 +8,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// lossyLink is a sound responder behind a link that loses packets in both directions.
+// lossyLink is a connection to a correct responder over a link that drops packets in both
+// directions.
 type lossyLink struct {
 	*conn
 	peer    *rcpeer.Responder
 	percent int
-	// mayFail is set where so much is lost that a request may be lost as often as it is
-	// repeated.
+	// mayFail is set if so many packets are dropped that the retries of a request may be
+	// exhausted.
 	mayFail bool
-	// reads has where in own the data of each READ go.
+	// reads has the offset in localMem for each READ.
 	reads map[uint64]int
 }
 
-// READs over a lossy link: how long they are, how many places they go to by turns, and how
-// many requests may be posted that have not been seen to complete. At most every second of
-// these is a READ, so that each has its place to itself until its data has been looked at.
+// READs use lossySlots buffers in turn. At most every second of lossyWindow outstanding
+// requests is a READ, therefore a buffer is checked before it is reused.
 const (
 	lossyReadLen = 1500
-	lossyPlaces  = 5
+	lossySlots   = 5
 	lossyWindow  = 8
 )
 
@@ -35,7 +35,7 @@ func newLossyLink(c *conn, percent int) *lossyLink {
 
 func (l *lossyLink) drops() bool { return l.Rand.IntN(100) < l.percent }
 
-// run has the device post requests, of which each has to complete in its turn.
+// run has the device post 120 requests, and fails the case unless they complete in order.
 func (l *lossyLink) run() {
 	const requests = 120
 	progress := l.Now()
@@ -43,8 +43,8 @@ func (l *lossyLink) run() {
 		for ; posted < requests && posted-done < lossyWindow; posted++ {
 			l.PostSend(l.qp, l.newRequest(posted))
 		}
-		// To look for completions may take longer than packets do: who looked after each
-		// would answer later and later, and be asked again and again.
+		// Serve several packets for each poll: polling may take so long that the device
+		// times out.
 		for range 16 {
 			if !l.serveNext() {
 				break
@@ -55,9 +55,8 @@ func (l *lossyLink) run() {
 			if !ok {
 				break
 			}
-			// A request may fail for good, by eight losses in a row; the rest is
-			// flushed then, which is an end as well. Where one packet in twenty is lost
-			// that does not happen: eight of those are one in 10^8.
+			// A request fails after eight losses in a row, and later ones are flushed.
+			// With a loss of 5 % the probability is 10^-8.
 			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
 			l.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
 			if at, ok := l.reads[wc.WRID]; ok && wc.Status == verbs.WCSuccess {
@@ -71,7 +70,8 @@ func (l *lossyLink) run() {
 	}
 }
 
-// serveNext answers the next packet, if there is one soon, and reports whether there was.
+// serveNext waits briefly for a packet of the device, and answers it unless it is
+// dropped. It reports whether there was one.
 func (l *lossyLink) serveNext() bool {
 	p, ok := l.nextPacket(shortWait)
 	if !ok || l.drops() {
@@ -85,7 +85,7 @@ func (l *lossyLink) serveNext() bool {
 	return true
 }
 
-// newRequest is one of several kinds.
+// newRequest returns the i-th request. The kinds alternate.
 func (l *lossyLink) newRequest(i int) verbs.SendWR {
 	id := uint64(i)
 	switch i % 4 {
@@ -100,7 +100,7 @@ func (l *lossyLink) newRequest(i int) verbs.SendWR {
 			return wr
 		}
 	}
-	l.reads[id] = sinkOffset + len(l.reads)%lossyPlaces*lossyReadLen
+	l.reads[id] = sinkOffset + len(l.reads)%lossySlots*lossyReadLen
 	wr := l.readWR(id, lossyReadLen)
 	wr.SGL = l.localSGL(l.reads[id], lossyReadLen)
 	return wr

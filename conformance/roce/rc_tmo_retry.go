@@ -163,7 +163,7 @@ var retryCases = []conformance.Case{
 				}
 				qpn := uint32(c.qp.QPN())
 				c.Must("a queue pair that can be destroyed", c.qp.Close())
-				c.drain() // on a busy bench a timer may have expired before
+				c.drain() // a timer may have expired before
 				c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
 				c.sendPacket(ib.Ack(c.devicePSN(0), 1).To(qpn))
 				c.expectSilence(silencePeriod)
@@ -189,7 +189,7 @@ var retryCases = []conformance.Case{
 				ib.WriteOnly(c.peerPSN(1024), c.reth(0, 8), data(8)).AckReq(),
 			)
 			first, ok := c.nextPacket(c.ResponseTimeout())
-			for ok && first.Opcode() == ib.OpSendOnly { // a busy bench may have it come again
+			for ok && first.Opcode() == ib.OpSendOnly { // retransmissions
 				first, ok = c.nextPacket(c.ResponseTimeout())
 			}
 			c.Check(ok, "an answer to the READ", "nothing in %v", c.ResponseTimeout())
@@ -224,10 +224,11 @@ var retryCases = []conformance.Case{
 	},
 }
 
-// rnrTimer5ms is the timer code for 5.12 ms.
+// rnrTimer5ms is the RNR timer code of 5.12 ms.
 const rnrTimer5ms = 18
 
-// expectRetryFromNak has the device send a message of five packets and refuses the third.
+// expectRetryFromNak has the device send a message of five packets, and sends a NAK to
+// the third.
 func expectRetryFromNak(c *conn, wr verbs.SendWR, message []ib.Packet) {
 	c.PostSend(c.qp, wr)
 	all := c.expectAll(message)
@@ -237,8 +238,8 @@ func expectRetryFromNak(c *conn, wr verbs.SendWR, message []ib.Packet) {
 	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
-// sendEach has the device send so many SENDs, of different lengths, and returns their
-// packets.
+// sendEach has the device send n SENDs of different lengths, one at a time, and returns
+// their packets.
 func (c *conn) sendEach(n int) []ib.Packet {
 	all := make([]ib.Packet, 0, n)
 	for k := range n {
@@ -248,10 +249,10 @@ func (c *conn) sendEach(n int) []ib.Packet {
 	return all
 }
 
-// checkSentBeforeReset ends the case if what came right behind a reset cannot have been sent
-// before it, as READ responses and a repeated SEND can: an ACK for a WRITE whose turn is
-// behind a READ that has not been answered to its end. It reports whether that was
-// answered, so that nothing was left to forget.
+// checkSentBeforeReset fails the case if one of the packets received after a reset cannot
+// have been sent before it. READ responses and a retransmitted SEND can; the ACK of a
+// WRITE after an unfinished READ cannot. It reports whether the READ was answered
+// completely, which leaves nothing to test.
 func checkSentBeforeReset(c *conn, came []ib.Packet) (answered bool) {
 	for _, p := range came {
 		if p.Opcode() == ib.OpReadResponseLast {
@@ -262,8 +263,7 @@ func checkSentBeforeReset(c *conn, came []ib.Packet) (answered bool) {
 	return false
 }
 
-// retransmissionOf makes an expectation of a packet that came: all that its sender chose,
-// but for whether it asks for an ACK.
+// retransmissionOf returns the expected retransmission of a packet. AckReq may differ.
 func retransmissionOf(p ib.Packet) ib.Packet {
 	want := ib.Packet{BTH: p.BTH, RETH: p.RETH, Imm: p.Imm, Payload: p.Payload, Pad: p.Pad}
 	want.BTH.AckReq, want.BTH.FECN, want.BTH.BECN = nil, nil, nil

@@ -10,11 +10,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// timeout4ms is a local ACK timeout of 4.2 ms.
+// timeout4ms is the code of a local ACK timeout of 4.2 ms.
 const timeout4ms = 10
 
-// withTimeout has the device repeat what is not acknowledged after such a timeout, so
-// many times.
+// withTimeout returns a modify function that sets the local ACK timeout and the retry
+// count.
 func withTimeout(code, retries uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = code, retries }
 }
@@ -49,7 +49,7 @@ var timeoutCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{8, 12, 15} {
 				c := p.connect(setup{modify: withTimeout(code, 7), exactTimeout: true})
-				begun := c.Now() // before it is sent: the bench can make it later only
+				begun := c.Now() // before the post: the bench can only add to the measured time
 				c.PostSend(c.qp, c.sendWR(1, 8))
 				c.expectAll(c.wantSend(0, 8))
 				for n := range 4 {
@@ -83,8 +83,9 @@ var timeoutCases = []conformance.Case{
 				c.send(ib.Ack(c.devicePSN(0), 1))
 				most, longest := 4*ib.AckTimeout(code), slices.Max(apart)
 				if !c.Virtual {
-					// A busy bench makes some of them long, and seldom two in a row: what the
-					// device does by itself is the shortest of the first and that of the last.
+					// A busy bench delays single intervals, rarely two in a row. The
+					// shortest of the first four and of the last three are those of the
+					// device.
 					longest = max(slices.Min(apart[:4]), slices.Min(apart[4:]))
 				}
 				c.Check(longest <= most, fmt.Sprintf("repetitions at most %v apart with timeout code %d", most, code), "%v", longest)
@@ -102,7 +103,7 @@ var timeoutCases = []conformance.Case{
 		Run: onConn(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 8))
 			c.expectAll(c.wantSend(0, 8))
-			c.Sleep(50 * time.Millisecond) // where time is real, silence does not wait as long
+			c.Sleep(50 * time.Millisecond) // in real time, expectSilence does not wait this long
 			c.expectSilence(time.Minute)
 			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
@@ -189,7 +190,8 @@ var timeoutCases = []conformance.Case{
 	},
 }
 
-// expectRetransmittedRequest leaves a request without answer until it has come again.
+// expectRetransmittedRequest answers a request only when the device has retransmitted it,
+// and fails the case unless it succeeds.
 func expectRetransmittedRequest(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
 	c.PostSend(c.qp, wr)
 	c.expectAll(request)
@@ -198,8 +200,8 @@ func expectRetransmittedRequest(c *conn, wr verbs.SendWR, request []ib.Packet, a
 	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
-// exhaustRetries has the device send a message that is not answered, and ends the case
-// unless it is repeated as often as its count of retries says, and no more.
+// exhaustRetries has the device send a SEND that is not answered, and fails the case
+// unless it is retransmitted exactly retry_cnt times.
 func exhaustRetries(c *conn) {
 	c.PostSend(c.qp, c.sendWR(1, 8))
 	for range int(c.attr.RetryCnt) + 1 {

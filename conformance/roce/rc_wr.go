@@ -20,7 +20,7 @@ var writeCases = []conformance.Case{
 			c.postWrite(1, 2500)
 			c.postWrite(2, 100)
 			for _, want := range ib.Write(c.devicePSN(0), rdmaRemoteRETH(2500), c.localMem.Buf[:2500], mtuBytes) {
-				want.BTH.AckReq = nil // who asks where is for the requester to say
+				want.BTH.AckReq = nil // the requester may set it in any packet
 				c.expect(want)
 			}
 			c.expect(ib.WriteOnly(c.devicePSN(3), rdmaRemoteRETH(100), c.localMem.Buf[:100]))
@@ -97,7 +97,7 @@ var writeCases = []conformance.Case{
 		Defects: []string{"LatePlacement"},
 		Run: onConn(setup{receives: 8}, func(c *conn) {
 			for i := range 8 {
-				bytes := data(2500 + i)[i:] // other bytes each time
+				bytes := data(2500 + i)[i:] // different bytes each time
 				c.send(ib.Write(c.peerPSN(4*i), c.reth(0, 0), bytes, mtuBytes)...)
 				c.send(ib.SendOnly(c.peerPSN(4*i+3), bytes[:60]))
 				c.pollRecv(uint64(i+1), 60)
@@ -127,8 +127,8 @@ var writeCases = []conformance.Case{
 	},
 }
 
-// pollRecv is Received that looks so often that it sees a completion as soon as
-// there is one.
+// pollRecv is ExpectRecv that polls every 100 ns, to see the completion as early as
+// possible.
 func (c *conn) pollRecv(id uint64, n int) {
 	const step, looks = 100 * time.Nanosecond, 1000
 	var wcs [1]verbs.WC
@@ -141,11 +141,11 @@ func (c *conn) pollRecv(id uint64, n int) {
 		}
 		c.Sleep(step)
 	}
-	c.ExpectRecv(id, n) // slow, but it may come
+	c.ExpectRecv(id, n) // wait longer for slow devices
 }
 
-// longSGL is 2^31+1 bytes, in as many pieces as the device takes: the more of them,
-// the less memory.
+// longSGL returns a list of 2^31+1 bytes. It uses as many entries as the device supports
+// for the same region, to register less memory.
 func (p *port) longSGL() (sgl []verbs.SGE) {
 	attr, err := p.Device.QueryDevice()
 	p.Must("a device that can be queried", err)
@@ -153,7 +153,7 @@ func (p *port) longSGL() (sgl []verbs.SGE) {
 	for pieces < 64 && 2*pieces < attr.MaxSGE && 2*pieces < attr.MaxSGERead {
 		pieces *= 2
 	}
-	// Nobody touches the memory, so that it need not be there.
+	// The memory is never touched and therefore not allocated.
 	mr, err := p.PD.RegMR(verbs.MRInit{Buf: make([]byte, 1<<31/pieces), Access: verbs.AccessLocalWrite})
 	p.Must("a large region", err)
 	for range pieces {

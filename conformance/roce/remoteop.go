@@ -2,19 +2,17 @@ package roce
 
 import "github.com/fabrictest/fabrictest/conformance/packet/ib"
 
-// remoteOp is something that a peer does with the device's memory.
+// remoteOp is an operation of the peer on the device's memory.
 type remoteOp struct {
 	name string
-	// packet asks for it; a WRITE is of as many bytes as the RETH says.
+	// packet returns the request; a WRITE has as many bytes as the RETH says.
 	packet func(ib.PSN, ib.RETH) ib.Packet
-	// answer is the opcode of an answer to one that was executed.
+	// answer is the opcode of the response if the request is executed.
 	answer ib.Opcode
 }
 
-// String is its name.
 func (op remoteOp) String() string { return op.name }
 
-// The operations.
 var (
 	writeOp = remoteOp{"WRITE", func(psn ib.PSN, at ib.RETH) ib.Packet {
 		return ib.WriteOnly(psn, at, data(int(*at.Len))).AckReq()
@@ -28,8 +26,8 @@ var (
 	}, ib.OpAtomicAcknowledge}
 )
 
-// expectOpRefused asks for something with the first PSN that must be refused, and change
-// nothing of the connection's memory.
+// expectOpRefused requests an operation with the first PSN, and fails the case unless the
+// device sends a NAK with this code and leaves targetMem unchanged.
 func (c *conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
 	c.send(op.packet(c.peerPSN(0), at))
 	c.expectNak(c.peerPSN(0), code)
@@ -37,10 +35,11 @@ func (c *conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
 	c.ExpectUnchanged(c.targetMem, 0, 0)
 }
 
-// expectOpExecuted asks for something with the first PSN that must be done.
+// expectOpExecuted requests an operation with the first PSN, and fails the case unless it
+// is executed.
 func (c *conn) expectOpExecuted(op remoteOp, at ib.RETH) { c.expectOpExecutedAt(0, op, at) }
 
-// expectOpExecutedAt is opWorks with the n-th PSN.
+// expectOpExecutedAt is expectOpExecuted with the n-th PSN.
 func (c *conn) expectOpExecutedAt(n int, op remoteOp, at ib.RETH) {
 	c.send(op.packet(c.peerPSN(n), at))
 	got := c.expect(ib.Op(op.answer).WithPSN(c.peerPSN(n)))

@@ -30,7 +30,7 @@ var srqSizeCases = []conformance.Case{
 		ID:    "srq/size/below-what-is-queued-refused",
 		Title: "An SRQ cannot be made smaller than what it holds, and loses nothing by the attempt",
 		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc", conformance.Dangerous}, // Linux 6.1 lost its rxe here
+		Labels:  []string{"service:rc", conformance.Dangerous}, // Linux 6.1 loses its rxe device
 		Sends:   "SENDs, when a size below the receives that are posted was asked for",
 		Expects: "that the size is refused, and that every receive is still there",
 		Defects: []string{"SRQUnchecked"},
@@ -77,7 +77,7 @@ var srqSizeCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			q := p.newSharedQueue(0)
 			room := p.srqAttr(q.srq).MaxWR
-			// The device may have made more room than was asked for.
+			// The device may have rounded the size up.
 			var wrs []verbs.RecvWR
 			for i := range room + 2 {
 				wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.SGL(i%srqMaxWR*srqRecvLen, srqRecvLen)})

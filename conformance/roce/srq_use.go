@@ -196,13 +196,13 @@ var srqCases = []conformance.Case{
 	},
 }
 
-// sharedQueue is a shared receive queue whose receives may be used in any order, but
-// each once.
+// sharedQueue is a shared receive queue. Its receives may complete in any order, each
+// once.
 type sharedQueue struct {
 	p    *port
 	srq  verbs.SRQ
 	mem  *rig.Memory
-	free map[uint64]bool // by ID
+	free map[uint64]bool // posted receives, by ID
 	next uint64
 }
 
@@ -211,7 +211,7 @@ const (
 	srqMaxWR   = 16
 )
 
-// sharedQueue makes one with so many receives, with IDs from 1 on.
+// newSharedQueue returns a queue with posted receives, with IDs from 1 on.
 func (p *port) newSharedQueue(receives int) *sharedQueue {
 	q := &sharedQueue{p: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
 	var err error
@@ -221,7 +221,6 @@ func (p *port) newSharedQueue(receives int) *sharedQueue {
 	return q
 }
 
-// post posts n receives.
 func (q *sharedQueue) post(n int) {
 	for range n {
 		id := q.next
@@ -231,11 +230,12 @@ func (q *sharedQueue) post(n int) {
 	}
 }
 
-// offset is where in the memory a receive is; they are used again, not at once.
+// offset returns the offset of a receive's buffer. Buffers are reused after srqMaxWR
+// receives.
 func (q *sharedQueue) offset(id uint64) int { return int(id-1) % srqMaxWR * srqRecvLen }
 
-// connect are n of RC on the queue. Their peer has one number for all: what is
-// answered to one has to be read before another is talked to.
+// connect makes n RC connections on the queue. The peer has the same QPN in all of them:
+// a case must read the responses of one before it uses another.
 func (q *sharedQueue) connect(n int) []*conn {
 	all := make([]*conn, n)
 	for i := range all {
@@ -244,8 +244,8 @@ func (q *sharedQueue) connect(n int) []*conn {
 	return all
 }
 
-// expectDelivered ends the case unless the next completion is that of a message which came
-// to this connection, in a receive that is free.
+// expectDelivered fails the case unless the next completion is that of a message to this
+// connection, in a receive that was not used before.
 func (q *sharedQueue) expectDelivered(c *conn, want []byte) {
 	wc := c.NextCompletion()
 	switch {
@@ -258,7 +258,7 @@ func (q *sharedQueue) expectDelivered(c *conn, want []byte) {
 	c.ExpectBytes(q.mem, q.offset(wc.WRID), want)
 }
 
-// expectUsedUp ends the case unless all receives have been used.
+// expectUsedUp fails the case unless all receives have completed.
 func (q *sharedQueue) expectUsedUp() {
 	q.p.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
 }

@@ -6,18 +6,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// pathMTU is that of connections that a case does not care about.
+// pathMTU is the default path MTU of connections.
 const pathMTU = verbs.MTU1024
 
-// toInit takes a connected queue pair to INIT.
+// toInit moves a connected queue pair to INIT.
 func (p *port) toInit(qp verbs.QP, access verbs.Access) {
 	p.Must("a queue pair in INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 }
 
-// peerAttr are the attributes of a connection with the raw peer. There are no
-// timers: a request that is not answered waits for ever, unless the case says
-// otherwise.
+// peerAttr returns the default attributes of a connection with the peer. There is no ACK
+// timeout.
 func (p *port) peerAttr(peer netip.Addr) verbs.QPAttr {
 	return verbs.QPAttr{
 		PathMTU: pathMTU, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
@@ -25,13 +24,13 @@ func (p *port) peerAttr(peer netip.Addr) verbs.QPAttr {
 	}
 }
 
-// masks of the transitions, by type: what each demands.
+// Required attributes of the transitions, for all connected types.
 const (
 	toRTRMask = verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	toRTSMask = verbs.QPAttrState | verbs.QPAttrSQPSN
 )
 
-// toRTR takes a connected queue pair from INIT to RTR.
+// toRTR moves a connected queue pair from INIT to RTR.
 func (p *port) toRTR(qp verbs.QP, a verbs.QPAttr) {
 	mask := toRTRMask
 	if t := qp.Type(); t == verbs.QPTypeRC || t == verbs.QPTypeXRCRecv {
@@ -41,7 +40,7 @@ func (p *port) toRTR(qp verbs.QP, a verbs.QPAttr) {
 	p.Must("a queue pair in RTR", qp.Modify(a, mask))
 }
 
-// toRTS takes a connected queue pair from RTR to RTS.
+// toRTS moves a connected queue pair from RTR to RTS.
 func (p *port) toRTS(qp verbs.QP, a verbs.QPAttr) {
 	mask := toRTSMask
 	switch qp.Type() {
@@ -54,7 +53,7 @@ func (p *port) toRTS(qp verbs.QP, a verbs.QPAttr) {
 	p.Must("a queue pair in RTS", qp.Modify(a, mask))
 }
 
-// toError takes a queue pair to the error state.
+// toError moves a queue pair to ERR.
 func (p *port) toError(qp verbs.QP) {
 	p.Must("a queue pair in ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 }

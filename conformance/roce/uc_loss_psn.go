@@ -24,8 +24,8 @@ var ucLossCases = []conformance.Case{
 				c.send(ucSendWithout(c.peerPSN(0), lost)...)
 				c.Sync()
 				c.ExpectNoCompletion()
-				// Whether the very next message arrives is another case's question: two
-				// are sent, and the first that comes has to be in the first receive.
+				// Another case checks that the next message is delivered. Here one of two
+				// must be, in the first receive.
 				c.send(ucSendOnly(c.peerPSN(3), 48), ucSendOnly(c.peerPSN(4), 48))
 				c.ExpectRecv(1, 48)
 				c.ExpectBytes(c.localMem, 0, data(48))
@@ -76,8 +76,8 @@ var ucLossCases = []conformance.Case{
 				}
 				psn += 7
 			}
-			// That one more is lost than need be is another case's question: here the
-			// last has to come.
+			// Another case checks that no message is lost unnecessarily. Here the last
+			// one must arrive.
 			c.send(ucSendOnly(c.peerPSN(psn), 60))
 			for wc := c.NextCompletion(); wc.ByteLen != 60; wc = c.NextCompletion() {
 				c.Check(wc.Status == verbs.WCSuccess, "receives that complete with success", "%s", rig.Describe(&wc))
@@ -143,7 +143,7 @@ var ucLossCases = []conformance.Case{
 	},
 }
 
-// ucSend is a SEND of UC of n bytes.
+// ucSend returns the packets of a UC SEND of n bytes.
 func ucSend(psn ib.PSN, n int) []ib.Packet {
 	all := ib.Send(psn, data(n), ucMTU)
 	for i := range all {
@@ -152,7 +152,7 @@ func ucSend(psn ib.PSN, n int) []ib.Packet {
 	return all
 }
 
-// ucSendWithout is a SEND of UC of three packets, of which one is lost.
+// ucSendWithout returns a UC SEND of three packets, without the one with index lost.
 func ucSendWithout(psn ib.PSN, lost int) []ib.Packet {
 	all := ucSend(psn, 2*ucMTU+100)
 	return append(all[:lost], all[lost+1:]...)

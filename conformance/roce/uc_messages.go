@@ -180,14 +180,15 @@ var ucCases = []conformance.Case{
 	},
 }
 
-// Messages of UC are cut small, so that many receives that take one of three packets
-// fit into the memory of a connection.
+// The path MTU of UC connections is small, so that localMem has room for many receives of
+// three packets.
 const (
 	ucMTU     = 256
 	ucRecvLen = 3 * ucMTU
 )
 
-// onUC makes a case of a body that uses a UC connection with so many receives.
+// onUC makes the body of a case from a function that uses a UC connection with this many
+// receives.
 func onUC(receives int, body func(*conn)) func(*conformance.Bench) error {
 	return onConn(ucSetup(receives), body)
 }
@@ -199,5 +200,5 @@ func ucSetup(receives int) setup {
 	}
 }
 
-// ucSendOnly is a SEND of UC in one packet.
+// ucSendOnly returns a UC SEND of one packet with n bytes.
 func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, data(n)).On(ib.UC) }

@@ -76,7 +76,7 @@ var udDropCases = []conformance.Case{
 			d.expectSilence(silencePeriod)
 			d.ExpectState(d.qp, verbs.QPStateRTS)
 			d.sendPacket(d.datagram(data(160)))
-			// Whether a receive is lost is another case's question.
+			// Another case checks that no receive is consumed.
 			for wc := d.NextCompletion(); wc.Status != verbs.WCSuccess || wc.ByteLen != 200; wc = d.NextCompletion() {
 				d.Check(wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr, "the datagram that fits", "a completion with %v, %d bytes", wc.Status, wc.ByteLen)
 			}
@@ -122,10 +122,10 @@ var udDropCases = []conformance.Case{
 	},
 }
 
-// udWrongKeys are none of a queue pair's.
+// udWrongKeys are Q_Keys that differ from udQKey.
 var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}
 
-// expectDropped ends the case if a datagram has any effect.
+// expectDropped fails the case if a datagram has any effect.
 func (d *udPort) expectDropped(pkt ib.Packet) {
 	d.sendPacket(pkt)
 	d.expectSilence(silencePeriod)
@@ -133,7 +133,7 @@ func (d *udPort) expectDropped(pkt ib.Packet) {
 	d.ExpectUnchanged(d.localMem, 0, 0)
 }
 
-// qkeyViolations is the port's count of them.
+// qkeyViolations returns the port's counter of Q_Key violations.
 func (d *udPort) qkeyViolations() uint32 {
 	attr, err := d.Device.QueryPort(1)
 	d.Must("a port that can be queried", err)

@@ -57,7 +57,7 @@ var multicastCases = []conformance.Case{
 	},
 }
 
-// multicastGroup is the n-th group of the family of an address.
+// multicastGroup returns the n-th multicast group of an address family.
 func multicastGroup(family netip.Addr, n byte) netip.Addr {
 	if family.Is4() {
 		return netip.AddrFrom4([4]byte{239, 77, 0, n})
@@ -65,8 +65,8 @@ func multicastGroup(family netip.Addr, n byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x0e, 14: 0x77, 15: n})
 }
 
-// expectCopies ends the case unless each of these queue pairs receives one datagram, and
-// nobody else does.
+// expectCopies fails the case unless each of these queue pairs receives one datagram, and
+// no other does.
 func (p *port) expectCopies(members ...*udPort) {
 	missing := make(map[verbs.QPN]bool)
 	for _, m := range members {

@@ -24,8 +24,8 @@ var udPostCases = []conformance.Case{
 			mtu, ah := attr.ActiveMTU.Bytes(), d.newAH(d.PD)
 			for _, more := range []int{1, 4, 2000} {
 				d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, mtu+more)}),
-					// The clause has it vanish without an error. Suites of others want
-					// LOC_LEN_ERR, and a device may know the length when it is posted.
+					// The clause wants the datagram dropped without an error. Other test
+					// suites expect LOC_LEN_ERR, and a device may reject the post.
 					verbs.WCSuccess, verbs.WCLocLenErr)
 				d.recoverFromSQE()
 			}
@@ -109,7 +109,7 @@ var udPostCases = []conformance.Case{
 	},
 }
 
-// recoverFromSQE takes the queue pair back to RTS, if an error has stopped its send queue.
+// recoverFromSQE moves the queue pair from SQE to RTS; it does nothing in other states.
 func (d *udPort) recoverFromSQE() {
 	a, err := d.qp.Query()
 	d.Must("a queue pair that can be queried", err)
@@ -118,8 +118,8 @@ func (d *udPort) recoverFromSQE() {
 	}
 }
 
-// expectNotSent ends the case if a request has anything sent. It may be refused; if it
-// is taken, it has to complete with one of these.
+// expectNotSent fails the case if a request sends a packet. The device must reject the
+// post, or complete the request with one of these statuses.
 func (d *udPort) expectNotSent(wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	_, err := d.qp.PostSend([]verbs.SendWR{wr})
 	d.expectSilence(silencePeriod)

@@ -22,7 +22,8 @@ var udCases = []conformance.Case{
 		Expects: "these in the headers of the receives",
 		Defects: []string{"NoTClassInArea"},
 		Run: onUD(3, func(d *udPort) {
-			// ECN stays out of it: a mark is answered, and may be changed on the way.
+			// The ECN bits are 0: the network may change them, and the device answers a
+			// CE mark.
 			for i, tclass := range []uint8{0, 0x68, 0xfc} {
 				d.sendPacket(d.datagram(data(16)).WithTClass(tclass))
 				d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
@@ -116,7 +117,7 @@ var udCases = []conformance.Case{
 	},
 }
 
-// udAreaCase is the case of the header area in an IP family.
+// udAreaCase returns the case about the GRH area of receives for an IP version.
 func udAreaCase(family int, id, title string) conformance.Case {
 	return conformance.Case{
 		ID: id, Title: title,
@@ -142,28 +143,28 @@ func udAreaCase(family int, id, title string) conformance.Case {
 	}
 }
 
-// udPort is a UD queue pair of the device and a peer that sends it datagrams by hand.
+// udPort is a UD queue pair of the device, with a scripted peer.
 type udPort struct {
 	*port
 	qp verbs.QP
-	// own is for the queue pair's receives and sends.
+	// localMem is for sends and receives of the queue pair.
 	localMem *rig.Memory
 }
 
 const (
-	udQKey    = 0x11223344 // of the queue pairs of either side
+	udQKey    = 0x11223344 // of both ends
 	udPeerQPN = 0x0b0e0e
 	udRecvLen = 1200 // of each receive
 	udMemLen  = 16 << 10
 )
 
-// onUD makes a case of a body that uses a UD queue pair with so many receives, with
-// IDs from 1 on, one behind the other in own.
+// onUD makes the body of a case from a function that uses a UD queue pair with this many
+// receives. They have IDs from 1 on and lie one after the other in localMem.
 func onUD(receives int, body func(*udPort)) func(*conformance.Bench) error {
 	return onPort(func(p *port) { body(p.newUDPort(receives, nil)) })
 }
 
-// newUDPort makes a UD queue pair, on a shared receive queue if there is one.
+// newUDPort makes a UD queue pair, on a shared receive queue unless srq is nil.
 func (p *port) newUDPort(receives int, srq verbs.SRQ) *udPort {
 	d := &udPort{port: p, localMem: p.Memory(udMemLen, verbs.AccessLocalWrite)}
 	var err error
@@ -182,20 +183,20 @@ func (p *port) newUDPort(receives int, srq verbs.SRQ) *udPort {
 	return d
 }
 
-// datagram is one for the queue pair.
+// datagram returns a datagram to the queue pair.
 func (d *udPort) datagram(payload []byte) ib.Packet {
 	return ib.Datagram(0, udQKey, udPeerQPN, payload).To(uint32(d.qp.QPN()))
 }
 
-// newAH is an address handle of the peer's.
+// newAH returns an address handle for the peer.
 func (d *udPort) newAH(pd verbs.PD) verbs.AH {
 	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.peerAddr), SGIDIndex: d.GIDIndex(), HopLimit: 64}})
 	d.Must("an address handle", err)
 	return ah
 }
 
-// sendTo addresses a request, a plain SEND if it does not say otherwise, to the
-// peer's queue pair.
+// sendTo addresses a request to the peer's queue pair. The opcode is SEND if it is not
+// set.
 func (d *udPort) sendTo(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
 	if wr.Opcode == 0 {
 		wr.Opcode = verbs.OpSend
@@ -204,7 +205,8 @@ func (d *udPort) sendTo(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
 	return wr
 }
 
-// expectHeader ends the case unless the header area of a receive is as wanted.
+// expectHeader fails the case unless the IP header in the GRH area of a receive matches
+// want.
 func (d *udPort) expectHeader(receive int, want packet.IP) {
 	family := 6
 	if d.deviceAddr.Is4() {
@@ -220,8 +222,8 @@ func (d *udPort) expectHeader(receive int, want packet.IP) {
 	}
 }
 
-// unknownServiceREQ is a request for a connection with a service that nobody has: what is
-// answered for certain.
+// unknownServiceREQ returns a REQ for a service without a listener, which every device
+// answers.
 func (p *port) unknownServiceREQ() ib.Packet {
 	const nobody = 9
 	header := ib.AddrHeader{SrcPort: 40000, Src: p.peerAddr, Dst: p.deviceAddr}

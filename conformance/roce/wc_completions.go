@@ -29,8 +29,8 @@ var completionCases = []conformance.Case{
 			)
 			c.nextPackets(4)
 			c.send(ib.Ack(c.devicePSN(3), 4))
-			// The ACK says that the READ's response was lost: the READ may be sent again,
-			// with all that is behind it, at once.
+			// The ACK implies that the READ response was lost: the device may retransmit
+			// the READ and later requests at once.
 			c.Sync()
 			c.ExpectNoCompletion()
 			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(16)), ib.Ack(c.devicePSN(3), 4))
@@ -203,7 +203,7 @@ var completionCases = []conformance.Case{
 	},
 }
 
-// fenceCase is the case of a fenced SEND behind an operation with an answer.
+// fenceCase returns the case of a fenced SEND after READs or atomics.
 func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.PSN) ib.Packet) conformance.Case {
 	return conformance.Case{
 		ID:    "wc/fence/waits-for-earlier-" + what,
@@ -232,7 +232,7 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 	}
 }
 
-// writeImmPackets is a WRITE with immediate data to the beginning of mem.
+// writeImmPackets returns a WRITE with immediate data to the start of targetMem.
 func writeImmPackets(c *conn, psn int, payload []byte) []ib.Packet {
 	all := ib.Write(c.peerPSN(psn), c.reth(0, 0), payload, pathMTU.Bytes())
 	last := &all[len(all)-1]
@@ -244,7 +244,8 @@ func writeImmPackets(c *conn, psn int, payload []byte) []ib.Packet {
 	return all
 }
 
-// expectReadRequest waits for the request of a READ; there may be ACKs before it.
+// expectReadRequest waits for the device's first packet, a READ request. ACKs may come
+// before it.
 func (c *conn) expectReadRequest() {
 	for {
 		pkt, ok := c.nextPacket(c.ResponseTimeout())
@@ -258,15 +259,15 @@ func (c *conn) expectReadRequest() {
 	}
 }
 
-// expectCompletionEvent waits for the event of a completion and ends the case unless that
-// is there then, and of this request.
+// expectCompletionEvent waits for a completion event, and fails the case unless the next
+// completion is a success of this request.
 func (c *conn) expectCompletionEvent(events verbs.CompChannel, id uint64) {
 	c.expectCQEvent(events)
 	c.ExpectCompletion(id, verbs.WCSuccess)
 }
 
-// expectBytesNow is Holds that gives the device no more time: the completion was polled, and
-// that is all that a program waits for.
+// expectBytesNow is ExpectBytes without synchronizing with the device first: an
+// application only waits for the completion.
 func (c *conn) expectBytesNow(m *rig.Memory, off int, want []byte) {
 	c.Check(bytes.Equal(m.Buf[off:][:len(want)], want), fmt.Sprintf("the %d bytes of the message in place with its completion", len(want)), "other bytes")
 }

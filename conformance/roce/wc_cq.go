@@ -146,8 +146,8 @@ var cqCases = []conformance.Case{
 	},
 }
 
-// useCompChannel has what is made from here on use a CQ with a channel for its events,
-// which it returns.
+// useCompChannel replaces the default CQ by one with a completion channel, and returns
+// the channel.
 func (p *port) useCompChannel(depth int) verbs.CompChannel {
 	events, err := p.Device.CreateCompChannel()
 	p.Must("a completion channel", err)
@@ -156,12 +156,11 @@ func (p *port) useCompChannel(depth int) verbs.CompChannel {
 	return events
 }
 
-// armCQ arms the CQ.
 func (p *port) armCQ(solicitedOnly bool) {
 	p.Must("a CQ that can be armed", p.CQ.ReqNotify(solicitedOnly))
 }
 
-// expectCQEvent ends the case unless the channel has an event of the CQ.
+// expectCQEvent fails the case unless the channel has an event of the CQ.
 func (p *port) expectCQEvent(events verbs.CompChannel) {
 	cq, err := events.Wait(p.ResponseTimeout())
 	switch {
@@ -173,15 +172,15 @@ func (p *port) expectCQEvent(events verbs.CompChannel) {
 	p.Check(cq == p.CQ, "an event of the CQ", "one of another")
 }
 
-// expectNoCQEvent ends the case if the channel has an event. See to it that the device has had its
-// time.
+// expectNoCQEvent fails the case if the channel has an event. Synchronize with the device
+// first.
 func (p *port) expectNoCQEvent(events verbs.CompChannel) {
 	_, err := events.Wait(0)
 	p.Check(errors.Is(err, verbs.ErrTimeout), "no event of the CQ", "one (%v)", err)
 }
 
-// overrunCQ connects a queue pair to a CQ that it fills, by SENDs that are acknowledged,
-// and then sends one more. It has that many receives left.
+// overrunCQ connects a queue pair to a small CQ, and sends one SEND more than the CQ has
+// entries. left receives remain posted.
 func (p *port) overrunCQ(left int) *conn {
 	var err error
 	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 1})
@@ -197,7 +196,7 @@ func (p *port) overrunCQ(left int) *conn {
 	return c
 }
 
-// expectCQError ends the case unless the CQ reports that it has lost a completion.
+// expectCQError fails the case unless the next event is CQ_ERR of the CQ.
 func (c *conn) expectCQError() {
 	e := c.nextEvent(verbs.EventCQErr.String())
 	if e.Type != verbs.EventCQErr || e.CQ != c.CQ {

@@ -45,7 +45,7 @@ var errorCases = []conformance.Case{
 			)
 			c.expect(ib.SendOnly(c.devicePSN(0), nil))
 			c.send(ib.Ack(c.devicePSN(0), 1))
-			// The first is not signaled: of it there is a completion only if it fails.
+			// The first request is unsignaled and completes only if it fails.
 			c.ExpectCompletion(102, verbs.WCLocProtErr)
 			for range 2 {
 				wc := c.NextCompletion()
@@ -70,7 +70,7 @@ var errorCases = []conformance.Case{
 				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
 			)
 			c.nextPackets(3)
-			c.Sync() // it has had the time to come to the fourth
+			c.Sync() // the device has processed the fourth request
 			c.send(ib.Ack(c.devicePSN(1), 2), ib.ReadResponseOnly(c.devicePSN(2), 3, data(8)))
 			for id := uint64(1); id <= 3; id++ {
 				c.ExpectCompletion(id, verbs.WCSuccess)
@@ -126,7 +126,8 @@ var errorCases = []conformance.Case{
 	},
 }
 
-// expectErrorCompletion ends the case unless the next completion is of this request, and in error.
+// expectErrorCompletion fails the case unless the next completion is that of this
+// request, with an error.
 func (c *conn) expectErrorCompletion(id uint64) {
 	wc, ok := c.PollCompletion(c.ResponseTimeout())
 	switch {
@@ -137,8 +138,8 @@ func (c *conn) expectErrorCompletion(id uint64) {
 	}
 }
 
-// expectErrorCompletions ends the case unless these requests complete in error, in any order, and
-// of the connection's queue pair.
+// expectErrorCompletions fails the case unless the next completions are those of these
+// requests, in any order, each with an error and the QPN.
 func (c *conn) expectErrorCompletions(ids ...uint64) {
 	missing := make(map[uint64]bool)
 	for _, id := range ids {
@@ -153,7 +154,7 @@ func (c *conn) expectErrorCompletions(ids ...uint64) {
 	}
 }
 
-// deregisteredRKey returns the R_Key of a region that is no more.
+// deregisteredRKey returns the R_Key of a deregistered region.
 func (c *conn) deregisteredRKey() verbs.RKey {
 	m := c.Memory(64, allAccess)
 	key := m.RKey()
@@ -161,7 +162,7 @@ func (c *conn) deregisteredRKey() verbs.RKey {
 	return key
 }
 
-// deregisteredSGE is n bytes of a region that is no more.
+// deregisteredSGE returns n bytes of a deregistered region.
 func (c *conn) deregisteredSGE(n int) verbs.SGE {
 	m := c.Memory(n, verbs.AccessLocalWrite)
 	sge := m.SGE(0, n)

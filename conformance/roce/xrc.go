@@ -127,19 +127,19 @@ var xrcCases = []conformance.Case{
 	},
 }
 
-// xrcTarget is a target of XRC with a peer that plays its initiator by hand.
+// xrcTarget is an XRC target queue pair of the device, with a scripted initiator.
 type xrcTarget struct {
 	*conn
 	domain verbs.XRCD
-	// srqs are two shared receive queues of its domain, each with its own memory and
-	// four receives: those of the first have IDs from 100 on, of the second from 200.
+	// srqs are two shared receive queues of the domain with four receives each. The IDs
+	// are 100 to 103 and 200 to 203.
 	srqs [2]verbs.SRQ
 	mems []*rig.Memory
 }
 
 const xrcRecvLen = 64
 
-// onXRC makes a case of a body that uses a target of XRC.
+// onXRC makes the body of a case from a function that uses an XRC target.
 func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 	return onPort(func(p *port) {
 		x := &xrcTarget{conn: &conn{port: p, targetMem: p.Memory(memLen, allAccess)}}
@@ -159,8 +159,7 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 	})
 }
 
-// newSRQ makes a shared receive queue with four receives, with IDs from hundreds·100
-// on.
+// newSRQ makes a shared receive queue with four receives, with IDs from 100*hundreds on.
 func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
 	srq, err := x.Device.CreateSRQ(verbs.SRQInit{PD: x.PD, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: domain, CQ: x.CQ})
 	x.Must("an SRQ of XRC", err)
@@ -172,8 +171,8 @@ func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
 	return srq
 }
 
-// expectDelivered ends the case unless the next completion is that of a message in a
-// receive of one of the two queues.
+// expectDelivered fails the case unless the next completion is that of a message of n
+// bytes in a receive of srqs[which].
 func (x *xrcTarget) expectDelivered(which, n int) {
 	wc := x.NextCompletion()
 	if got := int(wc.WRID)/100 - 1; wc.Status != verbs.WCSuccess || int(wc.ByteLen) != n || got != which {
@@ -182,8 +181,8 @@ func (x *xrcTarget) expectDelivered(which, n int) {
 	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, data(n))
 }
 
-// expectRefused ends the case unless a SEND for this queue is refused as an invalid
-// request, and uses no receive.
+// expectRefused fails the case unless a SEND to this SRQ is refused as an invalid request
+// and uses no receive.
 func (x *xrcTarget) expectRefused(srq uint32) {
 	x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(srq).AckReq())
 	x.expect(ib.Nak(x.peerPSN(0), ib.NakInvalidRequest, 0).On(ib.XRC))
