@@ -42,7 +42,7 @@ var accessCases = []conformance.Case{
 		Title: "The key of a region that was deregistered is refused with a remote access NAK",
 		Cite:  ibta("", "roce/acc/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE or a READ to a region, and another after it was deregistered",
-		Expects: "the first is executed; to the second a NAK for a remote access error, and memory as it was",
+		Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
 		Defects: []string{"StaleKeys"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
 			m := c.Memory(64, allAccess)
@@ -58,9 +58,9 @@ var accessCases = []conformance.Case{
 	},
 	{
 		ID:    "acc/range/one-byte-beyond-refused",
-		Title: "An access that ends one byte behind its region is refused with a remote access NAK",
+		Title: "An access that ends one byte after its region is refused with a remote access NAK",
 		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE and a READ of the last eight bytes of a region, then of as many one byte further on",
+		Sends:   "a WRITE and a READ of the last eight bytes of a region, then of eight bytes from one byte later",
 		Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
 		Defects: []string{"RangeSlack"},
 		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
@@ -69,7 +69,7 @@ var accessCases = []conformance.Case{
 		ID:    "acc/range/one-byte-before-refused",
 		Title: "An access that begins one byte before its region is refused with a remote access NAK",
 		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE and a READ of the first eight bytes of a region, then of as many one byte before",
+		Sends:   "a WRITE and a READ of the first eight bytes of a region, then of eight bytes from one byte before",
 		Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
 		Defects: []string{"RangeSlack"},
 		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
@@ -79,7 +79,7 @@ var accessCases = []conformance.Case{
 		Title: "An access whose address and length wrap around 2^64 is refused with a remote access NAK",
 		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "WRITEs and READs of 8 bytes at 2^64-4 and at 2^64-8",
-		Expects: "a NAK for a remote access error, memory as it was",
+		Expects: "a NAK for a remote access error, memory unchanged",
 		Defects: []string{"WrappingRange"},
 		Run: onPort(func(p *port) {
 			for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
@@ -91,7 +91,7 @@ var accessCases = []conformance.Case{
 	},
 	{
 		ID:    "acc/range/empty-region-opens-nothing",
-		Title: "A region of no bytes can be registered and opens nothing",
+		Title: "A zero-length region can be registered and grants access to no byte",
 		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "with the key of a region of no bytes: a WRITE of nothing, then a WRITE and a READ of one byte",
 		Expects: "an ACK for nothing; a NAK for a remote access error for a byte",
@@ -112,7 +112,7 @@ var accessCases = []conformance.Case{
 		Title: "The key of a region in another protection domain is refused with a remote access NAK",
 		Cite:  ibta("", "roce/acc/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE and a READ to a region in another domain than that of the QP",
-		Expects: "a NAK for a remote access error, memory as it was",
+		Expects: "a NAK for a remote access error, memory unchanged",
 		Defects: []string{"IgnorePD"},
 		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
 			m := c.otherPDMemory(allAccess)
@@ -122,7 +122,7 @@ var accessCases = []conformance.Case{
 	},
 	{
 		ID:    "acc/pd/srq-domain-does-not-rule-writes",
-		Title: "A WRITE to a QP with an SRQ of another domain is judged by the domain of the QP",
+		Title: "A WRITE to a QP with an SRQ of another PD is checked against the PD of the QP",
 		Cite:  ibta("", "roce/acc/5", "roce/srq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ, Labels: labelRC,
 		Sends:   "a WRITE with immediate data to a region of the QP's domain, then one to a region of the SRQ's",
 		Expects: "the first is executed and completes a receive; to the second a NAK for a remote access error",

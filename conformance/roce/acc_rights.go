@@ -11,10 +11,10 @@ const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
 var rightsCases = []conformance.Case{
 	{
 		ID:    "acc/rights/region-without-remote-write-refuses",
-		Title: "A WRITE to a region without the right of remote write is refused with a remote access NAK",
+		Title: "A WRITE to a region without the remote write right is refused with a remote access NAK",
 		Cite:  ibta("", "roce/acc/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
-		Expects: "a NAK for a remote access error, memory as it was",
+		Expects: "a NAK for a remote access error, memory unchanged",
 		Defects: []string{"RightsIgnored"},
 		Run: onPort(onEachConn(setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *conn, access verbs.Access) {
 			m := c.Memory(64, access)
@@ -24,24 +24,24 @@ var rightsCases = []conformance.Case{
 	},
 	{
 		ID:    "acc/rights/qp-without-remote-write-refuses",
-		Title: "A WRITE to a QP without the right of remote write is refused, whatever the region grants",
+		Title: "A WRITE to a QP without the remote write right is refused, whatever the region grants",
 		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE of one packet and one of three to a region that grants everything, on a QP that does not",
-		Expects: "a NAK, and memory as it was",
+		Expects: "a NAK, and memory unchanged",
 		Defects: []string{"RightsIgnored"},
 		Run: onPort(onEachConn(setup{access: noRemoteWrite}, []int{8, 2500}, func(c *conn, n int) {
 			m := c.Memory(memLen, allAccess)
 			c.send(ib.Write(c.peerPSN(0), rethFor(m, 0, n), data(n), mtuBytes)...)
 			got := c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.peerPSN(0)))
 			// Another case checks the NAK code.
-			c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a NAK that refuses", "%v", got)
+			c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a fatal NAK", "%v", got)
 			c.Sync()
 			c.ExpectUnchanged(m, 0, 0)
 		})),
 	},
 	{
 		ID:    "acc/rights/qp-without-the-right-is-an-invalid-request",
-		Title: "What a QP does not grant is refused as an invalid request",
+		Title: "An operation that the QP does not permit is refused as an invalid request",
 		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
 		Expects: "a NAK for an invalid request for each",
@@ -55,7 +55,7 @@ var rightsCases = []conformance.Case{
 	},
 	{
 		ID:    "acc/event/refused-write-reported-to-the-responder",
-		Title: "A request that is refused for its key is reported to the consumer of the responder by an event of the QP",
+		Title: "A request that is refused for its key raises an event of the responder's QP",
 		Cite:  ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a WRITE, and to another QP a READ, with a key that does not exist",
 		Expects: "the event QP_ACCESS_ERR with each QP",
@@ -73,10 +73,10 @@ var rightsCases = []conformance.Case{
 	},
 	{
 		ID:    "acc/place/refused-write-places-nothing",
-		Title: "No byte of a WRITE that is refused is placed",
+		Title: "A refused WRITE places no byte",
 		Cite:  ibta("", "roce/acc/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "WRITEs of one packet to a region without remote write, and to one that ends a byte before; one of three packets to the first",
-		Expects: "a NAK; no byte in or around the region has changed, also not of those that lie inside",
+		Expects: "a NAK; no byte in or around the region changed",
 		Defects: []string{"PlacedBeforeCheck"},
 		// A WRITE of several packets of which only the last is out of bounds is not
 		// tested: the device may place the packets before the refused one.

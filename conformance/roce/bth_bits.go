@@ -15,7 +15,7 @@ var bthBitCases = []conformance.Case{
 		Title: "Reserved bits of the BTH are sent as 0",
 		Cite:  ibta("", "roce/bth/resv/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 		Expects: "thirteen bits of 0 in every packet",
 		Defects: []string{"ReservedBitsSent"},
 		Run: onConn(setup{receives: 1}, func(c *conn) {
@@ -30,7 +30,7 @@ var bthBitCases = []conformance.Case{
 		Cite:  ibta("", "roce/bth/resv/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs, and an ACK, with the reserved bits of byte 4, of byte 8, and of both set",
-		Expects: "an ACK and a completion for each SEND, and the completion of what was acknowledged",
+		Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
 		Defects: []string{"ReservedBitsChecked"},
 		Run: onRC(func(c *conn) {
 			for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
@@ -44,11 +44,11 @@ var bthBitCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/mig/either-value-accepted",
-		Title: "MigReq 0 and 1 are accepted alike on a connection with one path",
+		Title: "A connection without an alternate path accepts MigReq 0 and 1",
 		Cite:  ibta("", "roce/bth/mig/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
-		Expects: "an ACK and a completion for each SEND, and the completion of what was acknowledged",
+		Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
 		Defects: []string{"DropMigReqZero"},
 		Run: onRC(func(c *conn) {
 			for n := range 4 {
@@ -65,7 +65,7 @@ var bthBitCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/se/only-on-the-last-packet-of-a-solicited-send",
-		Title: "SE is on the last packet of a message that asks for it, and on no other",
+		Title: "SE is set in the last packet of a solicited message, and in no other",
 		Cite:  ibta("", "roce/bth/se/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
@@ -81,11 +81,11 @@ var bthBitCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/se/never-on-a-plain-write",
-		Title: "A plain WRITE and a READ never carry SE, whatever the request says",
+		Title: "A WRITE without immediate data and a READ never carry SE, even if they are posted as solicited",
 		Cite:  ibta("", "roce/bth/se/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
-		Expects: "no packet with SE, if they are taken at all",
+		Expects: "no packet with SE; the post may be refused",
 		Defects: []string{"SolicitedEverywhere"},
 		Run: onConn(setup{}, func(c *conn) {
 			wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
@@ -140,7 +140,7 @@ var bthBitCases = []conformance.Case{
 			c.expectAccepted(0)
 			c.Sync()
 			if _, err := channel.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
-				c.Must("a channel that can be waited for", err)
+				c.Must("a completion channel that can be waited on", err)
 				c.Fail("no event for a message without SE", "one")
 			}
 			c.expectAccepted(1, ib.Packet.SE)
@@ -149,7 +149,7 @@ var bthBitCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/ackreq/zero-on-answers",
-		Title: "Answers do not ask for acknowledgements",
+		Title: "AckReq is 0 in responses",
 		Cite:  ibta("", "roce/bth/ackreq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
 		Labels:  []string{"service:rc"},
 		Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
@@ -168,7 +168,7 @@ var bthBitCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/ackreq/zero-on-datagrams",
-		Title: "Datagrams do not ask for acknowledgements",
+		Title: "AckReq is 0 in datagrams",
 		Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
@@ -184,10 +184,10 @@ var bthBitCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/ackreq/zero-on-mads",
-		Title: "Datagrams of the communication manager do not ask for acknowledgements",
+		Title: "AckReq is 0 in MADs of the communication manager",
 		Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ for a service that nobody has",
+		Sends:   "a REQ for a service without a listener",
 		Expects: "AckReq 0 in the REJ",
 		Defects: []string{"GSIAckReq"},
 		Run: onPort(func(p *port) {
@@ -219,5 +219,5 @@ func (c *conn) expectSolicitedEvent(channel verbs.CompChannel) {
 	if errors.Is(err, verbs.ErrTimeout) {
 		c.Fail("an event for a message with SE", "none in %v", c.ResponseTimeout())
 	}
-	c.Must("a channel that can be waited for", err)
+	c.Must("a completion channel that can be waited on", err)
 }

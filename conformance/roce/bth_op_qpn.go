@@ -9,11 +9,11 @@ import (
 var bthCases = []conformance.Case{
 	{
 		ID:    "bth/tver/other-versions-dropped",
-		Title: "A packet of another version of the transport is dropped",
+		Title: "A packet with another transport version is dropped",
 		Cite:  ibta("", "roce/bth/tver/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with TVer 1 to 15, then one with 0",
-		Expects: "an answer to the last only",
+		Expects: "a response to the last only",
 		Defects: []string{"BTHUnchecked"},
 		Run: onRC(func(c *conn) {
 			for v := range uint8(15) {
@@ -28,7 +28,7 @@ var bthCases = []conformance.Case{
 		Cite:  ibta("", "roce/bth/op/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
-		Expects: "nothing, and the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"BTHUnchecked"},
 		Run: onRC(func(c *conn) {
 			for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
@@ -47,7 +47,7 @@ var bthCases = []conformance.Case{
 		Title: "A packet of another service that comes to a UC queue pair is dropped",
 		Cite:  ibta("", "roce/bth/op/1"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
 		Labels:  []string{"service:uc"},
-		Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a SEND of UC",
+		Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a UC SEND",
 		Expects: "a completion of the last only",
 		Defects: []string{"BTHUnchecked"},
 		Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
@@ -64,7 +64,7 @@ var bthCases = []conformance.Case{
 		Title: "A packet of a connected service that comes to a UD queue pair is dropped",
 		Cite:  ibta("", "roce/bth/op/1"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
-		Sends:   "SENDs of RC, UC, RD and XRC with what would be the header of a datagram, then a datagram",
+		Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
 		Expects: "a completion of the last only",
 		Defects: []string{"BTHUnchecked"},
 		Run: onPort(func(p *port) {
@@ -78,10 +78,10 @@ var bthCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/op/reserved-rc-opcodes-refused",
-		Title: "A request of RC with a reserved opcode is refused as invalid, and ends the connection",
+		Title: "An RC request with a reserved opcode is refused as invalid, and ends the connection",
 		Cite:  ibta("", "roce/bth/op/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a connection of its own at the PSN that is due",
+		Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",
 		Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
 		Defects: []string{"ReservedOpSilent"},
 		Run: onPort(func(p *port) {
@@ -102,10 +102,10 @@ var bthCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/op/reserved-uc-opcodes-dropped",
-		Title: "A packet of UC with a reserved opcode is dropped, and does no harm",
+		Title: "A UC packet with a reserved opcode is dropped, and the queue pair stays in RTS",
 		Cite:  ibta("", "roce/bth/op/3"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
 		Labels:  []string{"service:uc"},
-		Sends:   "opcodes 0x2c to 0x3f at the PSN that is due, then a SEND",
+		Sends:   "opcodes 0x2c to 0x3f with the expected PSN, then a SEND",
 		Expects: "a completion of the last only",
 		Defects: []string{"UnknownOpFatal"},
 		Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
@@ -119,7 +119,7 @@ var bthCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/op/reserved-ud-opcodes-dropped",
-		Title: "A packet of UD with a reserved opcode is dropped, and does no harm",
+		Title: "A UD packet with a reserved opcode is dropped, and the queue pair stays in RTS",
 		Cite:  ibta("", "roce/bth/op/3"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
@@ -138,11 +138,11 @@ var bthCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/qpn/unknown-number-dropped",
-		Title: "A packet for a queue pair that does not exist is dropped, by all that do",
+		Title: "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
 		Cite:  ibta("", "roce/bth/qpn/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "good SENDs for the device's only connection with other queue pair numbers, among them that of one that was destroyed",
-		Expects: "nothing, and the PSN is still due",
+		Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"QPNLoose"},
 		Run: onRC(func(c *conn) {
 			gone := c.connect(setup{})
@@ -160,11 +160,11 @@ var bthCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/qpn/multicast-number-means-nothing-to-rc",
-		Title: "A packet of RC for the queue pair number of multicast is dropped",
+		Title: "An RC packet for the multicast QPN is dropped",
 		Cite:  ibta("", "roce/bth/qpn/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE for queue pair 0xffffff",
-		Expects: "nothing, and the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"QPNLoose"},
 		Run: onRC(func(c *conn) {
 			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
@@ -174,7 +174,7 @@ var bthCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/qpn/multicast-number-at-a-unicast-address-dropped",
-		Title: "A datagram for the queue pair number of multicast that comes to a unicast address is dropped",
+		Title: "A datagram for the multicast QPN at a unicast address is dropped",
 		Cite:  ibta("", "roce/bth/qpn/2"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
@@ -188,11 +188,11 @@ var bthCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/len/packet-that-ends-in-its-headers-dropped",
-		Title: "A packet that ends before its extension headers do is dropped",
+		Title: "A packet with truncated extension headers is dropped",
 		Cite:  ibta("", "roce/bth/len/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
-		Expects: "nothing, and the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"MissingHeadersZero"},
 		Run: onRC(func(c *conn) {
 			requests := []ib.Packet{
@@ -235,14 +235,14 @@ func (p *port) newUDConn(receives int) *udConn {
 		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
-	p.Must("a datagram queue pair", err)
-	p.Must("a datagram queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
+	p.Must("a UD queue pair", err)
+	p.Must("a UD queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	for i := range receives {
 		d.PostRecv(d.qp, uint64(i+1), d.localMem.SGE(128*i, 128))
 	}
-	p.Must("a datagram queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Must("a datagram queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	p.Must("a UD queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	p.Must("a UD queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 	return d
 }
 

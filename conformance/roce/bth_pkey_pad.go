@@ -17,7 +17,7 @@ var bthKeyCases = []conformance.Case{
 		Cite:  ibta("C9-43", "roce/bth/pkey/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and an ACK whose P_Keys differ from the connection's in other bits than that of membership",
-		Expects: "nothing, and the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"KeysIgnored"},
 		Run: onRC(func(c *conn) {
 			own := c.pkey(0)
@@ -35,8 +35,8 @@ var bthKeyCases = []conformance.Case{
 		Title: "Packets of another partition are counted",
 		Cite:  ibta("C9-43", "roce/bth/pkey/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "three SENDs of another partition, with a good one in between",
-		Expects: "a count of bad P_Keys that goes up by three",
+		Sends:   "three SENDs of another partition, with a valid one in between",
+		Expects: "the counter of bad P_Keys increases by three",
 		Defects: []string{"KeyViolationsUncounted"},
 		Run: onRC(func(c *conn) {
 			before := c.badPKeyCount()
@@ -86,10 +86,10 @@ var bthKeyCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/pkey/qp1-takes-every-key-of-the-table",
-		Title: "Queue pair 1 takes management datagrams of every partition of the port, and of no other",
+		Title: "Queue pair 1 accepts MADs with every P_Key of the port's table, and with no other",
 		Cite:  ibta("C9-42", "roce/bth/pkey/3"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "REQs for a service that nobody has, with each P_Key of the table, as full and as limited member, and with one that is not in it",
+		Sends:   "REQs for a service without a listener, with each P_Key of the table, as full and as limited member, and with one that is not in it",
 		Expects: "a REJ for each that matches, nothing for the last",
 		Defects: []string{"PKeyExact"},
 		Run: onPort(func(p *port) {
@@ -111,7 +111,7 @@ var bthKeyCases = []conformance.Case{
 			}
 			for _, own := range p.pkeyTable() {
 				if own&^pkeyFullMember == foreign&^pkeyFullMember {
-					rig.Abort(fmt.Errorf("the P_Key table of the port happens to hold %#04x, which was to be one that it has not: %w", foreign, conformance.ErrBenchCannot))
+					rig.Abort(fmt.Errorf("the P_Key table of the port has %#04x, which the case uses as a foreign P_Key: %w", foreign, conformance.ErrBenchCannot))
 				}
 			}
 			p.sendPacket(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
@@ -153,18 +153,18 @@ var bthKeyCases = []conformance.Case{
 				// Everything between payload and ICRC is padding, whatever PadCnt is.
 				end := raw[:len(raw)-4]
 				if pad := end[len(end)-len(pkt.Pad):]; len(bytes.Trim(pad, "\x00")) > 0 {
-					c.Fail(fmt.Sprintf("zeros behind the %d bytes of %v", n, pkt), "%x", pad)
+					c.Fail(fmt.Sprintf("zeros after the %d bytes of %v", n, pkt), "%x", pad)
 				}
 			})
 		}),
 	},
 	{
 		ID:    "bth/pad/count-beyond-the-payload-dropped",
-		Title: "A packet that claims more padding than it has bytes is dropped, and does no harm",
+		Title: "A packet whose PadCnt exceeds its payload is dropped without effect",
 		Cite:  ibta("", "roce/bth/pad/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
-		Expects: "nothing, and the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"PadUnderflow"},
 		Run: onRC(func(c *conn) {
 			for pad := range uint8(3) {
@@ -180,7 +180,7 @@ var bthKeyCases = []conformance.Case{
 		Title: "A payload that is no multiple of four bytes and has no padding is not delivered",
 		Cite:  ibta("", "roce/bth/pad/4"), Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a connection of its own",
+		Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a separate connection",
 		Expects: "nothing, or a NAK for an invalid request; no message received",
 		Defects: []string{"RaggedAccepted"},
 		Run: onPort(func(p *port) {

@@ -10,11 +10,11 @@ import (
 var bthResponseCases = []conformance.Case{
 	{
 		ID:    "bth/tver/answers-of-other-versions-dropped",
-		Title: "An answer of another version of the transport is dropped",
+		Title: "A response with another transport version is dropped",
 		Cite:  ibta("", "roce/bth/tver/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "to a WRITE and a READ ACKs and READ responses with TVer 1 to 15, then with 0",
-		Expects: "no completion, and memory as it was, before the last",
+		Expects: "no completion, and memory unchanged, before the last",
 		Defects: []string{"ResponseTVerUnchecked"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 8), c.readWR(2, 8))
@@ -32,11 +32,11 @@ var bthResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/pad/ragged-response-not-taken",
-		Title: "A READ response whose payload is no multiple of four bytes and has no padding does not complete the READ with success",
+		Title: "A READ response of a length that is no multiple of four bytes, without padding, does not complete the READ successfully",
 		Cite:  ibta("", "roce/bth/pad/4"), Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "to READs of 5, 6 and 7 bytes, each on a connection of its own, a response of as many with PadCnt 0 and no padding; if the READ comes again, a right one",
-		Expects: "an error; or nothing, and success with the right response",
+		Sends:   "to READs of 5, 6 and 7 bytes, each on a separate connection, a response with PadCnt 0 and no padding; if the READ is retransmitted, a correct one",
+		Expects: "an error; or nothing, and success with the correct response",
 		Defects: []string{"RaggedAccepted"},
 		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{5, 6, 7}, func(c *conn, n int) {
 			bytes := data(n)
@@ -46,10 +46,10 @@ var bthResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/pkey/sent-is-that-of-the-queue-pair",
-		Title: "Requests and answers carry the P_Key of their queue pair, bit of membership included",
+		Title: "Requests and responses carry the P_Key of their queue pair, including the membership bit",
 		Cite:  ibta("", "roce/bth/pkey/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own; some of limited members; where the port has the key of a limited member, the same to a queue pair with that",
+		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, some of limited members; the same with a P_Key of a limited member, if the port has one",
 		Expects: "in every packet the P_Key that the queue pair was set up with",
 		Defects: []string{"AckPKeyLimited"},
 		Run: onPort(func(p *port) {
@@ -77,7 +77,7 @@ var bthResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/se/never-on-answers",
-		Title: "Answers do not carry SE, be the request solicited or not",
+		Title: "Responses never carry SE",
 		Cite:  ibta("", "roce/bth/se/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE with immediate data with SE; requests that are acknowledged, answered and refused without",
@@ -96,10 +96,10 @@ var bthResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/bits/none-where-nothing-was-marked",
-		Title: "Neither FECN nor BECN is set in what a queue pair sends that has seen no congestion",
+		Title: "A queue pair that has seen no congestion sets neither FECN nor BECN",
 		Cite:  ibta("", "roce/ecn/8"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own, none of them marked",
+		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, all without a CE mark",
 		Expects: "both bits 0 in every packet",
 		Defects: []string{"AckBECN"},
 		Run: onConn(setup{receives: 1}, func(c *conn) {
@@ -110,10 +110,10 @@ var bthResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/carries-no-payload",
-		Title: "An acknowledgement of any kind ends with its header",
+		Title: "Acknowledgements of all kinds have no payload",
 		Cite:  ibta("", "roce/rc/ack/16"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, one behind a gap, one without a receive, a WRITE with a key that opens nothing and, where there are any, an atomic",
+		Sends:   "a SEND, one after a gap, one without a receive, a WRITE with an invalid key and, if the device supports them, an atomic",
 		Expects: "an ACK, a sequence NAK, an RNR NAK, a NAK for a remote access error and an atomic acknowledge, all without a payload and with PadCnt 0",
 		Defects: []string{"AckPayload"},
 		Run: onConn(setup{receives: 1}, func(c *conn) {

@@ -9,11 +9,11 @@ import (
 var bthStateCases = []conformance.Case{
 	{
 		ID:    "bth/state/request-before-rtr-dropped",
-		Title: "A request for a queue pair in RESET or INIT is dropped, and not kept",
+		Title: "A request for a queue pair in RESET or INIT is dropped, and not executed later",
 		Cite:  ibta("", "roce/bth/state/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
-		Expects: "nothing before, nothing after, and the PSN is still due",
+		Expects: "nothing before, nothing after, and the expected PSN unchanged",
 		Defects: []string{"BuffersBeforeRTR"},
 		Run: onConn(setup{receives: 1, state: verbs.QPStateInit}, func(c *conn) {
 			fresh, err := c.Device.CreateQP(verbs.QPInit{
@@ -33,11 +33,11 @@ var bthStateCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/state/datagram-before-rtr-dropped",
-		Title: "A datagram for a queue pair in INIT is dropped, and not kept",
+		Title: "A datagram for a queue pair in INIT is dropped, and not delivered later",
 		Cite:  ibta("", "roce/bth/state/1"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram to a queue pair in INIT with a receive posted; nothing more when it is in RTR",
-		Expects: "no completion before or after, and the receive is there for the next",
+		Expects: "no completion before or after, and the receive is used for the next",
 		Defects: []string{"BuffersBeforeRTR"},
 		Run: onPort(func(p *port) {
 			d := p.newUDConn(0)
@@ -54,7 +54,7 @@ var bthStateCases = []conformance.Case{
 	},
 	{
 		ID:    "bth/state/answers-before-rts-dropped",
-		Title: "An answer that comes before RTS means nothing to requests that are sent later",
+		Title: "A response that arrives before RTS does not complete later requests",
 		Cite:  ibta("", "roce/bth/state/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK, a READ response and an atomic acknowledgement to a queue pair in RTR, with the PSNs that it will use; later an ACK that is due",
@@ -78,7 +78,7 @@ var bthStateCases = []conformance.Case{
 		Title: "A queue pair in the error state neither executes nor answers requests",
 		Cite:  ibta("", "roce/bth/state/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE that is refused; then a SEND, WRITEs and READs with the PSN that is due, an earlier one and later ones. The same after the program has put a queue pair into that state",
+		Sends:   "a WRITE that is refused; then a SEND, WRITEs and READs with the expected PSN, an earlier one and later ones. The same after the application has put a queue pair into that state",
 		Expects: "nothing after the NAK: no answer, and no byte in memory",
 		Defects: []string{"AnswersInError"},
 		Run: onPort(func(p *port) {

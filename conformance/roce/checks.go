@@ -14,7 +14,7 @@ import (
 func (c *conn) expectDropped(pkt ib.Packet) {
 	c.send(pkt)
 	if got, ok := c.packetAfterSync(silencePeriod); ok {
-		c.Fail(fmt.Sprintf("%v is dropped", pkt), "the answer %v", got)
+		c.Fail(fmt.Sprintf("%v is dropped", pkt), "the response %v", got)
 	}
 	if wc, ok := c.PollCompletion(0); ok {
 		c.Fail(fmt.Sprintf("%v is dropped", pkt), "%s", rig.Describe(&wc))

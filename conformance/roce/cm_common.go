@@ -144,7 +144,7 @@ func (k *cmSession) expectREP(timeout time.Duration) {
 	_, m := k.cmExpectWithin(timeout, ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.qp.QPN()))})
 	rep, ok := m.(ib.REP)
 	if !ok {
-		rig.Abort(fmt.Errorf("a REP that is none: %v", m))
+		rig.Abort(fmt.Errorf("not a REP: %v", m))
 	}
 	k.rep, k.deviceID = rep, *rep.LocalCommID
 }

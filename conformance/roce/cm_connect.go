@@ -14,7 +14,7 @@ import (
 var cmConnectCases = []conformance.Case{
 	{
 		ID:    "cm/req/listener-answers-in-time",
-		Title: "A request for a service that is there is answered within the time that it names",
+		Title: "A REQ for a service with a listener is answered within the timeout in the REQ",
 		Cite:  ibta("Table 106", "roce/cm/1"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
 		Sends:   "a REQ that gives the device 1.07 s, and an RTU",
@@ -35,11 +35,11 @@ var cmConnectCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/req/repeated-request-makes-no-second-connection",
-		Title: "A repeated request makes no second connection",
+		Title: "A duplicate REQ makes no second connection",
 		Cite:  ibta("chapter 12", "roce/cm/4"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ twice before the program accepts, twice before the RTU, and once after it",
-		Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the program",
+		Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
+		Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
 		Defects: []string{"cm.DuplicateREQSecondConn"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
@@ -56,7 +56,7 @@ var cmConnectCases = []conformance.Case{
 			p.sendPacket(req)
 			k.expectSameREPs()
 			if second, err := l.GetRequest(cmDeliveryTime(p)); err == nil {
-				p.Fail("one request for the program", "a second one from %v", second.Remote())
+				p.Fail("one request for the application", "a second one from %v", second.Remote())
 			} else if !errors.Is(err, verbs.ErrTimeout) {
 				p.Must("a listener", err)
 			}
@@ -64,7 +64,7 @@ var cmConnectCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/req/lids-ignored",
-		Title: "The LIDs of a request mean nothing",
+		Title: "The LIDs in a REQ are ignored",
 		Cite:  annexA17("CA17-34", "roce/cm/5"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
 		Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
@@ -81,10 +81,10 @@ var cmConnectCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/req/mra-while-the-consumer-is-slow",
-		Title: "A request that is repeated while the program has not decided is answered by an MRA",
+		Title: "A duplicate REQ is answered by an MRA while the application has not decided",
 		Cite:  ibta("chapter 12", "roce/cm/10"), Level: conformance.Should, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ, and the same again while the program waits; then an RTU for its REP",
+		Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
 		Expects: "an MRA for the REQ, then a REP",
 		Defects: []string{"cm.NoMRA"},
 		Run: onPort(func(p *port) {
@@ -103,10 +103,10 @@ var cmConnectCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/rep/repeated-until-rtu",
-		Title: "A REP is sent again until the RTU comes, at the pace that the request sets",
+		Title: "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
 		Cite:  ibta("chapter 12", "roce/cm/3"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ that says that answers take 134 ms; the RTU after three REPs",
+		Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
 		Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
 		Defects: []string{"cm.NoRetransmitREP"},
 		Run: onPort(func(p *port) {
@@ -124,10 +124,10 @@ var cmConnectCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/rep/given-up-when-the-retries-are-spent",
-		Title: "A REP is sent again as often as the request allows, and then no more",
+		Title: "A REP is retransmitted as often as the REQ allows, and no more",
 		Cite:  ibta("chapter 12", "roce/cm/3"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ that says that answers take 67 ms and allows three retries, and no RTU",
+		Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
 		Expects: "four REPs, no fifth, and no connection",
 		Defects: []string{"cm.NoRetransmitREP"},
 		Run: onPort(func(p *port) {
@@ -138,7 +138,7 @@ var cmConnectCases = []conformance.Case{
 				k.expectREPRetransmission(code)
 			}
 			err := k.task.Wait(p.ResponseTimeout())
-			p.Check(k.done.Load(), "a program that is told", "it still waits after %v", p.ResponseTimeout())
+			p.Check(k.done.Load(), "an error from Accept", "it still waits after %v", p.ResponseTimeout())
 			p.Check(err != nil, "no connection without an RTU", "one")
 			// The device may send a REJ.
 			for {
@@ -171,7 +171,7 @@ var cmConnectCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/rtu/either-establishes-the-passive-side",
-		Title: "RTU and first message establish the connection alike, in either order",
+		Title: "An RTU or the first message establishes the connection, in any order",
 		Cite:  ibta("chapter 12", "roce/qp/12", "roce/async/2"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
 		Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
@@ -199,11 +199,11 @@ var cmConnectCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/family/ipv6-connection-is-managed-over-ipv6",
-		Title: "The messages about a connection over IPv6 travel over IPv6",
+		Title: "CM messages of a connection over IPv6 are sent over IPv6",
 		Cite:  annexA17("A17.6.1", "roce/cm/12"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Setup:   conformance.Setup{Family: 6},
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ, and a REP for the device's own",
+		Sends:   "a REQ, and a REP for the device's REQ",
 		Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
 		Defects: []string{"cm.OverIPv4"},
 		Run: onPort(func(p *port) {
@@ -230,7 +230,7 @@ var cmConnectCases = []conformance.Case{
 			req, _ := m.(ib.REQ)
 			h, _, err := ib.ParseAddrHeader(req.Private)
 			if err != nil || h.Src != p.deviceAddr || h.Dst != p.peerAddr {
-				p.Fail(fmt.Sprintf("private data that name %v and %v", p.deviceAddr, p.peerAddr), "%v and %v (%v)", h.Src, h.Dst, err)
+				p.Fail(fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.peerAddr), "%v and %v (%v)", h.Src, h.Dst, err)
 			}
 			mad, _, _ := pkt.CM()
 			p.sendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
@@ -249,10 +249,10 @@ func (k *cmSession) expectSameREPs() {
 		}
 		_, m, err := pkt.CM()
 		if err != nil {
-			k.Fail("nothing, or the same REP again", "%v", pkt)
+			k.Fail("nothing, or the same REP", "%v", pkt)
 		}
 		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && m.Attr() != ib.AttrMRA {
-			k.Fail("nothing, or the REP again with "+d.Want(), "%v with %s", pkt, d.Got())
+			k.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
 		}
 	}
 }
@@ -264,10 +264,10 @@ func (k *cmSession) expectREPRetransmission(code uint8) {
 	last, was := k.Now(), k.deviceID
 	k.expectREP(4*ib.AckTimeout(code) + k.ResponseTimeout())
 	if k.deviceID != was {
-		k.Fail(fmt.Sprintf("the REP again, with communication ID %#08x", was), "%#08x", k.deviceID)
+		k.Fail(fmt.Sprintf("a retransmission of the REP with communication ID %#08x", was), "%#08x", k.deviceID)
 	}
 	if pause := k.Now() - last; pause < ib.AckTimeout(code)*9/10 {
-		k.Fail(fmt.Sprintf("the REP again after %v", ib.AckTimeout(code)), "%v", pause)
+		k.Fail(fmt.Sprintf("a retransmission of the REP after %v", ib.AckTimeout(code)), "%v", pause)
 	}
 }
 

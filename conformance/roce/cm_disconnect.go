@@ -12,7 +12,7 @@ import (
 var cmEndCases = []conformance.Case{
 	{
 		ID:    "cm/drep/answered-after-the-end",
-		Title: "A DREQ is answered by a DREP, also if the connection has ended",
+		Title: "A DREQ is answered by a DREP, even after the connection has ended",
 		Cite:  ibta("chapter 12", "roce/cm/7"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
 		Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
@@ -23,7 +23,7 @@ var cmEndCases = []conformance.Case{
 			k := p.cmEstablish(l, 0)
 			k.sendDREQ()
 			k.expectDREP()
-			p.Must("a connection that has ended", k.established.WaitDisconnect(p.ResponseTimeout()))
+			p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
 			k.AwaitState(k.qp, verbs.QPStateErr)
 			k.sendDREQ()
 			k.expectDREP()
@@ -33,7 +33,7 @@ var cmEndCases = []conformance.Case{
 			pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, RemoteQPN: new(uint32(peerQPN + 1))})
 			mad, _, _ := pkt.CM()
 			p.sendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
-			p.Must("a connection that has ended", closing.Wait(p.ResponseTimeout()))
+			p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
 			p.Sync()
 			k.sendDREQ()
 			k.expectDREP()
@@ -41,7 +41,7 @@ var cmEndCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/life/thousands-of-connections-leave-no-residue",
-		Title: "After thousands of connections the next one is made like the first",
+		Title: "After thousands of connections another can be established",
 		Cite:  ibta("", "roce/cm/13"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm", conformance.Slow},
 		Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
@@ -60,10 +60,10 @@ var cmEndCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/life/time-wait-gives-its-connection-back",
-		Title: "A connection whose time wait is over is forgotten: its numbers may be used again",
+		Title: "After time wait the communication IDs and QPNs of a connection can be reused",
 		Cite:  ibta("", "roce/cm/13"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "REQ, RTU and DREQ; the same again, with the same numbers, when time wait is over",
+		Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
 		Expects: "a connection both times",
 		Defects: []string{"cm.LeakTimeWait"},
 		Run: onPort(func(p *port) {
@@ -88,10 +88,10 @@ func (p *port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k := p.cmEstablish(l, n)
 	k.sendDREQ()
 	k.expectDREP()
-	p.Must(fmt.Sprintf("connection %d that has ended", n), k.established.WaitDisconnect(p.ResponseTimeout()))
+	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.established.WaitDisconnect(p.ResponseTimeout()))
 	p.Must("a queue pair that is destroyed", k.qp.Close())
-	p.Must("memory that is given back", k.targetMem.Close())
-	p.Must("memory that is given back", k.localMem.Close())
+	p.Must("memory that is deregistered", k.targetMem.Close())
+	p.Must("memory that is deregistered", k.localMem.Close())
 	for _, ok := p.PollCompletion(0); ok; _, ok = p.PollCompletion(0) {
 		continue // flushed receives
 	}

@@ -12,7 +12,7 @@ import (
 var cmRefuseCases = []conformance.Case{
 	{
 		ID:    "cm/rej/unknown-service-refused",
-		Title: "A request for a service that nobody has is refused, and for that reason",
+		Title: "A REQ for a service without a listener is rejected with reason 8",
 		Cite:  ibta("chapter 12", "roce/cm/2"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
 		Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
@@ -34,10 +34,10 @@ var cmRefuseCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/rej/names-the-refused-request",
-		Title: "A refusal names the request by its communication ID, and has none of its own",
+		Title: "A REJ has the communication ID of the REQ as its remote ID, and local ID 0",
 		Cite:  ibta("chapter 12", "roce/cm/2"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "REQs with different communication IDs for a service that nobody has",
+		Sends:   "REQs with different communication IDs for a service without a listener",
 		Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
 		Defects: []string{"cm.RejectWithoutCommID"},
 		Run: onPort(func(p *port) {
@@ -49,10 +49,10 @@ var cmRefuseCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/rej/refusal-of-the-program-is-told",
-		Title: "A request that the program refuses is answered in time, with what the program says",
+		Title: "A REQ that the application rejects is answered by a REJ with the private data of the application",
 		Cite:  ibta("Table 106", "roce/cm/1"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ that a program on the device refuses with private data",
+		Sends:   "a REQ that an application on the device refuses with private data",
 		Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
 		Defects: []string{"cm.IgnoreREQ"},
 		Run: onPort(func(p *port) {
@@ -69,15 +69,15 @@ var cmRefuseCases = []conformance.Case{
 			p.cmExpect(ib.REJ{
 				RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
 			})
-			p.Must("a request that can be refused", program.Wait(p.ResponseTimeout()))
+			p.Must("a connection request that can be rejected", program.Wait(p.ResponseTimeout()))
 		}),
 	},
 	{
 		ID:    "cm/rej/lid-reasons-never-sent",
-		Title: "Whatever is wrong with a request, LIDs are not given as the reason",
+		Title: "A REJ never has an invalid LID as its reason",
 		Cite:  annexA17("CA17-35", "roce/cm/6"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "200 REQs with LIDs, paths, limits and keys at random, for services that are there and that are not",
+		Sends:   "200 REQs with random LIDs, paths, limits and keys, for services with and without a listener",
 		Expects: "no REJ with reason 13 or 19",
 		Defects: []string{"cm.RejectZeroLID"},
 		Run: onPort(func(p *port) {
@@ -94,7 +94,7 @@ var cmRefuseCases = []conformance.Case{
 						p.Fail("a message of the communication manager", "%v (%v)", pkt, err)
 					}
 					if rej, is := m.(ib.REJ); is && (*rej.Reason == ib.RejInvalidLID || *rej.Reason == ib.RejInvalidAltLID) {
-						p.Fail("a refusal for another reason than LIDs", "%v", pkt)
+						p.Fail("a REJ with another reason than an invalid LID", "%v", pkt)
 					}
 				}
 			}
@@ -102,11 +102,11 @@ var cmRefuseCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/rej/other-private-header-refused",
-		Title: "A request whose private data begin with another version of the address header is refused",
+		Title: "A REQ with another version of the address header in its private data is rejected",
 		Cite:  ibta("Annex A11", "roce/cm/9"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then one that is right",
-		Expects: "a REJ for each of the REQ, which the program never sees; then a REP",
+		Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then a correct one",
+		Expects: "a REJ for each of the REQ, which the application never sees; then a REP",
 		Defects: []string{"cm.AcceptAnyPrivateVersion"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
@@ -120,7 +120,7 @@ var cmRefuseCases = []conformance.Case{
 			}
 			if req, err := l.GetRequest(cmDeliveryTime(p)); !errors.Is(err, verbs.ErrTimeout) {
 				p.Must("a listener", err)
-				p.Fail("no request for the program", "one from %v", req.Remote())
+				p.Fail("no request for the application", "one from %v", req.Remote())
 			}
 			k := p.cmOpen(l, 0)
 			k.sendRTU()
@@ -129,7 +129,7 @@ var cmRefuseCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/sidr/answered-with-qp-and-key",
-		Title: "Who asks for a datagram service learns its queue pair and its Q_Key",
+		Title: "A SIDR_REQ is answered with the QPN and the Q_Key of the service",
 		Cite:  ibta("Tables 119, 120", "roce/cm/11"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:cm", "service:ud"},
 		Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
@@ -160,7 +160,7 @@ var cmRefuseCases = []conformance.Case{
 	},
 	{
 		ID:    "cm/sidr/unknown-service-refused",
-		Title: "Who asks for a datagram service that nobody has is told so",
+		Title: "A SIDR_REQ for a service without a listener is answered with status 1",
 		Cite:  ibta("Tables 119, 120", "roce/cm/11"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:cm", "service:ud"},
 		Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
@@ -221,6 +221,6 @@ func (p *port) cmRejectAll(l verbs.Listener) {
 			return
 		}
 		p.Must("a listener", err)
-		p.Must(fmt.Sprintf("to refuse the request of %v", req.Remote()), req.Reject(nil))
+		p.Must(fmt.Sprintf("a request of %v that can be rejected", req.Remote()), req.Reject(nil))
 	}
 }

@@ -12,11 +12,11 @@ import (
 var cnpCases = []conformance.Case{
 	{
 		ID:    "ecn/cnp/marked-packet-answered",
-		Title: "A packet that is marked for congestion is answered with a CNP, be it a request or a response",
+		Title: "A request or response with a CE mark is answered by a CNP",
 		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
-		Sends:   "on connections of their own, a WRITE, a SEND and a READ response with ECN 11",
-		Expects: "a CNP for each, and what these packets ask for as ever",
+		Sends:   "on separate connections, a WRITE, a SEND and a READ response with ECN 11",
+		Expects: "a CNP for each, and the usual responses",
 		Defects: []string{"NoCongestion", "MarkedDropped"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
@@ -41,7 +41,7 @@ var cnpCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/cnp/names-the-senders-qp",
-		Title: "A CNP goes to the address that the marked packet came from, and to the queue pair that sent it",
+		Title: "A CNP is sent to the source address and the queue pair of the marked packet",
 		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND with ECN 11",
@@ -67,7 +67,7 @@ var cnpCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/cnp/each-marked-qp-has-its-own",
-		Title: "Each queue pair whose packets are marked gets a CNP of its own, however close together they come",
+		Title: "Each queue pair with marked packets gets a CNP, even if several are marked at the same time",
 		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
 		Sends:   "at once, a WRITE with ECN 11 on each of three connections, two of them with the same peer address",
@@ -97,10 +97,10 @@ var cnpCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/cnp/loss-is-no-mark",
-		Title: "What is not marked causes no CNP: neither a lost packet nor one that could be marked",
+		Title: "Packets without a CE mark cause no CNP, even if packets are lost or ECN-capable",
 		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
-		Sends:   "WRITEs with ECN 00, 01 and 10; then one behind a gap, and a duplicate",
+		Sends:   "WRITEs with ECN 00, 01 and 10; then one after a gap, and a duplicate",
 		Expects: "ACKs and a NAK, and no CNP",
 		Defects: []string{"CNPOnNAK"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -118,7 +118,7 @@ var cnpCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/cnp/burst-of-marks-shares-cnps",
-		Title: "Marks that come close together share CNPs",
+		Title: "Marks in quick succession are answered by fewer CNPs",
 		Cite:  annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
 		Sends:   "at once, 100 WRITEs with ECN 11 on one connection",
@@ -129,12 +129,12 @@ var cnpCases = []conformance.Case{
 				c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).CE())
 			}
 			n := c.countCNPs()
-			c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in a moment", "%d", n)
+			c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in quick succession", "%d", n)
 		}),
 	},
 	{
 		ID:    "ecn/cnp/bytes-without-meaning-are-zero",
-		Title: "A CNP has SE, MigReq, AckReq, PadCnt and PSN 0, and 16 zero bytes behind its BTH",
+		Title: "A CNP has SE, MigReq, AckReq, PadCnt and PSN 0, and 16 zero bytes after its BTH",
 		Cite:  annexA17("A17.9.3", "roce/ecn/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND with ECN 11, SE and MigReq",
@@ -149,7 +149,7 @@ var cnpCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/cnp/bytes-without-meaning-are-ignored",
-		Title: "A CNP is heeded whatever its bytes without meaning contain",
+		Title: "A CNP has effect whatever its reserved bytes contain",
 		Cite:  annexA17("A17.9.3", "roce/ecn/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs with SE, MigReq, a PSN, BECN 0 and 16 bytes 0xff, to a queue pair that sends",
@@ -201,7 +201,7 @@ func (c *conn) expectCNPAnd(want ib.Packet) {
 		case !ok && !told:
 			c.Fail("a CNP", "none in %v", c.ResponseTimeout())
 		case !ok:
-			c.Fail(fmt.Sprintf("%v beside a CNP", want), "the CNP only, in %v", c.ResponseTimeout())
+			c.Fail(fmt.Sprintf("%v and a CNP", want), "only the CNP in %v", c.ResponseTimeout())
 		case pkt.Opcode() == ib.OpCNP && !told:
 			told = true
 		default:

@@ -120,7 +120,7 @@ const (
 func (f *flow) expectSlower(before, after time.Duration) {
 	limit := 2 * max(before, flowQuick)
 	if after < limit && before > flowSlow {
-		rig.Abort(fmt.Errorf("the device takes %v for %d packets by itself, and may be slower than it was told to be: %w", before, flowPackets, conformance.ErrBenchCannot))
+		rig.Abort(fmt.Errorf("the device takes %v for %d packets without CNPs, and may be slower than the reduced rate: %w", before, flowPackets, conformance.ErrBenchCannot))
 	}
 	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
 }

@@ -13,7 +13,7 @@ import (
 var congestionCases = []conformance.Case{
 	{
 		ID:    "ecn/rate/named-qp-slows",
-		Title: "A queue pair that CNPs name sends more slowly",
+		Title: "A queue pair that receives CNPs reduces its rate",
 		Cite:  annexA17("CA17-45", "roce/ecn/3"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs to a queue pair that sends",
@@ -26,7 +26,7 @@ var congestionCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/rate/other-qps-keep-theirs",
-		Title: "A CNP slows the queue pair that it names, and no other",
+		Title: "A CNP reduces the rate of its queue pair, and of no other",
 		Cite:  annexA17("CA17-45", "roce/ecn/3"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs to one of two queue pairs with the same peer",
@@ -40,7 +40,7 @@ var congestionCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/rate/comes-back",
-		Title: "The rate of a queue pair rises again when no more CNPs come",
+		Title: "The rate of a queue pair recovers when no more CNPs arrive",
 		Cite:  annexA17("CA17-46", "roce/ecn/4"), Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs to a queue pair that sends, and then none",
@@ -50,7 +50,7 @@ var congestionCases = []conformance.Case{
 			before := f.burst()
 			slow := f.burstWith(f.cnpsOf(ib.CNP()))
 			if slow < 2*max(before, flowQuick) {
-				rig.Abort(fmt.Errorf("the device does not slow, which another case is about: %w", conformance.ErrBenchCannot))
+				rig.Abort(fmt.Errorf("the device does not reduce its rate, which another case checks: %w", conformance.ErrBenchCannot))
 			}
 			now := slow
 			for until := f.Now() + f.ResponseTimeout(); now > slow/2; now = f.burst() {
@@ -61,11 +61,11 @@ var congestionCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/drop/cnp-takes-no-psn",
-		Title: "A CNP takes no PSN: it is answered by nothing, wherever its PSN lies",
+		Title: "A CNP does not use a PSN and gets no response, whatever its PSN is",
 		Cite:  ibta("", "roce/ecn/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "CNPs, with PSN 0, to connections on which a PSN above 0 is due, PSN 0 itself, and one shortly before it",
-		Expects: "nothing, and that the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"CNPTakesPSN"},
 		Run: onPort(func(p *port) {
 			for _, due := range []uint32{firstPeerPSN, 0, 0xffff00} {
@@ -105,11 +105,11 @@ var congestionCases = []conformance.Case{
 	},
 	{
 		ID:    "ecn/count/cnps-sent-agree-with-the-wire",
-		Title: "The counters of marks, of CNPs sent and of CNPs heeded agree with the wire",
+		Title: "The counters of CE marks, CNPs sent and CNPs handled agree with the wire",
 		Cite:  conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCongestion,
 		Labels:  []string{"service:rc"},
-		Sends:   "three marked WRITEs, each when a CNP is due again; four CNPs",
-		Expects: "counts of 3 marks, of as many CNPs sent as came, and of 4 CNPs heeded; at least the second of these counters",
+		Sends:   "three marked WRITEs, at intervals longer than that of CNPs; four CNPs",
+		Expects: "increases by 3 marks, by the number of CNPs received, and by 4 CNPs handled; the counter of CNPs sent is required",
 		Defects: []string{"CNPCounterStuck"},
 		Run: onConn(setup{}, func(c *conn) {
 			sent, marked, handled := c.watchCounter(countCNPsSent), c.watchCounter(countMarks), c.watchCounter(countCNPsHandled)
@@ -133,7 +133,7 @@ var congestionCases = []conformance.Case{
 		Title: "The counter of implied NAKs agrees with the wire",
 		Cite:  conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "twice, an ACK for a SEND behind a READ that was not answered; then the answer",
+		Sends:   "twice, an ACK for a SEND after a READ that was not answered; then the answer",
 		Expects: "a count of 2",
 		Defects: []string{"ImpliedNAKCounterStuck"},
 		Run: onConn(setup{signalAll: true}, func(c *conn) {
@@ -193,7 +193,7 @@ func (k counterWatch) expectIncrease(p *port, want int, needed bool) {
 	now, ok := p.readCounter(k.names)
 	switch {
 	case ok:
-		p.Check(now-k.start == uint64(want), fmt.Sprintf("%s up by %d", k.names[0], want), "%d", now-k.start)
+		p.Check(now-k.start == uint64(want), fmt.Sprintf("%s increased by %d", k.names[0], want), "%d", now-k.start)
 	case needed:
 		rig.Abort(fmt.Errorf("the device has no counter %s: %w", strings.Join(k.names, " or "), conformance.ErrBenchCannot))
 	}

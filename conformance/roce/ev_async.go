@@ -16,7 +16,7 @@ var eventCases = []conformance.Case{
 		Title: "A request that is refused for its key raises QP_ACCESS_ERR at the responder",
 		Cite:  ibta("C9-222.1.1", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE with the key of a region that is gone; to another queue pair, such a READ",
+		Sends:   "a WRITE with the key of a deregistered region; the same with a READ to another queue pair",
 		Expects: "a NAK for the access, and the event of that queue pair, once",
 		Defects: []string{"NoQPEvents"},
 		Run: onPort(func(p *port) {
@@ -68,21 +68,21 @@ var eventCases = []conformance.Case{
 	},
 	{
 		ID:    "ev/port/link-change-reported",
-		Title: "The port reports PORT_ERR when its link goes and PORT_ACTIVE when it comes back",
+		Title: "The port raises PORT_ERR when its link goes down and PORT_ACTIVE when it comes up",
 		Cite:  ibta("", "roce/async/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		// Over IPv4: some hosts remove IPv6 addresses from a port whose link is down,
 		// which breaks the connection.
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
-		Sends:   "nothing: the cable is taken out and put in; then a SEND",
-		Expects: "both events, a port state that agrees, and a connection that goes on",
+		Sends:   "nothing: the link goes down and up; then a SEND",
+		Expects: "both events, a matching port state, and a connection that continues",
 		Defects: []string{"PortEventsMissing"},
 		Run: onRC(func(c *conn) {
 			c.awaitPortActive(true)
-			c.Must("a cable that can be taken out", c.SetLink(false))
+			c.Must("a link that can be set down", c.SetLink(false))
 			c.expectPortEvent(verbs.EventPortErr)
 			c.awaitPortActive(false)
-			c.Must("a cable that can be put in", c.SetLink(true))
+			c.Must("a link that can be set up", c.SetLink(true))
 			c.expectPortEvent(verbs.EventPortActive)
 			c.awaitPortActive(true)
 			c.expectAccepted(0)
@@ -90,11 +90,11 @@ var eventCases = []conformance.Case{
 	},
 	{
 		ID:    "ev/gid/removed-address-receives-nothing",
-		Title: "When an address is taken from the port, packets to it are dropped, and nothing is sent from another in its place",
+		Title: "After an address is removed from the port, packets to it are dropped, and its connections send nothing from another address",
 		Cite:  ibta("", "roce/async/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{TwoAddresses: true},
 		Labels:  []string{"service:rc"},
-		Sends:   "SENDs to a connection of the second address before and after it is taken away, then one to a connection of the first",
+		Sends:   "SENDs to a connection of the second address before and after that is removed, then one to a connection of the first",
 		Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
 		Defects: []string{"RemovedAddressUsed"},
 		Run: onPort(func(p *port) {
@@ -112,54 +112,54 @@ var eventCases = []conformance.Case{
 			_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.localMem.SGL(0, 8)}})
 			p.expectSilence(silencePeriod)
 			for wc, ok := p.PollCompletion(0); ok; wc, ok = p.PollCompletion(0) {
-				p.Check(wc.Status != verbs.WCSuccess, "no success on an address that is gone", "%s", rig.Describe(&wc))
+				p.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
 			}
 			stays.expectAccepted(0)
 		}),
 	},
 	{
 		ID:    "ev/gid/only-address-goes-and-comes",
-		Title: "A port that loses its only address says so, is silent, and comes back with it, over IPv6",
+		Title: "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv6",
 		Cite:  ibta("", "roce/async/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 6},
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND before the address is taken away, one while it is gone, and one to another connection when it is back",
+		Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
 		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 		Defects: []string{"RemovedAddressUsed"},
 		Run:     onRC(removeAndRestoreAddress),
 	},
 	{
 		ID:    "ev/gid/only-ipv4-address-goes-and-comes",
-		Title: "A port that loses its only address says so, is silent, and comes back with it, over IPv4",
+		Title: "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv4",
 		Cite:  ibta("", "roce/async/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND before the address is taken away, one while it is gone, and one to another connection when it is back",
+		Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
 		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 		Defects: []string{"RemovedAddressUsed"},
 		Run:     onRC(removeAndRestoreAddress),
 	},
 	{
 		ID:    "ev/mig/migrated-sender-says-so",
-		Title: "A queue pair says with MigReq 1 that it has migrated, and with 0 that it would",
+		Title: "A queue pair sends MigReq 1 in state MIGRATED, and 0 in state ARMED",
 		Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapRC | verbs.CapAutoMigration,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
-		Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 again, on the alternate path, when the program has it taken",
+		Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 on the alternate path after the application requests migration",
 		Defects: []string{"MigReqZero"},
 		Run: onRC(func(c *conn) {
 			c.expectMigReq(0, true)
 			c.armAltPath()
 			c.expectMigReq(1, false)
 			c.expectMigState(verbs.MigArmed)
-			c.Must("a migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
+			c.Must("a path migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
 			c.peerAddr = c.PeerAddr(1)
 			c.expectMigReq(2, true)
 		}),
 	},
 	{
 		ID:    "ev/mig/migreq-moves-an-armed-qp",
-		Title: "A queue pair with an armed alternate path changes to it when its peer says that it has, and reports it",
+		Title: "A queue pair with an armed alternate path migrates when its peer sends MigReq 1, and raises PATH_MIG",
 		Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapRC | verbs.CapAutoMigration,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
@@ -180,7 +180,7 @@ var eventCases = []conformance.Case{
 	},
 	{
 		ID:    "ev/mig/migreq-means-nothing-unarmed",
-		Title: "MigReq means nothing to a queue pair without an armed alternate path",
+		Title: "MigReq is ignored by a queue pair without an armed alternate path",
 		Cite:  ibta("", "roce/mig/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with MigReq 0, 1, 0 and 1",
@@ -262,7 +262,7 @@ func (p *port) awaitPortActive(active bool) {
 		case (a.State == verbs.PortActive) == active:
 			return
 		case p.Now() >= until:
-			p.Fail(fmt.Sprintf("that the port is active: %v", active), "%v", a.State)
+			p.Fail(fmt.Sprintf("port active: %v", active), "%v", a.State)
 		}
 	}
 }

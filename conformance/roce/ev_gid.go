@@ -16,10 +16,10 @@ import (
 // as unsupported if the bench cannot.
 func (p *port) setAddress(a netip.Addr, present bool) {
 	if p.SetAddress == nil {
-		rig.Abort(fmt.Errorf("take %v from the device: %w", a, conformance.ErrBenchCannot))
+		rig.Abort(fmt.Errorf("remove %v from the device: %w", a, conformance.ErrBenchCannot))
 	}
-	p.Note("the address %v is there: %v", a, present)
-	p.Must("an address that can be taken away and given back", p.SetAddress(a, present))
+	p.Note("address %v present: %v", a, present)
+	p.Must("an address that can be removed and added", p.SetAddress(a, present))
 }
 
 // noAddressSilence is how long a port without an address must be silent. No connection is
@@ -42,9 +42,9 @@ func removeAndRestoreAddress(c *conn) {
 		c.Fail("nothing is sent by a port without an address", "%v", pkt)
 	}
 	for wc, ok := c.PollCompletion(0); ok; wc, ok = c.PollCompletion(0) {
-		c.Check(wc.Status != verbs.WCSuccess, "no success on an address that is gone", "%s", rig.Describe(&wc))
+		c.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
 	}
-	c.Must("a queue pair that can be given up", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+	c.Must("a queue pair in ERR", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	for _, ok := c.PollCompletion(shortWait); ok; _, ok = c.PollCompletion(shortWait) { // flushed work
 	}
 
@@ -69,7 +69,7 @@ func (p *port) awaitGID(want bool) {
 		case has == want:
 			return
 		case p.Now() >= until:
-			p.Fail(fmt.Sprintf("that the GID table has %v: %v", p.deviceAddr, want), "%v", has)
+			p.Fail(fmt.Sprintf("GID table has %v: %v", p.deviceAddr, want), "%v", has)
 		}
 	}
 }

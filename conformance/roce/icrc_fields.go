@@ -12,7 +12,7 @@ import (
 var icrcFieldCases = []conformance.Case{
 	{
 		ID:    "icrc/masked/tos-ttl-and-checksums-may-change",
-		Title: "What a network changes in an IPv4 packet leaves its ICRC right",
+		Title: "Fields that routers change in an IPv4 packet are not covered by the ICRC",
 		Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
@@ -27,7 +27,7 @@ var icrcFieldCases = []conformance.Case{
 	},
 	{
 		ID:    "icrc/masked/ipv6-class-label-and-hop-limit-may-change",
-		Title: "What a network changes in an IPv6 packet leaves its ICRC right",
+		Title: "Fields that routers change in an IPv6 packet are not covered by the ICRC",
 		Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 6},
 		Labels:  []string{"service:rc"},
@@ -42,7 +42,7 @@ var icrcFieldCases = []conformance.Case{
 	},
 	{
 		ID:    "icrc/masked/fecn-becn-and-their-reserved-bits-may-change",
-		Title: "FECN, BECN and the six bits beside them are outside the ICRC",
+		Title: "FECN, BECN and the six reserved bits beside them are not covered by the ICRC",
 		Cite:  ibta("7.8.1", "roce/icrc/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs with FECN, BECN, the reserved bits and all of them set after their ICRC was computed",
@@ -85,7 +85,7 @@ var icrcFieldCases = []conformance.Case{
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs of which DF is cleared, or the reserved flag set, after their ICRC was computed",
-		Expects: "nothing, and the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
@@ -100,7 +100,7 @@ var icrcFieldCases = []conformance.Case{
 		Cite:  annexA17("CA17-22", "roce/icrc/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs whose source address, source port or length is another after their ICRC was computed",
-		Expects: "nothing, and the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.peerPSN(0), data(32)).AckReq()
@@ -120,7 +120,7 @@ var icrcFieldCases = []conformance.Case{
 		Cite:  annexA17("CA17-22", "roce/icrc/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "88 SENDs, each with another bit of the BTH turned after its ICRC was computed",
-		Expects: "nothing, and the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
 			bth := c.bthOffset()
@@ -137,8 +137,8 @@ var icrcFieldCases = []conformance.Case{
 		Title: "Extension headers and payload are covered by the ICRC, to the last bit",
 		Cite:  annexA17("CA17-22", "roce/icrc/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE of 32 bytes with immediate data, with one bit turned in each byte behind the BTH in turn",
-		Expects: "nothing, and the PSN is still due",
+		Sends:   "a WRITE of 32 bytes with immediate data, with one bit turned in each byte after the BTH in turn",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			const reth, imm, payload, icrc = 16, 4, 32, 4
@@ -152,7 +152,7 @@ var icrcFieldCases = []conformance.Case{
 	},
 	{
 		ID:    "icrc/covered/pad-bytes",
-		Title: "Pad bytes are covered by the ICRC, and may be anything",
+		Title: "Pad bytes are covered by the ICRC, and may have any value",
 		Cite:  ibta("7.8.1", "roce/icrc/7", "roce/icrc/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs of 13 bytes whose pad changes after their ICRC was computed, then one with a pad of ones that its ICRC covers",

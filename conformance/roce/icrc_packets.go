@@ -11,7 +11,7 @@ import (
 var icrcCases = []conformance.Case{
 	{
 		ID:    "icrc/sent/requests-of-every-opcode-and-pad",
-		Title: "Requests of every kind and of every padding have a right ICRC",
+		Title: "Requests of every kind and of every padding have a correct ICRC",
 		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
@@ -22,7 +22,7 @@ var icrcCases = []conformance.Case{
 	},
 	{
 		ID:    "icrc/sent/answers-of-every-kind",
-		Title: "ACK, NAKs, READ responses and atomic acknowledgements have a right ICRC",
+		Title: "ACK, NAKs, READ responses and atomic acknowledgements have a correct ICRC",
 		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
@@ -33,7 +33,7 @@ var icrcCases = []conformance.Case{
 	},
 	{
 		ID:    "icrc/sent/ipv6-packets",
-		Title: "Over IPv6, requests and answers have a right ICRC",
+		Title: "Over IPv6, requests and answers have a correct ICRC",
 		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
 		Setup:   conformance.Setup{Family: 6},
 		Labels:  []string{"service:rc"},
@@ -49,10 +49,10 @@ var icrcCases = []conformance.Case{
 	},
 	{
 		ID:    "icrc/sent/datagrams-and-mads",
-		Title: "Datagrams, and those of the communication manager, have a right ICRC",
+		Title: "Datagrams and MADs of the communication manager have a correct ICRC",
 		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC | verbs.CapCM,
 		Labels:  []string{"service:ud", "service:cm"},
-		Sends:   "a REQ for a service that nobody has",
+		Sends:   "a REQ for a service without a listener",
 		Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
 		Defects: []string{"ICRCWrong"},
 		Run: onPort(func(p *port) {
@@ -70,7 +70,7 @@ var icrcCases = []conformance.Case{
 	},
 	{
 		ID:    "icrc/sent/flush-counts-each-byte-once",
-		Title: "A FLUSH has a right ICRC: its headers are counted once",
+		Title: "A FLUSH has a correct ICRC, which covers its headers once",
 		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapFlush,
 		Labels:  []string{"service:rc"},
 		Sends:   "answers to the device's FLUSH and to its WRITE; a FLUSH",
@@ -91,11 +91,11 @@ var icrcCases = []conformance.Case{
 	},
 	{
 		ID:    "icrc/received/wrong-icrc-changes-nothing",
-		Title: "A packet with a wrong ICRC is dropped: no NAK, no effect, and its PSN is still due",
+		Title: "A packet with a wrong ICRC is dropped: no NAK, no effect, and the expected PSN unchanged",
 		Cite:  annexA17("CA17-24", "roce/icrc/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, a WRITE, a READ and an ACK with one bit wrong in ICRC or payload, then a good SEND with the same PSN",
-		Expects: "an answer to the last only",
+		Expects: "a response to the last only",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().BadICRC())
@@ -111,11 +111,11 @@ var icrcCases = []conformance.Case{
 	},
 	{
 		ID:    "icrc/order/byte-reversed-icrc-dropped",
-		Title: "The ICRC comes least significant byte first: one the other way round is wrong",
+		Title: "The ICRC is sent least significant byte first, and a reversed ICRC is wrong",
 		Cite:  ibta("7.8.1", "roce/icrc/6"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with the bytes of the ICRC reversed, then one that is right",
-		Expects: "an answer to the last only",
+		Sends:   "SENDs with the bytes of the ICRC reversed, then a correct one",
+		Expects: "a response to the last only",
 		Defects: []string{"ICRCUnchecked"},
 		Run: onRC(func(c *conn) {
 			for n := range 4 {

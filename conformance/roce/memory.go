@@ -120,7 +120,7 @@ func (c *conn) expectWord(m *rig.Memory, n int, v uint64) {
 // an error.
 func (c *conn) expectRequestFails() {
 	wc := c.NextCompletion()
-	c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess, "the request to complete in error", "%s", rig.Describe(&wc))
+	c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess, "the request to complete with an error", "%s", rig.Describe(&wc))
 }
 
 // otherPDMemory registers 64 bytes in another protection domain.

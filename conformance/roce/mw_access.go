@@ -11,7 +11,7 @@ import (
 var windowCases = []conformance.Case{
 	{
 		ID:    "mw/access/range-of-the-window-only",
-		Title: "A type 2 window opens its own bytes and no others of its region",
+		Title: "A type 2 window grants access to its range and no other bytes of its region",
 		Cite:  ibta("", "roce/mw/5"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
 		Expects: "the first is executed; to the second a NAK for a remote access error",
@@ -20,7 +20,7 @@ var windowCases = []conformance.Case{
 	},
 	{
 		ID:    "mw/access/range-of-a-type-1-window-only",
-		Title: "A type 1 window opens its own bytes and no others of its region",
+		Title: "A type 1 window grants access to its range and no other bytes of its region",
 		Cite:  ibta("", "roce/mw/5"), Level: conformance.Must, Needs: needsMW1, Labels: labelRC,
 		Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
 		Expects: "the first is executed; to the second a NAK for a remote access error",
@@ -32,7 +32,7 @@ var windowCases = []conformance.Case{
 		Title: "An access through a window has the rights of the window, whatever the region grants",
 		Cite:  ibta("", "roce/mw/6"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written",
-		Expects: "the first is executed; to the second a NAK for a remote access error, and memory as it was",
+		Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
 		Defects: []string{"WindowRights"},
 		Run: onPort(onEachConn(setup{}, []windowAccess{
 			{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
@@ -73,7 +73,7 @@ var windowCases = []conformance.Case{
 	},
 	{
 		ID:    "mw/access/type-2-on-its-own-qp-only",
-		Title: "A type 2 window opens for requests on the QP that bound it only",
+		Title: "A type 2 window grants access only to requests on the QP that bound it",
 		Cite:  ibta("", "roce/mw/7"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "a READ through a window on its own QP, and one on another QP of the same domain",
 		Expects: "the bytes for the first, a NAK for a remote access error for the second",
@@ -90,7 +90,7 @@ var windowCases = []conformance.Case{
 		ID:    "mw/access/zero-based-window-begins-at-zero",
 		Title: "The addresses in a zero-based window begin at 0",
 		Cite:  ibta("o10-36.2.2", "roce/mw/10"), Level: conformance.Must, Needs: needsMW2 | verbs.CapZeroBased, Labels: labelRC,
-		Sends:   "READs through a zero-based window of 256 bytes: at 0, at 248, then at the address that the region has there",
+		Sends:   "READs through a zero-based window of 256 bytes: at 0, at 248, then at the address in the region",
 		Expects: "the first and the last bytes of the window, then a NAK for a remote access error",
 		Defects: []string{"ZeroBasedIgnored"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -118,7 +118,7 @@ var windowCases = []conformance.Case{
 	},
 	{
 		ID:    "mw/life/region-with-windows-is-not-left-open",
-		Title: "Deregistering a region with bound windows is refused or closes them: none stays open on memory that is gone",
+		Title: "Deregistering a region with bound windows is refused, or revokes their keys",
 		Cite:  ibta("10.6.7.2.6", "roce/mw/11"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "binds a window, deregisters its region, then READs by the key of the window",
 		Expects: "an error and a window that works, or success and a NAK for a remote access error",
@@ -136,7 +136,7 @@ var windowCases = []conformance.Case{
 	},
 	{
 		ID:    "mw/life/qp-with-windows-can-be-destroyed",
-		Title: "A QP to which type 2 windows are bound can be destroyed, and the windows then open nothing",
+		Title: "A QP with bound type 2 windows can be destroyed, which revokes their keys",
 		Cite:  ibta("o10-2.2.5", "roce/mw/12"), Level: conformance.Must, Needs: needsMW2,
 		// A known device waits for the window for most of a minute, gives up, and later
 		// dereferences the destroyed QP.
@@ -157,7 +157,7 @@ var windowCases = []conformance.Case{
 	},
 	{
 		ID:    "mw/life/local-invalidate-waits-for-earlier-requests",
-		Title: "A local invalidate takes effect when all earlier requests of its QP have been carried out, and not before",
+		Title: "A local invalidate takes effect after all earlier requests of its QP, and not before",
 		Cite:  ibta("10.6.5.1", "roce/mw/14"), Level: conformance.Must, Needs: needsMW2 | verbs.CapLocalInv, Labels: labelRC,
 		Sends:   "posts a READ, which is not answered yet, and a local invalidate of a window; a READ through the window; the answer; another READ through the window",
 		Expects: "the bytes of the window; completions of READ and invalidate; a NAK for a remote access error",

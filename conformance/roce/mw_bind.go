@@ -14,7 +14,7 @@ const (
 var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/type-2-opens-its-range",
-		Title: "A type 2 window that is bound opens its range, with its rights",
+		Title: "A bound type 2 window grants its access rights on its range",
 		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "binds a window to 256 bytes inside a region; a READ and a WRITE of all of them by its key",
 		Expects: "SUCCESS for the bind, the bytes for the READ, an ACK for the WRITE and its bytes in place",
@@ -29,15 +29,15 @@ var bindCases = []conformance.Case{
 			c.ExpectUnchanged(m, 1024, 256)
 		}),
 	},
-	badBindCase("mw/bind/beyond-the-region-refused", "A bind beyond the region, at either end, fails", "C10-75", "roce/mw/1", outOfRangeBinds),
-	badBindCase("mw/bind/region-without-mw-bind-refused", "A bind to a region without the right to bind windows fails", "C10-73", "roce/mw/2", noMWBindBinds),
+	badBindCase("mw/bind/beyond-the-region-refused", "A bind beyond the start or end of the region fails", "C10-75", "roce/mw/1", outOfRangeBinds),
+	badBindCase("mw/bind/region-without-mw-bind-refused", "A bind to a region without MW_BIND fails", "C10-73", "roce/mw/2", noMWBindBinds),
 	badBindCase("mw/bind/write-window-needs-local-write", "A window with remote write or atomic cannot be bound to a region without local write", "C10-74", "roce/mw/3", readOnlyBinds),
-	badBindCase("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in one protection domain", "C10-72", "roce/mw/4", otherPDBinds, "BindForeignRegion"),
+	badBindCase("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in the same protection domain", "C10-72", "roce/mw/4", otherPDBinds, "BindForeignRegion"),
 	{
 		ID:    "mw/bind/type-1-refused-likewise",
-		Title: "What cannot be bound to a type 2 window cannot be bound to one of type 1, and its key opens nothing",
+		Title: "Binds that fail for type 2 windows fail for type 1 windows, whose keys then grant no access",
 		Cite:  ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Level: conformance.Must, Needs: needsMW1, Labels: labelRC,
-		Sends:   "binds type 1 windows beyond a region, without the rights that it takes, and across domains; then READs by their keys",
+		Sends:   "binds type 1 windows beyond a region, without the required rights, and across PDs; then READs with their keys",
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
 		Defects: []string{"BindUnchecked"},
 		Run: onPort(func(p *port) {
@@ -52,7 +52,7 @@ var bindCases = []conformance.Case{
 	},
 	{
 		ID:    "mw/bind/bound-type-2-window-refused",
-		Title: "A bind of a type 2 window that is bound completes with MW_BIND_ERR",
+		Title: "A bind of a type 2 window that is already bound completes with MW_BIND_ERR",
 		Cite:  ibta("o10-37.2.30", "roce/mw/8"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "binds a window to one range of a region, then to another",
 		Expects: "SUCCESS, then MW_BIND_ERR",
@@ -69,7 +69,7 @@ var bindCases = []conformance.Case{
 	},
 	{
 		ID:    "mw/bind/invalidated-type-2-window-bound-again",
-		Title: "A type 2 window that was invalidated is free: it can be bound again, and its old key opens nothing",
+		Title: "An invalidated type 2 window can be bound again, and its old key is invalid",
 		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsMW2 | verbs.CapSendInv, Labels: labelRC,
 		Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
 		Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
@@ -98,7 +98,7 @@ var bindCases = []conformance.Case{
 	},
 	{
 		ID:    "mw/bind/empty-bind-closes-a-type-1-window",
-		Title: "A bind of a type 1 window to no bytes closes it",
+		Title: "A bind of a type 1 window to no bytes invalidates it",
 		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Level: conformance.Must, Needs: needsMW1, Labels: labelRC,
 		Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
 		Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
@@ -128,7 +128,7 @@ var bindCases = []conformance.Case{
 	},
 	{
 		ID:    "mw/bind/unsignaled-failure-completes",
-		Title: "A bind that fails completes in error though it was not signaled",
+		Title: "An unsignaled bind that fails completes with an error",
 		Cite:  ibta("", "roce/mw/13", "roce/err/1"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends:   "an unsignaled bind that exceeds its region",
 		Expects: "MW_BIND_ERR, unless the post is refused",
@@ -177,20 +177,20 @@ func badBindTo(name string, info func(*conn) verbs.BindInfo) badBind {
 
 var (
 	outOfRangeBinds = []badBind{
-		badBindTo("a range that begins one byte before the region", func(c *conn) verbs.BindInfo {
+		badBindTo("a range that starts one byte before the region", func(c *conn) verbs.BindInfo {
 			return bindRange(c.bindableMemory(), -1, 64, verbs.AccessRemoteRead)
 		}),
-		badBindTo("one that ends one byte behind it", func(c *conn) verbs.BindInfo {
+		badBindTo("a range that ends one byte after the region", func(c *conn) verbs.BindInfo {
 			return bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead)
 		}),
-		badBindTo("one that wraps around 2^64", func(c *conn) verbs.BindInfo {
+		badBindTo("a range that wraps around 2^64", func(c *conn) verbs.BindInfo {
 			info := bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)
 			info.Length = -info.Addr + 64
 			return info
 		}),
 	}
 	noMWBindBinds = []badBind{
-		badBindTo("a region that grants everything else", func(c *conn) verbs.BindInfo {
+		badBindTo("a region that grants everything but MW_BIND", func(c *conn) verbs.BindInfo {
 			return bindRange(c.targetMem, 0, 64, verbs.AccessRemoteRead)
 		}),
 	}
@@ -198,20 +198,20 @@ var (
 		badBindTo("a region without local write, with remote write", func(c *conn) verbs.BindInfo {
 			return bindRange(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 		}),
-		badBindTo("one like that, with remote atomic", func(c *conn) verbs.BindInfo {
+		badBindTo("a region without local write, with remote atomic", func(c *conn) verbs.BindInfo {
 			return bindRange(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
 		}),
 	}
 	otherPDBinds = []badBind{
-		badBindTo("a region of another domain", func(c *conn) verbs.BindInfo {
+		badBindTo("a region of another PD", func(c *conn) verbs.BindInfo {
 			return bindRange(c.otherPDMemory(allAccess|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead)
 		}),
-		{"a region of the QP's domain, though the window is of another", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
+		{"a region of the QP's PD, with a window of another PD", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
 			mw, err := c.otherPD().AllocMW(kind)
 			c.Must("a memory window", err)
 			return mw, bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)
 		}},
-		{"a region of the window's domain, which is not the QP's", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
+		{"a region of the window's PD, which is not the QP's", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
 			pd := c.otherPD()
 			mw, err := pd.AllocMW(kind)
 			c.Must("a memory window", err)

@@ -14,11 +14,11 @@ import (
 var addressCases = []conformance.Case{
 	{
 		ID:    "pkt/ip/source-address-is-that-of-the-chosen-gid",
-		Title: "Packets leave from the address of the GID that the connection names, to that of its peer",
+		Title: "Packets have the address of the connection's GID as source and the peer's address as destination",
 		Cite:  annexA17("CA17-11, CA17-12, CA17-18, CA17-19", "roce/pkt/ip/9"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{TwoAddresses: true},
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND to the device's second address, and an ACK for its own",
+		Sends:   "a SEND to the device's second address, and an ACK for the device's SEND",
 		Expects: "an ACK and a SEND from the second address to the peer's",
 		Defects: []string{"PrimaryAddressUsed"},
 		Run: onPort(func(p *port) {
@@ -34,11 +34,11 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/addr/packet-from-another-host-dropped",
-		Title: "A packet that comes from another address than the peer's is dropped",
+		Title: "A packet from another address than the peer's is dropped",
 		Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND and a WRITE, right in everything but their source address; an ACK from another address for the device's own SEND",
-		Expects: "nothing: no answer, no completion, no byte in memory, and the PSN is still due",
+		Sends:   "a SEND and a WRITE from another source address; an ACK for the device's SEND from another source address",
+		Expects: "no response, no completion, and memory and the expected PSN unchanged",
 		Defects: []string{"SourceUnchecked"},
 		Run: onRC(func(c *conn) {
 			other := c.PeerAddr(1)
@@ -52,10 +52,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/addr/uc-packet-from-another-host-dropped",
-		Title: "A packet of UC that comes from another address than the peer's is dropped",
+		Title: "A UC packet from another address than the peer's is dropped",
 		Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/2"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
 		Labels:  []string{"service:uc"},
-		Sends:   "a SEND and a WRITE of UC from another address, then a SEND from the peer's",
+		Sends:   "a SEND and a UC WRITE from another address, then a SEND from the peer's",
 		Expects: "a completion of the last only",
 		Defects: []string{"SourceUnchecked"},
 		Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
@@ -68,12 +68,12 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/addr/packet-to-another-local-address-dropped",
-		Title: "A packet for another address of the device than the connection's is dropped",
+		Title: "A packet to another address of the device than the connection's is dropped",
 		Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{TwoAddresses: true},
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE for a connection at the device's first address, sent to its second",
-		Expects: "nothing: no answer, no completion, no byte in memory, and the PSN is still due",
+		Expects: "no response, no completion, and memory and the expected PSN unchanged",
 		Defects: []string{"IPUnchecked"},
 		Run: onRC(func(c *conn) {
 			second := c.Local[1]
@@ -84,7 +84,7 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/addr/gid-of-rocev1-only-receives-nothing",
-		Title: "A packet for an address that is in the GID table for RoCEv1 only is dropped",
+		Title: "A packet to an address that the GID table has for RoCEv1 only is dropped",
 		Cite:  annexA17("CA17-41", "roce/pkt/addr/4"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram to the address of a GID of RoCEv1, then one to an address of RoCEv2",
@@ -99,10 +99,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/addr/mad-to-qp0-dropped",
-		Title: "A management datagram for QP 0 is dropped, and does not reach QP 1",
+		Title: "A MAD for QP 0 is dropped, and does not reach QP 1",
 		Cite:  annexA17("CA17-33", "roce/pkt/addr/5"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ for a service that nobody has, to QP 0, with the Q_Keys of QP 1 and of none; then to QP 1",
+		Sends:   "a REQ for a service without a listener, to QP 0, with the Q_Keys of QP 1 and of none; then to QP 1",
 		Expects: "nothing, nothing, and a REJ",
 		Defects: []string{"QPNLoose"},
 		Run: onPort(func(p *port) {
@@ -139,7 +139,7 @@ func (p *port) gidIndex(a netip.Addr) uint8 {
 			return uint8(e.Index)
 		}
 	}
-	p.Fail(fmt.Sprintf("a GID of RoCEv2 for %v, an address of the device", a), "none")
+	p.Fail(fmt.Sprintf("a RoCEv2 GID for the device's address %v", a), "none")
 	return 0
 }
 
@@ -157,6 +157,6 @@ func (p *port) rocev1OnlyAddr() netip.Addr {
 			return a
 		}
 	}
-	rig.Abort(fmt.Errorf("the device has no GID of RoCEv1 alone: %w", conformance.ErrBenchCannot))
+	rig.Abort(fmt.Errorf("the device has no GID for RoCEv1 only: %w", conformance.ErrBenchCannot))
 	return netip.Addr{}
 }

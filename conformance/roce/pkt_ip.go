@@ -13,34 +13,34 @@ import (
 var ipCases = []conformance.Case{
 	{
 		ID:    "pkt/ip/ipv4-carries-a-connection",
-		Title: "A connection over IPv4 carries data both ways",
+		Title: "A connection over IPv4 transfers data in both directions",
 		Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, a WRITE and a READ, and the answers to the device's own",
+		Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 		Expects: "all six done, in packets of IPv4 between the two addresses",
 		Defects: []string{"ICRCWrong"},
 		Run:     onRC(exchangeBothWays),
 	},
 	{
 		ID:    "pkt/ip/ipv6-carries-a-connection",
-		Title: "A connection over IPv6 carries data both ways",
+		Title: "A connection over IPv6 transfers data in both directions",
 		Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 6},
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, a WRITE and a READ, and the answers to the device's own",
+		Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 		Expects: "all six done, in packets of IPv6 between the two addresses",
 		Defects: []string{"IPv6Dead"},
 		Run:     onRC(exchangeBothWays),
 	},
 	{
 		ID:    "pkt/ip/packet-with-options-dropped",
-		Title: "A packet with IPv4 options is dropped, though its ICRC is right",
+		Title: "A packet with IPv4 options is dropped, although its ICRC is correct",
 		Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND behind four options that do nothing, which the ICRC covers",
-		Expects: "nothing, and the PSN is still due",
+		Sends:   "a SEND after four options that do nothing, which the ICRC covers",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
@@ -51,12 +51,12 @@ var ipCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/ip/packet-that-got-options-on-its-way-dropped",
-		Title: "A packet into which something on its way has put IPv4 options is dropped",
+		Title: "A packet that got IPv4 options in flight is dropped",
 		Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND with an ICRC for the packet without options, behind four options that do nothing",
-		Expects: "nothing, and the PSN is still due",
+		Sends:   "a SEND with an ICRC for the packet without options, after four options that do nothing",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = ipOptionNOPs }))
@@ -65,10 +65,10 @@ var ipCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class",
-		Title: "The DSCP of every packet, answers included, is that of the traffic class of the connection",
+		Title: "The DSCP of every packet, responses included, is that of the connection's traffic class",
 		Cite:  annexA17("CA17-4, CA17-13", "roce/pkt/ip/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "requests of DSCP 0 that are acknowledged, answered and refused, and answers to the device's own",
+		Sends:   "requests of DSCP 0 that are acknowledged, answered and refused, and responses to requests of the device",
 		Expects: "DSCP 26 in every packet",
 		Defects: []string{"AnswersNoDSCP"},
 		Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *conn) {
@@ -83,7 +83,7 @@ var ipCases = []conformance.Case{
 		Title: "The ECN bits do not come from the traffic class: 00 without congestion management, never 11",
 		Cite:  annexA17("CA17-5, CA17-14", "roce/pkt/ip/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "requests, and answers to the device's own, on four connections whose traffic classes end in 00, 01, 10 and 11",
+		Sends:   "requests, and responses to requests of the device, on four connections whose traffic classes end in 00, 01, 10 and 11",
 		Expects: "the same ECN bits on all four: 00, or an ECN-capable transport if the device manages congestion",
 		Defects: []string{"ECNFromTClass"},
 		Run: onPort(func(p *port) {
@@ -94,9 +94,9 @@ var ipCases = []conformance.Case{
 					bits := *pkt.IP.TClass & 3
 					was, seen := ecn[pkt.Opcode()]
 					ecn[pkt.Opcode()] = bits
-					c.Check(bits != 3, fmt.Sprintf("%v without the mark of congestion", pkt), "ECN 11")
+					c.Check(bits != 3, fmt.Sprintf("%v without a CE mark", pkt), "ECN 11")
 					c.Check(bits == 0 || c.Caps.Has(verbs.CapCongestion), fmt.Sprintf("%v with ECN 00", pkt), "%02b", bits)
-					c.Check(!seen || was == bits, fmt.Sprintf("%v with ECN %02b as with another traffic class", pkt, was), "%02b", bits)
+					c.Check(!seen || was == bits, fmt.Sprintf("%v with ECN %02b, as with other traffic classes", pkt, was), "%02b", bits)
 				}
 			}
 		}),
@@ -129,7 +129,7 @@ var ipCases = []conformance.Case{
 		Cite:  annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 		Expects: "DF, no MF, offset 0 and IHL 5 in every packet",
 		Defects: []string{"PlainSocket"},
 		Run: onRC(func(c *conn) {
@@ -141,12 +141,12 @@ var ipCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/ip/fragments-dropped",
-		Title: "Fragments are dropped, and not put together",
+		Title: "Fragments are dropped and not reassembled",
 		Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND that says more fragments follow; SENDs in two fragments, of which the ICRC is that of the whole packet",
-		Expects: "nothing, and the PSN is still due",
+		Sends:   "a SEND with MF set; SENDs in two fragments with the ICRC of the whole packet",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"ICRCIgnored"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.peerPSN(0), data(64)).AckReq()
@@ -175,12 +175,12 @@ var ipCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/ip/packet-without-df-dropped",
-		Title: "A packet with DF clear is dropped, though its ICRC is right",
+		Title: "A packet with DF clear is dropped, although its ICRC is correct",
 		Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND with DF clear, which the ICRC covers",
-		Expects: "nothing, and the PSN is still due",
+		Expects: "no response, no effect, and the expected PSN unchanged",
 		Defects: []string{"DFUnchecked"},
 		Run: onRC(func(c *conn) {
 			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
@@ -194,7 +194,7 @@ var ipCases = []conformance.Case{
 		Title: "The time to live of every packet is the hop limit of the connection",
 		Cite:  annexA17("CA17-9, CA17-17", "roce/pkt/ip/8"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 		Expects: "a hop limit of 7 in every packet",
 		Defects: []string{"FixedHopLimit"},
 		Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *conn) {
@@ -277,7 +277,7 @@ func checkLengths(c *conn) {
 		}
 		c.checkPacket(ib.Packet{IP: packet.IP{Length: new(uint16(ip))}, UDP: packet.UDP{Length: new(uint16(want))}}, pkt)
 		if err := pkt.CheckICRC(); err != nil {
-			c.Fail("the ICRC at the end by the lengths", "%v", err)
+			c.Fail("the ICRC at the end given by the lengths", "%v", err)
 		}
 	}
 	c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())

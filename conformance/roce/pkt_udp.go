@@ -13,11 +13,11 @@ import (
 var udpCases = []conformance.Case{
 	{
 		ID:    "pkt/udp/destination-port-is-4791",
-		Title: "RoCEv2 is at UDP port 4791, and nowhere else",
+		Title: "RoCEv2 uses UDP port 4791, and no other",
 		Cite:  annexA17("CA17-20", "roce/pkt/udp/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "good SENDs to ports 4790, 4792 and 49152, then one to 4791",
-		Expects: "an answer to the last only, which goes to port 4791",
+		Sends:   "valid SENDs to ports 4790, 4792 and 49152, then one to 4791",
+		Expects: "a response to the last only, which is sent to port 4791",
 		Defects: []string{"IPUnchecked"},
 		Run: onRC(func(c *conn) {
 			for _, port := range []uint16{4790, 4792, 0xc000} {
@@ -30,10 +30,10 @@ var udpCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/udp/requests-and-resends-keep-one-source-port",
-		Title: "A queue pair sends its requests, and sends them again, from one UDP port",
+		Title: "Requests and retransmissions of a queue pair have one UDP source port",
 		Cite:  annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "NAKs that have some of 120 requests come again, ACKs for the rest",
+		Sends:   "NAKs that cause some of 120 requests to be retransmitted, ACKs for the rest",
 		Expects: "one source port in all packets",
 		Defects: []string{"SourcePortPerPacket"},
 		Run: onConn(setup{signalAll: true}, func(c *conn) {
@@ -58,10 +58,10 @@ var udpCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/udp/answers-keep-one-source-port",
-		Title: "A queue pair answers from the UDP port that it sends its requests from, wherever those that it answers come from",
+		Title: "Responses of a queue pair have the UDP source port of its requests, whatever the source port of the peer's requests",
 		Cite:  annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "WRITEs, READs and duplicates from changing source ports; answers to the device's own request",
+		Sends:   "WRITEs, READs and duplicates from changing source ports, and responses to a request of the device",
 		Expects: "one source port in all packets of the device's",
 		Defects: []string{"SourcePortPerPacket"},
 		Run: onRC(func(c *conn) {
@@ -88,7 +88,7 @@ var udpCases = []conformance.Case{
 		Cite:  annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 		Expects: "a UDP checksum of 0 in every packet",
 		Defects: []string{"PlainSocket"},
 		Run:     onConn(setup{receives: 1}, expectNoChecksum),
@@ -99,14 +99,14 @@ var udpCases = []conformance.Case{
 		Cite:  annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 6},
 		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and answers to the device's own",
+		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 		Expects: "a UDP checksum of 0 in every packet",
 		Defects: []string{"PlainSocket"},
 		Run:     onConn(setup{receives: 1}, expectNoChecksum),
 	},
 	{
 		ID:    "pkt/udp/packet-with-checksum-accepted",
-		Title: "A packet with a right UDP checksum is accepted, over IPv4",
+		Title: "A packet with a correct UDP checksum is accepted, over IPv4",
 		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
@@ -117,7 +117,7 @@ var udpCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/udp/ipv6-packet-with-checksum-accepted",
-		Title: "A packet with a right UDP checksum is accepted, over IPv6",
+		Title: "A packet with a correct UDP checksum is accepted, over IPv6",
 		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 6},
 		Labels:  []string{"service:rc"},
@@ -150,7 +150,7 @@ var udpCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/udp/padding-of-the-frame-ignored",
-		Title: "What follows the end by the lengths in a frame is ignored",
+		Title: "Bytes after the end of the IP packet in a frame are ignored",
 		Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 4},
 		Labels:  []string{"service:rc"},
@@ -161,7 +161,7 @@ var udpCases = []conformance.Case{
 	},
 	{
 		ID:    "pkt/udp/ipv6-padding-of-the-frame-ignored",
-		Title: "What follows the end by the lengths in a frame is ignored, over IPv6",
+		Title: "Bytes after the end of the IP packet in a frame are ignored, over IPv6",
 		Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{Family: 6},
 		Labels:  []string{"service:rc"},

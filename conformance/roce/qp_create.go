@@ -12,7 +12,7 @@ import (
 var qpCreateCases = []conformance.Case{
 	{
 		ID:    "qp/create/unknown-type-refused",
-		Title: "A queue pair of a type that there is not is refused",
+		Title: "A queue pair of an unknown type is refused",
 		Cite:  ibta("", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
@@ -27,11 +27,11 @@ var qpCreateCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/create/deeper-than-the-device-refused",
-		Title: "A queue pair with queues or lists beyond the device's limits is refused",
+		Title: "A queue pair with longer queues or scatter/gather lists than the device supports is refused",
 		Cite:  ibta("", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "a refusal of one request, receive or list entry more than the device claims, and a queue pair with as many as it claims, if there is memory for it",
+		Expects: "one send, receive or list entry more than the device claims is refused; a queue pair with as many as it claims is created, if there is memory for it",
 		Defects: []string{"CapsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			attr, err := r.Device.QueryDevice()
@@ -59,7 +59,7 @@ var qpCreateCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/create/as-many-as-claimed",
-		Title: "A device makes as many address handles as it claims",
+		Title: "A device supports as many address handles as it claims",
 		Cite:  ibta("", "roce/qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
 		Labels:  []string{"service:ud", conformance.Slow},
 		Sends:   "nothing",

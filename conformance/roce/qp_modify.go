@@ -12,17 +12,17 @@ import (
 var modifyCases = []conformance.Case{
 	{
 		ID:    "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
-		Title: "Each transition of an RC queue pair demands its attributes, takes the optional ones and refuses all others",
+		Title: "Each transition of an RC queue pair requires its attributes, accepts the optional ones and refuses all others",
 		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "for each transition: success with what it demands, alone and with each optional attribute and with all of them, but for an alternate path; a refusal without each that it demands, and with each other attribute",
+		Expects: "each transition succeeds with its required attributes, also with each and all optional ones but an alternate path; it is refused without a required one, and with any other",
 		Defects: []string{"ModifyUnchecked"},
 		Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
 	},
 	{
 		ID:    "qp/modify/rc-refuses-other-transitions",
-		Title: "An RC queue pair refuses every change of state that is not in the table",
+		Title: "An RC queue pair refuses every state transition that is not in the table",
 		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
@@ -32,11 +32,11 @@ var modifyCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/modify/uc-table",
-		Title: "A UC queue pair changes its state along its own table, with its own attributes",
+		Title: "A UC queue pair accepts the transitions and attributes of the UC table, and no others",
 		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUC,
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
-		Expects: "every transition with what it demands and each optional attribute but an alternate path; a refusal of everything else",
+		Expects: "every transition succeeds with its required attributes and each optional one but an alternate path; everything else is refused",
 		Defects: []string{"ModifyUnchecked"},
 		Run: onTransitions(verbs.QPTypeUC, func(m *qpMover) {
 			m.checkMasks()
@@ -45,11 +45,11 @@ var modifyCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/modify/ud-table",
-		Title: "A UD queue pair changes its state along its own table, with its own attributes",
+		Title: "A UD queue pair accepts the transitions and attributes of the UD table, and no others",
 		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUD,
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
-		Expects: "every transition with what it demands and each optional attribute; a refusal of everything else",
+		Expects: "every transition succeeds with its required attributes and each optional one; everything else is refused",
 		Defects: []string{"ModifyUnchecked"},
 		Run: onTransitions(verbs.QPTypeUD, func(m *qpMover) {
 			m.checkMasks()
@@ -58,7 +58,7 @@ var modifyCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/modify/rc-alternate-path",
-		Title: "Each transition of an RC queue pair that may have an alternate path takes one",
+		Title: "Each transition of an RC queue pair with an optional alternate path accepts one",
 		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAutoMigration,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
@@ -68,7 +68,7 @@ var modifyCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/modify/uc-alternate-path",
-		Title: "Each transition of a UC queue pair that may have an alternate path takes one",
+		Title: "Each transition of a UC queue pair with an optional alternate path accepts one",
 		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapAutoMigration,
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
@@ -78,11 +78,11 @@ var modifyCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/modify/reset-does-not-lead-to-error",
-		Title: "A queue pair in RESET cannot be taken to ERR",
+		Title: "A queue pair cannot go from RESET to ERR",
 		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/9"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "a refusal, and the state RESET, of a fresh queue pair and of one that was taken back to RESET",
+		Expects: "a new queue pair and one that was reset refuse it and stay in RESET",
 		Defects: []string{"ModifyUnchecked"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.toReset()
@@ -96,11 +96,11 @@ var modifyCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/modify/refused-change-changes-nothing",
-		Title: "A modify that is refused has changed nothing, neither the state nor any attribute",
+		Title: "A refused modify changes neither the state nor any attribute",
 		Cite:  conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, when the queue pair has come to RTS in spite of all",
-		Expects: "the same attributes from a query before and after each of: a bad MTU on the way to RTR, a missing attribute, an attribute too many, a port that there is not; then an ACK",
+		Sends:   "a SEND, when the queue pair is in RTS",
+		Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, or a P_Key that does not exist; then an ACK",
 		Defects: []string{"ModifyHalfway"},
 		Run: onConn(setup{state: verbs.QPStateInit, receives: 1}, func(c *conn) {
 			m := &qpMover{port: c.port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
@@ -133,11 +133,11 @@ var modifyCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/query/state-and-psns-are-the-present-ones",
-		Title: "A query returns the PSNs to be sent and expected next, and the state as it is",
+		Title: "A query returns the next PSNs to send and to expect, and the current state",
 		Cite:  ibta("", "roce/qp/10"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND of three packets and a READ; an ACK for the device's own SEND; in the end a NAK",
-		Expects: "the PSNs behind what was sent and received; and ERR behind the NAK",
+		Sends:   "a SEND of three packets and a READ; an ACK for the device's SEND; finally a NAK",
+		Expects: "the PSNs after the packets sent and received; and ERR after the NAK",
 		Defects: []string{"QueryStale"},
 		Run: onConn(setup{receives: 1, recvLen: 3 << 10}, func(c *conn) {
 			c.expectPSNs(0, 0)

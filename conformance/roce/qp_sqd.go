@@ -9,10 +9,10 @@ import (
 var sqdCases = []conformance.Case{
 	{
 		ID:    "qp/sqd/nothing-new-begins",
-		Title: "In SQD a message that is under way is finished, and no other is begun",
+		Title: "In SQD the current message is finished, and no other is started",
 		Cite:  ibta("", "roce/sqd/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "ACKs for a long SEND of the device's, which is taken to SQD after its first packet",
+		Sends:   "ACKs for a long SEND of the device, whose queue pair is moved to SQD after the first packet",
 		Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
 		Defects: []string{"SQDIgnored"},
 		Run: onConn(setup{signalAll: true, modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
@@ -36,11 +36,11 @@ var sqdCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/sqd/drained-is-reported",
-		Title: "A queue pair in SQD reports that it is drained when its last request is acknowledged, if that was asked for",
+		Title: "A queue pair in SQD raises SQ_DRAINED when its last request is acknowledged, if the event was requested",
 		Cite:  ibta("", "roce/sqd/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for two SENDs of the device's, one by one",
-		Expects: "SQ_DRAINED after the second, and not before; none from a queue pair that was not asked to tell",
+		Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested",
 		Defects: []string{"SQNeverDrains"},
 		Run: onPort(func(p *port) {
 			for _, asked := range []bool{true, false} {
@@ -64,7 +64,7 @@ var sqdCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/sqd/cannot-be-left-while-draining",
-		Title: "As long as its send queue drains, a queue pair does not go from SQD to RTS",
+		Title: "A queue pair cannot go from SQD to RTS while its send queue drains",
 		Cite:  ibta("", "roce/sqd/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for a SEND of the device's, late",
@@ -77,7 +77,7 @@ var sqdCases = []conformance.Case{
 			c.toSQD(false)
 			c.MustFail("SQD to RTS while it drains", c.qp.Modify(toRTS, verbs.QPAttrState), nil)
 			a := c.query()
-			c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a queue pair in SQD that drains", "%v, draining %v", a.State, a.SQDraining)
+			c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
 			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.awaitDrained()
@@ -91,10 +91,10 @@ var sqdCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/sqd/rts-resumes-by-itself",
-		Title: "Requests that waited in SQD are sent when the queue pair is in RTS again, without another being posted",
+		Title: "Requests that wait in SQD are sent when the queue pair returns to RTS, without another post",
 		Cite:  ibta("", "roce/sqd/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK for the requests that come",
+		Sends:   "an ACK for the requests",
 		Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
 		Defects: []string{"SQDNoResume"},
 		Run: onConn(setup{signalAll: true}, func(c *conn) {
@@ -141,7 +141,7 @@ func (c *conn) toSQD(notify bool) {
 // awaitDrained waits until the send queue is drained.
 func (c *conn) awaitDrained() {
 	for until := c.Now() + c.ResponseTimeout(); c.query().SQDraining; c.Sleep(shortWait) {
-		c.Check(c.Now() < until, "a send queue that has drained", "it drains still, after %v", c.ResponseTimeout())
+		c.Check(c.Now() < until, "a send queue that has drained", "it still drains after %v", c.ResponseTimeout())
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 var qpStateCases = []conformance.Case{
 	{
 		ID:    "qp/post/send-before-rts-refused",
-		Title: "A request that is posted in RESET, INIT or RTR is refused at once",
+		Title: "Posting a send in RESET, INIT or RTR fails",
 		Cite:  ibta("C10-96", "roce/qp/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "an error from the post in each of these states, and no request taken",
+		Expects: "an error from the post in each of these states, and no request posted",
 		Defects: []string{"EarlySendSwallowed"},
 		Run: onPort(func(p *port) {
 			for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateReset} {
@@ -30,11 +30,11 @@ var qpStateCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/post/refused-send-leaves-nothing-queued",
-		Title: "Of a request that was refused for the state nothing is sent, and nothing flushed, later",
+		Title: "A send that was refused because of the state is neither sent nor flushed later",
 		Cite:  ibta("C10-96", "roce/qp/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for the one request that is posted in RTS",
-		Expects: "no packet when the queue pair comes to RTS; then this request, with the first PSN; and no completion but its own",
+		Expects: "no packet when the queue pair enters RTS; then this request, with the first PSN; and only its completion",
 		Defects: []string{"RefusedWRStays"},
 		Run: onConn(setup{state: verbs.QPStateInit}, func(c *conn) {
 			c.postSend(1)
@@ -53,11 +53,11 @@ var qpStateCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/post/send-beyond-the-queue-refused",
-		Title: "Of more requests than the send queue has room for, those that are too many are refused, and no other is lost",
+		Title: "Sends that exceed the size of the send queue are refused, and no other is lost",
 		Cite:  ibta("C10-96", "roce/qp/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK for all requests that come",
-		Expects: "as many requests taken as the queue has room for; these are sent and complete, and no other; then there is room again",
+		Sends:   "an ACK for all requests",
+		Expects: "as many requests are posted as the queue has room for; these are sent and complete, and no others; then there is room again",
 		Defects: []string{"OverflowSendQueue"},
 		Run: onConn(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *conn) {
 			room := c.query().Caps.MaxSendWR // the device may have rounded it up
@@ -66,11 +66,11 @@ var qpStateCases = []conformance.Case{
 				wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)}
 			}
 			n, err := c.qp.PostSend(wrs)
-			c.MustFail("a request too many", err, nil)
-			c.Check(n == room, fmt.Sprintf("%d requests taken", room), "%d", n)
+			c.MustFail("one request too many", err, nil)
+			c.Check(n == room, fmt.Sprintf("%d requests posted", room), "%d", n)
 			n, err = c.qp.PostSend(wrs[room:])
 			c.MustFail("another request too many", err, nil)
-			c.Check(n == 0, "none taken", "%d", n)
+			c.Check(n == 0, "none posted", "%d", n)
 			for i := range room {
 				c.expect(ib.SendOnly(c.devicePSN(i), nil))
 			}
@@ -106,11 +106,11 @@ var qpStateCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/post/receive-in-reset-refused",
-		Title: "A receive that is posted in RESET is refused",
+		Title: "Posting a receive in RESET fails",
 		Cite:  ibta("C10-97.2.1", "roce/qp/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "an error from the post, on a fresh queue pair and on one that was taken back to RESET",
+		Expects: "an error from the post, on a new queue pair and on one that was reset",
 		Defects: []string{"RecvStateWrong"},
 		Run: onConn(setup{}, func(c *conn) {
 			fresh, err := c.Device.CreateQP(verbs.QPInit{
@@ -122,7 +122,7 @@ var qpStateCases = []conformance.Case{
 			for _, qp := range []verbs.QP{fresh, c.qp} {
 				n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.localMem.SGL(0, 64)}})
 				c.MustFail("a receive in RESET", err, nil)
-				c.Check(n == 0, "no receive taken", "%d", n)
+				c.Check(n == 0, "no receive posted", "%d", n)
 			}
 		}),
 	},
@@ -143,11 +143,11 @@ var qpStateCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/reset/psns-and-results-forgotten",
-		Title: "RESET forgets PSNs, MSN and the results of atomics: brought up with the same PSNs, a queue pair takes new packets as new",
+		Title: "RESET clears PSNs, MSN and the results of atomics: reconnected with the same PSNs, a queue pair executes new requests",
 		Cite:  ibta("", "roce/qp/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
 		Labels:  []string{"service:rc"},
 		Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET",
-		Expects: "each executed, and answered with MSNs from 1 on; own requests from the first PSN on",
+		Expects: "each is executed and answered with MSNs from 1 on; the device's requests start at the first PSN",
 		Defects: []string{"ResetKeepsState"},
 		Run: onConn(setup{}, func(c *conn) {
 			clear(c.targetMem.Buf[:8])
@@ -169,11 +169,11 @@ var qpStateCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/reset/queues-emptied",
-		Title: "RESET forgets posted work: neither sends nor receives of before are used, or flushed, afterwards",
+		Title: "RESET discards posted work: earlier sends and receives are neither executed nor flushed",
 		Cite:  ibta("", "roce/qp/6"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, when a queue pair with posted sends and receives was reset and brought up again",
-		Expects: "an RNR NAK, for there is no receive; no packet of the old requests; no completion",
+		Sends:   "a SEND, after a queue pair with posted sends and receives was reset and reconnected",
+		Expects: "an RNR NAK, because there is no receive; no packet of the old requests; no completion",
 		Defects: []string{"ResetKeepsQueues"},
 		Run: onConn(setup{receives: 4, signalAll: true, modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
 			c.sendUnacked(100)
@@ -206,10 +206,10 @@ var qpStateCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/error/pending-receives-are-no-messages",
-		Title: "Receives that are pending when a queue pair fails do not complete as if a message had come",
+		Title: "Receives that are posted when a queue pair fails are flushed, and do not complete with success",
 		Cite:  ibta("", "roce/qp/7"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a READ with a bad key, which the queue pair refuses and fails of; to another, a NAK for its own request",
+		Sends:   "a READ with a bad key, which fails the queue pair; to another queue pair, a NAK for its request",
 		Expects: "WR_FLUSH_ERR for each receive",
 		Defects: []string{"ErrCompletesRecvs"},
 		Run: onPort(func(p *port) {
@@ -226,7 +226,7 @@ var qpStateCases = []conformance.Case{
 	},
 	{
 		ID:    "qp/error/work-posted-afterwards-flushed",
-		Title: "Sends and receives that are posted to a queue pair in ERR are taken, and complete as flushed",
+		Title: "Sends and receives that are posted to a queue pair in ERR complete as flushed",
 		Cite:  ibta("", "roce/qp/8"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
@@ -265,7 +265,7 @@ func (c *conn) postSend(id uint64) (int, error) {
 func (c *conn) expectSendRefused(id uint64) {
 	n, err := c.postSend(id)
 	c.MustFail(fmt.Sprintf("a send in %v", c.query().State), err, nil)
-	c.Check(n == 0, "no request taken", "%d", n)
+	c.Check(n == 0, "no request posted", "%d", n)
 }
 
 // expectFlushed fails the case unless the next completions are those of flushed sends,

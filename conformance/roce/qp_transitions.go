@@ -171,7 +171,7 @@ func (m *qpMover) find(from, to verbs.QPState) *transition {
 func (m *qpMover) failSend(qp verbs.QP) bool {
 	mem := m.Memory(8, verbs.AccessLocalWrite)
 	sge := mem.SGE(0, 8)
-	m.Must("a region that can be closed", mem.Close())
+	m.Must("a region that can be deregistered", mem.Close())
 	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{sge}}
 	if m.kind == verbs.QPTypeUD {
 		ah, err := m.PD.CreateAH(m.peerAttr(m.peerAddr).AH)

@@ -9,7 +9,7 @@ import (
 var ackCases = []conformance.Case{
 	{
 		ID:    "rc/ack/asked-for-is-sent",
-		Title: "A SEND or WRITE that asks for an ACK gets one",
+		Title: "A SEND or WRITE with AckReq gets an ACK",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/ack/1"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes",
@@ -33,11 +33,11 @@ var ackCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/not-asked-for-may-be-left-out",
-		Title: "If an ACK is sent that nobody asked for it is right, and if not the next one stands for it",
+		Title: "Requests without AckReq get a correct ACK, or are acknowledged by the next one",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/ack/2"}}, Level: conformance.May, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE without AckReq, and a SEND with it",
-		Expects: "nothing, or right ACKs, for the first two; an ACK for the last, which counts all",
+		Expects: "nothing, or correct ACKs, for the first two; an ACK for the last, which counts all",
 		Defects: []string{"AckPSNOff"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.peerPSN(0), data(16)))
@@ -53,7 +53,7 @@ var ackCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/read-answered-unasked",
-		Title: "A READ is answered whether it asks for an ACK or not",
+		Title: "A READ is answered with and without AckReq",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/ack/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a READ without AckReq and one with it",
@@ -69,7 +69,7 @@ var ackCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/atomic-answered-unasked",
-		Title: "An atomic is answered whether it asks for an ACK or not",
+		Title: "An atomic is answered with and without AckReq",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/ack/3"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
 		Labels:  []string{"service:rc"},
 		Sends:   "a FETCH_ADD and a COMPARE_SWAP without AckReq, and a FETCH_ADD with it",
@@ -87,10 +87,10 @@ var ackCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/ack-waits-for-earlier-read-responses",
-		Title: "The ACK of a WRITE comes behind all responses of a READ before it",
+		Title: "The ACK of a WRITE is sent after all responses of an earlier READ",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a READ of 64 responses with a WRITE right behind it, first at full speed, then slowed down by CNPs",
+		Sends:   "a READ of 64 responses with a WRITE right after it, first at full speed, then slowed down by CNPs",
 		Expects: "64 responses in order, then the ACK",
 		Defects: []string{"AckOvertakesRead"},
 		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
@@ -108,7 +108,7 @@ var ackCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/requester-asks-at-the-end-of-a-message",
-		Title: "The last packet of a SEND or WRITE asks for an ACK",
+		Title: "The last packet of a SEND or WRITE has AckReq",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK to each message of the device's: SENDs and WRITEs of one packet and of three, with and without immediate",
@@ -152,7 +152,7 @@ var ackCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/ack-inside-a-message-completes-nothing",
-		Title: "An ACK with a PSN inside a message completes what came before the message, and not the message",
+		Title: "An ACK with a PSN inside a message completes earlier messages, and not this one",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs with the PSN of each packet of a WRITE of five that follows a SEND",

@@ -10,7 +10,7 @@ import (
 var badAnswerCases = []conformance.Case{
 	{
 		ID:    "rc/ack/reserved-syndrome-is-no-success",
-		Title: "An acknowledgement with a reserved syndrome completes nothing with success",
+		Title: "An acknowledgement with a reserved syndrome completes no request successfully",
 		Cite:  ibta("", "roce/rc/ack/12"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a WRITE of the device's: an ACK with type bits 10, or with bit 7 set",
 		Expects: "the answer is ignored, or the WRITE completes with BAD_RESP_ERR",
@@ -21,10 +21,10 @@ var badAnswerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/reserved-nak-code-is-no-success",
-		Title: "A NAK with a reserved code is not taken for an ACK",
+		Title: "A NAK with a reserved code is not treated as an ACK",
 		Cite:  ibta("", "roce/rc/ack/14"), Level: conformance.Should, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a WRITE of the device's: a NAK with code 5, 16 or 31",
-		Expects: "the NAK is ignored, or the WRITE completes in error",
+		Expects: "the NAK is ignored, or the WRITE completes with an error",
 		Defects: []string{"ReservedNAKIsAck"},
 		Run: onPort(onEachConn(setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *conn, syndrome uint8) {
 			c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
@@ -48,7 +48,7 @@ var badAnswerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/middle-response-first-is-a-bad-response",
-		Title: "An answer to a READ that begins with a MIDDLE completes it with BAD_RESP_ERR and fails the QP",
+		Title: "READ responses that begin with a MIDDLE complete the READ with BAD_RESP_ERR and fail the QP",
 		Cite:  ibta("", "roce/rc/ack/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ that was not repeated: a READ_RESPONSE_MIDDLE with its PSN",
 		Expects: "BAD_RESP_ERR, the QP in ERR",
@@ -66,7 +66,7 @@ var badAnswerCases = []conformance.Case{
 		Title: "NAK codes 1, 2 and 3 complete the refused request with REM_INV_REQ_ERR, REM_ACCESS_ERR and REM_OP_ERR",
 		Cite:  ibta("Table 63", "roce/rc/ack/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a WRITE of the device's: a NAK with each code",
-		Expects: "the status that the code stands for",
+		Expects: "the status of the code",
 		Defects: []string{"NAKFlushesAll"},
 		Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
 			c.postWrite(1, 16)
@@ -77,7 +77,7 @@ var badAnswerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/fatal-nak-spares-what-came-before",
-		Title: "A fatal NAK lets the requests before the refused one succeed and flushes those after it",
+		Title: "A fatal NAK completes requests before the refused one successfully and flushes those after it",
 		Cite:  ibta("Table 63", "roce/rc/ack/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to the second of three WRITEs: a NAK for a remote access error",
 		Expects: "SUCCESS, REM_ACCESS_ERR, WR_FLUSH_ERR in this order",
@@ -116,7 +116,7 @@ func (c *conn) expectNotSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) 
 	c.send(ib.Ack(c.devicePSN(0), 1).WithSyndrome(syndrome))
 	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {
-		c.Check(fits(wc.Status), "an answer that is ignored, or an error", "%s", rig.Describe(&wc))
+		c.Check(fits(wc.Status), "a response that is ignored, or an error", "%s", rig.Describe(&wc))
 		return
 	}
 	c.send(ib.Ack(c.devicePSN(0), 1))

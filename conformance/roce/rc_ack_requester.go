@@ -9,11 +9,11 @@ import (
 var answerCases = []conformance.Case{
 	{
 		ID:    "rc/ack/ack-past-a-read-repeats-the-read",
-		Title: "An ACK past a READ without answer shows that the answer was lost: the READ is sent again",
+		Title: "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then what the requests from the READ on are due",
-		Expects: "the first WRITE completes and no more; all from the READ on comes again, and completes with the READ's data",
+		Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
+		Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
 		Defects: []string{"AckSkipsRead"},
 		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
 			ackPastUnanswered(c, c.readWR(2, 8), c.wantRead(1, 8), ib.ReadResponseOnly(c.devicePSN(1), 2, data(8)))
@@ -21,11 +21,11 @@ var answerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/ack-past-an-atomic-repeats-the-atomic",
-		Title: "An ACK past an atomic without answer shows that the answer was lost: the atomic is sent again",
+		Title: "An ACK after an unanswered atomic implies that the response was lost: the atomic is retransmitted",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/5"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then what the requests from the atomic on are due",
-		Expects: "the first WRITE completes and no more; all from the atomic on comes again, and completes",
+		Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on",
+		Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
 		Defects: []string{"AckSkipsRead"},
 		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
 			ackPastUnanswered(c, c.fetchAddWR(2), c.wantFetchAdd(1), ib.AtomicAck(c.devicePSN(1), 2, 7))
@@ -71,8 +71,8 @@ var answerCases = []conformance.Case{
 		Title: "A plain ACK with the PSN of a READ does not complete it",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with the PSN of a READ; if the READ comes again, its answer",
-		Expects: "the READ again, which completes with its data, or an error",
+		Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
+		Expects: "the READ is retransmitted and completes with its data, or fails",
 		Defects: []string{"AckCompletesRead"},
 		Run:     plainAckToRead,
 	},
@@ -81,8 +81,8 @@ var answerCases = []conformance.Case{
 		Title: "A plain ACK with the PSN of an atomic does not complete it",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/9"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with the PSN of a FETCH_ADD; if that comes again, its answer",
-		Expects: "the FETCH_ADD again, which completes with its answer, or an error",
+		Sends:   "an ACK with the PSN of a FETCH_ADD; if that is retransmitted, the correct response",
+		Expects: "the FETCH_ADD is retransmitted and completes with its response, or fails",
 		Defects: []string{"AckCompletesRead"},
 		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
 			answerWithPlainAck(c, c.fetchAddWR(1), c.wantFetchAdd(0), ib.AtomicAck(c.devicePSN(0), 1, 7))
@@ -90,10 +90,10 @@ var answerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/old-ack-among-read-responses-ignored",
-		Title: "An ACK that comes again among the responses of a READ changes nothing",
+		Title: "A duplicate ACK between the responses of a READ has no effect",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "to a WRITE and a READ of three responses: the ACK of the WRITE, and again behind the first and the second response",
+		Sends:   "to a WRITE and a READ of three responses: the ACK of the WRITE, and again after the first and the second response",
 		Expects: "the READ completes with all its data",
 		Defects: []string{"StaleAckBreaksRead"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -111,7 +111,7 @@ var answerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/ack/resent-responses-with-loss-leave-no-hole",
-		Title: "Answers that are late, come twice and lack a packet leave no hole in what was read",
+		Title: "Late and duplicate READ responses with a missing packet leave no gap in the data",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/10", "roce/cq/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
@@ -162,7 +162,7 @@ func answerWithPlainAck(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib
 	again, ok := c.nextPacket(c.ResponseTimeout())
 	if !ok {
 		wc := c.NextCompletion()
-		c.Check(wc.Status != verbs.WCSuccess, "the request again, or an error", "success")
+		c.Check(wc.Status != verbs.WCSuccess, "a retransmission, or an error", "success")
 		return false
 	}
 	c.checkPacket(request[0], again)
@@ -183,7 +183,7 @@ func answerReadUntilDone(c *conn, all []byte) {
 			return
 		}
 		p := c.expect(ib.Op(ib.OpReadRequest))
-		c.Check(tries < 8, "a READ that completes when it is answered", "%v again and again", p)
+		c.Check(tries < 8, "a READ that completes when it is answered", "%v retransmitted repeatedly", p)
 		skip := p.PSN().Sub(c.devicePSN(1)) * pathMTU.Bytes()
 		c.send(ib.ReadResponses(p.PSN(), 2, all[skip:], pathMTU.Bytes())...)
 	}

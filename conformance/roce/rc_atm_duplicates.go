@@ -9,7 +9,7 @@ import (
 var atomicReplayCases = []conformance.Case{
 	{
 		ID:    "rc/atm/duplicate-not-executed-again",
-		Title: "A duplicate atomic is not executed again: it gets the result of the first time",
+		Title: "A duplicate atomic is not executed again, and gets the original result",
 		Cite:  ibta("summary of duplicate requests", "roce/rc/atm/4"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a FETCH_ADD twice, a COMPARE_SWAP twice",
 		Expects: "the same answer twice, one change of memory each",
@@ -31,10 +31,10 @@ var atomicReplayCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/atm/every-granted-result-is-kept",
-		Title: "A responder keeps the results of as many atomics as max_dest_rd_atomic says",
+		Title: "A responder keeps the results of max_dest_rd_atomic atomics",
 		Cite:  ibta("", "roce/rc/atm/5"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "to a QP with max_dest_rd_atomic 4: six FETCH_ADDs one after the other, then the last four again, twice over",
-		Expects: "each repetition gets the result of its own request, and adds nothing",
+		Expects: "each duplicate gets the original result, and adds nothing",
 		Defects: []string{"ReplayKeepsOne"},
 		Run: onConn(setup{modify: withResponderResources(4)}, func(c *conn) {
 			results := c.fetchAddEach(6)
@@ -49,7 +49,7 @@ var atomicReplayCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/atm/results-kept-when-resources-change",
-		Title: "Changing max_dest_rd_atomic does not lose the results that are kept",
+		Title: "Changing max_dest_rd_atomic does not discard the kept results",
 		Cite:  ibta("", "roce/rc/atm/5"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again",
 		Expects: "the results of the first time, and nothing added",
@@ -68,10 +68,10 @@ var atomicReplayCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/atm/refused-beyond-responder-resources",
-		Title: "An atomic beyond max_dest_rd_atomic is refused as an invalid request, and not executed, while others are unfinished",
+		Title: "An atomic beyond max_dest_rd_atomic is refused as an invalid request, and not executed, while others are not answered",
 		Cite:  ibta("", "roce/rc/atm/6"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "to a QP with max_dest_rd_atomic 1: a READ of 1 MiB and at once a FETCH_ADD",
-		Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory as it was",
+		Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory unchanged",
 		Defects: []string{"NoRdAtomicLimit"},
 		Run: onConn(setup{modify: withResponderResources(1)}, func(c *conn) {
 			excess := c.sendLongReads(0)
@@ -86,7 +86,7 @@ var atomicReplayCases = []conformance.Case{
 		Title: "A packet with the PSN of an earlier atomic but another operation or operands executes nothing",
 		Cite:  ibta("", "roce/rc/atm/7"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP",
-		Expects: "the result of the first or no answer; memory as the first left it, and the QP goes on",
+		Expects: "the result of the first or no response; memory as the first left it, and the QP continues",
 		Defects: []string{"DuplicatesExecuted"},
 		Run: onConn(setup{}, func(c *conn) {
 			setWord(c.targetMem, 2, 100)

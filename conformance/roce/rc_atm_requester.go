@@ -11,10 +11,10 @@ import (
 var atomicPostCases = []conformance.Case{
 	{
 		ID:    "rc/atm/late-answer-leaves-the-result-alone",
-		Title: "A repeated answer to an atomic that has completed changes no result, and completes nothing",
+		Title: "A duplicate response to a completed atomic changes no result and completes no request",
 		Cite:  ibta("", "roce/rc/atm/10"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "the answer to an atomic; while the next one is outstanding, that answer again with another value; then the right one",
-		Expects: "each result is that of its own answer",
+		Sends:   "the response to an atomic; while the next one is outstanding, that response again with another value; then the correct one",
+		Expects: "each result is that of its response",
 		Defects: []string{"OldAnswerCompletes"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.postFetchAdd(1, c.localMem.SGE(0, 8))
@@ -51,7 +51,7 @@ var atomicPostCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/atm/result-may-be-in-two-pieces",
-		Title: "The eight bytes for the result of an atomic may lie in several pieces",
+		Title: "The result of an atomic may be scattered to several buffers",
 		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
 		Expects: "the first three bytes of the result in one, the others in the other",
@@ -65,10 +65,10 @@ var atomicPostCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/atm/result-of-another-size-refused",
-		Title: "An atomic with local memory of another size than eight bytes is refused before anything is sent",
+		Title: "An atomic with a local buffer of another size than eight bytes fails, and is not sent",
 		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
-		Expects: "an error at the post or a completion in error, and nothing on the wire",
+		Expects: "an error at the post or a completion with an error, and nothing on the wire",
 		Defects: []string{"AtomicAnySize"},
 		Run: onPort(onEachConn(setup{}, []int{0, 4, 7, 16}, func(c *conn, n int) {
 			c.expectFetchAddRefused(c.localMem.SGL(0, n))
@@ -76,13 +76,13 @@ var atomicPostCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/atm/result-without-a-place-sends-nothing",
-		Title: "An atomic whose result may not be stored where it is to go is refused before anything is sent",
+		Title: "An atomic with an invalid local buffer fails, and is not sent",
 		Cite:  ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
-		Expects: "an error at the post or a completion in error, and nothing on the wire",
+		Expects: "an error at the post or a completion with an error, and nothing on the wire",
 		Defects: []string{"AtomicSinkUnchecked"},
 		Run: onPort(onEachConn(setup{}, []badBuffer{
-			{"memory that may not be written", func(c *conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
+			{"memory without local write", func(c *conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
 			{"a key that does not exist", func(c *conn) verbs.SGE {
 				return verbs.SGE{Addr: c.localMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.localMem.LKey())))}
 			}},
@@ -94,7 +94,7 @@ var atomicPostCases = []conformance.Case{
 		Title: "The compare field that FETCH_ADD does not use is sent as zero",
 		Cite:  ibta("", "roce/rc/atm/12"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set, sixteen times",
-		Expects: "both operands in each COMPARE_SWAP; in each FETCH_ADD what to add, and a compare field of 0",
+		Expects: "both operands in each COMPARE_SWAP; the addend and a compare field of 0 in each FETCH_ADD",
 		Defects: []string{"FetchAddLeaks"},
 		Run: onConn(setup{}, func(c *conn) {
 			// A device that does not write the field sends old memory. Each packet is

@@ -34,8 +34,8 @@ var atomicCases = []conformance.Case{
 		ID:    "rc/atm/fetch-add-wraps",
 		Title: "FETCH_ADD adds modulo 2^64 and returns the original",
 		Cite:  ibta("", "roce/rc/atm/2"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "FETCH_ADDs of 5, of 2^64-1, and of as much as takes memory to 2^64-1, then of 1",
-		Expects: "the values that were there before, and sums modulo 2^64",
+		Sends:   "FETCH_ADDs of 5, of 2^64-1, of the difference to 2^64-1, and of 1",
+		Expects: "the original values, and sums modulo 2^64",
 		Defects: []string{"AtomicsWrong"},
 		Run: onConn(setup{}, func(c *conn) {
 			value := uint64(1) << 60
@@ -52,8 +52,8 @@ var atomicCases = []conformance.Case{
 		ID:    "rc/atm/misaligned-address-refused",
 		Title: "An atomic at an address that is no multiple of 8 is refused as an invalid request and not executed",
 		Cite:  ibta("9.4.5", "roce/rc/atm/3"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes behind a multiple of 8",
-		Expects: "a NAK for an invalid request, memory as it was",
+		Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes after a multiple of 8",
+		Expects: "a NAK for an invalid request, memory unchanged",
 		Defects: []string{"AtomicMisaligned"},
 		Run: onPort(onEachConn(setup{}, []int{1, 2, 4}, func(c *conn, off int) {
 			at := wordRETH(c.targetMem, 2).Skip(off)
@@ -64,10 +64,10 @@ var atomicCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/atm/qp-without-the-right-refuses",
-		Title: "A QP without the right of remote atomic refuses atomics as invalid requests",
+		Title: "A QP without the remote atomic right refuses atomics as invalid requests",
 		Cite:  ibta("", "roce/rc/atm/8"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a FETCH_ADD to a region that grants atomics on a QP that does not",
-		Expects: "a NAK for an invalid request, memory as it was",
+		Expects: "a NAK for an invalid request, memory unchanged",
 		Defects: []string{"RightsIgnored"},
 		Run: onConn(setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *conn) {
 			m := c.Memory(64, allAccess)
@@ -77,10 +77,10 @@ var atomicCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/atm/region-without-the-right-refuses",
-		Title: "A region without the right of remote atomic refuses atomics with a remote access NAK",
+		Title: "A region without the remote atomic right refuses atomics with a remote access NAK",
 		Cite:  ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
-		Expects: "a NAK for a remote access error, memory as it was",
+		Expects: "a NAK for a remote access error, memory unchanged",
 		Defects: []string{"RightsIgnored"},
 		Run: onPort(onEachConn(setup{}, []verbs.Access{
 			allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
@@ -94,8 +94,8 @@ var atomicCases = []conformance.Case{
 		ID:    "rc/atm/end-of-the-region-refused",
 		Title: "An atomic that does not lie wholly inside the region is refused with a remote access NAK and changes nothing",
 		Cite:  ibta("", "roce/rc/atm/13"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight behind it",
-		Expects: "a NAK for a remote access error, memory as it was",
+		Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight after it",
+		Expects: "a NAK for a remote access error, memory unchanged",
 		Defects: []string{"RangeSlack"},
 		Run: onPort(onEachConn(setup{}, []int{4, 0}, func(c *conn, inside int) {
 			// Register a part of the memory again, so that the case sees changes after
@@ -110,10 +110,10 @@ var atomicCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/atm/qps-do-not-lose-updates",
-		Title: "Atomics of several QPs on one address lose no update",
+		Title: "Atomics of several QPs on the same address lose no update",
 		Cite:  ibta("", "roce/rc/atm/9"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
 		Sends:   "400 FETCH_ADDs of 1, four at a time on each of two QPs in turn",
-		Expects: "400 different original values, one behind the other, and their number added to memory",
+		Expects: "400 different original values, one after the other, and their number added to memory",
 		Defects: []string{"AtomicsPerQP"},
 		Run: onConn(setup{}, func(c *conn) {
 			const rounds, atATime, start = 50, 4, 1 << 40
@@ -127,7 +127,7 @@ var atomicCases = []conformance.Case{
 				for _, p := range c.nextPackets(2 * atATime) {
 					c.checkPacket(ib.Op(ib.OpAtomicAcknowledge), p)
 					was := *p.AtomicAck.Original
-					c.Check(!seen[was] && was-start < 2*rounds*atATime, "a value that no other atomic has found", "%v", p)
+					c.Check(!seen[was] && was-start < 2*rounds*atATime, "an original value that no other atomic returned", "%v", p)
 					seen[was] = true
 				}
 			}

@@ -13,8 +13,8 @@ var atomicWriteCases = []conformance.Case{
 		ID:    "rc/atm/short-atomic-write-refused",
 		Title: "An ATOMIC WRITE of other than eight bytes is refused as an invalid request and stores nothing",
 		Cite:  conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}}, Level: conformance.Must, Needs: needsAtomicWrite, Labels: labelRC,
-		Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length in the RETH and with 8 there",
-		Expects: "a NAK for an invalid request, memory as it was",
+		Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length and with 8 in the RETH",
+		Expects: "a NAK for an invalid request, memory unchanged",
 		Defects: []string{"ShortAtomicWrite"},
 		Run: onPort(onEachConn(setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *conn, w atomicWriteSize) {
 			c.expectAtomicRefused(ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2).Sized(w.length), data(w.payload)), ib.NakInvalidRequest)
@@ -24,8 +24,8 @@ var atomicWriteCases = []conformance.Case{
 		ID:    "rc/atm/misaligned-atomic-write-refused",
 		Title: "An ATOMIC WRITE at an address that is no multiple of 8 is refused as an invalid request and stores nothing",
 		Cite:  conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}}, Level: conformance.Must, Needs: needsAtomicWrite, Labels: labelRC,
-		Sends:   "ATOMIC WRITEs 1 and 4 bytes behind a multiple of 8",
-		Expects: "a NAK for an invalid request, memory as it was",
+		Sends:   "ATOMIC WRITEs 1 and 4 bytes after a multiple of 8",
+		Expects: "a NAK for an invalid request, memory unchanged",
 		Defects: []string{"AtomicMisaligned"},
 		Run: onPort(onEachConn(setup{}, []int{1, 4}, func(c *conn, off int) {
 			c.expectAtomicRefused(ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2).Skip(off).Sized(8), data(8)), ib.NakInvalidRequest)
@@ -36,7 +36,7 @@ var atomicWriteCases = []conformance.Case{
 		Title: "A duplicate ATOMIC WRITE is answered and stores nothing",
 		Cite:  conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}}, Level: conformance.Must, Needs: needsAtomicWrite, Labels: labelRC,
 		Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
-		Expects: "a RESPONSE_ONLY without payload to the first and its repetition; memory as the WRITE left it",
+		Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",
 		Defects: []string{"DuplicatesExecuted"},
 		Run: onConn(setup{}, func(c *conn) {
 			first := ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2), data(8))

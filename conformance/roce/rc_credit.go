@@ -11,7 +11,7 @@ import (
 var creditCases = []conformance.Case{
 	{
 		ID:    "rc/credit/advertised-where-claimed",
-		Title: "A responder that claims end-to-end flow control tells its credits",
+		Title: "A responder that claims end-to-end flow control advertises credits",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/1"}}, Level: conformance.May, Needs: verbs.CapRC | verbs.CapCredits,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND to a queue pair with three receives",
@@ -21,15 +21,15 @@ var creditCases = []conformance.Case{
 			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
 			ack := c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
 			_, told := ib.Credits(ack.Syndrome())
-			c.Check(told, "credits in the ACK", "code %d, which tells none", ack.Syndrome())
+			c.Check(told, "credits in the ACK", "code %d, which means none", ack.Syndrome())
 		}),
 	},
 	{
 		ID:    "rc/credit/never-more-than-receives-posted",
-		Title: "Credits promise no more than there are receives",
+		Title: "A responder advertises no more credits than it has receives",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/1"}}, Level: conformance.May, Needs: verbs.CapRC | verbs.CapCredits,
 		Labels:  []string{"service:rc"},
-		Sends:   "WRITEs and SENDs while receives are posted and used up: none, one, then thirteen, which has no code of its own",
+		Sends:   "WRITEs and SENDs with no, one and thirteen receives, a number without a credit code",
 		Expects: "no more credits than there are receives, in any ACK",
 		Defects: []string{"CreditsInvented"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -60,7 +60,7 @@ var creditCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/credit/none-advertised-with-an-srq",
-		Title: "A queue pair on a shared receive queue tells no credits",
+		Title: "A queue pair with a shared receive queue advertises no credits",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/1"}}, Level: conformance.May, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, a WRITE and a READ to a queue pair on an SRQ with four receives",
@@ -83,11 +83,11 @@ var creditCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/credit/requester-stops-where-they-end",
-		Title: "A requester that heeds credits has at most one SEND under way beyond them",
+		Title: "A requester with flow control sends at most one SEND without a credit",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/2"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCredits,
 		Labels:  []string{"service:rc"},
 		Sends:   "to a SEND an ACK with 0 credits, with three more SENDs to follow; later an ACK with 8",
-		Expects: "at most one packet before the second ACK, and all behind it",
+		Expects: "at most one packet before the second ACK, and all after it",
 		Defects: []string{"NoCreditHeeding"},
 		Run: onConn(setup{}, func(c *conn) {
 			exhaustCredits(c)
@@ -110,7 +110,7 @@ var creditCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/credit/requester-probes-where-they-end",
-		Title: "A requester without credits does not wait for ever: it sends one packet to ask",
+		Title: "A requester without credits sends one SEND as a probe",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/2"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCredits,
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK with 0 credits to each of four SENDs",
@@ -131,7 +131,7 @@ var creditCases = []conformance.Case{
 		Title: "Requests that use no receive are sent without credits",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/3"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCredits,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with 0 credits, with two WRITEs, a READ and, where there are atomics, a FETCH_ADD to follow",
+		Sends:   "an ACK with 0 credits, before two WRITEs, a READ and, if supported, a FETCH_ADD",
 		Expects: "all of them at once",
 		Defects: []string{"CreditsBlockAll"},
 		Run: onConn(setup{}, func(c *conn) {

@@ -12,10 +12,10 @@ const rdmaImm = 0x0a0b0c0d
 var immediateCases = []conformance.Case{
 	{
 		ID:    "rc/imm/send-carries-it-as-posted",
-		Title: "The immediate data of a SEND travel behind the BTH of its last packet, in the order posted",
+		Title: "The immediate data of a SEND follow the BTH of its last packet, in the byte order posted",
 		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts SENDs of 16 and of 2500 bytes with immediate data 0x0a0b0c0d",
-		Expects: "0a 0b 0c 0d behind the BTH in SEND_ONLY_IMM and SEND_LAST_IMM, then the payload",
+		Expects: "0a 0b 0c 0d after the BTH in SEND_ONLY_IMM and SEND_LAST_IMM, then the payload",
 		Defects: []string{"ByteOrderWrong"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.postImm(verbs.OpSendImm, 16)
@@ -29,10 +29,10 @@ var immediateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/imm/write-carries-it-behind-the-reth",
-		Title: "The immediate data of a WRITE travel in its last packet, behind the RETH if that has one, in the order posted",
+		Title: "The immediate data of a WRITE are in its last packet, after the RETH if there is one, in the byte order posted",
 		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts WRITEs of 16 and of 1500 bytes with immediate data 0x0a0b0c0d",
-		Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d behind the BTH in WRITE_LAST_IMM",
+		Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d after the BTH in WRITE_LAST_IMM",
 		Defects: []string{"ByteOrderWrong"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.postImm(verbs.OpRDMAWriteImm, 16)
@@ -45,7 +45,7 @@ var immediateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/imm/receiver-gets-it-as-sent",
-		Title: "The receiver of immediate data finds them in its completion as they were sent",
+		Title: "The completion of a receive has the immediate data in the byte order sent",
 		Cite:  ibta("", "roce/rc/imm/1", "roce/rc/wr/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a SEND and a WRITE with immediate data 0x0a0b0c0d",
 		Expects: "completions with the flag for immediate data, and 0x0a0b0c0d",
@@ -58,7 +58,7 @@ var immediateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/imm/empty-message-completes-a-receive",
-		Title: "A SEND or WRITE with immediate data and nothing else completes a receive",
+		Title: "A SEND or WRITE with immediate data and no payload completes a receive",
 		Cite:  ibta("", "roce/rc/imm/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a SEND and a WRITE with immediate data and no payload",
 		Expects: "two completions of no bytes, with the immediate data",

@@ -14,7 +14,7 @@ var labelCrash = append([]string{conformance.Dangerous}, labelRC...)
 var invalidateCases = []conformance.Case{
 	{
 		ID:    "rc/inv/key-dead-before-the-receive-completes",
-		Title: "The key that a SEND invalidates is dead when the receive completes",
+		Title: "The key that a SEND invalidates is invalid when the receive completes",
 		Cite:  ibta("", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelRC,
 		Sends:   "a READ through a window, a SEND that invalidates it, and after that has been received the READ again",
 		Expects: "the bytes, an ACK and a completion, then a NAK for a remote access error",
@@ -57,7 +57,7 @@ var invalidateCases = []conformance.Case{
 		Title: "A SEND whose key cannot be invalidated fails the receive and the QP, and gets neither ACK nor NAK",
 		Cite:  ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Level: conformance.Must, Needs: needsSendInv, Labels: labelRC,
 		Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
-		Expects: "no answer to it, a receive that completes in error, the QP in ERR",
+		Expects: "no answer to it, a receive that completes with an error, the QP in ERR",
 		Defects: []string{"InvalidateAcked", "InvalidateNAKed"},
 		Run: onPort(onEachConn(setup{receives: 1, recvLen: 2048}, []int{8, mtuBytes + 8}, func(c *conn, n int) {
 			packets := ib.Send(c.peerPSN(0), data(n), mtuBytes)
@@ -75,7 +75,7 @@ var invalidateCases = []conformance.Case{
 		Title: "The key of an ordinary region cannot be invalidated by a peer, and stays valid",
 		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv, Labels: labelRC,
 		Sends:   "a SEND that invalidates the key of a region, then a READ of the region on another QP",
-		Expects: "no answer to the SEND, a receive that completes in error, the QP in ERR; the bytes for the READ",
+		Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
 		Defects: []string{"InvalidateAnything"},
 		Run: onConn(setup{receives: 1}, func(c *conn) {
 			c.expectInvalidateFails(c.targetMem.RKey())
@@ -87,7 +87,7 @@ var invalidateCases = []conformance.Case{
 		Title: "The key of a type 1 window cannot be invalidated by a peer, and stays valid",
 		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType1, Labels: labelRC,
 		Sends:   "a SEND that invalidates the key of a bound type 1 window, then a READ through it on another QP",
-		Expects: "no answer to the SEND, a receive that completes in error, the QP in ERR; the bytes for the READ",
+		Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
 		Defects: []string{"InvalidateAnything"},
 		Run: onConn(setup{receives: 1}, func(c *conn) {
 			m := c.bindableMemory()
@@ -99,10 +99,10 @@ var invalidateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/inv/window-of-another-qp-fails",
-		Title: "A type 2 window can be invalidated on the QP that it is bound to only, and stays open else",
+		Title: "A type 2 window can be invalidated only on the QP that it is bound to",
 		Cite:  ibta("", "roce/rc/inv/5"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelRC,
-		Sends:   "on another QP a SEND that invalidates a window, then a READ through it on its own",
-		Expects: "no answer to the SEND, a receive that completes in error, that QP in ERR; the bytes for the READ",
+		Sends:   "a SEND that invalidates a window on another QP, then a READ through the window on its QP",
+		Expects: "no answer to the SEND, a receive that completes with an error, that QP in ERR; the bytes for the READ",
 		Defects: []string{"ForeignInvalidate"},
 		Run: onConn(setup{}, func(c *conn) {
 			m := c.bindableMemory()
@@ -117,7 +117,7 @@ var invalidateCases = []conformance.Case{
 		Title: "A type 2 window that is not bound cannot be invalidated",
 		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelCrash,
 		Sends:   "a SEND that invalidates a window which was never bound",
-		Expects: "no answer, a receive that completes in error, the QP in ERR",
+		Expects: "no answer, a receive that completes with an error, the QP in ERR",
 		Defects: []string{"UnboundInvalidate"},
 		Run: onConn(setup{receives: 1}, func(c *conn) {
 			c.expectInvalidateFails(c.newWindow(verbs.MWType2).RKey())
@@ -125,10 +125,10 @@ var invalidateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/inv/free-window-leaves-the-device-alive",
-		Title: "A SEND that invalidates a type 2 window which is not bound does no harm to other QPs",
+		Title: "A SEND that invalidates an unbound type 2 window does not affect other QPs",
 		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelCrash,
 		Sends:   "a SEND that invalidates a window which was never bound, then a WRITE and a READ on another QP, and a bind there",
-		Expects: "the WRITE and the READ are executed, the window can be bound and opens its range",
+		Expects: "the WRITE and the READ are executed, the window can be bound and grants access to its range",
 		Defects: []string{"InvalidatePanics"},
 		Run: onConn(setup{receives: 1}, func(c *conn) {
 			mw := c.newWindow(verbs.MWType2)
@@ -164,6 +164,6 @@ func (c *conn) expectSilentFailure(psn ib.PSN) {
 		if !ok {
 			return
 		}
-		c.Check(pkt.IsAck(ib.AckPositive) && pkt.PSN().Less(psn), "no answer to a SEND with a key that cannot be invalidated", "%v", pkt)
+		c.Check(pkt.IsAck(ib.AckPositive) && pkt.PSN().Less(psn), "no response to a SEND with a key that cannot be invalidated", "%v", pkt)
 	}
 }

@@ -87,10 +87,10 @@ var lengthCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/len/write-of-another-sum-refused",
-		Title: "A WRITE that brings more or less than it announced is refused as invalid",
+		Title: "A WRITE with more or less payload than the RETH announced is refused as invalid",
 		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and behind what was announced, and in a MIDDLE",
+		Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and after the announced length, and a MIDDLE that does",
 		Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
 		Defects: []string{"WriteSumUnchecked"},
 		Run: expectEachRefused(
@@ -112,10 +112,10 @@ var lengthCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/len/write-first-announcing-less-refused",
-		Title: "A WRITE whose FIRST packet announces less than it brings is refused as invalid, and one that announces no more when more comes",
+		Title: "A WRITE whose RETH announces less than the FIRST packet carries, or only that packet, is refused as invalid",
 		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST behind it",
+		Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST after it",
 		Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
 		Defects: []string{"WriteSumUnchecked"},
 		Run: onPort(func(p *port) {
@@ -127,7 +127,7 @@ var lengthCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/len/write-announcing-nothing-refused",
-		Title: "A WRITE that announces no bytes and brings some is refused as invalid",
+		Title: "A WRITE with payload whose RETH announces no bytes is refused as invalid",
 		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		// A zero-length WRITE needs no valid key, therefore a device may have no region
 		// when the bytes arrive. Linux 6.1 crashes.
@@ -145,7 +145,7 @@ var lengthCases = []conformance.Case{
 		Title: "A WRITE whose padding does not agree with the announced length is refused",
 		Cite:  ibta("", "roce/rc/len/6"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "WRITEs that announce 4 bytes and bring 4 with PadCnt 1 to 3, or announce 3 with PadCnt 0",
+		Sends:   "WRITEs of 4 bytes that announce 4 with PadCnt 1 to 3, or announce 3 with PadCnt 0",
 		Expects: "a NAK for an invalid request, and no byte in memory",
 		Defects: []string{"WriteSumUnchecked"},
 		Run: onPort(func(p *port) {
@@ -165,8 +165,8 @@ var lengthCases = []conformance.Case{
 		Cite:  ibta("11.2.4.2", "roce/rc/mtu/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Setup:   conformance.Setup{MTU: 1500},
 		Labels:  []string{"service:rc"},
-		Sends:   "nothing: the program asks for every path MTU, on a cable that carries 1500 bytes",
-		Expects: "those above the port's are refused, and that of the port is not",
+		Sends:   "nothing: the application sets every path MTU, on a link with an MTU of 1500 bytes",
+		Expects: "path MTUs above that of the port are refused, and others are not",
 		Defects: []string{"PathMTUUnchecked"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryPort(1)
@@ -189,11 +189,11 @@ var lengthCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/mtu/messages-are-cut-at-the-path-mtu",
-		Title: "Messages are cut at the path MTU: every packet but the last is full",
+		Title: "Messages are segmented at the path MTU: every packet but the last is full",
 		Cite:  ibta("", "roce/rc/mtu/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "ACKs for SENDs and WRITEs around the bounds of one and two packets, and of many, at path MTUs of 256, 1024 and the port's",
-		Expects: "packets of the path MTU, and what is left in the last",
+		Expects: "packets of the path MTU, and the rest in the last",
 		Defects: []string{"SegmentsShort"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryPort(1)
@@ -242,7 +242,7 @@ func (p *port) expectExcessRefused() {
 	c := p.connect(setup{})
 	c.send(ib.WriteFirst(c.peerPSN(0), c.reth(0, 1024), data(1024)).AckReq())
 	got, ok := c.nextPacket(c.ResponseTimeout())
-	c.Check(ok, "an answer to the FIRST packet", "nothing in %v", c.ResponseTimeout())
+	c.Check(ok, "a response to the FIRST packet", "nothing in %v", c.ResponseTimeout())
 	if ib.Ack(c.peerPSN(0), 0).Diff(got) == nil {
 		c.send(ib.WriteLast(c.peerPSN(1), data(16)).AckReq())
 		c.expect(ib.Nak(c.peerPSN(1), ib.NakInvalidRequest, 0))

@@ -9,7 +9,7 @@ import (
 var msnCases = []conformance.Case{
 	{
 		ID:    "rc/msn/first-message-counts-one",
-		Title: "The MSN begins at 0 and counts the messages completed, the one that is acknowledged included",
+		Title: "The MSN starts at 0 and counts completed messages, including the acknowledged one",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-148", Rows: []string{"roce/rc/msn/1"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and WRITEs by turns, on a connection that begins with each",
@@ -51,7 +51,7 @@ var msnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/msn/read-counted-by-its-last-response",
-		Title: "A READ is counted at the latest in the response that ends it",
+		Title: "The MSN counts a READ at the latest in its last response",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-148", Rows: []string{"roce/rc/msn/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, a READ of three responses and one of one",
@@ -71,7 +71,7 @@ var msnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/msn/message-of-many-packets-counts-once",
-		Title: "A message counts once, when it ends, however many packets it has",
+		Title: "The MSN counts a message of several packets once, at its end",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-148", Rows: []string{"roce/rc/msn/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND of three packets and a WRITE of three, all with AckReq, one at a time",
@@ -92,10 +92,10 @@ var msnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/msn/naks-carry-the-count-reached",
-		Title: "NAKs carry the MSN of what was completed before, and what they refuse does not count",
+		Title: "NAKs carry the MSN of the last completed message; the refused one does not count",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/msn/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "after two SENDs, one behind a gap, one without a receive, twice, and a WRITE with a key that opens nothing",
+		Sends:   "after two SENDs, one after a gap, one without a receive, twice, and a WRITE with an invalid key",
 		Expects: "MSN 2 in the NAK for a sequence error, in both RNR NAKs, and in the NAK of the WRITE",
 		Defects: []string{"MSNCountsPackets"},
 		Run: onConn(setup{receives: 2}, func(c *conn) {

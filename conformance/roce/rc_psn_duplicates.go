@@ -12,7 +12,7 @@ import (
 var duplicateCases = []conformance.Case{
 	{
 		ID:    "rc/psn/duplicate-send-delivered-once",
-		Title: "A SEND that comes twice is delivered once",
+		Title: "A duplicate SEND is delivered once",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, the same packet again, and another SEND",
@@ -33,7 +33,7 @@ var duplicateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/duplicate-with-immediate-delivered-once",
-		Title: "A message with immediate data that comes twice, or whose end does, is delivered once",
+		Title: "A message with immediate data is delivered once if it, or its last packet, is duplicated",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
@@ -70,11 +70,11 @@ var duplicateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/duplicate-write-not-placed-again",
-		Title: "A WRITE that comes again does not undo what was written since",
+		Title: "A duplicate WRITE does not overwrite later data",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "two WRITEs to the same place, of one packet each and then of three, and the first of them again",
-		Expects: "what the second wrote, in memory",
+		Sends:   "two WRITEs to the same address, of one packet each and then of three, and a duplicate of the first",
+		Expects: "the data of the second in memory",
 		Defects: []string{"DuplicatesExecuted"},
 		Run: onPort(func(p *port) {
 			for _, n := range []int{64, 2500} {
@@ -119,7 +119,7 @@ var duplicateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/duplicate-ack-never-has-the-psn-of-a-read",
-		Title: "The ACK of a duplicate WRITE does not acknowledge a READ that came later",
+		Title: "The ACK of a duplicate WRITE does not acknowledge a later READ",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE, a READ of one response, one of three, and the WRITE again",
@@ -137,11 +137,11 @@ var duplicateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/earlier-duplicate-read-answered-first",
-		Title: "A duplicate READ is answered before the rest of a longer answer to a later one",
+		Title: "A duplicate READ is answered before the remaining responses of a later, longer READ",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-110", Rows: []string{"roce/rc/psn/12"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels: []string{"service:rc"},
-		Sends: "a READ of one response; then a READ of 4096 responses at full speed, and the first again: " +
-			"right behind it, and when its answer has begun",
+		Sends: "a READ of one response; then a READ of 4096 responses at full speed, and a duplicate of the first: " +
+			"right after it, and after its first response",
 		Expects: "the response to the first READ before the last one to the second",
 		Defects: []string{"DupReadWaits"},
 		Run: onRC(func(c *conn) {
@@ -157,7 +157,7 @@ var duplicateCases = []conformance.Case{
 				}
 			}
 			if !asked {
-				rig.Abort(fmt.Errorf("the long answer was over before the duplicate was sent: %w", conformance.ErrBenchCannot))
+				rig.Abort(fmt.Errorf("the long READ was answered before the duplicate was sent: %w", conformance.ErrBenchCannot))
 			}
 		}),
 	},

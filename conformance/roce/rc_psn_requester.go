@@ -11,7 +11,7 @@ import (
 var psnRequesterCases = []conformance.Case{
 	{
 		ID:    "rc/psn/requests-count-by-one",
-		Title: "Every packet of SENDs, WRITEs and atomics has the PSN after that of the packet before",
+		Title: "The PSN increases by one with every packet of SENDs, WRITEs and atomics",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/1"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
 		Labels:  []string{"service:rc"},
 		Sends:   "answers to a SEND of 3 packets, a WRITE of 1, a FETCH_ADD, and a WRITE of 2, which begin at 0xFFFFFD",
@@ -28,7 +28,7 @@ var psnRequesterCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/read-takes-one-for-each-response",
-		Title: "A READ takes as many PSNs as its answer has packets, and at least one",
+		Title: "A READ uses as many PSNs as it has response packets, and at least one",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: the device sends READs of 2500, 1024, 1025 and 0 bytes, and a SEND",
@@ -41,11 +41,11 @@ var psnRequesterCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/requester-passes-the-wrap",
-		Title: "A requester goes from PSN 0xFFFFFF to 0, and understands ACKs and NAKs beyond it",
+		Title: "The PSNs of a requester wrap from 0xFFFFFF to 0, and ACKs and NAKs are handled across the wrap",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "to SENDs with PSNs 0xFFFFFE to 1: an ACK for the first, a NAK for a sequence error with 0, an ACK for 1",
-		Expects: "one completion, one more and the SENDs with 0 and 1 again, the last two completions",
+		Expects: "one completion; another, and the SENDs with PSNs 0 and 1 are retransmitted; two more completions",
 		Defects: []string{"PSNUnsigned"},
 		Run: onConn(setup{modify: func(a *verbs.QPAttr) {
 			a.SQPSN, a.Timeout = 0xfffffe, timeout67ms
@@ -64,7 +64,7 @@ var psnRequesterCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/first-sent-is-sq-psn",
-		Title: "The first PSN that a queue pair sends is the one that it was set up with",
+		Title: "The first PSN that a queue pair sends is sq_psn",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "11.2.4.2", Rows: []string{"roce/rc/psn/16"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: queue pairs with several values of sq_psn send",
@@ -83,14 +83,14 @@ var psnRequesterCases = []conformance.Case{
 		Title: "An ACK with a PSN that was never sent completes nothing",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 beyond it, then its own",
-		Expects: "no completion before its own ACK",
+		Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 after it, then its ACK",
+		Expects: "no completion before its ACK",
 		Defects: []string{"GhostAckCompletes"},
 		Run:     onConn(setup{}, func(c *conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
 	},
 	{
 		ID:    "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
-		Title: "A NAK with a PSN that was never sent completes nothing and harms nothing",
+		Title: "A NAK with a PSN that was never sent is ignored",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "while one SEND is outstanding, NAKs for an invalid request with PSNs 1, 100 and 2^22 beyond it, then its ACK",
@@ -102,11 +102,11 @@ var psnRequesterCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/read-response-before-the-oldest-ignored",
-		Title: "Answers with a PSN before the oldest outstanding one complete nothing and write nothing",
+		Title: "Responses with a PSN before the oldest outstanding one are ignored",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the right response",
-		Expects: "no completion and memory as it was, then the right data",
+		Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the correct response",
+		Expects: "no completion and memory unchanged, then the correct data",
 		Defects: []string{"OldAnswerCompletes"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 8), c.readWR(2, 8))
@@ -125,7 +125,7 @@ var psnRequesterCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/fatal-nak-before-the-oldest-ignored",
-		Title: "A fatal NAK with a PSN before the oldest outstanding one harms nothing",
+		Title: "A fatal NAK with a PSN before the oldest outstanding one is ignored",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "while the second of two SENDs is outstanding, a NAK for an invalid request with the PSN of the first, then the ACK",
@@ -143,7 +143,7 @@ var psnRequesterCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/sequence-nak-before-the-oldest-ignored",
-		Title: "A sequence NAK with a PSN before the oldest outstanding one has nothing sent again",
+		Title: "A sequence NAK with a PSN before the oldest outstanding one causes no retransmission",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "while the second of two SENDs is outstanding, a NAK for a sequence error with the PSN of the first, then the ACK",
@@ -160,10 +160,10 @@ var psnRequesterCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/rnr-nak-before-the-oldest-ignored",
-		Title: "An RNR NAK with a PSN before the oldest outstanding one stops nothing, and has nothing sent again",
+		Title: "An RNR NAK with a PSN before the oldest outstanding one causes no wait and no retransmission",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has come, the ACK",
+		Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has arrived, the ACK",
 		Expects: "the third SEND long before that time, and nothing else; then success",
 		Defects: []string{"StaleRNRWaits"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -174,7 +174,7 @@ var psnRequesterCases = []conformance.Case{
 			c.PostSend(c.qp, c.sendWR(3, 16))
 			c.expectAll(c.wantSend(2, 16))
 			took, most := c.Now()-posted, ib.RNRTimer(0)/2
-			c.Check(took < most, fmt.Sprintf("a SEND that waits for no timer: within %v", most), "after %v", took)
+			c.Check(took < most, fmt.Sprintf("a SEND within %v, without waiting for a timer", most), "after %v", took)
 			c.expectSilence(silencePeriod)
 			c.send(ib.Ack(c.devicePSN(2), 3))
 			c.ExpectCompletion(2, verbs.WCSuccess)
@@ -183,7 +183,7 @@ var psnRequesterCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/no-more-than-half-the-space-open",
-		Title: "No more than 2^23 PSNs are open at a time",
+		Title: "At most 2^23 PSNs are outstanding",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/15"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: the device is to READ five times 2^29 bytes with a path MTU of 256, 2^21 PSNs each",
@@ -208,7 +208,7 @@ var psnRequesterCases = []conformance.Case{
 			for i, p := range sent {
 				c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)
 			}
-			c.Check(len(sent) <= 4, "at most 2^23 PSNs open", "%d READs of 2^21 PSNs each", len(sent))
+			c.Check(len(sent) <= 4, "at most 2^23 PSNs outstanding", "%d READs of 2^21 PSNs each", len(sent))
 		}),
 	},
 }

@@ -13,7 +13,7 @@ const halfPSNs = 1 << 23
 var psnCases = []conformance.Case{
 	{
 		ID:    "rc/psn/gap-naked-with-the-expected-psn",
-		Title: "A request behind a gap is answered by a NAK with the PSN that is missing, and nothing is lost when that comes",
+		Title: "A request after a gap is answered by a NAK with the expected PSN, and the missing request is accepted then",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/psn/5", "roce/rc/psn/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, then a SEND, a WRITE or a READ two PSNs further, then the one that was left out",
@@ -38,7 +38,7 @@ var psnCases = []conformance.Case{
 		Title: "A gap in the PSNs is answered by one NAK, however many packets follow it",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/psn/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, then three more behind a gap",
+		Sends:   "a SEND, then three more after a gap",
 		Expects: "an ACK, then one NAK for a sequence error with the PSN of the gap, and nothing else",
 		Defects: []string{"NAKStorm"},
 		Run: onRC(func(c *conn) {
@@ -53,10 +53,10 @@ var psnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/next-gap-naked-again",
-		Title: "After a gap has been filled, the next one is answered by a NAK of its own",
+		Title: "After a gap has been filled, the next gap is answered by another NAK",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/psn/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "three times: a SEND behind a gap, and the one that was missing",
+		Sends:   "three times: a SEND after a gap, and the one that was missing",
 		Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK",
 		Defects: []string{"NAKOnlyOnce"},
 		Run: onRC(func(c *conn) {
@@ -70,11 +70,11 @@ var psnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/packets-behind-a-gap-leave-no-trace",
-		Title: "What comes behind a gap is neither placed nor delivered",
+		Title: "Requests after a gap are neither placed nor delivered",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/psn/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE, a SEND and a WRITE with immediate behind a gap, then the SEND that was missing",
-		Expects: "a NAK, memory as it was and no completion; then the first receive for the SEND that was missing",
+		Sends:   "a WRITE, a SEND and a WRITE with immediate after a gap, then the SEND that was missing",
+		Expects: "a NAK, memory unchanged and no completion; then the first receive for the SEND that was missing",
 		Defects: []string{"EarlyExecution"},
 		Run: onRC(func(c *conn) {
 			c.send(
@@ -94,10 +94,10 @@ var psnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/responder-passes-the-wrap",
-		Title: "A responder goes from PSN 0xFFFFFF to 0, and knows duplicates and gaps beyond it",
+		Title: "The expected PSN wraps from 0xFFFFFF to 0, and duplicates and gaps are detected across the wrap",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "SENDs from PSN 0xFFFFFE to 1, the second of them again, then one behind a gap",
+		Sends:   "SENDs from PSN 0xFFFFFE to 1, the second of them again, then one after a gap",
 		Expects: "an ACK for each and one for the duplicate, which is not delivered again, and a NAK for a sequence error with PSN 2",
 		Defects: []string{"PSNUnsigned"},
 		Run: onConn(setup{receives: 6, modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
@@ -115,7 +115,7 @@ var psnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/half-the-space-back-is-duplicate",
-		Title: "A PSN up to 2^23 before the expected one is that of a duplicate",
+		Title: "A PSN up to 2^23 before the expected one is a duplicate",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, then SENDs 1, 2^22, 2^23 - 1 and 2^23 before the expected PSN",
@@ -134,7 +134,7 @@ var psnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/half-the-space-ahead-is-early",
-		Title: "A PSN up to 2^23 - 1 behind the expected one is that of a packet behind a gap",
+		Title: "A PSN up to 2^23 - 1 after the expected one is after a gap",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs 1, 2^22 and 2^23 - 1 ahead of the expected PSN, each followed by the one that is expected",
@@ -151,7 +151,7 @@ var psnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/first-expected-is-rq-psn",
-		Title: "The first PSN that a queue pair expects is the one that it was set up with",
+		Title: "The first PSN that a queue pair expects is rq_psn",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "11.2.4.2", Rows: []string{"roce/rc/psn/16"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs to queue pairs with several values of rq_psn: one PSN further first, then with that PSN",
@@ -169,10 +169,10 @@ var psnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/fatal-nak-points-at-the-refused-packet",
-		Title: "The NAK of a request that is refused for good has its PSN",
+		Title: "A fatal NAK has the PSN of the refused request",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/psn/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a SEND and a WRITE with a key that opens nothing; on another connection WRITE_FIRST, WRITE_MIDDLE and SEND_ONLY",
+		Sends:   "a SEND and a WRITE with an invalid key; on another connection WRITE_FIRST, WRITE_MIDDLE and SEND_ONLY",
 		Expects: "a NAK with the PSN of the WRITE, and one with that of the SEND_ONLY",
 		Defects: []string{"AckPSNOff"},
 		Run: onPort(func(p *port) {
@@ -195,11 +195,11 @@ var psnCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/psn/nak-of-a-read-points-at-the-missing-response",
-		Title: "The NAK of a READ has the PSN of the response that could not be given",
+		Title: "The NAK of a READ has the PSN of the first response that was not sent",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/psn/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a READ of 3 responses and one with a key that opens nothing; on another connection a READ of which the second half is out of bounds",
-		Expects: "a NAK with the PSN behind the last response given",
+		Sends:   "a READ of 3 responses and one with an invalid key; on another connection a READ of which the second half is out of bounds",
+		Expects: "a NAK with the PSN after the last response given",
 		Defects: []string{"AckPSNOff"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})

@@ -11,7 +11,7 @@ var readAgainCases = []conformance.Case{
 		ID:    "rc/read/duplicate-read-again",
 		Title: "A duplicate READ is executed again and answered in full",
 		Cite:  ibta("summary of duplicate requests", "roce/rc/read/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of three packets and a WRITE of nothing, then the READ again",
+		Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
 		Expects: "the same responses to both",
 		Defects: []string{"DupReadDropped"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -24,9 +24,9 @@ var readAgainCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/part-read-again-keeps-psns-and-bytes",
-		Title: "A tail of a READ that is asked for again comes with the PSNs and bytes that it had",
+		Title: "A duplicate of the last part of a READ is answered with the original PSNs and bytes",
 		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of three packets, then one with the second PSN for what is behind the first packet",
+		Sends:   "a READ of three packets, then one with the second PSN for the data after the first packet",
 		Expects: "responses with the second and third PSN and the bytes that belong to them",
 		Defects: []string{"SubReadWhole"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -36,7 +36,7 @@ var readAgainCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/earlier-part-still-answered-after-a-later-one",
-		Title: "A READ of which a later part was asked for again still answers its earlier parts",
+		Title: "Duplicates of earlier parts of a READ are answered after duplicates of later parts",
 		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
 		Expects: "each is answered with the PSNs and bytes that belong to it",
@@ -51,7 +51,7 @@ var readAgainCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/part-read-again-is-a-message-of-its-own",
-		Title: "The answer to a READ that is repeated in part begins with FIRST or ONLY",
+		Title: "The responses to a partial duplicate READ begin with FIRST or ONLY",
 		Cite:  ibta("", "roce/rc/read/7"), Level: conformance.Should, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of three packets, then its last two, then its last one",
 		Expects: "FIRST and LAST, then ONLY",
@@ -68,8 +68,8 @@ var readAgainCases = []conformance.Case{
 		ID:    "rc/read/duplicate-beyond-the-original-dropped",
 		Title: "A duplicate READ that reaches beyond the range of the original is dropped",
 		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of 1000 bytes, then with its PSN one that is longer, one by a packet longer, one that begins earlier; then the original again",
-		Expects: "an answer to the first and the last only",
+		Sends:   "a READ of 1000 bytes; with the same PSN, READs that are one byte longer, a packet longer, and start earlier; the original again",
+		Expects: "a response to the first and the last only",
 		Defects: []string{"DupReadUnchecked"},
 		Run: onConn(setup{}, func(c *conn) {
 			original := ib.ReadRequest(c.peerPSN(0), c.reth(256, 1000))
@@ -85,10 +85,10 @@ var readAgainCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/duplicate-with-another-key-dropped",
-		Title: "A duplicate READ with another key is dropped, even if that key opens the same addresses",
+		Title: "A duplicate READ with another key is dropped, even if the key is valid for the same addresses",
 		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
-		Expects: "an answer to the first and the last only",
+		Expects: "a response to the first and the last only",
 		Defects: []string{"DupReadUnchecked"},
 		Run: onConn(setup{}, func(c *conn) {
 			twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.targetMem.Addr(), Access: allAccess})
@@ -104,9 +104,9 @@ var readAgainCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/duplicate-of-a-closed-region-refused",
-		Title: "A duplicate READ of a region that is gone by then is refused, and no old data are sent",
+		Title: "A duplicate READ is refused after its region was deregistered",
 		Cite:  ibta("", "roce/rc/read/21"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ, and the same again after its region was deregistered; another of a window, if there are any, and again after that was invalidated",
+		Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
 		Expects: "the data, then a NAK for a remote access error",
 		Defects: []string{"StaleKeys"},
 		Run: onConn(setup{}, func(c *conn) {

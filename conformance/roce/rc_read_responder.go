@@ -12,7 +12,7 @@ import (
 var readCases = []conformance.Case{
 	{
 		ID:    "rc/read/response-is-cut-at-the-path-mtu",
-		Title: "A READ is answered by RESPONSE_ONLY up to one path MTU, else by FIRST, MIDDLEs and LAST, all full but the last",
+		Title: "A READ up to the path MTU is answered by RESPONSE_ONLY, a longer one by FIRST, MIDDLEs and LAST, all full but the last",
 		Cite:  ibta("9.4.4", "roce/rc/read/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "READs of 1 byte, of one and two path MTUs, of one byte more, and of 2500 bytes",
 		Expects: "packets of these kinds, full but for the last",
@@ -34,7 +34,7 @@ var readCases = []conformance.Case{
 		Title: "READ responses FIRST, LAST and ONLY carry an AETH, MIDDLE carries none",
 		Cite:  ibta("9.4.4", "roce/rc/read/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of four packets, and one of a single packet",
-		Expects: "the data of MIDDLEs begin behind the BTH, those of the others behind an AETH that acknowledges",
+		Expects: "the data of MIDDLEs begin after the BTH, those of the others after an AETH that acknowledges",
 		Defects: []string{"AETHInMiddle"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 4*mtuBytes)), ib.ReadRequest(c.peerPSN(4), c.reth(0, 4)))
@@ -48,7 +48,7 @@ var readCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/response-psns-count-up-from-the-request",
-		Title: "The PSNs of READ responses count up by one from that of the request",
+		Title: "The PSNs of READ responses increase by one from that of the request",
 		Cite:  ibta("", "roce/rc/read/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ of four packets whose PSNs wrap around 2^24",
 		Expects: "responses with PSNs 16777214, 16777215, 0 and 1",
@@ -62,9 +62,9 @@ var readCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/of-nothing-looks-at-no-key",
-		Title: "A READ of no bytes is answered without a look at its key and address",
+		Title: "A READ of no bytes is answered without checking its key and address",
 		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of no bytes with a key that does not exist, and an address that is nobody's",
+		Sends:   "a READ of no bytes with a key that does not exist, and an invalid address",
 		Expects: "a RESPONSE_ONLY without payload",
 		Defects: []string{"ZeroLengthChecksKey"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -76,7 +76,7 @@ var readCases = []conformance.Case{
 		ID:    "rc/read/of-nothing-can-be-posted",
 		Title: "A READ of no bytes can be posted, is sent and succeeds",
 		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "posts a READ without local memory, and answers what comes with a RESPONSE_ONLY without payload",
+		Sends:   "posts a READ without local memory, and answers it with a RESPONSE_ONLY without payload",
 		Expects: "a READ_REQUEST of length 0, and SUCCESS",
 		Defects: []string{"ZeroReadFails"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -88,7 +88,7 @@ var readCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/needs-the-right-of-qp-and-region",
-		Title: "A READ needs the right of remote read from the QP and from the region",
+		Title: "A READ needs the remote read right from the QP and from the region",
 		Cite:  ibta("", "roce/rc/read/22"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a READ to a QP without the right, and one of a region without it",
 		Expects: "a NAK for an invalid request, a NAK for a remote access error, and no data",
@@ -119,7 +119,7 @@ var readCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/refused-beyond-responder-resources",
-		Title: "A READ beyond max_dest_rd_atomic is refused as an invalid request while the others are unfinished",
+		Title: "A READ beyond max_dest_rd_atomic is refused as an invalid request while the others are not answered",
 		Cite:  ibta("", "roce/rc/read/18"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a QP with max_dest_rd_atomic 4: a READ of 1 MiB and at once four more of 8 bytes",
 		Expects: "a NAK for an invalid request with the PSN of the fifth, and no response to it",
@@ -132,7 +132,7 @@ var readCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/requester-keeps-to-max-rd-atomic",
-		Title: "A requester has never more READs and atomics outstanding than max_rd_atomic, whatever number that is",
+		Title: "A requester has at most max_rd_atomic READs and atomics outstanding",
 		Cite:  ibta("11.2.4.2", "roce/rc/read/16"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts six READs (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
 		Expects: "three requests at first, and one more for each answer",
@@ -200,7 +200,7 @@ func (c *conn) expectNakAfterReads(psn ib.PSN) {
 			return
 		}
 		if got.PSN().Add(1) == psn && c.lastArrival < sent {
-			rig.Abort(fmt.Errorf("the READs were answered before the next request was sent, by a bench that was slow: %w", conformance.ErrBenchCannot))
+			rig.Abort(fmt.Errorf("the READs were answered before the next request was sent, because the bench was slow: %w", conformance.ErrBenchCannot))
 		}
 	}
 }

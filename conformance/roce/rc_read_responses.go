@@ -10,10 +10,10 @@ import (
 var readAnswerCases = []conformance.Case{
 	{
 		ID:    "rc/read/short-response-ends-or-is-retried",
-		Title: "A response shorter than what was read is an error or causes a retry: the READ neither hangs nor succeeds",
+		Title: "A READ with a short response fails or is retried",
 		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
-		Expects: "a completion in error, or a repetition of the READ and, after a right answer, SUCCESS",
+		Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
 		Defects: []string{"ShortReadHangs"},
 		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{8, 2500}, func(c *conn, n int) {
 			bytes := data(n)
@@ -23,10 +23,10 @@ var readAnswerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/response-inside-is-as-long-as-the-mtu",
-		Title: "A FIRST or MIDDLE response shorter than the path MTU is an error or causes a retry, whether the LAST makes up for it or not",
+		Title: "A READ with a FIRST or MIDDLE response shorter than the path MTU fails or is retried, even if the LAST has the missing bytes",
 		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
-		Expects: "a completion in error, or a repetition of the READ and, after a right answer, SUCCESS",
+		Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
 		Defects: []string{"ResponseLengthUnchecked"},
 		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *conn, s shortResponse) {
 			bytes := data(2500)
@@ -45,10 +45,10 @@ var readAnswerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/long-response-stays-in-its-buffers",
-		Title: "A response longer than what was read completes the READ in error and changes no byte outside its buffers",
+		Title: "A READ with a long response fails and changes no byte outside its buffers",
 		Cite:  ibta("", "roce/rc/read/14"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
-		Expects: "a completion in error, and no byte changed behind the buffer",
+		Expects: "a completion with an error, and no byte changed after the buffer",
 		Defects: []string{"LongReadOverflows"},
 		Run: onPort(onEachConn(setup{}, []longResponse{
 			{8, []int{16}}, {1028, []int{mtuBytes, 12}}, {8, []int{mtuBytes, 4}},
@@ -62,10 +62,10 @@ var readAnswerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/sink-must-be-writable",
-		Title: "A READ into memory that may not be written completes with LOC_PROT_ERR and writes nothing",
+		Title: "A READ into memory without local write completes with LOC_PROT_ERR and writes nothing",
 		Cite:  ibta("", "roce/rc/read/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts a READ into a region without local write, and answers it if it is sent",
-		Expects: "LOC_PROT_ERR, the memory as it was",
+		Expects: "LOC_PROT_ERR, the memory unchanged",
 		Defects: []string{"SinkUnchecked"},
 		Run: onConn(setup{}, func(c *conn) {
 			m := c.Memory(64, 0)
@@ -79,7 +79,7 @@ var readAnswerCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/nak-among-responses-ends-the-read",
-		Title: "A fatal NAK behind some responses completes the READ with the status that its code stands for",
+		Title: "A fatal NAK after some responses completes the READ with the status of its code",
 		Cite:  ibta("", "roce/rc/read/19"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to READs of three packets: a FIRST, then a NAK with the second PSN, with codes 1, 2 and 3",
 		Expects: "REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR",
@@ -93,8 +93,8 @@ var readAnswerCases = []conformance.Case{
 		ID:    "rc/read/nak-in-a-response-is-a-bad-response",
 		Title: "A READ response whose AETH has the syndrome of a NAK is a bad response",
 		Cite:  ibta("", "roce/rc/read/20"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to READs of one and of three packets: the right responses, with syndrome 0x62 in the first or in the last",
-		Expects: "a completion in error",
+		Sends:   "to READs of one and of three packets: the correct responses, with syndrome 0x62 in the first or in the last",
+		Expects: "a completion with an error",
 		Defects: []string{"BadRespSucceeds"},
 		// The timeout is for devices that drop the response, and fail the READ only when
 		// their retries are exhausted.
@@ -118,7 +118,7 @@ func (c *conn) expectErrorOrRetry(bytes []byte) {
 	// The retransmission may start after the correct part of the response.
 	again := c.expect(ib.Op(ib.OpReadRequest))
 	from := int(*again.RETH.VA - rdmaRemote.Addr)
-	c.Check(from >= 0 && from+int(*again.RETH.Len) == len(bytes), "a READ_REQUEST up to the end of what was read", "%v", again)
+	c.Check(from >= 0 && from+int(*again.RETH.Len) == len(bytes), "a READ_REQUEST up to the end of the original READ", "%v", again)
 	c.send(ib.ReadResponses(again.PSN(), 1, bytes[from:], mtuBytes)...)
 	c.expectReadDone(bytes)
 }

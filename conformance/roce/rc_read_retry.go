@@ -14,10 +14,10 @@ import (
 var readRetryCases = []conformance.Case{
 	{
 		ID:    "rc/read/retry-asks-for-the-missing-tail",
-		Title: "A READ is repeated from its first missing byte on, whichever response was lost",
+		Title: "A READ is retried from the first lost response on",
 		Cite:  ibta("", "roce/rc/read/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to READs of three packets: all responses but the first, the second or the last",
-		Expects: "a READ_REQUEST with PSN, address and length of what was lost and all behind it",
+		Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
 		Defects: []string{"ReadRetryFromStart"},
 		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{0, 1, 2}, func(c *conn, lost int) {
 			bytes := data(2500)
@@ -30,9 +30,9 @@ var readRetryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/retry-answered-as-new-message-accepted",
-		Title: "A READ that was repeated in part takes an answer that begins anew",
+		Title: "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
 		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to the repetition of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
+		Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
 		Expects: "SUCCESS, and all bytes in place",
 		Defects: []string{"ReadRestartRefused"},
 		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
@@ -44,9 +44,9 @@ var readRetryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/retry-answered-as-continuation-accepted",
-		Title: "A READ that was repeated in part takes an answer that goes on where the first one ended",
+		Title: "A READ that was retried in part accepts responses that continue the first ones",
 		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to the repetition of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
+		Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
 		Expects: "SUCCESS, and all bytes in place",
 		Defects: []string{"ReadRestartRefused"},
 		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
@@ -58,9 +58,9 @@ var readRetryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/last-behind-a-gap-completes-nothing",
-		Title: "A LAST response behind a gap does not complete a READ",
+		Title: "A LAST response after a gap does not complete a READ",
 		Cite:  ibta("", "roce/rc/read/11"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a READ of three packets: FIRST and LAST; when it is repeated, what was missing",
+		Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
 		Expects: "no completion before, SUCCESS and all bytes in place after",
 		Defects: []string{"LastCompletesRead"},
 		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
@@ -77,7 +77,7 @@ var readRetryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/read/gap-retried-from-the-gap",
-		Title: "A gap among the responses to a READ is asked for again from its first packet on, at once or when the timer expires",
+		Title: "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
 		Cite:  ibta("", "roce/rc/read/12"), Level: conformance.May, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a READ of six packets: all responses but the third and fourth",
 		Expects: "a READ_REQUEST for the last four packets",

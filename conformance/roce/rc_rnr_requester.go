@@ -16,7 +16,7 @@ var rnrWaitCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "Table 45", Rows: []string{"roce/rc/rnr/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
-		Expects: "all three again, and not before that time",
+		Expects: "all three are retransmitted, and not before that time",
 		Defects: []string{"RNRNoWait"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
@@ -30,11 +30,11 @@ var rnrWaitCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/timer-table-is-exact-for-every-code",
-		Title: "The time to wait is that of the timer code, for each of the 32",
+		Title: "The requester waits for the time of the RNR timer code, for each of the 32 codes",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "Table 45", Rows: []string{"roce/rc/rnr/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "to one SEND an RNR NAK with each timer code, then an ACK",
-		Expects: "the SEND again after each, and not before the time of the code, to the microsecond",
+		Expects: "the SEND is retransmitted after each, and not before the time of the code, to the microsecond",
 		Defects: []string{"RNRTimerTypo"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 8))
@@ -48,11 +48,11 @@ var rnrWaitCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/code-zero-is-the-longest-wait",
-		Title: "Timer code 0 is a wait of 655.36 ms, and not none",
+		Title: "RNR timer code 0 means 655.36 ms",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "an RNR NAK with timer code 0 to a WRITE with immediate",
-		Expects: "the WRITE again, not before 655.36 ms",
+		Expects: "the WRITE is retransmitted, not before 655.36 ms",
 		Defects: []string{"RNRNoWait"},
 		Run: onConn(setup{}, func(c *conn) {
 			wr := c.writeWR(1, 8)
@@ -66,11 +66,11 @@ var rnrWaitCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/gives-up-after-rnr-retry",
-		Title: "A request is repeated rnr_retry times after RNR NAKs, and no more",
+		Title: "A request is retried rnr_retry times after RNR NAKs, and no more",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "RNR NAKs to a SEND, as long as it comes again, with rnr_retry 0, 1, 3 and 6",
-		Expects: "the SEND again so many times, then an error and nothing more on the wire",
+		Sends:   "an RNR NAK to each transmission of a SEND, with rnr_retry 0, 1, 3 and 6",
+		Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
 		Defects: []string{"RetryOffByOne"},
 		Run: onPort(func(p *port) {
 			for _, n := range []uint8{0, 1, 3, 6} {
@@ -78,13 +78,13 @@ var rnrWaitCases = []conformance.Case{
 				exhaustRNRRetries(c)
 				c.expectSilence(silencePeriod)
 				wc := c.NextCompletion()
-				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d repetitions", n), "success")
+				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
 			}
 		}),
 	},
 	{
 		ID:    "rc/rnr/giving-up-has-a-status-of-its-own",
-		Title: "A request that ends by RNR NAKs completes with RNR_RETRY_EXC_ERR, and the queue pair fails",
+		Title: "A request that exhausts its RNR retries completes with RNR_RETRY_EXC_ERR, and the queue pair goes to ERR",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
@@ -98,11 +98,11 @@ var rnrWaitCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/seven-means-forever",
-		Title: "With rnr_retry 7 a request is repeated as often as it takes",
+		Title: "With rnr_retry 7 the number of RNR retries is unlimited",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "11.2.4.2", Rows: []string{"roce/rc/rnr/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "20 RNR NAKs to a SEND, then an ACK",
-		Expects: "the SEND again after each, and success",
+		Expects: "the SEND is retransmitted after each, and succeeds",
 		Defects: []string{"RNRRetry7IsSeven"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 8))
@@ -117,11 +117,11 @@ var rnrWaitCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/counted-apart-from-losses",
-		Title: "RNR NAKs do not use up the retries for losses, nor losses those for RNR NAKs",
+		Title: "RNR retries and transport retries are counted separately",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
-		Expects: "the SEND again each time, and success",
+		Expects: "the SEND is retransmitted each time, and succeeds",
 		Defects: []string{"RetryCountShared"},
 		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 8))
@@ -137,7 +137,7 @@ var rnrWaitCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/progress-reloads-the-count",
-		Title: "Any progress loads the count of RNR retries anew",
+		Title: "Progress resets the RNR retry counter",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "with rnr_retry 1, to each of six SENDs first an RNR NAK and then an ACK",
@@ -154,11 +154,11 @@ var rnrWaitCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/acknowledges-what-came-before",
-		Title: "An RNR NAK acknowledges what came before its PSN, and the repetition begins there",
+		Title: "An RNR NAK acknowledges earlier requests, and the retransmission starts at its PSN",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "an RNR NAK to the third of four SENDs, then an ACK for the last",
-		Expects: "two completions, then the third SEND and the fourth again, and two more completions",
+		Expects: "two completions, then the third and fourth SEND are retransmitted, and two more completions",
 		Defects: []string{"NAKAcksNothing"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24), c.sendWR(4, 32))
@@ -174,11 +174,11 @@ var rnrWaitCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/repetition-begins-inside-the-message",
-		Title: "After an RNR NAK inside a message the repetition begins with the packet that was refused",
+		Title: "After an RNR NAK inside a message the retransmission starts with the refused packet",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND behind it; then an ACK for both",
-		Expects: "that packet and the SEND again, and nothing before them; then success",
+		Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND after it; then an ACK for both",
+		Expects: "only that packet and the SEND are retransmitted; then success",
 		Defects: []string{"RNRInsideRestarts"},
 		Run: onConn(setup{}, func(c *conn) {
 			n := 2*pathMTU.Bytes() + 16
@@ -197,11 +197,11 @@ var rnrWaitCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/transport-timer-rests-meanwhile",
-		Title: "While a requester waits for an RNR timer its transport timer repeats nothing",
+		Title: "While a requester waits for an RNR timer, its transport timer causes no retransmission",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/10"}}, Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
-		Expects: "the SEND again, not before 655.36 ms, and success",
+		Expects: "the SEND is retransmitted, not before 655.36 ms, and succeeds",
 		Defects: []string{"TimerRunsInRNR"},
 		Run: onConn(setup{modify: withTimeout(timeout67ms, 3)}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 8))

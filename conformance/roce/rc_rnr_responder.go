@@ -9,7 +9,7 @@ import (
 var rnrCases = []conformance.Case{
 	{
 		ID:    "rc/rnr/send-without-receive-refused",
-		Title: "A SEND for which there is no receive is answered by an RNR NAK with its PSN",
+		Title: "A SEND without a posted receive is answered by an RNR NAK with its PSN",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/1", "roce/rc/psn/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
@@ -19,7 +19,7 @@ var rnrCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/write-with-immediate-without-receive-refused",
-		Title: "A WRITE with immediate for which there is no receive is answered by an RNR NAK with its PSN",
+		Title: "A WRITE with immediate data without a posted receive is answered by an RNR NAK with its PSN",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/1", "roce/rc/psn/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a WRITE and WRITE_ONLY with immediate",
@@ -29,7 +29,7 @@ var rnrCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/nak-carries-the-configured-timer",
-		Title: "An RNR NAK carries the timer code that the queue pair was set up with",
+		Title: "An RNR NAK carries min_rnr_timer of the queue pair",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/1", "roce/rc/rnr/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
@@ -45,11 +45,11 @@ var rnrCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/refused-write-leaves-no-trace",
-		Title: "What an RNR NAK refuses has not happened, and is accepted when there is a receive",
+		Title: "A request refused by an RNR NAK has no effect, and is accepted when a receive is posted",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE with immediate that finds no receive, and the same again when there is one",
-		Expects: "an RNR NAK with memory as it was, then an ACK with MSN 1, the data and one completion",
+		Sends:   "a WRITE with immediate data without a posted receive, and the same again when there is one",
+		Expects: "an RNR NAK with memory unchanged, then an ACK with MSN 1, the data and one completion",
 		Defects: []string{"RNRLeavesTraces"},
 		Run: onConn(setup{}, func(c *conn) {
 			write := ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 64), 7, data(64)).AckReq()
@@ -67,7 +67,7 @@ var rnrCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/long-write-goes-on-at-the-refused-packet",
-		Title: "A WRITE of several packets that is refused at its end, for want of a receive, goes on there",
+		Title: "A WRITE of several packets whose last packet gets an RNR NAK continues with that packet",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
@@ -89,10 +89,10 @@ var rnrCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/rnr/no-sequence-nak-behind-it",
-		Title: "Packets behind one that was refused for want of a receive are dropped without a NAK",
+		Title: "Packets after one that got an RNR NAK are dropped without a NAK",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/4"}}, Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "three SENDs at once, for which there is no receive",
+		Sends:   "three SENDs without a posted receive",
 		Expects: "one RNR NAK, with the PSN of the first, and nothing else",
 		Defects: []string{"SeqNAKAfterRNR"},
 		Run: onConn(setup{}, func(c *conn) {

@@ -12,7 +12,7 @@ var sendCases = []conformance.Case{
 		Title: "A SEND longer than its receive is refused as an invalid request, and the receive completes with LOC_LEN_ERR",
 		Cite:  ibta("C10-87", "roce/rc/send/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "8 bytes into a receive of 4; 2048 bytes in two packets into one of 1500",
-		Expects: "a NAK for an invalid request with the PSN that did not fit; LOC_LEN_ERR; nothing behind the buffer changed",
+		Expects: "a NAK for an invalid request with the PSN that did not fit; LOC_LEN_ERR; nothing after the buffer changed",
 		Defects: []string{"LongSendIsOpError"},
 		Run: onPort(func(p *port) {
 			for _, t := range []struct{ room, length int }{{4, 8}, {1500, 2 * mtuBytes}} {
@@ -54,8 +54,8 @@ var sendCases = []conformance.Case{
 		ID:    "rc/send/srq-receive-of-another-domain-refused",
 		Title: "A SEND into a receive of an SRQ whose memory is of another protection domain is refused",
 		Cite:  ibta("error class A", "roce/rc/send/2"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ, Labels: labelRC,
-		Sends:   "a SEND to a QP with an SRQ of its own domain, whose receive names memory of another",
-		Expects: "a NAK for a remote operational error, LOC_PROT_ERR, memory as it was",
+		Sends:   "a SEND to a QP with an SRQ of the same PD, whose receive has memory of another PD",
+		Expects: "a NAK for a remote operational error, LOC_PROT_ERR, memory unchanged",
 		Defects: []string{"SRQReceiveAnyPD"},
 		Run: onPort(func(p *port) {
 			srq := p.newSRQ(p.PD)
@@ -73,7 +73,7 @@ var sendCases = []conformance.Case{
 		Title: "A SEND shorter than its receive completes it with the length sent and leaves the rest of the buffer alone",
 		Cite:  ibta("", "roce/rc/send/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "SENDs of 1, 2, 3, 4 and 1029 bytes, those of odd lengths with pad bytes, into larger receives",
-		Expects: "these lengths, the bytes sent, and the rest of the buffers as it was",
+		Expects: "these lengths, the bytes sent, and the rest of the buffers unchanged",
 		Defects: []string{"PadDelivered"},
 		Run: onConn(setup{receives: 5, recvLen: 1500}, func(c *conn) {
 			next := 0
@@ -93,7 +93,7 @@ var sendCases = []conformance.Case{
 		Title: "A SEND of no bytes completes a receive with length 0",
 		Cite:  ibta("", "roce/rc/send/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "a SEND of no bytes to a QP with one receive, and again with a receive that has no memory",
-		Expects: "ACKs, completions with length 0, the buffer as it was",
+		Expects: "ACKs, completions with length 0, the buffer unchanged",
 		Defects: []string{"EmptyMessagesIgnored"},
 		Run: onConn(setup{receives: 1}, func(c *conn) {
 			c.PostRecv(c.qp, 2)
@@ -112,7 +112,7 @@ var badReceives = []badBuffer{
 	{"a key that does not exist", func(c *conn) verbs.SGE {
 		return verbs.SGE{Addr: c.localMem.Addr(), Length: 64, LKey: verbs.LKey(unknownKey(verbs.RKey(c.localMem.LKey())))}
 	}},
-	{"memory of another domain", func(c *conn) verbs.SGE { return c.otherPDMemory(verbs.AccessLocalWrite).SGE(0, 64) }},
+	{"memory of another PD", func(c *conn) verbs.SGE { return c.otherPDMemory(verbs.AccessLocalWrite).SGE(0, 64) }},
 }
 
 // sendInto posts a receive with this buffer, and sends a SEND to it.

@@ -17,7 +17,7 @@ var (
 var sequenceCases = []conformance.Case{
 	{
 		ID:    "rc/seq/middle-or-last-without-first-refused",
-		Title: "A packet that goes on with a message, or ends it, is refused if none has begun",
+		Title: "A MIDDLE or LAST packet without a FIRST is refused",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "Table 63", Rows: []string{"roce/rc/seq/1"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "MIDDLE, LAST and LAST with immediate of SEND and WRITE, each as the first packet of a connection",
@@ -28,7 +28,7 @@ var sequenceCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/seq/new-message-inside-an-open-one-refused",
-		Title: "A message that begins before the one under way has ended is refused",
+		Title: "A FIRST or ONLY packet inside a message is refused",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then FIRST or ONLY of either",
@@ -42,7 +42,7 @@ var sequenceCases = []conformance.Case{
 		Title: "A SEND is not continued by a packet of a WRITE, nor a WRITE by one of a SEND",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "the beginning of a WRITE, then MIDDLE or LAST of a SEND, and the reverse",
+		Sends:   "the start of a WRITE, then MIDDLE or LAST of a SEND, and the reverse",
 		Expects: "a NAK for an invalid request with the PSN of the packet of the other kind; the queue pair fails",
 		Defects: []string{"OpcodeOrderIgnored"},
 		Run: func(b *conformance.Bench) error {
@@ -68,17 +68,17 @@ var sequenceCases = []conformance.Case{
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/4"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
 		Labels:  []string{"service:rc"},
 		Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then COMPARE_SWAP or FETCH_ADD",
-		Expects: "a NAK for an invalid request with the PSN of the atomic, memory as it was; the queue pair fails",
+		Expects: "a NAK for an invalid request with the PSN of the atomic, memory unchanged; the queue pair fails",
 		Defects: []string{"OpcodeOrderIgnored"},
 		Run:     orderRefusedBody(seqOpen, ib.OpCompareSwap, ib.OpFetchAdd),
 	},
 	{
 		ID:    "rc/seq/requester-keeps-messages-apart",
-		Title: "The packets of a message follow one another, at first and when they are sent again",
+		Title: "The packets of different messages are not interleaved, neither at first nor in retransmissions",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.4.1/9.4.3", Rows: []string{"roce/rc/seq/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "nothing but a NAK in the middle of what the device sends: a SEND of 3 packets, a WRITE of 1, one of 3, a SEND of 1",
-		Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor behind it",
+		Sends:   "a NAK during a SEND of 3 packets, a WRITE of 1, one of 3 and a SEND of 1 of the device",
+		Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor after it",
 		Defects: []string{"Interleaves"},
 		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 2500), c.writeWR(2, 16), c.writeWR(3, 2500), c.sendWR(4, 16))
@@ -97,7 +97,7 @@ var sequenceCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/seq/duplicate-read-leaves-the-open-message-alone",
-		Title: "A duplicate READ between the packets of a message is answered, and the message goes on",
+		Title: "A duplicate READ between the packets of a message is answered, and the message continues",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a READ of 3 responses and WRITE_FIRST, both of them again, and the rest of the WRITE",
@@ -124,11 +124,11 @@ var sequenceCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/seq/order-is-judged-at-the-expected-psn-only",
-		Title: "A packet that comes early is one behind a gap, whatever it is",
+		Title: "A packet with an early PSN gets a sequence NAK, even if its opcode is out of order",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "MIDDLE or LAST five PSNs ahead where no message is open, FIRST or ONLY five ahead where one is; then what was due",
-		Expects: "a NAK for a sequence error with the expected PSN; what was due is acknowledged",
+		Sends:   "MIDDLE or LAST five PSNs ahead outside a message, FIRST or ONLY five ahead inside one; then the expected packet",
+		Expects: "a NAK for a sequence error with the expected PSN, then an ACK of the expected packet",
 		Defects: []string{"OrderBeforePSN"},
 		Run: onPort(func(p *port) {
 			for _, early := range []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpWriteMiddle, ib.OpWriteLast} {
@@ -169,11 +169,11 @@ var sequenceCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/seq/refusal-completes-the-open-receive-first",
-		Title: "When a packet is refused, the receive under way tells the cause, and the others are flushed in order",
+		Title: "When a packet is refused, the current receive completes with the cause, and the others are flushed in order",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/seq/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SEND_FIRST, then SEND_ONLY, with four receives posted",
-		Expects: "the first receive completes with an error of its own, then the others with WR_FLUSH_ERR in the order of posting",
+		Expects: "the first receive completes with an error that names the cause, then the others with WR_FLUSH_ERR in the order of posting",
 		Defects: []string{"FlushReversed"},
 		Run: onConn(setup{receives: 4, recvLen: 2048}, func(c *conn) {
 			c.send(ib.SendFirst(c.peerPSN(0), data(pathMTU.Bytes())).AckReq())
@@ -232,7 +232,7 @@ func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.
 	return onPort(func(p *port) {
 		for _, before := range begun {
 			for _, op := range then {
-				p.Note("%v behind %v", op, before)
+				p.Note("%v after %v", op, before)
 				c := p.connect(setup{receives: 2, recvLen: 4096})
 				sendEachAcked(c, before)
 				c.targetMem.Snapshot()
@@ -250,7 +250,7 @@ func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.
 // a gap, and fails the case unless the device sends a sequence NAK and then accepts the
 // expected packet.
 func expectEarlyIsGap(p *port, before []ib.Opcode, early, due ib.Opcode) {
-	p.Note("%v early behind %v", early, before)
+	p.Note("%v early after %v", early, before)
 	c := p.connect(setup{receives: 2, recvLen: 2048})
 	sendEachAcked(c, before)
 	c.send(packetOf(c, early, len(before)+5))
@@ -297,9 +297,9 @@ func checkNotInterleaved(c *conn, all []ib.Packet) {
 		switch {
 		case i == 0:
 		case p.PSN() != all[i-1].PSN().Add(1):
-			c.Fail("packets in the order of their PSNs", "%v behind %v", p, all[i-1])
+			c.Fail("packets in the order of their PSNs", "%v after %v", p, all[i-1])
 		case begins == open, !begins && info.Kind != kind:
-			c.Fail("the packets of a message one behind the other", "%v behind %v", p, all[i-1])
+			c.Fail("the packets of a message without others between them", "%v after %v", p, all[i-1])
 		}
 		open, kind = info.Position == ib.First || info.Position == ib.Middle, info.Kind
 	}

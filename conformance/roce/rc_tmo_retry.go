@@ -12,11 +12,11 @@ import (
 var retryCases = []conformance.Case{
 	{
 		ID:    "rc/tmo/nak-resends-from-inside-the-message",
-		Title: "After a NAK inside a message its packets come again from there on, each as it was",
+		Title: "After a NAK inside a message its packets are retransmitted unchanged from there on",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
-		Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the repetition may begin earlier",
+		Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the retransmission may begin earlier",
 		Defects: []string{"RetryRestartsMessage"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{modify: withTimeout(timeout67ms, 7)})
@@ -27,11 +27,11 @@ var retryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
-		Title: "When the timer expires, packets come again from the oldest unacknowledged one on, each as it was",
+		Title: "When the timer expires, packets are retransmitted unchanged from the oldest unacknowledged one on",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK to the second packet of a WRITE of five, with a SEND behind it; after a while an ACK to the SEND",
-		Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the repetition may begin earlier",
+		Sends:   "an ACK to the second packet of a WRITE of five, with a SEND after it; after a while an ACK to the SEND",
+		Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the retransmission may begin earlier",
 		Defects: []string{"RetryRestartsMessage"},
 		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 5000), c.sendWR(2, 8))
@@ -45,11 +45,11 @@ var retryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/nak-acted-on-at-once",
-		Title: "A NAK for a sequence error starts the repetition without waiting for the timer",
+		Title: "A NAK for a sequence error starts the retransmission without waiting for the timer",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/tmo/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
-		Expects: "two SENDs again, within a tenth of the timeout",
+		Expects: "two SENDs are retransmitted within a tenth of the timeout",
 		Defects: []string{"NAKWaitsForTimer"},
 		Run: onConn(setup{modify: withTimeout(18, 7)}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
@@ -58,7 +58,7 @@ var retryCases = []conformance.Case{
 			c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
 			c.expectRetransmission(all, 1)
 			took, most := c.Now()-begun, ib.AckTimeout(c.attr.Timeout)/10
-			c.Check(took <= most, fmt.Sprintf("the repetition within %v of the NAK", most), "after %v", took)
+			c.Check(took <= most, fmt.Sprintf("the retransmission within %v of the NAK", most), "after %v", took)
 			c.send(ib.Ack(c.devicePSN(2), 3))
 			for id := range uint64(3) {
 				c.ExpectCompletion(id+1, verbs.WCSuccess)
@@ -67,11 +67,11 @@ var retryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/second-nak-of-a-window-acted-on",
-		Title: "A second NAK, for a later packet of those that were sent again, is acted on as well",
+		Title: "A second NAK, for a later retransmitted packet, causes another retransmission",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/9"}}, Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have come again, one for the fourth",
-		Expects: "repetitions from the second, then from the fourth",
+		Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have been retransmitted, one for the fourth",
+		Expects: "retransmissions from the second, then from the fourth",
 		Defects: []string{"IgnoreSecondNAK"},
 		Run: onConn(setup{}, func(c *conn) {
 			all := c.sendEach(5)
@@ -87,7 +87,7 @@ var retryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/nak-acknowledges-what-came-before",
-		Title: "A NAK for a sequence error acknowledges what came before its PSN",
+		Title: "A NAK for a sequence error acknowledges earlier requests",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a NAK for a sequence error to the third of five SENDs",
@@ -104,11 +104,11 @@ var retryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/copies-of-a-nak-cause-one-resend",
-		Title: "Several copies of a NAK cause one repetition",
+		Title: "Several copies of a NAK cause one retransmission",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
-		Expects: "four SENDs again, once",
+		Expects: "four SENDs are retransmitted once",
 		Defects: []string{"DuplicateNAKsResend"},
 		Run: onConn(setup{}, func(c *conn) {
 			all := c.sendEach(5)
@@ -121,7 +121,7 @@ var retryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/resent-bytes-are-the-same",
-		Title: "A packet that is sent again has the headers and the data that it had",
+		Title: "A retransmitted packet has the original headers and data",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/12"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
@@ -146,11 +146,11 @@ var retryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/destroyed-qp-sends-nothing",
-		Title: "A queue pair that is destroyed while a timer runs sends nothing any more",
+		Title: "A queue pair that is destroyed while a timer runs sends nothing",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
-		Expects: "nothing on the wire though the time for repetitions passes, and no completion",
+		Expects: "nothing on the wire though the time for retransmissions passes, and no completion",
 		Defects: []string{"SendAfterDestroy"},
 		Run: onPort(func(p *port) {
 			for _, refused := range []bool{false, true} {
@@ -173,11 +173,11 @@ var retryCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/reset-qp-sends-nothing",
-		Title: "A queue pair that is reset forgets what it was about to send and to answer",
+		Title: "A queue pair that is reset discards pending requests and responses",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "CNPs, so that answers take their time; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is reset then",
-		Expects: "nothing more on the wire, though the answer is not at its end and the time for repetitions passes, and no completion",
+		Sends:   "CNPs, which slow the responses down; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is then reset",
+		Expects: "nothing more on the wire, though the answer is not at its end and the time for retransmissions passes, and no completion",
 		Defects: []string{"AnswerAfterReset"},
 		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
 			long := c.Memory(1<<20, allAccess)
@@ -192,7 +192,7 @@ var retryCases = []conformance.Case{
 			for ok && first.Opcode() == ib.OpSendOnly { // retransmissions
 				first, ok = c.nextPacket(c.ResponseTimeout())
 			}
-			c.Check(ok, "an answer to the READ", "nothing in %v", c.ResponseTimeout())
+			c.Check(ok, "a response to the READ", "nothing in %v", c.ResponseTimeout())
 			c.checkPacket(ib.ReadResponseFirst(c.peerPSN(0), ib.AnyMSN, nil), first)
 			c.Must("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 			answered := checkSentBeforeReset(c, c.drain())
@@ -200,23 +200,23 @@ var retryCases = []conformance.Case{
 			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
 			if answered {
-				rig.Abort(fmt.Errorf("the device has answered everything before it was reset: %w", conformance.ErrBenchCannot))
+				rig.Abort(fmt.Errorf("the device had answered everything before the reset: %w", conformance.ErrBenchCannot))
 			}
 		}),
 	},
 	{
 		ID:    "rc/tmo/number-of-a-destroyed-qp-rests",
-		Title: "The number of a queue pair that was destroyed does not go to the next one",
+		Title: "The QPN of a destroyed queue pair is not reused for the next one",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/13"}}, Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing: queue pairs are made and destroyed",
-		Expects: "each with another number than the one before, so that late packets find nobody",
+		Expects: "each has another QPN than the one before, so that late packets are dropped",
 		Defects: []string{"QPNReusedAtOnce"},
 		Run: onPort(func(p *port) {
 			last := verbs.QPN(0)
 			for range 8 {
 				qp := p.connect(setup{}).qp
-				p.Check(qp.QPN() != last, "another number than the last queue pair had", "%#x again", last)
+				p.Check(qp.QPN() != last, "another QPN than that of the last queue pair", "%#x again", last)
 				last = qp.QPN()
 				p.Must("a queue pair that can be destroyed", qp.Close())
 			}
@@ -258,7 +258,7 @@ func checkSentBeforeReset(c *conn, came []ib.Packet) (answered bool) {
 		if p.Opcode() == ib.OpReadResponseLast {
 			return true
 		}
-		c.Check(p.Opcode() == ib.OpReadResponseMiddle || p.Opcode() == ib.OpSendOnly, "nothing but what was on its way", "%v", p)
+		c.Check(p.Opcode() == ib.OpReadResponseMiddle || p.Opcode() == ib.OpSendOnly, "only packets that were sent before the reset", "%v", p)
 	}
 	return false
 }

@@ -22,11 +22,11 @@ func withTimeout(code, retries uint8) func(*verbs.QPAttr) {
 var timeoutCases = []conformance.Case{
 	{
 		ID:    "rc/tmo/unanswered-request-is-repeated",
-		Title: "A request that is not answered is sent again",
+		Title: "An unanswered request is retransmitted",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-139", Rows: []string{"roce/rc/tmo/1"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "nothing to a SEND, a WRITE and a READ, each on its own; when it comes again, what it is due",
-		Expects: "the request again, and success",
+		Sends:   "no response to a SEND, a WRITE and a READ on separate connections; the correct response to the retransmission",
+		Expects: "the request is retransmitted, and succeeds",
 		Defects: []string{"NoTransportTimer"},
 		Run: onPort(func(p *port) {
 			connect := func() *conn { return p.connect(setup{modify: withTimeout(timeout4ms, 7)}) }
@@ -40,11 +40,11 @@ var timeoutCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/not-before-the-timeout",
-		Title: "Nothing is repeated before the timeout has passed",
+		Title: "Nothing is retransmitted before the timeout",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-140", Rows: []string{"roce/rc/tmo/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, with timeout codes 8, 12 and 15",
-		Expects: "its n-th repetition not before n times 4.096 us * 2^code",
+		Expects: "its n-th retransmission not before n times 4.096 us * 2^code",
 		Defects: []string{"AdaptiveTimeout"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{8, 12, 15} {
@@ -55,7 +55,7 @@ var timeoutCases = []conformance.Case{
 				for n := range 4 {
 					c.expectAll(c.wantSend(0, 8))
 					took, least := c.Now()-begun, time.Duration(n+1)*ib.AckTimeout(code)
-					c.Check(took >= least, fmt.Sprintf("repetition %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
+					c.Check(took >= least, fmt.Sprintf("retransmission %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
 				}
 				c.send(ib.Ack(c.devicePSN(0), 1))
 				c.ExpectCompletion(1, verbs.WCSuccess)
@@ -64,11 +64,11 @@ var timeoutCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/not-after-four-timeouts",
-		Title: "What is not answered is repeated before four timeouts have passed",
+		Title: "An unanswered request is retransmitted within four timeouts",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-140", Rows: []string{"roce/rc/tmo/2"}}, Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, with timeout codes 7 and 12",
-		Expects: "repetitions no more than four timeouts apart: 2.1 ms and 67 ms",
+		Expects: "retransmissions no more than four timeouts apart: 2.1 ms and 67 ms",
 		Defects: []string{"JiffyTimers", "TimeoutBacksOff"},
 		Run: onPort(func(p *port) {
 			for _, code := range []uint8{7, 12} {
@@ -88,13 +88,13 @@ var timeoutCases = []conformance.Case{
 					// device.
 					longest = max(slices.Min(apart[:4]), slices.Min(apart[4:]))
 				}
-				c.Check(longest <= most, fmt.Sprintf("repetitions at most %v apart with timeout code %d", most, code), "%v", longest)
+				c.Check(longest <= most, fmt.Sprintf("retransmissions at most %v apart with timeout code %d", most, code), "%v", longest)
 			}
 		}),
 	},
 	{
 		ID:    "rc/tmo/zero-switches-the-timer-off",
-		Title: "With timeout 0 nothing is repeated, however long it takes",
+		Title: "With timeout 0 nothing is retransmitted",
 		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-140", Rows: []string{"roce/rc/tmo/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND for a long time, then its ACK",
@@ -111,24 +111,24 @@ var timeoutCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/retry-count-is-exact",
-		Title: "A request that is never answered is repeated retry_cnt times, and no more",
+		Title: "An unanswered request is retransmitted retry_cnt times, and no more",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6",
-		Expects: "the SEND so many times again, then an error, and nothing more on the wire",
+		Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
 		Defects: []string{"RetryOffByOne"},
 		Run: onPort(func(p *port) {
 			for _, n := range []uint8{0, 1, 2, 3, 6} {
 				c := p.connect(setup{modify: withTimeout(timeout4ms, n)})
 				exhaustRetries(c)
 				wc := c.NextCompletion()
-				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d repetitions", n), "success")
+				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
 			}
 		}),
 	},
 	{
 		ID:    "rc/tmo/exhausted-retries-end-the-request-and-the-qp",
-		Title: "When its retries are used up a request completes with RETRY_EXC_ERR, what follows is flushed, and the queue pair fails",
+		Title: "A request that exhausts its retries completes with RETRY_EXC_ERR, later ones are flushed, and the queue pair goes to ERR",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
@@ -144,11 +144,11 @@ var timeoutCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/seven-retries-are-seven",
-		Title: "A retry_cnt of 7 is a number like others: eight transmissions, then an error",
+		Title: "A retry_cnt of 7 means seven retries, not infinitely many",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing to a SEND, with retry_cnt 7",
-		Expects: "the SEND seven times again and no more, then RETRY_EXC_ERR",
+		Expects: "seven retransmissions of the SEND and no more, then RETRY_EXC_ERR",
 		Defects: []string{"RetryCount7Forever"},
 		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
 			exhaustRetries(c)
@@ -157,11 +157,11 @@ var timeoutCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/progress-reloads-the-count",
-		Title: "Any progress loads the count of retries anew",
+		Title: "Progress resets the retry counter",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each repetition",
-		Expects: "five repetitions, and success",
+		Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each retransmission",
+		Expects: "five retransmissions, and success",
 		Defects: []string{"RetryCountShared"},
 		Run: onConn(setup{modify: withTimeout(timeout4ms, 1)}, func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 5000))
@@ -176,11 +176,11 @@ var timeoutCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/tmo/every-request-ends-on-a-lossy-link",
-		Title: "On a link that loses packets, and not all of them, every request completes",
+		Title: "On a lossy link every request completes",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "what a sound responder answers to 120 requests of several kinds; of both directions 1, 5 and 15 % are lost",
-		Expects: "a completion for every request, in order, and right data where they succeed; they do at 1 and at 5 %",
+		Sends:   "responses to 120 requests of several kinds; 1, 5 and 15 % of the packets are lost in both directions",
+		Expects: "a completion for every request, in order, and correct data where they succeed; they do at 1 and at 5 %",
 		Defects: []string{"NoTransportTimer", "RetryCountShared"},
 		Run: onPort(func(p *port) {
 			for _, percent := range []int{1, 5, 15} {
@@ -208,6 +208,6 @@ func exhaustRetries(c *conn) {
 		c.expectAll(c.wantSend(0, 8))
 	}
 	if more, ok := c.nextPacket(8 * ib.AckTimeout(c.attr.Timeout)); ok {
-		c.Fail(fmt.Sprintf("no more than %d repetitions", c.attr.RetryCnt), "%v once more", more)
+		c.Fail(fmt.Sprintf("no more than %d retransmissions", c.attr.RetryCnt), "another %v", more)
 	}
 }

@@ -28,9 +28,9 @@ var writeCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/wr/of-nothing-looks-at-no-key",
-		Title: "A WRITE of no bytes is acknowledged without a look at its key and address",
+		Title: "A WRITE of no bytes is acknowledged without checking its key and address",
 		Cite:  ibta("C9-88", "roce/rc/wr/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE of no bytes with a key that does not exist, and an address that is nobody's",
+		Sends:   "a WRITE of no bytes with a key that does not exist, and an invalid address",
 		Expects: "an ACK",
 		Defects: []string{"ZeroLengthChecksKey"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -57,7 +57,7 @@ var writeCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/wr/refused-write-with-immediate-uses-no-receive",
-		Title: "A WRITE with immediate data that is refused uses no receive: receives are flushed",
+		Title: "A refused WRITE with immediate data uses no receive: receives are flushed",
 		Cite:  ibta("C10-87", "roce/rc/wr/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
 		Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
@@ -71,7 +71,7 @@ var writeCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/wr/completion-of-immediate-has-the-bytes-written",
-		Title: "A WRITE with immediate data completes a receive as such, with the number of bytes written",
+		Title: "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the number of bytes written",
 		Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
 		Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
@@ -90,7 +90,7 @@ var writeCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/wr/data-visible-before-a-later-send-completes",
-		Title: "When a SEND completes, its data and those of all WRITEs before it are in memory",
+		Title: "When a SEND completes, its data and those of all earlier WRITEs are in memory",
 		Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
 		Expects: "at the completion: the bytes of the WRITE and those of the SEND",
@@ -108,10 +108,10 @@ var writeCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/wr/more-than-two-gib-refused-when-posted",
-		Title: "A message of more than 2^31 bytes is refused and nothing of it is sent",
+		Title: "A message of more than 2^31 bytes is refused and not sent",
 		Cite:  ibta("9.4.3", "roce/rc/wr/7"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
 		Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
-		Expects: "an error at the post or, from devices that do not look there, a completion in error; nothing on the wire",
+		Expects: "an error at the post or a completion with an error; nothing on the wire",
 		Defects: []string{"LongMessagesTaken"},
 		Run: onPort(func(p *port) {
 			sgl := p.longSGL()

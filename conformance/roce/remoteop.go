@@ -43,5 +43,5 @@ func (c *conn) expectOpExecuted(op remoteOp, at ib.RETH) { c.expectOpExecutedAt(
 func (c *conn) expectOpExecutedAt(n int, op remoteOp, at ib.RETH) {
 	c.send(op.packet(c.peerPSN(n), at))
 	got := c.expect(ib.Op(op.answer).WithPSN(c.peerPSN(n)))
-	c.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "an answer to a "+op.name+" that is granted", "%v", got)
+	c.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "a response to a "+op.name+" without a NAK", "%v", got)
 }

@@ -93,7 +93,7 @@ func (c *conn) expectAll(lists ...[]ib.Packet) []ib.Packet {
 // expectRetransmission fails the case unless the device retransmits all packets from
 // index from on. The retransmission may start earlier.
 func (c *conn) expectRetransmission(all []ib.Packet, from int) {
-	want := fmt.Sprintf("%v again, or what came before it", all[from])
+	want := fmt.Sprintf("a retransmission of %v, or of packets before it", all[from])
 	got, ok := c.nextPacket(c.ResponseTimeout())
 	c.Check(ok, want, "nothing in %v", c.ResponseTimeout())
 	at := 0

@@ -15,7 +15,7 @@ var srqSizeCases = []conformance.Case{
 		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "that a limit of the size and one is refused, that of the size is taken, and that the refused one has not been set",
+		Expects: "a limit of the size plus one is refused and not set, and a limit of the size is accepted",
 		Defects: []string{"SRQUnchecked"},
 		Run: onPort(func(p *port) {
 			srq := p.newSharedQueue(4).srq
@@ -28,11 +28,11 @@ var srqSizeCases = []conformance.Case{
 	},
 	{
 		ID:    "srq/size/below-what-is-queued-refused",
-		Title: "An SRQ cannot be made smaller than what it holds, and loses nothing by the attempt",
+		Title: "An SRQ cannot be resized below its posted receives, and a refused resize loses none",
 		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc", conformance.Dangerous}, // Linux 6.1 loses its rxe device
-		Sends:   "SENDs, when a size below the receives that are posted was asked for",
-		Expects: "that the size is refused, and that every receive is still there",
+		Sends:   "SENDs, after a resize below the number of posted receives",
+		Expects: "the resize is refused, and every receive is used",
 		Defects: []string{"SRQUnchecked"},
 		Run: onPort(func(p *port) {
 			q := p.newSharedQueue(4)
@@ -49,11 +49,11 @@ var srqSizeCases = []conformance.Case{
 	},
 	{
 		ID:    "srq/size/beyond-the-device-refused",
-		Title: "An SRQ with more receives, or longer lists, than the device claims is refused",
+		Title: "An SRQ with more receives or longer scatter lists than the device claims is refused",
 		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "that SRQs of one receive and of one list entry too many are refused, and one of as many as claimed is made",
+		Expects: "SRQs with one receive or one list entry more than claimed are refused, and one with as many as claimed is created",
 		Defects: []string{"CapsUnchecked"},
 		Run: onPort(func(p *port) {
 			attr, err := p.Device.QueryDevice()
@@ -68,11 +68,11 @@ var srqSizeCases = []conformance.Case{
 	},
 	{
 		ID:    "srq/size/excess-receive-refused",
-		Title: "Of more receives than an SRQ has room for, those that are too many are refused, and no other is lost",
+		Title: "Receives that exceed the size of an SRQ are refused, and no other is lost",
 		Cite:  ibta("", "roce/srq/9"), Level: conformance.Must, Needs: verbs.CapSRQ | verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs, when two receives too many were posted",
-		Expects: "as many receives taken as there is room, and each of them, with its own memory, for one SEND",
+		Expects: "as many receives are posted as there is room for, and each is used for one SEND",
 		Defects: []string{"OverflowSRQ"},
 		Run: onPort(func(p *port) {
 			q := p.newSharedQueue(0)
@@ -83,11 +83,11 @@ var srqSizeCases = []conformance.Case{
 				wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.SGL(i%srqMaxWR*srqRecvLen, srqRecvLen)})
 			}
 			n, err := q.srq.PostRecv(wrs)
-			p.MustFail("a receive too many", err, nil)
-			p.Check(n == room, fmt.Sprintf("%d receives taken", room), "%d", n)
+			p.MustFail("one receive too many", err, nil)
+			p.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
 			n, err = q.srq.PostRecv(wrs[room:])
-			p.MustFail("another one", err, nil)
-			p.Check(n == 0, "none taken", "%d", n)
+			p.MustFail("another receive too many", err, nil)
+			p.Check(n == 0, "none posted", "%d", n)
 			for i := range room {
 				q.free[uint64(i+1)] = true
 			}

@@ -16,7 +16,7 @@ var srqCases = []conformance.Case{
 		Cite:  ibta("", "roce/srq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
-		Expects: "each message in a receive of its own, reported of the queue pair that it came to",
+		Expects: "each message in a different receive, completed with the QPN of its queue pair",
 		Defects: []string{"SRQDoubleUse"},
 		Run: onPort(func(p *port) {
 			q := p.newSharedQueue(4)
@@ -32,11 +32,11 @@ var srqCases = []conformance.Case{
 	},
 	{
 		ID:    "srq/use/each-receive-serves-one-message",
-		Title: "Two messages that come at the same time have receives of their own, whichever ends first",
+		Title: "Two interleaved messages use different receives, whichever ends first",
 		Cite:  ibta("10.8.3.2", "roce/srq/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
-		Expects: "each message in a receive of its own, whole and unmixed",
+		Expects: "each message complete in a different receive",
 		Defects: []string{"SRQDoubleUse"},
 		Run: onPort(func(p *port) {
 			q := p.newSharedQueue(4)
@@ -60,7 +60,7 @@ var srqCases = []conformance.Case{
 	},
 	{
 		ID:    "srq/use/own-receives-refused",
-		Title: "A queue pair on an SRQ takes no receives of its own",
+		Title: "Posting a receive to a queue pair with an SRQ fails",
 		Cite:  ibta("", "roce/srq/3"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
@@ -70,12 +70,12 @@ var srqCases = []conformance.Case{
 			c := p.newSharedQueue(1).connect(1)[0]
 			n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.localMem.SGL(0, 64)}})
 			c.MustFail("a receive of a queue pair on an SRQ", err, nil)
-			c.Check(n == 0, "no receive taken", "%d", n)
+			c.Check(n == 0, "no receive posted", "%d", n)
 		}),
 	},
 	{
 		ID:    "srq/empty/rc-gets-an-rnr-nak",
-		Title: "A SEND of RC that finds the SRQ empty is answered by an RNR NAK, and delivered when it comes again",
+		Title: "An RC SEND to an empty SRQ is answered by an RNR NAK, and delivered when it is retransmitted",
 		Cite:  ibta("", "roce/srq/4"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
@@ -97,10 +97,10 @@ var srqCases = []conformance.Case{
 	},
 	{
 		ID:    "srq/empty/datagram-vanishes",
-		Title: "A datagram, or a message of UC, that finds the SRQ empty is dropped without a word",
+		Title: "A datagram or UC message to an empty SRQ is dropped silently",
 		Cite:  ibta("", "roce/srq/4"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapSRQ | verbs.CapRC,
 		Labels:  []string{"service:ud"},
-		Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to one of UC where there is UC; when there is a receive, another of each",
+		Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to a UC queue pair, if supported; another of each when there is a receive",
 		Expects: "nothing for the first ones, a completion for each of the others",
 		Defects: []string{"UDWaitsForReceive"},
 		Run: onPort(func(p *port) {
@@ -128,7 +128,7 @@ var srqCases = []conformance.Case{
 	},
 	{
 		ID:    "srq/limit/event-comes-once",
-		Title: "One event is raised when the receives of an SRQ become fewer than its limit, and the limit is then disarmed",
+		Title: "SRQ_LIMIT_REACHED is raised once when the receives fall below the limit, which is then disarmed",
 		Cite:  ibta("", "roce/srq/2"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
@@ -156,7 +156,7 @@ var srqCases = []conformance.Case{
 	},
 	{
 		ID:    "srq/error/failed-qp-leaves-the-receives",
-		Title: "The receives of an SRQ are not flushed when a queue pair on it fails, and serve the others",
+		Title: "The receives of an SRQ are not flushed when a queue pair on it fails, and remain for the others",
 		Cite:  ibta("", "roce/srq/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
@@ -178,11 +178,11 @@ var srqCases = []conformance.Case{
 	},
 	{
 		ID:    "srq/error/last-wqe-reached-reported",
-		Title: "A queue pair on an SRQ that has failed reports that it uses no more receives",
+		Title: "A failed queue pair on an SRQ raises LAST_WQE_REACHED",
 		Cite:  ibta("", "roce/srq/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "the event LAST_WQE_REACHED of the queue pair that was taken to ERR, once",
+		Expects: "one LAST_WQE_REACHED of the queue pair that was moved to ERR",
 		Defects: []string{"NoLastWQEEvent"},
 		Run: onPort(func(p *port) {
 			pair := p.newSharedQueue(2).connect(2)

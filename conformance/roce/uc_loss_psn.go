@@ -12,11 +12,11 @@ import (
 var ucLossCases = []conformance.Case{
 	{
 		ID:    "uc/loss/incomplete-message-uses-no-receive",
-		Title: "A message of UC of which a packet is lost completes nothing, and its receive serves a later one",
+		Title: "A UC message with a lost packet completes no receive, and its receive is used for a later one",
 		Cite:  ibta("error class D1", "roce/uc/2"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
 		Labels:  []string{"service:uc"},
 		Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
-		Expects: "no completion for a message with a hole; the first receive completes with a whole one",
+		Expects: "no completion for an incomplete message; the first receive completes with a complete one",
 		Defects: []string{"UCPartialDelivered"},
 		Run: onPort(func(p *port) {
 			for lost := range 3 {
@@ -32,17 +32,17 @@ var ucLossCases = []conformance.Case{
 				c.Sync()
 				for _, more := c.PollCompletion(0); more; _, more = c.PollCompletion(0) {
 				}
-				c.Must("a queue pair that can be closed", c.qp.Close())
+				c.Must("a queue pair that can be destroyed", c.qp.Close())
 			}
 		}),
 	},
 	{
 		ID:    "uc/loss/next-message-delivered",
-		Title: "The first message of UC behind one that lost a packet is delivered",
+		Title: "The first UC message after one with a lost packet is delivered",
 		Cite:  ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Level: conformance.Must, Needs: verbs.CapUC,
 		Labels:  []string{"service:uc"},
-		Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets behind",
-		Expects: "a completion for the message behind each damaged one",
+		Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets after",
+		Expects: "a completion for the message after each damaged one",
 		Defects: []string{"UCLosesNext"},
 		Run: onUC(2, func(c *conn) {
 			c.send(ucSendWithout(c.peerPSN(0), 1)...)
@@ -58,7 +58,7 @@ var ucLossCases = []conformance.Case{
 	},
 	{
 		ID:    "uc/loss/queue-goes-on-after-a-lost-packet",
-		Title: "A queue pair of UC goes on receiving after any number of lost packets",
+		Title: "A UC queue pair continues to receive after any number of lost packets",
 		Cite:  ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Level: conformance.Must, Needs: verbs.CapUC,
 		Labels:  []string{"service:uc"},
 		Sends:   "damaged messages, SENDs and WRITEs, each followed by whole ones; single packets of which every second is lost",
@@ -86,7 +86,7 @@ var ucLossCases = []conformance.Case{
 	},
 	{
 		ID:    "uc/psn/message-may-begin-at-any-psn",
-		Title: "A message of UC may begin at any PSN ahead, which becomes the one that counts",
+		Title: "A UC message may begin at any later PSN, which becomes the expected one",
 		Cite:  ibta("", "roce/uc/4"), Level: conformance.Must, Needs: verbs.CapUC,
 		Labels:  []string{"service:uc"},
 		Sends:   "SENDs of one and of three packets, and a WRITE, that begin 10, 1000 and 2^22 PSNs ahead, also across the end of the PSNs; each is followed by a SEND at the next PSN",
@@ -115,7 +115,7 @@ var ucLossCases = []conformance.Case{
 	},
 	{
 		ID:    "uc/psn/copied-message-does-no-harm",
-		Title: "A message of UC that the network has copied is delivered once or twice, and nothing else comes of it",
+		Title: "A duplicate UC message is delivered once or twice, and has no other effect",
 		Cite:  ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapUC | verbs.CapRC,
 		Labels:  []string{"service:uc"},
 		Sends:   "a SEND of one packet and one of two, each twice; then a SEND at the next PSN",

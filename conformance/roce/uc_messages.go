@@ -12,11 +12,11 @@ import (
 var ucCases = []conformance.Case{
 	{
 		ID:    "uc/answer/nothing-is-answered",
-		Title: "A UC queue pair answers nothing, whatever comes",
+		Title: "A UC queue pair never sends responses",
 		Cite:  ibta("", "roce/uc/1"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
 		Labels:  []string{"service:uc"},
-		Sends:   "SENDs and WRITEs that ask for an acknowledgement, a copy, a jump in the PSNs, a packet out of order, a WRITE with a bad key and a message that finds no receive",
-		Expects: "no packet at all, and the completions of the good messages",
+		Sends:   "SENDs and WRITEs with AckReq, a duplicate, a PSN gap, an opcode out of order, a WRITE with a bad key and a message without a posted receive",
+		Expects: "no packet at all, and the completions of the valid messages",
 		Defects: []string{"UCLikeRC"},
 		Run: onUC(3, func(c *conn) {
 			good := ucSendOnly(c.peerPSN(0), 16).AckReq()
@@ -41,7 +41,7 @@ var ucCases = []conformance.Case{
 	},
 	{
 		ID:    "uc/send/completes-when-it-has-left",
-		Title: "A request on UC completes with success when its last packet has been sent, though nobody answers",
+		Title: "A UC request completes with success when its last packet has been sent",
 		Cite:  ibta("", "roce/uc/7"), Level: conformance.Must, Needs: verbs.CapUC,
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
@@ -66,7 +66,7 @@ var ucCases = []conformance.Case{
 	},
 	{
 		ID:    "uc/send/no-ackreq-on-any-packet",
-		Title: "No packet of UC asks for an acknowledgement",
+		Title: "AckReq is 0 in UC packets",
 		Cite:  ibta("", "roce/uc/8"), Level: conformance.Must, Needs: verbs.CapUC,
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
@@ -79,7 +79,7 @@ var ucCases = []conformance.Case{
 					c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 					for _, pkt := range c.nextPackets(ib.Packets(n, ucMTU)) {
 						c.checkPacket(ib.Packet{}.WithPSN(c.devicePSN(psn)).NoAckReq(), pkt)
-						c.Check(pkt.Opcode().Transport() == ib.UC, "a packet of UC", "%v", pkt)
+						c.Check(pkt.Opcode().Transport() == ib.UC, "a UC packet", "%v", pkt)
 						psn++
 					}
 					c.ExpectCompletion(1, verbs.WCSuccess)
@@ -89,11 +89,11 @@ var ucCases = []conformance.Case{
 	},
 	{
 		ID:    "uc/send/reads-and-atomics-never-sent",
-		Title: "A READ or an atomic that is posted to a UC queue pair is an error, and is not sent",
+		Title: "A READ or atomic posted to a UC queue pair fails, and is not sent",
 		Cite:  ibta("", "roce/uc/8"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
 		Labels:  []string{"service:uc"},
 		Sends:   "nothing",
-		Expects: "that the post is refused, or that the request completes in error; and no packet",
+		Expects: "that the post is refused, or that the request completes with an error; and no packet",
 		Defects: []string{"UCReadsSent"},
 		Run: onPort(func(p *port) {
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
@@ -106,17 +106,17 @@ var ucCases = []conformance.Case{
 					wc := c.NextCompletion()
 					c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("%v on UC is an error", op), "%s", rig.Describe(&wc))
 				}
-				c.Must("a queue pair that can be closed", c.qp.Close())
+				c.Must("a queue pair that can be destroyed", c.qp.Close())
 			}
 		}),
 	},
 	{
 		ID:    "uc/error/local-error-stops-the-send-queue-only",
-		Title: "A request with a bad L_Key takes a UC queue pair to SQE: it goes on receiving, and can be taken back to RTS",
+		Title: "A request with a bad L_Key moves a UC queue pair to SQE, where it still receives; it can return to RTS",
 		Cite:  ibta("", "roce/uc/9"), Level: conformance.Must, Needs: verbs.CapUC,
 		Labels:  []string{"service:uc"},
-		Sends:   "a SEND, when the device's own has failed; and another when the queue pair is in RTS again",
-		Expects: "LOC_PROT_ERR for the bad request and a flush for the next one, the state SQE, a completion for the SEND that comes, and that RTS lets requests out again",
+		Sends:   "a SEND after the device's send has failed, and another when the queue pair is in RTS again",
+		Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, a completion for the received SEND; requests are sent again in RTS",
 		Defects: []string{"UCErrorIsFatal"},
 		Run: onUC(2, func(c *conn) {
 			c.PostSend(c.qp,
@@ -138,10 +138,10 @@ var ucCases = []conformance.Case{
 	},
 	{
 		ID:    "uc/drop/write-with-a-bad-key-vanishes",
-		Title: "A WRITE of UC that may not be executed is dropped without a word, and harms nothing",
+		Title: "A UC WRITE with an access error is dropped silently, and the queue pair stays in RTS",
 		Cite:  ibta("", "roce/uc/5"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
 		Labels:  []string{"service:uc"},
-		Sends:   "WRITEs with the key of a region that is gone, to memory that may not be written, and beyond a region; each followed by a SEND",
+		Sends:   "WRITEs with the key of a deregistered region, to memory that may not be written, and beyond a region; each followed by a SEND",
 		Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
 		Defects: []string{"UCDropsFatal"},
 		Run: onUC(3, func(c *conn) {
@@ -161,7 +161,7 @@ var ucCases = []conformance.Case{
 	},
 	{
 		ID:    "uc/drop/message-without-receive-vanishes",
-		Title: "A message of UC that finds no receive is dropped without a word, and the next one is delivered",
+		Title: "A UC message without a posted receive is dropped silently, and the next one is delivered",
 		Cite:  ibta("", "roce/uc/6"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
 		Labels:  []string{"service:uc"},
 		Sends:   "a SEND to a queue pair without receives; when one is posted, another SEND",

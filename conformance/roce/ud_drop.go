@@ -9,10 +9,10 @@ import (
 var udDropCases = []conformance.Case{
 	{
 		ID:    "ud/qkey/other-key-dropped",
-		Title: "A datagram with another Q_Key than the queue pair's is dropped without a word",
+		Title: "A datagram with another Q_Key than the queue pair's is dropped silently",
 		Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
-		Sends:   "datagrams with Q_Keys that differ in one bit, are 0 or those of QP 1; then one with the right one",
+		Sends:   "datagrams with Q_Keys that differ in one bit, are 0 or that of QP 1; then one with the correct Q_Key",
 		Expects: "a completion of the last only, in the first receive",
 		Defects: []string{"KeysIgnored"},
 		Run: onUD(2, func(d *udPort) {
@@ -28,8 +28,8 @@ var udDropCases = []conformance.Case{
 		Title: "The port counts the datagrams that were dropped for their Q_Key",
 		Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
-		Sends:   "datagrams with wrong Q_Keys, and one with the right one",
-		Expects: "a count of Q_Key violations that goes up by one for each wrong one",
+		Sends:   "datagrams with wrong Q_Keys, and one with the correct one",
+		Expects: "the counter of Q_Key violations increases by one for each wrong datagram",
 		Defects: []string{"KeyViolationsUncounted"},
 		Run: onUD(1, func(d *udPort) {
 			before := d.qkeyViolations()
@@ -39,7 +39,7 @@ var udDropCases = []conformance.Case{
 			d.sendPacket(d.datagram(data(24)))
 			d.Sync()
 			got := d.qkeyViolations() - before
-			d.Check(int(got) == len(udWrongKeys), "one Q_Key violation more for each wrong datagram", "%d for %d", got, len(udWrongKeys))
+			d.Check(int(got) == len(udWrongKeys), "one more Q_Key violation for each wrong datagram", "%d for %d", got, len(udWrongKeys))
 		}),
 	},
 	{
@@ -47,8 +47,8 @@ var udDropCases = []conformance.Case{
 		Title: "QP 1 drops datagrams with another Q_Key than 0x80010000",
 		Cite:  ibta("", "roce/ud/4"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ for a service that nobody has, with Q_Keys that are 0 and differ in one bit; then with the right one",
-		Expects: "an answer to the last only",
+		Sends:   "a REQ for a service without a listener, with Q_Keys that are 0 and differ in one bit; then with the correct one",
+		Expects: "a response to the last only",
 		Defects: []string{"KeysIgnored"},
 		Run: onPort(func(p *port) {
 			for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
@@ -61,7 +61,7 @@ var udDropCases = []conformance.Case{
 	},
 	{
 		ID:    "ud/drop/too-long-for-the-receive-leaves-the-qp-alive",
-		Title: "A datagram that does not fit its receive brings no queue pair down",
+		Title: "A datagram that is too long for its receive does not fail the queue pair",
 		Cite:  ibta("error class D", "roce/ud/6"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams that are longer than a receive by one byte and by many, then one that fits",
@@ -85,7 +85,7 @@ var udDropCases = []conformance.Case{
 	},
 	{
 		ID:    "ud/drop/too-long-for-the-receive-uses-no-receive",
-		Title: "A datagram that does not fit its receive leaves it for the next one",
+		Title: "A datagram that is too long for its receive does not use it",
 		Cite:  ibta("error class D", "roce/ud/6"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram that is longer, with its header area, than the only receive; then one that fills it",
@@ -104,7 +104,7 @@ var udDropCases = []conformance.Case{
 	},
 	{
 		ID:    "ud/drop/without-receive-vanishes",
-		Title: "A datagram that finds no receive is dropped without a word, and does not appear later",
+		Title: "A datagram without a posted receive is dropped silently, and not delivered later",
 		Cite:  ibta("error class D", "roce/ud/7"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "a datagram to a queue pair without receives; when one is posted, another",

@@ -50,9 +50,9 @@ var multicastCases = []conformance.Case{
 		Run: onUD(0, func(d *udPort) {
 			group := verbs.GIDFrom(multicastGroup(d.deviceAddr, 1))
 			d.Must("a queue pair that joins a group", d.qp.AttachMulticast(group))
-			d.MustFail("closing a queue pair in a group", d.qp.Close(), nil)
+			d.MustFail("destroying a queue pair in a group", d.qp.Close(), nil)
 			d.Must("a queue pair that leaves a group", d.qp.DetachMulticast(group))
-			d.Must("a queue pair in no group that can be closed", d.qp.Close())
+			d.Must("a queue pair in no group that can be destroyed", d.qp.Close())
 		}),
 	},
 }
@@ -78,7 +78,7 @@ func (p *port) expectCopies(members ...*udPort) {
 		case !ok:
 			p.Fail(fmt.Sprintf("a copy for each of %d members", len(members)), "%d", len(members)-len(missing))
 		case wc.Status != verbs.WCSuccess || !missing[wc.QPN]:
-			p.Fail("one copy for each member", "a completion with %v of queue pair %#x, which is none or has one", wc.Status, uint32(wc.QPN))
+			p.Fail("one copy for each member", "a completion with %v of queue pair %#x, which is not a member or already has a copy", wc.Status, uint32(wc.QPN))
 		}
 		delete(missing, wc.QPN)
 	}

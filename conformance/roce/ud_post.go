@@ -12,7 +12,7 @@ import (
 var udPostCases = []conformance.Case{
 	{
 		ID:    "ud/post/beyond-the-mtu-not-sent",
-		Title: "A datagram that is longer than the port's MTU is not sent, neither whole nor cut, and does the queue pair no harm",
+		Title: "A datagram longer than the port's MTU is not sent, neither whole nor segmented, and the queue pair continues",
 		Cite:  ibta("C10-93.1.1", "roce/ud/5"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
@@ -36,11 +36,11 @@ var udPostCases = []conformance.Case{
 	},
 	{
 		ID:    "ud/post/handle-of-another-domain-refused",
-		Title: "A datagram with an address handle of another protection domain is an error, and is not sent",
+		Title: "A datagram with an address handle of another protection domain fails, and is not sent",
 		Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
-		Expects: "that the post is refused, or a completion in error; and no packet",
+		Expects: "that the post is refused, or a completion with an error; and no packet",
 		Defects: []string{"AHOtherPD"},
 		Run: onUD(0, func(d *udPort) {
 			other, err := d.Device.AllocPD()
@@ -51,7 +51,7 @@ var udPostCases = []conformance.Case{
 	},
 	{
 		ID:    "ud/post/other-operations-refused",
-		Title: "Operations that UD does not have are refused when they are posted, and the queue pair stays as it is",
+		Title: "Operations that UD does not support are refused when they are posted, and the queue pair stays in RTS",
 		Cite:  ibta("", "roce/ud/12"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
@@ -64,7 +64,7 @@ var udPostCases = []conformance.Case{
 				wr.Opcode = op
 				n, err := d.qp.PostSend([]verbs.SendWR{wr})
 				d.MustFail(fmt.Sprintf("%v on UD", op), err, nil)
-				d.Check(n == 0, "no request taken", "%d", n)
+				d.Check(n == 0, "no request posted", "%d", n)
 			}
 			d.expectSilence(silencePeriod)
 			d.ExpectNoCompletion()
@@ -76,7 +76,7 @@ var udPostCases = []conformance.Case{
 	},
 	{
 		ID:    "ud/post/handle-keeps-its-domain",
-		Title: "A protection domain cannot go before its address handles",
+		Title: "A protection domain with address handles cannot be freed",
 		Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Needs: verbs.CapUD,
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
@@ -86,14 +86,14 @@ var udPostCases = []conformance.Case{
 			other, err := d.Device.AllocPD()
 			d.Must("another protection domain", err)
 			ah := d.newAH(other)
-			d.MustFail("closing the domain of an address handle", other.Close(), nil)
+			d.MustFail("freeing the protection domain of an address handle", other.Close(), nil)
 			d.Must("an address handle that can be closed", ah.Close())
-			d.Must("a domain without handles that can be closed", other.Close())
+			d.Must("a protection domain without address handles that can be freed", other.Close())
 		}),
 	},
 	{
 		ID:    "ud/post/closed-handle-is-closed",
-		Title: "An address handle can be closed once, and is of no use afterwards",
+		Title: "An address handle can be destroyed once, and not used afterwards",
 		Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRC,
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
@@ -102,7 +102,7 @@ var udPostCases = []conformance.Case{
 		Run: onUD(0, func(d *udPort) {
 			ah := d.newAH(d.PD)
 			d.Must("an address handle that can be closed", ah.Close())
-			d.MustFail("closing a closed address handle", ah.Close(), nil)
+			d.MustFail("destroying an address handle twice", ah.Close(), nil)
 			d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 16)}),
 				verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 		}),
@@ -132,5 +132,5 @@ func (d *udPort) expectNotSent(wr verbs.SendWR, statuses ...verbs.WCStatus) {
 			return
 		}
 	}
-	d.Fail(fmt.Sprintf("that the post is refused, or completes with one of %v", statuses), "%s", rig.Describe(&wc))
+	d.Fail(fmt.Sprintf("a refused post, or a completion with one of %v", statuses), "%s", rig.Describe(&wc))
 }

@@ -11,11 +11,11 @@ import (
 )
 
 var udCases = []conformance.Case{
-	udAreaCase(4, "ud/area/ipv4-header-at-offset-20", "A datagram over IPv4 has its IPv4 header at byte 20 of the receive, and its payload at byte 40"),
-	udAreaCase(6, "ud/area/ipv6-header-at-offset-0", "A datagram over IPv6 has its IPv6 header at the beginning of the receive, and its payload at byte 40"),
+	udAreaCase(4, "ud/area/ipv4-header-at-offset-20", "The receive of a datagram over IPv4 has the IPv4 header at byte 20, and the payload at byte 40"),
+	udAreaCase(6, "ud/area/ipv6-header-at-offset-0", "The receive of a datagram over IPv6 has the IPv6 header at byte 0, and the payload at byte 40"),
 	{
 		ID:    "ud/area/traffic-class-arrives",
-		Title: "The traffic class of a datagram is in the header area of the receive",
+		Title: "The GRH area of a receive has the traffic class of the datagram",
 		Cite:  annexA17("A17.9.2", "roce/ud/15"), Level: conformance.Should, Needs: verbs.CapUD,
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams with traffic classes 0, 0x68 and 0xfc",
@@ -33,7 +33,7 @@ var udCases = []conformance.Case{
 	},
 	{
 		ID:    "ud/wc/names-the-sending-qp",
-		Title: "The completion of a datagram names the queue pair that sent it and the one that it is of, and says that there is a header area",
+		Title: "The completion of a datagram has the source QPN, the local QPN and the GRH flag",
 		Cite:  ibta("", "roce/ud/9"), Level: conformance.Must, Needs: verbs.CapUD,
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams from several queue pairs",
@@ -44,18 +44,18 @@ var udCases = []conformance.Case{
 				d.sendPacket(d.datagram(data(16)).WithDETH(udQKey, from))
 				wc := d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
 				d.Check(uint32(wc.SrcQP) == from, fmt.Sprintf("source queue pair %#x", from), "%#x", uint32(wc.SrcQP))
-				d.Check(wc.Flags&verbs.WCWithGRH != 0, "the flag of the header area", "flags %#x", uint32(wc.Flags))
+				d.Check(wc.Flags&verbs.WCWithGRH != 0, "the GRH flag", "flags %#x", uint32(wc.Flags))
 				d.Check(wc.QPN == d.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(d.qp.QPN())), "%#x", uint32(wc.QPN))
 			}
 		}),
 	},
 	{
 		ID:    "ud/wc/has-the-immediate",
-		Title: "Immediate data of a datagram arrive as they were sent, in both directions",
+		Title: "Immediate data of datagrams keep their byte order in both directions",
 		Cite:  ibta("", "roce/ud/9"), Level: conformance.Must, Needs: verbs.CapUD,
 		Labels:  []string{"service:ud"},
 		Sends:   "datagrams with and without immediate data",
-		Expects: "the number in the completion of the one that has it; and the number that is posted, most significant byte first, in the device's own",
+		Expects: "the immediate data in the completion of the datagram that has them; in the device's datagram, the posted number in network byte order",
 		Defects: []string{"ByteOrderWrong"},
 		Run: onUD(2, func(d *udPort) {
 			const imm = 0x01020304
@@ -86,11 +86,11 @@ var udCases = []conformance.Case{
 	},
 	{
 		ID:    "ud/qkey/high-bit-stands-for-the-own-key",
-		Title: "A Q_Key with the highest bit set in a request stands for that of the queue pair, and is not sent",
+		Title: "A request whose Q_Key has the highest bit set is sent with the Q_Key of the queue pair",
 		Cite:  ibta("C10-15", "roce/ud/3"), Level: conformance.Must, Needs: verbs.CapUD,
 		Labels:  []string{"service:ud"},
 		Sends:   "nothing",
-		Expects: "the queue pair's own Q_Key in datagrams posted with Q_Keys 0x80000005 and 0xffffffff, and the one that is posted without the bit",
+		Expects: "the queue pair's Q_Key in datagrams posted with Q_Keys 0x80000005 and 0xffffffff, and the posted Q_Key without the bit",
 		Defects: []string{"PrivilegedQKey"},
 		Run: onUD(0, func(d *udPort) {
 			ah := d.newAH(d.PD)
@@ -104,10 +104,10 @@ var udCases = []conformance.Case{
 	},
 	{
 		ID:    "ud/qkey/mads-are-sent-with-the-well-known-key",
-		Title: "Management datagrams come from QP 1, go to QP 1 and have the Q_Key 0x80010000",
+		Title: "MADs are sent from QP 1 to QP 1 with Q_Key 0x80010000",
 		Cite:  ibta("", "roce/ud/4"), Level: conformance.Must, Needs: verbs.CapCM,
 		Labels:  []string{"service:cm"},
-		Sends:   "a REQ for a service that nobody has",
+		Sends:   "a REQ for a service without a listener",
 		Expects: "an answer with that Q_Key, from QP 1 to QP 1",
 		Defects: []string{"GSIQKeyZero"},
 		Run: onPort(func(p *port) {
@@ -124,8 +124,8 @@ func udAreaCase(family int, id, title string) conformance.Case {
 		Cite: annexA17("A17.4.5.1, A17.4.5.2", "roce/ud/1", "roce/ud/10"), Level: conformance.Must, Needs: verbs.CapUD,
 		Setup:   conformance.Setup{Family: family},
 		Labels:  []string{"service:ud"},
-		Sends:   "datagrams of 4, 0 and 1000 bytes with a hop limit of their own",
-		Expects: "completions of 40 bytes more each; an area with the header that was sent: version, addresses, length, hop limit; and the payload behind it",
+		Sends:   "datagrams of 4, 0 and 1000 bytes with hop limit 37",
+		Expects: "completions of 40 bytes more each; an area with the header that was sent: version, addresses, length, hop limit; and the payload after it",
 		Defects: []string{"AreaMissing"},
 		Run: onUD(3, func(d *udPort) {
 			for i, n := range []int{4, 0, 1000} {
@@ -214,11 +214,11 @@ func (d *udPort) expectHeader(receive int, want packet.IP) {
 	}
 	got, err := ib.ParseGRH(d.localMem.Buf[receive*udRecvLen:], family)
 	if err != nil {
-		d.Fail("the header that the datagram came with", "%v", err)
+		d.Fail("the IP header of the datagram", "%v", err)
 	}
 	var diff packet.Differences
 	if want.Diff(&diff, got); len(diff) > 0 {
-		d.Fail("a header area with "+diff.Want(), "%s", diff.Got())
+		d.Fail("a GRH area with "+diff.Want(), "%s", diff.Got())
 	}
 }
 

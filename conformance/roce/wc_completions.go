@@ -13,10 +13,10 @@ import (
 var completionCases = []conformance.Case{
 	{
 		ID:    "wc/order/sends-complete-as-posted",
-		Title: "Requests complete in the order of posting, whatever their kind and in whatever order they are answered",
+		Title: "Requests complete in the order of posting, whatever their opcodes and the order of the responses",
 		Cite:  ibta("", "roce/cq/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK for the requests behind a READ, then the READ's response and the ACK again",
+		Sends:   "an ACK for the requests after a READ, then the READ's response and the ACK again",
 		Expects: "no completion before the READ's; then those of the signaled requests, in order",
 		Defects: []string{"CompletionsOvertake"},
 		Run: onConn(setup{}, func(c *conn) {
@@ -65,10 +65,10 @@ var completionCases = []conformance.Case{
 	}),
 	{
 		ID:    "wc/fence/unfenced-send-passes-a-read",
-		Title: "A request without a fence does not wait for the answers to earlier READs",
+		Title: "A request without a fence does not wait for responses to earlier READs",
 		Cite:  ibta("", "roce/cq/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "nothing, until a READ, a SEND and a WRITE have come; then their answers",
+		Sends:   "no response until a READ, a SEND and a WRITE have arrived; then their responses",
 		Expects: "all three before any answer",
 		Defects: []string{"AlwaysFenced"},
 		Run: onConn(setup{signalAll: true}, func(c *conn) {
@@ -89,7 +89,7 @@ var completionCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/signal/all-signaled-all-complete",
-		Title: "On a queue pair that signals all requests every request completes",
+		Title: "On a queue pair with sq_sig_all every request completes",
 		Cite:  ibta("", "roce/cq/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "answers to a SEND, a WRITE and a READ that are not marked as signaled; on another queue pair the same",
@@ -116,7 +116,7 @@ var completionCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/len/read-has-its-length",
-		Title: "The length in the completion of a READ is what was read, and of a WRITE with immediate data what was written",
+		Title: "The completion of a READ has the length read, that of a WRITE with immediate data the length written",
 		Cite:  ibta("", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "responses to READs of 5 bytes and of three packets into two pieces of memory; a WRITE with immediate data of 100 bytes",
@@ -143,7 +143,7 @@ var completionCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/flags/connected-receives-claim-no-header-area",
-		Title: "The completion of a receive of a connection claims no header area, and its data begin at the first byte",
+		Title: "The completion of a receive of a connected queue pair has no GRH flag, and its data start at the first byte",
 		Cite:  ibta("", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND and a WRITE with immediate data",
@@ -153,14 +153,14 @@ var completionCases = []conformance.Case{
 			c.send(ib.SendOnly(c.peerPSN(0), data(16)), ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 8), 1, data(8)).AckReq())
 			for i, n := range []int{16, 8} {
 				wc := c.ExpectRecv(uint64(i+1), n)
-				c.Check(wc.Flags&verbs.WCWithGRH == 0, "no flag of the header area", "flags %#x", uint32(wc.Flags))
+				c.Check(wc.Flags&verbs.WCWithGRH == 0, "no GRH flag", "flags %#x", uint32(wc.Flags))
 			}
 			c.ExpectBytes(c.localMem, 0, data(16))
 		}),
 	},
 	{
 		ID:    "wc/data/none-before-its-data",
-		Title: "When a completion is there, the data of its message are in place",
+		Title: "When a completion is polled, the data of its message are in memory",
 		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs and WRITEs with immediate data of one and of three packets, and responses to READs",
@@ -196,7 +196,7 @@ var completionCases = []conformance.Case{
 		Title: "An ACK does not complete a READ",
 		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with the PSN of a READ; if the READ comes again, its answer",
+		Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
 		Expects: "no success before the answer; and success only with its data",
 		Defects: []string{"AckCompletesRead"},
 		Run:     plainAckToRead,
@@ -207,7 +207,7 @@ var completionCases = []conformance.Case{
 func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.PSN) ib.Packet) conformance.Case {
 	return conformance.Case{
 		ID:    "wc/fence/waits-for-earlier-" + what,
-		Title: fmt.Sprintf("A request with a fence is not sent before all earlier %s have been answered", what),
+		Title: fmt.Sprintf("A request with a fence is not sent before all earlier %s are answered", what),
 		Cite:  ibta("10.8.3.3", "roce/cq/3"), Level: conformance.Must, Needs: needs,
 		Labels:  []string{"service:rc"},
 		Sends:   "the answers to two requests, late",
@@ -269,5 +269,5 @@ func (c *conn) expectCompletionEvent(events verbs.CompChannel, id uint64) {
 // expectBytesNow is ExpectBytes without synchronizing with the device first: an
 // application only waits for the completion.
 func (c *conn) expectBytesNow(m *rig.Memory, off int, want []byte) {
-	c.Check(bytes.Equal(m.Buf[off:][:len(want)], want), fmt.Sprintf("the %d bytes of the message in place with its completion", len(want)), "other bytes")
+	c.Check(bytes.Equal(m.Buf[off:][:len(want)], want), fmt.Sprintf("the %d bytes of the message in memory with its completion", len(want)), "other bytes")
 }

@@ -12,7 +12,7 @@ import (
 var cqCases = []conformance.Case{
 	{
 		ID:    "wc/overrun/reported-and-fatal",
-		Title: "When a completion finds no room, the CQ raises an event and the queue pair goes to ERR",
+		Title: "A CQ overrun raises CQ_ERR, and the queue pair goes to ERR",
 		Cite:  ibta("error class G", "roce/cq/6"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "one SEND more than the CQ has room for, of which nothing is polled",
@@ -26,7 +26,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/overrun/reported-once",
-		Title: "A CQ that has lost a completion raises one event, however many more it loses",
+		Title: "A CQ overrun raises one CQ_ERR, however many completions are lost",
 		Cite:  ibta("error class G", "roce/cq/6"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush",
@@ -49,7 +49,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/overrun/message-not-acknowledged",
-		Title: "A message whose completion found no room is not acknowledged",
+		Title: "A message whose completion was lost in a CQ overrun is not acknowledged",
 		Cite:  ibta("error class G", "roce/cq/6"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "one SEND more than the CQ has room for",
@@ -68,7 +68,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/arm/any-overrides-solicited",
-		Title: "A CQ that is armed for any completion reports the next one, though it is armed for solicited ones as well",
+		Title: "A CQ that is armed for any completion and for solicited ones raises an event for the next of any kind",
 		Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "SENDs that are not solicited, when the CQ was armed for solicited completions and for any, in either order",
@@ -91,7 +91,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/arm/one-event-for-one-arm",
-		Title: "An armed CQ raises one event, and the next when it is armed again",
+		Title: "An armed CQ raises one event until it is armed again",
 		Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "two SENDs, and another two when the CQ is armed again",
@@ -124,11 +124,11 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/cq/in-use-not-destroyed",
-		Title: "A CQ that a queue pair uses, for its sends or its receives, cannot be destroyed",
+		Title: "A CQ that a queue pair uses for sends or receives cannot be destroyed",
 		Cite:  ibta("C11-17", "roce/cq/8"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a SEND, when closing the CQ was refused",
-		Expects: "a refusal as long as the queue pair is there, a completion, and no refusal afterwards",
+		Expects: "the CQ cannot be destroyed while queue pairs use it, and the SEND completes; it can be destroyed afterwards",
 		Defects: []string{"InUseDestroyed"},
 		Run: onPort(func(p *port) {
 			rest := p.CQ
@@ -136,12 +136,12 @@ var cqCases = []conformance.Case{
 			c := p.connect(setup{receives: 1})
 			sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
 			p.Must("a queue pair", err)
-			p.MustFail("closing a CQ of two queue pairs", p.CQ.Close(), nil)
+			p.MustFail("destroying a CQ of two queue pairs", p.CQ.Close(), nil)
 			c.expectAccepted(0)
-			p.Must("a queue pair that can be closed", c.qp.Close())
-			p.MustFail("closing a CQ of a send queue", p.CQ.Close(), nil)
-			p.Must("a queue pair that can be closed", sender.Close())
-			p.Must("a CQ that nobody uses can be closed", p.CQ.Close())
+			p.Must("a queue pair that can be destroyed", c.qp.Close())
+			p.MustFail("destroying a CQ of a send queue", p.CQ.Close(), nil)
+			p.Must("a queue pair that can be destroyed", sender.Close())
+			p.Must("an unused CQ that can be destroyed", p.CQ.Close())
 		}),
 	},
 }
@@ -167,7 +167,7 @@ func (p *port) expectCQEvent(events verbs.CompChannel) {
 	case errors.Is(err, verbs.ErrTimeout):
 		p.Fail("an event of the CQ", "none in %v", p.ResponseTimeout())
 	case err != nil:
-		p.Must("events of completions", err)
+		p.Must("completion events", err)
 	}
 	p.Check(cq == p.CQ, "an event of the CQ", "one of another")
 }

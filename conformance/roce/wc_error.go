@@ -12,11 +12,11 @@ import (
 var errorCases = []conformance.Case{
 	{
 		ID:    "wc/error/unsignaled-failure-completes",
-		Title: "A request that fails completes, whether it was signaled or not",
+		Title: "A failed request completes, signaled or not",
 		Cite:  ibta("10.7.3.1", "roce/err/1"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "nothing for an unsignaled SEND with a bad L_Key; a NAK for an unsignaled WRITE",
-		Expects: "a completion in error for each",
+		Expects: "a completion with an error for each",
 		Defects: []string{"UnsignaledErrorSilent"},
 		Run: onPort(func(p *port) {
 			c := p.connect(setup{})
@@ -31,7 +31,7 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/error/first-names-the-cause",
-		Title: "The first completion in error has the status of the cause, and those behind it are flushed",
+		Title: "The first completion with an error has the status of the cause, and later requests are flushed",
 		Cite:  ibta("", "roce/err/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
@@ -55,10 +55,10 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/error/earlier-requests-still-succeed",
-		Title: "Requests before the one that fails complete with success when they are answered, though the failure was noticed before",
+		Title: "Requests before a failed one complete with success when they are answered, even if the failure was detected before",
 		Cite:  ibta("", "roce/err/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "answers to a SEND, a WRITE and a READ, when the device has come to a request with a bad L_Key behind them",
+		Sends:   "responses to a SEND, a WRITE and a READ, after the device has processed a later request with a bad L_Key",
 		Expects: "success for the three, LOC_PROT_ERR for the fourth",
 		Defects: []string{"LocalErrFlushesAll"},
 		Run: onConn(setup{signalAll: true}, func(c *conn) {
@@ -81,7 +81,7 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/error/names-request-and-qp",
-		Title: "A completion in error names its request and its queue pair",
+		Title: "A completion with an error has the WR ID and the QPN",
 		Cite:  ibta("", "roce/err/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "a NAK for the first of two SENDs; to another queue pair nothing, for its request fails by itself",
@@ -100,11 +100,11 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "wc/error/fatal-nak-takes-the-qp-to-error",
-		Title: "A fatal NAK takes the requester's queue pair to ERR",
+		Title: "A fatal NAK moves the requester's queue pair to ERR",
 		Cite:  ibta("", "roce/err/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "NAKs of codes 1, 2 and 3 for WRITEs, each on its own connection",
-		Expects: "the status that the code stands for, the state ERR, and what is behind flushed and not sent again",
+		Expects: "the status of the code, state ERR, and later requests flushed and not retransmitted",
 		Defects: []string{"NAKKeepsRTS"},
 		Run: onPort(func(p *port) {
 			for _, nak := range []struct {
@@ -132,9 +132,9 @@ func (c *conn) expectErrorCompletion(id uint64) {
 	wc, ok := c.PollCompletion(c.ResponseTimeout())
 	switch {
 	case !ok:
-		c.Fail(fmt.Sprintf("a completion in error of request %d", id), "none in %v", c.ResponseTimeout())
+		c.Fail(fmt.Sprintf("an error completion of request %d", id), "none in %v", c.ResponseTimeout())
 	case wc.WRID != id || wc.Status == verbs.WCSuccess:
-		c.Fail(fmt.Sprintf("a completion in error of request %d", id), "%s", rig.Describe(&wc))
+		c.Fail(fmt.Sprintf("an error completion of request %d", id), "%s", rig.Describe(&wc))
 	}
 }
 
@@ -148,7 +148,7 @@ func (c *conn) expectErrorCompletions(ids ...uint64) {
 	for range ids {
 		wc := c.NextCompletion()
 		if wc.Status == verbs.WCSuccess || wc.QPN != c.qp.QPN() || !missing[wc.WRID] {
-			c.Fail(fmt.Sprintf("completions in error of %v, queue pair %#x", ids, uint32(c.qp.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
+			c.Fail(fmt.Sprintf("error completions of %v, queue pair %#x", ids, uint32(c.qp.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
 		}
 		delete(missing, wc.WRID)
 	}
@@ -158,7 +158,7 @@ func (c *conn) expectErrorCompletions(ids ...uint64) {
 func (c *conn) deregisteredRKey() verbs.RKey {
 	m := c.Memory(64, allAccess)
 	key := m.RKey()
-	c.Must("a region that can be closed", m.Close())
+	c.Must("a region that can be deregistered", m.Close())
 	return key
 }
 
@@ -166,6 +166,6 @@ func (c *conn) deregisteredRKey() verbs.RKey {
 func (c *conn) deregisteredSGE(n int) verbs.SGE {
 	m := c.Memory(n, verbs.AccessLocalWrite)
 	sge := m.SGE(0, n)
-	c.Must("a region that can be closed", m.Close())
+	c.Must("a region that can be deregistered", m.Close())
 	return sge
 }

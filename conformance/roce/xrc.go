@@ -12,7 +12,7 @@ import (
 var xrcCases = []conformance.Case{
 	{
 		ID:    "xrc/pkt/requests-carry-the-srq-number",
-		Title: "Requests of XRC have opcodes of their own and the number of the SRQ behind the BTH",
+		Title: "XRC requests have XRC opcodes and the SRQ number after the BTH",
 		Cite:  ibta("", "roce/xrc/1"), Level: conformance.Must, Needs: verbs.CapXRC,
 		Labels:  []string{"service:xrc"},
 		Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
@@ -45,11 +45,11 @@ var xrcCases = []conformance.Case{
 	},
 	{
 		ID:    "xrc/pkt/answers-carry-none",
-		Title: "Answers of XRC have opcodes of their own, and no number of an SRQ",
+		Title: "XRC responses have XRC opcodes, and no SRQ number",
 		Cite:  ibta("", "roce/xrc/1"), Level: conformance.Must, Needs: verbs.CapXRC,
 		Labels:  []string{"service:xrc"},
 		Sends:   "a SEND, a WRITE and a READ of XRC",
-		Expects: "two ACKs and a READ response of XRC, with an AETH directly behind the BTH and nothing else but what was read",
+		Expects: "two ACKs and a READ response of XRC, with an AETH directly after the BTH and the data read only",
 		Defects: []string{"XRCETHMisplaced"},
 		Run: onXRC(func(x *xrcTarget) {
 			x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
@@ -63,7 +63,7 @@ var xrcCases = []conformance.Case{
 	},
 	{
 		ID:    "xrc/srq/unknown-number-refused",
-		Title: "A message of XRC for an SRQ that does not exist is refused as an invalid request",
+		Title: "An XRC message for an SRQ that does not exist is refused as an invalid request",
 		Cite:  ibta("", "roce/xrc/2"), Level: conformance.Must, Needs: verbs.CapXRC,
 		Labels:  []string{"service:xrc"},
 		Sends:   "a SEND for an SRQ of a number that none has",
@@ -73,7 +73,7 @@ var xrcCases = []conformance.Case{
 	},
 	{
 		ID:    "xrc/srq/number-of-another-domain-refused",
-		Title: "A message of XRC for an SRQ of another domain than the target's is refused as an invalid request",
+		Title: "An XRC message for an SRQ of another domain than the target's is refused as an invalid request",
 		Cite:  ibta("", "roce/xrc/2"), Level: conformance.Must, Needs: verbs.CapXRC,
 		Labels:  []string{"service:xrc"},
 		Sends:   "a SEND for an SRQ of another XRC domain",
@@ -87,7 +87,7 @@ var xrcCases = []conformance.Case{
 	},
 	{
 		ID:    "xrc/srq/one-initiator-reaches-many",
-		Title: "One connection of XRC reaches every SRQ of the target's domain by its number",
+		Title: "One XRC connection reaches every SRQ of the target's domain by its number",
 		Cite:  ibta("", "roce/xrc/3"), Level: conformance.Must, Needs: verbs.CapXRC,
 		Labels:  []string{"service:xrc"},
 		Sends:   "SENDs of one connection, in turn for two SRQs",
@@ -104,7 +104,7 @@ var xrcCases = []conformance.Case{
 	},
 	{
 		ID:    "xrc/qp/target-survives-its-creator",
-		Title: "A target of XRC lives on when the handle that made it is closed and another is open",
+		Title: "An XRC target remains when the handle that created it is closed and another is open",
 		Cite:  ibta("", "roce/xrc/3"), Level: conformance.Must, Needs: verbs.CapXRC,
 		Labels:  []string{"service:xrc"},
 		Sends:   "a SEND before and one after the first handle is closed",
