@@ -34,14 +34,14 @@ var addressCases = []conformance.Case{
 		Expects: "a refusal of port 0, of a port behind the last, and of a source index behind the table, or of an empty entry where none is behind it",
 		Defects: []string{"AHUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			nowhere := noSource(r)
+			nowhere := unusedGIDIndex(r)
 			for _, bad := range []struct {
 				what   string
 				wrong  func(*verbs.AHAttr)
 				reason error
 			}{
 				{"port 0", func(a *verbs.AHAttr) { a.Port = 0 }, verbs.ErrInvalid},
-				{"a port behind the last", func(a *verbs.AHAttr) { a.Port = device(r).Ports + 1 }, verbs.ErrInvalid},
+				{"a port behind the last", func(a *verbs.AHAttr) { a.Port = queryDevice(r).Ports + 1 }, verbs.ErrInvalid},
 				// An entry that is empty may as well not be found.
 				{"a source index that stands for no address", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = nowhere }, nil},
 			} {
@@ -60,23 +60,23 @@ var addressCases = []conformance.Case{
 		Expects: "the answer at the peer",
 		Defects: []string{"SrcQPLost", "WCFlagsLost"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := r2(r)
-			l := d.link(setup{kind: verbs.QPTypeUD})
+			d := openPartner(r)
+			l := d.newPair(setup{qpType: verbs.QPTypeUD})
 			// The peer has a second queue pair: over datagram-iWARP number 0 names the only one.
-			d.link(setup{kind: verbs.QPTypeUD})
-			l.near.recv(1, toOff, 64)
-			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 24))
-			l.far.ExpectCompletion(2, verbs.WCSuccess)
-			wc := l.near.got(1, toOff, l.far.mem.Buf[:24])
-			attr, err := verbs.InitAHFromWC(1, uint8(l.near.GIDEntry().Index), &wc, l.near.mem.Buf[toOff:])
-			l.near.Must("an address in the header area", err)
-			ah, err := l.near.PD.CreateAH(attr)
-			l.near.Must("a handle of that address", err)
-			l.far.recv(3, toOff, 64)
-			wr := l.near.sendWR(4, 0, 32)
+			d.newPair(setup{qpType: verbs.QPTypeUD})
+			l.dut.postRecv(1, recvOffset, 64)
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 24))
+			l.partner.ExpectCompletion(2, verbs.WCSuccess)
+			wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
+			attr, err := verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:])
+			l.dut.Must("an address in the header area", err)
+			ah, err := l.dut.PD.CreateAH(attr)
+			l.dut.Must("a handle of that address", err)
+			l.partner.postRecv(3, recvOffset, 64)
+			wr := l.dut.sendWR(4, 0, 32)
 			wr.UD = verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: qKey}
-			l.near.PostSend(l.near.qp, wr)
-			l.far.got(3, toOff, l.near.mem.Buf[:32])
+			l.dut.PostSend(l.dut.qp, wr)
+			l.partner.expectMessage(3, recvOffset, l.dut.mem.Buf[:32])
 		}),
 	},
 	{
@@ -86,19 +86,19 @@ var addressCases = []conformance.Case{
 		Sends:   "a datagram with such a handle; then a good one",
 		Expects: "that the first does not succeed, and that only the second arrives",
 		Defects: []string{"AHsAnyDomain"},
-		Run: onLink(setup{kind: verbs.QPTypeUD}, func(l *link) {
-			ah, err := otherPD(l.near.Rig).CreateAH(l.near.pathTo(l.far))
-			l.near.Must("an address handle in another domain", err)
-			l.far.recv(1, toOff, 64)
-			wr := l.near.sendWR(2, 64, 32)
+		Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
+			ah, err := otherPD(l.dut.Rig).CreateAH(l.dut.pathTo(l.partner))
+			l.dut.Must("an address handle in another domain", err)
+			l.partner.postRecv(1, recvOffset, 64)
+			wr := l.dut.sendWR(2, 64, 32)
 			wr.UD.AH = ah
-			l.near.failsWith("a datagram with a handle of another domain", wr, verbs.WCLocQPOpErr, verbs.WCLocProtErr)
-			if query(l.near.Rig, l.near.qp).State == sqe {
-				l.near.Must("SQE to RTS", l.near.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
+			l.dut.expectFailureStatus("a datagram with a handle of another domain", wr, verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+			if queryQP(l.dut.Rig, l.dut.qp).State == sqe {
+				l.dut.Must("SQE to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
 			}
-			l.near.PostSend(l.near.qp, l.near.sendWR(3, 0, 24))
-			l.near.ExpectCompletion(3, verbs.WCSuccess)
-			l.far.got(1, toOff, l.near.mem.Buf[:24])
+			l.dut.PostSend(l.dut.qp, l.dut.sendWR(3, 0, 24))
+			l.dut.ExpectCompletion(3, verbs.WCSuccess)
+			l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
 		}),
 	},
 	{
@@ -108,20 +108,20 @@ var addressCases = []conformance.Case{
 		Sends:   "a datagram without a handle; then a good one",
 		Expects: "a refusal, and that the second arrives",
 		Defects: []string{"BadPostsSwallowed"},
-		Run: onLink(setup{kind: verbs.QPTypeUD}, func(l *link) {
-			wr := l.near.sendWR(2, 0, 32)
+		Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
+			wr := l.dut.sendWR(2, 0, 32)
 			wr.UD.AH = nil
-			l.near.refusesPost("a datagram without an address handle", wr, verbs.ErrInvalid)
-			l.carries(l.near, l.far, 24)
+			l.dut.expectPostRefused("a datagram without an address handle", wr, verbs.ErrInvalid)
+			l.expectDelivery(l.dut, l.partner, 24)
 		}),
 	},
 }
 
-// noSource is an index that stands for no address of the device's: the first behind its
+// unusedGIDIndex is an index that stands for no address of the device's: the first behind its
 // GID table or, where the table goes on behind what an index can name, that of an entry
 // which is empty.
-func noSource(r *rig.Rig) uint8 {
-	n := portOf(r).GIDs
+func unusedGIDIndex(r *rig.Rig) uint8 {
+	n := queryPort(r).GIDs
 	if n <= math.MaxUint8 {
 		return uint8(n)
 	}

@@ -25,11 +25,11 @@ var asyncCases = []conformance.Case{
 			r.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
 			r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
 			cq := newCQ(r, 1, nil)
-			s := newSource(r, cq)
-			s.load(cq.Depth() + 2)
+			s := newFlushSource(r, cq)
+			s.postReceives(cq.Depth() + 2)
 			began = r.Now()
 			later := r.Go("an overrun", func() error {
-				return rig.Catch(func() { r.Sleep(while); s.fire() })
+				return rig.Catch(func() { r.Sleep(while); s.flush() })
 			})
 			r.ExpectEvent(verbs.EventCQErr)
 			took := r.Now() - began
@@ -45,19 +45,19 @@ var asyncCases = []conformance.Case{
 		Expects: "COMM_EST that names the queue pair, and the message",
 		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
-			needsByHand(r)
-			d := r2(r)
-			s := setup{kind: verbs.QPTypeRC}
-			l := &link{near: newEnd(d.near, &s), far: newEnd(d.far, &s)}
+			requireModifyConnect(r)
+			d := openPartner(r)
+			s := setup{qpType: verbs.QPTypeRC}
+			l := &qpPair{dut: newEndpoint(d.dut, &s), partner: newEndpoint(d.partner, &s)}
 			attr := linkAttrs()
-			attr.DestQPN, attr.AH = l.far.qp.QPN(), l.near.pathTo(l.far)
-			toRTR(r, l.near.qp, attr)
-			l.far.joined(l.near, linkAttrs())
-			l.near.recv(1, toOff, 64)
-			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 16))
-			l.near.got(1, toOff, l.far.mem.Buf[:16])
+			attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.pathTo(l.partner)
+			toRTR(r, l.dut.qp, attr)
+			l.partner.connectTo(l.dut, linkAttrs())
+			l.dut.postRecv(1, recvOffset, 64)
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
+			l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:16])
 			e := r.ExpectEvent(verbs.EventCommEst)
-			r.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
+			r.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
 		}),
 	},
 	{
@@ -77,14 +77,14 @@ var asyncCases = []conformance.Case{
 				}
 				e := r.ExpectEvent(step.want, verbs.EventGIDChange) // a host may take addresses along, and give them back
 				r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
-				p := portOf(r)
+				p := queryPort(r)
 				r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("that the port is active: %v", step.up), "%v", p.State)
 			}
 		}),
 	},
 }
 
-var asyncPeerCases = overBoth([]conformance.Case{
+var asyncPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/async/access-error",
 		Title: "A queue pair that fails because its peer asked for what it may not have reports it",
@@ -92,59 +92,59 @@ var asyncPeerCases = overBoth([]conformance.Case{
 		Sends:   "a READ of the peer with a key of nothing",
 		Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
 		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
-		Run: onReliable(func(l *link) {
+		Run: onReliable(func(l *qpPair) {
 			// Which of them is for the transport to say: InfiniBand has one for access and one
 			// for requests, iWARP's providers use the fatal one too.
-			m := l.near.Memory(64, verbs.AccessRemoteRead)
+			m := l.dut.Memory(64, verbs.AccessRemoteRead)
 			at := m.Remote(0)
-			l.near.Must("a region that can be closed", m.Close())
-			l.refuses("read a closed region", l.far.readWR(1, toOff, 16, at))
+			l.dut.Must("a region that can be closed", m.Close())
+			l.expectRefused("read a closed region", l.partner.readWR(1, recvOffset, 16, at))
 			for {
-				e, err := l.near.Device.WaitAsync(l.near.ResponseTimeout())
-				l.near.Must("an event of the failed queue pair", err)
+				e, err := l.dut.Device.WaitAsync(l.dut.ResponseTimeout())
+				l.dut.Must("an event of the failed queue pair", err)
 				if e.Type == verbs.EventCommEst { // of before
 					continue
 				}
-				l.near.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
+				l.dut.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
 					"QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL", "%v", e.Type)
-				l.near.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
+				l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
 				break
 			}
-			l.near.AwaitState(l.near.qp, failed)
+			l.dut.AwaitState(l.dut.qp, errState)
 		}),
 	},
 })
 
-// event is Rig.Event of the device, but for the events of a connection that has been
+// expectEvent is Rig.Event of the device, but for the events of a connection that has been
 // established, which some queue pairs have and others not.
-func (l *link) event(want verbs.AsyncEventType) verbs.AsyncEvent {
+func (l *qpPair) expectEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	for {
-		e, err := l.near.Device.WaitAsync(l.near.ResponseTimeout())
+		e, err := l.dut.Device.WaitAsync(l.dut.ResponseTimeout())
 		switch {
 		case errors.Is(err, verbs.ErrTimeout):
-			l.near.Fail(fmt.Sprintf("the event %v", want), "none in %v", l.near.ResponseTimeout())
+			l.dut.Fail(fmt.Sprintf("the event %v", want), "none in %v", l.dut.ResponseTimeout())
 		case err != nil:
-			l.near.Must("events", err)
+			l.dut.Must("events", err)
 		case e.Type == want:
 			return e
 		case e.Type != verbs.EventCommEst:
-			l.near.Fail(fmt.Sprintf("the event %v", want), "%v", e.Type)
+			l.dut.Fail(fmt.Sprintf("the event %v", want), "%v", e.Type)
 		}
 	}
 }
 
-// noEvent ends the case if there is an event by now, but for those of a connection that
+// expectNoEvent ends the case if there is an event by now, but for those of a connection that
 // has been established.
-func (l *link) noEvent() {
+func (l *qpPair) expectNoEvent() {
 	for {
-		e, err := l.near.Device.WaitAsync(soon)
+		e, err := l.dut.Device.WaitAsync(shortWait)
 		switch {
 		case errors.Is(err, verbs.ErrTimeout):
 			return
 		case err != nil:
-			l.near.Must("events", err)
+			l.dut.Must("events", err)
 		case e.Type != verbs.EventCommEst:
-			l.near.Fail("no event", "%v", e.Type)
+			l.dut.Fail("no event", "%v", e.Type)
 		}
 	}
 }

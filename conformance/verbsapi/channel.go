@@ -22,8 +22,8 @@ var channelCases = []conformance.Case{
 			for range 5 {
 				c.arm(c.cq, false)
 				c.source.complete(1)
-				c.event(c.cq)
-				completions(c.Rig, c.cq, 1, 4)
+				c.expectEvent(c.cq)
+				pollCompletions(c.Rig, c.cq, 1, 4)
 			}
 		}),
 	},
@@ -37,9 +37,9 @@ var channelCases = []conformance.Case{
 		Run: onChannel(func(c *channel) {
 			c.arm(c.cq, false)
 			c.source.complete(1)
-			c.event(c.cq)
+			c.expectEvent(c.cq)
 			c.source.complete(2)
-			c.quiet()
+			c.expectNoEvent()
 		}),
 	},
 	{
@@ -56,8 +56,8 @@ var channelCases = []conformance.Case{
 			c.arm(c.cq, false)
 			c.arm(c.cq, false)
 			c.source.complete(3)
-			c.event(c.cq)
-			c.quiet()
+			c.expectEvent(c.cq)
+			c.expectNoEvent()
 		}),
 	},
 	{
@@ -69,7 +69,7 @@ var channelCases = []conformance.Case{
 		Defects: []string{"ArmedFromBirth"},
 		Run: onChannel(func(c *channel) {
 			c.source.complete(3)
-			c.quiet()
+			c.expectNoEvent()
 		}),
 	},
 	{
@@ -84,12 +84,12 @@ var channelCases = []conformance.Case{
 		Defects: []string{"ArmLooksBack"},
 		Run: onChannel(func(c *channel) {
 			c.source.complete(1)
-			c.Sleep(soon)
+			c.Sleep(shortWait)
 			c.arm(c.cq, false)
-			c.quiet()
+			c.expectNoEvent()
 			c.source.complete(1)
-			c.event(c.cq)
-			completions(c.Rig, c.cq, 2, 4)
+			c.expectEvent(c.cq)
+			pollCompletions(c.Rig, c.cq, 2, 4)
 		}),
 	},
 	{
@@ -100,24 +100,24 @@ var channelCases = []conformance.Case{
 		Expects: "an event for the last only",
 		Defects: []string{"SolicitedIsAny", "SolicitedMisses"},
 		Run: onChannel(func(c *channel) {
-			l := newLink(c.Rig, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
+			l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 			c.arm(c.cq, true)
-			say := func(from, to *end, flags verbs.SendFlags) {
-				to.recv(1, toOff, 64)
+			say := func(from, to *endpoint, flags verbs.SendFlags) {
+				to.postRecv(1, recvOffset, 64)
 				wr := from.sendWR(2, 0, 16)
 				wr.Flags |= flags
 				from.PostSend(from.qp, wr)
-				from.next()
-				to.next()
+				from.expectSuccess()
+				to.expectSuccess()
 			}
-			say(l.far, l.near, 0)
-			say(l.near, l.far, 0)
-			c.quiet()
-			l.near.recv(1, toOff, 64)
-			wr := l.far.sendWR(2, 0, 16)
+			say(l.partner, l.dut, 0)
+			say(l.dut, l.partner, 0)
+			c.expectNoEvent()
+			l.dut.postRecv(1, recvOffset, 64)
+			wr := l.partner.sendWR(2, 0, 16)
 			wr.Flags |= verbs.SendSolicited
-			l.far.PostSend(l.far.qp, wr)
-			c.event(c.cq)
+			l.partner.PostSend(l.partner.qp, wr)
+			c.expectEvent(c.cq)
 		}),
 	},
 	{
@@ -130,7 +130,7 @@ var channelCases = []conformance.Case{
 		Run: onChannel(func(c *channel) {
 			c.arm(c.cq, true)
 			c.source.complete(1)
-			c.event(c.cq)
+			c.expectEvent(c.cq)
 		}),
 	},
 	{
@@ -141,12 +141,12 @@ var channelCases = []conformance.Case{
 		Expects: "an event",
 		Defects: []string{"ArmLost"},
 		Run: onChannel(func(c *channel) {
-			l := newLink(c.Rig, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
+			l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 			c.arm(c.cq, true)
 			c.arm(c.cq, false)
-			l.near.recv(1, toOff, 64)
-			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 16))
-			c.event(c.cq)
+			l.dut.postRecv(1, recvOffset, 64)
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
+			c.expectEvent(c.cq)
 		}),
 	},
 	{
@@ -162,8 +162,8 @@ var channelCases = []conformance.Case{
 				c.arm(cq, false)
 			}
 			for _, i := range []int{2, 0, 1} {
-				newSource(c.Rig, queues[i]).complete(1)
-				c.event(queues[i])
+				newFlushSource(c.Rig, queues[i]).complete(1)
+				c.expectEvent(queues[i])
 			}
 		}),
 	},
@@ -181,12 +181,12 @@ var channelCases = []conformance.Case{
 			c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
 			c.Check(c.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", c.Now()-began)
 			c.arm(c.cq, false)
-			c.source.load(1)
+			c.source.postReceives(1)
 			began = c.Now()
 			later := c.Go("a completion", func() error {
-				return rig.Catch(func() { c.Sleep(while); c.source.fire() })
+				return rig.Catch(func() { c.Sleep(while); c.source.flush() })
 			})
-			c.event(c.cq)
+			c.expectEvent(c.cq)
 			took := c.Now() - began
 			c.Check(took >= while && took < while+time.Second, fmt.Sprintf("the event of a completion after %v, at once", while), "after %v", took)
 			c.Must("a completion", later.Wait(c.ResponseTimeout()))
@@ -217,7 +217,7 @@ var channelCases = []conformance.Case{
 		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			waiter := r.Go("wait", func() error { _, err := ch.Wait(verbs.Forever); return err })
-			r.Sleep(soon)
+			r.Sleep(shortWait)
 			r.Must("a channel that can be closed", ch.Close())
 			err := waiter.Wait(r.ResponseTimeout())
 			r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
@@ -245,7 +245,7 @@ type channel struct {
 	*rig.Rig
 	verbs.CompChannel
 	cq     verbs.CQ
-	source *source
+	source *flushSource
 }
 
 // onChannel makes a case of a body that uses a completion channel.
@@ -253,7 +253,7 @@ func onChannel(body func(*channel)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		c := &channel{Rig: r, CompChannel: newChannel(r)}
 		c.cq = newCQ(r, 64, c.CompChannel)
-		c.source = newSource(r, c.cq)
+		c.source = newFlushSource(r, c.cq)
 		body(c)
 	})
 }
@@ -269,8 +269,8 @@ func (c *channel) arm(cq verbs.CQ, solicited bool) {
 	c.Must("a completion queue that can be armed", cq.ReqNotify(solicited))
 }
 
-// event ends the case unless the next event is there in time, and of this queue.
-func (c *channel) event(want verbs.CQ) {
+// expectEvent ends the case unless the next event is there in time, and of this queue.
+func (c *channel) expectEvent(want verbs.CQ) {
 	got, err := c.Wait(c.ResponseTimeout())
 	switch {
 	case errors.Is(err, verbs.ErrTimeout):
@@ -282,16 +282,16 @@ func (c *channel) event(want verbs.CQ) {
 	}
 }
 
-// quiet ends the case if there is an event in a time in which one would have come.
-func (c *channel) quiet() {
-	_, err := c.Wait(soon)
+// expectNoEvent ends the case if there is an event in a time in which one would have come.
+func (c *channel) expectNoEvent() {
+	_, err := c.Wait(shortWait)
 	c.Check(err != nil, "no completion event", "one")
 	c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
 }
 
-// next ends the case unless the end's next completion is there in time, with
+// expectSuccess ends the case unless the end's next completion is there in time, with
 // success.
-func (e *end) next() {
-	wc, ok := e.PollCQ(e.ownCQ, e.ResponseTimeout())
+func (e *endpoint) expectSuccess() {
+	wc, ok := e.PollCQ(e.sendCQ, e.ResponseTimeout())
 	e.Check(ok && wc.Status == verbs.WCSuccess, "a completion", "%s", rig.Describe(&wc))
 }

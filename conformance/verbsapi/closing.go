@@ -10,52 +10,52 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// verb is something that can be asked of an object.
-type verb struct {
+// verbCall is something that can be asked of an object.
+type verbCall struct {
 	name string
 	call func() error
 }
 
 // closingCases ask what closed objects say.
 var closingCases = []conformance.Case{
-	closedObject("pd", "protection domain", 0, func(r *rig.Rig) (closer, []verb) {
+	closedObjectCase("pd", "protection domain", 0, func(r *rig.Rig) (closer, []verbCall) {
 		pd := otherPD(r)
-		all := []verb{{"reg_mr", func() error { _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); return err }}}
+		all := []verbCall{{"reg_mr", func() error { _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); return err }}}
 		if r.Caps.Has(verbs.CapMWType2) {
-			all = append(all, verb{"alloc_mw", func() error { _, err := pd.AllocMW(verbs.MWType2); return err }})
+			all = append(all, verbCall{"alloc_mw", func() error { _, err := pd.AllocMW(verbs.MWType2); return err }})
 		}
 		if r.Caps.Has(verbs.CapUD) {
-			all = append(all, verb{"create_ah", func() error { _, err := pd.CreateAH(r.PathTo(r)); return err }})
+			all = append(all, verbCall{"create_ah", func() error { _, err := pd.CreateAH(r.PathTo(r)); return err }})
 		}
 		return pd, all
 	}),
-	closedObject("cq", "completion queue", 0, func(r *rig.Rig) (closer, []verb) {
+	closedObjectCase("cq", "completion queue", 0, func(r *rig.Rig) (closer, []verbCall) {
 		cq := newCQ(r, 8, newChannel(r))
-		return cq, []verb{
+		return cq, []verbCall{
 			{"poll_cq", func() error { _, err := cq.Poll(make([]verbs.WC, 1)); return err }},
 			{"req_notify_cq", func() error { return cq.ReqNotify(false) }},
 		}
 	}),
-	closedObject("channel", "completion channel", 0, func(r *rig.Rig) (closer, []verb) {
+	closedObjectCase("channel", "completion channel", 0, func(r *rig.Rig) (closer, []verbCall) {
 		ch := newChannel(r)
-		return ch, []verb{
+		return ch, []verbCall{
 			{"get_cq_event", func() error { _, err := ch.Wait(time.Second); return err }},
 			{"create_cq", func() error { _, err := r.Device.CreateCQ(verbs.CQInit{Depth: 8, Channel: ch}); return err }},
 		}
 	}),
-	closedObject("srq", "shared receive queue", verbs.CapSRQ, func(r *rig.Rig) (closer, []verb) {
+	closedObjectCase("srq", "shared receive queue", verbs.CapSRQ, func(r *rig.Rig) (closer, []verbCall) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
-		return srq, []verb{
+		return srq, []verbCall{
 			{"post_srq_recv", func() error { _, err := srq.PostRecv([]verbs.RecvWR{{SGL: m.SGL(0, 64)}}); return err }},
 			{"modify_srq", func() error { return srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit) }},
 			{"query_srq", func() error { _, err := srq.Query(); return err }},
 		}
 	}),
-	closedObject("qp", "queue pair", 0, func(r *rig.Rig) (closer, []verb) {
-		qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
+	closedObjectCase("qp", "queue pair", 0, func(r *rig.Rig) (closer, []verbCall) {
+		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
 		toInit(r, qp, 0)
-		return qp, []verb{
-			{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: failed}, verbs.QPAttrState) }},
+		return qp, []verbCall{
+			{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: errState}, verbs.QPAttrState) }},
 			{"query_qp", func() error { _, err := qp.Query(); return err }},
 			{"post_recv", func() error { _, err := qp.PostRecv([]verbs.RecvWR{{SGL: m.SGL(0, 64)}}); return err }},
 			{"post_send", func() error {
@@ -64,20 +64,20 @@ var closingCases = []conformance.Case{
 			}},
 		}
 	}),
-	closedObject("mr", "memory region", 0, func(r *rig.Rig) (closer, []verb) { return r.Memory(64, 0), nil }),
-	closedObject("mw", "memory window", verbs.CapMWType2, func(r *rig.Rig) (closer, []verb) {
+	closedObjectCase("mr", "memory region", 0, func(r *rig.Rig) (closer, []verbCall) { return r.Memory(64, 0), nil }),
+	closedObjectCase("mw", "memory window", verbs.CapMWType2, func(r *rig.Rig) (closer, []verbCall) {
 		mw, err := r.PD.AllocMW(verbs.MWType2)
 		r.Must("a window", err)
 		return mw, nil
 	}),
-	closedObject("ah", "address handle", verbs.CapUD, func(r *rig.Rig) (closer, []verb) {
+	closedObjectCase("ah", "address handle", verbs.CapUD, func(r *rig.Rig) (closer, []verbCall) {
 		ah, err := r.PD.CreateAH(r.PathTo(r))
 		r.Must("an address handle", err)
 		return ah, nil
 	}),
-	closedObject("xrcd", "XRC domain", verbs.CapXRC, func(r *rig.Rig) (closer, []verb) {
+	closedObjectCase("xrcd", "XRC domain", verbs.CapXRC, func(r *rig.Rig) (closer, []verbCall) {
 		d := xrcDomain(r)
-		return d, []verb{
+		return d, []verbCall{
 			{"create_qp", func() error {
 				_, err := r.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: d})
 				return err
@@ -85,9 +85,9 @@ var closingCases = []conformance.Case{
 			{"open_qp", func() error { _, err := r.Device.OpenQP(d, 77); return err }},
 		}
 	}),
-	closedObject("listener", "listener", verbs.CapCM, func(r *rig.Rig) (closer, []verb) {
+	closedObjectCase("listener", "listener", verbs.CapCM, func(r *rig.Rig) (closer, []verbCall) {
 		l := listen(r)
-		return l, []verb{{"get_cm_event", func() error { _, err := l.GetRequest(time.Second); return err }}}
+		return l, []verbCall{{"get_cm_event", func() error { _, err := l.GetRequest(time.Second); return err }}}
 	}),
 	{
 		ID:    "verbs/close/device-closes-everything",
@@ -97,9 +97,9 @@ var closingCases = []conformance.Case{
 		Expects: "ErrClosed from the verbs of the device, and from those of a domain, completion queue, channel and queue pair that were open",
 		Defects: []string{"DeviceCloseShallow"},
 		Run: rig.Body(func(r *rig.Rig) {
-			ch, qp := newChannel(r), plainQP(r)
+			ch, qp := newChannel(r), newDefaultQP(r)
 			r.Must("a device that can be closed", r.Device.Close())
-			for _, v := range []verb{
+			for _, v := range []verbCall{
 				{"alloc_pd", func() error { _, err := r.Device.AllocPD(); return err }},
 				{"create_comp_channel", func() error { _, err := r.Device.CreateCompChannel(); return err }},
 				{"create_cq", func() error { _, err := r.Device.CreateCQ(verbs.CQInit{Depth: 8}); return err }},
@@ -124,7 +124,7 @@ var closingCases = []conformance.Case{
 		Defects: []string{"DeviceCloseShallow"},
 		Run: rig.Body(func(r *rig.Rig) {
 			r.Must("a device that can be closed", r.Device.Close())
-			for _, v := range []verb{
+			for _, v := range []verbCall{
 				{"query_port", func() error { _, err := r.Device.QueryPort(1); return err }},
 				{"query_pkey", func() error { _, err := r.Device.QueryPKey(1, 0); return err }},
 				{"query_gid", func() error { _, err := r.Device.QueryGID(1, 0); return err }},
@@ -147,7 +147,7 @@ var closingCases = []conformance.Case{
 				r.Go("wait for an asynchronous event", func() error { _, err := r.Device.WaitAsync(verbs.Forever); return err }),
 				r.Go("wait for a completion event", func() error { _, err := ch.Wait(verbs.Forever); return err }),
 			}
-			r.Sleep(soon)
+			r.Sleep(shortWait)
 			r.Must("a device that can be closed", r.Device.Close())
 			for _, w := range waits {
 				err := w.Wait(r.ResponseTimeout())
@@ -167,7 +167,7 @@ var closingCases = []conformance.Case{
 				pd, ch := otherPD(r), newChannel(r)
 				cq := newCQ(r, 4, ch)
 				mr := r.MemoryIn(pd, 16, 0)
-				qp := newQP(r, verbs.QPInit{Type: service(r), PD: pd, SendCQ: cq, RecvCQ: cq, Caps: small})
+				qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: pd, SendCQ: cq, RecvCQ: cq, Caps: smallCaps})
 				for _, c := range []closer{qp, mr, cq, ch, pd} {
 					r.Must(fmt.Sprintf("objects that can be closed, in round %d", i+1), c.Close())
 				}
@@ -176,9 +176,9 @@ var closingCases = []conformance.Case{
 	},
 }
 
-// closedObject is the case of an object that has been closed. made returns one that can
+// closedObjectCase is the case of an object that has been closed. made returns one that can
 // be, and what can be asked of it.
-func closedObject(name, what string, needs verbs.Caps, made func(*rig.Rig) (closer, []verb)) conformance.Case {
+func closedObjectCase(name, what string, needs verbs.Caps, create func(*rig.Rig) (closer, []verbCall)) conformance.Case {
 	defects := []string{"ClosesTwice"}
 	expects := "ErrClosed from a second close"
 	if name != "mr" && name != "mw" && name != "ah" {
@@ -193,7 +193,7 @@ func closedObject(name, what string, needs verbs.Caps, made func(*rig.Rig) (clos
 		Expects: expects,
 		Defects: defects,
 		Run: rig.Body(func(r *rig.Rig) {
-			object, verbsOf := made(r)
+			object, verbsOf := create(r)
 			r.Must("a "+what+" that can be closed", object.Close())
 			for _, v := range verbsOf {
 				r.MustFail(v.name+" of a closed "+what, v.call(), verbs.ErrClosed)

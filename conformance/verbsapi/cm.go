@@ -56,20 +56,20 @@ var cmCases = []conformance.Case{
 		Sends:   "a request and its acceptance, in each direction; messages both ways",
 		Expects: "RTS on both sides, the messages, and the peer's address",
 		Defects: []string{"RemoteUnknown"},
-		Run: onDial(func(d *dial) {
-			d.ask(depths, d.near.ResponseTimeout())
-			req := d.heard()
-			d.near.Check(d.deviceAsks() || req.Remote().Addr() == d.far.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
-			d.accept(req, depths)
-			d.near.ExpectState(d.asks.qp, rts)
-			d.near.AwaitState(d.answers.qp, rts)
-			if d.deviceAsks() {
-				d.near.Check(d.conn.Remote() == d.ears.Addr(), fmt.Sprintf("a peer at %v", d.ears.Addr()), "%v", d.conn.Remote())
+		Run: onHandshake(func(d *handshake) {
+			d.startConnect(connParam, d.dut.ResponseTimeout())
+			req := d.nextRequest()
+			d.dut.Check(d.dutIsActive() || req.Remote().Addr() == d.partner.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
+			d.accept(req, connParam)
+			d.dut.ExpectState(d.active.qp, rts)
+			d.dut.AwaitState(d.passive.qp, rts)
+			if d.dutIsActive() {
+				d.dut.Check(d.conn.Remote() == d.listener.Addr(), fmt.Sprintf("a peer at %v", d.listener.Addr()), "%v", d.conn.Remote())
 			}
-			l := d.link()
+			l := d.pair()
 			// Over iWARP it may be that only who asked may speak first.
-			l.carries(d.asks, d.answers, 24)
-			l.carries(d.answers, d.asks, 40)
+			l.expectDelivery(d.active, d.passive, 24)
+			l.expectDelivery(d.passive, d.active, 40)
 		}),
 	},
 	{
@@ -80,12 +80,12 @@ var cmCases = []conformance.Case{
 		Expects: "these in the request",
 		Defects: []string{"ConnParamLost"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := between(r, false)
-			d.ask(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
-			req := d.heard()
+			d := newHandshake(r, false)
+			d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
+			req := d.nextRequest()
 			p := req.Param()
 			r.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
-			d.accept(req, depths)
+			d.accept(req, connParam)
 		}),
 	},
 	{
@@ -95,17 +95,17 @@ var cmCases = []conformance.Case{
 		Sends:   "as much as goes with a request, and with its acceptance, in each direction",
 		Expects: "the same at the other side; there may be zeros behind it, where the transport's messages have a fixed size",
 		Defects: []string{"PrivateDataLost"},
-		Run: onDial(func(d *dial) {
-			most := privateLimits(d.near)
+		Run: onHandshake(func(d *handshake) {
+			most := privateLimits(d.dut)
 			ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
-			param := depths
+			param := connParam
 			param.PrivateData = ask
-			d.ask(param, d.near.ResponseTimeout())
-			req := d.heard()
+			d.startConnect(param, d.dut.ResponseTimeout())
+			req := d.nextRequest()
 			param.PrivateData = answer
 			d.accept(req, param)
-			told(d.near, "the request", req.Param().PrivateData, ask)
-			told(d.near, "the answer", d.conn.Param().PrivateData, answer)
+			checkPrivateData(d.dut, "the request", req.Param().PrivateData, ask)
+			checkPrivateData(d.dut, "the answer", d.conn.Param().PrivateData, answer)
 		}),
 	},
 	{
@@ -116,13 +116,13 @@ var cmCases = []conformance.Case{
 		Expects: "EINVAL; then a connection with what fits",
 		Defects: []string{"PrivateDataUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := between(r, true)
-			param := depths
+			d := newHandshake(r, true)
+			param := connParam
 			param.PrivateData = make([]byte, privateLimits(r).tooLong)
-			_, err := d.asks.CM().Connect(d.asks.qp, d.ears.Addr(), param, r.ResponseTimeout())
+			_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, r.ResponseTimeout())
 			r.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
-			d.ask(depths, r.ResponseTimeout())
-			d.accept(d.heard(), depths)
+			d.startConnect(connParam, r.ResponseTimeout())
+			d.accept(d.nextRequest(), connParam)
 		}),
 	},
 	{
@@ -132,17 +132,17 @@ var cmCases = []conformance.Case{
 		Sends:   "a request of the device, which the partner refuses; and the other way round",
 		Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
 		Defects: []string{"RejectIsTimeout", "PrivateDataLost"},
-		Run: onDial(func(d *dial) {
+		Run: onHandshake(func(d *handshake) {
 			why := rig.Pattern(20, 5)
-			d.ask(depths, d.near.ResponseTimeout())
-			d.near.Must("a request that can be refused", d.heard().Reject(why))
-			err := d.task.Wait(d.near.ResponseTimeout())
+			d.startConnect(connParam, d.dut.ResponseTimeout())
+			d.dut.Must("a request that can be refused", d.nextRequest().Reject(why))
+			err := d.task.Wait(d.dut.ResponseTimeout())
 			var rejected *verbs.RejectError
-			d.near.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
-			told(d.near, "the refusal", rejected.PrivateData, why)
-			again := between(d.near, d.deviceAsks())
-			again.ask(depths, d.near.ResponseTimeout())
-			again.accept(again.heard(), depths)
+			d.dut.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
+			checkPrivateData(d.dut, "the refusal", rejected.PrivateData, why)
+			again := newHandshake(d.dut, d.dutIsActive())
+			again.startConnect(connParam, d.dut.ResponseTimeout())
+			again.accept(again.nextRequest(), connParam)
 		}),
 	},
 	{
@@ -153,18 +153,18 @@ var cmCases = []conformance.Case{
 		Expects: "ErrRejected, and the queue pair not ready",
 		Defects: []string{"RejectIsTimeout"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := between(r, true)
-			at := d.ears.Addr()
-			r.Must("a listener that can be closed", d.ears.Close())
-			_, err := d.asks.CM().Connect(d.asks.qp, at, depths, r.ResponseTimeout())
+			d := newHandshake(r, true)
+			at := d.listener.Addr()
+			r.Must("a listener that can be closed", d.listener.Close())
+			_, err := d.active.CM().Connect(d.active.qp, at, connParam, r.ResponseTimeout())
 			r.MustFail("a connection to nobody", err, verbs.ErrRejected)
-			r.Check(query(r, d.asks.qp).State != rts, "a queue pair that is not ready", "RTS")
+			r.Check(queryQP(r, d.active.qp).State != rts, "a queue pair that is not ready", "RTS")
 		}),
 	},
 }
 
-// told ends the case unless private data arrived: exactly, or with zeros behind.
-func told(r *rig.Rig, what string, got, want []byte) {
+// checkPrivateData ends the case unless private data arrived: exactly, or with zeros behind.
+func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
 	ok := bytes.HasPrefix(got, want) && len(bytes.Trim(got[min(len(want), len(got)):], "\x00")) == 0
 	r.Check(ok, fmt.Sprintf("%d bytes of private data with %s, % .8x …", len(want), what, want), "%d bytes, % .8x …", len(got), got)
 }

@@ -29,9 +29,9 @@ var cmLifeCases = []conformance.Case{
 				r.MustFail(what, err, verbs.ErrTimeout)
 				r.Check(took >= limit && took < 5*limit, fmt.Sprintf("%s to end after %v", what, limit), "after %v", took)
 			}
-			d := between(r, true)
+			d := newHandshake(r, true)
 			takes("a request that is not answered", 300*time.Millisecond, func() error {
-				_, err := d.asks.CM().Connect(d.asks.qp, d.ears.Addr(), depths, 300*time.Millisecond)
+				_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, 300*time.Millisecond)
 				return err
 			})
 			takes("a wait for a request", 100*time.Millisecond, func() error {
@@ -48,27 +48,27 @@ var cmLifeCases = []conformance.Case{
 		Expects: "three requests, told apart by their private data, and three connections",
 		Defects: []string{"ListenerServesOne"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := between(r, false)
-			s := setup{kind: verbs.QPTypeRC}
-			tasks, callers := make([]conformance.Task, 0, 3), make([]*end, 3)
+			d := newHandshake(r, false)
+			s := setup{qpType: verbs.QPTypeRC}
+			tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
 			for i := range 3 {
-				caller := newEnd(d.far, &s)
+				caller := newEndpoint(d.partner, &s)
 				callers[i] = caller
-				param := depths
+				param := connParam
 				param.PrivateData = []byte{byte(i + 1)}
 				tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
-					_, err := caller.CM().Connect(caller.qp, d.ears.Addr(), param, r.ResponseTimeout())
+					_, err := caller.CM().Connect(caller.qp, d.listener.Addr(), param, r.ResponseTimeout())
 					return err
 				}))
 			}
-			r.Sleep(soon)
+			r.Sleep(shortWait)
 			seen := make(map[byte]bool)
 			for range 3 {
-				req := d.heard()
+				req := d.nextRequest()
 				who := req.Param().PrivateData
 				r.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
 				seen[who[0]] = true
-				newEnd(r, &s).accept(req, depths, callers[who[0]-1])
+				newEndpoint(r, &s).accept(req, connParam, callers[who[0]-1])
 			}
 			for _, t := range tasks {
 				r.Must("a connection", t.Wait(r.ResponseTimeout()))
@@ -83,19 +83,19 @@ var cmLifeCases = []conformance.Case{
 		Expects: "that the second answers are refused, and the connection goes on",
 		Defects: []string{"AnswersTwice"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := between(r, false)
-			d.ask(depths, r.ResponseTimeout())
-			req := d.heard()
-			d.accept(req, depths)
+			d := newHandshake(r, false)
+			d.startConnect(connParam, r.ResponseTimeout())
+			req := d.nextRequest()
+			d.accept(req, connParam)
 			r.MustFail("refusing a request that was accepted", req.Reject(nil), nil)
-			d.link().works()
-			d = between(r, false)
-			d.ask(depths, r.ResponseTimeout())
-			req = d.heard()
+			d.pair().expectBothDeliver()
+			d = newHandshake(r, false)
+			d.startConnect(connParam, r.ResponseTimeout())
+			req = d.nextRequest()
 			r.Must("a request that can be refused", req.Reject(nil))
 			err := d.task.Wait(r.ResponseTimeout())
 			r.Check(errors.Is(err, verbs.ErrRejected), "a request that was refused", "%v", err)
-			_, err = req.Accept(d.answers.qp, depths, r.ResponseTimeout())
+			_, err = req.Accept(d.passive.qp, connParam, r.ResponseTimeout())
 			r.MustFail("accepting a request that was refused", err, nil)
 		}),
 	},
@@ -107,13 +107,13 @@ var cmLifeCases = []conformance.Case{
 		Expects: "a refusal, and the messages",
 		Defects: []string{"CMTakesAnyQP"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := between(r, true)
-			d.ask(depths, r.ResponseTimeout())
-			d.accept(d.heard(), depths)
-			_, err := d.asks.CM().Connect(d.asks.qp, d.ears.Addr(), depths, soon)
+			d := newHandshake(r, true)
+			d.startConnect(connParam, r.ResponseTimeout())
+			d.accept(d.nextRequest(), connParam)
+			_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
 			r.MustFail("connecting a connected queue pair", err, nil)
 			r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
-			d.link().works()
+			d.pair().expectBothDeliver()
 		}),
 	},
 	{
@@ -123,11 +123,11 @@ var cmLifeCases = []conformance.Case{
 		Sends:   "a disconnect of the device",
 		Expects: "the end at the partner; ERR and flushed receives on both sides",
 		Defects: []string{"DisconnectSilent"},
-		Run: onDial(func(d *dial) {
-			l := d.managed(2)
-			l.near.Must("a connection that can be ended", l.near.conn.Disconnect())
-			l.near.Must("the end of the connection at the partner", l.far.conn.WaitDisconnect(l.near.ResponseTimeout()))
-			l.ended(2)
+		Run: onHandshake(func(d *handshake) {
+			l := d.establish(2)
+			l.dut.Must("a connection that can be ended", l.dut.conn.Disconnect())
+			l.dut.Must("the end of the connection at the partner", l.partner.conn.WaitDisconnect(l.dut.ResponseTimeout()))
+			l.expectFlushed(2)
 		}),
 	},
 	{
@@ -137,11 +137,11 @@ var cmLifeCases = []conformance.Case{
 		Sends:   "a disconnect of the partner",
 		Expects: "the end; ERR and flushed receives on both sides",
 		Defects: []string{"EndUnnoticed"},
-		Run: onDial(func(d *dial) {
-			l := d.managed(2)
-			l.far.Must("a connection that can be ended", l.far.conn.Disconnect())
-			l.near.Must("the end of the connection", l.near.conn.WaitDisconnect(l.near.ResponseTimeout()))
-			l.ended(2)
+		Run: onHandshake(func(d *handshake) {
+			l := d.establish(2)
+			l.partner.Must("a connection that can be ended", l.partner.conn.Disconnect())
+			l.dut.Must("the end of the connection", l.dut.conn.WaitDisconnect(l.dut.ResponseTimeout()))
+			l.expectFlushed(2)
 		}),
 	},
 	{
@@ -152,14 +152,14 @@ var cmLifeCases = []conformance.Case{
 		Expects: "ErrTimeout, not before its time, and a connection that works",
 		Defects: []string{"WaitImpatient"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := between(r, true)
-			d.ask(depths, r.ResponseTimeout())
-			d.accept(d.heard(), depths)
+			d := newHandshake(r, true)
+			d.startConnect(connParam, r.ResponseTimeout())
+			d.accept(d.nextRequest(), connParam)
 			const while = 100 * time.Millisecond
 			began := r.Now()
 			r.MustFail("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)
 			r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
-			d.link().works()
+			d.pair().expectBothDeliver()
 		}),
 	},
 	{
@@ -172,7 +172,7 @@ var cmLifeCases = []conformance.Case{
 		Run: rig.Body(func(r *rig.Rig) {
 			l := listen(r)
 			waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
-			r.Sleep(soon)
+			r.Sleep(shortWait)
 			r.Must("a listener that can be closed", l.Close())
 			err := waiter.Wait(r.ResponseTimeout())
 			r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
@@ -186,28 +186,28 @@ var cmLifeCases = []conformance.Case{
 		Expects: "number, key and private data of the service; the datagram",
 		Defects: []string{"ResolvedKeyLost", "PrivateDataLost"},
 		Run: rig.Body(func(r *rig.Rig) {
-			l := newLink(r, setup{kind: verbs.QPTypeUD})
-			ears, err := l.far.CM().Listen(netip.AddrPortFrom(l.far.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
+			l := newPair(r, setup{qpType: verbs.QPTypeUD})
+			listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
 			r.Must("a datagram service", err)
 			service := r.Go("service", func() error {
-				req, err := ears.GetRequest(r.ResponseTimeout())
+				req, err := listener.GetRequest(r.ResponseTimeout())
 				if err != nil {
 					return err
 				}
-				_, err = req.Accept(l.far.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout())
+				_, err = req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout())
 				return err
 			})
-			peer, err := l.near.CM().Resolve(ears.Addr(), []byte("where"), r.ResponseTimeout())
+			peer, err := l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout())
 			r.Must("a service that is found", err)
 			r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
-			told(r, "the answer", peer.PrivateData, []byte("here"))
+			checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
 			ah, err := r.PD.CreateAH(peer.AH)
 			r.Must("a handle of the service's address", err)
-			l.far.recv(1, toOff, 64)
-			wr := l.near.sendWR(2, 0, 24)
+			l.partner.postRecv(1, recvOffset, 64)
+			wr := l.dut.sendWR(2, 0, 24)
 			wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
-			l.near.PostSend(l.near.qp, wr)
-			l.far.got(1, toOff, l.near.mem.Buf[:24])
+			l.dut.PostSend(l.dut.qp, wr)
+			l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
 		}),
 	},
 }

@@ -12,36 +12,36 @@ import (
 )
 
 // connect makes both ends ready to send.
-func (l *link) connect(s *setup) {
+func (l *qpPair) connect(s *setup) {
 	switch {
-	case s.kind == verbs.QPTypeUD:
-		l.near.addressed(l.far)
-		l.far.addressed(l.near)
-	case byHand(l.near.Rig):
+	case s.qpType == verbs.QPTypeUD:
+		l.dut.addressTo(l.partner)
+		l.partner.addressTo(l.dut)
+	case isIB(l.dut.Rig):
 		attr := linkAttrs()
-		if s.attr != nil {
-			s.attr(&attr)
+		if s.modifyAttr != nil {
+			s.modifyAttr(&attr)
 		}
-		l.near.joined(l.far, attr)
-		l.far.joined(l.near, attr)
+		l.dut.connectTo(l.partner, attr)
+		l.partner.connectTo(l.dut, attr)
 	default:
-		l.managed()
+		l.connectByCM()
 	}
 }
 
-// byHand reports whether queue pairs are connected by modify. Over iWARP a connection
+// isIB reports whether queue pairs are connected by modify. Over iWARP a connection
 // is a TCP stream, which only the connection manager can make.
-func byHand(r *rig.Rig) bool { return r.Device.Info().Transport == verbs.TransportIB }
+func isIB(r *rig.Rig) bool { return r.Device.Info().Transport == verbs.TransportIB }
 
-// needsByHand ends a case as unsupported that connects by hand.
-func needsByHand(r *rig.Rig) {
-	needsIB(r, "queue pairs of this transport are connected by the connection manager only")
+// requireModifyConnect ends a case as unsupported that connects by hand.
+func requireModifyConnect(r *rig.Rig) {
+	requireIB(r, "queue pairs of this transport are connected by the connection manager only")
 }
 
-// needsIB ends a case as unsupported that asks for what only InfiniBand's transport has,
+// requireIB ends a case as unsupported that asks for what only InfiniBand's transport has,
 // and says what is different elsewhere.
-func needsIB(r *rig.Rig, elsewhere string) {
-	if !byHand(r) {
+func requireIB(r *rig.Rig, elsewhere string) {
+	if !isIB(r) {
 		rig.Abort(fmt.Errorf("%s: %w", elsewhere, conformance.ErrBenchCannot))
 	}
 }
@@ -77,8 +77,8 @@ func linkAttrs() verbs.QPAttr {
 	}
 }
 
-// joined connects a queue pair in INIT with another.
-func (e *end) joined(other *end, attr verbs.QPAttr) {
+// connectTo connects a queue pair in INIT with another.
+func (e *endpoint) connectTo(other *endpoint, attr verbs.QPAttr) {
 	attr.DestQPN, attr.AH = other.qp.QPN(), e.pathTo(other)
 	toRTR(e.Rig, e.qp, attr)
 	toRTS(e.Rig, e.qp, attr)
@@ -104,48 +104,48 @@ func toRTS(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
 }
 
 // pathTo is the address of another end.
-func (e *end) pathTo(other *end) verbs.AHAttr { return e.PathTo(other.Rig) }
+func (e *endpoint) pathTo(other *endpoint) verbs.AHAttr { return e.PathTo(other.Rig) }
 
-// addressed makes a datagram queue pair in INIT ready, and gives it somebody to talk
+// addressTo makes a datagram queue pair in INIT ready, and gives it somebody to talk
 // to.
-func (e *end) addressed(other *end) {
-	ready(e.Rig, e.qp)
+func (e *endpoint) addressTo(other *endpoint) {
+	udToRTS(e.Rig, e.qp)
 	ah, err := e.PD.CreateAH(e.pathTo(other))
 	e.Must("an address handle", err)
-	e.to = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
+	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
 
-// ready takes a datagram queue pair from INIT to RTS.
-func ready(r *rig.Rig, qp verbs.QP) {
+// udToRTS takes a datagram queue pair from INIT to RTS.
+func udToRTS(r *rig.Rig, qp verbs.QP) {
 	r.Must("INIT to RTR", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
 	r.Must("RTR to RTS", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x2000}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 }
 
-// managed connects the two by the connection manager. The device listens, at an
+// connectByCM connects the two by the connection manager. The device listens, at an
 // address that the bench knows.
-func (l *link) managed() {
-	ears := listen(l.near.Rig)
-	partner := l.near.Go("partner connects", func() (err error) {
-		cm, err := l.far.Device.CM()
+func (l *qpPair) connectByCM() {
+	listener := listen(l.dut.Rig)
+	partner := l.dut.Go("partner connects", func() (err error) {
+		cm, err := l.partner.Device.CM()
 		if err == nil {
-			l.far.conn, err = cm.Connect(l.far.qp, ears.Addr(), depths, l.near.ResponseTimeout())
+			l.partner.conn, err = cm.Connect(l.partner.qp, listener.Addr(), connParam, l.dut.ResponseTimeout())
 		}
 		return err
 	})
-	req, err := ears.GetRequest(l.near.ResponseTimeout())
-	l.near.Must("a request for a connection", err)
-	l.near.accept(req, depths, l.far)
-	l.near.Must("a connection", partner.Wait(l.near.ResponseTimeout()))
-	l.near.Must("a listener that can be closed", ears.Close())
+	req, err := listener.GetRequest(l.dut.ResponseTimeout())
+	l.dut.Must("a request for a connection", err)
+	l.dut.accept(req, connParam, l.partner)
+	l.dut.Must("a connection", partner.Wait(l.dut.ResponseTimeout()))
+	l.dut.Must("a listener that can be closed", listener.Close())
 }
 
 // accept accepts the request of the partner's queue pair. Linux's siw overlooks the first
 // message of a stream if it comes before accepting is done, and for the connection it then
 // waits for ever: so the partner, which has one by then, writes nothing until the device has
 // heard it. Which devices do so the cases of MPA say, and not every one here.
-func (e *end) accept(req verbs.ConnRequest, param verbs.ConnParam, from *end) {
+func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, from *endpoint) {
 	unheard := 50 * time.Millisecond
-	if byHand(e.Rig) {
+	if isIB(e.Rig) {
 		unheard = e.ResponseTimeout()
 	}
 	task := e.Go("accept", func() (err error) {
@@ -154,21 +154,21 @@ func (e *end) accept(req verbs.ConnRequest, param verbs.ConnParam, from *end) {
 	})
 	err := task.Wait(unheard)
 	for until := e.Now() + e.ResponseTimeout(); errors.Is(err, verbs.ErrTimeout) && e.Now() < until; err = task.Wait(unheard) {
-		from.wake()
+		from.sendEmptyWrite()
 	}
 	e.Must("a request that can be accepted", err)
 }
 
-// wake writes nothing to nowhere, which nobody has anything to say to. It completes
+// sendEmptyWrite writes nothing to nowhere, which nobody has anything to say to. It completes
 // unseen: a case may have left completions of its own.
-func (e *end) wake() {
+func (e *endpoint) sendEmptyWrite() {
 	// Before it is connected itself, that is refused.
 	_, _ = e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite}})
 }
 
-// depths are how many reads and atomics both ends of a connection take and ask for,
+// connParam are how many reads and atomics both ends of a connection take and ask for,
 // with the patience that connections by hand have.
-var depths = verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
+var connParam = verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
 
 // listen has the device listen at its first address, for connections.
 func listen(r *rig.Rig) verbs.Listener {

@@ -18,7 +18,7 @@ var cqCases = []conformance.Case{
 		Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
 		Defects: []string{"CQDepthUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			for _, depth := range []int{0, -1, device(r).MaxCQE + 1} {
+			for _, depth := range []int{0, -1, queryDevice(r).MaxCQE + 1} {
 				_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
 				r.MustFail(fmt.Sprintf("a completion queue of depth %d", depth), err, nil)
 			}
@@ -36,8 +36,8 @@ var cqCases = []conformance.Case{
 			for _, asked := range []int{1, 5, 12} {
 				cq := newCQ(r, asked, nil)
 				r.Check(cq.Depth() >= asked, fmt.Sprintf("a depth of %d or more", asked), "%d", cq.Depth())
-				newSource(r, cq).complete(cq.Depth())
-				inOrder(r, completions(r, cq, cq.Depth(), 64), 1, verbs.WCWRFlushErr)
+				newFlushSource(r, cq).complete(cq.Depth())
+				checkOrder(r, pollCompletions(r, cq, cq.Depth(), 64), 1, verbs.WCWRFlushErr)
 			}
 			r.ExpectNoEvent()
 		}),
@@ -56,9 +56,9 @@ var cqCases = []conformance.Case{
 				r.Check(n == 0 && err == nil, "0 completions and no error", "%d, %v", n, err)
 			}
 			empty(make([]verbs.WC, 4))
-			newSource(r, cq).complete(1)
+			newFlushSource(r, cq).complete(1)
 			empty(nil) // and what is there is still there
-			completions(r, cq, 1, 1)
+			pollCompletions(r, cq, 1, 1)
 			empty(make([]verbs.WC, 4))
 		}),
 	},
@@ -71,9 +71,9 @@ var cqCases = []conformance.Case{
 		Defects: []string{"PollDiscards"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
-			newSource(r, cq).complete(10)
-			inOrder(r, completions(r, cq, 10, 3), 1, verbs.WCWRFlushErr)
-			drained(r, cq)
+			newFlushSource(r, cq).complete(10)
+			checkOrder(r, pollCompletions(r, cq, 10, 3), 1, verbs.WCWRFlushErr)
+			expectEmptyCQ(r, cq)
 		}),
 	},
 	{
@@ -85,9 +85,9 @@ var cqCases = []conformance.Case{
 		Defects: []string{"PollReversed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
-			newSource(r, cq).complete(10)
-			r.Sleep(soon)
-			inOrder(r, completions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
+			newFlushSource(r, cq).complete(10)
+			r.Sleep(shortWait)
+			checkOrder(r, pollCompletions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
 		}),
 	},
 	{
@@ -99,12 +99,12 @@ var cqCases = []conformance.Case{
 		Defects: []string{"CQsSwapped"},
 		Run: rig.Body(func(r *rig.Rig) {
 			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
-			l := newLink(r, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
-			l.far.recv(1, toOff, 64)
-			l.near.recv(2, toOff, 64)
-			l.near.PostSend(l.near.qp, l.near.sendWR(3, 0, 16))
-			l.far.ExpectCompletion(1, verbs.WCSuccess)
-			l.far.PostSend(l.far.qp, l.far.sendWR(4, 0, 16))
+			l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
+			l.partner.postRecv(1, recvOffset, 64)
+			l.dut.postRecv(2, recvOffset, 64)
+			l.dut.PostSend(l.dut.qp, l.dut.sendWR(3, 0, 16))
+			l.partner.ExpectCompletion(1, verbs.WCSuccess)
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(4, 0, 16))
 			for _, on := range []struct {
 				what string
 				cq   verbs.CQ
@@ -112,7 +112,7 @@ var cqCases = []conformance.Case{
 			}{{"the send's completion on the send queue's CQ", sends, 3}, {"the receive's completion on the receive queue's CQ", recvs, 2}} {
 				wc, ok := r.PollCQ(on.cq, r.ResponseTimeout())
 				r.Check(ok && wc.WRID == on.id && wc.Status == verbs.WCSuccess, on.what, "%s", rig.Describe(&wc))
-				drained(r, on.cq)
+				expectEmptyCQ(r, on.cq)
 			}
 		}),
 	},
@@ -127,11 +127,11 @@ var cqCases = []conformance.Case{
 			cq := newCQ(r, 64, nil)
 			left := make(map[verbs.QPN]int)
 			for i := range 4 {
-				s := newSource(r, cq)
+				s := newFlushSource(r, cq)
 				s.complete(i + 1)
 				left[s.qp.QPN()] = i + 1
 			}
-			for _, wc := range completions(r, cq, 10, 4) {
+			for _, wc := range pollCompletions(r, cq, 10, 4) {
 				r.Check(left[wc.QPN] > 0, fmt.Sprintf("a completion of one of %v", left), "of %#x", uint32(wc.QPN))
 				left[wc.QPN]--
 			}
@@ -146,12 +146,12 @@ var cqCases = []conformance.Case{
 		Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 4, nil)
-			newSource(r, cq).complete(cq.Depth() + 3)
+			newFlushSource(r, cq).complete(cq.Depth() + 3)
 			e := r.ExpectEvent(verbs.EventCQErr)
 			r.Check(e.CQ == cq, "an event that names the queue", "%v", e.CQ)
 			// Others may follow, of the queue pair, but no second one of the queue.
 			for {
-				e, err := r.Device.WaitAsync(soon)
+				e, err := r.Device.WaitAsync(shortWait)
 				if errors.Is(err, verbs.ErrTimeout) {
 					break
 				}
@@ -175,7 +175,7 @@ var cqCases = []conformance.Case{
 		Defects: []string{"BusyClosed", "InUseDestroyed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
-			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: small})
+			qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
 			r.MustFail("closing the send queue's CQ", sends.Close(), verbs.ErrBusy)
 			r.MustFail("closing the receive queue's CQ", recvs.Close(), verbs.ErrBusy)
 			r.Must("a queue pair that can be closed", qp.Close())
@@ -192,14 +192,14 @@ var cqCases = []conformance.Case{
 		Defects: []string{"ResizeLoses"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
-			s := newSource(r, cq)
+			s := newFlushSource(r, cq)
 			s.complete(5)
-			r.Sleep(soon)
+			r.Sleep(shortWait)
 			r.Must("a queue that can grow", cq.Resize(64))
 			s.complete(5)
-			r.Sleep(soon)
+			r.Sleep(shortWait)
 			r.Must("a queue that can shrink to what is in it", cq.Resize(10))
-			inOrder(r, completions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
+			checkOrder(r, pollCompletions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
 		}),
 	},
 	{
@@ -212,13 +212,13 @@ var cqCases = []conformance.Case{
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
 			was := cq.Depth()
-			newSource(r, cq).complete(6)
-			r.Sleep(soon)
-			for _, depth := range []int{5, 0, device(r).MaxCQE + 1} {
+			newFlushSource(r, cq).complete(6)
+			r.Sleep(shortWait)
+			for _, depth := range []int{5, 0, queryDevice(r).MaxCQE + 1} {
 				r.MustFail(fmt.Sprintf("a size of %d for a queue with 6 completions", depth), cq.Resize(depth), nil)
 				r.Check(cq.Depth() == was, fmt.Sprintf("a depth of %d still", was), "%d", cq.Depth())
 			}
-			inOrder(r, completions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
+			checkOrder(r, pollCompletions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
 		}),
 	},
 	{
@@ -232,8 +232,8 @@ var cqCases = []conformance.Case{
 			cq := newCQ(r, 2, nil)
 			r.Must("a queue that can grow", cq.Resize(40))
 			r.Check(cq.Depth() >= 40, "a depth of 40 or more", "%d", cq.Depth())
-			newSource(r, cq).complete(40)
-			inOrder(r, completions(r, cq, 40, 64), 1, verbs.WCWRFlushErr)
+			newFlushSource(r, cq).complete(40)
+			checkOrder(r, pollCompletions(r, cq, 40, 64), 1, verbs.WCWRFlushErr)
 			r.ExpectNoEvent()
 		}),
 	},

@@ -18,7 +18,7 @@ var deviceCases = []conformance.Case{
 		Expects: "at least one port, domain, region, completion queue, queue pair, request and list entry; and one shared receive queue, window, address handle and XRC domain where they are claimed",
 		Defects: []string{"LimitsForgotten"},
 		Run: rig.Body(func(r *rig.Rig) {
-			a := device(r)
+			a := queryDevice(r)
 			for _, l := range []struct {
 				what  string
 				claim verbs.Caps
@@ -80,7 +80,7 @@ var deviceCases = []conformance.Case{
 		Defects: []string{"KindsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for _, kind := range []verbs.QPType{0, 5, 11, 77} {
-				_, err := r.Device.CreateQP(verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
+				_, err := r.Device.CreateQP(verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 				r.MustFail(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
 			}
 			for _, kind := range []verbs.MWType{0, 3} {
@@ -101,7 +101,7 @@ var deviceCases = []conformance.Case{
 		Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one behind the last",
 		Defects: []string{"PortUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			last := device(r).Ports
+			last := queryDevice(r).Ports
 			for port := range last + 2 {
 				attr, err := r.Device.QueryPort(port)
 				_, gidErr := r.Device.QueryGID(port, 0)
@@ -128,7 +128,7 @@ var deviceCases = []conformance.Case{
 		Expects: "the state ACTIVE; an active MTU that is one of the five and not above the largest; messages of some length; at least one GID",
 		Defects: []string{"PortMTUsSwapped"},
 		Run: rig.Body(func(r *rig.Rig) {
-			p := portOf(r)
+			p := queryPort(r)
 			r.Check(p.State == verbs.PortActive, "an active port", "%v", p.State)
 			r.Check(p.ActiveMTU.Bytes() > 0 && p.ActiveMTU <= p.MaxMTU && p.MaxMTU.Bytes() > 0,
 				"an active MTU of the five, and not above the largest", "%v, and the largest %v", p.ActiveMTU, p.MaxMTU)
@@ -144,7 +144,7 @@ var deviceCases = []conformance.Case{
 		Expects: "an answer for every index below the length, and a refusal for the length itself, for 10000 and for -1",
 		Defects: []string{"TablesEndless"},
 		Run: rig.Body(func(r *rig.Rig) {
-			p := portOf(r)
+			p := queryPort(r)
 			for i := range p.GIDs {
 				g, err := r.Device.QueryGID(1, i)
 				r.Must(fmt.Sprintf("GID %d of %d", i, p.GIDs), err)
@@ -170,7 +170,7 @@ var deviceCases = []conformance.Case{
 		Expects: "each of the device's addresses in one entry",
 		Defects: []string{"GIDsWrong"},
 		Run: rig.Body(func(r *rig.Rig) {
-			p := portOf(r)
+			p := queryPort(r)
 			table := make([]string, 0, p.GIDs)
 			for i := range p.GIDs {
 				g, err := r.Device.QueryGID(1, i)
@@ -189,14 +189,14 @@ var deviceCases = []conformance.Case{
 		Sends:   "messages in both directions, and a queue pair that fails",
 		Expects: "the same names in the same order before and after",
 		Defects: []string{"CountersShuffled"},
-		Run: onLink(setup{}, func(l *link) {
-			before := counterNames(l.near.Rig)
-			l.works()
-			l.near.toState(verbs.QPStateErr)
-			after := counterNames(l.near.Rig)
-			l.near.Check(slices.Equal(before, after), fmt.Sprintf("the counters %v", before), "%v", after)
+		Run: onPair(setup{}, func(l *qpPair) {
+			before := counterNames(l.dut.Rig)
+			l.expectBothDeliver()
+			l.dut.toState(verbs.QPStateErr)
+			after := counterNames(l.dut.Rig)
+			l.dut.Check(slices.Equal(before, after), fmt.Sprintf("the counters %v", before), "%v", after)
 			slices.Sort(after)
-			l.near.Check(len(slices.Compact(after)) == len(before), "a name for each counter", "a name that two have in %v", before)
+			l.dut.Check(len(slices.Compact(after)) == len(before), "a name for each counter", "a name that two have in %v", before)
 		}),
 	},
 	{
@@ -206,17 +206,17 @@ var deviceCases = []conformance.Case{
 		Sends:   "messages in both directions, and looks at the counters in between",
 		Expects: "that no counter is ever less than it was",
 		Defects: []string{"CountersReset"},
-		Run: onLink(setup{}, func(l *link) {
-			counterNames(l.near.Rig) // or there is nothing to see
+		Run: onPair(setup{}, func(l *qpPair) {
+			counterNames(l.dut.Rig) // or there is nothing to see
 			was := make(map[string]uint64)
 			look := func() {
-				for _, c := range l.near.Device.Counters() {
-					l.near.Check(c.Value >= was[c.Name], fmt.Sprintf("%s at %d or more", c.Name, was[c.Name]), "%d", c.Value)
+				for _, c := range l.dut.Device.Counters() {
+					l.dut.Check(c.Value >= was[c.Name], fmt.Sprintf("%s at %d or more", c.Name, was[c.Name]), "%d", c.Value)
 					was[c.Name] = c.Value
 				}
 			}
 			for range 3 {
-				l.works()
+				l.expectBothDeliver()
 				look()
 				look() // nothing has happened: nothing may have been taken away
 			}

@@ -24,7 +24,7 @@ import (
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
-		Name: "verbs", Title: "The verbs API", DescribeEvent: line,
+		Name: "verbs", Title: "The verbs API", DescribeEvent: describeEvent,
 		Cases: slices.Concat(
 			deviceCases, limitCases, domainCases, regionCases, regionPeerCases, windowCases, windowPeerCases,
 			invalidateCases, cqCases, channelCases, qpCases, transitionCases, postCases, signalCases, wcCases, atomicCases,
@@ -34,9 +34,9 @@ func Suite() *conformance.Suite {
 	}
 }
 
-// line tells an event in a few words. There is nothing else than what the case itself
+// describeEvent tells an event in a few words. There is nothing else than what the case itself
 // notes: it looks at no packet.
-func line(e *conformance.Event) string { return e.Text }
+func describeEvent(e *conformance.Event) string { return e.Text }
 
 // manual cites a manual page of rdma-core, a section or compliance statement of IBTA
 // where the pages rest on it, or package verbs, whose documentation says what a call

@@ -7,23 +7,23 @@ import (
 )
 
 var domainCases = []conformance.Case{
-	domainBusy("regions", 0, func(r *rig.Rig, pd verbs.PD) closer { return r.MemoryIn(pd, 64, 0) }),
-	domainBusy("windows", verbs.CapMWType2, func(r *rig.Rig, pd verbs.PD) closer {
+	pdBusyCase("regions", 0, func(r *rig.Rig, pd verbs.PD) closer { return r.MemoryIn(pd, 64, 0) }),
+	pdBusyCase("windows", verbs.CapMWType2, func(r *rig.Rig, pd verbs.PD) closer {
 		mw, err := pd.AllocMW(verbs.MWType2)
 		r.Must("a window", err)
 		return mw
 	}),
-	domainBusy("queue-pairs", 0, func(r *rig.Rig, pd verbs.PD) closer {
-		return newQP(r, verbs.QPInit{Type: service(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
+	pdBusyCase("queue-pairs", 0, func(r *rig.Rig, pd verbs.PD) closer {
+		return newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 	}),
-	domainBusy("shared-receive-queues", verbs.CapSRQ, func(r *rig.Rig, pd verbs.PD) closer {
+	pdBusyCase("shared-receive-queues", verbs.CapSRQ, func(r *rig.Rig, pd verbs.PD) closer {
 		init := srqInit(r)
 		init.PD = pd
 		srq, err := r.Device.CreateSRQ(init)
 		r.Must("a shared receive queue", err)
 		return srq
 	}),
-	domainBusy("address-handles", verbs.CapUD, func(r *rig.Rig, pd verbs.PD) closer {
+	pdBusyCase("address-handles", verbs.CapUD, func(r *rig.Rig, pd verbs.PD) closer {
 		ah, err := pd.CreateAH(r.PathTo(r))
 		r.Must("an address handle", err)
 		return ah
@@ -35,13 +35,13 @@ var domainCases = []conformance.Case{
 		Sends:   "a request whose list names a region of another domain",
 		Expects: "that it is refused or completes in error, and that the peer's receive is not used",
 		Defects: []string{"IgnorePD"},
-		Run: onLink(setup{}, func(l *link) {
-			l.far.recv(1, toOff, 64)
-			wr := l.near.sendWR(2, 0, 16)
-			wr.SGL = l.near.MemoryIn(otherPD(l.near.Rig), 64, 0).SGL(0, 16)
-			l.near.fails("a send from another domain's memory", wr)
-			if wc, ok := l.far.PollCompletion(soon); ok && wc.Status == verbs.WCSuccess {
-				l.near.Fail("nothing sent", "%s", rig.Describe(&wc))
+		Run: onPair(setup{}, func(l *qpPair) {
+			l.partner.postRecv(1, recvOffset, 64)
+			wr := l.dut.sendWR(2, 0, 16)
+			wr.SGL = l.dut.MemoryIn(otherPD(l.dut.Rig), 64, 0).SGL(0, 16)
+			l.dut.expectFailure("a send from another domain's memory", wr)
+			if wc, ok := l.partner.PollCompletion(shortWait); ok && wc.Status == verbs.WCSuccess {
+				l.dut.Fail("nothing sent", "%s", rig.Describe(&wc))
 			}
 		}),
 	},
@@ -50,19 +50,19 @@ var domainCases = []conformance.Case{
 // closer is anything that is made in a domain.
 type closer interface{ Close() error }
 
-// domainBusy is the case that a domain cannot go before things of a kind that are made
+// pdBusyCase is the case that a domain cannot go before things of a kind that are made
 // in it.
-func domainBusy(kind string, needs verbs.Caps, made func(*rig.Rig, verbs.PD) closer) conformance.Case {
+func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) closer) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/pd/busy-with-" + kind,
-		Title: "A protection domain cannot be closed while there are " + spaced(kind) + " in it",
+		Title: "A protection domain cannot be closed while there are " + withSpaces(kind) + " in it",
 		Cite:  manual("ibv_dealloc_pd(3)", "verbs/pd/1"), Level: conformance.Must, Needs: needs,
 		Sends:   "nothing",
 		Expects: "EBUSY, until the last is closed; the domain can be used meanwhile",
 		Defects: []string{"BusyClosed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			pd := otherPD(r)
-			in := made(r, pd)
+			in := create(r, pd)
 			r.MustFail("closing a domain in use", pd.Close(), verbs.ErrBusy)
 			r.Must("a region in the domain", r.MemoryIn(pd, 16, 0).Close())
 			r.Must("what is in the domain can be closed", in.Close())

@@ -10,13 +10,13 @@ import (
 // Completions without a peer: the receives of a queue pair are flushed when it fails, on
 // every transport and whatever the service.
 
-// source makes completions on a queue of the case's choice.
+// flushSource makes completions on a queue of the case's choice.
 //
 // Receives are posted before the queue pair fails: whether those are flushed that are
 // posted afterwards is a question of its own (verbs/flush/posted-afterwards), and no case
 // about something else shall depend on it. So every batch has a queue pair of its own; one
 // that is reset and used again may lose the completions that it has made.
-type source struct {
+type flushSource struct {
 	*rig.Rig
 	cq  verbs.CQ
 	mem *rig.Memory
@@ -25,16 +25,16 @@ type source struct {
 	n  uint64
 }
 
-// newSource returns a source for a completion queue.
-func newSource(r *rig.Rig, cq verbs.CQ) *source {
-	return &source{Rig: r, cq: cq, mem: r.Memory(64, verbs.AccessLocalWrite)}
+// newFlushSource returns a source for a completion queue.
+func newFlushSource(r *rig.Rig, cq verbs.CQ) *flushSource {
+	return &flushSource{Rig: r, cq: cq, mem: r.Memory(64, verbs.AccessLocalWrite)}
 }
 
-// load readies n completions, whose IDs go on from those before, beginning with 1.
-func (s *source) load(n int) {
-	caps := small
+// postReceives readies n completions, whose IDs go on from those before, beginning with 1.
+func (s *flushSource) postReceives(n int) {
+	caps := smallCaps
 	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
-	s.qp = newQP(s.Rig, verbs.QPInit{Type: service(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
+	s.qp = newQP(s.Rig, verbs.QPInit{Type: defaultQPType(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
 	toInit(s.Rig, s.qp, 0)
 	for range n {
 		s.n++
@@ -42,21 +42,21 @@ func (s *source) load(n int) {
 	}
 }
 
-// fire makes the completions that are ready.
-func (s *source) fire() { toState(s.Rig, s.qp, failed) }
+// flush makes the completions that are ready.
+func (s *flushSource) flush() { toState(s.Rig, s.qp, errState) }
 
 // complete makes n completions.
-func (s *source) complete(n int) {
-	s.load(n)
-	s.fire()
+func (s *flushSource) complete(n int) {
+	s.postReceives(n)
+	s.flush()
 }
 
-// completions polls a queue until it has given n completions, as many at a time as
+// pollCompletions polls a queue until it has given n completions, as many at a time as
 // fit into a batch, or patience ends.
-func completions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
+func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	var all []verbs.WC
 	into := make([]verbs.WC, batch)
-	pause, until := soon, r.Now()+r.ResponseTimeout()
+	pause, until := shortWait, r.Now()+r.ResponseTimeout()
 	for len(all) < n {
 		k, err := cq.Poll(into)
 		r.Must("a completion queue that can be polled", err)
@@ -71,9 +71,9 @@ func completions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	return all
 }
 
-// inOrder ends the case unless completions have these IDs one after the other, from
+// checkOrder ends the case unless completions have these IDs one after the other, from
 // first on, and this status.
-func inOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus) {
+func checkOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus) {
 	for i := range wcs {
 		want := first + uint64(i)
 		r.Check(wcs[i].WRID == want && wcs[i].Status == status,
@@ -81,9 +81,9 @@ func inOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus) {
 	}
 }
 
-// drained ends the case if a queue has a completion by now.
-func drained(r *rig.Rig, cq verbs.CQ) {
-	if wc, ok := r.PollCQ(cq, soon); ok {
+// expectEmptyCQ ends the case if a queue has a completion by now.
+func expectEmptyCQ(r *rig.Rig, cq verbs.CQ) {
+	if wc, ok := r.PollCQ(cq, shortWait); ok {
 		r.Fail("no further completion", "%s", rig.Describe(&wc))
 	}
 }

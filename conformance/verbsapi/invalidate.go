@@ -11,7 +11,7 @@ import (
 const needsSendInv = verbs.CapMWType2 | verbs.CapSendInv
 
 // Messages of peers that invalidate keys.
-var invalidateCases = overBoth([]conformance.Case{
+var invalidateCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/mw/invalidated-by-the-peer",
 		Title: "The completion of a message that invalidates names the key",
@@ -19,17 +19,17 @@ var invalidateCases = overBoth([]conformance.Case{
 		Sends:   "a SEND with invalidate of the peer, with the key of a bound window; then a READ by this key",
 		Expects: "a receive with the flag and the key; and that the READ fails",
 		Defects: []string{"WCFlagsLost"},
-		Run: onReliable(func(l *link) {
-			at := l.near.opens(l.near.window(verbs.MWType2), 256, 64)
-			l.near.recv(1, toOff, 64)
-			wr := l.far.sendWR(2, 0, 16)
+		Run: onReliable(func(l *qpPair) {
+			at := l.dut.bindReadable(l.dut.newWindow(verbs.MWType2), 256, 64)
+			l.dut.postRecv(1, recvOffset, 64)
+			wr := l.partner.sendWR(2, 0, 16)
 			wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, at.RKey
-			l.far.PostSend(l.far.qp, wr)
-			l.far.ExpectCompletion(2, verbs.WCSuccess)
-			wc := l.near.ExpectRecv(1, l.near.area()+16)
-			l.near.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == at.RKey,
+			l.partner.PostSend(l.partner.qp, wr)
+			l.partner.ExpectCompletion(2, verbs.WCSuccess)
+			wc := l.dut.ExpectRecv(1, l.dut.grhLen()+16)
+			l.dut.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == at.RKey,
 				fmt.Sprintf("a completion that names the key %#x", at.RKey), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
-			l.refuses("read by a key that it has invalidated", l.far.readWR(9, toOff, 16, at))
+			l.expectRefused("read by a key that it has invalidated", l.partner.readWR(9, recvOffset, 16, at))
 		}),
 	},
 	{
@@ -39,12 +39,12 @@ var invalidateCases = overBoth([]conformance.Case{
 		Sends:   "a SEND that invalidates a window, over another queue pair of the same domain; then a READ through it over its own",
 		Expects: "a receive that fails, and the bytes for the READ",
 		Defects: []string{"ForeignInvalidate"},
-		Run: onSides(func(d *sides) {
-			own, other := d.link(setup{}), d.link(setup{})
-			at := own.near.opens(own.near.window(verbs.MWType2), 256, 64)
-			other.invalidatesNot("a window of another queue pair", at.RKey)
-			other.dropped()
-			own.far.reads(at, own.near.mem.Buf[256:320])
+		Run: onDevices(func(d *devices) {
+			own, other := d.newPair(setup{}), d.newPair(setup{})
+			at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
+			other.expectInvalidateFails("a window of another queue pair", at.RKey)
+			other.resetPartner()
+			own.partner.expectRead(at, own.dut.mem.Buf[256:320])
 		}),
 	},
 	{
@@ -54,17 +54,17 @@ var invalidateCases = overBoth([]conformance.Case{
 		Sends:   "SENDs that invalidate the key of a region, and that of a bound type 1 window; then READs by these keys over another queue pair",
 		Expects: "receives that fail, and the bytes for the READs",
 		Defects: []string{"InvalidateAnything"},
-		Run: onSides(func(d *sides) {
-			l := d.link(setup{})
-			window := l.near.opens(l.near.window(verbs.MWType1), 256, 64)
+		Run: onDevices(func(d *devices) {
+			l := d.newPair(setup{})
+			window := l.dut.bindReadable(l.dut.newWindow(verbs.MWType1), 256, 64)
 			for _, k := range []struct {
 				what string
 				at   verbs.Remote
-			}{{"a region", l.near.remote(256)}, {"a type 1 window", window}} {
-				other := d.link(setup{})
-				other.invalidatesNot(k.what, k.at.RKey)
-				other.dropped()
-				l.far.reads(k.at, l.near.mem.Buf[256:320])
+			}{{"a region", l.dut.remote(256)}, {"a type 1 window", window}} {
+				other := d.newPair(setup{})
+				other.expectInvalidateFails(k.what, k.at.RKey)
+				other.resetPartner()
+				l.partner.expectRead(k.at, l.dut.mem.Buf[256:320])
 			}
 		}),
 	},
@@ -75,34 +75,34 @@ var invalidateCases = overBoth([]conformance.Case{
 		Sends:   "a SEND that invalidates a window which was never bound; a bind of it over another queue pair, and a READ through it",
 		Expects: "a receive that fails, and the bytes for the READ",
 		Defects: []string{"UnboundInvalidate"},
-		Run: onSides(func(d *sides) {
-			l, other := d.link(setup{}), d.link(setup{})
-			mw := l.near.window(verbs.MWType2)
-			l.invalidatesNot("a window that is not bound", mw.RKey())
-			l.dropped()
-			other.far.reads(other.near.opens(mw, 256, 64), other.near.mem.Buf[256:320])
+		Run: onDevices(func(d *devices) {
+			l, other := d.newPair(setup{}), d.newPair(setup{})
+			mw := l.dut.newWindow(verbs.MWType2)
+			l.expectInvalidateFails("a window that is not bound", mw.RKey())
+			l.resetPartner()
+			other.partner.expectRead(other.dut.bindReadable(mw, 256, 64), other.dut.mem.Buf[256:320])
 		}),
 	},
 })
 
-// invalidatesNot ends the case unless the receive of a message fails that is to
+// expectInvalidateFails ends the case unless the receive of a message fails that is to
 // invalidate a key which it cannot. What becomes of the request is for the transport to
 // say: over InfiniBand's nobody answers it, over others it may have completed.
-func (l *link) invalidatesNot(what string, key verbs.RKey) {
+func (l *qpPair) expectInvalidateFails(what string, key verbs.RKey) {
 	const recv, send = 31, 32
-	l.near.recv(recv, toOff, 64)
-	wr := l.far.sendWR(send, 0, 16)
+	l.dut.postRecv(recv, recvOffset, 64)
+	wr := l.partner.sendWR(send, 0, 16)
 	wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, key
-	l.far.PostSend(l.far.qp, wr)
-	wc := l.near.NextCompletion()
-	l.near.Check(wc.WRID == recv && wc.Status != verbs.WCSuccess, fmt.Sprintf("a receive that fails: %s (%#x) cannot be invalidated", what, key), "%s", rig.Describe(&wc))
+	l.partner.PostSend(l.partner.qp, wr)
+	wc := l.dut.NextCompletion()
+	l.dut.Check(wc.WRID == recv && wc.Status != verbs.WCSuccess, fmt.Sprintf("a receive that fails: %s (%#x) cannot be invalidated", what, key), "%s", rig.Describe(&wc))
 }
 
-// dropped takes the far end's queue pair away, and with it what it would still complete.
-func (l *link) dropped() {
-	l.far.toState(reset)
+// resetPartner takes the far end's queue pair away, and with it what it would still complete.
+func (l *qpPair) resetPartner() {
+	l.partner.toState(reset)
 	for {
-		if _, ok := l.far.PollCompletion(soon); !ok {
+		if _, ok := l.partner.PollCompletion(shortWait); !ok {
 			return
 		}
 	}

@@ -9,16 +9,16 @@ import (
 )
 
 var limitCases = []conformance.Case{
-	asManyAsClaimed("queue-pairs", 0,
+	asManyAsClaimedCase("queue-pairs", 0,
 		func(a *verbs.DeviceAttr) int { return a.MaxQP },
 		func(r *rig.Rig) func() error {
 			init := verbs.QPInit{
-				Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
+				Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 			}
 			return func() error { _, err := r.Device.CreateQP(init); return err }
 		}),
-	asManyAsClaimed("address-handles", verbs.CapUD,
+	asManyAsClaimedCase("address-handles", verbs.CapUD,
 		func(a *verbs.DeviceAttr) int { return a.MaxAH },
 		func(r *rig.Rig) func() error {
 			path := r.PathTo(r)
@@ -26,16 +26,16 @@ var limitCases = []conformance.Case{
 		}),
 }
 
-// mostMade is up to how many objects of a kind are made: a hundred times as many would
+// maxObjects is up to how many objects of a kind are made: a hundred times as many would
 // be as good a proof, and take the memory of a machine.
-const mostMade = 1 << 17
+const maxObjects = 1 << 17
 
-// asManyAsClaimed is the case that a device makes as many objects of a kind as it says.
+// asManyAsClaimedCase is the case that a device makes as many objects of a kind as it says.
 // maker returns what makes another.
-func asManyAsClaimed(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, maker func(*rig.Rig) func() error) conformance.Case {
+func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, maker func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
-		Title: "A device makes as many " + spaced(kind) + " as it claims",
+		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
 		// The page calls its numbers upper limits, which memory that is used up may not
 		// let anybody reach. A device of which nobody else asks anything has no such excuse.
 		Cite: manual("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
@@ -44,14 +44,14 @@ func asManyAsClaimed(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr
 		Expects: "that many",
 		Defects: []string{"LimitsOverstated"},
 		Run: rig.Body(func(r *rig.Rig) {
-			attr := device(r)
+			attr := queryDevice(r)
 			n := limit(&attr)
-			if n > mostMade {
-				rig.Abort(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, spaced(kind), mostMade, conformance.ErrBenchCannot))
+			if n > maxObjects {
+				rig.Abort(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, withSpaces(kind), maxObjects, conformance.ErrBenchCannot))
 			}
 			another := maker(r)
 			for i := range n {
-				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, spaced(kind)), another())
+				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, withSpaces(kind)), another())
 			}
 		}),
 	}

@@ -16,13 +16,13 @@ var postCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "an error from the post in both states, and no request taken; no completion when the queue pair then fails",
 		Defects: []string{"BadPostsSwallowed"},
-		Run: onLink(setup{}, func(l *link) {
-			e := &end{Rig: l.near.Rig, qp: plainQP(l.near.Rig), mem: l.near.mem, to: l.near.to}
-			e.refusesPost("a send in RESET", e.sendWR(1, 0, 16), nil)
+		Run: onPair(setup{}, func(l *qpPair) {
+			e := &endpoint{Rig: l.dut.Rig, qp: newDefaultQP(l.dut.Rig), mem: l.dut.mem, udDest: l.dut.udDest}
+			e.expectPostRefused("a send in RESET", e.sendWR(1, 0, 16), nil)
 			toInit(e.Rig, e.qp, 0)
-			e.refusesPost("a send in INIT", e.sendWR(2, 0, 16), nil)
-			e.toState(failed)
-			drained(e.Rig, e.CQ)
+			e.expectPostRefused("a send in INIT", e.sendWR(2, 0, 16), nil)
+			e.toState(errState)
+			expectEmptyCQ(e.Rig, e.CQ)
 		}),
 	},
 	{
@@ -33,12 +33,12 @@ var postCases = []conformance.Case{
 		Expects: "the message in that receive",
 		Defects: []string{"RecvNeedsReady"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := r2(r)
-			l := &link{near: newEnd(d.near, &setup{kind: service(r)}), far: newEnd(d.far, &setup{kind: service(r)})}
-			l.near.recv(7, toOff, 64)
-			l.connect(&setup{kind: service(r)})
-			l.far.PostSend(l.far.qp, l.far.sendWR(1, 0, 16))
-			l.near.got(7, toOff, l.far.mem.Buf[:16])
+			d := openPartner(r)
+			l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(r)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(r)})}
+			l.dut.postRecv(7, recvOffset, 64)
+			l.connect(&setup{qpType: defaultQPType(r)})
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 16))
+			l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 		}),
 	},
 	{
@@ -49,8 +49,8 @@ var postCases = []conformance.Case{
 		Expects: "an error from the post, and no receive taken",
 		Defects: []string{"BadPostsSwallowed"},
 		Run: rig.Body(func(r *rig.Rig) {
-			needsIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
-			qp := plainQP(r)
+			requireIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
+			qp := newDefaultQP(r)
 			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
 			r.MustFail("a receive in RESET", err, nil)
 			r.Check(n == 0, "no receive taken", "%d", n)
@@ -64,9 +64,9 @@ var postCases = []conformance.Case{
 		Expects: "as many taken as there is room, and ENOMEM; none taken afterwards; and that those taken, and no other, are flushed",
 		Defects: []string{"PostCountWrong", "FullIsInvalid"},
 		Run: rig.Body(func(r *rig.Rig) {
-			qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
+			qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
 			toInit(r, qp, 0)
-			room := query(r, qp).Caps.MaxRecvWR
+			room := queryQP(r, qp).Caps.MaxRecvWR
 			wrs := make([]verbs.RecvWR, room+2)
 			for i := range wrs {
 				wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.SGL(0, 64)}
@@ -77,9 +77,9 @@ var postCases = []conformance.Case{
 			n, err = qp.PostRecv(wrs[room:])
 			r.MustFail("another receive too many", err, verbs.ErrNoMemory)
 			r.Check(n == 0, "none taken", "%d", n)
-			toState(r, qp, failed)
-			inOrder(r, completions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
-			drained(r, r.CQ)
+			toState(r, qp, errState)
+			checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
+			expectEmptyCQ(r, r.CQ)
 		}),
 	},
 	{
@@ -89,22 +89,22 @@ var postCases = []conformance.Case{
 		Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
 		Expects: "as many taken as there is room, and ENOMEM; those and no other arrive; then one more",
 		Defects: []string{"PostCountWrong", "FullIsInvalid"},
-		Run: onReliable(func(l *link) {
-			needsIB(l.near.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
-			room := query(l.near.Rig, l.near.qp).Caps.MaxSendWR
+		Run: onReliable(func(l *qpPair) {
+			requireIB(l.dut.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
+			room := queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendWR
 			wrs := make([]verbs.SendWR, room+2)
 			for i := range wrs {
-				wrs[i] = l.near.sendWR(uint64(i+1), 0, 16)
+				wrs[i] = l.dut.sendWR(uint64(i+1), 0, 16)
 			}
-			n, err := l.near.qp.PostSend(wrs)
-			l.near.MustFail("a request too many", err, verbs.ErrNoMemory)
-			l.near.Check(n == room, fmt.Sprintf("%d requests taken", room), "%d", n)
+			n, err := l.dut.qp.PostSend(wrs)
+			l.dut.MustFail("a request too many", err, verbs.ErrNoMemory)
+			l.dut.Check(n == room, fmt.Sprintf("%d requests taken", room), "%d", n)
 			for i := range room {
-				l.far.recv(uint64(i+1), toOff, 64)
-				l.near.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
-				l.far.ExpectRecv(uint64(i+1), 16)
+				l.partner.postRecv(uint64(i+1), recvOffset, 64)
+				l.dut.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
+				l.partner.ExpectRecv(uint64(i+1), 16)
 			}
-			l.carries(l.near, l.far, 16)
+			l.expectDelivery(l.dut, l.partner, 16)
 		}),
 	},
 	{
@@ -114,19 +114,19 @@ var postCases = []conformance.Case{
 		Sends:   "three sends in one call, of which the second has a list that is too long",
 		Expects: "one taken, and EINVAL; the first completes, and nothing else",
 		Defects: []string{"PostCountWrong", "BadPostsSwallowed"},
-		Run: onLink(setup{}, func(l *link) {
-			l.far.recv(1, toOff, 64)
-			l.far.recv(2, toOff+1024, 64)
-			bad := l.near.sendWR(2, 0, 16)
-			bad.SGL = pieces(l.near.mem, query(l.near.Rig, l.near.qp).Caps.MaxSendSGE+1, 4)
-			n, err := l.near.qp.PostSend([]verbs.SendWR{l.near.sendWR(1, 0, 16), bad, l.near.sendWR(3, 0, 16)})
-			l.near.MustFail("a request with too long a list", err, verbs.ErrInvalid)
-			l.near.Check(n == 1, "one request taken", "%d", n)
-			l.near.ExpectCompletion(1, verbs.WCSuccess)
-			l.far.got(1, toOff, l.near.mem.Buf[:16])
-			l.near.PostSend(l.near.qp, l.near.sendWR(4, 32, 8)) // and nothing was in between
-			l.near.ExpectCompletion(4, verbs.WCSuccess)
-			l.far.got(2, toOff+1024, l.near.mem.Buf[32:40])
+		Run: onPair(setup{}, func(l *qpPair) {
+			l.partner.postRecv(1, recvOffset, 64)
+			l.partner.postRecv(2, recvOffset+1024, 64)
+			bad := l.dut.sendWR(2, 0, 16)
+			bad.SGL = sgeList(l.dut.mem, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendSGE+1, 4)
+			n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 16), bad, l.dut.sendWR(3, 0, 16)})
+			l.dut.MustFail("a request with too long a list", err, verbs.ErrInvalid)
+			l.dut.Check(n == 1, "one request taken", "%d", n)
+			l.dut.ExpectCompletion(1, verbs.WCSuccess)
+			l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:16])
+			l.dut.PostSend(l.dut.qp, l.dut.sendWR(4, 32, 8)) // and nothing was in between
+			l.dut.ExpectCompletion(4, verbs.WCSuccess)
+			l.partner.expectMessage(2, recvOffset+1024, l.dut.mem.Buf[32:40])
 		}),
 	},
 	{
@@ -136,19 +136,19 @@ var postCases = []conformance.Case{
 		Sends:   "a send and a receive with one entry too many, and with as many as there are",
 		Expects: "that the former are refused and the latter taken",
 		Defects: []string{"SGECut"},
-		Run: onLink(setup{}, func(l *link) {
-			caps := query(l.near.Rig, l.near.qp).Caps
-			long := l.near.sendWR(1, 0, 0)
-			long.SGL = pieces(l.near.mem, caps.MaxSendSGE+1, 4)
-			l.near.refusesPost("a send with too long a list", long, verbs.ErrInvalid)
-			n, err := l.near.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: pieces(l.near.mem, caps.MaxRecvSGE+1, 64)}})
-			l.near.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
-			l.near.Check(n == 0, "no receive taken", "%d", n)
-			l.near.PostRecv(l.near.qp, 3, pieces(l.near.mem, caps.MaxRecvSGE, 64)...)
-			l.far.recv(4, toOff, 64)
-			long.SGL = pieces(l.near.mem, caps.MaxSendSGE, 4)
-			l.near.PostSend(l.near.qp, long)
-			l.near.ExpectCompletion(1, verbs.WCSuccess)
+		Run: onPair(setup{}, func(l *qpPair) {
+			caps := queryQP(l.dut.Rig, l.dut.qp).Caps
+			long := l.dut.sendWR(1, 0, 0)
+			long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE+1, 4)
+			l.dut.expectPostRefused("a send with too long a list", long, verbs.ErrInvalid)
+			n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: sgeList(l.dut.mem, caps.MaxRecvSGE+1, 64)}})
+			l.dut.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
+			l.dut.Check(n == 0, "no receive taken", "%d", n)
+			l.dut.PostRecv(l.dut.qp, 3, sgeList(l.dut.mem, caps.MaxRecvSGE, 64)...)
+			l.partner.postRecv(4, recvOffset, 64)
+			long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE, 4)
+			l.dut.PostSend(l.dut.qp, long)
+			l.dut.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -158,18 +158,18 @@ var postCases = []conformance.Case{
 		Sends:   "a message of two pieces, in each direction",
 		Expects: "the pieces one behind the other, cut where the receive's first entry ends",
 		Defects: []string{"SGEsReversed"},
-		Run: onLink(setup{}, func(l *link) {
-			for _, way := range []struct{ from, to *end }{{l.near, l.far}, {l.far, l.near}} {
-				first := way.to.area() + 10
-				way.to.PostRecv(way.to.qp, 1, way.to.mem.SGE(toOff, first), way.to.mem.SGE(toOff+1024, 64))
+		Run: onPair(setup{}, func(l *qpPair) {
+			for _, way := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
+				first := way.to.grhLen() + 10
+				way.to.PostRecv(way.to.qp, 1, way.to.mem.SGE(recvOffset, first), way.to.mem.SGE(recvOffset+1024, 64))
 				wr := way.from.sendWR(2, 0, 0)
 				wr.SGL = []verbs.SGE{way.from.mem.SGE(100, 7), way.from.mem.SGE(40, 20)}
 				way.from.PostSend(way.from.qp, wr)
 				way.from.ExpectCompletion(2, verbs.WCSuccess)
-				way.to.ExpectRecv(1, way.to.area()+27)
+				way.to.ExpectRecv(1, way.to.grhLen()+27)
 				buf := way.from.mem.Buf
-				way.to.ExpectBytes(way.to.mem, toOff+way.to.area(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
-				way.to.ExpectBytes(way.to.mem, toOff+1024, buf[43:60])
+				way.to.ExpectBytes(way.to.mem, recvOffset+way.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
+				way.to.ExpectBytes(way.to.mem, recvOffset+1024, buf[43:60])
 			}
 		}),
 	},
@@ -180,14 +180,14 @@ var postCases = []conformance.Case{
 		Sends:   "sends without a list, and with an entry of no bytes",
 		Expects: "a receive of no bytes for each",
 		Defects: []string{"EmptySendRefused"},
-		Run: onLink(setup{}, func(l *link) {
-			for i, sgl := range [][]verbs.SGE{nil, l.near.mem.SGL(0, 0)} {
-				l.far.recv(uint64(i+1), toOff, 64)
-				wr := l.near.sendWR(9, 0, 0)
+		Run: onPair(setup{}, func(l *qpPair) {
+			for i, sgl := range [][]verbs.SGE{nil, l.dut.mem.SGL(0, 0)} {
+				l.partner.postRecv(uint64(i+1), recvOffset, 64)
+				wr := l.dut.sendWR(9, 0, 0)
 				wr.SGL = sgl
-				l.near.PostSend(l.near.qp, wr)
-				l.near.ExpectCompletion(9, verbs.WCSuccess)
-				l.far.got(uint64(i+1), toOff, nil)
+				l.dut.PostSend(l.dut.qp, wr)
+				l.dut.ExpectCompletion(9, verbs.WCSuccess)
+				l.partner.expectMessage(uint64(i+1), recvOffset, nil)
 			}
 		}),
 	},
@@ -198,19 +198,19 @@ var postCases = []conformance.Case{
 		Sends:   "writes, reads and sends in turn, in one call",
 		Expects: "their completions in order, polled together",
 		Defects: []string{"PollReversed", "SendsOvertake"},
-		Run: onReliable(func(l *link) {
+		Run: onReliable(func(l *qpPair) {
 			wrs := make([]verbs.SendWR, 0, 12)
 			for i := range 4 {
-				l.far.recv(uint64(i+1), toOff, 64)
+				l.partner.postRecv(uint64(i+1), recvOffset, 64)
 				id := uint64(3*i + 1)
-				wrs = append(wrs, l.near.readWR(id, toOff, 2000, l.far.remote(0)), l.near.sendWR(id+1, 0, 16), l.near.writeWR(id+2, 0, 16, l.far.remote(4096)))
+				wrs = append(wrs, l.dut.readWR(id, recvOffset, 2000, l.partner.remote(0)), l.dut.sendWR(id+1, 0, 16), l.dut.writeWR(id+2, 0, 16, l.partner.remote(4096)))
 			}
-			l.near.PostSend(l.near.qp, wrs...)
+			l.dut.PostSend(l.dut.qp, wrs...)
 			for range 4 {
-				l.far.NextCompletion()
+				l.partner.NextCompletion()
 			}
-			l.near.Sleep(soon)
-			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 12, 64), 1, verbs.WCSuccess)
+			l.dut.Sleep(shortWait)
+			checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 12, 64), 1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -220,13 +220,13 @@ var postCases = []conformance.Case{
 		Sends:   "requests with opcodes 13 and 200",
 		Expects: "that each is refused; then a message",
 		Defects: []string{"BadPostsSwallowed", "OpsDowngraded"},
-		Run: onLink(setup{}, func(l *link) {
+		Run: onPair(setup{}, func(l *qpPair) {
 			for _, op := range []verbs.WROpcode{13, 200} {
-				wr := l.near.sendWR(1, 0, 8)
+				wr := l.dut.sendWR(1, 0, 8)
 				wr.Opcode = op
-				l.near.refusesPost(fmt.Sprintf("operation %d", op), wr, nil)
+				l.dut.expectPostRefused(fmt.Sprintf("operation %d", op), wr, nil)
 			}
-			l.carries(l.near, l.far, 16)
+			l.expectDelivery(l.dut, l.partner, 16)
 		}),
 	},
 	{
@@ -240,14 +240,14 @@ var postCases = []conformance.Case{
 			if r.Caps.Has(verbs.CapRD) {
 				rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))
 			}
-			d := r2(r)
+			d := openPartner(r)
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-				l := d.link(setup{kind: verbs.QPTypeUD})
-				l.far.recv(1, toOff, 64)
-				wr := l.near.sendWR(2, 0, 8)
-				wr.Opcode, wr.Remote = op, l.far.remote(0)
-				l.near.fails(fmt.Sprintf("%v on UD", op), wr)
-				if wc, ok := l.far.PollCompletion(soon); ok {
+				l := d.newPair(setup{qpType: verbs.QPTypeUD})
+				l.partner.postRecv(1, recvOffset, 64)
+				wr := l.dut.sendWR(2, 0, 8)
+				wr.Opcode, wr.Remote = op, l.partner.remote(0)
+				l.dut.expectFailure(fmt.Sprintf("%v on UD", op), wr)
+				if wc, ok := l.partner.PollCompletion(shortWait); ok {
 					r.Fail("nothing sent", "%s", rig.Describe(&wc))
 				}
 			}
@@ -255,8 +255,8 @@ var postCases = []conformance.Case{
 	},
 }
 
-// pieces is a list of n entries of size bytes each.
-func pieces(m *rig.Memory, n, size int) (sgl []verbs.SGE) {
+// sgeList is a list of n entries of size bytes each.
+func sgeList(m *rig.Memory, n, size int) (sgl []verbs.SGE) {
 	for i := range n {
 		sgl = append(sgl, m.SGE(i*size, size))
 	}

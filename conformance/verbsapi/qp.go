@@ -18,17 +18,17 @@ var qpCases = []conformance.Case{
 		Expects: "requests, receives, list entries and inline bytes of at least what was asked for",
 		Defects: []string{"CapsShort", "ResetReadsInit"},
 		Run: rig.Body(func(r *rig.Rig) {
-			limit := device(r)
+			limit := queryDevice(r)
 			asked := verbs.QPCaps{
 				MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
 				MaxSendSGE: min(3, limit.MaxSGE), MaxRecvSGE: min(2, limit.MaxSGE), MaxInline: min(28, limit.MaxInline),
 			}
-			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: asked})
-			a := query(r, qp)
+			qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: asked})
+			a := queryQP(r, qp)
 			got := a.Caps
 			r.Check(got.MaxSendWR >= asked.MaxSendWR && got.MaxRecvWR >= asked.MaxRecvWR && got.MaxSendSGE >= asked.MaxSendSGE &&
 				got.MaxRecvSGE >= asked.MaxRecvSGE && got.MaxInline >= asked.MaxInline, fmt.Sprintf("%+v or more", asked), "%+v", got)
-			r.Check(qp.Type() == service(r), service(r).String(), "%v", qp.Type())
+			r.Check(qp.Type() == defaultQPType(r), defaultQPType(r).String(), "%v", qp.Type())
 			r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
 		}),
 	},
@@ -40,11 +40,11 @@ var qpCases = []conformance.Case{
 		Expects: "queue pairs with as many requests, receives and list entries as the device claims, if there is memory for them; a refusal of one more",
 		Defects: []string{"CapsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			limit := device(r)
+			limit := queryDevice(r)
 			try := func(change func(*verbs.QPCaps)) error {
 				caps := verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 				change(&caps)
-				qp, err := r.Device.CreateQP(verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
+				qp, err := r.Device.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
 				if err == nil {
 					r.Must("a queue pair that can be closed", qp.Close())
 				}
@@ -80,7 +80,7 @@ var qpCases = []conformance.Case{
 		Expects: "a refusal of a queue pair without each of them",
 		Defects: []string{"ObjectsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			good := verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small}
+			good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 			for _, k := range []struct {
 				what    string
 				without func(*verbs.QPInit)
@@ -104,19 +104,19 @@ var qpCases = []conformance.Case{
 		Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
 		Defects: []string{"ObjectsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			far := r2(r).far
-			good := verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small}
+			partner := openPartner(r).partner
+			good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 			try := func(what string, foreign func(*verbs.QPInit)) {
 				init := good
 				foreign(&init)
 				_, err := r.Device.CreateQP(init)
 				r.MustFail("a queue pair with "+what+" of another device", err, nil)
 			}
-			try("a domain", func(i *verbs.QPInit) { i.PD = far.PD })
-			try("a CQ to send", func(i *verbs.QPInit) { i.SendCQ = far.CQ })
-			try("a CQ to receive", func(i *verbs.QPInit) { i.RecvCQ = far.CQ })
+			try("a domain", func(i *verbs.QPInit) { i.PD = partner.PD })
+			try("a CQ to send", func(i *verbs.QPInit) { i.SendCQ = partner.CQ })
+			try("a CQ to receive", func(i *verbs.QPInit) { i.RecvCQ = partner.CQ })
 			if r.Caps.Has(verbs.CapSRQ) {
-				srq := newSRQ(far, srqInit(far))
+				srq := newSRQ(partner, srqInit(partner))
 				try("a shared receive queue", func(i *verbs.QPInit) { i.SRQ = srq })
 			}
 		}),
@@ -130,11 +130,11 @@ var qpCases = []conformance.Case{
 		Defects: []string{"QPNsRepeat"},
 		Run: rig.Body(func(r *rig.Rig) {
 			seen, least, most := make(map[verbs.QPN]bool), verbs.QPN(0), verbs.MulticastQPN
-			if byHand(r) {
+			if isIB(r) {
 				least, most = 2, verbs.MulticastQPN-1
 			}
 			for range 64 {
-				n := plainQP(r).QPN()
+				n := newDefaultQP(r).QPN()
 				r.Check(!seen[n] && n >= least && n <= most, fmt.Sprintf("a number of its own between %d and %#x", least, uint32(most)), "%#x", uint32(n))
 				seen[n] = true
 			}
@@ -148,7 +148,7 @@ var qpCases = []conformance.Case{
 		Expects: "that a receive posted to the queue pair is refused",
 		Defects: []string{"SRQBypassed", "SRQUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small, SRQ: newSRQ(r, srqInit(r))})
+			qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: newSRQ(r, srqInit(r))})
 			toInit(r, qp, 0)
 			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
 			r.MustFail("a receive to a queue pair on a shared receive queue", err, nil)
@@ -163,10 +163,10 @@ var qpCases = []conformance.Case{
 		Expects: "EBUSY, until it has left the group; a group that it is not in cannot be left",
 		Defects: []string{"BusyClosed", "InUseDestroyed"},
 		Run: rig.Body(func(r *rig.Rig) {
-			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
+			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 			toInit(r, qp, 0)
-			ready(r, qp)
-			group := groupOf(r)
+			udToRTS(r, qp)
+			group := multicastGroup(r)
 			r.Must("a queue pair that can join a group", qp.AttachMulticast(group))
 			r.MustFail("closing a queue pair in a group", qp.Close(), verbs.ErrBusy)
 			r.Must("a queue pair that can leave the group", qp.DetachMulticast(group))
@@ -183,11 +183,11 @@ var qpCases = []conformance.Case{
 		Defects: []string{"BusyQPStays"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
-			l := newLink(r, setup{change: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
+			l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
 			m := r.Memory(64, verbs.AccessLocalWrite)
-			r.PostRecv(l.near.qp, 1, m.SGE(0, 64))
-			r.PostRecv(l.near.qp, 2, m.SGE(0, 64))
-			r.Must("a queue pair with receives outstanding that can be closed", l.near.qp.Close())
+			r.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
+			r.PostRecv(l.dut.qp, 2, m.SGE(0, 64))
+			r.Must("a queue pair with receives outstanding that can be closed", l.dut.qp.Close())
 			r.Must("memory that can be closed", m.Close())
 			r.Must("a completion queue that can be closed", cq.Close())
 		}),
@@ -200,8 +200,8 @@ var qpCases = []conformance.Case{
 		Expects: "no completion for those before; room for all of those after, which alone are flushed in the end",
 		Defects: []string{"ResetFlushes"},
 		Run: rig.Body(func(r *rig.Rig) {
-			qp, m := plainQP(r), r.Memory(64, verbs.AccessLocalWrite)
-			room := query(r, qp).Caps.MaxRecvWR
+			qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
+			room := queryQP(r, qp).Caps.MaxRecvWR
 			for round := range 2 {
 				toInit(r, qp, 0)
 				for i := range room {
@@ -212,14 +212,14 @@ var qpCases = []conformance.Case{
 				}
 			}
 			toState(r, qp, verbs.QPStateErr)
-			inOrder(r, completions(r, r.CQ, room, 64), 1001, verbs.WCWRFlushErr)
-			drained(r, r.CQ)
+			checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1001, verbs.WCWRFlushErr)
+			expectEmptyCQ(r, r.CQ)
 		}),
 	},
 }
 
-// groupOf is a multicast group of the family that the device talks.
-func groupOf(r *rig.Rig) verbs.GID {
+// multicastGroup is a multicast group of the family that the device talks.
+func multicastGroup(r *rig.Rig) verbs.GID {
 	g := verbs.GID{0: 0xff, 1: 0x0e, 15: 0x42}
 	if r.Local[0].Is4() {
 		g = verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}

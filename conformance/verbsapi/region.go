@@ -16,18 +16,18 @@ var regionCases = []conformance.Case{
 		Sends:   "a message from a region that was registered at an address of the caller's choice",
 		Expects: "that address, that length, and the bytes at the peer",
 		Defects: []string{"MRAddrIgnored"},
-		Run: onLink(setup{}, func(l *link) {
+		Run: onPair(setup{}, func(l *qpPair) {
 			const at = 0x7_0000_1000
 			buf := rig.Pattern(100, 3)
-			mr, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at})
-			l.near.Must("a region at an address of our choice", err)
-			l.near.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
-			l.far.recv(1, toOff, 64)
-			wr := l.near.sendWR(2, 0, 0)
+			mr, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at})
+			l.dut.Must("a region at an address of our choice", err)
+			l.dut.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
+			l.partner.postRecv(1, recvOffset, 64)
+			wr := l.dut.sendWR(2, 0, 0)
 			wr.SGL = []verbs.SGE{{Addr: at + 10, Length: 50, LKey: mr.LKey()}}
-			l.near.PostSend(l.near.qp, wr)
-			l.near.ExpectCompletion(2, verbs.WCSuccess)
-			l.far.got(1, toOff, buf[10:60])
+			l.dut.PostSend(l.dut.qp, wr)
+			l.dut.ExpectCompletion(2, verbs.WCSuccess)
+			l.partner.expectMessage(1, recvOffset, buf[10:60])
 		}),
 	},
 	{
@@ -60,7 +60,7 @@ var regionCases = []conformance.Case{
 				_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
 				r.MustFail(fmt.Sprintf("a region with rights %#x and no local write", uint32(access)), err, verbs.ErrInvalid)
 			}
-			for _, access := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessLocalWrite, verbs.AccessLocalWrite | remoteRights(r)} {
+			for _, access := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessLocalWrite, verbs.AccessLocalWrite | remoteAccess(r)} {
 				_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
 				r.Must(fmt.Sprintf("a region with rights %#x", uint32(access)), err)
 			}
@@ -85,17 +85,17 @@ var regionCases = []conformance.Case{
 		Sends:   "a message of no bytes from it, and one of a byte",
 		Expects: "a region of length 0; a message of no bytes at the peer; that a byte from it is refused or fails",
 		Defects: []string{"NoEmptyMR"},
-		Run: onLink(setup{}, func(l *link) {
-			m := l.near.Memory(0, verbs.AccessLocalWrite)
-			l.near.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
-			l.far.recv(1, toOff, 64)
-			wr := l.near.sendWR(2, 0, 0)
+		Run: onPair(setup{}, func(l *qpPair) {
+			m := l.dut.Memory(0, verbs.AccessLocalWrite)
+			l.dut.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
+			l.partner.postRecv(1, recvOffset, 64)
+			wr := l.dut.sendWR(2, 0, 0)
 			wr.SGL = m.SGL(0, 0)
-			l.near.PostSend(l.near.qp, wr)
-			l.near.ExpectCompletion(2, verbs.WCSuccess)
-			l.far.got(1, toOff, nil)
+			l.dut.PostSend(l.dut.qp, wr)
+			l.dut.ExpectCompletion(2, verbs.WCSuccess)
+			l.partner.expectMessage(1, recvOffset, nil)
 			wr.SGL = m.SGL(0, 1)
-			l.near.fails("a byte of an empty region", wr)
+			l.dut.expectFailure("a byte of an empty region", wr)
 		}),
 	},
 	{
@@ -105,21 +105,21 @@ var regionCases = []conformance.Case{
 		Sends:   "messages from a region when another one over the same memory has been closed",
 		Expects: "the message at the peer",
 		Defects: []string{"DeregOverlapping"},
-		Run: onLink(setup{}, func(l *link) {
+		Run: onPair(setup{}, func(l *qpPair) {
 			buf := rig.Pattern(128, 9)
 			var regions [3]verbs.MR
 			for i := range regions {
 				var err error
-				regions[i], err = l.near.PD.RegMR(verbs.MRInit{Buf: buf[16*i:]})
-				l.near.Must(fmt.Sprintf("region %d over the same memory", i+1), err)
+				regions[i], err = l.dut.PD.RegMR(verbs.MRInit{Buf: buf[16*i:]})
+				l.dut.Must(fmt.Sprintf("region %d over the same memory", i+1), err)
 			}
-			l.near.Must("a region that can be closed", regions[0].Close())
-			l.far.recv(1, toOff, 64)
-			wr := l.near.sendWR(2, 0, 0)
+			l.dut.Must("a region that can be closed", regions[0].Close())
+			l.partner.postRecv(1, recvOffset, 64)
+			wr := l.dut.sendWR(2, 0, 0)
 			wr.SGL = []verbs.SGE{verbs.SGEOf(regions[1], 4, 60)}
-			l.near.PostSend(l.near.qp, wr)
-			l.near.ExpectCompletion(2, verbs.WCSuccess)
-			l.far.got(1, toOff, buf[20:80])
+			l.dut.PostSend(l.dut.qp, wr)
+			l.dut.ExpectCompletion(2, verbs.WCSuccess)
+			l.partner.expectMessage(1, recvOffset, buf[20:80])
 		}),
 	},
 	{
@@ -131,14 +131,14 @@ var regionCases = []conformance.Case{
 		Expects: "that each is refused or completes in error",
 		Defects: []string{"SGEClamped"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := r2(r)
+			d := openPartner(r)
 			for _, off := range []int{-1, 1} {
-				l := d.link(setup{})
+				l := d.newPair(setup{})
 				m := r.Memory(64, verbs.AccessLocalWrite)
-				l.far.recv(1, toOff, 128)
-				wr := l.near.sendWR(2, 0, 0)
+				l.partner.postRecv(1, recvOffset, 128)
+				wr := l.dut.sendWR(2, 0, 0)
 				wr.SGL = []verbs.SGE{{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}}
-				l.near.fails(fmt.Sprintf("64 bytes from %d on of 64", off), wr)
+				l.dut.expectFailure(fmt.Sprintf("64 bytes from %d on of 64", off), wr)
 			}
 		}),
 	},
@@ -149,13 +149,13 @@ var regionCases = []conformance.Case{
 		Sends:   "a request with the L_Key of a closed region",
 		Expects: "that it is refused or completes in error",
 		Defects: []string{"StaleKeys"},
-		Run: onLink(setup{}, func(l *link) {
-			m := l.near.Memory(64, verbs.AccessLocalWrite)
-			wr := l.near.sendWR(2, 0, 0)
+		Run: onPair(setup{}, func(l *qpPair) {
+			m := l.dut.Memory(64, verbs.AccessLocalWrite)
+			wr := l.dut.sendWR(2, 0, 0)
 			wr.SGL = m.SGL(0, 64)
-			l.far.recv(1, toOff, 64)
-			l.near.Must("a region that can be closed", m.Close())
-			l.near.fails("a request from a closed region", wr)
+			l.partner.postRecv(1, recvOffset, 64)
+			l.dut.Must("a region that can be closed", m.Close())
+			l.dut.expectFailure("a request from a closed region", wr)
 		}),
 	},
 	{
@@ -165,22 +165,22 @@ var regionCases = []conformance.Case{
 		Sends:   "a request with address and L_Key of a closed region, whose memory has been registered again",
 		Expects: "other keys for the new region, and that the request is refused or fails",
 		Defects: []string{"StaleKeys"},
-		Run: onLink(setup{}, func(l *link) {
+		Run: onPair(setup{}, func(l *qpPair) {
 			// Keys may be used again some day: that the very next registration gets them
 			// is what would make a late request of before work on memory of now.
 			buf := make([]byte, 64)
 			// Peers may read it: memory that they may not reach needs no key for them.
-			old, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead})
-			l.near.Must("a region", err)
+			old, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead})
+			l.dut.Must("a region", err)
 			was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
-			l.near.Must("a region that can be closed", old.Close())
-			again, err := l.near.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
-			l.near.Must("the region again", err)
-			l.near.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
-			wr := l.near.sendWR(2, 0, 0)
+			l.dut.Must("a region that can be closed", old.Close())
+			again, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
+			l.dut.Must("the region again", err)
+			l.dut.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
+			wr := l.dut.sendWR(2, 0, 0)
 			wr.SGL = []verbs.SGE{was}
-			l.far.recv(1, toOff, 64)
-			l.near.fails("a request with the key of before", wr)
+			l.partner.postRecv(1, recvOffset, 64)
+			l.dut.expectFailure("a request with the key of before", wr)
 		}),
 	},
 	{
@@ -190,13 +190,13 @@ var regionCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "a refusal, for whatever reason, until the window is freed",
 		Defects: []string{"BusyClosed", "DeregBound"},
-		Run: onLink(setup{}, func(l *link) {
-			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
-			mw := l.near.window(verbs.MWType2)
-			l.near.bind(mw, whole(m, verbs.AccessRemoteRead))
-			l.near.MustFail("closing a region with a bound window", m.Close(), nil) // the page names no error
-			l.near.Must("a window that can be freed", mw.Close())
-			l.near.Must("a region without windows that can be closed", m.Close())
+		Run: onPair(setup{}, func(l *qpPair) {
+			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+			mw := l.dut.newWindow(verbs.MWType2)
+			l.dut.bind(mw, bindAll(m, verbs.AccessRemoteRead))
+			l.dut.MustFail("closing a region with a bound window", m.Close(), nil) // the page names no error
+			l.dut.Must("a window that can be freed", mw.Close())
+			l.dut.Must("a region without windows that can be closed", m.Close())
 		}),
 	},
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // What peers can and cannot do with regions.
-var regionPeerCases = overBoth([]conformance.Case{
+var regionPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/mr/peers-stay-within",
 		Title: "A peer reaches every byte of a region by its key, and none before or behind it",
@@ -18,17 +18,17 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte behind it",
 		Expects: "the bytes for the former; that the latter fail, with memory as it was",
 		Defects: []string{"RangeSlack"},
-		Run: onSides(func(d *sides) {
-			m := d.near.Memory(64, regionRights(d.near, remoteRights(d.near)))
+		Run: onDevices(func(d *devices) {
+			m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 				for _, off := range []int{-1, 57} {
-					l := d.link(setup{})
-					l.carriesOut(op, m, m.Remote(0), 0)
-					l.carriesOut(op, m, m.Remote(56), 56)
-					l.refuses(fmt.Sprintf("%v 8 bytes from %d on of 64", op, off), l.far.rdmaWR(op, 9, 8, m.Remote(off)))
+					l := d.newPair(setup{})
+					l.expectExecuted(op, m, m.Remote(0), 0)
+					l.expectExecuted(op, m, m.Remote(56), 56)
+					l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on of 64", op, off), l.partner.rdmaWR(op, 9, 8, m.Remote(off)))
 				}
 			}
-			d.near.ExpectUnchanged(m, 0, 0)
+			d.dut.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -38,15 +38,15 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Sends:   "READs and WRITEs of the peer by the key of a region: of 8 bytes at 2^64-4 and at 2^64-8",
 		Expects: "that they fail, with memory as it was",
 		Defects: []string{"WrappingRange"},
-		Run: onSides(func(d *sides) {
-			m := d.near.Memory(64, regionRights(d.near, remoteRights(d.near)))
+		Run: onDevices(func(d *devices) {
+			m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 				for _, at := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
-					l := d.link(setup{})
-					l.refuses(fmt.Sprintf("%v 8 bytes at %#x", op, at), l.far.rdmaWR(op, 9, 8, verbs.Remote{Addr: at, RKey: m.RKey()}))
+					l := d.newPair(setup{})
+					l.expectRefused(fmt.Sprintf("%v 8 bytes at %#x", op, at), l.partner.rdmaWR(op, 9, 8, verbs.Remote{Addr: at, RKey: m.RKey()}))
 				}
 			}
-			d.near.ExpectUnchanged(m, 0, 0)
+			d.dut.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -56,19 +56,19 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Sends:   "READs and WRITEs of the peer: on memory that may be read, on memory that may be written, and on memory that may be neither",
 		Expects: "those granted are carried out; the others fail, with memory as it was",
 		Defects: []string{"RightsIgnored"},
-		Run: onSides(func(d *sides) {
+		Run: onDevices(func(d *devices) {
 			ops := map[verbs.WROpcode]verbs.Access{verbs.OpRDMARead: verbs.AccessRemoteRead, verbs.OpRDMAWrite: verbs.AccessRemoteWrite}
 			for _, has := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite} {
-				m := d.near.Memory(64, has|verbs.AccessLocalWrite)
+				m := d.dut.Memory(64, has|verbs.AccessLocalWrite)
 				for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
-					l := d.link(setup{})
+					l := d.newPair(setup{})
 					if has&ops[op] != 0 {
-						l.carriesOut(op, m, m.Remote(0), 0)
+						l.expectExecuted(op, m, m.Remote(0), 0)
 						continue
 					}
-					l.refuses(fmt.Sprintf("%v memory with rights %#x", op, uint32(has)), l.far.rdmaWR(op, 9, 8, m.Remote(0)))
+					l.expectRefused(fmt.Sprintf("%v memory with rights %#x", op, uint32(has)), l.partner.rdmaWR(op, 9, 8, m.Remote(0)))
 				}
-				d.near.ExpectUnchanged(m, 0, 0)
+				d.dut.ExpectUnchanged(m, 0, 0)
 			}
 		}),
 	},
@@ -79,23 +79,23 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
 		Expects: "the bytes by the first and the last; by the one between that it fails, with memory as it was",
 		Defects: []string{"RightsIgnored"},
-		Run: onSides(func(d *sides) {
+		Run: onDevices(func(d *devices) {
 			const local = verbs.AccessLocalWrite
-			m := d.near.Memory(64, local|verbs.AccessRemoteWrite)
+			m := d.dut.Memory(64, local|verbs.AccessRemoteWrite)
 			places := []verbs.Remote{m.Remote(0)}
 			for i, rights := range []verbs.Access{local, local | verbs.AccessRemoteWrite} {
-				mr, err := d.near.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
-				d.near.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
+				mr, err := d.dut.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
+				d.dut.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
 				places = append(places, verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()})
 			}
 			for i, at := range places {
-				l := d.link(setup{})
+				l := d.newPair(setup{})
 				if i == 1 {
-					l.refuses("write memory by a key without rights", l.far.rdmaWR(verbs.OpRDMAWrite, 9, 8, at))
-					d.near.ExpectUnchanged(m, 0, 0)
+					l.expectRefused("write memory by a key without rights", l.partner.rdmaWR(verbs.OpRDMAWrite, 9, 8, at))
+					d.dut.ExpectUnchanged(m, 0, 0)
 					continue
 				}
-				l.carriesOut(verbs.OpRDMAWrite, m, at, 0)
+				l.expectExecuted(verbs.OpRDMAWrite, m, at, 0)
 			}
 		}),
 	},
@@ -106,13 +106,13 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Sends:   "READs of the peer at 0 and at 56 of a zero-based region of 64 bytes, then at 57",
 		Expects: "a region that says that it begins at 0; its first and its last bytes; that the last one fails",
 		Defects: []string{"ZeroBasedIgnored"},
-		Run: onReliable(func(l *link) {
-			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig))|verbs.AccessZeroBased)
-			l.near.Check(m.Addr() == 0, "a region at address 0", "%#x", m.Addr())
+		Run: onReliable(func(l *qpPair) {
+			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig))|verbs.AccessZeroBased)
+			l.dut.Check(m.Addr() == 0, "a region at address 0", "%#x", m.Addr())
 			at := func(addr uint64) verbs.Remote { return verbs.Remote{Addr: addr, RKey: m.RKey()} }
-			l.far.reads(at(0), m.Buf[:8])
-			l.far.reads(at(56), m.Buf[56:])
-			l.refuses("read beyond a zero-based region", l.far.readWR(9, toOff, 8, at(57)))
+			l.partner.expectRead(at(0), m.Buf[:8])
+			l.partner.expectRead(at(56), m.Buf[56:])
+			l.expectRefused("read beyond a zero-based region", l.partner.readWR(9, recvOffset, 8, at(57)))
 		}),
 	},
 	{
@@ -122,10 +122,10 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Sends:   "a WRITE of the peer to a region of another domain, with its right key",
 		Expects: "that it fails, and memory as it was",
 		Defects: []string{"IgnorePD"},
-		Run: onReliable(func(l *link) {
-			other := l.near.MemoryIn(otherPD(l.near.Rig), 64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
-			l.refuses("write to memory of another domain", l.far.writeWR(1, 0, 16, other.Remote(0)))
-			l.near.ExpectUnchanged(other, 0, 0)
+		Run: onReliable(func(l *qpPair) {
+			other := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+			l.expectRefused("write to memory of another domain", l.partner.writeWR(1, 0, 16, other.Remote(0)))
+			l.dut.ExpectUnchanged(other, 0, 0)
 		}),
 	},
 	{
@@ -135,17 +135,17 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Sends:   "a message of the peer for a receive in such memory",
 		Expects: "that the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory as it was",
 		Defects: []string{"LocalWriteUnchecked"},
-		Run: onReliable(func(l *link) {
-			m := l.near.Memory(128, verbs.AccessRemoteRead)
-			if n, err := l.near.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
-				l.near.Check(n == 0, "no receive taken if it is refused", "%d", n)
+		Run: onReliable(func(l *qpPair) {
+			m := l.dut.Memory(128, verbs.AccessRemoteRead)
+			if n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
+				l.dut.Check(n == 0, "no receive taken if it is refused", "%d", n)
 				return
 			}
-			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 32))
-			wc := l.near.NextCompletion()
-			l.near.Check(wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr,
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 32))
+			wc := l.dut.NextCompletion()
+			l.dut.Check(wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr,
 				"a receive that fails for want of the right to write", "%s", rig.Describe(&wc))
-			l.near.ExpectUnchanged(m, 0, 0)
+			l.dut.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -155,17 +155,17 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
 		Expects: "that the first is executed and the second fails, with memory as it was",
 		Defects: []string{"StaleKeys"},
-		Run: onReliable(func(l *link) {
-			m := l.near.Memory(64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
+		Run: onReliable(func(l *qpPair) {
+			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
 			at := m.Remote(0)
-			l.far.PostSend(l.far.qp, l.far.writeWR(1, 0, 16, at), l.far.readWR(2, toOff, 16, at))
-			l.far.ExpectCompletion(1, verbs.WCSuccess)
-			l.far.ExpectCompletion(2, verbs.WCSuccess) // by now the write is in place, whatever the transport
-			l.near.ExpectBytes(m, 0, l.far.mem.Buf[:16])
-			l.near.Must("a region that can be closed", m.Close())
+			l.partner.PostSend(l.partner.qp, l.partner.writeWR(1, 0, 16, at), l.partner.readWR(2, recvOffset, 16, at))
+			l.partner.ExpectCompletion(1, verbs.WCSuccess)
+			l.partner.ExpectCompletion(2, verbs.WCSuccess) // by now the write is in place, whatever the transport
+			l.dut.ExpectBytes(m, 0, l.partner.mem.Buf[:16])
+			l.dut.Must("a region that can be closed", m.Close())
 			m.Snapshot()
-			l.refuses("write to a closed region", l.far.writeWR(3, 32, 16, at))
-			l.near.ExpectUnchanged(m, 0, 0)
+			l.expectRefused("write to a closed region", l.partner.writeWR(3, 32, 16, at))
+			l.dut.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -175,40 +175,40 @@ var regionPeerCases = overBoth([]conformance.Case{
 		Sends:   "a message of 65 bytes of the peer for a receive of 64",
 		Expects: "LOC_LEN_ERR, and nothing behind the receive changed",
 		Defects: []string{"LengthErrorsHidden", "QueryStale"},
-		Run: onReliable(func(l *link) {
-			m := l.near.Memory(128, verbs.AccessLocalWrite)
-			l.near.PostRecv(l.near.qp, 1, m.SGE(0, 64+l.near.area()))
-			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 65))
-			l.near.ExpectCompletion(1, verbs.WCLocLenErr)
-			l.near.ExpectUnchanged(m, 0, 64+l.near.area())
-			l.near.AwaitState(l.near.qp, failed)
+		Run: onReliable(func(l *qpPair) {
+			m := l.dut.Memory(128, verbs.AccessLocalWrite)
+			l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64+l.dut.grhLen()))
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 65))
+			l.dut.ExpectCompletion(1, verbs.WCLocLenErr)
+			l.dut.ExpectUnchanged(m, 0, 64+l.dut.grhLen())
+			l.dut.AwaitState(l.dut.qp, errState)
 		}),
 	},
 })
 
 // rdmaWR is a request for n bytes of the peer's memory, to or from the end's own.
-func (e *end) rdmaWR(op verbs.WROpcode, id uint64, n int, at verbs.Remote) verbs.SendWR {
-	wr := e.writeWR(id, toOff, n, at)
+func (e *endpoint) rdmaWR(op verbs.WROpcode, id uint64, n int, at verbs.Remote) verbs.SendWR {
+	wr := e.writeWR(id, recvOffset, n, at)
 	wr.Opcode = op
 	return wr
 }
 
-// carriesOut ends the case unless a READ or a WRITE of the partner is carried out on eight
+// expectExecuted ends the case unless a READ or a WRITE of the partner is carried out on eight
 // bytes of the device's memory, which are at off of m. It leaves the memory's own pattern
 // behind, so that what follows can be held against it.
-func (l *link) carriesOut(op verbs.WROpcode, m *rig.Memory, at verbs.Remote, off int) {
+func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remote, off int) {
 	const id = 76
 	if op == verbs.OpRDMARead {
-		l.far.reads(at, m.Buf[off:][:8])
+		l.partner.expectRead(at, m.Buf[off:][:8])
 		return
 	}
 	was := [8]byte(m.Buf[off:])
 	copy(m.Buf[off:], "changed!")
-	portOf(l.near.Rig) // a verb, so that the device sees it before the partner writes
-	copy(l.far.mem.Buf[fromOff:], was[:])
-	l.far.PostSend(l.far.qp, l.far.writeWR(id, fromOff, 8, at))
-	l.far.ExpectCompletion(id, verbs.WCSuccess)
+	queryPort(l.dut.Rig) // a verb, so that the device sees it before the partner writes
+	copy(l.partner.mem.Buf[sendOffset:], was[:])
+	l.partner.PostSend(l.partner.qp, l.partner.writeWR(id, sendOffset, 8, at))
+	l.partner.ExpectCompletion(id, verbs.WCSuccess)
 	// Only an answer tells that the write is in place, on a transport that confirms none.
-	l.far.reads(l.near.remote(0), l.near.mem.Buf[:8])
-	l.near.ExpectBytes(m, off, was[:])
+	l.partner.expectRead(l.dut.remote(0), l.dut.mem.Buf[:8])
+	l.dut.ExpectBytes(m, off, was[:])
 }

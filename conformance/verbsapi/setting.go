@@ -9,7 +9,7 @@ import (
 )
 
 // What a queue pair is told, and what it tells.
-var setCases = []conformance.Case{
+var settingCases = []conformance.Case{
 	{
 		ID:    "verbs/modify/rc-query-tells-what-was-set",
 		Title: "A query tells every attribute of a connection as it was set",
@@ -18,8 +18,8 @@ var setCases = []conformance.Case{
 		Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
 		Defects: []string{"QueryForgets"},
 		Run: rig.Body(func(r *rig.Rig) {
-			m := newMover(r, verbs.QPTypeRC)
-			want, got := m.attr(rtr, rts), query(r, m.at(rts))
+			m := newQPMover(r, verbs.QPTypeRC)
+			want, got := m.attr(rtr, rts), queryQP(r, m.newQPIn(rts))
 			for _, f := range []struct {
 				what      string
 				want, got any
@@ -52,12 +52,12 @@ var setCases = []conformance.Case{
 		Expects: "Q_Key, port and PSN as they were set",
 		Defects: []string{"QueryForgets"},
 		Run: rig.Body(func(r *rig.Rig) {
-			m := newMover(r, verbs.QPTypeUD)
-			qp := m.at(rts)
-			got := query(r, qp)
+			m := newQPMover(r, verbs.QPTypeUD)
+			qp := m.newQPIn(rts)
+			got := queryQP(r, qp)
 			r.Check(got.QKey == qKey && got.Port == 1, fmt.Sprintf("Q_Key %#x, port 1", qKey), "%#x, %d", got.QKey, got.Port)
 			r.Must("a key that can be changed", qp.Modify(verbs.QPAttr{State: rts, QKey: 0x777}, verbs.QPAttrState|verbs.QPAttrQKey))
-			got = query(r, qp)
+			got = queryQP(r, qp)
 			r.Check(got.QKey == 0x777, "Q_Key 0x777", "%#x", got.QKey)
 		}),
 	},
@@ -69,14 +69,14 @@ var setCases = []conformance.Case{
 		Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
 		Defects: []string{"QueryForgets", "OptionalAttrsRefused"},
 		Run: rig.Body(func(r *rig.Rig) {
-			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small})
+			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 			tells := func(want verbs.Access) {
-				got := query(r, qp)
+				got := queryQP(r, qp)
 				r.Check(got.Access == want && got.Port == 1, fmt.Sprintf("rights %#x, port 1", uint32(want)), "%#x, port %d", uint32(got.Access), got.Port)
 			}
 			toInit(r, qp, verbs.AccessRemoteRead)
 			tells(verbs.AccessRemoteRead)
-			attr := verbs.QPAttr{State: start, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
+			attr := verbs.QPAttr{State: initState, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
 			r.Must("rights that can be changed", qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAccessFlags))
 			tells(attr.Access)
 		}),
@@ -89,14 +89,14 @@ var setCases = []conformance.Case{
 		Expects: "each of the states; the receive flushed in the end",
 		Defects: []string{"ErrorIsFinal"},
 		Run: rig.Body(func(r *rig.Rig) {
-			qp := plainQP(r)
+			qp := newDefaultQP(r)
 			toInit(r, qp, 0)
-			toState(r, qp, failed)
+			toState(r, qp, errState)
 			toState(r, qp, reset)
 			r.ExpectState(qp, reset)
 			toInit(r, qp, 0)
 			r.PostRecv(qp, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
-			toState(r, qp, failed)
+			toState(r, qp, errState)
 			r.ExpectCompletion(1, verbs.WCWRFlushErr)
 		}),
 	},
@@ -108,21 +108,21 @@ var setCases = []conformance.Case{
 		Expects: "a refusal of port 0, of a port that there is not, and of a P_Key that there is not, each on the way to INIT; the state RESET",
 		Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			qp := plainQP(r)
+			qp := newDefaultQP(r)
 			mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
 			if qp.Type() == verbs.QPTypeUD {
 				mask = verbs.QPAttrState | initAttrs | verbs.QPAttrQKey
 			}
-			port := portOf(r)
+			port := queryPort(r)
 			for _, bad := range []struct {
 				what string
 				attr verbs.QPAttr
 			}{
 				{"port 0", verbs.QPAttr{Port: 0}},
-				{"a port behind the last", verbs.QPAttr{Port: device(r).Ports + 1}},
+				{"a port behind the last", verbs.QPAttr{Port: queryDevice(r).Ports + 1}},
 				{"a P_Key behind the last", verbs.QPAttr{Port: 1, PKeyIndex: uint16(port.PKeys)}},
 			} {
-				bad.attr.State = start
+				bad.attr.State = initState
 				r.MustFail("RESET to INIT with "+bad.what, qp.Modify(bad.attr, mask), verbs.ErrInvalid)
 				r.ExpectState(qp, reset)
 			}
@@ -137,29 +137,29 @@ var setCases = []conformance.Case{
 		Expects: "a refusal of MTUs 0 and 6, of more reads than the device answers, of RNR timer 32 and of an index that stands for no address of the device's, on the way to RTR; the state INIT",
 		Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			m := newMover(r, verbs.QPTypeRC)
-			qp := m.at(start)
-			nowhere := noSource(r)
+			m := newQPMover(r, verbs.QPTypeRC)
+			qp := m.newQPIn(initState)
+			nowhere := unusedGIDIndex(r)
 			for _, bad := range []struct {
 				what  string
 				wrong func(*verbs.QPAttr)
 			}{
 				{"an MTU of 0", func(a *verbs.QPAttr) { a.PathMTU = 0 }},
 				{"an MTU of 6", func(a *verbs.QPAttr) { a.PathMTU = 6 }},
-				{"more reads than the device answers", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = device(r).MaxQPRdAtomic + 1 }},
+				{"more reads than the device answers", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = queryDevice(r).MaxQPRdAtomic + 1 }},
 				{"an RNR timer of 32", func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
 				{"a source that there is not", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = nowhere }},
 			} {
-				attr := m.attr(start, rtr)
+				attr := m.attr(initState, rtr)
 				bad.wrong(&attr)
 				reason := verbs.ErrInvalid
 				if attr.AH.GRH.SGIDIndex == nowhere {
 					reason = nil // it may as well not be found
 				}
 				r.MustFail("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), reason)
-				r.ExpectState(qp, start)
+				r.ExpectState(qp, initState)
 			}
-			r.Must("INIT to RTR", m.modify(qp, start, rtr, rtrAttrs|responderSide))
+			r.Must("INIT to RTR", m.modify(qp, initState, rtr, rtrAttrs|responderSide))
 		}),
 	},
 	{
@@ -169,18 +169,18 @@ var setCases = []conformance.Case{
 		Sends:   "a message; then RTS to SQD with the request to be told; and SQD without it",
 		Expects: "SQ_DRAINED that names the queue pair for the first, and nothing for the second",
 		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-		Run: onLink(setup{}, func(l *link) {
-			if l.near.qp.Type() != verbs.QPTypeUD {
-				needsIB(l.near.Rig, "SQD closes a connection of iWARP")
+		Run: onPair(setup{}, func(l *qpPair) {
+			if l.dut.qp.Type() != verbs.QPTypeUD {
+				requireIB(l.dut.Rig, "SQD closes a connection of iWARP")
 			}
-			l.carries(l.near, l.far, 16)
-			l.near.Must("RTS to SQD", l.near.qp.Modify(verbs.QPAttr{State: sqd, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
-			e := l.near.ExpectEvent(verbs.EventSQDrained)
-			l.near.Check(e.QP == l.near.qp, "an event that names the queue pair", "%v", e.QP)
-			l.near.Must("SQD to RTS", l.near.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
-			l.near.toState(sqd)
-			l.near.Sleep(soon)
-			l.near.ExpectNoEvent()
+			l.expectDelivery(l.dut, l.partner, 16)
+			l.dut.Must("RTS to SQD", l.dut.qp.Modify(verbs.QPAttr{State: sqd, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+			e := l.dut.ExpectEvent(verbs.EventSQDrained)
+			l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
+			l.dut.Must("SQD to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
+			l.dut.toState(sqd)
+			l.dut.Sleep(shortWait)
+			l.dut.ExpectNoEvent()
 		}),
 	},
 	{
@@ -193,12 +193,12 @@ var setCases = []conformance.Case{
 		Run: rig.Body(func(r *rig.Rig) {
 			// Over InfiniBand's transport it is not even a way of the table; over iWARP there
 			// is nothing that it could talk to.
-			qp := plainQP(r)
+			qp := newDefaultQP(r)
 			toInit(r, qp, 0)
 			r.MustFail("INIT to RTS", qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState), nil)
-			r.ExpectState(qp, start)
-			toState(r, qp, failed)
-			r.ExpectState(qp, failed)
+			r.ExpectState(qp, initState)
+			toState(r, qp, errState)
+			r.ExpectState(qp, errState)
 		}),
 	},
 }

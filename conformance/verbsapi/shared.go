@@ -18,7 +18,7 @@ var sharedCases = []conformance.Case{
 		Expects: "receives and list entries of at least what was asked for",
 		Defects: []string{"CapsShort"},
 		Run: rig.Body(func(r *rig.Rig) {
-			limit := device(r)
+			limit := queryDevice(r)
 			init := srqInit(r)
 			init.MaxWR, init.MaxSGE = min(13, limit.MaxSRQWR), min(3, limit.MaxSRQSGE)
 			a := srqAttr(r, newSRQ(r, init))
@@ -33,7 +33,7 @@ var sharedCases = []conformance.Case{
 		Expects: "a refusal of one receive and of one list entry more than the device claims",
 		Defects: []string{"CapsUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			limit := device(r)
+			limit := queryDevice(r)
 			deep, wide := srqInit(r), srqInit(r)
 			deep.MaxWR, wide.MaxSGE = limit.MaxSRQWR+1, limit.MaxSRQSGE+1
 			_, err := r.Device.CreateSRQ(deep)
@@ -50,22 +50,22 @@ var sharedCases = []conformance.Case{
 		Expects: "each message in a receive of its own, whose completion names the queue pair that it came over",
 		Defects: []string{"SRQDoubleUse"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := r2(r)
+			d := openPartner(r)
 			srq := newSRQ(r, srqInit(r))
-			links := [2]*link{onSRQ(d, srq), onSRQ(d, srq)}
-			mem := links[0].near.mem
+			links := [2]*qpPair{newSRQPair(d, srq), newSRQPair(d, srq)}
+			mem := links[0].dut.mem
 			used := make(map[uint64]bool)
 			for i := range 6 {
 				r.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
 			}
 			for i := range 6 {
 				l := links[i%2]
-				l.far.PostSend(l.far.qp, l.far.sendWR(9, 16*i, 100+i))
-				l.far.ExpectCompletion(9, verbs.WCSuccess)
+				l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 16*i, 100+i))
+				l.partner.ExpectCompletion(9, verbs.WCSuccess)
 				wc := r.NextCompletion()
 				r.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
-				r.Check(wc.QPN == l.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.near.qp.QPN())), "%#x", uint32(wc.QPN))
-				r.ExpectBytes(mem, 512*int(wc.WRID)+l.near.area(), l.far.mem.Buf[16*i:][:100+i])
+				r.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
+				r.ExpectBytes(mem, 512*int(wc.WRID)+l.dut.grhLen(), l.partner.mem.Buf[16*i:][:100+i])
 				used[wc.WRID] = true
 			}
 		}),
@@ -102,10 +102,10 @@ var sharedCases = []conformance.Case{
 		Run: rig.Body(func(r *rig.Rig) {
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 			most := srqSizes(r, srq).MaxSGE
-			n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: pieces(m, most+1, 8)}})
+			n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgeList(m, most+1, 8)}})
 			r.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
 			r.Check(n == 0, "no receive taken", "%d", n)
-			r.PostRecv(srq, 2, pieces(m, most, 8)...)
+			r.PostRecv(srq, 2, sgeList(m, most, 8)...)
 		}),
 	},
 	{
@@ -117,30 +117,30 @@ var sharedCases = []conformance.Case{
 		Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
-			l := onSRQ(r2(r), srq)
+			l := newSRQPair(openPartner(r), srq)
 			use := func() {
-				l.far.PostSend(l.far.qp, l.far.sendWR(9, 0, 16))
-				l.far.ExpectCompletion(9, verbs.WCSuccess)
+				l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 0, 16))
+				l.partner.ExpectCompletion(9, verbs.WCSuccess)
 				wc := r.NextCompletion()
 				r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
 			}
 			reached := func() {
-				e := l.event(verbs.EventSRQLimitReached)
+				e := l.expectEvent(verbs.EventSRQLimitReached)
 				r.Check(e.SRQ == srq, "an event that names the queue", "%v", e.SRQ)
 			}
 			for i := range 4 {
-				r.PostRecv(srq, uint64(i), l.near.mem.SGE(toOff, 512))
+				r.PostRecv(srq, uint64(i), l.dut.mem.SGE(recvOffset, 512))
 			}
 			r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 3}, verbs.SRQLimit))
 			use() // 3 are left
-			l.noEvent()
+			l.expectNoEvent()
 			use()
 			reached()
 			use()
 			use()
-			l.noEvent()
-			r.PostRecv(srq, 5, l.near.mem.SGE(toOff, 512))
-			r.PostRecv(srq, 6, l.near.mem.SGE(toOff, 512))
+			l.expectNoEvent()
+			r.PostRecv(srq, 5, l.dut.mem.SGE(recvOffset, 512))
+			r.PostRecv(srq, 6, l.dut.mem.SGE(recvOffset, 512))
 			r.Must("a limit again", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
 			use()
 			reached()
@@ -170,8 +170,8 @@ var sharedCases = []conformance.Case{
 		Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
 		Expects: "a size of at least what was asked for, room for that many, a refusal of the last, and a completion of each receive; or that sizes cannot be changed",
 		Defects: []string{"SRQResizeNoop", "SRQModifyLies"},
-		Run: onSides(func(d *sides) {
-			r := d.near
+		Run: onDevices(func(d *devices) {
+			r := d.dut
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 			was := srqSizes(r, srq).MaxWR
 			waiting := make(map[uint64]bool)
@@ -194,11 +194,11 @@ var sharedCases = []conformance.Case{
 			}
 			fill(8)
 			r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
-			l := onSRQ(d, srq)
+			l := newSRQPair(d, srq)
 			for range was + 8 {
-				l.far.PostSend(l.far.qp, l.far.sendWR(1, 0, 8))
-				l.far.ExpectCompletion(1, verbs.WCSuccess)
-				wc := l.near.NextCompletion()
+				l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 8))
+				l.partner.ExpectCompletion(1, verbs.WCSuccess)
+				wc := l.dut.NextCompletion()
 				r.Check(wc.Status == verbs.WCSuccess && waiting[wc.WRID], "a receive that was posted and has not completed yet", "%s", rig.Describe(&wc))
 				delete(waiting, wc.WRID)
 			}
@@ -214,7 +214,7 @@ var sharedCases = []conformance.Case{
 		Run: rig.Body(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
 			r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
-			qp := newQP(r, verbs.QPInit{Type: service(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: small, SRQ: srq})
+			qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
 			r.MustFail("closing a shared receive queue in use", srq.Close(), verbs.ErrBusy)
 			r.Must("a queue pair that can be closed", qp.Close())
 			r.Must("a shared receive queue that can be closed", srq.Close())
@@ -228,21 +228,21 @@ var sharedCases = []conformance.Case{
 		Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
 		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := r2(r)
+			d := openPartner(r)
 			srq := newSRQ(r, srqInit(r))
-			goes, stays := onSRQ(d, srq), onSRQ(d, srq)
-			r.PostRecv(srq, 1, stays.near.mem.SGE(toOff, 512))
-			goes.near.toState(failed)
-			e := stays.event(verbs.EventQPLastWQEReached)
-			r.Check(e.QP == goes.near.qp, "an event that names the failed queue pair", "%v", e.QP)
-			drained(r, r.CQ)
-			stays.far.PostSend(stays.far.qp, stays.far.sendWR(2, 0, 16))
-			stays.near.got(1, toOff, stays.far.mem.Buf[:16])
+			goes, stays := newSRQPair(d, srq), newSRQPair(d, srq)
+			r.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
+			goes.dut.toState(errState)
+			e := stays.expectEvent(verbs.EventQPLastWQEReached)
+			r.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
+			expectEmptyCQ(r, r.CQ)
+			stays.partner.PostSend(stays.partner.qp, stays.partner.sendWR(2, 0, 16))
+			stays.dut.expectMessage(1, recvOffset, stays.partner.mem.Buf[:16])
 		}),
 	},
 }
 
-var sharedPeerCases = overBoth([]conformance.Case{
+var sharedPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/srq/memory-of-its-own-domain",
 		Title: "Receives of a shared queue name memory of its domain, whichever the queue pair's is",
@@ -250,22 +250,22 @@ var sharedPeerCases = overBoth([]conformance.Case{
 		Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
 		Expects: "the first in its receive; that the second is refused or completes in error",
 		Defects: []string{"SRQReceiveAnyPD"},
-		Run: onSides(func(d *sides) {
-			r := d.near
+		Run: onDevices(func(d *devices) {
+			r := d.dut
 			init := srqInit(r)
 			init.PD = otherPD(r)
 			srq := newSRQ(r, init)
-			l := onSRQ(d, srq)
+			l := newSRQPair(d, srq)
 			m := r.MemoryIn(init.PD, 64, verbs.AccessLocalWrite)
 			r.PostRecv(srq, 1, m.SGE(0, 64))
-			l.far.PostSend(l.far.qp, l.far.sendWR(2, 0, 16))
-			r.ExpectRecv(1, l.near.area()+16)
-			r.ExpectBytes(m, l.near.area(), l.far.mem.Buf[:16])
-			if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 3, SGL: l.near.mem.SGL(toOff, 64)}}); err != nil {
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
+			r.ExpectRecv(1, l.dut.grhLen()+16)
+			r.ExpectBytes(m, l.dut.grhLen(), l.partner.mem.Buf[:16])
+			if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 3, SGL: l.dut.mem.SGL(recvOffset, 64)}}); err != nil {
 				r.Check(n == 0, "no receive taken if it is refused", "%d", n)
 				return
 			}
-			l.far.PostSend(l.far.qp, l.far.sendWR(4, 0, 16))
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(4, 0, 16))
 			wc := r.NextCompletion()
 			r.Check(wc.WRID == 3 && wc.Status != verbs.WCSuccess, "a receive in memory of another domain that fails", "%s", rig.Describe(&wc))
 		}),
@@ -300,7 +300,7 @@ func srqSizes(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	return a
 }
 
-// onSRQ makes a link whose near end receives from a shared queue.
-func onSRQ(d *sides, srq verbs.SRQ) *link {
-	return d.link(setup{change: func(init *verbs.QPInit) { init.SRQ = srq }})
+// newSRQPair makes a link whose near end receives from a shared queue.
+func newSRQPair(d *devices, srq verbs.SRQ) *qpPair {
+	return d.newPair(setup{modifyInit: func(init *verbs.QPInit) { init.SRQ = srq }})
 }

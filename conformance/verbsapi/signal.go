@@ -17,10 +17,10 @@ var signalCases = []conformance.Case{
 		Sends:   "three sends that are not signaled, and one that is",
 		Expects: "all four at the peer, and one completion, of the last",
 		Defects: []string{"SignalsAll"},
-		Run: onLink(setup{}, func(l *link) {
+		Run: onPair(setup{}, func(l *qpPair) {
 			l.sendFour()
-			l.near.ExpectCompletion(4, verbs.WCSuccess)
-			drained(l.near.Rig, l.near.CQ)
+			l.dut.ExpectCompletion(4, verbs.WCSuccess)
+			expectEmptyCQ(l.dut.Rig, l.dut.CQ)
 		}),
 	},
 	{
@@ -30,9 +30,9 @@ var signalCases = []conformance.Case{
 		Sends:   "three sends that are not signaled, and one that is",
 		Expects: "four completions, in order",
 		Defects: []string{"SignalAllIgnored"},
-		Run: onLink(setup{change: func(init *verbs.QPInit) { init.SignalAll = true }}, func(l *link) {
+		Run: onPair(setup{modifyInit: func(init *verbs.QPInit) { init.SignalAll = true }}, func(l *qpPair) {
 			l.sendFour()
-			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 4, 8), 1, verbs.WCSuccess)
+			checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 4, 8), 1, verbs.WCSuccess)
 		}),
 	},
 	{
@@ -42,13 +42,13 @@ var signalCases = []conformance.Case{
 		Sends:   "a send that is not signaled, from a closed region",
 		Expects: "that it is refused, or completes in error with its ID and the number of its queue pair",
 		Defects: []string{"UnsignaledErrorsLost", "SparseCompletions"},
-		Run: onLink(setup{}, func(l *link) {
-			m := l.near.Memory(64, 0)
-			wr := l.near.sendWR(11, 0, 0)
+		Run: onPair(setup{}, func(l *qpPair) {
+			m := l.dut.Memory(64, 0)
+			wr := l.dut.sendWR(11, 0, 0)
 			wr.Flags, wr.SGL = 0, m.SGL(0, 64)
-			l.near.Must("a region that can be closed", m.Close())
-			if wc, completed := l.near.fails("a request from a closed region", wr); completed {
-				l.near.Check(wc.QPN == l.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.near.qp.QPN())), "%#x", uint32(wc.QPN))
+			l.dut.Must("a region that can be closed", m.Close())
+			if wc, completed := l.dut.expectFailure("a request from a closed region", wr); completed {
+				l.dut.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
 			}
 		}),
 	},
@@ -59,16 +59,16 @@ var signalCases = []conformance.Case{
 		Sends:   "sends and receives with IDs of all kinds",
 		Expects: "these IDs",
 		Defects: []string{"WRID32"},
-		Run: onLink(setup{}, func(l *link) {
+		Run: onPair(setup{}, func(l *qpPair) {
 			for _, id := range []uint64{0, 1, math.MaxUint32, 1 << 32, 1<<63 | 5, math.MaxUint64} {
-				l.near.recv(id, toOff, 64)
-				l.far.PostSend(l.far.qp, l.far.sendWR(1, 0, 8))
-				l.far.ExpectCompletion(1, verbs.WCSuccess)
-				l.near.ExpectRecv(id, l.near.area()+8)
-				l.far.recv(1, toOff, 64)
-				l.near.PostSend(l.near.qp, l.near.sendWR(id, 0, 8))
-				l.near.ExpectCompletion(id, verbs.WCSuccess)
-				l.far.NextCompletion()
+				l.dut.postRecv(id, recvOffset, 64)
+				l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 8))
+				l.partner.ExpectCompletion(1, verbs.WCSuccess)
+				l.dut.ExpectRecv(id, l.dut.grhLen()+8)
+				l.partner.postRecv(1, recvOffset, 64)
+				l.dut.PostSend(l.dut.qp, l.dut.sendWR(id, 0, 8))
+				l.dut.ExpectCompletion(id, verbs.WCSuccess)
+				l.partner.NextCompletion()
 			}
 		}),
 	},
@@ -79,20 +79,20 @@ var signalCases = []conformance.Case{
 		Sends:   "eight inline messages from one buffer, which is filled anew after each post",
 		Expects: "eight messages as the buffer was at the time of their posts",
 		Defects: []string{"InlineLate"},
-		Run: onLink(inline, func(l *link) {
+		Run: onPair(inline, func(l *qpPair) {
 			n := l.inlineLimit()
 			buf := make([]byte, n)
 			for i := range 8 {
-				l.far.recv(uint64(i+1), toOff+i*128, n)
+				l.partner.postRecv(uint64(i+1), recvOffset+i*128, n)
 				copy(buf, rig.Pattern(n, byte(10*i)))
-				wr := l.near.sendWR(uint64(i+1), 0, 0)
+				wr := l.dut.sendWR(uint64(i+1), 0, 0)
 				wr.SGL, wr.Inline, wr.Flags = nil, buf, wr.Flags|verbs.SendInline
-				l.near.PostSend(l.near.qp, wr)
+				l.dut.PostSend(l.dut.qp, wr)
 				clear(buf)
 			}
 			for i := range 8 {
-				l.near.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
-				l.far.got(uint64(i+1), toOff+i*128, rig.Pattern(n, byte(10*i)))
+				l.dut.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
+				l.partner.expectMessage(uint64(i+1), recvOffset+i*128, rig.Pattern(n, byte(10*i)))
 			}
 		}),
 	},
@@ -103,16 +103,16 @@ var signalCases = []conformance.Case{
 		Sends:   "inline messages of the limit, and of a byte more",
 		Expects: "the first at the peer, and EINVAL for the second",
 		Defects: []string{"InlineCut"},
-		Run: onLink(inline, func(l *link) {
-			most := query(l.near.Rig, l.near.qp).Caps.MaxInline
-			wr := l.near.sendWR(2, 0, 0)
+		Run: onPair(inline, func(l *qpPair) {
+			most := queryQP(l.dut.Rig, l.dut.qp).Caps.MaxInline
+			wr := l.dut.sendWR(2, 0, 0)
 			wr.SGL, wr.Inline, wr.Flags = nil, make([]byte, most+1), wr.Flags|verbs.SendInline
-			l.near.refusesPost("inline data beyond the limit", wr, verbs.ErrInvalid)
+			l.dut.expectPostRefused("inline data beyond the limit", wr, verbs.ErrInvalid)
 			wr.Inline = rig.Pattern(most, 3)
-			l.far.recv(1, toOff, most)
-			l.near.PostSend(l.near.qp, wr)
-			l.near.ExpectCompletion(2, verbs.WCSuccess)
-			l.far.got(1, toOff, rig.Pattern(most, 3))
+			l.partner.postRecv(1, recvOffset, most)
+			l.dut.PostSend(l.dut.qp, wr)
+			l.dut.ExpectCompletion(2, verbs.WCSuccess)
+			l.partner.expectMessage(1, recvOffset, rig.Pattern(most, 3))
 		}),
 	},
 	{
@@ -122,40 +122,40 @@ var signalCases = []conformance.Case{
 		Sends:   "eight receives, four sends to a peer that has no receive (over iWARP it has), ERR",
 		Expects: "WR_FLUSH_ERR for each, receives and sends in the order of posting each; where sends need nobody's leave the first of them may have succeeded",
 		Defects: []string{"PollReversed", "FlushesLost", "FlushReversed"},
-		Run: onLink(setup{}, func(l *link) {
+		Run: onPair(setup{}, func(l *qpPair) {
 			for id := range uint64(8) {
-				l.near.recv(id+1, toOff, 64)
+				l.dut.postRecv(id+1, recvOffset, 64)
 			}
-			if !byHand(l.near.Rig) {
+			if !isIB(l.dut.Rig) {
 				// Over iWARP who has no receive ends the stream, and what is posted behind that is
 				// another question.
 				for id := range uint64(4) {
-					l.far.recv(id+1, toOff, 64)
+					l.partner.postRecv(id+1, recvOffset, 64)
 				}
 			}
 			const firstSend = 101
 			for id := range uint64(4) {
-				l.near.PostSend(l.near.qp, l.near.sendWR(firstSend+id, 0, 8))
+				l.dut.PostSend(l.dut.qp, l.dut.sendWR(firstSend+id, 0, 8))
 			}
-			l.near.toState(failed)
-			l.near.Sleep(soon)
+			l.dut.toState(errState)
+			l.dut.Sleep(shortWait)
 			var sends, receives []verbs.WC
-			for _, wc := range completions(l.near.Rig, l.near.CQ, 12, 16) {
+			for _, wc := range pollCompletions(l.dut.Rig, l.dut.CQ, 12, 16) {
 				if wc.WRID >= firstSend {
 					sends = append(sends, wc)
 				} else {
 					receives = append(receives, wc)
 				}
 			}
-			inOrder(l.near.Rig, receives, 1, verbs.WCWRFlushErr)
+			checkOrder(l.dut.Rig, receives, 1, verbs.WCWRFlushErr)
 			gone := 0
-			if !byHand(l.near.Rig) || l.near.qp.Type() != verbs.QPTypeRC {
+			if !isIB(l.dut.Rig) || l.dut.qp.Type() != verbs.QPTypeRC {
 				for gone < len(sends) && sends[gone].Status == verbs.WCSuccess {
 					gone++
 				}
 			}
-			inOrder(l.near.Rig, sends[:gone], firstSend, verbs.WCSuccess)
-			inOrder(l.near.Rig, sends[gone:], firstSend+uint64(gone), verbs.WCWRFlushErr)
+			checkOrder(l.dut.Rig, sends[:gone], firstSend, verbs.WCSuccess)
+			checkOrder(l.dut.Rig, sends[gone:], firstSend+uint64(gone), verbs.WCWRFlushErr)
 		}),
 	},
 	{
@@ -165,15 +165,15 @@ var signalCases = []conformance.Case{
 		Sends:   "two sends and two receives after ERR",
 		Expects: "WR_FLUSH_ERR for each, signaled or not",
 		Defects: []string{"FlushesLost"},
-		Run: onLink(setup{}, func(l *link) {
-			l.near.toState(failed)
-			quiet := l.near.sendWR(2, 0, 8)
+		Run: onPair(setup{}, func(l *qpPair) {
+			l.dut.toState(errState)
+			quiet := l.dut.sendWR(2, 0, 8)
 			quiet.Flags = 0
-			l.near.PostSend(l.near.qp, l.near.sendWR(1, 0, 8), quiet)
-			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 2, 1), 1, verbs.WCWRFlushErr)
-			l.near.recv(3, toOff, 64)
-			l.near.recv(4, toOff, 64)
-			inOrder(l.near.Rig, completions(l.near.Rig, l.near.CQ, 2, 1), 3, verbs.WCWRFlushErr)
+			l.dut.PostSend(l.dut.qp, l.dut.sendWR(1, 0, 8), quiet)
+			checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 2, 1), 1, verbs.WCWRFlushErr)
+			l.dut.postRecv(3, recvOffset, 64)
+			l.dut.postRecv(4, recvOffset, 64)
+			checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 2, 1), 3, verbs.WCWRFlushErr)
 		}),
 	},
 	{
@@ -183,57 +183,57 @@ var signalCases = []conformance.Case{
 		Sends:   "a good send, one from a closed region, and two more, in one call",
 		Expects: "success (over iWARP it may be flushed), LOC_PROT_ERR, and WR_FLUSH_ERR twice; the queue pair in ERR",
 		Defects: []string{"FlushesLost", "LocalErrIsQPOp"},
-		Run: onReliable(func(l *link) {
-			m := l.near.Memory(64, 0)
-			bad := l.near.sendWR(2, 0, 0)
+		Run: onReliable(func(l *qpPair) {
+			m := l.dut.Memory(64, 0)
+			bad := l.dut.sendWR(2, 0, 0)
 			bad.SGL = m.SGL(0, 64)
-			l.near.Must("a region that can be closed", m.Close())
+			l.dut.Must("a region that can be closed", m.Close())
 			for id := range uint64(4) {
-				l.far.recv(id+1, toOff, 64)
+				l.partner.postRecv(id+1, recvOffset, 64)
 			}
-			n, err := l.near.qp.PostSend([]verbs.SendWR{l.near.sendWR(1, 0, 8), bad, l.near.sendWR(3, 0, 8), l.near.sendWR(4, 0, 8)})
+			n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 8), bad, l.dut.sendWR(3, 0, 8), l.dut.sendWR(4, 0, 8)})
 			if err != nil { // it was found out at once: nothing is there to be flushed
-				l.near.Check(n == 1, "one request taken", "%d", n)
-				l.near.ExpectCompletion(1, verbs.WCSuccess)
+				l.dut.Check(n == 1, "one request taken", "%d", n)
+				l.dut.ExpectCompletion(1, verbs.WCSuccess)
 				return
 			}
-			l.near.beforeTheCause(1)
-			l.near.ExpectCompletion(2, verbs.WCLocProtErr)
-			l.near.ExpectCompletion(3, verbs.WCWRFlushErr)
-			l.near.ExpectCompletion(4, verbs.WCWRFlushErr)
-			l.near.AwaitState(l.near.qp, failed)
+			l.dut.beforeTheCause(1)
+			l.dut.ExpectCompletion(2, verbs.WCLocProtErr)
+			l.dut.ExpectCompletion(3, verbs.WCWRFlushErr)
+			l.dut.ExpectCompletion(4, verbs.WCWRFlushErr)
+			l.dut.AwaitState(l.dut.qp, errState)
 		}),
 	},
 }
 
 // sendFour sends four messages that arrive, of which the last is signaled.
-func (l *link) sendFour() {
+func (l *qpPair) sendFour() {
 	for id := uint64(1); id <= 4; id++ {
-		l.far.recv(id, toOff, 64)
-		wr := l.near.sendWR(id, 0, 16)
+		l.partner.postRecv(id, recvOffset, 64)
+		wr := l.dut.sendWR(id, 0, 16)
 		if id < 4 {
 			wr.Flags = 0
 		}
-		l.near.PostSend(l.near.qp, wr)
+		l.dut.PostSend(l.dut.qp, wr)
 	}
 	for id := uint64(1); id <= 4; id++ {
-		l.far.ExpectRecv(id, l.far.area()+16)
+		l.partner.ExpectRecv(id, l.partner.grhLen()+16)
 	}
 }
 
 // inline is a link whose near queue pair takes some inline data.
-var inline = setup{change: func(init *verbs.QPInit) { init.Caps.MaxInline = 32 }}
+var inline = setup{modifyInit: func(init *verbs.QPInit) { init.Caps.MaxInline = 32 }}
 
 // inlineLimit is how much it takes, up to what the cases use.
-func (l *link) inlineLimit() int {
-	return min(32, query(l.near.Rig, l.near.qp).Caps.MaxInline)
+func (l *qpPair) inlineLimit() int {
+	return min(32, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxInline)
 }
 
 // beforeTheCause takes the completion of a request in front of one that fails. Over
 // InfiniBand it was acknowledged before, and has succeeded. An iWARP connection ends
 // with the local error at once, and no public text says that what TCP has not taken
 // yet must leave first.
-func (e *end) beforeTheCause(id uint64) {
+func (e *endpoint) beforeTheCause(id uint64) {
 	wc := e.NextCompletion()
 	iwarp := e.Device.Info().Transport == verbs.TransportIWARP
 	ok := wc.Status == verbs.WCSuccess || iwarp && wc.Status == verbs.WCWRFlushErr

@@ -18,30 +18,30 @@ var taskCases = []conformance.Case{
 		Sends:   "four tasks with eight messages each, posted beside each other",
 		Expects: "32 completions, one for each request, and 32 messages, those of a task in its order",
 		Defects: []string{"WCDoubled", "WCLost"},
-		Run: onLink(setup{caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(l *link) {
+		Run: onPair(setup{caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(l *qpPair) {
 			const tasks, each = 4, 8
 			for i := range tasks * each {
-				l.far.recv(uint64(i), toOff+i*64, 8)
+				l.partner.postRecv(uint64(i), recvOffset+i*64, 8)
 			}
 			running := make([]conformance.Task, 0, tasks)
 			for t := range tasks {
-				running = append(running, l.near.Go(fmt.Sprintf("poster %d", t), func() error {
+				running = append(running, l.dut.Go(fmt.Sprintf("poster %d", t), func() error {
 					return rig.Catch(func() {
 						for i := range each {
-							l.near.PostSend(l.near.qp, l.near.sendWR(uint64(100*t+i), 16*t+i, 1))
+							l.dut.PostSend(l.dut.qp, l.dut.sendWR(uint64(100*t+i), 16*t+i, 1))
 						}
 					})
 				}))
 			}
 			next := make([]int, tasks)
 			for range tasks * each {
-				wc := l.far.NextCompletion()
-				l.far.Check(wc.Status == verbs.WCSuccess, "a message", "%s", rig.Describe(&wc))
-				got := l.far.mem.Buf[toOff+int(wc.WRID)*64+l.far.area()]
-				l.near.inItsOrder(got, next)
+				wc := l.partner.NextCompletion()
+				l.partner.Check(wc.Status == verbs.WCSuccess, "a message", "%s", rig.Describe(&wc))
+				got := l.partner.mem.Buf[recvOffset+int(wc.WRID)*64+l.partner.grhLen()]
+				l.dut.checkTaskOrder(got, next)
 			}
 			for _, task := range running {
-				l.near.Must("posts that are taken", task.Wait(l.near.ResponseTimeout()))
+				l.dut.Must("posts that are taken", task.Wait(l.dut.ResponseTimeout()))
 			}
 			left := make(map[uint64]bool)
 			for t := range tasks {
@@ -49,11 +49,11 @@ var taskCases = []conformance.Case{
 					left[uint64(100*t+i)] = true
 				}
 			}
-			for _, wc := range completions(l.near.Rig, l.near.CQ, tasks*each, 5) {
-				l.near.Check(wc.Status == verbs.WCSuccess && left[wc.WRID], "the completion of a request that has not completed yet", "%s", rig.Describe(&wc))
+			for _, wc := range pollCompletions(l.dut.Rig, l.dut.CQ, tasks*each, 5) {
+				l.dut.Check(wc.Status == verbs.WCSuccess && left[wc.WRID], "the completion of a request that has not completed yet", "%s", rig.Describe(&wc))
 				delete(left, wc.WRID)
 			}
-			drained(l.near.Rig, l.near.CQ)
+			expectEmptyCQ(l.dut.Rig, l.dut.CQ)
 		}),
 	},
 	{
@@ -66,10 +66,10 @@ var taskCases = []conformance.Case{
 		Run: rig.Body(func(r *rig.Rig) {
 			const all = 64
 			cq := newCQ(r, 2*all, nil)
-			s := newSource(r, cq)
+			s := newFlushSource(r, cq)
 			counts := make([][all + 1]int, 4)
 			running := make([]conformance.Task, 0, len(counts))
-			until := r.Now() + emulated*r.ResponseTimeout()
+			until := r.Now() + taskTimeoutFactor*r.ResponseTimeout()
 			var seen atomic.Int64
 			for t := range counts {
 				running = append(running, r.Go(fmt.Sprintf("poller %d", t), func() error {
@@ -89,7 +89,7 @@ var taskCases = []conformance.Case{
 						} else {
 							idle++
 						}
-						r.Sleep(soon / 10)
+						r.Sleep(shortWait / 10)
 					}
 					return nil
 				}))
@@ -98,7 +98,7 @@ var taskCases = []conformance.Case{
 				s.complete((all - 1) / 9)
 			}
 			for _, task := range running {
-				r.Must("polls", task.Wait(2*emulated*r.ResponseTimeout()))
+				r.Must("polls", task.Wait(2*taskTimeoutFactor*r.ResponseTimeout()))
 			}
 			for id := 1; id < all; id++ {
 				times := 0
@@ -119,14 +119,14 @@ var taskCases = []conformance.Case{
 		Run: rig.Body(func(r *rig.Rig) {
 			running := make([]conformance.Task, 0, 4)
 			for t := range cap(running) {
-				r := ofTask(r)
+				r := forTask(r)
 				running = append(running, r.Go(fmt.Sprintf("maker %d", t), func() error {
 					return rig.Catch(func() {
 						for range 40 {
 							cq := newCQ(r, 8, nil)
-							s := newSource(r, cq)
+							s := newFlushSource(r, cq)
 							s.complete(5)
-							for _, wc := range completions(r, cq, 5, 2) {
+							for _, wc := range pollCompletions(r, cq, 5, 2) {
 								r.Check(wc.QPN == s.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(s.qp.QPN())), "%#x", uint32(wc.QPN))
 							}
 							r.Must("a queue pair that can be closed", s.qp.Close())
@@ -136,7 +136,7 @@ var taskCases = []conformance.Case{
 				}))
 			}
 			for _, task := range running {
-				if err := task.Wait(emulated * r.ResponseTimeout()); err != nil {
+				if err := task.Wait(taskTimeoutFactor * r.ResponseTimeout()); err != nil {
 					rig.Abort(err)
 				}
 			}
@@ -144,13 +144,13 @@ var taskCases = []conformance.Case{
 	},
 }
 
-// emulated is how many times longer than anything else the work of many tasks may take:
+// taskTimeoutFactor is how many times longer than anything else the work of many tasks may take:
 // the device's host may have one processor, and that may be emulated.
-const emulated = 20
+const taskTimeoutFactor = 20
 
-// ofTask is the application for a task of its own: what it draws at random does not
+// forTask is the application for a task of its own: what it draws at random does not
 // depend on what others draw meanwhile.
-func ofTask(r *rig.Rig) *rig.Rig {
+func forTask(r *rig.Rig) *rig.Rig {
 	bench := *r.Bench
 	bench.Rand = rand.New(rand.NewPCG(r.Rand.Uint64(), r.Rand.Uint64()))
 	own := *r
@@ -158,9 +158,9 @@ func ofTask(r *rig.Rig) *rig.Rig {
 	return &own
 }
 
-// inItsOrder ends the case unless a byte of the near memory is the next of a task's:
+// checkTaskOrder ends the case unless a byte of the near memory is the next of a task's:
 // task t sends those from 16·t on, one after the other.
-func (e *end) inItsOrder(got byte, next []int) {
+func (e *endpoint) checkTaskOrder(got byte, next []int) {
 	for t, n := range next {
 		if e.mem.Buf[16*t+n] == got {
 			next[t]++

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// service of queue pairs, as the cases of transitions are generated for.
+// serviceOf of queue pairs, as the cases of transitions are generated for.
 type serviceOf struct {
 	name  string
 	kind  verbs.QPType
@@ -23,24 +23,24 @@ var services = []serviceOf{
 
 // transitionCases has a case for every way of every service, and for those that are
 // none.
-var transitionCases = slices.Concat(waysOf(services[0]), waysOf(services[1]), waysOf(services[2]), setCases)
+var transitionCases = slices.Concat(transitionCasesOf(services[0]), transitionCasesOf(services[1]), transitionCasesOf(services[2]), settingCases)
 
-// waysOf are the cases of the ways of a service. The connected ones are brought up by
+// transitionCasesOf are the cases of the ways of a service. The connected ones are brought up by
 // hand only over InfiniBand's transport: iWARP's become ready by the connection
 // manager.
-func waysOf(s serviceOf) []conformance.Case {
+func transitionCasesOf(s serviceOf) []conformance.Case {
 	label := []string{"service:" + s.name}
-	ways := forward(s.kind)
+	ways := transitionsOf(s.kind)
 	cases := make([]conformance.Case, 0, len(ways)+3)
 	for _, t := range ways {
 		cases = append(cases, conformance.Case{
-			ID:    "verbs/modify/" + s.name + "-" + short(t.from) + "-to-" + short(t.to),
+			ID:    "verbs/modify/" + s.name + "-" + stateID(t.from) + "-to-" + stateID(t.to),
 			Title: fmt.Sprintf("%s: %v to %v takes what it must have and may have, and refuses everything else", strings.ToUpper(s.name), t.from, t.to),
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Level: conformance.Must, Needs: s.needs, Labels: label,
 			Sends:   "nothing",
 			Expects: "a refusal without each attribute that is demanded, and with each that is neither demanded nor optional, and the state as before; success with those demanded, alone and with each optional one but those of an alternate path",
 			Defects: defectsOf(t),
-			Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).way(t) }),
+			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkTransition(t) }),
 		})
 	}
 	if s.kind != verbs.QPTypeUD {
@@ -51,7 +51,7 @@ func waysOf(s serviceOf) []conformance.Case {
 			Sends:   "nothing",
 			Expects: "for each way that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes; the state asked for",
 			Defects: []string{"OptionalAttrsRefused"},
-			Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).alternatePaths() }),
+			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkAltPaths() }),
 		})
 	}
 	return append(cases, conformance.Case{
@@ -61,7 +61,7 @@ func waysOf(s serviceOf) []conformance.Case {
 		Sends:   "nothing",
 		Expects: "a refusal of each pair of states that is no way, with the state alone, and the state as before",
 		Defects: []string{"ModifyLies"},
-		Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).noOtherWays() }),
+		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkOtherTransitions() }),
 	}, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-to-error-and-back",
 		Title: strings.ToUpper(s.name) + ": from every state a queue pair can be taken to RESET and, but from RESET, to ERR",
@@ -69,12 +69,12 @@ func waysOf(s serviceOf) []conformance.Case {
 		Sends:   "nothing",
 		Expects: "the state asked for; and a queue pair that comes up again from RESET",
 		Defects: []string{"ErrorIsFinal"},
-		Run:     rig.Body(func(r *rig.Rig) { newMover(r, s.kind).toErrorAndBack() }),
+		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkErrAndReset() }),
 	})
 }
 
-// short is the name of a state in IDs.
-func short(s verbs.QPState) string {
+// stateID is the name of a state in IDs.
+func stateID(s verbs.QPState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "IBV_QPS_"))
 }
 
@@ -82,10 +82,10 @@ func short(s verbs.QPState) string {
 // way has, and that optional attributes are refused, where there are any.
 func defectsOf(t transition) []string {
 	defects := []string{"ModifyLies"}
-	if t.must != 0 {
+	if t.required != 0 {
 		defects = append(defects, "RefusalKills")
 	}
-	if t.may != 0 {
+	if t.optional != 0 {
 		defects = append(defects, "OptionalAttrsRefused")
 	}
 	return defects
@@ -94,57 +94,57 @@ func defectsOf(t transition) []string {
 // every attribute there is, but for the state.
 const everyAttr = verbs.QPAttrDestQPN<<1 - 1 - verbs.QPAttrState
 
-// way ends the case unless a transition takes what it must and may, and nothing else.
-func (m *mover) way(t transition) {
+// checkTransition ends the case unless a transition takes what it must and may, and nothing else.
+func (m *qpMover) checkTransition(t transition) {
 	what := fmt.Sprintf("%v to %v", t.from, t.to)
-	qp := m.at(t.from)
-	each(t.must, func(missing verbs.QPAttrMask) {
-		m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t.from, t.to, t.must&^missing), verbs.ErrInvalid)
+	qp := m.newQPIn(t.from)
+	eachAttr(t.required, func(missing verbs.QPAttrMask) {
+		m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t.from, t.to, t.required&^missing), verbs.ErrInvalid)
 		m.ExpectState(qp, t.from)
 	})
-	each(everyAttr&^(t.must|t.may|m.open), func(extra verbs.QPAttrMask) {
-		m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t.from, t.to, t.must|extra), verbs.ErrInvalid)
+	eachAttr(everyAttr&^(t.required|t.optional|m.unspecified), func(extra verbs.QPAttrMask) {
+		m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t.from, t.to, t.required|extra), verbs.ErrInvalid)
 		m.ExpectState(qp, t.from)
 	})
-	m.Must(what, m.modify(qp, t.from, t.to, t.must))
+	m.Must(what, m.modify(qp, t.from, t.to, t.required))
 	m.ExpectState(qp, t.to)
-	each(t.may&^migration, func(extra verbs.QPAttrMask) { m.takes(t, extra) })
+	eachAttr(t.optional&^migration, func(extra verbs.QPAttrMask) { m.expectTransition(t, extra) })
 }
 
-// takes ends the case unless a fresh queue pair takes a way with attributes besides those
+// expectTransition ends the case unless a fresh queue pair takes a way with attributes besides those
 // that it must have.
-func (m *mover) takes(t transition, extra verbs.QPAttrMask) {
-	qp := m.at(t.from)
-	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, extra), m.modify(qp, t.from, t.to, t.must|extra))
+func (m *qpMover) expectTransition(t transition, extra verbs.QPAttrMask) {
+	qp := m.newQPIn(t.from)
+	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, extra), m.modify(qp, t.from, t.to, t.required|extra))
 	m.ExpectState(qp, t.to)
 	m.Must("a queue pair that can be closed", qp.Close())
 }
 
-// alternatePaths ends the case unless every way takes an alternate path that may have
+// checkAltPaths ends the case unless every way takes an alternate path that may have
 // one, and has it armed where that may be asked for: there is nothing to be armed without.
-func (m *mover) alternatePaths() {
-	for _, t := range forward(m.kind) {
-		switch t.may & migration {
+func (m *qpMover) checkAltPaths() {
+	for _, t := range transitionsOf(m.kind) {
+		switch t.optional & migration {
 		case migration:
-			m.takes(t, migration)
+			m.expectTransition(t, migration)
 			fallthrough
 		case verbs.QPAttrAltPath:
-			m.takes(t, verbs.QPAttrAltPath)
-			m.takes(t, t.may)
+			m.expectTransition(t, verbs.QPAttrAltPath)
+			m.expectTransition(t, t.optional)
 		}
 	}
 }
 
-// noOtherWays ends the case unless every pair of states that is no way is refused.
+// checkOtherTransitions ends the case unless every pair of states that is no way is refused.
 // Nothing is brought to SQE here: that takes a failure.
-func (m *mover) noOtherWays() {
+func (m *qpMover) checkOtherTransitions() {
 	for _, from := range everyState {
 		if from == sqe {
 			continue
 		}
-		qp := m.at(from)
+		qp := m.newQPIn(from)
 		for _, to := range everyState {
-			if legal(m.kind, from, to) {
+			if isLegal(m.kind, from, to) {
 				continue
 			}
 			m.MustFail(fmt.Sprintf("%v to %v", from, to), m.modify(qp, from, to, 0), verbs.ErrInvalid)
@@ -153,17 +153,17 @@ func (m *mover) noOtherWays() {
 	}
 }
 
-// toErrorAndBack ends the case unless a queue pair can be failed and reset from
+// checkErrAndReset ends the case unless a queue pair can be failed and reset from
 // everywhere, and comes up again.
-func (m *mover) toErrorAndBack() {
-	for _, from := range []verbs.QPState{start, rtr, rts, sqd, failed} {
-		qp := m.at(from)
-		toState(m.Rig, qp, failed)
-		m.ExpectState(qp, failed)
+func (m *qpMover) checkErrAndReset() {
+	for _, from := range []verbs.QPState{initState, rtr, rts, sqd, errState} {
+		qp := m.newQPIn(from)
+		toState(m.Rig, qp, errState)
+		m.ExpectState(qp, errState)
 		toState(m.Rig, qp, reset)
 		m.ExpectState(qp, reset)
 		toInit(m.Rig, qp, 0)
-		qp = m.at(from)
+		qp = m.newQPIn(from)
 		toState(m.Rig, qp, reset)
 		m.ExpectState(qp, reset)
 		toState(m.Rig, qp, reset)

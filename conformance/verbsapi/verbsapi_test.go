@@ -8,43 +8,43 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestTableLeadsFromResetToEverywhere(t *testing.T) {
+func TestTransitionsReachEveryState(t *testing.T) {
 	for _, s := range services {
 		at := map[verbs.QPState]bool{reset: true}
-		for _, w := range forward(s.kind) {
+		for _, w := range transitionsOf(s.kind) {
 			if !at[w.from] {
 				t.Errorf("%s: nothing leads to %v, where a way to %v begins", s.name, w.from, w.to)
 			}
-			if !legal(s.kind, w.from, w.to) {
+			if !isLegal(s.kind, w.from, w.to) {
 				t.Errorf("%s: %v to %v is in the table and not legal", s.name, w.from, w.to)
 			}
-			if w.must&w.may != 0 || (w.must|w.may)&verbs.QPAttrState != 0 {
+			if w.required&w.optional != 0 || (w.required|w.optional)&verbs.QPAttrState != 0 {
 				t.Errorf("%s: %v to %v demands what it allows, or names the state", s.name, w.from, w.to)
 			}
 			at[w.to] = true
 		}
-		for _, state := range []verbs.QPState{start, rtr, rts, sqd} {
+		for _, state := range []verbs.QPState{initState, rtr, rts, sqd} {
 			if !at[state] {
 				t.Errorf("%s: nothing leads to %v", s.name, state)
 			}
 		}
-		if legal(s.kind, reset, failed) || legal(s.kind, start, rts) || !legal(s.kind, sqd, reset) {
+		if isLegal(s.kind, reset, errState) || isLegal(s.kind, initState, rts) || !isLegal(s.kind, sqd, reset) {
 			t.Errorf("%s: RESET to ERR or INIT to RTS is legal, or SQD to RESET is not", s.name)
 		}
 	}
 }
 
-func TestEachGoesThroughTheBits(t *testing.T) {
+func TestEachAttrVisitsEveryBitOnce(t *testing.T) {
 	var got verbs.QPAttrMask
 	n := 0
-	each(everyAttr, func(bit verbs.QPAttrMask) { got |= bit; n++ })
+	eachAttr(everyAttr, func(bit verbs.QPAttrMask) { got |= bit; n++ })
 	if got != everyAttr || n != 20 {
 		t.Errorf("%d bits, %v; want the 20 attributes besides the state", n, got)
 	}
-	each(0, func(bit verbs.QPAttrMask) { t.Errorf("%v of nothing", bit) })
+	eachAttr(0, func(bit verbs.QPAttrMask) { t.Errorf("%v of nothing", bit) })
 }
 
-func TestToldKnowsPrivateData(t *testing.T) {
+func TestCheckPrivateDataAllowsZeroPadding(t *testing.T) {
 	want := []byte{1, 2, 3}
 	for _, c := range []struct {
 		got []byte
@@ -57,22 +57,22 @@ func TestToldKnowsPrivateData(t *testing.T) {
 		{nil, false},
 		{[]byte{9, 1, 2, 3}, false},
 	} {
-		err := rig.Catch(func() { told(&rig.Rig{}, "a test", c.got, want) })
+		err := rig.Catch(func() { checkPrivateData(&rig.Rig{}, "a test", c.got, want) })
 		if (err == nil) != c.ok || err != nil && !conformance.IsViolation(err) {
 			t.Errorf("told % x for % x: %v", c.got, want, err)
 		}
 	}
 }
 
-func TestMessagesOfTasksAreInOrder(t *testing.T) {
-	e := &end{Rig: &rig.Rig{}, mem: &rig.Memory{Buf: rig.Pattern(64, 0)}}
+func TestCheckTaskOrderDetectsReordering(t *testing.T) {
+	e := &endpoint{Rig: &rig.Rig{}, mem: &rig.Memory{Buf: rig.Pattern(64, 0)}}
 	next := make([]int, 2)
 	for _, b := range []byte{0, 16, 1, 17, 18} {
-		if err := rig.Catch(func() { e.inItsOrder(b, next) }); err != nil {
+		if err := rig.Catch(func() { e.checkTaskOrder(b, next) }); err != nil {
 			t.Errorf("byte %d: %v", b, err)
 		}
 	}
-	if err := rig.Catch(func() { e.inItsOrder(4, next) }); err == nil {
+	if err := rig.Catch(func() { e.checkTaskOrder(4, next) }); err == nil {
 		t.Error("byte 4 of the first task before bytes 2 and 3")
 	}
 }

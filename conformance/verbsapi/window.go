@@ -16,13 +16,13 @@ var windowCases = []conformance.Case{
 		Sends:   "three binds of one window, one behind the other",
 		Expects: "a completion of BIND_MW and a key unlike all before for each; and the window tells the last",
 		Defects: []string{"BindKeepsKey", "MWKeyStale"},
-		Run: onLink(setup{}, func(l *link) {
-			mw := l.near.window(verbs.MWType1)
+		Run: onPair(setup{}, func(l *qpPair) {
+			mw := l.dut.newWindow(verbs.MWType1)
 			keys := map[verbs.RKey]bool{mw.RKey(): true}
 			for i := range 3 {
-				key := l.near.bind(mw, part(l.near.mem, 64*i, 64, verbs.AccessRemoteRead))
-				l.near.Check(!keys[key], fmt.Sprintf("a new key for bind %d", i+1), "%#x again", key)
-				l.near.Check(mw.RKey() == key, fmt.Sprintf("a window with the key %#x", key), "%#x", mw.RKey())
+				key := l.dut.bind(mw, bindRange(l.dut.mem, 64*i, 64, verbs.AccessRemoteRead))
+				l.dut.Check(!keys[key], fmt.Sprintf("a new key for bind %d", i+1), "%#x again", key)
+				l.dut.Check(mw.RKey() == key, fmt.Sprintf("a window with the key %#x", key), "%#x", mw.RKey())
 				keys[key] = true
 			}
 		}),
@@ -34,10 +34,10 @@ var windowCases = []conformance.Case{
 		Sends:   "a bind with the next key of the window",
 		Expects: "a completion of BIND_MW, and a window that tells this key",
 		Defects: []string{"MWKeyStale", "MW2Refused"},
-		Run: onLink(setup{}, func(l *link) {
-			mw := l.near.window(verbs.MWType2)
-			key := l.near.bind(mw, part(l.near.mem, 0, 64, verbs.AccessRemoteRead))
-			l.near.Check(mw.RKey() == key, fmt.Sprintf("a window with the key %#x", key), "%#x", mw.RKey())
+		Run: onPair(setup{}, func(l *qpPair) {
+			mw := l.dut.newWindow(verbs.MWType2)
+			key := l.dut.bind(mw, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
+			l.dut.Check(mw.RKey() == key, fmt.Sprintf("a window with the key %#x", key), "%#x", mw.RKey())
 		}),
 	},
 	{
@@ -47,12 +47,12 @@ var windowCases = []conformance.Case{
 		Sends:   "a type 2 window to the verb",
 		Expects: "that it is refused, and the window as it was",
 		Defects: []string{"MWTypesMixed"},
-		Run: onLink(setup{}, func(l *link) {
-			mw := l.near.window(verbs.MWType2)
+		Run: onPair(setup{}, func(l *qpPair) {
+			mw := l.dut.newWindow(verbs.MWType2)
 			was := mw.RKey()
-			_, err := l.near.qp.BindMW(mw, bindID, verbs.SendSignaled, part(l.near.mem, 0, 64, verbs.AccessRemoteRead))
-			l.near.MustFail("ibv_bind_mw with a type 2 window", err, verbs.ErrInvalid)
-			l.near.Check(mw.RKey() == was, fmt.Sprintf("a window with the key %#x still", was), "%#x", mw.RKey())
+			_, err := l.dut.qp.BindMW(mw, bindID, verbs.SendSignaled, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
+			l.dut.MustFail("ibv_bind_mw with a type 2 window", err, verbs.ErrInvalid)
+			l.dut.Check(mw.RKey() == was, fmt.Sprintf("a window with the key %#x still", was), "%#x", mw.RKey())
 		}),
 	},
 	{
@@ -64,9 +64,9 @@ var windowCases = []conformance.Case{
 		Sends:   "a type 1 window in a work request",
 		Expects: "that it is refused or completes in error",
 		Defects: []string{"MWTypesMixed"},
-		Run: onLink(setup{}, func(l *link) {
-			mw := l.near.window(verbs.MWType1)
-			l.near.fails("a type 1 window in a work request", bindWR(mw, verbs.NextRKey(mw.RKey()), part(l.near.mem, 0, 64, verbs.AccessRemoteRead)))
+		Run: onPair(setup{}, func(l *qpPair) {
+			mw := l.dut.newWindow(verbs.MWType1)
+			l.dut.expectFailure("a type 1 window in a work request", bindWR(mw, verbs.NextRKey(mw.RKey()), bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead)))
 		}),
 	},
 	{
@@ -77,7 +77,7 @@ var windowCases = []conformance.Case{
 		Expects: "that both are refused or complete with MW_BIND_ERR",
 		Defects: []string{"BindUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := r2(r)
+			d := openPartner(r)
 			for _, b := range []struct {
 				what       string
 				has, wants verbs.Access
@@ -85,8 +85,8 @@ var windowCases = []conformance.Case{
 				{"a region without MW_BIND", verbs.AccessLocalWrite | verbs.AccessRemoteRead, verbs.AccessRemoteRead},
 				{"writing a region without local write", verbs.AccessRemoteRead | verbs.AccessMWBind, verbs.AccessRemoteWrite},
 			} {
-				l := d.link(setup{})
-				l.near.bindFails(b.what, whole(r.Memory(64, b.has), b.wants))
+				l := d.newPair(setup{})
+				l.dut.expectBindFails(b.what, bindAll(r.Memory(64, b.has), b.wants))
 			}
 		}),
 	},
@@ -98,11 +98,11 @@ var windowCases = []conformance.Case{
 		Expects: "that both are refused or complete with MW_BIND_ERR",
 		Defects: []string{"BindUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
-			d := r2(r)
+			d := openPartner(r)
 			for _, off := range []int{-1, 1} {
-				l := d.link(setup{})
-				m := r.Memory(64, regionRights(r, remoteRights(r)))
-				l.near.bindFails(fmt.Sprintf("64 bytes from %d on of 64", off), part(m, off, 64, verbs.AccessRemoteRead))
+				l := d.newPair(setup{})
+				m := r.Memory(64, regionAccess(r, remoteAccess(r)))
+				l.dut.expectBindFails(fmt.Sprintf("64 bytes from %d on of 64", off), bindRange(m, off, 64, verbs.AccessRemoteRead))
 			}
 		}),
 	},
@@ -113,9 +113,9 @@ var windowCases = []conformance.Case{
 		Sends:   "a bind to a region of another domain",
 		Expects: "that it is refused or completes with MW_BIND_ERR",
 		Defects: []string{"BindUnchecked", "BindForeignRegion"},
-		Run: onLink(setup{}, func(l *link) {
-			m := l.near.MemoryIn(otherPD(l.near.Rig), 64, regionRights(l.near.Rig, remoteRights(l.near.Rig)))
-			l.near.bindFails("a region of another domain", whole(m, verbs.AccessRemoteRead))
+		Run: onPair(setup{}, func(l *qpPair) {
+			m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+			l.dut.expectBindFails("a region of another domain", bindAll(m, verbs.AccessRemoteRead))
 		}),
 	},
 	{
@@ -125,10 +125,10 @@ var windowCases = []conformance.Case{
 		Sends:   "a bind of a type 1 window with the flag for addresses from 0 on",
 		Expects: "that it is refused or completes with MW_BIND_ERR",
 		Defects: []string{"BindDefects"},
-		Run: onLink(setup{}, func(l *link) {
-			_, err := l.near.qp.BindMW(l.near.window(verbs.MWType1), bindID, verbs.SendSignaled, part(l.near.mem, 0, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
+		Run: onPair(setup{}, func(l *qpPair) {
+			_, err := l.dut.qp.BindMW(l.dut.newWindow(verbs.MWType1), bindID, verbs.SendSignaled, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 			if err == nil {
-				l.near.ExpectCompletion(bindID, verbs.WCMWBindErr)
+				l.dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 			}
 		}),
 	},
@@ -139,11 +139,11 @@ var windowCases = []conformance.Case{
 		Sends:   "a bind, and another one of the same window with the next key",
 		Expects: "that the second is taken, since what is before it might have freed the window, and completes with MW_BIND_ERR",
 		Defects: []string{"RebindBound"},
-		Run: onLink(setup{}, func(l *link) {
-			mw := l.near.window(verbs.MWType2)
-			key := l.near.bind(mw, part(l.near.mem, 0, 64, verbs.AccessRemoteRead))
-			l.near.PostSend(l.near.qp, bindWR(mw, verbs.NextRKey(key), part(l.near.mem, 256, 64, verbs.AccessRemoteRead)))
-			l.near.ExpectCompletion(bindID, verbs.WCMWBindErr)
+		Run: onPair(setup{}, func(l *qpPair) {
+			mw := l.dut.newWindow(verbs.MWType2)
+			key := l.dut.bind(mw, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
+			l.dut.PostSend(l.dut.qp, bindWR(mw, verbs.NextRKey(key), bindRange(l.dut.mem, 256, 64, verbs.AccessRemoteRead)))
+			l.dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 		}),
 	},
 	{
@@ -153,25 +153,27 @@ var windowCases = []conformance.Case{
 		Sends:   "a bind to 0 bytes of a region",
 		Expects: "that it is refused or completes with MW_BIND_ERR",
 		Defects: []string{"BindDefects"},
-		Run:     onLink(setup{}, func(l *link) { l.near.bindFails("no bytes", part(l.near.mem, 0, 0, verbs.AccessRemoteRead)) }),
+		Run:     onPair(setup{}, func(l *qpPair) { l.dut.expectBindFails("no bytes", bindRange(l.dut.mem, 0, 0, verbs.AccessRemoteRead)) }),
 	},
 }
 
 // bindID is that of requests that bind windows.
 const bindID = 1000
 
-// window makes a window that is not bound.
-func (e *end) window(kind verbs.MWType) verbs.MW {
+// newWindow makes a window that is not bound.
+func (e *endpoint) newWindow(kind verbs.MWType) verbs.MW {
 	mw, err := e.PD.AllocMW(kind)
 	e.Must(fmt.Sprintf("a window of %v", kind), err)
 	e.Check(mw.Type() == kind, fmt.Sprintf("a window of %v", kind), "%v", mw.Type())
 	return mw
 }
 
-// whole and part are what a bind opens of a region.
-func whole(m *rig.Memory, access verbs.Access) verbs.BindInfo { return part(m, 0, m.Len(), access) }
+// bindAll and part are what a bind opens of a region.
+func bindAll(m *rig.Memory, access verbs.Access) verbs.BindInfo {
+	return bindRange(m, 0, m.Len(), access)
+}
 
-func part(m *rig.Memory, off, n int, access verbs.Access) verbs.BindInfo {
+func bindRange(m *rig.Memory, off, n int, access verbs.Access) verbs.BindInfo {
 	return verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}
 }
 
@@ -180,7 +182,7 @@ func bindWR(mw verbs.MW, key verbs.RKey, info verbs.BindInfo) verbs.SendWR {
 }
 
 // bind binds a window in the way of its type, and returns its key.
-func (e *end) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
+func (e *endpoint) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 	key := verbs.NextRKey(mw.RKey())
 	if mw.Type() == verbs.MWType1 {
 		var err error
@@ -194,20 +196,20 @@ func (e *end) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 	return key
 }
 
-// bindFails ends the case if a new type 2 window can be bound so.
-func (e *end) bindFails(what string, info verbs.BindInfo) {
-	mw := e.window(verbs.MWType2)
-	e.failsWith("a bind to "+what, bindWR(mw, verbs.NextRKey(mw.RKey()), info), verbs.WCMWBindErr)
+// expectBindFails ends the case if a new type 2 window can be bound so.
+func (e *endpoint) expectBindFails(what string, info verbs.BindInfo) {
+	mw := e.newWindow(verbs.MWType2)
+	e.expectFailureStatus("a bind to "+what, bindWR(mw, verbs.NextRKey(mw.RKey()), info), verbs.WCMWBindErr)
 }
 
-// opens binds a window to a part of the end's memory that the peer may read, and names
+// bindReadable binds a window to a part of the end's memory that the peer may read, and names
 // it to the peer.
-func (e *end) opens(mw verbs.MW, off, n int) verbs.Remote {
-	info := part(e.mem, off, n, verbs.AccessRemoteRead)
+func (e *endpoint) bindReadable(mw verbs.MW, off, n int) verbs.Remote {
+	info := bindRange(e.mem, off, n, verbs.AccessRemoteRead)
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(mw, info)}
 }
 
-// opensAs binds a new window, and names what it opens to the peer.
-func (e *end) opensAs(kind verbs.MWType, info verbs.BindInfo) verbs.Remote {
-	return verbs.Remote{Addr: info.Addr, RKey: e.bind(e.window(kind), info)}
+// bindNew binds a new window, and names what it opens to the peer.
+func (e *endpoint) bindNew(kind verbs.MWType, info verbs.BindInfo) verbs.Remote {
+	return verbs.Remote{Addr: info.Addr, RKey: e.bind(e.newWindow(kind), info)}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // What peers can and cannot do through windows.
-var windowPeerCases = overBoth([]conformance.Case{
+var windowPeerCases = alsoOverRD([]conformance.Case{
 	windowRange("type-1", verbs.CapMWType1, verbs.MWType1),
 	windowRange("type-2", verbs.CapMWType2, verbs.MWType2),
 	{
@@ -18,8 +18,8 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Sends:   "a READ and a WRITE of the peer through a window for reads, and through one for writes, of a region for both",
 		Expects: "what the window is for is carried out; the other fails, with memory as it was",
 		Defects: []string{"WindowRights"},
-		Run: onSides(func(d *sides) {
-			m := d.near.Memory(256, regionRights(d.near, remoteRights(d.near)))
+		Run: onDevices(func(d *devices) {
+			m := d.dut.Memory(256, regionAccess(d.dut, remoteAccess(d.dut)))
 			for _, w := range []struct {
 				access           verbs.Access
 				granted, refused verbs.WROpcode
@@ -27,12 +27,12 @@ var windowPeerCases = overBoth([]conformance.Case{
 				{verbs.AccessRemoteRead, verbs.OpRDMARead, verbs.OpRDMAWrite},
 				{verbs.AccessRemoteWrite, verbs.OpRDMAWrite, verbs.OpRDMARead},
 			} {
-				l := d.link(setup{})
-				at := l.near.opensAs(verbs.MWType2, part(m, 64, 64, w.access))
-				l.carriesOut(w.granted, m, at, 64)
-				l.refuses(fmt.Sprintf("%v through a window with rights %#x", w.refused, uint32(w.access)), l.far.rdmaWR(w.refused, 9, 8, at))
+				l := d.newPair(setup{})
+				at := l.dut.bindNew(verbs.MWType2, bindRange(m, 64, 64, w.access))
+				l.expectExecuted(w.granted, m, at, 64)
+				l.expectRefused(fmt.Sprintf("%v through a window with rights %#x", w.refused, uint32(w.access)), l.partner.rdmaWR(w.refused, 9, 8, at))
 			}
-			d.near.ExpectUnchanged(m, 0, 0)
+			d.dut.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -42,15 +42,15 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Sends:   "fetch-and-adds of the peer through a window for atomics, and through one for reads and writes",
 		Expects: "the word of before from the first; that the second fails, and the word as it was",
 		Defects: []string{"NoWindowAtomics"},
-		Run: onReliable(func(l *link) {
-			l.near.setWord(41)
+		Run: onReliable(func(l *qpPair) {
+			l.dut.setWord(41)
 			word := func(access verbs.Access) verbs.Remote {
-				return l.near.opensAs(verbs.MWType2, part(l.near.mem, l.near.wordOff(), 64, access))
+				return l.dut.bindNew(verbs.MWType2, bindRange(l.dut.mem, l.dut.mem.WordOffset(0), 64, access))
 			}
-			l.far.does(verbs.OpAtomicFetchAdd, word(verbs.AccessRemoteAtomic), verbs.Atomic{CompareAdd: 1}, 41)
+			l.partner.expectAtomic(verbs.OpAtomicFetchAdd, word(verbs.AccessRemoteAtomic), verbs.Atomic{CompareAdd: 1}, 41)
 			at := word(verbs.AccessRemoteRead | verbs.AccessRemoteWrite)
-			l.refuses("do atomics through a window for reads and writes", l.far.atomicWR(9, verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}))
-			l.near.Check(l.near.theWord() == 42, "the word as it was, 42", "%d", l.near.theWord())
+			l.expectRefused("do atomics through a window for reads and writes", l.partner.atomicWR(9, verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}))
+			l.dut.Check(l.dut.readWord() == 42, "the word as it was, 42", "%d", l.dut.readWord())
 		}),
 	},
 	{
@@ -60,11 +60,11 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Sends:   "a READ through a window by the peer of the queue pair that bound it, and one by the peer of another of the same domain",
 		Expects: "the bytes for the first, and that the second fails",
 		Defects: []string{"WindowOwner"},
-		Run: onSides(func(d *sides) {
-			own, other := d.link(setup{}), d.link(setup{})
-			at := own.near.opens(own.near.window(verbs.MWType2), 256, 64)
-			own.far.reads(at, own.near.mem.Buf[256:320])
-			other.refuses("read through a window of another queue pair", other.far.readWR(9, toOff, 16, at))
+		Run: onDevices(func(d *devices) {
+			own, other := d.newPair(setup{}), d.newPair(setup{})
+			at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
+			own.partner.expectRead(at, own.dut.mem.Buf[256:320])
+			other.expectRefused("read through a window of another queue pair", other.partner.readWR(9, recvOffset, 16, at))
 		}),
 	},
 	{
@@ -74,12 +74,12 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Sends:   "READs of the peer at 0 and at 56 of a zero-based window of 64 bytes, then at the address that its region has there",
 		Expects: "the first and the last bytes of the window, and that the last one fails",
 		Defects: []string{"ZeroBasedIgnored"},
-		Run: onReliable(func(l *link) {
-			at := l.near.opensAs(verbs.MWType2, part(l.near.mem, 256, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
+		Run: onReliable(func(l *qpPair) {
+			at := l.dut.bindNew(verbs.MWType2, bindRange(l.dut.mem, 256, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 			zero, last := verbs.Remote{RKey: at.RKey}, verbs.Remote{Addr: 56, RKey: at.RKey}
-			l.far.reads(zero, l.near.mem.Buf[256:264])
-			l.far.reads(last, l.near.mem.Buf[312:320])
-			l.refuses("read a zero-based window at the region's address", l.far.readWR(9, toOff, 8, at))
+			l.partner.expectRead(zero, l.dut.mem.Buf[256:264])
+			l.partner.expectRead(last, l.dut.mem.Buf[312:320])
+			l.expectRefused("read a zero-based window at the region's address", l.partner.readWR(9, recvOffset, 8, at))
 		}),
 	},
 	{
@@ -89,14 +89,14 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Sends:   "a bind to 64 bytes, one to none; READs of the peer by the key of the first, before, and by both keys afterwards",
 		Expects: "the bytes for the first, and that the others fail",
 		Defects: []string{"BindDefects"},
-		Run: onSides(func(d *sides) {
-			l, again := d.link(setup{}), d.link(setup{})
-			mw := l.near.window(verbs.MWType1)
-			old := l.near.opens(mw, 256, 64)
-			l.far.reads(old, l.near.mem.Buf[256:264])
-			closed := l.near.opens(mw, 256, 0)
-			l.refuses("read by the old key of a window that was closed", l.far.readWR(9, toOff, 8, old))
-			again.refuses("read by the new key of a window that was closed", again.far.readWR(9, toOff, 8, closed))
+		Run: onDevices(func(d *devices) {
+			l, again := d.newPair(setup{}), d.newPair(setup{})
+			mw := l.dut.newWindow(verbs.MWType1)
+			old := l.dut.bindReadable(mw, 256, 64)
+			l.partner.expectRead(old, l.dut.mem.Buf[256:264])
+			closed := l.dut.bindReadable(mw, 256, 0)
+			l.expectRefused("read by the old key of a window that was closed", l.partner.readWR(9, recvOffset, 8, old))
+			again.expectRefused("read by the new key of a window that was closed", again.partner.readWR(9, recvOffset, 8, closed))
 		}),
 	},
 	{
@@ -106,12 +106,12 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Sends:   "a READ of the peer through a window; another when the window has been freed",
 		Expects: "the bytes for the first, and that the second fails",
 		Defects: []string{"BoundMWBusy"},
-		Run: onReliable(func(l *link) {
-			mw := l.near.window(verbs.MWType2)
-			at := l.near.opens(mw, 256, 64)
-			l.far.reads(at, l.near.mem.Buf[256:320])
-			l.near.Must("a bound window that can be freed", mw.Close())
-			l.refuses("read through a window that has been freed", l.far.readWR(9, toOff, 16, at))
+		Run: onReliable(func(l *qpPair) {
+			mw := l.dut.newWindow(verbs.MWType2)
+			at := l.dut.bindReadable(mw, 256, 64)
+			l.partner.expectRead(at, l.dut.mem.Buf[256:320])
+			l.dut.Must("a bound window that can be freed", mw.Close())
+			l.expectRefused("read through a window that has been freed", l.partner.readWR(9, recvOffset, 16, at))
 		}),
 	},
 	{
@@ -121,15 +121,15 @@ var windowPeerCases = overBoth([]conformance.Case{
 		Sends:   "a bind, a local invalidate, a bind with the next key; a READ of the peer by the new key, and one by the old",
 		Expects: "a completion of LOCAL_INV; the bytes for the new key, and that the old one fails",
 		Defects: []string{"LocalInvNoop"},
-		Run: onReliable(func(l *link) {
-			mw := l.near.window(verbs.MWType2)
-			old := l.near.opens(mw, 256, 64)
-			l.near.PostSend(l.near.qp, verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
-			wc := l.near.ExpectCompletion(5, verbs.WCSuccess)
-			l.near.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
-			fresh := l.near.opens(mw, 512, 64)
-			l.far.reads(fresh, l.near.mem.Buf[512:576])
-			l.refuses("read by a key that was invalidated", l.far.readWR(9, toOff, 16, old))
+		Run: onReliable(func(l *qpPair) {
+			mw := l.dut.newWindow(verbs.MWType2)
+			old := l.dut.bindReadable(mw, 256, 64)
+			l.dut.PostSend(l.dut.qp, verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
+			wc := l.dut.ExpectCompletion(5, verbs.WCSuccess)
+			l.dut.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
+			fresh := l.dut.bindReadable(mw, 512, 64)
+			l.partner.expectRead(fresh, l.dut.mem.Buf[512:576])
+			l.expectRefused("read by a key that was invalidated", l.partner.readWR(9, recvOffset, 16, old))
 		}),
 	},
 })
@@ -138,24 +138,24 @@ var windowPeerCases = overBoth([]conformance.Case{
 func windowRange(name string, needs verbs.Caps, kind verbs.MWType) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/mw/peers-stay-within-" + name,
-		Title: "Through a " + spaced(name) + " window a peer reaches the bytes that it opens, and no others of its region",
+		Title: "Through a " + withSpaces(name) + " window a peer reaches the bytes that it opens, and no others of its region",
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/10"), Level: conformance.Must, Needs: needs,
 		Sends:   "READs and WRITEs of the peer through a window of 64 bytes inside a region: of its last eight, then of eight that begin a byte before it, or end a byte behind it",
 		Expects: "the former are carried out; the latter fail, with memory as it was",
 		Defects: []string{"WindowBounds"},
-		Run: onSides(func(d *sides) {
-			m := d.near.Memory(256, regionRights(d.near, remoteRights(d.near)))
+		Run: onDevices(func(d *devices) {
+			m := d.dut.Memory(256, regionAccess(d.dut, remoteAccess(d.dut)))
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 				for _, off := range []uint64{63, 64 + 57} {
-					l := d.link(setup{})
-					at := l.near.opensAs(kind, part(m, 64, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
+					l := d.newPair(setup{})
+					at := l.dut.bindNew(kind, bindRange(m, 64, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
 					at.Addr = m.Addr() + 64 + 56
-					l.carriesOut(op, m, at, 64+56)
+					l.expectExecuted(op, m, at, 64+56)
 					at.Addr = m.Addr() + off
-					l.refuses(fmt.Sprintf("%v 8 bytes from %d on through a window of bytes 64 to 127", op, off), l.far.rdmaWR(op, 9, 8, at))
+					l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on through a window of bytes 64 to 127", op, off), l.partner.rdmaWR(op, 9, 8, at))
 				}
 			}
-			d.near.ExpectUnchanged(m, 0, 0)
+			d.dut.ExpectUnchanged(m, 0, 0)
 		}),
 	}
 }

@@ -20,14 +20,14 @@ var xrcCases = []conformance.Case{
 		Sends:   "messages of the peer for each of two queues of a domain, over one target",
 		Expects: "each in a receive of its queue",
 		Defects: []string{"SRQNumberWrong"},
-		Run: onXRC(func(x *xrc) {
+		Run: onXRC(func(x *xrcPair) {
 			for _, which := range []int{1, 0, 1} {
-				wr := x.far.sendWR(9, 0, 24)
+				wr := x.partner.sendWR(9, 0, 24)
 				wr.XRC.SRQN = x.srqs[which].Number()
-				x.far.PostSend(x.far.qp, wr)
-				x.far.ExpectCompletion(9, verbs.WCSuccess)
-				wc := x.near.ExpectRecv(uint64(which), 24)
-				x.near.Check(wc.QPN == x.near.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.near.qp.QPN())), "%#x", uint32(wc.QPN))
+				x.partner.PostSend(x.partner.qp, wr)
+				x.partner.ExpectCompletion(9, verbs.WCSuccess)
+				wc := x.dut.ExpectRecv(uint64(which), 24)
+				x.dut.Check(wc.QPN == x.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.dut.qp.QPN())), "%#x", uint32(wc.QPN))
 			}
 		}),
 	},
@@ -68,7 +68,7 @@ var xrcCases = []conformance.Case{
 			_, err = r.Device.OpenQP(domain, first.QPN()+77)
 			r.MustFail("a target that there is not", err, nil)
 			r.Must("a first handle that can be closed", first.Close())
-			r.ExpectState(second, start)
+			r.ExpectState(second, initState)
 			r.Must("a second handle that can be closed", second.Close())
 			r.Must("an empty domain that can be closed", domain.Close())
 		}),
@@ -80,46 +80,46 @@ var xrcCases = []conformance.Case{
 		Sends:   "nothing",
 		Expects: "that a send and a receive posted to a target are refused",
 		Defects: []string{"BadPostsSwallowed"},
-		Run: onXRC(func(x *xrc) {
-			x.near.refusesPost("a send on a target", x.near.sendWR(1, 0, 8), nil)
-			n, err := x.near.qp.PostRecv([]verbs.RecvWR{x.near.recvWR(2, 0, 64)})
-			x.near.MustFail("a receive on a target", err, nil)
-			x.near.Check(n == 0, "no receive taken", "%d", n)
+		Run: onXRC(func(x *xrcPair) {
+			x.dut.expectPostRefused("a send on a target", x.dut.sendWR(1, 0, 8), nil)
+			n, err := x.dut.qp.PostRecv([]verbs.RecvWR{x.dut.recvWR(2, 0, 64)})
+			x.dut.MustFail("a receive on a target", err, nil)
+			x.dut.Check(n == 0, "no receive taken", "%d", n)
 		}),
 	},
 }
 
-// xrc is a target of the device with two shared receive queues, and an initiator of the
+// xrcPair is a target of the device with two shared receive queues, and an initiator of the
 // partner. Each queue has two receives whose ID is its index.
-type xrc struct {
-	*link
+type xrcPair struct {
+	*qpPair
 	srqs [2]verbs.SRQ
 }
 
 // onXRC makes a case of a body that uses a target.
-func onXRC(body func(*xrc)) func(*conformance.Bench) error {
+func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
-		needsByHand(r)
-		d := r2(r)
+		requireModifyConnect(r)
+		d := openPartner(r)
 		domain := xrcDomain(r)
-		x := &xrc{link: &link{
-			near: &end{Rig: d.near, mem: d.near.Memory(memLen, verbs.AccessLocalWrite)},
-			far:  &end{Rig: d.far, mem: d.far.Memory(memLen, verbs.AccessLocalWrite)},
+		x := &xrcPair{qpPair: &qpPair{
+			dut:     &endpoint{Rig: d.dut, mem: d.dut.Memory(memLen, verbs.AccessLocalWrite)},
+			partner: &endpoint{Rig: d.partner, mem: d.partner.Memory(memLen, verbs.AccessLocalWrite)},
 		}}
 		for i := range x.srqs {
 			x.srqs[i] = xrcSRQ(r, domain)
-			r.PostRecv(x.srqs[i], uint64(i), x.near.mem.SGE(4096*i, 64))
-			r.PostRecv(x.srqs[i], uint64(i), x.near.mem.SGE(4096*i+64, 64))
+			r.PostRecv(x.srqs[i], uint64(i), x.dut.mem.SGE(4096*i, 64))
+			r.PostRecv(x.srqs[i], uint64(i), x.dut.mem.SGE(4096*i+64, 64))
 		}
-		x.near.qp = newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
-		x.far.qp = newQP(d.far, verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.far.PD, SendCQ: d.far.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
+		x.dut.qp = newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
+		x.partner.qp = newQP(d.partner, verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.partner.PD, SendCQ: d.partner.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
 		attr := linkAttrs()
-		for _, e := range []struct{ one, other *end }{{x.near, x.far}, {x.far, x.near}} {
+		for _, e := range []struct{ one, other *endpoint }{{x.dut, x.partner}, {x.partner, x.dut}} {
 			toInit(e.one.Rig, e.one.qp, 0)
 			attr.DestQPN, attr.AH = e.other.qp.QPN(), e.one.pathTo(e.other)
 			toRTR(e.one.Rig, e.one.qp, attr)
 		}
-		toRTS(d.far, x.far.qp, attr)
+		toRTS(d.partner, x.partner.qp, attr)
 		body(x)
 	})
 }
