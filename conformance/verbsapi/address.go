@@ -42,7 +42,7 @@ var addressCases = []conformance.Case{
 			}{
 				{"port 0", func(a *verbs.AHAttr) { a.Port = 0 }, verbs.ErrInvalid},
 				{"a port behind the last", func(a *verbs.AHAttr) { a.Port = queryDevice(r).Ports + 1 }, verbs.ErrInvalid},
-				// An entry that is empty may as well not be found.
+				// The error for an empty entry is not specified.
 				{"a source index that stands for no address", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = nowhere }, nil},
 			} {
 				attr := r.PathTo(r)
@@ -62,7 +62,8 @@ var addressCases = []conformance.Case{
 		Run: rig.Body(func(r *rig.Rig) {
 			d := openPartner(r)
 			l := d.newPair(setup{qpType: verbs.QPTypeUD})
-			// The peer has a second queue pair: over datagram-iWARP number 0 names the only one.
+			// The partner needs a second queue pair: in datagram-iWARP, QPN 0 names the
+			// only one.
 			d.newPair(setup{qpType: verbs.QPTypeUD})
 			l.dut.postRecv(1, recvOffset, 64)
 			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 24))
@@ -117,9 +118,9 @@ var addressCases = []conformance.Case{
 	},
 }
 
-// unusedGIDIndex is an index that stands for no address of the device's: the first behind its
-// GID table or, where the table goes on behind what an index can name, that of an entry
-// which is empty.
+// unusedGIDIndex returns a GID index without an address of the device: the first after
+// the table or, if the table has more entries than an index can name, that of an empty
+// entry.
 func unusedGIDIndex(r *rig.Rig) uint8 {
 	n := queryPort(r).GIDs
 	if n <= math.MaxUint8 {

@@ -75,7 +75,7 @@ var asyncCases = []conformance.Case{
 				if err := r.SetLink(step.up); err != nil {
 					rig.Abort(err)
 				}
-				e := r.ExpectEvent(step.want, verbs.EventGIDChange) // a host may take addresses along, and give them back
+				e := r.ExpectEvent(step.want, verbs.EventGIDChange) // a host may remove addresses while the link is down
 				r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
 				p := queryPort(r)
 				r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("that the port is active: %v", step.up), "%v", p.State)
@@ -93,8 +93,8 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{
 		Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
 		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
 		Run: onReliable(func(l *qpPair) {
-			// Which of them is for the transport to say: InfiniBand has one for access and one
-			// for requests, iWARP's providers use the fatal one too.
+			// The event depends on the transport: InfiniBand has one for access errors
+			// and one for requests, iWARP providers also use QP_FATAL.
 			m := l.dut.Memory(64, verbs.AccessRemoteRead)
 			at := m.Remote(0)
 			l.dut.Must("a region that can be closed", m.Close())
@@ -102,7 +102,7 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{
 			for {
 				e, err := l.dut.Device.WaitAsync(l.dut.ResponseTimeout())
 				l.dut.Must("an event of the failed queue pair", err)
-				if e.Type == verbs.EventCommEst { // of before
+				if e.Type == verbs.EventCommEst { // from the connection setup
 					continue
 				}
 				l.dut.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
@@ -115,8 +115,8 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{
 	},
 })
 
-// expectEvent is Rig.Event of the device, but for the events of a connection that has been
-// established, which some queue pairs have and others not.
+// expectEvent fails the case unless the next asynchronous event has this type. It skips
+// COMM_EST, which some queue pairs raise.
 func (l *qpPair) expectEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	for {
 		e, err := l.dut.Device.WaitAsync(l.dut.ResponseTimeout())
@@ -133,8 +133,7 @@ func (l *qpPair) expectEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	}
 }
 
-// expectNoEvent ends the case if there is an event by now, but for those of a connection that
-// has been established.
+// expectNoEvent fails the case if an asynchronous event other than COMM_EST arrives soon.
 func (l *qpPair) expectNoEvent() {
 	for {
 		e, err := l.dut.Device.WaitAsync(shortWait)

@@ -87,28 +87,29 @@ var atomicCases = alsoOverRD([]conformance.Case{
 	},
 })
 
-// wordRemote names it to the peer.
+// wordRemote returns the remote address of the endpoint's first word.
 func (e *endpoint) wordRemote() verbs.Remote { return e.mem.Remote(e.mem.WordOffset(0)) }
 
-// setWord and theWord set and return it: a number of the host. A verb that changes
-// nothing lies between what the program does with the word and what the device does,
-// which both learn of each other only by the peer.
+// setWord sets the first word, in host byte order. A verb call makes the change visible
+// to the device.
 func (e *endpoint) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(e.mem.Buf[e.mem.WordOffset(0):], v)
 	queryPort(e.Rig)
 }
 
+// readWord returns the first word, after a verb call that makes changes of the device
+// visible.
 func (e *endpoint) readWord() uint64 {
 	queryPort(e.Rig)
 	return binary.NativeEndian.Uint64(e.mem.Buf[e.mem.WordOffset(0):])
 }
 
-// atomicWR is a request for an atomic whose result comes to toOff.
+// atomicWR returns an atomic request whose result is stored at recvOffset.
 func (e *endpoint) atomicWR(id uint64, op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: e.mem.SGL(recvOffset, 8), Remote: at, Atomic: operands, UD: e.udDest}
 }
 
-// expectAtomic ends the case unless an atomic returns this.
+// expectAtomic fails the case unless an atomic returns this value.
 func (e *endpoint) expectAtomic(op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic, want uint64) {
 	e.PostSend(e.qp, e.atomicWR(79, op, at, operands))
 	e.ExpectCompletion(79, verbs.WCSuccess)

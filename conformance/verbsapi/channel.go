@@ -46,8 +46,8 @@ var channelCases = []conformance.Case{
 		ID:    "verbs/channel/arming-twice-is-arming-once",
 		Title: "A completion queue that is armed again before its event makes one event",
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/3"), Level: conformance.Should,
-		// The page could be read as one event for each call. What devices have is one
-		// bit a queue, and IBTA speaks of the state that a queue is armed in.
+		// The manual page could also mean one event per call. Devices have one bit per
+		// queue, and IBTA describes an armed state.
 		Sends:   "three arms and three completions",
 		Expects: "one event",
 		Defects: []string{"ArmsCount"},
@@ -76,9 +76,8 @@ var channelCases = []conformance.Case{
 		ID:    "verbs/channel/earlier-completions-make-no-event",
 		Title: "Arming asks about completions that are added afterwards, not about those that are there",
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/5"), Level: conformance.Should,
-		// It is why programs poll once more after they have armed. The page says it of
-		// new entries; devices exist that report those which were not yet polled, to the
-		// harm of nobody but of who counts events.
+		// The manual page speaks of new entries, which is why applications poll once more
+		// after arming. Some devices also report entries that were not polled yet.
 		Sends:   "a completion, an arm, a wait; then another completion",
 		Expects: "no event for the first; one for the second",
 		Defects: []string{"ArmLooksBack"},
@@ -226,8 +225,8 @@ var channelCases = []conformance.Case{
 	{
 		ID:    "verbs/channel/arm-needs-a-channel",
 		Title: "A completion queue without a channel cannot be armed",
-		// The page demands a channel of whoever waits for events. Devices exist that arm
-		// into the void, which nobody notices but who waits.
+		// The manual page requires a channel to wait for events. Some devices accept the
+		// call without one.
 		Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/13"), Level: conformance.Should,
 		Sends:   "nothing",
 		Expects: "a refusal, for all completions and for solicited ones",
@@ -240,7 +239,7 @@ var channelCases = []conformance.Case{
 	},
 }
 
-// channel is a completion channel with one queue, and something that completes there.
+// channel is a completion channel with one CQ and a source of completions on it.
 type channel struct {
 	*rig.Rig
 	verbs.CompChannel
@@ -248,7 +247,7 @@ type channel struct {
 	source *flushSource
 }
 
-// onChannel makes a case of a body that uses a completion channel.
+// onChannel makes the body of a case from a function that uses a completion channel.
 func onChannel(body func(*channel)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		c := &channel{Rig: r, CompChannel: newChannel(r)}
@@ -264,12 +263,11 @@ func newChannel(r *rig.Rig) verbs.CompChannel {
 	return ch
 }
 
-// arm arms a queue.
 func (c *channel) arm(cq verbs.CQ, solicited bool) {
 	c.Must("a completion queue that can be armed", cq.ReqNotify(solicited))
 }
 
-// expectEvent ends the case unless the next event is there in time, and of this queue.
+// expectEvent fails the case unless the next event arrives in time and is of this CQ.
 func (c *channel) expectEvent(want verbs.CQ) {
 	got, err := c.Wait(c.ResponseTimeout())
 	switch {
@@ -282,15 +280,15 @@ func (c *channel) expectEvent(want verbs.CQ) {
 	}
 }
 
-// expectNoEvent ends the case if there is an event in a time in which one would have come.
+// expectNoEvent fails the case if an event arrives soon.
 func (c *channel) expectNoEvent() {
 	_, err := c.Wait(shortWait)
 	c.Check(err != nil, "no completion event", "one")
 	c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
 }
 
-// expectSuccess ends the case unless the end's next completion is there in time, with
-// success.
+// expectSuccess fails the case unless the endpoint's next completion arrives in time and
+// is a success.
 func (e *endpoint) expectSuccess() {
 	wc, ok := e.PollCQ(e.sendCQ, e.ResponseTimeout())
 	e.Check(ok && wc.Status == verbs.WCSuccess, "a completion", "%s", rig.Describe(&wc))

@@ -10,13 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// verbCall is something that can be asked of an object.
+// verbCall is a verb of an object, by name.
 type verbCall struct {
 	name string
 	call func() error
 }
 
-// closingCases ask what closed objects say.
+// closingCases test verbs on closed objects.
 var closingCases = []conformance.Case{
 	closedObjectCase("pd", "protection domain", 0, func(r *rig.Rig) (closer, []verbCall) {
 		pd := otherPD(r)
@@ -176,8 +176,8 @@ var closingCases = []conformance.Case{
 	},
 }
 
-// closedObjectCase is the case of an object that has been closed. made returns one that can
-// be, and what can be asked of it.
+// closedObjectCase returns a case about a closed object. create returns the object and
+// its verbs.
 func closedObjectCase(name, what string, needs verbs.Caps, create func(*rig.Rig) (closer, []verbCall)) conformance.Case {
 	defects := []string{"ClosesTwice"}
 	expects := "ErrClosed from a second close"

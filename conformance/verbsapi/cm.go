@@ -67,7 +67,7 @@ var cmCases = []conformance.Case{
 				d.dut.Check(d.conn.Remote() == d.listener.Addr(), fmt.Sprintf("a peer at %v", d.listener.Addr()), "%v", d.conn.Remote())
 			}
 			l := d.pair()
-			// Over iWARP it may be that only who asked may speak first.
+			// Over iWARP the active side may have to send first.
 			l.expectDelivery(d.active, d.passive, 24)
 			l.expectDelivery(d.passive, d.active, 40)
 		}),
@@ -163,7 +163,7 @@ var cmCases = []conformance.Case{
 	},
 }
 
-// checkPrivateData ends the case unless private data arrived: exactly, or with zeros behind.
+// checkPrivateData fails the case unless got is want, with or without zeros after it.
 func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
 	ok := bytes.HasPrefix(got, want) && len(bytes.Trim(got[min(len(want), len(got)):], "\x00")) == 0
 	r.Check(ok, fmt.Sprintf("%d bytes of private data with %s, % .8x …", len(want), what, want), "%d bytes, % .8x …", len(got), got)

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// cmLifeCases are about what becomes of requests, and how connections end.
+// cmLifeCases test pending requests and the end of connections.
 var cmLifeCases = []conformance.Case{
 	{
 		ID:    "verbs/cm/patience",
@@ -21,7 +21,7 @@ var cmLifeCases = []conformance.Case{
 		Expects: "ErrTimeout, not before its time and not long after",
 		Defects: []string{"CMTimeoutsTenfold"},
 		Run: rig.Body(func(r *rig.Rig) {
-			// Long after: a machine that is busy with others has some slack.
+			// The upper limit is generous for a busy machine.
 			takes := func(what string, limit time.Duration, call func() error) {
 				began := r.Now()
 				err := call()

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// connect makes both ends ready to send.
+// connect moves both queue pairs to RTS.
 func (l *qpPair) connect(s *setup) {
 	switch {
 	case s.qpType == verbs.QPTypeUD:
@@ -29,24 +29,26 @@ func (l *qpPair) connect(s *setup) {
 	}
 }
 
-// isIB reports whether queue pairs are connected by modify. Over iWARP a connection
-// is a TCP stream, which only the connection manager can make.
+// isIB reports whether the transport is InfiniBand, whose queue pairs are connected by
+// ibv_modify_qp. iWARP connections are TCP streams that only the connection manager can
+// make.
 func isIB(r *rig.Rig) bool { return r.Device.Info().Transport == verbs.TransportIB }
 
-// requireModifyConnect ends a case as unsupported that connects by hand.
+// requireModifyConnect ends the case as unsupported unless queue pairs can be connected
+// by ibv_modify_qp.
 func requireModifyConnect(r *rig.Rig) {
 	requireIB(r, "queue pairs of this transport are connected by the connection manager only")
 }
 
-// requireIB ends a case as unsupported that asks for what only InfiniBand's transport has,
-// and says what is different elsewhere.
+// requireIB ends the case as unsupported unless the transport is InfiniBand. elsewhere is
+// the reason.
 func requireIB(r *rig.Rig, elsewhere string) {
 	if !isIB(r) {
 		rig.Abort(fmt.Errorf("%s: %w", elsewhere, conformance.ErrBenchCannot))
 	}
 }
 
-// Attributes that a change of state names.
+// Required attributes of state transitions.
 const (
 	initAttrs     = verbs.QPAttrPKeyIndex | verbs.QPAttrPort
 	rtrAttrs      = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
@@ -54,7 +56,7 @@ const (
 	requesterSide = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
 )
 
-// toInit takes a queue pair from RESET to INIT.
+// toInit moves a queue pair from RESET to INIT.
 func toInit(r *rig.Rig, qp verbs.QP, remote verbs.Access) {
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: remote, QKey: qKey}
 	mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
@@ -64,12 +66,12 @@ func toInit(r *rig.Rig, qp verbs.QP, remote verbs.Access) {
 	r.Must("RESET to INIT", qp.Modify(attr, mask))
 }
 
-// toState takes a queue pair to a state that needs no attributes: RESET, ERR, SQD.
+// toState moves a queue pair to a state that needs no attributes: RESET, ERR or SQD.
 func toState(r *rig.Rig, qp verbs.QP, state verbs.QPState) {
 	r.Must(fmt.Sprintf("a queue pair that goes to %v", state), qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
 }
 
-// linkAttrs are those of a connection by hand, but for whom it is with.
+// linkAttrs returns the attributes of a connection, without the destination.
 func linkAttrs() verbs.QPAttr {
 	return verbs.QPAttr{
 		PathMTU: verbs.MTU1024, RQPSN: 0x1000, SQPSN: 0x1000, MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 12,
@@ -77,14 +79,14 @@ func linkAttrs() verbs.QPAttr {
 	}
 }
 
-// connectTo connects a queue pair in INIT with another.
+// connectTo connects a queue pair in INIT to another by ibv_modify_qp.
 func (e *endpoint) connectTo(other *endpoint, attr verbs.QPAttr) {
 	attr.DestQPN, attr.AH = other.qp.QPN(), e.pathTo(other)
 	toRTR(e.Rig, e.qp, attr)
 	toRTS(e.Rig, e.qp, attr)
 }
 
-// toRTR and toRTS take a connected queue pair on.
+// toRTR moves a connected queue pair from INIT to RTR.
 func toRTR(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
 	attr.State = verbs.QPStateRTR
 	mask := verbs.QPAttrState | rtrAttrs
@@ -94,6 +96,7 @@ func toRTR(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
 	r.Must("INIT to RTR", qp.Modify(attr, mask))
 }
 
+// toRTS moves a connected queue pair from RTR to RTS.
 func toRTS(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
 	attr.State = verbs.QPStateRTS
 	mask := verbs.QPAttrState | verbs.QPAttrSQPSN
@@ -103,11 +106,11 @@ func toRTS(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
 	r.Must("RTR to RTS", qp.Modify(attr, mask))
 }
 
-// pathTo is the address of another end.
+// pathTo returns the path to another endpoint.
 func (e *endpoint) pathTo(other *endpoint) verbs.AHAttr { return e.PathTo(other.Rig) }
 
-// addressTo makes a datagram queue pair in INIT ready, and gives it somebody to talk
-// to.
+// addressTo moves a UD queue pair from INIT to RTS, and sets the destination of its
+// datagrams.
 func (e *endpoint) addressTo(other *endpoint) {
 	udToRTS(e.Rig, e.qp)
 	ah, err := e.PD.CreateAH(e.pathTo(other))
@@ -115,14 +118,14 @@ func (e *endpoint) addressTo(other *endpoint) {
 	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
 
-// udToRTS takes a datagram queue pair from INIT to RTS.
+// udToRTS moves a UD queue pair from INIT to RTS.
 func udToRTS(r *rig.Rig, qp verbs.QP) {
 	r.Must("INIT to RTR", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
 	r.Must("RTR to RTS", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x2000}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 }
 
-// connectByCM connects the two by the connection manager. The device listens, at an
-// address that the bench knows.
+// connectByCM connects the two by the connection manager. The device under test listens,
+// at an address that the bench knows.
 func (l *qpPair) connectByCM() {
 	listener := listen(l.dut.Rig)
 	partner := l.dut.Go("partner connects", func() (err error) {
@@ -139,10 +142,10 @@ func (l *qpPair) connectByCM() {
 	l.dut.Must("a listener that can be closed", listener.Close())
 }
 
-// accept accepts the request of the partner's queue pair. Linux's siw overlooks the first
-// message of a stream if it comes before accepting is done, and for the connection it then
-// waits for ever: so the partner, which has one by then, writes nothing until the device has
-// heard it. Which devices do so the cases of MPA say, and not every one here.
+// accept accepts the partner's request. siw of Linux ignores the first message of a
+// stream if it arrives before the accept is complete, and then waits forever. Therefore
+// the partner sends empty WRITEs until the accept returns. Cases of MPA test this
+// behaviour.
 func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, from *endpoint) {
 	unheard := 50 * time.Millisecond
 	if isIB(e.Rig) {
@@ -159,18 +162,16 @@ func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, from *en
 	e.Must("a request that can be accepted", err)
 }
 
-// sendEmptyWrite writes nothing to nowhere, which nobody has anything to say to. It completes
-// unseen: a case may have left completions of its own.
+// sendEmptyWrite posts an unsignaled WRITE of no bytes, which needs no response.
 func (e *endpoint) sendEmptyWrite() {
-	// Before it is connected itself, that is refused.
+	// The post fails until the partner is connected.
 	_, _ = e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite}})
 }
 
-// connParam are how many reads and atomics both ends of a connection take and ask for,
-// with the patience that connections by hand have.
+// connParam are the connection parameters of both ends.
 var connParam = verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
 
-// listen has the device listen at its first address, for connections.
+// listen makes the device listen at its first address.
 func listen(r *rig.Rig) verbs.Listener {
 	l, err := r.CM().Listen(netip.AddrPortFrom(r.Local[0], 0), verbs.PortSpaceTCP, 4)
 	r.Must("a listener", err)

@@ -57,7 +57,7 @@ var cqCases = []conformance.Case{
 			}
 			empty(make([]verbs.WC, 4))
 			newFlushSource(r, cq).complete(1)
-			empty(nil) // and what is there is still there
+			empty(nil) // the completion must not be lost
 			pollCompletions(r, cq, 1, 1)
 			empty(make([]verbs.WC, 4))
 		}),
@@ -149,7 +149,7 @@ var cqCases = []conformance.Case{
 			newFlushSource(r, cq).complete(cq.Depth() + 3)
 			e := r.ExpectEvent(verbs.EventCQErr)
 			r.Check(e.CQ == cq, "an event that names the queue", "%v", e.CQ)
-			// Others may follow, of the queue pair, but no second one of the queue.
+			// Events of the queue pair may follow, but no second one of the CQ.
 			for {
 				e, err := r.Device.WaitAsync(shortWait)
 				if errors.Is(err, verbs.ErrTimeout) {
@@ -158,7 +158,7 @@ var cqCases = []conformance.Case{
 				r.Must("events", err)
 				r.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "a second one")
 			}
-			// What it had taken before, it may still hand out.
+			// Completions from before the overrun may still be polled.
 			n, err := 1, error(nil)
 			for n > 0 && err == nil {
 				n, err = cq.Poll(make([]verbs.WC, 64))
@@ -239,7 +239,6 @@ var cqCases = []conformance.Case{
 	},
 }
 
-// newCQ makes a completion queue.
 func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
 	cq, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel})
 	r.Must(fmt.Sprintf("a completion queue of depth %d", depth), err)

@@ -1,17 +1,15 @@
-// Package verbsapi has the cases of the verbs API itself: what an application may
-// rely on whatever the wire below. They touch the device under test and a partner
-// of the same kind over verbs alone, and look at no packet. They are in files named
-// after the section of the ledger that they check (../ledger/verbs.yaml).
+// Package verbsapi contains the conformance cases of the verbs API: what an application
+// may rely on whatever the transport. They use the device under test and a partner of the
+// same kind through verbs only, and look at no packets. Files are named after the section
+// of the ledger (../ledger/verbs.yaml).
 //
-// The same bodies run on every kind of device. What differs between transports is
-// asked of the device ([verbs.DeviceInfo].Transport and its capabilities), never of
-// the name of its provider, and is argued where it matters: queue pairs are connected
-// by hand over InfiniBand's transport and by the connection manager over iWARP, and a
-// device without connections talks by datagrams. See [link].
+// The same cases run on every device. Differences between transports depend on
+// [verbs.DeviceInfo].Transport and the capabilities, never on the name of the provider:
+// queue pairs are connected by ibv_modify_qp over InfiniBand and by the connection
+// manager over iWARP, and devices without connections use datagrams. See [qpPair].
 //
-// What the manual pages of libibverbs leave to the caller's care, since C cannot catch
-// it, is an error here: package verbs says which. A case asks for a particular error
-// only where that package, or a manual page, names it.
+// Misuse that libibverbs leaves undefined is an error in package verbs. A case expects a
+// particular error only if that package or a manual page names it.
 package verbsapi
 
 import (
@@ -34,13 +32,12 @@ func Suite() *conformance.Suite {
 	}
 }
 
-// describeEvent tells an event in a few words. There is nothing else than what the case itself
-// notes: it looks at no packet.
+// describeEvent formats an event as one line. The records have only notes: these cases
+// look at no packets.
 func describeEvent(e *conformance.Event) string { return e.Text }
 
-// manual cites a manual page of rdma-core, a section or compliance statement of IBTA
-// where the pages rest on it, or package verbs, whose documentation says what a call
-// does that C has no counterpart of.
+// manual cites a manual page of rdma-core, a section or compliance statement of IBTA, or
+// the documentation of package verbs.
 func manual(where string, rows ...string) conformance.Cite {
 	doc := "IBTA"
 	switch {

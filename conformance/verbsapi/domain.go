@@ -47,11 +47,11 @@ var domainCases = []conformance.Case{
 	},
 }
 
-// closer is anything that is made in a domain.
+// closer is an object of a protection domain.
 type closer interface{ Close() error }
 
-// pdBusyCase is the case that a domain cannot go before things of a kind that are made
-// in it.
+// pdBusyCase returns the case that a protection domain cannot be freed while it has
+// objects of a kind. create returns such an object.
 func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) closer) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/pd/busy-with-" + kind,
@@ -71,7 +71,7 @@ func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) c
 	}
 }
 
-// otherPD makes another protection domain.
+// otherPD allocates another protection domain.
 func otherPD(r *rig.Rig) verbs.PD {
 	pd, err := r.Device.AllocPD()
 	r.Must("another protection domain", err)

@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// grhLen is how many bytes come before the payload in a receive: datagrams bring the
-// address that they are from.
+// grhLen returns the number of bytes before the payload in a receive.
 func (e *endpoint) grhLen() int {
 	if e.qp.Type() == verbs.QPTypeUD {
 		return verbs.GRHLen
@@ -16,36 +15,35 @@ func (e *endpoint) grhLen() int {
 	return 0
 }
 
-// sendWR is a request to send n bytes of the end's memory, from off on.
+// sendWR returns a SEND of n bytes of the endpoint's memory from off on.
 func (e *endpoint) sendWR(id uint64, off, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), UD: e.udDest}
 }
 
-// recvWR is a receive for n bytes. What it brings is to be found at off, behind the
-// area.
+// recvWR returns a receive for n bytes. The payload is stored at off, after the GRH area.
 func (e *endpoint) recvWR(id uint64, off, n int) verbs.RecvWR {
 	return verbs.RecvWR{WRID: id, SGL: e.mem.SGL(off, e.grhLen()+n)}
 }
 
-// postRecv posts a receive for n bytes that has to be taken.
+// postRecv posts a receive for n bytes.
 func (e *endpoint) postRecv(id uint64, off, n int) { e.PostRecv(e.qp, id, e.recvWR(id, off, n).SGL...) }
 
-// expectMessage ends the case unless the next completion is of this receive, with these bytes at
-// off.
+// expectMessage fails the case unless the next completion is that of this receive, with
+// these bytes at off.
 func (e *endpoint) expectMessage(id uint64, off int, want []byte) verbs.WC {
 	wc := e.ExpectRecv(id, e.grhLen()+len(want))
 	e.ExpectBytes(e.mem, off+e.grhLen(), want)
 	return wc
 }
 
-// Where in its memory an end sends from and receives to, if nothing else matters.
+// Default offsets of sends and receives in the endpoint's memory.
 const (
 	sendOffset = 0
 	recvOffset = 8 << 10
 )
 
-// expectDelivery ends the case unless a message of n bytes gets from one end to the other.
-// Both must have nothing outstanding.
+// expectDelivery fails the case unless a message of n bytes is delivered. Both ends must
+// have nothing outstanding.
 func (l *qpPair) expectDelivery(from, to *endpoint, n int) {
 	const id = 77
 	to.postRecv(id, recvOffset, n)
@@ -54,44 +52,42 @@ func (l *qpPair) expectDelivery(from, to *endpoint, n int) {
 	to.expectMessage(id, recvOffset, from.mem.Buf[sendOffset:][:n])
 }
 
-// expectBothDeliver ends the case unless messages get from each end to the other.
+// expectBothDeliver fails the case unless a message in each direction is delivered.
 func (l *qpPair) expectBothDeliver() {
 	l.expectDelivery(l.dut, l.partner, 24)
 	l.expectDelivery(l.partner, l.dut, 40)
 }
 
-// remote names n bytes of the end's memory to its peer.
+// remote returns the remote address of an offset in the endpoint's memory.
 func (e *endpoint) remote(off int) verbs.Remote { return e.mem.Remote(off) }
 
-// toState takes the end's queue pair to a state that needs no attributes.
+// toState moves the queue pair to a state that needs no attributes.
 func (e *endpoint) toState(state verbs.QPState) { toState(e.Rig, e.qp, state) }
 
-// queryQP returns the attributes of a queue pair.
 func queryQP(r *rig.Rig, qp verbs.QP) verbs.QPAttr {
 	a, err := qp.Query()
 	r.Must("a queue pair that can be queried", err)
 	return a
 }
 
-// queryDevice returns the attributes of the device.
 func queryDevice(r *rig.Rig) verbs.DeviceAttr {
 	a, err := r.Device.QueryDevice()
 	r.Must("a device that can be queried", err)
 	return a
 }
 
-// queryPort returns the attributes of the device's first port.
+// queryPort returns the attributes of port 1.
 func queryPort(r *rig.Rig) verbs.PortAttr {
 	p, err := r.Device.QueryPort(1)
 	r.Must("a port that can be queried", err)
 	return p
 }
 
-// expectFailure ends the case unless a request that the device need not refuse at once is
-// refused, or completes in error. It returns the completion, if there was one.
+// expectFailure fails the case unless a request fails. It returns the completion, if
+// there was one.
 //
-// A device may know that a request is wrong when it is posted, or find out when its
-// turn comes: manual pages and IBTA allow both for most errors.
+// A device may reject the post or complete the request with an error: manual pages and
+// IBTA allow both for most errors.
 func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	if err != nil {
@@ -105,7 +101,8 @@ func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) 
 	return wc, true
 }
 
-// expectFailureStatus is fails for errors whose completion has to have one of these statuses.
+// expectFailureStatus is expectFailure for requests that must complete with one of these
+// statuses, if they complete.
 func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	wc, completed := e.expectFailure(what, wr)
 	for _, s := range statuses {
@@ -116,7 +113,7 @@ func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ..
 	e.Fail(fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
 }
 
-// expectPostRefused ends the case unless a request is refused when it is posted.
+// expectPostRefused fails the case unless posting a request fails.
 func (e *endpoint) expectPostRefused(what string, wr verbs.SendWR, reason error) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	e.MustFail(what, err, reason)

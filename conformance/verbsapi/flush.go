@@ -7,15 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Completions without a peer: the receives of a queue pair are flushed when it fails, on
-// every transport and whatever the service.
+// This file makes completions without a peer: receives of a queue pair are flushed when
+// it fails, on every transport.
 
-// flushSource makes completions on a queue of the case's choice.
+// flushSource makes completions on a CQ, by flushed receives.
 //
-// Receives are posted before the queue pair fails: whether those are flushed that are
-// posted afterwards is a question of its own (verbs/flush/posted-afterwards), and no case
-// about something else shall depend on it. So every batch has a queue pair of its own; one
-// that is reset and used again may lose the completions that it has made.
+// Receives are posted before the queue pair fails, because verbs/flush/posted-afterwards
+// tests those posted later. Every batch uses a new queue pair: RESET may discard
+// completions.
 type flushSource struct {
 	*rig.Rig
 	cq  verbs.CQ
@@ -25,12 +24,11 @@ type flushSource struct {
 	n  uint64
 }
 
-// newFlushSource returns a source for a completion queue.
 func newFlushSource(r *rig.Rig, cq verbs.CQ) *flushSource {
 	return &flushSource{Rig: r, cq: cq, mem: r.Memory(64, verbs.AccessLocalWrite)}
 }
 
-// postReceives readies n completions, whose IDs go on from those before, beginning with 1.
+// postReceives posts n receives. Their IDs continue those before, from 1 on.
 func (s *flushSource) postReceives(n int) {
 	caps := smallCaps
 	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
@@ -42,7 +40,7 @@ func (s *flushSource) postReceives(n int) {
 	}
 }
 
-// flush makes the completions that are ready.
+// flush makes the posted receives complete.
 func (s *flushSource) flush() { toState(s.Rig, s.qp, errState) }
 
 // complete makes n completions.
@@ -51,8 +49,8 @@ func (s *flushSource) complete(n int) {
 	s.flush()
 }
 
-// pollCompletions polls a queue until it has given n completions, as many at a time as
-// fit into a batch, or patience ends.
+// pollCompletions polls a CQ for n completions, at most batch at a time. The case fails
+// if they do not arrive in time.
 func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	var all []verbs.WC
 	into := make([]verbs.WC, batch)
@@ -71,8 +69,8 @@ func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	return all
 }
 
-// checkOrder ends the case unless completions have these IDs one after the other, from
-// first on, and this status.
+// checkOrder fails the case unless the completions have consecutive IDs from first on,
+// and this status.
 func checkOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus) {
 	for i := range wcs {
 		want := first + uint64(i)
@@ -81,7 +79,7 @@ func checkOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus)
 	}
 }
 
-// expectEmptyCQ ends the case if a queue has a completion by now.
+// expectEmptyCQ fails the case if a completion arrives on the CQ soon.
 func expectEmptyCQ(r *rig.Rig, cq verbs.CQ) {
 	if wc, ok := r.PollCQ(cq, shortWait); ok {
 		r.Fail("no further completion", "%s", rig.Describe(&wc))

@@ -10,19 +10,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handshake is a connection of the two sides that is being made by the connection manager,
-// in the direction that the case says.
+// handshake is a connection between the two devices that the connection manager is
+// making.
 type handshake struct {
 	*devices
 	active, passive *endpoint
 	listener        verbs.Listener
-	// conn is what the asking side has got when its task has ended.
+	// conn is the active side's connection when task has ended.
 	conn verbs.Conn
 	task conformance.Task
 }
 
-// newHandshake returns queue pairs on both sides that are not connected, and a listener at
-// the answering one: the partner's if the device asks.
+// newHandshake makes unconnected queue pairs on both devices, and a listener on the
+// passive one.
 func newHandshake(r *rig.Rig, dutActive bool) *handshake {
 	d := &handshake{devices: openPartner(r)}
 	dut, partner := newEndpoint(d.dut, &setup{qpType: verbs.QPTypeRC}), newEndpoint(d.partner, &setup{qpType: verbs.QPTypeRC})
@@ -38,7 +38,7 @@ func newHandshake(r *rig.Rig, dutActive bool) *handshake {
 	return d
 }
 
-// startConnect has the asking side connect, beside the case.
+// startConnect starts a task that connects the active side.
 func (d *handshake) startConnect(param verbs.ConnParam, timeout time.Duration) {
 	d.task = d.dut.Go("connect", func() (err error) {
 		cm, err := d.active.Device.CM()
@@ -49,26 +49,26 @@ func (d *handshake) startConnect(param verbs.ConnParam, timeout time.Duration) {
 	})
 }
 
-// nextRequest returns the request that the answering side has got.
+// nextRequest returns the connection request that the passive side received.
 func (d *handshake) nextRequest() verbs.ConnRequest {
 	req, err := d.listener.GetRequest(d.dut.ResponseTimeout())
 	d.dut.Must("a request for a connection", err)
 	return req
 }
 
-// awaitConnected ends the case unless the asking side has a connection.
+// awaitConnected fails the case unless the active side gets its connection.
 func (d *handshake) awaitConnected() {
 	d.dut.Must("a connection", d.task.Wait(d.dut.ResponseTimeout()))
 }
 
-// accept accepts a request.
+// accept accepts a request and waits for the active side.
 func (d *handshake) accept(req verbs.ConnRequest, param verbs.ConnParam) {
 	d.passive.accept(req, param, d.active)
 	d.awaitConnected()
 	d.active.conn = d.conn
 }
 
-// pair is the connection, once it is made.
+// pair returns the connected queue pairs.
 func (d *handshake) pair() *qpPair {
 	l := &qpPair{dut: d.active, partner: d.passive}
 	if d.passive.Rig == d.dut {
@@ -77,7 +77,7 @@ func (d *handshake) pair() *qpPair {
 	return l
 }
 
-// dutIsActive reports whether it is the device that asks.
+// dutIsActive reports whether the device under test is the active side.
 func (d *handshake) dutIsActive() bool { return d.active.Rig == d.dut }
 
 // establish makes the connection, with receives posted on both sides.
@@ -91,7 +91,8 @@ func (d *handshake) establish(receives int) *qpPair {
 	return d.pair()
 }
 
-// expectFlushed ends the case unless both queue pairs fail, and flush these receives.
+// expectFlushed fails the case unless both queue pairs go to ERR and flush this many
+// receives.
 func (l *qpPair) expectFlushed(receives int) {
 	for _, e := range []*endpoint{l.dut, l.partner} {
 		e.AwaitState(e.qp, errState)
@@ -99,8 +100,8 @@ func (l *qpPair) expectFlushed(receives int) {
 	}
 }
 
-// onHandshake makes a case of a body that runs with the device asking, and again with the
-// device answering.
+// onHandshake makes the body of a case from a function that runs with the device as the
+// passive side, and again as the active side.
 func onHandshake(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		for _, dutActive := range []bool{false, true} {
@@ -110,11 +111,10 @@ func onHandshake(body func(*handshake)) func(*conformance.Bench) error {
 	})
 }
 
-// privateDataLimits are how much private data goes with a request and with an answer, at least,
-// and from where on it cannot. InfiniBand's messages have fixed sizes. MPA's start-up
-// frames have 512 octets, of which the enhanced start-up takes four; but rdma_conn_param
-// counts in one octet, so that a device which is reached through librdmacm cannot be asked
-// for more than 255. What the frames themselves carry, the cases of iWARP ask.
+// privateDataLimits are the lengths of private data that fit into a request and a reply,
+// and one that is too long. InfiniBand's messages have fixed sizes. MPA start-up frames
+// carry 512 octets, four of which the enhanced start-up uses, but rdma_conn_param has an
+// 8-bit length.
 type privateDataLimits struct{ request, reply, tooLong int }
 
 func privateLimits(r *rig.Rig) privateDataLimits {

@@ -10,7 +10,7 @@ import (
 
 const needsSendInv = verbs.CapMWType2 | verbs.CapSendInv
 
-// Messages of peers that invalidate keys.
+// invalidateCases test messages of the partner that invalidate keys.
 var invalidateCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/mw/invalidated-by-the-peer",
@@ -85,9 +85,9 @@ var invalidateCases = alsoOverRD([]conformance.Case{
 	},
 })
 
-// expectInvalidateFails ends the case unless the receive of a message fails that is to
-// invalidate a key which it cannot. What becomes of the request is for the transport to
-// say: over InfiniBand's nobody answers it, over others it may have completed.
+// expectInvalidateFails fails the case unless the receive of a message fails that
+// invalidates this key. The result of the send depends on the transport: InfiniBand does
+// not answer it, others may have completed it.
 func (l *qpPair) expectInvalidateFails(what string, key verbs.RKey) {
 	const recv, send = 31, 32
 	l.dut.postRecv(recv, recvOffset, 64)
@@ -98,7 +98,7 @@ func (l *qpPair) expectInvalidateFails(what string, key verbs.RKey) {
 	l.dut.Check(wc.WRID == recv && wc.Status != verbs.WCSuccess, fmt.Sprintf("a receive that fails: %s (%#x) cannot be invalidated", what, key), "%s", rig.Describe(&wc))
 }
 
-// resetPartner takes the far end's queue pair away, and with it what it would still complete.
+// resetPartner resets the partner's queue pair, and discards its completions.
 func (l *qpPair) resetPartner() {
 	l.partner.toState(reset)
 	for {

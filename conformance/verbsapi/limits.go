@@ -26,18 +26,17 @@ var limitCases = []conformance.Case{
 		}),
 }
 
-// maxObjects is up to how many objects of a kind are made: a hundred times as many would
-// be as good a proof, and take the memory of a machine.
+// maxObjects is how many objects of a kind are created at most, to save memory.
 const maxObjects = 1 << 17
 
-// asManyAsClaimedCase is the case that a device makes as many objects of a kind as it says.
-// maker returns what makes another.
+// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as
+// it claims. maker returns a function that creates one.
 func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, maker func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
 		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
-		// The page calls its numbers upper limits, which memory that is used up may not
-		// let anybody reach. A device of which nobody else asks anything has no such excuse.
+		// The manual page calls the numbers upper limits, which a lack of memory may
+		// prevent. An idle device has enough memory.
 		Cite: manual("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
 		Labels:  []string{conformance.Slow},
 		Sends:   "nothing",

@@ -8,56 +8,54 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// qpPair is two queue pairs that talk to each other: near is of the device under test,
-// far of its partner. A case asks for what both transports have, and link brings it
-// about by what each needs.
+// qpPair is two connected queue pairs, or two UD queue pairs that address each other: one
+// of the device under test, one of its partner.
 type qpPair struct{ dut, partner *endpoint }
 
-// endpoint is a queue pair, and the application around it.
+// endpoint is a queue pair and its application.
 type endpoint struct {
-	// Rig is the application: its device, domain and completion queue.
+	// Rig has the device, protection domain and CQ.
 	*rig.Rig
 	qp verbs.QP
-	// mem is where its messages come from and go to, and what its peer works on.
+	// mem is for sends and receives, and for remote access by the peer.
 	mem *rig.Memory
-	// ownCQ is where it completes, which is the rig's unless the case has chosen.
+	// sendCQ is the CQ of its sends: that of the rig, unless the case chooses another.
 	sendCQ verbs.CQ
-	// to is where its datagrams go; the zero value if it is connected.
+	// udDest is the destination of datagrams; zero if connected.
 	udDest verbs.UD
-	// conn is its connection if the connection manager has made it.
+	// conn is set if the connection manager made the connection.
 	conn verbs.Conn
 }
 
-// setup is how a link is made. The zero value is a connection, or datagrams where the
-// device has none, ready to send on both sides.
+// setup describes a pair. The zero value is an RC connection, or UD if the device has no
+// RC, in RTS.
 type setup struct {
 	qpType verbs.QPType
-	// caps are the sizes of both queue pairs; small ones if zero.
+	// caps are the capacities of both queue pairs; smallCaps if zero.
 	caps verbs.QPCaps
-	// change changes how the near queue pair is made.
+	// modifyInit changes the QPInit of the device under test.
 	modifyInit func(*verbs.QPInit)
-	// attr changes how both are connected by hand.
+	// modifyAttr changes the attributes of a connection by ibv_modify_qp.
 	modifyAttr func(*verbs.QPAttr)
-	// rights are what peers may do with queue pairs and memory, if not everything.
+	// access are the rights of the peer on queue pairs and memory; all if zero.
 	access verbs.Access
 }
 
-// onPair makes a case of a body that uses a link made like that.
+// onPair makes the body of a case from a function that uses a pair.
 func onPair(s setup, body func(*qpPair)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(newPair(r, s)) })
 }
 
-// onReliable is onLink for cases that need a connection, or reliable datagrams: see
-// [overBoth].
+// onReliable is onPair for cases that need RC or reliable datagrams: see [alsoOverRD].
 func onReliable(body func(*qpPair)) func(*conformance.Bench) error { return onPair(setup{}, body) }
 
-// onDevices makes a case of a body that makes its links itself.
+// onDevices makes the body of a case from a function that makes its pairs itself.
 func onDevices(body func(*devices)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(openPartner(r)) })
 }
 
-// alsoOverRD makes each case twice: for connections, and for datagrams where they are
-// reliable, which have the same operations and the same rules for memory.
+// alsoOverRD returns each case twice: for RC and for reliable datagrams, which have the
+// same operations and the same rules for memory.
 func alsoOverRD(cases []conformance.Case) []conformance.Case {
 	both := make([]conformance.Case, 0, 2*len(cases))
 	for _, c := range cases {
@@ -68,20 +66,18 @@ func alsoOverRD(cases []conformance.Case) []conformance.Case {
 		rd.Title += ", also over reliable datagrams"
 		rd.Needs |= verbs.CapUD | verbs.CapRD
 		rd.Setup.Reliable = true
-		rd.Labels = []string{"service:rd"} // there is no hardware to harm
+		rd.Labels = []string{"service:rd"} // not dangerous: there is no hardware
 		both = append(both, c, rd)
 	}
 	return both
 }
 
-// newPair makes a link.
 func newPair(r *rig.Rig, s setup) *qpPair { return openPartner(r).newPair(s) }
 
-// devices is the device and its partner, each with an application, for links between
-// them.
+// devices are the device under test and its partner, each with an application.
 type devices struct{ dut, partner *rig.Rig }
 
-// openPartner opens the partner.
+// openPartner opens the partner of the device.
 func openPartner(r *rig.Rig) *devices {
 	other, err := r.Partner()
 	if err != nil {
@@ -92,7 +88,7 @@ func openPartner(r *rig.Rig) *devices {
 	return &devices{dut: r, partner: rig.New(&bench)}
 }
 
-// newPair makes a link between the two. There may be several.
+// newPair makes another pair of queue pairs.
 func (d *devices) newPair(s setup) *qpPair {
 	if s.qpType == 0 {
 		s.qpType = defaultQPType(d.dut)
@@ -102,7 +98,7 @@ func (d *devices) newPair(s setup) *qpPair {
 	return l
 }
 
-// defaultQPType is what a device talks by preference.
+// defaultQPType returns RC, or UD if the device has no RC.
 func defaultQPType(r *rig.Rig) verbs.QPType {
 	if r.Caps.Has(verbs.CapRC) {
 		return verbs.QPTypeRC
@@ -115,7 +111,7 @@ const (
 	qKey   = 0x11335577
 )
 
-// smallCaps is a queue pair that any device can make.
+// smallCaps are capacities that every device supports.
 var smallCaps = verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2}
 
 // newEndpoint makes a queue pair in INIT.
@@ -137,7 +133,7 @@ func newEndpoint(r *rig.Rig, s *setup) *endpoint {
 	return e
 }
 
-// remoteAccess are all that a peer can have on this device.
+// remoteAccess returns all remote access rights that the device supports.
 func remoteAccess(r *rig.Rig) verbs.Access {
 	a := verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	if r.Caps.Has(verbs.CapAtomics) {
@@ -146,7 +142,7 @@ func remoteAccess(r *rig.Rig) verbs.Access {
 	return a
 }
 
-// regionAccess are those of memory that peers have these rights on, and that windows
+// regionAccess returns the access flags of a region with these remote rights that windows
 // can be bound to.
 func regionAccess(r *rig.Rig, remote verbs.Access) verbs.Access {
 	a := remote | verbs.AccessLocalWrite
@@ -156,14 +152,13 @@ func regionAccess(r *rig.Rig, remote verbs.Access) verbs.Access {
 	return a
 }
 
-// newQP makes a queue pair.
 func newQP(r *rig.Rig, init verbs.QPInit) verbs.QP {
 	qp, err := r.Device.CreateQP(init)
 	r.Must(fmt.Sprintf("a queue pair of %v", init.Type), err)
 	return qp
 }
 
-// newDefaultQP makes a small queue pair of the service that the device prefers, in RESET.
+// newDefaultQP makes a small queue pair of the default type in RESET.
 func newDefaultQP(r *rig.Rig) verbs.QP {
 	return newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 }

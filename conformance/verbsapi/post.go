@@ -124,7 +124,7 @@ var postCases = []conformance.Case{
 			l.dut.Check(n == 1, "one request taken", "%d", n)
 			l.dut.ExpectCompletion(1, verbs.WCSuccess)
 			l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:16])
-			l.dut.PostSend(l.dut.qp, l.dut.sendWR(4, 32, 8)) // and nothing was in between
+			l.dut.PostSend(l.dut.qp, l.dut.sendWR(4, 32, 8)) // no other message was sent in between
 			l.dut.ExpectCompletion(4, verbs.WCSuccess)
 			l.partner.expectMessage(2, recvOffset+1024, l.dut.mem.Buf[32:40])
 		}),
@@ -255,7 +255,7 @@ var postCases = []conformance.Case{
 	},
 }
 
-// sgeList is a list of n entries of size bytes each.
+// sgeList returns a list of n entries of size bytes each.
 func sgeList(m *rig.Memory, n, size int) (sgl []verbs.SGE) {
 	for i := range n {
 		sgl = append(sgl, m.SGE(i*size, size))

@@ -62,8 +62,8 @@ var qpCases = []conformance.Case{
 			} {
 				err := try(func(c *verbs.QPCaps) { *f.field(c) = f.limit })
 				if errors.Is(err, verbs.ErrNoMemory) {
-					// The page of ibv_query_device allows it: the limits are the device's, and the
-					// memory of its host may end before them.
+					// ibv_query_device(3) allows it: the host may have less memory than
+					// the device's limits need.
 					r.Note("the device's host has no memory for a queue pair with %d %s", f.limit, f.what)
 					err = nil
 				}
@@ -218,7 +218,7 @@ var qpCases = []conformance.Case{
 	},
 }
 
-// multicastGroup is a multicast group of the family that the device talks.
+// multicastGroup returns a multicast group of the device's address family.
 func multicastGroup(r *rig.Rig) verbs.GID {
 	g := verbs.GID{0: 0xff, 1: 0x0e, 15: 0x42}
 	if r.Local[0].Is4() {

@@ -8,18 +8,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// writeWR and readWR are requests between n bytes of the end's memory and its peer's.
+// writeWR returns a WRITE of n bytes of the endpoint's memory from off on.
 func (e *endpoint) writeWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), Remote: at, UD: e.udDest}
 }
 
+// readWR returns a READ of n bytes into the endpoint's memory from off on.
 func (e *endpoint) readWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(id, off, n, at)
 	wr.Opcode = verbs.OpRDMARead
 	return wr
 }
 
-// expectRead ends the case unless a read by an end brings what its peer has there.
+// expectRead fails the case unless a READ of the endpoint returns these bytes.
 func (e *endpoint) expectRead(at verbs.Remote, want []byte) {
 	const id = 78
 	e.PostSend(e.qp, e.readWR(id, recvOffset, len(want), at))
@@ -27,13 +28,11 @@ func (e *endpoint) expectRead(at verbs.Remote, want []byte) {
 	e.ExpectBytes(e.mem, recvOffset, want)
 }
 
-// expectRefused ends the case unless a request of the partner fails because the device
-// refuses what it asks for.
+// expectRefused fails the case unless the device refuses a request of the partner.
 //
-// InfiniBand answers a request, so that it fails by itself. iWARP confirms no write:
-// it may have completed by the time the refusal is there, which ends the connection;
-// so a good read behind it has to fail. Reliable datagrams confirm that a write has
-// arrived, not that it was carried out, and the device's queue pair fails.
+// Over InfiniBand the request fails. iWARP does not acknowledge WRITEs: the request may
+// complete before the Terminate arrives, therefore a later valid READ must fail. Reliable
+// datagrams acknowledge the arrival of a WRITE only, and the device's queue pair fails.
 func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
 	partner := l.partner
 	partner.PostSend(partner.qp, wr)
@@ -49,14 +48,14 @@ func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
 	}
 	n, err := partner.qp.PostSend([]verbs.SendWR{partner.readWR(wr.WRID+1, recvOffset, 1, l.dut.remote(0))})
 	if n == 0 && err != nil {
-		return // the connection has ended by now
+		return // the connection has ended
 	}
 	wc = partner.NextCompletion()
 	partner.Check(wc.Status != verbs.WCSuccess, "that a peer cannot "+what+", and that its connection ends", "%s", rig.Describe(&wc))
 }
 
-// withSpaces makes words of a part of an ID.
+// withSpaces replaces the hyphens in a part of an ID.
 func withSpaces(s string) string { return strings.ReplaceAll(s, "-", " ") }
 
-// shortWait is a time in which everything happens that waits for no timer and no peer.
+// shortWait is long enough for everything that waits for no timer and no peer.
 const shortWait = 10 * time.Millisecond

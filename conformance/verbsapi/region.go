@@ -38,7 +38,7 @@ var regionCases = []conformance.Case{
 		Expects: "200 different L_Keys and 200 different R_Keys",
 		Defects: []string{"MRKeysRepeat"},
 		Run: rig.Body(func(r *rig.Rig) {
-			// A region may well use one number for both: the page does not forbid it.
+			// L_Key and R_Key of a region may be equal.
 			lkeys, rkeys := make(map[verbs.LKey]bool), make(map[verbs.RKey]bool)
 			for i := range 200 {
 				m := r.Memory(16, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
@@ -127,7 +127,7 @@ var regionCases = []conformance.Case{
 		Title: "A list entry that leaves its region fails, on either side and by a byte",
 		Cite:  manual("ibv_post_send(3)", "verbs/mr/8"), Level: conformance.Must,
 		Sends: "requests that begin a byte before a region, or end a byte behind it",
-		// With which status is a question of its own: see verbs/flush/behind-the-cause.
+		// verbs/flush/behind-the-cause checks the status.
 		Expects: "that each is refused or completes in error",
 		Defects: []string{"SGEClamped"},
 		Run: rig.Body(func(r *rig.Rig) {
@@ -166,10 +166,11 @@ var regionCases = []conformance.Case{
 		Expects: "other keys for the new region, and that the request is refused or fails",
 		Defects: []string{"StaleKeys"},
 		Run: onPair(setup{}, func(l *qpPair) {
-			// Keys may be used again some day: that the very next registration gets them
-			// is what would make a late request of before work on memory of now.
+			// Keys may be reused later. If the next registration had them, a late request
+			// would access the new region.
 			buf := make([]byte, 64)
-			// Peers may read it: memory that they may not reach needs no key for them.
+			// With remote read: a device need not allocate an R_Key without remote
+			// access.
 			old, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead})
 			l.dut.Must("a region", err)
 			was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
@@ -194,7 +195,7 @@ var regionCases = []conformance.Case{
 			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
 			mw := l.dut.newWindow(verbs.MWType2)
 			l.dut.bind(mw, bindAll(m, verbs.AccessRemoteRead))
-			l.dut.MustFail("closing a region with a bound window", m.Close(), nil) // the page names no error
+			l.dut.MustFail("closing a region with a bound window", m.Close(), nil) // the manual page names no error
 			l.dut.Must("a window that can be freed", mw.Close())
 			l.dut.Must("a region without windows that can be closed", m.Close())
 		}),

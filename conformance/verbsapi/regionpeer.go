@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What peers can and cannot do with regions.
+// regionPeerCases test remote access to regions.
 var regionPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/mr/peers-stay-within",
@@ -160,7 +160,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{
 			at := m.Remote(0)
 			l.partner.PostSend(l.partner.qp, l.partner.writeWR(1, 0, 16, at), l.partner.readWR(2, recvOffset, 16, at))
 			l.partner.ExpectCompletion(1, verbs.WCSuccess)
-			l.partner.ExpectCompletion(2, verbs.WCSuccess) // by now the write is in place, whatever the transport
+			l.partner.ExpectCompletion(2, verbs.WCSuccess) // the WRITE is in memory now, on any transport
 			l.dut.ExpectBytes(m, 0, l.partner.mem.Buf[:16])
 			l.dut.Must("a region that can be closed", m.Close())
 			m.Snapshot()
@@ -186,16 +186,15 @@ var regionPeerCases = alsoOverRD([]conformance.Case{
 	},
 })
 
-// rdmaWR is a request for n bytes of the peer's memory, to or from the end's own.
+// rdmaWR returns a READ or WRITE of n bytes of the peer's memory.
 func (e *endpoint) rdmaWR(op verbs.WROpcode, id uint64, n int, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(id, recvOffset, n, at)
 	wr.Opcode = op
 	return wr
 }
 
-// expectExecuted ends the case unless a READ or a WRITE of the partner is carried out on eight
-// bytes of the device's memory, which are at off of m. It leaves the memory's own pattern
-// behind, so that what follows can be held against it.
+// expectExecuted fails the case unless a READ or WRITE of the partner is executed on the
+// eight bytes at off of m. It leaves m with its original content.
 func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remote, off int) {
 	const id = 76
 	if op == verbs.OpRDMARead {
@@ -204,11 +203,11 @@ func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remot
 	}
 	was := [8]byte(m.Buf[off:])
 	copy(m.Buf[off:], "changed!")
-	queryPort(l.dut.Rig) // a verb, so that the device sees it before the partner writes
+	queryPort(l.dut.Rig) // makes the change visible to the device
 	copy(l.partner.mem.Buf[sendOffset:], was[:])
 	l.partner.PostSend(l.partner.qp, l.partner.writeWR(id, sendOffset, 8, at))
 	l.partner.ExpectCompletion(id, verbs.WCSuccess)
-	// Only an answer tells that the write is in place, on a transport that confirms none.
+	// A READ shows that the WRITE is in memory if the transport does not acknowledge it.
 	l.partner.expectRead(l.dut.remote(0), l.dut.mem.Buf[:8])
 	l.dut.ExpectBytes(m, off, was[:])
 }

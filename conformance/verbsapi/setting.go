@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What a queue pair is told, and what it tells.
+// settingCases test attributes that are set and queried.
 var settingCases = []conformance.Case{
 	{
 		ID:    "verbs/modify/rc-query-tells-what-was-set",
@@ -154,7 +154,7 @@ var settingCases = []conformance.Case{
 				bad.wrong(&attr)
 				reason := verbs.ErrInvalid
 				if attr.AH.GRH.SGIDIndex == nowhere {
-					reason = nil // it may as well not be found
+					reason = nil // the error may also be "not found"
 				}
 				r.MustFail("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), reason)
 				r.ExpectState(qp, initState)
@@ -191,8 +191,7 @@ var settingCases = []conformance.Case{
 		Expects: "a refusal, and the state as before",
 		Defects: []string{"ModifyLies"},
 		Run: rig.Body(func(r *rig.Rig) {
-			// Over InfiniBand's transport it is not even a way of the table; over iWARP there
-			// is nothing that it could talk to.
+			// InfiniBand has no such transition; over iWARP there is no connection yet.
 			qp := newDefaultQP(r)
 			toInit(r, qp, 0)
 			r.MustFail("INIT to RTS", qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState), nil)

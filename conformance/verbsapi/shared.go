@@ -132,7 +132,7 @@ var sharedCases = []conformance.Case{
 				r.PostRecv(srq, uint64(i), l.dut.mem.SGE(recvOffset, 512))
 			}
 			r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 3}, verbs.SRQLimit))
-			use() // 3 are left
+			use() // 3 receives remain
 			l.expectNoEvent()
 			use()
 			reached()
@@ -166,7 +166,7 @@ var sharedCases = []conformance.Case{
 		ID:    "verbs/srq/resize",
 		Title: "A shared receive queue that can be resized has the room then, keeps what is in it, and refuses to become smaller than that",
 		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/8"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Labels:  []string{conformance.Dangerous}, // Linux 6.1 does not outlive a size below what is posted
+		Labels:  []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
 		Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
 		Expects: "a size of at least what was asked for, room for that many, a refusal of the last, and a completion of each receive; or that sizes cannot be changed",
 		Defects: []string{"SRQResizeNoop", "SRQModifyLies"},
@@ -272,7 +272,7 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{
 	},
 })
 
-// srqInit is a small shared receive queue.
+// srqInit returns the attributes of a small SRQ.
 func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }
 
 func newSRQ(r *rig.Rig, init verbs.SRQInit) verbs.SRQ {
@@ -287,9 +287,8 @@ func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	return a
 }
 
-// srqSizes are those of a queue that was made by srqInit. Libraries exist that have no
-// query, which is for one case to say: what was asked for is a power of two, and what any
-// device gives.
+// srqSizes returns the capacities of an SRQ made with srqInit. It returns the requested
+// ones if the library has no query, which another case reports.
 func srqSizes(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	a, err := srq.Query()
 	if errors.Is(err, verbs.ErrNotSupported) {
@@ -300,7 +299,7 @@ func srqSizes(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	return a
 }
 
-// newSRQPair makes a link whose near end receives from a shared queue.
+// newSRQPair makes a pair whose DUT endpoint receives from an SRQ.
 func newSRQPair(d *devices, srq verbs.SRQ) *qpPair {
 	return d.newPair(setup{modifyInit: func(init *verbs.QPInit) { init.SRQ = srq }})
 }

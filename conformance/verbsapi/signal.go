@@ -127,8 +127,7 @@ var signalCases = []conformance.Case{
 				l.dut.postRecv(id+1, recvOffset, 64)
 			}
 			if !isIB(l.dut.Rig) {
-				// Over iWARP who has no receive ends the stream, and what is posted behind that is
-				// another question.
+				// Over iWARP a missing receive ends the stream, which is not tested here.
 				for id := range uint64(4) {
 					l.partner.postRecv(id+1, recvOffset, 64)
 				}
@@ -192,7 +191,7 @@ var signalCases = []conformance.Case{
 				l.partner.postRecv(id+1, recvOffset, 64)
 			}
 			n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 8), bad, l.dut.sendWR(3, 0, 8), l.dut.sendWR(4, 0, 8)})
-			if err != nil { // it was found out at once: nothing is there to be flushed
+			if err != nil { // the post detected it: nothing is flushed
 				l.dut.Check(n == 1, "one request taken", "%d", n)
 				l.dut.ExpectCompletion(1, verbs.WCSuccess)
 				return
@@ -206,7 +205,8 @@ var signalCases = []conformance.Case{
 	},
 }
 
-// sendFour sends four messages that arrive, of which the last is signaled.
+// sendFour sends four messages, the last of which is signaled, and waits until they have
+// arrived.
 func (l *qpPair) sendFour() {
 	for id := uint64(1); id <= 4; id++ {
 		l.partner.postRecv(id, recvOffset, 64)
@@ -221,18 +221,17 @@ func (l *qpPair) sendFour() {
 	}
 }
 
-// inline is a link whose near queue pair takes some inline data.
+// inline makes a pair whose DUT endpoint accepts inline data.
 var inline = setup{modifyInit: func(init *verbs.QPInit) { init.Caps.MaxInline = 32 }}
 
-// inlineLimit is how much it takes, up to what the cases use.
+// inlineLimit returns the inline limit of the queue pair, at most 32.
 func (l *qpPair) inlineLimit() int {
 	return min(32, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxInline)
 }
 
-// beforeTheCause takes the completion of a request in front of one that fails. Over
-// InfiniBand it was acknowledged before, and has succeeded. An iWARP connection ends
-// with the local error at once, and no public text says that what TCP has not taken
-// yet must leave first.
+// beforeTheCause expects the completion of the request before a failed one. Over
+// InfiniBand it was acknowledged and succeeds. An iWARP connection ends with the local
+// error at once, and the request may be flushed.
 func (e *endpoint) beforeTheCause(id uint64) {
 	wc := e.NextCompletion()
 	iwarp := e.Device.Info().Transport == verbs.TransportIWARP

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// transition is a way from one state to another: what a modify has to name, and what it
-// may name besides.
+// transition is a state transition of a queue pair, with the required and the optional
+// attributes.
 type transition struct {
 	from, to           verbs.QPState
 	required, optional verbs.QPAttrMask
@@ -20,15 +20,15 @@ const (
 	sqd, sqe, errState         = verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateErr
 )
 
-// everyState lists them in the order in which a queue pair goes through them.
+// everyState lists the states in the order in which a queue pair passes them.
 var everyState = []verbs.QPState{reset, initState, rtr, rts, sqd, sqe, errState}
 
-// migration are the attributes of an alternate path. Whether a way takes them is a question
-// of its own: they belong to a feature that devices claim, and are known to refuse.
+// migration are the attributes of an alternate path. They have their own cases, because
+// some devices claim path migration and refuse them.
 const migration = verbs.QPAttrAltPath | verbs.QPAttrPathMigState
 
-// transitionsOf returns the ways of a service that lead on: those to RESET and ERR are the
-// same for all. It follows the table of ibv_modify_qp(3), which is IBTA's.
+// transitionsOf returns the transitions of a queue pair type, except those to RESET and
+// ERR, which are the same for all types. It follows the table of ibv_modify_qp(3).
 func transitionsOf(kind verbs.QPType) []transition {
 	const (
 		live  = verbs.QPAttrCurState | verbs.QPAttrAccessFlags | migration
@@ -71,8 +71,8 @@ func transitionsOf(kind verbs.QPType) []transition {
 	}
 }
 
-// isLegal reports whether a service has a way from one state to another. Every state leads
-// to RESET, and every one but RESET to ERR; SQE leads back to RTS where there is one.
+// isLegal reports whether a queue pair type has a transition. Every state leads to RESET,
+// every state but RESET to ERR, and SQE to RTS if the type has SQE.
 func isLegal(kind verbs.QPType, from, to verbs.QPState) bool {
 	switch {
 	case to == reset, to == errState && from != reset, from == sqe && to == rts && kind != verbs.QPTypeRC:
@@ -86,12 +86,12 @@ func isLegal(kind verbs.QPType, from, to verbs.QPState) bool {
 	return false
 }
 
-// qpMover takes queue pairs of a service along their ways.
+// qpMover tests the state transitions of a queue pair type.
 type qpMover struct {
 	*rig.Rig
 	kind verbs.QPType
-	// open are attributes that the device need neither take nor refuse: those of a
-	// feature that it does not claim.
+	// unspecified are attributes that a device may accept or reject: those of a feature
+	// that it does not claim.
 	unspecified verbs.QPAttrMask
 }
 
@@ -106,7 +106,7 @@ func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	return m
 }
 
-// attr are right attributes for a transition, whatever the mask is.
+// attr returns valid values of all attributes for a transition.
 func (m *qpMover) attr(from, to verbs.QPState) verbs.QPAttr {
 	path := m.PathTo(m.Rig)
 	return verbs.QPAttr{
@@ -117,12 +117,12 @@ func (m *qpMover) attr(from, to verbs.QPState) verbs.QPAttr {
 	}
 }
 
-// modify tries a transition with these attributes besides the state.
+// modify tries a transition with these attributes and the state.
 func (m *qpMover) modify(qp verbs.QP, from, to verbs.QPState, mask verbs.QPAttrMask) error {
 	return qp.Modify(m.attr(from, to), mask|verbs.QPAttrState)
 }
 
-// newQPIn returns a fresh queue pair in a state.
+// newQPIn returns a new queue pair in a state.
 func (m *qpMover) newQPIn(state verbs.QPState) verbs.QP {
 	qp := newQP(m.Rig, verbs.QPInit{Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ, Caps: smallCaps})
 	now := reset
@@ -143,9 +143,8 @@ func (m *qpMover) newQPIn(state verbs.QPState) verbs.QP {
 	return qp
 }
 
-// awaitDrained gives a queue pair that stops the time to do so: before that nothing of it may
-// be changed. It has nothing to send, and whether it tells the truth of that is for other
-// cases to ask.
+// awaitDrained waits until an idle queue pair in SQD has drained, because it may not be
+// modified before. Other cases check the draining state itself.
 func (m *qpMover) awaitDrained(qp verbs.QP) {
 	const step = time.Millisecond
 	for left := 100 * step; left > 0 && queryQP(m.Rig, qp).SQDraining; left -= step {
@@ -153,7 +152,7 @@ func (m *qpMover) awaitDrained(qp verbs.QP) {
 	}
 }
 
-// eachAttr calls f with the bits of a mask.
+// eachAttr calls f for each bit of a mask.
 func eachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
 	for bit := verbs.QPAttrMask(1); bit != 0 && bit <= mask; bit <<= 1 {
 		if mask&bit != 0 {

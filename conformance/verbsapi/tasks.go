@@ -74,7 +74,7 @@ var taskCases = []conformance.Case{
 			for t := range counts {
 				running = append(running, r.Go(fmt.Sprintf("poller %d", t), func() error {
 					into := make([]verbs.WC, 3)
-					// Behind the last it polls on for a while: there may be one that comes twice.
+					// Poll on for a while: a completion may arrive twice.
 					for idle := 0; idle < 5 && r.Now() < until; {
 						n, err := cq.Poll(into)
 						if err != nil {
@@ -144,12 +144,11 @@ var taskCases = []conformance.Case{
 	},
 }
 
-// taskTimeoutFactor is how many times longer than anything else the work of many tasks may take:
-// the device's host may have one processor, and that may be emulated.
+// taskTimeoutFactor is how many response timeouts several tasks may take: the device's
+// host may have one, emulated, processor.
 const taskTimeoutFactor = 20
 
-// forTask is the application for a task of its own: what it draws at random does not
-// depend on what others draw meanwhile.
+// forTask returns a rig for a task, with its own random numbers.
 func forTask(r *rig.Rig) *rig.Rig {
 	bench := *r.Bench
 	bench.Rand = rand.New(rand.NewPCG(r.Rand.Uint64(), r.Rand.Uint64()))
@@ -158,8 +157,8 @@ func forTask(r *rig.Rig) *rig.Rig {
 	return &own
 }
 
-// checkTaskOrder ends the case unless a byte of the near memory is the next of a task's:
-// task t sends those from 16·t on, one after the other.
+// checkTaskOrder fails the case unless a received byte is the next of one of the tasks.
+// Task t sends the bytes of the DUT's memory from 16·t on, one after the other.
 func (e *endpoint) checkTaskOrder(got byte, next []int) {
 	for t, n := range next {
 		if e.mem.Buf[16*t+n] == got {

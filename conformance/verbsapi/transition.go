@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// serviceOf of queue pairs, as the cases of transitions are generated for.
+// serviceOf is a queue pair type for which transition cases are generated.
 type serviceOf struct {
 	name  string
 	kind  verbs.QPType
@@ -21,13 +21,11 @@ var services = []serviceOf{
 	{"rc", verbs.QPTypeRC, verbs.CapRC}, {"uc", verbs.QPTypeUC, verbs.CapUC}, {"ud", verbs.QPTypeUD, verbs.CapUD},
 }
 
-// transitionCases has a case for every way of every service, and for those that are
-// none.
+// transitionCases has a case for every transition of every type, and for all others.
 var transitionCases = slices.Concat(transitionCasesOf(services[0]), transitionCasesOf(services[1]), transitionCasesOf(services[2]), settingCases)
 
-// transitionCasesOf are the cases of the ways of a service. The connected ones are brought up by
-// hand only over InfiniBand's transport: iWARP's become ready by the connection
-// manager.
+// transitionCasesOf returns the transition cases of a queue pair type. Connected types
+// are tested over InfiniBand only: the connection manager moves those of iWARP.
 func transitionCasesOf(s serviceOf) []conformance.Case {
 	label := []string{"service:" + s.name}
 	ways := transitionsOf(s.kind)
@@ -73,13 +71,12 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 	})
 }
 
-// stateID is the name of a state in IDs.
+// stateID returns the name of a state in case IDs.
 func stateID(s verbs.QPState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "IBV_QPS_"))
 }
 
-// defectsOf are the defects that break a way: that refusals are not made, which every
-// way has, and that optional attributes are refused, where there are any.
+// defectsOf returns the defects that a transition case detects.
 func defectsOf(t transition) []string {
 	defects := []string{"ModifyLies"}
 	if t.required != 0 {
@@ -91,10 +88,11 @@ func defectsOf(t transition) []string {
 	return defects
 }
 
-// every attribute there is, but for the state.
+// everyAttr are all attributes but the state.
 const everyAttr = verbs.QPAttrDestQPN<<1 - 1 - verbs.QPAttrState
 
-// checkTransition ends the case unless a transition takes what it must and may, and nothing else.
+// checkTransition fails the case unless a transition succeeds with its required and
+// optional attributes, and fails without a required one or with any other.
 func (m *qpMover) checkTransition(t transition) {
 	what := fmt.Sprintf("%v to %v", t.from, t.to)
 	qp := m.newQPIn(t.from)
@@ -111,8 +109,8 @@ func (m *qpMover) checkTransition(t transition) {
 	eachAttr(t.optional&^migration, func(extra verbs.QPAttrMask) { m.expectTransition(t, extra) })
 }
 
-// expectTransition ends the case unless a fresh queue pair takes a way with attributes besides those
-// that it must have.
+// expectTransition fails the case unless a new queue pair accepts a transition with its
+// required and these attributes.
 func (m *qpMover) expectTransition(t transition, extra verbs.QPAttrMask) {
 	qp := m.newQPIn(t.from)
 	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, extra), m.modify(qp, t.from, t.to, t.required|extra))
@@ -120,8 +118,8 @@ func (m *qpMover) expectTransition(t transition, extra verbs.QPAttrMask) {
 	m.Must("a queue pair that can be closed", qp.Close())
 }
 
-// checkAltPaths ends the case unless every way takes an alternate path that may have
-// one, and has it armed where that may be asked for: there is nothing to be armed without.
+// checkAltPaths fails the case unless transitions with an optional alternate path accept
+// one, and accept to arm it.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range transitionsOf(m.kind) {
 		switch t.optional & migration {
@@ -135,8 +133,8 @@ func (m *qpMover) checkAltPaths() {
 	}
 }
 
-// checkOtherTransitions ends the case unless every pair of states that is no way is refused.
-// Nothing is brought to SQE here: that takes a failure.
+// checkOtherTransitions fails the case unless every pair of states that is no transition
+// is refused. SQE is left out, because it needs a failure.
 func (m *qpMover) checkOtherTransitions() {
 	for _, from := range everyState {
 		if from == sqe {
@@ -153,8 +151,8 @@ func (m *qpMover) checkOtherTransitions() {
 	}
 }
 
-// checkErrAndReset ends the case unless a queue pair can be failed and reset from
-// everywhere, and comes up again.
+// checkErrAndReset fails the case unless queue pairs in all states go to ERR and to
+// RESET, and from there to INIT.
 func (m *qpMover) checkErrAndReset() {
 	for _, from := range []verbs.QPState{initState, rtr, rts, sqd, errState} {
 		qp := m.newQPIn(from)

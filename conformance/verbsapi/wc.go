@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// wcCases ask what a completion says, operation by operation.
+// wcCases test the fields of completions, for each operation.
 var wcCases = []conformance.Case{
 	requestCase("send", 0, nil, verbs.WCOpSend, -1, func(l *qpPair) verbs.SendWR {
 		l.partner.postRecv(1, recvOffset, 64)
@@ -109,9 +109,9 @@ var wcCases = []conformance.Case{
 	},
 }
 
-// requestCase is the case of what the completion of a request says: its operation and,
-// where length is not negative, how many bytes it brought. The page tells the length
-// for what comes in; of what goes out devices tell what they like.
+// requestCase returns the case about the completion of a request: its opcode and, unless
+// length is negative, its length. The manual page defines the length of incoming data
+// only.
 func requestCase(name string, needs verbs.Caps, defects []string, op verbs.WCOpcode, length int, request func(*qpPair) verbs.SendWR) conformance.Case {
 	if op != verbs.WCOpSend {
 		defects = append(defects, "WCOpcodeZero")
@@ -124,7 +124,7 @@ func requestCase(name string, needs verbs.Caps, defects []string, op verbs.WCOpc
 		Expects: "one completion with success, the operation, the ID and the number of the queue pair",
 		Defects: append(defects, "WCQPNWrong"),
 		Run: rig.Body(func(r *rig.Rig) {
-			newDefaultQP(r) // so that the one of the link is not the first
+			newDefaultQP(r) // so that the QPN of the pair is not the first
 			l := newPair(r, setup{})
 			wr := request(l)
 			n, err := l.dut.qp.PostSend([]verbs.SendWR{wr})
@@ -142,8 +142,8 @@ func requestCase(name string, needs verbs.Caps, defects []string, op verbs.WCOpc
 	}
 }
 
-// sendImm sends a message of the partner with immediate data, which ends the case
-// as unsupported where the transport has none: there is no capability that says so.
+// sendImm sends a message of the partner with immediate data. The case ends as
+// unsupported if the transport has none; there is no capability for it.
 func (e *endpoint) sendImm(wr verbs.SendWR) {
 	if _, err := e.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		e.abortIfNoImm(wr, err)
@@ -152,8 +152,9 @@ func (e *endpoint) sendImm(wr verbs.SendWR) {
 	e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
-// requireImm ends a case as unsupported if the device has no immediate data. Over
-// iWARP it is an option (RFC 7306), and who cannot send it does not take it either.
+// requireImm ends the case as unsupported if the device has no immediate data. It is
+// optional over iWARP (RFC 7306), and a device that cannot send it does not receive it
+// either.
 func (l *qpPair) requireImm() {
 	if isIB(l.dut.Rig) {
 		return
@@ -170,9 +171,9 @@ func (l *qpPair) requireImm() {
 	l.partner.ExpectRecv(id, l.partner.grhLen())
 }
 
-// abortIfNoImm ends a case as unsupported if a request was refused because there is no
-// immediate data here. A library that does not know the verb may say no more than that
-// something is wrong with the request: without immediate data nothing is.
+// abortIfNoImm ends the case as unsupported if a request was refused because the device
+// has no immediate data. Some libraries return EINVAL then, although the request is valid
+// without immediate data.
 func (e *endpoint) abortIfNoImm(wr verbs.SendWR, err error) {
 	if errors.Is(err, verbs.ErrInvalid) && !isIB(e.Rig) {
 		wr.Opcode, wr.Imm = map[verbs.WROpcode]verbs.WROpcode{verbs.OpSendImm: verbs.OpSend, verbs.OpRDMAWriteImm: verbs.OpRDMAWrite}[wr.Opcode], 0
@@ -184,7 +185,7 @@ func (e *endpoint) abortIfNoImm(wr verbs.SendWR, err error) {
 	rig.Abort(fmt.Errorf("this transport, or its library, has no immediate data (%w): %w", err, conformance.ErrBenchCannot))
 }
 
-// checkImm ends the case unless a completion brings immediate data.
+// checkImm fails the case unless a completion has this immediate data.
 func (e *endpoint) checkImm(wc verbs.WC, imm uint32) {
 	e.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == imm, fmt.Sprintf("immediate data %#08x", imm), "flags %#x, %#08x", uint32(wc.Flags), wc.Imm)
 }

@@ -58,8 +58,8 @@ var windowCases = []conformance.Case{
 	{
 		ID:    "verbs/mw/work-request-is-for-type-2",
 		Title: "The work request that binds windows is for those of type 2 only",
-		// The page says of the request's window that it is of type 2, and not what
-		// becomes of another: a device may find out when it is posted, or later.
+		// The manual page does not say what happens with a type 1 window: a device may
+		// reject the post or complete it with an error.
 		Cite: manual("ibv_post_send(3)", "verbs/mw/3"), Level: conformance.Should, Needs: verbs.CapMWType1,
 		Sends:   "a type 1 window in a work request",
 		Expects: "that it is refused or completes in error",
@@ -157,10 +157,10 @@ var windowCases = []conformance.Case{
 	},
 }
 
-// bindID is that of requests that bind windows.
+// bindID is the work request ID of binds.
 const bindID = 1000
 
-// newWindow makes a window that is not bound.
+// newWindow allocates a window.
 func (e *endpoint) newWindow(kind verbs.MWType) verbs.MW {
 	mw, err := e.PD.AllocMW(kind)
 	e.Must(fmt.Sprintf("a window of %v", kind), err)
@@ -168,20 +168,23 @@ func (e *endpoint) newWindow(kind verbs.MWType) verbs.MW {
 	return mw
 }
 
-// bindAll and part are what a bind opens of a region.
+// bindAll returns the BindInfo for a whole region.
 func bindAll(m *rig.Memory, access verbs.Access) verbs.BindInfo {
 	return bindRange(m, 0, m.Len(), access)
 }
 
+// bindRange returns the BindInfo for n bytes of a region from off on.
 func bindRange(m *rig.Memory, off, n int, access verbs.Access) verbs.BindInfo {
 	return verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}
 }
 
+// bindWR returns a request that binds a type 2 window.
 func bindWR(mw verbs.MW, key verbs.RKey, info verbs.BindInfo) verbs.SendWR {
 	return verbs.SendWR{WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}}
 }
 
-// bind binds a window in the way of its type, and returns its key.
+// bind binds a window, by ibv_bind_mw for type 1 and by a work request for type 2, and
+// returns its R_Key.
 func (e *endpoint) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 	key := verbs.NextRKey(mw.RKey())
 	if mw.Type() == verbs.MWType1 {
@@ -196,20 +199,20 @@ func (e *endpoint) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 	return key
 }
 
-// expectBindFails ends the case if a new type 2 window can be bound so.
+// expectBindFails fails the case if a new type 2 window can be bound like this.
 func (e *endpoint) expectBindFails(what string, info verbs.BindInfo) {
 	mw := e.newWindow(verbs.MWType2)
 	e.expectFailureStatus("a bind to "+what, bindWR(mw, verbs.NextRKey(mw.RKey()), info), verbs.WCMWBindErr)
 }
 
-// bindReadable binds a window to a part of the end's memory that the peer may read, and names
-// it to the peer.
+// bindReadable binds a window to a part of the endpoint's memory with remote read, and
+// returns its remote address.
 func (e *endpoint) bindReadable(mw verbs.MW, off, n int) verbs.Remote {
 	info := bindRange(e.mem, off, n, verbs.AccessRemoteRead)
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(mw, info)}
 }
 
-// bindNew binds a new window, and names what it opens to the peer.
+// bindNew binds a new window, and returns its remote address.
 func (e *endpoint) bindNew(kind verbs.MWType, info verbs.BindInfo) verbs.Remote {
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(e.newWindow(kind), info)}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What peers can and cannot do through windows.
+// windowPeerCases test remote access through windows.
 var windowPeerCases = alsoOverRD([]conformance.Case{
 	windowRange("type-1", verbs.CapMWType1, verbs.MWType1),
 	windowRange("type-2", verbs.CapMWType2, verbs.MWType2),
@@ -134,7 +134,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	},
 })
 
-// windowRange is the case about the range of windows of a type.
+// windowRange returns the case about the range of windows of a type.
 func windowRange(name string, needs verbs.Caps, kind verbs.MWType) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/mw/peers-stay-within-" + name,

@@ -89,14 +89,14 @@ var xrcCases = []conformance.Case{
 	},
 }
 
-// xrcPair is a target of the device with two shared receive queues, and an initiator of the
-// partner. Each queue has two receives whose ID is its index.
+// xrcPair is an XRC target of the device with two SRQs, and an initiator of the partner.
+// Each SRQ has two receives, whose ID is its index.
 type xrcPair struct {
 	*qpPair
 	srqs [2]verbs.SRQ
 }
 
-// onXRC makes a case of a body that uses a target.
+// onXRC makes the body of a case from a function that uses an XRC target.
 func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r)
