@@ -13,10 +13,10 @@ import (
 var addressCases = []conformance.Case{
 	{
 		ID:    "verbs/ah/as-it-was-made",
-		Title: "An address handle keeps the address that it was made with",
+		Title: "An address handle keeps the attributes it was created with",
 		Cite:  manual("ibv_create_ah(3)", "verbs/ah/1"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "nothing",
-		Expects: "destination, source index, hop limit, traffic class, service level and port as they were given",
+		Expects: "destination, source index, hop limit, traffic class, service level and port as given",
 		Defects: []string{"AHAttrForgotten"},
 		Run: rig.Body(func(r *rig.Rig) {
 			want := r.PathTo(r)
@@ -28,10 +28,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/ah/impossible-addresses-refused",
-		Title: "An address with a port or a source that there is not is refused",
+		Title: "An address handle with an invalid port or source index is refused",
 		Cite:  manual("ibv_create_ah(3)", "verbs/ah/2"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "nothing",
-		Expects: "a refusal of port 0, of a port behind the last, and of a source index behind the table, or of an empty entry where none is behind it",
+		Expects: "a refusal of port 0, of a port after the last, and of a source index after the table, or of an empty entry",
 		Defects: []string{"AHUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			nowhere := unusedGIDIndex(r)
@@ -41,9 +41,9 @@ var addressCases = []conformance.Case{
 				reason error
 			}{
 				{"port 0", func(a *verbs.AHAttr) { a.Port = 0 }, verbs.ErrInvalid},
-				{"a port behind the last", func(a *verbs.AHAttr) { a.Port = queryDevice(r).Ports + 1 }, verbs.ErrInvalid},
+				{"a port after the last", func(a *verbs.AHAttr) { a.Port = queryDevice(r).Ports + 1 }, verbs.ErrInvalid},
 				// The error for an empty entry is not specified.
-				{"a source index that stands for no address", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = nowhere }, nil},
+				{"a source index without an address", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = nowhere }, nil},
 			} {
 				attr := r.PathTo(r)
 				bad.wrong(&attr)
@@ -54,10 +54,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/ah/answer-to-a-datagram",
-		Title: "A datagram can be answered by what its completion and its header area say",
+		Title: "A datagram can be answered with the address in its completion and GRH area",
 		Cite:  manual("ibv_init_ah_from_wc(3)", "verbs/ah/3"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   "a datagram of the peer, and an answer to where it came from",
-		Expects: "the answer at the peer",
+		Sends:   "a datagram of the partner, and a reply to its source",
+		Expects: "the reply at the partner",
 		Defects: []string{"SrcQPLost", "WCFlagsLost"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := openPartner(r)
@@ -84,8 +84,8 @@ var addressCases = []conformance.Case{
 		ID:    "verbs/ah/of-another-domain",
 		Title: "A datagram with an address handle of another domain is refused or fails, and is not sent",
 		Cite:  manual("C10-10", "verbs/ah/4"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   "a datagram with such a handle; then a good one",
-		Expects: "that the first does not succeed, and that only the second arrives",
+		Sends:   "a datagram with such a handle; then a valid one",
+		Expects: "the first does not succeed, and only the second arrives",
 		Defects: []string{"AHsAnyDomain"},
 		Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
 			ah, err := otherPD(l.dut.Rig).CreateAH(l.dut.pathTo(l.partner))
@@ -104,10 +104,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/ah/missing",
-		Title: "A datagram without an address handle is refused, and does the queue pair no harm",
+		Title: "A datagram without an address handle is refused, and the queue pair continues",
 		Cite:  manual("ibv_post_send(3)", "verbs/ah/5"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   "a datagram without a handle; then a good one",
-		Expects: "a refusal, and that the second arrives",
+		Sends:   "a datagram without a handle; then a valid one",
+		Expects: "the first is refused, and the second arrives",
 		Defects: []string{"BadPostsSwallowed"},
 		Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
 			wr := l.dut.sendWR(2, 0, 32)

@@ -13,9 +13,9 @@ import (
 var asyncCases = []conformance.Case{
 	{
 		ID:    "verbs/async/wait-waits",
-		Title: "A wait for an asynchronous event lasts as long as it was told to, and ends as soon as there is one",
+		Title: "A wait for an asynchronous event ends at its timeout, or as soon as there is an event",
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/1"), Level: conformance.Must,
-		Sends:   "a wait for nothing; a wait for an overrun that comes 30 ms later",
+		Sends:   "a wait without an event; a wait for a CQ overrun 30 ms later",
 		Expects: "a timeout, not before its time; then the event, not before the overrun and within a second of it",
 		Defects: []string{"WaitImpatient", "AsyncEventsLost"},
 		Run: rig.Body(func(r *rig.Rig) {
@@ -39,7 +39,7 @@ var asyncCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/async/communication-established",
-		Title: "A queue pair in RTR reports that its peer has begun to talk",
+		Title: "A queue pair in RTR raises COMM_EST when its peer sends",
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "a message of the peer to a queue pair in RTR",
 		Expects: "COMM_EST that names the queue pair, and the message",
@@ -62,9 +62,9 @@ var asyncCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/async/port-goes-and-comes",
-		Title: "A port reports that its link went and that it came, and its state is accordingly",
+		Title: "A port raises events when its link goes down and up, and its state agrees",
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/4"), Level: conformance.Must,
-		Sends:   "nothing: the cable is taken out and put in",
+		Sends:   "nothing: the link goes down and up",
 		Expects: "PORT_ERR of port 1 and another state than ACTIVE; PORT_ACTIVE of port 1 and ACTIVE",
 		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 		Run: rig.Body(func(r *rig.Rig) {
@@ -78,7 +78,7 @@ var asyncCases = []conformance.Case{
 				e := r.ExpectEvent(step.want, verbs.EventGIDChange) // a host may remove addresses while the link is down
 				r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
 				p := queryPort(r)
-				r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("that the port is active: %v", step.up), "%v", p.State)
+				r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("port active: %v", step.up), "%v", p.State)
 			}
 		}),
 	},
@@ -87,9 +87,9 @@ var asyncCases = []conformance.Case{
 var asyncPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/async/access-error",
-		Title: "A queue pair that fails because its peer asked for what it may not have reports it",
+		Title: "A queue pair that fails because of an access error of its peer raises an event",
 		Cite:  manual("ibv_get_async_event(3)", "verbs/async/3"), Level: conformance.Must,
-		Sends:   "a READ of the peer with a key of nothing",
+		Sends:   "a READ of the partner with an invalid key",
 		Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
 		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
 		Run: onReliable(func(l *qpPair) {

@@ -12,10 +12,10 @@ import (
 var atomicCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/atomic/compare-and-swap",
-		Title: "A compare-and-swap stores its operand where the word is as expected, and returns the word of before either way",
+		Title: "A compare-and-swap stores its operand if the word is as expected, and returns the original word in any case",
 		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: verbs.CapAtomics,
-		Sends:   "one that expects what is there, and one that does not",
-		Expects: "the first swapped, the second not; the word of before as the result of both, in the byte order of the host",
+		Sends:   "one with the current value, and one with another",
+		Expects: "the first is swapped, the second is not; both return the original word in host byte order",
 		Defects: []string{"AtomicOperandsSwapped"},
 		Run: onReliable(func(l *qpPair) {
 			at := l.partner.wordRemote()
@@ -27,10 +27,10 @@ var atomicCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/atomic/fetch-and-add",
-		Title: "A fetch-and-add adds its operand, around the end of the numbers, and returns the word of before",
+		Title: "A fetch-and-add adds its operand modulo 2^64, and returns the original word",
 		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: verbs.CapAtomics,
-		Sends:   "additions of 1, of 2^40 and of the number that makes 0",
-		Expects: "the sums, and the word of before as each result",
+		Sends:   "additions of 1, of 2^40 and of the complement to 0",
+		Expects: "the sums, and the original word as each result",
 		Defects: []string{"AtomicAddendCut"},
 		Run: onReliable(func(l *qpPair) {
 			at := l.partner.wordRemote()
@@ -44,10 +44,10 @@ var atomicCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/atomic/result-is-eight-bytes",
-		Title: "The local memory of an atomic is eight bytes, in as many pieces as one likes",
+		Title: "The local buffer of an atomic is eight bytes, in any number of entries",
 		Cite:  manual("ibv_post_send(3)", "verbs/atomic/2"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
-		Expects: "that the former are refused or fail, the word as it was; the result in both pieces of the latter",
+		Expects: "the former are refused or fail, and the word is unchanged; the result is in both entries of the latter",
 		Defects: []string{"AtomicSinkCut"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := openPartner(r)
@@ -57,7 +57,7 @@ var atomicCases = alsoOverRD([]conformance.Case{
 				wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
 				wr.SGL = l.dut.mem.SGL(recvOffset, size)
 				l.dut.expectFailure(fmt.Sprintf("an atomic with local memory of %d bytes", size), wr)
-				r.Check(l.partner.readWord() == 7, "the word as it was, 7", "%d", l.partner.readWord())
+				r.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
 			}
 			l := d.newPair(setup{})
 			l.partner.setWord(0x1122334455667788)
@@ -75,14 +75,14 @@ var atomicCases = alsoOverRD([]conformance.Case{
 		Title: "An atomic on a word that is not aligned to eight bytes fails, and changes nothing",
 		Cite:  manual("9.4.5", "verbs/atomic/3"), Level: conformance.Must, Needs: verbs.CapAtomics,
 		Sends:   "a fetch-and-add four bytes into a word",
-		Expects: "that it is refused or fails; the word, and the next, as they were",
+		Expects: "it is refused or fails; the word and the next are unchanged",
 		Defects: []string{"AtomicAligned"},
 		Run: onReliable(func(l *qpPair) {
 			l.partner.setWord(7)
 			at := l.partner.wordRemote()
 			at.Addr += 4
 			l.dut.expectFailure("an atomic at an address that is not aligned", l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}))
-			l.dut.Check(l.partner.readWord() == 7, "the word as it was, 7", "%d", l.partner.readWord())
+			l.dut.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
 		}),
 	},
 })

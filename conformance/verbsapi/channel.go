@@ -13,7 +13,7 @@ import (
 var channelCases = []conformance.Case{
 	{
 		ID:    "verbs/channel/event-for-each-arm",
-		Title: "Every time a completion queue is armed, its next completion makes an event that names it",
+		Title: "Every time a completion queue is armed, its next completion raises an event that names it",
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/1"), Level: conformance.Must,
 		Sends:   "five rounds of: arm, a completion, wait",
 		Expects: "an event in each round",
@@ -29,7 +29,7 @@ var channelCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/channel/one-event-per-arm",
-		Title: "Arming a completion queue asks for one event, however many completions follow",
+		Title: "Arming a completion queue causes one event, however many completions follow",
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/2"), Level: conformance.Must,
 		Sends:   "an arm and three completions",
 		Expects: "one event",
@@ -44,7 +44,7 @@ var channelCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/channel/arming-twice-is-arming-once",
-		Title: "A completion queue that is armed again before its event makes one event",
+		Title: "A completion queue that is armed again before its event raises one event",
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/3"), Level: conformance.Should,
 		// The manual page could also mean one event per call. Devices have one bit per
 		// queue, and IBTA describes an armed state.
@@ -62,7 +62,7 @@ var channelCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/channel/silent-until-armed",
-		Title: "A completion queue that was never armed makes no events",
+		Title: "A completion queue that was never armed raises no event",
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/4"), Level: conformance.Must,
 		Sends:   "three completions",
 		Expects: "no event",
@@ -74,7 +74,7 @@ var channelCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/channel/earlier-completions-make-no-event",
-		Title: "Arming asks about completions that are added afterwards, not about those that are there",
+		Title: "Arming causes an event for later completions, not for existing ones",
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/5"), Level: conformance.Should,
 		// The manual page speaks of new entries, which is why applications poll once more
 		// after arming. Some devices also report entries that were not polled yet.
@@ -93,9 +93,9 @@ var channelCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/channel/solicited-only",
-		Title: "A completion queue that is armed for solicited completions is silent about others that succeed, and tells of a solicited one",
+		Title: "A completion queue that is armed for solicited completions raises an event for a solicited one only",
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/6"), Level: conformance.Must,
-		Sends:   "a message of the peer that does not solicit an event, one of the device's own, and one of the peer that does",
+		Sends:   "a message of the peer that does not solicit an event, one of the device, and one of the peer that does",
 		Expects: "an event for the last only",
 		Defects: []string{"SolicitedIsAny", "SolicitedMisses"},
 		Run: onChannel(func(c *channel) {
@@ -121,9 +121,9 @@ var channelCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/channel/errors-are-solicited",
-		Title: "A completion in error makes an event also where only solicited ones were asked for",
+		Title: "A completion with an error raises an event also if the queue is armed for solicited ones",
 		Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/7"), Level: conformance.Must,
-		Sends:   "an arm for solicited completions, and one in error",
+		Sends:   "an arm for solicited completions, and a completion with an error",
 		Expects: "an event",
 		Defects: []string{"SolicitedMisses"},
 		Run: onChannel(func(c *channel) {
@@ -136,7 +136,7 @@ var channelCases = []conformance.Case{
 		ID:    "verbs/channel/all-overrides-solicited",
 		Title: "Arming for all completions overrides arming for solicited ones",
 		Cite:  manual("C11-31, C11-32", "verbs/channel/8"), Level: conformance.Must,
-		Sends:   "an arm for solicited completions, one for all, and a message that does not solicit an event",
+		Sends:   "an arm for solicited completions, one for all, and an unsolicited message",
 		Expects: "an event",
 		Defects: []string{"ArmLost"},
 		Run: onChannel(func(c *channel) {
@@ -168,9 +168,9 @@ var channelCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/channel/wait-waits",
-		Title: "A wait for an event lasts as long as it was told to, and ends as soon as there is one",
+		Title: "A wait for an event ends at its timeout, or as soon as there is an event",
 		Cite:  manual(packageVerbs, "verbs/channel/10"), Level: conformance.Must,
-		Sends:   "a wait for nothing; a wait for a completion that comes 30 ms later",
+		Sends:   "a wait without an event; a wait for a completion 30 ms later",
 		Expects: "a timeout, not before its time; then the event, not before its completion and within a second of it",
 		Defects: []string{"WaitImpatient", "EventsLate"},
 		Run: onChannel(func(c *channel) {
@@ -211,7 +211,7 @@ var channelCases = []conformance.Case{
 		Title: "Closing a channel ends a wait on it",
 		Cite:  manual(packageVerbs, "verbs/channel/12"), Level: conformance.Must,
 		Sends:   "a task that waits for ever; the channel is closed meanwhile",
-		Expects: "that the wait ends with ErrClosed",
+		Expects: "the wait ends with ErrClosed",
 		Defects: []string{"CloseLeavesWaiting"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)

@@ -91,10 +91,10 @@ var closingCases = []conformance.Case{
 	}),
 	{
 		ID:    "verbs/close/device-closes-everything",
-		Title: "Closing a device closes all that was made from it: every verb says so from then on",
+		Title: "Closing a device closes all its objects: every verb returns ErrClosed",
 		Cite:  manual(packageVerbs, "verbs/close/2"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "ErrClosed from the verbs of the device, and from those of a domain, completion queue, channel and queue pair that were open",
+		Expects: "ErrClosed from the verbs of the device, and of its protection domain, completion queue, channel and queue pair",
 		Defects: []string{"DeviceCloseShallow"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ch, qp := newChannel(r), newDefaultQP(r)
@@ -139,7 +139,7 @@ var closingCases = []conformance.Case{
 		Title: "Closing a device ends the waits for its events",
 		Cite:  manual(packageVerbs, "verbs/close/3"), Level: conformance.Must,
 		Sends:   "tasks that wait for ever, for an asynchronous event and for a completion event; the device is closed meanwhile",
-		Expects: "that both waits end with ErrClosed",
+		Expects: "both waits end with ErrClosed",
 		Defects: []string{"CloseLeavesWaiting"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
@@ -157,9 +157,9 @@ var closingCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/close/closed-objects-do-not-count",
-		Title: "What was closed is gone: a device makes objects again and again, however many there were before",
+		Title: "Closed objects do not count: a device creates objects again, however many there were before",
 		Cite:  manual(packageVerbs, "verbs/close/4"), Level: conformance.Must,
-		Sends:   "six hundred rounds of: a domain, a region, a channel, a completion queue, a queue pair, and closing them",
+		Sends:   "600 rounds: create and close a protection domain, region, channel, completion queue and queue pair",
 		Expects: "all of them",
 		Defects: []string{"ClosedCount"},
 		Run: rig.Body(func(r *rig.Rig) {
@@ -187,7 +187,7 @@ func closedObjectCase(name, what string, needs verbs.Caps, create func(*rig.Rig)
 	}
 	return conformance.Case{
 		ID:    "verbs/close/" + name,
-		Title: fmt.Sprintf("A closed %s says that it is closed, whatever is asked of it", what),
+		Title: fmt.Sprintf("All verbs of a closed %s return ErrClosed", what),
 		Cite:  manual(packageVerbs, "verbs/close/1"), Level: conformance.Must, Needs: needs,
 		Sends:   "nothing",
 		Expects: expects,

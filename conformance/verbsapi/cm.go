@@ -17,23 +17,23 @@ var cmLabels = []string{"service:rc"}
 var cmCases = []conformance.Case{
 	{
 		ID:    "verbs/cm/listen-at-any-port",
-		Title: "A listener at port 0 gets a port of its own, and tells it",
+		Title: "A listener at port 0 gets a free port, and returns it",
 		Cite:  manual("rdma_bind_addr(3)", "verbs/cm/1"), Level: conformance.Must, Needs: verbs.CapCM,
 		Sends:   "nothing",
-		Expects: "three listeners with the address that was asked for, at three ports that are not 0",
+		Expects: "three listeners with the requested address, at three different ports",
 		Defects: []string{"ListenAddrZero"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ports := make(map[uint16]bool)
 			for range 3 {
 				at := listen(r).Addr()
-				r.Check(at.Addr() == r.Local[0] && at.Port() != 0 && !ports[at.Port()], fmt.Sprintf("a port of its own at %v", r.Local[0]), "%v", at)
+				r.Check(at.Addr() == r.Local[0] && at.Port() != 0 && !ports[at.Port()], fmt.Sprintf("another port at %v", r.Local[0]), "%v", at)
 				ports[at.Port()] = true
 			}
 		}),
 	},
 	{
 		ID:    "verbs/cm/port-in-use",
-		Title: "A port that is listened to cannot be listened to again, until its listener is closed",
+		Title: "A port in use cannot be listened to again until its listener is closed",
 		Cite:  manual("rdma_bind_addr(3)", "verbs/cm/2"), Level: conformance.Must, Needs: verbs.CapCM,
 		Sends:   "nothing",
 		Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
@@ -51,7 +51,7 @@ var cmCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/connects",
-		Title: "A connection that is asked for and accepted leaves both queue pairs ready to send, and each side knows the other's address",
+		Title: "An accepted connection leaves both queue pairs in RTS, and each side has the other's address",
 		Cite:  manual("rdma_accept(3)", "verbs/cm/3"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request and its acceptance, in each direction; messages both ways",
 		Expects: "RTS on both sides, the messages, and the peer's address",
@@ -74,7 +74,7 @@ var cmCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/what-was-asked-for",
-		Title: "A request says how many reads and atomics its sender takes and asks for at a time",
+		Title: "A connection request carries responder resources and initiator depth of its sender",
 		Cite:  manual("rdma_connect(3)", "verbs/cm/4"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request of the peer for depths of 3 and 5",
 		Expects: "these in the request",
@@ -90,10 +90,10 @@ var cmCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/private-data",
-		Title: "Private data travels with a request and with its answer, as much as rdma_cm and the transport have room for",
+		Title: "A request and its reply carry private data, up to the limits of rdma_cm and the transport",
 		Cite:  manual("rdma_connect(3)", "verbs/cm/5"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "as much as goes with a request, and with its acceptance, in each direction",
-		Expects: "the same at the other side; there may be zeros behind it, where the transport's messages have a fixed size",
+		Sends:   "private data of the maximum length with a request and its reply, in each direction",
+		Expects: "the same at the other side; zeros may follow if the transport's messages have a fixed size",
 		Defects: []string{"PrivateDataLost"},
 		Run: onHandshake(func(d *handshake) {
 			most := privateLimits(d.dut)
@@ -110,10 +110,10 @@ var cmCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/private-data-too-long",
-		Title: "More private data than the transport has room for is refused, and the queue pair stays as it was",
+		Title: "Too much private data is refused, and the queue pair is unchanged",
 		Cite:  manual("rdma_connect(3)", "verbs/cm/6"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "nothing: the device connects with a byte too much",
-		Expects: "EINVAL; then a connection with what fits",
+		Sends:   "nothing: the device connects with one byte too much",
+		Expects: "EINVAL; then a connection without private data",
 		Defects: []string{"PrivateDataUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := newHandshake(r, true)
@@ -127,15 +127,15 @@ var cmCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/rejected",
-		Title: "Who is refused gets told, with the private data of who refused",
+		Title: "A rejected connection returns an error with the private data of the rejecting side",
 		Cite:  manual("rdma_reject(3)", "verbs/cm/7"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a request of the device, which the partner refuses; and the other way round",
+		Sends:   "a request of the device that the partner rejects, and the reverse",
 		Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
 		Defects: []string{"RejectIsTimeout", "PrivateDataLost"},
 		Run: onHandshake(func(d *handshake) {
 			why := rig.Pattern(20, 5)
 			d.startConnect(connParam, d.dut.ResponseTimeout())
-			d.dut.Must("a request that can be refused", d.nextRequest().Reject(why))
+			d.dut.Must("a request that can be rejected", d.nextRequest().Reject(why))
 			err := d.task.Wait(d.dut.ResponseTimeout())
 			var rejected *verbs.RejectError
 			d.dut.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
@@ -147,18 +147,18 @@ var cmCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/nobody-listens",
-		Title: "A connection to a port that nobody listens to is refused",
+		Title: "A connection to a port without a listener is rejected",
 		Cite:  manual("rdma_connect(3)", "verbs/cm/8"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a request of the device to a port of the partner's that has been closed",
-		Expects: "ErrRejected, and the queue pair not ready",
+		Sends:   "a request of the device to a closed port of the partner",
+		Expects: "ErrRejected, and the queue pair not in RTS",
 		Defects: []string{"RejectIsTimeout"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := newHandshake(r, true)
 			at := d.listener.Addr()
 			r.Must("a listener that can be closed", d.listener.Close())
 			_, err := d.active.CM().Connect(d.active.qp, at, connParam, r.ResponseTimeout())
-			r.MustFail("a connection to nobody", err, verbs.ErrRejected)
-			r.Check(queryQP(r, d.active.qp).State != rts, "a queue pair that is not ready", "RTS")
+			r.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
+			r.Check(queryQP(r, d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
 		}),
 	},
 }

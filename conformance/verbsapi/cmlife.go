@@ -15,7 +15,7 @@ import (
 var cmLifeCases = []conformance.Case{
 	{
 		ID:    "verbs/cm/patience",
-		Title: "Waiting for an answer and waiting for a request take as long as they were told to",
+		Title: "Connect and GetRequest end at their timeouts",
 		Cite:  manual(packageVerbs, "verbs/cm/9"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
 		Expects: "ErrTimeout, not before its time and not long after",
@@ -42,7 +42,7 @@ var cmLifeCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/several-requests",
-		Title: "A listener hands out every request, also those that came while it was busy with another",
+		Title: "A listener returns every request, also those that arrived while it was busy with another",
 		Cite:  manual("rdma_listen(3)", "verbs/cm/10"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
 		Expects: "three requests, told apart by their private data, and three connections",
@@ -80,7 +80,7 @@ var cmLifeCases = []conformance.Case{
 		Title: "A request is answered once",
 		Cite:  manual("rdma_reject(3)", "verbs/cm/11"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
-		Expects: "that the second answers are refused, and the connection goes on",
+		Expects: "the second answers are refused, and the connection continues",
 		Defects: []string{"AnswersTwice"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := newHandshake(r, false)
@@ -92,7 +92,7 @@ var cmLifeCases = []conformance.Case{
 			d = newHandshake(r, false)
 			d.startConnect(connParam, r.ResponseTimeout())
 			req = d.nextRequest()
-			r.Must("a request that can be refused", req.Reject(nil))
+			r.Must("a request that can be rejected", req.Reject(nil))
 			err := d.task.Wait(r.ResponseTimeout())
 			r.Check(errors.Is(err, verbs.ErrRejected), "a request that was refused", "%v", err)
 			_, err = req.Accept(d.passive.qp, connParam, r.ResponseTimeout())
@@ -101,7 +101,7 @@ var cmLifeCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/queue-pair-in-use",
-		Title: "A queue pair that is connected already cannot be connected again, and its connection goes on",
+		Title: "A connected queue pair cannot be connected again, and its connection continues",
 		Cite:  manual(packageVerbs, "verbs/cm/12"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a second connect of a connected queue pair; then messages over the first",
 		Expects: "a refusal, and the messages",
@@ -118,10 +118,10 @@ var cmLifeCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/disconnect",
-		Title: "Who disconnects ends the connection on both sides: both queue pairs fail, and what was posted is flushed",
+		Title: "A disconnect ends the connection on both sides: both queue pairs go to ERR, and posted work is flushed",
 		Cite:  manual("rdma_disconnect(3)", "verbs/cm/13"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a disconnect of the device",
-		Expects: "the end at the partner; ERR and flushed receives on both sides",
+		Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
 		Defects: []string{"DisconnectSilent"},
 		Run: onHandshake(func(d *handshake) {
 			l := d.establish(2)
@@ -132,10 +132,10 @@ var cmLifeCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/disconnected-by-the-peer",
-		Title: "The end of a connection that the peer disconnects is told, and the queue pair fails",
+		Title: "A disconnect of the peer is reported, and the queue pair goes to ERR",
 		Cite:  manual("rdma_disconnect(3)", "verbs/cm/14"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a disconnect of the partner",
-		Expects: "the end; ERR and flushed receives on both sides",
+		Expects: "the disconnect; ERR and flushed receives on both sides",
 		Defects: []string{"EndUnnoticed"},
 		Run: onHandshake(func(d *handshake) {
 			l := d.establish(2)
@@ -146,7 +146,7 @@ var cmLifeCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/no-end-before-the-end",
-		Title: "Waiting for the end of a connection that goes on times out",
+		Title: "Waiting for a disconnect of an established connection times out",
 		Cite:  manual(packageVerbs, "verbs/cm/15"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
 		Sends:   "a wait of 100 ms on a connection in use",
 		Expects: "ErrTimeout, not before its time, and a connection that works",
@@ -167,7 +167,7 @@ var cmLifeCases = []conformance.Case{
 		Title: "Closing a listener ends a wait on it",
 		Cite:  manual(packageVerbs, "verbs/cm/16"), Level: conformance.Must, Needs: verbs.CapCM,
 		Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
-		Expects: "that the wait ends with ErrClosed",
+		Expects: "the wait ends with ErrClosed",
 		Defects: []string{"CloseLeavesWaiting"},
 		Run: rig.Body(func(r *rig.Rig) {
 			l := listen(r)
@@ -180,9 +180,9 @@ var cmLifeCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cm/datagram-service",
-		Title: "A datagram service can be found by its address, and be talked to",
+		Title: "A datagram service can be resolved by its address, and datagrams reach it",
 		Cite:  manual("rdma_connect(3)", "verbs/cm/17"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   "a question of the device for a service of the partner's, and a datagram to what it answers",
+		Sends:   "a SIDR request of the device for a service of the partner, and a datagram to the result",
 		Expects: "number, key and private data of the service; the datagram",
 		Defects: []string{"ResolvedKeyLost", "PrivateDataLost"},
 		Run: rig.Body(func(r *rig.Rig) {

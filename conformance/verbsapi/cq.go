@@ -27,7 +27,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cq/depth-at-least-as-asked",
-		Title: "A completion queue is at least as deep as was asked for, and takes as many completions as it says",
+		Title: "A completion queue is at least as deep as requested, and holds as many completions as it claims",
 		Cite:  manual("ibv_create_cq(3)", "verbs/cq/2"), Level: conformance.Must,
 		Sends:   "as many completions as fit",
 		Expects: "all of them, and no overrun",
@@ -47,7 +47,7 @@ var cqCases = []conformance.Case{
 		Title: "Polling an empty completion queue finds nothing, and is no error",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/3"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "0 and no error, of a fresh queue, of one that has been emptied, and where there is room for none",
+		Expects: "0 and no error for a new queue, for an emptied one, and for a poll of 0 entries",
 		Defects: []string{"PollEmptyFails"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 8, nil)
@@ -64,7 +64,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cq/partial-polls",
-		Title: "A poll takes as many completions as there is room for; the others stay, and each is returned once",
+		Title: "A poll returns as many completions as fit; the others stay, and each is returned once",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/4"), Level: conformance.Must,
 		Sends:   "ten completions, polled by three",
 		Expects: "all ten, once each",
@@ -78,7 +78,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cq/oldest-first",
-		Title: "Completions come oldest first, also of one poll",
+		Title: "Completions are returned oldest first, also by one poll",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/5"), Level: conformance.Must,
 		Sends:   "ten completions, polled together",
 		Expects: "them in the order of posting",
@@ -118,7 +118,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cq/shared-by-queue-pairs",
-		Title: "The completions of queue pairs that share a completion queue say which one each is of",
+		Title: "Completions on a shared completion queue have the QPN of their queue pair",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/7"), Level: conformance.Must,
 		Sends:   "completions of four queue pairs on one completion queue",
 		Expects: "the number of its queue pair in each",
@@ -139,7 +139,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cq/overrun-is-reported",
-		Title: "A completion queue that overruns is reported, once, and cannot be used any more",
+		Title: "A completion queue overrun is reported once, and the queue cannot be used any more",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/8"), Level: conformance.Must,
 		Sends:   "more completions than a queue has room for",
 		Expects: "one CQ_ERR that names the queue; then polls that fail",
@@ -185,7 +185,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cq/resize-keeps-completions",
-		Title: "Resizing a completion queue keeps what is in it, in order, whether it grows or shrinks",
+		Title: "Resizing a completion queue keeps its completions in order",
 		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/10"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
 		Sends:   "five completions before a queue grows, and five before it shrinks",
 		Expects: "all of them, in order",
@@ -204,10 +204,10 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cq/resize-below-what-is-there-refused",
-		Title: "A completion queue cannot become smaller than what it holds, nor larger than the device allows",
+		Title: "A completion queue cannot be resized below its completions or above the device's limit",
 		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/11"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
 		Sends:   "six completions, then sizes of 5, 0 and one above the limit",
-		Expects: "that each is refused, the depth as it was, and the completions in place",
+		Expects: "each is refused, the depth is unchanged, and the completions are kept",
 		Defects: []string{"ResizeUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
@@ -223,7 +223,7 @@ var cqCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/cq/resize-makes-room",
-		Title: "A completion queue that was made larger has the room",
+		Title: "An enlarged completion queue has the requested room",
 		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/12"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
 		Sends:   "as many completions as the queue has room for now",
 		Expects: "a depth of at least what was asked for, all of the completions, and no overrun",

@@ -46,7 +46,7 @@ var deviceCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/device/claims-are-kept",
-		Title: "A device makes what it claims to have",
+		Title: "A device creates the objects that it claims to support",
 		Cite:  manual("ibv_query_device(3)", "verbs/device/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a shared receive queue, windows of both types, an address handle, an XRC domain, a larger completion queue and a connection manager, each where it is claimed",
@@ -73,7 +73,7 @@ var deviceCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/device/unknown-kinds-refused",
-		Title: "Queue pairs, windows and shared receive queues of a type that there is not are refused",
+		Title: "Queue pairs, windows and shared receive queues of an unknown type are refused",
 		Cite:  manual("ibv_create_qp(3)", "verbs/device/3"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a refusal of queue pairs of types 0, 5, 11 and 77, of windows of types 0 and 3, and of shared receive queues of type 9",
@@ -95,10 +95,10 @@ var deviceCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/port/there-is-no-other",
-		Title: "A device answers for each of its ports, and for no other",
+		Title: "A device can be queried for each of its ports, and for no other",
 		Cite:  manual("ibv_query_port(3)", "verbs/port/1"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one behind the last",
+		Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one after the last",
 		Defects: []string{"PortUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			last := queryDevice(r).Ports
@@ -122,7 +122,7 @@ var deviceCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/port/attributes-make-sense",
-		Title: "A port in use is active, has an MTU that it can have, and takes messages",
+		Title: "A port in use is active, with a valid MTU and message size",
 		Cite:  manual("ibv_query_port(3)", "verbs/port/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "the state ACTIVE; an active MTU that is one of the five and not above the largest; messages of some length; at least one GID",
@@ -138,10 +138,10 @@ var deviceCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/port/tables-end",
-		Title: "The GID and P_Key tables are as long as the port says: all entries can be queried, and none beyond",
+		Title: "The GID and P_Key tables have the length of the port attributes: all entries can be queried, and none beyond",
 		Cite:  manual("ibv_query_gid(3)", "verbs/port/3"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "an answer for every index below the length, and a refusal for the length itself, for 10000 and for -1",
+		Expects: "every index below the length can be queried; the length itself, 10000 and -1 are refused",
 		Defects: []string{"TablesEndless"},
 		Run: rig.Body(func(r *rig.Rig) {
 			p := queryPort(r)
@@ -184,7 +184,7 @@ var deviceCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/counters/same-names-in-the-same-order",
-		Title: "The counters of a device have names of their own, and are always the same in the same order",
+		Title: "The counters of a device have different names, and always the same order",
 		Cite:  manual(packageVerbs, "verbs/counters/1"), Level: conformance.Must,
 		Sends:   "messages in both directions, and a queue pair that fails",
 		Expects: "the same names in the same order before and after",
@@ -201,10 +201,10 @@ var deviceCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/counters/never-fall",
-		Title: "The counters of a device count up, and looking at them changes nothing",
+		Title: "The counters of a device never decrease, and reading does not change them",
 		Cite:  manual(packageVerbs, "verbs/counters/2"), Level: conformance.Must,
-		Sends:   "messages in both directions, and looks at the counters in between",
-		Expects: "that no counter is ever less than it was",
+		Sends:   "messages in both directions, and reads of the counters in between",
+		Expects: "no counter ever decreases",
 		Defects: []string{"CountersReset"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			counterNames(l.dut.Rig) // unsupported without counters

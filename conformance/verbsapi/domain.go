@@ -30,10 +30,10 @@ var domainCases = []conformance.Case{
 	}),
 	{
 		ID:    "verbs/pd/local-key-of-another-domain",
-		Title: "A queue pair does not send from memory of another domain",
+		Title: "A queue pair does not send from memory of another protection domain",
 		Cite:  manual("ibv_alloc_pd(3)", "verbs/pd/2"), Level: conformance.Must,
 		Sends:   "a request whose list names a region of another domain",
-		Expects: "that it is refused or completes in error, and that the peer's receive is not used",
+		Expects: "it is refused or completes with an error, and the partner's receive is not used",
 		Defects: []string{"IgnorePD"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			l.partner.postRecv(1, recvOffset, 64)
@@ -65,7 +65,7 @@ func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) c
 			in := create(r, pd)
 			r.MustFail("closing a domain in use", pd.Close(), verbs.ErrBusy)
 			r.Must("a region in the domain", r.MemoryIn(pd, 16, 0).Close())
-			r.Must("what is in the domain can be closed", in.Close())
+			r.Must("an object of the domain that can be closed", in.Close())
 			r.Must("an empty domain that can be closed", pd.Close())
 		}),
 	}

@@ -91,12 +91,12 @@ func queryPort(r *rig.Rig) verbs.PortAttr {
 func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	if err != nil {
-		e.Check(n == 0, what+" not to be taken if it is refused", "%d taken", n)
+		e.Check(n == 0, what+" not to be posted if it is refused", "%d posted", n)
 		return verbs.WC{}, false
 	}
 	wc := e.NextCompletion()
 	if wc.WRID != wr.WRID || wc.Status == verbs.WCSuccess {
-		e.Fail(fmt.Sprintf("%s (request %d) to be refused, or to complete in error", what, wr.WRID), "%s", rig.Describe(&wc))
+		e.Fail(fmt.Sprintf("%s (request %d) to be refused, or to complete with an error", what, wr.WRID), "%s", rig.Describe(&wc))
 	}
 	return wc, true
 }
@@ -117,5 +117,5 @@ func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ..
 func (e *endpoint) expectPostRefused(what string, wr verbs.SendWR, reason error) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	e.MustFail(what, err, reason)
-	e.Check(n == 0, "no request taken", "%d", n)
+	e.Check(n == 0, "no request posted", "%d", n)
 }

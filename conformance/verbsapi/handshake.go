@@ -105,7 +105,7 @@ func (l *qpPair) expectFlushed(receives int) {
 func onHandshake(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		for _, dutActive := range []bool{false, true} {
-			r.Note("the device asks: %v", dutActive)
+			r.Note("the device is the active side: %v", dutActive)
 			body(newHandshake(r, dutActive))
 		}
 	})

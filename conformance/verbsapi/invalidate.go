@@ -14,10 +14,10 @@ const needsSendInv = verbs.CapMWType2 | verbs.CapSendInv
 var invalidateCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/mw/invalidated-by-the-peer",
-		Title: "The completion of a message that invalidates names the key",
+		Title: "The completion of a receive has the key that the message invalidated",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/mw/9"), Level: conformance.Must, Needs: needsSendInv,
 		Sends:   "a SEND with invalidate of the peer, with the key of a bound window; then a READ by this key",
-		Expects: "a receive with the flag and the key; and that the READ fails",
+		Expects: "a receive with the flag and the key; the READ fails",
 		Defects: []string{"WCFlagsLost"},
 		Run: onReliable(func(l *qpPair) {
 			at := l.dut.bindReadable(l.dut.newWindow(verbs.MWType2), 256, 64)
@@ -34,7 +34,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/mw/of-another-queue-pair-not-invalidated",
-		Title: "A type 2 window can be invalidated over the queue pair that bound it only, and stays open else",
+		Title: "A type 2 window can be invalidated only over the queue pair that bound it",
 		Cite:  manual("", "verbs/mw/16"), Level: conformance.Must, Needs: needsSendInv,
 		Sends:   "a SEND that invalidates a window, over another queue pair of the same domain; then a READ through it over its own",
 		Expects: "a receive that fails, and the bytes for the READ",
@@ -49,7 +49,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/mw/regions-and-type-1-not-invalidated",
-		Title: "Neither a region nor a type 1 window can be invalidated by a peer, and both stay open",
+		Title: "Neither a region nor a type 1 window can be invalidated by a peer",
 		Cite:  manual("o10-37.2.26", "verbs/mw/16"), Level: conformance.Must, Needs: verbs.CapMWType1 | verbs.CapSendInv,
 		Sends:   "SENDs that invalidate the key of a region, and that of a bound type 1 window; then READs by these keys over another queue pair",
 		Expects: "receives that fail, and the bytes for the READs",
@@ -70,7 +70,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/mw/free-window-not-invalidated",
-		Title: "A type 2 window that is not bound cannot be invalidated, which does no harm to others",
+		Title: "A type 2 window that is not bound cannot be invalidated, and other queue pairs are not affected",
 		Cite:  manual("", "verbs/mw/16"), Level: conformance.Must, Needs: needsSendInv, Labels: []string{conformance.Dangerous},
 		Sends:   "a SEND that invalidates a window which was never bound; a bind of it over another queue pair, and a READ through it",
 		Expects: "a receive that fails, and the bytes for the READ",

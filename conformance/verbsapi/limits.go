@@ -40,7 +40,7 @@ func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.Device
 		Cite: manual("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
 		Labels:  []string{conformance.Slow},
 		Sends:   "nothing",
-		Expects: "that many",
+		Expects: "as many as claimed",
 		Defects: []string{"LimitsOverstated"},
 		Run: rig.Body(func(r *rig.Rig) {
 			attr := queryDevice(r)

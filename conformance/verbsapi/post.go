@@ -11,10 +11,10 @@ import (
 var postCases = []conformance.Case{
 	{
 		ID:    "verbs/post/send-before-ready-refused",
-		Title: "A send that is posted in RESET or INIT is refused at once, and nothing is left of it",
+		Title: "Posting a send in RESET or INIT fails, and the send is not flushed later",
 		Cite:  manual("C10-96", "verbs/post/1"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "an error from the post in both states, and no request taken; no completion when the queue pair then fails",
+		Expects: "an error from the post in both states; no completion when the queue pair then fails",
 		Defects: []string{"BadPostsSwallowed"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			e := &endpoint{Rig: l.dut.Rig, qp: newDefaultQP(l.dut.Rig), mem: l.dut.mem, udDest: l.dut.udDest}
@@ -27,7 +27,7 @@ var postCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/post/receive-from-init-on",
-		Title: "A receive can be posted in INIT, and is there when the queue pair is ready",
+		Title: "A receive can be posted in INIT, and is used when the queue pair is connected",
 		Cite:  manual("C10-97.2.1", "verbs/post/2"), Level: conformance.Must,
 		Sends:   "a message of the peer for a receive that was posted in INIT",
 		Expects: "the message in that receive",
@@ -46,22 +46,22 @@ var postCases = []conformance.Case{
 		Title: "A receive that is posted in RESET is refused",
 		Cite:  manual("C10-97.2.1", "verbs/post/3"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "an error from the post, and no receive taken",
+		Expects: "an error from the post, and no receive posted",
 		Defects: []string{"BadPostsSwallowed"},
 		Run: rig.Body(func(r *rig.Rig) {
 			requireIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
 			qp := newDefaultQP(r)
 			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
 			r.MustFail("a receive in RESET", err, nil)
-			r.Check(n == 0, "no receive taken", "%d", n)
+			r.Check(n == 0, "no receive posted", "%d", n)
 		}),
 	},
 	{
 		ID:    "verbs/post/full-receive-queue",
-		Title: "A full receive queue refuses the receive that is too many, and says how many it took before",
+		Title: "Posting to a full receive queue fails, and returns how many receives were posted",
 		Cite:  manual("ibv_post_recv(3)", "verbs/post/4"), Level: conformance.Must,
 		Sends:   "two receives more than there is room for, in one call and then alone",
-		Expects: "as many taken as there is room, and ENOMEM; none taken afterwards; and that those taken, and no other, are flushed",
+		Expects: "as many posted as there is room, and ENOMEM; none afterwards; those posted, and no others, are flushed",
 		Defects: []string{"PostCountWrong", "FullIsInvalid"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
@@ -72,11 +72,11 @@ var postCases = []conformance.Case{
 				wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.SGL(0, 64)}
 			}
 			n, err := qp.PostRecv(wrs)
-			r.MustFail("a receive too many", err, verbs.ErrNoMemory)
-			r.Check(n == room, fmt.Sprintf("%d receives taken", room), "%d", n)
+			r.MustFail("one receive too many", err, verbs.ErrNoMemory)
+			r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
 			n, err = qp.PostRecv(wrs[room:])
 			r.MustFail("another receive too many", err, verbs.ErrNoMemory)
-			r.Check(n == 0, "none taken", "%d", n)
+			r.Check(n == 0, "none posted", "%d", n)
 			toState(r, qp, errState)
 			checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
 			expectEmptyCQ(r, r.CQ)
@@ -84,10 +84,10 @@ var postCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/post/full-send-queue",
-		Title: "A full send queue refuses the request that is too many, says how many it took before, and has room again when they are done",
+		Title: "Posting to a full send queue fails, returns how many requests were posted, and succeeds again when they are complete",
 		Cite:  manual("ibv_post_send(3)", "verbs/post/5"), Level: conformance.Must, Needs: verbs.CapRC,
 		Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
-		Expects: "as many taken as there is room, and ENOMEM; those and no other arrive; then one more",
+		Expects: "as many posted as there is room, and ENOMEM; those and no others arrive; then one more",
 		Defects: []string{"PostCountWrong", "FullIsInvalid"},
 		Run: onReliable(func(l *qpPair) {
 			requireIB(l.dut.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
@@ -97,8 +97,8 @@ var postCases = []conformance.Case{
 				wrs[i] = l.dut.sendWR(uint64(i+1), 0, 16)
 			}
 			n, err := l.dut.qp.PostSend(wrs)
-			l.dut.MustFail("a request too many", err, verbs.ErrNoMemory)
-			l.dut.Check(n == room, fmt.Sprintf("%d requests taken", room), "%d", n)
+			l.dut.MustFail("one request too many", err, verbs.ErrNoMemory)
+			l.dut.Check(n == room, fmt.Sprintf("%d requests posted", room), "%d", n)
 			for i := range room {
 				l.partner.postRecv(uint64(i+1), recvOffset, 64)
 				l.dut.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
@@ -109,10 +109,10 @@ var postCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/post/stops-at-the-first-bad-request",
-		Title: "Of a list with a bad request those before it are taken, and it and those behind it are not",
+		Title: "Posting a list with a bad request posts those before it only",
 		Cite:  manual("ibv_post_send(3)", "verbs/post/6"), Level: conformance.Must,
 		Sends:   "three sends in one call, of which the second has a list that is too long",
-		Expects: "one taken, and EINVAL; the first completes, and nothing else",
+		Expects: "one posted, and EINVAL; the first completes, and nothing else",
 		Defects: []string{"PostCountWrong", "BadPostsSwallowed"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			l.partner.postRecv(1, recvOffset, 64)
@@ -121,7 +121,7 @@ var postCases = []conformance.Case{
 			bad.SGL = sgeList(l.dut.mem, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendSGE+1, 4)
 			n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 16), bad, l.dut.sendWR(3, 0, 16)})
 			l.dut.MustFail("a request with too long a list", err, verbs.ErrInvalid)
-			l.dut.Check(n == 1, "one request taken", "%d", n)
+			l.dut.Check(n == 1, "one request posted", "%d", n)
 			l.dut.ExpectCompletion(1, verbs.WCSuccess)
 			l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:16])
 			l.dut.PostSend(l.dut.qp, l.dut.sendWR(4, 32, 8)) // no other message was sent in between
@@ -134,7 +134,7 @@ var postCases = []conformance.Case{
 		Title: "A request or a receive with more list entries than the queue pair has is refused",
 		Cite:  manual("ibv_post_send(3)", "verbs/post/7"), Level: conformance.Must,
 		Sends:   "a send and a receive with one entry too many, and with as many as there are",
-		Expects: "that the former are refused and the latter taken",
+		Expects: "the former are refused and the latter accepted",
 		Defects: []string{"SGECut"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			caps := queryQP(l.dut.Rig, l.dut.qp).Caps
@@ -143,7 +143,7 @@ var postCases = []conformance.Case{
 			l.dut.expectPostRefused("a send with too long a list", long, verbs.ErrInvalid)
 			n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: sgeList(l.dut.mem, caps.MaxRecvSGE+1, 64)}})
 			l.dut.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
-			l.dut.Check(n == 0, "no receive taken", "%d", n)
+			l.dut.Check(n == 0, "no receive posted", "%d", n)
 			l.dut.PostRecv(l.dut.qp, 3, sgeList(l.dut.mem, caps.MaxRecvSGE, 64)...)
 			l.partner.postRecv(4, recvOffset, 64)
 			long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE, 4)
@@ -156,7 +156,7 @@ var postCases = []conformance.Case{
 		Title: "A message is gathered from its list in order, and scattered over the receive's in order",
 		Cite:  manual("ibv_post_send(3)", "verbs/post/8"), Level: conformance.Must,
 		Sends:   "a message of two pieces, in each direction",
-		Expects: "the pieces one behind the other, cut where the receive's first entry ends",
+		Expects: "the pieces one after the other, split where the receive's first entry ends",
 		Defects: []string{"SGEsReversed"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			for _, way := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
@@ -215,10 +215,10 @@ var postCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/post/unknown-operation-refused",
-		Title: "An operation that there is not is refused, and does the queue pair no harm",
+		Title: "An unknown opcode is refused, and the queue pair continues",
 		Cite:  manual("ibv_post_send(3)", "verbs/post/11"), Level: conformance.Must,
 		Sends:   "requests with opcodes 13 and 200",
-		Expects: "that each is refused; then a message",
+		Expects: "each is refused; then a message arrives",
 		Defects: []string{"BadPostsSwallowed", "OpsDowngraded"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			for _, op := range []verbs.WROpcode{13, 200} {
@@ -231,10 +231,10 @@ var postCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/post/operations-of-other-services",
-		Title: "Reads and atomics do not succeed on a service that has none, and nothing is sent in their place",
+		Title: "READs and atomics fail on a UD queue pair, and nothing is sent",
 		Cite:  manual("ibv_post_send(3)", "verbs/post/12"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   "a READ, a compare-and-swap and a fetch-and-add on a datagram queue pair",
-		Expects: "that each is refused or completes in error, and the peer's receive is not used",
+		Sends:   "a READ, a compare-and-swap and a fetch-and-add on a UD queue pair",
+		Expects: "each is refused or completes with an error, and the partner's receive is not used",
 		Defects: []string{"OpsDowngraded"},
 		Run: rig.Body(func(r *rig.Rig) {
 			if r.Caps.Has(verbs.CapRD) {

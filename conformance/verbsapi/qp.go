@@ -12,10 +12,10 @@ import (
 var qpCases = []conformance.Case{
 	{
 		ID:    "verbs/qp/sizes-at-least-as-asked",
-		Title: "A queue pair has at least the sizes that were asked for, and its type, and is in RESET",
+		Title: "A new queue pair has at least the requested capacities, the requested type, and state RESET",
 		Cite:  manual("ibv_create_qp(3)", "verbs/qp/1"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "requests, receives, list entries and inline bytes of at least what was asked for",
+		Expects: "at least the requested sends, receives, list entries and inline bytes",
 		Defects: []string{"CapsShort", "ResetReadsInit"},
 		Run: rig.Body(func(r *rig.Rig) {
 			limit := queryDevice(r)
@@ -34,7 +34,7 @@ var qpCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/qp/sizes-within-the-limits",
-		Title: "A queue pair with queues or lists beyond the device's limits is refused, and one that has all of them is not",
+		Title: "A queue pair with capacities beyond the device's limits is refused, and one at the limits is not",
 		Cite:  manual("ibv_create_qp(3)", "verbs/qp/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "queue pairs with as many requests, receives and list entries as the device claims, if there is memory for them; a refusal of one more",
@@ -98,7 +98,7 @@ var qpCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/qp/objects-of-its-own-device",
-		Title: "A queue pair cannot be made of the objects of another device",
+		Title: "A queue pair cannot use objects of another device",
 		Cite:  manual("ibv_create_qp(3)", "verbs/qp/4"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
@@ -123,10 +123,10 @@ var qpCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/qp/numbers-of-their-own",
-		Title: "Every queue pair has a number of 24 bits of its own",
+		Title: "Every queue pair has a different QPN of 24 bits",
 		Cite:  manual("ibv_create_qp(3)", "verbs/qp/5"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "64 different numbers, none of them 0, 1 or 0xffffff where InfiniBand's transport has these taken",
+		Expects: "64 different QPNs, none of them 0, 1 or 0xffffff over InfiniBand",
 		Defects: []string{"QPNsRepeat"},
 		Run: rig.Body(func(r *rig.Rig) {
 			seen, least, most := make(map[verbs.QPN]bool), verbs.QPN(0), verbs.MulticastQPN
@@ -135,24 +135,24 @@ var qpCases = []conformance.Case{
 			}
 			for range 64 {
 				n := newDefaultQP(r).QPN()
-				r.Check(!seen[n] && n >= least && n <= most, fmt.Sprintf("a number of its own between %d and %#x", least, uint32(most)), "%#x", uint32(n))
+				r.Check(!seen[n] && n >= least && n <= most, fmt.Sprintf("another QPN between %d and %#x", least, uint32(most)), "%#x", uint32(n))
 				seen[n] = true
 			}
 		}),
 	},
 	{
 		ID:    "verbs/qp/receives-of-a-shared-queue-are-posted-there",
-		Title: "A queue pair on a shared receive queue takes no receives of its own",
+		Title: "Posting a receive to a queue pair with a shared receive queue fails",
 		Cite:  manual("ibv_post_recv(3)", "verbs/qp/6"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
-		Expects: "that a receive posted to the queue pair is refused",
+		Expects: "a receive posted to the queue pair is refused",
 		Defects: []string{"SRQBypassed", "SRQUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: newSRQ(r, srqInit(r))})
 			toInit(r, qp, 0)
 			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
 			r.MustFail("a receive to a queue pair on a shared receive queue", err, nil)
-			r.Check(n == 0, "no receive taken", "%d", n)
+			r.Check(n == 0, "no receive posted", "%d", n)
 		}),
 	},
 	{
@@ -176,10 +176,10 @@ var qpCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/qp/closed-with-work-outstanding",
-		Title: "A queue pair can be closed with work outstanding, and what it used can be closed then",
+		Title: "A queue pair can be closed with work outstanding, and its memory and CQ afterwards",
 		Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/8"), Level: conformance.Must,
-		Sends:   "receives that nothing comes for",
-		Expects: "that the queue pair, then its memory and its completion queue can be closed",
+		Sends:   "receives without messages",
+		Expects: "the queue pair, then its memory and its completion queue can be closed",
 		Defects: []string{"BusyQPStays"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 16, nil)
@@ -194,10 +194,10 @@ var qpCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/qp/reset-empties-the-queues",
-		Title: "RESET takes posted work away without a completion, and the queues are empty afterwards",
+		Title: "RESET discards posted work without a completion, and the queues are empty afterwards",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/qp/9"), Level: conformance.Must,
 		Sends:   "as many receives as fit, RESET, INIT, and as many again",
-		Expects: "no completion for those before; room for all of those after, which alone are flushed in the end",
+		Expects: "no completion for those before; room for all of those after, and only these are flushed",
 		Defects: []string{"ResetFlushes"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)

@@ -41,7 +41,7 @@ func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
 	case wc.Status != verbs.WCSuccess:
 		return
 	case isIB(partner.Rig) || wr.Opcode != verbs.OpRDMAWrite:
-		partner.Fail("that a peer cannot "+what, "%s", rig.Describe(&wc))
+		partner.Fail("a peer that cannot "+what, "%s", rig.Describe(&wc))
 	case partner.qp.Type() == verbs.QPTypeUD:
 		l.dut.AwaitState(l.dut.qp, errState)
 		return
@@ -51,7 +51,7 @@ func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
 		return // the connection has ended
 	}
 	wc = partner.NextCompletion()
-	partner.Check(wc.Status != verbs.WCSuccess, "that a peer cannot "+what+", and that its connection ends", "%s", rig.Describe(&wc))
+	partner.Check(wc.Status != verbs.WCSuccess, "a peer that cannot "+what+", and whose connection ends", "%s", rig.Describe(&wc))
 }
 
 // withSpaces replaces the hyphens in a part of an ID.

@@ -11,16 +11,16 @@ import (
 var regionCases = []conformance.Case{
 	{
 		ID:    "verbs/mr/address-as-asked",
-		Title: "A region has the length of its memory and the address that was asked for, and works under it",
+		Title: "A region has the length of its memory and the requested address, and can be used at it",
 		Cite:  manual("ibv_reg_mr_iova(3)", "verbs/mr/1"), Level: conformance.Must,
-		Sends:   "a message from a region that was registered at an address of the caller's choice",
+		Sends:   "a message from a region that was registered at a chosen address",
 		Expects: "that address, that length, and the bytes at the peer",
 		Defects: []string{"MRAddrIgnored"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			const at = 0x7_0000_1000
 			buf := rig.Pattern(100, 3)
 			mr, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at})
-			l.dut.Must("a region at an address of our choice", err)
+			l.dut.Must("a region at a chosen address", err)
 			l.dut.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
 			l.partner.postRecv(1, recvOffset, 64)
 			wr := l.dut.sendWR(2, 0, 0)
@@ -32,7 +32,7 @@ var regionCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/keys-of-their-own",
-		Title: "Every region has keys of its own: no two that exist at a time share an L_Key or an R_Key",
+		Title: "No two existing regions have the same L_Key or R_Key",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/2"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "200 different L_Keys and 200 different R_Keys",
@@ -49,10 +49,10 @@ var regionCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/remote-write-needs-local-write",
-		Title: "Memory that a peer may write to, or do atomics on, must be writable locally",
+		Title: "Remote write and remote atomic need local write",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/3"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "that remote write and remote atomic without local write are refused as invalid; that remote read alone, and no right at all, are not",
+		Expects: "remote write and remote atomic without local write are refused as invalid; remote read alone, and no right at all, are accepted",
 		Defects: []string{"MRAccessUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			buf := make([]byte, 64)
@@ -68,7 +68,7 @@ var regionCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/hints-are-no-rights",
-		Title: "Flags that a device may ignore do not keep a region from being made",
+		Title: "Optional access flags do not make a registration fail",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/4"), Level: conformance.Must,
 		Sends:   "nothing",
 		Expects: "a region with relaxed ordering and with the other flags of the optional range",
@@ -80,10 +80,10 @@ var regionCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/empty-region",
-		Title: "A region of no bytes can be made, and names no memory",
+		Title: "A region of no bytes can be registered, and gives access to no memory",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
 		Sends:   "a message of no bytes from it, and one of a byte",
-		Expects: "a region of length 0; a message of no bytes at the peer; that a byte from it is refused or fails",
+		Expects: "a region of length 0; a message of no bytes at the partner; a message of one byte is refused or fails",
 		Defects: []string{"NoEmptyMR"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			m := l.dut.Memory(0, verbs.AccessLocalWrite)
@@ -100,7 +100,7 @@ var regionCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/overlapping-regions-stand-alone",
-		Title: "The same memory can be registered several times; each region has its own life",
+		Title: "The same memory can be registered several times, and the regions are independent",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Level: conformance.Must,
 		Sends:   "messages from a region when another one over the same memory has been closed",
 		Expects: "the message at the peer",
@@ -124,11 +124,11 @@ var regionCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/beyond-its-end",
-		Title: "A list entry that leaves its region fails, on either side and by a byte",
+		Title: "A list entry that exceeds its region by a byte at either end fails",
 		Cite:  manual("ibv_post_send(3)", "verbs/mr/8"), Level: conformance.Must,
-		Sends: "requests that begin a byte before a region, or end a byte behind it",
+		Sends: "requests that begin a byte before a region, or end a byte after it",
 		// verbs/flush/behind-the-cause checks the status.
-		Expects: "that each is refused or completes in error",
+		Expects: "each is refused or completes with an error",
 		Defects: []string{"SGEClamped"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := openPartner(r)
@@ -144,10 +144,10 @@ var regionCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/closed-local-key",
-		Title: "The L_Key of a region is worth nothing when the region is closed",
+		Title: "The L_Key of a deregistered region is invalid",
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must,
 		Sends:   "a request with the L_Key of a closed region",
-		Expects: "that it is refused or completes in error",
+		Expects: "it is refused or completes with an error",
 		Defects: []string{"StaleKeys"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			m := l.dut.Memory(64, verbs.AccessLocalWrite)
@@ -160,10 +160,10 @@ var regionCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/old-keys-open-nothing-new",
-		Title: "The keys of a closed region do not open the same memory when it is registered anew",
+		Title: "The keys of a deregistered region are not valid for a new region of the same memory",
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Should,
 		Sends:   "a request with address and L_Key of a closed region, whose memory has been registered again",
-		Expects: "other keys for the new region, and that the request is refused or fails",
+		Expects: "other keys for the new region, and the request is refused or fails",
 		Defects: []string{"StaleKeys"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			// Keys may be reused later. If the next registration had them, a late request
@@ -181,7 +181,7 @@ var regionCases = []conformance.Case{
 			wr := l.dut.sendWR(2, 0, 0)
 			wr.SGL = []verbs.SGE{was}
 			l.partner.postRecv(1, recvOffset, 64)
-			l.dut.expectFailure("a request with the key of before", wr)
+			l.dut.expectFailure("a request with the old key", wr)
 		}),
 	},
 	{
@@ -189,7 +189,7 @@ var regionCases = []conformance.Case{
 		Title: "A region cannot be closed while a window is bound to it",
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/10"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "nothing",
-		Expects: "a refusal, for whatever reason, until the window is freed",
+		Expects: "a refusal with any error until the window is freed",
 		Defects: []string{"BusyClosed", "DeregBound"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))

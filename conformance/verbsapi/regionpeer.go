@@ -13,10 +13,10 @@ import (
 var regionPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/mr/peers-stay-within",
-		Title: "A peer reaches every byte of a region by its key, and none before or behind it",
+		Title: "A peer can access every byte of a region by its key, and none before or after it",
 		Cite:  manual("Table 63", "verbs/mr/11"), Level: conformance.Must,
-		Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte behind it",
-		Expects: "the bytes for the former; that the latter fail, with memory as it was",
+		Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte after it",
+		Expects: "the bytes for the former; the latter fail, with memory unchanged",
 		Defects: []string{"RangeSlack"},
 		Run: onDevices(func(d *devices) {
 			m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
@@ -33,10 +33,10 @@ var regionPeerCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/peers-do-not-wrap-around",
-		Title: "An access of a peer whose address and length go beyond the last address fails",
+		Title: "A remote access whose address and length wrap around 2^64 fails",
 		Cite:  manual("Table 63", "verbs/mr/11"), Level: conformance.Must,
 		Sends:   "READs and WRITEs of the peer by the key of a region: of 8 bytes at 2^64-4 and at 2^64-8",
-		Expects: "that they fail, with memory as it was",
+		Expects: "they fail, with memory unchanged",
 		Defects: []string{"WrappingRange"},
 		Run: onDevices(func(d *devices) {
 			m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
@@ -51,10 +51,10 @@ var regionPeerCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/peers-have-the-rights-given",
-		Title: "A peer can read a region with the right to remote read only, and write one with the right to remote write only",
+		Title: "A remote READ needs remote read, and a remote WRITE remote write",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/12"), Level: conformance.Must,
 		Sends:   "READs and WRITEs of the peer: on memory that may be read, on memory that may be written, and on memory that may be neither",
-		Expects: "those granted are carried out; the others fail, with memory as it was",
+		Expects: "the permitted ones are executed; the others fail, with memory unchanged",
 		Defects: []string{"RightsIgnored"},
 		Run: onDevices(func(d *devices) {
 			ops := map[verbs.WROpcode]verbs.Access{verbs.OpRDMARead: verbs.AccessRemoteRead, verbs.OpRDMAWrite: verbs.AccessRemoteWrite}
@@ -74,10 +74,10 @@ var regionPeerCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/overlapping-regions-rights",
-		Title: "Of several regions over the same memory each has its own rights",
+		Title: "Regions of the same memory have independent access rights",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Level: conformance.Must,
 		Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
-		Expects: "the bytes by the first and the last; by the one between that it fails, with memory as it was",
+		Expects: "the first and the last are executed; the one between fails, with memory unchanged",
 		Defects: []string{"RightsIgnored"},
 		Run: onDevices(func(d *devices) {
 			const local = verbs.AccessLocalWrite
@@ -104,7 +104,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{
 		Title: "The addresses of a zero-based region begin at 0",
 		Cite:  manual("o10-36.2.2", "verbs/mr/13"), Level: conformance.Must, Needs: verbs.CapZeroBased,
 		Sends:   "READs of the peer at 0 and at 56 of a zero-based region of 64 bytes, then at 57",
-		Expects: "a region that says that it begins at 0; its first and its last bytes; that the last one fails",
+		Expects: "a region with address 0; its first and its last bytes; the last READ fails",
 		Defects: []string{"ZeroBasedIgnored"},
 		Run: onReliable(func(l *qpPair) {
 			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig))|verbs.AccessZeroBased)
@@ -117,10 +117,10 @@ var regionPeerCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/pd/remote-key-of-another-domain",
-		Title: "A peer reaches through a queue pair only memory of its domain",
+		Title: "A peer can access only memory in the protection domain of the queue pair",
 		Cite:  manual("ibv_alloc_pd(3)", "verbs/pd/3"), Level: conformance.Must,
-		Sends:   "a WRITE of the peer to a region of another domain, with its right key",
-		Expects: "that it fails, and memory as it was",
+		Sends:   "a WRITE of the partner to a region of another domain, with the correct key",
+		Expects: "it fails, and memory is unchanged",
 		Defects: []string{"IgnorePD"},
 		Run: onReliable(func(l *qpPair) {
 			other := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
@@ -130,30 +130,30 @@ var regionPeerCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/mr/read-only-is-not-written",
-		Title: "A receive into memory without the right to local write fails, and leaves the memory alone",
+		Title: "A receive into memory without local write fails, and the memory is unchanged",
 		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/5"), Level: conformance.Must,
 		Sends:   "a message of the peer for a receive in such memory",
-		Expects: "that the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory as it was",
+		Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory is unchanged",
 		Defects: []string{"LocalWriteUnchecked"},
 		Run: onReliable(func(l *qpPair) {
 			m := l.dut.Memory(128, verbs.AccessRemoteRead)
 			if n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
-				l.dut.Check(n == 0, "no receive taken if it is refused", "%d", n)
+				l.dut.Check(n == 0, "no receive posted if it is refused", "%d", n)
 				return
 			}
 			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 32))
 			wc := l.dut.NextCompletion()
 			l.dut.Check(wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr,
-				"a receive that fails for want of the right to write", "%s", rig.Describe(&wc))
+				"a receive that fails without local write", "%s", rig.Describe(&wc))
 			l.dut.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
 		ID:    "verbs/mr/closed-remote-key",
-		Title: "The R_Key of a region is worth nothing when the region is closed",
+		Title: "The R_Key of a deregistered region is invalid",
 		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must,
 		Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
-		Expects: "that the first is executed and the second fails, with memory as it was",
+		Expects: "the first is executed and the second fails, with memory unchanged",
 		Defects: []string{"StaleKeys"},
 		Run: onReliable(func(l *qpPair) {
 			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
@@ -170,10 +170,10 @@ var regionPeerCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:    "verbs/flush/too-long-for-the-receive",
-		Title: "A message that does not fit its receive completes it in error, and writes nothing beyond it",
+		Title: "A message that is too long for its receive completes it with an error, and writes nothing beyond it",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/flush/4"), Level: conformance.Must,
 		Sends:   "a message of 65 bytes of the peer for a receive of 64",
-		Expects: "LOC_LEN_ERR, and nothing behind the receive changed",
+		Expects: "LOC_LEN_ERR, and nothing after the receive changed",
 		Defects: []string{"LengthErrorsHidden", "QueryStale"},
 		Run: onReliable(func(l *qpPair) {
 			m := l.dut.Memory(128, verbs.AccessLocalWrite)

@@ -12,7 +12,7 @@ import (
 var settingCases = []conformance.Case{
 	{
 		ID:    "verbs/modify/rc-query-tells-what-was-set",
-		Title: "A query tells every attribute of a connection as it was set",
+		Title: "A query returns every attribute of a connection as it was set",
 		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
@@ -46,7 +46,7 @@ var settingCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/modify/ud-query-tells-what-was-set",
-		Title: "A query tells the key and the PSN of a datagram queue pair as they were set, and the key again when it was changed",
+		Title: "A query returns the Q_Key and the PSN of a UD queue pair as set, and the Q_Key after a change",
 		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "nothing",
 		Expects: "Q_Key, port and PSN as they were set",
@@ -63,7 +63,7 @@ var settingCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/modify/rights-can-be-changed",
-		Title: "The rights that peers have through a queue pair can be changed before it is connected, and a query tells them",
+		Title: "The access flags of a queue pair can be changed before it is connected, and a query returns them",
 		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
@@ -83,7 +83,7 @@ var settingCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/modify/failed-can-be-reset",
-		Title: "A queue pair that has failed can be reset, and takes work again",
+		Title: "A failed queue pair can be reset, and accepts work again",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Level: conformance.Must,
 		Sends:   "nothing: INIT, ERR, RESET, INIT, a receive, and ERR",
 		Expects: "each of the states; the receive flushed in the end",
@@ -102,10 +102,10 @@ var settingCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/modify/values-out-of-range-refused",
-		Title: "Attributes that cannot be are refused, and change nothing",
+		Title: "Invalid attributes are refused, and change nothing",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must,
 		Sends:   "nothing",
-		Expects: "a refusal of port 0, of a port that there is not, and of a P_Key that there is not, each on the way to INIT; the state RESET",
+		Expects: "port 0, a port that does not exist and a P_Key that does not exist are refused in RESET to INIT; the state stays RESET",
 		Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			qp := newDefaultQP(r)
@@ -119,8 +119,8 @@ var settingCases = []conformance.Case{
 				attr verbs.QPAttr
 			}{
 				{"port 0", verbs.QPAttr{Port: 0}},
-				{"a port behind the last", verbs.QPAttr{Port: queryDevice(r).Ports + 1}},
-				{"a P_Key behind the last", verbs.QPAttr{Port: 1, PKeyIndex: uint16(port.PKeys)}},
+				{"a port after the last", verbs.QPAttr{Port: queryDevice(r).Ports + 1}},
+				{"a P_Key after the last", verbs.QPAttr{Port: 1, PKeyIndex: uint16(port.PKeys)}},
 			} {
 				bad.attr.State = initState
 				r.MustFail("RESET to INIT with "+bad.what, qp.Modify(bad.attr, mask), verbs.ErrInvalid)
@@ -131,7 +131,7 @@ var settingCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/modify/path-out-of-range-refused",
-		Title: "A connection with an MTU, a depth, a timer or a source that cannot be is refused, and changes nothing",
+		Title: "An invalid MTU, depth, timer or source index of a connection is refused, and changes nothing",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "nothing",
 		Expects: "a refusal of MTUs 0 and 6, of more reads than the device answers, of RNR timer 32 and of an index that stands for no address of the device's, on the way to RTR; the state INIT",
@@ -148,7 +148,7 @@ var settingCases = []conformance.Case{
 				{"an MTU of 6", func(a *verbs.QPAttr) { a.PathMTU = 6 }},
 				{"more reads than the device answers", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = queryDevice(r).MaxQPRdAtomic + 1 }},
 				{"an RNR timer of 32", func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
-				{"a source that there is not", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = nowhere }},
+				{"a source index without an address", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = nowhere }},
 			} {
 				attr := m.attr(initState, rtr)
 				bad.wrong(&attr)
@@ -164,9 +164,9 @@ var settingCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/modify/drained-is-reported",
-		Title: "A queue pair that is asked to report that its sends are drained does, once it has stopped",
+		Title: "A queue pair in SQD raises SQ_DRAINED if the event was requested",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/6"), Level: conformance.Must,
-		Sends:   "a message; then RTS to SQD with the request to be told; and SQD without it",
+		Sends:   "a message; then RTS to SQD with the event requested, and SQD without it",
 		Expects: "SQ_DRAINED that names the queue pair for the first, and nothing for the second",
 		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 		Run: onPair(setup{}, func(l *qpPair) {
@@ -185,10 +185,10 @@ var settingCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/modify/connection-makes-ready",
-		Title: "A queue pair whose transport needs a connection is not ready to send before there is one",
+		Title: "A queue pair cannot go to RTS before it is connected",
 		Cite:  manual("rdma_connect(3)", "verbs/modify/7"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
 		Sends:   "nothing: INIT to RTS by modify",
-		Expects: "a refusal, and the state as before",
+		Expects: "a refusal, and the state unchanged",
 		Defects: []string{"ModifyLies"},
 		Run: rig.Body(func(r *rig.Rig) {
 			// InfiniBand has no such transition; over iWARP there is no connection yet.

@@ -12,10 +12,10 @@ import (
 var sharedCases = []conformance.Case{
 	{
 		ID:    "verbs/srq/sizes-at-least-as-asked",
-		Title: "A shared receive queue has at least the sizes that were asked for",
+		Title: "A shared receive queue has at least the requested capacities",
 		Cite:  manual("ibv_create_srq(3)", "verbs/srq/1"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
-		Expects: "receives and list entries of at least what was asked for",
+		Expects: "at least the requested receives and list entries",
 		Defects: []string{"CapsShort"},
 		Run: rig.Body(func(r *rig.Rig) {
 			limit := queryDevice(r)
@@ -44,10 +44,10 @@ var sharedCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/srq/each-receive-serves-once",
-		Title: "Queue pairs share the receives of a queue: each receive serves one message, of either",
+		Title: "Queue pairs share the receives of a queue: each receive is used for one message",
 		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/3"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
-		Expects: "each message in a receive of its own, whose completion names the queue pair that it came over",
+		Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
 		Defects: []string{"SRQDoubleUse"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := openPartner(r)
@@ -72,10 +72,10 @@ var sharedCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/srq/full",
-		Title: "A full shared receive queue refuses the receive that is too many, and says how many it took before",
+		Title: "Posting to a full shared receive queue fails, and returns how many receives were posted",
 		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/4"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "two receives more than there is room for, in one call and then alone",
-		Expects: "as many taken as there is room, and ENOMEM; none taken afterwards",
+		Expects: "as many posted as there is room, and ENOMEM; none afterwards",
 		Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
 		Run: rig.Body(func(r *rig.Rig) {
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
@@ -85,11 +85,11 @@ var sharedCases = []conformance.Case{
 				wrs[i] = verbs.RecvWR{WRID: uint64(i), SGL: m.SGL(0, 64)}
 			}
 			n, err := srq.PostRecv(wrs)
-			r.MustFail("a receive too many", err, verbs.ErrNoMemory)
-			r.Check(n == room, fmt.Sprintf("%d receives taken", room), "%d", n)
+			r.MustFail("one receive too many", err, verbs.ErrNoMemory)
+			r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
 			n, err = srq.PostRecv(wrs[room:])
 			r.MustFail("another receive too many", err, verbs.ErrNoMemory)
-			r.Check(n == 0, "none taken", "%d", n)
+			r.Check(n == 0, "none posted", "%d", n)
 		}),
 	},
 	{
@@ -97,20 +97,20 @@ var sharedCases = []conformance.Case{
 		Title: "A receive with more list entries than the shared receive queue has is refused",
 		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/5"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "a receive with one entry too many, and one with as many as there are",
-		Expects: "EINVAL for the former, and that the latter is taken",
+		Expects: "EINVAL for the former; the latter is accepted",
 		Defects: []string{"SGECut"},
 		Run: rig.Body(func(r *rig.Rig) {
 			srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 			most := srqSizes(r, srq).MaxSGE
 			n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgeList(m, most+1, 8)}})
 			r.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
-			r.Check(n == 0, "no receive taken", "%d", n)
+			r.Check(n == 0, "no receive posted", "%d", n)
 			r.PostRecv(srq, 2, sgeList(m, most, 8)...)
 		}),
 	},
 	{
 		ID:    "verbs/srq/limit-reported-once",
-		Title: "A shared receive queue reports when its receives fall below the limit, once, and again when it was told a limit again",
+		Title: "A shared receive queue raises SRQ_LIMIT_REACHED once when its receives fall below the limit, and again after a new limit is set",
 		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/6"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
 		Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
@@ -151,7 +151,7 @@ var sharedCases = []conformance.Case{
 		Title: "A limit that is larger than the shared receive queue is refused, and changes nothing",
 		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/7"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "nothing",
-		Expects: "that a limit of the size and one is refused, and that the limit is as before",
+		Expects: "a limit of the size plus one is refused, and the limit is unchanged",
 		Defects: []string{"SRQModifyLies", "SRQUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			srq := newSRQ(r, srqInit(r))
@@ -164,11 +164,11 @@ var sharedCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/srq/resize",
-		Title: "A shared receive queue that can be resized has the room then, keeps what is in it, and refuses to become smaller than that",
+		Title: "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
 		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/8"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Labels:  []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
 		Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
-		Expects: "a size of at least what was asked for, room for that many, a refusal of the last, and a completion of each receive; or that sizes cannot be changed",
+		Expects: "at least the requested size, room for that many, a refusal of the last, and a completion of each receive; or resizing is not supported",
 		Defects: []string{"SRQResizeNoop", "SRQModifyLies"},
 		Run: onDevices(func(d *devices) {
 			r := d.dut
@@ -222,7 +222,7 @@ var sharedCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/srq/survives-its-queue-pairs",
-		Title: "A queue pair that fails leaves the receives of its shared queue to the others, and reports its last",
+		Title: "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
 		Cite:  manual("ibv_get_async_event(3)", "verbs/srq/10"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
 		Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
@@ -245,10 +245,10 @@ var sharedCases = []conformance.Case{
 var sharedPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:    "verbs/srq/memory-of-its-own-domain",
-		Title: "Receives of a shared queue name memory of its domain, whichever the queue pair's is",
+		Title: "Receives of a shared queue need memory of the queue's protection domain, whatever that of the queue pair",
 		Cite:  manual("ibv_create_srq(3)", "verbs/srq/11"), Level: conformance.Must, Needs: verbs.CapSRQ,
 		Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
-		Expects: "the first in its receive; that the second is refused or completes in error",
+		Expects: "the first in its receive; the second is refused or completes with an error",
 		Defects: []string{"SRQReceiveAnyPD"},
 		Run: onDevices(func(d *devices) {
 			r := d.dut
@@ -262,7 +262,7 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{
 			r.ExpectRecv(1, l.dut.grhLen()+16)
 			r.ExpectBytes(m, l.dut.grhLen(), l.partner.mem.Buf[:16])
 			if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 3, SGL: l.dut.mem.SGL(recvOffset, 64)}}); err != nil {
-				r.Check(n == 0, "no receive taken if it is refused", "%d", n)
+				r.Check(n == 0, "no receive posted if it is refused", "%d", n)
 				return
 			}
 			l.partner.PostSend(l.partner.qp, l.partner.sendWR(4, 0, 16))

@@ -12,7 +12,7 @@ import (
 var signalCases = []conformance.Case{
 	{
 		ID:    "verbs/signal/unsignaled-is-silent",
-		Title: "A request that is not signaled makes no completion if it succeeds",
+		Title: "An unsignaled request that succeeds causes no completion",
 		Cite:  manual("ibv_post_send(3)", "verbs/signal/1"), Level: conformance.Must,
 		Sends:   "three sends that are not signaled, and one that is",
 		Expects: "all four at the peer, and one completion, of the last",
@@ -25,7 +25,7 @@ var signalCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/signal/signal-all",
-		Title: "Every request of a queue pair that was made to signal all makes a completion",
+		Title: "Every request of a queue pair with sq_sig_all causes a completion",
 		Cite:  manual("ibv_create_qp(3)", "verbs/signal/2"), Level: conformance.Must,
 		Sends:   "three sends that are not signaled, and one that is",
 		Expects: "four completions, in order",
@@ -37,10 +37,10 @@ var signalCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/signal/unsignaled-error-completes",
-		Title: "A request that fails makes a completion, signaled or not",
+		Title: "A request that fails causes a completion, signaled or not",
 		Cite:  manual("10.7.3.1", "verbs/signal/3"), Level: conformance.Must,
 		Sends:   "a send that is not signaled, from a closed region",
-		Expects: "that it is refused, or completes in error with its ID and the number of its queue pair",
+		Expects: "it is refused, or completes with an error, its WR ID and its QPN",
 		Defects: []string{"UnsignaledErrorsLost", "SparseCompletions"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			m := l.dut.Memory(64, 0)
@@ -54,7 +54,7 @@ var signalCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/signal/wr-id-returned-whole",
-		Title: "A completion returns the request's ID, all 64 bits of it",
+		Title: "A completion returns all 64 bits of the WR ID",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/signal/4"), Level: conformance.Must,
 		Sends:   "sends and receives with IDs of all kinds",
 		Expects: "these IDs",
@@ -76,7 +76,7 @@ var signalCases = []conformance.Case{
 		ID:    "verbs/inline/buffer-is-the-callers-again",
 		Title: "The buffer of inline data may be used again as soon as the post has returned",
 		Cite:  manual("ibv_post_send(3)", "verbs/inline/1"), Level: conformance.Must,
-		Sends:   "eight inline messages from one buffer, which is filled anew after each post",
+		Sends:   "eight inline messages from one buffer, which is overwritten after each post",
 		Expects: "eight messages as the buffer was at the time of their posts",
 		Defects: []string{"InlineLate"},
 		Run: onPair(inline, func(l *qpPair) {
@@ -98,7 +98,7 @@ var signalCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/inline/limit",
-		Title: "Inline data up to the limit of the queue pair is taken, and a byte more is refused",
+		Title: "Inline data up to the limit of the queue pair is accepted, and one byte more is refused",
 		Cite:  manual("ibv_create_qp(3)", "verbs/inline/2"), Level: conformance.Must,
 		Sends:   "inline messages of the limit, and of a byte more",
 		Expects: "the first at the peer, and EINVAL for the second",
@@ -117,10 +117,10 @@ var signalCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/flush/in-order",
-		Title: "When a queue pair fails, everything that was posted completes as flushed, in order",
+		Title: "When a queue pair fails, all posted work completes as flushed, in order",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/flush/1"), Level: conformance.Must,
 		Sends:   "eight receives, four sends to a peer that has no receive (over iWARP it has), ERR",
-		Expects: "WR_FLUSH_ERR for each, receives and sends in the order of posting each; where sends need nobody's leave the first of them may have succeeded",
+		Expects: "WR_FLUSH_ERR for each, receives and sends in the order of posting each; the first sends may have succeeded if they need no acknowledgement",
 		Defects: []string{"PollReversed", "FlushesLost", "FlushReversed"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			for id := range uint64(8) {
@@ -159,7 +159,7 @@ var signalCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/flush/posted-afterwards",
-		Title: "What is posted to a failed queue pair is taken and completes as flushed",
+		Title: "Work posted to a failed queue pair is accepted and completes as flushed",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/flush/2"), Level: conformance.Must,
 		Sends:   "two sends and two receives after ERR",
 		Expects: "WR_FLUSH_ERR for each, signaled or not",
@@ -177,9 +177,9 @@ var signalCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/flush/behind-the-cause",
-		Title: "The request that fails names the cause, and those behind it are flushed",
+		Title: "The failed request completes with the cause, and later ones are flushed",
 		Cite:  manual("10.7.3.1", "verbs/flush/3"), Level: conformance.Must, Needs: verbs.CapRC,
-		Sends:   "a good send, one from a closed region, and two more, in one call",
+		Sends:   "a valid send, one from a closed region, and two more, in one call",
 		Expects: "success (over iWARP it may be flushed), LOC_PROT_ERR, and WR_FLUSH_ERR twice; the queue pair in ERR",
 		Defects: []string{"FlushesLost", "LocalErrIsQPOp"},
 		Run: onReliable(func(l *qpPair) {
@@ -192,7 +192,7 @@ var signalCases = []conformance.Case{
 			}
 			n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 8), bad, l.dut.sendWR(3, 0, 8), l.dut.sendWR(4, 0, 8)})
 			if err != nil { // the post detected it: nothing is flushed
-				l.dut.Check(n == 1, "one request taken", "%d", n)
+				l.dut.Check(n == 1, "one request posted", "%d", n)
 				l.dut.ExpectCompletion(1, verbs.WCSuccess)
 				return
 			}
@@ -236,5 +236,5 @@ func (e *endpoint) beforeTheCause(id uint64) {
 	wc := e.NextCompletion()
 	iwarp := e.Device.Info().Transport == verbs.TransportIWARP
 	ok := wc.Status == verbs.WCSuccess || iwarp && wc.Status == verbs.WCWRFlushErr
-	e.Check(wc.WRID == id && ok, "the request in front to complete first", "%s", rig.Describe(&wc))
+	e.Check(wc.WRID == id && ok, "the earlier request to complete first", "%s", rig.Describe(&wc))
 }

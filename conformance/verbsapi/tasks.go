@@ -13,9 +13,9 @@ import (
 var taskCases = []conformance.Case{
 	{
 		ID:    "verbs/tasks/one-queue-pair",
-		Title: "Several tasks may post to one queue pair: every request is carried out, once, and in each task's order",
+		Title: "Several tasks may post to one queue pair: every request is executed once, and in each task's order",
 		Cite:  manual(packageVerbs, "verbs/tasks/1"), Level: conformance.Must,
-		Sends:   "four tasks with eight messages each, posted beside each other",
+		Sends:   "four concurrent tasks with eight messages each",
 		Expects: "32 completions, one for each request, and 32 messages, those of a task in its order",
 		Defects: []string{"WCDoubled", "WCLost"},
 		Run: onPair(setup{caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(l *qpPair) {
@@ -41,7 +41,7 @@ var taskCases = []conformance.Case{
 				l.dut.checkTaskOrder(got, next)
 			}
 			for _, task := range running {
-				l.dut.Must("posts that are taken", task.Wait(l.dut.ResponseTimeout()))
+				l.dut.Must("successful posts", task.Wait(l.dut.ResponseTimeout()))
 			}
 			left := make(map[uint64]bool)
 			for t := range tasks {
@@ -58,7 +58,7 @@ var taskCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/tasks/one-completion-queue",
-		Title: "Several tasks may poll one completion queue: every completion goes to one of them",
+		Title: "Several tasks may poll one completion queue: every completion is returned once",
 		Cite:  manual(packageVerbs, "verbs/tasks/2"), Level: conformance.Must,
 		Sends:   "64 completions, and four tasks that poll",
 		Expects: "each of them once",
@@ -111,9 +111,9 @@ var taskCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/tasks/objects-beside-each-other",
-		Title: "Several tasks may make, use and close objects of a device beside each other",
+		Title: "Several tasks may create, use and close objects of a device concurrently",
 		Cite:  manual(packageVerbs, "verbs/tasks/3"), Level: conformance.Must,
-		Sends:   "four tasks that make queues, fail them, and look for their flushed receives, forty times each",
+		Sends:   "four tasks that create queue pairs, move them to ERR, and poll their flushed receives, forty times each",
 		Expects: "in every round the completions of the task's own requests, and no others",
 		Defects: []string{"WCLost", "WCQPNWrong"},
 		Run: rig.Body(func(r *rig.Rig) {

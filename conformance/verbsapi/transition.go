@@ -33,10 +33,10 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 	for _, t := range ways {
 		cases = append(cases, conformance.Case{
 			ID:    "verbs/modify/" + s.name + "-" + stateID(t.from) + "-to-" + stateID(t.to),
-			Title: fmt.Sprintf("%s: %v to %v takes what it must have and may have, and refuses everything else", strings.ToUpper(s.name), t.from, t.to),
+			Title: fmt.Sprintf("%s: %v to %v accepts its required and optional attributes, and refuses everything else", strings.ToUpper(s.name), t.from, t.to),
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Level: conformance.Must, Needs: s.needs, Labels: label,
 			Sends:   "nothing",
-			Expects: "a refusal without each attribute that is demanded, and with each that is neither demanded nor optional, and the state as before; success with those demanded, alone and with each optional one but those of an alternate path",
+			Expects: "a refusal without each required attribute and with each that is neither required nor optional, with the state unchanged; success with the required ones, alone and with each optional one but those of an alternate path",
 			Defects: defectsOf(t),
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkTransition(t) }),
 		})
@@ -44,28 +44,28 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 	if s.kind != verbs.QPTypeUD {
 		cases = append(cases, conformance.Case{
 			ID:    "verbs/modify/" + s.name + "-alternate-path",
-			Title: strings.ToUpper(s.name) + ": every way that may have an alternate path takes one",
+			Title: strings.ToUpper(s.name) + ": every transition with an optional alternate path accepts one",
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Level: conformance.Must, Needs: s.needs | verbs.CapAutoMigration, Labels: label,
 			Sends:   "nothing",
-			Expects: "for each way that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes; the state asked for",
+			Expects: "for each such transition: success with an alternate path, with an armed one, and with all other optional attributes; the requested state",
 			Defects: []string{"OptionalAttrsRefused"},
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkAltPaths() }),
 		})
 	}
 	return append(cases, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-no-other-ways",
-		Title: strings.ToUpper(s.name) + ": every change of state that is not in the table is refused",
+		Title: strings.ToUpper(s.name) + ": every transition that is not in the table is refused",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/2"), Level: conformance.Must, Needs: s.needs, Labels: label,
 		Sends:   "nothing",
-		Expects: "a refusal of each pair of states that is no way, with the state alone, and the state as before",
+		Expects: "a refusal of each pair of states that is no transition, and the state unchanged",
 		Defects: []string{"ModifyLies"},
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkOtherTransitions() }),
 	}, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-to-error-and-back",
-		Title: strings.ToUpper(s.name) + ": from every state a queue pair can be taken to RESET and, but from RESET, to ERR",
+		Title: strings.ToUpper(s.name) + ": a queue pair can go from every state to RESET and, except from RESET, to ERR",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Level: conformance.Must, Needs: s.needs, Labels: label,
 		Sends:   "nothing",
-		Expects: "the state asked for; and a queue pair that comes up again from RESET",
+		Expects: "the requested state; then RESET to INIT succeeds",
 		Defects: []string{"ErrorIsFinal"},
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkErrAndReset() }),
 	})

@@ -13,19 +13,19 @@ func TestTransitionsReachEveryState(t *testing.T) {
 		at := map[verbs.QPState]bool{reset: true}
 		for _, w := range transitionsOf(s.kind) {
 			if !at[w.from] {
-				t.Errorf("%s: nothing leads to %v, where a way to %v begins", s.name, w.from, w.to)
+				t.Errorf("%s: no transition leads to %v, from which one leads to %v", s.name, w.from, w.to)
 			}
 			if !isLegal(s.kind, w.from, w.to) {
 				t.Errorf("%s: %v to %v is in the table and not legal", s.name, w.from, w.to)
 			}
 			if w.required&w.optional != 0 || (w.required|w.optional)&verbs.QPAttrState != 0 {
-				t.Errorf("%s: %v to %v demands what it allows, or names the state", s.name, w.from, w.to)
+				t.Errorf("%s: %v to %v has an attribute that is both required and optional, or the state", s.name, w.from, w.to)
 			}
 			at[w.to] = true
 		}
 		for _, state := range []verbs.QPState{initState, rtr, rts, sqd} {
 			if !at[state] {
-				t.Errorf("%s: nothing leads to %v", s.name, state)
+				t.Errorf("%s: no transition leads to %v", s.name, state)
 			}
 		}
 		if isLegal(s.kind, reset, errState) || isLegal(s.kind, initState, rts) || !isLegal(s.kind, sqd, reset) {
@@ -39,9 +39,9 @@ func TestEachAttrVisitsEveryBitOnce(t *testing.T) {
 	n := 0
 	eachAttr(everyAttr, func(bit verbs.QPAttrMask) { got |= bit; n++ })
 	if got != everyAttr || n != 20 {
-		t.Errorf("%d bits, %v; want the 20 attributes besides the state", n, got)
+		t.Errorf("%d bits, %v; want the 20 attributes other than the state", n, got)
 	}
-	eachAttr(0, func(bit verbs.QPAttrMask) { t.Errorf("%v of nothing", bit) })
+	eachAttr(0, func(bit verbs.QPAttrMask) { t.Errorf("%v for an empty mask", bit) })
 }
 
 func TestCheckPrivateDataAllowsZeroPadding(t *testing.T) {
@@ -59,7 +59,7 @@ func TestCheckPrivateDataAllowsZeroPadding(t *testing.T) {
 	} {
 		err := rig.Catch(func() { checkPrivateData(&rig.Rig{}, "a test", c.got, want) })
 		if (err == nil) != c.ok || err != nil && !conformance.IsViolation(err) {
-			t.Errorf("told % x for % x: %v", c.got, want, err)
+			t.Errorf("private data % x for % x: %v", c.got, want, err)
 		}
 	}
 }

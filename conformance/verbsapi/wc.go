@@ -35,10 +35,10 @@ var wcCases = []conformance.Case{
 	}),
 	{
 		ID:    "verbs/wc/receive",
-		Title: "The completion of a receive says that it is one, how long the message was, and that it carries nothing else",
+		Title: "The completion of a receive has the opcode and the length, and no flags of immediate data or a key",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/2"), Level: conformance.Must,
 		Sends:   "messages of the peer of 1, 24 and 500 bytes",
-		Expects: "RECV and the length, with the 40 bytes of the header area for datagrams; neither immediate data nor a key",
+		Expects: "RECV and the length, with the 40 bytes of the GRH area for datagrams; neither immediate data nor a key",
 		Defects: []string{"WCOpcodeZero", "WCLengthZero"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			for _, n := range []int{1, 24, 500} {
@@ -54,9 +54,9 @@ var wcCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/wc/receive-with-immediate",
-		Title: "The completion of a message with immediate data has the flag and the data, as the sender's program gave it",
+		Title: "The completion of a message with immediate data has the flag, and the data as posted",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/3"), Level: conformance.Must,
-		Sends:   "messages of the peer with immediate data, of no bytes, since not every transport has room for both",
+		Sends:   "messages of the partner with immediate data and no payload, because not every transport has room for both",
 		Expects: "RECV, the flag, and the data",
 		Defects: []string{"WCFlagsLost", "ImmSwapped"},
 		Run: onPair(setup{}, func(l *qpPair) {
@@ -73,7 +73,7 @@ var wcCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/wc/receive-of-a-write",
-		Title: "A write with immediate data completes a receive as such, with the length of the write, and leaves its memory alone",
+		Title: "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the length of the WRITE, and does not change the receive's buffer",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/4"), Level: conformance.Must, Needs: verbs.CapRC,
 		Sends:   "a write with immediate data of the peer",
 		Expects: "RECV_RDMA_WITH_IMM, the length, the data; the bytes where they were written, and none in the receive",
@@ -94,17 +94,17 @@ var wcCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/wc/datagram-names-its-sender",
-		Title: "The completion of a datagram names the queue pair that sent it, and says that the header area is there",
+		Title: "The completion of a datagram has the source QPN and the GRH flag",
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/5"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Sends:   "a datagram of the peer",
-		Expects: "its number as the source, and the flag of the header area",
+		Expects: "the source QPN and the GRH flag",
 		Defects: []string{"SrcQPLost", "WCFlagsLost"},
 		Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
 			l.dut.postRecv(1, recvOffset, 64)
 			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 24))
 			wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
 			l.dut.Check(wc.SrcQP == l.partner.qp.QPN(), fmt.Sprintf("source queue pair %#x", uint32(l.partner.qp.QPN())), "%#x", uint32(wc.SrcQP))
-			l.dut.Check(wc.Flags&verbs.WCWithGRH != 0, "the flag of the header area", "flags %#x", uint32(wc.Flags))
+			l.dut.Check(wc.Flags&verbs.WCWithGRH != 0, "the GRH flag", "flags %#x", uint32(wc.Flags))
 		}),
 	},
 }
@@ -118,10 +118,10 @@ func requestCase(name string, needs verbs.Caps, defects []string, op verbs.WCOpc
 	}
 	return conformance.Case{
 		ID:    "verbs/wc/" + name,
-		Title: fmt.Sprintf("The completion of a %s says %v, which request it was, and of which queue pair", withSpaces(name), op),
+		Title: fmt.Sprintf("The completion of a %s has opcode %v, the WR ID and the QPN", withSpaces(name), op),
 		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/1"), Level: conformance.Must, Needs: needs,
 		Sends:   "a signaled " + withSpaces(name),
-		Expects: "one completion with success, the operation, the ID and the number of the queue pair",
+		Expects: "one completion with success, the opcode, the WR ID and the QPN",
 		Defects: append(defects, "WCQPNWrong"),
 		Run: rig.Body(func(r *rig.Rig) {
 			newDefaultQP(r) // so that the QPN of the pair is not the first
@@ -131,8 +131,8 @@ func requestCase(name string, needs verbs.Caps, defects []string, op verbs.WCOpc
 			if err != nil && wr.Opcode == verbs.OpRDMAWriteImm {
 				l.dut.abortIfNoImm(wr, err)
 			}
-			l.dut.Must("a request that is taken", err)
-			l.dut.Check(n == 1, "one request taken", "%d", n)
+			l.dut.Must("a request that is accepted", err)
+			l.dut.Check(n == 1, "one request posted", "%d", n)
 			wc := l.dut.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 			l.dut.Check(wc.Opcode == op, op.String(), "%v", wc.Opcode)
 			l.dut.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))

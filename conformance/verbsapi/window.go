@@ -11,10 +11,10 @@ import (
 var windowCases = []conformance.Case{
 	{
 		ID:    "verbs/mw/type-1-bind",
-		Title: "Binding a type 1 window gives it a new key every time, which the verb returns and the window tells",
+		Title: "Every bind of a type 1 window gives it a new key, which the verb and the window return",
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/1"), Level: conformance.Must, Needs: verbs.CapMWType1,
-		Sends:   "three binds of one window, one behind the other",
-		Expects: "a completion of BIND_MW and a key unlike all before for each; and the window tells the last",
+		Sends:   "three binds of one window, one after the other",
+		Expects: "a completion of BIND_MW and a new key for each; the window has the last",
 		Defects: []string{"BindKeepsKey", "MWKeyStale"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType1)
@@ -32,7 +32,7 @@ var windowCases = []conformance.Case{
 		Title: "Binding a type 2 window gives it the key that the request names",
 		Cite:  manual("ibv_post_send(3)", "verbs/mw/2"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind with the next key of the window",
-		Expects: "a completion of BIND_MW, and a window that tells this key",
+		Expects: "a completion of BIND_MW, and a window with this key",
 		Defects: []string{"MWKeyStale", "MW2Refused"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
@@ -42,10 +42,10 @@ var windowCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mw/verb-is-for-type-1",
-		Title: "The verb that binds windows is for those of type 1 only",
+		Title: "ibv_bind_mw is for type 1 windows only",
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/3"), Level: conformance.Must, Needs: verbs.CapMWType2,
-		Sends:   "a type 2 window to the verb",
-		Expects: "that it is refused, and the window as it was",
+		Sends:   "a type 2 window to ibv_bind_mw",
+		Expects: "it is refused, and the window is unchanged",
 		Defects: []string{"MWTypesMixed"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
@@ -57,12 +57,12 @@ var windowCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mw/work-request-is-for-type-2",
-		Title: "The work request that binds windows is for those of type 2 only",
+		Title: "The work request BIND_MW is for type 2 windows only",
 		// The manual page does not say what happens with a type 1 window: a device may
 		// reject the post or complete it with an error.
 		Cite: manual("ibv_post_send(3)", "verbs/mw/3"), Level: conformance.Should, Needs: verbs.CapMWType1,
 		Sends:   "a type 1 window in a work request",
-		Expects: "that it is refused or completes in error",
+		Expects: "it is refused or completes with an error",
 		Defects: []string{"MWTypesMixed"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType1)
@@ -71,10 +71,10 @@ var windowCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mw/bind-needs-the-right",
-		Title: "A window cannot be bound to a region without the right to bind, nor write where the region cannot be written",
+		Title: "A window cannot be bound to a region without MW_BIND, nor with remote write to one without local write",
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/4"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "binds to a region without MW_BIND; and, for remote write, to one without local write",
-		Expects: "that both are refused or complete with MW_BIND_ERR",
+		Expects: "both are refused or complete with MW_BIND_ERR",
 		Defects: []string{"BindUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := openPartner(r)
@@ -94,8 +94,8 @@ var windowCases = []conformance.Case{
 		ID:    "verbs/mw/bind-stays-in-its-region",
 		Title: "A window cannot be bound beyond its region",
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/5"), Level: conformance.Must, Needs: verbs.CapMWType2,
-		Sends:   "binds that begin a byte before the region, and that end a byte behind it",
-		Expects: "that both are refused or complete with MW_BIND_ERR",
+		Sends:   "binds that begin a byte before the region, and that end a byte after it",
+		Expects: "both are refused or complete with MW_BIND_ERR",
 		Defects: []string{"BindUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			d := openPartner(r)
@@ -108,10 +108,10 @@ var windowCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/mw/bind-stays-in-its-domain",
-		Title: "Queue pair, window and region of a bind are of one domain",
+		Title: "Queue pair, window and region of a bind must be in the same protection domain",
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/6"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind to a region of another domain",
-		Expects: "that it is refused or completes with MW_BIND_ERR",
+		Expects: "it is refused or completes with MW_BIND_ERR",
 		Defects: []string{"BindUnchecked", "BindForeignRegion"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
@@ -123,7 +123,7 @@ var windowCases = []conformance.Case{
 		Title: "A type 1 window cannot be zero-based",
 		Cite:  manual("o10-36.2.2", "verbs/mw/13"), Level: conformance.Must, Needs: verbs.CapMWType1 | verbs.CapZeroBased,
 		Sends:   "a bind of a type 1 window with the flag for addresses from 0 on",
-		Expects: "that it is refused or completes with MW_BIND_ERR",
+		Expects: "it is refused or completes with MW_BIND_ERR",
 		Defects: []string{"BindDefects"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			_, err := l.dut.qp.BindMW(l.dut.newWindow(verbs.MWType1), bindID, verbs.SendSignaled, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
@@ -137,7 +137,7 @@ var windowCases = []conformance.Case{
 		Title: "A type 2 window that is bound cannot be bound again",
 		Cite:  manual("o10-37.2.30", "verbs/mw/14"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind, and another one of the same window with the next key",
-		Expects: "that the second is taken, since what is before it might have freed the window, and completes with MW_BIND_ERR",
+		Expects: "the second is accepted, since an earlier request might have invalidated the window, and completes with MW_BIND_ERR",
 		Defects: []string{"RebindBound"},
 		Run: onPair(setup{}, func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
@@ -151,7 +151,7 @@ var windowCases = []conformance.Case{
 		Title: "A type 2 window cannot be bound to no bytes",
 		Cite:  manual("o10-37.2.40", "verbs/mw/15"), Level: conformance.Must, Needs: verbs.CapMWType2,
 		Sends:   "a bind to 0 bytes of a region",
-		Expects: "that it is refused or completes with MW_BIND_ERR",
+		Expects: "it is refused or completes with MW_BIND_ERR",
 		Defects: []string{"BindDefects"},
 		Run:     onPair(setup{}, func(l *qpPair) { l.dut.expectBindFails("no bytes", bindRange(l.dut.mem, 0, 0, verbs.AccessRemoteRead)) }),
 	},

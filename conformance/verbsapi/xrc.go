@@ -15,7 +15,7 @@ var xrcLabels = []string{"service:xrc"}
 var xrcCases = []conformance.Case{
 	{
 		ID:    "verbs/xrc/delivers-to-the-queue-that-is-named",
-		Title: "A message of XRC goes to the shared receive queue that it names by its number, and completes on that queue's CQ",
+		Title: "An XRC message is delivered to the shared receive queue with its number, and completes on that queue's CQ",
 		Cite:  manual("ibv_create_srq_ex(3)", "verbs/xrc/1"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
 		Sends:   "messages of the peer for each of two queues of a domain, over one target",
 		Expects: "each in a receive of its queue",
@@ -51,10 +51,10 @@ var xrcCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/xrc/target-opened-by-number",
-		Title: "A target can be opened by its number in its domain, and lives until its last handle is closed",
+		Title: "A target can be opened by its QPN in its domain, and exists until its last handle is closed",
 		Cite:  manual("ibv_open_qp(3)", "verbs/xrc/3"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
 		Sends:   "nothing",
-		Expects: "a second handle of the same number; a refusal in another domain, and of a number that there is not; a handle that works when the first is closed",
+		Expects: "a second handle with the same QPN; a refusal in another domain, and of an unknown QPN; a handle that works when the first is closed",
 		Defects: []string{"OpenQPAny"},
 		Run: rig.Body(func(r *rig.Rig) {
 			domain, other := xrcDomain(r), xrcDomain(r)
@@ -66,7 +66,7 @@ var xrcCases = []conformance.Case{
 			_, err = r.Device.OpenQP(other, first.QPN())
 			r.MustFail("a target of another domain", err, nil)
 			_, err = r.Device.OpenQP(domain, first.QPN()+77)
-			r.MustFail("a target that there is not", err, nil)
+			r.MustFail("an unknown target", err, nil)
 			r.Must("a first handle that can be closed", first.Close())
 			r.ExpectState(second, initState)
 			r.Must("a second handle that can be closed", second.Close())
@@ -75,16 +75,16 @@ var xrcCases = []conformance.Case{
 	},
 	{
 		ID:    "verbs/xrc/target-takes-no-work",
-		Title: "A target takes neither sends nor receives",
+		Title: "Posting sends or receives to a target fails",
 		Cite:  manual("ibv_create_qp_ex(3)", "verbs/xrc/4"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
 		Sends:   "nothing",
-		Expects: "that a send and a receive posted to a target are refused",
+		Expects: "a send and a receive posted to a target are refused",
 		Defects: []string{"BadPostsSwallowed"},
 		Run: onXRC(func(x *xrcPair) {
 			x.dut.expectPostRefused("a send on a target", x.dut.sendWR(1, 0, 8), nil)
 			n, err := x.dut.qp.PostRecv([]verbs.RecvWR{x.dut.recvWR(2, 0, 64)})
 			x.dut.MustFail("a receive on a target", err, nil)
-			x.dut.Check(n == 0, "no receive taken", "%d", n)
+			x.dut.Check(n == 0, "no receive posted", "%d", n)
 		}),
 	},
 }
