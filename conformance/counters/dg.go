@@ -8,20 +8,20 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What devices of datagram-iWARP count besides.
+// Quantities that only datagram-iWARP devices count.
 const (
 	dgSendsRcvd  quantity = "messages received"
 	dgWrites     quantity = "segments of Writes received"
 	badCRC       quantity = "packets with a wrong CRC"
-	malformed    quantity = "packets that are none"
+	malformed    quantity = "malformed packets"
 	badKey       quantity = "packets with a wrong key"
-	badSegment   quantity = "segments that fit nowhere"
-	errorsFound  quantity = "errors that were found"
-	errorsRcvd   quantity = "errors that a peer told of"
+	badSegment   quantity = "invalid segments"
+	errorsFound  quantity = "errors detected"
+	errorsRcvd   quantity = "errors reported by a peer"
 	wrongService quantity = "packets of another service"
 )
 
-// dgNames are the names.
+// dgNames are the counter names of datagram-iWARP devices.
 var dgNames = table{
 	sentPackets:  {"sent_packets"},
 	rcvdPackets:  {"rcvd_packets"},
@@ -42,76 +42,76 @@ var dgNames = table{
 	overruns:     {"cq_overrun"},
 }
 
-// countingDG is a case about some quantities, in its usual form.
-func countingDG(name, title, sends string, about []quantity, body func(*dgHost) found) conformance.Case {
+// dgCase returns a case about these quantities.
+func dgCase(name, title, sends string, about []quantity, body func(*dgHost) counts) conformance.Case {
 	return conformance.Case{
-		ID: "counters/dg/" + name, Title: title, Cite: countUp,
+		ID: "counters/dg/" + name, Title: title, Cite: countersCite,
 		Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends: sends, Expects: "counters that have gone as far as the record of the wire says, and others that stand still",
-		Defects: dgNames.stuck(about...),
+		Sends: sends, Expects: "counters that agree with the recorded packets, and no other counter changed",
+		Defects: dgNames.stuckDefects(about...),
 		Run:     onDG(about, body),
 	}
 }
 
-// DatagramIWARP returns the cases for devices of datagram-iWARP.
+// DatagramIWARP returns the cases for datagram-iWARP devices.
 func DatagramIWARP() []conformance.Case { return append(dgCases(), rdCase()) }
 
 func dgCases() []conformance.Case {
 	all := []conformance.Case{
-		countingDG("what-is-received", "Packets that are received are counted",
+		dgCase("what-is-received", "Received packets are counted",
 			"three Sends and two Writes", []quantity{rcvdPackets},
-			func(h *dgHost) found {
+			func(h *dgHost) counts {
 				q := h.queuePair(3)
-				q.put(q.send(8), q.send(16), q.send(24), q.write(8), q.write(16))
+				q.sendPackets(q.send(8), q.send(16), q.send(24), q.write(8), q.write(16))
 				return nil
 			}),
-		countingDG("messages", "Sends and Writes that are received are counted",
+		dgCase("messages", "Received Sends and Writes are counted",
 			"three Sends and two Writes", []quantity{dgSendsRcvd, dgWrites},
-			func(h *dgHost) found {
+			func(h *dgHost) counts {
 				q := h.queuePair(3)
-				q.put(q.send(8), q.send(16), q.send(24), q.write(8), q.write(16))
-				return found{dgSendsRcvd: exactly(3), dgWrites: exactly(2)}
+				q.sendPackets(q.send(8), q.send(16), q.send(24), q.write(8), q.write(16))
+				return counts{dgSendsRcvd: exactly(3), dgWrites: exactly(2)}
 			}),
-		countingDG("receives", "Receives that are filled are counted, and nothing else is",
+		dgCase("receives", "Completed receives are counted, and nothing else",
 			"three Sends and two Writes", []quantity{receives},
-			func(h *dgHost) found {
+			func(h *dgHost) counts {
 				q := h.queuePair(3)
-				q.put(q.send(8), q.send(16), q.send(24), q.write(8), q.write(16))
+				q.sendPackets(q.send(8), q.send(16), q.send(24), q.write(8), q.write(16))
 				for i, n := range []int{8, 16, 24} {
 					q.ExpectRecv(uint64(i+1), verbs.GRHLen+n)
 				}
-				return found{receives: exactly(3)}
+				return counts{receives: exactly(3)}
 			}),
-		countingDG("what-is-sent", "Packets that are sent are counted",
+		dgCase("what-is-sent", "Sent packets are counted",
 			"nothing: the device sends three Sends and two Writes", []quantity{sentPackets},
-			func(h *dgHost) found {
-				h.queuePair(0).posts()
+			func(h *dgHost) counts {
+				h.queuePair(0).sendRequests()
 				return nil
 			}),
-		countingDG("sends", "Sends of the device's are counted, and no other requests",
+		dgCase("sends", "Sends of the device are counted, and no other requests",
 			"nothing: the device sends three Sends and two Writes", []quantity{sends},
-			func(h *dgHost) found { return found{sends: exactly(h.queuePair(0).posts())} }),
+			func(h *dgHost) counts { return counts{sends: exactly(h.queuePair(0).sendRequests())} }),
 	}
 	for _, d := range []struct {
-		name    string
-		why     quantity
-		of      string
-		changed func(*dgQueue, dg.Packet) dg.Packet
+		name   string
+		why    quantity
+		of     string
+		modify func(*dgQueue, dg.Packet) dg.Packet
 	}{
 		{"wrong-crc", badCRC, "a wrong CRC", func(_ *dgQueue, p dg.Packet) dg.Packet { return p.BadCRC() }},
 		{"cut-short", malformed, "only half of its header", func(_ *dgQueue, p dg.Packet) dg.Packet { return p.Cut(8) }},
-		{"no-queue-pair", badQPN, "the number of no queue pair", func(_ *dgQueue, p dg.Packet) dg.Packet { return p.ToQP(0xfedcba) }},
+		{"no-queue-pair", badQPN, "an unknown QPN", func(_ *dgQueue, p dg.Packet) dg.Packet { return p.ToQP(0xfedcba) }},
 		{"wrong-key", badKey, "a wrong key", func(_ *dgQueue, p dg.Packet) dg.Packet { return p.WithKey(qKey ^ 1) }},
-		{"no-receive", noReceive, "no receive to go to", func(_ *dgQueue, p dg.Packet) dg.Packet { return p }},
+		{"no-receive", noReceive, "no posted receive", func(_ *dgQueue, p dg.Packet) dg.Packet { return p }},
 	} {
-		all = append(all, countingDG("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.of),
-			fmt.Sprintf("%d Sends with %s", dropped, d.of), []quantity{d.why},
-			func(h *dgHost) found {
+		all = append(all, dgCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.of),
+			fmt.Sprintf("%d Sends with %s", dropsPerCase, d.of), []quantity{d.why},
+			func(h *dgHost) counts {
 				q := h.queuePair(0)
-				for range dropped {
-					q.put(d.changed(q, q.send(8)))
+				for range dropsPerCase {
+					q.sendPackets(d.modify(q, q.send(8)))
 				}
-				return found{d.why: exactly(dropped)}
+				return counts{d.why: exactly(dropsPerCase)}
 			}))
 	}
 	return all

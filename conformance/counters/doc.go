@@ -1,10 +1,9 @@
-// Package counters asks whether what a device counts is true. Each case provokes
-// events on the wire, counts what passed in the judge's own record, and holds that
-// against how far the device's counters have gone: those of what happened, and those
-// of what did not, which must have stood still.
+// Package counters has conformance cases about device counters. Each case causes events
+// on the wire, counts them in the record of the bench, and compares the increase of the
+// device's counters with it. Counters of events that did not happen must not change.
 //
-// What is counted under which name is data, for each kind of device. A counter that a
-// device does not have is not judged; one that it has must not lie.
+// Tables map quantities to the counter names of each kind of device. A counter that a
+// device does not have is not checked.
 package counters
 
 import (
@@ -16,37 +15,38 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
-// quantity is something that can be counted.
+// quantity is a kind of event that devices count.
 type quantity string
 
-// span is how often something has happened: where the meaning of a counter leaves a
-// choice, any number from least to most is true.
-type span struct{ least, most uint64 }
+// interval is a range of correct counts, for counters whose meaning leaves a choice.
+type interval struct{ min, max uint64 }
 
-// exactly and between make spans.
-func exactly[N int | uint64](n N) span    { return span{uint64(n), uint64(n)} }
-func between[N int | uint64](a, b N) span { return span{uint64(a), uint64(b)} }
-func (s span) has(n uint64) bool          { return n >= s.least && n <= s.most }
-func (s span) plus(t span) span           { return span{s.least + t.least, s.most + t.most} }
+func exactly[N int | uint64](n N) interval    { return interval{uint64(n), uint64(n)} }
+func between[N int | uint64](a, b N) interval { return interval{uint64(a), uint64(b)} }
+
+func (s interval) contains(n uint64) bool   { return n >= s.min && n <= s.max }
+func (s interval) plus(t interval) interval { return interval{s.min + t.min, s.max + t.max} }
+
+// oneOf returns a check whether a number is one of ns.
 func oneOf(ns ...uint64) func(uint64) bool {
 	return func(n uint64) bool { return slices.Contains(ns, n) }
 }
 
-func (s span) String() string {
-	if s.least == s.most {
-		return fmt.Sprint(s.least)
+func (s interval) String() string {
+	if s.min == s.max {
+		return fmt.Sprint(s.min)
 	}
-	return fmt.Sprintf("%d to %d", s.least, s.most)
+	return fmt.Sprintf("%d to %d", s.min, s.max)
 }
 
-// table is what the counters of a kind of device are called.
+// table maps quantities to the names of their counters.
 type table map[quantity][]string
 
-// values are the counters of a device at some time.
+// values are the counters of a device at one time.
 type values map[string]uint64
 
-// look returns the counters of the device.
-func look(r *rig.Rig) values {
+// readCounters returns the counters of the device.
+func readCounters(r *rig.Rig) values {
 	v := make(values)
 	for _, c := range r.Device.Counters() {
 		v[c.Name] = c.Value
@@ -54,13 +54,12 @@ func look(r *rig.Rig) values {
 	return v
 }
 
-// found is what the record says has happened. A quantity that is not in it has not.
-type found map[quantity]span
+// counts are the numbers of events that happened. A missing quantity is 0.
+type counts map[quantity]interval
 
-// agree ends the case unless every counter of the table that is judged, and that the
-// device has, went as far as was found. strange are quantities of which another set of
-// numbers is true.
-func (t table) agree(r *rig.Rig, judged func(quantity) bool, before, after values, f found, strange map[quantity]func(uint64) bool) {
+// expectIncreases fails the case unless every judged counter that the device has
+// increased as expected. custom are checks for quantities that no interval describes.
+func (t table) expectIncreases(r *rig.Rig, judged func(quantity) bool, before, after values, f counts, custom map[quantity]func(uint64) bool) {
 	for _, q := range slices.Sorted(maps.Keys(t)) {
 		if !judged(q) {
 			continue
@@ -71,28 +70,28 @@ func (t table) agree(r *rig.Rig, judged func(quantity) bool, before, after value
 				continue
 			}
 			delta := now - before[name]
-			if fits := strange[q]; fits != nil {
-				r.Check(fits(delta), fmt.Sprintf("%s up by what passed on the wire, in some unit", name), "up by %d", delta)
+			if fits := custom[q]; fits != nil {
+				r.Check(fits(delta), fmt.Sprintf("%s increased by the bytes on the wire, in some unit", name), "%d", delta)
 				continue
 			}
-			r.Check(f[q].has(delta), fmt.Sprintf("%s up by %v (%s)", name, f[q], q), "up by %d", delta)
+			r.Check(f[q].contains(delta), fmt.Sprintf("%s increased by %v (%s)", name, f[q], q), "%d", delta)
 		}
 	}
 }
 
-// stuck are the defects of a case that is about these quantities: a device on which
-// one of the counters, as it calls them first, stands still.
-func (t table) stuck(qs ...quantity) (defects []string) {
+// stuckDefects returns the defects that a case about these quantities detects: each makes
+// the counter of one stand still.
+func (t table) stuckDefects(qs ...quantity) (defects []string) {
 	for _, q := range qs {
 		defects = append(defects, "CounterStuck="+t[q][0])
 	}
 	return defects
 }
 
-// has ends the case as unsupported if the device has none of the counters that it is
-// about.
-func (t table) has(r *rig.Rig, qs ...quantity) {
-	now := look(r)
+// requireAny ends the case as unsupported if the device has none of the counters of these
+// quantities.
+func (t table) requireAny(r *rig.Rig, qs ...quantity) {
+	now := readCounters(r)
 	for _, q := range qs {
 		for _, name := range t[q] {
 			if _, ok := now[name]; ok {
@@ -100,5 +99,5 @@ func (t table) has(r *rig.Rig, qs ...quantity) {
 			}
 		}
 	}
-	rig.Abort(fmt.Errorf("the device has none of the counters that the case is about: %w", conformance.ErrBenchCannot))
+	rig.Abort(fmt.Errorf("the device has none of the counters of this case: %w", conformance.ErrBenchCannot))
 }

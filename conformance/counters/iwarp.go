@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What devices of iWARP count.
+// Quantities that iWARP devices count.
 const (
 	fpdusSent      quantity = "FPDUs sent"
 	fpdusRcvd      quantity = "FPDUs received"
@@ -31,7 +31,7 @@ const (
 	allTerminates  quantity = "Terminates sent for a wrong CRC"
 )
 
-// iwarpNames are the names. siw has no counters.
+// iwarpNames are the counter names of iWARP devices. siw has no counters.
 var iwarpNames = table{
 	fpdusSent:      {"mpa_sent_fpdus"},
 	fpdusRcvd:      {"mpa_rcvd_fpdus"},
@@ -57,152 +57,153 @@ var iwarpNames = table{
 	overruns:       {"cq_overrun"},
 }
 
-// still are quantities that stand still unless something went wrong.
-var still = map[quantity]bool{
+// errorQuantities are quantities that stay 0 unless an error happens.
+var errorQuantities = map[quantity]bool{
 	terminatesSent: true, terminatesRcvd: true, badCRCs: true, badSTagSent: true, badSTagRcvd: true, allTerminates: true,
 	rejected: true, overruns: true,
 }
 
-// countingIWARP is a case about some quantities, in its usual form.
-func countingIWARP(name, title, sends string, about []quantity, body func(*iwarpHost) found) conformance.Case {
+// iwarpCase returns a case about these quantities.
+func iwarpCase(name, title, sends string, about []quantity, body func(*iwarpHost) counts) conformance.Case {
 	return conformance.Case{
-		ID: "counters/iwarp/" + name, Title: title, Cite: countUp,
+		ID: "counters/iwarp/" + name, Title: title, Cite: countersCite,
 		Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
-		Sends: sends, Expects: "counters that have gone as far as the record of the stream says",
-		Defects: iwarpNames.stuck(about...),
+		Sends: sends, Expects: "counters that agree with the recorded stream",
+		Defects: iwarpNames.stuckDefects(about...),
 		Run:     onIWARP(about, body),
 	}
 }
 
-// countUp is where it says that counters count what happens.
-var countUp = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}
+// countersCite is the requirement that counters count events.
+var countersCite = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}
 
-// IWARP returns the cases for devices of iWARP.
+// IWARP returns the cases for iWARP devices.
 func IWARP() []conformance.Case { return iwarpCases }
 
 var iwarpCases = []conformance.Case{
-	countingIWARP("what-is-received", "FPDUs, segments and messages of each kind that are received are counted",
+	iwarpCase("what-is-received", "Received FPDUs, segments and messages of each kind are counted",
 		"three Sends, two Writes and two Reads", []quantity{fpdusRcvd, segmentsRcvd, sendsRcvd, writesRcvd, readsRcvd, fpdusSent, segmentsSent},
-		func(h *iwarpHost) found {
+		func(h *iwarpHost) counts {
 			s := h.connect(3)
-			s.put(s.send(8), s.send(16), s.send(24), iwarp.Write(s.at(0).STag, s.at(0).TO, make([]byte, 16)), s.read(8), s.read(40))
+			s.sendFrames(s.send(8), s.send(16), s.send(24), iwarp.Write(s.at(0).STag, s.at(0).TO, make([]byte, 16)), s.read(8), s.read(40))
 			return nil
 		}),
-	countingIWARP("receives", "Receives that are filled are counted, and nothing else is",
+	iwarpCase("receives", "Completed receives are counted, and nothing else",
 		"three Sends, a Write and a Read", []quantity{receives},
-		func(h *iwarpHost) found {
+		func(h *iwarpHost) counts {
 			s := h.connect(3)
-			s.put(s.send(8), s.send(16), s.send(24), iwarp.Write(s.at(0).STag, s.at(0).TO, make([]byte, 16)), s.read(8))
+			s.sendFrames(s.send(8), s.send(16), s.send(24), iwarp.Write(s.at(0).STag, s.at(0).TO, make([]byte, 16)), s.read(8))
 			for i, n := range []int{8, 16, 24} {
 				h.ExpectRecv(uint64(i+1), n)
 			}
-			return found{receives: exactly(3)}
+			return counts{receives: exactly(3)}
 		}),
-	atomic(countingIWARP("atomics", "Atomic Requests that are received are counted",
+	needsAtomics(iwarpCase("atomics", "Received Atomic Requests are counted",
 		"three FetchAdds", []quantity{atomicsRcvd},
-		func(h *iwarpHost) found {
+		func(h *iwarpHost) counts {
 			s := h.connect(0)
 			for i := range uint32(3) {
 				s.requests++
-				s.put(iwarp.FetchAdd(s.requests, i+1, s.at(0), 1))
+				s.sendFrames(iwarp.FetchAdd(s.requests, i+1, s.at(0), 1))
 			}
 			return nil
 		})),
-	countingIWARP("what-is-sent", "FPDUs and segments that are sent, and responses to them, are counted",
-		"answers to three Sends and two Reads of the device's", []quantity{fpdusSent, segmentsSent, responsesRcvd},
-		func(h *iwarpHost) found {
-			sendingIWARP(h)
+	iwarpCase("what-is-sent", "Sent FPDUs and segments, and the responses to them, are counted",
+		"responses to three Sends and two Reads of the device", []quantity{fpdusSent, segmentsSent, responsesRcvd},
+		func(h *iwarpHost) counts {
+			sendIWARPRequests(h)
 			return nil
 		}),
-	countingIWARP("sends", "Sends of the device's are counted, and no other requests",
-		"answers to three Sends and two Reads of the device's", []quantity{sends},
-		func(h *iwarpHost) found { return found{sends: exactly(sendingIWARP(h))} }),
-	countingIWARP("connections", "Requests for connections that come, and are accepted or rejected, are counted",
-		"three Requests that the device's program accepts, and two that it rejects", []quantity{requestsRcvd, accepted, rejected, established},
-		func(h *iwarpHost) found {
+	iwarpCase("sends", "Sends of the device are counted, and no other requests",
+		"responses to three Sends and two Reads of the device", []quantity{sends},
+		func(h *iwarpHost) counts { return counts{sends: exactly(sendIWARPRequests(h))} }),
+	iwarpCase("connections", "Received, accepted and rejected connection requests are counted",
+		"three requests that the application accepts, and two that it rejects", []quantity{requestsRcvd, accepted, rejected, established},
+		func(h *iwarpHost) counts {
 			for range 3 {
-				h.connect(0).settle()
+				h.connect(0).sync()
 			}
 			for range 2 {
 				s := &iwarpStream{iwarpHost: h}
 				h.dial(s, func(r verbs.ConnRequest) error { return r.Reject(nil) })
 				s.ended = true
 			}
-			return found{accepted: exactly(3), rejected: exactly(2), established: exactly(3)}
+			return counts{accepted: exactly(3), rejected: exactly(2), established: exactly(3)}
 		}),
-	countingIWARP("wrong-crcs", "A stream that ends by a wrong CRC is counted, and so is the Terminate",
+	iwarpCase("wrong-crcs", "Streams that end because of a wrong CRC, and their Terminates, are counted",
 		"on each of two connections, a Send with a wrong CRC", []quantity{badCRCs, terminatesSent, allTerminates},
-		func(h *iwarpHost) found {
+		func(h *iwarpHost) counts {
 			for range 2 {
 				s := h.connect(1)
 				if !s.out.CRC {
-					return found{}
+					return counts{}
 				}
-				s.put(s.send(8).BadCRC())
-				s.untilEnd()
+				s.sendFrames(s.send(8).BadCRC())
+				s.readToEnd()
 			}
-			return found{badCRCs: exactly(2), allTerminates: exactly(2)}
+			return counts{badCRCs: exactly(2), allTerminates: exactly(2)}
 		}),
-	countingIWARP("terminates-sent", "Terminates that are sent are counted, by their cause",
-		"on each of two connections, a Write to a key that opens nothing", []quantity{terminatesSent, badSTagSent},
-		func(h *iwarpHost) found {
+	iwarpCase("terminates-sent", "Sent Terminates are counted by their cause",
+		"on each of two connections, a Write with an invalid STag", []quantity{terminatesSent, badSTagSent},
+		func(h *iwarpHost) counts {
 			for range 2 {
 				s := h.connect(0)
-				s.put(iwarp.Write(^s.at(0).STag, s.at(0).TO, make([]byte, 8)))
-				s.untilEnd()
+				s.sendFrames(iwarp.Write(^s.at(0).STag, s.at(0).TO, make([]byte, 8)))
+				s.readToEnd()
 			}
-			return found{badSTagSent: exactly(2)}
+			return counts{badSTagSent: exactly(2)}
 		}),
-	countingIWARP("terminates-received", "Terminates that are received are counted, by their cause",
+	iwarpCase("terminates-received", "Received Terminates are counted by their cause",
 		"on each of two connections, a Terminate for an invalid STag, in answer to a Write", []quantity{terminatesRcvd, badSTagRcvd},
-		func(h *iwarpHost) found {
+		func(h *iwarpHost) counts {
 			for i := range 2 {
 				s := h.connect(0)
-				s.settle()
+				s.sync()
 				s.PostSend(s.qp, verbs.SendWR{
-					WRID: uint64(i + 1), Opcode: verbs.OpRDMAWrite, SGL: s.own.SGL(0, 8),
-					Remote: verbs.Remote{Addr: theirSink.TO, RKey: verbs.RKey(theirSink.STag)},
+					WRID: uint64(i + 1), Opcode: verbs.OpRDMAWrite, SGL: s.localMem.SGL(0, 8),
+					Remote: verbs.Remote{Addr: peerSink.TO, RKey: verbs.RKey(peerSink.STag)},
 				})
 				g, ok := s.next()
 				s.Check(ok, "a Write", "the end of the stream")
-				s.put(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).About(g.Segment))
-				s.untilEnd()
+				s.sendFrames(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).About(g.Segment))
+				s.readToEnd()
 			}
-			return found{badSTagRcvd: exactly(2)}
+			return counts{badSTagRcvd: exactly(2)}
 		}),
 }
 
-// sendingIWARP has the device send, and returns how many of its requests are Sends.
-func sendingIWARP(h *iwarpHost) int {
+// sendIWARPRequests has the device send three Sends and two Reads, and returns the number
+// of Sends.
+func sendIWARPRequests(h *iwarpHost) int {
 	s := h.connect(0)
-	s.settle()
+	s.sync()
 	send := func(id uint64) verbs.SendWR {
-		return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: s.own.SGL(0, 16)}
+		return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: s.localMem.SGL(0, 16)}
 	}
 	read := func(id uint64) verbs.SendWR {
 		return verbs.SendWR{
-			WRID: id, Opcode: verbs.OpRDMARead, SGL: s.own.SGL(0, 16),
-			Remote: verbs.Remote{Addr: theirSink.TO, RKey: verbs.RKey(theirSink.STag)},
+			WRID: id, Opcode: verbs.OpRDMARead, SGL: s.localMem.SGL(0, 16),
+			Remote: verbs.Remote{Addr: peerSink.TO, RKey: verbs.RKey(peerSink.STag)},
 		}
 	}
 	s.PostSend(s.qp, send(1), read(2), send(3), read(4), send(5))
 	for seen := 0; seen < 5; seen++ {
 		g, ok := s.next()
-		s.Check(ok, "five messages", "the end of the stream behind %d", seen)
+		s.Check(ok, "five messages", "the end of the stream after %d", seen)
 		if g.Segment.Op() == iwarp.OpReadRequest {
-			s.put(iwarp.ReadResponseTo(g.Segment, make([]byte, 16)))
+			s.sendFrames(iwarp.ReadResponseTo(g.Segment, make([]byte, 16)))
 		}
 	}
 	for range 5 {
-		wc := s.NextCompletion() // in which order is not the question here
+		wc := s.NextCompletion() // the order is not checked here
 		s.Check(wc.Status == verbs.WCSuccess, "a success", "%v", wc.Status)
 	}
 	return 3
 }
 
-// atomic makes a case one for devices with atomics.
-func atomic(c conformance.Case) conformance.Case {
+// needsAtomics restricts a case to devices with atomics.
+func needsAtomics(c conformance.Case) conformance.Case {
 	c.Needs |= verbs.CapAtomics
-	c.Expects = fmt.Sprintf("%s, and others that stand still", c.Expects)
+	c.Expects = fmt.Sprintf("%s, and no other counter changed", c.Expects)
 	return c
 }

@@ -13,43 +13,44 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// iwarpHost is an application on a device of iWARP whose streams are counted.
+// iwarpHost is an application on an iWARP device whose streams are counted.
 type iwarpHost struct {
 	*rig.Rig
-	about   []quantity
-	before  values
-	first   int // of the events of the record that count
-	streams []*iwarpStream
+	about      []quantity
+	before     values
+	firstEvent int // index of the first recorded event that counts
+	streams    []*iwarpStream
 }
 
-// onIWARP makes the body of a case that is about some quantities.
-func onIWARP(about []quantity, body func(*iwarpHost) found) func(*conformance.Bench) error {
+// onIWARP makes the body of a case about these quantities. body returns the counts that
+// the record does not show.
+func onIWARP(about []quantity, body func(*iwarpHost) counts) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
-		iwarpNames.has(r, about...)
+		iwarpNames.requireAny(r, about...)
 		events, _ := r.Record.Events()
-		h := &iwarpHost{Rig: r, about: about, before: look(r), first: len(events)}
-		h.judge(body(h))
+		h := &iwarpHost{Rig: r, about: about, before: readCounters(r), firstEvent: len(events)}
+		h.checkCounters(body(h))
 	})
 }
 
-// iwarpStream is a connection whose other end is played by hand.
+// iwarpStream is a connection with a scripted peer.
 type iwarpStream struct {
 	*iwarpHost
-	qp       verbs.QP
-	mem, own *rig.Memory
-	tcp      conformance.Stream
-	out      iwarp.Framer
-	in       iwarp.Deframer
-	sends    uint32 // messages of the peer on queue 0
-	requests uint32 // and on queue 1
-	answers  uint32 // to those
-	ended    bool
+	qp                  verbs.QP
+	targetMem, localMem *rig.Memory
+	tcp                 conformance.Stream
+	out                 iwarp.Framer
+	in                  iwarp.Deframer
+	sends               uint32 // messages of the peer on queue 0
+	requests            uint32 // messages of the peer on queue 1
+	answers             uint32 // responses to them
+	ended               bool
 }
 
-// Memory of the peer's, which nobody has.
-var theirSink = iwarp.At(0x0bad5eed, 0x7000)
+// peerSink is the address of the peer's memory, which does not exist.
+var peerSink = iwarp.At(0x0bad5eed, 0x7000)
 
-// depth is how many reads both sides take and ask for.
+// depth is the number of outstanding reads of both sides.
 const depth = 8
 
 // connect makes a connection: the peer dials, and sends first.
@@ -59,7 +60,7 @@ func (h *iwarpHost) connect(receives int) *iwarpStream {
 	if h.Caps.Has(verbs.CapAtomics) {
 		access |= verbs.AccessRemoteAtomic
 	}
-	s.mem, s.own = h.Memory(4096, access|verbs.AccessLocalWrite), h.Memory(4096, verbs.AccessLocalWrite)
+	s.targetMem, s.localMem = h.Memory(4096, access|verbs.AccessLocalWrite), h.Memory(4096, verbs.AccessLocalWrite)
 	var err error
 	s.qp, err = h.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SignalAll: true,
@@ -69,17 +70,18 @@ func (h *iwarpHost) connect(receives int) *iwarpStream {
 	h.Must("a queue pair in INIT", s.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 	for i := range receives {
-		h.PostRecv(s.qp, uint64(i+1), s.own.SGE(64*i, 64))
+		h.PostRecv(s.qp, uint64(i+1), s.localMem.SGE(64*i, 64))
 	}
 	h.dial(s, func(r verbs.ConnRequest) error {
 		_, err := r.Accept(s.qp, verbs.ConnParam{ResponderResources: depth, InitiatorDepth: depth}, h.ResponseTimeout())
 		return err
 	})
-	s.put(iwarp.Write(theirSink.STag, 0, nil))
+	s.sendFrames(iwarp.Write(peerSink.STag, 0, nil))
 	return s
 }
 
-// dial has a program of the device's do something with the peer's request.
+// dial connects a TCP stream, and has an application on the device answer the peer's MPA
+// request.
 func (h *iwarpHost) dial(s *iwarpStream, answer func(verbs.ConnRequest) error) {
 	cm, err := h.Device.CM()
 	h.Must("a connection manager", err)
@@ -107,25 +109,25 @@ func (h *iwarpHost) dial(s *iwarpStream, answer func(verbs.ConnRequest) error) {
 	crc := iwarp.Val(reply.C) || iwarp.Val(request.Strict().C)
 	s.out, s.in = iwarp.Framer{Markers: iwarp.Val(reply.M), CRC: crc}, iwarp.Deframer{CRC: crc}
 	s.in.Feed(rest)
-	h.Must("an answer of the program", program.Wait(h.ResponseTimeout()))
-	h.Must("a listener that is closed", l.Close())
+	h.Must("an answer of the application", program.Wait(h.ResponseTimeout()))
+	h.Must("a listener that can be closed", l.Close())
 	h.streams = append(h.streams, s)
 }
 
 func (s *iwarpStream) write(b []byte) {
 	if err := s.tcp.Write(b); err != nil {
-		s.Note("write: %v", err) // what the device said before it broke the stream, the case finds
+		s.Note("write: %v", err) // the case reads what the device sent before
 	}
 }
 
-// put sends frames.
-func (s *iwarpStream) put(frames ...iwarp.Frame) {
+// sendFrames sends frames.
+func (s *iwarpStream) sendFrames(frames ...iwarp.Frame) {
 	for _, f := range frames {
 		s.write(s.out.Append(nil, f))
 	}
 }
 
-// next returns the next FPDU of the device's, if the stream does not end before.
+// next returns the next FPDU of the device; false if the stream ends.
 func (s *iwarpStream) next() (iwarp.Got, bool) {
 	for {
 		if g, ok := s.in.Next(); ok {
@@ -146,33 +148,33 @@ func (s *iwarpStream) next() (iwarp.Got, bool) {
 	}
 }
 
-// send is the peer's next Send.
+// send returns the peer's next Send.
 func (s *iwarpStream) send(n int) iwarp.Segment {
 	s.sends++
 	return iwarp.Send(s.sends, rig.Pattern(n, 0x5a))
 }
 
-// at is a place in the memory that the peer works on.
+// at returns the address of an offset in targetMem.
 func (s *iwarpStream) at(off int) iwarp.Addr {
-	return iwarp.At(uint32(s.mem.RKey()), s.mem.Addr()+uint64(off))
+	return iwarp.At(uint32(s.targetMem.RKey()), s.targetMem.Addr()+uint64(off))
 }
 
-// read is the peer's next Read, of n octets.
+// read returns the peer's next Read of n octets.
 func (s *iwarpStream) read(n int) iwarp.Segment {
 	s.requests++
-	return iwarp.ReadRequest(s.requests, theirSink, uint32(n), s.at(0))
+	return iwarp.ReadRequest(s.requests, peerSink, uint32(n), s.at(0))
 }
 
-// settle waits until the device has dealt with all that was put before.
-func (s *iwarpStream) settle() {
-	for s.put(s.read(8)); s.answers < s.requests; {
+// sync waits until the device has processed all earlier frames, by a Read.
+func (s *iwarpStream) sync() {
+	for s.sendFrames(s.read(8)); s.answers < s.requests; {
 		_, ok := s.next()
-		s.Check(ok, "a stream that goes on", "its end")
+		s.Check(ok, "a stream that continues", "its end")
 	}
 }
 
-// untilEnd reads all that the device has to say.
-func (s *iwarpStream) untilEnd() {
+// readToEnd reads until the stream ends.
+func (s *iwarpStream) readToEnd() {
 	for {
 		if _, more := s.next(); !more {
 			return
@@ -180,23 +182,23 @@ func (s *iwarpStream) untilEnd() {
 	}
 }
 
-// judge holds the counters against the record, and what the case says besides.
-func (h *iwarpHost) judge(happened found) {
+// checkCounters compares the counters with the recorded streams and the extra counts.
+func (h *iwarpHost) checkCounters(extra counts) {
 	for _, s := range h.streams {
 		if !s.ended {
-			s.settle()
+			s.sync()
 		}
 	}
 	events, beyond := h.Record.Events()
 	if beyond > 0 {
 		rig.Abort(fmt.Errorf("the record lacks %d events", beyond))
 	}
-	f := make(found)
+	f := make(counts)
 	talks := make(map[int]*iwarp.Dialogue)
-	for i := range events[h.first:] {
-		e := &events[h.first+i]
+	for i := range events[h.firstEvent:] {
+		e := &events[h.firstEvent+i]
 		if e.Stream == 0 || e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
-			continue // packets of a TCP by hand say the same again
+			continue // the packets of a raw TCP repeat the stream
 		}
 		if talks[e.Stream] == nil {
 			talks[e.Stream] = new(iwarp.Dialogue)
@@ -206,20 +208,20 @@ func (h *iwarpHost) judge(happened found) {
 			side = 1
 		}
 		for _, heard := range talks[e.Stream].Feed(side, e.Data) {
-			f.hear(&heard)
+			f.addMessage(&heard)
 		}
 	}
-	for q, n := range happened {
+	for q, n := range extra {
 		f[q] = f[q].plus(n)
 	}
-	judged := func(q quantity) bool { return slices.Contains(h.about, q) || still[q] }
-	iwarpNames.agree(h.Rig, judged, h.before, look(h.Rig), f, nil)
+	judged := func(q quantity) bool { return slices.Contains(h.about, q) || errorQuantities[q] }
+	iwarpNames.expectIncreases(h.Rig, judged, h.before, readCounters(h.Rig), f, nil)
 }
 
-func (f found) add(q quantity) { f[q] = f[q].plus(exactly(1)) }
+func (f counts) add(q quantity) { f[q] = f[q].plus(exactly(1)) }
 
-// hear counts what was said. A message counts when its last segment has come.
-func (f found) hear(h *iwarp.Heard) {
+// addMessage counts a recorded frame. A message counts with its last segment.
+func (f counts) addMessage(h *iwarp.Heard) {
 	device := h.Side == 1
 	which := func(sent, rcvd quantity) quantity {
 		if device {
@@ -234,7 +236,7 @@ func (f found) hear(h *iwarp.Heard) {
 		return
 	}
 	if h.FPDU.MPA.CRCIs != nil && *h.FPDU.MPA.CRCIs == iwarp.CRCWrong {
-		return // it is nothing then
+		return // not counted
 	}
 	f.add(which(fpdusSent, fpdusRcvd))
 	f.add(which(segmentsSent, segmentsRcvd))

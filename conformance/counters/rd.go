@@ -14,10 +14,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What devices of reliable datagrams count of what they send.
+// Quantities of the packets that reliable-datagram devices send.
 const (
-	dataSent       quantity = "packets with data sent"
-	dataAgain      quantity = "packets with data sent again"
+	dataSent       quantity = "data packets sent"
+	dataAgain      quantity = "data packets retransmitted"
 	rdAcksSent     quantity = "acknowledgements sent"
 	challengesSent quantity = "Challenges sent"
 	refusalsSent   quantity = "Refusals sent"
@@ -32,36 +32,35 @@ var rdNames = table{
 	refusalsSent:   {"rd_sent_refusals"},
 }
 
-// rdCase is about what a device sends to a partner of its kind, in both directions of
-// which messages go. The judge plays no part in that, and sees all that leaves the
-// device.
+// rdCase returns the case about the packets that a device sends to a partner. Messages go
+// in both directions, and the bench records all packets of the device.
 func rdCase() conformance.Case {
 	about := []quantity{sentPackets, dataSent, dataAgain, rdAcksSent, challengesSent}
 	return conformance.Case{
-		ID: "counters/dg/reliable-datagrams", Title: "Packets with data, those sent again, acknowledgements and Challenges are counted",
-		Cite: countUp, Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRD, Labels: []string{"service:rd"},
+		ID: "counters/dg/reliable-datagrams", Title: "Data packets, retransmissions, acknowledgements and Challenges are counted",
+		Cite: countersCite, Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRD, Labels: []string{"service:rd"},
 		Setup:   conformance.Setup{Reliable: true},
-		Sends:   "nothing: the device and a partner send each other 40 messages, over a path that loses some packets where the bench can have one",
-		Expects: "counters that have gone as far as the record of what left the device says",
-		Defects: rdNames.stuck(about...),
+		Sends:   "nothing: the device and a partner send each other 40 messages, over a lossy path if the bench has one",
+		Expects: "counters that agree with the recorded packets of the device",
+		Defects: rdNames.stuckDefects(about...),
 		Run: rig.PairBody(func(p *rig.Pair) {
-			rdNames.has(p.DUT, about...)
-			before := look(p.DUT)
+			rdNames.requireAny(p.DUT, about...)
+			before := readCounters(p.DUT)
 			p.SetPath(conformance.Path{LossPPM: 100_000})
-			chat(p)
-			// What is left to say when all is done, such as the last Ack, takes a while.
+			exchangeMessages(p)
+			// Wait for late packets, such as the last Ack.
 			quiet := 100 * time.Millisecond
-			f := leaving(p.DUT, quiet)
-			rdNames.agree(p.DUT, func(quantity) bool { return true }, before, look(p.DUT), f, nil)
+			f := countSent(p.DUT, quiet)
+			rdNames.expectIncreases(p.DUT, func(quantity) bool { return true }, before, readCounters(p.DUT), f, nil)
 		}),
 	}
 }
 
-// chat has both sides send messages, by turns.
-func chat(p *rig.Pair) {
+// exchangeMessages has the partner send 40 messages, and then the device.
+func exchangeMessages(p *rig.Pair) {
 	const messages, batch = 40, 8
 	near, far := p.Connect()
-	// Who is spoken to first challenges the other: the device.
+	// The receiver of the first message, the device, sends a Challenge.
 	for _, way := range [][2]*rig.Endpoint{{far, near}, {near, far}} {
 		from, to := way[0], way[1]
 		out, in := from.Memory(64, verbs.AccessLocalWrite), to.Memory(256, verbs.AccessLocalWrite)
@@ -80,9 +79,9 @@ func chat(p *rig.Pair) {
 	}
 }
 
-// leaving reads all that has left the device, until it has been silent for a while.
-func leaving(r *rig.Rig, quiet time.Duration) found {
-	f := make(found)
+// countSent counts the packets of the device until it has been silent for this time.
+func countSent(r *rig.Rig, quiet time.Duration) counts {
+	f := make(counts)
 	seen := make(map[string]bool)
 	for {
 		frame, err := r.Wire.Recv(quiet)
@@ -92,16 +91,16 @@ func leaving(r *rig.Rig, quiet time.Duration) found {
 		case err != nil:
 			rig.Abort(err)
 		}
-		ip, udp, err := opened(frame.Packet)
+		ip, udp, err := udpPayload(frame.Packet)
 		if err != nil || !slices.Contains(r.Local, ip.Src) {
-			continue // neighbour discovery, and the like
+			continue // neighbour discovery and similar
 		}
-		f.leave(dg.Parse(udp), seen)
+		f.addSent(dg.Parse(udp), seen)
 	}
 }
 
-// opened returns the payload of a UDP datagram.
-func opened(octets []byte) (packet.IP, []byte, error) {
+// udpPayload returns the payload of a UDP datagram.
+func udpPayload(octets []byte) (packet.IP, []byte, error) {
 	ip, payload, _, err := packet.ParseIP(octets)
 	if err != nil || packet.Get(ip.Protocol, 0) != packet.ProtocolUDP {
 		return ip, nil, errors.New("no UDP")
@@ -110,9 +109,9 @@ func opened(octets []byte) (packet.IP, []byte, error) {
 	return ip, udp, err
 }
 
-// leave counts a packet. Whether packets that are sent again count as data, and an
-// acknowledgement that rides on data as one, nobody says.
-func (f found) leave(g dg.Got, seen map[string]bool) {
+// addSent counts a packet. It is not specified whether retransmissions count as data, and
+// whether an acknowledgement in a data packet counts.
+func (f counts) addSent(g dg.Got, seen map[string]bool) {
 	f.add(sentPackets)
 	if g.Ack != nil {
 		if g.Data == nil {

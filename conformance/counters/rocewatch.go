@@ -13,55 +13,55 @@ import (
 // rocePort is a port whose packets are counted.
 type rocePort struct {
 	*rcpeer.Port
-	about  []quantity
-	before values
-	first  int // of the events of the record that count
+	about      []quantity
+	before     values
+	firstEvent int // index of the first recorded event that counts
 }
 
-// onRoCE makes the body of a case that is about some quantities. It returns what has
-// happened besides what the packets of the record tell by themselves.
-func onRoCE(about []quantity, body func(*rocePort) found) func(*conformance.Bench) error {
+// onRoCE makes the body of a case about these quantities. body returns the counts that
+// the record does not show.
+func onRoCE(about []quantity, body func(*rocePort) counts) func(*conformance.Bench) error {
 	return rcpeer.Body(func(p *rcpeer.Port) {
-		roce.has(p.Rig, about...)
-		p.Sync() // it makes a connection of its own at the first time
+		roce.requireAny(p.Rig, about...)
+		p.Sync() // the first Sync makes a connection
 		events, _ := p.Record.Events()
-		w := &rocePort{p, about, look(p.Rig), len(events)}
-		w.judge(body(w))
+		w := &rocePort{p, about, readCounters(p.Rig), len(events)}
+		w.checkCounters(body(w))
 	})
 }
 
-// judge holds the counters against the record, and what the case says besides.
-func (w *rocePort) judge(happened found) {
-	w.Drain(0) // what has come is in the record when it is read
+// checkCounters compares the counters with the recorded packets and the extra counts.
+func (w *rocePort) checkCounters(extra counts) {
+	w.Drain(0) // received packets are recorded when they are read
 	events, beyond := w.Record.Events()
 	if beyond > 0 {
 		rig.Abort(fmt.Errorf("the record lacks %d events", beyond))
 	}
 	t := newTally()
-	for i := range events[w.first:] {
-		t.take(&events[w.first+i])
+	for i := range events[w.firstEvent:] {
+		t.addEvent(&events[w.firstEvent+i])
 	}
-	for q, n := range happened {
-		t.found[q] = t.found[q].plus(n)
+	for q, n := range extra {
+		t.counts[q] = t.counts[q].plus(n)
 	}
-	strange := map[quantity]func(uint64) bool{sentBytes: t.out.oneOf, rcvdBytes: t.in.oneOf}
-	judged := func(q quantity) bool { return !busy[q] || slices.Contains(w.about, q) }
-	roce.agree(w.Rig, judged, w.before, look(w.Rig), t.found, strange)
+	custom := map[quantity]func(uint64) bool{sentBytes: t.out.oneOf, rcvdBytes: t.in.oneOf}
+	judged := func(q quantity) bool { return !ambiguous[q] || slices.Contains(w.about, q) }
+	roce.expectIncreases(w.Rig, judged, w.before, readCounters(w.Rig), t.counts, custom)
 }
 
-// busy are quantities that grow with whatever is done, and whose names leave a choice:
-// whether what is dropped was received, and a NAK is an ACK. They are judged by cases
-// that are about them.
-var busy = map[quantity]bool{
+// ambiguous are quantities that grow with all traffic and whose names leave a choice:
+// whether dropped packets count as received, and NAKs as ACKs. Only cases about them
+// check them.
+var ambiguous = map[quantity]bool{
 	sentPackets: true, rcvdPackets: true, sentBytes: true, rcvdBytes: true,
 	sends: true, receives: true, acksSent: true, acksRcvd: true,
 	dgSendsRcvd: true, dgWrites: true,
 }
 
-// octets are the lengths of packets in the units in which they may be counted.
-type octets struct{ payloads, packets, frames uint64 }
+// byteTotals are the lengths of packets in the units that devices may count.
+type byteTotals struct{ payloads, packets, frames uint64 }
 
-func (o *octets) add(ip []byte, p *ib.Packet) {
+func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 	headers := 40 + 8
 	if p.IP.Src.Is4() {
 		headers = 20 + 8
@@ -71,23 +71,23 @@ func (o *octets) add(ip []byte, p *ib.Packet) {
 	o.frames += uint64(len(ip) + 14)
 }
 
-func (o *octets) oneOf(n uint64) bool { return oneOf(o.payloads, o.packets, o.frames)(n) }
+func (o *byteTotals) oneOf(n uint64) bool { return oneOf(o.payloads, o.packets, o.frames)(n) }
 
-// tally counts what packets tell by themselves.
+// tally counts recorded packets.
 type tally struct {
-	found   found
-	in, out octets
-	// next is the PSN behind the last that the device has sent in a request, for each
-	// of the peer's queue pairs.
+	counts  counts
+	in, out byteTotals
+	// next is the PSN after the last request packet of the device, for each QPN of the
+	// peer.
 	next map[uint32]ib.PSN
 }
 
-func newTally() *tally { return &tally{found: make(found), next: make(map[uint32]ib.PSN)} }
+func newTally() *tally { return &tally{counts: make(counts), next: make(map[uint32]ib.PSN)} }
 
-func (t *tally) add(q quantity) { t.found[q] = t.found[q].plus(exactly(1)) }
+func (t *tally) add(q quantity) { t.counts[q] = t.counts[q].plus(exactly(1)) }
 
-// take counts an event of the record.
-func (t *tally) take(e *conformance.Event) {
+// addEvent counts a recorded event.
+func (t *tally) addEvent(e *conformance.Event) {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return
 	}
@@ -107,7 +107,7 @@ func (t *tally) take(e *conformance.Event) {
 	}
 }
 
-// classify counts a sound packet for what it is.
+// classify counts a valid packet by its kind.
 func (t *tally) classify(p *ib.Packet, came bool) {
 	if !came && *p.IP.TClass&3 == 3 {
 		t.add(marksSeen)
@@ -120,7 +120,7 @@ func (t *tally) classify(p *ib.Packet, came bool) {
 	}
 	info, _ := p.Info()
 	if info.Response && info.Transport == ib.RC {
-		t.answer(p, which(acksSent, acksRcvd))
+		t.addResponse(p, which(acksSent, acksRcvd))
 	}
 	switch {
 	case p.Opcode() == ib.OpCNP:
@@ -134,21 +134,22 @@ func (t *tally) classify(p *ib.Packet, came bool) {
 	case p.IsAck(ib.AckNegative):
 		t.add(which(fatalSent, fatalRcvd))
 	case came && !info.Response && info.Transport == ib.RC:
-		t.request(p, info)
+		t.addRequest(p, info)
 	}
 }
 
-// answer counts an answer. Whether what counts ACKs counts others as well, nobody says.
-func (t *tally) answer(p *ib.Packet, q quantity) {
+// addResponse counts a response. It is not specified whether other responses count as
+// ACKs.
+func (t *tally) addResponse(p *ib.Packet, q quantity) {
 	n := between(0, 1)
 	if p.IsAck(ib.AckPositive) {
 		n = exactly(1)
 	}
-	t.found[q] = t.found[q].plus(n)
+	t.counts[q] = t.counts[q].plus(n)
 }
 
-// request counts a request of the device's that it has sent before.
-func (t *tally) request(p *ib.Packet, info ib.OpInfo) {
+// addRequest counts a request packet of the device if it is a retransmission.
+func (t *tally) addRequest(p *ib.Packet, info ib.OpInfo) {
 	n := 1
 	if info.Kind == ib.KindReadRequest {
 		n = ib.Packets(int(*p.RETH.Len), rcpeer.MTU)
