@@ -67,11 +67,11 @@ func kernelExceptions(kind string, lossy bool) []interop.Exception {
 	if kind == string(guest.RXE) {
 		exceptions := []interop.Exception{
 			{
-				Pattern: "send-inv/ours", Says: silent,
+				Pattern: "send-inv/ours", ErrorContains: silent,
 				Reason: "rxe tells programs by the kernel's own flag, 4, where libibverbs has 8 for it, and 4 for a good checksum; the key is invalidated",
 			},
 			{
-				Pattern: "atomic-write/theirs", Says: verbs.WCRemAccessErr.String(), Sometimes: true,
+				Pattern: "atomic-write/theirs", ErrorContains: verbs.WCRemAccessErr.String(), Intermittent: true,
 				Reason: "an atomic write that rxe sends again, because the first was lost, is for address 0",
 			},
 		}
@@ -82,11 +82,11 @@ func kernelExceptions(kind string, lossy bool) []interop.Exception {
 	}
 	return []interop.Exception{
 		{
-			Pattern: "send-inv/ours", Says: silent,
+			Pattern: "send-inv/ours", ErrorContains: silent,
 			Reason: "siw's library never tells a program that a message has invalidated a key; the key is invalidated",
 		},
 		{
-			Pattern: "send-inv/theirs", Says: verbs.WCRemInvReqErr.String(),
+			Pattern: "send-inv/theirs", ErrorContains: verbs.WCRemInvReqErr.String(),
 			Reason: "siw's library sends the key of a remote address in place of the one that the request is to invalidate, and that is none",
 		},
 	}
@@ -95,7 +95,7 @@ func kernelExceptions(kind string, lossy bool) []interop.Exception {
 // rxeLosses are failures of rxe where packets are lost.
 var rxeLosses = []interop.Exception{
 	{
-		Pattern: "uc-write-imm/ours", Says: "no completion of request", Sometimes: true,
+		Pattern: "uc-write-imm/ours", ErrorContains: "no completion of request", Intermittent: true,
 		Reason: "once a write over UC has lost a packet, rxe takes no later one on that queue pair, though each begins anew",
 	},
 }

@@ -14,16 +14,16 @@ import (
 
 // interopReport is what came of it.
 type interopReport struct {
-	Ours        string            `json:"ours"`
-	Theirs      string            `json:"theirs"`
-	Impair      kernel.Impairment `json:"impair"`
-	Seed        uint64            `json:"seed"`
-	Began       time.Time         `json:"began"`
-	Seconds     float64           `json:"seconds"`
-	Counts      map[string]int    `json:"counts"`
-	Exchanges   []exchangeReport  `json:"exchanges"`
-	Connections *interop.Turns    `json:"connections,omitempty"`
-	Link        kernel.Link       `json:"link"`
+	Ours        string                     `json:"ours"`
+	Theirs      string                     `json:"theirs"`
+	Impair      kernel.Impairment          `json:"impair"`
+	Seed        uint64                     `json:"seed"`
+	Began       time.Time                  `json:"began"`
+	Seconds     float64                    `json:"seconds"`
+	Counts      map[string]int             `json:"counts"`
+	Exchanges   []exchangeReport           `json:"exchanges"`
+	Connections *interop.ConnectionsResult `json:"connections,omitempty"`
+	Link        kernel.Link                `json:"link"`
 
 	w   io.Writer
 	o   *interopVerbs
@@ -128,7 +128,7 @@ func (r *interopReport) tellConnections() {
 		return
 	}
 	fmt.Fprintf(r.w, "%d connections in %.0f s, %d failed; objects before: %v, after: %v\n", t.Made, t.Took.Seconds(), len(t.Failed), t.Before, t.After)
-	for _, why := range append(t.Failed, t.Left...) {
+	for _, why := range append(t.Failed, t.Leaked...) {
 		fmt.Fprintf(r.w, "    %s\n", why)
 	}
 }

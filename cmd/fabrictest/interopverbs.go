@@ -222,11 +222,11 @@ func (o *interopVerbs) inside(cmd *cobra.Command, cfg kernel.Config) (err error)
 			Lacks:   kernelLacks(o.transport()),
 			Objects: func(ctx context.Context) (map[string]int, error) { return guestObjects(ctx, lab, name) },
 		},
-		Lossy: !cfg.Impair.Empty(), Patience: o.timeout(), Exceptions: kernelExceptions(o.guest.kind, !cfg.Impair.Empty()),
+		Lossy: !cfg.Impair.Empty(), Timeout: o.timeout(), Exceptions: kernelExceptions(o.guest.kind, !cfg.Impair.Empty()),
 	}
 	r := newInteropReport(cmd.OutOrStdout(), s, o)
-	s.Report = r.add
-	packet, err := s.Packet()
+	s.OnResult = r.add
+	packet, err := s.PacketPayload()
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (o *interopVerbs) inside(cmd *cobra.Command, cfg kernel.Config) (err error)
 		fmt.Fprintf(cmd.ErrOrStderr(), "The guest printed:\n%s\n", text)
 	}
 	if err == nil && o.connections > 0 {
-		r.Connections, err = s.Turn(cmd.Context(), o.connections, func(done int) {
+		r.Connections, err = s.RunConnections(cmd.Context(), o.connections, func(done int) {
 			if done%100 == 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%d connections …\n", done)
 			}

@@ -59,7 +59,7 @@ func TestInteropReport(t *testing.T) {
 	o := &interopVerbs{program: "fabrictest", loss: "5%", seed: 7}
 	o.guest.kind, o.guest.series = string(guest.RXE), "6.12"
 	r := newInteropReport(&out, &interop.Suite{Ours: &interop.End{Name: "softroce"}, Theirs: &interop.End{Name: "rxe"}}, o)
-	one := interop.Case{Op: "write", By: interop.Theirs, Way: interop.ByHand, Family: interop.IPv6, Size: 0}
+	one := interop.Case{Op: "write", By: interop.Theirs, Method: interop.ByModify, Family: interop.IPv6, Size: 0}
 	two := one
 	two.Size = 4097
 	r.add(interop.Result{Case: one, Verdict: interop.Pass, Took: time.Second})
@@ -90,7 +90,7 @@ func TestInteropReport(t *testing.T) {
 	if !r.ok() {
 		t.Error("what is known is a failure")
 	}
-	if r.Connections = (&interop.Turns{Left: []string{"one"}}); r.ok() {
+	if r.Connections = (&interop.ConnectionsResult{Leaked: []string{"one"}}); r.ok() {
 		t.Error("what is left over is none")
 	}
 }

@@ -17,35 +17,35 @@ const (
 	IPv6 Family = "ipv6"
 )
 
-// Who is one of the two ends, as whoever runs the suite sees them.
-type Who string
+// Side is one of the two ends, as whoever runs the suite sees them.
+type Side string
 
 // The ends.
 const (
-	Ours   Who = "ours"
-	Theirs Who = "theirs"
+	Ours   Side = "ours"
+	Theirs Side = "theirs"
 )
 
-func (w Who) other() Who {
+func (w Side) other() Side {
 	if w == Ours {
 		return Theirs
 	}
 	return Ours
 }
 
-// Way is how queue pairs are connected.
-type Way string
+// ConnectMethod is how queue pairs are connected.
+type ConnectMethod string
 
 // The ways: numbers that the two ends exchange by hand, or the connection manager, with
 // either end connecting and the other accepting.
 const (
-	ByHand   Way = "hand"
-	CMOurs   Way = "cm-ours"
-	CMTheirs Way = "cm-theirs"
+	ByModify ConnectMethod = "hand"
+	CMOurs   ConnectMethod = "cm-ours"
+	CMTheirs ConnectMethod = "cm-theirs"
 )
 
 // connector is who connects; nobody if it is done by hand.
-func (w Way) connector() Who {
+func (w ConnectMethod) connector() Side {
 	switch w {
 	case CMOurs:
 		return Ours
@@ -58,14 +58,14 @@ func (w Way) connector() Who {
 // Case is one exchange.
 type Case struct {
 	Op     string // see Operations
-	By     Who    // who asks for it
-	Way    Way
+	By     Side   // who asks for it
+	Method ConnectMethod
 	Family Family
 	Size   int
 }
 
 // Row names what the sizes of a case have in common: they share a connection.
-func (c Case) Row() string { return fmt.Sprintf("%s/%s/%s/%s", c.Op, c.By, c.Way, c.Family) }
+func (c Case) Row() string { return fmt.Sprintf("%s/%s/%s/%s", c.Op, c.By, c.Method, c.Family) }
 
 // Name names the case: operation/who/way/family/size.
 func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
@@ -82,7 +82,7 @@ func Operations() (names []string) {
 // the devices cannot have. The sizes are around a packet's, which for InfiniBand is the
 // path MTU in octets, and for iWARP what a segment of TCP has room for over IPv4.
 func Cases(transport verbs.Transport, packet int) (cases []Case) {
-	ways := []Way{ByHand, CMOurs, CMTheirs}
+	ways := []ConnectMethod{ByModify, CMOurs, CMTheirs}
 	if transport == verbs.TransportIWARP {
 		ways = ways[1:] // a connection is TCP's
 	}
@@ -91,14 +91,14 @@ func Cases(transport verbs.Transport, packet int) (cases []Case) {
 		if transport == verbs.TransportIWARP && op.service != verbs.QPTypeRC {
 			continue // it has connections only
 		}
-		for _, by := range []Who{Ours, Theirs} {
+		for _, by := range []Side{Ours, Theirs} {
 			for _, way := range ways {
-				if way != ByHand && op.service == verbs.QPTypeUC {
+				if way != ByModify && op.service == verbs.QPTypeUC {
 					continue // rdma_cm has no port space for it
 				}
 				for _, family := range []Family{IPv4, IPv6} {
 					for _, size := range op.sizesOf(transport, packetOf(transport, packet, op, family)) {
-						cases = append(cases, Case{Op: op.name, By: by, Way: way, Family: family, Size: size})
+						cases = append(cases, Case{Op: op.name, By: by, Method: way, Family: family, Size: size})
 					}
 				}
 			}

@@ -28,7 +28,7 @@ type End struct {
 type side struct {
 	*End
 	Device   verbs.Context
-	who      Who
+	who      Side
 	addr     netip.Addr
 	gid      uint8 // where that is in the device's table
 	attr     verbs.DeviceAttr
@@ -36,7 +36,7 @@ type side struct {
 	patience time.Duration
 }
 
-func newSide(e *End, who Who, family Family, patience time.Duration) (s *side, err error) {
+func newSide(e *End, who Side, family Family, patience time.Duration) (s *side, err error) {
 	s = &side{End: e, Device: e.Devices[family], who: who, addr: e.Addrs[family], patience: patience}
 	if s.attr, err = s.Device.QueryDevice(); err != nil {
 		return nil, s.fault("query the device", err)

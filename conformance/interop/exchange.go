@@ -52,7 +52,7 @@ func (l *link) exchange(c Case, op *operation, seed uint64) (err error) {
 
 // witnessed adds to a failure what else the ends have seen.
 func (l *link) witnessed(err error) error {
-	for _, who := range []Who{Ours, Theirs} {
+	for _, who := range []Side{Ours, Theirs} {
 		if also := l.ports[who].nothing(); also != nil && also.Error() != err.Error() {
 			err = fmt.Errorf("%w\n%w", err, also)
 		}

@@ -58,12 +58,12 @@ const mtu = 1500
 func suite(t *testing.T, patience time.Duration, provider string, defects ...string) (*interop.Suite, []interop.Case) {
 	t.Helper()
 	a, b := nstest.Pair(t, mtu)
-	return between(t, &interop.Suite{Ours: end(t, a, provider), Theirs: end(t, b, provider, defects...), Patience: patience})
+	return between(t, &interop.Suite{Ours: end(t, a, provider), Theirs: end(t, b, provider, defects...), Timeout: patience})
 }
 
 func between(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) {
 	t.Helper()
-	packet, err := s.Packet()
+	packet, err := s.PacketPayload()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestSoundDevicesPass(t *testing.T) {
 			t.Parallel()
 			s, cases := suite(t, 0, provider)
 			seen := make(map[string]bool)
-			s.Report = func(r interop.Result) {
+			s.OnResult = func(r interop.Result) {
 				seen[r.Case.Op] = seen[r.Case.Op] || r.Verdict == interop.Pass
 				if r.Verdict == interop.Fail {
 					t.Errorf("%s: %s", r.Case.Name(), r.Why)
@@ -114,7 +114,7 @@ func few(t *testing.T, s *interop.Suite, cases []interop.Case, pattern string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Report = func(r interop.Result) {
+	s.OnResult = func(r interop.Result) {
 		if r.Verdict == interop.Fail {
 			failed = append(failed, r)
 		}

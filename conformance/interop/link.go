@@ -12,9 +12,9 @@ import (
 // link is two queue pairs that talk to each other.
 type link struct {
 	suite   *Suite
-	ports   map[Who]*port
+	ports   map[Side]*port
 	service verbs.QPType
-	way     Way
+	way     ConnectMethod
 	// gone says that an exchange was to break the connection, and did.
 	gone bool
 }
@@ -22,16 +22,16 @@ type link struct {
 // recipe is what a link is made like.
 type recipe struct {
 	service verbs.QPType
-	way     Way
+	way     ConnectMethod
 	family  Family
-	shared  Who // whose receive queue is shared; nobody's if empty
-	inline  int // octets that requests carry themselves
+	shared  Side // whose receive queue is shared; nobody's if empty
+	inline  int  // octets that requests carry themselves
 }
 
 // connect makes a link. What it has made when it fails is closed.
 func (s *Suite) connect(r recipe) (*link, error) {
-	l := &link{suite: s, ports: make(map[Who]*port), way: r.way, service: r.service}
-	for _, who := range []Who{Ours, Theirs} {
+	l := &link{suite: s, ports: make(map[Side]*port), way: r.way, service: r.service}
+	for _, who := range []Side{Ours, Theirs} {
 		p, err := s.sides[r.family][who].open(r.service, r.shared == who, r.inline)
 		if err != nil {
 			return nil, errors.Join(err, l.closePorts())
@@ -50,7 +50,7 @@ func (l *link) introduce() error {
 	switch {
 	case l.service == verbs.QPTypeUD:
 		return l.address(a, b)
-	case l.way == ByHand:
+	case l.way == ByModify:
 		return inTurn(func() error { return a.join(b, l.suite.AckTimeout) }, func() error { return b.join(a, l.suite.AckTimeout) })
 	}
 	return inTurn(l.manage, l.greet)
@@ -157,7 +157,7 @@ func (l *link) address(a, b *port) error {
 			return p.fault("put a queue pair into RTS", err)
 		}
 	}
-	if err := errors.Join(a.find(b), b.find(a)); err != nil || l.way == ByHand {
+	if err := errors.Join(a.find(b), b.find(a)); err != nil || l.way == ByModify {
 		return err
 	}
 	return l.resolve()
@@ -278,7 +278,7 @@ func (l *link) quiet() error {
 
 func (l *link) closePorts() error {
 	var errs []error
-	for _, who := range []Who{Ours, Theirs} {
+	for _, who := range []Side{Ours, Theirs} {
 		if p := l.ports[who]; p != nil {
 			errs = append(errs, p.close())
 		}

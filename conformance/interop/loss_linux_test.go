@@ -70,7 +70,7 @@ func TestSoundDevicesPassWherePacketsAreLost(t *testing.T) {
 	} {
 		hosts := lossyPair(t)
 		s, cases := between(t, &interop.Suite{
-			Ours: end(t, hosts[0], provider), Theirs: end(t, hosts[1], provider), Patience: 2 * time.Minute, AckTimeout: 17, Lossy: true,
+			Ours: end(t, hosts[0], provider), Theirs: end(t, hosts[1], provider), Timeout: 2 * time.Minute, AckTimeout: 17, Lossy: true,
 		})
 		for _, pattern := range patterns {
 			if failed := few(t, s, cases, pattern); len(failed) > 0 {

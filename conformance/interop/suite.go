@@ -26,11 +26,11 @@ const (
 
 // Exception is a failure that is known, and whose reason is.
 type Exception struct {
-	Pattern string // of cases, as in Matching
-	Says    string // what the failure has to say, or else it is another
-	Reason  string
+	Pattern       string // of cases, as in Matching
+	ErrorContains string // what the failure has to say, or else it is another
+	Reason        string
 	// Sometimes says that the case passes, too.
-	Sometimes bool
+	Intermittent bool
 }
 
 // Result is a case and what became of it.
@@ -48,20 +48,20 @@ type Suite struct {
 	// not arrive.
 	Lossy bool
 	// Patience is how long anything may take; 30 s.
-	Patience time.Duration
+	Timeout time.Duration
 	// AckTimeout is how soon queue pairs that are connected by hand send again, as verbs
 	// count it; 16, which is 0.27 s, for one end may be an emulated machine on a busy one.
 	AckTimeout uint8
 	// Settle is how long ends may take to let go of the last of many connections; 30 s.
 	// InfiniBand's connection manager keeps a number for a while, so that late packets do
 	// not find another.
-	Settle time.Duration
+	CloseTimeout time.Duration
 	// Exceptions are the failures that are known.
 	Exceptions []Exception
 	// Report is told of each case when it has ended; nil if nobody cares.
-	Report func(Result)
+	OnResult func(Result)
 
-	sides map[Family]map[Who]*side
+	sides map[Family]map[Side]*side
 }
 
 // prepare looks at both devices.
@@ -70,27 +70,27 @@ func (s *Suite) prepare() error {
 		return nil
 	}
 	s.AckTimeout = cmp.Or(s.AckTimeout, 16)
-	s.Patience, s.Settle = cmp.Or(s.Patience, 30*time.Second), cmp.Or(s.Settle, 30*time.Second)
-	if s.Report == nil {
-		s.Report = func(Result) {}
+	s.Timeout, s.CloseTimeout = cmp.Or(s.Timeout, 30*time.Second), cmp.Or(s.CloseTimeout, 30*time.Second)
+	if s.OnResult == nil {
+		s.OnResult = func(Result) {}
 	}
-	sides := make(map[Family]map[Who]*side)
+	sides := make(map[Family]map[Side]*side)
 	for _, family := range []Family{IPv4, IPv6} {
 		if s.Ours.Devices[family] == nil || s.Theirs.Devices[family] == nil {
 			continue
 		}
-		ours, err := newSide(s.Ours, Ours, family, s.Patience)
+		ours, err := newSide(s.Ours, Ours, family, s.Timeout)
 		if err != nil {
 			return err
 		}
-		theirs, err := newSide(s.Theirs, Theirs, family, s.Patience)
+		theirs, err := newSide(s.Theirs, Theirs, family, s.Timeout)
 		if err != nil {
 			return err
 		}
 		if ours.streams() != theirs.streams() {
 			return errors.New("the two devices do not speak the same protocol")
 		}
-		sides[family] = map[Who]*side{Ours: ours, Theirs: theirs}
+		sides[family] = map[Side]*side{Ours: ours, Theirs: theirs}
 	}
 	if len(sides) == 0 {
 		return errors.New("the two devices have no address family in common")
@@ -99,8 +99,8 @@ func (s *Suite) prepare() error {
 	return nil
 }
 
-// Packet is how much data a packet between the two carries over InfiniBand.
-func (s *Suite) Packet() (int, error) {
+// PacketPayload is how much data a packet between the two carries over InfiniBand.
+func (s *Suite) PacketPayload() (int, error) {
 	if err := s.prepare(); err != nil {
 		return 0, err
 	}
@@ -143,11 +143,11 @@ func (s *Suite) row(ctx context.Context, cases []Case) (failed int, err error) {
 	}
 	if why := s.lacks(op, &cases[0]); why != "" {
 		for _, c := range cases {
-			s.Report(Result{Case: c, Verdict: Unsupported, Why: why})
+			s.OnResult(Result{Case: c, Verdict: Unsupported, Why: why})
 		}
 		return 0, nil
 	}
-	r := recipe{service: op.service, way: cases[0].Way, family: cases[0].Family, inline: op.inline}
+	r := recipe{service: op.service, way: cases[0].Method, family: cases[0].Family, inline: op.inline}
 	if op.shared {
 		r.shared = cases[0].By.other()
 	}
@@ -177,7 +177,7 @@ func (s *Suite) row(ctx context.Context, cases []Case) (failed int, err error) {
 		if res.Verdict == Fail || res.Verdict == Stale {
 			failed++
 		}
-		s.Report(res)
+		s.OnResult(res)
 		if why := s.dead(); why != nil {
 			return failed, why
 		}
@@ -206,11 +206,11 @@ func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 		}
 	}
 	switch {
-	case err != nil && known != nil && strings.Contains(err.Error(), known.Says):
+	case err != nil && known != nil && strings.Contains(err.Error(), known.ErrorContains):
 		res.Verdict, res.Why = Known, known.Reason
 	case err != nil:
 		res.Verdict, res.Why = Fail, err.Error()
-	case known != nil && !known.Sometimes:
+	case known != nil && !known.Intermittent:
 		res.Verdict, res.Why = Stale, "it passes now, and was known to fail: "+known.Reason
 	}
 	return res
@@ -223,7 +223,7 @@ func (s *Suite) lacks(op *operation, c *Case) string {
 		return "one of the ends has no address of " + string(c.Family)
 	}
 	for _, end := range []struct {
-		who   Who
+		who   Side
 		needs verbs.Caps
 	}{{c.By, op.needs}, {c.By.other(), op.needs | op.serves}} {
 		e := both[end.who]

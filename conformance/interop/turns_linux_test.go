@@ -18,7 +18,7 @@ func TestConnectionsInTurnLeaveNothing(t *testing.T) {
 			return map[string]int{"goroutines": runtime.NumGoroutine()}, nil
 		}
 		done := 0
-		turns, err := s.Turn(t.Context(), 40, func(n int) { done = n })
+		turns, err := s.RunConnections(t.Context(), 40, func(n int) { done = n })
 		if err != nil || !turns.OK() || turns.Made != 40 || done != 40 {
 			t.Errorf("%s: %+v, %v", provider, turns, err)
 		}
@@ -29,18 +29,18 @@ func TestConnectionsInTurnLeaveNothing(t *testing.T) {
 func TestWhatIsLeftOverIsNoticed(t *testing.T) {
 	t.Parallel()
 	s, _ := suite(t, 0, "softroce")
-	s.Settle = time.Millisecond
+	s.CloseTimeout = time.Millisecond
 	n := 5
 	s.Theirs.Objects = func(context.Context) (map[string]int, error) {
 		n++
 		return map[string]int{"things": n}, nil
 	}
-	turns, err := s.Turn(t.Context(), 2, nil)
-	if err != nil || turns.OK() || len(turns.Left) != 1 || !strings.Contains(turns.Left[0], "theirs: ") || !strings.Contains(turns.Left[0], "more of things than before (6)") {
+	turns, err := s.RunConnections(t.Context(), 2, nil)
+	if err != nil || turns.OK() || len(turns.Leaked) != 1 || !strings.Contains(turns.Leaked[0], "theirs: ") || !strings.Contains(turns.Leaked[0], "more of things than before (6)") {
 		t.Errorf("%+v, %v", turns, err)
 	}
 	s, _ = suite(t, 0, "softroce", "ClosedCount") // of every kind there are 512
-	turns, err = s.Turn(t.Context(), 600, nil)
+	turns, err = s.RunConnections(t.Context(), 600, nil)
 	if err != nil || turns.OK() || !strings.Contains(turns.Failed[0], "out of resources") {
 		t.Errorf("%+v, %v", turns, err)
 	}
@@ -50,13 +50,13 @@ func TestFailuresThatAreKnown(t *testing.T) {
 	t.Parallel()
 	s, cases := suite(t, 0, "softroce", "ImmSwapped")
 	s.Exceptions = []interop.Exception{
-		{Pattern: "write-imm/ours/hand/ipv4", Says: "imm", Reason: "it swaps"},
-		{Pattern: "send-imm/ours/hand/ipv4", Says: "something else", Reason: "it does not"},
+		{Pattern: "write-imm/ours/hand/ipv4", ErrorContains: "imm", Reason: "it swaps"},
+		{Pattern: "send-imm/ours/hand/ipv4", ErrorContains: "something else", Reason: "it does not"},
 		{Pattern: "send/ours/hand/ipv4", Reason: "it was so"},
-		{Pattern: "send/ours/hand/ipv6", Sometimes: true, Reason: "now and then"},
+		{Pattern: "send/ours/hand/ipv6", Intermittent: true, Reason: "now and then"},
 	}
 	got := make(map[string]interop.Verdict)
-	s.Report = func(r interop.Result) { got[r.Case.Name()] = r.Verdict }
+	s.OnResult = func(r interop.Result) { got[r.Case.Name()] = r.Verdict }
 	for name, want := range map[string]interop.Verdict{
 		"write-imm/ours/hand/ipv4/1": interop.Known, "send-imm/ours/hand/ipv4/1": interop.Fail, "send/ours/hand/ipv4/1": interop.Stale,
 		"send/ours/hand/ipv6/1": interop.Pass, "write-imm/ours/hand/ipv6/1": interop.Fail,
