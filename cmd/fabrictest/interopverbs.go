@@ -45,7 +45,7 @@ sizes around a packet's, over IPv4 and IPv6, connected by hand and by the connec
 manager, whoever connects. Both ends are driven over verbs, the guest's through an agent
 within. Every completion and every byte is checked.
 
-PATTERN selects exchanges by name, operation/who/way/family/size, with * for any part and
+PATTERN selects exchanges by name, operation/side/method/family/size, with * for any part and
 the rest left out: write, 'read/theirs', 'send/*/cm-ours/ipv6', ud-send/ours/hand/ipv4/0.
 
 --loss loses packets both ways, by the user-space switch between the two; --impair does

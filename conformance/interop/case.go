@@ -17,10 +17,10 @@ const (
 	IPv6 Family = "ipv6"
 )
 
-// Side is one of the two ends, as whoever runs the suite sees them.
+// Side is one of the two devices, from the viewpoint of the caller.
 type Side string
 
-// The ends.
+// The sides.
 const (
 	Ours   Side = "ours"
 	Theirs Side = "theirs"
@@ -36,15 +36,15 @@ func (w Side) other() Side {
 // ConnectMethod is how queue pairs are connected.
 type ConnectMethod string
 
-// The ways: numbers that the two ends exchange by hand, or the connection manager, with
-// either end connecting and the other accepting.
+// The methods: ibv_modify_qp with attributes that the caller exchanges, or the connection
+// manager, with either side connecting.
 const (
 	ByModify ConnectMethod = "hand"
 	CMOurs   ConnectMethod = "cm-ours"
 	CMTheirs ConnectMethod = "cm-theirs"
 )
 
-// connector is who connects; nobody if it is done by hand.
+// connector returns the side that connects; empty for ByModify.
 func (w ConnectMethod) connector() Side {
 	switch w {
 	case CMOurs:
@@ -55,22 +55,22 @@ func (w ConnectMethod) connector() Side {
 	return ""
 }
 
-// Case is one exchange.
+// Case is one operation between the devices.
 type Case struct {
 	Op     string // see Operations
-	By     Side   // who asks for it
+	By     Side   // the requester
 	Method ConnectMethod
 	Family Family
 	Size   int
 }
 
-// Row names what the sizes of a case have in common: they share a connection.
+// Row is the name without the size. The cases of a row share a connection.
 func (c Case) Row() string { return fmt.Sprintf("%s/%s/%s/%s", c.Op, c.By, c.Method, c.Family) }
 
-// Name names the case: operation/who/way/family/size.
+// Name is operation/side/method/family/size.
 func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
 
-// Operations are the names of all.
+// Operations returns the names of all operations.
 func Operations() (names []string) {
 	for i := range operations {
 		names = append(names, operations[i].name)
@@ -78,27 +78,27 @@ func Operations() (names []string) {
 	return names
 }
 
-// Cases are all exchanges between devices of a transport, row by row, also those that
-// the devices cannot have. The sizes are around a packet's, which for InfiniBand is the
-// path MTU in octets, and for iWARP what a segment of TCP has room for over IPv4.
+// Cases returns all cases for a transport, row by row, including those that the devices
+// do not support. Sizes are around packet, the payload of a packet: the path MTU for
+// InfiniBand, the payload of a TCP segment over IPv4 for iWARP.
 func Cases(transport verbs.Transport, packet int) (cases []Case) {
-	ways := []ConnectMethod{ByModify, CMOurs, CMTheirs}
+	methods := []ConnectMethod{ByModify, CMOurs, CMTheirs}
 	if transport == verbs.TransportIWARP {
-		ways = ways[1:] // a connection is TCP's
+		methods = methods[1:] // only the CM can connect TCP streams
 	}
 	for i := range operations {
 		op := &operations[i]
 		if transport == verbs.TransportIWARP && op.service != verbs.QPTypeRC {
-			continue // it has connections only
+			continue // iWARP has RC only
 		}
 		for _, by := range []Side{Ours, Theirs} {
-			for _, way := range ways {
-				if way != ByModify && op.service == verbs.QPTypeUC {
-					continue // rdma_cm has no port space for it
+			for _, method := range methods {
+				if method != ByModify && op.service == verbs.QPTypeUC {
+					continue // rdma_cm has no port space for UC
 				}
 				for _, family := range []Family{IPv4, IPv6} {
-					for _, size := range op.sizesOf(transport, packetOf(transport, packet, op, family)) {
-						cases = append(cases, Case{Op: op.name, By: by, Method: way, Family: family, Size: size})
+					for _, size := range op.sizesOf(transport, payloadOf(transport, packet, op, family)) {
+						cases = append(cases, Case{Op: op.name, By: by, Method: method, Family: family, Size: size})
 					}
 				}
 			}
@@ -107,45 +107,48 @@ func Cases(transport verbs.Transport, packet int) (cases []Case) {
 	return cases
 }
 
-// What IPv6 takes of a segment more than IPv4, and what an untagged segment's header
-// does more than a tagged one's.
+// Header bytes that IPv6 needs more than IPv4, and an untagged segment more than a tagged
+// one.
 const (
-	moreOfIPv6     = 20
-	moreOfUntagged = 4
+	ipv6Overhead     = 20
+	untaggedOverhead = 4
 )
 
-func packetOf(transport verbs.Transport, packet int, op *operation, family Family) int {
+// payloadOf returns the payload of a packet of an operation.
+func payloadOf(transport verbs.Transport, packet int, op *operation, family Family) int {
 	if transport != verbs.TransportIWARP {
 		return packet
 	}
 	if family == IPv6 {
-		packet -= moreOfIPv6
+		packet -= ipv6Overhead
 	}
 	if op.untagged {
-		packet -= moreOfUntagged
+		packet -= untaggedOverhead
 	}
 	return packet
 }
 
-// around are the sizes at which something may go wrong.
-func around(packet int) []int { return []int{0, 1, packet - 1, packet, packet + 1, 64 << 10, 1 << 20} }
+// boundarySizes returns sizes around those at which segmentation changes.
+func boundarySizes(packet int) []int {
+	return []int{0, 1, packet - 1, packet, packet + 1, 64 << 10, 1 << 20}
+}
 
-// upTo leaves out what is larger.
+// upTo returns the boundary sizes up to a maximum.
 func upTo(most func(packet int) int) func(int) []int {
 	return func(packet int) []int {
-		return slices.DeleteFunc(around(packet), func(n int) bool { return n > most(packet) })
+		return slices.DeleteFunc(boundarySizes(packet), func(n int) bool { return n > most(packet) })
 	}
 }
 
-// only are sizes that do not depend on the packet's.
-func only(sizes ...int) func(int) []int { return func(int) []int { return sizes } }
+// fixedSizes returns sizes that do not depend on the packet.
+func fixedSizes(sizes ...int) func(int) []int { return func(int) []int { return sizes } }
 
-// Matching returns the cases whose name matches pattern as path.Match does, where a
-// pattern of fewer parts matches all that begins with it.
+// Matching returns the cases whose names match pattern, as in path.Match. A pattern with
+// fewer parts matches all names that begin with it.
 func Matching(cases []Case, pattern string) ([]Case, error) {
 	matching, err := conformance.MatchingNames(cases, pattern)
 	if err == nil && len(matching) == 0 {
-		err = fmt.Errorf("no exchange matches %q; they are named operation/who/way/family/size, like %s", pattern, cases[0].Name())
+		err = fmt.Errorf("no exchange matches %q; names are operation/side/method/family/size, like %s", pattern, cases[0].Name())
 	}
 	return matching, err
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestCasesAreAllThereOnce(t *testing.T) {
+func TestCasesAreUniqueAndComplete(t *testing.T) {
 	for _, transport := range []verbs.Transport{verbs.TransportIB, verbs.TransportIWARP} {
 		names := make(map[string]bool)
 		for _, c := range Cases(transport, 1024) {
 			if names[c.Name()] {
-				t.Errorf("%s is there twice", c.Name())
+				t.Errorf("%s is a duplicate", c.Name())
 			}
 			names[c.Name()] = true
 		}
@@ -24,8 +24,8 @@ func TestCasesAreAllThereOnce(t *testing.T) {
 			"uc-send/ours/cm-theirs/ipv6/1024":  false,
 			"send-imm/ours/cm-ours/ipv4/1":      transport == verbs.TransportIB,
 			"read/ours/cm-ours/ipv4/1025":       true,
-			"read/ours/cm-ours/ipv6/1005":       transport == verbs.TransportIWARP, // 1024 less 20, and one
-			"send/ours/cm-ours/ipv4/1021":       transport == verbs.TransportIWARP, // less 4, and one
+			"read/ours/cm-ours/ipv6/1005":       transport == verbs.TransportIWARP, // 1024-20+1
+			"send/ours/cm-ours/ipv4/1021":       transport == verbs.TransportIWARP, // 1024-4+1
 		} {
 			if names[name] != want {
 				t.Errorf("transport %d has %s: %t", transport, name, names[name])
@@ -51,7 +51,7 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-func TestPatternsDiffer(t *testing.T) {
+func TestPatternDependsOnSeed(t *testing.T) {
 	a, b := pattern(1, 100), pattern(2, 100)
 	if len(a) != 100 || slices.Equal(a, b) || !slices.Equal(a, pattern(1, 100)) || len(pattern(1, 0)) != 0 {
 		t.Errorf("% x, % x", a, b)

@@ -7,96 +7,95 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Where packets may be lost, and nobody repeats them, a message is sent so often, with so
-// long a pause, before it counts as one that never comes. One of sixteen packets passes
-// a loss of one in twenty more often than one time in three.
+// Number of attempts and time per attempt for unacknowledged messages on a lossy link. A
+// message of sixteen packets passes a loss of 5 % in more than one of three attempts.
 const (
 	unreliableTries = 40
 	unreliablePause = 300 * time.Millisecond
 )
 
-// again runs an exchange without acknowledgements, again and again where packets are
-// lost, until it was seen to arrive.
-func (x *exchange) again(once func(patience time.Duration) error) error {
+// retryIfLossy runs an unacknowledged operation, and repeats it on a lossy link until it
+// arrives.
+func (x *exchange) retryIfLossy(once func(timeout time.Duration) error) error {
 	if !x.lossy {
-		return once(x.far.patience)
+		return once(x.responder.timeout)
 	}
 	var err error
 	for range unreliableTries {
-		if err = once(unreliablePause); !errors.Is(err, errSilent) {
+		if err = once(unreliablePause); !errors.Is(err, errNoCompletion) {
 			return err
 		}
 	}
 	return err
 }
 
-// unreliable sends messages over UC, or writes with immediate data.
-func unreliable(writes bool) func(*exchange) error {
+// unreliableOp returns the operation of a UC SEND, or of a UC WRITE with immediate data.
+func unreliableOp(writes bool) func(*exchange) error {
 	return func(x *exchange) error {
-		x.src.put(0, x.data)
+		x.src.write(0, x.data)
 		x.dst.expect(0, x.data)
-		sgl, want, done := x.dst.sge(0, len(x.dst.area())), arrival{op: verbs.WCOpRecv, size: x.Size}, verbs.WCOpSend
+		sgl, want, done := x.dst.sge(0, len(x.dst.area())), recvCompletion{op: verbs.WCOpRecv, size: x.Size}, verbs.WCOpSend
 		op := verbs.OpSend
 		if writes {
 			sgl, op, done = nil, verbs.OpRDMAWriteImm, verbs.WCOpRDMAWrite
-			want = arrival{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
+			want = recvCompletion{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
 		}
-		number, err := x.far.receive(sgl)
+		number, err := x.responder.postRecv(sgl)
 		if err != nil {
 			return err
 		}
-		err = x.again(func(patience time.Duration) error {
+		err = x.retryIfLossy(func(timeout time.Duration) error {
 			wr := x.request(op)
 			wr.Remote, wr.Imm = x.dst.remote(), want.imm
-			if err := x.near.post(wr); err != nil {
+			if err := x.requester.post(wr); err != nil {
 				return err
 			}
-			if err := x.near.sent(wr.WRID, done); err != nil {
+			if err := x.requester.expectSent(wr.WRID, done); err != nil {
 				return err
 			}
-			return x.far.arrived(number, want, patience)
+			return x.responder.expectRecv(number, want, timeout)
 		})
 		if err != nil {
 			return err
 		}
-		return x.checked()
+		return x.checkMemory()
 	}
 }
 
-// datagram sends one, and checks from where it says that it is.
+// datagram sends a UD datagram, and checks its source address at the receiver.
 func datagram(x *exchange) error {
-	x.src.put(0, x.data)
-	number, err := x.far.receive(x.dst.sge(0, len(x.dst.area())))
+	x.src.write(0, x.data)
+	number, err := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
 	if err != nil {
 		return err
 	}
-	want := arrival{op: verbs.WCOpRecv, size: verbs.GRHLen + x.Size, flags: verbs.WCWithImm, imm: immediate, from: x.near.qp.QPN()}
-	err = x.again(func(patience time.Duration) error {
+	want := recvCompletion{op: verbs.WCOpRecv, size: verbs.GRHLen + x.Size, flags: verbs.WCWithImm, imm: immediate, from: x.requester.qp.QPN()}
+	err = x.retryIfLossy(func(timeout time.Duration) error {
 		wr := x.request(verbs.OpSendImm)
 		wr.Imm = immediate
-		if err := x.near.post(wr); err != nil {
+		if err := x.requester.post(wr); err != nil {
 			return err
 		}
-		if err := x.near.sent(wr.WRID, verbs.WCOpSend); err != nil {
+		if err := x.requester.expectSent(wr.WRID, verbs.WCOpSend); err != nil {
 			return err
 		}
-		return x.far.arrived(number, want, patience)
+		return x.responder.expectRecv(number, want, timeout)
 	})
 	if err != nil {
 		return err
 	}
-	if err := x.far.look(); err != nil {
+	if err := x.responder.sync(); err != nil {
 		return err
 	}
 	area := x.dst.area()[:verbs.GRHLen]
 	reply, err := verbs.InitAHFromWC(1, 0, &verbs.WC{Flags: verbs.WCWithGRH}, area)
 	if err != nil {
-		return x.far.fault("find the header of a datagram", err)
+		return x.responder.verbError("parse the GRH of a datagram", err)
 	}
-	if from := reply.GRH.DGID.Addr(); from != x.near.addr {
-		return x.far.differs("a datagram is from %v, want %v", from, x.near.addr)
+	if from := reply.GRH.DGID.Addr(); from != x.requester.addr {
+		return x.responder.mismatch("the source address of a datagram is %v, want %v", from, x.requester.addr)
 	}
-	x.dst.expect(0, area) // as it was found to be
+	x.dst.expect(0, area) // already checked
 	x.dst.expect(verbs.GRHLen, x.data)
-	return x.checked()
+	return x.checkMemory()
 }

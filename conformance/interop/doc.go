@@ -1,17 +1,15 @@
-// Package interop has two devices of different makers work together, and checks every
-// byte: each operation that both have, asked for by either end, at sizes around the
-// packet's, over IPv4 and IPv6, on queue pairs that were connected by hand and by the
-// connection manager, whoever connects. Package kernel has the programs of others at
-// the far end; here both ends are driven over verbs, the far one through an agent as a
-// rule, so that there is no operation that no program uses.
+// Package interop runs every operation between two devices, for example of different
+// vendors, and checks every byte: each operation that both support, requested by either
+// side, at sizes around the packet payload, over IPv4 and IPv6, on queue pairs connected
+// by ibv_modify_qp and by the connection manager. Both devices are used through verbs,
+// the remote one usually through an agent. Package kernel tests against existing programs
+// instead.
 //
-// An exchange passes if both ends have seen every completion that they must, with
-// what it must say, and no other; if the memory that was to be written holds what was
-// sent, and not a byte around it has changed; and if what is refused, is. Who is wrong
-// if it fails is not said: neither end is taken for right.
+// A case passes if both sides get every expected completion with the expected fields, and
+// no other, if memory has the transferred data and is unchanged around it, and if invalid
+// requests are refused. A failure does not say which device is wrong.
 //
-// It measures nothing, knows no emulator, and does not make packets be lost: whoever
-// has the network between the ends does, and says so (see Suite.Lossy). A Suite runs one
-// exchange at a time and owns what it makes on the devices; the devices are the
-// caller's.
+// The package measures nothing, does not know the emulator, and does not drop packets:
+// the caller controls the network and sets Suite.Lossy. A Suite runs one case at a time
+// and owns its objects on the devices; the caller owns the devices.
 package interop

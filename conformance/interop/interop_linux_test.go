@@ -15,11 +15,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testutil.SetParallel(16) // they wait: for what will not come, and for what was lost
+	testutil.SetParallel(16) // most of the time the tests wait for timeouts
 	nstest.Main(m)
 }
 
-// end opens an emulated device at a host.
+// end opens an emulated device on a host.
 func end(t *testing.T, h *nstest.Host, provider string, defects ...string) *interop.End {
 	t.Helper()
 	p, err := nics.Find(provider)
@@ -54,14 +54,14 @@ func end(t *testing.T, h *nstest.Host, provider string, defects ...string) *inte
 
 const mtu = 1500
 
-// suite is one of two emulated devices, of which theirs may have defects.
-func suite(t *testing.T, patience time.Duration, provider string, defects ...string) (*interop.Suite, []interop.Case) {
+// suite returns a suite of two emulated devices and its cases. Theirs may have defects.
+func suite(t *testing.T, timeout time.Duration, provider string, defects ...string) (*interop.Suite, []interop.Case) {
 	t.Helper()
 	a, b := nstest.Pair(t, mtu)
-	return between(t, &interop.Suite{Ours: end(t, a, provider), Theirs: end(t, b, provider, defects...), Timeout: patience})
+	return withCases(t, &interop.Suite{Ours: end(t, a, provider), Theirs: end(t, b, provider, defects...), Timeout: timeout})
 }
 
-func between(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) {
+func withCases(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) {
 	t.Helper()
 	packet, err := s.PacketPayload()
 	if err != nil {
@@ -74,8 +74,8 @@ func between(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) {
 	return s, interop.Cases(transport, packet)
 }
 
-// Two devices as they should be pass everything that there is.
-func TestSoundDevicesPass(t *testing.T) {
+// Two devices without defects pass all cases.
+func TestDevicesWithoutDefectsPass(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"softroce", "softiwarp"} {
 		t.Run(provider, func(t *testing.T) {
@@ -103,12 +103,12 @@ func TestSoundDevicesPass(t *testing.T) {
 	}
 }
 
-// impatience is how long a suite waits for an event that a defect prevents. Where none
-// is prevented, suites have the default patience: it costs nothing.
-const impatience = 2 * time.Second
+// shortTimeout is the timeout of suites whose defect prevents an event. Others use the
+// default.
+const shortTimeout = 2 * time.Second
 
-// few runs the cases that match and returns what failed.
-func few(t *testing.T, s *interop.Suite, cases []interop.Case, pattern string) (failed []interop.Result) {
+// runMatching runs the cases that match, and returns the failed ones.
+func runMatching(t *testing.T, s *interop.Suite, cases []interop.Case, pattern string) (failed []interop.Result) {
 	t.Helper()
 	some, err := interop.Matching(cases, pattern)
 	if err != nil {
@@ -126,23 +126,23 @@ func few(t *testing.T, s *interop.Suite, cases []interop.Case, pattern string) (
 	return failed
 }
 
-// A device with a defect is found out, by the exchange that is about it.
-func TestDefectsAreNoticed(t *testing.T) {
+// Each defect makes a case fail with the expected error.
+func TestDefectsMakeCasesFail(t *testing.T) {
 	t.Parallel()
 	const roce, iwarp = "softroce", "softiwarp"
-	for _, m := range []struct{ provider, defect, pattern, says string }{
+	for _, m := range []struct{ provider, defect, pattern, errText string }{
 		{roce, "WCLost", "send/theirs/hand/ipv4", "no completion"},
-		{roce, "WCDoubled", "send/theirs/hand/ipv4", "completions that should not be"},
+		{roce, "WCDoubled", "send/theirs/hand/ipv4", "unexpected completions"},
 		{roce, "WCLengthZero", "send/ours/hand/ipv6/1", "want {op:128 size:1 "},
 		{roce, "WCOpcodeZero", "read/theirs/hand/ipv6/1", "want a success of IBV_WC_RDMA_READ"},
 		{roce, "WCFlagsLost", "send-imm/ours/hand/ipv4/1", "flags:2 imm:27444196"},
-		{roce, "WCFlagsLost", "send-inv/ours/hand/ipv4/64", "does not say that a key was invalidated"},
+		{roce, "WCFlagsLost", "send-inv/ours/hand/ipv4/64", "does not have the invalidate flag"},
 		{roce, "ImmSwapped", "write-imm/ours/hand/ipv4/1", "want {op:129 size:1 flags:2 imm:27444196"},
-		{roce, "SrcQPLost", "ud-send/ours/hand/ipv6/1", "the message is"},
-		{roce, "AtomicOperandsSwapped", "compare-swap/theirs/hand/ipv4", "octets are not what they should be"},
-		{roce, "AtomicAddendCut", "fetch-add/theirs/hand/ipv4", "octets are not what they should be"},
-		{roce, "AtomicsWrong", "compare-swap/ours/hand/ipv4", "octets are not what they should be"},
-		{roce, "FenceIgnored", "read-many/theirs/hand/ipv4/5000", "octets are not what they should be"},
+		{roce, "SrcQPLost", "ud-send/ours/hand/ipv6/1", "the receive completed with"},
+		{roce, "AtomicOperandsSwapped", "compare-swap/theirs/hand/ipv4", "octets differ"},
+		{roce, "AtomicAddendCut", "fetch-add/theirs/hand/ipv4", "octets differ"},
+		{roce, "AtomicsWrong", "compare-swap/ours/hand/ipv4", "octets differ"},
+		{roce, "FenceIgnored", "read-many/theirs/hand/ipv4/5000", "octets differ"},
 		{roce, "InlineLate", "send-inline/theirs/hand/ipv4/64", "no completion"},
 		{roce, "LocalInvNoop", "window-2/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
 		{roce, "BindDefects", "window-1/ours/hand/ipv4/5000", "want [IBV_WC_REM_ACCESS_ERR]"},
@@ -151,35 +151,35 @@ func TestDefectsAreNoticed(t *testing.T) {
 		{roce, "WriteConsumes", "write/ours/hand/ipv4/1", "no completion"},
 		{roce, "EmptyMessagesIgnored", "send/ours/hand/ipv4/0", "no completion"},
 		{roce, "EmptySendRefused", "send/theirs/hand/ipv4/0", "could not post a request"},
-		{roce, "PrivateDataLost", "send/ours/cm-ours/ipv4/1", "with the request for a connection came"},
-		{roce, "EndUnnoticed", "send/ours/cm-ours/ipv4/1", "could not see the end of its connection"},
+		{roce, "PrivateDataLost", "send/ours/cm-ours/ipv4/1", "the private data of the connection request is"},
+		{roce, "EndUnnoticed", "send/ours/cm-ours/ipv4/1", "could not wait for the disconnect"},
 		{iwarp, "WCLost", "write/theirs/cm-ours/ipv4", "no completion"},
-		{iwarp, "WCDoubled", "read/theirs/cm-theirs/ipv6", "completions that should not be"},
+		{iwarp, "WCDoubled", "read/theirs/cm-theirs/ipv6", "unexpected completions"},
 		{iwarp, "LocalInvNoop", "window-2/ours/cm-ours/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR"},
 		{iwarp, "ListenAddrZero", "send/ours/cm-ours/ipv4/1", "could not connect"},
 	} {
 		t.Run(m.provider+"/"+m.defect+"/"+strings.SplitN(m.pattern, "/", 2)[0], func(t *testing.T) {
 			t.Parallel()
-			patience := time.Duration(0)
-			if strings.HasPrefix(m.says, "no completion") || strings.HasPrefix(m.says, "could not") {
-				patience = impatience
+			timeout := time.Duration(0)
+			if strings.HasPrefix(m.errText, "no completion") || strings.HasPrefix(m.errText, "could not") {
+				timeout = shortTimeout
 			}
-			s, cases := suite(t, patience, m.provider, m.defect)
-			failed := few(t, s, cases, m.pattern)
+			s, cases := suite(t, timeout, m.provider, m.defect)
+			failed := runMatching(t, s, cases, m.pattern)
 			for _, r := range failed {
-				if strings.Contains(r.Why, m.says) {
+				if strings.Contains(r.Why, m.errText) {
 					return
 				}
 			}
-			t.Errorf("%s was not noticed as %q: %v", m.defect, m.says, failed)
+			t.Errorf("%s was not noticed as %q: %v", m.defect, m.errText, failed)
 		})
 	}
 }
 
-// spoiler is a device that changes memory behind the back of whoever polls.
+// spoiler is a device that flips a bit of memory whenever a completion is polled.
 type spoiler struct {
 	verbs.Context
-	at  int    // which octet, from the area's beginning
+	at  int    // offset of the octet in the area
 	buf []byte // of the last region
 }
 
@@ -221,16 +221,16 @@ func (s *spoiler) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return s.Context.CreateQP(init)
 }
 
-// A wrong bit is found wherever it is: in what arrived, and around it.
-func TestWrongBytesAreNoticed(t *testing.T) {
+// A flipped bit is detected in the received data and around it.
+func TestWrongBytesMakeCasesFail(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[int]string{0: "+0", 1024: "+1024", -1: "-1", 1025: "+1025"} {
 		a, b := nstest.Pair(t, mtu)
 		theirs := end(t, b, "softroce")
 		theirs.Devices[interop.IPv4] = &spoiler{Context: theirs.Devices[interop.IPv4], at: at}
-		s, cases := between(t, &interop.Suite{Ours: end(t, a, "softroce"), Theirs: theirs})
-		failed := few(t, s, cases, "send/ours/hand/ipv4/1025")
-		if len(failed) != 1 || !strings.Contains(failed[0].Why, "1 of 1025 octets are not what they should be, the first at "+want+" of the area") {
+		s, cases := withCases(t, &interop.Suite{Ours: end(t, a, "softroce"), Theirs: theirs})
+		failed := runMatching(t, s, cases, "send/ours/hand/ipv4/1025")
+		if len(failed) != 1 || !strings.Contains(failed[0].Why, "1 of 1025 octets differ, the first at offset "+want+" of the area") {
 			t.Errorf("octet %d: %v", at, failed)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// lossyPair is two hosts with a switch between them that loses one packet in twenty.
+// lossyPair returns two hosts with a switch between them that drops 5 % of the packets.
 func lossyPair(t *testing.T) (hosts [2]*nstest.Host) {
 	t.Helper()
 	if why := nstest.Unavailable(); why != nil {
@@ -59,21 +59,21 @@ func addressesOf(h topology.Host) (v4, v6 netip.Addr) {
 	return v4, v6
 }
 
-// Reliable services retransmit lost packets, and the suite repeats lost datagrams. The
-// retries of a request last four seconds, so that they outlast a peer that is not
-// scheduled on a busy machine.
-func TestSoundDevicesPassWherePacketsAreLost(t *testing.T) {
+// On a lossy link reliable operations succeed, and unreliable ones when they are repeated.
+// The retries of a request last four seconds: they outlast a peer that a busy machine does
+// not schedule.
+func TestDevicesWithoutDefectsPassOnLossyLink(t *testing.T) {
 	t.Parallel()
 	for provider, patterns := range map[string][]string{
 		"softroce":  {"write/*/hand/*/65536", "send-many/ours/hand", "ud-send/*/hand", "uc-send/ours/hand/*/65536", "refused/*/hand", "compare-swap/*/hand"},
 		"softiwarp": {"read/*/cm-ours/*/65536"},
 	} {
 		hosts := lossyPair(t)
-		s, cases := between(t, &interop.Suite{
+		s, cases := withCases(t, &interop.Suite{
 			Ours: end(t, hosts[0], provider), Theirs: end(t, hosts[1], provider), Timeout: 2 * time.Minute, AckTimeout: 17, Lossy: true,
 		})
 		for _, pattern := range patterns {
-			if failed := few(t, s, cases, pattern); len(failed) > 0 {
+			if failed := runMatching(t, s, cases, pattern); len(failed) > 0 {
 				t.Errorf("%s: %v", pattern, failed)
 			}
 		}

@@ -8,38 +8,38 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// guard is how much is watched around an area, and poison what is there, and in what
-// is still to be written.
+// guard is the number of checked bytes around an area. poison is the initial value of all
+// bytes.
 const (
 	guard  = 64
 	poison = 0xa5
 )
 
-// memory is a registered region: an area, and what is watched around it.
+// memory is a registered region: an area with guard bytes around it.
 type memory struct {
-	side *side
-	buf  []byte
-	mr   verbs.MR
-	want []byte // what all of it should hold
+	endpoint *endpoint
+	buf      []byte
+	mr       verbs.MR
+	want     []byte // expected content of buf
 }
 
-func (s *side) memory(pd verbs.PD, n int, more verbs.Access) (*memory, error) {
-	m := &memory{side: s, buf: make([]byte, guard+n+guard)}
+func (s *endpoint) memory(pd verbs.PD, n int, more verbs.Access) (*memory, error) {
+	m := &memory{endpoint: s, buf: make([]byte, guard+n+guard)}
 	for i := range m.buf {
 		m.buf[i] = poison
 	}
 	m.want = append([]byte(nil), m.buf...)
 	var err error
-	m.mr, err = pd.RegMR(verbs.MRInit{Buf: m.buf, Access: s.rights() | more})
-	return m, s.fault(fmt.Sprintf("register %d octets", len(m.buf)), err)
+	m.mr, err = pd.RegMR(verbs.MRInit{Buf: m.buf, Access: s.access() | more})
+	return m, s.verbError(fmt.Sprintf("register %d octets", len(m.buf)), err)
 }
 
-func (m *memory) close() error { return m.side.fault("close a region", m.mr.Close()) }
+func (m *memory) close() error { return m.endpoint.verbError("close a region", m.mr.Close()) }
 
-// area is the part that is worked with.
+// area returns the region without its guard bytes.
 func (m *memory) area() []byte { return m.buf[guard : len(m.buf)-guard] }
 
-// sge is n octets of the area from off on; none at all for none.
+// sge returns a list for n octets of the area from off on, empty if n is 0.
 func (m *memory) sge(off, n int) []verbs.SGE {
 	if n == 0 {
 		return nil
@@ -47,28 +47,28 @@ func (m *memory) sge(off, n int) []verbs.SGE {
 	return []verbs.SGE{verbs.SGEOf(m.mr, guard+off, n)}
 }
 
-// remote is the area as the peer names it.
+// remote returns the remote address of the area.
 func (m *memory) remote() verbs.Remote {
 	return verbs.Remote{Addr: m.mr.Addr() + guard, RKey: m.mr.RKey()}
 }
 
-// put has data in the area, and remembers that it has to stay.
-func (m *memory) put(off int, data []byte) {
+// write writes data to the area, and expects it to stay.
+func (m *memory) write(off int, data []byte) {
 	copy(m.area()[off:], data)
 	m.expect(off, data)
 }
 
-// expect says what the area has to hold.
+// expect sets the expected content at off.
 func (m *memory) expect(off int, data []byte) { copy(m.want[guard+off:], data) }
 
-// wipe has the area be as it was at first.
-func (m *memory) wipe() {
+// clear restores the initial content.
+func (m *memory) clear() {
 	for i := range m.buf {
 		m.buf[i], m.want[i] = poison, poison
 	}
 }
 
-// check compares all of it with what it should hold, after a verb has been called.
+// check compares the region with its expected content. Call sync first.
 func (m *memory) check() error {
 	first, n := -1, 0
 	for i := range m.buf {
@@ -83,11 +83,11 @@ func (m *memory) check() error {
 		return nil
 	}
 	from, to := first, min(first+8, len(m.buf))
-	return m.side.differs("%d of %d octets are not what they should be, the first at %+d of the area: % x, want % x",
+	return m.endpoint.mismatch("%d of %d octets differ, the first at offset %+d of the area: % x, want % x",
 		n, len(m.buf)-2*guard, first-guard, m.buf[from:to], m.want[from:to])
 }
 
-// pattern is data that is different at every place and in every exchange.
+// pattern returns pseudo-random data.
 func pattern(seed uint64, n int) []byte {
 	b := make([]byte, n+8)
 	r := rand.New(rand.NewPCG(seed, 0xfab))

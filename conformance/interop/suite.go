@@ -12,61 +12,60 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Verdict is what became of a case.
+// Verdict is the result of a case.
 type Verdict string
 
 // The verdicts.
 const (
 	Pass        Verdict = "pass"
 	Fail        Verdict = "fail"
-	Unsupported Verdict = "unsupported" // one of the ends has not the operation
-	Known       Verdict = "known"       // it failed, as it was known to
-	Stale       Verdict = "stale"       // it passed, and was known to fail
+	Unsupported Verdict = "unsupported" // a device does not support the operation
+	Known       Verdict = "known"       // failed as an exception says
+	Stale       Verdict = "stale"       // passed, although an exception says that it fails
 )
 
-// Exception is a failure that is known, and whose reason is.
+// Exception is a known failure and its reason.
 type Exception struct {
-	Pattern       string // of cases, as in Matching
-	ErrorContains string // what the failure has to say, or else it is another
+	Pattern       string // of case names, as in Matching
+	ErrorContains string // text in the error of the known failure
 	Reason        string
-	// Sometimes says that the case passes, too.
+	// Intermittent means that the case may also pass.
 	Intermittent bool
 }
 
-// Result is a case and what became of it.
+// Result is the verdict of a case.
 type Result struct {
 	Case    Case
 	Verdict Verdict
-	Why     string // if it did not pass
+	Why     string // reason, if it did not pass
 	Took    time.Duration
 }
 
-// Suite is two devices that can reach each other. Ours and Theirs are needed.
+// Suite runs cases between two devices that can reach each other. Ours and Theirs are
+// required.
 type Suite struct {
 	Ours, Theirs *End
-	// Lossy says that packets are lost on the way, so that what is not acknowledged may
-	// not arrive.
+	// Lossy says that the network drops packets: unacknowledged messages may not arrive.
 	Lossy bool
-	// Patience is how long anything may take; 30 s.
+	// Timeout is how long a step may take; 30 s if 0.
 	Timeout time.Duration
-	// AckTimeout is how soon queue pairs that are connected by hand send again, as verbs
-	// count it; 16, which is 0.27 s, for one end may be an emulated machine on a busy one.
+	// AckTimeout is the code of the local ACK timeout for ByModify; 16 (0.27 s) if 0,
+	// because one device may be in a slow virtual machine.
 	AckTimeout uint8
-	// Settle is how long ends may take to let go of the last of many connections; 30 s.
-	// InfiniBand's connection manager keeps a number for a while, so that late packets do
-	// not find another.
+	// CloseTimeout is how long the devices may take to release the last of many
+	// connections; 30 s if 0. InfiniBand's connection manager keeps QPNs in time wait.
 	CloseTimeout time.Duration
-	// Exceptions are the failures that are known.
+	// Exceptions are the known failures.
 	Exceptions []Exception
-	// Report is told of each case when it has ended; nil if nobody cares.
+	// OnResult is called after each case; it may be nil.
 	OnResult func(Result)
 
-	sides map[Family]map[Side]*side
+	endpoints map[Family]map[Side]*endpoint
 }
 
-// prepare looks at both devices.
+// prepare sets defaults and queries both devices.
 func (s *Suite) prepare() error {
-	if s.sides != nil {
+	if s.endpoints != nil {
 		return nil
 	}
 	s.AckTimeout = cmp.Or(s.AckTimeout, 16)
@@ -74,47 +73,47 @@ func (s *Suite) prepare() error {
 	if s.OnResult == nil {
 		s.OnResult = func(Result) {}
 	}
-	sides := make(map[Family]map[Side]*side)
+	endpoints := make(map[Family]map[Side]*endpoint)
 	for _, family := range []Family{IPv4, IPv6} {
 		if s.Ours.Devices[family] == nil || s.Theirs.Devices[family] == nil {
 			continue
 		}
-		ours, err := newSide(s.Ours, Ours, family, s.Timeout)
+		ours, err := newEndpoint(s.Ours, Ours, family, s.Timeout)
 		if err != nil {
 			return err
 		}
-		theirs, err := newSide(s.Theirs, Theirs, family, s.Timeout)
+		theirs, err := newEndpoint(s.Theirs, Theirs, family, s.Timeout)
 		if err != nil {
 			return err
 		}
-		if ours.streams() != theirs.streams() {
-			return errors.New("the two devices do not speak the same protocol")
+		if ours.isIWARP() != theirs.isIWARP() {
+			return errors.New("the two devices have different transports")
 		}
-		sides[family] = map[Side]*side{Ours: ours, Theirs: theirs}
+		endpoints[family] = map[Side]*endpoint{Ours: ours, Theirs: theirs}
 	}
-	if len(sides) == 0 {
+	if len(endpoints) == 0 {
 		return errors.New("the two devices have no address family in common")
 	}
-	s.sides = sides
+	s.endpoints = endpoints
 	return nil
 }
 
-// PacketPayload is how much data a packet between the two carries over InfiniBand.
+// PacketPayload returns the payload of a packet over InfiniBand: the smaller active MTU.
 func (s *Suite) PacketPayload() (int, error) {
 	if err := s.prepare(); err != nil {
 		return 0, err
 	}
 	least := verbs.MTU4096
-	for _, both := range s.sides {
-		for _, side := range both {
-			least = min(least, side.port.ActiveMTU)
+	for _, both := range s.endpoints {
+		for _, endpoint := range both {
+			least = min(least, endpoint.port.ActiveMTU)
 		}
 	}
 	return least.Bytes(), nil
 }
 
-// Run runs cases in order, those of a row on one connection. The error is of what kept
-// it from going on: a case that fails is none.
+// Run runs cases in order, those of a row on one connection. The error is about the run;
+// failed cases are counted.
 func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	if err := s.prepare(); err != nil {
 		return 0, err
@@ -124,7 +123,7 @@ func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 		for n < len(cases) && cases[n].Row() == cases[0].Row() {
 			n++
 		}
-		bad, err := s.row(ctx, cases[:n])
+		bad, err := s.runRow(ctx, cases[:n])
 		failed += bad
 		if err != nil {
 			return failed, err
@@ -134,29 +133,28 @@ func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	return failed, nil
 }
 
-// row runs the cases of a row. Each has a new connection that follows one which failed
-// or had to break its own.
-func (s *Suite) row(ctx context.Context, cases []Case) (failed int, err error) {
-	op, err := find(cases[0].Op)
+// runRow runs the cases of a row. A new connection follows a broken one.
+func (s *Suite) runRow(ctx context.Context, cases []Case) (failed int, err error) {
+	op, err := findOperation(cases[0].Op)
 	if err != nil {
 		return 0, err
 	}
-	if why := s.lacks(op, &cases[0]); why != "" {
+	if why := s.unsupportedBy(op, &cases[0]); why != "" {
 		for _, c := range cases {
 			s.OnResult(Result{Case: c, Verdict: Unsupported, Why: why})
 		}
 		return 0, nil
 	}
-	r := recipe{service: op.service, way: cases[0].Method, family: cases[0].Family, inline: op.inline}
+	r := pairSetup{service: op.service, method: cases[0].Method, family: cases[0].Family, inline: op.inline}
 	if op.shared {
-		r.shared = cases[0].By.other()
+		r.sharedRecv = cases[0].By.other()
 	}
-	var l *link
+	var l *qpPair
 	for i, c := range cases {
 		if ctx.Err() != nil {
 			err := context.Cause(ctx)
 			if l != nil {
-				err = errors.Join(err, l.end())
+				err = errors.Join(err, l.close())
 			}
 			return failed, err
 		}
@@ -168,9 +166,9 @@ func (s *Suite) row(ctx context.Context, cases []Case) (failed int, err error) {
 		if err == nil {
 			err = l.exchange(c, op, seedOf(c))
 		}
-		if l != nil && (err != nil || l.gone || i == len(cases)-1) {
-			l.gone = l.gone || err != nil
-			err = errors.Join(err, l.end())
+		if l != nil && (err != nil || l.broken || i == len(cases)-1) {
+			l.broken = l.broken || err != nil
+			err = errors.Join(err, l.close())
 			l = nil
 		}
 		res := s.judge(c, err, time.Since(began))
@@ -178,25 +176,26 @@ func (s *Suite) row(ctx context.Context, cases []Case) (failed int, err error) {
 			failed++
 		}
 		s.OnResult(res)
-		if why := s.dead(); why != nil {
+		if why := s.checkAlive(); why != nil {
 			return failed, why
 		}
 	}
 	return failed, nil
 }
 
-// dead says that a device does not answer any more, so that there is no going on.
-func (s *Suite) dead() error {
-	for _, both := range s.sides {
-		for _, side := range both {
-			if err := side.look(); err != nil {
-				return fmt.Errorf("there is no going on: %w", err)
+// checkAlive returns an error if a device does not respond any more.
+func (s *Suite) checkAlive() error {
+	for _, both := range s.endpoints {
+		for _, endpoint := range both {
+			if err := endpoint.sync(); err != nil {
+				return fmt.Errorf("cannot continue: %w", err)
 			}
 		}
 	}
 	return nil
 }
 
+// judge returns the verdict for the error of a case.
 func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	res := Result{Case: c, Verdict: Pass, Took: took}
 	var known *Exception
@@ -211,16 +210,16 @@ func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	case err != nil:
 		res.Verdict, res.Why = Fail, err.Error()
 	case known != nil && !known.Intermittent:
-		res.Verdict, res.Why = Stale, "it passes now, and was known to fail: "+known.Reason
+		res.Verdict, res.Why = Stale, "passes, although it is a known failure: "+known.Reason
 	}
 	return res
 }
 
-// lacks says which of the ends cannot do an operation.
-func (s *Suite) lacks(op *operation, c *Case) string {
-	both := s.sides[c.Family]
+// unsupportedBy returns why one of the devices does not support an operation, or "".
+func (s *Suite) unsupportedBy(op *operation, c *Case) string {
+	both := s.endpoints[c.Family]
 	if both == nil {
-		return "one of the ends has no address of " + string(c.Family)
+		return "one of the devices has no address of " + string(c.Family)
 	}
 	for _, end := range []struct {
 		who   Side
@@ -234,15 +233,15 @@ func (s *Suite) lacks(op *operation, c *Case) string {
 			return fmt.Sprintf("%s does not claim it", e.Name)
 		}
 		if end.who == c.By && op.inline > e.attr.MaxInline && e.attr.MaxInline > 0 {
-			return fmt.Sprintf("%s takes %d octets inline", e.Name, e.attr.MaxInline)
+			return fmt.Sprintf("%s accepts %d octets inline", e.Name, e.attr.MaxInline)
 		}
 	}
 	return ""
 }
 
-// seedOf is that of a case's data: it is the same whatever else is run.
+// seedOf returns the seed of a case's data. It depends on the case only.
 func seedOf(c Case) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(c.Name())) // it never fails
+	_, _ = h.Write([]byte(c.Name())) // never fails
 	return h.Sum64()
 }

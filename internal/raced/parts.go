@@ -23,7 +23,7 @@ var parts = []part{
 			"TestConformPasses|TestRunIsGolden|TestLabsListsTheSilent|TestFuzzEndsWhenItIsInterrupted",
 		"the others call code that the tests of its packages race",
 	},
-	{"conformance/interop", "TestConnectionsInTurnLeaveNothing|TestDefectsAreNoticed", "the others repeat this; with losses, the devices' timers are too short"},
+	{"conformance/interop", "TestRunConnectionsLeaksNothing|TestDefectsMakeCasesFail", "the others repeat this; with losses, the devices' timers are too short"},
 	{"conformance/mpi", "CasesInNamespaces", simulated},
 	{"e2e", "^$", "the program under test is another process; only its output is read by a goroutine"},
 	{"fuzz", "TestParseList", simulated},

@@ -10,23 +10,23 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/interop"
 )
 
-// It counts the goroutines of this process, and so runs alone.
-func TestConnectionsInTurnLeaveNothing(t *testing.T) {
+// The test counts the goroutines of this process, and cannot run in parallel.
+func TestRunConnectionsLeaksNothing(t *testing.T) {
 	for _, provider := range []string{"softroce", "softiwarp"} {
 		s, _ := suite(t, 0, provider)
 		s.Ours.Objects = func(context.Context) (map[string]int, error) {
 			return map[string]int{"goroutines": runtime.NumGoroutine()}, nil
 		}
 		done := 0
-		turns, err := s.RunConnections(t.Context(), 40, func(n int) { done = n })
-		if err != nil || !turns.OK() || turns.Made != 40 || done != 40 {
-			t.Errorf("%s: %+v, %v", provider, turns, err)
+		result, err := s.RunConnections(t.Context(), 40, func(n int) { done = n })
+		if err != nil || !result.OK() || result.Made != 40 || done != 40 {
+			t.Errorf("%s: %+v, %v", provider, result, err)
 		}
 	}
 }
 
-// What is left over is told, and so is a device that runs out of something.
-func TestWhatIsLeftOverIsNoticed(t *testing.T) {
+// Leaked objects, and a device that runs out of objects, are reported.
+func TestRunConnectionsReportsLeaks(t *testing.T) {
 	t.Parallel()
 	s, _ := suite(t, 0, "softroce")
 	s.CloseTimeout = time.Millisecond
@@ -35,18 +35,18 @@ func TestWhatIsLeftOverIsNoticed(t *testing.T) {
 		n++
 		return map[string]int{"things": n}, nil
 	}
-	turns, err := s.RunConnections(t.Context(), 2, nil)
-	if err != nil || turns.OK() || len(turns.Leaked) != 1 || !strings.Contains(turns.Leaked[0], "theirs: ") || !strings.Contains(turns.Leaked[0], "more of things than before (6)") {
-		t.Errorf("%+v, %v", turns, err)
+	result, err := s.RunConnections(t.Context(), 2, nil)
+	if err != nil || result.OK() || len(result.Leaked) != 1 || !strings.Contains(result.Leaked[0], "theirs: ") || !strings.Contains(result.Leaked[0], "more of things than before (6)") {
+		t.Errorf("%+v, %v", result, err)
 	}
-	s, _ = suite(t, 0, "softroce", "ClosedCount") // of every kind there are 512
-	turns, err = s.RunConnections(t.Context(), 600, nil)
-	if err != nil || turns.OK() || !strings.Contains(turns.Failed[0], "out of resources") {
-		t.Errorf("%+v, %v", turns, err)
+	s, _ = suite(t, 0, "softroce", "ClosedCount") // 512 objects of each kind
+	result, err = s.RunConnections(t.Context(), 600, nil)
+	if err != nil || result.OK() || !strings.Contains(result.Failed[0], "out of resources") {
+		t.Errorf("%+v, %v", result, err)
 	}
 }
 
-func TestFailuresThatAreKnown(t *testing.T) {
+func TestExceptionsChangeVerdicts(t *testing.T) {
 	t.Parallel()
 	s, cases := suite(t, 0, "softroce", "ImmSwapped")
 	s.Exceptions = []interop.Exception{

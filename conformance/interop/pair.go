@@ -1,0 +1,289 @@
+package interop
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// qpPair is two connected queue pairs, or two UD queue pairs that address each other.
+type qpPair struct {
+	suite   *Suite
+	qps     map[Side]*queuePair
+	service verbs.QPType
+	method  ConnectMethod
+	// broken is set if a case failed, or broke the connection on purpose.
+	broken bool
+}
+
+// pairSetup describes a pair.
+type pairSetup struct {
+	service    verbs.QPType
+	method     ConnectMethod
+	family     Family
+	sharedRecv Side // side with a shared receive queue; empty for none
+	inline     int  // inline data limit in octets
+}
+
+// connect makes a pair. It closes everything if it fails.
+func (s *Suite) connect(r pairSetup) (*qpPair, error) {
+	l := &qpPair{suite: s, qps: make(map[Side]*queuePair), method: r.method, service: r.service}
+	for _, who := range []Side{Ours, Theirs} {
+		p, err := s.endpoints[r.family][who].open(r.service, r.sharedRecv == who, r.inline)
+		if err != nil {
+			return nil, errors.Join(err, l.closePorts())
+		}
+		l.qps[who] = p
+	}
+	if err := l.connectBoth(); err != nil {
+		return nil, errors.Join(err, l.closePorts())
+	}
+	return l, nil
+}
+
+// connectBoth connects the queue pairs, or exchanges their addresses.
+func (l *qpPair) connectBoth() error {
+	a, b := l.qps[Ours], l.qps[Theirs]
+	switch {
+	case l.service == verbs.QPTypeUD:
+		return l.addressBoth(a, b)
+	case l.method == ByModify:
+		return inOrder(func() error { return a.connectTo(b, l.suite.AckTimeout) }, func() error { return b.connectTo(a, l.suite.AckTimeout) })
+	}
+	return inOrder(l.connectByCM, l.sendFirst)
+}
+
+// retries is the maximum of retry_cnt. Some devices count every gap as a retry, and a
+// long message on a lossy link has many.
+const retries = 7
+
+// path returns the path to the peer.
+func (p *queuePair) path(to *queuePair) verbs.AHAttr {
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.addr), SGIDIndex: p.gid, HopLimit: 64}}
+}
+
+// firstPSN returns a PSN that wraps soon.
+func (p *queuePair) firstPSN() uint32 { return (0xfffffa + uint32(p.qp.QPN())) & 0xffffff }
+
+// connectTo connects a queue pair by ibv_modify_qp.
+func (p *queuePair) connectTo(to *queuePair, timeout uint8) error {
+	a := verbs.QPAttr{
+		State: verbs.QPStateRTR, PathMTU: min(p.endpoint.port.ActiveMTU, to.endpoint.port.ActiveMTU), DestQPN: to.qp.QPN(), AH: p.path(to),
+		RQPSN: to.firstPSN(), SQPSN: p.firstPSN(), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
+		MinRNRTimer: 12, Timeout: timeout, RetryCnt: retries, RNRRetry: 7, // RNR timer 0.64 ms, unlimited RNR retries
+	}
+	receiving := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	sending := verbs.QPAttrState | verbs.QPAttrSQPSN
+	if p.qp.Type() == verbs.QPTypeRC {
+		receiving |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+		sending |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+	}
+	if err := p.qp.Modify(a, receiving); err != nil {
+		return p.verbError("move a queue pair to RTR", err)
+	}
+	a.State = verbs.QPStateRTS
+	return p.verbError("move a queue pair to RTS", p.qp.Modify(a, sending))
+}
+
+// Private data of requests and replies.
+var (
+	requestData = []byte("interop: may I?")
+	replyData   = []byte("interop: you may.")
+)
+
+// connectByCM connects the queue pairs by the connection manager.
+func (l *qpPair) connectByCM() error {
+	from := l.qps[l.method.connector()]
+	to := l.qps[from.who.other()]
+	param := verbs.ConnParam{PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads, RetryCount: retries, RNRRetryCount: 7}
+	manager, err := to.Device.CM()
+	if err != nil {
+		return to.verbError("manage connections", err)
+	}
+	listener, err := manager.Listen(netip.AddrPortFrom(to.addr, 0), verbs.PortSpaceTCP, 1)
+	if err != nil {
+		return to.verbError("listen", err)
+	}
+	dialed := make(chan error, 1)
+	go func() {
+		manager, err := from.Device.CM()
+		if err == nil {
+			from.conn, err = manager.Connect(from.qp, listener.Addr(), param, from.timeout)
+		}
+		dialed <- from.verbError(fmt.Sprintf("connect to %v", listener.Addr()), err)
+	}()
+	err = to.accept(listener, param)
+	err = errors.Join(err, <-dialed)
+	return errors.Join(err, to.verbError("close a listener", listener.Close()), l.checkReplyData(from.conn, replyData, err))
+}
+
+// accept accepts the next request, and checks its private data.
+func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) error {
+	req, err := listener.GetRequest(p.timeout)
+	if err != nil {
+		return p.verbError("get a request for a connection", err)
+	}
+	if got := req.Param().PrivateData; !bytes.HasPrefix(got, requestData) {
+		_ = req.Reject(nil) // the mismatch is reported
+		return p.mismatch("the private data of the connection request is %q, want %q", got, requestData)
+	}
+	param.PrivateData = replyData
+	p.conn, err = req.Accept(p.qp, param, p.timeout)
+	return p.verbError("accept a connection", err)
+}
+
+// checkReplyData checks the private data of a reply. InfiniBand appends zeros.
+func (l *qpPair) checkReplyData(conn verbs.Conn, want []byte, failed error) error {
+	if failed != nil || conn == nil {
+		return nil
+	}
+	if got := conn.Param().PrivateData; !bytes.HasPrefix(got, want) {
+		return l.qps[l.method.connector()].mismatch("the private data of the connection reply is %q, want %q", got, want)
+	}
+	return nil
+}
+
+// addressBoth moves two UD queue pairs to RTS and exchanges their addresses, by the
+// connection manager unless the method is ByModify.
+func (l *qpPair) addressBoth(a, b *queuePair) error {
+	for _, p := range []*queuePair{a, b} {
+		if err := p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState); err != nil {
+			return p.verbError("move a queue pair to RTR", err)
+		}
+		attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: p.firstPSN()}
+		if err := p.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrSQPSN); err != nil {
+			return p.verbError("move a queue pair to RTS", err)
+		}
+	}
+	if err := errors.Join(a.addressTo(b), b.addressTo(a)); err != nil || l.method == ByModify {
+		return err
+	}
+	return l.resolveByCM()
+}
+
+// addressTo sets the peer of a UD queue pair.
+func (p *queuePair) addressTo(peer *queuePair) (err error) {
+	p.to = verbs.UD{QPN: peer.qp.QPN(), QKey: qKey}
+	if p.ah, err = p.pd.CreateAH(p.path(peer)); err != nil {
+		return p.verbError("create an address handle", err)
+	}
+	p.to.AH = p.ah
+	return nil
+}
+
+// resolveByCM resolves the peer's address by the connection manager (SIDR), and uses the
+// result.
+func (l *qpPair) resolveByCM() error {
+	from := l.qps[l.method.connector()]
+	to := l.qps[from.who.other()]
+	manager, err := to.Device.CM()
+	if err != nil {
+		return to.verbError("manage connections", err)
+	}
+	listener, err := manager.Listen(netip.AddrPortFrom(to.addr, 0), verbs.PortSpaceUDP, 1)
+	if err != nil {
+		return to.verbError("listen for datagrams", err)
+	}
+	var peer verbs.DatagramPeer
+	asked := make(chan error, 1)
+	go func() {
+		manager, err := from.Device.CM()
+		if err == nil {
+			peer, err = manager.Resolve(listener.Addr(), requestData, from.timeout)
+		}
+		asked <- from.verbError(fmt.Sprintf("resolve %v", listener.Addr()), err)
+	}()
+	err = to.accept(listener, verbs.ConnParam{})
+	if err = errors.Join(<-asked, err, to.verbError("close a listener", listener.Close())); err != nil {
+		return err
+	}
+	if peer.QPN != to.qp.QPN() || !bytes.HasPrefix(peer.PrivateData, replyData) {
+		return from.mismatch("the resolved peer is queue pair %d with private data %q; want %d and %q", peer.QPN, peer.PrivateData, to.qp.QPN(), replyData)
+	}
+	if err := from.ah.Close(); err != nil {
+		return from.verbError("close an address handle", err)
+	}
+	peer.AH.GRH.SGIDIndex = from.gid
+	from.ah, err = from.pd.CreateAH(peer.AH)
+	from.to = verbs.UD{AH: from.ah, QPN: peer.QPN, QKey: peer.QKey}
+	return from.verbError("create an address handle", err)
+}
+
+// sendFirst has the connecting side send the first message, as iWARP requires.
+func (l *qpPair) sendFirst() error {
+	from := l.qps[l.method.connector()]
+	to := l.qps[from.who.other()]
+	return from.sendOctet(to, 1)
+}
+
+// sendOctet sends a message of one octet and waits for it. Earlier requests are complete
+// then.
+func (p *queuePair) sendOctet(to *queuePair, octet byte) error {
+	src, err := p.memory(p.pd, 1, 0)
+	if err != nil {
+		return err
+	}
+	dst, err := to.memory(to.pd, 1, 0)
+	if err != nil {
+		return errors.Join(err, src.close())
+	}
+	err = func() error {
+		src.write(0, []byte{octet})
+		number, err := to.postRecv(dst.sge(0, 1))
+		if err != nil {
+			return err
+		}
+		wr := verbs.SendWR{WRID: p.nextWRID(), Opcode: verbs.OpSend, SGL: src.sge(0, 1)}
+		if err := p.post(wr); err != nil {
+			return err
+		}
+		dst.expect(0, []byte{octet})
+		if err := to.expectRecv(number, recvCompletion{op: verbs.WCOpRecv, size: 1}, to.timeout); err != nil {
+			return err
+		}
+		return inOrder(
+			func() error { return p.expectSent(wr.WRID, verbs.WCOpSend) },
+			dst.check,
+		)
+	}()
+	return errors.Join(err, src.close(), dst.close())
+}
+
+// close disconnects and closes everything. Errors of broken connections are ignored.
+func (l *qpPair) close() error {
+	var errs []error
+	if !l.broken && l.service == verbs.QPTypeRC {
+		errs = append(errs, l.sendLast())
+	}
+	if from := l.method.connector(); from != "" && l.qps[from].conn != nil {
+		requester, responder := l.qps[from], l.qps[from.other()]
+		if err := requester.conn.Disconnect(); err != nil && !l.broken {
+			errs = append(errs, requester.verbError("disconnect", err))
+		}
+		for _, p := range []*queuePair{responder, requester} {
+			if err := p.conn.WaitDisconnect(p.timeout); err != nil {
+				errs = append(errs, p.verbError("wait for the disconnect", err))
+			}
+		}
+	}
+	return errors.Join(append(errs, l.closePorts())...)
+}
+
+// sendLast sends a last message in each direction, after which no completion may arrive.
+func (l *qpPair) sendLast() error {
+	a, b := l.qps[Ours], l.qps[Theirs]
+	return inOrder(func() error { return a.sendOctet(b, 5) }, func() error { return b.sendOctet(a, 6) }, a.expectNoCompletions, b.expectNoCompletions)
+}
+
+func (l *qpPair) closePorts() error {
+	var errs []error
+	for _, who := range []Side{Ours, Theirs} {
+		if p := l.qps[who]; p != nil {
+			errs = append(errs, p.close())
+		}
+	}
+	return errors.Join(errs...)
+}
