@@ -93,10 +93,10 @@ func dgCases() []conformance.Case {
 			func(h *dgHost) counts { return counts{sends: exactly(h.queuePair(0).sendRequests())} }),
 	}
 	for _, d := range []struct {
-		name   string
-		why    quantity
-		of     string
-		modify func(*dgQueue, dg.Packet) dg.Packet
+		name        string
+		quantity    quantity
+		description string
+		modify      func(*dgQueue, dg.Packet) dg.Packet
 	}{
 		{"wrong-crc", badCRC, "a wrong CRC", func(_ *dgQueue, p dg.Packet) dg.Packet { return p.BadCRC() }},
 		{"cut-short", malformed, "only half of its header", func(_ *dgQueue, p dg.Packet) dg.Packet { return p.Cut(8) }},
@@ -104,14 +104,14 @@ func dgCases() []conformance.Case {
 		{"wrong-key", badKey, "a wrong key", func(_ *dgQueue, p dg.Packet) dg.Packet { return p.WithKey(qKey ^ 1) }},
 		{"no-receive", noReceive, "no posted receive", func(_ *dgQueue, p dg.Packet) dg.Packet { return p }},
 	} {
-		all = append(all, dgCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.of),
-			fmt.Sprintf("%d Sends with %s", dropsPerCase, d.of), []quantity{d.why},
+		all = append(all, dgCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.description),
+			fmt.Sprintf("%d Sends with %s", dropsPerCase, d.description), []quantity{d.quantity},
 			func(h *dgHost) counts {
 				q := h.queuePair(0)
 				for range dropsPerCase {
 					q.sendPackets(d.modify(q, q.send(8)))
 				}
-				return counts{d.why: exactly(dropsPerCase)}
+				return counts{d.quantity: exactly(dropsPerCase)}
 			}))
 	}
 	return all

@@ -87,7 +87,7 @@ func (h *iwarpHost) dial(s *iwarpStream, answer func(verbs.ConnRequest) error) {
 	h.Must("a connection manager", err)
 	l, err := cm.Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 1)
 	h.Must("a listener", err)
-	program := h.Go("program", func() error {
+	application := h.Go("application", func() error {
 		r, err := l.GetRequest(h.ResponseTimeout())
 		if err != nil {
 			return err
@@ -99,17 +99,17 @@ func (h *iwarpHost) dial(s *iwarpStream, answer func(verbs.ConnRequest) error) {
 	}
 	request := iwarp.Request().Depths(depth, depth)
 	s.write(request.Append(nil))
-	var came []byte
-	reply, rest, ok := iwarp.ParseStartup(came)
-	for ; !ok; reply, rest, ok = iwarp.ParseStartup(came) {
+	var received []byte
+	reply, rest, ok := iwarp.ParseStartup(received)
+	for ; !ok; reply, rest, ok = iwarp.ParseStartup(received) {
 		b, err := s.tcp.Read(h.ResponseTimeout())
 		h.Must("a Reply", err)
-		came = append(came, b...)
+		received = append(received, b...)
 	}
 	crc := iwarp.Val(reply.C) || iwarp.Val(request.Strict().C)
 	s.out, s.in = iwarp.Framer{Markers: iwarp.Val(reply.M), CRC: crc}, iwarp.Deframer{CRC: crc}
 	s.in.Feed(rest)
-	h.Must("an answer of the application", program.Wait(h.ResponseTimeout()))
+	h.Must("an answer of the application", application.Wait(h.ResponseTimeout()))
 	h.Must("a listener that can be closed", l.Close())
 	h.streams = append(h.streams, s)
 }

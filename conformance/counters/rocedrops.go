@@ -11,10 +11,10 @@ import (
 
 // drop is a modification of a packet that makes the device drop it.
 type drop struct {
-	name   string
-	why    quantity
-	of     string
-	modify func(*rcpeer.Conn, ib.Packet) ib.Packet
+	name        string
+	quantity    quantity
+	description string
+	modify      func(*rcpeer.Conn, ib.Packet) ib.Packet
 }
 
 // dropsPerCase is how many packets of each kind are sent.
@@ -36,22 +36,22 @@ var dropKinds = []drop{
 // roceDrops returns the cases about packets that are dropped and counted.
 func roceDrops() (all []conformance.Case) {
 	for _, d := range dropKinds {
-		c := roceCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.of),
-			fmt.Sprintf("%d WRITEs with %s, then a valid one", dropsPerCase, d.of), []quantity{d.why},
+		c := roceCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.description),
+			fmt.Sprintf("%d WRITEs with %s, then a valid one", dropsPerCase, d.description), []quantity{d.quantity},
 			func(w *rocePort) counts {
 				conn := w.Connect(rcpeer.Setup{})
-				was := keyViolations(w)
+				before := keyViolations(w)
 				for range dropsPerCase {
 					conn.Send(d.modify(conn, writePacket(conn, 0)))
 				}
 				conn.Send(writePacket(conn, 0))
 				awaitPSN(conn, conn.PeerPSN(0))
-				if d.why == badPKey {
-					w.Check(keyViolations(w).pkeys-was.pkeys == dropsPerCase, fmt.Sprintf("the port's counter of bad P_Keys increased by %d", dropsPerCase), "%d", keyViolations(w).pkeys-was.pkeys)
+				if d.quantity == badPKey {
+					w.Check(keyViolations(w).pkeys-before.pkeys == dropsPerCase, fmt.Sprintf("the port's counter of bad P_Keys increased by %d", dropsPerCase), "%d", keyViolations(w).pkeys-before.pkeys)
 				}
-				return counts{d.why: exactly(dropsPerCase)}
+				return counts{d.quantity: exactly(dropsPerCase)}
 			})
-		if d.why == badPKey {
+		if d.quantity == badPKey {
 			c.Cite = conformance.Cite{Doc: "IBTA", Section: "C9-43", Rows: []string{"roce/bth/pkey/1"}}
 			c.Defects = append(c.Defects, "KeyViolationsUncounted")
 		}
@@ -73,10 +73,10 @@ func roceDrops() (all []conformance.Case) {
 				return counts{badState: exactly(dropsPerCase)}
 			}),
 		udDropCase("drop-wrong-q-key", "Datagrams with a wrong Q_Key are dropped, and counted", badQKey, func(u *datagramQP) {
-			was := keyViolations(u.rocePort)
+			before := keyViolations(u.rocePort)
 			u.Send(u.datagram().WithDETH(qKey^1, 0x77))
 			u.Sync()
-			u.Check(keyViolations(u.rocePort).qkeys-was.qkeys == 1, "the port's counter of wrong Q_Keys increased by 1", "%d", keyViolations(u.rocePort).qkeys-was.qkeys)
+			u.Check(keyViolations(u.rocePort).qkeys-before.qkeys == 1, "the port's counter of wrong Q_Keys increased by 1", "%d", keyViolations(u.rocePort).qkeys-before.qkeys)
 		}, "KeyViolationsUncounted"),
 		udDropCase("drop-opcode-of-nobody", "Datagrams with an opcode that UD does not have are dropped, and counted", badOpcode, func(u *datagramQP) {
 			u.Send(u.datagram().WithOpcode(ib.UD.Op(0x1f)))

@@ -108,12 +108,12 @@ func (t *tally) addEvent(e *conformance.Event) {
 }
 
 // classify counts a valid packet by its kind.
-func (t *tally) classify(p *ib.Packet, came bool) {
-	if !came && *p.IP.TClass&3 == 3 {
+func (t *tally) classify(p *ib.Packet, fromDevice bool) {
+	if !fromDevice && *p.IP.TClass&3 == 3 {
 		t.add(marksSeen)
 	}
 	which := func(sent, rcvd quantity) quantity {
-		if came {
+		if fromDevice {
 			return sent
 		}
 		return rcvd
@@ -133,7 +133,7 @@ func (t *tally) classify(p *ib.Packet, came bool) {
 		t.add(which(seqNAKsSent, seqNAKsRcvd))
 	case p.IsAck(ib.AckNegative):
 		t.add(which(fatalSent, fatalRcvd))
-	case came && !info.Response && info.Transport == ib.RC:
+	case fromDevice && !info.Response && info.Transport == ib.RC:
 		t.addRequest(p, info)
 	}
 }

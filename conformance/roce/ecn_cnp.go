@@ -160,10 +160,10 @@ var cnpCases = []conformance.Case{
 			for i := range ones {
 				ones[i] = 0xff
 			}
-			odd := ib.CNP().SE().MigReq().WithPSN(0x123456).WithPayload(ones)
-			odd.BTH.BECN = new(false)
+			invalid := ib.CNP().SE().MigReq().WithPSN(0x123456).WithPayload(ones)
+			invalid.BTH.BECN = new(false)
 			before := f.burst()
-			f.expectSlower(before, f.burstWith(f.cnpsOf(odd)))
+			f.expectSlower(before, f.burstWith(f.cnpsOf(invalid)))
 		}),
 	},
 }
@@ -195,15 +195,15 @@ func (c *conn) expectCNP() ib.Packet {
 // expectCNPAnd fails the case unless the device sends a CNP and this packet, in any
 // order, and nothing between them.
 func (c *conn) expectCNPAnd(want ib.Packet) {
-	for told, answered := false, false; !told || !answered; {
+	for gotCNP, answered := false, false; !gotCNP || !answered; {
 		pkt, ok := c.nextPacket(c.ResponseTimeout())
 		switch {
-		case !ok && !told:
+		case !ok && !gotCNP:
 			c.Fail("a CNP", "none in %v", c.ResponseTimeout())
 		case !ok:
 			c.Fail(fmt.Sprintf("%v and a CNP", want), "only the CNP in %v", c.ResponseTimeout())
-		case pkt.Opcode() == ib.OpCNP && !told:
-			told = true
+		case pkt.Opcode() == ib.OpCNP && !gotCNP:
+			gotCNP = true
 		default:
 			c.checkPacket(c.fromDevice(want), pkt)
 			answered = true

@@ -113,17 +113,17 @@ var congestionCases = []conformance.Case{
 		Defects: []string{"CNPCounterStuck"},
 		Run: onConn(setup{}, func(c *conn) {
 			sent, marked, handled := c.watchCounter(countCNPsSent), c.watchCounter(countMarks), c.watchCounter(countCNPsHandled)
-			came := 0
+			cnps := 0
 			for i := range 3 {
 				c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).AckReq().CE())
-				came += c.countCNPs()
+				cnps += c.countCNPs()
 				c.Sleep(maxCNPInterval)
 			}
 			for range 4 {
 				c.send(ib.CNP())
 			}
-			came += c.countCNPs()
-			sent.expectIncrease(c.port, came, true)
+			cnps += c.countCNPs()
+			sent.expectIncrease(c.port, cnps, true)
 			marked.expectIncrease(c.port, 3, false)
 			handled.expectIncrease(c.port, 4, false)
 		}),

@@ -43,7 +43,7 @@ var bindCases = []conformance.Case{
 		Run: onPort(func(p *port) {
 			for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
 				onEachConn(setup{}, binds, func(c *conn, b badBind) {
-					mw, info := b.of(c, verbs.MWType1)
+					mw, info := b.bind(c, verbs.MWType1)
 					c.expectBindFails(mw, verbs.SendSignaled, info)
 					c.secondConn(setup{}).expectOpRefused(readOp, windowRETH(info, mw.RKey(), 0, 8), ib.NakRemoteAccess)
 				})(p)
@@ -140,13 +140,13 @@ var bindCases = []conformance.Case{
 }
 
 // badBindCase returns a case of binds of a type 2 window that must fail.
-func badBindCase(id, title, section, row string, binds []badBind, more ...string) conformance.Case {
+func badBindCase(id, title, section, row string, binds []badBind, extraDefects ...string) conformance.Case {
 	return conformance.Case{
 		ID: id, Title: title, Cite: ibta(section, row), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
 		Sends: "binds a type 2 window to " + joinNames(binds), Expects: "an error at the post, or MW_BIND_ERR",
-		Defects: append([]string{"BindUnchecked"}, more...),
+		Defects: append([]string{"BindUnchecked"}, extraDefects...),
 		Run: onPort(onEachConn(setup{}, binds, func(c *conn, b badBind) {
-			mw, info := b.of(c, verbs.MWType2)
+			mw, info := b.bind(c, verbs.MWType2)
 			c.expectBindFails(mw, verbs.SendSignaled, info)
 		})),
 	}
@@ -155,7 +155,7 @@ func badBindCase(id, title, section, row string, binds []badBind, more ...string
 // badBind is a bind that must fail.
 type badBind struct {
 	name string
-	of   func(*conn, verbs.MWType) (verbs.MW, verbs.BindInfo)
+	bind func(*conn, verbs.MWType) (verbs.MW, verbs.BindInfo)
 }
 
 func (b badBind) String() string { return b.name }

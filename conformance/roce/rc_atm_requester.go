@@ -87,7 +87,7 @@ var atomicPostCases = []conformance.Case{
 				return verbs.SGE{Addr: c.localMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.localMem.LKey())))}
 			}},
 			{"the end of a region", func(c *conn) verbs.SGE { return c.localMem.SGE(memLen-7, 8) }},
-		}, func(c *conn, place badBuffer) { c.expectFetchAddRefused([]verbs.SGE{place.of(c)}) })),
+		}, func(c *conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) })),
 	},
 	{
 		ID:    "rc/atm/unused-operand-is-zero",
@@ -147,8 +147,8 @@ func (c *conn) answerAtomic(n int, original uint64) {
 
 // expectFetchAddRefused fails the case unless the device refuses a FETCH_ADD with these
 // buffers, at the post or by a completion with an error, and sends nothing.
-func (c *conn) expectFetchAddRefused(place []verbs.SGE) {
-	_, err := c.qp.PostSend([]verbs.SendWR{fetchAddInto(1, place)})
+func (c *conn) expectFetchAddRefused(buffers []verbs.SGE) {
+	_, err := c.qp.PostSend([]verbs.SendWR{fetchAddInto(1, buffers)})
 	c.expectSilence(shortWait)
 	if err == nil {
 		c.expectRequestFails()
@@ -157,8 +157,8 @@ func (c *conn) expectFetchAddRefused(place []verbs.SGE) {
 
 // badBuffer is local memory that the device must not write to.
 type badBuffer struct {
-	name string
-	of   func(*conn) verbs.SGE
+	name   string
+	buffer func(*conn) verbs.SGE
 }
 
 func (p badBuffer) String() string { return p.name }

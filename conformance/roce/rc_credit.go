@@ -20,8 +20,8 @@ var creditCases = []conformance.Case{
 		Run: onConn(setup{receives: 3}, func(c *conn) {
 			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
 			ack := c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-			_, told := ib.Credits(ack.Syndrome())
-			c.Check(told, "credits in the ACK", "code %d, which means none", ack.Syndrome())
+			_, advertised := ib.Credits(ack.Syndrome())
+			c.Check(advertised, "credits in the ACK", "code %d, which means none", ack.Syndrome())
 		}),
 	},
 	{
@@ -148,8 +148,8 @@ var creditCases = []conformance.Case{
 
 // expectCreditsAtMost fails the case if an ACK grants more credits.
 func expectCreditsAtMost(c *conn, most int, ack ib.Packet) {
-	n, told := ib.Credits(ack.Syndrome())
-	c.Check(!told || n <= most, fmt.Sprintf("at most %d credits", most), "%d", n)
+	n, advertised := ib.Credits(ack.Syndrome())
+	c.Check(!advertised || n <= most, fmt.Sprintf("at most %d credits", most), "%d", n)
 }
 
 // creditCode8 is the code of eight credits.

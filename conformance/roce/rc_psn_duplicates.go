@@ -147,9 +147,9 @@ var duplicateCases = []conformance.Case{
 		Run: onRC(func(c *conn) {
 			long := c.Memory(longRead*pathMTU.Bytes(), allAccess)
 			tries, asked := 0, false
-			for _, begun := range []bool{false, true} {
+			for _, started := range []bool{false, true} {
 				for range 3 {
-					seen := c.expectDuplicateReadFirst(tries*(longRead+1), long, begun)
+					seen := c.expectDuplicateReadFirst(tries*(longRead+1), long, started)
 					tries++
 					if asked = asked || seen; seen {
 						break
@@ -171,13 +171,13 @@ const longRead = 4096
 // arrived. The case fails if the duplicate is answered after the long READ although it
 // was sent during its first half. It returns false if the duplicate was sent too late to
 // tell.
-func (c *conn) expectDuplicateReadFirst(k int, long *rig.Memory, begun bool) bool {
+func (c *conn) expectDuplicateReadFirst(k int, long *rig.Memory, started bool) bool {
 	short := ib.ReadRequest(c.peerPSN(k), c.reth(0, 8)).AckReq()
 	answer := ib.ReadResponseOnly(c.peerPSN(k), ib.AnyMSN, c.targetMem.Buf[:8])
 	c.send(short)
 	c.expect(answer)
 	c.send(ib.ReadRequest(c.peerPSN(k+1), rethFor(long, 0, len(long.Buf))).AckReq())
-	if begun {
+	if started {
 		c.expect(ib.ReadResponseFirst(c.peerPSN(k+1), ib.AnyMSN, nil))
 	}
 	c.send(short)

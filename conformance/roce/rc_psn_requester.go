@@ -218,11 +218,11 @@ func withSQPSN(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) 
 
 // expectUnsentPSNsIgnored sends responses with PSNs that the device has not sent while a
 // SEND is outstanding, and fails the case unless only the ACK of the SEND completes it.
-func expectUnsentPSNsIgnored(c *conn, ghost func(ib.PSN) ib.Packet) {
+func expectUnsentPSNsIgnored(c *conn, response func(ib.PSN) ib.Packet) {
 	c.PostSend(c.qp, c.sendWR(1, 8))
 	c.expectAll(c.wantSend(0, 8))
 	for _, beyond := range []int{1, 100, halfPSNs / 2} {
-		c.send(ghost(c.devicePSN(beyond)))
+		c.send(response(c.devicePSN(beyond)))
 		c.Sync()
 		c.ExpectNoCompletion()
 	}

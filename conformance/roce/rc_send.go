@@ -117,6 +117,6 @@ var badReceives = []badBuffer{
 
 // sendInto posts a receive with this buffer, and sends a SEND to it.
 func (c *conn) sendInto(r badBuffer) {
-	c.PostRecv(c.qp, 1, r.of(c))
+	c.PostRecv(c.qp, 1, r.buffer(c))
 	c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
 }

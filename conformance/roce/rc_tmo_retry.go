@@ -253,8 +253,8 @@ func (c *conn) sendEach(n int) []ib.Packet {
 // have been sent before it. READ responses and a retransmitted SEND can; the ACK of a
 // WRITE after an unfinished READ cannot. It reports whether the READ was answered
 // completely, which leaves nothing to test.
-func checkSentBeforeReset(c *conn, came []ib.Packet) (answered bool) {
-	for _, p := range came {
+func checkSentBeforeReset(c *conn, received []ib.Packet) (answered bool) {
+	for _, p := range received {
 		if p.Opcode() == ib.OpReadResponseLast {
 			return true
 		}

@@ -225,10 +225,10 @@ func (d *udPort) expectHeader(receive int, want packet.IP) {
 // unknownServiceREQ returns a REQ for a service without a listener, which every device
 // answers.
 func (p *port) unknownServiceREQ() ib.Packet {
-	const nobody = 9
+	const unusedPort = 9
 	header := ib.AddrHeader{SrcPort: 40000, Src: p.peerAddr, Dst: p.deviceAddr}
 	return ib.CM(0x77, ib.REQ{
-		LocalCommID: new(uint32(0x4711)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, nobody)), LocalCAGUID: new(uint64(0x1234)),
+		LocalCommID: new(uint32(0x4711)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, unusedPort)), LocalCAGUID: new(uint64(0x1234)),
 		QPN: new(uint32(peerQPN)), LocalGID: p.peerAddr, RemoteGID: p.deviceAddr, Private: header.Append(nil),
 	})
 }

@@ -95,6 +95,8 @@ type qpMover struct {
 	unspecified verbs.QPAttrMask
 }
 
+// newQPMover ends the case as unsupported if queue pairs of the type cannot be connected by
+// ibv_modify_qp.
 func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	m := &qpMover{Rig: r, kind: kind}
 	if kind != verbs.QPTypeUD {
