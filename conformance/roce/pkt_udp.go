@@ -62,7 +62,7 @@ var udpCases = []conformance.Case{
 		Cite:  annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
 		Sends:   "WRITEs, READs and duplicates from changing source ports, and responses to a request of the device",
-		Expects: "one source port in all packets of the device's",
+		Expects: "one source port in all packets of the device",
 		Defects: []string{"SourcePortPerPacket"},
 		Run: onRC(func(c *conn) {
 			var ports sourcePorts

@@ -39,7 +39,7 @@ var sqdCases = []conformance.Case{
 		Title: "A queue pair in SQD raises SQ_DRAINED when its last request is acknowledged, if the event was requested",
 		Cite:  ibta("", "roce/sqd/2"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "ACKs for two SENDs of the device's, one by one",
+		Sends:   "ACKs for two SENDs of the device, one by one",
 		Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested",
 		Defects: []string{"SQNeverDrains"},
 		Run: onPort(func(p *port) {
@@ -67,7 +67,7 @@ var sqdCases = []conformance.Case{
 		Title: "A queue pair cannot go from SQD to RTS while its send queue drains",
 		Cite:  ibta("", "roce/sqd/3"), Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK for a SEND of the device's, late",
+		Sends:   "an ACK for a SEND of the device, late",
 		Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
 		Defects: []string{"SQDIgnored"},
 		Run: onPort(func(p *port) {

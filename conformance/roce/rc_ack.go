@@ -111,7 +111,7 @@ var ackCases = []conformance.Case{
 		Title: "The last packet of a SEND or WRITE has AckReq",
 		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
 		Labels:  []string{"service:rc"},
-		Sends:   "an ACK to each message of the device's: SENDs and WRITEs of one packet and of three, with and without immediate",
+		Sends:   "an ACK to each message of the device: SENDs and WRITEs of one packet and of three, with and without immediate",
 		Expects: "AckReq in LAST and ONLY; it may be set in others too",
 		Defects: []string{"AckReqNever"},
 		Run: onConn(setup{}, func(c *conn) {

@@ -12,7 +12,7 @@ var badAnswerCases = []conformance.Case{
 		ID:    "rc/ack/reserved-syndrome-is-no-success",
 		Title: "An acknowledgement with a reserved syndrome completes no request successfully",
 		Cite:  ibta("", "roce/rc/ack/12"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a WRITE of the device's: an ACK with type bits 10, or with bit 7 set",
+		Sends:   "to a WRITE of the device: an ACK with type bits 10, or with bit 7 set",
 		Expects: "the answer is ignored, or the WRITE completes with BAD_RESP_ERR",
 		Defects: []string{"BadRespSucceeds"},
 		Run: onPort(onEachConn(setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *conn, syndrome uint8) {
@@ -23,7 +23,7 @@ var badAnswerCases = []conformance.Case{
 		ID:    "rc/ack/reserved-nak-code-is-no-success",
 		Title: "A NAK with a reserved code is not treated as an ACK",
 		Cite:  ibta("", "roce/rc/ack/14"), Level: conformance.Should, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a WRITE of the device's: a NAK with code 5, 16 or 31",
+		Sends:   "to a WRITE of the device: a NAK with code 5, 16 or 31",
 		Expects: "the NAK is ignored, or the WRITE completes with an error",
 		Defects: []string{"ReservedNAKIsAck"},
 		Run: onPort(onEachConn(setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *conn, syndrome uint8) {
@@ -65,7 +65,7 @@ var badAnswerCases = []conformance.Case{
 		ID:    "rc/ack/fatal-nak-codes-have-statuses-of-their-own",
 		Title: "NAK codes 1, 2 and 3 complete the refused request with REM_INV_REQ_ERR, REM_ACCESS_ERR and REM_OP_ERR",
 		Cite:  ibta("Table 63", "roce/rc/ack/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a WRITE of the device's: a NAK with each code",
+		Sends:   "to a WRITE of the device: a NAK with each code",
 		Expects: "the status of the code",
 		Defects: []string{"NAKFlushesAll"},
 		Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {

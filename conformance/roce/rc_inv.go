@@ -32,7 +32,7 @@ var invalidateCases = []conformance.Case{
 	},
 	{
 		ID:    "rc/inv/completion-names-the-key",
-		Title: "The completion of a receive whose message invalidated a key says so and names the key",
+		Title: "The completion of a receive whose message invalidated a key has the flag and the key",
 		Cite:  ibta("", "roce/rc/inv/2"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelRC,
 		Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
 		Expects: "completions with the flag and the key, then one without the flag",

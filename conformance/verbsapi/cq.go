@@ -226,7 +226,7 @@ var cqCases = []conformance.Case{
 		Title: "An enlarged completion queue has the requested room",
 		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/12"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
 		Sends:   "as many completions as the queue has room for now",
-		Expects: "a depth of at least what was asked for, all of the completions, and no overrun",
+		Expects: "at least the requested depth, all of the completions, and no overrun",
 		Defects: []string{"ResizeNoop"},
 		Run: rig.Body(func(r *rig.Rig) {
 			cq := newCQ(r, 2, nil)

@@ -134,7 +134,7 @@ var settingCases = []conformance.Case{
 		Title: "An invalid MTU, depth, timer or source index of a connection is refused, and changes nothing",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends:   "nothing",
-		Expects: "a refusal of MTUs 0 and 6, of more reads than the device answers, of RNR timer 32 and of an index that stands for no address of the device's, on the way to RTR; the state INIT",
+		Expects: "MTUs 0 and 6, more reads than the device supports, RNR timer 32 and a source index without an address are refused in INIT to RTR; the state stays INIT",
 		Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
 		Run: rig.Body(func(r *rig.Rig) {
 			m := newQPMover(r, verbs.QPTypeRC)
@@ -146,7 +146,7 @@ var settingCases = []conformance.Case{
 			}{
 				{"an MTU of 0", func(a *verbs.QPAttr) { a.PathMTU = 0 }},
 				{"an MTU of 6", func(a *verbs.QPAttr) { a.PathMTU = 6 }},
-				{"more reads than the device answers", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = queryDevice(r).MaxQPRdAtomic + 1 }},
+				{"more reads than the device supports", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = queryDevice(r).MaxQPRdAtomic + 1 }},
 				{"an RNR timer of 32", func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
 				{"a source index without an address", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = nowhere }},
 			} {
