@@ -111,7 +111,7 @@ func decode(t testing.TB, frames ...frame) (all []decoded) {
 		for i := range p.PDUs {
 			one.ops = append(one.ops, p.PDUs[i].Op()+": "+p.PDUs[i].Summary())
 			p.PDUs[i].Headers()
-			if f := p.PDUs[i].FPDU; f != nil && f.Check != iwarp.CheckBad && f.Segment.Control.Opcode == iwarp.OpSend {
+			if f := p.PDUs[i].FPDU; f != nil && f.CRCStatus != iwarp.CRCBad && f.Segment.Control.Opcode == iwarp.OpSend {
 				checkSend(t, f)
 			}
 		}

@@ -213,7 +213,7 @@ func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) 
 	if !whole {
 		return false
 	}
-	framing.CRC = f.Check == wire.CheckGood
+	framing.CRC = f.CRCStatus == wire.CRCGood
 	return framing.CRC || f.CRC == 0
 }
 
@@ -223,7 +223,7 @@ func (s *Stream) addFPDU(h, reverse *tcpDirection, f *wire.FPDU) {
 	p.Protocol = "iWARP"
 	d := &FPDU{FPDU: *f, Framing: h.mpa.framing(&reverse.mpa), Guessed: !h.mpa.hasFrame || !reverse.mpa.hasFrame}
 	if d.Guessed {
-		d.Framing.CRC = f.Check == wire.CheckGood || f.Check == wire.CheckBad
+		d.Framing.CRC = f.CRCStatus == wire.CRCGood || f.CRCStatus == wire.CRCBad
 	}
 	// The deframer reuses its buffer.
 	at := len(s.arena)
@@ -232,13 +232,13 @@ func (s *Stream) addFPDU(h, reverse *tcpDirection, f *wire.FPDU) {
 	err := d.Segment.Parse(d.ULPDU)
 	d.HeadersComplete = err == nil
 	p.PDUs = append(p.PDUs, PDU{FPDU: d})
-	if err != nil && f.Check != wire.CheckMissing {
+	if err != nil && f.CRCStatus != wire.CRCUnknown {
 		p.mark(MarkMalformed, err.Error())
 	}
-	if f.Check == wire.CheckBad {
+	if f.CRCStatus == wire.CRCBad {
 		p.mark(MarkChecksum, "CRC of an FPDU is wrong")
 	}
-	if f.MarkerFault {
+	if f.MarkerMismatch {
 		p.mark(MarkMalformed, "a marker and a ULPDU_Length disagree")
 	}
 	if d.HeadersComplete && !d.Segment.Control.Consistent() {

@@ -34,14 +34,14 @@ func (m *MPAStart) headers() []Header {
 func (f *FPDU) headers() []Header {
 	h := Header{Name: "FPDU"}
 	h.add("ULPDU_Length", f.Length, "")
-	h.add("position", f.At, "")
+	h.add("position", f.Offset, "")
 	h.add("pad", wire.PadLen(f.Length), fmt.Sprintf("%d octets", wire.PadLen(f.Length)))
 	h.add("markers", f.Markers, "")
-	text := f.Check.String()
-	if f.Check != wire.CheckMissing {
-		text = fmt.Sprintf("0x%08x (%v)", f.CRC, f.Check)
+	text := f.CRCStatus.String()
+	if f.CRCStatus != wire.CRCUnknown {
+		text = fmt.Sprintf("0x%08x (%v)", f.CRC, f.CRCStatus)
 	}
-	h.add("CRC", f.Check.String(), text)
+	h.add("CRC", f.CRCStatus.String(), text)
 	h.add("framing guessed", f.Guessed, "")
 	all := []Header{h}
 	if !f.HeadersComplete {

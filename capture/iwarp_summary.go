@@ -84,10 +84,10 @@ func (f *FPDU) summary() string {
 	} else {
 		fmt.Fprintf(&b, "%d octets", f.Length)
 	}
-	switch f.Check {
-	case wire.CheckBad:
+	switch f.CRCStatus {
+	case wire.CRCBad:
 		b.WriteString(" CRC bad")
-	case wire.CheckMissing:
+	case wire.CRCUnknown:
 		b.WriteString(" truncated")
 	}
 	return b.String()

@@ -176,8 +176,8 @@ func TestMarkersMatchTshark(t *testing.T) {
 		for i := range p.PDUs {
 			if f := p.PDUs[i].FPDU; f != nil {
 				markers += f.Markers
-				if f.Check != iwarp.CheckGood || f.MarkerFault || fmt.Sprint(f.Length) != want[f.Segment.Untagged.MSN-1] {
-					t.Errorf("packet %d: CRC %v, marker fault %v, %d octets", p.Number, f.Check, f.MarkerFault, f.Length)
+				if f.CRCStatus != iwarp.CRCGood || f.MarkerMismatch || fmt.Sprint(f.Length) != want[f.Segment.Untagged.MSN-1] {
+					t.Errorf("packet %d: CRC %v, marker fault %v, %d octets", p.Number, f.CRCStatus, f.MarkerMismatch, f.Length)
 				}
 			}
 		}

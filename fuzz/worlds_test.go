@@ -130,7 +130,7 @@ func sealDatagram(d *link.Datagram) []byte {
 	if len(d.Payload) < dgwire.CRCLen {
 		return d.Payload
 	}
-	return dgwire.Seal(d.Payload[:len(d.Payload)-dgwire.CRCLen], 0)
+	return dgwire.AppendCRC(d.Payload[:len(d.Payload)-dgwire.CRCLen], 0)
 }
 
 // aimDatagram changes where a tagged segment goes, or what a Read Request asks for.

@@ -123,9 +123,9 @@ func pduJSON(d *capture.PDU) jsonPDU {
 		} else {
 			out.QN, out.MSN, out.MO = ptr(uint32(g.Untagged.QN)), ptr(uint32(g.Untagged.MSN)), &g.Untagged.MO
 		}
-		out.Check = d.FPDU.Check.String()
+		out.Check = d.FPDU.CRCStatus.String()
 	case d.FPDU != nil:
-		out.Check = d.FPDU.Check.String()
+		out.Check = d.FPDU.CRCStatus.String()
 	}
 	return out
 }

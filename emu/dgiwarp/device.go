@@ -28,12 +28,12 @@ type Device struct {
 	link link.PacketLink
 	udp  *udplink.Link // below link, for its counters; nil in a simulated world
 
-	addrs device.Addresses
+	addrs device.PortAddrs
 }
 
 var (
-	_ verbs.Context = (*Device)(nil)
-	_ drive.Holder  = (*Device)(nil)
+	_ verbs.Context        = (*Device)(nil)
+	_ drive.DelayingEngine = (*Device)(nil)
 )
 
 // The Device itself is what the driver drives: the engine, with the delivery of
@@ -62,7 +62,7 @@ func (d *Device) StrictDeadline() mono.Time { return d.nic.StrictDeadline() }
 func (d *Device) Release() bool { return false }
 
 // Settle hands on what the NIC has to report.
-func (d *Device) Settle(mono.Time) { d.Fire() }
+func (d *Device) Settle(mono.Time) { d.DeliverCompletionEvents() }
 
 // Output fills ds with what is to be sent. On UD that completes requests, which
 // is reported here: the driver settles before it sends and may go to sleep behind
@@ -70,7 +70,7 @@ func (d *Device) Settle(mono.Time) { d.Fire() }
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	n := d.fill(now, ds)
 	if d.nic.CompletionEvents() > 0 {
-		d.Fire()
+		d.DeliverCompletionEvents()
 	}
 	return n
 }
@@ -86,7 +86,7 @@ func (d *Device) fill(now mono.Time, ds []link.Datagram) int {
 // hooks are what the parts that all providers share have to know of this one.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
-		Owner:    func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
+		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
 		CreateAH: d.createAH,
 	}
 }
@@ -99,8 +99,8 @@ func (o *observer) LinkChanged(up bool) { o.nic.SetPort(up) }
 
 // AddrChanged implements link.PortObserver.
 func (o *observer) AddrChanged(addr netip.Addr, present bool) {
-	if o.addrs.Set(addr, present) {
-		o.nic.SetGIDs(o.addrs.Table(o.cfg.NIC.GIDs))
+	if o.addrs.SetPresent(addr, present) {
+		o.nic.SetGIDs(o.addrs.FilterGIDs(o.cfg.NIC.GIDs))
 	}
 }
 
@@ -112,7 +112,7 @@ func (d *Device) Info() verbs.DeviceInfo {
 // QueryDevice returns what the device can do, with queue pairs that CreateQP
 // makes: those of RD have more operations, and no groups.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
-	if err := d.Live("query_device"); err != nil {
+	if err := d.CheckOpen("query_device"); err != nil {
 		return verbs.DeviceAttr{}, err
 	}
 	caps := verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
@@ -133,7 +133,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 // QueryPort describes the port. MaxMsg is that of a Send. The MTU is the largest
 // of verbs' five that fits in one packet; longer messages take several.
 func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
-	if err := d.OnlyPort("query_port", port); err != nil {
+	if err := d.CheckPort("query_port", port); err != nil {
 		return a, err
 	}
 	err = d.Control("query_port", func() error {
@@ -156,12 +156,12 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 // QueryGID returns an entry of the GID table: one of the device's addresses. That of
 // one which was taken away is empty.
 func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
-	if err := d.OnlyPort("query_gid", port); err != nil {
+	if err := d.CheckPort("query_gid", port); err != nil {
 		return e, err
 	}
 	err = d.Control("query_gid", func() error {
 		table := d.nic.Config().GIDs
-		if err := d.InTable("query_gid", index, len(table)); err != nil {
+		if err := d.CheckIndex("query_gid", index, len(table)); err != nil {
 			return err
 		}
 		e = table[index]
@@ -173,10 +173,10 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 // QueryPKey returns the only entry of the partition table. There are no
 // partitions, but generic programs name one.
 func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
-	if err := d.OnlyPort("query_pkey", port); err != nil {
+	if err := d.CheckPort("query_pkey", port); err != nil {
 		return 0, err
 	}
-	return 0xffff, d.InTable("query_pkey", index, 1)
+	return 0xffff, d.CheckIndex("query_pkey", index, 1)
 }
 
 // CreateSRQ makes a shared receive queue.
@@ -228,7 +228,7 @@ func (d *Device) Counters() []verbs.Counter {
 
 // Close closes the device and its link. Calls that wait return ErrClosed.
 func (d *Device) Close() error {
-	if !d.Shut(func() {}) {
+	if !d.Shutdown(func() {}) {
 		return nil
 	}
 	return d.link.Close()

@@ -77,7 +77,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.Costs = simdrive.DefaultCosts()
 	}
 	if cfg.NIC.Secret == ([16]byte{}) {
-		cfg.NIC.Secret = simdrive.Secret(w, "dgiwarp/secret/"+port.Name())
+		cfg.NIC.Secret = simdrive.NewSecret(w, "dgiwarp/secret/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
 		return simdrive.New(w, d, l, port, cfg.Costs, (*observer)(d))
@@ -88,7 +88,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 // device closes the link.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	if cfg.NIC.Secret == ([16]byte{}) {
-		cfg.NIC.Secret = drive.Secret()
+		cfg.NIC.Secret = drive.NewSecret()
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
 		return drive.NewReal(d, l, startTime)
@@ -105,9 +105,9 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	}
 	addr := cfg.Addrs[0].Unmap()
 	sock.Local = netip.AddrPortFrom(addr, cmp.Or(cfg.NIC.Port, cfg.NIC.Defects.Port()))
-	sock.FixID = func([]byte, uint16) {} // the CRC does not cover the identification
-	sock.Broadcast = addr.Is4()          // who names that address means it
-	sock.OwnSource = false               // peers answer to where packets come from
+	sock.PatchIPID = func([]byte, uint16) {} // the CRC does not cover the identification
+	sock.Broadcast = addr.Is4()              // who names that address means it
+	sock.SeparateSourcePort = false          // peers answer to where packets come from
 	sock.HopLimit = cmp.Or(sock.HopLimit, engine.DefaultHopLimit)
 	if cfg.QP.Reliable && !cfg.Defects.MarksIgnored {
 		sock.TClass |= link.ECT0 // which packets with data carry
@@ -153,7 +153,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	if err != nil {
 		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, err)
 	}
-	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewAddresses(cfg.Addrs)}
+	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
 	if cfg.Defects != (dgwire.Defects{}) {
 		d.edge = dgwire.New(cfg.Defects, defective{nic})
 	}

@@ -31,7 +31,7 @@ type queuePair struct {
 	dev    *Device
 	q      *engine.QP
 	refs   engine.Refs // of the request being posted
-	groups device.Groups
+	groups device.McastGroups
 }
 
 // CreateQP makes a queue pair as Config.QP has them.
@@ -50,10 +50,10 @@ func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) 
 	h := &queuePair{Object: device.Object{D: &d.shared}, dev: d}
 	err := d.Control(op, func() (err error) {
 		if err := cmp.Or(
-			device.OwnIfGiven(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
-			device.OwnIfGiven(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
-			device.OwnIfGiven(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
-			device.OwnIfGiven(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
+			device.CheckOptionalHandle(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
+			device.CheckOptionalHandle(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
+			device.CheckOptionalHandle(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
+			device.CheckOptionalHandle(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
 		); err != nil {
 			return err
 		}
@@ -125,11 +125,11 @@ func (q *queuePair) resolve(wr *verbs.SendWR) (err error) {
 	if wr.UD.AH != nil {
 		h, ok := wr.UD.AH.(*addressHandle)
 		if !ok || h.D != q.D {
-			return device.Foreign("post_send", "address handle")
+			return device.ForeignHandleError("post_send", "address handle")
 		}
 		q.refs.AH = h.a
 	}
-	q.refs.Window, q.refs.Region, err = q.D.BindRefs(wr)
+	q.refs.Window, q.refs.Region, err = q.D.ResolveBind(wr)
 	return err
 }
 
@@ -143,7 +143,7 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 		if q.dev.nic.Starving() {
 			q.dev.Driver().Pump()
 		} else if q.dev.nic.CompletionEvents() > 0 {
-			q.dev.Fire()
+			q.dev.DeliverCompletionEvents()
 		}
 		q.dev.Driver().Unlock()
 	}()

@@ -40,7 +40,7 @@ type Datagram struct {
 	HopLimit uint8
 	// Unlike says what else is not as in the packets of an ordinary socket. Links
 	// over sockets neither see nor set it.
-	Unlike Unlikeness
+	Variants HeaderVariants
 	// IPID is the IPv4 identification field. RoCEv2's ICRC covers it, so a link
 	// that cannot see it says so with IPIDUnknown rather than guess. It has no
 	// meaning over IPv6.
@@ -55,15 +55,15 @@ type Datagram struct {
 	Payload []byte
 }
 
-// Unlikeness is how a datagram's headers, and its frame, differ from those that a
+// HeaderVariants is how a datagram's headers, and its frame, differ from those that a
 // socket makes, which forbids fragmentation and fills in the checksum.
-type Unlikeness uint8
+type HeaderVariants uint8
 
 // The differences.
 const (
-	NoChecksum  Unlikeness = 1 << iota // the UDP checksum is left out
-	MayFragment                        // DF is clear
-	Padded                             // bytes that are not the packet's follow it in its frame
+	NoChecksum  HeaderVariants = 1 << iota // the UDP checksum is left out
+	MayFragment                            // DF is clear
+	Padded                                 // bytes that are not the packet's follow it in its frame
 )
 
 // ECNBits returns the datagram's ECN code point.

@@ -22,7 +22,7 @@ func TestPortImplementsPacketLink(t *testing.T) {
 		"switch, IPv6": {NetConfig{}, "fd00::1", "fd00::2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			linktest.Contract(t, func(t *testing.T) linktest.Bench {
+			linktest.TestPacketLink(t, func(t *testing.T) linktest.Bench {
 				w := New(Config{})
 				n := newNet(t, w, tc.cfg)
 				l := LinkConfig{RateBps: 1e9, Latency: time.Microsecond}

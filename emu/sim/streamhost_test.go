@@ -11,7 +11,7 @@ import (
 func TestStreamHostImplementsStreamNet(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, cut := range []uint32{0, 400_000} {
-			linktest.StreamContract(t, func(t *testing.T) linktest.StreamBench {
+			linktest.TestStreamNet(t, func(t *testing.T) linktest.StreamBench {
 				w := New(Config{Seed: 1})
 				t.Cleanup(w.Close)
 				n := newNet(t, w, NetConfig{Stream: StreamConfig{CutPPM: cut, BufferBytes: 64 << 10}})

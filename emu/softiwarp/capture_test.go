@@ -127,8 +127,8 @@ func fpdus(t *testing.T, stream []byte, framing wire.Framing) (lines []string) {
 			return lines
 		}
 		var h wire.Header
-		if _, err := h.Parse(f.ULPDU); err != nil || f.Check == wire.CheckBad {
-			t.Fatalf("FPDU %d: CRC %v, %v", len(lines), f.Check, err)
+		if _, err := h.Parse(f.ULPDU); err != nil || f.CRCStatus == wire.CRCBad {
+			t.Fatalf("FPDU %d: CRC %v, %v", len(lines), f.CRCStatus, err)
 		}
 		lines = append(lines, fmt.Sprintf("0x%02x %d 0x%08x", uint8(h.Control.Opcode), f.Length, bits.ReverseBytes32(f.CRC)))
 		rest = more

@@ -22,14 +22,14 @@ type connection struct {
 	wire     drive.StreamConn // c, behind what is wrong with the device's wire
 	qp       *queuePair       // nil until there is one
 	listener *listener        // where it came in, until Next has given it out
-	gate     drive.Gate
+	gate     drive.Cond
 	remote   netip.AddrPort
 	param    verbs.ConnParam // what the peer asked for or granted
 }
 
 // own makes a connection of the engine's c.
 func (m *manager) own(c *engine.Conn, qp *queuePair, remote netip.AddrPort, what string) *connection {
-	x := &connection{m: m, c: c, wire: c, qp: qp, remote: remote, gate: m.d.streams.NewGate(drive.Name(what))}
+	x := &connection{m: m, c: c, wire: c, qp: qp, remote: remote, gate: m.d.streams.NewCond(drive.WaitReason(what))}
 	if m.d.edge != nil {
 		x.wire = m.d.edge.Conn(c, qp != nil)
 	}

@@ -32,7 +32,7 @@ type Device struct {
 	cm      manager
 	mtu     verbs.MTU
 	down    bool // the link is
-	addrs   device.Addresses
+	addrs   device.PortAddrs
 }
 
 var _ verbs.Context = (*Device)(nil)
@@ -88,13 +88,13 @@ func (d *Device) NextOutput() (drive.StreamConn, bool) {
 // whether a connection had any, and with it may have something to write.
 func (d *Device) report() (conns bool) {
 	conns = d.cm.hear()
-	d.Fire()
+	d.DeliverCompletionEvents()
 	return conns
 }
 
 // hooks are what the parts that all providers share have to know of this one.
 func (d *Device) hooks() device.Hooks {
-	return device.Hooks{Owner: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }}
+	return device.Hooks{QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }}
 }
 
 // observer is a Device as it hears of its port.
@@ -116,8 +116,8 @@ func (o *observer) LinkChanged(up bool) {
 // AddrChanged implements link.PortObserver. Connections from an address that is gone
 // are TCP's to end.
 func (o *observer) AddrChanged(addr netip.Addr, present bool) {
-	if o.addrs.Set(addr, present) {
-		o.nic.Report(device.GIDChange())
+	if o.addrs.SetPresent(addr, present) {
+		o.nic.Report(device.GIDChangeEvent())
 	}
 }
 
@@ -128,7 +128,7 @@ func (d *Device) Info() verbs.DeviceInfo {
 
 // QueryDevice returns what the device can do.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
-	if err := d.Live("query_device"); err != nil {
+	if err := d.CheckOpen("query_device"); err != nil {
 		return verbs.DeviceAttr{}, err
 	}
 	caps := verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
@@ -142,7 +142,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 // QueryPort describes the port. The MTU is the largest of verbs' five that fits
 // in a packet of the interface: iWARP itself has none.
 func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
-	if err := d.OnlyPort("query_port", port); err != nil {
+	if err := d.CheckPort("query_port", port); err != nil {
 		return a, err
 	}
 	err = d.Control("query_port", func() error {
@@ -161,15 +161,15 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 // QueryGID returns an entry of the GID table: one of the device's addresses. That of
 // one which was taken away is empty.
 func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
-	if err := d.OnlyPort("query_gid", port); err != nil {
+	if err := d.CheckPort("query_gid", port); err != nil {
 		return e, err
 	}
-	if err := d.InTable("query_gid", index, len(d.cfg.Addrs)); err != nil {
+	if err := d.CheckIndex("query_gid", index, len(d.cfg.Addrs)); err != nil {
 		return e, err
 	}
 	err = d.Control("query_gid", func() error {
 		e = verbs.GIDEntry{Index: index, Type: verbs.GIDTypeIB}
-		if d.addrs.Has(index) {
+		if d.addrs.IsPresent(index) {
 			e.GID = verbs.GIDFrom(d.cfg.Addrs[index])
 		}
 		return nil
@@ -180,10 +180,10 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 // QueryPKey returns the only entry of the partition table. iWARP has no
 // partitions, but generic programs name one.
 func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
-	if err := d.OnlyPort("query_pkey", port); err != nil {
+	if err := d.CheckPort("query_pkey", port); err != nil {
 		return 0, err
 	}
-	return 0xffff, d.InTable("query_pkey", index, 1)
+	return 0xffff, d.CheckIndex("query_pkey", index, 1)
 }
 
 // CreateSRQ makes a shared receive queue.
@@ -220,7 +220,7 @@ func (d *Device) Counters() []verbs.Counter {
 	return append(all, []verbs.Counter{
 		{Name: "tcp_dialed", Value: s.Dialed},
 		{Name: "tcp_accepted", Value: s.Accepted},
-		{Name: "tcp_turned_away", Value: s.TurnedAway},
+		{Name: "tcp_turned_away", Value: s.Rejected},
 		{Name: "tcp_reads", Value: s.ReadCalls},
 		{Name: "tcp_reads_empty", Value: s.ReadEmptyCalls},
 		{Name: "tcp_rcvd_octets", Value: s.ReadBytes},
@@ -238,7 +238,7 @@ func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
 // Close closes the device and its streams: connections that were not closed in
 // order break. Calls that wait return ErrClosed.
 func (d *Device) Close() error {
-	if !d.Shut(func() {}) {
+	if !d.Shutdown(func() {}) {
 		return nil
 	}
 	return d.net.Close()

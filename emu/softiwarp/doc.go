@@ -77,7 +77,7 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 		cfg.Costs = simdrive.DefaultCosts()
 	}
 	if cfg.NIC.KeySecret == ([16]byte{}) {
-		cfg.NIC.KeySecret = simdrive.Secret(w, "softiwarp/keys/"+port.Name())
+		cfg.NIC.KeySecret = simdrive.NewSecret(w, "softiwarp/keys/"+port.Name())
 	}
 	return open(cfg, n, port.MTU(), func(d *Device) drive.StreamDriver {
 		return simdrive.NewStreams(w, d, n, port, cfg.Costs, (*observer)(d))
@@ -88,7 +88,7 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 // dialed or listened there yet. The device closes the net.
 func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
-		cfg.NIC.KeySecret = drive.Secret()
+		cfg.NIC.KeySecret = drive.NewSecret()
 	}
 	mtu := defaultMTU
 	if len(cfg.Addrs) > 0 {
@@ -140,7 +140,7 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 	for i, a := range cfg.Addrs {
 		cfg.Addrs[i] = a.Unmap()
 	}
-	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewAddresses(cfg.Addrs)}
+	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewPortAddrs(cfg.Addrs)}
 	if cfg.Defects != (iwarpwire.Defects{}) {
 		d.edge = iwarpwire.New(cfg.Defects, cfg.NIC.MPA.NoCRC)
 	}

@@ -27,7 +27,7 @@ type listener struct {
 	addr    netip.AddrPort
 	ends    []drive.StreamListener
 	backlog int
-	gate    drive.Gate
+	gate    drive.Cond
 	// All that came in and was not given out: first those whose Request has not
 	// come, or not all of it.
 	starting []*connection
@@ -51,7 +51,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 		if err := l.listen(addr); err != nil {
 			return connError(op, addr, err)
 		}
-		l.gate = m.d.streams.NewGate(drive.Name(fmt.Sprintf("connection request to %v", l.addr)))
+		l.gate = m.d.streams.NewCond(drive.WaitReason(fmt.Sprintf("connection request to %v", l.addr)))
 		return nil
 	})
 	if err != nil {
@@ -215,7 +215,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 		return nil, err
 	}
 	defer m.d.Leave()
-	q, err := device.Own[*queuePair](&m.d.shared, op, "QP", qp)
+	q, err := device.CheckHandle[*queuePair](&m.d.shared, op, "QP", qp)
 	if err != nil {
 		return nil, err
 	}

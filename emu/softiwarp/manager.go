@@ -54,7 +54,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 		return nil, err
 	}
 	defer m.d.Leave()
-	q, err := device.Own[*queuePair](&m.d.shared, op, "QP", qp)
+	q, err := device.CheckHandle[*queuePair](&m.d.shared, op, "QP", qp)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func TestCloseEndsWaitsOnTCPSockets(t *testing.T) {
 	}
 	for {
 		a.Driver().Lock(drive.CallWait)
-		n := a.Waiting()
+		n := a.BlockedCalls()
 		a.Driver().Unlock()
 		if n == len(calls) {
 			break

@@ -69,15 +69,15 @@ func TestCloseEndsWaitsInASimulatedWorld(t *testing.T) {
 			})
 		}
 		p.Sleep(time.Millisecond)
-		if ended != 0 || a.Waiting() != len(calls) {
-			t.Errorf("%d of %d calls wait, %d have ended", a.Waiting(), len(calls), ended)
+		if ended != 0 || a.BlockedCalls() != len(calls) {
+			t.Errorf("%d of %d calls wait, %d have ended", a.BlockedCalls(), len(calls), ended)
 		}
 		if err := a.Close(); err != nil {
 			return err
 		}
 		p.Sleep(time.Microsecond)
-		if ended != len(calls) || a.Waiting() != 0 {
-			t.Errorf("%d of %d calls have ended, %d wait", ended, len(calls), a.Waiting())
+		if ended != len(calls) || a.BlockedCalls() != 0 {
+			t.Errorf("%d of %d calls have ended, %d wait", ended, len(calls), a.BlockedCalls())
 		}
 		return a.Close()
 	})

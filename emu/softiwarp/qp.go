@@ -28,10 +28,10 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	h := &queuePair{Object: device.Object{D: &d.shared}, dev: d}
 	err := d.Control(op, func() (err error) {
 		if err := cmp.Or(
-			device.OwnIfGiven(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
-			device.OwnIfGiven(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
-			device.OwnIfGiven(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
-			device.OwnIfGiven(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
+			device.CheckOptionalHandle(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
+			device.CheckOptionalHandle(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
+			device.CheckOptionalHandle(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
+			device.CheckOptionalHandle(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
 		); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	wrs = q.q.InOrder(wrs)
 	for i := range wrs {
-		q.refs.Window, q.refs.Region, err = q.D.BindRefs(&wrs[i])
+		q.refs.Window, q.refs.Region, err = q.D.ResolveBind(&wrs[i])
 		if err == nil {
 			err = q.q.PostSend(&wrs[i], &q.refs)
 		}
@@ -91,7 +91,7 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	// A receive sends nothing. But one that is flushed at once completes.
 	defer func() {
 		if q.dev.nic.CompletionEvents() > 0 {
-			q.dev.Fire()
+			q.dev.DeliverCompletionEvents()
 		}
 		q.dev.streams.Unlock()
 	}()

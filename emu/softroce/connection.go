@@ -16,7 +16,7 @@ type connection struct {
 	m      *manager
 	id     cm.ConnID
 	qp     *pair // nil for a lookup
-	gate   drive.Gate
+	gate   drive.Cond
 	remote netip.AddrPort
 	param  verbs.ConnParam // what the peer asked for or granted
 	events []cm.Event

@@ -26,7 +26,7 @@ type Device struct {
 	link link.PacketLink
 	cm   manager
 
-	addrs device.Addresses
+	addrs device.PortAddrs
 }
 
 var _ verbs.Context = (*Device)(nil)
@@ -66,7 +66,7 @@ func (d *Device) edgeDeadline() mono.Time {
 // NIC has to report.
 func (d *Device) Settle(now mono.Time) {
 	d.cm.exchange(now)
-	d.Fire()
+	d.DeliverCompletionEvents()
 }
 
 // Release lets packets go that the NIC keeps back.
@@ -88,8 +88,8 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 // hooks are what the parts that all providers share have to know of this one.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
-		Owner:         func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*pair).handles[0] },
-		Observe:       func(e nic.Event) { d.cm.observe(d.Driver().Now(), e) },
+		QPHandle:      func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*pair).handles[0] },
+		OnEvent:       func(e nic.Event) { d.cm.observe(d.Driver().Now(), e) },
 		BeforeControl: d.payAcks,
 		CreateAH:      d.createAH,
 	}
@@ -111,8 +111,8 @@ func (o *observer) LinkChanged(up bool) { o.nic.SetPort(up) }
 
 // AddrChanged implements link.PortObserver.
 func (o *observer) AddrChanged(addr netip.Addr, present bool) {
-	if o.addrs.Set(addr, present) {
-		o.nic.SetGIDs(o.addrs.Table(gidTable(&o.cfg)))
+	if o.addrs.SetPresent(addr, present) {
+		o.nic.SetGIDs(o.addrs.FilterGIDs(gidTable(&o.cfg)))
 	}
 }
 
@@ -123,7 +123,7 @@ func (d *Device) Info() verbs.DeviceInfo {
 
 // QueryDevice returns what the device can do.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
-	if err := d.Live("query_device"); err != nil {
+	if err := d.CheckOpen("query_device"); err != nil {
 		return verbs.DeviceAttr{}, err
 	}
 	caps := verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
@@ -136,7 +136,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 
 // QueryPort describes the port.
 func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
-	if err := d.OnlyPort("query_port", port); err != nil {
+	if err := d.CheckPort("query_port", port); err != nil {
 		return a, err
 	}
 	err = d.Control("query_port", func() error {
@@ -149,12 +149,12 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 // QueryGID returns an entry of the GID table. That of an address which was taken
 // away is empty.
 func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
-	if err := d.OnlyPort("query_gid", port); err != nil {
+	if err := d.CheckPort("query_gid", port); err != nil {
 		return e, err
 	}
 	err = d.Control("query_gid", func() error {
 		table := d.nic.Config().GIDs
-		if err := d.InTable("query_gid", index, len(table)); err != nil {
+		if err := d.CheckIndex("query_gid", index, len(table)); err != nil {
 			return err
 		}
 		e = table[index]
@@ -165,11 +165,11 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 
 // QueryPKey returns an entry of the partition table.
 func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
-	if err := d.OnlyPort("query_pkey", port); err != nil {
+	if err := d.CheckPort("query_pkey", port); err != nil {
 		return 0, err
 	}
 	table := d.nic.Config().PKeys
-	if err := d.InTable("query_pkey", index, len(table)); err != nil {
+	if err := d.CheckIndex("query_pkey", index, len(table)); err != nil {
 		return 0, err
 	}
 	return table[index], nil
@@ -189,7 +189,7 @@ func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
 
 // Close closes the device and its link. Calls that wait return ErrClosed.
 func (d *Device) Close() error {
-	if !d.Shut(d.payAcks) {
+	if !d.Shutdown(d.payAcks) {
 		return nil
 	}
 	return d.link.Close()

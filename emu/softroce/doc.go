@@ -73,7 +73,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.Costs = simdrive.DefaultCosts()
 	}
 	if cfg.NIC.KeySecret == ([16]byte{}) {
-		cfg.NIC.KeySecret = simdrive.Secret(w, "softroce/keys/"+port.Name())
+		cfg.NIC.KeySecret = simdrive.NewSecret(w, "softroce/keys/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
 		return simdrive.New(w, d, l, port, cfg.Costs, (*observer)(d))
@@ -84,7 +84,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 // device closes the link.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
-		cfg.NIC.KeySecret = drive.Secret()
+		cfg.NIC.KeySecret = drive.NewSecret()
 	}
 	cfg.NIC.Congestion.CatchUp = cmp.Or(cfg.NIC.Congestion.CatchUp, wakeSlack)
 	return open(cfg, l, func(d *Device) drive.Driver {
@@ -94,16 +94,16 @@ func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 
 // OnUDP opens a device in real time on UDP sockets of the calling thread's
 // network namespace, bound to the RoCEv2 port of the first address. sock sets
-// what it likes of the socket; Local and FixID are filled in.
+// what it likes of the socket; Local and PatchIPID are filled in.
 func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) != 1 {
 		return nil, fmt.Errorf("softroce: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
 	}
 	sock.Local = netip.AddrPortFrom(cfg.Addrs[0], wire.Port)
-	sock.FixID = fixID
-	sock.PlainOnly = true
-	sock.TClass |= link.ECT0 // which all but congestion news carry
-	sock.OwnSource = true    // in RoCEv2 nobody sends to a source port
+	sock.PatchIPID = fixID
+	sock.DropFragmentable = true
+	sock.TClass |= link.ECT0       // which all but congestion news carry
+	sock.SeparateSourcePort = true // in RoCEv2 nobody sends to a source port
 	s, err := udplink.Open(sock)
 	if err != nil {
 		return nil, fmt.Errorf("softroce: %w", err)
@@ -170,7 +170,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 		cfg.CM.PKeys = nic.Config().PKeys
 	}
 	cfg.CM.MaxMTU = uint8(nic.MTU())
-	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewAddresses(cfg.Addrs)}
+	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
 	if cfg.Defects != (rocewire.Defects{}) {
 		d.edge = rocewire.New(cfg.Defects, defective{nic}, cfg.NIC.ICRC == engine.ICRCChecked)
 	}

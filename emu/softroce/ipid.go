@@ -12,5 +12,5 @@ func FindIPID(d *link.Datagram) (id uint16, ok bool) {
 	if d.Dst.Port() != wire.Port || !d.Is4() {
 		return 0, false
 	}
-	return wire.NewICRC(d.Src, d.Dst).CheckBlind(d.Payload)
+	return wire.NewICRC(d.Src, d.Dst).CheckAnyIPID(d.Payload)
 }

@@ -17,7 +17,7 @@ type listener struct {
 	m      *manager
 	id     cm.ListenID
 	addr   netip.AddrPort
-	gate   drive.Gate
+	gate   drive.Cond
 	queue  []cm.Event
 	closed bool
 }
@@ -41,7 +41,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 			return connError("listen", addr, err)
 		}
 		l.id, l.addr = id, addr
-		l.gate = m.d.Driver().NewGate(drive.Name(fmt.Sprintf("connection request to %v", addr)))
+		l.gate = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("connection request to %v", addr)))
 		m.listeners[id] = l
 		return nil
 	})
@@ -129,7 +129,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 		return nil, err
 	}
 	defer r.m.d.Leave()
-	q, err := device.Own[*queuePair](&r.m.d.shared, op, "QP", qp)
+	q, err := device.CheckHandle[*queuePair](&r.m.d.shared, op, "QP", qp)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (r *request) connect(q *pair, param verbs.ConnParam, timeout time.Duration)
 		m: m, id: r.e.Conn, qp: q, remote: r.Remote(), recvPSN: m.startPSN(), param: r.Param(),
 		gid: m.gidIndex(req.Path.Local), timeoutCode: req.Path.LocalAckTimeout,
 	}
-	c.gate = m.d.Driver().NewGate(drive.Name(fmt.Sprintf("confirmation of %v", c.remote)))
+	c.gate = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("confirmation of %v", c.remote)))
 	if err := c.toInit(); err != nil {
 		return nil, err
 	}

@@ -188,7 +188,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 		return nil, err
 	}
 	defer m.d.Leave()
-	q, err := device.Own[*queuePair](&m.d.shared, op, "QP", qp)
+	q, err := device.CheckHandle[*queuePair](&m.d.shared, op, "QP", qp)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (m *manager) begin(q *pair, addr netip.AddrPort, param verbs.ConnParam) (*c
 		return nil, err
 	}
 	c := &connection{m: m, qp: q, remote: addr, recvPSN: m.startPSN(), gid: index, timeoutCode: connAckTimeout}
-	c.gate = m.d.Driver().NewGate(drive.Name(fmt.Sprintf("connection to %v", addr)))
+	c.gate = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("connection to %v", addr)))
 	if err := c.toInit(); err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (m *manager) lookUp(addr netip.AddrPort, private []byte, timeout time.Durat
 		return peer, err
 	}
 	c := &connection{m: m, remote: addr}
-	c.gate = m.d.Driver().NewGate(drive.Name(fmt.Sprintf("service at %v", addr)))
+	c.gate = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("service at %v", addr)))
 	c.id, err = m.act().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr()},

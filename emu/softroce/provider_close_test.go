@@ -95,15 +95,15 @@ func TestCloseEndsWaitsInASimulatedWorld(t *testing.T) {
 			})
 		}
 		p.Sleep(time.Millisecond)
-		if ended != 0 || a.Waiting() != len(calls) {
-			t.Errorf("%d of %d calls wait, %d have ended", a.Waiting(), len(calls), ended)
+		if ended != 0 || a.BlockedCalls() != len(calls) {
+			t.Errorf("%d of %d calls wait, %d have ended", a.BlockedCalls(), len(calls), ended)
 		}
 		if err := a.Close(); err != nil {
 			return err
 		}
 		p.Sleep(time.Microsecond)
-		if ended != len(calls) || a.Waiting() != 0 {
-			t.Errorf("%d of %d calls have ended, %d wait", ended, len(calls), a.Waiting())
+		if ended != len(calls) || a.BlockedCalls() != 0 {
+			t.Errorf("%d of %d calls have ended, %d wait", ended, len(calls), a.BlockedCalls())
 		}
 		return nil
 	})
@@ -142,7 +142,7 @@ func TestCloseEndsWaitsOnUDPSockets(t *testing.T) {
 	}
 	for {
 		a.Driver().Lock(drive.CallWait)
-		n := a.Waiting()
+		n := a.BlockedCalls()
 		a.Driver().Unlock()
 		if n == len(calls) {
 			break
@@ -319,7 +319,7 @@ func TestConnectionOutlivesAHandle(t *testing.T) {
 			return err
 		}
 		p := first.(*queuePair).pair
-		p.conn = &connection{m: &d.cm, qp: p, gate: d.Driver().NewGate(nil)}
+		p.conn = &connection{m: &d.cm, qp: p, gate: d.Driver().NewCond(nil)}
 		if err := first.Close(); err != nil || p.conn == nil {
 			t.Errorf("%v, connection %v", err, p.conn)
 		}

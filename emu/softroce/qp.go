@@ -17,7 +17,7 @@ type pair struct {
 	q       *engine.QP
 	srq     bool
 	conn    *connection // made by the connection manager, nil if none
-	groups  device.Groups
+	groups  device.McastGroups
 	handles []*queuePair // open ones, oldest first; the last to be closed stays
 }
 
@@ -41,11 +41,11 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	var h *queuePair
 	err := d.Control(op, func() error {
 		if err := cmp.Or(
-			device.OwnIfGiven(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
-			device.OwnIfGiven(&d.shared, op, "XRC domain", in.XRCD, func(x *device.XRCD) { cfg.XRCD = x.X }),
-			device.OwnIfGiven(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
-			device.OwnIfGiven(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
-			device.OwnIfGiven(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
+			device.CheckOptionalHandle(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
+			device.CheckOptionalHandle(&d.shared, op, "XRC domain", in.XRCD, func(x *device.XRCD) { cfg.XRCD = x.X }),
+			device.CheckOptionalHandle(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
+			device.CheckOptionalHandle(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
+			device.CheckOptionalHandle(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
 		); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (d *Device) OpenQP(x verbs.XRCD, qpn verbs.QPN) (verbs.QP, error) {
 	const op = "open_qp"
 	var h *queuePair
 	err := d.Control(op, func() error {
-		dom, err := device.Own[*device.XRCD](&d.shared, op, "XRC domain", x)
+		dom, err := device.CheckHandle[*device.XRCD](&d.shared, op, "XRC domain", x)
 		if err != nil {
 			return err
 		}
@@ -132,11 +132,11 @@ func (q *queuePair) refs(wr *verbs.SendWR) (r engine.Refs, err error) {
 	if wr.UD.AH != nil {
 		h, ok := wr.UD.AH.(*addressHandle)
 		if !ok || h.D != q.D {
-			return r, device.Foreign("post_send", "address handle")
+			return r, device.ForeignHandleError("post_send", "address handle")
 		}
 		r.AH = h.a
 	}
-	r.Window, r.Region, err = q.D.BindRefs(wr)
+	r.Window, r.Region, err = q.D.ResolveBind(wr)
 	return r, err
 }
 

@@ -25,7 +25,7 @@ func appendPacket(b []byte, d *link.Datagram) []byte {
 		b = binary.BigEndian.AppendUint16(b, uint16(link.IPv4HeaderLen+length))
 		b = binary.BigEndian.AppendUint16(b, uint16(d.IPID))
 		flags := uint16(dontFragment)
-		if d.Unlike&link.MayFragment != 0 {
+		if d.Variants&link.MayFragment != 0 {
 			flags = 0
 		}
 		b = binary.BigEndian.AppendUint16(b, flags)
@@ -43,7 +43,7 @@ func appendPacket(b []byte, d *link.Datagram) []byte {
 	b = binary.BigEndian.AppendUint16(b, d.Dst.Port())
 	b = binary.BigEndian.AppendUint16(b, uint16(length))
 	b = append(append(b, 0, 0), d.Payload...)
-	if d.Unlike&link.NoChecksum != 0 {
+	if d.Variants&link.NoChecksum != 0 {
 		return b
 	}
 	check := ^onesComplementSum(pseudoHeaderSum(src, dst, length), b[udp:])
@@ -89,7 +89,7 @@ func parsePacket(b []byte) (d link.Datagram, err error) {
 	src, dst := d.Src.Addr(), d.Dst.Addr()
 	switch check := binary.BigEndian.Uint16(udp[6:]); {
 	case check == 0:
-		d.Unlike |= link.NoChecksum
+		d.Variants |= link.NoChecksum
 	case onesComplementSum(pseudoHeaderSum(src, dst, len(udp)), udp) != 0xffff:
 		return d, cannotf("a wrong UDP checksum, %#04x", check)
 	}
@@ -117,10 +117,10 @@ func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 		return nil, cannotf("a wrong IPv4 checksum, %#04x", binary.BigEndian.Uint16(b[10:]))
 	}
 	if flags == 0 {
-		d.Unlike |= link.MayFragment
+		d.Variants |= link.MayFragment
 	}
 	if length < len(b) {
-		d.Unlike |= link.Padded
+		d.Variants |= link.Padded
 	}
 	d.TClass, d.HopLimit, d.IPID = b[1], b[8], uint32(binary.BigEndian.Uint16(b[4:]))
 	d.Src = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:16])), 0)
@@ -137,7 +137,7 @@ func parseIPv6(d *link.Datagram, b []byte) (udp []byte, err error) {
 	case length > len(b)-link.IPv6HeaderLen:
 		return nil, cannotf("IPv6 payload length %d with %d bytes", length, len(b)-link.IPv6HeaderLen)
 	case length < len(b)-link.IPv6HeaderLen:
-		d.Unlike |= link.Padded
+		d.Variants |= link.Padded
 	}
 	if b[6] != protocolUDP {
 		return nil, cannotf("IPv6 next header %d", b[6])

@@ -83,17 +83,17 @@ func TestParsePacketErrors(t *testing.T) {
 	for i, packet := range map[int][]byte{0: v4, 2: v6} {
 		for _, n := range []int{1, 46} {
 			d, err := parsePacket(append(bytes.Clone(packet), make([]byte, n)...))
-			if err != nil || d.Unlike != link.Padded || !bytes.Equal(d.Payload, datagramsOfBoth[i].Payload) {
+			if err != nil || d.Variants != link.Padded || !bytes.Equal(d.Payload, datagramsOfBoth[i].Payload) {
 				t.Errorf("%d bytes behind %x: %+v, %v", n, packet, d, err)
 			}
 		}
 	}
-	for want, packet := range map[link.Unlikeness][]byte{
+	for want, packet := range map[link.HeaderVariants][]byte{
 		link.MayFragment: changed(v4, func(p []byte) { p[6] = 0; seal(p) }),
 		link.NoChecksum:  changed(v6, func(p []byte) { p[46], p[47] = 0, 0 }),
 	} {
 		d, err := parsePacket(packet)
-		if err != nil || d.Unlike != want || !bytes.Equal(appendPacket(nil, &d), packet) {
+		if err != nil || d.Variants != want || !bytes.Equal(appendPacket(nil, &d), packet) {
 			t.Errorf("%+v, %v, and it was %x", d, err, packet)
 		}
 	}

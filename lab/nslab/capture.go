@@ -29,7 +29,7 @@ func newCapture(job *rankJob) (*capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
-	c := &capture{f, pcaplink.NewCapture(f, pcaplink.Options{Epoch: time.Now(), Comment: job.Comment, FindID: softroce.FindIPID})}
+	c := &capture{f, pcaplink.NewCapture(f, pcaplink.Options{Epoch: time.Now(), Comment: job.Comment, FindIPID: softroce.FindIPID})}
 	go c.flushOnSIGTERM()
 	return c, nil
 }
@@ -72,7 +72,7 @@ func packCaptures(dir string) error {
 	errs := []error{err}
 	for _, name := range names {
 		if info, err := os.Stat(name); err == nil && info.Size() > 0 {
-			_, _, err := pcaplink.Pack(name, nil)
+			_, _, err := pcaplink.Compress(name, nil)
 			errs = append(errs, err)
 		}
 	}

@@ -32,7 +32,7 @@ func readCapture(t *testing.T, name string) (c captured) {
 	}
 	defer f.Close()
 	var in io.Reader = f
-	if strings.HasSuffix(name, pcaplink.Packed) {
+	if strings.HasSuffix(name, pcaplink.CompressedSuffix) {
 		if in, err = gzip.NewReader(f); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -106,7 +106,7 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
 	if names := strings.Join(captures(r), " "); names != "fabric.pcapng.gz host0.pcapng.gz host1.pcapng.gz" {
 		t.Fatalf("captures %s", names)
 	}
-	c := readCapture(t, filepath.Join(dir, "test-netns", fabricCapture+pcaplink.Packed))
+	c := readCapture(t, filepath.Join(dir, "test-netns", fabricCapture+pcaplink.CompressedSuffix))
 	lost := linkOf(t, r, "host0/rdma0", "switch0")
 	if c.section.Comment != "fabrictest run test" || c.longest < 1024 {
 		t.Errorf("%+v, %d bytes kept", c.section, c.longest)

@@ -51,7 +51,7 @@ func (f *fabricCapturer) tap(name string, path uswitch.FrameHandler) (uswitch.Fr
 		f.file = file
 		f.to = ethernet.NewCapture(file, ethernet.CaptureOptions{
 			Epoch: f.epoch, Comment: f.opts.Comment,
-			MaxBytes: cmp.Or(f.opts.MaxBytes, MaxFabricCapture), OnCut: f.opts.OnTruncated,
+			MaxBytes: cmp.Or(f.opts.MaxBytes, MaxFabricCapture), OnLimit: f.opts.OnTruncated,
 		})
 	}
 	return f.to.Tap(name, path), nil

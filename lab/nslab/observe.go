@@ -125,7 +125,7 @@ func filesIn(dir, folder string) (files []report.File) {
 			continue
 		}
 		kind := "log"
-		if strings.HasSuffix(strings.TrimSuffix(e.Name(), pcaplink.Packed), captureSuffix) {
+		if strings.HasSuffix(strings.TrimSuffix(e.Name(), pcaplink.CompressedSuffix), captureSuffix) {
 			kind = "capture"
 		}
 		files = append(files, report.File{Kind: kind, Path: path.Join(folder, e.Name()), Size: info.Size()})

@@ -50,11 +50,11 @@ func (c *capture) close() (*report.File, error) {
 	err := errors.Join(c.to.Close(), c.file.Close())
 	var size int64
 	if err == nil {
-		_, size, err = pcaplink.Pack(c.file.Name(), c.comments())
+		_, size, err = pcaplink.Compress(c.file.Name(), c.comments())
 	}
 	if err != nil {
 		_ = os.Remove(c.file.Name())
 		return nil, fmt.Errorf("capture %s: %w", c.path, err)
 	}
-	return &report.File{Kind: "capture", Path: filepath.ToSlash(c.path) + pcaplink.Packed, Size: size}, nil
+	return &report.File{Kind: "capture", Path: filepath.ToSlash(c.path) + pcaplink.CompressedSuffix, Size: size}, nil
 }

@@ -39,7 +39,7 @@ func newRecorder(to *pcaplink.Capture) *recorder {
 
 // addPort captures the packets of a port.
 func (r *recorder) addPort(p *sim.Port) {
-	r.ports[p] = r.capture.Interface(p.Name())
+	r.ports[p] = r.capture.AddInterface(p.Name())
 	p.Net().SetTap(r.tap)
 	p.Net().SetDropTap(r.dropTap)
 }
@@ -65,7 +65,7 @@ func (r *recorder) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.D
 }
 
 func (r *recorder) write(now mono.Time, at *sim.Port, dir pcaplink.Direction, d *link.Datagram, comment string) {
-	r.ports[at].WriteNoted(now, dir, d, comment)
+	r.ports[at].WriteWithComment(now, dir, d, comment)
 	r.written++
 }
 

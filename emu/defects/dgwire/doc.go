@@ -133,7 +133,7 @@ func (e *Edge) Input(now mono.Time, d *link.Datagram) {
 	if !e.pass(&p, e.checks) {
 		return
 	}
-	if !wire.Intact(p.Payload) || p.Parse(p.Payload) != nil {
+	if !wire.CheckCRC(p.Payload) || p.Parse(p.Payload) != nil {
 		e.nic.Input(now, &p.Datagram) // which drops and counts it
 		return
 	}

@@ -140,7 +140,7 @@ func withinSent(e *Edge, p *packet) bool {
 // noRepeats (RepeatsUnheeded) hides that something was sent for nothing.
 func noRepeats(_ *Edge, p *packet) bool {
 	if p.Kind == wire.KindRD {
-		p.Flags &^= wire.FlagRepeats
+		p.Flags &^= wire.FlagDuplicate
 	}
 	return true
 }

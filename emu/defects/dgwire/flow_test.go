@@ -90,8 +90,8 @@ var flowDefects = map[string]defectCase{
 	},
 	"RepeatsUnheeded": {
 		talk: func(r *rig) {
-			r.in(with(ack(1, 0), flagged(wire.FlagRepeats)))
-			r.out(with(ack(1, 0), flagged(wire.FlagRepeats)))
+			r.in(with(ack(1, 0), flagged(wire.FlagDuplicate)))
+			r.out(with(ack(1, 0), flagged(wire.FlagDuplicate)))
 		},
 		sound:     "got rd ack 1/[] repeats; sent rd ack 1/[] repeats",
 		defective: "got rd ack 1/[]; sent rd ack 1/[] repeats",

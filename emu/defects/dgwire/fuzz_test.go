@@ -34,12 +34,12 @@ func FuzzEdge(f *testing.F) {
 		for _, q := range []Defects{one, all} {
 			r := newRig(q)
 			for range 2 {
-				r.arrive(link.Datagram{Src: peerAddr, Dst: ownAddr, Payload: wire.Seal(append([]byte(nil), b...), 0)})
-				r.ready = append(r.ready, link.Datagram{Src: ownAddr, Dst: peerAddr, Payload: wire.Seal(append([]byte(nil), b...), 0)})
+				r.arrive(link.Datagram{Src: peerAddr, Dst: ownAddr, Payload: wire.AppendCRC(append([]byte(nil), b...), 0)})
+				r.ready = append(r.ready, link.Datagram{Src: ownAddr, Dst: peerAddr, Payload: wire.AppendCRC(append([]byte(nil), b...), 0)})
 				ds := make([]link.Datagram, 3)
 				for n := r.edge.Output(0, ds); n > 0; n = r.edge.Output(0, ds) {
 					for i := range n {
-						if !wire.Intact(ds[i].Payload) {
+						if !wire.CheckCRC(ds[i].Payload) {
 							t.Fatalf("with %q, %x leaves with a wrong CRC", q.Names(), ds[i].Payload)
 						}
 					}

@@ -95,7 +95,7 @@ func (e *Edge) finish(p *packet) {
 // takeAnyCRC (CRCUnchecked) makes every CRC right.
 func takeAnyCRC(_ *Edge, p *packet) bool {
 	if n := len(p.Payload) - wire.CRCLen; n >= 0 {
-		p.Payload = wire.Seal(p.Payload[:n], 0)
+		p.Payload = wire.AppendCRC(p.Payload[:n], 0)
 	}
 	return true
 }
@@ -109,7 +109,7 @@ func checkPorts(_ *Edge, p *packet) bool {
 	}
 	body, got := p.Payload[:n], binary.LittleEndian.Uint32(p.Payload[n:])
 	good := got == portCRC(&p.Datagram, body)
-	p.Payload = wire.Seal(body, 0)
+	p.Payload = wire.AppendCRC(body, 0)
 	if !good {
 		p.Payload[n] ^= 0xff
 	}
@@ -121,7 +121,7 @@ func checkPorts(_ *Edge, p *packet) bool {
 func makeOrdinary(_ *Edge, p *packet) bool {
 	const mayFollow = 8
 	b := p.Payload
-	if len(b) < wire.HeaderLen+wire.CRCLen || !wire.Intact(b) {
+	if len(b) < wire.HeaderLen+wire.CRCLen || !wire.CheckCRC(b) {
 		return true
 	}
 	kind := wire.Kind(b[0] & 0x0f)
@@ -133,7 +133,7 @@ func makeOrdinary(_ *Edge, p *packet) bool {
 	if end := packetLen(kind, b); end > 0 && len(b) > end && len(b) <= end+mayFollow {
 		b = b[:end]
 	}
-	p.Payload = wire.Seal(b, 0)
+	p.Payload = wire.AppendCRC(b, 0)
 	return true
 }
 

@@ -189,7 +189,7 @@ func render(d *link.Datagram) string {
 	say(k.ULPDU != nil, "%s", segmentText(k.ULPDU))
 	say(d.TClass != 0, "class %#x", d.TClass)
 	say(err != nil, "(%v)", err)
-	say(!wire.Intact(b), "CRC wrong")
+	say(!wire.CheckCRC(b), "CRC wrong")
 	return s
 }
 
@@ -275,14 +275,14 @@ func portsCovered(d *link.Datagram) {
 
 func trailed(n int) func(*link.Datagram) {
 	return func(d *link.Datagram) {
-		d.Payload = wire.Seal(append(d.Payload[:len(d.Payload)-wire.CRCLen], make([]byte, n)...), 0)
+		d.Payload = wire.AppendCRC(append(d.Payload[:len(d.Payload)-wire.CRCLen], make([]byte, n)...), 0)
 	}
 }
 
 func first(octet byte) func(*link.Datagram) {
 	return func(d *link.Datagram) {
 		d.Payload[0] = octet
-		d.Payload = wire.Seal(d.Payload[:len(d.Payload)-wire.CRCLen], 0)
+		d.Payload = wire.AppendCRC(d.Payload[:len(d.Payload)-wire.CRCLen], 0)
 	}
 }
 

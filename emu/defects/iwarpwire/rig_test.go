@@ -226,8 +226,8 @@ func (r *rig) words() string {
 			break
 		}
 		var g wire.Segment
-		if err := g.Parse(f.ULPDU); err != nil || f.Check == wire.CheckBad {
-			said = append(said, fmt.Sprint("wrong ", f.Check == wire.CheckBad))
+		if err := g.Parse(f.ULPDU); err != nil || f.CRCStatus == wire.CRCBad {
+			said = append(said, fmt.Sprint("wrong ", f.CRCStatus == wire.CRCBad))
 			continue
 		}
 		s := fmt.Sprintf("%v %d", g.Control.Opcode, len(g.Payload))

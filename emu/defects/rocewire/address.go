@@ -19,16 +19,16 @@ func onlyIPv4(_ *Edge, p *packet) bool { return p.Is4() }
 // below its least length: the last four bytes of such a frame are no ICRC.
 func unpadded(_ *Edge, p *packet) bool {
 	const leastFrame = 46 // without Ethernet's own header and FCS
-	return p.IPBytes() >= leastFrame && p.Unlike&link.Padded == 0
+	return p.IPBytes() >= leastFrame && p.Variants&link.Padded == 0
 }
 
 // checksummed (UDPChecksumRequired) loses packets that leave the UDP checksum out.
-func checksummed(_ *Edge, p *packet) bool { return p.Unlike&link.NoChecksum == 0 }
+func checksummed(_ *Edge, p *packet) bool { return p.Variants&link.NoChecksum == 0 }
 
 // plainly (PlainSocket) has a packet look as from a socket that nobody has told
 // about RoCE.
 func plainly(_ *Edge, p *packet) bool {
-	p.Unlike, p.changed = link.MayFragment, true
+	p.Variants, p.changed = link.MayFragment, true
 	return true
 }
 
@@ -40,7 +40,7 @@ func withDF(e *Edge, p *packet) bool {
 	}
 	// A CRC is linear: what the bit contributes does not depend on the rest, and
 	// so not on an identification that nobody sees.
-	p.Unlike &^= link.MayFragment
+	p.Variants &^= link.MayFragment
 	body, icrc := p.split()
 	icrc ^= icrcOf(&p.Datagram, body, true, 0) ^ icrcOf(&p.Datagram, body, false, 0)
 	binary.LittleEndian.PutUint32(p.Payload[len(body):], icrc)
@@ -95,7 +95,7 @@ func (e *Edge) zeroPad(p *packet) bool {
 // which puts nothing of its own into the fields that routers may change.
 func unchanged(_ *Edge, p *packet) bool {
 	const sent = 64
-	return p.Unlike&link.NoChecksum != 0 && p.HopLimit == sent && p.TClass == 0 && p.FlowLabel == 0 && (len(p.Payload) < wire.BTHLen || p.Payload[4] == 0)
+	return p.Variants&link.NoChecksum != 0 && p.HopLimit == sent && p.TClass == 0 && p.FlowLabel == 0 && (len(p.Payload) < wire.BTHLen || p.Payload[4] == 0)
 }
 
 // addressed (IPUnchecked) shows the engine a packet to the port and the address

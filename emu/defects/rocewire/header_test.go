@@ -52,8 +52,8 @@ var headerDefects = map[string]defectCase{
 			ds := make([]link.Datagram, 1)
 			r.edge.Output(0, ds)
 			body, icrc := (&packet{Datagram: ds[0]}).split()
-			may := ds[0].Unlike&link.MayFragment != 0
-			r.note("checksum %v, DF %v, ICRC right: %v", ds[0].Unlike&link.NoChecksum == 0, !may, icrc == icrcOf(&ds[0], body, may, 0))
+			may := ds[0].Variants&link.MayFragment != 0
+			r.note("checksum %v, DF %v, ICRC right: %v", ds[0].Variants&link.NoChecksum == 0, !may, icrc == icrcOf(&ds[0], body, may, 0))
 		},
 		sound:     "checksum false, DF true, ICRC right: true",
 		defective: "checksum true, DF false, ICRC right: true",
@@ -128,7 +128,7 @@ var headerDefects = map[string]defectCase{
 			r.in(rcSend, 100)
 			r.in(rcSend, 101, bytesOf(4))
 			r.in(rcSend, 102, overIPv6)
-			r.in(rcSend, 103, bytesOf(4), func(d *link.Datagram, _ *wire.Packet) { d.Unlike |= link.Padded })
+			r.in(rcSend, 103, bytesOf(4), func(d *link.Datagram, _ *wire.Packet) { d.Variants |= link.Padded })
 		},
 		sound:     "got SEND_ONLY 100; got SEND_ONLY 101 4B; got SEND_ONLY 102 from fd00::9 to fd00::1; got SEND_ONLY 103 4B",
 		defective: "got SEND_ONLY 101 4B; got SEND_ONLY 102 from fd00::9 to fd00::1",

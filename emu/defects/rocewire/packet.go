@@ -179,7 +179,7 @@ func (e *Edge) intact(p *packet) bool {
 	case p.IPID < link.IPIDUnknown || p.Dst.Addr().Is6():
 		return icrcOf(&p.Datagram, body, false, 0) == got
 	}
-	id, ok := wire.NewICRC(p.Src, p.Dst).CheckBlind(p.Payload)
+	id, ok := wire.NewICRC(p.Src, p.Dst).CheckAnyIPID(p.Payload)
 	if ok {
 		p.IPID = uint32(id)
 	}
@@ -189,7 +189,7 @@ func (e *Edge) intact(p *packet) bool {
 // seal makes the ICRC right.
 func (e *Edge) seal(p *packet) {
 	if body, _ := p.split(); e.icrc {
-		binary.LittleEndian.PutUint32(p.Payload[len(body):], icrcOf(&p.Datagram, body, p.Unlike&link.MayFragment != 0, p.trailer))
+		binary.LittleEndian.PutUint32(p.Payload[len(body):], icrcOf(&p.Datagram, body, p.Variants&link.MayFragment != 0, p.trailer))
 	}
 	p.changed = false
 }

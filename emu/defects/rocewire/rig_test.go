@@ -259,4 +259,4 @@ func overIPv6(d *link.Datagram, _ *wire.Packet) {
 }
 func bth(f func(*wire.BTH)) edit { return func(_ *link.Datagram, p *wire.Packet) { f(&p.BTH) } }
 
-func noChecksum(d *link.Datagram, _ *wire.Packet) { d.Unlike |= link.NoChecksum }
+func noChecksum(d *link.Datagram, _ *wire.Packet) { d.Variants |= link.NoChecksum }

@@ -26,7 +26,7 @@ var addressDefects = map[string]defectCase{
 		talk: func(c *duo) string {
 			c.x.send(c.y, 1, 8000)
 			n := c.x.h.nic.Output(c.now, c.x.h.out)
-			return fmt.Sprint(n, c.x.h.out[0].Unlike == link.MayFragment)
+			return fmt.Sprint(n, c.x.h.out[0].Variants == link.MayFragment)
 		},
 		sound: "6 false", defective: "1 true",
 	},

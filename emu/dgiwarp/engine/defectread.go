@@ -92,7 +92,7 @@ func (x *exchange) talk() {
 		for _, piece := range n.segment.Payload {
 			b = append(b, piece...)
 		}
-		n.defects.reads.Push(readPacket{x.path, wire.Seal(b, 0)})
+		n.defects.reads.Push(readPacket{x.path, wire.AppendCRC(b, 0)})
 		x.stream.Taken(1)
 	}
 }

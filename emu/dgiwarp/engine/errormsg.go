@@ -79,7 +79,7 @@ func (n *NIC) emitError(d *link.Datagram) bool {
 	m.path.address(d)
 	b := m.header.Append(d.Payload[:0])
 	b = ddp.Untagged{QN: ddp.QueueTerminate, MSN: ddp.FirstMSN}.Append(ddp.NewControl(ddp.OpTerminate, true).Append(b))
-	d.Payload = wire.Seal(m.terminate.Append(b), 0)
+	d.Payload = wire.AppendCRC(m.terminate.Append(b), 0)
 	return true
 }
 

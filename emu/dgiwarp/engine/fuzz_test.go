@@ -67,7 +67,7 @@ func FuzzInput(f *testing.F) {
 					binary.BigEndian.PutUint32(packet[at:], uint32(ps[0].RemoteEpoch()))
 				}
 			}
-			hb.nic.Input(w.now, &link.Datagram{Src: ha.ah(hb.addr).path.src, Dst: ha.ah(hb.addr).path.dst, Payload: wire.Seal(packet, 0)})
+			hb.nic.Input(w.now, &link.Datagram{Src: ha.ah(hb.addr).path.src, Dst: ha.ah(hb.addr).path.dst, Payload: wire.AppendCRC(packet, 0)})
 			w.run(50 * time.Microsecond)
 		}
 		w.run(time.Minute)

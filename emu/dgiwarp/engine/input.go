@@ -26,7 +26,7 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	case d.Dst.Port() != n.cfg.Port || !group && !n.owns(dst) || !answerable(d.Src) && !n.cfg.Defects.StrangersHeard:
 		n.Count.DropAddress++
 		return
-	case !wire.Intact(d.Payload):
+	case !wire.CheckCRC(d.Payload):
 		n.Count.DropCRC++
 		return
 	}

@@ -37,7 +37,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	for i := range filled {
 		n.Count.SentBytes += uint64(len(ds[i].Payload))
 		if n.cfg.Defects.PathMTUIgnored {
-			ds[i].Unlike |= link.MayFragment
+			ds[i].Variants |= link.MayFragment
 		}
 	}
 	n.Count.Sent += uint64(filled)

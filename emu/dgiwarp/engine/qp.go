@@ -191,7 +191,7 @@ func (q *QP) reset() {
 	q.state, q.attr = verbs.QPStateReset, verbs.QPAttr{}
 	q.msn, q.sent, q.reported, q.promised = ddp.FirstMSN, 0, ErrorReport{}, 0
 	q.rq.Clear()
-	q.pending.Drop()
+	q.pending.Release()
 	q.free = q.free[:0]
 	for i := range slices.Backward(q.work[:q.caps.MaxSendWR]) {
 		q.free = append(q.free, uint32(i))

@@ -137,7 +137,7 @@ func (w *world) carry(d link.Datagram) {
 	w.seen++
 	var k wire.Packet
 	d.Payload = bytes.Clone(d.Payload)
-	if !wire.Intact(d.Payload) || k.Parse(d.Payload) != nil || d.IPBytes() > testMTU {
+	if !wire.CheckCRC(d.Payload) || k.Parse(d.Payload) != nil || d.IPBytes() > testMTU {
 		w.t.Fatalf("bad packet %x", d.Payload)
 	}
 	if w.see != nil && w.see(&d, &k) || w.rng.IntN(100) < w.loss {

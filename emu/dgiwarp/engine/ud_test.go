@@ -130,9 +130,15 @@ func TestDamagedPacketsVanish(t *testing.T) {
 		func(d *link.Datagram) { d.Payload[20] ^= 1 },
 		func(d *link.Datagram) { d.Payload = d.Payload[:10] },
 		func(d *link.Datagram) { d.Payload = nil },
-		func(d *link.Datagram) { d.Payload[0] = 0x21; d.Payload = wire.Seal(d.Payload[:len(d.Payload)-4], 0) },
-		func(d *link.Datagram) { d.Payload[0] = 0x1f; d.Payload = wire.Seal(d.Payload[:len(d.Payload)-4], 0) },
-		func(d *link.Datagram) { d.Payload = wire.Seal(d.Payload[:20], 0) }, // no DDP header
+		func(d *link.Datagram) {
+			d.Payload[0] = 0x21
+			d.Payload = wire.AppendCRC(d.Payload[:len(d.Payload)-4], 0)
+		},
+		func(d *link.Datagram) {
+			d.Payload[0] = 0x1f
+			d.Payload = wire.AppendCRC(d.Payload[:len(d.Payload)-4], 0)
+		},
+		func(d *link.Datagram) { d.Payload = wire.AppendCRC(d.Payload[:20], 0) }, // no DDP header
 		func(d *link.Datagram) { d.Dst = netip.AddrPortFrom(d.Dst.Addr(), 1) },
 	}
 	for _, f := range damage {

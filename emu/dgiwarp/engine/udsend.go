@@ -33,7 +33,7 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 		b[wire.HeaderLen] |= lastFlag
 		q.msn = q.msn.Next()
 	}
-	d.Payload = wire.Seal(b, 0)
+	d.Payload = wire.AppendCRC(b, 0)
 	return true
 }
 

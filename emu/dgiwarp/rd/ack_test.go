@@ -147,7 +147,7 @@ func TestWindowEnds(t *testing.T) {
 	b.deliver(a.addr, data(p, back.rcvNext.Add(wire.Window-1), 0), false)
 	var ack wire.Ack
 	back.fillAck(&ack)
-	if b.layer.Count.DropBeyond != 1 || ack.Words != wire.MaxSackWords || ack.Beyond() != wire.Window {
+	if b.layer.Count.DropBeyond != 1 || ack.Words != wire.MaxSackWords || ack.SackSpan() != wire.Window {
 		t.Errorf("the last of the window: %d dropped, %+v", b.layer.Count.DropBeyond, ack)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // takeAck handles an acknowledgement of the flow to the peer.
 func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
-	known := p.outstanding() - a.Beyond() // no overflow, whatever Next is
+	known := p.outstanding() - a.SackSpan() // no overflow, whatever Next is
 	if !p.has(flagSending) || !p.isFlow(a.Epoch) || a.Next.Sub(p.una) > known {
 		l.Count.DropAck++
 		return
@@ -31,7 +31,7 @@ func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 			p.timeoutAt = now.Add(p.timeoutAfter())
 		}
 	}
-	if flags.Has(wire.FlagRepeats) && p.reorder < maxReorder {
+	if flags.Has(wire.FlagDuplicate) && p.reorder < maxReorder {
 		p.reorder *= 2 // something was sent again for nothing
 	}
 	if p.sacked > 0 && !l.cfg.Defects.NoEarlyResend {
@@ -77,7 +77,7 @@ func (p *Peer) takeNext(a *wire.Ack) (arrived int) {
 
 // takeSack marks what arrived behind a gap, and returns how much of it is news.
 func (p *Peer) takeSack(a *wire.Ack) (arrived int) {
-	beyond := a.Beyond()
+	beyond := a.SackSpan()
 	if beyond == 0 {
 		return 0
 	}

@@ -53,7 +53,7 @@ func (r *pair) carry(from, to *host) (moved int) {
 			return moved
 		}
 		moved++
-		if !wire.Intact(out.Payload) || r.packet.Parse(out.Payload) != nil {
+		if !wire.CheckCRC(out.Payload) || r.packet.Parse(out.Payload) != nil {
 			panic("not intact")
 		}
 		to.layer.Input(r.now, from.addr, &r.packet, false)

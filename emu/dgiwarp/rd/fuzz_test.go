@@ -145,7 +145,7 @@ func FuzzInput(f *testing.F) {
 				packet[0] = 0x10 | packet[0]&7
 				binary.BigEndian.PutUint32(packet[4:], testQP)
 			}
-			h.deliver(h.addr, wire.Seal(packet, 0), false)
+			h.deliver(h.addr, wire.AppendCRC(packet, 0), false)
 			h.flush()
 			n.sleep(time.Duration(step) * time.Microsecond)
 			b = b[size:]

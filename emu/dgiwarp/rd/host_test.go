@@ -153,7 +153,7 @@ func (h *host) flush() {
 // deliver hands bytes from src to h as a NIC would.
 func (h *host) deliver(src netip.AddrPort, b []byte, marked bool) {
 	var k wire.Packet
-	if !wire.Intact(b) || k.Parse(b) != nil || k.Kind == wire.KindUD || k.DstQP != testQP {
+	if !wire.CheckCRC(b) || k.Parse(b) != nil || k.Kind == wire.KindUD || k.DstQP != testQP {
 		return
 	}
 	h.layer.Input(h.net.now, src, &k, marked)

@@ -80,7 +80,7 @@ func (n *network) carry(from *host, p Packet) {
 		}
 	}
 	var k wire.Packet
-	if err := k.Parse(p.Payload); err != nil || !wire.Intact(p.Payload) {
+	if err := k.Parse(p.Payload); err != nil || !wire.CheckCRC(p.Payload) {
 		n.t.Fatalf("%v sent %x: %v", from.addr, p.Payload, err)
 	}
 	if to == nil || n.cut != nil && n.cut(from, to, &k) || n.chance(n.bad.loss) {

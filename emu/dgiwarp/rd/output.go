@@ -79,7 +79,7 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	}
 	if s == nil {
 		l.Count.SentAcks++
-		return Packet{Dst: p.Key.Remote, Payload: wire.Seal(k.AppendHeaders(b), from), Peer: p}, true
+		return Packet{Dst: p.Key.Remote, Payload: wire.AppendCRC(k.AppendHeaders(b), from), Peer: p}, true
 	}
 	p.depart(now, s)
 	k.Data = wire.Data{Epoch: p.epoch, Seq: s.seq, Timestamp: s.sentAt, Proof: p.proof}
@@ -95,7 +95,7 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	for _, piece := range s.payload {
 		b = append(b, piece...)
 	}
-	return Packet{Dst: p.Key.Remote, Payload: wire.Seal(b, from), Data: true, Peer: p}, true
+	return Packet{Dst: p.Key.Remote, Payload: wire.AppendCRC(b, from), Data: true, Peer: p}, true
 }
 
 // acknowledges reports whether an acknowledgement rides with s, or goes alone if
@@ -122,7 +122,7 @@ func (l *Layer) emitReply(r *reply, b []byte) Packet {
 		k.Refusal = wire.Refusal{Epoch: r.epoch, Reason: r.reason}
 	}
 	from := len(b)
-	return Packet{Dst: r.dst, Payload: wire.Seal(k.AppendHeaders(b), from)}
+	return Packet{Dst: r.dst, Payload: wire.AppendCRC(k.AppendHeaders(b), from)}
 }
 
 // reply queues an answer to a packet from src, which goes back with the key that

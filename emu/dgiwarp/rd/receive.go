@@ -246,7 +246,7 @@ func (p *Peer) ackFlags() wire.Flags {
 		f |= wire.FlagMarked
 	}
 	if p.has(flagRepeats) {
-		f |= wire.FlagRepeats
+		f |= wire.FlagDuplicate
 	}
 	return f
 }

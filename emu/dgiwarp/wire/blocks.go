@@ -177,7 +177,7 @@ func (a *Ack) Parse(b []byte) (rest []byte, err error) {
 
 // Beyond is how many packets from Next on, which has not arrived, the Ack speaks
 // of: up to the last that SACK says has. It is 0 if there is none.
-func (a *Ack) Beyond() int32 {
+func (a *Ack) SackSpan() int32 {
 	for w := int32(min(a.Words, MaxSackWords)) - 1; w >= 0; w-- {
 		if n := bits.Len32(a.Sack[w]); n > 0 {
 			return 1 + 32*w + int32(n)

@@ -10,13 +10,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Seal appends the CRC of b[from:], a packet that lacks nothing else, least
 // significant octet first.
-func Seal(b []byte, from int) []byte {
+func AppendCRC(b []byte, from int) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], castagnoli))
 }
 
 // Intact reports whether packet, a whole payload of UDP, ends in the CRC of what
 // is before it.
-func Intact(packet []byte) bool {
+func CheckCRC(packet []byte) bool {
 	n := len(packet) - CRCLen
 	return n >= 0 && crc32.Checksum(packet[:n], castagnoli) == binary.LittleEndian.Uint32(packet[n:])
 }

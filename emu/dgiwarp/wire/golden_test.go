@@ -65,7 +65,7 @@ var goldens = []struct {
 		"G5", "RD acknowledgement with one SACK word",
 		"12440000 00000011 00000012 0badcafe 5eed0001 00000007 000003e9 0100 01 00 00000005 c0801f43",
 		Packet{
-			Header: Header{Version: 1, Kind: KindRD, Flags: FlagAck | FlagRepeats, DstQP: 0x11, SrcQP: 0x12, Key: 0x0badcafe},
+			Header: Header{Version: 1, Kind: KindRD, Flags: FlagAck | FlagDuplicate, DstQP: 0x11, SrcQP: 0x12, Key: 0x0badcafe},
 			Ack:    Ack{Epoch: 0x5eed0001, Next: 7, Echo: 1001, Window: 256, Words: 1, Sack: [MaxSackWords]uint32{5}},
 		},
 	},
@@ -127,8 +127,8 @@ func TestGoldenPackets(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.name, func(t *testing.T) {
 			golden := fromHex(t, g.bytes)
-			if !Intact(golden) {
-				t.Errorf("the CRC of %x is wrong: want it to end in %x", golden, Seal(golden[:len(golden)-CRCLen:len(golden)-CRCLen], 0)[len(golden)-CRCLen:])
+			if !CheckCRC(golden) {
+				t.Errorf("the CRC of %x is wrong: want it to end in %x", golden, AppendCRC(golden[:len(golden)-CRCLen:len(golden)-CRCLen], 0)[len(golden)-CRCLen:])
 			}
 			var got Packet
 			if err := got.Parse(golden); err != nil {
@@ -190,13 +190,13 @@ func TestIntactSeesEverySingleBit(t *testing.T) {
 		golden := fromHex(t, g.bytes)
 		for i := range 8 * len(golden) {
 			golden[i/8] ^= 1 << (i % 8)
-			if Intact(golden) {
+			if CheckCRC(golden) {
 				t.Fatalf("%s: bit %d flipped and not seen", g.name, i)
 			}
 			golden[i/8] ^= 1 << (i % 8)
 		}
 	}
-	if Intact(nil) || Intact([]byte{1, 2, 3}) {
+	if CheckCRC(nil) || CheckCRC([]byte{1, 2, 3}) {
 		t.Error("less than a CRC is intact")
 	}
 }

@@ -40,12 +40,12 @@ type Flags uint8
 
 // The flags.
 const (
-	FlagData    Flags = 0x80 // a Data block and a ULPDU are there
-	FlagAck     Flags = 0x40 // an Ack block is there
-	FlagStart   Flags = 0x20 // no packet of the flow has been acknowledged: a proof is there
-	FlagAckNow  Flags = 0x10 // the sender has no more to send: acknowledge at once
-	FlagMarked  Flags = 0x08 // in an Ack: a packet came with a congestion mark
-	FlagRepeats Flags = 0x04 // in an Ack: a packet came that had come before
+	FlagData      Flags = 0x80 // a Data block and a ULPDU are there
+	FlagAck       Flags = 0x40 // an Ack block is there
+	FlagStart     Flags = 0x20 // no packet of the flow has been acknowledged: a proof is there
+	FlagAckNow    Flags = 0x10 // the sender has no more to send: acknowledge at once
+	FlagMarked    Flags = 0x08 // in an Ack: a packet came with a congestion mark
+	FlagDuplicate Flags = 0x04 // in an Ack: a packet came that had come before
 )
 
 // Has reports whether f holds all of want.

@@ -88,5 +88,5 @@ func (p *Packet) AppendHeaders(b []byte) []byte {
 // Append appends a whole packet, CRC included, and returns the extended slice.
 func (p *Packet) Append(b []byte) []byte {
 	from := len(b)
-	return Seal(append(p.AppendHeaders(b), p.ULPDU...), from)
+	return AppendCRC(append(p.AppendHeaders(b), p.ULPDU...), from)
 }

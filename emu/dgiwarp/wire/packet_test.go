@@ -78,7 +78,7 @@ func FuzzPacket(f *testing.F) {
 			return
 		}
 		again := p.Append(nil)
-		if n := len(b) - CRCLen; !bytes.Equal(again[:n], b[:n]) || Intact(b) != bytes.Equal(again, b) {
+		if n := len(b) - CRCLen; !bytes.Equal(again[:n], b[:n]) || CheckCRC(b) != bytes.Equal(again, b) {
 			t.Fatalf("Parse then Append: %x -> %x", b, again)
 		}
 	})
@@ -96,7 +96,7 @@ func BenchmarkPacket(b *testing.B) {
 	b.Run("parse", func(b *testing.B) {
 		b.SetBytes(int64(len(wire)))
 		for b.Loop() {
-			if !Intact(wire) || p.Parse(wire) != nil {
+			if !CheckCRC(wire) || p.Parse(wire) != nil {
 				b.Fatal("not intact")
 			}
 		}
@@ -115,7 +115,7 @@ func TestAckSpeaksOfPacketsBeyondNext(t *testing.T) {
 		{Ack{Words: 1, Sack: [MaxSackWords]uint32{1, 1}}, 2}, // only words that are there count
 		{Ack{Words: 8, Sack: [MaxSackWords]uint32{7: 1 << 30}}, Window},
 	} {
-		if got := tc.ack.Beyond(); got != tc.want {
+		if got := tc.ack.SackSpan(); got != tc.want {
 			t.Errorf("%+v speaks of %d packets, want %d", tc.ack, got, tc.want)
 		}
 	}

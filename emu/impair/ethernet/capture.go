@@ -23,9 +23,9 @@ type CaptureOptions struct {
 	// omitted, and the end of the file says how many.
 	MaxBytes int64
 	// OnError, if not nil, is called once, from the goroutine of a switch, if
-	// the capture ends early; OnCut if MaxBytes is reached.
+	// the capture ends early; OnLimit if MaxBytes is reached.
 	OnError func(error)
-	OnCut   func()
+	OnLimit   func()
 }
 
 // Capture writes frames to a pcapng file with nanosecond timestamps. Each Tap
@@ -44,7 +44,7 @@ type Capture struct{ file *pcaplink.File }
 func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
 	return &Capture{pcaplink.NewFile(w, pcaplink.FileOptions{
 		LinkType: layers.LinkTypeEthernet, Epoch: opts.Epoch, Comment: opts.Comment,
-		MaxBytes: opts.MaxBytes, BufferBytes: captureBuffer, OnError: opts.OnError, OnCut: opts.OnCut,
+		MaxBytes: opts.MaxBytes, BufferBytes: captureBuffer, OnError: opts.OnError, OnLimit: opts.OnLimit,
 	})}
 }
 
@@ -58,7 +58,7 @@ func (c *Capture) Close() error { return c.file.Close() }
 // Tap adds an interface to the file and returns a handler that writes frames
 // there and passes them to next; a nil next forwards them unchanged.
 func (c *Capture) Tap(name string, next uswitch.FrameHandler) *Tap {
-	t := &Tap{capture: c, next: orPassThrough(next), id: c.file.Interface(name)}
+	t := &Tap{capture: c, next: orPassThrough(next), id: c.file.AddInterface(name)}
 	if e, ok := next.(explainer); ok {
 		e.enableExplanation()
 	}

@@ -77,7 +77,7 @@ func share(seed uint64) (first, used float64, maxQueue int) {
 		f.l.OnSent(now, bytes, &p)
 		f.lineAt = now + sw.wireTime
 		leaves, marked := sw.enqueue(now)
-		if marked && f.n.Mark(leaves+delay, DefaultCNPInterval) {
+		if marked && f.n.OnMark(leaves+delay, DefaultCNPInterval) {
 			f.cnps = append(f.cnps, leaves+2*delay)
 		}
 		if now >= measure {

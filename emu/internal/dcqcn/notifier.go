@@ -17,7 +17,7 @@ type Notifier struct {
 // Mark reports whether a mark seen now is answered by a CNP. The first is, at
 // once: the sender is to hear of congestion as early as it can. An interval of
 // zero answers every mark.
-func (n *Notifier) Mark(now mono.Time, interval time.Duration) bool {
+func (n *Notifier) OnMark(now mono.Time, interval time.Duration) bool {
 	if n.sent && now.Sub(n.last) < interval {
 		return false
 	}

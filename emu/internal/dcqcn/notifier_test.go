@@ -12,7 +12,7 @@ func TestNotifierPacesABurst(t *testing.T) {
 	var sent []mono.Time
 	const start = 7_000 // the first mark is answered whenever it comes
 	for us := range mono.Time(120) {
-		if now := start + us*1000; n.Mark(now, DefaultCNPInterval) {
+		if now := start + us*1000; n.OnMark(now, DefaultCNPInterval) {
 			sent = append(sent, now)
 		}
 	}
@@ -30,7 +30,7 @@ func TestNotifierCountsFromTheLastCNPNotFromAFixedGrid(t *testing.T) {
 		{-3_000, true}, {0, false}, {46_999, false}, {47_000, true}, // epoch and sign mean nothing
 		{200_000, true}, {249_999, false}, {250_000, true}, {250_000, false},
 	} {
-		if got := n.Mark(tc.now, DefaultCNPInterval); got != tc.want {
+		if got := n.OnMark(tc.now, DefaultCNPInterval); got != tc.want {
 			t.Errorf("Mark(%v) = %v", tc.now, got)
 		}
 	}
@@ -39,7 +39,7 @@ func TestNotifierCountsFromTheLastCNPNotFromAFixedGrid(t *testing.T) {
 func TestNotifierWithoutIntervalAnswersEveryMark(t *testing.T) {
 	var n Notifier
 	for i := range 100 {
-		if !n.Mark(1, 0) {
+		if !n.OnMark(1, 0) {
 			t.Fatalf("mark %d was not answered", i)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 
 // BindRefs finds the window and the region behind the handles of a bind; both are
 // nil for another work request. The lock is held.
-func (d *Device) BindRefs(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, err error) {
+func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, err error) {
 	if wr.Opcode != verbs.OpBindMW {
 		return nil, nil, nil
 	}
 	mw, ok := wr.Bind.MW.(*MW)
 	if !ok || mw.D != d {
-		return nil, nil, Foreign("post_send", "memory window")
+		return nil, nil, ForeignHandleError("post_send", "memory window")
 	}
 	if mw.W.Type == verbs.MWType1 && wr != &mw.wr[0] { // which BindMW posts
 		return nil, nil, &verbs.OpError{Op: "post_send", Err: fmt.Errorf("%w: a type 1 window is bound by BindMW", verbs.ErrInvalid)}
@@ -26,7 +26,7 @@ func (d *Device) BindRefs(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, err e
 	}
 	mr, ok := wr.Bind.Info.MR.(*MR)
 	if !ok || mr.D != d {
-		return nil, nil, Foreign("bind_mw", "memory region")
+		return nil, nil, ForeignHandleError("bind_mw", "memory region")
 	}
 	return mw.W, mr.R, nil
 }
@@ -37,7 +37,7 @@ func (o *Object) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info ve
 	const op = "bind_mw"
 	w, ok := mw.(*MW)
 	if !ok || w.D != o.D {
-		return 0, Foreign(op, "memory window")
+		return 0, ForeignHandleError(op, "memory window")
 	}
 	if w.W.Type != verbs.MWType1 {
 		return 0, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: a type 2 window is bound by posting OpBindMW", verbs.ErrInvalid)}

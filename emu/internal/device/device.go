@@ -24,8 +24,8 @@ type Device struct {
 	hooks Hooks
 
 	drv     drive.Driver
-	async   drive.Gate   // for asynchronous events, which wait in the NIC
-	waiting []drive.Gate // where calls wait, one entry for each
+	async   drive.Cond   // for asynchronous events, which wait in the NIC
+	waiting []drive.Cond // where calls wait, one entry for each
 	closed  bool
 	watch   *portwatch.Watch // nil where nobody watches the port
 }
@@ -33,9 +33,9 @@ type Device struct {
 // Hooks are what a provider has to say. All but Owner may be left out.
 type Hooks struct {
 	// Owner returns the handle of a queue pair that an event is about.
-	Owner func(qp any) verbs.QP
+	QPHandle func(qp any) verbs.QP
 	// Observe hears of every event when it is reported, with the lock held.
-	Observe func(nic.Event)
+	OnEvent func(nic.Event)
 	// BeforeControl runs, with the lock held, before a verb changes anything.
 	BeforeControl func()
 	// CreateAH makes an address handle.
@@ -52,7 +52,7 @@ func (d *Device) Start(drv drive.Driver) {
 	d.drv = drv
 	drv.Lock(drive.CallWait)
 	defer drv.Unlock()
-	d.async = drv.NewGate(drive.Name("asynchronous event of " + d.name))
+	d.async = drv.NewCond(drive.WaitReason("asynchronous event of " + d.name))
 	d.base.Observer = d.observe
 }
 
@@ -66,19 +66,19 @@ func (d *Device) Driver() drive.Driver { return d.drv }
 func (d *Device) Closed() bool { return d.closed }
 
 // Waiting is how many calls wait in the device. The lock is held.
-func (d *Device) Waiting() int { return len(d.waiting) }
+func (d *Device) BlockedCalls() int { return len(d.waiting) }
 
 // observe hears of the NIC's events as they happen. They stay in the NIC until
 // somebody takes them, so that those of an object that is closed go with it.
 func (d *Device) observe(e nic.Event) {
-	if d.hooks.Observe != nil {
-		d.hooks.Observe(e)
+	if d.hooks.OnEvent != nil {
+		d.hooks.OnEvent(e)
 	}
 	d.async.Notify()
 }
 
 // Fire delivers the completion events that the NIC has for armed queues.
-func (d *Device) Fire() {
+func (d *Device) DeliverCompletionEvents() {
 	for {
 		cq, ok := d.base.NextCompletionEvent()
 		if !ok {
@@ -89,7 +89,7 @@ func (d *Device) Fire() {
 }
 
 // Enter begins a verb; Leave ends it and lets the NIC act on it.
-func (d *Device) Enter(op string, c drive.Call) error {
+func (d *Device) Enter(op string, c drive.CallKind) error {
 	d.drv.Lock(c)
 	if d.closed {
 		d.drv.Unlock()
@@ -119,7 +119,7 @@ func (d *Device) Control(op string, f func() error) error {
 }
 
 // Wait waits at g, with the lock held, until ready says so.
-func (d *Device) Wait(op string, g drive.Gate, timeout time.Duration, ready func() bool) error {
+func (d *Device) Wait(op string, g drive.Cond, timeout time.Duration, ready func() bool) error {
 	until := mono.Never
 	if timeout >= 0 {
 		until = d.drv.Now().Add(timeout)
@@ -165,7 +165,7 @@ func (d *Device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 func (d *Device) asyncEvent(e *nic.Event) verbs.AsyncEvent {
 	out := verbs.AsyncEvent{Type: e.Type, Port: e.Port}
 	if e.QP != nil {
-		out.QP = d.hooks.Owner(e.QP)
+		out.QP = d.hooks.QPHandle(e.QP)
 	}
 	if e.CQ != nil {
 		out.CQ = e.CQ.Owner.(*CQ)
@@ -179,7 +179,7 @@ func (d *Device) asyncEvent(e *nic.Event) verbs.AsyncEvent {
 // Shut closes the device: calls that wait return ErrClosed, and the driver stops.
 // last runs before that, with the lock held. It reports false if the device was
 // closed already.
-func (d *Device) Shut(last func()) bool {
+func (d *Device) Shutdown(last func()) bool {
 	d.drv.Lock(drive.CallControl)
 	if d.closed {
 		d.drv.Unlock()
@@ -211,7 +211,7 @@ func (d *Device) Attr() verbs.DeviceAttr {
 }
 
 // Live refuses a verb that asks for what never changes, once the device is closed.
-func (d *Device) Live(op string) error {
+func (d *Device) CheckOpen(op string) error {
 	if err := d.Enter(op, drive.CallWait); err != nil {
 		return err
 	}
@@ -220,8 +220,8 @@ func (d *Device) Live(op string) error {
 }
 
 // OnlyPort refuses a port other than the first, and all of them on a closed device.
-func (d *Device) OnlyPort(op string, port uint8) error {
-	if err := d.Live(op); err != nil {
+func (d *Device) CheckPort(op string, port uint8) error {
+	if err := d.CheckOpen(op); err != nil {
 		return err
 	}
 	if port != 1 {
@@ -231,7 +231,7 @@ func (d *Device) OnlyPort(op string, port uint8) error {
 }
 
 // InTable refuses an index that is not in a table of so many entries.
-func (d *Device) InTable(op string, index, size int) error {
+func (d *Device) CheckIndex(op string, index, size int) error {
 	if index < 0 || index >= size {
 		return d.opError(op, fmt.Errorf("%w: entry %d of a table of %d", verbs.ErrNotFound, index, size))
 	}

@@ -99,11 +99,11 @@ func TestVerbsThatControl(t *testing.T) {
 func TestVerbsOfAClosedDevice(t *testing.T) {
 	r := newRig(t, Hooks{})
 	mr, mw, s, x := r.others()
-	if !r.Shut(func() { r.note("last words", true) }) {
+	if !r.Shutdown(func() { r.note("last words", true) }) {
 		t.Error("it was closed already")
 	}
 	r.did("lock control", "last words", "unlock", "close")
-	if r.Shut(func() { t.Error("it spoke again") }) || r.script.closed != 1 {
+	if r.Shutdown(func() { t.Error("it spoke again") }) || r.script.closed != 1 {
 		t.Error("it was closed twice")
 	}
 	r.log = nil
@@ -149,9 +149,9 @@ func TestPolling(t *testing.T) {
 		}
 		r.did(did...)
 	}
-	poll(0, "lock poll", "progress", "nothing", "unlock", "idle")
+	poll(0, "lock poll", "progress", "poll empty", "unlock", "yield")
 	r.onProgress = func() { r.cq.Q.Push(&verbs.WC{WRID: 1}, false) }
-	poll(1, "lock poll", "progress", "found", "unlock")
+	poll(1, "lock poll", "progress", "poll found", "unlock")
 	r.onProgress = nil
 	for range 3 {
 		r.cq.Q.Push(&verbs.WC{}, false)
@@ -163,7 +163,7 @@ func TestPolling(t *testing.T) {
 	}
 	r.did("lock poll", "unlock")
 	poll(0, "lock poll", "unlock")
-	poll(0, "lock poll", "progress", "nothing", "unlock", "idle")
+	poll(0, "lock poll", "progress", "poll empty", "unlock", "yield")
 	for range 5 {
 		r.cq.Q.Push(&verbs.WC{}, false)
 	}
@@ -215,7 +215,7 @@ func TestPostingToAnSRQ(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	r := newRig(t, Hooks{})
 	r.now = 100
-	g := r.NewGate(drive.Name("something"))
+	g := r.NewCond(drive.WaitReason("something"))
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration
@@ -244,8 +244,8 @@ func TestWaiting(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			turn, ready := 0, c.happens == nil
 			r.onWait = func(timeout time.Duration) {
-				if turn++; r.Waiting() != 1 {
-					t.Errorf("%d calls wait", r.Waiting())
+				if turn++; r.BlockedCalls() != 1 {
+					t.Errorf("%d calls wait", r.BlockedCalls())
 				}
 				ready = c.happens(turn, timeout)
 			}
@@ -253,8 +253,8 @@ func TestWaiting(t *testing.T) {
 			err := r.Wait("op", g, c.timeout, func() bool { return ready })
 			r.Unlock()
 			r.Device.closed = false
-			if !errors.Is(err, c.want) || turn != c.turns || r.Waiting() != 0 {
-				t.Errorf("%v after %d turns, want %v after %d; %d still wait", err, turn, c.want, c.turns, r.Waiting())
+			if !errors.Is(err, c.want) || turn != c.turns || r.BlockedCalls() != 0 {
+				t.Errorf("%v after %d turns, want %v after %d; %d still wait", err, turn, c.want, c.turns, r.BlockedCalls())
 			}
 		})
 	}
@@ -264,16 +264,16 @@ func TestWaiting(t *testing.T) {
 // asked of its driver any more but the lock.
 func TestShutWakesAllWhoWait(t *testing.T) {
 	r := newRig(t, Hooks{})
-	first, second := r.NewGate(drive.Name("first")).(*gate), r.NewGate(drive.Name("second")).(*gate)
-	r.waiting = []drive.Gate{first, second, first}
-	r.Shut(func() {})
+	first, second := r.NewCond(drive.WaitReason("first")).(*gate), r.NewCond(drive.WaitReason("second")).(*gate)
+	r.waiting = []drive.Cond{first, second, first}
+	r.Shutdown(func() {})
 	if first.notified != 2 || second.notified != 1 {
 		t.Errorf("notified %d and %d times", first.notified, second.notified)
 	}
 	r = newRig(t, Hooks{})
 	r.onWait = func(time.Duration) {
 		r.Unlock() // another goroutine's turn
-		r.Shut(func() {})
+		r.Shutdown(func() {})
 		r.Lock(drive.CallWait)
 	}
 	if _, err := r.WaitAsync(verbs.Forever); !errors.Is(err, verbs.ErrClosed) {
@@ -287,16 +287,16 @@ func TestQueriesOfWhatThereIsOneOf(t *testing.T) {
 	if r.Name() != "nic0" || r.Driver() != drive.Driver(r.script) || r.Closed() {
 		t.Errorf("%s, %v, closed %v", r.Name(), r.Driver(), r.Closed())
 	}
-	if err := r.OnlyPort("query_port", 1); err != nil {
+	if err := r.CheckPort("query_port", 1); err != nil {
 		t.Error(err)
 	}
 	for _, port := range []uint8{0, 2} {
-		if err := r.OnlyPort("query_port", port); !errors.Is(err, verbs.ErrInvalid) {
+		if err := r.CheckPort("query_port", port); !errors.Is(err, verbs.ErrInvalid) {
 			t.Errorf("port %d: %v", port, err)
 		}
 	}
 	for index, want := range map[int]error{-1: verbs.ErrNotFound, 0: nil, 1: nil, 2: verbs.ErrNotFound} {
-		if err := r.InTable("query_gid", index, 2); !errors.Is(err, want) {
+		if err := r.CheckIndex("query_gid", index, 2); !errors.Is(err, want) {
 			t.Errorf("entry %d of two: %v", index, err)
 		}
 	}

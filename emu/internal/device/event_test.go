@@ -17,8 +17,8 @@ func TestAsynchronousEvents(t *testing.T) {
 	type engineQP struct{ owner verbs.QP }
 	var heard []verbs.AsyncEventType
 	r := newRig(t, Hooks{
-		Owner:   func(qp any) verbs.QP { return qp.(*engineQP).owner },
-		Observe: func(e nic.Event) { heard = append(heard, e.Type) },
+		QPHandle: func(qp any) verbs.QP { return qp.(*engineQP).owner },
+		OnEvent:  func(e nic.Event) { heard = append(heard, e.Type) },
 	})
 	_, _, s, _ := r.others()
 	qp := &struct{ verbs.QP }{}
@@ -107,7 +107,7 @@ func TestCompletionChannels(t *testing.T) {
 		t.Fatalf("closed with a queue on it: %v", err)
 	}
 	alone := made[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1}))
-	empty := made[*Channel](t)(r.CreateCompChannel())
+	empty := made[*CompChannel](t)(r.CreateCompChannel())
 	notified := 0
 	r.onWait = func(time.Duration) {
 		r.Unlock() // another goroutine's turn

@@ -10,11 +10,11 @@ import (
 
 // Groups are the multicast groups that a queue pair is a member of: in the NIC,
 // and its port in the network.
-type Groups struct{ in map[netip.Addr]bool }
+type McastGroups struct{ in map[netip.Addr]bool }
 
 // Attach makes the queue pair whose handle is o a member. attach and detach do so
 // in the NIC.
-func (g *Groups) Attach(o *Object, l link.PacketLink, group verbs.GID, attach, detach func(netip.Addr) error) error {
+func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, attach, detach func(netip.Addr) error) error {
 	const op = "attach_mcast"
 	addr := group.Addr()
 	return o.Control(op, func() error {
@@ -38,7 +38,7 @@ func (g *Groups) Attach(o *Object, l link.PacketLink, group verbs.GID, attach, d
 }
 
 // Detach undoes Attach, all or nothing.
-func (g *Groups) Detach(o *Object, l link.PacketLink, group verbs.GID, detach func(netip.Addr) error) error {
+func (g *McastGroups) Detach(o *Object, l link.PacketLink, group verbs.GID, detach func(netip.Addr) error) error {
 	const op = "detach_mcast"
 	addr := group.Addr()
 	return o.Control(op, func() error {

@@ -16,7 +16,7 @@ type Object struct {
 }
 
 // Enter begins a verb; Device.Leave ends it.
-func (o *Object) Enter(op string, c drive.Call) error {
+func (o *Object) Enter(op string, c drive.CallKind) error {
 	if err := o.D.Enter(op, c); err != nil {
 		return err
 	}
@@ -50,15 +50,15 @@ func (o *Object) base() *Object { return o }
 // Handle is a pointer to what embeds Object.
 type Handle interface{ base() *Object }
 
-// Own returns the handle x that a verb was given, if it is a live one of d's. The
+// CheckHandle returns the handle x that a verb was given, if it is a live one of d's. The
 // lock is held.
-func Own[T Handle](d *Device, op, what string, x any) (h T, err error) {
+func CheckHandle[T Handle](d *Device, op, what string, x any) (h T, err error) {
 	if x == nil {
 		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: no %s is given", verbs.ErrInvalid, what)}
 	}
 	h, ok := x.(T)
 	if !ok || h.base().D != d {
-		return h, Foreign(op, what)
+		return h, ForeignHandleError(op, what)
 	}
 	if h.base().closed {
 		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the %s", verbs.ErrClosed, what)}
@@ -66,20 +66,20 @@ func Own[T Handle](d *Device, op, what string, x any) (h T, err error) {
 	return h, nil
 }
 
-// OwnIfGiven hands x on to use, unless there is none: whether there must be is
+// CheckOptionalHandle hands x on to use, unless there is none: whether there must be is
 // the engine's to say.
-func OwnIfGiven[T Handle](d *Device, op, what string, x any, use func(T)) error {
+func CheckOptionalHandle[T Handle](d *Device, op, what string, x any, use func(T)) error {
 	if x == nil {
 		return nil
 	}
-	h, err := Own[T](d, op, what, x)
+	h, err := CheckHandle[T](d, op, what, x)
 	if err == nil {
 		use(h)
 	}
 	return err
 }
 
-// Foreign is the error for an object that another device made.
-func Foreign(op, what string) error {
+// ForeignHandleError is the error for an object that another device made.
+func ForeignHandleError(op, what string) error {
 	return &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the %s belongs to another device", verbs.ErrInvalid, what)}
 }

@@ -32,12 +32,12 @@ func TestHandlesThatAVerbTakes(t *testing.T) {
 		if c.handle != nil {
 			handle = c.handle
 		}
-		h, err := Own[*PD](&r.Device, "create_qp", "PD", handle)
+		h, err := CheckHandle[*PD](&r.Device, "create_qp", "PD", handle)
 		if !errors.Is(err, c.want) || err == nil && h != r.pd || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, %v", c.name, h, err)
 		}
 		used := false
-		err = OwnIfGiven(&r.Device, "create_qp", "PD", handle, func(p *PD) { used = p == r.pd })
+		err = CheckOptionalHandle(&r.Device, "create_qp", "PD", handle, func(p *PD) { used = p == r.pd })
 		if handle == nil {
 			c.want = nil
 		}
@@ -197,7 +197,7 @@ func TestBindRefs(t *testing.T) {
 		{"of another device's window", verbs.OpBindMW, verbs.Bind{MW: foreignMW}, nil, nil, "memory window"},
 		{"to another device's region", verbs.OpBindMW, verbs.Bind{MW: mw, Info: verbs.BindInfo{MR: foreignMR}}, nil, nil, "memory region"},
 	} {
-		w, region, err := r.BindRefs(&verbs.SendWR{Opcode: c.op, Bind: c.bind})
+		w, region, err := r.ResolveBind(&verbs.SendWR{Opcode: c.op, Bind: c.bind})
 		if w != c.window || region != c.region || (err != nil) != (c.says != "") || err != nil && (!errors.Is(err, verbs.ErrInvalid) || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: %p, %p, %v", c.name, w, region, err)
 		}

@@ -50,18 +50,18 @@ func (e *entering) enter(tell func()) {
 
 // Addresses are those of a device's port, some of which may have been taken away.
 // Each has a place of its own in the GID table, which it leaves empty.
-type Addresses struct {
+type PortAddrs struct {
 	all     []netip.Addr
 	missing []bool
 }
 
 // NewAddresses returns addresses that are all there.
-func NewAddresses(all []netip.Addr) Addresses {
-	return Addresses{all: all, missing: make([]bool, len(all))}
+func NewPortAddrs(all []netip.Addr) PortAddrs {
+	return PortAddrs{all: all, missing: make([]bool, len(all))}
 }
 
 // Set notes that an address is there, or not, and reports whether that is news.
-func (a *Addresses) Set(addr netip.Addr, present bool) (changed bool) {
+func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 	for i, own := range a.all {
 		if plain(own) == plain(addr) && a.missing[i] == present {
 			a.missing[i] = !present
@@ -72,10 +72,10 @@ func (a *Addresses) Set(addr netip.Addr, present bool) (changed bool) {
 }
 
 // Has reports whether the port has entry i of the table.
-func (a *Addresses) Has(i int) bool { return !a.missing[i] }
+func (a *PortAddrs) IsPresent(i int) bool { return !a.missing[i] }
 
 // Present lists the addresses that are there.
-func (a *Addresses) Present() (there []netip.Addr) {
+func (a *PortAddrs) Present() (there []netip.Addr) {
 	for i, own := range a.all {
 		if !a.missing[i] {
 			there = append(there, own)
@@ -86,7 +86,7 @@ func (a *Addresses) Present() (there []netip.Addr) {
 
 // Table is a GID table without what is missing; where there are more entries than
 // addresses the others stay as they are.
-func (a *Addresses) Table(full []verbs.GIDEntry) []verbs.GIDEntry {
+func (a *PortAddrs) FilterGIDs(full []verbs.GIDEntry) []verbs.GIDEntry {
 	table := make([]verbs.GIDEntry, len(full))
 	copy(table, full)
 	for i, missing := range a.missing {
@@ -98,6 +98,6 @@ func (a *Addresses) Table(full []verbs.GIDEntry) []verbs.GIDEntry {
 }
 
 // GIDChange is the event of a table that has changed.
-func GIDChange() nic.Event { return nic.Event{Type: verbs.EventGIDChange, Port: 1} }
+func GIDChangeEvent() nic.Event { return nic.Event{Type: verbs.EventGIDChange, Port: 1} }
 
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

@@ -12,18 +12,18 @@ import (
 )
 
 // Channel is a verbs.CompChannel.
-type Channel struct {
+type CompChannel struct {
 	Object
-	gate   drive.Gate
+	gate   drive.Cond
 	ready  []*CQ
 	queues int // that tell it their events
 }
 
 // CreateCompChannel makes a completion channel.
 func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
-	c := &Channel{Object: Object{D: d}}
+	c := &CompChannel{Object: Object{D: d}}
 	err := d.Control("create_comp_channel", func() error {
-		c.gate = d.drv.NewGate(drive.Name("completion event of " + d.name))
+		c.gate = d.drv.NewCond(drive.WaitReason("completion event of " + d.name))
 		return nil
 	})
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
 }
 
 // Wait returns the next queue that has an event.
-func (c *Channel) Wait(timeout time.Duration) (verbs.CQ, error) {
+func (c *CompChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
 	const op = "get_cq_event"
 	if err := c.Enter(op, drive.CallWait); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (c *Channel) Wait(timeout time.Duration) (verbs.CQ, error) {
 }
 
 // Close removes the channel, once no queue has it. Who waits at it learns that.
-func (c *Channel) Close() error {
+func (c *CompChannel) Close() error {
 	return c.Destroy("destroy_comp_channel", func() error {
 		if c.queues > 0 {
 			return c.D.opError("destroy_comp_channel", fmt.Errorf("%w: %d completion queues", verbs.ErrBusy, c.queues))
@@ -69,7 +69,7 @@ func (c *Channel) Close() error {
 type CQ struct {
 	Object
 	Q       *nic.CQ
-	channel *Channel
+	channel *CompChannel
 	armed   bool // since the last poll
 }
 
@@ -78,7 +78,7 @@ func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	c := &CQ{Object: Object{D: d}}
 	const op = "create_cq"
 	err := d.Control(op, func() (err error) {
-		if err = OwnIfGiven(d, op, "completion channel", in.Channel, func(ch *Channel) { c.channel = ch }); err != nil {
+		if err = CheckOptionalHandle(d, op, "completion channel", in.Channel, func(ch *CompChannel) { c.channel = ch }); err != nil {
 			return err
 		}
 		if c.Q, err = d.base.CreateCQ(in.Depth); err == nil {
@@ -115,14 +115,14 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 		// Nothing yet: look at the network, as a program that polls expects.
 		c.D.drv.Progress()
 		if n, err = c.Q.Poll(into); n > 0 {
-			c.D.drv.Found()
+			c.D.drv.PollFound()
 		} else {
-			c.D.drv.Nothing()
+			c.D.drv.PollEmpty()
 		}
 	}
 	c.D.drv.Unlock()
 	if n == 0 && !waits {
-		c.D.drv.Idle()
+		c.D.drv.Yield()
 	}
 	return n, err
 }
@@ -180,9 +180,9 @@ func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	const op = "create_srq"
 	err := d.Control(op, func() (err error) {
 		if err = cmp.Or(
-			OwnIfGiven(d, op, "PD", in.PD, func(p *PD) { cfg.PD = p.ID }),
-			OwnIfGiven(d, op, "XRC domain", in.XRCD, func(x *XRCD) { cfg.XRCD = x.X }),
-			OwnIfGiven(d, op, "CQ", in.CQ, func(c *CQ) { cfg.CQ = c.Q }),
+			CheckOptionalHandle(d, op, "PD", in.PD, func(p *PD) { cfg.PD = p.ID }),
+			CheckOptionalHandle(d, op, "XRC domain", in.XRCD, func(x *XRCD) { cfg.XRCD = x.X }),
+			CheckOptionalHandle(d, op, "CQ", in.CQ, func(c *CQ) { cfg.CQ = c.Q }),
 		); err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func (s *script) note(what string, locked bool) {
 	s.log = append(s.log, what)
 }
 
-func (s *script) Lock(c drive.Call) {
+func (s *script) Lock(c drive.CallKind) {
 	s.t.Helper()
 	s.note([]string{"lock control", "lock post", "lock poll", "lock wait"}[c], false)
 	s.locked = true
@@ -46,10 +46,10 @@ func (s *script) Unlock() {
 	s.locked = false
 }
 
-func (s *script) Pump()    { s.t.Helper(); s.note("pump", true) }
-func (s *script) Found()   { s.t.Helper(); s.note("found", true) }
-func (s *script) Nothing() { s.t.Helper(); s.note("nothing", true) }
-func (s *script) Idle()    { s.t.Helper(); s.note("idle", false) }
+func (s *script) Pump()      { s.t.Helper(); s.note("pump", true) }
+func (s *script) PollFound() { s.t.Helper(); s.note("poll found", true) }
+func (s *script) PollEmpty() { s.t.Helper(); s.note("poll empty", true) }
+func (s *script) Yield()     { s.t.Helper(); s.note("yield", false) }
 
 func (s *script) Progress() {
 	s.t.Helper()
@@ -73,7 +73,7 @@ func (s *script) Now() mono.Time {
 	return s.now
 }
 
-func (s *script) NewGate(what fmt.Stringer) drive.Gate { return &gate{s: s, what: what} }
+func (s *script) NewCond(what fmt.Stringer) drive.Cond { return &gate{s: s, what: what} }
 
 // gate is where a call waits. Nothing passes but what the script says.
 type gate struct {
@@ -101,7 +101,7 @@ type rig struct {
 	Device
 	base nic.Base
 	pd   *PD
-	ch   *Channel
+	ch   *CompChannel
 	cq   *CQ
 }
 
@@ -112,7 +112,7 @@ func newRig(t testing.TB, hooks Hooks) *rig {
 	r.Init("nic0", &r.base, hooks)
 	r.Start(r.script)
 	r.pd = made[*PD](t)(r.AllocPD())
-	r.ch = made[*Channel](t)(r.CreateCompChannel())
+	r.ch = made[*CompChannel](t)(r.CreateCompChannel())
 	r.cq = made[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 4, Channel: r.ch}))
 	r.log = nil
 	return r
@@ -144,5 +144,5 @@ func (r *rig) did(want ...string) {
 // completed puts a completion into an armed queue, as the NIC does under the lock.
 func (r *rig) completed(c *CQ) {
 	c.Q.Push(&verbs.WC{}, false)
-	r.Fire()
+	r.DeliverCompletionEvents()
 }

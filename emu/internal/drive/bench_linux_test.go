@@ -18,7 +18,7 @@ import (
 type runner struct {
 	drv   *drive.RealStreams
 	net   *tcplink.Net
-	gate  drive.Gate
+	gate  drive.Cond
 	named bool
 
 	message []byte
@@ -113,9 +113,9 @@ func (r *runner) receive(n int, block bool) {
 		if !found {
 			r.drv.Progress()
 			if found = r.got >= n; found {
-				r.drv.Found()
+				r.drv.PollFound()
 			} else {
-				r.drv.Nothing()
+				r.drv.PollEmpty()
 			}
 		}
 		if found {
@@ -125,7 +125,7 @@ func (r *runner) receive(n int, block bool) {
 		if found {
 			return
 		}
-		r.drv.Idle()
+		r.drv.Yield()
 	}
 }
 
@@ -145,7 +145,7 @@ func runners(b testing.TB, in [2]func(func() error) error, addrs [2]netip.AddrPo
 		r := &runner{message: make([]byte, message), net: openNet(b, in[i], tcplink.Config{})}
 		r.drv = drive.NewRealStreams(r, r.net, 1)
 		r.drv.Lock(drive.CallControl)
-		r.gate = r.drv.NewGate(drive.Name("bytes"))
+		r.gate = r.drv.NewCond(drive.WaitReason("bytes"))
 		r.drv.Unlock()
 		both[i] = r
 	}

@@ -27,7 +27,7 @@ type Engine interface {
 
 // Holder is an Engine that may keep packets back for a moment in the hope to
 // save some.
-type Holder interface {
+type DelayingEngine interface {
 	Engine
 	// Release makes Output give what is kept back, and reports whether there is
 	// anything. Deadlines may then be later.
@@ -58,7 +58,7 @@ type Holder interface {
 type Driver interface {
 	// Lock enters the device, not holding the lock. In a simulated world it is
 	// also where the call costs time and others may run.
-	Lock(c Call)
+	Lock(c CallKind)
 	Unlock()
 	Now() mono.Time
 	// Pump settles, sends what the engine has to send and sees to its next
@@ -69,20 +69,20 @@ type Driver interface {
 	Progress()
 	// Found says that the program has got what it polled for, and now acts on
 	// it. What the engine has to send meanwhile may wait for that.
-	Found()
+	PollFound()
 	// Nothing says that the poll found nothing.
-	Nothing()
+	PollEmpty()
 	// Idle is called, not holding the lock, by a poll that found nothing.
-	Idle()
-	// NewGate returns a place to wait. what is for reports of deadlocks.
-	NewGate(what fmt.Stringer) Gate
+	Yield()
+	// NewCond returns a place to wait. what is for reports of deadlocks.
+	NewCond(what fmt.Stringer) Cond
 	// Close ends the driving, not holding the lock. The link is the caller's,
 	// and so are the gates: it has notified them, for a driver need not.
 	Close()
 }
 
 // Gate is where calls wait until something is announced.
-type Gate interface {
+type Cond interface {
 	// Wait gives the lock up until Notify is called or timeout has passed
 	// (never, if it is negative), and reports whether it was notified. Like a
 	// condition it may wake for nothing: look again.
@@ -92,24 +92,24 @@ type Gate interface {
 }
 
 // Call says what a provider was asked to do, for those who charge time for it.
-type Call uint8
+type CallKind uint8
 
 // Calls.
 const (
-	CallControl Call = iota // creating, changing, destroying
+	CallControl CallKind = iota // creating, changing, destroying
 	CallPost
 	CallPoll
 	CallWait
 )
 
 // Name is a gate's reason to wait that is plain text.
-type Name string
+type WaitReason string
 
 // String is the text.
-func (n Name) String() string { return string(n) }
+func (n WaitReason) String() string { return string(n) }
 
 // Batch is how many datagrams a driver moves at a time.
-const Batch = 64
+const BatchSize = 64
 
 // NewBatch returns datagrams for an engine to fill. The first one's buffer has
 // room for all of them if they are of up to mtu bytes, or of a jumbo frame if
@@ -117,30 +117,30 @@ const Batch = 64
 // joins them need not gather them, and grows what does not fit.
 func NewBatch(mtu int) []link.Datagram {
 	const jumbo = 9216
-	ds := make([]link.Datagram, Batch)
-	ds[0].Payload = make([]byte, 0, Batch*min(mtu, jumbo))
+	ds := make([]link.Datagram, BatchSize)
+	ds[0].Payload = make([]byte, 0, BatchSize*min(mtu, jumbo))
 	return ds
 }
 
 // Outbox keeps what an engine has put out until the link takes it.
-type Outbox struct {
+type SendQueue struct {
 	ds         []link.Datagram
 	head, tail int
 }
 
-// NewOutbox returns an outbox for packets of up to mtu bytes.
-func NewOutbox(mtu int) Outbox { return Outbox{ds: NewBatch(mtu)} }
+// NewSendQueue returns an outbox for packets of up to mtu bytes.
+func NewSendQueue(mtu int) SendQueue { return SendQueue{ds: NewBatch(mtu)} }
 
-// NewSmallOutbox returns an outbox whose packets have buffers of their own, which grow
+// NewSmallSendQueue returns an outbox whose packets have buffers of their own, which grow
 // as they are needed: where nothing joins packets, and there are many devices.
-func NewSmallOutbox() Outbox { return Outbox{ds: make([]link.Datagram, Batch)} }
+func NewSmallSendQueue() SendQueue { return SendQueue{ds: make([]link.Datagram, BatchSize)} }
 
 // Limit has it hold no more than n packets: what is in it has its place on the wire.
-func (o *Outbox) Limit(n int) { o.ds = o.ds[:max(1, min(n, len(o.ds)))] }
+func (o *SendQueue) SetLimit(n int) { o.ds = o.ds[:max(1, min(n, len(o.ds)))] }
 
 // Flush moves packets from e to l, up to a batch of them after what l did not take the
 // last time. It reports whether e may have more, and whether l takes no more.
-func (o *Outbox) Flush(now mono.Time, e Engine, l link.PacketLink) (more, full bool) {
+func (o *SendQueue) Flush(now mono.Time, e Engine, l link.PacketLink) (more, full bool) {
 	for {
 		fresh := o.head == o.tail
 		if fresh {

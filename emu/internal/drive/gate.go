@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// NewGate returns a place to wait.
-func (r *Real) NewGate(fmt.Stringer) Gate { return &realGate{r: r} }
+// NewCond returns a place to wait.
+func (r *Real) NewCond(fmt.Stringer) Cond { return &realGate{r: r} }
 
 type realGate struct {
 	r       *Real
@@ -48,11 +48,11 @@ func (g *realGate) Wait(timeout time.Duration) bool {
 		now := r.Now()
 		r.visited = now
 		if r.owed {
-			r.Nothing() // the program has no more to say for now
+			r.PollEmpty() // the program has no more to say for now
 			continue
 		}
 		if r.full && r.retryAt <= now {
-			if r.Nothing(); g.count != before {
+			if r.PollEmpty(); g.count != before {
 				return true
 			}
 		}
@@ -73,7 +73,7 @@ func (g *realGate) Wait(timeout time.Duration) bool {
 		g.leads = false
 		r.Progress()
 		if g.count != before {
-			r.Found()
+			r.PollFound()
 		}
 		if r.engine.Deadline() <= r.visited {
 			// What this gives to send is owed, and may wait for the program too.

@@ -42,11 +42,11 @@ type datagrams struct {
 	engine Engine
 	link   link.Waiter
 	in     []link.Datagram
-	out    Outbox
+	out    SendQueue
 }
 
 func newDatagrams(e Engine, l link.Waiter) *datagrams {
-	return &datagrams{engine: e, link: l, in: make([]link.Datagram, Batch), out: NewOutbox(l.MTU())}
+	return &datagrams{engine: e, link: l, in: make([]link.Datagram, BatchSize), out: NewSendQueue(l.MTU())}
 }
 
 func (n *datagrams) takeIn(now mono.Time) (arrived, more bool) {

@@ -17,7 +17,7 @@ import (
 type Real struct {
 	mu     sync.Mutex
 	engine machine
-	holder Holder // engine, if it is one
+	holder DelayingEngine // engine, if it is one
 	net    network
 	epoch  time.Time
 	now    mono.Time // the time, once it was asked for since the lock was taken; else 0
@@ -82,7 +82,7 @@ const (
 // NewReal starts driving e on l. Time starts at start, which must be positive.
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	r := newReal(e, newDatagrams(e, l), start)
-	r.holder, _ = e.(Holder)
+	r.holder, _ = e.(DelayingEngine)
 	go r.background()
 	return r
 }
@@ -100,7 +100,7 @@ func newReal(e machine, n network, start mono.Time) *Real {
 // Lock enters the device. What is owed to the peer is paid before anything is
 // changed: a queue pair that a program takes down has acknowledged what the
 // program has seen.
-func (r *Real) Lock(c Call) {
+func (r *Real) Lock(c CallKind) {
 	r.lock()
 	if c == CallControl && r.owed {
 		r.silent()
@@ -135,7 +135,7 @@ func (r *Real) Pump() {
 }
 
 // Found puts off sending for a program that is about to answer.
-func (r *Real) Found() {
+func (r *Real) PollFound() {
 	r.fresh = true
 	r.spinner.found()
 	if !r.talks {
@@ -149,7 +149,7 @@ func (r *Real) Found() {
 // Nothing sends what was put off, or is due. What has just come without a completion
 // may have been written to memory that the program looks at next: it has the time until
 // it looks here again.
-func (r *Real) Nothing() {
+func (r *Real) PollEmpty() {
 	if r.came && !r.fresh {
 		if r.fresh = true; r.talks && r.engine.Deadline() > r.visited && !r.full {
 			r.wakeDozer()
@@ -274,7 +274,7 @@ func (r *Real) turn() (arrived bool) {
 }
 
 // Idle lets others run now and then.
-func (r *Real) Idle() { r.spinner.idle() }
+func (r *Real) Yield() { r.spinner.idle() }
 
 // takeIn moves what has arrived into the engine. Only where there is much does
 // it send in between, so that acknowledgements keep the peer going.

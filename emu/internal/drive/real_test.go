@@ -119,7 +119,7 @@ func (p *pipe) Close() error            { p.once.Do(func() { close(p.done) }); r
 type echo struct {
 	out      [][]byte
 	got      []string
-	gate     Gate
+	gate     Cond
 	deadline mono.Time
 	ticks    []mono.Time
 	onInput  func() // if not nil, runs for every datagram
@@ -170,7 +170,7 @@ func newSide() *side {
 
 func (s *side) start() {
 	s.r = NewReal(s.e, s.p, 1)
-	s.e.gate = s.r.NewGate(Name("pong"))
+	s.e.gate = s.r.NewCond(WaitReason("pong"))
 }
 
 func (s *side) stop() {
@@ -246,7 +246,7 @@ func TestPollingNeedsNobodyElse(t *testing.T) {
 			if a.poll() {
 				return
 			}
-			a.r.Idle()
+			a.r.Yield()
 			time.Sleep(time.Microsecond)
 		}
 		t.Fatal("polling never saw the answer")
@@ -487,7 +487,7 @@ func TestWhatIsOwedIsPaidThoughAnotherThreadLeads(t *testing.T) {
 		a.p.peer, peer.p.peer = peer.p, a.p
 		a.start()
 		defer a.stop()
-		other := a.r.NewGate(Name("something else"))
+		other := a.r.NewCond(WaitReason("something else"))
 		go func() {
 			a.r.Lock(CallWait)
 			defer a.r.Unlock()
@@ -503,7 +503,7 @@ func TestWhatIsOwedIsPaidThoughAnotherThreadLeads(t *testing.T) {
 		a.r.Lock(CallPoll)
 		a.e.Input(a.r.Now(), &link.Datagram{Payload: []byte("2")}) // as if this thread had been quicker
 		a.r.owed = true
-		a.r.Found()
+		a.r.PollFound()
 		a.r.Unlock()
 		time.Sleep(10 * time.Millisecond)
 		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
@@ -514,7 +514,7 @@ func TestWhatIsOwedIsPaidThoughAnotherThreadLeads(t *testing.T) {
 
 func TestOutboxDropsWhatAClosedLinkRefuses(t *testing.T) {
 	e := &echo{deadline: mono.Never, out: [][]byte{[]byte("x"), []byte("y")}}
-	o := NewOutbox(1500)
+	o := NewSendQueue(1500)
 	if more, full := o.Flush(1, e, closedLink{}); more || full || len(e.out) != 0 {
 		t.Error("packets stay for a link that is gone")
 	}
@@ -532,9 +532,9 @@ func (s *side) poll() (found bool) {
 	found = len(s.e.got) > 0
 	s.e.got = nil
 	if found {
-		s.r.Found()
+		s.r.PollFound()
 	} else {
-		s.r.Nothing()
+		s.r.PollEmpty()
 	}
 	return found
 }
@@ -546,7 +546,7 @@ func (s *side) found(t *testing.T) {
 		if s.poll() {
 			return
 		}
-		s.r.Idle()
+		s.r.Yield()
 		time.Sleep(time.Microsecond)
 	}
 	t.Fatal("nothing came")
@@ -699,7 +699,7 @@ func TestSpinningPollsLookMoreOften(t *testing.T) {
 			t.Errorf("a poll looked %d times", n)
 		}
 		for range spinning + 1 {
-			a.r.Idle()
+			a.r.Yield()
 		}
 		if n := looks(); n != 1+lookAgains {
 			t.Errorf("a poll of a program that spins looked %d times, want %d", n, 1+lookAgains)
@@ -716,7 +716,7 @@ func TestOutboxAsksForMoreAfterLeftovers(t *testing.T) {
 	a, b := newPipe(), newPipe()
 	a.peer, b.peer = b, a
 	e := &echo{deadline: mono.Never, out: [][]byte{[]byte("1"), []byte("2"), []byte("3")}}
-	o := NewOutbox(1500)
+	o := NewSendQueue(1500)
 	a.limit = 1
 	if _, full := o.Flush(1, e, a); !full {
 		t.Fatal("a full link took everything")
@@ -739,12 +739,12 @@ func TestFlushTakesInBetweenBatches(t *testing.T) {
 		a.e.onInput = func() { a.e.out = slices.Insert(a.e.out, 0, []byte("short")) }
 		a.r.Lock(CallPost)
 		a.p.in <- []byte("request")
-		a.e.out = slices.Repeat([][]byte{[]byte("long")}, 4*Batch)
+		a.e.out = slices.Repeat([][]byte{[]byte("long")}, 4*BatchSize)
 		a.r.Pump()
 		a.r.Unlock()
 		got := peer.waiting()
-		if at := slices.Index(got, "short"); at != Batch || len(got) != 4*Batch+1 {
-			t.Errorf("of %d packets, the answer to the later request is number %d, want %d", len(got), at, Batch)
+		if at := slices.Index(got, "short"); at != BatchSize || len(got) != 4*BatchSize+1 {
+			t.Errorf("of %d packets, the answer to the later request is number %d, want %d", len(got), at, BatchSize)
 		}
 	})
 }

@@ -36,7 +36,7 @@ type streamNetwork struct {
 	waiter link.StreamWaiter
 }
 
-func (n *streamNetwork) takeIn(now mono.Time) (arrived, more bool) { return n.TakeIn(now) }
+func (n *streamNetwork) takeIn(now mono.Time) (arrived, more bool) { return n.Receive(now) }
 
 // leave has the next look come soon: the net does not name a stream again for
 // what was left in it.

@@ -3,7 +3,7 @@ package drive
 import "crypto/rand"
 
 // Secret draws a secret that nobody can guess.
-func Secret() (s [16]byte) {
+func NewSecret() (s [16]byte) {
 	rand.Read(s[:]) // never fails
 	return s
 }

@@ -25,10 +25,10 @@ func (s *side) arrivals(n int) {
 func TestAnswersAreTakenInBeforeTimersExpire(t *testing.T) {
 	for name, call := range map[string]func(s *side){
 		"post":       func(s *side) { s.r.Pump() },
-		"poll":       func(s *side) { s.r.Progress(); s.r.Nothing() },
+		"poll":       func(s *side) { s.r.Progress(); s.r.PollEmpty() },
 		"background": func(s *side) { s.r.turn() },
 	} {
-		for _, waiting := range []int{1, Batch + 1, 2*Batch + 1} {
+		for _, waiting := range []int{1, BatchSize + 1, 2*BatchSize + 1} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					a, _ := twoSides(t)

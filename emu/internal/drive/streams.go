@@ -34,7 +34,7 @@ type Streams struct {
 	slots  []slot // by the number of the stream or the listener
 	byConn map[StreamConn]*stream
 	last   *stream // that byConn was asked for
-	ready  [Batch]link.StreamReady
+	ready  [BatchSize]link.StreamReady
 	buf    []byte
 	vecs   [][]byte
 
@@ -121,7 +121,7 @@ func (s *Streams) forget(st *stream) {
 }
 
 // Open returns how many streams there are.
-func (s *Streams) Open() int { return len(s.byConn) }
+func (s *Streams) OpenStreams() int { return len(s.byConn) }
 
 // listener hands what it accepts to an engine.
 type listener struct {
@@ -159,7 +159,7 @@ func (l *listener) Close() error {
 // TakeIn moves what has arrived into the engine: one read of each stream that
 // has something. It reports whether anything had happened, and whether there may
 // be more to do.
-func (s *Streams) TakeIn(now mono.Time) (arrived, more bool) {
+func (s *Streams) Receive(now mono.Time) (arrived, more bool) {
 	if len(s.unread)+len(s.crowded) > 0 {
 		arrived = s.lookAgain(now)
 	}

@@ -73,15 +73,15 @@ func (r *socketed) spin(timeout time.Duration, done func() bool) bool {
 		r.drv.Progress()
 		found := done()
 		if found {
-			r.drv.Found()
+			r.drv.PollFound()
 		} else {
-			r.drv.Nothing()
+			r.drv.PollEmpty()
 		}
 		r.drv.Unlock()
 		if found {
 			return true
 		}
-		r.drv.Idle()
+		r.drv.Yield()
 	}
 	return false
 }
@@ -119,8 +119,8 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 					if err := r.faults(); err != nil {
 						t.Errorf("%s, %+v: %v", name, cfg, err)
 					}
-					if r.drv.Open() != 0 {
-						t.Errorf("%s, %+v: the driver holds %d streams", name, cfg, r.drv.Open())
+					if r.drv.OpenStreams() != 0 {
+						t.Errorf("%s, %+v: the driver holds %d streams", name, cfg, r.drv.OpenStreams())
 					}
 					for i, c := range r.conns {
 						if (c.err != nil) != (r == b && errors.Is(c.err, link.ErrReset)) || !c.connected {

@@ -93,7 +93,7 @@ func talk(tb testing.TB, seed uint64, stream sim.StreamConfig) (s *simulated, tr
 	if err := errors.Join(s.a.faults(), s.b.faults()); err != nil {
 		tb.Error(err)
 	}
-	if open := s.da.Open() + s.db.Open(); open != 0 {
+	if open := s.da.OpenStreams() + s.db.OpenStreams(); open != 0 {
 		tb.Errorf("the drivers hold %d streams", open)
 	}
 	return s, sum.Sum64()

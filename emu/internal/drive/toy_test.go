@@ -17,7 +17,7 @@ type toy struct {
 	drv   drive.StreamDriver
 	dirty []*toyConn
 	conns []*toyConn // all that were ever made
-	gate  drive.Gate
+	gate  drive.Cond
 	due   mono.Time // of the next Tick
 
 	settled, ticks int
@@ -32,7 +32,7 @@ func (t *toy) start(d drive.StreamDriver) {
 	t.drv = d
 	d.Lock(drive.CallWait)
 	defer d.Unlock()
-	t.gate = d.NewGate(drive.Name("news from a toy"))
+	t.gate = d.NewCond(drive.WaitReason("news from a toy"))
 }
 
 func (t *toy) Settle(mono.Time)    { t.settled++ }

@@ -53,4 +53,4 @@ func (q *FIFO[T]) First() *T { return &q.slots[q.head] }
 func (q *FIFO[T]) Last() *T { return q.At(q.n - 1) }
 
 // Drop forgets all, and the memory with it.
-func (q *FIFO[T]) Drop() { *q = FIFO[T]{} }
+func (q *FIFO[T]) Release() { *q = FIFO[T]{} }

@@ -13,7 +13,7 @@ func TestQueueAgreesWithASlice(t *testing.T) {
 	for i := range 20000 {
 		switch most := 1 + i/200; {
 		case rng.IntN(1000) == 0:
-			q.Drop()
+			q.Release()
 			want = nil
 		case len(want) < most && rng.IntN(2) == 0:
 			q.Push(i)

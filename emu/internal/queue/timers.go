@@ -9,8 +9,8 @@ type Timer[T any] struct {
 	at    mono.Time
 	// Rank breaks ties, the lowest first, so that what happens at one time happens
 	// in an order that somebody has decided.
-	Rank  uint32
-	place int32 // in the heap, plus 1; 0 if it is not set
+	TieBreak uint32
+	place    int32 // in the heap, plus 1; 0 if it is not set
 }
 
 // IsSet reports whether the timer is in a heap.
@@ -32,7 +32,7 @@ func (h *TimerHeap[T]) Next() mono.Time {
 
 // Due returns the owner of a timer whose time has come, which is then no longer
 // set; nil if there is none.
-func (h *TimerHeap[T]) Due(now mono.Time) *T {
+func (h *TimerHeap[T]) PopExpired(now mono.Time) *T {
 	if len(h.timers) == 0 || h.timers[0].at > now {
 		return nil
 	}
@@ -56,10 +56,10 @@ func (h *TimerHeap[T]) Set(t *Timer[T], at mono.Time) {
 	h.down(int(t.place) - 1)
 }
 
-// SetSooner is Set for those whose deadlines mostly move later, and often: a timer
+// SetIfEarlier is Set for those whose deadlines mostly move later, and often: a timer
 // that is set for an earlier time stays as it is. Its owner, woken too early, has
 // to look whether its time has come.
-func (h *TimerHeap[T]) SetSooner(t *Timer[T], at mono.Time) {
+func (h *TimerHeap[T]) SetIfEarlier(t *Timer[T], at mono.Time) {
 	if at != mono.Never && (t.place == 0 || at < t.at) {
 		h.Set(t, at)
 	}
@@ -83,7 +83,7 @@ func (h *TimerHeap[T]) Stop(t *Timer[T]) {
 
 func (h *TimerHeap[T]) less(i, j int) bool {
 	a, b := h.timers[i], h.timers[j]
-	return a.at < b.at || a.at == b.at && a.Rank < b.Rank
+	return a.at < b.at || a.at == b.at && a.TieBreak < b.TieBreak
 }
 
 func (h *TimerHeap[T]) swap(i, j int) {

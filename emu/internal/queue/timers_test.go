@@ -18,14 +18,14 @@ func sleepers(n int) []*sleeper {
 	all := make([]*sleeper, n)
 	for i := range all {
 		all[i] = &sleeper{at: mono.Never}
-		all[i].timer.Owner, all[i].timer.Rank = all[i], uint32(i)
+		all[i].timer.Owner, all[i].timer.TieBreak = all[i], uint32(i)
 	}
 	return all
 }
 
 func drain(h *TimerHeap[sleeper], now mono.Time) (ranks []uint32) {
-	for s := h.Due(now); s != nil; s = h.Due(now) {
-		ranks = append(ranks, s.timer.Rank)
+	for s := h.PopExpired(now); s != nil; s = h.PopExpired(now) {
+		ranks = append(ranks, s.timer.TieBreak)
 	}
 	return ranks
 }
@@ -33,7 +33,7 @@ func drain(h *TimerHeap[sleeper], now mono.Time) (ranks []uint32) {
 func TestTimersComeInOrderOfTimeThenOfRank(t *testing.T) {
 	var h TimerHeap[sleeper]
 	all := sleepers(10)
-	if h.Next() != mono.Never || h.Due(mono.Never-1) != nil {
+	if h.Next() != mono.Never || h.PopExpired(mono.Never-1) != nil {
 		t.Error("an empty heap has something due")
 	}
 	for i, at := range map[int]mono.Time{5: 20, 9: 10, 1: 30, 4: 10, 7: 20, 2: 10} {
@@ -53,12 +53,12 @@ func TestTimersComeInOrderOfTimeThenOfRank(t *testing.T) {
 func TestSetSoonerNeverMovesLater(t *testing.T) {
 	var h TimerHeap[sleeper]
 	s := sleepers(1)[0]
-	h.SetSooner(&s.timer, mono.Never)
+	h.SetIfEarlier(&s.timer, mono.Never)
 	if s.timer.IsSet() {
 		t.Error("it is set for never")
 	}
 	for _, c := range []struct{ at, want mono.Time }{{20, 20}, {30, 20}, {mono.Never, 20}, {10, 10}} {
-		if h.SetSooner(&s.timer, c.at); h.Next() != c.want {
+		if h.SetIfEarlier(&s.timer, c.at); h.Next() != c.want {
 			t.Errorf("after %v it is set for %v, want %v", c.at, h.Next(), c.want)
 		}
 	}
@@ -83,7 +83,7 @@ func TestTimersAgreeWithAList(t *testing.T) {
 					h.Set(&s.timer, mono.Never)
 				case 2:
 					s.at = min(s.at, at)
-					h.SetSooner(&s.timer, at)
+					h.SetIfEarlier(&s.timer, at)
 				default:
 					s.at = at
 					h.Set(&s.timer, at)
@@ -91,11 +91,11 @@ func TestTimersAgreeWithAList(t *testing.T) {
 			}
 			due := slices.DeleteFunc(slices.Clone(all), func(s *sleeper) bool { return s.at > now })
 			slices.SortFunc(due, func(a, b *sleeper) int {
-				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.timer.Rank, b.timer.Rank))
+				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.timer.TieBreak, b.timer.TieBreak))
 			})
 			var want []uint32
 			for _, s := range due {
-				want = append(want, s.timer.Rank)
+				want = append(want, s.timer.TieBreak)
 				s.at = mono.Never
 			}
 			if got := drain(&h, now); !slices.Equal(got, want) {
@@ -105,7 +105,7 @@ func TestTimersAgreeWithAList(t *testing.T) {
 			for _, s := range all {
 				next = min(next, s.at)
 				if s.timer.IsSet() != (s.at != mono.Never) {
-					t.Fatalf("seed %d at %v: %d is set %v", seed, now, s.timer.Rank, s.timer.IsSet())
+					t.Fatalf("seed %d at %v: %d is set %v", seed, now, s.timer.TieBreak, s.timer.IsSet())
 				}
 				if s.timer.IsSet() {
 					set++
@@ -127,7 +127,7 @@ func TestTimersDoNotAllocate(t *testing.T) {
 		for i, s := range all {
 			h.Set(&s.timer, now+mono.Time(i*37%64))
 		}
-		for h.Due(now+64) != nil {
+		for h.PopExpired(now+64) != nil {
 			continue
 		}
 	}

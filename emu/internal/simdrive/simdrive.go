@@ -31,11 +31,11 @@ type Port interface {
 	OnWritable(h sim.Handler, arg uint64)
 	// TxQueueBytes is how much may wait in it to be sent.
 	TxQueueBytes() int
-	News
+	PortEvents
 }
 
 // News is where a port tells what becomes of it.
-type News interface {
+type PortEvents interface {
 	OnLinkChange(h sim.Handler, arg uint64)
 	OnAddrChange(h sim.Handler, arg uint64)
 	Up() bool
@@ -52,7 +52,7 @@ type Driver struct {
 	closed bool
 	more   bool // an event is to come that sends the rest
 
-	news     News
+	news     PortEvents
 	observer link.PortObserver
 	addrs    []netip.Addr // that the port has had from the start
 	missing  []bool       // of these
@@ -88,9 +88,9 @@ const (
 // New drives e on l, which is port or a decorator of it. The observer is told what
 // becomes of the port, with the engine's lock held.
 func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, o link.PortObserver) *Driver {
-	out := drive.NewSmallOutbox()
-	out.Limit(port.TxQueueBytes() / l.MTU()) // it is part of that queue
-	d := newDriver(w, e, &datagrams{engine: e, link: l, in: make([]link.Datagram, drive.Batch), out: out}, costs)
+	out := drive.NewSmallSendQueue()
+	out.SetLimit(port.TxQueueBytes() / l.MTU()) // it is part of that queue
+	d := newDriver(w, e, &datagrams{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, costs)
 	port.OnReadable(d, eventReadable)
 	port.OnWritable(d, eventWritable)
 	d.observe(d, port, o)
@@ -98,7 +98,7 @@ func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs
 }
 
 // observe has the observer told of the port's news, which h handles.
-func (d *Driver) observe(h sim.Handler, port News, o link.PortObserver) {
+func (d *Driver) observe(h sim.Handler, port PortEvents, o link.PortObserver) {
 	d.news, d.observer = port, o
 	d.addrs = port.Addrs()
 	d.missing = make([]bool, len(d.addrs))
@@ -147,7 +147,7 @@ func (d *Driver) reportAddrs() {
 
 // Lock implements drive.Driver. A simulated world has one goroutine and needs no lock:
 // Lock advances the virtual time of the calling program by the cost of the call.
-func (d *Driver) Lock(c drive.Call) {
+func (d *Driver) Lock(c drive.CallKind) {
 	p := d.world.Current()
 	if p == nil {
 		return // not a program: a world being set up
@@ -192,13 +192,13 @@ func (d *Driver) Progress() {
 }
 
 // Found and Nothing have nothing to add: Progress has sent all there was.
-func (d *Driver) Found() {}
+func (d *Driver) PollFound() {}
 
 // Nothing see Found.
-func (d *Driver) Nothing() {}
+func (d *Driver) PollEmpty() {}
 
 // Idle has nothing to do: the poll has cost its time already.
-func (d *Driver) Idle() {}
+func (d *Driver) Yield() {}
 
 // Close stops driving.
 func (d *Driver) Close() {
@@ -211,7 +211,7 @@ type datagrams struct {
 	engine drive.Engine
 	link   link.PacketLink
 	in     []link.Datagram
-	out    drive.Outbox
+	out    drive.SendQueue
 }
 
 func (n *datagrams) takeIn(now mono.Time) {
@@ -231,8 +231,8 @@ func (n *datagrams) flush(now mono.Time) bool {
 	return more && !full
 }
 
-// NewGate returns a place to wait.
-func (d *Driver) NewGate(what fmt.Stringer) drive.Gate { return &gate{world: d.world, what: what} }
+// NewCond returns a place to wait.
+func (d *Driver) NewCond(what fmt.Stringer) drive.Cond { return &gate{world: d.world, what: what} }
 
 type gate struct {
 	world  *sim.World

@@ -22,7 +22,7 @@ type echo struct {
 	peer     netip.AddrPort
 	out      []string
 	got      []string
-	gate     drive.Gate
+	gate     drive.Cond
 	deadline mono.Time
 	ticks    []mono.Time
 	settled  int
@@ -96,7 +96,7 @@ func twoSides(t *testing.T, cfg sim.LinkConfig) (w *sim.World, a, b *side) {
 	start := func(p *sim.Port, peer netip.Addr) *side {
 		s := &side{e: &echo{peer: netip.AddrPortFrom(peer, 7), deadline: mono.Never}, port: p}
 		s.d = New(w, s.e, p, p, costs, s)
-		s.e.gate = s.d.NewGate(drive.Name("pong"))
+		s.e.gate = s.d.NewCond(drive.WaitReason("pong"))
 		return s
 	}
 	return w, start(pa, addrs[1]), start(pb, addrs[0])
@@ -134,7 +134,7 @@ func TestASideWithoutAProgramAnswers(t *testing.T) {
 // What an engine has given away has its place in the queue: it is asked for no more at
 // once than that holds, so that what it has to say later comes soon.
 func TestNoMoreIsTakenFromTheEngineThanThePortHolds(t *testing.T) {
-	for bytes, want := range map[int]int{0: drive.Batch, 4500: 3, 100: 1} {
+	for bytes, want := range map[int]int{0: drive.BatchSize, 4500: 3, 100: 1} {
 		w, a, _ := twoSides(t, sim.LinkConfig{TxQueueBytes: bytes})
 		run(t, w, func(*sim.Proc) { a.send("ping", "ping", "ping", "ping", "ping") })
 		if a.e.asked != want {
@@ -155,15 +155,15 @@ func TestAPollSeesWhatHasArrivedAndCostsTime(t *testing.T) {
 			}
 			found := len(a.e.got) > 0
 			if found {
-				a.d.Found()
+				a.d.PollFound()
 			} else {
-				a.d.Nothing()
+				a.d.PollEmpty()
 			}
 			a.d.Unlock()
 			if found {
 				return
 			}
-			a.d.Idle()
+			a.d.Yield()
 			if p.Now() == before || polls > int(3*latency/costs.Poll) {
 				t.Fatalf("%d polls, and it is %v", polls, p.Now())
 			}
@@ -176,7 +176,7 @@ func TestCallsCostTheirTime(t *testing.T) {
 	a.d.Lock(drive.CallControl) // outside of a program: nobody to charge
 	a.d.Unlock()
 	run(t, w, func(p *sim.Proc) {
-		for call, want := range map[drive.Call]time.Duration{
+		for call, want := range map[drive.CallKind]time.Duration{
 			drive.CallControl: costs.Control, drive.CallPost: costs.Post, drive.CallPoll: costs.Poll, drive.CallWait: 0,
 		} {
 			before := p.Now()
@@ -204,7 +204,7 @@ func TestWaitsEndByTimeOrByNotice(t *testing.T) {
 		})
 	}
 	run(t, w, func(p *sim.Proc) {
-		other := a.d.NewGate(drive.Name("nothing"))
+		other := a.d.NewCond(drive.WaitReason("nothing"))
 		before := p.Now()
 		if other.Wait(37 * time.Millisecond) {
 			t.Error("notified of nothing")
@@ -252,7 +252,7 @@ func TestDeadlinesAreKeptToTheInstant(t *testing.T) {
 func TestAFullLinkGetsTheRestLater(t *testing.T) {
 	w, a, b := twoSides(t, sim.LinkConfig{RateBps: 1e9, TxQueueBytes: 200})
 	run(t, w, func(p *sim.Proc) {
-		want := slices.Repeat([]string{"data"}, 2*drive.Batch+1)
+		want := slices.Repeat([]string{"data"}, 2*drive.BatchSize+1)
 		a.send(want...)
 		if len(a.e.out) == 0 {
 			t.Error("the link took all at once")
@@ -326,7 +326,7 @@ func TestALongAnswerLetsRequestsIn(t *testing.T) {
 	w, a, b := twoSides(t, sim.LinkConfig{})
 	a.e.onInput = func(what string) {
 		if what == "long" {
-			a.e.out = slices.Repeat([]string{what}, 4*drive.Batch)
+			a.e.out = slices.Repeat([]string{what}, 4*drive.BatchSize)
 		} else {
 			a.e.out = slices.Insert(a.e.out, 0, what)
 		}
@@ -335,7 +335,7 @@ func TestALongAnswerLetsRequestsIn(t *testing.T) {
 		b.send("long", "short")
 		p.Sleep(time.Second)
 	})
-	if at := slices.Index(b.e.got, "short"); at < 0 || at > drive.Batch || len(b.e.got) != 4*drive.Batch+1 {
-		t.Errorf("of %d packets, the short answer is number %d, want %d at most", len(b.e.got), at, drive.Batch)
+	if at := slices.Index(b.e.got, "short"); at < 0 || at > drive.BatchSize || len(b.e.got) != 4*drive.BatchSize+1 {
+		t.Errorf("of %d packets, the short answer is number %d, want %d at most", len(b.e.got), at, drive.BatchSize)
 	}
 }

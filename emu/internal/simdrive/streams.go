@@ -12,7 +12,7 @@ import (
 // StreamPort is the end of a simulated link as a driver of streams needs it.
 type StreamPort interface {
 	StreamHost() *sim.StreamHost
-	News
+	PortEvents
 }
 
 // StreamDriver drives one engine on byte streams: a drive.StreamDriver.
@@ -44,7 +44,7 @@ type streams drive.Streams
 func (n *streams) takeIn(now mono.Time) {
 	for {
 		// A read gives no more than a segment: there is more until nothing arrives.
-		arrived, more := (*drive.Streams)(n).TakeIn(now)
+		arrived, more := (*drive.Streams)(n).Receive(now)
 		if !arrived && !more {
 			return
 		}

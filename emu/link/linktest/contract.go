@@ -21,7 +21,7 @@ type Bench struct {
 
 // Contract checks a pair of links, made new by each call of open, against what
 // link.PacketLink promises and the links' own Features claim.
-func Contract(t *testing.T, open func(t *testing.T) Bench) {
+func TestPacketLink(t *testing.T, open func(t *testing.T) Bench) {
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, Bench)

@@ -11,13 +11,13 @@ import (
 type Link struct {
 	// Room is how many datagrams may wait at the other end before Send reports
 	// that the link is full.
-	Room int
+	QueueLimit int
 	// Max is the largest IP packet; larger ones are taken and lost.
-	Max int
+	MaxIPBytes int
 	// Can is what Features returns. What it cannot see or set is not carried.
-	Can link.Features
+	Caps link.Features
 	// Lose, if set, is asked about each datagram on its way out.
-	Lose func(*link.Datagram) bool
+	Drop func(*link.Datagram) bool
 
 	peer    *Link
 	waiting []link.Datagram
@@ -31,8 +31,8 @@ var _ link.PacketLink = (*Link)(nil)
 // everything.
 func Pair() (a, b *Link) {
 	can := link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
-	a = &Link{Room: 1024, Max: 9000, Can: can}
-	b = &Link{Room: 1024, Max: 9000, Can: can, peer: a}
+	a = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: can}
+	b = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: can, peer: a}
 	a.peer = b
 	return a, b
 }
@@ -43,11 +43,11 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 		return 0, link.ErrClosed
 	}
 	for i := range ds {
-		if l.peer.Waiting() >= l.Room {
+		if l.peer.Queued() >= l.QueueLimit {
 			return i, nil
 		}
 		d := ds[i]
-		if d.IPBytes() > l.Max || l.peer.closed || (l.Lose != nil && l.Lose(&d)) {
+		if d.IPBytes() > l.MaxIPBytes || l.peer.closed || (l.Drop != nil && l.Drop(&d)) {
 			continue
 		}
 		d.Payload = bytes.Clone(d.Payload)
@@ -58,13 +58,13 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 
 // onWire is d as l can send it.
 func (l *Link) onWire(d link.Datagram) link.Datagram {
-	if !l.Can.SetsHeader || d.HopLimit == 0 {
+	if !l.Caps.SetsHeader || d.HopLimit == 0 {
 		d.HopLimit = 64
 	}
-	if !l.Can.SetsHeader {
+	if !l.Caps.SetsHeader {
 		d.TClass, d.FlowLabel = 0, 0
 	}
-	if !l.Can.SetsIPID || d.IPID >= link.IPIDUnknown {
+	if !l.Caps.SetsIPID || d.IPID >= link.IPIDUnknown {
 		d.IPID = 0
 	}
 	return d
@@ -72,10 +72,10 @@ func (l *Link) onWire(d link.Datagram) link.Datagram {
 
 // seen is d as l can receive it.
 func (l *Link) seen(d link.Datagram) link.Datagram {
-	if !l.Can.SeesIPID {
+	if !l.Caps.SeesIPID {
 		d.IPID = link.IPIDUnknown
 	}
-	if !l.Can.SeesHeader {
+	if !l.Caps.SeesHeader {
 		d.TClass, d.HopLimit, d.FlowLabel = 0, 0, 0
 	}
 	return d
@@ -98,13 +98,13 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 }
 
 // Waiting returns how many datagrams wait to be received.
-func (l *Link) Waiting() int { return len(l.waiting) - l.lent }
+func (l *Link) Queued() int { return len(l.waiting) - l.lent }
 
 // MTU implements link.PacketLink.
-func (l *Link) MTU() int { return l.Max }
+func (l *Link) MTU() int { return l.MaxIPBytes }
 
 // Features implements link.PacketLink.
-func (l *Link) Features() link.Features { return l.Can }
+func (l *Link) Features() link.Features { return l.Caps }
 
 // Close implements link.PacketLink.
 func (l *Link) Close() error {

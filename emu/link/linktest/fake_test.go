@@ -18,23 +18,23 @@ func bench(a, b link.PacketLink) Bench {
 }
 
 func TestFakeKeepsTheContract(t *testing.T) {
-	Contract(t, func(*testing.T) Bench {
+	TestPacketLink(t, func(*testing.T) Bench {
 		a, b := Pair()
 		return bench(a, b)
 	})
 }
 
 func TestFakeOfLittleSightKeepsTheContract(t *testing.T) {
-	Contract(t, func(*testing.T) Bench {
+	TestPacketLink(t, func(*testing.T) Bench {
 		a, b := Pair()
-		a.Can, b.Can = link.Features{}, link.Features{}
+		a.Caps, b.Caps = link.Features{}, link.Features{}
 		return bench(a, b)
 	})
 }
 
 func TestFullLinkTakesFewer(t *testing.T) {
 	a, b := Pair()
-	a.Room = 3
+	a.QueueLimit = 3
 	bn := bench(a, b)
 	ds := make([]link.Datagram, 5)
 	for i := range ds {
@@ -44,8 +44,8 @@ func TestFullLinkTakesFewer(t *testing.T) {
 		t.Fatalf("Send = %d, %v, want 3 taken", n, err)
 	}
 	var got [2]link.Datagram
-	if n, _ := b.Recv(0, got[:]); n != 2 || b.Waiting() != 1 {
-		t.Fatalf("Recv = %d with %d waiting, want 2 and 1", n, b.Waiting())
+	if n, _ := b.Recv(0, got[:]); n != 2 || b.Queued() != 1 {
+		t.Fatalf("Recv = %d with %d waiting, want 2 and 1", n, b.Queued())
 	}
 	if n, _ := a.Send(0, ds[3:]); n != 2 {
 		t.Fatalf("Send took %d, want 2: there is room again", n)
@@ -67,7 +67,7 @@ func TestRecvInvalidatesWhatItGaveBefore(t *testing.T) {
 
 func TestLoseDropsWhatItPicks(t *testing.T) {
 	a, b := Pair()
-	a.Lose = func(d *link.Datagram) bool { return d.Payload[0] == 'x' }
+	a.Drop = func(d *link.Datagram) bool { return d.Payload[0] == 'x' }
 	bn := bench(a, b)
 	bn.send(t, bn.datagram([]byte("x")), bn.datagram([]byte("y")))
 	if got := bn.recv(t); len(got) != 1 || string(got[0].Payload) != "y" {

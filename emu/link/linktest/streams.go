@@ -21,9 +21,9 @@ type StreamBench struct {
 	Settle func() mono.Time
 }
 
-// StreamContract checks two hosts, made new by each call of open, against what
+// TestStreamNet checks two hosts, made new by each call of open, against what
 // link.StreamNet promises.
-func StreamContract(t *testing.T, open func(t *testing.T) StreamBench) {
+func TestStreamNet(t *testing.T, open func(t *testing.T) StreamBench) {
 	for _, c := range []struct {
 		name string
 		run  func(*streams)

@@ -47,7 +47,7 @@ type Options struct {
 	Comment string
 	// FindID, if not nil, finds the IPv4 identification of a received datagram that
 	// its link cannot see. Where it is not found the file says 0.
-	FindID func(*link.Datagram) (id uint16, ok bool)
+	FindIPID func(*link.Datagram) (id uint16, ok bool)
 }
 
 // Capture is a pcapng file being written.
@@ -61,7 +61,7 @@ type Capture struct {
 
 // NewCapture starts a file on w. Nothing is complete in w until Close.
 func NewCapture(w io.Writer, opts Options) *Capture {
-	return &Capture{framing: opts.Framing, findID: opts.FindID, file: NewFile(w, FileOptions{
+	return &Capture{framing: opts.Framing, findID: opts.FindIPID, file: NewFile(w, FileOptions{
 		LinkType: opts.Framing.linkType(), Epoch: opts.Epoch, Comment: opts.Comment,
 	})}
 }
@@ -73,8 +73,8 @@ type Interface struct {
 }
 
 // Interface adds an interface to the file.
-func (c *Capture) Interface(name string) *Interface {
-	return &Interface{capture: c, id: c.file.Interface(name)}
+func (c *Capture) AddInterface(name string) *Interface {
+	return &Interface{capture: c, id: c.file.AddInterface(name)}
 }
 
 // Flags of a packet, made once.
@@ -85,11 +85,11 @@ var flags = [...]pcapgo.NgEpbFlags{
 
 // Write adds a packet that passed the interface at now.
 func (i *Interface) Write(now mono.Time, dir Direction, d *link.Datagram) {
-	i.WriteNoted(now, dir, d, "")
+	i.WriteWithComment(now, dir, d, "")
 }
 
-// WriteNoted is Write with a comment on the packet.
-func (i *Interface) WriteNoted(now mono.Time, dir Direction, d *link.Datagram, comment string) {
+// WriteWithComment is Write with a comment on the packet.
+func (i *Interface) WriteWithComment(now mono.Time, dir Direction, d *link.Datagram, comment string) {
 	c := i.capture
 	if d.IPBytes() > maxIPBytes {
 		c.file.Fail(fmt.Errorf("a datagram of %d bytes does not fit in an IP packet", len(d.Payload)))

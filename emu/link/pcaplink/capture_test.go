@@ -19,7 +19,7 @@ import (
 )
 
 func TestWrappedLinkKeepsTheContract(t *testing.T) {
-	linktest.Contract(t, func(*testing.T) linktest.Bench {
+	linktest.TestPacketLink(t, func(*testing.T) linktest.Bench {
 		a, b := linktest.Pair()
 		c := NewCapture(io.Discard, Options{})
 		return linktest.Bench{
@@ -66,7 +66,7 @@ func TestCaptureHoldsWhatPassedWithItsTime(t *testing.T) {
 	c := NewCapture(&file, Options{Epoch: epoch})
 	a, b := linktest.Pair()
 	wa, wb := c.Wrap("nic a", a), c.Wrap("nic b", b)
-	a.Room = 1
+	a.QueueLimit = 1
 	d := datagram("10.0.0.1:50000", "10.0.0.2:4791", "hello")
 	if n, _ := wa.Send(1, []link.Datagram{d, d}); n != 1 {
 		t.Fatalf("Send took %d, want 1", n)
@@ -122,7 +122,7 @@ func TestCaptureHasTheIdentificationOnTheWire(t *testing.T) {
 	lost := d
 	lost.Payload = []byte("damaged")
 	var file bytes.Buffer
-	c := NewCapture(&file, Options{FindID: func(d *link.Datagram) (uint16, bool) { return 0x77, string(d.Payload) == "hello" }})
+	c := NewCapture(&file, Options{FindIPID: func(d *link.Datagram) (uint16, bool) { return 0x77, string(d.Payload) == "hello" }})
 	l := c.Wrap("nic", &onSocket{received: []link.Datagram{d, lost}})
 	if n, err := l.Send(1, []link.Datagram{d, d, d}); n != 3 || err != nil {
 		t.Fatal(n, err)
@@ -160,7 +160,7 @@ func TestCaptureOfNothingIsAFile(t *testing.T) {
 func TestCaptureNamesNoMachine(t *testing.T) {
 	var file bytes.Buffer
 	c := NewCapture(&file, Options{Comment: "replay: seed 7"})
-	c.Interface("x")
+	c.AddInterface("x")
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +195,8 @@ func TestFailedCaptureLeavesTheLinkAlone(t *testing.T) {
 			t.Fatalf("Send %d = %d, %v", i, n, err)
 		}
 	}
-	if b.Waiting() != 100 {
-		t.Errorf("%d of 100 arrived", b.Waiting())
+	if b.Queued() != 100 {
+		t.Errorf("%d of 100 arrived", b.Queued())
 	}
 	if err := c.Close(); !errors.Is(err, errDiskFull) {
 		t.Errorf("Close = %v, want the disk's error", err)
@@ -206,7 +206,7 @@ func TestFailedCaptureLeavesTheLinkAlone(t *testing.T) {
 func TestDatagramTooLongForIPIsAnError(t *testing.T) {
 	c := NewCapture(io.Discard, Options{})
 	d := datagram("10.0.0.1:50000", "10.0.0.2:4791", string(make([]byte, 65508)))
-	c.Interface("a").Write(0, Outbound, &d)
+	c.AddInterface("a").Write(0, Outbound, &d)
 	if err := c.Close(); err == nil {
 		t.Error("Close = nil")
 	}

@@ -28,8 +28,8 @@ type FileOptions struct {
 	BufferBytes int
 	// OnError, if not nil, is told once why the file has ended early.
 	OnError func(error)
-	// OnCut, if not nil, is told once that MaxBytes is reached.
-	OnCut func()
+	// OnLimit, if not nil, is told once that MaxBytes is reached.
+	OnLimit func()
 }
 
 // File is a pcapng file being written, with nanoseconds. One that fails (a full
@@ -70,7 +70,7 @@ func NewFile(w io.Writer, opts FileOptions) *File {
 }
 
 // Interface adds an interface to the file and returns its number.
-func (f *File) Interface(name string) (id int) {
+func (f *File) AddInterface(name string) (id int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil || f.closed {
@@ -135,8 +135,8 @@ func (f *File) fits(p *Packet) bool {
 	fits := f.bytes+size <= f.opts.MaxBytes
 	if f.cut {
 		p.Comment = cutComment
-		if f.opts.OnCut != nil {
-			f.opts.OnCut()
+		if f.opts.OnLimit != nil {
+			f.opts.OnLimit()
 		}
 	}
 	f.bytes += size

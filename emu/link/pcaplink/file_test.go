@@ -40,10 +40,10 @@ func TestLimitCutsTheFileAndIsToldOnce(t *testing.T) {
 		told := 0
 		f := NewFile(&file, FileOptions{
 			LinkType: layers.LinkTypeEthernet, Comment: "replay", MaxBytes: limit,
-			OnCut: func() { told++ }, OnError: func(err error) { t.Error(err) },
+			OnLimit: func() { told++ }, OnError: func(err error) { t.Error(err) },
 		})
 		const each = 300
-		a, b := f.Interface("a"), f.Interface("b")
+		a, b := f.AddInterface("a"), f.AddInterface("b")
 		for i := range each {
 			f.Write(Packet{Interface: a, At: time.Duration(i), Bytes: make([]byte, 1000+i)})
 			f.Write(Packet{Interface: b, At: time.Duration(i), Bytes: make([]byte, 60), Comment: "lost"})
@@ -75,8 +75,8 @@ func TestLimitCutsTheFileAndIsToldOnce(t *testing.T) {
 
 func TestWithoutLimitNothingIsCut(t *testing.T) {
 	var file bytes.Buffer
-	f := NewFile(&file, FileOptions{OnCut: func() { t.Error("cut") }})
-	id := f.Interface("x")
+	f := NewFile(&file, FileOptions{OnLimit: func() { t.Error("cut") }})
+	id := f.AddInterface("x")
 	for range 1000 {
 		f.Write(Packet{Interface: id, Bytes: make([]byte, 100)})
 	}
@@ -84,7 +84,7 @@ func TestWithoutLimitNothingIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Write(Packet{Interface: id, Bytes: make([]byte, 100)})
-	if f.Interface("late"); f.Flush() != nil {
+	if f.AddInterface("late"); f.Flush() != nil {
 		t.Error(f.Flush())
 	}
 	if n, _ := packets(t, file.Bytes()); n != 1000 {
@@ -97,7 +97,7 @@ func TestWithoutLimitNothingIsCut(t *testing.T) {
 func TestTrimLeavesWholeBlocks(t *testing.T) {
 	var file bytes.Buffer
 	f := NewFile(&file, FileOptions{Comment: "replay"})
-	id := f.Interface("x")
+	id := f.AddInterface("x")
 	ends := []int{0}
 	for i := range 4 {
 		if err := f.Flush(); err != nil {
@@ -165,7 +165,7 @@ func TestPackCompressesAndAddsComments(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := NewFile(out, FileOptions{Comment: "replay"})
-		id := f.Interface("x")
+		id := f.AddInterface("x")
 		for i := range 300 {
 			p := Packet{Interface: id, At: time.Duration(i), Bytes: make([]byte, 1000+i)}
 			if i%2 == 0 {
@@ -179,13 +179,13 @@ func TestPackCompressesAndAddsComments(t *testing.T) {
 		if err := errors.Join(f.Close(), out.Close()); err != nil {
 			t.Fatal(err)
 		}
-		packed, size, err := Pack(name, func(i int) string {
+		packed, size, err := Compress(name, func(i int) string {
 			if i%3 == 0 {
 				return "lost"
 			}
 			return ""
 		})
-		if err != nil || packed != name+Packed {
+		if err != nil || packed != name+CompressedSuffix {
 			t.Fatal(packed, err)
 		}
 		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {

@@ -26,7 +26,7 @@ func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(link.UDPHeaderLen+len(d.Payload)))
 	b = append(b, 0, 0)
 	b = append(b, d.Payload...)
-	if d.Unlike&link.NoChecksum == 0 || !d.Is4() { // IPv6 knows no datagram without one
+	if d.Variants&link.NoChecksum == 0 || !d.Is4() { // IPv6 knows no datagram without one
 		binary.BigEndian.PutUint16(b[start+6:], udpChecksum(b[start:], d))
 	}
 	return b

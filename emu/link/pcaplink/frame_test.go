@@ -47,7 +47,7 @@ func TestFrameGolden(t *testing.T) {
 		},
 		{
 			name: "IPv4 without a checksum", src: "10.0.0.1:49441", dst: "10.0.0.2:4791",
-			change: func(d *link.Datagram) { d.Unlike = link.NoChecksum },
+			change: func(d *link.Datagram) { d.Variants = link.NoChecksum },
 			want: `45 6a 00 20 be ef 40 00 11 11 96 71 0a 00 00 01 0a 00 00 02
 			       c1 21 12 b7 00 0c 00 00 72 6f 63 65`,
 		},
@@ -64,7 +64,7 @@ func TestFrameGolden(t *testing.T) {
 		},
 		{
 			name: "IPv6", src: "[fd00::1]:49441", dst: "[fd00::2]:4791",
-			change: func(d *link.Datagram) { d.Unlike = link.NoChecksum }, // which Wireshark calls illegal
+			change: func(d *link.Datagram) { d.Variants = link.NoChecksum }, // which Wireshark calls illegal
 			want: `66 a1 23 45 00 0c 11 11
 			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01
 			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02

@@ -12,18 +12,18 @@ import (
 
 // Packed is what the name of a compressed capture ends in. Wireshark, tshark and
 // `fabrictest pcap` open it as it is.
-const Packed = ".gz"
+const CompressedSuffix = ".gz"
 
 // Pack replaces a whole file by a compressed one, and returns the new file's name
 // and size. comment, if not nil, returns what to add to packet i as a comment. If
 // Pack fails the file stays as it was.
-func Pack(name string, comment func(i int) string) (packed string, size int64, err error) {
+func Compress(name string, comment func(i int) string) (packed string, size int64, err error) {
 	in, err := os.Open(name)
 	if err != nil {
 		return "", 0, err
 	}
 	defer in.Close()
-	out, err := os.Create(name + Packed)
+	out, err := os.Create(name + CompressedSuffix)
 	if err != nil {
 		return "", 0, fmt.Errorf("compress %s: %w", name, err)
 	}

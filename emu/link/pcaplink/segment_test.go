@@ -51,7 +51,7 @@ func TestSegmentsAreThoseOfAnotherEncoder(t *testing.T) {
 
 func TestASegmentTooLongForIPEndsTheCapture(t *testing.T) {
 	c := NewCapture(&bytes.Buffer{}, Options{})
-	c.Interface("a").WriteSegment(1, Outbound, &link.Segment{
+	c.AddInterface("a").WriteSegment(1, Outbound, &link.Segment{
 		Src: netip.MustParseAddrPort("[::1]:1"), Dst: netip.MustParseAddrPort("[::1]:2"), Payload: make([]byte, 1<<16),
 	})
 	if err := c.Close(); err == nil || fmt.Sprint(err) != "capture, after 0 packets: a segment of 65536 bytes does not fit in an IP packet" {

@@ -23,7 +23,7 @@ import (
 // segment that goes out acknowledges what was read, one that comes in all that
 // was written; there are no others.
 func (c *Capture) WrapStreams(name string, n link.StreamNet) link.StreamNet {
-	t := &tappedNet{StreamNet: n, intf: c.Interface(name), streams: make(map[*tappedStream]int)}
+	t := &tappedNet{StreamNet: n, intf: c.AddInterface(name), streams: make(map[*tappedStream]int)}
 	if w, ok := n.(link.StreamWaiter); ok {
 		return &struct {
 			*tappedNet

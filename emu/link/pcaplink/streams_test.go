@@ -57,7 +57,7 @@ func (h *hosts) settle(t *testing.T) mono.Time {
 }
 
 func TestWrappedStreamsKeepTheContract(t *testing.T) {
-	linktest.StreamContract(t, func(t *testing.T) linktest.StreamBench {
+	linktest.TestStreamNet(t, func(t *testing.T) linktest.StreamBench {
 		c := NewCapture(io.Discard, Options{})
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
@@ -139,7 +139,7 @@ func (h *hosts) capture(c *Capture, tap bool) {
 		h.a = c.WrapStreams("a", h.a)
 		return
 	}
-	intf := c.Interface("a")
+	intf := c.AddInterface("a")
 	h.pa.Net().SetStreamTap(func(now mono.Time, p *sim.Port, dir sim.Direction, s *link.Segment) {
 		if p == h.pa {
 			intf.WriteSegment(now, [...]Direction{sim.Out: Outbound, sim.In: Inbound}[dir], s)

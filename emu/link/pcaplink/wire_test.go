@@ -54,7 +54,7 @@ func kernelPackets(t *testing.T) (packets [][]byte, ds []link.Datagram) {
 		dst, _ := netip.AddrFromSlice(ip.DstIP.To4())
 		ds = append(ds, link.Datagram{
 			Src: netip.AddrPortFrom(src, uint16(udp.SrcPort)), Dst: netip.AddrPortFrom(dst, uint16(udp.DstPort)),
-			TClass: ip.TOS, HopLimit: ip.TTL, IPID: uint32(ip.Id), Unlike: link.NoChecksum, Payload: bytes.Clone(udp.Payload),
+			TClass: ip.TOS, HopLimit: ip.TTL, IPID: uint32(ip.Id), Variants: link.NoChecksum, Payload: bytes.Clone(udp.Payload),
 		})
 	}
 }
@@ -95,7 +95,7 @@ func TestTsharkDecodesRoCE(t *testing.T) {
 			t.Run(fmt.Sprintf("framing %d, IPv%s", framing, version), func(t *testing.T) {
 				var file bytes.Buffer
 				c := NewCapture(&file, Options{Framing: framing})
-				intf := c.Interface("nic-a")
+				intf := c.AddInterface("nic-a")
 				for i, d := range ds {
 					if version == "6" {
 						d.Src = netip.MustParseAddrPort("[fd00::1]:49441")

@@ -12,7 +12,7 @@ import (
 // that name: what Send took, and what Recv gave, each at the time of the call.
 // The result is a link.GroupLink and a link.Waiter where l is.
 func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
-	t := &tapped{PacketLink: l, intf: c.Interface(name), onSocket: !l.Features().SetsIPID}
+	t := &tapped{PacketLink: l, intf: c.AddInterface(name), onSocket: !l.Features().SetsIPID}
 	g, isGroup := l.(link.GroupLink)
 	w, isWaiter := l.(link.Waiter)
 	switch {
@@ -58,7 +58,7 @@ func (t *tapped) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	for i := range ds[:n] {
 		d := ds[i]
 		if t.onSocket {
-			d.Unlike = 0
+			d.Variants = 0
 		}
 		t.intf.Write(now, Outbound, &d)
 	}

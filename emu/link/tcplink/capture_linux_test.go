@@ -11,7 +11,7 @@ import (
 )
 
 func TestCapturedStreamsKeepTheContract(t *testing.T) {
-	linktest.StreamContract(t, func(t *testing.T) linktest.StreamBench {
+	linktest.TestStreamNet(t, func(t *testing.T) linktest.StreamBench {
 		a, b := openNet(t, Config{}), openNet(t, Config{})
 		c := pcaplink.NewCapture(io.Discard, pcaplink.Options{})
 		return linktest.StreamBench{

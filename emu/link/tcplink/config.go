@@ -65,7 +65,7 @@ type Stats struct {
 	Dialed, Accepted uint64
 	// TurnedAway counts streams that came in beyond MaxStreams, or beyond the
 	// descriptors that the process may have.
-	TurnedAway uint64
+	Rejected uint64
 
 	ReadCalls, ReadEmptyCalls, ReadBytes uint64
 	// WriteFull counts calls that took less than they were given.

@@ -30,7 +30,7 @@ func openNet(tb testing.TB, cfg Config) *Net {
 func TestContract(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			linktest.StreamContract(t, func(t *testing.T) linktest.StreamBench {
+			linktest.TestStreamNet(t, func(t *testing.T) linktest.StreamBench {
 				a, b := openNet(t, Config{}), openNet(t, Config{})
 				return linktest.StreamBench{A: a, B: b, AddrA: f.addr, AddrB: f.addr, Settle: settle(a, b)}
 			})

@@ -43,7 +43,7 @@ func TestLimits(t *testing.T) {
 		if s, err := l.Accept(1); s != nil || err != nil {
 			t.Fatalf("Accept = %v, %v", s, err)
 		}
-		return b.Stats().TurnedAway == 1
+		return b.Stats().Rejected == 1
 	})
 	if err := ended(t, beyond); !errors.Is(err, link.ErrReset) {
 		t.Errorf("turned away: %v", err)
@@ -93,7 +93,7 @@ func TestNoDescriptorLeft(t *testing.T) {
 	if s != nil {
 		t.Fatalf("accepted %v without a descriptor", s)
 	}
-	if away := b.Stats().TurnedAway; away == 0 {
+	if away := b.Stats().Rejected; away == 0 {
 		t.Errorf("nobody was turned away: %v", err)
 	}
 	if err := ended(t, dialed[0]); !errors.Is(err, link.ErrReset) {

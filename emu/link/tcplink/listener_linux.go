@@ -85,7 +85,7 @@ func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 		return nil
 	}
 	if len(n.live) >= n.cfg.MaxStreams || n.addStream(s) != nil {
-		n.stats.TurnedAway++
+		n.stats.Rejected++
 		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // else it ends in order
 		unix.Close(fd)
 		return nil
@@ -104,7 +104,7 @@ func (n *Net) turnAway(listener int) bool {
 	}
 	fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
 	if err == nil {
-		n.stats.TurnedAway++
+		n.stats.Rejected++
 		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // else it ends in order
 		unix.Close(fd)
 	}

@@ -19,7 +19,7 @@ func BenchmarkSuperPacket(b *testing.B) { benchmarkBatch(b, 15, 4096) }
 func benchmarkBatch(b *testing.B, n, size int) {
 	for _, f := range families {
 		b.Run(f.name, func(b *testing.B) {
-			l := openLink(b, Config{Local: netip.AddrPortFrom(f.addr, 0), FixID: noFix})
+			l := openLink(b, Config{Local: netip.AddrPortFrom(f.addr, 0), PatchIPID: noFix})
 			ds := make([]link.Datagram, n)
 			for i := range ds {
 				ds[i] = link.Datagram{Dst: local(l), Payload: make([]byte, size)}

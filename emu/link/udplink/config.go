@@ -41,7 +41,7 @@ type Config struct {
 	// MTU is the largest IP packet, headers included, that the link sends.
 	// 0 takes that of the interface that owns Local.
 	MTU int
-	// GSO lets the kernel cut what Send joins. Over IPv4 it needs FixID, and it
+	// GSO lets the kernel cut what Send joins. Over IPv4 it needs PatchIPID, and it
 	// excludes NoChecksum: the kernel refuses to cut without a checksum.
 	GSO Offload
 	// GRO lets the kernel hand over joined datagrams. It makes streams several
@@ -56,12 +56,12 @@ type Config struct {
 	// BusyPollMicros, if not 0, makes the kernel spin on the device's queue for
 	// so long before a WaitReadable sleeps (SO_BUSY_POLL; needs CAP_NET_ADMIN).
 	BusyPollMicros int
-	// OwnSource makes the link send from a port of its own, which nobody answers
+	// SeparateSourcePort makes the link send from a port of its own, which nobody answers
 	// to, and not from Local's. A socket that sends only may be connected, and the
 	// kernel then need not look up the way of every datagram: some 0.2 µs. It is
 	// done for one peer at a time, and has no effect over IPv4, where a connected
 	// socket numbers its packets, or with a wildcard address.
-	OwnSource bool
+	SeparateSourcePort bool
 	// Broadcast allows to send to 255.255.255.255, and to receive what others send
 	// there after a Join of that address. IPv4 only.
 	Broadcast bool
@@ -69,24 +69,24 @@ type Config struct {
 	// what Datagram.HopLimit 0 stands for; 0 takes the kernel's. They are the
 	// socket's defaults: a datagram that has both is sent fastest.
 	TClass, HopLimit uint8
-	// PlainOnly keeps IPv4 packets away that have options, came in fragments or do
+	// DropFragmentable keeps IPv4 packets away that have options, came in fragments or do
 	// not forbid them, as RoCEv2 demands. Over IPv6 it does nothing.
-	PlainOnly bool
+	DropFragmentable bool
 	// NoChecksum sends UDP checksum 0.
 	NoChecksum bool
-	// FixID changes a payload made for IPv4 identification 0 into one for id, and
+	// PatchIPID changes a payload made for IPv4 identification 0 into one for id, and
 	// back if called again with the same id: an exclusive-or of what id adds to
 	// the ICRC. Send calls it, before the system call, for each datagram that
 	// will leave with another identification than 0, and a second time if the
 	// datagram did not leave that way after all. A taken datagram's payload
 	// keeps the change, and its IPID is set to id.
-	FixID func(payload []byte, id uint16)
+	PatchIPID func(payload []byte, id uint16)
 }
 
 // Info is what an open Link works with.
 type Info struct {
 	Local netip.AddrPort
-	// Source is where datagrams are sent from; Local unless Config.OwnSource.
+	// Source is where datagrams are sent from; Local unless Config.SeparateSourcePort.
 	Source netip.AddrPort
 	// Interface is the name of the interface that owns Local; empty for a
 	// wildcard address or where no interface lists it.

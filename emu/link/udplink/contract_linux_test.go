@@ -14,9 +14,9 @@ func TestContract(t *testing.T) {
 	for _, f := range families {
 		for _, o := range []Offload{OffloadAuto, OffloadOff} {
 			t.Run(f.name+"/offloads "+o.String(), func(t *testing.T) {
-				linktest.Contract(t, func(t *testing.T) linktest.Bench {
+				linktest.TestPacketLink(t, func(t *testing.T) linktest.Bench {
 					open := func() *Link {
-						return openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), MTU: 9000, GSO: o, GRO: o, FixID: noFix})
+						return openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), MTU: 9000, GSO: o, GRO: o, PatchIPID: noFix})
 					}
 					a, b := open(), open()
 					// Loopback delivers within the system call that sends, or soon
@@ -35,7 +35,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	for _, f := range families {
 		for _, o := range []Offload{OffloadOn, OffloadOff} {
 			for _, n := range []int{1, 50, 200} {
-				l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GSO: o, GRO: o, FixID: noFix})
+				l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GSO: o, GRO: o, PatchIPID: noFix})
 				ds := datagramsTo(l, n)
 				ds[n/2].TClass, ds[n/2].HopLimit = link.ECT0, 7 // needs control messages
 				in := make([]link.Datagram, 64)

@@ -10,7 +10,7 @@
 //
 // The IPv4 identification matters to RoCEv2, whose ICRC covers it. The socket
 // is never connected and always sets DF, for then Linux sends identification
-// 0. A super-packet is cut into datagrams numbered 0, 1, 2, …: Config.FixID is
+// 0. A super-packet is cut into datagrams numbered 0, 1, 2, …: Config.PatchIPID is
 // how its owner learns that. IPv6 has no such field. Received identifications
 // are not visible to a UDP socket.
 //

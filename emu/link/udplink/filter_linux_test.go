@@ -28,7 +28,7 @@ func TestPlainOnly(t *testing.T) {
 	} {
 		for _, plainOnly := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", tc.name, plainOnly), func(t *testing.T) {
-				l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), PlainOnly: plainOnly, FixID: noFix})
+				l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), DropFragmentable: plainOnly, PatchIPID: noFix})
 				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 				if err != nil {
 					t.Fatal(err)

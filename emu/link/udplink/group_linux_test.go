@@ -28,7 +28,7 @@ func TestGroupsOnAWire(t *testing.T) {
 	for _, m := range multicast {
 		t.Run(m.name, func(t *testing.T) {
 			a, b := nstest.Pair(t, 1500)
-			tx := openIn(t, a, Config{Local: a.Addr(m.v6, 4791), FixID: noFix})
+			tx := openIn(t, a, Config{Local: a.Addr(m.v6, 4791), PatchIPID: noFix})
 			rx := openIn(t, b, Config{Local: b.Addr(m.v6, 4791)})
 			toGroup := netip.AddrPortFrom(m.group, 4791)
 			fence := func(d link.Datagram) { d.Dst = local(rx); sendAll(t, tx, d) }
@@ -205,7 +205,7 @@ func TestLinkLocalAddressNeedsNoZone(t *testing.T) {
 // Who opened a link for it can speak to everybody, and hear it.
 func TestBroadcastOnAWire(t *testing.T) {
 	a, b := nstest.Pair(t, 1500)
-	tx := openIn(t, a, Config{Local: a.Addr(false, 4791), FixID: noFix, Broadcast: true})
+	tx := openIn(t, a, Config{Local: a.Addr(false, 4791), PatchIPID: noFix, Broadcast: true})
 	rx := openIn(t, b, Config{Local: b.Addr(false, 4791), Broadcast: true})
 	everybody := netip.AddrPortFrom(limitedBroadcast, 4791)
 	fence := func(d link.Datagram) { d.Dst = local(rx); sendAll(t, tx, d) }

@@ -23,7 +23,7 @@ var families = []struct {
 	{"ipv6", netip.MustParseAddr("::1")},
 }
 
-// noFix satisfies Config.FixID where nobody looks at identifications.
+// noFix satisfies Config.PatchIPID where nobody looks at identifications.
 func noFix([]byte, uint16) {}
 
 func openLink(t testing.TB, cfg Config) *Link {

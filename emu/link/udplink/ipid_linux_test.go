@@ -84,7 +84,7 @@ func (tp *tap) capture(t *testing.T, n int) []frame {
 	return frames
 }
 
-// TestIdentificationsOnTheWire looks at real frames. FixID writes the
+// TestIdentificationsOnTheWire looks at real frames. PatchIPID writes the
 // identification into the payload, so that each frame can be held against
 // itself: that is what makes a RoCEv2 ICRC right.
 func TestIdentificationsOnTheWire(t *testing.T) {
@@ -95,7 +95,7 @@ func TestIdentificationsOnTheWire(t *testing.T) {
 				t.Fatal(err)
 			}
 			tp := openTap(t, b, 4791)
-			tx := openIn(t, a, Config{Local: a.Addr(false, 4791), GSO: gso, FixID: func(p []byte, id uint16) {
+			tx := openIn(t, a, Config{Local: a.Addr(false, 4791), GSO: gso, PatchIPID: func(p []byte, id uint16) {
 				binary.BigEndian.PutUint16(p, binary.BigEndian.Uint16(p)^id)
 			}})
 			to := b.Addr(false, 4791)

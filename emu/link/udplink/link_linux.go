@@ -101,7 +101,7 @@ func open(cfg Config) (*Link, error) {
 		return nil, err
 	}
 	l.info.Source = local
-	if cfg.OwnSource && v6 && !local.Addr().IsUnspecified() {
+	if cfg.SeparateSourcePort && v6 && !local.Addr().IsUnspecified() {
 		if l.info.Source, err = l.source.open(&l.sock); err != nil {
 			return nil, err
 		}
@@ -170,8 +170,8 @@ func wantGSO(cfg Config, v6 bool) (Offload, error) {
 		return OffloadOff, nil
 	case cfg.NoChecksum:
 		why = "the kernel cuts no super-packet without a UDP checksum: drop NoChecksum or GSO"
-	case !v6 && cfg.FixID == nil:
-		why = "over IPv4 the kernel numbers the datagrams it cuts: GSO needs FixID"
+	case !v6 && cfg.PatchIPID == nil:
+		why = "over IPv4 the kernel numbers the datagrams it cuts: GSO needs PatchIPID"
 	default:
 		return cfg.GSO, nil
 	}

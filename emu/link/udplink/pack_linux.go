@@ -68,7 +68,7 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 	if s.v6 {
 		s.maxSuper = maxIPv6 - headerLen(true)
 	} else {
-		s.fixID = cfg.FixID
+		s.fixID = cfg.PatchIPID
 	}
 	s.stage = make([]byte, 0, maxCallBytes+maxSegments*stageMax)
 	for i := range s.headers {

@@ -20,7 +20,7 @@ var (
 
 func newSender(mtu int, fixID func([]byte, uint16)) *sender {
 	s := new(sender)
-	s.init(Config{FixID: fixID}, Info{Local: netip.MustParseAddrPort("127.0.0.2:4791"), MTU: mtu, GSO: true, HopLimit: 64}, 1)
+	s.init(Config{PatchIPID: fixID}, Info{Local: netip.MustParseAddrPort("127.0.0.2:4791"), MTU: mtu, GSO: true, HopLimit: 64}, 1)
 	return s
 }
 
@@ -174,13 +174,13 @@ func TestUnpackUndoesWhatFixIDDid(t *testing.T) {
 		}
 	}
 	if want := []uint16{1, 1}; !slices.Equal(ids[4], want) || len(ids[0]) != 0 || len(ids[3]) != 0 {
-		t.Errorf("FixID was called with %v, want twice 1 for datagram 4, never for 0 and 3", ids)
+		t.Errorf("PatchIPID was called with %v, want twice 1 for datagram 4, never for 0 and 3", ids)
 	}
 }
 
 func TestIPv6NeedsNoFixID(t *testing.T) {
 	s := new(sender)
-	s.init(Config{FixID: func([]byte, uint16) { t.Error("FixID called over IPv6") }},
+	s.init(Config{PatchIPID: func([]byte, uint16) { t.Error("PatchIPID called over IPv6") }},
 		Info{Local: netip.MustParseAddrPort("[::1]:4791"), MTU: 1500, GSO: true}, 1)
 	ds := datagrams(10, 10)
 	ds[0].Dst, ds[1].Dst = peer6, peer6

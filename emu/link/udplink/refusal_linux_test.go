@@ -16,7 +16,7 @@ import (
 func TestTooBigIsTakenCountedAndLost(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), MTU: 1500, FixID: noFix})
+			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), MTU: 1500, PatchIPID: noFix})
 			fits := 1500 - headerLen(f.addr.Is6())
 			ds := datagrams(fits, fits+1, fits, fits+1)
 			for i := range ds {
@@ -41,7 +41,7 @@ func TestRefusalsAreSortedByReason(t *testing.T) {
 	a, b := nstest.Pair(t, 1500)
 	for _, v6 := range []bool{false, true} {
 		// The link believes in a larger MTU than the wire has.
-		tx := openIn(t, a, Config{Local: a.Addr(v6, 4791), MTU: 9000, FixID: noFix})
+		tx := openIn(t, a, Config{Local: a.Addr(v6, 4791), MTU: 9000, PatchIPID: noFix})
 		rx := openIn(t, b, Config{Local: b.Addr(v6, 4791)})
 		good := link.Datagram{Dst: local(rx), Payload: pattern(1, 100)}
 		unreachable, denied := "192.0.2.1:4791", "10.77.0.255:4791"
@@ -88,7 +88,7 @@ func TestRefusalsAreSortedByReason(t *testing.T) {
 // the checksum away behind the link's back.
 func TestSuperPacketIsSentAgainInPieces(t *testing.T) {
 	fixed := 0
-	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOn, FixID: func(p []byte, id uint16) { p[0] ^= byte(id); fixed++ }})
+	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOn, PatchIPID: func(p []byte, id uint16) { p[0] ^= byte(id); fixed++ }})
 	if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestSuperPacketIsSentAgainInPieces(t *testing.T) {
 		t.Errorf("counted %+v", s)
 	}
 	if fixed != 6 {
-		t.Errorf("FixID was called %d times, want 3 there and 3 back", fixed)
+		t.Errorf("PatchIPID was called %d times, want 3 there and 3 back", fixed)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestRefusedSortsErrnos(t *testing.T) {
 			t.Errorf("%v: fate %d, want lose", errno, got)
 		}
 	}
-	want := Stats{SendFull: 3, LostTooBig: 1, LostUnreachable: 2, LostRefused: 1, LostDenied: 1, LostOther: 1, LastOther: unix.EIO}
+	want := Stats{SendFull: 3, LostTooBig: 1, LostUnreachable: 2, LostRefused: 1, LostDenied: 1, LostOther: 1, LastOtherError: unix.EIO}
 	if got := l.Stats(); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
@@ -158,7 +158,7 @@ func TestFullLinkTakesAPrefix(t *testing.T) {
 	a, _ := nstest.Pair(t, 1500)
 	for _, gso := range []Offload{OffloadOff, OffloadOn} {
 		t.Run("gso "+gso.String(), func(t *testing.T) {
-			tx := openIn(t, a, Config{Local: a.Addr(false, 0), SendBufBytes: 1, GSO: gso, FixID: func(p []byte, id uint16) { p[0] ^= byte(id) }})
+			tx := openIn(t, a, Config{Local: a.Addr(false, 0), SendBufBytes: 1, GSO: gso, PatchIPID: func(p []byte, id uint16) { p[0] ^= byte(id) }})
 			absent := netip.MustParseAddrPort("10.77.0.99:4791")
 			ds := datagrams(slices.Repeat([]int{1000}, 150)...)
 			for i := range ds {
@@ -230,7 +230,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{"not ours, MTU unknown", Config{Local: netip.MustParseAddrPort("192.0.2.77:0")}, nil},
 		{"tiny MTU", Config{Local: v6, MTU: 48}, nil},
 		{"huge MTU", Config{Local: v4, MTU: 65536}, nil},
-		{"GSO over IPv4 without FixID", Config{Local: v4, GSO: OffloadOn}, nil},
+		{"GSO over IPv4 without PatchIPID", Config{Local: v4, GSO: OffloadOn}, nil},
 		{"GSO without checksum", Config{Local: v6, GSO: OffloadOn, NoChecksum: true}, nil},
 		{"zone of no interface", Config{Local: netip.MustParseAddrPort("[fe80::1%nosuch0]:0"), MTU: 1500}, nil},
 	} {
@@ -251,9 +251,9 @@ func TestInfoTellsWhatWasGot(t *testing.T) {
 		t.Errorf("buffers of %d and %d bytes, want the doubles of 100 and 50 KiB", i.RecvBufBytes, i.SendBufBytes)
 	}
 	if i.Local.Port() == 0 || i.MTU != maxIPv4 || i.Interface != "lo" || i.GSO || i.HopLimit == 0 {
-		t.Errorf("info %+v; want a port, lo's MTU capped at %d, no GSO for want of FixID", i, maxIPv4)
+		t.Errorf("info %+v; want a port, lo's MTU capped at %d, no GSO for want of PatchIPID", i, maxIPv4)
 	}
-	if l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), MTU: 1500, GRO: OffloadOn, FixID: noFix}); l.MTU() != 1500 || !l.Info().GSO || !l.Info().GRO {
+	if l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), MTU: 1500, GRO: OffloadOn, PatchIPID: noFix}); l.MTU() != 1500 || !l.Info().GSO || !l.Info().GRO {
 		t.Errorf("info %+v; want MTU 1500 and both offloads", l.Info())
 	}
 }

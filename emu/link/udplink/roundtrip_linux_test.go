@@ -100,7 +100,7 @@ func TestOffloadsChangeNothing(t *testing.T) {
 		for _, gro := range []Offload{OffloadOff, OffloadOn} {
 			for _, f := range families {
 				t.Run("loopback/"+f.name+"/gso "+gso.String()+"/gro "+gro.String(), func(t *testing.T) {
-					tx := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GSO: gso, FixID: noFix})
+					tx := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GSO: gso, PatchIPID: noFix})
 					rx := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GRO: gro})
 					exchange(t, tx, rx, want, gso, gro)
 				})
@@ -109,7 +109,7 @@ func TestOffloadsChangeNothing(t *testing.T) {
 					if err := a.DisableGSO(); err != nil {
 						t.Fatal(err)
 					}
-					tx := openIn(t, a, Config{Local: a.Addr(f.addr.Is6(), 4791), GSO: gso, FixID: noFix})
+					tx := openIn(t, a, Config{Local: a.Addr(f.addr.Is6(), 4791), GSO: gso, PatchIPID: noFix})
 					rx := openIn(t, b, Config{Local: b.Addr(f.addr.Is6(), 4791), GRO: gro})
 					exchange(t, tx, rx, want, gso, OffloadOff)
 				})
@@ -263,7 +263,7 @@ func TestWildcardLinkTellsAndChoosesItsAddress(t *testing.T) {
 func TestZeroChecksumIsSentAndAccepted(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), NoChecksum: true, FixID: noFix})
+			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), NoChecksum: true, PatchIPID: noFix})
 			if l.Info().GSO {
 				t.Error("GSO is on although the kernel refuses it without a checksum")
 			}

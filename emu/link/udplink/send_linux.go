@@ -157,6 +157,6 @@ func (l *Link) countLost(errno unix.Errno) {
 		l.stats.LostDenied++
 	default:
 		l.stats.LostOther++
-		l.stats.LastOther = errno
+		l.stats.LastOtherError = errno
 	}
 }

@@ -51,7 +51,7 @@ func (o *socketOptions) newSocket() (fd int, err error) {
 	if err = o.growBuffers(fd); err == nil {
 		err = o.chooseMulticastInterface(fd)
 	}
-	if err == nil && o.PlainOnly && !o.v6 {
+	if err == nil && o.DropFragmentable && !o.v6 {
 		err = plainOnly(fd)
 	}
 	if err != nil {

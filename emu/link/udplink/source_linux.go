@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// source is the sockets that a link with Config.OwnSource sends from: one that
+// source is the sockets that a link with Config.SeparateSourcePort sends from: one that
 // sends to anybody, and one, of the same port, that is connected to whom single
 // datagrams went of late. Neither is ever read.
 type source struct {
-	fd, peer  int    // -1 without OwnSource
+	fd, peer  int    // -1 without SeparateSourcePort
 	header    header // of the datagrams that peer sends
 	connected bool
 	hot       bool // connected, and to where the single datagrams of now go

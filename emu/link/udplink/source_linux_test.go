@@ -11,7 +11,7 @@ import (
 // from ports of their own.
 func ownSource(t *testing.T, addr string) *Link {
 	t.Helper()
-	l, err := Open(Config{Local: netip.MustParseAddrPort(addr), OwnSource: true, FixID: func([]byte, uint16) {}})
+	l, err := Open(Config{Local: netip.MustParseAddrPort(addr), SeparateSourcePort: true, PatchIPID: func([]byte, uint16) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestAConnectedSourceSurvivesAPeerThatGoes(t *testing.T) {
 
 func TestOwnSourceIsForIPv6(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::]:0"} {
-		l, err := Open(Config{Local: netip.MustParseAddrPort(addr), OwnSource: true, MTU: 1500})
+		l, err := Open(Config{Local: netip.MustParseAddrPort(addr), SeparateSourcePort: true, MTU: 1500})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ type Stats struct {
 	LostRefused     uint64 // nobody listens (ECONNREFUSED)
 	LostDenied      uint64 // a filter or policy forbids it (EPERM, EACCES)
 	LostOther       uint64 // anything else: LastOther says what
-	LastOther       error
+	LastOtherError  error
 	// RecvErrors is how many receive calls reported a pending error of the
 	// socket instead of a datagram.
 	RecvErrors uint64

@@ -61,7 +61,7 @@ func (n *NIC) Incoming() *Conn { return n.newConn() }
 func (n *NIC) newConn() *Conn {
 	n.Count.Conns++
 	c := &Conn{nic: n, closeBy: mono.Never, nudge: nudge{at: mono.Never}}
-	c.timer.Owner, c.timer.Rank = c, uint32(n.Count.Conns) // what is due together goes by age
+	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // what is due together goes by age
 	return c
 }
 

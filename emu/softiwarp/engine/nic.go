@@ -76,7 +76,7 @@ func (n *NIC) Deadline() mono.Time {
 func (n *NIC) Tick(now mono.Time) {
 	n.clock = now
 	n.doLate(now)
-	for c := n.timers.Due(now); c != nil; c = n.timers.Due(now) {
+	for c := n.timers.PopExpired(now); c != nil; c = n.timers.PopExpired(now) {
 		c.tick(now)
 		c.rearm()
 	}

@@ -86,7 +86,7 @@ func (k *tester) hear() (segs []wire.Segment) {
 		if !ok {
 			break
 		}
-		if f.Check == wire.CheckBad {
+		if f.CRCStatus == wire.CRCBad {
 			k.pipe.t.Errorf("an FPDU has a wrong CRC: %x", f.ULPDU)
 		}
 		var g wire.Segment

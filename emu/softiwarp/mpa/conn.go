@@ -240,7 +240,7 @@ func (c *Conn) SetMSS(mss int) {
 	case c.q.MSSIgnored:
 		mss, markers = math.MaxUint16, false
 	case c.q.MULPDUUnbounded:
-		c.mulpdu = min(max(wire.UnboundedMULPDU(mss, markers), leastULPDU), wire.MaxULPDU)
+		c.mulpdu = min(max(wire.RawMULPDU(mss, markers), leastULPDU), wire.MaxULPDU)
 		return
 	}
 	c.mulpdu = wire.MULPDU(mss, markers)

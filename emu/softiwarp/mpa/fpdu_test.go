@@ -26,8 +26,8 @@ var fpduRows = map[string]func(*testing.T){
 		d, rest := wire.NewDeframer(crcOn), written(c)
 		for n := range 3 {
 			f, after, ok := d.Next(rest)
-			if !ok || f.Check != wire.CheckGood || !bytes.Equal(f.ULPDU, append(pattern(18, n), pattern(300*n, n)...)) {
-				t.Errorf("FPDU %d: %v %v, %d octets", n, ok, f.Check, len(f.ULPDU))
+			if !ok || f.CRCStatus != wire.CRCGood || !bytes.Equal(f.ULPDU, append(pattern(18, n), pattern(300*n, n)...)) {
+				t.Errorf("FPDU %d: %v %v, %d octets", n, ok, f.CRCStatus, len(f.ULPDU))
 			}
 			rest = after
 		}

@@ -120,8 +120,8 @@ func (o *output) take(n int) (fpdus int) {
 
 // drop forgets all that was queued.
 func (o *output) drop() {
-	o.vectors.Drop()
-	o.frames.Drop()
+	o.vectors.Release()
+	o.frames.Release()
 	o.ring, o.head, o.tail, o.live, o.open = nil, 0, 0, 0, -1
 	o.fpdus = 0
 	o.sent = o.queued

@@ -11,14 +11,14 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 		return e, false
 	}
 	// An FPDU with a wrong CRC says nothing, not even that its markers are wrong.
-	if f.Check == wire.CheckBad && !c.q.CRCIgnored || c.cut && c.params.In.CRC {
+	if f.CRCStatus == wire.CRCBad && !c.q.CRCIgnored || c.cut && c.params.In.CRC {
 		e = c.fail(wire.TermMPACRC, TerminateThenClose, ErrCRC)
 		if c.q.HandsUpFirst {
 			e.ULPDU = f.ULPDU
 		}
 		return e, true
 	}
-	if f.MarkerFault && !c.q.MarkersUnchecked {
+	if f.MarkerMismatch && !c.q.MarkersUnchecked {
 		return c.fail(wire.TermMPAMarker, TerminateThenClose, ErrMarker), true
 	}
 	c.fenced = false
@@ -33,7 +33,7 @@ func (c *Conn) Begun() []byte {
 	if !c.q.PlacesEarly || c.state != full {
 		return nil
 	}
-	return c.deframer.Begun()
+	return c.deframer.PartialULPDU()
 }
 
 // inTrailer reports whether some of the pad and the CRC of the FPDU under way

@@ -134,18 +134,18 @@ func survive(t *testing.T, framing Framing, b []byte, count map[Opcode]int) (sta
 			if !ok {
 				break
 			}
-			if framing.CRC != (f.Check == CheckGood) {
-				t.Errorf("FPDU at %d: CRC %v", f.At, f.Check)
+			if framing.CRC != (f.CRCStatus == CRCGood) {
+				t.Errorf("FPDU at %d: CRC %v", f.Offset, f.CRCStatus)
 			}
 			if f.Pad != ([3]byte{}) {
 				stale++
 			}
 			var s Segment
 			if err := s.Parse(f.ULPDU); err != nil {
-				t.Fatalf("FPDU at %d: %v", f.At, err)
+				t.Fatalf("FPDU at %d: %v", f.Offset, err)
 			}
 			if !s.Control.Consistent() || s.Control.DDPVersion != DDPVersion || s.Control.RDMAPVersion != RDMAPVersion {
-				t.Errorf("FPDU at %d: %+v", f.At, s.Control)
+				t.Errorf("FPDU at %d: %+v", f.Offset, s.Control)
 			}
 			count[s.Control.Opcode]++
 			f.ULPDU = s.Append(nil)

@@ -4,39 +4,39 @@ import "encoding/binary"
 
 // FPDU is what a Deframer found: one ULPDU and what was around it.
 type FPDU struct {
-	ULPDU  []byte  // without markers; borrowed, see Deframer.Next
-	Pad    [3]byte // PadLen(Length) of these count; meant to be zero, and ignored
-	CRC    uint32  // as it was received
-	Check  Check
-	Length int // ULPDU_Length; more than len(ULPDU) only if octets were skipped
+	ULPDU     []byte  // without markers; borrowed, see Deframer.Next
+	Pad       [3]byte // PadLen(Length) of these count; meant to be zero, and ignored
+	CRC       uint32  // as it was received
+	CRCStatus CRCStatus
+	Length    int // ULPDU_Length; more than len(ULPDU) only if octets were skipped
 
-	At      uint64 // position of the FPDU in the stream, of the marker before it if there is one
+	Offset  uint64 // position of the FPDU in the stream, of the marker before it if there is one
 	WireLen int    // octets of the stream that it takes, markers included
 	Markers int    // how many of them there are
-	// MarkerFault says that a marker points elsewhere than to this FPDU's
+	// MarkerMismatch says that a marker points elsewhere than to this FPDU's
 	// ULPDU_Length: one of the two is wrong, and so may be all that follows.
-	MarkerFault bool
+	MarkerMismatch bool
 }
 
 // Check is what became of an FPDU's CRC.
-type Check uint8
+type CRCStatus uint8
 
 // The outcomes of a check.
 const (
-	CheckOff     Check = iota // the stream has no CRCs
-	CheckGood                 // it is right
-	CheckBad                  // it is wrong
-	CheckMissing              // octets were skipped: nobody can tell
+	CRCOff     CRCStatus = iota // the stream has no CRCs
+	CRCGood                     // it is right
+	CRCBad                      // it is wrong
+	CRCUnknown                  // octets were skipped: nobody can tell
 )
 
 // String prints the outcome in a word.
-func (c Check) String() string {
+func (c CRCStatus) String() string {
 	return [...]string{"off", "good", "bad", "missing"}[c&3]
 }
 
 // Deframer finds the FPDUs in a byte stream that arrives cut anywhere. It is
 // one direction of one stream, and follows the lengths in it: if one of those
-// is wrong, so is all that comes after. That shows as CheckBad or MarkerFault,
+// is wrong, so is all that comes after. That shows as CRCBad or MarkerMismatch,
 // and it is the caller who gives up.
 type Deframer struct {
 	framing Framing
@@ -56,7 +56,7 @@ func NewDeframer(f Framing) *Deframer { return NewDeframerAt(f, 0) }
 func NewDeframerAt(f Framing, at uint64) *Deframer { return &Deframer{framing: f, at: at} }
 
 // At is the position of the FPDU under way, or of the next.
-func (d *Deframer) At() uint64 { return d.at }
+func (d *Deframer) Offset() uint64 { return d.at }
 
 // Pending is how many octets of the FPDU under way have passed.
 func (d *Deframer) Pending() int {
@@ -68,7 +68,7 @@ func (d *Deframer) Pending() int {
 
 // Begun is what has come of the ULPDU of the FPDU under way, in a stream without
 // markers. It is valid until the next call of Next.
-func (d *Deframer) Begun() []byte {
+func (d *Deframer) PartialULPDU() []byte {
 	if d.full || d.hole || d.framing.Markers || len(d.buf) < ULPDULengthLen {
 		return nil
 	}
@@ -171,20 +171,20 @@ func (d *Deframer) extent(raw []byte) (n int, known bool) {
 func (d *Deframer) finish(raw []byte) FPDU {
 	lead := d.lead()
 	wireLen, _ := d.extent(raw)
-	f := FPDU{Length: int(binary.BigEndian.Uint16(raw[lead:])), At: d.at, WireLen: wireLen}
+	f := FPDU{Length: int(binary.BigEndian.Uint16(raw[lead:])), Offset: d.at, WireLen: wireLen}
 	switch {
 	case d.hole:
-		f.Check = CheckMissing
+		f.CRCStatus = CRCUnknown
 	case d.framing.CRC:
-		f.Check = CheckBad
+		f.CRCStatus = CRCBad
 		if CRC(raw[:len(raw)-CRCLen]) == binary.LittleEndian.Uint32(raw[len(raw)-CRCLen:]) {
-			f.Check = CheckGood
+			f.CRCStatus = CRCGood
 		}
 	}
 	body := raw
 	if d.framing.Markers {
 		f.Markers = (lead + MarkerLen*markersWithin(d.at+uint64(lead), FPDULen(f.Length))) / MarkerLen
-		f.MarkerFault = d.markersLie(raw, lead)
+		f.MarkerMismatch = d.markersLie(raw, lead)
 		body = d.strip(raw, lead)
 	}
 	f.fill(body[ULPDULengthLen:])

@@ -32,7 +32,7 @@ func TestFramingOfTheRFCsFigures(t *testing.T) {
 	}{{rfcFirst, 0, 1, 1}, {rfcSecond, 0x1ec, 2, 1}} {
 		golden := fromHex(t, v.bytes)
 		f, rest, ok := NewDeframerAt(all, v.at).Next(golden)
-		if !ok || len(rest) != 0 || f.Check != CheckGood || f.MarkerFault || f.Markers != v.markers || f.WireLen != len(golden) || f.At != v.at {
+		if !ok || len(rest) != 0 || f.CRCStatus != CRCGood || f.MarkerMismatch || f.Markers != v.markers || f.WireLen != len(golden) || f.Offset != v.at {
 			t.Fatalf("at %#x: %+v, %v, %d octets left", v.at, f, ok, len(rest))
 		}
 		if want := sendOf(v.msn, 24); !bytes.Equal(f.ULPDU, want) {
@@ -69,7 +69,7 @@ func TestMarkersAtTheEdgesOfAnFPDU(t *testing.T) {
 	d := NewDeframer(all)
 	for i, want := range [][]byte{sendOf(1, 484), sendOf(2, 24)} {
 		f, rest, ok := d.Next(append(b, next...))
-		if !ok || f.Check != CheckGood || f.MarkerFault || !bytes.Equal(f.ULPDU, want) {
+		if !ok || f.CRCStatus != CRCGood || f.MarkerMismatch || !bytes.Equal(f.ULPDU, want) {
 			t.Fatalf("FPDU %d: %+v", i, f)
 		}
 		b, next = rest, nil
@@ -125,11 +125,11 @@ func deframe(t *testing.T, framing Framing, b []byte, sent [][]byte, cut func() 
 			if !bytes.Equal(f.ULPDU, sent[i]) || f.Length != len(sent[i]) {
 				t.Fatalf("FPDU %d of %d octets differs", i, len(sent[i]))
 			}
-			if want := map[bool]Check{true: CheckGood, false: CheckOff}[framing.CRC]; f.Check != want || f.MarkerFault {
-				t.Fatalf("FPDU %d: check %v, marker fault %v", i, f.Check, f.MarkerFault)
+			if want := map[bool]CRCStatus{true: CRCGood, false: CRCOff}[framing.CRC]; f.CRCStatus != want || f.MarkerMismatch {
+				t.Fatalf("FPDU %d: check %v, marker fault %v", i, f.CRCStatus, f.MarkerMismatch)
 			}
-			if f.At != at || d.Pending() != 0 {
-				t.Fatalf("FPDU %d at %d with %d pending, want %d and 0", i, f.At, d.Pending(), at)
+			if f.Offset != at || d.Pending() != 0 {
+				t.Fatalf("FPDU %d at %d with %d pending, want %d and 0", i, f.Offset, d.Pending(), at)
 			}
 			if out := again.AppendAgain(nil, &f); len(out) != f.WireLen {
 				t.Fatalf("FPDU %d takes %d octets, WireLen says %d", i, len(out), f.WireLen)
@@ -209,8 +209,8 @@ func TestDeframerSeesEveryFlippedBit(t *testing.T) {
 			}
 			bad := bytes.Clone(b)
 			bad[i/8] ^= 1 << (i % 8)
-			if f, _, ok := NewDeframer(framing).Next(bad); !ok || f.Check != CheckBad {
-				t.Fatalf("%+v, bit %d: %v, check %v", framing, i, ok, f.Check)
+			if f, _, ok := NewDeframer(framing).Next(bad); !ok || f.CRCStatus != CRCBad {
+				t.Fatalf("%+v, bit %d: %v, check %v", framing, i, ok, f.CRCStatus)
 			}
 		}
 	}
@@ -231,8 +231,8 @@ func TestDeframerSeesMarkersThatPointElsewhere(t *testing.T) {
 	} {
 		bad := bytes.Clone(b)
 		bad[tc.at] ^= tc.xor
-		if f, _, ok := NewDeframer(framing).Next(bad); !ok || f.MarkerFault != tc.fault {
-			t.Errorf("octet %d ^ %#x: %v, fault %v, want %v", tc.at, tc.xor, ok, f.MarkerFault, tc.fault)
+		if f, _, ok := NewDeframer(framing).Next(bad); !ok || f.MarkerMismatch != tc.fault {
+			t.Errorf("octet %d ^ %#x: %v, fault %v, want %v", tc.at, tc.xor, ok, f.MarkerMismatch, tc.fault)
 		}
 	}
 }
@@ -262,10 +262,10 @@ func TestDeframerSkipsWhatIsMissing(t *testing.T) {
 				if !ok || f.Length != len(sent[i]) || !bytes.HasPrefix(sent[i], f.ULPDU) {
 					t.Fatalf("%+v, %d kept, FPDU %d: %v, %+v", framing, keep, i, ok, f)
 				}
-				if whole := len(kept) == n; whole != (f.Check != CheckMissing) || whole && len(f.ULPDU) != len(sent[i]) {
-					t.Fatalf("%+v, %d kept, FPDU %d: check %v, %d octets", framing, keep, i, f.Check, len(f.ULPDU))
+				if whole := len(kept) == n; whole != (f.CRCStatus != CRCUnknown) || whole && len(f.ULPDU) != len(sent[i]) {
+					t.Fatalf("%+v, %d kept, FPDU %d: check %v, %d octets", framing, keep, i, f.CRCStatus, len(f.ULPDU))
 				}
-				if f.MarkerFault {
+				if f.MarkerMismatch {
 					t.Fatalf("%+v, %d kept, FPDU %d: marker fault", framing, keep, i)
 				}
 			}
@@ -363,8 +363,8 @@ func FuzzDeframer(f *testing.F) {
 			want = append(want, found{bytes.Clone(f.ULPDU), f})
 			start := len(out)
 			out = again.AppendAgain(out, &f)
-			if !framing.Markers && !bytes.Equal(out[start:], b[f.At:f.At+uint64(f.WireLen)]) {
-				t.Fatalf("FPDU at %d differs when written again", f.At)
+			if !framing.Markers && !bytes.Equal(out[start:], b[f.Offset:f.Offset+uint64(f.WireLen)]) {
+				t.Fatalf("FPDU at %d differs when written again", f.Offset)
 			}
 		}
 		if whole.at+uint64(whole.Pending()) != uint64(len(b)) {
@@ -383,7 +383,7 @@ func FuzzDeframer(f *testing.F) {
 				got.ULPDU = nil
 				w := want[i].f
 				w.ULPDU = nil
-				if got.At != w.At || got.CRC != w.CRC || got.Check != w.Check || got.Pad != w.Pad || got.MarkerFault != w.MarkerFault ||
+				if got.Offset != w.Offset || got.CRC != w.CRC || got.CRCStatus != w.CRCStatus || got.Pad != w.Pad || got.MarkerMismatch != w.MarkerMismatch ||
 					!bytes.Equal(f.ULPDU, want[i].ulpdu) {
 					t.Fatalf("FPDU %d differs in pieces of %d:\n got %+v\nwant %+v", i, n, got, w)
 				}

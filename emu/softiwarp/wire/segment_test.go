@@ -22,8 +22,8 @@ func TestGoldenFPDUs(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			golden := fromHex(t, v.bytes)
 			f := one(t, Framing{CRC: v.crc}, golden)
-			if want := map[bool]Check{true: CheckGood, false: CheckOff}[v.crc]; f.Check != want {
-				t.Errorf("Check = %v, want %v", f.Check, want)
+			if want := map[bool]CRCStatus{true: CRCGood, false: CRCOff}[v.crc]; f.CRCStatus != want {
+				t.Errorf("Check = %v, want %v", f.CRCStatus, want)
 			}
 			if f.Pad != v.pad {
 				t.Errorf("Pad = %x, want %x", f.Pad, v.pad)

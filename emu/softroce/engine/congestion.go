@@ -22,7 +22,7 @@ func (q *QP) congested(now mono.Time, d *link.Datagram, own *dcqcn.Notifier) boo
 	case q.nic.q.CNPPerPeer:
 		own = q.nic.notifierFor(flow{peer: d.Src.Addr(), own: d.Dst.Addr()})
 	}
-	return own.Mark(now, q.nic.cfg.CNPInterval)
+	return own.OnMark(now, q.nic.cfg.CNPInterval)
 }
 
 // unheeded reports whether a datagram has no congestion mark that matters.

@@ -45,7 +45,7 @@ func (n *NIC) intact(d *link.Datagram) bool {
 	if n.cfg.ICRC == ICRCOffloaded || n.q.ICRCIgnored {
 		return true
 	}
-	if d.Unlike&link.MayFragment != 0 {
+	if d.Variants&link.MayFragment != 0 {
 		return false // DF is covered, and set in every sound packet
 	}
 	if d.Src != n.rxSrc || d.Dst != n.rxDst {
@@ -58,7 +58,7 @@ func (n *NIC) intact(d *link.Datagram) bool {
 	if d.IPID < link.IPIDUnknown || d.Src.Addr().Is6() {
 		return n.rx.Check(uint16(d.IPID), d.Payload)
 	}
-	id, ok := n.rx.CheckBlind(d.Payload)
+	id, ok := n.rx.CheckAnyIPID(d.Payload)
 	if ok {
 		n.Count.BlindICRC++
 		d.IPID = uint32(id)

@@ -133,7 +133,7 @@ func begin(d *link.Datagram, pa *path, p *wire.Packet, n int) []byte {
 	p.BTH.PadCount = uint8(pad)
 	d.Src, d.Dst = pa.src, pa.dst
 	d.TClass, d.HopLimit, d.FlowLabel = pa.tclass, pa.hopLimit, pa.flowLabel
-	d.IPID, d.Unlike = link.IPIDUnknown, link.NoChecksum // the ICRC does for it
+	d.IPID, d.Variants = link.IPIDUnknown, link.NoChecksum // the ICRC does for it
 	b := p.AppendHeaders(d.Payload[:0])
 	head := len(b)
 	total := head + n + pad + wire.ICRCLen

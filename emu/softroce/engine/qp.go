@@ -97,7 +97,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 		nic: n, num: num, typ: c.Type, caps: c.Caps, pd: c.PD, sendCQ: c.SendCQ, recvCQ: c.RecvCQ,
 		srq: c.SRQ, xrcd: c.XRCD, signalAll: c.SignalAll,
 	}
-	q.timer.Owner, q.timer.Rank = q, num
+	q.timer.Owner, q.timer.TieBreak = q, num
 	if sends(c.Type) {
 		q.sq = newSendQueue(&c.Caps)
 		c.SendCQ.Use(1)

@@ -12,7 +12,7 @@ type qpTimers struct{ queue.TimerHeap[QP] }
 
 // due returns a QP whose deadline has passed, or nil.
 func (h *qpTimers) due(now mono.Time) *QP {
-	for q := h.Due(now); q != nil; q = h.Due(now) {
+	for q := h.PopExpired(now); q != nil; q = h.PopExpired(now) {
 		at := q.deadline()
 		if at <= now {
 			return q
@@ -24,7 +24,7 @@ func (h *qpTimers) due(now mono.Time) *QP {
 
 // set makes sure that q is woken at, or not long after, at. A timer that is not
 // needed any more costs one look.
-func (h *qpTimers) set(q *QP, at mono.Time) { h.SetSooner(&q.timer, at) }
+func (h *qpTimers) set(q *QP, at mono.Time) { h.SetIfEarlier(&q.timer, at) }
 
 // qpLine is a queue of QPs, each in it at most once.
 type qpLine struct{ queue.FIFO[*QP] }

@@ -11,7 +11,7 @@ import (
 // sleeper is a QP that wants to be woken at a time.
 func sleeper(num uint32, at mono.Time) *QP {
 	q := &QP{num: num}
-	q.timer.Owner, q.timer.Rank = q, num
+	q.timer.Owner, q.timer.TieBreak = q, num
 	q.req.timer, q.req.rnrUntil = at, mono.Never
 	return q
 }

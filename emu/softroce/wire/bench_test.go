@@ -87,8 +87,8 @@ func BenchmarkICRC(b *testing.B) {
 			check func() bool
 		}{
 			{"Check", func() bool { return c.Check(0x953e, numbered) }},
-			{"BlindZero", func() bool { _, ok := c.CheckBlind(zero); return ok }},
-			{"BlindFound", func() bool { _, ok := c.CheckBlind(numbered); return ok }},
+			{"BlindZero", func() bool { _, ok := c.CheckAnyIPID(zero); return ok }},
+			{"BlindFound", func() bool { _, ok := c.CheckAnyIPID(numbered); return ok }},
 		} {
 			b.Run(size.name+bc.name, func(b *testing.B) {
 				b.SetBytes(int64(len(zero)))

@@ -94,8 +94,8 @@ func checkSurvives(t *testing.T, ip []byte) {
 	if !c.Check(h.ID, payload) {
 		t.Errorf("Check(%#x) rejects", h.ID)
 	}
-	if id, ok := c.CheckBlind(payload); !ok || id != h.ID {
-		t.Errorf("CheckBlind = %#x, %v; want %#x, true", id, ok, h.ID)
+	if id, ok := c.CheckAnyIPID(payload); !ok || id != h.ID {
+		t.Errorf("CheckAnyIPID = %#x, %v; want %#x, true", id, ok, h.ID)
 	}
 
 	again := p.Append(nil)
@@ -236,8 +236,8 @@ func TestProbesOfTheKernel(t *testing.T) {
 					if got := h.ICRC().Check(h.ID, payload); got != fault.icrc {
 						t.Errorf("Check = %v, want %v", got, fault.icrc)
 					}
-					if id, ok := h.ICRC().CheckBlind(payload); ok != fault.icrc || ok && id != h.ID {
-						t.Errorf("CheckBlind = %#x, %v; want %#x, %v", id, ok, h.ID, fault.icrc)
+					if id, ok := h.ICRC().CheckAnyIPID(payload); ok != fault.icrc || ok && id != h.ID {
+						t.Errorf("CheckAnyIPID = %#x, %v; want %#x, %v", id, ok, h.ID, fault.icrc)
 					}
 					if p.PadOK() != fault.pad {
 						t.Errorf("PadOK = %v, want %v", p.PadOK(), fault.pad)
@@ -272,8 +272,8 @@ func checkHandMade(t *testing.T, h IPUDP, payload []byte) {
 	if !h.ICRC().Check(h.ID, payload) {
 		t.Errorf("Check(%#x) rejects", h.ID)
 	}
-	if id, ok := h.ICRC().CheckBlind(payload); !ok || id != h.ID {
-		t.Errorf("CheckBlind = %#x, %v; want %#x, true", id, ok, h.ID)
+	if id, ok := h.ICRC().CheckAnyIPID(payload); !ok || id != h.ID {
+		t.Errorf("CheckAnyIPID = %#x, %v; want %#x, true", id, ok, h.ID)
 	}
 }
 

@@ -157,13 +157,13 @@ func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 	return c.Sum(ipID, body) ^ binary.LittleEndian.Uint32(b[len(body):]), true
 }
 
-// CheckBlind is Check for a receiver that cannot see the IPv4 identification:
+// CheckAnyIPID is Check for a receiver that cannot see the IPv4 identification:
 // it reports whether the ICRC is right for some identification, and for which.
 //
 // That leaves 16 of the 32 bits to catch errors with: a random ICRC passes once
 // in 65536 times. No single flipped bit passes in a packet of up to
-// MaxBlindLen bytes. Over IPv6, where nothing is hidden, it is Check.
-func (c ICRC) CheckBlind(b []byte) (ipID uint16, ok bool) {
+// MaxAnyIPIDLen bytes. Over IPv6, where nothing is hidden, it is Check.
+func (c ICRC) CheckAnyIPID(b []byte) (ipID uint16, ok bool) {
 	diff, ok := c.difference(0, b)
 	if !ok || diff == 0 {
 		return 0, ok
@@ -180,9 +180,9 @@ func (c ICRC) CheckBlind(b []byte) (ipID uint16, ok bool) {
 	return bits.ReverseBytes16(uint16(id)), true
 }
 
-// MaxBlindLen is the longest UDP payload in which CheckBlind rejects every
+// MaxAnyIPIDLen is the longest UDP payload in which CheckAnyIPID rejects every
 // single-bit error. MaxPacketLen is well below it.
-const MaxBlindLen = 26744
+const MaxAnyIPIDLen = 26744
 
 // IDDelta returns the difference that an IPv4 identification makes: the ICRC of
 // a packet sealed for identification 0, XOR IDDelta, is its ICRC for id.

@@ -103,10 +103,10 @@ func TestCheckRejectsEverySingleBitFlip(t *testing.T) {
 			}
 			for bit := range n * 8 {
 				b[bit/8] ^= 1 << (bit % 8)
-				_, blind := c.CheckBlind(b)
+				_, blind := c.CheckAnyIPID(b)
 				masked := bit/8 == 4
 				if full := c.Check(id, b); full != masked || blind != masked {
-					t.Fatalf("%v: %d bytes, bit %d of byte %d flipped: Check %v, CheckBlind %v; want %v",
+					t.Fatalf("%v: %d bytes, bit %d of byte %d flipped: Check %v, CheckAnyIPID %v; want %v",
 						h.Src, n, bit%8, bit/8, full, blind, masked)
 				}
 				b[bit/8] ^= 1 << (bit % 8)
@@ -116,13 +116,13 @@ func TestCheckRejectsEverySingleBitFlip(t *testing.T) {
 }
 
 // Whether one flipped bit passes for another identification depends on the
-// distance between the two and nothing else, so all packets up to MaxBlindLen
+// distance between the two and nothing else, so all packets up to MaxAnyIPIDLen
 // can be tried at once: take a lone bit back to the identification, one step at
 // a time.
 func TestNoSingleBitPassesTheBlindCheck(t *testing.T) {
 	fieldBits := 16
 	toPayload := 8 * (ipv4HeadersLen - ipv4IDAt)
-	last := toPayload + 8*MaxBlindLen - 1
+	last := toPayload + 8*MaxAnyIPIDLen - 1
 	p := poly(1) // a bit about to enter the register
 	for distance := 0; distance <= last; distance++ {
 		if distance >= fieldBits && p>>16 == 0 {
@@ -132,12 +132,12 @@ func TestNoSingleBitPassesTheBlindCheck(t *testing.T) {
 	}
 
 	// The limit is no guess: in a longer packet, one bit of the next byte passes.
-	b := make([]byte, MaxBlindLen+ICRCLen+4)
+	b := make([]byte, MaxAnyIPIDLen+ICRCLen+4)
 	c := NewICRC(flows[0].Src, flows[0].Dst)
 	c.Seal(0, b)
-	b[MaxBlindLen] ^= 1 << 6
-	if id, ok := c.CheckBlind(b); !ok || id == 0 || c.Check(0, b) {
-		t.Errorf("bit 6 of byte %d: CheckBlind = %#x, %v: is MaxBlindLen too small?", MaxBlindLen, id, ok)
+	b[MaxAnyIPIDLen] ^= 1 << 6
+	if id, ok := c.CheckAnyIPID(b); !ok || id == 0 || c.Check(0, b) {
+		t.Errorf("bit 6 of byte %d: CheckAnyIPID = %#x, %v: is MaxAnyIPIDLen too small?", MaxAnyIPIDLen, id, ok)
 	}
 }
 
@@ -151,8 +151,8 @@ func TestCheckBlindFindsEveryIdentification(t *testing.T) {
 		for id := range 1 << 16 {
 			id := uint16(id)
 			binary.LittleEndian.PutUint32(b[n-ICRCLen:], sealed^IDDelta(id, n))
-			if got, ok := c.CheckBlind(b); !ok || got != id {
-				t.Fatalf("%d bytes: CheckBlind = %#x, %v; want %#x, true", n, got, ok, id)
+			if got, ok := c.CheckAnyIPID(b); !ok || got != id {
+				t.Fatalf("%d bytes: CheckAnyIPID = %#x, %v; want %#x, true", n, got, ok, id)
 			}
 			if id%997 == 0 && !c.Check(id, b) { // a sample: hashing is what takes time
 				t.Fatalf("%d bytes: IDDelta(%#x) does not give the ICRC of that identification", n, id)
@@ -168,7 +168,7 @@ func TestCheckBlindAcceptsFewRandomICRCs(t *testing.T) {
 	accepted := 0
 	for range tries {
 		b := randomPacket(rng, BTHLen+ICRCLen+4*rng.IntN(16))
-		if _, ok := c.CheckBlind(b); ok {
+		if _, ok := c.CheckAnyIPID(b); ok {
 			accepted++
 		}
 	}
@@ -181,17 +181,17 @@ func TestCheckBlindIsFullOverIPv6(t *testing.T) {
 	c := NewICRC(flows[2].Src, flows[2].Dst)
 	b := make([]byte, 64)
 	c.Seal(0, b)
-	if _, ok := c.CheckBlind(b); !ok {
+	if _, ok := c.CheckAnyIPID(b); !ok {
 		t.Fatal("sealed packet rejected")
 	}
 	c.Seal(0x1234, b) // there is no identification: nothing may change
-	if id, ok := c.CheckBlind(b); !ok || id != 0 {
-		t.Errorf("CheckBlind = %#x, %v; want 0, true", id, ok)
+	if id, ok := c.CheckAnyIPID(b); !ok || id != 0 {
+		t.Errorf("CheckAnyIPID = %#x, %v; want 0, true", id, ok)
 	}
 	sealed := binary.LittleEndian.Uint32(b[60:])
 	for id := 1; id < 1<<16; id++ {
 		binary.LittleEndian.PutUint32(b[60:], sealed^IDDelta(uint16(id), len(b)))
-		if _, ok := c.CheckBlind(b); ok {
+		if _, ok := c.CheckAnyIPID(b); ok {
 			t.Fatalf("difference of IPv4 identification %#x accepted", id)
 		}
 	}
@@ -205,7 +205,7 @@ func TestCheckRejectsWhatIsNoPacket(t *testing.T) {
 			if n > BTHLen+ICRCLen {
 				c.Seal(0, b)
 			}
-			_, blind := c.CheckBlind(b)
+			_, blind := c.CheckAnyIPID(b)
 			if c.Check(0, b) || blind {
 				t.Errorf("%v: %d bytes accepted", h.Src, n)
 			}
@@ -218,7 +218,7 @@ func TestReversedICRCIsRejected(t *testing.T) {
 	b := make([]byte, 64)
 	c.Seal(7, b)
 	b[60], b[61], b[62], b[63] = b[63], b[62], b[61], b[60]
-	if _, blind := c.CheckBlind(b); blind || c.Check(7, b) {
+	if _, blind := c.CheckAnyIPID(b); blind || c.Check(7, b) {
 		t.Error("ICRC accepted most significant byte first")
 	}
 }
@@ -241,7 +241,7 @@ func TestICRCDoesNotAllocate(t *testing.T) {
 			"NewICRC":    func() { c = NewICRC(h.Src, h.Dst) },
 			"Seal":       func() { c.Seal(5, b) },
 			"Check":      func() { c.Check(5, b) },
-			"CheckBlind": func() { c.CheckBlind(b) },
+			"CheckAnyIPID": func() { c.CheckAnyIPID(b) },
 		} {
 			if n := testing.AllocsPerRun(100, fn); n != 0 {
 				t.Errorf("%v: %s allocates %v times", h.Src, name, n)
@@ -259,7 +259,7 @@ func FuzzICRC(f *testing.F) {
 		h := flows[int(flow)%len(flows)]
 		c := h.ICRC()
 		if len(b) < BTHLen+ICRCLen || len(b) > MaxUDPPayload {
-			if _, blind := c.CheckBlind(b); blind || c.Check(id, b) {
+			if _, blind := c.CheckAnyIPID(b); blind || c.Check(id, b) {
 				t.Fatalf("%d bytes accepted", len(b))
 			}
 			return
@@ -274,16 +274,16 @@ func FuzzICRC(f *testing.F) {
 		if h.Src.Addr().Is6() {
 			wantID = 0
 		}
-		if got, ok := c.CheckBlind(b); !c.Check(id, b) || !ok || got != wantID {
-			t.Fatalf("sealed for %#x: Check %v, CheckBlind %#x, %v", id, c.Check(id, b), got, ok)
+		if got, ok := c.CheckAnyIPID(b); !c.Check(id, b) || !ok || got != wantID {
+			t.Fatalf("sealed for %#x: Check %v, CheckAnyIPID %#x, %v", id, c.Check(id, b), got, ok)
 		}
 		bit := int(flip % uint32(8*len(b)))
 		b[bit/8] ^= 1 << (bit % 8)
 		if masked := bit/8 == 4; c.Check(id, b) != masked {
 			t.Fatalf("bit %d flipped: Check = %v", bit, !masked)
 		}
-		if _, blind := c.CheckBlind(b); blind != (bit/8 == 4) && len(b) <= MaxBlindLen {
-			t.Fatalf("bit %d flipped: CheckBlind = %v", bit, blind)
+		if _, blind := c.CheckAnyIPID(b); blind != (bit/8 == 4) && len(b) <= MaxAnyIPIDLen {
+			t.Fatalf("bit %d flipped: CheckAnyIPID = %v", bit, blind)
 		}
 	})
 }

@@ -25,7 +25,7 @@ func newWire(tb testing.TB, v6 bool) *wire {
 	open := func(h *nstest.Host) *udplink.Link {
 		var l *udplink.Link
 		err := h.Do(func() (err error) {
-			l, err = udplink.Open(udplink.Config{Local: h.Addr(v6, 4791), FixID: func([]byte, uint16) {}})
+			l, err = udplink.Open(udplink.Config{Local: h.Addr(v6, 4791), PatchIPID: func([]byte, uint16) {}})
 			return err
 		})
 		if err != nil {
