@@ -6,14 +6,25 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// The background goroutine keeps a device going while no application looks: it
-// answers the network, and keeps deadlines that whoever leads sleeps through.
-// While applications look it only takes naps.
+const (
+	// backgroundInterval is how often the background goroutine checks whether it
+	// is needed while applications poll.
+	backgroundInterval = time.Millisecond
+	// parkAfter is after how many checks during the same sleep of the holder the
+	// background goroutine parks.
+	parkAfter = 64
+	// backgroundSpins is how many empty polls the background goroutine makes before
+	// it sleeps: packets come in bursts, and a wake-up takes longer than the next
+	// packet.
+	backgroundSpins = 32
+)
 
-// background leads while no application does.
+// background runs the device while no application polls: it receives, sends, and
+// handles the deadlines that the holder of the poller sleeps through. While
+// applications poll it only checks every backgroundInterval whether it is needed.
 func (r *Real) background() {
-	defer close(r.gone)
-	var still watch
+	defer close(r.stopped)
+	var detector idleDetector
 	for {
 		r.lock()
 		if r.closed {
@@ -21,88 +32,87 @@ func (r *Real) background() {
 			return
 		}
 		now := r.Now()
-		active, deep := now.Sub(r.visited) < idle, still.look(r)
-		if !active && r.owed || r.engine.Deadline() <= now.Add(-idle) {
-			r.silent()
-			r.pump(now) // a leader may sleep, and need not wake for it
+		active, idle := r.poller.appActive(now), detector.check(r)
+		if !active && r.acks.pending || r.engine.Deadline() <= now.Add(-appIdle) {
+			r.acks.notAnswered()
+			r.pump(now) // the holder of the poller may sleep, and need not wake
 		}
-		r.dozing = deep
+		r.parked = idle
 		r.mu.Unlock()
 		switch {
-		case deep:
-			r.doze()
-		case active || !r.tryLead(): // whoever looks at the network also keeps the deadlines
-			r.pause(nap)
+		case idle:
+			r.park()
+		case active || !r.pollInBackground():
+			r.pause(backgroundInterval)
 		}
 	}
 }
 
-// watch is how a background goroutine notices that nothing goes on.
-type watch struct {
-	visited mono.Time
-	looks   int // in a row at the same leader's sleep
+// idleDetector tells when the background goroutine may park.
+type idleDetector struct {
+	lastPoll mono.Time
+	checks   int // consecutive checks during the same sleep of the poller's holder
 }
 
-// look reports whether a leader has long been asleep, and will wake by itself
-// for whatever there is to do. The lock is held.
-func (w *watch) look(r *Real) bool {
-	if r.visited != w.visited || r.leadTill == 0 || r.engine.Deadline() < r.leadTill || r.owed {
-		w.visited, w.looks = r.visited, 0
+// check reports whether the holder of the poller has been asleep for long and
+// wakes in time for the next deadline. The lock is held.
+func (d *idleDetector) check(r *Real) bool {
+	p := &r.poller
+	if p.lastPoll != d.lastPoll || p.wakeAt == 0 || r.engine.Deadline() < p.wakeAt || r.acks.pending {
+		d.lastPoll, d.checks = p.lastPoll, 0
 		return false
 	}
-	w.looks++
-	return w.looks > deepAfter
+	d.checks++
+	return d.checks > parkAfter
 }
 
-// doze sleeps until it is roused.
-func (r *Real) doze() {
+// park blocks the background goroutine until unpark.
+func (r *Real) park() {
 	select {
-	case <-r.rouse:
+	case <-r.unparked:
 	case <-r.done:
 	}
 }
 
-// wakeDozer rouses a background goroutine that dozes: whoever led is awake, or
-// has a deadline that he will sleep through. The lock is held.
-func (r *Real) wakeDozer() {
-	if r.dozing {
-		r.dozing = false
-		r.rouse <- struct{}{}
+// unpark wakes the background goroutine if it is parked. The lock is held.
+func (r *Real) unpark() {
+	if r.parked {
+		r.parked = false
+		r.unparked <- struct{}{}
 	}
 }
 
-// tryLead leads, if nobody does, until an application looks. After an arrival it
-// lingers: see there.
-func (r *Real) tryLead() bool {
-	select {
-	case <-r.lead:
-	default:
+// pollInBackground runs the device until an application polls. It reports false,
+// and does nothing, if another goroutine holds the poller.
+func (r *Real) pollInBackground() bool {
+	if !r.poller.tryAcquire() {
 		return false
 	}
 	r.lock()
-	vain := linger // looks since anything arrived
+	empty := backgroundSpins // polls since packets were received
 	for {
-		if r.turn() {
-			vain = 0
+		if r.receiveAndSend() {
+			empty = 0
 		}
-		if r.closed || r.Now().Sub(r.visited) < idle {
+		if r.closed || r.poller.appActive(r.Now()) {
 			break
 		}
-		if vain++; vain <= linger {
+		if empty++; empty <= backgroundSpins {
 			r.mu.Unlock()
-			yield() // others may want the processor, and the lock
+			yield() // other goroutines may want the processor, and the lock
 			r.lock()
 			continue
 		}
-		r.ownLead = true
-		r.sleep(r.untilNext(r.Now()))
-		r.ownLead = false
+		r.poller.background = true
+		r.sleep(r.sleepTime(r.Now()))
+		r.poller.background = false
 	}
 	r.mu.Unlock()
-	r.lead <- struct{}{}
+	r.poller.release()
 	return true
 }
 
+// pause sleeps for d, or until Close.
 func (r *Real) pause(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

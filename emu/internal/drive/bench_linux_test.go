@@ -13,21 +13,20 @@ import (
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
-// runner is an engine of one conn, which costs next to nothing: what is measured
-// with it is the driver and the streams.
+// runner is an engine with one conn and almost no cost, to measure driver and streams.
 type runner struct {
 	drv   *drive.RealStreams
 	net   *tcplink.Net
-	gate  drive.Cond
-	named bool
+	cond  drive.Cond
+	dirty bool // NextOutput returns the conn
 
 	message []byte
 	supply  int // bytes still to be sent, a multiple of the message
-	sent    int // of the message under way
+	sent    int // bytes sent of the current message
 	got     int
-	wanted  int // bytes that are worth a notice
+	wanted  int // received bytes that the waiter wants
 	open    bool
-	over    bool // the peer may go
+	closing bool // the peer may reset the stream
 }
 
 func (r *runner) Settle(mono.Time)    {}
@@ -35,20 +34,20 @@ func (r *runner) Tick(mono.Time)      {}
 func (r *runner) Deadline() mono.Time { return mono.Never }
 
 func (r *runner) NextOutput() (drive.StreamConn, bool) {
-	if !r.named {
+	if !r.dirty {
 		return nil, false
 	}
-	r.named = false
+	r.dirty = false
 	return r, true
 }
 
 func (r *runner) Connected(mono.Time, netip.AddrPort, netip.AddrPort, int) {
 	r.open = true
-	r.gate.Notify()
+	r.cond.Notify()
 }
 
 func (r *runner) Failed(_ mono.Time, err error) {
-	if !r.over {
+	if !r.closing {
 		panic(err)
 	}
 }
@@ -57,14 +56,13 @@ func (r *runner) InputEOF(mono.Time) {}
 
 func (r *runner) Input(_ mono.Time, b []byte) {
 	if r.got += len(b); r.got >= r.wanted {
-		r.gate.Notify()
+		r.cond.Notify()
 	}
 }
 
 const header = 16
 
-// Output gives each message in two vectors, as an engine gives what is in front
-// of a payload and the payload.
+// Output returns each message in two vectors, as an engine does for header and payload.
 func (r *runner) Output(into [][]byte) ([][]byte, drive.StreamEnd) {
 	left, sent := r.supply, r.sent
 	for left > 0 && len(into)+2 <= cap(into) {
@@ -83,25 +81,25 @@ func (r *runner) Output(into [][]byte) ([][]byte, drive.StreamEnd) {
 func (r *runner) Sent(_ mono.Time, n int) {
 	r.sent = (r.sent + n) % len(r.message)
 	if r.supply -= n; r.supply == 0 {
-		r.gate.Notify()
+		r.cond.Notify()
 	}
 }
 
-// send has n messages sent.
+// send sends n messages.
 func (r *runner) send(n int) {
 	r.drv.Lock(drive.CallPost)
 	r.supply += n * len(r.message)
-	r.named = true
+	r.dirty = true
 	r.drv.Pump()
 	r.drv.Unlock()
 }
 
-// receive waits until n bytes have come.
+// receive waits until n bytes have arrived.
 func (r *runner) receive(n int, block bool) {
 	if block {
 		r.drv.Lock(drive.CallWait)
 		for r.wanted = n; r.got < n; {
-			r.gate.Wait(-1)
+			r.cond.Wait(-1)
 		}
 		r.got -= n
 		r.drv.Unlock()
@@ -129,30 +127,31 @@ func (r *runner) receive(n int, block bool) {
 	}
 }
 
-func (r *runner) drained() {
+// waitSent waits until all messages are written.
+func (r *runner) waitSent() {
 	r.drv.Lock(drive.CallWait)
 	for r.supply > 0 {
-		r.gate.Wait(-1)
+		r.cond.Wait(-1)
 	}
 	r.drv.Unlock()
 }
 
-// runners makes two that are connected.
-func runners(b testing.TB, in [2]func(func() error) error, addrs [2]netip.AddrPort, message int) (x, y *runner) {
+// connectedRunners returns two runners that are connected.
+func connectedRunners(b testing.TB, in [2]func(func() error) error, addrs [2]netip.AddrPort, message int) (x, y *runner) {
 	b.Helper()
 	var both [2]*runner
 	for i := range both {
 		r := &runner{message: make([]byte, message), net: openNet(b, in[i], tcplink.Config{})}
 		r.drv = drive.NewRealStreams(r, r.net, 1)
 		r.drv.Lock(drive.CallControl)
-		r.gate = r.drv.NewCond(drive.WaitReason("bytes"))
+		r.cond = r.drv.NewCond(drive.WaitReason("bytes"))
 		r.drv.Unlock()
 		both[i] = r
 	}
 	b.Cleanup(func() {
 		for _, r := range both {
 			r.drv.Lock(drive.CallControl)
-			r.over = true
+			r.closing = true
 			r.drv.Unlock()
 		}
 		for _, r := range both {
@@ -175,16 +174,16 @@ func runners(b testing.TB, in [2]func(func() error) error, addrs [2]netip.AddrPo
 	for _, r := range both {
 		r.drv.Lock(drive.CallWait)
 		for !r.open {
-			r.gate.Wait(-1)
+			r.cond.Wait(-1)
 		}
 		r.drv.Unlock()
 	}
 	return x, y
 }
 
-// half is the median time of a half of rounds, each of which is one call of
-// there and one of back, on two goroutines.
-func half(rounds int, serve, answer func()) time.Duration {
+// halfRoundTrip returns the median of half a round trip. serve and answer run on two
+// goroutines, each once a round.
+func halfRoundTrip(rounds int, serve, answer func()) time.Duration {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -203,16 +202,16 @@ func half(rounds int, serve, answer func()) time.Duration {
 	return took[rounds/2] / 2
 }
 
-func middle[T time.Duration | float64](v []T) T {
+func median[T time.Duration | float64](v []T) T {
 	slices.Sort(v)
 	return v[len(v)/2]
 }
 
-// sites are where two ends are put.
-func sites(b *testing.B, run func(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort)) {
+// forEachSite runs a benchmark on loopback and between two namespaces.
+func forEachSite(b *testing.B, run func(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort)) {
 	b.Run("loopback", func(b *testing.B) {
 		at := netip.MustParseAddrPort("[::1]:0")
-		run(b, [2]func(func() error) error{here, here}, [2]netip.AddrPort{at, at})
+		run(b, [2]func(func() error) error{currentNamespace, currentNamespace}, [2]netip.AddrPort{at, at})
 	})
 	b.Run("namespaces", func(b *testing.B) {
 		x, y := nstest.Pair(b, 9000)
@@ -220,8 +219,8 @@ func sites(b *testing.B, run func(b *testing.B, in [2]func(func() error) error, 
 	})
 }
 
-// BenchmarkStreamPingPong is a half round trip of 64 bytes through the driver,
-// beside one through bare sockets, in turns.
+// BenchmarkStreamPingPong measures half a round trip of 64 bytes through the driver,
+// alternating with bare sockets.
 func BenchmarkStreamPingPong(b *testing.B) {
 	const size = 64
 	for _, block := range []bool{false, true} {
@@ -230,18 +229,18 @@ func BenchmarkStreamPingPong(b *testing.B) {
 			name = "blocking"
 		}
 		b.Run(name, func(b *testing.B) {
-			sites(b, func(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) {
-				x, y := runners(b, in, addrs, size)
-				px, py := plainPair(b, in, addrs)
+			forEachSite(b, func(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) {
+				x, y := connectedRunners(b, in, addrs, size)
+				px, py := rawSocketPair(b, in, addrs)
 				msg, bufs := make([]byte, size), [2][]byte{make([]byte, 4096), make([]byte, 4096)}
 				var ours, bare []time.Duration
 				rounds := 1000
 				for b.Loop() {
 					for range 15 {
-						bare = append(bare, half(rounds,
+						bare = append(bare, halfRoundTrip(rounds,
 							func() { px.send(msg); px.receive(bufs[0], size, block) },
 							func() { py.receive(bufs[1], size, block); py.send(msg) }))
-						ours = append(ours, half(rounds,
+						ours = append(ours, halfRoundTrip(rounds,
 							func() { x.send(1); x.receive(size, block) },
 							func() { y.receive(size, block); y.send(1) }))
 					}
@@ -257,18 +256,18 @@ func report(b *testing.B, ours, bare []time.Duration) {
 	for i := range ours {
 		ratios[i] = float64(ours[i]) / float64(bare[i])
 	}
-	b.ReportMetric(float64(middle(ours))/1e3, "µs")
-	b.ReportMetric(float64(middle(bare))/1e3, "raw-µs")
-	b.ReportMetric(middle(ratios), "ratio")
+	b.ReportMetric(float64(median(ours))/1e3, "µs")
+	b.ReportMetric(float64(median(bare))/1e3, "raw-µs")
+	b.ReportMetric(median(ratios), "ratio")
 }
 
-// BenchmarkStreamBandwidth is a one-way stream of messages through the driver,
-// beside one through bare sockets, in turns.
+// BenchmarkStreamBandwidth measures a one-way stream of messages through the driver,
+// alternating with bare sockets.
 func BenchmarkStreamBandwidth(b *testing.B) {
 	const message, total = 8192, 256 << 20
-	sites(b, func(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) {
-		x, y := runners(b, in, addrs, message)
-		px, py := plainPair(b, in, addrs)
+	forEachSite(b, func(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) {
+		x, y := connectedRunners(b, in, addrs, message)
+		px, py := rawSocketPair(b, in, addrs)
 		msg, buf := make([]byte, 256<<10), make([]byte, 128<<10)
 		var ours, bare []time.Duration
 		once := func(send, receive func()) time.Duration {
@@ -289,22 +288,22 @@ func BenchmarkStreamBandwidth(b *testing.B) {
 					},
 					func() { py.receive(buf, total, true) }))
 				ours = append(ours, once(
-					func() { x.send(total / message); x.drained() },
+					func() { x.send(total / message); x.waitSent() },
 					func() { y.receive(total, true) }))
 			}
 		}
 		report(b, ours, bare)
-		b.ReportMetric(total*8/float64(middle(ours)), "Gb/s")
-		b.ReportMetric(total*8/float64(middle(bare)), "raw-Gb/s")
+		b.ReportMetric(total*8/float64(median(ours)), "Gb/s")
+		b.ReportMetric(total*8/float64(median(bare)), "raw-Gb/s")
 	})
 }
 
-// TestStreamsDoNotAllocate, neither spinning nor asleep.
+// Neither spinning nor blocking streams allocate.
 func TestStreamsDoNotAllocate(t *testing.T) {
 	const warm, rounds, size = 200, 2000, 300
 	for _, block := range []bool{false, true} {
 		at := netip.MustParseAddrPort("127.0.0.1:0")
-		x, y := runners(t, [2]func(func() error) error{here, here}, [2]netip.AddrPort{at, at}, size)
+		x, y := connectedRunners(t, [2]func(func() error) error{currentNamespace, currentNamespace}, [2]netip.AddrPort{at, at}, size)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -325,8 +324,7 @@ func TestStreamsDoNotAllocate(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		<-done
-		// The background goroutines take naps, for which timers are made: the more, the
-		// longer it takes.
+		// The background goroutines allocate a timer every backgroundInterval.
 		allowed := rounds/2 + 4*uint64(time.Since(start).Milliseconds())
 		if n := after.Mallocs - before.Mallocs; n > allowed {
 			t.Errorf("blocking %v: %d allocations in %d rounds", block, n, rounds)

@@ -1,7 +1,7 @@
-// Package drive runs an engine on a link: it is where time, sockets, locks and
-// goroutines meet the pure part. An engine's provider is written against
-// Driver and does not know which world it lives in; package simdrive has the
-// Driver of the simulated one.
+// Package drive runs a protocol engine on a link: it owns the clock, the lock, the
+// goroutines and the calls of the link, so that engines need none of them. Real and
+// RealStreams are drivers in real time; package simdrive has those of simulated
+// worlds. Providers use a driver through the interfaces Driver and StreamDriver.
 package drive
 
 import (
@@ -12,109 +12,110 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Engine is what a driver drives. It is called under the driver's lock.
+// Engine is a protocol engine on a packet link. The driver calls it under its lock.
 type Engine interface {
+	// Input processes a received datagram.
 	Input(now mono.Time, d *link.Datagram)
-	// Settle hands on what inputs and calls have caused: events, completions.
+	// Settle delivers the events and completions that inputs and calls have caused.
 	Settle(now mono.Time)
-	// Output fills ds with what is to be sent. Fewer than fit mean that there is
-	// no more. The payloads lie in the buffers that ds brings, those of a
-	// NewBatch one behind the other.
+	// Output fills ds with datagrams to send and returns their number. Fewer than
+	// len(ds) means that there are no more. It writes payloads to the buffers in ds,
+	// those of a NewBatch back to back.
 	Output(now mono.Time, ds []link.Datagram) int
+	// Tick handles the timers that have expired by now.
 	Tick(now mono.Time)
+	// Deadline is when Tick must be called next.
 	Deadline() mono.Time
 }
 
-// Holder is an Engine that may keep packets back for a moment in the hope to
-// save some.
+// DelayingEngine is an Engine that may delay packets, such as acknowledgements, to
+// send fewer of them.
 type DelayingEngine interface {
 	Engine
-	// Release makes Output give what is kept back, and reports whether there is
-	// anything. Deadlines may then be later.
+	// Release makes Output return delayed packets, and reports whether there are
+	// any. Deadlines may then be later.
 	Release() bool
-	// StrictDeadline is Deadline but for what may as well be a millisecond late.
-	// A sleep that is to end in microseconds makes the kernel set a hardware timer
-	// and take it back, which takes longer than most packets do.
+	// StrictDeadline is Deadline without the timers that may be a millisecond late.
+	// For a sleep of microseconds the kernel sets and cancels a hardware timer, which
+	// takes longer than most packets do.
 	StrictDeadline() mono.Time
 }
 
-// Driver is the world as a provider sees it. Methods are called with the lock
-// held unless they say otherwise.
+// Driver drives an engine for a provider. Methods are called with the lock held
+// unless they say otherwise.
 //
 // A verb is Lock, the work, Pump, Unlock. A poll is
 //
 //	Lock(CallPoll)
-//	look; if there is something: Unlock, done
+//	poll the CQ; if it has a completion: Unlock, done
 //	Progress
-//	look again
-//	Found if there is something now, else Nothing
+//	poll the CQ again
+//	PollFound if it has a completion now, else PollEmpty
 //	Unlock
-//	Idle if there was nothing
+//	Yield if it had none
 //
-// and Progress is never called without the one or the other after it, under
-// the same lock: what was taken in may owe the peer an answer. (The steps are
-// not one method with a function to look as its argument, since that function
-// would be allocated at every poll.)
+// PollFound or PollEmpty must follow Progress under the same lock: received packets
+// may have to be acknowledged. (The steps are not one method with a function that
+// polls the CQ, which would be allocated at every poll.)
 type Driver interface {
-	// Lock enters the device, not holding the lock. In a simulated world it is
-	// also where the call costs time and others may run.
+	// Lock enters the device; the caller does not hold the lock. In a simulated
+	// world Lock takes the virtual time that the call costs, and other programs run.
 	Lock(c CallKind)
 	Unlock()
 	Now() mono.Time
-	// Pump settles, sends what the engine has to send and sees to its next
-	// deadline. A provider calls it after anything that may have changed either.
+	// Pump settles the engine, sends its packets and schedules its next deadline. A
+	// provider calls it after every call of the engine that may change either.
 	Pump()
-	// Progress takes in what has arrived, without waiting, and settles. It is
-	// what makes a program that polls its own driver.
+	// Progress passes received packets to the engine without blocking, and settles.
 	Progress()
-	// Found says that the program has got what it polled for, and now acts on
-	// it. What the engine has to send meanwhile may wait for that.
+	// PollFound says that the application's poll returned a completion. Packets may
+	// wait for the application's answer.
 	PollFound()
-	// Nothing says that the poll found nothing.
+	// PollEmpty says that the poll returned nothing.
 	PollEmpty()
-	// Idle is called, not holding the lock, by a poll that found nothing.
+	// Yield follows a poll that returned nothing; the caller does not hold the lock.
+	// It yields the processor now and then.
 	Yield()
-	// NewCond returns a place to wait. what is for reports of deadlocks.
-	NewCond(what fmt.Stringer) Cond
-	// Close ends the driving, not holding the lock. The link is the caller's,
-	// and so are the gates: it has notified them, for a driver need not.
+	// NewCond returns a condition variable. Reports of deadlocks print reason.
+	NewCond(reason fmt.Stringer) Cond
+	// Close stops the driver; the caller does not hold the lock. The caller notifies
+	// the conditions before, and closes the link afterwards.
 	Close()
 }
 
-// Gate is where calls wait until something is announced.
+// Cond is a condition variable of the driver's lock.
 type Cond interface {
-	// Wait gives the lock up until Notify is called or timeout has passed
-	// (never, if it is negative), and reports whether it was notified. Like a
-	// condition it may wake for nothing: look again.
+	// Wait releases the lock until Notify is called or timeout has passed; a negative
+	// timeout never does. It reports whether Notify was called. It may return
+	// early: check the condition again.
 	Wait(timeout time.Duration) bool
-	// Notify wakes all who wait.
+	// Notify wakes all waiters.
 	Notify()
 }
 
-// Call says what a provider was asked to do, for those who charge time for it.
+// CallKind is a kind of verb call. Simulated drivers charge a time for each.
 type CallKind uint8
 
-// Calls.
+// Kinds of calls.
 const (
-	CallControl CallKind = iota // creating, changing, destroying
+	CallControl CallKind = iota // creates, changes or destroys an object
 	CallPost
 	CallPoll
 	CallWait
 )
 
-// Name is a gate's reason to wait that is plain text.
+// WaitReason is a text for NewCond.
 type WaitReason string
 
-// String is the text.
-func (n WaitReason) String() string { return string(n) }
+// String returns the text.
+func (r WaitReason) String() string { return string(r) }
 
-// Batch is how many datagrams a driver moves at a time.
+// BatchSize is how many datagrams a driver moves at a time.
 const BatchSize = 64
 
-// NewBatch returns datagrams for an engine to fill. The first one's buffer has
-// room for all of them if they are of up to mtu bytes, or of a jumbo frame if
-// that is less: an engine lays packets one behind the other, so that a link which
-// joins them need not gather them, and grows what does not fit.
+// NewBatch returns datagrams for an engine to fill. The buffer of the first has room
+// for all if none is longer than mtu or a jumbo frame. An engine lays packets back to
+// back, so that a link with segmentation offload need not gather them.
 func NewBatch(mtu int) []link.Datagram {
 	const jumbo = 9216
 	ds := make([]link.Datagram, BatchSize)
@@ -122,43 +123,43 @@ func NewBatch(mtu int) []link.Datagram {
 	return ds
 }
 
-// Outbox keeps what an engine has put out until the link takes it.
+// SendQueue holds datagrams of an engine until the link takes them.
 type SendQueue struct {
 	ds         []link.Datagram
 	head, tail int
 }
 
-// NewSendQueue returns an outbox for packets of up to mtu bytes.
+// NewSendQueue returns a queue for packets of up to mtu bytes.
 func NewSendQueue(mtu int) SendQueue { return SendQueue{ds: NewBatch(mtu)} }
 
-// NewSmallSendQueue returns an outbox whose packets have buffers of their own, which grow
-// as they are needed: where nothing joins packets, and there are many devices.
+// NewSmallSendQueue returns a queue whose datagrams have separate buffers, which grow
+// on demand. It takes less memory, and serves links without segmentation offload.
 func NewSmallSendQueue() SendQueue { return SendQueue{ds: make([]link.Datagram, BatchSize)} }
 
-// Limit has it hold no more than n packets: what is in it has its place on the wire.
-func (o *SendQueue) SetLimit(n int) { o.ds = o.ds[:max(1, min(n, len(o.ds)))] }
+// SetLimit bounds the queue to n packets.
+func (q *SendQueue) SetLimit(n int) { q.ds = q.ds[:max(1, min(n, len(q.ds)))] }
 
-// Flush moves packets from e to l, up to a batch of them after what l did not take the
-// last time. It reports whether e may have more, and whether l takes no more.
-func (o *SendQueue) Flush(now mono.Time, e Engine, l link.PacketLink) (more, full bool) {
+// Flush sends the datagrams that l did not take the last time, and then up to a batch
+// of e's output. It reports whether e may have more, and whether l is full.
+func (q *SendQueue) Flush(now mono.Time, e Engine, l link.PacketLink) (more, full bool) {
 	for {
-		fresh := o.head == o.tail
-		if fresh {
-			o.head, o.tail = 0, e.Output(now, o.ds)
-			if o.tail == 0 {
+		empty := q.head == q.tail
+		if empty {
+			q.head, q.tail = 0, e.Output(now, q.ds)
+			if q.tail == 0 {
 				return false, false
 			}
 		}
-		n, err := l.Send(now, o.ds[o.head:o.tail])
-		o.head += n
+		n, err := l.Send(now, q.ds[q.head:q.tail])
+		q.head += n
 		switch {
 		case err != nil:
-			o.head = o.tail // a link that is gone takes everything
+			q.head = q.tail // the link is closed: drop the packets
 			return false, false
-		case o.head < o.tail:
+		case q.head < q.tail:
 			return true, true
-		case fresh:
-			return o.tail == len(o.ds), false
+		case empty:
+			return q.tail == len(q.ds), false
 		}
 	}
 }

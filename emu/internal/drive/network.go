@@ -7,49 +7,48 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// machine is what all engines have in common, whatever their network is made of.
-type machine interface {
+// baseEngine is the part that Engine and StreamEngine have in common.
+type baseEngine interface {
 	Settle(now mono.Time)
 	Tick(now mono.Time)
 	Deadline() mono.Time
 }
 
-// network is an engine's network as Real needs it. All but wait and wake are
-// called under the lock.
+// network connects an engine to its link or streams. All methods but wait and
+// wake are called under the driver's lock.
 type network interface {
-	// takeIn moves what has arrived into the engine, no more than a batch. It
-	// reports whether anything had, and whether there may be more.
-	takeIn(now mono.Time) (arrived, more bool)
-	// leave says that takeIn is not called again for now, although there may be
-	// more.
-	leave()
-	// flush moves what the engine has to send to the network, no more than a batch,
-	// and reports whether there may be more. Otherwise it says how soon to do it again
-	// because the network did not take everything; negative: it did, or wait will
-	// tell when.
-	flush(now mono.Time) (more bool, again time.Duration)
-	// wait sleeps until takeIn has something to do, or d has passed, or wake is
+	// receive passes up to a batch of received data to the engine. It reports
+	// whether there was any, and whether there may be more.
+	receive(now mono.Time) (received, more bool)
+	// stopReceiving is called when the driver stops although there may be more to
+	// receive. It makes the next wait return soon.
+	stopReceiving()
+	// flush sends up to a batch of the engine's output and reports whether there
+	// may be more. If the network is full, retryAfter is when to call flush again;
+	// it is negative if all was sent, or if wait returns when there is room.
+	flush(now mono.Time) (more bool, retryAfter time.Duration)
+	// wait blocks until there is something to receive, d has passed or wake is
 	// called. It may return early.
 	wait(d time.Duration) error
 	wake()
 }
 
-// fullRetry is how soon a full link is offered the rest.
+// fullRetry is the time after which flush tries a full link again.
 const fullRetry = 20 * time.Microsecond
 
-// datagrams is a network of a packet link.
-type datagrams struct {
+// packetNetwork is the network of an Engine: a packet link.
+type packetNetwork struct {
 	engine Engine
 	link   link.Waiter
 	in     []link.Datagram
 	out    SendQueue
 }
 
-func newDatagrams(e Engine, l link.Waiter) *datagrams {
-	return &datagrams{engine: e, link: l, in: make([]link.Datagram, BatchSize), out: NewSendQueue(l.MTU())}
+func newPacketNetwork(e Engine, l link.Waiter) *packetNetwork {
+	return &packetNetwork{engine: e, link: l, in: make([]link.Datagram, BatchSize), out: NewSendQueue(l.MTU())}
 }
 
-func (n *datagrams) takeIn(now mono.Time) (arrived, more bool) {
+func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 	k, err := n.link.Recv(now, n.in)
 	for i := range k {
 		n.engine.Input(now, &n.in[i])
@@ -57,9 +56,9 @@ func (n *datagrams) takeIn(now mono.Time) (arrived, more bool) {
 	return k > 0, err == nil && k == len(n.in)
 }
 
-func (n *datagrams) leave() {} // what waits in the link wakes who waits for it
+func (n *packetNetwork) stopReceiving() {} // WaitReadable returns while datagrams wait
 
-func (n *datagrams) flush(now mono.Time) (bool, time.Duration) {
+func (n *packetNetwork) flush(now mono.Time) (bool, time.Duration) {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	if full {
 		return false, fullRetry
@@ -67,5 +66,5 @@ func (n *datagrams) flush(now mono.Time) (bool, time.Duration) {
 	return more, -1
 }
 
-func (n *datagrams) wait(d time.Duration) error { return n.link.WaitReadable(d) }
-func (n *datagrams) wake()                      { n.link.Wake() }
+func (n *packetNetwork) wait(d time.Duration) error { return n.link.WaitReadable(d) }
+func (n *packetNetwork) wake()                      { n.link.Wake() }

@@ -8,107 +8,68 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Real drives an engine in real time.
-//
-// Whoever waits for the network does so holding the lead, a token of which
-// there is one: an application that waits takes it if it can, so that a packet
-// wakes the one who wants it and nobody else. A goroutine in the background
-// leads when no application has looked for a while.
+// Real drives an engine in real time. Its parts are the poller, which says who
+// blocks on the network, and ackDelay, which says when acknowledgements are sent;
+// Real itself receives, sends and handles deadlines.
 type Real struct {
-	mu     sync.Mutex
-	engine machine
-	holder DelayingEngine // engine, if it is one
-	net    network
-	epoch  time.Time
-	now    mono.Time // the time, once it was asked for since the lock was taken; else 0
-	full   bool      // the network did not take everything
-	// retryAt is when a full network is offered the rest.
-	retryAt mono.Time
+	mu      sync.Mutex
+	engine  baseEngine
+	delayer DelayingEngine // engine, if it is one; else nil
+	net     network
+	epoch   time.Time
+	now     mono.Time // time of the first Now since the lock was taken; else 0
 
-	// A program that answers every message at once has its acknowledgements
-	// leave with its answers: one system call for both, and the answer first.
-	owed  bool // packets were taken in and nothing has been sent since
-	fresh bool // the program has something that it has not answered
-	talks bool // it is likely to answer before it looks for more
-	// mute is how often in a row it looked for more and had not answered. Now and
-	// then all do that talk: what they got may be the end of a request of their own.
-	mute int
-	came bool // something was taken in by the look under way
-	// tookIn is when takeIn last looked at the network.
-	tookIn mono.Time
+	full         bool      // the network did not take all packets
+	retryAt      mono.Time // when to offer a full network the rest
+	lastReceive  mono.Time // when the network was last asked for packets
+	pollReceived bool      // the poll under way has received packets
 
-	lead     chan struct{} // holds the token while nobody leads
-	ownLead  bool          // the background goroutine leads
-	leadTill mono.Time     // when the leader wakes by itself
-	visited  mono.Time     // when an application last polled or waited
-	stirred  mono.Time     // when anything was last sent or received
-	dozing   bool          // the background goroutine waits for rouse
-	rouse    chan struct{}
+	acks   ackDelay
+	poller poller
+	yields yieldPolicy
+
+	parked   bool          // the background goroutine waits for unparked
+	unparked chan struct{} // wakes it
 	closed   bool
-	done     chan struct{}
-	gone     chan struct{}
-
-	spinner spinner
+	done     chan struct{} // closed by Close
+	stopped  chan struct{} // closed when the background goroutine has returned
 }
 
 const (
-	// idle is how long after an application's last visit the background
-	// goroutine takes the lead.
-	idle = 250 * time.Microsecond
-	// nap is how often the background goroutine looks whether it is needed
-	// while applications lead.
-	nap = time.Millisecond
-	// longestWait bounds a leader's sleep, so that a deadline which moves nearer
-	// need not interrupt it unless it is nearer than this. It does not while
-	// nothing has stirred for quiet: then one sleeps until something does.
-	longestWait = 50 * time.Millisecond
-	quiet       = time.Second
-	// deepAfter is how many naps in a row over the same leader's sleep make the
-	// background goroutine sleep too.
-	deepAfter = 64
-	// linger is how often in vain the background goroutine looks for more before it
-	// sleeps: packets come in bursts, and to be woken takes longer than the next is
-	// away.
-	linger = 32
-	// muteAfter is how many messages in a row without an answer show that a program
-	// does not talk in turns.
-	muteAfter = 4
-	// lookAgains is how often more a program's poll in vain looks, if many before it were.
-	lookAgains = 3
-	// rounds bounds how many batches one call takes in.
-	rounds = 16
+	// extraPolls is how often more each poll of a spinning application asks the
+	// network.
+	extraPolls = 3
+	// maxBatches bounds how many batches one call receives.
+	maxBatches = 16
 )
 
-// NewReal starts driving e on l. Time starts at start, which must be positive.
+// NewReal starts a driver of e on l. Time starts at start, which must be positive.
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
-	r := newReal(e, newDatagrams(e, l), start)
-	r.holder, _ = e.(DelayingEngine)
+	r := newReal(e, newPacketNetwork(e, l), start)
+	r.delayer, _ = e.(DelayingEngine)
 	go r.background()
 	return r
 }
 
-// newReal returns a driver whose background goroutine is yet to be started.
-func newReal(e machine, n network, start mono.Time) *Real {
-	r := &Real{
-		engine: e, net: n, epoch: time.Now().Add(-time.Duration(start)), visited: start.Add(-idle),
-		lead: make(chan struct{}, 1), rouse: make(chan struct{}, 1), done: make(chan struct{}), gone: make(chan struct{}),
+// newReal returns a driver whose background goroutine the caller must start.
+func newReal(e baseEngine, n network, start mono.Time) *Real {
+	return &Real{
+		engine: e, net: n, epoch: time.Now().Add(-time.Duration(start)), poller: newPoller(start),
+		unparked: make(chan struct{}, 1), done: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	r.lead <- struct{}{}
-	return r
 }
 
-// Lock enters the device. What is owed to the peer is paid before anything is
-// changed: a queue pair that a program takes down has acknowledged what the
-// program has seen.
+// Lock implements Driver. Before a control call it sends delayed acknowledgements:
+// a queue pair that is destroyed has acknowledged what the application received.
 func (r *Real) Lock(c CallKind) {
 	r.lock()
-	if c == CallControl && r.owed {
-		r.silent()
+	if c == CallControl && r.acks.pending {
+		r.acks.notAnswered()
 		r.pump(r.Now())
 	}
 }
 
-// Unlock leaves the device.
+// Unlock implements Driver.
 func (r *Real) Unlock() { r.mu.Unlock() }
 
 func (r *Real) lock() {
@@ -116,8 +77,8 @@ func (r *Real) lock() {
 	r.now = 0
 }
 
-// Now is the time since the epoch. It is read once for each time that the lock
-// is taken: a short message takes not much longer than a few looks at the clock.
+// Now implements Driver. It reads the clock once per Lock: to receive a short
+// message takes not much longer than a few reads of the clock.
 func (r *Real) Now() mono.Time {
 	if r.now == 0 {
 		r.now = mono.Time(time.Since(r.epoch))
@@ -125,216 +86,195 @@ func (r *Real) Now() mono.Time {
 	return r.now
 }
 
-// Pump sends what there is to send.
+// Pump implements Driver.
 func (r *Real) Pump() {
-	if r.fresh {
-		r.fresh, r.talks, r.mute = false, true, 0
-	}
-	r.stirred = r.Now()
-	r.pump(r.stirred)
+	r.acks.posted()
+	r.poller.lastEvent = r.Now()
+	r.pump(r.poller.lastEvent)
 }
 
-// Found puts off sending for a program that is about to answer.
+// PollFound implements Driver. Acknowledgements may wait for the application's
+// answer.
 func (r *Real) PollFound() {
-	r.fresh = true
-	r.spinner.found()
-	if !r.talks {
-		r.pump(r.visited)
+	r.yields.pollFound()
+	if !r.acks.delivered() {
+		r.pump(r.poller.lastPoll)
 	}
-	if r.owed {
-		r.wakeDozer() // should the program go away now
+	if r.acks.pending {
+		r.unpark() // it sends them if the application does not
 	}
 }
 
-// Nothing sends what was put off, or is due. What has just come without a completion
-// may have been written to memory that the program looks at next: it has the time until
-// it looks here again.
+// PollEmpty implements Driver. It sends delayed acknowledgements, and handles
+// deadlines that have passed.
 func (r *Real) PollEmpty() {
-	if r.came && !r.fresh {
-		if r.fresh = true; r.talks && r.engine.Deadline() > r.visited && !r.full {
-			r.wakeDozer()
-			return
-		}
-	} else {
-		r.silent()
-	}
-	if r.owed || r.full || r.engine.Deadline() <= r.visited {
-		r.pump(r.visited)
+	delay := r.acks.emptyPoll(r.pollReceived)
+	due := r.engine.Deadline() <= r.poller.lastPoll
+	switch {
+	case delay && !due && !r.full:
+		r.unpark()
+	case r.acks.pending || r.full || due:
+		r.pump(r.poller.lastPoll)
 	}
 }
 
-// silent notes that what the program got has remained without an answer.
-func (r *Real) silent() {
-	if r.fresh {
-		r.fresh = false
-		if r.mute++; r.mute >= muteAfter {
-			r.talks = false
-		}
-	}
-}
-
+// pump handles deadlines that have passed, and sends.
 func (r *Real) pump(now mono.Time) {
 	if r.engine.Deadline() <= now {
-		r.expire(now)
+		r.expireTimers(now)
 	}
 	r.send(now)
 }
 
-// expire handles the timers that have expired. It first takes in what has arrived:
-// if this process was not scheduled for a while, the answer that a timer waits for
-// may be there.
-func (r *Real) expire(now mono.Time) {
-	if r.tookIn < now {
-		r.takeIn(now)
+// expireTimers handles deadlines that have passed. It first receives: if the
+// process was not scheduled for a while, the packet that a timer waits for may
+// have arrived.
+func (r *Real) expireTimers(now mono.Time) {
+	if r.lastReceive < now {
+		r.receive(now)
 	}
 	if r.engine.Deadline() <= now {
 		r.engine.Tick(now)
 	}
 }
 
-// send sends what there is to send, and has a sleeping leader know of the next
-// deadline.
+// send sends the engine's packets, and wakes the holder of the poller if it would
+// sleep through the next deadline.
 func (r *Real) send(now mono.Time) {
-	r.owed = false
+	r.acks.sent()
 	r.engine.Settle(now)
 	r.flush(now)
-	// A leader asleep beyond the next deadline must hear of it. To wake one costs
-	// more than any packet that keeping others back may save.
-	if r.strictDeadline() < r.leadTill && len(r.lead) == 0 {
-		if r.holder != nil && r.holder.Release() {
+	if r.poller.oversleeps(r.strictDeadline()) {
+		// A wake-up costs more than the packets that delaying may save.
+		if r.delayer != nil && r.delayer.Release() {
 			r.flush(now)
 		}
-		if at := r.strictDeadline(); at < r.leadTill {
-			r.leadTill = at
+		if at := r.strictDeadline(); at < r.poller.wakeAt {
+			r.poller.wakeAt = at
 			r.net.wake()
 		}
 	}
-	if r.dozing && r.engine.Deadline() < r.leadTill {
-		r.wakeDozer()
+	if r.parked && r.engine.Deadline() < r.poller.wakeAt {
+		r.unpark()
 	}
 }
 
-// flush sends what the engine has to send. Between batches it takes in what has arrived:
-// a request may have to be answered before the rest of a long answer. When it has taken
-// in much, it leaves the rest for the next call, so that others get the lock.
+// flush sends the engine's packets. Between batches it receives: a request may
+// have to be answered before the rest of a long response. After maxBatches it
+// leaves the rest to the next call, so that other goroutines get the lock.
 func (r *Real) flush(now mono.Time) {
-	for taken := 0; ; {
-		more, again := r.net.flush(now)
-		if more && taken == rounds {
-			more, again = false, 0
+	for batches := 0; ; {
+		more, retryAfter := r.net.flush(now)
+		if more && batches == maxBatches {
+			more, retryAfter = false, 0
 		}
 		if !more {
-			if r.full = again >= 0; r.full {
-				r.retryAt = now.Add(again)
+			if r.full = retryAfter >= 0; r.full {
+				r.retryAt = now.Add(retryAfter)
 			}
 			return
 		}
 		r.now = 0
 		now = r.Now()
-		if some, _ := r.net.takeIn(now); some {
-			taken++
-			r.stirred = now
+		if received, _ := r.net.receive(now); received {
+			batches++
+			r.poller.lastEvent = now
 			r.engine.Settle(now)
 		}
 	}
 }
 
-// Progress takes in what has arrived.
+// Progress implements Driver. For a spinning application it asks the network a few
+// times more, which is cheaper than further polls.
 func (r *Real) Progress() {
-	r.visited = r.Now()
-	if r.ownLead && r.visited < r.leadTill {
-		r.leadTill = r.visited
+	p := &r.poller
+	p.lastPoll = r.Now()
+	if p.background && p.lastPoll < p.wakeAt {
+		p.wakeAt = p.lastPoll
 		r.net.wake() // or the next packet would wake the background goroutine too
 	}
-	r.came = r.takeIn(r.visited)
-	if !r.came && r.spinner.spins() {
-		r.came = r.lookAgain()
+	r.pollReceived = r.receive(p.lastPoll)
+	if r.pollReceived || !r.yields.spinning() {
+		return
 	}
-}
-
-// lookAgain looks a few times more for a program that is about to do so itself: it is
-// sooner done from here.
-func (r *Real) lookAgain() bool {
-	for range lookAgains {
-		if r.takeIn(r.visited) {
-			return true
+	for range extraPolls {
+		if r.receive(p.lastPoll) {
+			r.pollReceived = true
+			return
 		}
 	}
-	return false
 }
 
-// turn takes in what has arrived and sends what that has caused. It reports
-// whether anything had.
-func (r *Real) turn() (arrived bool) {
-	r.silent()
+// receiveAndSend is one round of the background goroutine. It reports whether it
+// received packets.
+func (r *Real) receiveAndSend() (received bool) {
+	r.acks.notAnswered()
 	now := r.Now()
-	arrived = r.takeIn(now)
+	received = r.receive(now)
 	r.pump(now)
-	return arrived
+	return received
 }
 
-// Idle lets others run now and then.
-func (r *Real) Yield() { r.spinner.idle() }
+// Yield implements Driver.
+func (r *Real) Yield() { r.yields.pollEmpty() }
 
-// takeIn moves what has arrived into the engine. Only where there is much does
-// it send in between, so that acknowledgements keep the peer going.
-func (r *Real) takeIn(now mono.Time) (arrived bool) {
-	for range rounds {
-		r.tookIn = now
-		some, more := r.net.takeIn(now)
+// receive passes received packets to the engine. After each full batch it sends,
+// so that acknowledgements keep the peer sending.
+func (r *Real) receive(now mono.Time) (received bool) {
+	for range maxBatches {
+		r.lastReceive = now
+		some, more := r.net.receive(now)
 		if some {
-			r.owed, r.stirred, arrived = true, now, true
+			r.acks.received()
+			r.poller.lastEvent, received = now, true
 			r.engine.Settle(now)
 		}
 		if !more {
-			return arrived
+			return received
 		}
 		r.send(now)
 		r.now = 0
 		now = r.Now()
 	}
-	r.net.leave()
-	return arrived
+	r.net.stopReceiving()
+	return received
 }
 
-// strictDeadline is the deadline that a leader must not sleep beyond. The
-// background goroutine sees to the others.
+// strictDeadline is the deadline that the holder of the poller must not sleep
+// through. The background goroutine handles the others.
 func (r *Real) strictDeadline() mono.Time {
 	at := mono.Never
 	if r.full {
 		at = r.retryAt
 	}
-	if r.holder != nil {
-		return min(at, r.holder.StrictDeadline())
+	if r.delayer != nil {
+		return min(at, r.delayer.StrictDeadline())
 	}
 	return min(at, r.engine.Deadline())
 }
 
-// untilNext is how long a leader may sleep.
-func (r *Real) untilNext(now mono.Time) time.Duration {
-	at := r.strictDeadline()
-	if now.Sub(r.stirred) < quiet {
-		at = min(at, now.Add(longestWait))
-	}
-	return max(at.Sub(now), 0)
+// sleepTime is how long the holder of the poller may sleep.
+func (r *Real) sleepTime(now mono.Time) time.Duration {
+	return r.poller.sleepTime(now, r.strictDeadline())
 }
 
-// sleep waits for the network, holding the lead and giving up the lock.
+// sleep blocks on the network for up to d. The caller holds the poller, and the
+// lock, which sleep releases meanwhile.
 func (r *Real) sleep(d time.Duration) {
-	r.leadTill = r.Now().Add(d)
-	if r.leadTill == mono.Never {
+	r.poller.wakeAt = r.Now().Add(d)
+	if r.poller.wakeAt == mono.Never {
 		d = -1
 	}
 	r.mu.Unlock()
 	if err := r.net.wait(d); err != nil {
-		time.Sleep(time.Millisecond) // closing; do not spin meanwhile
+		time.Sleep(time.Millisecond) // the link is being closed: do not spin meanwhile
 	}
 	r.lock()
-	r.leadTill = 0
-	r.wakeDozer()
+	r.poller.wakeAt = 0
+	r.unpark()
 }
 
-// Close stops driving. Calls that wait return.
+// Close implements Driver. Blocked waits return.
 func (r *Real) Close() {
 	r.mu.Lock()
 	if r.closed {
@@ -345,5 +285,5 @@ func (r *Real) Close() {
 	close(r.done)
 	r.mu.Unlock()
 	r.net.wake()
-	<-r.gone
+	<-r.stopped
 }

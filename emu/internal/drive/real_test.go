@@ -13,21 +13,21 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// pipe is a link.Waiter made of channels, so that its sleepers are durably
-// blocked in a bubble of testing/synctest.
+// pipe is a link.Waiter made of channels, on which goroutines in a synctest bubble
+// are durably blocked.
 type pipe struct {
-	in   chan []byte
-	wake chan struct{}
-	done chan struct{}
-	once sync.Once
-	held []byte // looked at by WaitReadable, not yet received
-	// backlog is received behind held, and wakes nobody.
+	in     chan []byte
+	wake   chan struct{}
+	done   chan struct{}
+	once   sync.Once
+	peeked []byte // taken from in by WaitReadable, not yet received
+	// backlog is received after peeked, and does not end WaitReadable.
 	backlog [][]byte
 	mu      sync.Mutex
 	peer    *pipe
 	limit   int // datagrams that Send takes before it reports full; -1 for all
-	waits   int
-	looks   int
+	waits   int // calls of WaitReadable
+	recvs   int // calls of Recv
 }
 
 func newPipe() *pipe {
@@ -52,11 +52,11 @@ func (p *pipe) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 func (p *pipe) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.looks++
+	p.recvs++
 	n := 0
 	for n < len(ds) {
-		if p.held != nil {
-			ds[n].Payload, p.held = p.held, nil
+		if p.peeked != nil {
+			ds[n].Payload, p.peeked = p.peeked, nil
 			n++
 			continue
 		}
@@ -79,7 +79,7 @@ func (p *pipe) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 func (p *pipe) WaitReadable(d time.Duration) error {
 	p.mu.Lock()
 	p.waits++
-	held := p.held != nil
+	held := p.peeked != nil
 	p.mu.Unlock()
 	if held {
 		return nil
@@ -93,7 +93,7 @@ func (p *pipe) WaitReadable(d time.Duration) error {
 	select {
 	case b := <-p.in:
 		p.mu.Lock()
-		p.held = b
+		p.peeked = b
 		p.mu.Unlock()
 	case <-timer:
 	case <-p.wake:
@@ -114,12 +114,11 @@ func (p *pipe) MTU() int                { return 1500 }
 func (p *pipe) Features() link.Features { return link.Features{} }
 func (p *pipe) Close() error            { p.once.Do(func() { close(p.done) }); return nil }
 
-// echo is an engine that answers "ping" with "pong", notes what else arrives,
-// and has deadlines.
+// echo is an engine that answers "ping" with "pong", and records all other input.
 type echo struct {
 	out      [][]byte
 	got      []string
-	gate     Cond
+	cond     Cond
 	deadline mono.Time
 	ticks    []mono.Time
 	onInput  func() // if not nil, runs for every datagram
@@ -134,7 +133,7 @@ func (e *echo) Input(_ mono.Time, d *link.Datagram) {
 	if e.onInput != nil {
 		e.onInput()
 	}
-	e.gate.Notify()
+	e.cond.Notify()
 }
 
 func (e *echo) Settle(mono.Time) {}
@@ -152,35 +151,35 @@ func (e *echo) Output(_ mono.Time, ds []link.Datagram) int {
 func (e *echo) Tick(now mono.Time) {
 	e.ticks = append(e.ticks, now)
 	e.deadline = mono.Never
-	e.gate.Notify()
+	e.cond.Notify()
 }
 
 func (e *echo) Deadline() mono.Time { return e.deadline }
 
-type side struct {
+type host struct {
 	e *echo
 	p *pipe
 	r *Real
 }
 
-func newSide() *side {
-	s := &side{e: &echo{deadline: mono.Never}, p: newPipe()}
+func newHost() *host {
+	s := &host{e: &echo{deadline: mono.Never}, p: newPipe()}
 	return s
 }
 
-func (s *side) start() {
+func (s *host) start() {
 	s.r = NewReal(s.e, s.p, 1)
-	s.e.gate = s.r.NewCond(WaitReason("pong"))
+	s.e.cond = s.r.NewCond(WaitReason("pong"))
 }
 
-func (s *side) stop() {
+func (s *host) stop() {
 	s.r.Close()
 	s.p.Close()
 }
 
-// twoSides starts two drivers on one wire.
-func twoSides(t *testing.T) (a, b *side) {
-	a, b = newSide(), newSide()
+// twoHosts starts two drivers on one wire.
+func twoHosts(t *testing.T) (a, b *host) {
+	a, b = newHost(), newHost()
 	a.p.peer, b.p.peer = b.p, a.p
 	a.start()
 	b.start()
@@ -188,59 +187,58 @@ func twoSides(t *testing.T) (a, b *side) {
 	return a, b
 }
 
-func (s *side) send(what string) {
+func (s *host) send(what string) {
 	s.r.Lock(CallPost)
 	s.e.out = append(s.e.out, []byte(what))
 	s.r.Pump()
 	s.r.Unlock()
 }
 
-// await waits until n answers have come.
-func (s *side) await(n int, timeout time.Duration) bool {
+// waitFor waits until the engine has recorded n inputs.
+func (s *host) waitFor(n int, timeout time.Duration) bool {
 	s.r.Lock(CallWait)
 	defer s.r.Unlock()
 	for len(s.e.got) < n {
-		if !s.e.gate.Wait(timeout) {
+		if !s.e.cond.Wait(timeout) {
 			return false
 		}
 	}
 	return true
 }
 
-func TestAPassiveSideAnswersWhileNobodyCallsIt(t *testing.T) {
+func TestBackgroundAnswersWhileNoApplicationPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := twoSides(t)
-		time.Sleep(time.Second) // both have long gone to sleep
+		a, _ := twoHosts(t)
+		time.Sleep(time.Second) // both background goroutines sleep
 		start := time.Now()
 		a.send("ping")
-		if !a.await(1, time.Second) {
+		if !a.waitFor(1, time.Second) {
 			t.Fatal("no answer")
 		}
-		if took := time.Since(start); took > nap {
+		if took := time.Since(start); took > backgroundInterval {
 			t.Errorf("answer took %v", took)
 		}
 	})
 }
 
-// Packets come in bursts: who was woken for one looks for the next before it
-// sleeps again, and not for long.
-func TestThePassiveSideLingers(t *testing.T) {
+// The background goroutine polls backgroundSpins times after a packet before it sleeps.
+func TestBackgroundPollsForBurstsBeforeItSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, b := twoSides(t)
+		_, b := twoHosts(t)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		before := b.looks()
+		before := b.recvs()
 		b.p.in <- []byte("ping")
 		synctest.Wait()
-		if n := b.looks() - before; n < linger || n > linger+4 {
-			t.Errorf("woken by a packet, it looked %d times before it slept again, want %d", n, linger)
+		if n := b.recvs() - before; n < backgroundSpins || n > backgroundSpins+4 {
+			t.Errorf("%d polls after a packet before it slept again, want %d", n, backgroundSpins)
 		}
 	})
 }
 
-func TestPollingNeedsNobodyElse(t *testing.T) {
+func TestPollingReceivesWithoutOtherGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := twoSides(t)
+		a, _ := twoHosts(t)
 		a.send("ping")
 		for range 1000 {
 			if a.poll() {
@@ -249,19 +247,19 @@ func TestPollingNeedsNobodyElse(t *testing.T) {
 			a.r.Yield()
 			time.Sleep(time.Microsecond)
 		}
-		t.Fatal("polling never saw the answer")
+		t.Fatal("polls never returned the answer")
 	})
 }
 
-func TestWaitersShareTheLead(t *testing.T) {
+func TestAllWaitersReturnWhenNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := twoSides(t)
+		a, _ := twoHosts(t)
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				if !a.await(i+1, 10*time.Second) {
+				if !a.waitFor(i+1, 10*time.Second) {
 					t.Errorf("waiter %d gave up", i)
 				}
 			}()
@@ -275,12 +273,11 @@ func TestWaitersShareTheLead(t *testing.T) {
 	})
 }
 
-// Whoever leads offers a full link the rest, also if that is a program that waits
-// for something else.
-func TestAFullLinkGetsTheRestFromAWaiter(t *testing.T) {
+// A waiting application retries to send on a full link.
+func TestWaiterRetriesFullLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := twoSides(t)
-		go a.await(1, time.Minute)
+		a, b := twoHosts(t)
+		go a.waitFor(1, time.Minute)
 		synctest.Wait()
 		a.p.mu.Lock()
 		a.p.limit = 0
@@ -294,35 +291,35 @@ func TestAFullLinkGetsTheRestFromAWaiter(t *testing.T) {
 		time.Sleep(2 * fullRetry)
 		synctest.Wait()
 		if waits > 10 || b.received() != 1 {
-			t.Errorf("%d arrived; the waiter looked %d times in 100 µs", b.received(), waits)
+			t.Errorf("%d packets arrived; the waiter woke %d times in 100 µs", b.received(), waits)
 		}
 		a.stop()
 	})
 }
 
-// What one thread waits for at the network another may take in.
-func TestALeaderHearsWhatAnotherThreadHasFound(t *testing.T) {
+// Another thread receives the packet that a sleeping waiter waits for.
+func TestNotifyWakesWaiterThatSleepsOnNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := twoSides(t)
+		a, _ := twoHosts(t)
 		ended := make(chan time.Duration)
 		start := time.Now()
-		go func() { a.await(1, -1); ended <- time.Since(start) }()
+		go func() { a.waitFor(1, -1); ended <- time.Since(start) }()
 		synctest.Wait()
 		a.r.Lock(CallPoll)
-		a.e.Input(a.r.Now(), &link.Datagram{Payload: []byte("data")}) // as if this thread had been quicker
+		a.e.Input(a.r.Now(), &link.Datagram{Payload: []byte("data")}) // this thread receives it first
 		a.r.Unlock()
 		if took := <-ended; took > time.Millisecond {
-			t.Errorf("it heard of it %v later", took)
+			t.Errorf("the waiter woke %v later", took)
 		}
 	})
 }
 
-func TestWaitTimesOutOnTime(t *testing.T) {
+func TestWaitTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := twoSides(t)
+		a, _ := twoHosts(t)
 		start := time.Now()
-		if a.await(1, 37*time.Millisecond) {
-			t.Fatal("notified of nothing")
+		if a.waitFor(1, 37*time.Millisecond) {
+			t.Fatal("Wait reported a notification")
 		}
 		if took := time.Since(start); took != 37*time.Millisecond {
 			t.Errorf("timed out after %v", took)
@@ -330,13 +327,13 @@ func TestWaitTimesOutOnTime(t *testing.T) {
 	})
 }
 
-func TestDeadlinesAreKeptByWhoeverLeads(t *testing.T) {
+func TestTimersExpireOnTime(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			a, _ := twoSides(t)
+			a, _ := twoHosts(t)
 			time.Sleep(time.Second)
 			if waiting {
-				go a.await(1, 20*time.Second)
+				go a.waitFor(1, 20*time.Second)
 				synctest.Wait()
 			}
 			a.r.Lock(CallPost)
@@ -356,9 +353,9 @@ func TestDeadlinesAreKeptByWhoeverLeads(t *testing.T) {
 	}
 }
 
-func TestAFullLinkGetsTheRestLater(t *testing.T) {
+func TestBackgroundRetriesFullLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := twoSides(t)
+		a, b := twoHosts(t)
 		a.p.mu.Lock()
 		a.p.limit = 3
 		a.p.mu.Unlock()
@@ -381,12 +378,12 @@ func TestAFullLinkGetsTheRestLater(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWaits(t *testing.T) {
+func TestCloseWakesBlockedWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := twoSides(t)
+		a, _ := twoHosts(t)
 		ended := make(chan bool)
 		for range 3 {
-			go func() { ended <- a.await(1, -1) }()
+			go func() { ended <- a.waitFor(1, -1) }()
 		}
 		synctest.Wait()
 		a.stop()
@@ -400,26 +397,26 @@ func TestCloseEndsWaits(t *testing.T) {
 				t.Fatal("a wait survived Close")
 			}
 		}
-		a.r.Close() // once more does no harm
+		a.r.Close() // a second Close does nothing
 	})
 }
 
-func TestAnIdleDriverSleeps(t *testing.T) {
+func TestIdleDriverSetsNoTimers(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			a, b := twoSides(t)
+			a, b := twoHosts(t)
 			a.send("ping")
-			if !a.await(1, time.Second) {
+			if !a.waitFor(1, time.Second) {
 				t.Fatal("no answer")
 			}
 			if waiting {
-				go a.await(2, -1)
+				go a.waitFor(2, -1)
 			}
 			time.Sleep(2 * time.Second)
 			before := a.sleeps() + b.sleeps()
 			start := time.Now()
-			// In a bubble time goes on only when all sleep, and then to the next
-			// timer: nobody may have set one.
+			// In a bubble time advances only when all goroutines sleep, and then to the
+			// next timer.
 			time.Sleep(time.Hour)
 			if n := a.sleeps() + b.sleeps() - before; n > 0 {
 				t.Errorf("waiting %v: woke %d times in an idle hour", waiting, n)
@@ -429,61 +426,60 @@ func TestAnIdleDriverSleeps(t *testing.T) {
 			}
 			start = time.Now()
 			a.send("ping")
-			time.Sleep(nap)
+			time.Sleep(backgroundInterval)
 			if a.received() != 2 {
-				t.Errorf("waiting %v: after the hour an answer takes more than %v", waiting, time.Since(start))
+				t.Errorf("waiting %v: after the hour the answer takes longer than %v", waiting, time.Since(start))
 			}
 			a.stop()
 		})
 	}
 }
 
-func (s *side) sleeps() int {
+func (s *host) sleeps() int {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	return s.p.waits
 }
 
-func (s *side) looks() int {
+func (s *host) recvs() int {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	return s.p.looks
+	return s.p.recvs
 }
 
-func (s *side) received() int {
+func (s *host) received() int {
 	s.r.Lock(CallPoll)
 	defer s.r.Unlock()
 	return len(s.e.got)
 }
 
-// A device whose leader sleeps for long is looked after again as soon as the
-// leader leaves.
-func TestTheBackgroundTakesOverFromALeaderThatLeaves(t *testing.T) {
+// When a waiter that slept for long returns, the background goroutine takes the poller.
+func TestBackgroundTakesOverAfterWaiterReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := twoSides(t)
+		a, b := twoHosts(t)
 		left := make(chan struct{})
-		go func() { a.await(1, -1); close(left) }()
+		go func() { a.waitFor(1, -1); close(left) }()
 		time.Sleep(5 * time.Second)
-		b.send("data") // for which a's program waits; then it never looks again
+		b.send("data") // ends the wait; a's application never polls again
 		<-left
 		time.Sleep(10 * time.Millisecond)
 		start := time.Now()
 		b.send("ping")
-		if !b.await(1, time.Second) {
+		if !b.waitFor(1, time.Second) {
 			t.Fatal("no answer")
 		}
-		if took := time.Since(start); took > nap {
+		if took := time.Since(start); took > backgroundInterval {
 			t.Errorf("answer took %v", took)
 		}
 	})
 }
 
-// One thread of a program waits for long; another polls, shows that it answers,
-// and then goes away with a message that it has not answered.
-func TestWhatIsOwedIsPaidThoughAnotherThreadLeads(t *testing.T) {
+// One thread waits and holds the poller; another is interactive, receives a message and
+// does not answer it. The background goroutine sends the delayed acknowledgement.
+func TestDelayedAckIsSentWhileAnotherThreadHoldsPoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newSide()
-		peer := newSide()
+		a := newHost()
+		peer := newHost()
 		a.p.peer, peer.p.peer = peer.p, a.p
 		a.start()
 		defer a.stop()
@@ -494,29 +490,29 @@ func TestWhatIsOwedIsPaidThoughAnotherThreadLeads(t *testing.T) {
 			for other.Wait(-1) {
 			}
 		}()
-		a.acknowledge()
+		a.ackInputs()
 		a.p.in <- []byte("1")
-		a.found(t)
+		a.pollUntilFound(t)
 		a.send("answer")
-		time.Sleep(10 * time.Second) // the thread that waits leads, and all else sleeps
-		peer.waiting()
+		time.Sleep(10 * time.Second) // the background goroutine parks
+		peer.drain()
 		a.r.Lock(CallPoll)
-		a.e.Input(a.r.Now(), &link.Datagram{Payload: []byte("2")}) // as if this thread had been quicker
-		a.r.owed = true
+		a.e.Input(a.r.Now(), &link.Datagram{Payload: []byte("2")}) // this thread receives it first
+		a.r.acks.pending = true
 		a.r.PollFound()
 		a.r.Unlock()
 		time.Sleep(10 * time.Millisecond)
-		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
+		if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
 			t.Errorf("sent %q", got)
 		}
 	})
 }
 
-func TestOutboxDropsWhatAClosedLinkRefuses(t *testing.T) {
+func TestSendQueueDropsPacketsOfClosedLink(t *testing.T) {
 	e := &echo{deadline: mono.Never, out: [][]byte{[]byte("x"), []byte("y")}}
 	o := NewSendQueue(1500)
 	if more, full := o.Flush(1, e, closedLink{}); more || full || len(e.out) != 0 {
-		t.Error("packets stay for a link that is gone")
+		t.Error("packets are kept for a closed link")
 	}
 }
 
@@ -524,8 +520,8 @@ type closedLink struct{ *pipe }
 
 func (closedLink) Send(mono.Time, []link.Datagram) (int, error) { return 0, errors.New("gone") }
 
-// poll takes what has come, as Driver says a poll is done.
-func (s *side) poll() (found bool) {
+// poll takes the recorded input, in the steps that Driver prescribes.
+func (s *host) poll() (found bool) {
 	s.r.Lock(CallPoll)
 	defer s.r.Unlock()
 	s.r.Progress()
@@ -539,8 +535,8 @@ func (s *side) poll() (found bool) {
 	return found
 }
 
-// found polls until something has come.
-func (s *side) found(t *testing.T) {
+// pollUntilFound polls until there is input.
+func (s *host) pollUntilFound(t *testing.T) {
 	t.Helper()
 	for range 1000 {
 		if s.poll() {
@@ -549,15 +545,16 @@ func (s *side) found(t *testing.T) {
 		s.r.Yield()
 		time.Sleep(time.Microsecond)
 	}
-	t.Fatal("nothing came")
+	t.Fatal("no input arrived")
 }
 
-// acknowledge has the engine answer what it gets with an ACK, as a NIC does.
-func (s *side) acknowledge() {
+// ackInputs makes the engine answer every input with an ACK, as a NIC does.
+func (s *host) ackInputs() {
 	s.e.onInput = func() { s.e.out = append(s.e.out, []byte("ack")) }
 }
 
-func (s *side) waiting() []string {
+// drain returns the packets that wait to be received.
+func (s *host) drain() []string {
 	var got []string
 	for {
 		select {
@@ -569,80 +566,80 @@ func (s *side) waiting() []string {
 	}
 }
 
-func TestAcknowledgementsLeaveWithTheAnswersOfAProgramThatTalks(t *testing.T) {
+func TestAcksAreSentWithAnswersOfInteractiveApplication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newSide()
-		peer := newSide() // not driven: its queue is looked at
+		a := newHost()
+		peer := newHost() // without a driver: the test reads its queue
 		a.p.peer, peer.p.peer = peer.p, a.p
 		a.start()
 		defer a.stop()
-		a.acknowledge()
-		say := func(what string) {
-			synctest.Wait() // the background goroutine has seen that the program looks
+		a.ackInputs()
+		deliver := func(what string) {
+			synctest.Wait() // the background goroutine has seen that the application polls
 			a.p.in <- []byte(what)
 		}
 
-		a.poll() // the program begins to look
-		say("1")
-		a.found(t)
-		if got := peer.waiting(); len(got) != 1 {
-			t.Fatalf("before the program has shown that it answers: sent %q", got)
+		a.poll() // the application begins to poll
+		deliver("1")
+		a.pollUntilFound(t)
+		if got := peer.drain(); len(got) != 1 {
+			t.Fatalf("before the application is known to be interactive: sent %q", got)
 		}
 		a.send("answer")
-		if got := peer.waiting(); len(got) != 1 || got[0] != "answer" {
+		if got := peer.drain(); len(got) != 1 || got[0] != "answer" {
 			t.Fatalf("sent %q", got)
 		}
-		say("2")
-		a.found(t)
-		if got := peer.waiting(); len(got) != 0 {
+		deliver("2")
+		a.pollUntilFound(t)
+		if got := peer.drain(); len(got) != 0 {
 			t.Fatalf("the acknowledgement did not wait for the answer: sent %q", got)
 		}
 		a.send("answer")
-		if got := peer.waiting(); len(got) != 2 {
+		if got := peer.drain(); len(got) != 2 {
 			t.Fatalf("sent %q", got)
 		}
 
-		say("3")
-		a.found(t)
-		a.r.Lock(CallControl) // as to take the queue pair down
+		deliver("3")
+		a.pollUntilFound(t)
+		a.r.Lock(CallControl) // as to destroy the queue pair
 		a.r.Unlock()
-		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
+		if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
 			t.Fatalf("before a control call: sent %q", got)
 		}
 
-		for n := range muteAfter - 1 {
-			say("4")
-			a.found(t)
-			if got := peer.waiting(); len(got) != 0 {
-				t.Fatalf("a program that did not answer the last %d times: sent %q", n+1, got)
+		for n := range maxUnanswered - 1 {
+			deliver("4")
+			a.pollUntilFound(t)
+			if got := peer.drain(); len(got) != 0 {
+				t.Fatalf("an application that did not answer the last %d messages: sent %q", n+1, got)
 			}
-			a.poll() // and looks for more
-			if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
-				t.Fatalf("a program that looked for more: sent %q", got)
+			a.poll() // instead of an answer
+			if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
+				t.Fatalf("the application polled again: sent %q", got)
 			}
 		}
-		say("5")
-		a.found(t)
-		if got := peer.waiting(); len(got) != 1 {
-			t.Fatalf("a program that has not answered for long: sent %q", got)
+		deliver("5")
+		a.pollUntilFound(t)
+		if got := peer.drain(); len(got) != 1 {
+			t.Fatalf("an application that is not interactive: sent %q", got)
 		}
 		a.send("answer")
-		peer.waiting()
-		say("6")
-		a.found(t)
-		time.Sleep(10 * time.Millisecond) // and then the program computes
-		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
-			t.Fatalf("while the program computes: sent %q", got)
+		peer.drain()
+		deliver("6")
+		a.pollUntilFound(t)
+		time.Sleep(10 * time.Millisecond) // the application computes
+		if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
+			t.Fatalf("while the application computes: sent %q", got)
 		}
 	})
 }
 
-// What comes may complete nothing: it was written to memory, and the program looks there
-// next. It has until its next poll to answer.
-func TestAcknowledgementsWaitForWhoLooksAtMemory(t *testing.T) {
+// An RDMA write completes nothing at the target, whose application polls memory. The
+// acknowledgement waits for its answer until its next poll.
+func TestAcksOfWritesWaitForNextPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newSide()
-		peer := newSide()
+		a := newHost()
+		peer := newHost()
 		a.p.peer, peer.p.peer = peer.p, a.p
 		a.start()
 		defer a.stop()
@@ -661,58 +658,57 @@ func TestAcknowledgementsWaitForWhoLooksAtMemory(t *testing.T) {
 		}
 		a.poll()
 		write()
-		peer.waiting()
+		peer.drain()
 		a.send("answer")
-		peer.waiting()
+		peer.drain()
 		write()
-		if got := peer.waiting(); len(got) != 0 {
-			t.Errorf("before the program could look: sent %q", got)
+		if got := peer.drain(); len(got) != 0 {
+			t.Errorf("before the application could answer: sent %q", got)
 		}
 		a.send("answer")
-		if got := peer.waiting(); len(got) != 2 {
+		if got := peer.drain(); len(got) != 2 {
 			t.Errorf("with the answer: sent %q", got)
 		}
 		write()
 		a.poll()
-		if got := peer.waiting(); len(got) != 1 || got[0] != "ack" {
-			t.Errorf("when the program looks for more: sent %q", got)
+		if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
+			t.Errorf("when the application polls again: sent %q", got)
 		}
 	})
 }
 
-// A program that spins has each of its polls look several times.
-func TestSpinningPollsLookMoreOften(t *testing.T) {
+func TestPollsOfSpinningApplicationReceiveSeveralTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newSide()
-		peer := newSide()
+		a := newHost()
+		peer := newHost()
 		a.p.peer, peer.p.peer = peer.p, a.p
 		a.start()
 		defer a.stop()
-		looks := func() int {
+		recvsPerPoll := func() int {
 			synctest.Wait()
-			before := a.looks()
+			before := a.recvs()
 			a.poll()
-			return a.looks() - before
+			return a.recvs() - before
 		}
 		a.poll()
-		if n := looks(); n != 1 {
-			t.Errorf("a poll looked %d times", n)
+		if n := recvsPerPoll(); n != 1 {
+			t.Errorf("%d receives in a poll", n)
 		}
-		for range spinning + 1 {
+		for range spinThreshold + 1 {
 			a.r.Yield()
 		}
-		if n := looks(); n != 1+lookAgains {
-			t.Errorf("a poll of a program that spins looked %d times, want %d", n, 1+lookAgains)
+		if n := recvsPerPoll(); n != 1+extraPolls {
+			t.Errorf("%d receives in a poll of a spinning application, want %d", n, 1+extraPolls)
 		}
 		a.p.in <- []byte("found")
-		a.found(t)
-		if n := looks(); n != 1 {
-			t.Errorf("after something was found, a poll looked %d times", n)
+		a.pollUntilFound(t)
+		if n := recvsPerPoll(); n != 1 {
+			t.Errorf("%d receives in a poll after one that found something", n)
 		}
 	})
 }
 
-func TestOutboxAsksForMoreAfterLeftovers(t *testing.T) {
+func TestSendQueueContinuesAfterFullLink(t *testing.T) {
 	a, b := newPipe(), newPipe()
 	a.peer, b.peer = b, a
 	e := &echo{deadline: mono.Never, out: [][]byte{[]byte("1"), []byte("2"), []byte("3")}}
@@ -721,18 +717,18 @@ func TestOutboxAsksForMoreAfterLeftovers(t *testing.T) {
 	if _, full := o.Flush(1, e, a); !full {
 		t.Fatal("a full link took everything")
 	}
-	e.out = append(e.out, []byte("4")) // has come to be sent since
+	e.out = append(e.out, []byte("4")) // queued since
 	a.limit = -1
 	if more, full := o.Flush(2, e, a); more || full || len(b.in) != 4 {
 		t.Errorf("%d of 4 packets were sent", len(b.in))
 	}
 }
 
-// A request that arrives while a long answer is being sent is taken in between two
-// batches of it, and its own answer may leave before the rest.
-func TestFlushTakesInBetweenBatches(t *testing.T) {
+// A request that arrives during a long response is received between two of its
+// batches, and its response may be sent before the rest.
+func TestFlushReceivesBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, peer := newSide(), newSide()
+		a, peer := newHost(), newHost()
 		a.p.peer, peer.p.peer = peer.p, a.p
 		a.start()
 		defer a.stop()
@@ -742,33 +738,33 @@ func TestFlushTakesInBetweenBatches(t *testing.T) {
 		a.e.out = slices.Repeat([][]byte{[]byte("long")}, 4*BatchSize)
 		a.r.Pump()
 		a.r.Unlock()
-		got := peer.waiting()
+		got := peer.drain()
 		if at := slices.Index(got, "short"); at != BatchSize || len(got) != 4*BatchSize+1 {
-			t.Errorf("of %d packets, the answer to the later request is number %d, want %d", len(got), at, BatchSize)
+			t.Errorf("of %d packets, the response to the later request is number %d, want %d", len(got), at, BatchSize)
 		}
 	})
 }
 
-// flood is a link that always has a packet and takes everything, flooded an engine that
-// always has something to send.
+// flood is a link that always has a packet to receive, and room to send.
 type flood struct{ *pipe }
 
 func (flood) Send(_ mono.Time, ds []link.Datagram) (int, error) { return len(ds), nil }
 func (flood) Recv(_ mono.Time, ds []link.Datagram) (int, error) { return 1, nil }
 
-type flooded struct{ *echo }
+// endless is an engine that always has packets to send.
+type endless struct{ *echo }
 
-func (flooded) Input(mono.Time, *link.Datagram)            {}
-func (flooded) Output(_ mono.Time, ds []link.Datagram) int { return len(ds) }
+func (endless) Input(mono.Time, *link.Datagram)            {}
+func (endless) Output(_ mono.Time, ds []link.Datagram) int { return len(ds) }
 
-// A peer that never stops asking does not keep the lock from the program.
-func TestFlushEndsBesideAnEndlessFlood(t *testing.T) {
-	e := flooded{&echo{deadline: mono.Never}}
-	r := newReal(e, newDatagrams(e, flood{newPipe()}), 1)
+// A flush releases the lock although the peer never stops sending.
+func TestFlushEndsDuringFlood(t *testing.T) {
+	e := endless{&echo{deadline: mono.Never}}
+	r := newReal(e, newPacketNetwork(e, flood{newPipe()}), 1)
 	r.Lock(CallPost)
 	defer r.Unlock()
 	r.Pump()
 	if !r.full || r.retryAt > r.Now() {
-		t.Errorf("the rest is to be sent: %v, at %v", r.full, r.retryAt)
+		t.Errorf("packets left: %v, retry at %v", r.full, r.retryAt)
 	}
 }

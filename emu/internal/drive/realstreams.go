@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// RealStreams drives a StreamEngine in real time: a StreamDriver.
+// RealStreams is a StreamDriver in real time.
 type RealStreams struct {
 	*Real
 	*Streams
@@ -16,8 +16,8 @@ type RealStreams struct {
 
 var _ StreamDriver = (*RealStreams)(nil)
 
-// NewRealStreams starts driving e on n, which has neither streams nor listeners
-// yet. Time starts at start, which must be positive.
+// NewRealStreams starts a driver of e on n, which must have no streams or
+// listeners yet. Time starts at start, which must be positive.
 func NewRealStreams(e StreamEngine, n link.StreamWaiter, start mono.Time) *RealStreams {
 	s := NewStreams(e, n)
 	r := &RealStreams{Real: newReal(e, &streamNetwork{s, n}, start), Streams: s}
@@ -30,21 +30,21 @@ func (r *RealStreams) Dial(conn StreamConn, local, remote netip.AddrPort) error 
 	return r.Streams.Dial(r.Now(), conn, local, remote)
 }
 
-// streamNetwork is a network of byte streams.
+// streamNetwork is the network of a StreamEngine: byte streams.
 type streamNetwork struct {
 	*Streams
 	waiter link.StreamWaiter
 }
 
-func (n *streamNetwork) takeIn(now mono.Time) (arrived, more bool) { return n.Receive(now) }
+func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.Receive(now) }
 
-// leave has the next look come soon: the net does not name a stream again for
-// what was left in it.
-func (n *streamNetwork) leave() { n.waiter.Wake() }
+// stopReceiving wakes the waiter: StreamNet.Ready does not name a stream again
+// for bytes that were left unread.
+func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 
 func (n *streamNetwork) flush(now mono.Time) (bool, time.Duration) {
 	all := n.Flush(now)
-	if len(n.unread) > 0 { // a write has failed
+	if len(n.readQueue) > 0 { // a write has failed, and a read tells why
 		n.waiter.Wake()
 	}
 	if all {

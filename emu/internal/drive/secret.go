@@ -2,7 +2,7 @@ package drive
 
 import "crypto/rand"
 
-// Secret draws a secret that nobody can guess.
+// NewSecret returns a random secret, from which a device derives its memory keys.
 func NewSecret() (s [16]byte) {
 	rand.Read(s[:]) // never fails
 	return s

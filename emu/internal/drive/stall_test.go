@@ -8,44 +8,43 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// arrivals puts datagrams where the link's next Recv finds them, without waking
-// the goroutine that waits for the network: as if none of the process's threads
-// were scheduled.
-func (s *side) arrivals(n int) {
+// queueReplies makes the next Recv return n datagrams without waking the goroutine that
+// sleeps on the network, as if no thread of the process had been scheduled.
+func (s *host) queueReplies(n int) {
 	s.p.mu.Lock()
-	s.p.held = []byte("answer")
+	s.p.peeked = []byte("reply")
 	s.p.mu.Unlock()
 	for range n - 1 {
-		s.p.backlog = append(s.p.backlog, []byte("answer"))
+		s.p.backlog = append(s.p.backlog, []byte("reply"))
 	}
 }
 
-// A timer that expired while the process was not scheduled must not be taken for the
-// peer's silence if the answer has arrived meanwhile.
-func TestAnswersAreTakenInBeforeTimersExpire(t *testing.T) {
-	for name, call := range map[string]func(s *side){
-		"post":       func(s *side) { s.r.Pump() },
-		"poll":       func(s *side) { s.r.Progress(); s.r.PollEmpty() },
-		"background": func(s *side) { s.r.turn() },
+// A timer that expired while the process was not scheduled does not fire if the reply has
+// arrived meanwhile.
+func TestRepliesAreReceivedBeforeTimersExpire(t *testing.T) {
+	for name, call := range map[string]func(s *host){
+		"post":       func(s *host) { s.r.Pump() },
+		"poll":       func(s *host) { s.r.Progress(); s.r.PollEmpty() },
+		"background": func(s *host) { s.r.receiveAndSend() },
 	} {
 		for _, waiting := range []int{1, BatchSize + 1, 2*BatchSize + 1} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					a, _ := twoSides(t)
-					time.Sleep(time.Second + 77*time.Microsecond) // long after the last look at the network
+					a, _ := twoHosts(t)
+					time.Sleep(time.Second + 77*time.Microsecond) // long after the last receive
 					synctest.Wait()
 					a.r.Lock(CallPost)
 					defer a.r.Unlock()
 					a.e.onInput = func() {
 						if len(a.e.got) == waiting {
-							a.e.deadline = mono.Never // all is answered
+							a.e.deadline = mono.Never // all replies are there
 						}
 					}
 					a.e.deadline = a.r.Now() - 1
-					a.arrivals(waiting)
+					a.queueReplies(waiting)
 					call(a)
 					if len(a.e.got) != waiting || len(a.e.ticks) != 0 {
-						t.Errorf("%d of %d answers taken in, and %d timers expired", len(a.e.got), waiting, len(a.e.ticks))
+						t.Errorf("%d of %d replies received, %d timers expired", len(a.e.got), waiting, len(a.e.ticks))
 					}
 				})
 			})
@@ -53,19 +52,19 @@ func TestAnswersAreTakenInBeforeTimersExpire(t *testing.T) {
 	}
 }
 
-// Timers expire if what has arrived does not stop them.
-func TestTimersExpireBehindOtherArrivals(t *testing.T) {
+// Timers expire if the received packets do not stop them.
+func TestTimersExpireAfterUnrelatedPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := twoSides(t)
-		time.Sleep(time.Second + 77*time.Microsecond) // long after the last look at the network
+		a, _ := twoHosts(t)
+		time.Sleep(time.Second + 77*time.Microsecond) // long after the last receive
 		synctest.Wait()
 		a.r.Lock(CallPost)
 		defer a.r.Unlock()
 		a.e.deadline = a.r.Now() - 1
-		a.arrivals(1)
+		a.queueReplies(1)
 		a.r.Pump()
 		if len(a.e.got) != 1 || len(a.e.ticks) != 1 {
-			t.Errorf("%d arrivals taken in, %d timers expired, want 1 and 1", len(a.e.got), len(a.e.ticks))
+			t.Errorf("%d packets received, %d timers expired, want 1 and 1", len(a.e.got), len(a.e.ticks))
 		}
 	})
 }

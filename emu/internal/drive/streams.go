@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// readBytes is what one read of a stream may bring: as much as stays in a
-	// processor's cache until the engine has looked at it twice.
+	// readBytes is the size of the read buffer: small enough to stay in the
+	// processor's cache until the engine has read it twice.
 	readBytes = 128 << 10
-	// writeVectors bounds one write. An engine that frames what it sends gives
-	// about three a frame.
+	// writeVectors bounds the buffers of one write. An engine with framing has about
+	// three per frame.
 	writeVectors = 256
-	// writeBytes bounds what one stream is given before others have their turn, and
-	// with it the time for which the device is locked.
+	// writeBytes bounds the bytes that one stream writes before the next stream does,
+	// and with them the time for which the device is locked.
 	writeBytes = 1 << 20
-	// accepts bounds how many streams of a listener are taken before others have
-	// their turn.
-	accepts = 64
+	// maxAccepts bounds the streams that one listener accepts before other work is
+	// done.
+	maxAccepts = 64
 )
 
-// Streams moves bytes between a StreamEngine and the streams of a net. It is
-// the part of a StreamDriver that is the same in every world, and is called
-// under the driver's lock.
+// Streams moves bytes between a StreamEngine and the streams of a StreamNet. Drivers
+// in real and in simulated time share it. All methods are called under the driver's
+// lock.
 type Streams struct {
-	engine StreamEngine
-	net    link.StreamNet
-	slots  []slot // by the number of the stream or the listener
-	byConn map[StreamConn]*stream
-	last   *stream // that byConn was asked for
-	ready  [BatchSize]link.StreamReady
-	buf    []byte
-	vecs   [][]byte
+	engine   StreamEngine
+	net      link.StreamNet
+	slots    []slot // by StreamID
+	byConn   map[StreamConn]*stream
+	lastFind *stream // last result of find
+	ready    [BatchSize]link.StreamReady
+	buf      []byte
+	vecs     [][]byte
 
-	unread  []*stream   // whose last read may have left something, or whose write failed
-	crowded []*listener // that may have more to accept
-	retry   []*stream   // that may be able to write again
+	readQueue   []*stream   // streams that may have unread bytes, or whose write failed
+	acceptQueue []*listener // listeners that may have more to accept
+	writeQueue  []*stream   // streams that may write again
 }
 
 type slot struct {
@@ -48,24 +48,24 @@ type slot struct {
 	listener *listener
 }
 
-// stream is one of an engine's conns with what carries it.
+// stream is one stream of the net with the engine's conn for it.
 type stream struct {
 	conn StreamConn
 	link link.StreamLink
 	id   link.StreamID
 
-	connected  bool
-	blocked    bool // the link took less than was there
-	corked     bool // the last segment waits for the next write
-	readEnded  bool // InputEOF was said
-	writeEnded bool // StreamClose was done
-	broken     bool // a write failed; a read will say why
-	gone       bool
+	connected   bool
+	blocked     bool // the link is full
+	corked      bool // the last segment waits for the next write
+	readClosed  bool // InputEOF was called
+	writeClosed bool // CloseWrite was called
+	writeFailed bool // a read will tell why
+	removed     bool
 
-	unread, retry bool // in the list of that name
+	readQueued, writeQueued bool // in the queue of that name
 }
 
-// NewStreams returns the streams of e, of which there are none yet, on n.
+// NewStreams returns Streams that join e to n.
 func NewStreams(e StreamEngine, n link.StreamNet) *Streams {
 	return &Streams{
 		engine: e, net: n, byConn: make(map[StreamConn]*stream),
@@ -100,39 +100,39 @@ func (s *Streams) slot(id link.StreamID) *slot {
 	return &s.slots[id]
 }
 
+// find returns the stream of conn; nil if it has none.
 func (s *Streams) find(conn StreamConn) *stream {
-	if s.last == nil || s.last.conn != conn {
-		s.last = s.byConn[conn]
+	if s.lastFind == nil || s.lastFind.conn != conn {
+		s.lastFind = s.byConn[conn]
 	}
-	return s.last
+	return s.lastFind
 }
 
-// forget ends what the driver has to do with a stream, whose link holds nothing
-// any more.
-func (s *Streams) forget(st *stream) {
-	st.gone = true
+// remove forgets a stream that has ended.
+func (s *Streams) remove(st *stream) {
+	st.removed = true
 	if at := s.slot(st.id); at.stream == st {
 		at.stream = nil
 	}
 	delete(s.byConn, st.conn)
-	if s.last == st {
-		s.last = nil
+	if s.lastFind == st {
+		s.lastFind = nil
 	}
 }
 
-// Open returns how many streams there are.
+// OpenStreams returns the number of streams.
 func (s *Streams) OpenStreams() int { return len(s.byConn) }
 
-// listener hands what it accepts to an engine.
+// listener is a StreamListener.
 type listener struct {
 	streams *Streams
 	link    link.StreamListener
 	accept  func(remote netip.AddrPort) StreamConn
-	crowded bool // in the list of that name
+	queued  bool // in acceptQueue
 	closed  bool
 }
 
-// Listen takes the streams that are dialed to addr.
+// Listen accepts streams to addr.
 func (s *Streams) Listen(addr netip.AddrPort, backlog int, accept func(remote netip.AddrPort) StreamConn) (StreamListener, error) {
 	l, err := s.net.Listen(addr, backlog)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Streams) Listen(addr netip.AddrPort, backlog int, accept func(remote ne
 	return own, nil
 }
 
-// Addr is the address listened on, with the port that was got.
+// Addr is the bound address.
 func (l *listener) Addr() netip.AddrPort { return l.link.Addr() }
 
 // Close stops listening.
@@ -156,44 +156,45 @@ func (l *listener) Close() error {
 	return l.link.Close()
 }
 
-// TakeIn moves what has arrived into the engine: one read of each stream that
-// has something. It reports whether anything had happened, and whether there may
-// be more to do.
-func (s *Streams) Receive(now mono.Time) (arrived, more bool) {
-	if len(s.unread)+len(s.crowded) > 0 {
-		arrived = s.lookAgain(now)
+// Receive passes received bytes to the engine, one read of each ready stream, and
+// accepts streams. It reports whether anything happened, and whether there may be more
+// to do.
+func (s *Streams) Receive(now mono.Time) (received, more bool) {
+	if len(s.readQueue)+len(s.acceptQueue) > 0 {
+		received = s.continueQueued(now)
 	}
 	n := s.net.Ready(s.ready[:])
 	for i := range s.ready[:n] {
-		if s.look(now, &s.ready[i]) {
-			arrived = true
+		if s.handleReady(now, &s.ready[i]) {
+			received = true
 		}
 	}
-	return arrived, n == len(s.ready) || len(s.unread)+len(s.crowded) > 0
+	return received, n == len(s.ready) || len(s.readQueue)+len(s.acceptQueue) > 0
 }
 
-// lookAgain takes one more read of each stream that was left with something.
-func (s *Streams) lookAgain(now mono.Time) (arrived bool) {
-	for i, k := 0, len(s.unread); i < k; i++ {
-		st := s.unread[i]
-		if st.unread = false; !st.gone && s.read(now, st) {
-			arrived = true
+// continueQueued reads once more from each queued stream, and accepts from each queued
+// listener.
+func (s *Streams) continueQueued(now mono.Time) (received bool) {
+	for i, k := 0, len(s.readQueue); i < k; i++ {
+		st := s.readQueue[i]
+		if st.readQueued = false; !st.removed && s.read(now, st) {
+			received = true
 		}
-		s.unread[i] = nil
+		s.readQueue[i] = nil
 	}
-	s.unread = dropNil(s.unread)
-	for i, k := 0, len(s.crowded); i < k; i++ {
-		l := s.crowded[i]
-		if l.crowded = false; !l.closed && s.take(now, l) {
-			arrived = true
+	s.readQueue = dropNil(s.readQueue)
+	for i, k := 0, len(s.acceptQueue); i < k; i++ {
+		l := s.acceptQueue[i]
+		if l.queued = false; !l.closed && s.acceptWaiting(now, l) {
+			received = true
 		}
-		s.crowded[i] = nil
+		s.acceptQueue[i] = nil
 	}
-	s.crowded = dropNil(s.crowded)
-	return arrived
+	s.acceptQueue = dropNil(s.acceptQueue)
+	return received
 }
 
-// dropNil keeps what was added to a list while its first part was worked off.
+// dropNil removes the entries of a queue that were handled.
 func dropNil[T any](list []*T) []*T {
 	kept := list[:0]
 	for _, p := range list {
@@ -204,11 +205,11 @@ func dropNil[T any](list []*T) []*T {
 	return kept
 }
 
-// look does what a stream or a listener was named for.
-func (s *Streams) look(now mono.Time, r *link.StreamReady) (arrived bool) {
+// handleReady handles a readiness event of a stream or a listener.
+func (s *Streams) handleReady(now mono.Time, r *link.StreamReady) (received bool) {
 	at := s.slot(r.ID)
 	if at.listener != nil {
-		return s.take(now, at.listener)
+		return s.acceptWaiting(now, at.listener)
 	}
 	st := at.stream
 	if st == nil {
@@ -216,92 +217,93 @@ func (s *Streams) look(now mono.Time, r *link.StreamReady) (arrived bool) {
 	}
 	if !st.connected && st.link.Connected(now) {
 		s.connect(now, st)
-		arrived = true
+		received = true
 	}
 	if r.Writable && st.blocked {
 		st.blocked = false
-		s.again(st)
-		arrived = true
+		s.queueWrite(st)
+		received = true
 	}
-	if st.unread { // its turn has been, or comes with the next call
-		return arrived
+	if st.readQueued { // read in this call already, or in the next
+		return received
 	}
-	return s.read(now, st) || arrived
+	return s.read(now, st) || received
 }
 
-// connect says that a stream is there, and has what waits for it written.
+// connect tells the conn that its stream is established, and queues its output.
 func (s *Streams) connect(now mono.Time, st *stream) {
 	st.connected = true
 	st.conn.Connected(now, st.link.LocalAddr(), st.link.RemoteAddr(), st.link.MSS())
-	s.again(st)
+	s.queueWrite(st)
 }
 
-// again has the stream's output asked for by the next Flush.
-func (s *Streams) again(st *stream) {
-	if !st.retry {
-		st.retry = true
-		s.retry = append(s.retry, st)
+// queueWrite makes the next Flush write the stream's output.
+func (s *Streams) queueWrite(st *stream) {
+	if !st.writeQueued {
+		st.writeQueued = true
+		s.writeQueue = append(s.writeQueue, st)
 	}
 }
 
-func (s *Streams) readAgain(st *stream) {
-	if !st.unread {
-		st.unread = true
-		s.unread = append(s.unread, st)
+// queueRead makes the next Receive read from the stream.
+func (s *Streams) queueRead(st *stream) {
+	if !st.readQueued {
+		st.readQueued = true
+		s.readQueue = append(s.readQueue, st)
 	}
 }
 
-// read moves what one read brings into the engine.
-func (s *Streams) read(now mono.Time, st *stream) (arrived bool) {
+// read passes the bytes of one read to the conn, or the end of the stream.
+func (s *Streams) read(now mono.Time, st *stream) (received bool) {
 	n, err := st.link.Read(now, s.buf)
 	if n == 0 && err == nil {
 		return false
 	}
 	if n > 0 {
-		if !st.connected { // only just
+		if !st.connected { // connected since handleReady asked
 			s.connect(now, st)
 		}
 		st.conn.Input(now, s.buf[:n])
 	}
 	switch {
 	case err == nil:
-		if n == len(s.buf) || st.broken {
-			s.readAgain(st)
+		if n == len(s.buf) || st.writeFailed {
+			s.queueRead(st)
 		}
 	case errors.Is(err, io.EOF):
-		if st.readEnded {
+		if st.readClosed {
 			return n > 0
 		}
-		st.readEnded = true
+		st.readClosed = true
 		st.conn.InputEOF(now)
-		if st.writeEnded {
-			s.forget(st)
+		if st.writeClosed {
+			s.remove(st)
 		}
 	default:
-		s.forget(st)
+		s.remove(st)
 		st.conn.Failed(now, err)
 	}
 	return true
 }
 
-// take accepts what waits.
-func (s *Streams) take(now mono.Time, l *listener) (arrived bool) {
-	for range accepts {
+// acceptWaiting accepts the streams that wait, up to maxAccepts.
+func (s *Streams) acceptWaiting(now mono.Time, l *listener) (received bool) {
+	for range maxAccepts {
 		stream, err := l.link.Accept(now)
 		if err != nil || stream == nil {
-			return arrived
+			return received
 		}
-		arrived = true
+		received = true
 		conn := l.accept(stream.RemoteAddr())
 		if conn == nil {
-			_ = stream.Abort(now) // it may have broken meanwhile
+			_ = stream.Abort(now) // the stream may have broken before
 			continue
 		}
 		s.connect(now, s.add(conn, stream))
 	}
-	if !l.crowded && !l.closed {
-		l.crowded = true
-		s.crowded = append(s.crowded, l)
+	if !l.queued && !l.closed {
+		l.queued = true
+		s.acceptQueue = append(s.acceptQueue, l)
 	}
-	return arrived
+	return received
 }

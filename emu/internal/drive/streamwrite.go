@@ -2,32 +2,32 @@ package drive
 
 import "github.com/fabrictest/fabrictest/emu/mono"
 
-// Flush writes what the engine has to write. It reports false if there was more
-// than one stream may have at a time; what a full stream did not take is written
-// when TakeIn has learned that there is room.
+// Flush writes the engine's output to the streams. It reports false if a stream has
+// more to write than it may at a time. The rest for a full stream is written after
+// Receive has learned that there is room.
 func (s *Streams) Flush(now mono.Time) (all bool) {
-	// Those that did not get to write all come first: their turn is longest ago.
-	for i, k := 0, len(s.retry); i < k; i++ {
-		st := s.retry[i]
-		if st.retry = false; !st.gone {
+	// Streams that did not write all the last time come first: they waited longest.
+	for i, k := 0, len(s.writeQueue); i < k; i++ {
+		st := s.writeQueue[i]
+		if st.writeQueued = false; !st.removed {
 			s.write(now, st)
 		}
-		s.retry[i] = nil
+		s.writeQueue[i] = nil
 	}
-	s.retry = dropNil(s.retry)
+	s.writeQueue = dropNil(s.writeQueue)
 	for {
 		conn, ok := s.engine.NextOutput()
 		if !ok {
 			break
 		}
-		if st := s.find(conn); st != nil && !st.retry {
+		if st := s.find(conn); st != nil && !st.writeQueued {
 			s.write(now, st)
 		}
 	}
-	return len(s.retry) == 0
+	return len(s.writeQueue) == 0
 }
 
-// write moves what one conn has to write to its stream.
+// write writes the output of one conn, up to writeBytes.
 func (s *Streams) write(now mono.Time, st *stream) {
 	for written := 0; ; {
 		bufs, then := st.conn.Output(s.vecs)
@@ -35,29 +35,25 @@ func (s *Streams) write(now mono.Time, st *stream) {
 			s.abort(now, st)
 			return
 		}
-		// What cannot be written now is asked for again when it can be.
-		if !st.connected || st.blocked || st.writeEnded || st.broken {
+		if !st.connected || st.blocked || st.writeClosed || st.writeFailed {
 			return
 		}
 		if len(bufs) == 0 {
-			s.end(now, st, then)
+			s.finishWrite(now, st, then)
 			return
 		}
 		total := 0
 		for _, b := range bufs {
 			total += len(b)
 		}
-		// A batch as large as fits ends in the midst of a run: the segment that its
-		// last bytes begin is filled by the next.
+		// If bufs is full more follows: the last segment waits to be filled.
 		st.corked = len(bufs) == cap(s.vecs)
 		n, err := st.link.Writev(now, bufs, st.corked)
 		if n > 0 {
 			st.conn.Sent(now, n)
 		}
 		if err != nil {
-			// What arrived before the stream broke comes before the news of it.
-			st.broken = true
-			s.readAgain(st)
+			s.failWrite(st)
 			return
 		}
 		if n < total {
@@ -65,35 +61,41 @@ func (s *Streams) write(now mono.Time, st *stream) {
 			return
 		}
 		if written += n; written >= writeBytes {
-			s.again(st)
+			s.queueWrite(st)
 			return
 		}
 	}
 }
 
-// end does what comes behind the last byte.
-func (s *Streams) end(now mono.Time, st *stream, then StreamEnd) {
+// finishWrite closes the stream's direction, or sends a segment that waits to be
+// filled, after all output is written.
+func (s *Streams) finishWrite(now mono.Time, st *stream, then StreamEnd) {
 	switch {
 	case then == StreamClose:
-		st.writeEnded = true
+		st.writeClosed = true
 		if err := st.link.CloseWrite(now); err != nil {
-			st.broken = true
-			s.readAgain(st)
+			s.failWrite(st)
 			return
 		}
-		if st.readEnded {
-			s.forget(st)
+		if st.readClosed {
+			s.remove(st)
 		}
 	case st.corked:
 		st.corked = false
 		if _, err := st.link.Writev(now, nil, false); err != nil {
-			st.broken = true
-			s.readAgain(st)
+			s.failWrite(st)
 		}
 	}
 }
 
+// failWrite notes a failed write. A read reports the error to the conn, after the
+// bytes that arrived before it.
+func (s *Streams) failWrite(st *stream) {
+	st.writeFailed = true
+	s.queueRead(st)
+}
+
 func (s *Streams) abort(now mono.Time, st *stream) {
-	_ = st.link.Abort(now) // it may have broken meanwhile
-	s.forget(st)
+	_ = st.link.Abort(now) // the stream may have broken before
+	s.remove(st)
 }

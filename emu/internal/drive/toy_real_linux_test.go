@@ -14,15 +14,15 @@ import (
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
-// socketed is a toy on real sockets.
-type socketed struct {
+// realToy is a toy on TCP sockets.
+type realToy struct {
 	*toy
 	net  *tcplink.Net
 	drv  *drive.RealStreams
 	addr netip.AddrPort
 }
 
-// openNet opens a net where in runs it.
+// openNet opens a net in the namespace in which in runs it.
 func openNet(tb testing.TB, in func(func() error) error, cfg tcplink.Config) *tcplink.Net {
 	tb.Helper()
 	var n *tcplink.Net
@@ -32,9 +32,9 @@ func openNet(tb testing.TB, in func(func() error) error, cfg tcplink.Config) *tc
 	return n
 }
 
-func newSocketed(tb testing.TB, in func(func() error) error, addr netip.AddrPort, cfg tcplink.Config) *socketed {
+func newRealToy(tb testing.TB, in func(func() error) error, addr netip.AddrPort, cfg tcplink.Config) *realToy {
 	tb.Helper()
-	r := &socketed{toy: newToy(), net: openNet(tb, in, cfg), addr: addr}
+	r := &realToy{toy: newToy(), net: openNet(tb, in, cfg), addr: addr}
 	r.drv = drive.NewRealStreams(r.toy, r.net, 1)
 	r.start(r.drv)
 	tb.Cleanup(func() {
@@ -44,30 +44,32 @@ func newSocketed(tb testing.TB, in func(func() error) error, addr netip.AddrPort
 	return r
 }
 
-func here(f func() error) error { return f() }
+// currentNamespace runs f in the namespace of the test.
+func currentNamespace(f func() error) error { return f() }
 
-// places are where two toys can meet.
-func places(t *testing.T, run func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *socketed))) {
+// forEachNetwork runs a test with two toys on loopback and in two namespaces, with IPv4
+// and IPv6.
+func forEachNetwork(t *testing.T, run func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *realToy))) {
 	for _, addr := range []string{"127.0.0.1", "::1"} {
 		t.Run("loopback "+addr, func(t *testing.T) {
 			at := netip.AddrPortFrom(netip.MustParseAddr(addr), 0)
-			run(t, func(tb testing.TB, cfg tcplink.Config) (a, b *socketed) {
-				return newSocketed(tb, here, at, cfg), newSocketed(tb, here, at, cfg)
+			run(t, func(tb testing.TB, cfg tcplink.Config) (a, b *realToy) {
+				return newRealToy(tb, currentNamespace, at, cfg), newRealToy(tb, currentNamespace, at, cfg)
 			})
 		})
 	}
 	for _, v6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("namespaces, IPv6 %v", v6), func(t *testing.T) {
 			ha, hb := nstest.Pair(t, 1500)
-			run(t, func(tb testing.TB, cfg tcplink.Config) (a, b *socketed) {
-				return newSocketed(tb, ha.Do, ha.Addr(v6, 0), cfg), newSocketed(tb, hb.Do, hb.Addr(v6, 0), cfg)
+			run(t, func(tb testing.TB, cfg tcplink.Config) (a, b *realToy) {
+				return newRealToy(tb, ha.Do, ha.Addr(v6, 0), cfg), newRealToy(tb, hb.Do, hb.Addr(v6, 0), cfg)
 			})
 		})
 	}
 }
 
-// spin polls until done, as a program does that does not want to sleep.
-func (r *socketed) spin(timeout time.Duration, done func() bool) bool {
+// spin polls until done, as a program that busy-polls.
+func (r *realToy) spin(timeout time.Duration, done func() bool) bool {
 	for until := time.Now().Add(timeout); time.Now().Before(until); {
 		r.drv.Lock(drive.CallPoll)
 		r.drv.Progress()
@@ -87,12 +89,12 @@ func (r *socketed) spin(timeout time.Duration, done func() bool) bool {
 }
 
 func TestRealStreamsCarryMessages(t *testing.T) {
-	places(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *socketed)) {
-		for name, await := range map[string]func(*socketed, time.Duration, func() bool) bool{
-			"asleep":   func(r *socketed, d time.Duration, done func() bool) bool { return r.await(d, done) },
-			"spinning": (*socketed).spin,
+	forEachNetwork(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *realToy)) {
+		for name, await := range map[string]func(*realToy, time.Duration, func() bool) bool{
+			"blocking": func(r *realToy, d time.Duration, done func() bool) bool { return r.waitUntil(d, done) },
+			"spinning": (*realToy).spin,
 		} {
-			// With small buffers streams are full most of the time.
+			// With small buffers the streams are often full.
 			for _, cfg := range []tcplink.Config{{}, {SendBufBytes: 4096, RecvBufBytes: 4096}} {
 				a, b := open(t, cfg)
 				l, err := b.echo(b.addr)
@@ -100,9 +102,9 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range 4 {
-					c := speaker(uint64(i), 150, 8000)
+					c := newClient(uint64(i), 150, 8000)
 					if i == 2 {
-						c.every = 30 * time.Microsecond
+						c.interval = 30 * time.Microsecond
 					}
 					if i == 3 {
 						c.abortAt = 100_000
@@ -111,12 +113,12 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if !await(a, time.Minute, a.finished) || !await(b, time.Minute, b.finished) {
-					t.Fatalf("%s, %+v: not all came to an end", name, cfg)
+				if !await(a, time.Minute, a.allFinished) || !await(b, time.Minute, b.allFinished) {
+					t.Fatalf("%s, %+v: not all conns finished", name, cfg)
 				}
-				for _, r := range []*socketed{a, b} {
+				for _, r := range []*realToy{a, b} {
 					r.drv.Lock(drive.CallPoll)
-					if err := r.faults(); err != nil {
+					if err := r.check(); err != nil {
 						t.Errorf("%s, %+v: %v", name, cfg, err)
 					}
 					if r.drv.OpenStreams() != 0 {
@@ -139,47 +141,47 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 	})
 }
 
-// Nobody looks at either side: what is in the background is enough.
-func TestPassiveStreamsAnswer(t *testing.T) {
-	places(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *socketed)) {
+// Neither side polls: the background goroutines do all the work.
+func TestBackgroundDrivesStreams(t *testing.T) {
+	forEachNetwork(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *realToy)) {
 		a, b := open(t, tcplink.Config{})
 		l, err := b.echo(b.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Millisecond) // both backgrounds sleep
-		c := speaker(1, 200, 2000)
+		c := newClient(1, 200, 2000)
 		if err := a.dial(a.addr, l.Addr(), c); err != nil {
 			t.Fatal(err)
 		}
 		for until := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 			a.drv.Lock(drive.CallPost)
-			over := c.over()
+			finished := c.finished()
 			a.drv.Unlock()
-			if over {
+			if finished {
 				return
 			}
 			if time.Now().After(until) {
-				t.Fatal("no end")
+				t.Fatal("the conn did not finish")
 			}
 		}
 	})
 }
 
-func TestRealDialsFail(t *testing.T) {
-	places(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *socketed)) {
+func TestRealStreamsReportDialErrors(t *testing.T) {
+	forEachNetwork(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *realToy)) {
 		a, b := open(t, tcplink.Config{})
-		b.turnAway = true
+		b.rejectStreams = true
 		l, err := b.echo(b.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []error{link.ErrReset, link.ErrRefused} {
-			c := speaker(1, 1, 10)
+			c := newClient(1, 1, 10)
 			if err := a.dial(a.addr, l.Addr(), c); err != nil {
 				t.Fatal(err)
 			}
-			if !a.await(30*time.Second, c.over) || !errors.Is(c.err, want) {
+			if !a.waitUntil(30*time.Second, c.finished) || !errors.Is(c.err, want) {
 				t.Errorf("%v, want %v", c.err, want)
 			}
 			b.drv.Lock(drive.CallControl)
@@ -189,10 +191,9 @@ func TestRealDialsFail(t *testing.T) {
 	})
 }
 
-// Many streams at once, from many goroutines, some of which give up, while
-// drivers are closed under them.
+// Many goroutines use many streams at once, some of which abort.
 func TestStreamsUnderStress(t *testing.T) {
-	a, b := newSocketed(t, here, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{}), newSocketed(t, here, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
+	a, b := newRealToy(t, currentNamespace, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{}), newRealToy(t, currentNamespace, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
 	l, err := b.echo(b.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +204,7 @@ func TestStreamsUnderStress(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			for i := range 8 {
-				c := speaker(uint64(g*100+i), 30, 3000)
+				c := newClient(uint64(g*100+i), 30, 3000)
 				if i%3 == 0 {
 					c.abortAt = 20_000
 				}
@@ -211,38 +212,38 @@ func TestStreamsUnderStress(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				await := a.await
+				await := a.waitUntil
 				if g%2 == 0 {
 					await = a.spin
 				}
-				if !await(time.Minute, c.over) {
-					t.Error("no end")
+				if !await(time.Minute, c.finished) {
+					t.Error("a conn did not finish")
 					return
 				}
 			}
 		}()
 	}
 	wg.Wait()
-	if !b.await(time.Minute, b.finished) {
-		t.Error("the other side has no end")
+	if !b.waitUntil(time.Minute, b.allFinished) {
+		t.Error("the other side did not finish")
 	}
-	for _, r := range []*socketed{a, b} {
+	for _, r := range []*realToy{a, b} {
 		r.drv.Lock(drive.CallPoll)
-		if err := r.faults(); err != nil {
+		if err := r.check(); err != nil {
 			t.Error(err)
 		}
 		r.drv.Unlock()
 	}
 }
 
-func TestClosingAStreamDriverEndsWaits(t *testing.T) {
-	a := newSocketed(t, here, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
+func TestStreamDriverCloseWakesBlockedWaiters(t *testing.T) {
+	a := newRealToy(t, currentNamespace, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
 	ended := make(chan bool, 3)
 	for range 3 {
 		go func() {
 			a.drv.Lock(drive.CallWait)
 			defer a.drv.Unlock()
-			ended <- a.gate.Wait(-1)
+			ended <- a.cond.Wait(-1)
 		}()
 	}
 	time.Sleep(5 * time.Millisecond)

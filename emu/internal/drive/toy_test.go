@@ -16,23 +16,23 @@ import (
 type toy struct {
 	drv   drive.StreamDriver
 	dirty []*toyConn
-	conns []*toyConn // all that were ever made
-	gate  drive.Cond
+	conns []*toyConn // all conns, also closed ones
+	cond  drive.Cond
 	due   mono.Time // of the next Tick
 
 	settled, ticks int
 	accepted       int
-	turnAway       bool
+	rejectStreams  bool
 }
 
 func newToy() *toy { return &toy{due: mono.Never} }
 
-// start gives t its driver.
+// start attaches the driver.
 func (t *toy) start(d drive.StreamDriver) {
 	t.drv = d
 	d.Lock(drive.CallWait)
 	defer d.Unlock()
-	t.gate = d.NewCond(drive.WaitReason("news from a toy"))
+	t.cond = d.NewCond(drive.WaitReason("a change of a toy conn"))
 }
 
 func (t *toy) Settle(mono.Time)    { t.settled++ }
@@ -42,8 +42,8 @@ func (t *toy) Tick(now mono.Time) {
 	t.ticks++
 	t.due = mono.Never
 	for _, c := range t.conns {
-		if c.every > 0 && !c.over() {
-			c.say(now)
+		if c.interval > 0 && !c.finished() {
+			c.queueMessages(now)
 		}
 	}
 }
@@ -58,12 +58,12 @@ func (t *toy) NextOutput() (drive.StreamConn, bool) {
 	return c, true
 }
 
-// echo listens, and echoes what is said to it.
+// echo listens on addr and echoes all input.
 func (t *toy) echo(addr netip.AddrPort) (drive.StreamListener, error) {
 	t.drv.Lock(drive.CallControl)
 	defer t.drv.Unlock()
 	return t.drv.Listen(addr, 64, func(netip.AddrPort) drive.StreamConn {
-		if t.turnAway {
+		if t.rejectStreams {
 			return nil
 		}
 		t.accepted++
@@ -73,7 +73,7 @@ func (t *toy) echo(addr netip.AddrPort) (drive.StreamListener, error) {
 	})
 }
 
-// dial starts a conn that says messages random-sized messages and ends.
+// dial starts client c, which sends c.messages messages of random size and closes.
 func (t *toy) dial(local, remote netip.AddrPort, c *toyConn) error {
 	t.drv.Lock(drive.CallControl)
 	defer t.drv.Unlock()
@@ -82,7 +82,7 @@ func (t *toy) dial(local, remote netip.AddrPort, c *toyConn) error {
 	if err := t.drv.Dial(c, local, remote); err != nil {
 		return err
 	}
-	c.say(t.drv.Now())
+	c.queueMessages(t.drv.Now())
 	t.drv.Pump()
 	return nil
 }
@@ -93,112 +93,113 @@ type toyConn struct {
 	echoes bool
 	dirty  bool
 
-	out  []byte // to be written
-	head int    // of it is taken
-	size int    // of the pieces that out is given in; 0: changing ones
+	out  []byte // bytes to write
+	head int    // how many of them the stream took
+	size int    // size of the buffers that Output returns; 0: changing sizes
 
-	// What one that does not echo has to say.
+	// Fields of a client.
 	rng      *rand.Rand
-	messages int           // still to be said
-	largest  int           // of them
-	ahead    int           // bytes that it may be ahead of the echo
-	every    time.Duration // one message each, if not 0
-	abortAt  int           // when so many bytes were echoed; 0: never
-	said     []byte        // and not echoed yet
+	messages int           // still to be sent
+	maxSize  int           // of a message
+	window   int           // bytes that it sends ahead of the echo
+	interval time.Duration // between messages; 0: none
+	abortAt  int           // abort after this many echoed bytes; 0: never
+	unechoed []byte        // sent and not echoed yet
 
 	got       int // bytes
 	connected bool
 	mss       int
 	local     netip.AddrPort
 	eof       bool
-	ended     bool // StreamClose or StreamAbort was given
+	ended     bool // Output returned StreamClose or StreamAbort
 	abort     bool
 	err       error
-	wrong     error
+	violation error // what the driver did wrong
 }
 
-// over reports whether nothing more is to happen.
-func (c *toyConn) over() bool { return c.err != nil || c.abort && c.ended || c.eof && c.ended }
+// finished reports whether the stream has ended.
+func (c *toyConn) finished() bool { return c.err != nil || c.abort && c.ended || c.eof && c.ended }
 
-func (c *toyConn) touch() {
+// markDirty makes NextOutput return c.
+func (c *toyConn) markDirty() {
 	if !c.dirty {
 		c.dirty = true
 		c.toy.dirty = append(c.toy.dirty, c)
 	}
 }
 
-// say adds messages, as many as it may be ahead of their echo.
-func (c *toyConn) say(now mono.Time) {
-	for c.messages > 0 && len(c.said) <= c.ahead {
-		b := make([]byte, 0, c.largest+8)
-		for n := c.rng.IntN(c.largest + 1); len(b) < n; {
+// queueMessages adds messages up to the window.
+func (c *toyConn) queueMessages(now mono.Time) {
+	for c.messages > 0 && len(c.unechoed) <= c.window {
+		b := make([]byte, 0, c.maxSize+8)
+		for n := c.rng.IntN(c.maxSize + 1); len(b) < n; {
 			b = binary.LittleEndian.AppendUint64(b, c.rng.Uint64())
 			b = b[:min(len(b), n)]
 		}
 		c.messages--
 		c.out = append(c.out, b...)
-		c.said = append(c.said, b...)
-		if c.every > 0 {
+		c.unechoed = append(c.unechoed, b...)
+		if c.interval > 0 {
 			break
 		}
 	}
-	if c.every > 0 && c.messages > 0 {
-		c.toy.due = min(c.toy.due, now.Add(c.every))
+	if c.interval > 0 && c.messages > 0 {
+		c.toy.due = min(c.toy.due, now.Add(c.interval))
 	}
-	c.touch()
+	c.markDirty()
 }
 
 func (c *toyConn) Connected(_ mono.Time, local, _ netip.AddrPort, mss int) {
 	if c.connected || c.err != nil {
-		c.wrong = fmt.Errorf("connected twice, or after %v", c.err)
+		c.violation = fmt.Errorf("Connected was called twice, or after %v", c.err)
 	}
 	c.connected, c.local, c.mss = true, local, mss
-	c.toy.gate.Notify()
+	c.toy.cond.Notify()
 }
 
 func (c *toyConn) Failed(_ mono.Time, err error) {
 	if c.err != nil || c.abort && c.ended {
-		c.wrong = fmt.Errorf("failed after the end: %w", err)
+		c.violation = fmt.Errorf("Failed was called after the end: %w", err)
 	}
 	c.err = err
-	c.toy.gate.Notify()
+	c.toy.cond.Notify()
 }
 
 func (c *toyConn) Input(now mono.Time, b []byte) {
-	if !c.connected || c.eof || c.over() {
-		c.wrong = fmt.Errorf("%d bytes, connected %v, EOF %v, over %v", len(b), c.connected, c.eof, c.over())
+	if !c.connected || c.eof || c.finished() {
+		c.violation = fmt.Errorf("%d bytes, connected %v, EOF %v, finished %v", len(b), c.connected, c.eof, c.finished())
 	}
 	c.got += len(b)
 	if c.echoes {
 		c.out = append(c.out, b...)
-		c.touch()
+		c.markDirty()
 		return
 	}
-	if !bytes.HasPrefix(c.said, b) && c.wrong == nil {
-		c.wrong = fmt.Errorf("%d bytes that end at %d are not what was said", len(b), c.got)
+	if !bytes.HasPrefix(c.unechoed, b) && c.violation == nil {
+		c.violation = fmt.Errorf("%d bytes that end at %d differ from those sent", len(b), c.got)
 	}
-	c.said = c.said[:copy(c.said, c.said[min(len(b), len(c.said)):])]
+	c.unechoed = c.unechoed[:copy(c.unechoed, c.unechoed[min(len(b), len(c.unechoed)):])]
 	if c.abortAt > 0 && c.got >= c.abortAt {
 		c.abort = true
-		c.touch()
-		c.toy.gate.Notify()
+		c.markDirty()
+		c.toy.cond.Notify()
 		return
 	}
-	if c.every == 0 {
-		c.say(now)
+	if c.interval == 0 {
+		c.queueMessages(now)
 	}
-	if len(c.said) == 0 {
-		c.toy.gate.Notify()
+	if len(c.unechoed) == 0 {
+		c.toy.cond.Notify()
 	}
 }
 
 func (c *toyConn) InputEOF(mono.Time) {
 	if c.eof || !c.connected {
-		c.wrong = fmt.Errorf("EOF twice, or before the stream")
+		c.violation = fmt.Errorf("InputEOF was called twice, or before Connected")
 	}
 	c.eof = true
-	c.touch() // one that echoes ends too
-	c.toy.gate.Notify()
+	c.markDirty() // an echo closes too
+	c.toy.cond.Notify()
 }
 
 func (c *toyConn) Output(into [][]byte) ([][]byte, drive.StreamEnd) {
@@ -226,16 +227,16 @@ func (c *toyConn) Output(into [][]byte) ([][]byte, drive.StreamEnd) {
 	return into, drive.StreamOpen
 }
 
-// end notes that the last has been given, which may be what a program waits for: it may
-// have been told of the input before its consequence was asked for.
+// end notes the end of the stream. A program may wait for it that was notified of the
+// last input before.
 func (c *toyConn) end() {
 	c.ended = true
-	c.toy.gate.Notify()
+	c.toy.cond.Notify()
 }
 
 func (c *toyConn) Sent(_ mono.Time, n int) {
 	if n <= 0 || c.head+n > len(c.out) {
-		c.wrong = fmt.Errorf("sent %d of %d bytes", n, len(c.out)-c.head)
+		c.violation = fmt.Errorf("Sent(%d) of %d bytes", n, len(c.out)-c.head)
 		return
 	}
 	if c.head += n; c.head == len(c.out) {
@@ -243,8 +244,8 @@ func (c *toyConn) Sent(_ mono.Time, n int) {
 	}
 }
 
-// await waits until done, with the lock held, and reports whether it came to be.
-func (t *toy) await(timeout time.Duration, done func() bool) bool {
+// waitUntil waits until done, which it calls with the lock held, or until the timeout.
+func (t *toy) waitUntil(timeout time.Duration, done func() bool) bool {
 	t.drv.Lock(drive.CallWait)
 	defer t.drv.Unlock()
 	until := t.drv.Now().Add(timeout)
@@ -253,29 +254,30 @@ func (t *toy) await(timeout time.Duration, done func() bool) bool {
 		if left <= 0 {
 			return false
 		}
-		t.gate.Wait(left)
+		t.cond.Wait(left)
 	}
 	return true
 }
 
-// finished reports whether every conn is over.
-func (t *toy) finished() bool {
+// allFinished reports whether every conn has finished.
+func (t *toy) allFinished() bool {
 	for _, c := range t.conns {
-		if !c.over() {
+		if !c.finished() {
 			return false
 		}
 	}
 	return true
 }
 
-// faults is what any conn found wrong.
-func (t *toy) faults() error {
+// check returns an error if the driver violated the rules of StreamConn, or if bytes were
+// lost.
+func (t *toy) check() error {
 	for i, c := range t.conns {
-		if c.wrong != nil {
-			return fmt.Errorf("conn %d: %w", i, c.wrong)
+		if c.violation != nil {
+			return fmt.Errorf("conn %d: %w", i, c.violation)
 		}
-		if c.err == nil && !c.abort && (len(c.said) > 0 || len(c.out) > c.head) {
-			return fmt.Errorf("conn %d: %d bytes without echo, %d not written", i, len(c.said), len(c.out)-c.head)
+		if c.err == nil && !c.abort && (len(c.unechoed) > 0 || len(c.out) > c.head) {
+			return fmt.Errorf("conn %d: %d bytes without echo, %d not written", i, len(c.unechoed), len(c.out)-c.head)
 		}
 	}
 	return nil

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plain is a bare socket.
-type plain int
+// rawSocket is a bare TCP socket.
+type rawSocket int
 
-// plainPair makes two that are connected, as tcplink's are.
-func plainPair(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) (x, y plain) {
+// rawSocketPair returns two connected sockets with the options of tcplink.
+func rawSocketPair(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) (x, y rawSocket) {
 	b.Helper()
 	check := func(err error) {
 		if err != nil {
@@ -49,16 +49,16 @@ func plainPair(b *testing.B, in [2]func(func() error) error, addrs [2]netip.Addr
 		check(unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 	}
 	b.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]); unix.Close(accepted) })
-	return plain(fds[0]), plain(accepted)
+	return rawSocket(fds[0]), rawSocket(accepted)
 }
 
-func (p plain) send(msg []byte) {
+func (p rawSocket) send(msg []byte) {
 	for len(msg) > 0 {
 		msg = msg[send(int(p), msg):]
 	}
 }
 
-func (p plain) receive(buf []byte, n int, block bool) {
+func (p rawSocket) receive(buf []byte, n int, block bool) {
 	flags := 0
 	if !block {
 		flags = unix.MSG_DONTWAIT
@@ -69,7 +69,7 @@ func (p plain) receive(buf []byte, n int, block bool) {
 	}
 }
 
-// send is send(2), of little not announced to the runtime, as in tcplink.
+// send is send(2). As in tcplink the runtime is not told of small ones.
 func send(fd int, b []byte) int {
 	var n uintptr
 	var errno syscall.Errno
@@ -84,8 +84,7 @@ func send(fd int, b []byte) int {
 	return int(n)
 }
 
-// recv is recv(2), of which package unix offers no bare form. One that does not
-// block is not announced to the runtime, as in tcplink.
+// recv is recv(2). As in tcplink the runtime is not told of one that does not block.
 func recv(fd int, b []byte, flags int) int {
 	if flags&unix.MSG_DONTWAIT != 0 {
 		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(flags), 0, 0)

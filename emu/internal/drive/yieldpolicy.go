@@ -1,0 +1,62 @@
+package drive
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// yieldPolicy decides when an application whose polls find nothing yields the
+// processor. On a machine with fewer processors than spinning programs the peer
+// must get to run. How often to yield is learned from how long each yield took.
+type yieldPolicy struct {
+	emptyPolls atomic.Uint32 // consecutive polls that found nothing
+	shift      atomic.Uint32 // a yield follows every yieldInterval>>shift empty polls
+}
+
+const (
+	// yieldInterval is the number of empty polls between yields where no other
+	// program wants the processor.
+	yieldInterval = 64
+	// maxShift leaves two polls between yields.
+	maxShift = 5
+	// spinThreshold is the number of empty polls after which an application is
+	// taken to spin.
+	spinThreshold = 4
+	// A yield that takes between these two ran a program that polls in turns with
+	// this one. A shorter yield ran nothing; after a longer one another program
+	// computes, and yielding more often would give it more than its share.
+	minSharedYield = 1500 * time.Nanosecond
+	maxSharedYield = 100 * time.Microsecond
+)
+
+// pollFound notes a poll that found something.
+func (y *yieldPolicy) pollFound() {
+	if y.emptyPolls.Load() != 0 {
+		y.emptyPolls.Store(0)
+	}
+}
+
+// spinning reports whether the application has polled for a while and found
+// nothing.
+func (y *yieldPolicy) spinning() bool { return y.emptyPolls.Load() > spinThreshold }
+
+// pollEmpty notes a poll that found nothing, and yields if it is time to.
+func (y *yieldPolicy) pollEmpty() {
+	shift := y.shift.Load()
+	if y.emptyPolls.Add(1)%(yieldInterval>>shift) != 0 {
+		return
+	}
+	start := time.Now()
+	yield()
+	y.adapt(shift, time.Since(start))
+}
+
+// adapt changes how often to yield by how long the last yield took.
+func (y *yieldPolicy) adapt(shift uint32, took time.Duration) {
+	switch shared := minSharedYield < took && took < maxSharedYield; {
+	case shared && shift < maxShift:
+		y.shift.Store(shift + 1)
+	case !shared && shift > 0:
+		y.shift.Store(shift - 1)
+	}
+}
