@@ -6,12 +6,12 @@ import (
 )
 
 // defective is the engine as the defects at its wire see it.
-type defective struct{ *engine.NIC }
+type defectiveNIC struct{ *engine.NIC }
 
-var _ dgwire.NIC = defective{}
+var _ dgwire.NIC = defectiveNIC{}
 
 // QPs implements defect.NIC.
-func (f defective) QPs() (all []dgwire.QP) {
+func (f defectiveNIC) QPs() (all []dgwire.QP) {
 	for q := range f.NIC.QPs() {
 		all = append(all, dgwire.QP{Num: q.Num(), Key: q.Query().QKey, Reliable: q.Reliable()})
 	}

@@ -22,11 +22,11 @@ type shared = device.Device
 // Device is an opened datagram-iWARP NIC: a verbs.Context.
 type Device struct {
 	shared
-	cfg  Config
-	nic  *engine.NIC
-	edge *dgwire.Edge // nil if the device has no defects at its wire
-	link link.PacketLink
-	udp  *udplink.Link // below link, for its counters; nil in a simulated world
+	cfg         Config
+	nic         *engine.NIC
+	wireDefects *dgwire.Edge // nil if the device has no defects at its wire
+	link        link.PacketLink
+	udp         *udplink.Link // below link, for its counters; nil in a simulated world
 
 	addrs device.PortAddrs
 }
@@ -41,8 +41,8 @@ var (
 
 // Input takes a datagram.
 func (d *Device) Input(now mono.Time, dg *link.Datagram) {
-	if d.edge != nil {
-		d.edge.Input(now, dg)
+	if d.wireDefects != nil {
+		d.wireDefects.Input(now, dg)
 		return
 	}
 	d.nic.Input(now, dg)
@@ -77,8 +77,8 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 
 // fill is Output without the report.
 func (d *Device) fill(now mono.Time, ds []link.Datagram) int {
-	if d.edge != nil {
-		return d.edge.Output(now, ds)
+	if d.wireDefects != nil {
+		return d.wireDefects.Output(now, ds)
 	}
 	return d.nic.Output(now, ds)
 }
@@ -92,13 +92,13 @@ func (d *Device) hooks() device.Hooks {
 }
 
 // observer is a Device as it hears of its port.
-type observer Device
+type portObserver Device
 
 // LinkChanged implements link.PortObserver.
-func (o *observer) LinkChanged(up bool) { o.nic.SetPort(up) }
+func (o *portObserver) LinkChanged(up bool) { o.nic.SetPort(up) }
 
 // AddrChanged implements link.PortObserver.
-func (o *observer) AddrChanged(addr netip.Addr, present bool) {
+func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	if o.addrs.SetPresent(addr, present) {
 		o.nic.SetGIDs(o.addrs.FilterGIDs(o.cfg.NIC.GIDs))
 	}

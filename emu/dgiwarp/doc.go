@@ -80,7 +80,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.NIC.Secret = simdrive.NewSecret(w, "dgiwarp/secret/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
-		return simdrive.New(w, d, l, port, cfg.Costs, (*observer)(d))
+		return simdrive.New(w, d, l, port, cfg.Costs, (*portObserver)(d))
 	})
 }
 
@@ -126,7 +126,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	d.udp = s
-	d.WatchPort(cfg.Addrs, (*observer)(d))
+	d.WatchPort(cfg.Addrs, (*portObserver)(d))
 	return d, nil
 }
 
@@ -144,7 +144,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 		cfg.NIC.LinkMTU = min(l.MTU(), largestMTU)
 	}
 	if cfg.NIC.GUID == 0 {
-		cfg.NIC.GUID = guidOf(cfg.Addrs[0])
+		cfg.NIC.GUID = guidFromAddr(cfg.Addrs[0])
 	}
 	if cfg.Defects.ErrorsFlood {
 		cfg.NIC.ErrorRate, cfg.NIC.ErrorBurst = noErrorLimit, noErrorLimit
@@ -155,7 +155,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	}
 	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
 	if cfg.Defects != (dgwire.Defects{}) {
-		d.edge = dgwire.New(cfg.Defects, defective{nic})
+		d.wireDefects = dgwire.New(cfg.Defects, defectiveNIC{nic})
 	}
 	d.Init(cfg.Name, &nic.Base, d.hooks())
 	d.Start(start(d))
@@ -165,7 +165,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 var errNoAddress = errors.New("a device needs an address: name one in Config.Addrs")
 
 // guidOf makes a GUID of an address, with the bit set that says it is made up.
-func guidOf(a netip.Addr) uint64 {
+func guidFromAddr(a netip.Addr) uint64 {
 	b := a.As16()
 	guid := uint64(0x02) << 56
 	for i, v := range b {

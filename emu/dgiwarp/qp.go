@@ -109,7 +109,7 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	now := q.dev.Driver().Now()
 	for i := range wrs {
-		if err = q.resolve(&wrs[i]); err == nil {
+		if err = q.resolveHandles(&wrs[i]); err == nil {
 			err = q.q.PostSend(now, &wrs[i], q.refs)
 		}
 		if err != nil {
@@ -120,7 +120,7 @@ func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 }
 
 // resolve finds the engine's objects behind the handles in a work request.
-func (q *queuePair) resolve(wr *verbs.SendWR) (err error) {
+func (q *queuePair) resolveHandles(wr *verbs.SendWR) (err error) {
 	q.refs.AH = nil
 	if wr.UD.AH != nil {
 		h, ok := wr.UD.AH.(*addressHandle)

@@ -22,55 +22,55 @@ type connection struct {
 	wire     drive.StreamConn // c, behind what is wrong with the device's wire
 	qp       *queuePair       // nil until there is one
 	listener *listener        // where it came in, until Next has given it out
-	gate     drive.Cond
+	cond     drive.Cond
 	remote   netip.AddrPort
 	param    verbs.ConnParam // what the peer asked for or granted
 }
 
 // own makes a connection of the engine's c.
-func (m *manager) own(c *engine.Conn, qp *queuePair, remote netip.AddrPort, what string) *connection {
-	x := &connection{m: m, c: c, wire: c, qp: qp, remote: remote, gate: m.d.streams.NewCond(drive.WaitReason(what))}
-	if m.d.edge != nil {
-		x.wire = m.d.edge.Conn(c, qp != nil)
+func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.AddrPort, what string) *connection {
+	x := &connection{m: m, c: c, wire: c, qp: qp, remote: remote, cond: m.d.streams.NewCond(drive.WaitReason(what))}
+	if m.d.wireDefects != nil {
+		x.wire = m.d.wireDefects.Conn(c, qp != nil)
 	}
 	c.Owner = x
 	return x
 }
 
 // changed takes note of a new state.
-func (x *connection) changed() {
+func (x *connection) onStateChange() {
 	if x.listener != nil {
-		x.listener.changed(x)
+		x.listener.onStateChange(x)
 	}
-	x.gate.Notify()
+	x.cond.Notify()
 }
 
 // established waits until both sides have the connection. One that fails, or
 // takes too long, is broken.
-func (x *connection) established(timeout time.Duration) error {
-	err := x.m.d.Wait("wait", x.gate, timeout, func() bool { return x.c.State() >= engine.Established })
+func (x *connection) waitEstablished(timeout time.Duration) error {
+	err := x.m.d.Wait("wait", x.cond, timeout, func() bool { return x.c.State() >= engine.Established })
 	if err != nil {
 		x.c.Abort()
 		return err
 	}
 	if !x.c.WasEstablished() {
-		return x.failure()
+		return x.connectError()
 	}
-	x.param = x.m.theirs(x.c)
+	x.param = x.m.peerParam(x.c)
 	return nil
 }
 
 // Reasons of a *verbs.RejectError, by InfiniBand's numbers. MPA has none of its
 // own.
 const (
-	reasonNone     = 0
-	reasonNobody   = 8 // there is no such service
-	reasonConsumer = 28
+	reasonNone           = 0
+	reasonInvalidService = 8 // there is no such service
+	reasonConsumer       = 28
 )
 
 // failure says in the words of verbs why the connection was not made. What the
 // peer is to blame for, and what a fabric can do to its words, is a rejection.
-func (x *connection) failure() error {
+func (x *connection) connectError() error {
 	err := x.c.Err()
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
@@ -83,7 +83,7 @@ func (x *connection) failure() error {
 	case is(engine.ErrRejected):
 		return &verbs.RejectError{Reason: reasonConsumer, Text: "the application there refused", PrivateData: x.c.PrivateData()}
 	case is(link.ErrRefused):
-		return &verbs.RejectError{Reason: reasonNobody, Text: "nobody listens there"}
+		return &verbs.RejectError{Reason: reasonInvalidService, Text: "nobody listens there"}
 	case is(mpa.ErrEOF, link.ErrReset):
 		return &verbs.RejectError{Reason: reasonNone, Text: "the peer hung up without an answer"}
 	case is(mpa.ErrTimeout, engine.ErrCloseTimeout):
@@ -121,5 +121,5 @@ func (x *connection) WaitDisconnect(timeout time.Duration) error {
 		return err
 	}
 	defer x.m.d.Leave()
-	return x.m.d.Wait(op, x.gate, timeout, func() bool { return x.c.State() == engine.Closed })
+	return x.m.d.Wait(op, x.cond, timeout, func() bool { return x.c.State() == engine.Closed })
 }

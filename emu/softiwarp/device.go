@@ -23,16 +23,16 @@ type shared = device.Device
 // Device is an opened soft-iWARP NIC: a verbs.Context.
 type Device struct {
 	shared
-	cfg     Config
-	nic     *engine.NIC
-	edge    *iwarpwire.Edge // nil if the device has no defects at its wire
-	net     link.StreamNet
-	tcp     *tcplink.Net // below net, for its counters; nil in a simulated world
-	streams drive.StreamDriver
-	cm      manager
-	mtu     verbs.MTU
-	down    bool // the link is
-	addrs   device.PortAddrs
+	cfg         Config
+	nic         *engine.NIC
+	wireDefects *iwarpwire.Edge // nil if the device has no defects at its wire
+	net         link.StreamNet
+	tcp         *tcplink.Net // below net, for its counters; nil in a simulated world
+	streams     drive.StreamDriver
+	cm          manager
+	mtu         verbs.MTU
+	down        bool // the link is
+	addrs       device.PortAddrs
 }
 
 var _ verbs.Context = (*Device)(nil)
@@ -43,26 +43,26 @@ var _ verbs.Context = (*Device)(nil)
 // Tick handles deadlines that have passed.
 func (d *Device) Tick(now mono.Time) {
 	d.nic.Tick(now)
-	if d.edge != nil {
-		d.edge.Tick(now)
+	if d.wireDefects != nil {
+		d.wireDefects.Tick(now)
 	}
 }
 
 // Deadline is the next deadline.
 func (d *Device) Deadline() mono.Time {
 	at := d.nic.Deadline()
-	if d.edge != nil {
-		at = min(at, d.edge.Deadline())
+	if d.wireDefects != nil {
+		at = min(at, d.wireDefects.Deadline())
 	}
 	return at
 }
 
 // Settle hands on what the NIC has to report.
 func (d *Device) Settle(now mono.Time) {
-	if d.edge != nil {
-		d.edge.Settle(now)
+	if d.wireDefects != nil {
+		d.wireDefects.Settle(now)
 	}
-	d.report()
+	d.deliverEvents()
 }
 
 // NextOutput returns the next connection that may have something to write. When
@@ -73,12 +73,12 @@ func (d *Device) NextOutput() (drive.StreamConn, bool) {
 		if c, ok := d.nic.NextOutput(); ok {
 			return c.Owner.(*connection).wire, true
 		}
-		if d.edge != nil {
-			if c, ok := d.edge.NextOutput(); ok {
+		if d.wireDefects != nil {
+			if c, ok := d.wireDefects.NextOutput(); ok {
 				return c, true
 			}
 		}
-		if !d.report() {
+		if !d.deliverEvents() {
 			return nil, false
 		}
 	}
@@ -86,8 +86,8 @@ func (d *Device) NextOutput() (drive.StreamConn, bool) {
 
 // report tells connections and completion channels of their news. It reports
 // whether a connection had any, and with it may have something to write.
-func (d *Device) report() (conns bool) {
-	conns = d.cm.hear()
+func (d *Device) deliverEvents() (conns bool) {
+	conns = d.cm.deliverChanges()
 	d.DeliverCompletionEvents()
 	return conns
 }
@@ -98,10 +98,10 @@ func (d *Device) hooks() device.Hooks {
 }
 
 // observer is a Device as it hears of its port.
-type observer Device
+type portObserver Device
 
 // LinkChanged implements link.PortObserver.
-func (o *observer) LinkChanged(up bool) {
+func (o *portObserver) LinkChanged(up bool) {
 	if o.down == !up {
 		return
 	}
@@ -115,7 +115,7 @@ func (o *observer) LinkChanged(up bool) {
 
 // AddrChanged implements link.PortObserver. Connections from an address that is gone
 // are TCP's to end.
-func (o *observer) AddrChanged(addr netip.Addr, present bool) {
+func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	if o.addrs.SetPresent(addr, present) {
 		o.nic.Report(device.GIDChangeEvent())
 	}

@@ -80,7 +80,7 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 		cfg.NIC.KeySecret = simdrive.NewSecret(w, "softiwarp/keys/"+port.Name())
 	}
 	return open(cfg, n, port.MTU(), func(d *Device) drive.StreamDriver {
-		return simdrive.NewStreams(w, d, n, port, cfg.Costs, (*observer)(d))
+		return simdrive.NewStreams(w, d, n, port, cfg.Costs, (*portObserver)(d))
 	})
 }
 
@@ -116,7 +116,7 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	d.tcp = tcp
-	d.WatchPort(cfg.Addrs, (*observer)(d))
+	d.WatchPort(cfg.Addrs, (*portObserver)(d))
 	return d, nil
 }
 
@@ -142,7 +142,7 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 	}
 	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewPortAddrs(cfg.Addrs)}
 	if cfg.Defects != (iwarpwire.Defects{}) {
-		d.edge = iwarpwire.New(cfg.Defects, cfg.NIC.MPA.NoCRC)
+		d.wireDefects = iwarpwire.New(cfg.Defects, cfg.NIC.MPA.NoCRC)
 	}
 	d.cm.init(d)
 	d.Init(cfg.Name, &nic.Base, d.hooks())

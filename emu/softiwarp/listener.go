@@ -23,11 +23,11 @@ const portAttempts = 16
 // listener is a verbs.Listener: one that takes streams on each address it stands
 // for.
 type listener struct {
-	m       *manager
-	addr    netip.AddrPort
-	ends    []drive.StreamListener
-	backlog int
-	gate    drive.Cond
+	m         *manager
+	addr      netip.AddrPort
+	listeners []drive.StreamListener
+	backlog   int
+	cond      drive.Cond
 	// All that came in and was not given out: first those whose Request has not
 	// come, or not all of it.
 	starting []*connection
@@ -51,7 +51,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 		if err := l.listen(addr); err != nil {
 			return connError(op, addr, err)
 		}
-		l.gate = m.d.streams.NewCond(drive.WaitReason(fmt.Sprintf("connection request to %v", l.addr)))
+		l.cond = m.d.streams.NewCond(drive.WaitReason(fmt.Sprintf("connection request to %v", l.addr)))
 		return nil
 	})
 	if err != nil {
@@ -72,8 +72,8 @@ func (l *listener) listen(addr netip.AddrPort) (err error) {
 		return fmt.Errorf("%w: the device has %v", verbs.ErrNotFound, own)
 	}
 	for range portAttempts {
-		if err = l.tryPort(at, addr.Port()); err == nil {
-			l.addr = netip.AddrPortFrom(addr.Addr(), l.ends[0].Addr().Port())
+		if err = l.listenOnPort(at, addr.Port()); err == nil {
+			l.addr = netip.AddrPortFrom(addr.Addr(), l.listeners[0].Addr().Port())
 			return nil
 		}
 		if addr.Port() != 0 || !errors.Is(err, link.ErrAddrInUse) {
@@ -83,35 +83,35 @@ func (l *listener) listen(addr netip.AddrPort) (err error) {
 	return err
 }
 
-func (l *listener) tryPort(at []netip.Addr, port uint16) error {
+func (l *listener) listenOnPort(at []netip.Addr, port uint16) error {
 	for _, a := range at {
 		end, err := l.m.d.streams.Listen(netip.AddrPortFrom(a, port), l.backlog, l.accept)
 		if err != nil {
-			l.closeEnds()
+			l.closeListeners()
 			return err
 		}
-		l.ends = append(l.ends, end)
+		l.listeners = append(l.listeners, end)
 		port = end.Addr().Port()
 	}
 	return nil
 }
 
-func (l *listener) closeEnds() {
-	for _, end := range l.ends {
+func (l *listener) closeListeners() {
+	for _, end := range l.listeners {
 		_ = end.Close() // it is open, or the whole net is closed
 	}
-	l.ends = nil
+	l.listeners = nil
 }
 
 // accept gives a stream that came in its connection, if there is a place for one
 // more.
 func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 	if len(l.starting)+len(l.queue) >= l.backlog {
-		l.m.turnedAway++
+		l.m.backlogFull++
 		return nil
 	}
 	c := l.m.d.nic.Incoming()
-	x := l.m.own(c, nil, remote, fmt.Sprintf("confirmation of %v", remote))
+	x := l.m.newConnection(c, nil, remote, fmt.Sprintf("confirmation of %v", remote))
 	x.listener = l
 	l.starting = append(l.starting, x)
 	return x.wire
@@ -119,14 +119,14 @@ func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 
 // changed hears of a connection that was not given out yet: it has its Request,
 // or came to nothing.
-func (l *listener) changed(x *connection) {
+func (l *listener) onStateChange(x *connection) {
 	is := func(y *connection) bool { return x == y }
 	switch s := x.c.State(); {
 	case s < engine.Requested:
 	case s == engine.Requested:
 		l.starting = slices.DeleteFunc(l.starting, is)
 		l.queue = append(l.queue, x)
-		l.gate.Notify()
+		l.cond.Notify()
 	default:
 		x.listener = nil
 		l.starting = slices.DeleteFunc(l.starting, is)
@@ -142,7 +142,7 @@ func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) 
 		return nil, err
 	}
 	defer l.m.d.Leave()
-	if err := l.m.d.Wait(op, l.gate, timeout, func() bool { return len(l.queue) > 0 || l.closed }); err != nil {
+	if err := l.m.d.Wait(op, l.cond, timeout, func() bool { return len(l.queue) > 0 || l.closed }); err != nil {
 		return nil, err
 	}
 	if l.closed {
@@ -151,7 +151,7 @@ func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) 
 	x := l.queue[0]
 	l.queue = slices.Delete(l.queue, 0, 1)
 	x.listener = nil
-	return &request{x: x, param: l.m.theirs(x.c)}, nil
+	return &request{x: x, param: l.m.peerParam(x.c)}, nil
 }
 
 // Close stops listening and rejects the connection requests that were not accepted yet.
@@ -161,7 +161,7 @@ func (l *listener) Close() error {
 			return connError("close_listener", l.addr, verbs.ErrClosed)
 		}
 		l.closed = true
-		l.closeEnds()
+		l.closeListeners()
 		for _, x := range l.queue {
 			x.listener = nil
 			_ = x.c.Reject(l.m.d.streams.Now(), nil) // the peer waits for a reply
@@ -171,7 +171,7 @@ func (l *listener) Close() error {
 			x.c.Abort()
 		}
 		l.queue, l.starting = nil, nil
-		l.gate.Notify()
+		l.cond.Notify()
 		return nil
 	})
 }
@@ -187,7 +187,7 @@ func (r *request) Remote() netip.AddrPort { return r.x.remote }
 func (r *request) Param() verbs.ConnParam { return r.param }
 
 // gone says that there is nobody to answer any more.
-func (r *request) gone() error {
+func (r *request) checkRequester() error {
 	if c := r.x.c; c.State() > engine.Requested && c.QP() == nil && c.Err() != nil {
 		return fmt.Errorf("%w: the requester has gone: %w", verbs.ErrClosed, c.Err())
 	}
@@ -197,7 +197,7 @@ func (r *request) gone() error {
 func (r *request) Reject(private []byte) error {
 	m := r.x.m
 	return m.d.Control("reject", func() error {
-		err := r.gone()
+		err := r.checkRequester()
 		if err == nil {
 			err = r.x.c.Reject(m.d.streams.Now(), private)
 		}
@@ -228,13 +228,13 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 // accept answers the request and waits until the peer has confirmed.
 func (r *request) accept(q *queuePair, param verbs.ConnParam, timeout time.Duration) error {
 	x := r.x
-	if err := r.gone(); err != nil {
+	if err := r.checkRequester(); err != nil {
 		return err
 	}
-	if err := x.c.Accept(x.m.d.streams.Now(), q.q, ours(param)); err != nil {
+	if err := x.c.Accept(x.m.d.streams.Now(), q.q, engineParam(param)); err != nil {
 		return err
 	}
 	x.qp = q
 	x.m.d.streams.Pump()
-	return x.established(timeout)
+	return x.waitEstablished(timeout)
 }

@@ -18,30 +18,30 @@ import (
 // manager is the device's verbs.CM: MPA's start-up frames are its messages, and
 // the engine keeps its connections.
 type manager struct {
-	d          *Device
-	turnedAway uint64 // streams for which a listener had no place
-	fallbacks  uint64 // connects tried again without enhancements
+	d           *Device
+	backlogFull uint64 // streams for which a listener had no place
+	fallbacks   uint64 // connects tried again without enhancements
 }
 
 func (m *manager) init(d *Device) { m.d = d }
 
 func (m *manager) counters() []verbs.Counter {
 	return []verbs.Counter{
-		{Name: "cm_backlog_full", Value: m.turnedAway},
+		{Name: "cm_backlog_full", Value: m.backlogFull},
 		{Name: "cm_fallbacks", Value: m.fallbacks},
 	}
 }
 
 // hear tells connections and listeners what has become of the engine's. It
 // reports whether there was news.
-func (m *manager) hear() (news bool) {
+func (m *manager) deliverChanges() (news bool) {
 	for {
 		c, ok := m.d.nic.NextChanged()
 		if !ok {
 			return news
 		}
 		news = true
-		c.Owner.(*connection).changed()
+		c.Owner.(*connection).onStateChange()
 	}
 }
 
@@ -62,7 +62,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	if timeout >= 0 {
 		until = m.d.streams.Now().Add(timeout)
 	}
-	p := ours(param)
+	p := engineParam(param)
 	x, err := m.connect(q, addr, p, until)
 	if err != nil && x != nil && x.c.Fallback() {
 		m.fallbacks++
@@ -77,7 +77,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 
 // connect makes one attempt. The connection it returns with an error is over.
 func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam, until mono.Time) (*connection, error) {
-	local, err := m.local(addr.Addr())
+	local, err := m.localAddr(addr.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam,
 	if err != nil {
 		return nil, err
 	}
-	x := m.own(c, q, addr, fmt.Sprintf("connection to %v", addr))
+	x := m.newConnection(c, q, addr, fmt.Sprintf("connection to %v", addr))
 	if err := m.d.streams.Dial(x.wire, netip.AddrPortFrom(local, 0), addr); err != nil {
 		c.Abort()
 		return nil, err
@@ -95,11 +95,11 @@ func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam,
 	if until != mono.Never {
 		left = max(0, until.Sub(m.d.streams.Now()))
 	}
-	return x, x.established(left)
+	return x, x.waitEstablished(left)
 }
 
 // local chooses our address towards a peer.
-func (m *manager) local(peer netip.Addr) (netip.Addr, error) {
+func (m *manager) localAddr(peer netip.Addr) (netip.Addr, error) {
 	for _, a := range m.d.addrs.Present() {
 		if a.Is4() == peer.Unmap().Is4() {
 			return a, nil
@@ -114,13 +114,13 @@ func (m *manager) Resolve(netip.AddrPort, []byte, time.Duration) (verbs.Datagram
 }
 
 // ours is what a program says of its side, in iWARP's words.
-func ours(p verbs.ConnParam) engine.ConnParam {
+func engineParam(p verbs.ConnParam) engine.ConnParam {
 	return engine.ConnParam{IRD: uint16(p.ResponderResources), ORD: uint16(p.InitiatorDepth), PrivateData: p.PrivateData}
 }
 
 // theirs is what the peer's start-up frame said. Of depths that it left open the
 // device has as many as it can.
-func (m *manager) theirs(c *engine.Conn) verbs.ConnParam {
+func (m *manager) peerParam(c *engine.Conn) verbs.ConnParam {
 	peer, limit := c.Peer(), m.d.nic.Config().Limits.RdAtomic
 	depth := func(n uint16) uint8 {
 		if !peer.Enhanced || n == wire.DepthNotNegotiated {

@@ -18,7 +18,7 @@ func TestConnectToNobodyIsRejected(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		e, _, err := connectTo(d, at(1))
 		var rej *verbs.RejectError
-		if !errors.As(err, &rej) || rej.Reason != reasonNobody {
+		if !errors.As(err, &rej) || rej.Reason != reasonInvalidService {
 			t.Errorf("connect to a closed port: %v", err)
 		}
 		refused(t, "closed port", err, verbs.ErrRejected, "connect", "[fd00::2]:1", "nobody listens")

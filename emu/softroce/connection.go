@@ -15,23 +15,23 @@ import (
 type connection struct {
 	m      *manager
 	id     cm.ConnID
-	qp     *pair // nil for a lookup
-	gate   drive.Cond
+	qp     *qpState // nil for a lookup
+	cond   drive.Cond
 	remote netip.AddrPort
 	param  verbs.ConnParam // what the peer asked for or granted
 	events []cm.Event
-	over   bool // either side has ended it
+	ended  bool // either side has ended it
 
 	// The starting PSN in a REQ or REP is where its receiver is to begin: each side
 	// says from which PSN on it will listen.
 	recvPSN     uint32 // said by us
 	sendPSN     uint32 // said by the peer
-	gid         uint8
+	gidIndex    uint8
 	timeoutCode uint8
 }
 
 // next returns the next event that decides something.
-func (c *connection) next(timeout time.Duration) (cm.Event, error) {
+func (c *connection) nextEvent(timeout time.Duration) (cm.Event, error) {
 	until := mono.Never
 	if timeout >= 0 {
 		until = c.m.d.Driver().Now().Add(timeout)
@@ -41,7 +41,7 @@ func (c *connection) next(timeout time.Duration) (cm.Event, error) {
 		if until != mono.Never {
 			left = max(0, until.Sub(c.m.d.Driver().Now()))
 		}
-		err := c.m.d.Wait("wait", c.gate, left, func() bool { return len(c.events) > 0 || c.over })
+		err := c.m.d.Wait("wait", c.cond, left, func() bool { return len(c.events) > 0 || c.ended })
 		if err != nil {
 			return cm.Event{}, err
 		}
@@ -63,13 +63,13 @@ func (c *connection) next(timeout time.Duration) (cm.Event, error) {
 }
 
 // finish takes the active side from the request to a ready queue pair.
-func (c *connection) finish(asked verbs.ConnParam, timeout time.Duration) error {
-	e, err := c.next(timeout)
+func (c *connection) complete(asked verbs.ConnParam, timeout time.Duration) error {
+	e, err := c.nextEvent(timeout)
 	if err == nil && e.Kind != cm.EventReply {
 		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
 	}
 	if err != nil {
-		c.m.drop(c)
+		c.m.closeConn(c)
 		return err
 	}
 	r := e.Reply
@@ -79,14 +79,14 @@ func (c *connection) finish(asked verbs.ConnParam, timeout time.Duration) error 
 	}
 	mtu := c.m.d.nic.MTU()
 	if err := c.toRTR(r.RemoteQPN, r.StartPSN, mtu, asked.ResponderResources); err != nil {
-		c.m.drop(c)
+		c.m.closeConn(c)
 		return err
 	}
 	if err := c.toRTS(asked.RetryCount, r.RNRRetry, min(asked.InitiatorDepth, r.RespRes)); err != nil {
-		c.m.drop(c)
+		c.m.closeConn(c)
 		return err
 	}
-	return c.m.act().ConfirmReply(c.m.d.Driver().Now(), c.id, nil)
+	return c.m.callAgent().ConfirmReply(c.m.d.Driver().Now(), c.id, nil)
 }
 
 // modify changes the queue pair, all in the name of the peer's address.
@@ -109,7 +109,7 @@ func (c *connection) toRTR(qpn, sendPSN uint32, mtu verbs.MTU, responderResource
 	c.sendPSN = sendPSN
 	a := verbs.QPAttr{
 		State: verbs.QPStateRTR, PathMTU: mtu, DestQPN: verbs.QPN(qpn), RQPSN: c.recvPSN,
-		AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(c.remote.Addr()), SGIDIndex: c.gid, HopLimit: 64}},
+		AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(c.remote.Addr()), SGIDIndex: c.gidIndex, HopLimit: 64}},
 		MaxDestRdAtomic: responderResources, MinRNRTimer: connMinRNRTimer,
 	}
 	mask := verbs.QPAttrState | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrAV
@@ -133,11 +133,11 @@ func (c *connection) toRTS(retry, rnrRetry, initiatorDepth uint8) error {
 
 // toError ends the use of the queue pair: what it has queued is flushed.
 func (c *connection) toError(now mono.Time) {
-	c.over = true
+	c.ended = true
 	if c.qp != nil && c.qp.q.State() != verbs.QPStateReset {
 		_ = c.qp.q.Modify(now, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 	}
-	c.gate.Notify()
+	c.cond.Notify()
 }
 
 // Param is what the peer granted or asked for.
@@ -149,11 +149,11 @@ func (c *connection) Remote() netip.AddrPort { return c.remote }
 // Disconnect ends the connection.
 func (c *connection) Disconnect() error {
 	return c.m.d.Control("disconnect", func() error {
-		if c.over {
+		if c.ended {
 			return nil
 		}
 		now := c.m.d.Driver().Now()
-		err := c.m.act().Disconnect(now, c.id, nil)
+		err := c.m.callAgent().Disconnect(now, c.id, nil)
 		c.toError(now)
 		if err != nil {
 			return connError("disconnect", c.remote, err)
@@ -168,5 +168,5 @@ func (c *connection) WaitDisconnect(timeout time.Duration) error {
 		return err
 	}
 	defer c.m.d.Leave()
-	return c.m.d.Wait("wait_disconnect", c.gate, timeout, func() bool { return c.over })
+	return c.m.d.Wait("wait_disconnect", c.cond, timeout, func() bool { return c.ended })
 }

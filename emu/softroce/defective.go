@@ -7,12 +7,12 @@ import (
 )
 
 // defective is the engine as the defects at its wire see it.
-type defective struct{ *engine.NIC }
+type defectiveNIC struct{ *engine.NIC }
 
-var _ rocewire.NIC = defective{}
+var _ rocewire.NIC = defectiveNIC{}
 
 // QPs implements defect.NIC.
-func (f defective) QPs() (all []rocewire.QP) {
+func (f defectiveNIC) QPs() (all []rocewire.QP) {
 	for q := range f.NIC.QPs() {
 		a := q.Query()
 		own, peer := q.Ends()
@@ -26,7 +26,9 @@ func (f defective) QPs() (all []rocewire.QP) {
 }
 
 // GIDs implements defect.NIC.
-func (f defective) GIDs() []verbs.GIDEntry { return f.Config().GIDs }
+func (f defectiveNIC) GIDs() []verbs.GIDEntry { return f.Config().GIDs }
 
 // Dropped implements defect.NIC.
-func (f defective) Dropped() (all, noReceive uint64) { return f.Count.Dropped(), f.Count.DropNoReceive }
+func (f defectiveNIC) Dropped() (all, noReceive uint64) {
+	return f.Count.Dropped(), f.Count.DropNoReceive
+}

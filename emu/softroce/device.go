@@ -20,11 +20,11 @@ type shared = device.Device
 // Device is an opened soft-RoCE NIC: a verbs.Context.
 type Device struct {
 	shared
-	cfg  Config
-	nic  *engine.NIC
-	edge *rocewire.Edge // nil if the device has no defects at its wire
-	link link.PacketLink
-	cm   manager
+	cfg         Config
+	nic         *engine.NIC
+	wireDefects *rocewire.Edge // nil if the device has no defects at its wire
+	link        link.PacketLink
+	cm          manager
 
 	addrs device.PortAddrs
 }
@@ -36,8 +36,8 @@ var _ verbs.Context = (*Device)(nil)
 
 // Input takes a datagram.
 func (d *Device) Input(now mono.Time, dg *link.Datagram) {
-	if d.edge != nil {
-		d.edge.Input(now, dg)
+	if d.wireDefects != nil {
+		d.wireDefects.Input(now, dg)
 		return
 	}
 	d.nic.Input(now, dg)
@@ -51,21 +51,21 @@ func (d *Device) Tick(now mono.Time) {
 
 // Deadline is the next deadline of NIC or connection manager.
 func (d *Device) Deadline() mono.Time {
-	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.edgeDeadline())
+	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
 // edgeDeadline is that of the defects at the wire.
-func (d *Device) edgeDeadline() mono.Time {
-	if d.edge == nil {
+func (d *Device) defectDeadline() mono.Time {
+	if d.wireDefects == nil {
 		return mono.Never
 	}
-	return d.edge.Deadline()
+	return d.wireDefects.Deadline()
 }
 
 // Settle carries MADs between NIC and connection manager, and hands on what the
 // NIC has to report.
 func (d *Device) Settle(now mono.Time) {
-	d.cm.exchange(now)
+	d.cm.exchangeMADs(now)
 	d.DeliverCompletionEvents()
 }
 
@@ -74,13 +74,13 @@ func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
 
 // StrictDeadline is the next deadline but for those that may be missed a little.
 func (d *Device) StrictDeadline() mono.Time {
-	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.edgeDeadline())
+	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
 // Output fills ds with what is to be sent.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
-	if d.edge != nil {
-		return d.edge.Output(now, ds)
+	if d.wireDefects != nil {
+		return d.wireDefects.Output(now, ds)
 	}
 	return d.nic.Output(now, ds)
 }
@@ -88,29 +88,29 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 // hooks are what the parts that all providers share have to know of this one.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
-		QPHandle:      func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*pair).handles[0] },
-		OnEvent:       func(e nic.Event) { d.cm.observe(d.Driver().Now(), e) },
-		BeforeControl: d.payAcks,
+		QPHandle:      func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*qpState).handles[0] },
+		OnEvent:       func(e nic.Event) { d.cm.onNICEvent(d.Driver().Now(), e) },
+		BeforeControl: d.sendDelayedAcks,
 		CreateAH:      d.createAH,
 	}
 }
 
 // payAcks sends the ACKs that are held back: a QP that is taken down has
 // acknowledged what the program has answered.
-func (d *Device) payAcks() {
+func (d *Device) sendDelayedAcks() {
 	if d.nic.ReleaseAcks() {
 		d.Driver().Pump()
 	}
 }
 
 // observer is a Device as it hears of its port.
-type observer Device
+type portObserver Device
 
 // LinkChanged implements link.PortObserver.
-func (o *observer) LinkChanged(up bool) { o.nic.SetPort(up) }
+func (o *portObserver) LinkChanged(up bool) { o.nic.SetPort(up) }
 
 // AddrChanged implements link.PortObserver.
-func (o *observer) AddrChanged(addr netip.Addr, present bool) {
+func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	if o.addrs.SetPresent(addr, present) {
 		o.nic.SetGIDs(o.addrs.FilterGIDs(gidTable(&o.cfg)))
 	}
@@ -189,7 +189,7 @@ func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
 
 // Close closes the device and its link. Calls that wait return ErrClosed.
 func (d *Device) Close() error {
-	if !d.Shutdown(d.payAcks) {
+	if !d.Shutdown(d.sendDelayedAcks) {
 		return nil
 	}
 	return d.link.Close()

@@ -99,7 +99,7 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	if at+f.size > len(d.Payload)-wire.ICRCLen {
 		return fmt.Errorf("field %s: %w", name, wire.ErrShort)
 	}
-	put(d.Payload[at:at+f.size], f, value)
+	putBits(d.Payload[at:at+f.size], f, value)
 	id := uint16(0)
 	if d.IPID < link.IPIDUnknown {
 		id = uint16(d.IPID)
@@ -109,7 +109,7 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 }
 
 // put replaces the field's bits in b.
-func put(b []byte, f field, value uint64) {
+func putBits(b []byte, f field, value uint64) {
 	var old uint64
 	for _, v := range b {
 		old = old<<8 | uint64(v)

@@ -76,7 +76,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.NIC.KeySecret = simdrive.NewSecret(w, "softroce/keys/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
-		return simdrive.New(w, d, l, port, cfg.Costs, (*observer)(d))
+		return simdrive.New(w, d, l, port, cfg.Costs, (*portObserver)(d))
 	})
 }
 
@@ -100,7 +100,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		return nil, fmt.Errorf("softroce: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
 	}
 	sock.Local = netip.AddrPortFrom(cfg.Addrs[0], wire.Port)
-	sock.PatchIPID = fixID
+	sock.PatchIPID = patchIPID
 	sock.DropFragmentable = true
 	sock.TClass |= link.ECT0       // which all but congestion news carry
 	sock.SeparateSourcePort = true // in RoCEv2 nobody sends to a source port
@@ -113,14 +113,14 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		l = cfg.Decorate(s)
 	}
 	if cfg.NIC.WindowPackets == 0 {
-		cfg.NIC.WindowPackets = windowFor(s.Info())
+		cfg.NIC.WindowPackets = windowPackets(s.Info())
 	}
 	d, err := OnLink(l, cfg)
 	if err != nil {
 		l.Close()
 		return nil, err
 	}
-	d.WatchPort(cfg.Addrs, (*observer)(d))
+	d.WatchPort(cfg.Addrs, (*portObserver)(d))
 	return d, nil
 }
 
@@ -128,7 +128,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 // socket can queue that got as large a buffer as ours, for the peer's most likely
 // did. What the kernel does not grant an ordinary user (net.core.rmem_max) would
 // else be lost again and again. The kernel counts up to twice what a packet holds.
-func windowFor(i udplink.Info) int {
+func windowPackets(i udplink.Info) int {
 	packet := min(i.MTU, wire.MaxPacketLen)
 	return min(max(i.RecvBufBytes/(2*packet), leastWindow), mostWindow)
 }
@@ -139,7 +139,7 @@ const leastWindow, mostWindow = 16, 256
 // fixID makes a packet that was sealed for IPv4 identification 0 right for id,
 // and the other way round. The CRC is linear, so that the difference depends on
 // the length alone.
-func fixID(payload []byte, id uint16) {
+func patchIPID(payload []byte, id uint16) {
 	delta := wire.IDDelta(id, len(payload))
 	tail := payload[len(payload)-wire.ICRCLen:]
 	for i := range tail {
@@ -157,7 +157,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	cfg.NIC.Link = l.Features()
 	cfg.NIC.LinkMTU = l.MTU()
 	if cfg.NIC.GUID == 0 && len(cfg.Addrs) > 0 {
-		cfg.NIC.GUID = guidOf(cfg.Addrs[0])
+		cfg.NIC.GUID = guidFromAddr(cfg.Addrs[0])
 	}
 	nic, err := engine.New(cfg.NIC)
 	if err != nil {
@@ -172,7 +172,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	cfg.CM.MaxMTU = uint8(nic.MTU())
 	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
 	if cfg.Defects != (rocewire.Defects{}) {
-		d.edge = rocewire.New(cfg.Defects, defective{nic}, cfg.NIC.ICRC == engine.ICRCChecked)
+		d.wireDefects = rocewire.New(cfg.Defects, defectiveNIC{nic}, cfg.NIC.ICRC == engine.ICRCChecked)
 	}
 	d.cm.init(d, cfg.CM)
 	d.Init(cfg.Name, &nic.Base, d.hooks())
@@ -190,7 +190,7 @@ func gidTable(cfg *Config) []verbs.GIDEntry {
 }
 
 // guidOf makes a GUID of an address, with the bit set that says it is made up.
-func guidOf(a netip.Addr) uint64 {
+func guidFromAddr(a netip.Addr) uint64 {
 	b := a.As16()
 	guid := uint64(0x02) << 56
 	for i, v := range b {

@@ -17,7 +17,7 @@ type listener struct {
 	m      *manager
 	id     cm.ListenID
 	addr   netip.AddrPort
-	gate   drive.Cond
+	cond   drive.Cond
 	queue  []cm.Event
 	closed bool
 }
@@ -36,12 +36,12 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 		if local.IsUnspecified() {
 			local = netip.Addr{}
 		}
-		id, err := m.act().Listen(mad.IPService(mad.PortSpace(space&0xff), addr.Port()), local, backlog)
+		id, err := m.callAgent().Listen(mad.IPService(mad.PortSpace(space&0xff), addr.Port()), local, backlog)
 		if err != nil {
 			return connError("listen", addr, err)
 		}
 		l.id, l.addr = id, addr
-		l.gate = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("connection request to %v", addr)))
+		l.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("connection request to %v", addr)))
 		m.listeners[id] = l
 		return nil
 	})
@@ -58,7 +58,7 @@ func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) 
 		return nil, err
 	}
 	defer l.m.d.Leave()
-	err := l.m.d.Wait("get_request", l.gate, timeout, func() bool { return len(l.queue) > 0 || l.closed })
+	err := l.m.d.Wait("get_request", l.cond, timeout, func() bool { return len(l.queue) > 0 || l.closed })
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +78,10 @@ func (l *listener) Close() error {
 		l.closed = true
 		delete(l.m.listeners, l.id)
 		for _, e := range l.queue {
-			_ = l.m.act().Close(l.m.d.Driver().Now(), e.Conn)
+			_ = l.m.callAgent().Close(l.m.d.Driver().Now(), e.Conn)
 		}
-		l.gate.Notify()
-		return l.m.act().CloseListen(l.id)
+		l.cond.Notify()
+		return l.m.callAgent().CloseListen(l.id)
 	})
 }
 
@@ -112,9 +112,9 @@ func (r *request) Reject(private []byte) error {
 		now := r.m.d.Driver().Now()
 		var err error
 		if r.e.SIDRRequest != nil {
-			err = r.m.act().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: mad.SIDRRejected, PrivateData: private})
+			err = r.m.callAgent().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: mad.SIDRRejected, PrivateData: private})
 		} else {
-			err = r.m.act().Reject(now, r.e.Conn, mad.ReasonConsumer, nil, private)
+			err = r.m.callAgent().Reject(now, r.e.Conn, mad.ReasonConsumer, nil, private)
 		}
 		if err != nil {
 			return connError("reject", r.Remote(), err)
@@ -134,7 +134,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 		return nil, err
 	}
 	if r.e.SIDRRequest != nil {
-		err := r.m.act().SIDRReply(r.m.d.Driver().Now(), r.e.Conn, cm.SIDRReplyParam{
+		err := r.m.callAgent().SIDRReply(r.m.d.Driver().Now(), r.e.Conn, cm.SIDRReplyParam{
 			QPN: q.q.Num(), QKey: q.q.Query().QKey, PrivateData: param.PrivateData,
 		})
 		if err != nil {
@@ -142,7 +142,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 		}
 		return nil, nil
 	}
-	c, err := r.connect(q.pair, param, timeout)
+	c, err := r.connect(q.qpState, param, timeout)
 	if err != nil {
 		return nil, connError(op, r.Remote(), err)
 	}
@@ -150,13 +150,13 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 }
 
 // connect answers the request and waits until the peer is ready.
-func (r *request) connect(q *pair, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
+func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
 	m, req := r.m, r.e.Request
 	c := &connection{
 		m: m, id: r.e.Conn, qp: q, remote: r.Remote(), recvPSN: m.startPSN(), param: r.Param(),
-		gid: m.gidIndex(req.Path.Local), timeoutCode: req.Path.LocalAckTimeout,
+		gidIndex: m.gidIndex(req.Path.Local), timeoutCode: req.Path.LocalAckTimeout,
 	}
-	c.gate = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("confirmation of %v", c.remote)))
+	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("confirmation of %v", c.remote)))
 	if err := c.toInit(); err != nil {
 		return nil, err
 	}
@@ -166,17 +166,17 @@ func (r *request) connect(q *pair, param verbs.ConnParam, timeout time.Duration)
 	}
 	m.conns[c.id] = c
 	q.conn = c
-	err := m.act().Accept(m.d.Driver().Now(), c.id, cm.AcceptParam{
+	err := m.callAgent().Accept(m.d.Driver().Now(), c.id, cm.AcceptParam{
 		QPN: q.q.Num(), StartPSN: c.recvPSN, RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
 		RNRRetry: param.RNRRetryCount, TargetAckDelay: targetAckDelay, SRQ: q.srq, E2EFlow: param.FlowControl,
 		PrivateData: param.PrivateData,
 	})
 	if err != nil {
-		m.drop(c)
+		m.closeConn(c)
 		return nil, err
 	}
 	m.d.Driver().Pump()
-	e, err := c.next(timeout)
+	e, err := c.nextEvent(timeout)
 	if err == nil && e.Kind != cm.EventEstablished {
 		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
 	}
@@ -184,7 +184,7 @@ func (r *request) connect(q *pair, param verbs.ConnParam, timeout time.Duration)
 		err = c.toRTS(req.RetryCount, req.RNRRetry, min(param.InitiatorDepth, req.RespRes))
 	}
 	if err != nil {
-		m.drop(c)
+		m.closeConn(c)
 		return nil, err
 	}
 	return c, nil

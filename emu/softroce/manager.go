@@ -19,13 +19,13 @@ import (
 // manager is the device's verbs.CM: it carries MADs between agent and NIC, and
 // takes queue pairs through their states as the agent's events call for.
 type manager struct {
-	d         *Device
-	agent     *cm.Agent
-	conns     map[cm.ConnID]*connection
-	listeners map[cm.ListenID]*listener
-	nextPort  uint16
-	psnSeed   uint64
-	acted     bool // the agent may have something to say
+	d           *Device
+	agent       *cm.Agent
+	conns       map[cm.ConnID]*connection
+	listeners   map[cm.ListenID]*listener
+	nextPort    uint16
+	psnSeed     uint64
+	agentActive bool // the agent may have something to say
 }
 
 // Values that rdma_cm uses on RoCE, and we with it.
@@ -47,25 +47,25 @@ func (m *manager) init(d *Device, cfg cm.Config) {
 }
 
 // act returns the agent for a call after which it may have something to say.
-func (m *manager) act() *cm.Agent {
-	m.acted = true
+func (m *manager) callAgent() *cm.Agent {
+	m.agentActive = true
 	return m.agent
 }
 
 // tick handles the agent's deadlines.
 func (m *manager) tick(now mono.Time) {
 	if m.agent.NextTimer() <= now {
-		m.act().HandleTimer(now)
+		m.callAgent().HandleTimer(now)
 	}
 }
 
 // exchange moves MADs both ways and handles what they caused.
-func (m *manager) exchange(now mono.Time) {
+func (m *manager) exchangeMADs(now mono.Time) {
 	for m.d.nic.MADs() > 0 {
 		in, _ := m.d.nic.NextMAD()
-		m.act().HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
+		m.callAgent().HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
 	}
-	if !m.acted {
+	if !m.agentActive {
 		return
 	}
 	for {
@@ -73,12 +73,12 @@ func (m *manager) exchange(now mono.Time) {
 		if !ok {
 			break
 		}
-		m.handle(now, &e)
+		m.handleEvent(now, &e)
 	}
 	for {
 		out, ok := m.agent.NextMAD()
 		if !ok {
-			m.acted = false
+			m.agentActive = false
 			return
 		}
 		m.d.nic.SendMAD(engine.MAD{Local: out.Local, Remote: out.Remote, PKey: out.PKey, Data: *out.MAD})
@@ -87,21 +87,21 @@ func (m *manager) exchange(now mono.Time) {
 
 // observe looks at the NIC's events for what concerns connections: data that
 // overtook the message which makes a connection complete.
-func (m *manager) observe(now mono.Time, e nic.Event) {
+func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	if e.Type != verbs.EventCommEst {
 		return
 	}
-	if c := e.QP.(*engine.QP).Owner.(*pair).conn; c != nil {
+	if c := e.QP.(*engine.QP).Owner.(*qpState).conn; c != nil {
 		// An agent that knows better already needs no telling.
-		_ = m.act().Established(now, c.id)
+		_ = m.callAgent().Established(now, c.id)
 	}
 }
 
 // handle acts on an event of the agent's.
-func (m *manager) handle(now mono.Time, e *cm.Event) {
+func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	switch e.Kind {
 	case cm.EventRequest, cm.EventSIDRRequest:
-		m.request(now, e)
+		m.queueRequest(now, e)
 		return
 	case cm.EventDisconnectRequested, cm.EventDisconnected:
 		if c := m.conns[e.Conn]; c != nil {
@@ -113,14 +113,14 @@ func (m *manager) handle(now mono.Time, e *cm.Event) {
 		return
 	}
 	c.events = append(c.events, *e)
-	c.gate.Notify()
+	c.cond.Notify()
 	if e.Final {
 		delete(m.conns, e.Conn)
 	}
 }
 
 // request puts a request into its listener's queue.
-func (m *manager) request(now mono.Time, e *cm.Event) {
+func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	id := cm.ListenID(0)
 	if e.Request != nil {
 		id = e.Request.Listen
@@ -129,22 +129,22 @@ func (m *manager) request(now mono.Time, e *cm.Event) {
 	}
 	l := m.listeners[id]
 	if l == nil {
-		_ = m.act().Close(now, e.Conn) // closed since; the peer is told
+		_ = m.callAgent().Close(now, e.Conn) // closed since; the peer is told
 		return
 	}
 	l.queue = append(l.queue, *e)
-	l.gate.Notify()
+	l.cond.Notify()
 }
 
 // drop lets go of a connection that was not made, or whose queue pair is gone.
-func (m *manager) drop(c *connection) {
-	_ = m.act().Close(m.d.Driver().Now(), c.id)
+func (m *manager) closeConn(c *connection) {
+	_ = m.callAgent().Close(m.d.Driver().Now(), c.id)
 	delete(m.conns, c.id)
 	if c.qp != nil && c.qp.conn == c {
 		c.qp.conn = nil
 	}
-	c.over = true
-	c.gate.Notify()
+	c.ended = true
+	c.cond.Notify()
 }
 
 // startPSN returns a first PSN: different every time, the same in every run.
@@ -162,7 +162,7 @@ func (m *manager) ephemeralPort() uint16 {
 }
 
 // local chooses our address towards a peer.
-func (m *manager) local(peer netip.Addr) (netip.Addr, uint8, error) {
+func (m *manager) localAddr(peer netip.Addr) (netip.Addr, uint8, error) {
 	for i, g := range m.d.nic.Config().GIDs {
 		if g.Type == verbs.GIDTypeRoCEv2 && g.GID.Addr().Is4() == peer.Is4() {
 			return g.GID.Addr(), uint8(i), nil
@@ -192,25 +192,25 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.begin(q.pair, addr, param)
+	c, err := m.sendRequest(q.qpState, addr, param)
 	if err != nil {
 		return nil, connError(op, addr, err)
 	}
 	m.d.Driver().Pump()
-	if err := c.finish(param, timeout); err != nil {
+	if err := c.complete(param, timeout); err != nil {
 		return nil, connError(op, addr, err)
 	}
 	return c, nil
 }
 
 // begin sends the request for a connection.
-func (m *manager) begin(q *pair, addr netip.AddrPort, param verbs.ConnParam) (*connection, error) {
-	local, index, err := m.local(addr.Addr())
+func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnParam) (*connection, error) {
+	local, index, err := m.localAddr(addr.Addr())
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{m: m, qp: q, remote: addr, recvPSN: m.startPSN(), gid: index, timeoutCode: connAckTimeout}
-	c.gate = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("connection to %v", addr)))
+	c := &connection{m: m, qp: q, remote: addr, recvPSN: m.startPSN(), gidIndex: index, timeoutCode: connAckTimeout}
+	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("connection to %v", addr)))
 	if err := c.toInit(); err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (m *manager) begin(q *pair, addr netip.AddrPort, param verbs.ConnParam) (*c
 	if q.Type() == verbs.QPTypeUC {
 		transport = cm.UC
 	}
-	c.id, err = m.act().Connect(m.d.Driver().Now(), cm.ConnectParam{
+	c.id, err = m.callAgent().Connect(m.d.Driver().Now(), cm.ConnectParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
 		Transport: transport, QPN: q.q.Num(), StartPSN: c.recvPSN,
@@ -241,21 +241,21 @@ func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 		return verbs.DatagramPeer{}, err
 	}
 	defer m.d.Leave()
-	peer, err := m.lookUp(addr, private, timeout)
+	peer, err := m.resolve(addr, private, timeout)
 	if err != nil {
 		return verbs.DatagramPeer{}, connError(op, addr, err)
 	}
 	return peer, nil
 }
 
-func (m *manager) lookUp(addr netip.AddrPort, private []byte, timeout time.Duration) (peer verbs.DatagramPeer, err error) {
-	local, index, err := m.local(addr.Addr())
+func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (peer verbs.DatagramPeer, err error) {
+	local, index, err := m.localAddr(addr.Addr())
 	if err != nil {
 		return peer, err
 	}
 	c := &connection{m: m, remote: addr}
-	c.gate = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("service at %v", addr)))
-	c.id, err = m.act().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
+	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("service at %v", addr)))
+	c.id, err = m.callAgent().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr()},
 		SrcPort:   m.ephemeralPort(), PrivateData: private,
@@ -265,9 +265,9 @@ func (m *manager) lookUp(addr netip.AddrPort, private []byte, timeout time.Durat
 	}
 	m.conns[c.id] = c
 	m.d.Driver().Pump()
-	e, err := c.next(timeout)
+	e, err := c.nextEvent(timeout)
 	if err != nil {
-		m.drop(c)
+		m.closeConn(c)
 		return peer, err
 	}
 	if e.Kind != cm.EventSIDRReply {

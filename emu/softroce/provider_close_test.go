@@ -318,8 +318,8 @@ func TestConnectionOutlivesAHandle(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		p := first.(*queuePair).pair
-		p.conn = &connection{m: &d.cm, qp: p, gate: d.Driver().NewCond(nil)}
+		p := first.(*queuePair).qpState
+		p.conn = &connection{m: &d.cm, qp: p, cond: d.Driver().NewCond(nil)}
 		if err := first.Close(); err != nil || p.conn == nil {
 			t.Errorf("%v, connection %v", err, p.conn)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // pair is a queue pair. Only an XRC target has more than one handle.
-type pair struct {
+type qpState struct {
 	dev     *Device
 	q       *engine.QP
 	srq     bool
@@ -24,12 +24,12 @@ type pair struct {
 // queuePair is a verbs.QP: one handle to a queue pair.
 type queuePair struct {
 	device.Object
-	*pair
+	*qpState
 }
 
 // handle returns one more handle.
-func (p *pair) handle() *queuePair {
-	h := &queuePair{Object: device.Object{D: &p.dev.shared}, pair: p}
+func (p *qpState) newHandle() *queuePair {
+	h := &queuePair{Object: device.Object{D: &p.dev.shared}, qpState: p}
 	p.handles = append(p.handles, h)
 	return h
 }
@@ -53,9 +53,9 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 		if err != nil {
 			return err
 		}
-		p := &pair{dev: d, q: q, srq: cfg.SRQ != nil}
+		p := &qpState{dev: d, q: q, srq: cfg.SRQ != nil}
 		q.Owner = p
-		h = p.handle()
+		h = p.newHandle()
 		return nil
 	})
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *Device) OpenQP(x verbs.XRCD, qpn verbs.QPN) (verbs.QP, error) {
 		if err != nil {
 			return err
 		}
-		h = q.Owner.(*pair).handle()
+		h = q.Owner.(*qpState).newHandle()
 		return nil
 	})
 	if err != nil {
@@ -89,8 +89,8 @@ func (d *Device) OpenQP(x verbs.XRCD, qpn verbs.QPN) (verbs.QP, error) {
 	return h, nil
 }
 
-func (p *pair) QPN() verbs.QPN     { return verbs.QPN(p.q.Num()) }
-func (p *pair) Type() verbs.QPType { return p.q.Type() }
+func (p *qpState) QPN() verbs.QPN     { return verbs.QPN(p.q.Num()) }
+func (p *qpState) Type() verbs.QPType { return p.q.Type() }
 
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.Control("modify_qp", func() error { return q.q.Modify(q.dev.Driver().Now(), a, mask) })
@@ -116,7 +116,7 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 func (q *queuePair) post(wrs []verbs.SendWR) (int, error) {
 	now := q.dev.Driver().Now()
 	for i := range wrs {
-		refs, err := q.refs(&wrs[i])
+		refs, err := q.resolveHandles(&wrs[i])
 		if err == nil {
 			err = q.q.PostSend(now, &wrs[i], refs)
 		}
@@ -128,7 +128,7 @@ func (q *queuePair) post(wrs []verbs.SendWR) (int, error) {
 }
 
 // refs finds the engine's objects behind the handles in a work request.
-func (q *queuePair) refs(wr *verbs.SendWR) (r engine.Refs, err error) {
+func (q *queuePair) resolveHandles(wr *verbs.SendWR) (r engine.Refs, err error) {
 	if wr.UD.AH != nil {
 		h, ok := wr.UD.AH.(*addressHandle)
 		if !ok || h.D != q.D {
@@ -148,7 +148,7 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	// packet that most likely follows. But one that is flushed at once completes.
 	defer func() {
 		switch {
-		case q.dev.edge != nil: // which may have kept a message for this receive
+		case q.dev.wireDefects != nil: // which may have kept a message for this receive
 			q.dev.Driver().Pump()
 		case q.dev.nic.CompletionEvents() > 0:
 			q.dev.Settle(q.dev.Driver().Now())
@@ -192,7 +192,7 @@ func (q *queuePair) Close() error {
 			return nil
 		}
 		if q.conn != nil {
-			q.dev.cm.drop(q.conn)
+			q.dev.cm.closeConn(q.conn)
 		}
 		return nil
 	})

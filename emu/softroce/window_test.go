@@ -14,7 +14,7 @@ func TestTheWindowFitsTheSocket(t *testing.T) {
 		{425_984, 1500, 141},
 		{2304, 9000, 16},
 	} {
-		if got := windowFor(udplink.Info{RecvBufBytes: c.buf, MTU: c.mtu}); got != c.want {
+		if got := windowPackets(udplink.Info{RecvBufBytes: c.buf, MTU: c.mtu}); got != c.want {
 			t.Errorf("buffer of %d bytes, MTU %d: window of %d packets, want %d", c.buf, c.mtu, got, c.want)
 		}
 	}

@@ -41,7 +41,7 @@ func (p *Packet) Parse(b []byte) (err error) {
 	default:
 		return ErrKind
 	}
-	return atEnd(b, err)
+	return checkEnd(b, err)
 }
 
 func (p *Packet) parseRD(b []byte) (err error) {
@@ -51,14 +51,14 @@ func (p *Packet) parseRD(b []byte) (err error) {
 		}
 	}
 	if !p.Flags.Has(FlagData) {
-		return atEnd(b, nil)
+		return checkEnd(b, nil)
 	}
 	p.ULPDU, err = p.Data.Parse(b, p.Flags.Has(FlagStart))
 	return err
 }
 
 // atEnd refuses what follows the last part of a packet.
-func atEnd(rest []byte, err error) error {
+func checkEnd(rest []byte, err error) error {
 	if err == nil && len(rest) > 0 {
 		return ErrLong
 	}

@@ -25,7 +25,7 @@ type CaptureOptions struct {
 	// OnError, if not nil, is called once, from the goroutine of a switch, if
 	// the capture ends early; OnLimit if MaxBytes is reached.
 	OnError func(error)
-	OnLimit   func()
+	OnLimit func()
 }
 
 // Capture writes frames to a pcapng file with nanosecond timestamps. Each Tap

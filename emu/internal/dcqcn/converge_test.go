@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// bottleneck is an output queue that two senders share, marking as the
-// publication's switch does: never below one threshold, always above another,
-// and with a probability that rises between them.
+// bottleneck is an output queue that two senders share. It marks as the published switch
+// does: never below one threshold, always above another, and with a rising probability
+// between them.
 type bottleneck struct {
 	rateBps  uint64
 	wireTime mono.Time // of a packet
@@ -45,9 +45,9 @@ type flow struct {
 
 func (f *flow) nextSend() mono.Time { return max(f.lineAt, f.l.ReadyAt(), f.start) }
 
-// share runs two flows through one bottleneck, the first with the line to itself
-// for a while, and returns what they did afterwards: the first flow's share, how
-// much of the line was used, and the longest queue of the whole run.
+// share runs two flows through one bottleneck; the second starts later. It returns the
+// first flow's share and the utilization of the line since then, and the longest queue of
+// the whole run.
 func share(seed uint64) (first, used float64, maxQueue int) {
 	const (
 		line    = 40e9
@@ -88,9 +88,8 @@ func share(seed uint64) (first, used float64, maxQueue int) {
 	return a / (a + b), (a + b) * 8e9 / line / float64(end-measure), sw.maxQueue
 }
 
-// Two flows must come to share the line evenly, keep it busy and keep the queue
-// short. This is what the algorithm is for.
-func TestTwoFlowsConvergeToAFairShare(t *testing.T) {
+// Two flows come to share the line evenly, keep it busy and keep the queue short.
+func TestTwoFlowsConvergeToFairShare(t *testing.T) {
 	for seed := range uint64(3) {
 		first, used, maxQueue := share(seed)
 		t.Logf("seed %d: share of the first flow %.3f, line used %.3f, longest queue %d bytes", seed, first, used, maxQueue)

@@ -1,13 +1,12 @@
-// Package dcqcn is the rate control of RoCEv2 congestion management as published
-// by Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM
-// 2015): the reaction point of one sending QP (Limiter) and the notification
-// point of one receiving flow (Notifier).
+// Package dcqcn implements DCQCN, the rate control of RoCEv2, as published by Zhu et
+// al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015): the
+// reaction point of one sending QP (Limiter) and the notification point of one
+// receiving flow (Notifier). The engine of softroce uses it. Switches set the marks;
+// see package sim.
 //
-// Neither knows packets, sockets or clocks: what happened, and now, go in; the
-// time at which the next packet may leave comes out. Arithmetic is on integers
-// only, so a run is the same on every machine. Marking is the switch's affair.
-//
-// Both are plain values owned by one driver, and not safe for concurrent use.
+// Callers report events with the current time, and ask when the next packet may be
+// sent. The package reads no clock and uses integers only, so that runs are the same
+// on every machine. Its types are not safe for concurrent use.
 package dcqcn
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// nanobits is a number of bits in units of 1e-9: what a rate of 1 bit a second
-// passes in a nanosecond. In this unit pacing needs no rounding.
+// nanobits is 1e-9 bits: what a rate of 1 bit per second sends in a nanosecond. In this
+// unit pacing needs no rounding.
 type nanobits = int64
 
 const (
@@ -27,36 +26,36 @@ const (
 	maxDebt         nanobits = math.MaxInt64 / 2
 )
 
-// Limiter is the reaction point of one QP. The zero value is idle: it sets no
-// limit. The first CNP makes it active, and when the rate is back at the line
-// rate it is the zero value again, alpha's memory included.
+// Limiter is the reaction point of one QP. The zero value is idle: it sets no limit. The
+// first CNP makes it active. When the rate is back at the line rate, it is reset to the
+// zero value, alpha included.
 //
-// Each method that takes the time first catches up on the timers due by then,
-// so that a timer handled late, or not at all, changes no result.
+// Each method with a time argument first handles the timers that expired before, so that
+// results do not depend on when HandleTimer is called.
 type Limiter struct {
 	active bool
-	// The two stages count rate increases since the last cut, by cause.
+	// Rate increases since the last cut, by the timer and by the byte counter.
 	timeStage, byteStage uint32
 	// alpha estimates how congested the path is, 0 to One.
 	alpha uint32
-	// rate is the present rate, target the one it returns to; in bits a second.
+	// rate is the current rate, target the rate that it recovers to, in bits per second.
 	rate, target uint64
-	bytes        uint64 // sent towards the next step of byteStage
-	cutAt        mono.Time
+	bytes        uint64 // bytes sent since the last step of byteStage
+	lastCutAt    mono.Time
 	decayAt      mono.Time // next decay of alpha
 	increaseAt   mono.Time // next step of timeStage
 
-	// debt is what has been sent ahead of the rate as of paidAt; it drains at
-	// rate. Negative is credit.
-	debt    nanobits
-	paidAt  mono.Time
-	readyAt mono.Time // when debt will be, or was, zero
+	// debt is how much was sent ahead of the rate as of drainedAt; it drains at rate. A
+	// negative debt is a credit.
+	debt      nanobits
+	drainedAt mono.Time
+	readyAt   mono.Time // when debt is zero
 }
 
 // Active reports whether the QP is limited at all.
 func (l *Limiter) Active() bool { return l.active }
 
-// RateBps is the present rate in bits a second.
+// RateBps is the current rate in bits per second.
 func (l *Limiter) RateBps(p *Params) uint64 {
 	if !l.active {
 		return p.MaxRateBps
@@ -64,12 +63,11 @@ func (l *Limiter) RateBps(p *Params) uint64 {
 	return l.rate
 }
 
-// ReadyAt is the earliest time at which the next packet may leave, possibly in
-// the past; zero while the limiter is idle. Cuts move it later and increases
-// earlier, also while a packet waits: ask again after every other call.
+// ReadyAt is the earliest time at which the next packet may be sent, possibly in the
+// past; zero while the limiter is idle. Every other method may change it.
 func (l *Limiter) ReadyAt() mono.Time { return l.readyAt }
 
-// NextTimer is when HandleTimer must next be called; mono.Never if not at all.
+// NextTimer is when HandleTimer must be called next; mono.Never while the limiter is idle.
 func (l *Limiter) NextTimer() mono.Time {
 	if !l.active {
 		return mono.Never
@@ -77,7 +75,7 @@ func (l *Limiter) NextTimer() mono.Time {
 	return min(l.decayAt, l.increaseAt)
 }
 
-// HandleTimer does what is due by now.
+// HandleTimer handles the timers that have expired by now.
 func (l *Limiter) HandleTimer(now mono.Time, p *Params) {
 	for l.active {
 		at := l.NextTimer()
@@ -97,34 +95,33 @@ func (l *Limiter) HandleTimer(now mono.Time, p *Params) {
 	}
 }
 
-// OnCNP cuts the rate: a congestion notification for this QP has arrived.
+// OnCNP handles a received CNP: it cuts the rate.
 func (l *Limiter) OnCNP(now mono.Time, p *Params) {
 	l.HandleTimer(now, p)
 	switch {
 	case !l.active:
-		*l = Limiter{active: true, alpha: One, rate: p.MaxRateBps, paidAt: now}
-	case now.Sub(l.cutAt) < p.MinDecInterval:
+		*l = Limiter{active: true, alpha: One, rate: p.MaxRateBps, drainedAt: now}
+	case now.Sub(l.lastCutAt) < p.MinDecInterval:
 		return
 	}
-	l.pay(now, p)
+	l.drainDebt(now, p)
 	l.target = l.rate
-	l.rate = max(l.rate-l.cut(), p.MinRateBps)
+	l.rate = max(l.rate-l.rateCut(), p.MinRateBps)
 	// (1-g)·alpha + g, rounded up so that it ends at One.
 	l.alpha += scaleUp(One-l.alpha, p.G)
 	l.timeStage, l.byteStage, l.bytes = 0, 0, 0
-	l.cutAt, l.decayAt, l.increaseAt = now, now.Add(p.AlphaInterval), now.Add(p.IncreaseInterval)
-	l.schedule()
+	l.lastCutAt, l.decayAt, l.increaseAt = now, now.Add(p.AlphaInterval), now.Add(p.IncreaseInterval)
+	l.updateReadyAt()
 }
 
-// cut is rate·alpha/2, the amount by which a CNP lowers the rate.
-func (l *Limiter) cut() uint64 {
+// rateCut is rate·alpha/2, the amount by which a CNP lowers the rate.
+func (l *Limiter) rateCut() uint64 {
 	hi, lo := bits.Mul64(l.rate, uint64(l.alpha))
 	half, _ := bits.Div64(hi, lo, 2*One)
 	return half
 }
 
-// OnSent accounts for a packet of so many bytes that leaves now, whether or not
-// it waited for ReadyAt.
+// OnSent accounts for a packet that is sent now, whether or not it waited for ReadyAt.
 func (l *Limiter) OnSent(now mono.Time, bytes int, p *Params) {
 	if !l.active {
 		return
@@ -133,9 +130,9 @@ func (l *Limiter) OnSent(now mono.Time, bytes int, p *Params) {
 	if !l.active {
 		return
 	}
-	l.pay(now, p)
+	l.drainDebt(now, p)
 	l.debt = min(l.debt+nanobits(min(bytes, 1<<28))*nanobitsPerByte, maxDebt)
-	l.schedule()
+	l.updateReadyAt()
 	for l.bytes += uint64(bytes); l.active && l.bytes >= p.ByteCounter; {
 		l.bytes -= p.ByteCounter
 		l.byteStage++
@@ -143,11 +140,11 @@ func (l *Limiter) OnSent(now mono.Time, bytes int, p *Params) {
 	}
 }
 
-// increase is one step up, by timer or byte counter: fast recovery while neither
-// stage is past its threshold, hyper increase when both are, additive increase
-// when one is.
+// increase raises the rate by one step, of the timer or the byte counter: fast recovery
+// while neither stage is past FastRecovery, additive increase when one is, hyper increase
+// when both are.
 func (l *Limiter) increase(now mono.Time, p *Params) {
-	l.pay(now, p)
+	l.drainDebt(now, p)
 	low, high := min(l.timeStage, l.byteStage), max(l.timeStage, l.byteStage)
 	switch {
 	case high <= p.FastRecovery: // the target stays
@@ -161,7 +158,7 @@ func (l *Limiter) increase(now mono.Time, p *Params) {
 		*l = Limiter{}
 		return
 	}
-	l.schedule()
+	l.updateReadyAt()
 }
 
 // raiseTarget adds steps times stepBps to the target, up to the line rate.
@@ -174,27 +171,27 @@ func (l *Limiter) raiseTarget(steps, stepBps uint64, p *Params) {
 	l.target += steps * stepBps
 }
 
-// pay drains the debt at the present rate from paidAt to now. Time that passes
-// without debt is lost, except for what CatchUp saves.
-func (l *Limiter) pay(now mono.Time, p *Params) {
-	if now <= l.paidAt {
+// drainDebt drains the debt at the current rate until now. Time without debt gives credit
+// for up to CatchUp.
+func (l *Limiter) drainDebt(now mono.Time, p *Params) {
+	if now <= l.drainedAt {
 		return
 	}
 	if late := now.Sub(l.readyAt); late > p.CatchUp {
 		l.debt = -nanobits(l.rate) * nanobits(p.CatchUp)
 	} else {
-		l.debt -= nanobits(l.rate) * nanobits(now.Sub(l.paidAt))
+		l.debt -= nanobits(l.rate) * nanobits(now.Sub(l.drainedAt))
 	}
-	l.paidAt = now
+	l.drainedAt = now
 }
 
-// schedule works out readyAt; debt, paidAt and rate are up to date.
-func (l *Limiter) schedule() {
-	wait := l.debt / nanobits(l.rate) // of credit, rounded up already
+// updateReadyAt computes readyAt from debt, drainedAt and rate.
+func (l *Limiter) updateReadyAt() {
+	wait := l.debt / nanobits(l.rate) // integer division rounds a credit up already
 	if l.debt > 0 && l.debt%nanobits(l.rate) != 0 {
-		wait++ // a packet is never early
+		wait++ // round up: a packet is never early
 	}
-	l.readyAt = l.paidAt.Add(time.Duration(wait))
+	l.readyAt = l.drainedAt.Add(time.Duration(wait))
 }
 
 // scaleUp returns v·g, rounded up; both are fixed point.

@@ -33,7 +33,7 @@ func TestZeroValueSetsNoLimit(t *testing.T) {
 	}
 }
 
-func TestFirstCutHalvesAndRecoveryEndsAtLineRate(t *testing.T) {
+func TestFirstCutHalvesRateAndRecoveryEndsAtLineRate(t *testing.T) {
 	p := DefaultParams(40e9)
 	var l Limiter
 	l.OnCNP(0, &p)
@@ -56,7 +56,7 @@ func TestFirstCutHalvesAndRecoveryEndsAtLineRate(t *testing.T) {
 	}
 }
 
-func TestAdditiveIncreaseFollowsFiveStepsOfFastRecovery(t *testing.T) {
+func TestAdditiveIncreaseFollowsFastRecovery(t *testing.T) {
 	p := DefaultParams(40e9)
 	var l Limiter
 	l.OnCNP(0, &p)
@@ -97,7 +97,7 @@ func TestCutFollowsAlpha(t *testing.T) {
 	}
 }
 
-func TestAlphaReachesBothEnds(t *testing.T) {
+func TestAlphaReachesZeroAndOne(t *testing.T) {
 	p := DefaultParams(maxRateBps)
 	p.RateAIBps = 1 // stay active
 	var l Limiter
@@ -123,7 +123,7 @@ func TestAlphaReachesBothEnds(t *testing.T) {
 	}
 }
 
-func TestBytesRaiseTheRateToo(t *testing.T) {
+func TestByteCounterRaisesRate(t *testing.T) {
 	p := DefaultParams(40e9)
 	var l Limiter
 	l.OnCNP(0, &p)
@@ -142,7 +142,7 @@ func TestBytesRaiseTheRateToo(t *testing.T) {
 	}
 }
 
-func TestHyperIncreaseNeedsBothCauses(t *testing.T) {
+func TestHyperIncreaseNeedsTimerAndByteCounter(t *testing.T) {
 	p := DefaultParams(40e9)
 	var l Limiter
 	l.OnCNP(0, &p)
@@ -201,7 +201,7 @@ func TestCutRestartsTimerAndByteCounter(t *testing.T) {
 	}
 }
 
-func TestEchoesOfACutChangeNothing(t *testing.T) {
+func TestCNPsWithinMinDecIntervalAreIgnored(t *testing.T) {
 	p := DefaultParams(40e9)
 	var l Limiter
 	l.OnCNP(10*us, &p)
@@ -217,7 +217,7 @@ func TestEchoesOfACutChangeNothing(t *testing.T) {
 	}
 }
 
-func TestNoNumberOfCNPsGoesBelowTheFloor(t *testing.T) {
+func TestCNPsDoNotCutBelowMinRate(t *testing.T) {
 	p := DefaultParams(100e9)
 	var l Limiter
 	var now mono.Time

@@ -11,17 +11,17 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// happening is a CNP (bytes is 0) or a sent packet.
-type happening struct {
+// event is a CNP (bytes is 0) or a sent packet.
+type event struct {
 	at    mono.Time
 	bytes int
 }
 
-// story is a random run: phases of congestion and of calm, with and without
-// traffic.
-func story(seed uint64, n int) []happening {
+// randomEvents returns the events of a random run: phases with and without congestion, and
+// with and without traffic.
+func randomEvents(seed uint64, n int) []event {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	var hs []happening
+	var hs []event
 	var now mono.Time
 	for len(hs) < n {
 		if rng.IntN(4) == 0 {
@@ -30,7 +30,7 @@ func story(seed uint64, n int) []happening {
 		cnpPercent, gap := rng.IntN(20), 1+rng.Int64N(int64(60*us))
 		for range rng.IntN(200) {
 			now += mono.Time(rng.Int64N(gap))
-			h := happening{at: now, bytes: 1 + rng.IntN(1<<20)}
+			h := event{at: now, bytes: 1 + rng.IntN(1<<20)}
 			if rng.IntN(100) < cnpPercent {
 				h.bytes = 0
 			}
@@ -40,7 +40,7 @@ func story(seed uint64, n int) []happening {
 	return hs
 }
 
-func (h happening) apply(l *Limiter, p *Params) {
+func (h event) apply(l *Limiter, p *Params) {
 	if h.bytes == 0 {
 		l.OnCNP(h.at, p)
 	} else {
@@ -48,8 +48,8 @@ func (h happening) apply(l *Limiter, p *Params) {
 	}
 }
 
-// model is the published algorithm in the publication's own terms: real
-// numbers, T, BC, R_C, R_T and alpha. It paces nothing.
+// model is the published algorithm with its own names (T, BC, R_C, R_T, alpha) and in
+// floating point, without pacing.
 type model struct {
 	on               bool
 	t, bc            int
@@ -83,7 +83,7 @@ func (m *model) raise(p *Params) {
 	m.rc = (m.rt + m.rc) / 2
 }
 
-func (m *model) apply(h happening, p *Params) {
+func (m *model) apply(h event, p *Params) {
 	m.timers(h.at, p)
 	switch {
 	case h.bytes != 0:
@@ -108,7 +108,7 @@ func (m *model) apply(h happening, p *Params) {
 	m.cut, m.decay, m.lift = h.at, h.at+mono.Time(p.AlphaInterval), h.at+mono.Time(p.IncreaseInterval)
 }
 
-func TestLimiterFollowsThePublishedAlgorithm(t *testing.T) {
+func TestLimiterMatchesPublishedAlgorithm(t *testing.T) {
 	recovered := 0
 	for seed := range uint64(20) {
 		p := DefaultParams(100e9)
@@ -116,7 +116,7 @@ func TestLimiterFollowsThePublishedAlgorithm(t *testing.T) {
 		line := float64(p.MaxRateBps)
 		var l Limiter
 		var m model
-		compare := func(h happening) {
+		compare := func(h event) {
 			ref := line
 			if m.on {
 				ref = m.rc
@@ -134,7 +134,7 @@ func TestLimiterFollowsThePublishedAlgorithm(t *testing.T) {
 				m = model{}
 			}
 		}
-		for _, h := range story(seed, 5000) {
+		for _, h := range randomEvents(seed, 5000) {
 			l.HandleTimer(h.at, &p)
 			m.timers(h.at, &p)
 			compare(h)
@@ -148,11 +148,11 @@ func TestLimiterFollowsThePublishedAlgorithm(t *testing.T) {
 	}
 }
 
-func TestRatesStayInOrder(t *testing.T) {
+func TestRateStaysBetweenMinimumAndTarget(t *testing.T) {
 	for seed := range uint64(20) {
 		p := DefaultParams(25e9)
 		var l Limiter
-		for _, h := range story(seed, 5000) {
+		for _, h := range randomEvents(seed, 5000) {
 			h.apply(&l, &p)
 			if l.active && !(p.MinRateBps <= l.rate && l.rate <= l.target && l.target <= p.MaxRateBps && l.alpha <= One) {
 				t.Fatalf("seed %d: %+v", seed, l)
@@ -164,12 +164,12 @@ func TestRatesStayInOrder(t *testing.T) {
 	}
 }
 
-func TestLateTimersChangeNothing(t *testing.T) {
+func TestLateTimersDoNotChangeResults(t *testing.T) {
 	for seed := range uint64(20) {
 		p := DefaultParams(100e9)
 		p.CatchUp = 10_000
 		var prompt, late Limiter
-		for i, h := range story(seed, 2000) {
+		for i, h := range randomEvents(seed, 2000) {
 			for prompt.NextTimer() <= h.at {
 				prompt.HandleTimer(prompt.NextTimer(), &p)
 			}
@@ -182,13 +182,13 @@ func TestLateTimersChangeNothing(t *testing.T) {
 	}
 }
 
-// The hash is that of every machine and every Go release; it changes only if the
-// algorithm does.
-func TestRunIsTheSameEverywhere(t *testing.T) {
+// The hash of a run is the same on every machine and Go release. It changes only with the
+// algorithm.
+func TestRunIsReproducible(t *testing.T) {
 	p := DefaultParams(100e9)
 	sum := fnv.New64a()
 	var l Limiter
-	for _, h := range story(42, 20_000) {
+	for _, h := range randomEvents(42, 20_000) {
 		h.apply(&l, &p)
 		var b []byte
 		b = binary.LittleEndian.AppendUint64(b, l.RateBps(&p))

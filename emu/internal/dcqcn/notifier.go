@@ -6,17 +6,15 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Notifier is the notification point of one flow: it turns congestion marks
-// into congestion notification packets, no more than one each interval. The
-// zero value has sent none.
+// Notifier is the notification point of one flow: it decides which CE-marked packets are
+// answered by a CNP, at most one per interval. The zero value has sent none.
 type Notifier struct {
 	last mono.Time
 	sent bool
 }
 
-// Mark reports whether a mark seen now is answered by a CNP. The first is, at
-// once: the sender is to hear of congestion as early as it can. An interval of
-// zero answers every mark.
+// OnMark reports whether a marked packet that is received now is answered by a CNP. The
+// first always is. An interval of zero answers every mark.
 func (n *Notifier) OnMark(now mono.Time, interval time.Duration) bool {
 	if n.sent && now.Sub(n.last) < interval {
 		return false

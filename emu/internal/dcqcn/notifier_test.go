@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func TestNotifierPacesABurst(t *testing.T) {
+func TestNotifierSendsOneCNPPerInterval(t *testing.T) {
 	var n Notifier
 	var sent []mono.Time
 	const start = 7_000 // the first mark is answered whenever it comes
@@ -21,7 +21,7 @@ func TestNotifierPacesABurst(t *testing.T) {
 	}
 }
 
-func TestNotifierCountsFromTheLastCNPNotFromAFixedGrid(t *testing.T) {
+func TestNotifierIntervalStartsAtLastCNP(t *testing.T) {
 	var n Notifier
 	for _, tc := range []struct {
 		now  mono.Time

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// steady returns a limiter cut once from twice rateBps at time 0, whose rate
-// then stays for a second.
+// steady returns a limiter that was cut to rateBps at time 0, and keeps that rate for a
+// second.
 func steady(rateBps uint64) (Limiter, Params) {
 	p := DefaultParams(2 * rateBps)
 	p.IncreaseInterval, p.ByteCounter = time.Second, maxByteCounter
@@ -18,7 +18,7 @@ func steady(rateBps uint64) (Limiter, Params) {
 	return l, p
 }
 
-// passes is the time in which rateBps passes so many bytes, rounded up.
+// passes is the time that n bytes take at rateBps, rounded up.
 func passes(bytes int, rateBps uint64) mono.Time {
 	n := new(big.Int).Mul(big.NewInt(int64(bytes)), big.NewInt(8e9))
 	rate := new(big.Int).SetUint64(rateBps)
@@ -41,7 +41,7 @@ func TestPacingIsExactOverManyPackets(t *testing.T) {
 	}
 }
 
-func TestPacingIsExactForABurstSentAtOnce(t *testing.T) {
+func TestPacingIsExactAfterBurst(t *testing.T) {
 	l, p := steady(3_500e6)
 	for i := range 100 {
 		l.OnSent(10*us, 4178, &p)
@@ -51,7 +51,7 @@ func TestPacingIsExactForABurstSentAtOnce(t *testing.T) {
 	}
 }
 
-func TestIdleTimeIsNotSaved(t *testing.T) {
+func TestIdleTimeGivesNoCredit(t *testing.T) {
 	l, p := steady(8e9) // a byte each nanosecond
 	for i, at := range []mono.Time{0, 1000, 5000, 6001} {
 		l.OnSent(at, 1000, &p)
@@ -61,7 +61,7 @@ func TestIdleTimeIsNotSaved(t *testing.T) {
 	}
 }
 
-func TestCatchUpSavesWhatItSays(t *testing.T) {
+func TestCatchUpBoundsCredit(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		left, ready mono.Time
@@ -97,7 +97,7 @@ func TestCreditDoesNotGrowWhileTimersRun(t *testing.T) {
 	}
 }
 
-func TestLateSenderWithSlackKeepsItsRate(t *testing.T) {
+func TestLateSenderWithCatchUpKeepsRate(t *testing.T) {
 	const rate = 12_345_678_901
 	l, p := steady(rate)
 	p.CatchUp = 20 * time.Microsecond
@@ -115,7 +115,7 @@ func TestLateSenderWithSlackKeepsItsRate(t *testing.T) {
 	}
 }
 
-func TestRateChangeMovesAWaitingPacket(t *testing.T) {
+func TestRateChangeMovesReadyAt(t *testing.T) {
 	p := DefaultParams(16e9)
 	var l Limiter
 	l.OnCNP(0, &p)

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// One is 1 in the fixed point of alpha and of its gain: 30 binary places. Errors
-// of alpha's last place add up over 1/G steps; this many keep them invisible.
+// One is 1 in the fixed-point format of alpha and its gain, with 30 fractional bits.
+// Rounding errors of alpha add up over 1/G steps, and stay negligible.
 const One = 1 << 30
 
-// DefaultCNPInterval is how often, at most, the published notification point
-// answers the marks of one flow.
+// DefaultCNPInterval is the published minimum time between two CNPs of one flow.
 const DefaultCNPInterval = 50 * time.Microsecond
 
 // Limits of Params. They keep every product within 64 bits.
@@ -18,8 +17,8 @@ const (
 	maxRateBps     = 10e12
 	maxCatchUp     = 100 * time.Microsecond
 	maxByteCounter = 1 << 40
-	// Between them lie the periods: HandleTimer catches up period by period, and
-	// the ratio of the two bounds how long that takes.
+	// HandleTimer catches up period by period: the ratio of the longest to the shortest
+	// bounds how long that takes.
 	minPeriod = time.Microsecond
 	maxPeriod = time.Second
 )
@@ -27,40 +26,38 @@ const (
 // Params are the constants of the reaction point. All QPs of a device share one
 // set; it must not change while a limiter is active.
 type Params struct {
-	// MinRateBps is the floor no number of CNPs takes a QP below.
+	// MinRateBps is the lowest rate that CNPs can cause.
 	MinRateBps uint64
 	// MaxRateBps is the line rate: where a QP starts and where it recovers to.
 	MaxRateBps uint64
 	// G is the gain of alpha, in units of 1/One.
 	G uint32
-	// AlphaInterval is the time without a CNP after which alpha decays a step.
-	// It must exceed the peer's CNP interval, or alpha decays under congestion.
+	// AlphaInterval is the time without a CNP after which alpha decays by a step. It must
+	// exceed the peer's CNP interval, or alpha decays under congestion.
 	AlphaInterval time.Duration
 	// IncreaseInterval is the period of the timer that raises the rate.
 	IncreaseInterval time.Duration
-	// ByteCounter is the number of bytes sent after which the rate is raised
-	// as well, so that fast flows recover faster than the timer lets them.
+	// ByteCounter is the number of bytes sent after which the rate is raised as well, so
+	// that fast flows recover faster.
 	ByteCounter uint64
-	// FastRecovery is how many steps by either cause only return to the rate
-	// before the cut; later ones probe beyond it.
+	// FastRecovery is the number of steps of timer or byte counter that only recover the
+	// rate before the cut; later steps exceed it.
 	FastRecovery uint32
 	// RateAIBps is the step of additive increase.
 	RateAIBps uint64
 	// RateHAIBps is the first step of hyper increase; the i-th is i times it.
 	RateHAIBps uint64
-	// MinDecInterval is the time after a cut during which further CNPs are
-	// taken for echoes of the same congestion.
+	// MinDecInterval is the time after a cut during which further CNPs are ignored.
 	MinDecInterval time.Duration
-	// CatchUp is how late a packet may leave without loss of rate: the next
-	// may follow that much sooner. Zero never lets two packets closer than the
-	// rate says. A driver that cannot wake exactly on time sets its slack here.
+	// CatchUp is how late a packet may be sent without loss of rate: the next may follow
+	// that much earlier. It is for drivers that do not wake exactly on time.
 	CatchUp time.Duration
 }
 
-// DefaultParams returns the published constants for a line of this rate. The
-// publication leaves the floor and hyper increase open: the floor here lets a
-// 4 KiB packet leave every 3.3 ms, well within common ACK timeouts, and hyper
-// increase is ten times additive increase, the ratio of NIC defaults.
+// DefaultParams returns the published constants for the given line rate. The publication
+// does not define the minimum rate and hyper increase. The minimum rate here sends a 4 KiB
+// packet every 3.3 ms, well within common ACK timeouts; hyper increase is ten times
+// additive increase, as in the defaults of NICs.
 func DefaultParams(lineBps uint64) Params {
 	return Params{
 		MinRateBps:       min(10e6, lineBps),
@@ -76,8 +73,8 @@ func DefaultParams(lineBps uint64) Params {
 	}
 }
 
-// Validate reports the first constant with which the algorithm would divide by
-// zero, never recover or overflow.
+// Validate returns an error for the first constant with which the algorithm would divide
+// by zero, never recover or overflow.
 func (p *Params) Validate() error {
 	switch {
 	case p.MaxRateBps == 0 || p.MaxRateBps > maxRateBps:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestDefaultParamsAreValidForEveryLine(t *testing.T) {
+func TestDefaultParamsAreValidForEveryLineRate(t *testing.T) {
 	for _, line := range []uint64{1, 1e6, 1e9, 25e9, 400e9, 1.6e12, maxRateBps} {
 		p := DefaultParams(line)
 		if err := p.Validate(); err != nil {
@@ -18,7 +18,7 @@ func TestDefaultParamsAreValidForEveryLine(t *testing.T) {
 	}
 }
 
-func TestAlphaDecaysMoreSlowlyThanCNPsCome(t *testing.T) {
+func TestAlphaIntervalExceedsCNPInterval(t *testing.T) {
 	if p := DefaultParams(1e9); p.AlphaInterval <= DefaultCNPInterval {
 		t.Errorf("alpha decays every %v although CNPs come every %v under congestion", p.AlphaInterval, DefaultCNPInterval)
 	}

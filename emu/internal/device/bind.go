@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// BindRefs finds the window and the region behind the handles of a bind; both are
-// nil for another work request. The lock is held.
+// ResolveBind returns the engine's window and region for the handles in a bind; nil for
+// other work requests. The lock is held.
 func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, err error) {
 	if wr.Opcode != verbs.OpBindMW {
 		return nil, nil, nil
@@ -18,7 +18,7 @@ func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, er
 	if !ok || mw.D != d {
 		return nil, nil, ForeignHandleError("post_send", "memory window")
 	}
-	if mw.W.Type == verbs.MWType1 && wr != &mw.wr[0] { // which BindMW posts
+	if mw.W.Type == verbs.MWType1 && wr != &mw.bindWR[0] { // the request of BindMW
 		return nil, nil, &verbs.OpError{Op: "post_send", Err: fmt.Errorf("%w: a type 1 window is bound by BindMW", verbs.ErrInvalid)}
 	}
 	if wr.Bind.Info.MR == nil {
@@ -31,8 +31,8 @@ func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, er
 	return mw.W, mr.R, nil
 }
 
-// BindMW binds a type 1 window by a work request that it makes for post, which is
-// the posting of the queue pair o.
+// BindMW binds a type 1 window with a work request that it passes to post, the post
+// function of queue pair o.
 func (o *Object) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo, post func([]verbs.SendWR) (int, error)) (verbs.RKey, error) {
 	const op = "bind_mw"
 	w, ok := mw.(*MW)
@@ -46,13 +46,13 @@ func (o *Object) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info ve
 		return 0, err
 	}
 	defer o.D.Leave()
-	key := verbs.NextRKey(w.next)
-	w.wr[0] = verbs.SendWR{WRID: wrID, Opcode: verbs.OpBindMW, Flags: flags, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}}
-	_, err := post(w.wr[:])
-	w.wr[0] = verbs.SendWR{} // nothing of the program's is kept
+	key := verbs.NextRKey(w.nextKey)
+	w.bindWR[0] = verbs.SendWR{WRID: wrID, Opcode: verbs.OpBindMW, Flags: flags, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}}
+	_, err := post(w.bindWR[:])
+	w.bindWR[0] = verbs.SendWR{} // keep no reference to the application's objects
 	if err != nil {
 		return 0, err
 	}
-	w.next = key
+	w.nextKey = key
 	return key, nil
 }

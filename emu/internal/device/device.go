@@ -1,8 +1,8 @@
-// Package device gives the shape of package verbs to what all emulated NICs have
-// in common: the handles of domains, memory, completion and shared receive
-// queues, and the discipline of entering a device, leaving it and waiting in it.
-// A provider embeds Device and adds what is its own: queue pairs, addresses,
-// connections.
+// Package device implements the verbs that all emulated NICs share: protection
+// domains, memory regions and windows, completion queues, shared receive queues and
+// asynchronous events, with the locking of verb calls. The providers softroce,
+// softiwarp and dgiwarp embed Device and add queue pairs, address handles and
+// connections. The package knows no protocol.
 package device
 
 import (
@@ -23,40 +23,40 @@ type Device struct {
 	base  *nic.Base
 	hooks Hooks
 
-	drv     drive.Driver
-	async   drive.Cond   // for asynchronous events, which wait in the NIC
-	waiting []drive.Cond // where calls wait, one entry for each
-	closed  bool
-	watch   *portwatch.Watch // nil where nobody watches the port
+	drv       drive.Driver
+	asyncCond drive.Cond   // notified of asynchronous events
+	blocked   []drive.Cond // one entry for each blocked call
+	closed    bool
+	watch     *portwatch.Watch // nil if the port is not watched
 }
 
-// Hooks are what a provider has to say. All but Owner may be left out.
+// Hooks are the functions of a provider. All but QPHandle may be nil.
 type Hooks struct {
-	// Owner returns the handle of a queue pair that an event is about.
+	// QPHandle returns the handle of the engine's queue pair qp.
 	QPHandle func(qp any) verbs.QP
-	// Observe hears of every event when it is reported, with the lock held.
+	// OnEvent is called for every asynchronous event, with the lock held.
 	OnEvent func(nic.Event)
-	// BeforeControl runs, with the lock held, before a verb changes anything.
+	// BeforeControl is called before every control verb, with the lock held.
 	BeforeControl func()
-	// CreateAH makes an address handle.
+	// CreateAH creates an address handle.
 	CreateAH func(*PD, verbs.AHAttr) (verbs.AH, error)
 }
 
-// Init makes d ready for a driver to be started on it.
+// Init prepares d before its driver is started.
 func (d *Device) Init(name string, base *nic.Base, hooks Hooks) {
 	d.name, d.base, d.hooks = name, base, hooks
 }
 
-// Start gives d its driver, which is running already.
+// Start attaches the driver, which is running already.
 func (d *Device) Start(drv drive.Driver) {
 	d.drv = drv
 	drv.Lock(drive.CallWait)
 	defer drv.Unlock()
-	d.async = drv.NewCond(drive.WaitReason("asynchronous event of " + d.name))
-	d.base.Observer = d.observe
+	d.asyncCond = drv.NewCond(drive.WaitReason("asynchronous event of " + d.name))
+	d.base.Observer = d.onEvent
 }
 
-// Name is what the device is listed as.
+// Name is the device's name in device lists.
 func (d *Device) Name() string { return d.name }
 
 // Driver is the device's driver.
@@ -65,30 +65,30 @@ func (d *Device) Driver() drive.Driver { return d.drv }
 // Closed reports whether the device was closed. The lock is held.
 func (d *Device) Closed() bool { return d.closed }
 
-// Waiting is how many calls wait in the device. The lock is held.
-func (d *Device) BlockedCalls() int { return len(d.waiting) }
+// BlockedCalls is the number of calls that wait in the device. The lock is held.
+func (d *Device) BlockedCalls() int { return len(d.blocked) }
 
-// observe hears of the NIC's events as they happen. They stay in the NIC until
-// somebody takes them, so that those of an object that is closed go with it.
-func (d *Device) observe(e nic.Event) {
+// onEvent wakes WaitAsync. Events stay in the NIC until they are read, so that closing an
+// object removes its events.
+func (d *Device) onEvent(e nic.Event) {
 	if d.hooks.OnEvent != nil {
 		d.hooks.OnEvent(e)
 	}
-	d.async.Notify()
+	d.asyncCond.Notify()
 }
 
-// Fire delivers the completion events that the NIC has for armed queues.
+// DeliverCompletionEvents delivers the NIC's events of armed completion queues.
 func (d *Device) DeliverCompletionEvents() {
 	for {
 		cq, ok := d.base.NextCompletionEvent()
 		if !ok {
 			return
 		}
-		cq.Owner.(*CQ).fire()
+		cq.Owner.(*CQ).deliverEvent()
 	}
 }
 
-// Enter begins a verb; Leave ends it and lets the NIC act on it.
+// Enter takes the lock for a verb. It fails if the device is closed. Leave must follow.
 func (d *Device) Enter(op string, c drive.CallKind) error {
 	d.drv.Lock(c)
 	if d.closed {
@@ -101,7 +101,7 @@ func (d *Device) Enter(op string, c drive.CallKind) error {
 	return nil
 }
 
-// Leave ends a verb.
+// Leave ends a verb: the driver sends what it has caused, and the lock is released.
 func (d *Device) Leave() {
 	if !d.closed {
 		d.drv.Pump()
@@ -109,7 +109,7 @@ func (d *Device) Leave() {
 	d.drv.Unlock()
 }
 
-// Control runs a verb of the device's own.
+// Control runs f as a control verb of the device.
 func (d *Device) Control(op string, f func() error) error {
 	if err := d.Enter(op, drive.CallControl); err != nil {
 		return err
@@ -118,16 +118,17 @@ func (d *Device) Control(op string, f func() error) error {
 	return f()
 }
 
-// Wait waits at g, with the lock held, until ready says so.
+// Wait waits on g until ready returns true, the timeout has passed or the device is
+// closed. The lock is held.
 func (d *Device) Wait(op string, g drive.Cond, timeout time.Duration, ready func() bool) error {
 	until := mono.Never
 	if timeout >= 0 {
 		until = d.drv.Now().Add(timeout)
 	}
-	d.waiting = append(d.waiting, g)
+	d.blocked = append(d.blocked, g)
 	defer func() {
-		i := slices.Index(d.waiting, g)
-		d.waiting = slices.Delete(d.waiting, i, i+1)
+		i := slices.Index(d.blocked, g)
+		d.blocked = slices.Delete(d.blocked, i, i+1)
 	}()
 	for !ready() {
 		if d.closed {
@@ -152,7 +153,7 @@ func (d *Device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	}
 	defer d.Leave()
 	var e nic.Event
-	err := d.Wait(op, d.async, timeout, func() (ok bool) {
+	err := d.Wait(op, d.asyncCond, timeout, func() (ok bool) {
 		e, ok = d.base.NextEvent()
 		return ok
 	})
@@ -176,8 +177,8 @@ func (d *Device) asyncEvent(e *nic.Event) verbs.AsyncEvent {
 	return out
 }
 
-// Shut closes the device: calls that wait return ErrClosed, and the driver stops.
-// last runs before that, with the lock held. It reports false if the device was
+// Shutdown closes the device: blocked calls return ErrClosed, and the driver stops.
+// Before that it calls last, with the lock held. It reports false if the device was
 // closed already.
 func (d *Device) Shutdown(last func()) bool {
 	d.drv.Lock(drive.CallControl)
@@ -187,18 +188,18 @@ func (d *Device) Shutdown(last func()) bool {
 	}
 	last()
 	d.closed = true
-	for _, g := range d.waiting {
+	for _, g := range d.blocked {
 		g.Notify()
 	}
 	d.drv.Unlock()
 	d.drv.Close()
 	if d.watch != nil {
-		d.watch.Close() // it has been told nothing since
+		d.watch.Close()
 	}
 	return true
 }
 
-// Attr is what the limits of the device say of it.
+// Attr returns the device attributes that follow from the limits.
 func (d *Device) Attr() verbs.DeviceAttr {
 	l := &d.base.Limits
 	return verbs.DeviceAttr{
@@ -210,7 +211,7 @@ func (d *Device) Attr() verbs.DeviceAttr {
 	}
 }
 
-// Live refuses a verb that asks for what never changes, once the device is closed.
+// CheckOpen returns an error if the device is closed.
 func (d *Device) CheckOpen(op string) error {
 	if err := d.Enter(op, drive.CallWait); err != nil {
 		return err
@@ -219,7 +220,7 @@ func (d *Device) CheckOpen(op string) error {
 	return nil
 }
 
-// OnlyPort refuses a port other than the first, and all of them on a closed device.
+// CheckPort returns an error for other ports than 1, or if the device is closed.
 func (d *Device) CheckPort(op string, port uint8) error {
 	if err := d.CheckOpen(op); err != nil {
 		return err
@@ -230,7 +231,7 @@ func (d *Device) CheckPort(op string, port uint8) error {
 	return nil
 }
 
-// InTable refuses an index that is not in a table of so many entries.
+// CheckIndex returns an error if index is not in a table of the given size.
 func (d *Device) CheckIndex(op string, index, size int) error {
 	if index < 0 || index >= size {
 		return d.opError(op, fmt.Errorf("%w: entry %d of a table of %d", verbs.ErrNotFound, index, size))

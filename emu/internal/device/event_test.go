@@ -11,16 +11,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// An asynchronous event names the handle of what it is about, and the provider
-// hears of it before anybody who waits.
-func TestAsynchronousEvents(t *testing.T) {
+// An asynchronous event carries the handle of its object. OnEvent is called before waiters
+// are woken.
+func TestAsyncEventsCarryHandles(t *testing.T) {
 	type engineQP struct{ owner verbs.QP }
-	var heard []verbs.AsyncEventType
+	var observed []verbs.AsyncEventType
 	r := newRig(t, Hooks{
 		QPHandle: func(qp any) verbs.QP { return qp.(*engineQP).owner },
-		OnEvent:  func(e nic.Event) { heard = append(heard, e.Type) },
+		OnEvent:  func(e nic.Event) { observed = append(observed, e.Type) },
 	})
-	_, _, s, _ := r.others()
+	_, _, s, _ := r.makeObjects()
 	qp := &struct{ verbs.QP }{}
 	reports := []nic.Event{
 		{Type: verbs.EventCommEst, QP: &engineQP{owner: qp}},
@@ -40,34 +40,34 @@ func TestAsynchronousEvents(t *testing.T) {
 		if err != nil || e != want[i] {
 			t.Errorf("%+v, %v; want %+v", e, err, want[i])
 		}
-		r.did("lock wait", "wait for asynchronous event of nic0", "pump", "unlock")
+		r.expectCalls("lock wait", "wait for asynchronous event of nic0", "pump", "unlock")
 	}
-	if want := []verbs.AsyncEventType{verbs.EventCommEst, verbs.EventCQErr, verbs.EventSRQLimitReached, verbs.EventPortErr}; !slices.Equal(heard, want) {
-		t.Errorf("heard of %v", heard)
+	if want := []verbs.AsyncEventType{verbs.EventCommEst, verbs.EventCQErr, verbs.EventSRQLimitReached, verbs.EventPortErr}; !slices.Equal(observed, want) {
+		t.Errorf("OnEvent was called for %v", observed)
 	}
-	if n := r.async.(*gate).notified; n != len(reports) {
+	if n := r.asyncCond.(*fakeCond).notified; n != len(reports) {
 		t.Errorf("notified %d times of %d events", n, len(reports))
 	}
 	if _, err := r.WaitAsync(0); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("one more event: %v", err)
+		t.Errorf("unexpected event: %v", err)
 	}
 }
 
-// The events of a queue that is closed go with it.
-func TestEventsOfClosedQueuesGoWithThem(t *testing.T) {
+// Closing a CQ removes its unread events.
+func TestClosingCQRemovesItsEvents(t *testing.T) {
 	r := newRig(t, Hooks{})
-	other := made[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1, Channel: r.ch}))
+	other := must[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1, Channel: r.ch}))
 	for _, cq := range []*CQ{r.cq, other} {
 		if err := cq.ReqNotify(false); err != nil {
 			t.Fatal(err)
 		}
-		r.completed(cq)
+		r.complete(cq)
 		cq.Q.Push(&verbs.WC{}, false)
 	}
 	if n := len(r.ch.ready); n != 2 {
 		t.Errorf("%d events", n)
 	}
-	for range 4 { // break both
+	for range 4 { // overrun the queue
 		r.cq.Q.Push(&verbs.WC{}, false)
 	}
 	if err := r.cq.Close(); err != nil {
@@ -77,54 +77,54 @@ func TestEventsOfClosedQueuesGoWithThem(t *testing.T) {
 	if cq, err := r.ch.Wait(0); cq != verbs.CQ(other) || err != nil {
 		t.Errorf("event of %p, %v; want %p", cq, err, other)
 	}
-	r.did("lock wait", "unlock")
+	r.expectCalls("lock wait", "unlock")
 	if _, err := r.ch.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("one more event: %v", err)
+		t.Errorf("unexpected event: %v", err)
 	}
 	if e, err := r.WaitAsync(0); e.CQ != verbs.CQ(other) || err != nil {
-		t.Errorf("%+v, %v; want that of the queue that is left", e, err)
+		t.Errorf("%+v, %v; want the event of the open queue", e, err)
 	}
 	if e, err := r.WaitAsync(0); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("one more: %+v, %v", e, err)
+		t.Errorf("unexpected event: %+v, %v", e, err)
 	}
 }
 
-// Who waits at a channel learns of the next event, or that the channel is closed.
-// One that a queue has cannot be closed, and a queue without one asks for no events.
-func TestCompletionChannels(t *testing.T) {
+// CompChannel.Wait returns at the next event, or when the channel is closed. A channel with
+// a CQ cannot be closed, and a CQ without a channel cannot be armed.
+func TestCompChannel(t *testing.T) {
 	r := newRig(t, Hooks{})
 	if err := r.cq.ReqNotify(false); err != nil {
 		t.Fatal(err)
 	}
 	r.log = nil
-	r.onWait = func(time.Duration) { r.completed(r.cq) }
+	r.onWait = func(time.Duration) { r.complete(r.cq) }
 	if cq, err := r.ch.Wait(verbs.Forever); cq != verbs.CQ(r.cq) || err != nil {
 		t.Errorf("event of %p, %v; want %p", cq, err, r.cq)
 	}
-	r.did("lock wait", "wait for completion event of nic0", "unlock")
+	r.expectCalls("lock wait", "wait for completion event of nic0", "unlock")
 
 	if err := r.ch.Close(); !errors.Is(err, verbs.ErrBusy) {
-		t.Fatalf("closed with a queue on it: %v", err)
+		t.Fatalf("close of a channel with a CQ: %v", err)
 	}
-	alone := made[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1}))
-	empty := made[*CompChannel](t)(r.CreateCompChannel())
+	alone := must[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1}))
+	empty := must[*CompChannel](t)(r.CreateCompChannel())
 	notified := 0
 	r.onWait = func(time.Duration) {
-		r.Unlock() // another goroutine's turn
+		r.Unlock() // another goroutine runs
 		if err := empty.Close(); err != nil {
 			t.Fatal(err)
 		}
 		r.Lock(drive.CallWait)
-		notified = empty.gate.(*gate).notified
+		notified = empty.cond.(*fakeCond).notified
 	}
 	if _, err := empty.Wait(verbs.Forever); !errors.Is(err, verbs.ErrClosed) {
-		t.Errorf("closed meanwhile: %v", err)
+		t.Errorf("channel closed during the wait: %v", err)
 	}
 	if notified != 1 {
-		t.Errorf("notified %d times, want once of the end", notified)
+		t.Errorf("notified %d times, want once of Close", notified)
 	}
 	if err := errors.Join(r.cq.Close(), r.ch.Close()); err != nil {
-		t.Errorf("closed behind its queue: %v", err)
+		t.Errorf("close of CQ and channel: %v", err)
 	}
 	if err := alone.ReqNotify(false); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("armed without a channel: %v", err)

@@ -8,18 +8,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Groups are the multicast groups that a queue pair is a member of: in the NIC,
-// and its port in the network.
-type McastGroups struct{ in map[netip.Addr]bool }
+// McastGroups are the multicast groups that a queue pair is attached to, and that the
+// link has joined for it.
+type McastGroups struct{ joined map[netip.Addr]bool }
 
-// Attach makes the queue pair whose handle is o a member. attach and detach do so
-// in the NIC.
+// Attach attaches queue pair o to a group: with attach in the NIC, and on the link. detach
+// undoes attach if the link cannot join.
 func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, attach, detach func(netip.Addr) error) error {
 	const op = "attach_mcast"
 	addr := group.Addr()
 	return o.Control(op, func() error {
 		net, err := o.groupLink(op, l)
-		if err != nil || g.in[addr] {
+		if err != nil || g.joined[addr] {
 			return err
 		}
 		if err := attach(addr); err != nil {
@@ -29,15 +29,15 @@ func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, atta
 			_ = detach(addr) // attached just now
 			return o.D.opError(op, err)
 		}
-		if g.in == nil {
-			g.in = map[netip.Addr]bool{}
+		if g.joined == nil {
+			g.joined = map[netip.Addr]bool{}
 		}
-		g.in[addr] = true
+		g.joined[addr] = true
 		return nil
 	})
 }
 
-// Detach undoes Attach, all or nothing.
+// Detach undoes Attach. If it fails nothing has changed.
 func (g *McastGroups) Detach(o *Object, l link.PacketLink, group verbs.GID, detach func(netip.Addr) error) error {
 	const op = "detach_mcast"
 	addr := group.Addr()
@@ -46,16 +46,17 @@ func (g *McastGroups) Detach(o *Object, l link.PacketLink, group verbs.GID, deta
 		if err != nil {
 			return err
 		}
-		if g.in[addr] {
+		if g.joined[addr] {
 			if err := net.Leave(addr); err != nil {
 				return o.D.opError(op, err)
 			}
-			delete(g.in, addr)
+			delete(g.joined, addr)
 		}
 		return detach(addr)
 	})
 }
 
+// groupLink returns l as a link with multicast groups.
 func (o *Object) groupLink(op string, l link.PacketLink) (link.GroupLink, error) {
 	net, ok := l.(link.GroupLink)
 	if !ok {

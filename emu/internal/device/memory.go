@@ -7,13 +7,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// PD is a verbs.PD.
+// PD implements verbs.PD.
 type PD struct {
 	Object
 	ID nic.PD
 }
 
-// AllocPD makes a protection domain.
+// AllocPD allocates a protection domain.
 func (d *Device) AllocPD() (verbs.PD, error) {
 	p := &PD{Object: Object{D: d}}
 	err := d.Control("alloc_pd", func() (err error) {
@@ -26,12 +26,12 @@ func (d *Device) AllocPD() (verbs.PD, error) {
 	return p, nil
 }
 
-// Close removes the domain.
+// Close deallocates the domain.
 func (p *PD) Close() error {
 	return p.Destroy("dealloc_pd", func() error { return p.D.base.DeallocPD(p.ID) })
 }
 
-// CreateAH makes an address handle, if the device has any.
+// CreateAH creates an address handle, if the provider supports them.
 func (p *PD) CreateAH(attr verbs.AHAttr) (h verbs.AH, err error) {
 	if p.D.hooks.CreateAH == nil {
 		return nil, p.D.opError("create_ah", fmt.Errorf("%w: the device has no datagrams", verbs.ErrNotSupported))
@@ -39,7 +39,7 @@ func (p *PD) CreateAH(attr verbs.AHAttr) (h verbs.AH, err error) {
 	return p.D.hooks.CreateAH(p, attr)
 }
 
-// MR is a verbs.MR.
+// MR implements verbs.MR.
 type MR struct {
 	Object
 	R *nic.Region
@@ -49,7 +49,7 @@ type MR struct {
 func (p *PD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 	m := &MR{Object: Object{D: p.D}}
 	err := p.Control("reg_mr", func() (err error) {
-		m.R, err = p.D.base.RegMR(p.ID, polled{in.Buf}, in.Addr, in.Access)
+		m.R, err = p.D.base.RegMR(p.ID, polledMemory{in.Buf}, in.Addr, in.Access)
 		return err
 	})
 	if err != nil {
@@ -58,10 +58,10 @@ func (p *PD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 	return m, nil
 }
 
-// LKey names the region in work requests.
+// LKey is the local key.
 func (m *MR) LKey() verbs.LKey { return verbs.LKey(m.R.Key) }
 
-// RKey names the region to peers.
+// RKey is the remote key.
 func (m *MR) RKey() verbs.RKey { return verbs.RKey(m.R.Key) }
 
 // Addr is the address of the first byte.
@@ -75,21 +75,20 @@ func (m *MR) Close() error {
 	return m.Destroy("dereg_mr", func() error { return m.D.base.DeregMR(m.R) })
 }
 
-// MW is a verbs.MW. next is the key that the next bind of a type 1 window gives
-// it: binds may be queued, so it runs ahead of the window's own.
+// MW implements verbs.MW.
 type MW struct {
 	Object
-	W    *nic.Window
-	next verbs.RKey
-	wr   [1]verbs.SendWR // of the bind that is being posted
+	W       *nic.Window
+	nextKey verbs.RKey      // key of the last posted bind of a type 1 window, which may not have run yet
+	bindWR  [1]verbs.SendWR // of the bind that is being posted
 }
 
-// AllocMW makes a memory window.
+// AllocMW allocates a memory window.
 func (p *PD) AllocMW(typ verbs.MWType) (verbs.MW, error) {
 	m := &MW{Object: Object{D: p.D}}
 	err := p.Control("alloc_mw", func() (err error) {
 		if m.W, err = p.D.base.AllocMW(p.ID, typ); err == nil {
-			m.next = verbs.RKey(m.W.Key)
+			m.nextKey = verbs.RKey(m.W.Key)
 		}
 		return err
 	})
@@ -111,7 +110,7 @@ func (m *MW) RKey() (key verbs.RKey) {
 	return key
 }
 
-// Close removes the window.
+// Close deallocates the window.
 func (m *MW) Close() error {
 	return m.Destroy("dealloc_mw", func() error {
 		m.D.base.DeallocMW(m.W)
@@ -119,14 +118,14 @@ func (m *MW) Close() error {
 	})
 }
 
-// XRCD is a verbs.XRCD.
+// XRCD implements verbs.XRCD.
 type XRCD struct {
 	Object
 	X *nic.XRCD
 }
 
-// OpenXRCD makes an XRC domain. It is not a method of Device, for not every
-// provider offers them.
+// OpenXRCD opens an XRC domain. It is not a method of Device because not every provider
+// supports XRC.
 func OpenXRCD(d *Device) (verbs.XRCD, error) {
 	x := &XRCD{Object: Object{D: d}}
 	err := d.Control("open_xrcd", func() (err error) {
@@ -139,7 +138,7 @@ func OpenXRCD(d *Device) (verbs.XRCD, error) {
 	return x, nil
 }
 
-// Close removes the domain.
+// Close closes the domain.
 func (x *XRCD) Close() error {
 	return x.Destroy("close_xrcd", func() error { return x.D.base.CloseXRCD(x.X) })
 }

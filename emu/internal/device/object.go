@@ -7,15 +7,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Object is what all handles have in common: the device they came from, and
-// whether they have been closed. A closed handle refuses every verb, above all
-// to be closed again: what it shares with others is no longer its to release.
+// Object is embedded in all handles. It holds the device, and whether the handle is
+// closed. All verbs of a closed handle fail, also a second Close.
 type Object struct {
 	D      *Device
 	closed bool // under the driver's lock
 }
 
-// Enter begins a verb; Device.Leave ends it.
+// Enter takes the lock for a verb of the object. It fails if the device or the object is
+// closed. Device.Leave must follow.
 func (o *Object) Enter(op string, c drive.CallKind) error {
 	if err := o.D.Enter(op, c); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (o *Object) Enter(op string, c drive.CallKind) error {
 	return nil
 }
 
-// Control runs a verb that changes or queries the object.
+// Control runs f as a control verb of the object.
 func (o *Object) Control(op string, f func() error) error {
 	if err := o.Enter(op, drive.CallControl); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (o *Object) Control(op string, f func() error) error {
 	return f()
 }
 
-// Destroy runs the verb that destroys the object.
+// Destroy runs f as the verb that destroys the object.
 func (o *Object) Destroy(op string, f func() error) error {
 	return o.Control(op, func() error {
 		err := f()
@@ -45,29 +45,29 @@ func (o *Object) Destroy(op string, f func() error) error {
 	})
 }
 
-func (o *Object) base() *Object { return o }
+func (o *Object) object() *Object { return o }
 
-// Handle is a pointer to what embeds Object.
-type Handle interface{ base() *Object }
+// Handle is a pointer to a type that embeds Object.
+type Handle interface{ object() *Object }
 
-// CheckHandle returns the handle x that a verb was given, if it is a live one of d's. The
-// lock is held.
+// CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d.
+// The lock is held.
 func CheckHandle[T Handle](d *Device, op, what string, x any) (h T, err error) {
 	if x == nil {
 		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: no %s is given", verbs.ErrInvalid, what)}
 	}
 	h, ok := x.(T)
-	if !ok || h.base().D != d {
+	if !ok || h.object().D != d {
 		return h, ForeignHandleError(op, what)
 	}
-	if h.base().closed {
+	if h.object().closed {
 		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the %s", verbs.ErrClosed, what)}
 	}
 	return h, nil
 }
 
-// CheckOptionalHandle hands x on to use, unless there is none: whether there must be is
-// the engine's to say.
+// CheckOptionalHandle passes x to use if it is an open handle of d. It accepts nil and
+// does nothing: the engine decides whether a handle is required.
 func CheckOptionalHandle[T Handle](d *Device, op, what string, x any, use func(T)) error {
 	if x == nil {
 		return nil
@@ -79,7 +79,7 @@ func CheckOptionalHandle[T Handle](d *Device, op, what string, x any, use func(T
 	return err
 }
 
-// ForeignHandleError is the error for an object that another device made.
+// ForeignHandleError is the error for a handle of another device.
 func ForeignHandleError(op, what string) error {
 	return &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the %s belongs to another device", verbs.ErrInvalid, what)}
 }

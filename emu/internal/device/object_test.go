@@ -9,10 +9,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A verb takes handles of its own device, of the right kind, while they are open.
-func TestHandlesThatAVerbTakes(t *testing.T) {
+// A verb accepts only open handles of its device and of the right type.
+func TestCheckHandle(t *testing.T) {
 	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
-	closed := made[*PD](t)(r.AllocPD())
+	closed := must[*PD](t)(r.AllocPD())
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestHandlesThatAVerbTakes(t *testing.T) {
 		want   error
 		says   string
 	}{
-		{"its own", r.pd, nil, ""},
+		{"own", r.pd, nil, ""},
 		{"none", nil, verbs.ErrInvalid, "no PD is given"},
 		{"another device's", other.pd, verbs.ErrInvalid, "belongs to another device"},
 		{"another provider's", struct{ verbs.PD }{}, verbs.ErrInvalid, "belongs to another device"},
@@ -41,8 +41,8 @@ func TestHandlesThatAVerbTakes(t *testing.T) {
 		if handle == nil {
 			c.want = nil
 		}
-		if !errors.Is(err, c.want) || used != (c.name == "its own") {
-			t.Errorf("%s, if given: %v, used %v", c.name, err, used)
+		if !errors.Is(err, c.want) || used != (c.name == "own") {
+			t.Errorf("%s, optional: %v, used %v", c.name, err, used)
 		}
 	}
 	for name, in := range map[string]verbs.SRQInit{
@@ -59,8 +59,8 @@ func TestHandlesThatAVerbTakes(t *testing.T) {
 	}
 }
 
-// What cannot be made is no handle: not one with nothing in it either.
-func TestWhatIsRefusedIsNoHandle(t *testing.T) {
+// A verb that fails returns a nil interface.
+func TestFailedCreateReturnsNil(t *testing.T) {
 	r := newRig(t, Hooks{})
 	r.base.Limits.PDs, r.base.Limits.XRCDs = 1, 0
 	for name, call := range map[string]func() (any, error){
@@ -78,20 +78,19 @@ func TestWhatIsRefusedIsNoHandle(t *testing.T) {
 	}
 }
 
-// A handle that could not be closed is still open.
-func TestAHandleInUseStaysOpen(t *testing.T) {
+func TestHandleStaysOpenIfCloseFails(t *testing.T) {
 	r := newRig(t, Hooks{})
 	if _, err := r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		if err := r.pd.Close(); !errors.Is(err, verbs.ErrBusy) {
-			t.Errorf("a domain with a region in it: %v", err)
+			t.Errorf("close of a PD with an MR: %v", err)
 		}
 	}
 }
 
-func TestAddressHandlesAreTheProviders(t *testing.T) {
+func TestCreateAHUsesHook(t *testing.T) {
 	if _, err := newRig(t, Hooks{}).pd.CreateAH(verbs.AHAttr{}); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Errorf("without a hook: %v", err)
 	}
@@ -105,9 +104,9 @@ func TestAddressHandlesAreTheProviders(t *testing.T) {
 	}
 }
 
-func TestMemoryIsWhatWasRegistered(t *testing.T) {
+func TestMemoryHandles(t *testing.T) {
 	r := newRig(t, Hooks{})
-	mr, mw, _, _ := r.others()
+	mr, mw, _, _ := r.makeObjects()
 	if mr.Addr() != 0x1000 || mr.Len() != 16 || uint32(mr.LKey()) != mr.R.Key || uint32(mr.RKey()) != mr.R.Key {
 		t.Errorf("%#x, %d bytes, keys %#x and %#x of %#x", mr.Addr(), mr.Len(), mr.LKey(), mr.RKey(), mr.R.Key)
 	}
@@ -116,20 +115,20 @@ func TestMemoryIsWhatWasRegistered(t *testing.T) {
 	}
 }
 
-// errRefused is what a queue pair may say to a request.
+// errRefused is an error of the post function.
 var errRefused = errors.New("refused")
 
-// Each bind of a type 1 window gives it another key, also while earlier ones are
-// still queued. One that is refused does not count, and leaves nothing behind.
+// Each bind of a type 1 window returns another key, also while earlier binds are queued. A
+// bind that fails changes nothing.
 func TestBindMW(t *testing.T) {
 	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
-	mr, mw, _, _ := r.others()
+	mr, mw, _, _ := r.makeObjects()
 	q := &Object{D: &r.Device}
 	info := verbs.BindInfo{MR: mr, Addr: 0x1000, Length: 8, Access: verbs.AccessRemoteRead}
 	var posted []verbs.SendWR
 	var answer error
 	post := func(wrs []verbs.SendWR) (int, error) {
-		r.note("post", true)
+		r.record("post", true)
 		posted = append(posted, wrs...)
 		return 0, answer
 	}
@@ -141,7 +140,7 @@ func TestBindMW(t *testing.T) {
 			answer = errRefused
 		}
 		got, err := q.BindMW(mw, uint64(i), verbs.SendSignaled, info, post)
-		r.did("lock post", "post", "pump", "unlock")
+		r.expectCalls("lock post", "post", "pump", "unlock")
 		if !errors.Is(err, answer) || err == nil && got != want {
 			t.Errorf("bind %d: key %#x, %v; want %#x", i, got, err, want)
 		}
@@ -149,21 +148,21 @@ func TestBindMW(t *testing.T) {
 		if p := posted[i]; p.WRID != wr.WRID || p.Opcode != wr.Opcode || p.Flags != wr.Flags || p.Bind != wr.Bind {
 			t.Errorf("bind %d: posted %+v, want %+v", i, p, wr)
 		}
-		if mw.wr[0].Bind.MW != nil {
-			t.Errorf("bind %d: a request is left", i)
+		if mw.bindWR[0].Bind.MW != nil {
+			t.Errorf("bind %d: the request is kept", i)
 		}
 		if err == nil {
 			key = want
 		}
 	}
-	type2 := made[*MW](t)(r.pd.AllocMW(verbs.MWType2))
-	foreign := made[*MW](t)(other.pd.AllocMW(verbs.MWType1))
+	type2 := must[*MW](t)(r.pd.AllocMW(verbs.MWType2))
+	foreign := must[*MW](t)(other.pd.AllocMW(verbs.MWType1))
 	r.log = nil
 	for name, w := range map[string]verbs.MW{"of type 2": type2, "of another device": foreign, "that there is not": nil} {
 		if _, err := q.BindMW(w, 0, 0, info, post); !errors.Is(err, verbs.ErrInvalid) {
 			t.Errorf("a window %s: %v", name, err)
 		}
-		r.did()
+		r.expectCalls()
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		posted, r.log = posted[:0], r.log[:0]
@@ -175,12 +174,11 @@ func TestBindMW(t *testing.T) {
 	}
 }
 
-// The handles in a bind become the objects behind them, if they are the device's.
-func TestBindRefs(t *testing.T) {
+func TestResolveBind(t *testing.T) {
 	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
-	mr, type1, _, _ := r.others()
-	mw := made[*MW](t)(r.pd.AllocMW(verbs.MWType2))
-	foreignMR, foreignMW, _, _ := other.others()
+	mr, type1, _, _ := r.makeObjects()
+	mw := must[*MW](t)(r.pd.AllocMW(verbs.MWType2))
+	foreignMR, foreignMW, _, _ := other.makeObjects()
 	for _, c := range []struct {
 		name   string
 		op     verbs.WROpcode

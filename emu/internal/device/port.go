@@ -10,60 +10,60 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// WatchPort has the observer told, with the lock held, what the kernel knows of the
-// interface that owns the addresses, in the network namespace of the caller's
-// thread: for devices on sockets, which do not say. It ends when the device is shut.
+// WatchPort reports changes of the interface that owns the addresses to the observer, with
+// the lock held, until Shutdown. The interface is in the network namespace of the caller's
+// thread. It serves devices on sockets, which do not report such changes.
 //
-// Where the kernel tells nobody (a sandbox may forbid it), the port stays as it is.
+// If the kernel refuses (a sandbox may forbid rtnetlink), the port never changes.
 func (d *Device) WatchPort(addrs []netip.Addr, o link.PortObserver) {
 	w, err := portwatch.Open(addrs)
 	if err != nil {
 		return
 	}
 	d.watch = w
-	w.Start(&entering{d, o})
+	w.Start(&lockingObserver{d, o})
 }
 
-// entering enters the device for an observer.
-type entering struct {
+// lockingObserver calls an observer with the device locked.
+type lockingObserver struct {
 	d *Device
 	o link.PortObserver
 }
 
 // LinkChanged implements link.PortObserver.
-func (e *entering) LinkChanged(up bool) { e.enter(func() { e.o.LinkChanged(up) }) }
+func (e *lockingObserver) LinkChanged(up bool) { e.withLock(func() { e.o.LinkChanged(up) }) }
 
 // AddrChanged implements link.PortObserver.
-func (e *entering) AddrChanged(a netip.Addr, present bool) {
-	e.enter(func() { e.o.AddrChanged(a, present) })
+func (e *lockingObserver) AddrChanged(a netip.Addr, present bool) {
+	e.withLock(func() { e.o.AddrChanged(a, present) })
 }
 
-func (e *entering) enter(tell func()) {
+func (e *lockingObserver) withLock(f func()) {
 	e.d.drv.Lock(drive.CallWait)
 	defer e.d.drv.Unlock()
 	if e.d.closed {
 		return
 	}
-	tell()
+	f()
 	e.d.drv.Pump()
 }
 
-// Addresses are those of a device's port, some of which may have been taken away.
-// Each has a place of its own in the GID table, which it leaves empty.
+// PortAddrs are the addresses of a port. Some may be removed from the interface for a
+// while; their entries in the GID table are then empty.
 type PortAddrs struct {
 	all     []netip.Addr
 	missing []bool
 }
 
-// NewAddresses returns addresses that are all there.
+// NewPortAddrs returns addresses that are all present.
 func NewPortAddrs(all []netip.Addr) PortAddrs {
 	return PortAddrs{all: all, missing: make([]bool, len(all))}
 }
 
-// Set notes that an address is there, or not, and reports whether that is news.
+// SetPresent notes whether addr is present, and reports whether that has changed.
 func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 	for i, own := range a.all {
-		if plain(own) == plain(addr) && a.missing[i] == present {
+		if unmapAddr(own) == unmapAddr(addr) && a.missing[i] == present {
 			a.missing[i] = !present
 			changed = true
 		}
@@ -71,21 +71,21 @@ func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 	return changed
 }
 
-// Has reports whether the port has entry i of the table.
+// IsPresent reports whether address i is present.
 func (a *PortAddrs) IsPresent(i int) bool { return !a.missing[i] }
 
-// Present lists the addresses that are there.
-func (a *PortAddrs) Present() (there []netip.Addr) {
+// Present returns the addresses that are present.
+func (a *PortAddrs) Present() (present []netip.Addr) {
 	for i, own := range a.all {
 		if !a.missing[i] {
-			there = append(there, own)
+			present = append(present, own)
 		}
 	}
-	return there
+	return present
 }
 
-// Table is a GID table without what is missing; where there are more entries than
-// addresses the others stay as they are.
+// FilterGIDs returns the GID table full with the entries of missing addresses emptied.
+// Entries beyond the addresses are kept.
 func (a *PortAddrs) FilterGIDs(full []verbs.GIDEntry) []verbs.GIDEntry {
 	table := make([]verbs.GIDEntry, len(full))
 	copy(table, full)
@@ -97,7 +97,8 @@ func (a *PortAddrs) FilterGIDs(full []verbs.GIDEntry) []verbs.GIDEntry {
 	return table
 }
 
-// GIDChange is the event of a table that has changed.
+// GIDChangeEvent returns the event of a changed GID table.
 func GIDChangeEvent() nic.Event { return nic.Event{Type: verbs.EventGIDChange, Port: 1} }
 
-func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+// unmapAddr returns a without zone, and as IPv4 if it is mapped into IPv6.
+func unmapAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestAddressesKeepTheirPlaces(t *testing.T) {
+func TestRemovedAddressLeavesGIDEntryEmpty(t *testing.T) {
 	one, two, old := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::9")
 	full := []verbs.GIDEntry{
 		{GID: verbs.GIDFrom(one), Type: verbs.GIDTypeRoCEv2},
@@ -17,10 +17,10 @@ func TestAddressesKeepTheirPlaces(t *testing.T) {
 	}
 	a := NewPortAddrs([]netip.Addr{one, two})
 	if a.SetPresent(one, true) || a.SetPresent(old, false) || !slices.Equal(a.FilterGIDs(full), full) {
-		t.Error("what is as it was, or nobody's, has changed something")
+		t.Error("a known state, or an address of another port, changed the table")
 	}
 	if !a.SetPresent(netip.MustParseAddr("::ffff:10.0.0.2"), false) || a.SetPresent(two, false) || a.IsPresent(1) || !a.IsPresent(0) {
-		t.Error("an address that went away is there")
+		t.Error("a removed address is present")
 	}
 	want := []verbs.GIDEntry{full[0], {Index: 1}, full[2]}
 	if got := a.FilterGIDs(full); !slices.Equal(got, want) {
@@ -30,6 +30,6 @@ func TestAddressesKeepTheirPlaces(t *testing.T) {
 		t.Errorf("present %v", got)
 	}
 	if !a.SetPresent(two, true) || !slices.Equal(a.FilterGIDs(full), full) {
-		t.Error("an address that came back is not there")
+		t.Error("an address that was added again is missing")
 	}
 }

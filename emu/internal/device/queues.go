@@ -11,19 +11,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Channel is a verbs.CompChannel.
+// CompChannel implements verbs.CompChannel.
 type CompChannel struct {
 	Object
-	gate   drive.Cond
-	ready  []*CQ
-	queues int // that tell it their events
+	cond  drive.Cond
+	ready []*CQ // CQs with an event that was not read yet
+	cqs   int   // number of CQs on the channel
 }
 
-// CreateCompChannel makes a completion channel.
+// CreateCompChannel creates a completion channel.
 func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
 	c := &CompChannel{Object: Object{D: d}}
 	err := d.Control("create_comp_channel", func() error {
-		c.gate = d.drv.NewCond(drive.WaitReason("completion event of " + d.name))
+		c.cond = d.drv.NewCond(drive.WaitReason("completion event of " + d.name))
 		return nil
 	})
 	if err != nil {
@@ -32,16 +32,15 @@ func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
 	return c, nil
 }
 
-// Wait returns the next queue that has an event.
+// Wait returns the next CQ with an event.
 func (c *CompChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
 	const op = "get_cq_event"
 	if err := c.Enter(op, drive.CallWait); err != nil {
 		return nil, err
 	}
-	// Nothing was changed, so there is nothing to pump: what is owed to the peer
-	// leaves with the program's answer, if it is one that answers.
+	// Unlock without Pump: delayed acknowledgements wait for the application's answer.
 	defer c.D.drv.Unlock()
-	err := c.D.Wait(op, c.gate, timeout, func() bool { return len(c.ready) > 0 || c.closed })
+	err := c.D.Wait(op, c.cond, timeout, func() bool { return len(c.ready) > 0 || c.closed })
 	if err != nil {
 		return nil, err
 	}
@@ -53,27 +52,27 @@ func (c *CompChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
 	return q, nil
 }
 
-// Close removes the channel, once no queue has it. Who waits at it learns that.
+// Close destroys the channel and wakes its waiters. It fails while a CQ uses the channel.
 func (c *CompChannel) Close() error {
 	return c.Destroy("destroy_comp_channel", func() error {
-		if c.queues > 0 {
-			return c.D.opError("destroy_comp_channel", fmt.Errorf("%w: %d completion queues", verbs.ErrBusy, c.queues))
+		if c.cqs > 0 {
+			return c.D.opError("destroy_comp_channel", fmt.Errorf("%w: %d completion queues", verbs.ErrBusy, c.cqs))
 		}
 		c.ready = nil
-		c.gate.Notify()
+		c.cond.Notify()
 		return nil
 	})
 }
 
-// CQ is a verbs.CQ.
+// CQ implements verbs.CQ.
 type CQ struct {
 	Object
 	Q       *nic.CQ
 	channel *CompChannel
-	armed   bool // since the last poll
+	armed   bool // ReqNotify was called since the last poll
 }
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	c := &CQ{Object: Object{D: d}}
 	const op = "create_cq"
@@ -84,7 +83,7 @@ func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 		if c.Q, err = d.base.CreateCQ(in.Depth); err == nil {
 			c.Q.Owner = c
 			if c.channel != nil {
-				c.channel.queues++
+				c.channel.cqs++
 			}
 		}
 		return err
@@ -95,24 +94,23 @@ func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	return c, nil
 }
 
-// fire delivers the event that the queue was armed for.
-func (c *CQ) fire() {
+// deliverEvent passes a completion event to the channel.
+func (c *CQ) deliverEvent() {
 	if c.channel != nil && !c.channel.closed {
 		c.channel.ready = append(c.channel.ready, c)
-		c.channel.gate.Notify()
+		c.channel.cond.Notify()
 	}
 }
 
-// Poll moves completions into the slice.
+// Poll implements verbs.CQ.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	if err := c.Enter("poll_cq", drive.CallPoll); err != nil {
 		return 0, err
 	}
 	n, err := c.Q.Poll(into)
-	waits := c.armed // the last look before a wait: that will look at the network
+	waits := c.armed // the poll between ReqNotify and a wait, which receives
 	c.armed = false
 	if n == 0 && err == nil && !waits {
-		// Nothing yet: look at the network, as a program that polls expects.
 		c.D.drv.Progress()
 		if n, err = c.Q.Poll(into); n > 0 {
 			c.D.drv.PollFound()
@@ -127,13 +125,13 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	return n, err
 }
 
-// ReqNotify asks for an event.
+// ReqNotify implements verbs.CQ.
 func (c *CQ) ReqNotify(solicitedOnly bool) error {
 	if c.channel == nil {
 		return &verbs.OpError{Op: "req_notify_cq", Err: fmt.Errorf("%w: the queue has no completion channel", verbs.ErrInvalid)}
 	}
-	// Not a control call, though it changes the queue: programs make it in every
-	// turn, and the peer does not see it.
+	// Not a control call, which would send delayed acknowledgements: applications arm the
+	// CQ for every message.
 	if err := c.Enter("req_notify_cq", drive.CallPoll); err != nil {
 		return err
 	}
@@ -143,7 +141,7 @@ func (c *CQ) ReqNotify(solicitedOnly bool) error {
 	return nil
 }
 
-// Depth is how many completions fit.
+// Depth is the capacity in completions.
 func (c *CQ) Depth() int {
 	c.D.drv.Lock(drive.CallWait)
 	defer c.D.drv.Unlock()
@@ -155,25 +153,25 @@ func (c *CQ) Resize(depth int) error {
 	return c.Control("resize_cq", func() error { return c.Q.Resize(depth) })
 }
 
-// Close removes the queue.
+// Close destroys the queue.
 func (c *CQ) Close() error {
 	return c.Destroy("destroy_cq", func() error {
 		err := c.D.base.DestroyCQ(c.Q)
 		if err == nil && c.channel != nil {
-			c.channel.queues--
+			c.channel.cqs--
 			c.channel.ready = slices.DeleteFunc(c.channel.ready, func(q *CQ) bool { return q == c })
 		}
 		return err
 	})
 }
 
-// SRQ is a verbs.SRQ.
+// SRQ implements verbs.SRQ.
 type SRQ struct {
 	Object
 	S *nic.SRQ
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	s := &SRQ{Object: Object{D: d}}
 	cfg := nic.SRQConfig{Type: in.Type, MaxWR: in.MaxWR, MaxSGE: in.MaxSGE, Limit: in.Limit}
@@ -225,10 +223,10 @@ func (s *SRQ) Query() (a verbs.SRQAttr, err error) {
 	return a, err
 }
 
-// Number is what XRC senders name the queue by.
+// Number is the SRQ number that XRC requests carry.
 func (s *SRQ) Number() uint32 { return s.S.Num() }
 
-// Close removes the queue.
+// Close destroys the queue.
 func (s *SRQ) Close() error {
 	return s.Destroy("destroy_srq", func() error { return s.D.base.DestroySRQ(s.S) })
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// script is a driver that writes down what is asked of it, and fails the test if
-// that is asked with or without the lock where it should be the other way round.
-// What happens meanwhile is up to the test.
-type script struct {
+// fakeDriver is a driver that records its calls. It fails the test if a call needs the lock
+// and is made without it, or the other way round.
+type fakeDriver struct {
 	t      testing.TB
 	log    []string
 	locked bool
@@ -23,10 +22,10 @@ type script struct {
 	closed int
 
 	onProgress func()
-	onWait     func(timeout time.Duration) // in place of time passing
+	onWait     func(timeout time.Duration) // called instead of waiting
 }
 
-func (s *script) note(what string, locked bool) {
+func (s *fakeDriver) record(what string, locked bool) {
 	s.t.Helper()
 	if s.locked != locked {
 		s.t.Fatalf("%s with the lock held: %v, want %v; after %q", what, s.locked, locked, s.log)
@@ -34,70 +33,70 @@ func (s *script) note(what string, locked bool) {
 	s.log = append(s.log, what)
 }
 
-func (s *script) Lock(c drive.CallKind) {
+func (s *fakeDriver) Lock(c drive.CallKind) {
 	s.t.Helper()
-	s.note([]string{"lock control", "lock post", "lock poll", "lock wait"}[c], false)
+	s.record([]string{"lock control", "lock post", "lock poll", "lock wait"}[c], false)
 	s.locked = true
 }
 
-func (s *script) Unlock() {
+func (s *fakeDriver) Unlock() {
 	s.t.Helper()
-	s.note("unlock", true)
+	s.record("unlock", true)
 	s.locked = false
 }
 
-func (s *script) Pump()      { s.t.Helper(); s.note("pump", true) }
-func (s *script) PollFound() { s.t.Helper(); s.note("poll found", true) }
-func (s *script) PollEmpty() { s.t.Helper(); s.note("poll empty", true) }
-func (s *script) Yield()     { s.t.Helper(); s.note("yield", false) }
+func (s *fakeDriver) Pump()      { s.t.Helper(); s.record("pump", true) }
+func (s *fakeDriver) PollFound() { s.t.Helper(); s.record("poll found", true) }
+func (s *fakeDriver) PollEmpty() { s.t.Helper(); s.record("poll empty", true) }
+func (s *fakeDriver) Yield()     { s.t.Helper(); s.record("yield", false) }
 
-func (s *script) Progress() {
+func (s *fakeDriver) Progress() {
 	s.t.Helper()
-	s.note("progress", true)
+	s.record("progress", true)
 	if s.onProgress != nil {
 		s.onProgress()
 	}
 }
 
-func (s *script) Close() {
+func (s *fakeDriver) Close() {
 	s.t.Helper()
-	s.note("close", false)
+	s.record("close", false)
 	s.closed++
 }
 
-func (s *script) Now() mono.Time {
+func (s *fakeDriver) Now() mono.Time {
 	s.t.Helper()
 	if !s.locked {
-		s.t.Fatal("asked for the time without the lock")
+		s.t.Fatal("Now without the lock")
 	}
 	return s.now
 }
 
-func (s *script) NewCond(what fmt.Stringer) drive.Cond { return &gate{s: s, what: what} }
+func (s *fakeDriver) NewCond(what fmt.Stringer) drive.Cond { return &fakeCond{s: s, what: what} }
 
-// gate is where a call waits. Nothing passes but what the script says.
-type gate struct {
-	s        *script
+// fakeCond is a Cond whose Wait calls onWait.
+type fakeCond struct {
+	s        *fakeDriver
 	what     fmt.Stringer
 	notified int
 }
 
-func (g *gate) Notify() { g.notified++ }
+func (g *fakeCond) Notify() { g.notified++ }
 
-func (g *gate) Wait(timeout time.Duration) bool {
+func (g *fakeCond) Wait(timeout time.Duration) bool {
 	g.s.t.Helper()
-	g.s.note("wait for "+g.what.String(), true)
+	g.s.record("wait for "+g.what.String(), true)
 	if g.s.onWait == nil {
-		g.s.t.Fatal("nothing is going to happen")
+		g.s.t.Fatal("Wait would block for ever")
 	}
 	before := g.notified
 	g.s.onWait(timeout)
 	return g.notified > before
 }
 
-// rig is a device on a script, and the objects that most tests want.
+// rig is a device on a fakeDriver, with the objects that most tests need.
 type rig struct {
-	*script
+	*fakeDriver
 	Device
 	base nic.Base
 	pd   *PD
@@ -107,19 +106,19 @@ type rig struct {
 
 func newRig(t testing.TB, hooks Hooks) *rig {
 	t.Helper()
-	r := &rig{script: &script{t: t}}
+	r := &rig{fakeDriver: &fakeDriver{t: t}}
 	r.base.Init(nic.Limits{}.OrDefault(), nic.Defects{}, nic.MemoryDefects{})
 	r.Init("nic0", &r.base, hooks)
-	r.Start(r.script)
-	r.pd = made[*PD](t)(r.AllocPD())
-	r.ch = made[*CompChannel](t)(r.CreateCompChannel())
-	r.cq = made[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 4, Channel: r.ch}))
+	r.Start(r.fakeDriver)
+	r.pd = must[*PD](t)(r.AllocPD())
+	r.ch = must[*CompChannel](t)(r.CreateCompChannel())
+	r.cq = must[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 4, Channel: r.ch}))
 	r.log = nil
 	return r
 }
 
-// made is what a verb made, which must have worked.
-func made[T any](t testing.TB) func(any, error) T {
+// must returns the object that a verb created, or fails the test.
+func must[T any](t testing.TB) func(any, error) T {
 	return func(x any, err error) T {
 		t.Helper()
 		if err != nil {
@@ -129,20 +128,20 @@ func made[T any](t testing.TB) func(any, error) T {
 	}
 }
 
-// did compares what was asked of the driver since the last time.
-func (r *rig) did(want ...string) {
+// expectCalls compares the driver's calls since the last check.
+func (r *rig) expectCalls(want ...string) {
 	r.t.Helper()
 	if !slices.Equal(r.log, want) {
-		r.t.Errorf("did %q, want %q", r.log, want)
+		r.t.Errorf("driver calls %q, want %q", r.log, want)
 	}
 	if r.locked {
-		r.t.Fatal("the lock was not given back")
+		r.t.Fatal("the lock was not released")
 	}
 	r.log = nil
 }
 
-// completed puts a completion into an armed queue, as the NIC does under the lock.
-func (r *rig) completed(c *CQ) {
+// complete adds a completion to an armed CQ, as the NIC does under the lock.
+func (r *rig) complete(c *CQ) {
 	c.Q.Push(&verbs.WC{}, false)
 	r.DeliverCompletionEvents()
 }

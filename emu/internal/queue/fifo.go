@@ -1,17 +1,17 @@
-// Package queue has the queues of the protocol engines: a FIFO, and a heap of timers.
+// Package queue has a FIFO and a timer heap for the protocol engines.
 //
 // Both allocate nothing once they have grown to their largest size. Neither reads a
 // clock, and neither is safe for concurrent use.
 package queue
 
-// FIFO is first in, first out. The zero value is empty.
+// FIFO is a first-in, first-out queue. The zero value is empty.
 type FIFO[T any] struct {
-	slots []T // a power of two
-	head  int // of the first
-	n     int
+	slots []T // ring buffer; its length is a power of two
+	head  int // index of the first element
+	n     int // number of elements
 }
 
-// Len is how many there are.
+// Len is the number of elements.
 func (q *FIFO[T]) Len() int { return q.n }
 
 // Push appends v.
@@ -30,8 +30,8 @@ func (q *FIFO[T]) grow() {
 	q.slots, q.head = slots, 0
 }
 
-// Pop removes the first, and lets go of what it points to; false if there is
-// none.
+// Pop removes and returns the first element; false if the queue is empty. The queue keeps
+// no reference to it.
 func (q *FIFO[T]) Pop() (v T, ok bool) {
 	if q.n == 0 {
 		return v, false
@@ -43,14 +43,14 @@ func (q *FIFO[T]) Pop() (v T, ok bool) {
 	return v, true
 }
 
-// At returns the i-th of Len. It stays where it is until the next Push or Pop.
+// At returns element i. The pointer is valid until the next Push or Pop.
 func (q *FIFO[T]) At(i int) *T { return &q.slots[(q.head+i)&(len(q.slots)-1)] }
 
-// First returns the one that Pop removes. There must be one.
+// First returns the element that Pop would remove. The queue must not be empty.
 func (q *FIFO[T]) First() *T { return &q.slots[q.head] }
 
-// Last returns the one that was pushed last. There must be one.
+// Last returns the element that was pushed last. The queue must not be empty.
 func (q *FIFO[T]) Last() *T { return q.At(q.n - 1) }
 
-// Drop forgets all, and the memory with it.
+// Release removes all elements and frees the memory.
 func (q *FIFO[T]) Release() { *q = FIFO[T]{} }

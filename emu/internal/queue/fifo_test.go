@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A queue does what a slice does, however often its ring has turned when it grows.
-func TestQueueAgreesWithASlice(t *testing.T) {
+// The FIFO is compared with a slice, also when it grows after its ring has wrapped.
+func TestFIFOMatchesSlice(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var q FIFO[int]
 	var want []int
@@ -37,7 +37,7 @@ func TestQueueAgreesWithASlice(t *testing.T) {
 	}
 }
 
-func TestQueueLetsGoAndKeepsItsMemory(t *testing.T) {
+func TestFIFOKeepsNoReferencesAndDoesNotAllocate(t *testing.T) {
 	var q FIFO[*int]
 	round := func() {
 		for range 20 {

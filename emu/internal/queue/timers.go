@@ -7,22 +7,22 @@ import "github.com/fabrictest/fabrictest/emu/mono"
 type Timer[T any] struct {
 	Owner *T
 	at    mono.Time
-	// Rank breaks ties, the lowest first, so that what happens at one time happens
-	// in an order that somebody has decided.
+	// TieBreak orders timers with the same deadline, the lowest first, so that runs are
+	// deterministic.
 	TieBreak uint32
-	place    int32 // in the heap, plus 1; 0 if it is not set
+	position int32 // index in the heap plus 1; 0 if the timer is not set
 }
 
 // IsSet reports whether the timer is in a heap.
-func (t *Timer[T]) IsSet() bool { return t.place > 0 }
+func (t *Timer[T]) IsSet() bool { return t.position > 0 }
 
-// TimerHeap orders the timers that are set.
+// TimerHeap holds the timers that are set, the earliest first.
 type TimerHeap[T any] struct{ timers []*Timer[T] }
 
-// Len is how many timers are set.
+// Len is the number of timers that are set.
 func (h *TimerHeap[T]) Len() int { return len(h.timers) }
 
-// Next is the earliest time for which a timer is set; mono.Never if none is.
+// Next is the earliest deadline; mono.Never if no timer is set.
 func (h *TimerHeap[T]) Next() mono.Time {
 	if len(h.timers) == 0 {
 		return mono.Never
@@ -30,8 +30,8 @@ func (h *TimerHeap[T]) Next() mono.Time {
 	return h.timers[0].at
 }
 
-// Due returns the owner of a timer whose time has come, which is then no longer
-// set; nil if there is none.
+// PopExpired stops the first timer that has expired by now and returns its owner; nil if
+// there is none.
 func (h *TimerHeap[T]) PopExpired(now mono.Time) *T {
 	if len(h.timers) == 0 || h.timers[0].at > now {
 		return nil
@@ -41,40 +41,39 @@ func (h *TimerHeap[T]) PopExpired(now mono.Time) *T {
 	return t.Owner
 }
 
-// Set sets t, whether or not it is set already. Never takes it out.
+// Set sets t to expire at the given time, whether or not it is set. mono.Never stops it.
 func (h *TimerHeap[T]) Set(t *Timer[T], at mono.Time) {
 	if at == mono.Never {
 		h.Stop(t)
 		return
 	}
 	t.at = at
-	if t.place == 0 {
+	if t.position == 0 {
 		h.timers = append(h.timers, t)
-		t.place = int32(len(h.timers))
+		t.position = int32(len(h.timers))
 	}
-	h.up(int(t.place) - 1)
-	h.down(int(t.place) - 1)
+	h.up(int(t.position) - 1)
+	h.down(int(t.position) - 1)
 }
 
-// SetIfEarlier is Set for those whose deadlines mostly move later, and often: a timer
-// that is set for an earlier time stays as it is. Its owner, woken too early, has
-// to look whether its time has come.
+// SetIfEarlier is Set, but does not move a deadline later. It is cheaper for deadlines that
+// mostly move later; an owner whose timer expires early has to check its deadline.
 func (h *TimerHeap[T]) SetIfEarlier(t *Timer[T], at mono.Time) {
-	if at != mono.Never && (t.place == 0 || at < t.at) {
+	if at != mono.Never && (t.position == 0 || at < t.at) {
 		h.Set(t, at)
 	}
 }
 
-// Stop takes t out. It need not be set.
+// Stop removes t, which need not be set.
 func (h *TimerHeap[T]) Stop(t *Timer[T]) {
-	i, last := int(t.place)-1, len(h.timers)-1
+	i, last := int(t.position)-1, len(h.timers)-1
 	if i < 0 {
 		return
 	}
 	h.swap(i, last)
 	h.timers[last] = nil
 	h.timers = h.timers[:last]
-	t.place = 0
+	t.position = 0
 	if i < last {
 		h.up(i)
 		h.down(i)
@@ -88,7 +87,7 @@ func (h *TimerHeap[T]) less(i, j int) bool {
 
 func (h *TimerHeap[T]) swap(i, j int) {
 	h.timers[i], h.timers[j] = h.timers[j], h.timers[i]
-	h.timers[i].place, h.timers[j].place = int32(i)+1, int32(j)+1
+	h.timers[i].position, h.timers[j].position = int32(i)+1, int32(j)+1
 }
 
 func (h *TimerHeap[T]) up(i int) {

@@ -30,7 +30,7 @@ func drain(h *TimerHeap[sleeper], now mono.Time) (ranks []uint32) {
 	return ranks
 }
 
-func TestTimersComeInOrderOfTimeThenOfRank(t *testing.T) {
+func TestTimersExpireByDeadlineThenTieBreak(t *testing.T) {
 	var h TimerHeap[sleeper]
 	all := sleepers(10)
 	if h.Next() != mono.Never || h.PopExpired(mono.Never-1) != nil {
@@ -50,7 +50,7 @@ func TestTimersComeInOrderOfTimeThenOfRank(t *testing.T) {
 	}
 }
 
-func TestSetSoonerNeverMovesLater(t *testing.T) {
+func TestSetIfEarlierNeverMovesLater(t *testing.T) {
 	var h TimerHeap[sleeper]
 	s := sleepers(1)[0]
 	h.SetIfEarlier(&s.timer, mono.Never)
@@ -64,9 +64,8 @@ func TestSetSoonerNeverMovesLater(t *testing.T) {
 	}
 }
 
-// The heap does what a list that is searched would do, whatever is set, moved and
-// stopped.
-func TestTimersAgreeWithAList(t *testing.T) {
+// Random operations on the heap are compared with a list that is searched.
+func TestTimerHeapMatchesList(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var h TimerHeap[sleeper]

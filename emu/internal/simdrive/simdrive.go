@@ -1,6 +1,6 @@
-// Package simdrive drives an engine in a simulated world: one goroutine, no
-// locks, virtual time. A verb call costs what Costs says and lets the rest of
-// the world run, so that a program which polls without end still moves time on.
+// Package simdrive has the drivers of package drive for a simulated world: no locks, no
+// goroutines, virtual time. Every verb call takes the virtual time of its Costs, during
+// which other programs run, so that a program that busy-polls advances time.
 package simdrive
 
 import (
@@ -25,16 +25,16 @@ func DefaultCosts() Costs {
 	return Costs{Control: time.Microsecond, Post: 100 * time.Nanosecond, Poll: 50 * time.Nanosecond}
 }
 
-// Port is the end of a simulated link as a driver needs it.
+// Port is the end of a simulated packet link, as New needs it.
 type Port interface {
 	OnReadable(h sim.Handler, arg uint64)
 	OnWritable(h sim.Handler, arg uint64)
-	// TxQueueBytes is how much may wait in it to be sent.
+	// TxQueueBytes is the size of the transmit queue.
 	TxQueueBytes() int
 	PortEvents
 }
 
-// News is where a port tells what becomes of it.
+// PortEvents reports changes of a port's link state and addresses.
 type PortEvents interface {
 	OnLinkChange(h sim.Handler, arg uint64)
 	OnAddrChange(h sim.Handler, arg uint64)
@@ -42,40 +42,39 @@ type PortEvents interface {
 	Addrs() []netip.Addr
 }
 
-// Driver drives one engine.
+// Driver is a drive.Driver.
 type Driver struct {
-	world  *sim.World
-	engine machine
-	net    network
-	timer  *sim.Timer
-	costs  Costs
-	closed bool
-	more   bool // an event is to come that sends the rest
+	world          *sim.World
+	engine         baseEngine
+	net            network
+	timer          *sim.Timer
+	costs          Costs
+	closed         bool
+	flushScheduled bool // eventMore is scheduled
 
-	news     PortEvents
+	port     PortEvents
 	observer link.PortObserver
-	addrs    []netip.Addr // that the port has had from the start
-	missing  []bool       // of these
+	addrs    []netip.Addr // addresses of the port when it was opened
+	missing  []bool       // which of them were removed since
 }
 
-// machine is what all engines have in common, whatever their network is made of.
-type machine interface {
+// baseEngine is the part that drive.Engine and drive.StreamEngine have in common.
+type baseEngine interface {
 	Settle(now mono.Time)
 	Tick(now mono.Time)
 	Deadline() mono.Time
 }
 
-// network is an engine's network as Driver needs it.
+// network connects an engine to its link or streams.
 type network interface {
-	// takeIn moves all that has arrived into the engine.
-	takeIn(now mono.Time)
-	// flush moves what the engine has to send to the network, no more than a batch,
-	// and reports whether there may be more. An event tells when a full one has room
-	// again.
+	// receive passes all received data to the engine.
+	receive(now mono.Time)
+	// flush sends up to a batch of the engine's output, and reports whether there may be
+	// more. It reports false for a full network, which raises an event when it has room.
 	flush(now mono.Time) (more bool)
 }
 
-// What a driver's events are about.
+// Arguments of Driver.HandleEvent.
 const (
 	eventReadable = iota
 	eventWritable
@@ -85,28 +84,28 @@ const (
 	eventAddr
 )
 
-// New drives e on l, which is port or a decorator of it. The observer is told what
-// becomes of the port, with the engine's lock held.
+// New returns a driver of e on l, which is port or a wrapper of it. The observer is called
+// for changes of the port, with the lock held.
 func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, o link.PortObserver) *Driver {
 	out := drive.NewSmallSendQueue()
-	out.SetLimit(port.TxQueueBytes() / l.MTU()) // it is part of that queue
-	d := newDriver(w, e, &datagrams{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, costs)
+	out.SetLimit(port.TxQueueBytes() / l.MTU()) // the send queue is part of the transmit queue
+	d := newDriver(w, e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, costs)
 	port.OnReadable(d, eventReadable)
 	port.OnWritable(d, eventWritable)
-	d.observe(d, port, o)
+	d.observePort(d, port, o)
 	return d
 }
 
-// observe has the observer told of the port's news, which h handles.
-func (d *Driver) observe(h sim.Handler, port PortEvents, o link.PortObserver) {
-	d.news, d.observer = port, o
+// observePort makes h handle changes of the port, and report them to the observer.
+func (d *Driver) observePort(h sim.Handler, port PortEvents, o link.PortObserver) {
+	d.port, d.observer = port, o
 	d.addrs = port.Addrs()
 	d.missing = make([]bool, len(d.addrs))
 	port.OnLinkChange(h, eventLink)
 	port.OnAddrChange(h, eventAddr)
 }
 
-func newDriver(w *sim.World, e machine, n network, costs Costs) *Driver {
+func newDriver(w *sim.World, e baseEngine, n network, costs Costs) *Driver {
 	d := &Driver{world: w, engine: e, net: n, costs: costs}
 	d.timer = w.NewTimer(d, eventTimer)
 	return d
@@ -121,10 +120,10 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	case eventReadable:
 		d.Progress()
 	case eventMore:
-		d.more = false
+		d.flushScheduled = false
 		d.Progress()
 	case eventLink:
-		d.observer.LinkChanged(d.news.Up())
+		d.observer.LinkChanged(d.port.Up())
 		d.Pump()
 	case eventAddr:
 		d.reportAddrs()
@@ -136,7 +135,7 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 
 // reportAddrs reports the addresses that were removed or added since the last call.
 func (d *Driver) reportAddrs() {
-	has := d.news.Addrs()
+	has := d.port.Addrs()
 	for i, a := range d.addrs {
 		if missing := !slices.Contains(has, a); missing != d.missing[i] {
 			d.missing[i] = missing
@@ -150,7 +149,7 @@ func (d *Driver) reportAddrs() {
 func (d *Driver) Lock(c drive.CallKind) {
 	p := d.world.Current()
 	if p == nil {
-		return // not a program: a world being set up
+		return // the world is being set up
 	}
 	switch c {
 	case drive.CallControl:
@@ -163,58 +162,57 @@ func (d *Driver) Lock(c drive.CallKind) {
 	}
 }
 
-// Unlock has nothing to undo.
+// Unlock implements drive.Driver. It does nothing.
 func (d *Driver) Unlock() {}
 
-// Now is the world's time.
+// Now implements drive.Driver.
 func (d *Driver) Now() mono.Time { return d.world.Now() }
 
-// Pump sends a batch of packets and sets the timer. If there are more packets, it goes on
-// after the other events of this moment: a request may arrive that the engine must answer
-// before the rest of a long response.
+// Pump implements drive.Driver. It sends one batch, and schedules an event for the rest:
+// the engine may first have to answer a request that arrives at the same time.
 func (d *Driver) Pump() {
 	now := d.world.Now()
 	if d.engine.Deadline() <= now {
 		d.engine.Tick(now)
 	}
 	d.engine.Settle(now)
-	if d.net.flush(now) && !d.more {
-		d.more = true
+	if d.net.flush(now) && !d.flushScheduled {
+		d.flushScheduled = true
 		d.world.At(now, d, eventMore)
 	}
 	d.timer.Reset(d.engine.Deadline())
 }
 
-// Progress passes received packets to the engine, and pumps.
+// Progress implements drive.Driver. It also sends.
 func (d *Driver) Progress() {
-	d.net.takeIn(d.world.Now())
+	d.net.receive(d.world.Now())
 	d.Pump()
 }
 
-// Found and Nothing have nothing to add: Progress has sent all there was.
+// PollFound implements drive.Driver. It does nothing: Progress has sent all packets.
 func (d *Driver) PollFound() {}
 
-// Nothing see Found.
+// PollEmpty implements drive.Driver. It does nothing.
 func (d *Driver) PollEmpty() {}
 
-// Idle has nothing to do: the poll has cost its time already.
+// Yield implements drive.Driver. It does nothing: Lock has charged the time of the poll.
 func (d *Driver) Yield() {}
 
-// Close stops driving.
+// Close implements drive.Driver.
 func (d *Driver) Close() {
 	d.closed = true
 	d.timer.Stop()
 }
 
-// datagrams is a network of a packet link.
-type datagrams struct {
+// packetNetwork is the network of a drive.Engine: a packet link.
+type packetNetwork struct {
 	engine drive.Engine
 	link   link.PacketLink
 	in     []link.Datagram
 	out    drive.SendQueue
 }
 
-func (n *datagrams) takeIn(now mono.Time) {
+func (n *packetNetwork) receive(now mono.Time) {
 	for {
 		k, err := n.link.Recv(now, n.in)
 		for i := range k {
@@ -226,28 +224,30 @@ func (n *datagrams) takeIn(now mono.Time) {
 	}
 }
 
-func (n *datagrams) flush(now mono.Time) bool {
+func (n *packetNetwork) flush(now mono.Time) bool {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	return more && !full
 }
 
-// NewCond returns a place to wait.
-func (d *Driver) NewCond(what fmt.Stringer) drive.Cond { return &gate{world: d.world, what: what} }
+// NewCond implements drive.Driver.
+func (d *Driver) NewCond(reason fmt.Stringer) drive.Cond {
+	return &cond{world: d.world, reason: reason}
+}
 
-type gate struct {
+type cond struct {
 	world  *sim.World
 	signal sim.Signal
-	what   fmt.Stringer
+	reason fmt.Stringer
 }
 
-// Wait parks the program that calls.
-func (g *gate) Wait(timeout time.Duration) bool {
+// Wait implements drive.Cond. It blocks the calling program.
+func (g *cond) Wait(timeout time.Duration) bool {
 	p := g.world.Current()
 	if p == nil {
-		panic(fmt.Sprintf("wait for %v outside of a program of the simulated world: start it with World.Go", g.what))
+		panic(fmt.Sprintf("wait for %v outside of a program of the simulated world: start it with World.Go", g.reason))
 	}
-	return p.Wait(&g.signal, g.what, timeout)
+	return p.Wait(&g.signal, g.reason, timeout)
 }
 
-// Notify wakes all who wait.
-func (g *gate) Notify() { g.signal.Broadcast() }
+// Notify implements drive.Cond.
+func (g *cond) Notify() { g.signal.Broadcast() }

@@ -16,8 +16,7 @@ import (
 
 var _ drive.Driver = (*Driver)(nil)
 
-// echo is an engine that answers "ping" with "pong", notes what else arrives,
-// and has deadlines.
+// echo is an engine that answers "ping" with "pong", and records all other input.
 type echo struct {
 	peer     netip.AddrPort
 	out      []string
@@ -26,8 +25,8 @@ type echo struct {
 	deadline mono.Time
 	ticks    []mono.Time
 	settled  int
-	asked    int               // for how many packets at most
-	onInput  func(what string) // if not nil, all that Input does
+	asked    int               // largest number of packets that Output was asked for
+	onInput  func(what string) // replaces Input if not nil
 }
 
 func (e *echo) Input(_ mono.Time, d *link.Datagram) {
@@ -64,24 +63,24 @@ func (e *echo) Tick(now mono.Time) {
 func (e *echo) Deadline() mono.Time { return e.deadline }
 
 type side struct {
-	e    *echo
-	d    *Driver
-	port *sim.Port
-	ups  []bool
-	news []string // of addresses
+	e          *echo
+	d          *Driver
+	port       *sim.Port
+	ups        []bool
+	addrEvents []string
 }
 
 func (s *side) LinkChanged(up bool) { s.ups = append(s.ups, up) }
 
 func (s *side) AddrChanged(a netip.Addr, present bool) {
-	s.news = append(s.news, fmt.Sprintf("%v %v", a, present))
+	s.addrEvents = append(s.addrEvents, fmt.Sprintf("%v %v", a, present))
 }
 
 var costs = Costs{Control: 300, Post: 20, Poll: 1}
 
 const latency = 10 * time.Microsecond
 
-// twoSides makes two drivers on one cable.
+// twoSides returns two drivers on one link.
 func twoSides(t *testing.T, cfg sim.LinkConfig) (w *sim.World, a, b *side) {
 	t.Helper()
 	w = sim.New(sim.Config{Seed: 1})
@@ -117,7 +116,7 @@ func run(t *testing.T, w *sim.World, f func(p *sim.Proc)) {
 	}
 }
 
-func TestASideWithoutAProgramAnswers(t *testing.T) {
+func TestDriverAnswersWithoutProgram(t *testing.T) {
 	w, a, _ := twoSides(t, sim.LinkConfig{})
 	run(t, w, func(p *sim.Proc) {
 		a.send("ping")
@@ -131,19 +130,19 @@ func TestASideWithoutAProgramAnswers(t *testing.T) {
 	})
 }
 
-// What an engine has given away has its place in the queue: it is asked for no more at
-// once than that holds, so that what it has to say later comes soon.
-func TestNoMoreIsTakenFromTheEngineThanThePortHolds(t *testing.T) {
+// The driver asks the engine for no more packets than the transmit queue holds: an urgent
+// packet cannot overtake those that the engine has put out.
+func TestSendQueueIsBoundedByTransmitQueue(t *testing.T) {
 	for bytes, want := range map[int]int{0: drive.BatchSize, 4500: 3, 100: 1} {
 		w, a, _ := twoSides(t, sim.LinkConfig{TxQueueBytes: bytes})
 		run(t, w, func(*sim.Proc) { a.send("ping", "ping", "ping", "ping", "ping") })
 		if a.e.asked != want {
-			t.Errorf("of a queue of %d bytes, %d packets are asked for at once, want %d", bytes, a.e.asked, want)
+			t.Errorf("transmit queue of %d bytes: asked for %d packets at once, want %d", bytes, a.e.asked, want)
 		}
 	}
 }
 
-func TestAPollSeesWhatHasArrivedAndCostsTime(t *testing.T) {
+func TestPollReceivesAndTakesTime(t *testing.T) {
 	w, a, _ := twoSides(t, sim.LinkConfig{})
 	run(t, w, func(p *sim.Proc) {
 		a.send("ping")
@@ -165,15 +164,15 @@ func TestAPollSeesWhatHasArrivedAndCostsTime(t *testing.T) {
 			}
 			a.d.Yield()
 			if p.Now() == before || polls > int(3*latency/costs.Poll) {
-				t.Fatalf("%d polls, and it is %v", polls, p.Now())
+				t.Fatalf("%d polls in %v", polls, p.Now())
 			}
 		}
 	})
 }
 
-func TestCallsCostTheirTime(t *testing.T) {
+func TestCallsTakeTheirCosts(t *testing.T) {
 	w, a, _ := twoSides(t, sim.LinkConfig{})
-	a.d.Lock(drive.CallControl) // outside of a program: nobody to charge
+	a.d.Lock(drive.CallControl) // outside of a program, it takes no time
 	a.d.Unlock()
 	run(t, w, func(p *sim.Proc) {
 		for call, want := range map[drive.CallKind]time.Duration{
@@ -192,7 +191,7 @@ func TestCallsCostTheirTime(t *testing.T) {
 	})
 }
 
-func TestWaitsEndByTimeOrByNotice(t *testing.T) {
+func TestWaitEndsAtTimeoutOrNotify(t *testing.T) {
 	w, a, _ := twoSides(t, sim.LinkConfig{})
 	woken := 0
 	for range 3 {
@@ -207,7 +206,7 @@ func TestWaitsEndByTimeOrByNotice(t *testing.T) {
 		other := a.d.NewCond(drive.WaitReason("nothing"))
 		before := p.Now()
 		if other.Wait(37 * time.Millisecond) {
-			t.Error("notified of nothing")
+			t.Error("Wait reported a notification")
 		}
 		if took := p.Now() - before; took != 37*time.Millisecond || woken != 0 {
 			t.Errorf("timed out after %v; %d others woken", took, woken)
@@ -219,7 +218,7 @@ func TestWaitsEndByTimeOrByNotice(t *testing.T) {
 	}
 }
 
-func TestWaitOutsideOfAProgramSaysWhatToDo(t *testing.T) {
+func TestWaitOutsideOfProgramPanics(t *testing.T) {
 	_, a, _ := twoSides(t, sim.LinkConfig{})
 	defer func() {
 		if s, _ := recover().(string); !strings.Contains(s, "pong") || !strings.Contains(s, "World.Go") {
@@ -229,11 +228,11 @@ func TestWaitOutsideOfAProgramSaysWhatToDo(t *testing.T) {
 	a.e.gate.Wait(0)
 }
 
-func TestDeadlinesAreKeptToTheInstant(t *testing.T) {
+func TestTimersExpireExactlyOnTime(t *testing.T) {
 	w, a, _ := twoSides(t, sim.LinkConfig{})
 	run(t, w, func(p *sim.Proc) {
 		far, near := a.d.Now().Add(3*time.Millisecond), a.d.Now().Add(time.Millisecond)
-		for _, at := range []mono.Time{far, near} { // it may move nearer
+		for _, at := range []mono.Time{far, near} { // a deadline may become earlier
 			a.e.deadline = at
 			a.d.Pump()
 		}
@@ -244,18 +243,18 @@ func TestDeadlinesAreKeptToTheInstant(t *testing.T) {
 		a.e.deadline = a.d.Now()
 		a.d.Pump()
 		if len(a.e.ticks) != 2 {
-			t.Error("a deadline that has come waits for a timer")
+			t.Error("Pump did not handle a deadline that has passed")
 		}
 	})
 }
 
-func TestAFullLinkGetsTheRestLater(t *testing.T) {
+func TestDriverRetriesFullLink(t *testing.T) {
 	w, a, b := twoSides(t, sim.LinkConfig{RateBps: 1e9, TxQueueBytes: 200})
 	run(t, w, func(p *sim.Proc) {
 		want := slices.Repeat([]string{"data"}, 2*drive.BatchSize+1)
 		a.send(want...)
 		if len(a.e.out) == 0 {
-			t.Error("the link took all at once")
+			t.Error("the link took all packets at once")
 		}
 		p.Sleep(time.Second)
 		if !slices.Equal(b.e.got, want) {
@@ -264,7 +263,7 @@ func TestAFullLinkGetsTheRestLater(t *testing.T) {
 	})
 }
 
-func TestLinkChangesAreTold(t *testing.T) {
+func TestLinkChangesAreReported(t *testing.T) {
 	w, a, _ := twoSides(t, sim.LinkConfig{})
 	run(t, w, func(p *sim.Proc) {
 		for _, change := range []func(){a.port.SetDown, a.port.SetUp} {
@@ -272,22 +271,22 @@ func TestLinkChangesAreTold(t *testing.T) {
 			change()
 			p.Sleep(time.Microsecond)
 			if a.e.settled == settled {
-				t.Error("the engine did not get to act on it")
+				t.Error("the engine was not settled after the change")
 			}
 		}
 	})
 	if !slices.Equal(a.ups, []bool{false, true}) {
-		t.Errorf("told %v", a.ups)
+		t.Errorf("reported %v", a.ups)
 	}
 }
 
-func TestAddressChangesAreTold(t *testing.T) {
+func TestAddressChangesAreReported(t *testing.T) {
 	w, a, _ := twoSides(t, sim.LinkConfig{})
 	own, other := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::9")
 	run(t, w, func(p *sim.Proc) {
 		for _, change := range []func() error{
 			func() error { return a.port.RemoveAddr(own) },
-			func() error { return a.port.AddAddr(other) }, // which the driver was not opened with
+			func() error { return a.port.AddAddr(other) }, // not an address of the driver
 			func() error { return a.port.AddAddr(own) },
 		} {
 			settled := a.e.settled
@@ -296,16 +295,16 @@ func TestAddressChangesAreTold(t *testing.T) {
 			}
 			p.Sleep(time.Microsecond)
 			if a.e.settled == settled {
-				t.Error("the engine did not get to act on it")
+				t.Error("the engine was not settled after the change")
 			}
 		}
 	})
-	if !slices.Equal(a.news, []string{"fd00::1 false", "fd00::1 true"}) {
-		t.Errorf("told %v", a.news)
+	if !slices.Equal(a.addrEvents, []string{"fd00::1 false", "fd00::1 true"}) {
+		t.Errorf("reported %v", a.addrEvents)
 	}
 }
 
-func TestAClosedDriverRests(t *testing.T) {
+func TestClosedDriverHandlesNoEvents(t *testing.T) {
 	w, a, b := twoSides(t, sim.LinkConfig{})
 	run(t, w, func(p *sim.Proc) {
 		a.e.deadline = a.d.Now().Add(time.Millisecond)
@@ -315,14 +314,14 @@ func TestAClosedDriverRests(t *testing.T) {
 		a.port.SetDown()
 		p.Sleep(time.Second)
 		if len(a.e.ticks) != 0 || len(a.e.got) != 0 || len(a.ups) != 0 {
-			t.Errorf("ticks %v, received %q, told %v", a.e.ticks, a.e.got, a.ups)
+			t.Errorf("ticks %v, received %q, reported %v", a.e.ticks, a.e.got, a.ups)
 		}
 	})
 }
 
-// A request that arrives while a long answer is being sent is taken in between two
-// batches of it, at the same instant too, and its own answer may leave before the rest.
-func TestALongAnswerLetsRequestsIn(t *testing.T) {
+// A request that arrives during a long response is received between two of its batches,
+// also at the same instant, and its response may be sent before the rest.
+func TestDriverReceivesBetweenBatches(t *testing.T) {
 	w, a, b := twoSides(t, sim.LinkConfig{})
 	a.e.onInput = func(what string) {
 		if what == "long" {
@@ -336,6 +335,6 @@ func TestALongAnswerLetsRequestsIn(t *testing.T) {
 		p.Sleep(time.Second)
 	})
 	if at := slices.Index(b.e.got, "short"); at < 0 || at > drive.BatchSize || len(b.e.got) != 4*drive.BatchSize+1 {
-		t.Errorf("of %d packets, the short answer is number %d, want %d at most", len(b.e.got), at, drive.BatchSize)
+		t.Errorf("of %d packets, the short response is number %d, want at most %d", len(b.e.got), at, drive.BatchSize)
 	}
 }

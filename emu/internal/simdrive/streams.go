@@ -9,13 +9,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 )
 
-// StreamPort is the end of a simulated link as a driver of streams needs it.
+// StreamPort is the end of a simulated link, as NewStreams needs it.
 type StreamPort interface {
 	StreamHost() *sim.StreamHost
 	PortEvents
 }
 
-// StreamDriver drives one engine on byte streams: a drive.StreamDriver.
+// StreamDriver is a drive.StreamDriver.
 type StreamDriver struct {
 	*Driver
 	*drive.Streams
@@ -23,27 +23,27 @@ type StreamDriver struct {
 
 var _ drive.StreamDriver = (*StreamDriver)(nil)
 
-// NewStreams drives e on n, which is the port's StreamHost or a decorator of it.
-// The observer is told what becomes of the port, with the engine's lock held.
+// NewStreams returns a driver of e on n, which is the port's StreamHost or a wrapper of
+// it. The observer is called for changes of the port, with the lock held.
 func NewStreams(w *sim.World, e drive.StreamEngine, n link.StreamNet, port StreamPort, costs Costs, o link.PortObserver) *StreamDriver {
 	s := drive.NewStreams(e, n)
-	d := &StreamDriver{Driver: newDriver(w, e, (*streams)(s), costs), Streams: s}
+	d := &StreamDriver{Driver: newDriver(w, e, (*streamNetwork)(s), costs), Streams: s}
 	port.StreamHost().OnReady(d, eventReadable)
-	d.observe(d, port, o)
+	d.observePort(d, port, o)
 	return d
 }
 
-// Dial starts a stream for conn.
+// Dial implements drive.StreamDriver.
 func (d *StreamDriver) Dial(conn drive.StreamConn, local, remote netip.AddrPort) error {
 	return d.Streams.Dial(d.Now(), conn, local, remote)
 }
 
-// streams is a network of byte streams.
-type streams drive.Streams
+// streamNetwork is the network of a drive.StreamEngine: byte streams.
+type streamNetwork drive.Streams
 
-func (n *streams) takeIn(now mono.Time) {
+func (n *streamNetwork) receive(now mono.Time) {
 	for {
-		// A read gives no more than a segment: there is more until nothing arrives.
+		// A read returns at most one segment: repeat until nothing is left.
 		arrived, more := (*drive.Streams)(n).Receive(now)
 		if !arrived && !more {
 			return
@@ -51,7 +51,7 @@ func (n *streams) takeIn(now mono.Time) {
 	}
 }
 
-func (n *streams) flush(now mono.Time) bool {
+func (n *streamNetwork) flush(now mono.Time) bool {
 	for !(*drive.Streams)(n).Flush(now) {
 	}
 	return false

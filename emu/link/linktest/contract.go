@@ -26,14 +26,14 @@ func TestPacketLink(t *testing.T, open func(t *testing.T) Bench) {
 		name string
 		run  func(*testing.T, Bench)
 	}{
-		{"nothing waits at first", nothingWaits},
+		{"nothing waits at first", emptyLink},
 		{"datagrams arrive whole and in order", inOrder},
-		{"the sender's buffer is its own again", senderBuffer},
+		{"the sender's buffer is its own again", reusedBuffer},
 		{"headers arrive as the features claim", headers},
-		{"too big counts as taken and is lost", tooBig},
-		{"the largest packet passes", largest},
-		{"an empty payload is a datagram", empty},
-		{"a closed link says so", closed},
+		{"too big counts as taken and is lost", exceedsMTU},
+		{"the largest packet passes", fullMTU},
+		{"an empty payload is a datagram", emptyPayload},
+		{"a closed link says so", closedLink},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
 	}
@@ -70,7 +70,7 @@ func (b *Bench) recv(t *testing.T) (all []link.Datagram) {
 	}
 }
 
-func nothingWaits(t *testing.T, b Bench) {
+func emptyLink(t *testing.T, b Bench) {
 	if got := b.recv(t); len(got) != 0 {
 		t.Fatalf("%d datagrams wait", len(got))
 	}
@@ -99,7 +99,7 @@ func inOrder(t *testing.T, b Bench) {
 	}
 }
 
-func senderBuffer(t *testing.T, b Bench) {
+func reusedBuffer(t *testing.T, b Bench) {
 	buf := []byte("first")
 	b.send(t, b.datagram(buf))
 	copy(buf, "xxxxx")
@@ -141,28 +141,28 @@ func (b *Bench) payloadMax() int {
 	return b.A.MTU() - d.IPBytes()
 }
 
-func tooBig(t *testing.T, b Bench) {
+func exceedsMTU(t *testing.T, b Bench) {
 	b.send(t, b.datagram(make([]byte, b.payloadMax()+1)), b.datagram([]byte("next")))
 	if got := b.recv(t); len(got) != 1 || string(got[0].Payload) != "next" {
 		t.Fatalf("got %d datagrams, want only the one behind the one too big", len(got))
 	}
 }
 
-func largest(t *testing.T, b Bench) {
+func fullMTU(t *testing.T, b Bench) {
 	b.send(t, b.datagram(make([]byte, b.payloadMax())))
 	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != b.payloadMax() {
 		t.Fatalf("got %d datagrams, want one of %d bytes", len(got), b.payloadMax())
 	}
 }
 
-func empty(t *testing.T, b Bench) {
+func emptyPayload(t *testing.T, b Bench) {
 	b.send(t, b.datagram(nil))
 	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != 0 {
 		t.Fatalf("got %d datagrams, want an empty one", len(got))
 	}
 }
 
-func closed(t *testing.T, b Bench) {
+func closedLink(t *testing.T, b Bench) {
 	if err := b.A.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
 	}

@@ -19,10 +19,10 @@ type Link struct {
 	// Lose, if set, is asked about each datagram on its way out.
 	Drop func(*link.Datagram) bool
 
-	peer    *Link
-	waiting []link.Datagram
-	lent    int // datagrams given out by the last Recv, still at the front
-	closed  bool
+	peer     *Link
+	queue    []link.Datagram
+	received int // datagrams given out by the last Recv, still at the front
+	closed   bool
 }
 
 var _ link.PacketLink = (*Link)(nil)
@@ -51,13 +51,13 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 			continue
 		}
 		d.Payload = bytes.Clone(d.Payload)
-		l.peer.waiting = append(l.peer.waiting, l.peer.seen(l.onWire(d)))
+		l.peer.queue = append(l.peer.queue, l.peer.asReceived(l.asSent(d)))
 	}
 	return len(ds), nil
 }
 
 // onWire is d as l can send it.
-func (l *Link) onWire(d link.Datagram) link.Datagram {
+func (l *Link) asSent(d link.Datagram) link.Datagram {
 	if !l.Caps.SetsHeader || d.HopLimit == 0 {
 		d.HopLimit = 64
 	}
@@ -71,7 +71,7 @@ func (l *Link) onWire(d link.Datagram) link.Datagram {
 }
 
 // seen is d as l can receive it.
-func (l *Link) seen(d link.Datagram) link.Datagram {
+func (l *Link) asReceived(d link.Datagram) link.Datagram {
 	if !l.Caps.SeesIPID {
 		d.IPID = link.IPIDUnknown
 	}
@@ -87,18 +87,18 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if l.closed {
 		return 0, link.ErrClosed
 	}
-	for _, d := range l.waiting[:l.lent] {
+	for _, d := range l.queue[:l.received] {
 		for i := range d.Payload {
 			d.Payload[i] = 0xdb
 		}
 	}
-	l.waiting = l.waiting[l.lent:]
-	l.lent = copy(ds, l.waiting)
-	return l.lent, nil
+	l.queue = l.queue[l.received:]
+	l.received = copy(ds, l.queue)
+	return l.received, nil
 }
 
 // Waiting returns how many datagrams wait to be received.
-func (l *Link) Queued() int { return len(l.waiting) - l.lent }
+func (l *Link) Queued() int { return len(l.queue) - l.received }
 
 // MTU implements link.PacketLink.
 func (l *Link) MTU() int { return l.MaxIPBytes }

@@ -16,14 +16,14 @@ func pattern(n int) []byte {
 	return b
 }
 
-func (s *streams) addresses() {
+func (s *streamTest) addresses() {
 	l := s.listen(0)
 	if l.Addr().Addr() != s.AddrB || l.Addr().Port() == 0 {
 		s.Errorf("listening on %v, want a port of %v", l.Addr(), s.AddrB)
 	}
 	d := s.dial(l.Addr())
 	a := s.accept(l)
-	s.until("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
 	switch {
 	case d.RemoteAddr() != l.Addr() || a.LocalAddr() != l.Addr():
 		s.Errorf("dialed %v, accepted at %v, want %v", d.RemoteAddr(), a.LocalAddr(), l.Addr())
@@ -38,7 +38,7 @@ func (s *streams) addresses() {
 	}
 }
 
-func (s *streams) bothWays() {
+func (s *streamTest) bothWays() {
 	d, a := s.pair()
 	for _, w := range []struct{ from, to link.StreamLink }{{d, a}, {a, d}} {
 		want := pattern(50_000)
@@ -55,7 +55,7 @@ func (s *streams) bothWays() {
 	}
 }
 
-func (s *streams) vectors() {
+func (s *streamTest) vectors() {
 	d, a := s.pair()
 	want := pattern(30_000)
 	bufs := make([][]byte, 0, 2000)
@@ -88,7 +88,7 @@ func (s *streams) vectors() {
 	}
 }
 
-func (s *streams) writerBuffer() {
+func (s *streamTest) writerBuffer() {
 	d, a := s.pair()
 	buf := []byte("first")
 	s.write(d, buf)
@@ -98,7 +98,7 @@ func (s *streams) writerBuffer() {
 	}
 }
 
-func (s *streams) pieces() {
+func (s *streamTest) smallReads() {
 	d, a := s.pair()
 	want := pattern(3000)
 	s.write(d, want)
@@ -111,7 +111,7 @@ func (s *streams) pieces() {
 	}
 }
 
-func (s *streams) full() {
+func (s *streamTest) full() {
 	d, a := s.pair()
 	chunk := pattern(1 << 20)
 	sent := 0
@@ -141,7 +141,7 @@ func (s *streams) full() {
 	read := 0
 	room := false
 	buf := make([]byte, 1<<16)
-	s.until("there is room again", func(now mono.Time) bool {
+	s.waitUntil("there is room again", func(now mono.Time) bool {
 		for {
 			n, err := a.Read(now, buf)
 			if err != nil {
@@ -163,7 +163,7 @@ func (s *streams) full() {
 	s.read(a, sent-read+4)
 }
 
-func (s *streams) cork() {
+func (s *streamTest) cork() {
 	d, a := s.pair()
 	for i := range 3 {
 		if n, err := d.Writev(s.settle(), [][]byte{[]byte("he"), []byte("llo")}, i == 0); n != 5 || err != nil {

@@ -9,21 +9,21 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func (s *streams) refused() {
+func (s *streamTest) refused() {
 	l := s.listen(0)
 	addr := l.Addr()
 	if err := l.Close(); err != nil {
 		s.Fatal(err)
 	}
 	d := s.dial(addr)
-	s.until("the dialer is told to look", func(now mono.Time) bool {
+	s.waitUntil("the dialer is told to look", func(now mono.Time) bool {
 		n, err := d.Read(now, make([]byte, 1))
 		if n != 0 {
 			s.Fatalf("Read = %d", n)
 		}
 		return err != nil
 	})
-	s.ends(d, link.ErrRefused)
+	s.expectEnd(d, link.ErrRefused)
 	if d.Connected(s.now) {
 		s.Error("a refused stream is connected")
 	}
@@ -32,12 +32,12 @@ func (s *streams) refused() {
 	}
 }
 
-func (s *streams) halfClose() {
+func (s *streamTest) halfClose() {
 	d, a := s.pair()
 	if err := d.CloseWrite(s.now); err != nil {
 		s.Fatal(err)
 	}
-	s.eof(a)
+	s.expectEOF(a)
 	if _, err := d.Write(s.settle(), []byte("x")); !errors.Is(err, link.ErrWriteClosed) {
 		s.Errorf("Write after CloseWrite: %v", err)
 	}
@@ -50,7 +50,7 @@ func (s *streams) halfClose() {
 	}
 }
 
-func (s *streams) endBehindBytes() {
+func (s *streamTest) endBehindBytes() {
 	d, a := s.pair()
 	want := pattern(40_000)
 	s.write(d, want)
@@ -60,31 +60,31 @@ func (s *streams) endBehindBytes() {
 	if got := s.read(a, len(want)); !bytes.Equal(got, want) {
 		s.Error("other bytes arrived")
 	}
-	s.eof(a)
+	s.expectEOF(a)
 }
 
-func (s *streams) bothEnd() {
+func (s *streamTest) bothEnd() {
 	l := s.listen(0)
 	var first link.StreamID
 	for i := range 20 { // numbers of those that ended are given again
 		d := s.dial(l.Addr())
 		a := s.accept(l)
-		s.until("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+		s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
 		if i == 0 {
 			first = d.ID()
 		}
 		if err := errors.Join(d.CloseWrite(s.now), a.CloseWrite(s.now)); err != nil {
 			s.Fatal(err)
 		}
-		s.eof(a)
-		s.eof(d)
+		s.expectEOF(a)
+		s.expectEOF(d)
 		if d.ID() > first+4 {
 			s.Fatalf("stream %d has number %d: those before hold theirs", i, d.ID())
 		}
 	}
 }
 
-func (s *streams) abort() {
+func (s *streamTest) abort() {
 	for i := range 2 {
 		d, a := s.pair()
 		if i == 1 {
@@ -93,8 +93,8 @@ func (s *streams) abort() {
 		if err := d.Abort(s.now); err != nil {
 			s.Fatal(err)
 		}
-		s.ends(a, link.ErrReset)
-		s.ends(d, link.ErrReset)
+		s.expectEnd(a, link.ErrReset)
+		s.expectEnd(d, link.ErrReset)
 		for _, end := range []link.StreamLink{a, d} {
 			_, werr := end.Write(s.settle(), []byte("x"))
 			for _, err := range []error{werr, end.CloseWrite(s.now), end.Abort(s.now)} {
@@ -106,7 +106,7 @@ func (s *streams) abort() {
 	}
 }
 
-func (s *streams) bytesBeforeReset() {
+func (s *streamTest) bytesBeforeReset() {
 	d, a := s.pair()
 	s.write(d, []byte("last words"))
 	for range 3 {
@@ -119,39 +119,39 @@ func (s *streams) bytesBeforeReset() {
 	if _, err := a.Write(s.settle(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
 		s.Errorf("Write: %v", err)
 	}
-	if got, err := s.failure(a); string(got) != "last words" || !errors.Is(err, link.ErrReset) {
+	if got, err := s.readToError(a); string(got) != "last words" || !errors.Is(err, link.ErrReset) {
 		s.Errorf("%q, then %v", got, err)
 	}
 }
 
-func (s *streams) abortEarly() {
+func (s *streamTest) abortEarly() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
 	if err := d.Abort(s.now); err != nil {
 		s.Fatal(err)
 	}
-	s.ends(d, link.ErrReset)
+	s.expectEnd(d, link.ErrReset)
 	if d = s.dial(l.Addr()); d.ID() == 0 {
 		s.Error("no number")
 	}
 }
 
-func (s *streams) closeEarly() {
+func (s *streamTest) closeEarly() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
 	if err := d.CloseWrite(s.now); err != nil {
 		s.Fatal(err)
 	}
 	a := s.accept(l)
-	s.until("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
-	s.eof(a)
+	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	s.expectEOF(a)
 	s.write(a, []byte("so soon"))
 	if got := s.read(d, 7); string(got) != "so soon" {
 		s.Errorf("got %q", got)
 	}
 }
 
-func (s *streams) anyAddress() {
+func (s *streamTest) anyAddress() {
 	anywhere := netip.IPv6Unspecified()
 	if s.AddrB.Is4() {
 		anywhere = netip.IPv4Unspecified()
@@ -174,7 +174,7 @@ func (s *streams) anyAddress() {
 	}
 }
 
-func (s *streams) inUse() {
+func (s *streamTest) inUse() {
 	l := s.listen(0)
 	if _, err := s.B.Listen(l.Addr(), 1); !errors.Is(err, link.ErrAddrInUse) {
 		s.Errorf("listening twice: %v", err)
@@ -191,11 +191,11 @@ func (s *streams) inUse() {
 	}
 }
 
-func (s *streams) closedListener() {
+func (s *streamTest) closedListener() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
 	a := s.accept(l)
-	s.until("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
 	if err := l.Close(); err != nil {
 		s.Fatal(err)
 	}
@@ -203,20 +203,20 @@ func (s *streams) closedListener() {
 	if got := s.read(a, 5); string(got) != "hello" {
 		s.Errorf("got %q", got)
 	}
-	s.ends(s.dial(l.Addr()), link.ErrRefused)
+	s.expectEnd(s.dial(l.Addr()), link.ErrRefused)
 }
 
-func (s *streams) neverAccepted() {
+func (s *streamTest) neverAccepted() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
-	s.until("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
 	if err := l.Close(); err != nil {
 		s.Fatal(err)
 	}
-	s.ends(d, link.ErrReset)
+	s.expectEnd(d, link.ErrReset)
 }
 
-func (s *streams) many() {
+func (s *streamTest) many() {
 	l := s.listen(0)
 	const count = 12
 	var dialed, accepted [count]link.StreamLink
@@ -231,7 +231,7 @@ func (s *streams) many() {
 	if len(ids) != count {
 		s.Fatalf("%d numbers for %d streams", len(ids), count)
 	}
-	s.until("all are connected", func(mono.Time) bool {
+	s.waitUntil("all are connected", func(mono.Time) bool {
 		for _, d := range dialed {
 			if !d.Connected(s.now) {
 				return false
@@ -264,11 +264,11 @@ func (s *streams) many() {
 	}
 }
 
-func (s *streams) closedNet() {
+func (s *streamTest) closedNet() {
 	l := s.listen(0)
 	kept, broken := s.dial(l.Addr()), s.dial(l.Addr())
 	a1, a2 := s.accept(l), s.accept(l)
-	s.until("both are connected", func(mono.Time) bool { return kept.Connected(s.now) && broken.Connected(s.now) })
+	s.waitUntil("both are connected", func(mono.Time) bool { return kept.Connected(s.now) && broken.Connected(s.now) })
 	if a1.RemoteAddr() != kept.LocalAddr() {
 		a1, a2 = a2, a1
 	}
@@ -286,10 +286,10 @@ func (s *streams) closedNet() {
 	if err := s.A.Close(); err != nil {
 		s.Fatalf("Close: %v", err)
 	}
-	if got, err := s.failure(a1); string(got) != "bye" || err.Error() != "EOF" {
+	if got, err := s.readToError(a1); string(got) != "bye" || err.Error() != "EOF" {
 		s.Errorf("closed in order: %q, then %v", got, err)
 	}
-	s.ends(a2, link.ErrReset)
+	s.expectEnd(a2, link.ErrReset)
 	_, dialErr := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), l.Addr())
 	_, listenErr := s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1)
 	_, acceptErr := other.Accept(s.settle())
@@ -301,7 +301,7 @@ func (s *streams) closedNet() {
 	s.B.Close()
 }
 
-func (s *streams) mistakes() {
+func (s *streamTest) invalidArguments() {
 	if _, err := s.B.Listen(netip.AddrPortFrom(s.AddrB, 0), 0); err == nil {
 		s.Error("listened with no backlog")
 	}

@@ -26,33 +26,33 @@ type StreamBench struct {
 func TestStreamNet(t *testing.T, open func(t *testing.T) StreamBench) {
 	for _, c := range []struct {
 		name string
-		run  func(*streams)
+		run  func(*streamTest)
 	}{
-		{"a stream has its addresses and a segment size", (*streams).addresses},
-		{"bytes arrive whole and in order both ways", (*streams).bothWays},
-		{"buffers are written one behind the other", (*streams).vectors},
-		{"the writer's buffer is its own again", (*streams).writerBuffer},
-		{"what arrived is read in pieces of any size", (*streams).pieces},
-		{"a full stream takes fewer and has room again", (*streams).full},
-		{"what was written more of goes when no more comes", (*streams).cork},
-		{"nobody there is a refusal", (*streams).refused},
-		{"an end leaves the other way open", (*streams).halfClose},
-		{"an end comes behind the bytes", (*streams).endBehindBytes},
-		{"both ends, and the stream holds nothing", (*streams).bothEnd},
-		{"an abort is a reset at the other end", (*streams).abort},
-		{"bytes before a reset are read before it", (*streams).bytesBeforeReset},
-		{"a stream given up before it is connected", (*streams).abortEarly},
-		{"an end before the stream is connected comes after", (*streams).closeEarly},
-		{"a listener on any port and any address", (*streams).anyAddress},
-		{"two cannot listen in one place", (*streams).inUse},
-		{"a closed listener refuses and keeps what it accepted", (*streams).closedListener},
-		{"what nobody accepted is reset by a closed listener", (*streams).neverAccepted},
-		{"many streams are told apart", (*streams).many},
-		{"a closed net aborts, and keeps what was closed in order", (*streams).closedNet},
-		{"mistakes are named", (*streams).mistakes},
+		{"a stream has its addresses and a segment size", (*streamTest).addresses},
+		{"bytes arrive whole and in order both ways", (*streamTest).bothWays},
+		{"buffers are written one behind the other", (*streamTest).vectors},
+		{"the writer's buffer is its own again", (*streamTest).writerBuffer},
+		{"what arrived is read in pieces of any size", (*streamTest).smallReads},
+		{"a full stream takes fewer and has room again", (*streamTest).full},
+		{"what was written more of goes when no more comes", (*streamTest).cork},
+		{"nobody there is a refusal", (*streamTest).refused},
+		{"an end leaves the other way open", (*streamTest).halfClose},
+		{"an end comes behind the bytes", (*streamTest).endBehindBytes},
+		{"both ends, and the stream holds nothing", (*streamTest).bothEnd},
+		{"an abort is a reset at the other end", (*streamTest).abort},
+		{"bytes before a reset are read before it", (*streamTest).bytesBeforeReset},
+		{"a stream given up before it is connected", (*streamTest).abortEarly},
+		{"an end before the stream is connected comes after", (*streamTest).closeEarly},
+		{"a listener on any port and any address", (*streamTest).anyAddress},
+		{"two cannot listen in one place", (*streamTest).inUse},
+		{"a closed listener refuses and keeps what it accepted", (*streamTest).closedListener},
+		{"what nobody accepted is reset by a closed listener", (*streamTest).neverAccepted},
+		{"many streams are told apart", (*streamTest).many},
+		{"a closed net aborts, and keeps what was closed in order", (*streamTest).closedNet},
+		{"mistakes are named", (*streamTest).invalidArguments},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &streams{T: t, StreamBench: open(t)}
+			s := &streamTest{T: t, StreamBench: open(t)}
 			c.run(s)
 			if !s.closed {
 				s.A.Close()
@@ -63,7 +63,7 @@ func TestStreamNet(t *testing.T, open func(t *testing.T) StreamBench) {
 }
 
 // streams is a contract test under way.
-type streams struct {
+type streamTest struct {
 	*testing.T
 	StreamBench
 	now    mono.Time
@@ -71,13 +71,13 @@ type streams struct {
 	closed bool // A is, by the test
 }
 
-func (s *streams) settle() mono.Time {
+func (s *streamTest) settle() mono.Time {
 	s.now = s.Settle()
 	return s.now
 }
 
 // until settles until done says so.
-func (s *streams) until(what string, done func(now mono.Time) bool) {
+func (s *streamTest) waitUntil(what string, done func(now mono.Time) bool) {
 	s.Helper()
 	for range 2000 {
 		now := s.settle()
@@ -91,7 +91,7 @@ func (s *streams) until(what string, done func(now mono.Time) bool) {
 	s.Fatalf("in vain waited until %s", what)
 }
 
-func (s *streams) listen(port uint16) link.StreamListener {
+func (s *streamTest) listen(port uint16) link.StreamListener {
 	s.Helper()
 	l, err := s.B.Listen(netip.AddrPortFrom(s.AddrB, port), 16)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *streams) listen(port uint16) link.StreamListener {
 	return l
 }
 
-func (s *streams) dial(to netip.AddrPort) link.StreamLink {
+func (s *streamTest) dial(to netip.AddrPort) link.StreamLink {
 	s.Helper()
 	d, err := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), to)
 	if err != nil {
@@ -109,9 +109,9 @@ func (s *streams) dial(to netip.AddrPort) link.StreamLink {
 	return d
 }
 
-func (s *streams) accept(l link.StreamListener) (got link.StreamLink) {
+func (s *streamTest) accept(l link.StreamListener) (got link.StreamLink) {
 	s.Helper()
-	s.until("a stream is accepted", func(now mono.Time) bool {
+	s.waitUntil("a stream is accepted", func(now mono.Time) bool {
 		var err error
 		if got, err = l.Accept(now); err != nil {
 			s.Fatalf("Accept: %v", err)
@@ -122,18 +122,18 @@ func (s *streams) accept(l link.StreamListener) (got link.StreamLink) {
 }
 
 // pair is a connected stream, dialed and accepted.
-func (s *streams) pair() (dialed, accepted link.StreamLink) {
+func (s *streamTest) pair() (dialed, accepted link.StreamLink) {
 	s.Helper()
 	l := s.listen(0)
 	dialed = s.dial(l.Addr())
 	accepted = s.accept(l)
-	s.until("the dialer is connected", func(mono.Time) bool { return dialed.Connected(s.now) })
+	s.waitUntil("the dialer is connected", func(mono.Time) bool { return dialed.Connected(s.now) })
 	return dialed, accepted
 }
 
-func (s *streams) write(to link.StreamLink, b []byte) {
+func (s *streamTest) write(to link.StreamLink, b []byte) {
 	s.Helper()
-	s.until("all is written", func(now mono.Time) bool {
+	s.waitUntil("all is written", func(now mono.Time) bool {
 		n, err := to.Write(now, b)
 		if err != nil {
 			s.Fatalf("Write: %v", err)
@@ -144,10 +144,10 @@ func (s *streams) write(to link.StreamLink, b []byte) {
 }
 
 // read reads n bytes.
-func (s *streams) read(from link.StreamLink, n int) []byte {
+func (s *streamTest) read(from link.StreamLink, n int) []byte {
 	s.Helper()
 	got, buf := make([]byte, 0, n), make([]byte, 10_000)
-	s.until("all has arrived", func(now mono.Time) bool {
+	s.waitUntil("all has arrived", func(now mono.Time) bool {
 		k, err := from.Read(now, buf[:min(len(buf), n-len(got))])
 		if err != nil {
 			s.Fatalf("Read after %d of %d bytes: %v", len(got), n, err)
@@ -159,10 +159,10 @@ func (s *streams) read(from link.StreamLink, n int) []byte {
 }
 
 // failure reads until there is an error, and returns what came before.
-func (s *streams) failure(from link.StreamLink) (got []byte, err error) {
+func (s *streamTest) readToError(from link.StreamLink) (got []byte, err error) {
 	s.Helper()
 	buf := make([]byte, 1000)
-	s.until("the stream ends", func(now mono.Time) bool {
+	s.waitUntil("the stream ends", func(now mono.Time) bool {
 		var n int
 		n, err = from.Read(now, buf)
 		got = append(got, buf[:n]...)
@@ -172,13 +172,13 @@ func (s *streams) failure(from link.StreamLink) (got []byte, err error) {
 }
 
 // ends checks that a stream comes to its end with want, and keeps to it.
-func (s *streams) ends(from link.StreamLink, want error) {
+func (s *streamTest) expectEnd(from link.StreamLink, want error) {
 	s.Helper()
-	got, err := s.failure(from)
+	got, err := s.readToError(from)
 	_, again := from.Read(s.settle(), make([]byte, 1))
 	if len(got) != 0 || !errors.Is(err, want) || !errors.Is(again, want) {
 		s.Errorf("%d bytes, then %v, then %v; want %v", len(got), err, again, want)
 	}
 }
 
-func (s *streams) eof(from link.StreamLink) { s.Helper(); s.ends(from, io.EOF) }
+func (s *streamTest) expectEOF(from link.StreamLink) { s.Helper(); s.expectEnd(from, io.EOF) }

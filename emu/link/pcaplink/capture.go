@@ -52,16 +52,16 @@ type Options struct {
 
 // Capture is a pcapng file being written.
 type Capture struct {
-	file    *File
-	framing Framing
-	findID  func(*link.Datagram) (uint16, bool)
-	mu      sync.Mutex
-	frame   []byte
+	file     *File
+	framing  Framing
+	findIPID func(*link.Datagram) (uint16, bool)
+	mu       sync.Mutex
+	frame    []byte
 }
 
 // NewCapture starts a file on w. Nothing is complete in w until Close.
 func NewCapture(w io.Writer, opts Options) *Capture {
-	return &Capture{framing: opts.Framing, findID: opts.FindIPID, file: NewFile(w, FileOptions{
+	return &Capture{framing: opts.Framing, findIPID: opts.FindIPID, file: NewFile(w, FileOptions{
 		LinkType: opts.Framing.linkType(), Epoch: opts.Epoch, Comment: opts.Comment,
 	})}
 }

@@ -230,8 +230,8 @@ func (w *waitLink) Wake()                            { w.woken = true }
 
 type bothLink struct {
 	link.PacketLink
-	groups
-	waits
+	groupMethods
+	waitMethods
 }
 
 func TestWrapKeepsTheLinksOtherPowers(t *testing.T) {

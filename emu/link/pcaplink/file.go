@@ -36,21 +36,21 @@ type FileOptions struct {
 // disk) does not disturb whoever has packets: writing stops, OnError is told, and
 // Close says why.
 type File struct {
-	mu      sync.Mutex
-	out     *bufio.Writer
-	opts    FileOptions
-	ng      *pcapgo.NgWriter // nil until there is an interface
-	intfs   []counts
-	count   uint64
-	bytes   int64
-	longest int // packet so far
-	cut     bool
-	closed  bool
-	err     error
+	mu           sync.Mutex
+	out          *bufio.Writer
+	opts         FileOptions
+	ng           *pcapgo.NgWriter // nil until there is an interface
+	intfs        []packetCounts
+	count        uint64
+	bytes        int64
+	longest      int // packet so far
+	limitReached bool
+	closed       bool
+	err          error
 }
 
 // counts are the packets of one interface.
-type counts struct{ written, left uint64 }
+type packetCounts struct{ written, dropped uint64 }
 
 // Packet is one, with what the file says of it.
 type Packet struct {
@@ -77,20 +77,20 @@ func (f *File) AddInterface(name string) (id int) {
 		return 0
 	}
 	id, err := f.addInterface(name)
-	f.keep(err)
+	f.setError(err)
 	return id
 }
 
 func (f *File) addInterface(name string) (id int, err error) {
 	const most = 128 // of a block for an interface, besides its name; of the section too
 	intf := pcapgo.NgInterface{Name: name, LinkType: f.opts.LinkType}
-	f.intfs = append(f.intfs, counts{})
+	f.intfs = append(f.intfs, packetCounts{})
 	// A block with counts follows for each, if the file is cut.
 	f.bytes += int64(2*most + len(name))
 	if f.ng != nil {
 		return f.ng.AddInterface(intf)
 	}
-	f.bytes += int64(most + len(f.opts.Comment) + len(cutComment))
+	f.bytes += int64(most + len(f.opts.Comment) + len(limitComment))
 	// Neither machine nor system is named: the file depends on the run alone.
 	info := pcapgo.NgSectionInfo{Application: "fabrictest", Comment: f.opts.Comment}
 	f.ng, err = pcapgo.NewNgWriterInterface(f.out, intf, pcapgo.NgWriterOptions{SectionInfo: info})
@@ -104,15 +104,15 @@ func (f *File) Write(p Packet) {
 	if f.err != nil || f.closed {
 		return
 	}
-	if f.cut || !f.fits(&p) {
-		f.intfs[p.Interface].left++
+	if f.limitReached || !f.fits(&p) {
+		f.intfs[p.Interface].dropped++
 		return
 	}
 	opts := pcapgo.NgPacketOptions{Flags: p.Flags}
 	if p.Comment != "" {
 		opts.Comments = []string{p.Comment}
 	}
-	f.keep(f.ng.WritePacketWithOptions(gopacket.CaptureInfo{
+	f.setError(f.ng.WritePacketWithOptions(gopacket.CaptureInfo{
 		Timestamp:      f.opts.Epoch.Add(p.At),
 		CaptureLength:  len(p.Bytes),
 		Length:         len(p.Bytes),
@@ -131,10 +131,10 @@ func (f *File) fits(p *Packet) bool {
 	f.longest = max(f.longest, len(p.Bytes))
 	size := blockBytes(len(p.Bytes), p)
 	next := max(2*f.longest, int(min(longestPacket, f.opts.MaxBytes/16)))
-	f.cut = f.bytes+size+blockBytes(next, p) > f.opts.MaxBytes
+	f.limitReached = f.bytes+size+blockBytes(next, p) > f.opts.MaxBytes
 	fits := f.bytes+size <= f.opts.MaxBytes
-	if f.cut {
-		p.Comment = cutComment
+	if f.limitReached {
+		p.Comment = limitComment
 		if f.opts.OnLimit != nil {
 			f.opts.OnLimit()
 		}
@@ -147,7 +147,7 @@ func (f *File) fits(p *Packet) bool {
 const longestPacket = 1<<16 + 14
 
 // cutComment is the comment of the last packet of a file that has reached its limit.
-const cutComment = "fabrictest: the capture ends here, its size is limited; what came later is counted as dropped"
+const limitComment = "fabrictest: the capture ends here, its size is limited; what came later is counted as dropped"
 
 // blockBytes is what a packet takes in the file.
 func blockBytes(kept int, p *Packet) int64 {
@@ -169,11 +169,11 @@ func blockBytes(kept int, p *Packet) int64 {
 func (f *File) Fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.keep(err)
+	f.setError(err)
 }
 
 // keep remembers the first error, and tells of it.
-func (f *File) keep(err error) {
+func (f *File) setError(err error) {
 	if f.err != nil || err == nil {
 		return
 	}
@@ -192,7 +192,7 @@ func (f *File) Flush() error {
 
 func (f *File) flush() error {
 	if f.ng != nil && f.err == nil {
-		f.keep(f.ng.Flush())
+		f.setError(f.ng.Flush())
 	}
 	return f.err
 }
@@ -208,12 +208,12 @@ func (f *File) Close() error {
 	}
 	if f.ng == nil { // a file without any interface is no file to some readers
 		_, err := f.addInterface("none")
-		f.keep(err)
+		f.setError(err)
 	}
-	if f.cut && f.err == nil {
+	if f.limitReached && f.err == nil {
 		for id, n := range f.intfs {
-			f.keep(f.ng.WriteInterfaceStats(id, pcapgo.NgInterfaceStatistics{
-				LastUpdate: f.opts.Epoch, PacketsReceived: n.written + n.left, PacketsDropped: n.left,
+			f.setError(f.ng.WriteInterfaceStats(id, pcapgo.NgInterfaceStatistics{
+				LastUpdate: f.opts.Epoch, PacketsReceived: n.written + n.dropped, PacketsDropped: n.dropped,
 			}))
 		}
 	}

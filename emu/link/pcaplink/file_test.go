@@ -64,7 +64,7 @@ func TestLimitCutsTheFileAndIsToldOnce(t *testing.T) {
 			all += intf.Statistics.PacketsReceived
 			dropped += intf.Statistics.PacketsDropped
 		}
-		if says := bytes.Count(file.Bytes(), []byte(cutComment)); says != 1 {
+		if says := bytes.Count(file.Bytes(), []byte(limitComment)); says != 1 {
 			t.Errorf("limit %d: %d packets say that they are the last", limit, says)
 		}
 		if all != 2*each || dropped != uint64(2*each-n) {

@@ -34,7 +34,7 @@ func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 
 // udpChecksum is the checksum of a UDP datagram whose checksum field is zero.
 func udpChecksum(datagram []byte, d *link.Datagram) uint16 {
-	if c := fold(pseudoSum(d.Src.Addr(), d.Dst.Addr(), protocolUDP, len(datagram)) + sum(datagram)); c != 0 {
+	if c := foldSum(pseudoSum(d.Src.Addr(), d.Dst.Addr(), protocolUDP, len(datagram)) + sumWords(datagram)); c != 0 {
 		return c
 	}
 	return 0xffff // 0 means that there is no checksum
@@ -46,10 +46,10 @@ func pseudoSum(src, dst netip.Addr, protocol byte, length int) uint32 {
 	for _, a := range []netip.Addr{src, dst} {
 		if dst.Unmap().Is4() {
 			ip := as4(a)
-			total += sum(ip[:])
+			total += sumWords(ip[:])
 		} else {
 			ip := as16(a)
-			total += sum(ip[:])
+			total += sumWords(ip[:])
 		}
 	}
 	return total
@@ -141,11 +141,11 @@ func as16(a netip.Addr) [16]byte {
 }
 
 // checksum is the Internet checksum of b, whose own checksum field is zero.
-func checksum(b []byte) uint16 { return fold(sum(b)) }
+func checksum(b []byte) uint16 { return foldSum(sumWords(b)) }
 
 // sum adds up the words of b, which is shorter than 64 KiB; an odd byte at its
 // end is the upper one of a word.
-func sum(b []byte) (sum uint32) {
+func sumWords(b []byte) (sum uint32) {
 	for ; len(b) >= 8; b = b[8:] {
 		v := binary.BigEndian.Uint64(b)
 		sum += uint32(v>>48) + uint32(v>>32&0xffff) + uint32(v>>16&0xffff) + uint32(v&0xffff)
@@ -159,7 +159,7 @@ func sum(b []byte) (sum uint32) {
 	return sum
 }
 
-func fold(sum uint32) uint16 {
+func foldSum(sum uint32) uint16 {
 	sum = sum>>16 + sum&0xffff
 	return ^uint16(sum>>16 + sum)
 }

@@ -111,7 +111,7 @@ func TestFrameDecodes(t *testing.T) {
 		if checksum(ip.Contents) != 0 {
 			t.Fatalf("%d bytes: a right header sums to 0, not %#x", n, checksum(ip.Contents))
 		}
-		if sum := fold(pseudoSum(d.Src.Addr(), d.Dst.Addr(), protocolUDP, 8+n) + sum(ip.Payload)); sum != 0 || udp.Checksum == 0 {
+		if sum := foldSum(pseudoSum(d.Src.Addr(), d.Dst.Addr(), protocolUDP, 8+n) + sumWords(ip.Payload)); sum != 0 || udp.Checksum == 0 {
 			t.Fatalf("%d bytes: a right datagram sums to 0, not %#x; checksum %#x", n, sum, udp.Checksum)
 		}
 		if int(ip.Length) != 28+n || int(udp.Length) != 8+n || udp.DstPort != 4791 {

@@ -56,7 +56,7 @@ func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 			return err
 		}
 		size := int(le.Uint32(head[4:]))
-		if size < leastBlock || size > 1<<24 {
+		if size < minBlock || size > 1<<24 {
 			return fmt.Errorf("a block of %d bytes", size)
 		}
 		block = append(block[:0], head[:]...)

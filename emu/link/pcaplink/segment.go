@@ -37,10 +37,10 @@ func (f Framing) appendSegment(b []byte, s *link.Segment) []byte {
 	start := len(b)
 	b = binary.BigEndian.AppendUint16(b, s.Src.Port())
 	b = binary.BigEndian.AppendUint16(b, s.Dst.Port())
-	b = binary.BigEndian.AppendUint32(b, firstNumber(s.Src, s.Dst)+uint32(s.Seq))
+	b = binary.BigEndian.AppendUint32(b, initialSeq(s.Src, s.Dst)+uint32(s.Seq))
 	ack := uint32(0)
 	if s.Flags&link.ACK != 0 {
-		ack = firstNumber(s.Dst, s.Src) + uint32(s.Ack)
+		ack = initialSeq(s.Dst, s.Src) + uint32(s.Ack)
 	}
 	b = binary.BigEndian.AppendUint32(b, ack)
 	b = append(b, link.TCPHeaderLen/4<<4, byte(s.Flags))
@@ -52,7 +52,7 @@ func (f Framing) appendSegment(b []byte, s *link.Segment) []byte {
 }
 
 // firstNumber is the sequence number of the SYN from src to dst.
-func firstNumber(src, dst netip.AddrPort) uint32 {
+func initialSeq(src, dst netip.AddrPort) uint32 {
 	h := fnv.New32a()
 	for _, a := range []netip.AddrPort{src, dst} {
 		ip := as16(a.Addr())
@@ -63,5 +63,5 @@ func firstNumber(src, dst netip.AddrPort) uint32 {
 
 // tcpChecksum is that of a segment whose own checksum field is zero.
 func tcpChecksum(segment []byte, s *link.Segment) uint16 {
-	return fold(pseudoSum(s.Src.Addr(), s.Dst.Addr(), protocolTCP, len(segment)) + sum(segment))
+	return foldSum(pseudoSum(s.Src.Addr(), s.Dst.Addr(), protocolTCP, len(segment)) + sumWords(segment))
 }

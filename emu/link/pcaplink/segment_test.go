@@ -24,7 +24,7 @@ func TestSegmentsAreThoseOfAnotherEncoder(t *testing.T) {
 			got := RawIP.appendSegment(nil, &s)
 			tcp := &layers.TCP{
 				SrcPort: 50000, DstPort: 7, PSH: true, ACK: true, Window: tcpWindow,
-				Seq: firstNumber(s.Src, s.Dst), Ack: firstNumber(s.Dst, s.Src) + 17,
+				Seq: initialSeq(s.Src, s.Dst), Ack: initialSeq(s.Dst, s.Src) + 17,
 			}
 			src, dst := s.Src.Addr().AsSlice(), s.Dst.Addr().AsSlice()
 			var ip gopacket.SerializableLayer

@@ -23,139 +23,139 @@ import (
 // segment that goes out acknowledges what was read, one that comes in all that
 // was written; there are no others.
 func (c *Capture) WrapStreams(name string, n link.StreamNet) link.StreamNet {
-	t := &tappedNet{StreamNet: n, intf: c.AddInterface(name), streams: make(map[*tappedStream]int)}
+	t := &capturedNet{StreamNet: n, intf: c.AddInterface(name), streams: make(map[*capturedStream]int)}
 	if w, ok := n.(link.StreamWaiter); ok {
 		return &struct {
-			*tappedNet
-			sleeps
+			*capturedNet
+			streamWaitMethods
 		}{t, w}
 	}
 	return t
 }
 
-type sleeps interface {
+type streamWaitMethods interface {
 	WaitReady(d time.Duration) error
 	Wake()
 }
 
-type tappedNet struct {
+type capturedNet struct {
 	link.StreamNet
-	intf    *Interface
-	last    mono.Time             // that anybody has said
-	streams map[*tappedStream]int // which of all it was
-	made    int
-	scratch []byte
+	intf     *Interface
+	lastTime mono.Time               // that anybody has said
+	streams  map[*capturedStream]int // which of all it was
+	count    int
+	scratch  []byte
 }
 
 // Dial implements link.StreamNet.
-func (t *tappedNet) Dial(now mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
+func (t *capturedNet) Dial(now mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
 	s, err := t.StreamNet.Dial(now, local, remote)
 	if err != nil {
 		return nil, err
 	}
-	own := t.tap(s)
-	own.out(now, link.SYN, nil)
+	own := t.capture(s)
+	own.writeOut(now, link.SYN, nil)
 	own.sent++
 	return own, nil
 }
 
-func (t *tappedNet) tap(s link.StreamLink) *tappedStream {
-	own := &tappedStream{StreamLink: s, net: t}
-	t.made++
-	t.streams[own] = t.made
+func (t *capturedNet) capture(s link.StreamLink) *capturedStream {
+	own := &capturedStream{StreamLink: s, net: t}
+	t.count++
+	t.streams[own] = t.count
 	return own
 }
 
 // Listen implements link.StreamNet.
-func (t *tappedNet) Listen(addr netip.AddrPort, backlog int) (link.StreamListener, error) {
+func (t *capturedNet) Listen(addr netip.AddrPort, backlog int) (link.StreamListener, error) {
 	l, err := t.StreamNet.Listen(addr, backlog)
 	if err != nil {
 		return nil, err
 	}
-	return &tappedListener{l, t}, nil
+	return &capturedListener{l, t}, nil
 }
 
 // Close implements link.StreamNet. It aborts what was not closed in order, which
 // is seen at the time of whatever was seen last.
-func (t *tappedNet) Close() error {
+func (t *capturedNet) Close() error {
 	err := t.StreamNet.Close()
-	left := slices.SortedFunc(maps.Keys(t.streams), func(a, b *tappedStream) int { return cmp.Compare(t.streams[a], t.streams[b]) })
+	left := slices.SortedFunc(maps.Keys(t.streams), func(a, b *capturedStream) int { return cmp.Compare(t.streams[a], t.streams[b]) })
 	clear(t.streams)
 	for _, s := range left {
 		if s.open && !s.finSent {
-			s.out(t.last, link.RST|link.ACK, nil)
+			s.writeOut(t.lastTime, link.RST|link.ACK, nil)
 		}
 	}
 	return err
 }
 
-type tappedListener struct {
+type capturedListener struct {
 	link.StreamListener
-	net *tappedNet
+	net *capturedNet
 }
 
 // Accept implements link.StreamListener.
-func (l *tappedListener) Accept(now mono.Time) (link.StreamLink, error) {
+func (l *capturedListener) Accept(now mono.Time) (link.StreamLink, error) {
 	s, err := l.StreamListener.Accept(now)
 	if s == nil {
 		return nil, err
 	}
-	own := l.net.tap(s)
-	own.in(now, link.SYN, nil)
+	own := l.net.capture(s)
+	own.writeIn(now, link.SYN, nil)
 	own.rcvd++
-	own.out(now, link.SYN|link.ACK, nil)
+	own.writeOut(now, link.SYN|link.ACK, nil)
 	own.sent++
-	own.in(now, link.ACK, nil)
+	own.writeIn(now, link.ACK, nil)
 	own.open = true
 	return own, nil
 }
 
 // tappedStream is a stream of which each call is written down.
-type tappedStream struct {
+type capturedStream struct {
 	link.StreamLink
-	net        *tappedNet
+	net        *capturedNet
 	sent, rcvd uint64 // the numbers of what comes next, either way
 	open       bool   // the handshake is written
 	finSent    bool
-	finOwed    bool // it was, before the handshake
+	finPending bool // it was, before the handshake
 	eof, ended bool
 }
 
-func (s *tappedStream) out(now mono.Time, flags link.SegmentFlags, b []byte) {
-	s.net.last = now
+func (s *capturedStream) writeOut(now mono.Time, flags link.SegmentFlags, b []byte) {
+	s.net.lastTime = now
 	s.net.intf.WriteSegment(now, Outbound, &link.Segment{
 		Src: s.LocalAddr(), Dst: s.RemoteAddr(), Seq: s.sent, Ack: s.rcvd, Flags: flags, Payload: b,
 	})
 }
 
-func (s *tappedStream) in(now mono.Time, flags link.SegmentFlags, b []byte) {
-	s.net.last = now
+func (s *capturedStream) writeIn(now mono.Time, flags link.SegmentFlags, b []byte) {
+	s.net.lastTime = now
 	s.net.intf.WriteSegment(now, Inbound, &link.Segment{
 		Src: s.RemoteAddr(), Dst: s.LocalAddr(), Seq: s.rcvd, Ack: s.sent, Flags: flags, Payload: b,
 	})
 }
 
 // established writes the rest of a dialer's handshake.
-func (s *tappedStream) established(now mono.Time) {
+func (s *capturedStream) established(now mono.Time) {
 	if s.open {
 		return
 	}
 	s.open = true
-	s.in(now, link.SYN|link.ACK, nil)
+	s.writeIn(now, link.SYN|link.ACK, nil)
 	s.rcvd++
-	s.out(now, link.ACK, nil)
-	if s.finOwed {
+	s.writeOut(now, link.ACK, nil)
+	if s.finPending {
 		s.fin(now)
 	}
 }
 
-func (s *tappedStream) fin(now mono.Time) {
-	s.out(now, link.FIN|link.ACK, nil)
+func (s *capturedStream) fin(now mono.Time) {
+	s.writeOut(now, link.FIN|link.ACK, nil)
 	s.sent++
 }
 
 // Connected implements link.StreamLink.
-func (s *tappedStream) Connected(now mono.Time) bool {
+func (s *capturedStream) Connected(now mono.Time) bool {
 	if !s.StreamLink.Connected(now) {
 		return false
 	}
@@ -164,36 +164,36 @@ func (s *tappedStream) Connected(now mono.Time) bool {
 }
 
 // Write implements link.StreamLink.
-func (s *tappedStream) Write(now mono.Time, b []byte) (int, error) {
+func (s *capturedStream) Write(now mono.Time, b []byte) (int, error) {
 	n, err := s.StreamLink.Write(now, b)
-	s.wrote(now, b[:n])
+	s.writeSegments(now, b[:n])
 	return n, err
 }
 
 // Writev implements link.StreamLink.
-func (s *tappedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
+func (s *capturedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 	n, err := s.StreamLink.Writev(now, bufs, more)
 	b := s.net.scratch[:0]
 	for _, buf := range bufs {
 		b = append(b, buf[:min(len(buf), n-len(b))]...)
 	}
 	s.net.scratch = b
-	s.wrote(now, b)
+	s.writeSegments(now, b)
 	return n, err
 }
 
-func (s *tappedStream) wrote(now mono.Time, b []byte) {
+func (s *capturedStream) writeSegments(now mono.Time, b []byte) {
 	for len(b) > 0 {
 		s.established(now)
-		part, flags := s.cut(b)
-		s.out(now, flags, part)
+		part, flags := s.firstSegment(b)
+		s.writeOut(now, flags, part)
 		s.sent += uint64(len(part))
 		b = b[len(part):]
 	}
 }
 
 // cut is the front of b that fits in a segment, and the flags of that.
-func (s *tappedStream) cut(b []byte) ([]byte, link.SegmentFlags) {
+func (s *capturedStream) firstSegment(b []byte) ([]byte, link.SegmentFlags) {
 	const room = maxIPBytes - link.IPv6HeaderLen - link.TCPHeaderLen
 	if n := min(max(s.MSS(), 1), room); n < len(b) {
 		return b[:n], link.ACK
@@ -202,23 +202,23 @@ func (s *tappedStream) cut(b []byte) ([]byte, link.SegmentFlags) {
 }
 
 // Read implements link.StreamLink.
-func (s *tappedStream) Read(now mono.Time, b []byte) (int, error) {
+func (s *capturedStream) Read(now mono.Time, b []byte) (int, error) {
 	n, err := s.StreamLink.Read(now, b)
 	for rest := b[:n]; len(rest) > 0; {
 		s.established(now)
-		part, flags := s.cut(rest)
-		s.in(now, flags, part)
+		part, flags := s.firstSegment(rest)
+		s.writeIn(now, flags, part)
 		s.rcvd += uint64(len(part))
 		rest = rest[len(part):]
 	}
 	if err != nil {
-		s.failed(now, err)
+		s.readFailed(now, err)
 	}
 	return n, err
 }
 
 // failed writes how the peer ended the stream.
-func (s *tappedStream) failed(now mono.Time, err error) {
+func (s *capturedStream) readFailed(now mono.Time, err error) {
 	switch {
 	case s.ended:
 	case errors.Is(err, io.EOF):
@@ -227,33 +227,33 @@ func (s *tappedStream) failed(now mono.Time, err error) {
 		}
 		s.eof = true
 		s.established(now)
-		s.in(now, link.FIN|link.ACK, nil)
+		s.writeIn(now, link.FIN|link.ACK, nil)
 		s.rcvd++
 		if s.finSent {
-			s.out(now, link.ACK, nil)
+			s.writeOut(now, link.ACK, nil)
 			s.forget()
 		}
 	case errors.Is(err, link.ErrReset), errors.Is(err, link.ErrRefused):
-		s.in(now, link.RST|link.ACK, nil)
+		s.writeIn(now, link.RST|link.ACK, nil)
 		s.forget()
 	default: // nobody has answered
 		s.forget()
 	}
 }
 
-func (s *tappedStream) forget() {
+func (s *capturedStream) forget() {
 	s.ended = true
 	delete(s.net.streams, s)
 }
 
 // CloseWrite implements link.StreamLink.
-func (s *tappedStream) CloseWrite(now mono.Time) error {
+func (s *capturedStream) CloseWrite(now mono.Time) error {
 	err := s.StreamLink.CloseWrite(now)
 	if err != nil || s.finSent {
 		return err
 	}
 	s.finSent = true
-	if s.finOwed = !s.open; s.finOwed {
+	if s.finPending = !s.open; s.finPending {
 		return nil
 	}
 	s.fin(now)
@@ -264,11 +264,11 @@ func (s *tappedStream) CloseWrite(now mono.Time) error {
 }
 
 // Abort implements link.StreamLink.
-func (s *tappedStream) Abort(now mono.Time) error {
+func (s *capturedStream) Abort(now mono.Time) error {
 	err := s.StreamLink.Abort(now)
 	if !s.ended {
 		if s.open { // else nobody knows of it
-			s.out(now, link.RST|link.ACK, nil)
+			s.writeOut(now, link.RST|link.ACK, nil)
 		}
 		s.forget()
 	}

@@ -11,7 +11,7 @@ import (
 const (
 	sectionBlock = 0x0A0D0D0A // reads the same in both byte orders
 	orderMagic   = 0x1A2B3C4D
-	leastBlock   = 12 // type, length, length
+	minBlock     = 12 // type, length, length
 )
 
 // Trim cuts a file off behind its last whole block, which a writer that was
@@ -27,7 +27,7 @@ func Trim(name string) (err error) {
 	if err != nil {
 		return err
 	}
-	whole, err := wholeBlocks(f, info.Size())
+	whole, err := endOfLastBlock(f, info.Size())
 	if err == nil && whole < info.Size() {
 		err = f.Truncate(whole)
 	}
@@ -38,10 +38,10 @@ func Trim(name string) (err error) {
 }
 
 // wholeBlocks returns where the last whole block of a file ends.
-func wholeBlocks(f io.ReaderAt, size int64) (end int64, err error) {
+func endOfLastBlock(f io.ReaderAt, size int64) (end int64, err error) {
 	var order binary.ByteOrder = binary.LittleEndian
-	var head [leastBlock]byte // of a section: type, length, byte order
-	for end+leastBlock <= size {
+	var head [minBlock]byte // of a section: type, length, byte order
+	for end+minBlock <= size {
 		if _, err := f.ReadAt(head[:], end); err != nil {
 			return end, err
 		}
@@ -58,7 +58,7 @@ func wholeBlocks(f io.ReaderAt, size int64) (end int64, err error) {
 			return end, nil
 		}
 		length := int64(order.Uint32(head[4:]))
-		if length < leastBlock || length%4 != 0 || end+length > size {
+		if length < minBlock || length%4 != 0 || end+length > size {
 			return end, nil
 		}
 		var again [4]byte

@@ -12,52 +12,52 @@ import (
 // that name: what Send took, and what Recv gave, each at the time of the call.
 // The result is a link.GroupLink and a link.Waiter where l is.
 func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
-	t := &tapped{PacketLink: l, intf: c.AddInterface(name), onSocket: !l.Features().SetsIPID}
+	t := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: !l.Features().SetsIPID}
 	g, isGroup := l.(link.GroupLink)
 	w, isWaiter := l.(link.Waiter)
 	switch {
 	case isGroup && isWaiter:
 		return &struct {
-			*tapped
-			groups
-			waits
+			*capturedLink
+			groupMethods
+			waitMethods
 		}{t, g, w}
 	case isGroup:
 		return &struct {
-			*tapped
-			groups
+			*capturedLink
+			groupMethods
 		}{t, g}
 	case isWaiter:
 		return &struct {
-			*tapped
-			waits
+			*capturedLink
+			waitMethods
 		}{t, w}
 	}
 	return t
 }
 
-type groups interface {
+type groupMethods interface {
 	Join(group netip.Addr) error
 	Leave(group netip.Addr) error
 }
 
-type waits interface {
+type waitMethods interface {
 	WaitReadable(d time.Duration) error
 	Wake()
 }
 
-type tapped struct {
+type capturedLink struct {
 	link.PacketLink
-	intf     *Interface
-	onSocket bool // the link chooses the identification, and fills in checksums
+	intf          *Interface
+	socketHeaders bool // the link chooses the identification, and fills in checksums
 }
 
 // Send implements link.PacketLink.
-func (t *tapped) Send(now mono.Time, ds []link.Datagram) (int, error) {
+func (t *capturedLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := t.PacketLink.Send(now, ds)
 	for i := range ds[:n] {
 		d := ds[i]
-		if t.onSocket {
+		if t.socketHeaders {
 			d.Variants = 0
 		}
 		t.intf.Write(now, Outbound, &d)
@@ -66,19 +66,19 @@ func (t *tapped) Send(now mono.Time, ds []link.Datagram) (int, error) {
 }
 
 // Recv implements link.PacketLink.
-func (t *tapped) Recv(now mono.Time, ds []link.Datagram) (int, error) {
+func (t *capturedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := t.PacketLink.Recv(now, ds)
 	for i := range ds[:n] {
 		d := ds[i]
-		t.intf.findID(&d)
+		t.intf.fillIPID(&d)
 		t.intf.Write(now, Inbound, &d)
 	}
 	return n, err
 }
 
 // findID fills in the identification of a datagram whose link did not see it.
-func (i *Interface) findID(d *link.Datagram) {
-	find := i.capture.findID
+func (i *Interface) fillIPID(d *link.Datagram) {
+	find := i.capture.findIPID
 	if find == nil || d.IPID < link.IPIDUnknown || !d.Is4() {
 		return
 	}

@@ -23,7 +23,7 @@ func align(n int) int { return (n + 3) &^ 3 }
 
 // next cuts the first message off b. It reports false at the end, or where what
 // follows is none.
-func next(b []byte) (m message, rest []byte, ok bool) {
+func nextMessage(b []byte) (m message, rest []byte, ok bool) {
 	if len(b) < unix.SizeofNlMsghdr {
 		return m, nil, false
 	}
@@ -103,7 +103,7 @@ func parseAddr(b []byte, deleted bool) (m addrMessage, ok bool) {
 }
 
 // request asks for something. seq comes back with the answer.
-func request(typ, flags uint16, seq uint32, payload []byte) []byte {
+func newRequest(typ, flags uint16, seq uint32, payload []byte) []byte {
 	b := make([]byte, 0, unix.SizeofNlMsghdr+len(payload))
 	b = order.AppendUint32(b, uint32(unix.SizeofNlMsghdr+len(payload)))
 	b = order.AppendUint16(b, typ)
@@ -114,13 +114,13 @@ func request(typ, flags uint16, seq uint32, payload []byte) []byte {
 }
 
 // listAddrs asks for all addresses of all interfaces.
-func listAddrs(seq uint32) []byte {
-	return request(unix.RTM_GETADDR, unix.NLM_F_DUMP, seq, make([]byte, unix.SizeofIfAddrmsg))
+func newAddrDump(seq uint32) []byte {
+	return newRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP, seq, make([]byte, unix.SizeofIfAddrmsg))
 }
 
 // getLink asks for an interface.
-func getLink(seq uint32, index int) []byte {
+func newLinkRequest(seq uint32, index int) []byte {
 	b := make([]byte, unix.SizeofIfInfomsg)
 	order.PutUint32(b[4:], uint32(index))
-	return request(unix.RTM_GETLINK, 0, seq, b)
+	return newRequest(unix.RTM_GETLINK, 0, seq, b)
 }

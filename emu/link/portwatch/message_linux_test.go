@@ -55,20 +55,20 @@ func TestParseAddr(t *testing.T) {
 }
 
 func TestMessagesAreCutApart(t *testing.T) {
-	b := append(request(unix.RTM_GETADDR, 0, 5, []byte{1}), 0, 0, 0) // padding
-	b = append(b, listAddrs(6)...)
-	m, rest, ok := next(b)
+	b := append(newRequest(unix.RTM_GETADDR, 0, 5, []byte{1}), 0, 0, 0) // padding
+	b = append(b, newAddrDump(6)...)
+	m, rest, ok := nextMessage(b)
 	if !ok || m.seq != 5 || len(m.payload) != 1 {
 		t.Fatalf("%+v, %v", m, ok)
 	}
-	if m, rest, ok = next(rest); !ok || m.seq != 6 || m.flags&unix.NLM_F_DUMP == 0 || len(m.payload) != unix.SizeofIfAddrmsg {
+	if m, rest, ok = nextMessage(rest); !ok || m.seq != 6 || m.flags&unix.NLM_F_DUMP == 0 || len(m.payload) != unix.SizeofIfAddrmsg {
 		t.Fatalf("%+v, %v", m, ok)
 	}
-	if _, _, ok = next(rest); ok {
+	if _, _, ok = nextMessage(rest); ok {
 		t.Error("a message behind the last")
 	}
-	for n := range listAddrs(6) {
-		if _, _, ok := next(listAddrs(6)[:n]); ok {
+	for n := range newAddrDump(6) {
+		if _, _, ok := nextMessage(newAddrDump(6)[:n]); ok {
 			t.Errorf("%d bytes are a message", n)
 		}
 	}
@@ -77,7 +77,7 @@ func TestMessagesAreCutApart(t *testing.T) {
 // Only an interface that is switched on, has a carrier and may be used is up.
 func TestWhatFlagsMean(t *testing.T) {
 	s := newState([]netip.Addr{netip.MustParseAddr("fd00::1")})
-	s.takeAddr(&addrMessage{addr: s.addrs[0].Addr, bits: 64, index: 3})
+	s.updateAddr(&addrMessage{addr: s.addrs[0].Addr, bits: 64, index: 3})
 	for _, tc := range []struct {
 		flags uint32
 		up    bool
@@ -87,15 +87,15 @@ func TestWhatFlagsMean(t *testing.T) {
 		{unix.IFF_UP, false},
 		{unix.IFF_LOWER_UP | unix.IFF_RUNNING, false},
 	} {
-		if s.takeLink(3, tc.flags, false); s.up != tc.up {
+		if s.updateLink(3, tc.flags, false); s.up != tc.up {
 			t.Errorf("%#x: up %v", tc.flags, s.up)
 		}
 	}
-	s.takeLink(3, running, false)
-	if h := s.takeLink(4, 0, true); h.link || !s.up {
+	s.updateLink(3, runningFlags, false)
+	if h := s.updateLink(4, 0, true); h.link || !s.up {
 		t.Error("another interface counts")
 	}
-	if h := s.takeLink(3, running, true); !h.link || s.up {
+	if h := s.updateLink(3, runningFlags, true); !h.link || s.up {
 		t.Error("an interface that is gone does not")
 	}
 }
@@ -103,7 +103,7 @@ func TestWhatFlagsMean(t *testing.T) {
 // Messages are the kernel's, but whatever they are, the watch must live.
 func TestAnyBytesAreSurvived(t *testing.T) {
 	lo := netip.MustParseAddr("127.0.0.1")
-	whole := append(request(unix.RTM_NEWADDR, 0, 0, addrPayload(1, 8, 0, lo, lo)), getLink(2, 3)...)
+	whole := append(newRequest(unix.RTM_NEWADDR, 0, 0, addrPayload(1, 8, 0, lo, lo)), newLinkRequest(2, 3)...)
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		b := bytes.Clone(whole[:r.IntN(len(whole)+1)])
@@ -114,7 +114,7 @@ func TestAnyBytesAreSurvived(t *testing.T) {
 		}
 		s := newState([]netip.Addr{netip.MustParseAddr("127.0.0.3"), lo})
 		for {
-			m, rest, ok := next(b)
+			m, rest, ok := nextMessage(b)
 			if !ok {
 				break
 			}
@@ -122,10 +122,10 @@ func TestAnyBytesAreSurvived(t *testing.T) {
 				t.Fatalf("no progress in %x", b)
 			}
 			if a, ok := parseAddr(m.payload, m.typ == unix.RTM_DELADDR); ok {
-				s.takeAddr(&a)
+				s.updateAddr(&a)
 			}
 			if l, ok := parseLink(m.payload); ok {
-				s.takeLink(l.index, l.flags, m.typ == unix.RTM_DELLINK)
+				s.updateLink(l.index, l.flags, m.typ == unix.RTM_DELLINK)
 			}
 			b = rest
 		}

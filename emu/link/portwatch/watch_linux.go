@@ -19,9 +19,9 @@ type Watch struct {
 	buf   []byte
 
 	seq     uint32 // of the last request
-	listing uint32 // of the listing of addresses under way; 0 if there is none
-	asking  uint32 // of the question for the interface under way; 0 if there is none
-	lost    bool   // the kernel had more to say than the socket holds: ask again
+	dumpSeq uint32 // of the listing of addresses under way; 0 if there is none
+	linkSeq uint32 // of the question for the interface under way; 0 if there is none
+	resync  bool   // the kernel had more to say than the socket holds: ask again
 
 	done chan struct{} // closed when the goroutine has ended; nil before it began
 }
@@ -30,9 +30,9 @@ const (
 	// bufBytes is the largest datagram that the kernel makes of its answers.
 	bufBytes = 32 << 10
 	// firstAnswer is how long Open waits to learn how things are.
-	firstAnswer = 30 * time.Second
+	openTimeout = 30 * time.Second
 	// groups are what news the kernel is asked to send.
-	groups = 1<<(unix.RTNLGRP_LINK-1) | 1<<(unix.RTNLGRP_IPV4_IFADDR-1) | 1<<(unix.RTNLGRP_IPV6_IFADDR-1)
+	multicastGroups = 1<<(unix.RTNLGRP_LINK-1) | 1<<(unix.RTNLGRP_IPV4_IFADDR-1) | 1<<(unix.RTNLGRP_IPV6_IFADDR-1)
 )
 
 // Open begins to watch the interface that owns the addresses, in the network
@@ -52,10 +52,10 @@ func open(addrs []netip.Addr) (*Watch, error) {
 		return nil, os.NewSyscallError("netlink socket", err)
 	}
 	w := &Watch{file: os.NewFile(uintptr(fd), "rtnetlink"), state: newState(addrs), buf: make([]byte, bufBytes)}
-	if err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
+	if err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: multicastGroups}); err != nil {
 		err = os.NewSyscallError("bind the netlink socket", err)
 	} else {
-		err = w.learn()
+		err = w.readInitialState()
 	}
 	if err != nil {
 		w.file.Close()
@@ -65,15 +65,15 @@ func open(addrs []netip.Addr) (*Watch, error) {
 }
 
 // learn asks how things are, and waits for the answer.
-func (w *Watch) learn() error {
-	if err := w.file.SetReadDeadline(time.Now().Add(firstAnswer)); err != nil {
+func (w *Watch) readInitialState() error {
+	if err := w.file.SetReadDeadline(time.Now().Add(openTimeout)); err != nil {
 		return err
 	}
-	if err := w.ask(); err != nil {
+	if err := w.requestAddrs(); err != nil {
 		return err
 	}
-	for w.listing != 0 || w.asking != 0 || w.lost {
-		if err := w.step(func(heard) {}); err != nil {
+	for w.dumpSeq != 0 || w.linkSeq != 0 || w.resync {
+		if err := w.receiveOnce(func(change) {}); err != nil {
 			return err
 		}
 	}
@@ -91,10 +91,10 @@ func (w *Watch) Start(o link.PortObserver) {
 		}
 		for _, a := range w.state.addrs {
 			if !a.present {
-				o.AddrChanged(a.given, false)
+				o.AddrChanged(a.original, false)
 			}
 		}
-		for w.step(func(h heard) { w.state.tell(o, h) }) == nil {
+		for w.receiveOnce(func(h change) { w.state.notify(o, h) }) == nil {
 		}
 	}()
 }
@@ -113,23 +113,23 @@ func (w *Watch) Close() error {
 // A socket that has overflowed says so once, and takes nothing more until it is
 // empty. So it is emptied before things are asked for anew: what changes behind the
 // answer is then heard of, or lost with another notice.
-func (w *Watch) step(tell func(heard)) error {
-	again := w.lost && w.listing == 0
+func (w *Watch) receiveOnce(tell func(change)) error {
+	again := w.resync && w.dumpSeq == 0
 	n, fromKernel, err := w.receive(!again)
 	switch {
 	case errors.Is(err, unix.EAGAIN):
-		return w.ask()
+		return w.requestAddrs()
 	case errors.Is(err, unix.ENOBUFS): // some of it is lost, and nobody knows what
-		w.lost = true
+		w.resync = true
 	case err != nil:
 		return err
 	case fromKernel:
 		for rest := w.buf[:n]; ; {
-			m, more, ok := next(rest)
+			m, more, ok := nextMessage(rest)
 			if !ok {
 				break
 			}
-			if err := w.take(&m, tell); err != nil {
+			if err := w.handle(&m, tell); err != nil {
 				return err
 			}
 			rest = more
@@ -164,19 +164,19 @@ func (w *Watch) receive(wait bool) (n int, fromKernel bool, err error) {
 }
 
 // ask asks for all that is to be known. One listing can be under way at a time.
-func (w *Watch) ask() error {
-	w.lost = false
-	w.state.begin()
+func (w *Watch) requestAddrs() error {
+	w.resync = false
+	w.state.beginDump()
 	w.seq++
-	w.listing, w.asking = w.seq, 0
-	return w.send(listAddrs(w.seq))
+	w.dumpSeq, w.linkSeq = w.seq, 0
+	return w.send(newAddrDump(w.seq))
 }
 
 // askLink asks how the interface is.
-func (w *Watch) askLink() error {
+func (w *Watch) requestLink() error {
 	w.seq++
-	w.asking = w.seq
-	return w.send(getLink(w.seq, w.state.index))
+	w.linkSeq = w.seq
+	return w.send(newLinkRequest(w.seq, w.state.index))
 }
 
 func (w *Watch) send(b []byte) error {
@@ -185,66 +185,66 @@ func (w *Watch) send(b []byte) error {
 }
 
 // take takes a message in.
-func (w *Watch) take(m *message, tell func(heard)) error {
+func (w *Watch) handle(m *message, tell func(change)) error {
 	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
-		w.lost = true // the list has changed while it was made
+		w.resync = true // the list has changed while it was made
 	}
-	var h heard
+	var h change
 	switch m.typ {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if l, ok := parseLink(m.payload); ok {
-			h = w.state.takeLink(l.index, l.flags, m.typ == unix.RTM_DELLINK)
+			h = w.state.updateLink(l.index, l.flags, m.typ == unix.RTM_DELLINK)
 		}
-		if m.seq == w.asking {
-			w.asking = 0
+		if m.seq == w.linkSeq {
+			w.linkSeq = 0
 		}
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		if a, ok := parseAddr(m.payload, m.typ == unix.RTM_DELADDR); ok {
-			h = w.state.takeAddr(&a)
+			h = w.state.updateAddr(&a)
 		}
 	case unix.NLMSG_DONE:
-		return w.listed(m, tell)
+		return w.handleDone(m, tell)
 	case unix.NLMSG_ERROR:
 		var err error
-		if h, err = w.refused(m); err != nil {
+		if h, err = w.handleError(m); err != nil {
 			return err
 		}
 	}
 	tell(h)
-	if h.moved && w.listing == 0 {
-		return w.askLink()
+	if h.interfaceChanged && w.dumpSeq == 0 {
+		return w.requestLink()
 	}
 	return nil
 }
 
 // listed ends a listing of addresses, and goes on to ask for their interface.
-func (w *Watch) listed(m *message, tell func(heard)) error {
-	if m.seq != w.listing || m.seq == 0 {
+func (w *Watch) handleDone(m *message, tell func(change)) error {
+	if m.seq != w.dumpSeq || m.seq == 0 {
 		return nil
 	}
-	w.listing = 0
-	if w.lost {
+	w.dumpSeq = 0
+	if w.resync {
 		return nil // what it did not have may have been lost: it is asked for again
 	}
-	w.state.end(tell)
+	w.state.endDump(tell)
 	if w.state.index == 0 {
 		return nil
 	}
-	return w.askLink()
+	return w.requestLink()
 }
 
 // refused takes an answer that is none. That there is no such interface is one: it
 // went before it could be asked for.
-func (w *Watch) refused(m *message) (h heard, err error) {
+func (w *Watch) handleError(m *message) (h change, err error) {
 	const errno = 4 // bytes, in front of the request
 	switch {
 	case len(m.payload) < errno || m.seq == 0: // not to us
 		return h, nil
-	case m.seq == w.listing:
+	case m.seq == w.dumpSeq:
 		return h, fmt.Errorf("list addresses: %w", unix.Errno(-int32(order.Uint32(m.payload))))
-	case m.seq == w.asking:
-		w.asking = 0
-		return w.state.takeLink(w.state.index, 0, true), nil
+	case m.seq == w.linkSeq:
+		w.linkSeq = 0
+		return w.state.updateLink(w.state.index, 0, true), nil
 	}
 	return h, nil
 }

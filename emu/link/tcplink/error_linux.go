@@ -34,7 +34,7 @@ func kernelError(call string, err error) error {
 
 // broken is the error of a stream whose socket has failed. Before it was
 // connected, it has not been reached; afterwards, it is reset.
-func (s *Stream) broken(errno unix.Errno) error {
+func (s *Stream) socketError(errno unix.Errno) error {
 	meaning := link.ErrReset
 	if !s.connected {
 		switch errno {

@@ -23,7 +23,7 @@ type Listener struct {
 var _ link.StreamListener = (*Listener)(nil)
 
 func (l *Listener) listen(addr netip.AddrPort, backlog int) error {
-	sa, err := sockaddr(l.fd, addr)
+	sa, err := toSockaddr(l.fd, addr)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (l *Listener) listen(addr netip.AddrPort, backlog int) error {
 	if err := unix.Listen(l.fd, backlog); err != nil {
 		return kernelError("listen", err)
 	}
-	bound, err := localOf(l.fd)
+	bound, err := localAddr(l.fd)
 	l.addr = netip.AddrPortFrom(addr.Addr(), bound.Port())
 	return err
 }
@@ -60,7 +60,7 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 		case errors.Is(err, unix.EAGAIN):
 			return nil, nil
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-			if !n.turnAway(l.fd) {
+			if !n.rejectNext(l.fd) {
 				return nil, nil // the kernel says so before it looks whether anybody is there
 			}
 			continue
@@ -69,7 +69,7 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 		default:
 			return nil, fmt.Errorf("tcplink: accept on %v: %w", l.addr, kernelError("accept", err))
 		}
-		if s := n.accepted(fd, addrOf(peer)); s != nil {
+		if s := n.accepted(fd, fromSockaddr(peer)); s != nil {
 			return s, nil
 		}
 	}
@@ -80,7 +80,7 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 	s := &Stream{net: n, fd: fd, remote: peer}
 	var err error
-	if s.local, err = localOf(fd); err != nil {
+	if s.local, err = localAddr(fd); err != nil {
 		unix.Close(fd)
 		return nil
 	}
@@ -90,7 +90,7 @@ func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 		unix.Close(fd)
 		return nil
 	}
-	s.settle()
+	s.onConnected()
 	n.stats.Accepted++
 	return s
 }
@@ -98,7 +98,7 @@ func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 // turnAway resets the next stream, for which the process has no descriptor, and
 // reports whether there was one. To leave it where it is would let it wait for
 // good: epoll has named it.
-func (n *Net) turnAway(listener int) bool {
+func (n *Net) rejectNext(listener int) bool {
 	if n.spare >= 0 {
 		unix.Close(n.spare)
 	}
@@ -121,13 +121,13 @@ func (l *Listener) Close() error {
 	if l.fd < 0 {
 		return fmt.Errorf("tcplink: close of the listener on %v: %w", l.addr, link.ErrClosed)
 	}
-	l.drop()
+	l.closeLocked()
 	return nil
 }
 
-func (l *Listener) drop() {
+func (l *Listener) closeLocked() {
 	unix.Close(l.fd)
 	l.fd = -1
-	l.net.release(l.id)
+	l.net.releaseID(l.id)
 	l.net.listeners--
 }

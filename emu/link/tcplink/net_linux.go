@@ -52,7 +52,7 @@ func Open(cfg Config) (*Net, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcplink: %w", err)
 	}
-	n := &Net{cfg: cfg, spare: -1, slots: make([]slot, 1), poller: poller{epoll: -1, event: -1}}
+	n := &Net{cfg: cfg, spare: -1, slots: make([]slot, 1), poller: poller{epollFD: -1, eventFD: -1}}
 	if n.ns, err = os.Open("/proc/thread-self/ns/net"); err == nil {
 		if n.spare, err = openSpare(); err == nil {
 			err = n.poller.open()
@@ -74,7 +74,7 @@ func openSpare() (int, error) {
 func (n *Net) Dial(_ mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s, err := n.dial(plain(local), plain(remote))
+	s, err := n.dial(unmapAddrPort(local), unmapAddrPort(remote))
 	if err != nil {
 		return nil, fmt.Errorf("tcplink: dial from %v to %v: %w", local, remote, err)
 	}
@@ -90,7 +90,7 @@ func (n *Net) dial(local, remote netip.AddrPort) (*Stream, error) {
 	case !remote.IsValid() || remote.Addr().IsUnspecified() || remote.Port() == 0:
 		return nil, errors.New("want an address and a port to dial to")
 	case !local.Addr().IsValid():
-		local = netip.AddrPortFrom(anyLike(remote.Addr()), local.Port())
+		local = netip.AddrPortFrom(unspecifiedLike(remote.Addr()), local.Port())
 	case local.Addr().Is4() != remote.Addr().Is4():
 		return nil, errors.New("not the same IP version")
 	}
@@ -109,7 +109,7 @@ func (n *Net) dial(local, remote netip.AddrPort) (*Stream, error) {
 	}
 	n.stats.Dialed++
 	if s.err != nil {
-		n.note(s.id, true, true)
+		n.markReady(s.id, true, true)
 	}
 	return s, nil
 }
@@ -118,7 +118,7 @@ func (n *Net) dial(local, remote netip.AddrPort) (*Stream, error) {
 func (n *Net) Listen(addr netip.AddrPort, backlog int) (link.StreamListener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l, err := n.listen(plain(addr), backlog)
+	l, err := n.listen(unmapAddrPort(addr), backlog)
 	if err != nil {
 		return nil, fmt.Errorf("tcplink: listen on %v: %w", addr, err)
 	}
@@ -142,9 +142,9 @@ func (n *Net) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 	}
 	l := &Listener{net: n, fd: fd}
 	if err = l.listen(addr, min(backlog, maxBacklog)); err == nil {
-		l.id = n.allot(slot{listener: l})
+		l.id = n.allocateID(slot{listener: l})
 		if err = n.poller.watch(fd, l.id, unix.EPOLLIN); err != nil {
-			n.release(l.id)
+			n.releaseID(l.id)
 		}
 	}
 	if err != nil {
@@ -157,16 +157,16 @@ func (n *Net) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 
 // addStream gives s a number and has epoll watch it.
 func (n *Net) addStream(s *Stream) error {
-	s.id = n.allot(slot{stream: s})
+	s.id = n.allocateID(slot{stream: s})
 	if err := n.poller.watch(s.fd, s.id, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP); err != nil {
-		n.release(s.id)
+		n.releaseID(s.id)
 		return err
 	}
 	n.live = append(n.live, s)
 	return nil
 }
 
-func (n *Net) allot(s slot) link.StreamID {
+func (n *Net) allocateID(s slot) link.StreamID {
 	if k := len(n.free); k > 0 {
 		id := n.free[k-1]
 		n.free = n.free[:k-1]
@@ -178,24 +178,24 @@ func (n *Net) allot(s slot) link.StreamID {
 	return link.StreamID(len(n.slots) - 1)
 }
 
-func (n *Net) release(id link.StreamID) {
+func (n *Net) releaseID(id link.StreamID) {
 	n.slots[id] = slot{queued: n.slots[id].queued}
 	n.free = append(n.free, id)
 }
 
 // drop closes the socket of s. Reset breaks the stream; otherwise what was
 // written still goes out.
-func (n *Net) drop(s *Stream, reset bool) {
+func (n *Net) closeStream(s *Stream, reset bool) {
 	if reset {
 		// The peer may be gone already: then there is nobody to reset.
 		_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	} else {
-		s.discard()
+		s.discardUnread()
 	}
 	racesync.Send()
 	unix.Close(s.fd)
 	s.fd = -1
-	n.release(s.id)
+	n.releaseID(s.id)
 	if i := slices.Index(n.live, s); i >= 0 {
 		last := len(n.live) - 1
 		n.live[i], n.live[last] = n.live[last], nil
@@ -221,11 +221,11 @@ func (n *Net) Close() error {
 	for len(n.live) > 0 {
 		s := n.live[len(n.live)-1]
 		s.err = link.ErrClosed
-		n.drop(s, !s.finSent)
+		n.closeStream(s, !s.finSent)
 	}
 	for i := range n.slots {
 		if l := n.slots[i].listener; l != nil {
-			l.drop()
+			l.closeLocked()
 		}
 	}
 	n.poller.wake()

@@ -18,24 +18,24 @@ import (
 const (
 	// fewStreams is up to how many all are worth a look without asking epoll: to
 	// ask it costs about as much as two looks in vain.
-	fewStreams = 2
+	maxDirectStreams = 2
 	// askEvery is how often epoll is asked all the same, for the sake of listeners.
-	askEvery = 32
+	epollInterval = 32
 	// maxEvents is how many epoll names at a time.
 	maxEvents = 64
 )
 
 // poller is what epoll knows of the sockets, and who sleeps there.
 type poller struct {
-	epoll, event int
-	queue        []link.StreamID // to be named
-	looks        uint
-	events       [maxEvents]unix.EpollEvent // for looks without sleep
+	epollFD, eventFD int
+	queue            []link.StreamID // to be named
+	readyCalls       uint
+	pollEvents       [maxEvents]unix.EpollEvent // for looks without sleep
 
-	state    atomic.Uint32
-	sleeping sync.Mutex                 // held by who sleeps
-	arrived  [maxEvents]unix.EpollEvent // its own
-	coarse   bool                       // the kernel has no epoll_pwait2 (before Linux 5.11)
+	state       atomic.Uint32
+	sleeping    sync.Mutex                 // held by who sleeps
+	sleepEvents [maxEvents]unix.EpollEvent // its own
+	noPwait2    bool                       // the kernel has no epoll_pwait2 (before Linux 5.11)
 }
 
 // States of the sleeper. A wake-up costs a system call only if somebody sleeps.
@@ -46,22 +46,22 @@ const (
 )
 
 func (p *poller) open() (err error) {
-	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		p.epoll = -1
+	if p.epollFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		p.epollFD = -1
 		return os.NewSyscallError("epoll_create", err)
 	}
-	if p.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		p.event = -1
+	if p.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		p.eventFD = -1
 		return os.NewSyscallError("eventfd", err)
 	}
 	// It is named until it is read, which only who sleeps does: a look without
 	// sleep must not take a wake-up that is meant for another.
 	e := unix.EpollEvent{Events: unix.EPOLLIN}
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, p.event, &e))
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, p.eventFD, &e))
 }
 
 func (p *poller) close() {
-	for _, fd := range []int{p.epoll, p.event} {
+	for _, fd := range []int{p.epollFD, p.eventFD} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -71,11 +71,11 @@ func (p *poller) close() {
 // watch has epoll name id when one of the events begins on fd.
 func (p *poller) watch(fd int, id link.StreamID, events uint32) error {
 	e := unix.EpollEvent{Events: events | unix.EPOLLET, Fd: int32(id)}
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &e))
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, fd, &e))
 }
 
 // note has id named by Ready.
-func (n *Net) note(id link.StreamID, readable, writable bool) {
+func (n *Net) markReady(id link.StreamID, readable, writable bool) {
 	s := &n.slots[id]
 	s.readable = s.readable || readable
 	s.writable = s.writable || writable
@@ -87,7 +87,7 @@ func (n *Net) note(id link.StreamID, readable, writable bool) {
 
 // take notes what epoll says. A number may be another's by now, who is then named
 // for nothing.
-func (n *Net) take(events []unix.EpollEvent) {
+func (n *Net) handleEvents(events []unix.EpollEvent) {
 	for i := range events {
 		e := &events[i]
 		id := link.StreamID(e.Fd)
@@ -96,9 +96,9 @@ func (n *Net) take(events []unix.EpollEvent) {
 		}
 		ended := e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
 		if s := n.slots[id].stream; s != nil && ended {
-			s.ending, s.failing = true, s.failing || e.Events&unix.EPOLLERR != 0
+			s.endPending, s.errorPending = true, s.errorPending || e.Events&unix.EPOLLERR != 0
 		}
-		n.note(id, ended || e.Events&unix.EPOLLIN != 0, ended || e.Events&unix.EPOLLOUT != 0)
+		n.markReady(id, ended || e.Events&unix.EPOLLIN != 0, ended || e.Events&unix.EPOLLOUT != 0)
 	}
 }
 
@@ -109,9 +109,9 @@ func (n *Net) Ready(ready []link.StreamReady) int {
 		n.mu.Unlock()
 		return 0
 	}
-	few := len(n.live) <= fewStreams && len(n.live) < len(ready)
-	if n.poller.looks++; n.poller.looks%askEvery == 0 || !few || n.awaited() {
-		n.ask()
+	few := len(n.live) <= maxDirectStreams && len(n.live) < len(ready)
+	if n.poller.readyCalls++; n.poller.readyCalls%epollInterval == 0 || !few || n.needsEpoll() {
+		n.pollEpoll()
 	}
 	k := 0
 	if few {
@@ -124,14 +124,14 @@ func (n *Net) Ready(ready []link.StreamReady) int {
 		}
 	}
 	if len(n.poller.queue) > 0 {
-		k += n.named(ready[k:])
+		k += n.popReady(ready[k:])
 	}
 	n.mu.Unlock()
 	return k
 }
 
 // awaited reports whether a stream waits for something that only epoll tells.
-func (n *Net) awaited() bool {
+func (n *Net) needsEpoll() bool {
 	for _, s := range n.live {
 		if !s.connected || s.full {
 			return true
@@ -141,17 +141,17 @@ func (n *Net) awaited() bool {
 }
 
 // ask looks at epoll.
-func (n *Net) ask() {
+func (n *Net) pollEpoll() {
 	p := &n.poller
 	n.stats.PollCalls++
-	k, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events[0])), maxEvents, 0, 0, 0)
+	k, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epollFD), uintptr(unsafe.Pointer(&p.pollEvents[0])), maxEvents, 0, 0, 0)
 	if errno == 0 {
-		n.take(p.events[:k])
+		n.handleEvents(p.pollEvents[:k])
 	}
 }
 
 // named fills ready from the queue, with what has not been named otherwise.
-func (n *Net) named(ready []link.StreamReady) (k int) {
+func (n *Net) popReady(ready []link.StreamReady) (k int) {
 	p := &n.poller
 	for i, id := range p.queue {
 		if k == len(ready) {
@@ -198,11 +198,11 @@ func (n *Net) WaitReady(d time.Duration) error {
 	if p.state.Swap(awake) == woken {
 		// The waker may not have written yet: then the next sleep ends early.
 		var count [8]byte
-		unix.Read(p.event, count[:])
+		unix.Read(p.eventFD, count[:])
 	}
 	n.mu.Lock()
 	n.stats.Sleeps++
-	n.take(p.arrived[:k])
+	n.handleEvents(p.sleepEvents[:k])
 	n.mu.Unlock()
 	return err
 }
@@ -215,25 +215,25 @@ func (p *poller) sleep(d time.Duration) (int, error) {
 		ts = unix.NsecToTimespec(d.Nanoseconds())
 		timeout = &ts
 	}
-	if !p.coarse {
-		k, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.arrived[0])), maxEvents, uintptr(unsafe.Pointer(timeout)), 0, 0)
+	if !p.noPwait2 {
+		k, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epollFD), uintptr(unsafe.Pointer(&p.sleepEvents[0])), maxEvents, uintptr(unsafe.Pointer(timeout)), 0, 0)
 		switch errno {
 		case 0:
 			return int(k), nil
 		case unix.EINTR:
 			return 0, nil
 		case unix.ENOSYS, unix.EPERM: // an old kernel, or a filter that knows only such
-			p.coarse = true
+			p.noPwait2 = true
 		default:
 			return 0, os.NewSyscallError("tcplink: epoll_pwait2", errno)
 		}
 	}
 	// A descriptor of epoll's is readable when it has something to name.
-	fds := [1]unix.PollFd{{Fd: int32(p.epoll), Events: unix.POLLIN}}
+	fds := [1]unix.PollFd{{Fd: int32(p.epollFD), Events: unix.POLLIN}}
 	if _, err := unix.Ppoll(fds[:], timeout, nil); err != nil && !errors.Is(err, unix.EINTR) {
 		return 0, os.NewSyscallError("tcplink: ppoll", err)
 	}
-	k, err := unix.EpollWait(p.epoll, p.arrived[:], 0)
+	k, err := unix.EpollWait(p.epollFD, p.sleepEvents[:], 0)
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return 0, os.NewSyscallError("tcplink: epoll_wait", err)
 	}
@@ -255,5 +255,5 @@ func (p *poller) wake() {
 		return
 	}
 	one := [8]byte{1} // any count but zero, in either byte order
-	unix.Write(p.event, one[:])
+	unix.Write(p.eventFD, one[:])
 }

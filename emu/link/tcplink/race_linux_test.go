@@ -22,9 +22,9 @@ func TestStreamOrdersMemoryAccesses(t *testing.T) {
 	}
 	for name, act := range map[string]func(*Stream) error{
 		"short write":  write(100),
-		"long write":   write(briefBytes + 1),
+		"long write":   write(rawWriteBytes + 1),
 		"short vector": write(100, 100),
-		"long vector":  write(briefBytes, 100),
+		"long vector":  write(rawWriteBytes, 100),
 		"end":          func(s *Stream) error { return s.CloseWrite(0) },
 		"reset":        func(s *Stream) error { return s.Abort(0) },
 	} {

@@ -12,7 +12,7 @@ import (
 // Who spins on few streams asks each of them and nobody else; with many, epoll
 // says which.
 func TestSpinningCostsOneCallAStream(t *testing.T) {
-	for _, tc := range []struct{ streams, reads, polls int }{{1, 1, 0}, {fewStreams, fewStreams, 0}, {fewStreams + 1, 0, 1}, {20, 0, 1}} {
+	for _, tc := range []struct{ streams, reads, polls int }{{1, 1, 0}, {maxDirectStreams, maxDirectStreams, 0}, {maxDirectStreams + 1, 0, 1}, {20, 0, 1}} {
 		a, b := openNet(t, Config{}), openNet(t, Config{})
 		dialed, _ := joined(t, a, b, tc.streams)
 		calm(a)
@@ -21,7 +21,7 @@ func TestSpinningCostsOneCallAStream(t *testing.T) {
 			byID[s.ID()] = s
 		}
 		before := a.Stats()
-		const looks = 10 * askEvery
+		const looks = 10 * epollInterval
 		var ready [64]link.StreamReady
 		buf := make([]byte, 100)
 		for range looks {
@@ -33,7 +33,7 @@ func TestSpinningCostsOneCallAStream(t *testing.T) {
 		}
 		after := a.Stats()
 		reads, polls := int(after.ReadCalls-before.ReadCalls), int(after.PollCalls-before.PollCalls)
-		if reads != tc.reads*looks || polls != max(tc.polls*looks, looks/askEvery) {
+		if reads != tc.reads*looks || polls != max(tc.polls*looks, looks/epollInterval) {
 			t.Errorf("%d streams: %d reads and %d looks at epoll in %d looks", tc.streams, reads, polls, looks)
 		}
 	}
@@ -83,7 +83,7 @@ func TestManyStreamsAreNamedWhenTheyHaveSomething(t *testing.T) {
 func TestWaitReadyWakes(t *testing.T) {
 	for _, coarse := range []bool{false, true} { // as on kernels without epoll_pwait2
 		a, b := openNet(t, Config{}), openNet(t, Config{})
-		a.poller.coarse = coarse
+		a.poller.noPwait2 = coarse
 		dialed, accepted := joined(t, a, b, 1)
 		calm(a)
 		for name, wake := range map[string]func(){

@@ -63,7 +63,7 @@ func (n *Net) setOptions(fd, family int) error {
 // own if it is.
 func (n *Net) inNamespace(fn func() error) error {
 	runtime.LockOSThread()
-	here, err := n.isHere()
+	here, err := n.inOwnNamespace()
 	if err != nil || here {
 		if err == nil {
 			err = fn()
@@ -85,7 +85,7 @@ func (n *Net) inNamespace(fn func() error) error {
 }
 
 // isHere reports whether the calling thread is in the net's namespace.
-func (n *Net) isHere() (bool, error) {
+func (n *Net) inOwnNamespace() (bool, error) {
 	var here, there unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &here); err != nil {
 		return false, os.NewSyscallError("stat /proc/thread-self/ns/net", err)
@@ -97,10 +97,12 @@ func (n *Net) isHere() (bool, error) {
 }
 
 // plain is the one form of an address: IPv4 is not mapped into IPv6.
-func plain(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+func unmapAddrPort(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
 
 // anyLike is the unspecified address of a's family.
-func anyLike(a netip.Addr) netip.Addr {
+func unspecifiedLike(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return netip.IPv4Unspecified()
 	}
@@ -109,7 +111,7 @@ func anyLike(a netip.Addr) netip.Addr {
 
 // sockaddr is a for the kernel. A zone is looked up through fd, which is in the
 // right namespace whichever the caller is in.
-func sockaddr(fd int, a netip.AddrPort) (unix.Sockaddr, error) {
+func toSockaddr(fd int, a netip.AddrPort) (unix.Sockaddr, error) {
 	ip := a.Addr()
 	if ip.Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: ip.As4()}, nil
@@ -143,7 +145,7 @@ func interfaceIndex(fd int, zone string) (uint32, error) {
 }
 
 // addrOf is what the kernel says an address is.
-func addrOf(sa unix.Sockaddr) netip.AddrPort {
+func fromSockaddr(sa unix.Sockaddr) netip.AddrPort {
 	switch a := sa.(type) {
 	case *unix.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
@@ -157,10 +159,10 @@ func addrOf(sa unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-func localOf(fd int) (netip.AddrPort, error) {
+func localAddr(fd int) (netip.AddrPort, error) {
 	sa, err := unix.Getsockname(fd)
 	if err != nil {
 		return netip.AddrPort{}, os.NewSyscallError("getsockname", err)
 	}
-	return addrOf(sa), nil
+	return fromSockaddr(sa), nil
 }

@@ -23,14 +23,14 @@ type Stream struct {
 	local, remote netip.AddrPort
 	mss           int
 
-	connected bool
-	finSent   bool
-	eof       bool  // Read has said so
-	err       error // the stream is broken
-	ending    bool  // epoll says that the peer's end or a failure has arrived
-	failing   bool  // it is a failure
-	full      bool  // the last write was not taken entirely
-	corked    bool  // the kernel may keep a segment back
+	connected    bool
+	finSent      bool
+	eof          bool  // Read has said so
+	err          error // the stream is broken
+	endPending   bool  // epoll says that the peer's end or a failure has arrived
+	errorPending bool  // it is a failure
+	full         bool  // the last write was not taken entirely
+	corked       bool  // the kernel may keep a segment back
 }
 
 var _ link.StreamLink = (*Stream)(nil)
@@ -43,7 +43,7 @@ func (s *Stream) dial() error {
 			// of other streams to the same peer. Older kernels choose it now.
 			_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 		}
-		sa, err := sockaddr(s.fd, s.local)
+		sa, err := toSockaddr(s.fd, s.local)
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Stream) dial() error {
 			return kernelError("bind", err)
 		}
 	}
-	sa, err := sockaddr(s.fd, s.remote)
+	sa, err := toSockaddr(s.fd, s.remote)
 	if err != nil {
 		return err
 	}
@@ -59,12 +59,12 @@ func (s *Stream) dial() error {
 	switch err := unix.Connect(s.fd, sa); {
 	case err == nil, errors.Is(err, unix.EINPROGRESS):
 	case errors.Is(err, unix.ECONNREFUSED):
-		s.err = s.broken(unix.ECONNREFUSED) // so soon, as on this machine; Read says it all the same
+		s.err = s.socketError(unix.ECONNREFUSED) // so soon, as on this machine; Read says it all the same
 		return nil
 	default:
 		return kernelError("connect", err)
 	}
-	s.local, err = localOf(s.fd)
+	s.local, err = localAddr(s.fd)
 	return err
 }
 
@@ -98,15 +98,15 @@ func (s *Stream) isConnected() bool {
 		// Nobody listened on a port that the kernel then chose to dial from: TCP lets
 		// a socket connect to itself.
 		s.err = fmt.Errorf("tcplink: %v to itself: %w", s.remote, link.ErrRefused)
-		s.net.note(s.id, true, true)
+		s.net.markReady(s.id, true, true)
 		return false
 	}
-	s.settle()
+	s.onConnected()
 	return true
 }
 
 // settle learns what is known of a stream once it is connected.
-func (s *Stream) settle() {
+func (s *Stream) onConnected() {
 	s.connected = true
 	// If these fail the stream is broken, which a read will say.
 	s.mss, _ = unix.GetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
@@ -120,7 +120,7 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	n := s.net
 	n.mu.Lock()
 	if s.fd < 0 || len(b) == 0 || s.eof {
-		err := s.readEnded()
+		err := s.readEndError()
 		n.mu.Unlock()
 		return 0, err
 	}
@@ -131,9 +131,9 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 		n.mu.Unlock()
 		return 0, nil
 	}
-	k, err := s.received(int(got), errno)
-	if s.ending && err == nil && k < len(b) {
-		n.note(s.id, true, false) // epoll does not say again that the end is there
+	k, err := s.handleRead(int(got), errno)
+	if s.endPending && err == nil && k < len(b) {
+		n.markReady(s.id, true, false) // epoll does not say again that the end is there
 	}
 	n.mu.Unlock()
 	return k, err
@@ -141,13 +141,13 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 
 // received takes in what a recv said, once in a while something other than
 // nothing.
-func (s *Stream) received(got int, errno unix.Errno) (int, error) {
+func (s *Stream) handleRead(got int, errno unix.Errno) (int, error) {
 	n := s.net
 	racesync.Received()
 	switch {
 	case errno == 0 && got > 0:
 		if !s.connected {
-			s.settle()
+			s.onConnected()
 		}
 		n.stats.ReadBytes += uint64(got)
 		return got, nil
@@ -156,26 +156,26 @@ func (s *Stream) received(got int, errno unix.Errno) (int, error) {
 		s.eof = true
 		switch {
 		case s.finSent:
-			n.drop(s, false)
-		case s.failing:
-			n.note(s.id, true, false) // that comes next
+			n.closeStream(s, false)
+		case s.errorPending:
+			n.markReady(s.id, true, false) // that comes next
 		}
 		return 0, io.EOF
 	case errno == unix.EINTR:
 		return 0, nil
 	default:
-		s.err = s.broken(errno)
+		s.err = s.socketError(errno)
 	}
-	return 0, s.ended()
+	return 0, s.endError()
 }
 
 // ended says how a stream came to its end, if it has, and lets go of its socket
 // if it is broken.
-func (s *Stream) ended() error {
+func (s *Stream) endError() error {
 	switch {
 	case s.err != nil:
 		if s.fd >= 0 {
-			s.net.drop(s, true)
+			s.net.closeStream(s, true)
 		}
 		return s.err
 	case s.eof:
@@ -186,18 +186,18 @@ func (s *Stream) ended() error {
 
 // readEnded is what Read has to say where there is nothing more to read. That a
 // stream broke after the peer's end had arrived a recv does not tell.
-func (s *Stream) readEnded() error {
+func (s *Stream) readEndError() error {
 	if s.fd >= 0 && s.eof && s.err == nil {
 		if errno, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && errno != 0 {
-			s.err = s.broken(unix.Errno(errno))
+			s.err = s.socketError(unix.Errno(errno))
 		}
 	}
-	return s.ended()
+	return s.endError()
 }
 
 // discard lets what has arrived go unread, lest the kernel take its being unread
 // for a reason to reset the stream.
-func (s *Stream) discard() {
+func (s *Stream) discardUnread() {
 	const much = 1 << 30
 	syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), 0, much, unix.MSG_TRUNC|unix.MSG_DONTWAIT, 0, 0)
 }
@@ -215,7 +215,7 @@ func (s *Stream) CloseWrite(mono.Time) error {
 	}
 	s.finSent = true
 	if s.eof {
-		n.drop(s, false)
+		n.closeStream(s, false)
 		return nil
 	}
 	if !s.isConnected() {
@@ -227,7 +227,7 @@ func (s *Stream) CloseWrite(mono.Time) error {
 func (s *Stream) shutdown() error {
 	racesync.Send()
 	if err := unix.Shutdown(s.fd, unix.SHUT_WR); err != nil {
-		s.err = s.broken(errnoOf(err))
+		s.err = s.socketError(errnoOf(err))
 		return s.err
 	}
 	return nil
@@ -240,7 +240,7 @@ func (s *Stream) Abort(mono.Time) error {
 	defer n.mu.Unlock()
 	switch {
 	case s.fd >= 0:
-		n.drop(s, true)
+		n.closeStream(s, true)
 	case s.err != nil:
 		return s.err
 	}

@@ -14,7 +14,7 @@ import (
 // briefBytes is what a write may be for the runtime not to be told of it. Telling
 // takes longer than a short write; not telling keeps the runtime from stopping
 // the goroutine while the kernel copies, and on this machine delivers.
-const briefBytes = 16 << 10
+const rawWriteBytes = 16 << 10
 
 // Write implements link.StreamLink.
 func (s *Stream) Write(_ mono.Time, b []byte) (int, error) {
@@ -46,7 +46,7 @@ func (s *Stream) Writev(_ mono.Time, bufs [][]byte, more bool) (int, error) {
 }
 
 // writable says why nothing can be written.
-func (s *Stream) writable() error {
+func (s *Stream) writeError() error {
 	switch {
 	case s.err != nil:
 		return s.err
@@ -58,22 +58,22 @@ func (s *Stream) writable() error {
 
 func (s *Stream) write(b []byte, flags int) (int, error) {
 	if s.err != nil || s.finSent {
-		return 0, s.writable()
+		return 0, s.writeError()
 	}
 	var n uintptr
 	var errno unix.Errno
 	racesync.Send()
-	if how := uintptr(flags | unix.MSG_NOSIGNAL); len(b) <= briefBytes {
+	if how := uintptr(flags | unix.MSG_NOSIGNAL); len(b) <= rawWriteBytes {
 		n, _, errno = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), how, 0, 0)
 	} else {
 		n, _, errno = syscall.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), how, 0, 0)
 	}
-	return s.wrote(int(n), len(b), flags, errno)
+	return s.handleWrite(int(n), len(b), flags, errno)
 }
 
 func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 	if s.err != nil || s.finSent {
-		return 0, s.writable()
+		return 0, s.writeError()
 	}
 	vecs, total := s.net.iovecs[:0], 0
 	for _, b := range bufs {
@@ -97,20 +97,20 @@ func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 	var n uintptr
 	var errno unix.Errno
 	racesync.Send()
-	if how := uintptr(flags | unix.MSG_NOSIGNAL); total <= briefBytes {
+	if how := uintptr(flags | unix.MSG_NOSIGNAL); total <= rawWriteBytes {
 		n, _, errno = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), how)
 	} else {
 		n, _, errno = syscall.Syscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), how)
 	}
 	clear(vecs) // they hold on to memory of the caller's
-	return s.wrote(int(n), total, flags, errno)
+	return s.handleWrite(int(n), total, flags, errno)
 }
 
 // maxVectors is what Linux takes in one call (UIO_MAXIOV).
 const maxVectors = 1024
 
 // wrote takes in what a send said.
-func (s *Stream) wrote(n, total, flags int, errno unix.Errno) (int, error) {
+func (s *Stream) handleWrite(n, total, flags int, errno unix.Errno) (int, error) {
 	stats := &s.net.stats
 	stats.WriteCalls++
 	switch errno {
@@ -118,7 +118,7 @@ func (s *Stream) wrote(n, total, flags int, errno unix.Errno) (int, error) {
 	case unix.EAGAIN, unix.EINTR:
 		n = 0
 	default:
-		s.err = s.broken(errno)
+		s.err = s.socketError(errno)
 		return 0, s.err
 	}
 	stats.WrittenBytes += uint64(n)
@@ -131,13 +131,13 @@ func (s *Stream) wrote(n, total, flags int, errno unix.Errno) (int, error) {
 
 // uncork sends what the kernel keeps back to be joined with what does not come.
 func (s *Stream) uncork(more bool) error {
-	if more || !s.corked || s.writable() != nil {
+	if more || !s.corked || s.writeError() != nil {
 		return s.err
 	}
 	s.corked = false
 	// To forbid it once more to wait has the kernel push what waits.
 	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
-		s.err = s.broken(errnoOf(err))
+		s.err = s.socketError(errnoOf(err))
 	}
 	return s.err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // arrival is what the network said about a message.
-type arrival struct {
+type recvMeta struct {
 	src, dst  netip.AddrPort
 	flowLabel uint32
 	segment   int // the datagrams' length but for the last's
@@ -21,7 +21,7 @@ type arrival struct {
 
 // cut makes datagrams of a message from off on until ds is full. It reports
 // how many, and how far it came. A message of no bytes is one datagram.
-func (a *arrival) cut(ds []link.Datagram, message []byte, off int) (n, end int) {
+func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end int) {
 	d := link.Datagram{
 		Src: a.src, Dst: a.dst, TClass: a.tclass, HopLimit: a.hopLimit, IPID: link.IPIDUnknown, FlowLabel: a.flowLabel,
 	}
@@ -39,7 +39,7 @@ func (a *arrival) cut(ds []link.Datagram, message []byte, off int) (n, end int) 
 
 // parse reads what the kernel wrote beside message i of size bytes.
 func (r *receiver) parse(i, size int) {
-	a := &r.arrival
+	a := &r.meta
 	a.src, a.dst = getSockaddr(&r.names[i]), r.dst
 	a.flowLabel, a.tclass, a.hopLimit = 0, 0, 0
 	a.segment = max(1, size)
@@ -50,14 +50,14 @@ func (r *receiver) parse(i, size int) {
 		if n < cmsgHeader+minData || n > len(c) {
 			break
 		}
-		a.note(head, c[cmsgHeader:n])
+		a.parseControl(head, c[cmsgHeader:n])
 		c = c[n:]
 	}
 }
 
 // note takes in one control message. Its data is at least minData long, for it
 // is padded.
-func (a *arrival) note(head *unix.Cmsghdr, data []byte) {
+func (a *recvMeta) parseControl(head *unix.Cmsghdr, data []byte) {
 	value := binary.NativeEndian.Uint32(data)
 	switch uint64(head.Level)<<32 | uint64(head.Type) {
 	case unix.IPPROTO_IPV6<<32 | unix.IPV6_HOPLIMIT, unix.IPPROTO_IP<<32 | unix.IP_TTL:

@@ -33,13 +33,13 @@ func TestCutMakesTheDatagramsThatWereSent(t *testing.T) {
 	for _, tc := range []struct{ segment, size, want int }{
 		{100, 1050, 11}, {100, 1000, 10}, {1050, 1050, 1}, {2000, 1050, 1}, {1, 3, 3}, {1, 0, 1},
 	} {
-		a := arrival{segment: tc.segment, tclass: 3, hopLimit: 9}
+		a := recvMeta{segment: tc.segment, tclass: 3, hopLimit: 9}
 		var joined []byte
 		n, off := 0, 0
 		for first := true; first || off < tc.size; first = false {
 			var ds [4]link.Datagram
 			var k int
-			k, off = a.cut(ds[:], message[:tc.size], off)
+			k, off = a.split(ds[:], message[:tc.size], off)
 			for _, d := range ds[:k] {
 				joined = append(joined, d.Payload...)
 				if len(d.Payload) > tc.segment || cap(d.Payload) != len(d.Payload) || d.TClass != 3 || d.HopLimit != 9 {
@@ -77,9 +77,9 @@ func FuzzParse(f *testing.F) {
 		var ds [64]link.Datagram
 		total := 0
 		for off := 0; ; {
-			n, end := r.arrival.cut(ds[:], r.slots[:size:size], off)
+			n, end := r.meta.split(ds[:], r.slots[:size:size], off)
 			if total += n; n == 0 || total > size+1 {
-				t.Fatalf("%d bytes make %d datagrams of %d", size, total, r.arrival.segment)
+				t.Fatalf("%d bytes make %d datagrams of %d", size, total, r.meta.segment)
 			}
 			if off = end; off == size {
 				break
@@ -100,13 +100,13 @@ func TestParseReadsEveryControlMessage(t *testing.T) {
 	r.headers[1].hdr.SetControllen(n)
 	putSockaddr(&r.names[1], peer6, 0, 0)
 	r.parse(1, 1000)
-	want := arrival{src: peer6, dst: netip.MustParseAddrPort("[fd00::1]:4791"), flowLabel: 0x12345, segment: 256, tclass: 0xab, hopLimit: 33}
-	if r.arrival != want {
-		t.Errorf("parsed %+v, want %+v", r.arrival, want)
+	want := recvMeta{src: peer6, dst: netip.MustParseAddrPort("[fd00::1]:4791"), flowLabel: 0x12345, segment: 256, tclass: 0xab, hopLimit: 33}
+	if r.meta != want {
+		t.Errorf("parsed %+v, want %+v", r.meta, want)
 	}
 	r.headers[1].hdr.SetControllen(0)
 	r.parse(1, 1000)
-	if want := (arrival{src: peer6, dst: r.dst, segment: 1000}); r.arrival != want {
-		t.Errorf("without control messages parsed %+v, want %+v", r.arrival, want)
+	if want := (recvMeta{src: peer6, dst: r.dst, segment: 1000}); r.meta != want {
+		t.Errorf("without control messages parsed %+v, want %+v", r.meta, want)
 	}
 }

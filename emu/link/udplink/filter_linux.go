@@ -12,7 +12,7 @@ const skfNetOff = 1<<32 - 0x100000
 // plainOnly has the kernel keep IPv4 packets from the socket that have options, or
 // that are, or could have become, fragments. What comes out of a socket shows
 // neither, and the kernel puts fragments together before anyone asks.
-func plainOnly(fd int) error {
+func attachFragmentFilter(fd int) error {
 	const (
 		version, noOptions = 0x40, 5
 		dontFragment       = 0x4000

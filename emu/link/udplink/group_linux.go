@@ -35,10 +35,10 @@ var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 // Join receives for a multicast group on the interface that owns the link's
 // address. With Config.Broadcast the group may be 255.255.255.255.
 func (l *Link) Join(addr netip.Addr) error {
-	if !l.gate.enter() {
+	if !l.users.enter() {
 		return link.ErrClosed
 	}
-	defer l.gate.leave()
+	defer l.users.leave()
 	addr = addr.Unmap().WithZone("")
 	if g := l.group(addr); g != nil {
 		g.joins++
@@ -58,10 +58,10 @@ func (l *Link) Join(addr netip.Addr) error {
 // Leave undoes one Join. Datagrams of the group that are already queued may be
 // lost with its last one.
 func (l *Link) Leave(addr netip.Addr) error {
-	if !l.gate.enter() {
+	if !l.users.enter() {
 		return link.ErrClosed
 	}
-	defer l.gate.leave()
+	defer l.users.leave()
 	addr = addr.Unmap().WithZone("")
 	g := l.group(addr)
 	if g == nil {

@@ -37,7 +37,7 @@ func (s *sender) headerOf(d *link.Datagram) header {
 func (s *sender) encode(m *message, h header) {
 	m.header = h
 	to := netip.AddrPortFrom(h.dst.Addr().Unmap().WithZone(""), h.dst.Port())
-	m.addrLen = putSockaddr(&m.addr, to, h.flowLabel, scopeOf(to.Addr(), s.ifi))
+	m.addrLen = putSockaddr(&m.addr, to, h.flowLabel, scopeID(to.Addr(), s.ifi))
 	level, tclass, hops := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL
 	if s.v6 {
 		level, tclass, hops = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT

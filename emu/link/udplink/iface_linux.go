@@ -24,7 +24,7 @@ func headerLen(v6 bool) int {
 }
 
 // owner is the interface that a local address belongs to.
-type owner struct {
+type iface struct {
 	name  string
 	index int // 0: none is known
 	mtu   int
@@ -33,33 +33,33 @@ type owner struct {
 // ownerOf finds the interface that addr belongs to, in the caller's network
 // namespace. A wildcard address has none, and an address that only a local
 // route covers has none that could be found.
-func ownerOf(addr netip.Addr) (owner, error) {
+func findInterface(addr netip.Addr) (iface, error) {
 	if addr.IsUnspecified() {
-		return owner{}, nil
+		return iface{}, nil
 	}
 	ifis, err := net.Interfaces()
 	if err != nil {
-		return owner{}, fmt.Errorf("list interfaces: %w", err)
+		return iface{}, fmt.Errorf("list interfaces: %w", err)
 	}
-	var found []owner
+	var found []iface
 	for _, ifi := range ifis {
 		if z := addr.Zone(); z != "" && z != ifi.Name && z != strconv.Itoa(ifi.Index) {
 			continue
 		}
-		if owns(ifi, addr.WithZone("")) {
-			found = append(found, owner{ifi.Name, ifi.Index, ifi.MTU})
+		if hasAddr(ifi, addr.WithZone("")) {
+			found = append(found, iface{ifi.Name, ifi.Index, ifi.MTU})
 		}
 	}
 	switch {
 	case len(found) > 1 && addr.IsLinkLocalUnicast():
-		return owner{}, fmt.Errorf("%s and %s both own it: add a zone", found[0].name, found[1].name)
+		return iface{}, fmt.Errorf("%s and %s both own it: add a zone", found[0].name, found[1].name)
 	case len(found) == 0:
-		return owner{}, nil
+		return iface{}, nil
 	}
 	return found[0], nil
 }
 
-func owns(ifi net.Interface, addr netip.Addr) bool {
+func hasAddr(ifi net.Interface, addr netip.Addr) bool {
 	addrs, err := ifi.Addrs()
 	if err != nil {
 		return false
@@ -81,7 +81,7 @@ func owns(ifi net.Interface, addr netip.Addr) bool {
 	return false
 }
 
-func effectiveMTU(cfg Config, o owner) (int, error) {
+func effectiveMTU(cfg Config, o iface) (int, error) {
 	v6 := cfg.Local.Addr().Is6()
 	lowest, highest := headerLen(v6)+1, maxIPv4
 	if v6 {

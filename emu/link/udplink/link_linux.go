@@ -14,20 +14,20 @@ import (
 // Link is an open UDP socket with its batches. See the package comment for who
 // may call what.
 type Link struct {
-	gate gate
-	fd   int // receives, and sends unless source does
-	info Info
-	ifi  int      // index of the interface that owns Local; 0 if none is known
-	ns   *os.File // the network namespace the socket is in; nil if it cannot be told
-	sock socketOptions
+	users useCount
+	fd    int // receives, and sends unless source does
+	info  Info
+	ifi   int      // index of the interface that owns Local; 0 if none is known
+	ns    *os.File // the network namespace the socket is in; nil if it cannot be told
+	sock  socketOptions
 
-	source source
+	source sourceSockets
 	out    sender
 	in     receiver
 	sleep  sleeper
 
-	groups []group
-	turn   int // which of the sockets the next Recv asks first
+	groups     []group
+	nextSocket int // which of the sockets the next Recv asks first
 
 	stats Stats
 }
@@ -56,7 +56,7 @@ func open(cfg Config) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	owner, err := ownerOf(cfg.Local.Addr())
+	owner, err := findInterface(cfg.Local.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func open(cfg Config) (*Link, error) {
 		return nil, err
 	}
 
-	l := &Link{fd: -1, source: source{fd: -1, peer: -1}, ifi: owner.index, sock: socketOptions{Config: cfg, v6: v6, owner: owner}}
+	l := &Link{fd: -1, source: sourceSockets{fd: -1, peer: -1}, ifi: owner.index, sock: socketOptions{Config: cfg, v6: v6, iface: owner}}
 	defer func() {
 		if err != nil {
 			l.release()
@@ -114,11 +114,11 @@ func open(cfg Config) (*Link, error) {
 // Close closes the link and ends a WaitReadable under way. When it returns the
 // address is free again.
 func (l *Link) Close() error {
-	if !l.gate.close() {
+	if !l.users.close() {
 		return link.ErrClosed
 	}
 	l.sleep.wake()
-	l.gate.drain()
+	l.users.drain()
 	l.release()
 	return nil
 }
@@ -136,7 +136,7 @@ func (l *Link) release() {
 	if l.ns != nil {
 		l.ns.Close()
 	}
-	l.out.forget()
+	l.out.releaseBuffers()
 }
 
 // MTU is the largest IP packet, headers included, that the link sends.
@@ -156,9 +156,9 @@ func (l *Link) Info() Info {
 
 // Stats returns what the link has counted. Like Send it belongs to the driver.
 func (l *Link) Stats() Stats {
-	if l.gate.enter() {
+	if l.users.enter() {
 		l.stats.KernelDrops = l.kernelDrops()
-		l.gate.leave()
+		l.users.leave()
 	}
 	return l.stats
 }

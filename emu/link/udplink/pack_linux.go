@@ -21,27 +21,27 @@ const (
 	maxCallBytes = 256 << 10
 	// stageMax is the largest payload that is cheaper to copy beside its
 	// neighbours than to name to the kernel as a piece of its own.
-	stageMax = 512
+	maxCopyBytes = 512
 )
 
 // sender packs datagrams into messages. It does no system call.
 type sender struct {
-	v6, wild bool
-	gso      bool
-	ifi      int
-	tclass   uint8 // the socket's default, as is hopLimit
-	hopLimit uint8
-	maxSize  int // of a datagram's payload
-	maxSuper int // of a super-packet's payload
-	fixID    func([]byte, uint16)
+	v6, wild  bool
+	gso       bool
+	ifi       int
+	tclass    uint8 // the socket's default, as is hopLimit
+	hopLimit  uint8
+	maxSize   int // of a datagram's payload
+	maxSuper  int // of a super-packet's payload
+	patchIPID func([]byte, uint16)
 
-	single   message // for a datagram sent without a batch
-	singles  int     // of the same header in a row
-	used     int     // messages packed
-	headers  [maxMessages]mmsghdr
-	messages [maxMessages]message
-	iovecs   [maxIovecs]unix.Iovec
-	stage    []byte // small payloads of one batch, one behind the other
+	single    message // for a datagram sent without a batch
+	singleRun int     // of the same header in a row
+	used      int     // messages packed
+	headers   [maxMessages]mmsghdr
+	messages  [maxMessages]message
+	iovecs    [maxIovecs]unix.Iovec
+	copyBuf   []byte // small payloads of one batch, one behind the other
 }
 
 // message is what one mmsghdr refers to. Its address and control messages are
@@ -68,9 +68,9 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 	if s.v6 {
 		s.maxSuper = maxIPv6 - headerLen(true)
 	} else {
-		s.fixID = cfg.PatchIPID
+		s.patchIPID = cfg.PatchIPID
 	}
-	s.stage = make([]byte, 0, maxCallBytes+maxSegments*stageMax)
+	s.copyBuf = make([]byte, 0, maxCallBytes+maxSegments*maxCopyBytes)
 	for i := range s.headers {
 		h, m := &s.headers[i].hdr, &s.messages[i]
 		h.Name = (*byte)(unsafe.Pointer(&m.addr))
@@ -79,24 +79,24 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 }
 
 // forget drops the references to payloads that the last batch left.
-func (s *sender) forget() { clear(s.iovecs[:]) }
+func (s *sender) releaseBuffers() { clear(s.iovecs[:]) }
 
 // pack fills messages with as many of ds as fit, in order, and reports how
 // many. The first singles of them get a message each. 0 means that the first
 // cannot be sent at all.
 func (s *sender) pack(ds []link.Datagram, singles int) int {
 	s.used = 0
-	s.stage = s.stage[:0]
+	s.copyBuf = s.copyBuf[:0]
 	i, iov, bytes := 0, 0, 0
 	for i < len(ds) && s.used < maxMessages && iov < maxIovecs && bytes < maxCallBytes {
 		d := &ds[i]
-		if s.unsendable(d) != 0 {
+		if s.checkSendable(d) != 0 {
 			break
 		}
 		h := s.headerOf(d)
 		run, size := 1, len(d.Payload)
 		if s.gso && i >= singles && i+1 < len(ds) {
-			run, size = s.joinable(ds[i:min(len(ds), i+maxSegments, i+maxIovecs-iov)])
+			run, size = s.superPacketRun(ds[i:min(len(ds), i+maxSegments, i+maxIovecs-iov)])
 			if run > 1 {
 				h.segment = uint16(len(d.Payload))
 			}
@@ -109,7 +109,7 @@ func (s *sender) pack(ds []link.Datagram, singles int) int {
 		}
 		m.first, m.segments, m.bytes = i, run, size
 		if run > 1 {
-			s.renumber(ds, m, true)
+			s.patchIPIDs(ds, m, true)
 		}
 		n := s.gather(s.iovecs[iov:], ds[i:i+run])
 		hdr.Iov = &s.iovecs[iov]
@@ -121,7 +121,7 @@ func (s *sender) pack(ds []link.Datagram, singles int) int {
 }
 
 // unsendable says why d cannot even be offered to the kernel; 0 if it can.
-func (s *sender) unsendable(d *link.Datagram) unix.Errno {
+func (s *sender) checkSendable(d *link.Datagram) unix.Errno {
 	if len(d.Payload) > s.maxSize {
 		return unix.EMSGSIZE
 	}
@@ -133,22 +133,22 @@ func (s *sender) unsendable(d *link.Datagram) unix.Errno {
 
 // short reports whether d can be sent with nothing but the address that single
 // then holds.
-func (s *sender) short(d *link.Datagram) bool {
-	if s.unsendable(d) != 0 {
+func (s *sender) encodeSingle(d *link.Datagram) bool {
+	if s.checkSendable(d) != 0 {
 		return false
 	}
 	if h := s.headerOf(d); s.single.header != h {
 		s.encode(&s.single, h)
-		s.singles = 0
+		s.singleRun = 0
 	}
-	s.singles++
+	s.singleRun++
 	return s.single.controlLen == 0
 }
 
 // joinable reports how many of ds, counted from the first, the kernel may cut
 // out of one super-packet, and their size together: equal headers, equal
 // lengths but for a shorter last.
-func (s *sender) joinable(ds []link.Datagram) (run, size int) {
+func (s *sender) superPacketRun(ds []link.Datagram) (run, size int) {
 	first := &ds[0]
 	segment := len(first.Payload)
 	run, size = 1, segment
@@ -172,13 +172,13 @@ func (s *sender) joinable(ds []link.Datagram) (run, size int) {
 // needed. Payloads that lie one behind the other in memory are one piece; small
 // ones that do not are copied into one.
 func (s *sender) gather(iovecs []unix.Iovec, ds []link.Datagram) int {
-	if len(ds) > 1 && len(ds[0].Payload) <= stageMax && !adjacent(ds[0].Payload, ds[1].Payload) {
-		start := len(s.stage)
+	if len(ds) > 1 && len(ds[0].Payload) <= maxCopyBytes && !adjacent(ds[0].Payload, ds[1].Payload) {
+		start := len(s.copyBuf)
 		for i := range ds {
-			s.stage = append(s.stage, ds[i].Payload...)
+			s.copyBuf = append(s.copyBuf, ds[i].Payload...)
 		}
-		iovecs[0].Base = &s.stage[start]
-		iovecs[0].SetLen(len(s.stage) - start)
+		iovecs[0].Base = &s.copyBuf[start]
+		iovecs[0].SetLen(len(s.copyBuf) - start)
 		return 1
 	}
 	n := 0
@@ -202,13 +202,13 @@ func adjacent(a, b []byte) bool {
 
 // renumber changes the payloads of a super-packet from identification 0 to the
 // one that each will get, or back if on is false, and notes it in IPID.
-func (s *sender) renumber(ds []link.Datagram, m *message, on bool) {
-	if s.fixID == nil {
+func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
+	if s.patchIPID == nil {
 		return
 	}
 	for k := 1; k < m.segments; k++ {
 		d := &ds[m.first+k]
-		s.fixID(d.Payload, uint16(k))
+		s.patchIPID(d.Payload, uint16(k))
 		d.IPID = link.IPIDUnknown
 		if on {
 			d.IPID = uint32(k)
@@ -218,8 +218,8 @@ func (s *sender) renumber(ds []link.Datagram, m *message, on bool) {
 
 // unpack takes back the changes that pack made to the datagrams of the messages
 // from i on, which did not leave.
-func (s *sender) unpack(ds []link.Datagram, i int) {
+func (s *sender) unpatchFrom(ds []link.Datagram, i int) {
 	for ; i < s.used; i++ {
-		s.renumber(ds, &s.messages[i], false)
+		s.patchIPIDs(ds, &s.messages[i], false)
 	}
 }

@@ -104,16 +104,16 @@ func TestPackStopsBeforeWhatCannotBeSent(t *testing.T) {
 	if n := s.pack(ds, 0); n != 2 {
 		t.Errorf("packed %d, want the 2 before the one that exceeds the MTU", n)
 	}
-	if n := s.pack(ds[2:], 0); n != 0 || s.unsendable(&ds[2]) != unix.EMSGSIZE {
-		t.Errorf("packed %d, unsendable %v; want 0, EMSGSIZE", n, s.unsendable(&ds[2]))
+	if n := s.pack(ds[2:], 0); n != 0 || s.checkSendable(&ds[2]) != unix.EMSGSIZE {
+		t.Errorf("packed %d, unsendable %v; want 0, EMSGSIZE", n, s.checkSendable(&ds[2]))
 	}
 	for _, dst := range []netip.AddrPort{peer6, {}} {
-		if errno := s.unsendable(&link.Datagram{Dst: dst}); errno != unix.EAFNOSUPPORT {
+		if errno := s.checkSendable(&link.Datagram{Dst: dst}); errno != unix.EAFNOSUPPORT {
 			t.Errorf("to %v over IPv4: %v, want EAFNOSUPPORT", dst, errno)
 		}
 	}
 	mapped := netip.AddrPortFrom(netip.AddrFrom16(peer4.Addr().As16()), 4791)
-	if errno := s.unsendable(&link.Datagram{Dst: mapped}); errno != 0 {
+	if errno := s.checkSendable(&link.Datagram{Dst: mapped}); errno != 0 {
 		t.Errorf("to %v over IPv4: %v, want none", mapped, errno)
 	}
 }
@@ -167,7 +167,7 @@ func TestUnpackUndoesWhatFixIDDid(t *testing.T) {
 			t.Errorf("datagram %d is made for identification %d, want %d", i, ds[i].Payload[1], want)
 		}
 	}
-	s.unpack(ds, 1) // the first message left
+	s.unpatchFrom(ds, 1) // the first message left
 	for i, want := range []byte{0, 1, 2, 0, 0} {
 		if ds[i].Payload[1] != want {
 			t.Errorf("after unpack datagram %d is made for identification %d, want %d", i, ds[i].Payload[1], want)
@@ -201,8 +201,8 @@ func TestGatherMakesOnePieceOfNeighboursAndOfSmallOnes(t *testing.T) {
 	}{
 		{"neighbours", []link.Datagram{part(0, 1000), part(1000, 2000), part(2000, 3000)}, 1},
 		{"a stranger between neighbours", []link.Datagram{part(0, 1000), part(1000, 2000), apart(1000), part(2000, 3000)}, 3},
-		{"small and apart", []link.Datagram{apart(stageMax), apart(stageMax), apart(stageMax)}, 1},
-		{"large and apart", []link.Datagram{apart(stageMax + 1), apart(stageMax + 1), apart(stageMax + 1)}, 3},
+		{"small and apart", []link.Datagram{apart(maxCopyBytes), apart(maxCopyBytes), apart(maxCopyBytes)}, 1},
+		{"large and apart", []link.Datagram{apart(maxCopyBytes + 1), apart(maxCopyBytes + 1), apart(maxCopyBytes + 1)}, 3},
 	} {
 		s.pack(tc.ds, 0)
 		if n := int(s.headers[0].hdr.Iovlen); s.used != 1 || n != tc.want {

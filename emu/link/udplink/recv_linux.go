@@ -21,7 +21,7 @@ const (
 	maxSuperArrivals = 8
 	// burst is how many messages at once make it worth while to have the kernel
 	// join them.
-	burst = 8
+	burstMessages = 8
 	// slotBytes holds any datagram and any super-packet.
 	slotBytes = 1 << 16
 	// slotStride keeps the slots out of step with the caches: at a power of two
@@ -31,10 +31,10 @@ const (
 
 // receiver reads messages into slots and cuts them into datagrams.
 type receiver struct {
-	local    netip.AddrPort
-	v6, wild bool
-	gro      bool // the kernel may hand over super-packets
-	groLater bool // it may from the first burst on
+	local      netip.AddrPort
+	v6, wild   bool
+	gro        bool // the kernel may hand over super-packets
+	groOnBurst bool // it may from the first burst on
 
 	headers  [maxArrivals]mmsghdr
 	iovecs   [maxArrivals]unix.Iovec
@@ -48,13 +48,13 @@ type receiver struct {
 	next    int // the first of them that is not delivered entirely
 	off     int // where in its slot the next datagram begins
 	dst     netip.AddrPort
-	arrival arrival // of the message next, once off > 0
+	meta    recvMeta // of the message next, once off > 0
 }
 
 func (r *receiver) init(info Info, groLater bool) {
 	r.local = info.Local
 	r.v6, r.wild = info.Local.Addr().Is6(), info.Local.Addr().IsUnspecified()
-	r.gro, r.groLater = info.GRO, groLater
+	r.gro, r.groOnBurst = info.GRO, groLater
 	r.slots = make([]byte, maxArrivals*slotStride)
 	r.batch, r.perSlot = 1, 1
 	for i := range r.headers {
@@ -76,7 +76,7 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if len(ds) == 0 {
 		return 0, nil
 	}
-	if !l.gate.enter() {
+	if !l.users.enter() {
 		return 0, link.ErrClosed
 	}
 	// The short way, for one message or none. As in Send, each function between
@@ -90,17 +90,17 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 		case 0:
 			l.stats.RecvCalls++
 			h.n = uint32(n)
-			r.arrived(1, 1, r.local)
+			r.messagesRead(1, 1, r.local)
 		case unix.EAGAIN:
 			l.stats.RecvCalls++
 			l.stats.RecvEmptyCalls++
-			l.gate.leave()
+			l.users.leave()
 			return 0, nil
 		}
 	}
 	n, err := l.recv(ds)
-	l.sleep.hold(l.in.pending())
-	l.gate.leave()
+	l.sleep.setUndelivered(l.in.pending())
+	l.users.leave()
 	return n, err
 }
 
@@ -127,10 +127,10 @@ func (l *Link) readAny(room int) error {
 	}
 	sockets := len(l.groups) + 1
 	for range sockets {
-		l.turn = (l.turn + 1) % sockets
+		l.nextSocket = (l.nextSocket + 1) % sockets
 		fd, dst := l.fd, l.in.local
-		if l.turn > 0 {
-			g := &l.groups[l.turn-1]
+		if l.nextSocket > 0 {
+			g := &l.groups[l.nextSocket-1]
 			if !g.own {
 				continue
 			}
@@ -152,13 +152,13 @@ func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	if r.perSlot > 1 {
 		want = min(want, maxSuperArrivals)
 	}
-	n, errno := r.fetch(fd, want)
+	n, errno := r.recvMessages(fd, want)
 	l.stats.RecvCalls++
 	switch errno {
 	case 0:
-		r.arrived(n, want, dst)
-		if r.groLater && n == want && n >= burst {
-			l.joinBursts()
+		r.messagesRead(n, want, dst)
+		if r.groOnBurst && n == want && n >= burstMessages {
+			l.enableGROForBursts()
 		}
 		return nil
 	case unix.EAGAIN, unix.EINTR:
@@ -174,8 +174,8 @@ func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 
 // joinBursts switches GRO on. That is for good: to switch it off while a
 // super-packet may be on its way into the queue would make one datagram of it.
-func (l *Link) joinBursts() {
-	l.in.groLater = false
+func (l *Link) enableGROForBursts() {
+	l.in.groOnBurst = false
 	if enableGRO(l.fd) != nil {
 		return
 	}
@@ -188,7 +188,7 @@ func (l *Link) joinBursts() {
 }
 
 // arrived notes that n of the messages asked for were read.
-func (r *receiver) arrived(n, want int, dst netip.AddrPort) {
+func (r *receiver) messagesRead(n, want int, dst netip.AddrPort) {
 	racesync.Received()
 	r.filled, r.next, r.off, r.dst = n, 0, 0, dst
 	if n == want {
@@ -197,7 +197,7 @@ func (r *receiver) arrived(n, want int, dst netip.AddrPort) {
 }
 
 // fetch reads up to want messages into the slots.
-func (r *receiver) fetch(fd, want int) (int, unix.Errno) {
+func (r *receiver) recvMessages(fd, want int) (int, unix.Errno) {
 	for i := range want {
 		h := &r.headers[i].hdr
 		h.Namelen = unix.SizeofSockaddrInet6
@@ -226,12 +226,12 @@ func (l *Link) deliver(ds []link.Datagram) int {
 				continue
 			}
 			r.parse(r.next, size)
-			if r.perSlot = (size + r.arrival.segment - 1) / r.arrival.segment; r.perSlot > 1 {
+			if r.perSlot = (size + r.meta.segment - 1) / r.meta.segment; r.perSlot > 1 {
 				l.stats.GROPackets++
 			}
 			r.perSlot = max(1, r.perSlot)
 		}
-		n, off := r.arrival.cut(ds[done:], r.slots[r.next*slotStride:][:size:size], r.off)
+		n, off := r.meta.split(ds[done:], r.slots[r.next*slotStride:][:size:size], r.off)
 		done, bytes = done+n, bytes+off-r.off
 		if r.off = off; off == size {
 			r.next++

@@ -114,7 +114,7 @@ func TestSuperPacketIsSentAgainInPieces(t *testing.T) {
 
 func TestEIOTurnsGSOOff(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("[::1]:0"), GSO: OffloadOn})
-	if got := l.refused(&message{segments: 3}, unix.EIO); got != split {
+	if got := l.handleSendError(&message{segments: 3}, unix.EIO); got != verdictSplit {
 		t.Errorf("a super-packet refused with EIO: fate %d, want split", got)
 	}
 	if s := l.Stats(); !s.GSODisabled || l.Info().GSO || s.Lost() != 0 {
@@ -137,12 +137,12 @@ func TestRefusedSortsErrnos(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0")})
 	one := &message{segments: 1}
 	for _, errno := range []unix.Errno{unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM} {
-		if got := l.refused(one, errno); got != keep {
+		if got := l.handleSendError(one, errno); got != verdictFull {
 			t.Errorf("%v: fate %d, want keep", errno, got)
 		}
 	}
 	for _, errno := range []unix.Errno{unix.EMSGSIZE, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ECONNREFUSED, unix.EPERM, unix.EIO} {
-		if got := l.refused(one, errno); got != lose {
+		if got := l.handleSendError(one, errno); got != verdictLost {
 			t.Errorf("%v: fate %d, want lose", errno, got)
 		}
 	}

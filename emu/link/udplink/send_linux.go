@@ -14,13 +14,13 @@ import (
 
 // Send hands ds to the kernel, in order, and reports how many it took.
 func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
-	if !l.gate.enter() {
+	if !l.users.enter() {
 		return 0, link.ErrClosed
 	}
 	// The short way, for one datagram that needs no control message. After a
 	// system call every return is mispredicted, so each function between here
 	// and it would cost several nanoseconds of each message's latency.
-	if s := &l.out; len(ds) == 1 && s.short(&ds[0]) {
+	if s := &l.out; len(ds) == 1 && s.encodeSingle(&ds[0]) {
 		p, m := ds[0].Payload, &s.single
 		fd, to, toLen := l.sendFD(), unsafe.Pointer(&m.addr), uintptr(m.addrLen)
 		if l.connectedTo(m) {
@@ -33,7 +33,7 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 			l.stats.SendCalls++
 			l.stats.SentDatagrams++
 			l.stats.SentBytes += uint64(len(p))
-			l.gate.leave()
+			l.users.leave()
 			return 1, nil
 		}
 	}
@@ -43,7 +43,7 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 		n, singles, full = l.sendSome(ds[taken:], singles)
 		taken += n
 	}
-	l.gate.leave()
+	l.users.leave()
 	runtime.KeepAlive(ds) // gather may cover two payloads with one pointer
 	return taken, nil
 }
@@ -55,7 +55,7 @@ func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int
 	s := &l.out
 	packed := s.pack(ds, singles)
 	if packed == 0 {
-		l.countLost(s.unsendable(&ds[0]))
+		l.countLost(s.checkSendable(&ds[0]))
 		return 1, max(0, singles-1), false
 	}
 	for next := 0; next < s.used; {
@@ -69,14 +69,14 @@ func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int
 			continue
 		}
 		m := &s.messages[next]
-		switch l.refused(m, errno) {
-		case keep:
-			s.unpack(ds, next)
+		switch l.handleSendError(m, errno) {
+		case verdictFull:
+			s.unpatchFrom(ds, next)
 			return m.first, 0, true
-		case split:
-			s.unpack(ds, next)
+		case verdictSplit:
+			s.unpatchFrom(ds, next)
 			return m.first, m.segments, false
-		case lose:
+		case verdictLost:
 			next++
 		}
 	}
@@ -84,30 +84,30 @@ func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int
 }
 
 // fate is what becomes of a message that the kernel refused.
-type fate uint8
+type sendVerdict uint8
 
 const (
-	lose  fate = iota // taken, and lost
-	keep              // not taken: no room now
-	split             // a super-packet: to be sent again as single datagrams
+	verdictLost  sendVerdict = iota // taken, and lost
+	verdictFull                     // not taken: no room now
+	verdictSplit                    // a super-packet: to be sent again as single datagrams
 )
 
 // refused counts a refusal and decides on the message.
-func (l *Link) refused(m *message, errno unix.Errno) fate {
+func (l *Link) handleSendError(m *message, errno unix.Errno) sendVerdict {
 	switch {
 	case errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM:
 		l.stats.SendFull++
-		return keep
+		return verdictFull
 	case m.segments > 1:
 		// Alone each datagram gets the verdict that is its own.
 		l.stats.GSORetries++
 		if errno == unix.EIO { // the path cannot carry super-packets: no use in trying again
 			l.out.gso, l.stats.GSODisabled = false, true
 		}
-		return split
+		return verdictSplit
 	}
 	l.countLost(errno)
-	return lose
+	return verdictLost
 }
 
 // submit offers the packed messages from next on and reports how many left.

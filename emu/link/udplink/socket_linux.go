@@ -20,7 +20,7 @@ const (
 type socketOptions struct {
 	Config
 	v6    bool
-	owner owner
+	iface iface
 }
 
 type sockopt struct {
@@ -52,7 +52,7 @@ func (o *socketOptions) newSocket() (fd int, err error) {
 		err = o.chooseMulticastInterface(fd)
 	}
 	if err == nil && o.DropFragmentable && !o.v6 {
-		err = plainOnly(fd)
+		err = attachFragmentFilter(fd)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -112,16 +112,16 @@ func (o *socketOptions) options() []sockopt {
 // link's address.
 func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	switch {
-	case o.owner.index == 0:
+	case o.iface.index == 0:
 		return nil
 	case o.v6:
-		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, o.owner.index)
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, o.iface.index)
 	default:
-		mreq := &unix.IPMreqn{Address: o.Local.Addr().As4(), Ifindex: int32(o.owner.index)}
+		mreq := &unix.IPMreqn{Address: o.Local.Addr().As4(), Ifindex: int32(o.iface.index)}
 		err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, mreq)
 	}
 	if err != nil {
-		return fmt.Errorf("send multicast through %s: %w", o.owner.name, err)
+		return fmt.Errorf("send multicast through %s: %w", o.iface.name, err)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 	if ip.Is4() {
 		sa = &unix.SockaddrInet4{Port: int(addr.Port()), Addr: ip.As4()}
 	} else {
-		sa = &unix.SockaddrInet6{Port: int(addr.Port()), Addr: ip.As16(), ZoneId: uint32(scopeOf(ip, ifi))}
+		sa = &unix.SockaddrInet6{Port: int(addr.Port()), Addr: ip.As16(), ZoneId: uint32(scopeID(ip, ifi))}
 	}
 	if err := unix.Bind(fd, sa); err != nil {
 		return netip.AddrPort{}, os.NewSyscallError("bind", err)
@@ -245,7 +245,7 @@ func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 
 // scopeOf is the interface index that an address of link-local scope needs in
 // a socket address.
-func scopeOf(ip netip.Addr, ifi int) int {
+func scopeID(ip netip.Addr, ifi int) int {
 	if ip.Is6() && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast()) {
 		return ifi
 	}

@@ -12,19 +12,19 @@ import (
 // source is the sockets that a link with Config.SeparateSourcePort sends from: one that
 // sends to anybody, and one, of the same port, that is connected to whom single
 // datagrams went of late. Neither is ever read.
-type source struct {
+type sourceSockets struct {
 	fd, peer  int    // -1 without SeparateSourcePort
 	header    header // of the datagrams that peer sends
 	connected bool
-	hot       bool // connected, and to where the single datagrams of now go
+	usePeer   bool // connected, and to where the single datagrams of now go
 }
 
 // hotAfter is how many single datagrams in a row make it worth while to connect
 // to where they go, which takes about as long as sending ten.
-const hotAfter = 64
+const connectAfter = 64
 
 // open opens both sockets and returns the address that they send from.
-func (s *source) open(o *socketOptions) (from netip.AddrPort, err error) {
+func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) {
 	from = netip.AddrPortFrom(o.Local.Addr(), 0)
 	for _, fd := range []*int{&s.fd, &s.peer} {
 		if *fd, err = o.newSocket(); err != nil {
@@ -38,7 +38,7 @@ func (s *source) open(o *socketOptions) (from netip.AddrPort, err error) {
 				return from, fmt.Errorf("set %s: %w", opt.name, err)
 			}
 		}
-		if from, err = bind(*fd, from, o.owner.index); err != nil {
+		if from, err = bind(*fd, from, o.iface.index); err != nil {
 			return from, err
 		}
 		if _, err = o.setDefaults(*fd); err != nil {
@@ -48,7 +48,7 @@ func (s *source) open(o *socketOptions) (from netip.AddrPort, err error) {
 	return from, nil
 }
 
-func (s *source) close() {
+func (s *sourceSockets) close() {
 	for _, fd := range []int{s.fd, s.peer} {
 		if fd >= 0 {
 			unix.Close(fd)
@@ -68,18 +68,18 @@ func (l *Link) sendFD() int {
 // of single datagrams to the same place it sees to that.
 func (l *Link) connectedTo(m *message) bool {
 	s := &l.source
-	switch l.out.singles {
+	switch l.out.singleRun {
 	case 1:
-		s.hot = s.connected && s.header == m.header
-	case hotAfter:
-		if s.peer >= 0 && !s.hot {
+		s.usePeer = s.connected && s.header == m.header
+	case connectAfter:
+		if s.peer >= 0 && !s.usePeer {
 			s.connect(m)
 		}
 	}
-	return s.hot
+	return s.usePeer
 }
 
-func (s *source) connect(m *message) {
+func (s *sourceSockets) connect(m *message) {
 	_, _, errno := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(s.peer), uintptr(unsafe.Pointer(&m.addr)), uintptr(m.addrLen))
-	s.header, s.connected, s.hot = m.header, errno == 0, errno == 0
+	s.header, s.connected, s.usePeer = m.header, errno == 0, errno == 0
 }

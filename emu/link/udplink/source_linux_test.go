@@ -51,13 +51,13 @@ func TestALinkWithASourceOfItsOwnSendsFromOnePortOnly(t *testing.T) {
 	// in batches and alone.
 	for round := range 3 {
 		for _, to := range []*Link{b, c, b} {
-			for i := range hotAfter + 10 {
+			for i := range connectAfter + 10 {
 				d := passOne(t, a, to, "x")
 				if d.Src != a.Info().Source || d.Dst != local(to) {
 					t.Fatalf("round %d, datagram %d: from %v to %v, want from %v", round, i, d.Src, d.Dst, a.Info().Source)
 				}
 			}
-			if !a.source.hot {
+			if !a.source.usePeer {
 				t.Fatal("many datagrams to one peer did not make it connect")
 			}
 			batch := []link.Datagram{{Dst: local(to), Payload: []byte("12")}, {Dst: local(to), Payload: []byte("12")}, {Dst: local(to), Payload: []byte("123")}}
@@ -83,7 +83,7 @@ func TestALinkWithASourceOfItsOwnSendsFromOnePortOnly(t *testing.T) {
 // are without one, and no more of them.
 func TestAConnectedSourceSurvivesAPeerThatGoes(t *testing.T) {
 	a, b := ownSource(t, "[::1]:0"), ownSource(t, "[::1]:0")
-	for range hotAfter + 1 {
+	for range connectAfter + 1 {
 		passOne(t, a, b, "x")
 	}
 	addr := local(b)

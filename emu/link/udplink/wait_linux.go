@@ -16,9 +16,9 @@ import (
 // sleeper lets one goroutine sleep on the link's sockets, while another may
 // drive the link, and anybody wake it.
 type sleeper struct {
-	event int // eventfd; -1 before open
-	state atomic.Uint32
-	held  atomic.Bool // Recv has read more than it delivered
+	eventFD     int // eventfd; -1 before open
+	state       atomic.Uint32
+	undelivered atomic.Bool // Recv has read more than it delivered
 	// watched are the eventfd, the socket and the groups' sockets. The driver
 	// replaces the list; the sleeper, who may be another goroutine, looks at it
 	// before each sleep.
@@ -34,19 +34,19 @@ const (
 )
 
 func (s *sleeper) open(fd int) (err error) {
-	s.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	s.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		s.event = -1
+		s.eventFD = -1
 		return os.NewSyscallError("eventfd", err)
 	}
-	s.watch(s.event)
+	s.watch(s.eventFD)
 	s.watch(fd)
 	return nil
 }
 
 func (s *sleeper) close() {
 	if s.watched.Load() != nil {
-		unix.Close(s.event)
+		unix.Close(s.eventFD)
 	}
 }
 
@@ -58,7 +58,7 @@ func (s *sleeper) watch(fd int) {
 	}
 	fds = append(fds, int32(fd))
 	s.watched.Store(&fds)
-	s.nudge() // a sleep under way does not watch fd
+	s.wakeIfAsleep() // a sleep under way does not watch fd
 }
 
 func (s *sleeper) unwatch(fd int) {
@@ -73,37 +73,37 @@ func (s *sleeper) unwatch(fd int) {
 
 // hold says whether datagrams wait that no socket has any more. The driver may
 // stop receiving with some left: then it is the sleeper's turn.
-func (s *sleeper) hold(held bool) {
-	if held == s.held.Load() {
+func (s *sleeper) setUndelivered(held bool) {
+	if held == s.undelivered.Load() {
 		return
 	}
-	s.held.Store(held)
+	s.undelivered.Store(held)
 	if held {
-		s.nudge()
+		s.wakeIfAsleep()
 	}
 }
 
 // WaitReadable blocks until a datagram waits, d has passed (forever if d is
 // negative), Wake is called or the link is closed.
 func (l *Link) WaitReadable(d time.Duration) error {
-	if !l.gate.enter() {
+	if !l.users.enter() {
 		return link.ErrClosed
 	}
 	err := l.sleep.sleep(d)
-	l.gate.leave()
+	l.users.leave()
 	return err
 }
 
 // Wake ends a WaitReadable under way, or the next one if there is none.
 func (l *Link) Wake() {
-	if l.gate.enter() {
+	if l.users.enter() {
 		l.sleep.wake()
-		l.gate.leave()
+		l.users.leave()
 	}
 }
 
 func (s *sleeper) sleep(d time.Duration) (err error) {
-	if s.held.Load() {
+	if s.undelivered.Load() {
 		return nil
 	}
 	if !s.state.CompareAndSwap(awake, asleep) {
@@ -111,7 +111,7 @@ func (s *sleeper) sleep(d time.Duration) (err error) {
 		return nil
 	}
 	// Who holds or watches something from here on sees that somebody is asleep.
-	if !s.held.Load() {
+	if !s.undelivered.Load() {
 		if d != 0 {
 			// A goroutine that the driver has just made runnable may be queued on
 			// the driver's processor, which sleeps with it: it would wait until the
@@ -123,7 +123,7 @@ func (s *sleeper) sleep(d time.Duration) (err error) {
 	if s.state.Swap(awake) == woken {
 		// The waker may not have written yet: then the next sleep ends early.
 		var count [8]byte
-		unix.Read(s.event, count[:])
+		unix.Read(s.eventFD, count[:])
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (s *sleeper) wake() {
 }
 
 // nudge ends the sleep under way, if there is one.
-func (s *sleeper) nudge() {
+func (s *sleeper) wakeIfAsleep() {
 	if s.state.CompareAndSwap(asleep, woken) {
 		s.signal()
 	}
@@ -144,7 +144,7 @@ func (s *sleeper) nudge() {
 
 func (s *sleeper) signal() {
 	one := [8]byte{1} // any count but zero, in either byte order
-	unix.Write(s.event, one[:])
+	unix.Write(s.eventFD, one[:])
 }
 
 // poll sleeps in the kernel. Go's own poller wakes a goroutine no sooner, as

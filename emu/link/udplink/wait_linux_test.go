@@ -149,9 +149,9 @@ func TestHoldingEndsASleepThatSawNothing(t *testing.T) {
 	l := loopLink(t)
 	took := waitFor(l, -1)
 	asleepNow(l)
-	l.sleep.hold(true)
+	l.sleep.setUndelivered(true)
 	ended(t, took)
-	l.sleep.hold(false)
+	l.sleep.setUndelivered(false)
 }
 
 func TestCloseEndsAWait(t *testing.T) {

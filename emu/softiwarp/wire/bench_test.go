@@ -27,7 +27,7 @@ func BenchmarkStream(b *testing.B) {
 			d := NewDeframer(framing)
 			b.SetBytes(int64(len(u)))
 			for b.Loop() {
-				d.at = 0 // the same place of the stream each time
+				d.offset = 0 // the same place of the stream each time
 				if _, _, ok := d.Next(wire); !ok {
 					b.Fatal("no FPDU")
 				}

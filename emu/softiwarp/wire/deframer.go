@@ -39,12 +39,12 @@ func (c CRCStatus) String() string {
 // is wrong, so is all that comes after. That shows as CRCBad or MarkerMismatch,
 // and it is the caller who gives up.
 type Deframer struct {
-	framing Framing
-	at      uint64 // position of the FPDU under way
-	have    int    // octets of it that have passed
-	buf     []byte // those that were not skipped, or else what Next has returned
-	hole    bool   // octets were skipped: what comes after them is of no use
-	full    bool   // buf is what Next has returned
+	framing  Framing
+	offset   uint64 // position of the FPDU under way
+	received int    // octets of it that have passed
+	buf      []byte // those that were not skipped, or else what Next has returned
+	skipped  bool   // octets were skipped: what comes after them is of no use
+	returned bool   // buf is what Next has returned
 }
 
 // NewDeframer returns a deframer for the octets after the start-up frame.
@@ -53,23 +53,23 @@ func NewDeframer(f Framing) *Deframer { return NewDeframerAt(f, 0) }
 // NewDeframerAt returns a deframer for a stream whose next FPDU begins at
 // position at, counted from the octet after the start-up frame: an observer may
 // come late. Without markers the position only serves to be reported.
-func NewDeframerAt(f Framing, at uint64) *Deframer { return &Deframer{framing: f, at: at} }
+func NewDeframerAt(f Framing, at uint64) *Deframer { return &Deframer{framing: f, offset: at} }
 
 // At is the position of the FPDU under way, or of the next.
-func (d *Deframer) Offset() uint64 { return d.at }
+func (d *Deframer) Offset() uint64 { return d.offset }
 
 // Pending is how many octets of the FPDU under way have passed.
 func (d *Deframer) Pending() int {
-	if d.full {
+	if d.returned {
 		return 0
 	}
-	return d.have
+	return d.received
 }
 
 // Begun is what has come of the ULPDU of the FPDU under way, in a stream without
 // markers. It is valid until the next call of Next.
 func (d *Deframer) PartialULPDU() []byte {
-	if d.full || d.hole || d.framing.Markers || len(d.buf) < ULPDULengthLen {
+	if d.returned || d.skipped || d.framing.Markers || len(d.buf) < ULPDULengthLen {
 		return nil
 	}
 	n := int(binary.BigEndian.Uint16(d.buf))
@@ -79,14 +79,14 @@ func (d *Deframer) PartialULPDU() []byte {
 // Missing is how many octets the FPDU under way still lacks, or 0 if there is
 // none or its length is not known yet, and how long its pad is.
 func (d *Deframer) Missing() (octets, pad int) {
-	if d.full {
+	if d.returned {
 		return 0, 0
 	}
 	n, known := d.extent(d.buf)
 	if !known {
 		return 0, 0
 	}
-	return n - d.have, PadLen(int(binary.BigEndian.Uint16(d.buf[d.lead():])))
+	return n - d.received, PadLen(int(binary.BigEndian.Uint16(d.buf[d.markerPrefixLen():])))
 }
 
 // Next takes octets from the front of b, up to the end of an FPDU. If it found
@@ -96,20 +96,20 @@ func (d *Deframer) Missing() (octets, pad int) {
 // The ULPDU lies in b if the whole FPDU does and no marker splits it, else in a
 // buffer of the deframer. It is valid until the next call, and as long as b is.
 func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
-	d.renew()
-	if d.have == 0 {
+	d.discardReturned()
+	if d.received == 0 {
 		if n, known := d.extent(b); known && n <= len(b) {
 			return d.finish(b[:n]), b[n:], true
 		}
 	}
 	for len(b) > 0 {
 		n, known := d.extent(d.buf)
-		take := min(n-d.have, len(b))
-		if !d.hole {
+		take := min(n-d.received, len(b))
+		if !d.skipped {
 			d.buf = append(d.buf, b[:take]...)
 		}
-		d.have, b = d.have+take, b[take:]
-		if known && d.have == n {
+		d.received, b = d.received+take, b[take:]
+		if known && d.received == n {
 			return d.finish(d.buf), b, true
 		}
 	}
@@ -122,7 +122,7 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 // false and rest is not 0, a length was among what is missing, and the deframer
 // has lost the stream: use another one.
 func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {
-	d.renew()
+	d.discardReturned()
 	if n == 0 {
 		return f, 0, false
 	}
@@ -130,24 +130,24 @@ func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {
 	if !known {
 		return f, n, false
 	}
-	d.hole = true
-	take := min(end-d.have, n)
-	if d.have += take; d.have == end {
+	d.skipped = true
+	take := min(end-d.received, n)
+	if d.received += take; d.received == end {
 		return d.finish(d.buf), n - take, true
 	}
 	return f, 0, false
 }
 
 // renew forgets what was returned last.
-func (d *Deframer) renew() {
-	if d.full {
-		d.buf, d.have, d.hole, d.full = d.buf[:0], 0, false, false
+func (d *Deframer) discardReturned() {
+	if d.returned {
+		d.buf, d.received, d.skipped, d.returned = d.buf[:0], 0, false, false
 	}
 }
 
 // lead is how many octets stand before the ULPDU_Length.
-func (d *Deframer) lead() int {
-	if d.framing.Markers && d.at%MarkerInterval == 0 {
+func (d *Deframer) markerPrefixLen() int {
+	if d.framing.Markers && d.offset%MarkerInterval == 0 {
 		return MarkerLen
 	}
 	return 0
@@ -156,24 +156,24 @@ func (d *Deframer) lead() int {
 // extent returns how many octets of the stream belong to the FPDU that raw
 // begins, or, if known is false, how many it takes to tell.
 func (d *Deframer) extent(raw []byte) (n int, known bool) {
-	lead := d.lead()
+	lead := d.markerPrefixLen()
 	if len(raw) < lead+ULPDULengthLen {
 		return lead + ULPDULengthLen, false
 	}
 	n = FPDULen(int(binary.BigEndian.Uint16(raw[lead:])))
 	if d.framing.Markers {
-		n += MarkerLen * markersWithin(d.at+uint64(lead), n)
+		n += MarkerLen * markersWithin(d.offset+uint64(lead), n)
 	}
 	return lead + n, true
 }
 
 // finish makes an FPDU of raw, all of it or what precedes a hole, and moves on.
 func (d *Deframer) finish(raw []byte) FPDU {
-	lead := d.lead()
+	lead := d.markerPrefixLen()
 	wireLen, _ := d.extent(raw)
-	f := FPDU{Length: int(binary.BigEndian.Uint16(raw[lead:])), Offset: d.at, WireLen: wireLen}
+	f := FPDU{Length: int(binary.BigEndian.Uint16(raw[lead:])), Offset: d.offset, WireLen: wireLen}
 	switch {
-	case d.hole:
+	case d.skipped:
 		f.CRCStatus = CRCUnknown
 	case d.framing.CRC:
 		f.CRCStatus = CRCBad
@@ -183,13 +183,13 @@ func (d *Deframer) finish(raw []byte) FPDU {
 	}
 	body := raw
 	if d.framing.Markers {
-		f.Markers = (lead + MarkerLen*markersWithin(d.at+uint64(lead), FPDULen(f.Length))) / MarkerLen
+		f.Markers = (lead + MarkerLen*markersWithin(d.offset+uint64(lead), FPDULen(f.Length))) / MarkerLen
 		f.MarkerMismatch = d.markersLie(raw, lead)
 		body = d.strip(raw, lead)
 	}
 	f.fill(body[ULPDULengthLen:])
-	d.at += uint64(wireLen)
-	d.full = true
+	d.offset += uint64(wireLen)
+	d.returned = true
 	return f
 }
 
@@ -210,7 +210,7 @@ func (d *Deframer) markersLie(raw []byte, lead int) bool {
 	if lead > 0 && markerBack(raw) != 0 {
 		return true
 	}
-	for i := lead + toMarker(d.at+uint64(lead)); i+MarkerLen <= len(raw); i += MarkerInterval {
+	for i := lead + toMarker(d.offset+uint64(lead)); i+MarkerLen <= len(raw); i += MarkerInterval {
 		if markerBack(raw[i:]) != uint16(i-lead) {
 			return true
 		}
@@ -223,7 +223,7 @@ func markerBack(b []byte) uint16 { return binary.BigEndian.Uint16(b[2:]) &^ 3 }
 // strip returns raw without its markers: a part of it if nothing but the lead
 // has to go, else in d.buf, which raw may lie in.
 func (d *Deframer) strip(raw []byte, lead int) []byte {
-	n := toMarker(d.at + uint64(lead))
+	n := toMarker(d.offset + uint64(lead))
 	raw = raw[lead:]
 	if n >= len(raw) {
 		return raw

@@ -286,7 +286,7 @@ func TestDeframerDoesNotAllocate(t *testing.T) {
 		buf, u := make([]byte, 0, len(b)), sent[0]
 		d := NewDeframer(framing)
 		pass := func(piece int) {
-			d.at = 0
+			d.offset = 0
 			for rest := b; len(rest) > 0; {
 				n := min(piece, len(rest))
 				for p := rest[:n]; len(p) > 0; {
@@ -367,8 +367,8 @@ func FuzzDeframer(f *testing.F) {
 				t.Fatalf("FPDU at %d differs when written again", f.Offset)
 			}
 		}
-		if whole.at+uint64(whole.Pending()) != uint64(len(b)) {
-			t.Fatalf("at %d with %d pending of %d octets", whole.at, whole.Pending(), len(b))
+		if whole.offset+uint64(whole.Pending()) != uint64(len(b)) {
+			t.Fatalf("at %d with %d pending of %d octets", whole.offset, whole.Pending(), len(b))
 		}
 		i := 0
 		for rest := b; len(rest) > 0; {

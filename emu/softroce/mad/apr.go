@@ -57,7 +57,7 @@ type APR struct {
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *APR) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)
 	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
 	p[8], p[9] = m.InfoLen, uint8(m.Status)
@@ -68,7 +68,7 @@ func (m *APR) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *APR) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("APR", b)
+	p, rest, err := splitBody("APR", b)
 	if err != nil {
 		return nil, err
 	}

@@ -13,13 +13,13 @@ var zeroBody [BodyLen]byte
 
 // grow appends a zeroed body to b and returns the extended slice and the body
 // within it, so that fields can be put at the offsets the tables give.
-func grow(b []byte) (all, body []byte) {
+func appendBody(b []byte) (all, body []byte) {
 	b = append(b, zeroBody[:]...)
 	return b, b[len(b)-BodyLen:]
 }
 
 // cut splits b into a body and the rest.
-func cut(name string, b []byte) (body, rest []byte, err error) {
+func splitBody(name string, b []byte) (body, rest []byte, err error) {
 	if len(b) < BodyLen {
 		return nil, nil, fmt.Errorf("%s: %w: %d of %d bytes", name, ErrShort, len(b), BodyLen)
 	}

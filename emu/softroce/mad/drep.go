@@ -13,7 +13,7 @@ type DREP struct {
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *DREP) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)
 	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
 	copy(p[8:], m.PrivateData[:])
@@ -22,7 +22,7 @@ func (m *DREP) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *DREP) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("DREP", b)
+	p, rest, err := splitBody("DREP", b)
 	if err != nil {
 		return nil, err
 	}

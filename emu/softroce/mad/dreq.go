@@ -14,7 +14,7 @@ type DREQ struct {
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *DREQ) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)
 	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
 	put24(p[8:], m.RemoteQPN, 0)
@@ -24,7 +24,7 @@ func (m *DREQ) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *DREQ) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("DREQ", b)
+	p, rest, err := splitBody("DREQ", b)
 	if err != nil {
 		return nil, err
 	}

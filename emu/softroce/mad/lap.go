@@ -16,7 +16,7 @@ type LAP struct {
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *LAP) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)
 	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
 	put24(p[12:], m.RemoteQPN, m.RemoteRespTimeout<<3)
@@ -27,7 +27,7 @@ func (m *LAP) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *LAP) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("LAP", b)
+	p, rest, err := splitBody("LAP", b)
 	if err != nil {
 		return nil, err
 	}

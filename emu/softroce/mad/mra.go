@@ -15,7 +15,7 @@ type MRA struct {
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *MRA) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)
 	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
 	p[8] = uint8(m.About) << 6
@@ -26,7 +26,7 @@ func (m *MRA) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *MRA) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("MRA", b)
+	p, rest, err := splitBody("MRA", b)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (m *REJ) AdditionalInfo() []byte { return m.Info[:min(int(m.InfoLen), REJIn
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *REJ) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)
 	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
 	p[8] = uint8(m.About) << 6
@@ -46,7 +46,7 @@ func (m *REJ) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REJ) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("REJ", b)
+	p, rest, err := splitBody("REJ", b)
 	if err != nil {
 		return nil, err
 	}

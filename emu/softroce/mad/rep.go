@@ -36,7 +36,7 @@ type REP struct {
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *REP) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)
 	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
 	binary.BigEndian.PutUint32(p[8:], m.LocalQKey)
@@ -53,7 +53,7 @@ func (m *REP) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REP) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("REP", b)
+	p, rest, err := splitBody("REP", b)
 	if err != nil {
 		return nil, err
 	}

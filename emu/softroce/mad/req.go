@@ -51,7 +51,7 @@ type REQ struct {
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *REQ) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)
 	binary.BigEndian.PutUint32(p[4:], m.VendorID&0xFFFFFF)
 	binary.BigEndian.PutUint64(p[8:], uint64(m.ServiceID))
@@ -72,7 +72,7 @@ func (m *REQ) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REQ) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("REQ", b)
+	p, rest, err := splitBody("REQ", b)
 	if err != nil {
 		return nil, err
 	}

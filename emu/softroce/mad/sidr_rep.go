@@ -52,7 +52,7 @@ type SIDRREP struct {
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *SIDRREP) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.RequestID)
 	p[4], p[5] = uint8(m.Status), m.InfoLen
 	binary.BigEndian.PutUint16(p[6:], uint16(m.VendorID>>8))
@@ -66,7 +66,7 @@ func (m *SIDRREP) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *SIDRREP) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("SIDR_REP", b)
+	p, rest, err := splitBody("SIDR_REP", b)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ type SIDRREQ struct {
 
 // Append appends m's body in wire order and returns the extended slice.
 func (m *SIDRREQ) Append(b []byte) []byte {
-	b, p := grow(b)
+	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.RequestID)
 	binary.BigEndian.PutUint16(p[4:], m.PKey)
 	binary.BigEndian.PutUint64(p[8:], uint64(m.ServiceID))
@@ -25,7 +25,7 @@ func (m *SIDRREQ) Append(b []byte) []byte {
 
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *SIDRREQ) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := cut("SIDR_REQ", b)
+	p, rest, err := splitBody("SIDR_REQ", b)
 	if err != nil {
 		return nil, err
 	}

@@ -89,19 +89,19 @@ func NewICRC(src, dst netip.AddrPort) ICRC {
 // with the given IPv4 identification. b holds at least a BTH, byte 4 of which
 // counts as ones; it is not modified.
 func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
-	register := afterBTH(c.afterHeaders(ipID, len(b)+ICRCLen), (*[BTHLen]byte)(b))
-	if rest := b[BTHLen:]; len(rest) >= shortest {
+	register := updateBTH(c.updateHeaders(ipID, len(b)+ICRCLen), (*[BTHLen]byte)(b))
+	if rest := b[BTHLen:]; len(rest) >= minHashedLen {
 		return crc32.Update(^uint32(register), crc32.IEEETable, rest)
 	}
-	return ^uint32(afterShort(register, b[BTHLen:]))
+	return ^uint32(updateShort(register, b[BTHLen:]))
 }
 
 // shortest is the least that hash/crc32 is faster for: from there on it uses
 // the processor's instructions, below it mostly goes byte by byte.
-const shortest = 64
+const minHashedLen = 64
 
 // afterShort takes the register over b, eight bytes at a time.
-func afterShort(register poly, b []byte) poly {
+func updateShort(register poly, b []byte) poly {
 	// The effects of a BTH's last bytes are those of the last bytes of anything.
 	e := (*[8]effect)(bthBytes[BTHLen-8:])
 	for ; len(b) >= 8; b = b[8:] {
@@ -116,7 +116,7 @@ func afterShort(register poly, b []byte) poly {
 }
 
 // afterHeaders returns the register after the UDP header.
-func (c ICRC) afterHeaders(ipID uint16, udpPayloadLen int) poly {
+func (c ICRC) updateHeaders(ipID uint16, udpPayloadLen int) poly {
 	length := uint16(UDPHeaderLen + udpPayloadLen)
 	if c.ipv6 {
 		return c.headers ^ ipv6Lens.of(length)
@@ -125,7 +125,7 @@ func (c ICRC) afterHeaders(ipID uint16, udpPayloadLen int) poly {
 }
 
 // afterBTH takes the register over a BTH, byte 4 as ones.
-func afterBTH(register poly, bth *[BTHLen]byte) poly {
+func updateBTH(register poly, bth *[BTHLen]byte) poly {
 	register ^= poly(binary.LittleEndian.Uint32(bth[:]))
 	return bthBytes[0][byte(register)] ^ bthBytes[1][byte(register>>8)] ^
 		bthBytes[2][byte(register>>16)] ^ bthBytes[3][byte(register>>24)] ^

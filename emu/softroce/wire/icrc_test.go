@@ -47,11 +47,11 @@ func TestICRCWorkedExample(t *testing.T) {
 	h := ip11to12(0xc93f, 0x953e)
 	body := fromHex(t, "1100ffff0000001f004bcf5b1f000001")
 	c := NewICRC(h.Src, h.Dst)
-	register := c.afterHeaders(h.ID, len(body)+ICRCLen)
+	register := c.updateHeaders(h.ID, len(body)+ICRCLen)
 	if register != 0x896e3717 {
 		t.Errorf("register after IP and UDP = %08x, want 896e3717", register)
 	}
-	if register = afterBTH(register, (*[BTHLen]byte)(body)); register != 0x4b53859e {
+	if register = updateBTH(register, (*[BTHLen]byte)(body)); register != 0x4b53859e {
 		t.Errorf("register after the BTH = %08x, want 4b53859e", register)
 	}
 	if sum := c.Sum(h.ID, body); sum != 0x4a7b51d3 {
@@ -238,9 +238,9 @@ func TestICRCDoesNotAllocate(t *testing.T) {
 		c := h.ICRC()
 		c.Seal(5, b)
 		for name, fn := range map[string]func(){
-			"NewICRC":    func() { c = NewICRC(h.Src, h.Dst) },
-			"Seal":       func() { c.Seal(5, b) },
-			"Check":      func() { c.Check(5, b) },
+			"NewICRC":      func() { c = NewICRC(h.Src, h.Dst) },
+			"Seal":         func() { c.Seal(5, b) },
+			"Check":        func() { c.Check(5, b) },
 			"CheckAnyIPID": func() { c.CheckAnyIPID(b) },
 		} {
 			if n := testing.AllocsPerRun(100, fn); n != 0 {

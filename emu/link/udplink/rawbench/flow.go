@@ -7,7 +7,7 @@ import (
 
 // stall is how long a stream may stand still before what is missing is taken
 // for lost.
-const stall = 200 * time.Millisecond
+const stallTimeout = 200 * time.Millisecond
 
 // flow is the perfect flow control between the two goroutines of a stream.
 // Each field is written by one side only.
@@ -33,7 +33,7 @@ func (f *flow) waitRoom(sent, base, window uint64) (newBase uint64) {
 			switch {
 			case since.IsZero():
 				since = time.Now()
-			case time.Since(since) > stall:
+			case time.Since(since) > stallTimeout:
 				return sent
 			}
 			yield()
@@ -42,16 +42,16 @@ func (f *flow) waitRoom(sent, base, window uint64) (newBase uint64) {
 }
 
 // idle decides when a receiver that finds nothing may stop.
-type idle struct {
+type idleTimer struct {
 	spins int
 	since time.Time
 }
 
-func (i *idle) reset() { *i = idle{} }
+func (i *idleTimer) reset() { *i = idleTimer{} }
 
 // over reports whether the stream has ended: all arrived, or nothing has for
 // the length of a stall although the sender has finished.
-func (i *idle) over(f *flow, next uint64) bool {
+func (i *idleTimer) streamEnded(f *flow, next uint64) bool {
 	if f.failed.Load() || (f.finished.Load() && next >= f.sent.Load()) {
 		return true
 	}
@@ -65,5 +65,5 @@ func (i *idle) over(f *flow, next uint64) bool {
 	if i.since.IsZero() {
 		i.since = time.Now()
 	}
-	return time.Since(i.since) > stall
+	return time.Since(i.since) > stallTimeout
 }

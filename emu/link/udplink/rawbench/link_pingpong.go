@@ -66,7 +66,7 @@ func (p *linkPlayer) receive() error {
 		if n, err := p.l.Recv(0, p.in[:]); n > 0 || err != nil {
 			return err
 		}
-		if (turns%4096 == 0 || p.waiter != nil) && late(&deadline) {
+		if (turns%4096 == 0 || p.waiter != nil) && timedOut(&deadline) {
 			return errNoReply
 		}
 	}

@@ -58,13 +58,13 @@ type linkReceiver struct {
 	ds []link.Datagram
 }
 
-func (r *linkReceiver) receive(o *opener) (int, error) {
+func (r *linkReceiver) receive(o *segmentReader) (int, error) {
 	n, err := r.l.Recv(0, r.ds)
 	if err != nil {
 		return 0, fmt.Errorf("link stream: receive: %w", err)
 	}
 	for i := range r.ds[:n] {
-		o.open(r.ds[i].Payload)
+		o.read(r.ds[i].Payload)
 	}
 	return n, nil
 }

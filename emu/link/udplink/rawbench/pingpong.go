@@ -65,7 +65,7 @@ func (r PingPongResult) String() string {
 }
 
 // player is one side of a ping-pong.
-type player interface {
+type endpointIO interface {
 	send() error
 	// receive returns when a datagram has arrived, or fails after replyTimeout.
 	receive() error
@@ -79,7 +79,7 @@ const replyTimeout = 20 * time.Second
 
 // late reports whether replyTimeout has passed since its first call with
 // deadline.
-func late(deadline *time.Time) bool {
+func timedOut(deadline *time.Time) bool {
 	now := time.Now()
 	if deadline.IsZero() {
 		*deadline = now.Add(replyTimeout)
@@ -88,7 +88,7 @@ func late(deadline *time.Time) bool {
 }
 
 // runPingPong plays with b on a goroutine of its own.
-func runPingPong(cfg PingPongConfig, a, b player) (PingPongResult, error) {
+func runPingPong(cfg PingPongConfig, a, b endpointIO) (PingPongResult, error) {
 	const warmup = 4 // blocks
 	blocks := warmup + cfg.Rounds/blockRounds
 	echoed := make(chan error, 1)
@@ -114,7 +114,7 @@ func runPingPong(cfg PingPongConfig, a, b player) (PingPongResult, error) {
 }
 
 // pingBlock times one block of round trips.
-func pingBlock(p player) (time.Duration, error) {
+func pingBlock(p endpointIO) (time.Duration, error) {
 	start := time.Now()
 	for range blockRounds {
 		err := p.send()
@@ -128,7 +128,7 @@ func pingBlock(p player) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-func echo(p player, rounds int) error {
+func echo(p endpointIO, rounds int) error {
 	for range rounds {
 		err := p.receive()
 		if err == nil {

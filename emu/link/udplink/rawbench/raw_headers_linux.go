@@ -11,15 +11,15 @@ import (
 
 // headerPlayer is a rawPlayer that also learns who sent a datagram, with which
 // traffic class and hop limit.
-type headerPlayer struct {
-	rawPlayer
+type rawHeaderEnd struct {
+	rawEnd
 	name    unix.RawSockaddrInet6
 	iov     unix.Iovec
 	control [128]byte
 	msg     unix.Msghdr
 }
 
-func newHeaderPlayer(s *socket, cfg PingPongConfig) (*headerPlayer, error) {
+func newRawHeaderEnd(s *socket, cfg PingPongConfig) (*rawHeaderEnd, error) {
 	level, opts := unix.IPPROTO_IPV6, []int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT}
 	if s.addr.Addr().Is4() {
 		level, opts = unix.IPPROTO_IP, []int{unix.IP_RECVTOS, unix.IP_RECVTTL}
@@ -29,7 +29,7 @@ func newHeaderPlayer(s *socket, cfg PingPongConfig) (*headerPlayer, error) {
 			return nil, fmt.Errorf("raw ping-pong: ask for headers: %w", err)
 		}
 	}
-	p := &headerPlayer{rawPlayer: *newRawPlayer(s, cfg)}
+	p := &rawHeaderEnd{rawEnd: *newRawEnd(s, cfg)}
 	p.iov.Base = &p.buf[0]
 	p.iov.SetLen(len(p.buf))
 	p.msg = unix.Msghdr{Name: (*byte)(unsafe.Pointer(&p.name)), Iov: &p.iov, Control: &p.control[0]}
@@ -37,7 +37,7 @@ func newHeaderPlayer(s *socket, cfg PingPongConfig) (*headerPlayer, error) {
 	return p, nil
 }
 
-func (p *headerPlayer) receive() error {
+func (p *rawHeaderEnd) receive() error {
 	var deadline time.Time
 	for spins := 1; ; spins++ {
 		p.msg.Namelen = unix.SizeofSockaddrInet6
@@ -55,7 +55,7 @@ func (p *headerPlayer) receive() error {
 		default:
 			return fmt.Errorf("recvmsg: %w", errno)
 		}
-		if (p.block || spins%4096 == 0) && late(&deadline) {
+		if (p.block || spins%4096 == 0) && timedOut(&deadline) {
 			return errNoReply
 		}
 	}

@@ -30,30 +30,30 @@ func PingPong(a, b Endpoint, cfg PingPongConfig) (PingPongResult, error) {
 		}
 	}
 	if cfg.Headers {
-		pa, err := newHeaderPlayer(sa, cfg)
+		pa, err := newRawHeaderEnd(sa, cfg)
 		if err != nil {
 			return PingPongResult{}, err
 		}
-		pb, err := newHeaderPlayer(sb, cfg)
+		pb, err := newRawHeaderEnd(sb, cfg)
 		if err != nil {
 			return PingPongResult{}, err
 		}
 		return runPingPong(cfg, pa, pb)
 	}
-	return runPingPong(cfg, newRawPlayer(sa, cfg), newRawPlayer(sb, cfg))
+	return runPingPong(cfg, newRawEnd(sa, cfg), newRawEnd(sb, cfg))
 }
 
-type rawPlayer struct {
+type rawEnd struct {
 	s     *socket
 	buf   []byte
 	block bool
 }
 
-func newRawPlayer(s *socket, cfg PingPongConfig) *rawPlayer {
-	return &rawPlayer{s: s, buf: make([]byte, cfg.Bytes), block: cfg.Block}
+func newRawEnd(s *socket, cfg PingPongConfig) *rawEnd {
+	return &rawEnd{s: s, buf: make([]byte, cfg.Bytes), block: cfg.Block}
 }
 
-func (p *rawPlayer) send() error {
+func (p *rawEnd) send() error {
 	for {
 		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(p.s.fd), uintptr(unsafe.Pointer(&p.buf[0])),
 			uintptr(len(p.buf)), 0, uintptr(unsafe.Pointer(&p.s.peer)), uintptr(p.s.peerSize))
@@ -67,7 +67,7 @@ func (p *rawPlayer) send() error {
 	}
 }
 
-func (p *rawPlayer) receive() error {
+func (p *rawEnd) receive() error {
 	if p.block {
 		return p.sleep()
 	}
@@ -81,13 +81,13 @@ func (p *rawPlayer) receive() error {
 		default:
 			return fmt.Errorf("recvfrom: %w", errno)
 		}
-		if spins%4096 == 0 && late(&deadline) {
+		if spins%4096 == 0 && timedOut(&deadline) {
 			return errNoReply
 		}
 	}
 }
 
-func (p *rawPlayer) sleep() error {
+func (p *rawEnd) sleep() error {
 	for {
 		_, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(p.s.fd), uintptr(unsafe.Pointer(&p.buf[0])), uintptr(len(p.buf)), 0, 0, 0)
 		switch errno {

@@ -92,7 +92,7 @@ func newRawReceiver(s *socket, cfg StreamConfig) *rawReceiver {
 	return r
 }
 
-func (r *rawReceiver) receive(o *opener) (int, error) {
+func (r *rawReceiver) receive(o *segmentReader) (int, error) {
 	r.msg.SetControllen(len(r.control))
 	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(r.s.fd), uintptr(unsafe.Pointer(&r.msg)), 0, 0, 0, 0)
 	switch errno {
@@ -105,7 +105,7 @@ func (r *rawReceiver) receive(o *opener) (int, error) {
 	segments := 0
 	for b := r.buf[:n]; len(b) > 0; segments++ {
 		size := min(r.segment, len(b))
-		o.open(b[:size])
+		o.read(b[:size])
 		b = b[size:]
 	}
 	return segments, nil

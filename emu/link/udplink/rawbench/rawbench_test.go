@@ -11,29 +11,29 @@ func TestSealedSegmentsOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, o := newSealer(cfg), newOpener(cfg)
+	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
 	seg := make([]byte, 1000)
 	for range 10 {
-		s.seal(seg)
-		o.open(seg)
+		s.write(seg)
+		o.read(seg)
 	}
 	if o.res.Received != 10 || o.res.Bytes != 10000 || o.next != 10 || o.res.Corrupt != 0 {
 		t.Errorf("opened %+v, next %d", o.res, o.next)
 	}
-	s.seal(seg)
+	s.write(seg)
 	for _, i := range []int{0, 500, 999} {
 		seg[i] ^= 1
-		o.open(seg)
+		o.read(seg)
 		seg[i] ^= 1
 	}
-	o.open(seg[:999])
-	o.open(nil)
+	o.read(seg[:999])
+	o.read(nil)
 	if o.res.Corrupt != 5 || o.res.Received != 10 {
 		t.Errorf("3 flipped bits and 2 wrong lengths: %d corrupt, %d received", o.res.Corrupt, o.res.Received)
 	}
-	s.seq = probe
-	s.seal(seg)
-	if o.open(seg); o.res.Received != 10 || o.next != 10 {
+	s.seq = probeSeq
+	s.write(seg)
+	if o.read(seg); o.res.Received != 10 || o.next != 10 {
 		t.Error("a probe was counted")
 	}
 }

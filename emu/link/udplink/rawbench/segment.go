@@ -13,27 +13,27 @@ const (
 
 	// probe marks the sequence numbers of segments that only open the way: they
 	// make the kernel resolve the neighbour, and count nowhere.
-	probe = 1 << 63
+	probeSeq = 1 << 63
 )
 
 // sealer makes segments: a sequence number, bytes copied from application
 // memory, and a CRC32 of both.
-type sealer struct {
+type segmentWriter struct {
 	cfg StreamConfig
 	app []byte
 	off int
 	seq uint64
 }
 
-func newSealer(cfg StreamConfig) *sealer {
-	s := &sealer{cfg: cfg, app: make([]byte, cfg.AppBytes)}
+func newSegmentWriter(cfg StreamConfig) *segmentWriter {
+	s := &segmentWriter{cfg: cfg, app: make([]byte, cfg.AppBytes)}
 	for i := range s.app {
 		s.app[i] = byte(i * 7)
 	}
 	return s
 }
 
-func (s *sealer) seal(seg []byte) {
+func (s *segmentWriter) write(seg []byte) {
 	binary.LittleEndian.PutUint64(seg, s.seq)
 	s.seq++
 	body := len(seg) - crcBytes
@@ -51,7 +51,7 @@ func (s *sealer) seal(seg []byte) {
 
 // opener takes segments: it checks the CRC and copies the bytes to application
 // memory.
-type opener struct {
+type segmentReader struct {
 	cfg  StreamConfig
 	app  []byte
 	off  int
@@ -59,11 +59,11 @@ type opener struct {
 	res  StreamResult
 }
 
-func newOpener(cfg StreamConfig) *opener {
-	return &opener{cfg: cfg, app: make([]byte, cfg.AppBytes)}
+func newSegmentReader(cfg StreamConfig) *segmentReader {
+	return &segmentReader{cfg: cfg, app: make([]byte, cfg.AppBytes)}
 }
 
-func (o *opener) open(seg []byte) {
+func (o *segmentReader) read(seg []byte) {
 	body := len(seg) - crcBytes
 	if len(seg) != o.cfg.SegmentBytes ||
 		(!o.cfg.NoCRC && crc32.ChecksumIEEE(seg[:body]) != binary.LittleEndian.Uint32(seg[body:])) {
@@ -71,7 +71,7 @@ func (o *opener) open(seg []byte) {
 		return
 	}
 	seq := binary.LittleEndian.Uint64(seg)
-	if seq >= probe {
+	if seq >= probeSeq {
 		return
 	}
 	if !o.cfg.NoCopy {

@@ -17,17 +17,17 @@ type batchSender interface {
 
 // batchReceiver takes what has arrived, without blocking.
 type batchReceiver interface {
-	receive(o *opener) (segments int, err error)
+	receive(o *segmentReader) (segments int, err error)
 }
 
 // runStream drives the two ends, each on a goroutine of its own, and spins:
 // a stream at full speed never finds its socket empty for long.
 func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult, error) {
-	if err := openWay(cfg, tx, rx); err != nil {
+	if err := waitForPath(cfg, tx, rx); err != nil {
 		return StreamResult{}, err
 	}
 	var f flow
-	s, o := newSealer(cfg), newOpener(cfg)
+	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
 	type end struct {
 		last time.Time
 		err  error
@@ -59,13 +59,13 @@ func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult
 
 // openWay sends probes until one arrives: the first datagrams between two hosts
 // wait for the neighbour's address, in a queue too short for a stream.
-func openWay(cfg StreamConfig, tx batchSender, rx batchReceiver) error {
-	s, o := newSealer(cfg), newOpener(cfg)
-	s.seq = probe
+func waitForPath(cfg StreamConfig, tx batchSender, rx batchReceiver) error {
+	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
+	s.seq = probeSeq
 	const probes = 50
 	for range probes {
 		for _, seg := range tx.buffers() {
-			s.seal(seg)
+			s.write(seg)
 		}
 		for done := false; !done; {
 			var err error
@@ -84,7 +84,7 @@ func openWay(cfg StreamConfig, tx batchSender, rx batchReceiver) error {
 }
 
 // sendStream sends at least one batch, and more until the time is over.
-func sendStream(s *sealer, f *flow, tx batchSender, start time.Time) error {
+func sendStream(s *segmentWriter, f *flow, tx batchSender, start time.Time) error {
 	defer f.finished.Store(true)
 	bufs := tx.buffers()
 	window := uint64(s.cfg.WindowBytes / s.cfg.SegmentBytes)
@@ -92,7 +92,7 @@ func sendStream(s *sealer, f *flow, tx batchSender, start time.Time) error {
 	for {
 		base = f.waitRoom(s.seq+uint64(len(bufs)), base, window+1)
 		for _, seg := range bufs {
-			s.seal(seg)
+			s.write(seg)
 		}
 		for {
 			done, err := tx.flush()
@@ -112,9 +112,9 @@ func sendStream(s *sealer, f *flow, tx batchSender, start time.Time) error {
 }
 
 // receiveStream returns the time of the last arrival.
-func receiveStream(o *opener, f *flow, rx batchReceiver) (time.Time, error) {
+func receiveStream(o *segmentReader, f *flow, rx batchReceiver) (time.Time, error) {
 	last := time.Now()
-	var quiet idle
+	var quiet idleTimer
 	for {
 		n, err := rx.receive(o)
 		if err != nil {
@@ -124,7 +124,7 @@ func receiveStream(o *opener, f *flow, rx batchReceiver) (time.Time, error) {
 			last = time.Now()
 			f.received.Store(o.next)
 			quiet.reset()
-		} else if quiet.over(f, o.next) {
+		} else if quiet.streamEnded(f, o.next) {
 			return last, nil
 		}
 	}

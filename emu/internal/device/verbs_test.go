@@ -10,15 +10,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// verb is a call of a program's.
+// verb is a call with the name that its errors carry.
 type verb struct {
 	name string
 	call func() error
 }
 
-// verbsOf are the verbs of handles that are control, but for those that destroy
-// them. What they make is gone again at once.
-func (r *rig) verbsOf(s *SRQ) []verb {
+// controlVerbs are the control verbs of handles that do not destroy them. Objects that
+// they create are destroyed at once.
+func (r *rig) controlVerbs(s *SRQ) []verb {
 	return []verb{
 		{"reg_mr", func() error {
 			m, err := r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)})
@@ -40,8 +40,8 @@ func (r *rig) verbsOf(s *SRQ) []verb {
 	}
 }
 
-// ends are the verbs that destroy all handles, in an order that works.
-func (r *rig) ends(mr *MR, mw *MW, s *SRQ, x *XRCD) []verb {
+// destroyVerbs are the verbs that destroy the handles, in a valid order.
+func (r *rig) destroyVerbs(mr *MR, mw *MW, s *SRQ, x *XRCD) []verb {
 	return []verb{
 		{"dereg_mr", mr.Close},
 		{"dealloc_mw", mw.Close},
@@ -53,37 +53,36 @@ func (r *rig) ends(mr *MR, mw *MW, s *SRQ, x *XRCD) []verb {
 	}
 }
 
-// others makes one of each handle that a rig has not.
-func (r *rig) others() (*MR, *MW, *SRQ, *XRCD) {
+// makeObjects creates one object of each type that newRig does not.
+func (r *rig) makeObjects() (*MR, *MW, *SRQ, *XRCD) {
 	r.t.Helper()
-	mr := made[*MR](r.t)(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 16), Addr: 0x1000, Access: verbs.AccessMWBind}))
-	mw := made[*MW](r.t)(r.pd.AllocMW(verbs.MWType1))
-	s := made[*SRQ](r.t)(r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 2, MaxSGE: 1}))
-	x := made[*XRCD](r.t)(OpenXRCD(&r.Device))
+	mr := must[*MR](r.t)(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 16), Addr: 0x1000, Access: verbs.AccessMWBind}))
+	mw := must[*MW](r.t)(r.pd.AllocMW(verbs.MWType1))
+	s := must[*SRQ](r.t)(r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 2, MaxSGE: 1}))
+	x := must[*XRCD](r.t)(OpenXRCD(&r.Device))
 	r.log = nil
 	return mr, mw, s, x
 }
 
-// Every verb that changes or queries something holds the lock meanwhile, and then
-// lets the NIC act on it. Before it does anything the provider may settle what is
-// open. On a closed handle, or in a closed device, it does nothing.
-func TestVerbsThatControl(t *testing.T) {
+// A control verb runs BeforeControl, works under the lock and pumps. On a closed handle it
+// fails and does nothing.
+func TestControlVerbs(t *testing.T) {
 	before := 0
 	r := newRig(t, Hooks{BeforeControl: func() { before++ }})
-	mr, mw, s, x := r.others()
-	all := append(r.verbsOf(s), r.ends(mr, mw, s, x)...)
+	mr, mw, s, x := r.makeObjects()
+	all := append(r.controlVerbs(s), r.destroyVerbs(mr, mw, s, x)...)
 	before = 0
 	for i, v := range all {
 		if err := v.call(); err != nil {
 			t.Errorf("%s: %v", v.name, err)
 		}
-		r.did("lock control", "pump", "unlock")
+		r.expectCalls("lock control", "pump", "unlock")
 		if before != i+1 {
 			t.Fatalf("%s: BeforeControl has run %d times, want %d", v.name, before, i+1)
 		}
 	}
 	if _, err := r.WaitAsync(0); !errors.Is(err, verbs.ErrTimeout) || before != len(all) {
-		t.Errorf("%v: a wait is no control, but BeforeControl ran", err)
+		t.Errorf("%v: BeforeControl ran for a wait", err)
 	}
 	r.log = nil
 	for _, v := range all {
@@ -92,27 +91,27 @@ func TestVerbsThatControl(t *testing.T) {
 		if !errors.Is(err, verbs.ErrClosed) || !errors.As(err, &op) || op.Op != v.name || op.Obj != "nic0" {
 			t.Errorf("%s on a closed handle: %v", v.name, err)
 		}
-		r.did("lock control", "unlock")
+		r.expectCalls("lock control", "unlock")
 	}
 }
 
-func TestVerbsOfAClosedDevice(t *testing.T) {
+func TestVerbsFailOnClosedDevice(t *testing.T) {
 	r := newRig(t, Hooks{})
-	mr, mw, s, x := r.others()
-	if !r.Shutdown(func() { r.note("last words", true) }) {
-		t.Error("it was closed already")
+	mr, mw, s, x := r.makeObjects()
+	if !r.Shutdown(func() { r.record("last", true) }) {
+		t.Error("Shutdown: the device was closed already")
 	}
-	r.did("lock control", "last words", "unlock", "close")
-	if r.Shutdown(func() { t.Error("it spoke again") }) || r.script.closed != 1 {
-		t.Error("it was closed twice")
+	r.expectCalls("lock control", "last", "unlock", "close")
+	if r.Shutdown(func() { t.Error("last was called twice") }) || r.fakeDriver.closed != 1 {
+		t.Error("the driver was closed twice")
 	}
 	r.log = nil
-	for _, v := range append(append(r.verbsOf(s), r.ends(mr, mw, s, x)...),
+	for _, v := range append(append(r.controlVerbs(s), r.destroyVerbs(mr, mw, s, x)...),
 		verb{"alloc_pd", func() error { _, err := r.AllocPD(); return err }},
 		verb{"create_comp_channel", func() error {
 			ch, err := r.CreateCompChannel()
 			if ch != nil {
-				t.Error("there is a channel")
+				t.Error("a channel was returned")
 			}
 			return err
 		}},
@@ -136,10 +135,9 @@ func TestVerbsOfAClosedDevice(t *testing.T) {
 	}
 }
 
-// A poll that finds something costs no look at the network; one that does not
-// looks, and tells the driver what came of it. The poll between arming and
-// waiting does not: the wait will.
-func TestPolling(t *testing.T) {
+// A poll that finds a completion does not receive. An empty poll receives and reports the
+// result to the driver, except between ReqNotify and a wait, which receives itself.
+func TestPollReceivesIfQueueIsEmpty(t *testing.T) {
 	r := newRig(t, Hooks{})
 	var into [2]verbs.WC
 	poll := func(want int, did ...string) {
@@ -147,7 +145,7 @@ func TestPolling(t *testing.T) {
 		if n, err := r.cq.Poll(into[:]); n != want || err != nil {
 			t.Errorf("%d completions, %v; want %d", n, err, want)
 		}
-		r.did(did...)
+		r.expectCalls(did...)
 	}
 	poll(0, "lock poll", "progress", "poll empty", "unlock", "yield")
 	r.onProgress = func() { r.cq.Q.Push(&verbs.WC{WRID: 1}, false) }
@@ -161,7 +159,7 @@ func TestPolling(t *testing.T) {
 	if err := r.cq.ReqNotify(false); err != nil {
 		t.Fatal(err)
 	}
-	r.did("lock poll", "unlock")
+	r.expectCalls("lock poll", "unlock")
 	poll(0, "lock poll", "unlock")
 	poll(0, "lock poll", "progress", "poll empty", "unlock", "yield")
 	for range 5 {
@@ -170,13 +168,13 @@ func TestPolling(t *testing.T) {
 	poll(2, "lock poll", "unlock")
 	poll(2, "lock poll", "unlock")
 	if n, err := r.cq.Poll(into[:]); n != 0 || !errors.Is(err, verbs.ErrOverrun) {
-		t.Errorf("%d of a broken queue, %v", n, err)
+		t.Errorf("%d completions of an overrun queue, %v", n, err)
 	}
 }
 
-func TestPollingAndPostingDoNotAllocate(t *testing.T) {
+func TestPollAndPostRecvDoNotAllocate(t *testing.T) {
 	r := newRig(t, Hooks{})
-	_, _, s, _ := r.others()
+	_, _, s, _ := r.makeObjects()
 	var into [2]verbs.WC
 	wrs := make([]verbs.RecvWR, 1)
 	if n := testing.AllocsPerRun(100, func() {
@@ -197,25 +195,25 @@ func TestPollingAndPostingDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Posts are counted up to the first that is refused.
-func TestPostingToAnSRQ(t *testing.T) {
+// PostRecv returns how many requests were posted before the first error.
+func TestSRQPostRecvStopsAtFirstError(t *testing.T) {
 	r := newRig(t, Hooks{})
-	_, _, s, _ := r.others()
+	_, _, s, _ := r.makeObjects()
 	if n, err := s.PostRecv([]verbs.RecvWR{{WRID: 1}, {WRID: 2}, {WRID: 3}}); n != 2 || !errors.Is(err, verbs.ErrNoMemory) {
 		t.Errorf("%d of three to a queue of two: %v", n, err)
 	}
-	r.did("lock post", "pump", "unlock")
+	r.expectCalls("lock post", "pump", "unlock")
 	if w := s.S.Peek(); w == nil || w.WRID != 1 || s.S.Count() != 2 || s.Number() != s.S.Num() {
 		t.Errorf("%d receives, first %+v", s.S.Count(), w)
 	}
 }
 
-// A wait ends when there is something, when its time is over, or with the device;
-// waking for nothing is not an end. It is known where it waits as long.
-func TestWaiting(t *testing.T) {
+// A wait ends when the condition holds, at its timeout, or when the device is closed. A
+// spurious wake-up does not end it.
+func TestWait(t *testing.T) {
 	r := newRig(t, Hooks{})
 	r.now = 100
-	g := r.NewCond(drive.WaitReason("something"))
+	g := r.NewCond(drive.WaitReason("test"))
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration
@@ -223,16 +221,16 @@ func TestWaiting(t *testing.T) {
 		want    error
 		turns   int
 	}{
-		{"there already", 0, nil, nil, 0},
-		{"a look", 0, func(int, time.Duration) bool { return false }, verbs.ErrTimeout, 0},
+		{"ready at once", 0, nil, nil, 0},
+		{"timeout 0", 0, func(int, time.Duration) bool { return false }, verbs.ErrTimeout, 0},
 		{"woken", verbs.Forever, func(int, time.Duration) bool { return true }, nil, 1},
-		{"woken for nothing", verbs.Forever, func(turn int, left time.Duration) bool {
+		{"spurious wake-ups", verbs.Forever, func(turn int, left time.Duration) bool {
 			if left >= 0 {
-				t.Errorf("%v are left of ever", left)
+				t.Errorf("%v are left of an infinite timeout", left)
 			}
 			return turn == 3
 		}, nil, 3},
-		{"too late", 30, func(turn int, left time.Duration) bool {
+		{"timeout", 30, func(turn int, left time.Duration) bool {
 			if want := []time.Duration{30, 20, 10}[turn-1]; left != want {
 				t.Errorf("turn %d: %v are left, want %v", turn, left, want)
 			}
@@ -245,7 +243,7 @@ func TestWaiting(t *testing.T) {
 			turn, ready := 0, c.happens == nil
 			r.onWait = func(timeout time.Duration) {
 				if turn++; r.BlockedCalls() != 1 {
-					t.Errorf("%d calls wait", r.BlockedCalls())
+					t.Errorf("%d blocked calls", r.BlockedCalls())
 				}
 				ready = c.happens(turn, timeout)
 			}
@@ -260,31 +258,31 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// Closing the device wakes everybody who waits in it, once for each. Nothing is
-// asked of its driver any more but the lock.
-func TestShutWakesAllWhoWait(t *testing.T) {
+// Shutdown notifies once for each blocked call. Afterwards calls only lock and unlock the
+// driver.
+func TestShutdownWakesBlockedCalls(t *testing.T) {
 	r := newRig(t, Hooks{})
-	first, second := r.NewCond(drive.WaitReason("first")).(*gate), r.NewCond(drive.WaitReason("second")).(*gate)
-	r.waiting = []drive.Cond{first, second, first}
+	first, second := r.NewCond(drive.WaitReason("first")).(*fakeCond), r.NewCond(drive.WaitReason("second")).(*fakeCond)
+	r.blocked = []drive.Cond{first, second, first}
 	r.Shutdown(func() {})
 	if first.notified != 2 || second.notified != 1 {
 		t.Errorf("notified %d and %d times", first.notified, second.notified)
 	}
 	r = newRig(t, Hooks{})
 	r.onWait = func(time.Duration) {
-		r.Unlock() // another goroutine's turn
+		r.Unlock() // another goroutine runs
 		r.Shutdown(func() {})
 		r.Lock(drive.CallWait)
 	}
 	if _, err := r.WaitAsync(verbs.Forever); !errors.Is(err, verbs.ErrClosed) {
-		t.Errorf("closed meanwhile: %v", err)
+		t.Errorf("device closed during the wait: %v", err)
 	}
-	r.did("lock wait", "wait for asynchronous event of nic0", "unlock", "lock control", "unlock", "close", "lock wait", "unlock")
+	r.expectCalls("lock wait", "wait for asynchronous event of nic0", "unlock", "lock control", "unlock", "close", "lock wait", "unlock")
 }
 
-func TestQueriesOfWhatThereIsOneOf(t *testing.T) {
+func TestDeviceQueries(t *testing.T) {
 	r := newRig(t, Hooks{})
-	if r.Name() != "nic0" || r.Driver() != drive.Driver(r.script) || r.Closed() {
+	if r.Name() != "nic0" || r.Driver() != drive.Driver(r.fakeDriver) || r.Closed() {
 		t.Errorf("%s, %v, closed %v", r.Name(), r.Driver(), r.Closed())
 	}
 	if err := r.CheckPort("query_port", 1); err != nil {
@@ -303,7 +301,7 @@ func TestQueriesOfWhatThereIsOneOf(t *testing.T) {
 	if depth := r.cq.Depth(); depth != 4 {
 		t.Errorf("depth %d", depth)
 	}
-	r.did("lock wait", "unlock", "lock wait", "unlock", "lock wait", "unlock", "lock wait", "unlock") // three ports and a depth
+	r.expectCalls("lock wait", "unlock", "lock wait", "unlock", "lock wait", "unlock", "lock wait", "unlock") // three ports and a depth
 	l := nic.Limits{QPs: 1, QPWR: 2, SGE: 3, Inline: 4, CQs: 5, CQE: 6, MRs: 7, PDs: 8, AHs: 9, SRQs: 10, SRQWR: 11, XRCDs: 12, RdAtomic: 13, McastGroups: 14, McastQPs: 15}
 	r.base.Limits = l
 	want := verbs.DeviceAttr{

@@ -10,13 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 )
 
-// aligned returns memory that begins at a multiple of 8.
+// aligned returns n bytes at an address that is a multiple of 8.
 func aligned(n int) []byte {
 	words := make([]uint64, (n+7)/8)
 	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), n)
 }
 
-func TestPolledIsMemory(t *testing.T) {
+func TestPolledMemory(t *testing.T) {
 	for off := range uint64(9) {
 		for n := range 33 {
 			buf, want := aligned(64), make([]byte, 64)
@@ -25,31 +25,31 @@ func TestPolledIsMemory(t *testing.T) {
 				data[i] = byte(i + 1)
 			}
 			copy(want[off:], data)
-			if err := (polled{buf}).WriteAt(data, off); err != nil || !bytes.Equal(buf, want) {
+			if err := (polledMemory{buf}).WriteAt(data, off); err != nil || !bytes.Equal(buf, want) {
 				t.Fatalf("%d bytes at %d: %x, %v", n, off, buf, err)
 			}
 		}
 	}
-	if err := (polled{aligned(16)}).WriteAt(make([]byte, 8), 9); !errors.Is(err, nic.ErrMemory) {
+	if err := (polledMemory{aligned(16)}).WriteAt(make([]byte, 8), 9); !errors.Is(err, nic.ErrMemory) {
 		t.Errorf("beyond the end: %v", err)
 	}
 	buf := aligned(24)
 	for _, off := range []uint64{8, 3} {
 		buf[off] = 41
-		old, err := (polled{buf}).Update(off, func(n uint64) uint64 { return n + 1 })
+		old, err := (polledMemory{buf}).Update(off, func(n uint64) uint64 { return n + 1 })
 		if old != 41 || err != nil || buf[off] != 42 {
 			t.Errorf("the word at %d was %d, %v, and is %d", off, old, err, buf[off])
 		}
 		clear(buf)
 	}
-	if _, err := (polled{buf}).Update(17, nil); !errors.Is(err, nic.ErrMemory) {
+	if _, err := (polledMemory{buf}).Update(17, nil); !errors.Is(err, nic.ErrMemory) {
 		t.Errorf("beyond the end: %v", err)
 	}
 }
 
-// A program that polls for the last word sees the rest when it sees it. The race
-// detector sees to it that this is no luck.
-func TestLastWordComesLast(t *testing.T) {
+// An application that polls the last word sees all other bytes when it changes. The race
+// detector checks the order too.
+func TestPolledMemoryWritesLastWordLast(t *testing.T) {
 	const n = 64
 	buf := aligned(n)
 	last := (*uint64)(unsafe.Pointer(&buf[n-8]))
@@ -57,7 +57,7 @@ func TestLastWordComesLast(t *testing.T) {
 	go func() {
 		for i := byte(1); i <= 200; i++ {
 			<-rounds
-			if err := (polled{buf}).WriteAt(bytes.Repeat([]byte{i}, n), 0); err != nil {
+			if err := (polledMemory{buf}).WriteAt(bytes.Repeat([]byte{i}, n), 0); err != nil {
 				t.Error(err)
 			}
 		}
