@@ -2,17 +2,17 @@ package link
 
 import "net/netip"
 
-// Segment is one TCP segment, as a capture shows it.
+// Segment is a TCP segment of a capture.
 type Segment struct {
 	Src, Dst netip.AddrPort
-	// Seq and Ack count from the beginning of each direction: a SYN is at 0, the
-	// first byte at 1, and a FIN takes one.
+	// Seq and Ack are relative sequence numbers: the SYN is 0, the first byte 1, and a FIN
+	// counts as one byte.
 	Seq, Ack uint64
 	Flags    SegmentFlags
 	Payload  []byte
 }
 
-// SegmentFlags are those of TCP, each where its header has it.
+// SegmentFlags are the flags of the TCP header, with its bit values.
 type SegmentFlags uint8
 
 // The flags.
@@ -24,7 +24,7 @@ const (
 	ACK
 )
 
-// Is4 reports whether the segment travels over IPv4.
+// Is4 reports whether the segment is sent over IPv4.
 func (s *Segment) Is4() bool {
 	a := s.Dst.Addr()
 	return a.Is4() || a.Is4In6()

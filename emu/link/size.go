@@ -1,6 +1,6 @@
 package link
 
-// Lengths of the headers in front of a payload, without options.
+// Header lengths without options.
 const (
 	IPv4HeaderLen = 20
 	IPv6HeaderLen = 40
@@ -8,8 +8,8 @@ const (
 	TCPHeaderLen  = 20
 )
 
-// Is4 reports whether the datagram travels over IPv4, which it does if its
-// destination is an IPv4 address, mapped into IPv6 or not.
+// Is4 reports whether the datagram is sent over IPv4: its destination is an IPv4 address,
+// perhaps mapped into IPv6.
 func (d *Datagram) Is4() bool {
 	a := d.Dst.Addr()
 	return a.Is4() || a.Is4In6()

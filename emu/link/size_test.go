@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestIPBytesCountsTheHeadersOfTheDestinationsFamily(t *testing.T) {
+func TestIPBytesDependsOnDestinationFamily(t *testing.T) {
 	for _, tc := range []struct {
 		dst  string
 		is4  bool

@@ -8,124 +8,113 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Errors of streams. A stream over a real socket wraps one of them around what
-// the kernel said.
+// Errors of streams. Streams over sockets wrap the error of the kernel with them.
 var (
-	// ErrReset is what a stream returns after either end aborted it, or the
-	// network between them gave up.
+	// ErrReset: one of the ends aborted the stream, or TCP gave up.
 	ErrReset = errors.New("stream reset")
-	// ErrRefused is what a dialed stream returns when nobody listened.
+	// ErrRefused: no listener accepted the stream.
 	ErrRefused = errors.New("stream refused: nobody listens there")
-	// ErrUnreachable is what dialing an address that the network does not lead to
-	// returns.
+	// ErrUnreachable: there is no route to the address.
 	ErrUnreachable = errors.New("address unreachable")
-	// ErrWriteClosed is what a write after CloseWrite returns.
+	// ErrWriteClosed: CloseWrite was called before.
 	ErrWriteClosed = errors.New("write after CloseWrite")
-	// ErrAddrInUse is what listening where somebody listens already returns, and
-	// dialing from where a stream to the same peer exists.
+	// ErrAddrInUse: another listener has the address, or another stream has the same pair
+	// of addresses.
 	ErrAddrInUse = errors.New("address in use")
-	// ErrLimit is what a StreamNet returns that has as many streams or listeners
-	// open as it may.
+	// ErrLimit: too many streams or listeners are open.
 	ErrLimit = errors.New("too many open")
 )
 
-// StreamID names a stream or a listener in its StreamNet while it is open: a
-// small number, from 1 on, that is given to another once it is free.
+// StreamID identifies an open stream or listener of a StreamNet: a small number, from 1
+// on, which is reused.
 type StreamID uint32
 
-// StreamNet makes and takes byte streams, as a host's TCP does. Its methods do
-// not block, and it is not safe for concurrent use, and neither are its streams
-// and listeners: their driver owns them.
+// StreamNet dials and accepts byte streams, as the TCP of a host. Its methods do not
+// block. The net, its streams and its listeners are not safe for concurrent use.
 type StreamNet interface {
-	// Dial starts a stream. Port 0 in local means any; an unspecified address
-	// there (of the family of remote) leaves the choice to the network. The
-	// stream is Connected later, or its Read says why it is not.
+	// Dial starts a stream. The network chooses a local port if it is 0, and a local
+	// address if it is unspecified (of the family of remote). The stream is Connected
+	// later, or its Read returns the reason why not.
 	Dial(now mono.Time, local, remote netip.AddrPort) (StreamLink, error)
-	// Listen takes streams that are dialed to addr. Port 0 means any, an
-	// unspecified address all that the host has in that family. Up to backlog
-	// streams may wait to be accepted.
+	// Listen accepts streams to addr. Port 0 means any port, an unspecified address all
+	// addresses of the host in that family. Up to backlog streams may wait to be accepted.
 	Listen(addr netip.AddrPort, backlog int) (StreamListener, error)
-	// Ready fills ready with streams and listeners that are worth a look, and
-	// reports how many it filled. One is named when something has happened to it
-	// since it was named last; some may be named for nothing. A stream from which
-	// Read filled the whole buffer need not be named again for what is left, so
-	// that whoever stops there has to remember it.
+	// Ready fills ready with streams and listeners that may be readable or writable, and
+	// returns their number. Each is reported once per event (edge-triggered), sometimes
+	// without an event. After a Read that filled its buffer the caller has to read again:
+	// Ready need not report the rest.
 	Ready(ready []StreamReady) int
-	// Close closes the listeners and aborts the streams but those whose end was
-	// closed by CloseWrite: what was written to these still arrives.
+	// Close closes the listeners and aborts the streams, except those after CloseWrite,
+	// whose written bytes still arrive.
 	Close() error
 }
 
-// StreamReady says what there may be to do for a stream or a listener.
+// StreamReady is the readiness of a stream or a listener.
 type StreamReady struct {
 	ID StreamID
-	// Readable: bytes, the end of the stream or its failure have arrived; for a
-	// listener, somebody has dialed.
+	// Readable: bytes, EOF or an error can be read, or a stream can be accepted.
 	Readable bool
-	// Writable: the stream is connected, or has room again, or has failed.
+	// Writable: the stream is connected, has room again, or has failed.
 	Writable bool
 }
 
-// StreamWaiter is a StreamNet over a real device, on which a driver may sleep.
+// StreamWaiter is a StreamNet in real time, on which a driver may block.
 type StreamWaiter interface {
 	StreamNet
-	// WaitReady blocks until Ready has something to name that it has not named
-	// yet, d has passed (forever if d is negative), Wake is called or the net is
-	// closed. It may return early. One goroutine at a time may be in it, while
-	// another, the driver's of the moment, uses the net.
+	// WaitReady blocks until Ready has something new to report, d has passed (never if d is
+	// negative), Wake is called or the net is closed. It may return early. One goroutine at
+	// a time may call it, while another one uses the net.
 	WaitReady(d time.Duration) error
-	// Wake ends a WaitReady under way, or the next one if there is none. It is
-	// safe to call from any goroutine.
+	// Wake makes the current WaitReady return, or else the next one. Any goroutine may call
+	// it.
 	Wake()
 }
 
-// StreamListener takes streams that are dialed to its address.
+// StreamListener accepts streams.
 type StreamListener interface {
 	ID() StreamID
-	// Addr is the address listened on, with the port that was got.
+	// Addr is the bound address.
 	Addr() netip.AddrPort
-	// Accept returns the next stream, which is connected; nil if none waits.
+	// Accept returns the next connected stream; nil if there is none.
 	Accept(now mono.Time) (StreamLink, error)
-	// Close stops listening. Streams that nobody has accepted are aborted.
+	// Close stops listening, and aborts streams that were not accepted.
 	Close() error
 }
 
-// StreamLink is one end of a byte stream, as a TCP connection is. Its methods
-// do not block. It has nothing to close: a stream that has ended in both
-// directions, was aborted or has failed, and said so, holds nothing any more.
+// StreamLink is one end of a byte stream, such as a TCP connection. Its methods do not
+// block. There is no Close: a stream frees its resources when both directions have ended,
+// after Abort, or when Read has returned its error.
 type StreamLink interface {
 	ID() StreamID
-	// Connected reports whether the stream is, or has been, connected.
+	// Connected reports whether the stream is or was connected.
 	Connected(now mono.Time) bool
-	// Write takes a prefix of b and reports its length; less than all, with a
-	// nil error, means that the stream is full, or not connected yet.
+	// Write writes a prefix of b and returns its length. Less than all, with a nil error,
+	// means that the stream is full or not connected yet.
 	Write(now mono.Time, b []byte) (int, error)
-	// Writev is Write of bufs one behind the other. Where more is set the next
-	// write follows at once, so that a segment which is not full may wait for it;
-	// a Writev of nothing without more ends such a wait.
+	// Writev writes the concatenation of bufs. If more is set, an incomplete segment may wait
+	// for the next write; an empty Writev without more sends it.
 	Writev(now mono.Time, bufs [][]byte, more bool) (int, error)
-	// Read fills b with what has arrived; 0 with a nil error means nothing is
-	// waiting, io.EOF that the peer closed its side in order. Any other error
-	// means that the stream is broken: errors.Is tells ErrReset, ErrRefused and
-	// ErrUnreachable. What arrived before can be read before.
+	// Read reads received bytes into b; 0 with a nil error means that there are none. io.EOF
+	// means that the peer closed its direction, any other error that the stream is broken:
+	// ErrReset, ErrRefused or ErrUnreachable, perhaps wrapped. It follows the bytes that
+	// arrived before.
 	Read(now mono.Time, b []byte) (int, error)
-	// CloseWrite ends our direction after what was written (FIN).
+	// CloseWrite closes the sending direction after the written bytes (FIN).
 	CloseWrite(now mono.Time) error
-	// Abort breaks the stream in both directions at once (RST).
+	// Abort resets the stream (RST).
 	Abort(now mono.Time) error
 	LocalAddr() netip.AddrPort
 	RemoteAddr() netip.AddrPort
-	// MSS is the largest segment that the path carries without being cut. It is
-	// known once the stream is connected.
+	// MSS is the maximum segment size of a connected stream.
 	MSS() int
 }
 
-// StreamEnd is what is to become of our direction of a stream.
+// StreamEnd says how the sending direction of a stream goes on after the bytes to write.
 type StreamEnd uint8
 
-// How a stream goes on behind what is to be written.
+// The values of StreamEnd.
 const (
 	StreamOpen  StreamEnd = iota // more may follow
-	StreamClose                  // our direction ends in order (FIN)
-	StreamAbort                  // both break at once (RST), and nothing more is written
+	StreamClose                  // the direction is closed (FIN)
+	StreamAbort                  // the stream is reset (RST), without the bytes to write
 )

@@ -1,7 +1,6 @@
-// Package linktest is a link for tests: two ends joined in memory, where what is
-// sent on one is received on the other at once and in order. Beside it stand
-// [Contract] and [TestStreamNet], the tests that every link.PacketLink and every
-// link.StreamNet must pass.
+// Package linktest has the tests that every link.PacketLink ([TestPacketLink]) and every
+// link.StreamNet ([TestStreamNet]) must pass, and a fake link for other tests: [Pair]
+// returns two ends joined in memory, which deliver datagrams at once and in order.
 //
 // A fake is not safe for concurrent use.
 package linktest

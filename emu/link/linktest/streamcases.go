@@ -30,11 +30,11 @@ func (s *streamTest) addresses() {
 	case d.LocalAddr() != a.RemoteAddr() || d.LocalAddr().Addr() != s.AddrA || d.LocalAddr().Port() == 0:
 		s.Errorf("dialed from %v, accepted from %v, want a port of %v", d.LocalAddr(), a.RemoteAddr(), s.AddrA)
 	case !a.Connected(s.now):
-		s.Error("what was accepted is not connected")
+		s.Error("the accepted stream is not connected")
 	case d.MSS() < 500 || d.MSS() > 1<<16 || a.MSS() < 500 || a.MSS() > 1<<16:
 		s.Errorf("segments of %d and %d bytes", d.MSS(), a.MSS())
 	case d.ID() == 0 || l.ID() == 0 || a.ID() == l.ID():
-		s.Errorf("numbers %d, %d, %d", d.ID(), l.ID(), a.ID())
+		s.Errorf("IDs %d, %d, %d", d.ID(), l.ID(), a.ID())
 	}
 }
 
@@ -44,7 +44,7 @@ func (s *streamTest) bothWays() {
 		want := pattern(50_000)
 		s.write(w.from, want)
 		if got := s.read(w.to, len(want)); !bytes.Equal(got, want) {
-			s.Error("other bytes arrived, or in another order")
+			s.Error("the received bytes differ")
 		}
 		if n, err := w.to.Read(s.settle(), make([]byte, 10)); n != 0 || err != nil {
 			s.Errorf("Read of nothing = %d, %v", n, err)
@@ -83,7 +83,7 @@ func (s *streamTest) vectors() {
 			s.Fatalf("Writev of nothing: %v", err)
 		}
 		if got := s.read(a, len(want)); !bytes.Equal(got, want) {
-			s.Errorf("more %v: other bytes arrived", more)
+			s.Errorf("more %v: the received bytes differ", more)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (s *streamTest) smallReads() {
 		got = append(got, s.read(a, min(1+i%70, len(want)-len(got)))...)
 	}
 	if !bytes.Equal(got, want) {
-		s.Error("other bytes arrived")
+		s.Error("the received bytes differ")
 	}
 }
 
@@ -124,10 +124,10 @@ func (s *streamTest) full() {
 			break
 		}
 		if sent > 1<<30 {
-			s.Fatal("a gigabyte was taken and nobody reads")
+			s.Fatal("the stream took a gigabyte that was not read")
 		}
 	}
-	for { // until nothing is in motion: room comes when the peer reads
+	for { // until buffers on both sides are full
 		n, err := d.Write(s.settle(), chunk)
 		if err != nil {
 			s.Fatalf("Write: %v", err)
@@ -136,12 +136,12 @@ func (s *streamTest) full() {
 			break
 		}
 	}
-	for s.A.Ready(s.ready[:]) == len(s.ready) { // what has been is forgotten
+	for s.A.Ready(s.ready[:]) == len(s.ready) { // drop old events
 	}
 	read := 0
 	room := false
 	buf := make([]byte, 1<<16)
-	s.waitUntil("there is room again", func(now mono.Time) bool {
+	s.waitUntil("the stream is writable again", func(now mono.Time) bool {
 		for {
 			n, err := a.Read(now, buf)
 			if err != nil {
@@ -158,7 +158,7 @@ func (s *streamTest) full() {
 		return room || read == sent
 	})
 	if n, err := d.Write(s.settle(), []byte("more")); n != 4 || err != nil {
-		s.Errorf("Write where there is room = %d, %v", n, err)
+		s.Errorf("Write to a writable stream = %d, %v", n, err)
 	}
 	s.read(a, sent-read+4)
 }

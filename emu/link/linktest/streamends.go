@@ -16,7 +16,7 @@ func (s *streamTest) refused() {
 		s.Fatal(err)
 	}
 	d := s.dial(addr)
-	s.waitUntil("the dialer is told to look", func(now mono.Time) bool {
+	s.waitUntil("Read returns an error", func(now mono.Time) bool {
 		n, err := d.Read(now, make([]byte, 1))
 		if n != 0 {
 			s.Fatalf("Read = %d", n)
@@ -66,7 +66,7 @@ func (s *streamTest) endBehindBytes() {
 func (s *streamTest) bothEnd() {
 	l := s.listen(0)
 	var first link.StreamID
-	for i := range 20 { // numbers of those that ended are given again
+	for i := range 20 { // IDs are reused
 		d := s.dial(l.Addr())
 		a := s.accept(l)
 		s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
@@ -79,7 +79,7 @@ func (s *streamTest) bothEnd() {
 		s.expectEOF(a)
 		s.expectEOF(d)
 		if d.ID() > first+4 {
-			s.Fatalf("stream %d has number %d: those before hold theirs", i, d.ID())
+			s.Fatalf("stream %d has ID %d: IDs are not reused", i, d.ID())
 		}
 	}
 }
@@ -108,9 +108,9 @@ func (s *streamTest) abort() {
 
 func (s *streamTest) bytesBeforeReset() {
 	d, a := s.pair()
-	s.write(d, []byte("last words"))
+	s.write(d, []byte("last bytes"))
 	for range 3 {
-		s.settle() // a reset may overtake what is still to be sent
+		s.settle() // a reset discards bytes that are still to be sent
 	}
 	if err := d.Abort(s.now); err != nil {
 		s.Fatal(err)
@@ -119,7 +119,7 @@ func (s *streamTest) bytesBeforeReset() {
 	if _, err := a.Write(s.settle(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
 		s.Errorf("Write: %v", err)
 	}
-	if got, err := s.readToError(a); string(got) != "last words" || !errors.Is(err, link.ErrReset) {
+	if got, err := s.readToError(a); string(got) != "last bytes" || !errors.Is(err, link.ErrReset) {
 		s.Errorf("%q, then %v", got, err)
 	}
 }
@@ -132,7 +132,7 @@ func (s *streamTest) abortEarly() {
 	}
 	s.expectEnd(d, link.ErrReset)
 	if d = s.dial(l.Addr()); d.ID() == 0 {
-		s.Error("no number")
+		s.Error("no ID")
 	}
 }
 
@@ -145,22 +145,22 @@ func (s *streamTest) closeEarly() {
 	a := s.accept(l)
 	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
 	s.expectEOF(a)
-	s.write(a, []byte("so soon"))
-	if got := s.read(d, 7); string(got) != "so soon" {
+	s.write(a, []byte("at once"))
+	if got := s.read(d, 7); string(got) != "at once" {
 		s.Errorf("got %q", got)
 	}
 }
 
 func (s *streamTest) anyAddress() {
-	anywhere := netip.IPv6Unspecified()
+	unspecified := netip.IPv6Unspecified()
 	if s.AddrB.Is4() {
-		anywhere = netip.IPv4Unspecified()
+		unspecified = netip.IPv4Unspecified()
 	}
-	l, err := s.B.Listen(netip.AddrPortFrom(anywhere, 0), 5)
+	l, err := s.B.Listen(netip.AddrPortFrom(unspecified, 0), 5)
 	if err != nil {
 		s.Fatal(err)
 	}
-	d, err := s.A.Dial(s.now, netip.AddrPortFrom(anywhere, 0), netip.AddrPortFrom(s.AddrB, l.Addr().Port()))
+	d, err := s.A.Dial(s.now, netip.AddrPortFrom(unspecified, 0), netip.AddrPortFrom(s.AddrB, l.Addr().Port()))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func (s *streamTest) anyAddress() {
 	}
 	second := s.listen(0)
 	if second.Addr().Port() == l.Addr().Port() {
-		s.Errorf("any port is %d twice", l.Addr().Port())
+		s.Errorf("port 0 gave port %d twice", l.Addr().Port())
 	}
 }
 
@@ -229,7 +229,7 @@ func (s *streamTest) many() {
 		ids[a.ID()] = i
 	}
 	if len(ids) != count {
-		s.Fatalf("%d numbers for %d streams", len(ids), count)
+		s.Fatalf("%d IDs for %d streams", len(ids), count)
 	}
 	s.waitUntil("all are connected", func(mono.Time) bool {
 		for _, d := range dialed {
@@ -239,24 +239,24 @@ func (s *streamTest) many() {
 		}
 		return true
 	})
-	for s.settle(); s.B.Ready(s.ready[:]) == len(s.ready); s.settle() { // what has been is forgotten
+	for s.settle(); s.B.Ready(s.ready[:]) == len(s.ready); s.settle() { // drop old events
 	}
 	for _, i := range []int{7, 2, 9} {
 		if n, err := dialed[i].Write(s.settle(), []byte{byte(i)}); n != 1 || err != nil {
 			s.Fatalf("Write = %d, %v", n, err)
 		}
-		named := false
+		reported := false
 		for range 1000 {
 			s.settle()
 			for _, r := range s.ready[:s.B.Ready(s.ready[:])] {
-				named = named || r.Readable && ids[r.ID] == i && r.ID != l.ID()
+				reported = reported || r.Readable && ids[r.ID] == i && r.ID != l.ID()
 			}
-			if named {
+			if reported {
 				break
 			}
 		}
-		if !named {
-			s.Errorf("stream %d was not named", i)
+		if !reported {
+			s.Errorf("stream %d was not reported", i)
 		}
 		if got := s.read(accepted[i], 1); got[0] != byte(i) {
 			s.Errorf("stream %d got %d", i, got[0])
@@ -287,7 +287,7 @@ func (s *streamTest) closedNet() {
 		s.Fatalf("Close: %v", err)
 	}
 	if got, err := s.readToError(a1); string(got) != "bye" || err.Error() != "EOF" {
-		s.Errorf("closed in order: %q, then %v", got, err)
+		s.Errorf("closed by CloseWrite: %q, then %v", got, err)
 	}
 	s.expectEnd(a2, link.ErrReset)
 	_, dialErr := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), l.Addr())
@@ -305,27 +305,27 @@ func (s *streamTest) invalidArguments() {
 	if _, err := s.B.Listen(netip.AddrPortFrom(s.AddrB, 0), 0); err == nil {
 		s.Error("listened with no backlog")
 	}
-	elsewhere := netip.MustParseAddr("2001:db8::77")
+	foreign := netip.MustParseAddr("2001:db8::77")
 	if s.AddrB.Is4() {
-		elsewhere = netip.MustParseAddr("192.0.2.77")
+		foreign = netip.MustParseAddr("192.0.2.77")
 	}
-	if _, err := s.B.Listen(netip.AddrPortFrom(elsewhere, 0), 1); !errors.Is(err, link.ErrUnreachable) {
-		s.Errorf("listening on somebody else's address: %v", err)
+	if _, err := s.B.Listen(netip.AddrPortFrom(foreign, 0), 1); !errors.Is(err, link.ErrUnreachable) {
+		s.Errorf("listening on an address of another host: %v", err)
 	}
-	if _, err := s.A.Dial(s.now, netip.AddrPortFrom(elsewhere, 0), netip.AddrPortFrom(s.AddrB, 9)); !errors.Is(err, link.ErrUnreachable) {
-		s.Errorf("dialing from somebody else's address: %v", err)
+	if _, err := s.A.Dial(s.now, netip.AddrPortFrom(foreign, 0), netip.AddrPortFrom(s.AddrB, 9)); !errors.Is(err, link.ErrUnreachable) {
+		s.Errorf("dialing from an address of another host: %v", err)
 	}
 	l := s.listen(0)
 	d := s.dial(l.Addr())
 	s.accept(l)
 	if _, err := s.A.Dial(s.now, d.LocalAddr(), l.Addr()); !errors.Is(err, link.ErrAddrInUse) {
-		s.Errorf("dialing the same stream twice: %v", err)
+		s.Errorf("dialing with the addresses of an open stream: %v", err)
 	}
 	other := netip.MustParseAddrPort("127.0.0.1:9")
 	if s.AddrA.Is4() {
 		other = netip.MustParseAddrPort("[::1]:9")
 	}
 	if _, err := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), other); err == nil {
-		s.Error("dialed from one IP version to the other")
+		s.Error("dialed from one address family to the other")
 	}
 }

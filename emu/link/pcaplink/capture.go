@@ -13,13 +13,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Framing is what a packet in the file starts with.
+// Framing is the first header of the packets in a file.
 type Framing uint8
 
 // The framings.
 const (
 	RawIP    Framing = iota // the IP header
-	Ethernet                // an Ethernet header with made-up addresses, for tools that insist
+	Ethernet                // an Ethernet header with made-up addresses, for tools that need one
 )
 
 func (f Framing) linkType() layers.LinkType {
@@ -29,7 +29,7 @@ func (f Framing) linkType() layers.LinkType {
 	return layers.LinkTypeRaw
 }
 
-// Direction is that of a packet, as its interface sees it.
+// Direction is the direction of a packet at its interface.
 type Direction uint8
 
 // The directions.
@@ -41,16 +41,16 @@ const (
 // Options are those of a Capture.
 type Options struct {
 	Framing Framing
-	// Epoch is the date at the driver's time 0; if zero, that of Unix.
+	// Epoch is the date at the driver's time 0; the Unix epoch if zero.
 	Epoch time.Time
-	// Comment is kept in the file, for the command that replays it, say.
+	// Comment is the comment of the section, for instance the command that replays the run.
 	Comment string
-	// FindID, if not nil, finds the IPv4 identification of a received datagram that
-	// its link cannot see. Where it is not found the file says 0.
+	// FindIPID, if not nil, finds the IPv4 identification of a received datagram if the link
+	// cannot see it. The file has 0 if it is not found.
 	FindIPID func(*link.Datagram) (id uint16, ok bool)
 }
 
-// Capture is a pcapng file being written.
+// Capture writes the traffic of links to a pcapng file.
 type Capture struct {
 	file     *File
 	framing  Framing
@@ -59,25 +59,25 @@ type Capture struct {
 	frame    []byte
 }
 
-// NewCapture starts a file on w. Nothing is complete in w until Close.
+// NewCapture returns a Capture on w. w is complete after Close.
 func NewCapture(w io.Writer, opts Options) *Capture {
 	return &Capture{framing: opts.Framing, findIPID: opts.FindIPID, file: NewFile(w, FileOptions{
 		LinkType: opts.Framing.linkType(), Epoch: opts.Epoch, Comment: opts.Comment,
 	})}
 }
 
-// Interface is one interface of a file: the place of one link.
+// Interface is an interface of a capture, one for each link.
 type Interface struct {
 	capture *Capture
 	id      int
 }
 
-// Interface adds an interface to the file.
+// AddInterface adds an interface to the file.
 func (c *Capture) AddInterface(name string) *Interface {
 	return &Interface{capture: c, id: c.file.AddInterface(name)}
 }
 
-// Flags of a packet, made once.
+// flags are the packet flags by direction.
 var flags = [...]pcapgo.NgEpbFlags{
 	Outbound: {Direction: pcapgo.NgEpbFlagDirectionOutbound},
 	Inbound:  {Direction: pcapgo.NgEpbFlagDirectionInbound},
@@ -101,9 +101,9 @@ func (i *Interface) WriteWithComment(now mono.Time, dir Direction, d *link.Datag
 	c.file.Write(Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Comment: comment, Flags: &flags[dir]})
 }
 
-// Flush brings everything written so far to the file.
+// Flush writes buffered packets to the underlying writer.
 func (c *Capture) Flush() error { return c.file.Flush() }
 
-// Close completes the file and returns the first error there was. It does not
-// close the writer underneath.
+// Close completes the file and returns the first error. It does not close the underlying
+// writer.
 func (c *Capture) Close() error { return c.file.Close() }

@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func TestWrappedLinkKeepsTheContract(t *testing.T) {
+func TestWrappedLinkIsPacketLink(t *testing.T) {
 	linktest.TestPacketLink(t, func(*testing.T) linktest.Bench {
 		a, b := linktest.Pair()
 		c := NewCapture(io.Discard, Options{})
@@ -60,7 +60,7 @@ func read(t *testing.T, file []byte) (all []record) {
 	}
 }
 
-func TestCaptureHoldsWhatPassedWithItsTime(t *testing.T) {
+func TestCaptureHasPacketsWithTheirTime(t *testing.T) {
 	var file bytes.Buffer
 	epoch := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := NewCapture(&file, Options{Epoch: epoch})
@@ -94,36 +94,36 @@ func TestCaptureHoldsWhatPassedWithItsTime(t *testing.T) {
 	}
 }
 
-// onSocket is a link that numbers datagrams itself, and does not see the numbers of
-// those that it receives.
-type onSocket struct {
+// socketLink is a link that chooses identifications, and does not see those of received
+// datagrams.
+type socketLink struct {
 	link.PacketLink
 	received []link.Datagram
 }
 
-func (s *onSocket) Features() link.Features { return link.Features{} }
+func (s *socketLink) Features() link.Features { return link.Features{} }
 
-func (s *onSocket) Send(_ mono.Time, ds []link.Datagram) (int, error) {
+func (s *socketLink) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	for i := range ds[1:] {
 		ds[1+i].IPID = uint32(1 + i)
 	}
 	return len(ds), nil
 }
 
-func (s *onSocket) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
+func (s *socketLink) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	return copy(ds, s.received), nil
 }
 
-// The identification in the file is that on the wire: 0 or what the link chose, and
-// what FindID finds of received datagrams.
-func TestCaptureHasTheIdentificationOnTheWire(t *testing.T) {
+// The file has the identification on the wire: 0 or the choice of the link for sent
+// datagrams, the result of FindIPID for received ones.
+func TestCaptureHasIdentificationOnWire(t *testing.T) {
 	d := datagram("10.0.0.1:50000", "10.0.0.2:4791", "hello")
 	d.IPID = link.IPIDUnknown
 	lost := d
 	lost.Payload = []byte("damaged")
 	var file bytes.Buffer
 	c := NewCapture(&file, Options{FindIPID: func(d *link.Datagram) (uint16, bool) { return 0x77, string(d.Payload) == "hello" }})
-	l := c.Wrap("nic", &onSocket{received: []link.Datagram{d, lost}})
+	l := c.Wrap("nic", &socketLink{received: []link.Datagram{d, lost}})
 	if n, err := l.Send(1, []link.Datagram{d, d, d}); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -142,7 +142,7 @@ func TestCaptureHasTheIdentificationOnTheWire(t *testing.T) {
 	}
 }
 
-func TestCaptureOfNothingIsAFile(t *testing.T) {
+func TestEmptyCaptureIsValidFile(t *testing.T) {
 	var file bytes.Buffer
 	if err := NewCapture(&file, Options{Framing: Ethernet}).Close(); err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func TestCaptureOfNothingIsAFile(t *testing.T) {
 	}
 }
 
-// A capture must not name the machine: the same run gives the same file anywhere.
-func TestCaptureNamesNoMachine(t *testing.T) {
+// The file does not depend on the machine.
+func TestCaptureHasNoHardwareOrOS(t *testing.T) {
 	var file bytes.Buffer
 	c := NewCapture(&file, Options{Comment: "replay: seed 7"})
 	c.AddInterface("x")
@@ -185,7 +185,7 @@ func (f *fullDisk) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestFailedCaptureLeavesTheLinkAlone(t *testing.T) {
+func TestFailedCaptureDoesNotAffectLink(t *testing.T) {
 	c := NewCapture(&fullDisk{room: 10_000}, Options{})
 	a, b := linktest.Pair()
 	wa := c.Wrap("a", a)
@@ -234,7 +234,7 @@ type bothLink struct {
 	waitMethods
 }
 
-func TestWrapKeepsTheLinksOtherPowers(t *testing.T) {
+func TestWrapKeepsOptionalInterfaces(t *testing.T) {
 	c := NewCapture(io.Discard, Options{})
 	plain, _ := linktest.Pair()
 	g, w := &groupLink{PacketLink: plain}, &waitLink{PacketLink: plain}

@@ -1,21 +1,17 @@
-// Package pcaplink writes what passes a link to a pcapng file that Wireshark
-// opens: a decorator around any link.PacketLink, one around any link.StreamNet,
-// and a [Capture] that takes the packets of many links as interfaces of one file.
+// Package pcaplink captures the traffic of links in pcapng files: [Capture.Wrap] wraps a
+// link.PacketLink, [Capture.WrapStreams] a link.StreamNet. A [Capture] holds many links,
+// each as an interface of the file.
 //
-// A link carries datagrams, not packets; the IP and UDP headers in the file are
-// made from what the datagram says of itself, as they were or would have been on
-// the wire: don't-fragment set, the UDP checksum filled in, identification as
-// given, or found ([Options.FindID]). Timestamps are the driver's own time, to the
-// nanosecond, counted from [Options.Epoch]; in a simulated world that is virtual
-// time, and the same run writes the same file, byte for byte.
+// Links carry datagrams, not packets. The IP and UDP headers in the file are made from
+// the fields of the datagram: don't-fragment set, the UDP checksum filled in, the
+// identification as in the datagram or from [Options.FindIPID]. Streams carry bytes, not
+// segments; WrapStreams says how segments are made from them. Timestamps are the driver's
+// time in nanoseconds since [Options.Epoch]; in a simulated world, where time is virtual,
+// the same run writes the same file.
 //
-// A stream carries bytes, not segments: see [Capture.WrapStreams] for what is made
-// up where there is nothing to see.
+// A [File] is the pcapng file itself, which switches (package impair/ethernet) use too.
+// [Trim] repairs the file of a writer that was killed. Package capture reads the files.
 //
-// A [File] is the pcapng file itself. Switches use it too (package impair/ethernet).
-// [Trim] repairs a file whose writer was killed; package capture reads such files.
-//
-// A capture that fails (a full disk) does not disturb the traffic: writing stops,
-// and [Capture.Close] says why. A Capture may be shared by links that different
-// goroutines drive, and so may a File; a wrapped link is as safe as the link it wraps.
+// An error of the file, such as a full disk, does not affect the traffic: the capture
+// stops, and [Capture.Close] returns the error. Goroutines may share a Capture or a File.
 package pcaplink

@@ -14,27 +14,26 @@ import (
 
 // FileOptions are those of a File.
 type FileOptions struct {
-	// LinkType says what packets begin with.
+	// LinkType is the type of the packets' first header.
 	LinkType layers.LinkType
-	// Epoch is the date at time 0; if zero, that of Unix.
+	// Epoch is the date at time 0; the Unix epoch if zero.
 	Epoch time.Time
-	// Comment is kept in the file, for the command that replays it, say.
+	// Comment is the comment of the section, for instance the command that replays the run.
 	Comment string
-	// MaxBytes bounds the size of the file; 0 or less does not. Packets beyond it
-	// are left out; how many, the file says at its end.
+	// MaxBytes bounds the size of the file if it is positive. Packets beyond it are counted
+	// as dropped in the interface statistics.
 	MaxBytes int64
-	// BufferBytes is what is gathered before it is written. What a writer that is
-	// killed had gathered is lost.
+	// BufferBytes is the size of the write buffer, whose contents are lost if the process
+	// is killed.
 	BufferBytes int
-	// OnError, if not nil, is told once why the file has ended early.
+	// OnError, if not nil, is called with the first error.
 	OnError func(error)
-	// OnLimit, if not nil, is told once that MaxBytes is reached.
+	// OnLimit, if not nil, is called when MaxBytes is reached.
 	OnLimit func()
 }
 
-// File is a pcapng file being written, with nanoseconds. One that fails (a full
-// disk) does not disturb whoever has packets: writing stops, OnError is told, and
-// Close says why.
+// File writes a pcapng file with nanosecond timestamps. After an error it drops all
+// packets; OnError is called, and Close returns the error.
 type File struct {
 	mu           sync.Mutex
 	out          *bufio.Writer
@@ -43,16 +42,16 @@ type File struct {
 	intfs        []packetCounts
 	count        uint64
 	bytes        int64
-	longest      int // packet so far
+	longest      int // longest packet so far
 	limitReached bool
 	closed       bool
 	err          error
 }
 
-// counts are the packets of one interface.
+// packetCounts counts the packets of one interface.
 type packetCounts struct{ written, dropped uint64 }
 
-// Packet is one, with what the file says of it.
+// Packet is a packet with its metadata.
 type Packet struct {
 	Interface int
 	At        time.Duration // since the epoch
@@ -61,7 +60,7 @@ type Packet struct {
 	Flags     *pcapgo.NgEpbFlags // may be nil
 }
 
-// NewFile starts a file on w. Nothing is complete in w until Close.
+// NewFile returns a File on w. w is complete after Close.
 func NewFile(w io.Writer, opts FileOptions) *File {
 	if opts.Epoch.IsZero() {
 		opts.Epoch = time.Unix(0, 0)
@@ -69,7 +68,7 @@ func NewFile(w io.Writer, opts FileOptions) *File {
 	return &File{out: bufio.NewWriterSize(w, opts.BufferBytes), opts: opts}
 }
 
-// Interface adds an interface to the file and returns its number.
+// AddInterface adds an interface to the file and returns its index.
 func (f *File) AddInterface(name string) (id int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,22 +81,22 @@ func (f *File) AddInterface(name string) (id int) {
 }
 
 func (f *File) addInterface(name string) (id int, err error) {
-	const most = 128 // of a block for an interface, besides its name; of the section too
+	const most = 128 // upper bound of an interface block without its name, and of the section block
 	intf := pcapgo.NgInterface{Name: name, LinkType: f.opts.LinkType}
 	f.intfs = append(f.intfs, packetCounts{})
-	// A block with counts follows for each, if the file is cut.
+	// At the limit a statistics block follows for each interface.
 	f.bytes += int64(2*most + len(name))
 	if f.ng != nil {
 		return f.ng.AddInterface(intf)
 	}
 	f.bytes += int64(most + len(f.opts.Comment) + len(limitComment))
-	// Neither machine nor system is named: the file depends on the run alone.
+	// Hardware and OS are left out: the file depends on the run alone.
 	info := pcapgo.NgSectionInfo{Application: "fabrictest", Comment: f.opts.Comment}
 	f.ng, err = pcapgo.NewNgWriterInterface(f.out, intf, pcapgo.NgWriterOptions{SectionInfo: info})
 	return 0, err
 }
 
-// Write adds a packet.
+// Write adds a packet, unless the limit is reached or an error has occurred.
 func (f *File) Write(p Packet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,8 +121,8 @@ func (f *File) Write(p Packet) {
 	f.count++
 }
 
-// fits reports whether the file has room for p. The packet behind which there may
-// be no room for another is the last, and says so.
+// fits reports whether the file has room for p. The last packet before the limit gets
+// limitComment.
 func (f *File) fits(p *Packet) bool {
 	if f.opts.MaxBytes <= 0 {
 		return true
@@ -143,13 +142,13 @@ func (f *File) fits(p *Packet) bool {
 	return fits
 }
 
-// longestPacket is that of IP, in an Ethernet frame.
+// longestPacket is the longest IP packet in an Ethernet frame.
 const longestPacket = 1<<16 + 14
 
-// cutComment is the comment of the last packet of a file that has reached its limit.
-const limitComment = "fabrictest: the capture ends here, its size is limited; what came later is counted as dropped"
+// limitComment is the comment of the last packet of a file that has reached its limit.
+const limitComment = "fabrictest: the capture has reached its size limit; later packets are counted as dropped"
 
-// blockBytes is what a packet takes in the file.
+// blockBytes is the size of the block of p if kept bytes of it are stored.
 func blockBytes(kept int, p *Packet) int64 {
 	padded := func(n int) int { return (n + 3) &^ 3 }
 	size, options := 32+padded(kept), 0
@@ -160,19 +159,19 @@ func blockBytes(kept int, p *Packet) int64 {
 		options += 8
 	}
 	if options > 0 {
-		options += 4 // where they end
+		options += 4 // opt_endofopt
 	}
 	return int64(size + options)
 }
 
-// Fail ends the file with an error of the caller's: a packet that is none.
+// Fail stops the file with an error of the caller.
 func (f *File) Fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.setError(err)
 }
 
-// keep remembers the first error, and tells of it.
+// setError stores the first error and calls OnError.
 func (f *File) setError(err error) {
 	if f.err != nil || err == nil {
 		return
@@ -183,7 +182,7 @@ func (f *File) setError(err error) {
 	}
 }
 
-// Flush brings everything written so far to the file.
+// Flush writes buffered packets to the underlying writer.
 func (f *File) Flush() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,16 +196,15 @@ func (f *File) flush() error {
 	return f.err
 }
 
-// Close completes the file and returns the first error there was; that it was cut
-// is none. It does not close the writer underneath. What is written afterwards is
-// not there.
+// Close completes the file and returns the first error. To reach the limit is not an error.
+// Close does not close the underlying writer. Packets written afterwards are dropped.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return f.err
 	}
-	if f.ng == nil { // a file without any interface is no file to some readers
+	if f.ng == nil { // some readers reject files without an interface
 		_, err := f.addInterface("none")
 		f.setError(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// packets reads a file and returns how many packets it has; it must be whole.
+// packets returns the number of packets in a file, which must be complete.
 func packets(t *testing.T, file []byte) (n int, r *pcapgo.NgReader) {
 	t.Helper()
 	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
@@ -32,9 +32,9 @@ func packets(t *testing.T, file []byte) (n int, r *pcapgo.NgReader) {
 	}
 }
 
-// A file never grows beyond its limit, tells of it once, and says at its end how
-// much is missing of which interface.
-func TestLimitCutsTheFileAndIsToldOnce(t *testing.T) {
+// A file does not exceed MaxBytes, calls OnLimit once, and ends with the number of dropped
+// packets of each interface.
+func TestMaxBytesLimitsFile(t *testing.T) {
 	for _, limit := range []int64{4 << 10, 10_001, 64 << 10} {
 		var file bytes.Buffer
 		told := 0
@@ -73,7 +73,7 @@ func TestLimitCutsTheFileAndIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutLimitNothingIsCut(t *testing.T) {
+func TestFileWithoutLimitHasAllPackets(t *testing.T) {
 	var file bytes.Buffer
 	f := NewFile(&file, FileOptions{OnLimit: func() { t.Error("cut") }})
 	id := f.AddInterface("x")
@@ -92,9 +92,8 @@ func TestWithoutLimitNothingIsCut(t *testing.T) {
 	}
 }
 
-// Whatever was written of a file when its writer died, the rest is a whole file
-// with every packet that was complete.
-func TestTrimLeavesWholeBlocks(t *testing.T) {
+// Trim of every prefix of a file leaves a valid file with all complete packets.
+func TestTrimKeepsCompleteBlocks(t *testing.T) {
 	var file bytes.Buffer
 	f := NewFile(&file, FileOptions{Comment: "replay"})
 	id := f.AddInterface("x")
@@ -139,7 +138,7 @@ func TestTrimLeavesWholeBlocks(t *testing.T) {
 	}
 }
 
-func TestTrimOfSomethingElse(t *testing.T) {
+func TestTrimOfOtherFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.pcapng")
 	if err := os.WriteFile(name, []byte("this is not a capture at all"), 0o600); err != nil {
 		t.Fatal(err)
@@ -155,9 +154,8 @@ func TestTrimOfSomethingElse(t *testing.T) {
 	}
 }
 
-// A packed file has every packet of the other, with comments added, and is the same
-// file every time.
-func TestPackCompressesAndAddsComments(t *testing.T) {
+// A compressed file has all packets, with comments added, and is reproducible.
+func TestCompressAddsComments(t *testing.T) {
 	pack := func() []byte {
 		name := filepath.Join(t.TempDir(), "x.pcapng")
 		out, err := os.Create(name)

@@ -17,7 +17,7 @@ const (
 	etherTypeIPv6   = 0x86dd
 )
 
-// appendFrame appends d as the packet it is on the wire.
+// appendFrame appends the packet of d with all headers.
 func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 	b = f.appendIP(b, d, protocolUDP, link.UDPHeaderLen+len(d.Payload))
 	start := len(b)
@@ -26,7 +26,7 @@ func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(link.UDPHeaderLen+len(d.Payload)))
 	b = append(b, 0, 0)
 	b = append(b, d.Payload...)
-	if d.Variants&link.NoChecksum == 0 || !d.Is4() { // IPv6 knows no datagram without one
+	if d.Variants&link.NoChecksum == 0 || !d.Is4() { // IPv6 requires a checksum
 		binary.BigEndian.PutUint16(b[start+6:], udpChecksum(b[start:], d))
 	}
 	return b
@@ -37,7 +37,7 @@ func udpChecksum(datagram []byte, d *link.Datagram) uint16 {
 	if c := foldSum(pseudoSum(d.Src.Addr(), d.Dst.Addr(), protocolUDP, len(datagram)) + sumWords(datagram)); c != 0 {
 		return c
 	}
-	return 0xffff // 0 means that there is no checksum
+	return 0xffff // 0 would mean no checksum
 }
 
 // pseudoSum adds up the words of the pseudo-header that TCP and UDP checksums cover.
@@ -55,8 +55,8 @@ func pseudoSum(src, dst netip.Addr, protocol byte, length int) uint32 {
 	return total
 }
 
-// appendIP appends the headers up to that of IP, in front of so many bytes of a
-// protocol, with what d says of the packet.
+// appendIP appends the IP header, and the Ethernet header if the framing has one, of a
+// packet with the addresses and fields of d and a payload of length bytes.
 func (f Framing) appendIP(b []byte, d *link.Datagram, protocol byte, length int) []byte {
 	if f == Ethernet {
 		b = appendEthernet(b, d)
@@ -94,8 +94,8 @@ func appendIPv6(b []byte, d *link.Datagram, protocol byte, length int) []byte {
 	return append(b, dst[:]...)
 }
 
-// appendEthernet makes up the header that ports of such addresses could have: a
-// locally administered address that ends in the IP address's last four bytes.
+// appendEthernet appends an Ethernet header with made-up MAC addresses: locally
+// administered, ending in the last four bytes of the IP address.
 func appendEthernet(b []byte, d *link.Datagram) []byte {
 	b = appendMAC(b, d.Dst.Addr())
 	b = appendMAC(b, d.Src.Addr())
@@ -124,8 +124,7 @@ func hopLimit(d *link.Datagram) uint8 {
 	return d.HopLimit
 }
 
-// as4 and as16 give an address that is missing, or of the other family, as
-// unspecified: the packet is still worth seeing.
+// as4 returns the bytes of an IPv4 address; zeros for other addresses.
 func as4(a netip.Addr) [4]byte {
 	if a = a.Unmap(); a.Is4() {
 		return a.As4()
@@ -133,6 +132,7 @@ func as4(a netip.Addr) [4]byte {
 	return [4]byte{}
 }
 
+// as16 returns the bytes of an address; zeros if it is invalid.
 func as16(a netip.Addr) [16]byte {
 	if a.IsValid() {
 		return a.As16()
@@ -143,8 +143,8 @@ func as16(a netip.Addr) [16]byte {
 // checksum is the Internet checksum of b, whose own checksum field is zero.
 func checksum(b []byte) uint16 { return foldSum(sumWords(b)) }
 
-// sum adds up the words of b, which is shorter than 64 KiB; an odd byte at its
-// end is the upper one of a word.
+// sumWords adds up the 16-bit words of b, which is shorter than 64 KiB. An odd last byte is
+// the upper byte of a word.
 func sumWords(b []byte) (sum uint32) {
 	for ; len(b) >= 8; b = b[8:] {
 		v := binary.BigEndian.Uint64(b)
@@ -159,6 +159,7 @@ func sumWords(b []byte) (sum uint32) {
 	return sum
 }
 
+// foldSum returns the Internet checksum of a sum of words.
 func foldSum(sum uint32) uint16 {
 	sum = sum>>16 + sum&0xffff
 	return ^uint16(sum>>16 + sum)

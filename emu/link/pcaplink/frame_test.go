@@ -98,8 +98,8 @@ func TestFrameGolden(t *testing.T) {
 	}
 }
 
-// gopacket checks the header checksum and the lengths with code of its own.
-func TestFrameDecodes(t *testing.T) {
+// gopacket checks the header checksum and the lengths.
+func TestFrameDecodesWithGopacket(t *testing.T) {
 	for n := range 200 {
 		d := datagram("10.1.2.3:49441", "10.255.254.253:4791", strings.Repeat("\xff", n))
 		d.IPID = uint32(n) * 331 % (1 << 16)
@@ -120,7 +120,7 @@ func TestFrameDecodes(t *testing.T) {
 	}
 }
 
-func TestFrameWithoutSourceIsStillAFrame(t *testing.T) {
+func TestFrameWithoutSourceAddress(t *testing.T) {
 	d := datagram("10.0.0.1:1", "10.0.0.2:4791", "x")
 	d.Src = netip.AddrPort{}
 	if got := RawIP.appendFrame(nil, &d); !bytes.Equal(got[12:16], make([]byte, 4)) {

@@ -12,9 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// TestSegmentsAreThoseOfAnotherEncoder has gopacket, which works out lengths and
-// checksums for itself, make the same bytes.
-func TestSegmentsAreThoseOfAnotherEncoder(t *testing.T) {
+// gopacket, which computes lengths and checksums itself, encodes the same bytes.
+func TestSegmentsMatchGopacket(t *testing.T) {
 	for _, pair := range [][2]string{{"10.0.0.1:50000", "10.0.0.2:7"}, {"[fd00::1]:50000", "[fd00::2]:7"}} {
 		for _, n := range []int{0, 1, 2, 3, 100, 8947, 65000} {
 			s := link.Segment{
@@ -49,7 +48,7 @@ func TestSegmentsAreThoseOfAnotherEncoder(t *testing.T) {
 	}
 }
 
-func TestASegmentTooLongForIPEndsTheCapture(t *testing.T) {
+func TestSegmentTooLongForIPIsAnError(t *testing.T) {
 	c := NewCapture(&bytes.Buffer{}, Options{})
 	c.AddInterface("a").WriteSegment(1, Outbound, &link.Segment{
 		Src: netip.MustParseAddrPort("[::1]:1"), Dst: netip.MustParseAddrPort("[::1]:2"), Payload: make([]byte, 1<<16),

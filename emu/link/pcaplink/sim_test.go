@@ -12,8 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 )
 
-// simulate sends packets over a lossy simulated cable and returns the capture of
-// both its ends.
+// simulate sends packets over a lossy simulated link and returns the capture of both ends.
 func simulate(t *testing.T, seed uint64) []byte {
 	t.Helper()
 	var file bytes.Buffer
@@ -54,7 +53,7 @@ func simulate(t *testing.T, seed uint64) []byte {
 	return file.Bytes()
 }
 
-func TestSimulatedRunWritesTheSameFileWithVirtualTime(t *testing.T) {
+func TestCaptureOfSimulatedRunIsReproducible(t *testing.T) {
 	file := simulate(t, 1)
 	if !bytes.Equal(file, simulate(t, 1)) {
 		t.Error("seed 1 wrote two files")

@@ -13,15 +13,11 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// WrapStreams returns n with everything that its streams carry written to c, on
-// an interface of that name, as the TCP segments that it is or may have been:
-// what was written and what was read, cut at the stream's MSS, each at the time
-// of the call, with the handshake before and the end behind it. The result is a
-// link.StreamWaiter where n is.
-//
-// Neither cuts nor acknowledgements of the real segments are known here. A
-// segment that goes out acknowledges what was read, one that comes in all that
-// was written; there are no others.
+// WrapStreams returns a net that captures the streams of n as interface name. The real TCP
+// segments are not known: written and read bytes become segments of the stream's MSS at
+// the time of the call, between a handshake and a FIN or RST. An outbound segment
+// acknowledges all bytes that were read, an inbound one all that were written. The result
+// is a link.StreamWaiter if n is.
 func (c *Capture) WrapStreams(name string, n link.StreamNet) link.StreamNet {
 	t := &capturedNet{StreamNet: n, intf: c.AddInterface(name), streams: make(map[*capturedStream]int)}
 	if w, ok := n.(link.StreamWaiter); ok {
@@ -33,16 +29,18 @@ func (c *Capture) WrapStreams(name string, n link.StreamNet) link.StreamNet {
 	return t
 }
 
+// streamWaitMethods are the methods that link.StreamWaiter adds.
 type streamWaitMethods interface {
 	WaitReady(d time.Duration) error
 	Wake()
 }
 
+// capturedNet is a net whose streams are captured.
 type capturedNet struct {
 	link.StreamNet
 	intf     *Interface
-	lastTime mono.Time               // that anybody has said
-	streams  map[*capturedStream]int // which of all it was
+	lastTime mono.Time               // of the last call
+	streams  map[*capturedStream]int // open streams, with their order of creation
 	count    int
 	scratch  []byte
 }
@@ -59,6 +57,7 @@ func (t *capturedNet) Dial(now mono.Time, local, remote netip.AddrPort) (link.St
 	return own, nil
 }
 
+// capture returns s as a captured stream.
 func (t *capturedNet) capture(s link.StreamLink) *capturedStream {
 	own := &capturedStream{StreamLink: s, net: t}
 	t.count++
@@ -75,8 +74,8 @@ func (t *capturedNet) Listen(addr netip.AddrPort, backlog int) (link.StreamListe
 	return &capturedListener{l, t}, nil
 }
 
-// Close implements link.StreamNet. It aborts what was not closed in order, which
-// is seen at the time of whatever was seen last.
+// Close implements link.StreamNet. The RSTs of the streams that it aborts have the time of
+// the last call.
 func (t *capturedNet) Close() error {
 	err := t.StreamNet.Close()
 	left := slices.SortedFunc(maps.Keys(t.streams), func(a, b *capturedStream) int { return cmp.Compare(t.streams[a], t.streams[b]) })
@@ -110,17 +109,18 @@ func (l *capturedListener) Accept(now mono.Time) (link.StreamLink, error) {
 	return own, nil
 }
 
-// tappedStream is a stream of which each call is written down.
+// capturedStream is a stream whose calls are captured as segments.
 type capturedStream struct {
 	link.StreamLink
 	net        *capturedNet
-	sent, rcvd uint64 // the numbers of what comes next, either way
-	open       bool   // the handshake is written
+	sent, rcvd uint64 // next relative sequence number in each direction
+	open       bool   // the handshake is captured
 	finSent    bool
-	finPending bool // it was, before the handshake
+	finPending bool // CloseWrite was called before the handshake
 	eof, ended bool
 }
 
+// writeOut captures an outbound segment.
 func (s *capturedStream) writeOut(now mono.Time, flags link.SegmentFlags, b []byte) {
 	s.net.lastTime = now
 	s.net.intf.WriteSegment(now, Outbound, &link.Segment{
@@ -128,6 +128,7 @@ func (s *capturedStream) writeOut(now mono.Time, flags link.SegmentFlags, b []by
 	})
 }
 
+// writeIn captures an inbound segment.
 func (s *capturedStream) writeIn(now mono.Time, flags link.SegmentFlags, b []byte) {
 	s.net.lastTime = now
 	s.net.intf.WriteSegment(now, Inbound, &link.Segment{
@@ -135,7 +136,7 @@ func (s *capturedStream) writeIn(now mono.Time, flags link.SegmentFlags, b []byt
 	})
 }
 
-// established writes the rest of a dialer's handshake.
+// established captures the rest of a dialer's handshake.
 func (s *capturedStream) established(now mono.Time) {
 	if s.open {
 		return
@@ -182,6 +183,7 @@ func (s *capturedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, e
 	return n, err
 }
 
+// writeSegments captures written bytes.
 func (s *capturedStream) writeSegments(now mono.Time, b []byte) {
 	for len(b) > 0 {
 		s.established(now)
@@ -192,7 +194,7 @@ func (s *capturedStream) writeSegments(now mono.Time, b []byte) {
 	}
 }
 
-// cut is the front of b that fits in a segment, and the flags of that.
+// firstSegment returns the bytes of the first segment of b, and its flags.
 func (s *capturedStream) firstSegment(b []byte) ([]byte, link.SegmentFlags) {
 	const room = maxIPBytes - link.IPv6HeaderLen - link.TCPHeaderLen
 	if n := min(max(s.MSS(), 1), room); n < len(b) {
@@ -217,7 +219,7 @@ func (s *capturedStream) Read(now mono.Time, b []byte) (int, error) {
 	return n, err
 }
 
-// failed writes how the peer ended the stream.
+// readFailed captures how the peer ended the stream.
 func (s *capturedStream) readFailed(now mono.Time, err error) {
 	switch {
 	case s.ended:
@@ -236,11 +238,12 @@ func (s *capturedStream) readFailed(now mono.Time, err error) {
 	case errors.Is(err, link.ErrReset), errors.Is(err, link.ErrRefused):
 		s.writeIn(now, link.RST|link.ACK, nil)
 		s.forget()
-	default: // nobody has answered
+	default: // there was no answer
 		s.forget()
 	}
 }
 
+// forget notes that the stream has ended.
 func (s *capturedStream) forget() {
 	s.ended = true
 	delete(s.net.streams, s)
@@ -267,7 +270,7 @@ func (s *capturedStream) CloseWrite(now mono.Time) error {
 func (s *capturedStream) Abort(now mono.Time) error {
 	err := s.StreamLink.Abort(now)
 	if !s.ended {
-		if s.open { // else nobody knows of it
+		if s.open { // else no segment was captured
 			s.writeOut(now, link.RST|link.ACK, nil)
 		}
 		s.forget()

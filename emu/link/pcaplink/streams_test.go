@@ -47,7 +47,7 @@ func simulatedHosts(t *testing.T, c *Capture, seed uint64, v6 bool, cfg sim.Stre
 	return h
 }
 
-// settle lets the world run, and returns its time.
+// settle runs the world for a while and returns the time.
 func (h *hosts) settle(t *testing.T) mono.Time {
 	t.Helper()
 	if err := h.w.Run(); err != nil {
@@ -56,7 +56,7 @@ func (h *hosts) settle(t *testing.T) mono.Time {
 	return h.w.Now()
 }
 
-func TestWrappedStreamsKeepTheContract(t *testing.T) {
+func TestWrappedStreamsAreStreamNet(t *testing.T) {
 	linktest.TestStreamNet(t, func(t *testing.T) linktest.StreamBench {
 		c := NewCapture(io.Discard, Options{})
 		t.Cleanup(func() {
@@ -72,7 +72,7 @@ func TestWrappedStreamsKeepTheContract(t *testing.T) {
 	})
 }
 
-// talk has a say something to b, and b to a, and both end.
+// talk exchanges bytes between a and b, and closes both directions.
 func (h *hosts) talk(t *testing.T, up, down []byte) {
 	t.Helper()
 	l, err := h.b.Listen(h.addrB, 1)
@@ -133,7 +133,7 @@ func text(n int) []byte {
 	return b
 }
 
-// capture has the streams of a written to c, by a tap in the world or a decorator.
+// capture captures the streams of a, by a tap of the simulated network or by WrapStreams.
 func (h *hosts) capture(c *Capture, tap bool) {
 	if !tap {
 		h.a = c.WrapStreams("a", h.a)
@@ -147,7 +147,7 @@ func (h *hosts) capture(c *Capture, tap bool) {
 	})
 }
 
-// captured has two hosts talk, and returns the capture of a.
+// captured returns the capture of host a during talk.
 func captured(t *testing.T, seed uint64, v6, tap bool, opts Options, cfg sim.StreamConfig) []byte {
 	t.Helper()
 	var file bytes.Buffer
@@ -161,7 +161,7 @@ func captured(t *testing.T, seed uint64, v6, tap bool, opts Options, cfg sim.Str
 	return file.Bytes()
 }
 
-func TestSimulatedStreamsWriteTheSameFile(t *testing.T) {
+func TestCaptureOfSimulatedStreamsIsReproducible(t *testing.T) {
 	cfg := sim.StreamConfig{CutPPM: 300_000}
 	for _, tap := range []bool{false, true} {
 		one := captured(t, 1, true, tap, Options{}, cfg)
@@ -174,8 +174,8 @@ func TestSimulatedStreamsWriteTheSameFile(t *testing.T) {
 	}
 }
 
-// segments is what a file says, as "> SYN seq=0 ack=0 len=0", with sequence
-// numbers counted from the SYN.
+// segments returns the segments of a file in the form "> SYN seq=0 ack=0 len=0", with
+// relative sequence numbers.
 func segments(t *testing.T, file []byte) (all []string) {
 	t.Helper()
 	first := map[layers.TCPPort]uint32{}
@@ -209,7 +209,7 @@ func segments(t *testing.T, file []byte) (all []string) {
 	return all
 }
 
-func TestStreamsAreCapturedSegmentBySegment(t *testing.T) {
+func TestStreamsAreCapturedAsSegments(t *testing.T) {
 	cfg := sim.StreamConfig{Events: []sim.StreamEvent{{Conn: 1, Offset: 300, Action: sim.StreamCut}}}
 	run := func(tap bool) []string {
 		var file bytes.Buffer

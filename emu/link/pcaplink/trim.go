@@ -14,9 +14,9 @@ const (
 	minBlock     = 12 // type, length, length
 )
 
-// Trim cuts a file off behind its last whole block, which a writer that was
-// killed may have left in the middle of one. A file that does not even begin as
-// one becomes empty.
+// Trim truncates a pcapng file after its last complete block: a writer that was killed may
+// have written part of a block. A file that does not begin with a section block becomes
+// empty.
 func Trim(name string) (err error) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
@@ -37,10 +37,10 @@ func Trim(name string) (err error) {
 	return nil
 }
 
-// wholeBlocks returns where the last whole block of a file ends.
+// endOfLastBlock returns the offset after the last complete block.
 func endOfLastBlock(f io.ReaderAt, size int64) (end int64, err error) {
 	var order binary.ByteOrder = binary.LittleEndian
-	var head [minBlock]byte // of a section: type, length, byte order
+	var head [minBlock]byte // type, length, and the byte order of a section
 	for end+minBlock <= size {
 		if _, err := f.ReadAt(head[:], end); err != nil {
 			return end, err

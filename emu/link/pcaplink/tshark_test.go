@@ -34,7 +34,8 @@ func tshark(t *testing.T, file []byte, args ...string) string {
 	return string(out)
 }
 
-// followed is what tshark puts together of both directions of the first stream.
+// followed returns the bytes of both directions of the first stream, as tshark reassembles
+// them.
 func followed(t *testing.T, file []byte) (up, down []byte) {
 	t.Helper()
 	for line := range strings.Lines(tshark(t, file, "-q", "-z", "follow,tcp,raw,0")) {

@@ -59,7 +59,7 @@ func kernelPackets(t *testing.T) (packets [][]byte, ds []link.Datagram) {
 	}
 }
 
-func TestFramesAreThoseTheKernelSent(t *testing.T) {
+func TestFramesMatchThoseOfKernel(t *testing.T) {
 	packets, ds := kernelPackets(t)
 	if len(ds) < 10 {
 		t.Fatalf("only %d packets in the capture", len(ds))
@@ -71,7 +71,6 @@ func TestFramesAreThoseTheKernelSent(t *testing.T) {
 	}
 }
 
-// TestTsharkDecodesRoCE has Wireshark's own decoder read the file.
 func TestTsharkDecodesRoCE(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
@@ -137,8 +136,8 @@ func decode(t *testing.T, tshark string, file []byte) string {
 	return normalize(string(out))
 }
 
-// normalize prints numbers alike: versions of tshark differ in their base, and in
-// how they say that a checksum is good.
+// normalize formats values alike: versions of tshark differ in the base of numbers and in
+// the status of checksums.
 func normalize(out string) string {
 	var b strings.Builder
 	for line := range strings.Lines(out) {

@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Wrap returns l with everything that passes it written to c, on an interface of
-// that name: what Send took, and what Recv gave, each at the time of the call.
-// The result is a link.GroupLink and a link.Waiter where l is.
+// Wrap returns a link that captures the traffic of l as interface name: the datagrams that
+// Send took and Recv returned, at the time of the call. The result is a link.GroupLink or
+// a link.Waiter if l is.
 func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
 	t := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: !l.Features().SetsIPID}
 	g, isGroup := l.(link.GroupLink)
@@ -36,20 +36,23 @@ func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
 	return t
 }
 
+// groupMethods are the methods that link.GroupLink adds.
 type groupMethods interface {
 	Join(group netip.Addr) error
 	Leave(group netip.Addr) error
 }
 
+// waitMethods are the methods that link.Waiter adds.
 type waitMethods interface {
 	WaitReadable(d time.Duration) error
 	Wake()
 }
 
+// capturedLink is a link whose traffic is captured.
 type capturedLink struct {
 	link.PacketLink
 	intf          *Interface
-	socketHeaders bool // the link chooses the identification, and fills in checksums
+	socketHeaders bool // a socket makes the headers
 }
 
 // Send implements link.PacketLink.
@@ -76,7 +79,7 @@ func (t *capturedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	return n, err
 }
 
-// findID fills in the identification of a datagram whose link did not see it.
+// fillIPID sets the identification of a datagram whose link does not see it.
 func (i *Interface) fillIPID(d *link.Datagram) {
 	find := i.capture.findIPID
 	if find == nil || d.IPID < link.IPIDUnknown || !d.Is4() {

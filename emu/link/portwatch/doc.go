@@ -1,13 +1,10 @@
-// Package portwatch tells a stack on sockets what its kernel knows of the
-// interface below: whether its link is up, and whether it still has the addresses
-// that the stack uses. A socket itself says neither: what is sent on a cable that
-// is out vanishes, and from an address that is gone some kernels go on sending.
+// Package portwatch reports changes of the interface below a stack on sockets: whether its
+// link is up, and whether it still has the addresses of the stack. Sockets do not report
+// either. Package device uses it.
 //
-// It listens to rtnetlink, which any user may in his own network namespace. It
-// refuses to change anything, and to watch interfaces that own none of the
-// addresses it was given.
+// It listens to rtnetlink, which needs no privilege, and changes nothing. It watches only
+// the interface that owns the given addresses.
 //
-// A Watch has a goroutine, which sleeps until the kernel has something to tell, and
-// calls the observer from there. Close ends it, and may be called from anywhere but
-// the observer.
+// A Watch has a goroutine that calls the observer. Close stops it, and must not be called
+// by the observer.
 package portwatch

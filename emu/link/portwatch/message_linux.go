@@ -10,19 +10,18 @@ import (
 // Messages are in the byte order of the machine.
 var order = binary.NativeEndian
 
-// message is one of rtnetlink's, its payload still to be read.
+// message is an rtnetlink message.
 type message struct {
 	typ, flags uint16
 	seq        uint32
 	payload    []byte
 }
 
-// align rounds up to where the next part of a message begins: headers and
-// attributes alike start at multiples of four.
+// align rounds up to a multiple of four, where headers and attributes start.
 func align(n int) int { return (n + 3) &^ 3 }
 
-// next cuts the first message off b. It reports false at the end, or where what
-// follows is none.
+// nextMessage parses the first message of b. It reports false at the end or at an invalid
+// message.
 func nextMessage(b []byte) (m message, rest []byte, ok bool) {
 	if len(b) < unix.SizeofNlMsghdr {
 		return m, nil, false
@@ -35,13 +34,13 @@ func nextMessage(b []byte) (m message, rest []byte, ok bool) {
 	return m, b[min(align(length), len(b)):], true
 }
 
-// linkMessage is what is of interest about an interface.
+// linkMessage is the payload of RTM_NEWLINK and RTM_DELLINK.
 type linkMessage struct {
 	index int
 	flags uint32
 }
 
-// parseLink reads the payload of RTM_NEWLINK and RTM_DELLINK.
+// parseLink parses a linkMessage.
 func parseLink(b []byte) (m linkMessage, ok bool) {
 	if len(b) < unix.SizeofIfInfomsg {
 		return m, false
@@ -49,21 +48,20 @@ func parseLink(b []byte) (m linkMessage, ok bool) {
 	return linkMessage{index: int(int32(order.Uint32(b[4:]))), flags: order.Uint32(b[8:])}, true
 }
 
-// addrMessage is an address of an interface.
+// addrMessage is the payload of RTM_NEWADDR and RTM_DELADDR.
 type addrMessage struct {
 	addr  netip.Addr
 	bits  int
 	index int
-	// gone: it cannot be used, or no longer.
+	// gone: the address was removed, or cannot be used.
 	gone bool
 }
 
-// network is what the address is one of.
+// network returns the prefix of the address.
 func (m *addrMessage) network() netip.Prefix { return netip.PrefixFrom(m.addr, m.bits).Masked() }
 
-// parseAddr reads the payload of RTM_NEWADDR and RTM_DELADDR. The latter says
-// that the address is gone, the former may: while nobody knows whether another host
-// has it too, and when one has.
+// parseAddr parses an addrMessage. An address is gone if it was deleted, and also while
+// duplicate address detection runs or after it has failed.
 func parseAddr(b []byte, deleted bool) (m addrMessage, ok bool) {
 	if len(b) < unix.SizeofIfAddrmsg {
 		return m, false
@@ -84,41 +82,40 @@ func parseAddr(b []byte, deleted bool) (m addrMessage, ok bool) {
 			addr, _ = netip.AddrFromSlice(value)
 		case unix.IFA_FLAGS:
 			if len(value) == 4 {
-				flags = order.Uint32(value) // those above, and more
+				flags = order.Uint32(value) // replaces the 8 flags of the header
 			}
 		}
 		rest = rest[min(align(length), len(rest)):]
 	}
-	// Where there are both, as at an end of a point-to-point link, the other is the
-	// peer's.
+	// On a point-to-point link IFA_ADDRESS is the address of the peer.
 	if m.addr = local; !local.IsValid() {
 		m.addr = addr
 	}
 	if !m.addr.IsValid() || m.bits > m.addr.BitLen() {
 		return m, false
 	}
-	unsure := flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_OPTIMISTIC == 0
-	m.gone = deleted || unsure || flags&unix.IFA_F_DADFAILED != 0
+	tentative := flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_OPTIMISTIC == 0
+	m.gone = deleted || tentative || flags&unix.IFA_F_DADFAILED != 0
 	return m, true
 }
 
-// request asks for something. seq comes back with the answer.
+// newRequest returns a request message. The reply has the same sequence number.
 func newRequest(typ, flags uint16, seq uint32, payload []byte) []byte {
 	b := make([]byte, 0, unix.SizeofNlMsghdr+len(payload))
 	b = order.AppendUint32(b, uint32(unix.SizeofNlMsghdr+len(payload)))
 	b = order.AppendUint16(b, typ)
 	b = order.AppendUint16(b, unix.NLM_F_REQUEST|flags)
 	b = order.AppendUint32(b, seq)
-	b = order.AppendUint32(b, 0) // our port: the kernel knows it
+	b = order.AppendUint32(b, 0) // port ID, which the kernel fills in
 	return append(b, payload...)
 }
 
-// listAddrs asks for all addresses of all interfaces.
+// newAddrDump returns a request for all addresses of all interfaces.
 func newAddrDump(seq uint32) []byte {
 	return newRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP, seq, make([]byte, unix.SizeofIfAddrmsg))
 }
 
-// getLink asks for an interface.
+// newLinkRequest returns a request for one interface.
 func newLinkRequest(seq uint32, index int) []byte {
 	b := make([]byte, unix.SizeofIfInfomsg)
 	order.PutUint32(b[4:], uint32(index))

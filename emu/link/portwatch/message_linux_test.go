@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addrPayload makes the payload of a message about an address.
+// addrPayload returns the payload of an address message.
 func addrPayload(index uint32, bits uint8, flags uint32, attrs ...netip.Addr) []byte {
 	b := []byte{unix.AF_INET6, bits, uint8(flags), 0}
 	b = order.AppendUint32(b, index)
@@ -54,7 +54,7 @@ func TestParseAddr(t *testing.T) {
 	}
 }
 
-func TestMessagesAreCutApart(t *testing.T) {
+func TestNextMessageSplitsDatagram(t *testing.T) {
 	b := append(newRequest(unix.RTM_GETADDR, 0, 5, []byte{1}), 0, 0, 0) // padding
 	b = append(b, newAddrDump(6)...)
 	m, rest, ok := nextMessage(b)
@@ -74,8 +74,8 @@ func TestMessagesAreCutApart(t *testing.T) {
 	}
 }
 
-// Only an interface that is switched on, has a carrier and may be used is up.
-func TestWhatFlagsMean(t *testing.T) {
+// An interface is up only if it is enabled, has a carrier and is operational.
+func TestLinkStateFollowsFlags(t *testing.T) {
 	s := newState([]netip.Addr{netip.MustParseAddr("fd00::1")})
 	s.updateAddr(&addrMessage{addr: s.addrs[0].Addr, bits: 64, index: 3})
 	for _, tc := range []struct {
@@ -100,8 +100,8 @@ func TestWhatFlagsMean(t *testing.T) {
 	}
 }
 
-// Messages are the kernel's, but whatever they are, the watch must live.
-func TestAnyBytesAreSurvived(t *testing.T) {
+// Random bytes do not make the parsers panic.
+func TestParsersAcceptAnyBytes(t *testing.T) {
 	lo := netip.MustParseAddr("127.0.0.1")
 	whole := append(newRequest(unix.RTM_NEWADDR, 0, 0, addrPayload(1, 8, 0, lo, lo)), newLinkRequest(2, 3)...)
 	r := rand.New(rand.NewPCG(1, 2))

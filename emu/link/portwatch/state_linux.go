@@ -11,30 +11,30 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// state is what is known of the port. It is fed with messages of the kernel's, and
-// does not care whether they are news or answers.
+// state is the known state of the port. Notifications and replies of the kernel update it
+// alike.
 type state struct {
 	addrs []watchedAddr
-	// index is that of the interface that owns the addresses; 0 while none is known.
+	// index of the interface that owns the addresses; 0 while none is known.
 	index int
 	up    bool
 }
 
-// watched is an address of the port's.
+// watchedAddr is an address of the port.
 type watchedAddr struct {
 	netip.Addr
-	// given is the address as the observer knows it.
+	// original is the address as passed to Open.
 	original netip.Addr
-	// zone is the interface that it is on, where the address says so; else 0.
+	// zone is the index of the interface that the address names; else 0.
 	zone int
-	// known: the kernel has listed it. An address that is never listed, as that of a
-	// wildcard or most of 127.0.0.0/8, cannot be missed either.
+	// listed: the kernel has listed the address. A wildcard, and most of 127.0.0.0/8, never
+	// is and counts as present.
 	listed  bool
 	present bool
-	inDump  bool // in the listing that is under way
+	inDump  bool // in the dump under way
 }
 
-// newState knows nothing yet, and takes that for good news.
+// newState returns a state in which the link is up and all addresses are present.
 func newState(addrs []netip.Addr) *state {
 	s := &state{up: true}
 	for _, a := range addrs {
@@ -43,7 +43,7 @@ func newState(addrs []netip.Addr) *state {
 	return s
 }
 
-// zoneIndex is the number of the interface that a zone names; 0 if there is none.
+// zoneIndex is the index of the interface that a zone names; 0 if there is none.
 func zoneIndex(zone string) int {
 	if zone == "" {
 		return 0
@@ -58,56 +58,56 @@ func zoneIndex(zone string) int {
 	return ifi.Index
 }
 
-// heard is what a message has changed: the observer is to be told, or the kernel is
-// to be asked.
+// change is the effect of a message on the state.
 type change struct {
 	link bool
 	addr *watchedAddr
-	// moved: the addresses are on another interface than was thought.
+	// interfaceChanged: the addresses belong to another interface, whose state must be
+	// requested.
 	interfaceChanged bool
 }
 
-// running is what the flags of an interface say that can send and receive: it is
-// switched on, has a carrier, and its operational state is up or unknown, as that of
-// a loopback always is.
+// runningFlags are the flags of an interface that can send and receive: it is enabled, has
+// a carrier, and its operational state is up or unknown.
 const runningFlags = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
 
-// takeLink takes what was said of an interface; gone if it is there no longer.
-func (s *state) updateLink(index int, flags uint32, gone bool) (h change) {
+// updateLink updates the state of an interface; gone if it was removed.
+func (s *state) updateLink(index int, flags uint32, gone bool) (c change) {
 	if index != s.index || s.index == 0 {
-		return h
+		return c
 	}
 	up := flags&runningFlags == runningFlags && !gone
-	h.link = up != s.up
+	c.link = up != s.up
 	s.up = up
-	return h
+	return c
 }
 
-// takeAddr takes what was said of an address.
-func (s *state) updateAddr(m *addrMessage) (h change) {
+// updateAddr updates the state of an address.
+func (s *state) updateAddr(m *addrMessage) (c change) {
 	a := s.find(m)
 	switch {
 	case a == nil:
-		return h
-	case a.Addr != m.addr: // of the same loopback: only that is certain
-		h.interfaceChanged = s.index == 0 && !m.gone
+		return c
+	case a.Addr != m.addr: // another address of the same loopback interface
+		c.interfaceChanged = s.index == 0 && !m.gone
 	case m.gone && m.index != s.index && a.present:
-		return h // another interface had it too
+		return c // the address of another interface
 	default:
 		a.listed, a.inDump = true, !m.gone
 		if a.present == m.gone {
 			a.present = !m.gone
-			h.addr = a
+			c.addr = a
 		}
-		h.interfaceChanged = !m.gone && m.index != s.index
+		c.interfaceChanged = !m.gone && m.index != s.index
 	}
-	if h.interfaceChanged {
+	if c.interfaceChanged {
 		s.index = m.index
 	}
-	return h
+	return c
 }
 
-// find returns which of the addresses a message is about, or tells something of.
+// find returns the watched address that a message concerns; nil if there is none. For a
+// loopback address a message about its network counts too.
 func (s *state) find(m *addrMessage) *watchedAddr {
 	for i := range s.addrs {
 		if a := &s.addrs[i]; a.Addr == m.addr && (a.zone == 0 || a.zone == m.index) {
@@ -123,29 +123,29 @@ func (s *state) find(m *addrMessage) *watchedAddr {
 	return &s.addrs[i]
 }
 
-// begin is called before the kernel lists all addresses.
+// beginDump is called before an address dump.
 func (s *state) beginDump() {
 	for i := range s.addrs {
 		s.addrs[i].inDump = false
 	}
 }
 
-// end is called behind the listing: what was not in it is gone.
-func (s *state) endDump(tell func(change)) {
+// endDump is called after an address dump: addresses that were not in it are gone.
+func (s *state) endDump(report func(change)) {
 	for i := range s.addrs {
 		if a := &s.addrs[i]; a.listed && a.present && !a.inDump {
 			a.present = false
-			tell(change{addr: a})
+			report(change{addr: a})
 		}
 	}
 }
 
-// tell tells an observer what has changed.
-func (s *state) notify(o link.PortObserver, h change) {
-	if h.link {
+// notify reports a change to an observer.
+func (s *state) notify(o link.PortObserver, c change) {
+	if c.link {
 		o.LinkChanged(s.up)
 	}
-	if h.addr != nil {
-		o.AddrChanged(h.addr.original, h.addr.present)
+	if c.addr != nil {
+		o.AddrChanged(c.addr.original, c.addr.present)
 	}
 }

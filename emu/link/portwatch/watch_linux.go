@@ -14,30 +14,30 @@ import (
 
 // Watch watches the interface that owns a port's addresses.
 type Watch struct {
-	file  *os.File // the socket, with which Go's poller waits
+	file  *os.File // the netlink socket
 	state *state
 	buf   []byte
 
-	seq     uint32 // of the last request
-	dumpSeq uint32 // of the listing of addresses under way; 0 if there is none
-	linkSeq uint32 // of the question for the interface under way; 0 if there is none
-	resync  bool   // the kernel had more to say than the socket holds: ask again
+	seq     uint32 // sequence number of the last request
+	dumpSeq uint32 // of the address dump under way; 0 if there is none
+	linkSeq uint32 // of the link request under way; 0 if there is none
+	resync  bool   // messages were lost: request all addresses again
 
 	done chan struct{} // closed when the goroutine has ended; nil before it began
 }
 
 const (
-	// bufBytes is the largest datagram that the kernel makes of its answers.
+	// bufBytes is the largest datagram of a netlink dump.
 	bufBytes = 32 << 10
-	// firstAnswer is how long Open waits to learn how things are.
+	// openTimeout is how long Open waits for the initial state.
 	openTimeout = 30 * time.Second
-	// groups are what news the kernel is asked to send.
+	// multicastGroups are the notifications that the socket subscribes to.
 	multicastGroups = 1<<(unix.RTNLGRP_LINK-1) | 1<<(unix.RTNLGRP_IPV4_IFADDR-1) | 1<<(unix.RTNLGRP_IPV6_IFADDR-1)
 )
 
-// Open begins to watch the interface that owns the addresses, in the network
-// namespace of the caller's thread. When it returns the watch knows how things are;
-// from then on nothing is missed.
+// Open watches the interface that owns the addresses, in the network namespace of the
+// caller's thread. When it returns the initial state is known, and no later change is
+// missed.
 func Open(addrs []netip.Addr) (*Watch, error) {
 	w, err := open(addrs)
 	if err != nil {
@@ -64,7 +64,7 @@ func open(addrs []netip.Addr) (*Watch, error) {
 	return w, nil
 }
 
-// learn asks how things are, and waits for the answer.
+// readInitialState requests the state of addresses and interface, and waits for it.
 func (w *Watch) readInitialState() error {
 	if err := w.file.SetReadDeadline(time.Now().Add(openTimeout)); err != nil {
 		return err
@@ -80,8 +80,8 @@ func (w *Watch) readInitialState() error {
 	return w.file.SetReadDeadline(time.Time{})
 }
 
-// Start tells the observer what is not as it should be, and from then on what
-// changes, each from a goroutine that Close ends. It may be called once.
+// Start calls the observer for a link that is down and for missing addresses, and then for
+// every change, from a goroutine that Close stops. It may be called once.
 func (w *Watch) Start(o link.PortObserver) {
 	w.done = make(chan struct{})
 	go func() {
@@ -94,12 +94,12 @@ func (w *Watch) Start(o link.PortObserver) {
 				o.AddrChanged(a.original, false)
 			}
 		}
-		for w.receiveOnce(func(h change) { w.state.notify(o, h) }) == nil {
+		for w.receiveOnce(func(c change) { w.state.notify(o, c) }) == nil {
 		}
 	}()
 }
 
-// Close ends the watch. When it returns the observer is not called any more.
+// Close stops the watch. The observer is not called after it returns.
 func (w *Watch) Close() error {
 	err := w.file.Close()
 	if w.done != nil {
@@ -108,18 +108,18 @@ func (w *Watch) Close() error {
 	return err
 }
 
-// step waits for the kernel to say something, and takes it in. An error is the end.
+// receiveOnce waits for a datagram of the kernel and handles its messages. An error ends
+// the watch.
 //
-// A socket that has overflowed says so once, and takes nothing more until it is
-// empty. So it is emptied before things are asked for anew: what changes behind the
-// answer is then heard of, or lost with another notice.
-func (w *Watch) receiveOnce(tell func(change)) error {
+// A socket that has overflowed reports ENOBUFS once, and drops messages until it is empty.
+// It is therefore drained before the addresses are requested again.
+func (w *Watch) receiveOnce(report func(change)) error {
 	again := w.resync && w.dumpSeq == 0
 	n, fromKernel, err := w.receive(!again)
 	switch {
 	case errors.Is(err, unix.EAGAIN):
 		return w.requestAddrs()
-	case errors.Is(err, unix.ENOBUFS): // some of it is lost, and nobody knows what
+	case errors.Is(err, unix.ENOBUFS): // messages were lost
 		w.resync = true
 	case err != nil:
 		return err
@@ -129,7 +129,7 @@ func (w *Watch) receiveOnce(tell func(change)) error {
 			if !ok {
 				break
 			}
-			if err := w.handle(&m, tell); err != nil {
+			if err := w.handle(&m, report); err != nil {
 				return err
 			}
 			rest = more
@@ -138,8 +138,8 @@ func (w *Watch) receiveOnce(tell func(change)) error {
 	return nil
 }
 
-// receive reads one datagram, for which it waits or not. Others than the kernel may
-// send some.
+// receive reads one datagram, and blocks if wait is set. It reports whether the kernel sent
+// it: other processes may send datagrams too.
 func (w *Watch) receive(wait bool) (n int, fromKernel bool, err error) {
 	conn, err := w.file.SyscallConn()
 	if err != nil {
@@ -163,7 +163,7 @@ func (w *Watch) receive(wait bool) (n int, fromKernel bool, err error) {
 	return n, fromKernel, errno
 }
 
-// ask asks for all that is to be known. One listing can be under way at a time.
+// requestAddrs starts a dump of all addresses. One dump can be under way at a time.
 func (w *Watch) requestAddrs() error {
 	w.resync = false
 	w.state.beginDump()
@@ -172,7 +172,7 @@ func (w *Watch) requestAddrs() error {
 	return w.send(newAddrDump(w.seq))
 }
 
-// askLink asks how the interface is.
+// requestLink requests the state of the interface.
 func (w *Watch) requestLink() error {
 	w.seq++
 	w.linkSeq = w.seq
@@ -184,67 +184,67 @@ func (w *Watch) send(b []byte) error {
 	return err
 }
 
-// take takes a message in.
-func (w *Watch) handle(m *message, tell func(change)) error {
+// handle updates the state with a message, and calls report with the change.
+func (w *Watch) handle(m *message, report func(change)) error {
 	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
-		w.resync = true // the list has changed while it was made
+		w.resync = true // the addresses changed during the dump
 	}
-	var h change
+	var c change
 	switch m.typ {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if l, ok := parseLink(m.payload); ok {
-			h = w.state.updateLink(l.index, l.flags, m.typ == unix.RTM_DELLINK)
+			c = w.state.updateLink(l.index, l.flags, m.typ == unix.RTM_DELLINK)
 		}
 		if m.seq == w.linkSeq {
 			w.linkSeq = 0
 		}
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		if a, ok := parseAddr(m.payload, m.typ == unix.RTM_DELADDR); ok {
-			h = w.state.updateAddr(&a)
+			c = w.state.updateAddr(&a)
 		}
 	case unix.NLMSG_DONE:
-		return w.handleDone(m, tell)
+		return w.handleDone(m, report)
 	case unix.NLMSG_ERROR:
 		var err error
-		if h, err = w.handleError(m); err != nil {
+		if c, err = w.handleError(m); err != nil {
 			return err
 		}
 	}
-	tell(h)
-	if h.interfaceChanged && w.dumpSeq == 0 {
+	report(c)
+	if c.interfaceChanged && w.dumpSeq == 0 {
 		return w.requestLink()
 	}
 	return nil
 }
 
-// listed ends a listing of addresses, and goes on to ask for their interface.
-func (w *Watch) handleDone(m *message, tell func(change)) error {
+// handleDone ends an address dump, and requests the state of the interface.
+func (w *Watch) handleDone(m *message, report func(change)) error {
 	if m.seq != w.dumpSeq || m.seq == 0 {
 		return nil
 	}
 	w.dumpSeq = 0
 	if w.resync {
-		return nil // what it did not have may have been lost: it is asked for again
+		return nil // the dump is repeated
 	}
-	w.state.endDump(tell)
+	w.state.endDump(report)
 	if w.state.index == 0 {
 		return nil
 	}
 	return w.requestLink()
 }
 
-// refused takes an answer that is none. That there is no such interface is one: it
-// went before it could be asked for.
-func (w *Watch) handleError(m *message) (h change, err error) {
-	const errno = 4 // bytes, in front of the request
+// handleError handles an error reply. A link request fails if the interface was removed
+// before.
+func (w *Watch) handleError(m *message) (c change, err error) {
+	const errno = 4 // bytes before the request
 	switch {
-	case len(m.payload) < errno || m.seq == 0: // not to us
-		return h, nil
+	case len(m.payload) < errno || m.seq == 0: // not a reply to a request of this socket
+		return c, nil
 	case m.seq == w.dumpSeq:
-		return h, fmt.Errorf("list addresses: %w", unix.Errno(-int32(order.Uint32(m.payload))))
+		return c, fmt.Errorf("list addresses: %w", unix.Errno(-int32(order.Uint32(m.payload))))
 	case m.seq == w.linkSeq:
 		w.linkSeq = 0
 		return w.state.updateLink(w.state.index, 0, true), nil
 	}
-	return h, nil
+	return c, nil
 }

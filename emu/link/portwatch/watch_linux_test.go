@@ -22,54 +22,54 @@ func TestMain(m *testing.M) {
 	nstest.Main(m)
 }
 
-// notes is an observer that keeps what it was told.
-type notes struct {
+// recorder is an observer that records its calls.
+type recorder struct {
 	mu  sync.Mutex
 	all []string
 }
 
-func (n *notes) LinkChanged(up bool) { n.add("link %v", up) }
+func (n *recorder) LinkChanged(up bool) { n.add("link %v", up) }
 
-func (n *notes) AddrChanged(a netip.Addr, present bool) { n.add("%v %v", a, present) }
+func (n *recorder) AddrChanged(a netip.Addr, present bool) { n.add("%v %v", a, present) }
 
-func (n *notes) add(format string, args ...any) {
+func (n *recorder) add(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all = append(n.all, fmt.Sprintf(format, args...))
 }
 
-func (n *notes) String() string {
+func (n *recorder) String() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return strings.Join(n.all, ", ")
 }
 
-// expect waits until all of this was told, and nothing else.
-func (n *notes) expect(t *testing.T, want ...string) {
+// expect waits until exactly these calls were recorded.
+func (n *recorder) expect(t *testing.T, want ...string) {
 	t.Helper()
 	all := strings.Join(want, ", ")
-	n.until(t, all, func(told string) bool { return told == all })
+	n.waitUntil(t, all, func(recorded string) bool { return recorded == all })
 }
 
-// until waits until what was told is right.
-func (n *notes) until(t *testing.T, want string, right func(told string) bool) {
+// waitUntil waits until ok accepts the recorded calls.
+func (n *recorder) waitUntil(t *testing.T, want string, ok func(recorded string) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !right(n.String()); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !ok(n.String()); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("told %q, want %q", n, want)
+			t.Fatalf("recorded %q, want %q", n, want)
 		}
 	}
 }
 
-// both says that a link went, and with it an address, in either order.
-func both(a netip.Addr) func(told string) bool {
-	return func(told string) bool {
-		return told == "link false, "+a.String()+" false" || told == a.String()+" false, link false"
+// linkAndAddrGone matches a link that went down and an address that was removed, in either order.
+func linkAndAddrGone(a netip.Addr) func(recorded string) bool {
+	return func(recorded string) bool {
+		return recorded == "link false, "+a.String()+" false" || recorded == a.String()+" false, link false"
 	}
 }
 
-// watchIn watches addresses of a host.
-func watchIn(t *testing.T, h *nstest.NS, addrs ...netip.Addr) *notes {
+// watchIn starts a Watch of addresses in a host's namespace.
+func watchIn(t *testing.T, h *nstest.NS, addrs ...netip.Addr) *recorder {
 	t.Helper()
 	var w *Watch
 	err := h.Do(func() (err error) {
@@ -80,13 +80,13 @@ func watchIn(t *testing.T, h *nstest.NS, addrs ...netip.Addr) *notes {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })
-	n := new(notes)
+	n := new(recorder)
 	w.Start(n)
 	return n
 }
 
-// in does something to the wire's end in a host.
-func in(t *testing.T, h *nstest.Host, what func(netlink.Link) error) {
+// changeInterface runs what on the interface in a host's namespace.
+func changeInterface(t *testing.T, h *nstest.Host, what func(netlink.Link) error) {
 	t.Helper()
 	err := h.Do(func() error {
 		dev, err := netlink.LinkByName(nstest.Device)
@@ -104,90 +104,90 @@ func address(a netip.Addr, bits int) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(bits, a.BitLen())}, Flags: unix.IFA_F_NODAD}
 }
 
-func TestCarrierGoesAndComes(t *testing.T) {
+func TestCarrierLossIsReported(t *testing.T) {
 	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V6)
 	n.expect(t)
-	in(t, b, netlink.LinkSetDown) // the far end: this one loses its carrier
+	changeInterface(t, b, netlink.LinkSetDown) // the far end: this one loses its carrier
 	n.expect(t, "link false")
-	in(t, b, netlink.LinkSetUp)
+	changeInterface(t, b, netlink.LinkSetUp)
 	n.expect(t, "link false", "link true")
 }
 
-func TestInterfaceIsSwitchedOff(t *testing.T) {
+func TestDisabledInterfaceIsReported(t *testing.T) {
 	t.Parallel()
 	a, _ := nstest.Pair(t, 1500)
 	four := watchIn(t, a.NS, a.V4)
 	six := watchIn(t, a.NS, a.V6)
-	in(t, a, netlink.LinkSetDown)
+	changeInterface(t, a, netlink.LinkSetDown)
 	four.expect(t, "link false")
 	// Linux takes addresses of IPv6 from an interface that is switched off.
-	six.until(t, "that both are gone", both(a.V6))
-	in(t, a, netlink.LinkSetUp)
+	six.waitUntil(t, "that both are gone", linkAndAddrGone(a.V6))
+	changeInterface(t, a, netlink.LinkSetUp)
 	four.expect(t, "link false", "link true")
 }
 
-func TestPortThatIsDownFromTheStart(t *testing.T) {
+func TestStartReportsInitialState(t *testing.T) {
 	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	before := watchIn(t, a.NS, a.V4)
-	in(t, b, netlink.LinkSetDown)
+	changeInterface(t, b, netlink.LinkSetDown)
 	before.expect(t, "link false")
 	n := watchIn(t, a.NS, a.V4)
 	n.expect(t, "link false")
 }
 
-func TestAddressIsTakenAway(t *testing.T) {
+func TestRemovedAddressIsReported(t *testing.T) {
 	t.Parallel()
 	a, _ := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V4, a.V6)
-	var told []string
+	var recorded []string
 	for _, own := range []struct {
 		netip.Addr
 		bits int
 	}{{a.V4, 24}, {a.V6, 64}} {
-		in(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(own.Addr, own.bits)) })
-		told = append(told, own.String()+" false")
-		n.expect(t, told...)
-		in(t, a, func(dev netlink.Link) error { return netlink.AddrAdd(dev, address(own.Addr, own.bits)) })
-		told = append(told, own.String()+" true")
-		n.expect(t, told...)
+		changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(own.Addr, own.bits)) })
+		recorded = append(recorded, own.String()+" false")
+		n.expect(t, recorded...)
+		changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrAdd(dev, address(own.Addr, own.bits)) })
+		recorded = append(recorded, own.String()+" true")
+		n.expect(t, recorded...)
 	}
 }
 
-// While the kernel asks whether others have an address, nobody can use it.
-func TestTentativeAddressIsNotThere(t *testing.T) {
+// An address cannot be used during duplicate address detection.
+func TestTentativeAddressIsNotPresent(t *testing.T) {
 	t.Parallel()
 	a, _ := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V6)
-	in(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V6, 64)) })
+	changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V6, 64)) })
 	gone := a.V6.String() + " false"
 	n.expect(t, gone)
 	asked := time.Now()
-	in(t, a, func(dev netlink.Link) error {
+	changeInterface(t, a, func(dev netlink.Link) error {
 		again := address(a.V6, 64)
 		again.Flags = 0
 		return netlink.AddrAdd(dev, again)
 	})
 	time.Sleep(50 * time.Millisecond)
-	told := n.String()
-	if soon := time.Since(asked) < 900*time.Millisecond; soon && told != gone { // it takes the kernel a second
-		t.Errorf("told %q, want %q", told, gone)
+	recorded := n.String()
+	if soon := time.Since(asked) < 900*time.Millisecond; soon && recorded != gone { // it takes the kernel a second
+		t.Errorf("recorded %q, want %q", recorded, gone)
 	}
 	n.expect(t, gone, a.V6.String()+" true")
 }
 
-func TestInterfaceVanishes(t *testing.T) {
+func TestRemovedInterfaceIsReported(t *testing.T) {
 	t.Parallel()
 	a, _ := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V4)
-	in(t, a, netlink.LinkDel)
-	n.until(t, "that both are gone", both(a.V4))
+	changeInterface(t, a, netlink.LinkDel)
+	n.waitUntil(t, "that both are gone", linkAndAddrGone(a.V4))
 }
 
-// An address may move to another interface: the port is where it is.
-func TestAddressMoves(t *testing.T) {
+// The watch follows an address to another interface.
+func TestWatchFollowsAddress(t *testing.T) {
 	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V4)
@@ -207,8 +207,8 @@ func TestAddressMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.expect(t, "link false") // it is not switched on
-	in(t, b, netlink.LinkSetDown)
-	in(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V4, 24)) })
+	changeInterface(t, b, netlink.LinkSetDown)
+	changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V4, 24)) })
 	time.Sleep(20 * time.Millisecond)
 	n.expect(t, "link false")
 }
@@ -236,25 +236,25 @@ func TestLoopbackIsUp(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		n.expect(t)
 		loopback(netlink.LinkSetDown)
-		n.until(t, "link false", func(told string) bool { return strings.Contains(told, "link false") })
+		n.waitUntil(t, "link false", func(recorded string) bool { return strings.Contains(recorded, "link false") })
 		loopback(netlink.LinkSetUp)
-		n.until(t, "link true", func(told string) bool { return strings.Contains(told, "link true") })
+		n.waitUntil(t, "link true", func(recorded string) bool { return strings.Contains(recorded, "link true") })
 	}
 }
 
-// An address that no interface has, as that of a wildcard, is never missed.
-func TestNobodysAddress(t *testing.T) {
+// An address that no interface lists, such as a wildcard, is never reported missing.
+func TestUnlistedAddressIsPresent(t *testing.T) {
 	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, netip.IPv6Unspecified())
-	in(t, b, netlink.LinkSetDown)
-	in(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V4, 24)) })
+	changeInterface(t, b, netlink.LinkSetDown)
+	changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V4, 24)) })
 	time.Sleep(20 * time.Millisecond)
 	n.expect(t)
 }
 
-// Whoever is told too much at once asks again.
-func TestOverflowIsMadeUpFor(t *testing.T) {
+// After an overflow of the socket the watch requests the state again.
+func TestWatchRecoversFromOverflow(t *testing.T) {
 	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	var w *Watch
@@ -274,30 +274,30 @@ func TestOverflowIsMadeUpFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := netip.MustParseAddr("10.99.0.1")
-	for range 50 { // nobody reads
-		in(t, a, func(dev netlink.Link) error { return netlink.AddrAdd(dev, address(other, 24)) })
-		in(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(other, 24)) })
+	for range 50 { // without a reader
+		changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrAdd(dev, address(other, 24)) })
+		changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(other, 24)) })
 	}
-	in(t, b, netlink.LinkSetDown)
-	in(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V4, 24)) })
-	n := new(notes)
+	changeInterface(t, b, netlink.LinkSetDown)
+	changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V4, 24)) })
+	n := new(recorder)
 	w.Start(n)
 	n.expect(t, a.V4.String()+" false", "link false")
-	in(t, b, netlink.LinkSetUp)
+	changeInterface(t, b, netlink.LinkSetUp)
 	n.expect(t, a.V4.String()+" false", "link false", "link true")
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestCloseEndsTheGoroutine(t *testing.T) {
+func TestCloseStopsGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
 		w, err := Open([]netip.Addr{netip.MustParseAddr("127.0.0.1")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Start(new(notes))
+		w.Start(new(recorder))
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -17,14 +17,14 @@ func bench(a, b link.PacketLink) Bench {
 	}
 }
 
-func TestFakeKeepsTheContract(t *testing.T) {
+func TestFakeLink(t *testing.T) {
 	TestPacketLink(t, func(*testing.T) Bench {
 		a, b := Pair()
 		return bench(a, b)
 	})
 }
 
-func TestFakeOfLittleSightKeepsTheContract(t *testing.T) {
+func TestFakeLinkWithoutFeatures(t *testing.T) {
 	TestPacketLink(t, func(*testing.T) Bench {
 		a, b := Pair()
 		a.Caps, b.Caps = link.Features{}, link.Features{}
@@ -32,7 +32,7 @@ func TestFakeOfLittleSightKeepsTheContract(t *testing.T) {
 	})
 }
 
-func TestFullLinkTakesFewer(t *testing.T) {
+func TestFullLinkTakesFewerDatagrams(t *testing.T) {
 	a, b := Pair()
 	a.QueueLimit = 3
 	bn := bench(a, b)
@@ -52,7 +52,7 @@ func TestFullLinkTakesFewer(t *testing.T) {
 	}
 }
 
-func TestRecvInvalidatesWhatItGaveBefore(t *testing.T) {
+func TestRecvInvalidatesEarlierPayloads(t *testing.T) {
 	a, b := Pair()
 	bn := bench(a, b)
 	bn.send(t, bn.datagram([]byte("one")), bn.datagram([]byte("two")))
@@ -65,7 +65,7 @@ func TestRecvInvalidatesWhatItGaveBefore(t *testing.T) {
 	}
 }
 
-func TestLoseDropsWhatItPicks(t *testing.T) {
+func TestDropSelectsLostDatagrams(t *testing.T) {
 	a, b := Pair()
 	a.Drop = func(d *link.Datagram) bool { return d.Payload[0] == 'x' }
 	bn := bench(a, b)

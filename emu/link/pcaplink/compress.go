@@ -10,14 +10,14 @@ import (
 	"os"
 )
 
-// Packed is what the name of a compressed capture ends in. Wireshark, tshark and
-// `fabrictest pcap` open it as it is.
+// CompressedSuffix is the suffix of the names of compressed captures. Wireshark, tshark
+// and `fabrictest pcap` open them.
 const CompressedSuffix = ".gz"
 
-// Pack replaces a whole file by a compressed one, and returns the new file's name
-// and size. comment, if not nil, returns what to add to packet i as a comment. If
-// Pack fails the file stays as it was.
-func Compress(name string, comment func(i int) string) (packed string, size int64, err error) {
+// Compress replaces a complete file by a compressed one, and returns the new name and size.
+// comment, if not nil, returns a comment for packet i. If Compress fails the file is
+// unchanged.
+func Compress(name string, comment func(i int) string) (compressed string, size int64, err error) {
 	in, err := os.Open(name)
 	if err != nil {
 		return "", 0, err
@@ -27,7 +27,7 @@ func Compress(name string, comment func(i int) string) (packed string, size int6
 	if err != nil {
 		return "", 0, fmt.Errorf("compress %s: %w", name, err)
 	}
-	z, _ := gzip.NewWriterLevel(out, gzip.BestSpeed) // the level is a valid one
+	z, _ := gzip.NewWriterLevel(out, gzip.BestSpeed) // the level is valid
 	err = copyBlocks(z, bufio.NewReaderSize(in, 1<<16), comment)
 	err = errors.Join(err, z.Close())
 	info, serr := out.Stat()
@@ -40,7 +40,7 @@ func Compress(name string, comment func(i int) string) (packed string, size int6
 
 const (
 	packetBlock = 6  // an enhanced packet block
-	packetHead  = 28 // its fields up to the packet's bytes
+	packetHead  = 28 // bytes before the packet data
 	optComment  = 1
 )
 
@@ -57,7 +57,7 @@ func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 		}
 		size := int(le.Uint32(head[4:]))
 		if size < minBlock || size > 1<<24 {
-			return fmt.Errorf("a block of %d bytes", size)
+			return fmt.Errorf("invalid block length %d", size)
 		}
 		block = append(block[:0], head[:]...)
 		block = append(block, make([]byte, size-len(head))...)
@@ -76,7 +76,7 @@ func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 	}
 }
 
-// withComment adds a comment to the options of a packet's block.
+// withComment adds a comment to the options of a packet block.
 func withComment(block []byte, comment string) []byte {
 	if comment == "" {
 		return block
@@ -86,7 +86,7 @@ func withComment(block []byte, comment string) []byte {
 	options := packetHead + padded(int(le.Uint32(block[20:])))
 	end := len(block) - 4
 	if end > options {
-		end -= 4 // where the options end
+		end -= 4 // opt_endofopt
 	}
 	block = le.AppendUint16(block[:end], optComment)
 	block = le.AppendUint16(block, uint16(len(comment)))

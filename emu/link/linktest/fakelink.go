@@ -7,28 +7,27 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Link is one end of a pair. Its exported fields may be changed at any time.
+// Link is a fake link, one end of a Pair. Its exported fields may be changed at any time.
 type Link struct {
-	// Room is how many datagrams may wait at the other end before Send reports
-	// that the link is full.
+	// QueueLimit is how many datagrams the other end queues before the link is full.
 	QueueLimit int
-	// Max is the largest IP packet; larger ones are taken and lost.
+	// MaxIPBytes is the MTU; larger packets are taken and lost.
 	MaxIPBytes int
-	// Can is what Features returns. What it cannot see or set is not carried.
+	// Caps is returned by Features. Header fields that it excludes are not carried.
 	Caps link.Features
-	// Lose, if set, is asked about each datagram on its way out.
+	// Drop, if set, decides which sent datagrams are lost.
 	Drop func(*link.Datagram) bool
 
 	peer     *Link
 	queue    []link.Datagram
-	received int // datagrams given out by the last Recv, still at the front
+	received int // datagrams that the last Recv returned, still at the front
 	closed   bool
 }
 
 var _ link.PacketLink = (*Link)(nil)
 
-// Pair returns two ends with room for 1024 datagrams of 9000 bytes that can do
-// everything.
+// Pair returns two joined ends with a queue of 1024 datagrams, an MTU of 9000 bytes and
+// all features.
 func Pair() (a, b *Link) {
 	can := link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
 	a = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: can}
@@ -56,7 +55,7 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-// onWire is d as l can send it.
+// asSent returns d with the header fields that l can set.
 func (l *Link) asSent(d link.Datagram) link.Datagram {
 	if !l.Caps.SetsHeader || d.HopLimit == 0 {
 		d.HopLimit = 64
@@ -70,7 +69,7 @@ func (l *Link) asSent(d link.Datagram) link.Datagram {
 	return d
 }
 
-// seen is d as l can receive it.
+// asReceived returns d with the header fields that l can see.
 func (l *Link) asReceived(d link.Datagram) link.Datagram {
 	if !l.Caps.SeesIPID {
 		d.IPID = link.IPIDUnknown
@@ -81,8 +80,8 @@ func (l *Link) asReceived(d link.Datagram) link.Datagram {
 	return d
 }
 
-// Recv implements link.PacketLink. The payloads it gave out before are
-// overwritten, so that a test finds out who kept them.
+// Recv implements link.PacketLink. It overwrites the payloads of the previous Recv, so that
+// tests find code that keeps them.
 func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if l.closed {
 		return 0, link.ErrClosed
@@ -97,7 +96,7 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	return l.received, nil
 }
 
-// Waiting returns how many datagrams wait to be received.
+// Queued returns the number of datagrams to be received.
 func (l *Link) Queued() int { return len(l.queue) - l.received }
 
 // MTU implements link.PacketLink.

@@ -10,19 +10,19 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// StreamBench is two hosts under test.
+// StreamBench is a pair of hosts under test.
 type StreamBench struct {
 	// A dials and B listens.
 	A, B link.StreamNet
-	// AddrA and AddrB are theirs.
+	// AddrA and AddrB are the addresses of A and B.
 	AddrA, AddrB netip.Addr
-	// Settle waits until what was done has had its effect, and returns the time. It
-	// may take several calls.
+	// Settle waits until sent segments have arrived, and returns the time. It may take
+	// several calls.
 	Settle func() mono.Time
 }
 
-// TestStreamNet checks two hosts, made new by each call of open, against what
-// link.StreamNet promises.
+// TestStreamNet tests two hosts against the documentation of link.StreamNet. open returns
+// new hosts for each subtest.
 func TestStreamNet(t *testing.T, open func(t *testing.T) StreamBench) {
 	for _, c := range []struct {
 		name string
@@ -30,26 +30,26 @@ func TestStreamNet(t *testing.T, open func(t *testing.T) StreamBench) {
 	}{
 		{"a stream has its addresses and a segment size", (*streamTest).addresses},
 		{"bytes arrive whole and in order both ways", (*streamTest).bothWays},
-		{"buffers are written one behind the other", (*streamTest).vectors},
-		{"the writer's buffer is its own again", (*streamTest).writerBuffer},
-		{"what arrived is read in pieces of any size", (*streamTest).smallReads},
-		{"a full stream takes fewer and has room again", (*streamTest).full},
-		{"what was written more of goes when no more comes", (*streamTest).cork},
-		{"nobody there is a refusal", (*streamTest).refused},
-		{"an end leaves the other way open", (*streamTest).halfClose},
-		{"an end comes behind the bytes", (*streamTest).endBehindBytes},
-		{"both ends, and the stream holds nothing", (*streamTest).bothEnd},
-		{"an abort is a reset at the other end", (*streamTest).abort},
-		{"bytes before a reset are read before it", (*streamTest).bytesBeforeReset},
-		{"a stream given up before it is connected", (*streamTest).abortEarly},
-		{"an end before the stream is connected comes after", (*streamTest).closeEarly},
-		{"a listener on any port and any address", (*streamTest).anyAddress},
-		{"two cannot listen in one place", (*streamTest).inUse},
-		{"a closed listener refuses and keeps what it accepted", (*streamTest).closedListener},
-		{"what nobody accepted is reset by a closed listener", (*streamTest).neverAccepted},
-		{"many streams are told apart", (*streamTest).many},
-		{"a closed net aborts, and keeps what was closed in order", (*streamTest).closedNet},
-		{"mistakes are named", (*streamTest).invalidArguments},
+		{"Writev writes the buffers in order", (*streamTest).vectors},
+		{"the writer may reuse its buffer", (*streamTest).writerBuffer},
+		{"reads of any size return the bytes in order", (*streamTest).smallReads},
+		{"a full stream takes less and is writable again later", (*streamTest).full},
+		{"a write with more is sent by the next write", (*streamTest).cork},
+		{"a dial without listener is refused", (*streamTest).refused},
+		{"CloseWrite leaves the other direction open", (*streamTest).halfClose},
+		{"EOF follows the bytes", (*streamTest).endBehindBytes},
+		{"a stream that has ended frees its ID", (*streamTest).bothEnd},
+		{"Abort resets the stream at both ends", (*streamTest).abort},
+		{"bytes before a reset can be read", (*streamTest).bytesBeforeReset},
+		{"a stream can be aborted before it is connected", (*streamTest).abortEarly},
+		{"CloseWrite before the stream is connected takes effect later", (*streamTest).closeEarly},
+		{"a listener can have any port and any address", (*streamTest).anyAddress},
+		{"two listeners cannot share an address", (*streamTest).inUse},
+		{"a closed listener refuses, and its accepted streams stay open", (*streamTest).closedListener},
+		{"closing a listener resets streams that were not accepted", (*streamTest).neverAccepted},
+		{"Ready reports the right one of many streams", (*streamTest).many},
+		{"closing a net aborts all streams but those after CloseWrite", (*streamTest).closedNet},
+		{"invalid arguments are errors", (*streamTest).invalidArguments},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &streamTest{T: t, StreamBench: open(t)}
@@ -62,13 +62,13 @@ func TestStreamNet(t *testing.T, open func(t *testing.T) StreamBench) {
 	}
 }
 
-// streams is a contract test under way.
+// streamTest is the state of one subtest.
 type streamTest struct {
 	*testing.T
 	StreamBench
 	now    mono.Time
 	ready  [8]link.StreamReady
-	closed bool // A is, by the test
+	closed bool // the test has closed A
 }
 
 func (s *streamTest) settle() mono.Time {
@@ -76,19 +76,18 @@ func (s *streamTest) settle() mono.Time {
 	return s.now
 }
 
-// until settles until done says so.
+// waitUntil settles until done returns true.
 func (s *streamTest) waitUntil(what string, done func(now mono.Time) bool) {
 	s.Helper()
 	for range 2000 {
 		now := s.settle()
-		// Whoever looks asks first, as a driver does.
 		s.A.Ready(s.ready[:])
 		s.B.Ready(s.ready[:])
 		if done(now) {
 			return
 		}
 	}
-	s.Fatalf("in vain waited until %s", what)
+	s.Fatalf("timed out waiting until %s", what)
 }
 
 func (s *streamTest) listen(port uint16) link.StreamListener {
@@ -121,7 +120,7 @@ func (s *streamTest) accept(l link.StreamListener) (got link.StreamLink) {
 	return got
 }
 
-// pair is a connected stream, dialed and accepted.
+// pair returns the two ends of a connected stream.
 func (s *streamTest) pair() (dialed, accepted link.StreamLink) {
 	s.Helper()
 	l := s.listen(0)
@@ -133,7 +132,7 @@ func (s *streamTest) pair() (dialed, accepted link.StreamLink) {
 
 func (s *streamTest) write(to link.StreamLink, b []byte) {
 	s.Helper()
-	s.waitUntil("all is written", func(now mono.Time) bool {
+	s.waitUntil("all bytes are written", func(now mono.Time) bool {
 		n, err := to.Write(now, b)
 		if err != nil {
 			s.Fatalf("Write: %v", err)
@@ -147,7 +146,7 @@ func (s *streamTest) write(to link.StreamLink, b []byte) {
 func (s *streamTest) read(from link.StreamLink, n int) []byte {
 	s.Helper()
 	got, buf := make([]byte, 0, n), make([]byte, 10_000)
-	s.waitUntil("all has arrived", func(now mono.Time) bool {
+	s.waitUntil("all bytes have arrived", func(now mono.Time) bool {
 		k, err := from.Read(now, buf[:min(len(buf), n-len(got))])
 		if err != nil {
 			s.Fatalf("Read after %d of %d bytes: %v", len(got), n, err)
@@ -158,7 +157,7 @@ func (s *streamTest) read(from link.StreamLink, n int) []byte {
 	return got
 }
 
-// failure reads until there is an error, and returns what came before.
+// readToError reads until Read returns an error, and returns the bytes before it.
 func (s *streamTest) readToError(from link.StreamLink) (got []byte, err error) {
 	s.Helper()
 	buf := make([]byte, 1000)
@@ -171,7 +170,7 @@ func (s *streamTest) readToError(from link.StreamLink) (got []byte, err error) {
 	return got, err
 }
 
-// ends checks that a stream comes to its end with want, and keeps to it.
+// expectEnd checks that Read returns want, without bytes before, and again afterwards.
 func (s *streamTest) expectEnd(from link.StreamLink, want error) {
 	s.Helper()
 	got, err := s.readToError(from)

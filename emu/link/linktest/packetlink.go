@@ -13,27 +13,27 @@ import (
 // Bench is a pair of links under test.
 type Bench struct {
 	A, B link.PacketLink
-	// AddrA and AddrB are where each sends from and is reached.
+	// AddrA and AddrB are the addresses of A and B.
 	AddrA, AddrB netip.AddrPort
-	// Settle waits until what was sent has arrived, and returns the time.
+	// Settle waits until all datagrams have arrived, and returns the time.
 	Settle func() mono.Time
 }
 
-// Contract checks a pair of links, made new by each call of open, against what
-// link.PacketLink promises and the links' own Features claim.
+// TestPacketLink tests two joined links against the documentation of link.PacketLink, and
+// against their Features. open returns new links for each subtest.
 func TestPacketLink(t *testing.T, open func(t *testing.T) Bench) {
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, Bench)
 	}{
-		{"nothing waits at first", emptyLink},
+		{"a new link has no datagrams", emptyLink},
 		{"datagrams arrive whole and in order", inOrder},
-		{"the sender's buffer is its own again", reusedBuffer},
-		{"headers arrive as the features claim", headers},
-		{"too big counts as taken and is lost", exceedsMTU},
-		{"the largest packet passes", fullMTU},
-		{"an empty payload is a datagram", emptyPayload},
-		{"a closed link says so", closedLink},
+		{"the sender may reuse its buffer", reusedBuffer},
+		{"headers arrive as Features says", headers},
+		{"a datagram beyond the MTU is taken and lost", exceedsMTU},
+		{"a datagram of the MTU arrives", fullMTU},
+		{"an empty datagram arrives", emptyPayload},
+		{"a closed link returns ErrClosed", closedLink},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
 	}
@@ -50,7 +50,7 @@ func (b *Bench) send(t *testing.T, ds ...link.Datagram) {
 	}
 }
 
-// recv returns copies of all that waits at B.
+// recv returns copies of the datagrams that B has received.
 func (b *Bench) recv(t *testing.T) (all []link.Datagram) {
 	t.Helper()
 	now := b.Settle()
@@ -72,7 +72,7 @@ func (b *Bench) recv(t *testing.T) (all []link.Datagram) {
 
 func emptyLink(t *testing.T, b Bench) {
 	if got := b.recv(t); len(got) != 0 {
-		t.Fatalf("%d datagrams wait", len(got))
+		t.Fatalf("%d datagrams received, want none", len(got))
 	}
 	if n, err := b.A.Send(b.Settle(), nil); n != 0 || err != nil {
 		t.Fatalf("Send of nothing = %d, %v", n, err)
@@ -135,7 +135,7 @@ func headers(t *testing.T, b Bench) {
 	}
 }
 
-// payloadMax is what fits in the MTU.
+// payloadMax is the longest payload within the MTU.
 func (b *Bench) payloadMax() int {
 	d := b.datagram(nil)
 	return b.A.MTU() - d.IPBytes()
@@ -144,7 +144,7 @@ func (b *Bench) payloadMax() int {
 func exceedsMTU(t *testing.T, b Bench) {
 	b.send(t, b.datagram(make([]byte, b.payloadMax()+1)), b.datagram([]byte("next")))
 	if got := b.recv(t); len(got) != 1 || string(got[0].Payload) != "next" {
-		t.Fatalf("got %d datagrams, want only the one behind the one too big", len(got))
+		t.Fatalf("got %d datagrams, want only the second", len(got))
 	}
 }
 
