@@ -7,13 +7,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// The benchmarks send from a link to itself over loopback, on one thread: they
-// show what the link itself costs. What it makes of a wire, beside bare
-// sockets, is measured in package rawbench.
+// The benchmarks send from a link to itself over loopback, on one thread. They measure the
+// cost of the link; package rawbench compares links with bare sockets on a veth pair.
 
 func BenchmarkOneDatagram(b *testing.B) { benchmarkBatch(b, 1, 64) }
 
-// BenchmarkSuperPacket moves as much as one system call each way can.
+// BenchmarkSuperPacket sends and receives as much as one system call can.
 func BenchmarkSuperPacket(b *testing.B) { benchmarkBatch(b, 15, 4096) }
 
 func benchmarkBatch(b *testing.B, n, size int) {

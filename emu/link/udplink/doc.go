@@ -1,20 +1,16 @@
-// Package udplink is a link.PacketLink over one Linux UDP socket: the fastest
-// way off a machine that needs no privilege. It batches system calls, lets the
-// kernel cut (UDP_SEGMENT, GSO) and join (UDP_GRO) runs of datagrams, and shows
-// and sets traffic class and hop limit of each.
+// Package udplink is a link.PacketLink over a Linux UDP socket, without privileges. It
+// batches system calls, uses GSO (UDP_SEGMENT) and GRO (UDP_GRO), and sets and reports
+// the traffic class and hop limit of each datagram. softroce and dgiwarp use it.
 //
-// It refuses to be a transport: nothing is retransmitted, ordered or paced,
-// and no byte of a payload is looked at. Nor does it enter namespaces: Open
-// and Join work in the network namespace that the caller's thread was in when
-// it called Open.
+// It does not retransmit, order or pace, and does not read payloads. Open and Join work in
+// the network namespace that the caller's thread was in at Open.
 //
-// The IPv4 identification matters to RoCEv2, whose ICRC covers it. The socket
-// is never connected and always sets DF, for then Linux sends identification
-// 0. A super-packet is cut into datagrams numbered 0, 1, 2, …: Config.PatchIPID is
-// how its owner learns that. IPv6 has no such field. Received identifications
-// are not visible to a UDP socket.
+// RoCEv2's ICRC covers the IPv4 identification. Linux sends identification 0 from a socket
+// that is not connected and sets DF, and 0, 1, 2, … for the segments of a GSO super-packet,
+// for which Config.PatchIPID corrects the payloads. A UDP socket does not see received
+// identifications.
 //
-// A Link is not safe for concurrent use: its driver owns it. The exceptions are
-// Close and Wake, which any goroutine may call, and WaitReadable, in which one
-// goroutine may sleep while another drives. Send and Recv allocate nothing.
+// A Link is not safe for concurrent use, except that any goroutine may call Close and Wake,
+// and one goroutine may be in WaitReadable while another one sends and receives. Send and
+// Recv do not allocate.
 package udplink

@@ -10,9 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// TestPlainOnly sends the way other programs can: with options, without DF, and
-// what does not fit into one packet.
-func TestPlainOnly(t *testing.T) {
+// Other programs send packets with options, without DF, and fragments.
+func TestDropFragmentable(t *testing.T) {
 	const tooLong = 65000 // does not fit the path below
 	for _, tc := range []struct {
 		name    string

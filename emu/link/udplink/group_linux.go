@@ -12,14 +12,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// group is a multicast group that the link receives for, or everybody
-// (255.255.255.255). A socket bound to a unicast address sees neither, so each
-// group has a socket bound to the group's address; that of a link bound to a
-// wildcard serves all.
+// group is a multicast group, or 255.255.255.255, that the link receives for. A socket
+// bound to a unicast address receives neither, so each group has a socket bound to its
+// address. The socket of a link with a wildcard address serves all groups.
 type group struct {
 	addr  netip.Addr
 	fd    int
-	own   bool // fd is the group's own
+	own   bool // fd is not the link's socket
 	joins int
 }
 
@@ -29,7 +28,7 @@ func (g group) close() {
 	}
 }
 
-// limitedBroadcast is the address of everybody on the wire.
+// limitedBroadcast is 255.255.255.255.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // Join receives for a multicast group on the interface that owns the link's
@@ -55,8 +54,7 @@ func (l *Link) Join(addr netip.Addr) error {
 	return nil
 }
 
-// Leave undoes one Join. Datagrams of the group that are already queued may be
-// lost with its last one.
+// Leave undoes one Join. After the last one, queued datagrams of the group may be lost.
 func (l *Link) Leave(addr netip.Addr) error {
 	if !l.users.enter() {
 		return link.ErrClosed
@@ -72,7 +70,7 @@ func (l *Link) Leave(addr netip.Addr) error {
 	}
 	if g.own {
 		l.sleep.unwatch(g.fd)
-		g.close() // which also leaves the group
+		g.close() // leaves the group too
 	} else if err := membership(g.fd, addr, l.ifi, false); err != nil {
 		return fmt.Errorf("udplink: leave %v on %v: %w", addr, l.info.Local, err)
 	}
@@ -94,6 +92,7 @@ func (l *Link) group(addr netip.Addr) *group {
 	return nil
 }
 
+// openGroup opens a group with its socket, if it needs one.
 func (l *Link) openGroup(addr netip.Addr) (group, error) {
 	switch {
 	case addr == limitedBroadcast && !l.sock.Broadcast:
@@ -114,8 +113,8 @@ func (l *Link) openGroup(addr netip.Addr) (group, error) {
 	return g, err
 }
 
-// groupSocket opens a socket that receives for one group. Other links in the
-// same namespace may have their own for it: SO_REUSEADDR, and each gets a copy.
+// groupSocket opens a socket that receives for one group. With SO_REUSEADDR other links in
+// the namespace may have one too, and each gets a copy.
 func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 	if fd, err = l.sock.newSocket(); err != nil {
 		return -1, err
@@ -130,7 +129,7 @@ func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 		err = membership(fd, addr, l.ifi, true)
 	}
 	if err == nil && addr == limitedBroadcast && l.ifi != 0 {
-		// Nobody joins broadcast on one interface: it comes from all of them.
+		// Broadcasts arrive from all interfaces: accept only those of the link's.
 		err = os.NewSyscallError("SO_BINDTOIFINDEX", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, l.ifi))
 	}
 	if err != nil {
@@ -140,9 +139,10 @@ func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 	return fd, nil
 }
 
+// membership joins or leaves a multicast group on interface ifi.
 func membership(fd int, addr netip.Addr, ifi int, join bool) error {
 	if addr == limitedBroadcast {
-		return nil // everybody is a member
+		return nil // needs no membership
 	}
 	if addr.Is4() {
 		opt := unix.IP_DROP_MEMBERSHIP
@@ -158,8 +158,7 @@ func membership(fd int, addr netip.Addr, ifi int, join bool) error {
 	return unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, opt, &unix.IPv6Mreq{Multiaddr: addr.As16(), Interface: uint32(ifi)})
 }
 
-// inNamespace runs fn in the network namespace of the link's socket. A driver
-// seldom runs there: it opened the link there and went its way.
+// inNamespace runs fn on a thread in the network namespace of the link's socket.
 func (l *Link) inNamespace(fn func() error) error {
 	if l.ns == nil {
 		return errors.New("/proc was not readable when the link was opened, so its network namespace is unknown")
@@ -174,14 +173,14 @@ func (l *Link) inNamespace(fn func() error) error {
 		if !moved {
 			runtime.UnlockOSThread()
 		}
-		// A thread that moved stays locked and so dies with the goroutine.
+		// A thread that has changed its namespace stays locked, and ends with the goroutine.
 		done <- err
 	}()
 	return <-done
 }
 
-// enterNamespace moves the calling thread into ns unless it is there already,
-// which spares an ordinary user a privilege that he lacks.
+// enterNamespace moves the calling thread into ns unless it is there already, which needs
+// no privilege.
 func enterNamespace(ns *os.File) (moved bool, err error) {
 	var here, there unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &here); err != nil {

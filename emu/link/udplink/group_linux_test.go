@@ -22,9 +22,8 @@ var multicast = []struct {
 	{"ipv6 site-local", true, netip.MustParseAddr("ff15::77:1")},
 }
 
-// TestGroupsOnAWire: the links live in other namespaces than the goroutine that
-// joins, as a driver's do.
-func TestGroupsOnAWire(t *testing.T) {
+// The links are in other namespaces than the goroutine that joins.
+func TestGroupsAcrossNamespaces(t *testing.T) {
 	for _, m := range multicast {
 		t.Run(m.name, func(t *testing.T) {
 			a, b := nstest.Pair(t, 1500)
@@ -69,8 +68,8 @@ func TestGroupsOnAWire(t *testing.T) {
 	}
 }
 
-// TestEveryMemberOfOneHostGetsACopy, the sender too if it has joined.
-func TestEveryMemberOfOneHostGetsACopy(t *testing.T) {
+// The sender gets a copy too if it has joined.
+func TestEveryMemberOnHostGetsCopy(t *testing.T) {
 	group := netip.MustParseAddr("239.77.1.3")
 	var links []*Link
 	for i := range byte(3) {
@@ -118,8 +117,7 @@ func TestWildcardLinkJoins(t *testing.T) {
 	recvNothing(t, rx, func(d link.Datagram) { d.Dst = b.Addr(false, 4791); sendAll(t, tx, d) })
 }
 
-// TestGroupsDoNotStarve: unicast keeps coming, and the group is heard.
-func TestGroupsDoNotStarve(t *testing.T) {
+func TestUnicastDoesNotStarveGroups(t *testing.T) {
 	l := loopLink(t)
 	group := netip.MustParseAddr("239.77.1.5")
 	if err := l.Join(group); err != nil {
@@ -150,8 +148,8 @@ func datagramsTo(l *Link, n int) []link.Datagram {
 	return ds
 }
 
-// TestJoinEndsASleepUnderWay, which does not watch the new group's socket.
-func TestJoinEndsASleepUnderWay(t *testing.T) {
+// The current sleep does not watch the socket of a new group.
+func TestJoinWakesWaitReadable(t *testing.T) {
 	l := loopLink(t)
 	took := waitFor(l, -1)
 	asleepNow(l)
@@ -167,7 +165,7 @@ func TestJoinEndsASleepUnderWay(t *testing.T) {
 	recvN(t, l, 1, 1)
 }
 
-func TestJoinRefusesWhatIsNoGroup(t *testing.T) {
+func TestJoinRejectsOtherAddresses(t *testing.T) {
 	l := loopLink(t)
 	for _, addr := range []string{"127.0.0.9", "ff02::1", "::"} {
 		if err := l.Join(netip.MustParseAddr(addr)); err == nil {
@@ -179,7 +177,6 @@ func TestJoinRefusesWhatIsNoGroup(t *testing.T) {
 	}
 }
 
-// TestLinkLocalAddressNeedsNoZone: datagrams carry none.
 func TestLinkLocalAddressNeedsNoZone(t *testing.T) {
 	a, b := nstest.Pair(t, 1500)
 	ll := map[*nstest.Host]netip.AddrPort{a: netip.MustParseAddrPort("[fe80::a]:4791"), b: netip.MustParseAddrPort("[fe80::b]:4791")}
@@ -202,8 +199,7 @@ func TestLinkLocalAddressNeedsNoZone(t *testing.T) {
 	}
 }
 
-// Who opened a link for it can speak to everybody, and hear it.
-func TestBroadcastOnAWire(t *testing.T) {
+func TestBroadcastAcrossNamespaces(t *testing.T) {
 	a, b := nstest.Pair(t, 1500)
 	tx := openIn(t, a, Config{Local: a.Addr(false, 4791), PatchIPID: noFix, Broadcast: true})
 	rx := openIn(t, b, Config{Local: b.Addr(false, 4791), Broadcast: true})
@@ -232,8 +228,8 @@ func TestBroadcastOnAWire(t *testing.T) {
 	recvNothing(t, rx, fence)
 }
 
-// Without the option it is neither sent nor heard, and not by mistake.
-func TestBroadcastMustBeAskedFor(t *testing.T) {
+// Without Config.Broadcast broadcasts are neither sent nor received.
+func TestBroadcastNeedsOption(t *testing.T) {
 	a, _ := nstest.Pair(t, 1500)
 	l := openIn(t, a, Config{Local: a.Addr(false, 4791)})
 	if err := l.Join(limitedBroadcast); err == nil || !strings.Contains(err.Error(), "Broadcast") {

@@ -9,19 +9,18 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// header is all that a message says besides its payload. Messages of equal
-// header share an encoding; consecutive datagrams of equal header may share a
-// message.
+// header is the address and the control data of a message. It is encoded again only when it
+// changes, and consecutive datagrams with equal headers may share a GSO message.
 type header struct {
 	dst       netip.AddrPort
-	src       netip.Addr // only on a link bound to a wildcard address
+	src       netip.Addr // set only on a link bound to a wildcard address
 	flowLabel uint32
-	segment   uint16 // UDP_SEGMENT; 0: one datagram
+	segment   uint16 // UDP_SEGMENT; 0 for a single datagram
 	tclass    uint8
-	hopLimit  uint8 // 0: the socket's
+	hopLimit  uint8 // 0 for the socket's default
 }
 
-// headerOf is the header of d alone.
+// headerOf returns the header of d as a single datagram.
 func (s *sender) headerOf(d *link.Datagram) header {
 	h := header{dst: d.Dst, flowLabel: d.FlowLabel, tclass: d.TClass, hopLimit: d.HopLimit}
 	if h.hopLimit == s.hopLimit {
@@ -33,7 +32,7 @@ func (s *sender) headerOf(d *link.Datagram) header {
 	return h
 }
 
-// encode writes h as the socket address and the control messages of m.
+// encode encodes h into the socket address and control messages of m.
 func (s *sender) encode(m *message, h header) {
 	m.header = h
 	to := netip.AddrPortFrom(h.dst.Addr().Unmap().WithZone(""), h.dst.Port())
@@ -60,7 +59,7 @@ func (s *sender) encode(m *message, h header) {
 	m.controlLen = n
 }
 
-// addSource names the source address that a wildcard socket is to send from.
+// addSource appends a control message with the source address for a wildcard socket.
 func (c *control) addSource(n int, src netip.Addr) (next int) {
 	if src.Is4() { // struct in_pktinfo: ifindex, spec_dst, addr
 		data, next := c.add(n, unix.IPPROTO_IP, unix.IP_PKTINFO, unix.SizeofInet4Pktinfo)

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { nstest.Main(m) }
 
-// families are the two address families on loopback. Linux makes all of
-// 127.0.0.0/8 local, but only one IPv6 address.
+// families are addresses of both families on loopback. All of 127.0.0.0/8 is local, but
+// only one IPv6 address.
 var families = []struct {
 	name string
 	addr netip.Addr
@@ -23,7 +23,7 @@ var families = []struct {
 	{"ipv6", netip.MustParseAddr("::1")},
 }
 
-// noFix satisfies Config.PatchIPID where nobody looks at identifications.
+// noFix is a Config.PatchIPID for payloads that do not depend on the identification.
 func noFix([]byte, uint16) {}
 
 func openLink(t testing.TB, cfg Config) *Link {
@@ -96,8 +96,8 @@ func recvN(t testing.TB, l *Link, n, batch int) []link.Datagram {
 	return got
 }
 
-// recvNothing fails the test if anything waits before the fence, a datagram
-// that sendFence sends the same way: silence is proved by what comes after it.
+// recvNothing fails the test if a datagram arrives before the fence, a datagram that
+// sendFence sends on the same path.
 func recvNothing(t testing.TB, l *Link, sendFence func(link.Datagram)) {
 	t.Helper()
 	fence := []byte("fence")

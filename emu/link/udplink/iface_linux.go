@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Header lengths and the largest packets that the two families can express.
+// Header lengths and maximum packet sizes of both families.
 const (
 	udpHeader  = 8
 	ipv4Header = 20
@@ -23,16 +23,15 @@ func headerLen(v6 bool) int {
 	return ipv4Header + udpHeader
 }
 
-// owner is the interface that a local address belongs to.
+// iface is the interface that owns a local address.
 type iface struct {
 	name  string
-	index int // 0: none is known
+	index int // 0 if no interface is known
 	mtu   int
 }
 
-// ownerOf finds the interface that addr belongs to, in the caller's network
-// namespace. A wildcard address has none, and an address that only a local
-// route covers has none that could be found.
+// findInterface returns the interface that owns addr, in the caller's network namespace;
+// the zeri iface for wildcard addresses, and for those that no interface lists.
 func findInterface(addr netip.Addr) (iface, error) {
 	if addr.IsUnspecified() {
 		return iface{}, nil
@@ -59,6 +58,7 @@ func findInterface(addr netip.Addr) (iface, error) {
 	return found[0], nil
 }
 
+// hasAddr reports whether ifi owns addr.
 func hasAddr(ifi net.Interface, addr netip.Addr) bool {
 	addrs, err := ifi.Addrs()
 	if err != nil {
@@ -81,17 +81,18 @@ func hasAddr(ifi net.Interface, addr netip.Addr) bool {
 	return false
 }
 
-func effectiveMTU(cfg Config, o iface) (int, error) {
+// effectiveMTU returns the MTU of cfg, or else of the interface.
+func effectiveMTU(cfg Config, i iface) (int, error) {
 	v6 := cfg.Local.Addr().Is6()
 	lowest, highest := headerLen(v6)+1, maxIPv4
 	if v6 {
 		highest = maxIPv6
 	}
 	switch {
-	case cfg.MTU == 0 && o.mtu == 0:
+	case cfg.MTU == 0 && i.mtu == 0:
 		return 0, fmt.Errorf("no interface owns %v, so its MTU is unknown: set Config.MTU", cfg.Local.Addr())
 	case cfg.MTU == 0:
-		return min(o.mtu, highest), nil
+		return min(i.mtu, highest), nil
 	case cfg.MTU < lowest || cfg.MTU > highest:
 		return 0, fmt.Errorf("MTU %d, want %d to %d", cfg.MTU, lowest, highest)
 	}

@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
-// frame is an Ethernet frame with IPv4 or IPv6 and UDP inside, as AF_PACKET
-// shows it.
+// frame is an Ethernet frame with IPv4 or IPv6 and UDP, as AF_PACKET receives it.
 type frame []byte
 
 func (f frame) v6() bool   { return binary.BigEndian.Uint16(f[12:]) == unix.ETH_P_IPV6 }
@@ -29,10 +28,10 @@ func (f frame) udp() []byte {
 }
 func (f frame) checksum() uint16 { return binary.BigEndian.Uint16(f.udp()[6:]) }
 
-// payload is cut to UDP's own length: Ethernet pads short frames.
+// payload is cut to the length of UDP: Ethernet pads short frames.
 func (f frame) payload() []byte { return f.udp()[udpHeader:binary.BigEndian.Uint16(f.udp()[4:])] }
 
-// tap captures the UDP frames that arrive at a host's end of the wire.
+// tap captures the UDP frames that arrive at a host.
 type tap struct {
 	fd   int
 	port uint16
@@ -84,10 +83,9 @@ func (tp *tap) capture(t *testing.T, n int) []frame {
 	return frames
 }
 
-// TestIdentificationsOnTheWire looks at real frames. PatchIPID writes the
-// identification into the payload, so that each frame can be held against
-// itself: that is what makes a RoCEv2 ICRC right.
-func TestIdentificationsOnTheWire(t *testing.T) {
+// PatchIPID writes the identification into the payload. The test compares it with that of
+// the captured frame, as RoCEv2's ICRC requires.
+func TestPatchIPIDMatchesIdentificationOnWire(t *testing.T) {
 	for _, gso := range []Offload{OffloadOff, OffloadOn} {
 		t.Run("gso "+gso.String(), func(t *testing.T) {
 			a, b := nstest.Pair(t, 1500)
@@ -129,9 +127,8 @@ func TestIdentificationsOnTheWire(t *testing.T) {
 	}
 }
 
-// expectedIDs numbers the datagrams of each super-packet from 0: 1024 bytes fit
-// 63 times, then 7 with the first 200, shorter, as the last; then 4 of 200 and
-// the 100; then the 1472 alone.
+// expectedIDs numbers the datagrams of each super-packet from 0: 63 of 1024 bytes; 7 of 1024
+// and one of 200, which is shorter and so the last; 4 of 200 and one of 100; one of 1472.
 func expectedIDs(gso Offload, sizes []int) []uint16 {
 	var ids []uint16
 	if gso == OffloadOff {
@@ -145,7 +142,7 @@ func expectedIDs(gso Offload, sizes []int) []uint16 {
 	return ids
 }
 
-func TestChecksumOnTheWire(t *testing.T) {
+func TestChecksumOnWire(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, none := range []bool{false, true} {
 			t.Run(fmt.Sprintf("v6 %v, no checksum %v", v6, none), func(t *testing.T) {

@@ -11,14 +11,14 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// Link is an open UDP socket with its batches. See the package comment for who
-// may call what.
+// Link is a link.PacketLink on a UDP socket. The package comment says which methods may be
+// called concurrently.
 type Link struct {
 	users useCount
-	fd    int // receives, and sends unless source does
+	fd    int // receives, and sends unless source is open
 	info  Info
 	ifi   int      // index of the interface that owns Local; 0 if none is known
-	ns    *os.File // the network namespace the socket is in; nil if it cannot be told
+	ns    *os.File // the network namespace of the socket; nil if unknown
 	sock  socketOptions
 
 	source sourceSockets
@@ -27,7 +27,7 @@ type Link struct {
 	sleep  sleeper
 
 	groups     []group
-	nextSocket int // which of the sockets the next Recv asks first
+	nextSocket int // socket that the next Recv reads first: 0 is fd, i+1 is groups[i]
 
 	stats Stats
 }
@@ -93,7 +93,7 @@ func open(cfg Config) (*Link, error) {
 	if err = l.sleep.open(l.fd); err != nil {
 		return nil, err
 	}
-	l.ns, _ = os.Open("/proc/thread-self/ns/net") // without it only Join fails, and says so
+	l.ns, _ = os.Open("/proc/thread-self/ns/net") // without it only Join fails
 
 	l.info = Info{Local: local, Interface: owner.name, MTU: mtu, GSO: gso == OffloadOn, GRO: gro == OffloadOn}
 	l.info.RecvBufBytes, l.info.SendBufBytes = bufSizes(l.fd)
@@ -111,8 +111,8 @@ func open(cfg Config) (*Link, error) {
 	return l, nil
 }
 
-// Close closes the link and ends a WaitReadable under way. When it returns the
-// address is free again.
+// Close closes the link and makes WaitReadable return. The address is free when it
+// returns.
 func (l *Link) Close() error {
 	if !l.users.close() {
 		return link.ErrClosed
@@ -123,7 +123,7 @@ func (l *Link) Close() error {
 	return nil
 }
 
-// release closes the descriptors. Nobody else uses them any more.
+// release closes the file descriptors, which no other goroutine uses.
 func (l *Link) release() {
 	if l.fd >= 0 {
 		unix.Close(l.fd)
@@ -142,19 +142,19 @@ func (l *Link) release() {
 // MTU is the largest IP packet, headers included, that the link sends.
 func (l *Link) MTU() int { return l.info.MTU }
 
-// Features says what a UDP socket can see and set.
+// Features implements link.PacketLink.
 func (l *Link) Features() link.Features {
 	return link.Features{SeesHeader: true, SetsHeader: true, SrcPort: l.info.Source.Port()}
 }
 
-// Info says what the link works with.
+// Info returns the settings in use.
 func (l *Link) Info() Info {
 	info := l.info
 	info.GSO, info.GRO = l.out.gso, l.in.gro
 	return info
 }
 
-// Stats returns what the link has counted. Like Send it belongs to the driver.
+// Stats returns the counters. It is not safe for concurrent use with Send and Recv.
 func (l *Link) Stats() Stats {
 	if l.users.enter() {
 		l.stats.KernelDrops = l.kernelDrops()
@@ -163,20 +163,21 @@ func (l *Link) Stats() Stats {
 	return l.stats
 }
 
+// wantGSO returns whether to use GSO. If cfg demands GSO and excludes it, it fails.
 func wantGSO(cfg Config, v6 bool) (Offload, error) {
-	var why string
+	var reason string
 	switch {
 	case cfg.GSO == OffloadOff:
 		return OffloadOff, nil
 	case cfg.NoChecksum:
-		why = "the kernel cuts no super-packet without a UDP checksum: drop NoChecksum or GSO"
+		reason = "GSO needs UDP checksums: unset NoChecksum or GSO"
 	case !v6 && cfg.PatchIPID == nil:
-		why = "over IPv4 the kernel numbers the datagrams it cuts: GSO needs PatchIPID"
+		reason = "GSO over IPv4 needs PatchIPID: the kernel numbers the segments"
 	default:
 		return cfg.GSO, nil
 	}
 	if cfg.GSO == OffloadOn {
-		return OffloadOff, errors.New(why)
+		return OffloadOff, errors.New(reason)
 	}
 	return OffloadOff, nil
 }

@@ -18,7 +18,7 @@ type mmsghdr struct {
 // sockaddr has room for a socket address of either family.
 type sockaddr = unix.RawSockaddrInet6
 
-// putSockaddr encodes to into sa and returns the length that the kernel wants.
+// putSockaddr encodes to into sa and returns its length.
 func putSockaddr(sa *sockaddr, to netip.AddrPort, flowLabel uint32, scope int) uint32 {
 	if to.Addr().Is4() {
 		s4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(sa))
@@ -32,7 +32,7 @@ func putSockaddr(sa *sockaddr, to netip.AddrPort, flowLabel uint32, scope int) u
 	return unix.SizeofSockaddrInet6
 }
 
-// getSockaddr decodes what the kernel wrote.
+// getSockaddr decodes a socket address.
 func getSockaddr(sa *sockaddr) netip.AddrPort {
 	port := binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(&sa.Port))[:])
 	if sa.Family == unix.AF_INET {
@@ -43,26 +43,26 @@ func getSockaddr(sa *sockaddr) netip.AddrPort {
 
 const flowLabelMask = 1<<20 - 1
 
-// controlSpace holds every control message that is ever sent or asked for:
-// segment size, traffic class, hop limit and packet info.
+// controlSpace has room for all control messages in use: segment size, traffic class, hop
+// limit and packet info.
 const controlSpace = 160
 
-// Control messages are aligned to, and so padded to at least, a word.
+// Alignment of control messages: their data is padded to at least a word.
 const (
 	cmsgAlign = int(unsafe.Sizeof(uintptr(0)))
 	minData   = cmsgAlign
-	// cmsgHeader is where the data of a control message begins.
+	// cmsgHeader is the offset of the data of a control message.
 	cmsgHeader = (unix.SizeofCmsghdr + cmsgAlign - 1) &^ (cmsgAlign - 1)
 )
 
-// control is a buffer of control messages, aligned as the kernel wants it.
+// control is an aligned buffer of control messages.
 type control struct {
 	_ [0]uint64
 	b [controlSpace]byte
 }
 
-// add appends a control message of size bytes at offset n, and returns its
-// data, zeroed, and the offset behind it.
+// add appends a control message at offset n. It returns its size bytes of zeroed data, and
+// the offset after it.
 func (c *control) add(n, level, typ, size int) (data []byte, next int) {
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&c.b[n]))
 	h.Level, h.Type = int32(level), int32(typ)

@@ -11,42 +11,39 @@ import (
 const (
 	// maxMessages bounds one sendmmsg.
 	maxMessages = 64
-	// maxIovecs bounds the pieces of payload in one sendmmsg.
+	// maxIovecs bounds the iovecs of one sendmmsg.
 	maxIovecs = 1024
-	// maxSegments is UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT;
-	// newer ones allow 128.
+	// maxSegments is UDP_MAX_SEGMENTS of all kernels; newer ones allow 128.
 	maxSegments = 64
-	// maxCallBytes bounds the payload of one system call to what takes tens of
-	// microseconds: the runtime cannot stop the goroutine meanwhile.
+	// maxCallBytes bounds the payload of one system call, and with it the time in which the
+	// runtime cannot preempt the goroutine, to tens of microseconds.
 	maxCallBytes = 256 << 10
-	// stageMax is the largest payload that is cheaper to copy beside its
-	// neighbours than to name to the kernel as a piece of its own.
+	// maxCopyBytes is the largest payload that is cheaper to copy than to pass in an iovec.
 	maxCopyBytes = 512
 )
 
-// sender packs datagrams into messages. It does no system call.
+// sender packs datagrams into messages for sendmmsg. It makes no system calls.
 type sender struct {
 	v6, wild  bool
 	gso       bool
 	ifi       int
-	tclass    uint8 // the socket's default, as is hopLimit
+	tclass    uint8 // default of the socket, as hopLimit
 	hopLimit  uint8
-	maxSize   int // of a datagram's payload
-	maxSuper  int // of a super-packet's payload
+	maxSize   int // longest payload of a datagram
+	maxSuper  int // longest payload of a super-packet
 	patchIPID func([]byte, uint16)
 
-	single    message // for a datagram sent without a batch
-	singleRun int     // of the same header in a row
-	used      int     // messages packed
+	single    message // for datagrams sent without a batch
+	singleRun int     // consecutive single datagrams with the same header
+	used      int     // number of packed messages
 	headers   [maxMessages]mmsghdr
 	messages  [maxMessages]message
 	iovecs    [maxIovecs]unix.Iovec
-	copyBuf   []byte // small payloads of one batch, one behind the other
+	copyBuf   []byte // copies of small payloads of one batch
 }
 
-// message is what one mmsghdr refers to. Its address and control messages are
-// kept from one batch to the next and encoded anew only when the header
-// differs.
+// message is the memory that one mmsghdr refers to. Address and control messages are kept
+// between batches and encoded again only if the header differs.
 type message struct {
 	header     header
 	addr       sockaddr
@@ -78,12 +75,11 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 	}
 }
 
-// forget drops the references to payloads that the last batch left.
+// releaseBuffers drops the references to the payloads of the last batch.
 func (s *sender) releaseBuffers() { clear(s.iovecs[:]) }
 
-// pack fills messages with as many of ds as fit, in order, and reports how
-// many. The first singles of them get a message each. 0 means that the first
-// cannot be sent at all.
+// pack fills messages with as many of ds as fit, in order, and returns how many. The first
+// singles of them get a message each. 0 means that the first cannot be sent.
 func (s *sender) pack(ds []link.Datagram, singles int) int {
 	s.used = 0
 	s.copyBuf = s.copyBuf[:0]
@@ -120,7 +116,8 @@ func (s *sender) pack(ds []link.Datagram, singles int) int {
 	return i
 }
 
-// unsendable says why d cannot even be offered to the kernel; 0 if it can.
+// checkSendable returns the error with which d must not be passed to the kernel; 0 if it
+// may be.
 func (s *sender) checkSendable(d *link.Datagram) unix.Errno {
 	if len(d.Payload) > s.maxSize {
 		return unix.EMSGSIZE
@@ -131,8 +128,8 @@ func (s *sender) checkSendable(d *link.Datagram) unix.Errno {
 	return 0
 }
 
-// short reports whether d can be sent with nothing but the address that single
-// then holds.
+// encodeSingle encodes the address of d in s.single. It reports whether d needs no control
+// messages.
 func (s *sender) encodeSingle(d *link.Datagram) bool {
 	if s.checkSendable(d) != 0 {
 		return false
@@ -145,9 +142,9 @@ func (s *sender) encodeSingle(d *link.Datagram) bool {
 	return s.single.controlLen == 0
 }
 
-// joinable reports how many of ds, counted from the first, the kernel may cut
-// out of one super-packet, and their size together: equal headers, equal
-// lengths but for a shorter last.
+// superPacketRun returns how many of ds, from the first on, fit into one super-packet, and
+// their total size: they have equal headers, and equal lengths except for a shorter last
+// one.
 func (s *sender) superPacketRun(ds []link.Datagram) (run, size int) {
 	first := &ds[0]
 	segment := len(first.Payload)
@@ -168,9 +165,8 @@ func (s *sender) superPacketRun(ds []link.Datagram) (run, size int) {
 	return run, size
 }
 
-// gather points iovecs at the payloads of a message and reports how many it
-// needed. Payloads that lie one behind the other in memory are one piece; small
-// ones that do not are copied into one.
+// gather points iovecs at the payloads of a message and returns how many it needed.
+// Adjacent payloads share an iovec; small payloads that are not adjacent are copied.
 func (s *sender) gather(iovecs []unix.Iovec, ds []link.Datagram) int {
 	if len(ds) > 1 && len(ds[0].Payload) <= maxCopyBytes && !adjacent(ds[0].Payload, ds[1].Payload) {
 		start := len(s.copyBuf)
@@ -200,8 +196,8 @@ func adjacent(a, b []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(a)))+uintptr(len(a)) == uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// renumber changes the payloads of a super-packet from identification 0 to the
-// one that each will get, or back if on is false, and notes it in IPID.
+// patchIPIDs changes the payloads of a super-packet from identification 0 to that of their
+// segment, or back if on is false, and sets IPID.
 func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
 	if s.patchIPID == nil {
 		return
@@ -216,8 +212,7 @@ func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
 	}
 }
 
-// unpack takes back the changes that pack made to the datagrams of the messages
-// from i on, which did not leave.
+// unpatchFrom undoes patchIPIDs for the messages from i on, which were not sent.
 func (s *sender) unpatchFrom(ds []link.Datagram, i int) {
 	for ; i < s.used; i++ {
 		s.patchIPIDs(ds, &s.messages[i], false)

@@ -24,7 +24,7 @@ func newSender(mtu int, fixID func([]byte, uint16)) *sender {
 	return s
 }
 
-// runs is how many datagrams each packed message holds.
+// runs returns how many datagrams each packed message holds.
 func (s *sender) runs() []int {
 	var n []int
 	for i := range s.used {
@@ -41,7 +41,7 @@ func datagrams(sizes ...int) []link.Datagram {
 	return ds
 }
 
-func TestPackJoinsWhatTheKernelCanCut(t *testing.T) {
+func TestPackBuildsSuperPackets(t *testing.T) {
 	change := func(i int, f func(*link.Datagram)) []link.Datagram {
 		ds := datagrams(100, 100, 100, 100)
 		f(&ds[i])
@@ -77,7 +77,7 @@ func TestPackJoinsWhatTheKernelCanCut(t *testing.T) {
 	}
 }
 
-func TestPackFromAWildcardSeparatesSources(t *testing.T) {
+func TestPackSeparatesSourcesOfWildcardLink(t *testing.T) {
 	s := newSender(1500, noFix)
 	s.wild = true
 	ds := datagrams(10, 10, 10)
@@ -87,7 +87,7 @@ func TestPackFromAWildcardSeparatesSources(t *testing.T) {
 	}
 }
 
-func TestPackSendsTheFirstOnesSinglyWhenTold(t *testing.T) {
+func TestPackSendsFirstDatagramsSingly(t *testing.T) {
 	s := newSender(1500, noFix)
 	if s.pack(datagrams(10, 10, 10, 10, 10), 3); !slices.Equal(s.runs(), []int{1, 1, 1, 2}) {
 		t.Errorf("runs %v, want [1 1 1 2]", s.runs())
@@ -98,7 +98,7 @@ func TestPackSendsTheFirstOnesSinglyWhenTold(t *testing.T) {
 	}
 }
 
-func TestPackStopsBeforeWhatCannotBeSent(t *testing.T) {
+func TestPackStopsBeforeUnsendableDatagram(t *testing.T) {
 	s := newSender(1000, noFix)
 	ds := datagrams(972, 972, 973, 972)
 	if n := s.pack(ds, 0); n != 2 {
@@ -118,7 +118,7 @@ func TestPackStopsBeforeWhatCannotBeSent(t *testing.T) {
 	}
 }
 
-func TestPackBoundsOneCall(t *testing.T) {
+func TestPackBoundsBytesOfOneCall(t *testing.T) {
 	s := newSender(maxIPv4, noFix)
 	s.gso = false
 	if n := s.pack(datagrams(slices.Repeat([]int{1}, 2*maxMessages)...), 0); n != maxMessages {
@@ -149,7 +149,7 @@ func TestPackBoundsOneCall(t *testing.T) {
 	}
 }
 
-func TestUnpackUndoesWhatFixIDDid(t *testing.T) {
+func TestUnpatchUndoesPatchIPID(t *testing.T) {
 	ids := map[int][]uint16{}
 	fix := func(p []byte, id uint16) {
 		ids[int(p[0])] = append(ids[int(p[0])], id)
@@ -178,7 +178,7 @@ func TestUnpackUndoesWhatFixIDDid(t *testing.T) {
 	}
 }
 
-func TestIPv6NeedsNoFixID(t *testing.T) {
+func TestIPv6NeedsNoPatchIPID(t *testing.T) {
 	s := new(sender)
 	s.init(Config{PatchIPID: func([]byte, uint16) { t.Error("PatchIPID called over IPv6") }},
 		Info{Local: netip.MustParseAddrPort("[::1]:4791"), MTU: 1500, GSO: true}, 1)
@@ -189,7 +189,7 @@ func TestIPv6NeedsNoFixID(t *testing.T) {
 	}
 }
 
-func TestGatherMakesOnePieceOfNeighboursAndOfSmallOnes(t *testing.T) {
+func TestGatherJoinsAdjacentAndSmallPayloads(t *testing.T) {
 	arena := pattern(1, 3000)
 	s := newSender(1500, noFix)
 	apart := func(n int) link.Datagram { return link.Datagram{Dst: peer4, Payload: pattern(2, 2*n)[:n]} }
@@ -212,7 +212,7 @@ func TestGatherMakesOnePieceOfNeighboursAndOfSmallOnes(t *testing.T) {
 	}
 }
 
-// wire is what the kernel would read through message i.
+// wire returns the bytes that the kernel would read for message i.
 func (s *sender) wire(i int) []byte {
 	h := &s.headers[i].hdr
 	var b []byte
@@ -262,7 +262,7 @@ func FuzzPackLosesNothing(f *testing.F) {
 	})
 }
 
-// checkMessage cuts wire as the kernel would and compares it with ds.
+// checkMessage segments wire as the kernel would and compares it with ds.
 func checkMessage(t *testing.T, m *message, wire []byte, ds []link.Datagram) {
 	t.Helper()
 	for k, d := range ds {

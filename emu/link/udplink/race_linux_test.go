@@ -9,9 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// Memory that is written before a datagram is sent may be read once the datagram has
-// arrived: under the race detector, this must not be reported, whichever system call
-// carried it.
+// A datagram orders memory accesses: the race detector does not report a write before Send
+// and a read after Recv, whichever system call was used.
 func TestDatagramOrdersMemoryAccesses(t *testing.T) {
 	for _, n := range []int{1, 2, 40} {
 		for _, tclass := range []uint8{0, link.CE} { // the second needs a control message

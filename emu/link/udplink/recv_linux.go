@@ -14,48 +14,47 @@ import (
 )
 
 const (
-	// maxArrivals bounds one recvmmsg, and maxSuperArrivals one that is likely to
-	// bring super-packets: as maxCallBytes does, it bounds the time for which the
-	// runtime cannot stop the goroutine.
-	maxArrivals      = 64
-	maxSuperArrivals = 8
-	// burst is how many messages at once make it worth while to have the kernel
-	// join them.
+	// maxMessagesRead bounds the messages of one recvmmsg, and maxSuperPacketsRead if they are
+	// likely to be super-packets. Both bound the time in which the runtime cannot preempt
+	// the goroutine.
+	maxMessagesRead     = 64
+	maxSuperPacketsRead = 8
+	// burstMessages is the number of messages in one call after which GRO is enabled.
 	burstMessages = 8
-	// slotBytes holds any datagram and any super-packet.
+	// slotBytes is the size of a super-packet.
 	slotBytes = 1 << 16
-	// slotStride keeps the slots out of step with the caches: at a power of two
-	// all datagrams of a batch would compete for the same few lines.
+	// slotStride is not a power of two, so that the datagrams of a batch do not compete for
+	// the same cache lines.
 	slotStride = slotBytes + 320
 )
 
-// receiver reads messages into slots and cuts them into datagrams.
+// receiver reads messages into slots and splits them into datagrams.
 type receiver struct {
 	local      netip.AddrPort
 	v6, wild   bool
-	gro        bool // the kernel may hand over super-packets
-	groOnBurst bool // it may from the first burst on
+	gro        bool // GRO is enabled
+	groOnBurst bool // enable GRO at the first burst
 
-	headers  [maxArrivals]mmsghdr
-	iovecs   [maxArrivals]unix.Iovec
-	names    [maxArrivals]sockaddr
-	controls [maxArrivals]control
-	slots    []byte // memory that is never touched is never there
+	headers  [maxMessagesRead]mmsghdr
+	iovecs   [maxMessagesRead]unix.Iovec
+	names    [maxMessagesRead]sockaddr
+	controls [maxMessagesRead]control
+	slots    []byte // allocated lazily by the kernel
 
-	batch   int // messages to ask for next
+	batch   int // messages to read next
 	perSlot int // datagrams in the last message delivered
-	filled  int // messages that the last read brought
-	next    int // the first of them that is not delivered entirely
-	off     int // where in its slot the next datagram begins
+	filled  int // messages of the last read
+	next    int // first message that is not delivered entirely
+	off     int // offset of the next datagram in its slot
 	dst     netip.AddrPort
-	meta    recvMeta // of the message next, once off > 0
+	meta    recvMeta // of message next, if off > 0
 }
 
 func (r *receiver) init(info Info, groLater bool) {
 	r.local = info.Local
 	r.v6, r.wild = info.Local.Addr().Is6(), info.Local.Addr().IsUnspecified()
 	r.gro, r.groOnBurst = info.GRO, groLater
-	r.slots = make([]byte, maxArrivals*slotStride)
+	r.slots = make([]byte, maxMessagesRead*slotStride)
 	r.batch, r.perSlot = 1, 1
 	for i := range r.headers {
 		r.iovecs[i].Base = &r.slots[i*slotStride]
@@ -68,10 +67,10 @@ func (r *receiver) init(info Info, groLater bool) {
 	}
 }
 
-// pending reports whether datagrams are read but not delivered.
+// pending reports whether messages were read but not delivered.
 func (r *receiver) pending() bool { return r.next < r.filled }
 
-// Recv fills ds with what has arrived.
+// Recv implements link.PacketLink.
 func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if len(ds) == 0 {
 		return 0, nil
@@ -79,8 +78,8 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if !l.users.enter() {
 		return 0, link.ErrClosed
 	}
-	// The short way, for one message or none. As in Send, each function between
-	// here and the system call would add to every message's latency.
+	// Fast path for at most one message. As in Send, each function in between would add to
+	// the latency.
 	if r := &l.in; r.batch == 1 && len(l.groups) == 0 && !r.pending() {
 		h := &r.headers[0]
 		h.hdr.Namelen = unix.SizeofSockaddrInet6
@@ -106,7 +105,7 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 
 func (l *Link) recv(ds []link.Datagram) (int, error) {
 	r := &l.in
-	// A message that is dropped (truncated) leaves room for another look.
+	// If all messages were truncated, and so dropped, read again.
 	for {
 		if r.pending() {
 			if n := l.deliver(ds); n > 0 {
@@ -119,8 +118,7 @@ func (l *Link) recv(ds []link.Datagram) (int, error) {
 	}
 }
 
-// readAny reads the socket, and those of the groups in turn, until one had
-// something.
+// readAny reads the sockets of link and groups in turn until one has messages.
 func (l *Link) readAny(room int) error {
 	if len(l.groups) == 0 {
 		return l.read(l.fd, l.in.local, room)
@@ -143,14 +141,13 @@ func (l *Link) readAny(room int) error {
 	return nil
 }
 
-// read asks one socket for as many messages as are likely to be there and fit:
-// twice as many as long as all come, one after it was found empty, since for
-// one the cheaper recvmsg does.
+// read reads messages of one socket. The batch doubles while it is filled, and is one after
+// the socket was empty: recvmsg is cheaper than recvmmsg.
 func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	r := &l.in
 	want := max(1, min(r.batch, room/r.perSlot))
 	if r.perSlot > 1 {
-		want = min(want, maxSuperArrivals)
+		want = min(want, maxSuperPacketsRead)
 	}
 	n, errno := r.recvMessages(fd, want)
 	l.stats.RecvCalls++
@@ -166,14 +163,14 @@ func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 		r.batch = 1
 		return nil
 	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ENETDOWN, unix.EMSGSIZE, unix.ENOMEM:
-		l.stats.RecvErrors++ // of an earlier send or of the moment; the socket works
+		l.stats.RecvErrors++ // a pending or temporary error; the socket still works
 		return nil
 	}
 	return fmt.Errorf("udplink: receive on %v: %w", l.info.Local, errno)
 }
 
-// joinBursts switches GRO on. That is for good: to switch it off while a
-// super-packet may be on its way into the queue would make one datagram of it.
+// enableGROForBursts enables GRO for good: if it were disabled while a super-packet is
+// queued, that would be received as one datagram.
 func (l *Link) enableGROForBursts() {
 	l.in.groOnBurst = false
 	if enableGRO(l.fd) != nil {
@@ -182,21 +179,21 @@ func (l *Link) enableGROForBursts() {
 	l.in.gro = true
 	for _, g := range l.groups {
 		if g.own {
-			enableGRO(g.fd) // as the link's own, which it equals
+			enableGRO(g.fd) // works, as it did for the link's socket
 		}
 	}
 }
 
-// arrived notes that n of the messages asked for were read.
+// messagesRead notes that n of want messages were read.
 func (r *receiver) messagesRead(n, want int, dst netip.AddrPort) {
 	racesync.Received()
 	r.filled, r.next, r.off, r.dst = n, 0, 0, dst
 	if n == want {
-		r.batch = min(2*want, maxArrivals)
+		r.batch = min(2*want, maxMessagesRead)
 	}
 }
 
-// fetch reads up to want messages into the slots.
+// recvMessages reads up to want messages into the slots.
 func (r *receiver) recvMessages(fd, want int) (int, unix.Errno) {
 	for i := range want {
 		h := &r.headers[i].hdr
@@ -212,7 +209,7 @@ func (r *receiver) recvMessages(fd, want int) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// deliver cuts the messages read into datagrams until ds is full.
+// deliver splits the messages into datagrams until ds is full.
 func (l *Link) deliver(ds []link.Datagram) int {
 	r := &l.in
 	done, bytes := 0, 0

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
-func TestTooBigIsTakenCountedAndLost(t *testing.T) {
+func TestDatagramBeyondMTUIsCountedAsLost(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), MTU: 1500, PatchIPID: noFix})
@@ -35,9 +35,8 @@ func TestTooBigIsTakenCountedAndLost(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreSortedByReason makes the kernel refuse for real. In each batch
-// a good datagram follows the bad one, and must arrive.
-func TestRefusalsAreSortedByReason(t *testing.T) {
+// The kernel refuses a datagram of each batch; the next one arrives.
+func TestLostDatagramsAreCountedByReason(t *testing.T) {
 	a, b := nstest.Pair(t, 1500)
 	for _, v6 := range []bool{false, true} {
 		// The link believes in a larger MTU than the wire has.
@@ -84,9 +83,8 @@ func TestRefusalsAreSortedByReason(t *testing.T) {
 	}
 }
 
-// TestSuperPacketIsSentAgainInPieces has the kernel refuse to cut, by taking
-// the checksum away behind the link's back.
-func TestSuperPacketIsSentAgainInPieces(t *testing.T) {
+// The kernel refuses GSO because the test disables checksums of the socket.
+func TestRefusedSuperPacketIsSentAsSingleDatagrams(t *testing.T) {
 	fixed := 0
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOn, PatchIPID: func(p []byte, id uint16) { p[0] ^= byte(id); fixed++ }})
 	if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
@@ -112,7 +110,7 @@ func TestSuperPacketIsSentAgainInPieces(t *testing.T) {
 	}
 }
 
-func TestEIOTurnsGSOOff(t *testing.T) {
+func TestEIODisablesGSO(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("[::1]:0"), GSO: OffloadOn})
 	if got := l.handleSendError(&message{segments: 3}, unix.EIO); got != verdictSplit {
 		t.Errorf("a super-packet refused with EIO: fate %d, want split", got)
@@ -133,7 +131,7 @@ func TestEIOTurnsGSOOff(t *testing.T) {
 	}
 }
 
-func TestRefusedSortsErrnos(t *testing.T) {
+func TestSendErrorsByErrno(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0")})
 	one := &message{segments: 1}
 	for _, errno := range []unix.Errno{unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM} {
@@ -152,9 +150,8 @@ func TestRefusedSortsErrnos(t *testing.T) {
 	}
 }
 
-// TestFullLinkTakesAPrefix fills the queue of a neighbour who never answers:
-// what waits there is charged to the smallest send buffer there is.
-func TestFullLinkTakesAPrefix(t *testing.T) {
+// Datagrams to a neighbour that does not answer ARP fill the smallest send buffer.
+func TestFullLinkTakesPrefix(t *testing.T) {
 	a, _ := nstest.Pair(t, 1500)
 	for _, gso := range []Offload{OffloadOff, OffloadOn} {
 		t.Run("gso "+gso.String(), func(t *testing.T) {
@@ -185,7 +182,7 @@ func TestFullLinkTakesAPrefix(t *testing.T) {
 	}
 }
 
-// TestKernelDropsAreCounted, of the link's socket and of a group's.
+// Drops of the link's socket and of a group's are counted.
 func TestKernelDropsAreCounted(t *testing.T) {
 	rx := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), RecvBufBytes: 1})
 	tx := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.3:0")})
@@ -218,7 +215,7 @@ func TestKernelDropsAreCounted(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	v4, v6 := netip.MustParseAddrPort("127.0.0.2:0"), netip.MustParseAddrPort("[::1]:0")
 	for _, tc := range []struct {
 		name string
@@ -244,7 +241,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestInfoTellsWhatWasGot(t *testing.T) {
+func TestInfo(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), RecvBufBytes: 100 << 10, SendBufBytes: 50 << 10})
 	i := l.Info()
 	if i.RecvBufBytes != 200<<10 || i.SendBufBytes != 100<<10 {
@@ -258,7 +255,7 @@ func TestInfoTellsWhatWasGot(t *testing.T) {
 	}
 }
 
-func TestBusyPollIsSetOrSaysWhatItNeeds(t *testing.T) {
+func TestBusyPollNeedsPrivilege(t *testing.T) {
 	l, err := Open(Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), BusyPollMicros: 7})
 	if err != nil {
 		if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "CAP_NET_ADMIN") {

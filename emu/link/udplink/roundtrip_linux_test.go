@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
-func TestManyLinksOnOnePortOfLoopback(t *testing.T) {
+func TestLinksShareLoopbackPort(t *testing.T) {
 	var links []*Link
 	for i := range byte(4) {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 77, i + 2}), 4791)
@@ -34,9 +34,8 @@ func TestManyLinksOnOnePortOfLoopback(t *testing.T) {
 	}
 }
 
-// TestHeadersAreTrue sends what a stack may ask for and compares it with what
-// the receiver is shown.
-func TestHeadersAreTrue(t *testing.T) {
+// The headers of received datagrams equal those that were sent.
+func TestHeadersArrive(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			rx := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0)})
@@ -71,7 +70,7 @@ func TestHeadersAreTrue(t *testing.T) {
 	}
 }
 
-func TestFlowLabelCrosses(t *testing.T) {
+func TestFlowLabelArrives(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("[::1]:0")})
 	for _, label := range []uint32{0, 1, 0xabcde, 0xfffff, 0} {
 		d := link.Datagram{Dst: local(l), TClass: link.ECT0, FlowLabel: label, Payload: pattern(1, 8)}
@@ -84,9 +83,9 @@ func TestFlowLabelCrosses(t *testing.T) {
 	}
 }
 
-// TestOffloadsChangeNothing sends the same datagrams with every combination of
-// GSO and GRO, over loopback and over a wire that cuts in software.
-func TestOffloadsChangeNothing(t *testing.T) {
+// The same datagrams arrive with every combination of GSO and GRO, over loopback and over a
+// veth pair that segments in software.
+func TestOffloadsDoNotChangeDatagrams(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var want []link.Datagram
 	for i := range 300 {
@@ -154,9 +153,8 @@ func exchange(t *testing.T, tx, rx *Link, want []link.Datagram, gso, gro Offload
 	}
 }
 
-// TestLeftoversWaitForTheNextRecv takes a super-packet apart with small slices:
-// what does not fit is kept, readable, and valid until the next Recv.
-func TestLeftoversWaitForTheNextRecv(t *testing.T) {
+// Datagrams of a super-packet that do not fit into ds are returned by the next Recv.
+func TestRestOfSuperPacketWaitsForNextRecv(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("[::1]:0"), GSO: OffloadOn, GRO: OffloadOn})
 	var want []link.Datagram
 	for i := range 50 {
@@ -188,8 +186,8 @@ func TestLeftoversWaitForTheNextRecv(t *testing.T) {
 	}
 }
 
-// TestGROWaitsForTheFirstBurst: single datagrams must not pay for it.
-func TestGROWaitsForTheFirstBurst(t *testing.T) {
+// OffloadAuto enables GRO at the first burst: it slows single datagrams down.
+func TestGROIsEnabledAtFirstBurst(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("[::1]:0"), GSO: OffloadOn})
 	in := make([]link.Datagram, 64)
 	exchange := func(n int) {
@@ -214,7 +212,7 @@ func TestGROWaitsForTheFirstBurst(t *testing.T) {
 	}
 }
 
-func TestOneSendOfManyTakesFewCalls(t *testing.T) {
+func TestBatchTakesFewSystemCalls(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOff, GRO: OffloadOff})
 	want := make([]link.Datagram, 200)
 	for i := range want {
@@ -232,7 +230,7 @@ func TestOneSendOfManyTakesFewCalls(t *testing.T) {
 	}
 }
 
-func TestWildcardLinkTellsAndChoosesItsAddress(t *testing.T) {
+func TestWildcardLinkUsesSourceOfDatagram(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			wild := netip.IPv4Unspecified()
@@ -258,8 +256,7 @@ func TestWildcardLinkTellsAndChoosesItsAddress(t *testing.T) {
 	}
 }
 
-// TestZeroChecksumIsSentAndAccepted would lose its datagrams over IPv6 if the
-// receiver insisted on a checksum.
+// An IPv6 receiver accepts checksum 0 only if the socket allows it.
 func TestZeroChecksumIsSentAndAccepted(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {

@@ -12,14 +12,13 @@ import (
 	"github.com/fabrictest/fabrictest/internal/racesync"
 )
 
-// Send hands ds to the kernel, in order, and reports how many it took.
+// Send implements link.PacketLink.
 func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if !l.users.enter() {
 		return 0, link.ErrClosed
 	}
-	// The short way, for one datagram that needs no control message. After a
-	// system call every return is mispredicted, so each function between here
-	// and it would cost several nanoseconds of each message's latency.
+	// Fast path for one datagram without control messages. After a system call returns are
+	// mispredicted: each function in between would add nanoseconds to the latency.
 	if s := &l.out; len(ds) == 1 && s.encodeSingle(&ds[0]) {
 		p, m := ds[0].Payload, &s.single
 		fd, to, toLen := l.sendFD(), unsafe.Pointer(&m.addr), uintptr(m.addrLen)
@@ -44,13 +43,13 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 		taken += n
 	}
 	l.users.leave()
-	runtime.KeepAlive(ds) // gather may cover two payloads with one pointer
+	runtime.KeepAlive(ds) // an iovec may cover payloads of several datagrams
 	return taken, nil
 }
 
-// sendSome packs and sends one batch. It reports how many datagrams were
-// taken, how many of the next are to be sent one by one because the kernel
-// refused them as a super-packet, and whether the kernel has no more room.
+// sendSome packs and sends one batch. It returns how many datagrams were taken, how many of
+// the next must be sent as single datagrams because the kernel refused their super-packet,
+// and whether the socket is full.
 func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int, full bool) {
 	s := &l.out
 	packed := s.pack(ds, singles)
@@ -83,25 +82,25 @@ func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int
 	return packed, max(0, singles-packed), false
 }
 
-// fate is what becomes of a message that the kernel refused.
+// sendVerdict says how to go on after the kernel refused a message.
 type sendVerdict uint8
 
 const (
-	verdictLost  sendVerdict = iota // taken, and lost
-	verdictFull                     // not taken: no room now
-	verdictSplit                    // a super-packet: to be sent again as single datagrams
+	verdictLost  sendVerdict = iota // count it as lost
+	verdictFull                     // the socket is full: not taken
+	verdictSplit                    // send a super-packet again as single datagrams
 )
 
-// refused counts a refusal and decides on the message.
+// handleSendError counts an error and decides how to go on.
 func (l *Link) handleSendError(m *message, errno unix.Errno) sendVerdict {
 	switch {
 	case errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM:
 		l.stats.SendFull++
 		return verdictFull
 	case m.segments > 1:
-		// Alone each datagram gets the verdict that is its own.
+		// As a single datagram each gets its own result.
 		l.stats.GSORetries++
-		if errno == unix.EIO { // the path cannot carry super-packets: no use in trying again
+		if errno == unix.EIO { // the path does not support GSO
 			l.out.gso, l.stats.GSODisabled = false, true
 		}
 		return verdictSplit
@@ -110,9 +109,8 @@ func (l *Link) handleSendError(m *message, errno unix.Errno) sendVerdict {
 	return verdictLost
 }
 
-// submit offers the packed messages from next on and reports how many left.
-// An errno comes only with 0. The calls do not block, so the runtime need not
-// know of them: RawSyscall saves its bookkeeping.
+// submit sends the packed messages from next on and returns how many were sent, or an
+// errno. The calls do not block, so RawSyscall saves the bookkeeping of the runtime.
 func (s *sender) submit(fd, next int) (int, unix.Errno) {
 	racesync.Send()
 	if n := s.used - next; n > 1 {
@@ -144,7 +142,7 @@ func (l *Link) countSent(m *message) {
 	}
 }
 
-// countLost counts a datagram that was taken and will not arrive.
+// countLost counts a datagram that was taken and is lost.
 func (l *Link) countLost(errno unix.Errno) {
 	switch errno {
 	case unix.EMSGSIZE:

@@ -15,8 +15,8 @@ const (
 	ipv6FlowInfoSend = 33 // takes the flow label from the socket address
 )
 
-// socketOptions makes the link's sockets alike: the one that sends and those
-// that only receive for multicast groups.
+// socketOptions are the options of all sockets of a link: the main one, and those that
+// receive for multicast groups.
 type socketOptions struct {
 	Config
 	v6    bool
@@ -28,8 +28,7 @@ type sockopt struct {
 	name              string
 }
 
-// newSocket returns an unbound socket with every option that does not depend
-// on what the kernel can do.
+// newSocket returns an unbound socket with all options but GSO and GRO.
 func (o *socketOptions) newSocket() (fd int, err error) {
 	family := unix.AF_INET
 	if o.v6 {
@@ -61,6 +60,7 @@ func (o *socketOptions) newSocket() (fd int, err error) {
 	return fd, nil
 }
 
+// options lists the socket options of the address family and Config.
 func (o *socketOptions) options() []sockopt {
 	wild := o.Local.Addr().IsUnspecified()
 	var opts []sockopt
@@ -71,7 +71,7 @@ func (o *socketOptions) options() []sockopt {
 			{unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1, "IPV6_RECVHOPLIMIT"},
 			{unix.IPPROTO_IPV6, ipv6FlowInfo, 1, "IPV6_FLOWINFO"},
 			{unix.IPPROTO_IPV6, ipv6FlowInfoSend, 1, "IPV6_FLOWINFO_SEND"},
-			// A flow label of 0 is sent as 0, not as a hash that the kernel makes.
+			// A flow label of 0 is sent as 0, not as a hash.
 			{unix.IPPROTO_IPV6, unix.IPV6_AUTOFLOWLABEL, 0, "IPV6_AUTOFLOWLABEL"},
 			// Linux's own soft-RoCE sends checksum 0 over IPv6 too.
 			{unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1, "UDP_NO_CHECK6_RX"},
@@ -126,12 +126,13 @@ func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	return nil
 }
 
-// growBuffers asks past the system's limit first, which takes CAP_NET_ADMIN.
+// growBuffers sets the buffer sizes. It first tries to exceed the system's limit, which
+// needs CAP_NET_ADMIN.
 func (o *socketOptions) growBuffers(fd int) error {
 	for _, b := range []struct {
 		name          string
 		bytes         int
-		force, polite int
+		force, normal int
 	}{
 		{"SO_RCVBUF", o.RecvBufBytes, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF},
 		{"SO_SNDBUF", o.SendBufBytes, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF},
@@ -142,20 +143,22 @@ func (o *socketOptions) growBuffers(fd int) error {
 		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.force, b.bytes) == nil {
 			continue
 		}
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.polite, b.bytes); err != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.normal, b.bytes); err != nil {
 			return fmt.Errorf("set %s to %d: %w", b.name, b.bytes, err)
 		}
 	}
 	return nil
 }
 
+// bufSizes returns the buffer sizes that the kernel granted.
 func bufSizes(fd int) (recv, send int) {
 	recv, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
 	send, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	return recv, send
 }
 
-// probeGSO reports whether the kernel knows UDP_SEGMENT (Linux 4.18).
+// probeGSO returns OffloadOn if GSO is wanted and the kernel supports UDP_SEGMENT (Linux
+// 4.18). It fails only if want is OffloadOn.
 func probeGSO(fd int, want Offload) (Offload, error) {
 	if want == OffloadOff {
 		return OffloadOff, nil
@@ -169,7 +172,8 @@ func probeGSO(fd int, want Offload) (Offload, error) {
 	return OffloadOn, nil
 }
 
-// probeGRO reports whether the kernel knows UDP_GRO (Linux 5.0).
+// probeGRO returns want if the kernel supports UDP_GRO (Linux 5.0), else OffloadOff. It
+// fails only if want is OffloadOn.
 func probeGRO(fd int, want Offload) (Offload, error) {
 	if want == OffloadOff {
 		return OffloadOff, nil
@@ -190,9 +194,8 @@ func enableGRO(fd int) error {
 	return nil
 }
 
-// setDefaults gives the socket the traffic class and hop limit of a datagram
-// that needs no control message, and returns the latter. Multicast gets the
-// same hop limit as unicast, so that HopLimit 0 means one value.
+// setDefaults sets the default traffic class and hop limit, which need no control message,
+// and returns the hop limit. Multicast uses the same hop limit as unicast.
 func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	level, tclass, unicast, multicast := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL, unix.IP_MULTICAST_TTL
 	if o.v6 {
@@ -216,8 +219,8 @@ func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	return uint8(hops), nil
 }
 
-// bind binds fd and returns the address with the port that it got. Link-local
-// IPv6 addresses are bound on the interface ifi.
+// bind binds fd and returns the bound address. Link-local IPv6 addresses are bound on
+// interface ifi.
 func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 	var sa unix.Sockaddr
 	ip := addr.Addr().WithZone("")
@@ -243,8 +246,8 @@ func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, port), nil
 }
 
-// scopeOf is the interface index that an address of link-local scope needs in
-// a socket address.
+// scopeID is the scope ID of an address in a socket address: the interface index for
+// link-local scope, else 0.
 func scopeID(ip netip.Addr, ifi int) int {
 	if ip.Is6() && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast()) {
 		return ifi
@@ -252,9 +255,8 @@ func scopeID(ip netip.Addr, ifi int) int {
 	return 0
 }
 
-// kernelDrops asks the sockets how many arrivals they dropped. SO_RXQ_OVFL
-// would say it too, but only with a later datagram and at the cost of a control
-// message on each from the first drop on.
+// kernelDrops returns how many datagrams the kernel dropped. SO_RXQ_OVFL would report it
+// too, but only with a later datagram and one control message for each.
 func (l *Link) kernelDrops() uint64 {
 	drops := socketDrops(l.fd)
 	for _, g := range l.groups {

@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// source is the sockets that a link with Config.SeparateSourcePort sends from: one that
-// sends to anybody, and one, of the same port, that is connected to whom single
-// datagrams went of late. Neither is ever read.
+// sourceSockets are the sockets from which a link with Config.SeparateSourcePort sends: fd
+// to all destinations, and peer, on the same port, connected to the destination of recent
+// single datagrams. Neither is ever read.
 type sourceSockets struct {
 	fd, peer  int    // -1 without SeparateSourcePort
-	header    header // of the datagrams that peer sends
+	header    header // header of the datagrams that peer sends
 	connected bool
-	usePeer   bool // connected, and to where the single datagrams of now go
+	usePeer   bool // peer is connected to the destination of the current single datagrams
 }
 
-// hotAfter is how many single datagrams in a row make it worth while to connect
-// to where they go, which takes about as long as sending ten.
+// connectAfter is the number of consecutive single datagrams after which peer is connected
+// to their destination, which takes about as long as to send ten.
 const connectAfter = 64
 
-// open opens both sockets and returns the address that they send from.
+// open opens both sockets and returns their address.
 func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) {
 	from = netip.AddrPortFrom(o.Local.Addr(), 0)
 	for _, fd := range []*int{&s.fd, &s.peer} {
@@ -32,7 +32,7 @@ func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) 
 		}
 		for _, opt := range []sockopt{
 			{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1, "SO_REUSEADDR"},
-			{unix.SOL_SOCKET, unix.SO_RCVBUF, 0, "SO_RCVBUF"}, // the least there is
+			{unix.SOL_SOCKET, unix.SO_RCVBUF, 0, "SO_RCVBUF"}, // the minimum
 		} {
 			if err := unix.SetsockoptInt(*fd, opt.level, opt.opt, opt.value); err != nil {
 				return from, fmt.Errorf("set %s: %w", opt.name, err)
@@ -56,7 +56,7 @@ func (s *sourceSockets) close() {
 	}
 }
 
-// sendFD is the socket that can send to anybody.
+// sendFD is the socket that is not connected.
 func (l *Link) sendFD() int {
 	if l.source.fd >= 0 {
 		return l.source.fd
@@ -64,8 +64,8 @@ func (l *Link) sendFD() int {
 	return l.fd
 }
 
-// connectedTo reports whether peer is connected to where m goes. After a while
-// of single datagrams to the same place it sees to that.
+// connectedTo reports whether peer is connected to the destination of m. After connectAfter
+// single datagrams to the same destination it connects peer.
 func (l *Link) connectedTo(m *message) bool {
 	s := &l.source
 	switch l.out.singleRun {

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// ownSource opens links on two addresses of the loopback interface that send
-// from ports of their own.
-func ownSource(t *testing.T, addr string) *Link {
+// openWithSourcePort opens two links on loopback with SeparateSourcePort.
+func openWithSourcePort(t *testing.T, addr string) *Link {
 	t.Helper()
 	l, err := Open(Config{Local: netip.MustParseAddrPort(addr), SeparateSourcePort: true, PatchIPID: func([]byte, uint16) {}})
 	if err != nil {
@@ -42,8 +41,8 @@ func passOne(t *testing.T, from, to *Link, payload string) link.Datagram {
 	return link.Datagram{}
 }
 
-func TestALinkWithASourceOfItsOwnSendsFromOnePortOnly(t *testing.T) {
-	a, b, c := ownSource(t, "[::1]:0"), ownSource(t, "[::1]:0"), ownSource(t, "[::1]:0")
+func TestSeparateSourcePortIsTheOnlySource(t *testing.T) {
+	a, b, c := openWithSourcePort(t, "[::1]:0"), openWithSourcePort(t, "[::1]:0"), openWithSourcePort(t, "[::1]:0")
 	if i := a.Info(); i.Source.Port() == i.Local.Port() || i.Source.Port() == 0 || a.Features().SrcPort != i.Source.Port() {
 		t.Fatalf("info %+v, features %+v", i, a.Features())
 	}
@@ -79,10 +78,9 @@ func TestALinkWithASourceOfItsOwnSendsFromOnePortOnly(t *testing.T) {
 	}
 }
 
-// A connected socket hears when nobody listens. Datagrams are lost then, as they
-// are without one, and no more of them.
-func TestAConnectedSourceSurvivesAPeerThatGoes(t *testing.T) {
-	a, b := ownSource(t, "[::1]:0"), ownSource(t, "[::1]:0")
+// A connected socket reports ECONNREFUSED. No more datagrams are lost than without it.
+func TestConnectedSourceSurvivesClosedPeer(t *testing.T) {
+	a, b := openWithSourcePort(t, "[::1]:0"), openWithSourcePort(t, "[::1]:0")
 	for range connectAfter + 1 {
 		passOne(t, a, b, "x")
 	}
@@ -104,7 +102,7 @@ func TestAConnectedSourceSurvivesAPeerThatGoes(t *testing.T) {
 	}
 }
 
-func TestOwnSourceIsForIPv6(t *testing.T) {
+func TestSeparateSourcePortIsIPv6Only(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::]:0"} {
 		l, err := Open(Config{Local: netip.MustParseAddrPort(addr), SeparateSourcePort: true, MTU: 1500})
 		if err != nil {

@@ -1,41 +1,38 @@
 package udplink
 
-// Stats counts what a Link has done since it was opened.
+// Stats are the counters of a Link.
 type Stats struct {
-	// Datagrams and bytes of UDP payload that the kernel took and gave.
+	// Datagrams and bytes of UDP payload that were sent and received.
 	SentDatagrams, SentBytes uint64
 	RecvDatagrams, RecvBytes uint64
-	// System calls made to send and to receive, and how many of the latter
-	// found nothing.
+	// System calls to send and to receive, and receive calls that returned nothing.
 	SendCalls, RecvCalls, RecvEmptyCalls uint64
-	// Super-packets: joined by Send and cut by the kernel, or joined by the
-	// kernel (or never cut) and cut by Recv. Their datagrams are counted above.
+	// GSO super-packets sent and GRO super-packets received. Their datagrams are counted
+	// above.
 	GSOPackets, GROPackets uint64
-	// SendFull is how often the kernel had no room: EAGAIN, ENOBUFS, ENOMEM.
+	// SendFull counts sends that failed for lack of room: EAGAIN, ENOBUFS, ENOMEM.
 	SendFull uint64
-	// GSORetries is how many refused super-packets were sent again as single
-	// datagrams; GSODisabled is set when the kernel could not cut at all (EIO).
+	// GSORetries counts super-packets that were refused and sent again as single
+	// datagrams. GSODisabled: the path does not support GSO (EIO).
 	GSORetries  uint64
 	GSODisabled bool
-	// Datagrams that Send took and the network refused, by reason.
+	// Datagrams that Send took and the kernel refused, by reason.
 	LostTooBig      uint64 // larger than MTU or path MTU (EMSGSIZE)
 	LostUnreachable uint64 // no route or neighbour (ENETUNREACH, EHOSTUNREACH, …)
-	LostRefused     uint64 // nobody listens (ECONNREFUSED)
+	LostRefused     uint64 // no listener (ECONNREFUSED)
 	LostDenied      uint64 // a filter or policy forbids it (EPERM, EACCES)
-	LostOther       uint64 // anything else: LastOther says what
+	LostOther       uint64 // other errors, the last of which is LastOtherError
 	LastOtherError  error
-	// RecvErrors is how many receive calls reported a pending error of the
-	// socket instead of a datagram.
+	// RecvErrors counts receive calls that returned a pending socket error.
 	RecvErrors uint64
-	// RecvTruncated is how many arrivals were larger than any UDP datagram can
-	// be, and dropped.
+	// RecvTruncated counts messages longer than any UDP datagram, which were dropped.
 	RecvTruncated uint64
-	// KernelDrops is how many arrivals the kernel dropped before Recv saw them:
-	// the receive buffer was full, or a checksum was wrong.
+	// KernelDrops counts datagrams that the kernel dropped: the receive buffer was full, or
+	// a checksum was wrong.
 	KernelDrops uint64
 }
 
-// Lost is how many datagrams Send took and the network refused.
+// Lost is the number of datagrams that Send took and the kernel refused.
 func (s *Stats) Lost() uint64 {
 	return s.LostTooBig + s.LostUnreachable + s.LostRefused + s.LostDenied + s.LostOther
 }

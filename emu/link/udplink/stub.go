@@ -21,12 +21,12 @@ var (
 	_ link.GroupLink = (*Link)(nil)
 )
 
-// Open fails: batched and segmented UDP is written for Linux only.
+// Open fails: the package supports Linux only.
 func Open(Config) (*Link, error) {
 	return nil, fmt.Errorf("udplink: %w on %s: it needs Linux; use a simulated link here", errors.ErrUnsupported, runtime.GOOS)
 }
 
-// The methods below let dependants build. Nobody can call them: there is no Link.
+// The methods below let dependants build. They are never called.
 
 func (*Link) Send(mono.Time, []link.Datagram) (int, error) { return 0, link.ErrClosed }
 func (*Link) Recv(mono.Time, []link.Datagram) (int, error) { return 0, link.ErrClosed }

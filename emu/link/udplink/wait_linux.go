@@ -13,20 +13,19 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// sleeper lets one goroutine sleep on the link's sockets, while another may
-// drive the link, and anybody wake it.
+// sleeper blocks one goroutine on the link's sockets, while another one may use the link.
+// Any goroutine may wake it.
 type sleeper struct {
-	eventFD     int // eventfd; -1 before open
+	eventFD     int // -1 before open
 	state       atomic.Uint32
-	undelivered atomic.Bool // Recv has read more than it delivered
-	// watched are the eventfd, the socket and the groups' sockets. The driver
-	// replaces the list; the sleeper, who may be another goroutine, looks at it
-	// before each sleep.
+	undelivered atomic.Bool // Recv has read datagrams that it did not return yet
+	// watched are the eventfd, the socket and the groups' sockets. The list is replaced, not
+	// changed: another goroutine may be about to sleep on it.
 	watched atomic.Pointer[[]int32]
-	fds     []unix.PollFd // the sleeper's own copy
+	fds     []unix.PollFd // used by the sleeping goroutine
 }
 
-// States of a sleeper. A wake-up costs a system call only if somebody sleeps.
+// States of a sleeper. Only the wake-up of a sleeping goroutine needs a system call.
 const (
 	awake = iota
 	asleep
@@ -50,7 +49,7 @@ func (s *sleeper) close() {
 	}
 }
 
-// watch makes arrivals on fd end a sleep; unwatch ends that.
+// watch adds fd to the watched descriptors.
 func (s *sleeper) watch(fd int) {
 	var fds []int32
 	if old := s.watched.Load(); old != nil {
@@ -58,9 +57,10 @@ func (s *sleeper) watch(fd int) {
 	}
 	fds = append(fds, int32(fd))
 	s.watched.Store(&fds)
-	s.wakeIfAsleep() // a sleep under way does not watch fd
+	s.wakeIfAsleep() // the current sleep does not watch fd
 }
 
+// unwatch removes fd from the watched descriptors.
 func (s *sleeper) unwatch(fd int) {
 	var fds []int32
 	for _, w := range *s.watched.Load() {
@@ -71,8 +71,8 @@ func (s *sleeper) unwatch(fd int) {
 	s.watched.Store(&fds)
 }
 
-// hold says whether datagrams wait that no socket has any more. The driver may
-// stop receiving with some left: then it is the sleeper's turn.
+// setUndelivered notes whether Recv has datagrams that it did not return yet, which are no
+// longer in a socket. They end the sleep.
 func (s *sleeper) setUndelivered(held bool) {
 	if held == s.undelivered.Load() {
 		return
@@ -83,8 +83,7 @@ func (s *sleeper) setUndelivered(held bool) {
 	}
 }
 
-// WaitReadable blocks until a datagram waits, d has passed (forever if d is
-// negative), Wake is called or the link is closed.
+// WaitReadable implements link.Waiter.
 func (l *Link) WaitReadable(d time.Duration) error {
 	if !l.users.enter() {
 		return link.ErrClosed
@@ -94,7 +93,7 @@ func (l *Link) WaitReadable(d time.Duration) error {
 	return err
 }
 
-// Wake ends a WaitReadable under way, or the next one if there is none.
+// Wake implements link.Waiter.
 func (l *Link) Wake() {
 	if l.users.enter() {
 		l.sleep.wake()
@@ -102,6 +101,7 @@ func (l *Link) Wake() {
 	}
 }
 
+// sleep blocks until a datagram can be read, d has passed or wake is called.
 func (s *sleeper) sleep(d time.Duration) (err error) {
 	if s.undelivered.Load() {
 		return nil
@@ -110,32 +110,31 @@ func (s *sleeper) sleep(d time.Duration) (err error) {
 		s.state.Store(awake)
 		return nil
 	}
-	// Who holds or watches something from here on sees that somebody is asleep.
+	// From here on setUndelivered and watch see the state asleep, and wake this goroutine.
 	if !s.undelivered.Load() {
 		if d != 0 {
-			// A goroutine that the driver has just made runnable may be queued on
-			// the driver's processor, which sleeps with it: it would wait until the
-			// runtime's monitor looks, up to 10 ms.
+			// A goroutine that has just become runnable may be queued on this P, which
+			// blocks in the system call: it would wait for sysmon, up to 10 ms.
 			runtime.Gosched()
 		}
 		err = s.poll(d)
 	}
 	if s.state.Swap(awake) == woken {
-		// The waker may not have written yet: then the next sleep ends early.
+		// If the waker has not written yet, the next sleep ends early.
 		var count [8]byte
 		unix.Read(s.eventFD, count[:])
 	}
 	return err
 }
 
-// wake ends the sleep under way or else the next.
+// wake ends the current sleep or else the next one.
 func (s *sleeper) wake() {
 	if s.state.Swap(woken) == asleep {
 		s.signal()
 	}
 }
 
-// nudge ends the sleep under way, if there is one.
+// wakeIfAsleep ends the current sleep, if there is one.
 func (s *sleeper) wakeIfAsleep() {
 	if s.state.CompareAndSwap(asleep, woken) {
 		s.signal()
@@ -143,12 +142,11 @@ func (s *sleeper) wakeIfAsleep() {
 }
 
 func (s *sleeper) signal() {
-	one := [8]byte{1} // any count but zero, in either byte order
+	one := [8]byte{1} // not zero in either byte order
 	unix.Write(s.eventFD, one[:])
 }
 
-// poll sleeps in the kernel. Go's own poller wakes a goroutine no sooner, as
-// measured, and keeps time no finer than a millisecond; ppoll does.
+// poll blocks in ppoll, whose timeout is finer than the millisecond of Go's poller.
 func (s *sleeper) poll(d time.Duration) error {
 	s.fds = s.fds[:0]
 	for _, fd := range *s.watched.Load() {
@@ -165,7 +163,7 @@ func (s *sleeper) poll(d time.Duration) error {
 		switch errno {
 		case 0:
 			return nil
-		case unix.EINTR: // the kernel has put the rest of the time into ts
+		case unix.EINTR: // the kernel has stored the remaining time in ts
 		default:
 			return fmt.Errorf("udplink: ppoll: %w", errno)
 		}

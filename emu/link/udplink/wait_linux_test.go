@@ -11,10 +11,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// forever is a wait that only a bug makes.
+// forever is longer than any wait without a bug.
 const forever = 30 * time.Second
 
-// waitFor runs WaitReadable(d) elsewhere and returns how long it took.
+// waitFor runs WaitReadable(d) in a goroutine and returns how long it took.
 func waitFor(l *Link, d time.Duration) <-chan time.Duration {
 	took := make(chan time.Duration, 1)
 	start := time.Now()
@@ -34,7 +34,7 @@ func ended(t *testing.T, took <-chan time.Duration) {
 	}
 }
 
-// asleepNow returns when somebody sleeps on l.
+// asleepNow returns when a goroutine sleeps on l.
 func asleepNow(l *Link) {
 	for l.sleep.state.Load() != asleep {
 		time.Sleep(time.Millisecond)
@@ -47,7 +47,7 @@ func loopLink(t testing.TB) *Link {
 	return openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0")})
 }
 
-func TestWaitEndsByTimeout(t *testing.T) {
+func TestWaitTimesOut(t *testing.T) {
 	l := loopLink(t)
 	start := time.Now()
 	for range 100 {
@@ -68,7 +68,6 @@ func TestWaitEndsByTimeout(t *testing.T) {
 	}
 }
 
-// TestWaitIsFinerThanAMillisecond: a transport's timers are.
 func TestWaitIsFinerThanAMillisecond(t *testing.T) {
 	l := loopLink(t)
 	best := forever
@@ -82,7 +81,7 @@ func TestWaitIsFinerThanAMillisecond(t *testing.T) {
 	}
 }
 
-func TestWaitEndsByArrival(t *testing.T) {
+func TestWaitEndsWhenDatagramArrives(t *testing.T) {
 	l, peer := loopLink(t), loopLink(t)
 	took := waitFor(l, -1)
 	asleepNow(l)
@@ -92,7 +91,7 @@ func TestWaitEndsByArrival(t *testing.T) {
 	recvN(t, l, 1, 1)
 }
 
-func TestWakeEndsThisWaitOrTheNext(t *testing.T) {
+func TestWakeEndsCurrentOrNextWait(t *testing.T) {
 	l := loopLink(t)
 	took := waitFor(l, -1)
 	asleepNow(l)
@@ -108,7 +107,7 @@ func TestWakeEndsThisWaitOrTheNext(t *testing.T) {
 	}
 }
 
-// TestWakesAreNotLost has a waker and a sleeper race: each wake must end a wait.
+// Wake races with WaitReadable; each Wake ends a wait.
 func TestWakesAreNotLost(t *testing.T) {
 	l := loopLink(t)
 	for range 5000 {
@@ -118,9 +117,8 @@ func TestWakesAreNotLost(t *testing.T) {
 	}
 }
 
-// TestLeftoversEndASleepUnderWay: the driver of the moment reads a super-packet
-// and stops with datagrams left, which no socket shows any more.
-func TestLeftoversEndASleepUnderWay(t *testing.T) {
+// Recv stops in the middle of a super-packet, whose rest is no longer in the socket.
+func TestRestOfSuperPacketEndsWait(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("[::1]:0"), GSO: OffloadOn, GRO: OffloadOn})
 	want := datagrams(100, 100, 100)
 	for i := range want {
@@ -143,9 +141,8 @@ func TestLeftoversEndASleepUnderWay(t *testing.T) {
 	}
 }
 
-// TestHoldingEndsASleepThatSawNothing: the sleeper looked after the driver had
-// emptied the socket and before it said that datagrams were left.
-func TestHoldingEndsASleepThatSawNothing(t *testing.T) {
+// The sleep begins after Recv has emptied the socket, and before setUndelivered.
+func TestSetUndeliveredWakesSleeper(t *testing.T) {
 	l := loopLink(t)
 	took := waitFor(l, -1)
 	asleepNow(l)
@@ -154,7 +151,7 @@ func TestHoldingEndsASleepThatSawNothing(t *testing.T) {
 	l.sleep.setUndelivered(false)
 }
 
-func TestCloseEndsAWait(t *testing.T) {
+func TestCloseWakesWaitReadable(t *testing.T) {
 	l := loopLink(t)
 	errs := make(chan error, 1)
 	go func() { errs <- l.WaitReadable(-1) }()
@@ -168,7 +165,7 @@ func TestCloseEndsAWait(t *testing.T) {
 	}
 }
 
-func TestClosedLinkSaysSo(t *testing.T) {
+func TestClosedLinkReturnsErrClosed(t *testing.T) {
 	l := loopLink(t)
 	addr := local(l)
 	if err := l.Close(); err != nil {
@@ -190,9 +187,8 @@ func TestClosedLinkSaysSo(t *testing.T) {
 	openLink(t, Config{Local: addr}) // the address is free at once
 }
 
-// TestCloseRaces closes a link under a driver, a sleeper and a waker. The race
-// detector watches; and a descriptor used after its close would show as an
-// error that is not ErrClosed, or as a datagram in the wrong socket.
+// Close races with Send, Recv, WaitReadable and Wake. A descriptor used after its close
+// would show as another error than ErrClosed, or as a datagram in the wrong socket.
 func TestCloseRaces(t *testing.T) {
 	for range 50 {
 		l := loopLink(t)
@@ -241,7 +237,7 @@ func TestCloseRaces(t *testing.T) {
 	}
 }
 
-// TestDescriptorsAreClosed, also when Open fails half-way.
+// Descriptors are closed, also when Open fails.
 func TestDescriptorsAreClosed(t *testing.T) {
 	count := func() int {
 		fds, err := os.ReadDir("/proc/self/fd")

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-func TestContract(t *testing.T) {
+func TestPacketLink(t *testing.T) {
 	for _, f := range families {
 		for _, o := range []Offload{OffloadAuto, OffloadOff} {
 			t.Run(f.name+"/offloads "+o.String(), func(t *testing.T) {
@@ -29,9 +29,9 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestNothingIsAllocated, neither for one datagram nor for a batch, neither with
-// the offloads nor without, neither awake nor asleep.
-func TestNothingIsAllocated(t *testing.T) {
+// Neither single datagrams nor batches allocate, with and without offloads, spinning and
+// sleeping.
+func TestLinkDoesNotAllocate(t *testing.T) {
 	for _, f := range families {
 		for _, o := range []Offload{OffloadOn, OffloadOff} {
 			for _, n := range []int{1, 50, 200} {

@@ -10,17 +10,17 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// arrival is what the network said about a message.
+// recvMeta is the address and the control data of a received message.
 type recvMeta struct {
 	src, dst  netip.AddrPort
 	flowLabel uint32
-	segment   int // the datagrams' length but for the last's
+	segment   int // length of all datagrams but the last
 	tclass    uint8
 	hopLimit  uint8
 }
 
-// cut makes datagrams of a message from off on until ds is full. It reports
-// how many, and how far it came. A message of no bytes is one datagram.
+// split splits a message from off on into datagrams until ds is full. It returns how many,
+// and the offset after them. An empty message is one datagram.
 func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end int) {
 	d := link.Datagram{
 		Src: a.src, Dst: a.dst, TClass: a.tclass, HopLimit: a.hopLimit, IPID: link.IPIDUnknown, FlowLabel: a.flowLabel,
@@ -37,7 +37,7 @@ func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end in
 	return n, off
 }
 
-// parse reads what the kernel wrote beside message i of size bytes.
+// parse decodes the address and the control messages of message i, of size bytes.
 func (r *receiver) parse(i, size int) {
 	a := &r.meta
 	a.src, a.dst = getSockaddr(&r.names[i]), r.dst
@@ -55,8 +55,7 @@ func (r *receiver) parse(i, size int) {
 	}
 }
 
-// note takes in one control message. Its data is at least minData long, for it
-// is padded.
+// parseControl decodes one control message. Its data is padded to at least minData.
 func (a *recvMeta) parseControl(head *unix.Cmsghdr, data []byte) {
 	value := binary.NativeEndian.Uint32(data)
 	switch uint64(head.Level)<<32 | uint64(head.Type) {

@@ -28,7 +28,7 @@ func TestSockaddrRoundTrip(t *testing.T) {
 	}
 }
 
-func TestCutMakesTheDatagramsThatWereSent(t *testing.T) {
+func TestSplitReturnsOriginalDatagrams(t *testing.T) {
 	message := pattern(1, 1050)
 	for _, tc := range []struct{ segment, size, want int }{
 		{100, 1050, 11}, {100, 1000, 10}, {1050, 1050, 1}, {2000, 1050, 1}, {1, 3, 3}, {1, 0, 1},
@@ -54,8 +54,8 @@ func TestCutMakesTheDatagramsThatWereSent(t *testing.T) {
 	}
 }
 
-// FuzzParse: the kernel writes the control messages, but nothing that it writes
-// may make the link read beyond them or cut without end.
+// FuzzParse checks that no control message makes the link read out of bounds or loop for
+// ever.
 func FuzzParse(f *testing.F) {
 	var c control
 	n := c.addInt(0, unix.IPPROTO_IP, unix.IP_TTL, 64)
