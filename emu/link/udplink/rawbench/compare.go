@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Comparison sets one measurement against another.
+// Comparison is the result of Compare.
 type Comparison struct {
 	Base, Other float64 // medians
-	// Ratio is the median of Other to Base, each taken within one round.
+	// Ratio is the median of the ratios of other to base within one round.
 	Ratio float64
-	// Noise is the median of how much Base differs from itself within one round,
-	// as a fraction: a Ratio closer to 1 than that says nothing.
+	// Noise is the median relative difference of the two base runs of a round. A Ratio
+	// closer to 1 than that is not significant.
 	Noise float64
 }
 
@@ -21,9 +21,8 @@ func (c Comparison) String() string {
 	return fmt.Sprintf("base %.2f, other %.2f, ratio %.3f (A/A noise %.3f)", c.Base, c.Other, c.Ratio, c.Noise)
 }
 
-// Compare runs base, other, base so many times and compares each other with
-// the mean of the base runs around it: what drifts slower than a round cancels
-// out.
+// Compare runs base, other, base in each round and compares other with the mean of the two
+// base runs, so that slow drift cancels out.
 func Compare(rounds int, base, other func() (float64, error)) (Comparison, error) {
 	if rounds < 1 {
 		return Comparison{}, errors.New("compare: want at least one round")

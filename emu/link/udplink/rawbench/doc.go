@@ -1,13 +1,11 @@
-// Package rawbench measures what a machine's UDP gives at best, and what a
-// link makes of it: a one-way stream in Gb/s and a ping-pong in µs. Stream and
-// PingPong drive bare sockets with hand-written system calls and share no code
-// with any link; LinkStream and LinkPingPong do the same work through the
-// link's interface. Run both kinds alternately (see Compare) and report the
-// ratio: on a shared machine a figure alone says little. This package's
-// benchmarks do so for udplink, between two namespaces joined by a veth pair:
+// Package rawbench compares links with bare UDP sockets: the goodput of a one-way stream
+// and the latency of a ping-pong. Stream and PingPong use bare sockets and share no code
+// with links; LinkStream and LinkPingPong do the same work through a link.PacketLink.
+// Compare runs both alternately and returns the ratio: on a shared machine absolute
+// results vary. The benchmarks of this package compare udplink on a veth pair between two
+// namespaces:
 //
 //	go test -run '^$' -bench . -benchtime 15x
 //
-// A measurement starts goroutines, owns the sockets or links it is given until
-// it returns, and leaves nothing behind. It reads the machine's clock.
+// A measurement owns the links that it is given until it returns.
 package rawbench

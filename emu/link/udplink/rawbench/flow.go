@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// stall is how long a stream may stand still before what is missing is taken
-// for lost.
+// stallTimeout is the time without progress after which missing segments are taken to be
+// lost.
 const stallTimeout = 200 * time.Millisecond
 
-// flow is the perfect flow control between the two goroutines of a stream.
-// Each field is written by one side only.
+// flow is the flow control between the two goroutines of a stream. Each field is written by
+// one of them only.
 type flow struct {
-	received atomic.Uint64 // by the receiver: one more than the highest sequence number seen
+	received atomic.Uint64 // by the receiver: highest sequence number seen, plus 1
 	_        [56]byte
 	sent     atomic.Uint64 // by the sender
 	finished atomic.Bool   // by the sender: sent is final
 	_        [47]byte
-	failed   atomic.Bool // by either: the other must give up
+	failed   atomic.Bool // by either: the other one must stop
 }
 
-// waitRoom returns when fewer than window segments are under way, or after a
-// stall, with the sequence number up to which nothing is under way any more.
+// waitRoom returns when fewer than window segments are in flight, or after stallTimeout. It
+// returns the sequence number before which no segment is in flight.
 func (f *flow) waitRoom(sent, base, window uint64) (newBase uint64) {
 	var since time.Time
 	for spins := 1; ; spins++ {
@@ -41,7 +41,7 @@ func (f *flow) waitRoom(sent, base, window uint64) (newBase uint64) {
 	}
 }
 
-// idle decides when a receiver that finds nothing may stop.
+// idleTimer decides when a receiver without segments may stop.
 type idleTimer struct {
 	spins int
 	since time.Time
@@ -49,8 +49,8 @@ type idleTimer struct {
 
 func (i *idleTimer) reset() { *i = idleTimer{} }
 
-// over reports whether the stream has ended: all arrived, or nothing has for
-// the length of a stall although the sender has finished.
+// streamEnded reports whether the stream has ended: all segments have arrived, or none has
+// for stallTimeout after the sender has finished.
 func (i *idleTimer) streamEnded(f *flow, next uint64) bool {
 	if f.failed.Load() || (f.finished.Load() && next >= f.sent.Load()) {
 		return true

@@ -8,34 +8,33 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// LinkPingPong measures the way there and back through two links that are
-// bound to addrA and addrB. To block they must be Waiters. The links must be
-// idle, and stay open.
+// LinkPingPong measures round trips between two links that are bound to addrA and addrB. To
+// block they must be Waiters. The links must be idle, and stay open.
 func LinkPingPong(a, b link.PacketLink, addrA, addrB netip.AddrPort, cfg PingPongConfig) (PingPongResult, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return PingPongResult{}, err
 	}
-	pa, err := newLinkPlayer(a, addrB, cfg)
+	pa, err := newLinkEnd(a, addrB, cfg)
 	if err != nil {
 		return PingPongResult{}, err
 	}
-	pb, err := newLinkPlayer(b, addrA, cfg)
+	pb, err := newLinkEnd(b, addrA, cfg)
 	if err != nil {
 		return PingPongResult{}, err
 	}
 	return runPingPong(cfg, pa, pb)
 }
 
-type linkPlayer struct {
+type linkEnd struct {
 	l      link.PacketLink
-	waiter link.Waiter // nil: spin
+	waiter link.Waiter // nil to spin
 	out    [1]link.Datagram
 	in     [16]link.Datagram
 }
 
-func newLinkPlayer(l link.PacketLink, peer netip.AddrPort, cfg PingPongConfig) (*linkPlayer, error) {
-	p := &linkPlayer{l: l}
+func newLinkEnd(l link.PacketLink, peer netip.AddrPort, cfg PingPongConfig) (*linkEnd, error) {
+	p := &linkEnd{l: l}
 	p.out[0] = link.Datagram{Dst: peer, Payload: make([]byte, cfg.Bytes)}
 	if cfg.Block {
 		var ok bool
@@ -46,7 +45,7 @@ func newLinkPlayer(l link.PacketLink, peer netip.AddrPort, cfg PingPongConfig) (
 	return p, nil
 }
 
-func (p *linkPlayer) send() error {
+func (p *linkEnd) send() error {
 	for {
 		if n, err := p.l.Send(0, p.out[:]); n == 1 || err != nil {
 			return err
@@ -54,11 +53,11 @@ func (p *linkPlayer) send() error {
 	}
 }
 
-func (p *linkPlayer) receive() error {
+func (p *linkEnd) receive() error {
 	var deadline time.Time
 	for turns := 1; ; turns++ {
 		if p.waiter != nil {
-			// First, as bare recvfrom does: the reply cannot be there yet.
+			// Wait before the first Recv, as blocking recvfrom does.
 			if err := p.waiter.WaitReadable(replyTimeout); err != nil {
 				return err
 			}

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// LinkStream measures the way through two links: Send on tx, Recv on rx, and
-// the same work on each segment as Stream does. The links must be idle, and
-// stay open.
+// LinkStream measures the goodput from link tx to link rx, with the same work per segment
+// as Stream. The links must be idle, and stay open.
 func LinkStream(tx, rx link.PacketLink, to netip.AddrPort, cfg StreamConfig) (StreamResult, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -22,7 +21,7 @@ type linkSender struct {
 	l    link.PacketLink
 	ds   []link.Datagram
 	bufs [][]byte
-	left []link.Datagram // of the batch, not yet taken
+	left []link.Datagram // rest of the batch
 }
 
 func newLinkSender(l link.PacketLink, to netip.AddrPort, cfg StreamConfig) *linkSender {

@@ -9,7 +9,7 @@ import (
 	"runtime"
 )
 
-// Endpoint is where one side of a bare measurement opens its socket.
+// Endpoint says where a measurement of bare sockets opens one of them.
 type Endpoint struct {
 	NetNS int
 	Addr  netip.AddrPort
@@ -18,12 +18,12 @@ type Endpoint struct {
 
 var errNotLinux = fmt.Errorf("rawbench: bare UDP %w on %s: it needs Linux", errors.ErrUnsupported, runtime.GOOS)
 
-// Stream fails: the bare measurements are written for Linux only.
+// Stream fails: bare sockets are supported on Linux only.
 func Stream(tx, rx Endpoint, cfg StreamConfig) (StreamResult, error) {
 	return StreamResult{}, errNotLinux
 }
 
-// PingPong fails: the bare measurements are written for Linux only.
+// PingPong fails: bare sockets are supported on Linux only.
 func PingPong(a, b Endpoint, cfg PingPongConfig) (PingPongResult, error) {
 	return PingPongResult{}, errNotLinux
 }

@@ -7,26 +7,24 @@ import (
 	"time"
 )
 
-// PingPongConfig says how a ping-pong is played.
+// PingPongConfig configures a ping-pong.
 type PingPongConfig struct {
-	// Rounds is how many round trips are timed; 0 means 20000.
+	// Rounds is the number of round trips; 0 means 20000.
 	Rounds int
 	// Bytes is the UDP payload of each datagram; 0 means 64.
 	Bytes int
-	// Block makes both sides sleep until a datagram arrives. Otherwise both
-	// spin on a socket that does not block.
+	// Block makes both ends sleep until a datagram arrives. Otherwise both busy-poll.
 	Block bool
-	// Headers makes the bare sockets ask for the sender's address, the traffic
-	// class and the hop limit of each datagram, as a link must that shows them.
-	// It is the limit such a link can reach; without it the limit is lower by
-	// what recvmsg and its control messages cost over recvfrom.
+	// Headers makes the bare sockets receive the source address, traffic class and hop
+	// limit of each datagram with recvmsg, as a link must. Without it they use recvfrom,
+	// which is faster.
 	Headers bool
 
-	cpus [2]int // of the bare sides
+	cpus [2]int // of both ends
 }
 
-// blockRounds is how many round trips are timed as one: reading the clock
-// twice for each would be part of the result.
+// blockRounds is the number of round trips that are timed together: to read the clock for
+// each would change the result.
 const blockRounds = 50
 
 func (c PingPongConfig) withDefaults() (PingPongConfig, error) {
@@ -41,15 +39,15 @@ func (c PingPongConfig) withDefaults() (PingPongConfig, error) {
 	return c, nil
 }
 
-// PingPongResult holds the half round trips.
+// PingPongResult is the result of a ping-pong.
 type PingPongResult struct {
-	blocks []time.Duration // sorted; each for blockRounds round trips
+	blocks []time.Duration // sorted times of blockRounds round trips
 }
 
 // HalfMicros is the median half round trip in µs.
 func (r PingPongResult) HalfMicros() float64 { return r.quantile(0.5) }
 
-// BestMicros is the half round trip of the fastest hundredth.
+// BestMicros is the first percentile of the half round trips in µs.
 func (r PingPongResult) BestMicros() float64 { return r.quantile(0.01) }
 
 func (r PingPongResult) quantile(q float64) float64 {
@@ -64,8 +62,8 @@ func (r PingPongResult) String() string {
 	return fmt.Sprintf("%.2f µs half round trip (best %.2f)", r.HalfMicros(), r.BestMicros())
 }
 
-// player is one side of a ping-pong.
-type endpointIO interface {
+// pingPonger is one end of a ping-pong.
+type pingPonger interface {
 	send() error
 	// receive returns when a datagram has arrived, or fails after replyTimeout.
 	receive() error
@@ -73,12 +71,11 @@ type endpointIO interface {
 
 var errNoReply = fmt.Errorf("no datagram within %v: one was lost, or the peer has stopped", replyTimeout)
 
-// replyTimeout ends a ping-pong whose datagram was lost. It is read seldom, so
-// that spinning stays a bare loop.
+// replyTimeout ends a ping-pong whose datagram was lost. It is checked seldom, to keep the
+// loop short.
 const replyTimeout = 20 * time.Second
 
-// late reports whether replyTimeout has passed since its first call with
-// deadline.
+// timedOut reports whether replyTimeout has passed since its first call with deadline.
 func timedOut(deadline *time.Time) bool {
 	now := time.Now()
 	if deadline.IsZero() {
@@ -87,8 +84,8 @@ func timedOut(deadline *time.Time) bool {
 	return now.After(*deadline)
 }
 
-// runPingPong plays with b on a goroutine of its own.
-func runPingPong(cfg PingPongConfig, a, b endpointIO) (PingPongResult, error) {
+// runPingPong runs a here and b on another goroutine.
+func runPingPong(cfg PingPongConfig, a, b pingPonger) (PingPongResult, error) {
 	const warmup = 4 // blocks
 	blocks := warmup + cfg.Rounds/blockRounds
 	echoed := make(chan error, 1)
@@ -104,7 +101,7 @@ func runPingPong(cfg PingPongConfig, a, b endpointIO) (PingPongResult, error) {
 		}
 		return nil
 	})
-	// After a failure the echo gives up by itself within replyTimeout.
+	// After an error echo returns within replyTimeout.
 	if err = errors.Join(err, <-echoed); err != nil {
 		return PingPongResult{}, err
 	}
@@ -114,7 +111,7 @@ func runPingPong(cfg PingPongConfig, a, b endpointIO) (PingPongResult, error) {
 }
 
 // pingBlock times one block of round trips.
-func pingBlock(p endpointIO) (time.Duration, error) {
+func pingBlock(p pingPonger) (time.Duration, error) {
 	start := time.Now()
 	for range blockRounds {
 		err := p.send()
@@ -128,7 +125,8 @@ func pingBlock(p endpointIO) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-func echo(p endpointIO, rounds int) error {
+// echo answers datagrams.
+func echo(p pingPonger, rounds int) error {
 	for range rounds {
 		err := p.receive()
 		if err == nil {

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// headerPlayer is a rawPlayer that also learns who sent a datagram, with which
-// traffic class and hop limit.
+// rawHeaderEnd is a rawEnd that also receives source address, traffic class and hop limit.
 type rawHeaderEnd struct {
 	rawEnd
 	name    unix.RawSockaddrInet6

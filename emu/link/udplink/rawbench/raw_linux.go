@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Endpoint is where one side of a bare measurement opens its socket.
+// Endpoint says where a measurement of bare sockets opens one of them.
 type Endpoint struct {
 	// NetNS is the descriptor of the network namespace to open it in; 0 means
 	// the process's own.
 	NetNS int
 	// Addr is the address to bind. Port 0 lets the kernel choose.
 	Addr netip.AddrPort
-	// CPU is the processor, counted from 1, that the side runs on; 0 means any.
-	// Two that wake each other take three times as long on two processors as on
-	// one, so compare only what is bound alike.
+	// CPU is the processor, counted from 1, on which the goroutine of the socket runs; 0
+	// means any. Wake-ups between processors take three times as long as on one, so compare
+	// only measurements that are bound alike.
 	CPU int
 }
 
-// socket is a bare, unconnected UDP socket that does not block unless asked.
+// socket is a bare UDP socket, not connected.
 type socket struct {
 	fd       int
 	addr     netip.AddrPort
@@ -30,8 +30,7 @@ type socket struct {
 	peerSize uint32
 }
 
-// openSocket opens e's socket on a thread of its own, so that the caller's
-// stays in its namespace.
+// openSocket opens e's socket on another thread, which enters the namespace.
 func openSocket(e Endpoint, block bool) (*socket, error) {
 	type opened struct {
 		s   *socket
@@ -40,7 +39,7 @@ func openSocket(e Endpoint, block bool) (*socket, error) {
 	c := make(chan opened, 1)
 	go func() {
 		if e.NetNS != 0 {
-			runtime.LockOSThread() // and never unlocked: the thread dies with its namespace
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 			if err := unix.Setns(e.NetNS, unix.CLONE_NEWNET); err != nil {
 				c <- opened{err: fmt.Errorf("enter network namespace: %w", err)}
 				return
@@ -77,6 +76,7 @@ func bindSocket(addr netip.AddrPort, block bool) (*socket, error) {
 	return s, nil
 }
 
+// setUp sets the options of s and binds it.
 func (s *socket) setUp(family int, sa unix.Sockaddr) error {
 	const queue = 4 << 20
 	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, queue) != nil {
@@ -109,6 +109,7 @@ func (s *socket) setUp(family int, sa unix.Sockaddr) error {
 
 func (s *socket) close() { unix.Close(s.fd) }
 
+// setPeer sets the destination of sent datagrams.
 func (s *socket) setPeer(p netip.AddrPort) {
 	port := [2]byte{byte(p.Port() >> 8), byte(p.Port())}
 	if p.Addr().Is4() {
@@ -123,7 +124,7 @@ func (s *socket) setPeer(p netip.AddrPort) {
 	s.peerSize = unix.SizeofSockaddrInet6
 }
 
-// openPair opens two sockets that name each other as peers.
+// openPair opens two sockets that send to each other.
 func openPair(a, b Endpoint, block bool) (sa, sb *socket, err error) {
 	if sa, err = openSocket(a, block); err != nil {
 		return nil, nil, err

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PingPong measures bare UDP between a and b: one sendto and one recvfrom a
-// side and turn, spinning or sleeping in recvfrom.
+// PingPong measures round trips of bare UDP between a and b, with sendto and recvfrom,
+// busy-polling or blocking.
 func PingPong(a, b Endpoint, cfg PingPongConfig) (PingPongResult, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -43,6 +43,7 @@ func PingPong(a, b Endpoint, cfg PingPongConfig) (PingPongResult, error) {
 	return runPingPong(cfg, newRawEnd(sa, cfg), newRawEnd(sb, cfg))
 }
 
+// rawEnd is an end of PingPong.
 type rawEnd struct {
 	s     *socket
 	buf   []byte
@@ -87,6 +88,7 @@ func (p *rawEnd) receive() error {
 	}
 }
 
+// sleep blocks in recvfrom.
 func (p *rawEnd) sleep() error {
 	for {
 		_, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(p.s.fd), uintptr(unsafe.Pointer(&p.buf[0])), uintptr(len(p.buf)), 0, 0, 0)

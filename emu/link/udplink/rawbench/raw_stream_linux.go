@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stream measures bare UDP from tx to rx: one sendmsg with UDP_SEGMENT for a
-// batch, one recvmsg with UDP_GRO for as much as the kernel has joined.
+// Stream measures the goodput of bare UDP from tx to rx: one sendmsg with UDP_SEGMENT per
+// batch, one recvmsg with UDP_GRO per super-packet.
 func Stream(tx, rx Endpoint, cfg StreamConfig) (StreamResult, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestSealedSegmentsOpen(t *testing.T) {
+func TestSegmentsAreVerified(t *testing.T) {
 	cfg, err := StreamConfig{SegmentBytes: 1000, AppBytes: 1500}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestSealedSegmentsOpen(t *testing.T) {
 	}
 }
 
-func TestConfigsAreChecked(t *testing.T) {
+func TestConfigErrors(t *testing.T) {
 	for _, c := range []StreamConfig{
 		{SegmentBytes: 11}, {SegmentBytes: 65508}, {BatchSegments: 1025}, {BatchSegments: -1}, {AppBytes: 100}, {WindowBytes: 4096},
 	} {
@@ -88,7 +88,7 @@ func TestCompareCancelsDrift(t *testing.T) {
 	}
 }
 
-func TestFlowGivesUpOnWhatIsLost(t *testing.T) {
+func TestFlowContinuesAfterLoss(t *testing.T) {
 	var f flow
 	if base := f.waitRoom(10, 0, 5); base != 10 {
 		t.Errorf("after a stall base %d, want 10", base)

@@ -11,13 +11,12 @@ const (
 	crcBytes      = 4
 	minSegment    = seqBytes + crcBytes
 
-	// probe marks the sequence numbers of segments that only open the way: they
-	// make the kernel resolve the neighbour, and count nowhere.
+	// probeSeq is the first sequence number of probes, which are not counted.
 	probeSeq = 1 << 63
 )
 
-// sealer makes segments: a sequence number, bytes copied from application
-// memory, and a CRC32 of both.
+// segmentWriter fills segments: a sequence number, bytes copied from application memory,
+// and a CRC32 of both.
 type segmentWriter struct {
 	cfg StreamConfig
 	app []byte
@@ -49,13 +48,12 @@ func (s *segmentWriter) write(seg []byte) {
 	}
 }
 
-// opener takes segments: it checks the CRC and copies the bytes to application
-// memory.
+// segmentReader checks the CRC of segments and copies their bytes to application memory.
 type segmentReader struct {
 	cfg  StreamConfig
 	app  []byte
 	off  int
-	next uint64 // one more than the highest sequence number seen
+	next uint64 // highest sequence number seen, plus 1
 	res  StreamResult
 }
 

@@ -5,32 +5,29 @@ import (
 	"time"
 )
 
-// StreamConfig says what a stream carries. The zero value is the reference:
-// 4 KiB segments, one copy and one CRC32 on each side.
+// StreamConfig configures a stream. The zero value means 4 KiB segments with one copy and
+// one CRC32 on each side.
 type StreamConfig struct {
 	// Duration is how long the sender sends; 0 means 500 ms.
 	Duration time.Duration
 	// SegmentBytes is the UDP payload of each datagram; 0 means 4096.
 	SegmentBytes int
-	// BatchSegments is how many datagrams are offered at a time; 0 means as
-	// many as fit one 64 KiB super-packet, at most 64.
+	// BatchSegments is the number of datagrams per batch; 0 means as many as fit into one
+	// super-packet of 64 KiB, at most 64.
 	BatchSegments int
-	// WindowBytes is how far the sender may be ahead of the receiver; 0 means
-	// 1 MiB. The window is a shared counter and costs no packet: it stands for
-	// perfect flow control, so that a result is never flattered or spoilt by
-	// loss in the receiver's queue.
+	// WindowBytes is how far the sender may be ahead of the receiver; 0 means 1 MiB. The
+	// window is a shared counter: ideal flow control without packets, so that the receive
+	// queue does not overflow.
 	WindowBytes int
-	// AppBytes is the size of the memory that is copied from, and of that which
-	// is copied to; 0 means 1 MiB.
+	// AppBytes is the size of the source and the destination memory; 0 means 1 MiB.
 	AppBytes int
-	// Scattered gives each segment that a link sends a buffer of its own.
-	// Otherwise those of a batch lie one behind the other in memory, as a bare
-	// sender's always do, and the kernel takes them as one piece.
+	// Scattered gives each segment that a link sends a separate buffer. Otherwise the
+	// segments of a batch are adjacent in memory, as those of a bare sender.
 	Scattered bool
-	// NoCopy and NoCRC leave out the work of either kind on both sides.
+	// NoCopy and NoCRC omit the copy and the CRC on both sides.
 	NoCopy, NoCRC bool
 
-	cpus [2]int // of the bare sides
+	cpus [2]int // of sender and receiver
 }
 
 func (c StreamConfig) withDefaults() (StreamConfig, error) {
@@ -60,19 +57,19 @@ func orDefault(v *int, d int) {
 	}
 }
 
-// StreamResult is what arrived.
+// StreamResult is the result of a stream.
 type StreamResult struct {
 	Elapsed  time.Duration // from the first send to the last arrival
-	Sent     uint64        // segments the network took
+	Sent     uint64        // segments that the network took
 	Received uint64        // segments that arrived intact
 	Corrupt  uint64        // segments whose CRC or length was wrong
 	Bytes    uint64        // UDP payload received
 }
 
-// Gbps is the goodput in gigabits of UDP payload a second.
+// Gbps is the goodput in gigabits of UDP payload per second.
 func (r StreamResult) Gbps() float64 { return float64(r.Bytes) * 8 / float64(r.Elapsed.Nanoseconds()) }
 
-// Lost is how many sent segments never arrived.
+// Lost is the number of segments that were sent and did not arrive.
 func (r StreamResult) Lost() uint64 { return r.Sent - r.Received - r.Corrupt }
 
 func (r StreamResult) String() string {

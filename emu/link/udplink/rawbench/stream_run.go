@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// batchSender puts one batch of segments on the network.
+// batchSender sends batches of segments.
 type batchSender interface {
-	// buffers are the segments of the next batch, to be filled before flush.
+	// buffers returns the segments of the next batch, which the caller fills before flush.
 	buffers() [][]byte
-	// flush offers the batch, or what is left of it, without blocking and
-	// reports whether all of it was taken.
+	// flush sends the batch, or the rest of it, without blocking. It reports whether all of
+	// it was sent.
 	flush() (done bool, err error)
 }
 
-// batchReceiver takes what has arrived, without blocking.
+// batchReceiver receives segments without blocking.
 type batchReceiver interface {
 	receive(o *segmentReader) (segments int, err error)
 }
 
-// runStream drives the two ends, each on a goroutine of its own, and spins:
-// a stream at full speed never finds its socket empty for long.
+// runStream runs sender and receiver on two goroutines, which busy-poll.
 func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult, error) {
 	if err := waitForPath(cfg, tx, rx); err != nil {
 		return StreamResult{}, err
@@ -57,8 +56,8 @@ func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult
 	return res, errors.Join(sendErr, got.err)
 }
 
-// openWay sends probes until one arrives: the first datagrams between two hosts
-// wait for the neighbour's address, in a queue too short for a stream.
+// waitForPath sends probes until one arrives. The first datagrams between two hosts wait
+// for neighbour discovery in a short queue.
 func waitForPath(cfg StreamConfig, tx batchSender, rx batchReceiver) error {
 	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
 	s.seq = probeSeq
@@ -80,10 +79,10 @@ func waitForPath(cfg StreamConfig, tx batchSender, rx batchReceiver) error {
 			yield()
 		}
 	}
-	return fmt.Errorf("stream: none of %d probes arrived: is the receiver's address right, and the way up?", probes)
+	return fmt.Errorf("stream: none of %d probes arrived: check the receiver's address and the path", probes)
 }
 
-// sendStream sends at least one batch, and more until the time is over.
+// sendStream sends batches until cfg.Duration has passed, at least one.
 func sendStream(s *segmentWriter, f *flow, tx batchSender, start time.Time) error {
 	defer f.finished.Store(true)
 	bufs := tx.buffers()
@@ -111,7 +110,7 @@ func sendStream(s *segmentWriter, f *flow, tx batchSender, start time.Time) erro
 	}
 }
 
-// receiveStream returns the time of the last arrival.
+// receiveStream receives until the stream ends, and returns the time of the last arrival.
 func receiveStream(o *segmentReader, f *flow, rx batchReceiver) (time.Time, error) {
 	last := time.Now()
 	var quiet idleTimer

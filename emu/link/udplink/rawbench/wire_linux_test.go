@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { nstest.Main(m) }
 
-// wire is a veth pair with bare endpoints and links on both ends.
+// wire is a veth pair with bare sockets and links on both ends.
 type wire struct {
 	a, b         Endpoint
 	linkA, linkB *udplink.Link
@@ -48,7 +48,7 @@ func (w *wire) linkStream(cfg StreamConfig) (float64, error) {
 	return goodput(LinkStream(w.linkA, w.linkB, w.linkB.Info().Local, cfg))
 }
 
-// goodput takes a result with losses for a failure: it measured something else.
+// goodput returns the goodput, and fails if segments were lost.
 func goodput(r StreamResult, err error) (float64, error) {
 	if err == nil && (r.Lost() != 0 || r.Corrupt != 0 || r.Received == 0) {
 		err = fmt.Errorf("stream was not clean: %v", r)
@@ -71,7 +71,7 @@ var families = []struct {
 	v6   bool
 }{{"ipv6", true}, {"ipv4", false}}
 
-func TestMeasurementsOnAWire(t *testing.T) {
+func TestMeasurementsOnVeth(t *testing.T) {
 	for _, f := range families {
 		w := newWire(t, f.v6)
 		stream := StreamConfig{Duration: 20 * time.Millisecond}
@@ -97,7 +97,7 @@ func TestMeasurementsOnAWire(t *testing.T) {
 	}
 }
 
-func TestNobodyThereIsAnError(t *testing.T) {
+func TestMeasurementWithoutPeerFails(t *testing.T) {
 	// A bare receiver is always there: it is opened with the sender. A link may
 	// be sent to the wrong place.
 	l, err := udplink.Open(udplink.Config{Local: netip.MustParseAddrPort("127.0.0.2:0")})
@@ -116,11 +116,11 @@ func TestNobodyThereIsAnError(t *testing.T) {
 	}
 }
 
-// plain hides that a link can wait.
+// plain hides the methods of link.Waiter.
 type plain struct{ link.PacketLink }
 
-// BenchmarkStream compares goodput in Gb/s, bare and through the link, each
-// with a copy and a CRC on both sides, and without. The ratio is what matters.
+// BenchmarkStream compares the goodput of bare sockets and links, with and without a copy
+// and a CRC on both sides.
 func BenchmarkStream(b *testing.B) {
 	for _, f := range families {
 		for _, work := range []struct {
@@ -165,7 +165,7 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
-// compare makes one round of each iteration and reports medians.
+// compare runs one round per iteration and reports medians.
 func compare(b *testing.B, unit string, base, other func() (float64, error)) {
 	b.Helper()
 	c, err := Compare(max(5, b.N), base, other)

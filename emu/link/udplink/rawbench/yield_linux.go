@@ -2,6 +2,5 @@ package rawbench
 
 import "golang.org/x/sys/unix"
 
-// yield lets another thread run: on a machine with fewer idle processors than
-// spinning goroutines, spinning on would only keep the other side from working.
+// yield lets another thread run, if there are fewer processors than spinning goroutines.
 func yield() { unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
