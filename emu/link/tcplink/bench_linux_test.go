@@ -7,13 +7,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// BenchmarkLook is what a look in vain costs who spins.
-func BenchmarkLook(b *testing.B) {
+// BenchmarkEmptyPoll measures Ready and Read of a stream without bytes.
+func BenchmarkEmptyPoll(b *testing.B) {
 	for _, streams := range []int{1, 2, 3, 100} {
 		b.Run(fmt.Sprint(streams), func(b *testing.B) {
 			x, y := openNet(b, Config{}), openNet(b, Config{})
-			dialed, _ := joined(b, x, y, streams)
-			calm(x)
+			dialed, _ := connectStreams(b, x, y, streams)
+			drainReady(x)
 			byID := make([]*Stream, 1000)
 			for _, s := range dialed {
 				byID[s.ID()] = s
@@ -29,13 +29,12 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// BenchmarkMessage is one of a header, a payload and a trailer, written and read
-// on one thread.
+// BenchmarkMessage writes and reads a message of header, payload and trailer on one thread.
 func BenchmarkMessage(b *testing.B) {
 	for _, size := range []int{64, 8192} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			x, y := openNet(b, Config{}), openNet(b, Config{})
-			dialed, accepted := joined(b, x, y, 1)
+			dialed, accepted := connectStreams(b, x, y, 1)
 			bufs, in := [][]byte{make([]byte, 20), make([]byte, size), make([]byte, 4)}, make([]byte, 128<<10)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()

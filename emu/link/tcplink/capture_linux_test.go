@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 )
 
-func TestCapturedStreamsKeepTheContract(t *testing.T) {
+func TestCapturedStreamNet(t *testing.T) {
 	linktest.TestStreamNet(t, func(t *testing.T) linktest.StreamBench {
 		a, b := openNet(t, Config{}), openNet(t, Config{})
 		c := pcaplink.NewCapture(io.Discard, pcaplink.Options{})
@@ -21,7 +21,7 @@ func TestCapturedStreamsKeepTheContract(t *testing.T) {
 	})
 }
 
-func TestACapturedNetCanStillBeSleptOn(t *testing.T) {
+func TestCapturedNetIsStreamWaiter(t *testing.T) {
 	var file bytes.Buffer
 	c := pcaplink.NewCapture(&file, pcaplink.Options{})
 	w, ok := c.WrapStreams("a", openNet(t, Config{})).(link.StreamWaiter)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits that hold where a Config names none.
+// Default limits.
 const (
 	DefaultMaxStreams   = 16384
 	DefaultMaxListeners = 256
@@ -16,25 +16,23 @@ const (
 // (net.core.somaxconn) may be lower.
 const maxBacklog = 4096
 
-// Config says how to open a Net. The zero Config is a good one.
+// Config configures a Net. The zero value is valid.
 type Config struct {
-	// MaxStreams and MaxListeners bound what is open at a time; 0 means the
-	// defaults. Dial and Listen beyond them fail, and a stream that comes in is
-	// turned away with a reset.
+	// MaxStreams and MaxListeners bound the open streams and listeners; 0 means the
+	// defaults. Beyond them Dial and Listen fail, and incoming streams are reset.
 	MaxStreams, MaxListeners int
-	// SendBufBytes and RecvBufBytes are the buffers of each socket. 0 leaves them
-	// to the kernel, which grows them as a stream needs (net.ipv4.tcp_wmem,
-	// tcp_rmem); it may grant less than is asked for (net.core.wmem_max, rmem_max).
+	// SendBufBytes and RecvBufBytes are the sizes of the socket buffers. If 0 the kernel
+	// tunes them (net.ipv4.tcp_wmem, tcp_rmem). It may grant less than requested
+	// (net.core.wmem_max, rmem_max).
 	SendBufBytes, RecvBufBytes int
 	// MaxSegment bounds the MSS of every stream; 0 leaves it to the path.
 	MaxSegment int
-	// UserTimeout is how long what was sent may stay without acknowledgement before
-	// a stream breaks; 0 leaves it to the kernel, which tries for a quarter of an
-	// hour.
+	// UserTimeout is how long sent bytes may stay unacknowledged before a stream breaks
+	// (TCP_USER_TIMEOUT). If 0 the kernel retries for a quarter of an hour.
 	UserTimeout time.Duration
 }
 
-// The smallest and the largest MSS that Linux can be told.
+// Limits of TCP_MAXSEG.
 const (
 	minSegment = 88
 	maxSegment = 32767
@@ -60,16 +58,16 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Stats counts what a Net did.
+// Stats are the counters of a Net.
 type Stats struct {
 	Dialed, Accepted uint64
-	// TurnedAway counts streams that came in beyond MaxStreams, or beyond the
-	// descriptors that the process may have.
+	// Rejected counts incoming streams that were reset: there were MaxStreams already, or no
+	// free descriptor.
 	Rejected uint64
 
 	ReadCalls, ReadEmptyCalls, ReadBytes uint64
-	// WriteFull counts calls that took less than they were given.
+	// WriteFull counts incomplete writes.
 	WriteCalls, WriteFull, WrittenBytes uint64
-	// PollCalls counts the looks at epoll without sleep, Sleeps those with.
+	// PollCalls counts calls of epoll that do not block, Sleeps those that do.
 	PollCalls, Sleeps uint64
 }

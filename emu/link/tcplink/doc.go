@@ -1,20 +1,15 @@
-// Package tcplink is a link.StreamNet over Linux TCP sockets: byte streams off a
-// machine, on which a driver may spin or sleep. Its streams copy nothing: what
-// is written goes from where it lies to the kernel, gathered in one call, and
-// what is read goes from the kernel to where the driver wants it.
+// Package tcplink is a link.StreamNet over Linux TCP sockets, on which a driver may
+// busy-poll or sleep. softiwarp uses it. It does not buffer or copy bytes, and starts no
+// goroutines.
 //
-// It refuses to be a server: nothing is buffered, no goroutine is started, no
-// byte is looked at. Nor does it enter namespaces for its caller: a Net belongs
-// to the network namespace that the caller's thread was in when it called Open,
-// and dials and listens there whichever thread asks it to.
+// A Net belongs to the network namespace that the caller's thread was in at Open, and
+// dials and listens there from any thread.
 //
-// Whoever spins on a few streams pays one recv a stream and look. With more of
-// them, or while something is awaited that a recv does not tell (a connection,
-// room to write), the net asks epoll which streams to look at. Sleeping is done in
-// epoll.
+// With up to maxDirectStreams streams Ready reports all of them, and polling costs one
+// recv per stream. With more, or while a stream waits to be connected or writable, Ready
+// asks epoll. WaitReady sleeps in epoll.
 //
-// A Net with its streams and listeners is made for one owner, its driver. A lock
-// keeps descriptors open while they are in use, so that Close and Wake may be
-// called by any goroutine, and WaitReady by one while another drives. Read, Write,
-// Writev, Ready and WaitReady allocate nothing.
+// A Net, its streams and its listeners are meant for one goroutine at a time, except that
+// any goroutine may call Close and Wake, and one may be in WaitReady while another one
+// uses the net. Read, Write, Writev, Ready and WaitReady do not allocate.
 package tcplink

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// kernelError wraps what a system call on the way to a stream or a listener
-// said.
+// kernelError wraps the error of a system call with the matching error of package link.
 func kernelError(call string, err error) error {
 	var meaning error
 	switch {
@@ -20,7 +19,7 @@ func kernelError(call string, err error) error {
 	case errors.Is(err, unix.EADDRINUSE):
 		meaning = link.ErrAddrInUse
 	case errors.Is(err, unix.EADDRNOTAVAIL) && call == "connect":
-		meaning = link.ErrAddrInUse // no port is left to dial from
+		meaning = link.ErrAddrInUse // no local port is free
 	case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH),
 		errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.EHOSTDOWN):
 		meaning = link.ErrUnreachable
@@ -32,8 +31,8 @@ func kernelError(call string, err error) error {
 	return fmt.Errorf("%w: %w", meaning, os.NewSyscallError(call, err))
 }
 
-// broken is the error of a stream whose socket has failed. Before it was
-// connected, it has not been reached; afterwards, it is reset.
+// socketError returns the error of a stream whose socket has failed: ErrRefused or
+// ErrUnreachable before it was connected, else ErrReset.
 func (s *Stream) socketError(errno unix.Errno) error {
 	meaning := link.ErrReset
 	if !s.connected {

@@ -26,7 +26,7 @@ func dialTo(tb testing.TB, n *Net, to netip.AddrPort) *Stream {
 	return s.(*Stream)
 }
 
-// eventually waits until done says so.
+// eventually waits until done returns true.
 func eventually(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
 	for until := time.Now().Add(30 * time.Second); !done(); time.Sleep(50 * time.Microsecond) {
@@ -51,8 +51,8 @@ func acceptFrom(tb testing.TB, l *Listener) (s *Stream) {
 	return s
 }
 
-// joined makes streams between two nets.
-func joined(tb testing.TB, a, b *Net, count int) (dialed, accepted []*Stream) {
+// connectStreams returns streams between two nets.
+func connectStreams(tb testing.TB, a, b *Net, count int) (dialed, accepted []*Stream) {
 	tb.Helper()
 	l := listenOn(tb, b, families[0].addr)
 	for range count {
@@ -64,8 +64,8 @@ func joined(tb testing.TB, a, b *Net, count int) (dialed, accepted []*Stream) {
 	return dialed, accepted
 }
 
-// calm names everything there is to name.
-func calm(n *Net) {
+// drainReady drops all pending events.
+func drainReady(n *Net) {
 	var ready [64]link.StreamReady
 	for range 3 {
 		n.Ready(ready[:])

@@ -16,8 +16,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
-// ended reads until the stream says how it ended.
-func ended(t *testing.T, s *Stream) (err error) {
+// readToError reads until Read returns an error.
+func readToError(t *testing.T, s *Stream) (err error) {
 	t.Helper()
 	eventually(t, "the stream's end", func() bool {
 		_, err = s.Read(1, make([]byte, 100))
@@ -45,7 +45,7 @@ func TestLimits(t *testing.T) {
 		}
 		return b.Stats().Rejected == 1
 	})
-	if err := ended(t, beyond); !errors.Is(err, link.ErrReset) {
+	if err := readToError(t, beyond); !errors.Is(err, link.ErrReset) {
 		t.Errorf("turned away: %v", err)
 	}
 	own.Abort(1)
@@ -56,9 +56,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A process without descriptors turns away who comes, and goes on when it has
-// some again.
-func TestNoDescriptorLeft(t *testing.T) {
+// A process without free descriptors resets incoming streams, and accepts again later.
+func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 	a, b := openNet(t, Config{}), openNet(t, Config{})
 	l := listenOn(t, b, families[0].addr)
 	dialed := []*Stream{dialTo(t, a, l.Addr()), dialTo(t, a, l.Addr())}
@@ -96,7 +95,7 @@ func TestNoDescriptorLeft(t *testing.T) {
 	if away := b.Stats().Rejected; away == 0 {
 		t.Errorf("nobody was turned away: %v", err)
 	}
-	if err := ended(t, dialed[0]); !errors.Is(err, link.ErrReset) {
+	if err := readToError(t, dialed[0]); !errors.Is(err, link.ErrReset) {
 		t.Errorf("turned away: %v", err)
 	}
 	if n, err := a.Dial(1, netip.AddrPort{}, l.Addr()); err != nil {
@@ -105,9 +104,8 @@ func TestNoDescriptorLeft(t *testing.T) {
 	acceptFrom(t, l)
 }
 
-// TCP lets a socket that dials a port on which nobody listens connect to itself,
-// if it happens to dial from there.
-func TestAStreamToItselfIsARefusal(t *testing.T) {
+// TCP lets a socket connect to itself if local and remote port are equal.
+func TestSelfConnectIsRefused(t *testing.T) {
 	n := openNet(t, Config{})
 	for _, f := range families {
 		l := listenOn(t, n, f.addr)
@@ -126,18 +124,18 @@ func TestAStreamToItselfIsARefusal(t *testing.T) {
 func ended2(t *testing.T, s link.StreamLink) error {
 	t.Helper()
 	s.Connected(1)
-	return ended(t, s.(*Stream))
+	return readToError(t, s.(*Stream))
 }
 
-// A peer that closes in order and then breaks is heard of both times.
-func TestAResetBehindTheEndIsHeardOf(t *testing.T) {
+// The peer closes its direction and then resets: Read reports both.
+func TestResetAfterEOFIsReported(t *testing.T) {
 	a, b := openNet(t, Config{}), openNet(t, Config{})
-	dialed, accepted := joined(t, a, b, 1)
+	dialed, accepted := connectStreams(t, a, b, 1)
 	d, acc := dialed[0], accepted[0]
 	if err := acc.CloseWrite(1); err != nil {
 		t.Fatal(err)
 	}
-	if err := ended(t, d); !errors.Is(err, io.EOF) {
+	if err := readToError(t, d); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	if err := acc.Abort(1); err != nil {
@@ -158,7 +156,7 @@ func TestAResetBehindTheEndIsHeardOf(t *testing.T) {
 	})
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestDialWithoutAnswerTimesOut(t *testing.T) {
 	ha, hb := nstest.Pair(t, 1500)
 	var n *Net
 	if err := ha.Do(func() (err error) { n, err = Open(Config{}); return err }); err != nil {
@@ -171,7 +169,7 @@ func TestNobodyAnswers(t *testing.T) {
 		t.Errorf("no way there: %v", err)
 	}
 	s := dialTo(t, n, hb.Addr(true, 9)) // nobody listens
-	if err := ended(t, s); !errors.Is(err, link.ErrRefused) {
+	if err := readToError(t, s); !errors.Is(err, link.ErrRefused) {
 		t.Errorf("nobody listens: %v", err)
 	}
 }
@@ -220,8 +218,7 @@ func TestOptionsTakeEffect(t *testing.T) {
 	}
 }
 
-// Link-local addresses are on every link: the zone says which, and is looked up
-// in the namespace of the net.
+// The zone of a link-local address is looked up in the namespace of the net.
 func TestZones(t *testing.T) {
 	ha, hb := nstest.Pair(t, 1500)
 	lla := netip.MustParseAddr("fe80::77:1")
@@ -242,14 +239,14 @@ func TestZones(t *testing.T) {
 	d := dialTo(t, a, l.Addr())
 	acceptFrom(t, l.(*Listener))
 	eventually(t, "connected", func() bool { return d.Connected(1) })
-	for zone, want := range map[string]string{"": "say which", "nowhere0": "no such device", "a-name-that-no-interface-has": "not the name"} {
+	for zone, want := range map[string]string{"": "add a zone", "nowhere0": "no such device", "a-name-that-no-interface-has": "not the name"} {
 		if _, err := a.Dial(1, netip.AddrPort{}, netip.AddrPortFrom(llb.WithZone(zone), 7)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("zone %q: %v, want %q", zone, err, want)
 		}
 	}
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"MaxStreams -1":    {MaxStreams: -1},
 		"SendBufBytes -1":  {SendBufBytes: -1},

@@ -12,16 +12,17 @@ import (
 	"github.com/fabrictest/fabrictest/internal/racesync"
 )
 
-// Listener takes TCP connections: a link.StreamListener.
+// Listener is a link.StreamListener.
 type Listener struct {
 	net  *Net
-	fd   int // -1 once it is closed
+	fd   int // -1 after Close
 	id   link.StreamID
 	addr netip.AddrPort
 }
 
 var _ link.StreamListener = (*Listener)(nil)
 
+// listen binds the socket and listens.
 func (l *Listener) listen(addr netip.AddrPort, backlog int) error {
 	sa, err := toSockaddr(l.fd, addr)
 	if err != nil {
@@ -61,11 +62,11 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 			return nil, nil
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 			if !n.rejectNext(l.fd) {
-				return nil, nil // the kernel says so before it looks whether anybody is there
+				return nil, nil // the kernel fails even if no stream waits
 			}
 			continue
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EPROTO):
-			continue // what was to be accepted broke before; the next may not have
+			continue // the stream broke before it was accepted
 		default:
 			return nil, fmt.Errorf("tcplink: accept on %v: %w", l.addr, kernelError("accept", err))
 		}
@@ -75,8 +76,8 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 	}
 }
 
-// accepted makes a stream of what was accepted; nil if there are enough, or it
-// has broken already.
+// accepted returns the stream of an accepted socket. It returns nil, and closes the socket,
+// if there are MaxStreams already or the stream has broken.
 func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 	s := &Stream{net: n, fd: fd, remote: peer}
 	var err error
@@ -86,7 +87,7 @@ func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 	}
 	if len(n.live) >= n.cfg.MaxStreams || n.addStream(s) != nil {
 		n.stats.Rejected++
-		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // else it ends in order
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // reset instead of FIN
 		unix.Close(fd)
 		return nil
 	}
@@ -95,9 +96,9 @@ func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 	return s
 }
 
-// turnAway resets the next stream, for which the process has no descriptor, and
-// reports whether there was one. To leave it where it is would let it wait for
-// good: epoll has named it.
+// rejectNext resets the next waiting stream if the process has no free descriptor, and
+// reports whether there was one. It must not stay in the backlog: epoll does not report it
+// again.
 func (n *Net) rejectNext(listener int) bool {
 	if n.spare >= 0 {
 		unix.Close(n.spare)
@@ -105,11 +106,11 @@ func (n *Net) rejectNext(listener int) bool {
 	fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
 	if err == nil {
 		n.stats.Rejected++
-		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // else it ends in order
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // reset instead of FIN
 		unix.Close(fd)
 	}
 	if n.spare, _ = openSpare(); n.spare < 0 {
-		n.spare = -1 // somebody was quicker; there may be one the next time
+		n.spare = -1 // no descriptor is free; the next call tries again
 	}
 	return err == nil
 }
@@ -125,6 +126,7 @@ func (l *Listener) Close() error {
 	return nil
 }
 
+// closeLocked closes the socket. The lock is held.
 func (l *Listener) closeLocked() {
 	unix.Close(l.fd)
 	l.fd = -1

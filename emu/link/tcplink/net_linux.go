@@ -15,18 +15,18 @@ import (
 	"github.com/fabrictest/fabrictest/internal/racesync"
 )
 
-// Net is the TCP of one network namespace, with the streams and listeners that
-// were opened through it. See the package comment for who may call what.
+// Net is a link.StreamNet in one network namespace. The package comment says which methods
+// may be called concurrently.
 type Net struct {
 	cfg Config
-	mu  sync.Mutex // all below
+	mu  sync.Mutex // protects the fields below
 	ns  *os.File   // the network namespace
-	// spare is a descriptor to give up where the process has no other left, so
-	// that a stream which cannot be taken can be turned away.
+	// spare is a descriptor that is closed if the process has no free one, so that a
+	// waiting stream can be accepted and reset.
 	spare  int
 	closed bool
 
-	slots     []slot // by number; 0 is nobody's
+	slots     []slot // by StreamID; 0 is not used
 	free      []link.StreamID
 	live      []*Stream
 	listeners int
@@ -36,7 +36,7 @@ type Net struct {
 	stats  Stats
 }
 
-// slot is what has a number, and what it is to be named for.
+// slot holds the stream or listener of a StreamID, and its pending events.
 type slot struct {
 	stream             *Stream
 	listener           *Listener
@@ -46,7 +46,7 @@ type slot struct {
 
 var _ link.StreamWaiter = (*Net)(nil)
 
-// Open returns the TCP of the network namespace of the caller's thread.
+// Open returns a Net in the network namespace of the caller's thread.
 func Open(cfg Config) (*Net, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -65,6 +65,7 @@ func Open(cfg Config) (*Net, error) {
 	return n, nil
 }
 
+// openSpare opens the spare descriptor.
 func openSpare() (int, error) {
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	return fd, os.NewSyscallError("open /dev/null", err)
@@ -155,7 +156,7 @@ func (n *Net) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 	return l, nil
 }
 
-// addStream gives s a number and has epoll watch it.
+// addStream allocates an ID for s and adds it to epoll.
 func (n *Net) addStream(s *Stream) error {
 	s.id = n.allocateID(slot{stream: s})
 	if err := n.poller.watch(s.fd, s.id, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP); err != nil {
@@ -166,6 +167,7 @@ func (n *Net) addStream(s *Stream) error {
 	return nil
 }
 
+// allocateID returns a free ID for s.
 func (n *Net) allocateID(s slot) link.StreamID {
 	if k := len(n.free); k > 0 {
 		id := n.free[k-1]
@@ -183,11 +185,10 @@ func (n *Net) releaseID(id link.StreamID) {
 	n.free = append(n.free, id)
 }
 
-// drop closes the socket of s. Reset breaks the stream; otherwise what was
-// written still goes out.
+// closeStream closes the socket of s: with a reset, or so that written bytes are still sent.
 func (n *Net) closeStream(s *Stream, reset bool) {
 	if reset {
-		// The peer may be gone already: then there is nobody to reset.
+		// It fails if the connection is gone already.
 		_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	} else {
 		s.discardUnread()
@@ -231,7 +232,7 @@ func (n *Net) Close() error {
 	n.poller.wake()
 	n.mu.Unlock()
 
-	n.poller.sleeping.Lock() // nobody sleeps any more
+	n.poller.sleeping.Lock() // wait until WaitReady has returned
 	defer n.poller.sleeping.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// fewStreams is up to how many all are worth a look without asking epoll: to
-	// ask it costs about as much as two looks in vain.
+	// maxDirectStreams is up to how many streams Ready reports all without epoll, which
+	// costs about as much as two empty recvs.
 	maxDirectStreams = 2
-	// askEvery is how often epoll is asked all the same, for the sake of listeners.
+	// epollInterval is after how many calls Ready polls epoll all the same, for listeners.
 	epollInterval = 32
-	// maxEvents is how many epoll names at a time.
+	// maxEvents bounds the events of one epoll call.
 	maxEvents = 64
 )
 
-// poller is what epoll knows of the sockets, and who sleeps there.
+// poller holds the epoll descriptor, and lets one goroutine sleep on it.
 type poller struct {
 	epollFD, eventFD int
-	queue            []link.StreamID // to be named
+	queue            []link.StreamID // IDs that Ready has to report
 	readyCalls       uint
-	pollEvents       [maxEvents]unix.EpollEvent // for looks without sleep
+	pollEvents       [maxEvents]unix.EpollEvent // for polls that do not block
 
 	state       atomic.Uint32
-	sleeping    sync.Mutex                 // held by who sleeps
-	sleepEvents [maxEvents]unix.EpollEvent // its own
-	noPwait2    bool                       // the kernel has no epoll_pwait2 (before Linux 5.11)
+	sleeping    sync.Mutex                 // held in WaitReady
+	sleepEvents [maxEvents]unix.EpollEvent // for polls that block
+	noPwait2    bool                       // use ppoll: the kernel has no epoll_pwait2 (before Linux 5.11)
 }
 
-// States of the sleeper. A wake-up costs a system call only if somebody sleeps.
+// States of the sleeper. Only the wake-up of a sleeping goroutine needs a system call.
 const (
 	awake = iota
 	asleep
@@ -54,8 +54,8 @@ func (p *poller) open() (err error) {
 		p.eventFD = -1
 		return os.NewSyscallError("eventfd", err)
 	}
-	// It is named until it is read, which only who sleeps does: a look without
-	// sleep must not take a wake-up that is meant for another.
+	// Level-triggered: a poll that does not block must not consume the wake-up of a
+	// sleeping goroutine.
 	e := unix.EpollEvent{Events: unix.EPOLLIN}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, p.eventFD, &e))
 }
@@ -68,13 +68,13 @@ func (p *poller) close() {
 	}
 }
 
-// watch has epoll name id when one of the events begins on fd.
+// watch adds fd to epoll, edge-triggered.
 func (p *poller) watch(fd int, id link.StreamID, events uint32) error {
 	e := unix.EpollEvent{Events: events | unix.EPOLLET, Fd: int32(id)}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, fd, &e))
 }
 
-// note has id named by Ready.
+// markReady makes Ready report id.
 func (n *Net) markReady(id link.StreamID, readable, writable bool) {
 	s := &n.slots[id]
 	s.readable = s.readable || readable
@@ -85,14 +85,14 @@ func (n *Net) markReady(id link.StreamID, readable, writable bool) {
 	}
 }
 
-// take notes what epoll says. A number may be another's by now, who is then named
-// for nothing.
+// handleEvents marks the IDs of epoll events as ready. An ID may have been reused since;
+// Ready may then report it without an event.
 func (n *Net) handleEvents(events []unix.EpollEvent) {
 	for i := range events {
 		e := &events[i]
 		id := link.StreamID(e.Fd)
 		if id == 0 {
-			continue // somebody called Wake
+			continue // the eventfd
 		}
 		ended := e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
 		if s := n.slots[id].stream; s != nil && ended {
@@ -130,7 +130,7 @@ func (n *Net) Ready(ready []link.StreamReady) int {
 	return k
 }
 
-// awaited reports whether a stream waits for something that only epoll tells.
+// needsEpoll reports whether a stream waits to be connected or writable.
 func (n *Net) needsEpoll() bool {
 	for _, s := range n.live {
 		if !s.connected || s.full {
@@ -140,7 +140,7 @@ func (n *Net) needsEpoll() bool {
 	return false
 }
 
-// ask looks at epoll.
+// pollEpoll polls epoll without blocking.
 func (n *Net) pollEpoll() {
 	p := &n.poller
 	n.stats.PollCalls++
@@ -150,7 +150,7 @@ func (n *Net) pollEpoll() {
 	}
 }
 
-// named fills ready from the queue, with what has not been named otherwise.
+// popReady fills ready from the queue, without IDs that Ready has reported already.
 func (n *Net) popReady(ready []link.StreamReady) (k int) {
 	p := &n.poller
 	for i, id := range p.queue {
@@ -189,14 +189,13 @@ func (n *Net) WaitReady(d time.Duration) error {
 		return nil
 	}
 	if d != 0 {
-		// A goroutine that the driver has just made runnable may be queued on the
-		// driver's processor, which sleeps with it: it would wait until the runtime's
-		// monitor looks, up to 10 ms.
+		// A goroutine that has just become runnable may be queued on this P, which blocks in
+		// the system call: it would wait for sysmon, up to 10 ms.
 		runtime.Gosched()
 	}
 	k, err := p.sleep(d)
 	if p.state.Swap(awake) == woken {
-		// The waker may not have written yet: then the next sleep ends early.
+		// If the waker has not written yet, the next sleep ends early.
 		var count [8]byte
 		unix.Read(p.eventFD, count[:])
 	}
@@ -207,7 +206,7 @@ func (n *Net) WaitReady(d time.Duration) error {
 	return err
 }
 
-// sleep waits in the kernel until something happens or d has passed.
+// sleep blocks in epoll until an event or until d has passed.
 func (p *poller) sleep(d time.Duration) (int, error) {
 	var ts unix.Timespec
 	var timeout *unix.Timespec
@@ -222,13 +221,13 @@ func (p *poller) sleep(d time.Duration) (int, error) {
 			return int(k), nil
 		case unix.EINTR:
 			return 0, nil
-		case unix.ENOSYS, unix.EPERM: // an old kernel, or a filter that knows only such
+		case unix.ENOSYS, unix.EPERM: // an old kernel, or a seccomp filter
 			p.noPwait2 = true
 		default:
 			return 0, os.NewSyscallError("tcplink: epoll_pwait2", errno)
 		}
 	}
-	// A descriptor of epoll's is readable when it has something to name.
+	// An epoll descriptor is readable if there are events.
 	fds := [1]unix.PollFd{{Fd: int32(p.epollFD), Events: unix.POLLIN}}
 	if _, err := unix.Ppoll(fds[:], timeout, nil); err != nil && !errors.Is(err, unix.EINTR) {
 		return 0, os.NewSyscallError("tcplink: ppoll", err)
@@ -249,11 +248,11 @@ func (n *Net) Wake() {
 	n.mu.Unlock()
 }
 
-// wake ends the sleep under way or else the next.
+// wake ends the current sleep or else the next one.
 func (p *poller) wake() {
 	if p.state.Swap(woken) != asleep {
 		return
 	}
-	one := [8]byte{1} // any count but zero, in either byte order
+	one := [8]byte{1} // not zero in either byte order
 	unix.Write(p.eventFD, one[:])
 }

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// Memory that is written before something happens to a stream may be read once the peer has
-// learnt of it: under the race detector, this must not be reported, whichever system call
-// carried it.
+// A stream orders memory accesses: the race detector does not report a write before a call
+// of one end and a read after the other end has seen its effect.
 func TestStreamOrdersMemoryAccesses(t *testing.T) {
 	write := func(sizes ...int) func(*Stream) error {
 		var bufs [][]byte
@@ -29,7 +28,7 @@ func TestStreamOrdersMemoryAccesses(t *testing.T) {
 		"reset":        func(s *Stream) error { return s.Abort(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dialed, accepted := joined(t, openNet(t, Config{}), openNet(t, Config{}), 1)
+			dialed, accepted := connectStreams(t, openNet(t, Config{}), openNet(t, Config{}), 1)
 			in := make([]byte, 1<<16)
 			ordered(t, func() error { return act(dialed[0]) }, func() bool {
 				k, err := accepted[0].Read(0, in)
@@ -50,8 +49,8 @@ func TestStreamOrdersMemoryAccesses(t *testing.T) {
 	})
 }
 
-// ordered has one goroutine write memory and then act, and another one read it when it has
-// noticed. Nothing but the stream may order the two, t.Helper included.
+// ordered writes memory and acts in one goroutine, and reads it in another that has seen the
+// effect. Nothing but the stream may order the two, also not t.Helper.
 func ordered(t *testing.T, act func() error, noticed func() bool) {
 	before, errs := 0, make(chan error, 1)
 	go func() {

@@ -9,13 +9,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// Who spins on few streams asks each of them and nobody else; with many, epoll
-// says which.
-func TestSpinningCostsOneCallAStream(t *testing.T) {
+// With few streams a poll costs one recv per stream; with many, epoll selects them.
+func TestPollCostsOneCallPerStream(t *testing.T) {
 	for _, tc := range []struct{ streams, reads, polls int }{{1, 1, 0}, {maxDirectStreams, maxDirectStreams, 0}, {maxDirectStreams + 1, 0, 1}, {20, 0, 1}} {
 		a, b := openNet(t, Config{}), openNet(t, Config{})
-		dialed, _ := joined(t, a, b, tc.streams)
-		calm(a)
+		dialed, _ := connectStreams(t, a, b, tc.streams)
+		drainReady(a)
 		byID := make(map[link.StreamID]*Stream)
 		for _, s := range dialed {
 			byID[s.ID()] = s
@@ -39,12 +38,11 @@ func TestSpinningCostsOneCallAStream(t *testing.T) {
 	}
 }
 
-// Some streams of many are written to, again and again: they are named, and no
-// others.
-func TestManyStreamsAreNamedWhenTheyHaveSomething(t *testing.T) {
+// Of many streams, Ready reports those with bytes and no others.
+func TestReadyReportsStreamsWithBytes(t *testing.T) {
 	a, b := openNet(t, Config{}), openNet(t, Config{})
-	dialed, accepted := joined(t, a, b, 100)
-	calm(b)
+	dialed, accepted := connectStreams(t, a, b, 100)
+	drainReady(b)
 	index := make(map[link.StreamID]int)
 	for i, s := range accepted {
 		index[s.ID()] = i
@@ -84,14 +82,14 @@ func TestWaitReadyWakes(t *testing.T) {
 	for _, coarse := range []bool{false, true} { // as on kernels without epoll_pwait2
 		a, b := openNet(t, Config{}), openNet(t, Config{})
 		a.poller.noPwait2 = coarse
-		dialed, accepted := joined(t, a, b, 1)
-		calm(a)
+		dialed, accepted := connectStreams(t, a, b, 1)
+		drainReady(a)
 		for name, wake := range map[string]func(){
 			"bytes":    func() { accepted[0].Write(1, []byte("x")) },
 			"Wake":     a.Wake,
 			"a dialer": func() { dialTo(t, b, listenOn(t, a, families[0].addr).Addr()) },
 		} {
-			calm(a)
+			drainReady(a)
 			done := make(chan error)
 			go func() { done <- a.WaitReady(-1) }()
 			select {
@@ -110,7 +108,7 @@ func TestWaitReadyWakes(t *testing.T) {
 			}
 			dialed[0].Read(1, make([]byte, 10))
 		}
-		calm(a)
+		drainReady(a)
 		start := time.Now()
 		a.WaitReady(2 * time.Millisecond)
 		if took := time.Since(start); took < 2*time.Millisecond || took > 30*time.Second {
@@ -125,10 +123,10 @@ func TestWaitReadyWakes(t *testing.T) {
 	}
 }
 
-func TestCloseEndsASleepAndIsSafeWhileInUse(t *testing.T) {
+func TestCloseWakesWaitReadyAndIsSafeWhileInUse(t *testing.T) {
 	for range 20 {
 		a, b := openNet(t, Config{}), openNet(t, Config{})
-		dialed, _ := joined(t, a, b, 3)
+		dialed, _ := connectStreams(t, a, b, 3)
 		var wg sync.WaitGroup
 		for _, f := range []func(){
 			func() { a.WaitReady(-1) },
@@ -160,12 +158,12 @@ func TestCloseEndsASleepAndIsSafeWhileInUse(t *testing.T) {
 	}
 }
 
-func TestNothingIsAllocated(t *testing.T) {
+func TestStreamsDoNotAllocate(t *testing.T) {
 	a, b := openNet(t, Config{}), openNet(t, Config{})
 	for _, count := range []int{1, 10} {
-		dialed, accepted := joined(t, a, b, count)
-		calm(a)
-		calm(b)
+		dialed, accepted := connectStreams(t, a, b, count)
+		drainReady(a)
+		drainReady(b)
 		bufs, in := [][]byte{make([]byte, 20), make([]byte, 30_000), make([]byte, 4)}, make([]byte, 128<<10)
 		ready := make([]link.StreamReady, 64)
 		n := testing.AllocsPerRun(50, func() {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newSocket makes a socket for addresses like a, in the net's namespace, with
-// all the options of a stream. A listener hands them on to what it accepts.
+// newSocket returns a socket of a's family in the net's namespace, with all options of a
+// stream. Accepted sockets inherit them from the listener.
 func (n *Net) newSocket(a netip.Addr) (fd int, err error) {
 	family := unix.AF_INET
 	if a.Is6() {
@@ -38,11 +38,11 @@ func (n *Net) setOptions(fd, family int) error {
 		level, opt, value int
 		name              string
 	}{
-		// Who streams fills segments by itself, and who does not waits for answers.
+		// Bulk senders fill segments themselves, and others wait for answers.
 		{true, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1, "TCP_NODELAY"},
-		// A listener may return to where streams of the last one linger.
+		// A new listener may use the address while old streams are in TIME_WAIT.
 		{true, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1, "SO_REUSEADDR"},
-		// The two families have listeners of their own, on the same port if need be.
+		// Both families may listen on the same port.
 		{family == unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1, "IPV6_V6ONLY"},
 		{n.cfg.SendBufBytes > 0, unix.SOL_SOCKET, unix.SO_SNDBUF, n.cfg.SendBufBytes, "SO_SNDBUF"},
 		{n.cfg.RecvBufBytes > 0, unix.SOL_SOCKET, unix.SO_RCVBUF, n.cfg.RecvBufBytes, "SO_RCVBUF"},
@@ -59,8 +59,8 @@ func (n *Net) setOptions(fd, family int) error {
 	return nil
 }
 
-// inNamespace runs fn on a thread that is in the net's namespace: the caller's
-// own if it is.
+// inNamespace runs fn in the net's namespace: on the caller's thread if that is there, else
+// on another one.
 func (n *Net) inNamespace(fn func() error) error {
 	runtime.LockOSThread()
 	here, err := n.inOwnNamespace()
@@ -74,7 +74,7 @@ func (n *Net) inNamespace(fn func() error) error {
 	runtime.UnlockOSThread()
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: a thread that has moved dies with its goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if err := unix.Setns(int(n.ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			done <- fmt.Errorf("enter the network namespace that the net was opened in: %w", err)
 			return
@@ -84,7 +84,7 @@ func (n *Net) inNamespace(fn func() error) error {
 	return <-done
 }
 
-// isHere reports whether the calling thread is in the net's namespace.
+// inOwnNamespace reports whether the calling thread is in the net's namespace.
 func (n *Net) inOwnNamespace() (bool, error) {
 	var here, there unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &here); err != nil {
@@ -96,12 +96,12 @@ func (n *Net) inOwnNamespace() (bool, error) {
 	return here.Dev == there.Dev && here.Ino == there.Ino, nil
 }
 
-// plain is the one form of an address: IPv4 is not mapped into IPv6.
+// unmapAddrPort returns a with an IPv4 address that is mapped into IPv6 as IPv4.
 func unmapAddrPort(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// anyLike is the unspecified address of a's family.
+// unspecifiedLike is the unspecified address of a's family.
 func unspecifiedLike(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return netip.IPv4Unspecified()
@@ -109,8 +109,8 @@ func unspecifiedLike(a netip.Addr) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// sockaddr is a for the kernel. A zone is looked up through fd, which is in the
-// right namespace whichever the caller is in.
+// toSockaddr converts a for the kernel. It looks a zone up through fd, which is in the
+// net's namespace.
 func toSockaddr(fd int, a netip.AddrPort) (unix.Sockaddr, error) {
 	ip := a.Addr()
 	if ip.Is4() {
@@ -125,11 +125,12 @@ func toSockaddr(fd int, a netip.AddrPort) (unix.Sockaddr, error) {
 		}
 		sa.ZoneId = index
 	case ip.IsLinkLocalUnicast():
-		return nil, fmt.Errorf("%v is on every link: say which, as in %v%%eth0", ip, ip)
+		return nil, fmt.Errorf("%v is link-local: add a zone, as in %v%%eth0", ip, ip)
 	}
 	return sa, nil
 }
 
+// interfaceIndex returns the index of the interface that zone names or numbers.
 func interfaceIndex(fd int, zone string) (uint32, error) {
 	if index, err := strconv.ParseUint(zone, 10, 32); err == nil {
 		return uint32(index), nil
@@ -144,7 +145,7 @@ func interfaceIndex(fd int, zone string) (uint32, error) {
 	return req.Uint32(), nil
 }
 
-// addrOf is what the kernel says an address is.
+// fromSockaddr converts an address of the kernel.
 func fromSockaddr(sa unix.Sockaddr) netip.AddrPort {
 	switch a := sa.(type) {
 	case *unix.SockaddrInet4:
@@ -159,6 +160,7 @@ func fromSockaddr(sa unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
+// localAddr returns the local address of a socket.
 func localAddr(fd int) (netip.AddrPort, error) {
 	sa, err := unix.Getsockname(fd)
 	if err != nil {

@@ -15,32 +15,32 @@ import (
 	"github.com/fabrictest/fabrictest/internal/racesync"
 )
 
-// Stream is one end of a TCP connection: a link.StreamLink.
+// Stream is a link.StreamLink: one end of a TCP connection.
 type Stream struct {
 	net           *Net
-	fd            int // -1 once the socket is closed
+	fd            int // -1 after the socket is closed
 	id            link.StreamID
 	local, remote netip.AddrPort
 	mss           int
 
 	connected    bool
 	finSent      bool
-	eof          bool  // Read has said so
-	err          error // the stream is broken
-	endPending   bool  // epoll says that the peer's end or a failure has arrived
-	errorPending bool  // it is a failure
-	full         bool  // the last write was not taken entirely
-	corked       bool  // the kernel may keep a segment back
+	eof          bool  // Read has returned io.EOF
+	err          error // set if the stream is broken
+	endPending   bool  // epoll has reported EOF or an error
+	errorPending bool  // epoll has reported an error
+	full         bool  // the last write was incomplete
+	corked       bool  // the kernel may hold back an incomplete segment
 }
 
 var _ link.StreamLink = (*Stream)(nil)
 
-// dial binds and connects.
+// dial binds and connects the socket.
 func (s *Stream) dial() error {
 	if !s.local.Addr().IsUnspecified() || s.local.Port() != 0 {
 		if s.local.Port() == 0 {
-			// The port is chosen when the peer is known: it need only differ from those
-			// of other streams to the same peer. Older kernels choose it now.
+			// Choose the port at connect: it need only be unique for the peer. Older kernels
+			// choose it now.
 			_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 		}
 		sa, err := toSockaddr(s.fd, s.local)
@@ -59,7 +59,7 @@ func (s *Stream) dial() error {
 	switch err := unix.Connect(s.fd, sa); {
 	case err == nil, errors.Is(err, unix.EINPROGRESS):
 	case errors.Is(err, unix.ECONNREFUSED):
-		s.err = s.socketError(unix.ECONNREFUSED) // so soon, as on this machine; Read says it all the same
+		s.err = s.socketError(unix.ECONNREFUSED) // at once, on this host; Read returns it
 		return nil
 	default:
 		return kernelError("connect", err)
@@ -92,11 +92,11 @@ func (s *Stream) isConnected() bool {
 		return s.connected
 	}
 	if _, err := unix.Getpeername(s.fd); err != nil {
-		return false // not yet, or never: a read knows
+		return false // not yet, or failed, which Read reports
 	}
 	if s.local == s.remote {
-		// Nobody listened on a port that the kernel then chose to dial from: TCP lets
-		// a socket connect to itself.
+		// TCP self-connect: there is no listener, and the kernel chose the remote port as
+		// the local one.
 		s.err = fmt.Errorf("tcplink: %v to itself: %w", s.remote, link.ErrRefused)
 		s.net.markReady(s.id, true, true)
 		return false
@@ -105,10 +105,10 @@ func (s *Stream) isConnected() bool {
 	return true
 }
 
-// settle learns what is known of a stream once it is connected.
+// onConnected reads the MSS of a connected stream, and sends a FIN that CloseWrite deferred.
 func (s *Stream) onConnected() {
 	s.connected = true
-	// If these fail the stream is broken, which a read will say.
+	// If these fail the stream is broken, which Read reports.
 	s.mss, _ = unix.GetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
 	if s.finSent {
 		_ = s.shutdown()
@@ -133,14 +133,13 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	}
 	k, err := s.handleRead(int(got), errno)
 	if s.endPending && err == nil && k < len(b) {
-		n.markReady(s.id, true, false) // epoll does not say again that the end is there
+		n.markReady(s.id, true, false) // epoll does not report EOF again
 	}
 	n.mu.Unlock()
 	return k, err
 }
 
-// received takes in what a recv said, once in a while something other than
-// nothing.
+// handleRead handles the result of a recv, except EAGAIN.
 func (s *Stream) handleRead(got int, errno unix.Errno) (int, error) {
 	n := s.net
 	racesync.Received()
@@ -151,14 +150,14 @@ func (s *Stream) handleRead(got int, errno unix.Errno) (int, error) {
 		}
 		n.stats.ReadBytes += uint64(got)
 		return got, nil
-	case s.err != nil: // a write failed, and all that arrived before is read
+	case s.err != nil: // a write failed, and all bytes before are read
 	case errno == 0:
 		s.eof = true
 		switch {
 		case s.finSent:
 			n.closeStream(s, false)
 		case s.errorPending:
-			n.markReady(s.id, true, false) // that comes next
+			n.markReady(s.id, true, false) // the next Read returns the error
 		}
 		return 0, io.EOF
 	case errno == unix.EINTR:
@@ -169,8 +168,8 @@ func (s *Stream) handleRead(got int, errno unix.Errno) (int, error) {
 	return 0, s.endError()
 }
 
-// ended says how a stream came to its end, if it has, and lets go of its socket
-// if it is broken.
+// endError returns the error or io.EOF of a stream that has ended; else nil. It closes the
+// socket of a broken stream.
 func (s *Stream) endError() error {
 	switch {
 	case s.err != nil:
@@ -184,8 +183,8 @@ func (s *Stream) endError() error {
 	return nil
 }
 
-// readEnded is what Read has to say where there is nothing more to read. That a
-// stream broke after the peer's end had arrived a recv does not tell.
+// readEndError returns the error of a Read without a recv. After EOF it checks SO_ERROR: a
+// recv does not report a reset then.
 func (s *Stream) readEndError() error {
 	if s.fd >= 0 && s.eof && s.err == nil {
 		if errno, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && errno != 0 {
@@ -195,8 +194,7 @@ func (s *Stream) readEndError() error {
 	return s.endError()
 }
 
-// discard lets what has arrived go unread, lest the kernel take its being unread
-// for a reason to reset the stream.
+// discardUnread discards received bytes, because of which close would reset the stream.
 func (s *Stream) discardUnread() {
 	const much = 1 << 30
 	syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), 0, much, unix.MSG_TRUNC|unix.MSG_DONTWAIT, 0, 0)
@@ -219,7 +217,7 @@ func (s *Stream) CloseWrite(mono.Time) error {
 		return nil
 	}
 	if !s.isConnected() {
-		return nil // what has not begun ends when it has: see settle
+		return nil // onConnected sends the FIN
 	}
 	return s.shutdown()
 }

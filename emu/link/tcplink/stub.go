@@ -18,12 +18,12 @@ type Net struct{}
 
 var _ link.StreamWaiter = (*Net)(nil)
 
-// Open fails: streams over bare sockets are written for Linux only.
+// Open fails: the package supports Linux only.
 func Open(Config) (*Net, error) {
 	return nil, fmt.Errorf("tcplink: %w on %s: it needs Linux; use simulated streams here", errors.ErrUnsupported, runtime.GOOS)
 }
 
-// The methods below let dependants build. Nobody can call them: there is no Net.
+// The methods below let dependants build. They are never called.
 
 func (*Net) Dial(mono.Time, netip.AddrPort, netip.AddrPort) (link.StreamLink, error) {
 	return nil, link.ErrClosed

@@ -11,9 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/racesync"
 )
 
-// briefBytes is what a write may be for the runtime not to be told of it. Telling
-// takes longer than a short write; not telling keeps the runtime from stopping
-// the goroutine while the kernel copies, and on this machine delivers.
+// rawWriteBytes is the longest write that uses RawSyscall. The bookkeeping of Syscall takes
+// longer than a short write; during a RawSyscall the runtime cannot preempt the goroutine.
 const rawWriteBytes = 16 << 10
 
 // Write implements link.StreamLink.
@@ -45,7 +44,7 @@ func (s *Stream) Writev(_ mono.Time, bufs [][]byte, more bool) (int, error) {
 	return k, err
 }
 
-// writable says why nothing can be written.
+// writeError returns the error of a write; nil if the stream can be written to.
 func (s *Stream) writeError() error {
 	switch {
 	case s.err != nil:
@@ -81,7 +80,7 @@ func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 			continue
 		}
 		if len(vecs) == maxVectors {
-			break // what is behind is not taken
+			break // the rest is not written
 		}
 		v := unix.Iovec{Base: unsafe.SliceData(b)}
 		v.SetLen(len(b))
@@ -102,14 +101,14 @@ func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 	} else {
 		n, _, errno = syscall.Syscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), how)
 	}
-	clear(vecs) // they hold on to memory of the caller's
+	clear(vecs) // keep no references to the caller's memory
 	return s.handleWrite(int(n), total, flags, errno)
 }
 
-// maxVectors is what Linux takes in one call (UIO_MAXIOV).
+// maxVectors is UIO_MAXIOV of Linux.
 const maxVectors = 1024
 
-// wrote takes in what a send said.
+// handleWrite handles the result of a send of total bytes.
 func (s *Stream) handleWrite(n, total, flags int, errno unix.Errno) (int, error) {
 	stats := &s.net.stats
 	stats.WriteCalls++
@@ -129,13 +128,13 @@ func (s *Stream) handleWrite(n, total, flags int, errno unix.Errno) (int, error)
 	return n, nil
 }
 
-// uncork sends what the kernel keeps back to be joined with what does not come.
+// uncork sends an incomplete segment that the kernel holds back because of MSG_MORE.
 func (s *Stream) uncork(more bool) error {
 	if more || !s.corked || s.writeError() != nil {
 		return s.err
 	}
 	s.corked = false
-	// To forbid it once more to wait has the kernel push what waits.
+	// Setting TCP_NODELAY again makes the kernel send it.
 	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		s.err = s.socketError(errnoOf(err))
 	}

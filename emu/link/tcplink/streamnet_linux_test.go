@@ -27,7 +27,7 @@ func openNet(tb testing.TB, cfg Config) *Net {
 	return n
 }
 
-func TestContract(t *testing.T) {
+func TestStreamNet(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			linktest.TestStreamNet(t, func(t *testing.T) linktest.StreamBench {
@@ -38,8 +38,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// settle sleeps a moment at each net in turn, so that sleeping is part of the
-// contract's test.
+// settle sleeps briefly on each net in turn, so that the tests cover WaitReady.
 func settle(nets ...*Net) func() mono.Time {
 	return func() mono.Time {
 		for _, n := range nets {
