@@ -10,20 +10,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// An address handle of verbs has no UDP port. Here its flow label is one, 0 being
-// that of the device itself. No flow label can be set or seen through a UDP
-// socket, and IPv4 has none: the field is free. And it is where the address area
-// of an IPv6 receive has the source port, so that verbs.InitAHFromWC finds it.
+// The flow label of an address handle is the peer's UDP port, which verbs have no field
+// for; 0 means the port of the device itself. The GRH of an IPv6 receive has the source
+// port there, so that verbs.InitAHFromWC works. The protocol does not use flow labels.
 
-// AddressOf returns how to address a peer behind a UDP port. Port 0 is that of
-// the device that sends.
+// AddressOf returns the address of a peer at a UDP port; port 0 means that of the sending
+// device.
 func AddressOf(to netip.AddrPort) verbs.AHAttr {
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.Addr()), FlowLabel: uint32(to.Port())}}
 }
 
-// InitAHFromWC returns the address to answer a received message to, from its
-// completion and the first verbs.GRHLen bytes of its buffer. It is verbs.InitAHFromWC,
-// but knows the UDP port over IPv4 too.
+// InitAHFromWC returns the address of the sender of a received message, from its completion
+// and the first verbs.GRHLen bytes of its buffer. Unlike verbs.InitAHFromWC it has the UDP
+// port over IPv4 too.
 func InitAHFromWC(port, sgidIndex uint8, wc *verbs.WC, area []byte) (verbs.AHAttr, error) {
 	a, err := verbs.InitAHFromWC(port, sgidIndex, wc, area)
 	if err == nil {
@@ -32,20 +31,20 @@ func InitAHFromWC(port, sgidIndex uint8, wc *verbs.WC, area []byte) (verbs.AHAtt
 	return a, err
 }
 
-// Source is where a received message came from.
+// Source is the sender of a received message.
 type Source struct {
 	Addr netip.AddrPort
 	QPN  verbs.QPN
 }
 
-// SourceOf reads where a message came from, from its completion and the first
-// verbs.GRHLen bytes of its buffer.
+// SourceOf returns the sender of a message, from its completion and the first verbs.GRHLen
+// bytes of its buffer.
 func SourceOf(wc *verbs.WC, area []byte) (Source, error) {
 	a, err := InitAHFromWC(1, 0, wc, area)
 	return Source{netip.AddrPortFrom(a.GRH.DGID.Addr(), uint16(a.GRH.FlowLabel)), wc.SrcQP}, err
 }
 
-// addressHandle is a verbs.AH.
+// addressHandle implements verbs.AH.
 type addressHandle struct {
 	device.Object
 	nic *engine.NIC

@@ -5,12 +5,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 )
 
-// defective is the engine as the defects at its wire see it.
+// defectiveNIC is the engine as package dgwire needs it.
 type defectiveNIC struct{ *engine.NIC }
 
 var _ dgwire.NIC = defectiveNIC{}
 
-// QPs implements defect.NIC.
+// QPs implements dgwire.NIC.
 func (f defectiveNIC) QPs() (all []dgwire.QP) {
 	for q := range f.NIC.QPs() {
 		all = append(all, dgwire.QP{Num: q.Num(), Key: q.Query().QKey, Reliable: q.Reliable()})

@@ -15,18 +15,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// shared is what the devices of all providers have in common. By this name its
-// place in a Device is ours alone.
+// shared is device.Device under an unexported name, so that Device does not export the
+// embedded field.
 type shared = device.Device
 
-// Device is an opened datagram-iWARP NIC: a verbs.Context.
+// Device is an open datagram-iWARP device: a verbs.Context.
 type Device struct {
 	shared
 	cfg         Config
 	nic         *engine.NIC
-	wireDefects *dgwire.Edge // nil if the device has no defects at its wire
+	wireDefects *dgwire.Edge // nil if the device's packets have no defects
 	link        link.PacketLink
-	udp         *udplink.Link // below link, for its counters; nil in a simulated world
+	udp         *udplink.Link // the socket below link; nil in a simulated world
 
 	addrs device.PortAddrs
 }
@@ -36,10 +36,9 @@ var (
 	_ drive.DelayingEngine = (*Device)(nil)
 )
 
-// The Device itself is what the driver drives: the engine, with the delivery of
-// events around it.
+// Device is also the drive.Engine of its driver: the engine with the delivery of events.
 
-// Input takes a datagram.
+// Input implements drive.Engine.
 func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 	if d.wireDefects != nil {
 		d.wireDefects.Input(now, dg)
@@ -48,25 +47,24 @@ func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 	d.nic.Input(now, dg)
 }
 
-// Tick handles deadlines that have passed.
+// Tick implements drive.Engine.
 func (d *Device) Tick(now mono.Time) { d.nic.Tick(now) }
 
-// Deadline is the next deadline.
+// Deadline implements drive.Engine.
 func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
 
-// StrictDeadline is the next deadline but for those that may be missed a little.
+// StrictDeadline implements drive.DelayingEngine.
 func (d *Device) StrictDeadline() mono.Time { return d.nic.StrictDeadline() }
 
-// Release has nothing to release: an acknowledgement that is held back saves more
-// the longer it is.
+// Release implements drive.DelayingEngine. It does not release delayed acknowledgements: the
+// longer they wait, the more they save.
 func (d *Device) Release() bool { return false }
 
-// Settle hands on what the NIC has to report.
+// Settle implements drive.Engine.
 func (d *Device) Settle(mono.Time) { d.DeliverCompletionEvents() }
 
-// Output fills ds with what is to be sent. On UD that completes requests, which
-// is reported here: the driver settles before it sends and may go to sleep behind
-// it.
+// Output implements drive.Engine. Output completes UD requests, whose events it delivers:
+// the driver settles before it sends, and may then sleep.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	n := d.fill(now, ds)
 	if d.nic.CompletionEvents() > 0 {
@@ -75,7 +73,7 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	return n
 }
 
-// fill is Output without the report.
+// fill is Output without the delivery of events.
 func (d *Device) fill(now mono.Time, ds []link.Datagram) int {
 	if d.wireDefects != nil {
 		return d.wireDefects.Output(now, ds)
@@ -83,7 +81,7 @@ func (d *Device) fill(now mono.Time, ds []link.Datagram) int {
 	return d.nic.Output(now, ds)
 }
 
-// hooks are what the parts that all providers share have to know of this one.
+// hooks returns the hooks of package device.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
 		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
@@ -91,7 +89,7 @@ func (d *Device) hooks() device.Hooks {
 	}
 }
 
-// observer is a Device as it hears of its port.
+// portObserver is a Device as a link.PortObserver.
 type portObserver Device
 
 // LinkChanged implements link.PortObserver.
@@ -104,13 +102,13 @@ func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	}
 }
 
-// Info names the device.
+// Info implements verbs.Context.
 func (d *Device) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "dgiwarp", Transport: verbs.TransportIWARP, GUID: d.cfg.NIC.GUID}
 }
 
-// QueryDevice returns what the device can do, with queue pairs that CreateQP
-// makes: those of RD have more operations, and no groups.
+// QueryDevice implements verbs.Context, for queue pairs that CreateQP creates: those of RD
+// have more operations and no multicast.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	if err := d.CheckOpen("query_device"); err != nil {
 		return verbs.DeviceAttr{}, err
@@ -130,8 +128,8 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	return a, nil
 }
 
-// QueryPort describes the port. MaxMsg is that of a Send. The MTU is the largest
-// of verbs' five that fits in one packet; longer messages take several.
+// QueryPort implements verbs.Context. MaxMsg is the longest Send, ActiveMTU the largest MTU
+// of verbs that fits into one packet.
 func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	if err := d.CheckPort("query_port", port); err != nil {
 		return a, err
@@ -153,8 +151,7 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	return a, err
 }
 
-// QueryGID returns an entry of the GID table: one of the device's addresses. That of
-// one which was taken away is empty.
+// QueryGID implements verbs.Context. The entry of a removed address is empty.
 func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	if err := d.CheckPort("query_gid", port); err != nil {
 		return e, err
@@ -170,8 +167,8 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	return e, err
 }
 
-// QueryPKey returns the only entry of the partition table. There are no
-// partitions, but generic programs name one.
+// QueryPKey implements verbs.Context. There are no partitions; the table has one entry for
+// generic programs.
 func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	if err := d.CheckPort("query_pkey", port); err != nil {
 		return 0, err
@@ -179,7 +176,7 @@ func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	return 0xffff, d.CheckIndex("query_pkey", index, 1)
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ implements verbs.Context.
 func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	if in.Type == verbs.SRQXRC {
 		return nil, d.unsupported("create_srq", "XRC")
@@ -195,17 +192,17 @@ func (d *Device) OpenQP(verbs.XRCD, verbs.QPN) (verbs.QP, error) {
 	return nil, d.unsupported("open_qp", "XRC")
 }
 
-// CM fails: nothing is set up between two sides.
+// CM fails: the protocol has no connections.
 func (d *Device) CM() (verbs.CM, error) {
-	return nil, d.unsupported("cm", "connection manager: address peers by IP address, UDP port and QP number (AddressOf), told to each other by other means")
+	return nil, d.unsupported("cm", "connection manager: address peers by IP address, UDP port and QP number (AddressOf), which applications exchange by other means")
 }
 
-// unsupported is the error for what the protocol does not have.
+// unsupported returns the error for a feature that the protocol does not have.
 func (d *Device) unsupported(op, what string) error {
 	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: datagram-iWARP has no %s", verbs.ErrNotSupported, what)}
 }
 
-// Counters returns what NIC and socket (udp_) have counted.
+// Counters returns the counters of NIC and socket (udp_).
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()
@@ -226,7 +223,7 @@ func (d *Device) Counters() []verbs.Counter {
 	}...)
 }
 
-// Close closes the device and its link. Calls that wait return ErrClosed.
+// Close closes the device and its link. Blocked calls return ErrClosed.
 func (d *Device) Close() error {
 	if !d.Shutdown(func() {}) {
 		return nil

@@ -10,14 +10,14 @@ import (
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// Dissector lets impairments single packets out by destination QP and a number:
-// the sequence number on RD, the MSN of an untagged segment on UD. Fields are
-// changed with the CRC put right again.
+// Dissector lets impairments select packets by destination QP and number (the sequence
+// number on RD, the MSN of an untagged segment on UD), and change their fields with a
+// correct CRC.
 type Dissector struct{}
 
 var _ impair.Dissector = Dissector{}
 
-// Dissect reads destination QP and number. Packets without data have none.
+// Dissect returns destination QP and number. Packets without data have no number.
 func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	var k wire.Packet
 	if k.Parse(payload) != nil {
@@ -36,8 +36,8 @@ func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	return flow, 0, false
 }
 
-// SetField gives a field of the header a value and seals the packet again: kind,
-// flags, destqp, srcqp or key.
+// SetField sets a field of the header (kind, flags, destqp, srcqp or key) and updates the
+// CRC.
 func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	b := d.Payload
 	if len(b) < wire.HeaderLen+wire.CRCLen {

@@ -1,16 +1,15 @@
-// Package dgiwarp is a verbs provider that speaks datagram-iWARP in user space:
-// RDMAP and DDP over UDP, without connections, on a simulated link or on a UDP
-// socket. It joins the pure engine (package engine, with rd below it) to a driver,
-// and gives it the shape of package verbs. What the protocol demands is decided in
-// those parts, not here; docs/spec/datagram-iwarp.md is the protocol.
+// Package dgiwarp is a verbs provider that implements datagram-iWARP in user space: RDMAP
+// and DDP over UDP, without connections, on a simulated link or on a UDP socket. It
+// implements the interfaces of package verbs with a driver and the protocol packages
+// engine and rd, and contains no protocol itself; docs/spec/datagram-iwarp.md specifies the
+// protocol.
 //
-// All queue pairs are of type UD. Whether one is reliable (RD) is Config.QP for
-// the whole device, or CreateQPWith for one of them. Peers are addressed by IP
-// address, UDP port and queue pair number, which programs tell each other by
-// other means: it refuses to be a connection manager, for the protocol has none.
+// All queue pairs are of type UD. Config.QP makes them reliable (RD) for the whole device,
+// CreateQPWith for one queue pair. Peers are addressed by IP address, UDP port and queue
+// pair number, which applications exchange by other means: the protocol has no connection
+// manager.
 //
-// A Device may be used from several goroutines; in a simulated world, from the
-// world's programs.
+// A Device is safe for concurrent use; in a simulated world, by the programs of the world.
 package dgiwarp
 
 import (
@@ -32,43 +31,43 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// DefaultPort is the UDP port of a device that was not told another.
+// DefaultPort is the default UDP port of a device.
 const DefaultPort = wire.Port
 
 // Config describes a device. Addrs is required, the rest has defaults.
 type Config struct {
-	// Name is what the device is listed as; "dgiwarp0" by default.
+	// Name is the device name; "dgiwarp0" by default.
 	Name string
-	// Addrs become the GID table, in this order.
+	// Addrs are the addresses of the GID table, in this order.
 	Addrs []netip.Addr
-	// QP is what queue pairs are that CreateQP makes.
+	// QP are the options of queue pairs that CreateQP creates.
 	QP QPOptions
-	// NIC configures the engine. GIDs is filled in; Secret and LinkMTU are if zero.
+	// NIC configures the engine. GIDs is set here, and Secret and LinkMTU if they are zero.
 	NIC engine.Config
-	// Defects make the packets of the device wrong on purpose; what else can be wrong
-	// is NIC.Defects.
+	// Defects are defects of the packets that the device sends and receives. Those of the
+	// engine are in NIC.Defects.
 	Defects dgwire.Defects
-	// Decorate, if not nil, is what OnUDP puts around its socket: a capture, say.
+	// Decorate, if not nil, wraps the socket of OnUDP, for instance with a capture.
 	Decorate func(link.Waiter) link.Waiter
-	// Costs is what verb calls take in a simulated world; zero for the defaults.
+	// Costs is the processor time of verb calls in a simulated world; the defaults if zero.
 	Costs Costs
 }
 
 // Costs is the processor time of verb calls in a simulated world.
 type Costs = simdrive.Costs
 
-// startTime is the time at which real devices are opened. It is not zero, so
-// that a time can be told from one never set.
+// startTime is the time at which devices in real time are opened. Zero means that a time is
+// not set.
 const startTime mono.Time = 1
 
-// largestMTU bounds packets where the link does not: a loopback interface takes
-// packets of 64 KB, of which hardly any fit into a socket's buffer.
+// largestMTU bounds the packet size: a loopback interface has an MTU of 64 KB, of which few
+// packets fit into a socket buffer.
 const largestMTU = 9216
 
-// noErrorLimit is more error messages than anybody draws.
+// noErrorLimit is a rate limit of error messages that is never reached.
 const noErrorLimit = 1 << 20
 
-// InWorld opens a device in a simulated world. l is port or a decorator of it.
+// InWorld opens a device in a simulated world. l is port or a wrapper of it.
 func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -84,8 +83,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 	})
 }
 
-// OnLink opens a device in real time on a link that is already open. The
-// device closes the link.
+// OnLink opens a device in real time on an open link, which the device closes.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	if cfg.NIC.Secret == ([16]byte{}) {
 		cfg.NIC.Secret = drive.NewSecret()
@@ -95,10 +93,9 @@ func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	})
 }
 
-// OnUDP opens a device in real time on a UDP socket of the calling thread's
-// network namespace, bound to the only address and the port of NIC. sock sets
-// what it likes of the socket; Local is filled in, and what the protocol does not
-// care for is given up for speed.
+// OnUDP opens a device in real time on a UDP socket in the calling thread's network
+// namespace, bound to its only address and the port of NIC. sock configures the socket;
+// OnUDP sets the fields that the protocol needs.
 func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) != 1 {
 		return nil, fmt.Errorf("dgiwarp: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
@@ -106,11 +103,11 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	addr := cfg.Addrs[0].Unmap()
 	sock.Local = netip.AddrPortFrom(addr, cmp.Or(cfg.NIC.Port, cfg.NIC.Defects.Port()))
 	sock.PatchIPID = func([]byte, uint16) {} // the CRC does not cover the identification
-	sock.Broadcast = addr.Is4()              // who names that address means it
-	sock.SeparateSourcePort = false          // peers answer to where packets come from
+	sock.Broadcast = addr.Is4()              // an application may send to 255.255.255.255
+	sock.SeparateSourcePort = false          // peers answer to the source port
 	sock.HopLimit = cmp.Or(sock.HopLimit, engine.DefaultHopLimit)
 	if cfg.QP.Reliable && !cfg.Defects.MarksIgnored {
-		sock.TClass |= link.ECT0 // which packets with data carry
+		sock.TClass |= link.ECT0 // of packets with data
 	}
 	s, err := udplink.Open(sock)
 	if err != nil {
@@ -130,7 +127,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// open builds a device and starts its driver.
+// open creates a device and starts its driver.
 func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Device, error) {
 	cfg.Name = cmp.Or(cfg.Name, "dgiwarp0")
 	if len(cfg.Addrs) == 0 {
@@ -162,9 +159,9 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	return d, nil
 }
 
-var errNoAddress = errors.New("a device needs an address: name one in Config.Addrs")
+var errNoAddress = errors.New("a device needs an address: set Config.Addrs")
 
-// guidOf makes a GUID of an address, with the bit set that says it is made up.
+// guidFromAddr derives a GUID from an address, with the locally administered bit set.
 func guidFromAddr(a netip.Addr) uint64 {
 	b := a.As16()
 	guid := uint64(0x02) << 56

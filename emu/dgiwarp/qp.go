@@ -11,40 +11,41 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// QPOptions is what verbs have no words for in a datagram queue pair.
+// QPOptions are options of queue pairs that verbs do not have.
 type QPOptions struct {
-	// Reliable makes it one of RD: messages arrive exactly once and in order for
-	// each source, and there are reads, atomics and invalidation. Else it is one of
-	// UD. Packets of the one service are not taken by the other.
+	// Reliable selects RD instead of UD: messages of a source arrive exactly once and in
+	// order, and there are reads, atomics and invalidation. The two services do not
+	// interoperate.
 	Reliable bool
-	// Isolate has what a peer does wrong stop the message (UD) or the flow (RD)
-	// that it is in, and not the queue pair.
+	// Isolate makes an error of a peer end its message (UD) or flow (RD), and not the
+	// queue pair.
 	Isolate bool
 }
 
-// ErrorReport is what a peer said was wrong with a message.
+// ErrorReport is an error that a peer reported for a message.
 type ErrorReport = engine.ErrorReport
 
-// queuePair is a verbs.QP.
+// queuePair implements verbs.QP.
 type queuePair struct {
 	device.Object
 	dev    *Device
 	q      *engine.QP
-	refs   engine.Refs // of the request being posted
+	refs   engine.Refs // handles of the request being posted
 	groups device.McastGroups
 }
 
-// CreateQP makes a queue pair as Config.QP has them.
+// CreateQP creates a queue pair with the options of Config.QP.
 func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) { return d.CreateQPWith(in, d.cfg.QP) }
 
-// CreateQPWith makes a queue pair of either service: both can share a device.
+// CreateQPWith creates a queue pair with the given options. A device may have queue pairs of
+// both services.
 func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) {
 	const op = "create_qp"
 	if in.XRCD != nil {
 		return nil, d.unsupported(op, "XRC")
 	}
 	if in.Type != verbs.QPTypeUD {
-		return nil, d.unsupported(op, fmt.Sprintf("%v queue pairs, only %v: those of RD too are of that type", in.Type, verbs.QPTypeUD))
+		return nil, d.unsupported(op, fmt.Sprintf("%v queue pairs, only %v, also for RD", in.Type, verbs.QPTypeUD))
 	}
 	cfg := engine.QPConfig{Reliable: opt.Reliable, Isolate: opt.Isolate, Caps: in.Caps, SignalAll: in.SignalAll}
 	h := &queuePair{Object: device.Object{D: &d.shared}, dev: d}
@@ -68,8 +69,8 @@ func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) 
 	return h, nil
 }
 
-// LastError returns what a peer last said was wrong with a message of the queue
-// pair, and whether one has. verbs.EventQPReqErr announces it.
+// LastError returns the last error that a peer reported for a message of the queue pair, and
+// whether there is one. verbs.EventQPReqErr announces it.
 func LastError(qp verbs.QP) (r ErrorReport, ok bool) {
 	q, ours := qp.(*queuePair)
 	if !ours {
@@ -119,7 +120,7 @@ func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	return len(wrs), nil
 }
 
-// resolve finds the engine's objects behind the handles in a work request.
+// resolveHandles sets q.refs to the engine's objects for the handles in a work request.
 func (q *queuePair) resolveHandles(wr *verbs.SendWR) (err error) {
 	q.refs.AH = nil
 	if wr.UD.AH != nil {
@@ -137,8 +138,8 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// A receive sends nothing, but to peers that were told to wait for one. And one
-	// that is flushed at once completes.
+	// A receive sends packets only to RD peers that wait for one. A receive that is flushed
+	// at once completes.
 	defer func() {
 		if q.dev.nic.Starving() {
 			q.dev.Driver().Pump()
@@ -155,17 +156,17 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// BindMW binds a type 1 window.
+// BindMW implements verbs.QP.
 func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	return q.Object.BindMW(mw, wrID, flags, info, q.post)
 }
 
-// AttachMulticast makes the QP a member in the NIC, and the port in the network.
+// AttachMulticast implements verbs.QP.
 func (q *queuePair) AttachMulticast(group verbs.GID) error {
 	return q.groups.Attach(&q.Object, q.dev.link, group, q.attach, q.detach)
 }
 
-// DetachMulticast undoes AttachMulticast, all or nothing.
+// DetachMulticast implements verbs.QP.
 func (q *queuePair) DetachMulticast(group verbs.GID) error {
 	return q.groups.Detach(&q.Object, q.dev.link, group, q.detach)
 }
@@ -173,7 +174,7 @@ func (q *queuePair) DetachMulticast(group verbs.GID) error {
 func (q *queuePair) attach(group netip.Addr) error { return q.dev.nic.Attach(q.q, group) }
 func (q *queuePair) detach(group netip.Addr) error { return q.dev.nic.Detach(q.q, group) }
 
-// Close closes the queue pair. Peers of RD learn it when they send next.
+// Close destroys the queue pair. RD peers learn of it when they send next.
 func (q *queuePair) Close() error {
 	return q.Destroy("destroy_qp", func() error { return q.dev.nic.DestroyQP(q.q) })
 }

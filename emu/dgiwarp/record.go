@@ -7,15 +7,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Record is what the receiver of an RDMA Write with immediate data on UD is told:
-// where it went, and which of its bytes have arrived.
+// Record describes a received Write-Record (an RDMA Write with immediate data on UD): where
+// it was written, and which of its bytes have arrived.
 type Record = engine.Record
 
-// Range is bytes of a Write-Record that have arrived.
+// Range is a range of bytes of a Write-Record that have arrived.
 type Range = engine.Range
 
-// ParseRecord reads the record that a Write-Record has left, from its completion
-// and the buffer of its receive, address area included.
+// ParseRecord parses the record of a Write-Record from its completion and the buffer of its
+// receive, which begins with the GRH.
 func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
 	const op = "parse_record"
 	if wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecvRDMAWithImm {

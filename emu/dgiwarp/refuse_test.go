@@ -41,7 +41,7 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 		{name: "an XRC domain", err: second(a.OpenXRCD()), is: verbs.ErrNotSupported, says: "XRC"},
 		{name: "an XRC target", err: second(a.OpenQP(nil, 1)), is: verbs.ErrNotSupported, says: "XRC"},
 		{name: "an XRC SRQ", err: second(a.CreateSRQ(verbs.SRQInit{Type: verbs.SRQXRC})), is: verbs.ErrNotSupported, says: "XRC"},
-		{name: "RC", err: qp(func(in *verbs.QPInit) { in.Type = verbs.QPTypeRC }), is: verbs.ErrNotSupported, says: "RD too"},
+		{name: "RC", err: qp(func(in *verbs.QPInit) { in.Type = verbs.QPTypeRC }), is: verbs.ErrNotSupported, says: "also for RD"},
 		{name: "another device's CQ", err: qp(func(in *verbs.QPInit) { in.SendCQ = other.cq }), is: verbs.ErrInvalid, says: "send CQ"},
 		{name: "a flow label that is no port", err: second(e.pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(addrB), FlowLabel: 1 << 16}})), is: verbs.ErrInvalid, says: "UDP port"},
 		{name: "the other IP version", err: second(e.pd.CreateAH(AddressOf(addrPort("10.0.0.1", 0)))), is: verbs.ErrInvalid, says: "IP versions"},

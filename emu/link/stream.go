@@ -13,7 +13,7 @@ var (
 	// ErrReset: one of the ends aborted the stream, or TCP gave up.
 	ErrReset = errors.New("stream reset")
 	// ErrRefused: no listener accepted the stream.
-	ErrRefused = errors.New("stream refused: nobody listens there")
+	ErrRefused = errors.New("stream refused: no listener at the address")
 	// ErrUnreachable: there is no route to the address.
 	ErrUnreachable = errors.New("address unreachable")
 	// ErrWriteClosed: CloseWrite was called before.

@@ -14,22 +14,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// connection is a verbs.Conn, from the first octet on: it becomes one when it is
-// established.
+// connection implements verbs.Conn. It exists before the connection is established.
 type connection struct {
 	m        *manager
 	c        *engine.Conn
-	wire     drive.StreamConn // c, behind what is wrong with the device's wire
-	qp       *queuePair       // nil until there is one
-	listener *listener        // where it came in, until Next has given it out
+	wire     drive.StreamConn // c, or c with wire defects
+	qp       *queuePair       // nil before Accept
+	listener *listener        // nil after GetRequest has returned it
 	cond     drive.Cond
 	remote   netip.AddrPort
-	param    verbs.ConnParam // what the peer asked for or granted
+	param    verbs.ConnParam // from the peer's start-up frame
 }
 
-// own makes a connection of the engine's c.
-func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.AddrPort, what string) *connection {
-	x := &connection{m: m, c: c, wire: c, qp: qp, remote: remote, cond: m.d.streams.NewCond(drive.WaitReason(what))}
+// newConnection returns the connection for the engine's c. reason is for its condition.
+func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.AddrPort, reason string) *connection {
+	x := &connection{m: m, c: c, wire: c, qp: qp, remote: remote, cond: m.d.streams.NewCond(drive.WaitReason(reason))}
 	if m.d.wireDefects != nil {
 		x.wire = m.d.wireDefects.Conn(c, qp != nil)
 	}
@@ -37,7 +36,7 @@ func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.Addr
 	return x
 }
 
-// changed takes note of a new state.
+// onStateChange handles a new state of the engine's connection.
 func (x *connection) onStateChange() {
 	if x.listener != nil {
 		x.listener.onStateChange(x)
@@ -45,8 +44,8 @@ func (x *connection) onStateChange() {
 	x.cond.Notify()
 }
 
-// established waits until both sides have the connection. One that fails, or
-// takes too long, is broken.
+// waitEstablished waits until the connection is established. At the timeout it aborts the
+// connection.
 func (x *connection) waitEstablished(timeout time.Duration) error {
 	err := x.m.d.Wait("wait", x.cond, timeout, func() bool { return x.c.State() >= engine.Established })
 	if err != nil {
@@ -60,16 +59,15 @@ func (x *connection) waitEstablished(timeout time.Duration) error {
 	return nil
 }
 
-// Reasons of a *verbs.RejectError, by InfiniBand's numbers. MPA has none of its
-// own.
+// Reasons of a *verbs.RejectError, with the numbers of InfiniBand. MPA has none.
 const (
 	reasonNone           = 0
-	reasonInvalidService = 8 // there is no such service
+	reasonInvalidService = 8 // invalid service ID
 	reasonConsumer       = 28
 )
 
-// failure says in the words of verbs why the connection was not made. What the
-// peer is to blame for, and what a fabric can do to its words, is a rejection.
+// connectError returns the error of a connection that was not established. Errors of the
+// peer, and corrupted data, are rejections.
 func (x *connection) connectError() error {
 	err := x.c.Err()
 	is := func(targets ...error) bool {
@@ -81,32 +79,32 @@ func (x *connection) connectError() error {
 	case err == nil:
 		return fmt.Errorf("%w: the connection, while it was being made", verbs.ErrClosed)
 	case is(engine.ErrRejected):
-		return &verbs.RejectError{Reason: reasonConsumer, Text: "the application there refused", PrivateData: x.c.PrivateData()}
+		return &verbs.RejectError{Reason: reasonConsumer, Text: "rejected by the remote application", PrivateData: x.c.PrivateData()}
 	case is(link.ErrRefused):
-		return &verbs.RejectError{Reason: reasonInvalidService, Text: "nobody listens there"}
+		return &verbs.RejectError{Reason: reasonInvalidService, Text: "no listener at the remote address"}
 	case is(mpa.ErrEOF, link.ErrReset):
-		return &verbs.RejectError{Reason: reasonNone, Text: "the peer hung up without an answer"}
+		return &verbs.RejectError{Reason: reasonNone, Text: "the peer closed the connection without a reply"}
 	case is(mpa.ErrTimeout, engine.ErrCloseTimeout):
 		return fmt.Errorf("%w: %w", verbs.ErrTimeout, err)
 	case is(engine.ErrCutOff):
 		return fmt.Errorf("%w: %w", verbs.ErrInvalid, err)
 	case is(link.ErrUnreachable, link.ErrAddrInUse, link.ErrLimit, link.ErrClosed):
-		return err // connError has words for them
+		return err // connError maps them
 	case is(engine.ErrTerminated):
 		return fmt.Errorf("%w: %w", &verbs.RejectError{Reason: reasonNone, Text: "the first message failed"}, err)
 	}
-	return fmt.Errorf("%w: %w", &verbs.RejectError{Reason: reasonNone, Text: "what came from the peer cannot be taken"}, err)
+	return fmt.Errorf("%w: %w", &verbs.RejectError{Reason: reasonNone, Text: "invalid data from the peer"}, err)
 }
 
-// Param is what the peer granted or asked for.
+// Param returns the parameters of the peer's start-up frame.
 func (x *connection) Param() verbs.ConnParam { return x.param }
 
 // Remote is the peer's address.
 func (x *connection) Remote() netip.AddrPort { return x.remote }
 
-// Disconnect closes the connection in order: what was posted is carried out, then
-// our direction ends. The queue pair takes nothing more, and is in the error
-// state when the peer has closed its side too.
+// Disconnect closes the connection gracefully: posted work requests complete, then the
+// sending direction is closed. The queue pair accepts no more work requests, and is in the
+// error state when the peer has closed its direction too.
 func (x *connection) Disconnect() error {
 	return x.m.d.Control("disconnect", func() error {
 		x.c.Disconnect(x.m.d.streams.Now())
@@ -114,7 +112,7 @@ func (x *connection) Disconnect() error {
 	})
 }
 
-// WaitDisconnect waits until the connection has ended, in order or not.
+// WaitDisconnect waits until the connection is closed or broken.
 func (x *connection) WaitDisconnect(timeout time.Duration) error {
 	const op = "wait_disconnect"
 	if err := x.m.d.Enter(op, drive.CallWait); err != nil {

@@ -16,31 +16,31 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// shared is what the devices of all providers have in common. By this name its
-// place in a Device is ours alone.
+// shared is device.Device under an unexported name, so that Device does not export the
+// embedded field.
 type shared = device.Device
 
-// Device is an opened soft-iWARP NIC: a verbs.Context.
+// Device is an open soft-iWARP device: a verbs.Context.
 type Device struct {
 	shared
 	cfg         Config
 	nic         *engine.NIC
-	wireDefects *iwarpwire.Edge // nil if the device has no defects at its wire
+	wireDefects *iwarpwire.Edge // nil if the device's bytes have no defects
 	net         link.StreamNet
-	tcp         *tcplink.Net // below net, for its counters; nil in a simulated world
+	tcp         *tcplink.Net // the sockets below net; nil in a simulated world
 	streams     drive.StreamDriver
 	cm          manager
 	mtu         verbs.MTU
-	down        bool // the link is
+	down        bool // the link is down
 	addrs       device.PortAddrs
 }
 
 var _ verbs.Context = (*Device)(nil)
 
-// The Device itself is what the driver drives: the engine, with the connection
-// manager and the delivery of events around it.
+// Device is also the drive.StreamEngine of its driver: the engine with the connection
+// manager and the delivery of events.
 
-// Tick handles deadlines that have passed.
+// Tick implements drive.StreamEngine.
 func (d *Device) Tick(now mono.Time) {
 	d.nic.Tick(now)
 	if d.wireDefects != nil {
@@ -48,7 +48,7 @@ func (d *Device) Tick(now mono.Time) {
 	}
 }
 
-// Deadline is the next deadline.
+// Deadline implements drive.StreamEngine.
 func (d *Device) Deadline() mono.Time {
 	at := d.nic.Deadline()
 	if d.wireDefects != nil {
@@ -57,7 +57,7 @@ func (d *Device) Deadline() mono.Time {
 	return at
 }
 
-// Settle hands on what the NIC has to report.
+// Settle implements drive.StreamEngine.
 func (d *Device) Settle(now mono.Time) {
 	if d.wireDefects != nil {
 		d.wireDefects.Settle(now)
@@ -65,9 +65,9 @@ func (d *Device) Settle(now mono.Time) {
 	d.deliverEvents()
 }
 
-// NextOutput returns the next connection that may have something to write. When
-// there is none, all is written: what that has completed is reported, since the
-// driver settles before it writes and may go to sleep behind it.
+// NextOutput implements drive.StreamEngine. After the last connection it delivers events of
+// requests that writing has completed: the driver settles before it writes, and may then
+// sleep.
 func (d *Device) NextOutput() (drive.StreamConn, bool) {
 	for {
 		if c, ok := d.nic.NextOutput(); ok {
@@ -84,20 +84,20 @@ func (d *Device) NextOutput() (drive.StreamConn, bool) {
 	}
 }
 
-// report tells connections and completion channels of their news. It reports
-// whether a connection had any, and with it may have something to write.
+// deliverEvents delivers changes of connections and completion events. It reports whether a
+// connection has changed, which may then have something to write.
 func (d *Device) deliverEvents() (conns bool) {
 	conns = d.cm.deliverChanges()
 	d.DeliverCompletionEvents()
 	return conns
 }
 
-// hooks are what the parts that all providers share have to know of this one.
+// hooks returns the hooks of package device.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }}
 }
 
-// observer is a Device as it hears of its port.
+// portObserver is a Device as a link.PortObserver.
 type portObserver Device
 
 // LinkChanged implements link.PortObserver.
@@ -113,20 +113,19 @@ func (o *portObserver) LinkChanged(up bool) {
 	o.nic.Report(e)
 }
 
-// AddrChanged implements link.PortObserver. Connections from an address that is gone
-// are TCP's to end.
+// AddrChanged implements link.PortObserver. TCP ends connections of a removed address.
 func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	if o.addrs.SetPresent(addr, present) {
 		o.nic.Report(device.GIDChangeEvent())
 	}
 }
 
-// Info names the device.
+// Info implements verbs.Context.
 func (d *Device) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "softiwarp", Transport: verbs.TransportIWARP, GUID: d.cfg.NIC.GUID}
 }
 
-// QueryDevice returns what the device can do.
+// QueryDevice implements verbs.Context.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	if err := d.CheckOpen("query_device"); err != nil {
 		return verbs.DeviceAttr{}, err
@@ -139,8 +138,8 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	return a, nil
 }
 
-// QueryPort describes the port. The MTU is the largest of verbs' five that fits
-// in a packet of the interface: iWARP itself has none.
+// QueryPort implements verbs.Context. iWARP has no path MTU; ActiveMTU is the largest MTU of
+// verbs that fits into a packet of the interface.
 func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	if err := d.CheckPort("query_port", port); err != nil {
 		return a, err
@@ -158,8 +157,7 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	return a, err
 }
 
-// QueryGID returns an entry of the GID table: one of the device's addresses. That of
-// one which was taken away is empty.
+// QueryGID implements verbs.Context. The entry of a removed address is empty.
 func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	if err := d.CheckPort("query_gid", port); err != nil {
 		return e, err
@@ -177,8 +175,8 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	return e, err
 }
 
-// QueryPKey returns the only entry of the partition table. iWARP has no
-// partitions, but generic programs name one.
+// QueryPKey implements verbs.Context. iWARP has no partitions; the table has one entry for
+// generic programs.
 func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	if err := d.CheckPort("query_pkey", port); err != nil {
 		return 0, err
@@ -186,7 +184,7 @@ func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	return 0xffff, d.CheckIndex("query_pkey", index, 1)
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ implements verbs.Context.
 func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	if in.Type == verbs.SRQXRC {
 		return nil, d.unsupported("create_srq", "XRC")
@@ -202,13 +200,12 @@ func (d *Device) OpenQP(verbs.XRCD, verbs.QPN) (verbs.QP, error) {
 	return nil, d.unsupported("open_qp", "XRC")
 }
 
-// unsupported is the error for what iWARP does not have.
+// unsupported returns the error for a feature that iWARP does not have.
 func (d *Device) unsupported(op, what string) error {
 	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: iWARP has no %s", verbs.ErrNotSupported, what)}
 }
 
-// Counters returns what NIC, connection manager (cm_) and sockets (tcp_) have
-// counted.
+// Counters returns the counters of NIC, connection manager (cm_) and sockets (tcp_).
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()
@@ -235,8 +232,8 @@ func (d *Device) Counters() []verbs.Counter {
 // CM returns the connection manager.
 func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
 
-// Close closes the device and its streams: connections that were not closed in
-// order break. Calls that wait return ErrClosed.
+// Close closes the device and its streams. Connections that were not disconnected are
+// reset. Blocked calls return ErrClosed.
 func (d *Device) Close() error {
 	if !d.Shutdown(func() {}) {
 		return nil

@@ -1,15 +1,12 @@
-// Package softiwarp is a verbs provider that speaks iWARP in user space: RDMAP
-// and DDP over MPA over TCP, on simulated byte streams or on the kernel's
-// sockets. It joins the pure engine (package engine, with mpa below it) to a
-// driver of streams, and gives it the shape of package verbs. What the protocol
-// demands is decided in those parts, not here.
+// Package softiwarp is a verbs provider that implements iWARP in user space: RDMAP and DDP
+// over MPA over TCP, on simulated byte streams or on TCP sockets. It implements the
+// interfaces of package verbs with a driver and the protocol packages engine and mpa, and
+// contains no protocol itself.
 //
-// A connection is a TCP connection, and only the connection manager makes one:
-// there is no way to join two queue pairs by hand. It refuses to be a general
-// server of TCP: what does not begin with an MPA Request is counted and closed.
+// Queue pairs are connected by the connection manager only. Incoming TCP connections that
+// do not begin with an MPA Request are counted and closed.
 //
-// A Device may be used from several goroutines; in a simulated world, from the
-// world's programs.
+// A Device is safe for concurrent use; in a simulated world, by the programs of the world.
 package softiwarp
 
 import (
@@ -36,39 +33,37 @@ type Defects = engine.Defects
 
 // Config describes a device. Addrs is required, the rest has defaults.
 type Config struct {
-	// Name is what the device is listed as; "softiwarp0" by default.
+	// Name is the device name; "softiwarp0" by default.
 	Name string
-	// Addrs become the GID table, in this order. The device listens on these and
-	// dials from the first that is of the peer's family.
+	// Addrs are the addresses of the GID table, in this order. The device listens on them,
+	// and dials from the first one of the peer's family.
 	Addrs []netip.Addr
-	// NIC configures the engine, and in NIC.MPA what start-up frames ask for:
-	// markers, CRCs, the revision, kinds of RTR, alignment to segments.
-	// MPA.PeerToPeer is filled in: see ClientServer. KeySecret is if zero: by chance in
-	// real time, by the seed in a simulated world.
+	// NIC configures the engine, and NIC.MPA the start-up frames: markers, CRCs, revision,
+	// RTR types, alignment to segments. MPA.PeerToPeer is set from ClientServer. KeySecret
+	// is drawn at random if zero, in a simulated world from the seed.
 	NIC engine.Config
-	// Defects are defects of what the device writes and reads: see package defect. Those
-	// of the device itself are in NIC.Defects.
+	// Defects are defects of the bytes that the device writes and reads. Those of the
+	// engine are in NIC.Defects.
 	Defects iwarpwire.Defects
-	// ClientServer asks for connections of the model that RFC 5044 has: whoever
-	// accepts may not send before a message has come from the one who connected,
-	// and what he posts waits until then. Otherwise connections are peer-to-peer
-	// (RFC 6581), and either side may be first, unless the peer does not know that.
+	// ClientServer selects the connection model of RFC 5044: the passive side sends nothing
+	// before it has received a message, and its work requests wait until then. Otherwise
+	// connections are peer-to-peer (RFC 6581), if the peer supports that.
 	ClientServer bool
-	// Decorate, if not nil, is what OnTCP puts around its sockets: a capture, say.
+	// Decorate, if not nil, wraps the sockets of OnTCP, for instance with a capture.
 	Decorate func(link.StreamWaiter) link.StreamWaiter
-	// Costs is what verb calls take in a simulated world; zero for the defaults.
+	// Costs is the processor time of verb calls in a simulated world; the defaults if zero.
 	Costs Costs
 }
 
 // Costs is the processor time of verb calls in a simulated world.
 type Costs = simdrive.Costs
 
-// startTime is the time at which real devices are opened. It is not zero, so
-// that a time can be told from one never set.
+// startTime is the time at which devices in real time are opened. Zero means that a time is
+// not set.
 const startTime mono.Time = 1
 
-// InWorld opens a device in a simulated world. n is the port's StreamHost or a
-// decorator of it.
+// InWorld opens a device in a simulated world. n is the port's StreamHost or a wrapper of
+// it.
 func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -84,8 +79,8 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 	})
 }
 
-// OnNet opens a device in real time on streams that are its own: nobody has
-// dialed or listened there yet. The device closes the net.
+// OnNet opens a device in real time on a net without streams or listeners, which the device
+// closes.
 func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
 		cfg.NIC.KeySecret = drive.NewSecret()
@@ -99,8 +94,8 @@ func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
 	})
 }
 
-// OnTCP opens a device in real time on TCP sockets of the calling thread's
-// network namespace. sock sets what it likes of them.
+// OnTCP opens a device in real time on TCP sockets in the calling thread's network
+// namespace. sock configures the sockets.
 func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	tcp, err := tcplink.Open(sock)
 	if err != nil {
@@ -120,7 +115,7 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// open builds a device and starts its driver. mtu is that of the interface.
+// open creates a device and starts its driver. mtu is the MTU of the interface.
 func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.StreamDriver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softiwarp0"
@@ -129,7 +124,7 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 		return nil, fmt.Errorf("softiwarp %s: %w", cfg.Name, errNoAddress)
 	}
 	if cfg.NIC.GUID == 0 {
-		cfg.NIC.GUID = guidOf(cfg.Addrs[0])
+		cfg.NIC.GUID = guidFromAddr(cfg.Addrs[0])
 	}
 	cfg.NIC.MPA.PeerToPeer = !cfg.ClientServer && cfg.NIC.MPA.MaxRevision != wire.RevisionRFC5044
 	nic, err := engine.New(cfg.NIC)
@@ -151,10 +146,10 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 	return d, nil
 }
 
-var errNoAddress = errors.New("a device needs an address: name one in Config.Addrs")
+var errNoAddress = errors.New("a device needs an address: set Config.Addrs")
 
-// guidOf makes a GUID of an address, with the bit set that says it is made up.
-func guidOf(a netip.Addr) uint64 {
+// guidFromAddr derives a GUID from an address, with the locally administered bit set.
+func guidFromAddr(a netip.Addr) uint64 {
 	b := a.As16()
 	guid := uint64(0x02) << 56
 	for i, v := range b {

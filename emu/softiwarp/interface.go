@@ -5,15 +5,15 @@ import (
 	"net/netip"
 )
 
-// defaultMTU is that of Ethernet, for an address whose interface is not found.
+// defaultMTU is the MTU if the interface is not found: that of Ethernet.
 const defaultMTU = 1500
 
-// interfaceMTU is the MTU of the interface that has the address, in the network
-// namespace of the calling thread.
+// interfaceMTU is the MTU of the interface that owns the address, in the network namespace
+// of the calling thread.
 func interfaceMTU(a netip.Addr) int {
 	all, err := net.Interfaces()
 	if err != nil {
-		return defaultMTU // it is only told, never relied on
+		return defaultMTU // only reported by QueryPort
 	}
 	for _, i := range all {
 		addrs, err := i.Addrs()
@@ -21,7 +21,7 @@ func interfaceMTU(a netip.Addr) int {
 			continue
 		}
 		for _, p := range addrs {
-			if n, ok := p.(*net.IPNet); ok && holds(&i, n, a) {
+			if n, ok := p.(*net.IPNet); ok && ownsAddr(&i, n, a) {
 				return i.MTU
 			}
 		}
@@ -29,9 +29,8 @@ func interfaceMTU(a netip.Addr) int {
 	return defaultMTU
 }
 
-// holds reports whether a is an address of the interface's. All of a loopback
-// network is.
-func holds(i *net.Interface, n *net.IPNet, a netip.Addr) bool {
+// ownsAddr reports whether a is address n of the interface, or in a loopback network.
+func ownsAddr(i *net.Interface, n *net.IPNet, a netip.Addr) bool {
 	ip := net.IP(a.Unmap().AsSlice())
 	return n.IP.Equal(ip) || i.Flags&net.FlagLoopback != 0 && n.Contains(ip)
 }

@@ -14,34 +14,31 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// defaultBacklog is rdma_cm's.
+// defaultBacklog is the backlog of rdma_cm.
 const defaultBacklog = 128
 
-// portAttempts is how often a port is looked for that is free on all addresses.
+// portAttempts is the number of attempts to find a port that is free on all addresses.
 const portAttempts = 16
 
-// listener is a verbs.Listener: one that takes streams on each address it stands
-// for.
+// listener implements verbs.Listener, with a stream listener for each address.
 type listener struct {
 	m         *manager
 	addr      netip.AddrPort
 	listeners []drive.StreamListener
 	backlog   int
 	cond      drive.Cond
-	// All that came in and was not given out: first those whose Request has not
-	// come, or not all of it.
-	starting []*connection
-	queue    []*connection
-	closed   bool
+	starting  []*connection // accepted, without a complete MPA Request yet
+	queue     []*connection // with a Request, to be returned by GetRequest
+	closed    bool
 }
 
-// Listen waits for requests to addr. An unspecified address, of either family,
-// means all that the device has. Up to backlog streams may wait, for their
-// Request to come or for Next to give it out; more are reset.
+// Listen implements verbs.CM. An unspecified address of either family means all addresses of
+// the device. Up to backlog connections may wait for their Request or for GetRequest; more
+// are reset.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	const op = "listen"
 	if space != verbs.PortSpaceTCP {
-		return nil, connError(op, addr, fmt.Errorf("%w: port space %#x: iWARP has connections only, of PortSpaceTCP", verbs.ErrNotSupported, uint16(space)))
+		return nil, connError(op, addr, fmt.Errorf("%w: port space %#x: iWARP supports PortSpaceTCP only", verbs.ErrNotSupported, uint16(space)))
 	}
 	if backlog <= 0 {
 		backlog = defaultBacklog
@@ -65,11 +62,11 @@ func (l *listener) listen(addr netip.AddrPort) (err error) {
 	at := []netip.Addr{addr.Addr().Unmap()}
 	switch own := l.m.d.addrs.Present(); {
 	case len(own) == 0:
-		return fmt.Errorf("%w: the device has no address now: its interface may be down", verbs.ErrNotFound)
+		return fmt.Errorf("%w: the device has no address: its interface may be down", verbs.ErrNotFound)
 	case at[0].IsUnspecified():
 		at = own
 	case !slices.Contains(own, at[0]):
-		return fmt.Errorf("%w: the device has %v", verbs.ErrNotFound, own)
+		return fmt.Errorf("%w: the addresses of the device are %v", verbs.ErrNotFound, own)
 	}
 	for range portAttempts {
 		if err = l.listenOnPort(at, addr.Port()); err == nil {
@@ -83,6 +80,7 @@ func (l *listener) listen(addr netip.AddrPort) (err error) {
 	return err
 }
 
+// listenOnPort listens on a port of each address; a free one if port is 0.
 func (l *listener) listenOnPort(at []netip.Addr, port uint16) error {
 	for _, a := range at {
 		end, err := l.m.d.streams.Listen(netip.AddrPortFrom(a, port), l.backlog, l.accept)
@@ -98,13 +96,12 @@ func (l *listener) listenOnPort(at []netip.Addr, port uint16) error {
 
 func (l *listener) closeListeners() {
 	for _, end := range l.listeners {
-		_ = end.Close() // it is open, or the whole net is closed
+		_ = end.Close() // fails only if the net is closed
 	}
 	l.listeners = nil
 }
 
-// accept gives a stream that came in its connection, if there is a place for one
-// more.
+// accept returns the connection of an incoming stream; nil if the backlog is full.
 func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 	if len(l.starting)+len(l.queue) >= l.backlog {
 		l.m.backlogFull++
@@ -117,8 +114,8 @@ func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 	return x.wire
 }
 
-// changed hears of a connection that was not given out yet: it has its Request,
-// or came to nothing.
+// onStateChange handles a change of a connection that GetRequest has not returned: its
+// Request has arrived, or it has ended.
 func (l *listener) onStateChange(x *connection) {
 	is := func(y *connection) bool { return x == y }
 	switch s := x.c.State(); {
@@ -164,7 +161,7 @@ func (l *listener) Close() error {
 		l.closeListeners()
 		for _, x := range l.queue {
 			x.listener = nil
-			_ = x.c.Reject(l.m.d.streams.Now(), nil) // the peer waits for a reply
+			_ = x.c.Reject(l.m.d.streams.Now(), nil) // the connection may have ended
 		}
 		for _, x := range l.starting {
 			x.listener = nil
@@ -176,7 +173,7 @@ func (l *listener) Close() error {
 	})
 }
 
-// request is a verbs.ConnRequest.
+// request implements verbs.ConnRequest.
 type request struct {
 	x     *connection
 	param verbs.ConnParam
@@ -186,10 +183,10 @@ func (r *request) Remote() netip.AddrPort { return r.x.remote }
 
 func (r *request) Param() verbs.ConnParam { return r.param }
 
-// gone says that there is nobody to answer any more.
+// checkRequester returns an error if the requester has closed the connection.
 func (r *request) checkRequester() error {
 	if c := r.x.c; c.State() > engine.Requested && c.QP() == nil && c.Err() != nil {
-		return fmt.Errorf("%w: the requester has gone: %w", verbs.ErrClosed, c.Err())
+		return fmt.Errorf("%w: the requester has closed the connection: %w", verbs.ErrClosed, c.Err())
 	}
 	return nil
 }
@@ -225,7 +222,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 	return r.x, nil
 }
 
-// accept answers the request and waits until the peer has confirmed.
+// accept sends the MPA Reply and waits until the connection is established.
 func (r *request) accept(q *queuePair, param verbs.ConnParam, timeout time.Duration) error {
 	x := r.x
 	if err := r.checkRequester(); err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// manager is the device's verbs.CM: MPA's start-up frames are its messages, and
-// the engine keeps its connections.
+// manager implements verbs.CM with the start-up frames of MPA. The engine holds the
+// connections.
 type manager struct {
 	d           *Device
-	backlogFull uint64 // streams for which a listener had no place
-	fallbacks   uint64 // connects tried again without enhancements
+	backlogFull uint64 // streams rejected because a backlog was full
+	fallbacks   uint64 // connects that were retried with RFC 5044
 }
 
 func (m *manager) init(d *Device) { m.d = d }
@@ -32,22 +32,21 @@ func (m *manager) counters() []verbs.Counter {
 	}
 }
 
-// hear tells connections and listeners what has become of the engine's. It
-// reports whether there was news.
-func (m *manager) deliverChanges() (news bool) {
+// deliverChanges passes state changes of the engine's connections to connections and
+// listeners. It reports whether there were any.
+func (m *manager) deliverChanges() (changed bool) {
 	for {
 		c, ok := m.d.nic.NextChanged()
 		if !ok {
-			return news
+			return changed
 		}
-		news = true
+		changed = true
 		c.Owner.(*connection).onStateChange()
 	}
 }
 
-// Connect connects qp to the listener at addr. Where the peer hangs up on an
-// enhanced Request it may be one that does not know those: it is asked once more,
-// in the words of RFC 5044.
+// Connect implements verbs.CM. If the peer closes the connection after an enhanced Request
+// (RFC 6581), Connect retries with a Request of RFC 5044.
 func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
 	if err := m.d.Enter(op, drive.CallControl); err != nil {
@@ -75,7 +74,8 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	return x, nil
 }
 
-// connect makes one attempt. The connection it returns with an error is over.
+// connect makes one attempt to connect. A connection that it returns with an error has
+// ended.
 func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam, until mono.Time) (*connection, error) {
 	local, err := m.localAddr(addr.Addr())
 	if err != nil {
@@ -98,28 +98,28 @@ func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam,
 	return x, x.waitEstablished(left)
 }
 
-// local chooses our address towards a peer.
+// localAddr returns the local address for a peer.
 func (m *manager) localAddr(peer netip.Addr) (netip.Addr, error) {
 	for _, a := range m.d.addrs.Present() {
 		if a.Is4() == peer.Unmap().Is4() {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%w: no address of the device's reaches %v", verbs.ErrNotFound, peer)
+	return netip.Addr{}, fmt.Errorf("%w: the device has no address of the family of %v", verbs.ErrNotFound, peer)
 }
 
-// Resolve fails: iWARP has no datagram QPs to ask for.
+// Resolve fails: iWARP has no datagram QPs.
 func (m *manager) Resolve(netip.AddrPort, []byte, time.Duration) (verbs.DatagramPeer, error) {
 	return verbs.DatagramPeer{}, m.d.unsupported("resolve", "datagrams")
 }
 
-// ours is what a program says of its side, in iWARP's words.
+// engineParam converts the parameters of the application.
 func engineParam(p verbs.ConnParam) engine.ConnParam {
 	return engine.ConnParam{IRD: uint16(p.ResponderResources), ORD: uint16(p.InitiatorDepth), PrivateData: p.PrivateData}
 }
 
-// theirs is what the peer's start-up frame said. Of depths that it left open the
-// device has as many as it can.
+// peerParam returns the parameters of the peer's start-up frame. Depths that are not
+// negotiated are the limit of the device.
 func (m *manager) peerParam(c *engine.Conn) verbs.ConnParam {
 	peer, limit := c.Peer(), m.d.nic.Config().Limits.RdAtomic
 	depth := func(n uint16) uint8 {
@@ -131,17 +131,17 @@ func (m *manager) peerParam(c *engine.Conn) verbs.ConnParam {
 	return verbs.ConnParam{PrivateData: c.PrivateData(), ResponderResources: depth(peer.PeerIRD), InitiatorDepth: depth(peer.PeerORD)}
 }
 
-// connError names the peer in an error, and says in the words of verbs what the
-// network said.
+// connError adds the peer's address to an error, and maps errors of package link to those of
+// verbs.
 func connError(op string, addr netip.AddrPort, err error) error {
-	for _, w := range []struct{ said, means error }{
+	for _, w := range []struct{ link, verbs error }{
 		{link.ErrAddrInUse, verbs.ErrBusy},
 		{link.ErrLimit, verbs.ErrNoMemory},
 		{link.ErrUnreachable, verbs.ErrNotFound},
 		{link.ErrClosed, verbs.ErrClosed},
 	} {
-		if errors.Is(err, w.said) {
-			err = fmt.Errorf("%w: %w", w.means, err)
+		if errors.Is(err, w.link) {
+			err = fmt.Errorf("%w: %w", w.verbs, err)
 			break
 		}
 	}

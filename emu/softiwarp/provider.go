@@ -14,7 +14,7 @@ type Provider struct {
 
 var _ verbs.Provider = (*Provider)(nil)
 
-// Add makes a device known. open is called each time it is opened.
+// Add adds a device. Open calls open.
 func (p *Provider) Add(name string, open func() (*Device, error)) {
 	if p.open == nil {
 		p.open = map[string]func() (*Device, error){}

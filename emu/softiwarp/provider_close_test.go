@@ -196,7 +196,7 @@ func TestCloseInAnyState(t *testing.T) {
 	}
 }
 
-func openStreams(d *Device) int { return d.streams.(interface{ Open() int }).Open() }
+func openStreams(d *Device) int { return d.streams.(interface{ OpenStreams() int }).OpenStreams() }
 
 func TestClosingTheQueuePairEndsItsConnection(t *testing.T) {
 	inWorld(t, later(func(p *sim.Proc, d *Device) error {
@@ -231,7 +231,7 @@ func TestClosingTheQueuePairEndsItsConnection(t *testing.T) {
 func TestClosingTheListenerRefusesWhoWaits(t *testing.T) {
 	inWorld(t, later(func(_ *sim.Proc, d *Device) error {
 		_, _, err := connectTo(d, at(7))
-		refused(t, "connect", err, verbs.ErrRejected, "refused")
+		refused(t, "connect", err, verbs.ErrRejected, "rejected by the remote application")
 		return nil
 	}), func(p *sim.Proc, d *Device) error {
 		l, err := d.cm.Listen(at(7), verbs.PortSpaceTCP, 0)

@@ -21,11 +21,11 @@ func TestConnectToNobodyIsRejected(t *testing.T) {
 		if !errors.As(err, &rej) || rej.Reason != reasonInvalidService {
 			t.Errorf("connect to a closed port: %v", err)
 		}
-		refused(t, "closed port", err, verbs.ErrRejected, "connect", "[fd00::2]:1", "nobody listens")
+		refused(t, "closed port", err, verbs.ErrRejected, "connect", "[fd00::2]:1", "no listener")
 		_, err = d.cm.Connect(e.qp, netip.MustParseAddrPort("[fd00::77]:1"), connParam, verbs.Forever)
 		refused(t, "no such host", err, verbs.ErrNotFound, "fd00::77")
 		_, err = d.cm.Connect(e.qp, netip.MustParseAddrPort("10.0.0.1:1"), connParam, verbs.Forever)
-		refused(t, "other family", err, verbs.ErrNotFound, "no address of the device's reaches 10.0.0.1")
+		refused(t, "other family", err, verbs.ErrNotFound, "no address of the family of 10.0.0.1")
 		return e.qp.Close() // it was left as it was
 	}, idle)
 }
@@ -226,7 +226,7 @@ func TestFullBacklogTurnsAway(t *testing.T) {
 		})
 		p.Sleep(time.Millisecond)
 		_, _, err = connectTo(d, at(5))
-		refused(t, "beyond the backlog", err, verbs.ErrRejected, "hung up")
+		refused(t, "beyond the backlog", err, verbs.ErrRejected, "without a reply")
 		return nil
 	}), func(p *sim.Proc, d *Device) error {
 		l, err := d.cm.Listen(at(5), verbs.PortSpaceTCP, 1)
@@ -282,8 +282,8 @@ func TestConnectTimeout(t *testing.T) {
 		}
 		p.Sleep(3500 * time.Millisecond)
 		_, err = req.Accept(e.qp, connParam, verbs.Forever)
-		refused(t, "the requester gave up", err, verbs.ErrClosed, "has gone")
-		refused(t, "refusal of that", req.Reject(nil), verbs.ErrClosed, "has gone")
+		refused(t, "the requester gave up", err, verbs.ErrClosed, "has closed the connection")
+		refused(t, "refusal of that", req.Reject(nil), verbs.ErrClosed, "has closed the connection")
 		if req, err = l.GetRequest(verbs.Forever); err != nil {
 			return err
 		}

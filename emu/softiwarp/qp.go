@@ -9,16 +9,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// queuePair is a verbs.QP.
+// queuePair implements verbs.QP.
 type queuePair struct {
 	device.Object
 	dev  *Device
 	q    *engine.QP
-	refs engine.Refs // of the request being posted
-	gone bool        // it was closed
+	refs engine.Refs // handles of the request being posted
+	gone bool        // Close was called
 }
 
-// CreateQP makes a queue pair.
+// CreateQP implements verbs.Context.
 func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	const op = "create_qp"
 	if in.XRCD != nil {
@@ -88,7 +88,7 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// A receive sends nothing. But one that is flushed at once completes.
+	// No Pump: a receive sends nothing. One that is flushed at once completes.
 	defer func() {
 		if q.dev.nic.CompletionEvents() > 0 {
 			q.dev.DeliverCompletionEvents()
@@ -103,7 +103,7 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// BindMW binds a type 1 window.
+// BindMW implements verbs.QP.
 func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	return q.Object.BindMW(mw, wrID, flags, info, q.post)
 }
@@ -116,7 +116,7 @@ func (q *queuePair) DetachMulticast(verbs.GID) error {
 	return q.dev.unsupported("detach_mcast", "multicast")
 }
 
-// Close closes the queue pair. A connection that it still has breaks.
+// Close destroys the queue pair. Its connection is reset.
 func (q *queuePair) Close() error {
 	return q.Destroy("destroy_qp", func() error {
 		err := q.dev.nic.DestroyQP(q.q)

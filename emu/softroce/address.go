@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// addressHandle is a verbs.AH.
+// addressHandle implements verbs.AH.
 type addressHandle struct {
 	device.Object
 	nic *engine.NIC

@@ -11,26 +11,26 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// connection is a verbs.Conn, from the first message on.
+// connection implements verbs.Conn. It exists from the first message on.
 type connection struct {
 	m      *manager
 	id     cm.ConnID
-	qp     *qpState // nil for a lookup
+	qp     *qpState // nil for a SIDR lookup
 	cond   drive.Cond
 	remote netip.AddrPort
-	param  verbs.ConnParam // what the peer asked for or granted
+	param  verbs.ConnParam // from the peer's REQ or REP
 	events []cm.Event
-	ended  bool // either side has ended it
+	ended  bool // either side has disconnected
 
-	// The starting PSN in a REQ or REP is where its receiver is to begin: each side
-	// says from which PSN on it will listen.
-	recvPSN     uint32 // said by us
-	sendPSN     uint32 // said by the peer
+	// The starting PSN in a REQ or REP is the first PSN that its sender expects.
+	recvPSN     uint32 // in our message
+	sendPSN     uint32 // in the peer's message
 	gidIndex    uint8
 	timeoutCode uint8
 }
 
-// next returns the next event that decides something.
+// nextEvent waits for the next event of the connection. It skips MRA and TimeWait events,
+// and returns rejections and timeouts as errors.
 func (c *connection) nextEvent(timeout time.Duration) (cm.Event, error) {
 	until := mono.Never
 	if timeout >= 0 {
@@ -62,7 +62,7 @@ func (c *connection) nextEvent(timeout time.Duration) (cm.Event, error) {
 	}
 }
 
-// finish takes the active side from the request to a ready queue pair.
+// complete waits for the REP, and moves the queue pair of the active side to RTS.
 func (c *connection) complete(asked verbs.ConnParam, timeout time.Duration) error {
 	e, err := c.nextEvent(timeout)
 	if err == nil && e.Kind != cm.EventReply {
@@ -89,14 +89,14 @@ func (c *connection) complete(asked verbs.ConnParam, timeout time.Duration) erro
 	return c.m.callAgent().ConfirmReply(c.m.d.Driver().Now(), c.id, nil)
 }
 
-// modify changes the queue pair, all in the name of the peer's address.
+// modify modifies the queue pair.
 func (c *connection) modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return c.qp.q.Modify(c.m.d.Driver().Now(), a, mask)
 }
 
 const remoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// toInit takes the queue pair out of RESET; one in INIT may stay as it is.
+// toInit moves the queue pair to INIT, if it is not there already.
 func (c *connection) toInit() error {
 	if c.qp.q.State() == verbs.QPStateInit {
 		return nil
@@ -105,6 +105,7 @@ func (c *connection) toInit() error {
 		verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccessFlags)
 }
 
+// toRTR moves the queue pair to RTR.
 func (c *connection) toRTR(qpn, sendPSN uint32, mtu verbs.MTU, responderResources uint8) error {
 	c.sendPSN = sendPSN
 	a := verbs.QPAttr{
@@ -119,6 +120,7 @@ func (c *connection) toRTR(qpn, sendPSN uint32, mtu verbs.MTU, responderResource
 	return c.modify(a, mask)
 }
 
+// toRTS moves the queue pair to RTS.
 func (c *connection) toRTS(retry, rnrRetry, initiatorDepth uint8) error {
 	a := verbs.QPAttr{
 		State: verbs.QPStateRTS, SQPSN: c.sendPSN, Timeout: c.timeoutCode,
@@ -131,7 +133,7 @@ func (c *connection) toRTS(retry, rnrRetry, initiatorDepth uint8) error {
 	return c.modify(a, mask)
 }
 
-// toError ends the use of the queue pair: what it has queued is flushed.
+// toError moves the queue pair to the error state, which flushes its work requests.
 func (c *connection) toError(now mono.Time) {
 	c.ended = true
 	if c.qp != nil && c.qp.q.State() != verbs.QPStateReset {
@@ -140,7 +142,7 @@ func (c *connection) toError(now mono.Time) {
 	c.cond.Notify()
 }
 
-// Param is what the peer granted or asked for.
+// Param returns the parameters of the peer's REQ or REP.
 func (c *connection) Param() verbs.ConnParam { return c.param }
 
 // Remote is the peer's address.
@@ -162,7 +164,7 @@ func (c *connection) Disconnect() error {
 	})
 }
 
-// WaitDisconnect waits until either side has ended the connection.
+// WaitDisconnect waits until either side has disconnected.
 func (c *connection) WaitDisconnect(timeout time.Duration) error {
 	if err := c.m.d.Enter("wait_disconnect", drive.CallWait); err != nil {
 		return err

@@ -6,12 +6,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// defective is the engine as the defects at its wire see it.
+// defectiveNIC is the engine as package rocewire needs it.
 type defectiveNIC struct{ *engine.NIC }
 
 var _ rocewire.NIC = defectiveNIC{}
 
-// QPs implements defect.NIC.
+// QPs implements rocewire.NIC.
 func (f defectiveNIC) QPs() (all []rocewire.QP) {
 	for q := range f.NIC.QPs() {
 		a := q.Query()
@@ -25,10 +25,10 @@ func (f defectiveNIC) QPs() (all []rocewire.QP) {
 	return all
 }
 
-// GIDs implements defect.NIC.
+// GIDs implements rocewire.NIC.
 func (f defectiveNIC) GIDs() []verbs.GIDEntry { return f.Config().GIDs }
 
-// Dropped implements defect.NIC.
+// Dropped implements rocewire.NIC.
 func (f defectiveNIC) Dropped() (all, noReceive uint64) {
 	return f.Count.Dropped(), f.Count.DropNoReceive
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// shared is what the devices of all providers have in common. By this name its
-// place in a Device is ours alone.
+// shared is device.Device under an unexported name, so that Device does not export the
+// embedded field.
 type shared = device.Device
 
-// Device is an opened soft-RoCE NIC: a verbs.Context.
+// Device is an open soft-RoCE device: a verbs.Context.
 type Device struct {
 	shared
 	cfg         Config
 	nic         *engine.NIC
-	wireDefects *rocewire.Edge // nil if the device has no defects at its wire
+	wireDefects *rocewire.Edge // nil if the device's packets have no defects
 	link        link.PacketLink
 	cm          manager
 
@@ -31,10 +31,10 @@ type Device struct {
 
 var _ verbs.Context = (*Device)(nil)
 
-// The Device itself is what the driver drives: the engine, with the connection
-// manager and the delivery of events around it.
+// Device is also the drive.Engine of its driver: the engine with the connection manager and
+// the delivery of events.
 
-// Input takes a datagram.
+// Input implements drive.Engine.
 func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 	if d.wireDefects != nil {
 		d.wireDefects.Input(now, dg)
@@ -43,18 +43,18 @@ func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 	d.nic.Input(now, dg)
 }
 
-// Tick handles deadlines that have passed.
+// Tick implements drive.Engine.
 func (d *Device) Tick(now mono.Time) {
 	d.nic.Tick(now)
 	d.cm.tick(now)
 }
 
-// Deadline is the next deadline of NIC or connection manager.
+// Deadline implements drive.Engine.
 func (d *Device) Deadline() mono.Time {
 	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
-// edgeDeadline is that of the defects at the wire.
+// defectDeadline is the deadline of wireDefects.
 func (d *Device) defectDeadline() mono.Time {
 	if d.wireDefects == nil {
 		return mono.Never
@@ -62,22 +62,22 @@ func (d *Device) defectDeadline() mono.Time {
 	return d.wireDefects.Deadline()
 }
 
-// Settle carries MADs between NIC and connection manager, and hands on what the
-// NIC has to report.
+// Settle implements drive.Engine. It exchanges MADs between NIC and connection manager, and
+// delivers completion events.
 func (d *Device) Settle(now mono.Time) {
 	d.cm.exchangeMADs(now)
 	d.DeliverCompletionEvents()
 }
 
-// Release lets packets go that the NIC keeps back.
+// Release implements drive.DelayingEngine.
 func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
 
-// StrictDeadline is the next deadline but for those that may be missed a little.
+// StrictDeadline implements drive.DelayingEngine.
 func (d *Device) StrictDeadline() mono.Time {
 	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
-// Output fills ds with what is to be sent.
+// Output implements drive.Engine.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	if d.wireDefects != nil {
 		return d.wireDefects.Output(now, ds)
@@ -85,7 +85,7 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	return d.nic.Output(now, ds)
 }
 
-// hooks are what the parts that all providers share have to know of this one.
+// hooks returns the hooks of package device.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
 		QPHandle:      func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*qpState).handles[0] },
@@ -95,15 +95,15 @@ func (d *Device) hooks() device.Hooks {
 	}
 }
 
-// payAcks sends the ACKs that are held back: a QP that is taken down has
-// acknowledged what the program has answered.
+// sendDelayedAcks sends ACKs that the NIC delays: a QP that is destroyed has acknowledged
+// what the application received.
 func (d *Device) sendDelayedAcks() {
 	if d.nic.ReleaseAcks() {
 		d.Driver().Pump()
 	}
 }
 
-// observer is a Device as it hears of its port.
+// portObserver is a Device as a link.PortObserver.
 type portObserver Device
 
 // LinkChanged implements link.PortObserver.
@@ -116,12 +116,12 @@ func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	}
 }
 
-// Info names the device.
+// Info implements verbs.Context.
 func (d *Device) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "softroce", Transport: verbs.TransportIB, GUID: d.cfg.NIC.GUID}
 }
 
-// QueryDevice returns what the device can do.
+// QueryDevice implements verbs.Context.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	if err := d.CheckOpen("query_device"); err != nil {
 		return verbs.DeviceAttr{}, err
@@ -134,7 +134,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	return a, nil
 }
 
-// QueryPort describes the port.
+// QueryPort implements verbs.Context.
 func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	if err := d.CheckPort("query_port", port); err != nil {
 		return a, err
@@ -146,8 +146,7 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 	return a, err
 }
 
-// QueryGID returns an entry of the GID table. That of an address which was taken
-// away is empty.
+// QueryGID implements verbs.Context. The entry of a removed address is empty.
 func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	if err := d.CheckPort("query_gid", port); err != nil {
 		return e, err
@@ -163,7 +162,7 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	return e, err
 }
 
-// QueryPKey returns an entry of the partition table.
+// QueryPKey implements verbs.Context.
 func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	if err := d.CheckPort("query_pkey", port); err != nil {
 		return 0, err
@@ -175,8 +174,7 @@ func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	return table[index], nil
 }
 
-// Counters returns what NIC and connection manager have counted, the latter
-// under names that begin with cm_.
+// Counters returns the counters of the NIC and of the connection manager (cm_).
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()
@@ -187,7 +185,7 @@ func (d *Device) Counters() []verbs.Counter {
 // CM returns the connection manager.
 func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
 
-// Close closes the device and its link. Calls that wait return ErrClosed.
+// Close closes the device and its link. Blocked calls return ErrClosed.
 func (d *Device) Close() error {
 	if !d.Shutdown(d.sendDelayedAcks) {
 		return nil

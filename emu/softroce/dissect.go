@@ -11,13 +11,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// Dissector lets impairments single RoCEv2 packets out, by destination QP and
-// PSN, and change their fields with the ICRC put right again.
+// Dissector lets impairments select RoCEv2 packets by destination QP and PSN, and change
+// their fields with a correct ICRC.
 type Dissector struct{}
 
 var _ impair.Dissector = Dissector{}
 
-// Dissect reads the destination QP and the PSN.
+// Dissect returns the destination QP and the PSN.
 func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	if len(payload) < wire.BTHLen+wire.ICRCLen {
 		return 0, 0, false
@@ -27,10 +27,9 @@ func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	return impair.Flow(qpn), psn, true
 }
 
-// field is a part of a packet that can be set: bits of the big-endian number
-// that size bytes at offset make up.
+// field is a header field: bits of the big-endian number of size bytes at offset.
 type field struct {
-	header       wire.HeaderSet // 0: the BTH
+	header       wire.HeaderSet // 0 for the BTH
 	offset, size int
 	shift, bits  uint
 }
@@ -65,7 +64,7 @@ var fields = map[string]field{
 	"atomiceth.compare": {header: wire.HasAtomicETH, offset: 20, size: 8, bits: 64},
 }
 
-// FieldNames lists the fields that SetField knows.
+// FieldNames lists the fields of SetField.
 func FieldNames() []string {
 	names := make([]string, 0, len(fields))
 	for n := range fields { //layers:ordered sorted below
@@ -75,7 +74,7 @@ func FieldNames() []string {
 	return names
 }
 
-// SetField gives a field a value and seals the packet again.
+// SetField sets a field and updates the ICRC.
 func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	f, ok := fields[name]
 	if !ok {
@@ -108,7 +107,7 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	return nil
 }
 
-// put replaces the field's bits in b.
+// putBits sets the field's bits in b.
 func putBits(b []byte, f field, value uint64) {
 	var old uint64
 	for _, v := range b {

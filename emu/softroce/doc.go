@@ -1,10 +1,9 @@
-// Package softroce is a verbs provider that speaks RoCEv2 in user space, on a
-// simulated link or on a UDP socket. It joins the pure parts (engine, the NIC;
-// cm, its connection manager) to a driver, and gives them the shape of package
-// verbs. What the protocol demands is decided in those parts, not here.
+// Package softroce is a verbs provider that implements RoCEv2 in user space, on a
+// simulated link or on a UDP socket. It implements the interfaces of package verbs with a
+// driver and the protocol packages engine (the NIC) and cm (the connection manager), and
+// contains no protocol itself.
 //
-// A Device may be used from several goroutines; in a simulated world, from the
-// world's programs.
+// A Device is safe for concurrent use; in a simulated world, by the programs of the world.
 package softroce
 
 import (
@@ -32,39 +31,38 @@ type Defects = engine.Defects
 
 // Config describes a device. Addrs is required, the rest has defaults.
 type Config struct {
-	// Name is what the device is listed as; "softroce0" by default.
+	// Name is the device name; "softroce0" by default.
 	Name string
-	// Addrs become the GID table, in this order.
+	// Addrs are the addresses of the GID table, in this order.
 	Addrs []netip.Addr
-	// V1Addrs follow them as GIDs of RoCEv1, which are listed and carry nothing.
+	// V1Addrs follow them as GIDs of type RoCEv1, which cannot be used.
 	V1Addrs []netip.Addr
-	// NIC configures the engine. GIDs, Link and LinkMTU are filled in; KeySecret is if
-	// zero: by chance in real time, by the seed in a simulated world.
+	// NIC configures the engine. GIDs, Link and LinkMTU are set here. KeySecret is drawn at
+	// random if zero, in a simulated world from the seed.
 	NIC engine.Config
-	// CM configures the connection manager. CAGUID is filled in if zero.
+	// CM configures the connection manager. CAGUID is set here if zero.
 	CM cm.Config
-	// Defects are what is wrong with the device's packets.
+	// Defects are defects of the packets that the device sends and receives.
 	Defects rocewire.Defects
-	// Decorate, if not nil, is what OnUDP puts around its socket: a capture, say.
+	// Decorate, if not nil, wraps the socket of OnUDP, for instance with a capture.
 	Decorate func(link.Waiter) link.Waiter
-	// Costs is what verb calls take in a simulated world; zero for the defaults.
+	// Costs is the processor time of verb calls in a simulated world; the defaults if zero.
 	Costs Costs
 }
 
 // Costs is the processor time of verb calls in a simulated world.
 type Costs = simdrive.Costs
 
-// startTime is the time at which real devices are opened. It is not zero, so
-// that a time can be told from one never set.
+// startTime is the time at which devices in real time are opened. Zero means that a time is
+// not set.
 const startTime mono.Time = 1
 
-// wakeSlack is by how much a thread is late that sleeps until the next packet may
-// leave: the kernel's timer slack, 50 µs, and about as long until it runs. At rates
-// at which packets are closer than that a sender that could not catch up would send
-// one for each sleep.
+// wakeSlack is how late a thread wakes that sleeps until the next packet may be sent: the
+// kernel's timer slack of 50 µs, and the scheduling latency. Without it a paced sender would
+// send one packet per sleep.
 const wakeSlack = 100 * time.Microsecond
 
-// InWorld opens a device in a simulated world. l is port or a decorator of it.
+// InWorld opens a device in a simulated world. l is port or a wrapper of it.
 func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -80,8 +78,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 	})
 }
 
-// OnLink opens a device in real time on a link that is already open. The
-// device closes the link.
+// OnLink opens a device in real time on an open link, which the device closes.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
 		cfg.NIC.KeySecret = drive.NewSecret()
@@ -92,9 +89,9 @@ func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	})
 }
 
-// OnUDP opens a device in real time on UDP sockets of the calling thread's
-// network namespace, bound to the RoCEv2 port of the first address. sock sets
-// what it likes of the socket; Local and PatchIPID are filled in.
+// OnUDP opens a device in real time on UDP sockets in the calling thread's network
+// namespace, bound to the RoCEv2 port of its only address. sock configures the socket;
+// OnUDP sets the fields that RoCEv2 needs.
 func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) != 1 {
 		return nil, fmt.Errorf("softroce: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
@@ -102,8 +99,8 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	sock.Local = netip.AddrPortFrom(cfg.Addrs[0], wire.Port)
 	sock.PatchIPID = patchIPID
 	sock.DropFragmentable = true
-	sock.TClass |= link.ECT0       // which all but congestion news carry
-	sock.SeparateSourcePort = true // in RoCEv2 nobody sends to a source port
+	sock.TClass |= link.ECT0       // of all packets but CNPs
+	sock.SeparateSourcePort = true // RoCEv2 peers do not answer to the source port
 	s, err := udplink.Open(sock)
 	if err != nil {
 		return nil, fmt.Errorf("softroce: %w", err)
@@ -124,21 +121,20 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// windowFor is how many packets a requester may have under way: no more than a
-// socket can queue that got as large a buffer as ours, for the peer's most likely
-// did. What the kernel does not grant an ordinary user (net.core.rmem_max) would
-// else be lost again and again. The kernel counts up to twice what a packet holds.
+// windowPackets is how many packets a requester may have in flight: as many as the peer's
+// receive buffer holds, if it is as large as ours. Without privilege the buffer may be small
+// (net.core.rmem_max), and a larger window would lose packets. The kernel accounts up to
+// twice the size of a packet.
 func windowPackets(i udplink.Info) int {
 	packet := min(i.MTU, wire.MaxPacketLen)
-	return min(max(i.RecvBufBytes/(2*packet), leastWindow), mostWindow)
+	return min(max(i.RecvBufBytes/(2*packet), minWindow), maxWindow)
 }
 
-// A window keeps the way filled while an acknowledgement comes back.
-const leastWindow, mostWindow = 16, 256
+// Limits of windowPackets.
+const minWindow, maxWindow = 16, 256
 
-// fixID makes a packet that was sealed for IPv4 identification 0 right for id,
-// and the other way round. The CRC is linear, so that the difference depends on
-// the length alone.
+// patchIPID changes the ICRC of a packet from IPv4 identification 0 to id, or back. The CRC
+// is linear: the difference depends only on id and the length.
 func patchIPID(payload []byte, id uint16) {
 	delta := wire.IDDelta(id, len(payload))
 	tail := payload[len(payload)-wire.ICRCLen:]
@@ -147,7 +143,7 @@ func patchIPID(payload []byte, id uint16) {
 	}
 }
 
-// open builds a device and starts its driver.
+// open creates a device and starts its driver.
 func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softroce0"
@@ -180,7 +176,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	return d, nil
 }
 
-// gidTable lists the device's addresses.
+// gidTable returns the GID table of a configuration.
 func gidTable(cfg *Config) []verbs.GIDEntry {
 	table := engine.RoCEv2GIDs(append(cfg.Addrs[:len(cfg.Addrs):len(cfg.Addrs)], cfg.V1Addrs...)...)
 	for i := range cfg.V1Addrs {
@@ -189,7 +185,7 @@ func gidTable(cfg *Config) []verbs.GIDEntry {
 	return table
 }
 
-// guidOf makes a GUID of an address, with the bit set that says it is made up.
+// guidFromAddr derives a GUID from an address, with the locally administered bit set.
 func guidFromAddr(a netip.Addr) uint64 {
 	b := a.As16()
 	guid := uint64(0x02) << 56

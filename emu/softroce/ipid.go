@@ -5,9 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// FindIPID finds the IPv4 identification of a RoCEv2 packet that came over a link
-// which does not see it: the one for which the packet's ICRC is right. ok is false
-// where there is none, or d is no RoCEv2 packet.
+// FindIPID returns the IPv4 identification for which the ICRC of a received RoCEv2 packet is
+// right, for links that do not see it. ok is false if there is none, or if d is not a RoCEv2
+// packet.
 func FindIPID(d *link.Datagram) (id uint16, ok bool) {
 	if d.Dst.Port() != wire.Port || !d.Is4() {
 		return 0, false

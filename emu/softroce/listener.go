@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// listener is a verbs.Listener.
+// listener implements verbs.Listener.
 type listener struct {
 	m      *manager
 	id     cm.ListenID
@@ -22,7 +22,7 @@ type listener struct {
 	closed bool
 }
 
-// Listen waits for requests to addr.
+// Listen implements verbs.CM.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l := &listener{m: m}
 	err := m.d.Control("listen", func() error {
@@ -85,7 +85,7 @@ func (l *listener) Close() error {
 	})
 }
 
-// request is a verbs.ConnRequest.
+// request implements verbs.ConnRequest.
 type request struct {
 	m *manager
 	e cm.Event
@@ -149,7 +149,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 	return c, nil
 }
 
-// connect answers the request and waits until the peer is ready.
+// connect sends the REP and waits for the RTU.
 func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
 	m, req := r.m, r.e.Request
 	c := &connection{

@@ -16,8 +16,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// manager is the device's verbs.CM: it carries MADs between agent and NIC, and
-// takes queue pairs through their states as the agent's events call for.
+// manager implements verbs.CM: it exchanges MADs between the cm.Agent and the NIC, and moves
+// queue pairs through their states as the events of the agent require.
 type manager struct {
 	d           *Device
 	agent       *cm.Agent
@@ -25,10 +25,10 @@ type manager struct {
 	listeners   map[cm.ListenID]*listener
 	nextPort    uint16
 	psnSeed     uint64
-	agentActive bool // the agent may have something to say
+	agentActive bool // the agent may have events or MADs
 }
 
-// Values that rdma_cm uses on RoCE, and we with it.
+// Values of rdma_cm on RoCE.
 const (
 	firstEphemeralPort = 49152
 	connAckTimeout     = 17
@@ -46,7 +46,7 @@ func (m *manager) init(d *Device, cfg cm.Config) {
 	m.psnSeed = cfg.CAGUID
 }
 
-// act returns the agent for a call after which it may have something to say.
+// callAgent returns the agent for a call that may cause events or MADs.
 func (m *manager) callAgent() *cm.Agent {
 	m.agentActive = true
 	return m.agent
@@ -59,7 +59,7 @@ func (m *manager) tick(now mono.Time) {
 	}
 }
 
-// exchange moves MADs both ways and handles what they caused.
+// exchangeMADs passes MADs between NIC and agent, and handles the agent's events.
 func (m *manager) exchangeMADs(now mono.Time) {
 	for m.d.nic.MADs() > 0 {
 		in, _ := m.d.nic.NextMAD()
@@ -85,19 +85,19 @@ func (m *manager) exchangeMADs(now mono.Time) {
 	}
 }
 
-// observe looks at the NIC's events for what concerns connections: data that
-// overtook the message which makes a connection complete.
+// onNICEvent tells the agent that data arrived on a connection before its RTU
+// (communication established).
 func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	if e.Type != verbs.EventCommEst {
 		return
 	}
 	if c := e.QP.(*engine.QP).Owner.(*qpState).conn; c != nil {
-		// An agent that knows better already needs no telling.
+		// It fails if the RTU has arrived meanwhile.
 		_ = m.callAgent().Established(now, c.id)
 	}
 }
 
-// handle acts on an event of the agent's.
+// handleEvent handles an event of the agent.
 func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	switch e.Kind {
 	case cm.EventRequest, cm.EventSIDRRequest:
@@ -119,7 +119,7 @@ func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	}
 }
 
-// request puts a request into its listener's queue.
+// queueRequest adds a request to its listener's queue.
 func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	id := cm.ListenID(0)
 	if e.Request != nil {
@@ -129,14 +129,14 @@ func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	}
 	l := m.listeners[id]
 	if l == nil {
-		_ = m.callAgent().Close(now, e.Conn) // closed since; the peer is told
+		_ = m.callAgent().Close(now, e.Conn) // the listener was closed; rejects the request
 		return
 	}
 	l.queue = append(l.queue, *e)
 	l.cond.Notify()
 }
 
-// drop lets go of a connection that was not made, or whose queue pair is gone.
+// closeConn closes a connection that failed, or whose queue pair is destroyed.
 func (m *manager) closeConn(c *connection) {
 	_ = m.callAgent().Close(m.d.Driver().Now(), c.id)
 	delete(m.conns, c.id)
@@ -147,12 +147,13 @@ func (m *manager) closeConn(c *connection) {
 	c.cond.Notify()
 }
 
-// startPSN returns a first PSN: different every time, the same in every run.
+// startPSN returns an initial PSN: another one each time, and the same ones in each run.
 func (m *manager) startPSN() uint32 {
 	m.psnSeed = m.psnSeed*6364136223846793005 + 1442695040888963407
 	return uint32(m.psnSeed >> 40)
 }
 
+// ephemeralPort returns the next source port.
 func (m *manager) ephemeralPort() uint16 {
 	p := m.nextPort
 	if m.nextPort++; m.nextPort == 0 {
@@ -161,17 +162,17 @@ func (m *manager) ephemeralPort() uint16 {
 	return p
 }
 
-// local chooses our address towards a peer.
+// localAddr returns the local address for a peer, with its GID index.
 func (m *manager) localAddr(peer netip.Addr) (netip.Addr, uint8, error) {
 	for i, g := range m.d.nic.Config().GIDs {
 		if g.Type == verbs.GIDTypeRoCEv2 && g.GID.Addr().Is4() == peer.Is4() {
 			return g.GID.Addr(), uint8(i), nil
 		}
 	}
-	return netip.Addr{}, 0, fmt.Errorf("%w: no address of the device's reaches %v", verbs.ErrNotFound, peer)
+	return netip.Addr{}, 0, fmt.Errorf("%w: the device has no address of the family of %v", verbs.ErrNotFound, peer)
 }
 
-// gidIndex finds the GID table entry of one of our addresses.
+// gidIndex returns the GID index of a local address.
 func (m *manager) gidIndex(local netip.Addr) uint8 {
 	for i, g := range m.d.nic.Config().GIDs {
 		if g.GID.Addr() == local {
@@ -181,7 +182,7 @@ func (m *manager) gidIndex(local netip.Addr) uint8 {
 	return 0
 }
 
-// Connect connects qp to the listener at addr.
+// Connect implements verbs.CM.
 func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
 	if err := m.d.Enter(op, drive.CallControl); err != nil {
@@ -203,7 +204,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	return c, nil
 }
 
-// begin sends the request for a connection.
+// sendRequest sends the REQ of a connection.
 func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnParam) (*connection, error) {
 	local, index, err := m.localAddr(addr.Addr())
 	if err != nil {
@@ -234,7 +235,7 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 	return c, nil
 }
 
-// Resolve asks the listener at addr for its datagram QP.
+// Resolve implements verbs.CM. It sends a SIDR_REQ.
 func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
 	const op = "resolve"
 	if err := m.d.Enter(op, drive.CallControl); err != nil {
@@ -248,6 +249,7 @@ func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	return peer, nil
 }
 
+// resolve sends a SIDR_REQ and waits for the SIDR_REP.
 func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (peer verbs.DatagramPeer, err error) {
 	local, index, err := m.localAddr(addr.Addr())
 	if err != nil {
@@ -282,7 +284,7 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	}, nil
 }
 
-// connError names the peer in an error, and maps the agent's own errors.
+// connError adds the peer's address to an error, and maps errors of package cm.
 func connError(op string, addr netip.AddrPort, err error) error {
 	switch {
 	case errors.Is(err, cm.ErrParam), errors.Is(err, cm.ErrState), errors.Is(err, cm.ErrUnknown), errors.Is(err, mad.ErrTooLong):

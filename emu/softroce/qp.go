@@ -11,30 +11,30 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// pair is a queue pair. Only an XRC target has more than one handle.
+// qpState is a queue pair. Only an XRC target QP has more than one handle.
 type qpState struct {
 	dev     *Device
 	q       *engine.QP
 	srq     bool
-	conn    *connection // made by the connection manager, nil if none
+	conn    *connection // of the connection manager; nil if there is none
 	groups  device.McastGroups
-	handles []*queuePair // open ones, oldest first; the last to be closed stays
+	handles []*queuePair // open handles, oldest first; the last one stays after its Close
 }
 
-// queuePair is a verbs.QP: one handle to a queue pair.
+// queuePair implements verbs.QP: a handle of a queue pair.
 type queuePair struct {
 	device.Object
 	*qpState
 }
 
-// handle returns one more handle.
+// newHandle adds a handle.
 func (p *qpState) newHandle() *queuePair {
 	h := &queuePair{Object: device.Object{D: &p.dev.shared}, qpState: p}
 	p.handles = append(p.handles, h)
 	return h
 }
 
-// CreateQP makes a queue pair.
+// CreateQP implements verbs.Context.
 func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	const op = "create_qp"
 	cfg := engine.QPConfig{Type: in.Type, Caps: in.Caps, SignalAll: in.SignalAll}
@@ -64,10 +64,10 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	return h, nil
 }
 
-// OpenXRCD makes an XRC domain.
+// OpenXRCD implements verbs.Context.
 func (d *Device) OpenXRCD() (verbs.XRCD, error) { return device.OpenXRCD(&d.shared) }
 
-// OpenQP opens a further handle to an XRC target.
+// OpenQP implements verbs.Context. It adds a handle to an XRC target QP.
 func (d *Device) OpenQP(x verbs.XRCD, qpn verbs.QPN) (verbs.QP, error) {
 	const op = "open_qp"
 	var h *queuePair
@@ -127,7 +127,7 @@ func (q *queuePair) post(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// refs finds the engine's objects behind the handles in a work request.
+// resolveHandles returns the engine's objects for the handles in a work request.
 func (q *queuePair) resolveHandles(wr *verbs.SendWR) (r engine.Refs, err error) {
 	if wr.UD.AH != nil {
 		h, ok := wr.UD.AH.(*addressHandle)
@@ -144,11 +144,11 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// A receive sends nothing by itself: what is owed to the peer leaves with the
-	// packet that most likely follows. But one that is flushed at once completes.
+	// No Pump: delayed acknowledgements wait for the request that most likely follows. A
+	// receive that is flushed at once completes.
 	defer func() {
 		switch {
-		case q.dev.wireDefects != nil: // which may have kept a message for this receive
+		case q.dev.wireDefects != nil: // it may hold a message for this receive
 			q.dev.Driver().Pump()
 		case q.dev.nic.CompletionEvents() > 0:
 			q.dev.Settle(q.dev.Driver().Now())
@@ -163,17 +163,17 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// BindMW binds a type 1 window.
+// BindMW implements verbs.QP.
 func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	return q.Object.BindMW(mw, wrID, flags, info, q.post)
 }
 
-// AttachMulticast makes the QP a member in the NIC, and the port in the network.
+// AttachMulticast implements verbs.QP.
 func (q *queuePair) AttachMulticast(group verbs.GID) error {
 	return q.groups.Attach(&q.Object, q.dev.link, group, q.attach, q.detach)
 }
 
-// DetachMulticast undoes AttachMulticast, all or nothing.
+// DetachMulticast implements verbs.QP.
 func (q *queuePair) DetachMulticast(group verbs.GID) error {
 	return q.groups.Detach(&q.Object, q.dev.link, group, q.detach)
 }
@@ -181,7 +181,7 @@ func (q *queuePair) DetachMulticast(group verbs.GID) error {
 func (q *queuePair) attach(group netip.Addr) error { return q.dev.nic.Attach(q.q, group) }
 func (q *queuePair) detach(group netip.Addr) error { return q.dev.nic.Detach(q.q, group) }
 
-// Close closes the handle, and with the last one the queue pair.
+// Close closes the handle. The last one destroys the queue pair.
 func (q *queuePair) Close() error {
 	return q.Destroy("destroy_qp", func() error {
 		if err := q.dev.nic.DestroyQP(q.q); err != nil {

@@ -19,7 +19,7 @@ func TestTheWindowFitsTheSocket(t *testing.T) {
 		}
 	}
 	d := loopback(t, "127.71.0.9", udplink.Config{RecvBufBytes: 100_000})
-	if w := d.nic.Config().WindowPackets; w >= 50 || w < leastWindow {
+	if w := d.nic.Config().WindowPackets; w >= 50 || w < minWindow {
 		t.Errorf("a device with a small buffer has a window of %d packets", w)
 	}
 }

@@ -70,6 +70,7 @@ func (b *Bench) recv(t *testing.T) (all []link.Datagram) {
 	}
 }
 
+// emptyLink: a new link has no datagrams.
 func emptyLink(t *testing.T, b Bench) {
 	if got := b.recv(t); len(got) != 0 {
 		t.Fatalf("%d datagrams received, want none", len(got))
@@ -79,6 +80,7 @@ func emptyLink(t *testing.T, b Bench) {
 	}
 }
 
+// inOrder: datagrams arrive whole and in order.
 func inOrder(t *testing.T, b Bench) {
 	ds := make([]link.Datagram, 0, 20)
 	for i := range 20 {
@@ -99,6 +101,7 @@ func inOrder(t *testing.T, b Bench) {
 	}
 }
 
+// reusedBuffer: the sender may reuse its buffer.
 func reusedBuffer(t *testing.T, b Bench) {
 	buf := []byte("first")
 	b.send(t, b.datagram(buf))
@@ -108,6 +111,7 @@ func reusedBuffer(t *testing.T, b Bench) {
 	}
 }
 
+// headers: headers arrive as Features says.
 func headers(t *testing.T, b Bench) {
 	d := b.datagram([]byte("headers"))
 	d.TClass, d.HopLimit, d.IPID = 0b101_10, 17, 0x1234
@@ -141,6 +145,7 @@ func (b *Bench) payloadMax() int {
 	return b.A.MTU() - d.IPBytes()
 }
 
+// exceedsMTU: a datagram beyond the MTU is taken and lost.
 func exceedsMTU(t *testing.T, b Bench) {
 	b.send(t, b.datagram(make([]byte, b.payloadMax()+1)), b.datagram([]byte("next")))
 	if got := b.recv(t); len(got) != 1 || string(got[0].Payload) != "next" {
@@ -148,6 +153,7 @@ func exceedsMTU(t *testing.T, b Bench) {
 	}
 }
 
+// fullMTU: a datagram of the MTU arrives.
 func fullMTU(t *testing.T, b Bench) {
 	b.send(t, b.datagram(make([]byte, b.payloadMax())))
 	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != b.payloadMax() {
@@ -155,6 +161,7 @@ func fullMTU(t *testing.T, b Bench) {
 	}
 }
 
+// emptyPayload: an empty datagram arrives.
 func emptyPayload(t *testing.T, b Bench) {
 	b.send(t, b.datagram(nil))
 	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != 0 {
@@ -162,6 +169,7 @@ func emptyPayload(t *testing.T, b Bench) {
 	}
 }
 
+// closedLink: a closed link returns ErrClosed.
 func closedLink(t *testing.T, b Bench) {
 	if err := b.A.Close(); err != nil {
 		t.Fatalf("Close: %v", err)

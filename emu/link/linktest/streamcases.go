@@ -16,6 +16,7 @@ func pattern(n int) []byte {
 	return b
 }
 
+// addresses: a stream has its addresses and a segment size.
 func (s *streamTest) addresses() {
 	l := s.listen(0)
 	if l.Addr().Addr() != s.AddrB || l.Addr().Port() == 0 {
@@ -38,6 +39,7 @@ func (s *streamTest) addresses() {
 	}
 }
 
+// bothWays: bytes arrive whole and in order both ways.
 func (s *streamTest) bothWays() {
 	d, a := s.pair()
 	for _, w := range []struct{ from, to link.StreamLink }{{d, a}, {a, d}} {
@@ -55,6 +57,7 @@ func (s *streamTest) bothWays() {
 	}
 }
 
+// vectors: Writev writes the buffers in order.
 func (s *streamTest) vectors() {
 	d, a := s.pair()
 	want := pattern(30_000)
@@ -88,6 +91,7 @@ func (s *streamTest) vectors() {
 	}
 }
 
+// writerBuffer: the writer may reuse its buffer.
 func (s *streamTest) writerBuffer() {
 	d, a := s.pair()
 	buf := []byte("first")
@@ -98,6 +102,7 @@ func (s *streamTest) writerBuffer() {
 	}
 }
 
+// smallReads: reads of any size return the bytes in order.
 func (s *streamTest) smallReads() {
 	d, a := s.pair()
 	want := pattern(3000)
@@ -111,6 +116,7 @@ func (s *streamTest) smallReads() {
 	}
 }
 
+// full: a full stream takes less and is writable again later.
 func (s *streamTest) full() {
 	d, a := s.pair()
 	chunk := pattern(1 << 20)
@@ -163,6 +169,7 @@ func (s *streamTest) full() {
 	s.read(a, sent-read+4)
 }
 
+// cork: a write with more is sent by the next write.
 func (s *streamTest) cork() {
 	d, a := s.pair()
 	for i := range 3 {

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
+// refused: a dial without listener is refused.
 func (s *streamTest) refused() {
 	l := s.listen(0)
 	addr := l.Addr()
@@ -32,6 +33,7 @@ func (s *streamTest) refused() {
 	}
 }
 
+// halfClose: CloseWrite leaves the other direction open.
 func (s *streamTest) halfClose() {
 	d, a := s.pair()
 	if err := d.CloseWrite(s.now); err != nil {
@@ -50,6 +52,7 @@ func (s *streamTest) halfClose() {
 	}
 }
 
+// endBehindBytes: EOF follows the bytes.
 func (s *streamTest) endBehindBytes() {
 	d, a := s.pair()
 	want := pattern(40_000)
@@ -63,6 +66,7 @@ func (s *streamTest) endBehindBytes() {
 	s.expectEOF(a)
 }
 
+// bothEnd: a stream that has ended frees its ID.
 func (s *streamTest) bothEnd() {
 	l := s.listen(0)
 	var first link.StreamID
@@ -84,6 +88,7 @@ func (s *streamTest) bothEnd() {
 	}
 }
 
+// abort: Abort resets the stream at both ends.
 func (s *streamTest) abort() {
 	for i := range 2 {
 		d, a := s.pair()
@@ -106,6 +111,7 @@ func (s *streamTest) abort() {
 	}
 }
 
+// bytesBeforeReset: bytes before a reset can be read.
 func (s *streamTest) bytesBeforeReset() {
 	d, a := s.pair()
 	s.write(d, []byte("last bytes"))
@@ -124,6 +130,7 @@ func (s *streamTest) bytesBeforeReset() {
 	}
 }
 
+// abortEarly: a stream can be aborted before it is connected.
 func (s *streamTest) abortEarly() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
@@ -136,6 +143,7 @@ func (s *streamTest) abortEarly() {
 	}
 }
 
+// closeEarly: CloseWrite before the stream is connected takes effect later.
 func (s *streamTest) closeEarly() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
@@ -151,6 +159,7 @@ func (s *streamTest) closeEarly() {
 	}
 }
 
+// anyAddress: a listener can have any port and any address.
 func (s *streamTest) anyAddress() {
 	unspecified := netip.IPv6Unspecified()
 	if s.AddrB.Is4() {
@@ -174,6 +183,7 @@ func (s *streamTest) anyAddress() {
 	}
 }
 
+// inUse: two listeners cannot share an address.
 func (s *streamTest) inUse() {
 	l := s.listen(0)
 	if _, err := s.B.Listen(l.Addr(), 1); !errors.Is(err, link.ErrAddrInUse) {
@@ -191,6 +201,7 @@ func (s *streamTest) inUse() {
 	}
 }
 
+// closedListener: a closed listener refuses, and its accepted streams stay open.
 func (s *streamTest) closedListener() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
@@ -206,6 +217,7 @@ func (s *streamTest) closedListener() {
 	s.expectEnd(s.dial(l.Addr()), link.ErrRefused)
 }
 
+// neverAccepted: closing a listener resets streams that were not accepted.
 func (s *streamTest) neverAccepted() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
@@ -216,6 +228,7 @@ func (s *streamTest) neverAccepted() {
 	s.expectEnd(d, link.ErrReset)
 }
 
+// many: Ready reports the right one of many streams.
 func (s *streamTest) many() {
 	l := s.listen(0)
 	const count = 12
@@ -264,6 +277,7 @@ func (s *streamTest) many() {
 	}
 }
 
+// closedNet: closing a net aborts all streams but those after CloseWrite.
 func (s *streamTest) closedNet() {
 	l := s.listen(0)
 	kept, broken := s.dial(l.Addr()), s.dial(l.Addr())
@@ -301,6 +315,7 @@ func (s *streamTest) closedNet() {
 	s.B.Close()
 }
 
+// invalidArguments: invalid arguments are errors.
 func (s *streamTest) invalidArguments() {
 	if _, err := s.B.Listen(netip.AddrPortFrom(s.AddrB, 0), 0); err == nil {
 		s.Error("listened with no backlog")
