@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What an APR carries beside its status.
+// Field lengths of an APR.
 const (
 	APRInfoLen    = 72
 	APRPrivateLen = 148

@@ -2,7 +2,7 @@ package mad
 
 import "fmt"
 
-// Attr is a MAD's attribute ID: which message it is.
+// Attr is the attribute ID of a MAD: its message type.
 type Attr uint16
 
 // The messages of the connection management class.
@@ -19,7 +19,7 @@ const (
 	AttrLAP     Attr = 0x19
 	AttrAPR     Attr = 0x1A
 
-	// NumAttrs is how many there are, AttrREQ being the first.
+	// NumAttrs is the number of messages, from AttrREQ on.
 	NumAttrs = 11
 )
 
@@ -27,8 +27,7 @@ var attrNames = [NumAttrs]string{
 	"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "LAP", "APR",
 }
 
-// Index returns a's place among the class's messages, from 0, and whether a is
-// one of them.
+// Index returns the index of a among the messages of the class; false if a is none of them.
 func (a Attr) Index() (int, bool) {
 	i := int(a) - int(AttrREQ)
 	return i, i >= 0 && i < NumAttrs
@@ -42,11 +41,11 @@ func (a Attr) String() string {
 	return fmt.Sprintf("attribute %#04x", uint16(a))
 }
 
-// About says which message an MRA delays or a REJ refuses.
+// About is the message that an MRA or a REJ refers to.
 type About uint8
 
-// What a REJ or an MRA is about. AboutOther is a LAP in an MRA, and in a REJ
-// none in particular: the whole connection.
+// Messages that a REJ or an MRA refers to. AboutOther is a LAP in an MRA, and no particular
+// message in a REJ.
 const (
 	AboutREQ   About = 0
 	AboutREP   About = 1

@@ -2,10 +2,10 @@ package mad
 
 import "encoding/binary"
 
-// DREPPrivateLen is how much private data a DREP carries.
+// DREPPrivateLen is the length of the private data of a DREP.
 const DREPPrivateLen = 224
 
-// DREP answers a DREQ: the connection is over on this side too.
+// DREP is the reply to a DREQ.
 type DREP struct {
 	LocalCommID, RemoteCommID uint32
 	PrivateData               [DREPPrivateLen]byte

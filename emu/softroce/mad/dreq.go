@@ -2,10 +2,10 @@ package mad
 
 import "encoding/binary"
 
-// DREQPrivateLen is how much private data a DREQ carries.
+// DREQPrivateLen is the length of the private data of a DREQ.
 const DREQPrivateLen = 220
 
-// DREQ asks for the end of a connection.
+// DREQ requests to disconnect.
 type DREQ struct {
 	LocalCommID, RemoteCommID uint32
 	RemoteQPN                 uint32 // 24 bits: the receiver's queue pair

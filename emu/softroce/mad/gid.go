@@ -14,7 +14,7 @@ func GIDOf(a netip.Addr) GID {
 	return a.As16()
 }
 
-// Addr returns g as the IP address it stands for.
+// Addr returns the IP address of g.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
 // String prints g as an IP address.

@@ -13,7 +13,7 @@ const (
 	BodyLen   = Len - HeaderLen
 )
 
-// What every connection management MAD says in its first four bytes.
+// The first four bytes of every communication management MAD.
 const (
 	BaseVersion    = 1
 	ClassCM        = 0x07
@@ -21,8 +21,8 @@ const (
 	MethodSend     = 0x03
 )
 
-// ErrShort is what errors.Is finds when a MAD or a part of it is cut off.
-var ErrShort = errors.New("cut short")
+// ErrShort: a MAD or a part of it is too short.
+var ErrShort = errors.New("too short")
 
 // Header is the common MAD header.
 type Header struct {
@@ -32,7 +32,7 @@ type Header struct {
 	Method        uint8
 	Status        uint16
 	ClassSpecific uint16
-	TID           uint64 // transaction: an answer repeats the one it answers
+	TID           uint64 // transaction ID; a reply has that of its request
 	Attr          Attr
 	Modifier      uint32
 }

@@ -6,15 +6,15 @@ import (
 	"net/netip"
 )
 
-// IPHeaderLen is how much of the private data of a REQ or SIDR_REQ for an IP
-// service belongs to rdma_cm.
+// IPHeaderLen is the length of rdma_cm's header in the private data of a REQ or SIDR_REQ for
+// an IP service.
 const IPHeaderLen = 36
 
-// IPHeaderVersion is the only version of IPHeader there is.
+// IPHeaderVersion is the only version of IPHeader.
 const IPHeaderVersion uint8 = 0
 
-// IPHeader is what rdma_cm puts in front of the caller's private data so that
-// the other side learns which IP addresses and port are speaking.
+// IPHeader is the header of rdma_cm before the application's private data: the IP addresses
+// and the source port of the connection.
 type IPHeader struct {
 	Version   uint8
 	IPVersion uint8 // 4 bits: 4 or 6
@@ -23,8 +23,7 @@ type IPHeader struct {
 	Src, Dst [16]byte
 }
 
-// NewIPHeader returns the header for a conversation between two addresses of
-// one family.
+// NewIPHeader returns the header for two addresses of one family.
 func NewIPHeader(src, dst netip.Addr, srcPort uint16) IPHeader {
 	h := IPHeader{Version: IPHeaderVersion, IPVersion: 6, SrcPort: srcPort}
 	if src.Is4() {
@@ -42,7 +41,7 @@ func NewIPHeader(src, dst netip.Addr, srcPort uint16) IPHeader {
 // neither 4 nor 6.
 func (h *IPHeader) SrcAddr() netip.Addr { return h.addr(h.Src) }
 
-// DstAddr returns the destination address, likewise.
+// DstAddr returns the destination address, or the zero Addr as SrcAddr does.
 func (h *IPHeader) DstAddr() netip.Addr { return h.addr(h.Dst) }
 
 func (h *IPHeader) addr(b [16]byte) netip.Addr {
@@ -63,8 +62,8 @@ func (h *IPHeader) Append(b []byte) []byte {
 	return append(b, h.Dst[:]...)
 }
 
-// Parse decodes h from the front of b and returns the bytes that follow: the
-// caller's own private data.
+// Parse decodes h from the front of b and returns the bytes that follow: the application's
+// private data.
 func (h *IPHeader) Parse(b []byte) (rest []byte, err error) {
 	if len(b) < IPHeaderLen {
 		return nil, fmt.Errorf("rdma_cm header: %w: %d of %d bytes", ErrShort, len(b), IPHeaderLen)

@@ -2,7 +2,7 @@ package mad
 
 import "encoding/binary"
 
-// LAPPrivateLen is how much private data a LAP carries.
+// LAPPrivateLen is the length of the private data of a LAP.
 const LAPPrivateLen = 168
 
 // LAP proposes an alternate path for an established connection.

@@ -2,14 +2,14 @@ package mad
 
 import "encoding/binary"
 
-// MRAPrivateLen is how much private data an MRA carries.
+// MRAPrivateLen is the length of the private data of an MRA.
 const MRAPrivateLen = 222
 
-// MRA says that a message arrived and that its answer will take a while.
+// MRA acknowledges a message whose reply will take longer.
 type MRA struct {
 	LocalCommID, RemoteCommID uint32
 	About                     About // 2 bits
-	ServiceTimeout            uint8 // 5 bits: how long the answer may take now
+	ServiceTimeout            uint8 // 5 bits: how long the reply may take
 	PrivateData               [MRAPrivateLen]byte
 }
 

@@ -2,14 +2,12 @@ package mad
 
 import "encoding/binary"
 
-// LIDNone is what a RoCEv2 sender puts into LID fields, which have no meaning
-// there and which a receiver ignores.
+// LIDNone is the value of LID fields in RoCEv2, which receivers ignore.
 const LIDNone uint16 = 0xFFFF
 
 const pathLen = 44
 
-// Path is one path of a connection as its requester sees it: local is the
-// sender of the message.
+// Path is a path of a connection. Local is the sender of the message.
 type Path struct {
 	LocalLID, RemoteLID uint16
 	LocalGID, RemoteGID GID
@@ -22,8 +20,7 @@ type Path struct {
 	AckTimeout          uint8 // 5 bits: local ACK timeout, a code for Timeout
 }
 
-// put and get are the layout that REQ uses; LAP orders the last eight bytes
-// differently.
+// put encodes p in the layout of REQ. LAP orders the last eight bytes differently.
 func (p *Path) put(b []byte) {
 	p.putAddrs(b)
 	binary.BigEndian.PutUint32(b[36:], p.FlowLabel<<12|uint32(p.Rate&0x3F))

@@ -2,11 +2,11 @@ package mad
 
 import "fmt"
 
-// Reason is why a REJ was sent.
+// Reason is the reason of a REJ.
 type Reason uint16
 
-// Reject reasons. ReasonPrimaryLID and ReasonAlternateLID must not be sent on
-// RoCEv2, where LIDs mean nothing; they are here to be recognised.
+// Reject reasons. ReasonPrimaryLID and ReasonAlternateLID must not be sent on RoCEv2, which
+// has no LIDs.
 const (
 	ReasonNoQP               Reason = 1
 	ReasonNoEEC              Reason = 2

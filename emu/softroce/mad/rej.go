@@ -2,20 +2,20 @@ package mad
 
 import "encoding/binary"
 
-// What a REJ carries beside its reason.
+// Field lengths of a REJ.
 const (
 	REJInfoLen    = 72
 	REJPrivateLen = 148
 )
 
-// REJ refuses a message, or gives a connection up.
+// REJ rejects a message or a connection.
 type REJ struct {
-	LocalCommID  uint32 // 0 where the sender made none
+	LocalCommID  uint32 // 0 if the sender has none
 	RemoteCommID uint32
 	About        About // 2 bits
-	InfoLen      uint8 // 7 bits: how much of Info counts
+	InfoLen      uint8 // 7 bits: valid bytes of Info
 	Reason       Reason
-	Info         [REJInfoLen]byte // additional reject information, by reason
+	Info         [REJInfoLen]byte // additional reject information
 	PrivateData  [REJPrivateLen]byte
 }
 
@@ -28,7 +28,7 @@ func (m *REJ) SetInfo(info []byte) error {
 	return nil
 }
 
-// AdditionalInfo returns the additional reject information, part of m.
+// AdditionalInfo returns the additional reject information. It aliases m.
 func (m *REJ) AdditionalInfo() []byte { return m.Info[:min(int(m.InfoLen), REJInfoLen)] }
 
 // Append appends m's body in wire order and returns the extended slice.

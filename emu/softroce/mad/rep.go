@@ -2,13 +2,13 @@ package mad
 
 import "encoding/binary"
 
-// REPPrivateLen is how much private data a REP carries.
+// REPPrivateLen is the length of the private data of a REP.
 const REPPrivateLen = 196
 
-// Failover is a REP's answer to the REQ's alternate path.
+// Failover says whether the alternate path of the REQ was accepted.
 type Failover uint8
 
-// Answers to an alternate path. A REQ without one is answered FailoverAccepted.
+// Values of Failover. It is FailoverAccepted if the REQ has no alternate path.
 const (
 	FailoverAccepted    Failover = 0
 	FailoverUnsupported Failover = 1
@@ -18,11 +18,11 @@ const (
 // REP accepts a REQ. Local is the sender, the passive side.
 type REP struct {
 	LocalCommID, RemoteCommID uint32
-	VendorID                  uint32 // 24 bits, in three pieces on the wire
+	VendorID                  uint32 // 24 bits, in three parts on the wire
 	LocalQKey                 uint32
 	LocalQPN                  uint32 // 24 bits
-	LocalEECN                 uint32 // 24 bits; the queue pair of an XRC target is told here
-	StartPSN                  uint32 // 24 bits: first PSN that the receiver is to send
+	LocalEECN                 uint32 // 24 bits; the QPN of an XRC target QP
+	StartPSN                  uint32 // 24 bits: first PSN that the receiver must send
 	RespRes                   uint8
 	InitDepth                 uint8
 	TargetAckDelay            uint8    // 5 bits

@@ -2,13 +2,13 @@ package mad
 
 import "encoding/binary"
 
-// REQPrivateLen is how much private data a REQ carries.
+// REQPrivateLen is the length of the private data of a REQ.
 const REQPrivateLen = 92
 
 // Transport is a REQ's transport service type.
 type Transport uint8
 
-// Transport service types. TransportExt defers to REQ.ExtTransport.
+// Transport service types. TransportExt means REQ.ExtTransport.
 const (
 	TransportRC  Transport = 0
 	TransportUC  Transport = 1
@@ -19,29 +19,29 @@ const (
 // ExtXRC is the extended transport type of XRC.
 const ExtXRC uint8 = 1
 
-// REQ asks a service for a connection. Local is the sender, the active side.
+// REQ requests a connection to a service. Local is the sender, the active side.
 type REQ struct {
 	LocalCommID       uint32
-	VendorID          uint32 // 24 bits: who defines the options in Header.Modifier; 0 for none
+	VendorID          uint32 // 24 bits: vendor of the options in Header.Modifier; 0 for none
 	ServiceID         ServiceID
 	LocalCAGUID       uint64
 	LocalQKey         uint32
 	LocalQPN          uint32 // 24 bits
-	RespRes           uint8  // responder resources: READs and atomics the sender can serve
+	RespRes           uint8  // responder resources: incoming READs and atomics that the sender supports
 	LocalEECN         uint32 // 24 bits
-	InitDepth         uint8  // initiator depth: READs and atomics the sender wants in flight
+	InitDepth         uint8  // initiator depth: READs and atomics that the sender wants to have in flight
 	RemoteEECN        uint32 // 24 bits
-	RemoteRespTimeout uint8  // 5 bits: how long the receiver may take to answer
+	RemoteRespTimeout uint8  // 5 bits: how long the receiver may take to reply
 	Transport         Transport
 	E2EFlow           bool
-	StartPSN          uint32 // 24 bits: first PSN that the receiver is to send
-	LocalRespTimeout  uint8  // 5 bits: how long the sender may take to answer, both ways included
+	StartPSN          uint32 // 24 bits: first PSN that the receiver must send
+	LocalRespTimeout  uint8  // 5 bits: how long the sender may take to reply, round trip included
 	RetryCount        uint8  // 3 bits
 	PKey              uint16
 	MTU               uint8 // 4 bits: 1 is 256 bytes, 5 is 4096
 	RDCExists         bool
 	RNRRetry          uint8 // 3 bits
-	MaxCMRetries      uint8 // 4 bits: how often either side sends a message again
+	MaxCMRetries      uint8 // 4 bits: how often either side retransmits a message
 	SRQ               bool
 	ExtTransport      uint8 // 3 bits
 	Primary           Path

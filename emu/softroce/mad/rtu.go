@@ -2,10 +2,10 @@ package mad
 
 import "encoding/binary"
 
-// RTUPrivateLen is how much private data an RTU carries.
+// RTUPrivateLen is the length of the private data of an RTU.
 const RTUPrivateLen = 224
 
-// RTU says that the active side is ready to use the connection.
+// RTU (ready to use) confirms a REP.
 type RTU struct {
 	LocalCommID, RemoteCommID uint32
 	PrivateData               [RTUPrivateLen]byte

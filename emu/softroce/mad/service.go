@@ -2,11 +2,10 @@ package mad
 
 import "fmt"
 
-// ServiceID names what a REQ or SIDR_REQ wants to reach.
+// ServiceID is the service that a REQ or SIDR_REQ requests.
 type ServiceID uint64
 
-// PortSpace is an rdma_cm port space: the protocol number inside the service
-// IDs that stand for an IP port.
+// PortSpace is an rdma_cm port space: the protocol number in the service ID of an IP port.
 type PortSpace uint8
 
 // Port spaces of rdma_cm.
@@ -17,7 +16,7 @@ const (
 	PortSpaceIB    PortSpace = 0x3F
 )
 
-// UDQKey is the Q_Key that rdma_cm gives its UD queue pairs.
+// UDQKey is the Q_Key of rdma_cm's UD queue pairs.
 const UDQKey uint32 = 0x01234567
 
 const ipServicePrefix = 1 << 24
@@ -27,8 +26,8 @@ func IPService(ps PortSpace, port uint16) ServiceID {
 	return ipServicePrefix | ServiceID(ps)<<16 | ServiceID(port)
 }
 
-// IsIP reports whether s stands for an IP port, so that the private data of a
-// REQ or SIDR_REQ for it starts with an IPHeader.
+// IsIP reports whether s is the service ID of an IP port. The private data of its REQ or
+// SIDR_REQ starts with an IPHeader.
 func (s ServiceID) IsIP() bool { return s>>24 == ipServicePrefix>>24 }
 
 // PortSpace returns the port space of an IP service.
@@ -60,8 +59,7 @@ func (p PortSpace) String() string {
 	return fmt.Sprintf("%#02x", uint8(p))
 }
 
-// FlowLabel returns the flow label that rdma_cm gives the path between two of
-// its ports.
+// FlowLabel returns the flow label of rdma_cm for the path between two ports.
 func FlowLabel(srcPort, dstPort uint16) uint32 {
 	return (uint32(srcPort)*31 + uint32(dstPort)) & 0xFFFFF
 }

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// What a SIDR_REP carries beside its answer.
+// Field lengths of a SIDR_REP.
 const (
 	SIDRREPInfoLen    = 72
 	SIDRREPPrivateLen = 136
 )
 
-// SIDRStatus is a SIDR_REP's verdict.
+// SIDRStatus is the status of a SIDR_REP.
 type SIDRStatus uint8
 
-// Verdicts on a SIDR_REQ.
+// Values of SIDRStatus.
 const (
 	SIDRValid              SIDRStatus = 0
 	SIDRUnsupportedService SIDRStatus = 1
@@ -42,7 +42,7 @@ type SIDRREP struct {
 	RequestID   uint32
 	Status      SIDRStatus
 	InfoLen     uint8
-	VendorID    uint32 // 24 bits, in two pieces on the wire
+	VendorID    uint32 // 24 bits, in two parts on the wire
 	QPN         uint32 // 24 bits
 	ServiceID   ServiceID
 	QKey        uint32

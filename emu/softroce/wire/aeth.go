@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// AETH is the ACK Extended Transport Header: a syndrome, and how many requests
+// AETH is the ACK Extended Transport Header: a syndrome, and the number of requests that
 // the responder has completed.
 type AETH struct {
 	Syndrome Syndrome

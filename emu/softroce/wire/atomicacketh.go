@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// AtomicAckETH carries what an atomic operation's word held before.
+// AtomicAckETH carries the value of the word before an atomic operation.
 type AtomicAckETH struct {
 	Original uint64
 }

@@ -2,9 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// AtomicETH is the Atomic Extended Transport Header. COMPARE_SWAP stores
-// SwapAdd if the word equals Compare; FETCH_ADD adds SwapAdd, and its sender
-// should leave Compare 0, though a receiver ignores it.
+// AtomicETH is the Atomic Extended Transport Header. COMPARE_SWAP stores SwapAdd if the word
+// equals Compare. FETCH_ADD adds SwapAdd; Compare should be 0 and is ignored.
 type AtomicETH struct {
 	VA      uint64
 	RKey    uint32

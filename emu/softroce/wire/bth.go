@@ -2,13 +2,13 @@ package wire
 
 import "encoding/binary"
 
-// BTH is the Base Transport Header, with which every packet begins.
+// BTH is the Base Transport Header, the first header of every packet.
 //
 //	0  opcode            | 1  SE(1) M(1) pad(2) TVer(4) | 2-3  P_Key
 //	4  FECN BECN resv(6) | 5-7  destination QP
 //	8  AckReq resv(7)    | 9-11 PSN
 //
-// The ICRC covers all of it but byte 4, which switches may rewrite.
+// The ICRC does not cover byte 4, which switches may rewrite.
 type BTH struct {
 	Opcode    Opcode
 	Solicited bool // SE: raise an event if the receiver armed for solicited ones
@@ -38,8 +38,8 @@ const (
 
 var errShortBTH = shortError("BTH", BTHLen)
 
-// Append appends h in wire order and returns the extended slice. Bits that a
-// field does not have on the wire are dropped.
+// Append appends h in wire order and returns the extended slice. Fields are truncated to
+// their width.
 func (h BTH) Append(b []byte) []byte {
 	flags := bit(h.Solicited, bthSolicited) | bit(h.MigReq, bthMigReq) |
 		h.PadCount&3<<bthPadShift | h.TVer&0x0F

@@ -2,22 +2,20 @@ package wire
 
 import "math"
 
-// CreditUnlimited is the credit code that says nothing about credits: the
-// sender may send as if it had no limit. Receivers on a shared receive queue
+// CreditUnlimited is the credit code without a limit. Responders with a shared receive queue
 // always send it.
 const CreditUnlimited uint8 = 31
 
-// creditCounts holds how many receive work requests each credit code stands
-// for. The last code, 31, is CreditUnlimited and has no count.
+// creditCounts is the number of receive work requests of each credit code. Code 31 is
+// CreditUnlimited.
 var creditCounts = [...]uint32{
 	0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288,
 	16384, 24576, 32768,
 }
 
-// CreditCount returns how many receives a credit code promises. For
-// CreditUnlimited it returns the largest number, and false. Only the low five
-// bits of code count.
+// CreditCount returns the number of receives of a credit code, of which only the low five
+// bits are used. For CreditUnlimited it returns the largest number, and false.
 func CreditCount(code uint8) (uint32, bool) {
 	if code &= syndromeValueMask; code < CreditUnlimited {
 		return creditCounts[code], true
@@ -25,9 +23,8 @@ func CreditCount(code uint8) (uint32, bool) {
 	return math.MaxUint32, false
 }
 
-// CreditCode returns the largest code whose count is at most n: rounding down,
-// so that a responder never promises more receives than it has. It never
-// returns CreditUnlimited.
+// CreditCode returns the largest code whose count is at most n, so that a responder never
+// grants more credits than it has receives. It never returns CreditUnlimited.
 func CreditCode(n uint32) uint8 {
 	lo, hi := 0, len(creditCounts) // creditCounts[lo] <= n < creditCounts[hi]
 	for hi-lo > 1 {

@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// DETH is the Datagram Extended Transport Header: who sent a datagram, and the
-// key that entitles it to the receiving QP.
+// DETH is the Datagram Extended Transport Header: the source QP, and the Q_Key of the
+// destination.
 type DETH struct {
 	QKey     uint32
 	SrcQP    uint32 // 24 bits
@@ -29,8 +29,8 @@ func (h *DETH) Parse(b []byte) (rest []byte, err error) {
 	return b[DETHLen:], nil
 }
 
-// appendReserved8And24 appends a reserved byte and a 24-bit number, the shape
-// that DETH, XRCETH and RDETH share.
+// appendReserved8And24 appends a reserved byte and a 24-bit number, as in DETH, XRCETH and
+// RDETH.
 func appendReserved8And24(b []byte, reserved uint8, number uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(reserved)<<24|number&mask24)
 }

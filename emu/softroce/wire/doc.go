@@ -1,17 +1,13 @@
-// Package wire is the RoCEv2 codec: the headers of the InfiniBand transport as
-// they travel inside UDP, the table that says which opcode carries which of
-// them, and the invariant CRC (ICRC) that protects a packet from end to end.
+// Package wire is the RoCEv2 codec: the transport headers of InfiniBand in UDP, the table
+// of the headers of each opcode, and the invariant CRC (ICRC). softroce/engine uses it.
 //
-// It refuses to be more than that. It checks lengths, never meaning: whether a
-// P_Key matches, an opcode is in sequence or a payload is as long as the path
-// MTU wants is for an engine to decide. Reserved bits survive a round trip, so
-// a test can set them and a capture can be written again byte for byte.
+// It checks lengths only. Whether a P_Key matches, an opcode is in sequence or a payload
+// has the length of the path MTU is decided by the engine. Reserved bits survive a round
+// trip, so that tests can set them and captures can be written again byte for byte.
 //
-// Every type is a plain value that owns nothing. Packet.Payload borrows the
-// buffer it was parsed from; nothing else keeps a reference to its input. To
-// encode, decode, seal and check allocates nothing (unless an Append outgrows
-// its slice), whether it succeeds or fails. Nothing keeps state between calls:
-// distinct values may be used concurrently, and an ICRC may be shared.
+// Packet.Payload borrows the buffer that was parsed; nothing else keeps a reference to its
+// input. Nothing allocates, unless an Append outgrows its slice. Distinct values may be
+// used concurrently, and an ICRC may be shared.
 //
 // The layouts are those of the InfiniBand Architecture Specification, volume 1,
 // chapter 9, its Annex A17 (RoCEv2) and Annex A19 (memory placement

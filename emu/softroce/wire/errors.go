@@ -5,19 +5,18 @@ import (
 	"fmt"
 )
 
-// What Parse finds wrong. The errors it returns are made once, at start-up: a
-// flood of bad packets costs no allocation. Compare with errors.Is, since the
-// error of a short header also names the header.
+// Errors of Parse. They are allocated once, at start-up. Compare with errors.Is: the error
+// of a short header also has its name.
 var (
-	// ErrShort is a packet that ends inside a header or inside the ICRC.
+	// ErrShort: the packet ends inside a header or the ICRC.
 	ErrShort = errors.New("packet too short")
-	// ErrPad is a pad count larger than what lies between headers and ICRC.
+	// ErrPad: the pad count is larger than the payload.
 	ErrPad = errors.New("pad count exceeds payload")
-	// ErrOpcode is an opcode that no transport defines.
+	// ErrOpcode: no transport defines the opcode.
 	ErrOpcode = errors.New("reserved opcode")
 )
 
-// shortError says which header a packet ends in.
+// shortError returns the ErrShort of a header.
 func shortError(header string, need int) error {
 	return fmt.Errorf("%s of %d bytes: %w", header, need, ErrShort)
 }

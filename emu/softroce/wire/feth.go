@@ -2,16 +2,16 @@ package wire
 
 import "encoding/binary"
 
-// Placement says how far a FLUSH must push data; its bits combine.
+// Placement is the placement type of a FLUSH. Its bits combine.
 type Placement uint8
 
 // The placement types of Annex A19.
 const (
-	PlacementGlobal     Placement = 1 // visible to every observer
-	PlacementPersistent Placement = 2 // safe from loss of power
+	PlacementGlobal     Placement = 1 // visible to all requesters and the host
+	PlacementPersistent Placement = 2 // persistent
 )
 
-// Selectivity says what a FLUSH is about.
+// Selectivity is the selectivity level of a FLUSH.
 type Selectivity uint8
 
 // The selectivity levels of Annex A19.

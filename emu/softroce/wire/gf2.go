@@ -2,14 +2,12 @@ package wire
 
 import "hash/crc32"
 
-// poly is the register of a CRC-32: a polynomial over GF(2) modulo the CRC's
-// own. Feeding the CRC one more zero bit multiplies its register by x, and a
-// difference in the input travels through the register independently of
-// everything else. So the effect of a few bytes on the CRC of a long packet is
-// a product, whatever the rest of the packet holds.
+// poly is the register of a CRC-32: a polynomial over GF(2) modulo the generator. A zero
+// bit of input multiplies the register by x. CRCs are linear: the effect of some bytes on
+// the CRC of a packet is a product that does not depend on the rest of the packet.
 //
-// It is reflected, as CRC-32 wants it: the top bit is x^0 and the lowest x^31.
-// Bytes about to enter the register stand in its low bits, the first lowest.
+// The bit order is reflected, as in CRC-32: the top bit is x^0 and the lowest x^31. Input
+// bytes are XORed into the low bits.
 type poly uint32
 
 const (
@@ -24,7 +22,7 @@ func (a poly) mul(b poly) poly {
 	return poly(product>>32) ^ poly(product).afterZeros32()
 }
 
-// afterZeros32 multiplies p by x^32: four zero bytes through the register.
+// afterZeros32 returns p times x^32: the register after four zero bytes.
 func (p poly) afterZeros32() poly {
 	for range 4 {
 		p = poly(crc32.IEEETable[byte(p)]) ^ p>>8
@@ -32,10 +30,9 @@ func (p poly) afterZeros32() poly {
 	return p
 }
 
-// carrylessMul multiplies polynomials of 32 bits with integer multiplications.
-// Each factor keeps only every fourth bit, so that the up to eight ones that
-// meet in a place of the product fill the gap above it and never reach the
-// next place; the mask then leaves their sum modulo two.
+// carrylessMul multiplies 32-bit polynomials with integer multiplications. Each factor has
+// only every fourth bit of its operand: up to eight ones add up in a place of the product,
+// which does not carry into the next place. The mask keeps the sum modulo 2.
 func carrylessMul(a, b uint32) uint64 {
 	const (
 		place0 = 0x1111_1111_1111_1111
@@ -52,11 +49,11 @@ func carrylessMul(a, b uint32) uint64 {
 		(x0*y3^x1*y2^x2*y1^x3*y0)&place3
 }
 
-// shifter moves a register over up to 65535 bytes: forward, as that many zero
-// bytes do, or backward, as if they had not been.
+// shifter multiplies a register by the effect of up to 65535 zero bytes: forward adds them,
+// backward removes them.
 type shifter struct {
-	low  [256]poly // what to multiply by for n bytes
-	high [256]poly // and for n times 256 bytes
+	low  [256]poly // factor for n bytes
+	high [256]poly // factor for n times 256 bytes
 }
 
 var (
@@ -83,35 +80,34 @@ func makeShifter(bitStep poly) *shifter {
 	return s
 }
 
-// shift moves p over n bytes.
+// shift returns p after n zero bytes, or before them.
 func (s *shifter) shift(p poly, n int) poly {
 	return p.mul(s.low[n&0xFF]).mul(s.high[n>>8])
 }
 
-// effect is what the value of one byte does to the register.
+// effect is the effect of a byte on the register, by its value.
 type effect [256]poly
 
-// makeEffect returns the effect of a byte once n bytes, itself counted, have
-// gone through the register. With several n it is the effect of the same byte
-// at several places.
+// makeEffect returns the effect of a byte on the register after n bytes, from that byte on.
+// With several n it is the effect of the same byte at several positions.
 func makeEffect(ns ...int) (e effect) {
 	for _, n := range ns {
 		for bit := 1; bit < len(e); bit <<= 1 {
 			e[bit] ^= forward.shift(poly(bit), n)
 		}
 	}
-	for v := range e { // all others are sums of single bits
+	for v := range e { // other values are sums of single bits
 		e[v] = e[v&(v-1)] ^ e[v&-v]
 	}
 	return e
 }
 
-// effect16 is what the value of a 16-bit big-endian field does to the register.
+// effect16 is the effect of a 16-bit big-endian field on the register.
 type effect16 struct {
 	upper, lower effect
 }
 
-// makeEffect16 is makeEffect for such a field, counted from its first byte.
+// makeEffect16 is makeEffect for a 16-bit field; n counts from its first byte.
 func makeEffect16(ns ...int) *effect16 {
 	after := make([]int, len(ns))
 	for i, n := range ns {

@@ -8,25 +8,22 @@ import (
 )
 
 // ICRC computes and checks the invariant CRC of the packets from one address
-// to another. It is a CRC-32 as Ethernet's, over eight bytes of ones, the IP
-// and UDP headers and the packet, with ones in place of whatever may change on
-// the way: traffic class, flow label, hop limit, both checksums, and byte 4 of
-// the BTH. It goes onto the wire least significant byte first, unlike all
-// other fields.
+// to another. It is the CRC-32 of Ethernet over eight bytes of ones, the IP and UDP headers
+// and the packet, with ones in the fields that may change on the path: traffic class, flow
+// label, hop limit, both checksums, and byte 4 of the BTH. Unlike all other fields it is
+// sent least significant byte first.
 //
-// The IPv4 identification is covered, though a user of sockets neither sets
-// nor sees it: each method says how it comes by it. It means nothing over IPv6.
-// The don't-fragment bit is taken as set.
+// It covers the IPv4 identification, which users of sockets neither set nor see. Over IPv6
+// the identification is ignored. The don't-fragment bit is taken to be set.
 //
-// An ICRC is immutable. The headers it has to imagine cost no hashing per
-// packet: it holds their CRC for lengths and identification of zero, and what
-// these contribute is looked up, CRCs being linear.
+// An ICRC is immutable. It holds the CRC of the headers with lengths and identification of
+// zero; their effects are added from tables.
 type ICRC struct {
 	headers poly // register after the UDP header
 	ipv6    bool
 }
 
-// Offsets into the masked headers of what differs from packet to packet.
+// Offsets of the fields that differ between packets.
 const (
 	ipv4TotalLenAt   = 2
 	ipv4IDAt         = 4
@@ -36,7 +33,7 @@ const (
 	udpLenAt         = 4
 )
 
-// Their effects on the register after the UDP header.
+// Effects of these fields on the register after the UDP header.
 var (
 	ipv4TotalLen = makeEffect16(ipv4HeadersLen - ipv4TotalLenAt)
 	ipv4ID       = makeEffect16(ipv4HeadersLen - ipv4IDAt)
@@ -44,9 +41,9 @@ var (
 	ipv6Lens     = makeEffect16(ipv6HeadersLen-ipv6PayloadLenAt, UDPHeaderLen-udpLenAt)
 )
 
-// bthBytes holds the effects of the bytes of a BTH on the register after it.
-// The BTH cannot go through hash/crc32 with the rest, because one of its bytes
-// must be masked and b is not ours to change.
+// bthBytes are the effects of the bytes of a BTH on the register after it. hash/crc32
+// cannot be used for the BTH: one of its bytes must be masked, and the packet must not be
+// changed.
 var bthBytes = makeBTHBytes()
 
 func makeBTHBytes() (effects [BTHLen]effect) {
@@ -57,8 +54,7 @@ func makeBTHBytes() (effects [BTHLen]effect) {
 }
 
 // NewICRC returns the ICRC of packets from src to dst. Both addresses are of
-// one family; an IPv4 address mapped into IPv6 is IPv4. dst's port is Port in
-// any packet that a peer takes for RoCEv2.
+// one family; an IPv4 address mapped into IPv6 is IPv4.
 func NewICRC(src, dst netip.AddrPort) ICRC {
 	var buf [8 + ipv6HeadersLen]byte
 	b := append(buf[:0], 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF) // no local route header
@@ -85,9 +81,8 @@ func NewICRC(src, dst netip.AddrPort) ICRC {
 	return ICRC{headers: register, ipv6: ipv6}
 }
 
-// Sum returns the ICRC of b, a UDP payload without its last four bytes, sent
-// with the given IPv4 identification. b holds at least a BTH, byte 4 of which
-// counts as ones; it is not modified.
+// Sum returns the ICRC of b, a UDP payload without its last four bytes, with the given IPv4
+// identification. b has at least a BTH, and is not modified.
 func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
 	register := updateBTH(c.updateHeaders(ipID, len(b)+ICRCLen), (*[BTHLen]byte)(b))
 	if rest := b[BTHLen:]; len(rest) >= minHashedLen {
@@ -96,13 +91,13 @@ func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
 	return ^uint32(updateShort(register, b[BTHLen:]))
 }
 
-// shortest is the least that hash/crc32 is faster for: from there on it uses
-// the processor's instructions, below it mostly goes byte by byte.
+// minHashedLen is the length from which hash/crc32 is faster, because it uses SIMD
+// instructions.
 const minHashedLen = 64
 
-// afterShort takes the register over b, eight bytes at a time.
+// updateShort returns the register after b, eight bytes at a time.
 func updateShort(register poly, b []byte) poly {
-	// The effects of a BTH's last bytes are those of the last bytes of anything.
+	// The effects of the last bytes of a BTH are those of the last bytes of any data.
 	e := (*[8]effect)(bthBytes[BTHLen-8:])
 	for ; len(b) >= 8; b = b[8:] {
 		register ^= poly(binary.LittleEndian.Uint32(b))
@@ -115,7 +110,7 @@ func updateShort(register poly, b []byte) poly {
 	return register
 }
 
-// afterHeaders returns the register after the UDP header.
+// updateHeaders returns the register after the UDP header.
 func (c ICRC) updateHeaders(ipID uint16, udpPayloadLen int) poly {
 	length := uint16(UDPHeaderLen + udpPayloadLen)
 	if c.ipv6 {
@@ -124,7 +119,7 @@ func (c ICRC) updateHeaders(ipID uint16, udpPayloadLen int) poly {
 	return c.headers ^ ipv4TotalLen.of(IPv4HeaderLen+length) ^ ipv4ID.of(ipID) ^ udpLen.of(length)
 }
 
-// afterBTH takes the register over a BTH, byte 4 as ones.
+// updateBTH returns the register after a BTH, with byte 4 as ones.
 func updateBTH(register poly, bth *[BTHLen]byte) poly {
 	register ^= poly(binary.LittleEndian.Uint32(bth[:]))
 	return bthBytes[0][byte(register)] ^ bthBytes[1][byte(register>>8)] ^
@@ -133,22 +128,22 @@ func updateBTH(register poly, bth *[BTHLen]byte) poly {
 		bthBytes[8][bth[8]] ^ bthBytes[9][bth[9]] ^ bthBytes[10][bth[10]] ^ bthBytes[11][bth[11]]
 }
 
-// Seal fills the last four bytes of b, a whole UDP payload, with the ICRC that
-// is right if the packet leaves with the given IPv4 identification.
+// Seal sets the last four bytes of b, a whole UDP payload, to the ICRC for the given IPv4
+// identification.
 func (c ICRC) Seal(ipID uint16, b []byte) {
 	body := b[:len(b)-ICRCLen]
 	binary.LittleEndian.PutUint32(b[len(body):], c.Sum(ipID, body))
 }
 
-// Check reports whether b, a whole UDP payload that came with the given IPv4
-// identification, is long enough to be a packet and ends in the right ICRC.
+// Check reports whether b, a whole UDP payload with the given IPv4 identification, has the
+// length of a packet and the right ICRC.
 func (c ICRC) Check(ipID uint16, b []byte) bool {
 	diff, ok := c.difference(ipID, b)
 	return ok && diff == 0
 }
 
-// difference returns the right ICRC XOR the one that b ends in, or false if b
-// is no packet at all.
+// difference returns the right ICRC XOR that of b; false if b does not have the length of a
+// packet.
 func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 	if len(b) < BTHLen+ICRCLen || len(b) > MaxUDPPayload {
 		return 0, false
@@ -160,9 +155,9 @@ func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 // CheckAnyIPID is Check for a receiver that cannot see the IPv4 identification:
 // it reports whether the ICRC is right for some identification, and for which.
 //
-// That leaves 16 of the 32 bits to catch errors with: a random ICRC passes once
-// in 65536 times. No single flipped bit passes in a packet of up to
-// MaxAnyIPIDLen bytes. Over IPv6, where nothing is hidden, it is Check.
+// 16 of the 32 bits remain to detect errors: a random ICRC passes once in 65536 times.
+// Single-bit errors are detected in packets of up to MaxAnyIPIDLen bytes. Over IPv6 it is
+// the same as Check.
 func (c ICRC) CheckAnyIPID(b []byte) (ipID uint16, ok bool) {
 	diff, ok := c.difference(0, b)
 	if !ok || diff == 0 {
@@ -171,8 +166,8 @@ func (c ICRC) CheckAnyIPID(b []byte) (ipID uint16, ok bool) {
 	if c.ipv6 {
 		return 0, false
 	}
-	// Take the register back to where the two bytes of the identification are
-	// about to enter: if they explain the difference, nothing else is left in it.
+	// Shift the difference back to the position of the identification. If the
+	// identification explains it, all other bits are zero.
 	id := backward.shift(poly(diff), idDistance(len(b)))
 	if id>>16 != 0 {
 		return 0, false
@@ -184,17 +179,14 @@ func (c ICRC) CheckAnyIPID(b []byte) (ipID uint16, ok bool) {
 // single-bit error. MaxPacketLen is well below it.
 const MaxAnyIPIDLen = 26744
 
-// IDDelta returns the difference that an IPv4 identification makes: the ICRC of
-// a packet sealed for identification 0, XOR IDDelta, is its ICRC for id.
-// udpPayloadLen counts the BTH to the ICRC, both included. It serves where the
-// network numbers packets after they were sealed, as UDP segmentation offload
-// does.
+// IDDelta returns the effect of an IPv4 identification: the ICRC for identification 0 XOR
+// IDDelta is the ICRC for id. udpPayloadLen includes BTH and ICRC. It is for packets that
+// are numbered after Seal, as with UDP segmentation offload.
 func IDDelta(id uint16, udpPayloadLen int) uint32 {
 	return uint32(forward.shift(poly(bits.ReverseBytes16(id)), idDistance(udpPayloadLen)))
 }
 
-// idDistance is the number of bytes that the CRC covers from the first of the
-// IPv4 identification on.
+// idDistance is the number of bytes that the CRC covers from the IPv4 identification on.
 func idDistance(udpPayloadLen int) int {
 	return ipv4HeadersLen - ipv4IDAt + udpPayloadLen - ICRCLen
 }

@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// IETH is the Invalidate Extended Transport Header: the key that a SEND with
-// invalidate asks the receiver to revoke.
+// IETH is the Invalidate Extended Transport Header: the R_Key that a SEND with invalidate
+// invalidates.
 type IETH struct {
 	RKey uint32
 }

@@ -2,8 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// ImmDt is immediate data: four opaque bytes, held as the big-endian number
-// they would be. What the application passed must come out as the same bytes.
+// ImmDt is immediate data: four opaque bytes, as a big-endian number.
 type ImmDt uint32
 
 var errShortImmDt = shortError("ImmDt", ImmDtLen)

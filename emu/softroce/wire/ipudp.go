@@ -7,14 +7,14 @@ import (
 	"net/netip"
 )
 
-// Lengths around a transport packet that sees its own IP header.
+// Lengths of the headers around a transport packet.
 const (
 	IPv4HeaderLen = 20
 	IPv6HeaderLen = 40
 	UDPHeaderLen  = 8
 
-	// MaxUDPPayload is the longest UDP payload that an IPv4 packet has room
-	// for. IPv6 has room for 20 bytes more; the limit is the same for both.
+	// MaxUDPPayload is the longest UDP payload of an IPv4 packet. The same limit is used for
+	// IPv6.
 	MaxUDPPayload = 1<<16 - 1 - IPv4HeaderLen - UDPHeaderLen
 )
 
@@ -23,8 +23,8 @@ const (
 	ipv4DontFragment = 0x4000
 )
 
-// What is wrong with the IP and UDP headers of a packet. RoCEv2 allows less
-// than IP does: each of these is a reason to drop the packet in silence.
+// Errors in the IP and UDP headers of a packet. RoCEv2 is stricter than IP: receivers drop
+// such packets silently.
 var (
 	ErrIPVersion   = errors.New("IP version is not the expected one")
 	ErrIPOptions   = errors.New("IPv4 header has options")
@@ -43,8 +43,8 @@ var (
 	errShortIPv6 = shortError("IPv6 header", IPv6HeaderLen)
 )
 
-// IPUDP is what the IP and UDP headers around a transport packet say. It is for
-// those that see whole IP packets: captures, tests, links below the socket.
+// IPUDP are the IP and UDP headers of a packet, for captures, tests and links below the
+// socket.
 type IPUDP struct {
 	Src, Dst    netip.AddrPort // both IPv4 or both IPv6, never mapped
 	TClass      uint8          // IPv4 TOS or IPv6 traffic class: DSCP and ECN
@@ -57,13 +57,13 @@ type IPUDP struct {
 // ICRC returns the ICRC of packets between h's addresses.
 func (h *IPUDP) ICRC() ICRC { return NewICRC(h.Src, h.Dst) }
 
-// Append appends IP header, UDP header and payload. An IPv4 header gets its
-// checksum and the don't-fragment bit. Addresses of different families, or a
-// payload longer than MaxUDPPayload, cannot be encoded: Append panics.
+// Append appends IP header, UDP header and payload. An IPv4 header gets its checksum and the
+// don't-fragment bit. Append panics if the addresses are of different families, or if the
+// payload is longer than MaxUDPPayload.
 func (h *IPUDP) Append(b, payload []byte) []byte {
 	src, dst := h.Src.Addr().Unmap(), h.Dst.Addr().Unmap()
 	if src.BitLen() != dst.BitLen() || src.BitLen() == 0 {
-		panic(fmt.Sprintf("wire: no IP header leads from %v to %v", h.Src, h.Dst))
+		panic(fmt.Sprintf("wire: no IP header for addresses %v and %v", h.Src, h.Dst))
 	}
 	if len(payload) > MaxUDPPayload {
 		panic(fmt.Sprintf("wire: payload of %d bytes exceeds the %d of an IP packet", len(payload), MaxUDPPayload))
@@ -102,7 +102,7 @@ func (h *IPUDP) appendIPv6(b []byte, src, dst [16]byte, udpLen uint16) []byte {
 	return append(b, dst[:]...)
 }
 
-// ParseIPUDP decodes an IP packet of either version. See ParseIPv4.
+// ParseIPUDP parses an IP packet of either version. See ParseIPv4.
 func ParseIPUDP(b []byte) (h IPUDP, payload []byte, err error) {
 	switch {
 	case len(b) == 0:
@@ -115,9 +115,8 @@ func ParseIPUDP(b []byte) (h IPUDP, payload []byte, err error) {
 	return h, nil, ErrIPVersion
 }
 
-// ParseIPv4 decodes what an Ethernet frame of type 0x0800 carries. The payload
-// that it returns aliases b and ends where the headers say: what an Ethernet
-// frame adds to reach its minimum length is ignored.
+// ParseIPv4 parses the payload of an Ethernet frame of type 0x0800. The returned payload
+// aliases b; padding of the frame is ignored.
 func ParseIPv4(b []byte) (h IPUDP, payload []byte, err error) {
 	if len(b) < IPv4HeaderLen {
 		return h, nil, errShortIPv4
@@ -143,8 +142,8 @@ func ParseIPv4(b []byte) (h IPUDP, payload []byte, err error) {
 	return h, payload, err
 }
 
-// ParseIPv6 decodes what an Ethernet frame of type 0x86DD carries, as ParseIPv4
-// does. An extension header makes the packet something other than UDP.
+// ParseIPv6 parses the payload of an Ethernet frame of type 0x86DD, as ParseIPv4 does.
+// Extension headers are not supported: they give ErrNotUDP.
 func ParseIPv6(b []byte) (h IPUDP, payload []byte, err error) {
 	if len(b) < IPv6HeaderLen {
 		return h, nil, errShortIPv6
@@ -159,7 +158,7 @@ func ParseIPv6(b []byte) (h IPUDP, payload []byte, err error) {
 		return h, nil, ErrIPLength
 	case b[6] != protocolUDP:
 		return h, nil, ErrNotUDP
-	case src.Is4In6(), dst.Is4In6(): // never on the wire; here it would pass for IPv4
+	case src.Is4In6(), dst.Is4In6(): // never on the wire; netip would take it for IPv4
 		return h, nil, ErrIPMapped
 	}
 	h = IPUDP{TClass: uint8(word >> 20), FlowLabel: word & (1<<20 - 1), HopLimit: b[7]}
@@ -180,8 +179,8 @@ func (h *IPUDP) parseUDP(src, dst netip.Addr, b []byte) (payload []byte, err err
 	return b[UDPHeaderLen:len(b):len(b)], nil
 }
 
-// onesSum is the ones' complement sum of b's big-endian 16-bit words; b's
-// length is even.
+// onesSum is the ones' complement sum of the big-endian 16-bit words of b, whose length is
+// even.
 func onesSum(b []byte) uint16 {
 	var sum uint32
 	for ; len(b) >= 2; b = b[2:] {

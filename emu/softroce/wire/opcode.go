@@ -6,7 +6,7 @@ import "fmt"
 // an operation in the lower five.
 type Opcode uint8
 
-// Transport is the service an opcode belongs to, in place in the upper bits.
+// Transport is the transport service of an opcode: its upper three bits.
 type Transport uint8
 
 // The transports. 0xC0 is reserved and 0xE0 is for manufacturers.
@@ -19,7 +19,7 @@ const (
 	TransportXRC Transport = 0xA0 // extended reliable connection
 )
 
-// Operation is what an opcode asks for or answers.
+// Operation is the operation of an opcode: its lower five bits.
 type Operation uint8
 
 // The operations. A transport defines some of them; see Opcode.Info.
@@ -57,19 +57,18 @@ const CNP Opcode = 0x81
 
 const operationMask = 0x1F
 
-// MakeOpcode joins a transport and an operation.
+// MakeOpcode returns the opcode of a transport and an operation.
 func MakeOpcode(t Transport, op Operation) Opcode {
 	return Opcode(t) | Opcode(op)&operationMask
 }
 
-// Transport returns the upper three bits, in place.
+// Transport returns the upper three bits, not shifted.
 func (o Opcode) Transport() Transport { return Transport(o &^ operationMask) }
 
 // Operation returns the lower five bits.
 func (o Opcode) Operation() Operation { return Operation(o & operationMask) }
 
-// Info returns what the specification says about o, or false if it says
-// nothing: o is reserved.
+// Info returns the properties of o; false if o is reserved.
 func (o Opcode) Info() (Info, bool) {
 	info := opcodes[o]
 	return info, info.HeaderLen != 0

@@ -1,6 +1,6 @@
 package wire
 
-// Info is what the specification says about one opcode.
+// Info are the properties of an opcode.
 type Info struct {
 	Name      string // transport and operation, "RC SEND_ONLY"
 	Headers   HeaderSet
@@ -8,8 +8,7 @@ type Info struct {
 	Class     Class
 }
 
-// HeaderSet says which extension headers follow a BTH. They follow it in the
-// order of the bits.
+// HeaderSet is a set of extension headers. They follow the BTH in the order of the bits.
 type HeaderSet uint16
 
 // The extension headers.
@@ -46,9 +45,8 @@ func (s HeaderSet) Len() int {
 	return n
 }
 
-// Class says what role a packet plays. Bits combine: RC SEND_ONLY is a
-// Request, a Send, an Only, a Start and an End, and it both consumes and
-// completes a receive.
+// Class are the properties of a packet. Bits combine: RC SEND_ONLY is a Request, a Send, an
+// Only, a Start and an End, and consumes and completes a receive.
 type Class uint32
 
 // The bits of a Class.
@@ -60,8 +58,8 @@ const (
 	Middle // named MIDDLE
 	Last   // named LAST
 	Only   // named ONLY: the message is this one packet
-	Start  // begins a message: FIRST, ONLY, and all that have no such name
-	End    // ends a message: LAST, ONLY, and all that have no such name
+	Start  // begins a message: FIRST, ONLY, and messages of one packet
+	End    // ends a message: LAST, ONLY, and messages of one packet
 
 	Send
 	Write
@@ -79,7 +77,7 @@ const (
 // Has reports whether c holds all of want.
 func (c Class) Has(want Class) bool { return c&want == want }
 
-// opcodes is the one place that knows which opcodes exist.
+// opcodes is the table of all opcodes.
 var opcodes = makeOpcodes()
 
 // operation is one row of the table that the transports share.
@@ -95,7 +93,7 @@ const (
 	middle = Middle
 	last   = Last | End
 	only   = Only | Start | End
-	single = Start | End // one packet, and its name does not say so
+	single = Start | End // a message of one packet that is not named ONLY
 
 	sendRequest  = Request | Send | HasPayload
 	writeRequest = Request | Write | HasPayload
@@ -103,8 +101,7 @@ const (
 	wholeRecv    = ConsumesRecv | CompletesRecv
 )
 
-// connected lists the operations that RC defines, with the headers that RC
-// gives them.
+// connected are the operations of RC, with their headers in RC.
 var connected = [...]operation{
 	{OpSendFirst, "SEND_FIRST", 0, sendRequest | first | ConsumesRecv},
 	{OpSendMiddle, "SEND_MIDDLE", 0, sendRequest | middle},
@@ -145,7 +142,7 @@ func makeOpcodes() (table [256]Info) {
 	for _, row := range connected {
 		define(TransportRC, row)
 
-		if row.op <= OpWriteOnlyImm { // no answers, hence nothing that needs one
+		if row.op <= OpWriteOnlyImm { // UC has no responses
 			define(TransportUC, row)
 		}
 
@@ -155,13 +152,13 @@ func makeOpcodes() (table [256]Info) {
 		}
 		define(TransportXRC, xrc)
 
-		if row.op == OpSendOnly || row.op == OpSendOnlyImm { // datagrams are whole
+		if row.op == OpSendOnly || row.op == OpSendOnlyImm { // a datagram is one packet
 			ud := row
 			ud.headers |= HasDETH
 			define(TransportUD, ud)
 		}
 
-		if row.op <= OpFetchAdd { // the rest came after RD had gone out of use
+		if row.op <= OpFetchAdd { // later operations are not defined for RD
 			rd := row
 			rd.headers |= HasRDETH
 			if row.class.Has(Request) {

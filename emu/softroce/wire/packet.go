@@ -1,8 +1,7 @@
 package wire
 
-// Packet is a whole transport packet: the headers its opcode calls for, and
-// its payload. Headers that the opcode does not call for are ignored when it
-// is written and zero after it was read.
+// Packet is a transport packet: the headers of its opcode, and the payload. Other headers
+// are ignored by Append and zero after Parse.
 type Packet struct {
 	BTH          BTH
 	RDETH        RDETH
@@ -23,11 +22,9 @@ var errShortICRC = shortError("ICRC", ICRCLen)
 // Parse decodes a UDP payload, from the BTH to the ICRC, which it does not
 // check. Payload aliases b and holds neither pad nor ICRC.
 //
-// Only lengths are validated: ErrShort if b ends within a header or the ICRC,
-// ErrPad if there are fewer bytes than the pad count says. An opcode that
-// forbids a payload may still come with one, and pad bytes and pad count may
-// be wrong (see PadOK). A reserved opcode gives ErrOpcode, with BTH filled in
-// so that the QP it is for can be found.
+// It checks lengths only: ErrShort if b ends within a header or the ICRC, ErrPad if there
+// are fewer bytes than the pad count. A payload that the opcode forbids, and wrong padding
+// (see PadOK), are not errors. A reserved opcode gives ErrOpcode, with BTH filled in.
 func (p *Packet) Parse(b []byte) error {
 	*p = Packet{}
 	rest, err := p.BTH.Parse(b)
@@ -108,9 +105,8 @@ func (p *Packet) parseExtensions(set HeaderSet, b []byte) (rest []byte, err erro
 	return b, nil
 }
 
-// AppendHeaders appends the BTH as it stands and the extension headers that
-// its opcode calls for; none if the opcode is reserved. Payload, pad and ICRC
-// are left to the caller, and so is PadCount.
+// AppendHeaders appends the BTH and the extension headers of its opcode; none if the opcode
+// is reserved. The caller sets PadCount, and appends payload, pad and ICRC.
 func (p *Packet) AppendHeaders(b []byte) []byte {
 	b = p.BTH.Append(b)
 	set := opcodes[p.BTH.Opcode].Headers
@@ -150,9 +146,8 @@ func (p *Packet) AppendHeaders(b []byte) []byte {
 	return b
 }
 
-// Append appends the packet as it goes into a UDP datagram: headers, payload,
-// zero pad, and four zero bytes where ICRC.Seal puts the ICRC. The pad count
-// on the wire is what the payload's length calls for, whatever BTH says.
+// Append appends the packet as a UDP payload: headers, payload, zero pad, and four zero
+// bytes for ICRC.Seal. The pad count follows from the length of the payload, not from BTH.
 func (p *Packet) Append(b []byte) []byte {
 	start, pad := len(b), PadLen(len(p.Payload))
 	b = p.AppendHeaders(b)
@@ -161,11 +156,10 @@ func (p *Packet) Append(b []byte) []byte {
 	return append(b, zeros[:pad+ICRCLen]...)
 }
 
-// zeros is the longest pad with the place of the ICRC.
+// zeros is the longest pad and an empty ICRC.
 var zeros [3 + ICRCLen]byte
 
-// PadOK reports whether the pad count is the one that the payload's length
-// calls for. It is not if the packet's length is no multiple of four.
+// PadOK reports whether the pad count is right for the length of the payload.
 func (p *Packet) PadOK() bool {
 	return int(p.BTH.PadCount) == PadLen(len(p.Payload))
 }

@@ -16,6 +16,6 @@ func (p PSN) Next() PSN { return (p + 1) & PSNMask }
 // Sub returns the signed distance from q to p, in [-2^23, 2^23).
 func (p PSN) Sub(q PSN) int32 { return int32((p-q)<<8) >> 8 }
 
-// Less reports whether p comes before q. Of two numbers exactly half the space
-// apart, each comes before the other: keep windows smaller than that.
+// Less reports whether p comes before q. For numbers half the number space apart both
+// p.Less(q) and q.Less(p) hold: windows must be smaller.
 func (p PSN) Less(q PSN) bool { return p.Sub(q) < 0 }

@@ -2,9 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// RDETH is the Reliable Datagram Extended Transport Header: the end-to-end
-// context a reliable datagram belongs to. No known device offers that service;
-// the codec knows it so that such a packet is shown for what it is.
+// RDETH is the Reliable Datagram Extended Transport Header: the end-to-end context. No known
+// device supports RD; the codec has it for captures.
 type RDETH struct {
 	EEContext uint32 // 24 bits
 	Reserved  uint8  // byte 0

@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// RETH is the RDMA Extended Transport Header: which remote memory a WRITE, a
-// READ, a FLUSH or an ATOMIC_WRITE is about.
+// RETH is the RDMA Extended Transport Header: the remote memory of a WRITE, READ, FLUSH or
+// ATOMIC_WRITE.
 type RETH struct {
 	VA     uint64
 	RKey   uint32

@@ -3,7 +3,7 @@ package wire
 // Port is the UDP destination port of RoCEv2.
 const Port = 4791
 
-// Lengths of the headers in bytes. ICRCLen is the trailer's.
+// Lengths of the headers and of the ICRC in bytes.
 const (
 	BTHLen          = 12
 	RDETHLen        = 4
@@ -19,28 +19,25 @@ const (
 	ICRCLen         = 4
 )
 
-// Limits of the path MTU, which bounds a packet's payload and not its headers.
-// Between them lie the powers of two.
+// Limits of the path MTU, a power of two that bounds the payload of a packet.
 const (
 	MinMTU = 256
 	MaxMTU = 4096
 )
 
-// MaxHeaderLen is the length of the longest headers any opcode calls for: BTH,
-// RDETH, DETH and AtomicETH of a reliable datagram's atomic request.
+// MaxHeaderLen is the longest header of any opcode: BTH, RDETH, DETH and AtomicETH of an RD
+// atomic request.
 const MaxHeaderLen = BTHLen + RDETHLen + DETHLen + AtomicETHLen
 
 // MaxPacketLen is the longest UDP payload that a conforming peer sends.
 const MaxPacketLen = MaxHeaderLen + MaxMTU + ICRCLen
 
-// CNPPayloadLen is the length of the reserved bytes, sent as zero and ignored
-// on receipt, that follow the BTH of a congestion notification packet. Packet
-// shows them as payload.
+// CNPPayloadLen is the number of reserved bytes after the BTH of a CNP. Packet has them as
+// payload.
 const CNPPayloadLen = 16
 
 // DefaultPKey is the partition key of the default partition, full member.
 const DefaultPKey uint16 = 0xFFFF
 
-// PadLen is how many pad bytes follow a payload so that the ICRC starts on a
-// four-byte boundary.
+// PadLen is the number of pad bytes after a payload, which align the ICRC to four bytes.
 func PadLen(payloadLen int) int { return -payloadLen & 3 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Syndrome is the first byte of an AETH: what kind of answer it is, and a
-// five-bit value whose meaning depends on the kind.
+// Syndrome is the first byte of an AETH: a kind, and a five-bit value that depends on the
+// kind.
 //
 //	7 reserved, 0 | 6-5 kind: 00 ACK, 01 RNR NAK, 11 NAK | 4-0 value
 type Syndrome uint8
 
-// SyndromeKind says how to read a syndrome's value.
+// SyndromeKind is the kind of a syndrome.
 type SyndromeKind uint8
 
 // The kinds of syndrome.
@@ -40,18 +40,17 @@ const (
 	syndromeNakBits   = 0x60
 )
 
-// Ack returns the syndrome of a positive acknowledgement that grants credit, a
-// code of CreditCode's or CreditUnlimited.
+// Ack returns the syndrome of an ACK with a credit code: a result of CreditCode, or
+// CreditUnlimited.
 func Ack(credit uint8) Syndrome { return Syndrome(credit & syndromeValueMask) }
 
-// RNRNak returns the syndrome "receiver not ready": try again after
-// RNRDelay(timer).
+// RNRNak returns the syndrome of an RNR NAK with a timer code.
 func RNRNak(timer uint8) Syndrome { return syndromeRNRBits | Syndrome(timer&syndromeValueMask) }
 
 // Nak returns the syndrome of a negative acknowledgement.
 func Nak(code NakCode) Syndrome { return syndromeNakBits | Syndrome(code&syndromeValueMask) }
 
-// Kind says what kind of answer s is.
+// Kind returns the kind of s.
 func (s Syndrome) Kind() SyndromeKind {
 	switch s &^ syndromeValueMask {
 	case 0:
@@ -97,9 +96,8 @@ func (c NakCode) String() string {
 	return fmt.Sprintf("reserved code %d", uint8(c))
 }
 
-// rnrDelays10us holds, in units of 10 µs, what each RNR timer code stands for.
-// From code 2 on they climb by factors of 3/2 and 4/3 in turn; code 0 is the
-// longest of all.
+// rnrDelays10us are the delays of the RNR timer codes in units of 10 µs. Code 0 is the
+// longest.
 var rnrDelays10us = [32]uint32{
 	65536, 1, 2, 3, 4, 6, 8, 12,
 	16, 24, 32, 48, 64, 96, 128, 192,
@@ -107,15 +105,14 @@ var rnrDelays10us = [32]uint32{
 	4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 }
 
-// RNRDelay returns how long a requester must wait after an RNR NAK with the
-// given timer code, of which the low five bits count.
+// RNRDelay returns how long a requester waits after an RNR NAK with the given timer code, of
+// which the low five bits are used.
 func RNRDelay(code uint8) time.Duration {
 	return time.Duration(rnrDelays10us[code&syndromeValueMask]) * 10 * time.Microsecond
 }
 
-// AckTimeout returns how long a requester waits for an acknowledgement, by the
-// five-bit code of a QP's local ACK timeout: 4.096 µs times 2^code. Code 0
-// turns the timer off; AckTimeout then returns 0.
+// AckTimeout returns the time of a five-bit local ACK timeout code: 4.096 µs times 2^code. It
+// returns 0 for code 0, which disables the timer.
 func AckTimeout(code uint8) time.Duration {
 	code &= 0x1F
 	if code == 0 {

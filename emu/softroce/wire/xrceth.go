@@ -2,8 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// XRCETH is the XRC Extended Transport Header: the shared receive queue that
-// an extended reliable connection's request is for.
+// XRCETH is the XRC Extended Transport Header: the shared receive queue of a request.
 type XRCETH struct {
 	SRQN     uint32 // 24 bits
 	Reserved uint8  // byte 0
