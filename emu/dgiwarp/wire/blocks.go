@@ -6,60 +6,58 @@ import (
 	"math/bits"
 )
 
-// Data says where in its flow a ULPDU stands. It comes behind the Ack, if there
-// is one.
+// Data is the position of a ULPDU in its flow. It follows the Ack, if there is one.
 //
 //	0 epoch | 4 sequence number | 8 timestamp
 //	12 proof(8) | 20 incarnation | 24 source key, if FlagStart
 type Data struct {
 	Epoch Epoch
 	Seq   Seq
-	// Timestamp is the sender's clock in microseconds when it sent this copy.
+	// Timestamp is the sender's clock in microseconds at this transmission.
 	Timestamp uint32
-	// Proof shows that the sender gets what is sent to its address: the cookie
-	// of a Challenge, or the epoch of the flow in the other direction.
+	// Proof proves the sender's address: the cookie of a Challenge, or the epoch of the flow
+	// in the other direction.
 	Proof uint64
-	// Incarnation is that of the sender's queue pair: it differs from life to
-	// life of it.
+	// Incarnation of the sender's queue pair: another one each time it is created.
 	Incarnation uint32
-	// SourceKey is the sender's own, so that it can be answered.
+	// SourceKey is the key of the sender's queue pair.
 	SourceKey uint32
 }
 
-// Ack says how far a flow in the other direction has arrived.
+// Ack acknowledges a flow in the other direction.
 //
 //	0 epoch | 4 next | 8 echo | 12 window(2) | 14 SACK words(1) | 15 reserved
 //	16 the words
 type Ack struct {
 	Epoch Epoch // of the flow that is acknowledged
 	Next  Seq   // the first packet that has not arrived
-	// Echo is the timestamp of the packet that the acknowledgement is about.
+	// Echo is the timestamp of the packet that caused the acknowledgement.
 	Echo uint32
-	// Window is how many packets from Next on would be taken; 0 means that the
-	// receiver is busy, and takes not even that one.
+	// Window is the number of packets from Next on that the receiver accepts; 0 if it is
+	// busy.
 	Window   uint16
-	Words    uint8 // how many words of Sack count
+	Words    uint8 // number of valid words of Sack
 	Reserved uint8
-	// Sack has a bit for each packet behind Next: bit i of word w (of value 1<<i)
-	// is set if packet Next+1+32w+i has arrived.
+	// Sack has a bit for each packet after Next: bit i of word w is set if packet
+	// Next+1+32w+i has arrived.
 	Sack [MaxSackWords]uint32
 }
 
-// Challenge answers a packet that starts a flow without proof.
+// Challenge is the answer to a packet that starts a flow without a valid proof.
 //
 //	0 epoch | 4 incarnation | 8 cookie(8)
 type Challenge struct {
-	Epoch       Epoch  // of the flow that is to start
+	Epoch       Epoch  // of the new flow
 	Incarnation uint32 // of the challenger's queue pair
 	Cookie      uint64
 }
 
-// Reason is why a flow is refused.
+// Reason is the reason of a Refusal.
 type Reason uint8
 
 // The reasons.
 const (
-	ReasonUnknown Reason = 1 // no such flow: it was forgotten, or never started
+	ReasonUnknown Reason = 1 // no such flow: it has ended, or never started
 	ReasonNoQP    Reason = 2 // no such queue pair, or one that is not reliable
 	ReasonState   Reason = 3 // the queue pair is not ready to receive
 	ReasonFull    Reason = 4 // no room for another peer
@@ -69,18 +67,18 @@ const (
 func (r Reason) String() string {
 	switch r {
 	case ReasonUnknown:
-		return "it does not know the flow"
+		return "unknown flow"
 	case ReasonNoQP:
-		return "it has no such reliable queue pair"
+		return "no such reliable queue pair"
 	case ReasonState:
-		return "its queue pair is not ready"
+		return "the queue pair is not ready"
 	case ReasonFull:
-		return "it has no room for another peer"
+		return "no room for another peer"
 	}
 	return fmt.Sprintf("reason %d", uint8(r))
 }
 
-// Refusal answers a packet of a flow that does not exist.
+// Refusal is the answer to a packet of a flow that does not exist.
 //
 //	0 epoch | 4 reason(1) | 5 reserved(3)
 type Refusal struct {
@@ -99,7 +97,7 @@ var (
 	errShortRefusal   = shortError("refusal", RefusalLen)
 )
 
-// Append appends d in wire order, with what a start adds if start is set.
+// Append appends d in wire order, with the fields of FlagStart if start is set.
 func (d *Data) Append(b []byte, start bool) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Epoch))
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Seq))
@@ -112,8 +110,8 @@ func (d *Data) Append(b []byte, start bool) []byte {
 	return b
 }
 
-// Parse decodes d from the front of b, with what a start adds if start is set,
-// and returns the octets that follow.
+// Parse decodes d from the front of b, with the fields of FlagStart if start is set, and
+// returns the octets that follow.
 func (d *Data) Parse(b []byte, start bool) (rest []byte, err error) {
 	if len(b) < DataLen {
 		return nil, errShortData
@@ -175,8 +173,8 @@ func (a *Ack) Parse(b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
-// Beyond is how many packets from Next on, which has not arrived, the Ack speaks
-// of: up to the last that SACK says has. It is 0 if there is none.
+// SackSpan is the number of packets from Next up to the last one that Sack acknowledges; 0
+// if Sack is empty.
 func (a *Ack) SackSpan() int32 {
 	for w := int32(min(a.Words, MaxSackWords)) - 1; w >= 0; w-- {
 		if n := bits.Len32(a.Sack[w]); n > 0 {

@@ -5,18 +5,16 @@ import (
 	"fmt"
 )
 
-// What parsing finds wrong. The errors it returns are made once, at start-up: a
-// flood of bad input costs no allocation. Compare with errors.Is.
+// Errors of Parse. They are allocated once, at start-up. Compare with errors.Is.
 var (
-	// ErrShort is a packet that ends inside a header.
+	// ErrShort: the packet ends inside a header.
 	ErrShort = errors.New("too short")
-	// ErrVersion is a packet of another version: nothing behind its first octet
-	// has a meaning.
+	// ErrVersion: the packet is of another version.
 	ErrVersion = fmt.Errorf("not version %d of datagram-iWARP", Version)
-	// ErrKind is a packet of a kind that the version does not have.
+	// ErrKind: the version does not define the kind of packet.
 	ErrKind = errors.New("no such kind of packet")
-	// ErrLong is a packet that goes on where its kind ends, or an Ack that claims
-	// more SACK words than there are packets in a window.
+	// ErrLong: octets follow the last block of the packet, or an Ack has more than
+	// MaxSackWords.
 	ErrLong = errors.New("too long")
 )
 

@@ -5,19 +5,18 @@ import (
 	"fmt"
 )
 
-// Version is that of the packets, in the upper half of their first octet.
+// Version is the protocol version, in the upper half of the first octet.
 const Version uint8 = 1
 
-// Kind is what a packet is, in the lower half of its first octet. 0 is none, so
-// that octets of zero are no packet.
+// Kind is the kind of a packet, in the lower half of its first octet. 0 is invalid.
 type Kind uint8
 
 // The kinds.
 const (
-	KindUD        Kind = 1 // a ULPDU, unreliably
-	KindRD        Kind = 2 // a ULPDU, an acknowledgement or both, of a flow
-	KindChallenge Kind = 3 // asks who starts a flow to prove its address
-	KindRefusal   Kind = 4 // says that a flow does not exist here
+	KindUD        Kind = 1 // an unreliable ULPDU
+	KindRD        Kind = 2 // a ULPDU, an acknowledgement, or both, of a flow
+	KindChallenge Kind = 3 // asks the sender of a new flow to prove its address
+	KindRefusal   Kind = 4 // refuses a flow that does not exist
 )
 
 // String prints the kind's name.
@@ -35,23 +34,23 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Flags are the second octet of a packet. All are about packets of KindRD.
+// Flags are the second octet of a packet, of KindRD only.
 type Flags uint8
 
 // The flags.
 const (
-	FlagData      Flags = 0x80 // a Data block and a ULPDU are there
-	FlagAck       Flags = 0x40 // an Ack block is there
-	FlagStart     Flags = 0x20 // no packet of the flow has been acknowledged: a proof is there
-	FlagAckNow    Flags = 0x10 // the sender has no more to send: acknowledge at once
-	FlagMarked    Flags = 0x08 // in an Ack: a packet came with a congestion mark
-	FlagDuplicate Flags = 0x04 // in an Ack: a packet came that had come before
+	FlagData      Flags = 0x80 // the packet has a Data block and a ULPDU
+	FlagAck       Flags = 0x40 // the packet has an Ack block
+	FlagStart     Flags = 0x20 // no packet of the flow has been acknowledged: Data has a proof
+	FlagAckNow    Flags = 0x10 // acknowledge at once: the sender has no more to send
+	FlagMarked    Flags = 0x08 // in an Ack: a received packet was CE-marked
+	FlagDuplicate Flags = 0x04 // in an Ack: a duplicate packet was received
 )
 
 // Has reports whether f holds all of want.
 func (f Flags) Has(want Flags) bool { return f&want == want }
 
-// Header begins every packet.
+// Header is the header of every packet.
 //
 //	0 version(4) kind(4) | 1 flags | 2-3 reserved
 //	4 destination QP | 8 source QP | 12 key
@@ -60,11 +59,11 @@ type Header struct {
 	Kind     Kind  // four bits
 	Flags    Flags
 	Reserved uint16
-	// DstQP names a queue pair behind the socket that the packet goes to: 0 the
-	// only one there is, MulticastQP those that are attached to the group.
+	// DstQP is the destination queue pair: 0 for the only one of the device, MulticastQP for
+	// those attached to the group.
 	DstQP uint32
 	SrcQP uint32
-	// Key is that of the destination: a QP takes no packet with another.
+	// Key is the key of the destination QP, which drops packets with another one.
 	Key uint32
 }
 

@@ -1,7 +1,7 @@
 package wire
 
-// Packet is all of a packet but its CRC. Parts that its kind and flags do not
-// call for are ignored when it is written and zero after it was read.
+// Packet is a packet without its CRC. Blocks that its kind and flags do not include are
+// ignored by Append and zero after Parse.
 type Packet struct {
 	Header
 	Ack       Ack
@@ -12,10 +12,8 @@ type Packet struct {
 	ULPDU []byte
 }
 
-// Parse decodes a whole payload of UDP. Its CRC is not looked at, see Intact;
-// ULPDU aliases b.
-//
-// Only version, kind and lengths are validated.
+// Parse decodes a whole UDP payload. It does not check the CRC; see CheckCRC. ULPDU aliases
+// b.
 func (p *Packet) Parse(b []byte) (err error) {
 	*p = Packet{}
 	if len(b) < HeaderLen+CRCLen {
@@ -57,7 +55,7 @@ func (p *Packet) parseRD(b []byte) (err error) {
 	return err
 }
 
-// atEnd refuses what follows the last part of a packet.
+// checkEnd returns ErrLong if octets follow the last block of a packet.
 func checkEnd(rest []byte, err error) error {
 	if err == nil && len(rest) > 0 {
 		return ErrLong
@@ -65,8 +63,7 @@ func checkEnd(rest []byte, err error) error {
 	return err
 }
 
-// AppendHeaders appends all that precedes the ULPDU. Seal is for when that has
-// been appended too.
+// AppendHeaders appends all that precedes the ULPDU. The caller appends ULPDU and CRC.
 func (p *Packet) AppendHeaders(b []byte) []byte {
 	b = p.Header.Append(b)
 	switch p.Kind {

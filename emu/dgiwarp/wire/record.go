@@ -2,18 +2,17 @@ package wire
 
 import "encoding/binary"
 
-// OpWriteRecord is the RDMAP opcode of Write-Record: the one that the registry
-// keeps for experiments. A segment of it is tagged, and begins with a WriteRecord.
+// OpWriteRecord is the RDMAP opcode of Write-Record, from the experimental range. Its
+// segments are tagged and begin with a WriteRecord.
 const OpWriteRecord = 15
 
-// WriteRecord stands between the tagged DDP header and the payload in each
-// segment of an RDMA Write-Record. With it any segment tells by itself which
-// message it is of, how long that is, and where in memory it began.
+// WriteRecord is the header between the tagged DDP header and the payload of each segment of
+// a Write-Record. It identifies the message, its length and its position in memory.
 //
 //	0 MSN | 4 offset | 8 length | 12 immediate data
 type WriteRecord struct {
 	MSN    uint32
-	MO     uint32 // where in the message the payload goes
+	MO     uint32 // message offset of the payload
 	Length uint32 // of the whole message
 	Imm    uint32
 }

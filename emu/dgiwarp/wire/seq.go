@@ -1,6 +1,6 @@
 package wire
 
-// Seq is the 32-bit number by which a flow counts its packets, from 0 on.
+// Seq is the 32-bit sequence number of a packet in its flow, from 0 on.
 // Ordering wraps: use Less and Sub, never < or -.
 type Seq uint32
 
@@ -13,6 +13,5 @@ func (s Seq) Sub(q Seq) int32 { return int32(s - q) }
 // Less reports whether s comes before q.
 func (s Seq) Less(q Seq) bool { return s.Sub(q) < 0 }
 
-// Epoch tells the flows of one pair of QPs apart, one after the other. It is
-// not a count: there is no order between two of them.
+// Epoch identifies one of the successive flows between two QPs. Epochs are not ordered.
 type Epoch uint32

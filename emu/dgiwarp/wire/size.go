@@ -1,7 +1,6 @@
 package wire
 
-// Port is the UDP port of a NIC that was not told another. It is one of those
-// that nobody registers, above those that Linux gives to clients.
+// Port is the default UDP port: a dynamic port, above the ephemeral range of Linux.
 const Port = 65041
 
 // MulticastQP is the destination of packets to a multicast or broadcast address.
@@ -12,28 +11,26 @@ const (
 	HeaderLen      = 16
 	AckLen         = 16 // without SACK words
 	SackWordLen    = 4
-	DataLen        = 12 // without what a start adds
+	DataLen        = 12 // without the fields of FlagStart
 	StartLen       = 16
 	ChallengeLen   = 16
 	RefusalLen     = 8
 	WriteRecordLen = 16
 	CRCLen         = 4
 
-	// MaxSackWords is what an Ack has at most: one bit for every packet but the
-	// first of a full window.
+	// MaxSackWords is the largest number of SACK words: one bit for each packet of a window
+	// but the first.
 	MaxSackWords = Window / 32
-	// MaxAckLen is an Ack with all its words.
+	// MaxAckLen is the length of an Ack with MaxSackWords.
 	MaxAckLen = AckLen + MaxSackWords*SackWordLen
-	// UDOverhead is what surrounds the ULPDU of an unreliable packet.
+	// UDOverhead is the length of an unreliable packet without its ULPDU.
 	UDOverhead = HeaderLen + CRCLen
-	// RDOverhead is what surrounds the ULPDU of a reliable packet, at most, if it
-	// carries no Ack.
+	// RDOverhead is the largest length of a reliable packet without its ULPDU and Ack.
 	RDOverhead = HeaderLen + DataLen + StartLen + CRCLen
 	// MinPacket is the smallest payload of UDP that every path must carry: the
 	// smallest MTU of IPv4 hosts (576 octets) less the longest headers in use.
 	MinPacket = 512
 )
 
-// Window is how many packets of a flow may be under way at most, the oldest one
-// without acknowledgement included.
+// Window is the largest number of packets of a flow from the oldest unacknowledged one on.
 const Window = 256

@@ -115,9 +115,9 @@ var fpduRows = map[string]func(*testing.T){
 		b := append(append([]byte{0, 19}, u...), f.Pad[:]...)
 		f.CRC = wire.CRC(b)
 		framer := wire.NewFramer(crcOn)
-		wantULPDU(t, giveOne(t, c, framer.AppendAgain(nil, &f)), u)
+		wantULPDU(t, giveOne(t, c, framer.AppendFPDU(nil, &f)), u)
 		f.CRC = wire.CRC(append(append([]byte{0, 19}, u...), 0, 0, 0))
-		failsWith(t, giveOne(t, c, framer.AppendAgain(nil, &f)), wire.TermMPACRC, ErrCRC)
+		failsWith(t, giveOne(t, c, framer.AppendFPDU(nil, &f)), wire.TermMPACRC, ErrCRC)
 	},
 	"rfc5044/4.1/5": func(t *testing.T) {
 		for _, f := range framings {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// AtomicOp is what an Atomic Request does with the word.
+// AtomicOp is the operation of an Atomic Request.
 type AtomicOp uint8
 
 // The atomic operations. 1 is reserved.
@@ -29,22 +29,22 @@ func (o AtomicOp) String() string {
 type AtomicRequest struct {
 	Reserved  uint32   // 28 bits
 	Op        AtomicOp // four bits
-	RequestID uint32   // comes back in the response
+	RequestID uint32   // repeated in the response
 	STag      STag
 	TO        uint64 // of the word, a multiple of eight
-	// AddSwap is what FetchAdd adds and CmpSwap stores. A 1 in AddSwapMask is
-	// for FetchAdd the top bit of a field of its own, out of which no carry
-	// goes; for CmpSwap it is a bit that is stored.
+	// AddSwap is the value that FetchAdd adds or CmpSwap stores. Bits of AddSwapMask are the
+	// top bits of separate fields for FetchAdd, out of which no carry goes, and the bits that
+	// are stored for CmpSwap.
 	AddSwap, AddSwapMask uint64
-	// Compare is what CmpSwap compares with, in the bits of CompareMask. In a
-	// FetchAdd they are sent as 0 and all ones.
+	// CmpSwap compares the bits of CompareMask with Compare. In a FetchAdd they are sent as
+	// all ones and 0.
 	Compare, CompareMask uint64
 }
 
-// AtomicResponse is the header of an Atomic Response. (By figure 6 of RFC 7306
-// it has 12 octets; the 32 of its section 4 contradict that.)
+// AtomicResponse is the header of an Atomic Response. It has 12 octets, as in figure 6 of
+// RFC 7306; section 4 says 32.
 type AtomicResponse struct {
-	RequestID uint32 // of the request that it answers
+	RequestID uint32 // of the request
 	Original  uint64 // the word before the operation
 }
 

@@ -149,7 +149,7 @@ func survive(t *testing.T, framing Framing, b []byte, count map[Opcode]int) (sta
 			}
 			count[s.Control.Opcode]++
 			f.ULPDU = s.Append(nil)
-			out = framer.AppendAgain(out, &f)
+			out = framer.AppendFPDU(out, &f)
 		}
 		rest = rest[n:]
 	}

@@ -1,7 +1,6 @@
 package wire
 
-// Control is the first two octets of a DDP segment: DDP's own, and the one that
-// RDMAP has in it.
+// Control is the control fields of DDP and RDMAP: the first two octets of a DDP segment.
 //
 //	0  T(1) L(1) resv(4) DV(2) | 1  RV(2) resv(2) opcode(4)
 type Control struct {
@@ -27,8 +26,8 @@ const (
 
 var errShortControl = shortError("DDP control", ControlLen)
 
-// NewControl returns the control octets of a segment with the given opcode, of
-// the current versions and with the header that the opcode calls for.
+// NewControl returns the control octets of a segment with the given opcode and the current
+// versions.
 func NewControl(op Opcode, last bool) Control {
 	return Control{
 		Tagged: op.Tagged(), Last: last, DDPVersion: DDPVersion, RDMAPVersion: RDMAPVersion, Opcode: op,

@@ -2,10 +2,10 @@ package wire
 
 import "encoding/binary"
 
-// STag is a steering tag: it names a piece of registered memory to the peer.
+// STag is a steering tag: the key of registered memory.
 type STag uint32
 
-// QN is the number of a queue of untagged messages.
+// QN is the queue number of an untagged message.
 type QN uint32
 
 // The queues that RDMAP uses.
@@ -16,22 +16,20 @@ const (
 	QueueAtomicResponse QN = 3
 )
 
-// Tagged is the header of a segment that names the memory it goes to, after the
-// control octets.
+// Tagged is the header of a tagged segment after the control octets: the destination memory.
 type Tagged struct {
 	STag STag
-	TO   uint64 // tagged offset: where in that memory
+	TO   uint64 // tagged offset
 }
 
-// Untagged is the header of a segment that goes where the receiver wants it,
-// after the control octets.
+// Untagged is the header of an untagged segment after the control octets: queue, message and
+// offset.
 type Untagged struct {
-	// Invalidate is the STag that a Send with Invalidate revokes; 0 in all other
-	// messages. To DDP it is 32 bits reserved for its user.
+	// Invalidate is the STag that a Send with Invalidate invalidates; 0 in other messages.
 	Invalidate STag
 	QN         QN
 	MSN        MSN
-	MO         uint32 // where in the message the payload goes
+	MO         uint32 // message offset of the payload
 }
 
 var (

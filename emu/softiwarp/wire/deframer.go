@@ -2,63 +2,61 @@ package wire
 
 import "encoding/binary"
 
-// FPDU is what a Deframer found: one ULPDU and what was around it.
+// FPDU is an FPDU that a Deframer found.
 type FPDU struct {
 	ULPDU     []byte  // without markers; borrowed, see Deframer.Next
-	Pad       [3]byte // PadLen(Length) of these count; meant to be zero, and ignored
+	Pad       [3]byte // the first PadLen(Length) octets are valid
 	CRC       uint32  // as it was received
 	CRCStatus CRCStatus
-	Length    int // ULPDU_Length; more than len(ULPDU) only if octets were skipped
+	Length    int // ULPDU_Length; exceeds len(ULPDU) only if octets were skipped
 
-	Offset  uint64 // position of the FPDU in the stream, of the marker before it if there is one
-	WireLen int    // octets of the stream that it takes, markers included
-	Markers int    // how many of them there are
-	// MarkerMismatch says that a marker points elsewhere than to this FPDU's
-	// ULPDU_Length: one of the two is wrong, and so may be all that follows.
+	Offset  uint64 // offset in the stream of the FPDU, or of the marker before it
+	WireLen int    // length with markers
+	Markers int    // number of markers
+	// MarkerMismatch: a marker does not point to the ULPDU_Length. One of the two is wrong,
+	// and so may be the rest of the stream.
 	MarkerMismatch bool
 }
 
-// Check is what became of an FPDU's CRC.
+// CRCStatus is the result of a CRC check.
 type CRCStatus uint8
 
-// The outcomes of a check.
+// Values of CRCStatus.
 const (
 	CRCOff     CRCStatus = iota // the stream has no CRCs
-	CRCGood                     // it is right
-	CRCBad                      // it is wrong
-	CRCUnknown                  // octets were skipped: nobody can tell
+	CRCGood                     // the CRC is right
+	CRCBad                      // the CRC is wrong
+	CRCUnknown                  // octets were skipped
 )
 
-// String prints the outcome in a word.
+// String prints the status in one word.
 func (c CRCStatus) String() string {
 	return [...]string{"off", "good", "bad", "missing"}[c&3]
 }
 
-// Deframer finds the FPDUs in a byte stream that arrives cut anywhere. It is
-// one direction of one stream, and follows the lengths in it: if one of those
-// is wrong, so is all that comes after. That shows as CRCBad or MarkerMismatch,
-// and it is the caller who gives up.
+// Deframer splits one direction of a byte stream into FPDUs. It follows the lengths in the
+// stream: after a wrong one all further FPDUs are wrong. That shows as CRCBad or
+// MarkerMismatch, which the caller handles.
 type Deframer struct {
 	framing  Framing
-	offset   uint64 // position of the FPDU under way
-	received int    // octets of it that have passed
-	buf      []byte // those that were not skipped, or else what Next has returned
-	skipped  bool   // octets were skipped: what comes after them is of no use
-	returned bool   // buf is what Next has returned
+	offset   uint64 // offset of the current FPDU
+	received int    // octets of it received so far
+	buf      []byte // octets that were not skipped, or the FPDU that Next has returned
+	skipped  bool   // octets were skipped: later ones are dropped
+	returned bool   // buf is the FPDU that Next has returned
 }
 
 // NewDeframer returns a deframer for the octets after the start-up frame.
 func NewDeframer(f Framing) *Deframer { return NewDeframerAt(f, 0) }
 
-// NewDeframerAt returns a deframer for a stream whose next FPDU begins at
-// position at, counted from the octet after the start-up frame: an observer may
-// come late. Without markers the position only serves to be reported.
+// NewDeframerAt returns a deframer for a stream whose next FPDU begins at offset at after
+// the start-up frame, for captures that begin later.
 func NewDeframerAt(f Framing, at uint64) *Deframer { return &Deframer{framing: f, offset: at} }
 
-// At is the position of the FPDU under way, or of the next.
+// Offset is the offset of the current FPDU, or of the next one.
 func (d *Deframer) Offset() uint64 { return d.offset }
 
-// Pending is how many octets of the FPDU under way have passed.
+// Pending is the number of octets received of the current FPDU.
 func (d *Deframer) Pending() int {
 	if d.returned {
 		return 0
@@ -66,8 +64,8 @@ func (d *Deframer) Pending() int {
 	return d.received
 }
 
-// Begun is what has come of the ULPDU of the FPDU under way, in a stream without
-// markers. It is valid until the next call of Next.
+// PartialULPDU is the received part of the current ULPDU, in a stream without markers. It is
+// valid until the next call of Next.
 func (d *Deframer) PartialULPDU() []byte {
 	if d.returned || d.skipped || d.framing.Markers || len(d.buf) < ULPDULengthLen {
 		return nil
@@ -76,8 +74,8 @@ func (d *Deframer) PartialULPDU() []byte {
 	return d.buf[ULPDULengthLen:min(ULPDULengthLen+n, len(d.buf))]
 }
 
-// Missing is how many octets the FPDU under way still lacks, or 0 if there is
-// none or its length is not known yet, and how long its pad is.
+// Missing is how many octets of the current FPDU are missing, and how long its pad is; 0 if
+// there is no FPDU or its length is not known yet.
 func (d *Deframer) Missing() (octets, pad int) {
 	if d.returned {
 		return 0, 0
@@ -89,12 +87,11 @@ func (d *Deframer) Missing() (octets, pad int) {
 	return n - d.received, PadLen(int(binary.BigEndian.Uint16(d.buf[d.markerPrefixLen():])))
 }
 
-// Next takes octets from the front of b, up to the end of an FPDU. If it found
-// the end, ok is true and rest is what follows: call again with that. If not, b
-// is used up, and the caller may have its memory back.
+// Next consumes b up to the end of an FPDU. If the FPDU is complete, ok is true, and the
+// caller continues with rest. If not, all of b is consumed.
 //
-// The ULPDU lies in b if the whole FPDU does and no marker splits it, else in a
-// buffer of the deframer. It is valid until the next call, and as long as b is.
+// The ULPDU aliases b if b has the whole FPDU and no marker splits it, else a buffer of the
+// deframer. It is valid until the next call, and as long as b is.
 func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 	d.discardReturned()
 	if d.received == 0 {
@@ -116,11 +113,9 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 	return f, nil, false
 }
 
-// Skip is Next for n octets that the caller does not have, though they were
-// sent: a capture may keep only the beginning of a packet. An FPDU of which
-// octets were skipped holds what came before them. ok is as for Next; if it is
-// false and rest is not 0, a length was among what is missing, and the deframer
-// has lost the stream: use another one.
+// Skip is Next for n octets that were sent but are missing, as in a truncated capture. An
+// FPDU with skipped octets has those before them. If ok is false and rest is not 0, a
+// ULPDU_Length is missing, and the deframer cannot continue.
 func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {
 	d.discardReturned()
 	if n == 0 {
@@ -138,14 +133,14 @@ func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {
 	return f, 0, false
 }
 
-// renew forgets what was returned last.
+// discardReturned drops the FPDU that was returned last.
 func (d *Deframer) discardReturned() {
 	if d.returned {
 		d.buf, d.received, d.skipped, d.returned = d.buf[:0], 0, false, false
 	}
 }
 
-// lead is how many octets stand before the ULPDU_Length.
+// markerPrefixLen is the length of a marker before the ULPDU_Length; 0 if there is none.
 func (d *Deframer) markerPrefixLen() int {
 	if d.framing.Markers && d.offset%MarkerInterval == 0 {
 		return MarkerLen
@@ -153,8 +148,8 @@ func (d *Deframer) markerPrefixLen() int {
 	return 0
 }
 
-// extent returns how many octets of the stream belong to the FPDU that raw
-// begins, or, if known is false, how many it takes to tell.
+// extent returns the length of the FPDU at the start of raw; if known is false, how many
+// octets are needed to tell.
 func (d *Deframer) extent(raw []byte) (n int, known bool) {
 	lead := d.markerPrefixLen()
 	if len(raw) < lead+ULPDULengthLen {
@@ -167,7 +162,7 @@ func (d *Deframer) extent(raw []byte) (n int, known bool) {
 	return lead + n, true
 }
 
-// finish makes an FPDU of raw, all of it or what precedes a hole, and moves on.
+// finish returns the FPDU of raw, which ends early if octets were skipped.
 func (d *Deframer) finish(raw []byte) FPDU {
 	lead := d.markerPrefixLen()
 	wireLen, _ := d.extent(raw)
@@ -184,7 +179,7 @@ func (d *Deframer) finish(raw []byte) FPDU {
 	body := raw
 	if d.framing.Markers {
 		f.Markers = (lead + MarkerLen*markersWithin(d.offset+uint64(lead), FPDULen(f.Length))) / MarkerLen
-		f.MarkerMismatch = d.markersLie(raw, lead)
+		f.MarkerMismatch = d.markersMismatch(raw, lead)
 		body = d.strip(raw, lead)
 	}
 	f.fill(body[ULPDULengthLen:])
@@ -193,8 +188,7 @@ func (d *Deframer) finish(raw []byte) FPDU {
 	return f
 }
 
-// fill takes ULPDU, pad and CRC from body, which ends early if octets were
-// skipped.
+// fill sets ULPDU, pad and CRC from body, which ends early if octets were skipped.
 func (f *FPDU) fill(body []byte) {
 	n := min(f.Length, len(body))
 	f.ULPDU, body = body[:n:n], body[n:]
@@ -204,33 +198,34 @@ func (f *FPDU) fill(body []byte) {
 	}
 }
 
-// markersLie reports whether a marker in raw points elsewhere than to the
-// ULPDU_Length, which stands after the first lead octets.
-func (d *Deframer) markersLie(raw []byte, lead int) bool {
-	if lead > 0 && markerBack(raw) != 0 {
+// markersMismatch reports whether a marker in raw does not point to the ULPDU_Length, which
+// follows the first lead octets.
+func (d *Deframer) markersMismatch(raw []byte, lead int) bool {
+	if lead > 0 && markerPointer(raw) != 0 {
 		return true
 	}
-	for i := lead + toMarker(d.offset+uint64(lead)); i+MarkerLen <= len(raw); i += MarkerInterval {
-		if markerBack(raw[i:]) != uint16(i-lead) {
+	for i := lead + octetsToMarker(d.offset+uint64(lead)); i+MarkerLen <= len(raw); i += MarkerInterval {
+		if markerPointer(raw[i:]) != uint16(i-lead) {
 			return true
 		}
 	}
 	return false
 }
 
-func markerBack(b []byte) uint16 { return binary.BigEndian.Uint16(b[2:]) &^ 3 }
+// markerPointer returns the FPDUPTR of a marker.
+func markerPointer(b []byte) uint16 { return binary.BigEndian.Uint16(b[2:]) &^ 3 }
 
-// strip returns raw without its markers: a part of it if nothing but the lead
-// has to go, else in d.buf, which raw may lie in.
+// strip returns raw without its markers: a subslice if only the lead must go, else in d.buf,
+// which raw may alias.
 func (d *Deframer) strip(raw []byte, lead int) []byte {
-	n := toMarker(d.offset + uint64(lead))
+	n := octetsToMarker(d.offset + uint64(lead))
 	raw = raw[lead:]
 	if n >= len(raw) {
 		return raw
 	}
 	out := d.buf[:0]
 	for n < len(raw) {
-		out = append(out, raw[:n]...) // moves towards the front, so it may overlap
+		out = append(out, raw[:n]...) // moves towards the front, so overlap is safe
 		raw = raw[min(n+MarkerLen, len(raw)):]
 		n = MarkerInterval - MarkerLen
 	}

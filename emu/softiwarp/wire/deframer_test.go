@@ -131,7 +131,7 @@ func deframe(t *testing.T, framing Framing, b []byte, sent [][]byte, cut func() 
 			if f.Offset != at || d.Pending() != 0 {
 				t.Fatalf("FPDU %d at %d with %d pending, want %d and 0", i, f.Offset, d.Pending(), at)
 			}
-			if out := again.AppendAgain(nil, &f); len(out) != f.WireLen {
+			if out := again.AppendFPDU(nil, &f); len(out) != f.WireLen {
 				t.Fatalf("FPDU %d takes %d octets, WireLen says %d", i, len(out), f.WireLen)
 			}
 			at += uint64(f.WireLen)
@@ -362,7 +362,7 @@ func FuzzDeframer(f *testing.F) {
 			rest = r
 			want = append(want, found{bytes.Clone(f.ULPDU), f})
 			start := len(out)
-			out = again.AppendAgain(out, &f)
+			out = again.AppendFPDU(out, &f)
 			if !framing.Markers && !bytes.Equal(out[start:], b[f.Offset:f.Offset+uint64(f.WireLen)]) {
 				t.Fatalf("FPDU at %d differs when written again", f.Offset)
 			}

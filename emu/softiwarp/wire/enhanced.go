@@ -2,21 +2,20 @@ package wire
 
 import "encoding/binary"
 
-// Enhanced is what RFC 6581 puts in front of the private data of a start-up
-// frame: how many reads each side takes, and, in the peer-to-peer model, with
-// which message the initiator may say that it is ready to receive (RTR).
+// Enhanced is the enhanced data of RFC 6581 before the private data of a start-up frame:
+// IRD and ORD, and in the peer-to-peer model the kinds of RTR (ready to receive) message.
 //
 //	0-1 A(1) B(1) IRD(14) | 2-3 C(1) D(1) ORD(14)
 type Enhanced struct {
 	PeerToPeer bool   // A
-	RTRSend    bool   // B: a Send of no octets may be the RTR
-	RTRWrite   bool   // C: an RDMA Write of no octets may be
-	RTRRead    bool   // D: an RDMA Read of no octets may be
-	IRD        uint16 // 14 bits: reads that the sender of this takes at a time
-	ORD        uint16 // 14 bits: reads that it wants to have under way
+	RTRSend    bool   // B: the RTR may be a zero-length Send
+	RTRWrite   bool   // C: the RTR may be a zero-length RDMA Write
+	RTRRead    bool   // D: the RTR may be a zero-length RDMA Read
+	IRD        uint16 // 14 bits: inbound read queue depth of the sender
+	ORD        uint16 // 14 bits: outbound read queue depth of the sender
 }
 
-// DepthNotNegotiated as IRD or ORD leaves that depth to the applications.
+// DepthNotNegotiated is the IRD or ORD of a depth that is not negotiated.
 const DepthNotNegotiated uint16 = depthMask
 
 const (
@@ -33,8 +32,8 @@ func (e Enhanced) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, enhancedWord(e.RTRWrite, e.RTRRead, e.ORD))
 }
 
-// Parse decodes e from the front of b and returns the octets that follow: the
-// application's own private data.
+// Parse decodes e from the front of b and returns the octets that follow: the application's
+// private data.
 func (e *Enhanced) Parse(b []byte) (rest []byte, err error) {
 	if len(b) < EnhancedLen {
 		return nil, errShortEnhanced
@@ -51,6 +50,7 @@ func (e *Enhanced) Parse(b []byte) (rest []byte, err error) {
 	return b[EnhancedLen:], nil
 }
 
+// enhancedWord encodes two flags and a depth.
 func enhancedWord(high, low bool, depth uint16) uint16 {
 	w := depth & depthMask
 	if high {
@@ -62,9 +62,8 @@ func enhancedWord(high, low bool, depth uint16) uint16 {
 	return w
 }
 
-// Split returns the enhanced data of f and the private data after it. ok is
-// false if there is none: no S flag, a revision that does not know it, or fewer
-// octets than it takes, as some peer may send.
+// Split returns the enhanced data of f and the private data after it. ok is false if there
+// is none: no S flag, an older revision, or too few octets.
 func (f *StartFrame) Split() (e Enhanced, private []byte, ok bool) {
 	if !f.Enhanced || f.Revision < RevisionEnhanced {
 		return e, f.PrivateData, false

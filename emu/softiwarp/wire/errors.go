@@ -5,21 +5,18 @@ import (
 	"fmt"
 )
 
-// What parsing finds wrong. The errors it returns are made once, at start-up: a
-// flood of bad input costs no allocation. Compare with errors.Is, since the
-// error of a short header also names the header.
+// Errors of Parse. They are allocated once, at start-up. Compare with errors.Is: the error
+// of a short header also has its name.
 var (
-	// ErrShort is input that ends inside a header. From a stream it means that
-	// more has to come.
+	// ErrShort: the input ends inside a header. In a stream more octets may follow.
 	ErrShort = errors.New("too short")
-	// ErrKey is input that begins neither an MPA request nor an MPA reply.
+	// ErrKey: the input begins neither an MPA request nor an MPA reply.
 	ErrKey = errors.New("neither key of an MPA start-up frame")
-	// ErrPrivateData is a start-up frame whose private data is longer than
-	// MaxPrivateData.
+	// ErrPrivateData: the private data of a start-up frame is longer than MaxPrivateData.
 	ErrPrivateData = fmt.Errorf("private data of an MPA start-up frame exceeds %d octets", MaxPrivateData)
 )
 
-// shortError says which header the input ends in.
+// shortError returns the ErrShort of a header.
 func shortError(header string, need int) error {
 	return fmt.Errorf("%s of %d octets: %w", header, need, ErrShort)
 }

@@ -5,21 +5,20 @@ import (
 	"fmt"
 )
 
-// Framing is how one direction of a stream is framed, as the start-up frames
-// have settled it.
+// Framing is the negotiated framing of one direction of a stream.
 type Framing struct {
-	Markers bool // the receiver asked for them
-	CRC     bool // one of the two did; otherwise the field is there and means nothing
+	Markers bool // requested by the receiver
+	CRC     bool // requested by either side; otherwise the field is ignored
 }
 
-// FramingTo returns the framing of what is sent to the one whose start-up frame
-// is receiver's, the other one having sent sender.
+// FramingTo returns the framing of the direction from sender to receiver, given their
+// start-up frames.
 func FramingTo(receiver, sender *StartFrame) Framing {
 	return Framing{Markers: receiver.Markers, CRC: receiver.CRC || sender.CRC}
 }
 
-// Framer puts ULPDUs into FPDUs. It is one direction of one stream: markers
-// stand where the count of all octets before them says.
+// Framer frames ULPDUs into FPDUs for one direction of a stream. It counts octets to place
+// markers.
 type Framer struct {
 	framing Framing
 	at      uint64
@@ -28,11 +27,10 @@ type Framer struct {
 // NewFramer returns a framer for the octets after the start-up frame.
 func NewFramer(f Framing) Framer { return Framer{framing: f} }
 
-// At is how many octets have been framed.
+// At is the number of octets framed.
 func (f *Framer) At() uint64 { return f.at }
 
-// Len is how long the next FPDU will be if it carries ulpduLen octets, with the
-// markers before and in it.
+// Len is the length of the next FPDU if it has a ULPDU of ulpduLen octets, with markers.
 func (f *Framer) Len(ulpduLen int) int {
 	n := FPDULen(ulpduLen)
 	if !f.framing.Markers {
@@ -45,9 +43,8 @@ func (f *Framer) Len(ulpduLen int) int {
 	return lead + n + MarkerLen*markersWithin(at, n)
 }
 
-// Append appends the FPDU of a ULPDU that parts make up one after the other: a
-// header, say, and pieces of memory. It pads with zeros, and without CRC sends
-// zero in its place. More than MaxULPDU octets cannot be encoded: Append panics.
+// Append appends the FPDU of a ULPDU that is the concatenation of parts. Without CRC the
+// field is zero. Append panics if the ULPDU is longer than MaxULPDU.
 func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
 	n := 0
 	for _, p := range parts {
@@ -66,9 +63,9 @@ func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
 	return f.end(w, crc)
 }
 
-// AppendAgain appends an FPDU as a Deframer returned it, with its pad and its
-// CRC, right or wrong. Only what it says of markers is new.
-func (f *Framer) AppendAgain(b []byte, p *FPDU) []byte {
+// AppendFPDU appends an FPDU of a Deframer with its pad and CRC, right or wrong. Markers are
+// set for the new position.
+func (f *Framer) AppendFPDU(b []byte, p *FPDU) []byte {
 	w := f.begin(b, len(p.ULPDU))
 	w.write(p.ULPDU)
 	w.write(p.Pad[:PadLen(len(p.ULPDU))])
@@ -79,19 +76,20 @@ func (f *Framer) AppendAgain(b []byte, p *FPDU) []byte {
 // zeros is the longest pad.
 var zeros [3]byte
 
-// writing is an FPDU being appended to b.
-type writing struct {
+// fpduWriter appends an FPDU to b.
+type fpduWriter struct {
 	b       []byte
 	markers bool
-	start   uint64 // position of the ULPDU_Length
+	start   uint64 // offset of the ULPDU_Length
 	at      uint64
 }
 
-func (f *Framer) begin(b []byte, n int) writing {
+// begin appends the marker before an FPDU, if there is one, and the ULPDU_Length.
+func (f *Framer) begin(b []byte, n int) fpduWriter {
 	if n > MaxULPDU {
 		panic(fmt.Sprintf("wire: ULPDU of %d octets exceeds %d", n, MaxULPDU))
 	}
-	w := writing{b: b, markers: f.framing.Markers, start: f.at, at: f.at}
+	w := fpduWriter{b: b, markers: f.framing.Markers, start: f.at, at: f.at}
 	if w.markers && w.at%MarkerInterval == 0 {
 		w.b = Marker{}.Append(w.b)
 		w.at += MarkerLen
@@ -102,15 +100,16 @@ func (f *Framer) begin(b []byte, n int) writing {
 	return w
 }
 
-func (f *Framer) end(w writing, crc uint32) []byte {
+// end appends the CRC.
+func (f *Framer) end(w fpduWriter, crc uint32) []byte {
 	f.at = w.at + CRCLen
 	return binary.LittleEndian.AppendUint32(w.b, crc)
 }
 
-// write appends p, with a marker wherever one is due.
-func (w *writing) write(p []byte) {
+// write appends p with its markers.
+func (w *fpduWriter) write(p []byte) {
 	for w.markers && len(p) > 0 {
-		n := toMarker(w.at)
+		n := octetsToMarker(w.at)
 		if n == 0 {
 			w.mark()
 			continue
@@ -123,14 +122,15 @@ func (w *writing) write(p []byte) {
 	w.b, w.at = append(w.b, p...), w.at+uint64(len(p))
 }
 
-// align puts the marker that falls between pad and CRC, which the CRC covers.
-func (w *writing) align() {
-	if w.markers && toMarker(w.at) == 0 {
+// align appends a marker between pad and CRC if there is one. The CRC covers it.
+func (w *fpduWriter) align() {
+	if w.markers && octetsToMarker(w.at) == 0 {
 		w.mark()
 	}
 }
 
-func (w *writing) mark() {
+// mark appends a marker.
+func (w *fpduWriter) mark() {
 	w.b = Marker{Back: uint16(w.at - w.start)}.Append(w.b)
 	w.at += MarkerLen
 }

@@ -1,8 +1,7 @@
 package wire
 
-// Header is that of a DDP segment: the control octets, and what their T bit
-// calls for. The other part is ignored when it is written and zero after it was
-// read.
+// Header is the header of a DDP segment: the control octets, and Tagged or Untagged by the T
+// bit. The other one is ignored by Append and zero after Parse.
 type Header struct {
 	Control  Control
 	Tagged   Tagged

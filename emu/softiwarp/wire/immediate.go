@@ -1,7 +1,6 @@
 package wire
 
-// Immediate is what an Immediate Data message carries: eight octets that the
-// receiver finds in its completion (RFC 7306, section 6).
+// Immediate is the eight octets of an Immediate Data message (RFC 7306, section 6).
 type Immediate [ImmediateLen]byte
 
 var errShortImmediate = shortError("Immediate Data", ImmediateLen)
@@ -9,7 +8,7 @@ var errShortImmediate = shortError("Immediate Data", ImmediateLen)
 // Append appends h and returns the extended slice.
 func (h Immediate) Append(b []byte) []byte { return append(b, h[:]...) }
 
-// Parse takes h from the front of b and returns the octets that follow.
+// Parse decodes h from the front of b and returns the octets that follow.
 func (h *Immediate) Parse(b []byte) (rest []byte, err error) {
 	if len(b) < ImmediateLen {
 		return nil, errShortImmediate

@@ -2,14 +2,13 @@ package wire
 
 import "encoding/binary"
 
-// Marker stands at every 512th octet of a stream whose receiver asked for it,
-// and tells where the FPDU around it began.
+// Marker is inserted at every 512th octet of a stream whose receiver requests markers. It
+// points to the start of its FPDU.
 type Marker struct {
 	Reserved uint16
-	// Back is FPDUPTR: the octets of the stream from the ULPDU_Length to the
-	// marker. 0 means that the marker stands before the ULPDU_Length. Senders
-	// leave the low two bits 0, receivers take them as 0. In an FPDU longer than
-	// MPA allows it wraps.
+	// Back is FPDUPTR: the number of octets from the ULPDU_Length to the marker, 0 for a
+	// marker before the ULPDU_Length. The low two bits are 0. It wraps in an FPDU longer than
+	// MPA allows.
 	Back uint16
 }
 
@@ -31,16 +30,15 @@ func (m *Marker) Parse(b []byte) (rest []byte, err error) {
 	return b[MarkerLen:], nil
 }
 
-// toMarker is how many octets of FPDU follow position pos before the next
-// marker; 0 if one stands there.
-func toMarker(pos uint64) int { return int(-pos % MarkerInterval) }
+// octetsToMarker is the number of octets from offset pos to the next marker; 0 if it is at
+// pos.
+func octetsToMarker(pos uint64) int { return int(-pos % MarkerInterval) }
 
-// markersWithin is how many markers fall into n octets of an FPDU whose
-// ULPDU_Length stands at pos. One at either end is not within: it belongs to
-// the FPDU that it precedes.
+// markersWithin is the number of markers within n octets of an FPDU whose ULPDU_Length is at
+// offset pos. A marker at either end is not counted: it belongs to the FPDU after it.
 func markersWithin(pos uint64, n int) int {
 	const between = MarkerInterval - MarkerLen
-	n -= toMarker(pos)
+	n -= octetsToMarker(pos)
 	if n <= 0 {
 		return 0
 	}

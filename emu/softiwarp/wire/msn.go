@@ -1,10 +1,9 @@
 package wire
 
-// MSN is the 32-bit message sequence number by which each queue of a stream
-// counts its messages, from 1 on. Ordering wraps: use Less and Sub, never < or -.
+// MSN is the 32-bit message sequence number of a queue, from 1 on. Ordering wraps: use Less and Sub, never < or -.
 type MSN uint32
 
-// FirstMSN is that of the first message in each queue.
+// FirstMSN is the MSN of the first message of each queue.
 const FirstMSN MSN = 1
 
 // Next returns the MSN after m; after the largest comes 0.
@@ -16,6 +15,6 @@ func (m MSN) Add(n int32) MSN { return m + MSN(n) }
 // Sub returns the signed distance from q to m, in [-2^31, 2^31).
 func (m MSN) Sub(q MSN) int32 { return int32(m - q) }
 
-// Less reports whether m comes before q. Of two numbers exactly half the space
-// apart, each comes before the other: keep windows smaller than that.
+// Less reports whether m comes before q. For numbers half the number space apart both
+// m.Less(q) and q.Less(m) hold: windows must be smaller.
 func (m MSN) Less(q MSN) bool { return m.Sub(q) < 0 }

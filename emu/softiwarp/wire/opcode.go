@@ -2,7 +2,7 @@ package wire
 
 import "fmt"
 
-// Opcode is the four bits that say which RDMAP message a segment belongs to.
+// Opcode is the RDMAP opcode of a segment, four bits.
 type Opcode uint8
 
 // The opcodes. 12 to 14 are unassigned, 15 is for experiments.
@@ -23,24 +23,24 @@ const (
 
 const opcodeMask = 0x0F
 
-// Info is what the RFCs say about one opcode.
+// Info are the properties of an opcode.
 type Info struct {
 	Name   string
 	Tagged bool
-	Queue  QN    // if it is not tagged
-	Header int   // octets of RDMAP header after that of DDP; a Terminate's may be longer
-	Class  Class // what else there is to say
+	Queue  QN    // of untagged messages
+	Header int   // length of the RDMAP header; the minimum for a Terminate
+	Class  Class // further properties
 }
 
-// Class says what role a message plays. Bits combine.
+// Class are properties of a message. Bits combine.
 type Class uint8
 
 // The bits of a Class.
 const (
-	HasPayload   Class = 1 << iota // carries octets of the application
-	ConsumesRecv                   // takes a receive work request
-	Solicited                      // raises an event if the receiver armed for solicited ones
-	Invalidates                    // revokes the STag in the untagged header
+	HasPayload   Class = 1 << iota // carries application data
+	ConsumesRecv                   // consumes a receive work request
+	Solicited                      // causes a solicited event
+	Invalidates                    // invalidates the STag in the untagged header
 	Response                       // answers a Read Request or an Atomic Request
 )
 
@@ -49,7 +49,7 @@ func (c Class) Has(want Class) bool { return c&want == want }
 
 const send = HasPayload | ConsumesRecv
 
-// opcodes is the one place that knows which opcodes exist.
+// opcodes is the table of all opcodes.
 var opcodes = [opcodeMask + 1]Info{
 	OpWrite:          {"RDMA Write", true, 0, 0, HasPayload},
 	OpReadRequest:    {"RDMA Read Request", false, QueueReadRequest, ReadRequestLen, 0},
@@ -65,7 +65,7 @@ var opcodes = [opcodeMask + 1]Info{
 	OpAtomicResponse: {"Atomic Response", false, QueueAtomicResponse, AtomicResponseLen, Response},
 }
 
-// Info returns what the RFCs say about o, or false if they say nothing.
+// Info returns the properties of o; false if o is not assigned.
 func (o Opcode) Info() (Info, bool) {
 	info := opcodes[o&opcodeMask]
 	return info, info.Name != ""

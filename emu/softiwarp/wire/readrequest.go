@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// ReadRequest is the header of an RDMA Read Request: the peer is to send Size
-// octets from the source, its own memory, into the sink, the requester's.
+// ReadRequest is the header of an RDMA Read Request: the responder sends Size octets from
+// the source, its memory, to the sink, the requester's memory.
 type ReadRequest struct {
 	SinkSTag STag
 	SinkTO   uint64

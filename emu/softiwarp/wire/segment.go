@@ -1,8 +1,7 @@
 package wire
 
-// Segment is a whole ULPDU: a DDP segment with the RDMAP header that its opcode
-// calls for. Headers that it does not call for are ignored when it is written
-// and zero after it was read.
+// Segment is a DDP segment (a ULPDU) with the RDMAP header of its opcode. Other headers are
+// ignored by Append and zero after Parse.
 type Segment struct {
 	Header
 	ReadRequest    ReadRequest
@@ -10,16 +9,14 @@ type Segment struct {
 	AtomicRequest  AtomicRequest
 	AtomicResponse AtomicResponse
 	Immediate      Immediate
-	// Payload is all that follows, also where the opcode has none.
+	// Payload is the rest, also if the opcode has no payload.
 	Payload []byte
 }
 
 // Parse decodes a ULPDU. Payload aliases b.
 //
-// Only lengths are validated. Versions, reserved bits and numbers may be
-// anything, an opcode may be unassigned. One whose T bit is not what the opcode
-// calls for (see Consistent) has no RDMAP header: all after the DDP header is
-// payload.
+// It checks lengths only. If the T bit is wrong for the opcode (see Consistent), the segment
+// has no RDMAP header: all after the DDP header is payload.
 func (s *Segment) Parse(b []byte) (err error) {
 	*s = Segment{}
 	if b, err = s.Header.Parse(b); err != nil {
@@ -50,8 +47,7 @@ func (s *Segment) parseRDMAP(b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
-// hasRDMAP reports whether a header of RDMAP follows that of DDP: all of those
-// belong to untagged messages.
+// hasRDMAP reports whether an RDMAP header follows. Only untagged messages have one.
 func (s *Segment) hasRDMAP() bool {
 	return !s.Control.Tagged && opcodes[s.Control.Opcode&opcodeMask].Header != 0
 }
@@ -80,7 +76,7 @@ func (s *Segment) AppendHeaders(b []byte) []byte {
 // Append appends the segment and returns the extended slice.
 func (s *Segment) Append(b []byte) []byte { return append(s.AppendHeaders(b), s.Payload...) }
 
-// Consistent reports whether the T bit is the one that the opcode calls for.
+// Consistent reports whether the T bit is right for the opcode.
 func (c Control) Consistent() bool {
 	info, ok := c.Opcode.Info()
 	return ok && info.Tagged == c.Tagged

@@ -44,7 +44,7 @@ func TestGoldenFPDUs(t *testing.T) {
 			// From the table alone to the same octets.
 			f.ULPDU = want.Append(nil)
 			framer := NewFramer(Framing{CRC: v.crc})
-			if b := framer.AppendAgain(nil, &f); !bytes.Equal(b, golden) {
+			if b := framer.AppendFPDU(nil, &f); !bytes.Equal(b, golden) {
 				t.Errorf("built from the table:\n got %x\nwant %x", b, golden)
 			}
 			if v.pad == ([3]byte{}) {

@@ -2,8 +2,8 @@ package wire
 
 // Lengths in octets.
 const (
-	StartFrameLen = 20 // of a start-up frame, without its private data
-	EnhancedLen   = 4  // at the front of the private data, RFC 6581
+	StartFrameLen = 20 // without private data
+	EnhancedLen   = 4  // at the start of the private data, RFC 6581
 
 	ULPDULengthLen = 2
 	CRCLen         = 4
@@ -14,15 +14,14 @@ const (
 	UntaggedLen = 16 // after the control octets
 
 	ReadRequestLen    = 28
-	TerminateLen      = 4 // the control field alone: MaxTerminateLen with all that may follow
+	TerminateLen      = 4 // without the fields that may follow
 	AtomicRequestLen  = 52
 	AtomicResponseLen = 12
 	ImmediateLen      = 8
 
-	// MaxTerminateLen is a Terminate that returns the headers of a Read Request.
+	// MaxTerminateLen is the length of a Terminate with the headers of a Read Request.
 	MaxTerminateLen = TerminateLen + segmentLengthLen + ControlLen + UntaggedLen + ReadRequestLen
-	// MaxHeaderLen is the longest that any opcode calls for: an Atomic Request's
-	// or a Terminate's.
+	// MaxHeaderLen is the longest header of any opcode: an Atomic Request's or a Terminate's.
 	MaxHeaderLen = ControlLen + UntaggedLen + max(AtomicRequestLen, MaxTerminateLen)
 
 	segmentLengthLen = 2
@@ -30,28 +29,24 @@ const (
 
 // Limits.
 const (
-	// MaxPrivateData is what a start-up frame carries at most, the enhanced
-	// data included.
+	// MaxPrivateData is the longest private data of a start-up frame, with enhanced data.
 	MaxPrivateData = 512
-	// MinMULPDU and MaxMULPDU bound what MPA lets DDP put into one FPDU,
-	// whatever the segment size of TCP.
+	// MinMULPDU and MaxMULPDU are the limits of MPA for the MULPDU.
 	MinMULPDU = 128
 	MaxMULPDU = 64768
-	// MaxULPDU is what the length field can say. A peer that sends more than
-	// MaxMULPDU is wrong, and understood.
+	// MaxULPDU is the largest value of the length field. A ULPDU longer than MaxMULPDU is a
+	// violation, but can be parsed.
 	MaxULPDU = 1<<16 - 1
 
-	// MarkerInterval is the distance between the first octets of two markers,
-	// which counts markers too.
+	// MarkerInterval is the distance between the first octets of two markers.
 	MarkerInterval = 512
 
-	// MaxFPDULen is an FPDU of MaxULPDU octets with as many markers as can fall
-	// into it and before it.
+	// MaxFPDULen is the length of an FPDU of MaxULPDU octets with all markers.
 	MaxFPDULen = ULPDULengthLen + MaxULPDU + 2 + CRCLen + MarkerLen*(2+MaxULPDU/(MarkerInterval-MarkerLen)+1)
 )
 
-// PadLen is how many octets follow a ULPDU so that the CRC, counted from the
-// ULPDU_Length on, starts on a four-octet boundary.
+// PadLen is the number of pad octets after a ULPDU, which align the CRC to four octets from
+// the ULPDU_Length on.
 func PadLen(ulpduLen int) int { return -(ULPDULengthLen + ulpduLen) & 3 }
 
 // FPDULen is the length of an FPDU without markers.
@@ -63,7 +58,7 @@ func MULPDU(emss int, markers bool) int {
 	return min(max(RawMULPDU(emss, markers), MinMULPDU), MaxMULPDU)
 }
 
-// RawMULPDU is MULPDU without regard to what MPA allows.
+// RawMULPDU is MULPDU without the limits of MPA.
 func RawMULPDU(emss int, markers bool) int {
 	n := emss - (ULPDULengthLen + CRCLen + emss%4)
 	if markers {

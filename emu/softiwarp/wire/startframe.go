@@ -2,19 +2,19 @@ package wire
 
 import "encoding/binary"
 
-// StartFrame is what either side sends first on the TCP connection: the
-// initiator an MPA request, the responder an MPA reply.
+// StartFrame is an MPA start-up frame: the request of the initiator or the reply of the
+// responder.
 //
 //	0-15 key | 16 M C R S resv(4) | 17 revision | 18-19 PD_Length | private data
 type StartFrame struct {
-	Reply    bool  // which of the two keys
-	Markers  bool  // M: the sender of this frame wants markers in what it receives
-	CRC      bool  // C: the sender wants CRCs; one such wish turns them on both ways
-	Reject   bool  // R: the connection is refused; means nothing in a request
+	Reply    bool  // reply key, else request key
+	Markers  bool  // M: the sender of this frame requests to receive markers
+	CRC      bool  // C: the sender requests CRCs, which enables them in both directions
+	Reject   bool  // R: the connection is rejected; ignored in a request
 	Enhanced bool  // S: private data begins with Enhanced; reserved before revision 2
 	Reserved uint8 // four bits
 	Revision uint8 // 0 RDMA Consortium, 1 RFC 5044, 2 RFC 6581
-	// PrivateData borrows what was parsed. It holds the enhanced data too.
+	// PrivateData aliases the input of Parse. It includes enhanced data.
 	PrivateData []byte
 }
 
@@ -44,9 +44,8 @@ var (
 	errShortPrivateData = shortError("private data of an MPA start-up frame, at most", MaxPrivateData)
 )
 
-// Append appends f in wire order and returns the extended slice. More than
-// 65535 octets of private data cannot be encoded: Append panics. (More than
-// MaxPrivateData can, and no peer should take it.)
+// Append appends f in wire order and returns the extended slice. It panics if the private
+// data is longer than 65535 octets. More than MaxPrivateData is encoded, but not valid.
 func (f *StartFrame) Append(b []byte) []byte {
 	if len(f.PrivateData) > 0xFFFF {
 		panic("wire: private data longer than its length field can say")
@@ -62,10 +61,10 @@ func (f *StartFrame) Append(b []byte) []byte {
 	return append(b, f.PrivateData...)
 }
 
-// Parse decodes f from the front of b and returns the octets that follow. Of a
-// stream, ErrShort says that more must come and ErrKey that this is no MPA,
-// which the first wrong octet tells. A frame with more than MaxPrivateData
-// octets of private data is ErrPrivateData, with all but PrivateData filled in.
+// Parse decodes f from the front of b and returns the octets that follow. ErrShort means
+// that more octets are needed, ErrKey that the stream is not MPA, which the first wrong
+// octet tells. If there are more than MaxPrivateData octets of private data it returns
+// ErrPrivateData, with all fields but PrivateData set.
 func (f *StartFrame) Parse(b []byte) (rest []byte, err error) {
 	*f = StartFrame{}
 	n := min(len(b), len(RequestKey))

@@ -2,7 +2,7 @@ package wire
 
 import "fmt"
 
-// Layer is who found the error that a Terminate reports.
+// Layer is the layer that found the error of a Terminate.
 type Layer uint8
 
 // The layers.
@@ -25,8 +25,7 @@ func (l Layer) String() string {
 	return fmt.Sprintf("layer %d", uint8(l))
 }
 
-// TermError is the reason of a Terminate: three numbers, each of which gives
-// the next its meaning.
+// TermError is the error of a Terminate: layer, type and code.
 type TermError struct {
 	Layer Layer // four bits
 	Type  uint8 // four bits
@@ -47,7 +46,7 @@ const (
 	MPAError uint8 = 0
 )
 
-// Codes that decide how a Terminate is read.
+// Codes by which GuessTerminateOrder decides.
 const (
 	codeRDMAPVersion       = 5
 	codeRDMAPOpcode        = 6
@@ -95,13 +94,12 @@ var (
 	TermMPANoRTR          = TermError{LayerMPA, MPAError, codeMPANoMatchingRTR}
 )
 
-// String prints the numbers and, where they have a meaning, the words, as in
-// "1/2/02 DDP: invalid MSN, no buffer".
+// String prints the numbers and the text, as in "1/2/02 DDP: invalid MSN, no buffer".
 func (e TermError) String() string {
-	return fmt.Sprintf("%d/%d/%02x %v: %s", uint8(e.Layer), e.Type, e.Code, e.Layer, e.words())
+	return fmt.Sprintf("%d/%d/%02x %v: %s", uint8(e.Layer), e.Type, e.Code, e.Layer, e.text())
 }
 
-func (e TermError) words() string {
+func (e TermError) text() string {
 	switch e {
 	case TermProtInvalidSTag, TermTaggedSTag:
 		return "invalid STag"

@@ -2,16 +2,14 @@ package wire
 
 import "encoding/binary"
 
-// Terminate is what a Terminate message says: why the stream ends, and at which
-// segment.
+// Terminate is a Terminate message: the error, and the headers of the failed segment.
 //
 //	0 layer(4) type(4) | 1 code | 2-3 M D R resv(13)
 //	DDP Segment Length(2), if M or D | terminated DDP header, if D
 //	terminated RDMAP header, if R
 //
-// The RDMAP header is that of a Read Request, the only one to come back. If R is
-// set and the DDP header says that some other message failed, none follows:
-// soft-iWARP does that.
+// The RDMAP header is that of a Read Request. If R is set and the DDP header is that of
+// another message, none follows: Linux soft-iWARP does that.
 type Terminate struct {
 	Error TermError
 	// HasLength, HasDDP and HasRDMAP are M, D and R: SegmentLength is valid, the
@@ -26,8 +24,7 @@ type Terminate struct {
 	Read          ReadRequest
 }
 
-// TerminateOrder is how the bits of a Terminate's first and third octet are
-// laid out.
+// TerminateOrder is the bit order of the first and third octet of a Terminate.
 type TerminateOrder uint8
 
 // The orders. Linux soft-iWARP on a little-endian machine swaps the halves of
@@ -37,7 +34,7 @@ const (
 	OrderSiw
 )
 
-// String says whose order it is.
+// String prints "siw" or "RFC".
 func (o TerminateOrder) String() string {
 	if o == OrderSiw {
 		return "siw"
@@ -88,13 +85,13 @@ func (t *Terminate) Append(b []byte) []byte {
 	return b
 }
 
-// Parse decodes t from the front of b and returns the octets that follow. It
-// takes the order from GuessTerminateOrder, for a stream in full operation.
+// Parse decodes t from the front of b and returns the octets that follow. It uses
+// GuessTerminateOrder, for a stream after start-up.
 func (t *Terminate) Parse(b []byte) (rest []byte, err error) {
 	return t.ParseOrder(b, GuessTerminateOrder(b, true))
 }
 
-// ParseOrder is Parse for one who knows the order.
+// ParseOrder is Parse with a known order.
 func (t *Terminate) ParseOrder(b []byte, order TerminateOrder) (rest []byte, err error) {
 	if len(b) < TerminateLen {
 		return nil, errShortTerminate
@@ -128,12 +125,10 @@ func (t *Terminate) ParseOrder(b []byte, order TerminateOrder) (rest []byte, err
 	return b, nil
 }
 
-// GuessTerminateOrder says in which order a Terminate was written, by what can
-// be meant. Where M, D or R is set, it shows (a reserved bit that is set can look
-// like one: ParseOrder is for who knows better); else the error decides, since few
-// of the swapped readings exist. "No room for reads" and "no common RTR" of MPA
-// are errors of the start-up, and numbers of RDMAP's afterwards: inOperation
-// says whether the start-up was over.
+// GuessTerminateOrder guesses the order of a Terminate: by the position of M, D or R if one
+// is set, else by which of the two readings is a defined error. The MPA errors "insufficient
+// IRD" and "no matching RTR" occur only during start-up, and have the numbers of RDMAP
+// errors afterwards; inOperation says whether start-up was over.
 func GuessTerminateOrder(b []byte, inOperation bool) TerminateOrder {
 	if len(b) < TerminateLen {
 		return OrderRFC
