@@ -69,7 +69,7 @@ func captureEcho(t *testing.T, seed uint64, addrs [2]netip.Addr, file *bytes.Buf
 	return lines
 }
 
-func TestSameSeedSameBytesOnTheWire(t *testing.T) {
+func TestSameSeedGivesSameCapture(t *testing.T) {
 	capture := func(seed uint64, procs int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var file bytes.Buffer
@@ -86,7 +86,7 @@ func TestSameSeedSameBytesOnTheWire(t *testing.T) {
 }
 
 // tshark does not know the protocol: it sees that the packets are proper UDP.
-func TestTsharkSeesProperUDP(t *testing.T) {
+func TestTsharkDecodesCaptures(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("tshark is not installed (Debian: apt-get install tshark)")

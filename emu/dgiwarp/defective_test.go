@@ -15,7 +15,7 @@ import (
 
 // Whatever is wrong with a device, on a link that loses packets besides, it does
 // not break down; and most defects do not keep messages from arriving.
-func TestDefectiveDevicesKeepGoing(t *testing.T) {
+func TestDefectiveDevicesKeepRunning(t *testing.T) {
 	lossy := impair.Config{Specs: []impair.Spec{{LossPPM: 30_000, DuplicatePPM: 20_000, ReorderPPM: 20_000, ReorderDelay: 50 * time.Microsecond, CorruptPPM: 20_000}}}
 	for _, q := range slices.Concat(dgwire.AllDefects(), engine.AllDefects()) {
 		t.Run(q.Name, func(t *testing.T) {

@@ -66,7 +66,7 @@ func toGroup(group netip.Addr, sender *end, members, others []*end) error {
 	return nil
 }
 
-func TestMulticastInAWorld(t *testing.T) {
+func TestMulticastInSimulation(t *testing.T) {
 	w, ds := netInWorld(t, 8, 4, impair.Config{}, Config{})
 	sender := mustEnd(t, ds[0], unreliable)
 	members := []*end{mustEnd(t, ds[0], unreliable), mustEnd(t, ds[1], unreliable), mustEnd(t, ds[1], unreliable), mustEnd(t, ds[2], unreliable)}
@@ -77,7 +77,7 @@ func TestMulticastInAWorld(t *testing.T) {
 }
 
 // Everybody who attached hears a broadcast: on other devices, and on the sender's.
-func TestBroadcastInAWorld(t *testing.T) {
+func TestBroadcastInSimulation(t *testing.T) {
 	w := sim.New(sim.Config{Seed: 8, MaxTime: maxWorldTime})
 	net, err := sim.NewNet(w, sim.NetConfig{})
 	if err != nil {

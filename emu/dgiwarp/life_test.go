@@ -14,7 +14,7 @@ import (
 
 // A peer that starts anew takes nothing twice that it had before, and is talked
 // to again as if nothing had been.
-func TestRestartOfAPeer(t *testing.T) {
+func TestPeerRestart(t *testing.T) {
 	w := sim.New(sim.Config{Seed: 4, MaxTime: maxWorldTime})
 	net, err := sim.NewNet(w, sim.NetConfig{})
 	if err != nil {

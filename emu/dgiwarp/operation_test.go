@@ -105,7 +105,7 @@ func TestRDOperations(t *testing.T) {
 	})
 }
 
-func TestUDRefusesWhatNeedsAnAnswer(t *testing.T) {
+func TestUDRejectsOperationsWithResponses(t *testing.T) {
 	w, a, b := pairInWorld(t, 2, impair.Config{})
 	x, y := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)
 	run(t, w, func(*sim.Proc) error {
@@ -122,7 +122,7 @@ func TestUDRefusesWhatNeedsAnAnswer(t *testing.T) {
 }
 
 // A Write-Record tells what has arrived of it, and its data is where it says.
-func TestWriteRecordTellsTheTruth(t *testing.T) {
+func TestWriteRecordListsReceivedBytes(t *testing.T) {
 	w, a, b := pairInWorld(t, 9, impair.Config{Specs: []impair.Spec{{LossPPM: 100_000}}})
 	x, y := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)
 	const n, rounds = 30_000, 40
@@ -172,7 +172,7 @@ func TestWriteRecordTellsTheTruth(t *testing.T) {
 	}
 }
 
-func TestParseRecordRefuses(t *testing.T) {
+func TestParseRecordErrors(t *testing.T) {
 	buf := make([]byte, 100)
 	buf[verbs.GRHLen+19] = 9 // ranges that are not there
 	for name, wc := range map[string]verbs.WC{
@@ -191,7 +191,7 @@ func TestParseRecordRefuses(t *testing.T) {
 
 // What a peer does wrong stops the queue pair, unless that was made to go on; the
 // peer gets to know either way.
-func TestErrorsAreReportedToBoth(t *testing.T) {
+func TestErrorsAreReportedToBothSides(t *testing.T) {
 	for _, isolate := range []bool{false, true} {
 		w, a, b := pairInWorld(t, 2, impair.Config{})
 		x, y := mustEnd(t, a, unreliable), mustEnd(t, b, QPOptions{Isolate: isolate})

@@ -18,7 +18,7 @@ import (
 )
 
 // What the protocol does not have is refused, in words that say so.
-func TestWhatIsNotThereIsRefused(t *testing.T) {
+func TestUnsupportedAndInvalidVerbs(t *testing.T) {
 	_, a, b := pairInWorld(t, 1, impair.Config{})
 	e, other := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)
 	qp := func(edit func(*verbs.QPInit)) error {
@@ -61,7 +61,7 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestConfigErrors(t *testing.T) {
 	for says, open := range map[string]func() (*Device, error){
 		"one address, not 0": func() (*Device, error) { return OnUDP(udplink.Config{}, Config{}) },
 		"one address, not 2": func() (*Device, error) { return OnUDP(udplink.Config{}, Config{Addrs: []netip.Addr{addrA, addrB}}) },
@@ -80,7 +80,7 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 // What a device says of itself depends on the service that its queue pairs have.
-func TestDevicesSayWhatTheyCan(t *testing.T) {
+func TestQueryDevice(t *testing.T) {
 	for _, opt := range []QPOptions{unreliable, reliable} {
 		_, ds := netInWorld(t, 1, 1, impair.Config{}, Config{QP: opt})
 		a, err := ds[0].QueryDevice()

@@ -57,7 +57,7 @@ func sendNumbered(e *end, to Source, count uint32) error {
 	return nil
 }
 
-func TestRDIsExactlyOnceAndInOrderForEachSource(t *testing.T) {
+func TestRDDeliversExactlyOnceAndInOrderPerSource(t *testing.T) {
 	const sources, count = 4, 250
 	w, ds := netInWorld(t, 11, 1+sources, bad, Config{QP: reliable})
 	sink := mustEnd(t, ds[0], reliable)
@@ -115,7 +115,7 @@ func counter(d *Device, name string) uint64 {
 
 // On UD what is lost is lost as a whole, and what arrives is right: a sender is
 // done when its packets have left.
-func TestUDLosesMessagesWhole(t *testing.T) {
+func TestUDLosesWholeMessages(t *testing.T) {
 	const count = 400
 	w, a, b := pairInWorld(t, 5, impair.Config{Specs: []impair.Spec{{LossPPM: 200_000, CorruptPPM: 100_000}}})
 	source, sink := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)
@@ -165,7 +165,7 @@ func TestUDLosesMessagesWhole(t *testing.T) {
 }
 
 // A UD send completes also if there is nobody to receive it.
-func TestUDSpeaksIntoTheVoid(t *testing.T) {
+func TestUDSendWithoutPeerCompletes(t *testing.T) {
 	w, a, b := pairInWorld(t, 1, impair.Config{})
 	e, f := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)
 	w.Go("speaker", func(*sim.Proc) error {

@@ -64,7 +64,7 @@ func TestEchoOverUDPSockets(t *testing.T) {
 
 // Devices on different ports of one address answer each other: the port is part
 // of the address, over IPv4 as over IPv6.
-func TestPortsOfOneAddress(t *testing.T) {
+func TestDevicesShareAddressOnDifferentPorts(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		h := newHosts(t, v6)
 		a := h.mustDevice(t, 0, Config{NIC: engine.Config{Port: 20001}})

@@ -177,7 +177,7 @@ func converse(seed uint64, c *net.TCPConn, clean []byte, first int) error {
 	}
 }
 
-func TestBadInputToAListener(t *testing.T) {
+func TestListenerSurvivesBadInput(t *testing.T) {
 	t.Parallel()
 	for i, crc := range []bool{true, false} {
 		cfg := Config{NIC: engine.Config{
@@ -259,7 +259,7 @@ func (h *host) unharmed(t *testing.T) {
 	}
 }
 
-func TestBadInputFromAListener(t *testing.T) {
+func TestConnectSurvivesBadInput(t *testing.T) {
 	t.Parallel()
 	cfg := Config{NIC: engine.Config{
 		MPA: mpa.Config{NoCRC: true, ReplyTimeout: time.Second}, CloseTimeout: 300 * time.Millisecond,

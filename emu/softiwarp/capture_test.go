@@ -71,7 +71,7 @@ func captureOperations(t *testing.T, seed uint64, v6 bool, cfg mpa.Config, file 
 	return sent, got
 }
 
-func TestSameSeedSameBytesOnTheWire(t *testing.T) {
+func TestSameSeedGivesSameCapture(t *testing.T) {
 	capture := func(seed uint64, procs int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var file bytes.Buffer
@@ -135,7 +135,7 @@ func fpdus(t *testing.T, stream []byte, framing wire.Framing) (lines []string) {
 	}
 }
 
-func TestTsharkReadsOurCapturesAsWeDo(t *testing.T) {
+func TestTsharkDecodesCaptures(t *testing.T) {
 	t.Parallel()
 	for _, v6 := range []bool{false, true} {
 		var file bytes.Buffer

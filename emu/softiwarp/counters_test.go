@@ -11,7 +11,7 @@ import (
 
 // The counters of a device are the same ones in the same order from when it is
 // opened until after it is closed, whatever has happened to it.
-func TestCountersAreFixed(t *testing.T) {
+func TestCounterNames(t *testing.T) {
 	names := func(d *Device) (names []string) {
 		for _, c := range d.Counters() {
 			names = append(names, c.Name)

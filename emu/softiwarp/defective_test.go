@@ -26,7 +26,7 @@ var harmless = []string{
 
 // Whatever is wrong with a device, in either role, on a stream that is cut anywhere,
 // it does not break down; and many defects do not keep messages from arriving.
-func TestDefectiveDevicesKeepGoing(t *testing.T) {
+func TestDefectiveDevicesKeepRunning(t *testing.T) {
 	names := make([]string, 0, 256)
 	for _, q := range slices.Concat(iwarpwire.AllDefects(), engine.AllDefects()) {
 		names = append(names, q.Name)

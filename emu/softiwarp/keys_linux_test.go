@@ -8,7 +8,7 @@ import (
 )
 
 // The keys of a device in real time differ each time that it is opened.
-func TestKeysDifferFromOpeningToOpening(t *testing.T) {
+func TestKeysDifferBetweenOpens(t *testing.T) {
 	var all [2][]verbs.RKey
 	for i := range all {
 		d := loopback(t, "127.81.4.2", Config{})

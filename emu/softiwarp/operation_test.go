@@ -227,14 +227,14 @@ func (c *couple) invalidate() error {
 	return c.ca.WaitDisconnect(verbs.Forever)
 }
 
-func TestEveryOperation(t *testing.T) {
+func TestOperations(t *testing.T) {
 	for _, op := range operations {
 		t.Run(op.name, func(t *testing.T) { coupled(t, rough, op.do) })
 	}
 }
 
 // Every way to frame a stream carries every operation, in both directions.
-func TestEveryFraming(t *testing.T) {
+func TestFramings(t *testing.T) {
 	for i := range 16 {
 		cfg := func(markers, crc bool) Config {
 			return Config{NIC: engine.Config{MPA: mpa.Config{Markers: markers, NoCRC: !crc}}}
@@ -266,7 +266,7 @@ func TestEveryFraming(t *testing.T) {
 // In the client-server model the side that accepts is silent until the other has
 // spoken; in the peer-to-peer model it may be the first, whichever kind of RTR
 // was agreed on.
-func TestWhoMaySpeakFirst(t *testing.T) {
+func TestFirstMessageByConnectionModel(t *testing.T) {
 	play := func(p *sim.Proc, c *couple) (early bool, err error) {
 		for _, e := range []*end{c.a, c.b} {
 			if err := e.recv(0, 100); err != nil {

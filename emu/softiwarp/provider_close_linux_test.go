@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestCloseEndsWaitsOnTCPSockets(t *testing.T) {
+func TestCloseWakesBlockedCallsOnTCP(t *testing.T) {
 	a, b := loopback(t, "127.81.1.2", Config{}), loopback(t, "127.81.1.3", Config{})
 	to := netip.AddrPortFrom(b.cfg.Addrs[0], echoPort)
 	listening, accepted := make(chan struct{}), make(chan error)

@@ -39,7 +39,7 @@ func parked(d *Device, c verbs.Conn, self netip.Addr, mute netip.AddrPort) ([]wa
 	}, nil
 }
 
-func TestCloseEndsWaitsInASimulatedWorld(t *testing.T) {
+func TestCloseWakesBlockedCallsInSimulation(t *testing.T) {
 	w, a, b := pairInWorld(t, 1, sim.NetConfig{})
 	ended := 0
 	w.Go("b", func(*sim.Proc) error {
@@ -198,7 +198,7 @@ func TestCloseInAnyState(t *testing.T) {
 
 func openStreams(d *Device) int { return d.streams.(interface{ OpenStreams() int }).OpenStreams() }
 
-func TestClosingTheQueuePairEndsItsConnection(t *testing.T) {
+func TestClosingQPEndsItsConnection(t *testing.T) {
 	inWorld(t, later(func(p *sim.Proc, d *Device) error {
 		e, c, err := connectTo(d, at(7))
 		if err != nil {
@@ -228,7 +228,7 @@ func TestClosingTheQueuePairEndsItsConnection(t *testing.T) {
 	})
 }
 
-func TestClosingTheListenerRefusesWhoWaits(t *testing.T) {
+func TestClosingListenerRejectsWaitingRequests(t *testing.T) {
 	inWorld(t, later(func(_ *sim.Proc, d *Device) error {
 		_, _, err := connectTo(d, at(7))
 		refused(t, "connect", err, verbs.ErrRejected, "rejected by the remote application")
@@ -255,7 +255,7 @@ func TestClosingTheListenerRefusesWhoWaits(t *testing.T) {
 }
 
 // Every handle can be closed once; closed again, and used, it says so.
-func TestClosedHandlesRefuse(t *testing.T) {
+func TestVerbsFailOnClosedHandles(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		e, err := newEnd(d)
 		if err != nil {
@@ -305,7 +305,7 @@ func TestClosedHandlesRefuse(t *testing.T) {
 	}, idle)
 }
 
-func TestObjectsOfAnotherDeviceAreRefused(t *testing.T) {
+func TestObjectsOfAnotherDeviceAreRejected(t *testing.T) {
 	_, d, other := pairInWorld(t, 1, sim.NetConfig{})
 	mine, err := newEnd(d)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestConnectToNobodyIsRejected(t *testing.T) {
+func TestConnectWithoutListenerIsRejected(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		e, _, err := connectTo(d, at(1))
 		var rej *verbs.RejectError
@@ -122,7 +122,7 @@ func TestPrivateDataAndDepths(t *testing.T) {
 	})
 }
 
-func TestListenSaysWhatItCannot(t *testing.T) {
+func TestListenErrors(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		_, err := d.cm.Listen(netip.AddrPortFrom(addrA, 6), verbs.PortSpaceUDP, 0)
 		refused(t, "datagrams", err, verbs.ErrNotSupported, "PortSpaceTCP")
@@ -214,7 +214,7 @@ func TestListenOnAllAddresses(t *testing.T) {
 	}
 }
 
-func TestFullBacklogTurnsAway(t *testing.T) {
+func TestFullBacklogResetsConnections(t *testing.T) {
 	inWorld(t, later(func(p *sim.Proc, d *Device) error {
 		first, err := newEnd(d)
 		if err != nil {
@@ -293,7 +293,7 @@ func TestConnectTimeout(t *testing.T) {
 }
 
 // Whoever hangs up while his request waits to be taken is not given out.
-func TestRequestsOfTheGoneAreNotGivenOut(t *testing.T) {
+func TestGetRequestSkipsClosedConnections(t *testing.T) {
 	inWorld(t, later(func(_ *sim.Proc, d *Device) error {
 		e, err := newEnd(d)
 		if err != nil {
@@ -369,7 +369,7 @@ func TestFallbackToRevision1(t *testing.T) {
 	}
 }
 
-func TestDisconnectEndsBothSidesInOrder(t *testing.T) {
+func TestDisconnectClosesBothSidesGracefully(t *testing.T) {
 	inWorld(t, later(func(p *sim.Proc, d *Device) error {
 		e, c, err := connectTo(d, at(7))
 		if err != nil {

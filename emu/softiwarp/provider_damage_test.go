@@ -82,7 +82,7 @@ func startDamaged(t *testing.T, cfg Config, reply bool, bit int) (o startupOutco
 	return o
 }
 
-func TestDamagedStartupIsTold(t *testing.T) {
+func TestCorruptedStartupIsReported(t *testing.T) {
 	words := []error{verbs.ErrRejected, verbs.ErrTimeout, verbs.ErrClosed}
 	for _, cfg := range []Config{{}, {ClientServer: true}} {
 		seen := map[error]int{}

@@ -13,7 +13,7 @@ import (
 
 // What one side does wrong the other answers with a Terminate. Both are told, by
 // an event and by the completions of what was under way.
-func TestErrorsEndTheConnectionAndAreTold(t *testing.T) {
+func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 	none := func(*couple) error { return nil }
 	for _, tc := range []struct {
 		name    string
@@ -139,7 +139,7 @@ func TestErrorsEndTheConnectionAndAreTold(t *testing.T) {
 }
 
 // A request that cannot be carried out here ends the connection too.
-func TestLocalErrorIsTheRequests(t *testing.T) {
+func TestLocalErrorFailsItsRequest(t *testing.T) {
 	coupled(t, rough, func(c *couple) error {
 		wr := verbs.SendWR{WRID: 5, Opcode: verbs.OpSend, SGL: []verbs.SGE{{Addr: c.a.mr.Addr(), Length: 1, LKey: c.a.mr.LKey() ^ 0x5500}}}
 		if err := c.a.post(wr); err != nil {
@@ -156,7 +156,7 @@ func TestLocalErrorIsTheRequests(t *testing.T) {
 }
 
 // A bit that TCP let through inverted is found by the CRC, if there is one.
-func TestCorruptionIsFoundByTheCRC(t *testing.T) {
+func TestCRCDetectsCorruption(t *testing.T) {
 	for _, crc := range []bool{true, false} {
 		net := sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
 			{Conn: 1, Offset: 5000, Action: sim.StreamCorrupt, Bit: 3},
@@ -232,7 +232,7 @@ func TestResetStreamFlushesBothSides(t *testing.T) {
 
 // Where a link goes down for good the stream breaks once TCP gives up; until then
 // all waits.
-func TestLinkDownBreaksConnectionsInTheEnd(t *testing.T) {
+func TestLinkDownBreaksConnectionsAfterTimeout(t *testing.T) {
 	net := sim.NetConfig{Stream: sim.StreamConfig{RetryDelay: time.Millisecond, Retries: 4}}
 	w, da, db := pairInWorld(t, 1, net)
 	w.Go("both", func(p *sim.Proc) error {

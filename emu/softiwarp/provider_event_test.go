@@ -58,7 +58,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-func TestPortEventsFollowTheLink(t *testing.T) {
+func TestPortEventsFollowLink(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		portOf(d).SetDown()
 		for _, want := range []verbs.AsyncEventType{verbs.EventPortErr, verbs.EventPortActive} {
@@ -72,7 +72,7 @@ func TestPortEventsFollowTheLink(t *testing.T) {
 	}, idle)
 }
 
-func TestAddressThatIsTakenAway(t *testing.T) {
+func TestRemovedAddressLeavesGIDEntryEmpty(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		own := d.cfg.Addrs[0]
 		for _, present := range []bool{false, true} {
@@ -240,7 +240,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 
 // The completion of a send that leaves with a post, and wakes nobody on the way,
 // is announced all the same.
-func TestSendCompletionsAreAnnounced(t *testing.T) {
+func TestSendCompletionsCauseEvents(t *testing.T) {
 	coupled(t, sim.NetConfig{}, func(c *couple) error {
 		if err := c.b.recv(0, 10); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 
 // A device may be used from several goroutines, one object too. The race
 // detector is the judge.
-func TestOneObjectFromManyGoroutines(t *testing.T) {
+func TestObjectsAreSafeForConcurrentUse(t *testing.T) {
 	da, db := loopback(t, "127.81.4.2", Config{}), loopback(t, "127.81.4.3", Config{})
 	a, b, err := ends(da, db)
 	if err != nil {

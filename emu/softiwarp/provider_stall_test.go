@@ -17,7 +17,7 @@ import (
 // it covers has come. So the receiver waits, silently, for what nobody will send,
 // and all these end the wait: more octets, either side's closing, a limit that was
 // asked for. Nothing of the damaged frame is ever believed.
-func TestDamagedLengthIsWaitedFor(t *testing.T) {
+func TestLengthenedULPDULengthTimesOut(t *testing.T) {
 	// Behind the Request and the RTR comes the first send, and its length first.
 	const first = wire.StartFrameLen + wire.EnhancedLen + 20
 	damaged := sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
@@ -90,7 +90,7 @@ func TestDamagedLengthIsWaitedFor(t *testing.T) {
 }
 
 // A length that was made shorter is found out at once.
-func TestShortenedLengthIsFoundAtOnce(t *testing.T) {
+func TestShortenedULPDULengthIsDetectedAtOnce(t *testing.T) {
 	const first = wire.StartFrameLen + wire.EnhancedLen + 20
 	coupled(t, sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
 		{Conn: 1, Offset: first + 1, Action: sim.StreamCorrupt, Bit: 4}, // 18+64 is 0x52

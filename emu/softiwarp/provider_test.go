@@ -74,7 +74,7 @@ func TestTimeoutsAreInVirtualTime(t *testing.T) {
 	}, idle)
 }
 
-func TestWaitingForNothingIsADeadlockThatSaysWhat(t *testing.T) {
+func TestDeadlockNamesWaitReason(t *testing.T) {
 	w, a, _ := pairInWorld(t, 1, sim.NetConfig{})
 	w.Go("rank 0", func(*sim.Proc) error {
 		l, err := a.cm.Listen(netip.AddrPortFrom(addrA, 5), verbs.PortSpaceTCP, 0)
@@ -91,7 +91,7 @@ func TestWaitingForNothingIsADeadlockThatSaysWhat(t *testing.T) {
 	}
 }
 
-func TestWhatIWARPDoesNotHave(t *testing.T) {
+func TestUnsupportedVerbs(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		e, err := newEnd(d)
 		if err != nil {
@@ -132,7 +132,7 @@ func TestWhatIWARPDoesNotHave(t *testing.T) {
 	}, idle)
 }
 
-func TestDescriptions(t *testing.T) {
+func TestQueries(t *testing.T) {
 	_, a, _ := pairInWorld(t, 1, sim.NetConfig{})
 	var p Provider
 	p.Add("a", func() (*Device, error) { return a, nil })

@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
 
-// TestDefectsAreFoundAtRandom proves that the randomised test can fail: with each of
+// TestRandomPairFindsDefects proves that the randomised test can fail: with each of
 // these wireDefects, some seed among the first hundred must end in a violation.
-func TestDefectsAreFoundAtRandom(t *testing.T) {
+func TestRandomPairFindsDefects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a world is one goroutine: the race detector finds nothing in it that TestRandomPair does not show it")
 	}

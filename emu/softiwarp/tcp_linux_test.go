@@ -74,7 +74,7 @@ func TestEchoOverTCPSockets(t *testing.T) {
 
 // Every way to frame a stream on real sockets, in both directions, aligned to
 // segments or not.
-func TestEveryFramingOverTCPSockets(t *testing.T) {
+func TestFramingsOverTCPSockets(t *testing.T) {
 	for i := range 8 {
 		cfg := func(on bool) Config {
 			return Config{NIC: engine.Config{MPA: mpa.Config{Markers: on, NoCRC: i&4 == 0, Align: i&4 != 0}}}
@@ -206,7 +206,7 @@ func TestCaptureOfSockets(t *testing.T) {
 
 // Streams that say nothing take places in a listener's backlog, each for as long
 // as a Request may take, and no more than there are.
-func TestSilentStreamsFillTheBacklog(t *testing.T) {
+func TestStreamsWithoutRequestFillBacklog(t *testing.T) {
 	t.Parallel()
 	d := loopback(t, "127.81.0.9", Config{NIC: engine.Config{MPA: mpa.Config{RequestTimeout: 3 * time.Second}}})
 	l, err := d.cm.Listen(netip.AddrPortFrom(d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 2)
@@ -254,7 +254,7 @@ func TestSilentStreamsFillTheBacklog(t *testing.T) {
 }
 
 // The counters of a device on sockets are fixed too.
-func TestCountersOfSocketsAreFixed(t *testing.T) {
+func TestSocketCounterNames(t *testing.T) {
 	a, b := loopbackPair(t)
 	before := a.Counters()
 	if err := echo(a, b, 2); err != nil {

@@ -254,7 +254,7 @@ func echoClient(dev *Device, server netip.Addr, n int) error {
 	return conn.WaitDisconnect(verbs.Forever)
 }
 
-func TestEchoThroughTheConnectionManager(t *testing.T) {
+func TestEchoOverCMConnection(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		stream sim.StreamConfig

@@ -79,7 +79,7 @@ func captureEcho(t *testing.T, seed uint64, v6 bool, file *bytes.Buffer) []strin
 	return lines
 }
 
-func TestSameSeedSameBytesOnTheWire(t *testing.T) {
+func TestSameSeedGivesSameCapture(t *testing.T) {
 	capture := func(seed uint64, procs int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var file bytes.Buffer
@@ -101,7 +101,7 @@ func TestSameSeedSameBytesOnTheWire(t *testing.T) {
 	}
 }
 
-func TestTsharkReadsOurCapturesAsWeDo(t *testing.T) {
+func TestTsharkDecodesCaptures(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("tshark is not installed (Debian: apt-get install tshark)")

@@ -35,7 +35,7 @@ func TestDissectReadsFlowAndPSN(t *testing.T) {
 	}
 }
 
-func TestSetFieldChangesTheFieldAndSealsThePacket(t *testing.T) {
+func TestSetFieldUpdatesICRC(t *testing.T) {
 	rc := func(op wire.Operation) wire.Opcode { return wire.MakeOpcode(wire.TransportRC, op) }
 	for name, tc := range map[string]struct {
 		op    wire.Opcode
@@ -109,7 +109,7 @@ func bit(b bool) uint64 {
 	return 0
 }
 
-func TestSetFieldRefusesWhatIsNotThere(t *testing.T) {
+func TestSetFieldRejectsUnknownFields(t *testing.T) {
 	send := sealed(wire.MakeOpcode(wire.TransportRC, wire.OpSendOnly))
 	for _, tc := range []struct {
 		d     link.Datagram

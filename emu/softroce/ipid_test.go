@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-func TestFindIPIDSolvesTheICRC(t *testing.T) {
+func TestFindIPIDMatchesICRC(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	d := link.Datagram{
 		Src: netip.MustParseAddrPort("10.0.0.1:50000"), Dst: netip.MustParseAddrPort("10.0.0.2:4791"), IPID: link.IPIDUnknown,

@@ -41,7 +41,7 @@ func told(t *testing.T, d *Device, want verbs.AsyncEventType) {
 }
 
 // A device on sockets hears that its cable is out. Queue pairs keep trying meanwhile.
-func TestLinkOfASocketsInterface(t *testing.T) {
+func TestPortFollowsInterfaceLink(t *testing.T) {
 	h := newHosts(t, true)
 	da, db, err := h.devices()
 	if err != nil {
@@ -116,7 +116,7 @@ func v6Addr(a netip.Addr) *netlink.Addr {
 }
 
 // A device on sockets hears that its address was taken away.
-func TestAddressOfASocketsInterface(t *testing.T) {
+func TestGIDTableFollowsInterfaceAddresses(t *testing.T) {
 	h := newHosts(t, true)
 	da, db, err := h.devices()
 	if err != nil {
@@ -141,7 +141,7 @@ func TestAddressOfASocketsInterface(t *testing.T) {
 
 // In real time pacing may catch up with a late driver, in a simulated world nobody
 // is late.
-func TestOnlyRealDevicesCatchUp(t *testing.T) {
+func TestCatchUpIsSetInRealTimeOnly(t *testing.T) {
 	_, a, _ := pairInWorld(t, 1, impair.Config{})
 	if got := a.nic.Config().Congestion.CatchUp; got != 0 {
 		t.Errorf("%v in a simulated world", got)

@@ -11,7 +11,7 @@ import (
 // The ACK of a message that was answered may be held back. A program that
 // answers and then takes its QP down, in whichever way, has acknowledged all the
 // same: the peer's sends succeed.
-func TestWhatWasAnsweredIsAcknowledgedBeforeAQPGoes(t *testing.T) {
+func TestDelayedAckIsSentBeforeQPIsDestroyed(t *testing.T) {
 	for name, goes := range map[string]func(e *end) error{
 		"destroyed": func(e *end) error { return e.qp.Close() },
 		"in error":  func(e *end) error { return e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },

@@ -67,7 +67,7 @@ func parked(d *Device, c verbs.Conn, self, nobody netip.Addr) ([]waitingCall, er
 	}, nil
 }
 
-func TestCloseEndsWaitsInASimulatedWorld(t *testing.T) {
+func TestCloseWakesBlockedCallsInSimulation(t *testing.T) {
 	w, a, b := pairInWorld(t, 1, impair.Config{})
 	at := netip.AddrPortFrom(addrB, 7)
 	ended := 0
@@ -112,7 +112,7 @@ func TestCloseEndsWaitsInASimulatedWorld(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWaitsOnUDPSockets(t *testing.T) {
+func TestCloseWakesBlockedCallsOnUDP(t *testing.T) {
 	a, b := loopback(t, "127.71.1.2", udplink.Config{}), loopback(t, "127.71.1.3", udplink.Config{})
 	at := netip.AddrPortFrom(netip.MustParseAddr("127.71.1.3"), 7)
 	listening, accepted := make(chan struct{}), make(chan error)
@@ -164,7 +164,7 @@ func TestCloseEndsWaitsOnUDPSockets(t *testing.T) {
 	}
 }
 
-func TestClosingTheQueuePairEndsItsConnection(t *testing.T) {
+func TestClosingQPEndsItsConnection(t *testing.T) {
 	at := netip.AddrPortFrom(addrB, 7)
 	inWorld(t, func(p *sim.Proc, d *Device) error {
 		p.Sleep(time.Millisecond)
@@ -193,7 +193,7 @@ func TestClosingTheQueuePairEndsItsConnection(t *testing.T) {
 
 // Every handle can be closed once; closed again, and used, it says so and
 // leaves the counts of what it belonged to alone.
-func TestClosedHandlesRefuse(t *testing.T) {
+func TestVerbsFailOnClosedHandles(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		e, err := newEnd(d, verbs.QPTypeRC)
 		if err != nil {
@@ -257,7 +257,7 @@ func TestClosedHandlesRefuse(t *testing.T) {
 	}, idle)
 }
 
-func TestEachHandleOfAnXRCTargetIsItsOwn(t *testing.T) {
+func TestXRCTargetHandlesCloseIndependently(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		x, err := d.OpenXRCD()
 		if err != nil {
@@ -304,7 +304,7 @@ func TestEachHandleOfAnXRCTargetIsItsOwn(t *testing.T) {
 }
 
 // A connection belongs to the queue pair, not to the handle it was made with.
-func TestConnectionOutlivesAHandle(t *testing.T) {
+func TestConnectionSurvivesCloseOfOneHandle(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		x, err := d.OpenXRCD()
 		if err != nil {

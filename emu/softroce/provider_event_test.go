@@ -31,7 +31,7 @@ func (e *end) flushed() error {
 	return e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 }
 
-func TestClosedQueuesAreNotAnnounced(t *testing.T) {
+func TestClosedCQHasNoCompletionEvents(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		e, err := newEnd(d, verbs.QPTypeRC)
 		if err != nil {
@@ -69,7 +69,7 @@ func TestClosedQueuesAreNotAnnounced(t *testing.T) {
 	}, idle)
 }
 
-func TestEventsOfClosedObjectsGoWithThem(t *testing.T) {
+func TestClosingObjectsRemovesTheirEvents(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		small := func() (*end, error) {
 			e, err := newEnd(d, verbs.QPTypeRC)
@@ -146,7 +146,7 @@ func (l *skipping) Send(now mono.Time, ds []link.Datagram) (int, error) {
 
 // Data that overtakes the message which completes a connection completes it,
 // also while nobody takes events and there is no room for the one about it.
-func TestEventsThatDoNotFitAreCountedAndStillHeardOf(t *testing.T) {
+func TestEventQueueOverflowIsCounted(t *testing.T) {
 	w := sim.New(sim.Config{Seed: 1})
 	cfg := func(addr netip.Addr) sim.PortConfig {
 		return sim.PortConfig{Addrs: []netip.Addr{addr}, Link: sim.LinkConfig{Latency: time.Microsecond, MTU: 4200}}
@@ -202,7 +202,7 @@ func counter(d *Device, name string) uint64 {
 	return 0
 }
 
-func TestCountersAreOfNICAndConnectionManager(t *testing.T) {
+func TestCountersIncludeNICAndCM(t *testing.T) {
 	w, a, b := pairInWorld(t, 1, impair.Config{})
 	at := netip.AddrPortFrom(addrB, 7)
 	w.Go("b", func(*sim.Proc) error {

@@ -12,7 +12,7 @@ import (
 
 // A device may be used from several goroutines, one object too. The race
 // detector is the judge.
-func TestOneObjectFromManyGoroutines(t *testing.T) {
+func TestObjectsAreSafeForConcurrentUse(t *testing.T) {
 	da, db := loopback(t, "127.71.2.2", udplink.Config{}), loopback(t, "127.71.2.3", udplink.Config{})
 	a, _, err := ends(da, db)
 	if err != nil {

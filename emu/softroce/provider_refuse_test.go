@@ -26,7 +26,7 @@ func refused(t *testing.T, what string, err, kind error, says ...string) {
 	}
 }
 
-func TestForeignObjectsAreNamed(t *testing.T) {
+func TestErrorsNameForeignObjects(t *testing.T) {
 	_, d, other := pairInWorld(t, 1, impair.Config{})
 	mine, err := newEnd(d, verbs.QPTypeRC)
 	if err != nil {
@@ -75,7 +75,7 @@ func TestForeignObjectsAreNamed(t *testing.T) {
 	refused(t, "no domain", err, verbs.ErrInvalid, "no XRC domain is given")
 }
 
-func TestRefusalsSayWhatToDo(t *testing.T) {
+func TestErrorsSayHowToFixThem(t *testing.T) {
 	_, d, _ := pairInWorld(t, 1, impair.Config{})
 	e, err := newEnd(d, verbs.QPTypeRC)
 	if err != nil {
@@ -139,7 +139,7 @@ func datagramQP(t *testing.T, wrap func(*sim.Port) link.PacketLink) (*Device, *e
 
 var group = verbs.GIDFrom(netip.MustParseAddr("ff0e::1"))
 
-func TestMulticastIsAllOrNothing(t *testing.T) {
+func TestFailedMulticastAttachChangesNothing(t *testing.T) {
 	l := &stubborn{}
 	_, e := datagramQP(t, func(p *sim.Port) link.PacketLink { l.Port = p; return l })
 	l.refuse = errors.New("no more groups")
@@ -168,7 +168,7 @@ func TestMulticastIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestMulticastNeedsALinkWithGroups(t *testing.T) {
+func TestMulticastNeedsGroupLink(t *testing.T) {
 	_, e := datagramQP(t, func(p *sim.Port) link.PacketLink { return struct{ link.PacketLink }{p} })
 	refused(t, "attach", e.qp.AttachMulticast(group), verbs.ErrNotSupported, "link has no multicast groups")
 }

@@ -31,7 +31,7 @@ func inWorld(t *testing.T, onA, onB func(p *sim.Proc, d *Device) error) {
 
 func idle(*sim.Proc, *Device) error { return nil }
 
-func TestConnectToNobodyIsRejected(t *testing.T) {
+func TestConnectWithoutListenerIsRejected(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		e, err := newEnd(d, verbs.QPTypeRC)
 		if err != nil {
@@ -156,7 +156,7 @@ func TestDatagramServiceIsResolved(t *testing.T) {
 	})
 }
 
-func TestDisconnectFlushesThePeer(t *testing.T) {
+func TestDisconnectFlushesPeerQP(t *testing.T) {
 	inWorld(t, func(p *sim.Proc, d *Device) error {
 		p.Sleep(time.Millisecond)
 		e, err := newEnd(d, verbs.QPTypeRC)
@@ -224,7 +224,7 @@ func TestTimeoutsAreInVirtualTime(t *testing.T) {
 	}, idle)
 }
 
-func TestWaitingForNothingIsADeadlockThatSaysWhat(t *testing.T) {
+func TestDeadlockNamesWaitReason(t *testing.T) {
 	w, a, _ := pairInWorld(t, 1, impair.Config{})
 	w.Go("rank 0", func(*sim.Proc) error {
 		e, err := newEnd(a, verbs.QPTypeRC)
@@ -241,7 +241,7 @@ func TestWaitingForNothingIsADeadlockThatSaysWhat(t *testing.T) {
 	}
 }
 
-func TestObjectsOfAnotherDeviceAreRefused(t *testing.T) {
+func TestObjectsOfAnotherDeviceAreRejected(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		other, _, err := func() (*Device, *Device, error) { _, x, y := pairInWorld(t, 2, impair.Config{}); return x, y, nil }()
 		if err != nil {
@@ -271,7 +271,7 @@ func TestObjectsOfAnotherDeviceAreRefused(t *testing.T) {
 	}, idle)
 }
 
-func TestCloseOrderIsEnforcedAndCloseEndsEverything(t *testing.T) {
+func TestCloseOrderIsEnforced(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) error {
 		e, err := newEnd(d, verbs.QPTypeRC)
 		if err != nil {
@@ -298,7 +298,7 @@ func TestCloseOrderIsEnforcedAndCloseEndsEverything(t *testing.T) {
 	}, idle)
 }
 
-func TestPortEventsFollowTheLink(t *testing.T) {
+func TestPortEventsFollowLink(t *testing.T) {
 	w, a, _ := pairInWorld(t, 1, impair.Config{})
 	port := a.link.(*sim.Port)
 	w.Go("a", func(p *sim.Proc) error {

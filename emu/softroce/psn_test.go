@@ -32,7 +32,7 @@ func (e ear) Send(now mono.Time, ds []link.Datagram) (int, error) {
 // A REQ or REP names the PSN that its receiver begins with: in the kernel's own
 // rping the client's first SEND carries the PSN of the REP. Two ends that had it
 // the other way round would agree with each other and with nobody else.
-func TestFirstPSNIsTheOneThePeerNamed(t *testing.T) {
+func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 	w := sim.New(sim.Config{Seed: 1})
 	port := func(a netip.Addr) sim.PortConfig {
 		return sim.PortConfig{Addrs: []netip.Addr{a}, Link: sim.LinkConfig{Latency: time.Microsecond}}

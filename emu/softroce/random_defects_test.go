@@ -4,9 +4,9 @@ import (
 	"testing"
 )
 
-// TestDefectsAreFoundAtRandom proves that the randomised test can fail: with each of
+// TestRandomPairFindsDefects proves that the randomised test can fail: with each of
 // these defects, some seed among the first two hundred must end in a violation.
-func TestDefectsAreFoundAtRandom(t *testing.T) {
+func TestRandomPairFindsDefects(t *testing.T) {
 	both := func(q Defects) [2]Defects { return [2]Defects{q, q} }
 	defects := []struct {
 		name    string

@@ -46,7 +46,7 @@ func loopbackPair(t testing.TB) (a, b *Device) {
 }
 
 // The keys of devices in real time do not count up from the same start.
-func TestKeysDifferFromDeviceToDevice(t *testing.T) {
+func TestKeysDifferBetweenDevices(t *testing.T) {
 	var keys [2]verbs.RKey
 	a, b := loopbackPair(t)
 	for i, d := range []*Device{a, b} {

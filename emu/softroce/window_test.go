@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 )
 
-func TestTheWindowFitsTheSocket(t *testing.T) {
+func TestWindowFitsSocketBuffer(t *testing.T) {
 	for _, c := range []struct{ buf, mtu, want int }{
 		{8 << 20, 9000, 256},
 		{8 << 20, 1500, 256},

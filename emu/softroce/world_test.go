@@ -180,7 +180,7 @@ func echoClient(dev verbs.Context, server netip.Addr, n int) error {
 	return conn.Disconnect()
 }
 
-func TestEchoThroughTheConnectionManager(t *testing.T) {
+func TestEchoOverCMConnection(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		spec impair.Config

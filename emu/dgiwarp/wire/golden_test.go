@@ -144,9 +144,9 @@ func TestGoldenPackets(t *testing.T) {
 	}
 }
 
-// TestSpecificationShowsTheGoldenPackets compares the appendix with what the
+// TestSpecificationHasGoldenPackets compares the appendix with what the
 // codec is tested against.
-func TestSpecificationShowsTheGoldenPackets(t *testing.T) {
+func TestSpecificationHasGoldenPackets(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/spec/datagram-iwarp.md")
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestSpecificationShowsTheGoldenPackets(t *testing.T) {
 
 // Every prefix of a golden packet is either too short for its headers or a
 // shorter packet, never another one.
-func TestParseRefusesCutHeaders(t *testing.T) {
+func TestParseRejectsShortHeaders(t *testing.T) {
 	for _, g := range goldens {
 		golden := fromHex(t, g.bytes)
 		headers := len(g.want.AppendHeaders(nil))
@@ -185,7 +185,7 @@ func TestParseRefusesCutHeaders(t *testing.T) {
 	}
 }
 
-func TestIntactSeesEverySingleBit(t *testing.T) {
+func TestCheckCRCDetectsSingleBitErrors(t *testing.T) {
 	for _, g := range goldens {
 		golden := fromHex(t, g.bytes)
 		for i := range 8 * len(golden) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestParseRefuses(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	long := func(p Packet) []byte { p.ULPDU = []byte{0}; return p.Append(nil) }
 	for _, tc := range []struct {
 		name  string
@@ -103,7 +103,7 @@ func BenchmarkPacket(b *testing.B) {
 	})
 }
 
-func TestAckSpeaksOfPacketsBeyondNext(t *testing.T) {
+func TestSackSpan(t *testing.T) {
 	for _, tc := range []struct {
 		ack  Ack
 		want int32

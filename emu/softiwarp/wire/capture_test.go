@@ -73,9 +73,9 @@ func conversations(t testing.TB, name string) (all []*conversation) {
 	}
 }
 
-// TestEveryFPDUBetweenKernelsSurvives takes every octet that two kernels said to
+// TestCapturedFPDUsRoundTrip takes every octet that two kernels said to
 // each other apart, and puts it together again from what was understood.
-func TestEveryFPDUBetweenKernelsSurvives(t *testing.T) {
+func TestCapturedFPDUsRoundTrip(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.pcap")
 	if err != nil {
 		t.Fatal(err)

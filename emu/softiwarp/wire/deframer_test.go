@@ -22,7 +22,7 @@ func sendOf(msn MSN, n int) []byte {
 	return append(h.Append(nil), make([]byte, n)...)
 }
 
-func TestFramingOfTheRFCsFigures(t *testing.T) {
+func TestFramingMatchesRFCFigures(t *testing.T) {
 	all := Framing{Markers: true, CRC: true}
 	for _, v := range []struct {
 		bytes   string
@@ -50,7 +50,7 @@ func TestFramingOfTheRFCsFigures(t *testing.T) {
 
 // The marker that falls between pad and CRC is the FPDU's own; one that falls
 // after the CRC is the next one's. Both are covered by the CRC.
-func TestMarkersAtTheEdgesOfAnFPDU(t *testing.T) {
+func TestMarkersAtFPDUBoundaries(t *testing.T) {
 	all := Framing{Markers: true, CRC: true}
 	framer := NewFramer(all)
 	b := framer.Append(nil, sendOf(1, 488))
@@ -145,7 +145,7 @@ func deframe(t *testing.T, framing Framing, b []byte, sent [][]byte, cut func() 
 	}
 }
 
-func TestDeframerFindsEveryFPDUHoweverTheStreamIsCut(t *testing.T) {
+func TestDeframerAcceptsEverySplit(t *testing.T) {
 	lengths := []int{14, 0, 1, 2, 3, 18, 484, 500, 508, 512, 1428, 46, 5, 2000}
 	for _, framing := range framings {
 		b, sent := stream(framing, lengths)
@@ -164,7 +164,7 @@ func TestDeframerFindsEveryFPDUHoweverTheStreamIsCut(t *testing.T) {
 	}
 }
 
-func TestDeframerFindsRandomFPDUsInRandomPieces(t *testing.T) {
+func TestDeframerFindsRandomFPDUs(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		lengths := make([]int, 1+r.IntN(30))
@@ -182,7 +182,7 @@ func TestDeframerFindsRandomFPDUsInRandomPieces(t *testing.T) {
 
 // The longest FPDU that a length field can announce must not outgrow what the
 // package says of its memory.
-func TestDeframerNeverHoldsMoreThanTheLongestFPDU(t *testing.T) {
+func TestDeframerBufferIsBounded(t *testing.T) {
 	for _, framing := range framings {
 		b, sent := stream(framing, []int{MaxULPDU, MaxMULPDU, 14, MaxULPDU})
 		deframe(t, framing, b, sent, func() int { return 1448 })
@@ -196,7 +196,7 @@ func TestDeframerNeverHoldsMoreThanTheLongestFPDU(t *testing.T) {
 	}
 }
 
-func TestDeframerSeesEveryFlippedBit(t *testing.T) {
+func TestDeframerDetectsSingleBitErrors(t *testing.T) {
 	for _, framing := range []Framing{{CRC: true}, {CRC: true, Markers: true}} {
 		b, _ := stream(framing, []int{600})
 		lead := 0
@@ -216,7 +216,7 @@ func TestDeframerSeesEveryFlippedBit(t *testing.T) {
 	}
 }
 
-func TestDeframerSeesMarkersThatPointElsewhere(t *testing.T) {
+func TestDeframerDetectsWrongMarkers(t *testing.T) {
 	framing := Framing{Markers: true}
 	b, _ := stream(framing, []int{1200})
 	for _, tc := range []struct {
@@ -239,7 +239,7 @@ func TestDeframerSeesMarkersThatPointElsewhere(t *testing.T) {
 
 // A capture may keep the beginning of each packet only. As long as it holds the
 // lengths, the stream is not lost.
-func TestDeframerSkipsWhatIsMissing(t *testing.T) {
+func TestDeframerSkip(t *testing.T) {
 	for _, framing := range framings {
 		b, sent := stream(framing, []int{700, 40, 2000, 0, 900})
 		for keep := range 900 {
@@ -309,7 +309,7 @@ func TestDeframerDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestMULPDUIsWhatTheRFCComputes(t *testing.T) {
+func TestMULPDUMatchesRFC(t *testing.T) {
 	for _, tc := range []struct {
 		emss          int
 		plain, marked int

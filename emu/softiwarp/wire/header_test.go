@@ -125,7 +125,7 @@ func TestHeadersParseAndAppendGoldenBytes(t *testing.T) {
 	}
 }
 
-func TestHeadersRefuseEveryStrictPrefix(t *testing.T) {
+func TestHeadersRejectEveryStrictPrefix(t *testing.T) {
 	for _, h := range headers {
 		golden := fromHex(t, h.bytes)
 		for n := range golden {
@@ -137,7 +137,7 @@ func TestHeadersRefuseEveryStrictPrefix(t *testing.T) {
 }
 
 // A header that is parsed into a used value must leave nothing of the old one.
-func TestHeadersOverwriteWhatWasThere(t *testing.T) {
+func TestParseOverwritesOldValues(t *testing.T) {
 	dirty := map[reflect.Type][]byte{}
 	for _, h := range headers {
 		dirty[reflect.TypeOf(h.want)] = fromHex(t, h.bytes) // the last of its kind

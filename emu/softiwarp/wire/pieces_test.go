@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-func TestCRCOfPieces(t *testing.T) {
+func TestUpdateCRC(t *testing.T) {
 	b := []byte("123456789") // whose CRC32c is well known
 	for cut := range b {
 		if got := UpdateCRC(UpdateCRC(0, b[:cut]), b[cut:]); got != 0xE3069283 {

@@ -57,7 +57,7 @@ func TestGoldenFPDUs(t *testing.T) {
 	}
 }
 
-func TestSegmentsRefuseEveryStrictPrefixOfTheirHeaders(t *testing.T) {
+func TestSegmentsRejectStrictPrefixesOfHeaders(t *testing.T) {
 	for _, v := range fpdus {
 		b := v.want.AppendHeaders(nil)
 		for n := range b {
@@ -73,7 +73,7 @@ func TestSegmentsRefuseEveryStrictPrefixOfTheirHeaders(t *testing.T) {
 
 // What an opcode says and what its T bit says can differ. Then the DDP header
 // follows the T bit, and there is no RDMAP header to misread.
-func TestSegmentWithTheWrongModelHasNoRDMAPHeader(t *testing.T) {
+func TestSegmentWithWrongTBitHasNoRDMAPHeader(t *testing.T) {
 	for op := range Opcode(16) {
 		info, known := op.Info()
 		c := NewControl(op, true)
@@ -110,7 +110,7 @@ func TestSegmentsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestOpcodesAreThoseOfTheRFCs(t *testing.T) {
+func TestOpcodesMatchRFCs(t *testing.T) {
 	for op, want := range map[Opcode]string{ // the first two octets of a last segment
 		OpWrite: "c140", OpReadRequest: "4141", OpReadResponse: "c142", OpSend: "4143", OpSendInv: "4144", OpSendSE: "4145",
 		OpSendSEInv: "4146", OpTerminate: "4147", OpImmediate: "4148", OpImmediateSE: "4149", OpAtomicRequest: "414a", OpAtomicResponse: "414b",

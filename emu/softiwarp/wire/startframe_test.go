@@ -8,7 +8,7 @@ import (
 
 // A listener must know early that a stream is no MPA: the first wrong octet
 // says so, whatever follows.
-func TestStartFrameRefusesTheFirstWrongOctet(t *testing.T) {
+func TestStartFrameRejectsFirstWrongOctet(t *testing.T) {
 	good := (&StartFrame{Revision: 1}).Append(nil)
 	for i := range RequestKey {
 		bad := bytes.Clone(good)
@@ -21,7 +21,7 @@ func TestStartFrameRefusesTheFirstWrongOctet(t *testing.T) {
 	}
 }
 
-func TestStartFrameBoundsItsPrivateData(t *testing.T) {
+func TestStartFrameLimitsPrivateData(t *testing.T) {
 	for _, tc := range []struct {
 		n    int
 		want error
@@ -43,7 +43,7 @@ func TestStartFrameBoundsItsPrivateData(t *testing.T) {
 	}
 }
 
-func TestStartFrameSplitsEnhancedDataOnlyWhereItIs(t *testing.T) {
+func TestStartFrameSplit(t *testing.T) {
 	data := append(Enhanced{PeerToPeer: true, IRD: 3, ORD: 7}.Append(nil), "mine"...)
 	for _, tc := range []struct {
 		name    string
@@ -66,7 +66,7 @@ func TestStartFrameSplitsEnhancedDataOnlyWhereItIs(t *testing.T) {
 	}
 }
 
-func TestFramingIsWhatTheReceiverAskedFor(t *testing.T) {
+func TestFramingFollowsReceiver(t *testing.T) {
 	for _, tc := range []struct {
 		receiver, sender StartFrame
 		want             Framing

@@ -7,7 +7,7 @@ import (
 
 // siw on a little-endian machine lays a Terminate out its own way. What the two
 // ways mean overlaps in few places, and there the moment decides.
-func TestTerminateOrderIsGuessedFromWhatCanBeMeant(t *testing.T) {
+func TestGuessTerminateOrder(t *testing.T) {
 	for _, tc := range []struct {
 		bytes     string
 		operation TermError // once the start-up is over
@@ -47,7 +47,7 @@ func TestTerminateOrderIsGuessedFromWhatCanBeMeant(t *testing.T) {
 	}
 }
 
-func TestTermErrorsAreWords(t *testing.T) {
+func TestTermErrorString(t *testing.T) {
 	for e, want := range map[TermError]string{
 		TermUntaggedNoBuffer: "1/2/02 DDP: invalid MSN, no buffer",
 		TermMPACRC:           "2/0/02 MPA: CRC error",

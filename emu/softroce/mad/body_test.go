@@ -78,7 +78,7 @@ func pattern(seed byte) []byte {
 }
 
 // Every bit that is not reserved must survive, and no reserved bit may.
-func TestEveryBitOfEveryBody(t *testing.T) {
+func TestBodiesKeepEveryBit(t *testing.T) {
 	for _, k := range kinds {
 		for bit := range BodyLen * 8 {
 			in := make([]byte, BodyLen)
@@ -117,7 +117,7 @@ func TestParseRejectsEveryPrefix(t *testing.T) {
 	}
 }
 
-func TestParseReturnsWhatFollows(t *testing.T) {
+func TestParseReturnsRest(t *testing.T) {
 	for _, k := range kinds {
 		rest, err := k.new().Parse(append(pattern(3), 0xAB, 0xCD))
 		if err != nil || !bytes.Equal(rest, []byte{0xAB, 0xCD}) {
@@ -144,7 +144,7 @@ func TestParseKeepsNoReference(t *testing.T) {
 }
 
 // A field's surplus bits must not leak into its neighbours.
-func TestWideValuesAreCut(t *testing.T) {
+func TestWideValuesAreTruncated(t *testing.T) {
 	req := REQ{
 		VendorID: 1 << 24, LocalQPN: 1 << 24, LocalEECN: 1 << 24, RemoteEECN: 1 << 24, StartPSN: 1 << 24,
 		RemoteRespTimeout: 32, Transport: 4, LocalRespTimeout: 32, RetryCount: 8, MTU: 16, RNRRetry: 8,

@@ -36,7 +36,7 @@ func readMADs(t *testing.T, file string) [][]byte {
 	return mads
 }
 
-func TestCapturedMADsEncodeToTheirOwnBytes(t *testing.T) {
+func TestCapturedMADsRoundTrip(t *testing.T) {
 	for file, want := range map[string]int{"rxe_cm_rping.pcap": 5, "rxe_cm_udaddy.pcap": 2, "rxe612_cm.pcap": 18} {
 		mads := readMADs(t, file)
 		if len(mads) != want {

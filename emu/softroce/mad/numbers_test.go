@@ -35,7 +35,7 @@ func TestServiceIDs(t *testing.T) {
 	}
 }
 
-func TestNumbersPrintAsWords(t *testing.T) {
+func TestStrings(t *testing.T) {
 	for got, want := range map[string]string{
 		ReasonInvalidServiceID.String(): "invalid service ID",
 		Reason(0).String():              "reason 0",

@@ -146,7 +146,7 @@ func crossCheckIPUDP(t *testing.T, ip []byte, h IPUDP, payload []byte) {
 	}
 }
 
-func TestEveryPacketBetweenKernelsSurvives(t *testing.T) {
+func TestCapturedKernelPacketsRoundTrip(t *testing.T) {
 	total, notRoCE := 0, 0
 	for _, name := range captures(t, "rxe_*.pcap") {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestEveryPacketBetweenKernelsSurvives(t *testing.T) {
 	}
 }
 
-func TestEveryPacketOfKernelAndSocketSurvives(t *testing.T) {
+func TestCapturedSocketPacketsRoundTrip(t *testing.T) {
 	frames := readCapture(t, "host_ud_peer.pcap")
 	for _, f := range frames {
 		checkSurvives(t, f.ip)
@@ -210,7 +210,7 @@ var malformed = map[string]map[int]struct {
 	},
 }
 
-func TestProbesOfTheKernel(t *testing.T) {
+func TestKernelProbePackets(t *testing.T) {
 	fromKernel, toKernel, faults := 0, 0, 0
 	for _, name := range captures(t, "rxe612_*.pcap") {
 		t.Run(name, func(t *testing.T) {

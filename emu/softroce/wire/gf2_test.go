@@ -40,7 +40,7 @@ func TestPolynomialProducts(t *testing.T) {
 	}
 }
 
-func TestShiftIsWhatZeroBytesDo(t *testing.T) {
+func TestShiftEqualsZeroBytes(t *testing.T) {
 	zeros := make([]byte, 1<<16-1)
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{0, 1, 2, 27, 255, 256, 257, 4096, 26768, len(zeros)} {
@@ -55,7 +55,7 @@ func TestShiftIsWhatZeroBytesDo(t *testing.T) {
 	}
 }
 
-func TestEffectIsTheDifferenceOfTwoCRCs(t *testing.T) {
+func TestEffectEqualsCRCDifference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	b := make([]byte, 40)
 	for i := range b {

@@ -275,7 +275,7 @@ func TestGoldenPackets(t *testing.T) {
 	}
 }
 
-func TestGoldenPacketsAreWhatWasCaptured(t *testing.T) {
+func TestGoldenPacketsMatchCapture(t *testing.T) {
 	all := readCapture(t, "golden.pcap")
 	vectors := readGolden(t)
 	if len(all) != len(vectors) {

@@ -119,7 +119,7 @@ func TestCheckRejectsEverySingleBitFlip(t *testing.T) {
 // distance between the two and nothing else, so all packets up to MaxAnyIPIDLen
 // can be tried at once: take a lone bit back to the identification, one step at
 // a time.
-func TestNoSingleBitPassesTheBlindCheck(t *testing.T) {
+func TestCheckAnyIPIDRejectsSingleBitErrors(t *testing.T) {
 	fieldBits := 16
 	toPayload := 8 * (ipv4HeadersLen - ipv4IDAt)
 	last := toPayload + 8*MaxAnyIPIDLen - 1
@@ -141,7 +141,7 @@ func TestNoSingleBitPassesTheBlindCheck(t *testing.T) {
 	}
 }
 
-func TestCheckBlindFindsEveryIdentification(t *testing.T) {
+func TestCheckAnyIPIDFindsEveryIdentification(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, n := range []int{BTHLen + ICRCLen, 232, MaxPacketLen} {
 		b := randomPacket(rng, n)
@@ -161,7 +161,7 @@ func TestCheckBlindFindsEveryIdentification(t *testing.T) {
 	}
 }
 
-func TestCheckBlindAcceptsFewRandomICRCs(t *testing.T) {
+func TestCheckAnyIPIDAcceptsFewRandomICRCs(t *testing.T) {
 	const tries, limit = 200_000, 200_000 >> 15
 	rng := rand.New(rand.NewPCG(13, 14))
 	c := NewICRC(flows[0].Src, flows[0].Dst)
@@ -177,7 +177,7 @@ func TestCheckBlindAcceptsFewRandomICRCs(t *testing.T) {
 	}
 }
 
-func TestCheckBlindIsFullOverIPv6(t *testing.T) {
+func TestCheckAnyIPIDIsCheckOverIPv6(t *testing.T) {
 	c := NewICRC(flows[2].Src, flows[2].Dst)
 	b := make([]byte, 64)
 	c.Seal(0, b)
@@ -197,7 +197,7 @@ func TestCheckBlindIsFullOverIPv6(t *testing.T) {
 	}
 }
 
-func TestCheckRejectsWhatIsNoPacket(t *testing.T) {
+func TestCheckRejectsShortPackets(t *testing.T) {
 	for _, h := range flows {
 		c := h.ICRC()
 		for _, n := range []int{0, 1, 4, 12, 15, MaxUDPPayload + 1, 1 << 16, 1 << 17} {
@@ -223,7 +223,7 @@ func TestReversedICRCIsRejected(t *testing.T) {
 	}
 }
 
-func TestSumLeavesThePacketAlone(t *testing.T) {
+func TestSumDoesNotModifyPacket(t *testing.T) {
 	c := NewICRC(flows[0].Src, flows[0].Dst)
 	b := make([]byte, 64)
 	c.Sum(0, b)

@@ -148,7 +148,7 @@ func TestIPUDPRejectsEveryPrefix(t *testing.T) {
 	}
 }
 
-func TestIPUDPAppendPanicsOnTheImpossible(t *testing.T) {
+func TestIPUDPAppendPanicsOnInvalidInput(t *testing.T) {
 	for name, fn := range map[string]func(){
 		"mixed families": func() { (&IPUDP{Src: flows[0].Src, Dst: flows[2].Dst}).Append(nil, nil) },
 		"no addresses":   func() { new(IPUDP).Append(nil, nil) },

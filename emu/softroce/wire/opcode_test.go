@@ -161,7 +161,7 @@ func TestOpcodeClasses(t *testing.T) {
 	}
 }
 
-func TestSetsHaveAllNotAny(t *testing.T) {
+func TestHasRequiresAllBits(t *testing.T) {
 	if c := Request | Send; !c.Has(Request|Send) || c.Has(Request|Write) || !c.Has(0) {
 		t.Error("Class.Has does not want all bits")
 	}

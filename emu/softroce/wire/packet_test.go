@@ -114,7 +114,7 @@ func (h *BTH) parseInto(b []byte) error {
 	return err
 }
 
-func TestPayloadAliasesTheBufferAndCannotGrowIntoIt(t *testing.T) {
+func TestPayloadAliasesBuffer(t *testing.T) {
 	p := samplePacket(MakeOpcode(TransportRC, OpSendOnly), 5)
 	b := p.Append(nil)
 	var got Packet
@@ -185,7 +185,7 @@ func TestPadCountBeyondPayload(t *testing.T) {
 	}
 }
 
-func TestReservedOpcodeStillShowsItsBTH(t *testing.T) {
+func TestReservedOpcodeKeepsBTH(t *testing.T) {
 	for i := range 256 {
 		op := Opcode(i)
 		if _, ok := op.Info(); ok {
