@@ -127,7 +127,7 @@ func (e *end) recv(off, n int) error {
 	return err
 }
 
-// message is what a receive has got.
+// message is a received message.
 func (e *end) message(wc *verbs.WC) (Source, []byte, error) {
 	b := e.buf[wc.WRID:][:wc.ByteLen]
 	s, err := SourceOf(wc, b)
@@ -141,7 +141,7 @@ func (e *end) complete() (verbs.WC, error) {
 	return wc[0], err
 }
 
-// succeed is complete of what must succeed.
+// succeed is complete for requests that must succeed.
 func (e *end) succeed() (verbs.WC, error) {
 	wc, err := e.complete()
 	if err == nil && wc.Status != verbs.WCSuccess {

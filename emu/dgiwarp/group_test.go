@@ -76,7 +76,7 @@ func TestMulticastInSimulation(t *testing.T) {
 	})
 }
 
-// Everybody who attached hears a broadcast: on other devices, and on the sender's.
+// All attached queue pairs receive a broadcast: on other devices, and on the sender's.
 func TestBroadcastInSimulation(t *testing.T) {
 	w := sim.New(sim.Config{Seed: 8, MaxTime: maxWorldTime})
 	net, err := sim.NewNet(w, sim.NetConfig{})

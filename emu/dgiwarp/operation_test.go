@@ -121,7 +121,7 @@ func TestUDRejectsOperationsWithResponses(t *testing.T) {
 	})
 }
 
-// A Write-Record tells what has arrived of it, and its data is where it says.
+// A Write-Record lists the ranges that have arrived, and its data is there.
 func TestWriteRecordListsReceivedBytes(t *testing.T) {
 	w, a, b := pairInWorld(t, 9, impair.Config{Specs: []impair.Spec{{LossPPM: 100_000}}})
 	x, y := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)

@@ -17,7 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What the protocol does not have is refused, in words that say so.
+// Verbs that the protocol does not support return errors that name the reason.
 func TestUnsupportedAndInvalidVerbs(t *testing.T) {
 	_, a, b := pairInWorld(t, 1, impair.Config{})
 	e, other := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)
@@ -79,7 +79,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// What a device says of itself depends on the service that its queue pairs have.
+// The attributes of a device depend on the service of its queue pairs.
 func TestQueryDevice(t *testing.T) {
 	for _, opt := range []QPOptions{unreliable, reliable} {
 		_, ds := netInWorld(t, 1, 1, impair.Config{}, Config{QP: opt})

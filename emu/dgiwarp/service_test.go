@@ -164,7 +164,7 @@ func TestUDLosesWholeMessages(t *testing.T) {
 	}
 }
 
-// A UD send completes also if there is nobody to receive it.
+// A UD send completes also without a receiver.
 func TestUDSendWithoutPeerCompletes(t *testing.T) {
 	w, a, b := pairInWorld(t, 1, impair.Config{})
 	e, f := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)

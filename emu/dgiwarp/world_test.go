@@ -109,7 +109,7 @@ func echoServer(e *end, n int, serving func()) error {
 	return nil
 }
 
-// echoClient sends n messages of different lengths and checks what comes back.
+// echoClient sends n messages of different lengths and checks the echoes.
 func echoClient(e *end, server Source, n int) error {
 	for i := range n {
 		size := 1 + i*97%8000

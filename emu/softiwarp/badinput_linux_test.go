@@ -22,7 +22,7 @@ import (
 // Nothing crashes, nothing hangs, and no octet gets where no memory was
 // registered.
 
-// host is a device that accepts all who come, on memory with guards around it.
+// host is a device that accepts all connections, on memory with guard bytes around it.
 type host struct {
 	d    *Device
 	l    verbs.Listener

@@ -17,7 +17,7 @@ import (
 // rough cuts streams at random and holds them up.
 var rough = sim.NetConfig{Stream: sim.StreamConfig{CutPPM: 300_000, StallPPM: 20_000, StallFor: 50 * time.Microsecond, BufferBytes: 20_000}}
 
-// operations are all that iWARP has, each with what it must bring about.
+// operations are all operations of iWARP, each with its expected effect.
 var operations = []struct {
 	name string
 	do   func(c *couple) error
@@ -101,7 +101,7 @@ func same(want, got []byte) error {
 	return nil
 }
 
-// fenceOff waits until what a wrote is there: a read behind it says so.
+// fenceOff waits until a's writes have arrived, with a read after them.
 func (c *couple) fenceOff() error {
 	return c.a.do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.sgl(65_535, 1), Remote: c.b.at(65_535)})
 }

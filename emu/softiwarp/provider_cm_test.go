@@ -292,7 +292,7 @@ func TestConnectTimeout(t *testing.T) {
 	})
 }
 
-// Whoever hangs up while his request waits to be taken is not given out.
+// GetRequest does not return a request whose requester has closed the connection.
 func TestGetRequestSkipsClosedConnections(t *testing.T) {
 	inWorld(t, later(func(_ *sim.Proc, d *Device) error {
 		e, err := newEnd(d)

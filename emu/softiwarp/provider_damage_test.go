@@ -21,7 +21,7 @@ import (
 // frameBits is how many bits a start-up frame without private data has.
 const frameBits = 8 * (wire.StartFrameLen + wire.EnhancedLen)
 
-// startupOutcome is what became of a connection whose start-up was damaged.
+// startupOutcome is the outcome of a connection whose start-up was corrupted.
 type startupOutcome struct {
 	connect error
 	accepts []error
@@ -115,7 +115,7 @@ func TestCorruptedStartupIsReported(t *testing.T) {
 	}
 }
 
-// What was wrong is still to be had from the error.
+// The error wraps its cause.
 func TestStartupErrorsKeepTheirCause(t *testing.T) {
 	const flags, revision = 8 * 16, 8*17 + 3
 	for name, tc := range map[string]struct {

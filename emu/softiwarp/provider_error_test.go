@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What one side does wrong the other answers with a Terminate. Both are told, by
-// an event and by the completions of what was under way.
+// An error of one side makes the other send a Terminate. Both get an event, and completions
+// with errors.
 func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 	none := func(*couple) error { return nil }
 	for _, tc := range []struct {

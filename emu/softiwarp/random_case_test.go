@@ -79,7 +79,7 @@ func (c *randomCase) upTo(d time.Duration) time.Duration {
 	return time.Duration(1 + c.rng.Int64N(int64(d)))
 }
 
-// drawNetwork decides what the network does to streams. Half of all networks
+// drawNetwork draws the impairments of streams. Half of all networks
 // break none.
 func (c *randomCase) drawNetwork() {
 	c.addrs = [2]netip.Addr{addrA, addrB}

@@ -77,7 +77,7 @@ func TestRandomPairIsDeterministic(t *testing.T) {
 	}
 }
 
-// randomTotals is what happened in some cases.
+// randomTotals are the totals of some cases.
 type randomTotals struct {
 	cases, lanes, broken, unmade int
 	requests, messages           int
@@ -103,7 +103,7 @@ func (t *randomTotals) add(o *randomTotals) {
 	t.fallbacks += o.fallbacks
 }
 
-// checkVariety makes sure that the cases still reach what they are for.
+// checkVariety checks that the cases cover all events.
 func (t *randomTotals) checkVariety(tt *testing.T) {
 	for name, n := range map[string]int{
 		"broken lanes": t.broken, "lanes that were not made": t.unmade, "bad CRCs": int(t.badCRCs),
@@ -118,7 +118,7 @@ func (t *randomTotals) checkVariety(tt *testing.T) {
 	}
 }
 
-// run runs a case and returns what happened in it.
+// run runs a case and returns its totals.
 func (c *randomCase) run() (got randomTotals, err error) {
 	w, devices, err := c.world()
 	if err != nil {
@@ -186,7 +186,7 @@ func (c *randomCase) run() (got randomTotals, err error) {
 	return got, nil
 }
 
-// accept takes the lanes' connections until all have come, or nobody does.
+// accept accepts the lanes' connections until all are there, or none arrives for a while.
 func (c *randomCase) accept(w *sim.World, d *Device, at netip.AddrPort, sides []*randomSide) error {
 	l, err := d.cm.Listen(at, verbs.PortSpaceTCP, 0)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Plain TCP, to compare with: what the kernel does between the same two hosts
-// when nobody speaks iWARP.
+// Plain TCP between the same two hosts, for comparison.
 
 // rawPair returns two sockets that are connected to one another.
 func (h *hosts) rawPair(block bool) (fds [2]int, err error) {

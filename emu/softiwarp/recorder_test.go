@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 )
 
-// recorder keeps what the streams of a net write and read.
+// recorder records the bytes that the streams of a net write and read.
 type recorder struct {
 	link.StreamNet
 	sent, got *[]byte
@@ -43,7 +43,7 @@ func (s recordedStream) Read(now mono.Time, b []byte) (int, error) {
 	return n, err
 }
 
-// recordEcho returns what the client of a short echo says, and what it hears.
+// recordEcho returns the bytes that the client of a short echo writes and reads.
 func recordEcho(t *testing.T, cfg Config) (sent, got []byte) {
 	t.Helper()
 	w := sim.New(sim.Config{Seed: 1})

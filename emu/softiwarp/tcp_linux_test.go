@@ -177,7 +177,7 @@ func TestAcceptTimeout(t *testing.T) {
 	}
 }
 
-// What a decorator captures of real sockets holds what both sides said.
+// A capture of sockets has the bytes of both sides.
 func TestCaptureOfSockets(t *testing.T) {
 	var file bytes.Buffer
 	c := pcaplink.NewCapture(&file, pcaplink.Options{})

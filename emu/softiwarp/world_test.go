@@ -95,7 +95,7 @@ func (e *end) complete() (verbs.WC, error) {
 	return wc[0], err
 }
 
-// succeed is complete of what must succeed.
+// succeed is complete for requests that must succeed.
 func (e *end) succeed() (verbs.WC, error) {
 	wc, err := e.complete()
 	if err == nil && wc.Status != verbs.WCSuccess {
@@ -171,7 +171,7 @@ const echoPort = 7174
 // maxWorldTime ends a world that hangs.
 const maxWorldTime = mono.Time(5 * time.Minute)
 
-// echoServer accepts one connection and sends back what it receives, n times.
+// echoServer accepts one connection and echoes n messages.
 // It calls listening when a client may come.
 func echoServer(dev *Device, n int, listening func()) error {
 	e, err := newEnd(dev)

@@ -21,7 +21,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// witness notes what a link sends, in the words that tshark is asked for.
+// witness records the packets that a link sends, with the fields that tshark prints.
 type witness struct {
 	link.PacketLink
 	lines *[]string

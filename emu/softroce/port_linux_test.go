@@ -31,8 +31,8 @@ func change(t *testing.T, h *nstest.Host, what func(netlink.Link) error) {
 	}
 }
 
-// told fails the test unless this is the next event.
-func told(t *testing.T, d *Device, want verbs.AsyncEventType) {
+// expectEvent fails the test unless this is the next event.
+func expectEvent(t *testing.T, d *Device, want verbs.AsyncEventType) {
 	t.Helper()
 	e, err := d.WaitAsync(30 * time.Second)
 	if err != nil || e.Type != want || e.Port != 1 {
@@ -40,7 +40,7 @@ func told(t *testing.T, d *Device, want verbs.AsyncEventType) {
 	}
 }
 
-// A device on sockets hears that its cable is out. Queue pairs keep trying meanwhile.
+// A device on sockets reports a lost carrier. Queue pairs keep retransmitting meanwhile.
 func TestPortFollowsInterfaceLink(t *testing.T) {
 	h := newHosts(t, true)
 	da, db, err := h.devices()
@@ -63,7 +63,7 @@ func TestPortFollowsInterfaceLink(t *testing.T) {
 		t.Errorf("at first the port is %v", got)
 	}
 	change(t, h.b, netlink.LinkSetDown)
-	told(t, da, verbs.EventPortErr)
+	expectEvent(t, da, verbs.EventPortErr)
 	if got := state(); got != verbs.PortDown {
 		t.Errorf("without a cable the port is %v", got)
 	}
@@ -78,7 +78,7 @@ func TestPortFollowsInterfaceLink(t *testing.T) {
 		// An interface that is switched off loses its addresses of IPv6.
 		return netlink.AddrReplace(dev, v6Addr(h.b.V6))
 	})
-	told(t, da, verbs.EventPortActive)
+	expectEvent(t, da, verbs.EventPortActive)
 	if got := state(); got != verbs.PortActive {
 		t.Errorf("with its cable back the port is %v", got)
 	}
@@ -115,7 +115,7 @@ func v6Addr(a netip.Addr) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD}
 }
 
-// A device on sockets hears that its address was taken away.
+// A device on sockets reports a removed address.
 func TestGIDTableFollowsInterfaceAddresses(t *testing.T) {
 	h := newHosts(t, true)
 	da, db, err := h.devices()
@@ -132,10 +132,10 @@ func TestGIDTableFollowsInterfaceAddresses(t *testing.T) {
 	}
 	has(h.a.V6)
 	change(t, h.a, func(dev netlink.Link) error { return netlink.AddrDel(dev, v6Addr(h.a.V6)) })
-	told(t, da, verbs.EventGIDChange)
+	expectEvent(t, da, verbs.EventGIDChange)
 	has(netip.IPv6Unspecified())
 	change(t, h.a, func(dev netlink.Link) error { return netlink.AddrAdd(dev, v6Addr(h.a.V6)) })
-	told(t, da, verbs.EventGIDChange)
+	expectEvent(t, da, verbs.EventGIDChange)
 	has(h.a.V6)
 }
 

@@ -45,7 +45,7 @@ type waitingCall struct {
 	do   func() error
 }
 
-// parked are calls that wait for what never comes.
+// parked are calls that block for ever.
 func parked(d *Device, c verbs.Conn, self, nobody netip.Addr) ([]waitingCall, error) {
 	e, err := newEnd(d, verbs.QPTypeRC)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// refused checks that err is of a kind and says what is the matter.
+// refused checks that err is of the given kind and contains the given texts.
 func refused(t *testing.T, what string, err, kind error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, kind) {

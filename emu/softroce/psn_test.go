@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// ear hears every packet that a link sends.
+// ear records every packet that a link sends.
 type ear struct {
 	link.PacketLink
 	hear func(p *wire.Packet)

@@ -78,7 +78,7 @@ func (c *randomCase) drawNetwork() {
 	c.window = pick(c, 1, 2, 8, 32, 256)
 }
 
-// drawImpairments decides what the network does to packets in each direction.
+// drawImpairments draws the impairments of each direction.
 // A third of all networks do nothing.
 func (c *randomCase) drawImpairments() {
 	if c.oneIn(3) {
@@ -179,7 +179,7 @@ func (c *randomCase) world() (*sim.World, [2]*Device, error) {
 	return w, devices, net.Schedule(sim.Schedule{Flaps: c.flaps})
 }
 
-// trace is where a case that is replayed tells what the programs do.
+// trace is the log of a case that is replayed.
 func (c *randomCase) trace(w *sim.World) func(string, ...any) {
 	if !c.verbose {
 		return nil
@@ -189,7 +189,7 @@ func (c *randomCase) trace(w *sim.World) func(string, ...any) {
 	}
 }
 
-// tellPacket tells of a packet on the wire.
+// tellPacket logs a packet.
 func tellPacket(now mono.Time, port *sim.Port, dir sim.Direction, d *link.Datagram) {
 	arrow := map[sim.Direction]string{sim.Out: "->", sim.In: "<-"}[dir]
 	var p wire.Packet

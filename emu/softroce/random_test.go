@@ -72,7 +72,7 @@ func TestRandomPair(t *testing.T) {
 	}
 }
 
-// run runs a case and returns what happened in it.
+// run runs a case and returns its totals.
 func (c *randomCase) run() (randomTotals, error) {
 	w, devices, err := c.world()
 	if err != nil {

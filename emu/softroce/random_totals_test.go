@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// randomTotals is what many random cases amounted to.
+// randomTotals are the totals of many random cases.
 type randomTotals struct {
 	cases, lanes, reliable, gaveUp int
 	requests                       int

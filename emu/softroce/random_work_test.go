@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// drawWork decides on queue pairs and what is done on them.
+// drawWork draws queue pairs and their work requests.
 func (c *randomCase) drawWork() {
 	c.work = traffic.Workload{
 		Seed: c.rng.Uint64(), CQs: 1 + c.rng.IntN(3), SharedWords: c.rng.IntN(4),

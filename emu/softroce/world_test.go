@@ -93,7 +93,7 @@ func (e *end) complete() (verbs.WC, error) {
 
 var connParam = verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
 
-// echoServer accepts one connection and sends back what it receives, n times.
+// echoServer accepts one connection and echoes n messages.
 // It calls listening when a client may come.
 func echoServer(dev verbs.Context, n int, listening func()) error {
 	e, err := newEnd(dev, verbs.QPTypeRC)

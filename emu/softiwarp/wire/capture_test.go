@@ -15,7 +15,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// conversation is what the two ends of a TCP connection said, whole.
+// conversation is the byte streams of both directions of a TCP connection.
 type conversation struct {
 	initiator, responder string // address and port
 	said                 map[string][]byte

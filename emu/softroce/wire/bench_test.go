@@ -21,7 +21,7 @@ var (
 	}
 )
 
-// BenchmarkPacket is what one packet costs a sender and a receiver together:
+// BenchmarkPacket measures the cost of one packet for sender and receiver:
 // encode, seal, decode, check.
 func BenchmarkPacket(b *testing.B) {
 	for _, bc := range []struct {

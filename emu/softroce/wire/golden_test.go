@@ -59,7 +59,7 @@ func fromHex(t testing.TB, s string) []byte {
 	return b
 }
 
-// goldenWant says what each golden packet means, read from the bytes by hand.
+// goldenWant are the fields of the golden packets, decoded by hand.
 // Payloads of the CM are compared by length only: their insides are another
 // codec's affair.
 var goldenWant = []struct {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// header is what all headers have in common.
+// header is the interface of all headers.
 type header interface {
 	Append(b []byte) []byte
 	Parse(b []byte) (rest []byte, err error)

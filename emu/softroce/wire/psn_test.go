@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// sequence is what PSN and MSN have in common.
+// sequence is the interface of PSN and MSN.
 type sequence[T any] interface {
 	~uint32
 	Add(n int32) T
