@@ -8,7 +8,7 @@ import (
 )
 
 // polledMemory is a memory region that applications may poll while the device writes it.
-// WriteAt stores the last 8 bytes after all others, and atomically if they are aligned.
+// If the last 8 bytes of a write are aligned, they are stored after all others, atomically.
 type polledMemory struct{ nic.Bytes }
 
 const wordBytes = 8

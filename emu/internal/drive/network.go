@@ -48,6 +48,7 @@ func newPacketNetwork(e Engine, l link.Waiter) *packetNetwork {
 	return &packetNetwork{engine: e, link: l, in: make([]link.Datagram, BatchSize), out: NewSendQueue(l.MTU())}
 }
 
+// receive implements network.
 func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 	k, err := n.link.Recv(now, n.in)
 	for i := range k {
@@ -58,6 +59,7 @@ func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 
 func (n *packetNetwork) stopReceiving() {} // WaitReadable returns while datagrams wait
 
+// flush implements network.
 func (n *packetNetwork) flush(now mono.Time) (bool, time.Duration) {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	if full {

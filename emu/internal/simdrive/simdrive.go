@@ -212,6 +212,7 @@ type packetNetwork struct {
 	out    drive.SendQueue
 }
 
+// receive implements network.
 func (n *packetNetwork) receive(now mono.Time) {
 	for {
 		k, err := n.link.Recv(now, n.in)
@@ -224,6 +225,7 @@ func (n *packetNetwork) receive(now mono.Time) {
 	}
 }
 
+// flush implements network.
 func (n *packetNetwork) flush(now mono.Time) bool {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	return more && !full
