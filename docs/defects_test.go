@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 )
 
 var update = flag.Bool("update", false, "write the generated part of defects.md")
@@ -24,22 +27,26 @@ const generated = "<!-- From here on generated from the code: go test ./docs -up
 func TestDefectsAreListed(t *testing.T) {
 	want := generated +
 		"\n## Soft-RoCE\n" +
-		defectTables(t, "emu/softroce/engine", "Defects", "`softroce/engine.Defects`", "") +
+		"\n### Engine\n\n`softroce/engine.Defects`\n" + defectTables(t, "emu/softroce/engine", "Defects", "", "") +
 		defectTables(t, "emu/defects/rocewire", "Defects", "`defects/rocewire.Defects`", "") +
 		"\n### Connection management\n\n`softroce/cm.Defects`\n" + defectTables(t, "emu/softroce/cm", "Defects", "", "") +
+		mutantTable("Mutants of soft-RoCE", "softroce") +
 		"\n## Soft-iWARP\n" +
 		defectTables(t, "emu/softiwarp/engine", "Defects", "`softiwarp/engine.Defects`", "") +
 		defectTables(t, "emu/defects/iwarpwire", "Defects", "`defects/iwarpwire.Defects`", "On the wire: ") +
 		defectTables(t, "emu/softiwarp/mpa", "Defects", "`softiwarp/engine.Defects.MPA`", "MPA: ") +
 		defectTables(t, "emu/internal/iwarp", "Defects", "`softiwarp/engine.Defects.Stream`", "DDP and RDMAP: ") +
+		mutantTable("Mutants of soft-iWARP", "softiwarp") +
 		"\n## Datagram-iWARP\n" +
 		defectTables(t, "emu/defects/dgwire", "Defects", "`defects/dgwire.Defects`", "") +
 		defectTables(t, "emu/dgiwarp/engine", "Defects", "`dgiwarp/engine.Defects`", "") +
 		defectTables(t, "emu/dgiwarp/rd", "Defects", "`dgiwarp/engine.Defects.Flows`", "Flows: ") +
+		mutantTable("Mutants of datagram-iWARP", "dgiwarp") +
 		"\n## What all of them share\n" +
 		defectTables(t, "emu/defects/verbcalls", "Defects", "`defective.Defects`", "Verbs: ") +
 		"\n### Objects and their limits\n\n`engine.Defects.Queues`\n" + defectTables(t, "emu/internal/nic", "Defects", "", "") +
-		"\n### Memory\n\n`engine.Defects.Memory`\n" + defectTables(t, "emu/internal/nic", "MemoryDefects", "", "")
+		"\n### Memory\n\n`engine.Defects.Memory`\n" + defectTables(t, "emu/internal/nic", "MemoryDefects", "", "") +
+		mutantTable("Mutants of several NICs", "")
 	text := read(t, "docs/defects.md")
 	prose, got, found := strings.Cut(text, generated)
 	if !found {
@@ -62,9 +69,6 @@ func TestDefectsAreListed(t *testing.T) {
 // knownDefects is how many defects the project's list had when it was taken
 // over: R1 to R48. Each has a defect.
 const knownDefects = 48
-
-// untagged are the defects that defects without a tag imitate.
-var untagged = map[string]string{"StopAfterConns": "R14"}
 
 // requirementID is the number of a requirement of an RFC.
 var requirementID = regexp.MustCompile(`\brfc\d{4}/[\w.]+/\d+\b`)
@@ -130,15 +134,16 @@ func TestDatagramDefectsNameWhatTheyBreak(t *testing.T) {
 	}
 }
 
+const tableHead = "\n| defect | imitates | what it does |\n|---|---|---|\n"
+
 // defectTables writes the fields of a struct as tables. Where fields have tags,
 // the comment above one is, behind prefix, the heading of those that follow; where
 // they have none, it describes the field.
 func defectTables(t *testing.T, dir, name, where, prefix string) string {
 	t.Helper()
-	const head = "\n| defect | imitates | what it does |\n|---|---|---|\n"
 	var b strings.Builder
 	if where == "" {
-		b.WriteString(head)
+		b.WriteString(tableHead)
 	}
 	for _, f := range structFields(t, dir, name) {
 		does, defect := "", "–"
@@ -153,15 +158,12 @@ func defectTables(t *testing.T, dir, name, where, prefix string) string {
 				if prefix != "" {
 					title = prefix + strings.ToLower(title[:1]) + title[1:]
 				}
-				fmt.Fprintf(&b, "\n### %s\n\n%s\n%s", title, where, head)
+				fmt.Fprintf(&b, "\n### %s\n\n%s\n%s", title, where, tableHead)
 			}
 		}
 		var names []string
 		for _, id := range f.Names {
 			names = append(names, id.Name)
-		}
-		if d, ok := untagged[names[0]]; ok {
-			defect = d
 		}
 		if does == "" {
 			t.Errorf("%s: %s.%s does not say what it does", dir, name, names[0])
@@ -170,6 +172,25 @@ func defectTables(t *testing.T, dir, name, where, prefix string) string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.Join(names, "`, `"), defect, sentence(does, names[0]))
 	}
 	return b.String()
+}
+
+// mutantTable writes the mutants of one provider as a table, or those of several
+// providers if provider is empty. It returns an empty string if there are none.
+func mutantTable(title, provider string) string {
+	var b strings.Builder
+	for _, m := range mutants.All() {
+		if provider == "" && len(m.Providers) > 1 || slices.Equal(m.Providers, []string{provider}) {
+			imitates := m.Imitates
+			if imitates == "-" {
+				imitates = "–"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.Name, imitates, sentence(m.Does, m.Name))
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n### " + title + "\n\n`emu/defects/mutants`\n" + tableHead + b.String()
 }
 
 // sentence puts a comment or a tag into one form: a capital, one line, a full

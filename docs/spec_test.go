@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 )
 
 // knownRequirements is how many rows docs/spec/roce.md has.
@@ -29,7 +31,7 @@ var (
 	requirementRow = regexp.MustCompile("(?m)^\\| `([a-z]+(?:/[a-z]+)?/\\d+)` \\| (.*?) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")
 	defectRow      = regexp.MustCompile(`(?m)^\| (R\d+) \| (.*?) \| (.*?) \|$`)
 	testName       = regexp.MustCompile("`(\\w+\\.(?:Test|Fuzz)\\w+)`")
-	defectName     = regexp.MustCompile("`(\\w+)`")
+	defectName     = regexp.MustCompile("`([\\w.]+)`")
 	defectNumber   = regexp.MustCompile(`\bR\d+\b`)
 )
 
@@ -104,8 +106,8 @@ func TestRequirementsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestCitedRequirementsExist looks up what comments of tests and tags of defects
-// cite.
+// TestCitedRequirementsExist looks up what comments of tests, tags of defects and
+// mutants cite.
 func TestCitedRequirementsExist(t *testing.T) {
 	known, areas := map[string]bool{}, map[string]bool{}
 	for _, r := range requirements(t) {
@@ -139,7 +141,7 @@ func TestCitedRequirementsExist(t *testing.T) {
 }
 
 // TestDefectsAreThoseOfTheDefects compares docs/spec/defects.md with the tags of
-// defects, both ways.
+// defects and with the mutants, both ways.
 func TestDefectsAreThoseOfTheDefects(t *testing.T) {
 	imitated := map[string][]string{}
 	for defect, tag := range defectTags(t) {
@@ -195,11 +197,12 @@ func defectTags(t *testing.T) map[string]string {
 			for _, id := range f.Names {
 				if f.Tag != nil {
 					tags[id.Name] = reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("imitates")
-				} else if number, ok := untagged[id.Name]; ok {
-					tags[id.Name] = number
 				}
 			}
 		}
+	}
+	for _, m := range mutants.All() {
+		tags[m.Name] = m.Imitates
 	}
 	return tags
 }

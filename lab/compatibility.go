@@ -39,7 +39,7 @@ func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...stri
 		}
 	}
 	for _, q := range defects {
-		if err := p.CheckDefect(q); err != nil {
+		if err := p.CheckRuntimeDefect(q); err != nil {
 			return err.Error()
 		}
 	}

@@ -31,7 +31,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 		{pair + "nic: {icrc: offloaded}\n" + stream, "iWARP has no ICRC"},
 		{pair + "nic: {rate_control: \"off\"}\n" + stream, "TCP controls the rate"},
 		{pair + "nic: {rate_control: dcqcn}\n" + stream, ""},
-		{pair + "nic: {defects: [AckSkipsRead]}\n" + stream, "the defect AckSkipsRead is one of softroce"},
+		{pair + "nic: {defects: [AckCompletesRead]}\n" + stream, "the defect AckCompletesRead is one of softroce"},
 		{pair + "events: [{psn: 7, do: drop}]\n" + stream, "name RoCE packets"},
 		{pair + "events: [{nth: 7, do: drop}]\n" + stream, "name RoCE packets"},
 		{pair + stream + "expect: {errors: {host0: [retry exceeded]}}\n", `it expects "retry exceeded"`},
@@ -77,7 +77,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 	if got := Incompatibility(s, scenarios.Sim, "CRCIgnored"); !strings.Contains(got, "one of softiwarp") {
 		t.Errorf("a defect besides: %q", got)
 	}
-	if got := Incompatibility(s, scenarios.Sim, "AckSkipsRead"); got != "" {
+	if got := Incompatibility(s, scenarios.Sim, "AckCompletesRead"); got != "" {
 		t.Errorf("a defect besides: %q", got)
 	}
 	if got := Incompatibility(WithProvider(s, "mlx5"), scenarios.Sim); !strings.Contains(got, `no provider "mlx5"`) {
@@ -104,7 +104,7 @@ func TestIncompatibilityOfDatagramNICs(t *testing.T) {
 		{pair + "workload: {kind: stream, pause: 1ms, rnr_retries: 1}\n", ""},
 		{pair + "nic: {icrc: offloaded}\n" + stream, "iWARP has no ICRC"},
 		{pair + "nic: {rate_control: \"off\"}\n" + stream, "cannot be switched off"},
-		{pair + "nic: {defects: [AckSkipsRead]}\n" + stream, "the defect AckSkipsRead is one of softroce"},
+		{pair + "nic: {defects: [AckCompletesRead]}\n" + stream, "the defect AckCompletesRead is one of softroce"},
 		{pair + "events: [{nth: 7, do: drop}]\n" + stream, ""},
 		{pair + stream + "expect: {errors: {host0: [retry exceeded, rnr retry exceeded]}}\n", ""},
 		{pair + stream + "expect: {retransmits: {min: 1}, marked: {min: 1}, lost: {min: 1}}\n", ""},

@@ -52,7 +52,7 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []str
 	setup.Defects, setup.Markers = slices.Clone(defects), s.NIC.Markers
 	defective := len(s.NIC.On) == 0 || scenarios.MatchHost(s.NIC.On, host)
 	for i, name := range s.NIC.Defects {
-		if err := p.CheckDefect(name); err != nil { // an unknown name is an error on every host
+		if err := p.CheckRuntimeDefect(name); err != nil { // an unknown name is an error on every host
 			return setup, s.Errorf(fmt.Sprintf("nic.defects[%d]", i), "%w", err)
 		}
 		if defective {
@@ -60,7 +60,7 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []str
 		}
 	}
 	for _, name := range defects {
-		if err := p.CheckDefect(name); err != nil {
+		if err := p.CheckRuntimeDefect(name); err != nil {
 			return setup, err
 		}
 	}

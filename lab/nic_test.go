@@ -12,24 +12,24 @@ import (
 )
 
 func TestNICSetupFromScenario(t *testing.T) {
-	s := parse(t, "fabric: {kind: star, hosts: 4}\nnic: {defects: [AckSkipsRead, cm.NoMRA], on: [\"host[12]\"], icrc: offloaded, rate_control: \"off\"}\nworkload: {kind: calls, messages: 10}\n")
+	s := parse(t, "fabric: {kind: star, hosts: 4}\nnic: {defects: [AckCompletesRead, cm.IgnoreCommEst], on: [\"host[12]\"], icrc: offloaded, rate_control: \"off\"}\nworkload: {kind: calls, messages: 10}\n")
 	p, err := Provider(s)
 	if err != nil || p.Name != nics.Default {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	for host, defective := range map[string]bool{"host0": false, "host1": true, "host2": true, "host3": false} {
-		got, err := setupOf(s, p, host, []string{"ICRCWrong"})
+		got, err := setupOf(s, p, host, []string{"FixedHopLimit"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"ICRCWrong"}
+		want := []string{"FixedHopLimit"}
 		if defective {
-			want = append(want, "AckSkipsRead", "cm.NoMRA")
+			want = append(want, "AckCompletesRead", "cm.IgnoreCommEst")
 		}
 		if !slices.Equal(got.Defects, want) || !got.ICRCOffloaded || !got.NoRateControl || got.MaxCMConns != maxCMConnections || got.Markers {
 			t.Errorf("%s: %+v", host, got)
 		}
-		if _, err := NICs(s, host, "ICRCWrong"); err != nil {
+		if _, err := NICs(s, host, "FixedHopLimit"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -41,8 +41,8 @@ func TestNICsRejectsInvalidSettings(t *testing.T) {
 		"nic: datagram-iWARP has no MPA":                                           {Provider: "dgiwarp", Markers: true},
 		"nic.icrc: ":                                                               {ICRC: "maybe"},
 		"nic.rate_control: ":                                                       {RateControl: "fast"},
-		"nic.defects[1]: no defect":                                                {Defects: []string{"AckSkipsRead", "NoSuchDefect"}, On: []string{"host9"}},
-		"nic.defects[0]: the defect AckSkipsRead is one of softroce":               {Provider: "softiwarp", Defects: []string{"AckSkipsRead"}},
+		"nic.defects[1]: no defect":                                                {Defects: []string{"AckCompletesRead", "NoSuchDefect"}, On: []string{"host9"}},
+		"nic.defects[0]: the defect AckCompletesRead is one of softroce":           {Provider: "softiwarp", Defects: []string{"AckCompletesRead"}},
 		"nic: RoCE has no MPA":                                                     {Markers: true},
 		"nic: iWARP has no ICRC":                                                   {Provider: "softiwarp", ICRC: "offloaded"},
 	} {

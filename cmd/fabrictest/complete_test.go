@@ -13,7 +13,7 @@ func TestCompletionsBeginAsTyped(t *testing.T) {
 	}{
 		{"run", "loss", "loss-1-percent"},
 		{"run --tag", "qu", "quick"},
-		{"run --defect", "Ack", "AckSkipsRead"},
+		{"run --defect", "Ack", "AckCompletesRead"},
 		{"run --on", "n", "netns"},
 		{"up --like", "incast", "incast-ecn"},
 		{"exec --like", "incast", "incast-ecn"},
@@ -23,7 +23,7 @@ func TestCompletionsBeginAsTyped(t *testing.T) {
 		{"conform --label", "service:r", "service:rc"},
 		{"conform --as", "rxe", "rxe-6.12"},
 		{"conform --device", "softi", "softiwarp"},
-		{"conform --defect", "NAKS", "NAKStorm"},
+		{"conform --defect", "AckPSN", "AckPSNOff"},
 		{"replay", "la", "last"},
 		{"replay last", "loss", "loss-1-percent"},
 	} {

@@ -67,14 +67,20 @@ func enclosed(cmd *cobra.Command, args []string, dir string) error {
 	if err := netns.Available(); err != nil {
 		return fmt.Errorf("cases cannot be run in network namespaces here: %w; --on sim needs none", err)
 	}
+	return runAgain(cmd, "/proc/self/exe", args, dir, netns.StartUnshared)
+}
+
+// runAgain runs a program with the command line of a command and a folder for results,
+// and returns its exit code as an error.
+func runAgain(cmd *cobra.Command, program string, args []string, dir string, start func(*exec.Cmd) error) error {
 	// It is signalled by us alone, so that Ctrl-C does not reach it twice.
-	inner := exec.CommandContext(cmd.Context(), "/proc/self/exe", append(repeated(cmd, args), "--out="+dir)...)
+	inner := exec.CommandContext(cmd.Context(), program, append(repeated(cmd, args), "--out="+dir)...)
 	inner.Args[0] = os.Args[0]
 	inner.Stdout, inner.Stderr = uncleaned(cmd.OutOrStdout()), uncleaned(cmd.ErrOrStderr())
 	inner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	inner.Cancel = func() error { return inner.Process.Signal(syscall.SIGTERM) }
 	inner.WaitDelay = enclosureGrace
-	if err := netns.StartUnshared(inner); err != nil {
+	if err := start(inner); err != nil {
 		return err
 	}
 	err := inner.Wait()

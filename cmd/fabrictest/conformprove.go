@@ -22,6 +22,9 @@ type caseDefect struct {
 // that cases name, with the cases that name them; with --matrix all, with all cases.
 func (j *judgement) defects(s *subject) (all []caseDefect) {
 	for _, defect := range s.provider.Defects {
+		if j.withoutMutants && defect.Mutant {
+			continue
+		}
 		specs := specsOf(defect.Name, s.asked)
 		if len(specs) == 0 && j.opts.matrix && s.provider.CheckDefect(defect.Name) == nil {
 			specs = []string{defect.Name}
@@ -75,6 +78,9 @@ func (j *judgement) prove(ctx context.Context, lab conformance.Lab, s *subject, 
 	}
 	noticed := make(map[string]*conform.DefectCheck, len(s.provider.Defects))
 	for _, q := range s.provider.Defects {
+		if j.withoutMutants && q.Mutant {
+			continue
+		}
 		d.DefectChecks = append(d.DefectChecks, conform.DefectCheck{Defect: plainDefect(q.Name), Imitates: q.Imitates, Does: q.Does})
 	}
 	for i := range d.DefectChecks {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +20,8 @@ func newDefectsCommand() *cobra.Command {
 		Use:   "defects",
 		Short: "List the defects that a NIC can be given",
 		Long: `List the defects that a NIC can be given, for 'fabrictest run --defect NAME', under the
-kind of NIC that can have them.
+kind of NIC that can have them. Some are built from the sources: only
+'fabrictest conform' has them, in a clone with Go.
 
 The second column is what a defect imitates: a known defect (R1 to R48), a
 requirement of RoCEv2 or of iWARP that it breaks, or a device known for it. Those
@@ -42,18 +44,28 @@ scenarios use.`,
 	return cmd
 }
 
-// listDefects lists the defects under the providers that have them: what all have
-// first.
+// listDefects lists the defects under the providers that have them, those of several
+// providers first. Mutants follow the others.
 func listDefects(w io.Writer) error {
-	all, providers := nics.AllDefects(), nics.All()
+	all := nics.AllDefects()
+	list := func(title string, mutants bool, has func(nics.Defect) bool) error {
+		some := slices.DeleteFunc(slices.Clone(all), func(q nics.Defect) bool { return q.Mutant != mutants || !has(q) })
+		if len(some) == 0 {
+			return nil
+		}
+		if mutants {
+			title += ", built from the sources, for conform only"
+		}
+		return listUnder(w, title, some)
+	}
 	shared := func(q nics.Defect) bool { return len(q.Of) > 1 }
-	if err := listUnder(w, "Of every NIC", slices.DeleteFunc(slices.Clone(all), func(q nics.Defect) bool { return !shared(q) })); err != nil {
+	if err := errors.Join(list("Of several kinds of NICs", false, shared), list("\nOf several kinds of NICs", true, shared)); err != nil {
 		return err
 	}
-	for _, p := range providers {
-		others := func(q nics.Defect) bool { return shared(q) || q.Of[0] != p.Name }
-		title := fmt.Sprintf("Of %s NICs (%s)", p.Title, p.Name)
-		if err := listUnder(w, "\n"+title, slices.DeleteFunc(slices.Clone(all), others)); err != nil {
+	for _, p := range nics.All() {
+		own := func(q nics.Defect) bool { return !shared(q) && q.Of[0] == p.Name }
+		title := fmt.Sprintf("\nOf %s NICs (%s)", p.Title, p.Name)
+		if err := errors.Join(list(title, false, own), list(title, true, own)); err != nil {
 			return err
 		}
 	}

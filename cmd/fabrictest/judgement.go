@@ -26,6 +26,8 @@ type judgement struct {
 	began    time.Time
 	show     *console.Verdicts
 	ended    int
+	// withoutMutants leaves out the defects that this program was built without.
+	withoutMutants bool
 }
 
 // trials is how many there will be.
@@ -84,6 +86,11 @@ func (j *judgement) device(ctx context.Context, s *subject, d *conform.Device) (
 // run judges some cases on a device with some defects. keep makes a result of what a
 // case left, and shows it; it is called by one goroutine at a time.
 func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, asked []question, defects []string, keep func(*subject, question, *conformance.Result) conform.Result) ([]conform.Result, error) {
+	unselect, err := selectMutant(defects)
+	if err != nil {
+		return nil, err
+	}
+	defer unselect()
 	cases := make([]*conformance.Case, len(asked))
 	at := make(map[*conformance.Case]int, len(asked))
 	for i, q := range asked {
@@ -103,7 +110,7 @@ func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, as
 			j.ended++
 		},
 	}
-	_, err := r.Run(ctx, cases)
+	_, err = r.Run(ctx, cases)
 	var results []conform.Result
 	for _, k := range kept {
 		if k != nil {

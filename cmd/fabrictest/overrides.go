@@ -64,13 +64,13 @@ func (o *overrides) check() (seed uint64, err error) {
 	if o.given("messages") && o.messages < 1 || o.messages > maxMessages {
 		return 0, usagef("--messages %d: give a number in 1..%d", o.messages, maxMessages)
 	}
-	check := nics.CheckDefect
+	check := nics.CheckRuntimeDefect
 	if o.provider != "" {
 		p, err := nics.Find(o.provider)
 		if err != nil {
 			return 0, usagef("--provider: %w", err)
 		}
-		check = p.CheckDefect
+		check = p.CheckRuntimeDefect
 	}
 	for _, q := range o.defects {
 		if err := check(q); err != nil {

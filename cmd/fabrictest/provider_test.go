@@ -77,7 +77,7 @@ func TestProvidersAreChecked(t *testing.T) {
 	}{
 		{[]string{"run", "pingpong", "--provider", "mlx5"}, `--provider: no provider "mlx5": there are softroce, softiwarp`},
 		{[]string{"list", "--provider", "mlx5"}, `--provider: no provider "mlx5"`},
-		{[]string{"run", "pingpong", "--provider", "softiwarp", "--defect", "AckSkipsRead"}, "the defect AckSkipsRead is one of softroce, and soft-iWARP does not have it"},
+		{[]string{"run", "pingpong", "--provider", "softiwarp", "--defect", "AckCompletesRead"}, "the defect AckCompletesRead is one of softroce, and soft-iWARP does not have it"},
 	} {
 		if code, _, stderr := call(t, c.args...); code != exitUsage || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: exit code %d, %q", c.args, code, stderr)

@@ -72,13 +72,13 @@ func repeatables() []repeatable {
 	return []repeatable{
 		{
 			"a scenario", newRunCommandOf(runOf),
-			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "defect": "cm.StopAfterConns=3"},
+			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "defect": "AckCompletesRead"},
 			map[string]string{"tag": bySelf, "out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "the line names the one seed that failed"},
 			func() string { return runOf.replay("my file.yaml", scenarios.NetNS, 7) },
 		},
 		{
 			"a run", newRunCommandOf(run),
-			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "defect": "cm.StopAfterConns=3", "tag": "loss"},
+			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "defect": "AckCompletesRead", "tag": "loss"},
 			map[string]string{"out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "a run of many seeds prints a line for each that failed, and none for itself"},
 			func() string { return run.command(7) },
 		},
@@ -90,7 +90,7 @@ func repeatables() []repeatable {
 		},
 		{
 			"a case", newConformCommandOf(conformOne),
-			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "defect": "PSNUnsigned", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3"},
+			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3"},
 			map[string]string{
 				"level": bySelf, "label": bySelf, "without": bySelf, "check-cases": "the verdict is that of the device without the defect", "matrix": "it is about --check-cases",
 				"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "one case runs alone",
@@ -103,7 +103,7 @@ func repeatables() []repeatable {
 		{
 			"a judgement", newConformCommandOf(conformAll),
 			map[string]string{
-				"device": "softroce", "on": "netns", "seed": "7", "defect": "PSNUnsigned", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3",
+				"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3",
 				"level": "must", "label": "psn", "without": "slow", "check-cases": "true", "matrix": "true",
 			},
 			map[string]string{"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "it is about the machine, and cases do not see each other"},
@@ -111,7 +111,7 @@ func repeatables() []repeatable {
 		},
 		{
 			"a measurement", newConformMeasureCommandOf(measure),
-			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "defect": "PSNUnsigned", "as": "rxe-6.12"},
+			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12"},
 			map[string]string{"out": noVerdict, "json": noVerdict},
 			func() string { return measure.measureCommand(7) },
 		},
@@ -261,14 +261,14 @@ func TestPrintedCommandsRepeatTheVerdict(t *testing.T) {
 	for name, words := range map[string][]string{
 		"a scenario":               {"run", "pingpong", "--on", "sim", "--seed", "7"},
 		"a file":                   {"run", own, "--on", "sim", "--messages", "3"},
-		"a scenario with a defect": {"run", "loss-5-percent", "--on", "sim", "--defect", "AckSkipsRead"},
+		"a scenario with a defect": {"run", "loss-5-percent", "--on", "sim", "--defect", "AckCompletesRead"},
 		"another provider":         {"run", "pingpong", "--on", "sim", "--provider", "softiwarp"},
 		"what makes no sense":      {"run", "dgiwarp-rd", "--on", "sim", "--provider", "softroce"},
 		"cases":                    {"conform", "rc/psn", "--device", "softroce", "--seed", "9"},
-		"a device with a defect":   {"conform", "rc/psn", "--defect", "PSNUnsigned"},
+		"a device with a defect":   {"conform", "rc/psn", "--defect", "GhostAckCompletes"},
 		"a profile":                {"conform", "rc/psn", "--as", "rxe-6.12", "--level", "must"},
 		"deviations":               {"conform", "rc/psn", "--device", "softroce", "--deviations", known},
-		"deviations of defects":    {"conform", "rc/psn", "--device", "softroce", "--defect", "PSNUnsigned", "--deviations", known},
+		"deviations of defects":    {"conform", "rc/psn", "--device", "softroce", "--defect", "GhostAckCompletes", "--deviations", known},
 		"dangerous cases":          {"conform", "rc/inv", "--device", "softroce", "--dangerous"},
 		"schedules":                {"conform", "linear", "--device", "softroce", "--schedules", "2"},
 	} {

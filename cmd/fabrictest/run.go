@@ -74,7 +74,7 @@ a report of the results so far.`,
   fabrictest run --seeds 1000                          the standard set with seeds 1 to 1000, in simulation
   fabrictest run --tag quick --out out/
   fabrictest run ./mine.yaml --on netns
-  fabrictest run loss-5-percent --defect AckSkipsRead   a defective NIC, and how it is found out
+  fabrictest run loss-5-percent --defect AckCompletesRead   a defective NIC, and how it is found out
   fabrictest run --provider softiwarp                  all that makes sense over iWARP
   fabrictest run --provider dgiwarp                    and over iWARP in datagrams
   fabrictest run --json | jq '.scenarios[] | select(.verdict != "passed") | .replay'`,

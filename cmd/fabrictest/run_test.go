@@ -46,7 +46,7 @@ func sortLines(lines []string) {
 // A run leaves a folder, and what is in it repeats the run.
 func TestRunLeavesAFolderThatReplays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	code, out, _ := call(t, "run", "exact-drops", "defect-caught", "--on", "sim", "--defect", "AckSkipsRead", "--out", dir)
+	code, out, _ := call(t, "run", "exact-drops", "defect-caught", "--on", "sim", "--defect", "AckCompletesRead", "--out", dir)
 	if code != exitFailed && code != exitOK {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
@@ -83,11 +83,11 @@ func TestRunLeavesAFolderThatReplays(t *testing.T) {
 
 // A defect fails the run, and what it says is enough to see it again.
 func TestFailingRunSaysWhatToDo(t *testing.T) {
-	code, out, _ := call(t, "run", "loss-1-percent", "--on", "sim", "--defect", "AckSkipsRead", "--capture", "none")
+	code, out, _ := call(t, "run", "loss-5-percent", "--on", "sim", "--defect", "AckCompletesRead", "--capture", "none")
 	if code != exitFailed || !strings.Contains(out, "FAIL") {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	for _, want := range []string{"--defect AckSkipsRead", goRun + " run loss-1-percent --on sim --seed", "report.html"} {
+	for _, want := range []string{"--defect AckCompletesRead", goRun + " run loss-5-percent --on sim --seed", "report.html"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

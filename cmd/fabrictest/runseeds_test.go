@@ -15,14 +15,14 @@ func TestRunWithManySeeds(t *testing.T) {
 
 // Every seed that fails is named, with a command that fails for the same reason.
 func TestRunWithManySeedsPrintsReplayCommands(t *testing.T) {
-	code, out, _ := call(t, "run", "loss-1-percent", "--seeds", "2", "--defect", "AckSkipsRead", "--messages", "50")
-	failed := regexp.MustCompile(`(?m)^FAILED  loss-1-percent with seed (\d+): (.*)$`).FindAllStringSubmatch(out, -1)
+	code, out, _ := call(t, "run", "loss-5-percent", "--seeds", "2", "--defect", "AckCompletesRead", "--messages", "50")
+	failed := regexp.MustCompile(`(?m)^FAILED  loss-5-percent with seed (\d+): (.*)$`).FindAllStringSubmatch(out, -1)
 	if code != exitFailed || len(failed) == 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	for _, f := range failed {
 		seed, reason := f[1], f[2]
-		replay := "run loss-1-percent --on sim --seed " + seed + " --messages 50 --defect AckSkipsRead"
+		replay := "run loss-5-percent --on sim --seed " + seed + " --messages 50 --defect AckCompletesRead"
 		if !strings.Contains(out, goRun+" "+replay+"\n") {
 			t.Errorf("seed %s has no command that repeats it:\n%s", seed, out)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -130,7 +131,7 @@ func runMatching(t *testing.T, s *interop.Suite, cases []interop.Case, pattern s
 func TestDefectsMakeCasesFail(t *testing.T) {
 	t.Parallel()
 	const roce, iwarp = "softroce", "softiwarp"
-	for _, m := range []struct{ provider, defect, pattern, errText string }{
+	for _, m := range []defectCase{
 		{roce, "WCLost", "send/theirs/hand/ipv4", "no completion"},
 		{roce, "WCDoubled", "send/theirs/hand/ipv4", "unexpected completions"},
 		{roce, "WCLengthZero", "send/ours/hand/ipv6/1", "want {op:128 size:1 "},
@@ -141,15 +142,9 @@ func TestDefectsMakeCasesFail(t *testing.T) {
 		{roce, "SrcQPLost", "ud-send/ours/hand/ipv6/1", "the receive completed with"},
 		{roce, "AtomicOperandsSwapped", "compare-swap/theirs/hand/ipv4", "octets differ"},
 		{roce, "AtomicAddendCut", "fetch-add/theirs/hand/ipv4", "octets differ"},
-		{roce, "AtomicsWrong", "compare-swap/ours/hand/ipv4", "octets differ"},
 		{roce, "FenceIgnored", "read-many/theirs/hand/ipv4/5000", "octets differ"},
 		{roce, "InlineLate", "send-inline/theirs/hand/ipv4/64", "no completion"},
 		{roce, "LocalInvNoop", "window-2/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
-		{roce, "BindDefects", "window-1/ours/hand/ipv4/5000", "want [IBV_WC_REM_ACCESS_ERR]"},
-		{roce, "MW2Refused", "window-2/ours/hand/ipv4/64", ""},
-		{roce, "InvalidateLate", "send-inv/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
-		{roce, "WriteConsumes", "write/ours/hand/ipv4/1", "no completion"},
-		{roce, "EmptyMessagesIgnored", "send/ours/hand/ipv4/0", "no completion"},
 		{roce, "EmptySendRefused", "send/theirs/hand/ipv4/0", "could not post a request"},
 		{roce, "PrivateDataLost", "send/ours/cm-ours/ipv4/1", "the private data of the connection request is"},
 		{roce, "EndUnnoticed", "send/ours/cm-ours/ipv4/1", "could not wait for the disconnect"},
@@ -160,20 +155,52 @@ func TestDefectsMakeCasesFail(t *testing.T) {
 	} {
 		t.Run(m.provider+"/"+m.defect+"/"+strings.SplitN(m.pattern, "/", 2)[0], func(t *testing.T) {
 			t.Parallel()
-			timeout := time.Duration(0)
-			if strings.HasPrefix(m.errText, "no completion") || strings.HasPrefix(m.errText, "could not") {
-				timeout = shortTimeout
-			}
-			s, cases := suite(t, timeout, m.provider, m.defect)
-			failed := runMatching(t, s, cases, m.pattern)
-			for _, r := range failed {
-				if strings.Contains(r.Why, m.errText) {
-					return
-				}
-			}
-			t.Errorf("%s was not noticed as %q: %v", m.defect, m.errText, failed)
+			m.mustFail(t)
 		})
 	}
+}
+
+// The same for mutants. Only a build with mutants has them; package mutants runs the test
+// in one.
+func TestMutantsMakeCasesFail(t *testing.T) {
+	if len(mutant.Names()) == 0 {
+		t.Skip("this test was built without mutants; the conform step of CI runs it with them")
+	}
+	for _, m := range []defectCase{
+		{"softroce", "AtomicsWrong", "compare-swap/ours/hand/ipv4", "octets differ"},
+		{"softroce", "BindDefects", "window-1/ours/hand/ipv4/5000", "want [IBV_WC_REM_ACCESS_ERR]"},
+		{"softroce", "MW2Refused", "window-2/ours/hand/ipv4/64", ""},
+		{"softroce", "InvalidateLate", "send-inv/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
+		{"softroce", "WriteConsumes", "write/ours/hand/ipv4/1", "no completion"},
+		{"softroce", "EmptyMessagesIgnored", "send/ours/hand/ipv4/0", "no completion"},
+	} {
+		t.Run(m.defect, func(t *testing.T) {
+			if !mutant.Select(m.defect) {
+				t.Fatal("no such mutant")
+			}
+			defer mutant.Select("")
+			m.mustFail(t)
+		})
+	}
+}
+
+// defectCase is cases that must fail with an error on a device with a defect.
+type defectCase struct{ provider, defect, pattern, errText string }
+
+func (m *defectCase) mustFail(t *testing.T) {
+	t.Helper()
+	timeout := time.Duration(0)
+	if strings.HasPrefix(m.errText, "no completion") || strings.HasPrefix(m.errText, "could not") {
+		timeout = shortTimeout
+	}
+	s, cases := suite(t, timeout, m.provider, m.defect)
+	failed := runMatching(t, s, cases, m.pattern)
+	for _, r := range failed {
+		if strings.Contains(r.Why, m.errText) {
+			return
+		}
+	}
+	t.Errorf("%s was not noticed as %q: %v", m.defect, m.errText, failed)
 }
 
 // spoiler is a device that flips a bit of memory whenever a completion is polled.

@@ -27,12 +27,8 @@ func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 
 func (h *addressHandle) Attr() verbs.AHAttr { return h.a.Attr }
 func (h *addressHandle) Close() error {
-	destroy := func() error {
+	return h.Destroy("destroy_ah", func() error {
 		h.nic.DestroyAH(h.a)
 		return nil
-	}
-	if h.nic.Config().Defects.AHClosesTwice {
-		return h.D.Control("destroy_ah", destroy)
-	}
-	return h.Destroy("destroy_ah", destroy)
+	})
 }

@@ -211,7 +211,7 @@ func TestRemoteDeviceIdentity(t *testing.T) {
 	for _, c := range []struct {
 		defects []string
 		want    conformance.Verdict
-	}{{nil, conformance.VerdictPass}, {[]string{"NAKStorm"}, conformance.VerdictFail}} {
+	}{{nil, conformance.VerdictPass}, {[]string{"AckPSNOff"}, conformance.VerdictFail}} {
 		_, d := farRoCE(t, c.defects...)
 		k := caseOf(t, suites.RoCE, "rc/psn/gap-naked-once")
 		if r := conformance.Judge(t.Context(), d, k, conformance.Options{}); r.Verdict != c.want {

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 // Defect describes a defect that a NIC can have.
@@ -14,6 +16,9 @@ type Defect struct {
 	Name     string `json:"name"`
 	Imitates string `json:"imitates,omitempty"`
 	Does     string `json:"does"`
+	// Mutant is true if it is built into the device, by package mutate. Only the conform
+	// command can give it to a device.
+	Mutant bool `json:"mutant,omitempty"`
 	// Of are the providers that can have it.
 	Of []string `json:"providers"`
 }
@@ -71,7 +76,12 @@ func (e *ForeignDefectError) Error() string {
 func (p *Provider) CheckDefect(spec string) error {
 	name, _, _ := strings.Cut(spec, "=")
 	named := func(q Defect) bool { return defectName(q.Name) == name }
-	if slices.ContainsFunc(p.Defects, named) {
+	if i := slices.IndexFunc(p.Defects, named); i >= 0 && p.Defects[i].Mutant {
+		if strings.Contains(spec, "=") {
+			return fmt.Errorf("defect %s takes no number", spec)
+		}
+		return nil
+	} else if i >= 0 {
 		others, err := p.takeVerbDefects(new(verbcalls.Defects), []string{spec})
 		if err != nil || len(others) == 0 {
 			return err
@@ -97,4 +107,51 @@ func CheckDefect(spec string) (err error) {
 		}
 	}
 	return err
+}
+
+// IsMutant reports whether a defect is built into devices.
+func IsMutant(name string) bool { return mutants.Find(name) != nil }
+
+// mutantsOf returns the mutants of a provider.
+func mutantsOf(provider string) (all []Defect) {
+	for _, m := range mutants.All() {
+		if slices.Contains(m.Providers, provider) {
+			all = append(all, Defect{Name: m.Name, Imitates: strings.TrimPrefix(m.Imitates, "-"), Does: m.Does, Mutant: true})
+		}
+	}
+	return all
+}
+
+// CheckRuntimeDefect is CheckDefect for commands that cannot have mutants.
+func (p *Provider) CheckRuntimeDefect(spec string) error {
+	if err := p.CheckDefect(spec); err != nil || !IsMutant(spec) {
+		return err
+	}
+	return errMutant(spec)
+}
+
+// CheckRuntimeDefect checks a defect of any provider.
+func CheckRuntimeDefect(spec string) error {
+	if err := CheckDefect(spec); err != nil || !IsMutant(spec) {
+		return err
+	}
+	return errMutant(spec)
+}
+
+func errMutant(name string) error {
+	return fmt.Errorf("the defect %s is built from the sources, and only 'fabrictest conform' has it", name)
+}
+
+// takeMutants returns the defects that are no mutants. It returns an error if one is a
+// mutant that the program does not have, or has not selected.
+func takeMutants(defects []string) (others []string, err error) {
+	for _, name := range defects {
+		switch {
+		case !IsMutant(name):
+			others = append(others, name)
+		case mutant.Selected() != name:
+			return nil, errMutant(name)
+		}
+	}
+	return others, nil
 }

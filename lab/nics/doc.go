@@ -74,6 +74,7 @@ var all = sync.OnceValue(func() []*Provider {
 	all := []*Provider{softRoCE(), softIWARP(), datagramIWARP()}
 	for _, p := range all {
 		p.Defects = append(p.Defects, verbDefects(p.Caps|p.ReliableCaps)...)
+		p.Defects = append(p.Defects, mutantsOf(p.Name)...)
 	}
 	return all
 })
@@ -202,11 +203,13 @@ func (p *Provider) CapsFor(s Setup) verbs.Caps {
 // NewOpener returns an opener for NICs with a Setup.
 func (p *Provider) NewOpener(s Setup) (Opener, error) {
 	var q verbcalls.Defects
-	others, err := p.takeVerbDefects(&q, s.Defects)
+	runtime, err := takeMutants(s.Defects)
 	if err != nil {
 		return nil, err
 	}
-	s.Defects = others
+	if s.Defects, err = p.takeVerbDefects(&q, runtime); err != nil {
+		return nil, err
+	}
 	o, err := p.newOpener(s)
 	if err != nil {
 		return nil, err

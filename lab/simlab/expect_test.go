@@ -38,12 +38,12 @@ func TestExpectationsFail(t *testing.T) {
 		{text: broken + "expect: {recovery: 1us}\n", red: "recovery", got: "after host0 queue pairs moved to Error at 1 ms"},
 		// A NIC that is told to be wrong.
 		{
-			text:    "fabric: {kind: pair}\nimpair: [{corrupt: 5%}]\nworkload: {kind: stream, op: write, messages: 300, bytes: 16KiB, timeout: 1ms}\nexpect: {delivered: any}\n",
-			defects: []string{"ICRCIgnored"}, red: "memory violations", got: "byte",
+			text:    "fabric: {kind: pair}\nimpair: [{loss: 5%}]\nworkload: {kind: random, services: [rc], messages: 1500, bytes: 8KiB, timeout: 30ms}\nexpect: {delivered: any}\n",
+			defects: []string{"AckCompletesRead"}, red: "memory violations", got: "want a value that the word had",
 		},
 		{
-			text: "fabric: {kind: pair}\nimpair: [{loss: 2%}]\nworkload: {kind: random, services: [rc], messages: 400}\n", defects: []string{"AckSkipsRead"},
-			red: "delivered memory violations", got: "messages",
+			text: "fabric: {kind: pair}\nworkload: {kind: random, services: [rc], messages: 400}\n", defects: []string{"WCDoubled"},
+			red: "delivered violations", got: "messages",
 		},
 	} {
 		r := play(t, tc.text, lab.Options{Defects: tc.defects})
@@ -61,12 +61,11 @@ func TestExpectationsFail(t *testing.T) {
 }
 
 func TestDefectsApplyToNamedHosts(t *testing.T) {
-	const text = "fabric: {kind: pair}\nimpair: [{corrupt: 5%}]\nworkload: {kind: stream, op: write, messages: 300, bytes: 16KiB, timeout: 1ms}\n"
+	const text = "fabric: {kind: pair}\nimpair: [{loss: 5%}]\nworkload: {kind: random, services: [rc], messages: 1500, bytes: 8KiB, timeout: 30ms}\n"
 	passes(t, text)
-	// host0 only sends: that it ignores checksums hardly matters, as its peer does not.
-	r := play(t, text+"nic: {defects: [ICRCIgnored], on: [host1]}\n", lab.Options{})
+	r := play(t, text+"nic: {defects: [AckCompletesRead], on: [host1]}\n", lab.Options{})
 	if got := red(r); !slices.Contains(got, "violations") {
-		t.Errorf("a defective receiver was not found out: %v", got)
+		t.Errorf("a defective NIC was not found out: %v", got)
 	}
 	r = play(t, text+"nic: {defects: [NoSuchDefect]}\n", lab.Options{})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:7:") || !strings.Contains(r.Reason, `no defect "NoSuchDefect"`) {

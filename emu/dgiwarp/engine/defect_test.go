@@ -157,13 +157,13 @@ func TestDefectsMisbehaveAsDocumented(t *testing.T) {
 // Those of the layers below are switched on by the same names.
 func TestDefectsOfOtherLayers(t *testing.T) {
 	var q Defects
-	for _, name := range []string{"NoChallenge", "SRQDoubleUse", "IgnorePD"} {
+	for _, name := range []string{"NoChallenge", "CQErrRepeats", "WindowBounds"} {
 		if err := q.Set(name, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	n, err := New(Config{GIDs: hostGIDs(false, 1), Defects: q})
-	if err != nil || !n.Defects.SRQDoubleUse || !n.Mem.Defects.IgnorePD || !n.cfg.Defects.Flows.NoChallenge {
+	if err != nil || !n.Defects.CQErrRepeats || !n.Mem.Defects.WindowBounds || !n.cfg.Defects.Flows.NoChallenge {
 		t.Errorf("%v: %q", err, q.Names())
 	}
 	seen := map[string]bool{}

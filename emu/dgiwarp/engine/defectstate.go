@@ -73,18 +73,6 @@ func (n *NIC) back(s *source) path {
 	return p
 }
 
-// leaveGroups (Queues.InUseDestroyed) detaches a QP from all groups.
-func (n *NIC) leaveGroups(q *QP) {
-	for group, members := range n.mcast { //layers:ordered each by itself
-		if members = slices.DeleteFunc(members, func(m *QP) bool { return m == q }); len(members) == 0 {
-			delete(n.mcast, group)
-		} else {
-			n.mcast[group] = members
-		}
-	}
-	q.groups = 0
-}
-
 // streamOptions is how many reads and atomics may be under way with a peer.
 func (n *NIC) streamOptions() iwarp.Options {
 	if n.cfg.Defects.ReadsUnlimited {

@@ -141,7 +141,7 @@ func (q *QP) receive() (*nic.Receive, nic.PD) {
 		if w == nil || !q.reliable && q.nic.cfg.Defects.UDIgnoresSRQ {
 			return nil, 0
 		}
-		return w, q.srq.Domain(w)
+		return w, q.srq.PD
 	}
 	return q.rq.Peek(), q.endpoint.PD
 }

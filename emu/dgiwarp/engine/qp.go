@@ -133,9 +133,6 @@ func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
 	}
-	if q.groups > 0 && n.Defects.InUseDestroyed {
-		n.leaveGroups(q)
-	}
 	if q.groups > 0 {
 		return nic.OpError("destroy_qp", q.name(), "%w by %d multicast groups", verbs.ErrBusy, q.groups)
 	}

@@ -73,24 +73,3 @@ func (b Bytes) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 
 // Len is the length of the slice.
 func (b Bytes) Len() uint64 { return uint64(len(b)) }
-
-// nowhere takes every access and holds nothing: what a device reaches that got
-// a range check wrong, less the harm.
-type nowhere struct{}
-
-const nowhereByte = 0xa5
-
-func (nowhere) ReadAt(p []byte, _ uint64) error {
-	for i := range p {
-		p[i] = nowhereByte
-	}
-	return nil
-}
-
-func (nowhere) WriteAt([]byte, uint64) error { return nil }
-
-func (nowhere) Update(uint64, func(uint64) uint64) (uint64, error) {
-	return 0x0101_0101_0101_0101 * nowhereByte, nil
-}
-
-func (nowhere) Len() uint64 { return 0 }

@@ -45,7 +45,7 @@ func (b *Base) DestroyCQ(c *CQ) error {
 	if c.gone {
 		return OpError("destroy_cq", "", "%w: it is gone already", verbs.ErrInvalid)
 	}
-	if c.users > 0 && !b.Defects.InUseDestroyed {
+	if c.users > 0 {
 		return OpError("destroy_cq", "", "%w by %d queues", verbs.ErrBusy, c.users)
 	}
 	c.gone = true
@@ -83,7 +83,6 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 // ReqNotify asks for one event: at the next completion, or at the next solicited one.
 func (c *CQ) ReqNotify(solicitedOnly bool) {
 	switch {
-	case !solicitedOnly && c.arm == armSolicited && c.nic.Defects.ArmLost:
 	case !solicitedOnly:
 		c.arm = armNext
 	case c.arm == armNone:
@@ -108,14 +107,11 @@ func (c *CQ) Resize(depth int) error {
 // there is no room: the caller's QP must then fail.
 func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	if c.gone {
-		// Of an XRC SRQ that went in the midst of a message, or by Defects.InUseDestroyed:
+		// Of an XRC SRQ that went in the midst of a message:
 		// nobody waits.
 		return true
 	}
 	if c.count == len(c.ring) || c.overrun {
-		if c.nic.Defects.CQOverrunSilent {
-			return true
-		}
 		if !c.overrun || c.nic.Defects.CQErrRepeats {
 			c.overrun = true
 			c.nic.CQOverruns++
@@ -130,9 +126,7 @@ func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	c.ring[tail] = *wc
 	c.count++
 	if c.arm == armNext || c.arm == armSolicited && (solicited || wc.Status != verbs.WCSuccess) {
-		if !c.nic.Defects.ArmStays {
-			c.arm = armNone
-		}
+		c.arm = armNone
 		c.nic.fired = append(c.nic.fired, c)
 	}
 	return true

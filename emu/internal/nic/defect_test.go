@@ -38,8 +38,8 @@ func TestDefectsByName(t *testing.T) {
 		}
 	}
 	both := defects{Deaf: true, Last: true}
-	both.Queues.NoEmptyMR = true
-	if on := DefectsOn(&both); !slices.Equal(on, []string{"Deaf", "NoEmptyMR", "Last"}) {
+	both.Queues.CQErrRepeats = true
+	if on := DefectsOn(&both); !slices.Equal(on, []string{"Deaf", "CQErrRepeats", "Last"}) {
 		t.Errorf("on are %q", on)
 	}
 }
@@ -47,7 +47,7 @@ func TestDefectsByName(t *testing.T) {
 func TestWhatIsNoDefect(t *testing.T) {
 	for name, hint := range map[string]string{
 		"deaf":     "; did you mean Deaf or DeafTo?",
-		"emptymr":  "; did you mean NoEmptyMR?",
+		"cqerrrep": "; did you mean CQErrRepeats?",
 		"Deafness": "; did you mean Deaf?",
 		"de":       "", // of too many
 		"Queues":   "", // a group

@@ -82,32 +82,14 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// Defects switches off single checks of queues: it imitates devices that forget them.
-// The zero value forgets nothing. Tags say what a field does and whose defect it
-// is.
+// Defects imitate defects of real devices in their queues. The zero value has none.
 type Defects struct {
-	OverflowSRQ     bool `imitates:"R15" does:"a full SRQ overwrites its newest receive"`
-	SRQReceiveAnyPD bool `imitates:"R15" does:"SRQ receives may name memory of any domain"`
-	CQErrRepeats    bool `imitates:"rxe" does:"every completion that a broken CQ cannot take is reported"`
-	CapsUnchecked   bool `imitates:"mlx5, irdma" does:"queues may be deeper than the device's limits"`
-	CQOverrunSilent bool `imitates:"irdma" does:"a full CQ loses completions and nobody is told"`
-	NoEmptyMR       bool `imitates:"irdma" does:"memory regions of no bytes are refused"`
-	SRQDoubleUse    bool `imitates:"srq/1, srq/6" does:"one receive of an SRQ serves two messages"`
-	SRQLimitRepeats bool `imitates:"srq/2" does:"the limit of an SRQ raises an event each time"`
-	ArmLost         bool `imitates:"cq/7" does:"arming for any completion does not override arming for solicited ones"`
-	ArmStays        bool `imitates:"cq/7" does:"an armed CQ reports every completion from then on"`
-	InUseDestroyed  bool `imitates:"cq/8, ud/14" does:"CQs in use and QPs in multicast groups can be destroyed"`
+	CQErrRepeats bool `imitates:"rxe" does:"every completion that a broken CQ cannot take is reported"`
 }
-
-// uncheckedCaps is how far beyond its limits a NIC goes that forgets them.
-const uncheckedCaps = 16
 
 // CheckCaps refuses the sizes of a queue pair that are beyond the limits.
 func (b *Base) CheckCaps(c *verbs.QPCaps) error {
 	l := b.Limits
-	if b.Defects.CapsUnchecked {
-		l.QPWR, l.SGE, l.Inline = uncheckedCaps*l.QPWR, uncheckedCaps*l.SGE, uncheckedCaps*l.Inline
-	}
 	invalid := func(format string, args ...any) error {
 		return OpError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}

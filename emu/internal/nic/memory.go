@@ -16,9 +16,6 @@ func (b *Base) RegMR(pd PD, mem Memory, addr uint64, access verbs.Access) (*Regi
 	if err := b.CheckPD("reg_mr", pd); err != nil {
 		return nil, err
 	}
-	if b.Defects.NoEmptyMR && mem.Len() == 0 {
-		return nil, OpError("reg_mr", "", "%w: no bytes", verbs.ErrInvalid)
-	}
 	zeroBased := access&verbs.AccessZeroBased != 0
 	if zeroBased {
 		addr = 0

@@ -22,27 +22,11 @@ var (
 // PD identifies a protection domain.
 type PD uint32
 
-// MemoryDefects switches off single checks: it imitates devices that forget them. The
-// zero value forgets nothing. Tags say what a field does and whose defect it is.
+// MemoryDefects imitate devices that do not check keys. The zero value has none.
 type MemoryDefects struct {
-	IgnorePD           bool `imitates:"R15" does:"keys open memory of other domains"`
 	WindowBounds       bool `imitates:"R21" does:"a window opens all of its region"`
-	WindowRights       bool `imitates:"mw/6" does:"a window grants what its region does"`
-	WindowOwner        bool `imitates:"mw/7" does:"a type 2 window works on every QP"`
 	ForeignInvalidate  bool `imitates:"R24, irdma" does:"any QP may invalidate a type 2 window"`
-	UnboundInvalidate  bool `imitates:"rc/inv/6" does:"invalidating a free window succeeds"`
 	InvalidateAnything bool `imitates:"rc/inv/4" does:"the keys of regions and type 1 windows can be invalidated"`
-	WrappingRange      bool `imitates:"R48" does:"address plus length may wrap around"`
-	BindUnchecked      bool `imitates:"mlx5" does:"a bind may exceed its region, its rights or its domain"`
-	RebindBound        bool `imitates:"mw/8" does:"a bound type 2 window may be bound again"`
-	DeregBound         bool `imitates:"mw/11" does:"a region with bound windows may go, and stays reachable through them"`
-	StaleKeys          bool `imitates:"acc/6" does:"closed regions stay reachable by their keys"`
-	ZeroBasedIgnored   bool `imitates:"mlx5, irdma" does:"zero-based regions and windows begin at their own address"`
-	NoWindowAtomics    bool `imitates:"mlx5" does:"atomics through a window are refused"`
-	RightsIgnored      bool `imitates:"acc/3, acc/4, rc/read/22, rc/atm/8, rc/atm/13" does:"rights of QPs and regions are not checked"`
-	RangeSlack         bool `imitates:"acc/2, rc/atm/13" does:"an access may leave its region by eight bytes"`
-	MW2Refused         bool `imitates:"mlx4, mw/8" does:"type 2 windows are claimed and every bind of one fails"`
-	BindDefects        bool `imitates:"mw/9, mw/10" does:"binds of no bytes open the whole region, and type 1 windows may be zero-based"`
 }
 
 // Region is registered memory.
@@ -86,9 +70,6 @@ type Table struct {
 	owned   int
 	names   names
 	Defects MemoryDefects
-	// Late, if not nil, is given every write to memory to carry out later, as a
-	// device does that reports data before it has placed them.
-	Late func(write func())
 }
 
 type slot struct {
@@ -96,7 +77,6 @@ type slot struct {
 	window *Window
 	name   uint32
 	tag    uint8
-	stale  *Region // the region last closed here, for Defects.StaleKeys
 }
 
 const (
@@ -158,7 +138,7 @@ func (t *Table) release(key uint32) {
 	s.region, s.window = nil, nil
 	s.tag++
 	t.free = append(t.free, i)
-	if !t.Defects.StaleKeys && t.names.order != KeysReused {
+	if t.names.order != KeysReused {
 		delete(t.names.at, key>>nameShift)
 	}
 }
@@ -171,7 +151,7 @@ func (t *Table) Register(pd PD, mem Memory, addr uint64, fixed bool, access verb
 		return nil, err
 	}
 	n := mem.Len()
-	if addr == 0 && (!fixed || t.Defects.ZeroBasedIgnored) {
+	if addr == 0 && !fixed {
 		addr = t.next
 		t.next += (n + 2*addrAlign - 1) / addrAlign * addrAlign
 	}
@@ -186,10 +166,9 @@ func (t *Table) Deregister(r *Region) error {
 	switch {
 	case s.region != r:
 		return fmt.Errorf("%w: region %#x is gone already", ErrKey, r.Key)
-	case r.windows > 0 && !t.Defects.DeregBound:
+	case r.windows > 0:
 		return fmt.Errorf("%w: %d", ErrInUse, r.windows)
 	}
-	s.stale = r
 	t.release(r.Key)
 	return nil
 }
@@ -239,8 +218,6 @@ func (t *Table) named(key uint32) (*Region, *Window) {
 		return s.region, nil
 	case s.window != nil && s.window.Key == key:
 		return nil, s.window
-	case t.Defects.StaleKeys && s.stale != nil && s.stale.Key == key:
-		return s.stale, nil
 	}
 	return nil, nil
 }
@@ -253,16 +230,10 @@ func within(addr, n, base, size uint64) bool {
 // reach returns the memory of r and the offset of addr in it, having checked
 // that n bytes are there.
 func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
-	switch {
-	case within(addr, n, r.Addr, r.Len):
-		if t.Late != nil {
-			return late{r.Mem, t.Late}, addr - r.Addr, nil
-		}
-		return r.Mem, addr - r.Addr, nil
-	case t.Defects.WrappingRange && addr+n < addr:
-		return nowhere{}, 0, nil
+	if !within(addr, n, r.Addr, r.Len) {
+		return nil, 0, ErrBounds
 	}
-	return nil, 0, ErrBounds
+	return r.Mem, addr - r.Addr, nil
 }
 
 // Local resolves a local key.
@@ -271,7 +242,7 @@ func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) 
 	switch {
 	case r == nil:
 		return nil, 0, ErrKey
-	case r.PD != pd && !t.Defects.IgnorePD:
+	case r.PD != pd:
 		return nil, 0, ErrPD
 	case r.Access&need != need:
 		return nil, 0, ErrRights
@@ -290,19 +261,13 @@ func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs
 		}
 	case r == nil:
 		return nil, 0, ErrKey
-	case r.PD != pd && !t.Defects.IgnorePD:
+	case r.PD != pd:
 		return nil, 0, ErrPD
-	case r.Access&need != need && !(t.Defects.RightsIgnored && need&^remoteAccess == 0):
+	case r.Access&need != need:
 		return nil, 0, ErrRights
-	}
-	if off := addr - r.Addr + slackLen; t.Defects.RangeSlack && within(off, n, 0, r.Len+2*slackLen) {
-		return slack{r.Mem}, off, nil
 	}
 	return t.reach(r, addr, n)
 }
-
-// remoteAccess is what a region grants to peers.
-const remoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
 // throughWindow checks an access against a window and returns the region
 // behind it, with the address as the region knows it.
@@ -311,33 +276,21 @@ func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need
 		return nil, 0, ErrKey
 	}
 	access := w.access
-	if t.Defects.WindowRights {
-		access = w.region.Access
-	}
 	base := w.addr
-	if w.access&verbs.AccessZeroBased != 0 && !t.Defects.ZeroBasedIgnored {
+	if w.access&verbs.AccessZeroBased != 0 {
 		base = 0
 	}
 	switch {
-	case w.PD != pd && !t.Defects.IgnorePD:
+	case w.PD != pd:
 		return nil, 0, ErrPD
-	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Defects.WindowOwner:
+	case w.Type == verbs.MWType2 && w.qpn != qpn:
 		return nil, 0, ErrOwner
-	case access&need != need, need&verbs.AccessRemoteAtomic != 0 && t.Defects.NoWindowAtomics:
+	case access&need != need:
 		return nil, 0, ErrRights
 	case !within(addr, n, base, w.len) && !t.Defects.WindowBounds:
 		return nil, 0, ErrBounds
 	}
 	return w.region, addr - base + w.addr, nil
-}
-
-// DomainOf returns the domain that a local key belongs to, or otherwise if it
-// names nothing.
-func (t *Table) DomainOf(key verbs.LKey, otherwise PD) PD {
-	if r, _ := t.named(uint32(key)); r != nil {
-		return r.PD
-	}
-	return otherwise
 }
 
 // Unbound reports whether key names a window that is not bound.

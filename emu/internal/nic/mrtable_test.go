@@ -165,7 +165,7 @@ func TestAZeroBasedRegionBeginsAtZero(t *testing.T) {
 	}
 }
 
-func TestSpanAndDomainKnowOnlyRegions(t *testing.T) {
+func TestSpanKnowsOnlyRegions(t *testing.T) {
 	tab := NewTable(2)
 	r := register(t, tab, pdB, everything)
 	w, _ := tab.AllocWindow(pdB, verbs.MWType2)
@@ -177,12 +177,6 @@ func TestSpanAndDomainKnowOnlyRegions(t *testing.T) {
 		if _, _, err := tab.Remote(key, pdB, qpA, addr, n, 0); err == nil {
 			t.Errorf("Span of %#x = %#x, %#x, which opens something", key, addr, n)
 		}
-	}
-	if pd := tab.DomainOf(verbs.LKey(r.Key), pdA); pd != pdB {
-		t.Errorf("DomainOf a region in %d = %d", pdB, pd)
-	}
-	if pd := tab.DomainOf(verbs.LKey(w.Key), pdA); pd != pdA {
-		t.Errorf("DomainOf a window = %d", pd)
 	}
 	if !tab.Unbound(w.Key) || tab.Unbound(r.Key) || tab.Unbound(0) {
 		t.Error("Unbound is true of windows that are not bound, and of nothing else")

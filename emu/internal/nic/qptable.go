@@ -74,10 +74,3 @@ func (t *QPTable[QP]) Remove(num uint32) {
 	t.qps[num-t.first] = nil
 	t.count--
 }
-
-// Rewind makes the search for a free number begin at num, as that of a device
-// does which has no such care.
-func (t *QPTable[QP]) Rewind(num uint32) { t.next = int(num - t.first) }
-
-// First is the lowest number.
-func (t *QPTable[QP]) First() uint32 { return t.first }

@@ -38,11 +38,6 @@ func TestQPNumbersComeInTurn(t *testing.T) {
 		t.Errorf("number %x, want the one that is free", q.num)
 	}
 	table.Remove(c.num)
-	table.Remove(b.num)
-	table.Rewind(table.First())
-	if q := add(t, &table); q.num != 0x701 {
-		t.Errorf("number %x, want the lowest that is free", q.num)
-	}
 	for _, num := range []uint32{0, 0x6ff, 0x702, 0x703, 1<<32 - 1} {
 		if q := table.At(num); q != nil {
 			t.Errorf("there is a QP %x", num)

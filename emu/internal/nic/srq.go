@@ -20,7 +20,6 @@ type SRQ struct {
 	rq    RecvQueue
 	limit uint32
 	users int
-	spare bool // Defects.SRQDoubleUse: the oldest receive has served once
 }
 
 // SRQConfig asks for a shared receive queue.
@@ -43,9 +42,6 @@ func (b *Base) CreateSRQ(c SRQConfig) (*SRQ, error) {
 		return nil, err
 	}
 	maxWR := b.Limits.SRQWR
-	if b.Defects.CapsUnchecked {
-		maxWR *= uncheckedCaps
-	}
 	switch {
 	case c.MaxWR < 1 || c.MaxWR > maxWR:
 		return nil, invalid("%d receives, limit %d", c.MaxWR, maxWR)
@@ -126,11 +122,6 @@ func (s *SRQ) name() string { return fmt.Sprintf("srq %d", s.num) }
 
 // PostRecv queues one receive.
 func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
-	if s.nic.Defects.OverflowSRQ && s.rq.Count() >= s.rq.depth && len(wr.SGL) <= s.rq.maxSGE {
-		s.rq.tail--
-		s.rq.put(wr)
-		return nil
-	}
 	return s.rq.Post(wr)
 }
 
@@ -165,14 +156,6 @@ func (s *SRQ) Query() verbs.SRQAttr {
 	return verbs.SRQAttr{MaxWR: int(s.rq.depth), MaxSGE: s.rq.maxSGE, Limit: int(s.limit)}
 }
 
-// Domain is the protection domain that the memory of a receive must be in.
-func (s *SRQ) Domain(w *Receive) PD {
-	if s.nic.Defects.SRQReceiveAnyPD && len(w.SGL) > 0 {
-		return s.nic.Mem.DomainOf(w.SGL[0].LKey, s.PD)
-	}
-	return s.PD
-}
-
 // Count is how many receives wait.
 func (s *SRQ) Count() uint32 { return s.rq.Count() }
 
@@ -182,16 +165,9 @@ func (s *SRQ) Peek() *Receive { return s.rq.Peek() }
 // Take removes the oldest receive. Falling below the limit raises one event and
 // disarms it.
 func (s *SRQ) Take() {
-	if s.nic.Defects.SRQDoubleUse {
-		if s.spare = !s.spare; s.spare {
-			return
-		}
-	}
 	s.rq.Take()
 	if s.limit > 0 && s.rq.Count() < s.limit {
-		if !s.nic.Defects.SRQLimitRepeats {
-			s.limit = 0
-		}
+		s.limit = 0
 		s.nic.Report(Event{Type: verbs.EventSRQLimitReached, SRQ: s})
 	}
 }

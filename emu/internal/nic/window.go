@@ -27,22 +27,14 @@ func (t *Table) Bind(w *Window, b Bind) error {
 	if t.slots[i].window != w || t.index(b.Key) != i {
 		return fmt.Errorf("%w: %#x is not a key of window %#x", ErrKey, b.Key, w.Key)
 	}
-	if t.Defects.MW2Refused && w.Type == verbs.MWType2 {
-		return fmt.Errorf("%w: no window of type 2 can be bound", ErrState)
-	}
-	if b.Len == 0 && t.Defects.BindDefects && t.registered(b.Region) {
-		b.Addr, b.Len = b.Region.Addr, b.Region.Len
-	}
-	closing := b.Len == 0 && (w.Type == verbs.MWType1 || t.Defects.BindUnchecked)
+	closing := b.Len == 0 && w.Type == verbs.MWType1
 	if !closing && !t.registered(b.Region) {
 		return fmt.Errorf("%w: the region is gone", ErrKey)
 	}
-	if !t.Defects.BindUnchecked {
-		if err := checkBind(w, &b, t.Defects.BindDefects); err != nil {
-			return err
-		}
+	if err := checkBind(w, &b); err != nil {
+		return err
 	}
-	if w.Type == verbs.MWType2 && w.Bound() && !t.Defects.RebindBound {
+	if w.Type == verbs.MWType2 && w.Bound() {
 		return fmt.Errorf("%w: a bound type 2 window must be invalidated first", ErrState)
 	}
 	t.unbind(w)
@@ -65,7 +57,7 @@ func (t *Table) registered(r *Region) bool {
 }
 
 // checkBind holds a bind against the rules for windows.
-func checkBind(w *Window, b *Bind, defects bool) error {
+func checkBind(w *Window, b *Bind) error {
 	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	switch {
 	case w.PD != b.PD:
@@ -82,7 +74,7 @@ func checkBind(w *Window, b *Bind, defects bool) error {
 		return fmt.Errorf("%w: a writable window needs a locally writable region", ErrRights)
 	case b.Access&^windowAccess != 0:
 		return fmt.Errorf("%w: flags %#x have no meaning for a window", ErrRights, uint32(b.Access&^windowAccess))
-	case w.Type == verbs.MWType1 && b.Access&verbs.AccessZeroBased != 0 && !defects:
+	case w.Type == verbs.MWType1 && b.Access&verbs.AccessZeroBased != 0:
 		return fmt.Errorf("%w: a type 1 window cannot be zero-based", ErrRights)
 	case b.Region.Access&verbs.AccessZeroBased != 0:
 		return fmt.Errorf("%w: region is zero-based", ErrRights)
@@ -111,7 +103,7 @@ func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 // CheckInvalidate says what Invalidate would, and changes nothing.
 func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
 	r, w := t.named(key)
-	anything := func(of PD) bool { return t.Defects.InvalidateAnything && (of == pd || t.Defects.IgnorePD) }
+	anything := func(of PD) bool { return t.Defects.InvalidateAnything && of == pd }
 	switch {
 	case r != nil && anything(r.PD):
 		return nil
@@ -121,26 +113,14 @@ func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
 		return ErrKey
 	case w.Type != verbs.MWType2 && !anything(w.PD):
 		return fmt.Errorf("%w: a type 1 window cannot be invalidated", ErrState)
-	case w.PD != pd && !t.Defects.IgnorePD:
+	case w.PD != pd:
 		return ErrPD
-	case !w.Bound() && t.Defects.UnboundInvalidate:
-		return nil
 	case !w.Bound():
 		return fmt.Errorf("%w: window is not bound", ErrState)
 	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Defects.ForeignInvalidate:
 		return ErrOwner
 	}
 	return nil
-}
-
-// Owns reports whether windows are bound to a QP.
-func (t *Table) Owns(qpn uint32) bool {
-	for i := 0; i < len(t.slots) && t.owned > 0; i++ {
-		if t.slots[i].window.boundTo(qpn) {
-			return true
-		}
-	}
-	return false
 }
 
 func (w *Window) boundTo(qpn uint32) bool {

@@ -27,7 +27,7 @@ func (o *streamOwner) NextReceive() *iwarp.Receive {
 	h := &q.held
 	h.WRID, h.Length, h.SGL, h.PD = w.WRID, w.Length, append(h.SGL[:0], w.SGL...), q.endpoint.PD
 	if q.srq != nil {
-		h.PD = q.srq.Domain(w)
+		h.PD = q.srq.PD
 		q.srq.Take()
 		if q.nic.q.SRQLimitSilent {
 			q.nic.Retract(func(e *nic.Event) bool { return e.Type == verbs.EventSRQLimitReached })

@@ -30,7 +30,6 @@ type Agent struct {
 	counters Counters
 
 	nextCommID uint32
-	passive    uint64 // connections ever begun by a peer
 	conns      map[ConnID]*conn
 	byRemote   map[remoteKey]*conn // by the peer's communication ID
 	byQP       map[remoteKey]*conn // by the peer's queue pair, until time wait

@@ -77,12 +77,9 @@ func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
 		a.counters.Duplicates.count(mad.AttrDREQ)
 	case StateTimeWait:
 		a.counters.Duplicates.count(mad.AttrDREQ)
-		switch {
-		case a.cfg.Defects.NoDREPWhenDisconnected:
-			a.counters.Defect++
-		case c.msgAttr == mad.AttrDREP:
+		if c.msgAttr == mad.AttrDREP {
 			a.repeatFor(c, in.tid)
-		default:
+		} else {
 			a.sendOnce(c.madRoute, mad.AttrDREP, in.tid, &mad.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID})
 		}
 	default:
@@ -91,10 +88,6 @@ func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
 }
 
 func (a *Agent) drepWithoutConn(in *incoming, m *mad.DREQ) {
-	if a.cfg.Defects.NoDREPWhenDisconnected {
-		a.counters.Defect++
-		return
-	}
 	drep := mad.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
 	a.sendOnce(a.reply(in), mad.AttrDREP, in.tid, &drep)
 }

@@ -23,10 +23,6 @@ func (a *Agent) examine(in *incoming, m *mad.REQ) (*listener, fault) {
 		return nil, fault{reason: mad.ReasonInvalidServiceID}
 	case !knownTransport(m):
 		return nil, fault{reason: mad.ReasonInvalidTransport}
-	case a.cfg.Defects.RejectZeroLID && zeroLID(&m.Primary):
-		return nil, fault{reason: mad.ReasonPrimaryLID}
-	case a.cfg.Defects.RejectZeroLID && m.Alternate != (mad.Path{}) && zeroLID(&m.Alternate):
-		return nil, fault{reason: mad.ReasonAlternateLID}
 	case m.MTU < 1 || m.MTU > a.cfg.MaxMTU:
 		return nil, fault{reason: mad.ReasonInvalidMTU}
 	case m.Primary.RemoteGID.Addr() != in.to, !unicast(in.to, m.Primary.LocalGID.Addr()):
@@ -41,8 +37,6 @@ func (a *Agent) examine(in *incoming, m *mad.REQ) (*listener, fault) {
 	}
 	return l, fault{}
 }
-
-func zeroLID(p *mad.Path) bool { return p.LocalLID == 0 || p.RemoteLID == 0 }
 
 func knownTransport(m *mad.REQ) bool {
 	switch m.Transport {
@@ -77,5 +71,5 @@ func (a *Agent) userData(in *incoming, service mad.ServiceID, field []byte) (ip 
 		return ip, nil, false
 	}
 	ok = ip.Version == mad.IPHeaderVersion && ip.DstAddr() == in.to
-	return ip, user, ok || a.cfg.Defects.AcceptAnyPrivateVersion
+	return ip, user, ok
 }

@@ -2,7 +2,6 @@ package cm
 
 import (
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
 // expire does what is due when c's timer runs out.
@@ -43,20 +42,11 @@ func (a *Agent) tryAgain(now mono.Time, c *conn) {
 	case StateMRAREPRcvd:
 		c.state = StateREPSent
 	}
-	if c.msgAttr == mad.AttrREP && a.cfg.Defects.NoRetransmitREP {
-		a.counters.Defect++
-	} else {
-		a.repeat(c)
-	}
+	a.repeat(c)
 	a.timers.arm(c, now.Add(c.timeout))
 }
 
 func (a *Agent) leaveTimeWait(c *conn) {
 	a.notify(c, Event{Kind: EventTimeWaitExit, Final: true})
-	if a.cfg.Defects.LeakTimeWait {
-		a.counters.Defect++
-		c.closed = true
-		return
-	}
 	a.release(c)
 }

@@ -36,10 +36,8 @@ func checkInvariants(t testing.TB, a *Agent) {
 		}
 		waits := false
 		switch c.state {
-		case StateREQSent, StateMRAREQRcvd, StateREPSent, StateMRAREPRcvd, StateDREQSent, StateSIDRREQSent:
+		case StateREQSent, StateMRAREQRcvd, StateREPSent, StateMRAREPRcvd, StateDREQSent, StateSIDRREQSent, StateTimeWait:
 			waits = true
-		case StateTimeWait:
-			waits = !a.cfg.Defects.LeakTimeWait
 		}
 		isArmed := c.timer.pos != 0
 		if isArmed {
@@ -48,7 +46,7 @@ func checkInvariants(t testing.TB, a *Agent) {
 				t.Fatalf("connection %#x has another's place among the timers", c.id)
 			}
 		}
-		if waits != isArmed && !a.cfg.Defects.LeakTimeWait {
+		if waits != isArmed {
 			t.Fatalf("connection %#x in state %v: timer armed is %v", c.id, c.state, isArmed)
 		}
 	}

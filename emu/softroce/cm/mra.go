@@ -33,10 +33,6 @@ func (a *Agent) sendMRA(c *conn, serviceTimeout uint8) {
 
 // autoMRA asks an impatient peer for time, because the consumer takes it.
 func (a *Agent) autoMRA(c *conn) {
-	if a.cfg.Defects.NoMRA {
-		a.counters.Defect++
-		return
-	}
 	a.sendMRA(c, a.cfg.MRATimeout)
 }
 

@@ -44,14 +44,6 @@ func (a *Agent) post(r route, attr mad.Attr, b *[mad.Len]byte) {
 		a.counters.OutboxFull++
 		return
 	}
-	if q := &a.cfg.Defects; r.local.Is6() {
-		switch detour := q.DetourLocal.IsValid() && q.DetourRemote.IsValid(); {
-		case detour:
-			r.local, r.remote = q.DetourLocal, q.DetourRemote
-		case q.OverIPv4:
-			return
-		}
-	}
 	a.counters.Sent.count(attr)
 	a.outbox.push(packet{route: r, mad: *b})
 }

@@ -7,25 +7,18 @@ import (
 
 // handleREQ begins a connection, or finds that it has begun.
 func (a *Agent) handleREQ(in *incoming, m *mad.REQ) {
-	defects := &a.cfg.Defects
-	if !defects.DuplicateREQSecondConn {
-		if c := a.byRemote[remoteKey{m.LocalCAGUID, m.LocalCommID}]; c != nil {
-			a.handleDuplicateREQ(in, c, m)
-			return
-		}
-		if c := a.byQP[remoteKey{m.LocalCAGUID, m.LocalQPN}]; c != nil {
-			a.refuse(in, m.LocalCommID, mad.ReasonStale, nil)
-			a.endStale(in, c)
-			return
-		}
+	if c := a.byRemote[remoteKey{m.LocalCAGUID, m.LocalCommID}]; c != nil {
+		a.handleDuplicateREQ(in, c, m)
+		return
+	}
+	if c := a.byQP[remoteKey{m.LocalCAGUID, m.LocalQPN}]; c != nil {
+		a.refuse(in, m.LocalCommID, mad.ReasonStale, nil)
+		a.endStale(in, c)
+		return
 	}
 	l, fault := a.examine(in, m)
 	if fault.reason != 0 {
 		a.refuse(in, m.LocalCommID, fault.reason, fault.info)
-		return
-	}
-	if defects.IgnoreREQ || defects.StopAfterConns != 0 && a.passive >= defects.StopAfterConns {
-		a.counters.Defect++
 		return
 	}
 	if l.pending >= l.backlog {
@@ -38,7 +31,6 @@ func (a *Agent) handleREQ(in *incoming, m *mad.REQ) {
 		a.refuse(in, m.LocalCommID, mad.ReasonNoResources, nil)
 		return
 	}
-	a.passive++
 	a.adopt(in, c, m)
 	c.listener = l
 	l.pending++

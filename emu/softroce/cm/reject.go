@@ -53,13 +53,6 @@ func (a *Agent) reject(now mono.Time, c *conn, reason mad.Reason, info, private 
 // refuse answers a REQ that gets no connection.
 func (a *Agent) refuse(in *incoming, commID uint32, reason mad.Reason, info []byte) {
 	a.counters.Refused++
-	if reason == mad.ReasonInvalidServiceID && a.cfg.Defects.IgnoreUnknownService {
-		a.counters.Defect++
-		return
-	}
-	if a.cfg.Defects.RejectWithoutCommID {
-		commID = 0
-	}
 	rej := mad.REJ{RemoteCommID: commID, About: mad.AboutREQ, Reason: reason}
 	if rej.SetInfo(info) == nil {
 		a.sendOnce(a.reply(in), mad.AttrREJ, in.tid, &rej)

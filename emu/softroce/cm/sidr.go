@@ -49,9 +49,6 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *mad.SIDRREQ) {
 	}
 	ip, user, ok := a.userData(in, m.ServiceID, m.PrivateData[:])
 	switch {
-	case l == nil && a.cfg.Defects.IgnoreUnknownService:
-		a.counters.Defect++
-		return
 	case l == nil:
 		a.refuseSIDR(in, m, mad.SIDRUnsupportedService)
 		return
@@ -144,9 +141,6 @@ func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 		return badParam("SIDR reply", "QPN exceeds 24 bits:", p.QPN)
 	}
 	rep := mad.SIDRREP{RequestID: c.remoteID, Status: p.Status, QPN: p.QPN, ServiceID: c.serviceID, QKey: p.QKey}
-	if a.cfg.Defects.SIDRZeroQKey {
-		rep.QKey = 0
-	}
 	if err := mad.Fill(rep.Info[:], p.Info); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // peer would take them for lost.
 func (q *QP) answer(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
-	if q.state == verbs.QPStateErr && !r.fatal && !q.nic.q.AnswersInError {
+	if q.state == verbs.QPStateErr && !r.fatal {
 		r.forget()
 		return false
 	}
@@ -46,7 +46,6 @@ func (q *QP) answerAck(d *link.Datagram) {
 		syndrome = q.promise(q.creditSyndrome())
 	}
 	p := q.header(wire.OpAcknowledge, r.answer.psn)
-	p.BTH.AckReq = q.nic.q.AckReqOnResponses
 	p.AETH = wire.AETH{Syndrome: syndrome, MSN: r.msn}
 	begin(d, &q.path, p, 0)
 	q.nic.seal(d, &q.path.icrc)
@@ -81,12 +80,10 @@ func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) bool {
 		p := q.header(wire.OpAtomicAcknowledge, psn)
 		p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
 		p.AtomicAckETH = wire.AtomicAckETH{Original: e.original}
-		p.BTH.AckReq = q.nic.q.AckReqOnResponses
 		begin(d, &q.path, p, 0)
 	default:
 		p := q.header(wire.OpReadResponseOnly, psn)
 		p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
-		p.BTH.AckReq = q.nic.q.AckReqOnResponses
 		begin(d, &q.path, p, 0)
 	}
 	q.nic.seal(d, &q.path.icrc)
@@ -107,7 +104,6 @@ func (q *QP) readPacket(d *link.Datagram, e *replay) bool {
 	n := min(e.end-off, uint32(q.mtu))
 	p := q.header(readOperation(e.next == e.from && !e.continued, e.next == e.to), e.next)
 	p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
-	p.BTH.AckReq = q.nic.q.AckReqOnResponses
 	return q.readMemory(e, off, begin(d, &q.path, p, int(n)))
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/binary"
-	"math"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -15,7 +14,6 @@ import (
 type atomicUnit struct {
 	op               wire.Operation
 	swapAdd, compare uint64
-	wrong            bool // Defects.AtomicsWrong
 	apply            func(uint64) uint64
 	word             [8]byte
 }
@@ -31,11 +29,9 @@ func (u *atomicUnit) update(mem nic.Memory, off uint64) (uint64, error) {
 
 func (u *atomicUnit) result(v uint64) uint64 {
 	switch {
-	case u.op == wire.OpFetchAdd && u.wrong && v+u.swapAdd < v:
-		return math.MaxUint64
 	case u.op == wire.OpFetchAdd:
 		return v + u.swapAdd
-	case u.op == wire.OpCompareSwap && v != u.compare && !u.wrong:
+	case u.op == wire.OpCompareSwap && v != u.compare:
 		return v
 	default: // COMPARE_SWAP of what is there, and ATOMIC WRITE
 		return u.swapAdd
@@ -57,16 +53,10 @@ func (q *QP) runAtomic(p *wire.Packet, e *replay) verdict {
 	if err != nil {
 		return refusedAccess
 	}
-	if q.nic.q.AtomicsPerQP {
-		q.useOwnWord(mem, at, a.VA)
-	}
 	u := &q.nic.atomics
-	u.op, u.swapAdd, u.compare, u.wrong = p.BTH.Opcode.Operation(), a.SwapAdd, a.Compare, q.nic.q.AtomicsWrong
+	u.op, u.swapAdd, u.compare = p.BTH.Opcode.Operation(), a.SwapAdd, a.Compare
 	if e.original, err = u.update(mem, at); err != nil {
 		return refusedOperational
-	}
-	if q.nic.q.AtomicsPerQP {
-		q.keepOwnWord(a.VA, u.result(e.original))
 	}
 	return accepted
 }

@@ -19,11 +19,8 @@ func (q *QP) takeResponse(now mono.Time, p *wire.Packet) {
 		return
 	}
 	psn := p.BTH.PSN
-	if q.nic.q.OldAnswerCompletes && psn.Sub(r.una) < 0 {
-		psn = q.passFor(p)
-	}
-	if q.nic.q.PSNUnsigned && psn < r.una || !q.nic.q.PSNUnsigned && psn.Sub(r.una) < 0 {
-		q.stale(now, p)
+	if psn.Sub(r.una) < 0 {
+		q.stale(p)
 		return
 	}
 	if psn.Sub(r.max) >= 0 {
@@ -46,16 +43,11 @@ func (q *QP) takeResponse(now mono.Time, p *wire.Packet) {
 
 // stale is an answer to what was answered before. The last ACK over again may
 // bring new credits; anything else has nothing to say.
-func (q *QP) stale(now mono.Time, p *wire.Packet) {
+func (q *QP) stale(p *wire.Packet) {
 	q.nic.Count.StaleResponses++
 	if p.BTH.Opcode.Operation() != wire.OpAcknowledge {
 		return
 	}
-	if q.nic.q.OldNAKFatal && q.req.outstanding() && p.AETH.Syndrome.Kind() == wire.SyndromeNak {
-		q.failRequest(q.sq.at(q.sq.head), nakStatus(wire.NakCode(p.AETH.Syndrome.Value())))
-		return
-	}
-	q.heedStale(now, p.AETH.Syndrome)
 	if p.BTH.PSN.Next() == q.req.una && p.AETH.Syndrome.Kind() == wire.SyndromeAck {
 		q.credit(p.AETH)
 		q.wake()
@@ -79,25 +71,11 @@ func (q *QP) takeAck(now mono.Time, p *wire.Packet) {
 		q.takePlainAck(now, psn)
 	case wire.SyndromeRNR:
 		q.nic.Count.RNRNAKsRecvd++
-		switch {
-		case q.nic.q.NAKAcksNothing:
-			psn = q.req.una
-		case q.nic.q.RNRInsideRestarts:
-			psn = q.toStart(psn)
-		}
 		if q.acknowledge(now, psn.Add(-1), false) {
 			q.receiverNotReady(now, psn, s.Value())
 		}
 	case wire.SyndromeNak:
 		code := wire.NakCode(s.Value())
-		switch {
-		case q.nic.q.NAKFlushesAll && code != wire.NakPSNSequence:
-			q.nic.Count.FatalNAKs++
-			q.fail()
-			return
-		case q.nic.q.NAKAcksNothing && code == wire.NakPSNSequence:
-			psn = q.req.una
-		}
 		if !q.acknowledge(now, psn.Add(-1), false) {
 			return
 		}
@@ -106,7 +84,7 @@ func (q *QP) takeAck(now mono.Time, p *wire.Packet) {
 			q.resend(psn)
 		} else {
 			q.nic.Count.FatalNAKs++
-			q.takeRefusal(now, psn, nakStatus(code))
+			q.takeRefusal(psn, nakStatus(code))
 		}
 	default:
 		q.senseless(now, psn)
@@ -174,7 +152,7 @@ func (q *QP) finish(psn wire.PSN, wanted int32, force bool) (clean bool, reached
 		if w.state != wqeSent {
 			break
 		}
-		if w.readLike() && !force && !q.nic.q.AckSkipsRead && !(q.req.plainAck && psn == w.last) {
+		if w.readLike() && !force && !(q.req.plainAck && psn == w.last) {
 			return false, reached
 		}
 		end := r.flight(w.last) + 1
@@ -200,9 +178,7 @@ func (q *QP) progress(now mono.Time) {
 	if r.flight(r.next) > halfSpace {
 		q.rewind(r.una) // answered while being sent again: skip ahead
 	}
-	if !q.nic.q.RetryCountShared {
-		q.loadRetries()
-	}
+	q.loadRetries()
 	r.nakSeen = r.nakSeen && q.nic.q.IgnoreSecondNAK && r.una.Less(r.nakEnd)
 	r.timer, r.rnrUntil = mono.Never, mono.Never
 	q.armTimer(now)
@@ -273,7 +249,7 @@ func (q *QP) believe(psn wire.PSN) {
 func (q *QP) answerFor(now mono.Time, p *wire.Packet) *sendWQE {
 	psn := p.BTH.PSN
 	w := q.find(psn)
-	if w == nil || q.nic.q.ReadAckIgnored && q.sq.at(q.sq.head) != w {
+	if w == nil {
 		return nil
 	}
 	if !q.acknowledge(now, w.first.Add(-1), false) {
@@ -282,9 +258,6 @@ func (q *QP) answerFor(now mono.Time, p *wire.Packet) *sendWQE {
 	if !w.awaits(p.BTH.Opcode.Operation()) {
 		q.badResponse(psn)
 		return nil
-	}
-	if q.nic.q.LastCompletesRead && psn == w.last {
-		w.answered = w.packets - 1
 	}
 	if due := w.first.Add(w.answered); psn != due {
 		// One before it is missing: no need to wait for the timer.
@@ -337,7 +310,7 @@ func (q *QP) takeReadResponse(now mono.Time, p *wire.Packet) {
 		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}
-	if !w.inPlace(op) || q.nic.q.ReadRestartRefused && w.restart == w.answered+1 && op != wire.OpReadResponseOnly {
+	if !w.inPlace(op) {
 		q.badResponse(p.BTH.PSN)
 		return
 	}
@@ -367,14 +340,11 @@ func (q *QP) takeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 		q.req.stalled = true
 		q.req.timer = mono.Never
 		return
-	case got > n && q.nic.q.LongReadOverflows:
-		q.spill(w, p.Payload[n:])
-		p.Payload = p.Payload[:n]
 	case got != n:
 		q.badResponse(p.BTH.PSN)
 		return
 	}
-	if err := q.nic.ScatterWith(w.SGL, q.pd, off, p.Payload, q.sinkAccess()); err != nil {
+	if err := q.nic.ScatterWith(w.SGL, q.pd, off, p.Payload, verbs.AccessLocalWrite); err != nil {
 		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"time"
 
@@ -163,10 +162,6 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if err := c.Congestion.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	if c.Defects.RateNeverRecovers {
-		const never = 100 * 365 * 24 * time.Hour
-		c.Congestion.IncreaseInterval, c.Congestion.ByteCounter = never, math.MaxUint64
 	}
 	return c, nil
 }

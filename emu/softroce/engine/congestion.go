@@ -12,24 +12,13 @@ import (
 
 // congested counts a congestion mark and reports whether it is to be answered
 // with a CNP: marks that own paces and that follow closely share one.
-func (q *QP) congested(now mono.Time, d *link.Datagram, own *dcqcn.Notifier) bool {
+func (q *QP) congested(now mono.Time, own *dcqcn.Notifier) bool {
 	q.nic.Count.ECNMarked++
-	switch {
-	case q.nic.q.CNPBurst:
-		return true
-	case q.nic.q.CNPPerPort:
-		own = &q.nic.portNotifier
-	case q.nic.q.CNPPerPeer:
-		own = q.nic.notifierFor(flow{peer: d.Src.Addr(), own: d.Dst.Addr()})
-	}
 	return own.OnMark(now, q.nic.cfg.CNPInterval)
 }
 
 // unheeded reports whether a datagram has no congestion mark that matters.
 func (n *NIC) unheeded(d *link.Datagram) bool { return d.ECNBits() != link.CE || n.q.NoCongestion }
-
-// losesMarked reports whether a datagram is lost for its mark, on a defective NIC.
-func (n *NIC) losesMarked(d *link.Datagram) bool { return n.q.MarkedDropped && !n.unheeded(d) }
 
 // flow is what CNPs are paced by where that is not one of our QPs: a QP that
 // sends datagrams to whichever of them, or a pair of addresses.
@@ -53,7 +42,7 @@ func (n *NIC) notifierFor(f flow) *dcqcn.Notifier {
 
 // noteCongestion schedules a CNP to the peer of a connected QP.
 func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
-	if !q.nic.unheeded(d) && q.congested(now, d, &q.notifier) {
+	if !q.nic.unheeded(d) && q.congested(now, &q.notifier) {
 		q.oweCNP(pkey)
 	}
 }
@@ -66,7 +55,7 @@ func (q *QP) noteDatagram(now mono.Time, d *link.Datagram, p *wire.Packet) {
 		return
 	}
 	sender := flow{peer: d.Src.Addr(), own: d.Dst.Addr(), qpn: p.DETH.SrcQP}
-	if q.congested(now, d, q.nic.notifierFor(sender)) {
+	if q.congested(now, q.nic.notifierFor(sender)) {
 		q.nic.queueCNP(d, p.BTH.PKey, p.DETH.SrcQP)
 	}
 }
@@ -110,9 +99,7 @@ func (n *NIC) buildCNP(d *link.Datagram, pa *path, pkey uint16, qpn uint32) {
 	clear(begin(d, pa, p, wire.CNPPayloadLen))
 	d.TClass &^= link.ECN // a CNP is itself never marked
 	n.seal(d, &pa.icrc)
-	if !n.q.CNPCounterStuck {
-		n.Count.CNPsSent++
-	}
+	n.Count.CNPsSent++
 }
 
 // takeCNP slows the named QP down. It has no PSN and changes nothing else. Its
@@ -129,15 +116,10 @@ func (n *NIC) takeCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
 		n.Count.DropLength++
 	case q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr:
 		n.Count.DropQPState++
-	case (q.pkey^p.BTH.PKey)&^member != 0 && !n.q.KeysIgnored:
+	case (q.pkey^p.BTH.PKey)&^member != 0:
 		n.dropPKey()
 	case q.typ != verbs.QPTypeUD && !q.path.joins(d):
 		n.Count.DropAddress++
-	case n.q.CNPSlowsAll:
-		n.Count.CNPsHandled++
-		for all := range n.QPs() {
-			all.slowDown(now)
-		}
 	default:
 		n.Count.CNPsHandled++
 		q.slowDown(now)

@@ -44,9 +44,7 @@ func (c *Counters) Dropped() uint64 {
 }
 
 func (n *NIC) countImpliedNAK() {
-	if !n.q.ImpliedNAKCounterStuck {
-		n.Count.ImpliedNAKs++
-	}
+	n.Count.ImpliedNAKs++
 }
 
 // Counters returns all counters by name, in a fixed order.

@@ -4,21 +4,12 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
-	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // putICRC replaces the ICRC at the end of a transport packet.
 func putICRC(payload []byte, icrc uint32) {
 	binary.LittleEndian.PutUint32(payload[len(payload)-wire.ICRCLen:], icrc)
-}
-
-// unmaskedICRC is the ICRC over all headers as they leave, those included that
-// change on the way (Defects.ICRCWrong).
-func unmaskedICRC(d *link.Datagram) uint32 {
-	h := wire.IPUDP{Src: d.Src, Dst: d.Dst, TClass: d.TClass, HopLimit: d.HopLimit, FlowLabel: d.FlowLabel}
-	packet := h.Append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, d.Payload)
-	return crc32.ChecksumIEEE(packet[:len(packet)-wire.ICRCLen])
 }
 
 // doubledICRC is the ICRC of a packet that counts everything behind UDP twice,

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"errors"
-
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -10,9 +8,6 @@ import (
 
 // execute carries out the request at the expected PSN.
 func (q *QP) execute(p *wire.Packet) verdict {
-	if q.nic.q.OpcodeOrderIgnored && q.forceOrder(p) {
-		return accepted
-	}
 	info, _ := p.BTH.Opcode.Info()
 	if !q.inSequence(info.Class) || !q.lengthOK(info.Class, p) {
 		return refusedInvalid
@@ -21,11 +16,6 @@ func (q *QP) execute(p *wire.Packet) verdict {
 		return refusedInvalid
 	}
 	switch {
-	case q.nic.q.EmptyMessagesIgnored && info.Class.Has(wire.Only|wire.CompletesRecv) && len(p.Payload) == 0 &&
-		(info.Class.Has(wire.Send) || p.RETH.DMALen == 0):
-		q.resp.advance()
-		q.countMessage()
-		return accepted
 	case info.Class.Has(wire.Send):
 		return q.executeSend(p, info.Class)
 	case info.Class.Has(wire.Write):
@@ -67,11 +57,8 @@ func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 
 // accessPD is the protection domain that remote keys are checked in.
 func (q *QP) accessPD() nic.PD {
-	switch {
-	case q.typ == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil:
+	if q.typ == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
 		return q.resp.xrcSRQ.PD
-	case q.srq != nil && q.nic.q.SRQDomainForWrites:
-		return q.srq.PD
 	}
 	return q.pd
 }
@@ -80,12 +67,6 @@ func (q *QP) accessPD() nic.PD {
 // packets of a message name the same.
 func (q *QP) selectSRQ(num uint32) bool {
 	s := q.nic.SRQ(num)
-	if q.nic.q.XRCAnySRQ {
-		if s = q.nic.OldestSRQ(verbs.SRQXRC); s != nil {
-			q.resp.xrcSRQ, q.resp.xrcCQ = s, s.CQ
-		}
-		return s != nil
-	}
 	if s == nil || s.Type != verbs.SRQXRC || s.XRCD != q.xrcd || q.resp.open != messageNone && s != q.resp.xrcSRQ {
 		return false
 	}
@@ -112,7 +93,7 @@ func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	if w == nil {
 		return nil, 0
 	}
-	return w, s.Domain(w)
+	return w, s.PD
 }
 
 // takeReceive removes that receive. What it says stays valid until the next post.
@@ -210,11 +191,6 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	}
 	r.held.active = false
 	v := q.deliver(p, &wc)
-	if q.nic.q.LastCompletesTwice && wc.Flags != 0 && c.Has(wire.Last) && v == accepted && q.hold() {
-		r.held.active = false
-		wc.WRID, wc.ByteLen = r.held.wrID, 0
-		q.pushRecv(&wc)
-	}
 	return v
 }
 
@@ -225,10 +201,6 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	ok := q.pushRecv(wc)
 	q.resp.solicited = false
 	if !ok {
-		if q.nic.q.OverrunAcked {
-			q.respond(answer{psn: q.resp.ackPSN, ack: true})
-			q.resp.fatal = true
-		}
 		return silentlyFailed
 	}
 	q.countMessage()
@@ -239,7 +211,7 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 // receive and the QP, and the peer hears nothing of it.
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	err := q.nic.Mem.CheckInvalidate(rkey, q.accessPD(), q.num)
-	if err == nil && !q.nic.q.InvalidateLate {
+	if err == nil {
 		q.saveReads(rkey)
 		err = q.nic.Mem.Invalidate(rkey, q.accessPD(), q.num)
 	}
@@ -252,12 +224,8 @@ func (q *QP) remoteInvalidate(rkey uint32) verdict {
 		return silentlyFailed
 	}
 	q.endHeld(verbs.WCMWBindErr)
-	switch {
-	case q.nic.q.InvalidateAcked:
+	if q.nic.q.InvalidateAcked {
 		q.respond(answer{psn: q.resp.ackPSN, ack: true})
-		q.resp.fatal = true
-	case q.nic.q.InvalidateNAKed:
-		q.respond(answer{psn: q.resp.ackPSN, syndrome: wire.Nak(wire.NakRemoteAccess)})
 		q.resp.fatal = true
 	}
 	q.fail()
@@ -276,10 +244,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 			return v
 		}
 	}
-	if q.nic.q.WriteSumUnchecked {
-		n = min(n, remaining)
-		payload = payload[:n]
-	} else if c.Has(wire.End) && n != remaining || !c.Has(wire.End) && n >= remaining {
+	if c.Has(wire.End) && n != remaining || !c.Has(wire.End) && n >= remaining {
 		return refusedInvalid
 	}
 	imm := c.Has(wire.CompletesRecv)
@@ -292,7 +257,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	}
 	// Without a receive nothing is placed, and nothing placed uses up none.
 	ready := !imm || q.receiveReady()
-	if n > 0 && (ready || q.reliable() && q.nic.q.RNRLeavesTraces) {
+	if n > 0 && ready {
 		if err := mem.WriteAt(payload, at); err != nil {
 			return refusedOperational
 		}
@@ -314,9 +279,6 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	}
 	r.open = messageNone
 	if !imm {
-		if q.nic.q.WriteConsumes && q.hold() {
-			r.held.active = false
-		}
 		q.countMessage()
 		return accepted
 	}
@@ -339,9 +301,6 @@ func (q *QP) admitWrite(p *wire.Packet) verdict {
 		if q.nic.q.FailedImmConsumes && info.Class.Has(wire.CompletesRecv) {
 			q.hold()
 		}
-		if q.nic.q.PlacedBeforeCheck && errors.Is(err, nic.ErrRights) {
-			q.placeAnyway(p)
-		}
 		return refusedAccess
 	}
 	return accepted
@@ -349,7 +308,7 @@ func (q *QP) admitWrite(p *wire.Packet) verdict {
 
 // grants reports whether the QP lets its peer have an access.
 func (q *QP) grants(need verbs.Access) bool {
-	return q.attr.Access&need != 0 || q.nic.q.Memory.RightsIgnored
+	return q.attr.Access&need != 0
 }
 
 // remote resolves a remote key for this QP. Nothing is checked for no bytes.

@@ -61,10 +61,7 @@ func (n *NIC) takeMAD(d *link.Datagram, p *wire.Packet, known bool) {
 }
 
 func (n *NIC) inAnyPartition(pkey uint16) bool {
-	for i, own := range n.cfg.PKeys {
-		if n.q.PKeyExact && i > 0 {
-			break
-		}
+	for _, own := range n.cfg.PKeys {
 		if n.pkeyOK(own, pkey) {
 			return true
 		}

@@ -17,7 +17,6 @@ import (
 // transport has a say vanishes and is counted; nothing is ever answered to one
 // whose ICRC is wrong.
 func (n *NIC) Input(now mono.Time, d *link.Datagram) {
-	n.now = now
 	n.Count.Received++
 	n.Count.ReceivedBytes += uint64(len(d.Payload))
 	if n.dead || n.portDown {
@@ -42,7 +41,7 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 // intact checks the ICRC as far as the link lets it be seen, and fills in the
 // IP identification where the check reveals it.
 func (n *NIC) intact(d *link.Datagram) bool {
-	if n.cfg.ICRC == ICRCOffloaded || n.q.ICRCIgnored {
+	if n.cfg.ICRC == ICRCOffloaded {
 		return true
 	}
 	if d.Variants&link.MayFragment != 0 {
@@ -72,8 +71,6 @@ func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
 	err := p.Parse(d.Payload)
 	known := err == nil
 	switch {
-	case errors.Is(err, wire.ErrPad) && n.q.PadUnderflow:
-		known, p.Payload = true, nil
 	case errors.Is(err, wire.ErrShort):
 		n.Count.DropShort++
 		return
@@ -122,22 +119,16 @@ func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) 
 		n.toDatagramQP(now, q, d, p, known)
 		return
 	}
-	if q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr && !n.q.AnswersInError {
-		if q.state == verbs.QPStateInit && n.q.BuffersBeforeRTR && len(q.resp.early) < 16 {
-			q.resp.early = append(q.resp.early, append([]byte(nil), d.Payload...))
-			return
-		}
+	if q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr {
 		n.Count.DropQPState++
 		return
 	}
-	if !q.onPath(d, p.BTH.MigReq) || n.q.DropMigReqZero && !p.BTH.MigReq {
+	if !q.onPath(d, p.BTH.MigReq) {
 		n.Count.DropAddress++
 		return
 	}
 	q.noteCongestion(now, d, p.BTH.PKey)
-	if !n.losesMarked(d) {
-		q.take(now, p, known)
-	}
+	q.take(now, p, known)
 }
 
 // take hands a packet to the half of the QP it is meant for.
@@ -157,9 +148,6 @@ func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
 	case !receives(q.typ):
 		q.nic.Count.DropOpcode++
 		return
-	case q.nic.q.RTSOnly && q.state != verbs.QPStateRTS:
-		q.nic.Count.DropQPState++
-		return
 	default:
 		q.takeRequest(p, known)
 	}
@@ -167,44 +155,22 @@ func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
 	q.rearm()
 }
 
-// replayEarly executes what came before the QP was ready
-// (Defects.BuffersBeforeRTR).
-func (q *QP) replayEarly(now mono.Time) {
-	early := q.resp.early
-	q.resp.early = nil
-	for _, b := range early {
-		p := &q.nic.parsed
-		err := p.Parse(b)
-		q.take(now, p, err == nil)
-	}
-}
-
 // pkeyOK compares partitions: the low fifteen bits must agree and one side must
 // be a full member.
 func (n *NIC) pkeyOK(own, got uint16) bool {
 	const full = 0x8000
-	switch {
-	case n.q.KeysIgnored:
-		return true
-	case n.q.PKeyExact:
-		return own == got
-	}
 	return own&^full == got&^full && (own|got)&full != 0
 }
 
-func (n *NIC) qkeyOK(own, got uint32) bool { return own == got || n.q.KeysIgnored }
+func (n *NIC) qkeyOK(own, got uint32) bool { return own == got }
 
 // dropPKey and dropQKey count a packet that is refused for its key.
 func (n *NIC) dropPKey() {
-	if !n.q.KeyViolationsUncounted {
-		n.Count.DropPKey++
-		n.badPKeys++
-	}
+	n.Count.DropPKey++
+	n.badPKeys++
 }
 
 func (n *NIC) dropQKey() {
-	if !n.q.KeyViolationsUncounted {
-		n.Count.DropQKey++
-		n.badQKeys++
-	}
+	n.Count.DropQKey++
+	n.badQKeys++
 }

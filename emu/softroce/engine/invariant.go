@@ -9,7 +9,7 @@ func (q *QP) verify() {
 	r := &q.req
 	next, sent := r.flight(r.next), r.flight(r.max)
 	switch {
-	case next > sent || sent > halfSpace && !q.nic.q.PSNWindowUnlimited:
+	case next > sent || sent > halfSpace:
 		q.broken("PSNs out of order")
 	case q.sq.tail-q.sq.head > uint32(len(q.sq.ring)):
 		q.broken("more sends queued than fit")

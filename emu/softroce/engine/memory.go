@@ -8,21 +8,10 @@ import "github.com/fabrictest/fabrictest/verbs"
 func (q *QP) sinkOK(w *sendWQE) bool {
 	switch w.Op {
 	case verbs.OpRDMARead:
-		return q.nic.Opens(w.SGL, q.pd, int(w.Length), q.sinkAccess())
+		return q.nic.Opens(w.SGL, q.pd, int(w.Length), verbs.AccessLocalWrite)
 	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
-		if q.nic.q.AtomicSinkUnchecked {
-			return true
-		}
 	default:
 		return true
 	}
 	return q.nic.Writable(w.SGL, q.pd, int(w.Length))
-}
-
-// sinkAccess is what the memory that a READ goes to must grant.
-func (q *QP) sinkAccess() verbs.Access {
-	if q.nic.q.SinkUnchecked {
-		return 0
-	}
-	return verbs.AccessLocalWrite
 }

@@ -70,8 +70,6 @@ func (q *QP) partition(migReq bool) uint16 {
 // alternate path, and takes the QP there.
 func (q *QP) onPath(d *link.Datagram, migReq bool) bool {
 	switch state := q.attr.PathMigState; {
-	case q.nic.q.SourceUnchecked:
-		return true
 	case state == verbs.MigArmed && migReq && q.alt.joins(d):
 		q.migrate()
 		return true

@@ -17,11 +17,6 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 		return nic.OpError("modify_qp", q.name(), "%w: it is gone", verbs.ErrInvalid)
 	}
 	to, err := nic.Transition(q.typ, from, &a, mask)
-	if err != nil && q.nic.q.ModifyUnchecked && a.State <= verbs.QPStateErr {
-		if err = nil; mask&verbs.QPAttrState != 0 {
-			to = a.State
-		}
-	}
 	if err != nil {
 		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
 	}
@@ -30,9 +25,6 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	}
 	newPath, newAlt, err := q.checkModify(&a, from, to, mask)
 	if err != nil {
-		if q.nic.q.ModifyHalfway {
-			q.state = to
-		}
 		return err
 	}
 	// Nothing can fail from here on.
@@ -41,7 +33,7 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 		q.attr.EnSQDAsyncNotify = false // unless asked for anew
 	}
 	q.store(&a, mask)
-	q.enter(now, from, to)
+	q.enter(from, to)
 	return nil
 }
 
@@ -55,7 +47,7 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 			return path{}, path{}, err
 		}
 	}
-	if from == verbs.QPStateSQD && (to == verbs.QPStateRTS && !q.nic.q.SQDIgnored || to == verbs.QPStateSQD) && q.draining() {
+	if from == verbs.QPStateSQD && (to == verbs.QPStateRTS || to == verbs.QPStateSQD) && q.draining() {
 		return path{}, path{}, nic.OpError("modify_qp", q.name(), "%w: the send queue is still draining", verbs.ErrInvalid)
 	}
 	main, alt = q.path, q.alt
@@ -68,9 +60,6 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 	}
 	if mask&verbs.QPAttrAltPath != 0 && err == nil {
 		alt, err = q.resolve(&a.AltAH, dest)
-	}
-	if q.nic.q.ModifyUnchecked && !main.dst.IsValid() && err == nil {
-		main = q.nic.nowhere()
 	}
 	return main, alt, err
 }
@@ -169,10 +158,7 @@ func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	if has(verbs.QPAttrMaxDestRdAtomic) {
 		q.attr.MaxDestRdAtomic = q.roundRdAtomic(a.MaxDestRdAtomic)
 		depth := int(q.attr.MaxDestRdAtomic)
-		if depth == 0 && q.nic.q.ZeroDepthIsOne {
-			depth = 1
-		}
-		q.resp.resize(depth, q.nic.q.ModifyForgetsReplay)
+		q.resp.resize(depth)
 	}
 	if has(verbs.QPAttrAltPath) {
 		q.attr.AltAH, q.attr.AltPKeyIndex = a.AltAH, a.AltPKeyIndex
@@ -185,26 +171,19 @@ func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	if has(verbs.QPAttrDestQPN) {
 		q.attr.DestQPN = a.DestQPN
 	}
-	if has(verbs.QPAttrSQPSN) && !q.stalePSNs {
+	if has(verbs.QPAttrSQPSN) {
 		q.attr.SQPSN = a.SQPSN
-		psn := q.firstPSN(a.SQPSN)
+		psn := wire.PSN(a.SQPSN)
 		q.req.una, q.req.next, q.req.max = psn, psn, psn
 	}
-	if has(verbs.QPAttrRQPSN) && !q.stalePSNs {
+	if has(verbs.QPAttrRQPSN) {
 		q.attr.RQPSN = a.RQPSN
-		q.resp.expected = q.firstPSN(a.RQPSN)
+		q.resp.expected = wire.PSN(a.RQPSN)
 		q.resp.ackPSN = q.resp.expected.Add(-1)
 	}
 	if has(verbs.QPAttrPathMigState) {
 		q.setMigState(a.PathMigState)
 	}
-}
-
-func (q *QP) firstPSN(set uint32) wire.PSN {
-	if q.nic.q.PSNStartsAtZero {
-		return 0
-	}
-	return wire.PSN(set)
 }
 
 func (q *QP) roundRdAtomic(n uint8) uint8 {
@@ -215,7 +194,7 @@ func (q *QP) roundRdAtomic(n uint8) uint8 {
 }
 
 // enter does what arriving in a state means.
-func (q *QP) enter(now mono.Time, from, to verbs.QPState) {
+func (q *QP) enter(from, to verbs.QPState) {
 	switch to {
 	case verbs.QPStateReset:
 		q.reset()
@@ -234,8 +213,6 @@ func (q *QP) enter(now mono.Time, from, to verbs.QPState) {
 		q.checkDrained()
 	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.q.SQDNoResume:
 		return
-	case to == verbs.QPStateRTR && from == verbs.QPStateInit:
-		q.replayEarly(now)
 	}
 	q.wake()
 }
@@ -259,11 +236,7 @@ func (q *QP) Query() verbs.QPAttr {
 	a := q.attr
 	a.State, a.CurState = q.state, q.state
 	a.Caps = q.caps
-	if q.nic.q.PSNStartsAtZero { // as if they had begun where they were set to
-		a.SQPSN, a.RQPSN = uint32(q.req.max.Add(int32(a.SQPSN))), uint32(q.resp.expected.Add(int32(a.RQPSN)))
-	} else {
-		a.SQPSN, a.RQPSN = uint32(q.req.max), uint32(q.resp.expected)
-	}
+	a.SQPSN, a.RQPSN = uint32(q.req.max), uint32(q.resp.expected)
 	a.SQDraining = q.draining() || q.state == verbs.QPStateSQD && q.nic.q.SQNeverDrains
 	return a
 }

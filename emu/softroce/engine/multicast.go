@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -27,15 +26,6 @@ func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	n.mcast[group] = append(members, q)
 	q.groups++
 	return nil
-}
-
-// detachAll takes a QP out of all groups that it is in.
-func (n *NIC) detachAll(q *QP) {
-	for _, group := range slices.SortedFunc(maps.Keys(n.mcast), netip.Addr.Compare) {
-		if slices.Contains(n.mcast[group], q) {
-			_ = n.Detach(q, group) // it is a member
-		}
-	}
 }
 
 // Detach undoes Attach.

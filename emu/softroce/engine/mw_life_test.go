@@ -89,9 +89,10 @@ func TestAQPWithBoundWindowsCanBeDestroyed(t *testing.T) {
 		if !one.Bound() || two.Bound() {
 			p.Errorf("bound are %v, %v: type 1 belongs to no QP", one.Bound(), two.Bound())
 		}
-		p.h.nic.qps.Rewind(p.q.num) // the number once more
-		if old := p.q; p.instead(verbs.QPTypeRC, nil).num != old.num {
-			p.Fatal("another number")
+		for old := p.q.num; p.instead(verbs.QPTypeRC, nil).num != old; { // until the number is used again
+			if err := p.h.nic.DestroyQP(p.q); err != nil {
+				p.Fatal(err)
+			}
 		}
 		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(two.Key))
 		p.expect("NAK 0 access msn 0")

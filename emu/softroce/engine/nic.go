@@ -30,15 +30,11 @@ type NIC struct {
 	madPSN  wire.PSN
 	cnps    []pendingCNP // CNPs for datagram senders
 
-	portNotifier dcqcn.Notifier // Defects.CNPPerPort
-	flows        map[flow]*dcqcn.Notifier
+	flows map[flow]*dcqcn.Notifier
 
 	portDown bool
 	dead     bool // Defects.InvalidatePanics has struck
 	moved    bool // the GID table changed: paths may lead from an address that is gone
-
-	now   mono.Time // when the last packet came
-	later agenda    // Defects.LatePlacement and ReceivesSwapped
 
 	// rx caches the ICRC state of the last source, since packets come in runs.
 	rx       wire.ICRC
@@ -61,28 +57,24 @@ func New(cfg Config) (*NIC, error) {
 	n.q = &n.cfg.Defects
 	n.Init(cfg.Limits.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
 	n.Mem.Scramble(cfg.KeySecret, nic.KeysRandom)
-	if n.q.LatePlacement {
-		n.Mem.Late = func(write func()) { n.later.add(n.now.Add(placementDelay), write) }
-	}
 	return n, nil
 }
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
-func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next(), n.later.next()) }
+func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next()) }
 
 // StrictDeadline is when Tick must be called next if it may also come a
 // millisecond late for ACKs that are held back with good reason: it leaves them
 // out.
 func (n *NIC) StrictDeadline() mono.Time {
 	if n.holds.strict == 0 {
-		return min(n.timers.Next(), n.later.next())
+		return n.timers.Next()
 	}
 	return n.Deadline()
 }
 
 // Tick handles every deadline that has passed.
 func (n *NIC) Tick(now mono.Time) {
-	n.later.run(now)
 	for q := n.holds.due(now); q != nil; q = n.holds.due(now) {
 		q.holdOver()
 	}
@@ -102,9 +94,6 @@ func (n *NIC) SetPort(up bool) {
 		return
 	}
 	n.portDown = !up
-	if n.q.PortEventsMissing {
-		return
-	}
 	e := nic.Event{Type: verbs.EventPortActive, Port: 1}
 	if !up {
 		e.Type = verbs.EventPortErr
@@ -115,9 +104,6 @@ func (n *NIC) SetPort(up bool) {
 // SetGIDs replaces the GID table, as a change of the host's addresses does.
 // Packets to and from an address that is gone are dropped from then on.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
-	if n.q.RemovedAddressUsed {
-		return
-	}
 	n.cfg.GIDs = table
 	n.moved = true
 	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})

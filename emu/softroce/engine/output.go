@@ -155,10 +155,7 @@ func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 		return
 	}
 	icrc.Seal(0, d.Payload)
-	switch {
-	case n.q.ICRCWrong:
-		putICRC(d.Payload, unmaskedICRC(d))
-	case n.q.FlushICRCDoubled && isFlush(d.Payload):
+	if n.q.FlushICRCDoubled && isFlush(d.Payload) {
 		putICRC(d.Payload, doubledICRC(icrc, 0, d.Payload))
 	}
 }

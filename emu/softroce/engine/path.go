@@ -20,17 +20,6 @@ type path struct {
 
 const defaultHopLimit = 64
 
-// nowhere is the path of a QP that never got one (Defects.ModifyUnchecked): to an
-// address of zeros.
-func (n *NIC) nowhere() path {
-	src := n.cfg.GIDs[0].GID.Addr()
-	dst := netip.IPv6Unspecified()
-	if src.Is4() {
-		dst = netip.IPv4Unspecified()
-	}
-	return n.plainPath(src, dst)
-}
-
 // resolve turns an address vector into a path. localQPN and remoteQPN choose
 // the UDP source port where the vector has no flow label.
 func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
@@ -113,23 +102,16 @@ func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr) (*AH, error) {
 		return nil, err
 	}
 	n.ahs++
-	if !n.q.AHsUncounted {
-		n.UsePD(pd, 1)
-	}
+	n.UsePD(pd, 1)
 	return &AH{Attr: attr, pd: pd, path: p}, nil
 }
 
 // DestroyAH removes an address handle.
 func (n *NIC) DestroyAH(a *AH) {
-	if a.gone && !n.q.AHClosesTwice {
-		return
-	}
-	n.ahs--
 	if a.gone {
 		return
 	}
+	n.ahs--
 	a.gone = true
-	if !n.q.AHsUncounted {
-		n.UsePD(a.pd, -1)
-	}
+	n.UsePD(a.pd, -1)
 }

@@ -22,10 +22,6 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	switch {
 	case q.state < verbs.QPStateRTS:
 		return q.tooEarly(wr, &refs)
-	case failed && q.nic.q.NoFlushInError:
-		return nil
-	case q.sq.full() && q.nic.q.OverflowSendQueue:
-		return nil
 	case q.sq.full():
 		return nic.OpError("post_send", q.name(), "%w: %d requests queued", verbs.ErrNoMemory, q.sq.depth)
 	}
@@ -41,8 +37,6 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 		}
 		q.failRequest(w, status)
 		q.wake()
-	case q.nic.q.ZeroReadFails && wr.Opcode == verbs.OpRDMARead && w.Length == 0:
-		q.failRequest(w, verbs.WCLocQPOpErr)
 	default:
 		q.wake()
 	}
@@ -51,10 +45,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 
 // tooEarly refuses a request on a QP that cannot send yet. Nothing of it stays.
 func (q *QP) tooEarly(wr *verbs.SendWR, refs *Refs) error {
-	switch {
-	case q.nic.q.EarlySendSwallowed:
-		return nil
-	case q.nic.q.RefusedWRStays && !q.sq.full():
+	if q.nic.q.RefusedWRStays && !q.sq.full() {
 		q.enqueueSend(wr, refs)
 	}
 	return nic.OpError("post_send", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
@@ -66,9 +57,6 @@ func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	q.sq.slots.Keep(&w.Work, i, wr, q.signalAll)
 	w.roceWork = roceWork{flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
 	w.transit = transit{}
-	if q.nic.q.LocalInvEarly && wr.Opcode == verbs.OpLocalInv {
-		w.ran = q.nic.Mem.Invalidate(w.Invalidate, q.pd, q.num) == nil
-	}
 	if wr.Opcode == verbs.OpBindMW {
 		w.KeepBind(wr, refs.Window, refs.Region, q.pd, q.num)
 	}
@@ -102,11 +90,9 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		return invalid("%d bytes inline, the QP takes %d", len(wr.Inline), q.sq.slots.MaxInline())
 	case pieces > q.sq.slots.MaxSGE() && wr.Flags&verbs.SendInline == 0:
 		return invalid("%d gather entries, the QP takes %d", pieces, q.sq.slots.MaxSGE())
-	case atomic && length != 8 && !q.nic.q.AtomicAnySize, wr.Opcode == verbs.OpAtomicWrite && length != 8:
+	case atomic && length != 8, wr.Opcode == verbs.OpAtomicWrite && length != 8:
 		return invalid("%v with %d bytes of local memory, not 8", wr.Opcode, length)
-	case atomic && pieces > 1 && q.nic.q.AtomicOneSGE:
-		return invalid("%v with local memory in %d pieces", wr.Opcode, pieces)
-	case length > maxMessage && !q.nic.q.LongMessagesTaken:
+	case length > maxMessage:
 		return invalid("message of %d bytes, limit %d", length, uint64(maxMessage))
 	case wr.Opcode == verbs.OpBindMW && refs.Window == nil:
 		return invalid("bind without a window")
@@ -114,7 +100,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		return invalid("datagram without an address handle")
 	case q.typ == verbs.QPTypeUD && refs.AH.gone:
 		return invalid("address handle is gone")
-	case q.typ == verbs.QPTypeUD && refs.AH.pd != q.pd && !q.nic.q.AHOtherPD:
+	case q.typ == verbs.QPTypeUD && refs.AH.pd != q.pd:
 		return invalid("address handle belongs to another protection domain")
 	}
 	return nil
@@ -122,12 +108,6 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 
 // allows reports whether the QP has an operation.
 func (q *QP) allows(op verbs.WROpcode) bool {
-	switch op {
-	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
-		if q.typ == verbs.QPTypeUC && q.nic.q.UCReadsSent {
-			return true
-		}
-	}
 	return opcodeAllowed(q.typ, op)
 }
 
@@ -152,32 +132,14 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if len(wr.SGL) > q.rq.MaxSGE() {
 		return nic.OpError("post_recv", q.name(), "%w: %d scatter entries, the QP takes %d", verbs.ErrInvalid, len(wr.SGL), q.rq.MaxSGE())
 	}
-	early := verbs.QPStateReset
-	if q.nic.q.RecvStateWrong {
-		early = verbs.QPStateInit
-	}
 	switch q.state {
-	case early:
+	case verbs.QPStateReset:
 		return nic.OpError("post_recv", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
 	case verbs.QPStateErr:
 		q.pushRecv(&verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr})
 		return nil
 	}
 	return q.rq.Post(wr)
-}
-
-// silent reports whether the completion of an unsignaled request is left out.
-func (q *QP) silent(op verbs.WROpcode, status verbs.WCStatus) bool {
-	switch status {
-	case verbs.WCSuccess:
-		return true
-	case verbs.WCWRFlushErr:
-	default:
-		if q.nic.q.UnsignaledErrorSilent {
-			return true
-		}
-	}
-	return op == verbs.OpBindMW && q.nic.q.UnsignaledBindSilent
 }
 
 // completeSend retires the oldest send work request. Success is reported only
@@ -188,7 +150,7 @@ func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	if w.Sent(status) {
 		q.nic.Count.Messages++
 	}
-	if w.told || !w.Signaled() && q.silent(w.Op, status) {
+	if !w.Signaled() && status == verbs.WCSuccess {
 		return
 	}
 	wc := w.Completion(status, verbs.QPN(q.num))

@@ -47,7 +47,6 @@ type QP struct {
 
 	drainNotify bool // SQ_DRAINED is wanted when draining ends
 	migRefused  bool // PATH_MIG_ERR was reported
-	stalePSNs   bool // Defects.ResetKeepsState has struck
 	groups      int  // multicast attachments
 	opens       int  // further handles to an XRC target
 
@@ -73,21 +72,10 @@ type QPConfig struct {
 func sends(t verbs.QPType) bool    { return t != verbs.QPTypeXRCRecv }
 func receives(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
 
-func knownType(t verbs.QPType) bool {
-	switch t {
-	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv:
-		return true
-	}
-	return false
-}
-
 // CreateQP makes a queue pair in RESET.
 func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	if err := n.checkQP(&c); err != nil {
 		return nil, err
-	}
-	if n.q.QPNReusedAtOnce {
-		n.qps.Rewind(n.qps.First())
 	}
 	num, err := n.qps.Next()
 	if err != nil {
@@ -125,9 +113,6 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 func (n *NIC) checkQP(c *QPConfig) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
-	}
-	if n.q.AnyQPType && !knownType(c.Type) {
-		c.Type = verbs.QPTypeRC
 	}
 	switch c.Type {
 	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD:
@@ -168,12 +153,6 @@ func (n *NIC) DestroyQP(q *QP) error {
 		q.opens-- // the target lives on for its other holders
 		return nil
 	}
-	if n.q.BoundQPBusy && n.Mem.Owns(q.num) {
-		return nic.OpError("destroy_qp", q.name(), "%w: memory windows are bound to it", verbs.ErrBusy)
-	}
-	if n.Defects.InUseDestroyed {
-		n.detachAll(q)
-	}
 	if q.groups > 0 {
 		return nic.OpError("destroy_qp", q.name(), "%w: attached to %d multicast groups", verbs.ErrBusy, q.groups)
 	}
@@ -195,10 +174,6 @@ func (n *NIC) DestroyQP(q *QP) error {
 	n.Mem.UnbindQP(q.num)
 	n.Retract(func(e *nic.Event) bool { return e.QP == q })
 	n.qps.Remove(q.num)
-	if n.q.SendAfterDestroy && q.req.outstanding() {
-		q.req.retries = 1
-		return nil
-	}
 	n.timers.Stop(&q.timer)
 	q.resp.forget()
 	q.reset() // it may still stand in line to send, and must find nothing
@@ -261,48 +236,23 @@ func (q *QP) reliable() bool { return q.typ != verbs.QPTypeUC && q.typ != verbs.
 
 // reset returns the QP to the state it was made in.
 func (q *QP) reset() {
-	keep := q.resp.pending && q.nic.q.AnswerAfterReset
-	answer, dest := q.resp.answer, q.attr.DestQPN
-	q.stalePSNs = q.stalePSNs || q.nic.q.ResetKeepsState && q.state != verbs.QPStateReset
 	q.state = verbs.QPStateReset
 	q.attr = verbs.QPAttr{}
-	if keep {
-		q.attr.DestQPN = dest
-	} else {
-		q.path, q.alt = path{}, path{}
-	}
+	q.path, q.alt = path{}, path{}
 	q.migRefused = false
-	if q.nic.q.ResetKeepsQueues {
-		q.sq.unsend()
-	} else {
-		q.sq.head, q.sq.tail = 0, 0
-		q.rq.Clear()
-	}
-	held, req, resp := q.resp.held.sges[:0], q.req, q.resp
-	q.req = requester{cur: q.sq.head, timer: mono.Never, rnrUntil: mono.Never}
+	q.sq.head, q.sq.tail = 0, 0
+	q.rq.Clear()
+	held := q.resp.held.sges[:0]
+	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
 	q.freeAck()
 	q.resp = responder{hold: q.resp.hold.anew()}
 	q.resp.held.sges = held
-	if keep {
-		q.resp.pending, q.resp.answer = true, answer
-		q.nic.active.push(q)
-	}
-	if q.stalePSNs {
-		q.keepSequence(&req, &resp)
-	}
 	q.limiter = dcqcn.Limiter{}
 	q.notifier = dcqcn.Notifier{}
 	q.cnpDue = false
 	q.drainNotify = false
 	q.mtu = int32(q.nic.MTU().Bytes())
 	q.pkey = q.nic.cfg.PKeys[0]
-}
-
-// keepSequence brings back what RESET should have cleared.
-func (q *QP) keepSequence(req *requester, resp *responder) {
-	q.req.una, q.req.next, q.req.max = req.max, req.max, req.max
-	q.resp.expected, q.resp.ackPSN, q.resp.msn = resp.expected, resp.ackPSN, resp.msn
-	q.resp.replays = resp.replays
 }
 
 // wake lets the QP send what it can.
@@ -373,17 +323,8 @@ func (q *QP) flushRecvs() {
 	}
 	for q.rq.Count() > 0 {
 		status := verbs.WCWRFlushErr
-		if q.nic.q.ErrCompletesRecvs {
-			status = verbs.WCSuccess
-		}
 		q.pushRecv(&verbs.WC{WRID: q.rq.Peek().WRID, Status: status, Opcode: verbs.WCOpRecv})
 		q.rq.Take()
-	}
-	if q.srq != nil && q.nic.q.SRQFlushed {
-		for w := q.srq.Peek(); w != nil; w = q.srq.Peek() {
-			q.pushRecv(&verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr})
-			q.srq.Take()
-		}
 	}
 }
 
@@ -400,9 +341,6 @@ func (q *QP) pushRecv(wc *verbs.WC) bool {
 	}
 	if q.nic.q.GRHFlagOnConnected && q.typ != verbs.QPTypeUD && wc.Status == verbs.WCSuccess {
 		wc.Flags |= verbs.WCWithGRH
-	}
-	if q.nic.q.ReceivesSwapped {
-		return q.swapRecv(cq, wc)
 	}
 	return q.pushTo(cq, wc, q.resp.solicited)
 }

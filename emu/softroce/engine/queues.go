@@ -41,9 +41,6 @@ type transit struct {
 	answered    int32 // READ and the like: response packets received, in order
 	restart     int32 // READ: which packet the last repetition began at, from 1; 0: none
 	resumed     bool  // READ: was asked for again from the middle on
-	ran         bool  // Defects.LocalInvEarly: took effect at its post
-	named       bool  // Defects.AckCoversOne: an ACK was for it
-	told        bool  // Defects.CompletionsOvertake: has completed already
 	ssn         wire.MSN
 }
 
@@ -81,13 +78,6 @@ type sendQueue struct {
 func newSendQueue(c *verbs.QPCaps) sendQueue {
 	slots, places := nic.NewSlots(c.MaxSendWR, c.MaxSendSGE, c.MaxInline)
 	return sendQueue{ring: make([]sendWQE, places), slots: slots, depth: uint32(c.MaxSendWR)}
-}
-
-// unsend makes all requests as if they had just been posted.
-func (q *sendQueue) unsend() {
-	for i := q.head; i != q.tail; i++ {
-		q.at(i).transit = transit{}
-	}
 }
 
 func (q *sendQueue) at(i uint32) *sendWQE { return &q.ring[i&uint32(len(q.ring)-1)] }

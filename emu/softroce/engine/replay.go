@@ -113,12 +113,9 @@ func (r *replayRing) stirs(e *replay) {
 }
 
 // resize changes the number of entries and keeps the newest.
-func (r *responder) resize(n int, forget bool) {
+func (r *responder) resize(n int) {
 	old := r.replays
 	r.replays = replayRing{ring: make([]replay, n)}
-	if forget {
-		return
-	}
 	for i := max(0, old.count-n); i < old.count; i++ {
 		*r.replays.add(true) = *old.at(i)
 	}
@@ -178,8 +175,7 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 		need, va, rkey, n = verbs.AccessRemoteAtomic, p.AtomicETH.VA, p.AtomicETH.RKey, 8
 	case c.Has(wire.AtomicWrite):
 		need = verbs.AccessRemoteWrite
-		short := q.nic.q.ShortAtomicWrite && len(p.Payload) < 8
-		if (p.RETH.DMALen != 8 || len(p.Payload) != 8) && !short {
+		if p.RETH.DMALen != 8 || len(p.Payload) != 8 {
 			return nil, refusedInvalid
 		}
 	case c.Has(wire.Flush):
@@ -194,7 +190,7 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 		return nil, refusedInvalid
 	case flush && need == 0:
 		return nil, refusedInvalid
-	case (c.Has(wire.Atomic) || c.Has(wire.AtomicWrite)) && va&7 != 0 && !q.nic.q.AtomicMisaligned:
+	case (c.Has(wire.Atomic) || c.Has(wire.AtomicWrite)) && va&7 != 0:
 		return nil, refusedInvalid
 	}
 	if _, _, err := q.remote(rkey, va, n, need); err != nil {
@@ -238,16 +234,7 @@ func (q *QP) duplicate(p *wire.Packet) {
 	psn := p.BTH.PSN
 	info, _ := p.BTH.Opcode.Info()
 	if info.Class&(wire.Send|wire.Write) != 0 {
-		if q.nic.q.DuplicatesExecuted {
-			q.executeAside(p, wire.Start)
-		}
-		if q.nic.q.DuplicateImmReceives && info.Headers.Has(wire.HasImm) {
-			q.receiveAgain(p)
-		}
 		ack := r.ackPSN
-		if q.nic.q.DupAckTakesReadPSN {
-			ack = r.expected.Add(-1)
-		}
 		q.nic.Count.Duplicates++
 		if r.hold.on {
 			q.freeAck()
@@ -266,8 +253,6 @@ func (q *QP) duplicate(p *wire.Packet) {
 	if e.op == wire.OpReadRequest {
 		n = p.RETH.DMALen
 		q.readAgain(p, e)
-	} else if q.nic.q.DuplicatesExecuted {
-		q.atomicAgain(p, e)
 	}
 	q.replayFrom(e, psn, n)
 	if e.op == wire.OpReadRequest {
@@ -283,9 +268,6 @@ func (q *QP) repeats(p *wire.Packet, e *replay, read bool) bool {
 	if !read {
 		return e.op != wire.OpReadRequest // which alone has more than one PSN
 	}
-	if q.nic.q.DupReadUnchecked {
-		return e.op == wire.OpReadRequest
-	}
 	off := uint32(p.BTH.PSN.Sub(e.first)) * uint32(q.mtu)
 	return e.op == wire.OpReadRequest && p.RETH.RKey == e.rkey &&
 		p.RETH.VA == e.va+uint64(off) && p.RETH.DMALen <= e.length-off
@@ -293,16 +275,10 @@ func (q *QP) repeats(p *wire.Packet, e *replay, read bool) bool {
 
 // readAgain does to a repeated READ what defects ask for.
 func (q *QP) readAgain(p *wire.Packet, e *replay) {
-	if q.nic.q.DupReadResetsMessage {
-		q.resp.open = messageNone
-	}
 	if q.nic.q.SubReadContinues && p.BTH.PSN != e.first {
 		// What came before is forgotten.
 		e.va, e.length, e.first = p.RETH.VA, p.RETH.DMALen, p.BTH.PSN
 		e.continued = true
-	}
-	if q.nic.q.DupReadUnchecked { // the original is not looked at
-		e.va, e.rkey, e.length, e.first = p.RETH.VA, p.RETH.RKey, p.RETH.DMALen, p.BTH.PSN
 	}
 }
 

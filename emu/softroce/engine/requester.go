@@ -49,7 +49,7 @@ func (r *requester) flight(psn wire.PSN) int32 { return int32((psn - r.una) & wi
 // request builds the next request packet, or reports that none may leave now.
 func (q *QP) request(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
-	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateSQD && !q.ghost() || r.rnrUntil != mono.Never || r.stalled {
+	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateSQD || r.rnrUntil != mono.Never || r.stalled {
 		return false
 	}
 	for r.cur != q.sq.tail {
@@ -62,12 +62,8 @@ func (q *QP) request(now mono.Time, d *link.Datagram) bool {
 			r.pkt = 0
 			continue
 		case wqePosted:
-			if q.state == verbs.QPStateSQD && !q.nic.q.SQDIgnored {
+			if q.state == verbs.QPStateSQD {
 				return false
-			}
-			if w.Length > maxMessage { // Defects.LongMessagesTaken: as good as sent
-				q.localDone(w)
-				continue
 			}
 			if !q.mayStart(w) {
 				return false
@@ -88,9 +84,6 @@ func (q *QP) request(now mono.Time, d *link.Datagram) bool {
 	return false
 }
 
-// ghost reports whether a destroyed QP still sends (Defects.SendAfterDestroy).
-func (q *QP) ghost() bool { return q.nic.q.SendAfterDestroy && q.nic.qps.At(q.num) != q }
-
 // mayStart holds a new request back while its fence, the peer's responder
 // resources or the PSN space say so.
 func (q *QP) mayStart(w *sendWQE) bool {
@@ -101,7 +94,7 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	switch {
 	case w.Op == verbs.OpLocalInv:
 		return r.cur == q.sq.head // after everything before it
-	case !w.readLike(), !q.reliable(): // the latter by Defects.UCReadsSent
+	case !w.readLike():
 		return true
 	case q.attr.MaxRdAtomic == 0:
 		q.localError(w, verbs.WCLocQPOpErr)
@@ -113,21 +106,18 @@ func (q *QP) mayStart(w *sendWQE) bool {
 		return false
 	}
 	// A READ takes as many PSNs as it has answers.
-	return r.flight(r.next)+q.packets(w) <= halfSpace || q.nic.q.PSNWindowUnlimited
+	return r.flight(r.next)+q.packets(w) <= halfSpace
 }
 
 // mayContinue holds any packet back while window, credits or rate say so.
 func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
 	r := &q.req
 	if q.reliable() {
-		if int(r.flight(r.next)) >= q.nic.cfg.WindowPackets && !(w.readLike() && q.nic.q.PSNWindowUnlimited) {
+		if int(r.flight(r.next)) >= q.nic.cfg.WindowPackets {
 			return false
 		}
 		if w.consumesReceive() && q.beyondCredits(w) && r.next != r.una {
 			return false // one packet at a time, as a probe
-		}
-		if q.nic.q.CreditsBlockAll && q.beyondCredits(w) {
-			return false
 		}
 	}
 	return !q.heldBack(now)
@@ -159,18 +149,7 @@ func (q *QP) packets(w *sendWQE) int32 {
 	if w.readLike() && w.Op != verbs.OpRDMARead {
 		return 1
 	}
-	if w.Op == verbs.OpRDMARead {
-		return packetCount(w.Length, q.mtu)
-	}
-	return packetCount(w.Length, q.segment())
-}
-
-// segment is how much a packet carries of a message that goes on behind it.
-func (q *QP) segment() int32 {
-	if q.nic.q.SegmentsShort {
-		return q.mtu - 4
-	}
-	return q.mtu
+	return packetCount(w.Length, q.mtu)
 }
 
 // packetCount is how many packets carry n bytes; an empty message takes one.
@@ -184,10 +163,9 @@ func packetCount(n uint32, mtu int32) int32 {
 // runLocal executes a request that never reaches the wire.
 func (q *QP) runLocal(w *sendWQE) {
 	var err error
-	switch {
-	case w.Op == verbs.OpBindMW:
+	if w.Op == verbs.OpBindMW {
 		err = q.bind(w)
-	case !w.ran:
+	} else {
 		err = q.nic.Mem.Invalidate(w.Invalidate, q.pd, q.num)
 	}
 	switch {
@@ -272,14 +250,11 @@ func (q *QP) sentUnreliable(w *sendWQE) {
 // error.
 func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
 	r := &q.req
-	off := uint32(r.pkt) * uint32(q.segment())
-	n := min(w.Length-off, uint32(q.segment()))
+	off := uint32(r.pkt) * uint32(q.mtu)
+	n := min(w.Length-off, uint32(q.mtu))
 	last := r.pkt == w.packets-1
 	p := q.header(dataOperation(w, r.pkt == 0, last), r.next)
 	p.BTH.Solicited = last && w.Flags&verbs.SendSolicited != 0 && w.consumesReceive()
-	if q.nic.q.SolicitedEverywhere {
-		p.BTH.Solicited = w.Flags&verbs.SendSolicited != 0
-	}
 	p.BTH.AckReq = q.reliable() && q.wantAck(w, last)
 	p.RETH = wire.RETH{VA: w.Remote.Addr, RKey: uint32(w.Remote.RKey), DMALen: w.Length}
 	p.Imm = wire.ImmDt(w.Imm)
@@ -351,10 +326,8 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 		if r.flight(r.next) < r.flight(r.max) {
 			w.restart = r.pkt + 1
 		}
-		if !q.nic.q.ReadRetryFromStart {
-			reth.VA += uint64(done)
-			reth.DMALen -= done
-		}
+		reth.VA += uint64(done)
+		reth.DMALen -= done
 	case verbs.OpAtomicCmpAndSwp:
 		op = wire.OpCompareSwap
 		atomic.SwapAdd, atomic.Compare = w.Atomic.Swap, w.Atomic.CompareAdd
@@ -375,12 +348,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	p.BTH.AckReq = true
 	p.RETH, p.AtomicETH, p.FETH = reth, atomic, feth
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
-	own := p.BTH.Opcode
-	if q.typ == verbs.QPTypeUC { // Defects.UCReadsSent: the headers are RC's
-		p.BTH.Opcode = wire.MakeOpcode(wire.TransportRC, op)
-	}
 	payload := begin(d, &q.path, p, n)
-	d.Payload[0] = byte(own)
 	if n > 0 {
 		if err := w.Gather(&q.nic.Base, q.pd, payload, 0); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
@@ -436,7 +404,7 @@ func (q *QP) retire() {
 			q.req.cur++
 			q.req.pkt = 0
 		}
-		q.completeSend(w, w.status) // a success but for Defects.NAKKeepsRTS
+		q.completeSend(w, verbs.WCSuccess)
 	}
 	q.checkDrained()
 }

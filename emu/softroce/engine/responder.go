@@ -40,10 +40,6 @@ type responder struct {
 
 	xrcSRQ *nic.SRQ // the SRQ that the XRC packet at hand names
 	xrcCQ  *nic.CQ
-	early  [][]byte // Defects.BuffersBeforeRTR
-
-	kept     *keptWC           // Defects.ReceivesSwapped
-	ownWords map[uint64]uint64 // Defects.AtomicsPerQP: what the QP last stored, by address
 }
 
 // message is the kind of a message of several packets.
@@ -89,42 +85,23 @@ const (
 func (q *QP) takeRequest(p *wire.Packet, known bool) {
 	r := &q.resp
 	q.communicationEstablished()
-	if !known && q.nic.q.UnknownOpFatal {
-		q.nic.Count.DropOpcode++
-		q.fail()
-		return
-	}
 	if !q.reliable() {
 		q.takeUC(p, known)
 		return
 	}
 	ahead := p.BTH.PSN.Sub(r.expected)
 	switch {
-	case q.nic.q.PSNUnsigned:
-		ahead = int32(p.BTH.PSN) - int32(r.expected)
-	case q.nic.q.PSNHalvesUneven && ahead >= halfSpace/2:
-		ahead -= 2 * halfSpace
-	}
-	switch {
-	case ahead > 0 && q.nic.q.OrderBeforePSN && known && !q.inSequence(classOf(p)):
-		q.refuse(r.expected, wire.NakInvalidRequest, verbs.WCRemInvReqErr, verbs.EventQPReqErr)
-		return
 	case ahead > 0:
 		q.outOfSequence()
-		if q.nic.q.EarlyExecution && known {
-			q.executeAside(p, wire.Only)
-		}
 		return
 	case ahead < 0 && !known:
 		q.nic.Count.DropOpcode++
 		return
 	case ahead < 0:
-		q.countPacket()
 		q.duplicate(p)
 		return
 	}
-	r.seqNAKed = r.seqNAKed && q.nic.q.NAKOnlyOnce
-	q.countPacket()
+	r.seqNAKed = false
 	if !known && q.nic.q.ReservedOpSilent {
 		q.nic.Count.DropOpcode++
 		return
@@ -149,14 +126,11 @@ func (q *QP) communicationEstablished() {
 func (q *QP) outOfSequence() {
 	r := &q.resp
 	q.nic.Count.OutOfSequence++
-	if r.seqNAKed && !q.nic.q.NAKStorm || r.rnrNAKed && !q.nic.q.SeqNAKAfterRNR {
+	if r.seqNAKed || r.rnrNAKed && !q.nic.q.SeqNAKAfterRNR {
 		return
 	}
 	r.seqNAKed = true
 	q.nic.Count.SeqNAKsSent++
-	if q.nic.q.CNPOnNAK {
-		q.oweCNP(q.pkey)
-	}
 	q.respond(answer{psn: r.expected, syndrome: wire.Nak(wire.NakPSNSequence)})
 }
 
@@ -188,13 +162,6 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 	case notReady:
 		r.rnrNAKed = true
 		q.nic.Count.RNRNAKsSent++
-		if q.nic.q.RNRRestartsMessage {
-			r.open = messageNone
-		}
-		if q.nic.q.RNRLeavesTraces && classOf(p).Has(wire.End) {
-			r.open = messageNone
-			r.advance()
-		}
 		q.respond(answer{psn: psn, syndrome: wire.RNRNak(q.attr.MinRNRTimer)})
 	case refusedInvalid:
 		q.refuse(psn, wire.NakInvalidRequest, verbs.WCRemInvReqErr, verbs.EventQPReqErr)
@@ -252,16 +219,7 @@ func classOf(p *wire.Packet) wire.Class {
 
 // countMessage counts a request that was carried out to its end.
 func (q *QP) countMessage() {
-	if !q.nic.q.MSNCountsPackets {
-		q.resp.msn = q.resp.msn.Next()
-	}
-}
-
-// countPacket counts a request packet, as only Defects.MSNCountsPackets does.
-func (q *QP) countPacket() {
-	if q.nic.q.MSNCountsPackets {
-		q.resp.msn = q.resp.msn.Next()
-	}
+	q.resp.msn = q.resp.msn.Next()
 }
 
 // advance moves past a PSN that was executed, and is acknowledged by an ACK.
@@ -271,7 +229,7 @@ func (r *responder) advance() {
 }
 
 func (q *QP) remoteIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
-	if n == 0 && !q.nic.q.ZeroLengthChecksKey {
+	if n == 0 {
 		return nil, 0, nil
 	}
 	return q.nic.Mem.Remote(rkey, pd, q.num, va, n, need)

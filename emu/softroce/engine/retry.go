@@ -8,19 +8,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// timeout handles an expired transport timer: back to the oldest packet that
-// is unanswered, or the end.
+// timeout handles an expired transport timer. The requester retransmits from the oldest
+// unacknowledged PSN, or fails when no retry is left.
 func (q *QP) timeout() {
 	r := &q.req
-	r.timer, r.rnrUntil = mono.Never, mono.Never // it runs during an RNR wait by a defect only
+	r.timer, r.rnrUntil = mono.Never, mono.Never
 	if !r.outstanding() {
 		return
 	}
 	q.nic.Count.Timeouts++
-	if q.ghost() && r.retries == 0 {
-		q.reset() // it has haunted the peer once, and has no CQ any more
-		return
-	}
 	if !q.spendRetry() {
 		return
 	}
@@ -28,21 +24,10 @@ func (q *QP) timeout() {
 	q.rewind(r.una)
 }
 
-// loadRetries allows for as many repetitions as the consumer has.
+// loadRetries restores the retry counters to the attributes of the QP.
 func (q *QP) loadRetries() {
 	r := &q.req
-	r.retries, r.rnrRetries = q.allowed(q.attr.RetryCnt), q.allowed(q.attr.RNRRetry)
-	if q.nic.q.RetryCountShared {
-		r.retries = min(r.retries, r.rnrRetries)
-	}
-}
-
-// allowed is how often something is repeated for a count of n.
-func (q *QP) allowed(n uint8) uint8 {
-	if q.nic.q.RetryOffByOne && n < 7 {
-		return n + 1
-	}
-	return n
+	r.retries, r.rnrRetries = q.attr.RetryCnt, q.attr.RNRRetry
 }
 
 // spendRetry takes one of the retries that are left. Without one, a QP with an
@@ -55,13 +40,9 @@ func (q *QP) spendRetry() bool {
 		r.retries--
 	case q.attr.PathMigState == verbs.MigArmed:
 		q.migrate()
-		r.retries = q.allowed(q.attr.RetryCnt)
+		r.retries = q.attr.RetryCnt
 	default:
 		q.nic.Count.RetryExceeded++
-		if q.nic.q.RetryExcHangs {
-			r.stalled = true
-			return false
-		}
 		q.failRequest(q.sq.at(q.sq.head), verbs.WCRetryExcErr)
 		return false
 	}
@@ -83,9 +64,7 @@ func (q *QP) rewind(psn wire.PSN) {
 			continue
 		}
 		if psn.Sub(w.last) <= 0 {
-			if r.pkt = psn.Sub(w.first); q.nic.q.RetryRestartsMessage && !w.readLike() {
-				q.restartMessage()
-			}
+			r.pkt = psn.Sub(w.first)
 			break
 		}
 		if w.readLike() {
@@ -104,7 +83,7 @@ func (q *QP) resend(psn wire.PSN) {
 	switch {
 	case r.next == psn:
 		return
-	case r.nakSeen && r.nakPSN == psn && !q.nic.q.DuplicateNAKsResend:
+	case r.nakSeen && r.nakPSN == psn:
 		return
 	case r.nakSeen && q.nic.q.IgnoreSecondNAK:
 		return
@@ -125,35 +104,20 @@ func (q *QP) receiverNotReady(now mono.Time, psn wire.PSN, code uint8) {
 	if w == nil || r.rnrUntil != mono.Never {
 		return
 	}
-	left := &r.rnrRetries
-	if q.nic.q.RetryCountShared {
-		left = &r.retries
-	}
-	if q.attr.RNRRetry != 7 || q.nic.q.RNRRetry7IsSeven || q.nic.q.RetryCountShared {
-		if *left == 0 {
+	if q.attr.RNRRetry != 7 {
+		if r.rnrRetries == 0 {
 			q.nic.Count.RNRExceeded++
-			status := verbs.WCRNRRetryExcErr
-			if q.nic.q.RNRExcIsRetryExc {
-				status = verbs.WCRetryExcErr
-			}
-			q.failRequest(w, status)
+			q.failRequest(w, verbs.WCRNRRetryExcErr)
 			return
 		}
-		*left--
+		r.rnrRetries--
 	}
-	timer := r.timer
 	q.rewind(psn) // which also stops the timer: the peer is alive, the wait its own doing
-	if q.nic.q.TimerRunsInRNR {
-		r.timer = timer
-	}
 	r.rnrUntil = now.Add(q.rnrDelay(code))
 }
 
 func (q *QP) rnrDelay(code uint8) time.Duration {
-	switch {
-	case q.nic.q.RNRNoWait:
-		return 0
-	case q.nic.q.RNRTimerTypo && code == 25:
+	if q.nic.q.RNRTimerTypo && code == 25 {
 		return q.jiffies(61410 * time.Microsecond)
 	}
 	return q.jiffies(wire.RNRDelay(code))
@@ -167,18 +131,7 @@ func (q *QP) rnrOver() {
 
 // ackTimeout is the transport timer's interval; 0 if it is off.
 func (q *QP) ackTimeout() time.Duration {
-	t := wire.AckTimeout(q.attr.Timeout)
-	switch {
-	case q.nic.q.NoTransportTimer:
-		return 0
-	case q.nic.q.TimeoutZeroFires && q.attr.Timeout == 0:
-		t = 4096 * time.Nanosecond
-	case q.nic.q.TimeoutBacksOff:
-		t <<= q.allowed(q.attr.RetryCnt) - q.req.retries
-	case q.nic.q.AdaptiveTimeout:
-		t = t / 16 << (q.allowed(q.attr.RetryCnt) - q.req.retries)
-	}
-	return q.jiffies(t)
+	return q.jiffies(wire.AckTimeout(q.attr.Timeout))
 }
 
 // jiffies rounds a timer up for Defects.JiffyTimers.

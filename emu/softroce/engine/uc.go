@@ -19,19 +19,9 @@ func (q *QP) takeUC(p *wire.Packet, known bool) {
 	info, _ := p.BTH.Opcode.Info()
 	psn := p.BTH.PSN
 	inOrder := psn == r.expected
-	switch {
-	case q.nic.q.UCStrictPSN && !inOrder:
-		q.nic.Count.DropSequence++
-		return
-	case q.nic.q.UCDropsFatal && psn.Sub(r.expected) < 0:
-		q.fail()
-		return
-	case q.nic.q.UCPartialDelivered && q.passOver(psn.Sub(r.expected)):
-		inOrder = true
-	}
 	r.expected = psn.Next()
 	if info.Class.Has(wire.Start) {
-		if q.skipStart(inOrder) {
+		if q.skipStart() {
 			q.nic.Count.DropSequence++
 			return
 		}
@@ -55,37 +45,16 @@ func (q *QP) takeUC(p *wire.Packet, known bool) {
 	}
 }
 
-// skipStart reports whether defects have the start of a message dropped.
-func (q *QP) skipStart(inOrder bool) bool {
+// skipStart reports whether UCLosesNext drops the start of a message.
+func (q *QP) skipStart() bool {
 	r := &q.resp
-	switch {
-	case q.nic.q.UCLossLocksUp && (r.broken || !inOrder):
-		r.broken = true
-		return true
-	case q.nic.q.UCLosesNext && (r.cut || r.open != messageNone):
+	if q.nic.q.UCLosesNext && (r.cut || r.open != messageNone) {
 		r.cut = false
 		q.abandon()
 		r.broken = true // and the rest of this message with it
 		return true
 	}
 	return false
-}
-
-// passOver leaves room for lost packets in the message under way
-// (Defects.UCPartialDelivered).
-func (q *QP) passOver(lost int32) bool {
-	r, n := &q.resp, uint32(lost)*uint32(q.mtu)
-	switch {
-	case lost <= 0:
-		return false
-	case r.open == messageSend && n <= r.held.length-r.held.filled:
-		r.held.filled += n
-	case r.open == messageWrite && n <= r.write.remaining:
-		r.write.va, r.write.remaining = r.write.va+uint64(n), r.write.remaining-n
-	default:
-		return false
-	}
-	return true
 }
 
 // breakMessage drops the message under way and counts why.
@@ -125,9 +94,6 @@ func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
 		q.breakMessage(q.refusalCounter(c))
 	case refusedAccess:
 		q.breakMessage(&q.nic.Count.DropAccess)
-		if q.nic.q.UCDropsFatal {
-			q.fail()
-		}
 	case refusedOperational:
 		q.breakMessage(&q.nic.Count.DropAccess)
 		q.fail() // the receive itself is at fault

@@ -25,7 +25,7 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 		n := int(w.Length)
 		limit := q.nic.MTU().Bytes()
 		switch {
-		case n <= limit || q.nic.q.UDOversizeCut:
+		case n <= limit:
 		case q.nic.cfg.UDOversizeError:
 			q.localError(w, verbs.WCLocLenErr)
 			return false
@@ -99,14 +99,11 @@ func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packe
 	switch {
 	case !known:
 		n.Count.DropOpcode++
-		if n.q.UnknownOpFatal {
-			q.fail()
-		}
 		return
 	case len(p.Payload) > wire.MaxMTU:
 		n.Count.DropLength++
 		return
-	case q.state < verbs.QPStateRTR && !n.q.BuffersBeforeRTR || q.state == verbs.QPStateErr || n.q.RTSOnly && q.state != verbs.QPStateRTS:
+	case q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr:
 		n.Count.DropQPState++
 		return
 	case !n.qkeyOK(q.attr.QKey, p.DETH.QKey):
@@ -114,9 +111,7 @@ func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packe
 		return
 	}
 	q.noteDatagram(now, d, p)
-	if !n.losesMarked(d) {
-		q.takeDatagram(d, p)
-	}
+	q.takeDatagram(d, p)
 }
 
 // takeDatagram puts the header area and the payload into the next receive. A
@@ -129,13 +124,10 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 		return
 	}
 	before := uint32(verbs.GRHLen)
-	if q.nic.q.AreaMissing {
-		before = 0
-	}
 	total := before + uint32(len(p.Payload))
 	if w.Length < total {
 		q.nic.Count.DropTooLong++
-		if q.srq != nil || q.nic.q.UDLongConsumes {
+		if q.srq != nil {
 			q.takeReceive()
 			q.pushRecv(&verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr})
 		}
@@ -145,9 +137,6 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 		return
 	}
 	tclass := d.TClass
-	if q.nic.q.NoTClassInArea {
-		tclass = 0
-	}
 	var area [verbs.GRHLen]byte
 	headerArea(&area, d, tclass)
 	wc := verbs.WC{WRID: w.WRID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
@@ -189,9 +178,6 @@ func (n *NIC) takeMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, kno
 			continue
 		}
 		n.toDatagramQP(now, q, d, p, known)
-		if n.q.MulticastOneCopy {
-			break
-		}
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// ErrTooLong: data is longer than its field.
+// ErrTooLong means that data is longer than its field.
 var ErrTooLong = errors.New("data too long for its field")
 
 var zeroBody [BodyLen]byte

@@ -21,7 +21,7 @@ const (
 	MethodSend     = 0x03
 )
 
-// ErrShort: a MAD or a part of it is too short.
+// ErrShort means that a MAD or a part of it is too short.
 var ErrShort = errors.New("too short")
 
 // Header is the common MAD header.

@@ -1,0 +1,183 @@
+package mutate
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const counter = `package counter
+
+type Counter struct {
+	n int
+}
+
+func (c *Counter) Add(by, _ int) int {
+	c.n += by
+	return c.n
+}
+
+func Sum(xs ...int) (sum int) {
+	for _, x := range xs {
+		sum += x
+	}
+	return sum
+}
+`
+
+const counterMutants = `providers: one two
+
+AddsTwice | a/1 | an addition counts twice
+counter/counter.go
+-	c.n += by
++	c.n += 2 * by
+
+# It needs a field, a function and an import.
+Late | a/2, a/3 | an addition counts at the next
+counter/counter.go
++import "slices"
+@@ Counter
+ 	n int
++	late []int
+@@ Counter.Add
+-	c.n += by
++	c.n += c.before()
++	c.late = slices.Concat(c.late, []int{by})
+@@
++func (c *Counter) before() int {
++	if len(c.late) == 0 {
++		return 0
++	}
++	return c.late[len(c.late)-1]
++}
+
+SkipsFirst | - | a sum is without the first
+counter/counter.go
+@@ Sum
+-	for _, x := range xs {
++	for _, x := range xs[1:] {
+`
+
+const counterMain = `package main
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/counter"
+	"github.com/fabrictest/fabrictest/internal/mutant"
+)
+
+func main() {
+	for _, name := range append([]string{""}, mutant.Names()...) {
+		if !mutant.Select(name) {
+			panic(name)
+		}
+		var c counter.Counter
+		c.Add(1, 0)
+		fmt.Println(mutant.Selected(), c.Add(2, 0), counter.Sum(1, 2, 3))
+	}
+}
+`
+
+// A build with three mutants behaves as the selected one.
+func TestOverlaySelectsMutants(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"mutant.go", "names.go"} {
+		text, err := os.ReadFile(filepath.Join("..", "mutant", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("internal/mutant/"+name, string(text))
+	}
+	write("go.mod", "module "+module+"\n\ngo 1.24\n")
+	write("counter/counter.go", counter)
+	write("main.go", counterMain)
+	mutants, err := Parse("counter.txt", counterMutants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := mutants[1]; len(mutants) != 3 || m.Name != "Late" || m.Imitates != "a/2, a/3" || len(m.Providers) != 2 || len(m.Hunks) != 4 {
+		t.Fatalf("%+v", mutants)
+	}
+	overlay, err := Overlay(root, t.TempDir(), mutants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		" 3 6\n": {"run", "."},
+		" 3 6\nAddsTwice 6 6\nLate 1 6\nSkipsFirst 3 5\n": {"run", "-overlay", overlay, "."},
+	} {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); string(out) != want || err != nil {
+			t.Errorf("go %v: %v\n%s\nwant\n%s", args, err, out, want)
+		}
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"Name | a":                           "x:1: \"Name | a\" is none of: NAME | CLAUSES | WHAT IT DOES",
+		"a.go":                               "x:1: a file before the name of its mutant",
+		"-a":                                 "x:1: text before the name of its file",
+		"N | a | b\n-a":                      "x:2: text before the name of its file",
+		"N | a | b\na.go\n\nM | a | b\na.go": "x: mutant N changes nothing",
+	} {
+		if _, err := Parse("x", text); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestApplyErrors(t *testing.T) {
+	const source = "package a\n\nconst c = 1\n\ntype t int\n\nfunc f() int { return c }\n\nfunc g() {\n\tf()\n\tf()\n}\n"
+	for text, want := range map[string]string{
+		"-\tf()\n+\tg()":                    "occurs more than once",
+		"-\th()":                            "no such text",
+		"@@ h\n-\tf()":                      "no declaration h",
+		"-const c = 1\n+const c = 2":        "cannot change the constant or variable c",
+		"-type t int\n+type t uint":         "can only add fields to a type: t",
+		"-func g() {\n+func g() {{\n \tf()": "expected",
+	} {
+		mutants, err := Parse("x", "N | a | b\na.go\n"+text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := newVariants("a.go", source, map[string]string{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.add(1, &mutants[0]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// Two mutants may add the same declaration, but not two of the same name.
+func TestAddedDeclarationsAreShared(t *testing.T) {
+	v, err := newVariants("a.go", "package a\n", map[string]string{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, body := range []string{"func h() int { return 1 }", "func h() int { return 1 }", "func h() int { return 2 }"} {
+		err := v.add(i+1, &Mutant{Name: "N", Hunks: []Hunk{{File: "a.go", New: []string{body}}}})
+		if (err != nil) != (i == 2) {
+			t.Errorf("declaration %d: %v", i, err)
+		}
+	}
+	if n := strings.Count(v.render(), "func h()"); n != 1 {
+		t.Errorf("h is declared %d times", n)
+	}
+}
