@@ -233,8 +233,8 @@ func numbered(all ...callHandler) []callHandler {
 	return all
 }
 
-// protocolShape describes all messages, to detect builds with different messages.
-var protocolShape = func() uint64 {
+// protocolHash is a hash of the types of all messages. It detects builds with different messages.
+var protocolHash = func() uint64 {
 	var w strings.Builder
 	planOf(reflect.TypeFor[failure]()).describe(&w)
 	for _, v := range calls {

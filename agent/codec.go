@@ -26,7 +26,7 @@ type objects interface {
 
 // Values are encoded field by field in the order of declaration: numbers as varints,
 // slices and strings with their length first. Types are not encoded: both ends have the
-// same, or different shapes (see protocolShape).
+// same, or different shapes (see protocolHash).
 
 var errBadMessage = errors.New("malformed message")
 

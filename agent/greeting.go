@@ -27,15 +27,16 @@ func (g *greeting) frame() []byte {
 	return encode(append(newFrame(frameGreeting, 64), greetingMark...), g, nil)
 }
 
-// newGreeting returns the greeting of this program.
-func newGreeting(program string, silence time.Duration) *greeting {
+// newGreeting returns the first message of this end: the version of the protocol, the
+// program, and the time after which a silent peer counts as dead.
+func newGreeting(program string, idleTimeout time.Duration) *greeting {
 	if program == "" {
 		program = "fabrictest"
 		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 			program += " " + info.Main.Version
 		}
 	}
-	return &greeting{Version, protocolShape, program, silence}
+	return &greeting{Version, protocolHash, program, idleTimeout}
 }
 
 // hear reads the other end's greeting and checks that the versions agree. us and them name

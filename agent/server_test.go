@@ -341,9 +341,9 @@ func TestVersionMismatch(t *testing.T) {
 		g    *greeting
 		want string
 	}{
-		{&greeting{Version + 1, protocolShape, "new", time.Hour}, "update this program"},
-		{&greeting{Version - 1, protocolShape, "old", time.Hour}, "update the agent"},
-		{&greeting{Version, protocolShape + 1, "other 1.7", time.Hour}, "other 1.7"},
+		{&greeting{Version + 1, protocolHash, "new", time.Hour}, "update this program"},
+		{&greeting{Version - 1, protocolHash, "old", time.Hour}, "update the agent"},
+		{&greeting{Version, protocolHash + 1, "other 1.7", time.Hour}, "other 1.7"},
 	} {
 		if err := meet(c.g); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.g, err)

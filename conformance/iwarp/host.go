@@ -121,9 +121,13 @@ func (h *host) serve() verbs.Listener {
 	return l
 }
 
+// dialTimeout lasts until after the third retransmission of a SYN, after 7 s: on a busy
+// machine SYNs get lost.
+const dialTimeout = 10 * time.Second
+
 // dial connects the peer to a device that listens.
 func (h *host) dial(l verbs.Listener) conformance.Stream {
-	s, err := h.Streams.Dial(l.Addr(), h.ResponseTimeout())
+	s, err := h.Streams.Dial(l.Addr(), max(dialTimeout, h.ResponseTimeout()))
 	h.stream("a stream to a device that listens", err)
 	return s
 }

@@ -135,9 +135,9 @@ func (l *litmus) run(s *schedule) string {
 	for i := range l.endpoints {
 		l.flush(i, s)
 	}
-	remote.variables.Snapshot() // synchronize with the device
-	for k, place := range l.variables {
-		values[place] = l.value(remote.variables, k)
+	remote.variables.Snapshot() // for its side effect: the memory then has all that the device wrote
+	for k, name := range l.variables {
+		values[name] = l.value(remote.variables, k)
 	}
 	return l.outcome(values)
 }

@@ -271,7 +271,8 @@ func (k *cmSession) expectREPRetransmission(code uint8) {
 	}
 }
 
-// cmDeliveryTime is long enough for a request to reach the application.
+// cmDeliveryTime is how long to wait for a request to reach the application. In virtual
+// time a long wait costs nothing.
 func cmDeliveryTime(p *port) time.Duration {
 	if p.Virtual {
 		return time.Second

@@ -31,21 +31,21 @@ func Add(s *conformance.Suite, lab func() conformance.Lab, opt conformance.Optio
 			case res.Verdict == conformance.VerdictUnsupported:
 				ginkgo.Skip(res.Err.Error())
 			case !res.Verdict.Acceptable():
-				ginkgo.AddReportEntry("what happened", ginkgo.ReportEntryVisibilityFailureOrVerbose, story(s, &res))
+				ginkgo.AddReportEntry("what happened", ginkgo.ReportEntryVisibilityFailureOrVerbose, formatEvents(s, &res))
 				ginkgo.Fail(fmt.Sprintf("%s: %s [%s]: %v", res.Verdict, c.ID, c.Cite, res.Err))
 			}
 		})
 	}
 }
 
-// story tells what happened on the wire.
-func story(s *conformance.Suite, res *conformance.Result) (text string) {
-	events, beyond := res.Record.Events()
+// formatEvents returns the recorded events of the wire, one line each.
+func formatEvents(s *conformance.Suite, res *conformance.Result) (text string) {
+	events, omitted := res.Record.Events()
 	for i := range events {
 		text += fmt.Sprintf("%12v %s\n", events[i].At, s.DescribeEvent(&events[i]))
 	}
-	if beyond > 0 {
-		text += fmt.Sprintf("and %d more\n", beyond)
+	if omitted > 0 {
+		text += fmt.Sprintf("and %d more\n", omitted)
 	}
 	return text
 }

@@ -36,8 +36,8 @@ func main() {
 	}
 }
 
-// card is what a neighbour must know of us.
-type card struct {
+// qpAddress is what a peer needs to connect to a QP and to write to our buffer.
+type qpAddress struct {
 	GID  verbs.GID
 	QPN  verbs.QPN
 	Addr uint64
@@ -60,7 +60,7 @@ func greet(conn *rank.Conn) error {
 	if err != nil {
 		return err
 	}
-	// The first half is what we say, the second what we are told.
+	// The first half is the source of our write, the second the target of the peer's.
 	buf := make([]byte, 128)
 	copy(buf, "hello from "+host.Name)
 	mr, err := pd.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
@@ -76,7 +76,7 @@ func greet(conn *rank.Conn) error {
 		return err
 	}
 	next, prev := (conn.Rank()+1)%conn.Size(), (conn.Rank()+conn.Size()-1)%conn.Size()
-	var qps [2]verbs.QP // to the next, and from the one before
+	var qps [2]verbs.QP // to the next rank and to the previous one
 	for i, peer := range []int{next, prev} {
 		qps[i], err = dev.CreateQP(verbs.QPInit{
 			Type: verbs.QPTypeRC, PD: pd, SendCQ: cq, RecvCQ: cq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
@@ -84,7 +84,7 @@ func greet(conn *rank.Conn) error {
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(card{gid.GID, qps[i].QPN(), mr.Addr() + uint64(len(buf)/2), mr.RKey()})
+		text, err := json.Marshal(qpAddress{gid.GID, qps[i].QPN(), mr.Addr() + uint64(len(buf)/2), mr.RKey()})
 		if err != nil {
 			return err
 		}
@@ -92,20 +92,20 @@ func greet(conn *rank.Conn) error {
 			return err
 		}
 	}
-	// On a ring of two both neighbours are the same rank, and its cards come in the
-	// order that it sent them: first the one for whom it is the one before.
-	var cards [2]card
+	// Every rank sends first to the next rank, then to the previous one. With two ranks both
+	// are the same peer: its first message is for our QP to the previous rank.
+	var peers [2]qpAddress
 	for _, i := range []int{1, 0} {
 		text, err := conn.Recv([]int{next, prev}[i], timeout)
 		if err != nil {
 			return err
 		}
-		if err := json.Unmarshal(text, &cards[i]); err != nil {
+		if err := json.Unmarshal(text, &peers[i]); err != nil {
 			return err
 		}
 	}
 	for i := range qps {
-		if err := connect(qps[i], cards[i]); err != nil {
+		if err := connect(qps[i], peers[i]); err != nil {
 			return err
 		}
 	}
@@ -114,15 +114,15 @@ func greet(conn *rank.Conn) error {
 	}
 	_, err = qps[0].PostSend([]verbs.SendWR{{
 		Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{verbs.SGEOf(mr, 0, len(buf)/2)},
-		Remote: verbs.Remote{Addr: cards[0].Addr, RKey: cards[0].RKey},
+		Remote: verbs.Remote{Addr: peers[0].Addr, RKey: peers[0].RKey},
 	}})
 	if err != nil {
 		return err
 	}
-	if err := complete(cq); err != nil {
+	if err := waitCompletion(cq); err != nil {
 		return err
 	}
-	// When everybody's write is acknowledged, ours has arrived too.
+	// After the barrier all writes are acknowledged: that of the previous rank is in our buffer.
 	if err := conn.Barrier(timeout); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func greet(conn *rank.Conn) error {
 }
 
 // connect takes a queue pair to where it can send.
-func connect(qp verbs.QP, peer card) error {
+func connect(qp verbs.QP, peer qpAddress) error {
 	steps := []struct {
 		attr verbs.QPAttr
 		mask verbs.QPAttrMask
@@ -162,8 +162,8 @@ func connect(qp verbs.QP, peer card) error {
 	return nil
 }
 
-// complete waits for one completion, and fails with it.
-func complete(cq verbs.CQ) error {
+// waitCompletion waits for one completion, and returns an error unless it is a success.
+func waitCompletion(cq verbs.CQ) error {
 	var wc [1]verbs.WC
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 		n, err := cq.Poll(wc[:])

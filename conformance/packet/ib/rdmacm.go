@@ -58,7 +58,8 @@ func (h AddrHeader) Append(b []byte) []byte {
 	return b
 }
 
-// ParseAddrHeader parses the header before private data, and returns the user data.
+// ParseAddrHeader parses the IP header of rdma_cm at the start of the private data, and
+// returns the application's data after it.
 func ParseAddrHeader(b []byte) (h AddrHeader, user []byte, err error) {
 	if len(b) < AddrHeaderLen {
 		return h, b, fmt.Errorf("private data: %w: %d bytes, the address header has %d", packet.ErrShort, len(b), AddrHeaderLen)

@@ -102,7 +102,7 @@ func (p *packet) insert(at int, b []byte) {
 	p.changed = true
 }
 
-// syndrome returns that of an ACKNOWLEDGE of a reliable connection.
+// syndrome returns the AETH syndrome, if the packet is an RC ACKNOWLEDGE.
 func (p *packet) syndrome() (s wire.Syndrome, ok bool) {
 	if h := p.header(wire.HasAETH); h != nil && p.is(wire.OpAcknowledge) {
 		return wire.Syndrome(h[0]), true

@@ -94,7 +94,7 @@ func (c Config) withDefaults() (Config, error) {
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last >= int(wire.MulticastQP) {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, where multicast begins", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
 	}
-	c.distort()
+	c.applyDefects()
 	return c, nil
 }
 

@@ -115,8 +115,8 @@ const (
 	forever = time.Duration(1) << 61
 )
 
-// distort makes those times and limits wrong that defects are about.
-func (c *Config) distort() {
+// applyDefects makes those times and limits wrong that defects are about.
+func (c *Config) applyDefects() {
 	if c.Defects.PathMTUIgnored {
 		c.LinkMTU = longestPacket
 	}

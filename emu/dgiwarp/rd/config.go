@@ -80,9 +80,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	l := &c.Limits
 	for _, f := range []struct {
-		name   string
-		value  *int
-		normal int
+		name  string
+		value *int
+		def   int
 	}{
 		{"Peers", &l.Peers, 1 << 16},
 		{"Segments", &l.Segments, 1 << 16},
@@ -90,15 +90,15 @@ func (c Config) withDefaults() (Config, error) {
 		{"StoredBytes", &l.StoredBytes, 1 << 24},
 		{"Replies", &l.Replies, 1 << 8},
 	} {
-		if *f.value = cmp.Or(*f.value, f.normal); *f.value < 0 {
+		if *f.value = cmp.Or(*f.value, f.def); *f.value < 0 {
 			return c, fmt.Errorf("%w: limit of %s is negative", ErrConfig, f.name)
 		}
 	}
 	t, d := &c.Timing, DefaultTiming()
 	for _, f := range []struct {
-		name   string
-		value  *time.Duration
-		normal time.Duration
+		name  string
+		value *time.Duration
+		def   time.Duration
 	}{
 		{"FirstTimeout", &t.FirstTimeout, d.FirstTimeout},
 		{"MinTimeout", &t.MinTimeout, d.MinTimeout},
@@ -112,16 +112,16 @@ func (c Config) withDefaults() (Config, error) {
 		{"Idle", &t.Idle, d.Idle},
 		{"CookieSlot", &t.CookieSlot, d.CookieSlot},
 	} {
-		if *f.value = cmp.Or(*f.value, f.normal); *f.value < 0 {
+		if *f.value = cmp.Or(*f.value, f.def); *f.value < 0 {
 			return c, fmt.Errorf("%w: %s is negative", ErrConfig, f.name)
 		}
 	}
-	// A receiver must remember a flow for as long as its sender may go on with it,
-	// and longer than a cookie lives that could start it a second time.
+	// A receiver keeps a flow as long as its sender may use it, and longer than a cookie
+	// is valid: otherwise an old cookie could start the flow a second time.
 	if t.Idle < t.Fresh+t.GiveUp || t.Idle <= 2*t.CookieSlot {
 		return c, fmt.Errorf("%w: Idle (%v) must be at least Fresh (%v) and GiveUp (%v) together, and more than two of CookieSlot (%v)",
 			ErrConfig, t.Idle, t.Fresh, t.GiveUp, t.CookieSlot)
 	}
-	c.distort()
+	c.applyDefects()
 	return c, nil
 }

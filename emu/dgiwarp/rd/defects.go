@@ -46,9 +46,9 @@ type Defects struct {
 // forever is longer than anybody waits.
 const forever = time.Duration(1) << 61
 
-// distort makes those times and limits wrong that defects are about. It comes
+// applyDefects makes those times and limits wrong that defects are about. It comes
 // behind the check of what goes together.
-func (c *Config) distort() {
+func (c *Config) applyDefects() {
 	q, t := &c.Defects, &c.Timing
 	if q.AcksLazy {
 		t.AckHold = time.Millisecond

@@ -29,8 +29,8 @@ func (c *realCond) Notify() {
 	}
 }
 
-// Wait implements Cond. It sleeps on the network if it gets the poller, and else
-// waits for the goroutine that holds it.
+// Wait implements Cond. It blocks in the poll of the socket if it gets the poller, and
+// otherwise until the goroutine that holds the poller wakes it.
 func (c *realCond) Wait(timeout time.Duration) bool {
 	r := c.r
 	until := mono.Never
@@ -49,7 +49,7 @@ func (c *realCond) Wait(timeout time.Duration) bool {
 		now := r.Now()
 		r.poller.lastPoll = now
 		if r.acks.pending {
-			r.PollEmpty() // the application waits, and does not answer
+			r.PollEmpty() // sends delayed acknowledgements: the application blocks here, and will not answer
 			continue
 		}
 		if r.full && r.retryAt <= now {
@@ -73,7 +73,7 @@ func (c *realCond) Wait(timeout time.Duration) bool {
 			r.PollFound()
 		}
 		if r.engine.Deadline() <= r.poller.lastPoll {
-			// Packets that the timers cause may wait for the application's answer too.
+			// Packets that timers cause may be sent together with the application's answer, too.
 			r.engine.Tick(r.poller.lastPoll)
 			r.acks.pending = true
 		}

@@ -103,7 +103,7 @@ type Tick struct {
 	Text string
 }
 
-// Ticks returns four to seven round times.
+// Ticks returns the marks of the time axis, four to seven, at multiples of a round number.
 func (g Grid) Ticks() []Tick {
 	step := Top([]float64{float64(g.End) / 6})
 	if step < 1 {

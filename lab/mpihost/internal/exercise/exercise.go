@@ -56,15 +56,16 @@ func AllToAll(e *env.Env, messages int) error {
 type control struct{ env.Control }
 
 // Send implements workload.Control.
-func (c control) Send(to int, msg []byte) error { return wrapErr(c.Control.Send(to, msg)) }
+func (c control) Send(to int, msg []byte) error { return markPeerGone(c.Control.Send(to, msg)) }
 
 // Recv implements workload.Control.
 func (c control) Recv(from int, timeout time.Duration) ([]byte, error) {
 	msg, err := c.Control.Recv(from, timeout)
-	return msg, wrapErr(err)
+	return msg, markPeerGone(err)
 }
 
-func wrapErr(err error) error {
+// markPeerGone makes an error that means a lost peer a workload.ErrGone.
+func markPeerGone(err error) error {
 	if errors.Is(err, env.ErrGone) {
 		return fmt.Errorf("%w: %w", workload.ErrGone, err)
 	}
