@@ -109,7 +109,7 @@ func (p *creditTracker) noCreditDue(every int) bool {
 // creditSender sends the credits of a receiver.
 type creditSender struct {
 	*conn
-	taken   []uint32 // by queue pair
+	granted []uint32 // receives announced so far, by queue pair
 	pending []int    // credits without completion, by queue pair
 	next    []int
 	wr      [1]verbs.SendWR
@@ -118,14 +118,15 @@ type creditSender struct {
 
 func newCreditSender(c *conn) *creditSender {
 	n := len(c.qps)
-	g := &creditSender{conn: c, taken: make([]uint32, n), pending: make([]int, n), next: make([]int, n), wcs: make([]verbs.WC, 16)}
+	g := &creditSender{conn: c, granted: make([]uint32, n), pending: make([]int, n), next: make([]int, n), wcs: make([]verbs.WC, 16)}
 	g.wr[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1)}
 	return g
 }
 
-// send sends a credit for more posted receives.
+// send tells the peer how many receives were posted on a queue pair so far. It waits while
+// maxCredits such messages have not completed.
 func (g *creditSender) send(qp, receives int) error {
-	g.taken[qp] += uint32(receives)
+	g.granted[qp] += uint32(receives)
 	var timer spinTimer
 	for {
 		n, err := g.sends.Poll(g.wcs)
@@ -149,7 +150,7 @@ func (g *creditSender) send(qp, receives int) error {
 	g.next[qp]++
 	g.pending[qp]++
 	at := g.creditOffset(qp, slot)
-	binary.BigEndian.PutUint32(g.buf[at:], g.taken[qp])
+	binary.BigEndian.PutUint32(g.buf[at:], g.granted[qp])
 	g.wr[0].WRID = uint64(qp)
 	g.wr[0].SGL[0] = verbs.SGEOf(g.mr, at, creditBytes)
 	g.setDestination(g.wr[:], qp)

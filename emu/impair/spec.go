@@ -155,9 +155,9 @@ func (s *Spec) Validate() error {
 
 // transparent reports whether s never has an effect.
 func (s *Spec) transparent() bool {
-	span := *s
-	span.From, span.Until, span.KeepOrder = 0, 0, false
-	return span == Spec{}
+	rest := *s
+	rest.From, rest.Until, rest.KeepOrder = 0, 0, false // alone they impair nothing
+	return rest == Spec{}
 }
 
 func (s *Spec) active(now mono.Time) bool {

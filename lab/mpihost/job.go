@@ -77,13 +77,13 @@ func (j *Job) fabric() Fabric {
 	return f
 }
 
-// Check validates a job.
+// Check returns an error if the fabric, the settings of its NICs or the topology are invalid.
 func (j *Job) Check() error {
-	f, p, err := j.fabric().withDefaults()
+	f, provider, err := j.fabric().withDefaults()
 	if err != nil {
 		return err
 	}
-	if _, err := p.NewOpener(f.Setup); err != nil {
+	if _, err := provider.NewOpener(f.Setup); err != nil {
 		return err
 	}
 	_, err = f.topology()

@@ -16,14 +16,14 @@ func (c *Carrier) connectionsFull() bool {
 // wantsConnection reports whether a peer should be connected now. If the limit is reached,
 // it may evict the least used connection.
 func (c *Carrier) wantsConnection(p *peer) bool {
-	interval := c.cfg.HybridAfter
-	if p.packetsSent < max(interval, p.retryConnectAt) {
+	minPackets := c.cfg.HybridAfter
+	if p.packetsSent < max(minPackets, p.retryConnectAt) {
 		return false
 	}
 	if !c.connectionsFull() {
 		return true
 	}
-	if p.packetsSent%interval == 0 { // seldom, because it visits all peers
+	if p.packetsSent%minPackets == 0 { // seldom, because it visits all peers
 		c.evictLeastUsed(p)
 	}
 	return false

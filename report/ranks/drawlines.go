@@ -20,8 +20,8 @@ func newSeries(class, name string, points []*work.MemoryPoint) series {
 	return series{class, name, points}
 }
 
-// sharedLimit is the published limit for shared receives (Survey).
-const sharedLimit = 5e6
+// sharedReceiveLimit is the published number of bytes per rank with shared receives (Survey).
+const sharedReceiveLimit = 5e6
 
 // drawLines draws bytes per rank by number of ranks, on logarithmic scales.
 func drawLines(all []series, ranks []int) template.HTML {
@@ -32,7 +32,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 			least, most = min(least, p.Bytes.Mean), max(most, p.Bytes.Mean)
 		}
 	}
-	low, high := math.Floor(math.Log10(least)), math.Ceil(math.Log10(max(most, sharedLimit*1.01)))
+	low, high := math.Floor(math.Log10(least)), math.Ceil(math.Log10(max(most, sharedReceiveLimit*1.01)))
 	first, last := math.Log2(float64(ranks[0])), math.Log2(float64(ranks[len(ranks)-1]))
 	if last == first {
 		last++
@@ -49,7 +49,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(n), top+height+17, n)
 	}
 	fmt.Fprintf(&b, `<text class="axis" x="%d" y="%d" text-anchor="middle">ranks</text>`, left+width/2, top+height+34)
-	fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f" text-anchor="end">5 MB</text>`, left, y(sharedLimit), width, left+width-2, y(sharedLimit)-4)
+	fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f" text-anchor="end">5 MB</text>`, left, y(sharedReceiveLimit), width, left+width-2, y(sharedReceiveLimit)-4)
 	for k, s := range all {
 		// The first of several equal curves is the widest, which keeps all visible.
 		wide := float64(len(all) - 1 - k)
