@@ -189,7 +189,7 @@ func TestDeviationsAreKnown(t *testing.T) {
 		"rc/psn/gap-naked-once: {reason: x, on: hw}": "give sim, netns, wire",
 		"rc/psn/gap-naked-onec: {reason: x}":         "did you mean rc/psn/gap-naked-once",
 		"rc/psn/gap-naked-once: {why: x}":            "field why not found",
-		"rc/psn/gap-naked-once: {}":                  "a deviation has a reason",
+		"rc/psn/gap-naked-once: {}":                  "the reason is missing",
 		"- rc":                                       "cannot unmarshal",
 	} {
 		write(text)

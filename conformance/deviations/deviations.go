@@ -67,18 +67,19 @@ func Of(device, tier string) (map[string]conformance.Deviation, error) {
 // Known are deviations, by case.
 type Known map[string]Deviation
 
-// Parse reads a file of deviations: a case a key. Each has a reason.
+// Parse reads a file of known deviations. Each key is the ID of a case, and each entry has
+// a reason.
 func Parse(b []byte) (Known, error) {
 	known := make(Known)
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	if err := dec.Decode(&known); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: it has a case a key, as in 'rc/psn/gap-naked-once: {reason: …}'", err)
+		return nil, fmt.Errorf("%w: each key must be the ID of a case, as in 'rc/psn/gap-naked-once: {reason: …}'", err)
 	}
 	for id, d := range known {
 		switch {
 		case d.Reason == "":
-			return nil, fmt.Errorf("%s: a deviation has a reason", id)
+			return nil, fmt.Errorf("%s: the reason is missing", id)
 		case d.On != "" && !slices.Contains(Tiers(), d.On):
 			return nil, fmt.Errorf("%s: on: %s is no tier: give %s, or leave it out if it holds on all", id, d.On, strings.Join(Tiers(), ", "))
 		}

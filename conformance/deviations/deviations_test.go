@@ -33,9 +33,9 @@ func TestEveryFileIsRead(t *testing.T) {
 
 func TestWhatIsNoDeviation(t *testing.T) {
 	for text, says := range map[string]string{
-		"a/b/c: {}":                        "a deviation has a reason",
+		"a/b/c: {}":                        "the reason is missing",
 		"a/b/c: {reason: x, why: y}":       "field why not found",
-		"- a/b/c":                          "it has a case a key",
+		"- a/b/c":                          "each key must be the ID of a case",
 		"a/b/c: {reason: x, on: hardware}": "on: hardware is no tier: give sim, netns, wire",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {

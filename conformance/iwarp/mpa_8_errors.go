@@ -14,7 +14,7 @@ func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error
 			c.Check(c.out.Markers, "a Reply that asks for markers", "%v", c.device)
 			c.send(iwarp.Send(c.nextSend(), data(600)).EditMarkers(edit))
 			c.terminated(iwarp.MPAMarker)
-			c.failed(1)
+			c.expectFailure(1)
 		}
 	})
 }
@@ -42,7 +42,7 @@ var mpaErrorCases = []conformance.Case{
 		Run: on(setup{receives: 1}, func(c *conn) {
 			c.reset()
 			c.disconnected()
-			c.failed(1)
+			c.expectFailure(1)
 		}),
 	},
 	{
@@ -60,8 +60,8 @@ var mpaErrorCases = []conformance.Case{
 			}
 			c.terminated(iwarp.MPACRC)
 			c.ExpectUnchanged(c.mem, 0, 64) // whether the wrong one itself was placed, another case says
-			c.failed(1)
-			c.failed(2)
+			c.expectFailure(1)
+			c.expectFailure(2)
 		}),
 	},
 	{
@@ -113,7 +113,7 @@ var mpaErrorCases = []conformance.Case{
 			c.write(b[:len(b)-4])
 			c.closeWrite()
 			c.disconnected()
-			c.failed(1)
+			c.expectFailure(1)
 		}),
 	},
 }

@@ -13,7 +13,7 @@ import (
 // There is no capability for immediate data: a device that does not take the verb does
 // not have it, and one that does is held to the RFC.
 
-// immediateWR is a Write with immediate data of the device's program.
+// immediateWR returns a work request for the device: a Write with immediate data.
 func (c *conn) immediateWR(id uint64, off, n int, imm uint32) verbs.SendWR {
 	wr := c.writeWR(id, off, n)
 	wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, imm

@@ -19,7 +19,7 @@ var registryCases = []conformance.Case{
 				c.send(iwarp.Terminate(iwarp.NewCause(0, 0, code)))
 				c.expectEnd()
 				c.disconnected()
-				c.failed(1)
+				c.expectFailure(1)
 			}
 		}),
 	},
@@ -48,7 +48,7 @@ var registryCases = []conformance.Case{
 				h.Note("opcode %d", op)
 				c.send(iwarp.Of(op).QN(0).MSN(c.nextSend()).WithPayload(data(16)))
 				c.terminated(iwarp.RDMAPUnexpectedOpcode)
-				c.failed(1)
+				c.expectFailure(1)
 			}
 		}),
 	},

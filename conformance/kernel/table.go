@@ -77,7 +77,7 @@ func indent(s string) string {
 	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n        ")
 }
 
-// lastLines returns the last n lines of s, none longer than a screen's.
+// lastLines returns the last n lines of s. Lines longer than 120 bytes are cut.
 func lastLines(s string, n int) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	lines = lines[max(len(lines)-n, 0):]

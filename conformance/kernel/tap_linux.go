@@ -94,7 +94,7 @@ func (t *Tap) run() {
 			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 				continue
 			}
-			return // the interface is gone; a Report says what was not read
+			return // the interface was removed; the Report has the number of frames that were not read
 		}
 		t.mu.Lock()
 		watch := t.watch

@@ -39,14 +39,14 @@ type Config struct {
 	Epoch time.Time
 }
 
-// Limitations lists, for readers, the fields that the wire neither reports nor sets.
+// Limitations lists, for readers, the fields of packets that a UDP socket cannot report or cannot set.
 func Limitations() []string {
 	return []string{
 		"Ethernet: addresses, tags and padding of frames",
-		"IPv4: identification, flags, fragments (the kernel puts them together), options, header checksum; none can be set",
+		"IPv4: identification, flags, fragments (the kernel reassembles them), options, header checksum; none can be set",
 		"IPv6: extension headers; the flow label is seen, and sent as 0",
 		"lengths of IP and UDP that do not fit the packet: neither seen nor set",
-		"UDP checksums: not reported; the kernel drops packets with a wrong one, and sends none",
+		"UDP checksums: not reported; the kernel drops packets with a wrong checksum, and never sends one",
 		"packets to other addresses, and to UDP ports other than the protocol's",
 		"the ICRC of packets over IPv4: it covers fields that are not reported, and is accepted if it matches any identification and DF",
 		"IP and UDP headers in captures: the fields named here are filled in with made-up values",

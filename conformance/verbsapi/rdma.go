@@ -13,7 +13,8 @@ func (e *endpoint) writeWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR 
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), Remote: at, UD: e.udDest}
 }
 
-// readWR returns a READ of n bytes into the endpoint's memory from off on.
+// readWR returns a READ of n bytes from the remote address at into the endpoint's memory
+// at offset off.
 func (e *endpoint) readWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(id, off, n, at)
 	wr.Opcode = verbs.OpRDMARead

@@ -107,8 +107,8 @@ func (d *Device) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "dgiwarp", Transport: verbs.TransportIWARP, GUID: d.cfg.NIC.GUID}
 }
 
-// QueryDevice implements verbs.Context, for queue pairs that CreateQP creates: those of RD
-// have more operations and no multicast.
+// QueryDevice implements verbs.Context. The attributes depend on the service of the queue
+// pairs: RD has Reads, atomics and Send with Invalidate, UD has multicast.
 func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	if err := d.CheckOpen("query_device"); err != nil {
 		return verbs.DeviceAttr{}, err

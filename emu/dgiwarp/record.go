@@ -22,11 +22,11 @@ func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
 		return Record{}, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: %v, %v is not the receive of a Write-Record", verbs.ErrInvalid, wc.Opcode, wc.Status)}
 	}
 	if int(wc.ByteLen) > len(buf) || wc.ByteLen < verbs.GRHLen {
-		return Record{}, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the completion says %d bytes, the buffer has %d", verbs.ErrInvalid, wc.ByteLen, len(buf))}
+		return Record{}, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the completion has %d bytes: it must be at least a GRH and at most the %d bytes of the buffer", verbs.ErrInvalid, wc.ByteLen, len(buf))}
 	}
 	r, ok := engine.ParseRecord(buf[verbs.GRHLen:wc.ByteLen])
 	if !ok {
-		return Record{}, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the buffer does not hold a record: is it that of an RD receive?", verbs.ErrInvalid)}
+		return Record{}, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: the buffer does not hold a Write-Record; receives of a reliable (RD) queue pair have none", verbs.ErrInvalid)}
 	}
 	return r, nil
 }

@@ -36,7 +36,8 @@ func inOrder(r *conformance.Record) (events []conformance.Event, beyond int) {
 	return events, beyond
 }
 
-// Ladder returns the ladder diagram of a case; line formats an event.
+// Ladder returns the ladder diagram of a case; line formats an event. A long record is
+// shortened, with the number of omitted events.
 func Ladder(r *conformance.Record, line func(*conformance.Event) string) *conform.Ladder {
 	events, beyond := inOrder(r)
 	l := &conform.Ladder{Beyond: beyond, Steps: []conform.Step{}}

@@ -26,7 +26,8 @@ type probed struct {
 // mostInline is where the search for the limit of inline data ends.
 const mostInline = 4096
 
-// probe finds out what libibverbs has no way to ask for. life is held for reading.
+// probe finds out capabilities that no query of libibverbs reports, by creating objects.
+// The caller holds the read lock of life.
 func (c *Context) probe() (*probed, error) {
 	p := &c.probes
 	p.once.Do(func() {

@@ -76,7 +76,8 @@ func portCRC(d *link.Datagram, body []byte) uint32 {
 	return crc32.Checksum(append(b, body...), castagnoli)
 }
 
-// finish writes a packet that leaves.
+// finish encodes an outgoing packet: headers, ULPDU and CRC, with the defects of its pad and
+// CRC.
 func (e *Edge) finish(p *packet) {
 	b := append(p.AppendHeaders(nil), p.ULPDU...)
 	if e.q.PacketsPadded {

@@ -33,8 +33,8 @@ func (s *segment) parsed() (t wire.Terminate, ok bool) {
 	return t, err == nil
 }
 
-// unalter makes a Terminate show the segment that it is about as it came, if the
-// sound side saw it otherwise.
+// unalter restores the DDP header that a Terminate quotes to the one that the peer sent, if
+// a defect changed the segment before the device got it.
 func (c *Conn) unalter(s *segment) {
 	if t, ok := s.parsed(); !ok || !t.HasDDP {
 		return

@@ -31,7 +31,7 @@ func (e *Edge) releaseLate(now mono.Time) {
 	}
 }
 
-// Deadline is when the edge has something to send by itself.
+// Deadline is when the first delayed packet must be sent; mono.Never if none is delayed.
 func (e *Edge) Deadline() mono.Time {
 	if len(e.late) == 0 {
 		return mono.Never

@@ -11,8 +11,8 @@ type address struct {
 
 func (a *address) sound() verbs.AH { return a.AH }
 
-// CreateAH makes an address handle, by AHUnchecked with a port and a table entry that
-// there are.
+// CreateAH makes an address handle. With AHUnchecked a port or an SGID index that does not
+// exist is replaced by a valid one instead of being refused.
 func (p *domain) CreateAH(attr verbs.AHAttr) (verbs.AH, error) {
 	if p.d.q.ClaimsAndRefuses {
 		return nil, notTheDevices("create_ah")

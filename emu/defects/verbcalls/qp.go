@@ -153,7 +153,8 @@ func (p *pair) AttachMulticast(group verbs.GID) error { return p.answers(p.QP.At
 // DetachMulticast undoes AttachMulticast.
 func (p *pair) DetachMulticast(group verbs.GID) error { return p.answers(p.QP.DetachMulticast(group)) }
 
-// Close closes the handle, and by XRCTargetDies the others to the same target too.
+// Close closes the queue pair. With XRCTargetDies it also closes the other handles of the
+// same XRC target.
 func (p *pair) Close() error {
 	if p.d.q.BusyQPStays && p.waits() {
 		return refused("destroy_qp", verbs.ErrBusy, "it has receives")

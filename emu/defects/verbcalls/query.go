@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// QueryDevice forgets limits, or claims twice as much of some things.
+// QueryDevice reports limits as 0 (LimitsForgotten), or doubles some (LimitsOverstated).
 func (d *device) QueryDevice() (verbs.DeviceAttr, error) {
 	a, err := d.Context.QueryDevice()
 	if d.q.LimitsOverstated {

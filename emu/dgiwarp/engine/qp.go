@@ -285,8 +285,8 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	}
 }
 
-// complete reports how a request ended, if that is of interest, and frees its
-// place.
+// complete queues the completion of a request, if it is signaled or failed, and frees its
+// slot.
 func (q *QP) complete(r *request, status verbs.WCStatus) {
 	if q.nic.cfg.Defects.PeersWait && q.reliable {
 		q.completeInTurn(r, status)

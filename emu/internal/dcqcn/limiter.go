@@ -187,7 +187,7 @@ func (l *Limiter) drainDebt(now mono.Time, p *Params) {
 
 // updateReadyAt computes readyAt from debt, drainedAt and rate.
 func (l *Limiter) updateReadyAt() {
-	wait := l.debt / nanobits(l.rate) // integer division rounds a credit up already
+	wait := l.debt / nanobits(l.rate) // division truncates toward zero, so a negative debt is already rounded up
 	if l.debt > 0 && l.debt%nanobits(l.rate) != 0 {
 		wait++ // round up: a packet is never early
 	}

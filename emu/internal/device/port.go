@@ -84,8 +84,8 @@ func (a *PortAddrs) Present() (present []netip.Addr) {
 	return present
 }
 
-// FilterGIDs returns the GID table full with the entries of missing addresses emptied.
-// Entries beyond the addresses are kept.
+// FilterGIDs returns a copy of a GID table in which the entries of missing addresses are
+// empty. Entry i belongs to address i of the port; entries after the last address are kept.
 func (a *PortAddrs) FilterGIDs(full []verbs.GIDEntry) []verbs.GIDEntry {
 	table := make([]verbs.GIDEntry, len(full))
 	copy(table, full)
