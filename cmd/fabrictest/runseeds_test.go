@@ -8,6 +8,8 @@ import (
 
 func TestRunWithManySeeds(t *testing.T) {
 	code, out, stderr := call(t, "run", "clean-rc", "exact-drops", "--seeds", "3", "--seed", "7")
+	// On a slow machine there is progress to report.
+	stderr = regexp.MustCompile(`(?m)^\d of 6 runs, seed \d, 0 failed, about .* left\n`).ReplaceAllString(stderr, "")
 	if code != exitOK || stderr != "" || !strings.HasPrefix(out, "6 runs of 2 scenarios with seeds 7 to 9 in ") || !strings.HasSuffix(out, ": 0 failed.\n") {
 		t.Errorf("exit code %d, stderr %q\n%s", code, stderr, out)
 	}
