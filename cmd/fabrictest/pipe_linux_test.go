@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -91,6 +92,9 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 		"capture":               {"pcap", pipe},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath("ssh-keygen"); err != nil && strings.HasPrefix(name, "sign") {
+				t.Skip("without ssh-keygen no signature is read")
+			}
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
 			var out bytes.Buffer
 			ended := make(chan int, 1)
