@@ -28,7 +28,7 @@ func TestRandomPairFindsDefects(t *testing.T) {
 // package mutants runs it in one.
 func TestMutantsAreFoundAtRandom(t *testing.T) {
 	if len(mutant.Names()) == 0 {
-		t.Skip("this test was built without mutants; the test of emu/defects/mutants runs it with them")
+		t.Skip("this test was built without mutants; the conform step of CI runs it with them")
 	}
 	for _, name := range []string{
 		"AckSkipsRead", "DupReadResetsMessage", "ReadRetryFromStart", "PSNUnsigned", "ICRCIgnored", "ZeroReadFails", "ErrCompletesRecvs",

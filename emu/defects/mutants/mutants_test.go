@@ -9,24 +9,24 @@ import (
 	"github.com/fabrictest/fabrictest/internal/mutate"
 )
 
-var withFuzzAndInterop = flag.Bool("all", false, "also run the tests of fuzz targets and of interop cases with mutants, which takes a minute")
+var build = flag.Bool("all", false, "run the tests of other packages with mutants, which builds the engines once more")
 
-// Every mutant applies to the sources, all of them build together, and the tests with
-// random traffic find those that they name. So do fuzz targets and interop cases, which
-// the conform step of CI asks for.
+// Every mutant applies to the sources. With -all, which the conform step of CI gives, they
+// build together, and tests with random traffic, fuzz targets and interop cases find those
+// that they name.
 func TestOtherTestsFindMutants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds the engines once more")
-	}
 	overlay, err := mutate.Overlay("../../..", t.TempDir(), All())
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string]string{"TestMutantsAreFoundAtRandom": "../../softroce"}
-	if *withFuzzAndInterop {
-		tests["TestTargetsFindDefects"], tests["TestMutantsMakeCasesFail"] = "../../../fuzz", "../../../conformance/interop"
+	if !*build {
+		return
 	}
-	for name, pkg := range tests {
+	for name, pkg := range map[string]string{
+		"TestMutantsAreFoundAtRandom": "../../softroce",
+		"TestTargetsFindDefects":      "../../../fuzz",
+		"TestMutantsMakeCasesFail":    "../../../conformance/interop",
+	} {
 		out, err := exec.Command("go", "test", "-count=1", "-overlay", overlay, "-run", "^"+name+"$", "-v", pkg).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+name) {
 			t.Errorf("%v\n%s", err, out)
