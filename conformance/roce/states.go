@@ -9,7 +9,7 @@ import (
 // pathMTU is the default path MTU of connections.
 const pathMTU = verbs.MTU1024
 
-// toInit moves a connected queue pair to INIT.
+// toInit moves an RC or UC queue pair from RESET to INIT.
 func (p *port) toInit(qp verbs.QP, access verbs.Access) {
 	p.Must("a queue pair in INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))

@@ -48,7 +48,8 @@ func (a *ackDelay) emptyPoll(received bool) (delay bool) {
 	return false
 }
 
-// notAnswered notes that the application did something else than to answer.
+// notAnswered counts a message that the application did not answer by posting work. After
+// maxUnanswered of them in a row, acknowledgements are no longer delayed.
 func (a *ackDelay) notAnswered() {
 	if !a.awaiting {
 		return

@@ -60,8 +60,8 @@ func (t *Terminate) hasRead() bool {
 	return t.HasRDMAP && (!t.HasDDP || !t.DDP.Control.Tagged && t.DDP.Control.Opcode == OpReadRequest)
 }
 
-// Append appends t in wire order, that of t.Order, and returns the extended
-// slice. Bits that a field does not have on the wire are dropped.
+// Append appends the encoded Terminate to b, in the bit order t.Order, and returns the
+// extended slice. Values are truncated to the width of their fields.
 func (t *Terminate) Append(b []byte) []byte {
 	layer, kind := uint8(t.Error.Layer)&0x0F, t.Error.Type&0x0F
 	if t.Order == OrderSiw {

@@ -12,7 +12,7 @@ type DREQ struct {
 	PrivateData               [DREQPrivateLen]byte
 }
 
-// Append appends m's body in wire order and returns the extended slice.
+// Append appends the encoded body of the message to b and returns the extended slice.
 func (m *DREQ) Append(b []byte) []byte {
 	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)

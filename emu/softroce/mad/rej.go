@@ -31,7 +31,7 @@ func (m *REJ) SetInfo(info []byte) error {
 // AdditionalInfo returns the additional reject information. It aliases m.
 func (m *REJ) AdditionalInfo() []byte { return m.Info[:min(int(m.InfoLen), REJInfoLen)] }
 
-// Append appends m's body in wire order and returns the extended slice.
+// Append appends the encoded body of the message to b and returns the extended slice.
 func (m *REJ) Append(b []byte) []byte {
 	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)

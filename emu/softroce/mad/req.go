@@ -49,7 +49,7 @@ type REQ struct {
 	PrivateData       [REQPrivateLen]byte
 }
 
-// Append appends m's body in wire order and returns the extended slice.
+// Append appends the encoded body of the message to b and returns the extended slice.
 func (m *REQ) Append(b []byte) []byte {
 	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)

@@ -11,7 +11,7 @@ type RTU struct {
 	PrivateData               [RTUPrivateLen]byte
 }
 
-// Append appends m's body in wire order and returns the extended slice.
+// Append appends the encoded body of the message to b and returns the extended slice.
 func (m *RTU) Append(b []byte) []byte {
 	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.LocalCommID)

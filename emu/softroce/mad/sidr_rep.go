@@ -50,7 +50,7 @@ type SIDRREP struct {
 	PrivateData [SIDRREPPrivateLen]byte
 }
 
-// Append appends m's body in wire order and returns the extended slice.
+// Append appends the encoded body of the message to b and returns the extended slice.
 func (m *SIDRREP) Append(b []byte) []byte {
 	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.RequestID)

@@ -13,7 +13,7 @@ type SIDRREQ struct {
 	PrivateData [SIDRREQPrivateLen]byte
 }
 
-// Append appends m's body in wire order and returns the extended slice.
+// Append appends the encoded body of the message to b and returns the extended slice.
 func (m *SIDRREQ) Append(b []byte) []byte {
 	b, p := appendBody(b)
 	binary.BigEndian.PutUint32(p, m.RequestID)
