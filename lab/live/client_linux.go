@@ -180,29 +180,42 @@ func Down(ctx context.Context, name string) error {
 		return err
 	}
 	defer c.close()
+	// The lab may have ended by now: its response is still in the socket.
+	pidfd, openErr := unix.PidfdOpen(c.pid, 0)
+	if openErr == nil {
+		defer unix.Close(pidfd)
+	}
 	if _, err := c.readResponse(); err != nil {
 		return err
 	}
-	// The connection closes when the lab's process ends.
 	deadline := time.Now().Add(downTimeout)
 	_ = c.conn.SetDeadline(deadline)
 	var gone *NotUpError
-	_, err = c.readResponse()
-	if !errors.As(err, &gone) {
+	if _, err := c.readResponse(); !errors.As(err, &gone) { // the connection closes while the process exits
 		return err
 	}
-	for time.Now().Before(deadline) {
-		conn, _, err := dial(ctx, name)
-		if err != nil {
-			if errors.As(err, &gone) {
-				return nil
-			}
+	if openErr != nil {
+		if errors.Is(openErr, unix.ESRCH) {
+			return nil
+		}
+		return fmt.Errorf("lab %s, process %d: pidfd_open: %w", name, c.pid, openErr)
+	}
+	return awaitExit(ctx, pidfd, deadline)
+}
+
+// awaitExit returns when a process and all of its threads have ended.
+func awaitExit(ctx context.Context, pidfd int, deadline time.Time) error {
+	const pollMillis = 10
+	for time.Now().Before(deadline) && ctx.Err() == nil {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, pollMillis)
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
-		conn.Close()
-		time.Sleep(time.Millisecond)
 	}
-	return fmt.Errorf("lab %s is still there after %v", name, downTimeout)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("the lab's process is still there after %v", downTimeout)
 }
 
 // SetLink sets the links that match a pattern up or down.
