@@ -182,6 +182,45 @@ func TestRunStopsWhenContextIsCancelled(t *testing.T) {
 	}
 }
 
+func TestFailedCaseIsRepeatedOnBusyMachine(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		share    float64
+		failures int // attempts that fail
+		label    string
+		attempts int
+		want     conformance.Verdict
+	}{
+		{"busy, fails once", 0.5, 1, "", 2, conformance.VerdictPass},
+		{"busy, always fails", 0.5, 9, "", 2, conformance.VerdictFail},
+		{"busy, passes", 0.5, 0, "", 1, conformance.VerdictPass},
+		{"quiet, fails once", 0.1, 1, "", 1, conformance.VerdictFail},
+		{"busy, dangerous", 0.5, 1, conformance.Dangerous, 1, conformance.VerdictFail},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			conformance.SetOthersShare(t, tc.share)
+			attempts, repeated := 0, 0
+			c := newCase("a/b/c")
+			c.Labels = []string{tc.label}
+			c.Run = func(*conformance.Bench) error {
+				if attempts++; attempts <= tc.failures {
+					return conformance.Violated("an ACK", "none in 1 s")
+				}
+				return nil
+			}
+			r := conformance.Runner{Lab: new(fakeLab), Workers: 1, Repeat: func(first conformance.Result, others float64) {
+				if repeated++; first.Verdict != conformance.VerdictFail || others != tc.share {
+					t.Errorf("repeated after %s, others %v", first.Verdict, others)
+				}
+			}}
+			results, err := r.Run(t.Context(), []*conformance.Case{c})
+			if err != nil || results[0].Verdict != tc.want || attempts != tc.attempts || repeated != tc.attempts-1 {
+				t.Errorf("%d attempts, %d repeats, %s, %v", attempts, repeated, results[0].Verdict, err)
+			}
+		})
+	}
+}
+
 func TestOptionsSetNumberOfSchedules(t *testing.T) {
 	const usual = 7
 	for _, asked := range []int{0, 3} {

@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/report/evidence"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // judgement is the judging of some devices.
@@ -109,6 +110,11 @@ func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, as
 			kept[i] = &one
 			j.ended++
 		},
+	}
+	if j.opts.on != string(scenarios.Sim) && len(defects) == 0 {
+		r.Repeat = func(first conformance.Result, others float64) {
+			j.show.Note(fmt.Sprintf("%s is repeated: other processes used %.0f %% of the CPU time, and %v", first.Case.ID, 100*others, first.Err))
+		}
 	}
 	_, err = r.Run(ctx, cases)
 	var results []conform.Result
