@@ -64,7 +64,7 @@ Every run leaves a folder with conformance.json and report.html, which has the c
 // measurable are the providers of devices that can be measured.
 func measurable() (names []string) {
 	for _, n := range nics.Names() {
-		if protocols[n] == suites.RoCE {
+		if suites.ProtocolOf(n) == suites.RoCE {
 			names = append(names, n)
 		}
 	}
@@ -89,7 +89,7 @@ func (o *conformOptions) planMeasure() (*judgement, error) {
 		return nil, err
 	}
 	for _, s := range subjects {
-		if protocols[s.provider.Name] != suites.RoCE {
+		if suites.ProtocolOf(s.provider.Name) != suites.RoCE {
 			return nil, usagef("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", s.provider.Name, strings.Join(measurable(), ", "))
 		}
 	}

@@ -36,9 +36,6 @@ func (s *subject) claims() nics.Restrictions {
 	return s.profile.Restrictions
 }
 
-// protocols are what the devices of each provider talk.
-var protocols = map[string]suites.Protocol{"softroce": suites.RoCE, "softiwarp": suites.IWARP, "dgiwarp": suites.DatagramIWARP}
-
 // plan works out what is to be judged, or says what is wrong with how it was asked.
 func (o *conformOptions) plan() (*judgement, error) {
 	seed, err := parseSeed(o.seed, 1)
@@ -57,7 +54,7 @@ func (o *conformOptions) plan() (*judgement, error) {
 	}
 	j := &judgement{opts: o, seed: seed}
 	for _, s := range subjects {
-		for _, suite := range suites.Of(protocols[s.provider.Name]) {
+		for _, suite := range suites.Of(suites.ProtocolOf(s.provider.Name)) {
 			for _, c := range o.Select(suite) {
 				s.asked = append(s.asked, question{suite, c})
 			}
@@ -167,7 +164,7 @@ func checkDefects(p *nics.Provider, defects []string) error {
 func (o *conformOptions) unknown(subjects []*subject) error {
 	all := make([]*conformance.Suite, 0, 2*len(subjects))
 	for _, s := range subjects {
-		all = append(all, suites.Of(protocols[s.provider.Name])...)
+		all = append(all, suites.Of(suites.ProtocolOf(s.provider.Name))...)
 	}
 	for _, named := range []struct {
 		flag   string
@@ -206,7 +203,7 @@ func (o *conformOptions) nothing(subjects []*subject) error {
 	risky := o.Filter
 	risky.IncludeDangerous = true
 	for _, s := range subjects {
-		for _, suite := range suites.Of(protocols[s.provider.Name]) {
+		for _, suite := range suites.Of(suites.ProtocolOf(s.provider.Name)) {
 			if n := len(risky.Select(suite)); n > 0 {
 				return usagef("what is asked for can crash or wedge a real device: add --dangerous")
 			}

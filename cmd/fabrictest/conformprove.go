@@ -225,7 +225,7 @@ func (j *judgement) leftOut(s *subject) map[string][]string {
 	if j.opts.IncludeDangerous {
 		return left
 	}
-	for _, suite := range suites.Of(protocols[s.provider.Name]) {
+	for _, suite := range suites.Of(suites.ProtocolOf(s.provider.Name)) {
 		for i := range suite.Cases {
 			if c := &suite.Cases[i]; c.Dangerous() {
 				for _, m := range c.Defects {

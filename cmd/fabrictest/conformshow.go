@@ -106,7 +106,7 @@ func catalogue(w io.Writer, found []question) error {
 // devicesOf are those that a suite is for.
 func devicesOf(s *conformance.Suite) (names []string) {
 	for _, n := range nics.Names() {
-		if slices.ContainsFunc(suites.Of(protocols[n]), func(o *conformance.Suite) bool { return o.Name == s.Name }) {
+		if slices.ContainsFunc(suites.Of(suites.ProtocolOf(n)), func(o *conformance.Suite) bool { return o.Name == s.Name }) {
 			names = append(names, n)
 		}
 	}

@@ -26,7 +26,7 @@ func readDeviations(file, tier string, p *nics.Provider) (map[string]conformance
 		return nil, usagef("--deviations %s: %w", file, err)
 	}
 	var ids []string
-	for _, s := range suites.Of(protocols[p.Name]) {
+	for _, s := range suites.Of(suites.ProtocolOf(p.Name)) {
 		for i := range s.Cases {
 			ids = append(ids, s.Cases[i].ID)
 		}

@@ -93,7 +93,7 @@ func asked(t *testing.T, profile string) (ids []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, suite := range suites.Of(protocols[p.Provider]) {
+	for _, suite := range suites.Of(suites.ProtocolOf(p.Provider)) {
 		for i := range suite.Cases {
 			if id := suite.Cases[i].ID; id != longWinded {
 				ids = append(ids, id)

@@ -26,6 +26,11 @@ const (
 	DatagramIWARP Protocol = "dgiwarp"
 )
 
+// ProtocolOf returns the protocol of the devices of a provider.
+func ProtocolOf(provider string) Protocol {
+	return map[string]Protocol{"softroce": RoCE, "softiwarp": IWARP, "dgiwarp": DatagramIWARP}[provider]
+}
+
 // Of returns the suites that devices of a protocol are judged by.
 func Of(p Protocol) []*conformance.Suite {
 	switch p {

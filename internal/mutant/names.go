@@ -1,4 +1,7 @@
 package mutant
 
-// names has the names of the program's mutants. The overlay replaces this file.
-var names []string
+// The overlay replaces this file.
+var (
+	names     []string // of the program's mutants
+	functions [][]int  // that each mutant has variants of, by number
+)

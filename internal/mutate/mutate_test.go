@@ -81,11 +81,19 @@ func main() {
 }
 `
 
-// A build with three mutants behaves as the selected one.
-func TestOverlaySelectsMutants(t *testing.T) {
-	root := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
+// newModule makes a module with some files and package mutant.
+func newModule(t *testing.T, files map[string]string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for _, name := range []string{"mutant.go", "names.go"} {
+		text, err := os.ReadFile(filepath.Join("..", "mutant", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["internal/mutant/"+name] = string(text)
+	}
+	files["go.mod"] = "module " + module + "\n\ngo 1.24\n"
+	for name, text := range files {
 		file := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 			t.Fatal(err)
@@ -94,16 +102,12 @@ func TestOverlaySelectsMutants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"mutant.go", "names.go"} {
-		text, err := os.ReadFile(filepath.Join("..", "mutant", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		write("internal/mutant/"+name, string(text))
-	}
-	write("go.mod", "module "+module+"\n\ngo 1.24\n")
-	write("counter/counter.go", counter)
-	write("main.go", counterMain)
+	return root
+}
+
+// A build with three mutants behaves as the selected one.
+func TestOverlaySelectsMutants(t *testing.T) {
+	root := newModule(t, map[string]string{"counter/counter.go": counter, "main.go": counterMain})
 	mutants, err := Parse("counter.txt", counterMutants)
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +159,7 @@ func TestApplyErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := newVariants("a.go", source, map[string]string{})
+		v, err := newVariants("a.go", source, map[string]string{}, &numbering{functions: make([][]int, 3)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +171,7 @@ func TestApplyErrors(t *testing.T) {
 
 // Two mutants may add the same declaration, but not two of the same name.
 func TestAddedDeclarationsAreShared(t *testing.T) {
-	v, err := newVariants("a.go", "package a\n", map[string]string{})
+	v, err := newVariants("a.go", "package a\n", map[string]string{}, &numbering{functions: make([][]int, 3)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // module is the path of the module whose sources are mutated.
@@ -34,6 +33,7 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 		}
 	}
 	replace := map[string]string{}
+	numbers := &numbering{functions: make([][]int, len(mutants))}
 	added := map[string]map[string]string{} // the declarations that mutants add, by folder and name
 	write := func(name, text string) error {
 		to := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
@@ -48,7 +48,7 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 		if added[path.Dir(name)] == nil {
 			added[path.Dir(name)] = map[string]string{}
 		}
-		v, err := newVariants(name, string(text), added[path.Dir(name)])
+		v, err := newVariants(name, string(text), added[path.Dir(name)], numbers)
 		if err != nil {
 			return "", err
 		}
@@ -61,7 +61,7 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 			return "", err
 		}
 	}
-	if err := write("internal/mutant/names.go", fmt.Sprintf("package mutant\n\nvar names = []string{%s}\n", quoted(names))); err != nil {
+	if err := write("internal/mutant/names.go", fmt.Sprintf("package mutant\n\nvar names = %#v\n\nvar functions = %#v\n", names, numbers.functions)); err != nil {
 		return "", err
 	}
 	data, err := json.Marshal(map[string]any{"Replace": replace})
@@ -70,12 +70,4 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	}
 	file := filepath.Join(dir, "overlay.json")
 	return file, os.WriteFile(file, data, 0o666)
-}
-
-func quoted(names []string) string {
-	all := make([]string, 0, len(names))
-	for _, n := range names {
-		all = append(all, fmt.Sprintf("%q", n))
-	}
-	return strings.Join(all, ", ")
 }

@@ -16,14 +16,30 @@ type variants struct {
 	imports  []string            // added
 	added    []string            // declarations
 	inPkg    map[string]string   // the text of all declarations that mutants add to the package, by name
+	numbers  *numbering
 }
 
-func newVariants(name, text string, inPkg map[string]string) (*variants, error) {
+// numbering numbers the functions that have variants.
+type numbering struct {
+	count     int
+	functions [][]int // of each mutant
+}
+
+// add numbers a function and records its mutants.
+func (n *numbering) add(mutants []int) (number int) {
+	for _, m := range mutants {
+		n.functions[m-1] = append(n.functions[m-1], n.count)
+	}
+	n.count++
+	return n.count - 1
+}
+
+func newVariants(name, text string, inPkg map[string]string, numbers *numbering) (*variants, error) {
 	s, err := parse(name, text)
 	if err != nil {
 		return nil, err
 	}
-	return &variants{source: s, decls: s.decls(), dispatch: map[string][]int{}, fields: map[string][]string{}, inPkg: inPkg}, nil
+	return &variants{source: s, decls: s.decls(), dispatch: map[string][]int{}, fields: map[string][]string{}, inPkg: inPkg, numbers: numbers}, nil
 }
 
 // add applies the mutant with a number, and keeps what differs.
@@ -155,7 +171,7 @@ func (v *variants) render() string {
 				all = append(all, insertion{v.offset(p.Pos()), v.offset(p.End()), fmt.Sprintf("_p%d", i)})
 			}
 		}
-		all = append(all, insertion{v.offset(d.Body.Lbrace) + 1, v.offset(d.Body.Lbrace) + 1, calls(d, v.dispatch[name])})
+		all = append(all, insertion{v.offset(d.Body.Lbrace) + 1, v.offset(d.Body.Lbrace) + 1, calls(d, v.numbers.add(v.dispatch[name]), v.dispatch[name])})
 	}
 	for _, name := range sortedKeys(v.fields) {
 		end := v.offset(v.decls[name].(*ast.TypeSpec).Type.(*ast.StructType).Fields.Closing)
@@ -169,7 +185,7 @@ func (v *variants) render() string {
 		text = text[:i.at] + i.text + text[i.end:]
 	}
 	if len(v.dispatch) == 0 {
-		text += "\nvar _ = mutant.Is\n"
+		text += "\nvar _ = mutant.Enter\n"
 	}
 	return text + "\n" + strings.Join(v.added, "\n\n") + "\n"
 }
@@ -183,7 +199,7 @@ func params(d *ast.FuncDecl) (all []*ast.Ident) {
 }
 
 // calls is the beginning of a function that calls the variant of the selected mutant.
-func calls(d *ast.FuncDecl, numbers []int) string {
+func calls(d *ast.FuncDecl, function int, mutants []int) string {
 	var args []string
 	for i, p := range params(d) {
 		if p.Name == "_" {
@@ -202,15 +218,16 @@ func calls(d *ast.FuncDecl, numbers []int) string {
 		receiver = d.Recv.List[0].Names[0].Name + "."
 	}
 	var b strings.Builder
-	for _, n := range numbers {
+	fmt.Fprintf(&b, "\nswitch mutant.Enter(%d) {", function)
+	for _, n := range mutants {
 		call := fmt.Sprintf("%s%s(%s)", receiver, variantName(d, n), strings.Join(args, ", "))
 		if d.Type.Results != nil {
-			fmt.Fprintf(&b, "\nif mutant.Is(%d) {\nreturn %s\n}", n, call)
+			fmt.Fprintf(&b, "\ncase %d:\nreturn %s", n, call)
 		} else {
-			fmt.Fprintf(&b, "\nif mutant.Is(%d) {\n%s\nreturn\n}", n, call)
+			fmt.Fprintf(&b, "\ncase %d:\n%s\nreturn", n, call)
 		}
 	}
-	return b.String() + "\n"
+	return b.String() + "\n}\n"
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -1,0 +1,141 @@
+// Command mutationtest changes packages mechanically, in one place at a time, and lists
+// the changes that no conformance case notices.
+//
+// A change (a mutant) negates a condition, moves a comparison or a constant by one, drops
+// a statement or swaps operands; see [mutate.Generate]. All mutants are in one build of
+// this program. Worker processes select one at a time and run the cases that call the
+// changed function on the emulated devices, in simulation, until a case does not pass.
+//
+//	go run ./cmd/mutationtest ./emu/softroce/cm
+//	go run ./cmd/mutationtest -n 300 -seed 7 -tests ./emu/softroce/engine
+//
+// With -tests, the tests of the package run with each mutant that the cases did not
+// notice.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/mutate"
+)
+
+type options struct {
+	n       int
+	seed    uint64
+	workers int
+	tests   bool
+	min     float64
+	// Internal: what a worker process does.
+	baseline, worker string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.n, "n", 0, "the `number` of mutants, drawn at random; 0 for all")
+	flag.Uint64Var(&o.seed, "seed", 1, "the `seed` of the draw")
+	flag.IntVar(&o.workers, "workers", 2, "the `number` of worker processes")
+	flag.BoolVar(&o.tests, "tests", false, "run the package's tests with mutants that no case notices")
+	flag.Float64Var(&o.min, "min", 0, "exit with 1 if the cases notice less than this `share` of the mutants")
+	flag.StringVar(&o.baseline, "write-baseline", "", "internal")
+	flag.StringVar(&o.worker, "worker", "", "internal")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "Usage: mutationtest [flags] PACKAGE...\n\nCount the mechanical changes of packages that conformance cases notice.")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if err := o.run(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "mutationtest:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) run(packages []string) error {
+	switch {
+	case o.baseline != "":
+		f, err := os.Create(o.baseline)
+		if err != nil {
+			return err
+		}
+		return errors.Join(writeBaseline(f), f.Close())
+	case o.worker != "":
+		return worker(o.worker, os.Stdin, os.Stdout)
+	case len(packages) == 0:
+		return errors.New("name packages, for example ./emu/softroce/cm")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	dir, err := os.MkdirTemp("", "mutationtest-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	return o.judgeAll(ctx, dir, packages)
+}
+
+// judgeAll builds and judges the mutants of packages, and prints the outcome.
+func (o *options) judgeAll(ctx context.Context, dir string, packages []string) error {
+	root, files, err := sourceFiles(ctx, packages)
+	if err != nil {
+		return err
+	}
+	all, err := mutate.Generate(root, files)
+	if err != nil {
+		return err
+	}
+	generated := len(all)
+	if o.n > 0 && o.n < len(all) {
+		rand.New(rand.NewPCG(o.seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:o.n]
+	}
+	fmt.Fprintf(os.Stderr, "%d mutants in %d files; %d are built\n", generated, len(files), len(all))
+	program, valid, err := mutate.BuildValid(ctx, dir, "cmd/mutationtest", all)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%d do not compile; running all cases without mutants\n", len(all)-len(valid))
+	p := pool{program: program, baseline: filepath.Join(dir, "baseline.json"), dir: dir}
+	if out, err := exec.CommandContext(ctx, program, "-write-baseline", p.baseline).CombinedOutput(); err != nil {
+		return fmt.Errorf("run all cases without mutants: %w\n%s", err, out)
+	}
+	results, err := p.judge(ctx, valid, o.workers)
+	if err != nil {
+		return err
+	}
+	if o.tests {
+		if err := runTests(ctx, root, dir, valid, results, o.workers); err != nil {
+			return err
+		}
+	}
+	return report(os.Stdout, valid, results, o.min)
+}
+
+// sourceFiles returns the Go files of packages, relative to the root of the module.
+func sourceFiles(ctx context.Context, packages []string) (root string, files []string, err error) {
+	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-f", `{{.Module.Dir}}{{range .GoFiles}} {{$.Dir}}/{{.}}{{end}}`}, packages...)...).Output()
+	if err != nil {
+		return "", nil, fmt.Errorf("go list: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		root = words[0]
+		for _, f := range words[1:] {
+			name, err := filepath.Rel(root, f)
+			if err != nil {
+				return "", nil, err
+			}
+			files = append(files, filepath.ToSlash(name))
+		}
+	}
+	slices.Sort(files)
+	return root, files, nil
+}

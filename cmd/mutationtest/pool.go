@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"sync"
+
+	"github.com/fabrictest/fabrictest/internal/mutant"
+	"github.com/fabrictest/fabrictest/internal/mutate"
+)
+
+// pool judges mutants in worker processes.
+type pool struct {
+	program, baseline, dir string
+}
+
+// judge judges all mutants and returns the results in their order.
+func (p *pool) judge(ctx context.Context, all []mutate.Mutant, workers int) ([]result, error) {
+	results := make([]result, len(all))
+	err := parallel(len(all), workers, "judged", func(next func() (int, bool)) error {
+		for {
+			more, err := p.work(ctx, all, results, next)
+			if err != nil || !more {
+				return err
+			}
+		}
+	})
+	return results, err
+}
+
+// work runs one worker process until there are no more mutants, or until it ends because
+// of one. It reports whether another worker has to go on.
+func (p *pool) work(ctx context.Context, all []mutate.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
+	cmd := exec.CommandContext(ctx, p.program, "-worker", p.baseline)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return false, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return false, err
+	}
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+	defer func() {
+		in.Close()
+		_ = cmd.Wait() // it may have crashed
+	}()
+	dec := json.NewDecoder(out)
+	for {
+		i, ok := next()
+		if !ok {
+			return false, ctx.Err()
+		}
+		_, _ = fmt.Fprintln(in, all[i].Name)
+		switch err := dec.Decode(&results[i]); {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case errors.Is(err, io.EOF):
+			results[i] = result{Mutant: all[i].Name, Reached: 1, KilledBy: "(any)", How: "crash"}
+			return true, nil
+		case err != nil:
+			return false, err
+		case results[i].How == endlessLoop || results[i].How == outOfMemory:
+			return true, nil
+		}
+	}
+}
+
+// parallel runs some workers, which take the numbers from 0 to n-1 by a function, and
+// shows progress.
+func parallel(n, workers int, what string, work func(next func() (int, bool)) error) error {
+	var mu sync.Mutex
+	taken := 0
+	next := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if taken == n {
+			return 0, false
+		}
+		taken++
+		if taken%50 == 0 || taken == n {
+			fmt.Fprintf(os.Stderr, "%d of %d %s\n", taken, n, what)
+		}
+		return taken - 1, true
+	}
+	errs := make([]error, workers)
+	var group sync.WaitGroup
+	for i := range workers {
+		group.Go(func() { errs[i] = work(next) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// runTests runs the tests of the packages with the mutants that no case noticed.
+func runTests(ctx context.Context, root, dir string, all []mutate.Mutant, results []result, workers int) error {
+	var left []int
+	var survivors []mutate.Mutant
+	for i := range all {
+		if results[i].KilledBy == "" {
+			left, survivors = append(left, i), append(survivors, all[i])
+		}
+	}
+	overlay, err := mutate.Overlay(root, dir, survivors)
+	if err != nil {
+		return err
+	}
+	programs := map[string]string{} // by folder
+	for i := range survivors {
+		folder := path.Dir(survivors[i].Hunks[0].File)
+		if programs[folder] != "" {
+			continue
+		}
+		programs[folder] = filepath.Join(dir, fmt.Sprintf("%d.test", len(programs)))
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", programs[folder], "./"+folder)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build tests with mutants: %w\n%s", err, out)
+		}
+	}
+	return parallel(len(left), workers, "tested", func(next func() (int, bool)) error {
+		for k, ok := next(); ok && ctx.Err() == nil; k, ok = next() {
+			folder := path.Dir(survivors[k].Hunks[0].File)
+			cmd := exec.CommandContext(ctx, programs[folder], "-test.failfast", "-test.timeout=10m")
+			cmd.Dir = filepath.Join(root, folder)
+			cmd.Env = append(os.Environ(), mutant.Variable+"="+survivors[k].Name)
+			if cmd.Run() != nil {
+				results[left[k]].KilledBy, results[left[k]].How = "tests", byTests
+			}
+		}
+		return ctx.Err()
+	})
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/mutant"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/nics"
+)
+
+// trial is a case on a device without mutants.
+type trial struct {
+	Device, Case string
+	Took         time.Duration // CPU time
+	Functions    []int         // with variants, that were called
+
+	lab   conformance.Lab
+	c     *conformance.Case
+	kills int
+}
+
+// trials returns all cases on all emulated devices.
+func trials() (all []*trial) {
+	for _, name := range nics.Names() {
+		p, err := nics.Find(name)
+		if err != nil {
+			panic(err) // it is in the list
+		}
+		lab := bench.InSimulation(p, bench.SimOptions{})
+		for _, s := range suites.Of(suites.ProtocolOf(name)) {
+			for i := range s.Cases {
+				all = append(all, &trial{Device: name, Case: s.Cases[i].ID, lab: lab, c: &s.Cases[i]})
+			}
+		}
+	}
+	return all
+}
+
+func (t *trial) verdict() conformance.Verdict {
+	return conformance.Judge(context.Background(), t.lab, t.c, conformance.Options{Seed: 1}).Verdict
+}
+
+// writeBaseline runs every case without mutants, and writes those that pass.
+func writeBaseline(w io.Writer) error {
+	var passed []*trial
+	for _, t := range trials() {
+		begun := cpuTime()
+		var v conformance.Verdict
+		t.Functions = mutant.Trace(func() { v = t.verdict() })
+		t.Took = cpuTime() - begun
+		if v == conformance.VerdictPass && len(t.Functions) > 0 {
+			passed = append(passed, t)
+		}
+	}
+	return json.NewEncoder(w).Encode(passed)
+}
+
+// result is what became of a mutant.
+type result struct {
+	Mutant string
+	// Reached is the number of cases that call a function which the mutant changes.
+	Reached int
+	// KilledBy is the case that noticed the mutant; empty if none did.
+	KilledBy string
+	How      string // verdict of the case, or why the worker ended
+}
+
+// worker judges the mutants that it reads from in, one name on a line.
+func worker(baseline string, in io.Reader, out io.Writer) error {
+	text, err := os.ReadFile(baseline)
+	if err != nil {
+		return err
+	}
+	var passed []*trial
+	if err := json.Unmarshal(text, &passed); err != nil {
+		return err
+	}
+	byID := map[string]*trial{}
+	for _, t := range trials() {
+		byID[t.Device+" "+t.Case] = t
+	}
+	for _, t := range passed {
+		t.lab, t.c = byID[t.Device+" "+t.Case].lab, byID[t.Device+" "+t.Case].c
+	}
+	w := watch{out: json.NewEncoder(out)}
+	go w.run()
+	names := mutant.Names()
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		i := slices.Index(names, lines.Text())
+		if i < 0 {
+			return fmt.Errorf("no mutant %q", lines.Text())
+		}
+		if err := w.out.Encode(w.judge(names[i], mutant.Functions()[i], passed)); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// judge runs the cases that call functions of a mutant, until one notices it.
+func (w *watch) judge(name string, functions []int, passed []*trial) result {
+	var reaching []*trial
+	for _, t := range passed {
+		if slices.ContainsFunc(functions, func(f int) bool { return slices.Contains(t.Functions, f) }) {
+			reaching = append(reaching, t)
+		}
+	}
+	// Cases that noticed many mutants first, then short ones.
+	slices.SortStableFunc(reaching, func(a, b *trial) int {
+		return cmp.Or(cmp.Compare(b.kills, a.kills), cmp.Compare(a.Took, b.Took))
+	})
+	r := result{Mutant: name, Reached: len(reaching)}
+	for _, t := range reaching {
+		w.begin(&r, t)
+		mutant.Select(name)
+		v := t.verdict()
+		mutant.Select("")
+		w.end()
+		if v != conformance.VerdictPass {
+			t.kills++
+			r.KilledBy, r.How = t.Case, string(v)
+			break
+		}
+	}
+	return r
+}
+
+// watch ends a worker whose mutant loops or allocates without end. Such a mutant is
+// noticed.
+type watch struct {
+	out     *json.Encoder
+	current atomic.Pointer[attempt]
+}
+
+type attempt struct {
+	result
+	begun, limit time.Duration // CPU time
+}
+
+const (
+	minCaseTime = 10 * time.Second // CPU time
+	maxHeap     = 3 << 30
+)
+
+func (w *watch) begin(r *result, t *trial) {
+	a := &attempt{result: *r, begun: cpuTime(), limit: minCaseTime + 20*t.Took}
+	a.KilledBy = t.Case
+	w.current.Store(a)
+}
+
+func (w *watch) end() { w.current.Store(nil) }
+
+func (w *watch) run() {
+	for range time.Tick(250 * time.Millisecond) {
+		a := w.current.Load()
+		if a == nil {
+			continue
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		switch {
+		case cpuTime()-a.begun > a.limit:
+			a.How = endlessLoop
+		case m.HeapAlloc > maxHeap:
+			a.How = outOfMemory
+		default:
+			continue
+		}
+		_ = w.out.Encode(a.result)
+		os.Exit(0)
+	}
+}
+
+// cpuTime returns the CPU time of this process.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
