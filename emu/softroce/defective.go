@@ -18,7 +18,7 @@ func (f defectiveNIC) QPs() (all []rocewire.QP) {
 		own, peer := q.Ends()
 		all = append(all, rocewire.QP{
 			Num: q.Num(), Service: q.Transport(), State: q.State(), Own: own, Peer: peer, PeerQPN: uint32(a.DestQPN),
-			MTU: a.PathMTU.Bytes(), Access: a.Access, Expected: q.Expected(),
+			MTU: a.PathMTU.Bytes(), TClass: a.AH.GRH.TrafficClass, Access: a.Access, Expected: q.Expected(),
 			Armed: a.PathMigState == verbs.MigArmed, Ready: q.HasReceive(),
 		})
 	}

@@ -13,7 +13,6 @@ func TestRandomPairFindsDefects(t *testing.T) {
 	for name, defects := range map[string][2]Defects{
 		"ack completes read":      both(Defects{AckCompletesRead: true}),
 		"stale ack breaks read":   both(Defects{StaleAckBreaksRead: true}),
-		"flush with a wrong ICRC": {{FlushICRCDoubled: true}, {}},
 		"more reads than granted": {{RdAtomicRoundsUp: true}, {}},
 		"no limit on reads":       {{RdAtomicRoundsUp: true}, {NoRdAtomicLimit: true}},
 	} {

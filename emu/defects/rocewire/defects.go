@@ -71,6 +71,19 @@ type Defects struct {
 	UDWaitsForReceive bool `imitates:"ud/7, srq/4" does:"datagrams without a receive wait for one"`
 	GSIQKeyZero       bool `imitates:"ud/4" does:"MADs are sent with Q_Key 0"`
 
+	// Defects of Linux's soft-RoCE.
+	MigReqZero        bool `imitates:"R9" does:"MigReq is always 0"`
+	NoCongestion      bool `imitates:"R16" does:"CNPs are neither sent nor heeded"`
+	FetchAddLeaks     bool `imitates:"R34" does:"FETCH_ADD sends stale bytes in its unused field"`
+	FlushICRCDoubled  bool `imitates:"R35" does:"FLUSH counts its headers twice in the ICRC"`
+	ECNFromTClass     bool `imitates:"R44" does:"the ECN bits of connections come from the traffic class"`
+	GSIAckReq         bool `imitates:"R45" does:"CM datagrams carry AckReq"`
+	ReservedOpSilent  bool `imitates:"R47" does:"reserved opcodes are dropped without NAK"`
+	RaggedAccepted    bool `imitates:"rxe" does:"a payload of no multiple of four bytes is accepted without pad"`
+	FixedHopLimit     bool `imitates:"rxe" does:"the hop limit is always 64"`
+	NoCreditReporting bool `imitates:"rxe" does:"credits are never advertised"`
+	NoCreditHeeding   bool `imitates:"rxe" does:"received credits are ignored"`
+
 	// Migration and congestion.
 	MigrationIgnored bool `imitates:"mig/1, rxe" does:"MigReq does not move a QP that is armed"`
 	NAKLate          bool `imitates:"rc/psn/5, E810" does:"a sequence NAK is sent 10 ms late"`

@@ -44,6 +44,7 @@ type QP struct {
 	Peer     netip.Addr
 	PeerQPN  uint32
 	MTU      int
+	TClass   uint8 // of the path
 	Access   verbs.Access
 	Expected wire.PSN // of the next request
 	Armed    bool     // for migration
@@ -104,9 +105,14 @@ func (e *Edge) plan() {
 		{q.UDPChecksumRequired, &e.checks, checksummed},
 		{q.DFUnchecked, &e.checks, withDF},
 		{q.ICRCUnchecked, &e.checks, lenient},
+		{q.FlushICRCDoubled, &e.checks, checkDoubledICRC},
 		{q.ICRCCheckUnmasked, &e.checks, unchanged},
 
 		{q.IPUnchecked, &e.in, addressed},
+		{q.NoCongestion, &e.in, ignoreCongestion},
+		{q.ReservedOpSilent, &e.in, dropReserved},
+		{q.RaggedAccepted, &e.in, padRagged},
+		{q.NoCreditHeeding, &e.in, removeCredits},
 		{q.QPNLoose, &e.in, toSomeQP},
 		{q.BTHUnchecked, &e.in, asExpected},
 		{q.ResponseTVerUnchecked, &e.in, versionOfAnswers},
@@ -158,6 +164,13 @@ func (e *Edge) plan() {
 		{q.CNPReservedUsed, &e.out, fillCNP},
 		{q.EarlyAckCounts, &e.out, ackEarly},
 		{q.AnswersNoDSCP, &e.out, noDSCP},
+		{q.NoCongestion, &e.out, clearECT},
+		{q.ECNFromTClass, &e.out, copyECN},
+		{q.FixedHopLimit, &e.out, fixHopLimit},
+		{q.MigReqZero, &e.out, clearMigReq},
+		{q.GSIAckReq, &e.out, requestMADAck},
+		{q.NoCreditReporting, &e.out, removeCredits},
+		{q.FetchAddLeaks, &e.out, leakCompare},
 		{q.PrimaryAddressUsed, &e.out, fromFirst},
 		{q.SourcePortPerPacket, &e.out, nextPort},
 		{q.AETHInMiddle, &e.out, aethInMiddle},
@@ -257,6 +270,9 @@ func (e *Edge) send(now mono.Time, d *link.Datagram) {
 func (e *Edge) finish(p *packet) {
 	if p.changed {
 		e.seal(p)
+	}
+	if e.q.FlushICRCDoubled {
+		e.doubleICRC(p)
 	}
 	if p.trailer > 0 {
 		p.Payload = append(p.Payload, make([]byte, p.trailer)...)

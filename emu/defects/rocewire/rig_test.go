@@ -195,7 +195,7 @@ type defectCase struct {
 
 func TestDefectsAreAsDocumented(t *testing.T) {
 	defectCases := map[string]defectCase{}
-	for _, part := range []map[string]defectCase{headerDefects, ackDefects, answerDefects, requestDefects} {
+	for _, part := range []map[string]defectCase{headerDefects, ackDefects, answerDefects, requestDefects, rxeDefects} {
 		maps.Copy(defectCases, part)
 	}
 	for _, info := range AllDefects() {

@@ -56,7 +56,7 @@ func (q *QP) answerAck(d *link.Datagram) {
 // are posted; a shared queue has no number to tell. It counts from the last
 // message completed, so the receive of the message under way is one of them.
 func (q *QP) creditSyndrome() wire.Syndrome {
-	if q.srq != nil || q.typ == verbs.QPTypeXRCRecv || q.nic.q.NoCreditReporting {
+	if q.srq != nil || q.typ == verbs.QPTypeXRCRecv {
 		return wire.Ack(wire.CreditUnlimited)
 	}
 	credits := q.rq.Count()

@@ -17,9 +17,6 @@ func (q *QP) congested(now mono.Time, own *dcqcn.Notifier) bool {
 	return own.OnMark(now, q.nic.cfg.CNPInterval)
 }
 
-// unheeded reports whether a datagram has no congestion mark that matters.
-func (n *NIC) unheeded(d *link.Datagram) bool { return d.ECNBits() != link.CE || n.q.NoCongestion }
-
 // flow is what CNPs are paced by where that is not one of our QPs: a QP that
 // sends datagrams to whichever of them, or a pair of addresses.
 type flow struct {
@@ -42,7 +39,7 @@ func (n *NIC) notifierFor(f flow) *dcqcn.Notifier {
 
 // noteCongestion schedules a CNP to the peer of a connected QP.
 func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
-	if !q.nic.unheeded(d) && q.congested(now, &q.notifier) {
+	if d.ECNBits() == link.CE && q.congested(now, &q.notifier) {
 		q.oweCNP(pkey)
 	}
 }
@@ -51,7 +48,7 @@ func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
 // many, and the marks of one must not leave another unwarned. Nobody is warned
 // of what he sends to a group: its members would all say the same.
 func (q *QP) noteDatagram(now mono.Time, d *link.Datagram, p *wire.Packet) {
-	if q.nic.unheeded(d) || d.Dst.Addr().IsMulticast() {
+	if d.ECNBits() != link.CE || d.Dst.Addr().IsMulticast() {
 		return
 	}
 	sender := flow{peer: d.Src.Addr(), own: d.Dst.Addr(), qpn: p.DETH.SrcQP}
@@ -110,8 +107,6 @@ func (n *NIC) takeCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
 	switch {
 	case q == nil || d.Dst.Addr().IsMulticast():
 		n.Count.DropQPN++
-	case n.q.NoCongestion:
-		n.Count.DropOpcode++
 	case len(p.Payload) != wire.CNPPayloadLen:
 		n.Count.DropLength++
 	case q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr:

@@ -19,12 +19,9 @@ type Defects struct {
 	SubReadContinues   bool `imitates:"R40" does:"a retried part of a READ is answered MIDDLE, LAST, and earlier parts are then lost"`
 	NoLengthChecks     bool `imitates:"R43" does:"wrong lengths of packets of SENDs are accepted"`
 	DupReadWaits       bool `imitates:"R46" does:"an earlier duplicate READ waits behind a later one's answer"`
-	ReservedOpSilent   bool `imitates:"R47" does:"reserved opcodes are dropped without NAK"`
-	RaggedAccepted     bool `imitates:"rxe" does:"a payload of no multiple of four bytes is accepted without pad"`
 	GRHFlagOnConnected bool `imitates:"rxe" does:"receive completions of connections claim a header area"`
 	RecvErrorIsQPOp    bool `imitates:"rc/send/2, rxe" does:"a receive with a bad key completes as an operation error"`
 
-	MigReqZero         bool `imitates:"R9" does:"MigReq is always 0"`
 	StaleAckBreaksRead bool `imitates:"R17" does:"an old ACK among READ responses completes the READ with a hole"`
 	AckCompletesRead   bool `imitates:"R18" does:"a plain ACK completes a READ"`
 	BadRespSucceeds    bool `imitates:"R19" does:"malformed responses complete the work request with success"`
@@ -35,7 +32,6 @@ type Defects struct {
 	RdAtomicRoundsUp   bool `imitates:"R27" does:"max_rd_atomic is rounded up to a power of two"`
 	IgnoreSecondNAK    bool `imitates:"R30" does:"a second NAK in one window is ignored"`
 	GhostAckCompletes  bool `imitates:"R31" does:"a response with a PSN never sent completes what is outstanding"`
-	FetchAddLeaks      bool `imitates:"R34" does:"FETCH_ADD sends stale bytes in its unused field"`
 	RNRTimerTypo       bool `imitates:"R42" does:"RNR timer code 25 is 61.41 ms"`
 	JiffyTimers        bool `imitates:"R42" does:"all timers are multiples of 4 ms"`
 
@@ -54,15 +50,7 @@ type Defects struct {
 	PrivilegedQKey bool `imitates:"R36" does:"a Q_Key with the high bit set is sent as posted"`
 	UCLosesNext    bool `imitates:"R39" does:"the first good UC message after a damaged one is lost too"`
 	UDLongKillsQP  bool `imitates:"R43" does:"a datagram longer than the receive buffer brings the QP down"`
-	GSIAckReq      bool `imitates:"R45" does:"CM datagrams carry AckReq"`
 	UCErrorIsFatal bool `imitates:"uc/9, rxe" does:"a local error takes a UC QP to ERR"`
-
-	NoCongestion      bool `imitates:"R16" does:"CNPs are neither sent nor heeded"`
-	FlushICRCDoubled  bool `imitates:"R35" does:"FLUSH counts its headers twice in the ICRC"`
-	ECNFromTClass     bool `imitates:"R44" does:"the ECN bits come from the traffic class"`
-	FixedHopLimit     bool `imitates:"rxe" does:"the hop limit is always 64"`
-	NoCreditReporting bool `imitates:"rxe" does:"credits are never advertised"`
-	NoCreditHeeding   bool `imitates:"rxe" does:"received credits are ignored"`
 
 	// Queues switches off checks of completion and receive queues.
 	Queues nic.Defects

@@ -98,7 +98,7 @@ func (n *NIC) buildMAD(d *link.Datagram, m *MAD) {
 	p := &n.scratch
 	p.BTH = wire.BTH{
 		Opcode: wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly), PKey: m.PKey, DestQP: gsiQPN,
-		AckReq: n.q.GSIAckReq, PSN: n.madPSN,
+		PSN: n.madPSN,
 	}
 	p.DETH = wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}
 	pa := n.plainPath(m.Local, m.Remote)

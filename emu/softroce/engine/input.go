@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -51,9 +50,6 @@ func (n *NIC) intact(d *link.Datagram) bool {
 		n.rxSrc, n.rxDst = d.Src, d.Dst
 		n.rx = wire.NewICRC(d.Src, d.Dst)
 	}
-	if n.q.FlushICRCDoubled && isFlush(d.Payload) {
-		return doubledICRC(&n.rx, uint16(d.IPID), d.Payload) == binary.LittleEndian.Uint32(d.Payload[len(d.Payload)-wire.ICRCLen:])
-	}
 	if d.IPID < link.IPIDUnknown || d.Src.Addr().Is6() {
 		return n.rx.Check(uint16(d.IPID), d.Payload)
 	}
@@ -82,7 +78,7 @@ func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
 		n.Count.DropVersion++
 		return
 	}
-	if len(d.Payload)&3 != 0 && !n.q.RaggedAccepted {
+	if len(d.Payload)&3 != 0 {
 		n.Count.DropPad++
 		return
 	}

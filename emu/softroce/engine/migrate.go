@@ -11,7 +11,7 @@ import (
 // peer says that it is ready as well, by MigReq 0.
 
 func (q *QP) migReq() bool {
-	return q.attr.PathMigState == verbs.MigMigrated && !q.nic.q.MigReqZero
+	return q.attr.PathMigState == verbs.MigMigrated
 }
 
 // checkMigState holds a consumer's wish against the state machine: it may ask

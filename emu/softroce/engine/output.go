@@ -155,7 +155,4 @@ func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 		return
 	}
 	icrc.Seal(0, d.Payload)
-	if n.q.FlushICRCDoubled && isFlush(d.Payload) {
-		putICRC(d.Payload, doubledICRC(icrc, 0, d.Payload))
-	}
 }

@@ -37,27 +37,17 @@ func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error
 	}
 	p := path{
 		src: netip.AddrPortFrom(src, port), dst: netip.AddrPortFrom(dst, wire.Port),
-		tclass: n.tclass(av.GRH.TrafficClass), hopLimit: av.GRH.HopLimit, flowLabel: av.GRH.FlowLabel,
+		tclass: tclass(av.GRH.TrafficClass), hopLimit: av.GRH.HopLimit, flowLabel: av.GRH.FlowLabel,
 	}
-	if p.hopLimit == 0 || n.q.FixedHopLimit {
+	if p.hopLimit == 0 {
 		p.hopLimit = defaultHopLimit
 	}
 	p.icrc = wire.NewICRC(p.src, p.dst)
 	return p, nil
 }
 
-// tclass keeps the DSCP of a traffic class. The ECN bits are the transport's:
-// ECT(0) where congestion is managed, zero where it is not.
-func (n *NIC) tclass(tc uint8) uint8 {
-	switch {
-	case n.q.ECNFromTClass:
-		return tc
-	case n.q.NoCongestion:
-		return tc &^ link.ECN
-	default:
-		return tc&^link.ECN | link.ECT0
-	}
-}
+// tclass keeps the DSCP of a traffic class. The ECN bits are the transport's: ECT(0).
+func tclass(tc uint8) uint8 { return tc&^link.ECN | link.ECT0 }
 
 // sourcePort spreads flows over UDP source ports the way Linux does, so that a
 // capture of ours and one of a kernel's look alike.

@@ -38,32 +38,21 @@ func (p *peer) converse(f func(d *link.Datagram)) {
 // pkt/ip/3, pkt/ip/4, pkt/ip/8: every packet, answers included, carries DSCP
 // and hop limit of the address vector; the ECN bits are the transport's own.
 func TestRCPacketsCarryTrafficClassAndHopLimitOfTheAddressVector(t *testing.T) {
-	for _, managed := range []bool{true, false} {
-		ecn := uint8(link.ECT0)
-		if !managed {
-			ecn = link.NotECT
-		}
-		s := setup{
-			nic: func(c *Config) { c.Defects.NoCongestion = !managed },
-			attr: func(a *verbs.QPAttr) {
-				a.AH.GRH.TrafficClass, a.AH.GRH.HopLimit, a.AH.GRH.FlowLabel = 0x6b, 7, 0x12345
-			},
-		}
-		t.Run(fmt.Sprint("managed=", managed), func(t *testing.T) {
-			each(t, s, func(p *peer) {
-				seen := 0
-				p.converse(func(d *link.Datagram) {
-					seen++
-					if d.TClass != 0x68|ecn || d.HopLimit != 7 || d.FlowLabel != 0x12345 || d.Src.Port() != 0xe341 {
-						p.Errorf("%x: traffic class %#x, hop limit %d, flow label %#x, port %#x", d.Payload[0], d.TClass, d.HopLimit, d.FlowLabel, d.Src.Port())
-					}
-				})
-				if seen != 11 {
-					p.Errorf("saw %d packets", seen)
-				}
-			})
+	s := setup{attr: func(a *verbs.QPAttr) {
+		a.AH.GRH.TrafficClass, a.AH.GRH.HopLimit, a.AH.GRH.FlowLabel = 0x6b, 7, 0x12345
+	}}
+	each(t, s, func(p *peer) {
+		seen := 0
+		p.converse(func(d *link.Datagram) {
+			seen++
+			if d.TClass != 0x68|link.ECT0 || d.HopLimit != 7 || d.FlowLabel != 0x12345 || d.Src.Port() != 0xe341 {
+				p.Errorf("%x: traffic class %#x, hop limit %d, flow label %#x, port %#x", d.Payload[0], d.TClass, d.HopLimit, d.FlowLabel, d.Src.Port())
+			}
 		})
-	}
+		if seen != 11 {
+			p.Errorf("saw %d packets", seen)
+		}
+	})
 }
 
 // pkt/ip/9, pkt/addr/3: the GID of the address vector is the source of what is

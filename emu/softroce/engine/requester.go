@@ -129,7 +129,7 @@ func (q *QP) beyondCredits(w *sendWQE) bool {
 	if w.state == wqePosted {
 		ssn = q.req.ssn.Next()
 	}
-	return q.req.limited && !q.nic.q.NoCreditHeeding && ssn.Sub(q.req.lsn) > 0
+	return q.req.limited && ssn.Sub(q.req.lsn) > 0
 }
 
 // assign gives a request its PSNs.
@@ -334,9 +334,6 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	case verbs.OpAtomicFetchAdd:
 		op = wire.OpFetchAdd
 		atomic.SwapAdd = w.Atomic.CompareAdd
-		if q.nic.q.FetchAddLeaks {
-			atomic.Compare = 0x00000005b87807f7
-		}
 	case verbs.OpAtomicWrite:
 		op, n = wire.OpAtomicWrite, 8
 	default:

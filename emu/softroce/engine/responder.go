@@ -102,10 +102,6 @@ func (q *QP) takeRequest(p *wire.Packet, known bool) {
 		return
 	}
 	r.seqNAKed = false
-	if !known && q.nic.q.ReservedOpSilent {
-		q.nic.Count.DropOpcode++
-		return
-	}
 	v := refusedInvalid
 	if known {
 		v = q.execute(p)
