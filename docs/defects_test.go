@@ -39,8 +39,6 @@ func TestDefectsAreListed(t *testing.T) {
 		mutantTable("Mutants of soft-iWARP", "softiwarp") +
 		"\n## Datagram-iWARP\n" +
 		defectTables(t, "emu/defects/dgwire", "Defects", "`defects/dgwire.Defects`", "") +
-		defectTables(t, "emu/dgiwarp/engine", "Defects", "`dgiwarp/engine.Defects`", "") +
-		defectTables(t, "emu/dgiwarp/rd", "Defects", "`dgiwarp/engine.Defects.Flows`", "Flows: ") +
 		mutantTable("Mutants of datagram-iWARP", "dgiwarp") +
 		"\n## What all of them share\n" +
 		defectTables(t, "emu/defects/verbcalls", "Defects", "`defective.Defects`", "Verbs: ") +
@@ -119,14 +117,20 @@ func TestIWARPDefectsNameWhatTheyBreak(t *testing.T) {
 func TestDatagramDefectsNameWhatTheyBreak(t *testing.T) {
 	spec := read(t, "docs/spec/datagram-iwarp.md")
 	defects := 0
-	for _, dir := range []string{"emu/defects/dgwire", "emu/dgiwarp/engine", "emu/dgiwarp/rd"} {
-		for _, f := range structFields(t, dir, "Defects") {
-			defects++
-			for _, id := range strings.Split(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("imitates"), ", ") {
-				if !strings.Contains(spec, "| `"+id+"` |") {
-					t.Errorf("%s: %s breaks %q, which is no requirement", dir, f.Names[0].Name, id)
-				}
+	check := func(defect, imitates string) {
+		defects++
+		for _, id := range strings.Split(imitates, ", ") {
+			if !strings.Contains(spec, "| `"+id+"` |") {
+				t.Errorf("%s breaks %q, which is no requirement", defect, id)
 			}
+		}
+	}
+	for _, f := range structFields(t, "emu/defects/dgwire", "Defects") {
+		check(f.Names[0].Name, reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("imitates"))
+	}
+	for _, m := range mutants.All() {
+		if slices.Equal(m.Providers, []string{"dgiwarp"}) {
+			check(m.Name, m.Imitates)
 		}
 	}
 	if defects < 88 {

@@ -55,7 +55,7 @@ func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 	const op = "create_ah"
 	h := &addressHandle{Object: device.Object{D: &d.shared}, nic: d.nic}
 	err := p.Control(op, func() (err error) {
-		if attr.GRH.FlowLabel > math.MaxUint16 && !d.cfg.NIC.Defects.FlowLabelIgnored {
+		if attr.GRH.FlowLabel > math.MaxUint16 {
 			return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf(
 				"%w: flow label %#x: it is the UDP port of the peer here, 0 for the device's own", verbs.ErrInvalid, attr.GRH.FlowLabel)}
 		}

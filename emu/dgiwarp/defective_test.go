@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
+	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 // Whatever is wrong with a device, on a link that loses packets besides, it does
 // not break down; and most defects do not keep messages from arriving.
 func TestDefectiveDevicesKeepRunning(t *testing.T) {
-	lossy := impair.Config{Specs: []impair.Spec{{LossPPM: 30_000, DuplicatePPM: 20_000, ReorderPPM: 20_000, ReorderDelay: 50 * time.Microsecond, CorruptPPM: 20_000}}}
 	for _, q := range slices.Concat(dgwire.AllDefects(), engine.AllDefects()) {
 		t.Run(q.Name, func(t *testing.T) {
 			var cfg Config
@@ -25,31 +26,59 @@ func TestDefectiveDevicesKeepRunning(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			noticed := false
-			for _, opt := range []QPOptions{reliable, unreliable} {
-				spec := lossy
-				if !opt.Reliable {
-					spec = impair.Config{}
-				}
-				err := echoWith(t, cfg, opt, spec)
-				var broken *sim.PanicError
-				if errors.As(err, &broken) {
-					t.Fatalf("%v\n%s", broken.Value, broken.Stack)
-				}
-				noticed = noticed || err != nil
-			}
-			if noticed != slices.Contains(noticedByEcho, q.Name) {
-				t.Errorf("echo fails: %v", noticed)
-			}
+			keepsRunning(t, q.Name, cfg)
 		})
 	}
 }
 
+// TestMutantsKeepRunning is the same for mutants. Only a build with mutants has them;
+// package mutants runs it in one.
+func TestMutantsKeepRunning(t *testing.T) {
+	if len(mutant.Names()) == 0 {
+		t.Skip("this test was built without mutants; the conform step of CI runs it with them")
+	}
+	for _, m := range mutants.All() {
+		if !slices.Equal(m.Providers, []string{"dgiwarp"}) {
+			continue
+		}
+		t.Run(m.Name, func(t *testing.T) {
+			if !mutant.Select(m.Name) {
+				t.Fatal("no such mutant")
+			}
+			defer mutant.Select("")
+			keepsRunning(t, m.Name, Config{})
+		})
+	}
+}
+
+// keepsRunning fails if a device with a defect panics, or if an exchange of messages fails
+// although noticedByEcho does not name the defect.
+func keepsRunning(t *testing.T, defect string, cfg Config) {
+	t.Helper()
+	lossy := impair.Config{Specs: []impair.Spec{{LossPPM: 30_000, DuplicatePPM: 20_000, ReorderPPM: 20_000, ReorderDelay: 50 * time.Microsecond, CorruptPPM: 20_000}}}
+	noticed := false
+	for _, opt := range []QPOptions{reliable, unreliable} {
+		spec := lossy
+		if !opt.Reliable {
+			spec = impair.Config{}
+		}
+		err := echoWith(t, cfg, opt, spec)
+		var broken *sim.PanicError
+		if errors.As(err, &broken) {
+			t.Fatalf("%v\n%s", broken.Value, broken.Stack)
+		}
+		noticed = noticed || err != nil
+	}
+	if noticed != slices.Contains(noticedByEcho, defect) {
+		t.Errorf("echo fails: %v", noticed)
+	}
+}
+
 // noticedByEcho are the defects that keep two programs from exchanging messages, on
-// a bad network at least.
+// a bad network at least. Both devices have a mutant.
 var noticedByEcho = []string{
 	"PacketsPadded", "CRCMostFirst", "CRCUnchecked", "CRCCoversPorts", "KeysUnused", "StartFlagOnce", "ChallengeIgnored", "PathMTUIgnored",
-	"SourceLost", "BusyHoldsWrites", "DeliversAsTheyCome", "GapsForgotten",
+	"SourceLost", "UDWaitsForPeer", "BusyHoldsWrites", "DeliversAsTheyCome", "GapsForgotten",
 }
 
 // echoWith has a defective device and a sound one exchange messages.

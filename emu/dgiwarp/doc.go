@@ -101,7 +101,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		return nil, fmt.Errorf("dgiwarp: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
 	}
 	addr := cfg.Addrs[0].Unmap()
-	sock.Local = netip.AddrPortFrom(addr, cmp.Or(cfg.NIC.Port, cfg.NIC.Defects.Port()))
+	sock.Local = netip.AddrPortFrom(addr, cmp.Or(cfg.NIC.Port, wire.Port))
 	sock.PatchIPID = func([]byte, uint16) {} // the CRC does not cover the identification
 	sock.Broadcast = addr.Is4()              // an application may send to 255.255.255.255
 	sock.SeparateSourcePort = false          // peers answer to the source port

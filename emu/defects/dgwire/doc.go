@@ -1,8 +1,7 @@
 // Package dgwire makes a sound datagram-iWARP NIC misbehave at its wire: between the
 // engine and the link, packets are changed, dropped, doubled and cut, and answers
 // are made up, so that what a peer sees is a NIC with a defect. The engine knows
-// nothing of it. Defects that no packet tells are not here but in engine.Defects and
-// rd.Defects.
+// nothing of it. Defects that a packet does not show are mutants, in emu/defects/mutants.
 //
 // A packet that comes in is shown to the engine as one that passes the check which
 // the defective NIC lacks; its CRC is made right for what it has become, but only if

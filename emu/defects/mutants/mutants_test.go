@@ -24,6 +24,7 @@ func TestOtherTestsFindMutants(t *testing.T) {
 	}
 	for name, pkg := range map[string]string{
 		"TestMutantsAreFoundAtRandom": "../../softroce",
+		"TestMutantsKeepRunning":      "../../dgiwarp",
 		"TestTargetsFindDefects":      "../../../fuzz",
 		"TestMutantsMakeCasesFail":    "../../../conformance/interop",
 	} {

@@ -58,7 +58,7 @@ func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
 	case dst.Is4() != src.Is4():
 		return nil, invalid("no route from %v to %v: different IP versions", src, dst)
 	}
-	if port == 0 || n.cfg.Defects.FlowLabelIgnored {
+	if port == 0 {
 		port = n.cfg.Port
 	}
 	a := &AH{Attr: attr, pd: pd, path: path{

@@ -72,7 +72,7 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.GIDs) == 0 {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)
 	}
-	c.Port = cmp.Or(c.Port, c.Defects.Port())
+	c.Port = cmp.Or(c.Port, wire.Port)
 	c.LinkMTU = cmp.Or(c.LinkMTU, defaultLinkMTU)
 	c.FirstQPN = cmp.Or(c.FirstQPN, defaultFirstQPN)
 	c.Messages, c.Records = cmp.Or(c.Messages, defaultMessages), cmp.Or(c.Records, defaultMessages)
@@ -94,7 +94,6 @@ func (c Config) withDefaults() (Config, error) {
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last >= int(wire.MulticastQP) {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, where multicast begins", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
 	}
-	c.applyDefects()
 	return c, nil
 }
 

@@ -50,9 +50,6 @@ func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 func (q *QP) offend(in *inbound, e ddp.TermError) {
 	n := q.nic
 	n.Count.ErrorsFound++
-	if n.cfg.Defects.ErrorsSilent {
-		return
-	}
 	n.Report(nic.Event{Type: accusation(e), QP: q})
 	switch {
 	case in.group:
@@ -60,7 +57,7 @@ func (q *QP) offend(in *inbound, e ddp.TermError) {
 		n.Count.ErrorsSuppressed++
 	default:
 		n.errors.waiting.Push(errorMessage{
-			path: n.back(in.from), header: wire.NewHeader(wire.KindUD, in.from.qp, q.num, n.parsed.Key),
+			path: in.from.back(), header: wire.NewHeader(wire.KindUD, in.from.qp, q.num, n.parsed.Key),
 			terminate: ddp.Terminate{Error: e, HasLength: true, HasDDP: true, SegmentLength: uint16(in.length), DDP: *in.header},
 		})
 	}
@@ -97,9 +94,6 @@ func (n *NIC) takeErrorMessage(q *QP, from *source, body []byte) {
 		q.reported.MSN, q.reported.HasMSN = t.DDP.Untagged.MSN, true
 	}
 	n.Report(nic.Event{Type: verbs.EventQPReqErr, QP: q})
-	if n.cfg.Defects.ErrorMessageStops {
-		q.fail()
-	}
 }
 
 // accusation is the event for what a peer did wrong.

@@ -23,7 +23,7 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	case n.portDown:
 		n.Count.DropDown++
 		return
-	case d.Dst.Port() != n.cfg.Port || !group && !n.owns(dst) || !answerable(d.Src) && !n.cfg.Defects.StrangersHeard:
+	case d.Dst.Port() != n.cfg.Port || !group && !n.owns(dst) || !answerable(d.Src):
 		n.Count.DropAddress++
 		return
 	case !wire.CheckCRC(d.Payload):
@@ -35,11 +35,8 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 		n.Count.DropMalformed++
 		return
 	}
-	if n.cfg.Defects.UDWaitsForPeer {
-		n.heard(d.Src)
-	}
 	switch {
-	case group && !(n.cfg.Defects.GroupAnswered && k.Kind != wire.KindUD):
+	case group:
 		n.takeGroup(d, k)
 	case k.Kind == wire.KindUD:
 		n.takeUD(d, k)
@@ -73,21 +70,15 @@ func (n *NIC) takeGroup(d *link.Datagram, k *wire.Packet) {
 		n.Count.DropQPN++
 		return
 	}
-	if n.cfg.Defects.GroupsMixed {
-		members = members[:1]
-	}
 	n.arrived = sourceOf(d, k.SrcQP)
 	for _, q := range members {
-		n.toUD(q, k, !n.cfg.Defects.GroupAnswered)
+		n.toUD(q, k, true)
 	}
 }
 
 // takeUD delivers an unreliable packet.
 func (n *NIC) takeUD(d *link.Datagram, k *wire.Packet) {
 	q := n.find(k.DstQP)
-	if q == nil && n.cfg.Defects.GroupsMixed && k.DstQP == wire.MulticastQP {
-		q = n.someQP(func(q *QP) bool { return q.groups > 0 })
-	}
 	switch {
 	case q == nil:
 		n.Count.DropQPN++

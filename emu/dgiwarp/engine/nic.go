@@ -44,8 +44,7 @@ type NIC struct {
 	header  ddp.Header
 	segment iwarp.Segment
 	area    [verbs.GRHLen]byte
-	arrived source   // of the packet that came last
-	defects *defects // what defects have to remember; nil without them
+	arrived source // of the packet that came last
 }
 
 // New returns a NIC with its port up.
@@ -57,18 +56,14 @@ func New(cfg Config) (*NIC, error) {
 	n := &NIC{cfg: cfg, home: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.Init(cfg.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
 	n.Mem.Scramble(cfg.Secret, nic.KeysRandom)
-	n.layer = iwarp.Layer{NIC: &n.Base, Defects: cfg.Defects.stream()}
+	n.layer = iwarp.Layer{NIC: &n.Base}
 	n.rd, err = rd.New(rd.Config{
-		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing, Defects: cfg.Defects.Flows,
+		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	n.messages.limit, n.records.limit = cfg.Messages, cfg.Records
-	n.messages.counts = cfg.Defects.PiecesUnchecked
-	if cfg.Defects != (Defects{}) {
-		n.defects = newDefects()
-	}
 	n.errors.tokens = int64(cfg.ErrorBurst) * errorToken
 	return n, nil
 }

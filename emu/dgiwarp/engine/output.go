@@ -19,9 +19,6 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		filled = n.keep(ds, filled)
 	}
 	filled = n.takeTurns(ds, filled)
-	if n.cfg.Defects.UDReads {
-		filled = n.emitReads(ds, filled)
-	}
 	n.feed(now)
 	for filled < len(ds) {
 		p, ok := n.rd.Output(now, ds[filled].Payload[:0])
@@ -36,9 +33,6 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	}
 	for i := range filled {
 		n.Count.SentBytes += uint64(len(ds[i].Payload))
-		if n.cfg.Defects.PathMTUIgnored {
-			ds[i].Variants |= link.MayFragment
-		}
 	}
 	n.Count.Sent += uint64(filled)
 	return filled
@@ -107,11 +101,6 @@ func (q *QP) emit(d *link.Datagram) bool {
 			q.doLocally(r)
 			continue
 		}
-		if asks(r.Op) {
-			q.pending.Pop()
-			q.ask(r)
-			continue
-		}
 		if !q.buildDatagram(d, r) {
 			q.pending.Pop()
 			q.sent = 0
@@ -122,11 +111,7 @@ func (q *QP) emit(d *link.Datagram) bool {
 		if q.sent == r.Length {
 			q.pending.Pop()
 			q.sent = 0
-			if q.nic.cfg.Defects.UDWaitsForPeer {
-				q.hold(r)
-			} else {
-				q.complete(r, verbs.WCSuccess)
-			}
+			q.complete(r, verbs.WCSuccess)
 		}
 		return true
 	}

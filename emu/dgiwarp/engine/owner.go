@@ -19,7 +19,7 @@ func (h *half) NextReceive() *iwarp.Receive {
 	r := &h.held
 	r.WRID, r.PD, r.SGL = w.WRID, pd, append(r.SGL[:0], w.SGL...)
 	if !h.filled {
-		q.nic.tellSource(&h.from, &h.area, 0)
+		h.from.fill(&h.area, 0)
 		h.filled = true
 	}
 	r.Unfit = verbs.WCSuccess
@@ -51,9 +51,6 @@ func (h *half) NextReceive() *iwarp.Receive {
 // Received completes a receive.
 func (h *half) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := h.peer.qp
-	if q.nic.cfg.Defects.HalfSendLosesReceive && wc.Status == verbs.WCWRFlushErr && q.state != verbs.QPStateErr {
-		return
-	}
 	wc.WRID = r.WRID
 	if wc.Status == verbs.WCSuccess {
 		wc.ByteLen += verbs.GRHLen
@@ -65,28 +62,15 @@ func (h *half) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 
 // Completed reports how a request ended, and frees its place. It is the oldest: a
 // stream keeps the order of posting.
-func (h *half) Completed(r *iwarp.Request, status verbs.WCStatus) {
+func (h *half) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 	if status == verbs.WCWRFlushErr && h.cause != verbs.WCSuccess {
 		status, h.cause = h.cause, verbs.WCSuccess
 	}
-	q := h.peer.qp
-	if q.nic.cfg.Defects.ErrorFailsAll && blamed(status) {
-		status = verbs.WCWRFlushErr
-	}
-	if q.nic.cfg.Defects.RDCompletesAtOnce {
-		q.tell(h.peer.find(r), status)
-		return
-	}
-	q.complete(h.peer.oldest(), status)
+	h.peer.qp.complete(h.peer.oldest(), status)
 }
 
-// Retired has nothing to do: nothing here is reported before it is over, unless
-// Defects.RDCompletesAtOnce is set.
-func (h *half) Retired(*iwarp.Request) {
-	if q := h.peer.qp; q.nic.cfg.Defects.RDCompletesAtOnce {
-		q.free = append(q.free, h.peer.oldest().place)
-	}
-}
+// Retired does nothing: a request is retired when it completes.
+func (h *half) Retired(_ *iwarp.Request) {}
 
 // Ended says that a stream has failed.
 func (h *half) Ended(end iwarp.End) {
@@ -95,9 +79,6 @@ func (h *half) Ended(end iwarp.End) {
 	switch end.Cause {
 	case iwarp.ByPeer:
 		q.nic.Count.ErrorsFound++
-		if q.nic.cfg.Defects.ErrorsSilent {
-			return
-		}
 		q.nic.Report(nic.Event{Type: accusation(end.Error), QP: q})
 		if !q.isolate {
 			q.fail()

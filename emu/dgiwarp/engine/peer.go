@@ -109,7 +109,7 @@ func (p *peer) post(now mono.Time, r *request) {
 		p.asks = &half{peer: p}
 	}
 	ready := p.ready(now)
-	if p.qp.failed() {
+	if p.qp.state == verbs.QPStateErr {
 		p.qp.complete(r, verbs.WCWRFlushErr) // ready has failed requests, and the CQ was full
 		return
 	}
@@ -158,6 +158,11 @@ func (p *peer) ready(now mono.Time) bool {
 	h.flow = p.rd.Epoch()
 	h.stream.Open(&q.endpoint, h, q.nic.streamOptions())
 	return true
+}
+
+// streamOptions is how many reads and atomics may be under way with a peer.
+func (n *NIC) streamOptions() iwarp.Options {
+	return iwarp.Options{IRD: n.cfg.Reads, ORD: n.cfg.Reads}
 }
 
 // fail ends a half whose flow is gone. Its oldest request fails with status.

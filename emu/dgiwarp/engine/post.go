@@ -20,7 +20,7 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 		return err
 	}
 	switch {
-	case q.failed():
+	case q.state == verbs.QPStateErr:
 		q.push(q.sendCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: nic.CompletionOpcode(wr.Opcode)}, false)
 		return nil
 	case q.state < verbs.QPStateRTS:
@@ -38,12 +38,6 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 	}
 	if wr.Opcode == verbs.OpBindMW {
 		r.KeepBind(wr, refs.Window, refs.Region, q.endpoint.PD, q.num)
-	}
-	if r.Op == verbs.OpRDMAWriteImm && q.nic.cfg.Defects.RecordIsWrite {
-		r.Op = verbs.OpRDMAWrite
-	}
-	if q.nic.cfg.Defects.PeersWait && q.reliable {
-		q.nic.defects.posted(q, place)
 	}
 	q.pending.Push(place)
 	q.wake()
@@ -73,9 +67,6 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	limit := uint64(maxMessage)
 	if !q.reliable && wr.Opcode == verbs.OpSend {
 		limit = MaxUDSend
-		if q.nic.cfg.Defects.LongSendsLeave {
-			limit = longestSend
-		}
 	}
 	local := wr.Opcode == verbs.OpLocalInv || wr.Opcode == verbs.OpBindMW
 	atomic := wr.Opcode == verbs.OpAtomicCmpAndSwp || wr.Opcode == verbs.OpAtomicFetchAdd
@@ -111,9 +102,7 @@ func (q *QP) allows(op verbs.WROpcode) bool {
 	switch op {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpLocalInv, verbs.OpBindMW:
 		return true
-	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
-		return q.reliable || q.nic.cfg.Defects.UDReads
-	case verbs.OpSendInv:
+	case verbs.OpSendInv, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
 		return q.reliable
 	}
 	return false
@@ -126,7 +115,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 		return nic.OpError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)
 	case q.state == verbs.QPStateReset:
 		return nic.OpError("post_recv", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
-	case q.failed():
+	case q.state == verbs.QPStateErr:
 		q.push(q.recvCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv}, false)
 		return nil
 	}
@@ -138,7 +127,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 func (q *QP) receive() (*nic.Receive, nic.PD) {
 	if q.srq != nil {
 		w := q.srq.Peek()
-		if w == nil || !q.reliable && q.nic.cfg.Defects.UDIgnoresSRQ {
+		if w == nil {
 			return nil, 0
 		}
 		return w, q.srq.PD

@@ -89,7 +89,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{
-		nic: n, num: num, reliable: c.Reliable, isolate: c.Isolate && !n.cfg.Defects.IsolationIgnored, signalAll: c.SignalAll, caps: c.Caps,
+		nic: n, num: num, reliable: c.Reliable, isolate: c.Isolate, signalAll: c.SignalAll, caps: c.Caps,
 		sendCQ: c.SendCQ, recvCQ: c.RecvCQ, srq: c.SRQ,
 		endpoint: iwarp.Endpoint{Layer: &n.layer, PD: c.PD, QPN: num, Access: iwarp.RemoteAccess},
 	}
@@ -168,6 +168,9 @@ func (q *QP) LastError() (ErrorReport, bool) { return q.reported, q.reported.Fro
 
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
+// sends reports whether requests may leave.
+func (q *QP) sends() bool { return q.state == verbs.QPStateRTS }
+
 // receives reports whether packets may come in.
 func (q *QP) receives() bool {
 	return q.state >= verbs.QPStateRTR && q.state != verbs.QPStateErr
@@ -182,9 +185,6 @@ func (q *QP) reset() {
 	}
 	n.messages.forget(q)
 	n.records.forget(q)
-	if n.defects != nil {
-		n.defects.forget(q)
-	}
 	q.state, q.attr = verbs.QPStateReset, verbs.QPAttr{}
 	q.msn, q.sent, q.reported, q.promised = ddp.FirstMSN, 0, ErrorReport{}, 0
 	q.rq.Clear()
@@ -246,17 +246,10 @@ func (q *QP) fail() {
 		return
 	}
 	q.state = verbs.QPStateErr
-	if q.nic.cfg.Defects.ErrorQPGoesOn {
-		return
-	}
 	q.nic.messages.forget(q)
 	q.nic.records.forget(q)
 	if q.reliable {
 		q.nic.failPeers(q)
-	}
-	if q.nic.defects != nil {
-		q.flushHeld()
-		q.failExchanges()
 	}
 	for place, ok := q.pending.Pop(); ok; place, ok = q.pending.Pop() {
 		q.complete(&q.work[place], verbs.WCWRFlushErr)
@@ -275,9 +268,6 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.num)
 	if cq == q.recvCQ {
 		q.nic.Count.Recvs++
-		if q.nic.cfg.Defects.SourceLost {
-			wc.SrcQP = 0
-		}
 	}
 	if !cq.Push(wc, solicited) && q.state != verbs.QPStateErr {
 		q.nic.Report(nic.Event{Type: verbs.EventQPFatal, QP: q})
@@ -288,16 +278,6 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 // complete queues the completion of a request, if it is signaled or failed, and frees its
 // slot.
 func (q *QP) complete(r *request, status verbs.WCStatus) {
-	if q.nic.cfg.Defects.PeersWait && q.reliable {
-		q.completeInTurn(r, status)
-		return
-	}
-	q.tell(r, status)
-	q.free = append(q.free, r.place)
-}
-
-// tell reports how a request ended, if that is of interest.
-func (q *QP) tell(r *request, status verbs.WCStatus) {
 	q.nic.Count.Sends++
 	if r.Sent(status) {
 		q.nic.Count.Messages++
@@ -306,4 +286,5 @@ func (q *QP) tell(r *request, status verbs.WCStatus) {
 		wc := r.Completion(status, verbs.QPN(q.num))
 		q.push(q.sendCQ, &wc, false)
 	}
+	q.free = append(q.free, r.place)
 }

@@ -9,25 +9,13 @@ type span struct{ from, to uint32 }
 const maxRanges = 64
 
 // ranges is a set of octets: spans in order that neither touch nor overlap, at
-// most maxRanges of them. If it only counts, it is one span of as many octets as
-// were entered, wherever they were (Defects.PiecesUnchecked).
-type ranges struct {
-	spans  []span
-	counts bool
-}
+// most maxRanges of them.
+type ranges struct{ spans []span }
 
 // add enters a span. It reports false, and changes nothing, if that would take
 // too many spans.
 func (r *ranges) add(s span) bool {
 	if s.from >= s.to {
-		return true
-	}
-	if r.counts {
-		s = span{0, s.to - s.from}
-		if len(r.spans) > 0 {
-			s.to += r.spans[0].to
-		}
-		r.spans = append(r.spans[:0], s)
 		return true
 	}
 	// Those from i to j-1 touch or overlap it.
@@ -62,5 +50,5 @@ func (r *ranges) fits(s span) bool {
 
 // whole reports whether all of the first n octets are there.
 func (r *ranges) whole(n uint32) bool {
-	return n == 0 || len(r.spans) == 1 && (r.spans[0] == span{0, n} || r.counts && r.spans[0].to > n)
+	return n == 0 || len(r.spans) == 1 && r.spans[0] == span{0, n}
 }

@@ -21,7 +21,7 @@ func (n *NIC) takeRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 		n.Count.DropQPN++
 		n.rd.Refuse(src, k, wire.ReasonNoQP)
 		return
-	case !q.receives() && (data || q.state < verbs.QPStateRTR) && !(q.state == verbs.QPStateErr && n.cfg.Defects.ErrorQPGoesOn):
+	case !q.receives() && (data || q.state < verbs.QPStateRTR):
 		n.Count.DropState++
 		n.rd.Refuse(src, k, wire.ReasonState)
 		return
@@ -58,9 +58,6 @@ func (n *NIC) drain(now mono.Time) {
 			p.acked(e.Acked)
 		case rd.EventFailed:
 			p.flowFailed(failed(e.Err))
-			if n.cfg.Defects.FailureStopsQP {
-				p.qp.fail()
-			}
 		case rd.EventGone:
 			p.gone()
 		}
@@ -77,9 +74,6 @@ func (p *peer) begins() {
 	h := p.serve
 	h.fail(verbs.WCWRFlushErr) // what had begun to arrive will not end
 	h.stream.Open(&p.qp.endpoint, h, p.qp.nic.streamOptions())
-	if p.qp.nic.defects != nil {
-		p.qp.nic.defects.begins(h)
-	}
 	if !p.path.dst.IsValid() {
 		n := p.qp.nic
 		dst := p.rd.Key.Remote
@@ -90,7 +84,7 @@ func (p *peer) begins() {
 // take hands a segment to the half that it is for. It reports false if there is
 // no receive for it.
 func (p *peer) take(segment []byte) bool {
-	q, h := p.qp, p.serve
+	h := p.serve
 	var d ddp.Header
 	body, err := d.Parse(segment)
 	if err == nil {
@@ -99,26 +93,23 @@ func (p *peer) take(segment []byte) bool {
 			h = p.asks
 		case c.Opcode == ddp.OpTerminate:
 			h = p.accused(body)
-		case begins(&d) && h != nil && h.stream.Live() && q.receivesLeft() == 0 && !q.nic.takesAnyway():
+		case begins(&d) && h != nil && h.stream.Live() && p.qp.receivesLeft() == 0:
 			return false
 		}
 	}
-	if q.nic.defects != nil {
-		return p.takeDefective(h, &d, segment)
-	}
-	return p.hand(h, segment)
+	p.hand(h, segment)
+	return true
 }
 
-// hand gives a segment to a half, if there is one. It is taken in any case.
-func (p *peer) hand(h *half, segment []byte) bool {
+// hand gives a segment to a half, if there is one.
+func (p *peer) hand(h *half, segment []byte) {
 	q := p.qp
 	if h == nil || !h.stream.Opened() {
 		q.nic.Count.DropSegment++ // an answer to nothing, or to what was in a flow that failed
-		return true
+		return
 	}
 	h.comesFrom(q.nic.arrived)
 	h.stream.Input(segment)
-	return true
 }
 
 // begins reports whether a segment is the first of a message that takes a receive.
@@ -158,7 +149,7 @@ func (p *peer) accused(body []byte) *half {
 func (p *peer) acked(count int) {
 	asks, serve := 0, 0
 	for range count {
-		if p.popOrigin() {
+		if p.origin.pop() {
 			serve++
 		} else {
 			asks++
@@ -175,9 +166,6 @@ func (p *peer) acked(count int) {
 // flowFailed ends what was under way to the peer.
 func (p *peer) flowFailed(status verbs.WCStatus) {
 	p.origin = origins{}
-	if p.qp.nic.defects != nil {
-		delete(p.qp.nic.defects.origins, p)
-	}
 	if p.asks != nil {
 		p.asks.fail(status)
 	}
@@ -267,7 +255,7 @@ func (p *peer) talk(now mono.Time) {
 			continue
 		}
 		idle = 0
-		p.pushOrigin(serve)
+		p.origin.push(serve)
 		p.rd.Send(now, n.segment.Header, n.segment.Payload)
 	}
 	if p.rd.Room() == 0 && p.rd.Waiting() == 0 {
@@ -281,9 +269,6 @@ func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 	if out.Peer != nil {
 		if p, ok := out.Peer.Owner.(*peer); ok && p.path.dst == out.Dst {
 			pa = p.path
-		}
-		if n.cfg.Defects.RDCompletesAtOnce && out.Data {
-			n.presume(out.Peer)
 		}
 	}
 	if !pa.src.IsValid() {

@@ -34,8 +34,6 @@ type messageTable struct {
 	open  []*message
 	free  []*message
 	limit int
-	// counts is Defects.PiecesUnchecked.
-	counts bool
 }
 
 func (t *messageTable) deadline() mono.Time {
@@ -67,7 +65,7 @@ func (t *messageTable) add(k *messageKey, until mono.Time, op ddp.Opcode) (m *me
 	} else {
 		m = &message{buf: make([]byte, MaxUDSend)}
 	}
-	*m = message{key: *k, until: until, opcode: op, buf: m.buf, have: ranges{m.have.spans[:0], t.counts}}
+	*m = message{key: *k, until: until, opcode: op, buf: m.buf, have: ranges{m.have.spans[:0]}}
 	t.open = append(t.open, m)
 	return m, dropped
 }
@@ -99,17 +97,11 @@ func (t *messageTable) forget(q *QP) {
 func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	u, c := &in.header.Untagged, &in.header.Control
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: uint32(u.MSN), qp: q}
-	if n.cfg.Defects.SourcesMixed {
-		k.src, k.srcQP = netip.AddrPort{}, 0
-	}
 	m := n.messages.find(&k)
 	if m == nil {
 		var dropped bool
 		if m, dropped = n.messages.add(&k, n.clock.Add(n.cfg.MessageTime), c.Opcode); dropped {
 			n.Count.DropExpired++
-		}
-		if n.cfg.Defects.ReceiveTakenWrong {
-			n.reserve(m)
 		}
 	}
 	s := span{u.MO, u.MO + uint32(len(in.body))}
@@ -118,7 +110,7 @@ func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 		last = m.have.spans[l-1].to
 	}
 	contradicts := c.Opcode != m.opcode || m.ends && (s.to > m.total || c.Last && s.to != m.total) || c.Last && !m.ends && last > s.to
-	if contradicts && !n.messages.counts || !m.have.add(s) {
+	if contradicts || !m.have.add(s) {
 		n.Count.DropSegment++
 		n.messages.done(m)
 		return nil
@@ -129,9 +121,6 @@ func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	}
 	if !m.ends || !m.have.whole(m.total) {
 		return nil
-	}
-	if n.cfg.Defects.ReceiveTakenWrong {
-		n.defects.unreserve(m)
 	}
 	return m
 }

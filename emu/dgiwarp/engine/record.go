@@ -20,7 +20,6 @@ type record struct {
 	length uint32
 	imm    uint32
 	have   ranges
-	pieces []span // Defects.RangesUnjoined
 }
 
 // recordTable holds the records that are open, oldest first.
@@ -87,7 +86,7 @@ func (q *QP) takeWriteRecord(in *inbound) {
 	}
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: h.MSN, qp: q}
 	r := n.records.find(&k)
-	if r != nil && !n.cfg.Defects.PiecesUnchecked && (r.stag != t.STag || r.base != t.TO-uint64(h.MO) || r.length != h.Length) {
+	if r != nil && (r.stag != t.STag || r.base != t.TO-uint64(h.MO) || r.length != h.Length) {
 		n.Count.DropSegment++
 		return
 	}
@@ -98,10 +97,7 @@ func (q *QP) takeWriteRecord(in *inbound) {
 		}
 		*r = record{
 			key: k, until: n.clock.Add(n.cfg.RecordTime), from: *in.from,
-			stag: t.STag, base: t.TO - uint64(h.MO), length: h.Length, imm: h.Imm, have: ranges{r.have.spans[:0], n.cfg.Defects.PiecesUnchecked}, pieces: r.pieces[:0],
-		}
-		if n.cfg.Defects.RecordWaitsForLast {
-			r.until = mono.Never
+			stag: t.STag, base: t.TO - uint64(h.MO), length: h.Length, imm: h.Imm, have: ranges{r.have.spans[:0]},
 		}
 	}
 	s := span{h.MO, h.MO + uint32(len(payload))}
@@ -114,21 +110,9 @@ func (q *QP) takeWriteRecord(in *inbound) {
 		return
 	}
 	r.have.add(s)
-	if n.cfg.Defects.RangesUnjoined {
-		r.note(s)
-	}
-	if n.ends(r, in.header.Control.Last) {
+	if r.have.whole(r.length) {
 		n.finishRecord(slices.Index(n.records.open, r))
 	}
-}
-
-// ends reports whether a record ends with the segment that just came, which
-// may be the last one.
-func (n *NIC) ends(r *record, last bool) bool {
-	if n.cfg.Defects.RecordWaitsForLast {
-		return last
-	}
-	return r.have.whole(r.length)
 }
 
 // dropEmpty takes a record back in which nothing has been noted.
@@ -156,12 +140,9 @@ func (n *NIC) finishRecord(i int) {
 	w, pd := q.receive()
 	if w == nil || w.Length < verbs.GRHLen+recordHead {
 		n.Count.DropNoReceive++
-		if w == nil && n.cfg.Defects.NoReceiveIsError {
-			q.offendRecord(r)
-		}
 		return
 	}
-	spans := n.claims(r)
+	spans := r.have.spans
 	count := min(len(spans), int(w.Length-verbs.GRHLen-recordHead)/recordRange)
 	var buf [recordHead + maxRanges*recordRange]byte
 	b := binary.BigEndian.AppendUint32(buf[:0], uint32(r.stag))
@@ -172,7 +153,7 @@ func (n *NIC) finishRecord(i int) {
 		b = binary.BigEndian.AppendUint32(b, s.from)
 		b = binary.BigEndian.AppendUint32(b, s.to-s.from)
 	}
-	n.tellSource(&r.from, &n.area, len(b))
+	r.from.fill(&n.area, len(b))
 	wc := verbs.WC{
 		WRID: w.WRID, Opcode: verbs.WCOpRecvRDMAWithImm, ByteLen: uint32(verbs.GRHLen + len(b)), Imm: r.imm,
 		Flags: verbs.WCWithGRH | verbs.WCWithImm, SrcQP: verbs.QPN(r.from.qp),

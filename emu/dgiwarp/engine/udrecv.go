@@ -18,21 +18,16 @@ func (q *QP) takeSegment(in *inbound) {
 		q.offend(in, ddp.TermTaggedVersion)
 	case c.DDPVersion != ddp.DDPVersion:
 		q.offend(in, ddp.TermUntaggedVersion)
-	case c.RDMAPVersion != ddp.RDMAPVersion && !(c.Tagged && q.nic.cfg.Defects.TaggedVersionUnchecked):
+	case c.RDMAPVersion != ddp.RDMAPVersion:
 		q.offend(in, ddp.TermOpVersion)
 	case c.Tagged && op == ddp.OpWrite:
-		if !q.place(in, in.header.Tagged.TO, in.body) || !c.Last {
-			return
-		}
-		q.nic.layer.Count.WritesReceived++
-		if q.nic.cfg.Defects.WriteTakesReceive {
-			q.deliver(in, nil, &verbs.WC{Opcode: verbs.WCOpRecv})
+		if q.place(in, in.header.Tagged.TO, in.body) && c.Last {
+			q.nic.layer.Count.WritesReceived++
 		}
 	case c.Tagged && op == wire.OpWriteRecord:
 		q.takeWriteRecord(in)
 	case !c.Tagged && (op == ddp.OpSend || op == ddp.OpSendSE || op == ddp.OpImmediate || op == ddp.OpImmediateSE):
 		q.takeUntagged(in)
-	case q.nic.cfg.Defects.UDReads && q.exchange(in):
 	default:
 		q.offend(in, ddp.TermOpOpcode)
 	}
@@ -47,9 +42,6 @@ func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 	if to+uint64(len(payload)) < to {
 		q.offend(in, ddp.TermTaggedWrap)
 		return false
-	}
-	if q.nic.cfg.Defects.FirstSegmentChecked && q.placeUnchecked(in, to, payload) {
-		return true
 	}
 	mem, at, err := q.nic.Mem.Remote(uint32(in.header.Tagged.STag), q.endpoint.PD, q.num, to, uint64(len(payload)), verbs.AccessRemoteWrite)
 	if err == nil {
@@ -105,23 +97,20 @@ func (q *QP) takeUntagged(in *inbound) {
 func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	n := q.nic
 	w, pd := q.receive()
-	if w == nil || n.cfg.Defects.ReceiveTakenWrong && n.allTaken(q) {
+	if w == nil {
 		n.Count.DropNoReceive++
-		if n.cfg.Defects.NoReceiveIsError {
-			q.offend(in, ddp.TermUntaggedNoBuffer)
-		}
 		return
 	}
 	total := uint32(verbs.GRHLen + len(message))
 	if w.Length < total {
-		if !q.isolate && !n.cfg.Defects.ErrorsSilent {
+		if !q.isolate {
 			q.takeReceive()
 			q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr, Opcode: verbs.WCOpRecv}, false)
 		}
 		q.offend(in, ddp.TermUntaggedTooLong)
 		return
 	}
-	n.tellSource(in.from, &n.area, len(message))
+	in.from.fill(&n.area, len(message))
 	err := n.Scatter(w.SGL, pd, 0, n.area[:])
 	if err == nil {
 		err = n.Scatter(w.SGL, pd, verbs.GRHLen, message)

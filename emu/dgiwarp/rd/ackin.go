@@ -11,7 +11,7 @@ import (
 func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
 	known := p.outstanding() - a.SackSpan() // no overflow, whatever Next is
-	if !p.has(flagSending) || !p.isFlow(a.Epoch) || a.Next.Sub(p.una) > known {
+	if !p.has(flagSending) || a.Epoch != p.epoch || a.Next.Sub(p.una) > known {
 		l.Count.DropAck++
 		return
 	}
@@ -34,7 +34,7 @@ func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	if flags.Has(wire.FlagDuplicate) && p.reorder < maxReorder {
 		p.reorder *= 2 // something was sent again for nothing
 	}
-	if p.sacked > 0 && !l.cfg.Defects.NoEarlyResend {
+	if p.sacked > 0 {
 		p.seekLosses()
 	}
 	if flags.Has(wire.FlagMarked) {
@@ -42,11 +42,6 @@ func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	}
 	p.takeWindow(now, a.Window)
 	l.timers.sooner(p)
-}
-
-// isFlow reports whether e names the flow to the peer.
-func (p *Peer) isFlow(e wire.Epoch) bool {
-	return e == p.epoch || p.layer.cfg.Defects.AnyEpochHeeded
 }
 
 // takeNext lets go of all segments before a.Next, and returns how many of them
@@ -117,9 +112,6 @@ func (p *Peer) seekLosses() {
 	if p.unsent == nil {
 		enough = min(enough, max(p.outstanding()-1, 1))
 	}
-	if p.layer.cfg.Defects.OneLaterTells {
-		enough = 1
-	}
 	for s := p.oldest; s != p.unsent; s = s.next {
 		if !s.sacked && !s.lost && int32(p.arrivedNo-s.sentNo) >= enough {
 			s.lost = true
@@ -170,7 +162,7 @@ func (p *Peer) rearm(now mono.Time) {
 // takeChallenge proves to the peer that packets to this host's address reach it.
 func (p *Peer) takeChallenge(now mono.Time, c *wire.Challenge) {
 	l := p.layer
-	if !p.has(flagStarting) || !p.isFlow(c.Epoch) || p.outstanding() == 0 {
+	if !p.has(flagStarting) || c.Epoch != p.epoch || p.outstanding() == 0 {
 		l.Count.DropChallenge++
 		return
 	}
@@ -197,11 +189,7 @@ func (p *Peer) takeChallenge(now mono.Time, c *wire.Challenge) {
 // tried again until its time is over: the peer may not be ready yet.
 func (p *Peer) takeRefusal(r *wire.Refusal) {
 	l := p.layer
-	if !p.has(flagSending) || !p.isFlow(r.Epoch) || p.outstanding() == 0 {
-		l.Count.DropRefusal++
-		return
-	}
-	if p.has(flagStarting) && !l.cfg.Defects.AnyEpochHeeded {
+	if !p.has(flagSending) || p.has(flagStarting) || r.Epoch != p.epoch || p.outstanding() == 0 {
 		l.Count.DropRefusal++
 		return
 	}

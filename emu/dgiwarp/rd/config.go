@@ -19,8 +19,6 @@ type Config struct {
 	MaxPacket int
 	Limits    Limits
 	Timing    Timing
-	// Defects make the layer misbehave on purpose.
-	Defects Defects
 }
 
 // Limits bound the memory of a layer.
@@ -122,6 +120,5 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: Idle (%v) must be at least Fresh (%v) and GiveUp (%v) together, and more than two of CookieSlot (%v)",
 			ErrConfig, t.Idle, t.Fresh, t.GiveUp, t.CookieSlot)
 	}
-	c.applyDefects()
 	return c, nil
 }

@@ -57,7 +57,7 @@ func (p *Peer) paced(now mono.Time) bool {
 	if p.has(flagPaced) {
 		allowed /= 2
 	}
-	p.pace(p.paceAt.Sub(now) > allowed && !p.layer.unpaced())
+	p.pace(p.paceAt.Sub(now) > allowed)
 	return p.has(flagPaced)
 }
 

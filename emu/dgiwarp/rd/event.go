@@ -54,10 +54,6 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 	for p, ok := l.ready.Pop(); ok; p, ok = l.ready.Pop() {
 		if p.nextStored() && !p.has(flagBlocked) {
 			l.offered = p
-			if q := &l.cfg.Defects; q.GapsForgotten || q.DeliversAsTheyCome {
-				l.Accept(now) // it is not there any more, or was handed up before
-				continue
-			}
 			return Event{Kind: EventSegment, Peer: p, Segment: p.stored.buf}, true
 		}
 	}
@@ -99,12 +95,8 @@ func (l *Layer) Accept(now mono.Time) {
 	l.blocked.remove(p)
 	flags := wire.FlagAckNow
 	if l.arrival.peer == p {
-		again := l.arrival.outOfTurn
 		flags = l.arrival.flags
 		l.arrival = arrival{}
-		if again {
-			return
-		}
 	} else {
 		l.unstore(p)
 	}
@@ -147,9 +139,7 @@ func (l *Layer) Resume(local uint32, n int) (told int, more bool) {
 			if p.nextStored() {
 				l.ready.Push(p)
 			}
-			if !l.cfg.Defects.NoResume {
-				p.ackNow()
-			}
+			p.ackNow()
 		}
 		p = follow
 	}

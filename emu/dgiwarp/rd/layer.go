@@ -56,9 +56,6 @@ type Layer struct {
 	hashed         [56]byte
 	maxSegment     int
 	storedByteRoom int
-
-	clock   mono.Time            // when a packet came last
-	renamed map[*Peer]wire.Epoch // Defects.OldFlowKept: flows to be answered under another's numbers
 }
 
 // New returns a layer without peers.
@@ -111,9 +108,6 @@ func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) 
 
 // add makes a peer, or returns nil if there are too many.
 func (l *Layer) add(now mono.Time, key Key) *Peer {
-	if len(l.peers) >= l.cfg.Limits.Peers && l.cfg.Defects.EvictsOldest {
-		l.evict(now)
-	}
 	if len(l.peers) >= l.cfg.Limits.Peers {
 		l.Count.PeersRefused++
 		return nil

@@ -104,7 +104,7 @@ func (p *Peer) acknowledges(s *segment) bool {
 	if s == nil {
 		return true
 	}
-	if !p.has(flagAckDue) && (p.fresh == 0 || p.layer.cfg.Defects.AcksLazy) {
+	if !p.has(flagAckDue) && p.fresh == 0 {
 		return false
 	}
 	return wire.RDOverhead+p.ackLen()+int(s.length) <= p.layer.cfg.MaxPacket

@@ -124,9 +124,6 @@ func (p *Peer) RemoteEpoch() wire.Epoch { return p.remoteEpoch }
 // TheirKey is the key of the queue pair over there, as it or the owner has told.
 func (p *Peer) TheirKey() uint32 { return p.qkey }
 
-// Unsent reports whether segments wait that have never been sent.
-func (p *Peer) Unsent() bool { return p.unsent != nil }
-
 // Waiting is how many segments wait for acknowledgement, or to be sent.
 func (p *Peer) Waiting() int { return int(p.next.Sub(p.una)) }
 

@@ -13,8 +13,6 @@ type arrival struct {
 	peer    *Peer
 	segment []byte
 	flags   wire.Flags
-	// outOfTurn is set by Defects.DeliversAsTheyCome: it is not next.
-	outOfTurn bool
 }
 
 // Input takes one packet of the kinds RD, Challenge and Refusal, which must be
@@ -29,7 +27,6 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 		l.Count.DropUnclaimed++
 		l.arrival = arrival{}
 	}
-	l.clock = now
 	key := Key{Remote: src, Local: k.DstQP, RemoteQP: k.SrcQP}
 	p := l.find(&key)
 	switch k.Kind {
@@ -86,17 +83,12 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	}
 	slot := l.slot(now)
 	switch {
-	case l.cfg.Defects.NoChallenge:
-	case p != nil && !p.has(flagReceiving) && d.Proof != 0 && d.Proof == uint64(p.Epoch()) && !l.cfg.Defects.AnswersChallenged:
+	case p != nil && !p.has(flagReceiving) && d.Proof != 0 && d.Proof == uint64(p.Epoch()):
 		// It has got what was sent to it.
 	case d.Proof == l.cookie(&key, p, d.Epoch, slot), slot > 0 && d.Proof == l.cookie(&key, p, d.Epoch, slot-1):
 	default:
 		l.Count.DropUnproved++
 		l.reply(key.Remote, &k.Header, reply{epoch: d.Epoch, cookie: l.cookie(&key, p, d.Epoch, slot)}, wire.KindChallenge)
-		return nil
-	}
-	if p != nil && p.has(flagReceiving) && l.cfg.Defects.OldFlowKept {
-		l.keepOld(p, d)
 		return nil
 	}
 	if p == nil {
@@ -138,14 +130,10 @@ func (p *Peer) takeData(now mono.Time, k *wire.Packet, marked bool) {
 		p.set(flagMarked, true)
 	}
 	ahead := k.Data.Seq.Sub(p.rcvNext)
-	if ahead >= wire.Window && l.cfg.Defects.BeyondWindowTaken {
-		p.jump(k.Data.Seq)
-		ahead = 0
-	}
 	switch {
 	case ahead == 0 && (p.stored == nil || p.stored.seq != p.rcvNext):
 		l.arrival = arrival{peer: p, segment: k.ULPDU, flags: k.Flags}
-		if !p.has(flagEcho) || l.cfg.Defects.EchoLatest {
+		if !p.has(flagEcho) {
 			p.echo = k.Data.Timestamp
 			p.set(flagEcho, true)
 		}
@@ -162,9 +150,6 @@ func (p *Peer) takeData(now mono.Time, k *wire.Packet, marked bool) {
 	p.echo = k.Data.Timestamp
 	p.set(flagEcho, true)
 	p.ackNow()
-	if l.cfg.Defects.DeliversAsTheyCome {
-		l.arrival = arrival{peer: p, segment: k.ULPDU, outOfTurn: true}
-	}
 }
 
 // holdAck says until when an acknowledgement is held back; mono.Never: none is.
@@ -179,10 +164,6 @@ func (p *Peer) holdAck(until mono.Time) {
 
 // ackNow has an acknowledgement leave with the next packet, or alone.
 func (p *Peer) ackNow() {
-	if p.layer.cfg.Defects.AcksLazy {
-		p.ackLazily()
-		return
-	}
 	p.holdAck(mono.Never)
 	p.set(flagAckDue, true)
 	p.layer.activate(p)
@@ -229,9 +210,6 @@ func (p *Peer) fillAck(a *wire.Ack) {
 	*a = wire.Ack{Epoch: p.remoteEpoch, Next: p.rcvNext, Echo: p.echo, Window: wire.Window, Words: uint8(p.sackWords())}
 	if p.has(flagBlocked) {
 		a.Window = 0
-	}
-	if p.layer.renamed != nil {
-		p.layer.rename(p, a)
 	}
 	for s := p.stored; s != nil; s = s.next {
 		if i := s.seq.Sub(p.rcvNext) - 1; i >= 0 {

@@ -28,9 +28,6 @@ func (l *Layer) derive(domain uint8, n uint64) uint64 {
 // incarnation tells this life of a queue pair from those before: of the queue
 // pair, and of the host. It is never 0, which stands for one that is not known.
 func (l *Layer) incarnation(local uint32) uint32 {
-	if l.cfg.Defects.LivesAlike {
-		return 1
-	}
 	return uint32(l.derive(domainIncarnation, uint64(l.lives[local])<<32|uint64(local))) | 1
 }
 
@@ -38,9 +35,6 @@ func (l *Layer) incarnation(local uint32) uint32 {
 func (l *Layer) newEpoch() wire.Epoch {
 	for {
 		l.epochs++
-		if l.cfg.Defects.LivesAlike {
-			return wire.Epoch(l.epochs)
-		}
 		if e := wire.Epoch(l.derive(domainEpoch, l.epochs)); e != 0 {
 			return e
 		}
@@ -51,9 +45,6 @@ func (l *Layer) newEpoch() wire.Epoch {
 // given slot of time. It is bound to the flow that the new one would replace, so
 // that it starts a flow once.
 func (l *Layer) cookie(k *Key, p *Peer, e wire.Epoch, slot uint64) uint64 {
-	if l.cfg.Defects.CookieUnbound {
-		return l.derive(domainCookie, uint64(k.Local))
-	}
 	life := l.incarnation(k.Local)
 	b := l.hashed[:56]
 	clear(b)

@@ -2,7 +2,6 @@ package rd
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -37,18 +36,15 @@ func (p *Peer) pick(now mono.Time) *segment {
 // limit is how many packets may be under way. A start without proof is answered
 // with a challenge, so more than one of it is wasted.
 func (p *Peer) limit() int32 {
-	switch q := &p.layer.cfg.Defects; {
-	case p.has(flagStarting) && !p.has(flagProved) && !q.WindowBeforeProof:
+	if p.has(flagStarting) && !p.has(flagProved) {
 		return 1
-	case q.NoWindow:
-		return math.MaxInt32
 	}
 	return int32(p.cwnd)
 }
 
 // within reports whether the receiver's window has room for s.
 func (p *Peer) within(s *segment) bool {
-	return s.seq.Sub(p.una) < int32(p.window) || p.layer.cfg.Defects.NoWindow
+	return s.seq.Sub(p.una) < int32(p.window)
 }
 
 // more reports whether another packet may leave behind the one that just left:
@@ -111,9 +107,6 @@ func (p *Peer) timeoutAfter() time.Duration {
 	if p.has(flagBusy) {
 		return min(t.BusyMin<<min(p.backoff, 20), t.BusyMax)
 	}
-	if p.layer.cfg.Defects.TimeoutFixed {
-		return 10 * time.Millisecond
-	}
 	d := t.FirstTimeout
 	if p.srtt > 0 {
 		d = max(time.Duration(p.srtt)+4*time.Duration(p.rttvar), t.MinTimeout)
@@ -136,9 +129,8 @@ func (p *Peer) timeout(now mono.Time) {
 	p.backoff = min(p.backoff+1, 30)
 	if p.has(flagBusy) {
 		p.set(flagProbe, true)
-	} else if l.Count.Timeouts++; l.cfg.Defects.TimeoutLosesOne {
-		p.loseOldest()
 	} else {
+		l.Count.Timeouts++
 		p.loseAll()
 		p.reorder = firstReorder
 		p.cutWindow(minWindow)

@@ -1,0 +1,19 @@
+package engine
+
+import "testing"
+
+func TestDefectsOfSharedObjects(t *testing.T) {
+	var q Defects
+	for _, name := range []string{"CQErrRepeats", "WindowBounds"} {
+		if err := q.Set(name, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := New(Config{GIDs: hostGIDs(false, 1), Defects: q})
+	if err != nil || !n.Defects.CQErrRepeats || !n.Mem.Defects.WindowBounds {
+		t.Errorf("%v: %+v", err, q)
+	}
+	if len(AllDefects()) < 4 {
+		t.Errorf("%d defects", len(AllDefects()))
+	}
+}
