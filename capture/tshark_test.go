@@ -37,7 +37,7 @@ func tsharkProgram(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("tshark is not installed: there is no second opinion on this machine")
+		t.Skip("tshark is not installed: nothing else decodes the captures")
 	}
 	return program
 }

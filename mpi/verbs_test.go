@@ -224,6 +224,6 @@ func TestWindowsOverNICs(t *testing.T) {
 func skipUnderRaceDetector(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("it is long, and a short run is for races, which a simulated world has not")
+		t.Skip("a long simulation: -short is for the race detector, and a simulation runs one goroutine at a time")
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 func TestInteropVerbsWrongCalls(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("kernel labs are Linux's")
+		t.Skip("kernel labs need Linux")
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, c := range []struct{ words, says string }{

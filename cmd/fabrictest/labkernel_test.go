@@ -8,7 +8,7 @@ import (
 
 func TestKernelLabWrongCalls(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("kernel labs are Linux's")
+		t.Skip("kernel labs need Linux")
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	const none = "no kernel lab called test-none is up: start one with 'fabrictest lab kernel up'"
@@ -57,7 +57,7 @@ func TestKernelLabWrongCalls(t *testing.T) {
 // What is missing is named with the command that installs it.
 func TestKernelLabNamesWhatIsMissing(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("kernel labs are Linux's")
+		t.Skip("kernel labs need Linux")
 	}
 	t.Setenv("PATH", t.TempDir())
 	for _, words := range []string{"lab kernel check", "lab kernel up", "lab kernel run -- true"} {

@@ -12,7 +12,7 @@ import (
 // these wireDefects, some seed among the first hundred must end in a violation.
 func TestRandomPairFindsDefects(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a world is one goroutine: the race detector finds nothing in it that TestRandomPair does not show it")
+		t.Skip("a simulation runs one goroutine at a time: under the race detector TestRandomPair covers the same code")
 	}
 	both := func(q Defects) [2]Defects { return [2]Defects{q, q} }
 	for _, defect := range []struct {

@@ -239,7 +239,7 @@ func listenAsLab(socket string) error {
 func asOtherUser(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("root only can be two users")
+		t.Skip("only root can run programs as two users")
 	}
 	cmd := role(t, name, args...)
 	const nobody = 65534

@@ -67,7 +67,7 @@ func passesOnce(t *testing.T, name string) {
 func TestQuickScenariosPass(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("timers of scenarios are too short for ranks under the race detector, which short runs are for; the other tests race the same code")
+		t.Skip("the timers of scenarios are too short for ranks under the race detector; other tests cover the same code there")
 	}
 	needNamespaces(t)
 	all, err := scenarios.Builtin()
