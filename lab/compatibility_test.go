@@ -61,7 +61,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 	for text, want := range map[string]string{
 		"nic: {provider: softiwarp}\nfaults: [{at: 1ms, do: kill, on: [host1]}]\nexpect: {killed: [host1], errors: {host0: [flushed]}}\n": "detects that by exhausted retries",
 		"nic: {provider: softiwarp, markers: true}\n":                    "RoCE has no MPA",
-		"nic: {provider: softiwarp, defects: [CRCIgnored]}\n":            "one of softiwarp",
+		"nic: {provider: softiwarp, defects: [NoFence]}\n":               "one of softiwarp",
 		"nic: {provider: softiwarp}\n":                                   "",
 		"nic: {provider: softiwarp}\nevents: [{offset: 7, do: reset}]\n": "offsets in a TCP stream",
 	} {
@@ -74,7 +74,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 		}
 	}
 	s := parse(t, pair+stream)
-	if got := Incompatibility(s, scenarios.Sim, "CRCIgnored"); !strings.Contains(got, "one of softiwarp") {
+	if got := Incompatibility(s, scenarios.Sim, "NoFence"); !strings.Contains(got, "one of softiwarp") {
 		t.Errorf("a defect besides: %q", got)
 	}
 	if got := Incompatibility(s, scenarios.Sim, "AckCompletesRead"); got != "" {

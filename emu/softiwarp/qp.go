@@ -71,7 +71,6 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 
 // post queues send requests. The lock is held.
 func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
-	wrs = q.q.InOrder(wrs)
 	for i := range wrs {
 		q.refs.Window, q.refs.Region, err = q.D.ResolveBind(&wrs[i])
 		if err == nil {

@@ -6,10 +6,11 @@ import (
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 // TestRandomPairFindsDefects proves that the randomised test can fail: with each of
-// these wireDefects, some seed among the first hundred must end in a violation.
+// these defects, some seed among the first hundred must end in a violation.
 func TestRandomPairFindsDefects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation runs one goroutine at a time: under the race detector TestRandomPair covers the same code")
@@ -20,31 +21,49 @@ func TestRandomPairFindsDefects(t *testing.T) {
 		defects     [2]Defects
 		wireDefects iwarpwire.Defects // of the first
 	}{
-		{name: "CRC not checked", defects: both(Defects{MPA: mpa.Defects{CRCIgnored: true}})},
-		{name: "CRC in the wrong order", defects: [2]Defects{{MPA: mpa.Defects{CRCBigEndian: true}}, {}}},
 		{name: "CRC without the marker before the length", wireDefects: iwarpwire.Defects{CRCSkipsMarker: true}},
-		{name: "markers drift", defects: [2]Defects{{MPA: mpa.Defects{MarkersDrift: true}}, {}}},
 		{name: "a cut trailer", defects: [2]Defects{{MPA: mpa.Defects{TrailerCut: true}}, {}}},
 		{name: "first FPDU stuck", defects: both(Defects{MPA: mpa.Defects{FirstFPDUStuck: true}})},
 		{name: "sends overtake reads", defects: both(Defects{Stream: iwarp.Defects{SendsOvertake: true}})},
-		{name: "a message delivered twice", defects: both(Defects{Stream: iwarp.Defects{DeliversTwice: true}})},
 		{name: "the last segment first", wireDefects: iwarpwire.Defects{TailFirst: true}},
 		{name: "a Write placed late", wireDefects: iwarpwire.Defects{WritesPlacedLate: true}},
 	} {
 		t.Run(defect.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(100) {
-				c := newRandomCase(seed)
-				for i := range c.cfg {
-					c.cfg[i].NIC.Defects = defect.defects[i]
-				}
-				c.cfg[0].Defects = defect.wireDefects
-				if _, err := c.run(); err != nil {
-					t.Logf("found: %v", err)
-					return
-				}
-			}
-			t.Error("no seed finds it")
+			mustBeFound(t, defect.defects, defect.wireDefects)
 		})
 	}
+}
+
+// TestMutantsAreFoundAtRandom is the same for mutants. Only a build with mutants has them;
+// package mutants runs it in one.
+func TestMutantsAreFoundAtRandom(t *testing.T) {
+	if len(mutant.Names()) == 0 {
+		t.Skip("this test was built without mutants; the conform step of CI runs it with them")
+	}
+	for _, name := range []string{"CRCIgnored", "CRCBigEndian", "MarkersDrift", "DeliversTwice", "AtomicReturnsNew"} {
+		t.Run(name, func(t *testing.T) {
+			if !mutant.Select(name) {
+				t.Fatal("no such mutant")
+			}
+			defer mutant.Select("")
+			mustBeFound(t, [2]Defects{}, iwarpwire.Defects{})
+		})
+	}
+}
+
+func mustBeFound(t *testing.T, defects [2]Defects, wireDefects iwarpwire.Defects) {
+	t.Helper()
+	for seed := range uint64(100) {
+		c := newRandomCase(seed)
+		for i := range c.cfg {
+			c.cfg[i].NIC.Defects = defects[i]
+		}
+		c.cfg[0].Defects = wireDefects
+		if _, err := c.run(); err != nil {
+			t.Logf("found: %v", err)
+			return
+		}
+	}
+	t.Error("no seed finds it")
 }

@@ -168,7 +168,7 @@ func TestCheckDefectErrors(t *testing.T) {
 		"cm.NoSuchDefect":     `no defect "cm.NoSuchDefect"`,
 		"cm.StopAfterConns=3": "takes no number",
 		"AckCompletesRead=1":  "takes no number",
-		"CRCIgnored=1":        "takes no number",
+		"NoFence=1":           "takes no number",
 		"cm.DetourLocal":      `no defect "cm.DetourLocal"`,
 		"":                    `no defect ""`,
 		"CounterStuck":        "needs the name of a counter, for example CounterStuck=sent_pkts",
@@ -184,7 +184,7 @@ func TestCheckDefectErrors(t *testing.T) {
 			t.Errorf("%q: %T", spec, err)
 		}
 	}
-	for name, p := range map[string]*Provider{"AckSkipsRead": softIWARP(), "CRCIgnored": softRoCE(), "CounterStuck=sent_pkts": All()[1]} {
+	for name, p := range map[string]*Provider{"AckSkipsRead": softIWARP(), "NoFence": softRoCE(), "CounterStuck=sent_pkts": All()[1]} {
 		var foreign *ForeignDefectError
 		if err := p.CheckDefect(name); !errors.As(err, &foreign) || len(foreign.Of) != 1 {
 			t.Errorf("%s with %s: %v", name, p.Name, err)
@@ -211,11 +211,11 @@ func TestRoCESetups(t *testing.T) {
 }
 
 func TestIWARPSetups(t *testing.T) {
-	o, err := newIWARPOpener(Setup{Defects: []string{"CRCIgnored"}, Markers: true, ClientServer: true, MaxCMConns: 16})
+	o, err := newIWARPOpener(Setup{Defects: []string{"NoFence"}, Markers: true, ClientServer: true, MaxCMConns: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || !cfg.NIC.Defects.MPA.CRCIgnored || cfg.Name != "x" {
+	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || !cfg.NIC.Defects.MPA.NoFence || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
 	if _, err := newIWARPOpener(Setup{NoRateControl: true}); err == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // newStreamWorld connects two soft-iWARP devices by a cable.
-func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, defects softiwarp.Defects) *world {
+func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, noCRC bool) *world {
 	t.Helper()
 	w := &world{World: sim.New(sim.Config{Seed: seed})}
 	port := func(addr string) sim.PortConfig {
@@ -29,7 +29,7 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, defects
 	}
 	for i, p := range []*sim.Port{a, b} {
 		cfg := softiwarp.Config{Name: fmt.Sprint("host", i)}
-		cfg.NIC.Defects = defects
+		cfg.NIC.MPA.NoCRC = noCRC
 		if w.devices[i], err = softiwarp.InWorld(w.World, p, p.StreamHost(), cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *tr
 // Reliable connections of iWARP keep their guarantees, whatever happens to TCP segments.
 func TestReliableConnectionsOverIWARP(t *testing.T) {
 	for seed := range uint64(6) {
-		w := newStreamWorld(t, seed, sim.StreamConfig{CutPPM: 200_000, StallPPM: 20_000, StallFor: time.Millisecond}, softiwarp.Defects{})
+		w := newStreamWorld(t, seed, sim.StreamConfig{CutPPM: 200_000, StallPPM: 20_000, StallFor: time.Millisecond}, false)
 		results, err := w.run(t, connections(t, w.devices[0], seed, 300))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -72,12 +72,12 @@ func TestReliableConnectionsOverIWARP(t *testing.T) {
 	}
 }
 
-// A stack that does not check CRCs is detected when the stream is corrupted.
+// Without CRCs the programs detect that the stream is corrupted.
 func TestCorruptionWithoutCRCCheckIsDetected(t *testing.T) {
 	damaged := sim.StreamConfig{CorruptPPM: 20_000}
 	found := 0
 	for seed := range uint64(4) {
-		w := newStreamWorld(t, seed, damaged, ignoresCRC())
+		w := newStreamWorld(t, seed, damaged, true)
 		if _, err := w.run(t, connections(t, w.devices[0], seed, 100)); err != nil {
 			found++
 		}
@@ -88,7 +88,7 @@ func TestCorruptionWithoutCRCCheckIsDetected(t *testing.T) {
 }
 
 func TestValidateRejectsMissingTransportTraits(t *testing.T) {
-	w := newStreamWorld(t, 1, sim.StreamConfig{}, softiwarp.Defects{})
+	w := newStreamWorld(t, 1, sim.StreamConfig{}, false)
 	work := connections(t, w.devices[0], 1, 10)
 	work.Network.GivesUp = true
 	work.Lanes[0] = traffic.NewLane(traffic.UC, 100, 100)
@@ -103,9 +103,4 @@ func TestValidateRejectsMissingTransportTraits(t *testing.T) {
 			t.Errorf("no %q in %v", want, err)
 		}
 	}
-}
-
-func ignoresCRC() (q softiwarp.Defects) {
-	q.MPA.CRCIgnored = true
-	return q
 }

@@ -22,11 +22,12 @@ func TestOtherTestsFindMutants(t *testing.T) {
 	if !*build {
 		return
 	}
-	for name, pkg := range map[string]string{
-		"TestMutantsAreFoundAtRandom": "../../softroce",
-		"TestMutantsKeepRunning":      "../../dgiwarp",
-		"TestTargetsFindDefects":      "../../../fuzz",
-		"TestMutantsMakeCasesFail":    "../../../conformance/interop",
+	for pkg, name := range map[string]string{
+		"../../softroce":               "TestMutantsAreFoundAtRandom",
+		"../../softiwarp":              "TestMutantsAreFoundAtRandom",
+		"../../dgiwarp":                "TestMutantsKeepRunning",
+		"../../../fuzz":                "TestTargetsFindDefects",
+		"../../../conformance/interop": "TestMutantsMakeCasesFail",
 	} {
 		out, err := exec.Command("go", "test", "-count=1", "-overlay", overlay, "-run", "^"+name+"$", "-v", pkg).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+name) {

@@ -55,7 +55,7 @@ func New(cfg Config) (*NIC, error) {
 	}
 	n := &NIC{cfg: cfg, home: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.Init(cfg.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
-	n.Mem.Scramble(cfg.Secret, nic.KeysRandom)
+	n.Mem.Scramble(cfg.Secret)
 	n.layer = iwarp.Layer{NIC: &n.Base}
 	n.rd, err = rd.New(rd.Config{
 		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing,

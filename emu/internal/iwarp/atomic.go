@@ -58,7 +58,7 @@ func (s *Stream) execute(p *pending) {
 		s.refuseRead(wire.TermOpOpcode, p)
 		return
 	}
-	if req.TO%atomicLen != 0 && !(s.defects().AtomicAlignedTo4 && req.TO%4 == 0) {
+	if req.TO%atomicLen != 0 {
 		s.refuseRead(wire.TermOpStream, p)
 		return
 	}
@@ -67,15 +67,9 @@ func (s *Stream) execute(p *pending) {
 		s.refuseRead(protection(err, req.TO, atomicLen), p)
 		return
 	}
-	if s.defectState != nil {
-		mem = s.updateWrongly(mem, req)
-	}
 	if p.orig, err = s.ep.Layer.atomics.update(mem, at, req); err != nil {
 		s.refuseRead(wire.TermRDMAPLocal, p)
 		return
-	}
-	if s.defects().AtomicReturnsNew && req.Op == wire.AtomicFetchAdd {
-		p.orig = s.ep.Layer.atomics.result(p.orig)
 	}
 }
 
@@ -85,14 +79,12 @@ func (s *Stream) atomicResponse(a *arrival, msg []byte) {
 	if _, err := h.Parse(msg); err != nil {
 		panic("iwarp: an Atomic Response of the right length does not parse")
 	}
-	r, unchecked := s.reading, s.defects().AtomicResponseUnchecked
+	r := s.reading
 	switch {
-	case (r == nil || r.Op == verbs.OpRDMARead) && unchecked:
-		return
 	case r == nil || r.Op == verbs.OpRDMARead:
 		s.refuseResponse(wire.TermOpOpcode, a)
 		return
-	case h.RequestID != uint32(r.msn) && !unchecked:
+	case h.RequestID != uint32(r.msn):
 		s.refuseResponse(wire.TermOpUnspecified, a)
 		return
 	}

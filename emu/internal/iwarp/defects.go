@@ -1,19 +1,17 @@
 package iwarp
 
-// Defects makes a layer misbehave on purpose: it imitates implementations that
-// forget a rule, soft-iWARP of Linux ("siw") above all. The zero value forgets
-// nothing. Tags say what a field does and whose defect it is, or which
-// requirement it breaks.
+import (
+	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Defects makes a layer behave as soft-iWARP of Linux does ("siw"); the zero value has none.
+// Tags say what a defect does, and which requirement of the RFCs it violates. Other defects
+// of the layer are in emu/defects/mutants.
 type Defects struct {
-	// What is taken from the peer.
+	// Received segments.
 	TaggedFlagIgnored      bool `imitates:"siw, rfc5041/4.1/2" does:"the T flag is ignored: the opcode decides which header follows"`
 	ReadQueueUnchecked     bool `imitates:"siw, rfc5041/7.1/1" does:"queue number and offset of a Read Request are ignored"`
-	ReadNumberUnchecked    bool `imitates:"rfc5041/7.1/5" does:"the number of a Read Request is ignored"`
-	AnswerNumberUnchecked  bool `imitates:"rfc7306/8.2/1" does:"the numbers of Atomic Responses and of immediate data are ignored"`
-	SecondSegmentOffset    bool `imitates:"rfc5041/7.1/3" does:"the offset of a Send is checked in its first segment only"`
-	SecondSegmentNumber    bool `imitates:"rfc5041/7.1/5" does:"the number of a Send is checked in its first segment only"`
-	TaggedVersionUnchecked bool `imitates:"rfc5040/7.2/2" does:"the RDMAP version of Writes and Read Responses is not looked at"`
-	ReadResponseDDPVersion bool `imitates:"rfc5041/7.2/2" does:"the DDP version of Read Responses is not looked at"`
 	TaggedInOrder          bool `imitates:"siw, rfc5041/5.3/5" does:"a Write whose offsets do not follow one another is refused"`
 	WrapUnchecked          bool `imitates:"siw, rfc5041/7.1/10" does:"a Write that wraps is a local error, and a Read that wraps ends the stream in silence"`
 	ReadRightsUnchecked    bool `imitates:"siw, rfc5040/5.2.1/10" does:"memory can be read without the right to"`
@@ -27,53 +25,12 @@ type Defects struct {
 	NoExtensions           bool `imitates:"siw, rfc7306/1.1/1" does:"atomics and immediate data are unknown opcodes"`
 	IRDRoundedUp           bool `imitates:"siw, rfc5040/6.1/3" does:"one more read than the next power of two is taken"`
 
-	// Memory that the peer names.
-	ZeroLengthChecked    bool `imitates:"rfc5041/5.2/6, rfc5040/5.2.1/8, rfc5040/5.1/4, rfc6581/9.2/11, rfc5042/6.3.5/2" does:"operations of no octets need a valid key"`
-	KeyOctetIgnored      bool `imitates:"rfc5041/7.1/6" does:"the lowest octet of keys is ignored"`
-	WriteRightsUnchecked bool `imitates:"rfc5041/7.1/7" does:"memory can be written without the right to"`
-	SecondSegmentRights  bool `imitates:"rfc5041/7.1/7" does:"the right to write is checked for the first segment of a Write only"`
-	QPRightsIgnored      bool `imitates:"rfc5041/7.1/7, rfc5040/5.2.1/10" does:"what a queue pair permits its peer does not count, only what the memory does"`
-	PageBounds           bool `imitates:"rfc5041/7.1/8, rfc5041/7.1/9, rfc5040/5.2.1/7, rfc5042/6.2.1/1" does:"bounds are checked in pages of 4096 octets"`
-	PlacesWhatFits       bool `imitates:"rfc5041/7.1/11" does:"of a segment that exceeds its memory the part that fits is placed"`
-	SinkChecked          bool `imitates:"rfc5040/4.4/2" does:"a Read Request must name a sink that the answerer knows"`
-	ResponseUnmatched    bool `imitates:"rfc5040/5.2.2/5" does:"a Read Response is placed where it says, whatever was asked"`
-
-	// Receives.
-	DeliversFirstSegment         bool `imitates:"rfc5041/4.1/5, rfc5041/5.4/1, rfc5040/5.2.2/3, rfc7306/5.4/2" does:"a message is delivered with its first segment"`
-	DeliversTwice                bool `imitates:"rfc5041/5.3/3" does:"a Send that is followed by nothing is delivered twice"`
-	LongDeliveredLate            bool `imitates:"rfc5041/5.3/4, rfc5041/4.1/5, rfc5040/5.3/5, rfc5040/5.5/1, rfc5040/5.5/2, rfc7306/6.3/4" does:"what came in several segments is delivered after what came behind it"`
-	LongTruncated                bool `imitates:"rfc5041/7.1/4, rfc5040/5.3/4" does:"a message that is too long for its receive is cut off"`
-	ZeroSendSkipsReceive         bool `imitates:"rfc5040/5.3/2" does:"a Send of no octets takes no receive"`
-	ImmediateTakesNoReceive      bool `imitates:"rfc7306/6.3/1" does:"immediate data takes no receive"`
-	ImmediateDropped             bool `imitates:"rfc5041/7.1/2, rfc7306/6.3/1" does:"immediate data that finds no receive vanishes"`
-	EverythingTakesReceive       bool `imitates:"rfc5040/5.1/1, rfc5040/5.2.1/3, rfc7306/5.2.1/4" does:"Writes and requests for reads and atomics use up a receive"`
-	InvalidateIgnored            bool `imitates:"rfc5041/8.3.1/1, rfc5040/5.3/8" does:"Send with Invalidate invalidates nothing"`
-	EmptySendKeepsKey            bool `imitates:"rfc5040/5.3/8" does:"Send with Invalidate of no octets invalidates nothing"`
-	AnySendInvalidates           bool `imitates:"rfc5040/4.1/5" does:"every Send invalidates the key in its header"`
-	SolicitedInvalidateUnchecked bool `imitates:"rfc5040/7.2/3" does:"Send with Invalidate and solicited event does not check its key"`
-
-	// Reads and atomics of the peer.
-	IRDLeaks         bool `imitates:"rfc5040/5.2.1/2, rfc5040/5.2.2/2" does:"the place of a read is not given back"`
-	IRDUnlimited     bool `imitates:"rfc5040/8.1.1/4, rfc5040/6.1/3" does:"any number of reads is taken"`
-	ReadQueueShared  bool `imitates:"rfc5042/6.4.3.3/1" does:"all streams share one pool of places for reads"`
-	SmallReadsFirst  bool `imitates:"rfc5040/5.2.1/5, rfc5040/5.2.2/4, rfc5040/5.5/8, rfc7306/5.4/3" does:"of reads that wait the shortest is answered first, and atomics last"`
-	AtomicAlignedTo4 bool `imitates:"rfc7306/5.1.1/1, rfc7306/5.1.2/3" does:"atomics need addresses that are multiples of four only"`
-	AtomicReturnsNew bool `imitates:"rfc7306/5.1.1/3" does:"FetchAdd returns the new value"`
-	FetchAddCompares bool `imitates:"rfc7306/5.2.1/2" does:"FetchAdd happens only if the compare fields match"`
-	AtomicTorn       bool `imitates:"rfc7306/5/2" does:"an atomic reads at once and writes when its answer has left"`
-	AtomicIdIsMSN    bool `imitates:"rfc7306/5.2.2/1, rfc7306/5.2.2/2" does:"an Atomic Response names and numbers itself by the MSN of its request"`
-
-	// What is sent.
+	// Requests and answers.
 	ORDRoundedUp    bool `imitates:"siw, rfc5040/6.1/2" does:"the limit of reads under way is rounded up to a power of two"`
 	ZeroReadRepeats bool `imitates:"siw, rfc5040/5.2.1/9" does:"a Read of nothing behind another answers with the other's octets"`
 	SendsOvertake   bool `imitates:"siw, rfc5040/5.5/6" does:"a send or write completes before a read that was posted earlier"`
-	WritePerSGE     bool `imitates:"rfc5040/5.1/3" does:"a Write goes out as one message for each piece of local memory"`
-	CompletesEarly  bool `imitates:"rfc5040/5.5/5, rfc5040/5.5/7, rfc7306/5.4/1" does:"requests of every kind complete when they are posted"`
-	AtomicsApart    bool `imitates:"rfc7306/5.2/1, rfc7306/5.2/2" does:"atomics are numbered and limited apart from reads"`
 
-	AtomicResponseUnchecked bool `imitates:"rfc7306/5.2.2/3" does:"any Atomic Response is taken for the next"`
-
-	// How errors are told.
+	// Terminates.
 	LongIsNoBuffer      bool `imitates:"siw, rfc5041/7.1/4" does:"a message too long for its buffer is reported as one without"`
 	ReadOverflowsStream bool `imitates:"siw, rfc5041/7.1/2" does:"one read too many is a catastrophic error of the stream, not a missing buffer"`
 	UnaskedIsLocal      bool `imitates:"siw, rfc5040/5.2.2/6" does:"a Read Response that nobody asked for is reported as a local error"`
@@ -83,7 +40,101 @@ type Defects struct {
 	TermReadStale       bool `imitates:"siw, rfc5040/4.8/6" does:"the Terminate of a Read shows it as it came, with its size in place of its number"`
 	TermInvalidateFlag  bool `imitates:"siw, rfc5040/4.8/4" does:"the Terminate of a Send with Invalidate claims a header that is not there"`
 	TermSkipped         bool `imitates:"siw, rfc5040/6.2.1/1" does:"no Terminate is sent if a message is half out"`
-	TermRepeated        bool `imitates:"rfc5041/7.1/12, rfc5040/7.1/5" does:"every wrong segment draws a Terminate"`
-	TalksAfterTerminate bool `imitates:"rfc5040/5.4/2" does:"requests that wait still leave after a Terminate"`
-	BadSegmentsDropped  bool `imitates:"rfc5041/7.1/2, rfc5041/7.1/6, rfc5041/7.1/12, rfc5040/7.2/1, rfc5040/5.2.2/6" does:"segments that are wrong are dropped, and the stream goes on"`
+}
+
+// siwState is what a stream remembers for some of Defects.
+type siwState struct {
+	nextSTag wire.STag // where the Write that has begun continues
+	nextTO   uint64
+	current  wire.ReadRequest // the read that is being answered, as it arrived
+}
+
+// inOrder is Defects.TaggedInOrder: it reports whether a segment of n octets continues the
+// Write that has begun, if one has.
+func (f *siwState) inOrder(begun bool, t *wire.Tagged, n uint64) bool {
+	ok := !begun || t.STag == f.nextSTag && t.TO == f.nextTO
+	f.nextSTag, f.nextTO = t.STag, t.TO+n
+	return ok
+}
+
+// begin notes the read that is answered next. With repeat, a read of no octets becomes the
+// one before it: Defects.ZeroReadRepeats.
+func (f *siwState) begin(r *wire.ReadRequest, repeat bool) {
+	if repeat && r.Size == 0 {
+		r.Size, r.SrcSTag, r.SrcTO = f.current.Size, f.current.SrcSTag, f.current.SrcTO
+	}
+	f.current = *r
+}
+
+// parseByOpcode is Defects.TaggedFlagIgnored: the header is the one that the opcode
+// calls for.
+func (s *Stream) parseByOpcode(a *arrival) bool {
+	c := a.hdr.Control
+	if info, ok := c.Opcode.Info(); !ok || info.Tagged == c.Tagged {
+		return true
+	}
+	c.Tagged = !c.Tagged
+	a.hdr = wire.Header{Control: c}
+	var err error
+	if rest := a.raw[wire.ControlLen:]; c.Tagged {
+		a.body, err = a.hdr.Tagged.Parse(rest)
+	} else {
+		a.body, err = a.hdr.Untagged.Parse(rest)
+	}
+	if err != nil {
+		s.refuse(wire.TermOpUnspecified, nil)
+	}
+	return err == nil
+}
+
+// completeEarly is Defects.SendsOvertake: it reports requests that wait for nothing
+// but a read before them.
+func (s *Stream) completeEarly() {
+	for r := s.first; r != nil && r != s.sending; r = r.next {
+		if !r.reported && r.stage == left && s.over(r) {
+			r.reported = true
+			s.owner.Completed(r, verbs.WCSuccess)
+		}
+	}
+}
+
+// PlaceEarly imitates a stack that does not wait for segments: of one that has come
+// in part, what is there of a Write is placed. All else waits for Input, as it
+// should, and so does every complaint.
+func (s *Stream) PlaceEarly(part []byte) {
+	var h wire.Header
+	body, err := h.Parse(part)
+	if err != nil || s.state != open || h.Control.Opcode != wire.OpWrite || !h.Control.Tagged || len(body) == 0 {
+		return
+	}
+	if mem, at, err := s.remote(h.Tagged.STag, h.Tagged.TO, uint64(len(body)), verbs.AccessRemoteWrite); err == nil {
+		_ = mem.WriteAt(body, at) // Input will tell
+	}
+}
+
+// PlaceUnchecked imitates a stack that checks a segment when it has placed it: one
+// that is wrong has reached the memory of its Write, its read or its receive. The
+// stream must be failed behind it.
+func (s *Stream) PlaceUnchecked(segment []byte) {
+	a := arrival{raw: segment}
+	var err error
+	if a.body, err = a.hdr.Parse(segment); err != nil || s.state != open || !a.hdr.Control.Consistent() {
+		return
+	}
+	mem := s.ep.Layer.NIC
+	switch info, _ := a.hdr.Control.Opcode.Info(); {
+	case a.hdr.Control.Opcode == wire.OpReadResponse && s.reading != nil && s.reading.Op == verbs.OpRDMARead:
+		if off, _, ok := s.sinkOffset(s.reading, &a); ok && uint32(len(a.body)) <= s.reading.Length-off {
+			_ = mem.Scatter(s.reading.SGL, s.ep.PD, off, a.body) // it fails in any case
+		}
+	case info.Class.Has(wire.HasPayload|wire.ConsumesRecv) && a.hdr.Untagged.MO == s.filled:
+		if s.recv == nil {
+			s.recv = s.owner.NextReceive()
+		}
+		if s.recv != nil && uint32(len(a.body)) <= s.recv.Length-s.filled {
+			_ = mem.Scatter(s.recv.SGL, s.recv.PD, s.filled, a.body)
+		}
+	default:
+		s.PlaceEarly(segment)
+	}
 }

@@ -11,11 +11,8 @@ type Layer struct {
 	NIC     *nic.Base
 	Defects Defects
 	Count   Counters
-	// Later, if not nil, is given what a layer that is Defects does later than it should.
-	Later func(do func())
 
 	atomics atomicUnit
-	pool    []*Stream // that share their places for reads, by Defects.ReadQueueShared
 }
 
 // Endpoint is what all streams of a queue pair share.

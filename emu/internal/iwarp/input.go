@@ -19,9 +19,6 @@ func (s *Stream) Input(segment []byte) {
 	c.OctetsReceived += uint64(len(segment))
 	if s.state != open {
 		c.SegmentsDropped++
-		if s.defects().TermRepeated {
-			s.complainAgain(segment)
-		}
 		return
 	}
 	a := arrival{raw: segment}
@@ -42,11 +39,11 @@ func (s *Stream) dispatch(a *arrival) {
 	h := &a.hdr.Control
 	info, known := h.Opcode.Info()
 	switch {
-	case h.DDPVersion != s.version && h.Tagged && !(h.Opcode == wire.OpReadResponse && s.defects().ReadResponseDDPVersion):
+	case h.DDPVersion != s.version && h.Tagged:
 		s.refuse(wire.TermTaggedVersion, a)
 	case h.DDPVersion != s.version && !h.Tagged:
 		s.refuse(wire.TermUntaggedVersion, a)
-	case h.RDMAPVersion != s.version && !(h.Tagged && s.defects().TaggedVersionUnchecked):
+	case h.RDMAPVersion != s.version:
 		s.refuse(wire.TermOpVersion, a)
 	case !known || h.Opcode > wire.OpTerminate && s.defects().NoExtensions || h.Tagged != info.Tagged:
 		s.refuse(wire.TermOpOpcode, a)
@@ -59,25 +56,4 @@ func (s *Stream) dispatch(a *arrival) {
 	default:
 		s.message(a, &info)
 	}
-}
-
-// parseByOpcode is Defects.TaggedFlagIgnored: the header is the one that the opcode
-// calls for.
-func (s *Stream) parseByOpcode(a *arrival) bool {
-	c := a.hdr.Control
-	if info, ok := c.Opcode.Info(); !ok || info.Tagged == c.Tagged {
-		return true
-	}
-	c.Tagged = !c.Tagged
-	a.hdr = wire.Header{Control: c}
-	var err error
-	if rest := a.raw[wire.ControlLen:]; c.Tagged {
-		a.body, err = a.hdr.Tagged.Parse(rest)
-	} else {
-		a.body, err = a.hdr.Untagged.Parse(rest)
-	}
-	if err != nil {
-		s.refuse(wire.TermOpUnspecified, nil)
-	}
-	return err == nil
 }

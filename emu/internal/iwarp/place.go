@@ -12,30 +12,19 @@ import (
 // should, but need not, send them in the order of their offsets.
 func (s *Stream) write(a *arrival) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
-	if n := uint64(len(a.body)); n == 0 && s.defects().ZeroLengthChecked {
-		if _, _, err := s.remote(t.STag, t.TO, 1, verbs.AccessRemoteWrite); err != nil {
-			s.refuse(s.placement(err, t.TO, 1), a)
-			return
-		}
-	} else if n > 0 {
-		if s.defects().TaggedInOrder && s.writing && (t.STag != s.defectState.nextSTag || t.TO != s.defectState.nextTO) {
+	if n := uint64(len(a.body)); n > 0 {
+		if s.defects().TaggedInOrder && !s.siw.inOrder(s.writing, t, n) {
 			s.refuse(wire.TermTaggedBounds, a)
 			return
 		}
-		mem, at, err := s.remote(t.STag, t.TO, n, s.writeRight())
+		mem, at, err := s.remote(t.STag, t.TO, n, verbs.AccessRemoteWrite)
 		if err != nil {
-			if s.defects().PlacesWhatFits {
-				s.placeFitting(t, a.body)
-			}
 			s.refuse(s.placement(err, t.TO, n), a)
 			return
 		}
 		if mem.WriteAt(a.body, at) != nil {
 			s.refuse(wire.TermDDPLocal, a)
 			return
-		}
-		if s.defectState != nil {
-			s.defectState.nextSTag, s.defectState.nextTO = t.STag, t.TO+n
 		}
 	}
 	if !s.writing {
@@ -45,9 +34,6 @@ func (s *Stream) write(a *arrival) {
 	s.writing, s.wroteLast = !last, last && !(s.rtr && s.wrote == 0)
 	if last {
 		s.count().WritesReceived++
-		if s.defects().EverythingTakesReceive {
-			s.takeAnyway()
-		}
 	}
 }
 
@@ -56,10 +42,7 @@ func (s *Stream) write(a *arrival) {
 func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)
-	if err != nil && s.defectState != nil {
-		mem, at, err = s.remoteWrongly(stag, to, n, need, err)
-	}
-	if err == nil && ep.Access&need != need && !s.defects().QPRightsIgnored {
+	if err == nil && ep.Access&need != need {
 		return nil, 0, nic.ErrRights
 	}
 	return mem, at, err

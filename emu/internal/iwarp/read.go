@@ -38,17 +38,10 @@ func sink(r *Request) (wire.STag, uint64) {
 
 // asks starts a request that the peer answers.
 func (s *Stream) asks(r *Request, g *Segment, op wire.Opcode) {
-	if op == wire.OpAtomicRequest && s.defects().AtomicsApart {
-		s.countApart()
-		defer s.countApart()
-	}
 	r.msn = s.ours[wire.QueueReadRequest]
 	g.Header = s.untagged(g.Header, op, wire.QueueReadRequest)
 	r.stage = asked
 	s.outstanding++
-	if s.defectState != nil && op == wire.OpAtomicRequest {
-		s.defectState.atomics++
-	}
 	if s.reading == nil {
 		s.reading = r
 	}
@@ -59,9 +52,6 @@ func (s *Stream) asks(r *Request, g *Segment, op wire.Opcode) {
 // read that waits.
 func (s *Stream) readResponse(a *arrival) {
 	r, defects := s.reading, s.defects()
-	if s.defectState != nil && s.placeRest(a) {
-		return
-	}
 	if r == nil || r.Op != verbs.OpRDMARead {
 		e := wire.TermOpOpcode
 		if defects.UnaskedIsLocal {
@@ -71,9 +61,6 @@ func (s *Stream) readResponse(a *arrival) {
 		return
 	}
 	off, n := r.got, uint32(len(a.body))
-	if defects.ResponseUnmatched && s.placeAnywhere(r, a) {
-		return
-	}
 	if n > 0 && (off == 0 || !defects.LaterResponseUnchecked) {
 		var e wire.TermError
 		var ok bool
@@ -98,9 +85,6 @@ func (s *Stream) readResponse(a *arrival) {
 	}
 	r.got += n
 	if !a.hdr.Control.Last {
-		if s.defectState != nil {
-			s.readGoesOn(r)
-		}
 		return
 	}
 	if r.got != r.Length && !defects.ShortResponseTaken {
@@ -128,7 +112,7 @@ func (s *Stream) sinkOffset(r *Request, a *arrival) (uint32, wire.TermError, boo
 // refuseResponse ends the stream for a response that fits no request. The
 // request that waits for one fails with it.
 func (s *Stream) refuseResponse(e wire.TermError, a *arrival) {
-	if s.reading != nil && !s.defects().BadSegmentsDropped {
+	if s.reading != nil {
 		s.reading.status = verbs.WCBadRespErr
 	}
 	s.refuse(e, a)
@@ -139,9 +123,6 @@ func (s *Stream) response(r *Request) {
 	s.count().ResponsesReceived++
 	r.stage = done
 	s.outstanding--
-	if s.defectState != nil && r.Op != verbs.OpRDMARead {
-		s.defectState.atomics--
-	}
 	next := r.next
 	for next != nil && next != s.sending && next.stage != asked {
 		next = next.next

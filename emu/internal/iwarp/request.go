@@ -46,10 +46,6 @@ func (s *Stream) Post(r *Request) {
 	if s.sending == nil {
 		s.sending = r
 	}
-	if s.defects().CompletesEarly {
-		r.reported = true
-		s.owner.Completed(r, verbs.WCSuccess)
-	}
 }
 
 // answered reports whether op is one that the peer answers.
@@ -97,33 +93,15 @@ func (s *Stream) retire(status verbs.WCStatus) {
 		s.sending = r.next
 	}
 	r.next = nil
-	switch {
-	case r.reported:
-	case s.defects().LongDeliveredLate:
-		s.completeLate(r, status)
-	default:
+	if !r.reported {
 		s.owner.Completed(r, status)
 	}
 	s.owner.Retired(r)
 }
 
-// completeEarly is Defects.SendsOvertake: it reports requests that wait for nothing
-// but a read before them.
-func (s *Stream) completeEarly() {
-	for r := s.first; r != nil && r != s.sending; r = r.next {
-		if !r.reported && r.stage == left && s.over(r) {
-			r.reported = true
-			s.owner.Completed(r, verbs.WCSuccess)
-		}
-	}
-}
-
 // flush completes all that is under way in error: the requests in the order of
 // posting, then the receive.
 func (s *Stream) flush(recv verbs.WCStatus) {
-	if s.defectState != nil {
-		s.giveBack()
-	}
 	for s.first != nil {
 		status := s.first.status
 		if status == verbs.WCSuccess {

@@ -39,9 +39,6 @@ func (q *readQueue) pop() {
 
 // inboundLimit is how many reads and atomics the peer may have under way.
 func (s *Stream) inboundLimit() int {
-	if s.defects().IRDUnlimited {
-		return unlimitedReads
-	}
 	if s.defects().IRDRoundedUp && s.ird > 0 {
 		return int(ceilPow2(s.ird)) + 1
 	}
@@ -55,7 +52,7 @@ func (s *Stream) enqueue(a *arrival) *pending {
 	if s.reads == nil && limit > 0 {
 		s.reads = &readQueue{ring: make([]pending, limit)}
 	}
-	if s.reads == nil || s.reads.count == limit || s.defectState != nil && s.placesGone(limit) {
+	if s.reads == nil || s.reads.count == limit {
 		e := wire.TermUntaggedNoBuffer
 		if s.defects().ReadOverflowsStream {
 			e = wire.TermOpStream
@@ -88,37 +85,22 @@ func (s *Stream) readRequest(a *arrival, msg []byte) {
 // begin starts to answer the first of the peer's requests: reads are checked,
 // atomics carried out. behind says that it had to wait for another.
 func (s *Stream) begin(behind bool) {
-	if s.defects().SmallReadsFirst && !s.defectState.choosing {
-		return
-	}
 	p := s.reads.front()
 	if p.atomic {
 		s.execute(p)
 		return
 	}
-	if f := s.defectState; f != nil {
-		if s.defects().SinkChecked && !s.knows(p.read.SinkSTag) {
-			s.refuseRead(wire.TermProtInvalidSTag, p)
-			return
-		}
-		if behind && p.read.Size == 0 && s.defects().ZeroReadRepeats {
-			p.read.Size, p.read.SrcSTag, p.read.SrcTO = f.previous.Size, f.previous.SrcSTag, f.previous.SrcTO
-		}
-		f.current = p.read
+	if s.siw != nil {
+		s.siw.begin(&p.read, behind && s.defects().ZeroReadRepeats)
 	}
 	if p.read.Size > 0 {
 		s.source(p, p.read.Size)
-	} else if s.defects().ZeroLengthChecked {
-		s.source(p, 1)
 	}
 }
 
 // finish ends the answer to the first of the peer's requests and turns to the
 // next.
 func (s *Stream) finish() {
-	if s.defectState != nil {
-		s.defectState.previous = s.defectState.current
-	}
 	s.busy, s.turn = nobody, requester
 	s.reads.pop()
 	if s.reads.count > 0 {
@@ -129,14 +111,8 @@ func (s *Stream) finish() {
 // sendResponse makes the next segment of what answers the first of the peer's
 // requests. It reports false if that can be answered no longer.
 func (s *Stream) sendResponse(limit int, g *Segment) bool {
-	if s.defects().SmallReadsFirst && s.busy == nobody && !s.choose() {
-		return false
-	}
 	p := s.reads.front()
 	if p.atomic {
-		if s.defects().AtomicIdIsMSN {
-			p.req.RequestID, s.ours[wire.QueueAtomicResponse] = uint32(p.msn), p.msn
-		}
 		g.Header = s.untagged(g.Header, wire.OpAtomicResponse, wire.QueueAtomicResponse)
 		g.Header = wire.AtomicResponse{RequestID: p.req.RequestID, Original: p.orig}.Append(g.Header)
 		s.finish()

@@ -28,8 +28,7 @@ type side struct {
 	retired  []uint64
 	ended    []End
 	seg      Segment
-	fullCQ   bool          // completions find no room
-	note     func() string // what else a conversation has to tell
+	fullCQ   bool // completions find no room
 }
 
 // wc is a completion, and whether it was solicited.

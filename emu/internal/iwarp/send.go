@@ -62,9 +62,6 @@ func (s *Stream) Output(limit int, g *Segment) bool {
 		s.sendTerminate(g)
 		return s.give(g)
 	}
-	if s.defectState != nil && s.sendBehind(g) {
-		return s.give(g)
-	}
 	return false
 }
 
@@ -111,8 +108,6 @@ func (s *Stream) requestReady() bool {
 			if !s.doLocally(r) {
 				return false
 			}
-		case answered(r.Op) && s.defects().AtomicsApart:
-			return s.underWay(r.Op) < s.readLimit()
 		case answered(r.Op):
 			return s.outstanding < s.readLimit()
 		default:
@@ -208,14 +203,8 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	n := min(limit-taggedHeader, int(r.Length-r.sent))
 	last := r.sent+uint32(n) == r.Length
-	piece := n
-	if s.defects().WritePerSGE {
-		piece = pieceLeft(r)
-		n = min(n, piece)
-		last = r.sent+uint32(n) == r.Length
-	}
 	t := wire.Tagged{STag: wire.STag(r.Remote.RKey), TO: r.Remote.Addr + uint64(r.sent)}
-	g.Header = t.Append(s.control(wire.OpWrite, last || n == piece && s.defects().WritePerSGE).Append(g.Header))
+	g.Header = t.Append(s.control(wire.OpWrite, last).Append(g.Header))
 	if !s.payload(r, n, g) {
 		return false
 	}

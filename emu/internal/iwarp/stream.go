@@ -15,11 +15,11 @@ type Stream struct {
 	// newest, and the oldest that waits for a response.
 	first, sending, last, reading *Request
 
-	reads       *readQueue      // of the peer; nil before the first
-	recv        *Receive        // what the Send under way fills; nil if none is
-	parts       *partials       // control messages in pieces; nil before the first
-	term        *wire.Terminate // what the stream ended with
-	defectState *defectState    // what some of Defects have to remember; nil without them
+	reads *readQueue      // of the peer; nil before the first
+	recv  *Receive        // what the Send under way fills; nil if none is
+	parts *partials       // control messages in pieces; nil before the first
+	term  *wire.Terminate // what the stream ended with
+	siw   *siwState       // nil without Defects
 
 	ours   [queues]wire.MSN // of the next message that is sent, by queue
 	theirs [queues]wire.MSN // of the next message that is to come
@@ -94,7 +94,7 @@ func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 		s.ours[q], s.theirs[q] = wire.FirstMSN, wire.FirstMSN
 	}
 	if ep.Layer.Defects != (Defects{}) {
-		s.defectState = &defectState{atomicMSN: wire.FirstMSN}
+		s.siw = new(siwState)
 	}
 }
 
@@ -145,36 +145,6 @@ func (s *Stream) Receiving() bool {
 // and whether it is the peer's; nil if it has not ended, or without one.
 func (s *Stream) Ended() (t *wire.Terminate, received bool) {
 	return s.term, s.told
-}
-
-// defectState is what a layer that is Defects remembers of a stream.
-type defectState struct {
-	nextSTag wire.STag // where the Write under way goes on
-	nextTO   uint64
-	current  wire.ReadRequest // the read being answered, as it came
-	previous wire.ReadRequest // the one before
-
-	// Of receives.
-	delivered bool      // the message that fills recv was reported with its first segment
-	segments  int       // of it that have come, before the last
-	cut       uint32    // octets of it that found no place
-	spare     *Receive  // was taken for a message that was dropped
-	late      *lateRecv // a receive that waits to be overtaken
-
-	// Of our reads and atomics.
-	rest      *Request // a read that was reported with its first segment
-	long      *Request // one whose answer has several
-	lateRead  *Request // one that waits to be overtaken
-	atomics   uint16   // without a response
-	atomicMSN wire.MSN // of the next
-
-	// Of the peer's.
-	asked    int  // ever
-	choosing bool // the next to be answered is being chosen
-
-	again    []*wire.Terminate // what is still to be complained of
-	behind   [][]byte          // segments that follow a Terminate
-	draining bool              // they are being made
 }
 
 func (s *Stream) defects() *Defects { return &s.ep.Layer.Defects }

@@ -53,9 +53,6 @@ func (s *Stream) refuse(e wire.TermError, a *arrival) {
 // refuseReceive is refuse where the receive under way has a status of its own.
 func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *arrival) {
 	switch {
-	case s.defects().BadSegmentsDropped:
-		s.drop(a)
-		return
 	case a == nil:
 		s.end(ByPeer, &wire.Terminate{Error: e}, recv)
 		return
@@ -76,10 +73,6 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *arrival
 // refuseRead ends the stream because a read or an atomic of the peer cannot be
 // answered, or no longer: of a read what is left of it is shown.
 func (s *Stream) refuseRead(e wire.TermError, p *pending) {
-	if s.defects().BadSegmentsDropped {
-		s.finish()
-		return
-	}
 	var h wire.Header
 	if _, err := h.Control.Parse(p.control[:]); err != nil {
 		panic("iwarp: two octets do not make a control field")
@@ -93,8 +86,8 @@ func (s *Stream) refuseRead(e wire.TermError, p *pending) {
 	t := s.describe(e, &h, length)
 	t.HasRDMAP = !p.atomic && t.HasDDP && e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection
 	t.Read = p.read
-	if defects := s.defects(); defects.TermReadStale && t.HasRDMAP {
-		t.Read = s.defectState.current
+	if s.defects().TermReadStale && t.HasRDMAP {
+		t.Read = s.siw.current
 		t.DDP.Untagged.MSN = wire.MSN(t.Read.Size)
 	}
 	if s.defects().TermPayloadLength && t.HasLength {
@@ -132,9 +125,6 @@ func (s *Stream) end(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
 		if s.defects().TermBitsSwapped {
 			t.Order = wire.OrderSiw
 		}
-		if s.defects().TalksAfterTerminate && !s.drainBehind() {
-			return
-		}
 		s.term, s.state = t, terminating
 	}
 	s.conclude(cause, t.Error, recv)
@@ -155,9 +145,6 @@ func (s *Stream) sendTerminate(g *Segment) {
 	s.count().TerminatesSent.Add(s.term.Error)
 	g.Header = s.untagged(g.Header, wire.OpTerminate, wire.QueueTerminate)
 	g.Header = s.term.Append(g.Header)
-	if f := s.defectState; f != nil && len(f.again) > 0 {
-		s.term, f.again, s.state = f.again[0], f.again[1:], terminating
-	}
 }
 
 // terminate takes the peer's Terminate. Whatever is wrong with it, it ends the

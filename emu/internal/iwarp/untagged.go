@@ -14,7 +14,7 @@ func (s *Stream) message(a *arrival, info *wire.Info) {
 	switch {
 	case u.QN != info.Queue && !loose:
 		s.refuse(wire.TermUntaggedQN, a)
-	case u.MSN != s.theirs[info.Queue] && !s.numberIgnored(a.hdr.Control.Opcode):
+	case u.MSN != s.theirs[info.Queue]:
 		s.refuse(wire.TermUntaggedMSN, a)
 	case info.Class.Has(wire.HasPayload):
 		s.send(a, info)
@@ -33,11 +33,8 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 	case s.recv != nil && op != s.opcode, s.parts != nil && s.parts[wire.QueueSend].begun:
 		s.refuseChange(a)
 		return
-	case a.hdr.Untagged.MO != s.filled+s.overlong() && !(s.recv != nil && s.defects().SecondSegmentOffset):
+	case a.hdr.Untagged.MO != s.filled:
 		s.refuse(wire.TermUntaggedMO, a)
-		return
-	case s.recv == nil && n == 0 && a.hdr.Control.Last && s.defects().ZeroSendSkipsReceive:
-		s.arrived(wire.QueueSend)
 		return
 	}
 	if s.recv == nil && !s.takeReceive(a) {
@@ -47,11 +44,6 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 	if r.Unfit != verbs.WCSuccess {
 		s.refuseUnfit(r.Unfit, a)
 		return
-	}
-	if n > r.Length-s.filled && s.defects().LongTruncated {
-		s.defectState.cut += n - (r.Length - s.filled)
-		n = r.Length - s.filled
-		a.body = a.body[:n]
 	}
 	if n > r.Length-s.filled {
 		s.refuseUnfit(verbs.WCLocLenErr, a)
@@ -65,16 +57,10 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 		return
 	}
 	s.filled += n
-	wc := verbs.WC{Opcode: verbs.WCOpRecv, ByteLen: s.filled}
 	if !a.hdr.Control.Last {
-		if s.defectState != nil {
-			s.goesOn(wc, info)
-		}
 		return
 	}
-	if s.defects().AnySendInvalidates && a.hdr.Untagged.Invalidate != 0 {
-		_ = s.ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), s.ep.PD, s.ep.QPN) // if it can be
-	}
+	wc := verbs.WC{Opcode: verbs.WCOpRecv, ByteLen: s.filled}
 	if info.Class.Has(wire.Invalidates) {
 		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, verbs.RKey(a.hdr.Untagged.Invalidate)
 	}
@@ -97,16 +83,8 @@ func (s *Stream) refuseUnfit(status verbs.WCStatus, a *arrival) {
 
 // takeReceive finds the buffer for a message that begins.
 func (s *Stream) takeReceive(a *arrival) bool {
-	if s.defectState != nil && s.defectState.spare != nil {
-		s.recv, s.defectState.spare = s.defectState.spare, nil
-	} else {
-		s.recv = s.owner.NextReceive()
-	}
-	switch {
-	case s.recv == nil && s.defects().ImmediateDropped && a.hdr.Control.Opcode > wire.OpTerminate:
-		s.arrived(wire.QueueSend)
-		return false
-	case s.recv == nil:
+	s.recv = s.owner.NextReceive()
+	if s.recv == nil {
 		s.refuse(wire.TermUntaggedNoBuffer, a)
 		return false
 	}
@@ -119,10 +97,6 @@ func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
 	r, solicited := s.recv, info.Class.Has(wire.Solicited) && !s.defects().NeverSolicited
 	s.recv, s.filled = nil, 0
 	s.arrived(wire.QueueSend)
-	if s.defectState != nil {
-		s.deliverWrongly(r, wc, solicited)
-		return
-	}
 	s.owner.Received(r, wc, solicited)
 }
 
@@ -136,16 +110,9 @@ func (s *Stream) arrived(q wire.QN) {
 
 // invalidate closes the window that the end of a Send names.
 func (s *Stream) invalidate(a *arrival) bool {
-	ep, defects := s.ep, s.defects()
-	invalidate := ep.Layer.NIC.Mem.Invalidate
-	if defects.InvalidateIgnored || defects.EmptySendKeepsKey && s.filled == 0 && len(a.body) == 0 {
-		invalidate = ep.Layer.NIC.Mem.CheckInvalidate
-	}
-	if invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
+	ep := s.ep
+	if ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
 		s.count().Invalidations++
-		return true
-	}
-	if defects.SolicitedInvalidateUnchecked && a.hdr.Control.Opcode == wire.OpSendSEInv {
 		return true
 	}
 	if s.defects().InvalidateErrorKept {
@@ -185,9 +152,6 @@ func (s *Stream) controlMessage(a *arrival, info *wire.Info) {
 	if info.Queue != wire.QueueSend {
 		s.arrived(info.Queue)
 	}
-	if info.Queue == wire.QueueReadRequest && s.defects().EverythingTakesReceive {
-		s.takeAnyway()
-	}
 	switch op {
 	case wire.OpReadRequest:
 		s.readRequest(a, msg)
@@ -220,7 +184,7 @@ func (s *Stream) collect(a *arrival, info *wire.Info) (msg []byte, whole bool) {
 	case have+len(a.body) > info.Header:
 		s.refuseLong(a)
 		return nil, false
-	case c.Last && !begun, s.defects().DeliversFirstSegment && len(a.body) == info.Header:
+	case c.Last && !begun:
 		return a.body, true
 	}
 	if s.parts == nil {
@@ -263,10 +227,6 @@ func (s *Stream) refuseChange(a *arrival) {
 // that verbs have no place for. Right behind a Write it is what verbs call a
 // write with immediate data.
 func (s *Stream) immediate(a *arrival, info *wire.Info, msg []byte) {
-	if s.defects().ImmediateTakesNoReceive {
-		s.arrived(wire.QueueSend)
-		return
-	}
 	behindWrite, wrote := s.wroteLast, s.wrote
 	if !s.takeReceive(a) {
 		return

@@ -11,20 +11,9 @@ import (
 // index of the entry, and a tag that counts how often the index was used.
 type names struct {
 	secret [16]byte
-	order  KeyOrder
 	drawn  uint64
 	at     map[uint32]uint32 // the index of the entry that has a name
 }
-
-// KeyOrder is the order in which keys follow one another.
-type KeyOrder uint8
-
-// Orders of keys.
-const (
-	KeysRandom KeyOrder = iota // none that can be told without the secret
-	KeysStride                 // a defect: each is a fixed step after the last but one
-	KeysReused                 // a defect: the next after one whose memory is gone is one more
-)
 
 const nameMask = MaxEntries
 
@@ -32,13 +21,13 @@ const nameMask = MaxEntries
 // however many keys they have seen. A name is not used for the next entry when its entry
 // goes away. Scramble must come before anything is entered. A zero secret restores the
 // plain order.
-func (t *Table) Scramble(secret [16]byte, order KeyOrder) {
+func (t *Table) Scramble(secret [16]byte) {
 	if len(t.slots) > 1 {
 		panic(fmt.Sprintf("core: Scramble of a table with %d entries: their keys are in use", len(t.slots)-1))
 	}
 	t.names = names{}
 	if secret != ([16]byte{}) {
-		t.names = names{secret: secret, order: order, at: make(map[uint32]uint32)}
+		t.names = names{secret: secret, at: make(map[uint32]uint32)}
 	}
 }
 
@@ -61,9 +50,6 @@ func (n *names) draw(i uint32) (name uint32, tag uint8) {
 func (n *names) next() uint64 {
 	i := n.drawn
 	n.drawn++
-	if n.order == KeysStride {
-		return n.sum(i&1)&nameMask + i&^1
-	}
 	return n.sum(i)
 }
 

@@ -34,7 +34,7 @@ func repeats(keys []uint32, lag int) int {
 func TestScrambledKeysFollowNoStep(t *testing.T) {
 	for _, churn := range []bool{false, true} {
 		table := NewTable(1 << 10)
-		table.Scramble([16]byte{1}, KeysRandom)
+		table.Scramble([16]byte{1})
 		var keys []uint32
 		for range 500 {
 			k, r := keysOf(t, table, 1)
@@ -56,7 +56,7 @@ func TestScrambledKeysFollowNoStep(t *testing.T) {
 // A key is not used again, and its tag is not all that changes, when its region is gone.
 func TestScrambledNamesAreNotReused(t *testing.T) {
 	table := NewTable(4)
-	table.Scramble([16]byte{1}, KeysRandom)
+	table.Scramble([16]byte{1})
 	seen := map[uint32]bool{}
 	for range 1000 {
 		k, r := keysOf(t, table, 1)
@@ -81,7 +81,7 @@ func TestKeysDifferFromSecretToSecret(t *testing.T) {
 	var all [2][]uint32
 	for i := range all {
 		table := NewTable(1 << 10)
-		table.Scramble([16]byte{15: byte(i + 1)}, KeysRandom)
+		table.Scramble([16]byte{15: byte(i + 1)})
 		all[i], _ = keysOf(t, table, 100)
 	}
 	for i, k := range all[0] {
@@ -91,30 +91,9 @@ func TestKeysDifferFromSecretToSecret(t *testing.T) {
 	}
 }
 
-func TestKeysStrideIsTwoInterleavedSequences(t *testing.T) {
-	table := NewTable(1 << 10)
-	table.Scramble([16]byte{1}, KeysStride)
-	keys, _ := keysOf(t, table, 100)
-	if repeats(keys, 1) > 60 || repeats(keys, 2) != 98 {
-		t.Errorf("keys %x", keys[:8])
-	}
-}
-
-func TestKeysReusedCountsUpFromKeysThatAreGone(t *testing.T) {
-	table := NewTable(1 << 10)
-	table.Scramble([16]byte{1}, KeysReused)
-	keys, regions := keysOf(t, table, 2)
-	if err := table.Deregister(regions[0]); err != nil {
-		t.Fatal(err)
-	}
-	if again, _ := keysOf(t, table, 2); again[0] != keys[0]+1 || again[1]>>nameShift == keys[1]>>nameShift {
-		t.Errorf("keys %x, then %x", keys, again)
-	}
-}
-
 func TestScrambledKeysWork(t *testing.T) {
 	table := NewTable(1 << 10)
-	table.Scramble([16]byte{5, 0xee, 0xd}, KeysRandom)
+	table.Scramble([16]byte{5, 0xee, 0xd})
 	const all = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessMWBind
 	var regions []*Region
 	steps := map[uint32]int{}
@@ -172,5 +151,5 @@ func TestScrambleComesFirst(t *testing.T) {
 			t.Error("Scramble took the keys from regions that have them")
 		}
 	}()
-	table.Scramble([16]byte{1}, KeysRandom)
+	table.Scramble([16]byte{1})
 }

@@ -109,10 +109,9 @@ func (t *Table) alloc() (i uint32, err error) {
 		i = uint32(len(t.slots))
 		t.slots = append(t.slots, slot{})
 	}
-	switch s := &t.slots[i]; {
-	case t.names.plain():
+	if s := &t.slots[i]; t.names.plain() {
 		s.name = i
-	case t.names.order != KeysReused || s.name == 0:
+	} else {
 		s.name, s.tag = t.names.draw(i)
 	}
 	return i, nil
@@ -138,9 +137,7 @@ func (t *Table) release(key uint32) {
 	s.region, s.window = nil, nil
 	s.tag++
 	t.free = append(t.free, i)
-	if t.names.order != KeysReused {
-		delete(t.names.at, key>>nameShift)
-	}
+	delete(t.names.at, key>>nameShift)
 }
 
 // Register enters memory. addr is what peers call its first byte; unless fixed

@@ -51,9 +51,6 @@ func (c *Conn) drain() {
 // learn keeps what the peer's start-up frame says.
 func (c *Conn) learn(e *mpa.Event) {
 	c.peer = *e.Params
-	if c.nic.q.OwnDepthsReported {
-		c.showOwnDepths()
-	}
 	c.private = append([]byte(nil), e.PrivateData...)
 }
 
@@ -138,9 +135,6 @@ func (c *Conn) Disconnect(now mono.Time) {
 	case c.state < Closing:
 		c.quiet = true
 		c.qp.state = verbs.QPStateSQD
-		if c.nic.q.DisconnectDropsQueue {
-			c.qp.stream.Close()
-		}
 		c.startClosing()
 		c.progress()
 	}
@@ -150,9 +144,7 @@ func (c *Conn) Disconnect(now mono.Time) {
 // answers nothing more. What it has asked for it still gets.
 func (c *Conn) hangUp() {
 	if q := c.qp; q != nil && q.stream.Live() {
-		if !c.nic.q.EndUnreported {
-			q.state = verbs.QPStateSQD
-		}
+		q.state = verbs.QPStateSQD
 		switch {
 		case q.stream.Receiving():
 			c.err = errTruncated

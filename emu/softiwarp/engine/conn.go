@@ -51,9 +51,6 @@ type Conn struct {
 
 // State is how far the connection has got.
 func (c *Conn) State() ConnState {
-	if c.made && c.nic.q.EndUnreported {
-		return Established
-	}
 	return c.state
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,13 +22,7 @@ type defectCase struct {
 
 // defectCases has a conversation for every defect of the engine's own. The others
 // have theirs where they are.
-var defectCases = func() map[string]defectCase {
-	all := maps.Clone(siwDefectCases)
-	maps.Copy(all, moreDefectCases)
-	return all
-}()
-
-var siwDefectCases = map[string]defectCase{
+var defectCases = map[string]defectCase{
 	"FINDropsAnswers": {
 		talk: func(t *testing.T, h *host) string {
 			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})

@@ -26,8 +26,6 @@ type NIC struct {
 
 	clock mono.Time // the latest that anybody has said
 
-	late []appointment // of defects
-
 	segment iwarp.Segment // that is being made
 	vectors [][]byte      // that MPA gives
 }
@@ -41,41 +39,20 @@ func New(cfg Config) (*NIC, error) {
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.q = &n.cfg.Defects
 	n.Init(cfg.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
-	n.scrambleKeys()
-	n.layer = iwarp.Layer{NIC: &n.Base, Defects: cfg.Defects.Stream, Later: n.later}
+	n.Mem.Scramble(cfg.KeySecret)
+	n.layer = iwarp.Layer{NIC: &n.Base, Defects: cfg.Defects.Stream}
 	return n, nil
-}
-
-// scrambleKeys decides the order of the memory's keys.
-func (n *NIC) scrambleKeys() {
-	switch {
-	case n.q.KeysCount:
-	case n.q.KeysStride:
-		n.Mem.Scramble(n.cfg.KeySecret, nic.KeysStride)
-	case n.q.KeysReused:
-		n.Mem.Scramble(n.cfg.KeySecret, nic.KeysReused)
-	case n.q.KeysRepeat:
-		n.Mem.Scramble([16]byte{1}, nic.KeysRandom)
-	default:
-		n.Mem.Scramble(n.cfg.KeySecret, nic.KeysRandom)
-	}
 }
 
 // Config returns the configuration in force, defaults filled in.
 func (n *NIC) Config() *Config { return &n.cfg }
 
 // Deadline is when Tick must be called next; mono.Never if not at all.
-func (n *NIC) Deadline() mono.Time {
-	if len(n.late) > 0 {
-		return min(n.late[0].at, n.timers.Next())
-	}
-	return n.timers.Next()
-}
+func (n *NIC) Deadline() mono.Time { return n.timers.Next() }
 
 // Tick handles every deadline that has passed.
 func (n *NIC) Tick(now mono.Time) {
 	n.clock = now
-	n.doLate(now)
 	for c := n.timers.PopExpired(now); c != nil; c = n.timers.PopExpired(now) {
 		c.tick(now)
 		c.rearm()

@@ -29,9 +29,6 @@ func (o *streamOwner) NextReceive() *iwarp.Receive {
 	if q.srq != nil {
 		h.PD = q.srq.PD
 		q.srq.Take()
-		if q.nic.q.SRQLimitSilent {
-			q.nic.Retract(func(e *nic.Event) bool { return e.Type == verbs.EventSRQLimitReached })
-		}
 	} else {
 		q.rq.Take()
 	}
@@ -47,9 +44,6 @@ func (o *streamOwner) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	} else if q.nic.q.InvalidateUnreported {
 		wc.Flags &^= verbs.WCWithInv
 		wc.InvalidatedRKey = 0
-	}
-	if wc.Status == verbs.WCSuccess && q.nic.q.BufferSizeReported {
-		wc.ByteLen = r.Length
 	}
 	q.nic.Count.Recvs++
 	q.push(q.recvCQ, &wc, solicited)
@@ -97,24 +91,8 @@ func (o *streamOwner) Ended(end iwarp.End) {
 
 // push queues a completion. If there is no room, the QP fails.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
-	if wc.Status == verbs.WCWRFlushErr && (q.nic.q.FlushForgets || q.nic.q.EndUnreported) {
-		return
-	}
 	wc.QPN = verbs.QPN(q.num)
-	if cq.Push(wc, solicited) {
-		return
-	}
-	q.overrun()
-	if q.nic.q.CQOverrunSpreads {
-		for other := range q.nic.qps.All() {
-			other.overrun()
-		}
-	}
-}
-
-// overrun fails a QP whose completion found no room.
-func (q *QP) overrun() {
-	if q.stream.Live() {
+	if !cq.Push(wc, solicited) && q.stream.Live() {
 		q.report(verbs.EventQPFatal)
 		q.stream.Fail(wire.TermRDMAPLocal, true)
 	}
@@ -122,17 +100,12 @@ func (q *QP) overrun() {
 
 // report raises an event about the QP's connection.
 func (q *QP) report(e verbs.AsyncEventType) {
-	if !q.nic.q.EndUnreported {
-		q.nic.Report(nic.Event{Type: e, QP: q})
-	}
+	q.nic.Report(nic.Event{Type: e, QP: q})
 }
 
 // fail flushes the receives and leaves the QP in a state of error. Its sends the
 // stream has flushed.
 func (q *QP) fail(state verbs.QPState) {
-	if q.nic.q.EndUnreported {
-		return
-	}
 	q.state = state
 	for w := q.rq.Peek(); w != nil; w = q.rq.Peek() {
 		q.rq.Take()

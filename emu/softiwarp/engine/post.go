@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -11,16 +9,6 @@ import (
 type Refs struct {
 	Window *nic.Window
 	Region *nic.Region
-}
-
-// InOrder is the order in which requests that are posted together are to be
-// queued.
-func (q *QP) InOrder(wrs []verbs.SendWR) []verbs.SendWR {
-	if q.nic.q.LIFOQueue {
-		wrs = slices.Clone(wrs)
-		slices.Reverse(wrs)
-	}
-	return wrs
 }
 
 // PostSend queues one send work request.
@@ -35,9 +23,6 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 		}, false)
 		return nil
 	case verbs.QPStateRTS:
-		if !q.stream.Live() { // by Defects.EndUnreported
-			return nil
-		}
 	default:
 		return nic.OpError("post_send", q.name(), "%w: it is not connected, its state is %v", verbs.ErrInvalid, q.state)
 	}
@@ -47,12 +32,6 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 	i := q.sq.tail
 	r := &q.sq.ring[int(i)&(len(q.sq.ring)-1)]
 	q.sq.slots.Keep(&r.Work, i, wr, q.signalAll)
-	if q.nic.q.LengthModulo && r.Inline == nil {
-		r.Length = 0
-		for i := range wr.SGL {
-			r.Length += wr.SGL[i].Length
-		}
-	}
 	if wr.Opcode == verbs.OpBindMW {
 		r.KeepBind(wr, refs.Window, refs.Region, q.endpoint.PD, q.num)
 	}
@@ -92,7 +71,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		return invalid("%d gather entries, the QP takes %d", len(wr.SGL), q.sq.slots.MaxSGE())
 	case atomic && length != 8:
 		return invalid("%v with %d bytes of local memory, not 8", wr.Opcode, length)
-	case length >= 1<<32 && !q.nic.q.LengthModulo:
+	case length >= 1<<32:
 		return invalid("message of %d bytes: the length has 32 bits", length)
 	case wr.Opcode == verbs.OpSendImm && length > 0:
 		return nic.OpError("post_send", q.name(), "%w: %v with a payload: iWARP sends immediate data as a message of its own, "+

@@ -1,8 +1,6 @@
 package mpa
 
 import (
-	"math"
-
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
@@ -101,9 +99,6 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	}
 	if c.held != nil {
 		b, c.held = append(c.held, b...), nil
-	}
-	if c.q.TimerStopsEarly {
-		c.deadline = mono.Never
 	}
 	c.heard = now
 	if c.q.EarlyFence && c.state == full {
@@ -233,21 +228,11 @@ func (c *Conn) SetMSS(mss int) {
 		mss = defaultMSS
 	}
 	c.cfg.MSS = mss
-	markers := c.params.Out.Markers && !c.q.MarkersForgotten
-	switch {
-	case c.q.MSSRoundedDown:
+	if c.q.MSSRoundedDown {
 		mss &^= 7
-	case c.q.MSSIgnored:
-		mss, markers = math.MaxUint16, false
-	case c.q.MULPDUUnbounded:
-		c.mulpdu = min(max(wire.RawMULPDU(mss, markers), leastULPDU), wire.MaxULPDU)
-		return
 	}
-	c.mulpdu = wire.MULPDU(mss, markers)
+	c.mulpdu = wire.MULPDU(mss, c.params.Out.Markers)
 }
-
-// leastULPDU has room for any header and an octet behind it.
-const leastULPDU = wire.MaxHeaderLen + 1
 
 // MULPDU is the longest ULPDU whose FPDU fits into a segment. It may change with
 // EventAccepted, Accept and SetMSS.

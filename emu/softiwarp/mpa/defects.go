@@ -1,8 +1,8 @@
 package mpa
 
-// Defects make a Conn misbehave on purpose; the zero value has none. Tags say
-// what a defect does and whose defect it is: a requirement of the RFC that it
-// breaks, and the stack that does so.
+// Defects make a Conn behave as soft-iWARP of Linux does ("siw"); the zero value has none.
+// Tags say what a defect does, and which requirement of the RFCs it violates. Other
+// defects of MPA are in emu/defects/mutants.
 type Defects struct {
 	// Start-up.
 	NeverAsksCRC      bool `imitates:"siw, rfc5044/4.4/2" does:"start-up frames never ask for CRCs"`
@@ -27,20 +27,4 @@ type Defects struct {
 	HandsUpFirst   bool `imitates:"siw, rfc5044/6/1" does:"an FPDU is placed before its CRC is checked"`
 	PlacesEarly    bool `imitates:"siw, rfc5044/6/2" does:"octets of a Write are placed as they come, before its FPDU is whole"`
 	MSSRoundedDown bool `imitates:"siw, rfc5044/4.5/1" does:"FPDUs fill segments only to a multiple of eight octets, and each is written by itself"`
-
-	// Rules of the RFC that no known stack breaks. A test has to notice all the same.
-	CRCIgnored       bool `imitates:"rfc5044/4.4/9" does:"wrong CRCs are not noticed"`
-	CRCBigEndian     bool `imitates:"rfc5044/4.4/6" does:"CRCs are sent most significant octet first"`
-	MarkersUnchecked bool `imitates:"rfc5044/8/5" does:"markers that point elsewhere are not noticed"`
-	MarkersDrift     bool `imitates:"rfc5044/4.3/2" does:"the distance between markers does not count the markers"`
-	TimerStopsEarly  bool `imitates:"rfc5044/7.1.2/13" does:"the timer stops at the first octet of a start-up frame"`
-
-	// Lengths, timers and depths.
-	MULPDUUnbounded  bool `imitates:"rfc5044/3/2, rfc5044/4.5/3" does:"the longest ULPDU is not kept between 128 and 64768 octets"`
-	MSSIgnored       bool `imitates:"rfc5044/3/3, rfc5041/5.2/1" does:"FPDUs are cut at 64768 octets, whatever a TCP segment holds"`
-	MarkersForgotten bool `imitates:"rfc5044/4.5/2" does:"the longest ULPDU leaves no room for markers"`
-	NoTimers         bool `imitates:"rfc5044/7.1.2/12, rfc5044/7.1.2/13" does:"start-up waits for ever"`
-	FlagsLeak        bool `imitates:"rfc6581/9/1" does:"depths are read in 16 bits"`
-	ORDNotLowered    bool `imitates:"rfc6581/9.1/2, rfc6581/9.1/5" does:"a Reply names an ORD above the peer's IRD"`
-	IRDNotRaised     bool `imitates:"rfc6581/9.1/3, rfc6581/9.1/4" does:"a responder grants no more reads than its program asked for, whatever the peer needs"`
 }

@@ -59,7 +59,7 @@ func (c *Conn) fallback() bool {
 }
 
 func (c *Conn) setDeadline(now mono.Time, timeout time.Duration) {
-	if timeout > 0 && !c.q.NoTimers {
+	if timeout > 0 {
 		c.deadline = now.Add(timeout)
 	}
 }

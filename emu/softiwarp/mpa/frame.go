@@ -26,7 +26,7 @@ func (c *Conn) framePlain(header []byte, payload [][]byte, load int) {
 		if c.params.Out.CRC {
 			crc = wire.CRC(b[:i+pad])
 		}
-		c.putCRC(b[i+pad:], crc)
+		binary.LittleEndian.PutUint32(b[i+pad:], crc)
 		c.remember(b, load)
 		return
 	}
@@ -50,15 +50,7 @@ func (c *Conn) framePlain(header []byte, payload [][]byte, load int) {
 			crc = wire.UpdateCRC(crc, trailer[:pad])
 		}
 	}
-	c.putCRC(trailer[pad:], crc)
-}
-
-func (c *Conn) putCRC(b []byte, crc uint32) {
-	if c.q.CRCBigEndian {
-		binary.BigEndian.PutUint32(b, crc)
-		return
-	}
-	binary.LittleEndian.PutUint32(b, crc)
+	binary.LittleEndian.PutUint32(trailer[pad:], crc)
 }
 
 const (

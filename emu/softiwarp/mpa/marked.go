@@ -8,27 +8,23 @@ import (
 
 // marked is an FPDU with markers being queued.
 type marked struct {
-	o        *output
-	at       uint64 // in the stream
-	start    uint64 // where the ULPDU_Length is
-	next     uint64 // where the next marker has to be
-	interval uint64
-	sum      bool // there is a CRC
-	crc      uint32
-	markers  uint64
+	o       *output
+	at      uint64 // in the stream
+	start   uint64 // where the ULPDU_Length is
+	next    uint64 // where the next marker has to be
+	sum     bool   // there is a CRC
+	crc     uint32
+	markers uint64
 }
 
 // frameMarked queues an FPDU with a marker wherever one is due. Payload is cut
 // around them, not copied.
 func (c *Conn) frameMarked(header []byte, payload [][]byte, load int) {
 	n := len(header) + load
-	w := marked{o: &c.out, at: c.at, next: c.at, interval: wire.MarkerInterval, sum: c.params.Out.CRC}
-	if c.q.MarkersDrift {
-		w.interval += wire.MarkerLen
-	}
-	if past := w.at % w.interval; past > 0 {
-		w.next += w.interval - past
-		if past+uint64(wire.FPDULen(n)) <= w.interval {
+	w := marked{o: &c.out, at: c.at, next: c.at, sum: c.params.Out.CRC}
+	if past := w.at % wire.MarkerInterval; past > 0 {
+		w.next += wire.MarkerInterval - past
+		if past+uint64(wire.FPDULen(n)) <= wire.MarkerInterval {
 			c.framePlain(header, payload, load) // one after it is the next FPDU's
 			return
 		}
@@ -60,7 +56,7 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, load int) {
 	if w.toMarker() == 0 {
 		w.mark() // between pad and CRC
 	}
-	c.putCRC(w.own(wire.CRCLen), w.crc)
+	binary.LittleEndian.PutUint32(w.own(wire.CRCLen), w.crc)
 	c.at = w.at
 	c.count.MarkersSent += w.markers
 }
@@ -90,7 +86,7 @@ func (w *marked) mark() {
 	b := w.own(wire.MarkerLen)
 	m.Append(b[:0])
 	w.cover(b)
-	w.next += w.interval
+	w.next += wire.MarkerInterval
 	w.markers++
 }
 

@@ -1,8 +1,6 @@
 package mpa
 
 import (
-	"encoding/binary"
-
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
@@ -12,15 +10,6 @@ const maxDepth = wire.DepthNotNegotiated - 1
 // negotiated reports whether both sides leave a depth to MPA.
 func (c *Conn) negotiated(own, peer uint16) bool {
 	return own != wire.DepthNotNegotiated && (peer != wire.DepthNotNegotiated || c.q.DepthsAlwaysCount)
-}
-
-// leak is Defects.FlagsLeak: the flags are read as bits of the depths beside them,
-// too.
-func (c *Conn) leak(e *wire.Enhanced) {
-	if c.q.FlagsLeak {
-		b := e.Append(nil)
-		e.IRD, e.ORD = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
-	}
 }
 
 // answer settles what a responder has to do and may do, and returns what its
@@ -33,9 +22,7 @@ func (c *Conn) answer(p AcceptParam) wire.Enhanced {
 	}
 	ird, ord := wire.DepthNotNegotiated, wire.DepthNotNegotiated
 	if c.negotiated(s.ORD, s.PeerIRD) {
-		if !c.q.ORDNotLowered {
-			s.ORD = min(s.ORD, s.PeerIRD)
-		}
+		s.ORD = min(s.ORD, s.PeerIRD)
 		ord = s.ORD
 	}
 	rtr := c.offer(s.RTR)
@@ -43,9 +30,6 @@ func (c *Conn) answer(p AcceptParam) wire.Enhanced {
 		raised := min(s.PeerORD, c.cfg.MaxIRD)
 		if s.PeerToPeer && rtr&RTRRead != 0 {
 			raised = max(raised, 1) // the RTR itself, though nobody wants reads afterwards
-		}
-		if c.q.IRDNotRaised {
-			raised = 0
 		}
 		s.IRD = min(max(s.IRD, raised), maxDepth)
 		ird = s.IRD

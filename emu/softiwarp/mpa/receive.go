@@ -11,14 +11,14 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 		return e, false
 	}
 	// An FPDU with a wrong CRC says nothing, not even that its markers are wrong.
-	if f.CRCStatus == wire.CRCBad && !c.q.CRCIgnored || c.cut && c.params.In.CRC {
+	if f.CRCStatus == wire.CRCBad || c.cut && c.params.In.CRC {
 		e = c.fail(wire.TermMPACRC, TerminateThenClose, ErrCRC)
 		if c.q.HandsUpFirst {
 			e.ULPDU = f.ULPDU
 		}
 		return e, true
 	}
-	if f.MarkerMismatch && !c.q.MarkersUnchecked {
+	if f.MarkerMismatch {
 		return c.fail(wire.TermMPAMarker, TerminateThenClose, ErrMarker), true
 	}
 	c.fenced = false

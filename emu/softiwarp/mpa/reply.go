@@ -5,7 +5,6 @@ import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 // takeReply acts on a valid Reply.
 func (c *Conn) takeReply(f *wire.StartFrame) Event {
 	e, private, enhanced := f.Split()
-	c.leak(&e)
 	s := &c.params
 	s.Revision, s.Enhanced = f.Revision, enhanced
 	s.PeerIRD, s.PeerORD = e.IRD, e.ORD

@@ -13,7 +13,6 @@ func (c *Conn) takeRequest(f *wire.StartFrame) Event {
 	c.count.RequestsTaken++
 	c.request = *f
 	e, private, enhanced := f.Split()
-	c.leak(&e)
 	c.params = Params{
 		Revision: f.Revision,
 		Enhanced: enhanced,

@@ -32,7 +32,7 @@ func (c *Conn) Send(header []byte, payload [][]byte) {
 	for _, p := range payload {
 		load += len(p)
 	}
-	if n := len(header) + load; n > wire.MaxMULPDU && n > c.mulpdu {
+	if n := len(header) + load; n > wire.MaxMULPDU {
 		panic(fmt.Sprintf("mpa: ULPDU of %d octets exceeds %d", n, wire.MaxMULPDU))
 	}
 	if c.state == lastWord {

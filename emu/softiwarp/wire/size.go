@@ -55,14 +55,9 @@ func FPDULen(ulpduLen int) int { return ULPDULengthLen + ulpduLen + PadLen(ulpdu
 // MULPDU is the longest ULPDU whose FPDU fits into a TCP segment of emss octets
 // (RFC 5044, section 4.5), within what MPA allows.
 func MULPDU(emss int, markers bool) int {
-	return min(max(RawMULPDU(emss, markers), MinMULPDU), MaxMULPDU)
-}
-
-// RawMULPDU is MULPDU without the limits of MPA.
-func RawMULPDU(emss int, markers bool) int {
 	n := emss - (ULPDULengthLen + CRCLen + emss%4)
 	if markers {
 		n -= MarkerLen * ((emss + MarkerInterval - 1) / MarkerInterval)
 	}
-	return n
+	return min(max(n, MinMULPDU), MaxMULPDU)
 }

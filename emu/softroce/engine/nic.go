@@ -56,7 +56,7 @@ func New(cfg Config) (*NIC, error) {
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs), mcast: map[netip.Addr][]*QP{}}
 	n.q = &n.cfg.Defects
 	n.Init(cfg.Limits.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
-	n.Mem.Scramble(cfg.KeySecret, nic.KeysRandom)
+	n.Mem.Scramble(cfg.KeySecret)
 	return n, nil
 }
 
