@@ -100,8 +100,8 @@ func (h *iwarpHost) dial(s *iwarpStream, answer func(verbs.ConnRequest) error) {
 	request := iwarp.Request().Depths(depth, depth)
 	s.write(request.Append(nil))
 	var received []byte
-	reply, rest, ok := iwarp.ParseStartup(received)
-	for ; !ok; reply, rest, ok = iwarp.ParseStartup(received) {
+	reply, rest, ok := iwarp.ParseStartupFrame(received)
+	for ; !ok; reply, rest, ok = iwarp.ParseStartupFrame(received) {
 		b, err := s.tcp.Read(h.ResponseTimeout())
 		h.Must("a Reply", err)
 		received = append(received, b...)
@@ -128,7 +128,7 @@ func (s *iwarpStream) sendFrames(frames ...iwarp.Frame) {
 }
 
 // next returns the next FPDU of the device; false if the stream ends.
-func (s *iwarpStream) next() (iwarp.Got, bool) {
+func (s *iwarpStream) next() (iwarp.ReceivedFPDU, bool) {
 	for {
 		if g, ok := s.in.Next(); ok {
 			if op := g.Segment.Op(); op == iwarp.OpReadResponse || op == iwarp.OpAtomicResponse {
@@ -140,7 +140,7 @@ func (s *iwarpStream) next() (iwarp.Got, bool) {
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, conformance.ErrReset):
 			s.ended = true
-			return iwarp.Got{}, false
+			return iwarp.ReceivedFPDU{}, false
 		case err != nil:
 			s.Fail("an FPDU", "%v", err)
 		}
@@ -194,14 +194,14 @@ func (h *iwarpHost) checkCounters(extra counts) {
 		rig.Abort(fmt.Errorf("the record lacks %d events", beyond))
 	}
 	f := make(counts)
-	talks := make(map[int]*iwarp.Dialogue)
+	talks := make(map[int]*iwarp.ConnDeframer)
 	for i := range events[h.firstEvent:] {
 		e := &events[h.firstEvent+i]
 		if e.Stream == 0 || e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 			continue // the packets of a raw TCP repeat the stream
 		}
 		if talks[e.Stream] == nil {
-			talks[e.Stream] = new(iwarp.Dialogue)
+			talks[e.Stream] = new(iwarp.ConnDeframer)
 		}
 		side := 0 // the peer's
 		if e.Kind == conformance.EventReceived {
@@ -221,7 +221,7 @@ func (h *iwarpHost) checkCounters(extra counts) {
 func (f counts) add(q quantity) { f[q] = f[q].plus(exactly(1)) }
 
 // addMessage counts a recorded frame. A message counts with its last segment.
-func (f counts) addMessage(h *iwarp.Heard) {
+func (f counts) addMessage(h *iwarp.ParsedFrame) {
 	device := h.Side == 1
 	which := func(sent, rcvd quantity) quantity {
 		if device {
@@ -235,7 +235,7 @@ func (f counts) addMessage(h *iwarp.Heard) {
 		}
 		return
 	}
-	if h.FPDU.MPA.CRCIs != nil && *h.FPDU.MPA.CRCIs == iwarp.CRCWrong {
+	if h.FPDU.MPA.CRCStatus != nil && *h.FPDU.MPA.CRCStatus == iwarp.CRCWrong {
 		return // not counted
 	}
 	f.add(which(fpdusSent, fpdusRcvd))

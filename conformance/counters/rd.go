@@ -111,7 +111,7 @@ func udpPayload(octets []byte) (packet.IP, []byte, error) {
 
 // addSent counts a packet. It is not specified whether retransmissions count as data, and
 // whether an acknowledgement in a data packet counts.
-func (f counts) addSent(g dg.Got, seen map[string]bool) {
+func (f counts) addSent(g dg.ReceivedPacket, seen map[string]bool) {
 	f.add(sentPackets)
 	if g.Ack != nil {
 		if g.Data == nil {

@@ -75,7 +75,7 @@ var packetCases = []conformance.Case{
 				p.rightCRC(a)
 			}
 			p.sendSegments(badWrite())
-			p.rightCRC(p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate))))
+			p.rightCRC(p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate))))
 		}),
 	},
 	{
@@ -126,7 +126,7 @@ var packetCases = []conformance.Case{
 				p.sendSegments(iwarp.Send(uint32(n+1), data(n)))
 				p.gets(uint64(n+1), data(n))
 				p.PostSend(p.qp, p.sendWR(uint64(n), 0, n))
-				a := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+				a := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 				p.Check(len(a.Raw) == aroundSend+n, fmt.Sprintf("a packet of %d octets", aroundSend+n), "%d", len(a.Raw))
 				p.ExpectCompletion(uint64(n), verbs.WCSuccess)
 			}

@@ -129,8 +129,8 @@ var addressCases = []conformance.Case{
 			other := p.peer(1)
 			for range 2 {
 				p.PostSend(p.qp, p.sendWR(1, 0, 8), other.wr(2, verbs.OpRDMAWrite, 0, 8))
-				p.expect(dg.UD(iwarp.Of(iwarp.OpSend)).WithKey(p.key))
-				other.expect(dg.UD(iwarp.Of(iwarp.OpWrite)).WithKey(other.key))
+				p.expect(dg.UD(iwarp.Op(iwarp.OpSend)).WithKey(p.key))
+				other.expect(dg.UD(iwarp.Op(iwarp.OpWrite)).WithKey(other.key))
 				p.ExpectCompletion(1, verbs.WCSuccess)
 				p.ExpectCompletion(2, verbs.WCSuccess)
 			}
@@ -183,12 +183,12 @@ var addressCases = []conformance.Case{
 		Defects: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			sent := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+			sent := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.send(errorAbout(*sent.Segment).WithKey(0x11111111))
 			p.hearsOfError()
 			p.sendSegments(badWrite())
-			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)).WithKey(deviceKey))
+			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)).WithKey(deviceKey))
 		}),
 	},
 	{
@@ -210,7 +210,7 @@ var addressCases = []conformance.Case{
 				p.Check(err == nil, "an address area that can be answered", "%v: % x", err, area)
 				from.ah = p.handle(attr)
 				p.PostSend(p.qp, from.sendWR(uint64(i), 0, 8))
-				from.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+				from.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 		}),
@@ -224,7 +224,7 @@ var addressCases = []conformance.Case{
 		Defects: []string{"PortEphemeral"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(7, 0, 8))
-			a := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+			a := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 			p.Check(iwarp.Val(a.UDP.SrcPort) == devicePort, fmt.Sprintf("source port %d", devicePort), "%d", iwarp.Val(a.UDP.SrcPort))
 			p.ExpectCompletion(7, verbs.WCSuccess)
 			p.sendSegments(iwarp.Send(1, data(8)))

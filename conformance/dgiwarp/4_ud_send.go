@@ -152,7 +152,7 @@ var udSendCases = []conformance.Case{
 				q := h.queuePair(setup{receives: 1})
 				p := q.peer(0)
 				p.sendSegments(wrong(q))
-				p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+				p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 				p.stopped()
 				p.ExpectUnchanged(q.mem, 0, 0)
 				p.ExpectUnchanged(q.own, 0, 0)
@@ -170,7 +170,7 @@ var udSendCases = []conformance.Case{
 		Defects: []string{"RecordIsWrite"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.recordWR(1, 0, 32))
-			a := p.expect(dg.UD(iwarp.Of(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.own.Buf[:32])))
+			a := p.expect(dg.UD(iwarp.Op(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.own.Buf[:32])))
 			p.Check(a.Record != nil, "the header of a Write-Record", "%v", a.Packet)
 			p.Check(*a.Record.Immediate == immediate, fmt.Sprintf("immediate data %#x", immediate), "%#x", *a.Record.Immediate)
 			p.ExpectCompletion(1, verbs.WCSuccess)
@@ -193,7 +193,7 @@ func (p *peer) recordWR(id uint64, off, n int) verbs.SendWR {
 func (h *host) evenly(msn uint32, all []arrival, message []byte) {
 	var joined []byte
 	for i, a := range all {
-		h.same(dg.UD(iwarp.Of(iwarp.OpSend).MSN(msn).MO(uint32(len(joined)))), a)
+		h.same(dg.UD(iwarp.Op(iwarp.OpSend).MSN(msn).MO(uint32(len(joined)))), a)
 		if i < len(all)-1 {
 			h.Check(len(a.Segment.Payload) == len(all[0].Segment.Payload), fmt.Sprintf("segments of %d octets but for the last", len(all[0].Segment.Payload)),
 				"%d in number %d of %d", len(a.Segment.Payload), i, len(all))

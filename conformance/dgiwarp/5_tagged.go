@@ -93,7 +93,7 @@ var taggedCases = []conformance.Case{
 				p := q.peer(0)
 				wrong := second(q)
 				p.sendSegments(q.writes(64, data(64)).Last(false), wrong)
-				p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+				p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 				p.ExpectBytes(q.mem, 64, data(64))
 				p.ExpectUnchanged(q.mem, 64, 64)
 				p.ExpectUnchanged(locked, 0, 0)
@@ -112,7 +112,7 @@ var taggedCases = []conformance.Case{
 			p.Must("another protection domain", err)
 			foreign := p.MemoryIn(pd, 64, allAccess)
 			p.sendSegments(writeTo(place(foreign, 0), data(64)))
-			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.ExpectUnchanged(foreign, 0, 0)
 			p.stopped()
 		}),
@@ -133,7 +133,7 @@ var taggedCases = []conformance.Case{
 			m.Snapshot()
 			p.Must("a region that is closed", m.Close())
 			p.sendSegments(writeTo(at, make([]byte, 64)))
-			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.ExpectUnchanged(m, 0, 0)
 			p.stopped()
 		}),

@@ -114,7 +114,7 @@ var errorCases = []conformance.Case{
 		Defects: []string{"ErrorsFlood"},
 		Run: onPeer(func(p *peer) {
 			p.sendSegments(badWrite())
-			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.silence(time.Minute)
 		}),
 	},
@@ -160,13 +160,13 @@ var errorCases = []conformance.Case{
 				iwarp.Write(unknownSTag, 0, data(1)),
 				iwarp.Send(1, nil).QN(9),
 				iwarp.Send(1, nil).DV(2),
-				iwarp.Of(iwarp.OpReadRequest),
+				iwarp.Op(iwarp.OpReadRequest),
 				iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, iwarp.At(unknownSTag, 0)),
 			} {
 				p := h.queuePair(setup{receives: 1}).peer(0)
 				octets := len(dg.UD(wrong).Append(nil))
 				p.sendSegments(wrong)
-				a := p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+				a := p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 				p.Check(len(a.Raw) <= octets+errorAmplifies, fmt.Sprintf("at most %d octets in answer to %d", octets+errorAmplifies, octets), "%d", len(a.Raw))
 			}
 		}),
@@ -182,7 +182,7 @@ var errorCases = []conformance.Case{
 			good := iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(iwarp.Send(1, data(8)))
 			for _, s := range []iwarp.Segment{
 				good, iwarp.Terminate(iwarp.RDMAPInvalidSTag), good.DV(2), good.RV(2), good.MO(8),
-				good.WithPayload(data(8)), iwarp.Of(iwarp.OpTerminate),
+				good.WithPayload(data(8)), iwarp.Op(iwarp.OpTerminate),
 			} {
 				h.queuePair(setup{receives: 1}).peer(0).sendSegments(s)
 				h.silence(quiet)
@@ -198,7 +198,7 @@ var errorCases = []conformance.Case{
 		Defects: []string{"ErrorMessageStops"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(9, 0, 8))
-			sent := p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+			sent := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 			p.ExpectCompletion(9, verbs.WCSuccess)
 			for range 3 {
 				p.send(errorAbout(*sent.Segment))
@@ -208,7 +208,7 @@ var errorCases = []conformance.Case{
 			p.sendSegments(iwarp.Send(1, data(8)))
 			p.gets(1, data(8))
 			p.PostSend(p.qp, p.sendWR(10, 0, 8))
-			p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+			p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 			p.ExpectCompletion(10, verbs.WCSuccess)
 		}),
 	},
@@ -221,7 +221,7 @@ var errorCases = []conformance.Case{
 		Defects: []string{"ErrorQPGoesOn"},
 		Run: on(setup{receives: 2}, func(p *peer) {
 			p.sendSegments(badWrite())
-			p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.stopped()
 			p.ExpectCompletion(1, verbs.WCWRFlushErr)
 			p.ExpectCompletion(2, verbs.WCWRFlushErr)
@@ -239,9 +239,9 @@ var errorCases = []conformance.Case{
 // errorMessage ends the case unless the next packet is an error message about a segment
 // for one of these reasons.
 func (p *peer) errorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
-	a := p.expect(dg.UD(iwarp.Of(iwarp.OpTerminate)))
+	a := p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 	for _, c := range causes {
-		if dg.Matches(dg.UD(iwarp.Terminate(c).Quoting(wrong)), a.Got) {
+		if dg.Matches(dg.UD(iwarp.Terminate(c).Quoting(wrong)), a.ReceivedPacket) {
 			return
 		}
 	}

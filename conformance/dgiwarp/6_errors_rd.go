@@ -66,7 +66,7 @@ var errorRDCases = []conformance.Case{
 			p.send(p.following(wrong).AckNow())
 			a, ok := p.nextData(p.ResponseTimeout())
 			p.Check(ok, "an error message", "nothing in %v", p.ResponseTimeout())
-			p.same(dg.Any().With(iwarp.Of(iwarp.OpTerminate)), a)
+			p.same(dg.Any().With(iwarp.Op(iwarp.OpTerminate)), a)
 			other.send(other.following(iwarp.Send(2, data(16))))
 			p.gets(2, data(16))
 			p.ExpectState(p.qp, verbs.QPStateRTS)

@@ -144,7 +144,7 @@ var ackSenderCases = []conformance.Case{
 		Run: onFlow(setup{}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
 			request := p.welcome()
-			p.same(dg.Any().With(iwarp.Of(iwarp.OpReadRequest)), request)
+			p.same(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), request)
 			p.acks()
 			p.settle()
 			p.ExpectNoCompletion()

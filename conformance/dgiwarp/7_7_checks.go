@@ -45,7 +45,7 @@ func (p *peer) errsAt(causes []iwarp.Cause, segments ...iwarp.Segment) {
 func (p *peer) errorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
 	a := p.expectData(p.in.next)
 	for _, c := range causes {
-		if dg.Matches(dg.Any().With(iwarp.Terminate(c).Quoting(wrong).QN(2)), a.Got) {
+		if dg.Matches(dg.Any().With(iwarp.Terminate(c).Quoting(wrong).QN(2)), a.ReceivedPacket) {
 			return
 		}
 	}
@@ -66,7 +66,7 @@ func (h *host) laterWrong(causes []iwarp.Cause, change func(second iwarp.Segment
 // for this reason and is not placed.
 func (h *host) answersBadly(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
 	p := h.talking()
-	request := p.asks(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Of(iwarp.OpReadRequest))
+	request := p.asks(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Op(iwarp.OpReadRequest))
 	p.acks()
 	p.errsAt([]iwarp.Cause{cause}, change(iwarp.ReadResponseTo(*request.Segment, data(16))))
 	p.ExpectUnchanged(p.own, 0, 0)
@@ -111,7 +111,7 @@ var flowCheckCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			for _, number := range []uint32{0, 2} {
 				p := h.talking()
-				request := p.asks(p.wr(9, verbs.OpAtomicFetchAdd, 1024, 8), iwarp.Of(iwarp.OpAtomicRequest))
+				request := p.asks(p.wr(9, verbs.OpAtomicFetchAdd, 1024, 8), iwarp.Op(iwarp.OpAtomicRequest))
 				p.acks()
 				p.errsAt([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, iwarp.AtomicResponse(number, *request.Segment.AtomicRequest.ID, 7))
 				p.ExpectUnchanged(p.own, 0, 0)

@@ -24,7 +24,7 @@ var rdmapCases = []conformance.Case{
 		Expects: "Sends with the numbers 1, 2 and again 1, 2; receives of all of the peer's",
 		Defects: []string{"NumbersGoOn"},
 		Run: onPeer(func(p *peer) {
-			number := func(msn uint32, a arrival) { p.same(dg.Any().With(iwarp.Of(iwarp.OpSend).MSN(msn)), a) }
+			number := func(msn uint32, a arrival) { p.same(dg.Any().With(iwarp.Op(iwarp.OpSend).MSN(msn)), a) }
 			for range 2 {
 				p.PostSend(p.qp, p.sendWR(1, 0, 8))
 				number(1, p.welcome())
@@ -99,10 +99,10 @@ var rdmapCases = []conformance.Case{
 				p.ExpectCompletion(t.wr.WRID, verbs.WCSuccess)
 			}
 			p.asks(p.recordWR(9, 0, 8), iwarp.Write(peerSTag, peerTO, p.own.Buf[:8]))
-			p.same(dg.Any().With(iwarp.Of(iwarp.OpImmediate).MSN(6)), p.expectData(p.in.next))
+			p.same(dg.Any().With(iwarp.Op(iwarp.OpImmediate).MSN(6)), p.expectData(p.in.next))
 			p.acks()
 			p.ExpectCompletion(9, verbs.WCSuccess)
-			request := p.asks(p.wr(6, verbs.OpRDMARead, 0, 8), iwarp.Of(iwarp.OpReadRequest).MSN(1))
+			request := p.asks(p.wr(6, verbs.OpRDMARead, 0, 8), iwarp.Op(iwarp.OpReadRequest).MSN(1))
 			p.acks()
 			p.delivers(iwarp.ReadResponseTo(*request.Segment, data(8)))
 			p.ExpectCompletion(6, verbs.WCSuccess)
@@ -111,7 +111,7 @@ var rdmapCases = []conformance.Case{
 			add.Atomic.CompareAdd = 3
 			swap.Atomic = verbs.Atomic{CompareAdd: 1, Swap: 2}
 			for i, wr := range []verbs.SendWR{add, swap} {
-				request := p.asks(wr, iwarp.Of(iwarp.OpAtomicRequest).MSN(uint32(i+2)))
+				request := p.asks(wr, iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i+2)))
 				p.acks()
 				p.delivers(iwarp.AtomicResponse(uint32(i+1), *request.Segment.AtomicRequest.ID, 0x1122334455667788))
 				p.ExpectCompletion(wr.WRID, verbs.WCSuccess)
@@ -196,7 +196,7 @@ var rdmapCases = []conformance.Case{
 			take := func(n int) {
 				for range n {
 					a := p.expectData(p.in.next)
-					p.same(dg.Any().With(iwarp.Of(iwarp.OpReadRequest)), a)
+					p.same(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), a)
 					requests = append(requests, a)
 				}
 				p.acks()

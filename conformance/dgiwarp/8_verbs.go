@@ -61,7 +61,7 @@ var verbsCases = []conformance.Case{
 			p.PostSend(p.qp, p.recordWR(1, 0, 32), p.sendWR(2, 0, 8))
 			p.same(dg.Any().With(iwarp.Write(peerSTag, peerTO, p.own.Buf[:32])), p.expectData(1))
 			a := p.expectData(2)
-			p.same(dg.Any().With(iwarp.Of(iwarp.OpImmediate).MSN(2)), a)
+			p.same(dg.Any().With(iwarp.Op(iwarp.OpImmediate).MSN(2)), a)
 			value := *a.Segment.Immediate.Value
 			p.Check(value == immediate || value == immediate<<32, fmt.Sprintf("immediate data %#x", immediate), "%#x", value)
 			p.same(dg.Any().With(iwarp.Send(3, p.own.Buf[:8])), p.expectData(3))
@@ -122,7 +122,7 @@ var verbsCases = []conformance.Case{
 				}
 				p.way = p.way.fromPort(want)
 				p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
-				p.expect(dg.UD(iwarp.Of(iwarp.OpSend)))
+				p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 		}),

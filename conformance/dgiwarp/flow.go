@@ -79,7 +79,7 @@ func (p *peer) passRepeats(want dg.Packet) {
 			return
 		}
 		again := a.Data != nil && iwarp.Val(a.Data.Epoch) == p.in.epoch && int32(iwarp.Val(a.Data.Seq)-p.in.next) < 0
-		if !again || dg.Matches(p.fromQueue(want), a.Got) {
+		if !again || dg.Matches(p.fromQueue(want), a.ReceivedPacket) {
 			p.early = append([]arrival{a}, p.early...)
 			return
 		}

@@ -64,7 +64,7 @@ func (h *host) put(w way, octets []byte) {
 
 // arrival is a packet of the device's.
 type arrival struct {
-	dg.Got
+	dg.ReceivedPacket
 	IP  packet.IP
 	UDP packet.UDP
 	At  time.Duration
@@ -98,7 +98,7 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 		if !ok {
 			continue
 		}
-		if packet.Get(a.CRCIs, iwarp.CRCWrong) != iwarp.CRCRight {
+		if packet.Get(a.CRCStatus, iwarp.CRCWrong) != iwarp.CRCRight {
 			h.Fail(fmt.Sprintf("the CRC %08x", a.RightCRC), "%08x in %v", iwarp.Val(a.CRC), a)
 		}
 		return a, true
@@ -115,12 +115,12 @@ func read(f conformance.Frame) (a arrival, ok bool) {
 	if err != nil {
 		return a, false
 	}
-	return arrival{Got: dg.Parse(octets), IP: ip, UDP: udp, At: f.At, size: len(f.Packet)}, true
+	return arrival{ReceivedPacket: dg.Parse(octets), IP: ip, UDP: udp, At: f.At, size: len(f.Packet)}, true
 }
 
 // same ends the case unless a packet is as wanted.
 func (h *host) same(want dg.Packet, got arrival) {
-	if d := dg.Diff(want, got.Got); d != nil {
+	if d := dg.Diff(want, got.ReceivedPacket); d != nil {
 		h.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got.Packet, d.Got())
 	}
 }

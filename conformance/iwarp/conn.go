@@ -128,7 +128,7 @@ func (c *conn) sendTogether(frames ...iwarp.Frame) { c.write(c.octets(frames...)
 // next returns the next FPDU of the device's, if there is one in time and the stream
 // has not ended. All that a device sends has to be framed well, whatever a case is
 // about.
-func (c *conn) next(timeout time.Duration) (iwarp.Got, bool) {
+func (c *conn) next(timeout time.Duration) (iwarp.ReceivedFPDU, bool) {
 	until := c.Now() + timeout
 	for {
 		if g, ok := c.in.Next(); ok {
@@ -136,7 +136,7 @@ func (c *conn) next(timeout time.Duration) (iwarp.Got, bool) {
 			return g, true
 		}
 		if !c.pull(max(0, until-c.Now())) {
-			return iwarp.Got{}, false
+			return iwarp.ReceivedFPDU{}, false
 		}
 	}
 }
@@ -161,7 +161,7 @@ func (c *conn) pull(timeout time.Duration) bool {
 }
 
 // checkFrame ends the case if a frame is not as MPA has it.
-func (c *conn) checkFrame(g *iwarp.Got) {
+func (c *conn) checkFrame(g *iwarp.ReceivedFPDU) {
 	if c.defects {
 		return
 	}
@@ -175,7 +175,7 @@ func (c *conn) checkFrame(g *iwarp.Got) {
 		c.Check(m.Ptr == m.Want && m.Reserved == 0, fmt.Sprintf("a marker at %d that points back %d", m.Offset, m.Want),
 			"one that says %#04x%04x", m.Reserved, m.Ptr)
 	}
-	if c.in.CRC && iwarp.Val(g.MPA.CRCIs) != iwarp.CRCRight {
+	if c.in.CRC && iwarp.Val(g.MPA.CRCStatus) != iwarp.CRCRight {
 		c.Fail(fmt.Sprintf("the CRC %08x", g.RightCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g)
 	}
 }
@@ -200,7 +200,7 @@ func (c *conn) whyNoFrame() string {
 func head(b []byte) []byte { return b[:min(len(b), 32)] }
 
 // expect ends the case unless the next FPDU is as wanted. It returns the FPDU.
-func (c *conn) expect(want iwarp.Frame) iwarp.Got {
+func (c *conn) expect(want iwarp.Frame) iwarp.ReceivedFPDU {
 	got, ok := c.next(c.ResponseTimeout())
 	if !ok {
 		c.Fail(want.String(), "%s", c.whyNoFrame())
@@ -210,15 +210,15 @@ func (c *conn) expect(want iwarp.Frame) iwarp.Got {
 }
 
 // same ends the case unless an FPDU is as wanted.
-func (c *conn) same(want iwarp.Frame, got iwarp.Got) {
+func (c *conn) same(want iwarp.Frame, got iwarp.ReceivedFPDU) {
 	if d := iwarp.Diff(want, got); d != nil {
 		c.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got, d.Got())
 	}
 }
 
 // take returns the next n FPDUs; fewer end the case.
-func (c *conn) take(n int) []iwarp.Got {
-	all := make([]iwarp.Got, n)
+func (c *conn) take(n int) []iwarp.ReceivedFPDU {
+	all := make([]iwarp.ReceivedFPDU, n)
 	for i := range all {
 		var ok bool
 		if all[i], ok = c.next(c.ResponseTimeout()); !ok {
@@ -229,9 +229,9 @@ func (c *conn) take(n int) []iwarp.Got {
 }
 
 // message returns the segments of the next message, up to its last.
-func (c *conn) message(op iwarp.Opcode) []iwarp.Got {
-	for segments := []iwarp.Got{}; ; {
-		g := c.expect(iwarp.Of(op))
+func (c *conn) message(op iwarp.Opcode) []iwarp.ReceivedFPDU {
+	for segments := []iwarp.ReceivedFPDU{}; ; {
+		g := c.expect(iwarp.Op(op))
 		if segments = append(segments, g); iwarp.Val(g.DDP.Last) {
 			return segments
 		}

@@ -10,7 +10,7 @@ import (
 
 // lastOnce ends the case unless the last of some segments, and no other, says that it
 // is the last.
-func (c *conn) lastOnce(segments []iwarp.Got) {
+func (c *conn) lastOnce(segments []iwarp.ReceivedFPDU) {
 	for i, g := range segments {
 		want := i == len(segments)-1
 		c.Check(iwarp.Val(g.DDP.Last) == want, fmt.Sprintf("L=%t in segment %d of %d", want, i+1, len(segments)), "%v", g)
@@ -164,7 +164,7 @@ func (c *conn) takenWith(edit func(iwarp.Segment) iwarp.Segment) {
 	c.send(edit(c.writes(64, data(32))), edit(c.reads(64, 32)))
 	c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
 	c.PostSend(c.qp, c.readWR(7, 1024, 24))
-	request := c.expect(iwarp.Of(iwarp.OpReadRequest))
+	request := c.expect(iwarp.Op(iwarp.OpReadRequest))
 	c.send(edit(iwarp.ReadResponseTo(request.Segment, data(24))))
 	c.ExpectCompletion(7, verbs.WCSuccess)
 	c.ExpectBytes(c.own, 1024, data(24))

@@ -10,7 +10,7 @@ import (
 )
 
 // layout ends the case unless a ULPDU begins with these octets.
-func (c *conn) layout(g iwarp.Got, want []byte) {
+func (c *conn) layout(g iwarp.ReceivedFPDU, want []byte) {
 	got := g.ULPDU[:min(len(want), len(g.ULPDU))]
 	c.Check(bytes.Equal(got, want), fmt.Sprintf("% x", want), "% x", got)
 }
@@ -58,7 +58,7 @@ var ddpHeaderCases = []conformance.Case{
 		Expects: "one STag and one opcode in each message",
 		Defects: []string{"ControlFirstOnly"},
 		Run: onLong(func(c *conn) {
-			same := func(segments []iwarp.Got) {
+			same := func(segments []iwarp.ReceivedFPDU) {
 				c.Check(len(segments) > 1, "a message of several segments", "one")
 				for _, g := range segments {
 					c.Check(bytes.Equal(g.ULPDU[1:6], segments[0].ULPDU[1:6]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:6]), "% x", g.ULPDU[1:6])
@@ -150,8 +150,8 @@ var ddpHeaderCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 16, 16), c.readWR(4, 128, 16))
 			for _, msn := range []uint32{1, 2} {
-				c.expect(iwarp.Of(iwarp.OpSend).MSN(msn))
-				c.expect(iwarp.Of(iwarp.OpReadRequest).MSN(msn))
+				c.expect(iwarp.Op(iwarp.OpSend).MSN(msn))
+				c.expect(iwarp.Op(iwarp.OpReadRequest).MSN(msn))
 			}
 		}),
 	},

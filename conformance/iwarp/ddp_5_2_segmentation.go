@@ -9,13 +9,13 @@ import (
 )
 
 // complete ends the case unless segments have these octets.
-func (c *conn) complete(segments []iwarp.Got, want []byte) {
+func (c *conn) complete(segments []iwarp.ReceivedFPDU, want []byte) {
 	got := joined(segments)
 	c.Check(string(got) == string(want), fmt.Sprintf("the %d octets of the message", len(want)), "%d octets, or others", len(got))
 }
 
 // whole is complete where each segment must fit into one of TCP's.
-func (c *conn) whole(segments []iwarp.Got, want []byte) {
+func (c *conn) whole(segments []iwarp.ReceivedFPDU, want []byte) {
 	most := mulpdu(c.tcp.MSS(), false)
 	for _, g := range segments {
 		c.Check(len(g.ULPDU) <= most, fmt.Sprintf("segments of at most %d octets in TCP segments of %d", most, c.tcp.MSS()), "%d", len(g.ULPDU))
@@ -82,7 +82,7 @@ var ddpSegmentCases = []conformance.Case{
 			goesOn := func(op iwarp.Opcode, want []byte) {
 				at := 0
 				for _, g := range c.pieces(len(want)) {
-					c.same(iwarp.Of(op).STag(peerSTag).TO(peerTO+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
+					c.same(iwarp.Op(op).STag(peerSTag).TO(peerTO+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
 					at += len(g.Payload)
 				}
 			}
@@ -120,10 +120,10 @@ var ddpSegmentCases = []conformance.Case{
 			send.SGL, write.SGL = nil, nil
 			c.PostSend(c.qp, send, write, c.sendWR(3, 0, 16))
 			c.expect(iwarp.Send(1, nil).Last(true).ULPDULength(18))
-			c.expect(iwarp.Of(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
+			c.expect(iwarp.Op(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
 			c.expect(iwarp.Send(2, c.own.Buf[:16]))
 			c.send(c.reads(0, 0))
-			c.expect(iwarp.Of(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
+			c.expect(iwarp.Op(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
 			c.fence()
 		}),
 	},
@@ -157,7 +157,7 @@ var ddpSegmentCases = []conformance.Case{
 			read := c.readWR(1, 0, 0)
 			read.SGL = nil
 			c.PostSend(c.qp, read)
-			c.expect(iwarp.Of(iwarp.OpReadRequest))
+			c.expect(iwarp.Op(iwarp.OpReadRequest))
 			c.send(iwarp.ReadResponse(unknownSTag, 0x77, nil))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.fence()

@@ -30,11 +30,11 @@ var ddpOrderCases = []conformance.Case{
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 0, 20), c.writeWR(4, 0, 24), c.sendWR(5, 0, 28))
-			c.expect(iwarp.Of(iwarp.OpWrite).Length(16))
-			c.expect(iwarp.Of(iwarp.OpReadRequest))
-			c.expect(iwarp.Of(iwarp.OpSend).Length(20))
-			c.expect(iwarp.Of(iwarp.OpWrite).Length(24))
-			c.expect(iwarp.Of(iwarp.OpSend).Length(28))
+			c.expect(iwarp.Op(iwarp.OpWrite).Length(16))
+			c.expect(iwarp.Op(iwarp.OpReadRequest))
+			c.expect(iwarp.Op(iwarp.OpSend).Length(20))
+			c.expect(iwarp.Op(iwarp.OpWrite).Length(24))
+			c.expect(iwarp.Op(iwarp.OpSend).Length(28))
 		}),
 	},
 	{
@@ -45,15 +45,15 @@ var ddpOrderCases = []conformance.Case{
 		Expects: "offsets that only grow",
 		Defects: []string{"TailFirst"},
 		Run: onLong(func(c *conn) {
-			grows := func(offset func(iwarp.Got) uint64) {
+			grows := func(offset func(iwarp.ReceivedFPDU) uint64) {
 				segments := c.pieces(c.long())
 				for i, g := range segments[1:] {
 					c.Check(offset(segments[i]) < offset(g), fmt.Sprintf("an offset above %d", offset(segments[i])), "%d", offset(g))
 				}
 			}
 			c.PostSend(c.qp, c.sendWR(1, 0, c.long()), c.writeWR(2, 0, c.long()))
-			grows(func(g iwarp.Got) uint64 { return uint64(iwarp.Val(g.DDP.MO)) })
-			grows(func(g iwarp.Got) uint64 { return iwarp.Val(g.DDP.TO) })
+			grows(func(g iwarp.ReceivedFPDU) uint64 { return uint64(iwarp.Val(g.DDP.MO)) })
+			grows(func(g iwarp.ReceivedFPDU) uint64 { return iwarp.Val(g.DDP.TO) })
 		}),
 	},
 	{

@@ -148,6 +148,6 @@ func (c *conn) outstanding(reads, sends int) {
 	}
 	c.PostSend(c.qp, wrs...)
 	for range reads {
-		c.expect(iwarp.Of(iwarp.OpReadRequest))
+		c.expect(iwarp.Op(iwarp.OpReadRequest))
 	}
 }

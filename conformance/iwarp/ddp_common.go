@@ -52,7 +52,7 @@ func (c *conn) settle() {
 
 // kinds has the device send a message of every kind that it can be made to without an
 // error, and returns their segments.
-func (c *conn) kinds() []iwarp.Got {
+func (c *conn) kinds() []iwarp.ReceivedFPDU {
 	solicited := c.sendWR(2, 16, 16)
 	solicited.Flags |= verbs.SendSolicited
 	wrs := []verbs.SendWR{c.sendWR(1, 0, 16), solicited, c.writeWR(3, 32, 16), c.readWR(4, 48, 16)}
@@ -80,8 +80,8 @@ func (c *conn) addWR(id uint64, off int, add uint64) verbs.SendWR {
 
 // pieces returns what the device sends, whatever it says about itself, up to where it
 // has n octets of payload.
-func (c *conn) pieces(n int) []iwarp.Got {
-	var all []iwarp.Got
+func (c *conn) pieces(n int) []iwarp.ReceivedFPDU {
+	var all []iwarp.ReceivedFPDU
 	for left := n; left > 0; {
 		g, ok := c.next(c.ResponseTimeout())
 		if !ok {
@@ -94,7 +94,7 @@ func (c *conn) pieces(n int) []iwarp.Got {
 }
 
 // joined is the payload of segments, in the order in which they came.
-func joined(segments []iwarp.Got) []byte {
+func joined(segments []iwarp.ReceivedFPDU) []byte {
 	var b []byte
 	for _, g := range segments {
 		b = append(b, g.Payload...)
@@ -105,7 +105,7 @@ func joined(segments []iwarp.Got) []byte {
 // someTerminate ends the case unless the next FPDU is a Terminate, for whatever reason.
 // It is read in either order of bits.
 func (c *conn) someTerminate() iwarp.Segment {
-	return inEitherOrder(c.expect(iwarp.Of(iwarp.OpTerminate)))
+	return inEitherOrder(c.expect(iwarp.Op(iwarp.OpTerminate)))
 }
 
 // unheeded ends the case if the device sends anything in answer to what came before,
@@ -113,7 +113,7 @@ func (c *conn) someTerminate() iwarp.Segment {
 func (c *conn) unheeded() {
 	c.settle()
 	if g, ok := c.next(0); ok {
-		c.same(iwarp.Of(iwarp.OpTerminate), g)
+		c.same(iwarp.Op(iwarp.OpTerminate), g)
 	}
 }
 
@@ -121,14 +121,14 @@ func (c *conn) unheeded() {
 // that says why: for errors of which the clause says no more.
 func (c *conn) givesUp() {
 	if g, ok := c.next(c.ResponseTimeout()); ok {
-		c.same(iwarp.Of(iwarp.OpTerminate), g)
+		c.same(iwarp.Op(iwarp.OpTerminate), g)
 	}
 	c.expectEnd()
 }
 
 // untilTerminate ends the case unless the device ends the stream with a Terminate. What
 // it sends before, which was under way, is returned too.
-func (c *conn) untilTerminate() (before []iwarp.Got, t iwarp.Segment) {
+func (c *conn) untilTerminate() (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
 	for {
 		g, ok := c.next(c.ResponseTimeout())
 		switch {
@@ -144,18 +144,18 @@ func (c *conn) untilTerminate() (before []iwarp.Got, t iwarp.Segment) {
 
 // terminatedAmid is untilTerminate for one of these reasons, where nothing but segments
 // of op is under way.
-func (c *conn) terminatedAmid(op iwarp.Opcode, causes ...iwarp.Cause) (before []iwarp.Got, t iwarp.Segment) {
+func (c *conn) terminatedAmid(op iwarp.Opcode, causes ...iwarp.Cause) (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
 	before, t = c.untilTerminate()
 	for _, g := range before {
-		c.same(iwarp.Of(op), g)
+		c.same(iwarp.Op(op), g)
 	}
 	c.oneOf(t, causes)
 	return before, t
 }
 
 // inEitherOrder reads a Terminate in the order of bits that it has.
-func inEitherOrder(g iwarp.Got) iwarp.Segment {
-	if t, ok := g.SiwReading(true); ok {
+func inEitherOrder(g iwarp.ReceivedFPDU) iwarp.Segment {
+	if t, ok := g.InSiwBitOrder(true); ok {
 		return t
 	}
 	return g.Segment

@@ -24,7 +24,7 @@ func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 		c.Fail(want, "%s", c.whyNoFrame())
 	}
 	t := g.Segment
-	if siw, ok := t.SiwReading(c.cm != nil); ok {
+	if siw, ok := t.InSiwBitOrder(c.cm != nil); ok {
 		t = siw
 	}
 	if t.Terminate == nil || !slices.Contains(causes, iwarp.Val(t.Terminate.Cause)) {
@@ -75,7 +75,7 @@ func (c *conn) mayTerminate(causes ...iwarp.Cause) {
 	g, ok := c.next(c.ResponseTimeout())
 	if ok {
 		t := g.Segment
-		if siw, swapped := t.SiwReading(c.cm != nil); swapped {
+		if siw, swapped := t.InSiwBitOrder(c.cm != nil); swapped {
 			t = siw
 		}
 		if t.Terminate == nil || !slices.Contains(causes, iwarp.Val(t.Terminate.Cause)) {
@@ -104,7 +104,7 @@ func (c *conn) listen(quiet time.Duration) time.Duration {
 }
 
 // drain returns what the device sends until it falls silent.
-func (c *conn) drain(quiet time.Duration) (all []iwarp.Got) {
+func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
 	timeout := c.listen(quiet)
 	for {
 		g, ok := c.next(timeout)

@@ -214,9 +214,9 @@ func (c *conn) readsUnderWay(posted, limit int) {
 	c.Check(len(asked) > 0 && len(asked) <= limit, fmt.Sprintf("one to %d Read Requests", limit), "%d", len(asked))
 	for i := range posted {
 		if i == len(asked) {
-			asked = append(asked, c.expect(iwarp.Of(iwarp.OpReadRequest)))
+			asked = append(asked, c.expect(iwarp.Op(iwarp.OpReadRequest)))
 		}
-		c.same(iwarp.Of(iwarp.OpReadRequest), asked[i])
+		c.same(iwarp.Op(iwarp.OpReadRequest), asked[i])
 		c.send(iwarp.ReadResponseTo(asked[i].Segment, data(8)))
 		c.ExpectCompletion(uint64(50+i), verbs.WCSuccess)
 		asked = append(asked, c.drain(0)...)

@@ -149,8 +149,8 @@ var rtrs = []struct {
 	name string
 	want iwarp.Segment
 }{
-	{iwarp.RTRWrite, "Write", iwarp.Of(iwarp.OpWrite).WithPayload(nil)},
-	{iwarp.RTRRead, "Read", iwarp.Of(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
+	{iwarp.RTRWrite, "Write", iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
+	{iwarp.RTRRead, "Read", iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
 	{iwarp.RTRSend, "Send", iwarp.Send(1, nil)},
 }
 
@@ -176,7 +176,7 @@ func (st *start) agreeOn(kind iwarp.RTR) bool {
 
 // onAgreed makes a case of a body that begins where the device has sent the RTR that
 // was agreed on; where it does not offer it, the case has nothing to say.
-func onAgreed(kind iwarp.RTR, body func(c *conn, rtr iwarp.Got)) func(*conformance.Bench) error {
+func onAgreed(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
 	return onConnecting(setup{}, func(st *start) {
 		if !st.agreeOn(kind) {
 			rig.NotApplicable(fmt.Sprintf("the device does not offer RTR %d", kind))

@@ -22,7 +22,7 @@ var enhancedRTRCases = []conformance.Case{
 			c := st.full()
 			st.connected()
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
-			c.expect(iwarp.Of(iwarp.OpWrite).WithPayload(nil))
+			c.expect(iwarp.Op(iwarp.OpWrite).WithPayload(nil))
 			c.expect(iwarp.Send(1, c.own.Buf[:16]))
 		}),
 	},
@@ -87,10 +87,10 @@ var enhancedRTRCases = []conformance.Case{
 		Sends:   "a Reply that agrees on a Read, and the answer to it; the device reads",
 		Expects: "Read Requests with the numbers 1 and 2",
 		Defects: []string{"RTRUncounted"},
-		Run: onAgreed(iwarp.RTRRead, func(c *conn, rtr iwarp.Got) {
-			c.same(iwarp.Of(iwarp.OpReadRequest).MSN(1), rtr)
+		Run: onAgreed(iwarp.RTRRead, func(c *conn, rtr iwarp.ReceivedFPDU) {
+			c.same(iwarp.Op(iwarp.OpReadRequest).MSN(1), rtr)
 			c.PostSend(c.qp, c.readWR(1, 0, 8))
-			g := c.expect(iwarp.Of(iwarp.OpReadRequest).MSN(2))
+			g := c.expect(iwarp.Op(iwarp.OpReadRequest).MSN(2))
 			c.send(iwarp.ReadResponseTo(g.Segment, data(8)))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
@@ -102,7 +102,7 @@ var enhancedRTRCases = []conformance.Case{
 		Sends:   "a Reply that agrees on a Send; the device sends",
 		Expects: "Sends with the numbers 1 and 2",
 		Defects: []string{"RTRUncounted"},
-		Run: onAgreed(iwarp.RTRSend, func(c *conn, rtr iwarp.Got) {
+		Run: onAgreed(iwarp.RTRSend, func(c *conn, rtr iwarp.ReceivedFPDU) {
 			c.same(iwarp.Send(1, nil), rtr)
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			c.expect(iwarp.Send(2, c.own.Buf[:16]))

@@ -46,7 +46,7 @@ func toldSegment(packet []byte) string {
 // markers are found by trial: their pointers hardly ever agree by chance.
 func told(b []byte) string {
 	if bytes.HasPrefix(b, []byte(iwarp.KeyRequest[:7])) {
-		s, rest, ok := iwarp.ParseStartup(b)
+		s, rest, ok := iwarp.ParseStartupFrame(b)
 		switch {
 		case !ok:
 			return fmt.Sprintf("%d octets of a start-up frame", len(b))
@@ -84,11 +84,11 @@ func framed(b []byte, d iwarp.Deframer) (string, bool) {
 }
 
 // plausible reports whether octets read as an FPDU are likely to be one.
-func plausible(g iwarp.Got) bool {
+func plausible(g iwarp.ReceivedFPDU) bool {
 	for _, m := range g.Markers {
 		if m.Ptr != m.Want || m.Reserved != 0 {
 			return false
 		}
 	}
-	return iwarp.Val(g.DDP.Version) == 1 || iwarp.Val(g.MPA.CRCIs) == iwarp.CRCRight
+	return iwarp.Val(g.DDP.Version) == 1 || iwarp.Val(g.MPA.CRCStatus) == iwarp.CRCRight
 }

@@ -116,7 +116,7 @@ var mpaCoverageCases = []conformance.Case{
 		Defects: []string{"CRCIgnored", "HandsUpFirst"},
 		Run: on(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 0, 64))
-			g := c.expect(iwarp.Of(iwarp.OpReadRequest))
+			g := c.expect(iwarp.Op(iwarp.OpReadRequest))
 			c.send(iwarp.ReadResponseTo(g.Segment, data(64)).BadCRC())
 			c.terminated(iwarp.MPACRC)
 			c.expectFailure(1)

@@ -12,7 +12,7 @@ import (
 )
 
 // rightCRC ends the case unless the CRC of an FPDU is right.
-func (c *conn) rightCRC(g iwarp.Got) {
+func (c *conn) rightCRC(g iwarp.ReceivedFPDU) {
 	c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x", g.RightCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g.Segment)
 }
 
@@ -20,7 +20,7 @@ func (c *conn) rightCRC(g iwarp.Got) {
 func crcInUse(c *conn) {
 	c.defects = true
 	c.PostSend(c.qp, c.sendWR(9, 0, 16))
-	c.rightCRC(c.expect(iwarp.Of(iwarp.OpSend).Length(16)))
+	c.rightCRC(c.expect(iwarp.Op(iwarp.OpSend).Length(16)))
 	c.ExpectCompletion(9, verbs.WCSuccess)
 	c.send(iwarp.Send(c.nextSend(), data(16)))
 	c.ExpectRecv(1, 16)
@@ -55,13 +55,13 @@ var mpaCRCCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.defects = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 2000), c.readWR(3, 0, 100))
-			c.rightCRC(c.expect(iwarp.Of(iwarp.OpSend)))
+			c.rightCRC(c.expect(iwarp.Op(iwarp.OpSend)))
 			for _, g := range c.message(iwarp.OpWrite) {
 				c.rightCRC(g)
 			}
-			c.rightCRC(c.expect(iwarp.Of(iwarp.OpReadRequest)))
+			c.rightCRC(c.expect(iwarp.Op(iwarp.OpReadRequest)))
 			c.send(c.reads(0, 100))
-			c.rightCRC(c.expect(iwarp.Of(iwarp.OpReadResponse)))
+			c.rightCRC(c.expect(iwarp.Op(iwarp.OpReadResponse)))
 		}),
 	},
 	{

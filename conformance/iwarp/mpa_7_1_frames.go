@@ -51,7 +51,7 @@ func (c *conn) works() {
 	c.send(iwarp.Send(c.nextSend(), data(16)))
 	c.ExpectRecv(70, 16)
 	c.PostSend(c.qp, c.sendWR(71, 0, 16))
-	c.expect(iwarp.Of(iwarp.OpSend).WithPayload(data(16)))
+	c.expect(iwarp.Op(iwarp.OpSend).WithPayload(data(16)))
 	c.ExpectCompletion(71, verbs.WCSuccess)
 }
 

@@ -79,8 +79,8 @@ var mpaRevisionCases = []conformance.Case{
 				c.send(iwarp.Send(c.nextSend(), data(16)))
 				c.ExpectRecv(1, 16)
 				c.PostSend(c.qp, c.sendWR(2, 0, 16), c.writeWR(3, 0, 16))
-				c.expect(iwarp.Of(iwarp.OpSend).DV(1).RV(1))
-				c.expect(iwarp.Of(iwarp.OpWrite).DV(1).RV(1))
+				c.expect(iwarp.Op(iwarp.OpSend).DV(1).RV(1))
+				c.expect(iwarp.Op(iwarp.OpWrite).DV(1).RV(1))
 				c.ExpectCompletion(2, verbs.WCSuccess)
 				c.ExpectCompletion(3, verbs.WCSuccess)
 			}

@@ -114,7 +114,7 @@ var rdmapRequestCases = []conformance.Case{
 		Defects: []string{"EverythingTakesReceive"},
 		Run: onConn(func(c *conn) {
 			c.send(c.reads(0, 16))
-			c.expect(iwarp.Of(iwarp.OpReadResponse))
+			c.expect(iwarp.Op(iwarp.OpReadResponse))
 			c.fence()
 			c.ExpectNoCompletion()
 			c.send(iwarp.Send(c.nextSend(), data(16)))
@@ -131,7 +131,7 @@ var rdmapRequestCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 0, 16), c.readWR(2, 64, 8), c.readWR(3, 128, 32), c.readWR(4, 192, 4))
 			for i, n := range []uint32{16, 8, 32, 4} {
-				c.expect(iwarp.Of(iwarp.OpReadRequest).MSN(uint32(i + 1)).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = &n }))
+				c.expect(iwarp.Op(iwarp.OpReadRequest).MSN(uint32(i + 1)).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = &n }))
 			}
 		}),
 	},

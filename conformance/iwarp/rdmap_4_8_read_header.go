@@ -46,7 +46,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 					c.quotesRead(t, request, uint32(done))
 					return
 				}
-				c.same(iwarp.Of(iwarp.OpReadResponse), g)
+				c.same(iwarp.Op(iwarp.OpReadResponse), g)
 				done += len(g.Payload)
 			}
 			rig.Abort(fmt.Errorf("a device that has made up an answer of %d octets before any of them has left: %w", tcpHolds, conformance.ErrBenchCannot))

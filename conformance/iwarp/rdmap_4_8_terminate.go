@@ -58,16 +58,16 @@ var (
 
 // faulty ends the case unless each fault, on a connection of its own, draws a Terminate,
 // which look is given.
-func (h *host) faulty(faults []fault, look func(c *conn, f fault, g iwarp.Got)) {
+func (h *host) faulty(faults []fault, look func(c *conn, f fault, g iwarp.ReceivedFPDU)) {
 	for _, f := range faults {
 		c := h.connect(setup{receives: 4})
 		c.send(f.wrong(c))
-		look(c, f, c.expect(iwarp.Of(iwarp.OpTerminate)))
+		look(c, f, c.expect(iwarp.Op(iwarp.OpTerminate)))
 	}
 }
 
 // control is the control word of a Terminate, and what follows it.
-func control(g iwarp.Got) (word, rest []byte) {
+func control(g iwarp.ReceivedFPDU) (word, rest []byte) {
 	at := min(len(g.ULPDU), ddpUntaggedLen)
 	end := min(len(g.ULPDU), ddpUntaggedLen+4)
 	return g.ULPDU[at:end], g.ULPDU[end:]
@@ -97,7 +97,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Expects: "the words 20020000, 1100c000, 1201c000 and 0100e000, of which the third octet may have fewer flags",
 		Defects: []string{"TermBitsSwapped"},
 		Run: onHost(func(h *host) {
-			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.Got) {
+			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.ReceivedFPDU) {
 				word, _ := control(g)
 				want := f.causes[0]
 				c.Check(len(word) == 4 && word[0] == want.Layer()<<4|want.Type() && word[1] == want.Code() && word[2]&0x1f == 0 && word[3] == 0,
@@ -113,7 +113,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Expects: "causes that an RFC lists",
 		Defects: []string{"CodesShifted"},
 		Run: onHost(func(h *host) {
-			listed := func(c *conn, f fault, g iwarp.Got) {
+			listed := func(c *conn, f fault, g iwarp.ReceivedFPDU) {
 				cause := iwarp.Val(inEitherOrder(g).Terminate.Cause)
 				c.Check(cause.Listed(), fmt.Sprintf("%s to draw a cause that is listed", f.name), "%v", cause)
 			}
@@ -146,7 +146,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Defects: []string{"TermInvalidateFlag"},
 		// In this case in either order of bits: rdmap/terminate/sizes-by-flags is strict.
 		Run: onHost(func(h *host) {
-			h.faulty([]fault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.Got) {
+			h.faulty([]fault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.ReceivedFPDU) {
 				t := inEitherOrder(g).Terminate
 				_, rest := control(g)
 				c.Check(len(rest) == follows(t), fmt.Sprintf("%s to draw a Terminate with %d octets behind its control word, as its flags have it", f.name, follows(t)), "%d", len(rest))
@@ -161,7 +161,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Expects: "22, 38, 42 and 70 octets, or less with fewer flags; thirteen zero bits",
 		Defects: []string{"TermBitsSwapped"},
 		Run: onHost(func(h *host) {
-			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.Got) {
+			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.ReceivedFPDU) {
 				word, rest := control(g)
 				c.Check(g.Terminate != nil && iwarp.Val(g.Terminate.Reserved) == 0, fmt.Sprintf("%s to draw a Terminate without reserved bits", f.name), "% x", word)
 				c.Check(len(rest) == follows(g.Terminate), fmt.Sprintf("%s to draw a Terminate of %d octets", f.name, len(g.ULPDU)-len(rest)+follows(g.Terminate)), "%d", len(g.ULPDU))
@@ -176,7 +176,7 @@ var rdmapTerminateCases = []conformance.Case{
 		Expects: "no header for the first, length and DDP header for the others, and the Read Request's own for the last",
 		Defects: []string{"TermAllHeaders"},
 		Run: onHost(func(h *host) {
-			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.Got) {
+			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.ReceivedFPDU) {
 				t := inEitherOrder(g).Terminate
 				c.Check(iwarp.Val(t.LengthValid) == f.ddp && iwarp.Val(t.HasDDP) == f.ddp && iwarp.Val(t.HasRDMAP) == f.rdmap,
 					fmt.Sprintf("%s to draw a Terminate with M=%t, D=%t and R=%t", f.name, f.ddp, f.ddp, f.rdmap), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))

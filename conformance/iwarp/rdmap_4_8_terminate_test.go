@@ -18,7 +18,7 @@ func TestFollowsCountsWhatFlagsAnnounce(t *testing.T) {
 		{iwarp.ReadRequest(1, iwarp.At(1, 2), 3, iwarp.At(4, 5)), 70 - 22},
 	} {
 		sent := iwarp.Terminate(iwarp.DDPCatastrophic).About(c.about).Append(nil)
-		got := iwarp.Got{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
+		got := iwarp.ReceivedFPDU{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
 		if n := follows(inEitherOrder(got).Terminate); n != c.want {
 			t.Errorf("about %v: %d octets, want %d", c.about, n, c.want)
 		}
@@ -33,7 +33,7 @@ func TestFollowsCountsHeadersThatAreMissing(t *testing.T) {
 	h := iwarp.Terminate(iwarp.RDMAPCannotInvalidate).About(iwarp.Send(1, nil)).Terminate
 	h.HasRDMAP = new(true)
 	sent := iwarp.Segment{Terminate: h}.Opcode(iwarp.OpTerminate).Append(nil)
-	got := iwarp.Got{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
+	got := iwarp.ReceivedFPDU{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
 	if _, rest := control(got); len(rest) == follows(inEitherOrder(got).Terminate) {
 		t.Errorf("%d octets follow, as a flag without its header has it", len(rest))
 	}

@@ -26,7 +26,7 @@ var rdmapControlCases = []conformance.Case{
 		Run: onConn(func(c *conn) {
 			for _, g := range c.kinds() {
 				if !g.Op().Tagged() {
-					c.same(iwarp.Of(g.Op()).QN(g.Op().Queue()), g)
+					c.same(iwarp.Op(g.Op()).QN(g.Op().Queue()), g)
 				}
 			}
 		}),
@@ -73,7 +73,7 @@ var rdmapControlCases = []conformance.Case{
 			all := c.kinds()
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
 			for _, g := range append(all, c.take(1)...) {
-				c.same(iwarp.Of(g.Op()).RV(1), g)
+				c.same(iwarp.Op(g.Op()).RV(1), g)
 			}
 		}),
 	},
@@ -113,9 +113,9 @@ var rdmapControlCases = []conformance.Case{
 				switch op := g.Op(); {
 				case op.Tagged():
 				case op == iwarp.OpSendInvalidate || op == iwarp.OpSendSEInvalidate:
-					c.same(iwarp.Of(op).InvalidateSTag(peerSTag), g)
+					c.same(iwarp.Op(op).InvalidateSTag(peerSTag), g)
 				default:
-					c.same(iwarp.Of(op).InvalidateSTag(0), g)
+					c.same(iwarp.Op(op).InvalidateSTag(0), g)
 				}
 			}
 		}),
@@ -137,7 +137,7 @@ var rdmapControlCases = []conformance.Case{
 				c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive that tells of no invalidation", "one that does")
 			}
 			c.send(c.reads(0, 16).InvalidateSTag(at.STag))
-			c.expect(iwarp.Of(iwarp.OpReadResponse))
+			c.expect(iwarp.Op(iwarp.OpReadResponse))
 			c.send(writeTo(at, data(32)))
 			c.fence()
 			c.ExpectBytes(m, 0, data(32))

@@ -40,7 +40,7 @@ var rdmapSourceCases = []conformance.Case{
 			})
 			for i, n := range sizes {
 				segments := c.message(iwarp.OpReadResponse)
-				c.same(iwarp.Of(iwarp.OpReadResponse).STag(uint32(i+1)), segments[0])
+				c.same(iwarp.Op(iwarp.OpReadResponse).STag(uint32(i+1)), segments[0])
 				c.complete(segments, c.mem.Buf[i:][:n])
 			}
 		}),

@@ -12,7 +12,7 @@ import (
 // asks has the device read n octets into own from off on, and returns its request.
 func (c *conn) asks(id uint64, off, n int) iwarp.Segment {
 	c.PostSend(c.qp, c.readWR(id, off, n))
-	return c.expect(iwarp.Of(iwarp.OpReadRequest)).Segment
+	return c.expect(iwarp.Op(iwarp.OpReadRequest)).Segment
 }
 
 // answersWrongly ends the case unless answers like these, each to a read of 32 octets

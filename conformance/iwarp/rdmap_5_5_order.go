@@ -11,8 +11,8 @@ import (
 func waitsFor(behind func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
 	return onConn(func(c *conn) {
 		c.PostSend(c.qp, c.readWR(11, 64, 16), behind(c))
-		request := c.expect(iwarp.Of(iwarp.OpReadRequest))
-		c.expect(iwarp.Of(op))
+		request := c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expect(iwarp.Op(op))
 		c.silence(quiet)
 		c.ExpectNoCompletion()
 		c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
@@ -68,7 +68,7 @@ var rdmapOrderCases = []conformance.Case{
 			c.PostSend(c.qp, reads...)
 			requests := c.take(len(reads))
 			for i, g := range requests {
-				c.same(iwarp.Of(iwarp.OpReadRequest), g)
+				c.same(iwarp.Op(iwarp.OpReadRequest), g)
 				for _, part := range iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16) {
 					c.send(part)
 				}

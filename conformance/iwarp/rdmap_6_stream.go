@@ -57,7 +57,7 @@ var rdmapStreamCases = []conformance.Case{
 				c.silence(quiet)
 				c.send(iwarp.ReadResponseTo(open[i].Segment, data(16)))
 				if i+limit < all {
-					open = append(open, c.expect(iwarp.Of(iwarp.OpReadRequest)))
+					open = append(open, c.expect(iwarp.Op(iwarp.OpReadRequest)))
 				}
 				c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
 			}

@@ -158,7 +158,7 @@ var rdmapxMessageCases = []conformance.Case{
 // asksToAdd has the device add 5, and returns its request.
 func (c *conn) asksToAdd(id uint64, off int) iwarp.Segment {
 	c.PostSend(c.qp, c.addWR(id, off, 5))
-	g := c.expect(iwarp.Of(iwarp.OpAtomicRequest))
+	g := c.expect(iwarp.Op(iwarp.OpAtomicRequest))
 	c.Check(g.AtomicRequest != nil, "an Atomic Request with its header", "%v", g)
 	return g.Segment
 }

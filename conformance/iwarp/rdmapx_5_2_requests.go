@@ -36,7 +36,7 @@ var rdmapxRequestCases = []conformance.Case{
 				b.batch(uint32(each*i), a.at(off), each)
 				for _, c := range []*conn{a, b} {
 					for range each {
-						g := c.expect(iwarp.Of(iwarp.OpAtomicResponse))
+						g := c.expect(iwarp.Op(iwarp.OpAtomicResponse))
 						original := iwarp.Val(iwarp.Val(g.AtomicResponse).Original)
 						h.Check(!seen[original], "a number that nobody else was given", "%d again", original)
 						seen[original] = true
@@ -55,9 +55,9 @@ var rdmapxRequestCases = []conformance.Case{
 		Defects: []string{"AtomicsApart"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.readWR(3, 192, 16))
-			c.expect(iwarp.Of(iwarp.OpReadRequest).QN(1).MSN(1))
-			c.expect(iwarp.Of(iwarp.OpAtomicRequest).QN(1).MSN(2))
-			c.expect(iwarp.Of(iwarp.OpReadRequest).QN(1).MSN(3))
+			c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(1))
+			c.expect(iwarp.Op(iwarp.OpAtomicRequest).QN(1).MSN(2))
+			c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(3))
 			c.fence()
 			c.setWord(c.slot(), 1)
 			c.send(c.adds(9, c.slot(), 1))
@@ -74,11 +74,11 @@ var rdmapxRequestCases = []conformance.Case{
 		Defects: []string{"AtomicsApart"},
 		Run: on(setup{frame: func(f startup) startup { return f.Depths(2, defaultOrd) }}, func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.addWR(3, 136, 1))
-			read := c.expect(iwarp.Of(iwarp.OpReadRequest))
-			c.expect(iwarp.Of(iwarp.OpAtomicRequest))
+			read := c.expect(iwarp.Op(iwarp.OpReadRequest))
+			c.expect(iwarp.Op(iwarp.OpAtomicRequest))
 			c.silence(quiet)
 			c.send(iwarp.ReadResponseTo(read.Segment, data(16)))
-			c.expect(iwarp.Of(iwarp.OpAtomicRequest))
+			c.expect(iwarp.Op(iwarp.OpAtomicRequest))
 		}),
 	},
 	{
@@ -174,7 +174,7 @@ var rdmapxRequestCases = []conformance.Case{
 			c.PostSend(c.qp, wrs...)
 			for i := range wrs {
 				add := uint64(100 + i)
-				c.expect(iwarp.Of(iwarp.OpAtomicRequest).MSN(uint32(i + 1)).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Data = &add }))
+				c.expect(iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i + 1)).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Data = &add }))
 			}
 			c.setWord(c.slot(), 0)
 			for first := uint32(0); first < 100; first += 10 {

@@ -53,7 +53,7 @@ var rdmapxResponseCases = []conformance.Case{
 			for i := range uint32(2) {
 				c.fence()
 				c.send(c.adds(7, c.slot(), 0))
-				c.expect(iwarp.Of(iwarp.OpAtomicResponse).QN(3).MSN(i + 1))
+				c.expect(iwarp.Op(iwarp.OpAtomicResponse).QN(3).MSN(i + 1))
 			}
 		}),
 	},
@@ -173,7 +173,7 @@ var rdmapxResponseCases = []conformance.Case{
 			c.answered(c.mem.Buf[1024:][:n])
 			c.was(1, 1, 40)
 			c.was(2, 2, 41)
-			g := c.expect(iwarp.Of(iwarp.OpReadResponse))
+			g := c.expect(iwarp.Op(iwarp.OpReadResponse))
 			want := binary.NativeEndian.AppendUint64(nil, 42)
 			c.Check(string(g.Payload) == string(want), fmt.Sprintf("a Read Response of % x", want), "% x", g.Payload)
 		}),

@@ -127,7 +127,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Run: onImmediate(func(first *conn) {
 			for _, n := range []int{0, 4, 7, 9, 12} {
 				c := first.connect(setup{receives: 2})
-				c.send(iwarp.Of(iwarp.OpImmediate).MSN(c.nextSend()).WithPayload(data(n)))
+				c.send(iwarp.Op(iwarp.OpImmediate).MSN(c.nextSend()).WithPayload(data(n)))
 				c.givesUp()
 				c.undelivered()
 			}
@@ -144,7 +144,7 @@ var rdmapxImmediateCases = []conformance.Case{
 			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.immediateWR(2, 16, 16, 7), c.sendWR(3, 32, 16))
 			c.expect(iwarp.Send(1, c.own.Buf[:16]))
 			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[16:32]))
-			c.expect(iwarp.Of(iwarp.OpImmediate).QN(0).MSN(2))
+			c.expect(iwarp.Op(iwarp.OpImmediate).QN(0).MSN(2))
 			c.expect(iwarp.Send(3, c.own.Buf[32:48]))
 		}),
 	},

@@ -46,7 +46,7 @@ var registryCases = []conformance.Case{
 			for op := iwarp.Opcode(12); op <= iwarp.OpExperimental; op++ {
 				c := h.connect(setup{receives: 1})
 				h.Note("opcode %d", op)
-				c.send(iwarp.Of(op).QN(0).MSN(c.nextSend()).WithPayload(data(16)))
+				c.send(iwarp.Op(op).QN(0).MSN(c.nextSend()).WithPayload(data(16)))
 				c.terminated(iwarp.RDMAPUnexpectedOpcode)
 				c.expectFailure(1)
 			}

@@ -183,7 +183,7 @@ var securityResourceCases = []conformance.Case{
 				c := h.knock(l, nil)
 				c.throws(f)
 				said := c.hungUp("a Request with " + f.what)
-				r, _, ok := iwarp.ParseStartup(said)
+				r, _, ok := iwarp.ParseStartupFrame(said)
 				c.Check(len(said) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.what+", or one that rejects it", "% x", head(said))
 			}
 			h.unasked(l)

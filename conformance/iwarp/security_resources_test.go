@@ -11,7 +11,7 @@ import (
 func TestHostileFramesAreWrongInTheWayTheySay(t *testing.T) {
 	for _, good := range []startup{request(), iwarp.Reply().Depths(16, 16)} {
 		for _, f := range hostile(good) {
-			got, rest, whole := iwarp.ParseStartup(f.octets)
+			got, rest, whole := iwarp.ParseStartupFrame(f.octets)
 			switch {
 			case whole == f.part:
 				t.Errorf("%s: whole %t, part %t", f.what, whole, f.part)

@@ -163,7 +163,7 @@ func (c *byHand) wholeFPDUs(mss, n int) {
 		}
 		for g, ok := c.in.Next(); ok; g, ok = c.in.Next() {
 			c.checkFrame(&g)
-			c.same(iwarp.Of(iwarp.OpWrite), g)
+			c.same(iwarp.Op(iwarp.OpWrite), g)
 			taken += len(g.Payload)
 		}
 		left := len(c.in.Pending())

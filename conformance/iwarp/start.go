@@ -12,7 +12,7 @@ import (
 )
 
 // startup is a start-up frame.
-type startup = iwarp.Startup
+type startup = iwarp.StartupFrame
 
 // start is a stream on which MPA starts up, step by step, and the device's program
 // that connects, or accepts, beside it.
@@ -125,7 +125,7 @@ func (st *start) hear() startup {
 	want := "a start-up frame"
 	until := st.Now() + st.ResponseTimeout()
 	for {
-		f, rest, ok := iwarp.ParseStartup(st.early)
+		f, rest, ok := iwarp.ParseStartupFrame(st.early)
 		if ok {
 			st.got, st.early = f, rest
 			return f

@@ -12,7 +12,7 @@ func Fragments(ip []byte, n int) ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("packet to be fragmented: %w", err)
 	}
-	h = h.Fresh()
+	h = h.WithoutComputed()
 	first, rest := h, h
 	first.DF, first.MF = new(false), new(true)
 	rest.DF, rest.FragOff = new(false), new(uint16(n/8))

@@ -57,9 +57,9 @@ func is6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
 // Fragmented reports whether the packet is a fragment.
 func (h IP) Fragmented() bool { return Get(h.MF, false) || Get(h.FragOff, 0) != 0 }
 
-// Fresh returns h without the computed fields (version, header length, length, checksum),
+// WithoutComputed returns h without the computed fields (version, header length, length, checksum),
 // which building then computes.
-func (h IP) Fresh() IP {
+func (h IP) WithoutComputed() IP {
 	h.Version, h.IHL, h.Length, h.Checksum = nil, nil, nil, nil
 	return h
 }

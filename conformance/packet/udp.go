@@ -13,8 +13,8 @@ type UDP struct {
 	Checksum *uint16 `at:"6,16" fmt:"%#04x"`
 }
 
-// Fresh returns h without length and checksum, which building then computes.
-func (h UDP) Fresh() UDP {
+// WithoutComputed returns h without length and checksum, which building then computes.
+func (h UDP) WithoutComputed() UDP {
 	h.Length, h.Checksum = nil, nil
 	return h
 }

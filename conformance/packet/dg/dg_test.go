@@ -114,11 +114,11 @@ func TestEveryBitIsLookedAt(t *testing.T) {
 			b[bit/8] ^= 0x80 >> (bit % 8)
 			// With a right CRC, so that it is the field that tells.
 			damaged := Parse(b).Packet
-			damaged.CRC, damaged.CRCIs = nil, nil
+			damaged.CRC, damaged.CRCStatus = nil, nil
 			if Matches(strict, Parse(damaged.Append(nil))) {
 				t.Errorf("%s: bit %d may be anything", g.id, bit)
 			}
-			if got := Parse(b); *got.CRCIs == iwarp.CRCRight {
+			if got := Parse(b); *got.CRCStatus == iwarp.CRCRight {
 				t.Errorf("%s: the CRC is right whatever bit %d is", g.id, bit)
 			}
 			b[bit/8] ^= 0x80 >> (bit % 8)
@@ -129,7 +129,7 @@ func TestEveryBitIsLookedAt(t *testing.T) {
 func TestUnsetFieldsAreNotLookedAt(t *testing.T) {
 	got := Parse(Data(1, 2, iwarp.Send(3, []byte("x")).MO(4)).Acking(5, 6).SACK(1).Window(9).Starting(7, 8, 9).AckNow().Over(out).BadCRC().Append(nil))
 	for _, want := range []Packet{
-		Any(), Of(KindRD), Data(1, 2, iwarp.Any()), Ack(5, 6), Any().With(iwarp.Of(iwarp.OpSend)), Any().AckNow(), Any().Window(9), Any().SACK(1), Any().BadCRC(), Any().ToQP(0x12),
+		Any(), Of(KindRD), Data(1, 2, iwarp.Any()), Ack(5, 6), Any().With(iwarp.Op(iwarp.OpSend)), Any().AckNow(), Any().Window(9), Any().SACK(1), Any().BadCRC(), Any().ToQP(0x12),
 		Any().Starting(7, 8, 9),
 	} {
 		if d := Diff(want, got); len(d) != 0 {
@@ -148,7 +148,7 @@ func TestUnsetFieldsAreNotLookedAt(t *testing.T) {
 		{Any().SACK(), "Ack.SACK: want [], got [00000001]"},
 		{Any().SACK(3), "Ack.SACK: want [00000003], got [00000001]"},
 		{Any().Marked(), "Marked: want true, got false"},
-		{Any().With(iwarp.Of(iwarp.OpWrite)), "opcode: want WRITE, got SEND"},
+		{Any().With(iwarp.Op(iwarp.OpWrite)), "opcode: want WRITE, got SEND"},
 		{Any().Starting(7, 8, 10), "Start.SourceKey: want 0xa, got 0x9"},
 		{Refusal(1, ReasonNoRoom), "Kind: want REFUSAL, got RD; Refusal: want one, got none"},
 		{Any().EditRecord(func(*Record) {}), "Record: want one, got none"},

@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 // Any matches any packet.
 func Any() Packet { return Packet{} }
 
-// Of is a packet of a kind.
+// Op is a packet of a kind.
 func Of(kind Kind) Packet { return Packet{Header: Header{Kind: &kind}} }
 
 // UD is an unreliable packet with a segment.
@@ -56,7 +56,7 @@ func WriteRecords(msn uint32, at iwarp.Addr, data []byte, immediate uint32, room
 }
 
 func writeRecord(msn uint32, at iwarp.Addr, mo, length uint32, data []byte, immediate uint32) Packet {
-	p := UD(iwarp.Of(iwarp.OpExperimental).STag(at.STag).TO(at.TO + uint64(mo)).WithPayload(data))
+	p := UD(iwarp.Op(iwarp.OpExperimental).STag(at.STag).TO(at.TO + uint64(mo)).WithPayload(data))
 	p.Record = &Record{MSN: &msn, MO: &mo, Length: &length, Immediate: &immediate}
 	return p
 }
@@ -153,4 +153,4 @@ func (p Packet) Trailing(b ...byte) Packet { p.Trailer = append([]byte{}, b...);
 func (p Packet) Cut(n int) Packet { p.CutAt = &n; return p }
 
 // BadCRC flips one bit of the CRC.
-func (p Packet) BadCRC() Packet { p.CRCIs = new(iwarp.CRCWrong); return p }
+func (p Packet) BadCRC() Packet { p.CRCStatus = new(iwarp.CRCWrong); return p }

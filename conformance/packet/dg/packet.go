@@ -23,8 +23,8 @@ type Packet struct {
 	// Trailer are trailing octets; nil: none, or any.
 	Trailer []byte
 
-	CRC   *uint32         // nil: see CRCIs
-	CRCIs *iwarp.CRCState // nil: correct
+	CRC       *uint32         // nil: see CRCStatus
+	CRCStatus *iwarp.CRCState // nil: correct
 
 	// CutAt truncates the packet before the CRC, which is then correct; nil: not
 	// truncated.
@@ -116,7 +116,7 @@ func (p Packet) segment() *iwarp.Segment {
 }
 
 func (p Packet) crc(right uint32) uint32 {
-	switch state := iwarp.Val(p.CRCIs); {
+	switch state := iwarp.Val(p.CRCStatus); {
 	case p.CRC != nil:
 		return *p.CRC
 	case state == iwarp.CRCRight:

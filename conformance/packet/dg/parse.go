@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// Got is a received packet.
-type Got struct {
+// ReceivedFPDU is a received packet.
+type ReceivedPacket struct {
 	Packet
 	Raw      []byte
 	RightCRC uint32
@@ -18,8 +18,8 @@ type Got struct {
 
 // Parse parses a packet of any octets. Incomplete blocks are nil, and remaining octets are
 // the trailer. The result does not alias b.
-func Parse(b []byte) Got {
-	g := Got{Raw: append([]byte{}, b...)}
+func Parse(b []byte) ReceivedPacket {
+	g := ReceivedPacket{Raw: append([]byte{}, b...)}
 	b = g.Raw
 	if n := len(b) - crcLen; n >= 0 {
 		g.RightCRC = iwarp.CRC32c(b[:n])
@@ -27,11 +27,11 @@ func Parse(b []byte) Got {
 		g.CRC = &crc
 		switch crc {
 		case g.RightCRC:
-			g.CRCIs = new(iwarp.CRCRight)
+			g.CRCStatus = new(iwarp.CRCRight)
 		case 0:
-			g.CRCIs = new(iwarp.CRCZero)
+			g.CRCStatus = new(iwarp.CRCZero)
 		default:
-			g.CRCIs = new(iwarp.CRCWrong)
+			g.CRCStatus = new(iwarp.CRCWrong)
 		}
 		b = b[:n:n]
 	}
@@ -112,7 +112,7 @@ func parseAs[B any](b []byte) (block *B, rest []byte) {
 }
 
 // Diff returns the fields of got that differ from the expected packet.
-func Diff(want Packet, got Got) packet.Differences {
+func Diff(want Packet, got ReceivedPacket) packet.Differences {
 	var d packet.Differences
 	packet.DiffFields(&d, "", want.Header, got.Header)
 	diffPart(&d, "Ack", want.Ack, got.Ack, (*AckBlock).diff)
@@ -122,13 +122,13 @@ func Diff(want Packet, got Got) packet.Differences {
 	diffBlock(&d, "Record", want.Record, got.Record)
 	diffPart(&d, "segment", want.Segment, got.Segment, func(w *iwarp.Segment, d *packet.Differences, g *iwarp.Segment) { w.Diff(d, *g) })
 	packet.DiffBytes(&d, "octets behind the last block", want.Trailer, got.Trailer)
-	packet.DiffValue(&d, "CRC", "%v", want.CRCIs, got.CRCIs)
+	packet.DiffValue(&d, "CRC", "%v", want.CRCStatus, got.CRCStatus)
 	packet.DiffValue(&d, "CRC", "%#08x", want.CRC, got.CRC)
 	return d
 }
 
 // Matches reports whether got matches the expected packet.
-func Matches(want Packet, got Got) bool { return len(Diff(want, got)) == 0 }
+func Matches(want Packet, got ReceivedPacket) bool { return len(Diff(want, got)) == 0 }
 
 // diffPart compares blocks.
 func diffPart[P any](d *packet.Differences, name string, want, got *P, diff func(*P, *packet.Differences, *P)) {
@@ -141,4 +141,6 @@ func diffPart[P any](d *packet.Differences, name string, want, got *P, diff func
 	}
 }
 
-func (g *Got) oddf(format string, args ...any) { g.Odd = append(g.Odd, fmt.Sprintf(format, args...)) }
+func (g *ReceivedPacket) oddf(format string, args ...any) {
+	g.Odd = append(g.Odd, fmt.Sprintf(format, args...))
+}

@@ -11,7 +11,7 @@ import (
 const version = 1
 
 // findOddities lists unusual values as text. Cases decide whether one is an error.
-func (g *Got) findOddities(short bool) {
+func (g *ReceivedPacket) findOddities(short bool) {
 	h := &g.Header
 	if *h.Version != version {
 		g.oddf("version %d", *h.Version)
@@ -44,12 +44,12 @@ func (g *Got) findOddities(short bool) {
 	if g.Segment != nil {
 		g.oddSegment()
 	}
-	if *g.CRCIs != iwarp.CRCRight {
-		g.oddf("CRC %08x %v, right is %08x", *g.CRC, *g.CRCIs, g.RightCRC)
+	if *g.CRCStatus != iwarp.CRCRight {
+		g.oddf("CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.RightCRC)
 	}
 }
 
-func (g *Got) oddRD() {
+func (g *ReceivedPacket) oddRD() {
 	h := &g.Header
 	if *h.Kind != KindRD {
 		return
@@ -73,7 +73,7 @@ func (g *Got) oddRD() {
 	}
 }
 
-func (g *Got) oddSegment() {
+func (g *ReceivedPacket) oddSegment() {
 	s := *g.Segment
 	switch {
 	case g.Record != nil:
@@ -132,7 +132,7 @@ func (p Packet) String() string {
 	if len(p.Trailer) > 0 {
 		l.addf("and %d B more", len(p.Trailer))
 	}
-	if state := iwarp.Val(p.CRCIs); state != iwarp.CRCRight {
+	if state := iwarp.Val(p.CRCStatus); state != iwarp.CRCRight {
 		l.addf("with CRC %v", state)
 	}
 	return strings.Join(l, " ")

@@ -67,7 +67,7 @@ func (fs *faults) network(p Packet) {
 		if len(h.Options) > 0 {
 			fs.add(FaultIPHeader, "%d bytes of options", len(h.Options))
 		}
-		fresh, _, _ := packet.ParseIPHeader(h.Fresh().Append(nil, p.Raw()[4*int(*h.IHL):]))
+		fresh, _, _ := packet.ParseIPHeader(h.WithoutComputed().Append(nil, p.Raw()[4*int(*h.IHL):]))
 		if *fresh.Checksum != *h.Checksum {
 			fs.add(FaultIPHeader, "checksum %#04x, right is %#04x", *h.Checksum, *fresh.Checksum)
 		}
@@ -78,7 +78,7 @@ func (fs *faults) network(p Packet) {
 	if sum := *p.UDP.Checksum; sum != 0 {
 		_, datagram, _, _ := packet.ParseIP(p.Raw())
 		_, payload, _, _ := packet.ParseUDP(datagram)
-		right, _, _, _ := packet.ParseUDP(p.UDP.Fresh().Append(nil, p.IP, payload))
+		right, _, _, _ := packet.ParseUDP(p.UDP.WithoutComputed().Append(nil, p.IP, payload))
 		if *right.Checksum != sum {
 			fs.add(FaultUDPSum, "%#04x, right is %#04x", sum, *right.Checksum)
 		}

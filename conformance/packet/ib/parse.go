@@ -120,11 +120,11 @@ func parseInto[T any](to **T, b []byte) (rest []byte, err error) {
 	return rest, err
 }
 
-// Fresh returns a parsed packet without its computed fields (lengths, checksums, padding and
+// WithoutComputed returns a parsed packet without its computed fields (lengths, checksums, padding and
 // ICRC), which building then computes.
-func (p Packet) Fresh() Packet {
+func (p Packet) WithoutComputed() Packet {
 	p.udpSummed = value(p.UDP.Checksum, 0) != 0
-	p.IP, p.UDP = p.IP.Fresh(), p.UDP.Fresh()
+	p.IP, p.UDP = p.IP.WithoutComputed(), p.UDP.WithoutComputed()
 	p.BTH.PadCnt, p.Pad, p.ICRC, p.raw = nil, nil, nil, nil
 	return p
 }

@@ -133,7 +133,7 @@ func rebuild(t *testing.T, path string, c *connection) (fpdus, dirty int) {
 	if strings.Contains(path, "siwcrc") {
 		state = CRCRight
 	}
-	var d Dialogue
+	var d ConnDeframer
 	var said, built [2][]byte
 	framers := [2]Framer{{CRC: state == CRCRight}, {CRC: state == CRCRight}}
 	for _, p := range c.pieces {
@@ -153,7 +153,7 @@ func rebuild(t *testing.T, path string, c *connection) (fpdus, dirty int) {
 					t.Errorf("%s: %v: %s", path, h, odd)
 				}
 			}
-			if got := *h.FPDU.MPA.CRCIs; got != state {
+			if got := *h.FPDU.MPA.CRCStatus; got != state {
 				t.Errorf("%s: %v: CRC %v, want %v", path, h, got, state)
 			}
 			fpdus++
@@ -173,7 +173,7 @@ func rebuild(t *testing.T, path string, c *connection) (fpdus, dirty int) {
 
 // TestRpingIsReadable holds the lines of a whole exchange against what rping does.
 func TestRpingIsReadable(t *testing.T) {
-	var d Dialogue
+	var d ConnDeframer
 	var got []string
 	for _, p := range connections(t, "testdata/siwcrc_rping_100.pcap")[0].pieces {
 		for _, h := range d.Feed(p.side, p.data) {

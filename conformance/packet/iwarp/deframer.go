@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Got is a received FPDU.
-type Got struct {
+// ReceivedFPDU is a received FPDU.
+type ReceivedFPDU struct {
 	Segment
 	MPA MPA // received length, pad and CRC
 
@@ -21,7 +21,7 @@ type Got struct {
 }
 
 // String formats the segment and the unusual values of its frame.
-func (g Got) String() string {
+func (g ReceivedFPDU) String() string {
 	s := g.Segment.String()
 	for _, odd := range g.oddFrame(false) {
 		s += ", " + odd
@@ -30,7 +30,7 @@ func (g Got) String() string {
 }
 
 // Diff returns the fields of got that differ from the expected frame.
-func Diff(want Frame, got Got) packet.Differences {
+func Diff(want Frame, got ReceivedFPDU) packet.Differences {
 	var d packet.Differences
 	f := want.FPDU()
 	f.Segment.Diff(&d, got.Segment)
@@ -39,7 +39,7 @@ func Diff(want Frame, got Got) packet.Differences {
 }
 
 // Matches reports whether got matches the expected frame.
-func Matches(want Frame, got Got) bool { return len(Diff(want, got)) == 0 }
+func Matches(want Frame, got ReceivedFPDU) bool { return len(Diff(want, got)) == 0 }
 
 // Deframer parses the stream of one direction, fed in pieces of any size. It trusts every
 // length field.
@@ -60,17 +60,17 @@ func (d *Deframer) Feed(b []byte) { d.buf = append(d.buf, b...) }
 func (d *Deframer) Pending() []byte { return d.buf }
 
 // Next returns the next FPDU; false if it is incomplete.
-func (d *Deframer) Next() (Got, bool) {
+func (d *Deframer) Next() (ReceivedFPDU, bool) {
 	c := markerReader{b: d.buf, at: d.Position, on: d.Markers}
 	c.begin()
 	length, ok := c.take(lengthLen)
 	if !ok {
-		return Got{}, false
+		return ReceivedFPDU{}, false
 	}
 	n := int(binary.BigEndian.Uint16(length))
 	pad := padLen(n)
 	if len(c.b) < n+pad+crcLen { // incomplete
-		return Got{}, false
+		return ReceivedFPDU{}, false
 	}
 	ulpdu, _ := c.take(n)
 	padding, _ := c.take(pad)
@@ -78,13 +78,13 @@ func (d *Deframer) Next() (Got, bool) {
 	right := CRC32c(d.buf[:len(d.buf)-len(c.b)])
 	field, ok := c.take(crcLen)
 	if !ok || c.short {
-		return Got{}, false
+		return ReceivedFPDU{}, false
 	}
 	size := len(d.buf) - len(c.b)
 	crc := binary.LittleEndian.Uint32(field)
-	g := Got{
+	g := ReceivedFPDU{
 		Segment:  ParseSegment(ulpdu),
-		MPA:      MPA{Length: new(uint16(n)), Pad: padding, CRC: &crc, CRCIs: new(crcState(crc, right))},
+		MPA:      MPA{Length: new(uint16(n)), Pad: padding, CRC: &crc, CRCStatus: new(crcState(crc, right))},
 		Offset:   d.Position,
 		Raw:      append([]byte{}, d.buf[:size]...),
 		ULPDU:    ulpdu,
@@ -109,7 +109,7 @@ func crcState(got, right uint32) CRCState {
 
 // oddFrame lists unusual values of the frame: a wrong CRC, and a zero CRC where CRCs are in
 // use.
-func (g Got) oddFrame(crcInUse bool) (odd oddities) {
+func (g ReceivedFPDU) oddFrame(crcInUse bool) (odd oddities) {
 	if n := Val(g.MPA.Length); n > maxULPDU {
 		odd.addf("ULPDU of %d octets, the most there can be is %d", n, maxULPDU)
 	}
@@ -124,7 +124,7 @@ func (g Got) oddFrame(crcInUse bool) (odd oddities) {
 			odd.addf("%s", text)
 		}
 	}
-	if state := Val(g.MPA.CRCIs); state == CRCWrong || state == CRCZero && crcInUse {
+	if state := Val(g.MPA.CRCStatus); state == CRCWrong || state == CRCZero && crcInUse {
 		odd.addf("CRC %08x %v, right is %08x", Val(g.MPA.CRC), state, g.RightCRC)
 	}
 	return odd

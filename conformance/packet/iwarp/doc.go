@@ -14,11 +14,11 @@
 // return an [FPDU], and therefore come last in a chain. [Segment.Strict] makes an
 // expectation of every field.
 //
-// Parsing never fails. Unusual values are listed as text ([Got.Odd], [Segment.Oddities]),
+// Parsing never fails. Unusual values are listed as text ([ReceivedFPDU.Odd], [Segment.Oddities]),
 // and missing fields are nil; cases decide whether that is a violation. A [Framer] builds
 // invalid frames as well.
 //
 // The package does no I/O and has no clock. It is written from the RFCs, tested against
 // packets of Linux, and shares no code with the emulated devices. A Framer, Deframer or
-// Dialogue belongs to one goroutine.
+// ConnDeframer belongs to one goroutine.
 package iwarp

@@ -11,12 +11,12 @@ import (
 type MPA struct {
 	Length *uint16 // ULPDU_Length; nil: correct
 	Pad    []byte  // nil: zeros up to a multiple of four
-	CRC    *uint32 // nil: see CRCIs
-	// CRCIs is the state of the CRC; nil: right if CRCs are in use, else zero.
-	CRCIs *CRCState
+	CRC    *uint32 // nil: see CRCStatus
+	// CRCStatus is the state of the CRC; nil: right if CRCs are in use, else zero.
+	CRCStatus *CRCState
 
 	// EditMarker changes the markers of the FPDU before they are sent, and NoMarkers
-	// omits them. Expectations ignore both; see [Got.Markers].
+	// omits them. Expectations ignore both; see [ReceivedFPDU.Markers].
 	EditMarker func(*Marker)
 	NoMarkers  bool
 }
@@ -70,7 +70,7 @@ func (s Segment) FPDU() FPDU { return FPDU{Segment: s} }
 func (f FPDU) FPDU() FPDU { return f }
 
 // BadCRC flips one bit of the CRC, even if CRCs are not in use.
-func (f FPDU) BadCRC() FPDU { f.MPA.CRCIs = new(CRCWrong); return f }
+func (f FPDU) BadCRC() FPDU { f.MPA.CRCStatus = new(CRCWrong); return f }
 
 // CRC sets the CRC field.
 func (f FPDU) CRC(v uint32) FPDU { f.MPA.CRC = &v; return f }
@@ -129,9 +129,9 @@ func (m MPA) crc(right uint32, inUse bool) uint32 {
 	switch {
 	case m.CRC != nil:
 		return *m.CRC
-	case packet.Get(m.CRCIs, state) == CRCRight:
+	case packet.Get(m.CRCStatus, state) == CRCRight:
 		return right
-	case packet.Get(m.CRCIs, state) == CRCZero:
+	case packet.Get(m.CRCStatus, state) == CRCZero:
 		return 0
 	default:
 		return right ^ 1
@@ -141,7 +141,7 @@ func (m MPA) crc(right uint32, inUse bool) uint32 {
 func (m MPA) diff(d *packet.Differences, got MPA) {
 	packet.DiffValue(d, "ULPDU_Length", "%d", m.Length, got.Length)
 	packet.DiffBytes(d, "pad", m.Pad, got.Pad)
-	packet.DiffValue(d, "CRC", "%v", m.CRCIs, got.CRCIs)
+	packet.DiffValue(d, "CRC", "%v", m.CRCStatus, got.CRCStatus)
 	packet.DiffValue(d, "CRC", "%#08x", m.CRC, got.CRC)
 }
 
@@ -158,7 +158,7 @@ func (f FPDU) String() string {
 		l.addf("with pad %x", f.MPA.Pad)
 	}
 	describe(&l, "with CRC %#08x", f.MPA.CRC)
-	describe(&l, "with CRC %v", f.MPA.CRCIs)
+	describe(&l, "with CRC %v", f.MPA.CRCStatus)
 	if f.MPA.EditMarker != nil {
 		l.addf("with markers changed")
 	}

@@ -20,7 +20,7 @@ func TestEveryPrefixIsRead(t *testing.T) {
 			if f, _ := s.Op().form(); n < len(whole) && n < untaggedLen+f.header && !f.tagged && len(s.Oddities()) == 0 {
 				t.Errorf("%s: nothing is odd about %d of %d octets", g.id, n, len(whole))
 			}
-			s.SiwReading(true)
+			s.InSiwBitOrder(true)
 		}
 		wire := (&Framer{CRC: g.crc}).Append(nil, g.make)
 		for n := range wire {
@@ -46,10 +46,10 @@ func FuzzSegment(f *testing.F) {
 			t.Fatalf("%v is not itself: %s", s, d)
 		}
 		_, _ = s.Oddities(), s.String()
-		if siw, ok := s.SiwReading(len(b)%2 == 0); ok && siw.Terminate == nil {
+		if siw, ok := s.InSiwBitOrder(len(b)%2 == 0); ok && siw.Terminate == nil {
 			t.Fatalf("%v is no Terminate any more: %v", s, siw)
 		}
-		if wrong, ok := s.Terminate.Offender(); ok {
+		if wrong, ok := s.Terminate.QuotedSegment(); ok {
 			_ = wrong.String()
 		}
 	})
@@ -104,7 +104,7 @@ func FuzzStartup(f *testing.F) {
 	f.Add(Reply().Depths(4, NoNegotiation).PeerToPeer(RTRRead).Private([]byte("hello")).Append(nil))
 	f.Add(Request().SFlag(true).Revision(2).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, rest, ok := ParseStartup(b)
+		s, rest, ok := ParseStartupFrame(b)
 		_, _ = s.String(), s.Oddities()
 		if !ok {
 			return
@@ -118,11 +118,11 @@ func FuzzStartup(f *testing.F) {
 	})
 }
 
-func FuzzDialogue(f *testing.F) {
+func FuzzConnDeframer(f *testing.F) {
 	start := Request().Markers(true).Append(nil)
 	f.Add((&Framer{CRC: true}).Append(start, Send(1, []byte("hi"))), Reply().Append(nil), uint8(7))
 	f.Fuzz(func(t *testing.T, a, b []byte, step uint8) {
-		var d Dialogue
+		var d ConnDeframer
 		said := [2][]byte{a, b}
 		n := 0
 		for side := 0; len(said[0])+len(said[1]) > 0; side = 1 - side {
@@ -139,5 +139,5 @@ func FuzzDialogue(f *testing.F) {
 }
 
 func diffOf(want, got Segment) string {
-	return Diff(want, Got{Segment: got}).String()
+	return Diff(want, ReceivedFPDU{Segment: got}).String()
 }

@@ -84,7 +84,7 @@ var golden = []struct {
 	},
 	{
 		"V14", true, "00224143000000000000000000000001000000000000000000000000000000000000000084609a12",
-		Of(OpSend).MSN(1).Length(16),
+		Op(OpSend).MSN(1).Length(16),
 		"SEND msn 1 16 B last",
 	},
 	{
@@ -114,7 +114,7 @@ var golden = []struct {
 	},
 	{
 		"D2", true, "00264147000000000000000200000001000000001100c000001ec140abcdef0000000000000000004e8b3050",
-		Terminate(DDPTaggedInvalidSTag).About(Of(OpWrite).STag(0xabcdef00).TO(0).Length(16)),
+		Terminate(DDPTaggedInvalidSTag).About(Op(OpWrite).STag(0xabcdef00).TO(0).Length(16)),
 		"TERMINATE ddp/tagged invalid stag about WRITE stag 0xabcdef00 to 0x0 last",
 	},
 	{
@@ -172,7 +172,7 @@ func TestGoldenFramesAreRead(t *testing.T) {
 		if g.crc {
 			want = CRCRight
 		}
-		if state := *got.MPA.CRCIs; state != want {
+		if state := *got.MPA.CRCStatus; state != want {
 			t.Errorf("%s: CRC is %v, want %v", g.id, state, want)
 		}
 		dirty := strings.Contains(g.text, "pad")
@@ -211,7 +211,7 @@ func TestSiwTerminatesAreRead(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s: not one FPDU", tc.id)
 		}
-		siw, ok := got.SiwReading(!tc.beforeEnd)
+		siw, ok := got.InSiwBitOrder(!tc.beforeEnd)
 		if !ok {
 			t.Errorf("%s: %v is not seen to be in siw's order", tc.id, got)
 			continue
@@ -220,7 +220,7 @@ func TestSiwTerminatesAreRead(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tc.id, c, tc.cause)
 		}
 		about := ""
-		if wrong, ok := siw.Terminate.Offender(); ok {
+		if wrong, ok := siw.Terminate.QuotedSegment(); ok {
 			about = wrong.String()
 		}
 		if about != tc.about {
@@ -228,7 +228,7 @@ func TestSiwTerminatesAreRead(t *testing.T) {
 		}
 	}
 	for _, g := range golden {
-		if s, ok := ParseSegment(g.make.FPDU().Segment.Append(nil)).SiwReading(true); ok {
+		if s, ok := ParseSegment(g.make.FPDU().Segment.Append(nil)).InSiwBitOrder(true); ok {
 			t.Errorf("%s, which is as the RFC has it, is read as siw's: %v", g.id, s)
 		}
 	}
@@ -237,7 +237,7 @@ func TestSiwTerminatesAreRead(t *testing.T) {
 func TestGoldenStartupFrames(t *testing.T) {
 	for _, g := range []struct {
 		id, hex string
-		make    Startup
+		make    StartupFrame
 		text    string
 	}{
 		{"V1", "4d504120494420526571204672616d651002000400010001", Request().CRC(false).Depths(1, 1), "MPA REQUEST rev 2 S ird 1 ord 1"},
@@ -252,7 +252,7 @@ func TestGoldenStartupFrames(t *testing.T) {
 		if b := g.make.Append(nil); !bytes.Equal(b, want) {
 			t.Errorf("%s: built %x\n want %x", g.id, b, want)
 		}
-		got, rest, ok := ParseStartup(append(want, 0xee))
+		got, rest, ok := ParseStartupFrame(append(want, 0xee))
 		if !ok || !bytes.Equal(rest, []byte{0xee}) {
 			t.Errorf("%s: rest %x, complete %t", g.id, rest, ok)
 		}
@@ -269,7 +269,7 @@ func TestGoldenStartupFrames(t *testing.T) {
 			t.Errorf("%s: odd: %q", g.id, odd)
 		}
 		for n := range want {
-			if _, _, ok := ParseStartup(want[:n]); ok {
+			if _, _, ok := ParseStartupFrame(want[:n]); ok {
 				t.Errorf("%s: %d of %d octets are a frame", g.id, n, len(want))
 			}
 		}

@@ -11,8 +11,8 @@ type Addr struct {
 // At returns the Addr of stag and to.
 func At(stag uint32, to uint64) Addr { return Addr{stag, to} }
 
-// Of is a segment of an opcode, without payload and RDMAP header.
-func Of(op Opcode) Segment { return Segment{RDMAP: RDMAP{Opcode: &op}} }
+// Op is a segment of an opcode, without payload and RDMAP header.
+func Op(op Opcode) Segment { return Segment{RDMAP: RDMAP{Opcode: &op}} }
 
 // Any matches any segment.
 func Any() Segment { return Segment{} }
@@ -38,7 +38,7 @@ func Write(stag uint32, to uint64, data []byte) Segment { return tagged(OpWrite,
 
 // ReadRequest is an RDMA Read Request for size octets from source to sink.
 func ReadRequest(msn uint32, sink Addr, size uint32, source Addr) Segment {
-	s := Of(OpReadRequest).MSN(msn)
+	s := Op(OpReadRequest).MSN(msn)
 	s.Read = &ReadRequestHeader{SinkSTag: &sink.STag, SinkTO: &sink.TO, Size: &size, SrcSTag: &source.STag, SrcTO: &source.TO}
 	return s.WithPayload(nil)
 }
@@ -57,7 +57,7 @@ func ReadResponseTo(request Segment, data []byte) Segment {
 // Terminate is a Terminate without quoted headers. As an expectation it matches any quoted
 // headers.
 func Terminate(cause Cause) Segment {
-	s := Of(OpTerminate)
+	s := Op(OpTerminate)
 	s.Terminate = &TerminateHeader{Cause: &cause}
 	return s
 }
@@ -85,28 +85,28 @@ func CompareSwap(msn, id uint32, at Addr, compare, swap uint64) Segment {
 // AtomicResponse is the response to an atomic, with the original value. Its MSN counts
 // responses, not requests.
 func AtomicResponse(msn, id uint32, original uint64) Segment {
-	s := Of(OpAtomicResponse).MSN(msn)
+	s := Op(OpAtomicResponse).MSN(msn)
 	s.AtomicResponse = &AtomicResponseHeader{ID: &id, Original: &original}
 	return s.WithPayload(nil)
 }
 
-// Octets is a ULPDU of any octets. As an expectation it matches these octets only.
-func Octets(ulpdu []byte) Segment { return ParseSegment(ulpdu) }
+// RawSegment is a ULPDU of any octets. As an expectation it matches these octets only.
+func RawSegment(ulpdu []byte) Segment { return ParseSegment(ulpdu) }
 
-func send(op Opcode, msn uint32, data []byte) Segment { return Of(op).MSN(msn).WithPayload(data) }
+func send(op Opcode, msn uint32, data []byte) Segment { return Op(op).MSN(msn).WithPayload(data) }
 
 func tagged(op Opcode, stag uint32, to uint64, data []byte) Segment {
-	return Of(op).STag(stag).TO(to).WithPayload(data)
+	return Op(op).STag(stag).TO(to).WithPayload(data)
 }
 
 func immediate(op Opcode, msn uint32, value uint64) Segment {
-	s := Of(op).MSN(msn)
+	s := Op(op).MSN(msn)
 	s.Immediate = &ImmediateHeader{Value: &value}
 	return s.WithPayload(nil)
 }
 
 func atomicRequest(msn uint32, h AtomicRequestHeader) Segment {
-	s := Of(OpAtomicRequest).MSN(msn)
+	s := Op(OpAtomicRequest).MSN(msn)
 	s.AtomicRequest = &h
 	return s.WithPayload(nil)
 }

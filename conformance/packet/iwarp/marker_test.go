@@ -14,12 +14,12 @@ func withMarkers() *Framer { return &Framer{Markers: true, CRC: true} }
 // and one that has a marker in it, 0x1ec octets further on.
 func TestMarkersOfRFC5044(t *testing.T) {
 	f := withMarkers()
-	first := f.Append(nil, Of(OpSend).MSN(1).Length(24))
+	first := f.Append(nil, Op(OpSend).MSN(1).Length(24))
 	if want := unhex(t, "00000000002a41430000000000000000000000010000000000000000000000000000000000000000000000000000000052239983"); !bytes.Equal(first, want) {
 		t.Errorf("first: %x\n want %x", first, want)
 	}
 	f.Position = 0x1ec
-	second := f.Append(nil, Of(OpSend).MSN(2).Length(24))
+	second := f.Append(nil, Op(OpSend).MSN(2).Length(24))
 	if want := unhex(t, "002a4143000000000000000000000002000000000000001400000000000000000000000000000000000000000000000084925898"); !bytes.Equal(second, want) {
 		t.Errorf("second: %x\n want %x", second, want)
 	}
@@ -29,7 +29,7 @@ func TestMarkersOfRFC5044(t *testing.T) {
 }
 
 func TestMarkerBetweenPadAndCRC(t *testing.T) {
-	b := withMarkers().Append(nil, Of(OpSend).MSN(1).Length(488))
+	b := withMarkers().Append(nil, Op(OpSend).MSN(1).Length(488))
 	if len(b) != 520 {
 		t.Fatalf("%d octets, want 520", len(b))
 	}
@@ -40,11 +40,11 @@ func TestMarkerBetweenPadAndCRC(t *testing.T) {
 
 func TestMarkerBetweenFPDUs(t *testing.T) {
 	f := withMarkers()
-	first := f.Append(nil, Of(OpSend).MSN(1).Length(484))
+	first := f.Append(nil, Op(OpSend).MSN(1).Length(484))
 	if len(first) != 512 || !bytes.Equal(first[508:], unhex(t, "a09bb55b")) {
 		t.Fatalf("%d octets that end with %x", len(first), first[len(first)-4:])
 	}
-	second := f.Append(nil, Of(OpSend).MSN(2).Length(24))
+	second := f.Append(nil, Op(OpSend).MSN(2).Length(24))
 	if want := unhex(t, "00000000002a414300000000000000000000000200000000000000000000000000000000000000000000000000000000cc08199e"); !bytes.Equal(second, want) {
 		t.Errorf("second: %x\n want %x", second, want)
 	}
@@ -55,7 +55,7 @@ func TestMarkerBetweenFPDUs(t *testing.T) {
 // they stand at 512 and 1024, 508 and 1020 behind the length field.
 func TestMarkerPositions(t *testing.T) {
 	f := withMarkers()
-	b := f.Append(nil, Of(OpSend).MSN(1).WithPayload(bytes.Repeat([]byte{0xab}, 1400)))
+	b := f.Append(nil, Op(OpSend).MSN(1).WithPayload(bytes.Repeat([]byte{0xab}, 1400)))
 	if want := 4 + 2 + 18 + 1400 + 4 + 2*4; len(b) != want {
 		t.Fatalf("%d octets, want %d", len(b), want)
 	}
@@ -89,7 +89,7 @@ func TestMarkerPositions(t *testing.T) {
 }
 
 func TestEditedMarkersAreReported(t *testing.T) {
-	send := Of(OpSend).MSN(1).Length(600)
+	send := Op(OpSend).MSN(1).Length(600)
 	for _, tc := range []struct {
 		frame FPDU
 		odd   string
@@ -111,7 +111,7 @@ func TestEditedMarkersAreReported(t *testing.T) {
 
 func TestMarkersLeftOut(t *testing.T) {
 	f := withMarkers()
-	b := f.Append(nil, Of(OpSend).MSN(1).Length(600).NoMarkers())
+	b := f.Append(nil, Op(OpSend).MSN(1).Length(600).NoMarkers())
 	if want := 2 + 18 + 600 + 4; len(b) != want || f.Position != uint64(want) {
 		t.Errorf("%d octets to position %d, want %d", len(b), f.Position, want)
 	}
@@ -127,7 +127,7 @@ func TestEveryCutOfTheStream(t *testing.T) {
 	f := withMarkers()
 	var b []byte
 	for n := range 5 {
-		b = f.Append(b, Of(OpSend).MSN(uint32(n+1)).Length(n*131))
+		b = f.Append(b, Op(OpSend).MSN(uint32(n+1)).Length(n*131))
 	}
 	for cut := range b {
 		d := Deframer{Markers: true, CRC: true}
@@ -155,7 +155,7 @@ func TestEveryCutOfTheStream(t *testing.T) {
 }
 
 // all takes what is complete.
-func all(d *Deframer) (got []Got) {
+func all(d *Deframer) (got []ReceivedFPDU) {
 	for {
 		g, ok := d.Next()
 		if !ok {
@@ -166,7 +166,7 @@ func all(d *Deframer) (got []Got) {
 }
 
 // deframe takes a stream apart that must be whole FPDUs.
-func deframe(t *testing.T, d *Deframer, b []byte) []Got {
+func deframe(t *testing.T, d *Deframer, b []byte) []ReceivedFPDU {
 	t.Helper()
 	d.Feed(b)
 	got := all(d)

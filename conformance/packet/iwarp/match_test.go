@@ -8,7 +8,7 @@ import (
 )
 
 // received is a frame as a peer without markers and with CRCs gets it.
-func received(t *testing.T, f Frame) Got {
+func received(t *testing.T, f Frame) ReceivedFPDU {
 	t.Helper()
 	d := Deframer{CRC: true}
 	d.Feed((&Framer{CRC: true}).Append(nil, f))
@@ -87,15 +87,15 @@ func TestEveryFieldIsLookedAt(t *testing.T) {
 func TestUnsetFieldsAreNotLookedAt(t *testing.T) {
 	odd := received(t, Send(1, []byte("abcd")).Last(false).DDPReserved(0xf).RDMAPReserved(2).MO(9).DV(3).BadCRC())
 	for _, want := range []Frame{
-		Any(), Of(OpSend), Of(OpSend).MSN(1), Send(1, []byte("abcd")), Of(OpSend).Length(4), Send(1, nil).AnyPayload(), Any().Last(false), Any().BadCRC(),
+		Any(), Op(OpSend), Op(OpSend).MSN(1), Send(1, []byte("abcd")), Op(OpSend).Length(4), Send(1, nil).AnyPayload(), Any().Last(false), Any().BadCRC(),
 	} {
 		if d := Diff(want, odd); len(d) != 0 {
 			t.Errorf("expected %v: %v", want, d)
 		}
 	}
 	for _, want := range []Frame{
-		Of(OpSendSE), Of(OpSend).MSN(2), Send(1, []byte("abcx")), Of(OpSend).Length(5), Send(1, nil), Any().Last(true), Any().CRC(7), Any().Pad(1), Any().ULPDULength(1),
-		Of(OpWrite), Any().STag(0), ReadRequest(1, At(0, 0), 0, At(0, 0)), Terminate(MPACRC), FetchAdd(1, 0, At(0, 0), 0), AtomicResponse(1, 0, 0), Immediate(1, 0), Octets([]byte{1}),
+		Op(OpSendSE), Op(OpSend).MSN(2), Send(1, []byte("abcx")), Op(OpSend).Length(5), Send(1, nil), Any().Last(true), Any().CRC(7), Any().Pad(1), Any().ULPDULength(1),
+		Op(OpWrite), Any().STag(0), ReadRequest(1, At(0, 0), 0, At(0, 0)), Terminate(MPACRC), FetchAdd(1, 0, At(0, 0), 0), AtomicResponse(1, 0, 0), Immediate(1, 0), RawSegment([]byte{1}),
 	} {
 		if Matches(want, odd) {
 			t.Errorf("expected %v: %v passes", want, odd)
@@ -127,7 +127,7 @@ func TestTerminateExpectations(t *testing.T) {
 	}
 	read := ReadRequest(4, At(1, 2), 3, At(4, 5))
 	got := received(t, Terminate(RDMAPBounds).About(read))
-	if wrong, ok := got.Terminate.Offender(); !ok || wrong.String() != read.String() {
+	if wrong, ok := got.Terminate.QuotedSegment(); !ok || wrong.String() != read.String() {
 		t.Errorf("about %v, want %v", wrong, read)
 	}
 }
@@ -186,7 +186,7 @@ func TestSegmentsOfAMessage(t *testing.T) {
 		{Send(1, nil), "[SEND msn 1 0 B last]"},
 		{ReadRequest(1, At(0, 0), 4, At(0, 0)), "[READ REQUEST msn 1 4 B from 0x0+0x0 to 0x0+0x0]"},
 	} {
-		var got []Got
+		var got []ReceivedFPDU
 		var all []byte
 		for _, s := range tc.message.Segments(1442) {
 			g := received(t, s)
@@ -233,8 +233,8 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestStartupExpectations(t *testing.T) {
-	got, _, _ := ParseStartup(Reply().Depths(4, 8).PeerToPeer(RTRWrite | RTRRead).Private([]byte("hi")).Append(nil))
-	for _, want := range []Startup{
+	got, _, _ := ParseStartupFrame(Reply().Depths(4, 8).PeerToPeer(RTRWrite | RTRRead).Private([]byte("hi")).Append(nil))
+	for _, want := range []StartupFrame{
 		Reply(), Reply().Depths(4, 8), Reply().CRC(true), Reply().Revision(2), Reply().SFlag(true), Reply().Private([]byte("hi")),
 		Reply().EditEnhanced(func(e *Enhanced) { e.ORD = new(uint16(8)) }), Reply().PeerToPeer(RTRWrite | RTRRead), Reply().PrivateLength(6),
 	} {
@@ -242,7 +242,7 @@ func TestStartupExpectations(t *testing.T) {
 			t.Errorf("expected %v: %v", want, d)
 		}
 	}
-	for _, want := range []Startup{
+	for _, want := range []StartupFrame{
 		Request(), Reply().Depths(4, 9), Reply().Depths(5, 8), Reply().CRC(false), Reply().Markers(true), Reply().Reject(true), Reply().Revision(1),
 		Reply().SFlag(false), Reply().ReservedBits(1), Reply().Private([]byte("ho")), Reply().Private(nil), Reply().PeerToPeer(RTRSend), Reply().PrivateLength(5), Reply().WithKey("x"),
 	} {
@@ -250,7 +250,7 @@ func TestStartupExpectations(t *testing.T) {
 			t.Errorf("expected %v: %v passes", want, got)
 		}
 	}
-	plain, _, _ := ParseStartup(Request().Append(nil))
+	plain, _, _ := ParseStartupFrame(Request().Append(nil))
 	if d := Request().Depths(1, 1).Diff(plain); d.String() != "enhanced data: want one, got none" {
 		t.Error(d)
 	}
@@ -258,7 +258,7 @@ func TestStartupExpectations(t *testing.T) {
 
 func TestStartupOddities(t *testing.T) {
 	for _, tc := range []struct {
-		frame Startup
+		frame StartupFrame
 		odd   string
 	}{
 		{Request(), "[]"},
@@ -271,7 +271,7 @@ func TestStartupOddities(t *testing.T) {
 		{Request().EditEnhanced(func(e *Enhanced) { e.ReadRTR = new(true) }), "[first messages are offered though A is not set]"},
 		{Request().Private(make([]byte, 513)), "[private data of 513 octets, the most there can be is 512]"},
 	} {
-		got, _, ok := ParseStartup(tc.frame.Append(nil))
+		got, _, ok := ParseStartupFrame(tc.frame.Append(nil))
 		if odd := fmt.Sprint(got.Oddities()); !ok || odd != tc.odd {
 			t.Errorf("%v: %s, want %s", tc.frame, odd, tc.odd)
 		}
@@ -281,7 +281,7 @@ func TestStartupOddities(t *testing.T) {
 func TestValuesThatDoNotFitPanic(t *testing.T) {
 	for name, f := range map[string]func(){
 		"DV":     func() { Any().DV(4).Append(nil) },
-		"opcode": func() { Of(16).Append(nil) },
+		"opcode": func() { Op(16).Append(nil) },
 		"key":    func() { Request().WithKey("MPA ID Req Frame!").Append(nil) },
 		"ird":    func() { Request().Depths(0x4000, 0).Append(nil) },
 	} {

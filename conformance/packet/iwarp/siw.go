@@ -1,12 +1,12 @@
 package iwarp
 
-// SiwReading parses a Terminate in the bit order of siw on little-endian hosts, which
+// InSiwBitOrder parses a Terminate in the bit order of siw on little-endian hosts, which
 // exchanges layer and type and puts the three header bits at the low end. It returns false
 // if the control word is in the order of the RFC.
 //
 // Some control words are valid in both orders. started tells whether MPA start-up has
 // finished, which resolves them: some causes occur only before, some only after.
-func (s Segment) SiwReading(started bool) (Segment, bool) {
+func (s Segment) InSiwBitOrder(started bool) (Segment, bool) {
 	if s.Terminate == nil {
 		return Segment{}, false
 	}

@@ -21,8 +21,8 @@ const (
 	revEnhanced    = 2
 )
 
-// Startup is an MPA Request or Reply frame (RFC 5044 section 7.1.1).
-type Startup struct {
+// StartupFrame is an MPA Request or Reply frame (RFC 5044 section 7.1.1).
+type StartupFrame struct {
 	_        struct{} `size:"20"`
 	Key      *string  // nil: the key of a Request
 	M        *bool    `at:"16.0,1"`
@@ -61,40 +61,40 @@ const (
 )
 
 // Request is a Request of revision 1 that requests CRCs and no markers.
-func Request() Startup { return Startup{Key: new(KeyRequest)} }
+func Request() StartupFrame { return StartupFrame{Key: new(KeyRequest)} }
 
 // Reply is a Reply of revision 1 that accepts, and requests CRCs and no markers.
-func Reply() Startup { return Startup{Key: new(KeyReply)} }
+func Reply() StartupFrame { return StartupFrame{Key: new(KeyReply)} }
 
 // WithKey sets the key, padded with zeros to 16 octets.
-func (s Startup) WithKey(key string) Startup { s.Key = &key; return s }
+func (s StartupFrame) WithKey(key string) StartupFrame { s.Key = &key; return s }
 
 // Markers sets M: the sender requests markers from the peer.
-func (s Startup) Markers(v bool) Startup { s.M = &v; return s }
+func (s StartupFrame) Markers(v bool) StartupFrame { s.M = &v; return s }
 
 // CRC sets C: the sender requests CRCs in both directions.
-func (s Startup) CRC(v bool) Startup { s.C = &v; return s }
+func (s StartupFrame) CRC(v bool) StartupFrame { s.C = &v; return s }
 
 // Reject sets R.
-func (s Startup) Reject(v bool) Startup { s.R = &v; return s }
+func (s StartupFrame) Reject(v bool) StartupFrame { s.R = &v; return s }
 
 // SFlag sets the S flag only.
-func (s Startup) SFlag(v bool) Startup { s.S = &v; return s }
+func (s StartupFrame) SFlag(v bool) StartupFrame { s.S = &v; return s }
 
 // ReservedBits sets the four reserved bits after S.
-func (s Startup) ReservedBits(v uint8) Startup { s.Reserved = &v; return s }
+func (s StartupFrame) ReservedBits(v uint8) StartupFrame { s.Reserved = &v; return s }
 
 // Revision sets the revision.
-func (s Startup) Revision(v uint8) Startup { s.Rev = &v; return s }
+func (s StartupFrame) Revision(v uint8) StartupFrame { s.Rev = &v; return s }
 
 // Depths adds enhanced data with IRD and ORD, which makes it a frame of revision 2.
-func (s Startup) Depths(ird, ord uint16) Startup {
+func (s StartupFrame) Depths(ird, ord uint16) StartupFrame {
 	return s.EditEnhanced(func(e *Enhanced) { e.IRD, e.ORD = &ird, &ord })
 }
 
 // PeerToPeer sets flag A of the enhanced data, and the flags of the offered RTR frames; it
 // clears the flags of others.
-func (s Startup) PeerToPeer(offers RTR) Startup {
+func (s StartupFrame) PeerToPeer(offers RTR) StartupFrame {
 	return s.EditEnhanced(func(e *Enhanced) {
 		e.PeerToPeer = new(true)
 		e.SendRTR, e.WriteRTR, e.ReadRTR = new(offers&RTRSend != 0), new(offers&RTRWrite != 0), new(offers&RTRRead != 0)
@@ -102,7 +102,7 @@ func (s Startup) PeerToPeer(offers RTR) Startup {
 }
 
 // EditEnhanced changes the enhanced data, and adds it if there is none.
-func (s Startup) EditEnhanced(edit func(*Enhanced)) Startup {
+func (s StartupFrame) EditEnhanced(edit func(*Enhanced)) StartupFrame {
 	e := packet.Get(s.Enhanced, Enhanced{})
 	edit(&e)
 	s.Enhanced = &e
@@ -110,13 +110,16 @@ func (s Startup) EditEnhanced(edit func(*Enhanced)) Startup {
 }
 
 // Private sets the private data after the enhanced data.
-func (s Startup) Private(b []byte) Startup { s.PrivateData = append([]byte{}, b...); return s }
+func (s StartupFrame) Private(b []byte) StartupFrame {
+	s.PrivateData = append([]byte{}, b...)
+	return s
+}
 
 // PrivateLength sets the PD_Length field only.
-func (s Startup) PrivateLength(n uint16) Startup { s.PDLength = &n; return s }
+func (s StartupFrame) PrivateLength(n uint16) StartupFrame { s.PDLength = &n; return s }
 
 // Append appends the frame.
-func (s Startup) Append(b []byte) []byte {
+func (s StartupFrame) Append(b []byte) []byte {
 	n, rev := len(s.PrivateData), uint8(1)
 	if s.Enhanced != nil {
 		n, rev = n+enhancedLen, revEnhanced
@@ -126,7 +129,7 @@ func (s Startup) Append(b []byte) []byte {
 		panic(fmt.Sprintf("Startup.Key: %q is longer than 16 octets", key))
 	}
 	at := len(b)
-	b = packet.AppendFields(b, packet.Or(s, Startup{S: new(s.Enhanced != nil), Rev: &rev, PDLength: new(uint16(n))}))
+	b = packet.AppendFields(b, packet.Or(s, StartupFrame{S: new(s.Enhanced != nil), Rev: &rev, PDLength: new(uint16(n))}))
 	copy(b[at:], key)
 	if s.Enhanced != nil {
 		b = packet.AppendFields(b, s.Enhanced)
@@ -134,9 +137,9 @@ func (s Startup) Append(b []byte) []byte {
 	return append(b, s.PrivateData...)
 }
 
-// ParseStartup parses the start-up frame at the start of a stream, and returns the rest. It
+// ParseStartupFrame parses the start-up frame at the start of a stream, and returns the rest. It
 // returns false if octets are missing; the frame then has the fields that are complete.
-func ParseStartup(b []byte) (s Startup, rest []byte, ok bool) {
+func ParseStartupFrame(b []byte) (s StartupFrame, rest []byte, ok bool) {
 	rest, err := packet.ParseFields(b, &s)
 	if err != nil {
 		return s, b, false
@@ -155,16 +158,16 @@ func ParseStartup(b []byte) (s Startup, rest []byte, ok bool) {
 
 // Strict returns the frame with all nil fields set to their defaults. As an expectation it
 // compares every bit.
-func (s Startup) Strict() Startup {
+func (s StartupFrame) Strict() StartupFrame {
 	length := s.PDLength
 	s.PDLength = nil
-	s, _, _ = ParseStartup(s.Append(nil))
+	s, _, _ = ParseStartupFrame(s.Append(nil))
 	s.PDLength = new(packet.Get(length, *s.PDLength))
 	return s
 }
 
 // Diff returns the fields of got that differ from the expected frame s.
-func (s Startup) Diff(got Startup) packet.Differences {
+func (s StartupFrame) Diff(got StartupFrame) packet.Differences {
 	var d packet.Differences
 	packet.DiffValue(&d, "key", "%q", s.Key, got.Key)
 	packet.DiffFields(&d, "", s, got)

@@ -4,7 +4,7 @@ import "github.com/fabrictest/fabrictest/conformance/packet"
 
 // Oddities lists unusual values of a start-up frame as text. Cases decide whether one is an
 // error.
-func (s Startup) Oddities() []string {
+func (s StartupFrame) Oddities() []string {
 	var odd oddities
 	switch key := packet.Get(s.Key, KeyRequest); key {
 	case KeyRequest, KeyReply:
@@ -36,7 +36,7 @@ func (s Startup) Oddities() []string {
 
 // String formats the frame as a line of a ladder diagram: "MPA REPLY rev 2 C ird 4 ord 4
 // p2p(write) 16 B".
-func (s Startup) String() string {
+func (s StartupFrame) String() string {
 	var l line
 	switch key := packet.Get(s.Key, KeyRequest); key {
 	case KeyRequest:

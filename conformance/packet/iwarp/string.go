@@ -109,7 +109,7 @@ func (s Segment) describeOddControl(l *line) {
 
 func (h *TerminateHeader) describe(l *line) {
 	describe(l, "%v", h.Cause)
-	if wrong, ok := h.Offender(); ok {
+	if wrong, ok := h.QuotedSegment(); ok {
 		l.addf("about %v", wrong)
 	}
 }

@@ -73,8 +73,8 @@ func (h *TerminateHeader) diff(d *packet.Differences, got *TerminateHeader) {
 	packet.DiffBytes(d, "quoted RDMAP header", h.RDMAPHeader, got.RDMAPHeader)
 }
 
-// Offender returns the quoted segment; false if none is quoted.
-func (h *TerminateHeader) Offender() (Segment, bool) {
+// QuotedSegment returns the quoted segment; false if none is quoted.
+func (h *TerminateHeader) QuotedSegment() (Segment, bool) {
 	if h == nil || len(h.DDPHeader) == 0 {
 		return Segment{}, false
 	}

@@ -1,29 +1,29 @@
 package iwarp
 
-// Dialogue parses both directions of a captured connection: start-up frames, then FPDUs
+// ConnDeframer parses both directions of a captured connection: start-up frames, then FPDUs
 // with the negotiated markers and CRCs.
-type Dialogue struct {
+type ConnDeframer struct {
 	sides [2]listening
 }
 
 // listening is the state of one direction.
 type listening struct {
-	start   Startup
+	start   StartupFrame
 	started bool
 	waiting []byte // unparsed: a partial start-up frame, or octets before the other side's start-up frame
 	fpdus   Deframer
 	framed  bool
 }
 
-// Heard is a parsed start-up frame or FPDU.
-type Heard struct {
+// ParsedFrame is a parsed start-up frame or FPDU.
+type ParsedFrame struct {
 	Side    int
-	Startup *Startup
-	FPDU    *Got
+	Startup *StartupFrame
+	FPDU    *ReceivedFPDU
 }
 
 // String formats it as one line.
-func (h Heard) String() string {
+func (h ParsedFrame) String() string {
 	if h.Startup != nil {
 		return h.Startup.String()
 	}
@@ -32,8 +32,8 @@ func (h Heard) String() string {
 
 // Feed adds octets that side 0 or 1 has sent, and returns the frames that are complete.
 // FPDUs are parsed once the start-up frames of both sides are known.
-func (d *Dialogue) Feed(side int, b []byte) []Heard {
-	var heard []Heard
+func (d *ConnDeframer) Feed(side int, b []byte) []ParsedFrame {
+	var heard []ParsedFrame
 	me, other := &d.sides[side], &d.sides[1-side]
 	if me.framed {
 		me.fpdus.Feed(b)
@@ -41,12 +41,12 @@ func (d *Dialogue) Feed(side int, b []byte) []Heard {
 	}
 	me.waiting = append(me.waiting, b...)
 	if !me.started {
-		start, rest, ok := ParseStartup(me.waiting)
+		start, rest, ok := ParseStartupFrame(me.waiting)
 		if !ok {
 			return nil
 		}
 		me.start, me.waiting, me.started = start, rest, true
-		heard = append(heard, Heard{Side: side, Startup: &me.start})
+		heard = append(heard, ParsedFrame{Side: side, Startup: &me.start})
 	}
 	if me.started && other.started {
 		heard = me.frame(other, side, heard)
@@ -56,7 +56,7 @@ func (d *Dialogue) Feed(side int, b []byte) []Heard {
 }
 
 // frame switches from start-up frames to FPDUs.
-func (l *listening) frame(other *listening, side int, heard []Heard) []Heard {
+func (l *listening) frame(other *listening, side int, heard []ParsedFrame) []ParsedFrame {
 	if l.framed {
 		return heard
 	}
@@ -68,18 +68,18 @@ func (l *listening) frame(other *listening, side int, heard []Heard) []Heard {
 	return l.next(side, heard)
 }
 
-func (l *listening) next(side int, heard []Heard) []Heard {
+func (l *listening) next(side int, heard []ParsedFrame) []ParsedFrame {
 	for {
 		g, ok := l.fpdus.Next()
 		if !ok {
 			return heard
 		}
-		heard = append(heard, Heard{Side: side, FPDU: &g})
+		heard = append(heard, ParsedFrame{Side: side, FPDU: &g})
 	}
 }
 
 // Pending returns the octets of a side that belong to no complete frame.
-func (d *Dialogue) Pending(side int) []byte {
+func (d *ConnDeframer) Pending(side int) []byte {
 	if l := &d.sides[side]; !l.framed {
 		return l.waiting
 	}

@@ -8,12 +8,12 @@ import (
 
 // Markers go to whoever asked for them, CRCs both ways if one did, and what comes
 // before the other's start-up frame is read behind it.
-func TestDialogueDoesWhatStartUpAgreed(t *testing.T) {
+func TestConnDeframerUsesNegotiatedOptions(t *testing.T) {
 	first, second := Framer{CRC: true}, Framer{CRC: true, Markers: true}
 	request := first.Append(Request().Markers(true).CRC(false).Append(nil), Write(1, 0, nil))
 	reply := second.Append(Reply().CRC(true).Append(nil), Send(1, make([]byte, 600)))
 
-	var d Dialogue
+	var d ConnDeframer
 	var got []string
 	hear := func(side int, b []byte) {
 		for _, h := range d.Feed(side, b) {
