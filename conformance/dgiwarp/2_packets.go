@@ -13,17 +13,17 @@ import (
 
 // Lengths of what is around the data of a Send of UD.
 const (
-	headerLen   = 16
-	untaggedLen = 18
-	crcLen      = 4
-	aroundSend  = headerLen + untaggedLen + crcLen
+	headerLen    = 16
+	untaggedLen  = 18
+	crcLen       = 4
+	sendOverhead = headerLen + untaggedLen + crcLen
 )
 
 var packetCases = []conformance.Case{
 	{
 		ID:    "dg/packet/send-as-specified",
 		Title: "A Send is one datagram of UDP with header, DDP segment and CRC, and nothing else",
-		Cite:  cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends 5 octets",
 		Expects: "these 43 octets: version 1, kind UD, the numbers of both queue pairs and the key, a Send of message 1 without pad, the CRC least significant octet first",
 		Defects: []string{"PacketsPadded", "CRCMostFirst"},
@@ -31,27 +31,27 @@ var packetCases = []conformance.Case{
 			p.PostSend(p.qp, p.sendWR(1, 0, 5))
 			got := p.expect(dg.Of(dg.KindUD))
 			path := dg.Path{Dest: p.qpn, Source: uint32(p.qp.QPN()), Key: p.key}
-			want := dg.UD(iwarp.Send(1, p.own.Buf[:5])).Over(path).Append(nil)
+			want := dg.UD(iwarp.Send(1, p.localMem.Buf[:5])).Over(path).Append(nil)
 			p.Check(bytes.Equal(got.Raw, want), fmt.Sprintf("% x", want), "% x", got.Raw)
 			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.silence(quiet)
+			p.expectSilence(silencePeriod)
 		}),
 	},
 	{
 		ID:    "dg/packet/no-octets-behind",
 		Title: "A packet that is too short for its blocks, or that has octets behind them, vanishes",
-		Cite:  cite("2", "dg/pkt/1", "dg/pkt/6"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("2", "dg/pkt/1", "dg/pkt/6"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Challenges and Acks of the device's flow that end early or go on for 1 or 4 octets, with a right CRC; then as they should be",
 		Expects: "nothing in answer to the former; the cookie and a completion in answer to the latter",
 		Defects: []string{"StrangePacketsTaken"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.first()
-			p.mangled(dg.Challenge(p.in.epoch, p.incarnation, peerCookie+1))
-			p.challenge(peerCookie)
-			p.showsProof(peerCookie)
-			p.mangled(p.ack(1))
-			p.settle()
+			p.recvStart()
+			p.sendTruncatedAndExtended(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
+			p.sendChallenge(peerCookie)
+			p.expectProof(peerCookie)
+			p.sendTruncatedAndExtended(p.ack(1))
+			p.syncDevice()
 			p.ExpectNoCompletion()
 			p.send(p.ack(1))
 			p.ExpectCompletion(1, verbs.WCSuccess)
@@ -60,28 +60,28 @@ var packetCases = []conformance.Case{
 	{
 		ID:    "dg/packet/crc-is-of-all-octets",
 		Title: "Every packet ends with the CRC32c of all octets before it",
-		Cite:  cite("2", "dg/pkt/3", "dg/pkt/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/3", "dg/pkt/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a segment that is wrong; the device sends messages of 0 to 40 octets and of several packets, and an error message",
 		Expects: "a right CRC in each, least significant octet first",
 		Defects: []string{"CRCMostFirst"},
 		Run: onPeer(func(p *peer) {
 			for n := range 41 {
 				p.PostSend(p.qp, p.sendWR(uint64(n), n, n))
-				p.rightCRC(p.expect(dg.UD(iwarp.Send(uint32(n+1), p.own.Buf[n:2*n]))))
+				p.checkCRC(p.expect(dg.UD(iwarp.Send(uint32(n+1), p.localMem.Buf[n:2*n]))))
 				p.ExpectCompletion(uint64(n), verbs.WCSuccess)
 			}
 			p.PostSend(p.qp, p.sendWR(41, 0, 16<<10))
-			for _, a := range p.message() {
-				p.rightCRC(a)
+			for _, a := range p.nextMessage() {
+				p.checkCRC(a)
 			}
-			p.sendSegments(badWrite())
-			p.rightCRC(p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate))))
+			p.sendSegments(unknownKeyWrite())
+			p.checkCRC(p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate))))
 		}),
 	},
 	{
 		ID:    "dg/packet/every-damaged-bit-is-noticed",
 		Title: "A packet of which a single bit is wrong vanishes",
-		Cite:  cite("2", "dg/pkt/3", "dg/pkt/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/3", "dg/pkt/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Send, once for each of its bits with that bit wrong, then as it was",
 		Expects: "no answer and no completion, then one of the last",
 		Defects: []string{"CRCUnchecked"},
@@ -90,44 +90,44 @@ var packetCases = []conformance.Case{
 			for bit := range 8 * len(whole) {
 				damaged := bytes.Clone(whole)
 				damaged[bit/8] ^= 1 << (bit % 8)
-				p.put(p.way, damaged)
+				p.sendOctets(p.route, damaged)
 			}
-			p.leavesNoTrace()
-			p.put(p.way, whole)
-			p.gets(1, data(20))
+			p.expectNoEffect()
+			p.sendOctets(p.route, whole)
+			p.expectRecv(1, data(20))
 		}),
 	},
 	{
 		ID:    "dg/packet/headers-below-are-not-covered",
 		Title: "The CRC covers nothing of the headers of IP and UDP",
-		Cite:  cite("2", "dg/pkt/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the same octets from two hosts and two ports, with another traffic class",
 		Expects: "a receive of each",
 		Defects: []string{"CRCCoversPorts"},
 		Run: onPeer(func(p *peer) {
 			octets := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
-			ways := []way{p.usual(0), p.usual(1), p.usual(0).fromPort(peerPort + 1), p.usual(1).fromPort(1024)}
-			for i, w := range ways {
+			routes := []route{p.defaultRoute(0), p.defaultRoute(1), p.defaultRoute(0).fromPort(peerPort + 1), p.defaultRoute(1).fromPort(1024)}
+			for i, w := range routes {
 				w.tclass = uint8(i) << 5
-				p.put(w, octets)
-				p.gets(uint64(i+1), data(20))
+				p.sendOctets(w, octets)
+				p.expectRecv(uint64(i+1), data(20))
 			}
 		}),
 	},
 	{
 		ID:    "dg/packet/ragged-lengths-have-no-pad",
 		Title: "Messages of every length are sent and taken without pad",
-		Cite:  cite("2", "dg/pkt/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "messages of 0 to 9 octets; the device sends such as well",
 		Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
 		Defects: []string{"PacketsPadded"},
-		Run: on(setup{receives: 10}, func(p *peer) {
+		Run: onSetup(setup{receives: 10}, func(p *peer) {
 			for n := range 10 {
 				p.sendSegments(iwarp.Send(uint32(n+1), data(n)))
-				p.gets(uint64(n+1), data(n))
+				p.expectRecv(uint64(n+1), data(n))
 				p.PostSend(p.qp, p.sendWR(uint64(n), 0, n))
 				a := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
-				p.Check(len(a.Raw) == aroundSend+n, fmt.Sprintf("a packet of %d octets", aroundSend+n), "%d", len(a.Raw))
+				p.Check(len(a.Raw) == sendOverhead+n, fmt.Sprintf("a packet of %d octets", sendOverhead+n), "%d", len(a.Raw))
 				p.ExpectCompletion(uint64(n), verbs.WCSuccess)
 			}
 		}),
@@ -135,7 +135,7 @@ var packetCases = []conformance.Case{
 	{
 		ID:    "dg/packet/strange-ones-vanish",
 		Title: "A packet of another version or of an unknown kind, or one too short for its blocks, vanishes",
-		Cite:  cite("2", "dg/pkt/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Sends of every version but 1 and of every kind that there is not, and the first 0 to 15 octets of one, all with a right CRC; an empty datagram",
 		Expects: "no answer and no completion; then a receive of an ordinary Send",
 		Defects: []string{"StrangePacketsTaken"},
@@ -152,23 +152,23 @@ var packetCases = []conformance.Case{
 			for n := range headerLen {
 				p.send(good.Cut(n))
 			}
-			p.put(p.way, nil)
-			p.leavesNoTrace()
+			p.sendOctets(p.route, nil)
+			p.expectNoEffect()
 			p.send(good)
-			p.gets(1, data(16))
+			p.expectRecv(1, data(16))
 		}),
 	},
 	{
 		ID:    "dg/packet/reserved-is-zero",
 		Title: "Reserved bits and octets are zero in what a queue pair of UD sends",
-		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a segment that is wrong; the device sends messages, and an error message",
 		Expects: "octets 1 to 3 of the packets are zero",
 		Defects: []string{"ReservedSent"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.wr(2, verbs.OpRDMAWrite, 0, 8))
-			p.sendSegments(badWrite())
-			for _, a := range p.take(3) {
+			p.sendSegments(unknownKeyWrite())
+			for _, a := range p.nextPackets(3) {
 				p.Check(len(a.Raw) > 4 && bytes.Equal(a.Raw[1:4], make([]byte, 3)), "zeros in octets 1 to 3", "%v: % x", a.Packet, a.Raw[:4])
 			}
 		}),
@@ -176,24 +176,24 @@ var packetCases = []conformance.Case{
 	{
 		ID:    "dg/packet/reserved-is-zero-in-rd",
 		Title: "Reserved bits and octets are zero in data, Acks, Challenges and Refusals",
-		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "what each of them answers",
 		Expects: "zeros where the document has nothing else",
 		Defects: []string{"ReservedSent"},
 		Run: onPeer(func(p *peer) {
-			p.begin(emptyWrite())
-			p.send(p.following(emptyWrite()).AckNow())
+			p.openFlow(zeroLengthWrite())
+			p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
 			ack := p.expectAck(2)
 			p.Check(*ack.Ack.Reserved == 0, "zeros in the reserved octets of an Ack", "%#x", *ack.Ack.Reserved)
 			stranger := p.peer(1)
-			cookie := stranger.challenged(emptyWrite())
+			cookie := stranger.startAndRecvChallenge(zeroLengthWrite())
 			p.Note("the cookie is %#x", cookie)
-			stranger.out.epoch++
-			stranger.send(stranger.following(emptyWrite()))
+			stranger.toDevice.epoch++
+			stranger.send(stranger.nextDataPacket(zeroLengthWrite()))
 			refusal := stranger.expect(dg.Of(dg.KindRefusal))
 			p.Check(*refusal.Refusal.Reserved == 0, "zeros in the reserved octets of a Refusal", "%#x", *refusal.Refusal.Reserved)
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			for _, a := range []arrival{ack, refusal, p.first()} {
+			for _, a := range []arrival{ack, refusal, p.recvStart()} {
 				p.Check(*a.Header.FlagsReserved == 0 && *a.Header.Reserved == 0, "zeros in the reserved bits of the header",
 					"%#x and %#x in %v", *a.Header.FlagsReserved, *a.Header.Reserved, a.Packet)
 			}
@@ -202,11 +202,11 @@ var packetCases = []conformance.Case{
 	{
 		ID:    "dg/packet/reserved-is-ignored",
 		Title: "What reserved bits and octets say is ignored",
-		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Sends with each bit of octets 1 to 3 set alone, and with all of them",
 		Expects: "a receive of each",
 		Defects: []string{"ReservedLookedAt"},
-		Run: on(setup{receives: 25}, func(p *peer) {
+		Run: onSetup(setup{receives: 25}, func(p *peer) {
 			for i := range 25 {
 				octets := dg.UD(iwarp.Send(uint32(i+1), data(i))).Over(p.path()).Append(nil)
 				octets = octets[:len(octets)-crcLen]
@@ -215,15 +215,15 @@ var packetCases = []conformance.Case{
 				} else {
 					copy(octets[1:], []byte{0xff, 0xff, 0xff})
 				}
-				p.put(p.way, appendCRC(octets))
-				p.gets(uint64(i+1), data(i))
+				p.sendOctets(p.route, appendCRC(octets))
+				p.expectRecv(uint64(i+1), data(i))
 			}
 		}),
 	},
 	{
 		ID:    "dg/packet/reserved-is-ignored-in-rd",
 		Title: "What reserved bits and octets of data, Acks and Challenges say is ignored",
-		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, an Ack and data with all reserved bits set",
 		Expects: "the cookie, a completion and an Ack",
 		Defects: []string{"ReservedLookedAt"},
@@ -232,21 +232,21 @@ var packetCases = []conformance.Case{
 				return pkt.EditHeader(func(h *dg.Header) { h.Reserved, h.FlagsReserved = new(uint16(0xffff)), new(uint8(3)) })
 			}
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.first()
-			p.send(odd(dg.Challenge(p.in.epoch, p.incarnation, peerCookie)))
-			p.showsProof(peerCookie)
+			p.recvStart()
+			p.send(odd(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie)))
+			p.expectProof(peerCookie)
 			p.send(odd(p.ack(1).EditAck(func(a *dg.AckBlock) { a.Reserved = new(uint8(0xff)) })))
 			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.begin(emptyWrite())
-			p.send(odd(p.following(iwarp.Send(1, data(8)))).AckNow())
+			p.openFlow(zeroLengthWrite())
+			p.send(odd(p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow())
 			p.expectAck(2)
-			p.gets(1, data(8))
+			p.expectRecv(1, data(8))
 		}),
 	},
 }
 
-// mangled sends a packet cut off within its blocks, and one with octets behind them.
-func (p *peer) mangled(pkt dg.Packet) {
+// sendTruncatedAndExtended sends a packet cut off within its blocks, and one with octets behind them.
+func (p *peer) sendTruncatedAndExtended(pkt dg.Packet) {
 	whole := len(pkt.Append(nil)) - crcLen
 	for n := headerLen; n < whole; n++ {
 		p.send(pkt.Cut(n))
@@ -256,8 +256,8 @@ func (p *peer) mangled(pkt dg.Packet) {
 	}
 }
 
-// rightCRC ends the case unless a packet has one; though none gets here that has not.
-func (h *host) rightCRC(a arrival) {
+// checkCRC ends the case unless a packet has one; though none gets here that has not.
+func (h *host) checkCRC(a arrival) {
 	sum := iwarp.CRC32c(a.Raw[:len(a.Raw)-crcLen])
 	want := []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)}
 	got := a.Raw[len(a.Raw)-crcLen:]
@@ -271,24 +271,24 @@ func appendCRC(b []byte) []byte {
 }
 
 // fromPort has packets come from another port.
-func (w way) fromPort(port uint16) way {
+func (w route) fromPort(port uint16) route {
 	w.from = netip.AddrPortFrom(w.from.Addr(), port)
 	return w
 }
 
-// leavesNoTrace ends the case if what was put before has had any effect: an answer, a
+// expectNoEffect ends the case if what was put before has had any effect: an answer, a
 // completion, an event, an octet in memory, another state.
-func (q *queue) leavesNoTrace() {
-	q.silence(quiet)
+func (q *deviceQP) expectNoEffect() {
+	q.expectSilence(silencePeriod)
 	q.ExpectNoCompletion()
 	q.ExpectNoEvent()
-	q.ExpectUnchanged(q.mem, 0, 0)
-	q.ExpectUnchanged(q.own, 0, 0)
+	q.ExpectUnchanged(q.targetMem, 0, 0)
+	q.ExpectUnchanged(q.localMem, 0, 0)
 	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
-// message returns the packets of the next message of the device's, up to its last.
-func (p *peer) message() (all []arrival) {
+// nextMessage returns the packets of the next message of the device's, up to its last.
+func (p *peer) nextMessage() (all []arrival) {
 	for {
 		a := p.expect(dg.Of(dg.KindUD))
 		all = append(all, a)

@@ -13,51 +13,51 @@ var pathCases = []conformance.Case{
 	{
 		ID:    "dg/packet/none-is-longer-than-the-path",
 		Title: "No packet is longer than the path carries, and over IPv4 none may be fragmented",
-		Cite:  cite("2", "dg/pkt/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 4, MTU: 1500},
 		Sends:   "nothing; the device sends 16 KiB over a path of 1500",
 		Expects: "packets of at most 1500 octets, none of them a fragment, all with DF",
 		Defects: []string{"PathMTUIgnored"},
-		Run:     onPeer(func(p *peer) { p.staysWithinThePath(16 << 10) }),
+		Run:     onPeer(func(p *peer) { p.expectWithinMTU(16 << 10) }),
 	},
 	{
 		ID:    "dg/packet/path-of-576",
 		Title: "A path of 576 octets, the least that every host of IPv4 takes, is wide enough",
-		Cite:  cite("2", "dg/pkt/10", "dg/pkt/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/10", "dg/pkt/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 4, MTU: 576},
 		Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path that carries hardly more",
 		Expects: "a receive, and packets of at most 576 octets",
 		Defects: []string{"PathMTUIgnored"},
-		Run:     on(setup{receives: 1, recvLen: 512}, takesAndSendsLittle),
+		Run:     onSetup(setup{receives: 1, recvLen: 512}, expectNarrowPathTraffic),
 	},
 	{
 		ID:    "dg/packet/narrow-path",
 		Title: "Payloads of UDP of 512 octets are sent and taken",
-		Cite:  cite("2", "dg/pkt/10", "dg/pkt/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("2", "dg/pkt/10", "dg/pkt/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 4, MTU: 540},
 		Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path that carries no more",
 		Expects: "a receive, and packets of at most 540 octets",
 		Defects: []string{"PathMTUIgnored"},
-		Run:     on(setup{receives: 1, recvLen: 512}, takesAndSendsLittle),
+		Run:     onSetup(setup{receives: 1, recvLen: 512}, expectNarrowPathTraffic),
 	},
 }
 
-// takesAndSendsLittle is the body of cases about narrow paths.
-func takesAndSendsLittle(p *peer) {
-	p.sendSegments(iwarp.Send(1, data(512-aroundSend)))
-	p.gets(1, data(512-aroundSend))
-	p.staysWithinThePath(4 << 10)
+// expectNarrowPathTraffic is the body of cases about narrow paths.
+func expectNarrowPathTraffic(p *peer) {
+	p.sendSegments(iwarp.Send(1, data(512-sendOverhead)))
+	p.expectRecv(1, data(512-sendOverhead))
+	p.expectWithinMTU(4 << 10)
 }
 
-// staysWithinThePath ends the case unless a message goes over the path as it is.
-func (p *peer) staysWithinThePath(n int) {
+// expectWithinMTU ends the case unless a message goes over the path as it is.
+func (p *peer) expectWithinMTU(n int) {
 	p.PostSend(p.qp, p.sendWR(1, 0, n))
 	var message []byte
-	for _, a := range p.message() {
+	for _, a := range p.nextMessage() {
 		p.Check(a.size <= p.MTU, fmt.Sprintf("packets of at most %d octets", p.MTU), "one of %d", a.size)
 		p.Check(!a.IP.Fragmented() && packet.Get(a.IP.DF, true), "packets that may not be fragmented", "MF %v, offset %d, DF %v",
 			iwarp.Val(a.IP.MF), iwarp.Val(a.IP.FragOff), iwarp.Val(a.IP.DF))
 		message = append(message, a.Segment.Payload...)
 	}
-	p.Check(bytes.Equal(message, p.own.Buf[:n]), fmt.Sprintf("all of %d octets", n), "%d, or others", len(message))
+	p.Check(bytes.Equal(message, p.localMem.Buf[:n]), fmt.Sprintf("all of %d octets", n), "%d, or others", len(message))
 }

@@ -15,15 +15,15 @@ var addressCases = []conformance.Case{
 	{
 		ID:    "dg/address/number-names-the-queue-pair",
 		Title: "A packet goes to the queue pair that its number names, and to none if there is none of that number",
-		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Sends to each of three queue pairs behind one socket, and to a number that none has",
 		Expects: "a receive of the one that is named",
 		Defects: []string{"NumberIgnored"},
 		Run: onHost(func(h *host) {
-			var qs []*queue
+			var qs []*deviceQP
 			taken := make(map[uint32]bool)
 			for range 3 {
-				q := h.queuePair(setup{receives: 3})
+				q := h.newQP(setup{receives: 3})
 				qs = append(qs, q)
 				taken[uint32(q.qp.QPN())] = true
 			}
@@ -31,7 +31,7 @@ var addressCases = []conformance.Case{
 				for i := range qs {
 					q := qs[len(qs)-1-i]
 					q.peer(0).sendSegments(iwarp.Send(uint32(round+1), data(8)))
-					q.gets(uint64(round+1), data(8))
+					q.expectRecv(uint64(round+1), data(8))
 				}
 			}
 			free := uint32(qs[0].qp.QPN()) + 1
@@ -41,63 +41,63 @@ var addressCases = []conformance.Case{
 			qs[0].peer(0).send(dg.UD(iwarp.Send(9, data(8))).ToQP(free))
 			// A synchronization queue pair might get this very QP number.
 			qs[0].peer(0).sendSegments(iwarp.Send(10, data(16)))
-			qs[0].gets(3, data(16))
+			qs[0].expectRecv(3, data(16))
 			h.ExpectNoCompletion()
 		}),
 	},
 	{
 		ID:    "dg/address/zero-names-the-only-one",
 		Title: "The number 0 names the only queue pair of a socket",
-		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Send to number 0 of a socket with one queue pair",
 		Expects: "a receive of that queue pair",
 		Defects: []string{"ZeroUnknown"},
 		Run: onPeer(func(p *peer) {
 			p.send(dg.UD(iwarp.Send(1, data(8))).ToQP(0))
-			p.gets(1, data(8))
+			p.expectRecv(1, data(8))
 		}),
 	},
 	{
 		ID:    "dg/address/zero-names-none-of-several",
 		Title: "The number 0 names nobody where there are several queue pairs",
-		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Send to number 0 of a socket with two queue pairs",
 		Expects: "nothing: no completion, no answer",
 		Defects: []string{"NumberIgnored"},
 		Run: onHost(func(h *host) {
-			a, b := h.queuePair(setup{receives: 2}), h.queuePair(setup{receives: 2})
+			a, b := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
 			a.peer(0).send(dg.UD(iwarp.Send(1, data(8))).ToQP(0))
 			// What is received behind it shows that it has gone by.
 			b.peer(0).sendSegments(iwarp.Send(2, data(16)))
-			b.gets(1, data(16))
+			b.expectRecv(1, data(16))
 			h.ExpectNoCompletion()
-			a.leavesNoTrace()
+			a.expectNoEffect()
 		}),
 	},
 	{
 		ID:    "dg/address/queue-number-names-no-queue-pair",
 		Title: "The queue number of DDP keeps its meaning, and names no queue pair",
-		Cite:  cite("3", "dg/addr/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Send to a queue pair with the number of another one as queue of DDP; the device sends one",
 		Expects: "an error: no such queue, and no receive of either; queue 0 in what the device sends",
 		Defects: []string{"QueueNumberIgnored"},
 		Run: onHost(func(h *host) {
-			a, b := h.queuePair(setup{receives: 2}), h.queuePair(setup{receives: 2})
+			a, b := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
 			p := a.peer(0)
 			p.PostSend(p.qp, p.sendWR(7, 0, 8))
-			p.expect(dg.UD(iwarp.Send(1, p.own.Buf[:8]).QN(0)))
+			p.expect(dg.UD(iwarp.Send(1, p.localMem.Buf[:8]).QN(0)))
 			p.ExpectCompletion(7, verbs.WCSuccess)
 			wrong := iwarp.Send(1, data(8)).QN(uint32(b.qp.QPN()))
 			p.sendSegments(wrong)
 			p.expect(dg.UD(iwarp.Terminate(iwarp.DDPUntaggedInvalidQN).Quoting(wrong)))
-			b.ExpectUnchanged(b.own, 0, 0)
-			a.ExpectUnchanged(a.own, 0, 0)
+			b.ExpectUnchanged(b.localMem, 0, 0)
+			a.ExpectUnchanged(a.localMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "dg/address/wrong-key-vanishes",
 		Title: "A packet whose key is not that of the queue pair vanishes",
-		Cite:  cite("3", "dg/addr/3", "dg/verbs/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/3", "dg/verbs/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Sends, Writes and segments that are wrong with each bit of the key wrong, with 0 and with the peer's own key; then a Send with the right one",
 		Expects: "nothing, then a receive",
 		Defects: []string{"KeysUnused"},
@@ -109,19 +109,19 @@ var addressCases = []conformance.Case{
 			for _, key := range keys {
 				p.send(
 					dg.UD(iwarp.Send(1, data(8))).WithKey(key),
-					dg.UD(p.writes(0, data(8))).WithKey(key),
-					dg.UD(badWrite()).WithKey(key),
+					dg.UD(p.writeToTarget(0, data(8))).WithKey(key),
+					dg.UD(unknownKeyWrite()).WithKey(key),
 				)
 			}
-			p.leavesNoTrace()
+			p.expectNoEffect()
 			p.sendSegments(iwarp.Send(2, data(16)))
-			p.gets(1, data(16))
+			p.expectRecv(1, data(16))
 		}),
 	},
 	{
 		ID:    "dg/address/key-of-the-destination-is-sent",
 		Title: "A packet carries the key that its request names",
-		Cite:  cite("8", "dg/verbs/5", "dg/addr/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("8", "dg/verbs/5", "dg/addr/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends to two queue pairs with different keys",
 		Expects: "the key of each in what goes to it, and the numbers of both queue pairs",
 		Defects: []string{"KeysUnused"},
@@ -139,45 +139,45 @@ var addressCases = []conformance.Case{
 	{
 		ID:    "dg/address/answers-need-no-key",
 		Title: "Challenges, Acks and Refusals are heeded whatever their key is",
-		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, an Ack and a Refusal with keys that nobody has",
 		Expects: "the cookie, a completion and a failure; in what the device answers the key of what it answers",
 		Defects: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.first()
-			p.send(dg.Challenge(p.in.epoch, p.incarnation, peerCookie).WithKey(0x11111111))
-			p.showsProof(peerCookie)
+			p.recvStart()
+			p.send(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie).WithKey(0x11111111))
+			p.expectProof(peerCookie)
 			p.send(p.ack(1).WithKey(0))
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			p.expectData(1)
-			p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow).WithKey(0x22222222))
-			p.fails(2)
+			p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow).WithKey(0x22222222))
+			p.expectFailure(2)
 		}),
 	},
 	{
 		ID:    "dg/address/answers-carry-the-key-of-what-they-answer",
 		Title: "A Challenge, a Refusal and an error message carry the key of what they answer, and an Ack that of the peer",
-		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a start without proof, data of a flow that nobody knows, and data that is taken",
 		Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
 		Defects: []string{"KeysUnused"},
 		Run: onPeer(func(p *peer) {
-			p.out.epoch = 7
-			p.send(p.starting(0, p.packet(0, emptyWrite())))
-			p.same(dg.Of(dg.KindChallenge).WithKey(deviceKey), p.expectChallenge())
-			p.send(p.packet(0, emptyWrite()))
+			p.toDevice.epoch = 7
+			p.send(p.withStart(0, p.dataPacket(0, zeroLengthWrite())))
+			p.checkPacket(dg.Of(dg.KindChallenge).WithKey(deviceKey), p.expectChallenge())
+			p.send(p.dataPacket(0, zeroLengthWrite()))
 			p.expect(dg.Refusal(7, dg.ReasonUnknownFlow).WithKey(deviceKey))
-			p.begin(emptyWrite())
-			p.send(p.following(emptyWrite()).AckNow())
-			p.same(dg.Any().WithKey(p.key), p.expectAck(2))
+			p.openFlow(zeroLengthWrite())
+			p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
+			p.checkPacket(dg.Any().WithKey(p.key), p.expectAck(2))
 		}),
 	},
 	{
 		ID:    "dg/address/errors-need-no-key",
 		Title: "An error message is heeded whatever its key is, and the one that a device sends has the key of what it answers",
-		Cite:  cite("3", "dg/addr/4", "dg/err/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/4", "dg/err/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "an error message with a key that nobody has, then a segment that is wrong",
 		Expects: "an event of the queue pair that is named; then an error message with the key of the segment",
 		Defects: []string{"KeyOnEverything"},
@@ -185,30 +185,30 @@ var addressCases = []conformance.Case{
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			sent := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.send(errorAbout(*sent.Segment).WithKey(0x11111111))
-			p.hearsOfError()
-			p.sendSegments(badWrite())
+			p.send(terminateAbout(*sent.Segment).WithKey(0x11111111))
+			p.expectQPEvent()
+			p.sendSegments(unknownKeyWrite())
 			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)).WithKey(deviceKey))
 		}),
 	},
 	{
 		ID:    "dg/address/completion-names-the-source",
 		Title: "The completion of a receive names address, port and queue pair of the source, so that an answer finds it",
-		Cite:  cite("3", "dg/addr/5", "dg/verbs/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/5", "dg/verbs/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Sends from several hosts, ports and queue pairs, each of which the device's program answers by what it was told",
 		Expects: "the answer goes to where the Send came from",
 		Defects: []string{"SourceLost"},
 		Run: onPeer(func(p *peer) {
 			for i, port := range []uint16{peerPort, 1024, 65535, devicePort} {
 				from := p.peer(i)
-				from.way = from.way.fromPort(port)
+				from.route = from.route.fromPort(port)
 				from.sendSegments(iwarp.Send(1, data(8)))
-				wc := p.gets(uint64(i+1), data(8))
+				wc := p.expectRecv(uint64(i+1), data(8))
 				p.Check(uint32(wc.SrcQP) == from.qpn, fmt.Sprintf("the source %#x", from.qpn), "%#x", uint32(wc.SrcQP))
-				area := p.own.Buf[i*p.recvLen:][:areaLen]
+				area := p.localMem.Buf[i*p.recvLen:][:areaLen]
 				attr, err := verbs.InitAHFromWC(1, 0, &wc, area)
 				p.Check(err == nil, "an address area that can be answered", "%v: % x", err, area)
-				from.ah = p.handle(attr)
+				from.ah = p.addressHandle(attr)
 				p.PostSend(p.qp, from.sendWR(uint64(i), 0, 8))
 				from.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
@@ -218,7 +218,7 @@ var addressCases = []conformance.Case{
 	{
 		ID:    "dg/address/default-port",
 		Title: "The UDP port of a device is 65041",
-		Cite:  cite("3", "dg/addr/8"), Level: conformance.Should, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/8"), Level: conformance.Should, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends; then a Send to that port",
 		Expects: "packets from that port, and a receive",
 		Defects: []string{"PortEphemeral"},
@@ -228,58 +228,58 @@ var addressCases = []conformance.Case{
 			p.Check(iwarp.Val(a.UDP.SrcPort) == devicePort, fmt.Sprintf("source port %d", devicePort), "%d", iwarp.Val(a.UDP.SrcPort))
 			p.ExpectCompletion(7, verbs.WCSuccess)
 			p.sendSegments(iwarp.Send(1, data(8)))
-			p.gets(1, data(8))
+			p.expectRecv(1, data(8))
 		}),
 	},
 	{
 		ID:    "dg/address/impossible-sources-vanish",
 		Title: "A packet from a group, from no address or from port 0 vanishes",
-		Cite:  cite("3", "dg/addr/9"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/9"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
 		Sends:   "Sends and segments that are wrong from ff02::1, from ff0e::1234, from :: and from port 0; then a Send from where one can come from",
 		Expects: "nothing, then a receive",
 		Defects: []string{"StrangersHeard"},
-		Run:     onPeer(func(p *peer) { p.vanishFrom("ff02::1", "ff0e::1234", "::") }),
+		Run:     onPeer(func(p *peer) { p.expectDroppedFrom("ff02::1", "ff0e::1234", "::") }),
 	},
 	{
 		ID:    "dg/address/impossible-sources-of-ipv4-vanish",
 		Title: "A packet from a group, from everybody, from no address or from port 0 vanishes, over IPv4",
-		Cite:  cite("3", "dg/addr/9"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("3", "dg/addr/9"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 4},
 		Sends:   "Sends and segments that are wrong from 224.0.0.1, from 255.255.255.255, from 0.0.0.0 and from port 0; then a Send from where one can come from",
 		Expects: "nothing, then a receive",
 		Defects: []string{"StrangersHeard"},
-		Run:     onPeer(func(p *peer) { p.vanishFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
+		Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
 	},
 }
 
-// vanishFrom ends the case unless what comes from some addresses, and from port 0, has
+// expectDroppedFrom ends the case unless what comes from some addresses, and from port 0, has
 // no effect.
-func (p *peer) vanishFrom(addresses ...string) {
-	ways := []way{p.way.fromPort(0)}
+func (p *peer) expectDroppedFrom(addresses ...string) {
+	routes := []route{p.route.fromPort(0)}
 	for _, a := range addresses {
-		w := p.way
+		w := p.route
 		w.from = netip.AddrPortFrom(netip.MustParseAddr(a), peerPort)
-		ways = append(ways, w)
+		routes = append(routes, w)
 	}
-	for _, w := range ways {
+	for _, w := range routes {
 		forged := *p
-		forged.way = w
-		forged.sendSegments(iwarp.Send(1, data(8)), badWrite())
+		forged.route = w
+		forged.sendSegments(iwarp.Send(1, data(8)), unknownKeyWrite())
 	}
-	p.leavesNoTrace()
+	p.expectNoEffect()
 	p.sendSegments(iwarp.Send(2, data(16)))
-	p.gets(1, data(16))
+	p.expectRecv(1, data(16))
 }
 
-// errorAbout is an error message about a segment of the device's.
-func errorAbout(s iwarp.Segment) dg.Packet {
+// terminateAbout is an error message about a segment of the device's.
+func terminateAbout(s iwarp.Segment) dg.Packet {
 	return dg.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(s))
 }
 
-// hearsOfError ends the case unless the program has an event of the queue pair. Which,
+// expectQPEvent ends the case unless the program has an event of the queue pair. Which,
 // the document does not say: verbs have none that names a message.
-func (q *queue) hearsOfError() {
+func (q *deviceQP) expectQPEvent() {
 	e, err := q.Device.WaitAsync(q.ResponseTimeout())
 	if err != nil {
 		q.Fail("an event of the queue pair", "%v", err)
@@ -288,11 +288,11 @@ func (q *queue) hearsOfError() {
 	q.Check(e.QP != nil && e.QP.QPN() == q.qp.QPN(), "an event of the queue pair", "%v of another", e.Type)
 }
 
-// fails ends the case unless the next completion is of this request, in error, and comes
+// expectFailure ends the case unless the next completion is of this request, in error, and comes
 // long before a sender gives up by itself. It returns how the request failed.
-func (h *host) fails(id uint64) verbs.WCStatus {
-	wc, ok := h.PollCompletion(giveUp / 5)
-	h.Check(ok, fmt.Sprintf("request %d to fail", id), "nothing in %v", giveUp/5)
+func (h *host) expectFailure(id uint64) verbs.WCStatus {
+	wc, ok := h.PollCompletion(giveUpTimeout / 5)
+	h.Check(ok, fmt.Sprintf("request %d to fail", id), "nothing in %v", giveUpTimeout/5)
 	h.Check(wc.WRID == id && wc.Status != verbs.WCSuccess, fmt.Sprintf("request %d to fail", id), "%s", rig.Describe(&wc))
 	return wc.Status
 }

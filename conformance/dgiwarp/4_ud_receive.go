@@ -11,12 +11,12 @@ import (
 
 // Bounds of what is put together.
 const (
-	assemblies   = 64
-	assemblyTime = 100 * time.Millisecond
+	maxAssemblies   = 64
+	assemblyTimeout = 100 * time.Millisecond
 )
 
-// pieces are the segments of a message, of n octets each.
-func pieces(msn uint32, message []byte, n int) []iwarp.Segment {
+// sendSegmentsOf are the segments of a message, of n octets each.
+func sendSegmentsOf(msn uint32, message []byte, n int) []iwarp.Segment {
 	return iwarp.Send(msn, message).Segments(untaggedLen + n)
 }
 
@@ -24,144 +24,144 @@ var udReceiveCases = []conformance.Case{
 	{
 		ID:    "dg/ud/order-of-numbers-is-not-looked-at",
 		Title: "Messages are received whatever their numbers are",
-		Cite:  cite("4", "dg/ud/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Sends with the numbers 7, 3, 1000, 4294967295, 0 and 8",
 		Expects: "a receive of each, in the order in which they came",
 		Defects: []string{"NumbersByPeer"},
 		Run: onPeer(func(p *peer) {
 			for i, msn := range []uint32{7, 3, 1000, 0xffffffff, 0, 8} {
 				p.sendSegments(iwarp.Send(msn, data(8+i)))
-				p.gets(uint64(i+1), data(8+i))
+				p.expectRecv(uint64(i+1), data(8+i))
 			}
 		}),
 	},
 	{
 		ID:    "dg/ud/segments-in-any-order",
 		Title: "Segments of a message are put together in whatever order they come",
-		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "messages of three segments in all six orders",
 		Expects: "a receive of each message",
 		Defects: []string{"SegmentsInOrder"},
-		Run: on(setup{receives: 6, recvLen: 100}, func(p *peer) {
+		Run: onSetup(setup{receives: 6, recvLen: 100}, func(p *peer) {
 			for i, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 				message := rig.Pattern(100, byte(i))
-				segments := pieces(uint32(i+1), message, 40)
+				segments := sendSegmentsOf(uint32(i+1), message, 40)
 				for _, k := range order {
 					p.sendSegments(segments[k])
 				}
-				p.gets(uint64(i+1), message)
+				p.expectRecv(uint64(i+1), message)
 			}
 		}),
 	},
 	{
 		ID:    "dg/ud/sources-are-kept-apart",
 		Title: "Segments of different sources are not put together, though their messages have one number",
-		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "messages of two segments and one number from two hosts and from two queue pairs of one host, first halves before second ones",
 		Expects: "a receive of each message as it was sent",
 		Defects: []string{"SourcesMixed"},
-		Run: on(setup{receives: 3, recvLen: 80}, func(p *peer) {
+		Run: onSetup(setup{receives: 3, recvLen: 80}, func(p *peer) {
 			host, pair := p.peer(0), p.peer(0)
-			host.way = p.usual(1)
+			host.route = p.defaultRoute(1)
 			pair.qpn++
 			sources := []*peer{p, host, pair}
 			for i, from := range sources {
-				from.sendSegments(pieces(5, rig.Pattern(80, byte(i)), 40)[0])
+				from.sendSegments(sendSegmentsOf(5, rig.Pattern(80, byte(i)), 40)[0])
 			}
 			for i, from := range sources {
-				from.sendSegments(pieces(5, rig.Pattern(80, byte(i)), 40)[1])
-				p.gets(uint64(i+1), rig.Pattern(80, byte(i)))
+				from.sendSegments(sendSegmentsOf(5, rig.Pattern(80, byte(i)), 40)[1])
+				p.expectRecv(uint64(i+1), rig.Pattern(80, byte(i)))
 			}
 		}),
 	},
 	{
 		ID:    "dg/ud/half-a-message-holds-no-receive",
 		Title: "A receive is taken only when a message is whole",
-		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "halves of four messages to a queue pair with one receive, then a whole message; when there is another receive the rest of the first",
 		Expects: "a receive of the whole one, then of the first",
 		Defects: []string{"ReceiveTakenWrong"},
-		Run: on(setup{receives: 1, recvLen: 80}, func(p *peer) {
+		Run: onSetup(setup{receives: 1, recvLen: 80}, func(p *peer) {
 			for msn := range uint32(4) {
-				p.sendSegments(pieces(msn, data(80), 40)[0])
+				p.sendSegments(sendSegmentsOf(msn, data(80), 40)[0])
 			}
 			p.sendSegments(iwarp.Send(9, data(16)))
-			p.gets(1, data(16))
-			p.PostRecv(p.qp, 2, p.own.SGE(p.recvLen, p.recvLen))
-			p.sendSegments(pieces(0, data(80), 40)[1])
-			p.gets(2, data(80))
+			p.expectRecv(1, data(16))
+			p.PostRecv(p.qp, 2, p.localMem.SGE(p.recvLen, p.recvLen))
+			p.sendSegments(sendSegmentsOf(0, data(80), 40)[1])
+			p.expectRecv(2, data(80))
 		}),
 	},
 	{
 		ID:    "dg/ud/old-halves-are-dropped",
 		Title: "A message that is not whole 100 ms after its first segment is dropped",
-		Cite:  cite("4", "dg/ud/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "half a message, the rest of it twice as long after, and a whole message",
 		Expects: "a receive of the whole message only",
 		Defects: []string{"PiecesUnbounded"},
-		Run: on(setup{receives: 2, recvLen: 80}, func(p *peer) {
-			halves := pieces(1, data(80), 40)
+		Run: onSetup(setup{receives: 2, recvLen: 80}, func(p *peer) {
+			halves := sendSegmentsOf(1, data(80), 40)
 			p.sendSegments(halves[0])
-			p.Sleep(2 * assemblyTime)
+			p.Sleep(2 * assemblyTimeout)
 			p.sendSegments(halves[1], iwarp.Send(2, data(16)))
-			p.gets(1, data(16))
-			p.leavesNothingElse()
+			p.expectRecv(1, data(16))
+			p.expectNothingElse()
 		}),
 	},
 	{
 		ID:    "dg/ud/oldest-half-gives-way",
 		Title: "If more than 64 messages are being put together, the oldest gives way",
-		Cite:  cite("4", "dg/ud/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "65 first halves, then the second ones, that of the first message last",
 		Expects: "a receive of each message but the first",
 		Defects: []string{"PiecesUnbounded"},
-		Run: on(setup{receives: assemblies + 1, recvLen: 32}, func(p *peer) {
-			half := func(msn, k int) { p.sendSegments(pieces(uint32(msn), rig.Pattern(32, byte(msn)), 16)[k]) }
-			for msn := range assemblies + 1 {
+		Run: onSetup(setup{receives: maxAssemblies + 1, recvLen: 32}, func(p *peer) {
+			half := func(msn, k int) { p.sendSegments(sendSegmentsOf(uint32(msn), rig.Pattern(32, byte(msn)), 16)[k]) }
+			for msn := range maxAssemblies + 1 {
 				half(msn, 0)
 			}
-			for msn := 1; msn <= assemblies; msn++ {
+			for msn := 1; msn <= maxAssemblies; msn++ {
 				half(msn, 1)
-				p.gets(uint64(msn), rig.Pattern(32, byte(msn)))
+				p.expectRecv(uint64(msn), rig.Pattern(32, byte(msn)))
 			}
 			half(0, 1)
-			p.leavesNothingElse()
+			p.expectNothingElse()
 		}),
 	},
 	{
 		ID:    "dg/ud/octets-twice-count-once",
 		Title: "Octets of a message that come twice are taken once",
-		Cite:  cite("4", "dg/ud/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the first and the last of three segments, the first again, and one that overlaps both; another time the middle one",
 		Expects: "no receive before all octets have come, then one",
 		Defects: []string{"PiecesUnchecked"},
-		Run: on(setup{receives: 2, recvLen: 96}, func(p *peer) {
+		Run: onSetup(setup{receives: 2, recvLen: 96}, func(p *peer) {
 			message := data(96)
-			s := pieces(1, message, 32)
+			s := sendSegmentsOf(1, message, 32)
 			p.sendSegments(s[0], s[2], s[0], s[0], s[2])
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoCompletion()
 			p.sendSegments(s[1])
-			p.gets(1, message)
+			p.expectRecv(1, message)
 			part := func(from, to int) iwarp.Segment {
 				return iwarp.Send(2, message[from:to]).MO(uint32(from)).Last(to == len(message))
 			}
 			p.sendSegments(part(0, 40), part(20, 60), part(70, 96))
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoCompletion()
 			p.sendSegments(part(50, 80))
-			p.gets(2, message)
-			p.leavesNothingElse()
+			p.expectRecv(2, message)
+			p.expectNothingElse()
 		}),
 	},
 	{
 		ID:    "dg/ud/contradiction-drops-the-message",
 		Title: "Segments that disagree on the end or the kind of their message drop it",
-		Cite:  cite("4", "dg/ud/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "two of three segments, one that says that the message ends elsewhere, or is of another kind, then the missing one; another message",
 		Expects: "no receive of the former, one of the latter",
 		Defects: []string{"PiecesUnchecked"},
-		Run: on(setup{receives: 4, recvLen: 96}, func(p *peer) {
+		Run: onSetup(setup{receives: 4, recvLen: 96}, func(p *peer) {
 			wrong := []func([]iwarp.Segment) iwarp.Segment{
 				func(s []iwarp.Segment) iwarp.Segment { return s[1].Last(true) },             // ends before what came
 				func(s []iwarp.Segment) iwarp.Segment { return s[2].MO(96) },                 // ends behind its end
@@ -169,36 +169,36 @@ var udReceiveCases = []conformance.Case{
 				func(s []iwarp.Segment) iwarp.Segment { return s[1].Opcode(iwarp.OpSendSE) }, // of another kind
 			}
 			for i, contradict := range wrong {
-				s := pieces(uint32(2*i), data(96), 32)
+				s := sendSegmentsOf(uint32(2*i), data(96), 32)
 				p.sendSegments(s[0], s[2], contradict(s), s[1])
 				p.sendSegments(iwarp.Send(uint32(2*i+1), data(16)))
-				p.gets(uint64(i+1), data(16))
+				p.expectRecv(uint64(i+1), data(16))
 			}
-			p.leavesNothingElse()
+			p.expectNothingElse()
 		}),
 	},
 	{
 		ID:    "dg/ud/without-receive-is-lost",
 		Title: "A message without a receive is dropped, and nobody is told",
-		Cite:  cite("4", "dg/ud/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Sends of one and of two segments to a queue pair without receives; another one when it has some",
 		Expects: "no answer, no event, a queue pair that goes on, and a receive of the last",
 		Defects: []string{"NoReceiveIsError"},
-		Run: on(setup{}, func(p *peer) {
+		Run: onSetup(setup{}, func(p *peer) {
 			p.sendSegments(iwarp.Send(1, data(8)))
-			p.sendSegments(pieces(2, data(32), 16)...)
-			p.leavesNoTrace()
-			p.PostRecv(p.qp, 1, p.own.SGE(0, p.recvLen))
-			p.settle()
+			p.sendSegments(sendSegmentsOf(2, data(32), 16)...)
+			p.expectNoEffect()
+			p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
+			p.syncDevice()
 			p.ExpectNoCompletion()
 			p.sendSegments(iwarp.Send(3, data(16)))
-			p.gets(1, data(16))
+			p.expectRecv(1, data(16))
 		}),
 	},
 	{
 		ID:    "dg/ud/shared-receives",
 		Title: "Queue pairs of UD can take their receives from a shared queue",
-		Cite:  cite("4", "dg/ud/11"), Level: conformance.May, Needs: ud | verbs.CapSRQ, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/11"), Level: conformance.May, Needs: needsUD | verbs.CapSRQ, Labels: labelUD,
 		Sends:   "Sends to two queue pairs with one shared receive queue",
 		Expects: "receives of that queue, in the order of the Sends",
 		Defects: []string{"UDIgnoresSRQ"},
@@ -209,7 +209,7 @@ var udReceiveCases = []conformance.Case{
 			for i := range 4 {
 				h.PostRecv(srq, uint64(i+1), m.SGE(i*128, 128))
 			}
-			qs := []*queue{h.queuePair(setup{srq: srq}), h.queuePair(setup{srq: srq})}
+			qs := []*deviceQP{h.newQP(setup{srq: srq}), h.newQP(setup{srq: srq})}
 			for i := range 4 {
 				q := qs[i%2]
 				q.peer(0).sendSegments(iwarp.Send(uint32(i), data(8+i)))
@@ -221,10 +221,10 @@ var udReceiveCases = []conformance.Case{
 	},
 }
 
-// leavesNothingElse ends the case if anything has come of what was put before: an
+// expectNothingElse ends the case if anything has come of what was put before: an
 // answer, another completion, an event.
-func (h *host) leavesNothingElse() {
-	h.silence(quiet)
+func (h *host) expectNothingElse() {
+	h.expectSilence(silencePeriod)
 	h.ExpectNoCompletion()
 	h.ExpectNoEvent()
 }

@@ -16,45 +16,45 @@ const maxSend = 65536
 // path1500 is a path on which short messages need several packets.
 var path1500 = conformance.Setup{Family: 6, MTU: 1500}
 
-// fits is how much of a Send fits into one packet.
-func (h *host) fits() int {
+// maxSinglePacketSend is how much of a Send fits into one packet.
+func (h *host) maxSinglePacketSend() int {
 	const ipv4, ipv6, udp = 20, 40, 8
 	if h.Local[0].Is4() {
-		return h.MTU - ipv4 - udp - aroundSend
+		return h.MTU - ipv4 - udp - sendOverhead
 	}
-	return h.MTU - ipv6 - udp - aroundSend
+	return h.MTU - ipv6 - udp - sendOverhead
 }
 
 var udSendCases = []conformance.Case{
 	{
 		ID:    "dg/ud/short-message-is-one-packet",
 		Title: "A message that fits into one packet is one, with offset 0 and the mark of the last",
-		Cite:  cite("4", "dg/ud/1"), Level: conformance.Must, Needs: ud, Setup: path1500, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/1"), Level: conformance.Must, Needs: needsUD, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends 0, 1, 100 octets, and as many as fit",
 		Expects: "one packet each",
 		Defects: []string{"CutsAtRandom"},
 		Run: onPeer(func(p *peer) {
-			for i, n := range []int{0, 1, 100, p.fits()} {
+			for i, n := range []int{0, 1, 100, p.maxSinglePacketSend()} {
 				p.PostSend(p.qp, p.sendWR(uint64(i), 0, n))
-				p.expect(dg.UD(iwarp.Send(uint32(i+1), p.own.Buf[:n]).MO(0).Last(true)))
+				p.expect(dg.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:n]).MO(0).Last(true)))
 				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
-			p.silence(quiet)
+			p.expectSilence(silencePeriod)
 		}),
 	},
 	{
 		ID:    "dg/ud/long-message-is-cut-evenly",
 		Title: "A longer message is cut into segments of one number, in order, all but the last of the same length",
-		Cite:  cite("4", "dg/ud/2"), Level: conformance.Must, Needs: ud, Setup: path1500, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/2"), Level: conformance.Must, Needs: needsUD, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends one octet more than fits, several times as much, and 65,536 octets",
 		Expects: "segments of the same message number, offsets without gap, equal lengths, the mark on the last only",
 		Defects: []string{"CutsAtRandom"},
-		Run: on(setup{memLen: maxSend}, func(p *peer) {
-			for i, n := range []int{p.fits() + 1, 4*p.fits() - 7, 10 << 10, maxSend} {
+		Run: onSetup(setup{memLen: maxSend}, func(p *peer) {
+			for i, n := range []int{p.maxSinglePacketSend() + 1, 4*p.maxSinglePacketSend() - 7, 10 << 10, maxSend} {
 				p.PostSend(p.qp, p.sendWR(uint64(i), 0, n))
-				all := p.message()
+				all := p.nextMessage()
 				p.Check(len(all) > 1, "several packets", "one of %d octets", len(all[0].Segment.Payload))
-				p.evenly(uint32(i+1), all, p.own.Buf[:n])
+				p.expectEvenSegments(uint32(i+1), all, p.localMem.Buf[:n])
 				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 		}),
@@ -62,26 +62,26 @@ var udSendCases = []conformance.Case{
 	{
 		ID:    "dg/ud/longer-than-65536-is-refused",
 		Title: "A Send of more than 65,536 octets is refused when it is posted",
-		Cite:  cite("4", "dg/ud/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device's program posts Sends of 65,537 and 131,072 octets, and one of 65,536",
 		Expects: "the first two are refused and nothing of them is sent; the third is",
 		Defects: []string{"LongSendsLeave"},
-		Run: on(setup{memLen: 2 * maxSend}, func(p *peer) {
+		Run: onSetup(setup{memLen: 2 * maxSend}, func(p *peer) {
 			for _, n := range []int{maxSend + 1, 2 * maxSend} {
 				_, err := p.qp.PostSend([]verbs.SendWR{p.sendWR(1, 0, n)})
 				p.MustFail(fmt.Sprintf("a Send of %d octets", n), err, nil)
 			}
-			p.silence(quiet)
+			p.expectSilence(silencePeriod)
 			p.ExpectNoCompletion()
 			p.PostSend(p.qp, p.sendWR(2, 0, maxSend))
-			p.evenly(1, p.message(), p.own.Buf[:maxSend])
+			p.expectEvenSegments(1, p.nextMessage(), p.localMem.Buf[:maxSend])
 			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
 		ID:    "dg/ud/numbers-count-all-messages",
 		Title: "Message numbers count the messages of the sending queue pair, wherever they go",
-		Cite:  cite("4", "dg/ud/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends to three queue pairs in turn, and from another queue pair",
 		Expects: "the numbers 1 to 9, and 1 from the other",
 		Defects: []string{"NumbersByPeer"},
@@ -90,25 +90,25 @@ var udSendCases = []conformance.Case{
 			for i := range 9 {
 				to := peers[i*i%len(peers)]
 				p.PostSend(p.qp, to.sendWR(uint64(i), 0, 8))
-				to.expect(dg.UD(iwarp.Send(uint32(i+1), p.own.Buf[:8])))
+				to.expect(dg.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:8])))
 				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
-			other := p.queuePair(setup{}).peer(0)
+			other := p.newQP(setup{}).peer(0)
 			p.PostSend(other.qp, other.sendWR(9, 0, 8))
-			other.expect(dg.UD(iwarp.Send(1, other.own.Buf[:8])))
+			other.expect(dg.UD(iwarp.Send(1, other.localMem.Buf[:8])))
 		}),
 	},
 	{
 		ID:    "dg/ud/completes-when-it-left",
 		Title: "A request completes when the last packet of its message has left, whoever gets it",
-		Cite:  cite("4", "dg/ud/9"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/9"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends short and long messages to somebody who never answers",
 		Expects: "a completion of each, in order",
 		Defects: []string{"UDWaitsForPeer"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 16<<10), p.wr(3, verbs.OpRDMAWrite, 0, 8))
 			for range 3 {
-				p.message()
+				p.nextMessage()
 			}
 			for id := range uint64(3) {
 				p.ExpectCompletion(id+1, verbs.WCSuccess)
@@ -118,7 +118,7 @@ var udSendCases = []conformance.Case{
 	{
 		ID:    "dg/ud/reads-are-refused-when-posted",
 		Title: "Reads, atomics and Sends with Invalidate are refused when they are posted",
-		Cite:  cite("4", "dg/ud/10"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/10"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device's program posts one of each, then a Send",
 		Expects: "refusals, and nothing but the Send on the wire",
 		Defects: []string{"UDReads"},
@@ -130,70 +130,70 @@ var udSendCases = []conformance.Case{
 				p.MustFail(op.String(), err, nil)
 			}
 			p.PostSend(p.qp, p.sendWR(2, 0, 8))
-			p.expect(dg.UD(iwarp.Send(1, p.own.Buf[:8])))
+			p.expect(dg.UD(iwarp.Send(1, p.localMem.Buf[:8])))
 			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
 		ID:    "dg/ud/read-request-is-an-error",
 		Title: "A Read Request, an Atomic Request or a Send with Invalidate that comes is an error, and is not carried out",
-		Cite:  cite("4", "dg/ud/10", "dg/err/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("4", "dg/ud/10", "dg/err/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "each of them, to a queue pair of its own, with a key that opens memory",
 		Expects: "an error message, an event, a queue pair in error; memory as it was, no answer, no receive",
 		Defects: []string{"UDReads"},
 		Run: onHost(func(h *host) {
 			sink := iwarp.At(peerSTag, peerTO)
-			for _, wrong := range []func(*queue) iwarp.Segment{
-				func(q *queue) iwarp.Segment { return iwarp.ReadRequest(1, sink, 8, q.at(0)) },
-				func(q *queue) iwarp.Segment { return iwarp.FetchAdd(1, 7, q.at(0), 1) },
-				func(q *queue) iwarp.Segment { return iwarp.SendInvalidate(1, uint32(q.mem.RKey()), data(8)) },
-				func(q *queue) iwarp.Segment { return iwarp.SendSEInvalidate(1, uint32(q.mem.RKey()), data(8)) },
+			for _, wrong := range []func(*deviceQP) iwarp.Segment{
+				func(q *deviceQP) iwarp.Segment { return iwarp.ReadRequest(1, sink, 8, q.targetAddr(0)) },
+				func(q *deviceQP) iwarp.Segment { return iwarp.FetchAdd(1, 7, q.targetAddr(0), 1) },
+				func(q *deviceQP) iwarp.Segment { return iwarp.SendInvalidate(1, uint32(q.targetMem.RKey()), data(8)) },
+				func(q *deviceQP) iwarp.Segment { return iwarp.SendSEInvalidate(1, uint32(q.targetMem.RKey()), data(8)) },
 			} {
-				q := h.queuePair(setup{receives: 1})
+				q := h.newQP(setup{receives: 1})
 				p := q.peer(0)
 				p.sendSegments(wrong(q))
 				p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
-				p.stopped()
-				p.ExpectUnchanged(q.mem, 0, 0)
-				p.ExpectUnchanged(q.own, 0, 0)
+				p.expectErrorState()
+				p.ExpectUnchanged(q.targetMem, 0, 0)
+				p.ExpectUnchanged(q.localMem, 0, 0)
 				p.ExpectCompletion(1, verbs.WCWRFlushErr)
 			}
-			h.silence(quiet)
+			h.expectSilence(silencePeriod)
 		}),
 	},
 	{
 		ID:    "dg/ud/write-with-immediate-is-a-record",
 		Title: "RDMA Write with immediate data goes out as a Write-Record",
-		Cite:  cite("8", "dg/verbs/3", "dg/tag/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("8", "dg/verbs/3", "dg/tag/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device's program posts one of 32 octets",
 		Expects: "a tagged segment with opcode 15, where it goes, its length and the immediate data",
 		Defects: []string{"RecordIsWrite"},
 		Run: onPeer(func(p *peer) {
-			p.PostSend(p.qp, p.recordWR(1, 0, 32))
-			a := p.expect(dg.UD(iwarp.Op(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.own.Buf[:32])))
+			p.PostSend(p.qp, p.writeRecordWR(1, 0, 32))
+			a := p.expect(dg.UD(iwarp.Op(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.localMem.Buf[:32])))
 			p.Check(a.Record != nil, "the header of a Write-Record", "%v", a.Packet)
-			p.Check(*a.Record.Immediate == immediate, fmt.Sprintf("immediate data %#x", immediate), "%#x", *a.Record.Immediate)
+			p.Check(*a.Record.Immediate == immediateData, fmt.Sprintf("immediate data %#x", immediateData), "%#x", *a.Record.Immediate)
 			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.silence(quiet)
+			p.expectSilence(silencePeriod)
 		}),
 	},
 }
 
-// immediate is immediate data.
-const immediate = 0xcafef00d
+// immediateData is immediate data.
+const immediateData = 0xcafef00d
 
-// recordWR is a Write with immediate data.
-func (p *peer) recordWR(id uint64, off, n int) verbs.SendWR {
+// writeRecordWR is a Write with immediate data.
+func (p *peer) writeRecordWR(id uint64, off, n int) verbs.SendWR {
 	wr := p.wr(id, verbs.OpRDMAWriteImm, off, n)
-	wr.Imm = immediate
+	wr.Imm = immediateData
 	return wr
 }
 
-// evenly ends the case unless the packets are those of one message, cut evenly.
-func (h *host) evenly(msn uint32, all []arrival, message []byte) {
+// expectEvenSegments ends the case unless the packets are those of one message, cut evenly.
+func (h *host) expectEvenSegments(msn uint32, all []arrival, message []byte) {
 	var joined []byte
 	for i, a := range all {
-		h.same(dg.UD(iwarp.Op(iwarp.OpSend).MSN(msn).MO(uint32(len(joined)))), a)
+		h.checkPacket(dg.UD(iwarp.Op(iwarp.OpSend).MSN(msn).MO(uint32(len(joined)))), a)
 		if i < len(all)-1 {
 			h.Check(len(a.Segment.Payload) == len(all[0].Segment.Payload), fmt.Sprintf("segments of %d octets but for the last", len(all[0].Segment.Payload)),
 				"%d in number %d of %d", len(a.Segment.Payload), i, len(all))
@@ -205,9 +205,9 @@ func (h *host) evenly(msn uint32, all []arrival, message []byte) {
 	h.Check(bytes.Equal(joined, message), fmt.Sprintf("the message of %d octets", len(message)), "%d octets, or others", len(joined))
 }
 
-// stopped ends the case unless the program is told of an error, and its queue pair is in
+// expectErrorState ends the case unless the program is told of an error, and its queue pair is in
 // error.
-func (q *queue) stopped() {
-	q.hearsOfError()
+func (q *deviceQP) expectErrorState() {
+	q.expectQPEvent()
 	q.AwaitState(q.qp, verbs.QPStateErr)
 }

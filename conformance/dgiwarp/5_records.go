@@ -16,27 +16,27 @@ import (
 
 // Bounds of records.
 const (
-	openRecords  = 64
-	recordRanges = 64
-	recordTime   = 10 * time.Millisecond
-	recordLen    = 20 // without ranges
-	rangeLen     = 8
+	maxOpenRecords  = 64
+	maxRecordRanges = 64
+	recordTimeout   = 10 * time.Millisecond
+	recordLen       = 20 // without ranges
+	rangeLen        = 8
 )
 
-// span is a range of octets that have arrived.
-type span struct{ off, n int }
+// byteRange is a range of octets that have arrived.
+type byteRange struct{ off, n int }
 
-// records are the packets of a Write-Record of the peer's to mem, with n octets each.
-func (p *peer) records(msn uint32, off int, message []byte, n int) []dg.Packet {
-	return dg.WriteRecords(msn, p.at(off), message, immediate, n)
+// writeRecords are the packets of a Write-Record of the peer's to mem, with n octets each.
+func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []dg.Packet {
+	return dg.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }
 
 // expectRecord fails the case unless the next completion is that of receive id, for a
 // Write-Record of length bytes at off of which these ranges have arrived.
-func (q *queue) expectRecord(id uint64, off, length int, spans ...span) {
+func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) {
 	wc := q.ExpectRecv(id, areaLen+recordLen+rangeLen*len(spans))
-	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediate, fmt.Sprintf("a Write with immediate data %#x", immediate), "%s", rig.Describe(&wc))
-	at := q.at(off)
+	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediateData, fmt.Sprintf("a Write with immediate data %#x", immediateData), "%s", rig.Describe(&wc))
+	at := q.targetAddr(off)
 	want := binary.BigEndian.AppendUint32(nil, at.STag)
 	want = binary.BigEndian.AppendUint64(want, at.TO)
 	want = binary.BigEndian.AppendUint32(want, uint32(length))
@@ -45,14 +45,14 @@ func (q *queue) expectRecord(id uint64, off, length int, spans ...span) {
 		want = binary.BigEndian.AppendUint32(want, uint32(s.off))
 		want = binary.BigEndian.AppendUint32(want, uint32(s.n))
 	}
-	q.ExpectBytes(q.own, int(id-1)*q.recvLen+areaLen, want)
+	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+areaLen, want)
 }
 
 var recordCases = []conformance.Case{
 	{
 		ID:    "dg/record/layout",
 		Title: "Each segment of a Write-Record carries its message's number and length, its own offset, and the immediate data",
-		Cite:  cite("5", "dg/tag/2"), Level: conformance.Must, Needs: ud, Setup: path1500, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/2"), Level: conformance.Must, Needs: needsUD, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends two of several segments",
 		Expects: "tagged segments with opcode 15 and 16 octets behind the header of DDP: number, offset, length, immediate data",
 		Defects: []string{"RecordFieldsSwapped"},
@@ -60,16 +60,16 @@ var recordCases = []conformance.Case{
 			var numbers []uint32
 			for range 2 {
 				const n = 5000
-				p.PostSend(p.qp, p.recordWR(1, 0, n))
-				all := p.message()
+				p.PostSend(p.qp, p.writeRecordWR(1, 0, n))
+				all := p.nextMessage()
 				p.Check(all[0].Record != nil, "the header of a Write-Record", "%v", all[0].Packet)
 				msn, at := *all[0].Record.MSN, 0
 				for _, a := range all {
 					payload := a.Segment.Payload
-					want := dg.WriteRecord(msn, iwarp.At(peerSTag, peerTO+uint64(at)), p.own.Buf[at:at+len(payload)], immediate)
+					want := dg.WriteRecord(msn, iwarp.At(peerSTag, peerTO+uint64(at)), p.localMem.Buf[at:at+len(payload)], immediateData)
 					want = want.EditRecord(func(r *dg.Record) { r.MO, r.Length = new(uint32(at)), new(uint32(n)) })
 					at += len(payload)
-					p.same(want.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(at == n) }), a)
+					p.checkPacket(want.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(at == n) }), a)
 				}
 				numbers = append(numbers, msn)
 				p.ExpectCompletion(1, verbs.WCSuccess)
@@ -80,7 +80,7 @@ var recordCases = []conformance.Case{
 	{
 		ID:    "dg/record/segments-must-agree",
 		Title: "A segment that disagrees with the first one of its record on where that begins, on its key or on its length is dropped",
-		Cite:  cite("5", "dg/tag/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the first and the last of three segments, and the second with another place, another key that is good, or another length",
 		Expects: "a record without the second after 10 ms, and nothing of the second in memory",
 		Defects: []string{"PiecesUnchecked"},
@@ -88,7 +88,7 @@ var recordCases = []conformance.Case{
 			other := p.Memory(128, allAccess)
 			var was [3][]byte
 			for i := range was {
-				was[i] = bytes.Clone(p.mem.Buf[100*i+32 : 100*i+64])
+				was[i] = bytes.Clone(p.targetMem.Buf[100*i+32 : 100*i+64])
 			}
 			seg := func(edit func(iwarp.Segment) iwarp.Segment) func(dg.Packet) dg.Packet {
 				return func(pkt dg.Packet) dg.Packet { return pkt.EditSegment(edit) }
@@ -101,170 +101,170 @@ var recordCases = []conformance.Case{
 				},
 			} {
 				off := i * 100
-				pkts := p.records(uint32(i+1), off, data(96), 32)
+				pkts := p.writeRecords(uint32(i+1), off, data(96), 32)
 				p.send(pkts[0], pkts[2], wrong(pkts[1]))
-				p.expectRecord(uint64(i+1), off, 96, span{0, 32}, span{64, 32})
-				p.ExpectBytes(p.mem, off, data(96)[:32])
-				p.ExpectBytes(p.mem, off+64, data(96)[64:])
-				p.ExpectBytes(p.mem, off+32, was[i])
+				p.expectRecord(uint64(i+1), off, 96, byteRange{0, 32}, byteRange{64, 32})
+				p.ExpectBytes(p.targetMem, off, data(96)[:32])
+				p.ExpectBytes(p.targetMem, off+64, data(96)[64:])
+				p.ExpectBytes(p.targetMem, off+32, was[i])
 			}
 			p.ExpectUnchanged(other, 0, 0)
-			p.ExpectUnchanged(p.mem, 0, 300)
+			p.ExpectUnchanged(p.targetMem, 0, 300)
 		}),
 	},
 	{
 		ID:    "dg/record/completes-when-whole",
 		Title: "A Write-Record completes a receive when all of it has arrived, whichever segment came last",
-		Cite:  cite("5", "dg/tag/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "three segments, the last of the message first; another time in order",
 		Expects: "a completion behind the third, and not before",
 		Defects: []string{"RecordWaitsForLast"},
 		Run: onPeer(func(p *peer) {
 			for i, order := range [][]int{{2, 0, 1}, {0, 1, 2}, {1, 2, 0}} {
-				pkts := p.records(uint32(i+1), 100*i, data(96), 32)
+				pkts := p.writeRecords(uint32(i+1), 100*i, data(96), 32)
 				begun := p.Now()
 				p.send(pkts[order[0]], pkts[order[1]])
-				p.settle()
-				if p.Now() < begun+recordTime { // which a slow machine may not manage
+				p.syncDevice()
+				if p.Now() < begun+recordTimeout { // which a slow machine may not manage
 					p.ExpectNoCompletion()
 				}
 				p.send(pkts[order[2]])
-				p.expectRecord(uint64(i+1), 100*i, 96, span{0, 96})
-				p.Check(!p.Virtual || p.Now() < begun+recordTime, "a completion at once", "only after %v", p.Now()-begun)
-				p.ExpectBytes(p.mem, 100*i, data(96))
+				p.expectRecord(uint64(i+1), 100*i, 96, byteRange{0, 96})
+				p.Check(!p.Virtual || p.Now() < begun+recordTimeout, "a completion at once", "only after %v", p.Now()-begun)
+				p.ExpectBytes(p.targetMem, 100*i, data(96))
 			}
 		}),
 	},
 	{
 		ID:    "dg/record/completes-without-the-last",
 		Title: "A Write-Record of which something is missing completes a receive 10 ms after the first segment that came",
-		Cite:  cite("5", "dg/tag/4", "dg/tag/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/4", "dg/tag/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "two of three segments, without the last of the message",
 		Expects: "a completion after 10 ms, not before, that says what has come",
 		Defects: []string{"RecordWaitsForLast"},
 		Run: onPeer(func(p *peer) {
-			pkts := p.records(1, 0, data(96), 32)
+			pkts := p.writeRecords(1, 0, data(96), 32)
 			begun := p.Now()
 			p.send(pkts[0], pkts[1])
-			p.expectRecord(1, 0, 96, span{0, 64})
+			p.expectRecord(1, 0, 96, byteRange{0, 64})
 			took := p.Now() - begun
-			p.Check(took >= recordTime, "a completion after 10 ms", "after %v", took)
-			p.Check(!p.Virtual || took < recordTime+recordTime/2, "a completion after 10 ms", "after %v", took)
-			p.ExpectBytes(p.mem, 0, data(96)[:64])
-			p.ExpectUnchanged(p.mem, 0, 64)
+			p.Check(took >= recordTimeout, "a completion after 10 ms", "after %v", took)
+			p.Check(!p.Virtual || took < recordTimeout+recordTimeout/2, "a completion after 10 ms", "after %v", took)
+			p.ExpectBytes(p.targetMem, 0, data(96)[:64])
+			p.ExpectUnchanged(p.targetMem, 0, 64)
 		}),
 	},
 	{
 		ID:    "dg/record/ranges-tell-what-came",
 		Title: "A record names exactly the octets that have arrived, in order",
-		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the fifth, the third and the first of six segments",
 		Expects: "three ranges, by offset, and only their octets in memory",
 		Defects: []string{"RecordClaimsAll"},
 		Run: onPeer(func(p *peer) {
-			pkts := p.records(1, 64, data(96), 16)
+			pkts := p.writeRecords(1, 64, data(96), 16)
 			p.send(pkts[4], pkts[2], pkts[0])
-			p.expectRecord(1, 64, 96, span{0, 16}, span{32, 16}, span{64, 16})
+			p.expectRecord(1, 64, 96, byteRange{0, 16}, byteRange{32, 16}, byteRange{64, 16})
 			for _, off := range []int{0, 32, 64} {
-				p.ExpectBytes(p.mem, 64+off, data(96)[off:off+16])
+				p.ExpectBytes(p.targetMem, 64+off, data(96)[off:off+16])
 			}
 		}),
 	},
 	{
 		ID:    "dg/record/ranges-that-touch-are-one",
 		Title: "Ranges of a record neither touch nor overlap",
-		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the second, the first, the second again, and the fourth of five segments; another time segments that overlap",
 		Expects: "two ranges, of which the first is that of two segments",
 		Defects: []string{"RangesUnjoined"},
 		Run: onPeer(func(p *peer) {
-			pkts := p.records(1, 0, data(80), 16)
+			pkts := p.writeRecords(1, 0, data(80), 16)
 			p.send(pkts[1], pkts[0], pkts[1], pkts[3])
-			p.expectRecord(1, 0, 80, span{0, 32}, span{48, 16})
+			p.expectRecord(1, 0, 80, byteRange{0, 32}, byteRange{48, 16})
 			part := func(from, to int) dg.Packet {
-				pkt := dg.WriteRecord(2, p.at(100+from), data(80)[from:to], immediate).EditRecord(func(r *dg.Record) {
+				pkt := dg.WriteRecord(2, p.targetAddr(100+from), data(80)[from:to], immediateData).EditRecord(func(r *dg.Record) {
 					r.MO, r.Length = new(uint32(from)), new(uint32(80))
 				})
 				return pkt.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(to == 80) })
 			}
 			p.send(part(20, 40), part(0, 30), part(50, 60), part(40, 45))
-			p.expectRecord(2, 100, 80, span{0, 45}, span{50, 10})
+			p.expectRecord(2, 100, 80, byteRange{0, 45}, byteRange{50, 10})
 		}),
 	},
 	{
 		ID:    "dg/record/more-ranges-than-the-receive-holds",
 		Title: "Ranges that do not fit the receive are left out, and the number says how many are there",
-		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "four ranges, to a receive with room for two",
 		Expects: "two ranges, and a length of two",
 		Defects: []string{"RecordClaimsAll"},
-		Run: on(setup{receives: 2, recvLen: recordLen + 2*rangeLen + 3}, func(p *peer) {
-			pkts := p.records(1, 0, data(128), 16)
+		Run: onSetup(setup{receives: 2, recvLen: recordLen + 2*rangeLen + 3}, func(p *peer) {
+			pkts := p.writeRecords(1, 0, data(128), 16)
 			p.send(pkts[0], pkts[2], pkts[4], pkts[6])
-			p.expectRecord(1, 0, 128, span{0, 16}, span{32, 16})
-			p.ExpectUnchanged(p.own, 0, areaLen+recordLen+2*rangeLen)
+			p.expectRecord(1, 0, 128, byteRange{0, 16}, byteRange{32, 16})
+			p.ExpectUnchanged(p.localMem, 0, areaLen+recordLen+2*rangeLen)
 		}),
 	},
 	{
 		ID:    "dg/record/more-ranges-than-fit",
 		Title: "A record has at most 64 ranges: a segment that needs one more is dropped, and not recorded",
-		Cite:  cite("5", "dg/tag/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "65 segments that do not touch, then one that touches one of them",
 		Expects: "64 ranges, one of them of two segments, and nothing of the 65th in memory",
 		Defects: []string{"RecordClaimsAll"},
-		Run: on(setup{receives: 1, recvLen: 1024}, func(p *peer) {
-			const n = 2 * (recordRanges + 1)
-			pkts := p.records(1, 0, data(8*n), 8)
-			var spans []span
-			for i := range recordRanges {
+		Run: onSetup(setup{receives: 1, recvLen: 1024}, func(p *peer) {
+			const n = 2 * (maxRecordRanges + 1)
+			pkts := p.writeRecords(1, 0, data(8*n), 8)
+			var spans []byteRange
+			for i := range maxRecordRanges {
 				p.send(pkts[2*i])
-				spans = append(spans, span{16 * i, 8})
+				spans = append(spans, byteRange{16 * i, 8})
 			}
-			p.send(pkts[2*recordRanges], pkts[1])
+			p.send(pkts[2*maxRecordRanges], pkts[1])
 			spans = slices.Delete(spans, 0, 2)
-			spans = slices.Insert(spans, 0, span{0, 24})
+			spans = slices.Insert(spans, 0, byteRange{0, 24})
 			p.expectRecord(1, 0, 8*n, spans...)
-			p.ExpectUnchanged(p.mem, 0, 16*recordRanges)
+			p.ExpectUnchanged(p.targetMem, 0, 16*maxRecordRanges)
 		}),
 	},
 	{
 		ID:    "dg/record/more-records-than-fit",
 		Title: "At most 64 records are open: a segment that needs one more is dropped, and not recorded",
-		Cite:  cite("5", "dg/tag/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the first segments of 65 records",
 		Expects: "64 completions, of the first 64, and nothing of the last in memory",
 		Defects: []string{"PiecesUnbounded"},
-		Run: on(setup{receives: openRecords + 1, recvLen: recordLen + rangeLen}, func(p *peer) {
-			for i := range openRecords + 1 {
-				p.send(p.records(uint32(i+1), 16*i, data(16), 8)[0])
+		Run: onSetup(setup{receives: maxOpenRecords + 1, recvLen: recordLen + rangeLen}, func(p *peer) {
+			for i := range maxOpenRecords + 1 {
+				p.send(p.writeRecords(uint32(i+1), 16*i, data(16), 8)[0])
 			}
-			for i := range openRecords {
-				p.expectRecord(uint64(i+1), 16*i, 16, span{0, 8})
+			for i := range maxOpenRecords {
+				p.expectRecord(uint64(i+1), 16*i, 16, byteRange{0, 8})
 			}
-			p.leavesNothingElse()
-			p.ExpectUnchanged(p.mem, 0, 16*openRecords)
+			p.expectNothingElse()
+			p.ExpectUnchanged(p.targetMem, 0, 16*maxOpenRecords)
 		}),
 	},
 	{
 		ID:    "dg/record/without-receive-is-dropped",
 		Title: "A record that ends without a receive is dropped; what was placed stays, and nobody is told",
-		Cite:  cite("5", "dg/tag/7"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a whole record and half of one to a queue pair without receives; another one when it has some",
 		Expects: "no answer, no event, a queue pair that goes on, the data in memory; then a completion of the last only",
 		Defects: []string{"NoReceiveIsError"},
-		Run: on(setup{}, func(p *peer) {
-			p.send(p.records(1, 0, data(32), 16)...)
-			p.send(p.records(2, 32, data(32), 16)[0])
-			p.leavesNothingElse()
+		Run: onSetup(setup{}, func(p *peer) {
+			p.send(p.writeRecords(1, 0, data(32), 16)...)
+			p.send(p.writeRecords(2, 32, data(32), 16)[0])
+			p.expectNothingElse()
 			p.ExpectState(p.qp, verbs.QPStateRTS)
-			p.Sleep(2 * recordTime)
-			p.PostRecv(p.qp, 1, p.own.SGE(0, p.recvLen))
-			p.settle()
+			p.Sleep(2 * recordTimeout)
+			p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
+			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.ExpectBytes(p.mem, 0, data(32))
-			p.ExpectBytes(p.mem, 32, data(32)[:16])
-			p.send(p.records(3, 64, data(32), 32)...)
-			p.expectRecord(1, 64, 32, span{0, 32})
+			p.ExpectBytes(p.targetMem, 0, data(32))
+			p.ExpectBytes(p.targetMem, 32, data(32)[:16])
+			p.send(p.writeRecords(3, 64, data(32), 32)...)
+			p.expectRecord(1, 64, 32, byteRange{0, 32})
 		}),
 	},
 }

@@ -13,45 +13,45 @@ var taggedCases = []conformance.Case{
 	{
 		ID:    "dg/write/placed-in-any-order",
 		Title: "The segments of a Write are placed as they come, in whatever order",
-		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write of five segments out of order, of which one never comes, and a Send behind it",
 		Expects: "all that came is in memory, and nothing else",
 		Defects: []string{"SegmentsInOrder"},
 		Run: onPeer(func(p *peer) {
-			message, before := data(500), bytes.Clone(p.mem.Buf[1200:1300])
-			segments := p.writes(1000, message).Segments(taggedLen + 100)
+			message, before := data(500), bytes.Clone(p.targetMem.Buf[1200:1300])
+			segments := p.writeToTarget(1000, message).Segments(taggedLen + 100)
 			for _, i := range []int{3, 0, 4, 1} {
 				p.sendSegments(segments[i])
 			}
 			p.sendSegments(iwarp.Send(1, nil))
-			p.gets(1, nil)
-			p.ExpectBytes(p.mem, 1000, message[:200])
-			p.ExpectBytes(p.mem, 1200, before)
-			p.ExpectBytes(p.mem, 1300, message[300:])
-			p.ExpectUnchanged(p.mem, 1000, 500)
+			p.expectRecv(1, nil)
+			p.ExpectBytes(p.targetMem, 1000, message[:200])
+			p.ExpectBytes(p.targetMem, 1200, before)
+			p.ExpectBytes(p.targetMem, 1300, message[300:])
+			p.ExpectUnchanged(p.targetMem, 1000, 500)
 		}),
 	},
 	{
 		ID:    "dg/write/longer-than-any-send",
 		Title: "A Write may be longer than any Send of UD, and is placed all the same",
-		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write of 128 KiB, in reverse order; the device sends one as long",
 		Expects: "all of it in memory; all of it on the wire, each segment where it belongs",
 		Defects: []string{"SegmentsInOrder"},
-		Run: on(setup{receives: 1, memLen: 2 * maxSend}, func(p *peer) {
+		Run: onSetup(setup{receives: 1, memLen: 2 * maxSend}, func(p *peer) {
 			message := data(2 * maxSend)
-			segments := p.writes(0, message).Segments(taggedLen + 4096)
+			segments := p.writeToTarget(0, message).Segments(taggedLen + 4096)
 			for i := range segments {
 				p.sendSegments(segments[len(segments)-1-i])
 			}
 			p.sendSegments(iwarp.Send(1, nil))
-			p.gets(1, nil)
-			p.ExpectBytes(p.mem, 0, message)
+			p.expectRecv(1, nil)
+			p.ExpectBytes(p.targetMem, 0, message)
 			p.PostSend(p.qp, p.wr(2, verbs.OpRDMAWrite, 0, 2*maxSend))
 			at := 0
-			for _, a := range p.message() {
+			for _, a := range p.nextMessage() {
 				n := len(a.Segment.Payload)
-				p.same(dg.UD(iwarp.Write(peerSTag, peerTO+uint64(at), p.own.Buf[at:at+n])), a)
+				p.checkPacket(dg.UD(iwarp.Write(peerSTag, peerTO+uint64(at), p.localMem.Buf[at:at+n])), a)
 				at += n
 			}
 			p.Check(at == 2*maxSend, "all of 131072 octets", "%d", at)
@@ -60,42 +60,42 @@ var taggedCases = []conformance.Case{
 	{
 		ID:    "dg/write/nobody-is-told",
 		Title: "The target of a Write is told nothing of it",
-		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Writes of one and of several segments to a queue pair with receives",
 		Expects: "no completion, no event, no answer; the octets are in memory",
 		Defects: []string{"WriteTakesReceive"},
 		Run: onPeer(func(p *peer) {
-			p.sendSegments(p.writes(0, data(8)), emptyWrite())
-			p.sendSegments(p.writes(8, data(300)).Segments(taggedLen + 100)...)
-			p.leavesNothingElse()
-			p.ExpectBytes(p.mem, 0, data(8))
-			p.ExpectBytes(p.mem, 8, data(300))
-			p.ExpectUnchanged(p.own, 0, 0)
+			p.sendSegments(p.writeToTarget(0, data(8)), zeroLengthWrite())
+			p.sendSegments(p.writeToTarget(8, data(300)).Segments(taggedLen + 100)...)
+			p.expectNothingElse()
+			p.ExpectBytes(p.targetMem, 0, data(8))
+			p.ExpectBytes(p.targetMem, 8, data(300))
+			p.ExpectUnchanged(p.localMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "dg/write/every-segment-is-checked",
 		Title: "Every segment of a Write is checked by itself, before the first octet of it is written",
-		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Writes whose first segment is good, and whose second begins or ends out of bounds, has another key, or one without the right to write",
 		Expects: "the first is in memory, and nothing of the second; an error message about it",
 		Defects: []string{"FirstSegmentChecked", "RangeSlack", "RightsIgnored"},
 		Run: onHost(func(h *host) {
 			locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
-			for _, second := range []func(*queue) iwarp.Segment{
-				func(q *queue) iwarp.Segment { return q.writes(len(q.mem.Buf), data(64)) },
-				func(q *queue) iwarp.Segment { return q.writes(len(q.mem.Buf)-1, data(64)) },
-				func(q *queue) iwarp.Segment { return q.writes(-1, data(64)) },
-				func(q *queue) iwarp.Segment { return q.writes(0, data(64)).STag(unknownSTag) },
-				func(*queue) iwarp.Segment { return writeTo(place(locked, 0), data(64)) },
+			for _, second := range []func(*deviceQP) iwarp.Segment{
+				func(q *deviceQP) iwarp.Segment { return q.writeToTarget(len(q.targetMem.Buf), data(64)) },
+				func(q *deviceQP) iwarp.Segment { return q.writeToTarget(len(q.targetMem.Buf)-1, data(64)) },
+				func(q *deviceQP) iwarp.Segment { return q.writeToTarget(-1, data(64)) },
+				func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(64)).STag(unknownSTag) },
+				func(*deviceQP) iwarp.Segment { return writeTo(addrOf(locked, 0), data(64)) },
 			} {
-				q := h.queuePair(setup{receives: 1})
+				q := h.newQP(setup{receives: 1})
 				p := q.peer(0)
 				wrong := second(q)
-				p.sendSegments(q.writes(64, data(64)).Last(false), wrong)
+				p.sendSegments(q.writeToTarget(64, data(64)).Last(false), wrong)
 				p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
-				p.ExpectBytes(q.mem, 64, data(64))
-				p.ExpectUnchanged(q.mem, 64, 64)
+				p.ExpectBytes(q.targetMem, 64, data(64))
+				p.ExpectUnchanged(q.targetMem, 64, 64)
 				p.ExpectUnchanged(locked, 0, 0)
 			}
 		}),
@@ -103,7 +103,7 @@ var taggedCases = []conformance.Case{
 	{
 		ID:    "dg/write/key-of-another-domain",
 		Title: "A key opens memory only through queue pairs of its own protection domain",
-		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write with the key of a region of another domain",
 		Expects: "an error message, and memory as it was",
 		Defects: []string{"IgnorePD"},
@@ -111,31 +111,31 @@ var taggedCases = []conformance.Case{
 			pd, err := p.Device.AllocPD()
 			p.Must("another protection domain", err)
 			foreign := p.MemoryIn(pd, 64, allAccess)
-			p.sendSegments(writeTo(place(foreign, 0), data(64)))
+			p.sendSegments(writeTo(addrOf(foreign, 0), data(64)))
 			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.ExpectUnchanged(foreign, 0, 0)
-			p.stopped()
+			p.expectErrorState()
 		}),
 	},
 	{
 		ID:    "dg/write/closed-region",
 		Title: "The key of a region that was closed opens nothing",
-		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write, and the same when the region has been closed",
 		Expects: "an error message, and memory as it was when it was closed",
 		Defects: []string{"StaleKeys"},
 		Run: onPeer(func(p *peer) {
 			m := p.Memory(64, allAccess)
-			at := place(m, 0)
+			at := addrOf(m, 0)
 			p.sendSegments(writeTo(at, data(8)), iwarp.Send(1, nil))
-			p.gets(1, nil)
+			p.expectRecv(1, nil)
 			p.ExpectBytes(m, 0, data(8))
 			m.Snapshot()
 			p.Must("a region that is closed", m.Close())
 			p.sendSegments(writeTo(at, make([]byte, 64)))
 			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.ExpectUnchanged(m, 0, 0)
-			p.stopped()
+			p.expectErrorState()
 		}),
 	},
 }

@@ -10,84 +10,84 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// isolated has the device's queue pairs survive what a peer does wrong.
-var isolated = conformance.Setup{Isolate: true}
+// setupIsolated has the device's queue pairs survive what a peer does wrong.
+var setupIsolated = conformance.Setup{Isolate: true}
 
 // Bounds of error messages.
 const (
-	errorsAtOnce   = 16
-	errorsASecond  = 100
-	errorAmplifies = 30 // octets
+	errorBurst     = 16
+	errorRate      = 100
+	maxErrorGrowth = 30 // octets
 )
 
 var errorCases = []conformance.Case{
 	{
 		ID:    "dg/error/stops-the-queue-pair-and-is-told",
 		Title: "An error of a segment is an event for the program, and takes the queue pair to the error state",
-		Cite:  cite("6", "dg/err/1"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("6", "dg/err/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write with a key that opens nothing, to one of two queue pairs",
 		Expects: "an event, the error state, and flushed receives; the other queue pair goes on",
 		Defects: []string{"ErrorsSilent"},
 		Run: onHost(func(h *host) {
-			q, other := h.queuePair(setup{receives: 2}), h.queuePair(setup{receives: 2})
-			q.peer(0).sendSegments(badWrite())
-			q.stopped()
+			q, other := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
+			q.peer(0).sendSegments(unknownKeyWrite())
+			q.expectErrorState()
 			q.ExpectCompletion(1, verbs.WCWRFlushErr)
 			q.ExpectCompletion(2, verbs.WCWRFlushErr)
 			other.peer(0).sendSegments(iwarp.Send(1, data(8)))
-			other.gets(1, data(8))
+			other.expectRecv(1, data(8))
 		}),
 	},
 	{
 		ID:    "dg/error/every-kind-is-an-error",
 		Title: "What DDP and RDMAP call an error of a segment is one, and is told to the peer by its name",
-		Cite:  cite("6", "dg/err/1", "dg/addr/2", "dg/err/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("6", "dg/err/1", "dg/addr/2", "dg/err/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "segments with each kind of error, to a queue pair each",
 		Expects: "an error message with the reason, an event, the error state, and nothing delivered",
 		Defects: []string{"QueueNumberIgnored", "ErrorsSilent"},
 		Run: onHost(func(h *host) {
-			for _, m := range mistakes {
+			for _, m := range peerErrors {
 				h.Note("%s", m.name)
-				q := h.queuePair(setup{receives: 1})
+				q := h.newQP(setup{receives: 1})
 				p := q.peer(0)
-				wrong := m.make(q)
+				wrong := m.segment(q)
 				p.sendSegments(wrong)
-				p.errorMessage(wrong, m.causes...)
-				p.stopped()
-				p.fails(1)
-				p.ExpectUnchanged(q.mem, 0, 0)
+				p.expectErrorMessage(wrong, m.causes...)
+				p.expectErrorState()
+				p.expectFailure(1)
+				p.ExpectUnchanged(q.targetMem, 0, 0)
 			}
 		}),
 	},
 	{
 		ID:    "dg/error/can-be-isolated",
 		Title: "A queue pair can be made so that an error stops nothing but its message",
-		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: ud, Setup: isolated, Labels: labelUD,
+		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: needsUD, Setup: setupIsolated, Labels: labelUD,
 		Sends:   "each kind of error to one queue pair, and a Send behind each",
 		Expects: "an error message for each, and a receive of every Send",
 		Defects: []string{"IsolationIgnored"},
-		Run: on(setup{receives: 16}, func(p *peer) {
+		Run: onSetup(setup{receives: 16}, func(p *peer) {
 			id := uint64(1)
-			for _, m := range mistakes {
-				if m.takesReceive {
+			for _, m := range peerErrors {
+				if m.consumesReceive {
 					continue // receives are counted here, and what becomes of this one is not said
 				}
-				wrong := m.make(p.queue)
+				wrong := m.segment(p.deviceQP)
 				p.sendSegments(wrong)
-				p.errorMessage(wrong, m.causes...)
+				p.expectErrorMessage(wrong, m.causes...)
 				p.sendSegments(iwarp.Send(uint32(id+1), data(8)))
-				p.gets(id, data(8))
+				p.expectRecv(id, data(8))
 				id++
 			}
 			p.ExpectState(p.qp, verbs.QPStateRTS)
 			p.PostSend(p.qp, p.sendWR(99, 0, 8))
-			p.expect(dg.UD(iwarp.Send(1, p.own.Buf[:8])))
+			p.expect(dg.UD(iwarp.Send(1, p.localMem.Buf[:8])))
 		}),
 	},
 	{
 		ID:    "dg/error/message-names-the-offender",
 		Title: "An error message is a Terminate on queue 2 with the DDP header of what was wrong, in a packet of UD",
-		Cite:  cite("6", "dg/err/3"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("6", "dg/err/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Send of message 77 that is longer than the receive, and a Write with a key that opens nothing",
 		Expects: "a Terminate with length and DDP header of the segment",
 		Defects: []string{"ErrorWithoutHeader"},
@@ -97,9 +97,9 @@ var errorCases = []conformance.Case{
 				cause iwarp.Cause
 			}{
 				{iwarp.Send(77, data(65)), iwarp.DDPUntaggedTooLong},
-				{badWrite(), iwarp.DDPTaggedInvalidSTag},
+				{unknownKeyWrite(), iwarp.DDPTaggedInvalidSTag},
 			} {
-				p := h.queuePair(setup{receives: 1}).peer(0)
+				p := h.newQP(setup{receives: 1}).peer(0)
 				p.sendSegments(t.wrong)
 				p.expect(dg.UD(iwarp.Terminate(t.cause).About(t.wrong).QN(2).MO(0).Last(true)))
 			}
@@ -108,20 +108,20 @@ var errorCases = []conformance.Case{
 	{
 		ID:    "dg/error/message-is-sent-once",
 		Title: "An error message on UD is sent once",
-		Cite:  cite("6", "dg/err/4"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("6", "dg/err/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write with a key that opens nothing, and nothing for a minute",
 		Expects: "one error message",
 		Defects: []string{"ErrorsFlood"},
 		Run: onPeer(func(p *peer) {
-			p.sendSegments(badWrite())
+			p.sendSegments(unknownKeyWrite())
 			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
-			p.silence(time.Minute)
+			p.expectSilence(time.Minute)
 		}),
 	},
 	{
 		ID:    "dg/error/messages-are-limited",
 		Title: "At most 16 error messages leave at once, and 100 in a second",
-		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a segment that is wrong to each of 200 queue pairs: 50 at once, the others over a second",
 		Expects: "some error messages: 16 at most at first, and 116 in all",
 		Defects: []string{"ErrorsFlood"},
@@ -129,29 +129,29 @@ var errorCases = []conformance.Case{
 			const all, first = 200, 50
 			var peers []*peer
 			for range all {
-				peers = append(peers, h.queuePair(setup{memLen: 64}).peer(0))
+				peers = append(peers, h.newQP(setup{memLen: 64}).peer(0))
 			}
-			h.settle()
+			h.syncDevice()
 			begun := h.Now()
 			for _, p := range peers[:first] {
-				p.sendSegments(badWrite())
+				p.sendSegments(unknownKeyWrite())
 			}
-			sent := len(h.drained(0))
-			may := errorsAtOnce + int((h.Now()-begun)*errorsASecond/time.Second) + 1
+			sent := len(h.drain(0))
+			may := errorBurst + int((h.Now()-begun)*errorRate/time.Second) + 1
 			h.Check(sent > 0 && sent <= may, fmt.Sprintf("1 to %d error messages", may), "%d", sent)
 			for _, p := range peers[first:] {
-				p.sendSegments(badWrite())
+				p.sendSegments(unknownKeyWrite())
 				h.Sleep(time.Second / (all - first))
 			}
-			sent += len(h.drained(0))
-			may = errorsAtOnce + int((h.Now()-begun)*errorsASecond/time.Second) + 1
+			sent += len(h.drain(0))
+			may = errorBurst + int((h.Now()-begun)*errorRate/time.Second) + 1
 			h.Check(sent <= may, fmt.Sprintf("at most %d error messages in %v", may, h.Now()-begun), "%d", sent)
 		}),
 	},
 	{
 		ID:    "dg/error/message-is-no-amplifier",
 		Title: "An error message is at most 30 octets longer than what it answers",
-		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "segments with each kind of error, as short as they can be",
 		Expects: "error messages that are not much longer",
 		Defects: []string{"ErrorsFlood"},
@@ -163,18 +163,18 @@ var errorCases = []conformance.Case{
 				iwarp.Op(iwarp.OpReadRequest),
 				iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, iwarp.At(unknownSTag, 0)),
 			} {
-				p := h.queuePair(setup{receives: 1}).peer(0)
+				p := h.newQP(setup{receives: 1}).peer(0)
 				octets := len(dg.UD(wrong).Append(nil))
 				p.sendSegments(wrong)
 				a := p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
-				p.Check(len(a.Raw) <= octets+errorAmplifies, fmt.Sprintf("at most %d octets in answer to %d", octets+errorAmplifies, octets), "%d", len(a.Raw))
+				p.Check(len(a.Raw) <= octets+maxErrorGrowth, fmt.Sprintf("at most %d octets in answer to %d", octets+maxErrorGrowth, octets), "%d", len(a.Raw))
 			}
 		}),
 	},
 	{
 		ID:    "dg/error/message-is-not-answered",
 		Title: "No error message answers an error message, whatever is wrong with that",
-		Cite:  cite("6", "dg/err/5", "dg/err/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("6", "dg/err/5", "dg/err/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "error messages, one without a header, of other versions, with an offset, with octets behind, cut short",
 		Expects: "no packet",
 		Defects: []string{"ErrorsFlood"},
@@ -184,15 +184,15 @@ var errorCases = []conformance.Case{
 				good, iwarp.Terminate(iwarp.RDMAPInvalidSTag), good.DV(2), good.RV(2), good.MO(8),
 				good.WithPayload(data(8)), iwarp.Op(iwarp.OpTerminate),
 			} {
-				h.queuePair(setup{receives: 1}).peer(0).sendSegments(s)
-				h.silence(quiet)
+				h.newQP(setup{receives: 1}).peer(0).sendSegments(s)
+				h.expectSilence(silencePeriod)
 			}
 		}),
 	},
 	{
 		ID:    "dg/error/message-changes-no-state",
 		Title: "An error message that comes on UD is an event, and changes no state",
-		Cite:  cite("6", "dg/err/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("6", "dg/err/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "error messages about what the device has sent, and a Send",
 		Expects: "an event for each, a queue pair that goes on, a receive, and no completion in error",
 		Defects: []string{"ErrorMessageStops"},
@@ -201,12 +201,12 @@ var errorCases = []conformance.Case{
 			sent := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 			p.ExpectCompletion(9, verbs.WCSuccess)
 			for range 3 {
-				p.send(errorAbout(*sent.Segment))
-				p.hearsOfError()
+				p.send(terminateAbout(*sent.Segment))
+				p.expectQPEvent()
 				p.ExpectState(p.qp, verbs.QPStateRTS)
 			}
 			p.sendSegments(iwarp.Send(1, data(8)))
-			p.gets(1, data(8))
+			p.expectRecv(1, data(8))
 			p.PostSend(p.qp, p.sendWR(10, 0, 8))
 			p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 			p.ExpectCompletion(10, verbs.WCSuccess)
@@ -215,30 +215,30 @@ var errorCases = []conformance.Case{
 	{
 		ID:    "dg/error/failed-queue-pair-sends-nothing",
 		Title: "A queue pair in error takes and sends nothing",
-		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a segment that is wrong; then a Send and a Write, and the device's program posts a Send",
 		Expects: "an error message, then nothing: memory as it was, no packet, the Send flushed",
 		Defects: []string{"ErrorQPGoesOn"},
-		Run: on(setup{receives: 2}, func(p *peer) {
-			p.sendSegments(badWrite())
+		Run: onSetup(setup{receives: 2}, func(p *peer) {
+			p.sendSegments(unknownKeyWrite())
 			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
-			p.stopped()
+			p.expectErrorState()
 			p.ExpectCompletion(1, verbs.WCWRFlushErr)
 			p.ExpectCompletion(2, verbs.WCWRFlushErr)
 			if n, err := p.qp.PostSend([]verbs.SendWR{p.sendWR(3, 0, 8)}); err == nil && n == 1 {
 				p.ExpectCompletion(3, verbs.WCWRFlushErr)
 			}
-			p.sendSegments(iwarp.Send(1, data(8)), p.writes(0, data(8)))
-			p.leavesNothingElse()
-			p.ExpectUnchanged(p.mem, 0, 0)
-			p.ExpectUnchanged(p.own, 0, 0)
+			p.sendSegments(iwarp.Send(1, data(8)), p.writeToTarget(0, data(8)))
+			p.expectNothingElse()
+			p.ExpectUnchanged(p.targetMem, 0, 0)
+			p.ExpectUnchanged(p.localMem, 0, 0)
 		}),
 	},
 }
 
-// errorMessage ends the case unless the next packet is an error message about a segment
+// expectErrorMessage ends the case unless the next packet is an error message about a segment
 // for one of these reasons.
-func (p *peer) errorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
+func (p *peer) expectErrorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	a := p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 	for _, c := range causes {
 		if dg.Matches(dg.UD(iwarp.Terminate(c).Quoting(wrong)), a.ReceivedPacket) {

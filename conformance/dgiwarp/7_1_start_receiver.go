@@ -17,84 +17,84 @@ var startReceiverCases = []conformance.Case{
 	{
 		ID:    "dg/start/without-proof-is-challenged",
 		Title: "A start without a good proof is answered with a Challenge, and nothing of it is kept",
-		Cite:  cite("7.1", "dg/start/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "starts without proof, with one that nobody has given, and of a packet that is not the first, each with a Send",
 		Expects: "a Challenge of the epoch each time, and no receive; data without the start flag is of an unknown flow",
 		Defects: []string{"NoChallenge"},
 		Run: onPeer(func(p *peer) {
-			p.out.epoch = p.Rand.Uint32()
-			for _, proof := range []uint64{0, 0, 1, peerCookie, uint64(p.out.epoch)} {
+			p.toDevice.epoch = p.Rand.Uint32()
+			for _, proof := range []uint64{0, 0, 1, peerCookie, uint64(p.toDevice.epoch)} {
 				for seq := range uint32(2) {
-					p.send(p.starting(proof, p.packet(seq, iwarp.Send(1, data(8)))).AckNow())
+					p.send(p.withStart(proof, p.dataPacket(seq, iwarp.Send(1, data(8)))).AckNow())
 					p.expectChallenge()
 				}
 			}
-			p.silence(quiet)
+			p.expectSilence(silencePeriod)
 			p.ExpectNoCompletion()
-			p.send(p.packet(1, iwarp.Send(1, data(8))))
-			p.refused(dg.ReasonUnknownFlow)
+			p.send(p.dataPacket(1, iwarp.Send(1, data(8))))
+			p.expectRefusal(dg.ReasonUnknownFlow)
 		}),
 	},
 	{
 		ID:    "dg/start/good-cookie-starts",
 		Title: "A start with the cookie of its Challenge is taken",
-		Cite:  cite("7.1", "dg/start/5", "dg/start/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/5", "dg/start/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a start with a Send, the same with the cookie, and a second packet",
 		Expects: "a Challenge, then Acks, and one receive of each Send",
 		Defects: []string{"NoChallenge"},
 		Run: onPeer(func(p *peer) {
-			p.begin(iwarp.Send(1, data(8)))
-			p.gets(1, data(8))
-			p.delivers(iwarp.Send(2, data(16)))
-			p.gets(2, data(16))
-			p.silence(quiet)
+			p.openFlow(iwarp.Send(1, data(8)))
+			p.expectRecv(1, data(8))
+			p.expectDelivered(iwarp.Send(2, data(16)))
+			p.expectRecv(2, data(16))
+			p.expectSilence(silencePeriod)
 			p.ExpectNoCompletion()
 		}),
 	},
 	{
 		ID:    "dg/start/cookie-is-bound-to-its-source",
 		Title: "A cookie is good for the address, the port and the queue pair that it was given to only",
-		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a start with the cookie from another host, another port and another queue pair, then from where it was given to",
 		Expects: "Challenges, then an Ack",
 		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
-			cookie := p.challenged(emptyWrite())
+			cookie := p.startAndRecvChallenge(zeroLengthWrite())
 			host, port, pair := *p, *p, *p
-			host.way = p.usual(1)
-			port.way = p.way.fromPort(peerPort + 1)
+			host.route = p.defaultRoute(1)
+			port.route = p.route.fromPort(peerPort + 1)
 			pair.qpn++
 			for _, thief := range []*peer{&host, &port, &pair} {
-				thief.send(thief.starting(cookie, thief.packet(0, emptyWrite())).AckNow())
+				thief.send(thief.withStart(cookie, thief.dataPacket(0, zeroLengthWrite())).AckNow())
 				thief.expectChallenge()
 			}
-			p.send(p.starting(cookie, p.following(emptyWrite())).AckNow())
+			p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
 			p.expectAck(1)
 		}),
 	},
 	{
 		ID:    "dg/start/cookie-is-bound-to-its-epoch",
 		Title: "A cookie is good for the epoch that it was given for, and in the life of the queue pair that gave it",
-		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a start of another epoch with the cookie, and the right one when the queue pair has been set up anew",
 		Expects: "Challenges",
 		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
-			cookie := p.challenged(emptyWrite())
-			p.out.epoch ^= 1
-			p.send(p.starting(cookie, p.packet(0, emptyWrite())).AckNow())
+			cookie := p.startAndRecvChallenge(zeroLengthWrite())
+			p.toDevice.epoch ^= 1
+			p.send(p.withStart(cookie, p.dataPacket(0, zeroLengthWrite())).AckNow())
 			p.expectChallenge()
-			p.out.epoch ^= 1
-			p.to(verbs.QPStateReset)
+			p.toDevice.epoch ^= 1
+			p.modifyTo(verbs.QPStateReset)
 			p.toRTS()
-			p.send(p.starting(cookie, p.packet(0, emptyWrite())).AckNow())
+			p.send(p.withStart(cookie, p.dataPacket(0, zeroLengthWrite())).AckNow())
 			p.expectChallenge()
 		}),
 	},
 	{
 		ID:    "dg/start/cookie-grows-old",
 		Title: "A cookie is good for 5 s at least, and for 10 s at most",
-		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
+		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "starts with cookies that are almost 5 s and more than 10 s old, at several times",
 		Expects: "an Ack for each of the former, a Challenge for each of the latter",
 		Defects: []string{"CookieUnbound"},
@@ -107,17 +107,17 @@ var startReceiverCases = []conformance.Case{
 			var born [pairs]time.Duration
 			for i := range pairs {
 				young[i], old[i], born[i] = p.peer(2*i), p.peer(2*i+1), p.Now()
-				cookies[i] = [2]uint64{young[i].challenged(emptyWrite()), old[i].challenged(emptyWrite())}
+				cookies[i] = [2]uint64{young[i].startAndRecvChallenge(zeroLengthWrite()), old[i].startAndRecvChallenge(zeroLengthWrite())}
 				p.Sleep(apart)
 			}
 			for i, x := range young {
 				p.Sleep(max(0, born[i]+cookieSlot-100*time.Millisecond-p.Now()))
-				x.send(x.starting(cookies[i][0], x.packet(0, emptyWrite())).AckNow())
+				x.send(x.withStart(cookies[i][0], x.dataPacket(0, zeroLengthWrite())).AckNow())
 				x.expectAck(1)
 			}
 			for i, x := range old {
 				p.Sleep(max(0, born[i]+2*cookieSlot+100*time.Millisecond-p.Now()))
-				x.send(x.starting(cookies[i][1], x.packet(0, emptyWrite())).AckNow())
+				x.send(x.withStart(cookies[i][1], x.dataPacket(0, zeroLengthWrite())).AckNow())
 				x.expectChallenge()
 			}
 		}),
@@ -125,101 +125,101 @@ var startReceiverCases = []conformance.Case{
 	{
 		ID:    "dg/start/cookie-starts-once",
 		Title: "A cookie starts its flow once: when another has taken its place, it is worth nothing",
-		Cite:  cite("7.1", "dg/start/5", "dg/start/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/5", "dg/start/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a start with a cookie, a start of another flow with its own, then the first start again",
 		Expects: "Acks for the flows and one receive of each; a Challenge for what was sent again",
 		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
-			cookie := p.challenged(iwarp.Send(1, data(8)))
-			start := p.starting(cookie, p.following(iwarp.Send(1, data(8)))).AckNow()
+			cookie := p.startAndRecvChallenge(iwarp.Send(1, data(8)))
+			start := p.withStart(cookie, p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow()
 			p.send(start)
 			p.expectAck(1)
-			p.gets(1, data(8))
-			first := p.out
-			p.begin(iwarp.Send(1, data(16)))
-			p.gets(2, data(16))
-			p.out = first
+			p.expectRecv(1, data(8))
+			first := p.toDevice
+			p.openFlow(iwarp.Send(1, data(16)))
+			p.expectRecv(2, data(16))
+			p.toDevice = first
 			p.send(start)
 			p.expectChallenge()
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoCompletion()
 		}),
 	},
 	{
 		ID:    "dg/start/own-epoch-is-a-proof",
 		Title: "The epoch of the device's own flow to a peer is a proof for the flow in the other direction, if none is known",
-		Cite:  cite("7.1", "dg/start/6"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/6"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a start with the epoch of the device's flow; another one when the first flow is known; one with another epoch",
 		Expects: "an Ack for the first, Challenges for the others",
 		Defects: []string{"AnswersChallenged"},
 		Run: onPeer(func(p *peer) {
-			p.established()
-			p.out = flow{epoch: p.Rand.Uint32()}
-			p.send(p.starting(uint64(p.in.epoch)^1, p.packet(0, iwarp.Send(1, data(8)))).AckNow())
+			p.establishDeviceFlow()
+			p.toDevice = flow{epoch: p.Rand.Uint32()}
+			p.send(p.withStart(uint64(p.fromDeviceFlow.epoch)^1, p.dataPacket(0, iwarp.Send(1, data(8)))).AckNow())
 			p.expectChallenge()
-			p.send(p.starting(uint64(p.in.epoch), p.following(iwarp.Send(1, data(8)))).AckNow())
+			p.send(p.withStart(uint64(p.fromDeviceFlow.epoch), p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow())
 			p.expectAck(1)
-			p.gets(1, data(8))
-			p.out = flow{epoch: p.out.epoch + 1}
-			p.send(p.starting(uint64(p.in.epoch), p.packet(0, iwarp.Send(1, data(8)))).AckNow())
+			p.expectRecv(1, data(8))
+			p.toDevice = flow{epoch: p.toDevice.epoch + 1}
+			p.send(p.withStart(uint64(p.fromDeviceFlow.epoch), p.dataPacket(0, iwarp.Send(1, data(8)))).AckNow())
 			p.expectChallenge()
 		}),
 	},
 	{
 		ID:    "dg/start/new-flow-replaces-the-old",
 		Title: "A flow that starts takes the place of the one that was known from its source, and what waits of that is dropped",
-		Cite:  cite("7.1", "dg/start/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a packet behind a gap, a new flow, then the packet of the old one that was missing",
 		Expects: "an Ack and a receive for the new flow, a Refusal for the old one, and nothing of that delivered",
 		Defects: []string{"OldFlowKept"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
-			old := p.out
-			p.send(p.packet(2, iwarp.Send(2, data(32))))
-			p.expect(dg.Ack(p.out.epoch, 1))
-			p.begin(iwarp.Send(1, data(8)))
-			p.gets(1, data(8))
-			fresh := p.out
-			p.out = old
-			p.send(p.packet(1, iwarp.Send(1, data(16))).AckNow())
-			p.refused(dg.ReasonUnknownFlow)
-			p.out = fresh
-			p.delivers(iwarp.Send(2, data(24)))
-			p.gets(2, data(24))
-			p.silence(quiet)
+			old := p.toDevice
+			p.send(p.dataPacket(2, iwarp.Send(2, data(32))))
+			p.expect(dg.Ack(p.toDevice.epoch, 1))
+			p.openFlow(iwarp.Send(1, data(8)))
+			p.expectRecv(1, data(8))
+			fresh := p.toDevice
+			p.toDevice = old
+			p.send(p.dataPacket(1, iwarp.Send(1, data(16))).AckNow())
+			p.expectRefusal(dg.ReasonUnknownFlow)
+			p.toDevice = fresh
+			p.expectDelivered(iwarp.Send(2, data(24)))
+			p.expectRecv(2, data(24))
+			p.expectSilence(silencePeriod)
 			p.ExpectNoCompletion()
 		}),
 	},
 	{
 		ID:    "dg/start/unknown-flow-is-refused",
 		Title: "Data of a flow that is not known, without the start flag, is answered with a Refusal",
-		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "data of another epoch from a peer with a flow and from one without, and data to a queue pair that there is not",
 		Expects: "Refusals: an unknown flow twice, and no such queue pair",
 		Defects: []string{"UnknownFlowSilent"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
-			known := p.out
-			p.out = flow{epoch: known.epoch ^ 1}
-			p.send(p.packet(0, iwarp.Send(1, data(8))))
-			p.refused(dg.ReasonUnknownFlow)
+			known := p.toDevice
+			p.toDevice = flow{epoch: known.epoch ^ 1}
+			p.send(p.dataPacket(0, iwarp.Send(1, data(8))))
+			p.expectRefusal(dg.ReasonUnknownFlow)
 			stranger := p.peer(1)
-			stranger.out.epoch = known.epoch
-			stranger.send(stranger.packet(0, iwarp.Send(1, data(8))))
-			stranger.refused(dg.ReasonUnknownFlow)
+			stranger.toDevice.epoch = known.epoch
+			stranger.send(stranger.dataPacket(0, iwarp.Send(1, data(8))))
+			stranger.expectRefusal(dg.ReasonUnknownFlow)
 			nobody := uint32(p.qp.QPN()) + 100
-			stranger.send(stranger.packet(0, iwarp.Send(1, data(8))).ToQP(nobody))
-			a, ok := p.next(p.ResponseTimeout())
+			stranger.send(stranger.dataPacket(0, iwarp.Send(1, data(8))).ToQP(nobody))
+			a, ok := p.nextPacket(p.ResponseTimeout())
 			p.Check(ok, "a Refusal", "nothing in %v", p.ResponseTimeout())
-			p.same(dg.Refusal(known.epoch, dg.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), a)
-			p.out = known
-			p.delivers(iwarp.Send(1, data(8)))
-			p.gets(1, data(8))
+			p.checkPacket(dg.Refusal(known.epoch, dg.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), a)
+			p.toDevice = known
+			p.expectDelivered(iwarp.Send(1, data(8)))
+			p.expectRecv(1, data(8))
 			p.ExpectNoCompletion()
 		}),
 	},
 	{
 		ID:    "dg/start/only-data-is-refused",
 		Title: "Nothing but packets with data is answered with a Refusal",
-		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks, Challenges and Refusals of epochs that nobody knows, from a stranger and from a peer with a flow, to the queue pair and to one that there is not",
 		Expects: "no packet",
 		Defects: []string{"RefusesEverything"},
@@ -232,7 +232,7 @@ var startReceiverCases = []conformance.Case{
 					from.send(pkt, pkt.ToQP(uint32(p.qp.QPN())+100))
 				}
 			}
-			p.silence(quiet)
+			p.expectSilence(silencePeriod)
 		}),
 	},
 }

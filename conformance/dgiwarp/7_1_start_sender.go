@@ -11,33 +11,33 @@ var startSenderCases = []conformance.Case{
 	{
 		ID:    "dg/start/first-packet-carries-data",
 		Title: "A flow starts with its first packet, which has sequence number 0, data, a proof, and incarnation and key of its source",
-		Cite:  cite("7.1", "dg/start/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge",
 		Expects: "a start with data and no proof, and the same with the cookie",
 		Defects: []string{"StartFlagOnce"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			a := p.first()
-			want := dg.Data(p.in.epoch, 0, iwarp.Send(1, p.own.Buf[:8])).Starting(0, 0, deviceKey)
+			a := p.recvStart()
+			want := dg.Data(p.fromDeviceFlow.epoch, 0, iwarp.Send(1, p.localMem.Buf[:8])).Starting(0, 0, deviceKey)
 			want.Data.Start.Incarnation = nil
-			p.same(want, a)
+			p.checkPacket(want, a)
 			p.Check(*a.Data.Start.Incarnation != 0, "an incarnation that is not 0", "0")
-			p.challenge(peerCookie)
-			p.same(want.Starting(peerCookie, *a.Data.Start.Incarnation, deviceKey), p.showsProof(peerCookie))
-			p.acks()
+			p.sendChallenge(peerCookie)
+			p.checkPacket(want.Starting(peerCookie, *a.Data.Start.Incarnation, deviceKey), p.expectProof(peerCookie))
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
 		ID:    "dg/start/flag-until-acknowledged",
 		Title: "All packets of a flow carry the start flag and what goes with it until one was acknowledged, and none does after",
-		Cite:  cite("7.1", "dg/start/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, nothing for a while, then an Ack",
 		Expects: "the start flag, the cookie, incarnation and key in all packets up to the Ack; none of it behind",
 		Defects: []string{"StartFlagOnce"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
-			a := p.welcome()
+			a := p.acceptFlow()
 			// The other two, and all of them again at a timeout.
 			for range 5 {
 				b, ok := p.nextData(p.ResponseTimeout())
@@ -46,7 +46,7 @@ var startSenderCases = []conformance.Case{
 				p.Check(*b.Data.Start.Proof == *a.Data.Start.Proof && *b.Data.Start.SourceKey == deviceKey && *b.Data.Start.Incarnation == *a.Data.Start.Incarnation,
 					"the same proof, incarnation and key", "%v", b.Packet)
 			}
-			p.acks()
+			p.ackAll()
 			for id := range uint64(3) {
 				p.ExpectCompletion(id+1, verbs.WCSuccess)
 			}
@@ -64,22 +64,22 @@ var startSenderCases = []conformance.Case{
 	{
 		ID:    "dg/start/epochs-are-not-guessable",
 		Title: "Epochs cannot be guessed from those before, and are not used twice",
-		Cite:  cite("7.1", "dg/start/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Refusals, so that the device begins anew 24 times with one peer; it begins with 24 others as well",
 		Expects: "48 different epochs that do not count",
 		Defects: []string{"LivesAlike"},
 		Run: onPeer(func(p *peer) {
 			var epochs []uint32
 			for i := range 24 {
-				p.established()
-				epochs = append(epochs, p.in.epoch)
+				p.establishDeviceFlow()
+				epochs = append(epochs, p.fromDeviceFlow.epoch)
 				p.PostSend(p.qp, p.sendWR(1, 0, 8))
 				p.expectData(1)
-				p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
-				p.fails(1)
+				p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+				p.expectFailure(1)
 				other := p.peer(i + 1)
-				other.established()
-				epochs = append(epochs, other.in.epoch)
+				other.establishDeviceFlow()
+				epochs = append(epochs, other.fromDeviceFlow.epoch)
 			}
 			near := 0
 			seen := make(map[uint32]bool)
@@ -96,23 +96,23 @@ var startSenderCases = []conformance.Case{
 	{
 		ID:    "dg/start/incarnation-of-each-life",
 		Title: "The incarnation of a queue pair differs each time that it is set up anew, and is not 0",
-		Cite:  cite("7.1", "dg/start/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a start without proof in each of several lives of a queue pair",
 		Expects: "a Challenge with another incarnation in each, which is also that of the device's own start",
 		Defects: []string{"LivesAlike"},
 		Run: onPeer(func(p *peer) {
 			seen := make(map[uint32]bool)
 			for life := range 8 {
-				p.out.epoch = uint32(life)
-				p.send(p.starting(0, p.packet(0, emptyWrite())))
+				p.toDevice.epoch = uint32(life)
+				p.send(p.withStart(0, p.dataPacket(0, zeroLengthWrite())))
 				inc := *p.expectChallenge().Challenge.Incarnation
 				p.Check(inc != 0, "an incarnation that is not 0", "0 in life %d", life)
 				p.Check(!seen[inc], "an incarnation that no life had before", "%#x in life %d", inc, life)
 				seen[inc] = true
 				p.PostSend(p.qp, p.sendWR(1, 0, 8))
-				a := p.first()
+				a := p.recvStart()
 				p.Check(*a.Data.Start.Incarnation == inc, "one incarnation in a life", "%#x in a Challenge and %#x in a start", inc, *a.Data.Start.Incarnation)
-				p.to(verbs.QPStateReset)
+				p.modifyTo(verbs.QPStateReset)
 				p.toRTS()
 			}
 		}),
@@ -120,166 +120,166 @@ var startSenderCases = []conformance.Case{
 	{
 		ID:    "dg/start/challenge-is-answered-with-the-cookie",
 		Title: "A Challenge of a flow that is starting is answered by sending again, with its cookie",
-		Cite:  cite("7.1", "dg/start/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "three Challenges with different cookies, and an Ack",
 		Expects: "the start again with each cookie, and a completion",
 		Defects: []string{"ChallengeIgnored"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.first()
+			p.recvStart()
 			for _, cookie := range []uint64{peerCookie, 1, 0xffffffffffffffff} {
-				p.challenge(cookie)
-				p.showsProof(cookie)
+				p.sendChallenge(cookie)
+				p.expectProof(cookie)
 			}
-			p.acks()
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
 		ID:    "dg/start/one-packet-without-proof",
 		Title: "A sender without a proof has at most one packet under way",
-		Cite:  cite("7.1", "dg/start/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "nothing, while the device's program posts ten Sends and a long one; then a Challenge",
 		Expects: "nothing but packet 0, again and again; behind the Challenge the others",
 		Defects: []string{"WindowBeforeProof"},
-		Run: on(setup{memLen: 32 << 10}, func(p *peer) {
+		Run: onSetup(setup{memLen: 32 << 10}, func(p *peer) {
 			for id := range uint64(10) {
 				p.PostSend(p.qp, p.sendWR(id, 0, 8))
 			}
 			p.PostSend(p.qp, p.sendWR(10, 0, 32<<10))
-			p.first()
+			p.recvStart()
 			for range 4 {
 				p.expectData(0)
 			}
-			p.challenge(peerCookie)
-			p.showsProof(peerCookie)
+			p.sendChallenge(peerCookie)
+			p.expectProof(peerCookie)
 			p.expectData(1)
 		}),
 	},
 	{
 		ID:    "dg/start/other-incarnation-fails-the-flow",
 		Title: "A Challenge of another incarnation fails a flow that has sent a proof",
-		Cite:  cite("7.1", "dg/start/9"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/9"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, and when the cookie has come one of another incarnation",
 		Expects: "a request that fails; the next one starts a new flow, which completes",
 		Defects: []string{"IncarnationsIgnored"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.first()
-			p.challenge(peerCookie)
-			p.showsProof(peerCookie)
+			p.recvStart()
+			p.sendChallenge(peerCookie)
+			p.expectProof(peerCookie)
 			p.incarnation++
-			p.challenge(peerCookie + 1)
-			p.fails(1)
-			old := p.in.epoch
-			p.established()
-			p.Check(p.in.epoch != old, "a new flow", "the old epoch %#x", old)
+			p.sendChallenge(peerCookie + 1)
+			p.expectFailure(1)
+			old := p.fromDeviceFlow.epoch
+			p.establishDeviceFlow()
+			p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
 		}),
 	},
 	{
 		ID:    "dg/start/other-incarnation-before-a-proof-is-harmless",
 		Title: "A flow that has sent no proof goes on, though the peer is not the one that it was before",
-		Cite:  cite("7.1", "dg/start/9", "dg/start/10"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/9", "dg/start/10"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Refusal of a flow; Challenges of another incarnation for the one that follows",
 		Expects: "the cookie, and a completion",
 		Defects: []string{"ChallengeIgnored"},
 		Run: onPeer(func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.expectData(1)
-			p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
-			p.fails(1)
+			p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+			p.expectFailure(1)
 			p.incarnation++
 			p.PostSend(p.qp, p.sendWR(2, 0, 8))
-			p.first()
-			p.challenge(peerCookie)
-			p.showsProof(peerCookie)
-			p.acks()
+			p.recvStart()
+			p.sendChallenge(peerCookie)
+			p.expectProof(peerCookie)
+			p.ackAll()
 			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
 	{
 		ID:    "dg/start/new-incarnation-of-the-peer-fails-the-flow",
 		Title: "A start that shows a new incarnation of the peer fails the flow to it",
-		Cite:  cite("7.1", "dg/start/10"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/10"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a flow of the peer's, no Ack for the device's, then a flow of another incarnation",
 		Expects: "a request that fails",
 		Defects: []string{"IncarnationsIgnored"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.welcome()
+			p.acceptFlow()
 			p.incarnation++
-			p.out = flow{epoch: p.Rand.Uint32()}
-			p.send(p.starting(0, p.packet(0, emptyWrite())).AckNow())
+			p.toDevice = flow{epoch: p.Rand.Uint32()}
+			p.send(p.withStart(0, p.dataPacket(0, zeroLengthWrite())).AckNow())
 			cookie := p.awaitChallenge()
-			p.send(p.starting(cookie, p.following(emptyWrite())).AckNow())
-			p.fails(1)
+			p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
+			p.expectFailure(1)
 		}),
 	},
 	{
 		ID:    "dg/start/refusal-ends-an-acknowledged-flow",
 		Title: "A Refusal ends a flow that was acknowledged, as failed, and the next request starts another",
-		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "an Ack for the first Send, and a Refusal of the flow when the second has come",
 		Expects: "a success and a failure; then a start with another epoch",
 		Defects: []string{"RefusalIgnored"},
 		Run: onPeer(func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			p.expectData(1)
-			p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
-			p.fails(2)
-			old := p.in.epoch
-			p.established()
-			p.Check(p.in.epoch != old, "a new flow", "the old epoch %#x", old)
+			p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+			p.expectFailure(2)
+			old := p.fromDeviceFlow.epoch
+			p.establishDeviceFlow()
+			p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
 		}),
 	},
 	{
 		ID:    "dg/start/refused-start-goes-on-trying",
 		Title: "A flow that is still starting goes on trying when it is refused",
-		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Refusals with each reason for a start, then a Challenge and an Ack",
 		Expects: "the start again, and a completion",
 		Defects: []string{"AnyEpochHeeded"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.first()
+			p.recvStart()
 			for _, reason := range []dg.Reason{dg.ReasonUnknownFlow, dg.ReasonNoQP, dg.ReasonNotReady, dg.ReasonNoRoom} {
-				p.send(dg.Refusal(p.in.epoch, reason))
+				p.send(dg.Refusal(p.fromDeviceFlow.epoch, reason))
 				p.expectData(0)
 			}
 			p.ExpectNoCompletion()
-			p.challenge(peerCookie)
-			p.showsProof(peerCookie)
-			p.acks()
+			p.sendChallenge(peerCookie)
+			p.expectProof(peerCookie)
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
 		ID:    "dg/start/other-epochs-are-ignored",
 		Title: "Challenges, Refusals and Acks of another epoch than that of the flow are ignored",
-		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, an Ack and Refusals of other epochs, each before one of the right epoch",
 		Expects: "nothing in answer to them: no cookie, no completion, no failure",
 		Defects: []string{"AnyEpochHeeded"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.first()
-			wrong := p.in.epoch ^ 1
+			p.recvStart()
+			wrong := p.fromDeviceFlow.epoch ^ 1
 			p.send(dg.Challenge(wrong, p.incarnation, peerCookie+1))
-			p.challenge(peerCookie)
-			p.showsProof(peerCookie)
-			p.send(dg.Ack(wrong, 1).Echo(p.in.stamp))
-			p.settle()
+			p.sendChallenge(peerCookie)
+			p.expectProof(peerCookie)
+			p.send(dg.Ack(wrong, 1).Echo(p.fromDeviceFlow.lastTimestamp))
+			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.acks()
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			p.expectData(1)
 			p.send(dg.Refusal(wrong, dg.ReasonUnknownFlow), dg.Refusal(0, dg.ReasonUnknownFlow))
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.acks()
+			p.ackAll()
 			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
 	},
@@ -289,9 +289,9 @@ var startSenderCases = []conformance.Case{
 // lets packets with data pass before it.
 func (p *peer) awaitChallenge() uint64 {
 	for {
-		a, ok := p.next(p.ResponseTimeout())
+		a, ok := p.nextPacket(p.ResponseTimeout())
 		p.Check(ok, "a Challenge", "nothing in %v", p.ResponseTimeout())
-		if a.Challenge != nil && *a.Challenge.Epoch == p.out.epoch {
+		if a.Challenge != nil && *a.Challenge.Epoch == p.toDevice.epoch {
 			return *a.Challenge.Cookie
 		}
 		p.Check(a.Data != nil, "a Challenge", "%v", a.Packet)

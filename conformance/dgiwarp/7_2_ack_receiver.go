@@ -22,31 +22,31 @@ var ackReceiverCases = []conformance.Case{
 	{
 		ID:    "dg/ack/in-order-and-once",
 		Title: "Segments are handed up in order of sequence number, each once",
-		Cite:  cite("7.2", "dg/ack/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets 3, 1, 1, 2, 3, 2 and 4 of a flow, each with a Send",
 		Expects: "four receives, in order of sequence number",
 		Defects: []string{"DeliversAsTheyCome"},
 		Run: onFlow(setup{receives: 6}, func(p *peer) {
 			for _, seq := range []uint32{3, 1, 1, 2, 3, 2, 4} {
-				p.send(p.packet(seq, iwarp.Send(seq, data(int(8*seq)))))
+				p.send(p.dataPacket(seq, iwarp.Send(seq, data(int(8*seq)))))
 			}
 			for seq := range 4 {
-				p.gets(uint64(seq+1), data(8*(seq+1)))
+				p.expectRecv(uint64(seq+1), data(8*(seq+1)))
 			}
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoCompletion()
 		}),
 	},
 	{
 		ID:    "dg/ack/kept-behind-a-gap",
 		Title: "What comes behind a gap is kept, and what was acknowledged need not be sent again",
-		Cite:  cite("7.2", "dg/ack/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/3"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets 2, 3 and 5, then 1, then 4",
 		Expects: "Acks that tell of what came behind the gap, and receives of 1 to 3, then of 4 and 5",
 		Defects: []string{"GapsForgotten"},
 		Run: onFlow(setup{receives: 6}, func(p *peer) {
 			send := func(seq uint32) {
-				p.send(p.packet(seq, iwarp.Send(seq, data(int(8*seq)))))
+				p.send(p.dataPacket(seq, iwarp.Send(seq, data(int(8*seq)))))
 			}
 			for _, t := range []struct {
 				seq, next uint32
@@ -55,27 +55,27 @@ var ackReceiverCases = []conformance.Case{
 				{2, 1, []uint32{2}}, {3, 1, []uint32{2, 3}}, {5, 1, []uint32{2, 3, 5}}, {1, 4, []uint32{5}}, {4, 6, nil},
 			} {
 				send(t.seq)
-				p.expect(dg.Ack(p.out.epoch, t.next).SACK(dg.SACKOf(t.next, t.behind...)...))
+				p.expect(dg.Ack(p.toDevice.epoch, t.next).SACK(dg.SACKOf(t.next, t.behind...)...))
 			}
 			for seq := range 5 {
-				p.gets(uint64(seq+1), data(8*(seq+1)))
+				p.expectRecv(uint64(seq+1), data(8*(seq+1)))
 			}
 		}),
 	},
 	{
 		ID:    "dg/ack/beyond-the-window-is-dropped",
 		Title: "A packet 256 or more behind the oldest that is missing is dropped, and not acknowledged",
-		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets 256, 257 and 1000 further than the next, then the next",
 		Expects: "no Ack that tells of any of them, and one receive",
 		Defects: []string{"BeyondWindowTaken"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
-			far := []uint32{p.out.next + flowWindow, p.out.next + flowWindow + 1, p.out.next + 1000}
+			far := []uint32{p.toDevice.next + flowWindow, p.toDevice.next + flowWindow + 1, p.toDevice.next + 1000}
 			for _, seq := range far {
-				p.send(p.packet(seq, iwarp.Send(2, data(16))).AckNow())
+				p.send(p.dataPacket(seq, iwarp.Send(2, data(16))).AckNow())
 			}
-			p.send(p.following(iwarp.Send(1, data(8))).AckNow())
-			acks := p.drained(quiet)
+			p.send(p.nextDataPacket(iwarp.Send(1, data(8))).AckNow())
+			acks := p.drain(silencePeriod)
 			p.Check(len(acks) > 0, "an Ack", "none")
 			for _, a := range acks {
 				p.Check(a.Ack != nil, "Acks", "%v", a.Packet)
@@ -83,69 +83,69 @@ var ackReceiverCases = []conformance.Case{
 					p.Check(!a.Ack.Arrived(seq), fmt.Sprintf("packet %d is not acknowledged", seq), "%v", a.Packet)
 				}
 			}
-			p.same(dg.Ack(p.out.epoch, 2).SACK(), acks[len(acks)-1])
-			p.gets(1, data(8))
+			p.checkPacket(dg.Ack(p.toDevice.epoch, 2).SACK(), acks[len(acks)-1])
+			p.expectRecv(1, data(8))
 			p.ExpectNoCompletion()
 		}),
 	},
 	{
 		ID:    "dg/ack/at-once-when-out-of-order",
 		Title: "A packet out of order, a duplicate and one that closes a gap are acknowledged at once",
-		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packet 2, packet 2 again, packet 1, and packet 1 again, without asking for an Ack",
 		Expects: "an Ack at once, each time",
 		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for _, t := range []struct{ seq, next uint32 }{{2, 1}, {2, 1}, {1, 3}, {1, 3}} {
-				p.acknowledgedWithin(ackDelay/2, t.next, p.packet(t.seq, emptyWrite()))
+				p.expectAckWithin(ackDelay/2, t.next, p.dataPacket(t.seq, zeroLengthWrite()))
 			}
 		}),
 	},
 	{
 		ID:    "dg/ack/at-once-when-asked",
 		Title: "A packet that asks for it is acknowledged at once",
-		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets in order that ask for an Ack",
 		Expects: "an Ack for each, at once",
 		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for range 4 {
-				pkt := p.following(emptyWrite()).AckNow()
-				p.acknowledgedWithin(ackDelay/2, p.out.next, pkt)
+				pkt := p.nextDataPacket(zeroLengthWrite()).AckNow()
+				p.expectAckWithin(ackDelay/2, p.toDevice.next, pkt)
 			}
 		}),
 	},
 	{
 		ID:    "dg/ack/within-100-microseconds",
 		Title: "A packet in order is acknowledged within 100 µs",
-		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets in order that do not ask for an Ack, one after the other",
 		Expects: "an Ack for each within 100 µs",
 		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for range 4 {
-				pkt := p.following(emptyWrite())
-				p.acknowledgedWithin(ackDelay, p.out.next, pkt)
+				pkt := p.nextDataPacket(zeroLengthWrite())
+				p.expectAckWithin(ackDelay, p.toDevice.next, pkt)
 			}
 		}),
 	},
 	{
 		ID:    "dg/ack/every-32nd-at-the-latest",
 		Title: "Every 32nd packet is acknowledged at once",
-		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "32 packets in order at one instant that do not ask for an Ack",
 		Expects: "an Ack for all of them at once, or for fewer before",
 		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
 			begun := p.Now()
 			for range ackEvery {
-				p.send(p.following(emptyWrite()))
+				p.send(p.nextDataPacket(zeroLengthWrite()))
 			}
 			sent := p.Now() - begun
 			var a arrival
-			for a.Ack == nil || *a.Ack.Next < p.out.next {
+			for a.Ack == nil || *a.Ack.Next < p.toDevice.next {
 				a = p.expect(dg.Of(dg.KindRD))
-				p.Check(a.Ack != nil && *a.Ack.Epoch == p.out.epoch, "an Ack", "%v", a.Packet)
+				p.Check(a.Ack != nil && *a.Ack.Epoch == p.toDevice.epoch, "an Ack", "%v", a.Packet)
 			}
 			p.Check(!p.Virtual || a.At-begun < sent+ackDelay/2, "an Ack for 32 packets at once", "after %v", a.At-begun)
 		}),
@@ -153,29 +153,29 @@ var ackReceiverCases = []conformance.Case{
 	{
 		ID:    "dg/ack/riding-on-data-is-true",
 		Title: "An acknowledgement that rides on a packet with data is as true as any other",
-		Cite:  cite("7.2", "dg/ack/5"), Level: conformance.May, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/5"), Level: conformance.May, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Sends, each of which the device's program answers with one",
 		Expects: "Acks that tell of all that came before, wherever they are",
 		Defects: []string{"AckRidesStale"},
 		Run: onFlow(setup{receives: 16}, func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			for i := range 16 {
-				p.send(p.following(iwarp.Send(uint32(i+1), data(8))))
-				p.gets(uint64(i+1), data(8))
+				p.send(p.nextDataPacket(iwarp.Send(uint32(i+1), data(8))))
+				p.expectRecv(uint64(i+1), data(8))
 				p.PostSend(p.qp, p.sendWR(uint64(100+i), 0, 8))
 				told, answered := false, false
 				for !told || !answered {
 					a := p.expect(dg.Of(dg.KindRD))
 					if a.Data != nil {
 						answered = true
-						p.saw(a)
+						p.trackData(a)
 					}
 					if a.Ack != nil {
 						told = true
-						p.same(dg.Ack(p.out.epoch, p.out.next).SACK(), a)
+						p.checkPacket(dg.Ack(p.toDevice.epoch, p.toDevice.next).SACK(), a)
 					}
 				}
-				p.acks()
+				p.ackAll()
 				p.ExpectCompletion(uint64(100+i), verbs.WCSuccess)
 			}
 		}),
@@ -183,32 +183,32 @@ var ackReceiverCases = []conformance.Case{
 	{
 		ID:    "dg/ack/echo-of-what-made-it-necessary",
 		Title: "The echo of an Ack is the timestamp of the packet that made it necessary: the first since the last Ack, or the one out of order",
-		Cite:  cite("7.3", "dg/loss/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.3", "dg/loss/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "three packets in order at one instant, then two behind a gap, with different timestamps",
 		Expects: "an Ack with the timestamp of the first, and Acks with those of the two",
 		Defects: []string{"EchoLatest"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for i := range uint32(3) {
-				p.send(p.following(emptyWrite()).Timestamp(0xfffffff0 + 7*i))
+				p.send(p.nextDataPacket(zeroLengthWrite()).Timestamp(0xfffffff0 + 7*i))
 			}
-			p.expect(dg.Ack(p.out.epoch, 4).Echo(0xfffffff0))
+			p.expect(dg.Ack(p.toDevice.epoch, 4).Echo(0xfffffff0))
 			for i := range uint32(2) {
-				p.send(p.packet(6+i, emptyWrite()).Timestamp(1000 + i))
-				p.expect(dg.Ack(p.out.epoch, 4).Echo(1000 + i))
+				p.send(p.dataPacket(6+i, zeroLengthWrite()).Timestamp(1000 + i))
+				p.expect(dg.Ack(p.toDevice.epoch, 4).Echo(1000 + i))
 			}
 		}),
 	},
 }
 
-// acknowledgedWithin ends the case unless a packet draws an Ack for all before next in
+// expectAckWithin ends the case unless a packet draws an Ack for all before next in
 // some time, where time is exact.
-func (p *peer) acknowledgedWithin(within time.Duration, next uint32, pkt dg.Packet) {
+func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt dg.Packet) {
 	begun := p.Now()
 	p.send(pkt)
-	a := p.expect(dg.Ack(p.out.epoch, next))
+	a := p.expect(dg.Ack(p.toDevice.epoch, next))
 	took := a.At - begun
-	p.Check(!p.Virtual || took <= within+wireTime, fmt.Sprintf("an Ack within %v", within), "after %v", took)
+	p.Check(!p.Virtual || took <= within+roundTrip, fmt.Sprintf("an Ack within %v", within), "after %v", took)
 }
 
-// wireTime is more than packets need for both ways, where time is exact.
-const wireTime = 20 * time.Microsecond
+// roundTrip is more than packets need for both ways, where time is exact.
+const roundTrip = 20 * time.Microsecond

@@ -10,28 +10,28 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// narrowRD is a path on which a Write of some size is many packets.
-var narrowRD = conformance.Setup{Family: 6, MTU: 1500, Reliable: true}
+// setupNarrowRD is a path on which a Write of some size is many packets.
+var setupNarrowRD = conformance.Setup{Family: 6, MTU: 1500, Reliable: true}
 
 var ackSenderCases = []conformance.Case{
 	{
 		ID:    "dg/ack/at-most-256-under-way",
 		Title: "At most 256 packets of a flow are under way, counted from the oldest without acknowledgement",
-		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks for each of 600 packets of a long Write, then none",
 		Expects: "no packet 256 or more behind the oldest without acknowledgement",
 		Defects: []string{"NoWindow"},
-		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
-			p.established()
+		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+			p.establishDeviceFlow()
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
-			for p.in.next < 600 {
-				p.keepsWindow(p.in.next)
-				p.acks()
+			for p.fromDeviceFlow.next < 600 {
+				p.expectDataInWindow(p.fromDeviceFlow.next)
+				p.ackAll()
 			}
-			oldest := p.in.next
+			oldest := p.fromDeviceFlow.next
 			for until := p.Now() + 100*time.Millisecond; p.Now() < until; {
 				if a, ok := p.nextData(until - p.Now()); ok {
-					p.withinWindow(oldest, a)
+					p.checkInWindow(oldest, a)
 				}
 			}
 		}),
@@ -39,21 +39,21 @@ var ackSenderCases = []conformance.Case{
 	{
 		ID:    "dg/ack/asks-when-it-will-wait",
 		Title: "A sender asks for an Ack when it has nothing more to send, or must not, and on what it sends again",
-		Cite:  cite("7.2", "dg/ack/6"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/6"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks; then none for several packets of a long Write",
 		Expects: "ack-now on the only packet, on the last of three, on the last before the window ends, and on what is sent again",
 		Defects: []string{"NeverAsksNow"},
-		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			asks := func(a arrival, why string) { p.Check(*a.Header.AckNow, "ack-now on "+why, "%v", a.Packet) }
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			asks(p.welcome(), "the only packet")
-			p.acks()
+			asks(p.acceptFlow(), "the only packet")
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.PostSend(p.qp, p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
 			p.expectData(1)
 			p.expectData(2)
 			asks(p.expectData(3), "the last of three")
-			p.acks()
+			p.ackAll()
 			p.PostSend(p.qp, p.wr(5, verbs.OpRDMAWrite, 0, 1<<20))
 			var last arrival
 			for {
@@ -71,21 +71,21 @@ var ackSenderCases = []conformance.Case{
 	{
 		ID:    "dg/ack/for-what-was-never-sent",
 		Title: "An Ack for packets that were never sent is ignored as a whole",
-		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks whose next is 1, 1000 and 2^31 beyond the last packet, then a right one",
 		Expects: "no completion, then one",
 		Defects: []string{"GhostAckTaken"},
 		Run: onPeer(func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
 			p.expectData(1)
 			p.expectData(2)
 			for _, beyond := range []uint32{1, 1000, 1 << 31, 0xfffffff0} {
-				p.send(p.ack(p.in.next + beyond))
+				p.send(p.ack(p.fromDeviceFlow.next + beyond))
 			}
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.acks()
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
@@ -93,19 +93,19 @@ var ackSenderCases = []conformance.Case{
 	{
 		ID:    "dg/ack/sack-for-what-was-never-sent",
 		Title: "An Ack that tells of packets that were never sent behind a gap is ignored as a whole",
-		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks with a right next and a SACK for what was not sent, then one without",
 		Expects: "no completion, then those of what the last one tells of",
 		Defects: []string{"GhostAckTaken"},
 		Run: onPeer(func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
 			p.expectData(1)
 			p.expectData(2)
 			p.send(p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(2).SACK(dg.SACKOf(2, 3)...), p.ack(2).SACK(dg.SACKOf(2, 200)...))
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.acks()
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
@@ -113,21 +113,21 @@ var ackSenderCases = []conformance.Case{
 	{
 		ID:    "dg/ack/completes-what-was-sent",
 		Title: "A request completes when all of its packets have been acknowledged",
-		Cite:  cite("7.2", "dg/ack/8", "dg/verbs/1"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/8", "dg/verbs/1"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks for one after the other of the packets of a Send, the last but one by SACK",
 		Expects: "no completion before the last",
 		Defects: []string{"RDCompletesAtOnce"},
 		Run: onPeer(func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			p.PostSend(p.qp, p.sendWR(1, 0, 5000))
 			for seq := range uint32(4) {
 				p.expectData(seq + 1)
 			}
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoCompletion()
 			for _, ack := range []dg.Packet{p.ack(2), p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(3).SACK(dg.SACKOf(3, 4)...)} {
 				p.send(ack)
-				p.settle()
+				p.syncDevice()
 				p.ExpectNoCompletion()
 			}
 			p.send(p.ack(5))
@@ -137,66 +137,66 @@ var ackSenderCases = []conformance.Case{
 	{
 		ID:    "dg/ack/read-completes-when-answered",
 		Title: "A Read completes when it has been answered, not when its request was acknowledged",
-		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "an Ack for a Read Request, and the Read Response in two segments",
 		Expects: "a completion behind the second",
 		Defects: []string{"RDCompletesAtOnce"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
-			request := p.welcome()
-			p.same(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), request)
-			p.acks()
-			p.settle()
+			request := p.acceptFlow()
+			p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), request)
+			p.ackAll()
+			p.syncDevice()
 			p.ExpectNoCompletion()
 			answer := iwarp.ReadResponseTo(*request.Segment, data(64)).Segments(taggedLen + 32)
-			p.send(p.following(answer[0]))
-			p.settle()
+			p.send(p.nextDataPacket(answer[0]))
+			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.send(p.following(answer[1]))
+			p.send(p.nextDataPacket(answer[1]))
 			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.ExpectBytes(p.own, 0, data(64))
+			p.ExpectBytes(p.localMem, 0, data(64))
 		}),
 	},
 	{
 		ID:    "dg/ack/peers-do-not-wait-for-each-other",
 		Title: "Requests to one destination complete in order, and do not wait for those to another",
-		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks of one of two peers only, later of the other",
 		Expects: "completions of what was sent to the one, in order, then of the others",
 		Defects: []string{"PeersWait"},
 		Run: onPeer(func(p *peer) {
 			other := p.peer(1)
-			p.established()
-			other.established()
+			p.establishDeviceFlow()
+			other.establishDeviceFlow()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), other.sendWR(2, 0, 8), p.sendWR(3, 0, 8), other.sendWR(4, 0, 8))
-			p.settle() // both have come by then
-			for _, a := range p.drained(0) {
+			p.syncDevice() // both have come by then
+			for _, a := range p.drain(0) {
 				if *a.Header.DestQP == other.qpn {
-					other.saw(a)
+					other.trackData(a)
 				} else {
-					p.saw(a)
+					p.trackData(a)
 				}
 			}
-			other.acks()
+			other.ackAll()
 			p.ExpectCompletion(2, verbs.WCSuccess)
 			p.ExpectCompletion(4, verbs.WCSuccess)
 			p.ExpectNoCompletion()
-			p.acks()
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.ExpectCompletion(3, verbs.WCSuccess)
 		}),
 	},
 }
 
-// keepsWindow takes the next packet with data, and ends the case if it is beyond the
-// window that begins with oldest.
-func (p *peer) keepsWindow(oldest uint32) {
+// expectDataInWindow takes the next packet with data, and ends the case if it is beyond the
+// bindWindow that begins with oldest.
+func (p *peer) expectDataInWindow(oldest uint32) {
 	a, ok := p.nextData(p.ResponseTimeout())
 	p.Check(ok, fmt.Sprintf("packet %d", oldest), "nothing in %v", p.ResponseTimeout())
-	p.withinWindow(oldest, a)
+	p.checkInWindow(oldest, a)
 }
 
-func (p *peer) withinWindow(oldest uint32, a arrival) {
+func (p *peer) checkInWindow(oldest uint32, a arrival) {
 	p.Check(int32(*a.Data.Seq-oldest) < flowWindow, fmt.Sprintf("at most %d packets under way", flowWindow),
 		"packet %d while %d is the oldest without acknowledgement", *a.Data.Seq, oldest)
 }

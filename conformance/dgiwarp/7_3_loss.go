@@ -12,51 +12,51 @@ import (
 
 // The timeouts.
 const (
-	firstTimeout = 10 * time.Millisecond
-	minTimeout   = time.Millisecond
-	maxTimeout   = time.Second
-	giveUp       = 10 * time.Second
+	firstTimeout  = 10 * time.Millisecond
+	minTimeout    = time.Millisecond
+	maxTimeout    = time.Second
+	giveUpTimeout = 10 * time.Second
 )
 
 var lossCases = []conformance.Case{
 	{
 		ID:    "dg/loss/round-trips-set-the-timeout",
 		Title: "The timeout follows the round trips that are measured: 1 ms where they are short, longer than they are where they are long",
-		Cite:  cite("7.3", "dg/loss/1", "dg/loss/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.3", "dg/loss/1", "dg/loss/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks at once for some packets and none for the next; Acks of another peer 20 ms after each packet, then none",
 		Expects: "the former again after 1 ms to 5 ms, the latter not before 20 ms",
 		Defects: []string{"TimeoutFixed"},
 		Run: onPeer(func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			for i := range 16 {
 				p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
 				p.expectData(uint32(i + 1))
-				p.acks()
+				p.ackAll()
 				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			}
 			p.PostSend(p.qp, p.sendWR(16, 0, 8))
-			gap := p.repeatGap(p.expectData(17))
+			gap := p.retransmitDelay(p.expectData(17))
 			p.Check(gap >= minTimeout && (!p.Virtual || gap < 5*time.Millisecond), "packet 17 again after 1 ms to 5 ms", "after %v", gap)
-			p.acks()
+			p.ackAll()
 			p.ExpectCompletion(16, verbs.WCSuccess)
 
 			slow := p.peer(1)
-			slow.slowly()
+			slow.establishSlowly()
 			p.PostSend(p.qp, slow.sendWR(200, 0, 8))
-			gap = slow.repeatGap(slow.expectData(slow.in.next))
-			p.Check(gap >= slowTrip, fmt.Sprintf("a packet not again before %v", slowTrip), "after %v", gap)
+			gap = slow.retransmitDelay(slow.expectData(slow.fromDeviceFlow.next))
+			p.Check(gap >= slowRoundTrip, fmt.Sprintf("a packet not again before %v", slowRoundTrip), "after %v", gap)
 		}),
 	},
 	{
 		ID:    "dg/loss/timeout-doubles",
 		Title: "The timeout is 10 ms before anything was measured, and doubles each time that it ends without news, up to 1 s",
-		Cite:  cite("7.3", "dg/loss/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.3", "dg/loss/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "nothing in answer to a start",
 		Expects: "it again after 10, 20, 40 … 640 ms, then after 1 s",
 		Defects: []string{"TimeoutFixed"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			last := p.first()
+			last := p.recvStart()
 			for want := firstTimeout; want < 2*maxTimeout; want *= 2 {
 				due := min(want, maxTimeout)
 				a := p.expectData(0)
@@ -70,12 +70,12 @@ var lossCases = []conformance.Case{
 	{
 		ID:    "dg/loss/all-is-lost-at-a-timeout",
 		Title: "At a timeout all that was not acknowledged counts as lost, and is sent again",
-		Cite:  cite("7.3", "dg/loss/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.3", "dg/loss/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "no Ack for eight packets; when the first has come again an Ack for the first four",
 		Expects: "packets 1 to 4 again at once, and 5 to 8 again behind the Ack",
 		Defects: []string{"TimeoutLosesOne"},
 		Run: onPeer(func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			for id := range uint64(8) {
 				p.PostSend(p.qp, p.sendWR(id, 0, 8))
 			}
@@ -98,125 +98,125 @@ var lossCases = []conformance.Case{
 	{
 		ID:    "dg/loss/three-later-ones-tell",
 		Title: "A packet counts as lost when three that were sent later have arrived",
-		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks without the first of eight packets: with one, two and three of those behind it",
 		Expects: "the first again behind the third of them, at once and without a timeout, and not before",
 		Defects: []string{"NoEarlyResend", "OneLaterTells"},
 		Run: onPeer(func(p *peer) {
-			p.slowly()
+			p.establishSlowly()
 			for id := range uint64(8) {
 				p.PostSend(p.qp, p.sendWR(100+id, 0, 8))
 			}
-			base := p.in.next
+			base := p.fromDeviceFlow.next
 			for seq := range uint32(4) {
 				p.expectData(base + seq)
 			}
 			for i := range 3 {
 				if i > 0 {
-					p.notAgain(base)
+					p.expectNoRetransmission(base)
 				}
 				p.send(p.ack(base).SACK(1<<(i+1) - 1))
 			}
-			p.comesAgain(base, slowTrip)
+			p.expectRetransmission(base, slowRoundTrip)
 		}),
 	},
 	{
 		ID:    "dg/loss/reordering-is-learned",
 		Title: "Behind an Ack that says that something was sent again for nothing, it takes six later packets to count one as lost",
-		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "an Ack without one packet and with three behind it; when it has come again an Ack for all with the repeats flag; then Acks without one packet, with five behind it, and with all that were sent",
 		Expects: "the packet again behind the first of them, not behind five, and again behind all",
 		Defects: []string{"RepeatsUnheeded"},
-		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			if !p.Virtual {
 				rig.NotApplicable("that no timeout comes between is certain in exact time only")
 			}
-			p.established()
+			p.establishDeviceFlow()
 			p.PostSend(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 1<<20))
-			missing := p.flightEnd() - 4
+			missing := p.drainFlight() - 4
 			p.send(p.ack(missing).SACK(1<<3 - 1))
-			p.comesAgain(missing, minTimeout/2)
-			p.send(p.ack(p.in.next).Repeats())
-			missing = p.flightEnd() - 6
+			p.expectRetransmission(missing, minTimeout/2)
+			p.send(p.ack(p.fromDeviceFlow.next).Repeats())
+			missing = p.drainFlight() - 6
 			p.send(p.ack(missing).SACK(1<<5 - 1))
-			p.notAgain(missing)
+			p.expectNoRetransmission(missing)
 			var behind []uint32
-			for seq, end := missing+1, p.flightEnd(); seq != end; seq++ {
+			for seq, end := missing+1, p.drainFlight(); seq != end; seq++ {
 				behind = append(behind, seq)
 			}
 			p.send(p.ack(missing).SACK(dg.SACKOf(missing, behind...)...))
-			p.comesAgain(missing, minTimeout/2)
+			p.expectRetransmission(missing, minTimeout/2)
 		}),
 	},
 	{
 		ID:    "dg/loss/gives-up-after-ten-seconds",
 		Title: "A flow fails when nothing was acknowledged for 10 s while something was under way",
-		Cite:  cite("7.3", "dg/loss/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
+		Cite:  cite("7.3", "dg/loss/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "an Ack for a first Send, and none for two others",
 		Expects: "both fail after 10 s, and not before; the queue pair goes on",
 		Defects: []string{"NeverGivesUp"},
 		Run: onPeer(func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			begun := p.Now()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
 			for id := range uint64(2) {
-				wc, ok := p.PollCompletion(3 * giveUp)
+				wc, ok := p.PollCompletion(3 * giveUpTimeout)
 				took := p.Now() - begun
 				p.Check(ok, "a failure after 10 s", "none in %v", took)
 				// Whether those behind the first have the same reason or are flushed, the document
 				// does not say.
 				p.Check(wc.WRID == id+1 && (wc.Status == verbs.WCRetryExcErr || id > 0 && wc.Status == verbs.WCWRFlushErr),
 					fmt.Sprintf("request %d fails: retries exceeded", id+1), "completion of %d: %v", wc.WRID, wc.Status)
-				p.Check(took >= giveUp && took < giveUp+2*maxTimeout, "a failure after 10 s", "after %v", took)
+				p.Check(took >= giveUpTimeout && took < giveUpTimeout+2*maxTimeout, "a failure after 10 s", "after %v", took)
 			}
 			p.ExpectState(p.qp, verbs.QPStateRTS)
 		}),
 	},
 }
 
-// repeatGap is how long after a packet the device sends it again.
-func (p *peer) repeatGap(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
+// retransmitDelay is how long after a packet the device sends it again.
+func (p *peer) retransmitDelay(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
 
-// skipRepeats lets pass what the device has sent again of a packet by now, until its
+// skipRetransmissions lets pass what the device has sent again of a packet by now, until its
 // request has completed.
-func (p *peer) skipRepeats(seq uint32) {
+func (p *peer) skipRetransmissions(seq uint32) {
 	p.NextCompletion()
-	for _, a := range p.drained(0) {
+	for _, a := range p.drain(0) {
 		if a.Data != nil {
 			p.Check(*a.Data.Seq == seq, fmt.Sprintf("nothing but packet %d", seq), "%v", a.Packet)
 		}
 	}
 }
 
-// slowTrip is a round trip that is long against everything but waiting, so that no
+// slowRoundTrip is a round trip that is long against everything but waiting, so that no
 // timeout comes between.
-const slowTrip = 20 * time.Millisecond
+const slowRoundTrip = 20 * time.Millisecond
 
-// slowly begins the device's flow to the peer, and has the device believe that round
+// establishSlowly begins the device's flow to the peer, and has the device believe that round
 // trips take long: each a little longer than the one before, so that none is taken for
 // a loss.
-func (p *peer) slowly() {
-	p.PostSend(p.qp, p.sendWR(establishingID, 0, 8))
-	p.welcome()
+func (p *peer) establishSlowly() {
+	p.PostSend(p.qp, p.sendWR(establishID, 0, 8))
+	p.acceptFlow()
 	p.Sleep(firstTimeout / 2)
-	p.acks()
-	p.skipRepeats(0)
+	p.ackAll()
+	p.skipRetransmissions(0)
 	for i := range 12 {
-		seq := p.in.next
+		seq := p.fromDeviceFlow.next
 		p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
 		p.expectData(seq)
-		p.Sleep(min(time.Duration(i+2)*4*time.Millisecond, slowTrip))
-		p.acks()
-		p.skipRepeats(seq)
+		p.Sleep(min(time.Duration(i+2)*4*time.Millisecond, slowRoundTrip))
+		p.ackAll()
+		p.skipRetransmissions(seq)
 	}
 }
 
-// comesAgain ends the case unless the device sends a packet again in less than some time.
+// expectRetransmission ends the case unless the device sends a packet again in less than some time.
 // What it sends for the first time passes. Where time is real, the least timeout is less
 // than what a busy machine needs to answer.
-func (p *peer) comesAgain(seq uint32, within time.Duration) {
+func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	if !p.Virtual {
-		within = max(within, slowTrip)
+		within = max(within, slowRoundTrip)
 	}
 	begun := p.Now()
 	for {
@@ -228,9 +228,9 @@ func (p *peer) comesAgain(seq uint32, within time.Duration) {
 	}
 }
 
-// notAgain ends the case if the device sends a packet again that is not due, where round
+// expectNoRetransmission ends the case if the device sends a packet again that is not due, where round
 // trips are short.
-func (p *peer) notAgain(seq uint32) {
+func (p *peer) expectNoRetransmission(seq uint32) {
 	for until := p.Now() + minTimeout/4; p.Now() < until; {
 		if a, ok := p.nextData(until - p.Now()); ok {
 			p.Check(*a.Data.Seq != seq, fmt.Sprintf("packet %d not again yet", seq), "%v", a.Packet)
@@ -238,13 +238,13 @@ func (p *peer) notAgain(seq uint32) {
 	}
 }
 
-// flightEnd waits until the device has sent all that it may before the next Ack, where
+// drainFlight waits until the device has sent all that it may before the next Ack, where
 // round trips are short, and returns the number of the packet that would follow. A case
 // that leaves little of it under way has made room for whatever is to be sent next.
-func (p *peer) flightEnd() uint32 {
+func (p *peer) drainFlight() uint32 {
 	for {
 		if _, ok := p.nextData(minTimeout / 20); !ok {
-			return p.in.next
+			return p.fromDeviceFlow.next
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 
 // Sizes of the congestion window, in packets.
 const (
-	firstWindow = 16
-	leastWindow = 4
-	burst       = 32
-	anyWindow   = 1 << 20 // for cases that are not about how large it is
+	initialWindow = 16
+	minWindow     = 4
+	burst         = 32
+	anyWindow     = 1 << 20 // for cases that are not about how large it is
 )
 
 // ECN's two bits in the traffic class.
@@ -29,75 +29,75 @@ var congestionCases = []conformance.Case{
 	{
 		ID:    "dg/congestion/sixteen-at-first",
 		Title: "At most 16 packets are under way before anything was acknowledged",
-		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "a Challenge for a flow with much to send, and no Ack",
 		Expects: "packets 0 to 15, and none behind",
 		Defects: []string{"NoWindow"},
-		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-			p.welcome()
-			p.underWay(0, 1, firstWindow)
+			p.acceptFlow()
+			p.expectInFlight(0, 1, initialWindow)
 		}),
 	},
 	{
 		ID:    "dg/congestion/window-grows",
 		Title: "The window grows by one for each packet that is acknowledged, up to the first loss",
-		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks for a whole window, three times",
 		Expects: "more packets each time, and at most twice as many",
 		Defects: []string{"NoWindow"},
-		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-			p.welcome()
-			n := p.underWay(0, 1, anyWindow)
+			p.acceptFlow()
+			n := p.expectInFlight(0, 1, anyWindow)
 			for range 3 {
-				oldest := p.in.next
-				p.acks()
-				n = p.underWay(oldest, n+1, 2*n)
+				oldest := p.fromDeviceFlow.next
+				p.ackAll()
+				n = p.expectInFlight(oldest, n+1, 2*n)
 			}
 		}),
 	},
 	{
 		ID:    "dg/congestion/loss-cuts-the-window",
 		Title: "A loss cuts the window to seven tenths, and a timeout to 4",
-		Cite:  cite("7.5", "dg/cc/2"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Cite:  cite("7.5", "dg/cc/2"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "an Ack for all of a window but its first packet; an Ack when that has come again; then none",
 		Expects: "at most seven tenths of twice the window under way; behind the timeout at most 4 packets",
 		Defects: []string{"NoWindow"},
-		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-			p.welcome()
-			p.underWay(0, firstWindow, anyWindow)
-			p.send(p.ack(0).SACK(1<<(firstWindow-1) - 1))
-			p.comesAgain(0, minTimeout)
-			const oldest = firstWindow
+			p.acceptFlow()
+			p.expectInFlight(0, initialWindow, anyWindow)
+			p.send(p.ack(0).SACK(1<<(initialWindow-1) - 1))
+			p.expectRetransmission(0, minTimeout)
+			const oldest = initialWindow
 			p.send(p.ack(oldest))
 			// Whether those that arrived count before the loss or not, the window is at most
 			// seven tenths of what it would have been without it.
-			p.underWay(oldest, 1, 2*firstWindow*7/10)
-			p.atTimeout(oldest)
+			p.expectInFlight(oldest, 1, 2*initialWindow*7/10)
+			p.expectTimeoutRetransmission(oldest)
 		}),
 	},
 	{
 		ID:    "dg/congestion/mark-cuts-the-window",
 		Title: "An Ack with the marked flag cuts the window to seven tenths",
-		Cite:  cite("7.5", "dg/cc/2", "dg/cc/3"), Level: conformance.Must, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Cite:  cite("7.5", "dg/cc/2", "dg/cc/3"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "an Ack for a whole window with the marked flag",
 		Expects: "at most seven tenths of twice the window under way",
 		Defects: []string{"MarksIgnored"},
-		Run: on(setup{memLen: 1 << 20}, func(p *peer) {
+		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-			p.welcome()
-			n := p.underWay(0, 1, anyWindow)
-			oldest := p.in.next
+			p.acceptFlow()
+			n := p.expectInFlight(0, 1, anyWindow)
+			oldest := p.fromDeviceFlow.next
 			p.send(p.ack(oldest).Marked())
-			p.underWay(oldest, 1, 2*n*7/10)
+			p.expectInFlight(oldest, 1, 2*n*7/10)
 		}),
 	},
 	{
 		ID:    "dg/congestion/data-is-ecn-capable",
 		Title: "Packets of RD with data are sent as ECN-capable",
-		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, Acks, and none for the last Send, which comes again",
 		Expects: "ECT(0) in all packets with data",
 		Defects: []string{"MarksIgnored"},
@@ -106,8 +106,8 @@ var congestionCases = []conformance.Case{
 				p.Check(iwarp.Val(a.IP.TClass)&ecnMask == ect0, "ECT(0)", "%d in %v", iwarp.Val(a.IP.TClass)&ecnMask, a.Packet)
 			}
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			capable(p.welcome())
-			p.acks()
+			capable(p.acceptFlow())
+			p.ackAll()
 			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			capable(p.expectData(1))
 			capable(p.expectData(1))
@@ -116,15 +116,15 @@ var congestionCases = []conformance.Case{
 	{
 		ID:    "dg/congestion/marks-are-echoed",
 		Title: "A packet that was marked on its way sets the marked flag of the next Ack",
-		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets with ECT(0), with CE, and with ECT(0) again",
 		Expects: "Acks without, with and without the marked flag",
 		Defects: []string{"MarksIgnored"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for _, ecn := range []uint8{ect0, ce, ect0, ce, ce} {
-				p.way.tclass = ecn
-				p.send(p.following(emptyWrite()).AckNow())
-				a := p.expectAck(p.out.next)
+				p.route.tclass = ecn
+				p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
+				a := p.expectAck(p.toDevice.next)
 				p.Check(*a.Header.Marked == (ecn == ce), fmt.Sprintf("the marked flag %v", ecn == ce), "%v", *a.Header.Marked)
 			}
 		}),
@@ -132,19 +132,19 @@ var congestionCases = []conformance.Case{
 	{
 		ID:    "dg/congestion/packets-are-spread",
 		Title: "Packets are spread over the round trip: at most 32 leave at once",
-		Cite:  cite("7.5", "dg/cc/4"), Level: conformance.Should, Needs: rd, Setup: narrowRD, Labels: labelRD,
+		Cite:  cite("7.5", "dg/cc/4"), Level: conformance.Should, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks for whole windows, each 20 ms after its packets",
 		Expects: "at most 32 packets at one instant, though the window is larger",
 		Defects: []string{"NoPacing"},
-		Run: on(setup{memLen: 4 << 20}, func(p *peer) {
+		Run: onSetup(setup{memLen: 4 << 20}, func(p *peer) {
 			if !p.Virtual {
 				rig.NotApplicable("what leaves at once is seen in exact time only")
 			}
-			p.slowly()
+			p.establishSlowly()
 			p.PostSend(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 4<<20))
-			for p.in.next < 400 {
+			for p.fromDeviceFlow.next < 400 {
 				var all []arrival
-				for until := p.Now() + slowTrip; p.Now() < until; {
+				for until := p.Now() + slowRoundTrip; p.Now() < until; {
 					if a, ok := p.nextData(until - p.Now()); ok {
 						all = append(all, a)
 					}
@@ -153,38 +153,38 @@ var congestionCases = []conformance.Case{
 				for i := range all {
 					if k := i + burst; k < len(all) {
 						gap := all[k].At - all[i].At
-						p.Check(gap > instant, "at most 32 packets at once", "33 in %v", gap)
+						p.Check(gap > noPacingGap, "at most 32 packets at once", "33 in %v", gap)
 					}
 				}
-				p.acks()
+				p.ackAll()
 			}
 		}),
 	},
 }
 
-// instant is less than any pause between packets at these rates.
-const instant = 10 * time.Microsecond
+// noPacingGap is less than any pause between packets at these rates.
+const noPacingGap = 10 * time.Microsecond
 
-// underWay ends the case unless the device has from least to most packets under way,
+// expectInFlight ends the case unless the device has from least to most packets under way,
 // from oldest on, while nothing is acknowledged. It returns how many it has.
-func (p *peer) underWay(oldest uint32, least, most int) int {
+func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
-	if p.in.next == oldest {
+	if p.fromDeviceFlow.next == oldest {
 		_, more = p.nextData(p.ResponseTimeout()) // the first may take its time
 	}
 	for more {
 		_, more = p.nextData(minTimeout * 9 / 10)
 	}
-	n := int(p.in.next - oldest)
+	n := int(p.fromDeviceFlow.next - oldest)
 	p.Check(n <= most, fmt.Sprintf("at most %d packets under way", most), "%d, from %d on", n, oldest)
 	// A busy machine answers late, which counts as a loss, and the window is less for it.
 	p.Check(n >= least || !p.Virtual && n > 0, fmt.Sprintf("at least %d packets under way", least), "%d, from %d on", n, oldest)
 	return n
 }
 
-// atTimeout ends the case unless the device sends at most 4 packets again at a timeout,
+// expectTimeoutRetransmission ends the case unless the device sends at most 4 packets again at a timeout,
 // from oldest on.
-func (p *peer) atTimeout(oldest uint32) {
+func (p *peer) expectTimeoutRetransmission(oldest uint32) {
 	for again := false; !again; { // what was still on its way passes
 		a, ok := p.nextData(p.ResponseTimeout())
 		p.Check(ok, fmt.Sprintf("packet %d again at a timeout", oldest), "nothing in %v", p.ResponseTimeout())
@@ -197,7 +197,7 @@ func (p *peer) atTimeout(oldest uint32) {
 			break
 		}
 		n++
-		p.Check(int(*a.Data.Seq-oldest) < leastWindow, fmt.Sprintf("at most %d packets at a timeout", leastWindow), "packet %d when %d is the oldest", *a.Data.Seq, oldest)
+		p.Check(int(*a.Data.Seq-oldest) < minWindow, fmt.Sprintf("at most %d packets at a timeout", minWindow), "packet %d when %d is the oldest", *a.Data.Seq, oldest)
 	}
-	p.Check(n <= leastWindow, fmt.Sprintf("at most %d packets at a timeout", leastWindow), "%d", n)
+	p.Check(n <= minWindow, fmt.Sprintf("at most %d packets at a timeout", minWindow), "%d", n)
 }

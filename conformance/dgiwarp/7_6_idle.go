@@ -13,56 +13,56 @@ import (
 
 // How long flows are used and remembered in silence, and how many peers are.
 const (
-	flowFresh   = 10 * time.Second
-	flowKept    = 30 * time.Second
-	peersOfANIC = 65536
+	flowIdleTimeout = 10 * time.Second
+	flowMemory      = 30 * time.Second
+	maxPeers        = 65536
 )
 
 var idleCases = []conformance.Case{
 	{
 		ID:    "dg/idle/new-flow-after-silence",
 		Title: "A sender that has heard nothing of a peer for 10 s starts a new flow",
-		Cite:  cite("7.6", "dg/idle/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
+		Cite:  cite("7.6", "dg/idle/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "an Ack for a Send, then nothing for more than 10 s, in which the device has nothing to send",
 		Expects: "a start with another epoch for the next Send",
 		Defects: []string{"FlowGoesOn"},
 		Run: onPeer(func(p *peer) {
-			p.established()
-			old := p.in.epoch
-			p.Sleep(flowFresh + 500*time.Millisecond)
-			p.established() // which begins with a start
-			p.Check(p.in.epoch != old, "a new flow", "the old epoch %#x", old)
+			p.establishDeviceFlow()
+			old := p.fromDeviceFlow.epoch
+			p.Sleep(flowIdleTimeout + 500*time.Millisecond)
+			p.establishDeviceFlow() // which begins with a start
+			p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
 		}),
 	},
 	{
 		ID:    "dg/idle/remembered-for-thirty-seconds",
 		Title: "A flow is remembered for 30 s after something was heard of its source",
-		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
+		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later",
 		Expects: "Acks, and no second receive of what was sent again",
 		Defects: []string{"ForgetsEarly"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
-			const early, almost = 5 * time.Second, flowKept - time.Second
+			const early, almost = 5 * time.Second, flowMemory - time.Second
 			again := p.peer(1)
-			again.begin(emptyWrite())
+			again.openFlow(zeroLengthWrite())
 			p.Sleep(early)
-			s := again.following(iwarp.Send(1, data(8))).AckNow()
+			s := again.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 			again.send(s)
-			again.expectAck(again.out.next)
-			p.gets(1, data(8))
+			again.expectAck(again.toDevice.next)
+			p.expectRecv(1, data(8))
 			p.Sleep(almost - early)
-			p.delivers(iwarp.Send(1, data(8)))
-			p.gets(2, data(8))
+			p.expectDelivered(iwarp.Send(1, data(8)))
+			p.expectRecv(2, data(8))
 			p.Sleep(early) // it is 34 s since this flow began, and 29 since its last packet
 			again.send(s)
-			again.expectAck(again.out.next)
+			again.expectAck(again.toDevice.next)
 			p.ExpectNoCompletion()
 		}),
 	},
 	{
 		ID:    "dg/idle/forgotten-after-thirty-seconds",
 		Title: "A flow is forgotten when nothing was heard of its source for 30 s",
-		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
+		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "packets of three flows after 32, 36 and 40 s of silence, up to the first that is refused; a new flow",
 		Expects: "a Refusal, of the third at the latest; a Challenge and an Ack",
 		Defects: []string{"FlowGoesOn"},
@@ -71,18 +71,18 @@ var idleCases = []conformance.Case{
 			// is remembered anew, so that each can be asked about once.
 			peers := []*peer{p, p.peer(1), p.peer(2)}
 			for _, x := range peers[1:] {
-				x.begin(emptyWrite())
+				x.openFlow(zeroLengthWrite())
 			}
-			p.Sleep(flowKept - 2*time.Second)
+			p.Sleep(flowMemory - 2*time.Second)
 			for _, x := range peers {
 				p.Sleep(4 * time.Second)
-				x.send(x.following(emptyWrite()).AckNow())
-				a, ok := x.next(x.ResponseTimeout())
+				x.send(x.nextDataPacket(zeroLengthWrite()).AckNow())
+				a, ok := x.nextPacket(x.ResponseTimeout())
 				p.Check(ok, "an answer", "nothing in %v", x.ResponseTimeout())
 				if a.Refusal != nil {
-					p.same(x.fromQueue(dg.Refusal(x.out.epoch, dg.ReasonUnknownFlow)), a)
-					x.begin(iwarp.Send(1, data(8)))
-					p.gets(1, data(8))
+					p.checkPacket(x.fromDevice(dg.Refusal(x.toDevice.epoch, dg.ReasonUnknownFlow)), a)
+					x.openFlow(iwarp.Send(1, data(8)))
+					p.expectRecv(1, data(8))
 					return
 				}
 			}
@@ -92,38 +92,38 @@ var idleCases = []conformance.Case{
 	{
 		ID:    "dg/idle/full-table-refuses",
 		Title: "A peer more than there may be is refused for want of room, and none is dropped for it",
-		Cite:  cite("7.6", "dg/idle/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.6", "dg/idle/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "flows of 65,536 peers and of one more, then a packet of one of the first, and of the last",
 		Expects: "a Refusal with reason 4 of the one, and Acks for the others",
 		Defects: []string{"EvictsOldest"},
-		Run: on(setup{receives: 1}, func(p *peer) {
+		Run: onSetup(setup{receives: 1}, func(p *peer) {
 			if !p.Virtual {
 				rig.Abort(fmt.Errorf("270,000 packets in less than the 30 s for which peers are remembered: %w", conformance.ErrBenchCannot))
 			}
 			from := func(n int) *peer {
 				x := *p
-				x.qpn, x.out.epoch = uint32(n+1), uint32(n+1)
+				x.qpn, x.toDevice.epoch = uint32(n+1), uint32(n+1)
 				return &x
 			}
 			starts := func(x *peer) arrival {
-				x.send(x.starting(0, x.packet(0, emptyWrite())).AckNow())
-				a, ok := x.next(x.ResponseTimeout())
+				x.send(x.withStart(0, x.dataPacket(0, zeroLengthWrite())).AckNow())
+				a, ok := x.nextPacket(x.ResponseTimeout())
 				if ok && a.Challenge != nil {
-					x.send(x.starting(*a.Challenge.Cookie, x.packet(0, emptyWrite())).AckNow())
-					a, ok = x.next(x.ResponseTimeout())
+					x.send(x.withStart(*a.Challenge.Cookie, x.dataPacket(0, zeroLengthWrite())).AckNow())
+					a, ok = x.nextPacket(x.ResponseTimeout())
 				}
 				x.Check(ok, "an answer to a start", "nothing in %v", x.ResponseTimeout())
 				return a
 			}
-			for n := range peersOfANIC {
+			for n := range maxPeers {
 				x := from(n)
-				p.same(x.fromQueue(dg.Ack(x.out.epoch, 1)), starts(x))
+				p.checkPacket(x.fromDevice(dg.Ack(x.toDevice.epoch, 1)), starts(x))
 			}
-			late := from(peersOfANIC)
-			p.same(late.fromQueue(dg.Refusal(late.out.epoch, dg.ReasonNoRoom)), starts(late))
-			for _, n := range []int{0, 1, peersOfANIC / 2, peersOfANIC - 1} {
+			late := from(maxPeers)
+			p.checkPacket(late.fromDevice(dg.Refusal(late.toDevice.epoch, dg.ReasonNoRoom)), starts(late))
+			for _, n := range []int{0, 1, maxPeers / 2, maxPeers - 1} {
 				x := from(n)
-				x.send(x.packet(1, emptyWrite()).AckNow())
+				x.send(x.dataPacket(1, zeroLengthWrite()).AckNow())
 				x.expectAck(2)
 			}
 			p.ExpectState(p.qp, verbs.QPStateRTS)

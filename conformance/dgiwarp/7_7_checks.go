@@ -10,27 +10,27 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// talking is a peer of a new queue pair with two receives of 64 octets, with flows both
+// establishedPeer is a peer of a new queue pair with two receives of 64 octets, with flows both
 // ways that have begun.
-func (h *host) talking() *peer {
-	p := h.queuePair(setup{receives: 2}).peer(0)
-	p.begin(emptyWrite())
-	p.established()
+func (h *host) establishedPeer() *peer {
+	p := h.newQP(setup{receives: 2}).peer(0)
+	p.openFlow(zeroLengthWrite())
+	p.establishDeviceFlow()
 	return p
 }
 
-// errsAt sends segments, the last of which is wrong, and ends the case unless the device
+// expectSegmentError sends segments, the last of which is wrong, and ends the case unless the device
 // says so for one of these reasons and stops the queue pair, and none of its requests and
 // receives has success.
-func (p *peer) errsAt(causes []iwarp.Cause, segments ...iwarp.Segment) {
+func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segment) {
 	for _, s := range segments {
-		p.send(p.following(s))
+		p.send(p.nextDataPacket(s))
 	}
 	wrong := segments[len(segments)-1]
-	p.errorInFlow(wrong, causes)
-	p.acks()
-	p.drained(0) // what the device has sent again before it had the Ack
-	p.stopped()
+	p.expectErrorInFlow(wrong, causes)
+	p.ackAll()
+	p.drain(0) // what the device has sent again before it had the Ack
+	p.expectErrorState()
 	for {
 		wc, ok := p.PollCompletion(0)
 		if !ok {
@@ -40,10 +40,10 @@ func (p *peer) errsAt(causes []iwarp.Cause, segments ...iwarp.Segment) {
 	}
 }
 
-// errorInFlow ends the case unless the next that the device's flow has is an error message
+// expectErrorInFlow ends the case unless the next that the device's flow has is an error message
 // about a segment for one of these reasons.
-func (p *peer) errorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
-	a := p.expectData(p.in.next)
+func (p *peer) expectErrorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
+	a := p.expectData(p.fromDeviceFlow.next)
 	for _, c := range causes {
 		if dg.Matches(dg.Any().With(iwarp.Terminate(c).Quoting(wrong).QN(2)), a.ReceivedPacket) {
 			return
@@ -52,24 +52,24 @@ func (p *peer) errorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
 	p.Fail(fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
 }
 
-// laterWrong ends the case unless a Send whose first segment is good is an error for one
+// expectSecondSegmentRefused ends the case unless a Send whose first segment is good is an error for one
 // of these reasons when its second comes, which was changed like that.
-func (h *host) laterWrong(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
+func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
 	const first = 16
-	p := h.talking()
-	parts := pieces(1, data(2*first), first)
-	p.errsAt(causes, parts[0], change(parts[1]))
-	p.ExpectUnchanged(p.own, 0, areaLen+first)
+	p := h.establishedPeer()
+	parts := sendSegmentsOf(1, data(2*first), first)
+	p.expectSegmentError(causes, parts[0], change(parts[1]))
+	p.ExpectUnchanged(p.localMem, 0, areaLen+first)
 }
 
-// answersBadly ends the case unless the answer to a read, changed like that, is an error
+// expectResponseRefused ends the case unless the answer to a read, changed like that, is an error
 // for this reason and is not placed.
-func (h *host) answersBadly(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
-	p := h.talking()
-	request := p.asks(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Op(iwarp.OpReadRequest))
-	p.acks()
-	p.errsAt([]iwarp.Cause{cause}, change(iwarp.ReadResponseTo(*request.Segment, data(16))))
-	p.ExpectUnchanged(p.own, 0, 0)
+func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
+	p := h.establishedPeer()
+	request := p.expectRequest(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Op(iwarp.OpReadRequest))
+	p.ackAll()
+	p.expectSegmentError([]iwarp.Cause{cause}, change(iwarp.ReadResponseTo(*request.Segment, data(16))))
+	p.ExpectUnchanged(p.localMem, 0, 0)
 }
 
 // The order of a flow is kept, as TCP keeps it: there are no gaps that something might
@@ -78,92 +78,92 @@ var flowCheckCases = []conformance.Case{
 	{
 		ID:    "dg/rdmap/offset-of-a-later-segment",
 		Title: "A second segment of a Send that is not where the first has ended is an error",
-		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12 and 20",
 		Expects: "an error message: invalid offset; an event, the error state, and no receive",
 		Defects: []string{"SecondSegmentOffset"},
 		Run: onHost(func(h *host) {
 			for _, mo := range []uint32{0, 12, 20} {
-				h.laterWrong([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) })
+				h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) })
 			}
 		}),
 	},
 	{
 		ID:    "dg/rdmap/number-of-a-later-segment",
 		Title: "A second segment of a Send with another number than the first is an error",
-		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Sends of two segments, the second with the number before, and with the next",
 		Expects: "an error message: number out of range; for the next one an invalid offset is as true of a message that begins at 16",
 		Defects: []string{"SecondSegmentNumber"},
 		Run: onHost(func(h *host) {
 			causes := []iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedInvalidMO}
-			h.laterWrong(causes[:1], func(s iwarp.Segment) iwarp.Segment { return s.MSN(0) })
-			h.laterWrong(causes, func(s iwarp.Segment) iwarp.Segment { return s.MSN(2) })
+			h.expectSecondSegmentRefused(causes[:1], func(s iwarp.Segment) iwarp.Segment { return s.MSN(0) })
+			h.expectSecondSegmentRefused(causes, func(s iwarp.Segment) iwarp.Segment { return s.MSN(2) })
 		}),
 	},
 	{
 		ID:    "dg/rdmap/number-of-an-atomic-response",
 		Title: "An Atomic Response whose number is not due is an error",
-		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: rd | verbs.CapAtomics, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: needsRD | verbs.CapAtomics, Setup: setupRD, Labels: labelRD,
 		Sends:   "first Atomic Responses of a flow with the numbers 0 and 2",
 		Expects: "an error message: number out of range; the atomic fails, and nothing is placed",
 		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, number := range []uint32{0, 2} {
-				p := h.talking()
-				request := p.asks(p.wr(9, verbs.OpAtomicFetchAdd, 1024, 8), iwarp.Op(iwarp.OpAtomicRequest))
-				p.acks()
-				p.errsAt([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, iwarp.AtomicResponse(number, *request.Segment.AtomicRequest.ID, 7))
-				p.ExpectUnchanged(p.own, 0, 0)
+				p := h.establishedPeer()
+				request := p.expectRequest(p.wr(9, verbs.OpAtomicFetchAdd, 1024, 8), iwarp.Op(iwarp.OpAtomicRequest))
+				p.ackAll()
+				p.expectSegmentError([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, iwarp.AtomicResponse(number, *request.Segment.AtomicRequest.ID, 7))
+				p.ExpectUnchanged(p.localMem, 0, 0)
 			}
 		}),
 	},
 	{
 		ID:    "dg/rdmap/number-of-immediate-data",
 		Title: "Immediate data whose number is not due is an error",
-		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "immediate data as the first message of a flow to queue 0, with the numbers 0 and 2",
 		Expects: "an error message: number out of range, and no receive",
 		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, number := range []uint32{0, 2} {
-				h.talking().errsAt([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, iwarp.Immediate(number, immediate))
+				h.establishedPeer().expectSegmentError([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, iwarp.Immediate(number, immediateData))
 			}
 		}),
 	},
 	{
 		ID:    "dg/rdmap/version-of-tagged-messages",
 		Title: "A Write or a Read Response of another version of RDMAP is an error",
-		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Writes, and answers to reads of the device's, of RDMAP's versions 0 and 2",
 		Expects: "an error message: invalid version; nothing is placed, and the reads fail",
 		Defects: []string{"TaggedVersionUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2} {
-				p := h.talking()
-				p.errsAt([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, p.writes(0, data(16)).RV(v))
-				p.ExpectUnchanged(p.mem, 0, 0)
-				h.answersBadly(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
+				p := h.establishedPeer()
+				p.expectSegmentError([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, p.writeToTarget(0, data(16)).RV(v))
+				p.ExpectUnchanged(p.targetMem, 0, 0)
+				h.expectResponseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
 			}
 		}),
 	},
 	{
 		ID:    "dg/rdmap/ddp-version-of-a-read-response",
 		Title: "A Read Response of another version of DDP is an error",
-		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "answers to reads of the device's of DDP's versions 0 and 2",
 		Expects: "an error message: invalid version of a tagged segment; nothing is placed, and the reads fail",
 		Defects: []string{"ReadResponseDDPVersion"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2} {
-				h.answersBadly(iwarp.DDPTaggedInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.DV(v) })
+				h.expectResponseRefused(iwarp.DDPTaggedInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.DV(v) })
 			}
 		}),
 	},
 	{
 		ID:    "dg/rdmap/every-segment-of-a-write-is-checked",
 		Title: "Every segment of a Write in a flow is checked by itself",
-		Cite:  cite("7.7", "dg/tag/8", "dg/err/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/tag/8", "dg/err/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Writes whose first segment is good, and whose second has an unknown key, that of memory without the right to write, or ends out of bounds",
 		Expects: "an error message about the second; the first is placed, and nothing of the second",
 		Defects: []string{"SecondSegmentRights"},
@@ -173,14 +173,14 @@ var flowCheckCases = []conformance.Case{
 				second func(*peer) iwarp.Segment
 				causes []iwarp.Cause
 			}{
-				{func(*peer) iwarp.Segment { return writeTo(place(locked, 0), data(16)) }, []iwarp.Cause{iwarp.RDMAPAccess, iwarp.DDPTaggedInvalidSTag}},
-				{func(p *peer) iwarp.Segment { return p.writes(80, data(16)).STag(unknownSTag) }, []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag}},
-				{func(p *peer) iwarp.Segment { return p.writes(len(p.mem.Buf)-8, data(16)) }, []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds}},
+				{func(*peer) iwarp.Segment { return writeTo(addrOf(locked, 0), data(16)) }, []iwarp.Cause{iwarp.RDMAPAccess, iwarp.DDPTaggedInvalidSTag}},
+				{func(p *peer) iwarp.Segment { return p.writeToTarget(80, data(16)).STag(unknownSTag) }, []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag}},
+				{func(p *peer) iwarp.Segment { return p.writeToTarget(len(p.targetMem.Buf)-8, data(16)) }, []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds}},
 			} {
-				p := h.talking()
-				p.errsAt(t.causes, p.writes(64, data(16)).Last(false), t.second(p))
-				p.ExpectBytes(p.mem, 64, data(16))
-				p.ExpectUnchanged(p.mem, 64, 16)
+				p := h.establishedPeer()
+				p.expectSegmentError(t.causes, p.writeToTarget(64, data(16)).Last(false), t.second(p))
+				p.ExpectBytes(p.targetMem, 64, data(16))
+				p.ExpectUnchanged(p.targetMem, 64, 16)
 			}
 			h.ExpectUnchanged(locked, 0, 0)
 		}),
@@ -188,28 +188,28 @@ var flowCheckCases = []conformance.Case{
 	{
 		ID:    "dg/rdmap/empty-send-invalidates",
 		Title: "A Send of no octets invalidates its key like any other",
-		Cite:  cite("7.7", "dg/rdmap/2", "dg/tag/8"), Level: conformance.Must, Needs: rd | verbs.CapMWType2 | verbs.CapSendInv, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/2", "dg/tag/8"), Level: conformance.Must, Needs: needsRD | verbs.CapMWType2 | verbs.CapSendInv, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Write through a window, a Send of no octets that invalidates it, and another Write",
 		Expects: "a receive of no octets that tells the key; the second Write is an error, and changes nothing",
 		Defects: []string{"EmptySendKeepsKey"},
 		Run: onHost(func(h *host) {
-			p, m := h.talking(), h.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
-			key := p.window(m, verbs.AccessRemoteWrite)
+			p, m := h.establishedPeer(), h.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
+			key := p.bindWindow(m, verbs.AccessRemoteWrite)
 			at := iwarp.At(uint32(key), m.Addr())
-			p.delivers(writeTo(at, data(16)))
+			p.expectDelivered(writeTo(at, data(16)))
 			p.ExpectBytes(m, 0, data(16))
 			m.Snapshot()
-			p.delivers(iwarp.SendInvalidate(1, at.STag, nil))
-			wc := p.gets(1, nil)
+			p.expectDelivered(iwarp.SendInvalidate(1, at.STag, nil))
+			wc := p.expectRecv(1, nil)
 			p.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "a receive that tells the key", "%s", rig.Describe(&wc))
-			p.errsAt([]iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPInvalidSTag}, writeTo(at, data(32)))
+			p.expectSegmentError([]iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPInvalidSTag}, writeTo(at, data(32)))
 			p.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 }
 
-// window binds a window of type 2 to all of m, and returns its key.
-func (q *queue) window(m *rig.Memory, access verbs.Access) verbs.RKey {
+// bindWindow binds a window of type 2 to all of m, and returns its key.
+func (q *deviceQP) bindWindow(m *rig.Memory, access verbs.Access) verbs.RKey {
 	const id = 0xb1d
 	mw, err := q.PD.AllocMW(verbs.MWType2)
 	q.Must("a window", err)

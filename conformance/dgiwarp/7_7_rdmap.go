@@ -12,60 +12,60 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// readsAtOnce is how many reads and atomics to one peer are under way.
-const readsAtOnce = 16
+// maxOutstandingReads is how many reads and atomics to one peer are under way.
+const maxOutstandingReads = 16
 
 var rdmapCases = []conformance.Case{
 	{
 		ID:    "dg/rdmap/numbers-begin-with-the-flow",
 		Title: "Message numbers begin at 1 with each flow",
-		Cite:  cite("7.7", "dg/rdmap/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks, a Refusal, and Acks for the flow that follows; two flows of the peer's, each with Sends from number 1 on",
 		Expects: "Sends with the numbers 1, 2 and again 1, 2; receives of all of the peer's",
 		Defects: []string{"NumbersGoOn"},
 		Run: onPeer(func(p *peer) {
-			number := func(msn uint32, a arrival) { p.same(dg.Any().With(iwarp.Op(iwarp.OpSend).MSN(msn)), a) }
+			number := func(msn uint32, a arrival) { p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpSend).MSN(msn)), a) }
 			for range 2 {
 				p.PostSend(p.qp, p.sendWR(1, 0, 8))
-				number(1, p.welcome())
-				p.acks()
+				number(1, p.acceptFlow())
+				p.ackAll()
 				p.ExpectCompletion(1, verbs.WCSuccess)
 				p.PostSend(p.qp, p.sendWR(2, 0, 8))
 				number(2, p.expectData(1))
-				p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
-				p.fails(2)
+				p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+				p.expectFailure(2)
 			}
 			for i := range 2 {
-				p.begin(iwarp.Send(1, data(8)))
-				p.delivers(iwarp.Send(2, data(16)))
-				p.gets(uint64(2*i+1), data(8))
-				p.gets(uint64(2*i+2), data(16))
+				p.openFlow(iwarp.Send(1, data(8)))
+				p.expectDelivered(iwarp.Send(2, data(16)))
+				p.expectRecv(uint64(2*i+1), data(8))
+				p.expectRecv(uint64(2*i+2), data(16))
 			}
 		}),
 	},
 	{
 		ID:    "dg/rdmap/every-operation",
 		Title: "All operations of RDMAP and its extensions are carried out for a peer",
-		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Send, one with a solicited event, a Write, a Read, both atomics, and immediate data, with and without a solicited event",
 		Expects: "receives, memory that was written, and the answers",
 		Defects: []string{"RDWithoutExtensions"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
-			p.established()
-			p.delivers(iwarp.Send(1, data(8)))
-			p.gets(1, data(8))
-			p.delivers(iwarp.SendSE(2, data(16)))
-			p.gets(2, data(16))
-			p.delivers(p.writes(0, data(64)))
-			p.ExpectBytes(p.mem, 0, data(64))
+			p.establishDeviceFlow()
+			p.expectDelivered(iwarp.Send(1, data(8)))
+			p.expectRecv(1, data(8))
+			p.expectDelivered(iwarp.SendSE(2, data(16)))
+			p.expectRecv(2, data(16))
+			p.expectDelivered(p.writeToTarget(0, data(64)))
+			p.ExpectBytes(p.targetMem, 0, data(64))
 			sink := iwarp.At(peerSTag, peerTO)
-			p.answers(iwarp.ReadRequest(1, sink, 64, p.at(0)), iwarp.ReadResponse(peerSTag, peerTO, data(64)))
+			p.expectResponse(iwarp.ReadRequest(1, sink, 64, p.targetAddr(0)), iwarp.ReadResponse(peerSTag, peerTO, data(64)))
 			before := binary.NativeEndian.Uint64(data(8)) // as the device's memory has it
-			p.answers(iwarp.FetchAdd(2, 77, p.at(0), 5), iwarp.AtomicResponse(1, 77, before))
-			p.answers(iwarp.CompareSwap(3, 78, p.at(0), before+5, 9), iwarp.AtomicResponse(2, 78, before+5))
-			p.answers(iwarp.CompareSwap(4, 79, p.at(0), 0, 1), iwarp.AtomicResponse(3, 79, 9))
-			for i, s := range []iwarp.Segment{iwarp.Immediate(3, immediate), iwarp.ImmediateSE(4, immediate)} {
-				p.delivers(s)
+			p.expectResponse(iwarp.FetchAdd(2, 77, p.targetAddr(0), 5), iwarp.AtomicResponse(1, 77, before))
+			p.expectResponse(iwarp.CompareSwap(3, 78, p.targetAddr(0), before+5, 9), iwarp.AtomicResponse(2, 78, before+5))
+			p.expectResponse(iwarp.CompareSwap(4, 79, p.targetAddr(0), 0, 1), iwarp.AtomicResponse(3, 79, 9))
+			for i, s := range []iwarp.Segment{iwarp.Immediate(3, immediateData), iwarp.ImmediateSE(4, immediateData)} {
+				p.expectDelivered(s)
 				wc := p.ExpectCompletion(uint64(i+3), verbs.WCSuccess)
 				p.Check(wc.Flags&verbs.WCWithImm != 0, "a completion with immediate data", "%s", rig.Describe(&wc))
 			}
@@ -74,12 +74,12 @@ var rdmapCases = []conformance.Case{
 	{
 		ID:    "dg/rdmap/every-request",
 		Title: "All operations of RDMAP and its extensions can be asked for",
-		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: rd | verbs.CapAtomics | verbs.CapSendInv, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD | verbs.CapAtomics | verbs.CapSendInv, Setup: setupRD, Labels: labelRD,
 		Sends:   "answers to what the device's program asks for",
 		Expects: "a Send of each of four kinds, a Write, one with immediate data behind it, a Read Request and Atomic Requests, and completions",
 		Defects: []string{"RecordIsWrite"},
 		Run: onFlow(setup{}, func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			inv, se, seInv := p.wr(2, verbs.OpSendInv, 0, 8), p.sendWR(3, 0, 8), p.wr(4, verbs.OpSendInv, 0, 8)
 			inv.InvalidateRKey, seInv.InvalidateRKey = peerSTag, peerSTag
 			se.Flags |= verbs.SendSolicited
@@ -88,32 +88,32 @@ var rdmapCases = []conformance.Case{
 				wr   verbs.SendWR
 				want iwarp.Segment
 			}{
-				{p.sendWR(1, 0, 8), iwarp.Send(2, p.own.Buf[:8])},
-				{inv, iwarp.SendInvalidate(3, peerSTag, p.own.Buf[:8])},
-				{se, iwarp.SendSE(4, p.own.Buf[:8])},
-				{seInv, iwarp.SendSEInvalidate(5, peerSTag, p.own.Buf[:8])},
-				{p.wr(5, verbs.OpRDMAWrite, 0, 8), iwarp.Write(peerSTag, peerTO, p.own.Buf[:8])},
+				{p.sendWR(1, 0, 8), iwarp.Send(2, p.localMem.Buf[:8])},
+				{inv, iwarp.SendInvalidate(3, peerSTag, p.localMem.Buf[:8])},
+				{se, iwarp.SendSE(4, p.localMem.Buf[:8])},
+				{seInv, iwarp.SendSEInvalidate(5, peerSTag, p.localMem.Buf[:8])},
+				{p.wr(5, verbs.OpRDMAWrite, 0, 8), iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:8])},
 			} {
-				p.asks(t.wr, t.want)
-				p.acks()
+				p.expectRequest(t.wr, t.want)
+				p.ackAll()
 				p.ExpectCompletion(t.wr.WRID, verbs.WCSuccess)
 			}
-			p.asks(p.recordWR(9, 0, 8), iwarp.Write(peerSTag, peerTO, p.own.Buf[:8]))
-			p.same(dg.Any().With(iwarp.Op(iwarp.OpImmediate).MSN(6)), p.expectData(p.in.next))
-			p.acks()
+			p.expectRequest(p.writeRecordWR(9, 0, 8), iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:8]))
+			p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpImmediate).MSN(6)), p.expectData(p.fromDeviceFlow.next))
+			p.ackAll()
 			p.ExpectCompletion(9, verbs.WCSuccess)
-			request := p.asks(p.wr(6, verbs.OpRDMARead, 0, 8), iwarp.Op(iwarp.OpReadRequest).MSN(1))
-			p.acks()
-			p.delivers(iwarp.ReadResponseTo(*request.Segment, data(8)))
+			request := p.expectRequest(p.wr(6, verbs.OpRDMARead, 0, 8), iwarp.Op(iwarp.OpReadRequest).MSN(1))
+			p.ackAll()
+			p.expectDelivered(iwarp.ReadResponseTo(*request.Segment, data(8)))
 			p.ExpectCompletion(6, verbs.WCSuccess)
-			p.ExpectBytes(p.own, 0, data(8))
+			p.ExpectBytes(p.localMem, 0, data(8))
 			add, swap := p.wr(7, verbs.OpAtomicFetchAdd, 0, 8), p.wr(8, verbs.OpAtomicCmpAndSwp, 8, 8)
 			add.Atomic.CompareAdd = 3
 			swap.Atomic = verbs.Atomic{CompareAdd: 1, Swap: 2}
 			for i, wr := range []verbs.SendWR{add, swap} {
-				request := p.asks(wr, iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i+2)))
-				p.acks()
-				p.delivers(iwarp.AtomicResponse(uint32(i+1), *request.Segment.AtomicRequest.ID, 0x1122334455667788))
+				request := p.expectRequest(wr, iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i+2)))
+				p.ackAll()
+				p.expectDelivered(iwarp.AtomicResponse(uint32(i+1), *request.Segment.AtomicRequest.ID, 0x1122334455667788))
 				p.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 			}
 		}),
@@ -121,58 +121,58 @@ var rdmapCases = []conformance.Case{
 	{
 		ID:    "dg/rdmap/sources-are-kept-apart",
 		Title: "Messages of different sources are put together independently of each other",
-		Cite:  cite("7.7", "dg/rdmap/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Sends of two segments from three peers, in turn",
 		Expects: "a receive of each, as it was sent",
 		Defects: []string{"SourcesMixed"},
-		Run: on(setup{receives: 3, recvLen: 80}, func(p *peer) {
+		Run: onSetup(setup{receives: 3, recvLen: 80}, func(p *peer) {
 			peers := []*peer{p, p.peer(1), p.peer(4)}
 			message := func(i int) []byte { return rig.Pattern(80, byte(50*i)) }
 			for _, x := range peers {
-				x.begin(emptyWrite())
+				x.openFlow(zeroLengthWrite())
 			}
 			for half := range 2 {
 				for i, x := range peers {
-					x.delivers(pieces(1, message(i), 40)[half])
+					x.expectDelivered(sendSegmentsOf(1, message(i), 40)[half])
 				}
 			}
 			for i := range peers {
-				p.gets(uint64(i+1), message(i))
+				p.expectRecv(uint64(i+1), message(i))
 			}
 		}),
 	},
 	{
 		ID:    "dg/rdmap/first-segment-takes-the-receive",
 		Title: "A Send takes its receive when its first segment arrives",
-		Cite:  cite("7.7", "dg/rdmap/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "half a Send, a whole one of another peer, and the other half",
 		Expects: "the second receive completes first, with the whole one, then the first",
 		Defects: []string{"ReceiveTakenWrong"},
-		Run: on(setup{receives: 2, recvLen: 80}, func(p *peer) {
+		Run: onSetup(setup{receives: 2, recvLen: 80}, func(p *peer) {
 			other := p.peer(1)
-			p.begin(emptyWrite())
-			other.begin(emptyWrite())
-			p.delivers(pieces(1, data(80), 40)[0])
-			other.delivers(iwarp.Send(1, data(16)))
-			p.gets(2, data(16))
-			p.delivers(pieces(1, data(80), 40)[1])
-			p.gets(1, data(80))
+			p.openFlow(zeroLengthWrite())
+			other.openFlow(zeroLengthWrite())
+			p.expectDelivered(sendSegmentsOf(1, data(80), 40)[0])
+			other.expectDelivered(iwarp.Send(1, data(16)))
+			p.expectRecv(2, data(16))
+			p.expectDelivered(sendSegmentsOf(1, data(80), 40)[1])
+			p.expectRecv(1, data(80))
 		}),
 	},
 	{
 		ID:    "dg/rdmap/half-a-send-fails-its-receive",
 		Title: "If the rest of a Send will not come, its receive completes in error",
-		Cite:  cite("7.7", "dg/rdmap/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelSlow,
+		Cite:  cite("7.7", "dg/rdmap/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "half a Send and a new flow; half a Send of another peer, which is then silent",
 		Expects: "both receives complete in error, the second after 45 s at the latest",
 		Defects: []string{"HalfSendLosesReceive"},
-		Run: on(setup{receives: 3, recvLen: 80}, func(p *peer) {
-			p.begin(pieces(1, data(80), 40)[0])
-			p.begin(emptyWrite())
-			p.fails(1)
+		Run: onSetup(setup{receives: 3, recvLen: 80}, func(p *peer) {
+			p.openFlow(sendSegmentsOf(1, data(80), 40)[0])
+			p.openFlow(zeroLengthWrite())
+			p.expectFailure(1)
 			silent := p.peer(1)
-			silent.begin(pieces(1, data(80), 40)[0])
-			p.Sleep(flowKept - time.Second)
+			silent.openFlow(sendSegmentsOf(1, data(80), 40)[0])
+			p.Sleep(flowMemory - time.Second)
 			wc, ok := p.PollCompletion(16 * time.Second)
 			p.Check(ok && wc.WRID == 2 && wc.Status != verbs.WCSuccess, "receive 2 to fail", "%s", rig.Describe(&wc))
 			p.ExpectState(p.qp, verbs.QPStateRTS)
@@ -181,12 +181,12 @@ var rdmapCases = []conformance.Case{
 	{
 		ID:    "dg/rdmap/sixteen-reads-under-way",
 		Title: "At most 16 reads and atomics to one peer are under way",
-		Cite:  cite("7.7", "dg/rdmap/5"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("7.7", "dg/rdmap/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks for Read Requests, of which the device's program posts 20; then answers one after the other",
 		Expects: "16 requests, and one more for each answer",
 		Defects: []string{"ReadsUnlimited", "AlwaysFenced"},
 		Run: onFlow(setup{}, func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			var wrs []verbs.SendWR
 			for i := range 20 {
 				wrs = append(wrs, p.wr(uint64(i), verbs.OpRDMARead, 8*i, 8))
@@ -195,18 +195,18 @@ var rdmapCases = []conformance.Case{
 			var requests []arrival
 			take := func(n int) {
 				for range n {
-					a := p.expectData(p.in.next)
-					p.same(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), a)
+					a := p.expectData(p.fromDeviceFlow.next)
+					p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), a)
 					requests = append(requests, a)
 				}
-				p.acks()
-				for _, a := range p.drained(quiet) {
-					p.Check(a.Data == nil || int32(*a.Data.Seq-p.in.next) < 0, fmt.Sprintf("at most %d reads under way", readsAtOnce), "%v", a.Packet)
+				p.ackAll()
+				for _, a := range p.drain(silencePeriod) {
+					p.Check(a.Data == nil || int32(*a.Data.Seq-p.fromDeviceFlow.next) < 0, fmt.Sprintf("at most %d reads under way", maxOutstandingReads), "%v", a.Packet)
 				}
 			}
-			take(readsAtOnce)
+			take(maxOutstandingReads)
 			for i := range 4 {
-				p.send(p.following(iwarp.ReadResponseTo(*requests[i].Segment, data(8))))
+				p.send(p.nextDataPacket(iwarp.ReadResponseTo(*requests[i].Segment, data(8))))
 				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 				take(1)
 			}
@@ -215,42 +215,42 @@ var rdmapCases = []conformance.Case{
 	{
 		ID:    "dg/rdmap/sixteen-reads-are-taken",
 		Title: "16 reads of one peer are taken at a time, and one more is an error",
-		Cite:  cite("7.7", "dg/rdmap/5"), Level: conformance.Must, Needs: rd, Labels: labelRD,
-		Setup:   narrowRD,
+		Cite:  cite("7.7", "dg/rdmap/5"), Level: conformance.Must, Needs: needsRD, Labels: labelRD,
+		Setup:   setupNarrowRD,
 		Sends:   "16 Read Requests for more than a window, and no Ack for the answers; then another one",
 		Expects: "Acks and answers; behind the last an event, and the error state",
 		Defects: []string{"ReadsUnlimited"},
 		Run: onFlow(setup{receives: 1, memLen: 1 << 20}, func(p *peer) {
-			p.established()
+			p.establishDeviceFlow()
 			ask := func(msn int) {
-				p.send(p.following(iwarp.ReadRequest(uint32(msn), iwarp.At(peerSTag, peerTO), 1<<20, p.at(0))).AckNow())
+				p.send(p.nextDataPacket(iwarp.ReadRequest(uint32(msn), iwarp.At(peerSTag, peerTO), 1<<20, p.targetAddr(0))).AckNow())
 			}
-			for i := range readsAtOnce {
+			for i := range maxOutstandingReads {
 				ask(i + 1)
 			}
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoEvent()
 			p.ExpectState(p.qp, verbs.QPStateRTS)
-			p.early = nil
-			ask(readsAtOnce + 1)
-			p.stopped()
+			p.pending = nil
+			ask(maxOutstandingReads + 1)
+			p.expectErrorState()
 		}),
 	},
 }
 
-// answers ends the case unless a request of the peer's is answered in the device's flow.
-func (p *peer) answers(request, want iwarp.Segment) {
-	p.send(p.following(request).AckNow())
-	a := p.expectData(p.in.next)
-	p.same(dg.Any().With(want), a)
-	p.acks()
+// expectResponse ends the case unless a request of the peer's is answered in the device's flow.
+func (p *peer) expectResponse(request, want iwarp.Segment) {
+	p.send(p.nextDataPacket(request).AckNow())
+	a := p.expectData(p.fromDeviceFlow.next)
+	p.checkPacket(dg.Any().With(want), a)
+	p.ackAll()
 }
 
-// asks posts a request, and ends the case unless the device's next packet with data is
+// expectRequest posts a request, and ends the case unless the device's next packet with data is
 // as wanted.
-func (p *peer) asks(wr verbs.SendWR, want iwarp.Segment) arrival {
+func (p *peer) expectRequest(wr verbs.SendWR, want iwarp.Segment) arrival {
 	p.PostSend(p.qp, wr)
-	a := p.expectData(p.in.next)
-	p.same(dg.Any().With(want), a)
+	a := p.expectData(p.fromDeviceFlow.next)
+	p.checkPacket(dg.Any().With(want), a)
 	return a
 }

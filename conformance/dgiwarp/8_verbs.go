@@ -15,60 +15,60 @@ var verbsCases = []conformance.Case{
 	{
 		ID:    "dg/verbs/reliable-queue-pairs-are-of-type-ud",
 		Title: "A queue pair of RD is one of type UD, of which a Send completes when it was acknowledged",
-		Cite:  cite("8", "dg/verbs/1"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("8", "dg/verbs/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, and an Ack after a while",
 		Expects: "the type UD, packets of RD, no completion before the Ack",
 		Defects: []string{"RDCompletesAtOnce"},
 		Run: onPeer(func(p *peer) {
 			p.Check(p.qp.Type() == verbs.QPTypeUD, "a queue pair of type UD", "%v", p.qp.Type())
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.welcome()
-			p.settle()
+			p.acceptFlow()
+			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.acks()
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
 		ID:    "dg/verbs/address-area",
 		Title: "The first 40 octets of a receive are the IPv6 header that the packet had, with the UDP source port in octets 2 and 3",
-		Cite:  cite("8", "dg/verbs/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("8", "dg/verbs/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
 		Sends:   "Sends from several ports",
 		Expects: "version, protocol, addresses and port",
 		Defects: []string{"SourceLost"},
-		Run:     onPeer(func(p *peer) { p.areaTells(0) }),
+		Run:     onPeer(func(p *peer) { p.checkAddressArea(0) }),
 	},
 	{
 		ID:    "dg/verbs/address-area-of-ipv4",
 		Title: "The last 20 of the first 40 octets of a receive are the IPv4 header that the packet had, and octets 2 and 3 the UDP source port",
-		Cite:  cite("8", "dg/verbs/2"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("8", "dg/verbs/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 4},
 		Sends:   "Sends from several ports",
 		Expects: "version, protocol, addresses and port",
 		Defects: []string{"SourceLost"},
-		Run:     onPeer(func(p *peer) { p.areaTells(20) }),
+		Run:     onPeer(func(p *peer) { p.checkAddressArea(20) }),
 	},
 	{
 		ID:    "dg/verbs/write-with-immediate-on-rd",
 		Title: "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
-		Cite:  cite("8", "dg/verbs/3"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("8", "dg/verbs/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks; the device's program posts one of 32 octets, and a Send",
 		Expects: "a Write, immediate data, the Send; completions behind the Acks",
 		Defects: []string{"RecordIsWrite"},
 		Run: onFlow(setup{}, func(p *peer) {
-			p.established()
-			p.PostSend(p.qp, p.recordWR(1, 0, 32), p.sendWR(2, 0, 8))
-			p.same(dg.Any().With(iwarp.Write(peerSTag, peerTO, p.own.Buf[:32])), p.expectData(1))
+			p.establishDeviceFlow()
+			p.PostSend(p.qp, p.writeRecordWR(1, 0, 32), p.sendWR(2, 0, 8))
+			p.checkPacket(dg.Any().With(iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:32])), p.expectData(1))
 			a := p.expectData(2)
-			p.same(dg.Any().With(iwarp.Op(iwarp.OpImmediate).MSN(2)), a)
+			p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpImmediate).MSN(2)), a)
 			value := *a.Segment.Immediate.Value
-			p.Check(value == immediate || value == immediate<<32, fmt.Sprintf("immediate data %#x", immediate), "%#x", value)
-			p.same(dg.Any().With(iwarp.Send(3, p.own.Buf[:8])), p.expectData(3))
+			p.Check(value == immediateData || value == immediateData<<32, fmt.Sprintf("immediate data %#x", immediateData), "%#x", value)
+			p.checkPacket(dg.Any().With(iwarp.Send(3, p.localMem.Buf[:8])), p.expectData(3))
 			p.send(p.ack(2)) // of the Write alone
-			p.settle()
+			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.acks()
+			p.ackAll()
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.ExpectCompletion(2, verbs.WCSuccess)
 		}),
@@ -76,51 +76,51 @@ var verbsCases = []conformance.Case{
 	{
 		ID:    "dg/verbs/failure-stays-with-its-peer",
 		Title: "When a flow fails, its requests and those behind them to the same peer fail; the queue pair and the flows to others go on",
-		Cite:  cite("8", "dg/verbs/4"), Level: conformance.Must, Needs: rd, Setup: reliable, Labels: labelRD,
+		Cite:  cite("8", "dg/verbs/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Refusal of one of two flows with several requests; Acks for the other",
 		Expects: "failures of all requests to the one peer, successes of those to the other, then a new flow to the first",
 		Defects: []string{"FailureStopsQP"},
 		Run: onPeer(func(p *peer) {
 			other := p.peer(1)
-			p.established()
-			other.established()
+			p.establishDeviceFlow()
+			other.establishDeviceFlow()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), other.sendWR(3, 0, 8))
 			p.expectData(1)
-			p.send(dg.Refusal(p.in.epoch, dg.ReasonUnknownFlow))
-			p.fails(1)
-			p.fails(2)
-			p.settle()
-			for _, a := range p.drained(0) {
+			p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+			p.expectFailure(1)
+			p.expectFailure(2)
+			p.syncDevice()
+			for _, a := range p.drain(0) {
 				if iwarp.Val(a.Header.DestQP) == other.qpn && a.Data != nil {
-					other.saw(a)
+					other.trackData(a)
 				}
 			}
-			other.acks()
+			other.ackAll()
 			p.ExpectCompletion(3, verbs.WCSuccess)
 			p.ExpectState(p.qp, verbs.QPStateRTS)
 			p.ExpectNoEvent()
-			p.settle()
-			p.drained(0) // what the device sent again before it had the Ack
-			p.established()
-			p.begin(iwarp.Send(1, data(8)))
-			p.gets(1, data(8))
+			p.syncDevice()
+			p.drain(0) // what the device sent again before it had the Ack
+			p.establishDeviceFlow()
+			p.openFlow(iwarp.Send(1, data(8)))
+			p.expectRecv(1, data(8))
 		}),
 	},
 	{
 		ID:    "dg/verbs/flow-label-is-the-port",
 		Title: "The flow label of an address is the UDP port that packets go to, and 0 is the sender's own",
-		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends to ports 1, 1024, 65535 and 0",
 		Expects: "packets to these ports, and to 65041 for 0",
 		Defects: []string{"FlowLabelIgnored"},
 		Run: onPeer(func(p *peer) {
 			for i, port := range []uint16{1, 1024, 65535, 0} {
-				p.ah = p.handle(address(p.Peers[0], uint32(port)))
+				p.ah = p.addressHandle(ahAttr(p.Peers[0], uint32(port)))
 				want := port
 				if port == 0 {
 					want = devicePort
 				}
-				p.way = p.way.fromPort(want)
+				p.route = p.route.fromPort(want)
 				p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
 				p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
 				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
@@ -130,34 +130,34 @@ var verbsCases = []conformance.Case{
 	{
 		ID:    "dg/verbs/flow-label-of-more-than-16-bits",
 		Title: "An address whose flow label is no port is refused",
-		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: ud, Labels: labelUD,
+		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device's program makes addresses with the flow labels 0x10000 and 0xfffff, and sends to them",
 		Expects: "a refusal of the address, or of the Send, and nothing on the wire",
 		Defects: []string{"FlowLabelIgnored"},
 		Run: onPeer(func(p *peer) {
 			for _, label := range []uint32{0x10000, 0xfffff, 0x10000 | peerPort} {
-				ah, err := p.PD.CreateAH(address(p.Peers[0], label))
+				ah, err := p.PD.CreateAH(ahAttr(p.Peers[0], label))
 				if err == nil {
 					p.ah = ah
 					_, err = p.qp.PostSend([]verbs.SendWR{p.sendWR(1, 0, 8)})
 				}
 				p.MustFail(fmt.Sprintf("the flow label %#x", label), err, nil)
 			}
-			p.silence(quiet)
+			p.expectSilence(silencePeriod)
 			p.ExpectNoCompletion()
 		}),
 	},
 }
 
-// areaTells ends the case unless the address area of receives has the IP header at
+// checkAddressArea ends the case unless the address area of receives has the IP header at
 // offset at, as far as it says where packets came from.
-func (p *peer) areaTells(at int) {
+func (p *peer) checkAddressArea(at int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
 		from := p.peer(i)
-		from.way = from.way.fromPort(port)
+		from.route = from.route.fromPort(port)
 		from.sendSegments(iwarp.Send(1, data(8)))
-		p.gets(uint64(i+1), data(8))
-		area := p.own.Buf[i*p.recvLen:][:areaLen]
+		p.expectRecv(uint64(i+1), data(8))
+		area := p.localMem.Buf[i*p.recvLen:][:areaLen]
 		got := binary.BigEndian.Uint16(area[2:])
 		p.Check(got == port, fmt.Sprintf("port %d in octets 2 and 3", port), "%d: % x", got, area)
 		header := area[at:]
@@ -166,7 +166,7 @@ func (p *peer) areaTells(at int) {
 			src, dst, version, protocol = header[12:16], header[16:20], 4, header[9]
 		}
 		p.Check(header[0]>>4 == version && protocol == 17, fmt.Sprintf("a header of IPv%d and UDP", version), "% x", header)
-		p.Check(bytes.Equal(src, from.way.from.Addr().AsSlice()) && bytes.Equal(dst, from.way.to.Addr().AsSlice()),
-			fmt.Sprintf("from %v to %v", from.way.from.Addr(), from.way.to.Addr()), "% x", header)
+		p.Check(bytes.Equal(src, from.route.from.Addr().AsSlice()) && bytes.Equal(dst, from.route.to.Addr().AsSlice()),
+			fmt.Sprintf("from %v to %v", from.route.from.Addr(), from.route.to.Addr()), "% x", header)
 	}
 }

@@ -19,8 +19,8 @@ func TestSuiteIsWellFormed(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range s.Cases {
-		if want := c.Setup.Reliable; c.Needs.Has(rd) != want {
-			t.Errorf("%s needs RD: %v, and its device is set up for it: %v", c.ID, c.Needs.Has(rd), want)
+		if want := c.Setup.Reliable; c.Needs.Has(needsRD) != want {
+			t.Errorf("%s needs RD: %v, and its device is set up for it: %v", c.ID, c.Needs.Has(needsRD), want)
 		}
 		if len(c.Labels) == 0 || c.Labels[0] != map[bool]string{false: "service:ud", true: "service:rd"}[c.Setup.Reliable] {
 			t.Errorf("%s has the labels %v", c.ID, c.Labels)
@@ -46,7 +46,7 @@ func frame(octets []byte, protocol uint8) []byte {
 func TestRead(t *testing.T) {
 	octets := dg.UD(iwarp.Send(3, []byte("hello"))).ToQP(7).Append(nil)
 	b := frame(octets, packet.ProtocolUDP)
-	a, ok := read(conformance.Frame{Packet: b, At: 5})
+	a, ok := parseFrame(conformance.Frame{Packet: b, At: 5})
 	if !ok || !bytes.Equal(a.Raw, octets) || *a.Header.DestQP != 7 || *a.UDP.DstPort != peerPort || a.At != 5 || a.size != len(b) {
 		t.Errorf("read gives %v, %v", a, ok)
 	}
@@ -55,7 +55,7 @@ func TestRead(t *testing.T) {
 		"half a frame": b[:44],
 		"TCP":          frame(octets, packet.ProtocolTCP),
 	} {
-		if a, ok := read(conformance.Frame{Packet: b}); ok {
+		if a, ok := parseFrame(conformance.Frame{Packet: b}); ok {
 			t.Errorf("%s is read as %v", name, a)
 		}
 	}
@@ -72,7 +72,7 @@ func TestLine(t *testing.T) {
 		{conformance.Event{Kind: conformance.EventReceived, Data: frame(good.Version(2).Append(nil), packet.ProtocolUDP)}, "UD version 2 SEND msn 3 5 B last (version 2)"},
 		{conformance.Event{Kind: conformance.EventReceived, Data: frame(nil, packet.ProtocolTCP)}, "no datagram of UDP"},
 	} {
-		if got := line(&test.event); got != test.want {
+		if got := describeEvent(&test.event); got != test.want {
 			t.Errorf("line is %q, want %q", got, test.want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestAppendCRC(t *testing.T) {
 func TestPieces(t *testing.T) {
 	message := data(100)
 	var joined []byte
-	all := pieces(9, message, 40)
+	all := sendSegmentsOf(9, message, 40)
 	for i, s := range all {
 		s = s.Strict()
 		if *s.DDP.MO != uint32(len(joined)) || *s.DDP.Last != (i == len(all)-1) || *s.DDP.MSN != 9 {

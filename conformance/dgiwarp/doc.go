@@ -17,7 +17,7 @@ import (
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
-		Name: "dgiwarp", Title: "Datagram-iWARP: DDP and RDMAP over UDP", DescribeEvent: line,
+		Name: "dgiwarp", Title: "Datagram-iWARP: DDP and RDMAP over UDP", DescribeEvent: describeEvent,
 		Cases: slices.Concat(
 			packetCases, pathCases, addressCases, groupCases,
 			udSendCases, udReceiveCases, taggedCases, recordCases, errorCases,
@@ -29,12 +29,12 @@ func Suite() *conformance.Suite {
 
 // What cases need: queue pairs of UD, or those of RD, which verbs call UD as well.
 const (
-	ud = verbs.CapUD
-	rd = verbs.CapUD | verbs.CapRD
+	needsUD = verbs.CapUD
+	needsRD = verbs.CapUD | verbs.CapRD
 )
 
-// reliable has the device's queue pairs be those of RD.
-var reliable = conformance.Setup{Reliable: true}
+// setupRD has the device's queue pairs be those of RD.
+var setupRD = conformance.Setup{Reliable: true}
 
 // Labels of the services.
 var (
@@ -49,12 +49,12 @@ func cite(section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: "datagram-iWARP", Section: section, Rows: rows}
 }
 
-// line tells an event in a few words.
-func line(e *conformance.Event) string {
+// describeEvent tells an event in a few words.
+func describeEvent(e *conformance.Event) string {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return e.Text
 	}
-	a, ok := read(conformance.Frame{Packet: e.Data})
+	a, ok := parseFrame(conformance.Frame{Packet: e.Data})
 	if !ok {
 		return "no datagram of UDP"
 	}

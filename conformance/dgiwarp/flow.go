@@ -11,165 +11,167 @@ import (
 )
 
 // onFlow makes a case of a body with a peer that has a flow to the device, of which one
-// packet has been taken.
+// dataPacket has been taken.
 func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
-	return on(s, func(p *peer) {
-		p.begin(emptyWrite())
+	return onSetup(s, func(p *peer) {
+		p.openFlow(zeroLengthWrite())
 		body(p)
 	})
 }
 
-// clock is the peer's, as packets tell it.
-func (p *peer) clock() uint32 { return uint32(p.Now() / time.Microsecond) }
+// timestamp is the peer's, as packets tell it.
+func (p *peer) timestamp() uint32 { return uint32(p.Now() / time.Microsecond) }
 
-// packet is the peer's packet number seq with a segment.
-func (p *peer) packet(seq uint32, s iwarp.Segment) dg.Packet {
-	return dg.Data(p.out.epoch, seq, s).Timestamp(p.clock())
+// dataPacket is the peer's packet number seq with a segment.
+func (p *peer) dataPacket(seq uint32, s iwarp.Segment) dg.Packet {
+	return dg.Data(p.toDevice.epoch, seq, s).Timestamp(p.timestamp())
 }
 
-// following is the peer's next packet.
-func (p *peer) following(s iwarp.Segment) dg.Packet {
-	p.out.next++
-	return p.packet(p.out.next-1, s)
+// nextDataPacket is the peer's next packet.
+func (p *peer) nextDataPacket(s iwarp.Segment) dg.Packet {
+	p.toDevice.next++
+	return p.dataPacket(p.toDevice.next-1, s)
 }
 
-// starting has a packet start the peer's flow.
-func (p *peer) starting(proof uint64, pkt dg.Packet) dg.Packet {
+// withStart has a packet start the peer's flow.
+func (p *peer) withStart(proof uint64, pkt dg.Packet) dg.Packet {
 	return pkt.Starting(proof, p.incarnation, p.key)
 }
 
-// challenged sends the start of a new flow without proof, and returns the cookie that
+// startAndRecvChallenge sends the start of a new flow without proof, and returns the cookie that
 // the device wants to see.
-func (p *peer) challenged(first iwarp.Segment) (cookie uint64) {
-	p.out = flow{epoch: p.Rand.Uint32()}
-	p.send(p.starting(0, p.packet(0, first)).AckNow())
+func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
+	p.toDevice = flow{epoch: p.Rand.Uint32()}
+	p.send(p.withStart(0, p.dataPacket(0, first)).AckNow())
 	return *p.expectChallenge().Challenge.Cookie
 }
 
 // expectChallenge ends the case unless the next packet challenges the peer's flow.
 func (p *peer) expectChallenge() arrival {
 	want := dg.Of(dg.KindChallenge)
-	want.Challenge = &dg.ChallengeBlock{Epoch: &p.out.epoch}
+	want.Challenge = &dg.ChallengeBlock{Epoch: &p.toDevice.epoch}
 	return p.expect(want)
 }
 
-// begin starts a flow to the device, as every peer does.
-func (p *peer) begin(first iwarp.Segment) {
-	cookie := p.challenged(first)
-	p.send(p.starting(cookie, p.following(first)).AckNow())
+// openFlow starts a flow to the device, as every peer does.
+func (p *peer) openFlow(first iwarp.Segment) {
+	cookie := p.startAndRecvChallenge(first)
+	p.send(p.withStart(cookie, p.nextDataPacket(first)).AckNow())
 	p.expectAck(1)
 }
 
 // expectAck ends the case unless the next packet acknowledges all of the peer's packets
 // before next, and none behind it.
 func (p *peer) expectAck(next uint32) arrival {
-	want := dg.Ack(p.out.epoch, next).SACK()
+	want := dg.Ack(p.toDevice.epoch, next).SACK()
 	if !p.Virtual {
-		p.passRepeats(want)
+		p.skipLateRetransmissions(want)
 	}
 	return p.expect(want)
 }
 
-// passRepeats lets packets pass that the device has sent again before it had the judge's
+// skipLateRetransmissions lets packets pass that the device has sent again before it had the judge's
 // Ack, which is slow where the machine is busy, unless they are what is wanted.
-func (p *peer) passRepeats(want dg.Packet) {
-	for range late {
-		a, ok := p.next(p.ResponseTimeout())
+func (p *peer) skipLateRetransmissions(want dg.Packet) {
+	for range maxLatePackets {
+		a, ok := p.nextPacket(p.ResponseTimeout())
 		if !ok {
 			return
 		}
-		again := a.Data != nil && iwarp.Val(a.Data.Epoch) == p.in.epoch && int32(iwarp.Val(a.Data.Seq)-p.in.next) < 0
-		if !again || dg.Matches(p.fromQueue(want), a.ReceivedPacket) {
-			p.early = append([]arrival{a}, p.early...)
+		again := a.Data != nil && iwarp.Val(a.Data.Epoch) == p.fromDeviceFlow.epoch && int32(iwarp.Val(a.Data.Seq)-p.fromDeviceFlow.next) < 0
+		if !again || dg.Matches(p.fromDevice(want), a.ReceivedPacket) {
+			p.pending = append([]arrival{a}, p.pending...)
 			return
 		}
 	}
 }
 
-// delivers sends the peer's next packet, and ends the case unless it is acknowledged.
-func (p *peer) delivers(s iwarp.Segment) {
-	p.send(p.following(s).AckNow())
-	p.expectAck(p.out.next)
+// expectDelivered sends the peer's next packet, and ends the case unless it is acknowledged.
+func (p *peer) expectDelivered(s iwarp.Segment) {
+	p.send(p.nextDataPacket(s).AckNow())
+	p.expectAck(p.toDevice.next)
 }
 
-// refused ends the case unless the next packet is a Refusal of the peer's flow.
-func (p *peer) refused(reason dg.Reason) { p.expect(dg.Refusal(p.out.epoch, reason)) }
+// expectRefusal ends the case unless the next packet is a Refusal of the peer's flow.
+func (p *peer) expectRefusal(reason dg.Reason) { p.expect(dg.Refusal(p.toDevice.epoch, reason)) }
 
 // peerCookie is what the peer wants to see before it takes a flow.
 const peerCookie = 0x0123456789abcdef
 
-// first returns the first packet of a flow of the device's, with what it is that starts
+// recvStart returns the first packet of a flow of the device's, with what it is that starts
 // it. Whatever it is answered is for the case to say.
-func (p *peer) first() arrival {
+func (p *peer) recvStart() arrival {
 	want := dg.Of(dg.KindRD)
 	want.Data = &dg.DataBlock{Seq: new(uint32(0)), Start: new(dg.StartBlock)}
 	a := p.expect(want)
-	p.in = flow{epoch: *a.Data.Epoch}
-	p.saw(a)
+	p.fromDeviceFlow = flow{epoch: *a.Data.Epoch}
+	p.trackData(a)
 	return a
 }
 
-// welcome takes the start of a flow of the device's, and returns its first packet. One
+// acceptFlow takes the start of a flow of the device's, and returns its first packet. One
 // without proof is challenged, as by any receiver.
-func (p *peer) welcome() arrival {
-	a := p.first()
+func (p *peer) acceptFlow() arrival {
+	a := p.recvStart()
 	if *a.Data.Start.Proof != 0 {
 		return a
 	}
-	p.challenge(peerCookie)
-	return p.showsProof(peerCookie)
+	p.sendChallenge(peerCookie)
+	return p.expectProof(peerCookie)
 }
 
-// showsProof ends the case unless the device sends the first packet of its flow with
+// expectProof ends the case unless the device sends the first packet of its flow with
 // this cookie. It may have sent that without any before it had the cookie, if the judge
 // was slow.
-func (p *peer) showsProof(cookie uint64) arrival {
+func (p *peer) expectProof(cookie uint64) arrival {
 	want := dg.Of(dg.KindRD)
-	want.Data = &dg.DataBlock{Epoch: &p.in.epoch, Seq: new(uint32(0)), Start: new(dg.StartBlock)}
+	want.Data = &dg.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(dg.StartBlock)}
 	a := p.expect(want)
-	for range late {
+	for range maxLatePackets {
 		if *a.Data.Start.Proof != 0 {
 			break
 		}
 		a = p.expect(want)
 	}
 	want.Data.Start.Proof = &cookie
-	p.same(want, a)
-	p.saw(a)
+	p.checkPacket(want, a)
+	p.trackData(a)
 	return a
 }
 
-// late is how many packets may cross with the judge's answer to them.
-const late = 2
+// maxLatePackets is how many packets may cross with the judge's answer to them.
+const maxLatePackets = 2
 
-// challenge challenges the device's flow.
-func (p *peer) challenge(cookie uint64) {
-	p.send(dg.Challenge(p.in.epoch, p.incarnation, cookie))
+// sendChallenge challenges the device's flow.
+func (p *peer) sendChallenge(cookie uint64) {
+	p.send(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 }
 
-// saw keeps the numbers of a packet that has come.
-func (p *peer) saw(a arrival) {
-	p.in.stamp = iwarp.Val(a.Data.Timestamp)
-	p.in.next = max(p.in.next, iwarp.Val(a.Data.Seq)+1)
+// trackData keeps the numbers of a packet that has come.
+func (p *peer) trackData(a arrival) {
+	p.fromDeviceFlow.lastTimestamp = iwarp.Val(a.Data.Timestamp)
+	p.fromDeviceFlow.next = max(p.fromDeviceFlow.next, iwarp.Val(a.Data.Seq)+1)
 }
 
 // ack is an acknowledgement of the device's packets before next.
-func (p *peer) ack(next uint32) dg.Packet { return dg.Ack(p.in.epoch, next).Echo(p.in.stamp) }
+func (p *peer) ack(next uint32) dg.Packet {
+	return dg.Ack(p.fromDeviceFlow.epoch, next).Echo(p.fromDeviceFlow.lastTimestamp)
+}
 
-// acks acknowledges all that has come.
-func (p *peer) acks() { p.send(p.ack(p.in.next)) }
+// ackAll acknowledges all that has come.
+func (p *peer) ackAll() { p.send(p.ack(p.fromDeviceFlow.next)) }
 
 // nextData returns the next packet of the device's flow to the peer that has data, if
 // there is one in time. Others are let pass.
 func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	until := p.Now() + timeout
 	for {
-		a, ok := p.next(max(0, until-p.Now()))
+		a, ok := p.nextPacket(max(0, until-p.Now()))
 		if !ok {
 			return a, false
 		}
 		if a.Data != nil && iwarp.Val(a.Header.DestQP) == p.qpn {
-			p.saw(a)
+			p.trackData(a)
 			return a, true
 		}
 	}
@@ -186,31 +188,31 @@ func (p *peer) expectData(seq uint32) arrival {
 		p.Fail(fmt.Sprintf("packet %d of the flow", seq), "nothing in %v", p.ResponseTimeout())
 	}
 	want := dg.Of(dg.KindRD)
-	want.Data = &dg.DataBlock{Epoch: &p.in.epoch, Seq: &seq}
-	p.same(p.fromQueue(want), a)
+	want.Data = &dg.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: &seq}
+	p.checkPacket(p.fromDevice(want), a)
 	return a
 }
 
-// established has the device's flow to the peer begin with a Send of its program, which
+// establishDeviceFlow has the device's flow to the peer begin with a Send of its program, which
 // completes.
-func (p *peer) established() {
-	p.PostSend(p.qp, p.sendWR(establishingID, 0, 8))
-	p.welcome()
-	p.acks()
-	if _, ok := p.nextRepeat(); ok {
-		p.acks()
+func (p *peer) establishDeviceFlow() {
+	p.PostSend(p.qp, p.sendWR(establishID, 0, 8))
+	p.acceptFlow()
+	p.ackAll()
+	if _, ok := p.nextRetransmission(); ok {
+		p.ackAll()
 	}
-	p.ExpectCompletion(establishingID, verbs.WCSuccess)
+	p.ExpectCompletion(establishID, verbs.WCSuccess)
 }
 
-// nextRepeat returns what the device sends again because an Ack was lost, which happens
+// nextRetransmission returns what the device sends again because an Ack was lost, which happens
 // where the machine is busy and nowhere else.
-func (p *peer) nextRepeat() (arrival, bool) {
+func (p *peer) nextRetransmission() (arrival, bool) {
 	if p.Virtual {
 		return arrival{}, false
 	}
 	return p.nextData(2 * firstTimeout)
 }
 
-// establishingID is the ID of a request that is there to begin a flow.
-const establishingID = 0xe57ab
+// establishID is the ID of a request that is there to begin a flow.
+const establishID = 0xe57ab

@@ -19,8 +19,8 @@ import (
 type host struct {
 	*rig.Rig
 	syncQP *syncQP
-	// early are packets that came while something else was waited for.
-	early []arrival
+	// pending are packets that came while something else was waited for.
+	pending []arrival
 }
 
 // The ports: that of the protocol is the device's, and the peer has another, so that
@@ -35,26 +35,26 @@ func onHost(body func(*host)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(&host{Rig: r}) })
 }
 
-// way is how a packet gets to the device.
-type way struct {
+// route is how a packet gets to the device.
+type route struct {
 	from, to netip.AddrPort
 	// tclass is what IP says besides: its lower two bits are ECN's.
 	tclass uint8
 }
 
-// usual is the way from the n-th of the peer's addresses.
-func (h *host) usual(n int) way {
-	return way{from: netip.AddrPortFrom(h.Peers[n], peerPort), to: netip.AddrPortFrom(h.Local[0], devicePort)}
+// defaultRoute is the way from the n-th of the peer's addresses.
+func (h *host) defaultRoute(n int) route {
+	return route{from: netip.AddrPortFrom(h.Peers[n], peerPort), to: netip.AddrPortFrom(h.Local[0], devicePort)}
 }
 
-// under has packets arrive under another address of the device.
-func (w way) under(dst netip.Addr) way {
+// toAddr has packets arrive under another address of the device.
+func (w route) toAddr(dst netip.Addr) route {
 	w.to = netip.AddrPortFrom(dst, w.to.Port())
 	return w
 }
 
-// put sends the octets of a packet.
-func (h *host) put(w way, octets []byte) {
+// sendOctets sends the octets of a packet.
+func (h *host) sendOctets(w route, octets []byte) {
 	ip := packet.IP{Src: w.from.Addr(), Dst: w.to.Addr(), TClass: &w.tclass}
 	udp := packet.UDP{SrcPort: new(w.from.Port()), DstPort: new(w.to.Port())}
 	if err := h.Wire.Send(ip.Append(nil, udp.Append(nil, ip, octets))); err != nil {
@@ -72,11 +72,11 @@ type arrival struct {
 	size int
 }
 
-// next returns the next packet that the device sends, if it does in time.
-func (h *host) next(timeout time.Duration) (arrival, bool) {
-	if len(h.early) > 0 {
-		a := h.early[0]
-		h.early = h.early[1:]
+// nextPacket returns the next packet that the device sends, if it does in time.
+func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
+	if len(h.pending) > 0 {
+		a := h.pending[0]
+		h.pending = h.pending[1:]
 		return a, true
 	}
 	return h.nextOnWire(timeout)
@@ -94,7 +94,7 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 		case err != nil:
 			rig.Abort(err)
 		}
-		a, ok := read(f)
+		a, ok := parseFrame(f)
 		if !ok {
 			continue
 		}
@@ -105,8 +105,8 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 	}
 }
 
-// read takes a frame apart; false if it is no whole datagram of UDP.
-func read(f conformance.Frame) (a arrival, ok bool) {
+// parseFrame takes a frame apart; false if it is no whole datagram of UDP.
+func parseFrame(f conformance.Frame) (a arrival, ok bool) {
 	ip, payload, _, err := packet.ParseIP(f.Packet)
 	if err != nil || packet.Get(ip.Protocol, 0) != packet.ProtocolUDP {
 		return a, false
@@ -118,51 +118,51 @@ func read(f conformance.Frame) (a arrival, ok bool) {
 	return arrival{ReceivedPacket: dg.Parse(octets), IP: ip, UDP: udp, At: f.At, size: len(f.Packet)}, true
 }
 
-// same ends the case unless a packet is as wanted.
-func (h *host) same(want dg.Packet, got arrival) {
+// checkPacket ends the case unless a packet is as wanted.
+func (h *host) checkPacket(want dg.Packet, got arrival) {
 	if d := dg.Diff(want, got.ReceivedPacket); d != nil {
 		h.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got.Packet, d.Got())
 	}
 }
 
-// take returns the next n packets; fewer end the case.
-func (h *host) take(n int) []arrival {
+// nextPackets returns the next n packets; fewer end the case.
+func (h *host) nextPackets(n int) []arrival {
 	all := make([]arrival, n)
 	for i := range all {
 		var ok bool
-		if all[i], ok = h.next(h.ResponseTimeout()); !ok {
+		if all[i], ok = h.nextPacket(h.ResponseTimeout()); !ok {
 			h.Fail(fmt.Sprintf("%d packets", n), "%d", i)
 		}
 	}
 	return all
 }
 
-// silence ends the case if the device sends anything. That it does not is proven by a
+// expectSilence ends the case if the device sends anything. That it does not is proven by a
 // syncQP: another queue pair, which answers behind whatever the device was about to
 // send. In virtual time quiet passes besides, so that what a timer would send is seen
 // as well; keep it below the timers that may run.
-func (h *host) silence(quiet time.Duration) {
-	if a, ok := h.noise(quiet); ok {
+func (h *host) expectSilence(quiet time.Duration) {
+	if a, ok := h.packetAfterSync(quiet); ok {
 		h.Fail("nothing is sent", "%v", a.Packet)
 	}
 }
 
-// quiet is how long silence lasts where no timer runs.
-const quiet = rig.SilencePeriod
+// silencePeriod is how long silence lasts where no timer runs.
+const silencePeriod = rig.SilencePeriod
 
-// noise returns the first packet that the device sends besides the reply of the
+// packetAfterSync returns the first packet that the device sends besides the reply of the
 // synchronization queue pair.
-func (h *host) noise(quiet time.Duration) (arrival, bool) {
-	h.settle()
-	if len(h.early) == 0 && !h.Virtual {
+func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
+	h.syncDevice()
+	if len(h.pending) == 0 && !h.Virtual {
 		return arrival{}, false
 	}
-	return h.next(quiet)
+	return h.nextPacket(quiet)
 }
 
-// settle waits until the device has dealt with all that was put before. What it sends
+// syncDevice waits until the device has dealt with all that was put before. What it sends
 // meanwhile is kept.
-func (h *host) settle() {
+func (h *host) syncDevice() {
 	if h.syncQP == nil {
 		h.syncQP = newSyncQP(h)
 	}
@@ -175,21 +175,21 @@ func (h *host) settle() {
 		case h.syncQP.answered(a):
 			return
 		case !h.syncQP.isReply(a):
-			h.early = append(h.early, a)
+			h.pending = append(h.pending, a)
 		}
 	}
 }
 
-// drained returns all that the device has sent by now, and in some time from now on if
+// drain returns all that the device has sent by now, and in some time from now on if
 // that is virtual.
-func (h *host) drained(quiet time.Duration) (all []arrival) {
+func (h *host) drain(quiet time.Duration) (all []arrival) {
 	for {
-		a, ok := h.noise(quiet)
+		a, ok := h.packetAfterSync(quiet)
 		if !ok {
 			return all
 		}
 		all = append(all, a)
-		all = append(all, h.early...)
-		h.early = nil
+		all = append(all, h.pending...)
+		h.pending = nil
 	}
 }

@@ -13,25 +13,25 @@ import (
 // talks with. It keeps no state but the numbers that it has chosen: it neither answers
 // nor repeats anything by itself.
 type peer struct {
-	*queue
-	way way
+	*deviceQP
+	route route
 	// qpn and key are the peer's own.
 	qpn, key    uint32
 	incarnation uint32
 	// ah is the peer's address for the device's program.
 	ah verbs.AH
-	// out is the flow to the device, in the one from it.
-	out, in flow
+	// toDevice is the flow to the device, in the one from it.
+	toDevice, fromDeviceFlow flow
 }
 
 // flow is what the peer knows of one.
 type flow struct {
 	epoch uint32
-	// next is the sequence number of the next packet to send; of the flow from the device
+	// nextPacket is the sequence number of the next packet to send; of the flow from the device
 	// that of the next to come.
 	next uint32
-	// stamp is the timestamp of the packet that came last.
-	stamp uint32
+	// lastTimestamp is the timestamp of the packet that came last.
+	lastTimestamp uint32
 }
 
 // Numbers of peers, of which each has one more than the one before.
@@ -43,31 +43,33 @@ const (
 
 // peer is the n-th that talks with the queue pair. Those with the same remainder by the
 // number of the peer's addresses are on one host.
-func (q *queue) peer(n int) *peer {
+func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
-		queue: q, way: q.usual(host), qpn: peerQPN + uint32(n), key: peerKey + uint32(n), incarnation: peerIncarnation + uint32(n),
-		ah: q.handle(address(q.Peers[host], peerPort)),
+		deviceQP: q, route: q.defaultRoute(host), qpn: peerQPN + uint32(n), key: peerKey + uint32(n), incarnation: peerIncarnation + uint32(n),
+		ah: q.addressHandle(ahAttr(q.Peers[host], peerPort)),
 	}
 }
 
-// on makes a case of a body with a peer of a queue pair that is made like that.
-func on(s setup, body func(*peer)) func(*conformance.Bench) error {
-	return onHost(func(h *host) { body(h.queuePair(s).peer(0)) })
+// onSetup makes a case of a body with a peer of a queue pair that is made like that.
+func onSetup(s setup, body func(*peer)) func(*conformance.Bench) error {
+	return onHost(func(h *host) { body(h.newQP(s).peer(0)) })
 }
 
 // onPeer makes a case of a body with a peer of a queue pair with some receives.
-func onPeer(body func(*peer)) func(*conformance.Bench) error { return on(setup{receives: 8}, body) }
+func onPeer(body func(*peer)) func(*conformance.Bench) error {
+	return onSetup(setup{receives: 8}, body)
+}
 
 // path is how packets to the device's queue pair are addressed.
 func (p *peer) path() dg.Path {
-	return dg.Path{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.queue.key}
+	return dg.Path{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.deviceQP.key}
 }
 
 // send sends packets to the queue pair.
 func (p *peer) send(pkts ...dg.Packet) {
 	for _, pkt := range pkts {
-		p.put(p.way, pkt.Over(p.path()).Append(nil))
+		p.sendOctets(p.route, pkt.Over(p.path()).Append(nil))
 	}
 }
 
@@ -81,31 +83,31 @@ func (p *peer) sendSegments(segments ...iwarp.Segment) {
 // expect ends the case unless the next packet goes from the queue pair to the peer, and
 // is as wanted. It returns the packet.
 func (p *peer) expect(want dg.Packet) arrival {
-	got, ok := p.next(p.ResponseTimeout())
+	got, ok := p.nextPacket(p.ResponseTimeout())
 	if !ok {
 		p.Fail(want.String(), "nothing in %v", p.ResponseTimeout())
 	}
-	p.same(p.fromQueue(want), got)
-	p.arrivesHere(got)
+	p.checkPacket(p.fromDevice(want), got)
+	p.checkDestination(got)
 	return got
 }
 
-// fromQueue is a packet from the queue pair to the peer.
-func (p *peer) fromQueue(want dg.Packet) dg.Packet {
+// fromDevice is a packet from the queue pair to the peer.
+func (p *peer) fromDevice(want dg.Packet) dg.Packet {
 	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
 }
 
-// arrivesHere ends the case unless a packet is addressed to the peer's host and port.
-func (p *peer) arrivesHere(a arrival) {
-	p.Check(a.IP.Dst == p.way.from.Addr() && iwarp.Val(a.UDP.DstPort) == p.way.from.Port(),
-		fmt.Sprintf("%v goes to %v", a.Packet, p.way.from), "it goes to %v, port %d", a.IP.Dst, iwarp.Val(a.UDP.DstPort))
+// checkDestination ends the case unless a packet is addressed to the peer's host and port.
+func (p *peer) checkDestination(a arrival) {
+	p.Check(a.IP.Dst == p.route.from.Addr() && iwarp.Val(a.UDP.DstPort) == p.route.from.Port(),
+		fmt.Sprintf("%v goes to %v", a.Packet, p.route.from), "it goes to %v, port %d", a.IP.Dst, iwarp.Val(a.UDP.DstPort))
 }
 
 // Requests of the device's program to the peer, with n octets of own from off on.
 
 func (p *peer) wr(id uint64, op verbs.WROpcode, off, n int) verbs.SendWR {
 	return verbs.SendWR{
-		WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: p.own.SGL(off, n),
+		WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: p.localMem.SGL(off, n),
 		UD:     verbs.UD{AH: p.ah, QPN: verbs.QPN(p.qpn), QKey: p.key},
 		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
 	}

@@ -27,7 +27,7 @@ func newSyncQP(h *host) *syncQP {
 	var err error
 	c.cq, err = h.Device.CreateCQ(verbs.CQInit{Depth: 16})
 	h.Must("a completion queue", err)
-	c.p = h.queuePair(setup{cq: c.cq, memLen: 2 * syncBufLen}).peer(0)
+	c.p = h.newQP(setup{cq: c.cq, memLen: 2 * syncBufLen}).peer(0)
 	c.p.qpn = syncQPN
 	return c
 }
@@ -39,15 +39,15 @@ const syncBufLen = areaLen + 8
 func (c *syncQP) sync() {
 	c.round++
 	if c.p.Caps.Has(verbs.CapRD) {
-		c.p.send(dg.Data(c.round, 0, emptyWrite()).Starting(0, 1, c.p.key).AckNow())
+		c.p.send(dg.Data(c.round, 0, zeroLengthWrite()).Starting(0, 1, c.p.key).AckNow())
 		return
 	}
-	c.p.PostRecv(c.p.qp, uint64(c.round), c.p.own.SGE(0, syncBufLen))
+	c.p.PostRecv(c.p.qp, uint64(c.round), c.p.localMem.SGE(0, syncBufLen))
 	c.p.send(dg.UD(iwarp.Send(c.round, data(8))))
 	if _, ok := c.p.PollCQ(c.cq, c.p.ResponseTimeout()); !ok {
 		c.p.Fail("a device whose other queue pairs receive", "nothing in %v", c.p.ResponseTimeout())
 	}
-	copy(c.p.own.Buf[syncBufLen:], c.replyPayload())
+	copy(c.p.localMem.Buf[syncBufLen:], c.replyPayload())
 	reply := c.p.sendWR(uint64(c.round), syncBufLen, 8)
 	reply.Flags = 0
 	c.p.PostSend(c.p.qp, reply)

@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// lastOnce ends the case unless the last of some segments, and no other, says that it
-// is the last.
-func (c *conn) lastOnce(segments []iwarp.ReceivedFPDU) {
+// expectLastFlagOnce ends the case unless the last of some segments, and no other, says that it
+// after the last.
+func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
 	for i, g := range segments {
 		want := i == len(segments)-1
 		c.Check(iwarp.Val(g.DDP.Last) == want, fmt.Sprintf("L=%t in segment %d of %d", want, i+1, len(segments)), "%v", g)
@@ -22,12 +22,12 @@ var ddpControlCases = []conformance.Case{
 	{
 		ID:    "ddp/control/tagged-flag-of-what-is-sent",
 		Title: "T is set in Writes and Read Responses, and in nothing else",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "T as the opcode has it",
 		Defects: []string{"TaggedFlagInverted"},
 		Run: onConn(func(c *conn) {
-			for _, g := range c.kinds() {
+			for _, g := range c.exchangeAllKinds() {
 				c.Check(iwarp.Val(g.DDP.Tagged) == g.Op().Tagged(), fmt.Sprintf("%v with T=%t", g.Op(), g.Op().Tagged()), "% x", head(g.ULPDU))
 			}
 		}),
@@ -35,30 +35,30 @@ var ddpControlCases = []conformance.Case{
 	{
 		ID:    "ddp/control/tagged-send-is-refused",
 		Title: "A Send with T set is not delivered",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/2", "rfc5040/4.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/2", "rfc5040/4.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send that is right but for its T",
 		Expects: "the end of the stream, and no receive",
 		Defects: []string{"TaggedFlagIgnored"},
 		// Read as T has it the segment names memory: an unknown key is as good a reason as
 		// an opcode that is never tagged.
 		Run: onConn(func(c *conn) {
-			c.send(iwarp.Send(c.nextSend(), data(16)).Tagged(true))
-			c.givesUp()
-			c.undelivered()
-			c.ExpectUnchanged(c.own, 0, 0)
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
+			c.expectAbort()
+			c.expectNoSuccess()
+			c.ExpectUnchanged(c.localMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "ddp/control/last-flag-of-a-send",
 		Title: "L is set in the segment of a Send that has its end, and in no other",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3", "rfc5041/4.1/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3", "rfc5041/4.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends a message of several segments",
 		Expects: "L in the last segment, which has the highest offset",
 		Defects: []string{"LastOnEvery"},
-		Run: onLong(func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 0, c.long()))
-			segments := c.pieces(c.long())
-			c.lastOnce(segments)
+		Run: onLongMessages(func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+			segments := c.nextPayload(c.longLen())
+			c.expectLastFlagOnce(segments)
 			last := segments[len(segments)-1]
 			for _, g := range segments {
 				c.Check(iwarp.Val(g.DDP.MO) <= iwarp.Val(last.DDP.MO), "the highest offset in the segment with L", "%v behind %v", last, g)
@@ -68,46 +68,46 @@ var ddpControlCases = []conformance.Case{
 	{
 		ID:    "ddp/control/last-flag-of-a-write",
 		Title: "L is set in the last segment of a Write and of a Read Response, and in no other",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request of several segments; the device writes as much",
 		Expects: "L in the last segment of each",
 		Defects: []string{"LastOnEvery"},
-		Run: onLong(func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 0, c.long()))
-			c.lastOnce(c.pieces(c.long()))
-			c.send(c.reads(0, c.long()))
-			c.lastOnce(c.pieces(c.long()))
+		Run: onLongMessages(func(c *conn) {
+			c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
+			c.expectLastFlagOnce(c.nextPayload(c.longLen()))
+			c.send(c.peerRead(0, c.longLen()))
+			c.expectLastFlagOnce(c.nextPayload(c.longLen()))
 		}),
 	},
 	{
 		ID:    "ddp/control/delivery-waits-for-the-last-segment",
 		Title: "A Send is delivered when its last segment is there, not before",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "two of three segments of a Send, and later the third",
 		Expects: "a receive that completes after the third",
 		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {
-			parts := iwarp.Send(c.nextSend(), data(48)).Segments(18 + 16)
+			parts := iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)
 			c.send(parts[0], parts[1])
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
 			c.send(parts[2])
 			c.ExpectRecv(1, 48)
-			c.ExpectBytes(c.own, 0, data(48))
+			c.ExpectBytes(c.localMem, 0, data(48))
 		}),
 	},
 	{
 		ID:    "ddp/control/delivery-waits-for-earlier-messages",
 		Title: "A Send of one segment is delivered after the one of several before it",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.3/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.3/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send of three segments, and one of one segment behind it",
 		Expects: "the two in the order in which they were sent",
 		Defects: []string{"LongDeliveredLate"},
 		Run: onConn(func(c *conn) {
-			for _, part := range iwarp.Send(c.nextSend(), data(48)).Segments(18 + 16) {
+			for _, part := range iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16) {
 				c.send(part)
 			}
-			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			c.ExpectRecv(1, 48)
 			c.ExpectRecv(2, 16)
 		}),
@@ -115,12 +115,12 @@ var ddpControlCases = []conformance.Case{
 	{
 		ID:    "ddp/control/reserved-bits-are-zero",
 		Title: "The reserved bits of DDP's control octet are sent as zeros",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/6"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "zeros in the four bits of each",
 		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
-			for _, g := range c.kinds() {
+			for _, g := range c.exchangeAllKinds() {
 				c.Check(g.ULPDU[0]&0x3c == 0, fmt.Sprintf("%v without reserved bits", g.Op()), "% x", head(g.ULPDU))
 			}
 		}),
@@ -128,44 +128,44 @@ var ddpControlCases = []conformance.Case{
 	{
 		ID:    "ddp/control/reserved-bits-are-ignored",
 		Title: "The reserved bits of DDP's control octet are not looked at",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/7"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send, a Write, a Read Request and a Read Response with all of the bits set",
 		Expects: "each to be taken as if they were not",
 		Defects: []string{"ReservedBitsChecked"},
 		Run: onConn(func(c *conn) {
-			c.takenWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) })
+			c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) })
 		}),
 	},
 	{
 		ID:    "ddp/control/version-on-every-segment",
 		Title: "Every segment of a message has DDP's version 1",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/8", "rfc5044/C.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/8", "rfc5044/C.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request of several segments; the device sends and writes as much",
 		Expects: "DV 1 in each segment, the later ones too",
 		Defects: []string{"ControlFirstOnly"},
-		Run: onLong(func(c *conn) {
-			n := c.long()
+		Run: onLongMessages(func(c *conn) {
+			n := c.longLen()
 			c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
-			segments := c.pieces(2 * n)
-			c.send(c.reads(0, n))
-			for _, g := range append(segments, c.pieces(n)...) {
+			segments := c.nextPayload(2 * n)
+			c.send(c.peerRead(0, n))
+			for _, g := range append(segments, c.nextPayload(n)...) {
 				c.Check(g.ULPDU[0]&3 == 1, "DV 1", "% x", head(g.ULPDU))
 			}
 		}),
 	},
 }
 
-// takenWith ends the case unless messages of several kinds are taken in spite of what
+// expectAcceptedWith ends the case unless messages of several kinds are taken in spite of what
 // edit does to their headers.
-func (c *conn) takenWith(edit func(iwarp.Segment) iwarp.Segment) {
-	c.send(edit(iwarp.Send(c.nextSend(), data(16))))
+func (c *conn) expectAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) {
+	c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
 	c.ExpectRecv(1, 16)
-	c.ExpectBytes(c.own, 0, data(16))
-	c.send(edit(c.writes(64, data(32))), edit(c.reads(64, 32)))
+	c.ExpectBytes(c.localMem, 0, data(16))
+	c.send(edit(c.peerWrite(64, data(32))), edit(c.peerRead(64, 32)))
 	c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
 	c.PostSend(c.qp, c.readWR(7, 1024, 24))
 	request := c.expect(iwarp.Op(iwarp.OpReadRequest))
 	c.send(edit(iwarp.ReadResponseTo(request.Segment, data(24))))
 	c.ExpectCompletion(7, verbs.WCSuccess)
-	c.ExpectBytes(c.own, 1024, data(24))
+	c.ExpectBytes(c.localMem, 1024, data(24))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// layout ends the case unless a ULPDU begins with these octets.
-func (c *conn) layout(g iwarp.ReceivedFPDU, want []byte) {
+// expectHeaderOctets ends the case unless a ULPDU begins with these octets.
+func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
 	got := g.ULPDU[:min(len(want), len(g.ULPDU))]
 	c.Check(bytes.Equal(got, want), fmt.Sprintf("% x", want), "% x", got)
 }
@@ -18,14 +18,14 @@ func (c *conn) layout(g iwarp.ReceivedFPDU, want []byte) {
 // Headers octet for octet, written down here once more and apart from the packet model:
 // a mistake that the model made both ways would show.
 
-// taggedOctets is the header of a message of one segment.
-func taggedOctets(ulp byte, stag uint32, to uint64) []byte {
+// taggedHeader is the header of a message of one segment.
+func taggedHeader(ulp byte, stag uint32, to uint64) []byte {
 	b := binary.BigEndian.AppendUint32([]byte{0xc1, ulp}, stag)
 	return binary.BigEndian.AppendUint64(b, to)
 }
 
-// untaggedOctets is the header of the first message of a queue.
-func untaggedOctets(ctrl, ulp byte, qn, mo uint32) []byte {
+// untaggedHeaderOctets is the header of the first message of a queue.
+func untaggedHeaderOctets(ctrl, ulp byte, qn, mo uint32) []byte {
 	b := []byte{ctrl, ulp, 0, 0, 0, 0}
 	for _, v := range []uint32{qn, 1, mo} {
 		b = binary.BigEndian.AppendUint32(b, v)
@@ -37,66 +37,66 @@ var ddpHeaderCases = []conformance.Case{
 	{
 		ID:    "ddp/tagged/header-layout",
 		Title: "A tagged header is two octets of control, the STag and the offset",
-		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request; the device writes too",
 		Expects: "14 octets of header, each in its place, and the payload behind them",
 		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, 100))
-			g := c.take(1)[0]
-			c.layout(g, append(taggedOctets(0x40, peerSTag, peerTO), c.own.Buf[:100]...))
+			g := c.nextFPDUs(1)[0]
+			c.expectHeaderOctets(g, append(taggedHeader(0x40, peerSTag, peerTO), c.localMem.Buf[:100]...))
 			c.Check(len(g.ULPDU) == 14+100, "a ULPDU of 114 octets", "%d", len(g.ULPDU))
-			c.send(c.reads(0, 100))
-			c.layout(c.take(1)[0], append(taggedOctets(0x42, peerSTag, peerTO), c.mem.Buf[:100]...))
+			c.send(c.peerRead(0, 100))
+			c.expectHeaderOctets(c.nextFPDUs(1)[0], append(taggedHeader(0x42, peerSTag, peerTO), c.targetMem.Buf[:100]...))
 		}),
 	},
 	{
 		ID:    "ddp/tagged/constant-within-a-message",
 		Title: "STag and RDMAP's octet are the same in every segment of a tagged message",
-		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request of several segments; the device writes as much",
 		Expects: "one STag and one opcode in each message",
 		Defects: []string{"ControlFirstOnly"},
-		Run: onLong(func(c *conn) {
+		Run: onLongMessages(func(c *conn) {
 			same := func(segments []iwarp.ReceivedFPDU) {
 				c.Check(len(segments) > 1, "a message of several segments", "one")
 				for _, g := range segments {
 					c.Check(bytes.Equal(g.ULPDU[1:6], segments[0].ULPDU[1:6]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:6]), "% x", g.ULPDU[1:6])
 				}
 			}
-			c.PostSend(c.qp, c.writeWR(1, 0, c.long()))
-			same(c.pieces(c.long()))
-			c.send(c.reads(0, c.long()))
-			same(c.pieces(c.long()))
+			c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
+			same(c.nextPayload(c.longLen()))
+			c.send(c.peerRead(0, c.longLen()))
+			same(c.nextPayload(c.longLen()))
 		}),
 	},
 	{
 		ID:    "ddp/tagged/any-offset",
 		Title: "A tagged message may begin at any octet",
-		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/3"), Level: conformance.May, Needs: needed,
+		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/3"), Level: conformance.May, Needs: needsConn,
 		Sends:   "Writes to odd offsets, and a Read Request from one",
 		Expects: "each in its place",
 		Defects: []string{"OddOffsetRefused"},
 		Run: onConn(func(c *conn) {
 			for _, off := range []int{101, 202, 303} {
-				c.send(c.writes(off, data(20)))
-				c.fence()
-				c.ExpectBytes(c.mem, off, data(20))
+				c.send(c.peerWrite(off, data(20)))
+				c.sync()
+				c.ExpectBytes(c.targetMem, off, data(20))
 			}
-			c.send(c.reads(203, 16))
+			c.send(c.peerRead(203, 16))
 			c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(20)[1:17]))
 		}),
 	},
 	{
 		ID:    "ddp/untagged/header-layout",
 		Title: "An untagged header is control, RDMAP's four octets, queue, number and offset",
-		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends a message of several segments, and reads",
 		Expects: "18 octets of header, each in its place, and the payload behind them",
 		Defects: []string{"FieldsSwapped"},
-		Run: onLong(func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 0, c.long()), c.readWR(2, 0, 64))
-			segments := c.pieces(c.long())
+		Run: onLongMessages(func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()), c.readWR(2, 0, 64))
+			segments := c.nextPayload(c.longLen())
 			at := 0
 			for i, g := range segments {
 				ctrl := byte(0x01)
@@ -104,22 +104,22 @@ var ddpHeaderCases = []conformance.Case{
 					ctrl = 0x41
 				}
 				n := len(g.ULPDU) - ddpUntaggedLen
-				c.layout(g, append(untaggedOctets(ctrl, 0x43, 0, uint32(at)), c.own.Buf[at:][:n]...))
+				c.expectHeaderOctets(g, append(untaggedHeaderOctets(ctrl, 0x43, 0, uint32(at)), c.localMem.Buf[at:][:n]...))
 				at += n
 			}
-			c.layout(c.take(1)[0], untaggedOctets(0x41, 0x41, 1, 0))
+			c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x41, 1, 0))
 		}),
 	},
 	{
 		ID:    "ddp/untagged/constant-within-a-message",
 		Title: "Queue, number and RDMAP's fields are the same in every segment of an untagged message",
-		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends a message of several segments",
 		Expects: "one queue, one number and one opcode",
 		Defects: []string{"SegmentsCounted"},
-		Run: onLong(func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 0, c.long()))
-			segments := c.pieces(c.long())
+		Run: onLongMessages(func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+			segments := c.nextPayload(c.longLen())
 			c.Check(len(segments) > 1, "a message of several segments", "one")
 			for _, g := range segments {
 				c.Check(bytes.Equal(g.ULPDU[1:14], segments[0].ULPDU[1:14]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:14]), "% x", g.ULPDU[1:14])
@@ -129,21 +129,21 @@ var ddpHeaderCases = []conformance.Case{
 	{
 		ID:    "ddp/untagged/numbers-begin-at-one",
 		Title: "The first message of a queue has number 1, and the next is one more",
-		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends four messages",
 		Expects: "the numbers 1 to 4",
 		Defects: []string{"MSNShared"},
 		Run: onConn(func(c *conn) {
 			for i := range 4 {
 				c.PostSend(c.qp, c.sendWR(uint64(i), 0, 16))
-				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[:16]))
+				c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
 			}
 		}),
 	},
 	{
 		ID:    "ddp/untagged/numbers-of-each-queue-for-itself",
 		Title: "Sends and Read Requests are numbered each for themselves",
-		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends and reads in turn",
 		Expects: "number 1 in both queues, then number 2",
 		Defects: []string{"MSNShared"},
@@ -158,14 +158,14 @@ var ddpHeaderCases = []conformance.Case{
 	{
 		ID:    "ddp/untagged/offsets-begin-at-zero",
 		Title: "Every untagged message begins at offset 0",
-		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends three messages, of which the second has several segments",
 		Expects: "offset 0 in the first segment of each",
 		Defects: []string{"SegmentsCounted"},
-		Run: onLong(func(c *conn) {
-			for i, n := range []int{16, c.long(), 16} {
+		Run: onLongMessages(func(c *conn) {
+			for i, n := range []int{16, c.longLen(), 16} {
 				c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
-				first := c.pieces(n)[0]
+				first := c.nextPayload(n)[0]
 				c.Check(iwarp.Val(first.DDP.MO) == 0, fmt.Sprintf("message %d to begin at offset 0", i+1), "%v", first)
 			}
 		}),

@@ -11,9 +11,9 @@ import (
 // Headers of frames that Linux's siw has sent.
 func TestOctetsOfHeadersAreThoseOfRealOnes(t *testing.T) {
 	for want, got := range map[string][]byte{
-		"c140f13a5300000055c99661b010":         taggedOctets(0x40, 0xf13a5300, 0x55c99661b010),
-		"414300000000000000000000000100000000": untaggedOctets(0x41, 0x43, 0, 0),
-		"414100000000000000010000000100000000": untaggedOctets(0x41, 0x41, 1, 0),
+		"c140f13a5300000055c99661b010":         taggedHeader(0x40, 0xf13a5300, 0x55c99661b010),
+		"414300000000000000000000000100000000": untaggedHeaderOctets(0x41, 0x43, 0, 0),
+		"414100000000000000010000000100000000": untaggedHeaderOctets(0x41, 0x41, 1, 0),
 	} {
 		if hex.EncodeToString(got) != want {
 			t.Errorf("got %x, want %s", got, want)
@@ -27,9 +27,9 @@ func TestOctetsOfHeadersAreThoseOfThePacketModel(t *testing.T) {
 		octets []byte
 		frame  iwarp.Segment
 	}{
-		{taggedOctets(0x42, peerSTag, peerTO), iwarp.ReadResponse(peerSTag, peerTO, nil)},
-		{untaggedOctets(0x01, 0x43, 0, 32), iwarp.Send(1, nil).MO(32).Last(false)},
-		{untaggedOctets(0x41, 0x4b, 3, 0), iwarp.AtomicResponse(1, 0, 0)},
+		{taggedHeader(0x42, peerSTag, peerTO), iwarp.ReadResponse(peerSTag, peerTO, nil)},
+		{untaggedHeaderOctets(0x01, 0x43, 0, 32), iwarp.Send(1, nil).MO(32).Last(false)},
+		{untaggedHeaderOctets(0x41, 0x4b, 3, 0), iwarp.AtomicResponse(1, 0, 0)},
 	} {
 		if got := c.frame.Append(nil); !bytes.HasPrefix(got, c.octets) {
 			t.Errorf("%v is % x, want % x", c.frame, got, c.octets)

@@ -8,23 +8,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// complete ends the case unless segments have these octets.
-func (c *conn) complete(segments []iwarp.ReceivedFPDU, want []byte) {
-	got := joined(segments)
+// expectPayload ends the case unless segments have these octets.
+func (c *conn) expectPayload(segments []iwarp.ReceivedFPDU, want []byte) {
+	got := joinPayloads(segments)
 	c.Check(string(got) == string(want), fmt.Sprintf("the %d octets of the message", len(want)), "%d octets, or others", len(got))
 }
 
-// whole is complete where each segment must fit into one of TCP's.
-func (c *conn) whole(segments []iwarp.ReceivedFPDU, want []byte) {
+// expectPayloadWithinMULPDU is complete where each segment must fit into one of TCP's.
+func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []byte) {
 	most := mulpdu(c.tcp.MSS(), false)
 	for _, g := range segments {
 		c.Check(len(g.ULPDU) <= most, fmt.Sprintf("segments of at most %d octets in TCP segments of %d", most, c.tcp.MSS()), "%d", len(g.ULPDU))
 	}
-	c.complete(segments, want)
+	c.expectPayload(segments, want)
 }
 
-// tooLong is 4 GiB and a little more of memory that nobody ever looks at.
-func (c *conn) tooLong() []verbs.SGE {
+// sglOver4GiB is 4 GiB and a little more of memory that nobody ever looks at.
+func (c *conn) sglOver4GiB() []verbs.SGE {
 	const piece = 1 << 30
 	m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, piece), Access: verbs.AccessLocalWrite})
 	c.Must("a region of 1 GiB", err)
@@ -39,34 +39,34 @@ var ddpSegmentCases = []conformance.Case{
 	{
 		ID:    "ddp/segment/all-data-in-segments-that-fit",
 		Title: "A message is sent whole, in segments no longer than MPA takes",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/1", "rfc5044/3/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/1", "rfc5044/3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Read Requests; the device sends and writes messages that end just before, at and behind the end of a segment",
 		Expects: "all octets of each, in segments that fit into those of TCP",
 		Defects: []string{"MSSIgnored"},
-		Run: onLong(func(c *conn) {
+		Run: onLongMessages(func(c *conn) {
 			most := mulpdu(c.tcp.MSS(), false)
-			for i, n := range []int{most - 22, most - 18, most - 14, most - 10, 2 * (most - 18), c.long()} {
+			for i, n := range []int{most - 22, most - 18, most - 14, most - 10, 2 * (most - 18), c.longLen()} {
 				c.PostSend(c.qp, c.sendWR(uint64(2*i), 0, n))
-				c.whole(c.message(iwarp.OpSend), c.own.Buf[:n])
+				c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:n])
 				c.PostSend(c.qp, c.writeWR(uint64(2*i+1), 8, n))
-				c.whole(c.message(iwarp.OpWrite), c.own.Buf[8:][:n])
-				c.send(c.reads(8, n))
-				c.whole(c.message(iwarp.OpReadResponse), c.mem.Buf[8:][:n])
+				c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpWrite), c.localMem.Buf[8:][:n])
+				c.send(c.peerRead(8, n))
+				c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[8:][:n])
 			}
 		}),
 	},
 	{
 		ID:    "ddp/segment/offset-within-the-message",
 		Title: "The offset of an untagged segment is where in the message it is",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends a message of several segments",
 		Expects: "offsets that count the octets before",
 		Defects: []string{"OffsetsStandStill"},
-		Run: onLong(func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 0, c.long()))
+		Run: onLongMessages(func(c *conn) {
+			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
 			at := 0
-			for _, g := range c.pieces(c.long()) {
-				c.same(iwarp.Send(1, c.own.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
+			for _, g := range c.nextPayload(c.longLen()) {
+				c.checkFPDU(iwarp.Send(1, c.localMem.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
 				at += len(g.Payload)
 			}
 		}),
@@ -74,44 +74,44 @@ var ddpSegmentCases = []conformance.Case{
 	{
 		ID:    "ddp/segment/tagged-offset-goes-on",
 		Title: "The offset of a tagged segment is that of the message, and where in it the segment is",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request of several segments; the device writes as much",
 		Expects: "offsets that go on from segment to segment",
 		Defects: []string{"OffsetsStandStill"},
-		Run: onLong(func(c *conn) {
+		Run: onLongMessages(func(c *conn) {
 			goesOn := func(op iwarp.Opcode, want []byte) {
 				at := 0
-				for _, g := range c.pieces(len(want)) {
-					c.same(iwarp.Op(op).STag(peerSTag).TO(peerTO+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
+				for _, g := range c.nextPayload(len(want)) {
+					c.checkFPDU(iwarp.Op(op).STag(peerSTag).TO(peerTO+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
 					at += len(g.Payload)
 				}
 			}
-			c.PostSend(c.qp, c.writeWR(1, 0, c.long()))
-			goesOn(iwarp.OpWrite, c.own.Buf[:c.long()])
-			c.send(c.reads(16, c.long()))
-			goesOn(iwarp.OpReadResponse, c.mem.Buf[16:][:c.long()])
+			c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
+			goesOn(iwarp.OpWrite, c.localMem.Buf[:c.longLen()])
+			c.send(c.peerRead(16, c.longLen()))
+			goesOn(iwarp.OpReadResponse, c.targetMem.Buf[16:][:c.longLen()])
 		}),
 	},
 	{
 		ID:    "ddp/segment/message-below-4-gib",
 		Title: "A message of 4 GiB or more is not sent, nor any part of it",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device's program sends 4 GiB and 16 octets",
 		Expects: "a request that is refused or fails, and no Send",
 		Defects: []string{"LengthModulo"},
-		Run: on(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}}, func(c *conn) {
+		Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}}, func(c *conn) {
 			wr := c.sendWR(1, 0, 0)
-			wr.SGL = c.tooLong()
+			wr.SGL = c.sglOver4GiB()
 			posted, err := c.qp.PostSend([]verbs.SendWR{wr})
 			c.Note("post: %d taken, %v", posted, err)
-			c.allFail(posted)
-			c.unheeded()
+			c.expectFailures(posted)
+			c.expectNoResponse()
 		}),
 	},
 	{
 		ID:    "ddp/segment/empty-message-is-one-segment",
 		Title: "A message of no octets is one segment without payload",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request for nothing; the device sends and writes nothing",
 		Expects: "one FPDU for each, of 18, 14 and 14 octets, and L in it",
 		Defects: []string{"ZeroLengthSkipped"},
@@ -121,32 +121,32 @@ var ddpSegmentCases = []conformance.Case{
 			c.PostSend(c.qp, send, write, c.sendWR(3, 0, 16))
 			c.expect(iwarp.Send(1, nil).Last(true).ULPDULength(18))
 			c.expect(iwarp.Op(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
-			c.expect(iwarp.Send(2, c.own.Buf[:16]))
-			c.send(c.reads(0, 0))
+			c.expect(iwarp.Send(2, c.localMem.Buf[:16]))
+			c.send(c.peerRead(0, 0))
 			c.expect(iwarp.Op(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
-			c.fence()
+			c.sync()
 		}),
 	},
 	{
 		ID:    "ddp/segment/empty-write-needs-no-key",
 		Title: "A Write of no octets may name any memory",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6", "rfc5040/5.1/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6", "rfc5040/5.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send, a Write of nothing to an unknown key, a Send",
 		Expects: "both Sends are delivered, and no memory changes",
 		Defects: []string{"ZeroLengthChecked"},
 		Run: onConn(func(c *conn) {
-			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSend(), data(32)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+			c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSendMSN(), data(32)))
 			c.ExpectRecv(1, 16)
 			c.ExpectRecv(2, 32)
-			c.fence()
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.sync()
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "ddp/segment/empty-response-needs-no-key",
 		Title: "A Read Response of no octets may name any memory",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Read Response of nothing with an unknown key, to a read of nothing",
 		Expects: "a read that completes",
 		Defects: []string{"ZeroResponseChecked"},
@@ -160,7 +160,7 @@ var ddpSegmentCases = []conformance.Case{
 			c.expect(iwarp.Op(iwarp.OpReadRequest))
 			c.send(iwarp.ReadResponse(unknownSTag, 0x77, nil))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.fence()
+			c.sync()
 		}),
 	},
 }

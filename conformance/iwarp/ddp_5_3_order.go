@@ -7,24 +7,24 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// writesInOrder has the peer write three pieces of one message in some order of its
+// expectPlacedInOrder has the peer write three pieces of one message in some order of its
 // own, and ends the case unless all of them are placed.
-func (c *conn) writesInOrder(order ...int) {
+func (c *conn) expectPlacedInOrder(order ...int) {
 	const piece = 32
 	b := data(3 * piece)
 	for i, k := range order {
-		c.send(c.writes(k*piece, b[k*piece:][:piece]).Last(i == len(order)-1))
+		c.send(c.peerWrite(k*piece, b[k*piece:][:piece]).Last(i == len(order)-1))
 	}
-	c.fence()
-	c.ExpectBytes(c.mem, 0, b)
-	c.ExpectUnchanged(c.mem, 0, len(b))
+	c.sync()
+	c.ExpectBytes(c.targetMem, 0, b)
+	c.ExpectUnchanged(c.targetMem, 0, len(b))
 }
 
 var ddpOrderCases = []conformance.Case{
 	{
 		ID:    "ddp/order/sent-as-posted",
 		Title: "Messages are sent in the order in which they were posted, whatever their kind",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/1", "rfc5040/5.5/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/1", "rfc5040/5.5/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device's program posts a Write, a Read, a Send, a Write and a Send at once",
 		Expects: "the five in that order",
 		Defects: []string{"LIFOQueue"},
@@ -40,18 +40,18 @@ var ddpOrderCases = []conformance.Case{
 	{
 		ID:    "ddp/order/ascending-within-a-message",
 		Title: "The segments of a message are sent from its beginning on",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/2"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/2"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "nothing: the device sends and writes messages of several segments",
 		Expects: "offsets that only grow",
 		Defects: []string{"TailFirst"},
-		Run: onLong(func(c *conn) {
+		Run: onLongMessages(func(c *conn) {
 			grows := func(offset func(iwarp.ReceivedFPDU) uint64) {
-				segments := c.pieces(c.long())
+				segments := c.nextPayload(c.longLen())
 				for i, g := range segments[1:] {
 					c.Check(offset(segments[i]) < offset(g), fmt.Sprintf("an offset above %d", offset(segments[i])), "%d", offset(g))
 				}
 			}
-			c.PostSend(c.qp, c.sendWR(1, 0, c.long()), c.writeWR(2, 0, c.long()))
+			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()), c.writeWR(2, 0, c.longLen()))
 			grows(func(g iwarp.ReceivedFPDU) uint64 { return uint64(iwarp.Val(g.DDP.MO)) })
 			grows(func(g iwarp.ReceivedFPDU) uint64 { return iwarp.Val(g.DDP.TO) })
 		}),
@@ -59,84 +59,84 @@ var ddpOrderCases = []conformance.Case{
 	{
 		ID:    "ddp/order/delivered-once",
 		Title: "A message is delivered once",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "two Sends, one after the other",
 		Expects: "one receive for each, and the others left",
 		Defects: []string{"DeliversTwice"},
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{16, 32} {
-				c.send(iwarp.Send(c.nextSend(), data(n)))
+				c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 				c.ExpectRecv(uint64(i+1), n)
-				c.fence()
+				c.sync()
 				c.ExpectNoCompletion()
 			}
-			c.ExpectUnchanged(c.own, 0, 128)
+			c.ExpectUnchanged(c.localMem, 0, 128)
 		}),
 	},
 	{
 		ID:    "ddp/order/delivered-as-sent",
 		Title: "Messages are delivered in the order in which they were sent, whatever their length",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/4", "rfc5040/5.3/5", "rfc5040/5.5/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/4", "rfc5040/5.3/5", "rfc5040/5.5/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "ten Sends of different lengths, every other one in several segments",
 		Expects: "ten receives in that order",
 		Defects: []string{"LongDeliveredLate"},
-		Run: on(setup{receives: 10}, func(c *conn) {
+		Run: onSetup(setup{receives: 10}, func(c *conn) {
 			lengths := []int{64, 0, 48, 4, 60, 16, 32, 8, 40, 12}
 			for _, n := range lengths {
-				for _, part := range iwarp.Send(c.nextSend(), data(n)).Segments(18 + 16) {
+				for _, part := range iwarp.Send(c.nextSendMSN(), data(n)).Segments(18 + 16) {
 					c.send(part)
 				}
 			}
 			for i, n := range lengths {
 				c.ExpectRecv(uint64(i+1), n)
-				c.ExpectBytes(c.own, i*64, data(n))
+				c.ExpectBytes(c.localMem, i*64, data(n))
 			}
 		}),
 	},
 	{
 		ID:    "ddp/order/write-from-the-end-is-placed",
 		Title: "A Write whose last part comes first is placed",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "the three segments of a Write in reverse",
 		Expects: "all of them in their places",
 		Defects: []string{"TaggedInOrder"},
-		Run:     onConn(func(c *conn) { c.writesInOrder(2, 1, 0) }),
+		Run:     onConn(func(c *conn) { c.expectPlacedInOrder(2, 1, 0) }),
 	},
 	{
 		ID:    "ddp/order/write-with-a-gap-is-placed",
 		Title: "A Write that leaves a gap and fills it later is placed",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "the first, the third and then the second segment of a Write",
 		Expects: "all of them in their places",
 		Defects: []string{"TaggedInOrder"},
-		Run:     onConn(func(c *conn) { c.writesInOrder(0, 2, 1) }),
+		Run:     onConn(func(c *conn) { c.expectPlacedInOrder(0, 2, 1) }),
 	},
 	{
 		ID:    "ddp/order/read-request-waits-for-its-end",
 		Title: "A Read Request without L is not carried out",
-		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request with L not set",
 		Expects: "no answer; to end the stream is as good",
 		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {
-			c.send(c.reads(0, 16).Last(false))
-			c.unheeded()
+			c.send(c.peerRead(0, 16).Last(false))
+			c.expectNoResponse()
 		}),
 	},
 	{
 		ID:    "ddp/order/length-of-what-was-delivered",
 		Title: "A receive tells how long its message was",
-		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/2", "rfc5040/5.3/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/2", "rfc5040/5.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of 0, 3 and 16 octets to receives of 64",
 		Expects: "receives of 0, 3 and 16 octets, and no octet beyond",
 		Defects: []string{"BufferSizeReported"},
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{0, 3, 16} {
-				c.send(iwarp.Send(c.nextSend(), data(n)))
+				c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 				c.ExpectRecv(uint64(i+1), n)
-				c.ExpectBytes(c.own, i*64, data(n))
-				c.ExpectUnchanged(c.own, i*64, n)
-				c.own.Snapshot()
+				c.ExpectBytes(c.localMem, i*64, data(n))
+				c.ExpectUnchanged(c.localMem, i*64, n)
+				c.localMem.Snapshot()
 			}
 		}),
 	},

@@ -6,114 +6,114 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// farewell has the device's program disconnect, beside the case: it may wait for what
-// was posted.
-func (c *conn) farewell() conformance.Task {
+// startDisconnect has the device's program disconnect, beside the case: it may wait for what
+// expectAtomicResponse posted.
+func (c *conn) startDisconnect() conformance.Task {
 	c.Note("disconnect")
-	return c.Go("disconnect", c.cm.Disconnect)
+	return c.Go("disconnect", c.deviceConn.Disconnect)
 }
 
 var ddpEndCases = []conformance.Case{
 	{
 		ID:    "ddp/end/error-does-not-just-break-the-stream",
 		Title: "After an error DDP leaves it to RDMAP to say so before the stream ends",
-		Cite:  cite(rfc5041, "6.2", "rfc5041/6.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "6.2", "rfc5041/6.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write to an unknown key",
 		Expects: "a Terminate, and then the end of the stream",
 		Defects: []string{"ErrorResets"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
-			c.someTerminate()
+			c.expectAnyTerminate()
 			c.expectEnd()
 		}),
 	},
 	{
 		ID:    "ddp/end/disconnect-sends-what-was-posted",
 		Title: "What was posted before a program disconnects is still sent",
-		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/1"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "nothing, and reads nothing until the device's program has posted 100 Sends and disconnected",
 		Expects: "the 100 Sends, and then the end of the stream in order",
 		Defects: []string{"DisconnectDropsQueue"},
-		Run: on(setup{memLen: tcpHolds / 100}, func(c *conn) {
-			const n, size = 100, tcpHolds / 100 &^ 3
+		Run: onSetup(setup{memLen: tcpBufferBytes / 100}, func(c *conn) {
+			const n, size = 100, tcpBufferBytes / 100 &^ 3
 			wrs := make([]verbs.SendWR, n)
 			for i := range wrs {
 				wrs[i] = c.sendWR(uint64(i+1), 0, size)
 			}
 			c.PostSend(c.qp, wrs...)
-			left := c.farewell()
-			c.settle()
+			left := c.startDisconnect()
+			c.waitForDevice()
 			for range n {
-				c.complete(c.message(iwarp.OpSend), c.own.Buf[:size])
+				c.expectPayload(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:size])
 			}
 			c.expectClose()
 			c.closeWrite()
 			c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
-			c.disconnected()
+			c.expectDisconnect()
 		}),
 	},
 	{
 		ID:    "ddp/end/posts-after-disconnect-fail",
 		Title: "What is posted after a disconnect fails",
-		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "its end of the stream, after the device's",
 		Expects: "a request that is refused or fails, and nothing on the wire",
 		Defects: []string{"FlushForgets"},
-		Run: on(setup{}, func(c *conn) {
-			left := c.farewell()
+		Run: onSetup(setup{}, func(c *conn) {
+			left := c.startDisconnect()
 			c.expectClose()
 			posted, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(1, 0, 16)})
 			c.Note("post: %d taken, %v", posted, err)
 			c.closeWrite()
 			c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
-			c.disconnected()
-			c.allFail(posted)
+			c.expectDisconnect()
+			c.expectFailures(posted)
 			posted, err = c.qp.PostSend([]verbs.SendWR{c.sendWR(2, 0, 16)})
 			c.Note("post: %d taken, %v", posted, err)
-			c.allFail(posted)
+			c.expectFailures(posted)
 		}),
 	},
 	{
 		ID:    "ddp/end/closed-with-work-outstanding-is-failed",
 		Title: "A queue pair whose connection is closed with work outstanding is in error",
-		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "its end of the stream, while the device waits for the answer to a read: by itself, and when the device's program has disconnected",
 		Expects: "a queue pair in error, and a read that fails",
 		Defects: []string{"BusyCloseIsIdle"},
 		Run: onHost(func(h *host) {
 			for _, leaves := range []bool{false, true} {
 				c := h.connect(setup{})
-				c.asks(1, 0, 16)
+				c.deviceRead(1, 0, 16)
 				var left conformance.Task
 				if leaves {
-					left = c.farewell()
-					c.settle()
+					left = c.startDisconnect()
+					c.waitForDevice()
 				}
 				c.closeWrite()
 				c.expectEnd()
 				if leaves {
 					c.Note("disconnected: %v", left.Wait(c.ResponseTimeout()))
 				}
-				c.disconnected()
+				c.expectDisconnect()
 				c.AwaitState(c.qp, verbs.QPStateErr)
-				c.allFail(1)
+				c.expectFailures(1)
 			}
 		}),
 	},
 	{
 		ID:    "ddp/end/answers-go-on-after-fin",
 		Title: "Reads are answered though the peer has ended its half of the stream",
-		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "sixteen Read Requests for 1 MiB each and the end of its half, and reads nothing until then",
 		Expects: "all of the answers",
 		Defects: []string{"FINDropsAnswers"},
-		Run: on(setup{memLen: tcpHolds / defaultOrd}, func(c *conn) {
-			const n = tcpHolds / defaultOrd
-			c.together(defaultOrd, func(int) iwarp.Segment { return c.reads(0, n) })
+		Run: onSetup(setup{memLen: tcpBufferBytes / defaultOrd}, func(c *conn) {
+			const n = tcpBufferBytes / defaultOrd
+			c.sendBatch(defaultOrd, func(int) iwarp.Segment { return c.peerRead(0, n) })
 			c.closeWrite()
-			c.settle()
+			c.waitForDevice()
 			for range defaultOrd {
-				c.complete(c.message(iwarp.OpReadResponse), c.mem.Buf[:n])
+				c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[:n])
 			}
 			c.expectClose()
 		}),
@@ -121,22 +121,22 @@ var ddpEndCases = []conformance.Case{
 	{
 		ID:    "ddp/end/outstanding-requests-fail",
 		Title: "Whatever is outstanding when the connection breaks completes in error",
-		Cite:  cite(rfc5041, "6.2.2", "rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5041, "6.2.2", "rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a reset, while four reads and four Sends of the device's and two receives are outstanding",
 		Expects: "ten completions in error",
 		Defects: []string{"FlushForgets"},
-		Run: on(setup{receives: 2}, func(c *conn) {
-			c.outstanding(4, 4)
+		Run: onSetup(setup{receives: 2}, func(c *conn) {
+			c.postOutstanding(4, 4)
 			c.reset()
-			c.disconnected()
-			c.allFail(4 + 4 + 2)
+			c.expectDisconnect()
+			c.expectFailures(4 + 4 + 2)
 		}),
 	},
 }
 
-// outstanding has the device's program post reads, and Sends behind a fence, so that
+// postOutstanding has the device's program post reads, and Sends behind a fence, so that
 // none of them can complete before the peer has answered.
-func (c *conn) outstanding(reads, sends int) {
+func (c *conn) postOutstanding(reads, sends int) {
 	wrs := make([]verbs.SendWR, 0, reads+sends)
 	for i := range reads {
 		wrs = append(wrs, c.readWR(uint64(100+i), 1024+16*i, 16))

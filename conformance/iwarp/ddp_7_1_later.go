@@ -6,37 +6,37 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// laterRefused ends the case unless a Send whose first segment is good ends the stream
+// expectSecondSegmentRefused ends the case unless a Send whose first segment is good ends the stream
 // for one of these reasons when its second comes, which was changed like that.
-func (h *host) laterRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
+func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
 	const first = 16
 	c := h.connect(setup{receives: 4})
-	parts := iwarp.Send(c.nextSend(), data(2*first)).Segments(ddpUntaggedLen + first)
+	parts := iwarp.Send(c.nextSendMSN(), data(2*first)).Segments(ddpUntaggedLen + first)
 	c.send(parts[0], change(parts[1]))
-	c.terminated(causes...)
-	c.undelivered()
-	c.ExpectUnchanged(c.own, 0, first)
+	c.expectTerminateAndEnd(causes...)
+	c.expectNoSuccess()
+	c.ExpectUnchanged(c.localMem, 0, first)
 }
 
 var ddpLaterCases = []conformance.Case{
 	{
 		ID:    "ddp/untagged/offset-of-a-later-segment",
 		Title: "A Send whose second segment is not where the first has ended is refused",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12, 20 and 48",
 		Expects: "a Terminate: invalid offset; no receive, and nothing of the second placed where it is not due",
 		Defects: []string{"SecondSegmentOffset"},
 		// TCP keeps the order: neither has a part been lost, nor does one come again.
 		Run: onHost(func(h *host) {
 			for _, mo := range []uint32{0, 12, 20, 48} {
-				h.laterRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) })
+				h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) })
 			}
 		}),
 	},
 	{
 		ID:    "ddp/untagged/number-of-a-later-segment",
 		Title: "A Send whose second segment has another number than the first is refused",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of two segments, the second with the number before, with the next, and with one far away",
 		Expects: "a Terminate: number out of range; for the next one an invalid offset is as true of a message that begins at 16",
 		Defects: []string{"SecondSegmentNumber"},
@@ -44,15 +44,15 @@ var ddpLaterCases = []conformance.Case{
 			ahead := func(n uint32) func(iwarp.Segment) iwarp.Segment {
 				return func(s iwarp.Segment) iwarp.Segment { return s.MSN(*s.DDP.MSN + n) }
 			}
-			h.laterRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, ahead(0xffffffff))
-			h.laterRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, ahead(0x80000000))
-			h.laterRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedInvalidMO}, ahead(1))
+			h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, ahead(0xffffffff))
+			h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, ahead(0x80000000))
+			h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedInvalidMO}, ahead(1))
 		}),
 	},
 	{
 		ID:    "ddp/tagged/every-segment-is-checked",
 		Title: "Every segment of a Write is checked by itself",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "rfc5041/7.1/6", "rfc5041/7.1/8", "rfc5041/7.1/9", "rfc5041/7.1/11"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "rfc5041/7.1/6", "rfc5041/7.1/8", "rfc5041/7.1/9", "rfc5041/7.1/11"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Writes whose first segment is good, and whose second has the key of memory that is open for reads only, an unknown key, or begins or ends out of bounds",
 		Expects: "a Terminate for the second; the first is placed, and nothing of the second",
 		Defects: []string{"SecondSegmentRights"},
@@ -64,16 +64,16 @@ var ddpLaterCases = []conformance.Case{
 				second func(*conn) iwarp.Segment
 				causes []iwarp.Cause
 			}{
-				{func(*conn) iwarp.Segment { return writeTo(place(locked, 0), data(16)) }, noRight},
-				{func(c *conn) iwarp.Segment { return c.writes(80, data(16)).STag(unknownSTag) }, notMine},
-				{func(c *conn) iwarp.Segment { return c.writes(-1, data(16)) }, nil},
-				{func(c *conn) iwarp.Segment { return c.writes(memLen-8, data(16)) }, nil},
+				{func(*conn) iwarp.Segment { return writeTo(addrOf(locked, 0), data(16)) }, accessCauses},
+				{func(c *conn) iwarp.Segment { return c.peerWrite(80, data(16)).STag(unknownSTag) }, foreignKeyCauses},
+				{func(c *conn) iwarp.Segment { return c.peerWrite(-1, data(16)) }, nil},
+				{func(c *conn) iwarp.Segment { return c.peerWrite(memLen-8, data(16)) }, nil},
 			} {
 				c := h.connect(setup{})
-				c.send(c.writes(64, data(16)).Last(false), t.second(c))
-				c.terminated(append([]iwarp.Cause{iwarp.DDPTaggedBounds}, t.causes...)...)
-				c.ExpectBytes(c.mem, 64, data(16))
-				c.ExpectUnchanged(c.mem, 64, 16)
+				c.send(c.peerWrite(64, data(16)).Last(false), t.second(c))
+				c.expectTerminateAndEnd(append([]iwarp.Cause{iwarp.DDPTaggedBounds}, t.causes...)...)
+				c.ExpectBytes(c.targetMem, 64, data(16))
+				c.ExpectUnchanged(c.targetMem, 64, 16)
 			}
 			h.ExpectUnchanged(locked, 0, 0)
 		}),

@@ -5,190 +5,190 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// refusedOn ends the case unless each of some segments, on a connection of its own,
+// expectRefused ends the case unless each of some segments, on a connection of its own,
 // ends the stream for one of these reasons and is not delivered.
-func (h *host) refusedOn(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) {
+func (h *host) expectRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) {
 	for _, w := range wrong {
 		c := h.connect(setup{receives: 4})
 		c.send(w(c))
-		c.terminated(causes...)
-		c.undelivered()
-		c.ExpectUnchanged(c.own, 0, 0)
-		c.ExpectUnchanged(c.mem, 0, 0)
+		c.expectTerminateAndEnd(causes...)
+		c.expectNoSuccess()
+		c.ExpectUnchanged(c.localMem, 0, 0)
+		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}
 }
 
-// wrongQueue are the reasons to refuse a message for its queue: DDP's own, and for a
+// wrongQueueCauses are the reasons to refuse a message for its queue: DDP's own, and for a
 // queue that there is also RDMAP's, which has no such message there.
-var wrongQueue = []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode}
+var wrongQueueCauses = []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode}
 
-// sendOn is a Send to another queue.
-func sendOn(qn uint32) func(*conn) iwarp.Segment {
-	return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSend(), data(16)).QN(qn) }
+// sendToQueue is a Send to another queue.
+func sendToQueue(qn uint32) func(*conn) iwarp.Segment {
+	return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(qn) }
 }
 
-// floods sends Read Requests at once, and reads nothing of what the device answers. The
+// sendReadsUnread sends Read Requests at once, and reads nothing of what the device answers. The
 // first is for more than TCP holds, so that none of the answers can have left.
-func (c *conn) floods(requests int) {
-	c.together(requests, func(i int) iwarp.Segment {
+func (c *conn) sendReadsUnread(requests int) {
+	c.sendBatch(requests, func(i int) iwarp.Segment {
 		if i == 0 {
-			return c.reads(0, tcpHolds)
+			return c.peerRead(0, tcpBufferBytes)
 		}
-		return c.reads(0, 16)
+		return c.peerRead(0, 16)
 	})
-	c.settle()
+	c.waitForDevice()
 }
 
-// granted is how many reads of the peer's the device takes at a time.
-func (c *conn) granted() int {
-	e := c.device.Enhanced
-	c.Check(e != nil && iwarp.Val(e.IRD) != iwarp.NoNegotiation, "a Reply that says how many reads are taken", "%v", c.device)
+// grantedIRD is how many reads of the peer's the device takes at a time.
+func (c *conn) grantedIRD() int {
+	e := c.deviceFrame.Enhanced
+	c.Check(e != nil && iwarp.Val(e.IRD) != iwarp.NoNegotiation, "a Reply that says how many reads are taken", "%v", c.deviceFrame)
 	return int(iwarp.Val(e.IRD))
 }
 
-// few asks a device for three reads at a time: what is rounded up to a power of two is
+// threeReads asks a device for three reads at a time: what is rounded up to a power of two is
 // then more.
-var few = setup{
-	memLen: tcpHolds, param: depths(3, 3),
-	frame: func(f startup) startup { return f.Depths(3, 3) },
+var threeReads = setup{
+	memLen: tcpBufferBytes, connParams: depthParam(3, 3),
+	frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) },
 }
 
 var ddpUntaggedCases = []conformance.Case{
 	{
 		ID:    "ddp/untagged/unknown-queue",
 		Title: "A Send to a queue that is not its own is refused",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3",
 		Expects: "a Terminate: invalid queue number; for 1 and 3 an unexpected opcode is as good",
 		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
-			h.refusedOn(wrongQueue[:1], sendOn(4), sendOn(0xffffffff))
-			h.refusedOn(wrongQueue, sendOn(1), sendOn(3))
+			h.expectRefused(wrongQueueCauses[:1], sendToQueue(4), sendToQueue(0xffffffff))
+			h.expectRefused(wrongQueueCauses, sendToQueue(1), sendToQueue(3))
 		}),
 	},
 	{
 		ID:    "ddp/untagged/read-request-on-another-queue",
 		Title: "A Read Request to a queue that is not its own is refused",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Read Requests to queues 0 and 4",
 		Expects: "a Terminate: invalid queue number; for 0 an unexpected opcode is as good",
 		Defects: []string{"ReadQueueUnchecked"},
 		Run: onHost(func(h *host) {
-			h.refusedOn(wrongQueue, func(c *conn) iwarp.Segment { return c.reads(0, 16).QN(0) })
-			h.refusedOn(wrongQueue[:1], func(c *conn) iwarp.Segment { return c.reads(0, 16).QN(4) })
+			h.expectRefused(wrongQueueCauses, func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(0) })
+			h.expectRefused(wrongQueueCauses[:1], func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(4) })
 		}),
 	},
 	{
 		ID:    "ddp/untagged/no-receive",
 		Title: "A Send for which there is no receive ends the stream",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "three Sends to two receives",
 		Expects: "two receives, and a Terminate: no buffer",
 		Defects: []string{"BadSegmentsDropped"},
-		Run: on(setup{receives: 2}, func(c *conn) {
+		Run: onSetup(setup{receives: 2}, func(c *conn) {
 			for range 3 {
-				c.send(iwarp.Send(c.nextSend(), data(16)))
+				c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			}
 			c.ExpectRecv(1, 16)
 			c.ExpectRecv(2, 16)
-			c.terminated(iwarp.DDPUntaggedNoBuffer)
+			c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
 		}),
 	},
 	{
 		ID:    "ddp/untagged/more-reads-than-places-are-without-buffer",
 		Title: "A Read Request for which there is no place is one without a buffer",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "ten Read Requests more than the device takes, and reads none of the answers meanwhile",
 		Expects: "a Terminate: no buffer",
 		Defects: []string{"ReadOverflowsStream"},
-		Run: on(few, func(c *conn) {
-			c.floods(c.granted() + 10)
-			c.terminatedAmid(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
+		Run: onSetup(threeReads, func(c *conn) {
+			c.sendReadsUnread(c.grantedIRD() + 10)
+			c.drainOpUntilTerminate(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
 		}),
 	},
 	{
 		ID:    "ddp/untagged/offset-out-of-range",
 		Title: "A Send that begins elsewhere than at offset 0 is refused",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends whose only segment has offset 4, and 4096 with receives of 64",
 		Expects: "a Terminate: invalid offset; for 4096 a message too long is as good",
 		Defects: []string{"UntaggedUnchecked"},
 		// TCP keeps the order, so what was left out before the first segment never comes.
 		Run: onHost(func(h *host) {
 			offset := func(mo uint32) func(*conn) iwarp.Segment {
-				return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSend(), data(16)).MO(mo) }
+				return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(mo) }
 			}
-			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, offset(4))
-			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}, offset(4096))
+			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, offset(4))
+			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}, offset(4096))
 		}),
 	},
 	{
 		ID:    "ddp/untagged/offset-of-a-read-request",
 		Title: "A Read Request that begins elsewhere than at offset 0 is refused",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request with offset 4",
 		Expects: "a Terminate: invalid offset; a message too long is as good",
 		Defects: []string{"ReadQueueUnchecked"},
 		Run: onHost(func(h *host) {
-			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
-				func(c *conn) iwarp.Segment { return c.reads(0, 16).MO(4) })
+			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
+				func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MO(4) })
 		}),
 	},
 	{
 		ID:    "ddp/untagged/longer-than-the-receive",
 		Title: "A Send longer than its receive ends the stream, and says so",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send of 20 octets to a receive of 16",
 		Expects: "a Terminate: message too long, and no octet behind the receive",
 		Defects: []string{"LongIsNoBuffer", "LongTruncated"},
-		Run: on(setup{receives: 2, recvLen: 16}, func(c *conn) {
-			c.send(iwarp.Send(c.nextSend(), data(20)))
-			c.terminated(iwarp.DDPUntaggedTooLong)
-			c.undelivered()
-			c.ExpectUnchanged(c.own, 0, 16)
+		Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
+			c.send(iwarp.Send(c.nextSendMSN(), data(20)))
+			c.expectTerminateAndEnd(iwarp.DDPUntaggedTooLong)
+			c.expectNoSuccess()
+			c.ExpectUnchanged(c.localMem, 0, 16)
 		}),
 	},
 	{
 		ID:    "ddp/untagged/number-skipped",
 		Title: "A Send whose number is not the next is refused",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends with the number after the next, with that before the first, and with one far away",
 		Expects: "a Terminate: number out of range",
 		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
 			number := func(ahead uint32) func(*conn) iwarp.Segment {
-				return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSend()+ahead, data(16)) }
+				return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+ahead, data(16)) }
 			}
-			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
+			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
 		}),
 	},
 	{
 		ID:    "ddp/untagged/number-of-a-read-request",
 		Title: "A Read Request whose number is not the next of its queue is refused",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Read Requests with the number after the next, and with that before the first",
 		Expects: "a Terminate: number out of range, and no answer",
 		Defects: []string{"ReadNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			number := func(ahead uint32) func(*conn) iwarp.Segment {
-				return func(c *conn) iwarp.Segment { return c.reads(0, 16).MSN(c.nextRequest() + ahead) }
+				return func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MSN(c.nextRequestMSN() + ahead) }
 			}
-			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff))
+			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff))
 		}),
 	},
 	{
 		ID:    "ddp/untagged/number-repeated",
 		Title: "A Send with the number of the one before it is refused",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send, and another one with its number",
 		Expects: "one receive, and a Terminate: number out of range",
 		Defects: []string{"UntaggedUnchecked"},
 		Run: onConn(func(c *conn) {
-			msn := c.nextSend()
+			msn := c.nextSendMSN()
 			c.send(iwarp.Send(msn, data(16)), iwarp.Send(msn, data(32)))
 			c.ExpectRecv(1, 16)
-			c.terminated(iwarp.DDPUntaggedMSNRange)
-			c.undelivered()
+			c.expectTerminateAndEnd(iwarp.DDPUntaggedMSNRange)
+			c.expectNoSuccess()
 		}),
 	},
 }

@@ -7,96 +7,96 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// windows is what cases with windows of type 2 need, and invalidating those in which
+// needsMW2 is what cases with windows of type 2 need, and invalidating those in which
 // the peer also invalidates them.
 const (
-	windows      = needed | verbs.CapMWType2
-	invalidating = windows | verbs.CapSendInv
+	needsMW2    = needsConn | verbs.CapMWType2
+	needsMW2Inv = needsMW2 | verbs.CapSendInv
 )
 
-// foreign is memory of another protection domain than the connections'.
-func (h *host) foreign(access verbs.Access) *rig.Memory {
+// otherPDMemory is memory of another protection domain than the connections'.
+func (h *host) otherPDMemory(access verbs.Access) *rig.Memory {
 	pd, err := h.Device.AllocPD()
 	h.Must("a second protection domain", err)
 	return h.MemoryIn(pd, 64, access|verbs.AccessLocalWrite)
 }
 
-// notMine are the reasons to refuse a Write with a key of someone else: that it is not
+// foreignKeyCauses are the reasons to refuse a Write with a key of someone else: that it is not
 // the stream's, or that there is no such key for the stream.
-var notMine = []iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedInvalidSTag}
+var foreignKeyCauses = []iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedInvalidSTag}
 
 var ddpProtectionCases = []conformance.Case{
 	{
 		ID:    "ddp/protection/key-of-another-domain",
 		Title: "Memory of another protection domain cannot be written",
-		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write to memory of a domain that is not the stream's",
 		Expects: "a Terminate, a program that is told, and no octet in the memory",
 		Defects: []string{"IgnorePD"},
 		Run: onConn(func(c *conn) {
-			m := c.foreign(allAccess)
-			c.send(writeTo(place(m, 0), data(16)))
-			c.terminated(notMine...)
+			m := c.otherPDMemory(allAccess)
+			c.send(writeTo(addrOf(m, 0), data(16)))
+			c.expectTerminateAndEnd(foreignKeyCauses...)
 			c.ExpectUnchanged(m, 0, 0)
-			c.disconnected()
+			c.expectDisconnect()
 		}),
 	},
 	{
 		ID:    "ddp/protection/window-of-another-stream",
 		Title: "A window that is bound to one stream is none for another",
-		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/2", "rfc5042/6.1.1/2"), Level: conformance.Must, Needs: windows,
+		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/2", "rfc5042/6.1.1/2"), Level: conformance.Must, Needs: needsMW2,
 		Sends:   "a Write through a window on the stream it is bound to, and one on another of the same domain",
 		Expects: "the first is placed; the second ends its stream, and no octet changes",
 		Defects: []string{"WindowOwner"},
 		Run: onHost(func(h *host) {
-			mine, other, m := h.connect(setup{}), h.connect(setup{}), h.bindable(64)
-			at := iwarp.At(mine.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+			mine, other, m := h.connect(setup{}), h.connect(setup{}), h.bindableMemory(64)
+			at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
 			mine.send(writeTo(at, data(16)))
-			mine.fence()
+			mine.sync()
 			h.ExpectBytes(m, 0, data(16))
 			m.Snapshot()
 			other.send(writeTo(at, data(32)))
-			other.terminated(notMine...)
+			other.expectTerminateAndEnd(foreignKeyCauses...)
 			h.ExpectUnchanged(m, 0, 0)
-			mine.fence()
+			mine.sync()
 		}),
 	},
 	{
 		ID:    "ddp/protection/closed-region",
 		Title: "A region that was closed cannot be written any more",
-		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write to a region, and another one when its program has closed it",
 		Expects: "the first is placed; the second ends the stream, and no octet changes",
 		Defects: []string{"StaleKeys"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(64, allAccess)
-			at := place(m, 0)
+			at := addrOf(m, 0)
 			c.send(writeTo(at, data(16)))
-			c.fence()
+			c.sync()
 			c.ExpectBytes(m, 0, data(16))
 			m.Snapshot()
 			c.Must("a region that can be closed", m.Close())
 			c.send(writeTo(at, data(32)))
-			c.terminated(iwarp.DDPTaggedInvalidSTag)
+			c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
 			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
 		ID:    "ddp/protection/invalidated-window",
 		Title: "A window that was invalidated cannot be written through any more",
-		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1", "rfc5040/5.3/8"), Level: conformance.Must, Needs: invalidating,
+		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1", "rfc5040/5.3/8"), Level: conformance.Must, Needs: needsMW2Inv,
 		Sends:   "a Write through a window, a Send that invalidates it, and another Write",
 		Expects: "the second Write ends the stream, and no octet changes",
 		Defects: []string{"InvalidateIgnored"},
 		Run: onConn(func(c *conn) {
-			m := c.bindable(64)
-			at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
-			c.send(writeTo(at, data(16)), iwarp.SendInvalidate(c.nextSend(), at.STag, data(16)))
+			m := c.bindableMemory(64)
+			at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+			c.send(writeTo(at, data(16)), iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
 			c.ExpectRecv(1, 16)
 			c.ExpectBytes(m, 0, data(16))
 			m.Snapshot()
 			c.send(writeTo(at, data(32)))
-			c.terminated(notMine...)
+			c.expectTerminateAndEnd(foreignKeyCauses...)
 			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},

@@ -22,26 +22,26 @@ const (
 	ddpUntaggedLen = 18
 )
 
-// tcpHolds is more than what TCP keeps on the way when nobody reads: buffers of Linux
+// tcpBufferBytes is more than what TCP keeps on the way when nobody reads: buffers of Linux
 // grow to some 10 MiB on both sides together.
-const tcpHolds = 16 << 20
+const tcpBufferBytes = 16 << 20
 
-// longMem is how long memory is in cases with messages of several segments.
-const longMem = 256 << 10
+// longMemLen is how long memory is in cases with messages of several segments.
+const longMemLen = 256 << 10
 
-// onLong makes a case of a body that uses messages of several segments.
-func onLong(body func(*conn)) func(*conformance.Bench) error {
-	return on(setup{receives: 4, recvLen: longMem / 4, memLen: longMem}, body)
+// onLongMessages makes a case of a body that uses messages of several segments.
+func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
+	return onSetup(setup{receives: 4, recvLen: longMemLen / 4, memLen: longMemLen}, body)
 }
 
-// long is the length of a message that needs several segments.
-func (c *conn) long() int { return min(3*c.tcp.MSS(), longMem/4) &^ 7 }
+// longLen is the length of a message that needs several segments.
+func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
 
-// settle gives the device time for whatever it is going to do, while the peer does not
+// waitForDevice gives the device time for whatever it is going to do, while the peer does not
 // read.
-func (c *conn) settle() {
+func (c *conn) waitForDevice() {
 	if c.Virtual {
-		c.Sleep(quiet)
+		c.Sleep(silencePeriod)
 		return
 	}
 	if c.syncQP == nil {
@@ -50,9 +50,9 @@ func (c *conn) settle() {
 	c.syncQP.sync()
 }
 
-// kinds has the device send a message of every kind that it can be made to without an
+// exchangeAllKinds has the device send a message of every kind that it can be made to without an
 // error, and returns their segments.
-func (c *conn) kinds() []iwarp.ReceivedFPDU {
+func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	solicited := c.sendWR(2, 16, 16)
 	solicited.Flags |= verbs.SendSolicited
 	wrs := []verbs.SendWR{c.sendWR(1, 0, 16), solicited, c.writeWR(3, 32, 16), c.readWR(4, 48, 16)}
@@ -62,30 +62,30 @@ func (c *conn) kinds() []iwarp.ReceivedFPDU {
 		wrs = append(wrs, invalidate)
 	}
 	if c.Caps.Has(verbs.CapAtomics) {
-		wrs = append(wrs, c.addWR(6, 80, 1))
+		wrs = append(wrs, c.fetchAddWR(6, 80, 1))
 	}
 	c.PostSend(c.qp, wrs...)
-	all := c.take(len(wrs))
-	c.send(c.reads(0, 16))
-	return append(all, c.take(1)...)
+	all := c.nextFPDUs(len(wrs))
+	c.send(c.peerRead(0, 16))
+	return append(all, c.nextFPDUs(1)...)
 }
 
-// addWR is a FetchAdd of the device's program, which puts what was there into own.
-func (c *conn) addWR(id uint64, off int, add uint64) verbs.SendWR {
+// fetchAddWR is a FetchAdd of the device's program, which puts what was there into own.
+func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
 	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.own.SGL(off, 8),
+		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, 8),
 		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag}, Atomic: verbs.Atomic{CompareAdd: add},
 	}
 }
 
-// pieces returns what the device sends, whatever it says about itself, up to where it
+// nextPayload returns what the device sends, whatever it says about itself, up to where it
 // has n octets of payload.
-func (c *conn) pieces(n int) []iwarp.ReceivedFPDU {
+func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	var all []iwarp.ReceivedFPDU
 	for left := n; left > 0; {
-		g, ok := c.next(c.ResponseTimeout())
+		g, ok := c.nextFPDU(c.ResponseTimeout())
 		if !ok {
-			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.whyNoFrame())
+			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.describeMissing())
 		}
 		all = append(all, g)
 		left -= len(g.Payload)
@@ -93,8 +93,8 @@ func (c *conn) pieces(n int) []iwarp.ReceivedFPDU {
 	return all
 }
 
-// joined is the payload of segments, in the order in which they came.
-func joined(segments []iwarp.ReceivedFPDU) []byte {
+// joinPayloads is the payload of segments, in the order in which they came.
+func joinPayloads(segments []iwarp.ReceivedFPDU) []byte {
 	var b []byte
 	for _, g := range segments {
 		b = append(b, g.Payload...)
@@ -102,68 +102,68 @@ func joined(segments []iwarp.ReceivedFPDU) []byte {
 	return b
 }
 
-// someTerminate ends the case unless the next FPDU is a Terminate, for whatever reason.
+// expectAnyTerminate ends the case unless the next FPDU is a Terminate, for whatever reason.
 // It is read in either order of bits.
-func (c *conn) someTerminate() iwarp.Segment {
-	return inEitherOrder(c.expect(iwarp.Op(iwarp.OpTerminate)))
+func (c *conn) expectAnyTerminate() iwarp.Segment {
+	return parseTerminate(c.expect(iwarp.Op(iwarp.OpTerminate)))
 }
 
-// unheeded ends the case if the device sends anything in answer to what came before,
+// expectNoResponse ends the case if the device sends anything in answer to what came before,
 // but for a Terminate.
-func (c *conn) unheeded() {
-	c.settle()
-	if g, ok := c.next(0); ok {
-		c.same(iwarp.Op(iwarp.OpTerminate), g)
+func (c *conn) expectNoResponse() {
+	c.waitForDevice()
+	if g, ok := c.nextFPDU(0); ok {
+		c.checkFPDU(iwarp.Op(iwarp.OpTerminate), g)
 	}
 }
 
-// givesUp ends the case unless the device ends the stream, with or without a Terminate
+// expectAbort ends the case unless the device ends the stream, with or without a Terminate
 // that says why: for errors of which the clause says no more.
-func (c *conn) givesUp() {
-	if g, ok := c.next(c.ResponseTimeout()); ok {
-		c.same(iwarp.Op(iwarp.OpTerminate), g)
+func (c *conn) expectAbort() {
+	if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
+		c.checkFPDU(iwarp.Op(iwarp.OpTerminate), g)
 	}
 	c.expectEnd()
 }
 
-// untilTerminate ends the case unless the device ends the stream with a Terminate. What
+// drainUntilTerminate ends the case unless the device ends the stream with a Terminate. What
 // it sends before, which was under way, is returned too.
-func (c *conn) untilTerminate() (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
+func (c *conn) drainUntilTerminate() (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
 	for {
-		g, ok := c.next(c.ResponseTimeout())
+		g, ok := c.nextFPDU(c.ResponseTimeout())
 		switch {
 		case !ok:
-			c.Fail("TERMINATE", "%s behind %d segments", c.whyNoFrame(), len(before))
+			c.Fail("TERMINATE", "%s behind %d segments", c.describeMissing(), len(before))
 		case g.Op() == iwarp.OpTerminate:
 			c.expectEnd()
-			return before, inEitherOrder(g)
+			return before, parseTerminate(g)
 		}
 		before = append(before, g)
 	}
 }
 
-// terminatedAmid is untilTerminate for one of these reasons, where nothing but segments
+// drainOpUntilTerminate is untilTerminate for one of these reasons, where nothing but segments
 // of op is under way.
-func (c *conn) terminatedAmid(op iwarp.Opcode, causes ...iwarp.Cause) (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
-	before, t = c.untilTerminate()
+func (c *conn) drainOpUntilTerminate(op iwarp.Opcode, causes ...iwarp.Cause) (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
+	before, t = c.drainUntilTerminate()
 	for _, g := range before {
-		c.same(iwarp.Op(op), g)
+		c.checkFPDU(iwarp.Op(op), g)
 	}
-	c.oneOf(t, causes)
+	c.checkCause(t, causes)
 	return before, t
 }
 
-// inEitherOrder reads a Terminate in the order of bits that it has.
-func inEitherOrder(g iwarp.ReceivedFPDU) iwarp.Segment {
+// parseTerminate reads a Terminate in the order of bits that it has.
+func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	if t, ok := g.InSiwBitOrder(true); ok {
 		return t
 	}
 	return g.Segment
 }
 
-// oneOf ends the case unless a Terminate is for one of these reasons, or any if there
+// checkCause ends the case unless a Terminate is for one of these reasons, or any if there
 // are none.
-func (c *conn) oneOf(t iwarp.Segment, causes []iwarp.Cause) {
+func (c *conn) checkCause(t iwarp.Segment, causes []iwarp.Cause) {
 	if len(causes) == 0 {
 		return
 	}
@@ -175,17 +175,17 @@ func (c *conn) oneOf(t iwarp.Segment, causes []iwarp.Cause) {
 	c.Fail(fmt.Sprintf("TERMINATE %v", causes), "%v", t)
 }
 
-// quotes ends the case unless a Terminate quotes the DDP header of the segment that was
+// expectQuotedDDPHeader ends the case unless a Terminate quotes the DDP header of the segment that was
 // wrong.
-func (c *conn) quotes(t, wrong iwarp.Segment) {
+func (c *conn) expectQuotedDDPHeader(t, wrong iwarp.Segment) {
 	want := iwarp.Terminate(0).About(wrong).Terminate.DDPHeader
 	got := t.Terminate.DDPHeader
 	c.Check(bytes.Equal(got, want), fmt.Sprintf("the DDP header % x in the Terminate", want), "% x", got)
 }
 
-// undelivered ends the case if any request or receive has completed with success by
+// expectNoSuccess ends the case if any request or receive has completed with success by
 // now. See to it that the device has had its time: wait for the end of the stream.
-func (c *conn) undelivered() {
+func (c *conn) expectNoSuccess() {
 	for {
 		wc, ok := c.PollCompletion(0)
 		if !ok {
@@ -195,11 +195,11 @@ func (c *conn) undelivered() {
 	}
 }
 
-// allFail ends the case unless n requests or receives complete, all of them in error. If
+// expectFailures ends the case unless n requests or receives complete, all of them in error. If
 // the device has ended its direction, the peer ends its own first: a device may well
 // wait for that.
-func (c *conn) allFail(n int) {
-	if c.end != nil {
+func (c *conn) expectFailures(n int) {
+	if c.endErr != nil {
 		c.closeWrite()
 	}
 	for i := range n {
@@ -214,13 +214,13 @@ func (c *conn) allFail(n int) {
 // bindID is the ID of requests that bind windows.
 const bindID = 0xb1d
 
-// bindable is memory that windows can be bound to, and that no peer may use otherwise.
-func (h *host) bindable(n int) *rig.Memory {
+// bindableMemory is memory that windows can be bound to, and that no peer may use otherwise.
+func (h *host) bindableMemory(n int) *rig.Memory {
 	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
 }
 
-// window binds a window of type 2 to n octets of m from off on, and returns its key.
-func (c *conn) window(m *rig.Memory, off, n int, access verbs.Access) uint32 {
+// bindWindow binds a window of type 2 to n octets of m from off on, and returns its key.
+func (c *conn) bindWindow(m *rig.Memory, off, n int, access verbs.Access) uint32 {
 	mw, err := c.PD.AllocMW(verbs.MWType2)
 	c.Must("a window", err)
 	key := verbs.NextRKey(mw.RKey())
@@ -232,19 +232,19 @@ func (c *conn) window(m *rig.Memory, off, n int, access verbs.Access) uint32 {
 	return uint32(key)
 }
 
-// together sends n messages in one write. Each is made when those before it have been
+// sendBatch sends n messages in one write. Each is made when those before it have been
 // numbered.
-func (c *conn) together(n int, message func(i int) iwarp.Segment) {
+func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
 	const usual = 64 // octets of a request with its frame, more or less
 	b := make([]byte, 0, n*usual)
 	for i := range n {
-		b = append(b, c.octets(message(i))...)
+		b = append(b, c.encode(message(i))...)
 	}
 	c.write(b)
 }
 
-// place is where an octet of a region is.
-func place(m *rig.Memory, off int) iwarp.Addr {
+// addrOf is where an octet of a region is.
+func addrOf(m *rig.Memory, off int) iwarp.Addr {
 	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
 }
 
@@ -253,5 +253,5 @@ func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag
 
 // readFrom is a Read Request of the peer's, to a sink of its own.
 func (c *conn) readFrom(at iwarp.Addr, n int) iwarp.Segment {
-	return iwarp.ReadRequest(c.nextRequest(), iwarp.At(peerSTag, peerTO), uint32(n), at)
+	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), at)
 }

@@ -9,12 +9,12 @@ import (
 )
 
 // pageRegion is a region in the middle of a page of memory: a device that protects
-// whole pages gives away what is on both sides of it.
+// expectPayloadWithinMULPDU pages gives away what is on both sides of it.
 type pageRegion struct {
 	verbs.MR
-	// all is the memory, of which the region is pageRegionLen octets from off on.
-	all, was []byte
-	off      int
+	// buf is the memory, of which the region is pageRegionLen octets from off on.
+	buf, before []byte
+	off         int
 }
 
 const (
@@ -23,12 +23,12 @@ const (
 	pageMargin    = 256
 )
 
-// inPage registers a region in the middle of a page, open for everything.
-func (h *host) inPage() *pageRegion {
-	p := &pageRegion{all: rig.Pattern(3*pageLen, byte(h.Rand.Uint32()))}
-	p.was = bytes.Clone(p.all)
+// newPageRegion registers a region in the middle of a page, open for everything.
+func (h *host) newPageRegion() *pageRegion {
+	p := &pageRegion{buf: rig.Pattern(3*pageLen, byte(h.Rand.Uint32()))}
+	p.before = bytes.Clone(p.buf)
 	for p.off = pageMargin; p.off < pageMargin+pageLen; p.off += pageMargin {
-		if p.register(h, 0); p.amid() {
+		if p.register(h, 0); p.hasMargins() {
 			return p
 		}
 		h.Must("a region that can be closed", p.Close())
@@ -41,27 +41,27 @@ func (h *host) inPage() *pageRegion {
 
 func (p *pageRegion) register(h *host, addr uint64) {
 	var err error
-	p.MR, err = h.PD.RegMR(verbs.MRInit{Buf: p.all[p.off:][:pageRegionLen:pageRegionLen], Addr: addr, Access: allAccess})
+	p.MR, err = h.PD.RegMR(verbs.MRInit{Buf: p.buf[p.off:][:pageRegionLen:pageRegionLen], Addr: addr, Access: allAccess})
 	h.Must("a memory region", err)
 }
 
-// amid reports whether there is enough of the page on both sides.
-func (p *pageRegion) amid() bool {
+// hasMargins reports whether there is enough of the page on both sides.
+func (p *pageRegion) hasMargins() bool {
 	at := p.Addr() % pageLen
 	return at >= pageMargin && at+pageRegionLen+pageMargin <= pageLen
 }
 
-// at is a place in the region, or outside of it.
-func (p *pageRegion) at(off int) iwarp.Addr {
+// targetAddr is a place in the region, or outside of it.
+func (p *pageRegion) remoteAddr(off int) iwarp.Addr {
 	return iwarp.At(uint32(p.RKey()), p.Addr()+uint64(int64(off)))
 }
 
-// octets are n octets from off on, in the region or outside of it.
-func (p *pageRegion) octets(off, n int) []byte { return p.all[p.off+off:][:n] }
+// encode are n octets from off on, in the region or outside of it.
+func (p *pageRegion) bytesAt(off, n int) []byte { return p.buf[p.off+off:][:n] }
 
-// leftAlone ends the case if any octet of the region or around it has changed.
-func (h *host) leftAlone(p *pageRegion) {
-	for i := range p.all {
-		h.Check(p.all[i] == p.was[i], "memory that is left alone", "octet %d of a region of %d has changed", i-p.off, pageRegionLen)
+// expectPageUnchanged ends the case if any octet of the region or around it has changed.
+func (h *host) expectPageUnchanged(p *pageRegion) {
+	for i := range p.buf {
+		h.Check(p.buf[i] == p.before[i], "memory that is left alone", "octet %d of a region of %d has changed", i-p.off, pageRegionLen)
 	}
 }

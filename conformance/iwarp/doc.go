@@ -17,7 +17,7 @@ import (
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
-		Name: "iwarp", Title: "iWARP: MPA, DDP and RDMAP over TCP", DescribeEvent: line,
+		Name: "iwarp", Title: "iWARP: MPA, DDP and RDMAP over TCP", DescribeEvent: describeEvent,
 		Cases: slices.Concat(
 			mpaRecordCases, mpaFPDUCases, mpaMarkerCases, mpaPositionCases, mpaCRCCases, mpaCoverageCases, mpaSegmentCases, segmentCases,
 			mpaFrameCases, mpaRevisionCases, mpaPrivateCases, mpaOrderCases, mpaRejectCases, mpaTimerCases, mpaErrorCases,
@@ -33,8 +33,8 @@ func Suite() *conformance.Suite {
 	}
 }
 
-// needed is what every case needs: connections, and a way to make them.
-const needed = verbs.CapRC | verbs.CapCM
+// needsConn is what every case needs: connections, and a way to make them.
+const needsConn = verbs.CapRC | verbs.CapCM
 
 // The documents.
 const (

@@ -12,37 +12,37 @@ import (
 // anyRTR is every kind of RTR.
 const anyRTR = iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead
 
-// asking is the peer's ordinary Request with other depths.
-func asking(ird, ord uint16) func(startup) startup {
-	return func(f startup) startup { return f.Depths(ird, ord) }
+// withDepths is the peer's ordinary Request with other depths.
+func withDepths(ird, ord uint16) func(startupFrame) startupFrame {
+	return func(f startupFrame) startupFrame { return f.Depths(ird, ord) }
 }
 
-// depthsShown ends the case unless a program was shown a peer's IRD and ORD. It may be
-// shown them as the peer's, or, as rdma_cm does, as what is wanted of itself: the one
+// checkRequestDepths ends the case unless a program was shown a peer's IRD and ORD. It may be
+// checkRequestPrivateData them as the peer's, or, as rdma_cm does, as what is wanted of itself: the one
 // for the other.
-func (h *host) depthsShown(got verbs.ConnParam, ird, ord uint8) {
+func (h *host) checkRequestDepths(got verbs.ConnParam, ird, ord uint8) {
 	straight := got.ResponderResources == ird && got.InitiatorDepth == ord
 	swapped := got.ResponderResources == ord && got.InitiatorDepth == ird
 	h.Check(straight || swapped, fmt.Sprintf("a program that is shown IRD %d and ORD %d", ird, ord),
 		"%d and %d", got.ResponderResources, got.InitiatorDepth)
 }
 
-// replied ends the case unless the device answers a Request with enhanced data.
-func (st *start) replied() iwarp.Enhanced {
-	f := st.hears(iwarp.Reply().SFlag(true))
-	st.Check(f.Enhanced != nil, "enhanced data", "none in %v", f)
+// expectEnhancedReply ends the case unless the device answers a Request with enhanced data.
+func (hs *handshake) expectEnhancedReply() iwarp.Enhanced {
+	f := hs.expectFrame(iwarp.Reply().SFlag(true))
+	hs.Check(f.Enhanced != nil, "enhanced data", "none in %v", f)
 	return *f.Enhanced
 }
 
-// flags are the flags of enhanced data.
-type flags struct{ a, b, c, d bool }
+// enhancedFlags are the flags of enhanced data.
+type enhancedFlags struct{ a, b, c, d bool }
 
-func flagsOf(e iwarp.Enhanced) flags {
-	return flags{iwarp.Val(e.PeerToPeer), iwarp.Val(e.SendRTR), iwarp.Val(e.WriteRTR), iwarp.Val(e.ReadRTR)}
+func flagsOf(e iwarp.Enhanced) enhancedFlags {
+	return enhancedFlags{iwarp.Val(e.PeerToPeer), iwarp.Val(e.SendRTR), iwarp.Val(e.WriteRTR), iwarp.Val(e.ReadRTR)}
 }
 
 // String names the flags that are set.
-func (f flags) String() string {
+func (f enhancedFlags) String() string {
 	s := ""
 	for i, set := range []bool{f.a, f.b, f.c, f.d} {
 		if set {
@@ -55,11 +55,11 @@ func (f flags) String() string {
 	return s
 }
 
-// offers reports whether an RTR is named.
-func (f flags) offers() bool { return f.b || f.c || f.d }
+// offersRTR reports whether an RTR is named.
+func (f enhancedFlags) offersRTR() bool { return f.b || f.c || f.d }
 
-// flagged is the peer's ordinary Request with these flags.
-func flagged(f flags) startup {
+// requestWithFlags is the peer's ordinary Request with these flags.
+func requestWithFlags(f enhancedFlags) startupFrame {
 	return iwarp.Request().Depths(defaultOrd, defaultOrd).EditEnhanced(func(e *iwarp.Enhanced) {
 		e.PeerToPeer, e.SendRTR, e.WriteRTR, e.ReadRTR = &f.a, &f.b, &f.c, &f.d
 	})
@@ -69,121 +69,121 @@ var enhancedResponderCases = []conformance.Case{
 	{
 		ID:    "enhanced/depth/program-sees-the-peers",
 		Title: "A program is shown IRD and ORD of a Request",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with IRD 3 and ORD 5",
 		Expects: "a program that is shown 3 and 5",
 		Defects: []string{"OwnDepthsReported"},
-		Run: onListening(setup{param: depths(7, 7)}, func(st *start) {
-			st.say(asking(3, 5)(request()))
-			st.hear()
-			st.full().sendRTR()
-			st.connected()
-			st.depthsShown(st.asked, 3, 5)
+		Run: onPassive(setup{connParams: depthParam(7, 7)}, func(hs *handshake) {
+			hs.sendFrame(withDepths(3, 5)(enhancedRequest()))
+			hs.recvFrame()
+			hs.enterFullOperation().sendRTR()
+			hs.expectConnected()
+			hs.checkRequestDepths(hs.requestParam, 3, 5)
 		}),
 	},
 	{
 		ID:    "enhanced/depth/ord-at-most-the-peers-ird",
 		Title: "A responder's ORD is at most the initiator's IRD, whatever its program wants",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with IRD 1, 2 and 4, to a program that wants eight reads under way",
 		Expects: "Replies with an ORD of at most that, and no more Read Requests at a time",
 		Defects: []string{"ORDNotLowered"},
 		Run: onHost(func(h *host) {
 			for _, ird := range []uint16{1, 2, 4} {
-				c := h.connect(setup{param: depths(8, 8), frame: asking(ird, 8)})
-				ord := iwarp.Val(enhanced(c.device).ORD)
+				c := h.connect(setup{connParams: depthParam(8, 8), frame: withDepths(ird, 8)})
+				ord := iwarp.Val(enhancedOf(c.deviceFrame).ORD)
 				c.Check(ord <= ird, fmt.Sprintf("an ORD of at most %d", ird), "%d", ord)
-				c.readsUnderWay(8, int(ird))
+				c.expectReadsLimited(8, int(ird))
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/depth/ird-covers-the-peers-ord",
 		Title: "A responder's IRD is at least the initiator's ORD, as far as it is able to",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/3"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/3"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Request with ORD 8, to a program that wants to answer four reads at a time; eight Read Requests",
 		Expects: "a Reply with an IRD of at least 8, and eight answers",
 		Defects: []string{"IRDNotRaised"},
-		Run: on(setup{param: depths(4, 4), frame: asking(4, 8)}, func(c *conn) {
-			ird := iwarp.Val(enhanced(c.device).IRD)
+		Run: onSetup(setup{connParams: depthParam(4, 4), frame: withDepths(4, 8)}, func(c *conn) {
+			ird := iwarp.Val(enhancedOf(c.deviceFrame).IRD)
 			c.Check(ird >= 8, "an IRD of at least 8", "%d", ird)
 			var reads []iwarp.Frame
 			for i := range 8 {
-				reads = append(reads, c.reads(16*i, 16).MSN(c.nextRequest()+uint32(i)))
+				reads = append(reads, c.peerRead(16*i, 16).MSN(c.nextRequestMSN()+uint32(i)))
 			}
-			c.sendTogether(reads...)
+			c.sendCoalesced(reads...)
 			for i := range 8 {
-				c.expect(iwarp.ReadResponse(peerSTag, peerTO, c.mem.Buf[16*i:][:16]))
+				c.expect(iwarp.ReadResponse(peerSTag, peerTO, c.targetMem.Buf[16*i:][:16]))
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/depth/one-place-for-a-read-as-rtr",
 		Title: "A responder that agrees on a Read as RTR has a place for it, even if nobody wants reads",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/4"), Level: conformance.May, Needs: needed,
+		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/4"), Level: conformance.May, Needs: needsConn,
 		Sends:   "a Request with ORD 0 and a Read as RTR, to a program that wants no reads; the Read",
 		Expects: "a Reply with an IRD of at least 1, and an answer",
 		Defects: []string{"IRDNotRaised"},
-		Run: onListening(setup{param: depths(0, 0)}, func(st *start) {
-			st.say(iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead))
-			e := st.replied()
+		Run: onPassive(setup{connParams: depthParam(0, 0)}, func(hs *handshake) {
+			hs.sendFrame(iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead))
+			e := hs.expectEnhancedReply()
 			if !iwarp.Val(e.ReadRTR) {
 				rig.NotApplicable("the device takes no Read as RTR")
 			}
-			st.Check(iwarp.Val(e.IRD) >= 1, "an IRD of at least 1", "%d", iwarp.Val(e.IRD))
-			c := st.full()
-			c.send(c.emptyRead())
-			c.wake()
+			hs.Check(iwarp.Val(e.IRD) >= 1, "an IRD of at least 1", "%d", iwarp.Val(e.IRD))
+			c := hs.enterFullOperation()
+			c.send(c.zeroLengthRead())
+			c.wakeDevice()
 			c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil))
-			st.connected()
+			hs.expectConnected()
 		}),
 	},
 	{
 		ID:    "enhanced/depth/peer-without-places",
 		Title: "A responder that wants reads of a peer without places for them rejects it, or does without",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/5", "rfc6581/9.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/5", "rfc6581/9.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with IRD 0, to a program that wants four reads under way",
 		Expects: "a Reply with R set and the ORD that it needs, or one that accepts with ORD 0",
 		Defects: []string{"ORDNotLowered"},
-		Run: onListening(setup{param: depths(4, 4)}, func(st *start) {
-			st.say(asking(0, 4)(request()))
-			e := st.replied()
-			if iwarp.Val(st.got.R) {
-				st.Check(iwarp.Val(e.ORD) >= 1, "the ORD that is needed", "0 in %v", st.got)
-				st.fails()
+		Run: onPassive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
+			hs.sendFrame(withDepths(0, 4)(enhancedRequest()))
+			e := hs.expectEnhancedReply()
+			if iwarp.Val(hs.gotFrame.R) {
+				hs.Check(iwarp.Val(e.ORD) >= 1, "the ORD that is needed", "0 in %v", hs.gotFrame)
+				hs.expectConnError()
 				return
 			}
-			st.Check(iwarp.Val(e.ORD) == 0, "ORD 0", "%v", st.got)
-			st.full().sendRTR()
-			st.connected()
+			hs.Check(iwarp.Val(e.ORD) == 0, "ORD 0", "%v", hs.gotFrame)
+			hs.enterFullOperation().sendRTR()
+			hs.expectConnected()
 		}),
 	},
 	{
 		ID:    "enhanced/depth/request-leaves-it-open",
 		Title: "A depth that a Request leaves open is left open in the Reply",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/9"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/9"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with an ORD, an IRD, and both of 3fff",
 		Expects: "3fff for its counterpart in the Reply, and connections that work",
 		Defects: []string{"DepthsAlwaysCount"},
 		Run: onHost(func(h *host) {
 			const open = iwarp.NoNegotiation
 			for _, ask := range []struct{ ird, ord uint16 }{{4, open}, {open, 4}, {open, open}} {
-				st := h.listening(setup{param: depths(4, 4)})
-				st.say(asking(ask.ird, ask.ord)(request()))
-				e := st.replied()
-				st.Check(ask.ord != open || iwarp.Val(e.IRD) == open, "an IRD of 3fff, for the ORD is left open", "%#x", iwarp.Val(e.IRD))
-				st.Check(ask.ird != open || iwarp.Val(e.ORD) == open, "an ORD of 3fff, for the IRD is left open", "%#x", iwarp.Val(e.ORD))
-				st.full().sendRTR()
-				c := st.connected()
-				c.works()
-				c.fence()
+				hs := h.startPassive(setup{connParams: depthParam(4, 4)})
+				hs.sendFrame(withDepths(ask.ird, ask.ord)(enhancedRequest()))
+				e := hs.expectEnhancedReply()
+				hs.Check(ask.ord != open || iwarp.Val(e.IRD) == open, "an IRD of 3fff, for the ORD is left open", "%#x", iwarp.Val(e.IRD))
+				hs.Check(ask.ird != open || iwarp.Val(e.ORD) == open, "an ORD of 3fff, for the IRD is left open", "%#x", iwarp.Val(e.ORD))
+				hs.enterFullOperation().sendRTR()
+				c := hs.expectConnected()
+				c.expectTraffic()
+				c.sync()
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/depth/odd-values",
 		Title: "Depths that no device has are not granted, and do no harm",
-		Cite:  cite(rfc6581, "12", "rfc6581/12/1"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc6581, "12", "rfc6581/12/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "Requests with IRD and ORD of 0, 1, 128, 129 and 16382",
 		Expects: "Replies with no more than the device claims to have, or with R set",
 		Defects: []string{"DepthsUnbounded"},
@@ -191,46 +191,46 @@ var enhancedResponderCases = []conformance.Case{
 			attr, err := h.Device.QueryDevice()
 			h.Must("the device's attributes", err)
 			for _, n := range []uint16{0, 1, 128, 129, 16382} {
-				st := h.listening(setup{param: depths(4, 4)})
-				st.say(asking(n, n)(request()))
-				e := st.replied()
-				if iwarp.Val(st.got.R) {
-					st.fails()
+				hs := h.startPassive(setup{connParams: depthParam(4, 4)})
+				hs.sendFrame(withDepths(n, n)(enhancedRequest()))
+				e := hs.expectEnhancedReply()
+				if iwarp.Val(hs.gotFrame.R) {
+					hs.expectConnError()
 					continue
 				}
-				st.Check(iwarp.Val(e.IRD) <= uint16(attr.MaxQPRdAtomic), fmt.Sprintf("an IRD of at most %d", attr.MaxQPRdAtomic), "%d", iwarp.Val(e.IRD))
-				st.Check(iwarp.Val(e.ORD) <= uint16(attr.MaxQPInitAtomic), fmt.Sprintf("an ORD of at most %d", attr.MaxQPInitAtomic), "%d", iwarp.Val(e.ORD))
-				st.full().sendRTR()
-				st.connected().works()
+				hs.Check(iwarp.Val(e.IRD) <= uint16(attr.MaxQPRdAtomic), fmt.Sprintf("an IRD of at most %d", attr.MaxQPRdAtomic), "%d", iwarp.Val(e.IRD))
+				hs.Check(iwarp.Val(e.ORD) <= uint16(attr.MaxQPInitAtomic), fmt.Sprintf("an ORD of at most %d", attr.MaxQPInitAtomic), "%d", iwarp.Val(e.ORD))
+				hs.enterFullOperation().sendRTR()
+				hs.expectConnected().expectTraffic()
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/depth/every-set-of-flags",
 		Title: "Every set of flags in a Request has a sensible answer",
-		Cite:  cite(rfc6581, "12", "rfc6581/12/1", "rfc6581/9.2/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "12", "rfc6581/12/1", "rfc6581/9.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with the sixteen sets of flags A, B, C and D",
 		Expects: "Replies with A and an RTR where A is set, and without flags where it is not; connections that work",
 		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
 			for bits := range 16 {
-				f := flags{bits&8 != 0, bits&4 != 0, bits&2 != 0, bits&1 != 0}
-				st := h.listening(setup{receives: 1})
-				st.say(flagged(f))
-				got := flagsOf(st.replied())
+				f := enhancedFlags{bits&8 != 0, bits&4 != 0, bits&2 != 0, bits&1 != 0}
+				hs := h.startPassive(setup{receives: 1})
+				hs.sendFrame(requestWithFlags(f))
+				got := flagsOf(hs.expectEnhancedReply())
 				if f.a {
-					st.Check(got.a && got.offers(), fmt.Sprintf("A and an RTR in answer to %v", f), "%v", got)
+					hs.Check(got.a && got.offersRTR(), fmt.Sprintf("A and an RTR in answer to %v", f), "%v", got)
 				} else {
-					st.Check(got == flags{}, fmt.Sprintf("no flags in answer to %v", f), "%v", got)
+					hs.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in answer to %v", f), "%v", got)
 				}
-				st.full().sendRTR()
-				st.connected().fence()
+				hs.enterFullOperation().sendRTR()
+				hs.expectConnected().sync()
 			}
 		}),
 	},
 }
 
-// emptyRead is a Read Request for no octets, from nowhere.
-func (c *conn) emptyRead() iwarp.Segment {
-	return iwarp.ReadRequest(c.nextRequest(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(0xdeadbeef, 0x77))
+// zeroLengthRead is a Read Request for no octets, from nowhere.
+func (c *conn) zeroLengthRead() iwarp.Segment {
+	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(0xdeadbeef, 0x77))
 }

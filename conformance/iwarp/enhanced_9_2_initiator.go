@@ -11,84 +11,84 @@ var enhancedRTRCases = []conformance.Case{
 	{
 		ID:    "enhanced/rtr/comes-first",
 		Title: "An initiator in the peer-to-peer model sends the RTR before anything else",
-		Cite:  cite(rfc6581, "5", "rfc6581/5/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "5", "rfc6581/5/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply that agrees on a Write; the device's program sends as soon as it may",
 		Expects: "a Write of no octets, then the program's Send",
 		Defects: []string{"RTRLate"},
-		Run: onConnecting(setup{}, func(st *start) {
-			if !st.agreeOn(iwarp.RTRWrite) {
+		Run: onActive(setup{}, func(hs *handshake) {
+			if !hs.replyOneRTR(iwarp.RTRWrite) {
 				rig.NotApplicable("the device does not offer a Write as RTR")
 			}
-			c := st.full()
-			st.connected()
+			c := hs.enterFullOperation()
+			hs.expectConnected()
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			c.expect(iwarp.Op(iwarp.OpWrite).WithPayload(nil))
-			c.expect(iwarp.Send(1, c.own.Buf[:16]))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/request-names-a-type",
 		Title: "A Request for the peer-to-peer model names a kind of RTR",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply",
 		Expects: "a Request with A and at least one of B, C and D",
 		Defects: []string{"NoRTROffered"},
-		Run: onConnecting(setup{}, func(st *start) {
-			f := flagsOf(st.heardEnhanced())
+		Run: onActive(setup{}, func(hs *handshake) {
+			f := flagsOf(hs.recvEnhancedRequest())
 			if !f.a {
-				st.Check(!f.offers(), "no RTR where A is not set", "%v", f)
+				hs.Check(!f.offersRTR(), "no RTR where A is not set", "%v", f)
 				rig.NotApplicable("the device does not ask for the peer-to-peer model")
 			}
-			st.Check(f.offers(), "A and at least one of B, C and D", "%v", f)
-			st.reply(nil)
-			st.full().takeRTR()
-			st.connected()
+			hs.Check(f.offersRTR(), "A and at least one of B, C and D", "%v", f)
+			hs.sendReply(nil)
+			hs.enterFullOperation().recvRTR()
+			hs.expectConnected()
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/agreed-type-is-sent",
 		Title: "An initiator sends the RTR that was agreed on",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/6"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Replies that agree on each kind of RTR that the Request names, alone",
 		Expects: "that RTR, of no octets",
 		Defects: []string{"RTRUnasked"},
 		Run: onHost(func(h *host) {
-			for _, rtr := range rtrs {
-				st := h.connecting(setup{})
-				if !st.agreeOn(rtr.kind) {
+			for _, rtr := range rtrKinds {
+				hs := h.startActive(setup{})
+				if !hs.replyOneRTR(rtr.kind) {
 					continue
 				}
-				c := st.full()
+				c := hs.enterFullOperation()
 				g := c.expect(rtr.want)
 				if rtr.kind == iwarp.RTRRead {
 					c.send(iwarp.ReadResponseTo(g.Segment, nil))
 				}
-				st.connected()
-				c.fence()
+				hs.expectConnected()
+				c.sync()
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/no-common-type-is-terminated",
 		Title: "An initiator that has no RTR in common with the Reply says so, and ends",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/7", "rfc6581/8/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/7", "rfc6581/8/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with A and those kinds of RTR that the Request does not name, if any",
 		Expects: "a Terminate for no matching RTR, the end of the stream, and a connect that fails",
 		Defects: []string{"RTRUnasked", "ErrorResets"},
-		Run: onConnecting(setup{}, func(st *start) {
-			st.nothingInCommon().terminated(iwarp.MPANoMatchingRTR)
-			st.fails()
+		Run: onActive(setup{}, func(hs *handshake) {
+			hs.replyNoCommonRTR().expectTerminateAndEnd(iwarp.MPANoMatchingRTR)
+			hs.expectConnError()
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/read-counts-as-a-read",
 		Title: "A Read as RTR is the first of the Read Requests",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Reply that agrees on a Read, and the answer to it; the device reads",
 		Expects: "Read Requests with the numbers 1 and 2",
 		Defects: []string{"RTRUncounted"},
-		Run: onAgreed(iwarp.RTRRead, func(c *conn, rtr iwarp.ReceivedFPDU) {
-			c.same(iwarp.Op(iwarp.OpReadRequest).MSN(1), rtr)
+		Run: onAgreedRTR(iwarp.RTRRead, func(c *conn, rtr iwarp.ReceivedFPDU) {
+			c.checkFPDU(iwarp.Op(iwarp.OpReadRequest).MSN(1), rtr)
 			c.PostSend(c.qp, c.readWR(1, 0, 8))
 			g := c.expect(iwarp.Op(iwarp.OpReadRequest).MSN(2))
 			c.send(iwarp.ReadResponseTo(g.Segment, data(8)))
@@ -98,14 +98,14 @@ var enhancedRTRCases = []conformance.Case{
 	{
 		ID:    "enhanced/rtr/send-counts-as-a-send",
 		Title: "A Send as RTR is the first of the Sends",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Reply that agrees on a Send; the device sends",
 		Expects: "Sends with the numbers 1 and 2",
 		Defects: []string{"RTRUncounted"},
-		Run: onAgreed(iwarp.RTRSend, func(c *conn, rtr iwarp.ReceivedFPDU) {
-			c.same(iwarp.Send(1, nil), rtr)
+		Run: onAgreedRTR(iwarp.RTRSend, func(c *conn, rtr iwarp.ReceivedFPDU) {
+			c.checkFPDU(iwarp.Send(1, nil), rtr)
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
-			c.expect(iwarp.Send(2, c.own.Buf[:16]))
+			c.expect(iwarp.Send(2, c.localMem.Buf[:16]))
 		}),
 	},
 }

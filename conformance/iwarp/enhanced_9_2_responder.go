@@ -7,34 +7,34 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// ask connects to a device that listens, with these flags, and returns those of its
+// negotiate connects to a device that listens, with these flags, and returns those of its
 // Reply.
-func (h *host) ask(f flags) flags {
-	st := h.listening(setup{receives: 1})
-	st.say(flagged(f))
-	got := flagsOf(st.replied())
-	st.full().sendRTR()
-	st.connected()
+func (h *host) negotiate(f enhancedFlags) enhancedFlags {
+	hs := h.startPassive(setup{receives: 1})
+	hs.sendFrame(requestWithFlags(f))
+	got := flagsOf(hs.expectEnhancedReply())
+	hs.enterFullOperation().sendRTR()
+	hs.expectConnected()
 	return got
 }
 
-// single are Requests for the peer-to-peer model that name one RTR each.
-var single = []flags{{a: true, b: true}, {a: true, c: true}, {a: true, d: true}}
+// singleRTRFlags are Requests for the peer-to-peer model that name one RTR each.
+var singleRTRFlags = []enhancedFlags{{a: true, b: true}, {a: true, c: true}, {a: true, d: true}}
 
-// withWriteRTR is a Request for the peer-to-peer model with a Write as RTR.
-func withWriteRTR() startup {
+// writeRTRRequest is a Request for the peer-to-peer model with a Write as RTR.
+func writeRTRRequest() startupFrame {
 	return iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
 }
 
-// anyKey makes a case of RTRs with keys and addresses that nobody has.
-func anyKey(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
+// onUnknownKeys makes a case of RTRs with keys and addresses that nobody has.
+func onUnknownKeys(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, at := range []iwarp.Addr{{STag: 0, TO: 0}, {STag: 1, TO: 0}, {STag: 0xdeadbeef, TO: 1 << 63}, {STag: 0xffffffff, TO: ^uint64(0)}} {
-			st := h.listening(setup{receives: 1})
-			st.say(request())
-			st.replied()
-			body(st.full(), at.STag, at.TO)
-			st.connected().fence()
+			hs := h.startPassive(setup{receives: 1})
+			hs.sendFrame(enhancedRequest())
+			hs.expectEnhancedReply()
+			body(hs.enterFullOperation(), at.STag, at.TO)
+			hs.expectConnected().sync()
 		}
 	})
 }
@@ -43,27 +43,27 @@ var enhancedRTRTakenCases = []conformance.Case{
 	{
 		ID:    "enhanced/rtr/reply-names-a-type",
 		Title: "A Reply in the peer-to-peer model names an RTR, whichever was asked for",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with A and one of B, C and D",
 		Expects: "Replies with at least one of them",
 		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
-			for _, f := range single {
-				got := h.ask(f)
-				h.Check(got.offers(), fmt.Sprintf("an RTR in answer to %v", f), "%v", got)
+			for _, f := range singleRTRFlags {
+				got := h.negotiate(f)
+				h.Check(got.offersRTR(), fmt.Sprintf("an RTR in answer to %v", f), "%v", got)
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/model-is-confirmed",
 		Title: "A Reply to a Request for the peer-to-peer model confirms it",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with A and one, or all, of B, C and D",
 		Expects: "Replies with A",
 		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
-			for _, f := range append(single, flags{true, true, true, true}) {
-				got := h.ask(f)
+			for _, f := range append(singleRTRFlags, enhancedFlags{true, true, true, true}) {
+				got := h.negotiate(f)
 				h.Check(got.a, fmt.Sprintf("A in answer to %v", f), "%v", got)
 			}
 		}),
@@ -71,108 +71,108 @@ var enhancedRTRTakenCases = []conformance.Case{
 	{
 		ID:    "enhanced/rtr/every-supported-type-is-named",
 		Title: "A Reply names every RTR that was asked for and that the responder takes",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/4"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/4"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "Requests for one RTR each, which show what the device takes, then one for all of them",
 		Expects: "all that it takes in the last Reply",
 		Defects: []string{"OneRTR"},
 		Run: onHost(func(h *host) {
-			takes := flags{
+			takes := enhancedFlags{
 				a: true,
-				b: h.ask(single[0]).b,
-				c: h.ask(single[1]).c,
-				d: h.ask(single[2]).d,
+				b: h.negotiate(singleRTRFlags[0]).b,
+				c: h.negotiate(singleRTRFlags[1]).c,
+				d: h.negotiate(singleRTRFlags[2]).d,
 			}
-			got := h.ask(flags{true, true, true, true})
+			got := h.negotiate(enhancedFlags{true, true, true, true})
 			h.Check(got == takes, takes.String(), "%v", got)
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/offers-though-none-was-named",
 		Title: "A Reply names an RTR that the responder takes, even if none that was asked for is",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with A and no RTR, and Requests for each of them",
 		Expects: "Replies with A and an RTR",
 		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
 			// One of the three is what some devices do not take. None at all is what no
 			// device can have asked for.
-			for _, f := range append(single, flags{a: true}) {
-				got := h.ask(f)
-				h.Check(got.a && got.offers(), fmt.Sprintf("A and an RTR in answer to %v", f), "%v", got)
+			for _, f := range append(singleRTRFlags, enhancedFlags{a: true}) {
+				got := h.negotiate(f)
+				h.Check(got.a && got.offersRTR(), fmt.Sprintf("A and an RTR in answer to %v", f), "%v", got)
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/flags-are-zero-without-the-model",
 		Title: "Without the peer-to-peer model a Reply names no RTR",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/8"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests without A, with B, C, D, all and none of them",
 		Expects: "Replies without flags",
 		Defects: []string{"RTRBitsLeft"},
 		Run: onHost(func(h *host) {
-			for _, f := range []flags{{}, {b: true}, {c: true}, {d: true}, {b: true, c: true, d: true}} {
-				got := h.ask(f)
-				h.Check(got == flags{}, fmt.Sprintf("no flags in answer to %v", f), "%v", got)
+			for _, f := range []enhancedFlags{{}, {b: true}, {c: true}, {d: true}, {b: true, c: true, d: true}} {
+				got := h.negotiate(f)
+				h.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in answer to %v", f), "%v", got)
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/flags-are-ignored-without-the-model",
 		Title: "Without the peer-to-peer model no RTR is waited for",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/9"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/9"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request without A, with B, C and D, and an ordinary Send as the first message",
 		Expects: "the Send is delivered, and the connection works",
 		Defects: []string{"RTRAlwaysExpected"},
-		Run: onListening(setup{receives: 1}, func(st *start) {
-			st.say(flagged(flags{b: true, c: true, d: true}))
-			st.replied()
-			c := st.full()
+		Run: onPassive(setup{receives: 1}, func(hs *handshake) {
+			hs.sendFrame(requestWithFlags(enhancedFlags{b: true, c: true, d: true}))
+			hs.expectEnhancedReply()
+			c := hs.enterFullOperation()
 			c.send(iwarp.Send(1, data(16)))
-			c.wake()
+			c.wakeDevice()
 			c.ExpectRecv(1, 16)
-			st.connected().works()
+			hs.expectConnected().expectTraffic()
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/responder-is-mute-until-it-comes",
 		Title: "In the peer-to-peer model a responder sends nothing before the RTR has come",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10", "rfc5044/7.1.2/9"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10", "rfc5044/7.1.2/9"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for the peer-to-peer model, then nothing for a while, then the RTR. The device's program tries to send all the while",
 		Expects: "nothing until the RTR has come, then the device's message",
 		Defects: []string{"NoFence"},
-		Run:     onMuted(withWriteRTR(), iwarp.Write(peerSTag, 0, nil), whole),
+		Run:     onResponderSilent(writeRTRRequest(), iwarp.Write(peerSTag, 0, nil), onePiece),
 	},
 	{
 		ID:    "enhanced/rtr/part-of-it-does-not-count",
 		Title: "In the peer-to-peer model a responder sends nothing before all of the RTR has come",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for the peer-to-peer model, half an RTR, all of it but an octet, and that",
 		Expects: "nothing until the last octet has come, then the device's message",
 		Defects: []string{"EarlyFence"},
-		Run:     onMuted(withWriteRTR(), iwarp.Write(peerSTag, 0, nil), pieces),
+		Run:     onResponderSilent(writeRTRRequest(), iwarp.Write(peerSTag, 0, nil), threePieces),
 	},
 	{
 		ID:    "enhanced/rtr/write-with-any-key",
 		Title: "A Write as RTR is taken whatever key and address it names",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "Writes of no octets with keys and addresses that nobody has, each as an RTR",
 		Expects: "connections that work",
 		Defects: []string{"ZeroLengthChecked"},
-		Run: anyKey(func(c *conn, stag uint32, to uint64) {
+		Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
 			c.send(iwarp.Write(stag, to, nil))
-			c.wake()
+			c.wakeDevice()
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/read-with-any-key",
 		Title: "A Read as RTR is answered whatever key and address it names",
-		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11", "rfc5040/5.2.1/8"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11", "rfc5040/5.2.1/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Read Requests for no octets with keys and addresses that nobody has, each as an RTR",
 		Expects: "Read Responses of no octets, and connections that work",
 		Defects: []string{"ZeroLengthChecked"},
-		Run: anyKey(func(c *conn, stag uint32, to uint64) {
-			c.send(iwarp.ReadRequest(c.nextRequest(), iwarp.At(stag^0x5555, to), 0, iwarp.At(stag, to)))
-			c.wake()
+		Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
+			c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(stag^0x5555, to), 0, iwarp.At(stag, to)))
+			c.wakeDevice()
 			c.expect(iwarp.ReadResponse(stag^0x5555, to, nil))
 		}),
 	},

@@ -15,15 +15,15 @@ import (
 type host struct {
 	*rig.Rig
 	syncQP *syncQP
-	// accepting are the starts of a device that listens.
-	accepting []*start
+	// accepts are the starts of a device that listens.
+	accepts []*handshake
 }
 
 // onHost makes a case of a body that makes its connections itself.
 func onHost(body func(*host)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		h := &host{Rig: r}
-		defer h.leave()
+		defer h.finishAccepts()
 		body(h)
 	})
 }
@@ -35,12 +35,12 @@ type setup struct {
 	active bool
 	// frame changes the peer's start-up frame: its Request if the device listens, its
 	// Reply if the device connects.
-	frame func(startup) startup
-	// param is what the device's program asks for; 16 reads each way if nil.
-	param *verbs.ConnParam
-	// answer is what the device's program does with a request, instead of accepting it.
+	frame func(startupFrame) startupFrame
+	// connParams is what the device's program asks for; 16 reads each way if nil.
+	connParams *verbs.ConnParam
+	// respond is what the device's program does with a request, instead of accepting it.
 	// It runs beside the case: it may not use the steps of a rig.
-	answer func(verbs.ConnRequest, verbs.QP) (verbs.Conn, error)
+	respond func(verbs.ConnRequest, verbs.QP) (verbs.Conn, error)
 
 	caps verbs.QPCaps
 	// receives are posted at the start, with IDs from 1 on and recvLen bytes each (64 if
@@ -66,20 +66,20 @@ const (
 
 // connParam is what the device's program asks for.
 func (s *setup) connParam() verbs.ConnParam {
-	if s.param != nil {
-		return *s.param
+	if s.connParams != nil {
+		return *s.connParams
 	}
 	return verbs.ConnParam{ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
 }
 
-// depths are what the device's program asks for: how many reads it answers and asks
+// depthParam are what the device's program asks for: how many reads it answers and asks
 // for at a time.
-func depths(answers, asks uint8) *verbs.ConnParam {
+func depthParam(answers, asks uint8) *verbs.ConnParam {
 	return &verbs.ConnParam{ResponderResources: answers, InitiatorDepth: asks}
 }
 
-// queuePair makes what a connection needs on the device.
-func (h *host) queuePair(s *setup) *conn {
+// newConn makes what a connection needs on the device.
+func (h *host) newConn(s *setup) *conn {
 	c := &conn{host: h}
 	access := s.access
 	if access == 0 {
@@ -92,7 +92,7 @@ func (h *host) queuePair(s *setup) *conn {
 	if s.caps == (verbs.QPCaps{}) {
 		s.caps = verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2}
 	}
-	c.mem, c.own = h.Memory(n, access|verbs.AccessLocalWrite), h.Memory(n, verbs.AccessLocalWrite)
+	c.targetMem, c.localMem = h.Memory(n, access|verbs.AccessLocalWrite), h.Memory(n, verbs.AccessLocalWrite)
 	var err error
 	c.qp, err = h.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
@@ -105,7 +105,7 @@ func (h *host) queuePair(s *setup) *conn {
 		s.recvLen = 64
 	}
 	for i := range s.receives {
-		c.PostRecv(c.qp, uint64(i+1), c.own.SGE(i*s.recvLen, s.recvLen))
+		c.PostRecv(c.qp, uint64(i+1), c.localMem.SGE(i*s.recvLen, s.recvLen))
 	}
 	if s.prepare != nil {
 		s.prepare(c)
@@ -113,8 +113,8 @@ func (h *host) queuePair(s *setup) *conn {
 	return c
 }
 
-// serve has the device listen at an address of its own.
-func (h *host) serve() verbs.Listener {
+// waitQuiet has the device listen at an address of its own.
+func (h *host) listen() verbs.Listener {
 	l, err := h.CM().Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 16)
 	h.Must("a listener", err)
 	h.Note("the device listens at %v", l.Addr())
@@ -128,13 +128,13 @@ const dialTimeout = 10 * time.Second
 // dial connects the peer to a device that listens.
 func (h *host) dial(l verbs.Listener) conformance.Stream {
 	s, err := h.Streams.Dial(l.Addr(), max(dialTimeout, h.ResponseTimeout()))
-	h.stream("a stream to a device that listens", err)
+	h.checkStream("a stream to a device that listens", err)
 	return s
 }
 
-// stream ends the case if there is no stream: by the device's fault if it refuses it
+// checkStream ends the case if there is no stream: by the device's fault if it refuses it
 // or does not make it.
-func (h *host) stream(want string, err error) {
+func (h *host) checkStream(want string, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, conformance.ErrReset), errors.Is(err, verbs.ErrTimeout):
@@ -148,20 +148,20 @@ func (h *host) stream(want string, err error) {
 // longer than a case waits, so that it is never the program that gives up.
 const programPatience = 10 * time.Minute
 
-// knock has the peer dial a device that listens, and say something.
-func (h *host) knock(l verbs.Listener, octets []byte) *conn {
+// dialAndSend has the peer dial a device that listens, and say something.
+func (h *host) dialAndSend(l verbs.Listener, octets []byte) *conn {
 	c := &conn{host: h, tcp: h.dial(l)}
 	c.write(octets)
 	return c
 }
 
-// unasked ends the case if the device's program has been given a request by now. See
+// expectNoConnRequest ends the case if the device's program has been given a request by now. See
 // to it that the device has had its time: wait for the end of the stream first.
-func (h *host) unasked(l verbs.Listener) {
-	_, err := l.GetRequest(soon)
+func (h *host) expectNoConnRequest(l verbs.Listener) {
+	_, err := l.GetRequest(shortWait)
 	h.Check(err != nil, "no request for the program", "one")
 	h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that goes on", "%v", err)
 }
 
-// soon is a time in which everything happens that waits for no timer.
-const soon = 10 * time.Millisecond
+// shortWait is a time in which everything happens that waits for no timer.
+const shortWait = 10 * time.Millisecond

@@ -40,7 +40,7 @@ func TestMULPDU(t *testing.T) {
 // A message of that length ends where the next marker is, wherever the stream is.
 func TestUpToMarker(t *testing.T) {
 	for position := uint64(0); position < 480; position += 4 {
-		n := upToMarker(position, untaggedHeader)
+		n := payloadToMarker(position, ddpUntaggedLen)
 		if n < 0 {
 			continue
 		}
@@ -61,8 +61,8 @@ func TestLineTellsStreams(t *testing.T) {
 		{conformance.Event{Kind: conformance.EventNote, Text: "a note"}, "a note"},
 		{conformance.Event{Kind: conformance.EventReceivedFIN, Stream: 1}, "FIN"},
 		{conformance.Event{Kind: conformance.EventReset, Stream: 2}, "(stream 2) RST"},
-		{conformance.Event{Kind: conformance.EventSent, Stream: 1, Data: request().Append(nil)}, "MPA REQUEST rev 2 C S ird 16"},
-		{conformance.Event{Kind: conformance.EventSent, Stream: 1, Data: request().Append(nil)[:19]}, "19 octets of a start-up frame"},
+		{conformance.Event{Kind: conformance.EventSent, Stream: 1, Data: enhancedRequest().Append(nil)}, "MPA REQUEST rev 2 C S ird 16"},
+		{conformance.Event{Kind: conformance.EventSent, Stream: 1, Data: enhancedRequest().Append(nil)[:19]}, "19 octets of a start-up frame"},
 		{
 			conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: plain.Append(plain.Append(nil, iwarp.Send(1, data(5))), iwarp.Send(2, nil))},
 			"SEND msn 1 5 B last | SEND msn 2 0 B last",
@@ -71,7 +71,7 @@ func TestLineTellsStreams(t *testing.T) {
 		{conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: marked.Append(nil, iwarp.Send(1, data(100)))}, "SEND msn 1 100 B last (with markers)"},
 		{conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: []byte("something else")}, "14 octets: 73 6f"},
 	} {
-		if got := line(&tc.event); !strings.Contains(got, tc.want) {
+		if got := describeEvent(&tc.event); !strings.Contains(got, tc.want) {
 			t.Errorf("%q, want %q", got, tc.want)
 		}
 	}
@@ -80,7 +80,7 @@ func TestLineTellsStreams(t *testing.T) {
 // Whatever a frame is cut into is the frame.
 func TestPieces(t *testing.T) {
 	b := data(41)
-	for _, cut := range []func([]byte) [][]byte{whole, pieces} {
+	for _, cut := range []func([]byte) [][]byte{onePiece, threePieces} {
 		if got := slices.Concat(cut(b)...); !slices.Equal(got, b) {
 			t.Errorf("%d octets of %d, or others", len(got), len(b))
 		}
@@ -88,14 +88,14 @@ func TestPieces(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	e := enhanced(flagged(flags{a: true, d: true}))
-	if got := flagsOf(e); got != (flags{a: true, d: true}) || got.String() != "AD" || !got.offers() {
+	e := enhancedOf(requestWithFlags(enhancedFlags{a: true, d: true}))
+	if got := flagsOf(e); got != (enhancedFlags{a: true, d: true}) || got.String() != "AD" || !got.offersRTR() {
 		t.Errorf("%v", got)
 	}
-	if got := offered(e); got != iwarp.RTRRead {
+	if got := offeredRTRs(e); got != iwarp.RTRRead {
 		t.Errorf("offered %v", got)
 	}
-	if got := flagsOf(enhanced(plain())); got.String() != "no flags" || got.offers() {
+	if got := flagsOf(enhancedOf(revision1Request())); got.String() != "no flags" || got.offersRTR() {
 		t.Errorf("%v of a frame that is not enhanced", got)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
-// segmentsOf is a setup in which a TCP segment holds so many octets, if it has
+// setupMSS is a setup in which a TCP segment holds so many octets, if it has
 // timestamps and no other options.
-func segmentsOf(mss int) conformance.Setup {
+func setupMSS(mss int) conformance.Setup {
 	const headers = 20 + 20 + 12 // IPv4, TCP, timestamps
 	return conformance.Setup{Family: 4, MTU: mss + headers}
 }
@@ -25,21 +25,21 @@ func mulpdu(mss int, markers bool) int {
 	return min(max(n, 128), maxULPDU)
 }
 
-// longest has the device write n octets, and returns the length of the longest ULPDU
+// longestULPDU has the device write n octets, and returns the length of the longest ULPDU
 // among those that it sends.
-func (c *conn) longest(n int) int {
+func (c *conn) longestULPDU(n int) int {
 	c.PostSend(c.qp, c.writeWR(1, 0, n))
 	most := 0
-	for _, g := range c.message(iwarp.OpWrite) {
+	for _, g := range c.nextMessage(iwarp.OpWrite) {
 		most = max(most, len(g.ULPDU))
 	}
 	return most
 }
 
-// fills is the body of a case in which a long message must fill segments.
-func fills(c *conn) {
+// expectFullSegments is the body of a case in which a long message must fill segments.
+func expectFullSegments(c *conn) {
 	want := mulpdu(c.tcp.MSS(), false)
-	got := c.longest(8000)
+	got := c.longestULPDU(8000)
 	c.Check(got == want, fmt.Sprintf("ULPDUs of up to %d octets in segments of %d", want, c.tcp.MSS()), "up to %d", got)
 }
 
@@ -47,69 +47,69 @@ var mpaRecordCases = []conformance.Case{
 	{
 		ID:    "mpa/record/one-segment-each",
 		Title: "An FPDU holds one DDP segment, however many are ready",
-		Cite:  cite(rfc5044, "3", "rfc5044/3/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "3", "rfc5044/3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends five messages that were posted at once",
 		Expects: "an FPDU for each, of its length",
 		Defects: []string{"TwoPerFPDU"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 8), c.sendWR(2, 8, 8), c.writeWR(3, 16, 8), c.writeWR(4, 24, 8), c.sendWR(5, 32, 8))
-			c.expect(iwarp.Send(1, c.own.Buf[:8]).ULPDULength(18 + 8))
-			c.expect(iwarp.Send(2, c.own.Buf[8:16]).ULPDULength(18 + 8))
-			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[16:24]).ULPDULength(14 + 8))
-			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[24:32]).ULPDULength(14 + 8))
-			c.expect(iwarp.Send(3, c.own.Buf[32:40]).ULPDULength(18 + 8))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:8]).ULPDULength(18 + 8))
+			c.expect(iwarp.Send(2, c.localMem.Buf[8:16]).ULPDULength(18 + 8))
+			c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[16:24]).ULPDULength(14 + 8))
+			c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[24:32]).ULPDULength(14 + 8))
+			c.expect(iwarp.Send(3, c.localMem.Buf[32:40]).ULPDULength(18 + 8))
 		}),
 	},
 	{
 		ID:    "mpa/record/never-above-64768",
 		Title: "No ULPDU is longer than 64768 octets, however long TCP segments are",
-		Cite:  cite(rfc5044, "3", "rfc5044/3/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "3", "rfc5044/3/2"), Level: conformance.Must, Needs: needsConn,
 		Setup:   conformance.Setup{MTU: 65535},
 		Sends:   "nothing: the device writes 256 KiB over a path of 65535 octets",
 		Expects: "ULPDUs of at most 64768 octets",
 		Defects: []string{"MULPDUUnbounded"},
-		Run: on(setup{memLen: 256 << 10}, func(c *conn) {
+		Run: onSetup(setup{memLen: 256 << 10}, func(c *conn) {
 			if mss := c.tcp.MSS(); mulpdu(mss, false) < maxULPDU {
 				rig.NotApplicable(fmt.Sprintf("TCP segments hold %d octets here", mss))
 			}
-			c.defects = true
-			got := c.longest(256 << 10)
+			c.allowBadFrames = true
+			got := c.longestULPDU(256 << 10)
 			c.Check(got <= maxULPDU, fmt.Sprintf("ULPDUs of at most %d octets", maxULPDU), "one of %d", got)
 		}),
 	},
 	{
 		ID:    "mpa/record/mulpdu-fills-segments-of-1460",
 		Title: "The longest ULPDU is what a segment holds, less 6 octets",
-		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/1"), Level: conformance.Must, Needs: needed,
-		Setup:   segmentsOf(1460),
+		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/1"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMSS(1460),
 		Sends:   "nothing: the device writes 8000 octets, in segments of 1460",
 		Expects: "ULPDUs of up to 1454 octets",
 		Defects: []string{"MSSRoundedDown", "MSSIgnored"},
-		Run:     onConn(fills),
+		Run:     onConn(expectFullSegments),
 	},
 	{
 		ID:    "mpa/record/mulpdu-of-odd-segment-size",
 		Title: "The longest ULPDU leaves out what a segment has beyond a multiple of four",
-		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/1"), Level: conformance.Must, Needs: needed,
-		Setup:   segmentsOf(1463),
+		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/1"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMSS(1463),
 		Sends:   "nothing: the device writes 8000 octets, in segments of 1463",
 		Expects: "ULPDUs of up to 1454 octets",
 		Defects: []string{"MSSRoundedDown"},
-		Run:     onConn(fills),
+		Run:     onConn(expectFullSegments),
 	},
 	{
 		ID:    "mpa/record/mulpdu-leaves-room-for-markers",
 		Title: "The longest ULPDU leaves room for the markers that a segment can have",
-		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/2"), Level: conformance.Must, Needs: needed,
-		Setup:   segmentsOf(1460),
+		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/2"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMSS(1460),
 		Sends:   "a Request for markers; the device writes 8000 octets",
 		Expects: "ULPDUs of at most 1442 octets in segments of 1460, and FPDUs that fit with their markers",
 		Defects: []string{"MarkersForgotten"},
-		Run: onFromMarkers(func(c *conn) {
+		Run: onMarkersFromDevice(func(c *conn) {
 			mss := c.tcp.MSS()
 			want := mulpdu(mss, true)
 			c.PostSend(c.qp, c.writeWR(1, 0, 8000))
-			for _, g := range c.message(iwarp.OpWrite) {
+			for _, g := range c.nextMessage(iwarp.OpWrite) {
 				c.Check(len(g.ULPDU) <= want, fmt.Sprintf("ULPDUs of at most %d octets in segments of %d", want, mss), "one of %d", len(g.ULPDU))
 				c.Check(len(g.Raw) <= mss, fmt.Sprintf("FPDUs of at most %d octets", mss), "one of %d", len(g.Raw))
 			}
@@ -118,13 +118,13 @@ var mpaRecordCases = []conformance.Case{
 	{
 		ID:    "mpa/record/mulpdu-of-at-least-128",
 		Title: "The longest ULPDU is at least 128 octets, however short TCP segments are",
-		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/3", "rfc5044/3/2"), Level: conformance.Must, Needs: needed,
-		Setup:   segmentsOf(88),
+		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/3", "rfc5044/3/2"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMSS(88),
 		Sends:   "nothing: the device writes 1000 octets, in segments of 88",
 		Expects: "ULPDUs of 128 octets",
 		Defects: []string{"MULPDUUnbounded"},
 		Run: onConn(func(c *conn) {
-			got := c.longest(1000)
+			got := c.longestULPDU(1000)
 			c.Check(got >= 128, "ULPDUs of up to 128 octets, at least", "up to %d in segments of %d", got, c.tcp.MSS())
 		}),
 	},

@@ -12,25 +12,25 @@ import (
 
 // Changes of the peer's start-up frame.
 
-func withMarkers(f startup) startup { return f.Markers(true) }
+func withMarkers(f startupFrame) startupFrame { return f.Markers(true) }
 
-func withoutCRC(f startup) startup { return f.CRC(false) }
+func withoutCRC(f startupFrame) startupFrame { return f.CRC(false) }
 
-// crcOff is a device that does not ask for CRCs.
-var crcOff = conformance.Setup{NoCRC: true}
+// setupNoCRC is a device that does not ask for CRCs.
+var setupNoCRC = conformance.Setup{NoCRC: true}
 
 // onWithoutCRC is onConn without CRCs.
 func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
-	return on(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
-		c.noCRC()
+	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
+		c.requireNoCRC()
 		body(c)
 	})
 }
 
-// noCRC ends the case if CRCs are used, though the peer did not ask for them: a device
+// requireNoCRC ends the case if CRCs are used, though the peer did not ask for them: a device
 // that nobody can set up may do so always.
-func (c *conn) noCRC() {
-	if c.in.CRC {
+func (c *conn) requireNoCRC() {
+	if c.deframer.CRC {
 		rig.NotApplicable("the device asks for CRCs itself")
 	}
 }
@@ -39,24 +39,24 @@ var mpaFPDUCases = []conformance.Case{
 	{
 		ID:    "mpa/fpdu/layout",
 		Title: "An FPDU is a length, most significant octet first, the ULPDU, a pad and a CRC",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends 301 octets",
 		Expects: "the octets of the FPDU, each as it has to be",
 		Defects: []string{"LengthCountsPad"},
 		Run: onConn(func(c *conn) {
-			c.defects = true
+			c.allowBadFrames = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 301))
 			// 319 is 0x013f: a length with its octets exchanged shows.
 			framer := iwarp.Framer{CRC: true}
-			want := framer.Append(nil, iwarp.Send(1, c.own.Buf[:301]))
-			for !bytes.Equal(c.in.Pending(), want) {
-				have := c.in.Pending()
+			want := framer.Append(nil, iwarp.Send(1, c.localMem.Buf[:301]))
+			for !bytes.Equal(c.deframer.Pending(), want) {
+				have := c.deframer.Pending()
 				if n := min(len(have), len(want)); !bytes.Equal(have[:n], want[:n]) || len(have) > len(want) {
 					c.Fail(fmt.Sprintf("%d octets: % x … % x", len(want), head(want), want[len(want)-8:]),
 						"%d: % x … % x", len(have), head(have), have[max(0, len(have)-8):])
 				}
-				if !c.pull(c.ResponseTimeout()) {
-					c.Fail(fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.whyNoFrame())
+				if !c.readStream(c.ResponseTimeout()) {
+					c.Fail(fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.describeMissing())
 				}
 			}
 		}),
@@ -64,100 +64,100 @@ var mpaFPDUCases = []conformance.Case{
 	{
 		ID:    "mpa/fpdu/length-counts-the-record-only",
 		Title: "The length of an FPDU is that of its ULPDU, without header, pad and CRC",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends messages of 1 to 4 octets",
 		Expects: "lengths of 19 to 22",
 		Defects: []string{"LengthCountsPad"},
 		Run: onConn(func(c *conn) {
-			c.defects = true
+			c.allowBadFrames = true
 			for n := 1; n <= 4; n++ {
 				c.PostSend(c.qp, c.sendWR(uint64(n), 0, n))
-				c.expect(iwarp.Send(uint32(n), c.own.Buf[:n]).ULPDULength(uint16(18 + n)))
+				c.expect(iwarp.Send(uint32(n), c.localMem.Buf[:n]).ULPDULength(uint16(18 + n)))
 			}
 		}),
 	},
 	{
 		ID:    "mpa/fpdu/pad-is-zero",
 		Title: "The pad of a Send is zeros, whatever was sent before",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends 32 octets, then 21, 3, 2 and 1",
 		Expects: "pads of zeros",
 		Defects: []string{"StalePad"},
 		Run: onConn(func(c *conn) {
-			c.defects = true
+			c.allowBadFrames = true
 			for i, n := range []int{32, 21, 3, 2, 1} {
 				c.PostSend(c.qp, c.sendWR(1, 64*i, n))
-				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[64*i:][:n]).Pad(make([]byte, -(2+18+n)&3)...))
+				c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[64*i:][:n]).Pad(make([]byte, -(2+18+n)&3)...))
 			}
 		}),
 	},
 	{
 		ID:    "mpa/fpdu/pad-of-writes-is-zero",
 		Title: "The pad of a Write is zeros, whatever was sent before",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device writes 32 octets, then 21, 3, 2 and 1",
 		Expects: "pads of zeros",
 		Defects: []string{"StalePad"},
 		Run: onConn(func(c *conn) {
-			c.defects = true
+			c.allowBadFrames = true
 			for i, n := range []int{32, 21, 3, 2, 1} {
 				c.PostSend(c.qp, c.writeWR(1, 64*i, n))
-				c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[64*i:][:n]).Pad(make([]byte, -(2+14+n)&3)...))
+				c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[64*i:][:n]).Pad(make([]byte, -(2+14+n)&3)...))
 			}
 		}),
 	},
 	{
 		ID:    "mpa/fpdu/pad-value-is-ignored",
 		Title: "What the octets of a pad are does not matter",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of 1, 2 and 3 octets with pads of aa, bb and cc, and CRCs that are right for them",
 		Expects: "each is delivered",
 		Defects: []string{"CRCSkipsPad"},
 		Run: onConn(func(c *conn) {
 			for n := 1; n <= 3; n++ {
-				c.send(iwarp.Send(c.nextSend(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
+				c.send(iwarp.Send(c.nextSendMSN(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
 				c.ExpectRecv(uint64(n), n)
-				c.ExpectBytes(c.own, 64*(n-1), data(n))
+				c.ExpectBytes(c.localMem, 64*(n-1), data(n))
 			}
-			c.fence()
+			c.sync()
 		}),
 	},
 	{
 		ID:    "mpa/fpdu/pad-is-covered-by-the-crc",
 		Title: "The CRC covers the pad, in what is sent and in what comes",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a padded Send; then one with a pad of aa and the CRC of a pad of zeros. The device sends padded messages, too",
 		Expects: "right CRCs, one delivery, then a Terminate for a wrong CRC",
 		Defects: []string{"CRCSkipsPad"},
 		Run: onConn(func(c *conn) {
-			c.defects = true
+			c.allowBadFrames = true
 			for n := 1; n <= 3; n++ {
 				c.PostSend(c.qp, c.sendWR(9, 0, n))
-				g := c.expect(iwarp.Send(uint32(n), c.own.Buf[:n]))
+				g := c.expect(iwarp.Send(uint32(n), c.localMem.Buf[:n]))
 				c.ExpectCompletion(9, verbs.WCSuccess)
 				c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
 			}
-			c.send(iwarp.Send(c.nextSend(), data(1)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(1)))
 			c.ExpectRecv(1, 1)
-			b := c.octets(iwarp.Send(c.nextSend(), data(1)))
+			b := c.encode(iwarp.Send(c.nextSendMSN(), data(1)))
 			b[len(b)-5] = 0xaa // the last of the pad
 			c.write(b)
-			c.terminated(iwarp.MPACRC)
+			c.expectTerminateAndEnd(iwarp.MPACRC)
 		}),
 	},
 	{
 		ID:    "mpa/fpdu/multiple-of-four",
 		Title: "FPDUs are filled up to the next multiple of four octets, and no further",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends messages of 0 to 7 octets, one at a time",
 		Expects: "FPDUs of 24, 28 and 32 octets",
 		Defects: []string{"PadToEight"},
 		Run: onConn(func(c *conn) {
-			c.defects = true
+			c.allowBadFrames = true
 			for n := range 8 {
 				c.PostSend(c.qp, c.sendWR(1, 0, n))
-				g := c.expect(iwarp.Send(uint32(n+1), c.own.Buf[:n]))
-				c.silence(soon)
+				g := c.expect(iwarp.Send(uint32(n+1), c.localMem.Buf[:n]))
+				c.expectSilence(shortWait)
 				c.Check(len(g.Raw) == 24+(n+3)&^3, fmt.Sprintf("an FPDU of %d octets", 24+(n+3)&^3), "%d", len(g.Raw))
 			}
 		}),
@@ -165,32 +165,32 @@ var mpaFPDUCases = []conformance.Case{
 	{
 		ID:    "mpa/fpdu/crc-field-without-crc",
 		Title: "The field of the CRC is there even if no CRC is used",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6"), Level: conformance.Must, Needs: needed,
-		Setup:   crcOff,
+		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupNoCRC,
 		Sends:   "a Request that does not ask for CRCs; the device sends three messages",
 		Expects: "FPDUs with four octets behind the pad, whatever they are",
 		Defects: []string{"CRCFieldOmitted"},
 		Run: onWithoutCRC(func(c *conn) {
 			for i := range 3 {
 				c.PostSend(c.qp, c.sendWR(1, 0, 16))
-				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[:16]))
+				c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
 			}
 		}),
 	},
 	{
 		ID:    "mpa/fpdu/crc-field-unchecked-without-crc",
 		Title: "The field of the CRC is not looked at if no CRC is used",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6", "rfc5044/4.4/4"), Level: conformance.Must, Needs: needed,
-		Setup:   crcOff,
+		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6", "rfc5044/4.4/4"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupNoCRC,
 		Sends:   "without CRCs, Sends with ffffffff and 00000001 in the field",
 		Expects: "both are delivered",
 		Defects: []string{"CRCAlwaysChecked"},
 		Run: onWithoutCRC(func(c *conn) {
 			for i, crc := range []uint32{0xffffffff, 1} {
-				c.send(iwarp.Send(c.nextSend(), data(16)).CRC(crc))
+				c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(crc))
 				c.ExpectRecv(uint64(i+1), 16)
 			}
-			c.fence()
+			c.sync()
 		}),
 	},
 }

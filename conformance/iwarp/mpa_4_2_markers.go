@@ -9,57 +9,57 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// wantsMarkers is a device that asks its peers for markers.
-var wantsMarkers = conformance.Setup{Markers: true}
+// setupMarkers is a device that asks its peers for markers.
+var setupMarkers = conformance.Setup{Markers: true}
 
-// onToMarkers makes a case of a body that sends markers to a device that wants them.
-func onToMarkers(body func(*conn)) func(*conformance.Bench) error {
-	return on(setup{receives: 4, recvLen: 2048}, func(c *conn) {
-		c.Check(c.out.Markers, "a Reply that asks for markers", "%v", c.device)
+// onMarkersToDevice makes a case of a body that sends markers to a device that wants them.
+func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
+	return onSetup(setup{receives: 4, recvLen: 2048}, func(c *conn) {
+		c.Check(c.framer.Markers, "a Reply that asks for markers", "%v", c.deviceFrame)
 		body(c)
 	})
 }
 
-// onFromMarkers makes a case of a body that gets markers from a device. One that
+// onMarkersFromDevice makes a case of a body that gets markers from a device. One that
 // refuses to send any has a case of its own against it, and nothing to say in others.
-func onFromMarkers(body func(*conn)) func(*conformance.Bench) error {
-	return onListening(setup{}, func(st *start) {
-		st.say(withMarkers(request()))
-		if iwarp.Val(st.hear().R) {
+func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
+	return onPassive(setup{}, func(hs *handshake) {
+		hs.sendFrame(withMarkers(enhancedRequest()))
+		if iwarp.Val(hs.recvFrame().R) {
 			rig.NotApplicable("the device refuses to send markers")
 		}
-		st.full().sendRTR()
-		body(st.connected())
+		hs.enterFullOperation().sendRTR()
+		body(hs.expectConnected())
 	})
 }
 
-// edited sends a message across the next marker, which is changed.
-func (c *conn) edited(edit func(*iwarp.Marker)) {
-	c.send(iwarp.Send(c.nextSend(), data(600)).EditMarkers(edit))
+// expectAcceptedWithMarkers sends a message across the next marker, which is changed.
+func (c *conn) expectAcceptedWithMarkers(edit func(*iwarp.Marker)) {
+	c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
 	c.ExpectRecv(1, 600)
-	c.ExpectBytes(c.own, 0, data(600))
-	c.fence()
+	c.ExpectBytes(c.localMem, 0, data(600))
+	c.sync()
 }
 
-// marked has the device write n octets, with markers, and returns those.
-func (c *conn) marked(n int) (markers []iwarp.Marker) {
-	c.defects = true
+// deviceMarkers has the device write n octets, with markers, and returns those.
+func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
+	c.allowBadFrames = true
 	c.PostSend(c.qp, c.writeWR(1, 0, n))
-	for _, g := range c.message(iwarp.OpWrite) {
+	for _, g := range c.nextMessage(iwarp.OpWrite) {
 		markers = append(markers, g.Markers...)
 	}
 	return markers
 }
 
-// beginsWithMarker ends the case unless the device's stream, of which nothing has been
+// expectLeadingMarker ends the case unless the device's stream, of which nothing has been
 // looked at, begins with a marker and a length.
-func (c *conn) beginsWithMarker() {
-	for len(c.in.Pending()) < 6 {
-		if !c.pull(c.ResponseTimeout()) {
-			c.Fail("a stream that begins", "%s", c.whyNoFrame())
+func (c *conn) expectLeadingMarker() {
+	for len(c.deframer.Pending()) < 6 {
+		if !c.readStream(c.ResponseTimeout()) {
+			c.Fail("a stream that begins", "%s", c.describeMissing())
 		}
 	}
-	b := c.in.Pending()
+	b := c.deframer.Pending()
 	c.Check([4]byte(b) == [4]byte{} && b[4]|b[5] != 0, "a marker of zeros, then a length", "% x", head(b))
 }
 
@@ -67,12 +67,12 @@ var mpaMarkerCases = []conformance.Case{
 	{
 		ID:    "mpa/marker/reserved-half-is-zero",
 		Title: "The first two octets of a marker are zero",
-		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device writes 3000 octets",
 		Expects: "markers that begin with two zeros",
 		Defects: []string{"MarkerReservedSet"},
-		Run: onFromMarkers(func(c *conn) {
-			for _, m := range c.marked(3000) {
+		Run: onMarkersFromDevice(func(c *conn) {
+			for _, m := range c.deviceMarkers(3000) {
 				c.Check(m.Reserved == 0, fmt.Sprintf("zeros in the first half of the marker at %d", m.Offset), "%04x", m.Reserved)
 			}
 		}),
@@ -80,64 +80,64 @@ var mpaMarkerCases = []conformance.Case{
 	{
 		ID:    "mpa/marker/reserved-half-is-ignored",
 		Title: "What the first two octets of a marker are does not matter",
-		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/2"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/2"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "a Send with a marker that begins with ffff, and the CRC that is right for it",
 		Expects: "it is delivered",
 		Defects: []string{"MPAReservedRefused"},
-		Run: onToMarkers(func(c *conn) {
-			c.edited(func(m *iwarp.Marker) { m.Reserved = 0xffff })
+		Run: onMarkersToDevice(func(c *conn) {
+			c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Reserved = 0xffff })
 		}),
 	},
 	{
 		ID:    "mpa/marker/low-bits-of-the-pointer-are-ignored",
 		Title: "The two lowest bits of a marker's pointer are taken for zeros",
-		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/3"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/3"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "a Send with a marker whose pointer has the two bits set, and the CRC that is right for it",
 		Expects: "it is delivered",
 		Defects: []string{"MPAReservedRefused"},
-		Run: onToMarkers(func(c *conn) {
-			c.edited(func(m *iwarp.Marker) { m.Ptr |= 3 })
+		Run: onMarkersToDevice(func(c *conn) {
+			c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Ptr |= 3 })
 		}),
 	},
 	{
 		ID:    "mpa/marker/request-for-markers-is-granted",
 		Title: "A responder sends markers to an initiator that asks for them",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with M set; the device writes 2000 octets",
 		Expects: "a Reply that accepts, and a stream with markers",
 		Defects: []string{"RefusesMarkers"},
-		Run: on(setup{frame: withMarkers}, func(c *conn) {
-			c.Check(len(c.marked(2000)) >= 3, "a stream with markers", "none")
+		Run: onSetup(setup{frame: withMarkers}, func(c *conn) {
+			c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 		}),
 	},
 	{
 		ID:    "mpa/marker/reply-for-markers-is-granted",
 		Title: "An initiator sends markers to a responder that asks for them",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with M set; the device writes 2000 octets",
 		Expects: "a connection, and a stream with markers",
 		Defects: []string{"RefusesMarkers"},
-		Run: on(setup{active: true, frame: withMarkers}, func(c *conn) {
-			c.Check(len(c.marked(2000)) >= 3, "a stream with markers", "none")
+		Run: onSetup(setup{active: true, frame: withMarkers}, func(c *conn) {
+			c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 		}),
 	},
 	{
 		ID:    "mpa/marker/none-unless-asked-for",
 		Title: "A peer that does not ask for markers gets none",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/5", "rfc5044/7.1.2/10"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/5", "rfc5044/7.1.2/10"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "start-up frames with M not set, as initiator and as responder; the device writes 2000 octets",
 		Expects: "octets without markers",
 		Defects: []string{"MarkersAlways"},
 		Run: onHost(func(h *host) {
 			for _, active := range []bool{false, true} {
 				c := h.connect(setup{
-					active: active, prepare: func(c *conn) { c.defects = true },
-					frame: func(f startup) startup { return f.Markers(false) },
+					active: active, prepare: func(c *conn) { c.allowBadFrames = true },
+					frame: func(f startupFrame) startupFrame { return f.Markers(false) },
 				})
 				c.PostSend(c.qp, c.writeWR(1, 0, 2000))
-				c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:2000]))
+				c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:2000]))
 				c.ExpectCompletion(1, verbs.WCSuccess)
 			}
 		}),
@@ -145,27 +145,27 @@ var mpaMarkerCases = []conformance.Case{
 	{
 		ID:    "mpa/marker/first-is-before-the-first-fpdu",
 		Title: "A stream with markers begins with one, of zeros",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/3", "rfc5044/7.1.2/10"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/3", "rfc5044/7.1.2/10"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "start-up frames with M set, as initiator and as responder; the device sends 16 octets",
 		Expects: "four zeros and then a length, as the first octets of the stream",
 		Defects: []string{"MarkersStartLate"},
-		Run: onFromMarkers(func(c *conn) {
+		Run: onMarkersFromDevice(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
-			c.beginsWithMarker()
-			c.expect(iwarp.Send(1, c.own.Buf[:16]))
+			c.expectLeadingMarker()
+			c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 
-			st := c.connecting(setup{})
-			st.hear()
-			st.reply(withMarkers)
-			c = st.full()
-			if e := enhanced(st.sent); !iwarp.Val(e.PeerToPeer) { // the program has to speak first
-				st.connected()
+			hs := c.startActive(setup{})
+			hs.recvFrame()
+			hs.sendReply(withMarkers)
+			c = hs.enterFullOperation()
+			if e := enhancedOf(hs.sentFrame); !iwarp.Val(e.PeerToPeer) { // the program has to speak first
+				hs.expectConnected()
 				c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			}
-			c.beginsWithMarker()
+			c.expectLeadingMarker()
 			c.expect(iwarp.Any())
-			st.connected()
+			hs.expectConnected()
 		}),
 	},
 }

@@ -10,9 +10,9 @@ import (
 
 const markerInterval = 512
 
-// everywhere ends the case unless there is a marker at each of its places from first
+// checkMarkers ends the case unless there is a marker at each of its places from first
 // on, and each points to where its FPDU begins.
-func (c *conn) everywhere(first uint64, markers []iwarp.Marker) {
+func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	for i, m := range markers {
 		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
 		c.Check(m.Offset == at && m.Ptr == m.Want && m.Reserved == 0,
@@ -20,9 +20,9 @@ func (c *conn) everywhere(first uint64, markers []iwarp.Marker) {
 	}
 }
 
-// upToMarker is how long the payload of a message has to be for its FPDU to end where
+// payloadToMarker is how long the payload of a message has to be for its FPDU to end where
 // the next marker is, in a stream that has got to position. With less it ends before.
-func upToMarker(position uint64, header int) int {
+func payloadToMarker(position uint64, header int) int {
 	n := int(markerInterval - position%markerInterval)
 	if position%markerInterval == 0 {
 		n -= 4
@@ -30,11 +30,8 @@ func upToMarker(position uint64, header int) int {
 	return n - 2 - header - 4
 }
 
-// untaggedHeader is the length of the header of a Send.
-const untaggedHeader = 18
-
-// emptyWrites are n Writes of no octets, the shortest FPDUs that there are.
-func (c *conn) emptyWrites(n int) []verbs.SendWR {
+// zeroLengthWrites are n Writes of no octets, the shortest FPDUs that there are.
+func (c *conn) zeroLengthWrites(n int) []verbs.SendWR {
 	wrs := make([]verbs.SendWR, n)
 	for i := range wrs {
 		wrs[i] = c.writeWR(uint64(i+1), 0, 0)
@@ -47,46 +44,46 @@ var mpaPositionCases = []conformance.Case{
 	{
 		ID:    "mpa/marker/every-512-octets",
 		Title: "There is a marker at every 512th octet of the stream, the markers counted",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device writes 5000 octets",
 		Expects: "markers at 0, 512, 1024 and so on",
 		Defects: []string{"MarkersDrift"},
-		Run: onFromMarkers(func(c *conn) {
-			c.everywhere(0, c.marked(5000))
+		Run: onMarkersFromDevice(func(c *conn) {
+			c.checkMarkers(0, c.deviceMarkers(5000))
 		}),
 	},
 	{
 		ID:    "mpa/marker/every-512-octets-of-an-answer",
 		Title: "A Read Response has its markers where the stream has them",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2", "rfc5044/4.3/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2", "rfc5044/4.3/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers, and a Read Request for 5000 octets",
 		Expects: "markers at every 512th octet of the stream, and the octets between them",
 		Defects: []string{"MarkersDrift"},
-		Run: onFromMarkers(func(c *conn) {
-			c.defects = true
-			c.send(c.reads(0, 5000))
+		Run: onMarkersFromDevice(func(c *conn) {
+			c.allowBadFrames = true
+			c.send(c.peerRead(0, 5000))
 			var markers []iwarp.Marker
 			var octets []byte
-			for _, g := range c.message(iwarp.OpReadResponse) {
+			for _, g := range c.nextMessage(iwarp.OpReadResponse) {
 				markers, octets = append(markers, g.Markers...), append(octets, g.Payload...)
 			}
-			c.everywhere(0, markers)
-			c.ExpectBytes(c.mem, 0, octets)
+			c.checkMarkers(0, markers)
+			c.ExpectBytes(c.targetMem, 0, octets)
 			c.Check(len(octets) == 5000, "5000 octets", "%d", len(octets))
 		}),
 	},
 	{
 		ID:    "mpa/marker/points-to-the-length",
 		Title: "A marker inside an FPDU says how far back its length is",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/4", "rfc5044/4.2/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/4", "rfc5044/4.2/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device sends 100 and then 800 octets",
 		Expects: "a marker in the second FPDU that points to its length",
 		Defects: []string{"MarkerPointsFirst"},
-		Run: onFromMarkers(func(c *conn) {
-			c.defects = true
+		Run: onMarkersFromDevice(func(c *conn) {
+			c.allowBadFrames = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.sendWR(2, 0, 800))
-			c.expect(iwarp.Send(1, c.own.Buf[:100]))
-			g := c.expect(iwarp.Send(2, c.own.Buf[:800]))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
+			g := c.expect(iwarp.Send(2, c.localMem.Buf[:800]))
 			c.Check(len(g.Markers) == 1, "a marker in the second FPDU", "%d", len(g.Markers))
 			back := uint16(g.Markers[0].Offset - g.Offset)
 			c.Check(g.Markers[0].Ptr == back, fmt.Sprintf("a marker that points %d octets back", back), "%d", g.Markers[0].Ptr)
@@ -95,16 +92,16 @@ var mpaPositionCases = []conformance.Case{
 	{
 		ID:    "mpa/marker/between-fpdus-is-zero",
 		Title: "A marker between two FPDUs points at nothing, and counts for the second",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device sends a message that ends where the next marker is, then another",
 		Expects: "a marker of zeros before the second FPDU, whose CRC covers it",
 		Defects: []string{"MarkerPointsFirst"},
-		Run: onFromMarkers(func(c *conn) {
-			c.defects = true
-			n := upToMarker(c.in.Position, untaggedHeader)
+		Run: onMarkersFromDevice(func(c *conn) {
+			c.allowBadFrames = true
+			n := payloadToMarker(c.deframer.Position, ddpUntaggedLen)
 			c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
-			c.expect(iwarp.Send(1, c.own.Buf[:n]))
-			g := c.expect(iwarp.Send(2, c.own.Buf[:24]))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
+			g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
 			c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
 			c.Check(g.Markers[0].Ptr == 0, "one that points at nothing", "%d octets back", g.Markers[0].Ptr)
 			c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, which covers it", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
@@ -113,15 +110,15 @@ var mpaPositionCases = []conformance.Case{
 	{
 		ID:    "mpa/marker/several-point-to-one-start",
 		Title: "All markers of an FPDU point to the one length that it has",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/6"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device writes 1400 octets",
 		Expects: "three markers that point to the same place",
 		Defects: []string{"MarkerPointsBack"},
-		Run: onFromMarkers(func(c *conn) {
-			c.defects = true
+		Run: onMarkersFromDevice(func(c *conn) {
+			c.allowBadFrames = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 1400))
-			c.expect(iwarp.Send(1, c.own.Buf[:100]))
-			g := c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:1400]))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
+			g := c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:1400]))
 			c.Check(len(g.Markers) >= 2, "several markers in an FPDU", "%d", len(g.Markers))
 			for _, m := range g.Markers {
 				c.Check(m.Offset-uint64(m.Ptr) == g.Offset, fmt.Sprintf("markers that point to %d", g.Offset), "one to %d", m.Offset-uint64(m.Ptr))
@@ -131,15 +128,15 @@ var mpaPositionCases = []conformance.Case{
 	{
 		ID:    "mpa/marker/small-fpdus-are-pointed-at",
 		Title: "Among short FPDUs a marker points to the one that it is in",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/7"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device writes no octets, sixty times",
 		Expects: "markers that point to the length before them",
 		Defects: []string{"MarkerPointsFirst"},
-		Run: onFromMarkers(func(c *conn) {
-			c.defects = true
-			c.PostSend(c.qp, c.emptyWrites(60)...)
+		Run: onMarkersFromDevice(func(c *conn) {
+			c.allowBadFrames = true
+			c.PostSend(c.qp, c.zeroLengthWrites(60)...)
 			inside := 0
-			for _, g := range c.take(60) {
+			for _, g := range c.nextFPDUs(60) {
 				for _, m := range g.Markers {
 					c.Check(m.Ptr == m.Want, fmt.Sprintf("a marker at %d that points back %d", m.Offset, m.Want), "%d", m.Ptr)
 					if m.Want > 0 {
@@ -153,49 +150,49 @@ var mpaPositionCases = []conformance.Case{
 	{
 		ID:    "mpa/marker/taken-out-of-a-send",
 		Title: "Markers in a Send do not reach the receive",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "a Send of 1500 octets with its markers",
 		Expects: "1500 octets in the receive, without the markers",
 		Defects: []string{"MarkersKept"},
-		Run: onToMarkers(func(c *conn) {
-			c.send(iwarp.Send(c.nextSend(), data(1500)))
+		Run: onMarkersToDevice(func(c *conn) {
+			c.send(iwarp.Send(c.nextSendMSN(), data(1500)))
 			c.ExpectRecv(1, 1500)
-			c.ExpectBytes(c.own, 0, data(1500))
-			c.ExpectUnchanged(c.own, 0, 1500)
+			c.ExpectBytes(c.localMem, 0, data(1500))
+			c.ExpectUnchanged(c.localMem, 0, 1500)
 		}),
 	},
 	{
 		ID:    "mpa/marker/taken-out-of-a-write",
 		Title: "Markers in a Write do not reach the memory",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "a Write of 1500 octets with its markers",
 		Expects: "1500 octets in the memory, without the markers",
 		Defects: []string{"MarkersKept"},
-		Run: onToMarkers(func(c *conn) {
-			c.send(c.writes(0, data(1500)))
-			c.fence()
-			c.ExpectBytes(c.mem, 0, data(1500))
-			c.ExpectUnchanged(c.mem, 0, 1500)
+		Run: onMarkersToDevice(func(c *conn) {
+			c.send(c.peerWrite(0, data(1500)))
+			c.sync()
+			c.ExpectBytes(c.targetMem, 0, data(1500))
+			c.ExpectUnchanged(c.targetMem, 0, 1500)
 		}),
 	},
 	{
 		ID:    "mpa/marker/taken-out-between-fpdus",
 		Title: "A marker between two FPDUs does not harm either",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "a Send that ends where the next marker is, then one across the marker behind that",
 		Expects: "both are delivered, without markers",
 		Defects: []string{"MarkersKept"},
-		Run: onToMarkers(func(c *conn) {
-			n := upToMarker(c.out.Position, untaggedHeader)
-			c.send(iwarp.Send(c.nextSend(), data(n)))
-			c.send(iwarp.Send(c.nextSend(), data(600)))
+		Run: onMarkersToDevice(func(c *conn) {
+			n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(600)))
 			c.ExpectRecv(1, n)
-			c.ExpectBytes(c.own, 0, data(n))
+			c.ExpectBytes(c.localMem, 0, data(n))
 			c.ExpectRecv(2, 600)
-			c.ExpectBytes(c.own, 2048, data(600))
+			c.ExpectBytes(c.localMem, 2048, data(600))
 		}),
 	},
 }

@@ -19,114 +19,114 @@ var mpaCoverageCases = []conformance.Case{
 	{
 		ID:    "mpa/crc/covers-a-marker-behind-the-pad",
 		Title: "The CRC that is sent covers a marker between pad and CRC",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device sends a message whose pad ends where the next marker is",
 		Expects: "a CRC that is right with the marker",
 		Defects: []string{"CRCSkipsLastMarker"},
-		Run: onFromMarkers(func(c *conn) {
-			c.defects = true
-			n := upToMarker(c.in.Position, untaggedHeader) + 4
+		Run: onMarkersFromDevice(func(c *conn) {
+			c.allowBadFrames = true
+			n := payloadToMarker(c.deframer.Position, ddpUntaggedLen) + 4
 			c.PostSend(c.qp, c.sendWR(1, 0, n))
-			g := c.expect(iwarp.Send(1, c.own.Buf[:n]))
+			g := c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
 			m := g.Markers[len(g.Markers)-1]
 			c.Check(m.Offset == g.Offset+uint64(len(g.Raw))-8, "a marker before the CRC", "the last is at %d", m.Offset)
-			c.rightCRC(g)
+			c.checkCRC(g)
 		}),
 	},
 	{
 		ID:    "mpa/crc/expects-a-marker-behind-the-pad",
 		Title: "The CRC that comes covers a marker between pad and CRC",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "a Send whose pad ends where the next marker is, with the CRC of all that",
 		Expects: "it is delivered",
 		Defects: []string{"CRCSkipsLastMarker"},
-		Run: onToMarkers(func(c *conn) {
-			n := upToMarker(c.out.Position, untaggedHeader) + 4
-			c.send(iwarp.Send(c.nextSend(), data(n)))
+		Run: onMarkersToDevice(func(c *conn) {
+			n := payloadToMarker(c.framer.Position, ddpUntaggedLen) + 4
+			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 			c.ExpectRecv(1, n)
-			c.ExpectBytes(c.own, 0, data(n))
+			c.ExpectBytes(c.localMem, 0, data(n))
 		}),
 	},
 	{
 		ID:    "mpa/crc/covers-a-marker-before-the-length",
 		Title: "The CRC that is sent covers a marker before the length",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/8", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/8", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device sends a message that begins where a marker is",
 		Expects: "a CRC that is right with the marker",
 		Defects: []string{"CRCSkipsMarker"},
-		Run: onFromMarkers(func(c *conn) {
-			c.defects = true
-			n := upToMarker(c.in.Position, untaggedHeader)
+		Run: onMarkersFromDevice(func(c *conn) {
+			c.allowBadFrames = true
+			n := payloadToMarker(c.deframer.Position, ddpUntaggedLen)
 			c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
-			c.expect(iwarp.Send(1, c.own.Buf[:n]))
-			g := c.expect(iwarp.Send(2, c.own.Buf[:24]))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
+			g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
 			c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
-			c.rightCRC(g)
+			c.checkCRC(g)
 		}),
 	},
 	{
 		ID:    "mpa/crc/expects-a-marker-before-the-length",
 		Title: "The CRC that comes covers a marker before the length",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/8"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/8"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "a Send that begins where a marker is, with the CRC of both",
 		Expects: "it is delivered",
 		Defects: []string{"CRCSkipsMarker"},
-		Run: onToMarkers(func(c *conn) {
-			n := upToMarker(c.out.Position, untaggedHeader)
-			c.send(iwarp.Send(c.nextSend(), data(n)), iwarp.Send(c.nextSend()+1, data(24)))
+		Run: onMarkersToDevice(func(c *conn) {
+			n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+			c.send(iwarp.Send(c.nextSendMSN(), data(n)), iwarp.Send(c.nextSendMSN()+1, data(24)))
 			c.ExpectRecv(1, n)
 			c.ExpectRecv(2, 24)
-			c.ExpectBytes(c.own, 2048, data(24))
+			c.ExpectBytes(c.localMem, 2048, data(24))
 		}),
 	},
 	{
 		ID:    "mpa/crc/mismatch-of-a-send-is-an-error",
 		Title: "A Send with a wrong CRC is not delivered, and ends the connection",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/8/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/8/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send with one bit of its CRC wrong",
 		Expects: "a Terminate for a wrong CRC, and a receive that fails",
 		Defects: []string{"CRCIgnored"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			c.send(iwarp.Send(c.nextSend(), data(16)).BadCRC())
-			c.terminated(iwarp.MPACRC)
+		Run: onSetup(setup{receives: 1}, func(c *conn) {
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC())
+			c.expectTerminateAndEnd(iwarp.MPACRC)
 			c.expectFailure(1)
 		}),
 	},
 	{
 		ID:    "mpa/crc/mismatch-of-a-write-places-nothing",
 		Title: "Of a Write with a wrong CRC nothing reaches the memory",
-		Cite:  cite(rfc5044, "6", "rfc5044/6/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "6", "rfc5044/6/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write with one bit of its CRC wrong",
 		Expects: "a Terminate for a wrong CRC, and memory as it was",
 		Defects: []string{"HandsUpFirst"},
 		Run: onConn(func(c *conn) {
-			c.send(c.writes(0, data(256)).BadCRC())
-			c.terminated(iwarp.MPACRC)
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.send(c.peerWrite(0, data(256)).BadCRC())
+			c.expectTerminateAndEnd(iwarp.MPACRC)
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "mpa/crc/mismatch-of-an-answer-completes-nothing",
 		Title: "A Read Response with a wrong CRC neither reaches the memory nor completes the read",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/6/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/6/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Response with one bit of its CRC wrong",
 		Expects: "a Terminate for a wrong CRC, a read that fails, and memory as it was",
 		Defects: []string{"CRCIgnored", "HandsUpFirst"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onSetup(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 0, 64))
 			g := c.expect(iwarp.Op(iwarp.OpReadRequest))
 			c.send(iwarp.ReadResponseTo(g.Segment, data(64)).BadCRC())
-			c.terminated(iwarp.MPACRC)
+			c.expectTerminateAndEnd(iwarp.MPACRC)
 			c.expectFailure(1)
-			c.ExpectUnchanged(c.own, 0, 0)
+			c.ExpectUnchanged(c.localMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "mpa/crc/every-bit-counts",
 		Title: "A single wrong bit of payload, pad or CRC is found out",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "on a connection each, a Send with one bit flipped: one of every octet of payload and pad, and each one of the CRC",
 		Expects: "a Terminate for a wrong CRC, every time",
 		Defects: []string{"CRCIgnored"},
@@ -136,10 +136,10 @@ var mpaCoverageCases = []conformance.Case{
 			const payload, crc, end = 2 + 18, 2 + 18 + 13 + 3, 2 + 18 + 13 + 3 + 4
 			flipped := func(bit int) {
 				c := h.connect(setup{receives: 1, memLen: 64})
-				b := c.octets(iwarp.Send(c.nextSend(), data(13)))
+				b := c.encode(iwarp.Send(c.nextSendMSN(), data(13)))
 				b[bit/8] ^= 0x80 >> (bit % 8)
 				c.write(b)
-				c.terminated(iwarp.MPACRC)
+				c.expectTerminateAndEnd(iwarp.MPACRC)
 			}
 			for octet := payload; octet < crc; octet++ {
 				flipped(8*octet + octet%8)

@@ -11,25 +11,25 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rightCRC ends the case unless the CRC of an FPDU is right.
-func (c *conn) rightCRC(g iwarp.ReceivedFPDU) {
+// checkCRC ends the case unless the CRC of an FPDU is right.
+func (c *conn) checkCRC(g iwarp.ReceivedFPDU) {
 	c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x", g.RightCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g.Segment)
 }
 
-// crcInUse ends the case unless the device sends CRCs and wants them.
-func crcInUse(c *conn) {
-	c.defects = true
+// expectCRCs ends the case unless the device sends CRCs and wants them.
+func expectCRCs(c *conn) {
+	c.allowBadFrames = true
 	c.PostSend(c.qp, c.sendWR(9, 0, 16))
-	c.rightCRC(c.expect(iwarp.Op(iwarp.OpSend).Length(16)))
+	c.checkCRC(c.expect(iwarp.Op(iwarp.OpSend).Length(16)))
 	c.ExpectCompletion(9, verbs.WCSuccess)
-	c.send(iwarp.Send(c.nextSend(), data(16)))
+	c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 	c.ExpectRecv(1, 16)
-	c.send(iwarp.Send(c.nextSend(), data(16)).BadCRC())
-	c.terminated(iwarp.MPACRC)
+	c.send(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC())
+	c.expectTerminateAndEnd(iwarp.MPACRC)
 }
 
-// vector is an FPDU that is known to be right.
-func vector(octets string) []byte {
+// mustDecodeHex is an FPDU that is known to be right.
+func mustDecodeHex(octets string) []byte {
 	b, err := hex.DecodeString(octets)
 	if err != nil {
 		panic(err)
@@ -40,125 +40,125 @@ func vector(octets string) []byte {
 // Sends with the number 1, one as Linux's siw sent it, of 16 zeros; one as it took it,
 // of an address, a key and a length.
 var (
-	sentBySiw  = vector("00224143000000000000000000000001000000000000000000000000000000000000000084609a12")
-	takenBySiw = vector("0022414300000000000000000000000100000000000000000000100011223344000000142171acce")
+	sentBySiw     = mustDecodeHex("00224143000000000000000000000001000000000000000000000000000000000000000084609a12")
+	acceptedBySiw = mustDecodeHex("0022414300000000000000000000000100000000000000000000100011223344000000142171acce")
 )
 
 var mpaCRCCases = []conformance.Case{
 	{
 		ID:    "mpa/crc/is-computed",
 		Title: "CRCs are right in all kinds of messages",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request; the device sends, writes and reads",
 		Expects: "FPDUs with right CRCs",
 		Defects: []string{"CRCBigEndian"},
 		Run: onConn(func(c *conn) {
-			c.defects = true
+			c.allowBadFrames = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 2000), c.readWR(3, 0, 100))
-			c.rightCRC(c.expect(iwarp.Op(iwarp.OpSend)))
-			for _, g := range c.message(iwarp.OpWrite) {
-				c.rightCRC(g)
+			c.checkCRC(c.expect(iwarp.Op(iwarp.OpSend)))
+			for _, g := range c.nextMessage(iwarp.OpWrite) {
+				c.checkCRC(g)
 			}
-			c.rightCRC(c.expect(iwarp.Op(iwarp.OpReadRequest)))
-			c.send(c.reads(0, 100))
-			c.rightCRC(c.expect(iwarp.Op(iwarp.OpReadResponse)))
+			c.checkCRC(c.expect(iwarp.Op(iwarp.OpReadRequest)))
+			c.send(c.peerRead(0, 100))
+			c.checkCRC(c.expect(iwarp.Op(iwarp.OpReadResponse)))
 		}),
 	},
 	{
 		ID:    "mpa/crc/asked-for-by-default",
 		Title: "A device that is not told otherwise asks for CRCs",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply",
 		Expects: "a Request with C set",
 		Defects: []string{"NeverAsksCRC"},
-		Run: onConnecting(setup{}, func(st *start) {
-			st.hears(iwarp.Request().CRC(true))
-			st.reply(nil)
-			st.full().takeRTR()
-			st.connected()
+		Run: onActive(setup{}, func(hs *handshake) {
+			hs.expectFrame(iwarp.Request().CRC(true))
+			hs.sendReply(nil)
+			hs.enterFullOperation().recvRTR()
+			hs.expectConnected()
 		}),
 	},
 	{
 		ID:    "mpa/crc/asked-for-by-default-in-a-reply",
 		Title: "A responder that is not told otherwise asks for CRCs even if the initiator does not",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with C not set",
 		Expects: "a Reply with C set, and CRCs both ways",
 		Defects: []string{"NeverRaisesCRC", "NeverAsksCRC"},
-		Run: on(setup{receives: 2, frame: withoutCRC}, func(c *conn) {
-			c.Check(iwarp.Val(c.device.C), "a Reply with C set", "%v", c.device)
-			crcInUse(c)
+		Run: onSetup(setup{receives: 2, frame: withoutCRC}, func(c *conn) {
+			c.Check(iwarp.Val(c.deviceFrame.C), "a Reply with C set", "%v", c.deviceFrame)
+			expectCRCs(c)
 		}),
 	},
 	{
 		ID:    "mpa/crc/on-if-the-request-asks",
 		Title: "CRCs are used if the Request asks for them and the Reply does not",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needed,
-		Setup:   crcOff,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupNoCRC,
 		Sends:   "a Request with C set, to a device that does not care for CRCs; a Send, and one with a wrong CRC",
 		Expects: "right CRCs, and a Terminate for the wrong one",
 		Defects: []string{"CRCNeedsBoth"},
-		Run:     on(setup{receives: 2}, crcInUse),
+		Run:     onSetup(setup{receives: 2}, expectCRCs),
 	},
 	{
 		ID:    "mpa/crc/on-if-the-reply-asks",
 		Title: "CRCs are used if the Reply asks for them and the Request does not",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needed,
-		Setup:   crcOff,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupNoCRC,
 		Sends:   "a Reply with C set, to a device that does not care for CRCs; a Send, and one with a wrong CRC",
 		Expects: "right CRCs, and a Terminate for the wrong one",
 		Defects: []string{"CRCNeedsBoth"},
-		Run:     on(setup{active: true, receives: 2}, crcInUse),
+		Run:     onSetup(setup{active: true, receives: 2}, expectCRCs),
 	},
 	{
 		ID:    "mpa/crc/on-though-the-reply-does-not-ask",
 		Title: "An initiator that asked for CRCs uses them even if the Reply does not ask",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with C not set to a Request with C set; a Send, and one with a wrong CRC",
 		Expects: "a connection, right CRCs, and a Terminate for the wrong one",
 		Defects: []string{"RefusesPlainReply", "CRCNeedsBoth"},
-		Run: on(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
-			if !iwarp.Val(c.device.C) {
+		Run: onSetup(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
+			if !iwarp.Val(c.deviceFrame.C) {
 				rig.NotApplicable("the device does not ask for CRCs")
 			}
-			crcInUse(c)
+			expectCRCs(c)
 		}),
 	},
 	{
 		ID:    "mpa/crc/off-if-nobody-asks",
 		Title: "CRCs are not checked if neither side asks for them",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/4", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needed,
-		Setup:   crcOff,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/4", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupNoCRC,
 		Sends:   "start-up frames with C not set, as initiator and as responder, then Sends with wrong CRCs",
 		Expects: "each is delivered",
 		Defects: []string{"CRCAlwaysChecked"},
 		Run: onHost(func(h *host) {
 			for _, active := range []bool{false, true} {
 				c := h.connect(setup{active: active, receives: 2, frame: withoutCRC})
-				c.noCRC()
-				c.send(iwarp.Send(c.nextSend(), data(16)).BadCRC())
+				c.requireNoCRC()
+				c.send(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC())
 				c.ExpectRecv(1, 16)
-				c.send(iwarp.Send(c.nextSend(), data(16)).CRC(0xdeadbeef))
+				c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(0xdeadbeef))
 				c.ExpectRecv(2, 16)
-				c.fence()
+				c.sync()
 			}
 		}),
 	},
 	{
 		ID:    "mpa/crc/is-crc32c-least-significant-first",
 		Title: "The CRC is CRC32c, its least significant octet first",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a frame that other stacks have taken; the device sends one that others have sent",
 		Expects: "the frame is taken, and the other has the octets 84 60 9a 12 for its CRC",
 		Defects: []string{"CRCBigEndian"},
 		Run: onConn(func(c *conn) {
-			c.defects = true
-			if c.nextSend() == 1 { // no RTR has taken the number
-				c.write(takenBySiw)
+			c.allowBadFrames = true
+			if c.nextSendMSN() == 1 { // no RTR has taken the number
+				c.write(acceptedBySiw)
 				c.ExpectRecv(1, 16)
-				c.ExpectBytes(c.own, 0, takenBySiw[20:36])
+				c.ExpectBytes(c.localMem, 0, acceptedBySiw[20:36])
 			}
-			clear(c.own.Buf[64:80])
+			clear(c.localMem.Buf[64:80])
 			c.PostSend(c.qp, c.sendWR(9, 64, 16))
 			g := c.expect(iwarp.Send(1, make([]byte, 16)))
 			c.Check(bytes.Equal(g.Raw, sentBySiw), fmt.Sprintf("% x at the end", sentBySiw[36:]), "% x", g.Raw[len(g.Raw)-4:])

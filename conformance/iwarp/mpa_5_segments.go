@@ -9,9 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
-// cut writes octets in pieces that end at these places, each in a segment of its own,
+// writeInPieces writes octets in pieces that end at these places, each in a segment of its own,
 // and gives the device time to take each by itself.
-func (c *conn) cut(b []byte, places ...int) {
+func (c *conn) writeInPieces(b []byte, places ...int) {
 	at := 0
 	for _, p := range append(places, len(b)) {
 		c.write(b[at:p])
@@ -24,32 +24,32 @@ func (c *conn) cut(b []byte, places ...int) {
 // together.
 const segmentPause = 200 * time.Microsecond
 
-// cuts sends Sends of n octets, each cut at one of these places, and ends the case
+// expectDeliveredWhenSplit sends Sends of n octets, each cut at one of these places, and ends the case
 // unless all are delivered.
-func (c *conn) cuts(n int, from, to int) {
+func (c *conn) expectDeliveredWhenSplit(n int, from, to int) {
 	for at := from; at < to; at++ {
-		c.PostRecv(c.qp, uint64(at), c.own.SGE(0, n))
-		c.cut(c.octets(iwarp.Send(c.nextSend(), data(n))), at)
+		c.PostRecv(c.qp, uint64(at), c.localMem.SGE(0, n))
+		c.writeInPieces(c.encode(iwarp.Send(c.nextSendMSN(), data(n))), at)
 		c.ExpectRecv(uint64(at), n)
-		c.ExpectBytes(c.own, 0, data(n))
-		clear(c.own.Buf[:n])
+		c.ExpectBytes(c.localMem, 0, data(n))
+		clear(c.localMem.Buf[:n])
 	}
 }
 
-// aligned takes so many messages, and ends the case unless what is read at a time
+// expectAlignedSegments takes so many messages, and ends the case unless what is read at a time
 // begins with an FPDU. Where that is more than a segment, segments cannot be told
 // apart, and nothing can be said of them.
-func (c *conn) aligned(messages int) {
+func (c *conn) expectAlignedSegments(messages int) {
 	for messages > 0 {
-		n := len(c.in.Pending())
+		n := len(c.deframer.Pending())
 		c.Check(n == 0, "a segment that begins with an FPDU", "one that begins %d octets into one", n)
-		if !c.pull(c.ResponseTimeout()) {
-			c.Fail("a message", "%s", c.whyNoFrame())
+		if !c.readStream(c.ResponseTimeout()) {
+			c.Fail("a message", "%s", c.describeMissing())
 		}
-		if n, mss := len(c.in.Pending()), c.tcp.MSS(); n > mss {
+		if n, mss := len(c.deframer.Pending()), c.tcp.MSS(); n > mss {
 			rig.NotApplicable(fmt.Sprintf("%d octets were read at once, of segments of %d", n, mss))
 		}
-		for g, ok := c.in.Next(); ok; g, ok = c.in.Next() {
+		for g, ok := c.deframer.Next(); ok; g, ok = c.deframer.Next() {
 			if iwarp.Val(g.DDP.Last) {
 				messages--
 			}
@@ -61,43 +61,43 @@ var mpaSegmentCases = []conformance.Case{
 	{
 		ID:    "mpa/segment/begins-with-an-fpdu",
 		Title: "TCP segments begin with an FPDU",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needed,
-		Setup:   segmentsOf(1460),
+		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needsConn,
+		Setup:   setupMSS(1460),
 		Sends:   "nothing: the device sends messages of several lengths, one at a time, and then writes 20000 octets",
 		Expects: "what is read of the stream at a time begins with a length",
 		Defects: []string{"SegmentsUnaligned"},
-		Run: on(setup{memLen: 20000}, func(c *conn) {
+		Run: onSetup(setup{memLen: 20000}, func(c *conn) {
 			for i, n := range []int{0, 16, 300, 1000} {
 				c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
-				c.aligned(1)
+				c.expectAlignedSegments(1)
 			}
 			c.PostSend(c.qp, c.writeWR(9, 0, 20000))
-			c.aligned(1)
+			c.expectAlignedSegments(1)
 		}),
 	},
 	{
 		ID:    "mpa/segment/begins-with-an-fpdu-though-several-wait",
 		Title: "TCP segments begin with an FPDU even if several FPDUs wait and none of them fills a segment",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needed,
-		Setup:   segmentsOf(1463),
+		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needsConn,
+		Setup:   setupMSS(1463),
 		Sends:   "nothing: the device sends four messages of 1000 octets that were posted at once, in segments of 1463",
 		Expects: "what is read of the stream at a time begins with a length",
 		Defects: []string{"SegmentsUnaligned"},
-		Run: on(setup{}, func(c *conn) {
+		Run: onSetup(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 1000), c.sendWR(2, 1000, 1000), c.sendWR(3, 2000, 1000), c.sendWR(4, 3000, 1000))
-			c.aligned(4)
+			c.expectAlignedSegments(4)
 		}),
 	},
 	{
 		ID:    "mpa/segment/several-fpdus-in-one",
 		Title: "All FPDUs of a segment are taken",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "three Sends in one segment",
 		Expects: "all are delivered",
 		Defects: []string{"OneFPDUPerSegment"},
 		Run: onConn(func(c *conn) {
-			first := c.nextSend()
-			c.sendTogether(iwarp.Send(first, data(8)), iwarp.Send(first+1, data(12)), iwarp.Send(first+2, data(16)))
+			first := c.nextSendMSN()
+			c.sendCoalesced(iwarp.Send(first, data(8)), iwarp.Send(first+1, data(12)), iwarp.Send(first+2, data(16)))
 			c.ExpectRecv(1, 8)
 			c.ExpectRecv(2, 12)
 			c.ExpectRecv(3, 16)
@@ -106,98 +106,98 @@ var mpaSegmentCases = []conformance.Case{
 	{
 		ID:    "mpa/segment/octet-by-octet",
 		Title: "An FPDU may come octet by octet",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needed,
-		Setup:   crcOff, // a CRC in pieces has a case of its own
+		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupNoCRC, // a CRC in pieces has a case of its own
 		Sends:   "without CRCs, a Send and a Write, each octet in a segment of its own",
 		Expects: "one is delivered, the other is placed",
 		Defects: []string{"HeaderInOneRead"},
 		Run: onWithoutCRC(func(c *conn) {
-			for _, f := range []iwarp.Frame{iwarp.Send(c.nextSend(), data(13)), c.writes(0, data(13))} {
-				b := c.octets(f)
+			for _, f := range []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13))} {
+				b := c.encode(f)
 				for i := range b {
 					c.write(b[i : i+1])
 					c.Sleep(segmentPause)
 				}
 			}
 			c.ExpectRecv(1, 13)
-			c.ExpectBytes(c.own, 0, data(13))
-			c.fence()
-			c.ExpectBytes(c.mem, 0, data(13))
+			c.ExpectBytes(c.localMem, 0, data(13))
+			c.sync()
+			c.ExpectBytes(c.targetMem, 0, data(13))
 		}),
 	},
 	{
 		ID:    "mpa/segment/cut-in-the-header",
 		Title: "A segment may end anywhere in the length or the header of an FPDU",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends, each cut in two, at every octet of length and header",
 		Expects: "all are delivered",
 		Defects: []string{"HeaderInOneRead"},
-		Run:     on(setup{}, func(c *conn) { c.cuts(16, 1, 21) }),
+		Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(16, 1, 21) }),
 	},
 	{
 		ID:    "mpa/segment/cut-in-pad-and-crc",
 		Title: "A segment may end anywhere in the pad or the CRC of an FPDU",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of 13 octets, each cut in two, at every octet of pad and CRC",
 		Expects: "all are delivered",
 		Defects: []string{"TrailerCut"},
-		Run:     on(setup{}, func(c *conn) { c.cuts(13, 2+18+13, 2+18+13+3+4) }),
+		Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(13, 2+18+13, 2+18+13+3+4) }),
 	},
 	{
 		ID:    "mpa/segment/cut-in-a-marker",
 		Title: "A segment may end anywhere around or in a marker",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "Sends across a marker, each cut in two, before, in and behind the marker; and one behind a marker that is cut",
 		Expects: "all are delivered",
 		Defects: []string{"HeaderInOneRead"},
-		Run: on(setup{}, func(c *conn) {
-			c.Check(c.out.Markers, "a Reply that asks for markers", "%v", c.device)
+		Run: onSetup(setup{}, func(c *conn) {
+			c.Check(c.framer.Markers, "a Reply that asks for markers", "%v", c.deviceFrame)
 			for i := range 5 {
 				// One that ends at the next marker, so that what follows begins with it.
-				n := upToMarker(c.out.Position, untaggedHeader)
-				c.PostRecv(c.qp, 1, c.own.SGE(0, n))
-				c.send(iwarp.Send(c.nextSend(), data(n)))
+				n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+				c.PostRecv(c.qp, 1, c.localMem.SGE(0, n))
+				c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 				c.ExpectRecv(1, n)
-				c.PostRecv(c.qp, 2, c.own.SGE(0, 600))
-				c.cut(c.octets(iwarp.Send(c.nextSend(), data(600))), 1+i, markerInterval+i)
+				c.PostRecv(c.qp, 2, c.localMem.SGE(0, 600))
+				c.writeInPieces(c.encode(iwarp.Send(c.nextSendMSN(), data(600))), 1+i, markerInterval+i)
 				c.ExpectRecv(2, 600)
-				c.ExpectBytes(c.own, 0, data(600))
+				c.ExpectBytes(c.localMem, 0, data(600))
 			}
 		}),
 	},
 	{
 		ID:    "mpa/segment/one-over-three-two-in-one",
 		Title: "FPDUs are found by their lengths, however segments lie",
-		Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "four Sends in three segments: each ends inside a Send, and one of them has two ends",
 		Expects: "all are delivered",
 		Defects: []string{"OneFPDUPerSegment"},
 		Run: onConn(func(c *conn) {
-			first := c.nextSend()
-			b := c.octets(iwarp.Send(first, data(60)), iwarp.Send(first+1, data(4)), iwarp.Send(first+2, data(8)), iwarp.Send(first+3, data(60)))
-			c.cut(b, 30, 84+28+32+10)
+			first := c.nextSendMSN()
+			b := c.encode(iwarp.Send(first, data(60)), iwarp.Send(first+1, data(4)), iwarp.Send(first+2, data(8)), iwarp.Send(first+3, data(60)))
+			c.writeInPieces(b, 30, 84+28+32+10)
 			for i, n := range []int{60, 4, 8, 60} {
 				c.ExpectRecv(uint64(i+1), n)
-				c.ExpectBytes(c.own, 64*i, data(n))
+				c.ExpectBytes(c.localMem, 64*i, data(n))
 			}
 		}),
 	},
 	{
 		ID:    "mpa/segment/nothing-before-the-fpdu-is-whole",
 		Title: "Nothing of an FPDU reaches the memory before all of it has come",
-		Cite:  cite(rfc5044, "6", "rfc5044/6/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "6", "rfc5044/6/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write of 512 octets up to its CRC; a while later the CRC",
 		Expects: "memory as it was, until the CRC has come",
 		Defects: []string{"PlacesEarly"},
 		Run: onConn(func(c *conn) {
-			b := c.octets(c.writes(0, data(512)))
+			b := c.encode(c.peerWrite(0, data(512)))
 			c.write(b[:len(b)-4])
-			c.silence(quiet)
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.expectSilence(silencePeriod)
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 			c.write(b[len(b)-4:])
-			c.fence()
-			c.ExpectBytes(c.mem, 0, data(512))
+			c.sync()
+			c.ExpectBytes(c.targetMem, 0, data(512))
 		}),
 	},
 }

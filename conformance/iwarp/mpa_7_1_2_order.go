@@ -7,42 +7,42 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onMuted makes a case of a responder that may not send before it has heard the first
+// onResponderSilent makes a case of a responder that may not send before it has heard the first
 // FPDU, however much its program wants to. It comes in pieces, between which the
 // program tries to send; whether the device takes that before it may send is up to it.
-func onMuted(f startup, first iwarp.Frame, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
-	return onListening(setup{receives: 1}, func(st *start) {
-		st.say(f)
-		st.hears(iwarp.Reply().Reject(false))
-		if e := enhanced(st.got); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
+func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
+	return onPassive(setup{receives: 1}, func(hs *handshake) {
+		hs.sendFrame(f)
+		hs.expectFrame(iwarp.Reply().Reject(false))
+		if e := enhancedOf(hs.gotFrame); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
 			rig.NotApplicable("the device takes no Write as RTR")
 		}
-		c := st.full()
+		c := hs.enterFullOperation()
 		taken := 0
-		for _, piece := range cut(c.octets(first)) {
+		for _, piece := range cut(c.encode(first)) {
 			if n, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(9, 1024, 16)}); err == nil {
 				taken += n
 			} else {
 				c.Note("post_send: %v", err)
 			}
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 			c.write(piece)
 		}
-		st.connected()
+		hs.expectConnected()
 		if taken == 0 {
 			c.PostSend(c.qp, c.sendWR(9, 1024, 16))
 		}
 		for i := range max(taken, 1) {
-			c.expect(iwarp.Send(uint32(i+1), c.own.Buf[1024:1040]))
+			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[1024:1040]))
 		}
 	})
 }
 
-// whole is a frame in one piece.
-func whole(b []byte) [][]byte { return [][]byte{b} }
+// expectPayloadWithinMULPDU is a frame in one piece.
+func onePiece(b []byte) [][]byte { return [][]byte{b} }
 
-// pieces is a frame in its first octets, its middle and its last octet.
-func pieces(b []byte) [][]byte {
+// nextPayload is a frame in its first octets, its middle and its last octet.
+func threePieces(b []byte) [][]byte {
 	return [][]byte{b[:len(b)/2], b[len(b)/2 : len(b)-1], b[len(b)-1:]}
 }
 
@@ -50,41 +50,41 @@ var mpaOrderCases = []conformance.Case{
 	{
 		ID:    "mpa/order/initiator-speaks-first",
 		Title: "An initiator sends its Request before it has heard anything",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing, until the Request has come",
 		Expects: "a Request",
 		Defects: []string{"ResponderSpeaksFirst"},
-		Run: onConnecting(setup{}, func(st *start) {
-			st.hears(iwarp.Request())
-			st.reply(nil)
-			st.full().takeRTR()
-			st.connected()
+		Run: onActive(setup{}, func(hs *handshake) {
+			hs.expectFrame(iwarp.Request())
+			hs.sendReply(nil)
+			hs.enterFullOperation().recvRTR()
+			hs.expectConnected()
 		}),
 	},
 	{
 		ID:    "mpa/order/responder-waits-for-a-request",
 		Title: "A responder says nothing before it has heard a whole Request",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing for a while, then a Request but for its last octet, then that",
 		Expects: "nothing until the last octet, then a Reply",
 		Defects: []string{"ResponderSpeaksFirst"},
-		Run: onListening(setup{}, func(st *start) {
-			st.silence(quiet)
-			f := request().Private(data(8))
+		Run: onPassive(setup{}, func(hs *handshake) {
+			hs.expectSilence(silencePeriod)
+			f := enhancedRequest().Private(data(8))
 			b := f.Append(nil)
-			st.write(b[:len(b)-1])
-			st.silence(quiet)
-			st.write(b[len(b)-1:])
-			st.sent = f
-			st.hears(iwarp.Reply().Reject(false))
-			st.full().sendRTR()
-			st.connected()
+			hs.write(b[:len(b)-1])
+			hs.expectSilence(silencePeriod)
+			hs.write(b[len(b)-1:])
+			hs.sentFrame = f
+			hs.expectFrame(iwarp.Reply().Reject(false))
+			hs.enterFullOperation().sendRTR()
+			hs.expectConnected()
 		}),
 	},
 	{
 		ID:    "mpa/order/first-fpdu-behind-the-reply-is-taken",
 		Title: "A responder takes an FPDU that comes as soon as its Reply is out, without waiting for more",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/6"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/6"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Request of revision 1, and a Send as soon as the Reply has come, on sixteen streams in turn",
 		Expects: "the Sends are delivered",
 		Defects: []string{"FirstFPDUStuck"},
@@ -92,32 +92,32 @@ var mpaOrderCases = []conformance.Case{
 			// A device that begins to listen for FPDUs when its Reply is out overlooks those
 			// only that come in the moment between.
 			for range 16 {
-				st := h.listening(setup{receives: 1})
-				st.say(plain())
-				st.hears(iwarp.Reply().Reject(false))
-				c := st.full()
+				hs := h.startPassive(setup{receives: 1})
+				hs.sendFrame(revision1Request())
+				hs.expectFrame(iwarp.Reply().Reject(false))
+				c := hs.enterFullOperation()
 				c.send(iwarp.Send(1, data(16)))
 				c.ExpectRecv(1, 16)
-				st.connected()
+				hs.expectConnected()
 			}
 		}),
 	},
 	{
 		ID:    "mpa/order/responder-is-mute-until-spoken-to",
 		Title: "A responder sends no FPDU before it has heard one",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request of revision 1, then nothing for a while, then a Send. The device's program sends as soon as it has accepted",
 		Expects: "nothing until the Send has come, then the device's message",
 		Defects: []string{"NoFence"},
-		Run:     onMuted(plain(), iwarp.Send(1, data(16)), whole),
+		Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
 	},
 	{
 		ID:    "mpa/order/half-an-fpdu-does-not-unmute",
 		Title: "A responder sends no FPDU before it has heard a whole one",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9", "rfc6581/9.2/10"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9", "rfc6581/9.2/10"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request of revision 1, half a Send, all of it but an octet, and that. The device's program sends each time",
 		Expects: "nothing until the last octet has come, then the device's messages",
 		Defects: []string{"EarlyFence"},
-		Run:     onMuted(plain(), iwarp.Send(1, data(16)), pieces),
+		Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
 	},
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rejects is a program that refuses every request, and says something with it.
-func rejects(private []byte) setup {
-	return setup{answer: func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(private) }}
+// rejectingSetup is a program that refuses every request, and says something with it.
+func rejectingSetup(private []byte) setup {
+	return setup{respond: func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(private) }}
 }
 
-// nothingMore ends the case if the device sends anything more. It may end the stream,
+// expectNothingMore ends the case if the device sends anything more. It may end the stream,
 // or leave that to the peer: RFC 5044 has both.
-func (c *conn) nothingMore() {
-	g, ok := c.next(quiet)
+func (c *conn) expectNothingMore() {
+	g, ok := c.nextFPDU(silencePeriod)
 	c.Check(!ok, "nothing more", "%v", g)
-	c.Check(len(c.in.Pending()) == 0, "nothing more", "%s", told(c.in.Pending()))
+	c.Check(len(c.deframer.Pending()) == 0, "nothing more", "%s", describeOctets(c.deframer.Pending()))
 }
 
-// bothRevisions runs a body with a Request of revision 1 and an enhanced one.
-func bothRevisions(s setup, body func(*start)) func(*conformance.Bench) error {
+// onBothRevisions runs a body with a Request of revision 1 and an enhanced one.
+func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
-		for _, f := range []startup{plain(), request()} {
-			st := h.listening(s)
-			st.say(f)
-			body(st)
-			st.Must("a request that can be rejected", st.ended())
+		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
+			hs := h.startPassive(s)
+			hs.sendFrame(f)
+			body(hs)
+			hs.Must("a request that can be rejected", hs.awaitResult())
 		}
 	})
 }
@@ -37,64 +37,64 @@ var mpaRejectCases = []conformance.Case{
 	{
 		ID:    "mpa/reject/program-says-no",
 		Title: "A Request that the program refuses is answered by a Reply with R set",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/4", "rfc5044/7.1.1/8"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/4", "rfc5044/7.1.1/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests of both revisions",
 		Expects: "Replies with R set",
 		Defects: []string{"RejectCloses"},
-		Run:     bothRevisions(rejects(nil), func(st *start) { st.hears(iwarp.Reply().Reject(true)) }),
+		Run:     onBothRevisions(rejectingSetup(nil), func(hs *handshake) { hs.expectFrame(iwarp.Reply().Reject(true)) }),
 	},
 	{
 		ID:    "mpa/reject/private-data-goes-with-it",
 		Title: "What a program says as it refuses a Request goes with the Reply",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/4", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/4", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests of both revisions",
 		Expects: "Replies with R set and the program's 24 octets",
 		Defects: []string{"RejectCloses"},
-		Run: bothRevisions(rejects(data(24)), func(st *start) {
-			st.carries(st.hears(iwarp.Reply().Reject(true)), data(24))
+		Run: onBothRevisions(rejectingSetup(data(24)), func(hs *handshake) {
+			hs.checkPrivateData(hs.expectFrame(iwarp.Reply().Reject(true)), data(24))
 		}),
 	},
 	{
 		ID:    "mpa/reject/nothing-follows",
 		Title: "Nothing follows a Reply with R set",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests of both revisions",
 		Expects: "Replies with R set and no octet behind them; the end of the stream or not",
 		Defects: []string{"TalksAfterReject"},
-		Run: bothRevisions(rejects(nil), func(st *start) {
-			st.hears(iwarp.Reply().Reject(true))
-			st.full().nothingMore()
+		Run: onBothRevisions(rejectingSetup(nil), func(hs *handshake) {
+			hs.expectFrame(iwarp.Reply().Reject(true))
+			hs.enterFullOperation().expectNothingMore()
 		}),
 	},
 	{
 		ID:    "mpa/reject/initiator-sends-nothing",
 		Title: "An initiator that is rejected sends nothing more, and has no connection",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/8"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with R set",
 		Expects: "no FPDU, and a connect that fails",
 		Defects: []string{"RejectIsAccept"},
-		Run: onConnecting(setup{}, func(st *start) {
-			st.hear()
-			st.reply(func(f startup) startup { return f.Reject(true) })
-			st.full().nothingMore()
-			st.fails()
+		Run: onActive(setup{}, func(hs *handshake) {
+			hs.recvFrame()
+			hs.sendReply(func(f startupFrame) startupFrame { return f.Reject(true) })
+			hs.enterFullOperation().expectNothingMore()
+			hs.expectConnError()
 		}),
 	},
 	{
 		ID:    "mpa/reject/initiator-is-told-with-the-data",
 		Title: "A program whose Request is rejected is told so, with what came with the Reply",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/8"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with R set and 24 octets of private data",
 		Expects: "a connect that fails as rejected, with those octets",
 		Defects: []string{"RejectIsAccept", "RejectCloses"},
-		Run: onConnecting(setup{}, func(st *start) {
-			st.hear()
-			st.reply(func(f startup) startup { return f.Reject(true).Private(data(24)) })
-			st.full().nothingMore()
+		Run: onActive(setup{}, func(hs *handshake) {
+			hs.recvFrame()
+			hs.sendReply(func(f startupFrame) startupFrame { return f.Reject(true).Private(data(24)) })
+			hs.enterFullOperation().expectNothingMore()
 			var why *verbs.RejectError
-			err := st.fails()
-			st.Check(errors.As(err, &why), "a connect that fails as rejected", "%v", err)
-			st.shown(why.PrivateData, data(24))
+			err := hs.expectConnError()
+			hs.Check(errors.As(err, &why), "a connect that fails as rejected", "%v", err)
+			hs.checkRequestPrivateData(why.PrivateData, data(24))
 		}),
 	},
 }

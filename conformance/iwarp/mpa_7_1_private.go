@@ -10,14 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// private is what the device's program asks for, with private data.
-func private(b []byte) *verbs.ConnParam {
+// privateDataParam is what the device's program asks for, with private data.
+func privateDataParam(b []byte) *verbs.ConnParam {
 	return &verbs.ConnParam{PrivateData: b, ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
 }
 
-// carries ends the case unless a start-up frame of the device's has this private data,
+// checkPrivateData ends the case unless a start-up frame of the device's has this private data,
 // and says so. What is enhanced in a frame counts.
-func (c *conn) carries(f startup, want []byte) {
+func (c *conn) checkPrivateData(f startupFrame, want []byte) {
 	n := len(want)
 	if iwarp.Val(f.S) {
 		n += 4
@@ -27,28 +27,28 @@ func (c *conn) carries(f startup, want []byte) {
 	c.Check(bytes.Equal(f.PrivateData, want), fmt.Sprintf("%d octets of private data as given", len(want)), "%d: % x", len(f.PrivateData), head(f.PrivateData))
 }
 
-// onPrivate makes a case in which the device's program gives n octets of private data
+// onPrivateData makes a case in which the device's program gives n octets of private data
 // each time, to connect or to accept.
-func onPrivate(active bool, lengths ...int) func(*conformance.Bench) error {
+func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range lengths {
-			st := h.start(setup{active: active, param: private(data(n))})
+			hs := h.startHandshake(setup{active: active, connParams: privateDataParam(data(n))})
 			if active {
-				st.carries(st.hear(), data(n))
-				st.reply(nil)
-				st.full().takeRTR()
+				hs.checkPrivateData(hs.recvFrame(), data(n))
+				hs.sendReply(nil)
+				hs.enterFullOperation().recvRTR()
 			} else {
-				st.say(request())
-				st.carries(st.hear(), data(n))
-				st.full().sendRTR()
+				hs.sendFrame(enhancedRequest())
+				hs.checkPrivateData(hs.recvFrame(), data(n))
+				hs.enterFullOperation().sendRTR()
 			}
-			st.connected()
+			hs.expectConnected()
 		}
 	})
 }
 
-// shown ends the case unless a program was shown this private data.
-func (h *host) shown(got, want []byte) {
+// checkRequestPrivateData ends the case unless a program was shown this private data.
+func (h *host) checkRequestPrivateData(got, want []byte) {
 	h.Check(bytes.Equal(got, want), fmt.Sprintf("a program that is shown %d octets", len(want)), "%d: % x", len(got), head(got))
 }
 
@@ -56,89 +56,89 @@ var mpaPrivateCases = []conformance.Case{
 	{
 		ID:    "mpa/private/length-is-that-of-the-data",
 		Title: "PD_Length is the length of all private data, what is enhanced included",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Replies; the device connects with 1, 16 and 100 octets of private data",
 		Expects: "Requests with that data, and its length",
 		Defects: []string{"EnhancedUncounted"},
-		Run:     onPrivate(true, 1, 16, 100),
+		Run:     onPrivateData(true, 1, 16, 100),
 	},
 	{
 		ID:    "mpa/private/length-of-252-octets",
 		Title: "PD_Length is right around 256, too",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Replies; the device connects with 251, 252, 253 and 256 octets of private data",
 		Expects: "Requests with that data, and its length",
 		Defects: []string{"LengthWraps"},
-		Run:     onPrivate(true, 251, 252, 253, 256),
+		Run:     onPrivateData(true, 251, 252, 253, 256),
 	},
 	{
 		ID:    "mpa/private/length-of-a-reply",
 		Title: "PD_Length of a Reply is the length of its private data",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests; the device accepts with 1, 16, 251, 252 and 256 octets of private data",
 		Expects: "Replies with that data, and its length",
 		Defects: []string{"LengthWraps"},
-		Run:     onPrivate(false, 1, 16, 251, 252, 256),
+		Run:     onPrivateData(false, 1, 16, 251, 252, 256),
 	},
 	{
 		ID:    "mpa/private/above-512-closes",
 		Title: "A Request with more than 512 octets of private data ends the stream",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/13"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/13"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with 513, 600 and 1024 octets of private data",
 		Expects: "the end of the stream, without an answer, and no request for the program",
 		Defects: []string{"LongPrivateDataTaken"},
-		Run:     onTurnedAway(plain().Private(data(513)), plain().Private(data(600)), plain().Private(data(1024))),
+		Run:     onInvalidRequests(revision1Request().Private(data(513)), revision1Request().Private(data(600)), revision1Request().Private(data(1024))),
 	},
 	{
 		ID:    "mpa/private/512-in-a-request",
 		Title: "A Request may have 512 octets of private data",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/14"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/14"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request of revision 1 with 512 octets, and an enhanced one with 508 more than it needs",
 		Expects: "a program that is shown them, and connections",
 		Defects: []string{"PrivateData256"},
 		Run: onHost(func(h *host) {
-			for _, f := range []startup{plain().Private(data(512)), request().Private(data(508))} {
-				st := h.listening(setup{})
-				st.say(f)
-				st.hears(iwarp.Reply().Reject(false))
-				st.full().sendRTR()
-				st.connected()
-				h.shown(st.asked.PrivateData, f.PrivateData)
+			for _, f := range []startupFrame{revision1Request().Private(data(512)), enhancedRequest().Private(data(508))} {
+				hs := h.startPassive(setup{})
+				hs.sendFrame(f)
+				hs.expectFrame(iwarp.Reply().Reject(false))
+				hs.enterFullOperation().sendRTR()
+				hs.expectConnected()
+				h.checkRequestPrivateData(hs.requestParam.PrivateData, f.PrivateData)
 			}
 		}),
 	},
 	{
 		ID:    "mpa/private/512-in-a-reply",
 		Title: "A Reply may have 512 octets of private data",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/14", "rfc5042/x/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/14", "rfc5042/x/1"), Level: conformance.Must, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "a Reply with 512 octets of private data, what is enhanced included",
 		Expects: "a connection, and a program that is shown them",
 		Defects: []string{"PrivateData256", "BadReplyHangs"},
-		Run: onConnecting(setup{}, func(st *start) {
+		Run: onActive(setup{}, func(hs *handshake) {
 			n := 512
-			if iwarp.Val(st.hear().S) {
+			if iwarp.Val(hs.recvFrame().S) {
 				n -= 4
 			}
-			st.reply(func(f startup) startup { return f.Private(data(n)) })
-			st.full().takeRTR()
-			st.shown(st.connected().cm.Param().PrivateData, data(n))
+			hs.sendReply(func(f startupFrame) startupFrame { return f.Private(data(n)) })
+			hs.enterFullOperation().recvRTR()
+			hs.checkRequestPrivateData(hs.expectConnected().deviceConn.Param().PrivateData, data(n))
 		}),
 	},
 	{
 		ID:    "mpa/private/more-than-was-announced",
 		Title: "Octets behind the private data of a Request are not taken for it",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/14"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/14"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with 8 octets of private data, and 56 more behind them in the same segment",
 		Expects: "the end of the stream, or a program that is shown 8 octets",
 		Defects: []string{"PrivateDataOverrun"},
 		Run: onHost(func(h *host) {
-			l := h.serve()
-			c := h.knock(l, plain().Private(data(64)).PrivateLength(8).Append(nil))
-			r, err := l.GetRequest(atOnce)
+			l := h.listen()
+			c := h.dialAndSend(l, revision1Request().Private(data(64)).PrivateLength(8).Append(nil))
+			r, err := l.GetRequest(belowStartupTimer)
 			if err == nil {
-				h.shown(r.Param().PrivateData, data(8))
-				h.Must("a request that can be rejected", ignoreEnded(r.Reject(nil)))
+				h.checkRequestPrivateData(r.Param().PrivateData, data(8))
+				h.Must("a request that can be rejected", ignoreClosed(r.Reject(nil)))
 				return
 			}
 			h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that goes on", "%v", err)
@@ -148,30 +148,30 @@ var mpaPrivateCases = []conformance.Case{
 	{
 		ID:    "mpa/private/none-is-none",
 		Title: "Without private data PD_Length is 0, or 4 for what is enhanced, and the program is shown none",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12", "rfc5044/7.1.1/14"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12", "rfc5044/7.1.1/14"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply, and Requests of both revisions, without private data",
 		Expects: "frames without private data, and a program that is shown none",
 		Defects: []string{"EnhancedUncounted"},
 		Run: onHost(func(h *host) {
-			st := h.connecting(setup{})
-			st.carries(st.hear(), nil)
-			st.reply(nil)
-			st.full().takeRTR()
-			h.shown(st.connected().cm.Param().PrivateData, nil)
-			for _, f := range []startup{plain(), request()} {
-				st := h.listening(setup{})
-				st.say(f)
-				st.carries(st.hear(), nil)
-				st.full().sendRTR()
-				st.connected()
-				h.shown(st.asked.PrivateData, nil)
+			hs := h.startActive(setup{})
+			hs.checkPrivateData(hs.recvFrame(), nil)
+			hs.sendReply(nil)
+			hs.enterFullOperation().recvRTR()
+			h.checkRequestPrivateData(hs.expectConnected().deviceConn.Param().PrivateData, nil)
+			for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
+				hs := h.startPassive(setup{})
+				hs.sendFrame(f)
+				hs.checkPrivateData(hs.recvFrame(), nil)
+				hs.enterFullOperation().sendRTR()
+				hs.expectConnected()
+				h.checkRequestPrivateData(hs.requestParam.PrivateData, nil)
 			}
 		}),
 	},
 }
 
-// ignoreEnded is err, unless it says that the connection has ended meanwhile.
-func ignoreEnded(err error) error {
+// ignoreClosed is err, unless it says that the connection has ended meanwhile.
+func ignoreClosed(err error) error {
 	if errors.Is(err, verbs.ErrClosed) || errors.Is(err, verbs.ErrRejected) || errors.Is(err, verbs.ErrInvalid) {
 		return nil
 	}

@@ -6,24 +6,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// noConnection ends the case unless the device's program is told that the peer would
+// expectEndAndConnError ends the case unless the device's program is told that the peer would
 // have none of it, or that there is none.
-func (st *start) noConnection() {
-	st.expectEnd()
-	st.fails()
+func (hs *handshake) expectEndAndConnError() {
+	hs.expectEnd()
+	hs.expectConnError()
 }
 
-// hangsUpInside has the peer send the beginning of a frame, and end the stream.
-func (c *conn) hangsUpInside(b []byte, n int) {
+// sendPartAndClose has the peer send the beginning of a frame, and end the stream.
+func (c *conn) sendPartAndClose(b []byte, n int) {
 	c.write(b[:n])
 	c.closeWrite()
 }
 
-// plain is an ordinary Request of revision 1.
-func plain() startup { return iwarp.Request() }
+// revision1Request is an ordinary Request of revision 1.
+func revision1Request() startupFrame { return iwarp.Request() }
 
-// malformed are octets that are no Request, or one that breaks a rule.
-var malformed = []struct {
+// malformedRequests are octets that are no Request, or one that breaks a rule.
+var malformedRequests = []struct {
 	what   string
 	octets []byte
 }{
@@ -39,44 +39,44 @@ var mpaRevisionCases = []conformance.Case{
 	{
 		ID:    "mpa/start/unknown-revision-of-a-request-closes",
 		Title: "A responder closes a stream that begins with a revision that it does not know",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11", "rfc5044/8/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11", "rfc5044/8/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests of revision 3, 4, 128 and 255",
 		Expects: "the end of the stream, without an answer, and no request for the program",
 		Defects: []string{"AnyRevision"},
-		Run:     onTurnedAway(plain().Revision(3), request().Revision(3), plain().Revision(4), plain().Revision(128), plain().Revision(255)),
+		Run:     onInvalidRequests(revision1Request().Revision(3), enhancedRequest().Revision(3), revision1Request().Revision(4), revision1Request().Revision(128), revision1Request().Revision(255)),
 	},
 	{
 		ID:    "mpa/start/revision-0-closes",
 		Title: "A responder closes a stream that begins with revision 0, which is of another protocol",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Request of revision 0",
 		Expects: "the end of the stream, without an answer, and no request for the program",
 		Defects: []string{"TakesRevision0"},
-		Run:     onTurnedAway(plain().Revision(0)),
+		Run:     onInvalidRequests(revision1Request().Revision(0)),
 	},
 	{
 		ID:    "mpa/start/unknown-revision-of-a-reply-closes",
 		Title: "An initiator closes a stream on which a revision is answered that it does not know",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7", "rfc5044/7.1.1/11"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7", "rfc5044/7.1.1/11"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Replies of revision 3 and 255",
 		Expects: "the end of the stream, and a connect that fails",
 		Defects: []string{"AnyRevision"},
-		Run: onBadReply(
-			func(f startup) startup { return f.Revision(3) },
-			func(f startup) startup { return f.Revision(255) },
+		Run: onInvalidReplies(
+			func(f startupFrame) startupFrame { return f.Revision(3) },
+			func(f startupFrame) startupFrame { return f.Revision(255) },
 		),
 	},
 	{
 		ID:    "mpa/start/versions-above-are-one-in-both-directions",
 		Title: "After revision 1 as after revision 2, DDP and RDMAP have version 1, and take it",
-		Cite:  cite(rfc5044, "C.1", "rfc5044/C.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "C.1", "rfc5044/C.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request of revision 1, one of revision 2, and messages of version 1",
 		Expects: "messages of version 1",
 		Defects: []string{"RDMAPVersion0"},
 		Run: onHost(func(h *host) {
-			for _, f := range []startup{plain(), request()} {
-				c := h.connect(setup{receives: 1, frame: func(startup) startup { return f }})
-				c.send(iwarp.Send(c.nextSend(), data(16)))
+			for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
+				c := h.connect(setup{receives: 1, frame: func(startupFrame) startupFrame { return f }})
+				c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 				c.ExpectRecv(1, 16)
 				c.PostSend(c.qp, c.sendWR(2, 0, 16), c.writeWR(3, 0, 16))
 				c.expect(iwarp.Op(iwarp.OpSend).DV(1).RV(1))
@@ -89,56 +89,56 @@ var mpaRevisionCases = []conformance.Case{
 	{
 		ID:    "mpa/start/malformed-request-ends-it",
 		Title: "What is no proper Request ends the stream at once",
-		Cite:  cite(rfc5044, "8", "rfc5044/8/4", "rfc5044/7.1.2/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "8", "rfc5044/8/4", "rfc5044/7.1.2/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "zeros, another protocol, a Reply, a revision that nobody has, too much private data",
 		Expects: "the end of the stream in each case, without an answer, before any timer",
 		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
-			l := h.serve()
-			for _, m := range malformed {
+			l := h.listen()
+			for _, m := range malformedRequests {
 				h.Note("%s", m.what)
-				c := h.knock(l, m.octets)
-				c.endsWithin(atOnce)
-				h.unasked(l)
+				c := h.dialAndSend(l, m.octets)
+				c.expectEndWithin(belowStartupTimer)
+				h.expectNoConnRequest(l)
 			}
 		}),
 	},
 	{
 		ID:    "mpa/start/truncated-request-closes",
 		Title: "A Request that ends early ends the stream",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/3"), Level: conformance.Must, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous}, // Linux's siw frees its listener, and then uses it
 		Sends:   "the end of the stream inside the key, behind it, before the private data and inside it",
 		Expects: "the end of the stream, without an answer, and no request for the program",
 		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
-			l := h.serve()
-			b := plain().Private(data(16)).Append(nil)
+			l := h.listen()
+			b := revision1Request().Private(data(16)).Append(nil)
 			for _, n := range []int{0, 7, 16, 19, 20, 28, len(b) - 1} {
-				c := h.knock(l, nil)
-				c.hangsUpInside(b, n)
-				c.endsWithin(atOnce)
-				h.unasked(l)
+				c := h.dialAndSend(l, nil)
+				c.sendPartAndClose(b, n)
+				c.expectEndWithin(belowStartupTimer)
+				h.expectNoConnRequest(l)
 			}
 		}),
 	},
 	{
 		ID:    "mpa/start/truncated-reply-fails",
 		Title: "A Reply that ends early makes no connection",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "the end of the stream inside the key of the Reply, before its private data and inside that",
 		Expects: "the end of the stream, and a connect that fails",
 		Defects: []string{"ShortFramesTaken"},
 		Run: onHost(func(h *host) {
 			for _, n := range []int{9, 20, 24, 32} {
-				st := h.connecting(setup{})
-				st.hear()
-				f := iwarp.Reply().Revision(iwarp.Val(st.got.Rev)).Private(data(16))
-				if st.got.Enhanced != nil {
+				hs := h.startActive(setup{})
+				hs.recvFrame()
+				f := iwarp.Reply().Revision(iwarp.Val(hs.gotFrame.Rev)).Private(data(16))
+				if hs.gotFrame.Enhanced != nil {
 					f = f.Depths(1, 1).PeerToPeer(iwarp.RTRWrite)
 				}
-				st.hangsUpInside(f.Append(nil), n)
-				st.noConnection()
+				hs.sendPartAndClose(f.Append(nil), n)
+				hs.expectEndAndConnError()
 			}
 		}),
 	},

@@ -11,9 +11,9 @@ func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error
 	return onHost(func(h *host) {
 		for _, edit := range edits {
 			c := h.connect(setup{receives: 1, recvLen: 2048})
-			c.Check(c.out.Markers, "a Reply that asks for markers", "%v", c.device)
-			c.send(iwarp.Send(c.nextSend(), data(600)).EditMarkers(edit))
-			c.terminated(iwarp.MPAMarker)
+			c.Check(c.framer.Markers, "a Reply that asks for markers", "%v", c.deviceFrame)
+			c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
+			c.expectTerminateAndEnd(iwarp.MPAMarker)
 			c.expectFailure(1)
 		}
 	})
@@ -23,43 +23,43 @@ var mpaErrorCases = []conformance.Case{
 	{
 		ID:    "mpa/error/fin-reaches-the-program",
 		Title: "A program is told that the peer has ended the stream",
-		Cite:  cite(rfc5044, "7.2", "rfc5044/7.2/1"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5044, "7.2", "rfc5044/7.2/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "the end of the stream, in order",
 		Expects: "a program that is told",
 		Defects: []string{"EndUnreported"},
 		Run: onConn(func(c *conn) {
 			c.closeWrite()
-			c.disconnected()
+			c.expectDisconnect()
 		}),
 	},
 	{
 		ID:    "mpa/error/reset-reaches-the-program",
 		Title: "A program is told that the peer has broken the stream",
-		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a reset",
 		Expects: "a program that is told, and a receive that fails",
 		Defects: []string{"EndUnreported"},
-		Run: on(setup{receives: 1}, func(c *conn) {
+		Run: onSetup(setup{receives: 1}, func(c *conn) {
 			c.reset()
-			c.disconnected()
+			c.expectDisconnect()
 			c.expectFailure(1)
 		}),
 	},
 	{
 		ID:    "mpa/error/nothing-is-taken-after-one",
 		Title: "Behind an FPDU with a wrong CRC nothing is taken any more",
-		Cite:  cite(rfc5044, "8", "rfc5044/8/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "8", "rfc5044/8/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write with a wrong CRC, and 400 good Writes and Sends behind it, the first of them in the same segment",
 		Expects: "a Terminate, memory as it was, and receives that fail",
 		Defects: []string{"Resynchronises"},
-		Run: on(setup{receives: 2}, func(c *conn) {
-			first := c.nextSend()
-			c.sendTogether(c.writes(0, data(64)).BadCRC(), c.writes(64, data(64)), iwarp.Send(first, data(16)))
+		Run: onSetup(setup{receives: 2}, func(c *conn) {
+			first := c.nextSendMSN()
+			c.sendCoalesced(c.peerWrite(0, data(64)).BadCRC(), c.peerWrite(64, data(64)), iwarp.Send(first, data(16)))
 			for i := range uint32(199) {
-				c.sendTogether(c.writes(128, data(64)), iwarp.Send(first+1+i, data(16)))
+				c.sendCoalesced(c.peerWrite(128, data(64)), iwarp.Send(first+1+i, data(16)))
 			}
-			c.terminated(iwarp.MPACRC)
-			c.ExpectUnchanged(c.mem, 0, 64) // whether the wrong one itself was placed, another case says
+			c.expectTerminateAndEnd(iwarp.MPACRC)
+			c.ExpectUnchanged(c.targetMem, 0, 64) // whether the wrong one itself was placed, another case says
 			c.expectFailure(1)
 			c.expectFailure(2)
 		}),
@@ -67,21 +67,21 @@ var mpaErrorCases = []conformance.Case{
 	{
 		ID:    "mpa/error/wrong-crc-is-said-before-the-end",
 		Title: "A wrong CRC is said in a Terminate before the stream ends",
-		Cite:  cite(rfc5044, "8", "rfc5044/8/3", "rfc5044/8/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "8", "rfc5044/8/3", "rfc5044/8/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write with a wrong CRC",
 		Expects: "a Terminate that names the CRC, then the end of the stream; a program that is told",
 		Defects: []string{"ErrorResets"},
 		Run: onConn(func(c *conn) {
-			c.send(c.writes(0, data(64)).BadCRC())
-			c.terminated(iwarp.MPACRC)
-			c.disconnected()
+			c.send(c.peerWrite(0, data(64)).BadCRC())
+			c.expectTerminateAndEnd(iwarp.MPACRC)
+			c.expectDisconnect()
 		}),
 	},
 	{
 		ID:    "mpa/error/wrong-marker-is-said-before-the-end",
 		Title: "A marker that does not point to a length is said in a Terminate before the stream ends",
-		Cite:  cite(rfc5044, "8", "rfc5044/8/3", "rfc5044/8/5", "rfc5044/8/1"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "8", "rfc5044/8/3", "rfc5044/8/5", "rfc5044/8/1"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "a Send with a marker that points four octets too far, and the CRC that is right for it",
 		Expects: "a Terminate that names the marker, then the end of the stream",
 		Defects: []string{"ErrorResets", "MarkersUnchecked"},
@@ -90,8 +90,8 @@ var mpaErrorCases = []conformance.Case{
 	{
 		ID:    "mpa/error/marker-beside-the-length",
 		Title: "A marker that points beside the length of its FPDU is found out, wherever it points",
-		Cite:  cite(rfc5044, "8", "rfc5044/8/5"), Level: conformance.Should, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "8", "rfc5044/8/5"), Level: conformance.Should, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "Sends with markers that point four octets short, at nothing, and far away, each on a connection of its own",
 		Expects: "a Terminate that names the marker, each time",
 		Defects: []string{"MarkersUnchecked"},
@@ -104,15 +104,15 @@ var mpaErrorCases = []conformance.Case{
 	{
 		ID:    "mpa/error/fin-inside-an-fpdu",
 		Title: "A stream that ends inside an FPDU has failed, and the FPDU is not delivered",
-		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send without its CRC, and the end of the stream",
 		Expects: "a program that is told, and a receive that fails",
 		Defects: []string{"EndUnreported"},
-		Run: on(setup{receives: 1}, func(c *conn) {
-			b := c.octets(iwarp.Send(c.nextSend(), data(16)))
+		Run: onSetup(setup{receives: 1}, func(c *conn) {
+			b := c.encode(iwarp.Send(c.nextSendMSN(), data(16)))
 			c.write(b[:len(b)-4])
 			c.closeWrite()
-			c.disconnected()
+			c.expectDisconnect()
 			c.expectFailure(1)
 		}),
 	},

@@ -13,38 +13,38 @@ var rdmapRequestCases = []conformance.Case{
 	{
 		ID:    "rdmap/read/request-with-payload-is-refused",
 		Title: "A Read Request with octets behind its header is not carried out",
-		Cite:  cite(rfc5040, "4.2", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.2", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request with four octets too many",
 		Expects: "the end of the stream, and no answer",
 		Defects: []string{"BadSegmentsDropped"},
 		Run: onConn(func(c *conn) {
-			c.send(c.reads(0, 16).WithPayload(data(4)))
-			c.givesUp()
+			c.send(c.peerRead(0, 16).WithPayload(data(4)))
+			c.expectAbort()
 		}),
 	},
 	{
 		ID:    "rdmap/read/request-with-payload-is-terminated",
 		Title: "A Read Request with octets behind its header draws a Terminate",
-		Cite:  cite(rfc5040, "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5040, "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Read Request with four octets too many",
 		Expects: "a Terminate, for whatever reason: no code is made for this",
 		Defects: []string{"ReadPayloadSilent"},
 		Run: onConn(func(c *conn) {
-			c.send(c.reads(0, 16).WithPayload(data(4)))
-			c.someTerminate()
+			c.send(c.peerRead(0, 16).WithPayload(data(4)))
+			c.expectAnyTerminate()
 			c.expectEnd()
 		}),
 	},
 	{
 		ID:    "rdmap/read/request-layout",
 		Title: "A Read Request names sink, size and source in this order, and has no payload",
-		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/1", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/1", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Response to the sink that the first twelve octets name; the device reads 100 octets",
 		Expects: "28 octets of header, each in its place, and a read that completes",
 		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 512, 100))
-			g := c.take(1)[0]
+			g := c.nextFPDUs(1)[0]
 			c.Check(len(g.ULPDU) == ddpUntaggedLen+28, "a ULPDU of 46 octets", "%d", len(g.ULPDU))
 			header := g.ULPDU[ddpUntaggedLen:]
 			want := binary.BigEndian.AppendUint32(nil, 100)
@@ -53,78 +53,78 @@ var rdmapRequestCases = []conformance.Case{
 			c.Check(string(header[12:]) == string(want), fmt.Sprintf("% x behind the sink", want), "% x", header[12:])
 			c.send(iwarp.ReadResponse(binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:]), data(100)))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectBytes(c.own, 512, data(100))
+			c.ExpectBytes(c.localMem, 512, data(100))
 		}),
 	},
 	{
 		ID:    "rdmap/read/sink-is-copied",
 		Title: "A Read Response names the sink of its request, whatever that is",
-		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Read Requests with sinks that mean nothing to the device: a key it does not know, and a key of its own",
 		Expects: "the same sinks in the answers",
 		Defects: []string{"SinkChecked"},
 		Run: onConn(func(c *conn) {
-			for _, sink := range []iwarp.Addr{iwarp.At(0xaaaa5555, 0x1122334455667788), c.at(5), iwarp.At(0, ^uint64(0)-63)} {
-				c.send(iwarp.ReadRequest(c.nextRequest(), sink, 20, c.at(40)))
-				c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.mem.Buf[40:60]))
+			for _, sink := range []iwarp.Addr{iwarp.At(0xaaaa5555, 0x1122334455667788), c.targetAddr(5), iwarp.At(0, ^uint64(0)-63)} {
+				c.send(iwarp.ReadRequest(c.nextRequestMSN(), sink, 20, c.targetAddr(40)))
+				c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.targetMem.Buf[40:60]))
 			}
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "rdmap/read/sizes",
 		Title: "Reads of any size are answered in full",
-		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets",
 		Expects: "as many octets in the answers",
 		Defects: []string{"ReadSize16"},
-		Run: on(setup{memLen: 1 << 20}, func(c *conn) {
-			c.defects = true // one octet needs a pad, of which the case says nothing
+		Run: onSetup(setup{memLen: 1 << 20}, func(c *conn) {
+			c.allowBadFrames = true // one octet needs a pad, of which the case says nothing
 			for _, n := range []int{0, 1, 65535, 65536, 65540, 1 << 20} {
-				c.send(c.reads(0, n))
-				c.answered(c.mem.Buf[:n])
+				c.send(c.peerRead(0, n))
+				c.expectReadResponse(c.targetMem.Buf[:n])
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/read/one-request-one-response",
 		Title: "A Read Request is answered by one message, however long it is",
-		Cite:  cite(rfc5040, "5.2", "rfc5040/5.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.2", "rfc5040/5.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "two Read Requests of several segments",
 		Expects: "two messages, each with one last segment",
 		Defects: []string{"LastOnEvery"},
-		Run: onLong(func(c *conn) {
-			n := c.long()
-			c.send(c.reads(0, n))
-			c.send(c.reads(16, n))
+		Run: onLongMessages(func(c *conn) {
+			n := c.longLen()
+			c.send(c.peerRead(0, n))
+			c.send(c.peerRead(16, n))
 			for _, off := range []int{0, 16} {
-				segments := c.pieces(n)
-				c.lastOnce(segments)
-				c.complete(segments, c.mem.Buf[off:][:n])
+				segments := c.nextPayload(n)
+				c.expectLastFlagOnce(segments)
+				c.expectPayload(segments, c.targetMem.Buf[off:][:n])
 			}
-			c.fence()
+			c.sync()
 		}),
 	},
 	{
 		ID:    "rdmap/read/takes-no-receive",
 		Title: "A Read Request uses up no receive of the device's program",
-		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request, and a Send",
 		Expects: "an answer and no completion, then a completion for the Send",
 		Defects: []string{"EverythingTakesReceive"},
 		Run: onConn(func(c *conn) {
-			c.send(c.reads(0, 16))
+			c.send(c.peerRead(0, 16))
 			c.expect(iwarp.Op(iwarp.OpReadResponse))
-			c.fence()
+			c.sync()
 			c.ExpectNoCompletion()
-			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			c.ExpectRecv(1, 16)
 		}),
 	},
 	{
 		ID:    "rdmap/read/requests-in-order",
 		Title: "Read Requests are sent in the order in which they were posted",
-		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device's program posts four reads at once",
 		Expects: "their sizes in that order, numbered 1 to 4",
 		Defects: []string{"LIFOQueue"},

@@ -7,74 +7,74 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// fault is something wrong that the peer does, and what a Terminate for it quotes.
-type fault struct {
+// peerFault is something wrong that the peer does, and what a Terminate for it quotes.
+type peerFault struct {
 	name  string
-	wrong func(*conn) iwarp.Frame
+	frame func(*conn) iwarp.Frame
 	// causes are what it may be called.
 	causes []iwarp.Cause
-	// ddp and rdmap say whether a Terminate is to quote the header of DDP, and that of
+	// quotesDDP and rdmap say whether a Terminate is to quote the header of DDP, and that of
 	// a Read Request.
-	ddp, rdmap bool
+	quotesDDP, quotesRDMAP bool
 }
 
 var (
-	crcFault = fault{
+	crcFault = peerFault{
 		name:   "a wrong CRC",
-		wrong:  func(c *conn) iwarp.Frame { return c.writes(0, data(16)).BadCRC() },
+		frame:  func(c *conn) iwarp.Frame { return c.peerWrite(0, data(16)).BadCRC() },
 		causes: []iwarp.Cause{iwarp.MPACRC},
 	}
-	taggedFault = fault{
+	taggedFault = peerFault{
 		name:   "a Write to an unknown key",
-		wrong:  func(*conn) iwarp.Frame { return iwarp.Write(unknownSTag, 0, data(16)) },
-		causes: []iwarp.Cause{iwarp.DDPTaggedInvalidSTag}, ddp: true,
+		frame:  func(*conn) iwarp.Frame { return iwarp.Write(unknownSTag, 0, data(16)) },
+		causes: []iwarp.Cause{iwarp.DDPTaggedInvalidSTag}, quotesDDP: true,
 	}
-	untaggedFault = fault{
+	untaggedFault = peerFault{
 		name:   "a Send to an unknown queue",
-		wrong:  func(c *conn) iwarp.Frame { return iwarp.Send(c.nextSend(), data(16)).QN(4) },
-		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN}, ddp: true,
+		frame:  func(c *conn) iwarp.Frame { return iwarp.Send(c.nextSendMSN(), data(16)).QN(4) },
+		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN}, quotesDDP: true,
 	}
-	readFault = fault{
+	readFault = peerFault{
 		name:   "a Read Request with an unknown key",
-		wrong:  func(c *conn) iwarp.Frame { return c.readFrom(iwarp.At(unknownSTag, 0), 16) },
-		causes: []iwarp.Cause{iwarp.RDMAPInvalidSTag}, ddp: true, rdmap: true,
+		frame:  func(c *conn) iwarp.Frame { return c.readFrom(iwarp.At(unknownSTag, 0), 16) },
+		causes: []iwarp.Cause{iwarp.RDMAPInvalidSTag}, quotesDDP: true, quotesRDMAP: true,
 	}
-	opcodeFault = fault{
+	opcodeFault = peerFault{
 		name:   "a message of opcode 13",
-		wrong:  func(c *conn) iwarp.Frame { return iwarp.Send(c.nextSend(), data(16)).Opcode(13) },
-		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode}, ddp: true,
+		frame:  func(c *conn) iwarp.Frame { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
+		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode}, quotesDDP: true,
 	}
-	versionFault = fault{
+	versionFault = peerFault{
 		name:   "a Send of version 0",
-		wrong:  func(c *conn) iwarp.Frame { return iwarp.Send(c.nextSend(), data(16)).RV(0) },
-		causes: []iwarp.Cause{iwarp.RDMAPInvalidVersion}, ddp: true,
+		frame:  func(c *conn) iwarp.Frame { return iwarp.Send(c.nextSendMSN(), data(16)).RV(0) },
+		causes: []iwarp.Cause{iwarp.RDMAPInvalidVersion}, quotesDDP: true,
 	}
-	invalidateFault = fault{
+	invalidateFault = peerFault{
 		name:   "a Send that invalidates an unknown key",
-		wrong:  func(c *conn) iwarp.Frame { return iwarp.SendInvalidate(c.nextSend(), unknownSTag, data(16)) },
-		causes: uninvalidated, ddp: true,
+		frame:  func(c *conn) iwarp.Frame { return iwarp.SendInvalidate(c.nextSendMSN(), unknownSTag, data(16)) },
+		causes: invalidateCauses, quotesDDP: true,
 	}
 )
 
-// faulty ends the case unless each fault, on a connection of its own, draws a Terminate,
+// forEachFault ends the case unless each fault, on a connection of its own, draws a Terminate,
 // which look is given.
-func (h *host) faulty(faults []fault, look func(c *conn, f fault, g iwarp.ReceivedFPDU)) {
+func (h *host) forEachFault(faults []peerFault, look func(c *conn, f peerFault, g iwarp.ReceivedFPDU)) {
 	for _, f := range faults {
 		c := h.connect(setup{receives: 4})
-		c.send(f.wrong(c))
+		c.send(f.frame(c))
 		look(c, f, c.expect(iwarp.Op(iwarp.OpTerminate)))
 	}
 }
 
-// control is the control word of a Terminate, and what follows it.
-func control(g iwarp.ReceivedFPDU) (word, rest []byte) {
+// terminateControl is the control word of a Terminate, and what follows it.
+func terminateControl(g iwarp.ReceivedFPDU) (word, rest []byte) {
 	at := min(len(g.ULPDU), ddpUntaggedLen)
 	end := min(len(g.ULPDU), ddpUntaggedLen+4)
 	return g.ULPDU[at:end], g.ULPDU[end:]
 }
 
-// follows is how many octets the flags of a Terminate say that there are behind them.
-func follows(h *iwarp.TerminateHeader) int {
+// terminateContentLen is how many octets the flags of a Terminate say that there are behind them.
+func terminateContentLen(h *iwarp.TerminateHeader) int {
 	n := 0
 	if iwarp.Val(h.LengthValid) || iwarp.Val(h.HasDDP) {
 		n += 2
@@ -92,13 +92,13 @@ var rdmapTerminateCases = []conformance.Case{
 	{
 		ID:    "rdmap/terminate/control-layout",
 		Title: "A Terminate has layer and type in its first octet, the code in the second, and three flags at the top of the third",
-		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 		Expects: "the words 20020000, 1100c000, 1201c000 and 0100e000, of which the third octet may have fewer flags",
 		Defects: []string{"TermBitsSwapped"},
 		Run: onHost(func(h *host) {
-			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.ReceivedFPDU) {
-				word, _ := control(g)
+			h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+				word, _ := terminateControl(g)
 				want := f.causes[0]
 				c.Check(len(word) == 4 && word[0] == want.Layer()<<4|want.Type() && word[1] == want.Code() && word[2]&0x1f == 0 && word[3] == 0,
 					fmt.Sprintf("%s to draw a Terminate with %04x and flags in the top three bits behind that", f.name, uint16(want)), "% x", word)
@@ -108,95 +108,95 @@ var rdmapTerminateCases = []conformance.Case{
 	{
 		ID:    "rdmap/terminate/listed-values-only",
 		Title: "A Terminate has no other layers, types and codes than the listed ones",
-		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/2", "rfc5041/7.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/2", "rfc5041/7.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "errors of every layer, those with the highest codes among them, each on a connection of its own",
 		Expects: "causes that an RFC lists",
 		Defects: []string{"CodesShifted"},
 		Run: onHost(func(h *host) {
-			listed := func(c *conn, f fault, g iwarp.ReceivedFPDU) {
-				cause := iwarp.Val(inEitherOrder(g).Terminate.Cause)
+			listed := func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+				cause := iwarp.Val(parseTerminate(g).Terminate.Cause)
 				c.Check(cause.Listed(), fmt.Sprintf("%s to draw a cause that is listed", f.name), "%v", cause)
 			}
-			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault, versionFault}, listed)
-			for _, f := range ddpFaults {
-				h.faulty([]fault{{name: f.cause.String(), wrong: func(c *conn) iwarp.Frame { return f.wrong(c) }}}, listed)
+			h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault, versionFault}, listed)
+			for _, f := range ddpErrors {
+				h.forEachFault([]peerFault{{name: f.cause.String(), frame: func(c *conn) iwarp.Frame { return f.wrong(c) }}}, listed)
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/reserved-bits-are-ignored",
 		Title: "A Terminate with reserved bits set ends the stream like any other",
-		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Terminate with all of the thirteen bits set",
 		Expects: "the end of the stream, and receives that fail",
 		Defects: []string{"StrangeTerminateIgnored"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).EditTerminate(func(h *iwarp.TerminateHeader) { h.Reserved = new(uint16(0x1fff)) }))
-			c.givesUp()
-			c.disconnected()
-			c.allFail(4)
+			c.expectAbort()
+			c.expectDisconnect()
+			c.expectFailures(4)
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/flags-say-what-follows",
 		Title: "The flags of a Terminate say which headers it has",
-		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send that invalidates an unknown key, and other errors",
 		Expects: "as many octets behind the control word as its flags say",
 		Defects: []string{"TermInvalidateFlag"},
 		// In this case in either order of bits: rdmap/terminate/sizes-by-flags is strict.
 		Run: onHost(func(h *host) {
-			h.faulty([]fault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.ReceivedFPDU) {
-				t := inEitherOrder(g).Terminate
-				_, rest := control(g)
-				c.Check(len(rest) == follows(t), fmt.Sprintf("%s to draw a Terminate with %d octets behind its control word, as its flags have it", f.name, follows(t)), "%d", len(rest))
+			h.forEachFault([]peerFault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+				t := parseTerminate(g).Terminate
+				_, rest := terminateControl(g)
+				c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("%s to draw a Terminate with %d octets behind its control word, as its flags have it", f.name, terminateContentLen(t)), "%d", len(rest))
 			})
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/sizes-by-flags",
 		Title: "A Terminate is as long as its flags say, and its reserved bits are zero",
-		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4", "rfc5040/4.8/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4", "rfc5040/4.8/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 		Expects: "22, 38, 42 and 70 octets, or less with fewer flags; thirteen zero bits",
 		Defects: []string{"TermBitsSwapped"},
 		Run: onHost(func(h *host) {
-			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.ReceivedFPDU) {
-				word, rest := control(g)
+			h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+				word, rest := terminateControl(g)
 				c.Check(g.Terminate != nil && iwarp.Val(g.Terminate.Reserved) == 0, fmt.Sprintf("%s to draw a Terminate without reserved bits", f.name), "% x", word)
-				c.Check(len(rest) == follows(g.Terminate), fmt.Sprintf("%s to draw a Terminate of %d octets", f.name, len(g.ULPDU)-len(rest)+follows(g.Terminate)), "%d", len(g.ULPDU))
+				c.Check(len(rest) == terminateContentLen(g.Terminate), fmt.Sprintf("%s to draw a Terminate of %d octets", f.name, len(g.ULPDU)-len(rest)+terminateContentLen(g.Terminate)), "%d", len(g.ULPDU))
 			})
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/headers-by-layer",
 		Title: "A Terminate has the headers that belong to its kind of error",
-		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 		Expects: "no header for the first, length and DDP header for the others, and the Read Request's own for the last",
 		Defects: []string{"TermAllHeaders"},
 		Run: onHost(func(h *host) {
-			h.faulty([]fault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f fault, g iwarp.ReceivedFPDU) {
-				t := inEitherOrder(g).Terminate
-				c.Check(iwarp.Val(t.LengthValid) == f.ddp && iwarp.Val(t.HasDDP) == f.ddp && iwarp.Val(t.HasRDMAP) == f.rdmap,
-					fmt.Sprintf("%s to draw a Terminate with M=%t, D=%t and R=%t", f.name, f.ddp, f.ddp, f.rdmap), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))
+			h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+				t := parseTerminate(g).Terminate
+				c.Check(iwarp.Val(t.LengthValid) == f.quotesDDP && iwarp.Val(t.HasDDP) == f.quotesDDP && iwarp.Val(t.HasRDMAP) == f.quotesRDMAP,
+					fmt.Sprintf("%s to draw a Terminate with M=%t, D=%t and R=%t", f.name, f.quotesDDP, f.quotesDDP, f.quotesRDMAP), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))
 			})
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/header-for-a-wrong-opcode",
 		Title: "A Terminate for a wrong opcode or version quotes the DDP header",
-		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a message of opcode 13, and one of RDMAP's version 0",
 		Expects: "Terminates with their headers",
 		Defects: []string{"TermBareOperation"},
 		Run: onHost(func(h *host) {
-			for _, f := range []fault{opcodeFault, versionFault} {
+			for _, f := range []peerFault{opcodeFault, versionFault} {
 				c := h.connect(setup{receives: 4})
-				wrong := f.wrong(c)
+				wrong := f.frame(c)
 				c.send(wrong)
 				t := c.expectTerminate(f.causes...)
-				c.quotes(t, wrong.FPDU().Segment)
+				c.expectQuotedDDPHeader(t, wrong.FPDU().Segment)
 				c.Check(!iwarp.Val(t.Terminate.HasRDMAP), fmt.Sprintf("%s to draw a Terminate without the header of a Read Request", f.name), "%v with one", t)
 			}
 		}),

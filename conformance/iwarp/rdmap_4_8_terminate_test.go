@@ -19,10 +19,10 @@ func TestFollowsCountsWhatFlagsAnnounce(t *testing.T) {
 	} {
 		sent := iwarp.Terminate(iwarp.DDPCatastrophic).About(c.about).Append(nil)
 		got := iwarp.ReceivedFPDU{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
-		if n := follows(inEitherOrder(got).Terminate); n != c.want {
+		if n := terminateContentLen(parseTerminate(got).Terminate); n != c.want {
 			t.Errorf("about %v: %d octets, want %d", c.about, n, c.want)
 		}
-		if word, rest := control(got); len(word) != 4 || len(rest) != c.want {
+		if word, rest := terminateControl(got); len(word) != 4 || len(rest) != c.want {
 			t.Errorf("about %v: %d and %d octets, want 4 and %d", c.about, len(word), len(rest), c.want)
 		}
 	}
@@ -34,7 +34,7 @@ func TestFollowsCountsHeadersThatAreMissing(t *testing.T) {
 	h.HasRDMAP = new(true)
 	sent := iwarp.Segment{Terminate: h}.Opcode(iwarp.OpTerminate).Append(nil)
 	got := iwarp.ReceivedFPDU{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
-	if _, rest := control(got); len(rest) == follows(inEitherOrder(got).Terminate) {
+	if _, rest := terminateControl(got); len(rest) == terminateContentLen(parseTerminate(got).Terminate) {
 		t.Errorf("%d octets follow, as a flag without its header has it", len(rest))
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rdmapOctets is the second octet of every kind of message that a device can be made to
+// rdmapControlOctets is the second octet of every kind of message that a device can be made to
 // send: version 1, two reserved bits, the opcode.
-var rdmapOctets = map[byte]string{
+var rdmapControlOctets = map[byte]string{
 	0x40: "Write", 0x41: "Read Request", 0x42: "Read Response", 0x43: "Send", 0x44: "Send with Invalidate",
 	0x45: "Send with solicited event", 0x4a: "Atomic Request",
 }
@@ -19,14 +19,14 @@ var rdmapControlCases = []conformance.Case{
 	{
 		ID:    "rdmap/header/queue-of-each-opcode",
 		Title: "Sends go to queue 0, requests for reads and atomics to queue 1",
-		Cite:  cite(rfc5040, "3.1", "rfc5040/3.1/1", "rfc5040/5.3/1", "rfc5040/5.2.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "3.1", "rfc5040/3.1/1", "rfc5040/5.3/1", "rfc5040/5.2.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "the queue that the opcode has",
 		Defects: []string{"QueuesMixed"},
 		Run: onConn(func(c *conn) {
-			for _, g := range c.kinds() {
+			for _, g := range c.exchangeAllKinds() {
 				if !g.Op().Tagged() {
-					c.same(iwarp.Op(g.Op()).QN(g.Op().Queue()), g)
+					c.checkFPDU(iwarp.Op(g.Op()).QN(g.Op().Queue()), g)
 				}
 			}
 		}),
@@ -34,69 +34,69 @@ var rdmapControlCases = []conformance.Case{
 	{
 		ID:    "rdmap/header/control-octet",
 		Title: "RDMAP's octet is two bits of version, two reserved ones and the opcode",
-		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "the octets 40 to 45 and 4a, as the kind of the message has it",
 		Defects: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
 			seen := make(map[byte]bool)
-			for _, g := range c.kinds() {
-				c.Check(rdmapOctets[g.ULPDU[1]] != "", "a second octet that a message has", "% x", head(g.ULPDU))
+			for _, g := range c.exchangeAllKinds() {
+				c.Check(rdmapControlOctets[g.ULPDU[1]] != "", "a second octet that a message has", "% x", head(g.ULPDU))
 				seen[g.ULPDU[1]] = true
 			}
 			for _, b := range []byte{0x40, 0x41, 0x42, 0x43, 0x45} {
-				c.Check(seen[b], fmt.Sprintf("%s with the octet %02x", rdmapOctets[b], b), "no such message")
+				c.Check(seen[b], fmt.Sprintf("%s with the octet %02x", rdmapControlOctets[b], b), "no such message")
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/header/write-without-tagged-flag",
 		Title: "A Write with T not set is not carried out",
-		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/2", "rfc5041/4.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/2", "rfc5041/4.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write that is right but for its T",
 		Expects: "the end of the stream, and no octet in the memory",
 		Defects: []string{"TaggedFlagIgnored"},
 		Run: onConn(func(c *conn) {
-			c.send(c.writes(0, data(16)).Tagged(false))
-			c.givesUp()
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.send(c.peerWrite(0, data(16)).Tagged(false))
+			c.expectAbort()
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "rdmap/header/version-is-one",
 		Title: "RDMAP's version is 1 in every message",
-		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request, and a Write that is wrong; the device sends a message of every kind that it has",
 		Expects: "version 1 in each, the Terminate included",
 		Defects: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
-			all := c.kinds()
+			all := c.exchangeAllKinds()
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
-			for _, g := range append(all, c.take(1)...) {
-				c.same(iwarp.Op(g.Op()).RV(1), g)
+			for _, g := range append(all, c.nextFPDUs(1)...) {
+				c.checkFPDU(iwarp.Op(g.Op()).RV(1), g)
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/header/reserved-bits-are-ignored",
 		Title: "The reserved bits of RDMAP's octet are not looked at",
-		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send, a Write, a Read Request and a Read Response with both bits set",
 		Expects: "each to be taken as if they were not",
 		Defects: []string{"ReservedBitsChecked"},
 		Run: onConn(func(c *conn) {
-			c.takenWith(func(s iwarp.Segment) iwarp.Segment { return s.RDMAPReserved(3) })
+			c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.RDMAPReserved(3) })
 		}),
 	},
 	{
 		ID:    "rdmap/header/reserved-bits-are-zero",
 		Title: "The reserved bits of RDMAP's octet are sent as zeros",
-		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request; the device sends a message of every kind that it has",
 		Expects: "zeros in the two bits of each",
 		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
-			for _, g := range c.kinds() {
+			for _, g := range c.exchangeAllKinds() {
 				c.Check(g.ULPDU[1]&0x30 == 0, fmt.Sprintf("%v without reserved bits", g.Op()), "% x", head(g.ULPDU))
 			}
 		}),
@@ -104,18 +104,18 @@ var rdmapControlCases = []conformance.Case{
 	{
 		ID:    "rdmap/header/invalidate-field-is-zero",
 		Title: "The field for a key to invalidate is zero in messages that invalidate nothing",
-		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends a message of every kind that it has",
 		Expects: "four zeros in untagged messages other than Sends with Invalidate, which have their key there",
 		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
-			for _, g := range c.kinds() {
+			for _, g := range c.exchangeAllKinds() {
 				switch op := g.Op(); {
 				case op.Tagged():
 				case op == iwarp.OpSendInvalidate || op == iwarp.OpSendSEInvalidate:
-					c.same(iwarp.Op(op).InvalidateSTag(peerSTag), g)
+					c.checkFPDU(iwarp.Op(op).InvalidateSTag(peerSTag), g)
 				default:
-					c.same(iwarp.Op(op).InvalidateSTag(0), g)
+					c.checkFPDU(iwarp.Op(op).InvalidateSTag(0), g)
 				}
 			}
 		}),
@@ -123,23 +123,23 @@ var rdmapControlCases = []conformance.Case{
 	{
 		ID:    "rdmap/header/invalidate-field-of-a-plain-send-is-ignored",
 		Title: "A Send that does not invalidate leaves the key alone that its header names",
-		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/5"), Level: conformance.Must, Needs: invalidating,
+		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/5"), Level: conformance.Must, Needs: needsMW2Inv,
 		Sends:   "a Send, a Send with solicited event and a Read Request that name the key of a window, and a Write through it",
 		Expects: "each is taken, and the window stays open",
 		Defects: []string{"AnySendInvalidates"},
 		Run: onConn(func(c *conn) {
-			m := c.bindable(64)
-			at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
-			c.send(iwarp.Send(c.nextSend(), data(16)).InvalidateSTag(at.STag))
-			c.send(iwarp.SendSE(c.nextSend(), data(16)).InvalidateSTag(at.STag))
+			m := c.bindableMemory(64)
+			at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
+			c.send(iwarp.SendSE(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
 			for id := range uint64(2) {
 				wc := c.ExpectRecv(id+1, 16)
 				c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive that tells of no invalidation", "one that does")
 			}
-			c.send(c.reads(0, 16).InvalidateSTag(at.STag))
+			c.send(c.peerRead(0, 16).InvalidateSTag(at.STag))
 			c.expect(iwarp.Op(iwarp.OpReadResponse))
 			c.send(writeTo(at, data(32)))
-			c.fence()
+			c.sync()
 			c.ExpectBytes(m, 0, data(32))
 		}),
 	},

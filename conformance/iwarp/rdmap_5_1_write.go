@@ -10,55 +10,55 @@ var rdmapWriteCases = []conformance.Case{
 	{
 		ID:    "rdmap/write/nobody-is-told",
 		Title: "A Write uses up no receive and completes nothing",
-		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Writes of one and of several segments, and a Send",
 		Expects: "no completion for the Writes, and the first receive for the Send",
 		Defects: []string{"EverythingTakesReceive"},
 		Run: onConn(func(c *conn) {
-			c.send(c.writes(0, data(16)))
-			for _, part := range c.writes(64, data(64)).Segments(14 + 16) {
+			c.send(c.peerWrite(0, data(16)))
+			for _, part := range c.peerWrite(64, data(64)).Segments(14 + 16) {
 				c.send(part)
 			}
-			c.fence()
+			c.sync()
 			c.ExpectNoCompletion()
-			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			c.ExpectRecv(1, 16)
-			c.ExpectBytes(c.mem, 64, data(64))
+			c.ExpectBytes(c.targetMem, 64, data(64))
 		}),
 	},
 	{
 		ID:    "rdmap/write/in-order",
 		Title: "Writes are sent in the order in which they were posted",
-		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device's program posts three Writes to one place, and a Send, at once",
 		Expects: "the three in that order, and the Send behind them",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, 16), c.writeWR(2, 16, 16), c.writeWR(3, 32, 16), c.sendWR(4, 0, 16))
 			for off := 0; off < 48; off += 16 {
-				c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[off:][:16]))
+				c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[off:][:16]))
 			}
-			c.expect(iwarp.Send(1, c.own.Buf[:16]))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
 		}),
 	},
 	{
 		ID:    "rdmap/write/one-key-for-all-pieces",
 		Title: "A Write from several pieces of memory is one message to one key",
-		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device's program writes from four pieces of memory",
 		Expects: "one message with the octets of all four, one behind the other",
 		Defects: []string{"WritePerSGE"},
-		Run: on(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 4, MaxRecvSGE: 1}}, func(c *conn) {
+		Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 4, MaxRecvSGE: 1}}, func(c *conn) {
 			wr := c.writeWR(1, 0, 0)
-			wr.SGL = []verbs.SGE{c.own.SGE(300, 20), c.own.SGE(100, 12), c.own.SGE(0, 4), c.own.SGE(200, 64)}
+			wr.SGL = []verbs.SGE{c.localMem.SGE(300, 20), c.localMem.SGE(100, 12), c.localMem.SGE(0, 4), c.localMem.SGE(200, 64)}
 			c.PostSend(c.qp, wr, c.sendWR(2, 0, 16))
 			var want []byte
-			for _, piece := range [][]byte{c.own.Buf[300:320], c.own.Buf[100:112], c.own.Buf[:4], c.own.Buf[200:264]} {
+			for _, piece := range [][]byte{c.localMem.Buf[300:320], c.localMem.Buf[100:112], c.localMem.Buf[:4], c.localMem.Buf[200:264]} {
 				want = append(want, piece...)
 			}
 			// 100 octets fit into one segment wherever MPA works at all.
 			c.expect(iwarp.Write(peerSTag, peerTO, want).Last(true))
-			c.expect(iwarp.Send(1, c.own.Buf[:16]))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
 		}),
 	},
 }

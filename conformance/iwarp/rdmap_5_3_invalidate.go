@@ -9,21 +9,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// uninvalidated are the two ways to say that a key cannot be invalidated: the RFC lists
+// invalidateCauses are the two ways to say that a key cannot be invalidated: the RFC lists
 // the code under both types.
-var uninvalidated = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
+var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
 
-// endsInvalidating ends the case unless a Send that is to invalidate a key ends the
-// stream and is not delivered.
-func (c *conn) endsInvalidating(s iwarp.Segment) {
+// expectInvalidateTerminates ends the case unless a Send that is to invalidate a key ends the
+// checkStream and is not delivered.
+func (c *conn) expectInvalidateTerminates(s iwarp.Segment) {
 	c.send(s)
-	c.terminated(uninvalidated...)
-	c.undelivered()
+	c.expectTerminateAndEnd(invalidateCauses...)
+	c.expectNoSuccess()
 }
 
-// refusesToInvalidate ends the case unless the receive of a Send that is to invalidate a
+// expectInvalidateFails ends the case unless the receive of a Send that is to invalidate a
 // key fails. How the peer is told is not looked at: endsInvalidating does.
-func (c *conn) refusesToInvalidate(s iwarp.Segment) {
+func (c *conn) expectInvalidateFails(s iwarp.Segment) {
 	c.send(s)
 	wc := c.NextCompletion()
 	c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("a receive that fails, as %#x cannot be invalidated", *s.RDMAP.InvalidateSTag), "%s", rig.Describe(&wc))
@@ -33,37 +33,37 @@ var rdmapInvalidateCases = []conformance.Case{
 	{
 		ID:    "rdmap/invalidate/takes-effect",
 		Title: "A window that a Send has invalidated is closed when the Send is delivered",
-		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: invalidating,
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: needsMW2Inv,
 		Sends:   "a Read Request through a window, a Send with solicited event that invalidates it, and another Read Request",
 		Expects: "an answer to the first Read Request; the second ends the stream",
 		Defects: []string{"InvalidateIgnored"},
 		Run: onConn(func(c *conn) {
-			m := c.bindable(64)
-			at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteRead), m.Addr())
+			m := c.bindableMemory(64)
+			at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteRead), m.Addr())
 			c.send(c.readFrom(at, 16))
 			c.expect(iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
-			c.send(iwarp.SendSEInvalidate(c.nextSend(), at.STag, data(16)))
+			c.send(iwarp.SendSEInvalidate(c.nextSendMSN(), at.STag, data(16)))
 			c.ExpectRecv(1, 16)
 			c.send(c.readFrom(at, 16))
-			c.terminated(iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
+			c.expectTerminateAndEnd(iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
 		}),
 	},
 	{
 		ID:    "rdmap/invalidate/by-an-empty-send",
 		Title: "A Send of no octets invalidates its key like any other",
-		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8", "rfc5040/5.3/2"), Level: conformance.Must, Needs: invalidating,
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8", "rfc5040/5.3/2"), Level: conformance.Must, Needs: needsMW2Inv,
 		Sends:   "Sends of no octets that invalidate a window, with and without solicited event, and a Write through the window behind each",
 		Expects: "a receive of no octets that tells the key; the Write ends the stream, and no octet changes",
 		Defects: []string{"EmptySendKeepsKey"},
 		Run: onHost(func(h *host) {
 			for _, send := range []func(msn, stag uint32, b []byte) iwarp.Segment{iwarp.SendInvalidate, iwarp.SendSEInvalidate} {
-				c, m := h.connect(setup{receives: 1}), h.bindable(64)
-				at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
-				c.send(send(c.nextSend(), at.STag, nil))
+				c, m := h.connect(setup{receives: 1}), h.bindableMemory(64)
+				at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+				c.send(send(c.nextSendMSN(), at.STag, nil))
 				wc := c.ExpectRecv(1, 0)
 				c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == at.STag, "a receive that tells the key", "%s", rig.Describe(&wc))
 				c.send(writeTo(at, data(16)))
-				c.terminated(notMine...)
+				c.expectTerminateAndEnd(foreignKeyCauses...)
 				h.ExpectUnchanged(m, 0, 0)
 			}
 		}),
@@ -71,16 +71,16 @@ var rdmapInvalidateCases = []conformance.Case{
 	{
 		ID:    "rdmap/invalidate/is-reported",
 		Title: "A receive says which key its Send has invalidated",
-		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: invalidating,
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: needsMW2Inv,
 		Sends:   "a Send that invalidates a window, and one that does not",
 		Expects: "the key in the first receive, and none in the second",
 		Defects: []string{"InvalidateUnreported"},
 		Run: onConn(func(c *conn) {
-			key := c.window(c.bindable(64), 0, 64, verbs.AccessRemoteWrite)
-			c.send(iwarp.SendInvalidate(c.nextSend(), key, data(16)))
+			key := c.bindWindow(c.bindableMemory(64), 0, 64, verbs.AccessRemoteWrite)
+			c.send(iwarp.SendInvalidate(c.nextSendMSN(), key, data(16)))
 			wc := c.ExpectRecv(1, 16)
 			c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key, "a receive that tells the key", "flags %#x, key %#x", wc.Flags, wc.InvalidatedRKey)
-			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			wc = c.ExpectRecv(2, 16)
 			c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive that tells none", "key %#x", wc.InvalidatedRKey)
 		}),
@@ -88,74 +88,74 @@ var rdmapInvalidateCases = []conformance.Case{
 	{
 		ID:    "rdmap/invalidate/unknown-key-ends-the-stream",
 		Title: "A Send that is to invalidate a key that there is not ends the stream",
-		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/9", "rfc5040/7.2/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/9", "rfc5040/7.2/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends with Invalidate: of an unknown key, and of one of another domain",
 		Expects: "a Terminate: the STag cannot be invalidated; no receive",
 		Defects: []string{"InvalidateErrorKept"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{receives: 2})
-			c.endsInvalidating(iwarp.SendInvalidate(c.nextSend(), unknownSTag, data(16)))
+			c.expectInvalidateTerminates(iwarp.SendInvalidate(c.nextSendMSN(), unknownSTag, data(16)))
 			c = h.connect(setup{receives: 2})
-			c.endsInvalidating(iwarp.SendInvalidate(c.nextSend(), place(h.foreign(allAccess), 0).STag, data(16)))
+			c.expectInvalidateTerminates(iwarp.SendInvalidate(c.nextSendMSN(), addrOf(h.otherPDMemory(allAccess), 0).STag, data(16)))
 		}),
 	},
 	{
 		ID:    "rdmap/invalidate/solicited-is-checked-too",
 		Title: "A Send with solicited event that is to invalidate a key that there is not is not delivered",
-		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3", "rfc5040/5.3/9"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3", "rfc5040/5.3/9"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends with solicited event and Invalidate: of an unknown key, and of one of another domain",
 		Expects: "receives that fail",
 		Defects: []string{"SolicitedInvalidateUnchecked"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{receives: 2})
-			c.refusesToInvalidate(iwarp.SendSEInvalidate(c.nextSend(), unknownSTag, data(16)))
+			c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), unknownSTag, data(16)))
 			c = h.connect(setup{receives: 2})
-			c.refusesToInvalidate(iwarp.SendSEInvalidate(c.nextSend(), place(h.foreign(allAccess), 0).STag, data(16)))
+			c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), addrOf(h.otherPDMemory(allAccess), 0).STag, data(16)))
 		}),
 	},
 	{
 		ID:    "rdmap/invalidate/window-of-another-stream",
 		Title: "A window of one stream cannot be invalidated through another",
-		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: invalidating,
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: needsMW2Inv,
 		Sends:   "a Send with Invalidate of a window that is bound to another stream of the same domain",
 		Expects: "a receive that fails, and a window that stays open",
 		Defects: []string{"ForeignInvalidate"},
 		Run: onHost(func(h *host) {
-			mine, other, m := h.connect(setup{}), h.connect(setup{receives: 2}), h.bindable(64)
-			at := iwarp.At(mine.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
-			other.refusesToInvalidate(iwarp.SendInvalidate(other.nextSend(), at.STag, data(16)))
+			mine, other, m := h.connect(setup{}), h.connect(setup{receives: 2}), h.bindableMemory(64)
+			at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+			other.expectInvalidateFails(iwarp.SendInvalidate(other.nextSendMSN(), at.STag, data(16)))
 			mine.send(writeTo(at, data(16)))
-			mine.fence()
+			mine.sync()
 			h.ExpectBytes(m, 0, data(16))
 		}),
 	},
 	{
 		ID:    "rdmap/invalidate/free-window",
 		Title: "A window that is not bound cannot be invalidated",
-		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: invalidating,
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: needsMW2Inv,
 		Sends:   "a Send with Invalidate of a window that never was bound",
 		Expects: "a receive that fails",
 		Defects: []string{"UnboundInvalidate"},
 		Run: onConn(func(c *conn) {
 			mw, err := c.PD.AllocMW(verbs.MWType2)
 			c.Must("a window", err)
-			c.refusesToInvalidate(iwarp.SendInvalidate(c.nextSend(), uint32(mw.RKey()), data(16)))
+			c.expectInvalidateFails(iwarp.SendInvalidate(c.nextSendMSN(), uint32(mw.RKey()), data(16)))
 		}),
 	},
 	{
 		ID:    "rdmap/invalidate/shared-region",
 		Title: "A region that several streams can use cannot be invalidated through one of them",
-		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/3", "rfc5042/6.4.5/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/3", "rfc5042/6.4.5/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send with Invalidate of a region, and a Write to it on another stream",
 		Expects: "a receive that fails, and another stream that still writes",
 		Defects: []string{"InvalidateAnything"},
 		Run: onHost(func(h *host) {
 			one, other, m := h.connect(setup{receives: 2}), h.connect(setup{}), h.Memory(64, allAccess)
-			other.send(writeTo(place(m, 0), data(16)))
-			other.fence()
-			one.refusesToInvalidate(iwarp.SendInvalidate(one.nextSend(), place(m, 0).STag, data(16)))
-			other.send(writeTo(place(m, 16), data(16)))
-			other.fence()
+			other.send(writeTo(addrOf(m, 0), data(16)))
+			other.sync()
+			one.expectInvalidateFails(iwarp.SendInvalidate(one.nextSendMSN(), addrOf(m, 0).STag, data(16)))
+			other.send(writeTo(addrOf(m, 16), data(16)))
+			other.sync()
 			h.ExpectBytes(m, 16, data(16))
 		}),
 	},

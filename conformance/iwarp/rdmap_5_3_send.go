@@ -9,9 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// notified has the queue pairs that are made from now on complete to a queue with a
+// useCompChannel has the queue pairs that are made from now on complete to a queue with a
 // channel for events.
-func (h *host) notified() verbs.CompChannel {
+func (h *host) useCompChannel() verbs.CompChannel {
 	ch, err := h.Device.CreateCompChannel()
 	h.Must("a completion channel", err)
 	h.CQ, err = h.Device.CreateCQ(verbs.CQInit{Depth: 64, Channel: ch})
@@ -19,22 +19,22 @@ func (h *host) notified() verbs.CompChannel {
 	return ch
 }
 
-// armed has the completion queue raise an event at what is solicited.
-func (h *host) armed() { h.Must("a completion queue that can be armed", h.CQ.ReqNotify(true)) }
+// armCQ has the completion queue raise an event at what is solicited.
+func (h *host) armCQ() { h.Must("a completion queue that can be armed", h.CQ.ReqNotify(true)) }
 
-// eventful ends the case unless there is an event.
-func (h *host) eventful(ch verbs.CompChannel) {
+// expectCQEvent ends the case unless there is an event.
+func (h *host) expectCQEvent(ch verbs.CompChannel) {
 	_, err := ch.Wait(h.ResponseTimeout())
 	h.Check(err == nil, "an event of the completion queue", "%v", fmt.Sprint(err))
 }
 
-// eventless ends the case if there is an event by now.
-func (h *host) eventless(ch verbs.CompChannel) {
+// expectNoCQEvent ends the case if there is an event by now.
+func (h *host) expectNoCQEvent(ch verbs.CompChannel) {
 	_, err := ch.Wait(0)
-	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%v", outcomeOf(err))
+	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%v", eventOrError(err))
 }
 
-func outcomeOf(err error) string {
+func eventOrError(err error) string {
 	if err == nil {
 		return "one"
 	}
@@ -45,42 +45,42 @@ var rdmapSendCases = []conformance.Case{
 	{
 		ID:    "rdmap/send/one-receive-each",
 		Title: "Every Send takes one receive, one of no octets too",
-		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of 16, 0, 0 and 32 octets",
 		Expects: "four receives",
 		Defects: []string{"ZeroSendSkipsReceive"},
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{16, 0, 0, 32} {
-				c.send(iwarp.Send(c.nextSend(), data(n)))
+				c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 				c.ExpectRecv(uint64(i+1), n)
 			}
-			c.ExpectBytes(c.own, 3*64, data(32))
+			c.ExpectBytes(c.localMem, 3*64, data(32))
 		}),
 	},
 	{
 		ID:    "rdmap/send/longer-than-the-receive",
 		Title: "A receive whose Send does not fit fails, and the stream ends",
-		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several of which the first ones fit",
 		Expects: "a Terminate, receives that fail, and no octet behind the first",
 		Defects: []string{"LongTruncated"},
 		Run: onHost(func(h *host) {
 			for _, ulpdu := range []int{1000, 18 + 40} {
 				c := h.connect(setup{receives: 2})
-				for _, part := range iwarp.Send(c.nextSend(), data(100)).Segments(ulpdu) {
+				for _, part := range iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu) {
 					c.send(part)
 				}
-				c.someTerminate()
+				c.expectAnyTerminate()
 				c.expectEnd()
-				c.allFail(2)
-				c.ExpectUnchanged(c.own, 0, 64)
+				c.expectFailures(2)
+				c.ExpectUnchanged(c.localMem, 0, 64)
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/send/in-order-of-posting",
 		Title: "Sends are sent in the order in which they were posted",
-		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/7"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device's program posts ten Sends at once",
 		Expects: "the ten in that order, numbered 1 to 10",
 		Defects: []string{"LIFOQueue"},
@@ -91,41 +91,41 @@ var rdmapSendCases = []conformance.Case{
 			}
 			c.PostSend(c.qp, wrs...)
 			for i := range wrs {
-				c.expect(iwarp.Send(uint32(i+1), c.own.Buf[16*i:][:16]))
+				c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[16*i:][:16]))
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/send/solicited-raises-an-event",
 		Title: "A Send with solicited event raises one",
-		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needed,
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needsConn,
 		Sends:   "a Send with solicited event, to a program that waits for such",
 		Expects: "an event",
 		Defects: []string{"NeverSolicited"},
 		Run: onHost(func(h *host) {
-			ch := h.notified()
+			ch := h.useCompChannel()
 			c := h.connect(setup{receives: 4})
-			h.armed()
-			c.send(iwarp.SendSE(c.nextSend(), data(16)))
-			h.eventful(ch)
+			h.armCQ()
+			c.send(iwarp.SendSE(c.nextSendMSN(), data(16)))
+			h.expectCQEvent(ch)
 			c.ExpectRecv(1, 16)
 		}),
 	},
 	{
 		ID:    "rdmap/send/unsolicited-raises-none",
 		Title: "A Send without solicited event raises none for who waits for solicited ones",
-		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needed,
+		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needsConn,
 		Sends:   "a Send, to a program that waits for solicited events",
 		Expects: "a receive, and no event",
 		Defects: []string{"EverySendSolicited"},
 		Run: onHost(func(h *host) {
-			ch := h.notified()
+			ch := h.useCompChannel()
 			c := h.connect(setup{receives: 4})
-			h.armed()
-			c.send(iwarp.Send(c.nextSend(), data(16)))
+			h.armCQ()
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			c.ExpectRecv(1, 16)
-			c.fence()
-			h.eventless(ch)
+			c.sync()
+			h.expectNoCQEvent(ch)
 		}),
 	},
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// toldOfError ends the case unless the device's program learns that its queue pair has had an
+// expectQPError ends the case unless the device's program learns that its queue pair has had an
 // error, not merely that the connection is gone: by an event of the queue pair, or by a
 // completion that says more than that it was flushed.
-func (c *conn) toldOfError() {
+func (c *conn) expectQPError() {
 	for {
-		e, err := c.Device.WaitAsync(soon)
+		e, err := c.Device.WaitAsync(shortWait)
 		if errors.Is(err, verbs.ErrTimeout) {
 			break
 		}
@@ -38,28 +38,28 @@ var rdmapEndCases = []conformance.Case{
 	{
 		ID:    "rdmap/terminate/queue-and-number",
 		Title: "A Terminate is message 1 of queue 2",
-		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/1", "rfc5040/3.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/1", "rfc5040/3.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send and a Read Request, and then a Write to an unknown key",
 		Expects: "a Terminate with T=0, L=1, queue 2, number 1 and offset 0",
 		Defects: []string{"TermOtherQueue"},
 		Run: onConn(func(c *conn) {
-			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.fence()
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+			c.sync()
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
-			c.layout(c.take(1)[0], untaggedOctets(0x41, 0x47, 2, 0))
+			c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x47, 2, 0))
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/nothing-follows",
 		Title: "Nothing is sent behind a Terminate, whatever is waiting",
-		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write to an unknown key, while Sends of the device's wait behind a fence; its program posts more behind the Terminate",
 		Expects: "a Terminate, and behind it the end of the stream",
 		Defects: []string{"TalksAfterTerminate"},
-		Run: on(setup{}, func(c *conn) {
-			c.outstanding(1, 4)
+		Run: onSetup(setup{}, func(c *conn) {
+			c.postOutstanding(1, 4)
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
-			c.someTerminate()
+			c.expectAnyTerminate()
 			n, err := c.qp.PostSend([]verbs.SendWR{c.writeWR(1, 0, 16)})
 			c.Note("post: %d taken, %v", n, err)
 			c.expectEnd()
@@ -68,21 +68,21 @@ var rdmapEndCases = []conformance.Case{
 	{
 		ID:    "rdmap/terminate/received-is-reported",
 		Title: "A Terminate that comes in is told to the program",
-		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Terminate: catastrophic error",
 		Expects: "an event of the queue pair, or a completion that says more than that it was flushed",
 		Defects: []string{"TerminateUnreported"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Terminate(iwarp.RDMAPStreamCatastrophic))
-			c.givesUp()
-			c.disconnected()
-			c.toldOfError()
+			c.expectAbort()
+			c.expectDisconnect()
+			c.expectQPError()
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/received-on-another-queue",
 		Title: "A Terminate on another queue than its own ends the stream",
-		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Terminates on queues 0 and 1, and one with number 2",
 		Expects: "the end of the stream, and no receive",
 		Defects: []string{"StrangeTerminateIgnored"},
@@ -91,34 +91,34 @@ var rdmapEndCases = []conformance.Case{
 			for _, odd := range []iwarp.Segment{t.QN(0), t.QN(1), t.MSN(2)} {
 				c := h.connect(setup{receives: 2})
 				c.send(odd)
-				c.givesUp()
-				c.allFail(2)
+				c.expectAbort()
+				c.expectFailures(2)
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/outstanding-work-fails",
 		Title: "What is outstanding when a Terminate comes completes in error",
-		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/5", "rfc5040/6.2.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/5", "rfc5040/6.2.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Terminate, while four reads, four Sends behind a fence and two receives are outstanding",
 		Expects: "ten completions in error",
 		Defects: []string{"FlushForgets"},
-		Run: on(setup{receives: 2}, func(c *conn) {
-			c.outstanding(4, 4)
+		Run: onSetup(setup{receives: 2}, func(c *conn) {
+			c.postOutstanding(4, 4)
 			c.send(iwarp.Terminate(iwarp.RDMAPRemoteUnspecified))
 			c.expectEnd()
-			c.allFail(4 + 4 + 2)
+			c.expectFailures(4 + 4 + 2)
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/is-not-answered",
 		Title: "A Terminate is answered by the end of the stream, and by no message",
-		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/6"), Level: conformance.May, Needs: needed,
+		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/6"), Level: conformance.May, Needs: needsConn,
 		Sends:   "a Terminate, while Sends of the device's wait behind a fence",
 		Expects: "the end of the stream",
 		Defects: []string{"TerminateAnswered"},
-		Run: on(setup{}, func(c *conn) {
-			c.outstanding(1, 2)
+		Run: onSetup(setup{}, func(c *conn) {
+			c.postOutstanding(1, 2)
 			c.send(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag))
 			c.expectEnd()
 		}),
@@ -126,13 +126,13 @@ var rdmapEndCases = []conformance.Case{
 	{
 		ID:    "rdmap/terminate/graceful-close-behind-it",
 		Title: "Behind a Terminate the stream is ended in order, so that it arrives",
-		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/3"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/3"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Write to an unknown key",
 		Expects: "a Terminate, and then the end of the stream in order, not a reset",
 		Defects: []string{"ErrorResets"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
-			c.someTerminate()
+			c.expectAnyTerminate()
 			c.expectClose()
 		}),
 	},

@@ -6,14 +6,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// waitsFor is the body of cases in which a request behind a read has been sent and must
+// onRequestAfterRead is the body of cases in which a request behind a read has been sent and must
 // not complete before the read has.
-func waitsFor(behind func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
+func onRequestAfterRead(behind func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
 	return onConn(func(c *conn) {
 		c.PostSend(c.qp, c.readWR(11, 64, 16), behind(c))
 		request := c.expect(iwarp.Op(iwarp.OpReadRequest))
 		c.expect(iwarp.Op(op))
-		c.silence(quiet)
+		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
 		c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
 		c.ExpectCompletion(11, verbs.WCSuccess)
@@ -25,26 +25,26 @@ var rdmapOrderCases = []conformance.Case{
 	{
 		ID:    "rdmap/order/sends-wait-for-delivery",
 		Title: "Sends behind one of which a part is missing are delivered after it",
-		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "four Sends and a part of the fifth, which ends inside an FPDU; later the rest, and three more Sends",
 		Expects: "four receives, then nothing, and then the others in order",
 		Defects: []string{"DeliversFirstSegment"},
-		Run: on(setup{receives: 8}, func(c *conn) {
+		Run: onSetup(setup{receives: 8}, func(c *conn) {
 			for range 4 {
-				c.send(iwarp.Send(c.nextSend(), data(16)))
+				c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			}
-			parts := iwarp.Send(c.nextSend(), data(64)).Segments(18 + 32)
-			b := c.octets(parts[0], parts[1])
+			parts := iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 32)
+			b := c.encode(parts[0], parts[1])
 			cut := len(b) - 20
 			c.write(b[:cut])
 			for id := range uint64(4) {
 				c.ExpectRecv(id+1, 16)
 			}
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
 			c.write(b[cut:])
 			for range 3 {
-				c.send(iwarp.Send(c.nextSend(), data(16)))
+				c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			}
 			c.ExpectRecv(5, 64)
 			for id := range uint64(3) {
@@ -55,7 +55,7 @@ var rdmapOrderCases = []conformance.Case{
 	{
 		ID:    "rdmap/order/reads-complete-in-order",
 		Title: "Reads complete in the order in which they were posted, whatever their size",
-		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "answers to three reads that are under way together, the first of them in several segments",
 		Expects: "three completions in that order",
 		Defects: []string{"LongDeliveredLate"},
@@ -66,23 +66,23 @@ var rdmapOrderCases = []conformance.Case{
 				reads = append(reads, c.readWR(uint64(11+i), 1024+64*i, n))
 			}
 			c.PostSend(c.qp, reads...)
-			requests := c.take(len(reads))
+			requests := c.nextFPDUs(len(reads))
 			for i, g := range requests {
-				c.same(iwarp.Op(iwarp.OpReadRequest), g)
+				c.checkFPDU(iwarp.Op(iwarp.OpReadRequest), g)
 				for _, part := range iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16) {
 					c.send(part)
 				}
 			}
 			for i, n := range sizes {
 				c.ExpectCompletion(uint64(11+i), verbs.WCSuccess)
-				c.ExpectBytes(c.own, 1024+64*i, data(n))
+				c.ExpectBytes(c.localMem, 1024+64*i, data(n))
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/order/read-sees-earlier-writes",
 		Title: "A read sees what was written before it",
-		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write of several segments and a Read Request for the same octets, at once; three times",
 		Expects: "the octets that were written",
 		Defects: []string{"WritesPlacedLate"},
@@ -90,10 +90,10 @@ var rdmapOrderCases = []conformance.Case{
 			for i := range 3 {
 				b := data(64 + 16*i)
 				var frames []iwarp.Frame
-				for _, part := range c.writes(128*i, b).Segments(14 + 32) {
+				for _, part := range c.peerWrite(128*i, b).Segments(14 + 32) {
 					frames = append(frames, part)
 				}
-				c.sendTogether(append(frames, c.reads(128*i, len(b)))...)
+				c.sendCoalesced(append(frames, c.peerRead(128*i, len(b)))...)
 				c.expect(iwarp.ReadResponse(peerSTag, peerTO, b))
 			}
 		}),
@@ -101,56 +101,56 @@ var rdmapOrderCases = []conformance.Case{
 	{
 		ID:    "rdmap/order/completion-waits-for-the-transport",
 		Title: "A Write does not complete before the transport has taken all of it",
-		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing, and reads nothing at first: the device writes more than TCP holds",
 		Expects: "no completion until the peer reads, and then one",
 		Defects: []string{"CompletesEarly"},
-		Run: on(setup{memLen: tcpHolds}, func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 0, tcpHolds))
-			c.settle()
+		Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
+			c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
+			c.waitForDevice()
 			c.ExpectNoCompletion()
-			c.complete(c.message(iwarp.OpWrite), c.own.Buf)
+			c.expectPayload(c.nextMessage(iwarp.OpWrite), c.localMem.Buf)
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}),
 	},
 	{
 		ID:    "rdmap/order/completions-in-post-order",
 		Title: "A Send behind a read completes after it",
-		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "the answer to a read, late",
 		Expects: "no completion of the Send before that of the read",
 		Defects: []string{"SendsOvertake"},
-		Run:     waitsFor(func(c *conn) verbs.SendWR { return c.sendWR(12, 0, 16) }, iwarp.OpSend),
+		Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.sendWR(12, 0, 16) }, iwarp.OpSend),
 	},
 	{
 		ID:    "rdmap/order/write-behind-a-read-completes-after",
 		Title: "A Write behind a read completes after it",
-		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "the answer to a read, late",
 		Expects: "no completion of the Write before that of the read",
 		Defects: []string{"SendsOvertake"},
-		Run:     waitsFor(func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, iwarp.OpWrite),
+		Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, iwarp.OpWrite),
 	},
 	{
 		ID:    "rdmap/order/read-completes-with-its-response",
 		Title: "A read does not complete before it is answered",
-		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/7"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "the answer to a read, late",
 		Expects: "no completion before the answer, and one behind it",
 		Defects: []string{"CompletesEarly"},
 		Run: onConn(func(c *conn) {
-			request := c.asks(11, 64, 16)
-			c.silence(quiet)
+			request := c.deviceRead(11, 64, 16)
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
 			c.send(iwarp.ReadResponseTo(request, data(16)))
 			c.ExpectCompletion(11, verbs.WCSuccess)
-			c.ExpectBytes(c.own, 64, data(16))
+			c.ExpectBytes(c.localMem, 64, data(16))
 		}),
 	},
 	{
 		ID:    "rdmap/order/fence-waits-for-reads",
 		Title: "A Send behind a fence is not sent before earlier reads are answered",
-		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/10"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/10"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "the answers to two reads, late",
 		Expects: "no Send before both have been answered, and one behind them",
 		Defects: []string{"FenceIgnored"},
@@ -158,11 +158,11 @@ var rdmapOrderCases = []conformance.Case{
 			fenced := c.sendWR(13, 0, 16)
 			fenced.Flags |= verbs.SendFence
 			c.PostSend(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), fenced)
-			for _, g := range c.take(2) {
-				c.silence(quiet)
+			for _, g := range c.nextFPDUs(2) {
+				c.expectSilence(silencePeriod)
 				c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
 			}
-			c.expect(iwarp.Send(1, c.own.Buf[:16]))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
 			for id := range uint64(3) {
 				c.ExpectCompletion(11+id, verbs.WCSuccess)
 			}

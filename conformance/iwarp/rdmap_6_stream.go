@@ -10,27 +10,27 @@ var rdmapStreamCases = []conformance.Case{
 	{
 		ID:    "rdmap/stream/garbage-ends-it",
 		Title: "Octets that are no RDMA message end the stream",
-		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "40 zeros, and a good Send behind them",
 		Expects: "the end of the stream, and no receive",
 		Defects: []string{"SkipsGarbage"},
 		Run: onConn(func(c *conn) {
-			c.write(append(make([]byte, 40), c.octets(iwarp.Send(c.nextSend(), data(16)))...))
-			c.givesUp()
-			c.undelivered()
+			c.write(append(make([]byte, 40), c.encode(iwarp.Send(c.nextSendMSN(), data(16)))...))
+			c.expectAbort()
+			c.expectNoSuccess()
 		}),
 	},
 	{
 		ID:    "rdmap/stream/ready-only-by-connection",
 		Title: "A queue pair says that it is ready only when it is",
-		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device's program modifies a queue pair without a connection to RTR",
 		Expects: "a modify that is refused, or a queue pair in RTR",
 		Defects: []string{"RTRIgnored"},
 		Run: onHost(func(h *host) {
-			c := h.queuePair(&setup{})
+			c := h.newConn(&setup{})
 			err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
-			c.Note("modify to RTR: %s", outcomeOf(err))
+			c.Note("modify to RTR: %s", eventOrError(err))
 			if err != nil {
 				c.ExpectState(c.qp, verbs.QPStateInit)
 				return
@@ -41,20 +41,20 @@ var rdmapStreamCases = []conformance.Case{
 	{
 		ID:    "rdmap/stream/reads-under-way-are-limited",
 		Title: "No more reads are under way than the peer takes",
-		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request that takes three reads at a time; the device's program posts eight",
 		Expects: "three Read Requests, and another one for each that is answered",
 		Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
-		Run: on(setup{frame: func(f startup) startup { return f.Depths(3, defaultOrd) }}, func(c *conn) {
+		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(3, defaultOrd) }}, func(c *conn) {
 			const limit, all = 3, 8
 			wrs := make([]verbs.SendWR, all)
 			for i := range wrs {
 				wrs[i] = c.readWR(uint64(i+1), 16*i, 16)
 			}
 			c.PostSend(c.qp, wrs...)
-			open := c.take(limit)
+			open := c.nextFPDUs(limit)
 			for i := range all {
-				c.silence(quiet)
+				c.expectSilence(silencePeriod)
 				c.send(iwarp.ReadResponseTo(open[i].Segment, data(16)))
 				if i+limit < all {
 					open = append(open, c.expect(iwarp.Op(iwarp.OpReadRequest)))
@@ -66,74 +66,74 @@ var rdmapStreamCases = []conformance.Case{
 	{
 		ID:    "rdmap/stream/reads-taken-are-limited",
 		Title: "One read more at a time than was granted ends the stream",
-		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "one Read Request more at once than the device has granted, and reads none of the answers meanwhile",
 		Expects: "a Terminate",
 		Defects: []string{"IRDRoundedUp"},
-		Run: on(few, func(c *conn) {
-			c.floods(c.granted() + 1)
-			c.terminatedAmid(iwarp.OpReadResponse)
+		Run: onSetup(threeReads, func(c *conn) {
+			c.sendReadsUnread(c.grantedIRD() + 1)
+			c.drainOpUntilTerminate(iwarp.OpReadResponse)
 		}),
 	},
 	{
 		ID:    "rdmap/stream/flood-of-reads-is-refused",
 		Title: "A flood of reads ends the stream",
-		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/4", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/4", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "a thousand Read Requests at once, and reads none of the answers meanwhile",
 		Expects: "a Terminate",
 		Defects: []string{"IRDUnlimited"},
-		Run: on(few, func(c *conn) {
-			c.floods(1000)
-			c.terminatedAmid(iwarp.OpReadResponse)
+		Run: onSetup(threeReads, func(c *conn) {
+			c.sendReadsUnread(1000)
+			c.drainOpUntilTerminate(iwarp.OpReadResponse)
 		}),
 	},
 	{
 		ID:    "rdmap/stream/opcode-change-is-terminated",
 		Title: "A message that changes its opcode draws a Terminate",
-		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Send whose second segment is one of a Send with solicited event",
 		Expects: "a Terminate, for whatever reason, and no receive",
 		Defects: []string{"OpcodeChangeSilent"},
 		Run: onConn(func(c *conn) {
-			parts := iwarp.Send(c.nextSend(), data(32)).Segments(18 + 16)
+			parts := iwarp.Send(c.nextSendMSN(), data(32)).Segments(18 + 16)
 			c.send(parts[0], parts[1].Opcode(iwarp.OpSendSE))
-			c.someTerminate()
+			c.expectAnyTerminate()
 			c.expectEnd()
-			c.undelivered()
+			c.expectNoSuccess()
 		}),
 	},
 	{
 		ID:    "rdmap/stream/error-amid-a-message-is-terminated",
 		Title: "An error draws a Terminate also while a message of the device's is half out",
-		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Write to an unknown key, and reads nothing until then, while the device writes more than TCP holds",
 		Expects: "a part of the Write, and a Terminate",
 		Defects: []string{"TermSkipped"},
-		Run: on(setup{memLen: tcpHolds}, func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 0, tcpHolds))
-			c.settle()
+		Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
+			c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
+			c.waitForDevice()
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
-			c.settle()
-			c.terminatedAmid(iwarp.OpWrite, iwarp.DDPTaggedInvalidSTag)
+			c.waitForDevice()
+			c.drainOpUntilTerminate(iwarp.OpWrite, iwarp.DDPTaggedInvalidSTag)
 		}),
 	},
 	{
 		ID:    "rdmap/stream/errors-reach-the-program",
 		Title: "The program of a queue pair that has had an error is told",
-		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "errors of every layer, each on a connection of its own",
 		Expects: "a connection that has ended, a queue pair in error, and receives that fail",
 		Defects: []string{"EndUnreported"},
 		Run: onHost(func(h *host) {
-			for _, f := range []fault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {
+			for _, f := range []peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {
 				c := h.connect(setup{receives: 2})
-				c.send(f.wrong(c))
-				c.givesUp()
+				c.send(f.frame(c))
+				c.expectAbort()
 				c.Note("%s", f.name)
-				c.disconnected()
+				c.expectDisconnect()
 				c.AwaitState(c.qp, verbs.QPStateErr)
-				c.allFail(2)
+				c.expectFailures(2)
 			}
 		}),
 	},

@@ -14,67 +14,67 @@ var rdmapCheckCases = []conformance.Case{
 	{
 		ID:    "rdmap/check/opcode",
 		Title: "A message with an opcode that there is not ends the stream",
-		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send and a Write with opcode 13 in place of their own",
 		Expects: "a Terminate: unexpected opcode, and no receive",
 		Defects: []string{"BadSegmentsDropped"},
 		Run: onHost(func(h *host) {
 			for _, wrong := range []func(*conn) iwarp.Segment{
-				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSend(), data(16)).Opcode(13) },
-				func(c *conn) iwarp.Segment { return c.writes(0, data(16)).Opcode(13) },
+				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
+				func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).Opcode(13) },
 			} {
 				c := h.connect(setup{receives: 2})
 				c.send(wrong(c))
-				c.terminated(iwarp.RDMAPUnexpectedOpcode)
-				c.undelivered()
+				c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
+				c.expectNoSuccess()
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/check/version",
 		Title: "A message of another version of RDMAP ends the stream",
-		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends and Read Requests of RDMAP's versions 0, 2 and 3",
 		Expects: "a Terminate: invalid version, no receive and no answer",
 		Defects: []string{"VersionsUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2, 3} {
-				h.refusedOn([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
-					func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSend(), data(16)).RV(v) },
-					func(c *conn) iwarp.Segment { return c.reads(0, 16).RV(v) })
+				h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
+					func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).RV(v) },
+					func(c *conn) iwarp.Segment { return c.peerRead(0, 16).RV(v) })
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/check/version-of-a-tagged-message",
 		Title: "A Write or a Read Response of another version of RDMAP ends the stream",
-		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Writes, and Read Responses to reads of the device's, of RDMAP's versions 0, 2 and 3",
 		Expects: "a Terminate: invalid version; nothing is placed, and the reads fail",
 		Defects: []string{"TaggedVersionUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2, 3} {
-				h.refusedOn([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.writes(0, data(16)).RV(v) })
-				h.responseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
+				h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).RV(v) })
+				h.expectResponseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
 			}
 		}),
 	},
 	{
 		ID:    "rdmap/resource/keys-do-not-count",
 		Title: "The keys of memory cannot be foretold from earlier ones",
-		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends: "nothing: the device's program registers a hundred regions, then a hundred more of which each is closed before the next; " +
 			"the device is closed and opened, and both are done again",
 		Expects: "keys that neither ascend nor descend, no fixed step from a key to the next, nor to one up to ten later, and others when the device was opened again",
 		Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"},
 		Run: onHost(func(h *host) {
-			first := h.registrations()
+			first := h.collectKeys()
 			if h.Reopen == nil {
 				rig.Abort(fmt.Errorf("a device that is opened again: %w", conformance.ErrBenchCannot))
 			}
 			h.Must("a device that can be opened again", h.Reopen())
 			h.Rig = rig.New(h.Bench)
-			again, same := h.registrations(), 0
+			again, same := h.collectKeys(), 0
 			for i := range first {
 				if first[i] == again[i] {
 					same++
@@ -85,14 +85,14 @@ var rdmapCheckCases = []conformance.Case{
 	},
 }
 
-// keyCount is how many keys show whether they can be foretold.
-const keyCount = 100
+// keySamples is how many keys show whether they can be foretold.
+const keySamples = 100
 
-// registrations returns the keys of regions that stay, and then of regions that are closed
-// at once. The case ends if either can be foretold.
-func (h *host) registrations() (all []verbs.RKey) {
+// collectKeys returns the keys of regions that stay, and then of regions that are closed
+// targetAddr once. The case ends if either can be foretold.
+func (h *host) collectKeys() (all []verbs.RKey) {
 	for _, stay := range []bool{true, false} {
-		keys := make([]verbs.RKey, keyCount)
+		keys := make([]verbs.RKey, keySamples)
 		for i := range keys {
 			m := h.Memory(64, allAccess)
 			keys[i] = m.RKey()
@@ -100,15 +100,15 @@ func (h *host) registrations() (all []verbs.RKey) {
 				h.Must("a region that can be closed", m.MR.Close())
 			}
 		}
-		h.unpredictable(keys)
+		h.expectUnpredictable(keys)
 		all = append(all, keys...)
 	}
 	return all
 }
 
-// unpredictable ends the case if keys ascend or descend, or many are the same step after
+// expectUnpredictable ends the case if keys ascend or descend, or many are the same step after
 // an earlier one, as in one arithmetic sequence or in several that take turns.
-func (h *host) unpredictable(keys []verbs.RKey) {
+func (h *host) expectUnpredictable(keys []verbs.RKey) {
 	h.Check(!slices.IsSorted(keys), "keys in no order", "%d keys that ascend", len(keys))
 	down := slices.Clone(keys)
 	slices.Reverse(down)

@@ -9,40 +9,40 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// atomics is what cases of atomics need.
-const atomics = needed | verbs.CapAtomics
+// needsAtomics is what cases of atomics need.
+const needsAtomics = needsConn | verbs.CapAtomics
 
 // word is what eight octets of mem are as a number of the device's processor: the RFC
 // says nothing about how memory holds numbers, and the wire has them most significant
 // octet first.
-func (c *conn) word(off int) uint64 { return binary.NativeEndian.Uint64(c.mem.Buf[off:]) }
+func (c *conn) word(off int) uint64 { return binary.NativeEndian.Uint64(c.targetMem.Buf[off:]) }
 
 func (c *conn) setWord(off int, v uint64) {
-	binary.NativeEndian.PutUint64(c.mem.Buf[off:], v)
-	c.mem.Snapshot()
+	binary.NativeEndian.PutUint64(c.targetMem.Buf[off:], v)
+	c.targetMem.Snapshot()
 }
 
-// wordIs ends the case unless eight octets of mem are this number, and the rest of the
+// expectWord ends the case unless eight octets of mem are this number, and the rest of the
 // memory is as it was.
-func (c *conn) wordIs(off int, want uint64) {
+func (c *conn) expectWord(off int, want uint64) {
 	// First what has the device's writes be seen, then the word itself.
-	c.ExpectUnchanged(c.mem, off, 8)
+	c.ExpectUnchanged(c.targetMem, off, 8)
 	c.Check(c.word(off) == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word(off))
 }
 
-// adds is a FetchAdd of the peer's to mem.
-func (c *conn) adds(id uint32, off int, add uint64) iwarp.Segment {
-	return iwarp.FetchAdd(c.nextRequest(), id, c.at(off), add)
+// peerFetchAdd is a FetchAdd of the peer's to mem.
+func (c *conn) peerFetchAdd(id uint32, off int, add uint64) iwarp.Segment {
+	return iwarp.FetchAdd(c.nextRequestMSN(), id, c.targetAddr(off), add)
 }
 
-// swaps is a CmpSwap of the peer's to mem.
-func (c *conn) swaps(id uint32, off int, compare, swap uint64) iwarp.Segment {
-	return iwarp.CompareSwap(c.nextRequest(), id, c.at(off), compare, swap)
+// peerCmpSwap is a CmpSwap of the peer's to mem.
+func (c *conn) peerCmpSwap(id uint32, off int, compare, swap uint64) iwarp.Segment {
+	return iwarp.CompareSwap(c.nextRequestMSN(), id, c.targetAddr(off), compare, swap)
 }
 
-// was ends the case unless the next message is the n-th Atomic Response, to the request
+// expectAtomicResponse ends the case unless the next message is the n-th Atomic Response, to the request
 // with this identifier, with what was there before.
-func (c *conn) was(n, id uint32, original uint64) {
+func (c *conn) expectAtomicResponse(n, id uint32, original uint64) {
 	c.expect(iwarp.AtomicResponse(n, id, original))
 }
 
@@ -50,89 +50,89 @@ var rdmapxMessageCases = []conformance.Case{
 	{
 		ID:    "rdmapx/message/unsupported-is-told",
 		Title: "A peer that asks for an operation that there is not is told so",
-		Cite:  cite(rfc7306, "1.1", "rfc7306/1.1/1", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc7306, "1.1", "rfc7306/1.1/1", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a message of opcode 13, an extension that nobody has, and a FetchAdd of 0",
 		Expects: "a Terminate for the first: unexpected opcode; the same for the second, or an answer if the device has atomics",
 		Defects: []string{"BadSegmentsDropped"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{receives: 2})
-			c.send(iwarp.Send(c.nextSend(), data(16)).Opcode(13))
-			c.terminated(iwarp.RDMAPUnexpectedOpcode)
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13))
+			c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
 			c = h.connect(setup{})
-			c.send(c.adds(1, c.slot(), 0))
+			c.send(c.peerFetchAdd(1, c.wordOffset(), 0))
 			if !c.Caps.Has(verbs.CapAtomics) {
-				c.terminated(iwarp.RDMAPUnexpectedOpcode)
+				c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
 				return
 			}
-			c.was(1, 1, c.word(c.slot()))
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.expectAtomicResponse(1, 1, c.word(c.wordOffset()))
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "rdmapx/message/control-fields",
 		Title: "Atomic Requests and Responses have version 1, their opcode, and nothing to invalidate",
-		Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd; the device adds too",
 		Expects: "headers of queues 1 and 3 with the octets 4a and 4b, octet for octet",
 		Defects: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
-			c.PostSend(c.qp, c.addWR(1, 0, 5))
-			c.layout(c.take(1)[0], untaggedOctets(0x41, 0x4a, 1, 0))
-			c.send(c.adds(1, c.slot(), 5))
-			c.layout(c.take(1)[0], untaggedOctets(0x41, 0x4b, 3, 0))
+			c.PostSend(c.qp, c.fetchAddWR(1, 0, 5))
+			c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x4a, 1, 0))
+			c.send(c.peerFetchAdd(1, c.wordOffset(), 5))
+			c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x4b, 3, 0))
 		}),
 	},
 	{
 		ID:    "rdmapx/message/wrong-queue",
 		Title: "Atomics and immediate data on a queue that is not theirs are refused",
-		Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/2", "rfc7306/8.2/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/2", "rfc7306/8.2/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "Atomic Requests on queues 0 and 4, immediate data on queue 1, and an Atomic Response on queue 1 to a request of the device's",
 		Expects: "a Terminate: invalid queue; where there is such a queue an unexpected opcode is as good",
 		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
-			h.refusedOn(wrongQueue,
-				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).QN(0) },
-				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).QN(4) },
-				func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSend(), 7).QN(1) })
+			h.expectRefused(wrongQueueCauses,
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(0) },
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(4) },
+				func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSendMSN(), 7).QN(1) })
 			c := h.connect(setup{})
-			request := c.asksToAdd(1, 0)
+			request := c.deviceFetchAdd(1, 0)
 			c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7).QN(1))
-			c.terminated(wrongQueue...)
-			c.undelivered()
+			c.expectTerminateAndEnd(wrongQueueCauses...)
+			c.expectNoSuccess()
 		}),
 	},
 	{
 		ID:    "rdmapx/message/versions-and-numbers-are-checked",
 		Title: "Versions and numbers of Atomic Requests are checked",
-		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with a number that is not the next, and with offset 4",
 		Expects: "a Terminate with the reason of each, and memory that is left alone",
 		Defects: []string{"VersionsUnchecked", "UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
-			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
-				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).DV(0) },
-				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).DV(2) })
-			h.refusedOn([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
-				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).RV(0) },
-				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).RV(2) })
-			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedMSNRange},
-				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).MSN(c.nextRequest() + 1) })
-			h.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
-				func(c *conn) iwarp.Segment { return c.adds(1, c.slot(), 5).MO(4) })
+			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(0) },
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(2) })
+			h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).RV(0) },
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).RV(2) })
+			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange},
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).MSN(c.nextRequestMSN() + 1) })
+			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).MO(4) })
 		}),
 	},
 	{
 		ID:    "rdmapx/message/terminate-has-the-ddp-header",
 		Title: "The Terminate of an Atomic Request quotes its DDP header, and no other",
-		Cite:  cite(rfc7306, "8.1", "rfc7306/8.1/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "8.1", "rfc7306/8.1/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd to an address that is not aligned",
 		Expects: "a Terminate with M and D set and R not, and the 18 octets",
 		Defects: []string{"TermAllHeaders"},
 		Run: onConn(func(c *conn) {
-			wrong := c.adds(1, c.slot()+4, 5)
+			wrong := c.peerFetchAdd(1, c.wordOffset()+4, 5)
 			c.send(wrong)
-			t := c.terminated(iwarp.RDMAPStreamCatastrophic)
-			c.quotes(t, wrong)
+			t := c.expectTerminateAndEnd(iwarp.RDMAPStreamCatastrophic)
+			c.expectQuotedDDPHeader(t, wrong)
 			m, r := iwarp.Val(t.Terminate.LengthValid), iwarp.Val(t.Terminate.HasRDMAP)
 			c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)
 		}),
@@ -140,24 +140,24 @@ var rdmapxMessageCases = []conformance.Case{
 	{
 		ID:    "rdmapx/message/both-atomics",
 		Title: "A device that has atomics has FetchAdd and CmpSwap",
-		Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd, and a CmpSwap that compares",
 		Expects: "both carried out and answered",
 		Defects: []string{"NoExtensions"},
 		Run: onConn(func(c *conn) {
-			c.setWord(c.slot(), 42)
-			c.send(c.adds(1, c.slot(), 5))
-			c.was(1, 1, 42)
-			c.send(c.swaps(2, c.slot(), 47, 11))
-			c.was(2, 2, 47)
-			c.wordIs(c.slot(), 11)
+			c.setWord(c.wordOffset(), 42)
+			c.send(c.peerFetchAdd(1, c.wordOffset(), 5))
+			c.expectAtomicResponse(1, 1, 42)
+			c.send(c.peerCmpSwap(2, c.wordOffset(), 47, 11))
+			c.expectAtomicResponse(2, 2, 47)
+			c.expectWord(c.wordOffset(), 11)
 		}),
 	},
 }
 
-// asksToAdd has the device add 5, and returns its request.
-func (c *conn) asksToAdd(id uint64, off int) iwarp.Segment {
-	c.PostSend(c.qp, c.addWR(id, off, 5))
+// deviceFetchAdd has the device add 5, and returns its request.
+func (c *conn) deviceFetchAdd(id uint64, off int) iwarp.Segment {
+	c.PostSend(c.qp, c.fetchAddWR(id, off, 5))
 	g := c.expect(iwarp.Op(iwarp.OpAtomicRequest))
 	c.Check(g.AtomicRequest != nil, "an Atomic Request with its header", "%v", g)
 	return g.Segment

@@ -7,49 +7,49 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// misaligned is the body of cases in which an atomic to an address that is not a
+// onMisalignedAtomics is the body of cases in which an atomic to an address that is not a
 // multiple of eight must be refused and leave the memory alone.
-func misaligned(wrong func(c *conn, off int) iwarp.Segment) func(*conformance.Bench) error {
+func onMisalignedAtomics(wrong func(c *conn, off int) iwarp.Segment) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, off := range []int{1, 2, 4, 7} {
 			c := h.connect(setup{})
 			// The region may begin anywhere; what is aligned is the address.
-			c.send(wrong(c, c.slot()+off))
-			c.terminated(iwarp.RDMAPStreamCatastrophic)
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.send(wrong(c, c.wordOffset()+off))
+			c.expectTerminateAndEnd(iwarp.RDMAPStreamCatastrophic)
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}
 	})
 }
 
 // maskedAdd is a FetchAdd with a mask, and what comes of it.
-type maskedAdd struct{ was, add, mask, is uint64 }
+type maskedAdd struct{ before, add, mask, after uint64 }
 
 // maskedSwap is a CmpSwap with masks, and what comes of it.
-type maskedSwap struct{ was, compare, compareMask, swap, swapMask, is uint64 }
+type maskedSwap struct{ before, compare, compareMask, swap, swapMask, after uint64 }
 
 var rdmapxOperationCases = []conformance.Case{
 	{
 		ID:    "rdmapx/fetchadd/returns-what-was-there",
 		Title: "A FetchAdd adds, and returns what was there before",
-		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/3"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/3"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds of 5, of 2^32, and of -1",
 		Expects: "what was there, most significant octet first, and the sum in the memory",
 		Defects: []string{"AtomicReturnsNew"},
 		Run: onConn(func(c *conn) {
-			c.setWord(c.slot(), 42)
+			c.setWord(c.wordOffset(), 42)
 			was := uint64(42)
 			for i, add := range []uint64{5, 1 << 32, ^uint64(0)} {
-				c.send(c.adds(uint32(i+1), c.slot(), add))
-				c.was(uint32(i+1), uint32(i+1), was)
+				c.send(c.peerFetchAdd(uint32(i+1), c.wordOffset(), add))
+				c.expectAtomicResponse(uint32(i+1), uint32(i+1), was)
 				was += add
-				c.wordIs(c.slot(), was)
+				c.expectWord(c.wordOffset(), was)
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/fetchadd/mask-stops-carries",
 		Title: "A FetchAdd does not carry beyond the fields that its mask marks",
-		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds with no mask, with one of two fields, and with one of eight",
 		Expects: "sums field by field",
 		Defects: []string{"AddMaskIsAnd"},
@@ -61,50 +61,50 @@ var rdmapxOperationCases = []conformance.Case{
 				{0xffffffff_ffffffff, 1, 0x80000000_80000000, 0xffffffff_00000000},
 				{0x01ff02ff_03ff04ff, 0x01010101_01010101, 0x80808080_80808080, 0x02000300_04000500},
 			} {
-				c.setWord(c.slot(), a.was)
-				c.send(c.adds(uint32(i), c.slot(), a.add).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Mask = &a.mask }))
-				c.was(uint32(i+1), uint32(i), a.was)
-				c.Note("%#x + %#x, mask %#x", a.was, a.add, a.mask)
-				c.wordIs(c.slot(), a.is)
+				c.setWord(c.wordOffset(), a.before)
+				c.send(c.peerFetchAdd(uint32(i), c.wordOffset(), a.add).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Mask = &a.mask }))
+				c.expectAtomicResponse(uint32(i+1), uint32(i), a.before)
+				c.Note("%#x + %#x, mask %#x", a.before, a.add, a.mask)
+				c.expectWord(c.wordOffset(), a.after)
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/fetchadd/misaligned",
 		Title: "A FetchAdd to an address that is not aligned changes nothing and ends the stream",
-		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets behind a multiple of eight",
 		Expects: "a Terminate: catastrophic for the stream, and memory that is left alone",
 		Defects: []string{"AtomicAlignedTo4"},
-		Run:     misaligned(func(c *conn, off int) iwarp.Segment { return c.adds(1, off, 5) }),
+		Run:     onMisalignedAtomics(func(c *conn, off int) iwarp.Segment { return c.peerFetchAdd(1, off, 5) }),
 	},
 	{
 		ID:    "rdmapx/fetchadd/compare-fields-are-ignored",
 		Title: "A FetchAdd is carried out whatever its compare fields say",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds with compare fields that do not match the memory",
 		Expects: "sums in the memory",
 		Defects: []string{"FetchAddCompares"},
 		Run: onConn(func(c *conn) {
-			c.setWord(c.slot(), 100)
+			c.setWord(c.wordOffset(), 100)
 			for i, mask := range []uint64{^uint64(0), 0xff, 0} {
-				c.send(c.adds(uint32(i), c.slot(), 7).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+				c.send(c.peerFetchAdd(uint32(i), c.wordOffset(), 7).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
 					h.Compare, h.CompareMask = new(uint64(0xdeadbeefcafebabe)), &mask
 				}))
-				c.was(uint32(i+1), uint32(i), uint64(100+7*i))
-				c.wordIs(c.slot(), uint64(107+7*i))
+				c.expectAtomicResponse(uint32(i+1), uint32(i), uint64(100+7*i))
+				c.expectWord(c.wordOffset(), uint64(107+7*i))
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/fetchadd/compare-fields-as-sent",
 		Title: "A FetchAdd is sent with compare data of zeros, a compare mask of ones, and no add mask",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "nothing: the device adds",
 		Expects: "zeros and ones in these fields",
 		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
-			h := c.asksToAdd(1, 0).AtomicRequest
+			h := c.deviceFetchAdd(1, 0).AtomicRequest
 			c.Check(*h.Compare == 0 && *h.CompareMask == ^uint64(0) && *h.Mask == 0,
 				"compare data 0, a compare mask of ones and the add mask 0", "%#x, %#x and %#x", *h.Compare, *h.CompareMask, *h.Mask)
 		}),
@@ -112,7 +112,7 @@ var rdmapxOperationCases = []conformance.Case{
 	{
 		ID:    "rdmapx/cmpswap/masks",
 		Title: "A CmpSwap compares under one mask and swaps under the other",
-		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "CmpSwaps that compare only some bits, or swap only some",
 		Expects: "the bits of the swap mask swapped where those of the compare mask match",
 		Defects: []string{"MasksSwapped"},
@@ -125,41 +125,41 @@ var rdmapxOperationCases = []conformance.Case{
 				{0x11223344_55667788, 0, 0, 0x55, ones, 0x55},
 				{0x11223344_55667788, 0x11223344_55667788, ones, 0x99, 0, 0x11223344_55667788},
 			} {
-				c.setWord(c.slot(), s.was)
-				c.send(c.swaps(uint32(i), c.slot(), s.compare, s.swap).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+				c.setWord(c.wordOffset(), s.before)
+				c.send(c.peerCmpSwap(uint32(i), c.wordOffset(), s.compare, s.swap).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
 					h.CompareMask, h.Mask = &s.compareMask, &s.swapMask
 				}))
-				c.was(uint32(i+1), uint32(i), s.was)
+				c.expectAtomicResponse(uint32(i+1), uint32(i), s.before)
 				c.Note("%s", fmt.Sprintf("%+x", s))
-				c.wordIs(c.slot(), s.is)
+				c.expectWord(c.wordOffset(), s.after)
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/cmpswap/mismatch-changes-nothing",
 		Title: "A CmpSwap that does not compare changes nothing, and returns what is there",
-		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "CmpSwaps that compare with another number, and with one that differs in a single bit",
 		Expects: "what is there in the answers, and still in the memory",
 		Defects: []string{"SwapsAlways"},
 		Run: onConn(func(c *conn) {
-			c.setWord(c.slot(), 2)
+			c.setWord(c.wordOffset(), 2)
 			for i, compare := range []uint64{1, 2 ^ 1<<63} {
-				c.send(c.swaps(uint32(i), c.slot(), compare, 99))
-				c.was(uint32(i+1), uint32(i), 2)
-				c.wordIs(c.slot(), 2)
+				c.send(c.peerCmpSwap(uint32(i), c.wordOffset(), compare, 99))
+				c.expectAtomicResponse(uint32(i+1), uint32(i), 2)
+				c.expectWord(c.wordOffset(), 2)
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/cmpswap/misaligned",
 		Title: "A CmpSwap to an address that is not aligned changes nothing and ends the stream",
-		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/3"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/3"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "CmpSwaps, which compare whatever is there, to addresses 1, 2, 4 and 7 octets behind a multiple of eight",
 		Expects: "a Terminate: catastrophic for the stream, and memory that is left alone",
 		Defects: []string{"AtomicAlignedTo4"},
-		Run: misaligned(func(c *conn, off int) iwarp.Segment {
-			return c.swaps(1, off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
+		Run: onMisalignedAtomics(func(c *conn, off int) iwarp.Segment {
+			return c.peerCmpSwap(1, off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
 		}),
 	},
 }

@@ -9,31 +9,31 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// slot is where the first word of mem is at a multiple of eight.
-func (c *conn) slot() int { return int(-c.mem.Addr() & 7) }
+// wordOffset is where the first word of mem is at a multiple of eight.
+func (c *conn) wordOffset() int { return int(-c.targetMem.Addr() & 7) }
 
-// batch sends n FetchAdds of 1 at once, with the identifiers from first on.
-func (c *conn) batch(first uint32, at iwarp.Addr, n int) {
-	c.together(n, func(i int) iwarp.Segment { return iwarp.FetchAdd(c.nextRequest(), first+uint32(i), at, 1) })
+// sendFetchAdds sends n FetchAdds of 1 at once, with the identifiers from first on.
+func (c *conn) sendFetchAdds(first uint32, at iwarp.Addr, n int) {
+	c.sendBatch(n, func(i int) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), first+uint32(i), at, 1) })
 }
 
 var rdmapxRequestCases = []conformance.Case{
 	{
 		ID:    "rdmapx/atomic/indivisible-between-streams",
 		Title: "Atomics of two streams on one place do not lose anything",
-		Cite:  cite(rfc7306, "5", "rfc7306/5/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5", "rfc7306/5/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds of 1 on one place, on two streams in turn and at once",
 		Expects: "every number once among the answers, and their count in the memory",
 		Defects: []string{"AtomicTorn"},
 		Run: onHost(func(h *host) {
 			a, b := h.connect(setup{}), h.connect(setup{})
-			off := a.slot()
+			off := a.wordOffset()
 			a.setWord(off, 0)
 			const rounds, each = 20, 8
 			seen := make(map[uint64]bool)
 			for i := range rounds {
-				a.batch(uint32(each*i), a.at(off), each)
-				b.batch(uint32(each*i), a.at(off), each)
+				a.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
+				b.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
 				for _, c := range []*conn{a, b} {
 					for range each {
 						g := c.expect(iwarp.Op(iwarp.OpAtomicResponse))
@@ -43,40 +43,40 @@ var rdmapxRequestCases = []conformance.Case{
 					}
 				}
 			}
-			a.wordIs(off, 2*rounds*each)
+			a.expectWord(off, 2*rounds*each)
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/numbers-shared-with-reads",
 		Title: "Atomic Requests and Read Requests are numbered together",
-		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a Read Request, a FetchAdd and a Read Request; the device does the same",
 		Expects: "numbers 1, 2 and 3 of queue 1, and answers to the peer's",
 		Defects: []string{"AtomicsApart"},
 		Run: onConn(func(c *conn) {
-			c.PostSend(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.readWR(3, 192, 16))
+			c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.readWR(3, 192, 16))
 			c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(1))
 			c.expect(iwarp.Op(iwarp.OpAtomicRequest).QN(1).MSN(2))
 			c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(3))
-			c.fence()
-			c.setWord(c.slot(), 1)
-			c.send(c.adds(9, c.slot(), 1))
-			c.was(1, 9, 1)
-			c.fence()
+			c.sync()
+			c.setWord(c.wordOffset(), 1)
+			c.send(c.peerFetchAdd(9, c.wordOffset(), 1))
+			c.expectAtomicResponse(1, 9, 1)
+			c.sync()
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/limit-shared-with-reads",
 		Title: "Atomics count as reads for how many may be under way",
-		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a Request that takes two reads at a time; the device's program posts a read and two FetchAdds",
 		Expects: "the third when the first is answered, not before",
 		Defects: []string{"AtomicsApart"},
-		Run: on(setup{frame: func(f startup) startup { return f.Depths(2, defaultOrd) }}, func(c *conn) {
-			c.PostSend(c.qp, c.readWR(1, 64, 16), c.addWR(2, 128, 1), c.addWR(3, 136, 1))
+		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(2, defaultOrd) }}, func(c *conn) {
+			c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.fetchAddWR(3, 136, 1))
 			read := c.expect(iwarp.Op(iwarp.OpReadRequest))
 			c.expect(iwarp.Op(iwarp.OpAtomicRequest))
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 			c.send(iwarp.ReadResponseTo(read.Segment, data(16)))
 			c.expect(iwarp.Op(iwarp.OpAtomicRequest))
 		}),
@@ -84,20 +84,20 @@ var rdmapxRequestCases = []conformance.Case{
 	{
 		ID:    "rdmapx/atomic/request-layout",
 		Title: "An Atomic Request has 52 octets of header, each field in its place",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "nothing: the device's program posts a FetchAdd and a CmpSwap",
 		Expects: "operation, identifier, key, offset, data, mask, compare data and compare mask",
 		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
-			swap := c.addWR(2, 8, 0x1111111122222222)
+			swap := c.fetchAddWR(2, 8, 0x1111111122222222)
 			swap.Opcode, swap.Atomic.Swap = verbs.OpAtomicCmpAndSwp, 0x3333333344444444
-			c.PostSend(c.qp, c.addWR(1, 0, 0x5555555566666666), swap)
+			c.PostSend(c.qp, c.fetchAddWR(1, 0, 0x5555555566666666), swap)
 			ones := ^uint64(0)
 			for i, fields := range [][4]uint64{
 				{0x5555555566666666, 0, 0, ones},
 				{0x3333333344444444, ones, 0x1111111122222222, ones},
 			} {
-				g := c.take(1)[0]
+				g := c.nextFPDUs(1)[0]
 				c.Check(len(g.ULPDU) == ddpUntaggedLen+52, "a ULPDU of 70 octets", "%d", len(g.ULPDU))
 				header := g.ULPDU[ddpUntaggedLen:]
 				operation := binary.BigEndian.Uint32(header)
@@ -114,73 +114,73 @@ var rdmapxRequestCases = []conformance.Case{
 	{
 		ID:    "rdmapx/atomic/reserved-bits-are-ignored",
 		Title: "The reserved bits of an Atomic Request are not looked at",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd with all of the 28 bits set",
 		Expects: "the sum in the memory, and an answer",
 		Defects: []string{"ReservedBitsChecked"},
 		Run: onConn(func(c *conn) {
-			c.setWord(c.slot(), 42)
-			c.send(c.adds(1, c.slot(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }))
-			c.was(1, 1, 42)
-			c.wordIs(c.slot(), 47)
+			c.setWord(c.wordOffset(), 42)
+			c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }))
+			c.expectAtomicResponse(1, 1, 42)
+			c.expectWord(c.wordOffset(), 47)
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/unknown-operation",
 		Title: "An atomic operation that there is not ends the stream, and changes nothing",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/3"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/3"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "Atomic Requests with the operations 1, 3, 8 and 15",
 		Expects: "the end of the stream, with whatever Terminate, and memory that is left alone",
 		Defects: []string{"AnyAtomicAdds"},
 		Run: onHost(func(h *host) {
 			for _, op := range []uint8{1, 3, 8, 15} {
 				c := h.connect(setup{})
-				c.send(c.adds(1, c.slot(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
-				c.givesUp()
-				c.ExpectUnchanged(c.mem, 0, 0)
+				c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
+				c.expectAbort()
+				c.ExpectUnchanged(c.targetMem, 0, 0)
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/takes-no-receive",
 		Title: "An Atomic Request uses up no receive, and its place is given back",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/4"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/4"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "four times as many FetchAdds as the device takes at a time, one after the other, and a Send",
 		Expects: "an answer to each and no completion, then the first receive for the Send",
 		Defects: []string{"EverythingTakesReceive"},
-		Run: on(setup{receives: 4, param: depths(3, 3), frame: func(f startup) startup { return f.Depths(3, 3) }}, func(c *conn) {
-			c.setWord(c.slot(), 0)
-			for i := range uint32(4 * c.granted()) {
-				c.send(c.adds(i, c.slot(), 1))
-				c.was(i+1, i, uint64(i))
+		Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) }}, func(c *conn) {
+			c.setWord(c.wordOffset(), 0)
+			for i := range uint32(4 * c.grantedIRD()) {
+				c.send(c.peerFetchAdd(i, c.wordOffset(), 1))
+				c.expectAtomicResponse(i+1, i, uint64(i))
 			}
 			c.ExpectNoCompletion()
-			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			c.ExpectRecv(1, 16)
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/in-order",
 		Title: "Atomics are sent as they were posted, and carried out and answered as they came",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/5"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/5"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a hundred FetchAdds of 1, ten at a time; the device's program posts five of different size at once",
 		Expects: "the five in that order; answers of 0 to 99 in order",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			wrs := make([]verbs.SendWR, 5)
 			for i := range wrs {
-				wrs[i] = c.addWR(uint64(i+1), 8*i, uint64(100+i))
+				wrs[i] = c.fetchAddWR(uint64(i+1), 8*i, uint64(100+i))
 			}
 			c.PostSend(c.qp, wrs...)
 			for i := range wrs {
 				add := uint64(100 + i)
 				c.expect(iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i + 1)).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Data = &add }))
 			}
-			c.setWord(c.slot(), 0)
+			c.setWord(c.wordOffset(), 0)
 			for first := uint32(0); first < 100; first += 10 {
-				c.batch(first, c.at(c.slot()), 10)
+				c.sendFetchAdds(first, c.targetAddr(c.wordOffset()), 10)
 				for i := range uint32(10) {
-					c.was(first+i+1, first+i, uint64(first+i))
+					c.expectAtomicResponse(first+i+1, first+i, uint64(first+i))
 				}
 			}
 		}),
@@ -188,17 +188,17 @@ var rdmapxRequestCases = []conformance.Case{
 	{
 		ID:    "rdmapx/atomic/through-a-window",
 		Title: "A window that is open for atomics takes them",
-		Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Level: conformance.Must, Needs: atomics | verbs.CapMWType2,
+		Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Level: conformance.Must, Needs: needsAtomics | verbs.CapMWType2,
 		Sends:   "a FetchAdd through a window",
 		Expects: "the sum in the memory, and an answer",
 		Defects: []string{"NoWindowAtomics"},
 		Run: onConn(func(c *conn) {
-			m := c.bindable(64)
+			m := c.bindableMemory(64)
 			off := int(-m.Addr() & 7)
-			at := iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteAtomic), m.Addr()+uint64(off))
+			at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteAtomic), m.Addr()+uint64(off))
 			was := binary.NativeEndian.Uint64(m.Buf[off:])
-			c.send(iwarp.FetchAdd(c.nextRequest(), 1, at, 5))
-			c.was(1, 1, was)
+			c.send(iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5))
+			c.expectAtomicResponse(1, 1, was)
 			c.ExpectBytes(m, off, binary.NativeEndian.AppendUint64(nil, was+5))
 			c.ExpectUnchanged(m, off, 8)
 		}),

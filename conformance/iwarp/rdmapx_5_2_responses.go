@@ -13,46 +13,46 @@ var rdmapxResponseCases = []conformance.Case{
 	{
 		ID:    "rdmapx/atomic/response-on-queue-3",
 		Title: "An Atomic Response is untagged, on queue 3, and has twelve octets of header",
-		Cite:  cite(rfc7306, "5", "rfc7306/5/3", "rfc7306/4.1/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5", "rfc7306/5/3", "rfc7306/4.1/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd",
 		Expects: "T=0, queue 3, the identifier and what was there before, and nothing else",
 		Defects: []string{"QueuesMixed"},
 		// Section 4 of the RFC says that the header has 32 octets. Its own figure, and its
 		// appendix, have twelve.
 		Run: onConn(func(c *conn) {
-			c.setWord(c.slot(), 42)
-			c.send(c.adds(0x11, c.slot(), 5))
-			g := c.take(1)[0]
-			want := binary.BigEndian.AppendUint32(untaggedOctets(0x41, 0x4b, 3, 0), 0x11)
-			c.layout(g, binary.BigEndian.AppendUint64(want, 42))
+			c.setWord(c.wordOffset(), 42)
+			c.send(c.peerFetchAdd(0x11, c.wordOffset(), 5))
+			g := c.nextFPDUs(1)[0]
+			want := binary.BigEndian.AppendUint32(untaggedHeaderOctets(0x41, 0x4b, 3, 0), 0x11)
+			c.expectHeaderOctets(g, binary.BigEndian.AppendUint64(want, 42))
 			c.Check(len(g.ULPDU) == ddpUntaggedLen+12, "a ULPDU of 30 octets", "%d", len(g.ULPDU))
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/response-names-the-request",
 		Title: "An Atomic Response has the identifier of its request",
-		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds with the identifiers cafebabe, 0, ffffffff and cafebabe again",
 		Expects: "the same in the answers",
 		Defects: []string{"AtomicIdIsMSN"},
 		Run: onConn(func(c *conn) {
 			for i, id := range []uint32{0xcafebabe, 0, 0xffffffff, 0xcafebabe} {
-				c.send(c.adds(id, c.slot(), 0))
-				c.was(uint32(i+1), id, c.word(c.slot()))
+				c.send(c.peerFetchAdd(id, c.wordOffset(), 0))
+				c.expectAtomicResponse(uint32(i+1), id, c.word(c.wordOffset()))
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/responses-are-numbered",
 		Title: "Atomic Responses are numbered for themselves, from 1 on",
-		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a Read Request, a FetchAdd, a Read Request and a FetchAdd",
 		Expects: "numbers 1 and 2 in the Atomic Responses",
 		Defects: []string{"AtomicIdIsMSN"},
 		Run: onConn(func(c *conn) {
 			for i := range uint32(2) {
-				c.fence()
-				c.send(c.adds(7, c.slot(), 0))
+				c.sync()
+				c.send(c.peerFetchAdd(7, c.wordOffset(), 0))
 				c.expect(iwarp.Op(iwarp.OpAtomicResponse).QN(3).MSN(i + 1))
 			}
 		}),
@@ -60,25 +60,25 @@ var rdmapxResponseCases = []conformance.Case{
 	{
 		ID:    "rdmapx/atomic/unasked-for-response",
 		Title: "An Atomic Response that nobody asked for ends the stream",
-		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "an Atomic Response, with no request outstanding, and with a read outstanding",
 		Expects: "the end of the stream, with whatever Terminate, and a read that fails",
 		Defects: []string{"AtomicResponseUnchecked"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{})
 			c.send(iwarp.AtomicResponse(1, 1, 7))
-			c.givesUp()
+			c.expectAbort()
 			c = h.connect(setup{})
-			c.asks(1, 64, 16)
+			c.deviceRead(1, 64, 16)
 			c.send(iwarp.AtomicResponse(1, 1, 7))
-			c.givesUp()
-			c.allFail(1)
+			c.expectAbort()
+			c.expectFailures(1)
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/response-to-another-request",
 		Title: "An Atomic Response that does not belong to the request ends the stream",
-		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "Atomic Responses with another identifier, with four octets missing, and with four too many",
 		Expects: "the end of the stream, with whatever Terminate, and an atomic that fails",
 		Defects: []string{"AtomicResponseUnchecked"},
@@ -89,34 +89,34 @@ var rdmapxResponseCases = []conformance.Case{
 				func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).WithPayload(data(4)) },
 			} {
 				c := h.connect(setup{})
-				request := c.asksToAdd(1, 64)
+				request := c.deviceFetchAdd(1, 64)
 				c.send(answer(*request.AtomicRequest.ID))
-				c.givesUp()
-				c.allFail(1)
-				c.ExpectUnchanged(c.own, 64, 8)
+				c.expectAbort()
+				c.expectFailures(1)
+				c.ExpectUnchanged(c.localMem, 64, 8)
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/number-of-a-response",
 		Title: "An Atomic Response whose number is not the next of its queue is refused",
-		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "first Atomic Responses with the numbers 2, 0 and 80000001 hex; and a second one with number 1 again",
 		Expects: "a Terminate: number out of range, and an atomic that fails",
 		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			refused := func(c *conn, id uint64, number uint32) {
-				request := c.asksToAdd(id, 64)
+				request := c.deviceFetchAdd(id, 64)
 				c.send(iwarp.AtomicResponse(number, *request.AtomicRequest.ID, 7))
-				c.terminated(iwarp.DDPUntaggedMSNRange)
-				c.allFail(1)
-				c.ExpectUnchanged(c.own, 0, 8)
+				c.expectTerminateAndEnd(iwarp.DDPUntaggedMSNRange)
+				c.expectFailures(1)
+				c.ExpectUnchanged(c.localMem, 0, 8)
 			}
 			for _, number := range []uint32{2, 0, 0x80000001} {
 				refused(h.connect(setup{}), 1, number)
 			}
 			c := h.connect(setup{})
-			request := c.asksToAdd(1, 0)
+			request := c.deviceFetchAdd(1, 0)
 			c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			refused(c, 2, 1)
@@ -125,54 +125,54 @@ var rdmapxResponseCases = []conformance.Case{
 	{
 		ID:    "rdmapx/atomic/completes-with-its-response",
 		Title: "An atomic completes when it is answered, with what was there before",
-		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/1"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "the answer to a FetchAdd, late",
 		Expects: "no completion before the answer; one behind it, and its number in the memory",
 		Defects: []string{"CompletesEarly"},
 		Run: onConn(func(c *conn) {
-			request := c.asksToAdd(11, 64)
-			c.silence(quiet)
+			request := c.deviceFetchAdd(11, 64)
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
 			c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 0x0102030405060708))
 			c.ExpectCompletion(11, verbs.WCSuccess)
-			c.ExpectBytes(c.own, 64, binary.NativeEndian.AppendUint64(nil, 0x0102030405060708))
+			c.ExpectBytes(c.localMem, 64, binary.NativeEndian.AppendUint64(nil, 0x0102030405060708))
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/request-waits-for-its-end",
 		Title: "An Atomic Request without L is not carried out",
-		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd with L not set",
 		Expects: "no answer, and memory that is left alone; to end the stream is as good",
 		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {
-			c.send(c.adds(1, c.slot(), 5).Last(false))
-			c.unheeded()
-			c.ExpectUnchanged(c.mem, 0, 0)
+			c.send(c.peerFetchAdd(1, c.wordOffset(), 5).Last(false))
+			c.expectNoResponse()
+			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}),
 	},
 	{
 		ID:    "rdmapx/atomic/answered-in-order-with-reads",
 		Title: "Atomics and reads are carried out and answered in the order in which they came",
-		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/3", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/3", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a long Read Request, two FetchAdds and a Read Request for what they change, at once",
 		Expects: "answers in that order, the last with both effects",
 		Defects: []string{"SmallReadsFirst"},
-		Run: onLong(func(c *conn) {
-			off, n := c.slot(), c.long()
+		Run: onLongMessages(func(c *conn) {
+			off, n := c.wordOffset(), c.longLen()
 			c.setWord(off, 40)
-			c.together(4, func(i int) iwarp.Segment {
+			c.sendBatch(4, func(i int) iwarp.Segment {
 				switch i {
 				case 0:
-					return c.reads(1024, n)
+					return c.peerRead(1024, n)
 				case 3:
-					return c.reads(off, 8)
+					return c.peerRead(off, 8)
 				}
-				return c.adds(uint32(i), off, 1)
+				return c.peerFetchAdd(uint32(i), off, 1)
 			})
-			c.answered(c.mem.Buf[1024:][:n])
-			c.was(1, 1, 40)
-			c.was(2, 2, 41)
+			c.expectReadResponse(c.targetMem.Buf[1024:][:n])
+			c.expectAtomicResponse(1, 1, 40)
+			c.expectAtomicResponse(2, 2, 41)
 			g := c.expect(iwarp.Op(iwarp.OpReadResponse))
 			want := binary.NativeEndian.AppendUint64(nil, 42)
 			c.Check(string(g.Payload) == string(want), fmt.Sprintf("a Read Response of % x", want), "% x", g.Payload)

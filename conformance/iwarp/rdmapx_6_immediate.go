@@ -13,8 +13,8 @@ import (
 // There is no capability for immediate data: a device that does not take the verb does
 // not have it, and one that does is held to the RFC.
 
-// immediateWR returns a work request for the device: a Write with immediate data.
-func (c *conn) immediateWR(id uint64, off, n int, imm uint32) verbs.SendWR {
+// writeImmWR returns a work request for the device: a Write with immediate data.
+func (c *conn) writeImmWR(id uint64, off, n int, imm uint32) verbs.SendWR {
 	wr := c.writeWR(id, off, n)
 	wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, imm
 	return wr
@@ -24,7 +24,7 @@ func (c *conn) immediateWR(id uint64, off, n int, imm uint32) verbs.SendWR {
 func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		probe := h.connect(setup{})
-		_, err := probe.qp.PostSend([]verbs.SendWR{probe.immediateWR(1, 0, 16, 7)})
+		_, err := probe.qp.PostSend([]verbs.SendWR{probe.writeImmWR(1, 0, 16, 7)})
 		if errors.Is(err, verbs.ErrInvalid) {
 			// A library that does not know the verb may say no more than that something is
 			// wrong. Without immediate data nothing is.
@@ -40,13 +40,13 @@ func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 	})
 }
 
-// twice is immediate data both halves of which are the same: which of them a program of
+// doubled is immediate data both halves of which are the same: which of them a program of
 // InfiniBand's verbs gets, where there is room for one only, no RFC says.
-func twice(half uint32) uint64 { return uint64(half)<<32 | uint64(half) }
+func doubled(half uint32) uint64 { return uint64(half)<<32 | uint64(half) }
 
-// receivedImmediate ends the case unless the next completion is of this receive, and
+// expectRecvImm ends the case unless the next completion is of this receive, and
 // has the immediate data.
-func (c *conn) receivedImmediate(id uint64, half uint32) {
+func (c *conn) expectRecvImm(id uint64, half uint32) {
 	wc := c.ExpectCompletion(id, verbs.WCSuccess)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == half, fmt.Sprintf("receive %d with the immediate data %#x", id, half), "%s", rig.Describe(&wc))
 }
@@ -55,64 +55,64 @@ var rdmapxImmediateCases = []conformance.Case{
 	{
 		ID:    "rdmapx/immediate/takes-a-receive-and-a-number",
 		Title: "Immediate data takes a receive, and a number of those of Sends",
-		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send, immediate data and a Send, numbered one after the other",
 		Expects: "three receives, the second with the data",
 		Defects: []string{"ImmediateTakesNoReceive"},
 		Run: onImmediate(func(c *conn) {
-			c.send(iwarp.Send(c.nextSend(), data(16)))
-			c.send(iwarp.Immediate(c.nextSend(), twice(0xfeedf00d)))
-			c.send(iwarp.Send(c.nextSend(), data(32)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+			c.send(iwarp.Immediate(c.nextSendMSN(), doubled(0xfeedf00d)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(32)))
 			c.ExpectRecv(1, 16)
-			c.receivedImmediate(2, 0xfeedf00d)
+			c.expectRecvImm(2, 0xfeedf00d)
 			c.ExpectRecv(3, 32)
-			c.ExpectBytes(c.own, 128, data(32))
+			c.ExpectBytes(c.localMem, 128, data(32))
 		}),
 	},
 	{
 		ID:    "rdmapx/immediate/number-is-checked",
 		Title: "Immediate data whose number is not the next is refused",
-		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "immediate data with the number after the next, with that before, and with one far away",
 		Expects: "a Terminate: number out of range, and no receive",
 		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onImmediate(func(c *conn) {
 			number := func(ahead uint32) func(*conn) iwarp.Segment {
-				return func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSend()+ahead, twice(7)) }
+				return func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSendMSN()+ahead, doubled(7)) }
 			}
-			c.refusedOn([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
+			c.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
 		}),
 	},
 	{
 		ID:    "rdmapx/immediate/no-receive",
 		Title: "Immediate data for which there is no receive ends the stream",
-		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5041/7.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5041/7.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "immediate data, with and without solicited event, where no receive is left",
 		Expects: "a Terminate: no buffer",
 		Defects: []string{"ImmediateDropped"},
 		Run: onImmediate(func(first *conn) {
 			for _, immediate := range []func(uint32, uint64) iwarp.Segment{iwarp.Immediate, iwarp.ImmediateSE} {
 				c := first.connect(setup{receives: 1})
-				c.send(iwarp.Immediate(c.nextSend(), twice(1)))
-				c.receivedImmediate(1, 1)
-				c.send(immediate(c.nextSend(), twice(2)))
-				c.terminated(iwarp.DDPUntaggedNoBuffer)
+				c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
+				c.expectRecvImm(1, 1)
+				c.send(immediate(c.nextSendMSN(), doubled(2)))
+				c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/immediate/eight-octets",
 		Title: "Immediate data is sent as eight octets",
-		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device's program writes with immediate data",
 		Expects: "a Write, and a message to queue 0 with eight octets, in which the data is",
 		Defects: []string{"ImmediateOfFour"},
 		Run: onImmediate(func(c *conn) {
-			c.PostSend(c.qp, c.immediateWR(1, 0, 16, 0xfeedf00d))
-			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[:16]))
-			g := c.take(1)[0]
+			c.PostSend(c.qp, c.writeImmWR(1, 0, 16, 0xfeedf00d))
+			c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:16]))
+			g := c.nextFPDUs(1)[0]
 			c.Check(g.Op() == iwarp.OpImmediate && len(g.ULPDU) == ddpUntaggedLen+8, "IMMEDIATE in a ULPDU of 26 octets", "%v in one of %d", g, len(g.ULPDU))
-			c.layout(g, untaggedOctets(0x41, 0x48, 0, 0))
+			c.expectHeaderOctets(g, untaggedHeaderOctets(0x41, 0x48, 0, 0))
 			v := iwarp.Val(g.Immediate.Value)
 			c.Check(uint32(v) == 0xfeedf00d || uint32(v>>32) == 0xfeedf00d, "feedf00d in one half of the data", "%#x", v)
 		}),
@@ -120,53 +120,53 @@ var rdmapxImmediateCases = []conformance.Case{
 	{
 		ID:    "rdmapx/immediate/other-lengths-are-refused",
 		Title: "Immediate data of other than eight octets ends the stream",
-		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "immediate data of 0, 4, 7, 9 and 12 octets",
 		Expects: "the end of the stream, with whatever Terminate, and no receive",
 		Defects: []string{"ImmediateAnyLength"},
 		Run: onImmediate(func(first *conn) {
 			for _, n := range []int{0, 4, 7, 9, 12} {
 				c := first.connect(setup{receives: 2})
-				c.send(iwarp.Op(iwarp.OpImmediate).MSN(c.nextSend()).WithPayload(data(n)))
-				c.givesUp()
-				c.undelivered()
+				c.send(iwarp.Op(iwarp.OpImmediate).MSN(c.nextSendMSN()).WithPayload(data(n)))
+				c.expectAbort()
+				c.expectNoSuccess()
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/immediate/in-order-with-sends",
 		Title: "Immediate data is sent in the order in which it was posted with Sends",
-		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device's program posts a Send, a Write with immediate data, and a Send, at once",
 		Expects: "a Send, a Write, immediate data and a Send, the untagged ones numbered 1 to 3",
 		Defects: []string{"LIFOQueue"},
 		Run: onImmediate(func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.immediateWR(2, 16, 16, 7), c.sendWR(3, 32, 16))
-			c.expect(iwarp.Send(1, c.own.Buf[:16]))
-			c.expect(iwarp.Write(peerSTag, peerTO, c.own.Buf[16:32]))
+			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.writeImmWR(2, 16, 16, 7), c.sendWR(3, 32, 16))
+			c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
+			c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[16:32]))
 			c.expect(iwarp.Op(iwarp.OpImmediate).QN(0).MSN(2))
-			c.expect(iwarp.Send(3, c.own.Buf[32:48]))
+			c.expect(iwarp.Send(3, c.localMem.Buf[32:48]))
 		}),
 	},
 	{
 		ID:    "rdmapx/immediate/delivered-in-order-with-sends",
 		Title: "Immediate data is delivered in the order in which it came with Sends",
-		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send of several segments, immediate data, a Send of several segments and a short one",
 		Expects: "four receives in that order",
 		Defects: []string{"LongDeliveredLate"},
 		Run: onImmediate(func(c *conn) {
 			long := func() {
-				for _, part := range iwarp.Send(c.nextSend(), data(64)).Segments(18 + 16) {
+				for _, part := range iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 16) {
 					c.send(part)
 				}
 			}
 			long()
-			c.send(iwarp.Immediate(c.nextSend(), twice(1)))
+			c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
 			long()
-			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			c.ExpectRecv(1, 64)
-			c.receivedImmediate(2, 1)
+			c.expectRecvImm(2, 1)
 			c.ExpectRecv(3, 64)
 			c.ExpectRecv(4, 16)
 		}),
@@ -174,40 +174,40 @@ var rdmapxImmediateCases = []conformance.Case{
 	{
 		ID:    "rdmapx/immediate/waits-for-the-write",
 		Title: "Immediate data is delivered when the Write before it has been placed",
-		Cite:  cite(rfc7306, "6.4", "rfc7306/6.4/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc7306, "6.4", "rfc7306/6.4/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Writes of several segments, and immediate data behind each, at once",
 		Expects: "all octets of a Write in the memory when its receive completes",
 		Defects: []string{"WritesPlacedLate"},
 		Run: onImmediate(func(c *conn) {
 			for i := range 4 {
 				var frames []iwarp.Frame
-				for _, part := range c.writes(2048*i, data(2000)).Segments(14 + 400) {
+				for _, part := range c.peerWrite(2048*i, data(2000)).Segments(14 + 400) {
 					frames = append(frames, part)
 				}
-				c.sendTogether(append(frames, iwarp.Immediate(c.nextSend(), twice(uint32(i))))...)
-				c.receivedImmediate(uint64(i+1), uint32(i))
-				c.ExpectBytes(c.mem, 2048*i, data(2000))
+				c.sendCoalesced(append(frames, iwarp.Immediate(c.nextSendMSN(), doubled(uint32(i))))...)
+				c.expectRecvImm(uint64(i+1), uint32(i))
+				c.ExpectBytes(c.targetMem, 2048*i, data(2000))
 			}
 		}),
 	},
 	{
 		ID:    "rdmapx/immediate/solicited-raises-an-event",
 		Title: "Immediate data with solicited event raises one, and without it none",
-		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5040/5.3/6"), Level: conformance.May, Needs: needed,
+		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5040/5.3/6"), Level: conformance.May, Needs: needsConn,
 		Sends:   "immediate data, and immediate data with solicited event, to a program that waits for such",
 		Expects: "no event for the first, and one for the second",
 		Defects: []string{"NeverSolicited"},
 		Run: onImmediate(func(first *conn) {
-			ch := first.notified()
+			ch := first.useCompChannel()
 			c := first.connect(setup{receives: 2})
-			c.armed()
-			c.send(iwarp.Immediate(c.nextSend(), twice(1)))
-			c.receivedImmediate(1, 1)
-			c.fence()
-			c.eventless(ch)
-			c.send(iwarp.ImmediateSE(c.nextSend(), twice(2)))
-			c.eventful(ch)
-			c.receivedImmediate(2, 2)
+			c.armCQ()
+			c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
+			c.expectRecvImm(1, 1)
+			c.sync()
+			c.expectNoCQEvent(ch)
+			c.send(iwarp.ImmediateSE(c.nextSendMSN(), doubled(2)))
+			c.expectCQEvent(ch)
+			c.expectRecvImm(2, 2)
 		}),
 	},
 }

@@ -9,7 +9,7 @@ var registryCases = []conformance.Case{
 	{
 		ID:    "rdmap/registry/any-code-of-a-local-catastrophe",
 		Title: "A Terminate for a local catastrophe ends the stream, whatever its code",
-		Cite:  cite(rfc6580, "3.1", "rfc6580/3.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6580, "3.1", "rfc6580/3.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Terminates of layer 0, type 0, with the codes 00, 01, 77 and ff, each on a connection of its own",
 		Expects: "the end of the stream without an answer, a program that is told, and a receive that fails",
 		Defects: []string{"StrangeTerminateIgnored"},
@@ -18,7 +18,7 @@ var registryCases = []conformance.Case{
 				c := h.connect(setup{receives: 1})
 				c.send(iwarp.Terminate(iwarp.NewCause(0, 0, code)))
 				c.expectEnd()
-				c.disconnected()
+				c.expectDisconnect()
 				c.expectFailure(1)
 			}
 		}),
@@ -26,19 +26,19 @@ var registryCases = []conformance.Case{
 	{
 		ID:    "rdmap/registry/mpa-errors-are-of-type-zero",
 		Title: "An error of MPA is of layer 2, type 0",
-		Cite:  cite(rfc6580, "3.3", "rfc6580/3.3/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6580, "3.3", "rfc6580/3.3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write with a wrong CRC",
 		Expects: "a Terminate that begins with the octets 20 02, and quotes nothing",
 		Defects: []string{"MPAErrorType"},
 		Run: onConn(func(c *conn) {
-			c.send(c.writes(0, data(64)).BadCRC())
+			c.send(c.peerWrite(0, data(64)).BadCRC())
 			c.expect(iwarp.Terminate(iwarp.MPACRC).QuotingNothing())
 		}),
 	},
 	{
 		ID:    "rdmap/registry/unassigned-opcodes",
 		Title: "Opcodes that nobody has assigned are unexpected ones",
-		Cite:  cite(rfc6580, "3.4", "rfc6580/3.4/1", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc6580, "3.4", "rfc6580/3.4/1", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "messages with the opcodes 12, 13, 14 and 15, each on a connection of its own",
 		Expects: "a Terminate for an unexpected opcode each, and a receive that fails",
 		Defects: []string{"OpcodeMasked"},
@@ -46,8 +46,8 @@ var registryCases = []conformance.Case{
 			for op := iwarp.Opcode(12); op <= iwarp.OpExperimental; op++ {
 				c := h.connect(setup{receives: 1})
 				h.Note("opcode %d", op)
-				c.send(iwarp.Op(op).QN(0).MSN(c.nextSend()).WithPayload(data(16)))
-				c.terminated(iwarp.RDMAPUnexpectedOpcode)
+				c.send(iwarp.Op(op).QN(0).MSN(c.nextSendMSN()).WithPayload(data(16)))
+				c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
 				c.expectFailure(1)
 			}
 		}),

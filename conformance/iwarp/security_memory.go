@@ -6,37 +6,37 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// closedTo ends the case unless a segment ends the stream, whatever the reason given, and
+// expectSegmentRefused ends the case unless a segment ends the stream, whatever the reason given, and
 // nothing is answered.
-func (h *host) closedTo(wrong func(*conn) iwarp.Segment) {
+func (h *host) expectSegmentRefused(wrong func(*conn) iwarp.Segment) {
 	c := h.connect(setup{receives: 2})
 	c.send(wrong(c))
-	c.givesUp()
-	c.undelivered()
+	c.expectAbort()
+	c.expectNoSuccess()
 }
 
 // Reasons to refuse an access through a window: that it is out of bounds, or that it is
 // not among the rights. DDP has no code for the latter.
 var (
-	outOfWindow = []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds}
-	noRight     = []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess}
+	boundsCauses = []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds}
+	accessCauses = []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess}
 )
 
 var securityMemoryCases = []conformance.Case{
 	{
 		ID:    "security/domain/write-read-and-invalidate",
 		Title: "Memory of another protection domain is out of reach in every way",
-		Cite:  cite(rfc5042, "6.1.1", "rfc5042/6.1.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5042, "6.1.1", "rfc5042/6.1.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write, a Read Request and a Send with Invalidate that name memory of a domain that is not the stream's",
 		Expects: "the end of the stream for the first two, a receive that fails for the third, and memory that is left alone",
 		Defects: []string{"IgnorePD"},
 		Run: onHost(func(h *host) {
-			m := h.foreign(allAccess)
-			at := place(m, 0)
-			h.closedTo(func(*conn) iwarp.Segment { return writeTo(at, data(16)) })
-			h.closedTo(func(c *conn) iwarp.Segment { return c.readFrom(at, 16) })
+			m := h.otherPDMemory(allAccess)
+			at := addrOf(m, 0)
+			h.expectSegmentRefused(func(*conn) iwarp.Segment { return writeTo(at, data(16)) })
+			h.expectSegmentRefused(func(c *conn) iwarp.Segment { return c.readFrom(at, 16) })
 			c := h.connect(setup{receives: 2})
-			c.refusesToInvalidate(iwarp.SendInvalidate(c.nextSend(), at.STag, data(16)))
+			c.expectInvalidateFails(iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
 			h.ExpectUnchanged(m, 0, 0)
 			h.Must("a region that can be closed", m.Close())
 		}),
@@ -44,43 +44,43 @@ var securityMemoryCases = []conformance.Case{
 	{
 		ID:    "security/bounds/octet-granular",
 		Title: "Of the memory around a region no octet can be reached, and of the region every one",
-		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Writes and Read Requests of one octet: the first and the last of a region in the middle of a page, and those before and behind",
 		Expects: "the inner ones carried out; for the outer ones the end of the stream, and a page that is left alone",
 		Defects: []string{"PageBounds"},
 		Run: onHost(func(h *host) {
-			p := h.inPage()
+			p := h.newPageRegion()
 			c := h.connect(setup{})
-			c.defects = true // one octet needs a pad, of which the case says nothing
+			c.allowBadFrames = true // one octet needs a pad, of which the case says nothing
 			for _, off := range []int{0, pageRegionLen - 1} {
-				c.send(writeTo(p.at(off), p.octets(off, 1)), c.readFrom(p.at(off), 1))
-				c.expect(iwarp.ReadResponse(peerSTag, peerTO, p.octets(off, 1)))
+				c.send(writeTo(p.remoteAddr(off), p.bytesAt(off, 1)), c.readFrom(p.remoteAddr(off), 1))
+				c.expect(iwarp.ReadResponse(peerSTag, peerTO, p.bytesAt(off, 1)))
 			}
 			for _, off := range []int{-1, pageRegionLen, -pageMargin, pageRegionLen + pageMargin - 1} {
-				h.closedTo(func(*conn) iwarp.Segment { return writeTo(p.at(off), []byte{^p.octets(off, 1)[0]}) })
-				h.closedTo(func(c *conn) iwarp.Segment { return c.readFrom(p.at(off), 1) })
+				h.expectSegmentRefused(func(*conn) iwarp.Segment { return writeTo(p.remoteAddr(off), []byte{^p.bytesAt(off, 1)[0]}) })
+				h.expectSegmentRefused(func(c *conn) iwarp.Segment { return c.readFrom(p.remoteAddr(off), 1) })
 			}
-			h.leftAlone(p)
+			h.expectPageUnchanged(p)
 		}),
 	},
 	{
 		ID:    "security/bounds/window-within-its-region",
 		Title: "Through a window no more of its region can be reached than it opens",
-		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: windows,
+		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: needsMW2,
 		Sends:   "Writes and Read Requests that begin one octet before, and go one octet beyond, a window in the middle of a region",
 		Expects: "a Terminate: base or bounds; the memory as it was",
 		Defects: []string{"WindowBounds"},
 		Run: onHost(func(h *host) {
-			m := h.bindable(256)
+			m := h.bindableMemory(256)
 			for _, off := range []int{63, 64 + 113} {
 				for _, wrong := range []func(*conn, iwarp.Addr) iwarp.Segment{
 					func(_ *conn, at iwarp.Addr) iwarp.Segment { return writeTo(at, data(16)) },
 					func(c *conn, at iwarp.Addr) iwarp.Segment { return c.readFrom(at, 16) },
 				} {
 					c := h.connect(setup{})
-					key := c.window(m, 64, 128, verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+					key := c.bindWindow(m, 64, 128, verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 					c.send(wrong(c, iwarp.At(key, m.Addr()+uint64(off))))
-					c.terminated(outOfWindow...)
+					c.expectTerminateAndEnd(boundsCauses...)
 				}
 			}
 			h.ExpectUnchanged(m, 0, 0)
@@ -89,104 +89,104 @@ var securityMemoryCases = []conformance.Case{
 	{
 		ID:    "security/revoke/nothing-changes-afterwards",
 		Title: "Memory does not change any more when its region has been closed",
-		Cite:  cite(rfc5042, "6.2.2", "rfc5042/6.2.2/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5042, "6.2.2", "rfc5042/6.2.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write of many segments, half of them before the device's program closes the region and half after",
 		Expects: "the end of the stream, and memory that stays as it was when the region was closed",
 		Defects: []string{"StaleKeys"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(640, allAccess)
-			parts := writeTo(place(m, 0), data(640)).Segments(14 + 64)
+			parts := writeTo(addrOf(m, 0), data(640)).Segments(14 + 64)
 			for _, part := range parts[:5] {
 				c.send(part)
 			}
-			c.settle()
+			c.waitForDevice()
 			c.Must("a region that can be closed", m.Close())
 			m.Snapshot()
 			for _, part := range parts[5:] {
 				c.send(part)
 			}
-			c.givesUp()
+			c.expectAbort()
 			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
 		ID:    "security/rights/write-only-is-not-readable",
 		Title: "Memory that is open for Writes gives nothing away",
-		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write to memory that is open for Writes only, and a Read Request for it",
 		Expects: "the Write is placed; the Read Request ends the stream, and no octet is sent",
 		Defects: []string{"ReadRightsUnchecked"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
-			c.send(writeTo(place(m, 0), data(16)))
-			c.fence()
+			c.send(writeTo(addrOf(m, 0), data(16)))
+			c.sync()
 			c.ExpectBytes(m, 0, data(16))
-			c.send(c.readFrom(place(m, 0), 16))
-			c.givesUp()
+			c.send(c.readFrom(addrOf(m, 0), 16))
+			c.expectAbort()
 		}),
 	},
 	{
 		ID:    "security/rights/window-grants-its-own",
 		Title: "A window grants the rights that it was bound with, not those of its region",
-		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: windows,
+		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needsMW2,
 		Sends:   "a Read Request through a window for Writes, and a Write through a window for reads, to a region that is open for both",
 		Expects: "a Terminate each time; no octet is sent, or placed",
 		Defects: []string{"WindowRights"},
 		Run: onHost(func(h *host) {
 			m := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessMWBind)
 			c := h.connect(setup{})
-			c.send(c.readFrom(iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteWrite), m.Addr()), 16))
-			c.terminated(noRight...)
+			c.send(c.readFrom(iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr()), 16))
+			c.expectTerminateAndEnd(accessCauses...)
 			c = h.connect(setup{})
-			c.send(writeTo(iwarp.At(c.window(m, 0, 64, verbs.AccessRemoteRead), m.Addr()), data(16)))
-			c.terminated(noRight...)
+			c.send(writeTo(iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteRead), m.Addr()), data(16)))
+			c.expectTerminateAndEnd(accessCauses...)
 			h.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
 		ID:    "security/rights/queue-pair-permits-writes",
 		Title: "A queue pair that does not permit Writes places none, whatever the memory permits",
-		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "verbs/modify/8"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "verbs/modify/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write to memory that is open for everything, to a queue pair that permits reads only",
 		Expects: "a Terminate, and no octet in the memory",
 		Defects: []string{"QPRightsIgnored"},
-		Run: on(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
+		Run: onSetup(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
 			m := c.Memory(64, allAccess)
-			c.send(writeTo(place(m, 0), data(16)))
-			c.terminated(noRight...)
+			c.send(writeTo(addrOf(m, 0), data(16)))
+			c.expectTerminateAndEnd(accessCauses...)
 			c.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
 		ID:    "security/rights/queue-pair-permits-reads",
 		Title: "A queue pair that does not permit reads answers none, whatever the memory permits",
-		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/10", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/10", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request for memory that is open for everything, to a queue pair that permits Writes only",
 		Expects: "a Terminate, and no octet of the memory",
 		Defects: []string{"QPRightsIgnored"},
-		Run: on(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
+		Run: onSetup(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
 			m := c.Memory(64, allAccess)
-			c.send(c.readFrom(place(m, 0), 16))
-			c.terminated(noRight...)
+			c.send(c.readFrom(addrOf(m, 0), 16))
+			c.expectTerminateAndEnd(accessCauses...)
 		}),
 	},
 	{
 		ID:    "security/rights/queue-pair-permits-atomics",
 		Title: "A queue pair that does not permit atomics carries none out, whatever the memory permits",
-		Cite:  cite("libibverbs", "ibv_modify_qp(3)", "verbs/modify/8"), Level: conformance.Must, Needs: atomics,
+		Cite:  cite("libibverbs", "ibv_modify_qp(3)", "verbs/modify/8"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd and a CmpSwap to memory that is open for everything, each to a queue pair that permits reads and Writes only",
 		Expects: "a Terminate, and a number that stays as it was",
 		Defects: []string{"QPRightsIgnored"},
 		Run: onHost(func(h *host) {
 			m := h.Memory(4096, allAccess)
-			at := place(m, int(-m.Addr()&7))
+			at := addrOf(m, int(-m.Addr()&7))
 			for _, request := range []func(*conn) iwarp.Segment{
-				func(c *conn) iwarp.Segment { return iwarp.FetchAdd(c.nextRequest(), 1, at, 5) },
-				func(c *conn) iwarp.Segment { return iwarp.CompareSwap(c.nextRequest(), 1, at, 0, 5) },
+				func(c *conn) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5) },
+				func(c *conn) iwarp.Segment { return iwarp.CompareSwap(c.nextRequestMSN(), 1, at, 0, 5) },
 			} {
 				c := h.connect(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite})
 				c.send(request(c))
-				c.terminated(noRight...)
+				c.expectTerminateAndEnd(accessCauses...)
 				h.ExpectUnchanged(m, 0, 0)
 			}
 		}),
@@ -194,15 +194,15 @@ var securityMemoryCases = []conformance.Case{
 	{
 		ID:    "security/rights/empty-read-needs-none",
 		Title: "A read of no octets needs no right",
-		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/2"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/2"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Read Request for no octets of memory that is open for Writes only",
 		Expects: "an answer of no octets",
 		Defects: []string{"ZeroLengthChecked"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
-			c.send(c.readFrom(place(m, 0), 0))
+			c.send(c.readFrom(addrOf(m, 0), 0))
 			c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil))
-			c.fence()
+			c.sync()
 		}),
 	},
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// overrun ends the case unless the device's program is told that a completion queue has
+// expectOverrunReported ends the case unless the device's program is told that a completion queue has
 // lost completions: by an event, or by the queue itself.
-func (h *host) overrun(cq verbs.CQ) {
+func (h *host) expectOverrunReported(cq verbs.CQ) {
 	for {
-		e, err := h.Device.WaitAsync(soon)
+		e, err := h.Device.WaitAsync(shortWait)
 		if errors.Is(err, verbs.ErrTimeout) {
 			break
 		}
@@ -37,9 +37,9 @@ func (h *host) overrun(cq verbs.CQ) {
 	}
 }
 
-// hungUp ends the case unless the device ends a stream on which it has been sent
+// awaitStreamEnd ends the case unless the device ends a stream on which it has been sent
 // something. It returns what the device has said before.
-func (c *conn) hungUp(what string) (said []byte) {
+func (c *conn) awaitStreamEnd(what string) (said []byte) {
 	until := c.Now() + c.ResponseTimeout()
 	for {
 		b, err := c.tcp.Read(max(0, until-c.Now()))
@@ -51,46 +51,46 @@ func (c *conn) hungUp(what string) (said []byte) {
 	}
 }
 
-// oddFrame is a start-up frame with something wrong about it.
-type oddFrame struct {
+// invalidFrame is a start-up frame with something wrong about it.
+type invalidFrame struct {
 	what   string
 	octets []byte
-	// part says that more would have to come: the peer ends the stream instead.
-	part bool
+	// truncated says that more would have to come: the peer ends the stream instead.
+	truncated bool
 }
 
-// throws sends a start-up frame with something wrong about it.
-func (c *conn) throws(f oddFrame) {
+// sendInvalidFrame sends a start-up frame with something wrong about it.
+func (c *conn) sendInvalidFrame(f invalidFrame) {
 	c.Note("a frame with %s", f.what)
 	c.write(f.octets)
-	if f.part {
+	if f.truncated {
 		c.closeWrite()
 	}
 }
 
-// hostile are start-up frames that are wrong in ways that have upset parsers: each
+// invalidFrames are start-up frames that are wrong in ways that have upset parsers: each
 // begins like a good one.
-func hostile(good startup) []oddFrame {
-	frames := append(make([]oddFrame, 0, 16),
-		oddFrame{"a wrong key", good.WithKey("MPA ID Rex Frame").Append(nil), false},
-		oddFrame{"a key of zeros", good.WithKey("").Append(nil), false},
-		oddFrame{"513 octets of private data", good.Private(data(509)).Append(nil), false},
-		oddFrame{"65535 octets of private data to come", good.Private(data(400)).PrivateLength(65535).Append(nil), true},
-		oddFrame{"no octet of its enhanced data", cutEnhanced(good, 0), false},
-		oddFrame{"one octet of its enhanced data", cutEnhanced(good, 1), false},
-		oddFrame{"three octets of its enhanced data", cutEnhanced(good, 3), false},
-		oddFrame{"revision 255", good.Revision(255).Append(nil), false},
+func invalidFrames(good startupFrame) []invalidFrame {
+	frames := append(make([]invalidFrame, 0, 16),
+		invalidFrame{"a wrong key", good.WithKey("MPA ID Rex Frame").Append(nil), false},
+		invalidFrame{"a key of zeros", good.WithKey("").Append(nil), false},
+		invalidFrame{"513 octets of private data", good.Private(data(509)).Append(nil), false},
+		invalidFrame{"65535 octets of private data to come", good.Private(data(400)).PrivateLength(65535).Append(nil), true},
+		invalidFrame{"no octet of its enhanced data", truncateEnhanced(good, 0), false},
+		invalidFrame{"one octet of its enhanced data", truncateEnhanced(good, 1), false},
+		invalidFrame{"three octets of its enhanced data", truncateEnhanced(good, 3), false},
+		invalidFrame{"revision 255", good.Revision(255).Append(nil), false},
 	)
 	whole := good.Private(data(100)).Append(nil)
 	for _, n := range []int{1, 15, 16, 19, 20, 23, 24, len(whole) - 1} {
-		frames = append(frames, oddFrame{fmt.Sprintf("%d of its %d octets", n, len(whole)), whole[:n], true})
+		frames = append(frames, invalidFrame{fmt.Sprintf("%d of its %d octets", n, len(whole)), whole[:n], true})
 	}
 	return frames
 }
 
-// cutEnhanced is a frame that says it is enhanced and has only n octets behind its
+// truncateEnhanced is a frame that says it is enhanced and has only n octets behind its
 // header.
-func cutEnhanced(f startup, n int) []byte {
+func truncateEnhanced(f startupFrame, n int) []byte {
 	const header = 20
 	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
 }
@@ -99,7 +99,7 @@ var securityResourceCases = []conformance.Case{
 	{
 		ID:    "security/resource/shared-receives-run-low",
 		Title: "A program is told when one peer has used up most of its shared receives",
-		Cite:  cite(rfc5042, "6.4.3.1", "rfc5042/6.4.3.1/1"), Level: conformance.Must, Needs: needed | verbs.CapSRQ,
+		Cite:  cite(rfc5042, "6.4.3.1", "rfc5042/6.4.3.1/1"), Level: conformance.Must, Needs: needsConn | verbs.CapSRQ,
 		Sends:   "Sends, until less shared receives are left than the limit is",
 		Expects: "an event then, and not before",
 		Defects: []string{"SRQLimitSilent"},
@@ -113,11 +113,11 @@ var securityResourceCases = []conformance.Case{
 			h.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
 			c := h.connect(setup{srq: srq})
 			for i := range 4 {
-				c.send(iwarp.Send(c.nextSend(), data(16)))
+				c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 				c.ExpectRecv(uint64(i+1), 16)
 			}
 			h.ExpectNoEvent()
-			c.send(iwarp.Send(c.nextSend(), data(16)))
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			c.ExpectRecv(5, 16)
 			h.ExpectEvent(verbs.EventSRQLimitReached)
 		}),
@@ -125,26 +125,26 @@ var securityResourceCases = []conformance.Case{
 	{
 		ID:    "security/resource/read-places-of-each-stream",
 		Title: "A stream with as many reads as it may have takes none from another",
-		Cite:  cite(rfc5042, "6.4.3.3", "rfc5042/6.4.3.3/1"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5042, "6.4.3.3", "rfc5042/6.4.3.3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "as many Read Requests on one stream as were granted, of which none can be answered; as many on another",
 		Expects: "answers on the other, and then on the first",
 		Defects: []string{"ReadQueueShared"},
 		Run: onHost(func(h *host) {
-			greedy, other := h.connect(few), h.connect(few)
-			greedy.floods(greedy.granted())
+			greedy, other := h.connect(threeReads), h.connect(threeReads)
+			greedy.sendReadsUnread(greedy.grantedIRD())
 			for range 2 {
-				other.together(other.granted(), func(int) iwarp.Segment { return other.reads(0, 16) })
-				for range other.granted() {
-					other.answered(other.mem.Buf[:16])
+				other.sendBatch(other.grantedIRD(), func(int) iwarp.Segment { return other.peerRead(0, 16) })
+				for range other.grantedIRD() {
+					other.expectReadResponse(other.targetMem.Buf[:16])
 				}
 			}
-			greedy.answered(greedy.mem.Buf)
+			greedy.expectReadResponse(greedy.targetMem.Buf)
 		}),
 	},
 	{
 		ID:    "security/resource/full-completion-queue",
 		Title: "A completion queue that overflows is told to the program, and harms no other queue pair",
-		Cite:  cite(rfc5042, "6.4.6", "rfc5042/6.4.6/1", "rfc5040/8.1.1/2"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5042, "6.4.6", "rfc5042/6.4.6/1", "rfc5040/8.1.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
 		Expects: "an event, or an error of the queue; the other stream goes on",
 		Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"},
@@ -159,55 +159,55 @@ var securityResourceCases = []conformance.Case{
 			h.CQ = roomy
 			other := h.connect(setup{receives: 2})
 			for range n {
-				flooded.send(iwarp.Send(flooded.nextSend(), data(16)))
+				flooded.send(iwarp.Send(flooded.nextSendMSN(), data(16)))
 			}
-			flooded.settle()
-			h.overrun(small)
-			other.send(iwarp.Send(other.nextSend(), data(16)))
+			flooded.waitForDevice()
+			h.expectOverrunReported(small)
+			other.send(iwarp.Send(other.nextSendMSN(), data(16)))
 			other.ExpectRecv(1, 16)
-			other.fence()
+			other.sync()
 			other.ExpectState(other.qp, verbs.QPStateRTS)
 		}),
 	},
 	{
 		ID:    "security/hostile/requests",
 		Title: "A listener survives Requests that are wrong, and those that break off",
-		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1"), Level: conformance.Should, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "Requests with wrong keys, lengths and revisions, and parts of good ones and then the end of the stream",
 		Expects: "the end of each stream, no request for the program, and a good connection afterwards",
 		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
-			l := h.serve()
-			for _, f := range hostile(request()) {
-				c := h.knock(l, nil)
-				c.throws(f)
-				said := c.hungUp("a Request with " + f.what)
+			l := h.listen()
+			for _, f := range invalidFrames(enhancedRequest()) {
+				c := h.dialAndSend(l, nil)
+				c.sendInvalidFrame(f)
+				said := c.awaitStreamEnd("a Request with " + f.what)
 				r, _, ok := iwarp.ParseStartupFrame(said)
 				c.Check(len(said) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.what+", or one that rejects it", "% x", head(said))
 			}
-			h.unasked(l)
-			h.connect(setup{}).fence()
+			h.expectNoConnRequest(l)
+			h.connect(setup{}).sync()
 		}),
 	},
 	{
 		ID:    "security/hostile/replies",
 		Title: "A program that connects is told when the Reply is wrong, or breaks off",
-		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"), Level: conformance.Must, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "Replies with wrong keys, lengths and revisions, and parts of good ones and then the end of the stream",
 		Expects: "the end of each stream, a program that is told, and a good connection afterwards",
 		Defects: []string{"BadReplyHangs"},
 		Run: onHost(func(h *host) {
 			good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
-			for _, f := range hostile(good) {
-				st := h.connecting(setup{})
-				st.hear()
-				st.throws(f)
-				st.hungUp("a Reply with " + f.what) // a Terminate may come before
-				st.fails()
+			for _, f := range invalidFrames(good) {
+				hs := h.startActive(setup{})
+				hs.recvFrame()
+				hs.sendInvalidFrame(f)
+				hs.awaitStreamEnd("a Reply with " + f.what) // a Terminate may come before
+				hs.expectConnError()
 			}
-			h.connect(setup{active: true}).fence()
+			h.connect(setup{active: true}).sync()
 		}),
 	},
 }

@@ -11,6 +11,6 @@ func newSyncQP(h *host) *syncQP {
 // sync sends a request and waits for the response, twice: frames that another thread of
 // the device was about to send during the first exchange are sent by the second.
 func (k *syncQP) sync() {
-	k.c.fence()
-	k.c.fence()
+	k.c.sync()
+	k.c.sync()
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// queue is a queue pair of the device.
-type queue struct {
+// deviceQP is a queue pair of the device.
+type deviceQP struct {
 	*host
 	qp  verbs.QP
 	key uint32
-	// mem is memory that peers may write to, read from and do atomics on; own is for
+	// targetMem is memory that peers may write to, read from and do atomics on; own is for
 	// the device's own requests and receives.
-	mem, own *rig.Memory
+	targetMem, localMem *rig.Memory
 	// recvLen is how long its receives are.
 	recvLen int
 }
@@ -44,9 +44,9 @@ const (
 	deviceKey = 0x0badcafe
 )
 
-// queuePair makes a queue pair.
-func (h *host) queuePair(s setup) *queue {
-	q := &queue{host: h, key: s.key, recvLen: s.recvLen + areaLen}
+// newQP makes a queue pair.
+func (h *host) newQP(s setup) *deviceQP {
+	q := &deviceQP{host: h, key: s.key, recvLen: s.recvLen + areaLen}
 	if s.access == 0 {
 		s.access = allAccess
 	}
@@ -62,8 +62,8 @@ func (h *host) queuePair(s setup) *queue {
 	if s.cq == nil {
 		s.cq = h.CQ
 	}
-	q.mem = h.Memory(s.memLen, s.access|verbs.AccessLocalWrite)
-	q.own = h.Memory(max(s.memLen, s.receives*q.recvLen), verbs.AccessLocalWrite)
+	q.targetMem = h.Memory(s.memLen, s.access|verbs.AccessLocalWrite)
+	q.localMem = h.Memory(max(s.memLen, s.receives*q.recvLen), verbs.AccessLocalWrite)
 	var err error
 	q.qp, err = h.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: h.PD, SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq,
@@ -72,66 +72,68 @@ func (h *host) queuePair(s setup) *queue {
 	h.Must("a queue pair", err)
 	q.toRTS()
 	for i := range s.receives {
-		q.PostRecv(q.qp, uint64(i+1), q.own.SGE(i*q.recvLen, q.recvLen))
+		q.PostRecv(q.qp, uint64(i+1), q.localMem.SGE(i*q.recvLen, q.recvLen))
 	}
 	return q
 }
 
 // toRTS takes the queue pair from RESET to where it may send.
-func (q *queue) toRTS() {
+func (q *deviceQP) toRTS() {
 	q.Must("a queue pair in INIT", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: q.key},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	q.Must("a queue pair in RTR", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
 	q.Must("a queue pair in RTS", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 }
 
-// to takes the queue pair to RESET or ERR.
-func (q *queue) to(state verbs.QPState) {
+// modifyTo takes the queue pair to RESET or ERR.
+func (q *deviceQP) modifyTo(state verbs.QPState) {
 	q.Must("a queue pair in "+state.String(), q.qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
 }
 
-// address is where a host is that listens at a port.
-func address(host netip.Addr, port uint32) verbs.AHAttr {
+// ahAttr is where a host is that listens at a port.
+func ahAttr(host netip.Addr, port uint32) verbs.AHAttr {
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(host), FlowLabel: port, HopLimit: 64}}
 }
 
-// handle is an address that requests can name.
-func (h *host) handle(a verbs.AHAttr) verbs.AH {
+// addressHandle is an address that requests can name.
+func (h *host) addressHandle(a verbs.AHAttr) verbs.AH {
 	ah, err := h.PD.CreateAH(a)
 	h.Must("an address handle", err)
 	return ah
 }
 
-// gets ends the case unless the next completion is of this receive of the queue pair's,
+// expectRecv ends the case unless the next completion is of this receive of the queue pair's,
 // with a message of these octets. It returns the completion.
-func (q *queue) gets(id uint64, message []byte) verbs.WC {
+func (q *deviceQP) expectRecv(id uint64, message []byte) verbs.WC {
 	wc := q.ExpectRecv(id, areaLen+len(message))
 	q.Check(wc.QPN == q.qp.QPN(), "a receive of the queue pair that the packet names", "one of %#x", uint32(wc.QPN))
-	q.ExpectBytes(q.own, int(id-1)*q.recvLen+areaLen, message)
+	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+areaLen, message)
 	return wc
 }
 
-// at is a place in the memory that peers work on: an STag is a region's key.
-func (q *queue) at(off int) iwarp.Addr { return place(q.mem, off) }
+// targetAddr is a place in the memory that peers work on: an STag is a region's key.
+func (q *deviceQP) targetAddr(off int) iwarp.Addr { return addrOf(q.targetMem, off) }
 
-// place is where an octet of a region is.
-func place(m *rig.Memory, off int) iwarp.Addr {
+// addrOf is where an octet of a region is.
+func addrOf(m *rig.Memory, off int) iwarp.Addr {
 	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
 }
 
-// writes is a Write to mem.
-func (q *queue) writes(off int, b []byte) iwarp.Segment { return writeTo(q.at(off), b) }
+// writeToTarget is a Write to mem.
+func (q *deviceQP) writeToTarget(off int, b []byte) iwarp.Segment {
+	return writeTo(q.targetAddr(off), b)
+}
 
 func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
 
-// emptyWrite is a message that changes nothing, and needs no receive and no number.
-func emptyWrite() iwarp.Segment { return iwarp.Write(0, 0, nil) }
+// zeroLengthWrite is a message that changes nothing, and needs no receive and no number.
+func zeroLengthWrite() iwarp.Segment { return iwarp.Write(0, 0, nil) }
 
 // unknownSTag is a key that no region has.
 const unknownSTag = 0x5eadbeef
 
-// badWrite is an error, on whatever queue pair.
-func badWrite() iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(8)) }
+// unknownKeyWrite is an error, on whatever queue pair.
+func unknownKeyWrite() iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(8)) }
 
 // data is n octets to send.
 func data(n int) []byte { return rig.Data(n) }

@@ -19,12 +19,12 @@ func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 		names[i] = cause.String()
 	}
 	want := "TERMINATE " + strings.Join(names, ", or ")
-	g, ok := c.next(c.ResponseTimeout())
+	g, ok := c.nextFPDU(c.ResponseTimeout())
 	if !ok {
-		c.Fail(want, "%s", c.whyNoFrame())
+		c.Fail(want, "%s", c.describeMissing())
 	}
 	t := g.Segment
-	if siw, ok := t.InSiwBitOrder(c.cm != nil); ok {
+	if siw, ok := t.InSiwBitOrder(c.deviceConn != nil); ok {
 		t = siw
 	}
 	if t.Terminate == nil || !slices.Contains(causes, iwarp.Val(t.Terminate.Cause)) {
@@ -33,9 +33,9 @@ func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 	return t
 }
 
-// terminated ends the case unless the device sends a Terminate for one of these
+// expectTerminateAndEnd ends the case unless the device sends a Terminate for one of these
 // reasons, and ends its direction behind it.
-func (c *conn) terminated(causes ...iwarp.Cause) iwarp.Segment {
+func (c *conn) expectTerminateAndEnd(causes ...iwarp.Cause) iwarp.Segment {
 	t := c.expectTerminate(causes...)
 	c.expectEnd()
 	return t
@@ -45,37 +45,37 @@ func (c *conn) terminated(causes ...iwarp.Cause) iwarp.Segment {
 // nothing more.
 func (c *conn) expectClose() {
 	c.expectEnd()
-	c.Check(errors.Is(c.end, io.EOF), "the stream ended in order", "%s", ending(c.end))
+	c.Check(errors.Is(c.endErr, io.EOF), "the stream ended in order", "%s", describeEnd(c.endErr))
 }
 
 // expectEnd ends the case unless the device ends the stream, in order or not, and
 // says nothing more.
-func (c *conn) expectEnd() { c.endsWithin(c.ResponseTimeout()) }
+func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
-// endsWithin is expectEnd for what takes its time.
-func (c *conn) endsWithin(timeout time.Duration) {
+// expectEndWithin is expectEnd for what takes its time.
+func (c *conn) expectEndWithin(timeout time.Duration) {
 	want := "the end of the stream"
-	if g, ok := c.next(timeout); ok {
+	if g, ok := c.nextFPDU(timeout); ok {
 		c.Fail(want, "%v", g)
 	}
-	switch n := len(c.in.Pending()); {
-	case c.end == nil && n == 0:
+	switch n := len(c.deframer.Pending()); {
+	case c.endErr == nil && n == 0:
 		c.Fail(want, "nothing in %v", timeout)
 	case n != 0:
-		c.Fail(want, "%s", told(c.in.Pending()))
+		c.Fail(want, "%s", describeOctets(c.deframer.Pending()))
 	}
 }
 
-// atOnce is less than any timer of start-up runs.
-const atOnce = time.Second
+// belowStartupTimer is less than any timer of start-up runs.
+const belowStartupTimer = time.Second
 
-// mayTerminate takes a Terminate for one of these reasons, if there is one, and ends
+// expectTerminateOrEnd takes a Terminate for one of these reasons, if there is one, and ends
 // the case unless the stream then ends.
-func (c *conn) mayTerminate(causes ...iwarp.Cause) {
-	g, ok := c.next(c.ResponseTimeout())
+func (c *conn) expectTerminateOrEnd(causes ...iwarp.Cause) {
+	g, ok := c.nextFPDU(c.ResponseTimeout())
 	if ok {
 		t := g.Segment
-		if siw, swapped := t.InSiwBitOrder(c.cm != nil); swapped {
+		if siw, swapped := t.InSiwBitOrder(c.deviceConn != nil); swapped {
 			t = siw
 		}
 		if t.Terminate == nil || !slices.Contains(causes, iwarp.Val(t.Terminate.Cause)) {
@@ -85,14 +85,14 @@ func (c *conn) mayTerminate(causes ...iwarp.Cause) {
 	c.expectEnd()
 }
 
-// silence ends the case if the device sends anything, or ends the stream. In virtual
+// expectSilence ends the case if the device sends anything, or ends the stream. In virtual
 // time it is proven by time that passes; in real time by a syncQP: a connection of
 // its own, on which reads are answered meanwhile.
-func (c *conn) silence(quiet time.Duration) { c.mute(c.listen(quiet)) }
+func (c *conn) expectSilence(quiet time.Duration) { c.expectNothingWithin(c.waitQuiet(quiet)) }
 
-// listen gives the device the time that silence takes, and returns how long to wait
+// waitQuiet gives the device the time that silence takes, and returns how long to wait
 // for what it says in it.
-func (c *conn) listen(quiet time.Duration) time.Duration {
+func (c *conn) waitQuiet(quiet time.Duration) time.Duration {
 	if c.Virtual {
 		return quiet
 	}
@@ -105,9 +105,9 @@ func (c *conn) listen(quiet time.Duration) time.Duration {
 
 // drain returns what the device sends until it falls silent.
 func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
-	timeout := c.listen(quiet)
+	timeout := c.waitQuiet(quiet)
 	for {
-		g, ok := c.next(timeout)
+		g, ok := c.nextFPDU(timeout)
 		if !ok {
 			return all
 		}
@@ -115,30 +115,30 @@ func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
 	}
 }
 
-// mute ends the case if the device sends anything in some time.
-func (c *conn) mute(timeout time.Duration) {
+// expectNothingWithin ends the case if the device sends anything in some time.
+func (c *conn) expectNothingWithin(timeout time.Duration) {
 	want := "nothing is sent"
-	if len(c.early) > 0 {
-		c.Fail(want, "%s", told(c.early))
+	if len(c.startupOctets) > 0 {
+		c.Fail(want, "%s", describeOctets(c.startupOctets))
 	}
-	if g, ok := c.next(timeout); ok {
+	if g, ok := c.nextFPDU(timeout); ok {
 		c.Fail(want, "%v", g)
 	}
-	if len(c.in.Pending()) > 0 {
-		c.Fail(want, "%s", told(c.in.Pending()))
+	if len(c.deframer.Pending()) > 0 {
+		c.Fail(want, "%s", describeOctets(c.deframer.Pending()))
 	}
-	if c.end != nil {
-		c.Fail(want, "%s", ending(c.end))
+	if c.endErr != nil {
+		c.Fail(want, "%s", describeEnd(c.endErr))
 	}
 }
 
-// fence ends the case unless the next thing that the device sends answers a read on
+// sync ends the case unless the next thing that the device sends answers a read on
 // the same stream: it has dealt with all that came before, and said nothing to it.
-func (c *conn) fence() {
+func (c *conn) sync() {
 	const n = 8
 	sink := iwarp.At(peerSTag, peerTO)
-	c.send(iwarp.ReadRequest(c.nextRequest(), sink, n, c.at(len(c.mem.Buf)-n)))
-	c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.mem.Buf[len(c.mem.Buf)-n:]))
+	c.send(iwarp.ReadRequest(c.nextRequestMSN(), sink, n, c.targetAddr(len(c.targetMem.Buf)-n)))
+	c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.targetMem.Buf[len(c.targetMem.Buf)-n:]))
 }
 
 // closeWrite ends the peer's direction, in order.
@@ -155,12 +155,12 @@ func (c *conn) reset() {
 	}
 }
 
-// disconnected ends the case unless the device's program is told that its connection
+// expectDisconnect ends the case unless the device's program is told that its connection
 // has ended. If the device has ended its direction, the peer ends its own first, as
 // peers do: else a device may well wait for that.
-func (c *conn) disconnected() {
-	if c.end != nil {
+func (c *conn) expectDisconnect() {
+	if c.endErr != nil {
 		c.closeWrite()
 	}
-	c.Must("a program that is told of the end", c.cm.WaitDisconnect(c.ResponseTimeout()))
+	c.Must("a program that is told of the end", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/tcpwire"
 )
 
-// line tells an event in a few words.
-func line(e *conformance.Event) string {
+// describeEvent tells an event in a few words.
+func describeEvent(e *conformance.Event) string {
 	words := e.Text
 	switch e.Kind {
 	case conformance.EventSent, conformance.EventReceived:
 		if e.Stream == 0 {
-			return toldSegment(e.Data)
+			return describeTCPSegment(e.Data)
 		}
-		words = told(e.Data)
+		words = describeOctets(e.Data)
 	case conformance.EventSentFIN, conformance.EventReceivedFIN:
 		words = "FIN"
 	case conformance.EventReset:
@@ -30,8 +30,8 @@ func line(e *conformance.Event) string {
 	return words
 }
 
-// toldSegment is what a packet of a TCP is that was made by hand.
-func toldSegment(packet []byte) string {
+// describeTCPSegment is what a packet of a TCP is that was made by hand.
+func describeTCPSegment(packet []byte) string {
 	words, octets, ok := tcpwire.Describe(packet)
 	switch {
 	case !ok:
@@ -39,35 +39,35 @@ func toldSegment(packet []byte) string {
 	case len(octets) == 0:
 		return words
 	}
-	return words + ": " + told(octets)
+	return words + ": " + describeOctets(octets)
 }
 
-// told is what octets of a stream are. What came before is not known here, so
+// describeOctets is what octets of a stream are. What came before is not known here, so
 // markers are found by trial: their pointers hardly ever agree by chance.
-func told(b []byte) string {
+func describeOctets(b []byte) string {
 	if bytes.HasPrefix(b, []byte(iwarp.KeyRequest[:7])) {
 		s, rest, ok := iwarp.ParseStartupFrame(b)
 		switch {
 		case !ok:
 			return fmt.Sprintf("%d octets of a start-up frame", len(b))
 		case len(rest) > 0:
-			return s.String() + " | " + told(rest)
+			return s.String() + " | " + describeOctets(rest)
 		}
 		return s.String()
 	}
-	if words, ok := framed(b, iwarp.Deframer{}); ok {
+	if words, ok := describeFPDUs(b, iwarp.Deframer{}); ok {
 		return words
 	}
 	for at := uint64(0); at < 512; at += 4 {
-		if words, ok := framed(b, iwarp.Deframer{Markers: true, Position: at}); ok {
+		if words, ok := describeFPDUs(b, iwarp.Deframer{Markers: true, Position: at}); ok {
 			return words + " (with markers)"
 		}
 	}
 	return fmt.Sprintf("%d octets: % x", len(b), head(b))
 }
 
-// framed tells whole FPDUs; false if the octets are none.
-func framed(b []byte, d iwarp.Deframer) (string, bool) {
+// describeFPDUs tells whole FPDUs; false if the octets are none.
+func describeFPDUs(b []byte, d iwarp.Deframer) (string, bool) {
 	var words []string
 	d.Feed(b)
 	for {
@@ -75,7 +75,7 @@ func framed(b []byte, d iwarp.Deframer) (string, bool) {
 		if !ok {
 			break
 		}
-		if g.Verbatim != nil || !plausible(g) {
+		if g.Verbatim != nil || !plausibleFPDU(g) {
 			return "", false
 		}
 		words = append(words, g.String())
@@ -83,8 +83,8 @@ func framed(b []byte, d iwarp.Deframer) (string, bool) {
 	return strings.Join(words, " | "), len(d.Pending()) == 0 && len(words) > 0
 }
 
-// plausible reports whether octets read as an FPDU are likely to be one.
-func plausible(g iwarp.ReceivedFPDU) bool {
+// plausibleFPDU reports whether octets read as an FPDU are likely to be one.
+func plausibleFPDU(g iwarp.ReceivedFPDU) bool {
 	for _, m := range g.Markers {
 		if m.Ptr != m.Want || m.Reserved != 0 {
 			return false

@@ -16,121 +16,121 @@ var segmentCases = []conformance.Case{
 	{
 		ID:    "mpa/segment/what-is-missing-is-waited-for",
 		Title: "Messages behind a TCP segment that is missing are delivered after it, in order",
-		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1", "rfc5041/5.3/4"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1", "rfc5041/5.3/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "three Sends in three segments: the last first, then the second, a while later the first",
 		Expects: "nothing before the first has come; then all three, in order",
 		Defects: []string{"OneFPDUPerSegment"},
-		Run: onSegments(conformance.TCPOptions{}, setup{receives: 4}, func(c *byHand) {
-			ends := c.hold(c.sendsOf(8, 24, 40)...)
+		Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
+			ends := c.hold(c.newSends(8, 24, 40)...)
 			c.release([2]int{ends[1], ends[2]}, [2]int{ends[0], ends[1]})
-			c.silence(quiet)
+			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
 			c.release([2]int{0, ends[0]})
-			c.deliversOnce(64, 8, 24, 40)
+			c.expectDelivered(64, 8, 24, 40)
 		}),
 	},
 	{
 		ID:    "mpa/segment/repeated-is-delivered-once",
 		Title: "A message whose TCP segments come again, and cut otherwise, is delivered once",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "the beginning of a Send, twice; a segment that begins near its end and ends in the next Send; what is missing between them; then both Sends again in one segment",
 		Expects: "two messages, each once",
 		Defects: []string{"OneFPDUPerSegment"},
-		Run: onSegments(conformance.TCPOptions{}, setup{receives: 4}, func(c *byHand) {
-			ends := c.hold(c.sendsOf(60, 33)...)
+		Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
+			ends := c.hold(c.newSends(60, 33)...)
 			c.release([2]int{0, 10}, [2]int{0, 10}, [2]int{ends[0] - 3, ends[1] - 20}, [2]int{5, ends[0]}, [2]int{0, ends[1]}, [2]int{0, ends[0]})
-			c.deliversOnce(64, 60, 33)
+			c.expectDelivered(64, 60, 33)
 		}),
 	},
 	{
 		ID:    "mpa/segment/repeated-write-is-placed-once",
 		Title: "A Write whose TCP segment comes again does not undo what was written behind it",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "two Writes to the same place, the segment of the second first; then that of the first again, cut and whole",
 		Expects: "the octets of the second",
 		Defects: []string{"OneFPDUPerSegment"},
-		Run: onSegments(conformance.TCPOptions{}, setup{}, func(c *byHand) {
-			ends := c.hold(c.writes(0, rig.Pattern(64, 1)), c.writes(0, rig.Pattern(64, 2)))
+		Run: onRawTCP(conformance.TCPOptions{}, setup{}, func(c *rawConn) {
+			ends := c.hold(c.peerWrite(0, rig.Pattern(64, 1)), c.peerWrite(0, rig.Pattern(64, 2)))
 			c.release([2]int{ends[0], ends[1]}, [2]int{0, ends[0]}, [2]int{0, 7}, [2]int{3, ends[0]}, [2]int{0, ends[0]})
-			c.fence()
-			c.ExpectBytes(c.mem, 0, rig.Pattern(64, 2))
-			c.ExpectUnchanged(c.mem, 0, 64)
+			c.sync()
+			c.ExpectBytes(c.targetMem, 0, rig.Pattern(64, 2))
+			c.ExpectUnchanged(c.targetMem, 0, 64)
 		}),
 	},
 	{
 		ID:    "mpa/segment/cut-joined-and-mixed-by-the-network",
 		Title: "FPDUs are found however a network has cut, joined, mixed and repeated their TCP segments",
-		Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "thirty Sends in segments of up to 230 octets that begin and end anywhere but in pad and CRC, some of them twice, and late",
 		Expects: "all are delivered, in order, each once",
 		Defects: []string{"OneFPDUPerSegment"},
-		Run: onSegments(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *byHand) {
+		Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *rawConn) {
 			lengths := make([]int, 30)
 			for i := range lengths {
 				lengths[i] = c.Rand.IntN(257)
 			}
-			ends := c.hold(c.sendsOf(lengths...)...)
-			c.release(mixed(c, ends)...)
-			c.deliversOnce(256, lengths...)
+			ends := c.hold(c.newSends(lengths...)...)
+			c.release(randomPieces(c, ends)...)
+			c.expectDelivered(256, lengths...)
 		}),
 	},
 	{
 		ID:    "mpa/segment/sequence-numbers-wrap",
 		Title: "FPDUs are found where TCP's sequence numbers begin anew",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/8"), Level: conformance.Must, Needs: needed,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "twelve Sends, two in each segment, over a TCP whose sequence numbers pass 2^32 in one of them; then a Read Request",
 		Expects: "all are delivered, and the answer",
 		Defects: []string{"OneFPDUPerSegment"},
-		Run: onSegments(beforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *byHand) {
+		Run: onRawTCP(isnBeforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *rawConn) {
 			lengths := make([]int, 12)
 			for i := range lengths {
 				lengths[i] = 100
 			}
-			for two := range slices.Chunk(c.sendsOf(lengths...), 2) {
-				c.sendTogether(two...)
+			for two := range slices.Chunk(c.newSends(lengths...), 2) {
+				c.sendCoalesced(two...)
 			}
-			c.deliversOnce(128, lengths...)
-			c.send(c.reads(0, 500))
-			c.complete(c.message(iwarp.OpReadResponse), c.mem.Buf[:500])
+			c.expectDelivered(128, lengths...)
+			c.send(c.peerRead(0, 500))
+			c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[:500])
 		}),
 	},
 	{
 		ID:    "mpa/marker/sequence-numbers-wrap",
 		Title: "Markers are found where TCP's sequence numbers begin anew",
-		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/8", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needed,
-		Setup:   wantsMarkers,
+		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/8", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needsConn,
+		Setup:   setupMarkers,
 		Sends:   "Sends with their markers, over a TCP whose sequence numbers pass 2^32 between two of these",
 		Expects: "all are delivered, without markers",
 		Defects: []string{"MarkersKept"},
-		Run: onSegments(beforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *byHand) {
-			c.Check(c.out.Markers, "a Reply that asks for markers", "%v", c.device)
+		Run: onRawTCP(isnBeforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *rawConn) {
+			c.Check(c.framer.Markers, "a Reply that asks for markers", "%v", c.deviceFrame)
 			lengths := make([]int, 8)
 			for i := range lengths {
 				lengths[i] = 400
-				c.send(iwarp.Send(c.nextSend(), rig.Pattern(400, byte(i))))
+				c.send(iwarp.Send(c.nextSendMSN(), rig.Pattern(400, byte(i))))
 			}
-			c.deliversOnce(512, lengths...)
+			c.expectDelivered(512, lengths...)
 		}),
 	},
 	{
 		ID:    "ddp/end/messages-with-fin-are-heeded",
 		Title: "Messages that come in the TCP segment that ends the peer's side are delivered and answered",
-		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Send, sixteen Read Requests for 1 MiB each and FIN in one segment, and reads nothing until the device has had its time",
 		Expects: "the Send is delivered, and all reads are answered",
 		Defects: []string{"FINDropsAnswers"},
-		Run: onSegments(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpHolds / defaultOrd}, func(c *byHand) {
-			const n = tcpHolds / defaultOrd
-			frames := []iwarp.Frame{iwarp.Send(c.nextSend(), data(40))}
+		Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpBufferBytes / defaultOrd}, func(c *rawConn) {
+			const n = tcpBufferBytes / defaultOrd
+			frames := []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(40))}
 			for i := range uint32(defaultOrd) {
-				frames = append(frames, iwarp.ReadRequest(c.nextRequest()+i, iwarp.At(peerSTag, peerTO), n, c.at(0)))
+				frames = append(frames, iwarp.ReadRequest(c.nextRequestMSN()+i, iwarp.At(peerSTag, peerTO), n, c.targetAddr(0)))
 			}
 			c.hold(frames...)
-			c.releaseEnd(0)
+			c.releaseWithFIN(0)
 			c.ExpectRecv(1, 40)
-			c.settle()
+			c.waitForDevice()
 			for range defaultOrd {
-				c.complete(c.message(iwarp.OpReadResponse), c.mem.Buf[:n])
+				c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[:n])
 			}
 			c.expectClose()
 		}),
@@ -138,35 +138,35 @@ var segmentCases = []conformance.Case{
 	{
 		ID:    "mpa/segment/begins-with-an-fpdu-whatever-its-size",
 		Title: "TCP segments begin with an FPDU, however long they may be",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needed,
+		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "nothing: the device writes 6000 octets in segments of 536, 1000, 1447 and 1463 octets",
 		Expects: "segments that begin with a length and end with a CRC",
 		Defects: []string{"SegmentsUnaligned", "MSSIgnored"},
-		Run: withSegments(func(h *host, tcp conformance.RawTCP) {
+		Run: withRawTCP(func(h *host, tcp conformance.RawTCP) {
 			for _, mss := range []int{536, 1000, 1447, 1463} {
 				tcp.SetOptions(conformance.TCPOptions{MSS: mss})
-				c := h.connectByHand(setup{})
+				c := h.connectRaw(setup{})
 				c.PostSend(c.qp, c.writeWR(1, 0, 6000))
-				c.wholeFPDUs(mss, 6000)
+				c.expectWholeFPDUs(mss, 6000)
 				c.ExpectCompletion(1, verbs.WCSuccess)
 			}
 		}),
 	},
 }
 
-// wholeFPDUs takes a Write of n octets, and ends the case unless each segment holds one
+// expectWholeFPDUs takes a Write of n octets, and ends the case unless each segment holds one
 // FPDU or several, and no part of another.
-func (c *byHand) wholeFPDUs(mss, n int) {
+func (c *rawConn) expectWholeFPDUs(mss, n int) {
 	for taken := 0; taken < n; {
-		if !c.pull(c.ResponseTimeout()) {
-			c.Fail("a Write", "%s", c.whyNoFrame())
+		if !c.readStream(c.ResponseTimeout()) {
+			c.Fail("a Write", "%s", c.describeMissing())
 		}
-		for g, ok := c.in.Next(); ok; g, ok = c.in.Next() {
-			c.checkFrame(&g)
-			c.same(iwarp.Op(iwarp.OpWrite), g)
+		for g, ok := c.deframer.Next(); ok; g, ok = c.deframer.Next() {
+			c.checkFraming(&g)
+			c.checkFPDU(iwarp.Op(iwarp.OpWrite), g)
 			taken += len(g.Payload)
 		}
-		left := len(c.in.Pending())
+		left := len(c.deframer.Pending())
 		c.Check(left == 0, fmt.Sprintf("whole FPDUs in segments of up to %d octets", mss), "one that ends %d octets into an FPDU", left)
 	}
 }

@@ -1,0 +1,208 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// startupFrame is a start-up frame.
+type startupFrame = iwarp.StartupFrame
+
+// handshake is a stream on which MPA starts up, step by step, and the device's program
+// that connects, or accepts, beside it.
+type handshake struct {
+	*conn
+	setup setup
+	// sentFrame and got are the start-up frames of the peer and of the device.
+	sentFrame, gotFrame startupFrame
+	// requestParam is what the device's program was shown of the Request, once it was.
+	requestParam verbs.ConnParam
+
+	listener     verbs.Listener       // of a device that listens
+	peerListener conformance.Listener // of a peer that does
+	result       verbs.Conn
+}
+
+// onPassive makes a case of a body that starts up a connection with a device that
+// listens: nothing is said yet.
+func onPassive(s setup, body func(*handshake)) func(*conformance.Bench) error {
+	return onHost(func(h *host) { body(h.startPassive(s)) })
+}
+
+// onActive makes a case of a body that starts up a connection with a device that
+// connects: its Request may be on its way.
+func onActive(s setup, body func(*handshake)) func(*conformance.Bench) error {
+	return onHost(func(h *host) { body(h.startActive(s)) })
+}
+
+// handshake begins a connection, in the one role or the other.
+func (h *host) startHandshake(s setup) *handshake {
+	if s.active {
+		return h.startActive(s)
+	}
+	return h.startPassive(s)
+}
+
+// startPassive has the device listen, its program wait for a request, and the peer dial.
+func (h *host) startPassive(s setup) *handshake {
+	hs := &handshake{conn: h.newConn(&s), setup: s, listener: h.listen()}
+	h.accepts = append(h.accepts, hs)
+	hs.task = h.Go("accept", func() error {
+		r, err := hs.listener.GetRequest(programPatience)
+		if err != nil {
+			return err
+		}
+		hs.requestParam = r.Param()
+		if s.respond != nil {
+			hs.result, err = s.respond(r, hs.qp)
+		} else {
+			hs.result, err = r.Accept(hs.qp, s.connParam(), programPatience)
+		}
+		return err
+	})
+	hs.tcp = h.dial(hs.listener)
+	return hs
+}
+
+// startActive has the device's program connect to the peer, which takes its stream and
+// no other.
+func (h *host) startActive(s setup) *handshake {
+	hs := h.startActiveListening(s)
+	if err := hs.peerListener.Close(); err != nil {
+		rig.Abort(fmt.Errorf("close the peer's listener: %w", err))
+	}
+	return hs
+}
+
+// startActiveListening is connecting to a peer that goes on listening: see again.
+func (h *host) startActiveListening(s setup) *handshake {
+	s.active = true
+	hs := &handshake{conn: h.newConn(&s), setup: s}
+	var err error
+	if hs.peerListener, err = h.Streams.Listen(0); err != nil {
+		rig.Abort(fmt.Errorf("listen: %w", err))
+	}
+	cm := h.CM()
+	hs.task = h.Go("connect", func() error {
+		var err error
+		hs.result, err = cm.Connect(hs.qp, hs.peerListener.Addr(), s.connParam(), programPatience)
+		return err
+	})
+	hs.tcp, err = hs.peerListener.Accept(h.ResponseTimeout())
+	h.checkStream("a device that connects", err)
+	return hs
+}
+
+// resetAndAwaitRetry hangs up, and reports whether the device tries once more, on a stream of its
+// own.
+func (hs *handshake) resetAndAwaitRetry() bool {
+	hs.reset()
+	tcp, err := hs.peerListener.Accept(hs.ResponseTimeout())
+	switch {
+	case errors.Is(err, verbs.ErrTimeout):
+		return false
+	case err != nil:
+		rig.Abort(fmt.Errorf("accept: %w", err))
+	}
+	hs.tcp, hs.startupOctets, hs.endErr, hs.deframer = tcp, nil, nil, iwarp.Deframer{}
+	return true
+}
+
+// sendFrame sends the peer's start-up frame.
+func (hs *handshake) sendFrame(f startupFrame) {
+	hs.sentFrame = f
+	hs.write(f.Append(nil))
+}
+
+// recvFrame returns the device's start-up frame; anything else ends the case.
+func (hs *handshake) recvFrame() startupFrame {
+	want := "a start-up frame"
+	until := hs.Now() + hs.ResponseTimeout()
+	for {
+		f, rest, ok := iwarp.ParseStartupFrame(hs.startupOctets)
+		if ok {
+			hs.gotFrame, hs.startupOctets = f, rest
+			return f
+		}
+		b, err := hs.tcp.Read(max(0, until-hs.Now()))
+		if err != nil {
+			hs.Fail(want, "%s behind %d octets", describeEnd(err), len(hs.startupOctets))
+		}
+		hs.startupOctets = append(hs.startupOctets, b...)
+	}
+}
+
+// expectFrame ends the case unless the device's start-up frame is as wanted.
+func (hs *handshake) expectFrame(want startupFrame) startupFrame {
+	got := hs.recvFrame()
+	if d := want.Diff(got); d != nil {
+		hs.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got, d.Got())
+	}
+	return got
+}
+
+// enterFullOperation goes over to full operation, by what the two frames have agreed on.
+func (hs *handshake) enterFullOperation() *conn {
+	c := hs.conn
+	c.deviceFrame, c.peerFrame = hs.gotFrame, hs.sentFrame
+	crc := iwarp.Val(hs.gotFrame.C) || c.peerWantsCRC()
+	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.gotFrame.M), CRC: crc}
+	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.sentFrame.M), CRC: crc}
+	c.deframer.Feed(c.startupOctets)
+	c.startupOctets = nil
+	return c
+}
+
+// peerWantsCRC is the C flag of the peer's frame, as it was sent.
+func (c *conn) peerWantsCRC() bool { return iwarp.Val(c.peerFrame.Strict().C) }
+
+// expectConnected ends the case unless the device's program gets its connection.
+func (hs *handshake) expectConnected() *conn {
+	hs.Must("a connection", hs.awaitResult())
+	hs.deviceConn = hs.result
+	return hs.conn
+}
+
+// awaitResult waits for what comes of the device's program.
+func (hs *handshake) awaitResult() error {
+	err := hs.task.Wait(2 * programPatience)
+	hs.Note("the device's program: %s", describeConnResult(err))
+	return err
+}
+
+func describeConnResult(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "connected"
+}
+
+// expectConnError ends the case unless the device's program gets no connection. It returns why.
+func (hs *handshake) expectConnError() error {
+	err := hs.awaitResult()
+	hs.Check(err != nil, "no connection", "the device's program has one")
+	return err
+}
+
+// describeEnd tells how a stream has ended, or that it has not.
+func describeEnd(err error) string {
+	switch {
+	case errors.Is(err, io.EOF):
+		return "the end of the stream"
+	case errors.Is(err, conformance.ErrReset):
+		return "a reset"
+	case errors.Is(err, verbs.ErrTimeout):
+		return "nothing"
+	default:
+		return err.Error()
+	}
+}
+
+// silencePeriod is how long silence lasts where no timer runs.
+const silencePeriod = rig.SilencePeriod
