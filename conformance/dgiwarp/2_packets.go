@@ -39,10 +39,10 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/no-octets-behind",
-		Title: "A packet that is too short for its blocks, or that has octets behind them, vanishes",
+		Title: "A packet that is too short for its blocks, or that has octets after them, vanishes",
 		Cite:  cite("2", "dg/pkt/1", "dg/pkt/6"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Challenges and Acks of the device's flow that end early or go on for 1 or 4 octets, with a right CRC; then as they should be",
-		Expects: "nothing in answer to the former; the cookie and a completion in answer to the latter",
+		Sends:   "Challenges and Acks of the device's flow that end early or go on for 1 or 4 octets, with a correct CRC; then as they should be",
+		Expects: "nothing in response to the former; the cookie and a completion in response to the latter",
 		Defects: []string{"StrangePacketsTaken"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
@@ -62,7 +62,7 @@ var packetCases = []conformance.Case{
 		Title: "Every packet ends with the CRC32c of all octets before it",
 		Cite:  cite("2", "dg/pkt/3", "dg/pkt/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a segment that is wrong; the device sends messages of 0 to 40 octets and of several packets, and an error message",
-		Expects: "a right CRC in each, least significant octet first",
+		Expects: "a correct CRC in each, least significant octet first",
 		Defects: []string{"CRCMostFirst"},
 		Run: onPeer(func(p *peer) {
 			for n := range 41 {
@@ -136,7 +136,7 @@ var packetCases = []conformance.Case{
 		ID:    "dg/packet/strange-ones-vanish",
 		Title: "A packet of another version or of an unknown kind, or one too short for its blocks, vanishes",
 		Cite:  cite("2", "dg/pkt/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends of every version but 1 and of every kind that there is not, and the first 0 to 15 octets of one, all with a right CRC; an empty datagram",
+		Sends:   "Sends of every version but 1 and of every kind that there is not, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
 		Expects: "no answer and no completion; then a receive of an ordinary Send",
 		Defects: []string{"StrangePacketsTaken"},
 		Run: onPeer(func(p *peer) {
@@ -245,7 +245,7 @@ var packetCases = []conformance.Case{
 	},
 }
 
-// sendTruncatedAndExtended sends a packet cut off within its blocks, and one with octets behind them.
+// sendTruncatedAndExtended sends a packet cut off within its blocks, and one with octets after them.
 func (p *peer) sendTruncatedAndExtended(pkt dg.Packet) {
 	whole := len(pkt.Append(nil)) - crcLen
 	for n := headerLen; n < whole; n++ {
@@ -256,7 +256,7 @@ func (p *peer) sendTruncatedAndExtended(pkt dg.Packet) {
 	}
 }
 
-// checkCRC ends the case unless a packet has one; though none gets here that has not.
+// checkCRC fails the case unless a packet has one; though none gets here that has not.
 func (h *host) checkCRC(a arrival) {
 	sum := iwarp.CRC32c(a.Raw[:len(a.Raw)-crcLen])
 	want := []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)}
@@ -276,7 +276,7 @@ func (w route) fromPort(port uint16) route {
 	return w
 }
 
-// expectNoEffect ends the case if what was put before has had any effect: an answer, a
+// expectNoEffect fails the case if what was put before has had any effect: an answer, a
 // completion, an event, an octet in memory, another state.
 func (q *deviceQP) expectNoEffect() {
 	q.expectSilence(silencePeriod)
@@ -287,7 +287,7 @@ func (q *deviceQP) expectNoEffect() {
 	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
-// nextMessage returns the packets of the next message of the device's, up to its last.
+// nextMessage returns the packets of the next message of the device, up to its last.
 func (p *peer) nextMessage() (all []arrival) {
 	for {
 		a := p.expect(dg.Of(dg.KindUD))

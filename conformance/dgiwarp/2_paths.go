@@ -49,7 +49,7 @@ func expectNarrowPathTraffic(p *peer) {
 	p.expectWithinMTU(4 << 10)
 }
 
-// expectWithinMTU ends the case unless a message goes over the path as it is.
+// expectWithinMTU fails the case unless a message goes over the path as it is.
 func (p *peer) expectWithinMTU(n int) {
 	p.PostSend(p.qp, p.sendWR(1, 0, n))
 	var message []byte

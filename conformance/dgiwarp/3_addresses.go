@@ -16,7 +16,7 @@ var addressCases = []conformance.Case{
 		ID:    "dg/address/number-names-the-queue-pair",
 		Title: "A packet goes to the queue pair that its number names, and to none if there is none of that number",
 		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends to each of three queue pairs behind one socket, and to a number that none has",
+		Sends:   "Sends to each of three queue pairs after one socket, and to a number that none has",
 		Expects: "a receive of the one that is named",
 		Defects: []string{"NumberIgnored"},
 		Run: onHost(func(h *host) {
@@ -67,7 +67,7 @@ var addressCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			a, b := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
 			a.peer(0).send(dg.UD(iwarp.Send(1, data(8))).ToQP(0))
-			// What is received behind it shows that it has gone by.
+			// What is received after it shows that it has gone by.
 			b.peer(0).sendSegments(iwarp.Send(2, data(16)))
 			b.expectRecv(1, data(16))
 			h.ExpectNoCompletion()
@@ -195,7 +195,7 @@ var addressCases = []conformance.Case{
 		ID:    "dg/address/completion-names-the-source",
 		Title: "The completion of a receive names address, port and queue pair of the source, so that an answer finds it",
 		Cite:  cite("3", "dg/addr/5", "dg/verbs/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends from several hosts, ports and queue pairs, each of which the device's program answers by what it was told",
+		Sends:   "Sends from several hosts, ports and queue pairs, each of which the application answers by what it was told",
 		Expects: "the answer goes to where the Send came from",
 		Defects: []string{"SourceLost"},
 		Run: onPeer(func(p *peer) {
@@ -253,7 +253,7 @@ var addressCases = []conformance.Case{
 	},
 }
 
-// expectDroppedFrom ends the case unless what comes from some addresses, and from port 0, has
+// expectDroppedFrom fails the case unless what comes from some addresses, and from port 0, has
 // no effect.
 func (p *peer) expectDroppedFrom(addresses ...string) {
 	routes := []route{p.route.fromPort(0)}
@@ -272,12 +272,12 @@ func (p *peer) expectDroppedFrom(addresses ...string) {
 	p.expectRecv(1, data(16))
 }
 
-// terminateAbout is an error message about a segment of the device's.
+// terminateAbout is an error message about a segment of the device.
 func terminateAbout(s iwarp.Segment) dg.Packet {
 	return dg.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(s))
 }
 
-// expectQPEvent ends the case unless the program has an event of the queue pair. Which,
+// expectQPEvent fails the case unless the application has an event of the queue pair. Which,
 // the document does not say: verbs have none that names a message.
 func (q *deviceQP) expectQPEvent() {
 	e, err := q.Device.WaitAsync(q.ResponseTimeout())
@@ -288,7 +288,7 @@ func (q *deviceQP) expectQPEvent() {
 	q.Check(e.QP != nil && e.QP.QPN() == q.qp.QPN(), "an event of the queue pair", "%v of another", e.Type)
 }
 
-// expectFailure ends the case unless the next completion is of this request, in error, and comes
+// expectFailure fails the case unless the next completion is of this request, in error, and comes
 // long before a sender gives up by itself. It returns how the request failed.
 func (h *host) expectFailure(id uint64) verbs.WCStatus {
 	wc, ok := h.PollCompletion(giveUpTimeout / 5)

@@ -136,7 +136,7 @@ func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
 	p.sendOctets(p.route.toAddr(group), dg.UD(s).ToQP(dg.GroupQP).Over(p.path()).Append(nil))
 }
 
-// expectGroupDelivery ends the case unless each of some queue pairs, and no other, receives a message
+// expectGroupDelivery fails the case unless each of some queue pairs, and no other, receives a message
 // once by now.
 func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 	got := make(map[verbs.QPN]int)

@@ -164,8 +164,8 @@ var udReceiveCases = []conformance.Case{
 		Run: onSetup(setup{receives: 4, recvLen: 96}, func(p *peer) {
 			wrong := []func([]iwarp.Segment) iwarp.Segment{
 				func(s []iwarp.Segment) iwarp.Segment { return s[1].Last(true) },             // ends before what came
-				func(s []iwarp.Segment) iwarp.Segment { return s[2].MO(96) },                 // ends behind its end
-				func(s []iwarp.Segment) iwarp.Segment { return s[2].Last(false).MO(96) },     // goes on behind its end
+				func(s []iwarp.Segment) iwarp.Segment { return s[2].MO(96) },                 // ends after its end
+				func(s []iwarp.Segment) iwarp.Segment { return s[2].Last(false).MO(96) },     // goes on after its end
 				func(s []iwarp.Segment) iwarp.Segment { return s[1].Opcode(iwarp.OpSendSE) }, // of another kind
 			}
 			for i, contradict := range wrong {
@@ -221,7 +221,7 @@ var udReceiveCases = []conformance.Case{
 	},
 }
 
-// expectNothingElse ends the case if anything has come of what was put before: an
+// expectNothingElse fails the case if anything has come of what was put before: an
 // answer, another completion, an event.
 func (h *host) expectNothingElse() {
 	h.expectSilence(silencePeriod)

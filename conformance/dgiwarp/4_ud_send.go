@@ -63,7 +63,7 @@ var udSendCases = []conformance.Case{
 		ID:    "dg/ud/longer-than-65536-is-refused",
 		Title: "A Send of more than 65,536 octets is refused when it is posted",
 		Cite:  cite("4", "dg/ud/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "nothing; the device's program posts Sends of 65,537 and 131,072 octets, and one of 65,536",
+		Sends:   "nothing; the application posts Sends of 65,537 and 131,072 octets, and one of 65,536",
 		Expects: "the first two are refused and nothing of them is sent; the third is",
 		Defects: []string{"LongSendsLeave"},
 		Run: onSetup(setup{memLen: 2 * maxSend}, func(p *peer) {
@@ -119,7 +119,7 @@ var udSendCases = []conformance.Case{
 		ID:    "dg/ud/reads-are-refused-when-posted",
 		Title: "Reads, atomics and Sends with Invalidate are refused when they are posted",
 		Cite:  cite("4", "dg/ud/10"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "nothing; the device's program posts one of each, then a Send",
+		Sends:   "nothing; the application posts one of each, then a Send",
 		Expects: "refusals, and nothing but the Send on the wire",
 		Defects: []string{"UDReads"},
 		Run: onPeer(func(p *peer) {
@@ -139,7 +139,7 @@ var udSendCases = []conformance.Case{
 		Title: "A Read Request, an Atomic Request or a Send with Invalidate that comes is an error, and is not carried out",
 		Cite:  cite("4", "dg/ud/10", "dg/err/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "each of them, to a queue pair of its own, with a key that opens memory",
-		Expects: "an error message, an event, a queue pair in error; memory as it was, no answer, no receive",
+		Expects: "an error message, an event, a queue pair in error; memory unchanged, no answer, no receive",
 		Defects: []string{"UDReads"},
 		Run: onHost(func(h *host) {
 			sink := iwarp.At(peerSTag, peerTO)
@@ -165,7 +165,7 @@ var udSendCases = []conformance.Case{
 		ID:    "dg/ud/write-with-immediate-is-a-record",
 		Title: "RDMA Write with immediate data goes out as a Write-Record",
 		Cite:  cite("8", "dg/verbs/3", "dg/tag/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "nothing; the device's program posts one of 32 octets",
+		Sends:   "nothing; the application posts one of 32 octets",
 		Expects: "a tagged segment with opcode 15, where it goes, its length and the immediate data",
 		Defects: []string{"RecordIsWrite"},
 		Run: onPeer(func(p *peer) {
@@ -189,7 +189,7 @@ func (p *peer) writeRecordWR(id uint64, off, n int) verbs.SendWR {
 	return wr
 }
 
-// expectEvenSegments ends the case unless the packets are those of one message, cut evenly.
+// expectEvenSegments fails the case unless the packets are those of one message, cut evenly.
 func (h *host) expectEvenSegments(msn uint32, all []arrival, message []byte) {
 	var joined []byte
 	for i, a := range all {
@@ -205,7 +205,7 @@ func (h *host) expectEvenSegments(msn uint32, all []arrival, message []byte) {
 	h.Check(bytes.Equal(joined, message), fmt.Sprintf("the message of %d octets", len(message)), "%d octets, or others", len(joined))
 }
 
-// expectErrorState ends the case unless the program is told of an error, and its queue pair is in
+// expectErrorState fails the case unless the application is told of an error, and its queue pair is in
 // error.
 func (q *deviceQP) expectErrorState() {
 	q.expectQPEvent()

@@ -26,7 +26,7 @@ const (
 // byteRange is a range of octets that have arrived.
 type byteRange struct{ off, n int }
 
-// writeRecords are the packets of a Write-Record of the peer's to mem, with n octets each.
+// writeRecords are the packets of a Write-Record of the peer to mem, with n octets each.
 func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []dg.Packet {
 	return dg.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }
@@ -54,7 +54,7 @@ var recordCases = []conformance.Case{
 		Title: "Each segment of a Write-Record carries its message's number and length, its own offset, and the immediate data",
 		Cite:  cite("5", "dg/tag/2"), Level: conformance.Must, Needs: needsUD, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends two of several segments",
-		Expects: "tagged segments with opcode 15 and 16 octets behind the header of DDP: number, offset, length, immediate data",
+		Expects: "tagged segments with opcode 15 and 16 octets after the header of DDP: number, offset, length, immediate data",
 		Defects: []string{"RecordFieldsSwapped"},
 		Run: onPeer(func(p *peer) {
 			var numbers []uint32
@@ -117,7 +117,7 @@ var recordCases = []conformance.Case{
 		Title: "A Write-Record completes a receive when all of it has arrived, whichever segment came last",
 		Cite:  cite("5", "dg/tag/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "three segments, the last of the message first; another time in order",
-		Expects: "a completion behind the third, and not before",
+		Expects: "a completion after the third, and not before",
 		Defects: []string{"RecordWaitsForLast"},
 		Run: onPeer(func(p *peer) {
 			for i, order := range [][]int{{2, 0, 1}, {0, 1, 2}, {1, 2, 0}} {

@@ -14,7 +14,7 @@ var taggedCases = []conformance.Case{
 		ID:    "dg/write/placed-in-any-order",
 		Title: "The segments of a Write are placed as they come, in whatever order",
 		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Write of five segments out of order, of which one never comes, and a Send behind it",
+		Sends:   "a Write of five segments out of order, of which one never comes, and a Send after it",
 		Expects: "all that came is in memory, and nothing else",
 		Defects: []string{"SegmentsInOrder"},
 		Run: onPeer(func(p *peer) {
@@ -105,7 +105,7 @@ var taggedCases = []conformance.Case{
 		Title: "A key opens memory only through queue pairs of its own protection domain",
 		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write with the key of a region of another domain",
-		Expects: "an error message, and memory as it was",
+		Expects: "an error message, and memory unchanged",
 		Defects: []string{"IgnorePD"},
 		Run: onPeer(func(p *peer) {
 			pd, err := p.Device.AllocPD()
@@ -122,7 +122,7 @@ var taggedCases = []conformance.Case{
 		Title: "The key of a region that was closed opens nothing",
 		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write, and the same when the region has been closed",
-		Expects: "an error message, and memory as it was when it was closed",
+		Expects: "an error message, and memory unchanged when it was closed",
 		Defects: []string{"StaleKeys"},
 		Run: onPeer(func(p *peer) {
 			m := p.Memory(64, allAccess)

@@ -23,7 +23,7 @@ const (
 var errorCases = []conformance.Case{
 	{
 		ID:    "dg/error/stops-the-queue-pair-and-is-told",
-		Title: "An error of a segment is an event for the program, and takes the queue pair to the error state",
+		Title: "An error of a segment is an event for the application, and takes the queue pair to the error state",
 		Cite:  cite("6", "dg/err/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write with a key that opens nothing, to one of two queue pairs",
 		Expects: "an event, the error state, and flushed receives; the other queue pair goes on",
@@ -63,7 +63,7 @@ var errorCases = []conformance.Case{
 		ID:    "dg/error/can-be-isolated",
 		Title: "A queue pair can be made so that an error stops nothing but its message",
 		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: needsUD, Setup: setupIsolated, Labels: labelUD,
-		Sends:   "each kind of error to one queue pair, and a Send behind each",
+		Sends:   "each kind of error to one queue pair, and a Send after each",
 		Expects: "an error message for each, and a receive of every Send",
 		Defects: []string{"IsolationIgnored"},
 		Run: onSetup(setup{receives: 16}, func(p *peer) {
@@ -167,7 +167,7 @@ var errorCases = []conformance.Case{
 				octets := len(dg.UD(wrong).Append(nil))
 				p.sendSegments(wrong)
 				a := p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
-				p.Check(len(a.Raw) <= octets+maxErrorGrowth, fmt.Sprintf("at most %d octets in answer to %d", octets+maxErrorGrowth, octets), "%d", len(a.Raw))
+				p.Check(len(a.Raw) <= octets+maxErrorGrowth, fmt.Sprintf("at most %d octets in response to %d", octets+maxErrorGrowth, octets), "%d", len(a.Raw))
 			}
 		}),
 	},
@@ -175,7 +175,7 @@ var errorCases = []conformance.Case{
 		ID:    "dg/error/message-is-not-answered",
 		Title: "No error message answers an error message, whatever is wrong with that",
 		Cite:  cite("6", "dg/err/5", "dg/err/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "error messages, one without a header, of other versions, with an offset, with octets behind, cut short",
+		Sends:   "error messages, one without a header, of other versions, with an offset, with octets after, cut short",
 		Expects: "no packet",
 		Defects: []string{"ErrorsFlood"},
 		Run: onHost(func(h *host) {
@@ -216,8 +216,8 @@ var errorCases = []conformance.Case{
 		ID:    "dg/error/failed-queue-pair-sends-nothing",
 		Title: "A queue pair in error takes and sends nothing",
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a segment that is wrong; then a Send and a Write, and the device's program posts a Send",
-		Expects: "an error message, then nothing: memory as it was, no packet, the Send flushed",
+		Sends:   "a segment that is wrong; then a Send and a Write, and the application posts a Send",
+		Expects: "an error message, then nothing: memory unchanged, no packet, the Send flushed",
 		Defects: []string{"ErrorQPGoesOn"},
 		Run: onSetup(setup{receives: 2}, func(p *peer) {
 			p.sendSegments(unknownKeyWrite())
@@ -236,7 +236,7 @@ var errorCases = []conformance.Case{
 	},
 }
 
-// expectErrorMessage ends the case unless the next packet is an error message about a segment
+// expectErrorMessage fails the case unless the next packet is an error message about a segment
 // for one of these reasons.
 func (p *peer) expectErrorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	a := p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))

@@ -10,7 +10,7 @@ import (
 var errorRDCases = []conformance.Case{
 	{
 		ID:    "dg/error/of-a-flow-names-the-request",
-		Title: "An error message on RD fails the request that it names with the reason, and flushes those behind it",
+		Title: "An error message on RD fails the request that it names with the reason, and flushes those after it",
 		Cite:  cite("6", "dg/err/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "an Ack for the first of four Sends, and an error message about the second",
 		Expects: "a success, a failure that is no flush, and two flushes",
@@ -46,7 +46,7 @@ var errorRDCases = []conformance.Case{
 			p.ackAll()
 			p.expectErrorState()
 			for _, a := range p.drain(silencePeriod) {
-				p.Check(a.Data == nil || *a.Data.Seq == 1, "nothing behind the error message", "%v", a.Packet)
+				p.Check(a.Data == nil || *a.Data.Seq == 1, "nothing after the error message", "%v", a.Packet)
 			}
 		}),
 	},
@@ -79,7 +79,7 @@ var errorRDCases = []conformance.Case{
 		Title: "A queue pair in error refuses packets of RD, because it is not ready",
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "data of a flow that was taken before, and the start of another, when the queue pair is in error",
-		Expects: "a Refusal with reason 3 of each, and memory as it was",
+		Expects: "a Refusal with reason 3 of each, and memory unchanged",
 		Defects: []string{"ErrorQPGoesOn"},
 		Run: onFlow(setup{receives: 2}, func(p *peer) {
 			p.modifyTo(verbs.QPStateErr)
@@ -95,7 +95,7 @@ var errorRDCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/refuses-behind-its-own-error",
-		Title: "A queue pair that an error of a flow has failed refuses what comes behind it in the flow",
+		Title: "A queue pair that an error of a flow has failed refuses what comes after it in the flow",
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Write with a key that opens nothing, an Ack for the error message, and a Read Request",
 		Expects: "an error message, and a Refusal with reason 3 of the Read Request",

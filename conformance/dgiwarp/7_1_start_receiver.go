@@ -169,7 +169,7 @@ var startReceiverCases = []conformance.Case{
 		ID:    "dg/start/new-flow-replaces-the-old",
 		Title: "A flow that starts takes the place of the one that was known from its source, and what waits of that is dropped",
 		Cite:  cite("7.1", "dg/start/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a packet behind a gap, a new flow, then the packet of the old one that was missing",
+		Sends:   "a packet after a gap, a new flow, then the packet of the old one that was missing",
 		Expects: "an Ack and a receive for the new flow, a Refusal for the old one, and nothing of that delivered",
 		Defects: []string{"OldFlowKept"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {

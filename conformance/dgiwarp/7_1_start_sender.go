@@ -33,7 +33,7 @@ var startSenderCases = []conformance.Case{
 		Title: "All packets of a flow carry the start flag and what goes with it until one was acknowledged, and none does after",
 		Cite:  cite("7.1", "dg/start/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, nothing for a while, then an Ack",
-		Expects: "the start flag, the cookie, incarnation and key in all packets up to the Ack; none of it behind",
+		Expects: "the start flag, the cookie, incarnation and key in all packets up to the Ack; none of it after",
 		Defects: []string{"StartFlagOnce"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
@@ -55,7 +55,7 @@ var startSenderCases = []conformance.Case{
 				b, ok := p.nextData(p.ResponseTimeout())
 				p.Check(ok, "packet 3", "nothing in %v", p.ResponseTimeout())
 				if *b.Data.Seq == 3 { // and not one of those before that was still on its way
-					p.Check(b.Data.Start == nil, "no start flag behind an Ack", "%v", b.Packet)
+					p.Check(b.Data.Start == nil, "no start flag after an Ack", "%v", b.Packet)
 					break
 				}
 			}
@@ -139,8 +139,8 @@ var startSenderCases = []conformance.Case{
 		ID:    "dg/start/one-packet-without-proof",
 		Title: "A sender without a proof has at most one packet under way",
 		Cite:  cite("7.1", "dg/start/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "nothing, while the device's program posts ten Sends and a long one; then a Challenge",
-		Expects: "nothing but packet 0, again and again; behind the Challenge the others",
+		Sends:   "nothing, while the application posts ten Sends and a long one; then a Challenge",
+		Expects: "nothing but packet 0, again and again; after the Challenge the others",
 		Defects: []string{"WindowBeforeProof"},
 		Run: onSetup(setup{memLen: 32 << 10}, func(p *peer) {
 			for id := range uint64(10) {
@@ -202,7 +202,7 @@ var startSenderCases = []conformance.Case{
 		ID:    "dg/start/new-incarnation-of-the-peer-fails-the-flow",
 		Title: "A start that shows a new incarnation of the peer fails the flow to it",
 		Cite:  cite("7.1", "dg/start/10"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a flow of the peer's, no Ack for the device's, then a flow of another incarnation",
+		Sends:   "a flow of the peer, no Ack for the device's, then a flow of another incarnation",
 		Expects: "a request that fails",
 		Defects: []string{"IncarnationsIgnored"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
@@ -260,7 +260,7 @@ var startSenderCases = []conformance.Case{
 		Title: "Challenges, Refusals and Acks of another epoch than that of the flow are ignored",
 		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, an Ack and Refusals of other epochs, each before one of the right epoch",
-		Expects: "nothing in answer to them: no cookie, no completion, no failure",
+		Expects: "nothing in response to them: no cookie, no completion, no failure",
 		Defects: []string{"AnyEpochHeeded"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))

@@ -39,10 +39,10 @@ var ackReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/kept-behind-a-gap",
-		Title: "What comes behind a gap is kept, and what was acknowledged need not be sent again",
+		Title: "What comes after a gap is kept, and what was acknowledged need not be sent again",
 		Cite:  cite("7.2", "dg/ack/3"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets 2, 3 and 5, then 1, then 4",
-		Expects: "Acks that tell of what came behind the gap, and receives of 1 to 3, then of 4 and 5",
+		Expects: "Acks that tell of what came after the gap, and receives of 1 to 3, then of 4 and 5",
 		Defects: []string{"GapsForgotten"},
 		Run: onFlow(setup{receives: 6}, func(p *peer) {
 			send := func(seq uint32) {
@@ -50,12 +50,12 @@ var ackReceiverCases = []conformance.Case{
 			}
 			for _, t := range []struct {
 				seq, next uint32
-				behind    []uint32
+				after    []uint32
 			}{
 				{2, 1, []uint32{2}}, {3, 1, []uint32{2, 3}}, {5, 1, []uint32{2, 3, 5}}, {1, 4, []uint32{5}}, {4, 6, nil},
 			} {
 				send(t.seq)
-				p.expect(dg.Ack(p.toDevice.epoch, t.next).SACK(dg.SACKOf(t.next, t.behind...)...))
+				p.expect(dg.Ack(p.toDevice.epoch, t.next).SACK(dg.SACKOf(t.next, t.after...)...))
 			}
 			for seq := range 5 {
 				p.expectRecv(uint64(seq+1), data(8*(seq+1)))
@@ -64,7 +64,7 @@ var ackReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/beyond-the-window-is-dropped",
-		Title: "A packet 256 or more behind the oldest that is missing is dropped, and not acknowledged",
+		Title: "A packet 256 or more after the oldest that is missing is dropped, and not acknowledged",
 		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets 256, 257 and 1000 further than the next, then the next",
 		Expects: "no Ack that tells of any of them, and one receive",
@@ -154,7 +154,7 @@ var ackReceiverCases = []conformance.Case{
 		ID:    "dg/ack/riding-on-data-is-true",
 		Title: "An acknowledgement that rides on a packet with data is as true as any other",
 		Cite:  cite("7.2", "dg/ack/5"), Level: conformance.May, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Sends, each of which the device's program answers with one",
+		Sends:   "Sends, each of which the application answers with one",
 		Expects: "Acks that tell of all that came before, wherever they are",
 		Defects: []string{"AckRidesStale"},
 		Run: onFlow(setup{receives: 16}, func(p *peer) {
@@ -184,7 +184,7 @@ var ackReceiverCases = []conformance.Case{
 		ID:    "dg/ack/echo-of-what-made-it-necessary",
 		Title: "The echo of an Ack is the timestamp of the packet that made it necessary: the first since the last Ack, or the one out of order",
 		Cite:  cite("7.3", "dg/loss/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "three packets in order at one instant, then two behind a gap, with different timestamps",
+		Sends:   "three packets in order at one instant, then two after a gap, with different timestamps",
 		Expects: "an Ack with the timestamp of the first, and Acks with those of the two",
 		Defects: []string{"EchoLatest"},
 		Run: onFlow(setup{}, func(p *peer) {
@@ -200,7 +200,7 @@ var ackReceiverCases = []conformance.Case{
 	},
 }
 
-// expectAckWithin ends the case unless a packet draws an Ack for all before next in
+// expectAckWithin fails the case unless a packet draws an Ack for all before next in
 // some time, where time is exact.
 func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt dg.Packet) {
 	begun := p.Now()

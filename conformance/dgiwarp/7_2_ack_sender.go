@@ -19,7 +19,7 @@ var ackSenderCases = []conformance.Case{
 		Title: "At most 256 packets of a flow are under way, counted from the oldest without acknowledgement",
 		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks for each of 600 packets of a long Write, then none",
-		Expects: "no packet 256 or more behind the oldest without acknowledgement",
+		Expects: "no packet 256 or more after the oldest without acknowledgement",
 		Defects: []string{"NoWindow"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.establishDeviceFlow()
@@ -92,7 +92,7 @@ var ackSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/sack-for-what-was-never-sent",
-		Title: "An Ack that tells of packets that were never sent behind a gap is ignored as a whole",
+		Title: "An Ack that tells of packets that were never sent after a gap is ignored as a whole",
 		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks with a right next and a SACK for what was not sent, then one without",
 		Expects: "no completion, then those of what the last one tells of",
@@ -139,7 +139,7 @@ var ackSenderCases = []conformance.Case{
 		Title: "A Read completes when it has been answered, not when its request was acknowledged",
 		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "an Ack for a Read Request, and the Read Response in two segments",
-		Expects: "a completion behind the second",
+		Expects: "a completion after the second",
 		Defects: []string{"RDCompletesAtOnce"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
@@ -188,8 +188,8 @@ var ackSenderCases = []conformance.Case{
 	},
 }
 
-// expectDataInWindow takes the next packet with data, and ends the case if it is beyond the
-// bindWindow that begins with oldest.
+// expectDataInWindow takes the next packet with data, and fails the case if it is beyond the
+// window that begins with oldest.
 func (p *peer) expectDataInWindow(oldest uint32) {
 	a, ok := p.nextData(p.ResponseTimeout())
 	p.Check(ok, fmt.Sprintf("packet %d", oldest), "nothing in %v", p.ResponseTimeout())
@@ -197,6 +197,6 @@ func (p *peer) expectDataInWindow(oldest uint32) {
 }
 
 func (p *peer) checkInWindow(oldest uint32, a arrival) {
-	p.Check(int32(*a.Data.Seq-oldest) < flowWindow, fmt.Sprintf("at most %d packets under way", flowWindow),
+	p.Check(int32(*a.Data.Seq-oldest) < flowWindow, fmt.Sprintf("at most %d outstanding packets", flowWindow),
 		"packet %d while %d is the oldest without acknowledgement", *a.Data.Seq, oldest)
 }

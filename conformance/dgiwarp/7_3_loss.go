@@ -51,7 +51,7 @@ var lossCases = []conformance.Case{
 		ID:    "dg/loss/timeout-doubles",
 		Title: "The timeout is 10 ms before anything was measured, and doubles each time that it ends without news, up to 1 s",
 		Cite:  cite("7.3", "dg/loss/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "nothing in answer to a start",
+		Sends:   "nothing in response to a start",
 		Expects: "it again after 10, 20, 40 … 640 ms, then after 1 s",
 		Defects: []string{"TimeoutFixed"},
 		Run: onPeer(func(p *peer) {
@@ -72,7 +72,7 @@ var lossCases = []conformance.Case{
 		Title: "At a timeout all that was not acknowledged counts as lost, and is sent again",
 		Cite:  cite("7.3", "dg/loss/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "no Ack for eight packets; when the first has come again an Ack for the first four",
-		Expects: "packets 1 to 4 again at once, and 5 to 8 again behind the Ack",
+		Expects: "packets 1 to 4 again at once, and 5 to 8 again after the Ack",
 		Defects: []string{"TimeoutLosesOne"},
 		Run: onPeer(func(p *peer) {
 			p.establishDeviceFlow()
@@ -91,7 +91,7 @@ var lossCases = []conformance.Case{
 			p.send(p.ack(5))
 			for seq := range uint32(4) {
 				a := p.expectData(seq + 5)
-				p.Check(!p.Virtual || a.At-begun < minTimeout, "the rest behind the Ack, without another timeout", "packet %d after %v", seq+5, a.At-begun)
+				p.Check(!p.Virtual || a.At-begun < minTimeout, "the rest after the Ack, without another timeout", "packet %d after %v", seq+5, a.At-begun)
 			}
 		}),
 	},
@@ -99,8 +99,8 @@ var lossCases = []conformance.Case{
 		ID:    "dg/loss/three-later-ones-tell",
 		Title: "A packet counts as lost when three that were sent later have arrived",
 		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks without the first of eight packets: with one, two and three of those behind it",
-		Expects: "the first again behind the third of them, at once and without a timeout, and not before",
+		Sends:   "Acks without the first of eight packets: with one, two and three of those after it",
+		Expects: "the first again after the third of them, at once and without a timeout, and not before",
 		Defects: []string{"NoEarlyResend", "OneLaterTells"},
 		Run: onPeer(func(p *peer) {
 			p.establishSlowly()
@@ -124,8 +124,8 @@ var lossCases = []conformance.Case{
 		ID:    "dg/loss/reordering-is-learned",
 		Title: "Behind an Ack that says that something was sent again for nothing, it takes six later packets to count one as lost",
 		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
-		Sends:   "an Ack without one packet and with three behind it; when it has come again an Ack for all with the repeats flag; then Acks without one packet, with five behind it, and with all that were sent",
-		Expects: "the packet again behind the first of them, not behind five, and again behind all",
+		Sends:   "an Ack without one packet and with three after it; when it has come again an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",
+		Expects: "the packet again after the first of them, not after five, and again after all",
 		Defects: []string{"RepeatsUnheeded"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			if !p.Virtual {
@@ -140,11 +140,11 @@ var lossCases = []conformance.Case{
 			missing = p.drainFlight() - 6
 			p.send(p.ack(missing).SACK(1<<5 - 1))
 			p.expectNoRetransmission(missing)
-			var behind []uint32
+			var after []uint32
 			for seq, end := missing+1, p.drainFlight(); seq != end; seq++ {
-				behind = append(behind, seq)
+				after = append(after, seq)
 			}
-			p.send(p.ack(missing).SACK(dg.SACKOf(missing, behind...)...))
+			p.send(p.ack(missing).SACK(dg.SACKOf(missing, after...)...))
 			p.expectRetransmission(missing, minTimeout/2)
 		}),
 	},
@@ -163,7 +163,7 @@ var lossCases = []conformance.Case{
 				wc, ok := p.PollCompletion(3 * giveUpTimeout)
 				took := p.Now() - begun
 				p.Check(ok, "a failure after 10 s", "none in %v", took)
-				// Whether those behind the first have the same reason or are flushed, the document
+				// Whether those after the first have the same reason or are flushed, the document
 				// does not say.
 				p.Check(wc.WRID == id+1 && (wc.Status == verbs.WCRetryExcErr || id > 0 && wc.Status == verbs.WCWRFlushErr),
 					fmt.Sprintf("request %d fails: retries exceeded", id+1), "completion of %d: %v", wc.WRID, wc.Status)
@@ -211,7 +211,7 @@ func (p *peer) establishSlowly() {
 	}
 }
 
-// expectRetransmission ends the case unless the device sends a packet again in less than some time.
+// expectRetransmission fails the case unless the device sends a packet again in less than some time.
 // What it sends for the first time passes. Where time is real, the least timeout is less
 // than what a busy machine needs to answer.
 func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
@@ -228,7 +228,7 @@ func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	}
 }
 
-// expectNoRetransmission ends the case if the device sends a packet again that is not due, where round
+// expectNoRetransmission fails the case if the device sends a packet again that is not due, where round
 // trips are short.
 func (p *peer) expectNoRetransmission(seq uint32) {
 	for until := p.Now() + minTimeout/4; p.Now() < until; {

@@ -40,7 +40,7 @@ var busyCases = []conformance.Case{
 			p.send(s)
 			p.expectRecv(1, data(8))
 			a := p.expectAck(2)
-			p.Check(*a.Ack.Window > 0, "a window that is not 0 behind what was taken", "0")
+			p.Check(*a.Ack.Window > 0, "a window that is not 0 after what was taken", "0")
 		}),
 	},
 	{
@@ -118,10 +118,10 @@ var busyCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/busy/writes-are-not-held-up",
-		Title: "Without receives Writes and Read Requests are carried out, unless they are behind a Send that waits",
+		Title: "Without receives Writes and Read Requests are carried out, unless they are after a Send that waits",
 		Cite:  cite("7.4", "dg/busy/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Write and a Read Request without a receive; then a Send, and a Write behind it",
-		Expects: "Acks and a Read Response; a window of 0 for the Send, and nothing of what is behind it",
+		Sends:   "a Write and a Read Request without a receive; then a Send, and a Write after it",
+		Expects: "Acks and a Read Response; a window of 0 for the Send, and nothing of what is after it",
 		Defects: []string{"BusyHoldsWrites"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.expectDelivered(p.writeToTarget(0, data(8)))
@@ -152,7 +152,7 @@ var busyCases = []conformance.Case{
 // sendBusy tells the device's flow that the peer has no receive for packet 1.
 func (p *peer) sendBusy() { p.send(p.ack(1).Window(0)) }
 
-// expectBusyPeersServed has peers wait for receives, and ends the case unless each of them is
+// expectBusyPeersServed has peers wait for receives, and fails the case unless each of them is
 // told to go on when there is one for it.
 func (p *peer) expectBusyPeersServed(peers ...*peer) {
 	for _, x := range peers {

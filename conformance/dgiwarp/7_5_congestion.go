@@ -31,7 +31,7 @@ var congestionCases = []conformance.Case{
 		Title: "At most 16 packets are under way before anything was acknowledged",
 		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "a Challenge for a flow with much to send, and no Ack",
-		Expects: "packets 0 to 15, and none behind",
+		Expects: "packets 0 to 15, and none after",
 		Defects: []string{"NoWindow"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
@@ -62,7 +62,7 @@ var congestionCases = []conformance.Case{
 		Title: "A loss cuts the window to seven tenths, and a timeout to 4",
 		Cite:  cite("7.5", "dg/cc/2"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "an Ack for all of a window but its first packet; an Ack when that has come again; then none",
-		Expects: "at most seven tenths of twice the window under way; behind the timeout at most 4 packets",
+		Expects: "at most seven tenths of twice the window under way; after the timeout at most 4 packets",
 		Defects: []string{"NoWindow"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
@@ -149,7 +149,7 @@ var congestionCases = []conformance.Case{
 						all = append(all, a)
 					}
 				}
-				p.Check(len(all) > 0, "packets behind an Ack", "none")
+				p.Check(len(all) > 0, "packets after an Ack", "none")
 				for i := range all {
 					if k := i + burst; k < len(all) {
 						gap := all[k].At - all[i].At
@@ -165,7 +165,7 @@ var congestionCases = []conformance.Case{
 // noPacingGap is less than any pause between packets at these rates.
 const noPacingGap = 10 * time.Microsecond
 
-// expectInFlight ends the case unless the device has from least to most packets under way,
+// expectInFlight fails the case unless the device has from least to most outstanding packets,
 // from oldest on, while nothing is acknowledged. It returns how many it has.
 func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
@@ -176,13 +176,13 @@ func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 		_, more = p.nextData(minTimeout * 9 / 10)
 	}
 	n := int(p.fromDeviceFlow.next - oldest)
-	p.Check(n <= most, fmt.Sprintf("at most %d packets under way", most), "%d, from %d on", n, oldest)
+	p.Check(n <= most, fmt.Sprintf("at most %d outstanding packets", most), "%d, from %d on", n, oldest)
 	// A busy machine answers late, which counts as a loss, and the window is less for it.
-	p.Check(n >= least || !p.Virtual && n > 0, fmt.Sprintf("at least %d packets under way", least), "%d, from %d on", n, oldest)
+	p.Check(n >= least || !p.Virtual && n > 0, fmt.Sprintf("at least %d outstanding packets", least), "%d, from %d on", n, oldest)
 	return n
 }
 
-// expectTimeoutRetransmission ends the case unless the device sends at most 4 packets again at a timeout,
+// expectTimeoutRetransmission fails the case unless the device sends at most 4 packets again at a timeout,
 // from oldest on.
 func (p *peer) expectTimeoutRetransmission(oldest uint32) {
 	for again := false; !again; { // what was still on its way passes

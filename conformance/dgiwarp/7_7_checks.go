@@ -19,7 +19,7 @@ func (h *host) establishedPeer() *peer {
 	return p
 }
 
-// expectSegmentError sends segments, the last of which is wrong, and ends the case unless the device
+// expectSegmentError sends segments, the last of which is wrong, and fails the case unless the device
 // says so for one of these reasons and stops the queue pair, and none of its requests and
 // receives has success.
 func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segment) {
@@ -40,7 +40,7 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 	}
 }
 
-// expectErrorInFlow ends the case unless the next that the device's flow has is an error message
+// expectErrorInFlow fails the case unless the next that the device's flow has is an error message
 // about a segment for one of these reasons.
 func (p *peer) expectErrorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
 	a := p.expectData(p.fromDeviceFlow.next)
@@ -52,7 +52,7 @@ func (p *peer) expectErrorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
 	p.Fail(fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
 }
 
-// expectSecondSegmentRefused ends the case unless a Send whose first segment is good is an error for one
+// expectSecondSegmentRefused fails the case unless a Send whose first segment is good is an error for one
 // of these reasons when its second comes, which was changed like that.
 func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
 	const first = 16
@@ -62,7 +62,7 @@ func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(seco
 	p.ExpectUnchanged(p.localMem, 0, areaLen+first)
 }
 
-// expectResponseRefused ends the case unless the answer to a read, changed like that, is an error
+// expectResponseRefused fails the case unless the answer to a read, changed like that, is an error
 // for this reason and is not placed.
 func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
 	p := h.establishedPeer()
@@ -135,7 +135,7 @@ var flowCheckCases = []conformance.Case{
 		ID:    "dg/rdmap/version-of-tagged-messages",
 		Title: "A Write or a Read Response of another version of RDMAP is an error",
 		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Writes, and answers to reads of the device's, of RDMAP's versions 0 and 2",
+		Sends:   "Writes, and answers to reads of the device, of RDMAP's versions 0 and 2",
 		Expects: "an error message: invalid version; nothing is placed, and the reads fail",
 		Defects: []string{"TaggedVersionUnchecked"},
 		Run: onHost(func(h *host) {
@@ -151,7 +151,7 @@ var flowCheckCases = []conformance.Case{
 		ID:    "dg/rdmap/ddp-version-of-a-read-response",
 		Title: "A Read Response of another version of DDP is an error",
 		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "answers to reads of the device's of DDP's versions 0 and 2",
+		Sends:   "answers to reads of the device of DDP's versions 0 and 2",
 		Expects: "an error message: invalid version of a tagged segment; nothing is placed, and the reads fail",
 		Defects: []string{"ReadResponseDDPVersion"},
 		Run: onHost(func(h *host) {

@@ -20,7 +20,7 @@ var rdmapCases = []conformance.Case{
 		ID:    "dg/rdmap/numbers-begin-with-the-flow",
 		Title: "Message numbers begin at 1 with each flow",
 		Cite:  cite("7.7", "dg/rdmap/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks, a Refusal, and Acks for the flow that follows; two flows of the peer's, each with Sends from number 1 on",
+		Sends:   "Acks, a Refusal, and Acks for the flow that follows; two flows of the peer, each with Sends from number 1 on",
 		Expects: "Sends with the numbers 1, 2 and again 1, 2; receives of all of the peer's",
 		Defects: []string{"NumbersGoOn"},
 		Run: onPeer(func(p *peer) {
@@ -75,8 +75,8 @@ var rdmapCases = []conformance.Case{
 		ID:    "dg/rdmap/every-request",
 		Title: "All operations of RDMAP and its extensions can be asked for",
 		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD | verbs.CapAtomics | verbs.CapSendInv, Setup: setupRD, Labels: labelRD,
-		Sends:   "answers to what the device's program asks for",
-		Expects: "a Send of each of four kinds, a Write, one with immediate data behind it, a Read Request and Atomic Requests, and completions",
+		Sends:   "answers to what the application asks for",
+		Expects: "a Send of each of four kinds, a Write, one with immediate data after it, a Read Request and Atomic Requests, and completions",
 		Defects: []string{"RecordIsWrite"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.establishDeviceFlow()
@@ -182,7 +182,7 @@ var rdmapCases = []conformance.Case{
 		ID:    "dg/rdmap/sixteen-reads-under-way",
 		Title: "At most 16 reads and atomics to one peer are under way",
 		Cite:  cite("7.7", "dg/rdmap/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks for Read Requests, of which the device's program posts 20; then answers one after the other",
+		Sends:   "Acks for Read Requests, of which the application posts 20; then answers one after the other",
 		Expects: "16 requests, and one more for each answer",
 		Defects: []string{"ReadsUnlimited", "AlwaysFenced"},
 		Run: onFlow(setup{}, func(p *peer) {
@@ -201,7 +201,7 @@ var rdmapCases = []conformance.Case{
 				}
 				p.ackAll()
 				for _, a := range p.drain(silencePeriod) {
-					p.Check(a.Data == nil || int32(*a.Data.Seq-p.fromDeviceFlow.next) < 0, fmt.Sprintf("at most %d reads under way", maxOutstandingReads), "%v", a.Packet)
+					p.Check(a.Data == nil || int32(*a.Data.Seq-p.fromDeviceFlow.next) < 0, fmt.Sprintf("at most %d outstanding reads", maxOutstandingReads), "%v", a.Packet)
 				}
 			}
 			take(maxOutstandingReads)
@@ -218,7 +218,7 @@ var rdmapCases = []conformance.Case{
 		Cite:  cite("7.7", "dg/rdmap/5"), Level: conformance.Must, Needs: needsRD, Labels: labelRD,
 		Setup:   setupNarrowRD,
 		Sends:   "16 Read Requests for more than a window, and no Ack for the answers; then another one",
-		Expects: "Acks and answers; behind the last an event, and the error state",
+		Expects: "Acks and answers; after the last an event, and the error state",
 		Defects: []string{"ReadsUnlimited"},
 		Run: onFlow(setup{receives: 1, memLen: 1 << 20}, func(p *peer) {
 			p.establishDeviceFlow()
@@ -238,7 +238,7 @@ var rdmapCases = []conformance.Case{
 	},
 }
 
-// expectResponse ends the case unless a request of the peer's is answered in the device's flow.
+// expectResponse fails the case unless a request of the peer is answered in the device's flow.
 func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.send(p.nextDataPacket(request).AckNow())
 	a := p.expectData(p.fromDeviceFlow.next)
@@ -246,7 +246,7 @@ func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.ackAll()
 }
 
-// expectRequest posts a request, and ends the case unless the device's next packet with data is
+// expectRequest posts a request, and fails the case unless the device's next packet with data is
 // as wanted.
 func (p *peer) expectRequest(wr verbs.SendWR, want iwarp.Segment) arrival {
 	p.PostSend(p.qp, wr)

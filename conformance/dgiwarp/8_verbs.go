@@ -53,8 +53,8 @@ var verbsCases = []conformance.Case{
 		ID:    "dg/verbs/write-with-immediate-on-rd",
 		Title: "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
 		Cite:  cite("8", "dg/verbs/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks; the device's program posts one of 32 octets, and a Send",
-		Expects: "a Write, immediate data, the Send; completions behind the Acks",
+		Sends:   "Acks; the application posts one of 32 octets, and a Send",
+		Expects: "a Write, immediate data, the Send; completions after the Acks",
 		Defects: []string{"RecordIsWrite"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.establishDeviceFlow()
@@ -75,7 +75,7 @@ var verbsCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/verbs/failure-stays-with-its-peer",
-		Title: "When a flow fails, its requests and those behind them to the same peer fail; the queue pair and the flows to others go on",
+		Title: "When a flow fails, its requests and those after them to the same peer fail; the queue pair and the flows to others go on",
 		Cite:  cite("8", "dg/verbs/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Refusal of one of two flows with several requests; Acks for the other",
 		Expects: "failures of all requests to the one peer, successes of those to the other, then a new flow to the first",
@@ -131,7 +131,7 @@ var verbsCases = []conformance.Case{
 		ID:    "dg/verbs/flow-label-of-more-than-16-bits",
 		Title: "An address whose flow label is no port is refused",
 		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "nothing; the device's program makes addresses with the flow labels 0x10000 and 0xfffff, and sends to them",
+		Sends:   "nothing; the application makes addresses with the flow labels 0x10000 and 0xfffff, and sends to them",
 		Expects: "a refusal of the address, or of the Send, and nothing on the wire",
 		Defects: []string{"FlowLabelIgnored"},
 		Run: onPeer(func(p *peer) {
@@ -149,7 +149,7 @@ var verbsCases = []conformance.Case{
 	},
 }
 
-// checkAddressArea ends the case unless the address area of receives has the IP header at
+// checkAddressArea fails the case unless the address area of receives has the IP header at
 // offset at, as far as it says where packets came from.
 func (p *peer) checkAddressArea(at int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {

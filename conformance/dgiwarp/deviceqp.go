@@ -24,7 +24,7 @@ type deviceQP struct {
 // has no receives.
 type setup struct {
 	// receives are posted at the start, with IDs from 1 on and room for recvLen octets
-	// behind the address area (64 if zero), one behind the other in own.
+	// after the address area (64 if zero), one after the other in own.
 	receives, recvLen int
 	// access is what peers may do with mem; everything if zero.
 	access verbs.Access
@@ -102,7 +102,7 @@ func (h *host) addressHandle(a verbs.AHAttr) verbs.AH {
 	return ah
 }
 
-// expectRecv ends the case unless the next completion is of this receive of the queue pair's,
+// expectRecv fails the case unless the next completion is of this receive of the queue pair's,
 // with a message of these octets. It returns the completion.
 func (q *deviceQP) expectRecv(id uint64, message []byte) verbs.WC {
 	wc := q.ExpectRecv(id, areaLen+len(message))

@@ -3,7 +3,7 @@
 // that they check, as the ledger is (../ledger/datagram-iwarp.yaml).
 //
 // A case plays a queue pair at the other end of the wire by hand: see [peer] for one
-// that talks with a queue pair of the device's, and [host] for what is before. All of it
+// that talks with a queue pair of the device, and [host] for what is before. All of it
 // is written from the document; it shares nothing with a stack.
 package dgiwarp
 

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onFlow makes a case of a body with a peer that has a flow to the device, of which one
-// dataPacket has been taken.
+// onFlow makes the body of a case from a function with a peer that has a flow to the device, of which one
+// packet has been taken.
 func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(s, func(p *peer) {
 		p.openFlow(zeroLengthWrite())
@@ -46,7 +46,7 @@ func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	return *p.expectChallenge().Challenge.Cookie
 }
 
-// expectChallenge ends the case unless the next packet challenges the peer's flow.
+// expectChallenge fails the case unless the next packet challenges the peer's flow.
 func (p *peer) expectChallenge() arrival {
 	want := dg.Of(dg.KindChallenge)
 	want.Challenge = &dg.ChallengeBlock{Epoch: &p.toDevice.epoch}
@@ -60,8 +60,8 @@ func (p *peer) openFlow(first iwarp.Segment) {
 	p.expectAck(1)
 }
 
-// expectAck ends the case unless the next packet acknowledges all of the peer's packets
-// before next, and none behind it.
+// expectAck fails the case unless the next packet acknowledges all of the peer's packets
+// before next, and none after it.
 func (p *peer) expectAck(next uint32) arrival {
 	want := dg.Ack(p.toDevice.epoch, next).SACK()
 	if !p.Virtual {
@@ -86,19 +86,19 @@ func (p *peer) skipLateRetransmissions(want dg.Packet) {
 	}
 }
 
-// expectDelivered sends the peer's next packet, and ends the case unless it is acknowledged.
+// expectDelivered sends the peer's next packet, and fails the case unless it is acknowledged.
 func (p *peer) expectDelivered(s iwarp.Segment) {
 	p.send(p.nextDataPacket(s).AckNow())
 	p.expectAck(p.toDevice.next)
 }
 
-// expectRefusal ends the case unless the next packet is a Refusal of the peer's flow.
+// expectRefusal fails the case unless the next packet is a Refusal of the peer's flow.
 func (p *peer) expectRefusal(reason dg.Reason) { p.expect(dg.Refusal(p.toDevice.epoch, reason)) }
 
 // peerCookie is what the peer wants to see before it takes a flow.
 const peerCookie = 0x0123456789abcdef
 
-// recvStart returns the first packet of a flow of the device's, with what it is that starts
+// recvStart returns the first packet of a flow of the device, with what it is that starts
 // it. Whatever it is answered is for the case to say.
 func (p *peer) recvStart() arrival {
 	want := dg.Of(dg.KindRD)
@@ -109,7 +109,7 @@ func (p *peer) recvStart() arrival {
 	return a
 }
 
-// acceptFlow takes the start of a flow of the device's, and returns its first packet. One
+// acceptFlow takes the start of a flow of the device, and returns its first packet. One
 // without proof is challenged, as by any receiver.
 func (p *peer) acceptFlow() arrival {
 	a := p.recvStart()
@@ -120,7 +120,7 @@ func (p *peer) acceptFlow() arrival {
 	return p.expectProof(peerCookie)
 }
 
-// expectProof ends the case unless the device sends the first packet of its flow with
+// expectProof fails the case unless the device sends the first packet of its flow with
 // this cookie. It may have sent that without any before it had the cookie, if the judge
 // was slow.
 func (p *peer) expectProof(cookie uint64) arrival {
@@ -177,7 +177,7 @@ func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	}
 }
 
-// expectData ends the case unless the device's next packet with data is this one of its
+// expectData fails the case unless the device's next packet with data is this one of its
 // flow. Those before it pass: a device may send them again, if the judge was slow.
 func (p *peer) expectData(seq uint32) arrival {
 	a, ok := p.nextData(p.ResponseTimeout())
@@ -193,7 +193,7 @@ func (p *peer) expectData(seq uint32) arrival {
 	return a
 }
 
-// establishDeviceFlow has the device's flow to the peer begin with a Send of its program, which
+// establishDeviceFlow has the device's flow to the peer begin with a Send of its application, which
 // completes.
 func (p *peer) establishDeviceFlow() {
 	p.PostSend(p.qp, p.sendWR(establishID, 0, 8))

@@ -30,7 +30,7 @@ const (
 	peerPort   = 52049
 )
 
-// onHost makes a case of a body that makes its queue pairs itself.
+// onHost makes the body of a case from a function that makes its queue pairs itself.
 func onHost(body func(*host)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(&host{Rig: r}) })
 }
@@ -62,7 +62,7 @@ func (h *host) sendOctets(w route, octets []byte) {
 	}
 }
 
-// arrival is a packet of the device's.
+// arrival is a packet of the device.
 type arrival struct {
 	dg.ReceivedPacket
 	IP  packet.IP
@@ -82,8 +82,8 @@ func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	return h.nextOnWire(timeout)
 }
 
-// nextOnWire looks at nothing but UDP of the device's. All that a device sends has to
-// have a right CRC, whatever a case is about.
+// nextOnWire looks at nothing but UDP of the device. All that a device sends has to
+// have a correct CRC, whatever a case is about.
 func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 	until := h.Now() + timeout
 	for {
@@ -118,7 +118,7 @@ func parseFrame(f conformance.Frame) (a arrival, ok bool) {
 	return arrival{ReceivedPacket: dg.Parse(octets), IP: ip, UDP: udp, At: f.At, size: len(f.Packet)}, true
 }
 
-// checkPacket ends the case unless a packet is as wanted.
+// checkPacket fails the case unless a packet is as wanted.
 func (h *host) checkPacket(want dg.Packet, got arrival) {
 	if d := dg.Diff(want, got.ReceivedPacket); d != nil {
 		h.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got.Packet, d.Got())
@@ -137,8 +137,8 @@ func (h *host) nextPackets(n int) []arrival {
 	return all
 }
 
-// expectSilence ends the case if the device sends anything. That it does not is proven by a
-// syncQP: another queue pair, which answers behind whatever the device was about to
+// expectSilence fails the case if the device sends anything. That it does not is proven by a
+// syncQP: another queue pair, which answers after whatever the device was about to
 // send. In virtual time quiet passes besides, so that what a timer would send is seen
 // as well; keep it below the timers that may run.
 func (h *host) expectSilence(quiet time.Duration) {

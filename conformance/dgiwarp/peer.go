@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// peer is a queue pair that the judge plays by hand, and the one of the device's that it
+// peer is a queue pair that the judge plays by hand, and the one of the device that it
 // talks with. It keeps no state but the numbers that it has chosen: it neither answers
 // nor repeats anything by itself.
 type peer struct {
@@ -18,7 +18,7 @@ type peer struct {
 	// qpn and key are the peer's own.
 	qpn, key    uint32
 	incarnation uint32
-	// ah is the peer's address for the device's program.
+	// ah is the peer's address for the application.
 	ah verbs.AH
 	// toDevice is the flow to the device, in the one from it.
 	toDevice, fromDeviceFlow flow
@@ -51,12 +51,12 @@ func (q *deviceQP) peer(n int) *peer {
 	}
 }
 
-// onSetup makes a case of a body with a peer of a queue pair that is made like that.
+// onSetup makes the body of a case from a function with a peer of a queue pair that is made like that.
 func onSetup(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.newQP(s).peer(0)) })
 }
 
-// onPeer makes a case of a body with a peer of a queue pair with some receives.
+// onPeer makes the body of a case from a function with a peer of a queue pair with some receives.
 func onPeer(body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 8}, body)
 }
@@ -80,7 +80,7 @@ func (p *peer) sendSegments(segments ...iwarp.Segment) {
 	}
 }
 
-// expect ends the case unless the next packet goes from the queue pair to the peer, and
+// expect fails the case unless the next packet goes from the queue pair to the peer, and
 // is as wanted. It returns the packet.
 func (p *peer) expect(want dg.Packet) arrival {
 	got, ok := p.nextPacket(p.ResponseTimeout())
@@ -97,13 +97,13 @@ func (p *peer) fromDevice(want dg.Packet) dg.Packet {
 	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
 }
 
-// checkDestination ends the case unless a packet is addressed to the peer's host and port.
+// checkDestination fails the case unless a packet is addressed to the peer's host and port.
 func (p *peer) checkDestination(a arrival) {
 	p.Check(a.IP.Dst == p.route.from.Addr() && iwarp.Val(a.UDP.DstPort) == p.route.from.Port(),
 		fmt.Sprintf("%v goes to %v", a.Packet, p.route.from), "it goes to %v, port %d", a.IP.Dst, iwarp.Val(a.UDP.DstPort))
 }
 
-// Requests of the device's program to the peer, with n octets of own from off on.
+// Requests of the application to the peer, with n octets of own from off on.
 
 func (p *peer) wr(id uint64, op verbs.WROpcode, off, n int) verbs.SendWR {
 	return verbs.SendWR{

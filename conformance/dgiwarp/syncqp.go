@@ -11,7 +11,7 @@ import (
 
 // syncQP is a queue pair that only synchronizes: its reply shows that the device has
 // processed all earlier packets. With RD the device itself answers a flow start without
-// a valid cookie; with UD the application on the device replies.
+// a valid cookie; with UD the application replies.
 type syncQP struct {
 	p  *peer
 	cq verbs.CQ

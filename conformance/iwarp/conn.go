@@ -13,13 +13,13 @@ import (
 
 // conn is a connected queue pair of the device and a peer that plays its other end by
 // hand. The peer keeps no state but what the framing needs: it neither answers nor
-// deviceRead for anything by itself.
+// asks for anything by itself.
 type conn struct {
 	*host
 	qp verbs.QP
-	// task is the device's program that connects, or accepts.
+	// task is the application that connects, or accepts.
 	task conformance.Task
-	// deviceConn is the connection as the device's program has it.
+	// deviceConn is the connection as the application has it.
 	deviceConn verbs.Conn
 	tcp        conformance.Stream
 	// targetMem is memory that the peer may write to, read from and do atomics on; own is for
@@ -48,12 +48,12 @@ const (
 	peerTO   = 0x0000_7000_0000_1000
 )
 
-// onSetup makes a case of a body that uses a connection made like that.
+// onSetup makes the body of a case from a function that uses a connection made like that.
 func onSetup(s setup, body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.connect(s)) })
 }
 
-// onConn makes a case of a body that uses a connection with some receives posted, on
+// onConn makes the body of a case from a function that uses a connection with some receives posted, on
 // which both sides may send.
 func onConn(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4}, body)
@@ -127,7 +127,7 @@ func (c *conn) send(frames ...iwarp.Frame) {
 // sendCoalesced sends frames in as few segments as the path allows.
 func (c *conn) sendCoalesced(frames ...iwarp.Frame) { c.write(c.encode(frames...)) }
 
-// nextFPDU returns the next FPDU of the device's, if there is one in time and the stream
+// nextFPDU returns the next FPDU of the device, if there is one in time and the stream
 // has not ended. All that a device sends has to be framed well, whatever a case is
 // about.
 func (c *conn) nextFPDU(timeout time.Duration) (iwarp.ReceivedFPDU, bool) {
@@ -162,7 +162,7 @@ func (c *conn) readStream(timeout time.Duration) bool {
 	}
 }
 
-// checkFraming ends the case if a frame is not as MPA has it.
+// checkFraming fails the case if a frame is not as MPA has it.
 func (c *conn) checkFraming(g *iwarp.ReceivedFPDU) {
 	if c.allowBadFrames {
 		return
@@ -201,7 +201,7 @@ func (c *conn) describeMissing() string {
 // head is the beginning of b, short enough to print.
 func head(b []byte) []byte { return b[:min(len(b), 32)] }
 
-// expect ends the case unless the next FPDU is as wanted. It returns the FPDU.
+// expect fails the case unless the next FPDU is as wanted. It returns the FPDU.
 func (c *conn) expect(want iwarp.Frame) iwarp.ReceivedFPDU {
 	got, ok := c.nextFPDU(c.ResponseTimeout())
 	if !ok {
@@ -211,7 +211,7 @@ func (c *conn) expect(want iwarp.Frame) iwarp.ReceivedFPDU {
 	return got
 }
 
-// checkFPDU ends the case unless an FPDU is as wanted.
+// checkFPDU fails the case unless an FPDU is as wanted.
 func (c *conn) checkFPDU(want iwarp.Frame, got iwarp.ReceivedFPDU) {
 	if d := iwarp.Diff(want, got); d != nil {
 		c.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got, d.Got())

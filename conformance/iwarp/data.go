@@ -14,18 +14,18 @@ func (c *conn) targetAddr(off int) iwarp.Addr {
 	return iwarp.At(uint32(c.targetMem.RKey()), c.targetMem.Addr()+uint64(off))
 }
 
-// peerWrite is a Write of the peer's to mem.
+// peerWrite is a Write of the peer to mem.
 func (c *conn) peerWrite(off int, b []byte) iwarp.Segment {
 	at := c.targetAddr(off)
 	return iwarp.Write(at.STag, at.TO, b)
 }
 
-// peerRead is a Read Request of the peer's for n octets of mem, to a sink of its own.
+// peerRead is a Read Request of the peer for n octets of mem, to a sink of its own.
 func (c *conn) peerRead(off, n int) iwarp.Segment {
 	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), c.targetAddr(off))
 }
 
-// Requests of the device's program, with n bytes of own from off on.
+// Requests of the application, with n bytes of own from off on.
 
 func (c *conn) sendWR(id uint64, off, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n)}

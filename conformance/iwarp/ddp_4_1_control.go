@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectLastFlagOnce ends the case unless the last of some segments, and no other, says that it
-// after the last.
+// expectLastFlagOnce fails the case unless only the last segment of a message has L set.
 func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
 	for i, g := range segments {
 		want := i == len(segments)-1
@@ -23,8 +22,8 @@ var ddpControlCases = []conformance.Case{
 		ID:    "ddp/control/tagged-flag-of-what-is-sent",
 		Title: "T is set in Writes and Read Responses, and in nothing else",
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request; the device sends a message of every kind that it has",
-		Expects: "T as the opcode has it",
+		Sends:   "a Read Request; the device sends a message of every kind",
+		Expects: "T as the opcode requires",
 		Defects: []string{"TaggedFlagInverted"},
 		Run: onConn(func(c *conn) {
 			for _, g := range c.exchangeAllKinds() {
@@ -36,11 +35,10 @@ var ddpControlCases = []conformance.Case{
 		ID:    "ddp/control/tagged-send-is-refused",
 		Title: "A Send with T set is not delivered",
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/2", "rfc5040/4.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send that is right but for its T",
+		Sends:   "a Send with T set, otherwise valid",
 		Expects: "the end of the stream, and no receive",
 		Defects: []string{"TaggedFlagIgnored"},
-		// Read as T has it the segment names memory: an unknown key is as good a reason as
-		// an opcode that is never tagged.
+		// Parsed as a tagged segment it has an unknown STag, which is also a valid cause.
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
 			c.expectAbort()
@@ -50,7 +48,7 @@ var ddpControlCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/control/last-flag-of-a-send",
-		Title: "L is set in the segment of a Send that has its end, and in no other",
+		Title: "L is set in the last segment of a Send, and in no other",
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3", "rfc5041/4.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends a message of several segments",
 		Expects: "L in the last segment, which has the highest offset",
@@ -61,7 +59,7 @@ var ddpControlCases = []conformance.Case{
 			c.expectLastFlagOnce(segments)
 			last := segments[len(segments)-1]
 			for _, g := range segments {
-				c.Check(iwarp.Val(g.DDP.MO) <= iwarp.Val(last.DDP.MO), "the highest offset in the segment with L", "%v behind %v", last, g)
+				c.Check(iwarp.Val(g.DDP.MO) <= iwarp.Val(last.DDP.MO), "the highest offset in the segment with L", "%v after %v", last, g)
 			}
 		}),
 	},
@@ -81,7 +79,7 @@ var ddpControlCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/control/delivery-waits-for-the-last-segment",
-		Title: "A Send is delivered when its last segment is there, not before",
+		Title: "A Send is delivered after its last segment has arrived, not before",
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "two of three segments of a Send, and later the third",
 		Expects: "a receive that completes after the third",
@@ -98,9 +96,9 @@ var ddpControlCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/control/delivery-waits-for-earlier-messages",
-		Title: "A Send of one segment is delivered after the one of several before it",
+		Title: "A single-segment Send is delivered after an earlier Send of several segments",
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.3/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send of three segments, and one of one segment behind it",
+		Sends:   "a Send of three segments, then a Send of one segment",
 		Expects: "the two in the order in which they were sent",
 		Defects: []string{"LongDeliveredLate"},
 		Run: onConn(func(c *conn) {
@@ -116,7 +114,7 @@ var ddpControlCases = []conformance.Case{
 		ID:    "ddp/control/reserved-bits-are-zero",
 		Title: "The reserved bits of DDP's control octet are sent as zeros",
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request; the device sends a message of every kind that it has",
+		Sends:   "a Read Request; the device sends a message of every kind",
 		Expects: "zeros in the four bits of each",
 		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
@@ -127,10 +125,10 @@ var ddpControlCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/control/reserved-bits-are-ignored",
-		Title: "The reserved bits of DDP's control octet are not looked at",
+		Title: "The reserved bits of DDP's control octet are ignored",
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send, a Write, a Read Request and a Read Response with all of the bits set",
-		Expects: "each to be taken as if they were not",
+		Sends:   "a Send, a Write, a Read Request and a Read Response with all reserved bits set",
+		Expects: "each is accepted",
 		Defects: []string{"ReservedBitsChecked"},
 		Run: onConn(func(c *conn) {
 			c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) })
@@ -141,7 +139,7 @@ var ddpControlCases = []conformance.Case{
 		Title: "Every segment of a message has DDP's version 1",
 		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/8", "rfc5044/C.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request of several segments; the device sends and writes as much",
-		Expects: "DV 1 in each segment, the later ones too",
+		Expects: "DV 1 in each segment, including the later ones",
 		Defects: []string{"ControlFirstOnly"},
 		Run: onLongMessages(func(c *conn) {
 			n := c.longLen()
@@ -155,8 +153,8 @@ var ddpControlCases = []conformance.Case{
 	},
 }
 
-// expectAcceptedWith ends the case unless messages of several kinds are taken in spite of what
-// edit does to their headers.
+// expectAcceptedWith fails the case unless messages of several kinds are accepted with headers
+// changed by edit.
 func (c *conn) expectAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) {
 	c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
 	c.ExpectRecv(1, 16)

@@ -9,22 +9,22 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// expectHeaderOctets ends the case unless a ULPDU begins with these octets.
+// expectHeaderOctets fails the case unless a ULPDU begins with want.
 func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
 	got := g.ULPDU[:min(len(want), len(g.ULPDU))]
 	c.Check(bytes.Equal(got, want), fmt.Sprintf("% x", want), "% x", got)
 }
 
-// Headers octet for octet, written down here once more and apart from the packet model:
-// a mistake that the model made both ways would show.
+// Headers built independently of package packet/iwarp, to find errors that its encoder and
+// parser share.
 
-// taggedHeader is the header of a message of one segment.
+// taggedHeader returns the header of a single-segment tagged message.
 func taggedHeader(ulp byte, stag uint32, to uint64) []byte {
 	b := binary.BigEndian.AppendUint32([]byte{0xc1, ulp}, stag)
 	return binary.BigEndian.AppendUint64(b, to)
 }
 
-// untaggedHeaderOctets is the header of the first message of a queue.
+// untaggedHeaderOctets returns the header of the first message of queue qn.
 func untaggedHeaderOctets(ctrl, ulp byte, qn, mo uint32) []byte {
 	b := []byte{ctrl, ulp, 0, 0, 0, 0}
 	for _, v := range []uint32{qn, 1, mo} {
@@ -39,7 +39,7 @@ var ddpHeaderCases = []conformance.Case{
 		Title: "A tagged header is two octets of control, the STag and the offset",
 		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request; the device writes too",
-		Expects: "14 octets of header, each in its place, and the payload behind them",
+		Expects: "14 octets of header, then the payload",
 		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, 100))
@@ -52,7 +52,7 @@ var ddpHeaderCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/tagged/constant-within-a-message",
-		Title: "STag and RDMAP's octet are the same in every segment of a tagged message",
+		Title: "STag and RDMAP control octet are the same in every segment of a tagged message",
 		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request of several segments; the device writes as much",
 		Expects: "one STag and one opcode in each message",
@@ -75,7 +75,7 @@ var ddpHeaderCases = []conformance.Case{
 		Title: "A tagged message may begin at any octet",
 		Cite:  cite(rfc5041, "4.2", "rfc5041/4.2/3"), Level: conformance.May, Needs: needsConn,
 		Sends:   "Writes to odd offsets, and a Read Request from one",
-		Expects: "each in its place",
+		Expects: "each is placed at its offset",
 		Defects: []string{"OddOffsetRefused"},
 		Run: onConn(func(c *conn) {
 			for _, off := range []int{101, 202, 303} {
@@ -89,10 +89,10 @@ var ddpHeaderCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/header-layout",
-		Title: "An untagged header is control, RDMAP's four octets, queue, number and offset",
+		Title: "An untagged header is the control octets, four octets of RDMAP, queue number, MSN and offset",
 		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends a message of several segments, and reads",
-		Expects: "18 octets of header, each in its place, and the payload behind them",
+		Expects: "18 octets of header, then the payload",
 		Defects: []string{"FieldsSwapped"},
 		Run: onLongMessages(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()), c.readWR(2, 0, 64))
@@ -112,10 +112,10 @@ var ddpHeaderCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/constant-within-a-message",
-		Title: "Queue, number and RDMAP's fields are the same in every segment of an untagged message",
+		Title: "Queue number, MSN and the RDMAP fields are the same in every segment of an untagged message",
 		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends a message of several segments",
-		Expects: "one queue, one number and one opcode",
+		Expects: "one queue number, one MSN and one opcode",
 		Defects: []string{"SegmentsCounted"},
 		Run: onLongMessages(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
@@ -128,10 +128,10 @@ var ddpHeaderCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/numbers-begin-at-one",
-		Title: "The first message of a queue has number 1, and the next is one more",
+		Title: "The MSN of a queue's first message is 1, and increases by 1",
 		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends four messages",
-		Expects: "the numbers 1 to 4",
+		Expects: "MSNs 1 to 4",
 		Defects: []string{"MSNShared"},
 		Run: onConn(func(c *conn) {
 			for i := range 4 {
@@ -142,10 +142,10 @@ var ddpHeaderCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/numbers-of-each-queue-for-itself",
-		Title: "Sends and Read Requests are numbered each for themselves",
+		Title: "Sends and Read Requests have separate MSNs",
 		Cite:  cite(rfc5041, "4.3", "rfc5041/4.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends and reads in turn",
-		Expects: "number 1 in both queues, then number 2",
+		Expects: "MSN 1 in both queues, then MSN 2",
 		Defects: []string{"MSNShared"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 16, 16), c.readWR(4, 128, 16))

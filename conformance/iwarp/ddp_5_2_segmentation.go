@@ -8,13 +8,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectPayload ends the case unless segments have these octets.
+// expectPayload fails the case unless the payload of the segments is want.
 func (c *conn) expectPayload(segments []iwarp.ReceivedFPDU, want []byte) {
 	got := joinPayloads(segments)
-	c.Check(string(got) == string(want), fmt.Sprintf("the %d octets of the message", len(want)), "%d octets, or others", len(got))
+	c.Check(string(got) == string(want), fmt.Sprintf("the %d octets of the message", len(want)), "%d octets with other content or length", len(got))
 }
 
-// expectPayloadWithinMULPDU is complete where each segment must fit into one of TCP's.
+// expectPayloadWithinMULPDU is expectPayload, and checks that no ULPDU exceeds the MULPDU.
 func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []byte) {
 	most := mulpdu(c.tcp.MSS(), false)
 	for _, g := range segments {
@@ -23,7 +23,7 @@ func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []b
 	c.expectPayload(segments, want)
 }
 
-// sglOver4GiB is 4 GiB and a little more of memory that nobody ever looks at.
+// sglOver4GiB returns a scatter/gather list of 4 GiB and 16 octets.
 func (c *conn) sglOver4GiB() []verbs.SGE {
 	const piece = 1 << 30
 	m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, piece), Access: verbs.AccessLocalWrite})
@@ -38,9 +38,9 @@ func (c *conn) sglOver4GiB() []verbs.SGE {
 var ddpSegmentCases = []conformance.Case{
 	{
 		ID:    "ddp/segment/all-data-in-segments-that-fit",
-		Title: "A message is sent whole, in segments no longer than MPA takes",
+		Title: "A message is sent completely, in segments no longer than the MULPDU",
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/1", "rfc5044/3/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Read Requests; the device sends and writes messages that end just before, at and behind the end of a segment",
+		Sends:   "Read Requests; the device sends and writes messages that end one octet before, at and after the end of a segment",
 		Expects: "all octets of each, in segments that fit into those of TCP",
 		Defects: []string{"MSSIgnored"},
 		Run: onLongMessages(func(c *conn) {
@@ -57,10 +57,10 @@ var ddpSegmentCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/segment/offset-within-the-message",
-		Title: "The offset of an untagged segment is where in the message it is",
+		Title: "The MO of an untagged segment is its offset in the message",
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends a message of several segments",
-		Expects: "offsets that count the octets before",
+		Expects: "offsets equal to the number of octets before",
 		Defects: []string{"OffsetsStandStill"},
 		Run: onLongMessages(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
@@ -73,10 +73,10 @@ var ddpSegmentCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/segment/tagged-offset-goes-on",
-		Title: "The offset of a tagged segment is that of the message, and where in it the segment is",
+		Title: "The TO of a tagged segment is that of the message plus its offset in the message",
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request of several segments; the device writes as much",
-		Expects: "offsets that go on from segment to segment",
+		Expects: "each TO follows the end of the segment before",
 		Defects: []string{"OffsetsStandStill"},
 		Run: onLongMessages(func(c *conn) {
 			goesOn := func(op iwarp.Opcode, want []byte) {
@@ -96,24 +96,24 @@ var ddpSegmentCases = []conformance.Case{
 		ID:    "ddp/segment/message-below-4-gib",
 		Title: "A message of 4 GiB or more is not sent, nor any part of it",
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program sends 4 GiB and 16 octets",
+		Sends:   "nothing: the application posts a Send of 4 GiB and 16 octets",
 		Expects: "a request that is refused or fails, and no Send",
 		Defects: []string{"LengthModulo"},
 		Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}}, func(c *conn) {
 			wr := c.sendWR(1, 0, 0)
 			wr.SGL = c.sglOver4GiB()
 			posted, err := c.qp.PostSend([]verbs.SendWR{wr})
-			c.Note("post: %d taken, %v", posted, err)
+			c.Note("post: %d accepted, %v", posted, err)
 			c.expectFailures(posted)
 			c.expectNoResponse()
 		}),
 	},
 	{
 		ID:    "ddp/segment/empty-message-is-one-segment",
-		Title: "A message of no octets is one segment without payload",
+		Title: "A zero-length message is one segment without payload",
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request for nothing; the device sends and writes nothing",
-		Expects: "one FPDU for each, of 18, 14 and 14 octets, and L in it",
+		Sends:   "a zero-length Read Request; the device posts a zero-length Send and Write",
+		Expects: "one FPDU for each, of 18, 14 and 14 octets, with L set",
 		Defects: []string{"ZeroLengthSkipped"},
 		Run: onConn(func(c *conn) {
 			send, write := c.sendWR(1, 0, 0), c.writeWR(2, 0, 0)
@@ -129,9 +129,9 @@ var ddpSegmentCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/segment/empty-write-needs-no-key",
-		Title: "A Write of no octets may name any memory",
+		Title: "A zero-length Write may have any STag",
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6", "rfc5040/5.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send, a Write of nothing to an unknown key, a Send",
+		Sends:   "a Send, a zero-length Write to an unknown key, a Send",
 		Expects: "both Sends are delivered, and no memory changes",
 		Defects: []string{"ZeroLengthChecked"},
 		Run: onConn(func(c *conn) {
@@ -145,14 +145,13 @@ var ddpSegmentCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/segment/empty-response-needs-no-key",
-		Title: "A Read Response of no octets may name any memory",
+		Title: "A zero-length Read Response may have any STag",
 		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Read Response of nothing with an unknown key, to a read of nothing",
+		Sends:   "a zero-length Read Response with an unknown key, to a zero-length read",
 		Expects: "a read that completes",
 		Defects: []string{"ZeroResponseChecked"},
-		// RFC 5040 section 5.2.2 allows to hold a Response against its request. What is in
-		// the way of that here is that there is nothing to place: a device that refuses is
-		// within its rights by one document, and not by the other.
+		// RFC 5040 section 5.2.2 allows to check a response against its request, RFC 5041 does
+		// not check the STag of a zero-length segment. The documents contradict each other here.
 		Run: onConn(func(c *conn) {
 			read := c.readWR(1, 0, 0)
 			read.SGL = nil

@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// expectPlacedInOrder has the peer write three pieces of one message in some order of its
-// own, and ends the case unless all of them are placed.
+// expectPlacedInOrder sends the three segments of a Write in the given order, and fails the
+// case unless all of them are placed.
 func (c *conn) expectPlacedInOrder(order ...int) {
 	const piece = 32
 	b := data(3 * piece)
@@ -25,7 +25,7 @@ var ddpOrderCases = []conformance.Case{
 		ID:    "ddp/order/sent-as-posted",
 		Title: "Messages are sent in the order in which they were posted, whatever their kind",
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/1", "rfc5040/5.5/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program posts a Write, a Read, a Send, a Write and a Send at once",
+		Sends:   "nothing: the application posts a Write, a Read, a Send, a Write and a Send at once",
 		Expects: "the five in that order",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
@@ -61,7 +61,7 @@ var ddpOrderCases = []conformance.Case{
 		Title: "A message is delivered once",
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "two Sends, one after the other",
-		Expects: "one receive for each, and the others left",
+		Expects: "one receive for each, the other receives stay posted",
 		Defects: []string{"DeliversTwice"},
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{16, 32} {
@@ -95,28 +95,28 @@ var ddpOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/order/write-from-the-end-is-placed",
-		Title: "A Write whose last part comes first is placed",
+		Title: "A Write whose last segment arrives first is placed",
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "the three segments of a Write in reverse",
-		Expects: "all of them in their places",
+		Sends:   "the three segments of a Write in reverse order",
+		Expects: "each is placed at its offset",
 		Defects: []string{"TaggedInOrder"},
 		Run:     onConn(func(c *conn) { c.expectPlacedInOrder(2, 1, 0) }),
 	},
 	{
 		ID:    "ddp/order/write-with-a-gap-is-placed",
-		Title: "A Write that leaves a gap and fills it later is placed",
+		Title: "A Write whose segments leave a gap and fill it later is placed",
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "the first, the third and then the second segment of a Write",
-		Expects: "all of them in their places",
+		Expects: "each is placed at its offset",
 		Defects: []string{"TaggedInOrder"},
 		Run:     onConn(func(c *conn) { c.expectPlacedInOrder(0, 2, 1) }),
 	},
 	{
 		ID:    "ddp/order/read-request-waits-for-its-end",
-		Title: "A Read Request without L is not carried out",
+		Title: "A Read Request without L is not executed",
 		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request with L not set",
-		Expects: "no answer; to end the stream is as good",
+		Sends:   "a Read Request with L clear",
+		Expects: "no Read Response; the device may end the stream",
 		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {
 			c.send(c.peerRead(0, 16).Last(false))
@@ -125,10 +125,10 @@ var ddpOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/order/length-of-what-was-delivered",
-		Title: "A receive tells how long its message was",
+		Title: "The completion of a receive has the length of its message",
 		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/2", "rfc5040/5.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of 0, 3 and 16 octets to receives of 64",
-		Expects: "receives of 0, 3 and 16 octets, and no octet beyond",
+		Expects: "receives of 0, 3 and 16 octets, and no further octet changed",
 		Defects: []string{"BufferSizeReported"},
 		Run: onConn(func(c *conn) {
 			for i, n := range []int{0, 3, 16} {

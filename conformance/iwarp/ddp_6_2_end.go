@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// startDisconnect has the device's program disconnect, beside the case: it may wait for what
-// expectAtomicResponse posted.
+// startDisconnect starts a disconnect of the application in another goroutine, since it may
+// wait for posted requests.
 func (c *conn) startDisconnect() conformance.Task {
 	c.Note("disconnect")
 	return c.Go("disconnect", c.deviceConn.Disconnect)
@@ -16,7 +16,7 @@ func (c *conn) startDisconnect() conformance.Task {
 var ddpEndCases = []conformance.Case{
 	{
 		ID:    "ddp/end/error-does-not-just-break-the-stream",
-		Title: "After an error DDP leaves it to RDMAP to say so before the stream ends",
+		Title: "After a DDP error, RDMAP sends a Terminate before the stream ends",
 		Cite:  cite(rfc5041, "6.2", "rfc5041/6.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write to an unknown key",
 		Expects: "a Terminate, and then the end of the stream",
@@ -29,10 +29,10 @@ var ddpEndCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/end/disconnect-sends-what-was-posted",
-		Title: "What was posted before a program disconnects is still sent",
+		Title: "Requests posted before the application disconnects are sent",
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "nothing, and reads nothing until the device's program has posted 100 Sends and disconnected",
-		Expects: "the 100 Sends, and then the end of the stream in order",
+		Sends:   "nothing, and reads nothing until the application has posted 100 Sends and disconnected",
+		Expects: "the 100 Sends, then an orderly close of the stream",
 		Defects: []string{"DisconnectDropsQueue"},
 		Run: onSetup(setup{memLen: tcpBufferBytes / 100}, func(c *conn) {
 			const n, size = 100, tcpBufferBytes / 100 &^ 3
@@ -54,9 +54,9 @@ var ddpEndCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/end/posts-after-disconnect-fail",
-		Title: "What is posted after a disconnect fails",
+		Title: "A request posted after a disconnect fails",
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "its end of the stream, after the device's",
+		Sends:   "FIN, after that of the device",
 		Expects: "a request that is refused or fails, and nothing on the wire",
 		Defects: []string{"FlushForgets"},
 		Run: onSetup(setup{}, func(c *conn) {
@@ -75,10 +75,10 @@ var ddpEndCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/end/closed-with-work-outstanding-is-failed",
-		Title: "A queue pair whose connection is closed with work outstanding is in error",
+		Title: "A queue pair whose connection is closed with outstanding requests is in the error state",
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "its end of the stream, while the device waits for the answer to a read: by itself, and when the device's program has disconnected",
-		Expects: "a queue pair in error, and a read that fails",
+		Sends:   "FIN while the device waits for a Read Response: without, and after a disconnect of the application",
+		Expects: "a queue pair in the error state, and a read that fails",
 		Defects: []string{"BusyCloseIsIdle"},
 		Run: onHost(func(h *host) {
 			for _, leaves := range []bool{false, true} {
@@ -102,10 +102,10 @@ var ddpEndCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/end/answers-go-on-after-fin",
-		Title: "Reads are answered though the peer has ended its half of the stream",
+		Title: "Reads are answered after the peer has closed its direction of the stream",
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "sixteen Read Requests for 1 MiB each and the end of its half, and reads nothing until then",
-		Expects: "all of the answers",
+		Sends:   "sixteen Read Requests for 1 MiB each and FIN, before it reads from the stream",
+		Expects: "all Read Responses",
 		Defects: []string{"FINDropsAnswers"},
 		Run: onSetup(setup{memLen: tcpBufferBytes / defaultOrd}, func(c *conn) {
 			const n = tcpBufferBytes / defaultOrd
@@ -120,9 +120,9 @@ var ddpEndCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/end/outstanding-requests-fail",
-		Title: "Whatever is outstanding when the connection breaks completes in error",
+		Title: "Outstanding requests and receives complete in error when the connection breaks",
 		Cite:  cite(rfc5041, "6.2.2", "rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a reset, while four reads and four Sends of the device's and two receives are outstanding",
+		Sends:   "a reset, while four reads and four Sends of the device and two receives are outstanding",
 		Expects: "ten completions in error",
 		Defects: []string{"FlushForgets"},
 		Run: onSetup(setup{receives: 2}, func(c *conn) {
@@ -134,8 +134,8 @@ var ddpEndCases = []conformance.Case{
 	},
 }
 
-// postOutstanding has the device's program post reads, and Sends behind a fence, so that
-// none of them can complete before the peer has answered.
+// postOutstanding posts reads, and Sends with a fence: none of them completes before the
+// peer sends a Read Response.
 func (c *conn) postOutstanding(reads, sends int) {
 	wrs := make([]verbs.SendWR, 0, reads+sends)
 	for i := range reads {

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectSecondSegmentRefused ends the case unless a Send whose first segment is good ends the stream
-// for one of these reasons when its second comes, which was changed like that.
+// expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and
+// fails the case unless the second causes a Terminate with one of the causes.
 func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
 	const first = 16
 	c := h.connect(setup{receives: 4})
@@ -21,12 +21,12 @@ func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(seco
 var ddpLaterCases = []conformance.Case{
 	{
 		ID:    "ddp/untagged/offset-of-a-later-segment",
-		Title: "A Send whose second segment is not where the first has ended is refused",
+		Title: "A Send whose second segment does not follow the first is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12, 20 and 48",
-		Expects: "a Terminate: invalid offset; no receive, and nothing of the second placed where it is not due",
+		Expects: "a Terminate: invalid MO; no receive, and nothing of the second placed",
 		Defects: []string{"SecondSegmentOffset"},
-		// TCP keeps the order: neither has a part been lost, nor does one come again.
+		// TCP delivers in order: no segment is lost or duplicated.
 		Run: onHost(func(h *host) {
 			for _, mo := range []uint32{0, 12, 20, 48} {
 				h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) })
@@ -35,10 +35,10 @@ var ddpLaterCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/number-of-a-later-segment",
-		Title: "A Send whose second segment has another number than the first is refused",
+		Title: "A Send whose second segment has another MSN than the first is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends of two segments, the second with the number before, with the next, and with one far away",
-		Expects: "a Terminate: number out of range; for the next one an invalid offset is as true of a message that begins at 16",
+		Sends:   "Sends of two segments, the second with the previous MSN, the next, and one far away",
+		Expects: "a Terminate: MSN out of range; for the next MSN also invalid MO, since that message begins at 16",
 		Defects: []string{"SecondSegmentNumber"},
 		Run: onHost(func(h *host) {
 			ahead := func(n uint32) func(iwarp.Segment) iwarp.Segment {
@@ -51,13 +51,13 @@ var ddpLaterCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/tagged/every-segment-is-checked",
-		Title: "Every segment of a Write is checked by itself",
+		Title: "Every segment of a Write is checked",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "rfc5041/7.1/6", "rfc5041/7.1/8", "rfc5041/7.1/9", "rfc5041/7.1/11"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Writes whose first segment is good, and whose second has the key of memory that is open for reads only, an unknown key, or begins or ends out of bounds",
+		Sends:   "Writes whose first segment is valid, and whose second has the key of read-only memory, an unknown key, or begins or ends out of bounds",
 		Expects: "a Terminate for the second; the first is placed, and nothing of the second",
 		Defects: []string{"SecondSegmentRights"},
-		// A device may hold a Write to be of one piece of memory: then the second segment is
-		// out of the bounds of that, whatever else is wrong with it.
+		// A device may check the second segment against the region of the first, and report it
+		// as out of bounds.
 		Run: onHost(func(h *host) {
 			locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			for _, t := range []struct {

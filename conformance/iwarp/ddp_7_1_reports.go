@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// ddpErrors are mistakes of the peer's, each of which DDP has a number of its own for.
-// What has to do with receives has cases of its own.
+// ddpErrors are errors of the peer for which DDP has an error code. Other cases check errors
+// that involve receives.
 var ddpErrors = []struct {
 	cause iwarp.Cause
 	wrong func(*conn) iwarp.Segment
@@ -26,9 +26,9 @@ var ddpErrors = []struct {
 var ddpReportCases = []conformance.Case{
 	{
 		ID:    "ddp/error/later-segments-have-no-effect",
-		Title: "What comes behind a segment that was wrong has no effect",
+		Title: "Segments after an invalid segment have no effect",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/12", "rfc5041/7.1/11"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to an unknown key, and with it a good Write, a Send and a Read Request",
+		Sends:   "a Write to an unknown key, and with it a valid Write, a Send and a Read Request",
 		Expects: "a Terminate for the first, and nothing for the others",
 		Defects: []string{"BadSegmentsDropped"},
 		Run: onConn(func(c *conn) {
@@ -40,9 +40,9 @@ var ddpReportCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/error/told-once",
-		Title: "Of several segments that are wrong the first draws a Terminate, the others nothing",
+		Title: "Only the first of several invalid segments causes a Terminate",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/12"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "three wrong segments together",
+		Sends:   "three invalid segments together",
 		Expects: "one Terminate, and the end of the stream",
 		Defects: []string{"TermRepeated"},
 		Run: onConn(func(c *conn) {
@@ -53,9 +53,9 @@ var ddpReportCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/error/header-of-the-offender",
-		Title: "A Terminate quotes the DDP header of the segment that was wrong",
+		Title: "A Terminate quotes the DDP header of the invalid segment",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/13", "rfc5040/7.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a good Write, a Write to an unknown key, and a good Write",
+		Sends:   "a valid Write, a Write to an unknown key, and a valid Write",
 		Expects: "the header of the second in the Terminate",
 		Defects: []string{"TermHeaderStale"},
 		Run: onConn(func(c *conn) {
@@ -66,7 +66,7 @@ var ddpReportCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/error/length-of-the-offender",
-		Title: "A Terminate tells the length of the segment that was wrong, its header included",
+		Title: "A Terminate has the length of the invalid segment, its header included",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/13"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Write of 16 octets to an unknown key, and a Send of 20 to a queue that does not exist",
 		Expects: "the lengths 30 and 38",
@@ -84,9 +84,9 @@ var ddpReportCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/error/codes-as-listed",
-		Title: "Every error of DDP is reported by its own number",
+		Title: "Every DDP error is reported with its code",
 		Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "eight segments that are wrong in different ways, each on a connection of its own",
+		Sends:   "eight invalid segments, each on a separate connection",
 		Expects: "the type and the code that DDP lists for each",
 		Defects: []string{"CodesShifted"},
 		Run: onHost(func(h *host) {
@@ -99,7 +99,7 @@ var ddpReportCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/error/wrong-version-tagged",
-		Title: "A tagged segment of another version of DDP is refused as such",
+		Title: "A tagged segment with another DDP version is refused with that cause",
 		Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Writes with DV 0, 2 and 3",
 		Expects: "a Terminate: invalid version of a tagged segment",
@@ -115,7 +115,7 @@ var ddpReportCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/error/wrong-version-untagged",
-		Title: "An untagged segment of another version of DDP is refused as such",
+		Title: "An untagged segment with another DDP version is refused with that cause",
 		Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends and Read Requests with DV 0, 2 and 3",
 		Expects: "a Terminate: invalid version of an untagged segment",
@@ -130,9 +130,9 @@ var ddpReportCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/error/wrong-version-of-a-read-response",
-		Title: "A Read Response of another version of DDP is refused as such",
+		Title: "A Read Response with another DDP version is refused with that cause",
 		Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Read Responses with DV 0, 2 and 3 to reads of the device's",
+		Sends:   "Read Responses with DV 0, 2 and 3 to reads of the device",
 		Expects: "a Terminate: invalid version of a tagged segment; the read fails, and nothing is placed",
 		Defects: []string{"ReadResponseDDPVersion"},
 		Run: onHost(func(h *host) {
@@ -143,8 +143,8 @@ var ddpReportCases = []conformance.Case{
 	},
 }
 
-// expectResponseRefused ends the case unless the answer to a read, changed like that, ends the
-// checkStream for this reason, fails the read and is not placed.
+// expectResponseRefused answers a read of the device with a changed Read Response, and fails
+// the case unless it causes a Terminate, fails the read and is not placed.
 func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
 	c := h.connect(setup{})
 	c.send(change(iwarp.ReadResponseTo(c.deviceRead(1, 64, 16), data(16))))
@@ -153,7 +153,7 @@ func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segmen
 	c.ExpectUnchanged(c.localMem, 0, 0)
 }
 
-// formatOptional prints a field that may not be there.
+// formatOptional formats a field that may be nil.
 func formatOptional(v *uint16) string {
 	if v == nil {
 		return "none"

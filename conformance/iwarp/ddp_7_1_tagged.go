@@ -9,7 +9,7 @@ import (
 var ddpTaggedCases = []conformance.Case{
 	{
 		ID:    "ddp/tagged/unknown-key",
-		Title: "A Write with a key that no memory has ends the stream",
+		Title: "A Write with an unknown STag ends the stream",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write to an unknown key",
 		Expects: "a Terminate: invalid STag",
@@ -22,10 +22,10 @@ var ddpTaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/tagged/wrong-key-octet",
-		Title: "A Write whose key is wrong in one octet ends the stream",
+		Title: "A Write with an STag that differs in one bit ends the stream",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Writes to the key of memory with one bit changed: in its lowest octet, and in its highest",
-		Expects: "a Terminate: invalid STag, and no octet in the memory",
+		Sends:   "Writes to the key of a region with one bit changed: in its lowest octet, and in its highest",
+		Expects: "a Terminate: invalid STag, and memory unchanged",
 		Defects: []string{"KeyOctetIgnored"},
 		Run: onHost(func(h *host) {
 			for _, bit := range []uint32{1, 0x80, 0x4000_0000} {
@@ -39,13 +39,13 @@ var ddpTaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/tagged/no-right-to-write",
-		Title: "Memory that may be read only is not written",
+		Title: "A Write to memory without remote write access is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to memory that is open for reads",
-		Expects: "a Terminate, and no octet in the memory",
+		Sends:   "a Write to memory with remote read access only",
+		Expects: "a Terminate, and memory unchanged",
 		Defects: []string{"WriteRightsUnchecked", "RightsIgnored"},
-		// DDP has no code for rights. That the key is none for a Write is one way to say
-		// it, RDMAP's code for rights another.
+		// DDP has no code for access rights. An invalid STag and RDMAP's access violation are
+		// both accepted.
 		Run: onConn(func(c *conn) {
 			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			c.send(writeTo(addrOf(m, 0), data(16)))
@@ -55,19 +55,19 @@ var ddpTaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/tagged/before-the-beginning",
-		Title: "A Write that begins before its memory does ends the stream",
+		Title: "A Write that begins before its region ends the stream",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Writes that begin one octet, and 100 octets before a region in the middle of a page",
-		Expects: "a Terminate: base or bounds, and no octet anywhere in the page",
+		Expects: "a Terminate: base or bounds, and the page unchanged",
 		Defects: []string{"PageBounds"},
 		Run:     onWritesOutsideRegion(func(p *pageRegion) iwarp.Segment { return writeTo(p.remoteAddr(-1), data(16)) }, func(p *pageRegion) iwarp.Segment { return writeTo(p.remoteAddr(-100), data(16)) }),
 	},
 	{
 		ID:    "ddp/tagged/beyond-the-end",
-		Title: "A Write that goes on beyond its memory ends the stream",
+		Title: "A Write that ends after its region ends the stream",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/9"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Writes that go one octet, and eight octets beyond a region in the middle of a page, and that begin behind it",
-		Expects: "a Terminate: base or bounds, and no octet anywhere in the page",
+		Sends:   "Writes that end one octet and eight octets after a region in the middle of a page, and that begin after it",
+		Expects: "a Terminate: base or bounds, and the page unchanged",
 		Defects: []string{"PageBounds", "RangeSlack"},
 		Run: onWritesOutsideRegion(
 			func(p *pageRegion) iwarp.Segment { return writeTo(p.remoteAddr(pageRegionLen-15), data(16)) },
@@ -76,10 +76,10 @@ var ddpTaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/tagged/wraps-around",
-		Title: "A Write whose end is beyond the last offset there is ends the stream, and says so",
+		Title: "A Write whose TO wraps around 2^64 ends the stream with that cause",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/10"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write of 16 octets, the first of which is the eighth from the last that 64 bits can name",
-		Expects: "a Terminate: offset wraps, or base or bounds, both of which are true",
+		Sends:   "a Write of 16 octets at TO 2^64-8",
+		Expects: "a Terminate: TO wrap, or base or bounds",
 		Defects: []string{"WrapUnchecked", "WrappingRange"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(c.targetAddr(0).STag, ^uint64(0)-7, data(16)))
@@ -89,10 +89,10 @@ var ddpTaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/tagged/nothing-of-a-bad-segment-is-placed",
-		Title: "Of a segment that does not fit its memory no octet is placed",
+		Title: "A segment that exceeds its region is not placed, not even in part",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/11"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write of 64 octets, of which 48 are within the region",
-		Expects: "a Terminate: base or bounds, and no octet in the memory",
+		Sends:   "a Write of 64 octets, the first 48 of them within the region",
+		Expects: "a Terminate: base or bounds, and memory unchanged",
 		Defects: []string{"PlacesWhatFits"},
 		Run: onConn(func(c *conn) {
 			c.send(c.peerWrite(memLen-48, data(64)))
@@ -102,8 +102,8 @@ var ddpTaggedCases = []conformance.Case{
 	},
 }
 
-// onWritesOutsideRegion is the body of cases in which a Write outside of a region, but inside its
-// page, must be refused.
+// onWritesOutsideRegion makes the body of a case that sends Writes outside a region but inside
+// its page, and fails unless each is refused.
 func onWritesOutsideRegion(wrong ...func(*pageRegion) iwarp.Segment) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, w := range wrong {

@@ -5,8 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// expectRefused ends the case unless each of some segments, on a connection of its own,
-// ends the stream for one of these reasons and is not delivered.
+// expectRefused sends each segment on a separate connection, and fails the case unless it
+// causes a Terminate with one of the causes and is not delivered.
 func (h *host) expectRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) {
 	for _, w := range wrong {
 		c := h.connect(setup{receives: 4})
@@ -18,17 +18,17 @@ func (h *host) expectRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Se
 	}
 }
 
-// wrongQueueCauses are the reasons to refuse a message for its queue: DDP's own, and for a
-// queue that there is also RDMAP's, which has no such message there.
+// wrongQueueCauses are the valid causes for a message on the wrong queue: DDP's, and RDMAP's if
+// the queue exists but does not carry that opcode.
 var wrongQueueCauses = []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode}
 
-// sendToQueue is a Send to another queue.
+// sendToQueue returns a Send to another queue.
 func sendToQueue(qn uint32) func(*conn) iwarp.Segment {
 	return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(qn) }
 }
 
-// sendReadsUnread sends Read Requests at once, and reads nothing of what the device answers. The
-// first is for more than TCP holds, so that none of the answers can have left.
+// sendReadsUnread sends Read Requests without reading the responses. The first asks for more
+// than TCP buffers, so that the device cannot finish any of them.
 func (c *conn) sendReadsUnread(requests int) {
 	c.sendBatch(requests, func(i int) iwarp.Segment {
 		if i == 0 {
@@ -39,15 +39,15 @@ func (c *conn) sendReadsUnread(requests int) {
 	c.waitForDevice()
 }
 
-// grantedIRD is how many reads of the peer's the device takes at a time.
+// grantedIRD returns the IRD of the device's Reply.
 func (c *conn) grantedIRD() int {
 	e := c.deviceFrame.Enhanced
-	c.Check(e != nil && iwarp.Val(e.IRD) != iwarp.NoNegotiation, "a Reply that says how many reads are taken", "%v", c.deviceFrame)
+	c.Check(e != nil && iwarp.Val(e.IRD) != iwarp.NoNegotiation, "a Reply with an IRD", "%v", c.deviceFrame)
 	return int(iwarp.Val(e.IRD))
 }
 
-// threeReads asks a device for three reads at a time: what is rounded up to a power of two is
-// then more.
+// threeReads negotiates a depth of three, so that a device that rounds up to a power of two
+// grants more.
 var threeReads = setup{
 	memLen: tcpBufferBytes, connParams: depthParam(3, 3),
 	frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) },
@@ -56,10 +56,10 @@ var threeReads = setup{
 var ddpUntaggedCases = []conformance.Case{
 	{
 		ID:    "ddp/untagged/unknown-queue",
-		Title: "A Send to a queue that is not its own is refused",
+		Title: "A Send to another queue than 0 is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3",
-		Expects: "a Terminate: invalid queue number; for 1 and 3 an unexpected opcode is as good",
+		Expects: "a Terminate: invalid queue number; for 1 and 3 also unexpected opcode",
 		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
 			h.expectRefused(wrongQueueCauses[:1], sendToQueue(4), sendToQueue(0xffffffff))
@@ -68,10 +68,10 @@ var ddpUntaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/read-request-on-another-queue",
-		Title: "A Read Request to a queue that is not its own is refused",
+		Title: "A Read Request to another queue than 1 is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Read Requests to queues 0 and 4",
-		Expects: "a Terminate: invalid queue number; for 0 an unexpected opcode is as good",
+		Expects: "a Terminate: invalid queue number; for 0 also unexpected opcode",
 		Defects: []string{"ReadQueueUnchecked"},
 		Run: onHost(func(h *host) {
 			h.expectRefused(wrongQueueCauses, func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(0) })
@@ -80,7 +80,7 @@ var ddpUntaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/no-receive",
-		Title: "A Send for which there is no receive ends the stream",
+		Title: "A Send without a posted receive ends the stream",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "three Sends to two receives",
 		Expects: "two receives, and a Terminate: no buffer",
@@ -96,9 +96,9 @@ var ddpUntaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/more-reads-than-places-are-without-buffer",
-		Title: "A Read Request for which there is no place is one without a buffer",
+		Title: "A Read Request that exceeds the IRD is refused with no buffer",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "ten Read Requests more than the device takes, and reads none of the answers meanwhile",
+		Sends:   "ten Read Requests more than the IRD, without reading the responses",
 		Expects: "a Terminate: no buffer",
 		Defects: []string{"ReadOverflowsStream"},
 		Run: onSetup(threeReads, func(c *conn) {
@@ -108,12 +108,12 @@ var ddpUntaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/offset-out-of-range",
-		Title: "A Send that begins elsewhere than at offset 0 is refused",
+		Title: "A Send that does not begin at MO 0 is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends whose only segment has offset 4, and 4096 with receives of 64",
-		Expects: "a Terminate: invalid offset; for 4096 a message too long is as good",
+		Sends:   "Sends whose only segment has MO 4, and MO 4096 with receives of 64",
+		Expects: "a Terminate: invalid MO; for 4096 also message too long",
 		Defects: []string{"UntaggedUnchecked"},
-		// TCP keeps the order, so what was left out before the first segment never comes.
+		// TCP delivers in order: the missing octets cannot arrive later.
 		Run: onHost(func(h *host) {
 			offset := func(mo uint32) func(*conn) iwarp.Segment {
 				return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(mo) }
@@ -124,10 +124,10 @@ var ddpUntaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/offset-of-a-read-request",
-		Title: "A Read Request that begins elsewhere than at offset 0 is refused",
+		Title: "A Read Request that does not begin at MO 0 is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request with offset 4",
-		Expects: "a Terminate: invalid offset; a message too long is as good",
+		Sends:   "a Read Request with MO 4",
+		Expects: "a Terminate: invalid MO, or message too long",
 		Defects: []string{"ReadQueueUnchecked"},
 		Run: onHost(func(h *host) {
 			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
@@ -136,10 +136,10 @@ var ddpUntaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/longer-than-the-receive",
-		Title: "A Send longer than its receive ends the stream, and says so",
+		Title: "A Send longer than its receive ends the stream with that cause",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send of 20 octets to a receive of 16",
-		Expects: "a Terminate: message too long, and no octet behind the receive",
+		Expects: "a Terminate: message too long, and no octet after the receive changed",
 		Defects: []string{"LongIsNoBuffer", "LongTruncated"},
 		Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
 			c.send(iwarp.Send(c.nextSendMSN(), data(20)))
@@ -150,10 +150,10 @@ var ddpUntaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/number-skipped",
-		Title: "A Send whose number is not the next is refused",
+		Title: "A Send with another MSN than the next is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends with the number after the next, with that before the first, and with one far away",
-		Expects: "a Terminate: number out of range",
+		Sends:   "Sends with the MSN after the next, with that before the first, and with one far away",
+		Expects: "a Terminate: MSN out of range",
 		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
 			number := func(ahead uint32) func(*conn) iwarp.Segment {
@@ -164,10 +164,10 @@ var ddpUntaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/number-of-a-read-request",
-		Title: "A Read Request whose number is not the next of its queue is refused",
+		Title: "A Read Request with another MSN than the next is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Read Requests with the number after the next, and with that before the first",
-		Expects: "a Terminate: number out of range, and no answer",
+		Sends:   "Read Requests with the MSN after the next, and with that before the first",
+		Expects: "a Terminate: MSN out of range, and no Read Response",
 		Defects: []string{"ReadNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			number := func(ahead uint32) func(*conn) iwarp.Segment {
@@ -178,10 +178,10 @@ var ddpUntaggedCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/untagged/number-repeated",
-		Title: "A Send with the number of the one before it is refused",
+		Title: "A Send with the MSN of the previous Send is refused",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send, and another one with its number",
-		Expects: "one receive, and a Terminate: number out of range",
+		Sends:   "two Sends with the same MSN",
+		Expects: "one receive, and a Terminate: MSN out of range",
 		Defects: []string{"UntaggedUnchecked"},
 		Run: onConn(func(c *conn) {
 			msn := c.nextSendMSN()

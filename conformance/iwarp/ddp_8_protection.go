@@ -7,22 +7,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// needsMW2 is what cases with windows of type 2 need, and invalidating those in which
-// the peer also invalidates them.
+// Capabilities for cases with type 2 memory windows, and with Sends that invalidate them.
 const (
 	needsMW2    = needsConn | verbs.CapMWType2
 	needsMW2Inv = needsMW2 | verbs.CapSendInv
 )
 
-// otherPDMemory is memory of another protection domain than the connections'.
+// otherPDMemory registers memory in a second protection domain.
 func (h *host) otherPDMemory(access verbs.Access) *rig.Memory {
 	pd, err := h.Device.AllocPD()
 	h.Must("a second protection domain", err)
 	return h.MemoryIn(pd, 64, access|verbs.AccessLocalWrite)
 }
 
-// foreignKeyCauses are the reasons to refuse a Write with a key of someone else: that it is not
-// the stream's, or that there is no such key for the stream.
+// foreignKeyCauses are the valid causes for a Write with an STag of another stream or
+// protection domain.
 var foreignKeyCauses = []iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedInvalidSTag}
 
 var ddpProtectionCases = []conformance.Case{
@@ -30,8 +29,8 @@ var ddpProtectionCases = []conformance.Case{
 		ID:    "ddp/protection/key-of-another-domain",
 		Title: "Memory of another protection domain cannot be written",
 		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to memory of a domain that is not the stream's",
-		Expects: "a Terminate, a program that is told, and no octet in the memory",
+		Sends:   "a Write to memory of another domain than the stream's",
+		Expects: "a Terminate, the application is notified, and memory unchanged",
 		Defects: []string{"IgnorePD"},
 		Run: onConn(func(c *conn) {
 			m := c.otherPDMemory(allAccess)
@@ -43,9 +42,9 @@ var ddpProtectionCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/protection/window-of-another-stream",
-		Title: "A window that is bound to one stream is none for another",
+		Title: "A window bound to one stream is not accessible from another",
 		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/2", "rfc5042/6.1.1/2"), Level: conformance.Must, Needs: needsMW2,
-		Sends:   "a Write through a window on the stream it is bound to, and one on another of the same domain",
+		Sends:   "a Write to a window on the stream it is bound to, and one on another stream of the same domain",
 		Expects: "the first is placed; the second ends its stream, and no octet changes",
 		Defects: []string{"WindowOwner"},
 		Run: onHost(func(h *host) {
@@ -63,9 +62,9 @@ var ddpProtectionCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/protection/closed-region",
-		Title: "A region that was closed cannot be written any more",
+		Title: "A deregistered region cannot be written",
 		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to a region, and another one when its program has closed it",
+		Sends:   "a Write to a region, and another after it was deregistered",
 		Expects: "the first is placed; the second ends the stream, and no octet changes",
 		Defects: []string{"StaleKeys"},
 		Run: onConn(func(c *conn) {
@@ -75,7 +74,7 @@ var ddpProtectionCases = []conformance.Case{
 			c.sync()
 			c.ExpectBytes(m, 0, data(16))
 			m.Snapshot()
-			c.Must("a region that can be closed", m.Close())
+			c.Must("a region that can be deregistered", m.Close())
 			c.send(writeTo(at, data(32)))
 			c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
 			c.ExpectUnchanged(m, 0, 0)
@@ -83,9 +82,9 @@ var ddpProtectionCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/protection/invalidated-window",
-		Title: "A window that was invalidated cannot be written through any more",
+		Title: "An invalidated window cannot be written",
 		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1", "rfc5040/5.3/8"), Level: conformance.Must, Needs: needsMW2Inv,
-		Sends:   "a Write through a window, a Send that invalidates it, and another Write",
+		Sends:   "a Write to a window, a Send that invalidates it, and another Write",
 		Expects: "the second Write ends the stream, and no octet changes",
 		Defects: []string{"InvalidateIgnored"},
 		Run: onConn(func(c *conn) {

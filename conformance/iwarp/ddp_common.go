@@ -10,10 +10,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Steps that the cases of DDP, RDMAP and its extensions share.
+// Helpers of the cases of DDP, RDMAP and its extensions.
 
-// unknownSTag is a key that no region has: devices draw theirs, and one that has drawn
-// this one as well would be a coincidence of 1 to 2^32.
+// unknownSTag is a key that no region has, but for a coincidence of 1 to 2^32.
 const unknownSTag = 0x5eadbeef
 
 // Lengths of DDP's headers.
@@ -22,23 +21,23 @@ const (
 	ddpUntaggedLen = 18
 )
 
-// tcpBufferBytes is more than what TCP keeps on the way when nobody reads: buffers of Linux
-// grow to some 10 MiB on both sides together.
+// tcpBufferBytes is more than TCP buffers when the receiver does not read: on Linux, some
+// 10 MiB on both sides together.
 const tcpBufferBytes = 16 << 20
 
-// longMemLen is how long memory is in cases with messages of several segments.
+// longMemLen is the memory length of cases with messages of several segments.
 const longMemLen = 256 << 10
 
-// onLongMessages makes a case of a body that uses messages of several segments.
+// onLongMessages makes the body of a case from a function that uses messages of several segments.
 func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, recvLen: longMemLen / 4, memLen: longMemLen}, body)
 }
 
-// longLen is the length of a message that needs several segments.
+// longLen returns the length of a message of several segments.
 func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
 
-// waitForDevice gives the device time for whatever it is going to do, while the peer does not
-// read.
+// waitForDevice waits until the device has processed all earlier frames. The peer does not
+// read meanwhile.
 func (c *conn) waitForDevice() {
 	if c.Virtual {
 		c.Sleep(silencePeriod)
@@ -50,8 +49,8 @@ func (c *conn) waitForDevice() {
 	c.syncQP.sync()
 }
 
-// exchangeAllKinds has the device send a message of every kind that it can be made to without an
-// error, and returns their segments.
+// exchangeAllKinds makes the device send a message of every kind but a Terminate, and returns
+// their segments.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	solicited := c.sendWR(2, 16, 16)
 	solicited.Flags |= verbs.SendSolicited
@@ -70,7 +69,7 @@ func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	return append(all, c.nextFPDUs(1)...)
 }
 
-// fetchAddWR is a FetchAdd of the device's program, which puts what was there into own.
+// fetchAddWR returns a FetchAdd request of the device, with the result in localMem.
 func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
 	return verbs.SendWR{
 		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, 8),
@@ -78,8 +77,8 @@ func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
 	}
 }
 
-// nextPayload returns what the device sends, whatever it says about itself, up to where it
-// has n octets of payload.
+// nextPayload returns the next segments with n octets of payload in total, whatever their
+// headers are.
 func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	var all []iwarp.ReceivedFPDU
 	for left := n; left > 0; {
@@ -93,7 +92,7 @@ func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	return all
 }
 
-// joinPayloads is the payload of segments, in the order in which they came.
+// joinPayloads returns the concatenated payload of segments.
 func joinPayloads(segments []iwarp.ReceivedFPDU) []byte {
 	var b []byte
 	for _, g := range segments {
@@ -102,14 +101,13 @@ func joinPayloads(segments []iwarp.ReceivedFPDU) []byte {
 	return b
 }
 
-// expectAnyTerminate ends the case unless the next FPDU is a Terminate, for whatever reason.
-// It is read in either order of bits.
+// expectAnyTerminate fails the case unless the next FPDU is a Terminate, with any cause.
 func (c *conn) expectAnyTerminate() iwarp.Segment {
 	return parseTerminate(c.expect(iwarp.Op(iwarp.OpTerminate)))
 }
 
-// expectNoResponse ends the case if the device sends anything in answer to what came before,
-// but for a Terminate.
+// expectNoResponse fails the case if the device responds to earlier frames with anything but a
+// Terminate.
 func (c *conn) expectNoResponse() {
 	c.waitForDevice()
 	if g, ok := c.nextFPDU(0); ok {
@@ -117,8 +115,8 @@ func (c *conn) expectNoResponse() {
 	}
 }
 
-// expectAbort ends the case unless the device ends the stream, with or without a Terminate
-// that says why: for errors of which the clause says no more.
+// expectAbort fails the case unless the device ends the stream, with or without a Terminate. It
+// is for errors without a specified cause.
 func (c *conn) expectAbort() {
 	if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
 		c.checkFPDU(iwarp.Op(iwarp.OpTerminate), g)
@@ -126,14 +124,14 @@ func (c *conn) expectAbort() {
 	c.expectEnd()
 }
 
-// drainUntilTerminate ends the case unless the device ends the stream with a Terminate. What
-// it sends before, which was under way, is returned too.
+// drainUntilTerminate fails the case unless the device ends the stream with a Terminate. It
+// returns the segments before it too.
 func (c *conn) drainUntilTerminate() (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
 	for {
 		g, ok := c.nextFPDU(c.ResponseTimeout())
 		switch {
 		case !ok:
-			c.Fail("TERMINATE", "%s behind %d segments", c.describeMissing(), len(before))
+			c.Fail("TERMINATE", "%s after %d segments", c.describeMissing(), len(before))
 		case g.Op() == iwarp.OpTerminate:
 			c.expectEnd()
 			return before, parseTerminate(g)
@@ -142,8 +140,8 @@ func (c *conn) drainUntilTerminate() (before []iwarp.ReceivedFPDU, t iwarp.Segme
 	}
 }
 
-// drainOpUntilTerminate is untilTerminate for one of these reasons, where nothing but segments
-// of op is under way.
+// drainOpUntilTerminate is drainUntilTerminate for a Terminate with one of the causes, after
+// segments of op only.
 func (c *conn) drainOpUntilTerminate(op iwarp.Opcode, causes ...iwarp.Cause) (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
 	before, t = c.drainUntilTerminate()
 	for _, g := range before {
@@ -153,7 +151,7 @@ func (c *conn) drainOpUntilTerminate(op iwarp.Opcode, causes ...iwarp.Cause) (be
 	return before, t
 }
 
-// parseTerminate reads a Terminate in the order of bits that it has.
+// parseTerminate parses a Terminate in the RFC's bit order or in that of siw.
 func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	if t, ok := g.InSiwBitOrder(true); ok {
 		return t
@@ -161,8 +159,7 @@ func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	return g.Segment
 }
 
-// checkCause ends the case unless a Terminate is for one of these reasons, or any if there
-// are none.
+// checkCause fails the case unless a Terminate has one of the causes. No causes match any.
 func (c *conn) checkCause(t iwarp.Segment, causes []iwarp.Cause) {
 	if len(causes) == 0 {
 		return
@@ -175,29 +172,28 @@ func (c *conn) checkCause(t iwarp.Segment, causes []iwarp.Cause) {
 	c.Fail(fmt.Sprintf("TERMINATE %v", causes), "%v", t)
 }
 
-// expectQuotedDDPHeader ends the case unless a Terminate quotes the DDP header of the segment that was
-// wrong.
+// expectQuotedDDPHeader fails the case unless a Terminate quotes the DDP header of the invalid
+// segment.
 func (c *conn) expectQuotedDDPHeader(t, wrong iwarp.Segment) {
 	want := iwarp.Terminate(0).About(wrong).Terminate.DDPHeader
 	got := t.Terminate.DDPHeader
 	c.Check(bytes.Equal(got, want), fmt.Sprintf("the DDP header % x in the Terminate", want), "% x", got)
 }
 
-// expectNoSuccess ends the case if any request or receive has completed with success by
-// now. See to it that the device has had its time: wait for the end of the stream.
+// expectNoSuccess fails the case if a request or receive has completed with success. Callers
+// wait for the end of the stream first.
 func (c *conn) expectNoSuccess() {
 	for {
 		wc, ok := c.PollCompletion(0)
 		if !ok {
 			return
 		}
-		c.Check(wc.Status != verbs.WCSuccess, "no success", "%s", rig.Describe(&wc))
+		c.Check(wc.Status != verbs.WCSuccess, "no successful completion", "%s", rig.Describe(&wc))
 	}
 }
 
-// expectFailures ends the case unless n requests or receives complete, all of them in error. If
-// the device has ended its direction, the peer ends its own first: a device may well
-// wait for that.
+// expectFailures fails the case unless n requests or receives complete in error. If the device
+// has closed its direction, the peer closes the other first, since the device may wait for that.
 func (c *conn) expectFailures(n int) {
 	if c.endErr != nil {
 		c.closeWrite()
@@ -207,14 +203,14 @@ func (c *conn) expectFailures(n int) {
 		if !ok {
 			c.Fail(fmt.Sprintf("%d requests and receives that complete in error", n), "%d", i)
 		}
-		c.Check(wc.Status != verbs.WCSuccess, "a completion in error", "%s", rig.Describe(&wc))
+		c.Check(wc.Status != verbs.WCSuccess, "an error completion", "%s", rig.Describe(&wc))
 	}
 }
 
-// bindID is the ID of requests that bind windows.
+// bindID is the WRID of bind requests.
 const bindID = 0xb1d
 
-// bindableMemory is memory that windows can be bound to, and that no peer may use otherwise.
+// bindableMemory registers memory that remote peers can access through windows only.
 func (h *host) bindableMemory(n int) *rig.Memory {
 	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
 }
@@ -232,10 +228,10 @@ func (c *conn) bindWindow(m *rig.Memory, off, n int, access verbs.Access) uint32
 	return uint32(key)
 }
 
-// sendBatch sends n messages in one write. Each is made when those before it have been
-// numbered.
+// sendBatch sends n messages in one write. It calls message after the MSN of the previous one
+// was counted.
 func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
-	const usual = 64 // octets of a request with its frame, more or less
+	const usual = 64 // approximate octets of a framed request
 	b := make([]byte, 0, n*usual)
 	for i := range n {
 		b = append(b, c.encode(message(i))...)
@@ -243,15 +239,15 @@ func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
 	c.write(b)
 }
 
-// addrOf is where an octet of a region is.
+// addrOf returns the STag and TO of an octet of a region.
 func addrOf(m *rig.Memory, off int) iwarp.Addr {
 	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
 }
 
-// writeTo is a Write of the peer's to a place.
+// writeTo returns a Write of the peer.
 func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
 
-// readFrom is a Read Request of the peer's, to a sink of its own.
+// readFrom returns a Read Request of the peer.
 func (c *conn) readFrom(at iwarp.Addr, n int) iwarp.Segment {
 	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), at)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// pageRegion is a region in the middle of a page of memory: a device that protects
-// expectPayloadWithinMULPDU pages gives away what is on both sides of it.
+// pageRegion is a region in the middle of a page: a device that protects whole pages does not
+// detect accesses right before and after it.
 type pageRegion struct {
 	verbs.MR
-	// buf is the memory, of which the region is pageRegionLen octets from off on.
+	// buf has the region at off, with pageRegionLen octets; before is its initial content.
 	buf, before []byte
 	off         int
 }
@@ -23,7 +23,7 @@ const (
 	pageMargin    = 256
 )
 
-// newPageRegion registers a region in the middle of a page, open for everything.
+// newPageRegion registers a region in the middle of a page, with all access rights.
 func (h *host) newPageRegion() *pageRegion {
 	p := &pageRegion{buf: rig.Pattern(3*pageLen, byte(h.Rand.Uint32()))}
 	p.before = bytes.Clone(p.buf)
@@ -31,9 +31,9 @@ func (h *host) newPageRegion() *pageRegion {
 		if p.register(h, 0); p.hasMargins() {
 			return p
 		}
-		h.Must("a region that can be closed", p.Close())
+		h.Must("a region that can be deregistered", p.Close())
 	}
-	// The device chooses addresses that do not depend on where memory is.
+	// The addresses of the device do not depend on the buffer: choose one.
 	const anyPage = 0x5000_0000_0000
 	p.register(h, anyPage+pageLen/2)
 	return p
@@ -45,23 +45,23 @@ func (p *pageRegion) register(h *host, addr uint64) {
 	h.Must("a memory region", err)
 }
 
-// hasMargins reports whether there is enough of the page on both sides.
+// hasMargins reports whether the page has pageMargin octets before and after the region.
 func (p *pageRegion) hasMargins() bool {
 	at := p.Addr() % pageLen
 	return at >= pageMargin && at+pageRegionLen+pageMargin <= pageLen
 }
 
-// targetAddr is a place in the region, or outside of it.
+// remoteAddr returns the address at off, in the region or outside.
 func (p *pageRegion) remoteAddr(off int) iwarp.Addr {
 	return iwarp.At(uint32(p.RKey()), p.Addr()+uint64(int64(off)))
 }
 
-// encode are n octets from off on, in the region or outside of it.
+// bytesAt returns n octets at off, in the region or outside.
 func (p *pageRegion) bytesAt(off, n int) []byte { return p.buf[p.off+off:][:n] }
 
-// expectPageUnchanged ends the case if any octet of the region or around it has changed.
+// expectPageUnchanged fails the case if any octet of the region or around it has changed.
 func (h *host) expectPageUnchanged(p *pageRegion) {
 	for i := range p.buf {
-		h.Check(p.buf[i] == p.before[i], "memory that is left alone", "octet %d of a region of %d has changed", i-p.off, pageRegionLen)
+		h.Check(p.buf[i] == p.before[i], "memory unchanged", "octet %d of a region of %d has changed", i-p.off, pageRegionLen)
 	}
 }

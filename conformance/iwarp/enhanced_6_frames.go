@@ -9,13 +9,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// checkEnhancedRevision ends the case if a frame has enhanced data and a revision that has
-// none.
+// checkEnhancedRevision fails the case if a frame of revision 1 has S set.
 func (hs *handshake) checkEnhancedRevision(f startupFrame) {
 	hs.Check(!iwarp.Val(f.S) || iwarp.Val(f.Rev) >= 2, "revision 2 in a frame with S set", "%v", f)
 }
 
-// truncatedEnhanced are frames with S set and fewer octets than that needs.
+// truncatedEnhanced returns a frame with S set and n octets of private data, less than enhanced data needs.
 func truncatedEnhanced(f startupFrame, n int) startupFrame {
 	return f.Revision(2).SFlag(true).Private(data(n))
 }
@@ -23,9 +22,9 @@ func truncatedEnhanced(f startupFrame, n int) startupFrame {
 var enhancedFrameCases = []conformance.Case{
 	{
 		ID:    "enhanced/frame/needs-revision-2",
-		Title: "Enhanced data comes with revision 2 only",
+		Title: "Enhanced data is sent with revision 2 only",
 		Cite:  cite(rfc6581, "6", "rfc6581/6/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Requests of both revisions; hangs up on the device's own Request, too, in case it tries revision 1 then",
+		Sends:   "Requests of both revisions; a reset after the device's Request, which may be followed by one of revision 1",
 		Expects: "S set with revision 2 only",
 		Defects: []string{"EnhancedRevision1"},
 		Run: onHost(func(h *host) {
@@ -47,10 +46,10 @@ var enhancedFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/frame/flag-means-nothing-in-revision-1",
-		Title: "In revision 1 the S flag is a reserved one: not looked at, and zero in the Reply",
+		Title: "In revision 1 the S flag is reserved: ignored in a Request, and zero in the Reply",
 		Cite:  cite(rfc6581, "6", "rfc6581/6/1", "rfc5044/7.1.1/9"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request of revision 1 with S set and eight octets of private data",
-		Expects: "a Reply of revision 1 with S not set, and a program that is shown the eight octets",
+		Expects: "a Reply of revision 1 with S clear, and the application gets the eight octets",
 		Defects: []string{"EchoesFlags"},
 		Run: onPassive(setup{}, func(hs *handshake) {
 			hs.sendFrame(revision1Request().SFlag(true).Private(data(8)))
@@ -65,7 +64,7 @@ var enhancedFrameCases = []conformance.Case{
 		Title: "A Request of revision 1 is answered in revision 1",
 		Cite:  cite(rfc6581, "6", "rfc6581/6/2", "rfc6581/10/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request of revision 1",
-		Expects: "a Reply of revision 1 with S not set, and a connection that works",
+		Expects: "a Reply of revision 1 with S clear, and a working connection",
 		Defects: []string{"DemandsRevision2"},
 		Run: onPassive(setup{}, func(hs *handshake) {
 			hs.sendFrame(revision1Request())
@@ -79,7 +78,7 @@ var enhancedFrameCases = []conformance.Case{
 		Title: "Enhanced data is the first four octets of private data, and PD_Length counts them",
 		Cite:  cite(rfc6581, "6", "rfc6581/6/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with S set; the device accepts with twelve octets of private data",
-		Expects: "a Reply with S set, PD_Length 16, four octets of enhanced data and those twelve",
+		Expects: "a Reply with S set, PD_Length 16, four octets of enhanced data and the twelve octets",
 		Defects: []string{"EnhancedUncounted"},
 		Run: onPassive(setup{connParams: privateDataParam(data(12))}, func(hs *handshake) {
 			hs.sendFrame(enhancedRequest())
@@ -94,7 +93,7 @@ var enhancedFrameCases = []conformance.Case{
 		Title: "A Request with S set and fewer than four octets is refused",
 		Cite:  cite(rfc6581, "6", "rfc6581/6/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests of revision 2 with S set and 0 to 3 octets of private data",
-		Expects: "a Reply with R set or none, the end of the stream, and no request for the program",
+		Expects: "a Reply with R set or none, the end of the stream, and no connection request",
 		Defects: []string{"ShortFramesTaken"},
 		Run: onHost(func(h *host) {
 			l := h.listen()
@@ -112,7 +111,7 @@ var enhancedFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/frame/short-reply",
-		Title: "A Reply with S set and fewer than four octets makes no connection, and does no harm",
+		Title: "A Reply with S set and fewer than four octets fails the connect without further effect",
 		Cite:  cite(rfc6581, "6", "rfc6581/6/4", "rfc5042/x/1"), Level: conformance.Must, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
 		Sends:   "Replies of revision 2 with S set and 0 to 3 octets of private data",
@@ -127,10 +126,10 @@ var enhancedFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/frame/revision-2-without-the-flag",
-		Title: "A Request of revision 2 with S not set is answered without enhanced data",
+		Title: "A Request of revision 2 with S clear is answered without enhanced data",
 		Cite:  cite(rfc6581, "6", "rfc6581/6/5", "rfc6581/10/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request of revision 2 with S not set and eight octets of private data",
-		Expects: "a Reply with S not set and without private data; a program that is shown the eight octets",
+		Sends:   "a Request of revision 2 with S clear and eight octets of private data",
+		Expects: "a Reply with S clear and without private data; the application gets the eight octets",
 		Defects: []string{"ForcesEnhanced"},
 		Run: onPassive(setup{}, func(hs *handshake) {
 			hs.sendFrame(revision1Request().Revision(2).Private(data(8)))
@@ -142,10 +141,10 @@ var enhancedFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/frame/depths-of-14-bits",
-		Title: "The flags beside IRD and ORD are no part of them",
+		Title: "The flags next to IRD and ORD are not part of the values",
 		Cite:  cite(rfc6581, "9", "rfc6581/9/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request with IRD 5 and all flags, to a program that wants 16 reads under way; a Reply with IRD 2 and flag A",
-		Expects: "a Reply with an ORD of at most 5; two Read Requests at a time",
+		Sends:   "a Request with IRD 5 and all flags, to an application with an initiator depth of 16; a Reply with IRD 2 and flag A",
+		Expects: "a Reply with an ORD of at most 5; at most two outstanding Read Requests",
 		Defects: []string{"FlagsLeak"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{frame: func(f startupFrame) startupFrame { return f.Depths(5, 6) }})
@@ -160,10 +159,10 @@ var enhancedFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/frame/no-format-without-a-feature",
-		Title: "A Request of revision 1 has no enhanced data before the program's",
+		Title: "A Request of revision 1 has the application's private data only",
 		Cite:  cite(rfc6581, "10", "rfc6581/10/2", "rfc6581/6/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "hangs up on the device's Request; the device has eight octets of private data",
-		Expects: "if it tries again, a Request of revision 1 with S not set and those eight octets only",
+		Sends:   "a reset after the device's Request, which has eight octets of private data",
+		Expects: "if it retries, a Request of revision 1 with S clear and the eight octets only",
 		Defects: []string{"EnhancedRevision1"},
 		Run: onHost(func(h *host) {
 			hs := h.startActiveListening(setup{connParams: privateDataParam(data(8))})
@@ -180,10 +179,10 @@ var enhancedFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/frame/fallback-to-revision-1",
-		Title: "An initiator on whom a peer hangs up tries again in revision 1",
+		Title: "An initiator retries with revision 1 after the peer closes the stream",
 		Cite:  cite(rfc6581, "10", "rfc6581/10/3"), Level: conformance.May, Needs: needsConn,
-		Sends:   "hangs up on the device's Request, and answers the next",
-		Expects: "a Request of revision 1 on another stream, and a connection that works",
+		Sends:   "a reset after the device's Request, and a Reply to the next",
+		Expects: "a Request of revision 1 on another stream, and a working connection",
 		Defects: []string{"NoFallback"},
 		Run: onHost(func(h *host) {
 			hs := h.startActiveListening(setup{})
@@ -197,7 +196,7 @@ var enhancedFrameCases = []conformance.Case{
 	},
 }
 
-// enhancedOf is the enhanced data of a frame, or none of it.
+// enhancedOf returns the enhanced data of a frame, or zero.
 func enhancedOf(f startupFrame) iwarp.Enhanced {
 	if f.Enhanced == nil {
 		return iwarp.Enhanced{}
@@ -205,9 +204,8 @@ func enhancedOf(f startupFrame) iwarp.Enhanced {
 	return *f.Enhanced
 }
 
-// expectReadsLimited has the device's program post so many reads, and ends the case unless
-// no more than limit of them are asked for before one is answered, and all of them in
-// the end. It may ask for fewer at a time.
+// expectReadsLimited posts reads, and fails the case if more than limit are outstanding at a
+// time, or if not all of them complete.
 func (c *conn) expectReadsLimited(posted, limit int) {
 	for i := range posted {
 		c.PostSend(c.qp, c.readWR(uint64(50+i), 8*i, 8))

@@ -17,17 +17,17 @@ func (hs *handshake) recvEnhancedRequest() iwarp.Enhanced {
 	return *hs.gotFrame.Enhanced
 }
 
-// excessiveDepth is a depth that no device has.
+// excessiveDepth is an ORD that no device supports.
 const excessiveDepth = 16382
 
-// replyExcessiveORD answers a Request with an ORD for which no device has the places.
+// replyExcessiveORD sends a Reply with an ORD above the IRD of any device.
 func (hs *handshake) replyExcessiveORD() *conn {
 	hs.recvEnhancedRequest()
 	hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(defaultOrd, excessiveDepth) })
 	return hs.enterFullOperation()
 }
 
-// offeredRTRs are the kinds of RTR that enhanced data names.
+// offeredRTRs returns the kinds of RTR that the flags of enhanced data name.
 func offeredRTRs(e iwarp.Enhanced) (r iwarp.RTR) {
 	f := flagsOf(e)
 	for kind, set := range map[iwarp.RTR]bool{iwarp.RTRSend: f.b, iwarp.RTRWrite: f.c, iwarp.RTRRead: f.d} {
@@ -38,11 +38,11 @@ func offeredRTRs(e iwarp.Enhanced) (r iwarp.RTR) {
 	return r
 }
 
-// replyNoCommonRTR answers a Request with kinds of RTR that it does not name.
+// replyNoCommonRTR sends a Reply with kinds of RTR that the Request does not offer.
 func (hs *handshake) replyNoCommonRTR() *conn {
 	e := hs.recvEnhancedRequest()
 	if !iwarp.Val(e.PeerToPeer) {
-		rig.NotApplicable("the device does not ask for the peer-to-peer model")
+		rig.NotApplicable("the device does not request the peer-to-peer model")
 	}
 	hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer(anyRTR &^ offeredRTRs(e)) })
 	return hs.enterFullOperation()
@@ -51,10 +51,10 @@ func (hs *handshake) replyNoCommonRTR() *conn {
 var enhancedInitiatorCases = []conformance.Case{
 	{
 		ID:    "enhanced/depth/reply-limits-reads",
-		Title: "An initiator has no more reads under way than the Reply has places for",
+		Title: "An initiator has no more outstanding reads than the IRD of the Reply",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Replies with IRD 1 and 2; the device posts eight reads",
-		Expects: "one, and two, Read Requests until the first is answered",
+		Expects: "one and two Read Requests until the first Read Response",
 		Defects: []string{"ReplyDepthsIgnored"},
 		Run: onHost(func(h *host) {
 			for _, ird := range []uint16{1, 2} {
@@ -68,14 +68,14 @@ var enhancedInitiatorCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/too-few-places-is-terminated",
-		Title: "An initiator that has not the places that the Reply wants says so, and ends",
+		Title: "An initiator whose IRD is below the ORD of the Reply sends a Terminate",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/7", "rfc6581/8/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with ORD 16382",
 		Expects: "a Terminate for an insufficient IRD, the end of the stream, and a connect that fails",
 		Defects: []string{"ReplyDepthsIgnored", "ErrorResets"},
 		Run: onActive(setup{}, func(hs *handshake) {
 			c := hs.replyExcessiveORD()
-			c.allowBadFrames = true // that the Terminate has the CRC which the Reply asked for, the next case says
+			c.allowBadFrames = true // the next case checks the CRC of the Terminate
 			c.expectTerminateAndEnd(iwarp.MPAInsufficientIRD)
 			hs.expectConnError()
 		}),
@@ -85,7 +85,7 @@ var enhancedInitiatorCases = []conformance.Case{
 		Title: "Errors of enhanced start-up are of layer 2, type 0, with their codes",
 		Cite:  cite(rfc6581, "8", "rfc6581/8/1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with ORD 16382, and one without a common RTR",
-		Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply asked for",
+		Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply requests",
 		Defects: []string{"MPAErrorType"},
 		Run: onHost(func(h *host) {
 			hs := h.startActive(setup{})
@@ -98,10 +98,10 @@ var enhancedInitiatorCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/reply-reaches-the-program",
-		Title: "A program is shown IRD and ORD of the Reply",
+		Title: "The application gets IRD and ORD of the Reply",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with IRD 3 and ORD 5",
-		Expects: "a program that is shown 3 and 5",
+		Expects: "the application gets 3 and 5",
 		Defects: []string{"OwnDepthsReported"},
 		Run: onActive(setup{}, func(hs *handshake) {
 			hs.recvEnhancedRequest()
@@ -112,10 +112,10 @@ var enhancedInitiatorCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/reply-leaves-it-open",
-		Title: "A depth that a Reply leaves open changes nothing for the initiator",
+		Title: "An initiator keeps its depths if the Reply does not negotiate them",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/10"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply with IRD and ORD of 3fff; the device, which wants four, posts eight reads",
-		Expects: "a connection with at most four reads under way",
+		Sends:   "a Reply with IRD and ORD of 3fff; the device has a depth of four and posts eight reads",
+		Expects: "a connection with at most four outstanding reads",
 		Defects: []string{"DepthsAlwaysCount"},
 		Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
 			hs.recvEnhancedRequest()
@@ -128,9 +128,9 @@ var enhancedInitiatorCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/start/local-failure-is-said",
-		Title: "An initiator whose side fails during start-up says so before it ends",
+		Title: "An initiator with a local failure during start-up sends a Terminate before it closes",
 		Cite:  cite(rfc6581, "9.3", "rfc6581/9.3/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply, after the device's program has put the queue pair into the error state",
+		Sends:   "a Reply, after the application has moved the queue pair to the error state",
 		Expects: "a Terminate for a local failure, the end of the stream, and a connect that fails",
 		Defects: []string{"NoStartupTerminate"},
 		Run: onActive(setup{}, func(hs *handshake) {
@@ -143,7 +143,7 @@ var enhancedInitiatorCases = []conformance.Case{
 	},
 }
 
-// rtrKinds are the kinds of RTR, and what each is on the wire.
+// rtrKinds are the kinds of RTR with their segments.
 var rtrKinds = []struct {
 	kind iwarp.RTR
 	name string
@@ -154,12 +154,12 @@ var rtrKinds = []struct {
 	{iwarp.RTRSend, "Send", iwarp.Send(1, nil)},
 }
 
-// replyOneRTR has the peer agree on one kind of RTR only; false if the device does not
-// offer it.
+// replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device
+// does not offer it.
 func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
 	e := hs.recvEnhancedRequest()
 	if !iwarp.Val(e.PeerToPeer) {
-		rig.NotApplicable("the device does not ask for the peer-to-peer model")
+		rig.NotApplicable("the device does not request the peer-to-peer model")
 	}
 	ok := offeredRTRs(e)&kind != 0
 	hs.sendReply(func(f startupFrame) startupFrame {
@@ -174,8 +174,8 @@ func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
 	return ok
 }
 
-// onAgreedRTR makes a case of a body that begins where the device has sent the RTR that
-// expectAtomicResponse agreed on; where it does not offer it, the case has nothing to say.
+// onAgreedRTR makes the body of a case from a function that uses a connection on which the
+// device has sent the negotiated RTR. The case does not apply if the device does not offer it.
 func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
 	return onActive(setup{}, func(hs *handshake) {
 		if !hs.replyOneRTR(kind) {

@@ -12,29 +12,28 @@ import (
 // anyRTR is every kind of RTR.
 const anyRTR = iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead
 
-// withDepths is the peer's ordinary Request with other depths.
+// withDepths sets IRD and ORD of the peer's Request.
 func withDepths(ird, ord uint16) func(startupFrame) startupFrame {
 	return func(f startupFrame) startupFrame { return f.Depths(ird, ord) }
 }
 
-// checkRequestDepths ends the case unless a program was shown a peer's IRD and ORD. It may be
-// checkRequestPrivateData them as the peer's, or, as rdma_cm does, as what is wanted of itself: the one
-// for the other.
+// checkRequestDepths fails the case unless the application got the peer's IRD and ORD. It may
+// get them swapped: rdma_cm reports them as the responder's ORD and IRD.
 func (h *host) checkRequestDepths(got verbs.ConnParam, ird, ord uint8) {
 	straight := got.ResponderResources == ird && got.InitiatorDepth == ord
 	swapped := got.ResponderResources == ord && got.InitiatorDepth == ird
-	h.Check(straight || swapped, fmt.Sprintf("a program that is shown IRD %d and ORD %d", ird, ord),
+	h.Check(straight || swapped, fmt.Sprintf("IRD %d and ORD %d in the connection request", ird, ord),
 		"%d and %d", got.ResponderResources, got.InitiatorDepth)
 }
 
-// expectEnhancedReply ends the case unless the device answers a Request with enhanced data.
+// expectEnhancedReply fails the case unless the device sends a Reply with enhanced data.
 func (hs *handshake) expectEnhancedReply() iwarp.Enhanced {
 	f := hs.expectFrame(iwarp.Reply().SFlag(true))
 	hs.Check(f.Enhanced != nil, "enhanced data", "none in %v", f)
 	return *f.Enhanced
 }
 
-// enhancedFlags are the flags of enhanced data.
+// enhancedFlags are flags A to D of enhanced data.
 type enhancedFlags struct{ a, b, c, d bool }
 
 func flagsOf(e iwarp.Enhanced) enhancedFlags {
@@ -55,10 +54,10 @@ func (f enhancedFlags) String() string {
 	return s
 }
 
-// offersRTR reports whether an RTR is named.
+// offersRTR reports whether a flag for an RTR is set.
 func (f enhancedFlags) offersRTR() bool { return f.b || f.c || f.d }
 
-// requestWithFlags is the peer's ordinary Request with these flags.
+// requestWithFlags returns an enhanced Request with the flags.
 func requestWithFlags(f enhancedFlags) startupFrame {
 	return iwarp.Request().Depths(defaultOrd, defaultOrd).EditEnhanced(func(e *iwarp.Enhanced) {
 		e.PeerToPeer, e.SendRTR, e.WriteRTR, e.ReadRTR = &f.a, &f.b, &f.c, &f.d
@@ -68,10 +67,10 @@ func requestWithFlags(f enhancedFlags) startupFrame {
 var enhancedResponderCases = []conformance.Case{
 	{
 		ID:    "enhanced/depth/program-sees-the-peers",
-		Title: "A program is shown IRD and ORD of a Request",
+		Title: "The application gets IRD and ORD of a Request",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with IRD 3 and ORD 5",
-		Expects: "a program that is shown 3 and 5",
+		Expects: "the application gets 3 and 5",
 		Defects: []string{"OwnDepthsReported"},
 		Run: onPassive(setup{connParams: depthParam(7, 7)}, func(hs *handshake) {
 			hs.sendFrame(withDepths(3, 5)(enhancedRequest()))
@@ -83,10 +82,10 @@ var enhancedResponderCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/ord-at-most-the-peers-ird",
-		Title: "A responder's ORD is at most the initiator's IRD, whatever its program wants",
+		Title: "A responder's ORD is at most the initiator's IRD, whatever its application requests",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Requests with IRD 1, 2 and 4, to a program that wants eight reads under way",
-		Expects: "Replies with an ORD of at most that, and no more Read Requests at a time",
+		Sends:   "Requests with IRD 1, 2 and 4, to an application with an initiator depth of 8",
+		Expects: "Replies with an ORD of at most the IRD, and no more outstanding Read Requests",
 		Defects: []string{"ORDNotLowered"},
 		Run: onHost(func(h *host) {
 			for _, ird := range []uint16{1, 2, 4} {
@@ -99,10 +98,10 @@ var enhancedResponderCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/ird-covers-the-peers-ord",
-		Title: "A responder's IRD is at least the initiator's ORD, as far as it is able to",
+		Title: "A responder's IRD is at least the initiator's ORD, as far as the device supports it",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/3"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Request with ORD 8, to a program that wants to answer four reads at a time; eight Read Requests",
-		Expects: "a Reply with an IRD of at least 8, and eight answers",
+		Sends:   "a Request with ORD 8, to an application with 4 responder resources; eight Read Requests",
+		Expects: "a Reply with an IRD of at least 8, and eight Read Responses",
 		Defects: []string{"IRDNotRaised"},
 		Run: onSetup(setup{connParams: depthParam(4, 4), frame: withDepths(4, 8)}, func(c *conn) {
 			ird := iwarp.Val(enhancedOf(c.deviceFrame).IRD)
@@ -119,16 +118,16 @@ var enhancedResponderCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/one-place-for-a-read-as-rtr",
-		Title: "A responder that agrees on a Read as RTR has a place for it, even if nobody wants reads",
+		Title: "A responder that agrees on a Read as RTR has an IRD of at least 1, even if no side requests reads",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/4"), Level: conformance.May, Needs: needsConn,
-		Sends:   "a Request with ORD 0 and a Read as RTR, to a program that wants no reads; the Read",
-		Expects: "a Reply with an IRD of at least 1, and an answer",
+		Sends:   "a Request with ORD 0 and a Read as RTR, to an application without reads; the Read",
+		Expects: "a Reply with an IRD of at least 1, and a Read Response",
 		Defects: []string{"IRDNotRaised"},
 		Run: onPassive(setup{connParams: depthParam(0, 0)}, func(hs *handshake) {
 			hs.sendFrame(iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead))
 			e := hs.expectEnhancedReply()
 			if !iwarp.Val(e.ReadRTR) {
-				rig.NotApplicable("the device takes no Read as RTR")
+				rig.NotApplicable("the device does not accept a Read as RTR")
 			}
 			hs.Check(iwarp.Val(e.IRD) >= 1, "an IRD of at least 1", "%d", iwarp.Val(e.IRD))
 			c := hs.enterFullOperation()
@@ -140,16 +139,16 @@ var enhancedResponderCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/peer-without-places",
-		Title: "A responder that wants reads of a peer without places for them rejects it, or does without",
+		Title: "A responder that needs reads rejects a peer with IRD 0, or accepts with ORD 0",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/5", "rfc6581/9.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request with IRD 0, to a program that wants four reads under way",
-		Expects: "a Reply with R set and the ORD that it needs, or one that accepts with ORD 0",
+		Sends:   "a Request with IRD 0, to an application with an initiator depth of 4",
+		Expects: "a Reply with R set and the required ORD, or one that accepts with ORD 0",
 		Defects: []string{"ORDNotLowered"},
 		Run: onPassive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
 			hs.sendFrame(withDepths(0, 4)(enhancedRequest()))
 			e := hs.expectEnhancedReply()
 			if iwarp.Val(hs.gotFrame.R) {
-				hs.Check(iwarp.Val(e.ORD) >= 1, "the ORD that is needed", "0 in %v", hs.gotFrame)
+				hs.Check(iwarp.Val(e.ORD) >= 1, "the required ORD", "0 in %v", hs.gotFrame)
 				hs.expectConnError()
 				return
 			}
@@ -160,10 +159,10 @@ var enhancedResponderCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/request-leaves-it-open",
-		Title: "A depth that a Request leaves open is left open in the Reply",
+		Title: "A depth that the Request does not negotiate is not negotiated in the Reply",
 		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/9"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with an ORD, an IRD, and both of 3fff",
-		Expects: "3fff for its counterpart in the Reply, and connections that work",
+		Expects: "3fff for its counterpart in the Reply, and working connections",
 		Defects: []string{"DepthsAlwaysCount"},
 		Run: onHost(func(h *host) {
 			const open = iwarp.NoNegotiation
@@ -171,8 +170,8 @@ var enhancedResponderCases = []conformance.Case{
 				hs := h.startPassive(setup{connParams: depthParam(4, 4)})
 				hs.sendFrame(withDepths(ask.ird, ask.ord)(enhancedRequest()))
 				e := hs.expectEnhancedReply()
-				hs.Check(ask.ord != open || iwarp.Val(e.IRD) == open, "an IRD of 3fff, for the ORD is left open", "%#x", iwarp.Val(e.IRD))
-				hs.Check(ask.ird != open || iwarp.Val(e.ORD) == open, "an ORD of 3fff, for the IRD is left open", "%#x", iwarp.Val(e.ORD))
+				hs.Check(ask.ord != open || iwarp.Val(e.IRD) == open, "an IRD of 3fff, since the ORD is not negotiated", "%#x", iwarp.Val(e.IRD))
+				hs.Check(ask.ird != open || iwarp.Val(e.ORD) == open, "an ORD of 3fff, since the IRD is not negotiated", "%#x", iwarp.Val(e.ORD))
 				hs.enterFullOperation().sendRTR()
 				c := hs.expectConnected()
 				c.expectTraffic()
@@ -182,10 +181,10 @@ var enhancedResponderCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/odd-values",
-		Title: "Depths that no device has are not granted, and do no harm",
+		Title: "Depths above the device's maximum are not granted",
 		Cite:  cite(rfc6581, "12", "rfc6581/12/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "Requests with IRD and ORD of 0, 1, 128, 129 and 16382",
-		Expects: "Replies with no more than the device claims to have, or with R set",
+		Expects: "Replies with at most the depths of the device attributes, or with R set",
 		Defects: []string{"DepthsUnbounded"},
 		Run: onHost(func(h *host) {
 			attr, err := h.Device.QueryDevice()
@@ -207,10 +206,10 @@ var enhancedResponderCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/depth/every-set-of-flags",
-		Title: "Every set of flags in a Request has a sensible answer",
+		Title: "Every combination of flags in a Request gets a consistent Reply",
 		Cite:  cite(rfc6581, "12", "rfc6581/12/1", "rfc6581/9.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Requests with the sixteen sets of flags A, B, C and D",
-		Expects: "Replies with A and an RTR where A is set, and without flags where it is not; connections that work",
+		Sends:   "Requests with the sixteen combinations of flags A, B, C and D",
+		Expects: "Replies with A and an RTR where A is set, and without flags where it is not; working connections",
 		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
 			for bits := range 16 {
@@ -219,9 +218,9 @@ var enhancedResponderCases = []conformance.Case{
 				hs.sendFrame(requestWithFlags(f))
 				got := flagsOf(hs.expectEnhancedReply())
 				if f.a {
-					hs.Check(got.a && got.offersRTR(), fmt.Sprintf("A and an RTR in answer to %v", f), "%v", got)
+					hs.Check(got.a && got.offersRTR(), fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
 				} else {
-					hs.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in answer to %v", f), "%v", got)
+					hs.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in response to %v", f), "%v", got)
 				}
 				hs.enterFullOperation().sendRTR()
 				hs.expectConnected().sync()
@@ -230,7 +229,7 @@ var enhancedResponderCases = []conformance.Case{
 	},
 }
 
-// zeroLengthRead is a Read Request for no octets, from nowhere.
+// zeroLengthRead returns a zero-length Read Request with an unknown source.
 func (c *conn) zeroLengthRead() iwarp.Segment {
 	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(0xdeadbeef, 0x77))
 }

@@ -12,8 +12,8 @@ var enhancedRTRCases = []conformance.Case{
 		ID:    "enhanced/rtr/comes-first",
 		Title: "An initiator in the peer-to-peer model sends the RTR before anything else",
 		Cite:  cite(rfc6581, "5", "rfc6581/5/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply that agrees on a Write; the device's program sends as soon as it may",
-		Expects: "a Write of no octets, then the program's Send",
+		Sends:   "a Reply that selects a Write; the application sends as soon as it is connected",
+		Expects: "a zero-length Write, then the application's Send",
 		Defects: []string{"RTRLate"},
 		Run: onActive(setup{}, func(hs *handshake) {
 			if !hs.replyOneRTR(iwarp.RTRWrite) {
@@ -28,7 +28,7 @@ var enhancedRTRCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/rtr/request-names-a-type",
-		Title: "A Request for the peer-to-peer model names a kind of RTR",
+		Title: "A Request for the peer-to-peer model offers an RTR",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply",
 		Expects: "a Request with A and at least one of B, C and D",
@@ -37,7 +37,7 @@ var enhancedRTRCases = []conformance.Case{
 			f := flagsOf(hs.recvEnhancedRequest())
 			if !f.a {
 				hs.Check(!f.offersRTR(), "no RTR where A is not set", "%v", f)
-				rig.NotApplicable("the device does not ask for the peer-to-peer model")
+				rig.NotApplicable("the device does not request the peer-to-peer model")
 			}
 			hs.Check(f.offersRTR(), "A and at least one of B, C and D", "%v", f)
 			hs.sendReply(nil)
@@ -47,10 +47,10 @@ var enhancedRTRCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/rtr/agreed-type-is-sent",
-		Title: "An initiator sends the RTR that was agreed on",
+		Title: "An initiator sends the negotiated RTR",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Replies that agree on each kind of RTR that the Request names, alone",
-		Expects: "that RTR, of no octets",
+		Sends:   "Replies that select each kind of RTR that the Request offers, alone",
+		Expects: "that RTR, with zero length",
 		Defects: []string{"RTRUnasked"},
 		Run: onHost(func(h *host) {
 			for _, rtr := range rtrKinds {
@@ -70,9 +70,9 @@ var enhancedRTRCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/rtr/no-common-type-is-terminated",
-		Title: "An initiator that has no RTR in common with the Reply says so, and ends",
+		Title: "An initiator without a common RTR sends a Terminate",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/7", "rfc6581/8/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply with A and those kinds of RTR that the Request does not name, if any",
+		Sends:   "a Reply with A and the kinds of RTR that the Request does not offer, if any",
 		Expects: "a Terminate for no matching RTR, the end of the stream, and a connect that fails",
 		Defects: []string{"RTRUnasked", "ErrorResets"},
 		Run: onActive(setup{}, func(hs *handshake) {
@@ -82,10 +82,10 @@ var enhancedRTRCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/rtr/read-counts-as-a-read",
-		Title: "A Read as RTR is the first of the Read Requests",
+		Title: "A Read as RTR counts as the first Read Request",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Reply that agrees on a Read, and the answer to it; the device reads",
-		Expects: "Read Requests with the numbers 1 and 2",
+		Sends:   "a Reply that selects a Read, and the Read Response; the device reads",
+		Expects: "Read Requests with MSNs 1 and 2",
 		Defects: []string{"RTRUncounted"},
 		Run: onAgreedRTR(iwarp.RTRRead, func(c *conn, rtr iwarp.ReceivedFPDU) {
 			c.checkFPDU(iwarp.Op(iwarp.OpReadRequest).MSN(1), rtr)
@@ -97,10 +97,10 @@ var enhancedRTRCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/rtr/send-counts-as-a-send",
-		Title: "A Send as RTR is the first of the Sends",
+		Title: "A Send as RTR counts as the first Send",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/12"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Reply that agrees on a Send; the device sends",
-		Expects: "Sends with the numbers 1 and 2",
+		Sends:   "a Reply that selects a Send; the device sends",
+		Expects: "Sends with MSNs 1 and 2",
 		Defects: []string{"RTRUncounted"},
 		Run: onAgreedRTR(iwarp.RTRSend, func(c *conn, rtr iwarp.ReceivedFPDU) {
 			c.checkFPDU(iwarp.Send(1, nil), rtr)

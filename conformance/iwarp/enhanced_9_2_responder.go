@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// negotiate connects to a device that listens, with these flags, and returns those of its
-// Reply.
+// negotiate connects to a listening device with a Request with flags f, and returns the flags
+// of the Reply.
 func (h *host) negotiate(f enhancedFlags) enhancedFlags {
 	hs := h.startPassive(setup{receives: 1})
 	hs.sendFrame(requestWithFlags(f))
@@ -18,15 +18,15 @@ func (h *host) negotiate(f enhancedFlags) enhancedFlags {
 	return got
 }
 
-// singleRTRFlags are Requests for the peer-to-peer model that name one RTR each.
+// singleRTRFlags are the flags of peer-to-peer Requests that offer one RTR each.
 var singleRTRFlags = []enhancedFlags{{a: true, b: true}, {a: true, c: true}, {a: true, d: true}}
 
-// writeRTRRequest is a Request for the peer-to-peer model with a Write as RTR.
+// writeRTRRequest returns a peer-to-peer Request that offers a Write as RTR.
 func writeRTRRequest() startupFrame {
 	return iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
 }
 
-// onUnknownKeys makes a case of RTRs with keys and addresses that nobody has.
+// onUnknownKeys makes the body of a case that sends RTRs with unknown STags and offsets.
 func onUnknownKeys(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, at := range []iwarp.Addr{{STag: 0, TO: 0}, {STag: 1, TO: 0}, {STag: 0xdeadbeef, TO: 1 << 63}, {STag: 0xffffffff, TO: ^uint64(0)}} {
@@ -42,7 +42,7 @@ func onUnknownKeys(body func(c *conn, stag uint32, to uint64)) func(*conformance
 var enhancedRTRTakenCases = []conformance.Case{
 	{
 		ID:    "enhanced/rtr/reply-names-a-type",
-		Title: "A Reply in the peer-to-peer model names an RTR, whichever was asked for",
+		Title: "A Reply in the peer-to-peer model selects an RTR, whichever was offered",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with A and one of B, C and D",
 		Expects: "Replies with at least one of them",
@@ -50,13 +50,13 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			for _, f := range singleRTRFlags {
 				got := h.negotiate(f)
-				h.Check(got.offersRTR(), fmt.Sprintf("an RTR in answer to %v", f), "%v", got)
+				h.Check(got.offersRTR(), fmt.Sprintf("an RTR in response to %v", f), "%v", got)
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/model-is-confirmed",
-		Title: "A Reply to a Request for the peer-to-peer model confirms it",
+		Title: "A Reply to a peer-to-peer Request has A set",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with A and one, or all, of B, C and D",
 		Expects: "Replies with A",
@@ -64,16 +64,16 @@ var enhancedRTRTakenCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			for _, f := range append(singleRTRFlags, enhancedFlags{true, true, true, true}) {
 				got := h.negotiate(f)
-				h.Check(got.a, fmt.Sprintf("A in answer to %v", f), "%v", got)
+				h.Check(got.a, fmt.Sprintf("A in response to %v", f), "%v", got)
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/every-supported-type-is-named",
-		Title: "A Reply names every RTR that was asked for and that the responder takes",
+		Title: "A Reply selects every offered RTR that the responder accepts",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/4"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "Requests for one RTR each, which show what the device takes, then one for all of them",
-		Expects: "all that it takes in the last Reply",
+		Sends:   "Requests that offer one RTR each, to learn which the device accepts, then one that offers all",
+		Expects: "all RTRs that the device accepts in the last Reply",
 		Defects: []string{"OneRTR"},
 		Run: onHost(func(h *host) {
 			takes := enhancedFlags{
@@ -88,39 +88,38 @@ var enhancedRTRTakenCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/rtr/offers-though-none-was-named",
-		Title: "A Reply names an RTR that the responder takes, even if none that was asked for is",
+		Title: "A Reply selects an RTR that the responder accepts, even if it was not offered",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request with A and no RTR, and Requests for each of them",
+		Sends:   "a Request with A and no RTR, and Requests that offer one each",
 		Expects: "Replies with A and an RTR",
 		Defects: []string{"ForgetsPeerToPeer"},
 		Run: onHost(func(h *host) {
-			// One of the three is what some devices do not take. None at all is what no
-			// device can have asked for.
+			// Some devices do not accept one of the three.
 			for _, f := range append(singleRTRFlags, enhancedFlags{a: true}) {
 				got := h.negotiate(f)
-				h.Check(got.a && got.offersRTR(), fmt.Sprintf("A and an RTR in answer to %v", f), "%v", got)
+				h.Check(got.a && got.offersRTR(), fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/flags-are-zero-without-the-model",
-		Title: "Without the peer-to-peer model a Reply names no RTR",
+		Title: "Without the peer-to-peer model a Reply selects no RTR",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/8"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Requests without A, with B, C, D, all and none of them",
+		Sends:   "Requests without A, with B, C, D, all of them, and none",
 		Expects: "Replies without flags",
 		Defects: []string{"RTRBitsLeft"},
 		Run: onHost(func(h *host) {
 			for _, f := range []enhancedFlags{{}, {b: true}, {c: true}, {d: true}, {b: true, c: true, d: true}} {
 				got := h.negotiate(f)
-				h.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in answer to %v", f), "%v", got)
+				h.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in response to %v", f), "%v", got)
 			}
 		}),
 	},
 	{
 		ID:    "enhanced/rtr/flags-are-ignored-without-the-model",
-		Title: "Without the peer-to-peer model no RTR is waited for",
+		Title: "Without the peer-to-peer model the responder waits for no RTR",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/9"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request without A, with B, C and D, and an ordinary Send as the first message",
+		Sends:   "a Request without A, with B, C and D, and a Send as the first message",
 		Expects: "the Send is delivered, and the connection works",
 		Defects: []string{"RTRAlwaysExpected"},
 		Run: onPassive(setup{receives: 1}, func(hs *handshake) {
@@ -135,28 +134,28 @@ var enhancedRTRTakenCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/rtr/responder-is-mute-until-it-comes",
-		Title: "In the peer-to-peer model a responder sends nothing before the RTR has come",
+		Title: "In the peer-to-peer model a responder sends nothing before the RTR has arrived",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10", "rfc5044/7.1.2/9"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request for the peer-to-peer model, then nothing for a while, then the RTR. The device's program tries to send all the while",
-		Expects: "nothing until the RTR has come, then the device's message",
+		Sends:   "a Request for the peer-to-peer model, then nothing for some time, then the RTR. The application posts a Send meanwhile",
+		Expects: "nothing until the RTR has arrived, then the device's message",
 		Defects: []string{"NoFence"},
 		Run:     onResponderSilent(writeRTRRequest(), iwarp.Write(peerSTag, 0, nil), onePiece),
 	},
 	{
 		ID:    "enhanced/rtr/part-of-it-does-not-count",
-		Title: "In the peer-to-peer model a responder sends nothing before all of the RTR has come",
+		Title: "In the peer-to-peer model a responder sends nothing before the RTR is complete",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request for the peer-to-peer model, half an RTR, all of it but an octet, and that",
-		Expects: "nothing until the last octet has come, then the device's message",
+		Sends:   "a Request for the peer-to-peer model, an RTR in three pieces, the last of one octet",
+		Expects: "nothing until the last octet has arrived, then the device's message",
 		Defects: []string{"EarlyFence"},
 		Run:     onResponderSilent(writeRTRRequest(), iwarp.Write(peerSTag, 0, nil), threePieces),
 	},
 	{
 		ID:    "enhanced/rtr/write-with-any-key",
-		Title: "A Write as RTR is taken whatever key and address it names",
+		Title: "A Write as RTR is accepted with any STag and TO",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "Writes of no octets with keys and addresses that nobody has, each as an RTR",
-		Expects: "connections that work",
+		Sends:   "zero-length Writes with unknown STags, each as an RTR",
+		Expects: "working connections",
 		Defects: []string{"ZeroLengthChecked"},
 		Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
 			c.send(iwarp.Write(stag, to, nil))
@@ -165,10 +164,10 @@ var enhancedRTRTakenCases = []conformance.Case{
 	},
 	{
 		ID:    "enhanced/rtr/read-with-any-key",
-		Title: "A Read as RTR is answered whatever key and address it names",
+		Title: "A Read as RTR is answered with any STag and TO",
 		Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11", "rfc5040/5.2.1/8"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Read Requests for no octets with keys and addresses that nobody has, each as an RTR",
-		Expects: "Read Responses of no octets, and connections that work",
+		Sends:   "zero-length Read Requests with unknown STags, each as an RTR",
+		Expects: "zero-length Read Responses, and working connections",
 		Defects: []string{"ZeroLengthChecked"},
 		Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
 			c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(stag^0x5555, to), 0, iwarp.At(stag, to)))

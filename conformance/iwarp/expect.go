@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// expectTerminate ends the case unless the next FPDU is a Terminate for one of these
+// expectTerminate fails the case unless the next FPDU is a Terminate for one of these
 // reasons. It is read in the RFC's order of bits, or in that of Linux's siw: which of
 // the two a device has, other cases say.
 func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
@@ -33,22 +33,22 @@ func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 	return t
 }
 
-// expectTerminateAndEnd ends the case unless the device sends a Terminate for one of these
-// reasons, and ends its direction behind it.
+// expectTerminateAndEnd fails the case unless the device sends a Terminate for one of these
+// reasons, and ends its direction after it.
 func (c *conn) expectTerminateAndEnd(causes ...iwarp.Cause) iwarp.Segment {
 	t := c.expectTerminate(causes...)
 	c.expectEnd()
 	return t
 }
 
-// expectClose ends the case unless the device ends its direction in order, and says
+// expectClose fails the case unless the device ends its direction in order, and says
 // nothing more.
 func (c *conn) expectClose() {
 	c.expectEnd()
 	c.Check(errors.Is(c.endErr, io.EOF), "the stream ended in order", "%s", describeEnd(c.endErr))
 }
 
-// expectEnd ends the case unless the device ends the stream, in order or not, and
+// expectEnd fails the case unless the device ends the stream, in order or not, and
 // says nothing more.
 func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
@@ -85,7 +85,7 @@ func (c *conn) expectTerminateOrEnd(causes ...iwarp.Cause) {
 	c.expectEnd()
 }
 
-// expectSilence ends the case if the device sends anything, or ends the stream. In virtual
+// expectSilence fails the case if the device sends anything, or ends the stream. In virtual
 // time it is proven by time that passes; in real time by a syncQP: a connection of
 // its own, on which reads are answered meanwhile.
 func (c *conn) expectSilence(quiet time.Duration) { c.expectNothingWithin(c.waitQuiet(quiet)) }
@@ -115,7 +115,7 @@ func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
 	}
 }
 
-// expectNothingWithin ends the case if the device sends anything in some time.
+// expectNothingWithin fails the case if the device sends anything in some time.
 func (c *conn) expectNothingWithin(timeout time.Duration) {
 	want := "nothing is sent"
 	if len(c.startupOctets) > 0 {
@@ -132,7 +132,7 @@ func (c *conn) expectNothingWithin(timeout time.Duration) {
 	}
 }
 
-// sync ends the case unless the next thing that the device sends answers a read on
+// sync fails the case unless the next thing that the device sends answers a read on
 // the same stream: it has dealt with all that came before, and said nothing to it.
 func (c *conn) sync() {
 	const n = 8
@@ -155,12 +155,12 @@ func (c *conn) reset() {
 	}
 }
 
-// expectDisconnect ends the case unless the device's program is told that its connection
+// expectDisconnect fails the case unless the application is told that its connection
 // has ended. If the device has ended its direction, the peer ends its own first, as
 // peers do: else a device may well wait for that.
 func (c *conn) expectDisconnect() {
 	if c.endErr != nil {
 		c.closeWrite()
 	}
-	c.Must("a program that is told of the end", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
+	c.Must("the application is notified of the end", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
 }

@@ -14,14 +14,14 @@ import (
 // startupFrame is a start-up frame.
 type startupFrame = iwarp.StartupFrame
 
-// handshake is a stream on which MPA starts up, step by step, and the device's program
+// handshake is a stream on which MPA starts up, step by step, and the application
 // that connects, or accepts, beside it.
 type handshake struct {
 	*conn
 	setup setup
 	// sentFrame and got are the start-up frames of the peer and of the device.
 	sentFrame, gotFrame startupFrame
-	// requestParam is what the device's program was shown of the Request, once it was.
+	// requestParam is what the application was shown of the Request, once it was.
 	requestParam verbs.ConnParam
 
 	listener     verbs.Listener       // of a device that listens
@@ -29,13 +29,13 @@ type handshake struct {
 	result       verbs.Conn
 }
 
-// onPassive makes a case of a body that starts up a connection with a device that
+// onPassive makes the body of a case from a function that starts up a connection with a device that
 // listens: nothing is said yet.
 func onPassive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startPassive(s)) })
 }
 
-// onActive makes a case of a body that starts up a connection with a device that
+// onActive makes the body of a case from a function that starts up a connection with a device that
 // connects: its Request may be on its way.
 func onActive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startActive(s)) })
@@ -49,12 +49,12 @@ func (h *host) startHandshake(s setup) *handshake {
 	return h.startPassive(s)
 }
 
-// startPassive has the device listen, its program wait for a request, and the peer dial.
+// startPassive has the device listen, its application wait for a request, and the peer dial.
 func (h *host) startPassive(s setup) *handshake {
 	hs := &handshake{conn: h.newConn(&s), setup: s, listener: h.listen()}
 	h.accepts = append(h.accepts, hs)
 	hs.task = h.Go("accept", func() error {
-		r, err := hs.listener.GetRequest(programPatience)
+		r, err := hs.listener.GetRequest(appTimeout)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (h *host) startPassive(s setup) *handshake {
 		if s.respond != nil {
 			hs.result, err = s.respond(r, hs.qp)
 		} else {
-			hs.result, err = r.Accept(hs.qp, s.connParam(), programPatience)
+			hs.result, err = r.Accept(hs.qp, s.connParam(), appTimeout)
 		}
 		return err
 	})
@@ -70,7 +70,7 @@ func (h *host) startPassive(s setup) *handshake {
 	return hs
 }
 
-// startActive has the device's program connect to the peer, which takes its stream and
+// startActive has the application connect to the peer, which takes its stream and
 // no other.
 func (h *host) startActive(s setup) *handshake {
 	hs := h.startActiveListening(s)
@@ -91,7 +91,7 @@ func (h *host) startActiveListening(s setup) *handshake {
 	cm := h.CM()
 	hs.task = h.Go("connect", func() error {
 		var err error
-		hs.result, err = cm.Connect(hs.qp, hs.peerListener.Addr(), s.connParam(), programPatience)
+		hs.result, err = cm.Connect(hs.qp, hs.peerListener.Addr(), s.connParam(), appTimeout)
 		return err
 	})
 	hs.tcp, err = hs.peerListener.Accept(h.ResponseTimeout())
@@ -132,13 +132,13 @@ func (hs *handshake) recvFrame() startupFrame {
 		}
 		b, err := hs.tcp.Read(max(0, until-hs.Now()))
 		if err != nil {
-			hs.Fail(want, "%s behind %d octets", describeEnd(err), len(hs.startupOctets))
+			hs.Fail(want, "%s after %d octets", describeEnd(err), len(hs.startupOctets))
 		}
 		hs.startupOctets = append(hs.startupOctets, b...)
 	}
 }
 
-// expectFrame ends the case unless the device's start-up frame is as wanted.
+// expectFrame fails the case unless the device's start-up frame is as wanted.
 func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 	got := hs.recvFrame()
 	if d := want.Diff(got); d != nil {
@@ -162,17 +162,17 @@ func (hs *handshake) enterFullOperation() *conn {
 // peerWantsCRC is the C flag of the peer's frame, as it was sent.
 func (c *conn) peerWantsCRC() bool { return iwarp.Val(c.peerFrame.Strict().C) }
 
-// expectConnected ends the case unless the device's program gets its connection.
+// expectConnected fails the case unless the application gets its connection.
 func (hs *handshake) expectConnected() *conn {
 	hs.Must("a connection", hs.awaitResult())
 	hs.deviceConn = hs.result
 	return hs.conn
 }
 
-// awaitResult waits for what comes of the device's program.
+// awaitResult waits for what comes of the application.
 func (hs *handshake) awaitResult() error {
-	err := hs.task.Wait(2 * programPatience)
-	hs.Note("the device's program: %s", describeConnResult(err))
+	err := hs.task.Wait(2 * appTimeout)
+	hs.Note("the application: %s", describeConnResult(err))
 	return err
 }
 
@@ -183,10 +183,10 @@ func describeConnResult(err error) string {
 	return "connected"
 }
 
-// expectConnError ends the case unless the device's program gets no connection. It returns why.
+// expectConnError fails the case unless the application gets no connection. It returns why.
 func (hs *handshake) expectConnError() error {
 	err := hs.awaitResult()
-	hs.Check(err != nil, "no connection", "the device's program has one")
+	hs.Check(err != nil, "no connection", "the application has one")
 	return err
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // host is an application on the device, and the peer's TCP around it: what there is
-// before a connection is.
+// was a connection is.
 type host struct {
 	*rig.Rig
 	syncQP *syncQP
@@ -19,7 +19,7 @@ type host struct {
 	accepts []*handshake
 }
 
-// onHost makes a case of a body that makes its connections itself.
+// onHost makes the body of a case from a function that makes its connections itself.
 func onHost(body func(*host)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		h := &host{Rig: r}
@@ -36,15 +36,15 @@ type setup struct {
 	// frame changes the peer's start-up frame: its Request if the device listens, its
 	// Reply if the device connects.
 	frame func(startupFrame) startupFrame
-	// connParams is what the device's program asks for; 16 reads each way if nil.
+	// connParams is what the application asks for; 16 reads each way if nil.
 	connParams *verbs.ConnParam
-	// respond is what the device's program does with a request, instead of accepting it.
+	// respond is what the application does with a request, instead of accepting it.
 	// It runs beside the case: it may not use the steps of a rig.
 	respond func(verbs.ConnRequest, verbs.QP) (verbs.Conn, error)
 
 	caps verbs.QPCaps
 	// receives are posted at the start, with IDs from 1 on and recvLen bytes each (64 if
-	// zero), one behind the other in own.
+	// zero), one after the other in own.
 	receives, recvLen int
 	// memLen is how long mem and own are; 16 KiB if zero.
 	memLen int
@@ -64,7 +64,7 @@ const (
 	defaultOrd = 16
 )
 
-// connParam is what the device's program asks for.
+// connParam is what the application asks for.
 func (s *setup) connParam() verbs.ConnParam {
 	if s.connParams != nil {
 		return *s.connParams
@@ -72,7 +72,7 @@ func (s *setup) connParam() verbs.ConnParam {
 	return verbs.ConnParam{ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
 }
 
-// depthParam are what the device's program asks for: how many reads it answers and asks
+// depthParam are what the application asks for: how many reads it answers and asks
 // for at a time.
 func depthParam(answers, asks uint8) *verbs.ConnParam {
 	return &verbs.ConnParam{ResponderResources: answers, InitiatorDepth: asks}
@@ -132,7 +132,7 @@ func (h *host) dial(l verbs.Listener) conformance.Stream {
 	return s
 }
 
-// checkStream ends the case if there is no stream: by the device's fault if it refuses it
+// checkStream fails the case if there is no stream: by the device's fault if it refuses it
 // or does not make it.
 func (h *host) checkStream(want string, err error) {
 	switch {
@@ -144,9 +144,9 @@ func (h *host) checkStream(want string, err error) {
 	}
 }
 
-// programPatience is how long the device's program waits for what the peer does: much
-// longer than a case waits, so that it is never the program that gives up.
-const programPatience = 10 * time.Minute
+// appTimeout is how long the application waits for what the peer does: much
+// longer than a case waits, so that it is never the application that gives up.
+const appTimeout = 10 * time.Minute
 
 // dialAndSend has the peer dial a device that listens, and say something.
 func (h *host) dialAndSend(l verbs.Listener, octets []byte) *conn {
@@ -155,11 +155,11 @@ func (h *host) dialAndSend(l verbs.Listener, octets []byte) *conn {
 	return c
 }
 
-// expectNoConnRequest ends the case if the device's program has been given a request by now. See
+// expectNoConnRequest fails the case if the application has been given a request by now. See
 // to it that the device has had its time: wait for the end of the stream first.
 func (h *host) expectNoConnRequest(l verbs.Listener) {
 	_, err := l.GetRequest(shortWait)
-	h.Check(err != nil, "no request for the program", "one")
+	h.Check(err != nil, "no connection request", "one")
 	h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that goes on", "%v", err)
 }
 

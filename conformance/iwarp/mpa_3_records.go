@@ -8,15 +8,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
-// setupMSS is a setup in which a TCP segment holds so many octets, if it has
-// timestamps and no other options.
+// setupMSS returns the setup for an MSS, if segments have the timestamp option and no other.
 func setupMSS(mss int) conformance.Setup {
 	const headers = 20 + 20 + 12 // IPv4, TCP, timestamps
 	return conformance.Setup{Family: 4, MTU: mss + headers}
 }
 
-// mulpdu is the longest ULPDU for segments of that size, by the formulas of RFC 5044
-// section 4.5.
+// mulpdu returns the MULPDU for an MSS, by the formulas of RFC 5044 section 4.5.
 func mulpdu(mss int, markers bool) int {
 	n := mss - 6 - mss%4
 	if markers {
@@ -25,8 +23,7 @@ func mulpdu(mss int, markers bool) int {
 	return min(max(n, 128), maxULPDU)
 }
 
-// longestULPDU has the device write n octets, and returns the length of the longest ULPDU
-// among those that it sends.
+// longestULPDU makes the device write n octets, and returns the length of its longest ULPDU.
 func (c *conn) longestULPDU(n int) int {
 	c.PostSend(c.qp, c.writeWR(1, 0, n))
 	most := 0
@@ -36,7 +33,7 @@ func (c *conn) longestULPDU(n int) int {
 	return most
 }
 
-// expectFullSegments is the body of a case in which a long message must fill segments.
+// expectFullSegments fails the case unless a long message has ULPDUs of the MULPDU.
 func expectFullSegments(c *conn) {
 	want := mulpdu(c.tcp.MSS(), false)
 	got := c.longestULPDU(8000)
@@ -46,10 +43,10 @@ func expectFullSegments(c *conn) {
 var mpaRecordCases = []conformance.Case{
 	{
 		ID:    "mpa/record/one-segment-each",
-		Title: "An FPDU holds one DDP segment, however many are ready",
+		Title: "An FPDU holds one DDP segment, even if several are posted",
 		Cite:  cite(rfc5044, "3", "rfc5044/3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends five messages that were posted at once",
-		Expects: "an FPDU for each, of its length",
+		Expects: "an FPDU for each, with its length",
 		Defects: []string{"TwoPerFPDU"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 8), c.sendWR(2, 8, 8), c.writeWR(3, 16, 8), c.writeWR(4, 24, 8), c.sendWR(5, 32, 8))
@@ -65,7 +62,7 @@ var mpaRecordCases = []conformance.Case{
 		Title: "No ULPDU is longer than 64768 octets, however long TCP segments are",
 		Cite:  cite(rfc5044, "3", "rfc5044/3/2"), Level: conformance.Must, Needs: needsConn,
 		Setup:   conformance.Setup{MTU: 65535},
-		Sends:   "nothing: the device writes 256 KiB over a path of 65535 octets",
+		Sends:   "nothing: the device writes 256 KiB over a path with an MTU of 65535",
 		Expects: "ULPDUs of at most 64768 octets",
 		Defects: []string{"MULPDUUnbounded"},
 		Run: onSetup(setup{memLen: 256 << 10}, func(c *conn) {
@@ -79,31 +76,31 @@ var mpaRecordCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/record/mulpdu-fills-segments-of-1460",
-		Title: "The longest ULPDU is what a segment holds, less 6 octets",
+		Title: "The MULPDU is the MSS less 6 octets",
 		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/1"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMSS(1460),
-		Sends:   "nothing: the device writes 8000 octets, in segments of 1460",
+		Sends:   "nothing: the device writes 8000 octets, with an MSS of 1460",
 		Expects: "ULPDUs of up to 1454 octets",
 		Defects: []string{"MSSRoundedDown", "MSSIgnored"},
 		Run:     onConn(expectFullSegments),
 	},
 	{
 		ID:    "mpa/record/mulpdu-of-odd-segment-size",
-		Title: "The longest ULPDU leaves out what a segment has beyond a multiple of four",
+		Title: "The MULPDU is computed from the MSS rounded down to a multiple of four",
 		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/1"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMSS(1463),
-		Sends:   "nothing: the device writes 8000 octets, in segments of 1463",
+		Sends:   "nothing: the device writes 8000 octets, with an MSS of 1463",
 		Expects: "ULPDUs of up to 1454 octets",
 		Defects: []string{"MSSRoundedDown"},
 		Run:     onConn(expectFullSegments),
 	},
 	{
 		ID:    "mpa/record/mulpdu-leaves-room-for-markers",
-		Title: "The longest ULPDU leaves room for the markers that a segment can have",
+		Title: "The MULPDU leaves room for the markers of a segment",
 		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/2"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMSS(1460),
 		Sends:   "a Request for markers; the device writes 8000 octets",
-		Expects: "ULPDUs of at most 1442 octets in segments of 1460, and FPDUs that fit with their markers",
+		Expects: "ULPDUs of at most 1442 octets with an MSS of 1460, and FPDUs that fit with their markers",
 		Defects: []string{"MarkersForgotten"},
 		Run: onMarkersFromDevice(func(c *conn) {
 			mss := c.tcp.MSS()
@@ -117,15 +114,15 @@ var mpaRecordCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/record/mulpdu-of-at-least-128",
-		Title: "The longest ULPDU is at least 128 octets, however short TCP segments are",
+		Title: "The MULPDU is at least 128 octets, however short TCP segments are",
 		Cite:  cite(rfc5044, "4.5", "rfc5044/4.5/3", "rfc5044/3/2"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMSS(88),
-		Sends:   "nothing: the device writes 1000 octets, in segments of 88",
+		Sends:   "nothing: the device writes 1000 octets, with an MSS of 88",
 		Expects: "ULPDUs of 128 octets",
 		Defects: []string{"MULPDUUnbounded"},
 		Run: onConn(func(c *conn) {
 			got := c.longestULPDU(1000)
-			c.Check(got >= 128, "ULPDUs of up to 128 octets, at least", "up to %d in segments of %d", got, c.tcp.MSS())
+			c.Check(got >= 128, "ULPDUs of at least 128 octets", "up to %d in segments of %d", got, c.tcp.MSS())
 		}),
 	},
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Changes of the peer's start-up frame.
+// Changes to the peer's start-up frame.
 
 func withMarkers(f startupFrame) startupFrame { return f.Markers(true) }
 
 func withoutCRC(f startupFrame) startupFrame { return f.CRC(false) }
 
-// setupNoCRC is a device that does not ask for CRCs.
+// setupNoCRC configures the device not to request CRCs.
 var setupNoCRC = conformance.Setup{NoCRC: true}
 
-// onWithoutCRC is onConn without CRCs.
+// onWithoutCRC is onConn for a connection without CRCs.
 func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
 		c.requireNoCRC()
@@ -27,11 +27,11 @@ func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
 	})
 }
 
-// requireNoCRC ends the case if CRCs are used, though the peer did not ask for them: a device
-// that nobody can set up may do so always.
+// requireNoCRC ends the case as not applicable if the device requests CRCs: some devices cannot
+// be configured not to.
 func (c *conn) requireNoCRC() {
 	if c.deframer.CRC {
-		rig.NotApplicable("the device asks for CRCs itself")
+		rig.NotApplicable("the device requests CRCs")
 	}
 }
 
@@ -41,12 +41,12 @@ var mpaFPDUCases = []conformance.Case{
 		Title: "An FPDU is a length, most significant octet first, the ULPDU, a pad and a CRC",
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends 301 octets",
-		Expects: "the octets of the FPDU, each as it has to be",
+		Expects: "the exact octets of the FPDU",
 		Defects: []string{"LengthCountsPad"},
 		Run: onConn(func(c *conn) {
 			c.allowBadFrames = true
 			c.PostSend(c.qp, c.sendWR(1, 0, 301))
-			// 319 is 0x013f: a length with its octets exchanged shows.
+			// The length is 319 or 0x013f, which shows a wrong byte order.
 			framer := iwarp.Framer{CRC: true}
 			want := framer.Append(nil, iwarp.Send(1, c.localMem.Buf[:301]))
 			for !bytes.Equal(c.deframer.Pending(), want) {
@@ -108,9 +108,9 @@ var mpaFPDUCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/fpdu/pad-value-is-ignored",
-		Title: "What the octets of a pad are does not matter",
+		Title: "The content of the pad is ignored",
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends of 1, 2 and 3 octets with pads of aa, bb and cc, and CRCs that are right for them",
+		Sends:   "Sends of 1, 2 and 3 octets with pads of aa, bb and cc, and correct CRCs",
 		Expects: "each is delivered",
 		Defects: []string{"CRCSkipsPad"},
 		Run: onConn(func(c *conn) {
@@ -124,10 +124,10 @@ var mpaFPDUCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/fpdu/pad-is-covered-by-the-crc",
-		Title: "The CRC covers the pad, in what is sent and in what comes",
+		Title: "The CRC covers the pad, in both directions",
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a padded Send; then one with a pad of aa and the CRC of a pad of zeros. The device sends padded messages, too",
-		Expects: "right CRCs, one delivery, then a Terminate for a wrong CRC",
+		Sends:   "a padded Send; then one with a pad of aa and the CRC of a pad of zeros. The device sends padded messages too",
+		Expects: "correct CRCs, one delivery, then a Terminate for a wrong CRC",
 		Defects: []string{"CRCSkipsPad"},
 		Run: onConn(func(c *conn) {
 			c.allowBadFrames = true
@@ -140,14 +140,14 @@ var mpaFPDUCases = []conformance.Case{
 			c.send(iwarp.Send(c.nextSendMSN(), data(1)))
 			c.ExpectRecv(1, 1)
 			b := c.encode(iwarp.Send(c.nextSendMSN(), data(1)))
-			b[len(b)-5] = 0xaa // the last of the pad
+			b[len(b)-5] = 0xaa // the last octet of the pad
 			c.write(b)
 			c.expectTerminateAndEnd(iwarp.MPACRC)
 		}),
 	},
 	{
 		ID:    "mpa/fpdu/multiple-of-four",
-		Title: "FPDUs are filled up to the next multiple of four octets, and no further",
+		Title: "FPDUs are padded to the next multiple of four octets, and no further",
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the device sends messages of 0 to 7 octets, one at a time",
 		Expects: "FPDUs of 24, 28 and 32 octets",
@@ -164,11 +164,11 @@ var mpaFPDUCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/fpdu/crc-field-without-crc",
-		Title: "The field of the CRC is there even if no CRC is used",
+		Title: "The CRC field is present even if no CRC is used",
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupNoCRC,
-		Sends:   "a Request that does not ask for CRCs; the device sends three messages",
-		Expects: "FPDUs with four octets behind the pad, whatever they are",
+		Sends:   "a Request with C clear; the device sends three messages",
+		Expects: "FPDUs with four octets after the pad, of any content",
 		Defects: []string{"CRCFieldOmitted"},
 		Run: onWithoutCRC(func(c *conn) {
 			for i := range 3 {
@@ -179,7 +179,7 @@ var mpaFPDUCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/fpdu/crc-field-unchecked-without-crc",
-		Title: "The field of the CRC is not looked at if no CRC is used",
+		Title: "The CRC field is ignored if no CRC is used",
 		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6", "rfc5044/4.4/4"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupNoCRC,
 		Sends:   "without CRCs, Sends with ffffffff and 00000001 in the field",

@@ -9,19 +9,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// setupMarkers is a device that asks its peers for markers.
+// setupMarkers configures the device to request markers.
 var setupMarkers = conformance.Setup{Markers: true}
 
-// onMarkersToDevice makes a case of a body that sends markers to a device that wants them.
+// onMarkersToDevice makes the body of a case from a function that sends markers to the device.
 func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, recvLen: 2048}, func(c *conn) {
-		c.Check(c.framer.Markers, "a Reply that asks for markers", "%v", c.deviceFrame)
+		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 		body(c)
 	})
 }
 
-// onMarkersFromDevice makes a case of a body that gets markers from a device. One that
-// refuses to send any has a case of its own against it, and nothing to say in others.
+// onMarkersFromDevice makes the body of a case from a function that receives markers from the
+// device. The case does not apply if the device rejects M; another case checks that.
 func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(withMarkers(enhancedRequest()))
@@ -33,7 +33,7 @@ func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	})
 }
 
-// expectAcceptedWithMarkers sends a message across the next marker, which is changed.
+// expectAcceptedWithMarkers fails the case unless a message with a changed marker is delivered.
 func (c *conn) expectAcceptedWithMarkers(edit func(*iwarp.Marker)) {
 	c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
 	c.ExpectRecv(1, 600)
@@ -41,7 +41,7 @@ func (c *conn) expectAcceptedWithMarkers(edit func(*iwarp.Marker)) {
 	c.sync()
 }
 
-// deviceMarkers has the device write n octets, with markers, and returns those.
+// deviceMarkers makes the device write n octets, and returns the markers.
 func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
 	c.allowBadFrames = true
 	c.PostSend(c.qp, c.writeWR(1, 0, n))
@@ -51,12 +51,12 @@ func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
 	return markers
 }
 
-// expectLeadingMarker ends the case unless the device's stream, of which nothing has been
-// looked at, begins with a marker and a length.
+// expectLeadingMarker fails the case unless the device's stream begins with a marker and a
+// length. No FPDU may have been parsed before.
 func (c *conn) expectLeadingMarker() {
 	for len(c.deframer.Pending()) < 6 {
 		if !c.readStream(c.ResponseTimeout()) {
-			c.Fail("a stream that begins", "%s", c.describeMissing())
+			c.Fail("octets of the stream", "%s", c.describeMissing())
 		}
 	}
 	b := c.deframer.Pending()
@@ -79,10 +79,10 @@ var mpaMarkerCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/reserved-half-is-ignored",
-		Title: "What the first two octets of a marker are does not matter",
+		Title: "The first two octets of a marker are ignored",
 		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/2"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
-		Sends:   "a Send with a marker that begins with ffff, and the CRC that is right for it",
+		Sends:   "a Send with a marker that begins with ffff, and the correct CRC",
 		Expects: "it is delivered",
 		Defects: []string{"MPAReservedRefused"},
 		Run: onMarkersToDevice(func(c *conn) {
@@ -91,10 +91,10 @@ var mpaMarkerCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/low-bits-of-the-pointer-are-ignored",
-		Title: "The two lowest bits of a marker's pointer are taken for zeros",
+		Title: "The two lowest bits of a marker's pointer are ignored",
 		Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/3"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
-		Sends:   "a Send with a marker whose pointer has the two bits set, and the CRC that is right for it",
+		Sends:   "a Send with a marker whose pointer has the two bits set, and the correct CRC",
 		Expects: "it is delivered",
 		Defects: []string{"MPAReservedRefused"},
 		Run: onMarkersToDevice(func(c *conn) {
@@ -103,7 +103,7 @@ var mpaMarkerCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/request-for-markers-is-granted",
-		Title: "A responder sends markers to an initiator that asks for them",
+		Title: "A responder sends markers to an initiator that requests them",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with M set; the device writes 2000 octets",
 		Expects: "a Reply that accepts, and a stream with markers",
@@ -114,7 +114,7 @@ var mpaMarkerCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/reply-for-markers-is-granted",
-		Title: "An initiator sends markers to a responder that asks for them",
+		Title: "An initiator sends markers to a responder that requests them",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with M set; the device writes 2000 octets",
 		Expects: "a connection, and a stream with markers",
@@ -125,9 +125,9 @@ var mpaMarkerCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/none-unless-asked-for",
-		Title: "A peer that does not ask for markers gets none",
+		Title: "No markers are sent to a peer that does not request them",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/5", "rfc5044/7.1.2/10"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "start-up frames with M not set, as initiator and as responder; the device writes 2000 octets",
+		Sends:   "start-up frames with M clear, as initiator and as responder; the device writes 2000 octets",
 		Expects: "octets without markers",
 		Defects: []string{"MarkersAlways"},
 		Run: onHost(func(h *host) {
@@ -159,7 +159,7 @@ var mpaMarkerCases = []conformance.Case{
 			hs.recvFrame()
 			hs.sendReply(withMarkers)
 			c = hs.enterFullOperation()
-			if e := enhancedOf(hs.sentFrame); !iwarp.Val(e.PeerToPeer) { // the program has to speak first
+			if e := enhancedOf(hs.sentFrame); !iwarp.Val(e.PeerToPeer) { // the application must send first
 				hs.expectConnected()
 				c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			}

@@ -10,18 +10,18 @@ import (
 
 const markerInterval = 512
 
-// checkMarkers ends the case unless there is a marker at each of its places from first
-// on, and each points to where its FPDU begins.
+// checkMarkers fails the case unless the markers are at every 512th octet from first on, and
+// each points to the start of its FPDU.
 func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	for i, m := range markers {
 		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
 		c.Check(m.Offset == at && m.Ptr == m.Want && m.Reserved == 0,
-			fmt.Sprintf("a marker at %d that points back %d", at, m.Want), "%04x%04x there", m.Reserved, m.Ptr)
+			fmt.Sprintf("a marker at %d that points back %d", at, m.Want), "%04x%04x at that position", m.Reserved, m.Ptr)
 	}
 }
 
-// payloadToMarker is how long the payload of a message has to be for its FPDU to end where
-// the next marker is, in a stream that has got to position. With less it ends before.
+// payloadToMarker returns the payload length of a message at position in the stream whose FPDU
+// ends at the next marker.
 func payloadToMarker(position uint64, header int) int {
 	n := int(markerInterval - position%markerInterval)
 	if position%markerInterval == 0 {
@@ -30,7 +30,7 @@ func payloadToMarker(position uint64, header int) int {
 	return n - 2 - header - 4
 }
 
-// zeroLengthWrites are n Writes of no octets, the shortest FPDUs that there are.
+// zeroLengthWrites returns n zero-length Writes, which have the shortest FPDUs.
 func (c *conn) zeroLengthWrites(n int) []verbs.SendWR {
 	wrs := make([]verbs.SendWR, n)
 	for i := range wrs {
@@ -43,7 +43,7 @@ func (c *conn) zeroLengthWrites(n int) []verbs.SendWR {
 var mpaPositionCases = []conformance.Case{
 	{
 		ID:    "mpa/marker/every-512-octets",
-		Title: "There is a marker at every 512th octet of the stream, the markers counted",
+		Title: "A marker is at every 512th octet of the stream, markers included",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device writes 5000 octets",
 		Expects: "markers at 0, 512, 1024 and so on",
@@ -54,10 +54,10 @@ var mpaPositionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/every-512-octets-of-an-answer",
-		Title: "A Read Response has its markers where the stream has them",
+		Title: "The markers of a Read Response are at every 512th octet of the stream",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2", "rfc5044/4.3/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers, and a Read Request for 5000 octets",
-		Expects: "markers at every 512th octet of the stream, and the octets between them",
+		Expects: "markers at every 512th octet of the stream, and the payload between them",
 		Defects: []string{"MarkersDrift"},
 		Run: onMarkersFromDevice(func(c *conn) {
 			c.allowBadFrames = true
@@ -74,10 +74,10 @@ var mpaPositionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/points-to-the-length",
-		Title: "A marker inside an FPDU says how far back its length is",
+		Title: "A marker inside an FPDU has the distance to its length field",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/4", "rfc5044/4.2/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device sends 100 and then 800 octets",
-		Expects: "a marker in the second FPDU that points to its length",
+		Expects: "a marker in the second FPDU that points to its length field",
 		Defects: []string{"MarkerPointsFirst"},
 		Run: onMarkersFromDevice(func(c *conn) {
 			c.allowBadFrames = true
@@ -91,9 +91,9 @@ var mpaPositionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/between-fpdus-is-zero",
-		Title: "A marker between two FPDUs points at nothing, and counts for the second",
+		Title: "A marker between two FPDUs has a pointer of 0, and belongs to the second",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request for markers; the device sends a message that ends where the next marker is, then another",
+		Sends:   "a Request for markers; the device sends a message that ends at the next marker, then another",
 		Expects: "a marker of zeros before the second FPDU, whose CRC covers it",
 		Defects: []string{"MarkerPointsFirst"},
 		Run: onMarkersFromDevice(func(c *conn) {
@@ -103,16 +103,16 @@ var mpaPositionCases = []conformance.Case{
 			c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
 			g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
 			c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
-			c.Check(g.Markers[0].Ptr == 0, "one that points at nothing", "%d octets back", g.Markers[0].Ptr)
-			c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, which covers it", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
+			c.Check(g.Markers[0].Ptr == 0, "a marker with a pointer of 0", "%d", g.Markers[0].Ptr)
+			c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, which covers the marker", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
 		}),
 	},
 	{
 		ID:    "mpa/marker/several-point-to-one-start",
-		Title: "All markers of an FPDU point to the one length that it has",
+		Title: "All markers of an FPDU point to its length field",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request for markers; the device writes 1400 octets",
-		Expects: "three markers that point to the same place",
+		Expects: "three markers that point to the same octet",
 		Defects: []string{"MarkerPointsBack"},
 		Run: onMarkersFromDevice(func(c *conn) {
 			c.allowBadFrames = true
@@ -127,10 +127,10 @@ var mpaPositionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/small-fpdus-are-pointed-at",
-		Title: "Among short FPDUs a marker points to the one that it is in",
+		Title: "Among short FPDUs a marker points to the FPDU that contains it",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request for markers; the device writes no octets, sixty times",
-		Expects: "markers that point to the length before them",
+		Sends:   "a Request for markers; the device posts sixty zero-length Writes",
+		Expects: "markers that point to the length field before them",
 		Defects: []string{"MarkerPointsFirst"},
 		Run: onMarkersFromDevice(func(c *conn) {
 			c.allowBadFrames = true
@@ -149,7 +149,7 @@ var mpaPositionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/taken-out-of-a-send",
-		Title: "Markers in a Send do not reach the receive",
+		Title: "Markers in a Send are removed before delivery",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
 		Sends:   "a Send of 1500 octets with its markers",
@@ -164,7 +164,7 @@ var mpaPositionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/taken-out-of-a-write",
-		Title: "Markers in a Write do not reach the memory",
+		Title: "Markers in a Write are not placed",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
 		Sends:   "a Write of 1500 octets with its markers",
@@ -179,10 +179,10 @@ var mpaPositionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/taken-out-between-fpdus",
-		Title: "A marker between two FPDUs does not harm either",
+		Title: "FPDUs before and after a marker are delivered",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
-		Sends:   "a Send that ends where the next marker is, then one across the marker behind that",
+		Sends:   "a Send that ends at the next marker, then one across the following marker",
 		Expects: "both are delivered, without markers",
 		Defects: []string{"MarkersKept"},
 		Run: onMarkersToDevice(func(c *conn) {

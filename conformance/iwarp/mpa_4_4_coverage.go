@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectFailure ends the case unless the next completion is an error completion of the
-// request. Any error status is accepted: the RFCs do not say which it is.
+// expectFailure fails the case unless the next completion is an error completion of request
+// id, with any error status: the RFCs do not specify it.
 func (c *conn) expectFailure(id uint64) {
 	wc := c.NextCompletion()
 	c.Check(wc.WRID == id && wc.Status != verbs.WCSuccess, fmt.Sprintf("request %d to fail", id), "%v of %d", wc.Status, wc.WRID)
@@ -18,10 +18,10 @@ func (c *conn) expectFailure(id uint64) {
 var mpaCoverageCases = []conformance.Case{
 	{
 		ID:    "mpa/crc/covers-a-marker-behind-the-pad",
-		Title: "The CRC that is sent covers a marker between pad and CRC",
+		Title: "The CRC sent covers a marker between pad and CRC",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request for markers; the device sends a message whose pad ends where the next marker is",
-		Expects: "a CRC that is right with the marker",
+		Sends:   "a Request for markers; the device sends a message whose pad ends at the next marker",
+		Expects: "a CRC that covers the marker",
 		Defects: []string{"CRCSkipsLastMarker"},
 		Run: onMarkersFromDevice(func(c *conn) {
 			c.allowBadFrames = true
@@ -35,10 +35,10 @@ var mpaCoverageCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/crc/expects-a-marker-behind-the-pad",
-		Title: "The CRC that comes covers a marker between pad and CRC",
+		Title: "The CRC received covers a marker between pad and CRC",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
-		Sends:   "a Send whose pad ends where the next marker is, with the CRC of all that",
+		Sends:   "a Send whose pad ends at the next marker, with a CRC that covers the marker",
 		Expects: "it is delivered",
 		Defects: []string{"CRCSkipsLastMarker"},
 		Run: onMarkersToDevice(func(c *conn) {
@@ -50,10 +50,10 @@ var mpaCoverageCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/crc/covers-a-marker-before-the-length",
-		Title: "The CRC that is sent covers a marker before the length",
+		Title: "The CRC sent covers a marker before the length",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/8", "rfc5044/4.3/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request for markers; the device sends a message that begins where a marker is",
-		Expects: "a CRC that is right with the marker",
+		Sends:   "a Request for markers; the device sends a message that begins at a marker",
+		Expects: "a CRC that covers the marker",
 		Defects: []string{"CRCSkipsMarker"},
 		Run: onMarkersFromDevice(func(c *conn) {
 			c.allowBadFrames = true
@@ -67,10 +67,10 @@ var mpaCoverageCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/crc/expects-a-marker-before-the-length",
-		Title: "The CRC that comes covers a marker before the length",
+		Title: "The CRC received covers a marker before the length",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/8"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
-		Sends:   "a Send that begins where a marker is, with the CRC of both",
+		Sends:   "a Send that begins at a marker, with a CRC that covers it",
 		Expects: "it is delivered",
 		Defects: []string{"CRCSkipsMarker"},
 		Run: onMarkersToDevice(func(c *conn) {
@@ -96,10 +96,10 @@ var mpaCoverageCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/crc/mismatch-of-a-write-places-nothing",
-		Title: "Of a Write with a wrong CRC nothing reaches the memory",
+		Title: "A Write with a wrong CRC is not placed",
 		Cite:  cite(rfc5044, "6", "rfc5044/6/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write with one bit of its CRC wrong",
-		Expects: "a Terminate for a wrong CRC, and memory as it was",
+		Expects: "a Terminate for a wrong CRC, and memory unchanged",
 		Defects: []string{"HandsUpFirst"},
 		Run: onConn(func(c *conn) {
 			c.send(c.peerWrite(0, data(256)).BadCRC())
@@ -109,10 +109,10 @@ var mpaCoverageCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/crc/mismatch-of-an-answer-completes-nothing",
-		Title: "A Read Response with a wrong CRC neither reaches the memory nor completes the read",
+		Title: "A Read Response with a wrong CRC is not placed, and does not complete the read",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/6/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Response with one bit of its CRC wrong",
-		Expects: "a Terminate for a wrong CRC, a read that fails, and memory as it was",
+		Expects: "a Terminate for a wrong CRC, a read that fails, and memory unchanged",
 		Defects: []string{"CRCIgnored", "HandsUpFirst"},
 		Run: onSetup(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 0, 64))
@@ -125,14 +125,14 @@ var mpaCoverageCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/crc/every-bit-counts",
-		Title: "A single wrong bit of payload, pad or CRC is found out",
+		Title: "A single wrong bit of payload, pad or CRC is detected",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/9", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "on a connection each, a Send with one bit flipped: one of every octet of payload and pad, and each one of the CRC",
-		Expects: "a Terminate for a wrong CRC, every time",
+		Sends:   "Sends with one flipped bit, each on a separate connection: one bit of every octet of payload and pad, and every bit of the CRC",
+		Expects: "a Terminate for a wrong CRC for each",
 		Defects: []string{"CRCIgnored"},
 		Run: onHost(func(h *host) {
-			// Length and header are left alone: what is wrong with them may be found out
-			// by others first, or ask for octets that never come.
+			// A wrong bit of length or header may be detected by another check first, or make the
+			// device wait for more octets.
 			const payload, crc, end = 2 + 18, 2 + 18 + 13 + 3, 2 + 18 + 13 + 3 + 4
 			flipped := func(bit int) {
 				c := h.connect(setup{receives: 1, memLen: 64})

@@ -11,12 +11,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// checkCRC ends the case unless the CRC of an FPDU is right.
+// checkCRC fails the case unless the CRC of an FPDU is correct.
 func (c *conn) checkCRC(g iwarp.ReceivedFPDU) {
 	c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x", g.RightCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g.Segment)
 }
 
-// expectCRCs ends the case unless the device sends CRCs and wants them.
+// expectCRCs fails the case unless the device sends CRCs and checks them.
 func expectCRCs(c *conn) {
 	c.allowBadFrames = true
 	c.PostSend(c.qp, c.sendWR(9, 0, 16))
@@ -28,7 +28,7 @@ func expectCRCs(c *conn) {
 	c.expectTerminateAndEnd(iwarp.MPACRC)
 }
 
-// mustDecodeHex is an FPDU that is known to be right.
+// mustDecodeHex decodes an FPDU in hexadecimal.
 func mustDecodeHex(octets string) []byte {
 	b, err := hex.DecodeString(octets)
 	if err != nil {
@@ -37,8 +37,8 @@ func mustDecodeHex(octets string) []byte {
 	return b
 }
 
-// Sends with the number 1, one as Linux's siw sent it, of 16 zeros; one as it took it,
-// of an address, a key and a length.
+// Captured FPDUs of Sends with MSN 1: one sent by Linux's siw, with 16 zeros; one accepted by
+// it, with an address, a key and a length.
 var (
 	sentBySiw     = mustDecodeHex("00224143000000000000000000000001000000000000000000000000000000000000000084609a12")
 	acceptedBySiw = mustDecodeHex("0022414300000000000000000000000100000000000000000000100011223344000000142171acce")
@@ -47,10 +47,10 @@ var (
 var mpaCRCCases = []conformance.Case{
 	{
 		ID:    "mpa/crc/is-computed",
-		Title: "CRCs are right in all kinds of messages",
+		Title: "CRCs are correct in all kinds of messages",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request; the device sends, writes and reads",
-		Expects: "FPDUs with right CRCs",
+		Expects: "FPDUs with correct CRCs",
 		Defects: []string{"CRCBigEndian"},
 		Run: onConn(func(c *conn) {
 			c.allowBadFrames = true
@@ -66,7 +66,7 @@ var mpaCRCCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/crc/asked-for-by-default",
-		Title: "A device that is not told otherwise asks for CRCs",
+		Title: "An initiator requests CRCs by default",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply",
 		Expects: "a Request with C set",
@@ -80,10 +80,10 @@ var mpaCRCCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/crc/asked-for-by-default-in-a-reply",
-		Title: "A responder that is not told otherwise asks for CRCs even if the initiator does not",
+		Title: "A responder requests CRCs by default, even if the initiator does not",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request with C not set",
-		Expects: "a Reply with C set, and CRCs both ways",
+		Sends:   "a Request with C clear",
+		Expects: "a Reply with C set, and CRCs in both directions",
 		Defects: []string{"NeverRaisesCRC", "NeverAsksCRC"},
 		Run: onSetup(setup{receives: 2, frame: withoutCRC}, func(c *conn) {
 			c.Check(iwarp.Val(c.deviceFrame.C), "a Reply with C set", "%v", c.deviceFrame)
@@ -92,44 +92,44 @@ var mpaCRCCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/crc/on-if-the-request-asks",
-		Title: "CRCs are used if the Request asks for them and the Reply does not",
+		Title: "CRCs are used if only the Request requests them",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupNoCRC,
-		Sends:   "a Request with C set, to a device that does not care for CRCs; a Send, and one with a wrong CRC",
-		Expects: "right CRCs, and a Terminate for the wrong one",
+		Sends:   "a Request with C set, to a device that does not request CRCs; a Send, and one with a wrong CRC",
+		Expects: "correct CRCs, and a Terminate for the wrong one",
 		Defects: []string{"CRCNeedsBoth"},
 		Run:     onSetup(setup{receives: 2}, expectCRCs),
 	},
 	{
 		ID:    "mpa/crc/on-if-the-reply-asks",
-		Title: "CRCs are used if the Reply asks for them and the Request does not",
+		Title: "CRCs are used if only the Reply requests them",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupNoCRC,
-		Sends:   "a Reply with C set, to a device that does not care for CRCs; a Send, and one with a wrong CRC",
-		Expects: "right CRCs, and a Terminate for the wrong one",
+		Sends:   "a Reply with C set, to a device that does not request CRCs; a Send, and one with a wrong CRC",
+		Expects: "correct CRCs, and a Terminate for the wrong one",
 		Defects: []string{"CRCNeedsBoth"},
 		Run:     onSetup(setup{active: true, receives: 2}, expectCRCs),
 	},
 	{
 		ID:    "mpa/crc/on-though-the-reply-does-not-ask",
-		Title: "An initiator that asked for CRCs uses them even if the Reply does not ask",
+		Title: "An initiator that requested CRCs uses them even if the Reply has C clear",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply with C not set to a Request with C set; a Send, and one with a wrong CRC",
-		Expects: "a connection, right CRCs, and a Terminate for the wrong one",
+		Sends:   "a Reply with C clear to a Request with C set; a Send, and one with a wrong CRC",
+		Expects: "a connection, correct CRCs, and a Terminate for the wrong one",
 		Defects: []string{"RefusesPlainReply", "CRCNeedsBoth"},
 		Run: onSetup(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
 			if !iwarp.Val(c.deviceFrame.C) {
-				rig.NotApplicable("the device does not ask for CRCs")
+				rig.NotApplicable("the device does not request CRCs")
 			}
 			expectCRCs(c)
 		}),
 	},
 	{
 		ID:    "mpa/crc/off-if-nobody-asks",
-		Title: "CRCs are not checked if neither side asks for them",
+		Title: "CRCs are not checked if no side requests them",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/4", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupNoCRC,
-		Sends:   "start-up frames with C not set, as initiator and as responder, then Sends with wrong CRCs",
+		Sends:   "start-up frames with C clear, as initiator and as responder, then Sends with wrong CRCs",
 		Expects: "each is delivered",
 		Defects: []string{"CRCAlwaysChecked"},
 		Run: onHost(func(h *host) {
@@ -148,12 +148,12 @@ var mpaCRCCases = []conformance.Case{
 		ID:    "mpa/crc/is-crc32c-least-significant-first",
 		Title: "The CRC is CRC32c, its least significant octet first",
 		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a frame that other stacks have taken; the device sends one that others have sent",
-		Expects: "the frame is taken, and the other has the octets 84 60 9a 12 for its CRC",
+		Sends:   "a frame that Linux's siw has accepted; the device sends one that siw has sent",
+		Expects: "the frame is accepted, and the other has the CRC octets 84 60 9a 12",
 		Defects: []string{"CRCBigEndian"},
 		Run: onConn(func(c *conn) {
 			c.allowBadFrames = true
-			if c.nextSendMSN() == 1 { // no RTR has taken the number
+			if c.nextSendMSN() == 1 { // the RTR was no Send
 				c.write(acceptedBySiw)
 				c.ExpectRecv(1, 16)
 				c.ExpectBytes(c.localMem, 0, acceptedBySiw[20:36])

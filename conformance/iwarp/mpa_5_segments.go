@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
-// writeInPieces writes octets in pieces that end at these places, each in a segment of its own,
-// and gives the device time to take each by itself.
+// writeInPieces writes octets in pieces that end at ends, each in a separate segment, with a
+// pause after each.
 func (c *conn) writeInPieces(b []byte, places ...int) {
 	at := 0
 	for _, p := range append(places, len(b)) {
@@ -20,12 +20,11 @@ func (c *conn) writeInPieces(b []byte, places ...int) {
 	}
 }
 
-// segmentPause keeps segments apart: a device, or a network, may join those that come
-// together.
+// segmentPause keeps a device or a network from joining segments.
 const segmentPause = 200 * time.Microsecond
 
-// expectDeliveredWhenSplit sends Sends of n octets, each cut at one of these places, and ends the case
-// unless all are delivered.
+// expectDeliveredWhenSplit sends Sends of n octets, each split at another octet of [from, to),
+// and fails the case unless all are delivered.
 func (c *conn) expectDeliveredWhenSplit(n int, from, to int) {
 	for at := from; at < to; at++ {
 		c.PostRecv(c.qp, uint64(at), c.localMem.SGE(0, n))
@@ -36,18 +35,17 @@ func (c *conn) expectDeliveredWhenSplit(n int, from, to int) {
 	}
 }
 
-// expectAlignedSegments takes so many messages, and ends the case unless what is read at a time
-// begins with an FPDU. Where that is more than a segment, segments cannot be told
-// apart, and nothing can be said of them.
+// expectAlignedSegments receives messages, and fails the case unless each read of the stream
+// begins with an FPDU. The case does not apply if a read returns several segments.
 func (c *conn) expectAlignedSegments(messages int) {
 	for messages > 0 {
 		n := len(c.deframer.Pending())
-		c.Check(n == 0, "a segment that begins with an FPDU", "one that begins %d octets into one", n)
+		c.Check(n == 0, "a segment that begins with an FPDU", "one that begins %d octets after the start of an FPDU", n)
 		if !c.readStream(c.ResponseTimeout()) {
 			c.Fail("a message", "%s", c.describeMissing())
 		}
 		if n, mss := len(c.deframer.Pending()), c.tcp.MSS(); n > mss {
-			rig.NotApplicable(fmt.Sprintf("%d octets were read at once, of segments of %d", n, mss))
+			rig.NotApplicable(fmt.Sprintf("a read returned %d octets, more than the MSS of %d", n, mss))
 		}
 		for g, ok := c.deframer.Next(); ok; g, ok = c.deframer.Next() {
 			if iwarp.Val(g.DDP.Last) {
@@ -64,7 +62,7 @@ var mpaSegmentCases = []conformance.Case{
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needsConn,
 		Setup:   setupMSS(1460),
 		Sends:   "nothing: the device sends messages of several lengths, one at a time, and then writes 20000 octets",
-		Expects: "what is read of the stream at a time begins with a length",
+		Expects: "each read of the stream begins with a length field",
 		Defects: []string{"SegmentsUnaligned"},
 		Run: onSetup(setup{memLen: 20000}, func(c *conn) {
 			for i, n := range []int{0, 16, 300, 1000} {
@@ -77,11 +75,11 @@ var mpaSegmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/begins-with-an-fpdu-though-several-wait",
-		Title: "TCP segments begin with an FPDU even if several FPDUs wait and none of them fills a segment",
+		Title: "TCP segments begin with an FPDU even if several FPDUs are queued and none fills a segment",
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needsConn,
 		Setup:   setupMSS(1463),
-		Sends:   "nothing: the device sends four messages of 1000 octets that were posted at once, in segments of 1463",
-		Expects: "what is read of the stream at a time begins with a length",
+		Sends:   "nothing: the device sends four messages of 1000 octets that were posted together, with an MSS of 1463",
+		Expects: "each read of the stream begins with a length field",
 		Defects: []string{"SegmentsUnaligned"},
 		Run: onSetup(setup{}, func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 1000), c.sendWR(2, 1000, 1000), c.sendWR(3, 2000, 1000), c.sendWR(4, 3000, 1000))
@@ -90,7 +88,7 @@ var mpaSegmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/several-fpdus-in-one",
-		Title: "All FPDUs of a segment are taken",
+		Title: "All FPDUs of a segment are processed",
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "three Sends in one segment",
 		Expects: "all are delivered",
@@ -105,10 +103,10 @@ var mpaSegmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/octet-by-octet",
-		Title: "An FPDU may come octet by octet",
+		Title: "An FPDU may arrive octet by octet",
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needsConn,
-		Setup:   setupNoCRC, // a CRC in pieces has a case of its own
-		Sends:   "without CRCs, a Send and a Write, each octet in a segment of its own",
+		Setup:   setupNoCRC, // another case splits the CRC
+		Sends:   "without CRCs, a Send and a Write, each octet in a separate segment",
 		Expects: "one is delivered, the other is placed",
 		Defects: []string{"HeaderInOneRead"},
 		Run: onWithoutCRC(func(c *conn) {
@@ -129,7 +127,7 @@ var mpaSegmentCases = []conformance.Case{
 		ID:    "mpa/segment/cut-in-the-header",
 		Title: "A segment may end anywhere in the length or the header of an FPDU",
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends, each cut in two, at every octet of length and header",
+		Sends:   "Sends split in two, at every octet of length and header",
 		Expects: "all are delivered",
 		Defects: []string{"HeaderInOneRead"},
 		Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(16, 1, 21) }),
@@ -138,23 +136,23 @@ var mpaSegmentCases = []conformance.Case{
 		ID:    "mpa/segment/cut-in-pad-and-crc",
 		Title: "A segment may end anywhere in the pad or the CRC of an FPDU",
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends of 13 octets, each cut in two, at every octet of pad and CRC",
+		Sends:   "Sends of 13 octets split in two, at every octet of pad and CRC",
 		Expects: "all are delivered",
 		Defects: []string{"TrailerCut"},
 		Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(13, 2+18+13, 2+18+13+3+4) }),
 	},
 	{
 		ID:    "mpa/segment/cut-in-a-marker",
-		Title: "A segment may end anywhere around or in a marker",
+		Title: "A segment may end before, in and after a marker",
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
-		Sends:   "Sends across a marker, each cut in two, before, in and behind the marker; and one behind a marker that is cut",
+		Sends:   "Sends across a marker, split in two before, in and after the marker; and one after a split marker",
 		Expects: "all are delivered",
 		Defects: []string{"HeaderInOneRead"},
 		Run: onSetup(setup{}, func(c *conn) {
-			c.Check(c.framer.Markers, "a Reply that asks for markers", "%v", c.deviceFrame)
+			c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 			for i := range 5 {
-				// One that ends at the next marker, so that what follows begins with it.
+				// A message that ends at the next marker: the following one begins with the marker.
 				n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
 				c.PostRecv(c.qp, 1, c.localMem.SGE(0, n))
 				c.send(iwarp.Send(c.nextSendMSN(), data(n)))
@@ -168,9 +166,9 @@ var mpaSegmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/one-over-three-two-in-one",
-		Title: "FPDUs are found by their lengths, however segments lie",
+		Title: "FPDUs are found by their lengths, independent of segment boundaries",
 		Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "four Sends in three segments: each ends inside a Send, and one of them has two ends",
+		Sends:   "four Sends in three segments that end inside a Send, one of them with the ends of two Sends",
 		Expects: "all are delivered",
 		Defects: []string{"OneFPDUPerSegment"},
 		Run: onConn(func(c *conn) {
@@ -185,10 +183,10 @@ var mpaSegmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/nothing-before-the-fpdu-is-whole",
-		Title: "Nothing of an FPDU reaches the memory before all of it has come",
+		Title: "No octet of an FPDU is placed before all of it has arrived",
 		Cite:  cite(rfc5044, "6", "rfc5044/6/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write of 512 octets up to its CRC; a while later the CRC",
-		Expects: "memory as it was, until the CRC has come",
+		Sends:   "a Write of 512 octets without its CRC; later the CRC",
+		Expects: "memory unchanged, until the CRC has arrived",
 		Defects: []string{"PlacesEarly"},
 		Run: onConn(func(c *conn) {
 			b := c.encode(c.peerWrite(0, data(512)))

@@ -7,15 +7,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onResponderSilent makes a case of a responder that may not send before it has heard the first
-// FPDU, however much its program wants to. It comes in pieces, between which the
-// program tries to send; whether the device takes that before it may send is up to it.
+// onResponderSilent makes the body of a case that fails if a responder sends before it has
+// received the first FPDU, which the peer sends in pieces. The application posts a Send before
+// each piece; the device may accept or refuse it.
 func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onPassive(setup{receives: 1}, func(hs *handshake) {
 		hs.sendFrame(f)
 		hs.expectFrame(iwarp.Reply().Reject(false))
 		if e := enhancedOf(hs.gotFrame); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
-			rig.NotApplicable("the device takes no Write as RTR")
+			rig.NotApplicable("the device does not accept a Write as RTR")
 		}
 		c := hs.enterFullOperation()
 		taken := 0
@@ -38,10 +38,10 @@ func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte
 	})
 }
 
-// expectPayloadWithinMULPDU is a frame in one piece.
+// onePiece returns a frame in one piece.
 func onePiece(b []byte) [][]byte { return [][]byte{b} }
 
-// nextPayload is a frame in its first octets, its middle and its last octet.
+// threePieces splits a frame into three pieces, the last of one octet.
 func threePieces(b []byte) [][]byte {
 	return [][]byte{b[:len(b)/2], b[len(b)/2 : len(b)-1], b[len(b)-1:]}
 }
@@ -49,9 +49,9 @@ func threePieces(b []byte) [][]byte {
 var mpaOrderCases = []conformance.Case{
 	{
 		ID:    "mpa/order/initiator-speaks-first",
-		Title: "An initiator sends its Request before it has heard anything",
+		Title: "An initiator sends its Request without waiting for the responder",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing, until the Request has come",
+		Sends:   "nothing, until the Request has arrived",
 		Expects: "a Request",
 		Defects: []string{"ResponderSpeaksFirst"},
 		Run: onActive(setup{}, func(hs *handshake) {
@@ -63,9 +63,9 @@ var mpaOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/order/responder-waits-for-a-request",
-		Title: "A responder says nothing before it has heard a whole Request",
+		Title: "A responder sends nothing before it has received a complete Request",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing for a while, then a Request but for its last octet, then that",
+		Sends:   "nothing for some time, then a Request without its last octet, then the last octet",
 		Expects: "nothing until the last octet, then a Reply",
 		Defects: []string{"ResponderSpeaksFirst"},
 		Run: onPassive(setup{}, func(hs *handshake) {
@@ -83,14 +83,14 @@ var mpaOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/order/first-fpdu-behind-the-reply-is-taken",
-		Title: "A responder takes an FPDU that comes as soon as its Reply is out, without waiting for more",
+		Title: "A responder processes an FPDU that arrives right after its Reply",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/6"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Request of revision 1, and a Send as soon as the Reply has come, on sixteen streams in turn",
+		Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
 		Expects: "the Sends are delivered",
 		Defects: []string{"FirstFPDUStuck"},
 		Run: onHost(func(h *host) {
-			// A device that begins to listen for FPDUs when its Reply is out overlooks those
-			// only that come in the moment between.
+			// A device that starts to receive FPDUs after its Reply misses only those that arrive
+			// shortly after the Reply.
 			for range 16 {
 				hs := h.startPassive(setup{receives: 1})
 				hs.sendFrame(revision1Request())
@@ -104,19 +104,19 @@ var mpaOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/order/responder-is-mute-until-spoken-to",
-		Title: "A responder sends no FPDU before it has heard one",
+		Title: "A responder sends no FPDU before it has received one",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request of revision 1, then nothing for a while, then a Send. The device's program sends as soon as it has accepted",
-		Expects: "nothing until the Send has come, then the device's message",
+		Sends:   "a Request of revision 1, then nothing for some time, then a Send. The application posts a Send right after it accepts",
+		Expects: "nothing until the Send has arrived, then the device's message",
 		Defects: []string{"NoFence"},
 		Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
 	},
 	{
 		ID:    "mpa/order/half-an-fpdu-does-not-unmute",
-		Title: "A responder sends no FPDU before it has heard a whole one",
+		Title: "A responder sends no FPDU before it has received a complete one",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9", "rfc6581/9.2/10"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request of revision 1, half a Send, all of it but an octet, and that. The device's program sends each time",
-		Expects: "nothing until the last octet has come, then the device's messages",
+		Sends:   "a Request of revision 1, a Send in three pieces, the last of one octet. The application posts a Send before each",
+		Expects: "nothing until the last octet has arrived, then the device's messages",
 		Defects: []string{"EarlyFence"},
 		Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
 	},

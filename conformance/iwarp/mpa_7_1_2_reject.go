@@ -8,20 +8,20 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rejectingSetup is a program that refuses every request, and says something with it.
+// rejectingSetup returns a setup whose application rejects the connection with private data.
 func rejectingSetup(private []byte) setup {
 	return setup{respond: func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(private) }}
 }
 
-// expectNothingMore ends the case if the device sends anything more. It may end the stream,
-// or leave that to the peer: RFC 5044 has both.
+// expectNothingMore fails the case if the device sends more octets. RFC 5044 allows it to close
+// the stream or to leave that to the peer.
 func (c *conn) expectNothingMore() {
 	g, ok := c.nextFPDU(silencePeriod)
 	c.Check(!ok, "nothing more", "%v", g)
 	c.Check(len(c.deframer.Pending()) == 0, "nothing more", "%s", describeOctets(c.deframer.Pending()))
 }
 
-// onBothRevisions runs a body with a Request of revision 1 and an enhanced one.
+// onBothRevisions makes the body of a case that runs with a Request of revision 1 and an enhanced one.
 func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
@@ -36,7 +36,7 @@ func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) er
 var mpaRejectCases = []conformance.Case{
 	{
 		ID:    "mpa/reject/program-says-no",
-		Title: "A Request that the program refuses is answered by a Reply with R set",
+		Title: "A Request that the application rejects gets a Reply with R set",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/4", "rfc5044/7.1.1/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests of both revisions",
 		Expects: "Replies with R set",
@@ -45,10 +45,10 @@ var mpaRejectCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/reject/private-data-goes-with-it",
-		Title: "What a program says as it refuses a Request goes with the Reply",
+		Title: "The Reply to a rejected Request carries the application's private data",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/4", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests of both revisions",
-		Expects: "Replies with R set and the program's 24 octets",
+		Expects: "Replies with R set and the application's 24 octets",
 		Defects: []string{"RejectCloses"},
 		Run: onBothRevisions(rejectingSetup(data(24)), func(hs *handshake) {
 			hs.checkPrivateData(hs.expectFrame(iwarp.Reply().Reject(true)), data(24))
@@ -59,7 +59,7 @@ var mpaRejectCases = []conformance.Case{
 		Title: "Nothing follows a Reply with R set",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/5"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests of both revisions",
-		Expects: "Replies with R set and no octet behind them; the end of the stream or not",
+		Expects: "Replies with R set and no octet after them; the device may close the stream",
 		Defects: []string{"TalksAfterReject"},
 		Run: onBothRevisions(rejectingSetup(nil), func(hs *handshake) {
 			hs.expectFrame(iwarp.Reply().Reject(true))
@@ -68,7 +68,7 @@ var mpaRejectCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/reject/initiator-sends-nothing",
-		Title: "An initiator that is rejected sends nothing more, and has no connection",
+		Title: "A rejected initiator sends nothing more, and has no connection",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with R set",
 		Expects: "no FPDU, and a connect that fails",
@@ -82,10 +82,10 @@ var mpaRejectCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/reject/initiator-is-told-with-the-data",
-		Title: "A program whose Request is rejected is told so, with what came with the Reply",
+		Title: "The application of a rejected initiator gets the rejection with its private data",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply with R set and 24 octets of private data",
-		Expects: "a connect that fails as rejected, with those octets",
+		Expects: "a connect that fails as rejected, with the octets",
 		Defects: []string{"RejectIsAccept", "RejectCloses"},
 		Run: onActive(setup{}, func(hs *handshake) {
 			hs.recvFrame()

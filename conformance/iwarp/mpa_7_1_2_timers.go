@@ -7,11 +7,11 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// startupLimit is when start-up with a peer that says nothing must have been given up.
-// RFC 5044 names no time; known stacks have 5 to 20 seconds.
+// startupLimit is the longest time that a device may wait for a start-up frame. RFC 5044 names
+// none; known stacks wait for 5 to 20 seconds.
 const startupLimit = 2 * time.Minute
 
-// onPartialRequest makes a case of a peer that sends n octets of a Request and no more.
+// onPartialRequest makes the body of a case in which the peer sends n octets of a Request only.
 func onPartialRequest(n int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		l := h.listen()
@@ -20,7 +20,7 @@ func onPartialRequest(n int) func(*conformance.Bench) error {
 	})
 }
 
-// onPartialReply makes a case of a peer that sends n octets of a Reply and no more.
+// onPartialReply makes the body of a case in which the peer sends n octets of a Reply only.
 func onPartialReply(n int) func(*conformance.Bench) error {
 	return onActive(setup{}, func(hs *handshake) {
 		hs.recvFrame()
@@ -33,7 +33,7 @@ func onPartialReply(n int) func(*conformance.Bench) error {
 var mpaTimerCases = []conformance.Case{
 	{
 		ID:    "mpa/timer/no-request",
-		Title: "A responder that hears no Request gives up in time",
+		Title: "A responder that receives no Request closes the stream",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/12"), Level: conformance.Should, Needs: needsConn,
 		Labels:  []string{conformance.Slow},
 		Sends:   "nothing",
@@ -43,7 +43,7 @@ var mpaTimerCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/timer/part-of-a-request",
-		Title: "A responder that hears part of a Request gives up in time",
+		Title: "A responder that receives part of a Request closes the stream",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/13"), Level: conformance.Should, Needs: needsConn,
 		Labels:  []string{conformance.Slow},
 		Sends:   "ten octets of a Request",
@@ -53,7 +53,7 @@ var mpaTimerCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/timer/no-reply",
-		Title: "An initiator that hears no Reply gives up in time",
+		Title: "An initiator that receives no Reply closes the stream",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/13"), Level: conformance.Should, Needs: needsConn,
 		Labels:  []string{conformance.Slow},
 		Sends:   "nothing",
@@ -63,7 +63,7 @@ var mpaTimerCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/timer/part-of-a-reply",
-		Title: "An initiator that hears part of a Reply gives up in time",
+		Title: "An initiator that receives part of a Reply closes the stream",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/13"), Level: conformance.Should, Needs: needsConn,
 		Labels:  []string{conformance.Slow},
 		Sends:   "ten octets of a Reply",

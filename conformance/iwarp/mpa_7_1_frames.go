@@ -6,18 +6,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// invalidKeys are keys that are none: with a bit, a letter or a word of the right ones.
+// invalidKeys are invalid keys that resemble the valid ones.
 var invalidKeys = []string{"MPA ID Xeq Frame", "MPA ID Req FramE", "mpa id req frame", "MPA ID Req\x00Frame", "MPA ID "}
 
-// expectRequestDropped ends the case unless the device ends a stream that begins with these
-// octets, answers nothing and does not bother its program.
+// expectRequestDropped fails the case unless the device ends a stream that begins with octets,
+// without a Reply and without a connection request for the application.
 func (h *host) expectRequestDropped(l verbs.Listener, octets []byte) {
 	h.dialAndSend(l, octets).expectEnd()
 	h.expectNoConnRequest(l)
 }
 
-// onInvalidRequests makes a case of Requests, each of which has to be turned away. At the
-// endErr an ordinary one is accepted.
+// onInvalidRequests makes the body of a case that fails unless the device drops each Request,
+// and accepts a valid one after them.
 func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		l := h.listen()
@@ -28,15 +28,15 @@ func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error 
 	})
 }
 
-// onInvalidReplies makes a case of Replies, none of which may make a connection.
+// onInvalidReplies makes the body of a case that fails if a Reply leads to a connection.
 func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {
 			hs := h.startActive(setup{})
 			hs.recvFrame()
 			hs.sendReply(edit)
-			// What is wrong with the Reply may be said, in a Terminate. What is no Reply has
-			// not asked for CRCs.
+			// The device may send a Terminate. CRCs are in use only if the device requested them,
+			// since the Reply is invalid.
 			c := hs.enterFullOperation()
 			c.deframer.CRC = iwarp.Val(hs.gotFrame.C)
 			c.expectTerminateOrEnd(iwarp.MPAStartupFrame)
@@ -45,7 +45,7 @@ func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformanc
 	})
 }
 
-// expectTraffic ends the case unless a connection carries messages both ways.
+// expectTraffic fails the case unless a connection carries Sends in both directions.
 func (c *conn) expectTraffic() {
 	c.PostRecv(c.qp, 70, c.localMem.SGE(0, 16))
 	c.send(iwarp.Send(c.nextSendMSN(), data(16)))
@@ -58,23 +58,23 @@ func (c *conn) expectTraffic() {
 var mpaFrameCases = []conformance.Case{
 	{
 		ID:    "mpa/start/frames-are-bare",
-		Title: "Start-up frames are as long as they say, without CRC and markers, and FPDUs follow at once",
+		Title: "Start-up frames have the length in their header, without CRC and markers, and FPDUs follow directly",
 		Cite:  cite(rfc5044, "7.1", "rfc5044/7.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply and a Request, each of which asks for CRCs, then messages",
-		Expects: "frames with nothing behind them but FPDUs",
+		Sends:   "a Reply and a Request with C set, then messages",
+		Expects: "frames with nothing after them but FPDUs",
 		Defects: []string{"EnhancedUncounted"},
 		Run: onHost(func(h *host) {
 			for _, active := range []bool{false, true} {
 				hs := h.startHandshake(setup{active: active})
 				if active {
 					hs.recvFrame()
-					hs.Check(len(hs.startupOctets) == 0, "nothing behind a Request", "%s", describeOctets(hs.startupOctets))
+					hs.Check(len(hs.startupOctets) == 0, "nothing after a Request", "%s", describeOctets(hs.startupOctets))
 					hs.sendReply(nil)
 					hs.enterFullOperation().recvRTR()
 				} else {
 					hs.sendFrame(enhancedRequest())
 					hs.recvFrame()
-					hs.Check(len(hs.startupOctets) == 0, "nothing behind a Reply until the initiator has spoken", "%s", describeOctets(hs.startupOctets))
+					hs.Check(len(hs.startupOctets) == 0, "nothing after a Reply until the initiator's first FPDU", "%s", describeOctets(hs.startupOctets))
 					hs.enterFullOperation().sendRTR()
 				}
 				hs.expectConnected().expectTraffic()
@@ -83,7 +83,7 @@ var mpaFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/key-of-the-request",
-		Title: "A Request has its key, to the letter",
+		Title: "A Request has the exact key",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply",
 		Expects: "a Request that begins with MPA ID Req Frame",
@@ -97,7 +97,7 @@ var mpaFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/key-of-the-reply",
-		Title: "A Reply has its key, to the letter",
+		Title: "A Reply has the exact key",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request",
 		Expects: "a Reply that begins with MPA ID Rep Frame",
@@ -111,10 +111,10 @@ var mpaFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/wrong-key-in-a-request-closes",
-		Title: "A responder closes a stream that begins with another key",
+		Title: "A responder closes a stream that begins with an invalid key",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/2", "rfc5044/7.1.2/3", "rfc5044/8/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with wrong keys, and one with the key of a Reply",
-		Expects: "the end of the stream, without an answer, and no request for the program",
+		Expects: "the end of the stream without a Reply, and no connection request",
 		Defects: []string{"KeyPrefixOnly"},
 		Run: onHost(func(h *host) {
 			l := h.listen()
@@ -125,7 +125,7 @@ var mpaFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/wrong-key-in-a-reply-closes",
-		Title: "An initiator closes a stream on which another key is answered",
+		Title: "An initiator closes the stream after a Reply with an invalid key",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Replies with wrong keys",
 		Expects: "the end of the stream, and a connect that fails",
@@ -138,19 +138,19 @@ var mpaFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/two-initiators-are-found-out",
-		Title: "An initiator that hears a Request closes the stream",
+		Title: "An initiator that receives a Request closes the stream",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/11", "rfc5044/7.1.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request in answer to a Request",
+		Sends:   "a Request in place of a Reply",
 		Expects: "the end of the stream, and a connect that fails",
 		Defects: []string{"KeyPrefixOnly"},
 		Run:     onInvalidReplies(func(f startupFrame) startupFrame { return f.WithKey(iwarp.KeyRequest) }),
 	},
 	{
 		ID:    "mpa/start/reject-flag-of-a-request-is-ignored",
-		Title: "The R flag of a Request means nothing, and is not repeated",
+		Title: "The R flag of a Request is ignored, and not copied to the Reply",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/8"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request with R set",
-		Expects: "a Reply with R not set, and a connection that works",
+		Expects: "a Reply with R clear, and a working connection",
 		Defects: []string{"EchoesFlags"},
 		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Reject(true) }}, func(c *conn) {
 			c.expectTraffic()
@@ -160,7 +160,7 @@ var mpaFrameCases = []conformance.Case{
 		ID:    "mpa/start/reserved-flags-are-zero",
 		Title: "The reserved flags of start-up frames are zero",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/9"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Requests with the reserved flags set, all of them and one by one; the device sends a Request of its own",
+		Sends:   "Requests with the reserved flags set, together and one by one; the device sends a Request too",
 		Expects: "zeros in the device's Replies and in its Request",
 		Defects: []string{"EchoesFlags"},
 		Run: onHost(func(h *host) {
@@ -173,10 +173,10 @@ var mpaFrameCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/reserved-flags-are-ignored",
-		Title: "Reserved flags in start-up frames change nothing",
+		Title: "Reserved flags in start-up frames are ignored",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/10"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request, and a Reply, with all reserved flags set",
-		Expects: "connections that work",
+		Expects: "working connections",
 		Defects: []string{"MPAReservedRefused"},
 		Run: onHost(func(h *host) {
 			for _, active := range []bool{false, true} {
@@ -186,7 +186,7 @@ var mpaFrameCases = []conformance.Case{
 	},
 }
 
-// expectNoReservedFlags ends the case if the device's start-up frame has a reserved flag set.
+// expectNoReservedFlags fails the case if the device's start-up frame has a reserved flag set.
 func (c *conn) expectNoReservedFlags() {
 	bits := iwarp.Val(c.deviceFrame.Reserved)
 	c.Check(bits == 0, "no reserved flag", "%#x in %v", bits, c.deviceFrame)

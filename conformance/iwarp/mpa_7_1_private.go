@@ -10,13 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// privateDataParam is what the device's program asks for, with private data.
+// privateDataParam returns connection parameters with private data.
 func privateDataParam(b []byte) *verbs.ConnParam {
 	return &verbs.ConnParam{PrivateData: b, ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
 }
 
-// checkPrivateData ends the case unless a start-up frame of the device's has this private data,
-// and says so. What is enhanced in a frame counts.
+// checkPrivateData fails the case unless a start-up frame of the device has the private data and
+// its length. PD_Length includes the enhanced data.
 func (c *conn) checkPrivateData(f startupFrame, want []byte) {
 	n := len(want)
 	if iwarp.Val(f.S) {
@@ -24,11 +24,11 @@ func (c *conn) checkPrivateData(f startupFrame, want []byte) {
 	}
 	got := int(iwarp.Val(f.PDLength))
 	c.Check(got == n, fmt.Sprintf("a PD_Length of %d", n), "%d in %v", got, f)
-	c.Check(bytes.Equal(f.PrivateData, want), fmt.Sprintf("%d octets of private data as given", len(want)), "%d: % x", len(f.PrivateData), head(f.PrivateData))
+	c.Check(bytes.Equal(f.PrivateData, want), fmt.Sprintf("the %d octets of private data", len(want)), "%d: % x", len(f.PrivateData), head(f.PrivateData))
 }
 
-// onPrivateData makes a case in which the device's program gives n octets of private data
-// each time, to connect or to accept.
+// onPrivateData makes the body of a case in which the application connects or accepts with
+// private data of each length.
 func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range lengths {
@@ -47,27 +47,27 @@ func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	})
 }
 
-// checkRequestPrivateData ends the case unless a program was shown this private data.
+// checkRequestPrivateData fails the case unless the application got the private data.
 func (h *host) checkRequestPrivateData(got, want []byte) {
-	h.Check(bytes.Equal(got, want), fmt.Sprintf("a program that is shown %d octets", len(want)), "%d: % x", len(got), head(got))
+	h.Check(bytes.Equal(got, want), fmt.Sprintf("%d octets of private data for the application", len(want)), "%d: % x", len(got), head(got))
 }
 
 var mpaPrivateCases = []conformance.Case{
 	{
 		ID:    "mpa/private/length-is-that-of-the-data",
-		Title: "PD_Length is the length of all private data, what is enhanced included",
+		Title: "PD_Length is the length of all private data, enhanced data included",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Replies; the device connects with 1, 16 and 100 octets of private data",
-		Expects: "Requests with that data, and its length",
+		Expects: "Requests with the data and its length",
 		Defects: []string{"EnhancedUncounted"},
 		Run:     onPrivateData(true, 1, 16, 100),
 	},
 	{
 		ID:    "mpa/private/length-of-252-octets",
-		Title: "PD_Length is right around 256, too",
+		Title: "PD_Length is correct for lengths around 256",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Replies; the device connects with 251, 252, 253 and 256 octets of private data",
-		Expects: "Requests with that data, and its length",
+		Expects: "Requests with the data and its length",
 		Defects: []string{"LengthWraps"},
 		Run:     onPrivateData(true, 251, 252, 253, 256),
 	},
@@ -76,7 +76,7 @@ var mpaPrivateCases = []conformance.Case{
 		Title: "PD_Length of a Reply is the length of its private data",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests; the device accepts with 1, 16, 251, 252 and 256 octets of private data",
-		Expects: "Replies with that data, and its length",
+		Expects: "Replies with the data and its length",
 		Defects: []string{"LengthWraps"},
 		Run:     onPrivateData(false, 1, 16, 251, 252, 256),
 	},
@@ -85,7 +85,7 @@ var mpaPrivateCases = []conformance.Case{
 		Title: "A Request with more than 512 octets of private data ends the stream",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/13"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests with 513, 600 and 1024 octets of private data",
-		Expects: "the end of the stream, without an answer, and no request for the program",
+		Expects: "the end of the stream without a Reply, and no connection request",
 		Defects: []string{"LongPrivateDataTaken"},
 		Run:     onInvalidRequests(revision1Request().Private(data(513)), revision1Request().Private(data(600)), revision1Request().Private(data(1024))),
 	},
@@ -93,8 +93,8 @@ var mpaPrivateCases = []conformance.Case{
 		ID:    "mpa/private/512-in-a-request",
 		Title: "A Request may have 512 octets of private data",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/14"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request of revision 1 with 512 octets, and an enhanced one with 508 more than it needs",
-		Expects: "a program that is shown them, and connections",
+		Sends:   "a Request of revision 1 with 512 octets, and an enhanced one with 508 octets after the enhanced data",
+		Expects: "the application gets the data, and connections are established",
 		Defects: []string{"PrivateData256"},
 		Run: onHost(func(h *host) {
 			for _, f := range []startupFrame{revision1Request().Private(data(512)), enhancedRequest().Private(data(508))} {
@@ -112,8 +112,8 @@ var mpaPrivateCases = []conformance.Case{
 		Title: "A Reply may have 512 octets of private data",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/14", "rfc5042/x/1"), Level: conformance.Must, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
-		Sends:   "a Reply with 512 octets of private data, what is enhanced included",
-		Expects: "a connection, and a program that is shown them",
+		Sends:   "a Reply with 512 octets of private data, enhanced data included",
+		Expects: "a connection, and the application gets the data",
 		Defects: []string{"PrivateData256", "BadReplyHangs"},
 		Run: onActive(setup{}, func(hs *handshake) {
 			n := 512
@@ -127,10 +127,10 @@ var mpaPrivateCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/private/more-than-was-announced",
-		Title: "Octets behind the private data of a Request are not taken for it",
+		Title: "Octets after the private data of a Request are not part of it",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/14"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request with 8 octets of private data, and 56 more behind them in the same segment",
-		Expects: "the end of the stream, or a program that is shown 8 octets",
+		Sends:   "a Request with 8 octets of private data, and 56 more after them in the same segment",
+		Expects: "the end of the stream, or the application gets 8 octets",
 		Defects: []string{"PrivateDataOverrun"},
 		Run: onHost(func(h *host) {
 			l := h.listen()
@@ -141,16 +141,16 @@ var mpaPrivateCases = []conformance.Case{
 				h.Must("a request that can be rejected", ignoreClosed(r.Reject(nil)))
 				return
 			}
-			h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that goes on", "%v", err)
+			h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that still works", "%v", err)
 			c.expectEnd()
 		}),
 	},
 	{
 		ID:    "mpa/private/none-is-none",
-		Title: "Without private data PD_Length is 0, or 4 for what is enhanced, and the program is shown none",
+		Title: "Without private data PD_Length is 0, or 4 with enhanced data, and the application gets none",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/12", "rfc5044/7.1.1/14"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Reply, and Requests of both revisions, without private data",
-		Expects: "frames without private data, and a program that is shown none",
+		Expects: "frames without private data, and the application gets none",
 		Defects: []string{"EnhancedUncounted"},
 		Run: onHost(func(h *host) {
 			hs := h.startActive(setup{})
@@ -170,7 +170,7 @@ var mpaPrivateCases = []conformance.Case{
 	},
 }
 
-// ignoreClosed is err, unless it says that the connection has ended meanwhile.
+// ignoreClosed returns err, or nil if the connection has ended meanwhile.
 func ignoreClosed(err error) error {
 	if errors.Is(err, verbs.ErrClosed) || errors.Is(err, verbs.ErrRejected) || errors.Is(err, verbs.ErrInvalid) {
 		return nil

@@ -6,23 +6,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectEndAndConnError ends the case unless the device's program is told that the peer would
-// have none of it, or that there is none.
+// expectEndAndConnError fails the case unless the device ends the stream and the connect of the
+// application fails.
 func (hs *handshake) expectEndAndConnError() {
 	hs.expectEnd()
 	hs.expectConnError()
 }
 
-// sendPartAndClose has the peer send the beginning of a frame, and end the stream.
+// sendPartAndClose sends the first n octets of a frame and FIN.
 func (c *conn) sendPartAndClose(b []byte, n int) {
 	c.write(b[:n])
 	c.closeWrite()
 }
 
-// revision1Request is an ordinary Request of revision 1.
+// revision1Request returns a valid Request of revision 1.
 func revision1Request() startupFrame { return iwarp.Request() }
 
-// malformedRequests are octets that are no Request, or one that breaks a rule.
+// malformedRequests are octets that are no valid Request.
 var malformedRequests = []struct {
 	what   string
 	octets []byte
@@ -38,25 +38,25 @@ var malformedRequests = []struct {
 var mpaRevisionCases = []conformance.Case{
 	{
 		ID:    "mpa/start/unknown-revision-of-a-request-closes",
-		Title: "A responder closes a stream that begins with a revision that it does not know",
+		Title: "A responder closes a stream that begins with an unknown revision",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11", "rfc5044/8/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Requests of revision 3, 4, 128 and 255",
-		Expects: "the end of the stream, without an answer, and no request for the program",
+		Expects: "the end of the stream without a Reply, and no connection request",
 		Defects: []string{"AnyRevision"},
 		Run:     onInvalidRequests(revision1Request().Revision(3), enhancedRequest().Revision(3), revision1Request().Revision(4), revision1Request().Revision(128), revision1Request().Revision(255)),
 	},
 	{
 		ID:    "mpa/start/revision-0-closes",
-		Title: "A responder closes a stream that begins with revision 0, which is of another protocol",
+		Title: "A responder closes a stream that begins with a Request of revision 0",
 		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Request of revision 0",
-		Expects: "the end of the stream, without an answer, and no request for the program",
+		Expects: "the end of the stream without a Reply, and no connection request",
 		Defects: []string{"TakesRevision0"},
 		Run:     onInvalidRequests(revision1Request().Revision(0)),
 	},
 	{
 		ID:    "mpa/start/unknown-revision-of-a-reply-closes",
-		Title: "An initiator closes a stream on which a revision is answered that it does not know",
+		Title: "An initiator closes the stream after a Reply of an unknown revision",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7", "rfc5044/7.1.1/11"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Replies of revision 3 and 255",
 		Expects: "the end of the stream, and a connect that fails",
@@ -68,7 +68,7 @@ var mpaRevisionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/versions-above-are-one-in-both-directions",
-		Title: "After revision 1 as after revision 2, DDP and RDMAP have version 1, and take it",
+		Title: "DDP and RDMAP have version 1 after both revisions of MPA",
 		Cite:  cite(rfc5044, "C.1", "rfc5044/C.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Request of revision 1, one of revision 2, and messages of version 1",
 		Expects: "messages of version 1",
@@ -88,10 +88,10 @@ var mpaRevisionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/malformed-request-ends-it",
-		Title: "What is no proper Request ends the stream at once",
+		Title: "An invalid Request ends the stream without waiting for a timer",
 		Cite:  cite(rfc5044, "8", "rfc5044/8/4", "rfc5044/7.1.2/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "zeros, another protocol, a Reply, a revision that nobody has, too much private data",
-		Expects: "the end of the stream in each case, without an answer, before any timer",
+		Sends:   "zeros, another protocol, a Reply, an unknown revision, too much private data",
+		Expects: "the end of each stream, without a Reply, before any timer",
 		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
 			l := h.listen()
@@ -105,11 +105,11 @@ var mpaRevisionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/truncated-request-closes",
-		Title: "A Request that ends early ends the stream",
+		Title: "A truncated Request ends the stream",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/3"), Level: conformance.Must, Needs: needsConn,
-		Labels:  []string{conformance.Dangerous}, // Linux's siw frees its listener, and then uses it
-		Sends:   "the end of the stream inside the key, behind it, before the private data and inside it",
-		Expects: "the end of the stream, without an answer, and no request for the program",
+		Labels:  []string{conformance.Dangerous}, // use after free of the listener in Linux's siw
+		Sends:   "FIN inside the key, after it, before the private data and inside it",
+		Expects: "the end of the stream without a Reply, and no connection request",
 		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
 			l := h.listen()
@@ -124,9 +124,9 @@ var mpaRevisionCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/start/truncated-reply-fails",
-		Title: "A Reply that ends early makes no connection",
+		Title: "A truncated Reply makes no connection",
 		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "the end of the stream inside the key of the Reply, before its private data and inside that",
+		Sends:   "FIN inside the key of the Reply, before its private data and inside it",
 		Expects: "the end of the stream, and a connect that fails",
 		Defects: []string{"ShortFramesTaken"},
 		Run: onHost(func(h *host) {

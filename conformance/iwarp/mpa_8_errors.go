@@ -5,13 +5,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// onWrongMarkers makes a case of messages with a marker that points elsewhere, each on
-// a connection of its own.
+// onWrongMarkers makes the body of a case that sends messages with a wrong marker, each on a
+// separate connection, and fails unless the device reports the marker.
 func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {
 			c := h.connect(setup{receives: 1, recvLen: 2048})
-			c.Check(c.framer.Markers, "a Reply that asks for markers", "%v", c.deviceFrame)
+			c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 			c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
 			c.expectTerminateAndEnd(iwarp.MPAMarker)
 			c.expectFailure(1)
@@ -22,10 +22,10 @@ func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error
 var mpaErrorCases = []conformance.Case{
 	{
 		ID:    "mpa/error/fin-reaches-the-program",
-		Title: "A program is told that the peer has ended the stream",
+		Title: "The application is notified that the peer has closed the stream",
 		Cite:  cite(rfc5044, "7.2", "rfc5044/7.2/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "the end of the stream, in order",
-		Expects: "a program that is told",
+		Sends:   "FIN",
+		Expects: "the application is notified",
 		Defects: []string{"EndUnreported"},
 		Run: onConn(func(c *conn) {
 			c.closeWrite()
@@ -34,10 +34,10 @@ var mpaErrorCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/error/reset-reaches-the-program",
-		Title: "A program is told that the peer has broken the stream",
+		Title: "The application is notified that the peer has reset the stream",
 		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a reset",
-		Expects: "a program that is told, and a receive that fails",
+		Expects: "the application is notified, and a receive that fails",
 		Defects: []string{"EndUnreported"},
 		Run: onSetup(setup{receives: 1}, func(c *conn) {
 			c.reset()
@@ -47,10 +47,10 @@ var mpaErrorCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/error/nothing-is-taken-after-one",
-		Title: "Behind an FPDU with a wrong CRC nothing is taken any more",
+		Title: "No FPDU is processed after one with a wrong CRC",
 		Cite:  cite(rfc5044, "8", "rfc5044/8/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write with a wrong CRC, and 400 good Writes and Sends behind it, the first of them in the same segment",
-		Expects: "a Terminate, memory as it was, and receives that fail",
+		Sends:   "a Write with a wrong CRC, and 400 valid Writes and Sends after it, the first of them in the same segment",
+		Expects: "a Terminate, memory unchanged, and receives that fail",
 		Defects: []string{"Resynchronises"},
 		Run: onSetup(setup{receives: 2}, func(c *conn) {
 			first := c.nextSendMSN()
@@ -59,17 +59,17 @@ var mpaErrorCases = []conformance.Case{
 				c.sendCoalesced(c.peerWrite(128, data(64)), iwarp.Send(first+1+i, data(16)))
 			}
 			c.expectTerminateAndEnd(iwarp.MPACRC)
-			c.ExpectUnchanged(c.targetMem, 0, 64) // whether the wrong one itself was placed, another case says
+			c.ExpectUnchanged(c.targetMem, 0, 64) // another case checks the Write with the wrong CRC
 			c.expectFailure(1)
 			c.expectFailure(2)
 		}),
 	},
 	{
 		ID:    "mpa/error/wrong-crc-is-said-before-the-end",
-		Title: "A wrong CRC is said in a Terminate before the stream ends",
+		Title: "A wrong CRC is reported in a Terminate before the stream ends",
 		Cite:  cite(rfc5044, "8", "rfc5044/8/3", "rfc5044/8/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write with a wrong CRC",
-		Expects: "a Terminate that names the CRC, then the end of the stream; a program that is told",
+		Expects: "a Terminate that names the CRC, then the end of the stream; the application is notified",
 		Defects: []string{"ErrorResets"},
 		Run: onConn(func(c *conn) {
 			c.send(c.peerWrite(0, data(64)).BadCRC())
@@ -79,21 +79,21 @@ var mpaErrorCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/error/wrong-marker-is-said-before-the-end",
-		Title: "A marker that does not point to a length is said in a Terminate before the stream ends",
+		Title: "A wrong marker is reported in a Terminate before the stream ends",
 		Cite:  cite(rfc5044, "8", "rfc5044/8/3", "rfc5044/8/5", "rfc5044/8/1"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
-		Sends:   "a Send with a marker that points four octets too far, and the CRC that is right for it",
+		Sends:   "a Send with a marker that points four octets too far, and the correct CRC",
 		Expects: "a Terminate that names the marker, then the end of the stream",
 		Defects: []string{"ErrorResets", "MarkersUnchecked"},
 		Run:     onWrongMarkers(func(m *iwarp.Marker) { m.Ptr += 4 }),
 	},
 	{
 		ID:    "mpa/error/marker-beside-the-length",
-		Title: "A marker that points beside the length of its FPDU is found out, wherever it points",
+		Title: "A marker that does not point to the length field of its FPDU is detected",
 		Cite:  cite(rfc5044, "8", "rfc5044/8/5"), Level: conformance.Should, Needs: needsConn,
 		Setup:   setupMarkers,
-		Sends:   "Sends with markers that point four octets short, at nothing, and far away, each on a connection of its own",
-		Expects: "a Terminate that names the marker, each time",
+		Sends:   "Sends with markers whose pointers are four octets short, 0, and 0xfffc, each on a separate connection",
+		Expects: "a Terminate that names the marker for each",
 		Defects: []string{"MarkersUnchecked"},
 		Run: onWrongMarkers(
 			func(m *iwarp.Marker) { m.Ptr -= 4 },
@@ -103,10 +103,10 @@ var mpaErrorCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/error/fin-inside-an-fpdu",
-		Title: "A stream that ends inside an FPDU has failed, and the FPDU is not delivered",
+		Title: "An FPDU that is cut off by FIN is not delivered, and its receive fails",
 		Cite:  cite(rfc5044, "8", "rfc5044/8/1", "rfc5041/6.2.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send without its CRC, and the end of the stream",
-		Expects: "a program that is told, and a receive that fails",
+		Sends:   "a Send without its CRC, and FIN",
+		Expects: "the application is notified, and a receive that fails",
 		Defects: []string{"EndUnreported"},
 		Run: onSetup(setup{receives: 1}, func(c *conn) {
 			b := c.encode(iwarp.Send(c.nextSendMSN(), data(16)))

@@ -9,13 +9,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
-// rawConn is a connection whose segments the case makes itself.
+// rawConn is a connection whose TCP segments the case builds.
 type rawConn struct {
 	*conn
 	raw conformance.RawStream
 }
 
-// onRawTCP makes a case of a body that uses a connection over a TCP that is made by hand.
+// onRawTCP makes the body of a case from a function that uses a connection over raw TCP.
 func onRawTCP(shape conformance.TCPOptions, s setup, body func(*rawConn)) func(*conformance.Bench) error {
 	return withRawTCP(func(h *host, tcp conformance.RawTCP) {
 		tcp.SetOptions(shape)
@@ -23,11 +23,11 @@ func onRawTCP(shape conformance.TCPOptions, s setup, body func(*rawConn)) func(*
 	})
 }
 
-// withRawTCP makes a case of a body that makes such connections itself.
+// withRawTCP makes the body of a case from a function that opens connections over raw TCP.
 func withRawTCP(body func(*host, conformance.RawTCP)) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		if b.RawTCP == nil {
-			return fmt.Errorf("%w: the peer's TCP here is none that the case could make segments of", conformance.ErrBenchCannot)
+			return fmt.Errorf("%w: no raw TCP for the peer on this bench", conformance.ErrBenchCannot)
 		}
 		tcp, err := b.RawTCP()
 		if err != nil {
@@ -43,12 +43,12 @@ func (h *host) connectRaw(s setup) *rawConn {
 	c := h.connect(s)
 	segments, ok := c.tcp.(conformance.RawStream)
 	if !ok {
-		rig.Abort(fmt.Errorf("a TCP by hand whose streams are %T", c.tcp))
+		rig.Abort(fmt.Errorf("raw TCP returned a stream of type %T", c.tcp))
 	}
 	return &rawConn{c, segments}
 }
 
-// hold keeps the octets of frames back, and returns where each ends.
+// hold queues frames without sending them, and returns the offset of each frame's end.
 func (c *rawConn) hold(frames ...iwarp.Frame) (ends []int) {
 	var b []byte
 	for _, f := range frames {
@@ -56,33 +56,31 @@ func (c *rawConn) hold(frames ...iwarp.Frame) (ends []int) {
 		ends = append(ends, len(b))
 	}
 	if err := c.raw.Hold(b); err != nil {
-		rig.Abort(fmt.Errorf("hold octets back: %w", err))
+		rig.Abort(fmt.Errorf("hold octets: %w", err))
 	}
 	return ends
 }
 
-// release sends pieces of what is held back, a segment each, and gives the device time to
-// nextFPDUs each by itself.
+// release sends ranges of the held octets, a segment each, with a pause after each.
 func (c *rawConn) release(pieces ...[2]int) {
 	for _, p := range pieces {
-		c.Note("octets %d to %d of what is held back, in a segment", p[0], p[1])
+		c.Note("send held octets %d to %d in a segment", p[0], p[1])
 		if err := c.raw.SendHeld(p[0], p[1]); err != nil {
-			c.Note("release: %v", err) // the device may have broken the stream
+			c.Note("release: %v", err) // the device may have reset the stream
 		}
 		c.Sleep(segmentPause)
 	}
 }
 
-// releaseWithFIN sends the rest of what is held back from an octet on, and FIN in the same
-// segment.
+// releaseWithFIN sends the held octets from an offset on in a segment with FIN.
 func (c *rawConn) releaseWithFIN(from int) {
-	c.Note("octets from %d on of what is held back, with FIN, in a segment", from)
+	c.Note("send held octets from %d on in a segment with FIN", from)
 	if err := c.raw.SendHeldFIN(from); err != nil {
-		rig.Abort(fmt.Errorf("end the peer's side: %w", err))
+		rig.Abort(fmt.Errorf("send FIN: %w", err))
 	}
 }
 
-// newSends are Sends of these lengths.
+// newSends returns Sends of the lengths.
 func (c *rawConn) newSends(lengths ...int) (frames []iwarp.Frame) {
 	for i, n := range lengths {
 		frames = append(frames, iwarp.Send(c.nextSendMSN()+uint32(i), rig.Pattern(n, byte(i))))
@@ -90,8 +88,8 @@ func (c *rawConn) newSends(lengths ...int) (frames []iwarp.Frame) {
 	return frames
 }
 
-// expectDelivered ends the case unless Sends of these lengths are delivered, in order, into
-// receives of so many octets each, and nothing else is.
+// expectDelivered fails the case unless exactly Sends of the lengths are delivered, in order,
+// into receives of room octets each.
 func (c *rawConn) expectDelivered(room int, lengths ...int) {
 	for i, n := range lengths {
 		c.ExpectRecv(uint64(i+1), n)
@@ -101,10 +99,9 @@ func (c *rawConn) expectDelivered(room int, lengths ...int) {
 	c.ExpectNoCompletion()
 }
 
-// randomPieces cuts FPDUs that end at these places into pieces as networks do that cut and join
-// segments, lose some and deliver others late: of random lengths, each a few places from
-// its own, some of them twice and some beginning before the one before has ended. None ends
-// deframer pad or CRC: there are devices that lose their way there, which other cases tell.
+// randomPieces splits FPDUs that end at ends into segments of random lengths, reordered, some of
+// them duplicate and some overlapping. No segment ends in pad or CRC, which some devices do not
+// handle; other cases check that.
 func randomPieces(c *rawConn, ends []int) (pieces [][2]int) {
 	for at := 0; at < ends[len(ends)-1]; {
 		end := min(ends[len(ends)-1], at+1+c.Rand.IntN(200))
@@ -124,8 +121,8 @@ func randomPieces(c *rawConn, ends []int) (pieces [][2]int) {
 	return pieces
 }
 
-// isnBeforeWrap is a first sequence number that leaves so many octets up to where the numbers
-// begin anew.
+// isnBeforeWrap returns the option for an initial sequence number that wraps after the given
+// number of octets.
 func isnBeforeWrap(octets uint32) conformance.TCPOptions {
 	return conformance.TCPOptions{ISN: new(-octets - 1)}
 }

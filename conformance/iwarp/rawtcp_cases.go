@@ -10,15 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// segmentCases are those that only a TCP made by hand can tell: with a kernel's, what is on
-// the wire is between the kernels.
+// segmentCases are cases that need raw TCP, since a kernel decides about its segments.
 var segmentCases = []conformance.Case{
 	{
 		ID:    "mpa/segment/what-is-missing-is-waited-for",
-		Title: "Messages behind a TCP segment that is missing are delivered after it, in order",
+		Title: "Messages after a missing TCP segment are delivered in order once it arrives",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1", "rfc5041/5.3/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "three Sends in three segments: the last first, then the second, a while later the first",
-		Expects: "nothing before the first has come; then all three, in order",
+		Sends:   "three Sends in three segments: the last first, then the second, later the first",
+		Expects: "nothing before the first has arrived; then all three, in order",
 		Defects: []string{"OneFPDUPerSegment"},
 		Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
 			ends := c.hold(c.newSends(8, 24, 40)...)
@@ -31,9 +30,9 @@ var segmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/repeated-is-delivered-once",
-		Title: "A message whose TCP segments come again, and cut otherwise, is delivered once",
+		Title: "A message whose TCP segments are retransmitted with other boundaries is delivered once",
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "the beginning of a Send, twice; a segment that begins near its end and ends in the next Send; what is missing between them; then both Sends again in one segment",
+		Sends:   "the beginning of a Send, twice; a segment that begins near its end and ends in the next Send; the octets missing between them; then both Sends again in one segment",
 		Expects: "two messages, each once",
 		Defects: []string{"OneFPDUPerSegment"},
 		Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
@@ -44,10 +43,10 @@ var segmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/repeated-write-is-placed-once",
-		Title: "A Write whose TCP segment comes again does not undo what was written behind it",
+		Title: "A retransmitted TCP segment of a Write does not overwrite a later Write",
 		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "two Writes to the same place, the segment of the second first; then that of the first again, cut and whole",
-		Expects: "the octets of the second",
+		Sends:   "two Writes to the same place, the segment of the second first; then that of the first again, in pieces and whole",
+		Expects: "the content of the second",
 		Defects: []string{"OneFPDUPerSegment"},
 		Run: onRawTCP(conformance.TCPOptions{}, setup{}, func(c *rawConn) {
 			ends := c.hold(c.peerWrite(0, rig.Pattern(64, 1)), c.peerWrite(0, rig.Pattern(64, 2)))
@@ -59,9 +58,9 @@ var segmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/cut-joined-and-mixed-by-the-network",
-		Title: "FPDUs are found however a network has cut, joined, mixed and repeated their TCP segments",
+		Title: "FPDUs are delivered however a network splits, joins, reorders and duplicates TCP segments",
 		Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "thirty Sends in segments of up to 230 octets that begin and end anywhere but in pad and CRC, some of them twice, and late",
+		Sends:   "thirty Sends in segments of up to 230 octets that begin and end anywhere but in pad and CRC, some duplicate and reordered",
 		Expects: "all are delivered, in order, each once",
 		Defects: []string{"OneFPDUPerSegment"},
 		Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *rawConn) {
@@ -76,10 +75,10 @@ var segmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/sequence-numbers-wrap",
-		Title: "FPDUs are found where TCP's sequence numbers begin anew",
+		Title: "FPDUs are delivered when TCP sequence numbers wrap",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/8"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "twelve Sends, two in each segment, over a TCP whose sequence numbers pass 2^32 in one of them; then a Read Request",
-		Expects: "all are delivered, and the answer",
+		Sends:   "twelve Sends, two in each segment, over TCP whose sequence numbers wrap in one of them; then a Read Request",
+		Expects: "all are delivered, and a Read Response",
 		Defects: []string{"OneFPDUPerSegment"},
 		Run: onRawTCP(isnBeforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *rawConn) {
 			lengths := make([]int, 12)
@@ -96,14 +95,14 @@ var segmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/marker/sequence-numbers-wrap",
-		Title: "Markers are found where TCP's sequence numbers begin anew",
+		Title: "Markers are found when TCP sequence numbers wrap",
 		Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/8", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needsConn,
 		Setup:   setupMarkers,
-		Sends:   "Sends with their markers, over a TCP whose sequence numbers pass 2^32 between two of these",
+		Sends:   "Sends with their markers, over TCP whose sequence numbers wrap between two markers",
 		Expects: "all are delivered, without markers",
 		Defects: []string{"MarkersKept"},
 		Run: onRawTCP(isnBeforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *rawConn) {
-			c.Check(c.framer.Markers, "a Reply that asks for markers", "%v", c.deviceFrame)
+			c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 			lengths := make([]int, 8)
 			for i := range lengths {
 				lengths[i] = 400
@@ -114,9 +113,9 @@ var segmentCases = []conformance.Case{
 	},
 	{
 		ID:    "ddp/end/messages-with-fin-are-heeded",
-		Title: "Messages that come in the TCP segment that ends the peer's side are delivered and answered",
+		Title: "Messages in a TCP segment with FIN are delivered and answered",
 		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Send, sixteen Read Requests for 1 MiB each and FIN in one segment, and reads nothing until the device has had its time",
+		Sends:   "a Send, sixteen Read Requests for 1 MiB each and FIN in one segment, before it reads from the stream",
 		Expects: "the Send is delivered, and all reads are answered",
 		Defects: []string{"FINDropsAnswers"},
 		Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpBufferBytes / defaultOrd}, func(c *rawConn) {
@@ -137,9 +136,9 @@ var segmentCases = []conformance.Case{
 	},
 	{
 		ID:    "mpa/segment/begins-with-an-fpdu-whatever-its-size",
-		Title: "TCP segments begin with an FPDU, however long they may be",
+		Title: "TCP segments begin with an FPDU for every MSS",
 		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "nothing: the device writes 6000 octets in segments of 536, 1000, 1447 and 1463 octets",
+		Sends:   "nothing: the device writes 6000 octets with an MSS of 536, 1000, 1447 and 1463",
 		Expects: "segments that begin with a length and end with a CRC",
 		Defects: []string{"SegmentsUnaligned", "MSSIgnored"},
 		Run: withRawTCP(func(h *host, tcp conformance.RawTCP) {
@@ -154,8 +153,8 @@ var segmentCases = []conformance.Case{
 	},
 }
 
-// expectWholeFPDUs takes a Write of n octets, and ends the case unless each segment holds one
-// FPDU or several, and no part of another.
+// expectWholeFPDUs receives a Write of n octets, and fails the case unless each segment holds
+// complete FPDUs only.
 func (c *rawConn) expectWholeFPDUs(mss, n int) {
 	for taken := 0; taken < n; {
 		if !c.readStream(c.ResponseTimeout()) {
@@ -167,6 +166,6 @@ func (c *rawConn) expectWholeFPDUs(mss, n int) {
 			taken += len(g.Payload)
 		}
 		left := len(c.deframer.Pending())
-		c.Check(left == 0, fmt.Sprintf("whole FPDUs in segments of up to %d octets", mss), "one that ends %d octets into an FPDU", left)
+		c.Check(left == 0, fmt.Sprintf("whole FPDUs in segments of up to %d octets", mss), "one that ends %d octets after the start of an FPDU", left)
 	}
 }

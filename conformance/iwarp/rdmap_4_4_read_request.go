@@ -12,7 +12,7 @@ import (
 var rdmapRequestCases = []conformance.Case{
 	{
 		ID:    "rdmap/read/request-with-payload-is-refused",
-		Title: "A Read Request with octets behind its header is not carried out",
+		Title: "A Read Request with octets after its header is not carried out",
 		Cite:  cite(rfc5040, "4.2", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request with four octets too many",
 		Expects: "the end of the stream, and no answer",
@@ -24,7 +24,7 @@ var rdmapRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/read/request-with-payload-is-terminated",
-		Title: "A Read Request with octets behind its header draws a Terminate",
+		Title: "A Read Request with octets after its header draws a Terminate",
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Read Request with four octets too many",
 		Expects: "a Terminate, for whatever reason: no code is made for this",
@@ -50,7 +50,7 @@ var rdmapRequestCases = []conformance.Case{
 			want := binary.BigEndian.AppendUint32(nil, 100)
 			want = binary.BigEndian.AppendUint32(want, peerSTag)
 			want = binary.BigEndian.AppendUint64(want, peerTO)
-			c.Check(string(header[12:]) == string(want), fmt.Sprintf("% x behind the sink", want), "% x", header[12:])
+			c.Check(string(header[12:]) == string(want), fmt.Sprintf("% x after the sink", want), "% x", header[12:])
 			c.send(iwarp.ReadResponse(binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:]), data(100)))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectBytes(c.localMem, 512, data(100))
@@ -107,7 +107,7 @@ var rdmapRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/read/takes-no-receive",
-		Title: "A Read Request uses up no receive of the device's program",
+		Title: "A Read Request uses up no receive of the application",
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request, and a Send",
 		Expects: "an answer and no completion, then a completion for the Send",
@@ -125,7 +125,7 @@ var rdmapRequestCases = []conformance.Case{
 		ID:    "rdmap/read/requests-in-order",
 		Title: "Read Requests are sent in the order in which they were posted",
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program posts four reads at once",
+		Sends:   "nothing: the application posts four reads at once",
 		Expects: "their sizes in that order, numbered 1 to 4",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {

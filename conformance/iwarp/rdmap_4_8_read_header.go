@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectQuotedReadHeader ends the case unless a Terminate quotes the header of a Read Request, with
+// expectQuotedReadHeader fails the case unless a Terminate quotes the header of a Read Request, with
 // done octets of it answered.
 func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
 	request = request.EditRead(func(h *iwarp.ReadRequestHeader) {
@@ -28,8 +28,8 @@ var rdmapReadHeaderCases = []conformance.Case{
 		ID:    "rdmap/terminate/read-header-advanced",
 		Title: "The Terminate of a read that was half answered says how far that went",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request for 16 MiB; the device's program closes the region when as much has been sent as TCP holds",
-		Expects: "a Terminate with sink, source and size as they are behind the last octet that came",
+		Sends:   "a Read Request for 16 MiB; the application closes the region when as much has been sent as TCP holds",
+		Expects: "a Terminate with sink, source and size as they are after the last octet that came",
 		Defects: []string{"TermReadStale"},
 		Run: onSetup(setup{}, func(c *conn) {
 			m := c.Memory(tcpBufferBytes, allAccess)
@@ -92,7 +92,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		ID:    "rdmap/terminate/header-of-a-send",
 		Title: "The Terminate of a Send quotes its header",
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a good Send, and one to an unknown queue",
+		Sends:   "a valid Send, and one to an unknown queue",
 		Expects: "the header of the second in the Terminate",
 		Defects: []string{"TermHeaderStale"},
 		Run: onConn(func(c *conn) {
@@ -106,7 +106,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		ID:    "rdmap/terminate/header-of-a-response",
 		Title: "The Terminate of a Read Response quotes its header",
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a good Write, and a Read Response that nobody asked for",
+		Sends:   "a valid Write, and a Read Response that nobody asked for",
 		Expects: "the header of the second in the Terminate, whatever it is called",
 		Defects: []string{"TermHeaderStale"},
 		Run: onConn(func(c *conn) {
@@ -133,7 +133,7 @@ var rdmapReadHeaderCases = []conformance.Case{
 		ID:    "rdmap/terminate/local-error-has-no-header",
 		Title: "A request that cannot be carried out here is told to the peer, without a header",
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program sends from memory of another domain",
+		Sends:   "nothing: the application sends from memory of another domain",
 		Expects: "a completion in error, and a Terminate of RDMAP's local errors that quotes nothing",
 		Defects: []string{"LocalErrorSilent"},
 		Run: onConn(func(c *conn) {

@@ -56,7 +56,7 @@ var (
 	}
 )
 
-// forEachFault ends the case unless each fault, on a connection of its own, draws a Terminate,
+// forEachFault fails the case unless each fault, on a separate connection, draws a Terminate,
 // which look is given.
 func (h *host) forEachFault(faults []peerFault, look func(c *conn, f peerFault, g iwarp.ReceivedFPDU)) {
 	for _, f := range faults {
@@ -73,7 +73,7 @@ func terminateControl(g iwarp.ReceivedFPDU) (word, rest []byte) {
 	return g.ULPDU[at:end], g.ULPDU[end:]
 }
 
-// terminateContentLen is how many octets the flags of a Terminate say that there are behind them.
+// terminateContentLen is how many octets the flags of a Terminate say that there are after them.
 func terminateContentLen(h *iwarp.TerminateHeader) int {
 	n := 0
 	if iwarp.Val(h.LengthValid) || iwarp.Val(h.HasDDP) {
@@ -101,7 +101,7 @@ var rdmapTerminateCases = []conformance.Case{
 				word, _ := terminateControl(g)
 				want := f.causes[0]
 				c.Check(len(word) == 4 && word[0] == want.Layer()<<4|want.Type() && word[1] == want.Code() && word[2]&0x1f == 0 && word[3] == 0,
-					fmt.Sprintf("%s to draw a Terminate with %04x and flags in the top three bits behind that", f.name, uint16(want)), "% x", word)
+					fmt.Sprintf("%s to draw a Terminate with %04x and flags in the top three bits after that", f.name, uint16(want)), "% x", word)
 			})
 		}),
 	},
@@ -109,7 +109,7 @@ var rdmapTerminateCases = []conformance.Case{
 		ID:    "rdmap/terminate/listed-values-only",
 		Title: "A Terminate has no other layers, types and codes than the listed ones",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/2", "rfc5041/7.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "errors of every layer, those with the highest codes among them, each on a connection of its own",
+		Sends:   "errors of every layer, those with the highest codes among them, each on a separate connection",
 		Expects: "causes that an RFC lists",
 		Defects: []string{"CodesShifted"},
 		Run: onHost(func(h *host) {
@@ -142,14 +142,14 @@ var rdmapTerminateCases = []conformance.Case{
 		Title: "The flags of a Terminate say which headers it has",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send that invalidates an unknown key, and other errors",
-		Expects: "as many octets behind the control word as its flags say",
+		Expects: "as many octets after the control word as its flags say",
 		Defects: []string{"TermInvalidateFlag"},
 		// In this case in either order of bits: rdmap/terminate/sizes-by-flags is strict.
 		Run: onHost(func(h *host) {
 			h.forEachFault([]peerFault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 				t := parseTerminate(g).Terminate
 				_, rest := terminateControl(g)
-				c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("%s to draw a Terminate with %d octets behind its control word, as its flags have it", f.name, terminateContentLen(t)), "%d", len(rest))
+				c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("%s to draw a Terminate with %d octets after its control word, as its flags have it", f.name, terminateContentLen(t)), "%d", len(rest))
 			})
 		}),
 	},

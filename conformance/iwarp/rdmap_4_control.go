@@ -51,7 +51,7 @@ var rdmapControlCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/header/write-without-tagged-flag",
-		Title: "A Write with T not set is not carried out",
+		Title: "A Write with T clear is not carried out",
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/2", "rfc5041/4.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write that is right but for its T",
 		Expects: "the end of the stream, and no octet in the memory",

@@ -30,8 +30,8 @@ var rdmapWriteCases = []conformance.Case{
 		ID:    "rdmap/write/in-order",
 		Title: "Writes are sent in the order in which they were posted",
 		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program posts three Writes to one place, and a Send, at once",
-		Expects: "the three in that order, and the Send behind them",
+		Sends:   "nothing: the application posts three Writes to one place, and a Send, at once",
+		Expects: "the three in that order, and the Send after them",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.writeWR(1, 0, 16), c.writeWR(2, 16, 16), c.writeWR(3, 32, 16), c.sendWR(4, 0, 16))
@@ -45,8 +45,8 @@ var rdmapWriteCases = []conformance.Case{
 		ID:    "rdmap/write/one-key-for-all-pieces",
 		Title: "A Write from several pieces of memory is one message to one key",
 		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program writes from four pieces of memory",
-		Expects: "one message with the octets of all four, one behind the other",
+		Sends:   "nothing: the application writes from four pieces of memory",
+		Expects: "one message with the octets of all four, one after the other",
 		Defects: []string{"WritePerSGE"},
 		Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 4, MaxRecvSGE: 1}}, func(c *conn) {
 			wr := c.writeWR(1, 0, 0)

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectReadResponse ends the case unless the next message is the answer with these octets.
+// expectReadResponse fails the case unless the next message is the answer with these octets.
 func (c *conn) expectReadResponse(want []byte) {
 	c.expectPayload(c.nextMessage(iwarp.OpReadResponse), want)
 }
@@ -78,7 +78,7 @@ var rdmapSourceCases = []conformance.Case{
 		ID:    "rdmap/read/out-of-bounds",
 		Title: "A Read Request for octets outside of its memory ends the stream",
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/7", "rfc5040/7.2/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Read Requests that begin one octet before, go one octet beyond, and begin behind a region in the middle of a page",
+		Sends:   "Read Requests that begin one octet before, go one octet beyond, and begin after a region in the middle of a page",
 		Expects: "a Terminate: base or bounds, and no answer",
 		Defects: []string{"PageBounds"},
 		Run: onRefusedReads([]iwarp.Cause{iwarp.RDMAPBounds},
@@ -141,7 +141,7 @@ var rdmapSourceCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/read/empty-behind-another",
-		Title: "A Read Request for no octets gets none, also right behind another one",
+		Title: "A Read Request for no octets gets none, also right after another one",
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/9", "rfc5042/x/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Read Requests for 64 octets, for none, for 32 and for none, at once",
 		Expects: "answers of 64, 0, 32 and 0 octets",

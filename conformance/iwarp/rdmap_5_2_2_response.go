@@ -15,8 +15,8 @@ func (c *conn) deviceRead(id uint64, off, n int) iwarp.Segment {
 	return c.expect(iwarp.Op(iwarp.OpReadRequest)).Segment
 }
 
-// onInvalidResponses ends the case unless answers like these, each to a read of 32 octets
-// onSetup a connection of its own, end the stream, fail the read and reach no memory but
+// onInvalidResponses fails the case unless answers like these, each to a read of 32 octets
+// on a separate connection, end the stream, fail the read and reach no memory but
 // that of the read.
 func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.Segment) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
@@ -91,7 +91,7 @@ var rdmapResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/response/later-segments-are-checked",
-		Title: "A Read Response that goes astray behind its first segment is not taken",
+		Title: "A Read Response that goes astray after its first segment is not taken",
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Needs: needsConn,
 		Sends:   "Read Responses whose second segment has the key of memory that is open to the peer, or another offset",
 		Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",

@@ -13,15 +13,15 @@ import (
 // the code under both types.
 var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
 
-// expectInvalidateTerminates ends the case unless a Send that is to invalidate a key ends the
-// checkStream and is not delivered.
+// expectInvalidateTerminates fails the case unless a Send that is to invalidate a key ends the
+// stream and is not delivered.
 func (c *conn) expectInvalidateTerminates(s iwarp.Segment) {
 	c.send(s)
 	c.expectTerminateAndEnd(invalidateCauses...)
 	c.expectNoSuccess()
 }
 
-// expectInvalidateFails ends the case unless the receive of a Send that is to invalidate a
+// expectInvalidateFails fails the case unless the receive of a Send that is to invalidate a
 // key fails. How the peer is told is not looked at: endsInvalidating does.
 func (c *conn) expectInvalidateFails(s iwarp.Segment) {
 	c.send(s)
@@ -52,7 +52,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		ID:    "rdmap/invalidate/by-an-empty-send",
 		Title: "A Send of no octets invalidates its key like any other",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8", "rfc5040/5.3/2"), Level: conformance.Must, Needs: needsMW2Inv,
-		Sends:   "Sends of no octets that invalidate a window, with and without solicited event, and a Write through the window behind each",
+		Sends:   "Sends of no octets that invalidate a window, with and without solicited event, and a Write through the window after each",
 		Expects: "a receive of no octets that tells the key; the Write ends the stream, and no octet changes",
 		Defects: []string{"EmptySendKeepsKey"},
 		Run: onHost(func(h *host) {

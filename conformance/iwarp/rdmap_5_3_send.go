@@ -22,13 +22,13 @@ func (h *host) useCompChannel() verbs.CompChannel {
 // armCQ has the completion queue raise an event at what is solicited.
 func (h *host) armCQ() { h.Must("a completion queue that can be armed", h.CQ.ReqNotify(true)) }
 
-// expectCQEvent ends the case unless there is an event.
+// expectCQEvent fails the case unless there is an event.
 func (h *host) expectCQEvent(ch verbs.CompChannel) {
 	_, err := ch.Wait(h.ResponseTimeout())
 	h.Check(err == nil, "an event of the completion queue", "%v", fmt.Sprint(err))
 }
 
-// expectNoCQEvent ends the case if there is an event by now.
+// expectNoCQEvent fails the case if there is an event by now.
 func (h *host) expectNoCQEvent(ch verbs.CompChannel) {
 	_, err := ch.Wait(0)
 	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%v", eventOrError(err))
@@ -62,7 +62,7 @@ var rdmapSendCases = []conformance.Case{
 		Title: "A receive whose Send does not fit fails, and the stream ends",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several of which the first ones fit",
-		Expects: "a Terminate, receives that fail, and no octet behind the first",
+		Expects: "a Terminate, receives that fail, and no octet after the first",
 		Defects: []string{"LongTruncated"},
 		Run: onHost(func(h *host) {
 			for _, ulpdu := range []int{1000, 18 + 40} {
@@ -81,7 +81,7 @@ var rdmapSendCases = []conformance.Case{
 		ID:    "rdmap/send/in-order-of-posting",
 		Title: "Sends are sent in the order in which they were posted",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program posts ten Sends at once",
+		Sends:   "nothing: the application posts ten Sends at once",
 		Expects: "the ten in that order, numbered 1 to 10",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
@@ -99,7 +99,7 @@ var rdmapSendCases = []conformance.Case{
 		ID:    "rdmap/send/solicited-raises-an-event",
 		Title: "A Send with solicited event raises one",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needsConn,
-		Sends:   "a Send with solicited event, to a program that waits for such",
+		Sends:   "a Send with solicited event, to an application that waits for such",
 		Expects: "an event",
 		Defects: []string{"NeverSolicited"},
 		Run: onHost(func(h *host) {
@@ -115,7 +115,7 @@ var rdmapSendCases = []conformance.Case{
 		ID:    "rdmap/send/unsolicited-raises-none",
 		Title: "A Send without solicited event raises none for who waits for solicited ones",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needsConn,
-		Sends:   "a Send, to a program that waits for solicited events",
+		Sends:   "a Send, to an application that waits for solicited events",
 		Expects: "a receive, and no event",
 		Defects: []string{"EverySendSolicited"},
 		Run: onHost(func(h *host) {

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectQPError ends the case unless the device's program learns that its queue pair has had an
+// expectQPError fails the case unless the application learns that its queue pair has had an
 // error, not merely that the connection is gone: by an event of the queue pair, or by a
 // completion that says more than that it was flushed.
 func (c *conn) expectQPError() {
@@ -51,10 +51,10 @@ var rdmapEndCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/nothing-follows",
-		Title: "Nothing is sent behind a Terminate, whatever is waiting",
+		Title: "Nothing is sent after a Terminate, whatever is waiting",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to an unknown key, while Sends of the device's wait behind a fence; its program posts more behind the Terminate",
-		Expects: "a Terminate, and behind it the end of the stream",
+		Sends:   "a Write to an unknown key, while Sends of the device wait after a fence; its application posts more after the Terminate",
+		Expects: "a Terminate, and after it the end of the stream",
 		Defects: []string{"TalksAfterTerminate"},
 		Run: onSetup(setup{}, func(c *conn) {
 			c.postOutstanding(1, 4)
@@ -67,7 +67,7 @@ var rdmapEndCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/received-is-reported",
-		Title: "A Terminate that comes in is told to the program",
+		Title: "A Terminate that comes in is told to the application",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Terminate: catastrophic error",
 		Expects: "an event of the queue pair, or a completion that says more than that it was flushed",
@@ -100,7 +100,7 @@ var rdmapEndCases = []conformance.Case{
 		ID:    "rdmap/terminate/outstanding-work-fails",
 		Title: "What is outstanding when a Terminate comes completes in error",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/5", "rfc5040/6.2.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Terminate, while four reads, four Sends behind a fence and two receives are outstanding",
+		Sends:   "a Terminate, while four reads, four Sends after a fence and two receives are outstanding",
 		Expects: "ten completions in error",
 		Defects: []string{"FlushForgets"},
 		Run: onSetup(setup{receives: 2}, func(c *conn) {
@@ -114,7 +114,7 @@ var rdmapEndCases = []conformance.Case{
 		ID:    "rdmap/terminate/is-not-answered",
 		Title: "A Terminate is answered by the end of the stream, and by no message",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/6"), Level: conformance.May, Needs: needsConn,
-		Sends:   "a Terminate, while Sends of the device's wait behind a fence",
+		Sends:   "a Terminate, while Sends of the device wait after a fence",
 		Expects: "the end of the stream",
 		Defects: []string{"TerminateAnswered"},
 		Run: onSetup(setup{}, func(c *conn) {

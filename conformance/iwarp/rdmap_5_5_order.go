@@ -6,11 +6,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onRequestAfterRead is the body of cases in which a request behind a read has been sent and must
+// onRequestAfterRead is the body of cases in which a request after a read has been sent and must
 // not complete before the read has.
-func onRequestAfterRead(behind func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
+func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
 	return onConn(func(c *conn) {
-		c.PostSend(c.qp, c.readWR(11, 64, 16), behind(c))
+		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))
 		request := c.expect(iwarp.Op(iwarp.OpReadRequest))
 		c.expect(iwarp.Op(op))
 		c.expectSilence(silencePeriod)
@@ -24,7 +24,7 @@ func onRequestAfterRead(behind func(c *conn) verbs.SendWR, op iwarp.Opcode) func
 var rdmapOrderCases = []conformance.Case{
 	{
 		ID:    "rdmap/order/sends-wait-for-delivery",
-		Title: "Sends behind one of which a part is missing are delivered after it",
+		Title: "Sends after one of which a part is missing are delivered after it",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "four Sends and a part of the fifth, which ends inside an FPDU; later the rest, and three more Sends",
 		Expects: "four receives, then nothing, and then the others in order",
@@ -115,7 +115,7 @@ var rdmapOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/order/completions-in-post-order",
-		Title: "A Send behind a read completes after it",
+		Title: "A Send after a read completes after it",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "the answer to a read, late",
 		Expects: "no completion of the Send before that of the read",
@@ -124,7 +124,7 @@ var rdmapOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/order/write-behind-a-read-completes-after",
-		Title: "A Write behind a read completes after it",
+		Title: "A Write after a read completes after it",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "the answer to a read, late",
 		Expects: "no completion of the Write before that of the read",
@@ -136,7 +136,7 @@ var rdmapOrderCases = []conformance.Case{
 		Title: "A read does not complete before it is answered",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "the answer to a read, late",
-		Expects: "no completion before the answer, and one behind it",
+		Expects: "no completion before the answer, and one after it",
 		Defects: []string{"CompletesEarly"},
 		Run: onConn(func(c *conn) {
 			request := c.deviceRead(11, 64, 16)
@@ -149,10 +149,10 @@ var rdmapOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/order/fence-waits-for-reads",
-		Title: "A Send behind a fence is not sent before earlier reads are answered",
+		Title: "A Send after a fence is not sent before earlier reads are answered",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/10"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "the answers to two reads, late",
-		Expects: "no Send before both have been answered, and one behind them",
+		Expects: "no Send before both have been answered, and one after them",
 		Defects: []string{"FenceIgnored"},
 		Run: onConn(func(c *conn) {
 			fenced := c.sendWR(13, 0, 16)

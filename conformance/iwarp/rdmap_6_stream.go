@@ -11,7 +11,7 @@ var rdmapStreamCases = []conformance.Case{
 		ID:    "rdmap/stream/garbage-ends-it",
 		Title: "Octets that are no RDMA message end the stream",
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "40 zeros, and a good Send behind them",
+		Sends:   "40 zeros, and a valid Send after them",
 		Expects: "the end of the stream, and no receive",
 		Defects: []string{"SkipsGarbage"},
 		Run: onConn(func(c *conn) {
@@ -24,7 +24,7 @@ var rdmapStreamCases = []conformance.Case{
 		ID:    "rdmap/stream/ready-only-by-connection",
 		Title: "A queue pair says that it is ready only when it is",
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program modifies a queue pair without a connection to RTR",
+		Sends:   "nothing: the application modifies a queue pair without a connection to RTR",
 		Expects: "a modify that is refused, or a queue pair in RTR",
 		Defects: []string{"RTRIgnored"},
 		Run: onHost(func(h *host) {
@@ -42,7 +42,7 @@ var rdmapStreamCases = []conformance.Case{
 		ID:    "rdmap/stream/reads-under-way-are-limited",
 		Title: "No more reads are under way than the peer takes",
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request that takes three reads at a time; the device's program posts eight",
+		Sends:   "a Request that takes three reads at a time; the application posts eight",
 		Expects: "three Read Requests, and another one for each that is answered",
 		Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
 		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(3, defaultOrd) }}, func(c *conn) {
@@ -105,7 +105,7 @@ var rdmapStreamCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/stream/error-amid-a-message-is-terminated",
-		Title: "An error draws a Terminate also while a message of the device's is half out",
+		Title: "An error draws a Terminate also while a message of the device is half out",
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Write to an unknown key, and reads nothing until then, while the device writes more than TCP holds",
 		Expects: "a part of the Write, and a Terminate",
@@ -120,9 +120,9 @@ var rdmapStreamCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/stream/errors-reach-the-program",
-		Title: "The program of a queue pair that has had an error is told",
+		Title: "The application of a queue pair that has had an error is told",
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "errors of every layer, each on a connection of its own",
+		Sends:   "errors of every layer, each on a separate connection",
 		Expects: "a connection that has ended, a queue pair in error, and receives that fail",
 		Defects: []string{"EndUnreported"},
 		Run: onHost(func(h *host) {

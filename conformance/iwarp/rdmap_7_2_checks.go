@@ -49,7 +49,7 @@ var rdmapCheckCases = []conformance.Case{
 		ID:    "rdmap/check/version-of-a-tagged-message",
 		Title: "A Write or a Read Response of another version of RDMAP ends the stream",
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Writes, and Read Responses to reads of the device's, of RDMAP's versions 0, 2 and 3",
+		Sends:   "Writes, and Read Responses to reads of the device, of RDMAP's versions 0, 2 and 3",
 		Expects: "a Terminate: invalid version; nothing is placed, and the reads fail",
 		Defects: []string{"TaggedVersionUnchecked"},
 		Run: onHost(func(h *host) {
@@ -63,7 +63,7 @@ var rdmapCheckCases = []conformance.Case{
 		ID:    "rdmap/resource/keys-do-not-count",
 		Title: "The keys of memory cannot be foretold from earlier ones",
 		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends: "nothing: the device's program registers a hundred regions, then a hundred more of which each is closed before the next; " +
+		Sends: "nothing: the application registers a hundred regions, then a hundred more of which each is closed before the next; " +
 			"the device is closed and opened, and both are done again",
 		Expects: "keys that neither ascend nor descend, no fixed step from a key to the next, nor to one up to ten later, and others when the device was opened again",
 		Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"},
@@ -89,7 +89,7 @@ var rdmapCheckCases = []conformance.Case{
 const keySamples = 100
 
 // collectKeys returns the keys of regions that stay, and then of regions that are closed
-// targetAddr once. The case ends if either can be foretold.
+// at once. The case ends if either can be foretold.
 func (h *host) collectKeys() (all []verbs.RKey) {
 	for _, stay := range []bool{true, false} {
 		keys := make([]verbs.RKey, keySamples)
@@ -106,7 +106,7 @@ func (h *host) collectKeys() (all []verbs.RKey) {
 	return all
 }
 
-// expectUnpredictable ends the case if keys ascend or descend, or many are the same step after
+// expectUnpredictable fails the case if keys ascend or descend, or many are the same step after
 // an earlier one, as in one arithmetic sequence or in several that take turns.
 func (h *host) expectUnpredictable(keys []verbs.RKey) {
 	h.Check(!slices.IsSorted(keys), "keys in no order", "%d keys that ascend", len(keys))

@@ -22,7 +22,7 @@ func (c *conn) setWord(off int, v uint64) {
 	c.targetMem.Snapshot()
 }
 
-// expectWord ends the case unless eight octets of mem are this number, and the rest of the
+// expectWord fails the case unless eight octets of mem are this number, and the rest of the
 // memory is as it was.
 func (c *conn) expectWord(off int, want uint64) {
 	// First what has the device's writes be seen, then the word itself.
@@ -30,17 +30,17 @@ func (c *conn) expectWord(off int, want uint64) {
 	c.Check(c.word(off) == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word(off))
 }
 
-// peerFetchAdd is a FetchAdd of the peer's to mem.
+// peerFetchAdd is a FetchAdd of the peer to mem.
 func (c *conn) peerFetchAdd(id uint32, off int, add uint64) iwarp.Segment {
 	return iwarp.FetchAdd(c.nextRequestMSN(), id, c.targetAddr(off), add)
 }
 
-// peerCmpSwap is a CmpSwap of the peer's to mem.
+// peerCmpSwap is a CmpSwap of the peer to mem.
 func (c *conn) peerCmpSwap(id uint32, off int, compare, swap uint64) iwarp.Segment {
 	return iwarp.CompareSwap(c.nextRequestMSN(), id, c.targetAddr(off), compare, swap)
 }
 
-// expectAtomicResponse ends the case unless the next message is the n-th Atomic Response, to the request
+// expectAtomicResponse fails the case unless the next message is the n-th Atomic Response, to the request
 // with this identifier, with what was there before.
 func (c *conn) expectAtomicResponse(n, id uint32, original uint64) {
 	c.expect(iwarp.AtomicResponse(n, id, original))
@@ -86,7 +86,7 @@ var rdmapxMessageCases = []conformance.Case{
 		ID:    "rdmapx/message/wrong-queue",
 		Title: "Atomics and immediate data on a queue that is not theirs are refused",
 		Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/2", "rfc7306/8.2/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "Atomic Requests on queues 0 and 4, immediate data on queue 1, and an Atomic Response on queue 1 to a request of the device's",
+		Sends:   "Atomic Requests on queues 0 and 4, immediate data on queue 1, and an Atomic Response on queue 1 to a request of the device",
 		Expects: "a Terminate: invalid queue; where there is such a queue an unexpected opcode is as good",
 		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {

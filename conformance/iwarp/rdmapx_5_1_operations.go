@@ -73,7 +73,7 @@ var rdmapxOperationCases = []conformance.Case{
 		ID:    "rdmapx/fetchadd/misaligned",
 		Title: "A FetchAdd to an address that is not aligned changes nothing and ends the stream",
 		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets behind a multiple of eight",
+		Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets after a multiple of eight",
 		Expects: "a Terminate: catastrophic for the stream, and memory that is left alone",
 		Defects: []string{"AtomicAlignedTo4"},
 		Run:     onMisalignedAtomics(func(c *conn, off int) iwarp.Segment { return c.peerFetchAdd(1, off, 5) }),
@@ -155,7 +155,7 @@ var rdmapxOperationCases = []conformance.Case{
 		ID:    "rdmapx/cmpswap/misaligned",
 		Title: "A CmpSwap to an address that is not aligned changes nothing and ends the stream",
 		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/3"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "CmpSwaps, which compare whatever is there, to addresses 1, 2, 4 and 7 octets behind a multiple of eight",
+		Sends:   "CmpSwaps, which compare whatever is there, to addresses 1, 2, 4 and 7 octets after a multiple of eight",
 		Expects: "a Terminate: catastrophic for the stream, and memory that is left alone",
 		Defects: []string{"AtomicAlignedTo4"},
 		Run: onMisalignedAtomics(func(c *conn, off int) iwarp.Segment {

@@ -69,7 +69,7 @@ var rdmapxRequestCases = []conformance.Case{
 		ID:    "rdmapx/atomic/limit-shared-with-reads",
 		Title: "Atomics count as reads for how many may be under way",
 		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/2"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a Request that takes two reads at a time; the device's program posts a read and two FetchAdds",
+		Sends:   "a Request that takes two reads at a time; the application posts a read and two FetchAdds",
 		Expects: "the third when the first is answered, not before",
 		Defects: []string{"AtomicsApart"},
 		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(2, defaultOrd) }}, func(c *conn) {
@@ -85,7 +85,7 @@ var rdmapxRequestCases = []conformance.Case{
 		ID:    "rdmapx/atomic/request-layout",
 		Title: "An Atomic Request has 52 octets of header, each field in its place",
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "nothing: the device's program posts a FetchAdd and a CmpSwap",
+		Sends:   "nothing: the application posts a FetchAdd and a CmpSwap",
 		Expects: "operation, identifier, key, offset, data, mask, compare data and compare mask",
 		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
@@ -107,7 +107,7 @@ var rdmapxRequestCases = []conformance.Case{
 				for _, v := range fields {
 					want = binary.BigEndian.AppendUint64(want, v)
 				}
-				c.Check(string(header[8:]) == string(want), fmt.Sprintf("% x behind the identifier", want), "% x", header[8:])
+				c.Check(string(header[8:]) == string(want), fmt.Sprintf("% x after the identifier", want), "% x", header[8:])
 			}
 		}),
 	},
@@ -163,7 +163,7 @@ var rdmapxRequestCases = []conformance.Case{
 		ID:    "rdmapx/atomic/in-order",
 		Title: "Atomics are sent as they were posted, and carried out and answered as they came",
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/5"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a hundred FetchAdds of 1, ten at a time; the device's program posts five of different size at once",
+		Sends:   "a hundred FetchAdds of 1, ten at a time; the application posts five of different size at once",
 		Expects: "the five in that order; answers of 0 to 99 in order",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {

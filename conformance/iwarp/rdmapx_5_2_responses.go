@@ -127,7 +127,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Title: "An atomic completes when it is answered, with what was there before",
 		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "the answer to a FetchAdd, late",
-		Expects: "no completion before the answer; one behind it, and its number in the memory",
+		Expects: "no completion before the answer; one after it, and its number in the memory",
 		Defects: []string{"CompletesEarly"},
 		Run: onConn(func(c *conn) {
 			request := c.deviceFetchAdd(11, 64)
@@ -142,7 +142,7 @@ var rdmapxResponseCases = []conformance.Case{
 		ID:    "rdmapx/atomic/request-waits-for-its-end",
 		Title: "An Atomic Request without L is not carried out",
 		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/2"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a FetchAdd with L not set",
+		Sends:   "a FetchAdd with L clear",
 		Expects: "no answer, and memory that is left alone; to end the stream is as good",
 		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {

@@ -20,7 +20,7 @@ func (c *conn) writeImmWR(id uint64, off, n int, imm uint32) verbs.SendWR {
 	return wr
 }
 
-// onImmediate makes a case of a body for devices that have immediate data.
+// onImmediate makes the body of a case from a function for devices that have immediate data.
 func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		probe := h.connect(setup{})
@@ -40,11 +40,11 @@ func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 	})
 }
 
-// doubled is immediate data both halves of which are the same: which of them a program of
+// doubled is immediate data both halves of which are the same: which of them an application of
 // InfiniBand's verbs gets, where there is room for one only, no RFC says.
 func doubled(half uint32) uint64 { return uint64(half)<<32 | uint64(half) }
 
-// expectRecvImm ends the case unless the next completion is of this receive, and
+// expectRecvImm fails the case unless the next completion is of this receive, and
 // has the immediate data.
 func (c *conn) expectRecvImm(id uint64, half uint32) {
 	wc := c.ExpectCompletion(id, verbs.WCSuccess)
@@ -104,7 +104,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		ID:    "rdmapx/immediate/eight-octets",
 		Title: "Immediate data is sent as eight octets",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program writes with immediate data",
+		Sends:   "nothing: the application writes with immediate data",
 		Expects: "a Write, and a message to queue 0 with eight octets, in which the data is",
 		Defects: []string{"ImmediateOfFour"},
 		Run: onImmediate(func(c *conn) {
@@ -137,7 +137,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		ID:    "rdmapx/immediate/in-order-with-sends",
 		Title: "Immediate data is sent in the order in which it was posted with Sends",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device's program posts a Send, a Write with immediate data, and a Send, at once",
+		Sends:   "nothing: the application posts a Send, a Write with immediate data, and a Send, at once",
 		Expects: "a Send, a Write, immediate data and a Send, the untagged ones numbered 1 to 3",
 		Defects: []string{"LIFOQueue"},
 		Run: onImmediate(func(c *conn) {
@@ -175,7 +175,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		ID:    "rdmapx/immediate/waits-for-the-write",
 		Title: "Immediate data is delivered when the Write before it has been placed",
 		Cite:  cite(rfc7306, "6.4", "rfc7306/6.4/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Writes of several segments, and immediate data behind each, at once",
+		Sends:   "Writes of several segments, and immediate data after each, at once",
 		Expects: "all octets of a Write in the memory when its receive completes",
 		Defects: []string{"WritesPlacedLate"},
 		Run: onImmediate(func(c *conn) {
@@ -194,7 +194,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		ID:    "rdmapx/immediate/solicited-raises-an-event",
 		Title: "Immediate data with solicited event raises one, and without it none",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5040/5.3/6"), Level: conformance.May, Needs: needsConn,
-		Sends:   "immediate data, and immediate data with solicited event, to a program that waits for such",
+		Sends:   "immediate data, and immediate data with solicited event, to an application that waits for such",
 		Expects: "no event for the first, and one for the second",
 		Defects: []string{"NeverSolicited"},
 		Run: onImmediate(func(first *conn) {

@@ -46,7 +46,7 @@ func cheapestRTR(e *iwarp.Enhanced) iwarp.RTR {
 }
 
 // sendRTR sends the first message of an initiator: the agreed one, or a write of no
-// encode where none is.
+// octets where none is.
 func (c *conn) sendRTR() {
 	switch cheapestRTR(c.deviceFrame.Enhanced) {
 	case iwarp.RTRRead:
@@ -63,10 +63,10 @@ func (c *conn) sendRTR() {
 	}
 }
 
-// wakeDevice sends writes of no octets behind the first message. There are devices that
-// overlook what comes right behind their Reply until more comes, and that for as long as
-// their program takes to accept; which they are, one case says, and not every one. It
-// returns when the program has accepted, or does not.
+// wakeDevice sends writes of no octets after the first message. There are devices that
+// overlook what comes right after their Reply until more comes, and that for as long as
+// their application takes to accept; which they are, one case says, and not every one. It
+// returns when the application has accepted, or does not.
 func (c *conn) wakeDevice() {
 	c.sendEmptyWrite()
 	for range wakeAttempts {
@@ -87,10 +87,10 @@ const (
 	wakeAttempts = 50
 )
 
-// finishAccepts gives a device whose program still accepts what it waits for, so that it has a
-// connection that can be closed. Linux's siw has no other way out: a program that wants to
+// finishAccepts gives a device whose application still accepts what it waits for, so that it has a
+// connection that can be closed. Linux's siw has no other way out: an application that wants to
 // give up sleeps until the first message comes, and the kernel panics if the stream ends
-// before that.
+// was that.
 func (h *host) finishAccepts() {
 	for _, hs := range h.accepts {
 		if hs.gotFrame.Rev == nil || !errors.Is(hs.task.Wait(shortWait), verbs.ErrTimeout) {

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectSegmentRefused ends the case unless a segment ends the stream, whatever the reason given, and
+// expectSegmentRefused fails the case unless a segment ends the stream, whatever the reason given, and
 // nothing is answered.
 func (h *host) expectSegmentRefused(wrong func(*conn) iwarp.Segment) {
 	c := h.connect(setup{receives: 2})
@@ -45,7 +45,7 @@ var securityMemoryCases = []conformance.Case{
 		ID:    "security/bounds/octet-granular",
 		Title: "Of the memory around a region no octet can be reached, and of the region every one",
 		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Writes and Read Requests of one octet: the first and the last of a region in the middle of a page, and those before and behind",
+		Sends:   "Writes and Read Requests of one octet: the first and the last of a region in the middle of a page, and those before and after",
 		Expects: "the inner ones carried out; for the outer ones the end of the stream, and a page that is left alone",
 		Defects: []string{"PageBounds"},
 		Run: onHost(func(h *host) {
@@ -68,7 +68,7 @@ var securityMemoryCases = []conformance.Case{
 		Title: "Through a window no more of its region can be reached than it opens",
 		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: needsMW2,
 		Sends:   "Writes and Read Requests that begin one octet before, and go one octet beyond, a window in the middle of a region",
-		Expects: "a Terminate: base or bounds; the memory as it was",
+		Expects: "a Terminate: base or bounds; the memory unchanged",
 		Defects: []string{"WindowBounds"},
 		Run: onHost(func(h *host) {
 			m := h.bindableMemory(256)
@@ -90,7 +90,7 @@ var securityMemoryCases = []conformance.Case{
 		ID:    "security/revoke/nothing-changes-afterwards",
 		Title: "Memory does not change any more when its region has been closed",
 		Cite:  cite(rfc5042, "6.2.2", "rfc5042/6.2.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write of many segments, half of them before the device's program closes the region and half after",
+		Sends:   "a Write of many segments, half of them before the application closes the region and half after",
 		Expects: "the end of the stream, and memory that stays as it was when the region was closed",
 		Defects: []string{"StaleKeys"},
 		Run: onConn(func(c *conn) {

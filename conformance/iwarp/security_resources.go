@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectOverrunReported ends the case unless the device's program is told that a completion queue has
+// expectOverrunReported fails the case unless the application is told that a completion queue has
 // lost completions: by an event, or by the queue itself.
 func (h *host) expectOverrunReported(cq verbs.CQ) {
 	for {
@@ -37,7 +37,7 @@ func (h *host) expectOverrunReported(cq verbs.CQ) {
 	}
 }
 
-// awaitStreamEnd ends the case unless the device ends a stream on which it has been sent
+// awaitStreamEnd fails the case unless the device ends a stream on which it has been sent
 // something. It returns what the device has said before.
 func (c *conn) awaitStreamEnd(what string) (said []byte) {
 	until := c.Now() + c.ResponseTimeout()
@@ -69,7 +69,7 @@ func (c *conn) sendInvalidFrame(f invalidFrame) {
 }
 
 // invalidFrames are start-up frames that are wrong in ways that have upset parsers: each
-// begins like a good one.
+// begins like a valid one.
 func invalidFrames(good startupFrame) []invalidFrame {
 	frames := append(make([]invalidFrame, 0, 16),
 		invalidFrame{"a wrong key", good.WithKey("MPA ID Rex Frame").Append(nil), false},
@@ -88,7 +88,7 @@ func invalidFrames(good startupFrame) []invalidFrame {
 	return frames
 }
 
-// truncateEnhanced is a frame that says it is enhanced and has only n octets behind its
+// truncateEnhanced is a frame that says it is enhanced and has only n octets after its
 // header.
 func truncateEnhanced(f startupFrame, n int) []byte {
 	const header = 20
@@ -98,7 +98,7 @@ func truncateEnhanced(f startupFrame, n int) []byte {
 var securityResourceCases = []conformance.Case{
 	{
 		ID:    "security/resource/shared-receives-run-low",
-		Title: "A program is told when one peer has used up most of its shared receives",
+		Title: "An application is told when one peer has used up most of its shared receives",
 		Cite:  cite(rfc5042, "6.4.3.1", "rfc5042/6.4.3.1/1"), Level: conformance.Must, Needs: needsConn | verbs.CapSRQ,
 		Sends:   "Sends, until less shared receives are left than the limit is",
 		Expects: "an event then, and not before",
@@ -143,7 +143,7 @@ var securityResourceCases = []conformance.Case{
 	},
 	{
 		ID:    "security/resource/full-completion-queue",
-		Title: "A completion queue that overflows is told to the program, and harms no other queue pair",
+		Title: "A completion queue that overflows is told to the application, and harms no other queue pair",
 		Cite:  cite(rfc5042, "6.4.6", "rfc5042/6.4.6/1", "rfc5040/8.1.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
 		Expects: "an event, or an error of the queue; the other stream goes on",
@@ -174,8 +174,8 @@ var securityResourceCases = []conformance.Case{
 		Title: "A listener survives Requests that are wrong, and those that break off",
 		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1"), Level: conformance.Should, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
-		Sends:   "Requests with wrong keys, lengths and revisions, and parts of good ones and then the end of the stream",
-		Expects: "the end of each stream, no request for the program, and a good connection afterwards",
+		Sends:   "Requests with wrong keys, lengths and revisions, and parts of valid ones and then the end of the stream",
+		Expects: "the end of each stream, no connection request, and a good connection afterwards",
 		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
 			l := h.listen()
@@ -192,11 +192,11 @@ var securityResourceCases = []conformance.Case{
 	},
 	{
 		ID:    "security/hostile/replies",
-		Title: "A program that connects is told when the Reply is wrong, or breaks off",
+		Title: "An application that connects is told when the Reply is wrong, or breaks off",
 		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"), Level: conformance.Must, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
-		Sends:   "Replies with wrong keys, lengths and revisions, and parts of good ones and then the end of the stream",
-		Expects: "the end of each stream, a program that is told, and a good connection afterwards",
+		Sends:   "Replies with wrong keys, lengths and revisions, and parts of valid ones and then the end of the stream",
+		Expects: "the end of each stream, the application is notified, and a good connection afterwards",
 		Defects: []string{"BadReplyHangs"},
 		Run: onHost(func(h *host) {
 			good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)

@@ -17,7 +17,7 @@ func TestHostileFramesAreWrongInTheWayTheySay(t *testing.T) {
 				t.Errorf("%s: whole %t, part %t", f.what, whole, f.truncated)
 			case f.truncated:
 			case len(rest) > 0:
-				t.Errorf("%s: %d octets behind the frame", f.what, len(rest))
+				t.Errorf("%s: %d octets after the frame", f.what, len(rest))
 			case *got.Key == *good.Key && *got.PDLength <= 512 && *got.PDLength >= 4 && *got.Rev <= 2:
 				t.Errorf("%s: nothing is wrong with %v", f.what, got)
 			}
