@@ -50,7 +50,7 @@ var ackReceiverCases = []conformance.Case{
 			}
 			for _, t := range []struct {
 				seq, next uint32
-				after    []uint32
+				after     []uint32
 			}{
 				{2, 1, []uint32{2}}, {3, 1, []uint32{2, 3}}, {5, 1, []uint32{2, 3, 5}}, {1, 4, []uint32{5}}, {4, 6, nil},
 			} {

@@ -11,13 +11,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// conn is a connected queue pair of the device and a peer that plays its other end by
-// hand. The peer keeps no state but what the framing needs: it neither answers nor
-// asks for anything by itself.
+// conn is a connected queue pair of the device, with a scripted peer. The peer keeps framing
+// state only: it never responds by itself.
 type conn struct {
 	*host
 	qp verbs.QP
-	// task is the application that connects, or accepts.
+	// task is the connect or accept call of the application.
 	task conformance.Task
 	// deviceConn is the connection as the application has it.
 	deviceConn verbs.Conn
@@ -42,19 +41,18 @@ type conn struct {
 	sendMSN, requestMSN uint32
 }
 
-// The peer's memory, which nobody has: far from what a device would choose.
+// The STag and TO of the peer's memory, which differ from those that devices choose.
 const (
 	peerSTag = 0x0bad5eed
 	peerTO   = 0x0000_7000_0000_1000
 )
 
-// onSetup makes the body of a case from a function that uses a connection made like that.
+// onSetup makes the body of a case from a function that uses a connection.
 func onSetup(s setup, body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.connect(s)) })
 }
 
-// onConn makes the body of a case from a function that uses a connection with some receives posted, on
-// which both sides may send.
+// onConn makes the body of a case from a function that uses a connection with four receives.
 func onConn(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4}, body)
 }
@@ -81,11 +79,11 @@ func (h *host) connect(s setup) *conn {
 	return hs.expectConnected()
 }
 
-// nextSendMSN and nextRequest number the peer's next message to queue 0 and 1.
+// nextSendMSN and nextRequestMSN are the MSNs of the peer's next messages to queues 0 and 1.
 func (c *conn) nextSendMSN() uint32    { return c.sendMSN + 1 }
 func (c *conn) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 
-// encode puts frames into the peer's stream, for a case that writes them itself.
+// encode frames FPDUs for the peer's stream without sending them.
 func (c *conn) encode(frames ...iwarp.Frame) []byte {
 	var b []byte
 	for _, f := range frames {
@@ -95,7 +93,7 @@ func (c *conn) encode(frames ...iwarp.Frame) []byte {
 	return b
 }
 
-// trackMSN keeps the numbers of the peer's messages.
+// trackMSN updates the MSNs of the peer's messages.
 func (c *conn) trackMSN(s iwarp.Segment) {
 	if s.DDP.MSN == nil || s.RDMAP.Opcode == nil {
 		return
@@ -108,28 +106,26 @@ func (c *conn) trackMSN(s iwarp.Segment) {
 	}
 }
 
-// write sends octets as they are, in a segment of their own.
+// write sends octets in a separate segment.
 func (c *conn) write(b []byte) {
 	if err := c.tcp.Write(b); err != nil {
-		// The device may have broken the stream by now: what it said before that is
-		// for the case to find.
+		// The device may have reset the stream; the case checks what it sent before.
 		c.Note("write: %v", err)
 	}
 }
 
-// send sends frames, each in a segment of its own.
+// send sends frames, each in a separate segment.
 func (c *conn) send(frames ...iwarp.Frame) {
 	for _, f := range frames {
 		c.write(c.encode(f))
 	}
 }
 
-// sendCoalesced sends frames in as few segments as the path allows.
+// sendCoalesced sends frames in as few segments as possible.
 func (c *conn) sendCoalesced(frames ...iwarp.Frame) { c.write(c.encode(frames...)) }
 
-// nextFPDU returns the next FPDU of the device, if there is one in time and the stream
-// has not ended. All that a device sends has to be framed well, whatever a case is
-// about.
+// nextFPDU returns the next FPDU of the device; false after the timeout or at the end of the
+// stream. It fails the case if the framing is wrong.
 func (c *conn) nextFPDU(timeout time.Duration) (iwarp.ReceivedFPDU, bool) {
 	until := c.Now() + timeout
 	for {
@@ -143,8 +139,7 @@ func (c *conn) nextFPDU(timeout time.Duration) (iwarp.ReceivedFPDU, bool) {
 	}
 }
 
-// readStream reads what the device sends next; false if nothing comes in time, or nothing
-// ever will.
+// readStream reads the next octets of the stream; false after the timeout or at its end.
 func (c *conn) readStream(timeout time.Duration) bool {
 	if c.endErr != nil {
 		return false
@@ -162,7 +157,7 @@ func (c *conn) readStream(timeout time.Duration) bool {
 	}
 }
 
-// checkFraming fails the case if a frame is not as MPA has it.
+// checkFraming fails the case if the MPA framing of an FPDU is wrong.
 func (c *conn) checkFraming(g *iwarp.ReceivedFPDU) {
 	if c.allowBadFrames {
 		return
@@ -182,10 +177,10 @@ func (c *conn) checkFraming(g *iwarp.ReceivedFPDU) {
 	}
 }
 
-// maxULPDU is the longest ULPDU that there is.
+// maxULPDU is the maximum ULPDU length (RFC 5044 section 3).
 const maxULPDU = 64768
 
-// describeMissing describes what arrived in place of an FPDU.
+// describeMissing describes what was received in place of an FPDU.
 func (c *conn) describeMissing() string {
 	switch {
 	case c.endErr != nil && len(c.deframer.Pending()) > 0:
@@ -198,10 +193,10 @@ func (c *conn) describeMissing() string {
 	return fmt.Sprintf("nothing in %v", c.ResponseTimeout())
 }
 
-// head is the beginning of b, short enough to print.
+// head returns the first octets of b, for messages.
 func head(b []byte) []byte { return b[:min(len(b), 32)] }
 
-// expect fails the case unless the next FPDU is as wanted. It returns the FPDU.
+// expect fails the case unless the next FPDU matches want. It returns the FPDU.
 func (c *conn) expect(want iwarp.Frame) iwarp.ReceivedFPDU {
 	got, ok := c.nextFPDU(c.ResponseTimeout())
 	if !ok {
@@ -211,14 +206,14 @@ func (c *conn) expect(want iwarp.Frame) iwarp.ReceivedFPDU {
 	return got
 }
 
-// checkFPDU fails the case unless an FPDU is as wanted.
+// checkFPDU fails the case unless an FPDU matches want.
 func (c *conn) checkFPDU(want iwarp.Frame, got iwarp.ReceivedFPDU) {
 	if d := iwarp.Diff(want, got); d != nil {
 		c.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got, d.Got())
 	}
 }
 
-// nextFPDUs returns the next n FPDUs; fewer end the case.
+// nextFPDUs returns the next n FPDUs, or fails the case.
 func (c *conn) nextFPDUs(n int) []iwarp.ReceivedFPDU {
 	all := make([]iwarp.ReceivedFPDU, n)
 	for i := range all {

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/tcpwire"
 )
 
-// describeEvent tells an event in a few words.
+// describeEvent formats an event of a record.
 func describeEvent(e *conformance.Event) string {
 	words := e.Text
 	switch e.Kind {
@@ -30,7 +30,7 @@ func describeEvent(e *conformance.Event) string {
 	return words
 }
 
-// describeTCPSegment is what a packet of a TCP is that was made by hand.
+// describeTCPSegment formats a raw TCP packet.
 func describeTCPSegment(packet []byte) string {
 	words, octets, ok := tcpwire.Describe(packet)
 	switch {
@@ -42,8 +42,8 @@ func describeTCPSegment(packet []byte) string {
 	return words + ": " + describeOctets(octets)
 }
 
-// describeOctets is what octets of a stream are. What came before is not known here, so
-// markers are found by trial: their pointers hardly ever agree by chance.
+// describeOctets formats octets of a stream as start-up frames or FPDUs. Their position is
+// unknown, so it tries every position of markers.
 func describeOctets(b []byte) string {
 	if bytes.HasPrefix(b, []byte(iwarp.KeyRequest[:7])) {
 		s, rest, ok := iwarp.ParseStartupFrame(b)
@@ -66,7 +66,7 @@ func describeOctets(b []byte) string {
 	return fmt.Sprintf("%d octets: % x", len(b), head(b))
 }
 
-// describeFPDUs tells whole FPDUs; false if the octets are none.
+// describeFPDUs formats complete FPDUs; false if the octets are none.
 func describeFPDUs(b []byte, d iwarp.Deframer) (string, bool) {
 	var words []string
 	d.Feed(b)
@@ -83,7 +83,7 @@ func describeFPDUs(b []byte, d iwarp.Deframer) (string, bool) {
 	return strings.Join(words, " | "), len(d.Pending()) == 0 && len(words) > 0
 }
 
-// plausibleFPDU reports whether octets read as an FPDU are likely to be one.
+// plausibleFPDU reports whether parsed octets are likely to be an FPDU.
 func plausibleFPDU(g iwarp.ReceivedFPDU) bool {
 	for _, m := range g.Markers {
 		if m.Ptr != m.Want || m.Reserved != 0 {

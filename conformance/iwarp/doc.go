@@ -2,9 +2,9 @@
 // RDMAP and its extensions. They are in files named after document and section of the
 // ledger that they check (../ledger/rfc5044.yaml and its like).
 //
-// A case plays the peer of a queue pair by hand: see [conn] for established
-// connections, [start] for start-up step by step, [host] for what is before. All of
-// it is written from the RFCs; it shares nothing with a stack.
+// A case scripts the peer of a queue pair: see [conn] for established connections,
+// [handshake] for the MPA start-up step by step, and [host] for listening and dialing. The
+// package is written from the RFCs, and shares no code with an implementation.
 package iwarp
 
 import (
@@ -33,10 +33,10 @@ func Suite() *conformance.Suite {
 	}
 }
 
-// needsConn is what every case needs: connections, and a way to make them.
+// needsConn are the capabilities that every case needs.
 const needsConn = verbs.CapRC | verbs.CapCM
 
-// The documents.
+// The cited documents.
 const (
 	rfc5040 = "RFC 5040"
 	rfc5041 = "RFC 5041"

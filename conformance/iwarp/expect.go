@@ -10,9 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// expectTerminate fails the case unless the next FPDU is a Terminate for one of these
-// reasons. It is read in the RFC's order of bits, or in that of Linux's siw: which of
-// the two a device has, other cases say.
+// expectTerminate fails the case unless the next FPDU is a Terminate with one of the causes, in
+// the RFC's bit order or in that of Linux's siw. Other cases check the bit order.
 func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 	names := make([]string, len(causes))
 	for i, cause := range causes {
@@ -33,26 +32,26 @@ func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 	return t
 }
 
-// expectTerminateAndEnd fails the case unless the device sends a Terminate for one of these
-// reasons, and ends its direction after it.
+// expectTerminateAndEnd fails the case unless the device sends a Terminate with one of the
+// causes, and then ends its direction.
 func (c *conn) expectTerminateAndEnd(causes ...iwarp.Cause) iwarp.Segment {
 	t := c.expectTerminate(causes...)
 	c.expectEnd()
 	return t
 }
 
-// expectClose fails the case unless the device ends its direction in order, and says
-// nothing more.
+// expectClose fails the case unless the device closes its direction with FIN and sends nothing
+// before.
 func (c *conn) expectClose() {
 	c.expectEnd()
-	c.Check(errors.Is(c.endErr, io.EOF), "the stream ended in order", "%s", describeEnd(c.endErr))
+	c.Check(errors.Is(c.endErr, io.EOF), "FIN", "%s", describeEnd(c.endErr))
 }
 
-// expectEnd fails the case unless the device ends the stream, in order or not, and
-// says nothing more.
+// expectEnd fails the case unless the device ends the stream with FIN or RST and sends nothing
+// before.
 func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
-// expectEndWithin is expectEnd for what takes its time.
+// expectEndWithin is expectEnd with a timeout.
 func (c *conn) expectEndWithin(timeout time.Duration) {
 	want := "the end of the stream"
 	if g, ok := c.nextFPDU(timeout); ok {
@@ -66,11 +65,11 @@ func (c *conn) expectEndWithin(timeout time.Duration) {
 	}
 }
 
-// belowStartupTimer is less than any timer of start-up runs.
+// belowStartupTimer is shorter than the start-up timers of known devices.
 const belowStartupTimer = time.Second
 
-// expectTerminateOrEnd takes a Terminate for one of these reasons, if there is one, and ends
-// the case unless the stream then ends.
+// expectTerminateOrEnd fails the case unless the device ends the stream, with or without a
+// Terminate with one of the causes.
 func (c *conn) expectTerminateOrEnd(causes ...iwarp.Cause) {
 	g, ok := c.nextFPDU(c.ResponseTimeout())
 	if ok {
@@ -79,19 +78,17 @@ func (c *conn) expectTerminateOrEnd(causes ...iwarp.Cause) {
 			t = siw
 		}
 		if t.Terminate == nil || !slices.Contains(causes, iwarp.Val(t.Terminate.Cause)) {
-			c.Fail("the end of the stream, or a Terminate that says why", "%v", g)
+			c.Fail("the end of the stream, or a Terminate with its cause", "%v", g)
 		}
 	}
 	c.expectEnd()
 }
 
-// expectSilence fails the case if the device sends anything, or ends the stream. In virtual
-// time it is proven by time that passes; in real time by a syncQP: a connection of
-// its own, on which reads are answered meanwhile.
+// expectSilence fails the case if the device sends anything or ends the stream. It waits for
+// quiet in virtual time, and for a read on another connection (syncQP) in real time.
 func (c *conn) expectSilence(quiet time.Duration) { c.expectNothingWithin(c.waitQuiet(quiet)) }
 
-// waitQuiet gives the device the time that silence takes, and returns how long to wait
-// for what it says in it.
+// waitQuiet synchronizes with the device in real time, and returns how long to wait for frames.
 func (c *conn) waitQuiet(quiet time.Duration) time.Duration {
 	if c.Virtual {
 		return quiet
@@ -103,7 +100,7 @@ func (c *conn) waitQuiet(quiet time.Duration) time.Duration {
 	return 0
 }
 
-// drain returns what the device sends until it falls silent.
+// drain returns the FPDUs that the device sends until it is silent.
 func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
 	timeout := c.waitQuiet(quiet)
 	for {
@@ -115,7 +112,7 @@ func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
 	}
 }
 
-// expectNothingWithin fails the case if the device sends anything in some time.
+// expectNothingWithin fails the case if the device sends anything before the timeout.
 func (c *conn) expectNothingWithin(timeout time.Duration) {
 	want := "nothing is sent"
 	if len(c.startupOctets) > 0 {
@@ -132,8 +129,8 @@ func (c *conn) expectNothingWithin(timeout time.Duration) {
 	}
 }
 
-// sync fails the case unless the next thing that the device sends answers a read on
-// the same stream: it has dealt with all that came before, and said nothing to it.
+// sync fails the case unless the next FPDU is the response to a read on this stream. The device
+// has then processed all earlier frames without a response.
 func (c *conn) sync() {
 	const n = 8
 	sink := iwarp.At(peerSTag, peerTO)
@@ -141,26 +138,25 @@ func (c *conn) sync() {
 	c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.targetMem.Buf[len(c.targetMem.Buf)-n:]))
 }
 
-// closeWrite ends the peer's direction, in order.
+// closeWrite sends FIN.
 func (c *conn) closeWrite() {
 	if err := c.tcp.CloseWrite(); err != nil {
 		c.Note("close: %v", err)
 	}
 }
 
-// reset breaks the stream.
+// reset sends RST.
 func (c *conn) reset() {
 	if err := c.tcp.Reset(); err != nil {
 		c.Note("reset: %v", err)
 	}
 }
 
-// expectDisconnect fails the case unless the application is told that its connection
-// has ended. If the device has ended its direction, the peer ends its own first, as
-// peers do: else a device may well wait for that.
+// expectDisconnect fails the case unless the application is notified of the end of its
+// connection. If the device has closed its direction, the peer closes the other first.
 func (c *conn) expectDisconnect() {
 	if c.endErr != nil {
 		c.closeWrite()
 	}
-	c.Must("the application is notified of the end", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
+	c.Must("a notification of the disconnect", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// startupFrame is a start-up frame.
+// startupFrame is an MPA Request or Reply.
 type startupFrame = iwarp.StartupFrame
 
-// handshake is a stream on which MPA starts up, step by step, and the application
-// that connects, or accepts, beside it.
+// handshake is an MPA start-up that the case does step by step, while the application connects
+// or accepts in another goroutine.
 type handshake struct {
 	*conn
 	setup setup
-	// sentFrame and got are the start-up frames of the peer and of the device.
+	// sentFrame and gotFrame are the start-up frames of the peer and of the device.
 	sentFrame, gotFrame startupFrame
-	// requestParam is what the application was shown of the Request, once it was.
+	// requestParam are the parameters of the connection request, once the application has it.
 	requestParam verbs.ConnParam
 
 	listener     verbs.Listener       // of a device that listens
@@ -29,19 +29,19 @@ type handshake struct {
 	result       verbs.Conn
 }
 
-// onPassive makes the body of a case from a function that starts up a connection with a device that
-// listens: nothing is said yet.
+// onPassive makes the body of a case from a function that does the handshake with a listening
+// device.
 func onPassive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startPassive(s)) })
 }
 
-// onActive makes the body of a case from a function that starts up a connection with a device that
-// connects: its Request may be on its way.
+// onActive makes the body of a case from a function that does the handshake with a connecting
+// device.
 func onActive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startActive(s)) })
 }
 
-// handshake begins a connection, in the one role or the other.
+// handshake starts a handshake in the role that s.active selects.
 func (h *host) startHandshake(s setup) *handshake {
 	if s.active {
 		return h.startActive(s)
@@ -49,7 +49,7 @@ func (h *host) startHandshake(s setup) *handshake {
 	return h.startPassive(s)
 }
 
-// startPassive has the device listen, its application wait for a request, and the peer dial.
+// startPassive makes the device listen and accept, and connects the peer.
 func (h *host) startPassive(s setup) *handshake {
 	hs := &handshake{conn: h.newConn(&s), setup: s, listener: h.listen()}
 	h.accepts = append(h.accepts, hs)
@@ -70,8 +70,7 @@ func (h *host) startPassive(s setup) *handshake {
 	return hs
 }
 
-// startActive has the application connect to the peer, which takes its stream and
-// no other.
+// startActive makes the application connect to the peer, which accepts one TCP connection.
 func (h *host) startActive(s setup) *handshake {
 	hs := h.startActiveListening(s)
 	if err := hs.peerListener.Close(); err != nil {
@@ -80,7 +79,7 @@ func (h *host) startActive(s setup) *handshake {
 	return hs
 }
 
-// startActiveListening is connecting to a peer that goes on listening: see again.
+// startActiveListening is startActive for a peer that continues to listen; see resetAndAwaitRetry.
 func (h *host) startActiveListening(s setup) *handshake {
 	s.active = true
 	hs := &handshake{conn: h.newConn(&s), setup: s}
@@ -99,8 +98,7 @@ func (h *host) startActiveListening(s setup) *handshake {
 	return hs
 }
 
-// resetAndAwaitRetry hangs up, and reports whether the device tries once more, on a stream of its
-// own.
+// resetAndAwaitRetry resets the stream, and reports whether the device connects again.
 func (hs *handshake) resetAndAwaitRetry() bool {
 	hs.reset()
 	tcp, err := hs.peerListener.Accept(hs.ResponseTimeout())
@@ -120,7 +118,7 @@ func (hs *handshake) sendFrame(f startupFrame) {
 	hs.write(f.Append(nil))
 }
 
-// recvFrame returns the device's start-up frame; anything else ends the case.
+// recvFrame returns the device's start-up frame, or fails the case.
 func (hs *handshake) recvFrame() startupFrame {
 	want := "a start-up frame"
 	until := hs.Now() + hs.ResponseTimeout()
@@ -138,7 +136,7 @@ func (hs *handshake) recvFrame() startupFrame {
 	}
 }
 
-// expectFrame fails the case unless the device's start-up frame is as wanted.
+// expectFrame fails the case unless the device's start-up frame matches want.
 func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 	got := hs.recvFrame()
 	if d := want.Diff(got); d != nil {
@@ -147,7 +145,7 @@ func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 	return got
 }
 
-// enterFullOperation goes over to full operation, by what the two frames have agreed on.
+// enterFullOperation configures framing with the negotiated markers and CRCs.
 func (hs *handshake) enterFullOperation() *conn {
 	c := hs.conn
 	c.deviceFrame, c.peerFrame = hs.gotFrame, hs.sentFrame
@@ -159,20 +157,20 @@ func (hs *handshake) enterFullOperation() *conn {
 	return c
 }
 
-// peerWantsCRC is the C flag of the peer's frame, as it was sent.
+// peerWantsCRC returns the C flag of the peer's frame.
 func (c *conn) peerWantsCRC() bool { return iwarp.Val(c.peerFrame.Strict().C) }
 
-// expectConnected fails the case unless the application gets its connection.
+// expectConnected fails the case unless the application's connect or accept succeeds.
 func (hs *handshake) expectConnected() *conn {
 	hs.Must("a connection", hs.awaitResult())
 	hs.deviceConn = hs.result
 	return hs.conn
 }
 
-// awaitResult waits for what comes of the application.
+// awaitResult waits for the application's connect or accept call.
 func (hs *handshake) awaitResult() error {
 	err := hs.task.Wait(2 * appTimeout)
-	hs.Note("the application: %s", describeConnResult(err))
+	hs.Note("application: %s", describeConnResult(err))
 	return err
 }
 
@@ -183,14 +181,14 @@ func describeConnResult(err error) string {
 	return "connected"
 }
 
-// expectConnError fails the case unless the application gets no connection. It returns why.
+// expectConnError fails the case unless the application's connect or accept fails. It returns the error.
 func (hs *handshake) expectConnError() error {
 	err := hs.awaitResult()
-	hs.Check(err != nil, "no connection", "the application has one")
+	hs.Check(err != nil, "no connection", "the application has a connection")
 	return err
 }
 
-// describeEnd tells how a stream has ended, or that it has not.
+// describeEnd formats the error of a stream read.
 func describeEnd(err error) string {
 	switch {
 	case errors.Is(err, io.EOF):
@@ -204,5 +202,5 @@ func describeEnd(err error) string {
 	}
 }
 
-// silencePeriod is how long silence lasts where no timer runs.
+// silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod

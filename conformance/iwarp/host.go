@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// host is an application on the device, and the peer's TCP around it: what there is
-// was a connection is.
+// host is the device with its application, and the peer's TCP, before a connection is made.
 type host struct {
 	*rig.Rig
 	syncQP *syncQP
@@ -19,7 +18,7 @@ type host struct {
 	accepts []*handshake
 }
 
-// onHost makes the body of a case from a function that makes its connections itself.
+// onHost makes the body of a case from a function that opens its connections.
 func onHost(body func(*host)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		h := &host{Rig: r}
@@ -28,10 +27,10 @@ func onHost(body func(*host)) func(*conformance.Bench) error {
 	})
 }
 
-// setup is how a connection is made. The zero value is one to a device that listens,
-// with CRCs, without markers, enhanced, in the peer-to-peer model.
+// setup describes a connection. The zero value is one to a listening device, enhanced, in the
+// peer-to-peer model, with CRCs and without markers.
 type setup struct {
-	// active has the device connect; else it listens.
+	// active makes the device connect; else it listens.
 	active bool
 	// frame changes the peer's start-up frame: its Request if the device listens, its
 	// Reply if the device connects.
@@ -43,18 +42,17 @@ type setup struct {
 	respond func(verbs.ConnRequest, verbs.QP) (verbs.Conn, error)
 
 	caps verbs.QPCaps
-	// receives are posted at the start, with IDs from 1 on and recvLen bytes each (64 if
-	// zero), one after the other in own.
+	// receives is how many receives are posted, with IDs from 1 on and recvLen bytes each (64
+	// if zero), one after the other in localMem.
 	receives, recvLen int
-	// memLen is how long mem and own are; 16 KiB if zero.
+	// memLen is the length of targetMem and localMem; 16 KiB if zero.
 	memLen int
-	// access is what the peer may do with mem and with the queue pair; everything if
-	// zero.
+	// access are the rights of the peer on targetMem and on the queue pair; all if zero.
 	access verbs.Access
 	srq    verbs.SRQ
-	// signalAll has every request complete.
+	// signalAll makes every request complete.
 	signalAll bool
-	// prepare works on the queue pair before it is connected.
+	// prepare is called before the queue pair is connected.
 	prepare func(*conn)
 }
 
@@ -64,7 +62,7 @@ const (
 	defaultOrd = 16
 )
 
-// connParam is what the application asks for.
+// connParam returns the connection parameters of the application.
 func (s *setup) connParam() verbs.ConnParam {
 	if s.connParams != nil {
 		return *s.connParams
@@ -72,13 +70,12 @@ func (s *setup) connParam() verbs.ConnParam {
 	return verbs.ConnParam{ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
 }
 
-// depthParam are what the application asks for: how many reads it answers and asks
-// for at a time.
+// depthParam returns connection parameters with the application's IRD and ORD.
 func depthParam(answers, asks uint8) *verbs.ConnParam {
 	return &verbs.ConnParam{ResponderResources: answers, InitiatorDepth: asks}
 }
 
-// newConn makes what a connection needs on the device.
+// newConn creates the queue pair and the memory of a connection.
 func (h *host) newConn(s *setup) *conn {
 	c := &conn{host: h}
 	access := s.access
@@ -121,14 +118,14 @@ func (h *host) listen() verbs.Listener {
 	return l
 }
 
-// dialTimeout lasts until after the third retransmission of a SYN, after 7 s: on a busy
-// machine SYNs get lost.
+// dialTimeout is longer than three retransmissions of a SYN (7 s), since a busy machine loses
+// some.
 const dialTimeout = 10 * time.Second
 
-// dial connects the peer to a device that listens.
+// dial connects the peer to the listening device.
 func (h *host) dial(l verbs.Listener) conformance.Stream {
 	s, err := h.Streams.Dial(l.Addr(), max(dialTimeout, h.ResponseTimeout()))
-	h.checkStream("a stream to a device that listens", err)
+	h.checkStream("a TCP connection to the listening device", err)
 	return s
 }
 
@@ -144,24 +141,23 @@ func (h *host) checkStream(want string, err error) {
 	}
 }
 
-// appTimeout is how long the application waits for what the peer does: much
-// longer than a case waits, so that it is never the application that gives up.
+// appTimeout is the timeout of the application's calls: longer than that of any case.
 const appTimeout = 10 * time.Minute
 
-// dialAndSend has the peer dial a device that listens, and say something.
+// dialAndSend connects the peer to the listening device and sends octets.
 func (h *host) dialAndSend(l verbs.Listener, octets []byte) *conn {
 	c := &conn{host: h, tcp: h.dial(l)}
 	c.write(octets)
 	return c
 }
 
-// expectNoConnRequest fails the case if the application has been given a request by now. See
-// to it that the device has had its time: wait for the end of the stream first.
+// expectNoConnRequest fails the case if the application has got a connection request. Callers
+// wait for the end of the stream first.
 func (h *host) expectNoConnRequest(l verbs.Listener) {
 	_, err := l.GetRequest(shortWait)
 	h.Check(err != nil, "no connection request", "one")
-	h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that goes on", "%v", err)
+	h.Check(errors.Is(err, verbs.ErrTimeout), "a listener that still works", "%v", err)
 }
 
-// shortWait is a time in which everything happens that waits for no timer.
+// shortWait is enough for everything that waits for no timer.
 const shortWait = 10 * time.Millisecond
