@@ -18,26 +18,24 @@ type conn struct {
 	qp verbs.QP
 	// task is the connect or accept call of the application.
 	task conformance.Task
-	// deviceConn is the connection as the application has it.
+	// deviceConn is the connection of the application.
 	deviceConn verbs.Conn
 	tcp        conformance.Stream
-	// targetMem is memory that the peer may write to, read from and do atomics on; own is for
-	// the device's own requests and receives.
+	// targetMem is the target of the peer's requests; localMem is for requests and receives of
+	// the device.
 	targetMem, localMem *rig.Memory
-	// deviceFrame and peer are the start-up frames.
+	// deviceFrame and peerFrame are the start-up frames.
 	deviceFrame, peerFrame startupFrame
 
 	framer   iwarp.Framer
 	deframer iwarp.Deframer
-	// allowBadFrames has next let pass frames of which padding, CRC or markers are wrong: for
-	// cases that look themselves.
+	// allowBadFrames turns off the check of padding, CRC and markers, for cases that check them.
 	allowBadFrames bool
-	// startupOctets is what came before start-up was over.
+	// startupOctets are received octets that are not yet parsed as a start-up frame.
 	startupOctets []byte
-	// endErr is how the device's direction has ended.
+	// endErr is how the device's direction has ended: io.EOF after FIN.
 	endErr error
-	// sendMSN and requests are how many messages the peer has sent to queues 0 and 1, an
-	// RTR included.
+	// sendMSN and requestMSN are the MSNs of the peer's last messages to queues 0 and 1.
 	sendMSN, requestMSN uint32
 }
 

@@ -14,7 +14,7 @@ import (
 type host struct {
 	*rig.Rig
 	syncQP *syncQP
-	// accepts are the starts of a device that listens.
+	// accepts are the handshakes in which the device is passive.
 	accepts []*handshake
 }
 
@@ -35,10 +35,10 @@ type setup struct {
 	// frame changes the peer's start-up frame: its Request if the device listens, its
 	// Reply if the device connects.
 	frame func(startupFrame) startupFrame
-	// connParams is what the application asks for; 16 reads each way if nil.
+	// connParams are the parameters of the application; an IRD and ORD of 16 if nil.
 	connParams *verbs.ConnParam
-	// respond is what the application does with a request, instead of accepting it.
-	// It runs beside the case: it may not use the steps of a rig.
+	// respond handles the connection request, instead of accepting it. It runs in another
+	// goroutine, and must not call methods of the rig.
 	respond func(verbs.ConnRequest, verbs.QP) (verbs.Conn, error)
 
 	caps verbs.QPCaps
@@ -110,7 +110,7 @@ func (h *host) newConn(s *setup) *conn {
 	return c
 }
 
-// waitQuiet has the device listen at an address of its own.
+// listen makes the device listen on a port that it chooses.
 func (h *host) listen() verbs.Listener {
 	l, err := h.CM().Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 16)
 	h.Must("a listener", err)
@@ -129,8 +129,7 @@ func (h *host) dial(l verbs.Listener) conformance.Stream {
 	return s
 }
 
-// checkStream fails the case if there is no stream: by the device's fault if it refuses it
-// or does not make it.
+// checkStream fails the case if the device has refused a TCP connection or not answered.
 func (h *host) checkStream(want string, err error) {
 	switch {
 	case err == nil:

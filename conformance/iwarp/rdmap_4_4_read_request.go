@@ -12,10 +12,10 @@ import (
 var rdmapRequestCases = []conformance.Case{
 	{
 		ID:    "rdmap/read/request-with-payload-is-refused",
-		Title: "A Read Request with octets after its header is not carried out",
+		Title: "A Read Request with octets after its header is not executed",
 		Cite:  cite(rfc5040, "4.2", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request with four octets too many",
-		Expects: "the end of the stream, and no answer",
+		Sends:   "a Read Request with four extra octets",
+		Expects: "the end of the stream, and no Read Response",
 		Defects: []string{"BadSegmentsDropped"},
 		Run: onConn(func(c *conn) {
 			c.send(c.peerRead(0, 16).WithPayload(data(4)))
@@ -24,10 +24,10 @@ var rdmapRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/read/request-with-payload-is-terminated",
-		Title: "A Read Request with octets after its header draws a Terminate",
+		Title: "A Read Request with octets after its header causes a Terminate",
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Read Request with four octets too many",
-		Expects: "a Terminate, for whatever reason: no code is made for this",
+		Sends:   "a Read Request with four extra octets",
+		Expects: "a Terminate with any cause, since no code is specified",
 		Defects: []string{"ReadPayloadSilent"},
 		Run: onConn(func(c *conn) {
 			c.send(c.peerRead(0, 16).WithPayload(data(4)))
@@ -37,10 +37,10 @@ var rdmapRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/read/request-layout",
-		Title: "A Read Request names sink, size and source in this order, and has no payload",
+		Title: "A Read Request has sink, size and source in this order, and no payload",
 		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/1", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Response to the sink that the first twelve octets name; the device reads 100 octets",
-		Expects: "28 octets of header, each in its place, and a read that completes",
+		Sends:   "a Read Response to the sink in the first twelve octets; the device reads 100 octets",
+		Expects: "28 octets of header, and a read that completes",
 		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 512, 100))
@@ -58,10 +58,10 @@ var rdmapRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/read/sink-is-copied",
-		Title: "A Read Response names the sink of its request, whatever that is",
+		Title: "A Read Response has the sink of its request, even if unknown to the device",
 		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Read Requests with sinks that mean nothing to the device: a key it does not know, and a key of its own",
-		Expects: "the same sinks in the answers",
+		Sends:   "Read Requests with an unknown key as sink, and with a key of the device",
+		Expects: "the same sinks in the Read Responses",
 		Defects: []string{"SinkChecked"},
 		Run: onConn(func(c *conn) {
 			for _, sink := range []iwarp.Addr{iwarp.At(0xaaaa5555, 0x1122334455667788), c.targetAddr(5), iwarp.At(0, ^uint64(0)-63)} {
@@ -76,10 +76,10 @@ var rdmapRequestCases = []conformance.Case{
 		Title: "Reads of any size are answered in full",
 		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets",
-		Expects: "as many octets in the answers",
+		Expects: "Read Responses of the same sizes",
 		Defects: []string{"ReadSize16"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(c *conn) {
-			c.allowBadFrames = true // one octet needs a pad, of which the case says nothing
+			c.allowBadFrames = true // the case does not check the pad
 			for _, n := range []int{0, 1, 65535, 65536, 65540, 1 << 20} {
 				c.send(c.peerRead(0, n))
 				c.expectReadResponse(c.targetMem.Buf[:n])
@@ -88,7 +88,7 @@ var rdmapRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/read/one-request-one-response",
-		Title: "A Read Request is answered by one message, however long it is",
+		Title: "A Read Request is answered by one message of any length",
 		Cite:  cite(rfc5040, "5.2", "rfc5040/5.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "two Read Requests of several segments",
 		Expects: "two messages, each with one last segment",
@@ -107,10 +107,10 @@ var rdmapRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/read/takes-no-receive",
-		Title: "A Read Request uses up no receive of the application",
+		Title: "A Read Request consumes no receive",
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Read Request, and a Send",
-		Expects: "an answer and no completion, then a completion for the Send",
+		Expects: "a Read Response and no completion, then a completion for the Send",
 		Defects: []string{"EverythingTakesReceive"},
 		Run: onConn(func(c *conn) {
 			c.send(c.peerRead(0, 16))
@@ -126,7 +126,7 @@ var rdmapRequestCases = []conformance.Case{
 		Title: "Read Requests are sent in the order in which they were posted",
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the application posts four reads at once",
-		Expects: "their sizes in that order, numbered 1 to 4",
+		Expects: "their sizes in that order, with MSNs 1 to 4",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 0, 16), c.readWR(2, 64, 8), c.readWR(3, 128, 32), c.readWR(4, 192, 4))

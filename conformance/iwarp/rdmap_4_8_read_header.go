@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectQuotedReadHeader fails the case unless a Terminate quotes the header of a Read Request, with
-// done octets of it answered.
+// expectQuotedReadHeader fails the case unless a Terminate quotes the header of a Read Request,
+// advanced by the done octets that were answered.
 func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
 	request = request.EditRead(func(h *iwarp.ReadRequestHeader) {
 		h.SinkTO, h.SrcTO = new(*h.SinkTO+uint64(done)), new(*h.SrcTO+uint64(done))
@@ -26,17 +26,17 @@ func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
 var rdmapReadHeaderCases = []conformance.Case{
 	{
 		ID:    "rdmap/terminate/read-header-advanced",
-		Title: "The Terminate of a read that was half answered says how far that went",
+		Title: "The Terminate of a partly answered read quotes the remaining range",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request for 16 MiB; the application closes the region when as much has been sent as TCP holds",
-		Expects: "a Terminate with sink, source and size as they are after the last octet that came",
+		Sends:   "a Read Request for 16 MiB; the application deregisters the region when TCP's buffers are full",
+		Expects: "a Terminate with sink, source and size of the octets not received",
 		Defects: []string{"TermReadStale"},
 		Run: onSetup(setup{}, func(c *conn) {
 			m := c.Memory(tcpBufferBytes, allAccess)
 			request := c.readFrom(addrOf(m, 0), tcpBufferBytes)
 			c.send(request)
 			c.waitForDevice()
-			c.Must("a region that can be closed", m.Close())
+			c.Must("a region that can be deregistered", m.Close())
 			done := 0
 			for done < tcpBufferBytes {
 				g := c.nextFPDUs(1)[0]
@@ -49,15 +49,15 @@ var rdmapReadHeaderCases = []conformance.Case{
 				c.checkFPDU(iwarp.Op(iwarp.OpReadResponse), g)
 				done += len(g.Payload)
 			}
-			rig.Abort(fmt.Errorf("a device that has made up an answer of %d octets before any of them has left: %w", tcpBufferBytes, conformance.ErrBenchCannot))
+			rig.Abort(fmt.Errorf("the device has read all %d octets of the response before it sent the first: %w", tcpBufferBytes, conformance.ErrBenchCannot))
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/number-of-the-read",
-		Title: "The Terminate of a read quotes the number that the Read Request had",
+		Title: "The Terminate of a read quotes the MSN of the Read Request",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/6", "rfc5040/7.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "three good Read Requests, and one with an unknown key",
-		Expects: "the DDP header of the last in the Terminate, with its number and not its size",
+		Sends:   "three valid Read Requests, and one with an unknown key",
+		Expects: "the DDP header of the last in the Terminate, with its MSN",
 		Defects: []string{"TermReadStale"},
 		Run: onConn(func(c *conn) {
 			for range 3 {
@@ -69,14 +69,14 @@ var rdmapReadHeaderCases = []conformance.Case{
 			quoted := t.Terminate.DDPHeader
 			c.Check(len(quoted) == ddpUntaggedLen, "a DDP header in the Terminate", "% x", quoted)
 			msn := binary.BigEndian.Uint32(quoted[10:])
-			c.Check(msn == *wrong.DDP.MSN, fmt.Sprintf("number %d in it", *wrong.DDP.MSN), "%d", msn)
+			c.Check(msn == *wrong.DDP.MSN, fmt.Sprintf("MSN %d in the quoted header", *wrong.DDP.MSN), "%d", msn)
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/read-header-is-there",
 		Title: "The Terminate of a Read Request quotes all of its headers",
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/4", "rfc5040/4.8/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a good Read Request, and one with an unknown key",
+		Sends:   "a valid Read Request, and one with an unknown key",
 		Expects: "the 18 and the 28 octets of the second in the Terminate",
 		Defects: []string{"TermHeaderStale"},
 		Run: onConn(func(c *conn) {
@@ -106,8 +106,8 @@ var rdmapReadHeaderCases = []conformance.Case{
 		ID:    "rdmap/terminate/header-of-a-response",
 		Title: "The Terminate of a Read Response quotes its header",
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a valid Write, and a Read Response that nobody asked for",
-		Expects: "the header of the second in the Terminate, whatever it is called",
+		Sends:   "a valid Write, and an unsolicited Read Response",
+		Expects: "the header of the second in the Terminate, with any cause",
 		Defects: []string{"TermHeaderStale"},
 		Run: onConn(func(c *conn) {
 			wrong := iwarp.ReadResponse(unknownSTag, 0x1234, data(16))
@@ -118,9 +118,9 @@ var rdmapReadHeaderCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/first-error-wins",
-		Title: "Of two errors that come together the first is told, and nothing else",
+		Title: "Of two errors in one TCP segment only the first is reported",
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send to an unknown queue and a Write to an unknown key, in one segment of TCP",
+		Sends:   "a Send to an unknown queue and a Write to an unknown key, in one TCP segment",
 		Expects: "a Terminate for the Send, and the end of the stream",
 		Defects: []string{"TermRepeated"},
 		Run: onConn(func(c *conn) {
@@ -131,17 +131,17 @@ var rdmapReadHeaderCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/local-error-has-no-header",
-		Title: "A request that cannot be carried out here is told to the peer, without a header",
+		Title: "A local error of a request is reported to the peer in a Terminate without headers",
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the application sends from memory of another domain",
-		Expects: "a completion in error, and a Terminate of RDMAP's local errors that quotes nothing",
+		Expects: "an error completion, and a Terminate for a local RDMAP error that quotes nothing",
 		Defects: []string{"LocalErrorSilent"},
 		Run: onConn(func(c *conn) {
 			m := c.otherPDMemory(verbs.AccessLocalWrite)
 			wr := c.sendWR(9, 0, 0)
 			wr.SGL = m.SGL(0, 16)
 			if n, err := c.qp.PostSend([]verbs.SendWR{wr}); n == 0 {
-				rig.Abort(fmt.Errorf("a device that does not take a request with a wrong key (%w): %w", err, conformance.ErrBenchCannot))
+				rig.Abort(fmt.Errorf("the device refuses to post a request with a wrong key (%w): %w", err, conformance.ErrBenchCannot))
 			}
 			t := c.expectAnyTerminate()
 			cause := iwarp.Val(t.Terminate.Cause)

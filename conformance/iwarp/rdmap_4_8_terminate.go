@@ -7,14 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// peerFault is something wrong that the peer does, and what a Terminate for it quotes.
+// peerFault is an invalid frame of the peer, and the headers that a Terminate for it quotes.
 type peerFault struct {
 	name  string
 	frame func(*conn) iwarp.Frame
-	// causes are what it may be called.
+	// causes are the valid causes.
 	causes []iwarp.Cause
-	// quotesDDP and rdmap say whether a Terminate is to quote the header of DDP, and that of
-	// a Read Request.
+	// quotesDDP and quotesRDMAP tell whether a Terminate quotes the DDP header, and that of a
+	// Read Request.
 	quotesDDP, quotesRDMAP bool
 }
 
@@ -56,8 +56,8 @@ var (
 	}
 )
 
-// forEachFault fails the case unless each fault, on a separate connection, draws a Terminate,
-// which look is given.
+// forEachFault fails the case unless each fault, on a separate connection, causes a Terminate. It
+// calls look with the Terminate.
 func (h *host) forEachFault(faults []peerFault, look func(c *conn, f peerFault, g iwarp.ReceivedFPDU)) {
 	for _, f := range faults {
 		c := h.connect(setup{receives: 4})
@@ -66,14 +66,14 @@ func (h *host) forEachFault(faults []peerFault, look func(c *conn, f peerFault, 
 	}
 }
 
-// terminateControl is the control word of a Terminate, and what follows it.
+// terminateControl returns the control word of a Terminate, and the octets after it.
 func terminateControl(g iwarp.ReceivedFPDU) (word, rest []byte) {
 	at := min(len(g.ULPDU), ddpUntaggedLen)
 	end := min(len(g.ULPDU), ddpUntaggedLen+4)
 	return g.ULPDU[at:end], g.ULPDU[end:]
 }
 
-// terminateContentLen is how many octets the flags of a Terminate say that there are after them.
+// terminateContentLen returns the length of the headers that the flags of a Terminate announce.
 func terminateContentLen(h *iwarp.TerminateHeader) int {
 	n := 0
 	if iwarp.Val(h.LengthValid) || iwarp.Val(h.HasDDP) {
@@ -94,28 +94,28 @@ var rdmapTerminateCases = []conformance.Case{
 		Title: "A Terminate has layer and type in its first octet, the code in the second, and three flags at the top of the third",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
-		Expects: "the words 20020000, 1100c000, 1201c000 and 0100e000, of which the third octet may have fewer flags",
+		Expects: "the words 20020000, 1100c000, 1201c000 and 0100e000, the third octet may have fewer flags",
 		Defects: []string{"TermBitsSwapped"},
 		Run: onHost(func(h *host) {
 			h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 				word, _ := terminateControl(g)
 				want := f.causes[0]
 				c.Check(len(word) == 4 && word[0] == want.Layer()<<4|want.Type() && word[1] == want.Code() && word[2]&0x1f == 0 && word[3] == 0,
-					fmt.Sprintf("%s to draw a Terminate with %04x and flags in the top three bits after that", f.name, uint16(want)), "% x", word)
+					fmt.Sprintf("for %s a Terminate with %04x and flags in the next three bits", f.name, uint16(want)), "% x", word)
 			})
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/listed-values-only",
-		Title: "A Terminate has no other layers, types and codes than the listed ones",
+		Title: "A Terminate has a layer, type and code that an RFC lists",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/2", "rfc5041/7.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "errors of every layer, those with the highest codes among them, each on a separate connection",
+		Sends:   "errors of every layer, with the highest codes too, each on a separate connection",
 		Expects: "causes that an RFC lists",
 		Defects: []string{"CodesShifted"},
 		Run: onHost(func(h *host) {
 			listed := func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 				cause := iwarp.Val(parseTerminate(g).Terminate.Cause)
-				c.Check(cause.Listed(), fmt.Sprintf("%s to draw a cause that is listed", f.name), "%v", cause)
+				c.Check(cause.Listed(), fmt.Sprintf("for %s a cause that is listed", f.name), "%v", cause)
 			}
 			h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault, versionFault}, listed)
 			for _, f := range ddpErrors {
@@ -125,7 +125,7 @@ var rdmapTerminateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/reserved-bits-are-ignored",
-		Title: "A Terminate with reserved bits set ends the stream like any other",
+		Title: "A Terminate with reserved bits set ends the stream",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Terminate with all of the thirteen bits set",
 		Expects: "the end of the stream, and receives that fail",
@@ -139,23 +139,23 @@ var rdmapTerminateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/flags-say-what-follows",
-		Title: "The flags of a Terminate say which headers it has",
+		Title: "The flags of a Terminate match its headers",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send that invalidates an unknown key, and other errors",
-		Expects: "as many octets after the control word as its flags say",
+		Expects: "the headers that the flags announce after the control word",
 		Defects: []string{"TermInvalidateFlag"},
-		// In this case in either order of bits: rdmap/terminate/sizes-by-flags is strict.
+		// This case accepts either bit order; rdmap/terminate/sizes-by-flags does not.
 		Run: onHost(func(h *host) {
 			h.forEachFault([]peerFault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 				t := parseTerminate(g).Terminate
 				_, rest := terminateControl(g)
-				c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("%s to draw a Terminate with %d octets after its control word, as its flags have it", f.name, terminateContentLen(t)), "%d", len(rest))
+				c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("for %s a Terminate with %d octets after its control word, as its flags announce", f.name, terminateContentLen(t)), "%d", len(rest))
 			})
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/sizes-by-flags",
-		Title: "A Terminate is as long as its flags say, and its reserved bits are zero",
+		Title: "A Terminate has the length that its flags announce, and its reserved bits are zero",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4", "rfc5040/4.8/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 		Expects: "22, 38, 42 and 70 octets, or less with fewer flags; thirteen zero bits",
@@ -163,23 +163,23 @@ var rdmapTerminateCases = []conformance.Case{
 		Run: onHost(func(h *host) {
 			h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 				word, rest := terminateControl(g)
-				c.Check(g.Terminate != nil && iwarp.Val(g.Terminate.Reserved) == 0, fmt.Sprintf("%s to draw a Terminate without reserved bits", f.name), "% x", word)
-				c.Check(len(rest) == terminateContentLen(g.Terminate), fmt.Sprintf("%s to draw a Terminate of %d octets", f.name, len(g.ULPDU)-len(rest)+terminateContentLen(g.Terminate)), "%d", len(g.ULPDU))
+				c.Check(g.Terminate != nil && iwarp.Val(g.Terminate.Reserved) == 0, fmt.Sprintf("for %s a Terminate without reserved bits", f.name), "% x", word)
+				c.Check(len(rest) == terminateContentLen(g.Terminate), fmt.Sprintf("for %s a Terminate of %d octets", f.name, len(g.ULPDU)-len(rest)+terminateContentLen(g.Terminate)), "%d", len(g.ULPDU))
 			})
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/headers-by-layer",
-		Title: "A Terminate has the headers that belong to its kind of error",
+		Title: "A Terminate quotes the headers that its kind of error requires",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
-		Expects: "no header for the first, length and DDP header for the others, and the Read Request's own for the last",
+		Expects: "no header for the first, length and DDP header for the others, and the header of the Read Request for the last",
 		Defects: []string{"TermAllHeaders"},
 		Run: onHost(func(h *host) {
 			h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 				t := parseTerminate(g).Terminate
 				c.Check(iwarp.Val(t.LengthValid) == f.quotesDDP && iwarp.Val(t.HasDDP) == f.quotesDDP && iwarp.Val(t.HasRDMAP) == f.quotesRDMAP,
-					fmt.Sprintf("%s to draw a Terminate with M=%t, D=%t and R=%t", f.name, f.quotesDDP, f.quotesDDP, f.quotesRDMAP), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))
+					fmt.Sprintf("for %s a Terminate with M=%t, D=%t and R=%t", f.name, f.quotesDDP, f.quotesDDP, f.quotesRDMAP), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))
 			})
 		}),
 	},
@@ -187,7 +187,7 @@ var rdmapTerminateCases = []conformance.Case{
 		ID:    "rdmap/terminate/header-for-a-wrong-opcode",
 		Title: "A Terminate for a wrong opcode or version quotes the DDP header",
 		Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a message of opcode 13, and one of RDMAP's version 0",
+		Sends:   "a message of opcode 13, and one of RDMAP version 0",
 		Expects: "Terminates with their headers",
 		Defects: []string{"TermBareOperation"},
 		Run: onHost(func(h *host) {
@@ -197,7 +197,7 @@ var rdmapTerminateCases = []conformance.Case{
 				c.send(wrong)
 				t := c.expectTerminate(f.causes...)
 				c.expectQuotedDDPHeader(t, wrong.FPDU().Segment)
-				c.Check(!iwarp.Val(t.Terminate.HasRDMAP), fmt.Sprintf("%s to draw a Terminate without the header of a Read Request", f.name), "%v with one", t)
+				c.Check(!iwarp.Val(t.Terminate.HasRDMAP), fmt.Sprintf("for %s a Terminate without the header of a Read Request", f.name), "%v with one", t)
 			}
 		}),
 	},

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rdmapControlOctets is the second octet of every kind of message that a device can be made to
-// send: version 1, two reserved bits, the opcode.
+// rdmapControlOctets are the RDMAP control octets that devices send: version 1, two reserved
+// bits, the opcode.
 var rdmapControlOctets = map[byte]string{
 	0x40: "Write", 0x41: "Read Request", 0x42: "Read Response", 0x43: "Send", 0x44: "Send with Invalidate",
 	0x45: "Send with solicited event", 0x4a: "Atomic Request",
@@ -18,10 +18,10 @@ var rdmapControlOctets = map[byte]string{
 var rdmapControlCases = []conformance.Case{
 	{
 		ID:    "rdmap/header/queue-of-each-opcode",
-		Title: "Sends go to queue 0, requests for reads and atomics to queue 1",
+		Title: "Sends go to queue 0, Read and Atomic Requests to queue 1",
 		Cite:  cite(rfc5040, "3.1", "rfc5040/3.1/1", "rfc5040/5.3/1", "rfc5040/5.2.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request; the device sends a message of every kind that it has",
-		Expects: "the queue that the opcode has",
+		Sends:   "a Read Request; the device sends a message of every kind",
+		Expects: "the queue of the opcode",
 		Defects: []string{"QueuesMixed"},
 		Run: onConn(func(c *conn) {
 			for _, g := range c.exchangeAllKinds() {
@@ -33,15 +33,15 @@ var rdmapControlCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/header/control-octet",
-		Title: "RDMAP's octet is two bits of version, two reserved ones and the opcode",
+		Title: "The RDMAP control octet has two bits of version, two reserved bits and the opcode",
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request; the device sends a message of every kind that it has",
-		Expects: "the octets 40 to 45 and 4a, as the kind of the message has it",
+		Sends:   "a Read Request; the device sends a message of every kind",
+		Expects: "the octets 40 to 45 and 4a, as the kind of the message requires",
 		Defects: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
 			seen := make(map[byte]bool)
 			for _, g := range c.exchangeAllKinds() {
-				c.Check(rdmapControlOctets[g.ULPDU[1]] != "", "a second octet that a message has", "% x", head(g.ULPDU))
+				c.Check(rdmapControlOctets[g.ULPDU[1]] != "", "a valid RDMAP control octet", "% x", head(g.ULPDU))
 				seen[g.ULPDU[1]] = true
 			}
 			for _, b := range []byte{0x40, 0x41, 0x42, 0x43, 0x45} {
@@ -51,10 +51,10 @@ var rdmapControlCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/header/write-without-tagged-flag",
-		Title: "A Write with T clear is not carried out",
+		Title: "A Write with T clear is not executed",
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/2", "rfc5041/4.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write that is right but for its T",
-		Expects: "the end of the stream, and no octet in the memory",
+		Sends:   "a Write with T clear, otherwise valid",
+		Expects: "the end of the stream, and memory unchanged",
 		Defects: []string{"TaggedFlagIgnored"},
 		Run: onConn(func(c *conn) {
 			c.send(c.peerWrite(0, data(16)).Tagged(false))
@@ -66,7 +66,7 @@ var rdmapControlCases = []conformance.Case{
 		ID:    "rdmap/header/version-is-one",
 		Title: "RDMAP's version is 1 in every message",
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request, and a Write that is wrong; the device sends a message of every kind that it has",
+		Sends:   "a Read Request, and an invalid Write; the device sends a message of every kind",
 		Expects: "version 1 in each, the Terminate included",
 		Defects: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
@@ -79,10 +79,10 @@ var rdmapControlCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/header/reserved-bits-are-ignored",
-		Title: "The reserved bits of RDMAP's octet are not looked at",
+		Title: "The reserved bits of the RDMAP control octet are ignored",
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send, a Write, a Read Request and a Read Response with both bits set",
-		Expects: "each to be taken as if they were not",
+		Sends:   "a Send, a Write, a Read Request and a Read Response with both reserved bits set",
+		Expects: "each is accepted",
 		Defects: []string{"ReservedBitsChecked"},
 		Run: onConn(func(c *conn) {
 			c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.RDMAPReserved(3) })
@@ -90,9 +90,9 @@ var rdmapControlCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/header/reserved-bits-are-zero",
-		Title: "The reserved bits of RDMAP's octet are sent as zeros",
+		Title: "The reserved bits of the RDMAP control octet are sent as zeros",
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request; the device sends a message of every kind that it has",
+		Sends:   "a Read Request; the device sends a message of every kind",
 		Expects: "zeros in the two bits of each",
 		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
@@ -103,10 +103,10 @@ var rdmapControlCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/header/invalidate-field-is-zero",
-		Title: "The field for a key to invalidate is zero in messages that invalidate nothing",
+		Title: "The Invalidate STag field is zero in messages that invalidate nothing",
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device sends a message of every kind that it has",
-		Expects: "four zeros in untagged messages other than Sends with Invalidate, which have their key there",
+		Sends:   "nothing: the device sends a message of every kind",
+		Expects: "four zeros in untagged messages other than Sends with Invalidate, which have their STag there",
 		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
 			for _, g := range c.exchangeAllKinds() {
@@ -122,10 +122,10 @@ var rdmapControlCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/header/invalidate-field-of-a-plain-send-is-ignored",
-		Title: "A Send that does not invalidate leaves the key alone that its header names",
+		Title: "A Send without Invalidate does not invalidate the STag in its header",
 		Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/5"), Level: conformance.Must, Needs: needsMW2Inv,
-		Sends:   "a Send, a Send with solicited event and a Read Request that name the key of a window, and a Write through it",
-		Expects: "each is taken, and the window stays open",
+		Sends:   "a Send, a Send with solicited event and a Read Request with the STag of a window in the Invalidate STag field, and a Write to the window",
+		Expects: "each is accepted, and the window stays valid",
 		Defects: []string{"AnySendInvalidates"},
 		Run: onConn(func(c *conn) {
 			m := c.bindableMemory(64)
@@ -134,7 +134,7 @@ var rdmapControlCases = []conformance.Case{
 			c.send(iwarp.SendSE(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
 			for id := range uint64(2) {
 				wc := c.ExpectRecv(id+1, 16)
-				c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive that tells of no invalidation", "one that does")
+				c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "one with WC_WITH_INV")
 			}
 			c.send(c.peerRead(0, 16).InvalidateSTag(at.STag))
 			c.expect(iwarp.Op(iwarp.OpReadResponse))

@@ -9,7 +9,7 @@ import (
 var rdmapWriteCases = []conformance.Case{
 	{
 		ID:    "rdmap/write/nobody-is-told",
-		Title: "A Write uses up no receive and completes nothing",
+		Title: "A Write consumes no receive and completes nothing",
 		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Writes of one and of several segments, and a Send",
 		Expects: "no completion for the Writes, and the first receive for the Send",
@@ -30,7 +30,7 @@ var rdmapWriteCases = []conformance.Case{
 		ID:    "rdmap/write/in-order",
 		Title: "Writes are sent in the order in which they were posted",
 		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the application posts three Writes to one place, and a Send, at once",
+		Sends:   "nothing: the application posts three Writes to one address, and a Send, at once",
 		Expects: "the three in that order, and the Send after them",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
@@ -43,10 +43,10 @@ var rdmapWriteCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/write/one-key-for-all-pieces",
-		Title: "A Write from several pieces of memory is one message to one key",
+		Title: "A Write with several SGEs is one message",
 		Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the application writes from four pieces of memory",
-		Expects: "one message with the octets of all four, one after the other",
+		Sends:   "nothing: the application posts a Write with four SGEs",
+		Expects: "one message with the data of all four",
 		Defects: []string{"WritePerSGE"},
 		Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 4, MaxRecvSGE: 1}}, func(c *conn) {
 			wr := c.writeWR(1, 0, 0)
@@ -56,7 +56,7 @@ var rdmapWriteCases = []conformance.Case{
 			for _, piece := range [][]byte{c.localMem.Buf[300:320], c.localMem.Buf[100:112], c.localMem.Buf[:4], c.localMem.Buf[200:264]} {
 				want = append(want, piece...)
 			}
-			// 100 octets fit into one segment wherever MPA works at all.
+			// 100 octets fit into one segment for every MSS.
 			c.expect(iwarp.Write(peerSTag, peerTO, want).Last(true))
 			c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
 		}),

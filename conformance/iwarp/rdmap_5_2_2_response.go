@@ -9,15 +9,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// deviceRead has the device read n octets into own from off on, and returns its request.
+// deviceRead makes the device read n octets into localMem at off, and returns the Read Request.
 func (c *conn) deviceRead(id uint64, off, n int) iwarp.Segment {
 	c.PostSend(c.qp, c.readWR(id, off, n))
 	return c.expect(iwarp.Op(iwarp.OpReadRequest)).Segment
 }
 
-// onInvalidResponses fails the case unless answers like these, each to a read of 32 octets
-// on a separate connection, end the stream, fail the read and reach no memory but
-// that of the read.
+// onInvalidResponses makes the body of a case that fails unless invalid responses to a read of
+// 32 octets, each on a separate connection, end the stream, fail the read and change no memory
+// outside that of the read.
 func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.Segment) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, answer := range answers {
@@ -36,10 +36,10 @@ func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.
 var rdmapResponseCases = []conformance.Case{
 	{
 		ID:    "rdmap/response/as-many-as-granted",
-		Title: "As many reads at a time as were granted are answered",
+		Title: "As many outstanding reads as the IRD are answered",
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "as many Read Requests at once as the device takes, of which none can be answered before all are there; then as many again",
-		Expects: "answers to all of them",
+		Sends:   "as many Read Requests at once as the IRD, none of which can be answered before all have arrived; then as many again",
+		Expects: "Read Responses to all of them",
 		Defects: []string{"IRDLeaks"},
 		Run: onSetup(threeReads, func(c *conn) {
 			n := c.grantedIRD()
@@ -56,7 +56,7 @@ var rdmapResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/response/completes-at-its-end",
-		Title: "A read completes when the last segment of its answer is there",
+		Title: "A read completes when the last segment of its response has arrived",
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/3", "rfc5040/5.5/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "two of three segments of a Read Response, and later the third",
 		Expects: "a completion after the third",
@@ -73,9 +73,9 @@ var rdmapResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/response/first-segment-is-checked",
-		Title: "A Read Response to another place than was asked for is not taken",
+		Title: "A Read Response to another sink than requested is refused",
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Needs: needsConn,
-		Sends:   "Read Responses with the key of memory that is open to the peer, to another offset, and longer than was asked for",
+		Sends:   "Read Responses with the key of other memory that the peer can write, to another TO, and longer than requested",
 		Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
 		Defects: []string{"ResponseUnmatched"},
 		Run: onInvalidResponses(
@@ -91,9 +91,9 @@ var rdmapResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/response/later-segments-are-checked",
-		Title: "A Read Response that goes astray after its first segment is not taken",
+		Title: "A Read Response to another sink from its second segment on is refused",
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Needs: needsConn,
-		Sends:   "Read Responses whose second segment has the key of memory that is open to the peer, or another offset",
+		Sends:   "Read Responses whose second segment has the key of other memory that the peer can write, or another TO",
 		Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
 		Defects: []string{"LaterResponseUnchecked"},
 		Run: onInvalidResponses(
@@ -108,10 +108,10 @@ var rdmapResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/response/unasked-for-is-refused",
-		Title: "A Read Response that nobody asked for ends the stream, and is not placed",
+		Title: "An unsolicited Read Response ends the stream, and is not placed",
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Response to memory that is open to the peer",
-		Expects: "the end of the stream, and no octet in the memory",
+		Sends:   "a Read Response to memory that the peer can write",
+		Expects: "the end of the stream, and memory unchanged",
 		Defects: []string{"BadSegmentsDropped"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
@@ -121,10 +121,10 @@ var rdmapResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/response/unasked-for-is-named",
-		Title: "A Read Response that nobody asked for is told to be the peer's error",
+		Title: "An unsolicited Read Response is reported as an error of the peer",
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Read Response to memory that is open to the peer",
-		Expects: "a Terminate: unexpected opcode, or a key that is not valid for it",
+		Sends:   "a Read Response to memory that the peer can write",
+		Expects: "a Terminate: unexpected opcode, or invalid STag",
 		Defects: []string{"UnaskedIsLocal"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
@@ -133,10 +133,10 @@ var rdmapResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/response/short-is-no-success",
-		Title: "A read whose answer ends early does not complete as if it were whole",
+		Title: "A read with a short response does not complete with its full length",
 		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/7"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "12 and 4 octets, and L with the latter, to a read of 20",
-		Expects: "a read that fails, or one that tells how much has come",
+		Sends:   "12 and 4 octets, the latter with L, to a read of 20",
+		Expects: "a read that fails, or that completes with a length of 16",
 		Defects: []string{"ShortResponseTaken"},
 		Run: onConn(func(c *conn) {
 			parts := iwarp.ReadResponseTo(c.deviceRead(7, 64, 20), data(20)).Segments(14 + 12)
