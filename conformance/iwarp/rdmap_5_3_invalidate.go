@@ -9,33 +9,33 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// invalidateCauses are the two ways to say that a key cannot be invalidated: the RFC lists
-// the code under both types.
+// invalidateCauses are the two causes for an STag that cannot be invalidated: the RFC lists the
+// code under both types.
 var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
 
-// expectInvalidateTerminates fails the case unless a Send that is to invalidate a key ends the
-// stream and is not delivered.
+// expectInvalidateTerminates fails the case unless a Send with Invalidate causes a Terminate and
+// is not delivered.
 func (c *conn) expectInvalidateTerminates(s iwarp.Segment) {
 	c.send(s)
 	c.expectTerminateAndEnd(invalidateCauses...)
 	c.expectNoSuccess()
 }
 
-// expectInvalidateFails fails the case unless the receive of a Send that is to invalidate a
-// key fails. How the peer is told is not looked at: endsInvalidating does.
+// expectInvalidateFails fails the case unless the receive of a Send with Invalidate fails.
+// expectInvalidateTerminates also checks the Terminate.
 func (c *conn) expectInvalidateFails(s iwarp.Segment) {
 	c.send(s)
 	wc := c.NextCompletion()
-	c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("a receive that fails, as %#x cannot be invalidated", *s.RDMAP.InvalidateSTag), "%s", rig.Describe(&wc))
+	c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("a failed receive, since %#x cannot be invalidated", *s.RDMAP.InvalidateSTag), "%s", rig.Describe(&wc))
 }
 
 var rdmapInvalidateCases = []conformance.Case{
 	{
 		ID:    "rdmap/invalidate/takes-effect",
-		Title: "A window that a Send has invalidated is closed when the Send is delivered",
+		Title: "A window is invalid when the Send with its Invalidate is delivered",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: needsMW2Inv,
-		Sends:   "a Read Request through a window, a Send with solicited event that invalidates it, and another Read Request",
-		Expects: "an answer to the first Read Request; the second ends the stream",
+		Sends:   "a Read Request to a window, a Send with solicited event that invalidates it, and another Read Request",
+		Expects: "a Read Response to the first Read Request; the second ends the stream",
 		Defects: []string{"InvalidateIgnored"},
 		Run: onConn(func(c *conn) {
 			m := c.bindableMemory(64)
@@ -50,10 +50,10 @@ var rdmapInvalidateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/invalidate/by-an-empty-send",
-		Title: "A Send of no octets invalidates its key like any other",
+		Title: "A zero-length Send with Invalidate invalidates its key",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8", "rfc5040/5.3/2"), Level: conformance.Must, Needs: needsMW2Inv,
-		Sends:   "Sends of no octets that invalidate a window, with and without solicited event, and a Write through the window after each",
-		Expects: "a receive of no octets that tells the key; the Write ends the stream, and no octet changes",
+		Sends:   "zero-length Sends that invalidate a window, with and without solicited event, and a Write to the window after each",
+		Expects: "a zero-length receive with the invalidated key; the Write ends the stream, and memory unchanged",
 		Defects: []string{"EmptySendKeepsKey"},
 		Run: onHost(func(h *host) {
 			for _, send := range []func(msn, stag uint32, b []byte) iwarp.Segment{iwarp.SendInvalidate, iwarp.SendSEInvalidate} {
@@ -61,7 +61,7 @@ var rdmapInvalidateCases = []conformance.Case{
 				at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
 				c.send(send(c.nextSendMSN(), at.STag, nil))
 				wc := c.ExpectRecv(1, 0)
-				c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == at.STag, "a receive that tells the key", "%s", rig.Describe(&wc))
+				c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == at.STag, "a receive with the invalidated key", "%s", rig.Describe(&wc))
 				c.send(writeTo(at, data(16)))
 				c.expectTerminateAndEnd(foreignKeyCauses...)
 				h.ExpectUnchanged(m, 0, 0)
@@ -70,7 +70,7 @@ var rdmapInvalidateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/invalidate/is-reported",
-		Title: "A receive says which key its Send has invalidated",
+		Title: "The completion of a receive has the key that its Send has invalidated",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Level: conformance.Must, Needs: needsMW2Inv,
 		Sends:   "a Send that invalidates a window, and one that does not",
 		Expects: "the key in the first receive, and none in the second",
@@ -79,15 +79,15 @@ var rdmapInvalidateCases = []conformance.Case{
 			key := c.bindWindow(c.bindableMemory(64), 0, 64, verbs.AccessRemoteWrite)
 			c.send(iwarp.SendInvalidate(c.nextSendMSN(), key, data(16)))
 			wc := c.ExpectRecv(1, 16)
-			c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key, "a receive that tells the key", "flags %#x, key %#x", wc.Flags, wc.InvalidatedRKey)
+			c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key, "a receive with the invalidated key", "flags %#x, key %#x", wc.Flags, wc.InvalidatedRKey)
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 			wc = c.ExpectRecv(2, 16)
-			c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive that tells none", "key %#x", wc.InvalidatedRKey)
+			c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "key %#x", wc.InvalidatedRKey)
 		}),
 	},
 	{
 		ID:    "rdmap/invalidate/unknown-key-ends-the-stream",
-		Title: "A Send that is to invalidate a key that there is not ends the stream",
+		Title: "A Send with Invalidate of an unknown key ends the stream",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/9", "rfc5040/7.2/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends with Invalidate: of an unknown key, and of one of another domain",
 		Expects: "a Terminate: the STag cannot be invalidated; no receive",
@@ -101,7 +101,7 @@ var rdmapInvalidateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/invalidate/solicited-is-checked-too",
-		Title: "A Send with solicited event that is to invalidate a key that there is not is not delivered",
+		Title: "A Send with solicited event and Invalidate of an unknown key is not delivered",
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3", "rfc5040/5.3/9"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends with solicited event and Invalidate: of an unknown key, and of one of another domain",
 		Expects: "receives that fail",
@@ -118,7 +118,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		Title: "A window of one stream cannot be invalidated through another",
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: needsMW2Inv,
 		Sends:   "a Send with Invalidate of a window that is bound to another stream of the same domain",
-		Expects: "a receive that fails, and a window that stays open",
+		Expects: "a receive that fails, and the window stays valid",
 		Defects: []string{"ForeignInvalidate"},
 		Run: onHost(func(h *host) {
 			mine, other, m := h.connect(setup{}), h.connect(setup{receives: 2}), h.bindableMemory(64)
@@ -133,7 +133,7 @@ var rdmapInvalidateCases = []conformance.Case{
 		ID:    "rdmap/invalidate/free-window",
 		Title: "A window that is not bound cannot be invalidated",
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Level: conformance.Must, Needs: needsMW2Inv,
-		Sends:   "a Send with Invalidate of a window that never was bound",
+		Sends:   "a Send with Invalidate of an unbound window",
 		Expects: "a receive that fails",
 		Defects: []string{"UnboundInvalidate"},
 		Run: onConn(func(c *conn) {
@@ -144,10 +144,10 @@ var rdmapInvalidateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/invalidate/shared-region",
-		Title: "A region that several streams can use cannot be invalidated through one of them",
+		Title: "A region cannot be invalidated by a stream",
 		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/3", "rfc5042/6.4.5/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send with Invalidate of a region, and a Write to it on another stream",
-		Expects: "a receive that fails, and another stream that still writes",
+		Expects: "a receive that fails, and another stream can still write",
 		Defects: []string{"InvalidateAnything"},
 		Run: onHost(func(h *host) {
 			one, other, m := h.connect(setup{receives: 2}), h.connect(setup{}), h.Memory(64, allAccess)

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// useCompChannel has the queue pairs that are made from now on complete to a queue with a
-// channel for events.
+// useCompChannel makes later queue pairs use a completion queue with a completion channel.
 func (h *host) useCompChannel() verbs.CompChannel {
 	ch, err := h.Device.CreateCompChannel()
 	h.Must("a completion channel", err)
@@ -19,16 +18,16 @@ func (h *host) useCompChannel() verbs.CompChannel {
 	return ch
 }
 
-// armCQ has the completion queue raise an event at what is solicited.
+// armCQ requests a notification for the next solicited completion.
 func (h *host) armCQ() { h.Must("a completion queue that can be armed", h.CQ.ReqNotify(true)) }
 
-// expectCQEvent fails the case unless there is an event.
+// expectCQEvent fails the case unless the completion queue raises an event.
 func (h *host) expectCQEvent(ch verbs.CompChannel) {
 	_, err := ch.Wait(h.ResponseTimeout())
 	h.Check(err == nil, "an event of the completion queue", "%v", fmt.Sprint(err))
 }
 
-// expectNoCQEvent fails the case if there is an event by now.
+// expectNoCQEvent fails the case if the completion queue has raised an event.
 func (h *host) expectNoCQEvent(ch verbs.CompChannel) {
 	_, err := ch.Wait(0)
 	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%v", eventOrError(err))
@@ -44,7 +43,7 @@ func eventOrError(err error) string {
 var rdmapSendCases = []conformance.Case{
 	{
 		ID:    "rdmap/send/one-receive-each",
-		Title: "Every Send takes one receive, one of no octets too",
+		Title: "Every Send consumes one receive, also a zero-length Send",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Sends of 16, 0, 0 and 32 octets",
 		Expects: "four receives",
@@ -59,10 +58,10 @@ var rdmapSendCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/send/longer-than-the-receive",
-		Title: "A receive whose Send does not fit fails, and the stream ends",
+		Title: "A receive that is too short for its Send fails, and the stream ends",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several of which the first ones fit",
-		Expects: "a Terminate, receives that fail, and no octet after the first",
+		Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several segments, the first of which fit",
+		Expects: "a Terminate, receives that fail, and no octet after the first changed",
 		Defects: []string{"LongTruncated"},
 		Run: onHost(func(h *host) {
 			for _, ulpdu := range []int{1000, 18 + 40} {
@@ -82,7 +81,7 @@ var rdmapSendCases = []conformance.Case{
 		Title: "Sends are sent in the order in which they were posted",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/7"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the application posts ten Sends at once",
-		Expects: "the ten in that order, numbered 1 to 10",
+		Expects: "the ten in that order, with MSNs 1 to 10",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			wrs := make([]verbs.SendWR, 10)
@@ -97,9 +96,9 @@ var rdmapSendCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/send/solicited-raises-an-event",
-		Title: "A Send with solicited event raises one",
+		Title: "A Send with solicited event raises an event",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needsConn,
-		Sends:   "a Send with solicited event, to an application that waits for such",
+		Sends:   "a Send with solicited event, to an application that waits for solicited events",
 		Expects: "an event",
 		Defects: []string{"NeverSolicited"},
 		Run: onHost(func(h *host) {
@@ -113,7 +112,7 @@ var rdmapSendCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/send/unsolicited-raises-none",
-		Title: "A Send without solicited event raises none for who waits for solicited ones",
+		Title: "A Send without solicited event raises no event for an application that waits for solicited events",
 		Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Needs: needsConn,
 		Sends:   "a Send, to an application that waits for solicited events",
 		Expects: "a receive, and no event",

@@ -8,9 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectQPError fails the case unless the application learns that its queue pair has had an
-// error, not merely that the connection is gone: by an event of the queue pair, or by a
-// completion that says more than that it was flushed.
+// expectQPError fails the case unless the application is notified of an error, not only of a
+// disconnect: by an event of the queue pair, or by an error completion other than a flush.
 func (c *conn) expectQPError() {
 	for {
 		e, err := c.Device.WaitAsync(shortWait)
@@ -37,10 +36,10 @@ func (c *conn) expectQPError() {
 var rdmapEndCases = []conformance.Case{
 	{
 		ID:    "rdmap/terminate/queue-and-number",
-		Title: "A Terminate is message 1 of queue 2",
+		Title: "A Terminate has queue 2 and MSN 1",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/1", "rfc5040/3.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send and a Read Request, and then a Write to an unknown key",
-		Expects: "a Terminate with T=0, L=1, queue 2, number 1 and offset 0",
+		Expects: "a Terminate with T=0, L=1, queue 2, MSN 1 and MO 0",
 		Defects: []string{"TermOtherQueue"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
@@ -51,9 +50,9 @@ var rdmapEndCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/nothing-follows",
-		Title: "Nothing is sent after a Terminate, whatever is waiting",
+		Title: "Nothing is sent after a Terminate, even if requests are pending",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to an unknown key, while Sends of the device wait after a fence; its application posts more after the Terminate",
+		Sends:   "a Write to an unknown key, while Sends of the device wait for a fence; the application posts more after the Terminate",
 		Expects: "a Terminate, and after it the end of the stream",
 		Defects: []string{"TalksAfterTerminate"},
 		Run: onSetup(setup{}, func(c *conn) {
@@ -61,16 +60,16 @@ var rdmapEndCases = []conformance.Case{
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))
 			c.expectAnyTerminate()
 			n, err := c.qp.PostSend([]verbs.SendWR{c.writeWR(1, 0, 16)})
-			c.Note("post: %d taken, %v", n, err)
+			c.Note("post: %d accepted, %v", n, err)
 			c.expectEnd()
 		}),
 	},
 	{
 		ID:    "rdmap/terminate/received-is-reported",
-		Title: "A Terminate that comes in is told to the application",
+		Title: "A received Terminate is reported to the application",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Terminate: catastrophic error",
-		Expects: "an event of the queue pair, or a completion that says more than that it was flushed",
+		Expects: "an event of the queue pair, or an error completion other than a flush",
 		Defects: []string{"TerminateUnreported"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Terminate(iwarp.RDMAPStreamCatastrophic))
@@ -81,9 +80,9 @@ var rdmapEndCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/received-on-another-queue",
-		Title: "A Terminate on another queue than its own ends the stream",
+		Title: "A Terminate on another queue than 2 ends the stream",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Terminates on queues 0 and 1, and one with number 2",
+		Sends:   "Terminates on queues 0 and 1, and one with MSN 2",
 		Expects: "the end of the stream, and no receive",
 		Defects: []string{"StrangeTerminateIgnored"},
 		Run: onHost(func(h *host) {
@@ -98,10 +97,10 @@ var rdmapEndCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/outstanding-work-fails",
-		Title: "What is outstanding when a Terminate comes completes in error",
+		Title: "Outstanding requests and receives complete in error after a Terminate",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/5", "rfc5040/6.2.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Terminate, while four reads, four Sends after a fence and two receives are outstanding",
-		Expects: "ten completions in error",
+		Sends:   "a Terminate, while four reads, four Sends with a fence and two receives are outstanding",
+		Expects: "ten error completions",
 		Defects: []string{"FlushForgets"},
 		Run: onSetup(setup{receives: 2}, func(c *conn) {
 			c.postOutstanding(4, 4)
@@ -112,9 +111,9 @@ var rdmapEndCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/is-not-answered",
-		Title: "A Terminate is answered by the end of the stream, and by no message",
+		Title: "A device closes the stream after a received Terminate, without a message",
 		Cite:  cite(rfc5040, "5.4", "rfc5040/5.4/6"), Level: conformance.May, Needs: needsConn,
-		Sends:   "a Terminate, while Sends of the device wait after a fence",
+		Sends:   "a Terminate, while Sends of the device wait for a fence",
 		Expects: "the end of the stream",
 		Defects: []string{"TerminateAnswered"},
 		Run: onSetup(setup{}, func(c *conn) {
@@ -125,10 +124,10 @@ var rdmapEndCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/terminate/graceful-close-behind-it",
-		Title: "Behind a Terminate the stream is ended in order, so that it arrives",
+		Title: "The stream is closed with FIN after a Terminate, not reset",
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/3"), Level: conformance.Should, Needs: needsConn,
 		Sends:   "a Write to an unknown key",
-		Expects: "a Terminate, and then the end of the stream in order, not a reset",
+		Expects: "a Terminate, and then FIN",
 		Defects: []string{"ErrorResets"},
 		Run: onConn(func(c *conn) {
 			c.send(iwarp.Write(unknownSTag, 0, data(16)))

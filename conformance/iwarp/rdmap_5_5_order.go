@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onRequestAfterRead is the body of cases in which a request after a read has been sent and must
-// not complete before the read has.
+// onRequestAfterRead makes the body of a case that fails if a request that was posted after a
+// read completes before it.
 func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
 	return onConn(func(c *conn) {
 		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))
@@ -24,7 +24,7 @@ func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(
 var rdmapOrderCases = []conformance.Case{
 	{
 		ID:    "rdmap/order/sends-wait-for-delivery",
-		Title: "Sends after one of which a part is missing are delivered after it",
+		Title: "Sends after an incomplete Send are delivered after it",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "four Sends and a part of the fifth, which ends inside an FPDU; later the rest, and three more Sends",
 		Expects: "four receives, then nothing, and then the others in order",
@@ -56,7 +56,7 @@ var rdmapOrderCases = []conformance.Case{
 		ID:    "rdmap/order/reads-complete-in-order",
 		Title: "Reads complete in the order in which they were posted, whatever their size",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "answers to three reads that are under way together, the first of them in several segments",
+		Sends:   "responses to three outstanding reads, the first of them in several segments",
 		Expects: "three completions in that order",
 		Defects: []string{"LongDeliveredLate"},
 		Run: onConn(func(c *conn) {
@@ -81,10 +81,10 @@ var rdmapOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/order/read-sees-earlier-writes",
-		Title: "A read sees what was written before it",
+		Title: "A read returns the data of earlier Writes",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write of several segments and a Read Request for the same octets, at once; three times",
-		Expects: "the octets that were written",
+		Sends:   "a Write of several segments and a Read Request for the same memory, at once; three times",
+		Expects: "the written data",
 		Defects: []string{"WritesPlacedLate"},
 		Run: onConn(func(c *conn) {
 			for i := range 3 {
@@ -100,9 +100,9 @@ var rdmapOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/order/completion-waits-for-the-transport",
-		Title: "A Write does not complete before the transport has taken all of it",
+		Title: "A Write does not complete before TCP has accepted all of it",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing, and reads nothing at first: the device writes more than TCP holds",
+		Sends:   "nothing, and does not read at first: the device writes more than TCP buffers",
 		Expects: "no completion until the peer reads, and then one",
 		Defects: []string{"CompletesEarly"},
 		Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
@@ -117,7 +117,7 @@ var rdmapOrderCases = []conformance.Case{
 		ID:    "rdmap/order/completions-in-post-order",
 		Title: "A Send after a read completes after it",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "the answer to a read, late",
+		Sends:   "a delayed Read Response",
 		Expects: "no completion of the Send before that of the read",
 		Defects: []string{"SendsOvertake"},
 		Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.sendWR(12, 0, 16) }, iwarp.OpSend),
@@ -126,7 +126,7 @@ var rdmapOrderCases = []conformance.Case{
 		ID:    "rdmap/order/write-behind-a-read-completes-after",
 		Title: "A Write after a read completes after it",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "the answer to a read, late",
+		Sends:   "a delayed Read Response",
 		Expects: "no completion of the Write before that of the read",
 		Defects: []string{"SendsOvertake"},
 		Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, iwarp.OpWrite),
@@ -135,8 +135,8 @@ var rdmapOrderCases = []conformance.Case{
 		ID:    "rdmap/order/read-completes-with-its-response",
 		Title: "A read does not complete before it is answered",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "the answer to a read, late",
-		Expects: "no completion before the answer, and one after it",
+		Sends:   "a delayed Read Response",
+		Expects: "no completion before the Read Response, and one after it",
 		Defects: []string{"CompletesEarly"},
 		Run: onConn(func(c *conn) {
 			request := c.deviceRead(11, 64, 16)
@@ -149,9 +149,9 @@ var rdmapOrderCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/order/fence-waits-for-reads",
-		Title: "A Send after a fence is not sent before earlier reads are answered",
+		Title: "A Send with a fence is not sent before earlier reads are answered",
 		Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/10"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "the answers to two reads, late",
+		Sends:   "delayed responses to two reads",
 		Expects: "no Send before both have been answered, and one after them",
 		Defects: []string{"FenceIgnored"},
 		Run: onConn(func(c *conn) {

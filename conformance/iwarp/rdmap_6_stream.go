@@ -22,7 +22,7 @@ var rdmapStreamCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/stream/ready-only-by-connection",
-		Title: "A queue pair says that it is ready only when it is",
+		Title: "A queue pair is in RTR only if the modify has succeeded",
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the application modifies a queue pair without a connection to RTR",
 		Expects: "a modify that is refused, or a queue pair in RTR",
@@ -40,9 +40,9 @@ var rdmapStreamCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/stream/reads-under-way-are-limited",
-		Title: "No more reads are under way than the peer takes",
+		Title: "No more reads are outstanding than the peer's IRD",
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request that takes three reads at a time; the application posts eight",
+		Sends:   "a Request with IRD 3; the application posts eight reads",
 		Expects: "three Read Requests, and another one for each that is answered",
 		Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
 		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(3, defaultOrd) }}, func(c *conn) {
@@ -65,9 +65,9 @@ var rdmapStreamCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/stream/reads-taken-are-limited",
-		Title: "One read more at a time than was granted ends the stream",
+		Title: "One more outstanding read than the IRD ends the stream",
 		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "one Read Request more at once than the device has granted, and reads none of the answers meanwhile",
+		Sends:   "one more Read Request than the IRD at once, without reading the responses",
 		Expects: "a Terminate",
 		Defects: []string{"IRDRoundedUp"},
 		Run: onSetup(threeReads, func(c *conn) {
@@ -77,10 +77,10 @@ var rdmapStreamCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/stream/flood-of-reads-is-refused",
-		Title: "A flood of reads ends the stream",
+		Title: "A thousand outstanding reads end the stream",
 		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/4", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
-		Sends:   "a thousand Read Requests at once, and reads none of the answers meanwhile",
+		Sends:   "a thousand Read Requests at once, without reading the responses",
 		Expects: "a Terminate",
 		Defects: []string{"IRDUnlimited"},
 		Run: onSetup(threeReads, func(c *conn) {
@@ -90,10 +90,10 @@ var rdmapStreamCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/stream/opcode-change-is-terminated",
-		Title: "A message that changes its opcode draws a Terminate",
+		Title: "A message whose opcode changes between segments causes a Terminate",
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Send whose second segment is one of a Send with solicited event",
-		Expects: "a Terminate, for whatever reason, and no receive",
+		Sends:   "a Send whose second segment has the opcode of a Send with solicited event",
+		Expects: "a Terminate with any cause, and no receive",
 		Defects: []string{"OpcodeChangeSilent"},
 		Run: onConn(func(c *conn) {
 			parts := iwarp.Send(c.nextSendMSN(), data(32)).Segments(18 + 16)
@@ -105,9 +105,9 @@ var rdmapStreamCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/stream/error-amid-a-message-is-terminated",
-		Title: "An error draws a Terminate also while a message of the device is half out",
+		Title: "An error causes a Terminate also while the device is sending a message",
 		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Write to an unknown key, and reads nothing until then, while the device writes more than TCP holds",
+		Sends:   "a Write to an unknown key, without reading, while the device writes more than TCP buffers",
 		Expects: "a part of the Write, and a Terminate",
 		Defects: []string{"TermSkipped"},
 		Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
@@ -120,10 +120,10 @@ var rdmapStreamCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/stream/errors-reach-the-program",
-		Title: "The application of a queue pair that has had an error is told",
+		Title: "The application is notified of an error of its queue pair",
 		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "errors of every layer, each on a separate connection",
-		Expects: "a connection that has ended, a queue pair in error, and receives that fail",
+		Expects: "a disconnect, a queue pair in the error state, and receives that fail",
 		Defects: []string{"EndUnreported"},
 		Run: onHost(func(h *host) {
 			for _, f := range []peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {

@@ -13,9 +13,9 @@ import (
 var rdmapCheckCases = []conformance.Case{
 	{
 		ID:    "rdmap/check/opcode",
-		Title: "A message with an opcode that there is not ends the stream",
+		Title: "A message with an unassigned opcode ends the stream",
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send and a Write with opcode 13 in place of their own",
+		Sends:   "a Send and a Write with opcode 13",
 		Expects: "a Terminate: unexpected opcode, and no receive",
 		Defects: []string{"BadSegmentsDropped"},
 		Run: onHost(func(h *host) {
@@ -32,10 +32,10 @@ var rdmapCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/check/version",
-		Title: "A message of another version of RDMAP ends the stream",
+		Title: "A message with another RDMAP version ends the stream",
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends and Read Requests of RDMAP's versions 0, 2 and 3",
-		Expects: "a Terminate: invalid version, no receive and no answer",
+		Sends:   "Sends and Read Requests with RDMAP versions 0, 2 and 3",
+		Expects: "a Terminate: invalid version, no receive and no Read Response",
 		Defects: []string{"VersionsUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, v := range []uint8{0, 2, 3} {
@@ -47,9 +47,9 @@ var rdmapCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/check/version-of-a-tagged-message",
-		Title: "A Write or a Read Response of another version of RDMAP ends the stream",
+		Title: "A Write or a Read Response with another RDMAP version ends the stream",
 		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Writes, and Read Responses to reads of the device, of RDMAP's versions 0, 2 and 3",
+		Sends:   "Writes, and Read Responses to reads of the device, with RDMAP versions 0, 2 and 3",
 		Expects: "a Terminate: invalid version; nothing is placed, and the reads fail",
 		Defects: []string{"TaggedVersionUnchecked"},
 		Run: onHost(func(h *host) {
@@ -61,18 +61,18 @@ var rdmapCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/resource/keys-do-not-count",
-		Title: "The keys of memory cannot be foretold from earlier ones",
+		Title: "The keys of memory regions cannot be predicted from earlier ones",
 		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends: "nothing: the application registers a hundred regions, then a hundred more of which each is closed before the next; " +
+		Sends: "nothing: the application registers a hundred regions, then a hundred more, each deregistered before the next; " +
 			"the device is closed and opened, and both are done again",
 		Expects: "keys that neither ascend nor descend, no fixed step from a key to the next, nor to one up to ten later, and others when the device was opened again",
 		Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"},
 		Run: onHost(func(h *host) {
 			first := h.collectKeys()
 			if h.Reopen == nil {
-				rig.Abort(fmt.Errorf("a device that is opened again: %w", conformance.ErrBenchCannot))
+				rig.Abort(fmt.Errorf("reopen the device: %w", conformance.ErrBenchCannot))
 			}
-			h.Must("a device that can be opened again", h.Reopen())
+			h.Must("a device that can be reopened", h.Reopen())
 			h.Rig = rig.New(h.Bench)
 			again, same := h.collectKeys(), 0
 			for i := range first {
@@ -80,16 +80,16 @@ var rdmapCheckCases = []conformance.Case{
 					same++
 				}
 			}
-			h.Check(same < len(first)/4, "other keys when the device is opened again", "%d of %d are what they were", same, len(first))
+			h.Check(same < len(first)/4, "other keys after the device is reopened", "%d of %d are the same", same, len(first))
 		}),
 	},
 }
 
-// keySamples is how many keys show whether they can be foretold.
+// keySamples is how many keys are compared.
 const keySamples = 100
 
-// collectKeys returns the keys of regions that stay, and then of regions that are closed
-// at once. The case ends if either can be foretold.
+// collectKeys returns the keys of regions that stay registered, and of regions that are
+// deregistered at once. It fails the case if either are predictable.
 func (h *host) collectKeys() (all []verbs.RKey) {
 	for _, stay := range []bool{true, false} {
 		keys := make([]verbs.RKey, keySamples)
@@ -97,7 +97,7 @@ func (h *host) collectKeys() (all []verbs.RKey) {
 			m := h.Memory(64, allAccess)
 			keys[i] = m.RKey()
 			if !stay {
-				h.Must("a region that can be closed", m.MR.Close())
+				h.Must("a region that can be deregistered", m.MR.Close())
 			}
 		}
 		h.expectUnpredictable(keys)
@@ -106,8 +106,8 @@ func (h *host) collectKeys() (all []verbs.RKey) {
 	return all
 }
 
-// expectUnpredictable fails the case if keys ascend or descend, or many are the same step after
-// an earlier one, as in one arithmetic sequence or in several that take turns.
+// expectUnpredictable fails the case if keys ascend or descend, or if many of them have the same
+// difference to an earlier key.
 func (h *host) expectUnpredictable(keys []verbs.RKey) {
 	h.Check(!slices.IsSorted(keys), "keys in no order", "%d keys that ascend", len(keys))
 	down := slices.Clone(keys)
@@ -119,7 +119,7 @@ func (h *host) expectUnpredictable(keys []verbs.RKey) {
 			step := keys[i] - keys[i-lag]
 			steps[step]++
 			h.Check(steps[step] < len(keys)/4, "keys at different distances",
-				"%d of %d are %#x after the one %d before, as in %#x", steps[step], len(keys)-lag, uint32(step), lag, keys[:4])
+				"%d of %d have a difference of %#x to the key %d before, as in %#x", steps[step], len(keys)-lag, uint32(step), lag, keys[:4])
 		}
 	}
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// needsAtomics is what cases of atomics need.
+// needsAtomics are the capabilities for cases of atomics.
 const needsAtomics = needsConn | verbs.CapAtomics
 
-// word is what eight octets of mem are as a number of the device's processor: the RFC
-// says nothing about how memory holds numbers, and the wire has them most significant
-// octet first.
+// word returns eight octets of targetMem as an integer in the host's byte order. The RFC
+// specifies the byte order on the wire only.
 func (c *conn) word(off int) uint64 { return binary.NativeEndian.Uint64(c.targetMem.Buf[off:]) }
 
 func (c *conn) setWord(off int, v uint64) {
@@ -22,26 +21,26 @@ func (c *conn) setWord(off int, v uint64) {
 	c.targetMem.Snapshot()
 }
 
-// expectWord fails the case unless eight octets of mem are this number, and the rest of the
-// memory is as it was.
+// expectWord fails the case unless the word at off is want, and the rest of targetMem is
+// unchanged.
 func (c *conn) expectWord(off int, want uint64) {
-	// First what has the device's writes be seen, then the word itself.
+	// ExpectUnchanged synchronizes with the device before the word is read.
 	c.ExpectUnchanged(c.targetMem, off, 8)
 	c.Check(c.word(off) == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word(off))
 }
 
-// peerFetchAdd is a FetchAdd of the peer to mem.
+// peerFetchAdd returns a FetchAdd of the peer to targetMem.
 func (c *conn) peerFetchAdd(id uint32, off int, add uint64) iwarp.Segment {
 	return iwarp.FetchAdd(c.nextRequestMSN(), id, c.targetAddr(off), add)
 }
 
-// peerCmpSwap is a CmpSwap of the peer to mem.
+// peerCmpSwap returns a CmpSwap of the peer to targetMem.
 func (c *conn) peerCmpSwap(id uint32, off int, compare, swap uint64) iwarp.Segment {
 	return iwarp.CompareSwap(c.nextRequestMSN(), id, c.targetAddr(off), compare, swap)
 }
 
-// expectAtomicResponse fails the case unless the next message is the n-th Atomic Response, to the request
-// with this identifier, with what was there before.
+// expectAtomicResponse fails the case unless the next message is the n-th Atomic Response, with
+// the identifier of the request and the original value.
 func (c *conn) expectAtomicResponse(n, id uint32, original uint64) {
 	c.expect(iwarp.AtomicResponse(n, id, original))
 }
@@ -49,10 +48,10 @@ func (c *conn) expectAtomicResponse(n, id uint32, original uint64) {
 var rdmapxMessageCases = []conformance.Case{
 	{
 		ID:    "rdmapx/message/unsupported-is-told",
-		Title: "A peer that asks for an operation that there is not is told so",
+		Title: "A message with an unsupported operation causes a Terminate",
 		Cite:  cite(rfc7306, "1.1", "rfc7306/1.1/1", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a message of opcode 13, an extension that nobody has, and a FetchAdd of 0",
-		Expects: "a Terminate for the first: unexpected opcode; the same for the second, or an answer if the device has atomics",
+		Sends:   "a message of opcode 13, which is unassigned, and a FetchAdd of 0",
+		Expects: "a Terminate for the first: unexpected opcode; the same for the second, or a response if the device supports atomics",
 		Defects: []string{"BadSegmentsDropped"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{receives: 2})
@@ -70,10 +69,10 @@ var rdmapxMessageCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/message/control-fields",
-		Title: "Atomic Requests and Responses have version 1, their opcode, and nothing to invalidate",
+		Title: "Atomic Requests and Responses have version 1, their opcode, and an Invalidate STag of 0",
 		Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd; the device adds too",
-		Expects: "headers of queues 1 and 3 with the octets 4a and 4b, octet for octet",
+		Expects: "headers of queues 1 and 3 with the control octets 4a and 4b",
 		Defects: []string{"RDMAPVersion0"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.fetchAddWR(1, 0, 5))
@@ -84,10 +83,10 @@ var rdmapxMessageCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/message/wrong-queue",
-		Title: "Atomics and immediate data on a queue that is not theirs are refused",
+		Title: "Atomics and immediate data on a wrong queue are refused",
 		Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/2", "rfc7306/8.2/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "Atomic Requests on queues 0 and 4, immediate data on queue 1, and an Atomic Response on queue 1 to a request of the device",
-		Expects: "a Terminate: invalid queue; where there is such a queue an unexpected opcode is as good",
+		Expects: "a Terminate: invalid queue number; for existing queues also unexpected opcode",
 		Defects: []string{"UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
 			h.expectRefused(wrongQueueCauses,
@@ -103,10 +102,10 @@ var rdmapxMessageCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/message/versions-and-numbers-are-checked",
-		Title: "Versions and numbers of Atomic Requests are checked",
+		Title: "Versions, MSN and MO of Atomic Requests are checked",
 		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with a number that is not the next, and with offset 4",
-		Expects: "a Terminate with the reason of each, and memory that is left alone",
+		Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with an MSN that is not the next, and with MO 4",
+		Expects: "a Terminate with the cause of each, and memory unchanged",
 		Defects: []string{"VersionsUnchecked", "UntaggedUnchecked"},
 		Run: onHost(func(h *host) {
 			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
@@ -125,8 +124,8 @@ var rdmapxMessageCases = []conformance.Case{
 		ID:    "rdmapx/message/terminate-has-the-ddp-header",
 		Title: "The Terminate of an Atomic Request quotes its DDP header, and no other",
 		Cite:  cite(rfc7306, "8.1", "rfc7306/8.1/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a FetchAdd to an address that is not aligned",
-		Expects: "a Terminate with M and D set and R not, and the 18 octets",
+		Sends:   "a FetchAdd to a misaligned address",
+		Expects: "a Terminate with M and D set, R clear, and the DDP header",
 		Defects: []string{"TermAllHeaders"},
 		Run: onConn(func(c *conn) {
 			wrong := c.peerFetchAdd(1, c.wordOffset()+4, 5)
@@ -139,10 +138,10 @@ var rdmapxMessageCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/message/both-atomics",
-		Title: "A device that has atomics has FetchAdd and CmpSwap",
+		Title: "A device that supports atomics supports FetchAdd and CmpSwap",
 		Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd, and a CmpSwap that compares",
-		Expects: "both carried out and answered",
+		Expects: "both are executed and answered",
 		Defects: []string{"NoExtensions"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.wordOffset(), 42)
@@ -155,7 +154,7 @@ var rdmapxMessageCases = []conformance.Case{
 	},
 }
 
-// deviceFetchAdd has the device add 5, and returns its request.
+// deviceFetchAdd makes the device post a FetchAdd of 5, and returns the Atomic Request.
 func (c *conn) deviceFetchAdd(id uint64, off int) iwarp.Segment {
 	c.PostSend(c.qp, c.fetchAddWR(id, off, 5))
 	g := c.expect(iwarp.Op(iwarp.OpAtomicRequest))

@@ -7,13 +7,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// onMisalignedAtomics is the body of cases in which an atomic to an address that is not a
-// multiple of eight must be refused and leave the memory alone.
+// onMisalignedAtomics makes the body of a case that fails unless misaligned atomics are refused
+// and memory is unchanged.
 func onMisalignedAtomics(wrong func(c *conn, off int) iwarp.Segment) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, off := range []int{1, 2, 4, 7} {
 			c := h.connect(setup{})
-			// The region may begin anywhere; what is aligned is the address.
+			// The region itself may be misaligned.
 			c.send(wrong(c, c.wordOffset()+off))
 			c.expectTerminateAndEnd(iwarp.RDMAPStreamCatastrophic)
 			c.ExpectUnchanged(c.targetMem, 0, 0)
@@ -21,19 +21,19 @@ func onMisalignedAtomics(wrong func(c *conn, off int) iwarp.Segment) func(*confo
 	})
 }
 
-// maskedAdd is a FetchAdd with a mask, and what comes of it.
+// maskedAdd is a FetchAdd with a mask, and the memory before and after it.
 type maskedAdd struct{ before, add, mask, after uint64 }
 
-// maskedSwap is a CmpSwap with masks, and what comes of it.
+// maskedSwap is a CmpSwap with masks, and the memory before and after it.
 type maskedSwap struct{ before, compare, compareMask, swap, swapMask, after uint64 }
 
 var rdmapxOperationCases = []conformance.Case{
 	{
 		ID:    "rdmapx/fetchadd/returns-what-was-there",
-		Title: "A FetchAdd adds, and returns what was there before",
+		Title: "A FetchAdd adds, and returns the original value",
 		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/3"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds of 5, of 2^32, and of -1",
-		Expects: "what was there, most significant octet first, and the sum in the memory",
+		Expects: "the original value in big-endian order, and the sum in memory",
 		Defects: []string{"AtomicReturnsNew"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.wordOffset(), 42)
@@ -48,10 +48,10 @@ var rdmapxOperationCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/fetchadd/mask-stops-carries",
-		Title: "A FetchAdd does not carry beyond the fields that its mask marks",
+		Title: "A FetchAdd does not carry across the field boundaries of its mask",
 		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/2"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "FetchAdds with no mask, with one of two fields, and with one of eight",
-		Expects: "sums field by field",
+		Sends:   "FetchAdds without a mask, and with masks of two and of eight fields",
+		Expects: "the sum of each field",
 		Defects: []string{"AddMaskIsAnd"},
 		Run: onConn(func(c *conn) {
 			for i, a := range []maskedAdd{
@@ -71,19 +71,19 @@ var rdmapxOperationCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/fetchadd/misaligned",
-		Title: "A FetchAdd to an address that is not aligned changes nothing and ends the stream",
+		Title: "A FetchAdd to a misaligned address changes nothing and ends the stream",
 		Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets after a multiple of eight",
-		Expects: "a Terminate: catastrophic for the stream, and memory that is left alone",
+		Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
 		Defects: []string{"AtomicAlignedTo4"},
 		Run:     onMisalignedAtomics(func(c *conn, off int) iwarp.Segment { return c.peerFetchAdd(1, off, 5) }),
 	},
 	{
 		ID:    "rdmapx/fetchadd/compare-fields-are-ignored",
-		Title: "A FetchAdd is carried out whatever its compare fields say",
+		Title: "A FetchAdd ignores the compare fields",
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds with compare fields that do not match the memory",
-		Expects: "sums in the memory",
+		Expects: "the sums in memory",
 		Defects: []string{"FetchAddCompares"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.wordOffset(), 100)
@@ -98,10 +98,10 @@ var rdmapxOperationCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/fetchadd/compare-fields-as-sent",
-		Title: "A FetchAdd is sent with compare data of zeros, a compare mask of ones, and no add mask",
+		Title: "A FetchAdd is sent with compare data of zeros, a compare mask of ones, and an add mask of zeros",
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "nothing: the device adds",
-		Expects: "zeros and ones in these fields",
+		Expects: "the zeros and ones in the fields",
 		Defects: []string{"UnusedFieldsStale"},
 		Run: onConn(func(c *conn) {
 			h := c.deviceFetchAdd(1, 0).AtomicRequest
@@ -137,10 +137,10 @@ var rdmapxOperationCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/cmpswap/mismatch-changes-nothing",
-		Title: "A CmpSwap that does not compare changes nothing, and returns what is there",
+		Title: "A CmpSwap that does not match changes nothing, and returns the original value",
 		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/2"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "CmpSwaps that compare with another number, and with one that differs in a single bit",
-		Expects: "what is there in the answers, and still in the memory",
+		Sends:   "CmpSwaps with another compare value, and with one that differs in a single bit",
+		Expects: "the original value in the responses, and memory unchanged",
 		Defects: []string{"SwapsAlways"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.wordOffset(), 2)
@@ -153,10 +153,10 @@ var rdmapxOperationCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/cmpswap/misaligned",
-		Title: "A CmpSwap to an address that is not aligned changes nothing and ends the stream",
+		Title: "A CmpSwap to a misaligned address changes nothing and ends the stream",
 		Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/3"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "CmpSwaps, which compare whatever is there, to addresses 1, 2, 4 and 7 octets after a multiple of eight",
-		Expects: "a Terminate: catastrophic for the stream, and memory that is left alone",
+		Sends:   "CmpSwaps that match any value, to addresses 1, 2, 4 and 7 octets after a multiple of eight",
+		Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
 		Defects: []string{"AtomicAlignedTo4"},
 		Run: onMisalignedAtomics(func(c *conn, off int) iwarp.Segment {
 			return c.peerCmpSwap(1, off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// wordOffset is where the first word of mem is at a multiple of eight.
+// wordOffset returns the offset of the first aligned word of targetMem.
 func (c *conn) wordOffset() int { return int(-c.targetMem.Addr() & 7) }
 
 // sendFetchAdds sends n FetchAdds of 1 at once, with the identifiers from first on.
@@ -20,10 +20,10 @@ func (c *conn) sendFetchAdds(first uint32, at iwarp.Addr, n int) {
 var rdmapxRequestCases = []conformance.Case{
 	{
 		ID:    "rdmapx/atomic/indivisible-between-streams",
-		Title: "Atomics of two streams on one place do not lose anything",
+		Title: "Concurrent atomics of two streams on one word lose no update",
 		Cite:  cite(rfc7306, "5", "rfc7306/5/2"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "FetchAdds of 1 on one place, on two streams in turn and at once",
-		Expects: "every number once among the answers, and their count in the memory",
+		Sends:   "FetchAdds of 1 to one word, alternately on two streams",
+		Expects: "distinct original values in the responses, and their count in memory",
 		Defects: []string{"AtomicTorn"},
 		Run: onHost(func(h *host) {
 			a, b := h.connect(setup{}), h.connect(setup{})
@@ -38,7 +38,7 @@ var rdmapxRequestCases = []conformance.Case{
 					for range each {
 						g := c.expect(iwarp.Op(iwarp.OpAtomicResponse))
 						original := iwarp.Val(iwarp.Val(g.AtomicResponse).Original)
-						h.Check(!seen[original], "a number that nobody else was given", "%d again", original)
+						h.Check(!seen[original], "an original value that was not returned before", "%d again", original)
 						seen[original] = true
 					}
 				}
@@ -48,10 +48,10 @@ var rdmapxRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/numbers-shared-with-reads",
-		Title: "Atomic Requests and Read Requests are numbered together",
+		Title: "Atomic Requests and Read Requests share their MSNs",
 		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a Read Request, a FetchAdd and a Read Request; the device does the same",
-		Expects: "numbers 1, 2 and 3 of queue 1, and answers to the peer's",
+		Expects: "MSNs 1, 2 and 3 of queue 1, and responses to the peer's requests",
 		Defects: []string{"AtomicsApart"},
 		Run: onConn(func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.readWR(3, 192, 16))
@@ -67,10 +67,10 @@ var rdmapxRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/limit-shared-with-reads",
-		Title: "Atomics count as reads for how many may be under way",
+		Title: "Atomics count as reads for the limit of outstanding reads",
 		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/2"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a Request that takes two reads at a time; the application posts a read and two FetchAdds",
-		Expects: "the third when the first is answered, not before",
+		Sends:   "a Request with IRD 2; the application posts a read and two FetchAdds",
+		Expects: "the third when the first is answered, and not before",
 		Defects: []string{"AtomicsApart"},
 		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(2, defaultOrd) }}, func(c *conn) {
 			c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.fetchAddWR(3, 136, 1))
@@ -83,10 +83,10 @@ var rdmapxRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/request-layout",
-		Title: "An Atomic Request has 52 octets of header, each field in its place",
+		Title: "An Atomic Request has 52 octets of header with the specified fields",
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "nothing: the application posts a FetchAdd and a CmpSwap",
-		Expects: "operation, identifier, key, offset, data, mask, compare data and compare mask",
+		Expects: "operation, identifier, STag, TO, data, mask, compare data and compare mask",
 		Defects: []string{"FieldsSwapped"},
 		Run: onConn(func(c *conn) {
 			swap := c.fetchAddWR(2, 8, 0x1111111122222222)
@@ -113,10 +113,10 @@ var rdmapxRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/reserved-bits-are-ignored",
-		Title: "The reserved bits of an Atomic Request are not looked at",
+		Title: "The reserved bits of an Atomic Request are ignored",
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a FetchAdd with all of the 28 bits set",
-		Expects: "the sum in the memory, and an answer",
+		Sends:   "a FetchAdd with all 28 reserved bits set",
+		Expects: "the sum in memory, and a response",
 		Defects: []string{"ReservedBitsChecked"},
 		Run: onConn(func(c *conn) {
 			c.setWord(c.wordOffset(), 42)
@@ -127,10 +127,10 @@ var rdmapxRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/unknown-operation",
-		Title: "An atomic operation that there is not ends the stream, and changes nothing",
+		Title: "An unassigned atomic operation ends the stream, and changes nothing",
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/3"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "Atomic Requests with the operations 1, 3, 8 and 15",
-		Expects: "the end of the stream, with whatever Terminate, and memory that is left alone",
+		Expects: "the end of the stream, with any Terminate, and memory unchanged",
 		Defects: []string{"AnyAtomicAdds"},
 		Run: onHost(func(h *host) {
 			for _, op := range []uint8{1, 3, 8, 15} {
@@ -143,10 +143,10 @@ var rdmapxRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/takes-no-receive",
-		Title: "An Atomic Request uses up no receive, and its place is given back",
+		Title: "An Atomic Request consumes no receive, and frees its IRD resource",
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/4"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "four times as many FetchAdds as the device takes at a time, one after the other, and a Send",
-		Expects: "an answer to each and no completion, then the first receive for the Send",
+		Sends:   "four times as many FetchAdds as the IRD, one after the other, and a Send",
+		Expects: "a response to each and no completion, then the first receive for the Send",
 		Defects: []string{"EverythingTakesReceive"},
 		Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) }}, func(c *conn) {
 			c.setWord(c.wordOffset(), 0)
@@ -161,10 +161,10 @@ var rdmapxRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/in-order",
-		Title: "Atomics are sent as they were posted, and carried out and answered as they came",
+		Title: "Atomics are sent in the order of posting, and executed and answered in the order of arrival",
 		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/5"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a hundred FetchAdds of 1, ten at a time; the application posts five of different size at once",
-		Expects: "the five in that order; answers of 0 to 99 in order",
+		Expects: "the five in that order; original values 0 to 99 in order",
 		Defects: []string{"LIFOQueue"},
 		Run: onConn(func(c *conn) {
 			wrs := make([]verbs.SendWR, 5)
@@ -187,10 +187,10 @@ var rdmapxRequestCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/through-a-window",
-		Title: "A window that is open for atomics takes them",
+		Title: "A window with remote atomic access permits atomics",
 		Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Level: conformance.Must, Needs: needsAtomics | verbs.CapMWType2,
-		Sends:   "a FetchAdd through a window",
-		Expects: "the sum in the memory, and an answer",
+		Sends:   "a FetchAdd to a window",
+		Expects: "the sum in memory, and a response",
 		Defects: []string{"NoWindowAtomics"},
 		Run: onConn(func(c *conn) {
 			m := c.bindableMemory(64)

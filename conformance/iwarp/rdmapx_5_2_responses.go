@@ -15,10 +15,10 @@ var rdmapxResponseCases = []conformance.Case{
 		Title: "An Atomic Response is untagged, on queue 3, and has twelve octets of header",
 		Cite:  cite(rfc7306, "5", "rfc7306/5/3", "rfc7306/4.1/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd",
-		Expects: "T=0, queue 3, the identifier and what was there before, and nothing else",
+		Expects: "T=0, queue 3, the identifier and the original value, and nothing else",
 		Defects: []string{"QueuesMixed"},
-		// Section 4 of the RFC says that the header has 32 octets. Its own figure, and its
-		// appendix, have twelve.
+		// Section 4 of RFC 7306 gives the header 32 octets; its figure and its appendix give
+		// twelve.
 		Run: onConn(func(c *conn) {
 			c.setWord(c.wordOffset(), 42)
 			c.send(c.peerFetchAdd(0x11, c.wordOffset(), 5))
@@ -33,7 +33,7 @@ var rdmapxResponseCases = []conformance.Case{
 		Title: "An Atomic Response has the identifier of its request",
 		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/1"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "FetchAdds with the identifiers cafebabe, 0, ffffffff and cafebabe again",
-		Expects: "the same in the answers",
+		Expects: "the same identifiers in the responses",
 		Defects: []string{"AtomicIdIsMSN"},
 		Run: onConn(func(c *conn) {
 			for i, id := range []uint32{0xcafebabe, 0, 0xffffffff, 0xcafebabe} {
@@ -44,10 +44,10 @@ var rdmapxResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/responses-are-numbered",
-		Title: "Atomic Responses are numbered for themselves, from 1 on",
+		Title: "Atomic Responses have separate MSNs, from 1 on",
 		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a Read Request, a FetchAdd, a Read Request and a FetchAdd",
-		Expects: "numbers 1 and 2 in the Atomic Responses",
+		Expects: "MSNs 1 and 2 in the Atomic Responses",
 		Defects: []string{"AtomicIdIsMSN"},
 		Run: onConn(func(c *conn) {
 			for i := range uint32(2) {
@@ -59,10 +59,10 @@ var rdmapxResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/unasked-for-response",
-		Title: "An Atomic Response that nobody asked for ends the stream",
+		Title: "An unsolicited Atomic Response ends the stream",
 		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "an Atomic Response, with no request outstanding, and with a read outstanding",
-		Expects: "the end of the stream, with whatever Terminate, and a read that fails",
+		Expects: "the end of the stream, with any Terminate, and a read that fails",
 		Defects: []string{"AtomicResponseUnchecked"},
 		Run: onHost(func(h *host) {
 			c := h.connect(setup{})
@@ -77,10 +77,10 @@ var rdmapxResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/response-to-another-request",
-		Title: "An Atomic Response that does not belong to the request ends the stream",
+		Title: "An Atomic Response that does not match the request ends the stream",
 		Cite:  cite(rfc7306, "5.2.2", "rfc7306/5.2.2/3"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "Atomic Responses with another identifier, with four octets missing, and with four too many",
-		Expects: "the end of the stream, with whatever Terminate, and an atomic that fails",
+		Sends:   "Atomic Responses with another identifier, with four octets missing, and with four extra octets",
+		Expects: "the end of the stream, with any Terminate, and an atomic that fails",
 		Defects: []string{"AtomicResponseUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, answer := range []func(id uint32) iwarp.Segment{
@@ -99,10 +99,10 @@ var rdmapxResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/number-of-a-response",
-		Title: "An Atomic Response whose number is not the next of its queue is refused",
+		Title: "An Atomic Response with another MSN than the next is refused",
 		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "first Atomic Responses with the numbers 2, 0 and 80000001 hex; and a second one with number 1 again",
-		Expects: "a Terminate: number out of range, and an atomic that fails",
+		Sends:   "first Atomic Responses with MSNs 2, 0 and 0x80000001; and a second one with MSN 1 again",
+		Expects: "a Terminate: MSN out of range, and an atomic that fails",
 		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			refused := func(c *conn, id uint64, number uint32) {
@@ -124,10 +124,10 @@ var rdmapxResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/completes-with-its-response",
-		Title: "An atomic completes when it is answered, with what was there before",
+		Title: "An atomic completes when it is answered, with the original value",
 		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "the answer to a FetchAdd, late",
-		Expects: "no completion before the answer; one after it, and its number in the memory",
+		Sends:   "a delayed response to a FetchAdd",
+		Expects: "no completion before the response; one after it, with the original value in memory",
 		Defects: []string{"CompletesEarly"},
 		Run: onConn(func(c *conn) {
 			request := c.deviceFetchAdd(11, 64)
@@ -140,10 +140,10 @@ var rdmapxResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/request-waits-for-its-end",
-		Title: "An Atomic Request without L is not carried out",
+		Title: "An Atomic Request without L is not executed",
 		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/2"), Level: conformance.Must, Needs: needsAtomics,
 		Sends:   "a FetchAdd with L clear",
-		Expects: "no answer, and memory that is left alone; to end the stream is as good",
+		Expects: "no response, and memory unchanged; the device may end the stream",
 		Defects: []string{"DeliversFirstSegment"},
 		Run: onConn(func(c *conn) {
 			c.send(c.peerFetchAdd(1, c.wordOffset(), 5).Last(false))
@@ -153,10 +153,10 @@ var rdmapxResponseCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/atomic/answered-in-order-with-reads",
-		Title: "Atomics and reads are carried out and answered in the order in which they came",
+		Title: "Atomics and reads are executed and answered in the order of arrival",
 		Cite:  cite(rfc7306, "5.4", "rfc7306/5.4/3", "rfc7306/5.2.2/2"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a long Read Request, two FetchAdds and a Read Request for what they change, at once",
-		Expects: "answers in that order, the last with both effects",
+		Sends:   "a long Read Request, two FetchAdds and a Read Request for the changed word, at once",
+		Expects: "responses in that order, the last with both sums",
 		Defects: []string{"SmallReadsFirst"},
 		Run: onLongMessages(func(c *conn) {
 			off, n := c.wordOffset(), c.longLen()

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// There is no capability for immediate data: a device that does not take the verb does
-// not have it, and one that does is held to the RFC.
+// Verbs have no capability for immediate data over iWARP: a device supports it if it accepts the
+// work request.
 
 // writeImmWR returns a work request for the device: a Write with immediate data.
 func (c *conn) writeImmWR(id uint64, off, n int, imm uint32) verbs.SendWR {
@@ -20,32 +20,32 @@ func (c *conn) writeImmWR(id uint64, off, n int, imm uint32) verbs.SendWR {
 	return wr
 }
 
-// onImmediate makes the body of a case from a function for devices that have immediate data.
+// onImmediate makes the body of a case from a function that applies to devices with immediate data.
 func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		probe := h.connect(setup{})
 		_, err := probe.qp.PostSend([]verbs.SendWR{probe.writeImmWR(1, 0, 16, 7)})
 		if errors.Is(err, verbs.ErrInvalid) {
-			// A library that does not know the verb may say no more than that something is
-			// wrong. Without immediate data nothing is.
+			// A library without the opcode may return EINVAL only. Check that a Write without
+			// immediate data is accepted.
 			probe.PostSend(probe.qp, probe.writeWR(1, 0, 16))
 			probe.ExpectCompletion(1, verbs.WCSuccess)
 		}
 		if errors.Is(err, verbs.ErrNotSupported) || errors.Is(err, verbs.ErrInvalid) {
 			rig.Abort(fmt.Errorf("immediate data: %w: %w", err, conformance.ErrBenchCannot))
 		}
-		h.Must("a Write with immediate data that is taken", err)
+		h.Must("a Write with immediate data that is accepted", err)
 		probe.ExpectCompletion(1, verbs.WCSuccess)
 		body(h.connect(setup{receives: 4}))
 	})
 }
 
-// doubled is immediate data both halves of which are the same: which of them an application of
-// InfiniBand's verbs gets, where there is room for one only, no RFC says.
+// doubled returns 8 octets of immediate data with equal halves: verbs have 4 octets, and no RFC
+// specifies which half they are.
 func doubled(half uint32) uint64 { return uint64(half)<<32 | uint64(half) }
 
-// expectRecvImm fails the case unless the next completion is of this receive, and
-// has the immediate data.
+// expectRecvImm fails the case unless the next completion is that of receive id, with the
+// immediate data.
 func (c *conn) expectRecvImm(id uint64, half uint32) {
 	wc := c.ExpectCompletion(id, verbs.WCSuccess)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == half, fmt.Sprintf("receive %d with the immediate data %#x", id, half), "%s", rig.Describe(&wc))
@@ -54,9 +54,9 @@ func (c *conn) expectRecvImm(id uint64, half uint32) {
 var rdmapxImmediateCases = []conformance.Case{
 	{
 		ID:    "rdmapx/immediate/takes-a-receive-and-a-number",
-		Title: "Immediate data takes a receive, and a number of those of Sends",
+		Title: "Immediate data consumes a receive, and an MSN of queue 0",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send, immediate data and a Send, numbered one after the other",
+		Sends:   "a Send, immediate data and a Send, with consecutive MSNs",
 		Expects: "three receives, the second with the data",
 		Defects: []string{"ImmediateTakesNoReceive"},
 		Run: onImmediate(func(c *conn) {
@@ -71,10 +71,10 @@ var rdmapxImmediateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/immediate/number-is-checked",
-		Title: "Immediate data whose number is not the next is refused",
+		Title: "Immediate data with another MSN than the next is refused",
 		Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1", "rfc5041/7.1/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "immediate data with the number after the next, with that before, and with one far away",
-		Expects: "a Terminate: number out of range, and no receive",
+		Sends:   "immediate data with the MSN after the next, with that before, and with one far away",
+		Expects: "a Terminate: MSN out of range, and no receive",
 		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onImmediate(func(c *conn) {
 			number := func(ahead uint32) func(*conn) iwarp.Segment {
@@ -85,9 +85,9 @@ var rdmapxImmediateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/immediate/no-receive",
-		Title: "Immediate data for which there is no receive ends the stream",
+		Title: "Immediate data without a posted receive ends the stream",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5041/7.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "immediate data, with and without solicited event, where no receive is left",
+		Sends:   "immediate data, with and without solicited event, without a posted receive",
 		Expects: "a Terminate: no buffer",
 		Defects: []string{"ImmediateDropped"},
 		Run: onImmediate(func(first *conn) {
@@ -105,7 +105,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Title: "Immediate data is sent as eight octets",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the application writes with immediate data",
-		Expects: "a Write, and a message to queue 0 with eight octets, in which the data is",
+		Expects: "a Write, and a message to queue 0 with eight octets that contain the data",
 		Defects: []string{"ImmediateOfFour"},
 		Run: onImmediate(func(c *conn) {
 			c.PostSend(c.qp, c.writeImmWR(1, 0, 16, 0xfeedf00d))
@@ -122,7 +122,7 @@ var rdmapxImmediateCases = []conformance.Case{
 		Title: "Immediate data of other than eight octets ends the stream",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/3"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "immediate data of 0, 4, 7, 9 and 12 octets",
-		Expects: "the end of the stream, with whatever Terminate, and no receive",
+		Expects: "the end of the stream, with any Terminate, and no receive",
 		Defects: []string{"ImmediateAnyLength"},
 		Run: onImmediate(func(first *conn) {
 			for _, n := range []int{0, 4, 7, 9, 12} {
@@ -135,10 +135,10 @@ var rdmapxImmediateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/immediate/in-order-with-sends",
-		Title: "Immediate data is sent in the order in which it was posted with Sends",
+		Title: "Immediate data and Sends are sent in the order of posting",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "nothing: the application posts a Send, a Write with immediate data, and a Send, at once",
-		Expects: "a Send, a Write, immediate data and a Send, the untagged ones numbered 1 to 3",
+		Expects: "a Send, a Write, immediate data and a Send, the untagged ones with MSNs 1 to 3",
 		Defects: []string{"LIFOQueue"},
 		Run: onImmediate(func(c *conn) {
 			c.PostSend(c.qp, c.sendWR(1, 0, 16), c.writeImmWR(2, 16, 16, 7), c.sendWR(3, 32, 16))
@@ -150,7 +150,7 @@ var rdmapxImmediateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/immediate/delivered-in-order-with-sends",
-		Title: "Immediate data is delivered in the order in which it came with Sends",
+		Title: "Immediate data and Sends are delivered in the order of arrival",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/4", "rfc7306/6.3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Send of several segments, immediate data, a Send of several segments and a short one",
 		Expects: "four receives in that order",
@@ -192,9 +192,9 @@ var rdmapxImmediateCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmapx/immediate/solicited-raises-an-event",
-		Title: "Immediate data with solicited event raises one, and without it none",
+		Title: "Immediate data raises an event only with solicited event",
 		Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5040/5.3/6"), Level: conformance.May, Needs: needsConn,
-		Sends:   "immediate data, and immediate data with solicited event, to an application that waits for such",
+		Sends:   "immediate data, and immediate data with solicited event, to an application that waits for solicited events",
 		Expects: "no event for the first, and one for the second",
 		Defects: []string{"NeverSolicited"},
 		Run: onImmediate(func(first *conn) {

@@ -8,10 +8,10 @@ import (
 var registryCases = []conformance.Case{
 	{
 		ID:    "rdmap/registry/any-code-of-a-local-catastrophe",
-		Title: "A Terminate for a local catastrophe ends the stream, whatever its code",
+		Title: "A Terminate for a local catastrophic error ends the stream, whatever its code",
 		Cite:  cite(rfc6580, "3.1", "rfc6580/3.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Terminates of layer 0, type 0, with the codes 00, 01, 77 and ff, each on a separate connection",
-		Expects: "the end of the stream without an answer, the application is notified, and a receive that fails",
+		Expects: "the end of the stream without a message, the application is notified, and a receive that fails",
 		Defects: []string{"StrangeTerminateIgnored"},
 		Run: onHost(func(h *host) {
 			for _, code := range []uint8{0x00, 0x01, 0x77, 0xff} {
@@ -25,7 +25,7 @@ var registryCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/registry/mpa-errors-are-of-type-zero",
-		Title: "An error of MPA is of layer 2, type 0",
+		Title: "An MPA error has layer 2, type 0",
 		Cite:  cite(rfc6580, "3.3", "rfc6580/3.3/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "a Write with a wrong CRC",
 		Expects: "a Terminate that begins with the octets 20 02, and quotes nothing",
@@ -37,7 +37,7 @@ var registryCases = []conformance.Case{
 	},
 	{
 		ID:    "rdmap/registry/unassigned-opcodes",
-		Title: "Opcodes that nobody has assigned are unexpected ones",
+		Title: "Unassigned opcodes are reported as unexpected",
 		Cite:  cite(rfc6580, "3.4", "rfc6580/3.4/1", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "messages with the opcodes 12, 13, 14 and 15, each on a separate connection",
 		Expects: "a Terminate for an unexpected opcode each, and a receive that fails",

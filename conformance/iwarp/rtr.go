@@ -8,14 +8,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// enhancedRequest is the peer's ordinary Request: enhanced, 16 reads each way, peer-to-peer
-// with every kind of RTR.
+// enhancedRequest returns the peer's default Request: enhanced, with an IRD and ORD of 16,
+// peer-to-peer with every kind of RTR.
 func enhancedRequest() startupFrame {
 	return iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead)
 }
 
-// sendReply answers the device's Request in its own format: as many reads as it wants, and
-// of the RTRs that it offers the one that asks least.
+// sendReply answers the device's Request in the same revision, with the requested depths and
+// the cheapest of the offered RTRs.
 func (hs *handshake) sendReply(edit func(startupFrame) startupFrame) {
 	f := iwarp.Reply().Revision(iwarp.Val(hs.gotFrame.Rev))
 	if e := hs.gotFrame.Enhanced; e != nil {
@@ -30,7 +30,7 @@ func (hs *handshake) sendReply(edit func(startupFrame) startupFrame) {
 	hs.sendFrame(f)
 }
 
-// cheapestRTR is the RTR that asks least of who takes it, of those that a frame offers.
+// cheapestRTR returns the offered RTR that needs least from its receiver.
 func cheapestRTR(e *iwarp.Enhanced) iwarp.RTR {
 	switch {
 	case e == nil:
@@ -45,8 +45,7 @@ func cheapestRTR(e *iwarp.Enhanced) iwarp.RTR {
 	return 0
 }
 
-// sendRTR sends the first message of an initiator: the agreed one, or a write of no
-// octets where none is.
+// sendRTR sends the first message of an initiator: the negotiated RTR, or a zero-length Write.
 func (c *conn) sendRTR() {
 	switch cheapestRTR(c.deviceFrame.Enhanced) {
 	case iwarp.RTRRead:
@@ -63,10 +62,9 @@ func (c *conn) sendRTR() {
 	}
 }
 
-// wakeDevice sends writes of no octets after the first message. There are devices that
-// overlook what comes right after their Reply until more comes, and that for as long as
-// their application takes to accept; which they are, one case says, and not every one. It
-// returns when the application has accepted, or does not.
+// wakeDevice sends zero-length Writes until the application has accepted: some devices do not
+// process a message right after their Reply until another one arrives. A separate case checks
+// that.
 func (c *conn) wakeDevice() {
 	c.sendEmptyWrite()
 	for range wakeAttempts {
@@ -75,26 +73,25 @@ func (c *conn) wakeDevice() {
 		}
 		c.sendEmptyWrite()
 	}
-	c.sendEmptyWrite() // for what came before it had accepted
+	c.sendEmptyWrite() // wakes the device for messages that arrived before the accept
 }
 
-// sendEmptyWrite sends a write of no octets, which no device has anything to say to.
+// sendEmptyWrite sends a zero-length Write, which has no effect.
 func (c *conn) sendEmptyWrite() { c.send(iwarp.Write(peerSTag, 0, nil)) }
 
-// How often a device is woken, and for how long at most.
+// The interval and number of zero-length Writes.
 const (
 	wakeInterval = 20 * time.Millisecond
 	wakeAttempts = 50
 )
 
-// finishAccepts gives a device whose application still accepts what it waits for, so that it has a
-// connection that can be closed. Linux's siw has no other way out: an application that wants to
-// give up sleeps until the first message comes, and the kernel panics if the stream ends
-// was that.
+// finishAccepts sends the first message on connections whose application is still in accept.
+// With Linux's siw an accept cannot be cancelled before the first message, and the kernel panics
+// if the stream ends before it.
 func (h *host) finishAccepts() {
 	for _, hs := range h.accepts {
 		if hs.gotFrame.Rev == nil || !errors.Is(hs.task.Wait(shortWait), verbs.ErrTimeout) {
-			continue // it has sent no Reply, or needs none any more
+			continue // no Reply was sent, or the accept has returned
 		}
 		if hs.deviceFrame.Rev == nil {
 			hs.enterFullOperation()
@@ -103,8 +100,8 @@ func (h *host) finishAccepts() {
 	}
 }
 
-// recvRTR takes the first message of a device that connected in the peer-to-peer
-// model, and answers it if need be.
+// recvRTR receives the RTR of a device that connected in the peer-to-peer model, and responds to
+// a Read.
 func (c *conn) recvRTR() {
 	e := c.peerFrame.Enhanced
 	if e == nil || !iwarp.Val(e.PeerToPeer) {
@@ -115,6 +112,6 @@ func (c *conn) recvRTR() {
 		c.send(iwarp.ReadResponseTo(g.Segment, nil))
 	case iwarp.OpSend, iwarp.OpWrite:
 	default:
-		c.Fail("a message of no octets first", "%v", g)
+		c.Fail("a zero-length message as RTR", "%v", g)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectSegmentRefused fails the case unless a segment ends the stream, whatever the reason given, and
-// nothing is answered.
+// expectSegmentRefused fails the case unless a segment ends the stream, with any cause, and is
+// not executed.
 func (h *host) expectSegmentRefused(wrong func(*conn) iwarp.Segment) {
 	c := h.connect(setup{receives: 2})
 	c.send(wrong(c))
@@ -15,8 +15,8 @@ func (h *host) expectSegmentRefused(wrong func(*conn) iwarp.Segment) {
 	c.expectNoSuccess()
 }
 
-// Reasons to refuse an access through a window: that it is out of bounds, or that it is
-// not among the rights. DDP has no code for the latter.
+// Valid causes for an access to a window that is out of bounds, or not permitted. DDP has no code
+// for the latter.
 var (
 	boundsCauses = []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds}
 	accessCauses = []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess}
@@ -25,10 +25,10 @@ var (
 var securityMemoryCases = []conformance.Case{
 	{
 		ID:    "security/domain/write-read-and-invalidate",
-		Title: "Memory of another protection domain is out of reach in every way",
+		Title: "Memory of another protection domain cannot be accessed by any operation",
 		Cite:  cite(rfc5042, "6.1.1", "rfc5042/6.1.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write, a Read Request and a Send with Invalidate that name memory of a domain that is not the stream's",
-		Expects: "the end of the stream for the first two, a receive that fails for the third, and memory that is left alone",
+		Sends:   "a Write, a Read Request and a Send with Invalidate for memory of another domain than the stream's",
+		Expects: "the end of the stream for the first two, a receive that fails for the third, and memory unchanged",
 		Defects: []string{"IgnorePD"},
 		Run: onHost(func(h *host) {
 			m := h.otherPDMemory(allAccess)
@@ -38,20 +38,20 @@ var securityMemoryCases = []conformance.Case{
 			c := h.connect(setup{receives: 2})
 			c.expectInvalidateFails(iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
 			h.ExpectUnchanged(m, 0, 0)
-			h.Must("a region that can be closed", m.Close())
+			h.Must("a region that can be deregistered", m.Close())
 		}),
 	},
 	{
 		ID:    "security/bounds/octet-granular",
-		Title: "Of the memory around a region no octet can be reached, and of the region every one",
+		Title: "Every octet of a region can be accessed, and no octet around it",
 		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "Writes and Read Requests of one octet: the first and the last of a region in the middle of a page, and those before and after",
-		Expects: "the inner ones carried out; for the outer ones the end of the stream, and a page that is left alone",
+		Expects: "the inner ones are executed; the outer ones end the stream, and the page is unchanged",
 		Defects: []string{"PageBounds"},
 		Run: onHost(func(h *host) {
 			p := h.newPageRegion()
 			c := h.connect(setup{})
-			c.allowBadFrames = true // one octet needs a pad, of which the case says nothing
+			c.allowBadFrames = true // the case does not check the pad
 			for _, off := range []int{0, pageRegionLen - 1} {
 				c.send(writeTo(p.remoteAddr(off), p.bytesAt(off, 1)), c.readFrom(p.remoteAddr(off), 1))
 				c.expect(iwarp.ReadResponse(peerSTag, peerTO, p.bytesAt(off, 1)))
@@ -65,10 +65,10 @@ var securityMemoryCases = []conformance.Case{
 	},
 	{
 		ID:    "security/bounds/window-within-its-region",
-		Title: "Through a window no more of its region can be reached than it opens",
+		Title: "A window gives access to its range of the region only",
 		Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Level: conformance.Must, Needs: needsMW2,
-		Sends:   "Writes and Read Requests that begin one octet before, and go one octet beyond, a window in the middle of a region",
-		Expects: "a Terminate: base or bounds; the memory unchanged",
+		Sends:   "Writes and Read Requests that begin one octet before, and end one octet after, a window in the middle of a region",
+		Expects: "a Terminate: base or bounds; memory unchanged",
 		Defects: []string{"WindowBounds"},
 		Run: onHost(func(h *host) {
 			m := h.bindableMemory(256)
@@ -88,10 +88,10 @@ var securityMemoryCases = []conformance.Case{
 	},
 	{
 		ID:    "security/revoke/nothing-changes-afterwards",
-		Title: "Memory does not change any more when its region has been closed",
+		Title: "Memory does not change after its region was deregistered",
 		Cite:  cite(rfc5042, "6.2.2", "rfc5042/6.2.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write of many segments, half of them before the application closes the region and half after",
-		Expects: "the end of the stream, and memory that stays as it was when the region was closed",
+		Sends:   "a Write of many segments, half of them before the application deregisters the region and half after",
+		Expects: "the end of the stream, and memory unchanged since the deregistration",
 		Defects: []string{"StaleKeys"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(640, allAccess)
@@ -100,7 +100,7 @@ var securityMemoryCases = []conformance.Case{
 				c.send(part)
 			}
 			c.waitForDevice()
-			c.Must("a region that can be closed", m.Close())
+			c.Must("a region that can be deregistered", m.Close())
 			m.Snapshot()
 			for _, part := range parts[5:] {
 				c.send(part)
@@ -111,9 +111,9 @@ var securityMemoryCases = []conformance.Case{
 	},
 	{
 		ID:    "security/rights/write-only-is-not-readable",
-		Title: "Memory that is open for Writes gives nothing away",
+		Title: "Memory with remote write access only cannot be read",
 		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to memory that is open for Writes only, and a Read Request for it",
+		Sends:   "a Write to memory with remote write access only, and a Read Request for it",
 		Expects: "the Write is placed; the Read Request ends the stream, and no octet is sent",
 		Defects: []string{"ReadRightsUnchecked"},
 		Run: onConn(func(c *conn) {
@@ -127,10 +127,10 @@ var securityMemoryCases = []conformance.Case{
 	},
 	{
 		ID:    "security/rights/window-grants-its-own",
-		Title: "A window grants the rights that it was bound with, not those of its region",
+		Title: "A window has the rights of its bind, not those of its region",
 		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needsMW2,
-		Sends:   "a Read Request through a window for Writes, and a Write through a window for reads, to a region that is open for both",
-		Expects: "a Terminate each time; no octet is sent, or placed",
+		Sends:   "a Read Request to a window with write access, and a Write to a window with read access, of a region with both",
+		Expects: "a Terminate for each; no octet is sent or placed",
 		Defects: []string{"WindowRights"},
 		Run: onHost(func(h *host) {
 			m := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessMWBind)
@@ -147,8 +147,8 @@ var securityMemoryCases = []conformance.Case{
 		ID:    "security/rights/queue-pair-permits-writes",
 		Title: "A queue pair that does not permit Writes places none, whatever the memory permits",
 		Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "verbs/modify/8"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to memory that is open for everything, to a queue pair that permits reads only",
-		Expects: "a Terminate, and no octet in the memory",
+		Sends:   "a Write to memory with all access rights, to a queue pair that permits reads only",
+		Expects: "a Terminate, and memory unchanged",
 		Defects: []string{"QPRightsIgnored"},
 		Run: onSetup(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
 			m := c.Memory(64, allAccess)
@@ -161,8 +161,8 @@ var securityMemoryCases = []conformance.Case{
 		ID:    "security/rights/queue-pair-permits-reads",
 		Title: "A queue pair that does not permit reads answers none, whatever the memory permits",
 		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/10", "rfc5042/6.3.5/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request for memory that is open for everything, to a queue pair that permits Writes only",
-		Expects: "a Terminate, and no octet of the memory",
+		Sends:   "a Read Request for memory with all access rights, to a queue pair that permits Writes only",
+		Expects: "a Terminate, and no data",
 		Defects: []string{"QPRightsIgnored"},
 		Run: onSetup(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
 			m := c.Memory(64, allAccess)
@@ -172,10 +172,10 @@ var securityMemoryCases = []conformance.Case{
 	},
 	{
 		ID:    "security/rights/queue-pair-permits-atomics",
-		Title: "A queue pair that does not permit atomics carries none out, whatever the memory permits",
+		Title: "A queue pair that does not permit atomics executes none, whatever the memory permits",
 		Cite:  cite("libibverbs", "ibv_modify_qp(3)", "verbs/modify/8"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a FetchAdd and a CmpSwap to memory that is open for everything, each to a queue pair that permits reads and Writes only",
-		Expects: "a Terminate, and a number that stays as it was",
+		Sends:   "a FetchAdd and a CmpSwap to memory with all access rights, each to a queue pair that permits reads and Writes only",
+		Expects: "a Terminate, and memory unchanged",
 		Defects: []string{"QPRightsIgnored"},
 		Run: onHost(func(h *host) {
 			m := h.Memory(4096, allAccess)
@@ -193,10 +193,10 @@ var securityMemoryCases = []conformance.Case{
 	},
 	{
 		ID:    "security/rights/empty-read-needs-none",
-		Title: "A read of no octets needs no right",
+		Title: "A zero-length read needs no access right",
 		Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/2"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Read Request for no octets of memory that is open for Writes only",
-		Expects: "an answer of no octets",
+		Sends:   "a zero-length Read Request for memory with remote write access only",
+		Expects: "a zero-length Read Response",
 		Defects: []string{"ZeroLengthChecked"},
 		Run: onConn(func(c *conn) {
 			m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectOverrunReported fails the case unless the application is told that a completion queue has
-// lost completions: by an event, or by the queue itself.
+// expectOverrunReported fails the case unless the application is notified of a CQ overrun: by an
+// event, or by an error of the poll.
 func (h *host) expectOverrunReported(cq verbs.CQ) {
 	for {
 		e, err := h.Device.WaitAsync(shortWait)
@@ -37,8 +37,8 @@ func (h *host) expectOverrunReported(cq verbs.CQ) {
 	}
 }
 
-// awaitStreamEnd fails the case unless the device ends a stream on which it has been sent
-// something. It returns what the device has said before.
+// awaitStreamEnd fails the case unless the device ends the stream on which the peer sent what.
+// It returns the octets that the device sent before.
 func (c *conn) awaitStreamEnd(what string) (said []byte) {
 	until := c.Now() + c.ResponseTimeout()
 	for {
@@ -51,15 +51,15 @@ func (c *conn) awaitStreamEnd(what string) (said []byte) {
 	}
 }
 
-// invalidFrame is a start-up frame with something wrong about it.
+// invalidFrame is an invalid start-up frame.
 type invalidFrame struct {
 	what   string
 	octets []byte
-	// truncated says that more would have to come: the peer ends the stream instead.
+	// truncated tells that octets are missing; the peer sends FIN after it.
 	truncated bool
 }
 
-// sendInvalidFrame sends a start-up frame with something wrong about it.
+// sendInvalidFrame sends an invalid start-up frame.
 func (c *conn) sendInvalidFrame(f invalidFrame) {
 	c.Note("a frame with %s", f.what)
 	c.write(f.octets)
@@ -68,8 +68,7 @@ func (c *conn) sendInvalidFrame(f invalidFrame) {
 	}
 }
 
-// invalidFrames are start-up frames that are wrong in ways that have upset parsers: each
-// begins like a valid one.
+// invalidFrames returns invalid variants of a valid start-up frame.
 func invalidFrames(good startupFrame) []invalidFrame {
 	frames := append(make([]invalidFrame, 0, 16),
 		invalidFrame{"a wrong key", good.WithKey("MPA ID Rex Frame").Append(nil), false},
@@ -88,8 +87,7 @@ func invalidFrames(good startupFrame) []invalidFrame {
 	return frames
 }
 
-// truncateEnhanced is a frame that says it is enhanced and has only n octets after its
-// header.
+// truncateEnhanced returns a frame with S set and n octets after its header.
 func truncateEnhanced(f startupFrame, n int) []byte {
 	const header = 20
 	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
@@ -98,9 +96,9 @@ func truncateEnhanced(f startupFrame, n int) []byte {
 var securityResourceCases = []conformance.Case{
 	{
 		ID:    "security/resource/shared-receives-run-low",
-		Title: "An application is told when one peer has used up most of its shared receives",
+		Title: "The SRQ limit event is raised when a peer has consumed most receives of an SRQ",
 		Cite:  cite(rfc5042, "6.4.3.1", "rfc5042/6.4.3.1/1"), Level: conformance.Must, Needs: needsConn | verbs.CapSRQ,
-		Sends:   "Sends, until less shared receives are left than the limit is",
+		Sends:   "Sends, until fewer receives are left than the limit",
 		Expects: "an event then, and not before",
 		Defects: []string{"SRQLimitSilent"},
 		Run: onHost(func(h *host) {
@@ -124,10 +122,10 @@ var securityResourceCases = []conformance.Case{
 	},
 	{
 		ID:    "security/resource/read-places-of-each-stream",
-		Title: "A stream with as many reads as it may have takes none from another",
+		Title: "A stream with all its reads outstanding does not limit another stream",
 		Cite:  cite(rfc5042, "6.4.3.3", "rfc5042/6.4.3.3/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "as many Read Requests on one stream as were granted, of which none can be answered; as many on another",
-		Expects: "answers on the other, and then on the first",
+		Sends:   "as many Read Requests as the IRD on one stream, none of which can be answered; as many on another",
+		Expects: "Read Responses on the other, and then on the first",
 		Defects: []string{"ReadQueueShared"},
 		Run: onHost(func(h *host) {
 			greedy, other := h.connect(threeReads), h.connect(threeReads)
@@ -143,10 +141,10 @@ var securityResourceCases = []conformance.Case{
 	},
 	{
 		ID:    "security/resource/full-completion-queue",
-		Title: "A completion queue that overflows is told to the application, and harms no other queue pair",
+		Title: "A CQ overrun is reported to the application, and affects no other queue pair",
 		Cite:  cite(rfc5042, "6.4.6", "rfc5042/6.4.6/1", "rfc5040/8.1.1/2"), Level: conformance.Must, Needs: needsConn,
 		Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
-		Expects: "an event, or an error of the queue; the other stream goes on",
+		Expects: "an event, or an error of the queue; the other stream still works",
 		Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"},
 		Run: onHost(func(h *host) {
 			roomy := h.CQ
@@ -171,11 +169,11 @@ var securityResourceCases = []conformance.Case{
 	},
 	{
 		ID:    "security/hostile/requests",
-		Title: "A listener survives Requests that are wrong, and those that break off",
+		Title: "A listener survives invalid and truncated Requests",
 		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1"), Level: conformance.Should, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
-		Sends:   "Requests with wrong keys, lengths and revisions, and parts of valid ones and then the end of the stream",
-		Expects: "the end of each stream, no connection request, and a good connection afterwards",
+		Sends:   "Requests with wrong keys, lengths and revisions, and truncated valid ones with FIN",
+		Expects: "the end of each stream, no connection request, and a working connection afterwards",
 		Defects: []string{"BadRequestHangs"},
 		Run: onHost(func(h *host) {
 			l := h.listen()
@@ -192,11 +190,11 @@ var securityResourceCases = []conformance.Case{
 	},
 	{
 		ID:    "security/hostile/replies",
-		Title: "An application that connects is told when the Reply is wrong, or breaks off",
+		Title: "A connect fails after an invalid or truncated Reply",
 		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"), Level: conformance.Must, Needs: needsConn,
 		Labels:  []string{conformance.Dangerous},
-		Sends:   "Replies with wrong keys, lengths and revisions, and parts of valid ones and then the end of the stream",
-		Expects: "the end of each stream, the application is notified, and a good connection afterwards",
+		Sends:   "Replies with wrong keys, lengths and revisions, and truncated valid ones with FIN",
+		Expects: "the end of each stream, the application is notified, and a working connection afterwards",
 		Defects: []string{"BadReplyHangs"},
 		Run: onHost(func(h *host) {
 			good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
@@ -204,7 +202,7 @@ var securityResourceCases = []conformance.Case{
 				hs := h.startActive(setup{})
 				hs.recvFrame()
 				hs.sendInvalidFrame(f)
-				hs.awaitStreamEnd("a Reply with " + f.what) // a Terminate may come before
+				hs.awaitStreamEnd("a Reply with " + f.what) // a Terminate may be sent before
 				hs.expectConnError()
 			}
 			h.connect(setup{active: true}).sync()
