@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// Headers of frames that Linux's siw has sent.
-func TestOctetsOfHeadersAreThoseOfRealOnes(t *testing.T) {
+// The expected headers are from frames of Linux's siw.
+func TestHeaderOctetsMatchSiw(t *testing.T) {
 	for want, got := range map[string][]byte{
 		"c140f13a5300000055c99661b010":         taggedHeader(0x40, 0xf13a5300, 0x55c99661b010),
 		"414300000000000000000000000100000000": untaggedHeaderOctets(0x41, 0x43, 0, 0),
@@ -21,8 +21,8 @@ func TestOctetsOfHeadersAreThoseOfRealOnes(t *testing.T) {
 	}
 }
 
-// What the cases compare by octets and what they send by fields is the same.
-func TestOctetsOfHeadersAreThoseOfThePacketModel(t *testing.T) {
+// Header helpers and packet/iwarp build the same octets.
+func TestHeaderOctetsMatchPacketModel(t *testing.T) {
 	for _, c := range []struct {
 		octets []byte
 		frame  iwarp.Segment

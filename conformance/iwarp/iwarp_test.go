@@ -15,8 +15,8 @@ func TestSuiteIsWellFormed(t *testing.T) {
 	}
 }
 
-// The numbers of RFC 5044 section 4.5 for the segments that are usual.
-func TestMULPDU(t *testing.T) {
+// The values are those of RFC 5044 section 4.5 for common MSS values.
+func TestMULPDUFormula(t *testing.T) {
 	for _, tc := range []struct {
 		mss     int
 		markers bool
@@ -37,8 +37,8 @@ func TestMULPDU(t *testing.T) {
 	}
 }
 
-// A message of that length ends where the next marker is, wherever the stream is.
-func TestUpToMarker(t *testing.T) {
+// The message ends at the next marker from every position in the stream.
+func TestPayloadToMarkerEndsAtMarker(t *testing.T) {
 	for position := uint64(0); position < 480; position += 4 {
 		n := payloadToMarker(position, ddpUntaggedLen)
 		if n < 0 {
@@ -52,7 +52,7 @@ func TestUpToMarker(t *testing.T) {
 	}
 }
 
-func TestLineTellsStreams(t *testing.T) {
+func TestDescribeEvent(t *testing.T) {
 	plain, marked := iwarp.Framer{CRC: true}, iwarp.Framer{CRC: true, Markers: true, Position: 480}
 	for _, tc := range []struct {
 		event conformance.Event
@@ -77,17 +77,17 @@ func TestLineTellsStreams(t *testing.T) {
 	}
 }
 
-// Whatever a frame is cut into is the frame.
-func TestPieces(t *testing.T) {
+// The pieces of a frame join to the frame.
+func TestPiecesJoinToTheFrame(t *testing.T) {
 	b := data(41)
 	for _, cut := range []func([]byte) [][]byte{onePiece, threePieces} {
 		if got := slices.Concat(cut(b)...); !slices.Equal(got, b) {
-			t.Errorf("%d octets of %d, or others", len(got), len(b))
+			t.Errorf("got %d octets of %d, or other content", len(got), len(b))
 		}
 	}
 }
 
-func TestFlags(t *testing.T) {
+func TestEnhancedFlags(t *testing.T) {
 	e := enhancedOf(requestWithFlags(enhancedFlags{a: true, d: true}))
 	if got := flagsOf(e); got != (enhancedFlags{a: true, d: true}) || got.String() != "AD" || !got.offersRTR() {
 		t.Errorf("%v", got)

@@ -6,9 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// Terminates have the sizes that RFC 5040 section 4.8 gives them, in either order of
-// bits: 22 octets without what they quote.
-func TestFollowsCountsWhatFlagsAnnounce(t *testing.T) {
+// Terminates have the sizes of RFC 5040 section 4.8 in either bit order: 22 octets without
+// quoted headers.
+func TestTerminateContentLenMatchesEncoding(t *testing.T) {
 	for _, c := range []struct {
 		about iwarp.Segment
 		want  int
@@ -28,13 +28,13 @@ func TestFollowsCountsWhatFlagsAnnounce(t *testing.T) {
 	}
 }
 
-// A flag for a header that is not there shows as a difference.
-func TestFollowsCountsHeadersThatAreMissing(t *testing.T) {
+// A flag without its header changes the expected length.
+func TestTerminateContentLenCountsMissingHeaders(t *testing.T) {
 	h := iwarp.Terminate(iwarp.RDMAPCannotInvalidate).About(iwarp.Send(1, nil)).Terminate
 	h.HasRDMAP = new(true)
 	sent := iwarp.Segment{Terminate: h}.Opcode(iwarp.OpTerminate).Append(nil)
 	got := iwarp.ReceivedFPDU{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
 	if _, rest := terminateControl(got); len(rest) == terminateContentLen(parseTerminate(got).Terminate) {
-		t.Errorf("%d octets follow, as a flag without its header has it", len(rest))
+		t.Errorf("%d octets follow, as a flag without its header announces", len(rest))
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// A frame that was good after all would make its case demand the impossible, and one
-// that waits for more octets than the peer sends would make it wait for a timer.
-func TestHostileFramesAreWrongInTheWayTheySay(t *testing.T) {
+// Each frame must be invalid, and truncated exactly if it is marked as truncated: else a case
+// fails for a correct device, or waits for a timer.
+func TestInvalidFramesAreInvalid(t *testing.T) {
 	for _, good := range []startupFrame{enhancedRequest(), iwarp.Reply().Depths(16, 16)} {
 		for _, f := range invalidFrames(good) {
 			got, rest, whole := iwarp.ParseStartupFrame(f.octets)
 			switch {
 			case whole == f.truncated:
-				t.Errorf("%s: whole %t, part %t", f.what, whole, f.truncated)
+				t.Errorf("%s: complete %t, truncated %t", f.what, whole, f.truncated)
 			case f.truncated:
 			case len(rest) > 0:
 				t.Errorf("%s: %d octets after the frame", f.what, len(rest))
