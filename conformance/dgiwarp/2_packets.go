@@ -39,7 +39,7 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/no-octets-behind",
-		Title: "A packet that is too short for its blocks, or that has octets after them, vanishes",
+		Title: "A packet that is too short for its blocks, or that has octets after them, is dropped",
 		Cite:  cite("2", "dg/pkt/1", "dg/pkt/6"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Challenges and Acks of the device's flow that end early or go on for 1 or 4 octets, with a correct CRC; then as they should be",
 		Expects: "nothing in response to the former; the cookie and a completion in response to the latter",
@@ -61,7 +61,7 @@ var packetCases = []conformance.Case{
 		ID:    "dg/packet/crc-is-of-all-octets",
 		Title: "Every packet ends with the CRC32c of all octets before it",
 		Cite:  cite("2", "dg/pkt/3", "dg/pkt/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a segment that is wrong; the device sends messages of 0 to 40 octets and of several packets, and an error message",
+		Sends:   "an invalid segment; the device sends messages of 0 to 40 octets and of several packets, and an error message",
 		Expects: "a correct CRC in each, least significant octet first",
 		Defects: []string{"CRCMostFirst"},
 		Run: onPeer(func(p *peer) {
@@ -80,7 +80,7 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/every-damaged-bit-is-noticed",
-		Title: "A packet of which a single bit is wrong vanishes",
+		Title: "A packet of which a single bit is wrong is dropped",
 		Cite:  cite("2", "dg/pkt/3", "dg/pkt/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Send, once for each of its bits with that bit wrong, then as it was",
 		Expects: "no answer and no completion, then one of the last",
@@ -116,7 +116,7 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/ragged-lengths-have-no-pad",
-		Title: "Messages of every length are sent and taken without pad",
+		Title: "Messages of every length are sent and accepted without pad",
 		Cite:  cite("2", "dg/pkt/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "messages of 0 to 9 octets; the device sends such as well",
 		Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
@@ -134,7 +134,7 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/strange-ones-vanish",
-		Title: "A packet of another version or of an unknown kind, or one too short for its blocks, vanishes",
+		Title: "A packet of another version or of an unknown kind, or one too short for its blocks, is dropped",
 		Cite:  cite("2", "dg/pkt/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Sends of every version but 1 and of every kind that there is not, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
 		Expects: "no answer and no completion; then a receive of an ordinary Send",
@@ -162,7 +162,7 @@ var packetCases = []conformance.Case{
 		ID:    "dg/packet/reserved-is-zero",
 		Title: "Reserved bits and octets are zero in what a queue pair of UD sends",
 		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a segment that is wrong; the device sends messages, and an error message",
+		Sends:   "an invalid segment; the device sends messages, and an error message",
 		Expects: "octets 1 to 3 of the packets are zero",
 		Defects: []string{"ReservedSent"},
 		Run: onPeer(func(p *peer) {

@@ -32,7 +32,7 @@ var pathCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/narrow-path",
-		Title: "Payloads of UDP of 512 octets are sent and taken",
+		Title: "Payloads of UDP of 512 octets are sent and accepted",
 		Cite:  cite("2", "dg/pkt/10", "dg/pkt/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 4, MTU: 540},
 		Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path that carries no more",

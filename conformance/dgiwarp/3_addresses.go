@@ -96,9 +96,9 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/wrong-key-vanishes",
-		Title: "A packet whose key is not that of the queue pair vanishes",
+		Title: "A packet whose key is not that of the queue pair is dropped",
 		Cite:  cite("3", "dg/addr/3", "dg/verbs/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends, Writes and segments that are wrong with each bit of the key wrong, with 0 and with the peer's own key; then a Send with the right one",
+		Sends:   "Sends, Writes and invalid segments with each bit of the key wrong, with 0 and with the peer's own key; then a Send with the right one",
 		Expects: "nothing, then a receive",
 		Defects: []string{"KeysUnused"},
 		Run: onPeer(func(p *peer) {
@@ -140,7 +140,7 @@ var addressCases = []conformance.Case{
 		ID:    "dg/address/answers-need-no-key",
 		Title: "Challenges, Acks and Refusals are heeded whatever their key is",
 		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Challenge, an Ack and a Refusal with keys that nobody has",
+		Sends:   "a Challenge, an Ack and a Refusal with an unknown key",
 		Expects: "the cookie, a completion and a failure; in what the device answers the key of what it answers",
 		Defects: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
@@ -160,7 +160,7 @@ var addressCases = []conformance.Case{
 		ID:    "dg/address/answers-carry-the-key-of-what-they-answer",
 		Title: "A Challenge, a Refusal and an error message carry the key of what they answer, and an Ack that of the peer",
 		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a start without proof, data of a flow that nobody knows, and data that is taken",
+		Sends:   "a start without proof, data of an unknown flow, and data that is taken",
 		Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
 		Defects: []string{"KeysUnused"},
 		Run: onPeer(func(p *peer) {
@@ -178,7 +178,7 @@ var addressCases = []conformance.Case{
 		ID:    "dg/address/errors-need-no-key",
 		Title: "An error message is heeded whatever its key is, and the one that a device sends has the key of what it answers",
 		Cite:  cite("3", "dg/addr/4", "dg/err/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "an error message with a key that nobody has, then a segment that is wrong",
+		Sends:   "an error message with a an unknown key, then an invalid segment",
 		Expects: "an event of the queue pair that is named; then an error message with the key of the segment",
 		Defects: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
@@ -233,20 +233,20 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/impossible-sources-vanish",
-		Title: "A packet from a group, from no address or from port 0 vanishes",
+		Title: "A packet from a group, from no address or from port 0 is dropped",
 		Cite:  cite("3", "dg/addr/9"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
-		Sends:   "Sends and segments that are wrong from ff02::1, from ff0e::1234, from :: and from port 0; then a Send from where one can come from",
+		Sends:   "Sends and invalid segments from ff02::1, from ff0e::1234, from :: and from port 0; then a Send from where one can come from",
 		Expects: "nothing, then a receive",
 		Defects: []string{"StrangersHeard"},
 		Run:     onPeer(func(p *peer) { p.expectDroppedFrom("ff02::1", "ff0e::1234", "::") }),
 	},
 	{
 		ID:    "dg/address/impossible-sources-of-ipv4-vanish",
-		Title: "A packet from a group, from everybody, from no address or from port 0 vanishes, over IPv4",
+		Title: "A packet from a group, from everybody, from no address or from port 0 is dropped, over IPv4",
 		Cite:  cite("3", "dg/addr/9"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 4},
-		Sends:   "Sends and segments that are wrong from 224.0.0.1, from 255.255.255.255, from 0.0.0.0 and from port 0; then a Send from where one can come from",
+		Sends:   "Sends and invalid segments from 224.0.0.1, from 255.255.255.255, from 0.0.0.0 and from port 0; then a Send from where one can come from",
 		Expects: "nothing, then a receive",
 		Defects: []string{"StrangersHeard"},
 		Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),

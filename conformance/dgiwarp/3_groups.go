@@ -63,10 +63,10 @@ var groupCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/group/number-of-groups-under-a-host-address",
-		Title: "A packet to the number of groups that arrives under the device's own address vanishes",
+		Title: "A packet to the number of groups that arrives under the device's own address is dropped",
 		Cite:  cite("3", "dg/addr/6"), Level: conformance.Must, Needs: needsUD | verbs.CapMulticast, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
-		Sends:   "a Send and a segment that is wrong to the number of groups, under the address of the device; then a Send to the group",
+		Sends:   "a Send and an invalid segment to the number of groups, under the address of the device; then a Send to the group",
 		Expects: "nothing, then a receive",
 		Defects: []string{"GroupsMixed"},
 		Run: onPeer(func(p *peer) {
@@ -82,7 +82,7 @@ var groupCases = []conformance.Case{
 		Title: "What is wrong with a packet to a group is not answered",
 		Cite:  cite("3", "dg/addr/7", "dg/err/3"), Level: conformance.Must, Needs: needsUD | verbs.CapMulticast, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
-		Sends:   "a Write with a key that opens nothing, a Send to a queue that there is not and a Read Request, each to a group of its own",
+		Sends:   "a Write with an unknown key, a Send to an unknown queue and a Read Request, each to a group of its own",
 		Expects: "no packet at all",
 		Defects: []string{"GroupAnswered"},
 		Run: onHost(func(h *host) {
@@ -102,7 +102,7 @@ var groupCases = []conformance.Case{
 		Title: "Nothing of RD that arrives under an address of many is taken or answered",
 		Cite:  cite("3", "dg/addr/7"), Level: conformance.Must, Needs: needsRD, Labels: labelRD,
 		Setup:   conformance.Setup{Family: 4, Reliable: true},
-		Sends:   "to everybody: a start, data of a flow that nobody knows, data of one that is known, to the number of the queue pair and to that of groups",
+		Sends:   "to everybody: a start, data of an unknown flow, data of one that is known, to the number of the queue pair and to that of groups",
 		Expects: "no packet at all, and no receive; then an Ack for the same data under the device's own address",
 		Defects: []string{"GroupAnswered"},
 		Run: onFlow(setup{receives: 2}, func(p *peer) {

@@ -136,10 +136,10 @@ var udSendCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/read-request-is-an-error",
-		Title: "A Read Request, an Atomic Request or a Send with Invalidate that comes is an error, and is not carried out",
+		Title: "A Read Request, an Atomic Request or a Send with Invalidate that comes is an error, and is not executed",
 		Cite:  cite("4", "dg/ud/10", "dg/err/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "each of them, to a queue pair of its own, with a key that opens memory",
-		Expects: "an error message, an event, a queue pair in error; memory unchanged, no answer, no receive",
+		Expects: "an error message, an event, a queue pair in the error state; memory unchanged, no answer, no receive",
 		Defects: []string{"UDReads"},
 		Run: onHost(func(h *host) {
 			sink := iwarp.At(peerSTag, peerTO)

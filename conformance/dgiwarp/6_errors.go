@@ -25,8 +25,8 @@ var errorCases = []conformance.Case{
 		ID:    "dg/error/stops-the-queue-pair-and-is-told",
 		Title: "An error of a segment is an event for the application, and takes the queue pair to the error state",
 		Cite:  cite("6", "dg/err/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Write with a key that opens nothing, to one of two queue pairs",
-		Expects: "an event, the error state, and flushed receives; the other queue pair goes on",
+		Sends:   "a Write with an unknown key, to one of two queue pairs",
+		Expects: "an event, the error state, and flushed receives; the other queue pair still works",
 		Defects: []string{"ErrorsSilent"},
 		Run: onHost(func(h *host) {
 			q, other := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
@@ -88,7 +88,7 @@ var errorCases = []conformance.Case{
 		ID:    "dg/error/message-names-the-offender",
 		Title: "An error message is a Terminate on queue 2 with the DDP header of what was wrong, in a packet of UD",
 		Cite:  cite("6", "dg/err/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Send of message 77 that is longer than the receive, and a Write with a key that opens nothing",
+		Sends:   "a Send of message 77 that is longer than the receive, and a Write with an unknown key",
 		Expects: "a Terminate with length and DDP header of the segment",
 		Defects: []string{"ErrorWithoutHeader"},
 		Run: onHost(func(h *host) {
@@ -109,7 +109,7 @@ var errorCases = []conformance.Case{
 		ID:    "dg/error/message-is-sent-once",
 		Title: "An error message on UD is sent once",
 		Cite:  cite("6", "dg/err/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Write with a key that opens nothing, and nothing for a minute",
+		Sends:   "a Write with an unknown key, and nothing for a minute",
 		Expects: "one error message",
 		Defects: []string{"ErrorsFlood"},
 		Run: onPeer(func(p *peer) {
@@ -122,7 +122,7 @@ var errorCases = []conformance.Case{
 		ID:    "dg/error/messages-are-limited",
 		Title: "At most 16 error messages leave at once, and 100 in a second",
 		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a segment that is wrong to each of 200 queue pairs: 50 at once, the others over a second",
+		Sends:   "an invalid segment to each of 200 queue pairs: 50 at once, the others over a second",
 		Expects: "some error messages: 16 at most at first, and 116 in all",
 		Defects: []string{"ErrorsFlood"},
 		Run: onHost(func(h *host) {
@@ -194,7 +194,7 @@ var errorCases = []conformance.Case{
 		Title: "An error message that comes on UD is an event, and changes no state",
 		Cite:  cite("6", "dg/err/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "error messages about what the device has sent, and a Send",
-		Expects: "an event for each, a queue pair that goes on, a receive, and no completion in error",
+		Expects: "an event for each, the queue pair still works, a receive, and no completion in error",
 		Defects: []string{"ErrorMessageStops"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(9, 0, 8))
@@ -214,9 +214,9 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/failed-queue-pair-sends-nothing",
-		Title: "A queue pair in error takes and sends nothing",
+		Title: "A queue pair in the error state takes and sends nothing",
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a segment that is wrong; then a Send and a Write, and the application posts a Send",
+		Sends:   "an invalid segment; then a Send and a Write, and the application posts a Send",
 		Expects: "an error message, then nothing: memory unchanged, no packet, the Send flushed",
 		Defects: []string{"ErrorQPGoesOn"},
 		Run: onSetup(setup{receives: 2}, func(p *peer) {

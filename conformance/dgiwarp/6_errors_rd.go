@@ -34,7 +34,7 @@ var errorRDCases = []conformance.Case{
 		ID:    "dg/error/is-the-last-of-its-flow",
 		Title: "On RD an error message is the last segment of the flow, and has the DDP header of what was wrong",
 		Cite:  cite("6", "dg/err/3", "dg/err/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Write with a key that opens nothing, in a flow; Acks for what comes",
+		Sends:   "a Write with an unknown key, in a flow; Acks for what comes",
 		Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, and nothing more; an event, and the error state",
 		Defects: []string{"ErrorWithoutHeader"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
@@ -55,7 +55,7 @@ var errorRDCases = []conformance.Case{
 		Title: "A queue pair can be made so that an error stops nothing but its flow",
 		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: needsRD, Labels: labelRD,
 		Setup:   conformance.Setup{Reliable: true, Isolate: true},
-		Sends:   "a Write with a key that opens nothing in one of two flows, then Sends in the other",
+		Sends:   "a Write with an unknown key in one of two flows, then Sends in the other",
 		Expects: "an error message; the other flow and the queue pair go on",
 		Defects: []string{"IsolationIgnored"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
@@ -76,7 +76,7 @@ var errorRDCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/failed-queue-pair-refuses",
-		Title: "A queue pair in error refuses packets of RD, because it is not ready",
+		Title: "A queue pair in the error state refuses packets of RD, because it is not ready",
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "data of a flow that was taken before, and the start of another, when the queue pair is in error",
 		Expects: "a Refusal with reason 3 of each, and memory unchanged",
@@ -97,7 +97,7 @@ var errorRDCases = []conformance.Case{
 		ID:    "dg/error/refuses-behind-its-own-error",
 		Title: "A queue pair that an error of a flow has failed refuses what comes after it in the flow",
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Write with a key that opens nothing, an Ack for the error message, and a Read Request",
+		Sends:   "a Write with an unknown key, an Ack for the error message, and a Read Request",
 		Expects: "an error message, and a Refusal with reason 3 of the Read Request",
 		Defects: []string{"ErrorQPGoesOn"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {

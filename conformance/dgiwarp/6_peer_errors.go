@@ -5,7 +5,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// peerError is a segment that is wrong, and what may be said of it: DDP and RDMAP have
+// peerError is an invalid segment, and what may be said of it: DDP and RDMAP have
 // several names for some errors.
 type peerError struct {
 	name    string
@@ -18,7 +18,7 @@ type peerError struct {
 // peerErrors are no more than error messages that may leave at once, so that each has one.
 var peerErrors = []peerError{
 	{
-		name: "a key that opens nothing", segment: func(*deviceQP) iwarp.Segment { return unknownKeyWrite() },
+		name: "an unknown key", segment: func(*deviceQP) iwarp.Segment { return unknownKeyWrite() },
 		causes: []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag},
 	},
 	{
@@ -40,7 +40,7 @@ var peerErrors = []peerError{
 		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPAccess},
 	},
 	{
-		name: "a queue that there is not", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(9) },
+		name: "an unknown queue", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(9) },
 		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN},
 	},
 	{

@@ -127,7 +127,7 @@ var startReceiverCases = []conformance.Case{
 		Title: "A cookie starts its flow once: when another has taken its place, it is worth nothing",
 		Cite:  cite("7.1", "dg/start/5", "dg/start/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a start with a cookie, a start of another flow with its own, then the first start again",
-		Expects: "Acks for the flows and one receive of each; a Challenge for what was sent again",
+		Expects: "Acks for the flows and one receive of each; a Challenge for the retransmission",
 		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
 			cookie := p.startAndRecvChallenge(iwarp.Send(1, data(8)))
@@ -193,7 +193,7 @@ var startReceiverCases = []conformance.Case{
 		ID:    "dg/start/unknown-flow-is-refused",
 		Title: "Data of a flow that is not known, without the start flag, is answered with a Refusal",
 		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "data of another epoch from a peer with a flow and from one without, and data to a queue pair that there is not",
+		Sends:   "data of another epoch from a peer with a flow and from one without, and data to an unknown queue pair",
 		Expects: "Refusals: an unknown flow twice, and no such queue pair",
 		Defects: []string{"UnknownFlowSilent"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {

@@ -133,7 +133,7 @@ var ackReceiverCases = []conformance.Case{
 		ID:    "dg/ack/every-32nd-at-the-latest",
 		Title: "Every 32nd packet is acknowledged at once",
 		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "32 packets in order at one instant that do not ask for an Ack",
+		Sends:   "32 packets in order at the same time that do not ask for an Ack",
 		Expects: "an Ack for all of them at once, or for fewer before",
 		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
@@ -184,7 +184,7 @@ var ackReceiverCases = []conformance.Case{
 		ID:    "dg/ack/echo-of-what-made-it-necessary",
 		Title: "The echo of an Ack is the timestamp of the packet that made it necessary: the first since the last Ack, or the one out of order",
 		Cite:  cite("7.3", "dg/loss/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "three packets in order at one instant, then two after a gap, with different timestamps",
+		Sends:   "three packets in order at the same time, then two after a gap, with different timestamps",
 		Expects: "an Ack with the timestamp of the first, and Acks with those of the two",
 		Defects: []string{"EchoLatest"},
 		Run: onFlow(setup{}, func(p *peer) {

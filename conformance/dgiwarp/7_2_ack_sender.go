@@ -41,7 +41,7 @@ var ackSenderCases = []conformance.Case{
 		Title: "A sender asks for an Ack when it has nothing more to send, or must not, and on what it sends again",
 		Cite:  cite("7.2", "dg/ack/6"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks; then none for several packets of a long Write",
-		Expects: "ack-now on the only packet, on the last of three, on the last before the window ends, and on what is sent again",
+		Expects: "ack-now on the only packet, on the last of three, on the last before the window ends, and on retransmissions",
 		Defects: []string{"NeverAsksNow"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			asks := func(a arrival, why string) { p.Check(*a.Header.AckNow, "ack-now on "+why, "%v", a.Packet) }
@@ -61,7 +61,7 @@ var ackSenderCases = []conformance.Case{
 				p.Check(ok, "what was not acknowledged, again", "nothing in %v", p.ResponseTimeout())
 				if last.Data != nil && *a.Data.Seq <= *last.Data.Seq {
 					asks(last, "the last before the window ends")
-					asks(a, "what is sent again")
+					asks(a, "retransmissions")
 					return
 				}
 				last = a

@@ -22,7 +22,7 @@ const (
 var busyCases = []conformance.Case{
 	{
 		ID:    "dg/busy/not-taken-and-said",
-		Title: "A Send for which there is no receive is not taken, not acknowledged and not kept, and the Ack says so",
+		Title: "A Send for which there is no receive is not accepted, not acknowledged and not kept, and the Ack says so",
 		Cite:  cite("7.4", "dg/busy/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Send without a receive, twice; the same when there is one",
 		Expects: "Acks with window 0 that do not tell of it; a receive when it comes the third time only",
@@ -118,7 +118,7 @@ var busyCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/busy/writes-are-not-held-up",
-		Title: "Without receives Writes and Read Requests are carried out, unless they are after a Send that waits",
+		Title: "Without receives Writes and Read Requests are executed, unless they are after a Send that waits",
 		Cite:  cite("7.4", "dg/busy/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Write and a Read Request without a receive; then a Send, and a Write after it",
 		Expects: "Acks and a Read Response; a window of 0 for the Send, and nothing of what is after it",

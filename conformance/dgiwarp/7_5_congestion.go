@@ -134,7 +134,7 @@ var congestionCases = []conformance.Case{
 		Title: "Packets are spread over the round trip: at most 32 leave at once",
 		Cite:  cite("7.5", "dg/cc/4"), Level: conformance.Should, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks for whole windows, each 20 ms after its packets",
-		Expects: "at most 32 packets at one instant, though the window is larger",
+		Expects: "at most 32 packets at the same time, though the window is larger",
 		Defects: []string{"NoPacing"},
 		Run: onSetup(setup{memLen: 4 << 20}, func(p *peer) {
 			if !p.Virtual {

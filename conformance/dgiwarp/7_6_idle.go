@@ -39,7 +39,7 @@ var idleCases = []conformance.Case{
 		Title: "A flow is remembered for 30 s after something was heard of its source",
 		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later",
-		Expects: "Acks, and no second receive of what was sent again",
+		Expects: "Acks, and no second receive of the retransmission",
 		Defects: []string{"ForgetsEarly"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			const early, almost = 5 * time.Second, flowMemory - time.Second

@@ -45,7 +45,7 @@ var rdmapCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/every-operation",
-		Title: "All operations of RDMAP and its extensions are carried out for a peer",
+		Title: "All operations of RDMAP and its extensions are executed for a peer",
 		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Send, one with a solicited event, a Write, a Read, both atomics, and immediate data, with and without a solicited event",
 		Expects: "receives, memory that was written, and the answers",

@@ -16,19 +16,18 @@ type deviceQP struct {
 	// targetMem is memory that peers may write to, read from and do atomics on; own is for
 	// the device's own requests and receives.
 	targetMem, localMem *rig.Memory
-	// recvLen is how long its receives are.
+	// recvLen is the length of its receives, address area included.
 	recvLen int
 }
 
-// setup is how a queue pair is made. The zero value is one that is ready to send, and
-// has no receives.
+// setup describes a queue pair. The zero value is one in RTS without receives.
 type setup struct {
-	// receives are posted at the start, with IDs from 1 on and room for recvLen octets
-	// after the address area (64 if zero), one after the other in own.
+	// receives is how many receives are posted, with IDs from 1 on and recvLen octets after the
+	// address area (64 if zero), one after the other in localMem.
 	receives, recvLen int
-	// access is what peers may do with mem; everything if zero.
+	// access are the rights of peers on targetMem; all if zero.
 	access verbs.Access
-	// memLen is how long mem and own are; 16 KiB if zero.
+	// memLen is the length of targetMem and localMem; 16 KiB if zero.
 	memLen int
 	key    uint32
 	cq     verbs.CQ
@@ -37,14 +36,14 @@ type setup struct {
 
 const (
 	allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
-	// areaLen is that of the address area in front of what is received.
+	// areaLen is the length of the address area before a received message.
 	areaLen = verbs.GRHLen
-	// deviceKey is the Q_Key of queue pairs that need no other. Its first bit is 0: with
-	// a 1 there, verbs take the key of a request for none.
+	// deviceKey is the default Q_Key. Its first bit is 0: with 1, verbs use the Q_Key of the
+	// queue pair in place of that of the request.
 	deviceKey = 0x0badcafe
 )
 
-// newQP makes a queue pair.
+// newQP creates a queue pair of the device.
 func (h *host) newQP(s setup) *deviceQP {
 	q := &deviceQP{host: h, key: s.key, recvLen: s.recvLen + areaLen}
 	if s.access == 0 {
@@ -77,7 +76,7 @@ func (h *host) newQP(s setup) *deviceQP {
 	return q
 }
 
-// toRTS takes the queue pair from RESET to where it may send.
+// toRTS moves the queue pair from RESET to RTS.
 func (q *deviceQP) toRTS() {
 	q.Must("a queue pair in INIT", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: q.key},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
@@ -85,25 +84,25 @@ func (q *deviceQP) toRTS() {
 	q.Must("a queue pair in RTS", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 }
 
-// modifyTo takes the queue pair to RESET or ERR.
+// modifyTo moves the queue pair to RESET or ERR.
 func (q *deviceQP) modifyTo(state verbs.QPState) {
 	q.Must("a queue pair in "+state.String(), q.qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
 }
 
-// ahAttr is where a host is that listens at a port.
+// ahAttr returns the address attributes of a host and UDP port.
 func ahAttr(host netip.Addr, port uint32) verbs.AHAttr {
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(host), FlowLabel: port, HopLimit: 64}}
 }
 
-// addressHandle is an address that requests can name.
+// addressHandle creates an address handle.
 func (h *host) addressHandle(a verbs.AHAttr) verbs.AH {
 	ah, err := h.PD.CreateAH(a)
 	h.Must("an address handle", err)
 	return ah
 }
 
-// expectRecv fails the case unless the next completion is of this receive of the queue pair's,
-// with a message of these octets. It returns the completion.
+// expectRecv fails the case unless the next completion is that of receive id of the queue pair,
+// with the message. It returns the completion.
 func (q *deviceQP) expectRecv(id uint64, message []byte) verbs.WC {
 	wc := q.ExpectRecv(id, areaLen+len(message))
 	q.Check(wc.QPN == q.qp.QPN(), "a receive of the queue pair that the packet names", "one of %#x", uint32(wc.QPN))
@@ -111,29 +110,29 @@ func (q *deviceQP) expectRecv(id uint64, message []byte) verbs.WC {
 	return wc
 }
 
-// targetAddr is a place in the memory that peers work on: an STag is a region's key.
+// targetAddr returns the address of an octet of targetMem; the R_Key is the STag.
 func (q *deviceQP) targetAddr(off int) iwarp.Addr { return addrOf(q.targetMem, off) }
 
-// addrOf is where an octet of a region is.
+// addrOf returns the STag and TO of an octet of a region.
 func addrOf(m *rig.Memory, off int) iwarp.Addr {
 	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
 }
 
-// writeToTarget is a Write to mem.
+// writeToTarget returns a Write to targetMem.
 func (q *deviceQP) writeToTarget(off int, b []byte) iwarp.Segment {
 	return writeTo(q.targetAddr(off), b)
 }
 
 func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
 
-// zeroLengthWrite is a message that changes nothing, and needs no receive and no number.
+// zeroLengthWrite returns a message without effect, receive and MSN.
 func zeroLengthWrite() iwarp.Segment { return iwarp.Write(0, 0, nil) }
 
 // unknownSTag is a key that no region has.
 const unknownSTag = 0x5eadbeef
 
-// unknownKeyWrite is an error, on whatever queue pair.
+// unknownKeyWrite returns a Write that is an error on every queue pair.
 func unknownKeyWrite() iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(8)) }
 
-// data is n octets to send.
+// data returns n octets of payload.
 func data(n int) []byte { return rig.Data(n) }

@@ -2,9 +2,9 @@
 // RD queue pairs over UDP. They are in files named after the section of the document
 // that they check, as the ledger is (../ledger/datagram-iwarp.yaml).
 //
-// A case plays a queue pair at the other end of the wire by hand: see [peer] for one
-// that talks with a queue pair of the device, and [host] for what is before. All of it
-// is written from the document; it shares nothing with a stack.
+// A case scripts a queue pair at the other end of the wire: see [peer] for one that talks with
+// a queue pair of the device, and [host] for sending and receiving packets. The package is
+// written from the document, and shares no code with an implementation.
 package dgiwarp
 
 import (
@@ -27,13 +27,13 @@ func Suite() *conformance.Suite {
 	}
 }
 
-// What cases need: queue pairs of UD, or those of RD, which verbs call UD as well.
+// Capabilities of the cases: UD, or RD, whose queue pairs have the type UD in verbs.
 const (
 	needsUD = verbs.CapUD
 	needsRD = verbs.CapUD | verbs.CapRD
 )
 
-// setupRD has the device's queue pairs be those of RD.
+// setupRD makes UD queue pairs of the device reliable (RD).
 var setupRD = conformance.Setup{Reliable: true}
 
 // Labels of the services.
@@ -49,14 +49,14 @@ func cite(section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: "datagram-iWARP", Section: section, Rows: rows}
 }
 
-// describeEvent tells an event in a few words.
+// describeEvent formats an event of a record.
 func describeEvent(e *conformance.Event) string {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return e.Text
 	}
 	a, ok := parseFrame(conformance.Frame{Packet: e.Data})
 	if !ok {
-		return "no datagram of UDP"
+		return "no UDP datagram"
 	}
 	words := a.Packet.String()
 	for _, odd := range a.Odd {

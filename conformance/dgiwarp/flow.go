@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onFlow makes the body of a case from a function with a peer that has a flow to the device, of which one
-// packet has been taken.
+// onFlow makes the body of a case from a function that uses a peer with an established flow to
+// the device.
 func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(s, func(p *peer) {
 		p.openFlow(zeroLengthWrite())
@@ -19,27 +19,27 @@ func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	})
 }
 
-// timestamp is the peer's, as packets tell it.
+// timestamp returns the peer's clock in microseconds, as in data packets.
 func (p *peer) timestamp() uint32 { return uint32(p.Now() / time.Microsecond) }
 
-// dataPacket is the peer's packet number seq with a segment.
+// dataPacket returns data packet seq of the peer's flow.
 func (p *peer) dataPacket(seq uint32, s iwarp.Segment) dg.Packet {
 	return dg.Data(p.toDevice.epoch, seq, s).Timestamp(p.timestamp())
 }
 
-// nextDataPacket is the peer's next packet.
+// nextDataPacket returns the next data packet of the peer's flow.
 func (p *peer) nextDataPacket(s iwarp.Segment) dg.Packet {
 	p.toDevice.next++
 	return p.dataPacket(p.toDevice.next-1, s)
 }
 
-// withStart has a packet start the peer's flow.
+// withStart adds the start block of the peer's flow to a packet.
 func (p *peer) withStart(proof uint64, pkt dg.Packet) dg.Packet {
 	return pkt.Starting(proof, p.incarnation, p.key)
 }
 
-// startAndRecvChallenge sends the start of a new flow without proof, and returns the cookie that
-// the device wants to see.
+// startAndRecvChallenge sends the start of a new flow without proof, and returns the cookie of
+// the Challenge.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	p.toDevice = flow{epoch: p.Rand.Uint32()}
 	p.send(p.withStart(0, p.dataPacket(0, first)).AckNow())
@@ -53,15 +53,15 @@ func (p *peer) expectChallenge() arrival {
 	return p.expect(want)
 }
 
-// openFlow starts a flow to the device, as every peer does.
+// openFlow establishes a flow to the device.
 func (p *peer) openFlow(first iwarp.Segment) {
 	cookie := p.startAndRecvChallenge(first)
 	p.send(p.withStart(cookie, p.nextDataPacket(first)).AckNow())
 	p.expectAck(1)
 }
 
-// expectAck fails the case unless the next packet acknowledges all of the peer's packets
-// before next, and none after it.
+// expectAck fails the case unless the next packet acknowledges exactly the peer's packets before
+// next.
 func (p *peer) expectAck(next uint32) arrival {
 	want := dg.Ack(p.toDevice.epoch, next).SACK()
 	if !p.Virtual {
@@ -70,8 +70,8 @@ func (p *peer) expectAck(next uint32) arrival {
 	return p.expect(want)
 }
 
-// skipLateRetransmissions lets packets pass that the device has sent again before it had the judge's
-// Ack, which is slow where the machine is busy, unless they are what is wanted.
+// skipLateRetransmissions skips retransmissions that crossed with the peer's Ack on a busy
+// machine, unless they match want.
 func (p *peer) skipLateRetransmissions(want dg.Packet) {
 	for range maxLatePackets {
 		a, ok := p.nextPacket(p.ResponseTimeout())
@@ -86,7 +86,7 @@ func (p *peer) skipLateRetransmissions(want dg.Packet) {
 	}
 }
 
-// expectDelivered sends the peer's next packet, and fails the case unless it is acknowledged.
+// expectDelivered sends the peer's next data packet, and fails the case unless it is acknowledged.
 func (p *peer) expectDelivered(s iwarp.Segment) {
 	p.send(p.nextDataPacket(s).AckNow())
 	p.expectAck(p.toDevice.next)
@@ -95,11 +95,10 @@ func (p *peer) expectDelivered(s iwarp.Segment) {
 // expectRefusal fails the case unless the next packet is a Refusal of the peer's flow.
 func (p *peer) expectRefusal(reason dg.Reason) { p.expect(dg.Refusal(p.toDevice.epoch, reason)) }
 
-// peerCookie is what the peer wants to see before it takes a flow.
+// peerCookie is the cookie of the peer's Challenges.
 const peerCookie = 0x0123456789abcdef
 
-// recvStart returns the first packet of a flow of the device, with what it is that starts
-// it. Whatever it is answered is for the case to say.
+// recvStart returns the first packet of a flow of the device, without responding to it.
 func (p *peer) recvStart() arrival {
 	want := dg.Of(dg.KindRD)
 	want.Data = &dg.DataBlock{Seq: new(uint32(0)), Start: new(dg.StartBlock)}
@@ -109,8 +108,8 @@ func (p *peer) recvStart() arrival {
 	return a
 }
 
-// acceptFlow takes the start of a flow of the device, and returns its first packet. One
-// without proof is challenged, as by any receiver.
+// acceptFlow returns the first packet of a flow of the device, after a Challenge if it has no
+// proof.
 func (p *peer) acceptFlow() arrival {
 	a := p.recvStart()
 	if *a.Data.Start.Proof != 0 {
@@ -120,9 +119,8 @@ func (p *peer) acceptFlow() arrival {
 	return p.expectProof(peerCookie)
 }
 
-// expectProof fails the case unless the device sends the first packet of its flow with
-// this cookie. It may have sent that without any before it had the cookie, if the judge
-// was slow.
+// expectProof fails the case unless the device sends the first packet of its flow with the
+// cookie. It skips retransmissions without proof that crossed with the Challenge.
 func (p *peer) expectProof(cookie uint64) arrival {
 	want := dg.Of(dg.KindRD)
 	want.Data = &dg.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(dg.StartBlock)}
@@ -139,30 +137,30 @@ func (p *peer) expectProof(cookie uint64) arrival {
 	return a
 }
 
-// maxLatePackets is how many packets may cross with the judge's answer to them.
+// maxLatePackets is how many packets may cross with the peer's response to them.
 const maxLatePackets = 2
 
-// sendChallenge challenges the device's flow.
+// sendChallenge sends a Challenge for the device's flow.
 func (p *peer) sendChallenge(cookie uint64) {
 	p.send(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 }
 
-// trackData keeps the numbers of a packet that has come.
+// trackData updates the state of the flow with a received data packet.
 func (p *peer) trackData(a arrival) {
 	p.fromDeviceFlow.lastTimestamp = iwarp.Val(a.Data.Timestamp)
 	p.fromDeviceFlow.next = max(p.fromDeviceFlow.next, iwarp.Val(a.Data.Seq)+1)
 }
 
-// ack is an acknowledgement of the device's packets before next.
+// ack returns an Ack of the device's packets before next.
 func (p *peer) ack(next uint32) dg.Packet {
 	return dg.Ack(p.fromDeviceFlow.epoch, next).Echo(p.fromDeviceFlow.lastTimestamp)
 }
 
-// ackAll acknowledges all that has come.
+// ackAll acknowledges all received packets.
 func (p *peer) ackAll() { p.send(p.ack(p.fromDeviceFlow.next)) }
 
-// nextData returns the next packet of the device's flow to the peer that has data, if
-// there is one in time. Others are let pass.
+// nextData returns the next data packet of the device's flow to the peer; false after the
+// timeout. It skips other packets.
 func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	until := p.Now() + timeout
 	for {
@@ -177,8 +175,8 @@ func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	}
 }
 
-// expectData fails the case unless the device's next packet with data is this one of its
-// flow. Those before it pass: a device may send them again, if the judge was slow.
+// expectData fails the case unless the device's next data packet is packet seq. It skips
+// retransmissions of earlier packets.
 func (p *peer) expectData(seq uint32) arrival {
 	a, ok := p.nextData(p.ResponseTimeout())
 	for ok && int32(*a.Data.Seq-seq) < 0 {
@@ -193,8 +191,7 @@ func (p *peer) expectData(seq uint32) arrival {
 	return a
 }
 
-// establishDeviceFlow has the device's flow to the peer begin with a Send of its application, which
-// completes.
+// establishDeviceFlow establishes the device's flow to the peer with a Send that completes.
 func (p *peer) establishDeviceFlow() {
 	p.PostSend(p.qp, p.sendWR(establishID, 0, 8))
 	p.acceptFlow()
@@ -205,8 +202,8 @@ func (p *peer) establishDeviceFlow() {
 	p.ExpectCompletion(establishID, verbs.WCSuccess)
 }
 
-// nextRetransmission returns what the device sends again because an Ack was lost, which happens
-// where the machine is busy and nowhere else.
+// nextRetransmission returns a retransmission after a lost Ack, which happens in real time on a
+// busy machine only.
 func (p *peer) nextRetransmission() (arrival, bool) {
 	if p.Virtual {
 		return arrival{}, false
@@ -214,5 +211,5 @@ func (p *peer) nextRetransmission() (arrival, bool) {
 	return p.nextData(2 * firstTimeout)
 }
 
-// establishID is the ID of a request that is there to begin a flow.
+// establishID is the WRID of the Send that establishes a flow.
 const establishID = 0xe57ab

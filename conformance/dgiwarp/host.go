@@ -14,46 +14,45 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// host is an application on the device and a peer on its wire that talks
-// datagram-iWARP: what there is before there is a queue pair.
+// host is the device with its application, and a scripted host on its wire, before queue pairs
+// are created.
 type host struct {
 	*rig.Rig
 	syncQP *syncQP
-	// pending are packets that came while something else was waited for.
+	// pending are received packets that the case has not consumed.
 	pending []arrival
 }
 
-// The ports: that of the protocol is the device's, and the peer has another, so that
-// one taken for the other shows.
+// UDP ports: the protocol's port for the device, and another for the peer, to detect mix-ups.
 const (
 	devicePort = 65041
 	peerPort   = 52049
 )
 
-// onHost makes the body of a case from a function that makes its queue pairs itself.
+// onHost makes the body of a case from a function that creates its queue pairs.
 func onHost(body func(*host)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(&host{Rig: r}) })
 }
 
-// route is how a packet gets to the device.
+// route has the addresses and the traffic class of a packet to the device.
 type route struct {
 	from, to netip.AddrPort
-	// tclass is what IP says besides: its lower two bits are ECN's.
+	// tclass is the traffic class; its lower two bits are ECN.
 	tclass uint8
 }
 
-// defaultRoute is the way from the n-th of the peer's addresses.
+// defaultRoute returns the route from the n-th address of the peer.
 func (h *host) defaultRoute(n int) route {
 	return route{from: netip.AddrPortFrom(h.Peers[n], peerPort), to: netip.AddrPortFrom(h.Local[0], devicePort)}
 }
 
-// toAddr has packets arrive under another address of the device.
+// toAddr changes the destination address.
 func (w route) toAddr(dst netip.Addr) route {
 	w.to = netip.AddrPortFrom(dst, w.to.Port())
 	return w
 }
 
-// sendOctets sends the octets of a packet.
+// sendOctets sends octets in a UDP datagram.
 func (h *host) sendOctets(w route, octets []byte) {
 	ip := packet.IP{Src: w.from.Addr(), Dst: w.to.Addr(), TClass: &w.tclass}
 	udp := packet.UDP{SrcPort: new(w.from.Port()), DstPort: new(w.to.Port())}
@@ -62,17 +61,17 @@ func (h *host) sendOctets(w route, octets []byte) {
 	}
 }
 
-// arrival is a packet of the device.
+// arrival is a received packet of the device.
 type arrival struct {
 	dg.ReceivedPacket
 	IP  packet.IP
 	UDP packet.UDP
 	At  time.Duration
-	// size is how many octets the IP packet has.
+	// size is the length of the IP packet.
 	size int
 }
 
-// nextPacket returns the next packet that the device sends, if it does in time.
+// nextPacket returns the next packet of the device; false after the timeout.
 func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	if len(h.pending) > 0 {
 		a := h.pending[0]
@@ -82,8 +81,7 @@ func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	return h.nextOnWire(timeout)
 }
 
-// nextOnWire looks at nothing but UDP of the device. All that a device sends has to
-// have a correct CRC, whatever a case is about.
+// nextOnWire returns the next UDP datagram on the wire. It fails the case if the CRC is wrong.
 func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 	until := h.Now() + timeout
 	for {
@@ -105,7 +103,7 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 	}
 }
 
-// parseFrame takes a frame apart; false if it is no whole datagram of UDP.
+// parseFrame parses a frame; false if it is no complete UDP datagram.
 func parseFrame(f conformance.Frame) (a arrival, ok bool) {
 	ip, payload, _, err := packet.ParseIP(f.Packet)
 	if err != nil || packet.Get(ip.Protocol, 0) != packet.ProtocolUDP {
@@ -118,14 +116,14 @@ func parseFrame(f conformance.Frame) (a arrival, ok bool) {
 	return arrival{ReceivedPacket: dg.Parse(octets), IP: ip, UDP: udp, At: f.At, size: len(f.Packet)}, true
 }
 
-// checkPacket fails the case unless a packet is as wanted.
+// checkPacket fails the case unless a packet matches want.
 func (h *host) checkPacket(want dg.Packet, got arrival) {
 	if d := dg.Diff(want, got.ReceivedPacket); d != nil {
 		h.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got.Packet, d.Got())
 	}
 }
 
-// nextPackets returns the next n packets; fewer end the case.
+// nextPackets returns the next n packets, or fails the case.
 func (h *host) nextPackets(n int) []arrival {
 	all := make([]arrival, n)
 	for i := range all {
@@ -137,17 +135,15 @@ func (h *host) nextPackets(n int) []arrival {
 	return all
 }
 
-// expectSilence fails the case if the device sends anything. That it does not is proven by a
-// syncQP: another queue pair, which answers after whatever the device was about to
-// send. In virtual time quiet passes besides, so that what a timer would send is seen
-// as well; keep it below the timers that may run.
+// expectSilence fails the case if the device sends a packet before another queue pair (syncQP)
+// has replied. In virtual time it then waits for quiet, to observe timers.
 func (h *host) expectSilence(quiet time.Duration) {
 	if a, ok := h.packetAfterSync(quiet); ok {
 		h.Fail("nothing is sent", "%v", a.Packet)
 	}
 }
 
-// silencePeriod is how long silence lasts where no timer runs.
+// silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
 
 // packetAfterSync returns the first packet that the device sends besides the reply of the
@@ -160,8 +156,8 @@ func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	return h.nextPacket(quiet)
 }
 
-// syncDevice waits until the device has dealt with all that was put before. What it sends
-// meanwhile is kept.
+// syncDevice waits until the device has processed all earlier packets. It keeps packets that
+// arrive meanwhile.
 func (h *host) syncDevice() {
 	if h.syncQP == nil {
 		h.syncQP = newSyncQP(h)
@@ -171,7 +167,7 @@ func (h *host) syncDevice() {
 		a, ok := h.nextOnWire(h.ResponseTimeout())
 		switch {
 		case !ok:
-			h.Fail("a device whose other queue pairs answer", "nothing in %v", h.ResponseTimeout())
+			h.Fail("a reply of the synchronization queue pair", "nothing in %v", h.ResponseTimeout())
 		case h.syncQP.answered(a):
 			return
 		case !h.syncQP.isReply(a):
@@ -180,8 +176,8 @@ func (h *host) syncDevice() {
 	}
 }
 
-// drain returns all that the device has sent by now, and in some time from now on if
-// that is virtual.
+// drain returns the packets that the device has sent until now, and within quiet in virtual
+// time.
 func (h *host) drain(quiet time.Duration) (all []arrival) {
 	for {
 		a, ok := h.packetAfterSync(quiet)

@@ -9,22 +9,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// peer is a queue pair that the judge plays by hand, and the one of the device that it
-// talks with. It keeps no state but the numbers that it has chosen: it neither answers
-// nor repeats anything by itself.
+// peer is a scripted queue pair, with the queue pair of the device that it talks with. It never
+// responds or retransmits by itself.
 type peer struct {
 	*deviceQP
 	route route
-	// qpn and key are the peer's own.
+	// qpn and key are the QPN and key of the peer.
 	qpn, key    uint32
 	incarnation uint32
-	// ah is the peer's address for the application.
+	// ah is the address handle of the peer for the application.
 	ah verbs.AH
-	// toDevice is the flow to the device, in the one from it.
+	// toDevice is the flow to the device, fromDeviceFlow the flow from it.
 	toDevice, fromDeviceFlow flow
 }
 
-// flow is what the peer knows of one.
+// flow is the peer's state of a flow.
 type flow struct {
 	epoch uint32
 	// nextPacket is the sequence number of the next packet to send; of the flow from the device
@@ -34,15 +33,15 @@ type flow struct {
 	lastTimestamp uint32
 }
 
-// Numbers of peers, of which each has one more than the one before.
+// The values of peer 0; each further peer adds one.
 const (
 	peerQPN         = 0x000abc00
 	peerKey         = 0x0ddba115
 	peerIncarnation = 0x1ca50001
 )
 
-// peer is the n-th that talks with the queue pair. Those with the same remainder by the
-// number of the peer's addresses are on one host.
+// peer returns the n-th peer of the queue pair. Peers are distributed over the peer's addresses
+// round robin.
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
@@ -51,17 +50,17 @@ func (q *deviceQP) peer(n int) *peer {
 	}
 }
 
-// onSetup makes the body of a case from a function with a peer of a queue pair that is made like that.
+// onSetup makes the body of a case from a function that uses a peer of a queue pair.
 func onSetup(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.newQP(s).peer(0)) })
 }
 
-// onPeer makes the body of a case from a function with a peer of a queue pair with some receives.
+// onPeer makes the body of a case from a function that uses a peer of a queue pair with eight receives.
 func onPeer(body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 8}, body)
 }
 
-// path is how packets to the device's queue pair are addressed.
+// path returns the QPNs and the key of packets to the device.
 func (p *peer) path() dg.Path {
 	return dg.Path{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.deviceQP.key}
 }
@@ -73,15 +72,15 @@ func (p *peer) send(pkts ...dg.Packet) {
 	}
 }
 
-// sendSegments sends each segment in a packet of UD.
+// sendSegments sends each segment in a UD packet.
 func (p *peer) sendSegments(segments ...iwarp.Segment) {
 	for _, s := range segments {
 		p.send(dg.UD(s))
 	}
 }
 
-// expect fails the case unless the next packet goes from the queue pair to the peer, and
-// is as wanted. It returns the packet.
+// expect fails the case unless the next packet is from the queue pair to the peer and matches
+// want. It returns the packet.
 func (p *peer) expect(want dg.Packet) arrival {
 	got, ok := p.nextPacket(p.ResponseTimeout())
 	if !ok {
@@ -92,7 +91,7 @@ func (p *peer) expect(want dg.Packet) arrival {
 	return got
 }
 
-// fromDevice is a packet from the queue pair to the peer.
+// fromDevice adds the QPNs to an expected packet.
 func (p *peer) fromDevice(want dg.Packet) dg.Packet {
 	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
 }
@@ -103,7 +102,7 @@ func (p *peer) checkDestination(a arrival) {
 		fmt.Sprintf("%v goes to %v", a.Packet, p.route.from), "it goes to %v, port %d", a.IP.Dst, iwarp.Val(a.UDP.DstPort))
 }
 
-// Requests of the application to the peer, with n octets of own from off on.
+// Work requests of the device to the peer, with n octets of localMem from off on.
 
 func (p *peer) wr(id uint64, op verbs.WROpcode, off, n int) verbs.SendWR {
 	return verbs.SendWR{
@@ -115,7 +114,7 @@ func (p *peer) wr(id uint64, op verbs.WROpcode, off, n int) verbs.SendWR {
 
 func (p *peer) sendWR(id uint64, off, n int) verbs.SendWR { return p.wr(id, verbs.OpSend, off, n) }
 
-// The peer's memory, which nobody has.
+// The STag and TO of the peer's memory, which does not exist.
 const (
 	peerSTag = 0x0bad5eed
 	peerTO   = 0x0000_7000_0000_1000

@@ -45,7 +45,7 @@ func (c *syncQP) sync() {
 	c.p.PostRecv(c.p.qp, uint64(c.round), c.p.localMem.SGE(0, syncBufLen))
 	c.p.send(dg.UD(iwarp.Send(c.round, data(8))))
 	if _, ok := c.p.PollCQ(c.cq, c.p.ResponseTimeout()); !ok {
-		c.p.Fail("a device whose other queue pairs receive", "nothing in %v", c.p.ResponseTimeout())
+		c.p.Fail("a receive of the synchronization queue pair", "nothing in %v", c.p.ResponseTimeout())
 	}
 	copy(c.p.localMem.Buf[syncBufLen:], c.replyPayload())
 	reply := c.p.sendWR(uint64(c.round), syncBufLen, 8)
