@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Lengths of what is around the data of a Send of UD.
+// Lengths of the headers and the CRC of a UD Send.
 const (
 	headerLen    = 16
 	untaggedLen  = 18
@@ -22,10 +22,10 @@ const (
 var packetCases = []conformance.Case{
 	{
 		ID:    "dg/packet/send-as-specified",
-		Title: "A Send is one datagram of UDP with header, DDP segment and CRC, and nothing else",
+		Title: "A Send is one UDP datagram with header, DDP segment and CRC, and nothing else",
 		Cite:  cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends 5 octets",
-		Expects: "these 43 octets: version 1, kind UD, the numbers of both queue pairs and the key, a Send of message 1 without pad, the CRC least significant octet first",
+		Expects: "43 octets: version 1, kind UD, both QPNs and the key, a Send with MSN 1 without pad, the CRC least significant octet first",
 		Defects: []string{"PacketsPadded", "CRCMostFirst"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 5))
@@ -41,7 +41,7 @@ var packetCases = []conformance.Case{
 		ID:    "dg/packet/no-octets-behind",
 		Title: "A packet that is too short for its blocks, or that has octets after them, is dropped",
 		Cite:  cite("2", "dg/pkt/1", "dg/pkt/6"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Challenges and Acks of the device's flow that end early or go on for 1 or 4 octets, with a correct CRC; then as they should be",
+		Sends:   "Challenges and Acks of the device's flow that are truncated or 1 or 4 octets too long, with a correct CRC; then valid ones",
 		Expects: "nothing in response to the former; the cookie and a completion in response to the latter",
 		Defects: []string{"StrangePacketsTaken"},
 		Run: onPeer(func(p *peer) {
@@ -80,10 +80,10 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/every-damaged-bit-is-noticed",
-		Title: "A packet of which a single bit is wrong is dropped",
+		Title: "A packet with a single wrong bit is dropped",
 		Cite:  cite("2", "dg/pkt/3", "dg/pkt/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Send, once for each of its bits with that bit wrong, then as it was",
-		Expects: "no answer and no completion, then one of the last",
+		Sends:   "a Send with each of its bits flipped in turn, then the valid one",
+		Expects: "no response and no completion, then one for the last",
 		Defects: []string{"CRCUnchecked"},
 		Run: onPeer(func(p *peer) {
 			whole := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
@@ -99,7 +99,7 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/headers-below-are-not-covered",
-		Title: "The CRC covers nothing of the headers of IP and UDP",
+		Title: "The CRC does not cover the IP and UDP headers",
 		Cite:  cite("2", "dg/pkt/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the same octets from two hosts and two ports, with another traffic class",
 		Expects: "a receive of each",
@@ -118,7 +118,7 @@ var packetCases = []conformance.Case{
 		ID:    "dg/packet/ragged-lengths-have-no-pad",
 		Title: "Messages of every length are sent and accepted without pad",
 		Cite:  cite("2", "dg/pkt/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "messages of 0 to 9 octets; the device sends such as well",
+		Sends:   "messages of 0 to 9 octets; the device sends the same",
 		Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
 		Defects: []string{"PacketsPadded"},
 		Run: onSetup(setup{receives: 10}, func(p *peer) {
@@ -136,8 +136,8 @@ var packetCases = []conformance.Case{
 		ID:    "dg/packet/strange-ones-vanish",
 		Title: "A packet of another version or of an unknown kind, or one too short for its blocks, is dropped",
 		Cite:  cite("2", "dg/pkt/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends of every version but 1 and of every kind that there is not, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
-		Expects: "no answer and no completion; then a receive of an ordinary Send",
+		Sends:   "Sends of every version but 1 and of every unknown kind, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
+		Expects: "no response and no completion; then a receive of a valid Send",
 		Defects: []string{"StrangePacketsTaken"},
 		Run: onPeer(func(p *peer) {
 			good := dg.UD(iwarp.Send(1, data(16)))
@@ -160,7 +160,7 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/reserved-is-zero",
-		Title: "Reserved bits and octets are zero in what a queue pair of UD sends",
+		Title: "Reserved bits and octets are zero in packets of a UD queue pair",
 		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "an invalid segment; the device sends messages, and an error message",
 		Expects: "octets 1 to 3 of the packets are zero",
@@ -177,8 +177,8 @@ var packetCases = []conformance.Case{
 		ID:    "dg/packet/reserved-is-zero-in-rd",
 		Title: "Reserved bits and octets are zero in data, Acks, Challenges and Refusals",
 		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "what each of them answers",
-		Expects: "zeros where the document has nothing else",
+		Sends:   "packets that cause each of them",
+		Expects: "zeros in the reserved bits",
 		Defects: []string{"ReservedSent"},
 		Run: onPeer(func(p *peer) {
 			p.openFlow(zeroLengthWrite())
@@ -201,7 +201,7 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/reserved-is-ignored",
-		Title: "What reserved bits and octets say is ignored",
+		Title: "Reserved bits and octets are ignored",
 		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Sends with each bit of octets 1 to 3 set alone, and with all of them",
 		Expects: "a receive of each",
@@ -222,7 +222,7 @@ var packetCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/packet/reserved-is-ignored-in-rd",
-		Title: "What reserved bits and octets of data, Acks and Challenges say is ignored",
+		Title: "Reserved bits and octets of data, Acks and Challenges are ignored",
 		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, an Ack and data with all reserved bits set",
 		Expects: "the cookie, a completion and an Ack",
@@ -245,7 +245,7 @@ var packetCases = []conformance.Case{
 	},
 }
 
-// sendTruncatedAndExtended sends a packet cut off within its blocks, and one with octets after them.
+// sendTruncatedAndExtended sends a packet truncated within its blocks, and with octets after them.
 func (p *peer) sendTruncatedAndExtended(pkt dg.Packet) {
 	whole := len(pkt.Append(nil)) - crcLen
 	for n := headerLen; n < whole; n++ {
@@ -256,7 +256,7 @@ func (p *peer) sendTruncatedAndExtended(pkt dg.Packet) {
 	}
 }
 
-// checkCRC fails the case unless a packet has one; though none gets here that has not.
+// checkCRC fails the case unless the CRC of a packet is correct.
 func (h *host) checkCRC(a arrival) {
 	sum := iwarp.CRC32c(a.Raw[:len(a.Raw)-crcLen])
 	want := []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)}
@@ -264,20 +264,20 @@ func (h *host) checkCRC(a arrival) {
 	h.Check(bytes.Equal(got, want), fmt.Sprintf("the CRC % x", want), "% x in %v", got, a.Packet)
 }
 
-// appendCRC ends a packet with its CRC.
+// appendCRC appends the CRC of a packet.
 func appendCRC(b []byte) []byte {
 	sum := iwarp.CRC32c(b)
 	return append(b, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
 }
 
-// fromPort has packets come from another port.
+// fromPort changes the source port.
 func (w route) fromPort(port uint16) route {
 	w.from = netip.AddrPortFrom(w.from.Addr(), port)
 	return w
 }
 
-// expectNoEffect fails the case if what was put before has had any effect: an answer, a
-// completion, an event, an octet in memory, another state.
+// expectNoEffect fails the case if earlier packets had an effect: a response, a completion, an
+// event, a change of memory or of the state.
 func (q *deviceQP) expectNoEffect() {
 	q.expectSilence(silencePeriod)
 	q.ExpectNoCompletion()

@@ -14,10 +14,10 @@ import (
 var addressCases = []conformance.Case{
 	{
 		ID:    "dg/address/number-names-the-queue-pair",
-		Title: "A packet goes to the queue pair that its number names, and to none if there is none of that number",
+		Title: "A packet is delivered to the queue pair with its destination QPN, and dropped if it does not exist",
 		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends to each of three queue pairs after one socket, and to a number that none has",
-		Expects: "a receive of the one that is named",
+		Sends:   "Sends to each of three queue pairs of one socket, and to an unknown QPN",
+		Expects: "a receive of the addressed queue pair",
 		Defects: []string{"NumberIgnored"},
 		Run: onHost(func(h *host) {
 			var qs []*deviceQP
@@ -47,9 +47,9 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/zero-names-the-only-one",
-		Title: "The number 0 names the only queue pair of a socket",
+		Title: "QPN 0 addresses the only queue pair of a socket",
 		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Send to number 0 of a socket with one queue pair",
+		Sends:   "a Send to QPN 0 of a socket with one queue pair",
 		Expects: "a receive of that queue pair",
 		Defects: []string{"ZeroUnknown"},
 		Run: onPeer(func(p *peer) {
@@ -59,15 +59,15 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/zero-names-none-of-several",
-		Title: "The number 0 names nobody where there are several queue pairs",
+		Title: "QPN 0 addresses no queue pair if there are several",
 		Cite:  cite("3", "dg/addr/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Send to number 0 of a socket with two queue pairs",
-		Expects: "nothing: no completion, no answer",
+		Sends:   "a Send to QPN 0 of a socket with two queue pairs",
+		Expects: "no completion, no response",
 		Defects: []string{"NumberIgnored"},
 		Run: onHost(func(h *host) {
 			a, b := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
 			a.peer(0).send(dg.UD(iwarp.Send(1, data(8))).ToQP(0))
-			// What is received after it shows that it has gone by.
+			// A later receive shows that it was processed.
 			b.peer(0).sendSegments(iwarp.Send(2, data(16)))
 			b.expectRecv(1, data(16))
 			h.ExpectNoCompletion()
@@ -76,10 +76,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/queue-number-names-no-queue-pair",
-		Title: "The queue number of DDP keeps its meaning, and names no queue pair",
+		Title: "The DDP queue number is no QPN",
 		Cite:  cite("3", "dg/addr/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Send to a queue pair with the number of another one as queue of DDP; the device sends one",
-		Expects: "an error: no such queue, and no receive of either; queue 0 in what the device sends",
+		Sends:   "a Send to a queue pair with the QPN of another as DDP queue number; the device sends one",
+		Expects: "an error: invalid queue number, and no receive; queue 0 in the device's Send",
 		Defects: []string{"QueueNumberIgnored"},
 		Run: onHost(func(h *host) {
 			a, b := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
@@ -96,9 +96,9 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/wrong-key-vanishes",
-		Title: "A packet whose key is not that of the queue pair is dropped",
+		Title: "A packet with another key than the queue pair's is dropped",
 		Cite:  cite("3", "dg/addr/3", "dg/verbs/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends, Writes and invalid segments with each bit of the key wrong, with 0 and with the peer's own key; then a Send with the right one",
+		Sends:   "Sends, Writes and invalid segments with each bit of the key flipped, with 0 and with the peer's key; then a Send with the correct one",
 		Expects: "nothing, then a receive",
 		Defects: []string{"KeysUnused"},
 		Run: onPeer(func(p *peer) {
@@ -120,10 +120,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/key-of-the-destination-is-sent",
-		Title: "A packet carries the key that its request names",
+		Title: "A packet carries the Q_Key of its work request",
 		Cite:  cite("8", "dg/verbs/5", "dg/addr/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends to two queue pairs with different keys",
-		Expects: "the key of each in what goes to it, and the numbers of both queue pairs",
+		Expects: "the key of each destination, and both QPNs",
 		Defects: []string{"KeysUnused"},
 		Run: onPeer(func(p *peer) {
 			other := p.peer(1)
@@ -138,10 +138,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/answers-need-no-key",
-		Title: "Challenges, Acks and Refusals are heeded whatever their key is",
+		Title: "Challenges, Acks and Refusals are accepted with any key",
 		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Challenge, an Ack and a Refusal with an unknown key",
-		Expects: "the cookie, a completion and a failure; in what the device answers the key of what it answers",
+		Expects: "the cookie, a completion and a failure; in responses of the device the key of the packet they respond to",
 		Defects: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
@@ -158,9 +158,9 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/answers-carry-the-key-of-what-they-answer",
-		Title: "A Challenge, a Refusal and an error message carry the key of what they answer, and an Ack that of the peer",
+		Title: "A Challenge, a Refusal and an error message carry the key of the packet they respond to, and an Ack that of the peer",
 		Cite:  cite("3", "dg/addr/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a start without proof, data of an unknown flow, and data that is taken",
+		Sends:   "a start without proof, data of an unknown flow, and data that is accepted",
 		Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
 		Defects: []string{"KeysUnused"},
 		Run: onPeer(func(p *peer) {
@@ -176,10 +176,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/errors-need-no-key",
-		Title: "An error message is heeded whatever its key is, and the one that a device sends has the key of what it answers",
+		Title: "An error message is accepted with any key, and that of a device has the key of the packet it responds to",
 		Cite:  cite("3", "dg/addr/4", "dg/err/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "an error message with a an unknown key, then an invalid segment",
-		Expects: "an event of the queue pair that is named; then an error message with the key of the segment",
+		Expects: "an event of the addressed queue pair; then an error message with the key of the segment",
 		Defects: []string{"KeyOnEverything"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
@@ -193,10 +193,10 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/completion-names-the-source",
-		Title: "The completion of a receive names address, port and queue pair of the source, so that an answer finds it",
+		Title: "The completion of a receive names address, port and queue pair of the source, for a reply",
 		Cite:  cite("3", "dg/addr/5", "dg/verbs/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends from several hosts, ports and queue pairs, each of which the application answers by what it was told",
-		Expects: "the answer goes to where the Send came from",
+		Sends:   "Sends from several hosts, ports and queue pairs, to each of which the application replies",
+		Expects: "the replies go to the sources of the Sends",
 		Defects: []string{"SourceLost"},
 		Run: onPeer(func(p *peer) {
 			for i, port := range []uint16{peerPort, 1024, 65535, devicePort} {
@@ -207,7 +207,7 @@ var addressCases = []conformance.Case{
 				p.Check(uint32(wc.SrcQP) == from.qpn, fmt.Sprintf("the source %#x", from.qpn), "%#x", uint32(wc.SrcQP))
 				area := p.localMem.Buf[i*p.recvLen:][:areaLen]
 				attr, err := verbs.InitAHFromWC(1, 0, &wc, area)
-				p.Check(err == nil, "an address area that can be answered", "%v: % x", err, area)
+				p.Check(err == nil, "an address area that a reply can use", "%v: % x", err, area)
 				from.ah = p.addressHandle(attr)
 				p.PostSend(p.qp, from.sendWR(uint64(i), 0, 8))
 				from.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
@@ -233,28 +233,27 @@ var addressCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/address/impossible-sources-vanish",
-		Title: "A packet from a group, from no address or from port 0 is dropped",
+		Title: "A packet from a multicast address, the unspecified address or port 0 is dropped",
 		Cite:  cite("3", "dg/addr/9"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
-		Sends:   "Sends and invalid segments from ff02::1, from ff0e::1234, from :: and from port 0; then a Send from where one can come from",
+		Sends:   "Sends and invalid segments from ff02::1, from ff0e::1234, from :: and from port 0; then a Send from a valid address",
 		Expects: "nothing, then a receive",
 		Defects: []string{"StrangersHeard"},
 		Run:     onPeer(func(p *peer) { p.expectDroppedFrom("ff02::1", "ff0e::1234", "::") }),
 	},
 	{
 		ID:    "dg/address/impossible-sources-of-ipv4-vanish",
-		Title: "A packet from a group, from everybody, from no address or from port 0 is dropped, over IPv4",
+		Title: "A packet from a multicast, broadcast or unspecified address or from port 0 is dropped, over IPv4",
 		Cite:  cite("3", "dg/addr/9"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 4},
-		Sends:   "Sends and invalid segments from 224.0.0.1, from 255.255.255.255, from 0.0.0.0 and from port 0; then a Send from where one can come from",
+		Sends:   "Sends and invalid segments from 224.0.0.1, from 255.255.255.255, from 0.0.0.0 and from port 0; then a Send from a valid address",
 		Expects: "nothing, then a receive",
 		Defects: []string{"StrangersHeard"},
 		Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
 	},
 }
 
-// expectDroppedFrom fails the case unless what comes from some addresses, and from port 0, has
-// no effect.
+// expectDroppedFrom fails the case unless packets from the addresses and from port 0 are dropped.
 func (p *peer) expectDroppedFrom(addresses ...string) {
 	routes := []route{p.route.fromPort(0)}
 	for _, a := range addresses {
@@ -272,13 +271,13 @@ func (p *peer) expectDroppedFrom(addresses ...string) {
 	p.expectRecv(1, data(16))
 }
 
-// terminateAbout is an error message about a segment of the device.
+// terminateAbout returns an error message about a segment of the device.
 func terminateAbout(s iwarp.Segment) dg.Packet {
 	return dg.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(s))
 }
 
-// expectQPEvent fails the case unless the application has an event of the queue pair. Which,
-// the document does not say: verbs have none that names a message.
+// expectQPEvent fails the case unless the queue pair raises an event, of any type: the document
+// does not specify it.
 func (q *deviceQP) expectQPEvent() {
 	e, err := q.Device.WaitAsync(q.ResponseTimeout())
 	if err != nil {
@@ -288,8 +287,8 @@ func (q *deviceQP) expectQPEvent() {
 	q.Check(e.QP != nil && e.QP.QPN() == q.qp.QPN(), "an event of the queue pair", "%v of another", e.Type)
 }
 
-// expectFailure fails the case unless the next completion is of this request, in error, and comes
-// long before a sender gives up by itself. It returns how the request failed.
+// expectFailure fails the case unless the next completion is an error completion of request id,
+// long before giveUpTimeout. It returns the status.
 func (h *host) expectFailure(id uint64) verbs.WCStatus {
 	wc, ok := h.PollCompletion(giveUpTimeout / 5)
 	h.Check(ok, fmt.Sprintf("request %d to fail", id), "nothing in %v", giveUpTimeout/5)

@@ -9,13 +9,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Groups that nobody else is in.
+// Multicast groups without other members.
 var (
 	groupA = netip.MustParseAddr("ff02::d9:1")
 	groupB = netip.MustParseAddr("ff02::d9:2")
 )
 
-// ipv4Broadcast is where all hosts of a network of IPv4 are reached, whatever groups they are in.
+// ipv4Broadcast is the limited broadcast address.
 var ipv4Broadcast = netip.MustParseAddr("255.255.255.255")
 
 var groupCases = []conformance.Case{
@@ -24,8 +24,8 @@ var groupCases = []conformance.Case{
 		Title: "A packet to a group goes to every queue pair that is attached to it, once, and to no other",
 		Cite:  cite("3", "dg/addr/6"), Level: conformance.Must, Needs: needsUD | verbs.CapMulticast, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
-		Sends:   "Sends to the number of groups under two groups; two of four queue pairs are in the first, one of them and a third in the second",
-		Expects: "one receive of each that is in the group",
+		Sends:   "Sends to the group QPN at two group addresses; two of four queue pairs are in the first, one of them and a third in the second",
+		Expects: "one receive of each member of the group",
 		Defects: []string{"GroupsMixed"},
 		Run: onHost(func(h *host) {
 			first, both, second, none := h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3})
@@ -42,10 +42,10 @@ var groupCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/group/detached-gets-no-more",
-		Title: "A queue pair that has left a group gets nothing of it any more",
+		Title: "A detached queue pair receives no more packets of the group",
 		Cite:  cite("3", "dg/addr/6"), Level: conformance.Must, Needs: needsUD | verbs.CapMulticast, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
-		Sends:   "a Send to a group of two queue pairs, and another one when the first of them has left",
+		Sends:   "a Send to a group of two queue pairs, and another after the first was detached",
 		Expects: "a receive of both, then of the second",
 		Defects: []string{"GroupsMixed"},
 		Run: onHost(func(h *host) {
@@ -54,7 +54,7 @@ var groupCases = []conformance.Case{
 			p := a.peer(0)
 			p.sendToGroup(groupA, iwarp.Send(1, data(8)))
 			h.expectGroupDelivery(data(8), a, b)
-			h.Must("a queue pair that leaves its group", a.qp.DetachMulticast(verbs.GIDFrom(groupA)))
+			h.Must("a queue pair that can be detached", a.qp.DetachMulticast(verbs.GIDFrom(groupA)))
 			p.sendToGroup(groupA, iwarp.Send(2, data(16)))
 			h.expectGroupDelivery(data(16), b)
 			h.syncDevice()
@@ -63,10 +63,10 @@ var groupCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/group/number-of-groups-under-a-host-address",
-		Title: "A packet to the number of groups that arrives under the device's own address is dropped",
+		Title: "A packet to the group QPN at the device's unicast address is dropped",
 		Cite:  cite("3", "dg/addr/6"), Level: conformance.Must, Needs: needsUD | verbs.CapMulticast, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
-		Sends:   "a Send and an invalid segment to the number of groups, under the address of the device; then a Send to the group",
+		Sends:   "a Send and an invalid segment to the group QPN at the device's address; then a Send to the group",
 		Expects: "nothing, then a receive",
 		Defects: []string{"GroupsMixed"},
 		Run: onPeer(func(p *peer) {
@@ -79,10 +79,10 @@ var groupCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/group/errors-are-not-answered",
-		Title: "What is wrong with a packet to a group is not answered",
+		Title: "Errors of multicast packets are not reported to the sender",
 		Cite:  cite("3", "dg/addr/7", "dg/err/3"), Level: conformance.Must, Needs: needsUD | verbs.CapMulticast, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
-		Sends:   "a Write with an unknown key, a Send to an unknown queue and a Read Request, each to a group of its own",
+		Sends:   "a Write with an unknown key, a Send to an unknown queue and a Read Request, each to a separate group",
 		Expects: "no packet at all",
 		Defects: []string{"GroupAnswered"},
 		Run: onHost(func(h *host) {
@@ -99,11 +99,11 @@ var groupCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/group/reliable-packets-are-not-answered",
-		Title: "Nothing of RD that arrives under an address of many is taken or answered",
+		Title: "RD packets at a broadcast address are dropped without a response",
 		Cite:  cite("3", "dg/addr/7"), Level: conformance.Must, Needs: needsRD, Labels: labelRD,
 		Setup:   conformance.Setup{Family: 4, Reliable: true},
-		Sends:   "to everybody: a start, data of an unknown flow, data of one that is known, to the number of the queue pair and to that of groups",
-		Expects: "no packet at all, and no receive; then an Ack for the same data under the device's own address",
+		Sends:   "to the broadcast address: a start, data of an unknown flow and of a known one, to the QPN and to the group QPN",
+		Expects: "no packet at all, and no receive; then an Ack for the same data at the device's address",
 		Defects: []string{"GroupAnswered"},
 		Run: onFlow(setup{receives: 2}, func(p *peer) {
 			d := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
@@ -127,7 +127,7 @@ var groupCases = []conformance.Case{
 // attachToGroup attaches queue pairs to a group.
 func (h *host) attachToGroup(group netip.Addr, qs ...*deviceQP) {
 	for _, q := range qs {
-		h.Must("a queue pair that joins a group", q.qp.AttachMulticast(verbs.GIDFrom(group)))
+		h.Must("a queue pair that can be attached", q.qp.AttachMulticast(verbs.GIDFrom(group)))
 	}
 }
 
@@ -136,8 +136,8 @@ func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
 	p.sendOctets(p.route.toAddr(group), dg.UD(s).ToQP(dg.GroupQP).Over(p.path()).Append(nil))
 }
 
-// expectGroupDelivery fails the case unless each of some queue pairs, and no other, receives a message
-// once by now.
+// expectGroupDelivery fails the case unless exactly the queue pairs receive the message, once
+// each.
 func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 	got := make(map[verbs.QPN]int)
 	for range qs {
@@ -146,6 +146,6 @@ func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 		got[wc.QPN]++
 	}
 	for _, q := range qs {
-		h.Check(got[q.qp.QPN()] == 1, "one receive of each that is in the group", "%d of one", got[q.qp.QPN()])
+		h.Check(got[q.qp.QPN()] == 1, "one receive of each member of the group", "%d", got[q.qp.QPN()])
 	}
 }

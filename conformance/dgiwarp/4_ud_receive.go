@@ -9,13 +9,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Bounds of what is put together.
+// Limits of reassembly.
 const (
 	maxAssemblies   = 64
 	assemblyTimeout = 100 * time.Millisecond
 )
 
-// sendSegmentsOf are the segments of a message, of n octets each.
+// sendSegmentsOf splits a Send into segments of n octets.
 func sendSegmentsOf(msn uint32, message []byte, n int) []iwarp.Segment {
 	return iwarp.Send(msn, message).Segments(untaggedLen + n)
 }
@@ -23,10 +23,10 @@ func sendSegmentsOf(msn uint32, message []byte, n int) []iwarp.Segment {
 var udReceiveCases = []conformance.Case{
 	{
 		ID:    "dg/ud/order-of-numbers-is-not-looked-at",
-		Title: "Messages are received whatever their numbers are",
+		Title: "Messages are received with any MSN",
 		Cite:  cite("4", "dg/ud/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends with the numbers 7, 3, 1000, 4294967295, 0 and 8",
-		Expects: "a receive of each, in the order in which they came",
+		Sends:   "Sends with MSNs 7, 3, 1000, 4294967295, 0 and 8",
+		Expects: "a receive of each, in the order of arrival",
 		Defects: []string{"NumbersByPeer"},
 		Run: onPeer(func(p *peer) {
 			for i, msn := range []uint32{7, 3, 1000, 0xffffffff, 0, 8} {
@@ -37,7 +37,7 @@ var udReceiveCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/segments-in-any-order",
-		Title: "Segments of a message are put together in whatever order they come",
+		Title: "Segments of a message are reassembled in any order",
 		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "messages of three segments in all six orders",
 		Expects: "a receive of each message",
@@ -55,9 +55,9 @@ var udReceiveCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/sources-are-kept-apart",
-		Title: "Segments of different sources are not put together, though their messages have one number",
+		Title: "Segments of different sources with the same MSN are not reassembled together",
 		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "messages of two segments and one number from two hosts and from two queue pairs of one host, first halves before second ones",
+		Sends:   "messages of two segments with the same MSN from two hosts and from two queue pairs of one host, first halves before second ones",
 		Expects: "a receive of each message as it was sent",
 		Defects: []string{"SourcesMixed"},
 		Run: onSetup(setup{receives: 3, recvLen: 80}, func(p *peer) {
@@ -76,10 +76,10 @@ var udReceiveCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/half-a-message-holds-no-receive",
-		Title: "A receive is taken only when a message is whole",
+		Title: "A receive is consumed only when a message is complete",
 		Cite:  cite("4", "dg/ud/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "halves of four messages to a queue pair with one receive, then a whole message; when there is another receive the rest of the first",
-		Expects: "a receive of the whole one, then of the first",
+		Sends:   "halves of four messages to a queue pair with one receive, then a complete message; after another receive is posted the rest of the first",
+		Expects: "a receive of the complete one, then of the first",
 		Defects: []string{"ReceiveTakenWrong"},
 		Run: onSetup(setup{receives: 1, recvLen: 80}, func(p *peer) {
 			for msn := range uint32(4) {
@@ -94,10 +94,10 @@ var udReceiveCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/old-halves-are-dropped",
-		Title: "A message that is not whole 100 ms after its first segment is dropped",
+		Title: "A message that is not complete 100 ms after its first segment is dropped",
 		Cite:  cite("4", "dg/ud/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "half a message, the rest of it twice as long after, and a whole message",
-		Expects: "a receive of the whole message only",
+		Sends:   "half a message, the rest 200 ms later, and a complete message",
+		Expects: "a receive of the complete message only",
 		Defects: []string{"PiecesUnbounded"},
 		Run: onSetup(setup{receives: 2, recvLen: 80}, func(p *peer) {
 			halves := sendSegmentsOf(1, data(80), 40)
@@ -110,7 +110,7 @@ var udReceiveCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/oldest-half-gives-way",
-		Title: "If more than 64 messages are being put together, the oldest gives way",
+		Title: "If more than 64 messages are being reassembled, the oldest is dropped",
 		Cite:  cite("4", "dg/ud/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "65 first halves, then the second ones, that of the first message last",
 		Expects: "a receive of each message but the first",
@@ -130,10 +130,10 @@ var udReceiveCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/octets-twice-count-once",
-		Title: "Octets of a message that come twice are taken once",
+		Title: "Duplicate and overlapping segments of a message are accepted",
 		Cite:  cite("4", "dg/ud/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the first and the last of three segments, the first again, and one that overlaps both; another time the middle one",
-		Expects: "no receive before all octets have come, then one",
+		Expects: "no receive before all octets have arrived, then one",
 		Defects: []string{"PiecesUnchecked"},
 		Run: onSetup(setup{receives: 2, recvLen: 96}, func(p *peer) {
 			message := data(96)
@@ -156,17 +156,17 @@ var udReceiveCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/contradiction-drops-the-message",
-		Title: "Segments that disagree on the end or the kind of their message drop it",
+		Title: "A message whose segments disagree on its end or opcode is dropped",
 		Cite:  cite("4", "dg/ud/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "two of three segments, one that says that the message ends elsewhere, or is of another kind, then the missing one; another message",
+		Sends:   "two of three segments, one with another end or opcode, then the missing one; another message",
 		Expects: "no receive of the former, one of the latter",
 		Defects: []string{"PiecesUnchecked"},
 		Run: onSetup(setup{receives: 4, recvLen: 96}, func(p *peer) {
 			wrong := []func([]iwarp.Segment) iwarp.Segment{
-				func(s []iwarp.Segment) iwarp.Segment { return s[1].Last(true) },             // ends before what came
+				func(s []iwarp.Segment) iwarp.Segment { return s[1].Last(true) },             // ends before received octets
 				func(s []iwarp.Segment) iwarp.Segment { return s[2].MO(96) },                 // ends after its end
-				func(s []iwarp.Segment) iwarp.Segment { return s[2].Last(false).MO(96) },     // goes on after its end
-				func(s []iwarp.Segment) iwarp.Segment { return s[1].Opcode(iwarp.OpSendSE) }, // of another kind
+				func(s []iwarp.Segment) iwarp.Segment { return s[2].Last(false).MO(96) },     // continues after its end
+				func(s []iwarp.Segment) iwarp.Segment { return s[1].Opcode(iwarp.OpSendSE) }, // another opcode
 			}
 			for i, contradict := range wrong {
 				s := sendSegmentsOf(uint32(2*i), data(96), 32)
@@ -181,8 +181,8 @@ var udReceiveCases = []conformance.Case{
 		ID:    "dg/ud/without-receive-is-lost",
 		Title: "A message without a receive is dropped, and no error is reported",
 		Cite:  cite("4", "dg/ud/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends of one and of two segments to a queue pair without receives; another one when it has some",
-		Expects: "no answer, no event, the queue pair still works, and a receive of the last",
+		Sends:   "Sends of one and of two segments to a queue pair without receives; another after receives are posted",
+		Expects: "no response, no event, the queue pair still works, and a receive of the last",
 		Defects: []string{"NoReceiveIsError"},
 		Run: onSetup(setup{}, func(p *peer) {
 			p.sendSegments(iwarp.Send(1, data(8)))
@@ -197,7 +197,7 @@ var udReceiveCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/shared-receives",
-		Title: "Queue pairs of UD can take their receives from a shared queue",
+		Title: "UD queue pairs can use a shared receive queue",
 		Cite:  cite("4", "dg/ud/11"), Level: conformance.May, Needs: needsUD | verbs.CapSRQ, Labels: labelUD,
 		Sends:   "Sends to two queue pairs with one shared receive queue",
 		Expects: "receives of that queue, in the order of the Sends",
@@ -221,8 +221,8 @@ var udReceiveCases = []conformance.Case{
 	},
 }
 
-// expectNothingElse fails the case if anything has come of what was put before: an
-// answer, another completion, an event.
+// expectNothingElse fails the case if earlier packets had further effects: a response, a
+// completion, an event.
 func (h *host) expectNothingElse() {
 	h.expectSilence(silencePeriod)
 	h.ExpectNoCompletion()

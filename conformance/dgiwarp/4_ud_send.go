@@ -10,13 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// maxSend is the longest Send of UD.
+// maxSend is the maximum length of a UD Send.
 const maxSend = 65536
 
 // path1500 is a path on which short messages need several packets.
 var path1500 = conformance.Setup{Family: 6, MTU: 1500}
 
-// maxSinglePacketSend is how much of a Send fits into one packet.
+// maxSinglePacketSend returns the longest Send that fits into one packet.
 func (h *host) maxSinglePacketSend() int {
 	const ipv4, ipv6, udp = 20, 40, 8
 	if h.Local[0].Is4() {
@@ -28,7 +28,7 @@ func (h *host) maxSinglePacketSend() int {
 var udSendCases = []conformance.Case{
 	{
 		ID:    "dg/ud/short-message-is-one-packet",
-		Title: "A message that fits into one packet is one, with offset 0 and the mark of the last",
+		Title: "A message that fits into one packet is sent in one, with MO 0 and L set",
 		Cite:  cite("4", "dg/ud/1"), Level: conformance.Must, Needs: needsUD, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends 0, 1, 100 octets, and as many as fit",
 		Expects: "one packet each",
@@ -44,10 +44,10 @@ var udSendCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/long-message-is-cut-evenly",
-		Title: "A longer message is cut into segments of one number, in order, all but the last of the same length",
+		Title: "A longer message is split into segments with one MSN, in order, all but the last of the same length",
 		Cite:  cite("4", "dg/ud/2"), Level: conformance.Must, Needs: needsUD, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends one octet more than fits, several times as much, and 65,536 octets",
-		Expects: "segments of the same message number, offsets without gap, equal lengths, the mark on the last only",
+		Expects: "segments with the same MSN, contiguous MOs, equal lengths, L in the last only",
 		Defects: []string{"CutsAtRandom"},
 		Run: onSetup(setup{memLen: maxSend}, func(p *peer) {
 			for i, n := range []int{p.maxSinglePacketSend() + 1, 4*p.maxSinglePacketSend() - 7, 10 << 10, maxSend} {
@@ -80,10 +80,10 @@ var udSendCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/numbers-count-all-messages",
-		Title: "Message numbers count the messages of the sending queue pair, wherever they go",
+		Title: "MSNs count the messages of the sending queue pair, for all destinations",
 		Cite:  cite("4", "dg/ud/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends to three queue pairs in turn, and from another queue pair",
-		Expects: "the numbers 1 to 9, and 1 from the other",
+		Expects: "MSNs 1 to 9, and 1 from the other",
 		Defects: []string{"NumbersByPeer"},
 		Run: onPeer(func(p *peer) {
 			peers := []*peer{p, p.peer(1), p.peer(4)}
@@ -100,9 +100,9 @@ var udSendCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/completes-when-it-left",
-		Title: "A request completes when the last packet of its message has left, whoever gets it",
+		Title: "A request completes when the last packet of its message was sent, even if it is not received",
 		Cite:  cite("4", "dg/ud/9"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "nothing; the device sends short and long messages to somebody who never answers",
+		Sends:   "nothing; the device sends short and long messages to a peer that never responds",
 		Expects: "a completion of each, in order",
 		Defects: []string{"UDWaitsForPeer"},
 		Run: onPeer(func(p *peer) {
@@ -136,10 +136,10 @@ var udSendCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/read-request-is-an-error",
-		Title: "A Read Request, an Atomic Request or a Send with Invalidate that comes is an error, and is not executed",
+		Title: "A received Read Request, Atomic Request or Send with Invalidate is an error, and is not executed",
 		Cite:  cite("4", "dg/ud/10", "dg/err/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "each of them, to a queue pair of its own, with a key that opens memory",
-		Expects: "an error message, an event, a queue pair in the error state; memory unchanged, no answer, no receive",
+		Sends:   "each of them, to a separate queue pair, with a valid key",
+		Expects: "an error message, an event, a queue pair in the error state; memory unchanged, no response, no receive",
 		Defects: []string{"UDReads"},
 		Run: onHost(func(h *host) {
 			sink := iwarp.At(peerSTag, peerTO)
@@ -163,10 +163,10 @@ var udSendCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ud/write-with-immediate-is-a-record",
-		Title: "RDMA Write with immediate data goes out as a Write-Record",
+		Title: "RDMA Write with immediate data is sent as a Write-Record",
 		Cite:  cite("8", "dg/verbs/3", "dg/tag/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the application posts one of 32 octets",
-		Expects: "a tagged segment with opcode 15, where it goes, its length and the immediate data",
+		Expects: "a tagged segment with opcode 15, the target address, the length and the immediate data",
 		Defects: []string{"RecordIsWrite"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.writeRecordWR(1, 0, 32))
@@ -179,34 +179,33 @@ var udSendCases = []conformance.Case{
 	},
 }
 
-// immediateData is immediate data.
+// immediateData is the immediate data of all cases.
 const immediateData = 0xcafef00d
 
-// writeRecordWR is a Write with immediate data.
+// writeRecordWR returns a Write with immediate data.
 func (p *peer) writeRecordWR(id uint64, off, n int) verbs.SendWR {
 	wr := p.wr(id, verbs.OpRDMAWriteImm, off, n)
 	wr.Imm = immediateData
 	return wr
 }
 
-// expectEvenSegments fails the case unless the packets are those of one message, cut evenly.
+// expectEvenSegments fails the case unless the packets are those of the message, split evenly.
 func (h *host) expectEvenSegments(msn uint32, all []arrival, message []byte) {
 	var joined []byte
 	for i, a := range all {
 		h.checkPacket(dg.UD(iwarp.Op(iwarp.OpSend).MSN(msn).MO(uint32(len(joined)))), a)
 		if i < len(all)-1 {
 			h.Check(len(a.Segment.Payload) == len(all[0].Segment.Payload), fmt.Sprintf("segments of %d octets but for the last", len(all[0].Segment.Payload)),
-				"%d in number %d of %d", len(a.Segment.Payload), i, len(all))
+				"%d in segment %d of %d", len(a.Segment.Payload), i, len(all))
 		}
 		joined = append(joined, a.Segment.Payload...)
 	}
 	last := len(all[len(all)-1].Segment.Payload)
 	h.Check(last <= len(all[0].Segment.Payload), "a last segment that is no longer than the others", "%d octets", last)
-	h.Check(bytes.Equal(joined, message), fmt.Sprintf("the message of %d octets", len(message)), "%d octets, or others", len(joined))
+	h.Check(bytes.Equal(joined, message), fmt.Sprintf("the message of %d octets", len(message)), "%d octets, or other content", len(joined))
 }
 
-// expectErrorState fails the case unless the application is told of an error, and its queue pair is in
-// error.
+// expectErrorState fails the case unless the queue pair raises an event and is in the error state.
 func (q *deviceQP) expectErrorState() {
 	q.expectQPEvent()
 	q.AwaitState(q.qp, verbs.QPStateErr)

@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Bounds of records.
+// Limits of records.
 const (
 	maxOpenRecords  = 64
 	maxRecordRanges = 64
@@ -26,7 +26,7 @@ const (
 // byteRange is a range of octets that have arrived.
 type byteRange struct{ off, n int }
 
-// writeRecords are the packets of a Write-Record of the peer to mem, with n octets each.
+// writeRecords returns the packets of a Write-Record to targetMem, with n octets each.
 func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []dg.Packet {
 	return dg.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }
@@ -51,10 +51,10 @@ func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) 
 var recordCases = []conformance.Case{
 	{
 		ID:    "dg/record/layout",
-		Title: "Each segment of a Write-Record carries its message's number and length, its own offset, and the immediate data",
+		Title: "Each segment of a Write-Record carries the MSN and length of the message, its offset, and the immediate data",
 		Cite:  cite("5", "dg/tag/2"), Level: conformance.Must, Needs: needsUD, Setup: path1500, Labels: labelUD,
 		Sends:   "nothing; the device sends two of several segments",
-		Expects: "tagged segments with opcode 15 and 16 octets after the header of DDP: number, offset, length, immediate data",
+		Expects: "tagged segments with opcode 15 and 16 octets after the DDP header: MSN, offset, length, immediate data",
 		Defects: []string{"RecordFieldsSwapped"},
 		Run: onPeer(func(p *peer) {
 			var numbers []uint32
@@ -74,14 +74,14 @@ var recordCases = []conformance.Case{
 				numbers = append(numbers, msn)
 				p.ExpectCompletion(1, verbs.WCSuccess)
 			}
-			p.Check(numbers[0] != numbers[1], "messages of different numbers", "%d twice", numbers[0])
+			p.Check(numbers[0] != numbers[1], "messages with different MSNs", "%d twice", numbers[0])
 		}),
 	},
 	{
 		ID:    "dg/record/segments-must-agree",
-		Title: "A segment that disagrees with the first one of its record on where that begins, on its key or on its length is dropped",
+		Title: "A segment with another address, key or length than the first segment of its record is dropped",
 		Cite:  cite("5", "dg/tag/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "the first and the last of three segments, and the second with another place, another key that is good, or another length",
+		Sends:   "the first and the last of three segments, and the second with another address, another valid key, or another length",
 		Expects: "a record without the second after 10 ms, and nothing of the second in memory",
 		Defects: []string{"PiecesUnchecked"},
 		Run: onPeer(func(p *peer) {
@@ -114,7 +114,7 @@ var recordCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/record/completes-when-whole",
-		Title: "A Write-Record completes a receive when all of it has arrived, whichever segment came last",
+		Title: "A Write-Record completes a receive when all of it has arrived, whichever segment arrived last",
 		Cite:  cite("5", "dg/tag/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "three segments, the last of the message first; another time in order",
 		Expects: "a completion after the third, and not before",
@@ -125,7 +125,7 @@ var recordCases = []conformance.Case{
 				begun := p.Now()
 				p.send(pkts[order[0]], pkts[order[1]])
 				p.syncDevice()
-				if p.Now() < begun+recordTimeout { // which a slow machine may not manage
+				if p.Now() < begun+recordTimeout { // false on a slow machine
 					p.ExpectNoCompletion()
 				}
 				p.send(pkts[order[2]])
@@ -137,10 +137,10 @@ var recordCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/record/completes-without-the-last",
-		Title: "A Write-Record of which something is missing completes a receive 10 ms after the first segment that came",
+		Title: "An incomplete Write-Record completes a receive 10 ms after its first segment arrived",
 		Cite:  cite("5", "dg/tag/4", "dg/tag/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "two of three segments, without the last of the message",
-		Expects: "a completion after 10 ms, not before, that says what has come",
+		Expects: "a completion after 10 ms, not before, with the received ranges",
 		Defects: []string{"RecordWaitsForLast"},
 		Run: onPeer(func(p *peer) {
 			pkts := p.writeRecords(1, 0, data(96), 32)
@@ -156,7 +156,7 @@ var recordCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/record/ranges-tell-what-came",
-		Title: "A record names exactly the octets that have arrived, in order",
+		Title: "A record lists exactly the received ranges, in order",
 		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the fifth, the third and the first of six segments",
 		Expects: "three ranges, by offset, and only their octets in memory",
@@ -175,7 +175,7 @@ var recordCases = []conformance.Case{
 		Title: "Ranges of a record neither touch nor overlap",
 		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "the second, the first, the second again, and the fourth of five segments; another time segments that overlap",
-		Expects: "two ranges, of which the first is that of two segments",
+		Expects: "two ranges, the first of two segments",
 		Defects: []string{"RangesUnjoined"},
 		Run: onPeer(func(p *peer) {
 			pkts := p.writeRecords(1, 0, data(80), 16)
@@ -193,10 +193,10 @@ var recordCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/record/more-ranges-than-the-receive-holds",
-		Title: "Ranges that do not fit the receive are left out, and the number says how many are there",
+		Title: "Ranges that do not fit into the receive are omitted, and the count is that of the others",
 		Cite:  cite("5", "dg/tag/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "four ranges, to a receive with room for two",
-		Expects: "two ranges, and a length of two",
+		Expects: "two ranges, and a count of two",
 		Defects: []string{"RecordClaimsAll"},
 		Run: onSetup(setup{receives: 2, recvLen: recordLen + 2*rangeLen + 3}, func(p *peer) {
 			pkts := p.writeRecords(1, 0, data(128), 16)
@@ -247,10 +247,10 @@ var recordCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/record/without-receive-is-dropped",
-		Title: "A record that ends without a receive is dropped; what was placed stays, and no error is reported",
+		Title: "A record that completes without a posted receive is dropped; placed data stays, and no error is reported",
 		Cite:  cite("5", "dg/tag/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a whole record and half of one to a queue pair without receives; another one when it has some",
-		Expects: "no answer, no event, the queue pair still works, the data in memory; then a completion of the last only",
+		Sends:   "a complete record and half of one to a queue pair without receives; another after receives are posted",
+		Expects: "no response, no event, the queue pair still works, the data in memory; then a completion of the last only",
 		Defects: []string{"NoReceiveIsError"},
 		Run: onSetup(setup{}, func(p *peer) {
 			p.send(p.writeRecords(1, 0, data(32), 16)...)

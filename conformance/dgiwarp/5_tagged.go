@@ -12,10 +12,10 @@ import (
 var taggedCases = []conformance.Case{
 	{
 		ID:    "dg/write/placed-in-any-order",
-		Title: "The segments of a Write are placed as they come, in whatever order",
+		Title: "The segments of a Write are placed in any order",
 		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Write of five segments out of order, of which one never comes, and a Send after it",
-		Expects: "all that came is in memory, and nothing else",
+		Sends:   "a Write of five segments out of order, one of them missing, and a Send after it",
+		Expects: "all received segments are in memory, and nothing else",
 		Defects: []string{"SegmentsInOrder"},
 		Run: onPeer(func(p *peer) {
 			message, before := data(500), bytes.Clone(p.targetMem.Buf[1200:1300])
@@ -33,10 +33,10 @@ var taggedCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/write/longer-than-any-send",
-		Title: "A Write may be longer than any Send of UD, and is placed all the same",
+		Title: "A Write may be longer than the maximum UD Send",
 		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write of 128 KiB, in reverse order; the device sends one as long",
-		Expects: "all of it in memory; all of it on the wire, each segment where it belongs",
+		Expects: "all of it in memory; all of it on the wire, each segment with its offset",
 		Defects: []string{"SegmentsInOrder"},
 		Run: onSetup(setup{receives: 1, memLen: 2 * maxSend}, func(p *peer) {
 			message := data(2 * maxSend)
@@ -54,15 +54,15 @@ var taggedCases = []conformance.Case{
 				p.checkPacket(dg.UD(iwarp.Write(peerSTag, peerTO+uint64(at), p.localMem.Buf[at:at+n])), a)
 				at += n
 			}
-			p.Check(at == 2*maxSend, "all of 131072 octets", "%d", at)
+			p.Check(at == 2*maxSend, "131072 octets", "%d", at)
 		}),
 	},
 	{
 		ID:    "dg/write/nobody-is-told",
-		Title: "The target of a Write is told nothing of it",
+		Title: "A Write causes no completion, event or response at its target",
 		Cite:  cite("5", "dg/tag/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "Writes of one and of several segments to a queue pair with receives",
-		Expects: "no completion, no event, no answer; the octets are in memory",
+		Expects: "no completion, no event, no response; the data is in memory",
 		Defects: []string{"WriteTakesReceive"},
 		Run: onPeer(func(p *peer) {
 			p.sendSegments(p.writeToTarget(0, data(8)), zeroLengthWrite())
@@ -75,9 +75,9 @@ var taggedCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/write/every-segment-is-checked",
-		Title: "Every segment of a Write is checked by itself, before the first octet of it is written",
+		Title: "Every segment of a Write is checked before it is placed",
 		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Writes whose first segment is good, and whose second begins or ends out of bounds, has another key, or one without the right to write",
+		Sends:   "Writes whose first segment is valid, and whose second begins or ends out of bounds, has another key, or one without remote write access",
 		Expects: "the first is in memory, and nothing of the second; an error message about it",
 		Defects: []string{"FirstSegmentChecked", "RangeSlack", "RightsIgnored"},
 		Run: onHost(func(h *host) {
@@ -102,7 +102,7 @@ var taggedCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/write/key-of-another-domain",
-		Title: "A key opens memory only through queue pairs of its own protection domain",
+		Title: "A key is valid only for queue pairs of its protection domain",
 		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write with the key of a region of another domain",
 		Expects: "an error message, and memory unchanged",
@@ -119,10 +119,10 @@ var taggedCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/write/closed-region",
-		Title: "The key of a region that was closed opens nothing",
+		Title: "The key of a deregistered region is invalid",
 		Cite:  cite("5", "dg/tag/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Write, and the same when the region has been closed",
-		Expects: "an error message, and memory unchanged when it was closed",
+		Sends:   "a Write, and the same after the region was deregistered",
+		Expects: "an error message, and memory unchanged",
 		Defects: []string{"StaleKeys"},
 		Run: onPeer(func(p *peer) {
 			m := p.Memory(64, allAccess)
@@ -131,7 +131,7 @@ var taggedCases = []conformance.Case{
 			p.expectRecv(1, nil)
 			p.ExpectBytes(m, 0, data(8))
 			m.Snapshot()
-			p.Must("a region that is closed", m.Close())
+			p.Must("a region that can be deregistered", m.Close())
 			p.sendSegments(writeTo(at, make([]byte, 64)))
 			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.ExpectUnchanged(m, 0, 0)

@@ -13,8 +13,8 @@ type deviceQP struct {
 	*host
 	qp  verbs.QP
 	key uint32
-	// targetMem is memory that peers may write to, read from and do atomics on; own is for
-	// the device's own requests and receives.
+	// targetMem is the target of the peers' requests; localMem is for requests and receives of
+	// the device.
 	targetMem, localMem *rig.Memory
 	// recvLen is the length of its receives, address area included.
 	recvLen int

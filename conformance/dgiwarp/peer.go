@@ -26,8 +26,7 @@ type peer struct {
 // flow is the peer's state of a flow.
 type flow struct {
 	epoch uint32
-	// nextPacket is the sequence number of the next packet to send; of the flow from the device
-	// that of the next to come.
+	// next is the next sequence number to send, or to receive from the device.
 	next uint32
 	// lastTimestamp is the timestamp of the packet that came last.
 	lastTimestamp uint32
