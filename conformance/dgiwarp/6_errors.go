@@ -10,10 +10,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// setupIsolated has the device's queue pairs survive what a peer does wrong.
+// setupIsolated makes queue pairs of the device survive errors of a peer.
 var setupIsolated = conformance.Setup{Isolate: true}
 
-// Bounds of error messages.
+// Limits of error messages.
 const (
 	errorBurst     = 16
 	errorRate      = 100
@@ -23,7 +23,7 @@ const (
 var errorCases = []conformance.Case{
 	{
 		ID:    "dg/error/stops-the-queue-pair-and-is-told",
-		Title: "An error of a segment is an event for the application, and takes the queue pair to the error state",
+		Title: "An invalid segment raises an event, and moves the queue pair to the error state",
 		Cite:  cite("6", "dg/err/1"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "a Write with an unknown key, to one of two queue pairs",
 		Expects: "an event, the error state, and flushed receives; the other queue pair still works",
@@ -40,10 +40,10 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/every-kind-is-an-error",
-		Title: "What DDP and RDMAP call an error of a segment is one, and is told to the peer by its name",
+		Title: "Every error of DDP and RDMAP is detected, and reported to the peer with its code",
 		Cite:  cite("6", "dg/err/1", "dg/addr/2", "dg/err/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "segments with each kind of error, to a queue pair each",
-		Expects: "an error message with the reason, an event, the error state, and nothing delivered",
+		Sends:   "segments with each kind of error, each to a separate queue pair",
+		Expects: "an error message with the cause, an event, the error state, and nothing delivered",
 		Defects: []string{"QueueNumberIgnored", "ErrorsSilent"},
 		Run: onHost(func(h *host) {
 			for _, m := range peerErrors {
@@ -61,7 +61,7 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/can-be-isolated",
-		Title: "A queue pair can be made so that an error stops nothing but its message",
+		Title: "A queue pair can be configured so that an error affects its message only",
 		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: needsUD, Setup: setupIsolated, Labels: labelUD,
 		Sends:   "each kind of error to one queue pair, and a Send after each",
 		Expects: "an error message for each, and a receive of every Send",
@@ -70,7 +70,7 @@ var errorCases = []conformance.Case{
 			id := uint64(1)
 			for _, m := range peerErrors {
 				if m.consumesReceive {
-					continue // receives are counted here, and what becomes of this one is not said
+					continue // the document does not specify whether this error consumes a receive
 				}
 				wrong := m.segment(p.deviceQP)
 				p.sendSegments(wrong)
@@ -86,9 +86,9 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/message-names-the-offender",
-		Title: "An error message is a Terminate on queue 2 with the DDP header of what was wrong, in a packet of UD",
+		Title: "An error message is a Terminate on queue 2 with the DDP header of the invalid segment, in a UD packet",
 		Cite:  cite("6", "dg/err/3"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Send of message 77 that is longer than the receive, and a Write with an unknown key",
+		Sends:   "a Send with MSN 77 that is longer than the receive, and a Write with an unknown key",
 		Expects: "a Terminate with length and DDP header of the segment",
 		Defects: []string{"ErrorWithoutHeader"},
 		Run: onHost(func(h *host) {
@@ -120,7 +120,7 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/messages-are-limited",
-		Title: "At most 16 error messages leave at once, and 100 in a second",
+		Title: "At most 16 error messages are sent at once, and 100 per second",
 		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "an invalid segment to each of 200 queue pairs: 50 at once, the others over a second",
 		Expects: "some error messages: 16 at most at first, and 116 in all",
@@ -150,10 +150,10 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/message-is-no-amplifier",
-		Title: "An error message is at most 30 octets longer than what it answers",
+		Title: "An error message is at most 30 octets longer than the packet it reports",
 		Cite:  cite("6", "dg/err/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "segments with each kind of error, as short as they can be",
-		Expects: "error messages that are not much longer",
+		Sends:   "segments with each kind of error, of minimum length",
+		Expects: "error messages that are at most 30 octets longer",
 		Defects: []string{"ErrorsFlood"},
 		Run: onHost(func(h *host) {
 			for _, wrong := range []iwarp.Segment{
@@ -173,7 +173,7 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/message-is-not-answered",
-		Title: "No error message answers an error message, whatever is wrong with that",
+		Title: "Invalid error messages are not answered with error messages",
 		Cite:  cite("6", "dg/err/5", "dg/err/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "error messages, one without a header, of other versions, with an offset, with octets after, cut short",
 		Expects: "no packet",
@@ -191,10 +191,10 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/message-changes-no-state",
-		Title: "An error message that comes on UD is an event, and changes no state",
+		Title: "A received UD error message raises an event, and changes no state",
 		Cite:  cite("6", "dg/err/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "error messages about what the device has sent, and a Send",
-		Expects: "an event for each, the queue pair still works, a receive, and no completion in error",
+		Sends:   "error messages about segments of the device, and a Send",
+		Expects: "an event for each, the queue pair still works, a receive, and no error completion",
 		Defects: []string{"ErrorMessageStops"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(9, 0, 8))
@@ -214,7 +214,7 @@ var errorCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/failed-queue-pair-sends-nothing",
-		Title: "A queue pair in the error state takes and sends nothing",
+		Title: "A queue pair in the error state receives and sends nothing",
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "an invalid segment; then a Send and a Write, and the application posts a Send",
 		Expects: "an error message, then nothing: memory unchanged, no packet, the Send flushed",
@@ -237,7 +237,7 @@ var errorCases = []conformance.Case{
 }
 
 // expectErrorMessage fails the case unless the next packet is an error message about a segment
-// for one of these reasons.
+// with one of the causes.
 func (p *peer) expectErrorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	a := p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
 	for _, c := range causes {

@@ -10,7 +10,7 @@ import (
 var errorRDCases = []conformance.Case{
 	{
 		ID:    "dg/error/of-a-flow-names-the-request",
-		Title: "An error message on RD fails the request that it names with the reason, and flushes those after it",
+		Title: "An RD error message fails the quoted request with its status, and flushes those after it",
 		Cite:  cite("6", "dg/err/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "an Ack for the first of four Sends, and an error message about the second",
 		Expects: "a success, a failure that is no flush, and two flushes",
@@ -25,16 +25,16 @@ var errorRDCases = []conformance.Case{
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.send(p.nextDataPacket(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*second.Segment)).AckNow())
 			status := p.expectFailure(2)
-			p.Check(status != verbs.WCWRFlushErr, "a reason", "%v", status)
+			p.Check(status != verbs.WCWRFlushErr, "a status other than a flush", "%v", status)
 			p.ExpectCompletion(3, verbs.WCWRFlushErr)
 			p.ExpectCompletion(4, verbs.WCWRFlushErr)
 		}),
 	},
 	{
 		ID:    "dg/error/is-the-last-of-its-flow",
-		Title: "On RD an error message is the last segment of the flow, and has the DDP header of what was wrong",
+		Title: "On RD an error message is the last segment of the flow, and has the DDP header of the invalid segment",
 		Cite:  cite("6", "dg/err/3", "dg/err/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Write with an unknown key, in a flow; Acks for what comes",
+		Sends:   "a Write with an unknown key, in a flow; Acks",
 		Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, and nothing more; an event, and the error state",
 		Defects: []string{"ErrorWithoutHeader"},
 		Run: onFlow(setup{receives: 1}, func(p *peer) {
@@ -52,11 +52,11 @@ var errorRDCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/of-a-flow-can-be-isolated",
-		Title: "A queue pair can be made so that an error stops nothing but its flow",
+		Title: "A queue pair can be configured so that an error affects its flow only",
 		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: needsRD, Labels: labelRD,
 		Setup:   conformance.Setup{Reliable: true, Isolate: true},
 		Sends:   "a Write with an unknown key in one of two flows, then Sends in the other",
-		Expects: "an error message; the other flow and the queue pair go on",
+		Expects: "an error message; the other flow and the queue pair still work",
 		Defects: []string{"IsolationIgnored"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			other := p.peer(1)
@@ -76,9 +76,9 @@ var errorRDCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/failed-queue-pair-refuses",
-		Title: "A queue pair in the error state refuses packets of RD, because it is not ready",
+		Title: "A queue pair in the error state refuses RD packets as not ready",
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "data of a flow that was taken before, and the start of another, when the queue pair is in error",
+		Sends:   "data of an established flow, and the start of another, when the queue pair is in the error state",
 		Expects: "a Refusal with reason 3 of each, and memory unchanged",
 		Defects: []string{"ErrorQPGoesOn"},
 		Run: onFlow(setup{receives: 2}, func(p *peer) {
@@ -95,7 +95,7 @@ var errorRDCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/error/refuses-behind-its-own-error",
-		Title: "A queue pair that an error of a flow has failed refuses what comes after it in the flow",
+		Title: "A queue pair that failed by an error of a flow refuses later packets of the flow",
 		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Write with an unknown key, an Ack for the error message, and a Read Request",
 		Expects: "an error message, and a Refusal with reason 3 of the Read Request",

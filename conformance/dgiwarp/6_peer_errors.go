@@ -5,17 +5,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// peerError is an invalid segment, and what may be said of it: DDP and RDMAP have
-// several names for some errors.
+// peerError is an invalid segment with its valid causes: DDP and RDMAP have several for some
+// errors.
 type peerError struct {
 	name    string
 	segment func(*deviceQP) iwarp.Segment
 	causes  []iwarp.Cause
-	// consumesReceive is of a mistake that only a receive brings to light.
+	// consumesReceive tells that the error is detected only with a posted receive.
 	consumesReceive bool
 }
 
-// peerErrors are no more than error messages that may leave at once, so that each has one.
+// peerErrors are at most errorBurst, so that each gets an error message.
 var peerErrors = []peerError{
 	{
 		name: "an unknown key", segment: func(*deviceQP) iwarp.Segment { return unknownKeyWrite() },
@@ -26,17 +26,17 @@ var peerErrors = []peerError{
 		causes: []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds},
 	},
 	{
-		name: "memory without the right", segment: func(q *deviceQP) iwarp.Segment {
+		name: "memory without remote write access", segment: func(q *deviceQP) iwarp.Segment {
 			return writeTo(addrOf(q.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0), data(8))
 		},
 		causes: []iwarp.Cause{iwarp.RDMAPAccess, iwarp.DDPTaggedInvalidSTag},
 	},
 	{
-		name: "an opcode that is not assigned", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).Opcode(12) },
+		name: "an unassigned opcode", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).Opcode(12) },
 		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode},
 	},
 	{
-		name: "a Read Response to nothing", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).Opcode(iwarp.OpReadResponse) },
+		name: "an unsolicited Read Response", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).Opcode(iwarp.OpReadResponse) },
 		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPAccess},
 	},
 	{
@@ -44,11 +44,11 @@ var peerErrors = []peerError{
 		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN},
 	},
 	{
-		name: "the queue of something else", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(1) },
+		name: "the queue of Read Requests", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(1) },
 		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode},
 	},
 	{
-		name: "an offset beyond any message", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).MO(maxSend) },
+		name: "an MO beyond the maximum message", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).MO(maxSend) },
 		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
 	},
 	{

@@ -9,16 +9,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// cookieSlot is the unit in which the age of cookies is told: one is good in the slot in
-// which it was made, and in the next.
+// cookieSlot is the time slot of cookies: a cookie is valid in the slot in which it was made and
+// in the next.
 const cookieSlot = 5 * time.Second
 
 var startReceiverCases = []conformance.Case{
 	{
 		ID:    "dg/start/without-proof-is-challenged",
-		Title: "A start without a good proof is answered with a Challenge, and nothing of it is kept",
+		Title: "A start without a valid proof is answered with a Challenge, and keeps no state",
 		Cite:  cite("7.1", "dg/start/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "starts without proof, with one that nobody has given, and of a packet that is not the first, each with a Send",
+		Sends:   "starts without proof, with an invalid one, and of a packet that is not the first, each with a Send",
 		Expects: "a Challenge of the epoch each time, and no receive; data without the start flag is of an unknown flow",
 		Defects: []string{"NoChallenge"},
 		Run: onPeer(func(p *peer) {
@@ -37,7 +37,7 @@ var startReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/good-cookie-starts",
-		Title: "A start with the cookie of its Challenge is taken",
+		Title: "A start with the cookie of its Challenge is accepted",
 		Cite:  cite("7.1", "dg/start/5", "dg/start/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a start with a Send, the same with the cookie, and a second packet",
 		Expects: "a Challenge, then Acks, and one receive of each Send",
@@ -53,9 +53,9 @@ var startReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/cookie-is-bound-to-its-source",
-		Title: "A cookie is good for the address, the port and the queue pair that it was given to only",
+		Title: "A cookie is valid only for the address, port and queue pair that it was sent to",
 		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a start with the cookie from another host, another port and another queue pair, then from where it was given to",
+		Sends:   "a start with the cookie from another host, another port and another queue pair, then from its original source",
 		Expects: "Challenges, then an Ack",
 		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
@@ -74,9 +74,9 @@ var startReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/cookie-is-bound-to-its-epoch",
-		Title: "A cookie is good for the epoch that it was given for, and in the life of the queue pair that gave it",
+		Title: "A cookie is valid only for its epoch and for the incarnation of the queue pair",
 		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a start of another epoch with the cookie, and the right one when the queue pair has been set up anew",
+		Sends:   "a start of another epoch with the cookie, and the correct one after the queue pair was reset",
 		Expects: "Challenges",
 		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
@@ -93,14 +93,13 @@ var startReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/cookie-grows-old",
-		Title: "A cookie is good for 5 s at least, and for 10 s at most",
+		Title: "A cookie is valid for 5 s at least, and for 10 s at most",
 		Cite:  cite("7.1", "dg/start/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "starts with cookies that are almost 5 s and more than 10 s old, at several times",
 		Expects: "an Ack for each of the former, a Challenge for each of the latter",
 		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
-			// Four pairs, for slots to end at four different ages. The times are such that
-			// each has the wire for itself.
+			// Four pairs, at different times within a slot, that do not overlap on the wire.
 			const pairs, apart = 4, 1200 * time.Millisecond
 			var young, old [pairs]*peer
 			var cookies [pairs][2]uint64
@@ -124,10 +123,10 @@ var startReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/cookie-starts-once",
-		Title: "A cookie starts its flow once: when another has taken its place, it is worth nothing",
+		Title: "A cookie is invalid after another flow has replaced its flow",
 		Cite:  cite("7.1", "dg/start/5", "dg/start/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a start with a cookie, a start of another flow with its own, then the first start again",
-		Expects: "Acks for the flows and one receive of each; a Challenge for the retransmission",
+		Sends:   "a start with a cookie, a start of another flow with its cookie, then the first start again",
+		Expects: "Acks for the flows and one receive of each; a Challenge for the repeated start",
 		Defects: []string{"CookieUnbound"},
 		Run: onPeer(func(p *peer) {
 			cookie := p.startAndRecvChallenge(iwarp.Send(1, data(8)))
@@ -167,10 +166,10 @@ var startReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/new-flow-replaces-the-old",
-		Title: "A flow that starts takes the place of the one that was known from its source, and what waits of that is dropped",
+		Title: "A new flow replaces the flow from the same source, and drops its packets after a gap",
 		Cite:  cite("7.1", "dg/start/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a packet after a gap, a new flow, then the packet of the old one that was missing",
-		Expects: "an Ack and a receive for the new flow, a Refusal for the old one, and nothing of that delivered",
+		Sends:   "a packet after a gap, a new flow, then the missing packet of the old flow",
+		Expects: "an Ack and a receive for the new flow, a Refusal for the old one, and nothing of it delivered",
 		Defects: []string{"OldFlowKept"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			old := p.toDevice
@@ -191,7 +190,7 @@ var startReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/unknown-flow-is-refused",
-		Title: "Data of a flow that is not known, without the start flag, is answered with a Refusal",
+		Title: "Data of an unknown flow without the start flag is answered with a Refusal",
 		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "data of another epoch from a peer with a flow and from one without, and data to an unknown queue pair",
 		Expects: "Refusals: an unknown flow twice, and no such queue pair",
@@ -218,9 +217,9 @@ var startReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/only-data-is-refused",
-		Title: "Nothing but packets with data is answered with a Refusal",
+		Title: "Only data packets are answered with a Refusal",
 		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks, Challenges and Refusals of epochs that nobody knows, from a stranger and from a peer with a flow, to the queue pair and to one that there is not",
+		Sends:   "Acks, Challenges and Refusals of unknown epochs, from an unknown peer and from a peer with a flow, to the queue pair and to one that there is not",
 		Expects: "no packet",
 		Defects: []string{"RefusesEverything"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {

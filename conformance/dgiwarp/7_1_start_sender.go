@@ -30,18 +30,18 @@ var startSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/flag-until-acknowledged",
-		Title: "All packets of a flow carry the start flag and what goes with it until one was acknowledged, and none does after",
+		Title: "All packets of a flow carry the start flag and block until the first Ack, and none after it",
 		Cite:  cite("7.1", "dg/start/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Challenge, nothing for a while, then an Ack",
+		Sends:   "a Challenge, nothing for some time, then an Ack",
 		Expects: "the start flag, the cookie, incarnation and key in all packets up to the Ack; none of it after",
 		Defects: []string{"StartFlagOnce"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
 			a := p.acceptFlow()
-			// The other two, and all of them again at a timeout.
+			// The other two, and retransmissions of all at a timeout.
 			for range 5 {
 				b, ok := p.nextData(p.ResponseTimeout())
-				p.Check(ok, "what was sent, and again", "nothing in %v", p.ResponseTimeout())
+				p.Check(ok, "packets and their retransmissions", "nothing in %v", p.ResponseTimeout())
 				p.Check(b.Data.Start != nil, "the start flag until the first Ack", "%v", b.Packet)
 				p.Check(*b.Data.Start.Proof == *a.Data.Start.Proof && *b.Data.Start.SourceKey == deviceKey && *b.Data.Start.Incarnation == *a.Data.Start.Incarnation,
 					"the same proof, incarnation and key", "%v", b.Packet)
@@ -54,7 +54,7 @@ var startSenderCases = []conformance.Case{
 			for {
 				b, ok := p.nextData(p.ResponseTimeout())
 				p.Check(ok, "packet 3", "nothing in %v", p.ResponseTimeout())
-				if *b.Data.Seq == 3 { // and not one of those before that was still on its way
+				if *b.Data.Seq == 3 { // not a packet that was in flight before the Ack
 					p.Check(b.Data.Start == nil, "no start flag after an Ack", "%v", b.Packet)
 					break
 				}
@@ -63,10 +63,10 @@ var startSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/epochs-are-not-guessable",
-		Title: "Epochs cannot be guessed from those before, and are not used twice",
+		Title: "Epochs cannot be predicted from earlier ones, and are not reused",
 		Cite:  cite("7.1", "dg/start/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Refusals, so that the device begins anew 24 times with one peer; it begins with 24 others as well",
-		Expects: "48 different epochs that do not count",
+		Sends:   "Refusals, for 24 flows to one peer; the device also starts flows to 24 others",
+		Expects: "48 different epochs in no sequence",
 		Defects: []string{"LivesAlike"},
 		Run: onPeer(func(p *peer) {
 			var epochs []uint32
@@ -90,15 +90,15 @@ var startSenderCases = []conformance.Case{
 					near++
 				}
 			}
-			p.Check(near < len(epochs)/4, "epochs that cannot be guessed", "%d of %d little more than the one before: %#x …", near, len(epochs), epochs[:4])
+			p.Check(near < len(epochs)/4, "unpredictable epochs", "%d of %d slightly above the previous one: %#x …", near, len(epochs), epochs[:4])
 		}),
 	},
 	{
 		ID:    "dg/start/incarnation-of-each-life",
-		Title: "The incarnation of a queue pair differs each time that it is set up anew, and is not 0",
+		Title: "The incarnation of a queue pair changes with each reset, and is not 0",
 		Cite:  cite("7.1", "dg/start/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a start without proof in each of several lives of a queue pair",
-		Expects: "a Challenge with another incarnation in each, which is also that of the device's own start",
+		Sends:   "a start without proof after each of several resets of a queue pair",
+		Expects: "a Challenge with another incarnation in each, the same as in the device's start",
 		Defects: []string{"LivesAlike"},
 		Run: onPeer(func(p *peer) {
 			seen := make(map[uint32]bool)
@@ -106,12 +106,12 @@ var startSenderCases = []conformance.Case{
 				p.toDevice.epoch = uint32(life)
 				p.send(p.withStart(0, p.dataPacket(0, zeroLengthWrite())))
 				inc := *p.expectChallenge().Challenge.Incarnation
-				p.Check(inc != 0, "an incarnation that is not 0", "0 in life %d", life)
-				p.Check(!seen[inc], "an incarnation that no life had before", "%#x in life %d", inc, life)
+				p.Check(inc != 0, "an incarnation that is not 0", "0 after %d resets", life)
+				p.Check(!seen[inc], "a new incarnation", "%#x after %d resets", inc, life)
 				seen[inc] = true
 				p.PostSend(p.qp, p.sendWR(1, 0, 8))
 				a := p.recvStart()
-				p.Check(*a.Data.Start.Incarnation == inc, "one incarnation in a life", "%#x in a Challenge and %#x in a start", inc, *a.Data.Start.Incarnation)
+				p.Check(*a.Data.Start.Incarnation == inc, "one incarnation between resets", "%#x in a Challenge and %#x in a start", inc, *a.Data.Start.Incarnation)
 				p.modifyTo(verbs.QPStateReset)
 				p.toRTS()
 			}
@@ -119,7 +119,7 @@ var startSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/challenge-is-answered-with-the-cookie",
-		Title: "A Challenge of a flow that is starting is answered by sending again, with its cookie",
+		Title: "A Challenge of a flow that is starting is answered by a retransmission with its cookie",
 		Cite:  cite("7.1", "dg/start/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "three Challenges with different cookies, and an Ack",
 		Expects: "the start again with each cookie, and a completion",
@@ -137,10 +137,10 @@ var startSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/one-packet-without-proof",
-		Title: "A sender without a proof has at most one packet under way",
+		Title: "A sender without a proof has at most one packet in flight",
 		Cite:  cite("7.1", "dg/start/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "nothing, while the application posts ten Sends and a long one; then a Challenge",
-		Expects: "nothing but packet 0, again and again; after the Challenge the others",
+		Expects: "only packet 0 and its retransmissions; after the Challenge the others",
 		Defects: []string{"WindowBeforeProof"},
 		Run: onSetup(setup{memLen: 32 << 10}, func(p *peer) {
 			for id := range uint64(10) {
@@ -160,7 +160,7 @@ var startSenderCases = []conformance.Case{
 		ID:    "dg/start/other-incarnation-fails-the-flow",
 		Title: "A Challenge of another incarnation fails a flow that has sent a proof",
 		Cite:  cite("7.1", "dg/start/9"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Challenge, and when the cookie has come one of another incarnation",
+		Sends:   "a Challenge, and after the cookie one of another incarnation",
 		Expects: "a request that fails; the next one starts a new flow, which completes",
 		Defects: []string{"IncarnationsIgnored"},
 		Run: onPeer(func(p *peer) {
@@ -178,7 +178,7 @@ var startSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/other-incarnation-before-a-proof-is-harmless",
-		Title: "A flow that has sent no proof goes on, though the peer is not the one that it was before",
+		Title: "A flow that has sent no proof survives a change of the peer's incarnation",
 		Cite:  cite("7.1", "dg/start/9", "dg/start/10"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Refusal of a flow; Challenges of another incarnation for the one that follows",
 		Expects: "the cookie, and a completion",
@@ -218,9 +218,9 @@ var startSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/refusal-ends-an-acknowledged-flow",
-		Title: "A Refusal ends a flow that was acknowledged, as failed, and the next request starts another",
+		Title: "A Refusal fails a flow that was acknowledged, and the next request starts another",
 		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "an Ack for the first Send, and a Refusal of the flow when the second has come",
+		Sends:   "an Ack for the first Send, and a Refusal of the flow after the second",
 		Expects: "a success and a failure; then a start with another epoch",
 		Defects: []string{"RefusalIgnored"},
 		Run: onPeer(func(p *peer) {
@@ -236,7 +236,7 @@ var startSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/start/refused-start-goes-on-trying",
-		Title: "A flow that is still starting goes on trying when it is refused",
+		Title: "A flow that is still starting retries after a Refusal",
 		Cite:  cite("7.1", "dg/start/11"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Refusals with each reason for a start, then a Challenge and an Ack",
 		Expects: "the start again, and a completion",
@@ -259,7 +259,7 @@ var startSenderCases = []conformance.Case{
 		ID:    "dg/start/other-epochs-are-ignored",
 		Title: "Challenges, Refusals and Acks of another epoch than that of the flow are ignored",
 		Cite:  cite("7.1", "dg/start/12"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Challenge, an Ack and Refusals of other epochs, each before one of the right epoch",
+		Sends:   "a Challenge, an Ack and Refusals of other epochs, each before one of the correct epoch",
 		Expects: "nothing in response to them: no cookie, no completion, no failure",
 		Defects: []string{"AnyEpochHeeded"},
 		Run: onPeer(func(p *peer) {
@@ -285,8 +285,8 @@ var startSenderCases = []conformance.Case{
 	},
 }
 
-// awaitChallenge returns the cookie of the Challenge of the peer's flow that comes, and
-// lets packets with data pass before it.
+// awaitChallenge returns the cookie of the next Challenge of the peer's flow. It skips data
+// packets.
 func (p *peer) awaitChallenge() uint64 {
 	for {
 		a, ok := p.nextPacket(p.ResponseTimeout())

@@ -10,18 +10,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// How long an acknowledgement may take, and how many packets may wait for it.
+// Limits of delayed Acks: their delay, and the packets per Ack.
 const (
 	ackDelay = 100 * time.Microsecond
 	ackEvery = 32
-	// flowWindow is how many packets of a flow may be under way.
+	// flowWindow is the maximum number of packets in flight.
 	flowWindow = 256
 )
 
 var ackReceiverCases = []conformance.Case{
 	{
 		ID:    "dg/ack/in-order-and-once",
-		Title: "Segments are handed up in order of sequence number, each once",
+		Title: "Segments are delivered in order of sequence number, each once",
 		Cite:  cite("7.2", "dg/ack/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets 3, 1, 1, 2, 3, 2 and 4 of a flow, each with a Send",
 		Expects: "four receives, in order of sequence number",
@@ -39,10 +39,10 @@ var ackReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/kept-behind-a-gap",
-		Title: "What comes after a gap is kept, and what was acknowledged need not be sent again",
+		Title: "Packets after a gap are kept, and acknowledged by SACK",
 		Cite:  cite("7.2", "dg/ack/3"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets 2, 3 and 5, then 1, then 4",
-		Expects: "Acks that tell of what came after the gap, and receives of 1 to 3, then of 4 and 5",
+		Expects: "Acks with a SACK for the packets after the gap, and receives of 1 to 3, then of 4 and 5",
 		Defects: []string{"GapsForgotten"},
 		Run: onFlow(setup{receives: 6}, func(p *peer) {
 			send := func(seq uint32) {
@@ -64,10 +64,10 @@ var ackReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/beyond-the-window-is-dropped",
-		Title: "A packet 256 or more after the oldest that is missing is dropped, and not acknowledged",
+		Title: "A packet 256 or more after the oldest missing one is dropped, and not acknowledged",
 		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets 256, 257 and 1000 further than the next, then the next",
-		Expects: "no Ack that tells of any of them, and one receive",
+		Expects: "no Ack for any of them, and one receive",
 		Defects: []string{"BeyondWindowTaken"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			far := []uint32{p.toDevice.next + flowWindow, p.toDevice.next + flowWindow + 1, p.toDevice.next + 1000}
@@ -92,8 +92,8 @@ var ackReceiverCases = []conformance.Case{
 		ID:    "dg/ack/at-once-when-out-of-order",
 		Title: "A packet out of order, a duplicate and one that closes a gap are acknowledged at once",
 		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "packet 2, packet 2 again, packet 1, and packet 1 again, without asking for an Ack",
-		Expects: "an Ack at once, each time",
+		Sends:   "packet 2, packet 2 again, packet 1, and packet 1 again, without ack-now",
+		Expects: "an immediate Ack for each",
 		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
 			for _, t := range []struct{ seq, next uint32 }{{2, 1}, {2, 1}, {1, 3}, {1, 3}} {
@@ -103,9 +103,9 @@ var ackReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/at-once-when-asked",
-		Title: "A packet that asks for it is acknowledged at once",
+		Title: "A packet with ack-now is acknowledged at once",
 		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "packets in order that ask for an Ack",
+		Sends:   "packets in order with ack-now",
 		Expects: "an Ack for each, at once",
 		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
@@ -119,7 +119,7 @@ var ackReceiverCases = []conformance.Case{
 		ID:    "dg/ack/within-100-microseconds",
 		Title: "A packet in order is acknowledged within 100 µs",
 		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "packets in order that do not ask for an Ack, one after the other",
+		Sends:   "packets in order without ack-now, one after the other",
 		Expects: "an Ack for each within 100 µs",
 		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
@@ -133,7 +133,7 @@ var ackReceiverCases = []conformance.Case{
 		ID:    "dg/ack/every-32nd-at-the-latest",
 		Title: "Every 32nd packet is acknowledged at once",
 		Cite:  cite("7.2", "dg/ack/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "32 packets in order at the same time that do not ask for an Ack",
+		Sends:   "32 packets in order at the same time without ack-now",
 		Expects: "an Ack for all of them at once, or for fewer before",
 		Defects: []string{"AcksLazy"},
 		Run: onFlow(setup{}, func(p *peer) {
@@ -152,10 +152,10 @@ var ackReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/riding-on-data-is-true",
-		Title: "An acknowledgement that rides on a packet with data is as true as any other",
+		Title: "A piggybacked acknowledgement covers all received packets",
 		Cite:  cite("7.2", "dg/ack/5"), Level: conformance.May, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Sends, each of which the application answers with one",
-		Expects: "Acks that tell of all that came before, wherever they are",
+		Sends:   "Sends, to each of which the application replies with a Send",
+		Expects: "Acks for all earlier packets, alone or in data packets",
 		Defects: []string{"AckRidesStale"},
 		Run: onFlow(setup{receives: 16}, func(p *peer) {
 			p.establishDeviceFlow()
@@ -182,7 +182,7 @@ var ackReceiverCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/echo-of-what-made-it-necessary",
-		Title: "The echo of an Ack is the timestamp of the packet that made it necessary: the first since the last Ack, or the one out of order",
+		Title: "The echo of an Ack is the timestamp of the packet that caused it: the first since the last Ack, or the one out of order",
 		Cite:  cite("7.3", "dg/loss/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "three packets in order at the same time, then two after a gap, with different timestamps",
 		Expects: "an Ack with the timestamp of the first, and Acks with those of the two",
@@ -200,8 +200,8 @@ var ackReceiverCases = []conformance.Case{
 	},
 }
 
-// expectAckWithin fails the case unless a packet draws an Ack for all before next in
-// some time, where time is exact.
+// expectAckWithin fails the case unless a packet causes an Ack for all packets before next. In
+// virtual time it also checks the delay.
 func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt dg.Packet) {
 	begun := p.Now()
 	p.send(pkt)
@@ -210,5 +210,5 @@ func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt dg.Packet)
 	p.Check(!p.Virtual || took <= within+roundTrip, fmt.Sprintf("an Ack within %v", within), "after %v", took)
 }
 
-// roundTrip is more than packets need for both ways, where time is exact.
+// roundTrip is an upper bound of the round-trip time in virtual time.
 const roundTrip = 20 * time.Microsecond

@@ -10,16 +10,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// setupNarrowRD is a path on which a Write of some size is many packets.
+// setupNarrowRD is RD over a path MTU of 1500.
 var setupNarrowRD = conformance.Setup{Family: 6, MTU: 1500, Reliable: true}
 
 var ackSenderCases = []conformance.Case{
 	{
 		ID:    "dg/ack/at-most-256-under-way",
-		Title: "At most 256 packets of a flow are under way, counted from the oldest without acknowledgement",
+		Title: "At most 256 packets of a flow are in flight, counted from the oldest unacknowledged one",
 		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks for each of 600 packets of a long Write, then none",
-		Expects: "no packet 256 or more after the oldest without acknowledgement",
+		Expects: "no packet 256 or more after the oldest unacknowledged one",
 		Defects: []string{"NoWindow"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.establishDeviceFlow()
@@ -58,7 +58,7 @@ var ackSenderCases = []conformance.Case{
 			var last arrival
 			for {
 				a, ok := p.nextData(p.ResponseTimeout())
-				p.Check(ok, "what was not acknowledged, again", "nothing in %v", p.ResponseTimeout())
+				p.Check(ok, "retransmissions", "nothing in %v", p.ResponseTimeout())
 				if last.Data != nil && *a.Data.Seq <= *last.Data.Seq {
 					asks(last, "the last before the window ends")
 					asks(a, "retransmissions")
@@ -72,7 +72,7 @@ var ackSenderCases = []conformance.Case{
 		ID:    "dg/ack/for-what-was-never-sent",
 		Title: "An Ack for packets that were never sent is ignored as a whole",
 		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks whose next is 1, 1000 and 2^31 beyond the last packet, then a right one",
+		Sends:   "Acks whose next is 1, 1000 and 2^31 beyond the last packet, then a correct one",
 		Expects: "no completion, then one",
 		Defects: []string{"GhostAckTaken"},
 		Run: onPeer(func(p *peer) {
@@ -92,10 +92,10 @@ var ackSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/sack-for-what-was-never-sent",
-		Title: "An Ack that tells of packets that were never sent after a gap is ignored as a whole",
+		Title: "An Ack with a SACK for packets that were never sent is ignored as a whole",
 		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks with a right next and a SACK for what was not sent, then one without",
-		Expects: "no completion, then those of what the last one tells of",
+		Sends:   "Acks with a correct next and a SACK for packets that were not sent, then one without",
+		Expects: "no completion, then those of the last Ack",
 		Defects: []string{"GhostAckTaken"},
 		Run: onPeer(func(p *peer) {
 			p.establishDeviceFlow()
@@ -114,7 +114,7 @@ var ackSenderCases = []conformance.Case{
 		ID:    "dg/ack/completes-what-was-sent",
 		Title: "A request completes when all of its packets have been acknowledged",
 		Cite:  cite("7.2", "dg/ack/8", "dg/verbs/1"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
-		Sends:   "Acks for one after the other of the packets of a Send, the last but one by SACK",
+		Sends:   "Acks for each packet of a Send in turn, the last but one by SACK",
 		Expects: "no completion before the last",
 		Defects: []string{"RDCompletesAtOnce"},
 		Run: onPeer(func(p *peer) {
@@ -136,7 +136,7 @@ var ackSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/read-completes-when-answered",
-		Title: "A Read completes when it has been answered, not when its request was acknowledged",
+		Title: "A Read completes after its response, not after the Ack of its request",
 		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "an Ack for a Read Request, and the Read Response in two segments",
 		Expects: "a completion after the second",
@@ -162,14 +162,14 @@ var ackSenderCases = []conformance.Case{
 		Title: "Requests to one destination complete in order, and do not wait for those to another",
 		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks of one of two peers only, later of the other",
-		Expects: "completions of what was sent to the one, in order, then of the others",
+		Expects: "completions of the requests to the one, in order, then of the others",
 		Defects: []string{"PeersWait"},
 		Run: onPeer(func(p *peer) {
 			other := p.peer(1)
 			p.establishDeviceFlow()
 			other.establishDeviceFlow()
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), other.sendWR(2, 0, 8), p.sendWR(3, 0, 8), other.sendWR(4, 0, 8))
-			p.syncDevice() // both have come by then
+			p.syncDevice() // both have arrived by then
 			for _, a := range p.drain(0) {
 				if *a.Header.DestQP == other.qpn {
 					other.trackData(a)
@@ -188,7 +188,7 @@ var ackSenderCases = []conformance.Case{
 	},
 }
 
-// expectDataInWindow takes the next packet with data, and fails the case if it is beyond the
+// expectDataInWindow receives the next data packet, and fails the case if it is outside the
 // window that begins with oldest.
 func (p *peer) expectDataInWindow(oldest uint32) {
 	a, ok := p.nextData(p.ResponseTimeout())
@@ -198,5 +198,5 @@ func (p *peer) expectDataInWindow(oldest uint32) {
 
 func (p *peer) checkInWindow(oldest uint32, a arrival) {
 	p.Check(int32(*a.Data.Seq-oldest) < flowWindow, fmt.Sprintf("at most %d outstanding packets", flowWindow),
-		"packet %d while %d is the oldest without acknowledgement", *a.Data.Seq, oldest)
+		"packet %d while %d is the oldest unacknowledged one", *a.Data.Seq, oldest)
 }

@@ -21,10 +21,10 @@ const (
 var lossCases = []conformance.Case{
 	{
 		ID:    "dg/loss/round-trips-set-the-timeout",
-		Title: "The timeout follows the round trips that are measured: 1 ms where they are short, longer than they are where they are long",
+		Title: "The timeout follows the measured round-trip time, and is 1 ms at least",
 		Cite:  cite("7.3", "dg/loss/1", "dg/loss/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks at once for some packets and none for the next; Acks of another peer 20 ms after each packet, then none",
-		Expects: "the former again after 1 ms to 5 ms, the latter not before 20 ms",
+		Expects: "retransmissions of the former after 1 ms to 5 ms, of the latter not before 20 ms",
 		Defects: []string{"TimeoutFixed"},
 		Run: onPeer(func(p *peer) {
 			p.establishDeviceFlow()
@@ -36,7 +36,7 @@ var lossCases = []conformance.Case{
 			}
 			p.PostSend(p.qp, p.sendWR(16, 0, 8))
 			gap := p.retransmitDelay(p.expectData(17))
-			p.Check(gap >= minTimeout && (!p.Virtual || gap < 5*time.Millisecond), "packet 17 again after 1 ms to 5 ms", "after %v", gap)
+			p.Check(gap >= minTimeout && (!p.Virtual || gap < 5*time.Millisecond), "a retransmission of packet 17 after 1 ms to 5 ms", "after %v", gap)
 			p.ackAll()
 			p.ExpectCompletion(16, verbs.WCSuccess)
 
@@ -44,15 +44,15 @@ var lossCases = []conformance.Case{
 			slow.establishSlowly()
 			p.PostSend(p.qp, slow.sendWR(200, 0, 8))
 			gap = slow.retransmitDelay(slow.expectData(slow.fromDeviceFlow.next))
-			p.Check(gap >= slowRoundTrip, fmt.Sprintf("a packet not again before %v", slowRoundTrip), "after %v", gap)
+			p.Check(gap >= slowRoundTrip, fmt.Sprintf("no retransmission before %v", slowRoundTrip), "after %v", gap)
 		}),
 	},
 	{
 		ID:    "dg/loss/timeout-doubles",
-		Title: "The timeout is 10 ms before anything was measured, and doubles each time that it ends without news, up to 1 s",
+		Title: "The initial timeout is 10 ms, and doubles with each expiry up to 1 s",
 		Cite:  cite("7.3", "dg/loss/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "nothing in response to a start",
-		Expects: "it again after 10, 20, 40 … 640 ms, then after 1 s",
+		Expects: "retransmissions after 10, 20, 40 … 640 ms, then after 1 s",
 		Defects: []string{"TimeoutFixed"},
 		Run: onPeer(func(p *peer) {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
@@ -61,18 +61,18 @@ var lossCases = []conformance.Case{
 				due := min(want, maxTimeout)
 				a := p.expectData(0)
 				gap := a.At - last.At
-				// A machine that is busy is late now and then, never early.
-				p.Check(gap >= due*9/10 && (!p.Virtual || gap <= due*11/10), fmt.Sprintf("packet 0 again after %v", due), "after %v", gap)
+				// A busy machine may be late, never early.
+				p.Check(gap >= due*9/10 && (!p.Virtual || gap <= due*11/10), fmt.Sprintf("a retransmission of packet 0 after %v", due), "after %v", gap)
 				last = a
 			}
 		}),
 	},
 	{
 		ID:    "dg/loss/all-is-lost-at-a-timeout",
-		Title: "At a timeout all that was not acknowledged counts as lost, and is sent again",
+		Title: "At a timeout all unacknowledged packets are retransmitted",
 		Cite:  cite("7.3", "dg/loss/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "no Ack for eight packets; when the first has come again an Ack for the first four",
-		Expects: "packets 1 to 4 again at once, and 5 to 8 again after the Ack",
+		Sends:   "no Ack for eight packets; after the first retransmission an Ack for the first four",
+		Expects: "retransmissions of packets 1 to 4 at once, and of 5 to 8 after the Ack",
 		Defects: []string{"TimeoutLosesOne"},
 		Run: onPeer(func(p *peer) {
 			p.establishDeviceFlow()
@@ -85,22 +85,22 @@ var lossCases = []conformance.Case{
 			first := p.expectData(1)
 			for seq := range uint32(3) {
 				a := p.expectData(seq + 2)
-				p.Check(!p.Virtual || a.At-first.At < minTimeout, "all of them again at one timeout", "packet %d after %v", seq+2, a.At-first.At)
+				p.Check(!p.Virtual || a.At-first.At < minTimeout, "retransmissions of all at one timeout", "packet %d after %v", seq+2, a.At-first.At)
 			}
 			begun := p.Now()
 			p.send(p.ack(5))
 			for seq := range uint32(4) {
 				a := p.expectData(seq + 5)
-				p.Check(!p.Virtual || a.At-begun < minTimeout, "the rest after the Ack, without another timeout", "packet %d after %v", seq+5, a.At-begun)
+				p.Check(!p.Virtual || a.At-begun < minTimeout, "the others after the Ack, without another timeout", "packet %d after %v", seq+5, a.At-begun)
 			}
 		}),
 	},
 	{
 		ID:    "dg/loss/three-later-ones-tell",
-		Title: "A packet counts as lost when three that were sent later have arrived",
+		Title: "A packet is lost when three later packets have arrived",
 		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Acks without the first of eight packets: with one, two and three of those after it",
-		Expects: "the first again after the third of them, at once and without a timeout, and not before",
+		Expects: "a retransmission of the first right after the third of them, and not before",
 		Defects: []string{"NoEarlyResend", "OneLaterTells"},
 		Run: onPeer(func(p *peer) {
 			p.establishSlowly()
@@ -122,14 +122,14 @@ var lossCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/loss/reordering-is-learned",
-		Title: "Behind an Ack that says that something was sent again for nothing, it takes six later packets to count one as lost",
+		Title: "After an Ack with the repeats flag a packet is lost when six later packets have arrived",
 		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
-		Sends:   "an Ack without one packet and with three after it; when it has come again an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",
-		Expects: "the packet again after the first of them, not after five, and again after all",
+		Sends:   "an Ack without one packet and with three after it; after its retransmission an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",
+		Expects: "a retransmission after the first of them, not after five, and after all",
 		Defects: []string{"RepeatsUnheeded"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			if !p.Virtual {
-				rig.NotApplicable("that no timeout comes between is certain in exact time only")
+				rig.NotApplicable("timeouts can be excluded in virtual time only")
 			}
 			p.establishDeviceFlow()
 			p.PostSend(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 1<<20))
@@ -150,7 +150,7 @@ var lossCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/loss/gives-up-after-ten-seconds",
-		Title: "A flow fails when nothing was acknowledged for 10 s while something was under way",
+		Title: "A flow fails when nothing was acknowledged for 10 s while packets were in flight",
 		Cite:  cite("7.3", "dg/loss/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "an Ack for a first Send, and none for two others",
 		Expects: "both fail after 10 s, and not before; the queue pair still works",
@@ -163,8 +163,8 @@ var lossCases = []conformance.Case{
 				wc, ok := p.PollCompletion(3 * giveUpTimeout)
 				took := p.Now() - begun
 				p.Check(ok, "a failure after 10 s", "none in %v", took)
-				// Whether those after the first have the same reason or are flushed, the document
-				// does not say.
+				// The document does not specify whether later requests fail with the same status or
+				// are flushed.
 				p.Check(wc.WRID == id+1 && (wc.Status == verbs.WCRetryExcErr || id > 0 && wc.Status == verbs.WCWRFlushErr),
 					fmt.Sprintf("request %d fails: retries exceeded", id+1), "completion of %d: %v", wc.WRID, wc.Status)
 				p.Check(took >= giveUpTimeout && took < giveUpTimeout+2*maxTimeout, "a failure after 10 s", "after %v", took)
@@ -174,11 +174,11 @@ var lossCases = []conformance.Case{
 	},
 }
 
-// retransmitDelay is how long after a packet the device sends it again.
+// retransmitDelay returns the time from a packet to its retransmission.
 func (p *peer) retransmitDelay(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
 
-// skipRetransmissions lets pass what the device has sent again of a packet by now, until its
-// request has completed.
+// skipRetransmissions waits for the completion of a request, and skips retransmissions of its
+// packet.
 func (p *peer) skipRetransmissions(seq uint32) {
 	p.NextCompletion()
 	for _, a := range p.drain(0) {
@@ -188,13 +188,11 @@ func (p *peer) skipRetransmissions(seq uint32) {
 	}
 }
 
-// slowRoundTrip is a round trip that is long against everything but waiting, so that no
-// timeout comes between.
+// slowRoundTrip is a round-trip time that makes the timeout longer than a case needs to respond.
 const slowRoundTrip = 20 * time.Millisecond
 
-// establishSlowly begins the device's flow to the peer, and has the device believe that round
-// trips take long: each a little longer than the one before, so that none is taken for
-// a loss.
+// establishSlowly establishes the device's flow with growing round-trip times, so that the device
+// measures a long one without a timeout.
 func (p *peer) establishSlowly() {
 	p.PostSend(p.qp, p.sendWR(establishID, 0, 8))
 	p.acceptFlow()
@@ -211,9 +209,8 @@ func (p *peer) establishSlowly() {
 	}
 }
 
-// expectRetransmission fails the case unless the device sends a packet again in less than some time.
-// What it sends for the first time passes. Where time is real, the least timeout is less
-// than what a busy machine needs to answer.
+// expectRetransmission fails the case unless the device retransmits a packet within a time, which
+// is extended in real time. It skips other packets.
 func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	if !p.Virtual {
 		within = max(within, slowRoundTrip)
@@ -221,26 +218,25 @@ func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	begun := p.Now()
 	for {
 		a, ok := p.nextData(p.ResponseTimeout())
-		p.Check(ok && a.At-begun < within, fmt.Sprintf("packet %d again at once", seq), "not in %v", p.Now()-begun)
+		p.Check(ok && a.At-begun < within, fmt.Sprintf("an immediate retransmission of packet %d", seq), "not in %v", p.Now()-begun)
 		if *a.Data.Seq == seq {
 			return
 		}
 	}
 }
 
-// expectNoRetransmission fails the case if the device sends a packet again that is not due, where round
-// trips are short.
+// expectNoRetransmission fails the case if the device retransmits a packet before the minimum
+// timeout.
 func (p *peer) expectNoRetransmission(seq uint32) {
 	for until := p.Now() + minTimeout/4; p.Now() < until; {
 		if a, ok := p.nextData(until - p.Now()); ok {
-			p.Check(*a.Data.Seq != seq, fmt.Sprintf("packet %d not again yet", seq), "%v", a.Packet)
+			p.Check(*a.Data.Seq != seq, fmt.Sprintf("no retransmission of packet %d yet", seq), "%v", a.Packet)
 		}
 	}
 }
 
-// drainFlight waits until the device has sent all that it may before the next Ack, where
-// round trips are short, and returns the number of the packet that would follow. A case
-// that leaves little of it under way has made room for whatever is to be sent next.
+// drainFlight waits until the device has sent all that its window permits, and returns the next
+// sequence number.
 func (p *peer) drainFlight() uint32 {
 	for {
 		if _, ok := p.nextData(minTimeout / 20); !ok {
