@@ -38,7 +38,7 @@ var ackSenderCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/ack/asks-when-it-will-wait",
-		Title: "A sender asks for an Ack when it has nothing more to send, or must not, and on what it sends again",
+		Title: "A sender sets ack-now on its last packet, on the last of the window, and on retransmissions",
 		Cite:  cite("7.2", "dg/ack/6"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks; then none for several packets of a long Write",
 		Expects: "ack-now on the only packet, on the last of three, on the last before the window ends, and on retransmissions",

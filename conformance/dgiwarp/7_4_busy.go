@@ -10,10 +10,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// busySilence is less than peers that wait are silent.
+// busySilence is shorter than the retry interval of a busy peer.
 const busySilence = 500 * time.Microsecond
 
-// How long a sender waits for a peer that is busy.
+// The retry interval of a sender while its peer is busy.
 const (
 	firstBusyWait = time.Millisecond
 	maxBusyWait   = 128 * time.Millisecond
@@ -22,10 +22,10 @@ const (
 var busyCases = []conformance.Case{
 	{
 		ID:    "dg/busy/not-taken-and-said",
-		Title: "A Send for which there is no receive is not accepted, not acknowledged and not kept, and the Ack says so",
+		Title: "A Send without a posted receive is dropped, and the Ack has window 0",
 		Cite:  cite("7.4", "dg/busy/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Send without a receive, twice; the same when there is one",
-		Expects: "Acks with window 0 that do not tell of it; a receive when it comes the third time only",
+		Sends:   "a Send without a receive, twice; the same after a receive is posted",
+		Expects: "Acks with window 0 that do not cover it; a receive of the third only",
 		Defects: []string{"BusyAcknowledges"},
 		Run: onFlow(setup{}, func(p *peer) {
 			s := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
@@ -36,19 +36,19 @@ var busyCases = []conformance.Case{
 			p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
 			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.pending = nil // whoever waited may be told to go on
+			p.pending = nil // a waiting peer may get an Ack with a window
 			p.send(s)
 			p.expectRecv(1, data(8))
 			a := p.expectAck(2)
-			p.Check(*a.Ack.Window > 0, "a window that is not 0 after what was taken", "0")
+			p.Check(*a.Ack.Window > 0, "a window that is not 0 after an accepted packet", "0")
 		}),
 	},
 	{
 		ID:    "dg/busy/sender-asks-ever-more-rarely",
-		Title: "A sender that is told to wait sends nothing but its oldest packet again, after 1 ms, 2 ms and so on up to 128 ms",
+		Title: "A sender whose peer is busy retransmits only its oldest packet, after 1 ms, 2 ms and so on up to 128 ms",
 		Cite:  cite("7.4", "dg/busy/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks with window 0 for a Send, again and again",
-		Expects: "the oldest packet of four, each time after twice as long",
+		Sends:   "repeated Acks with window 0 for a Send",
+		Expects: "retransmissions of the oldest packet of four, at doubling intervals",
 		Defects: []string{"BusyHammers"},
 		Run: onPeer(func(p *peer) {
 			p.establishDeviceFlow()
@@ -58,7 +58,7 @@ var busyCases = []conformance.Case{
 			}
 			last := p.expectData(4)
 			p.sendBusy()
-			if !p.Virtual { // a timeout may have crossed with that on the wire
+			if !p.Virtual { // a timeout retransmission may have crossed with it
 				p.syncDevice()
 				for _, a := range p.drain(0) {
 					last = a
@@ -69,7 +69,7 @@ var busyCases = []conformance.Case{
 				due := min(want, maxBusyWait)
 				a := p.expectData(1)
 				gap := a.At - last.At
-				p.Check(gap >= due*9/10 && (!p.Virtual || gap <= due*13/10), fmt.Sprintf("packet 1 again after %v", due), "after %v", gap)
+				p.Check(gap >= due*9/10 && (!p.Virtual || gap <= due*13/10), fmt.Sprintf("a retransmission of packet 1 after %v", due), "after %v", gap)
 				p.sendBusy()
 				last = a
 			}
@@ -78,9 +78,9 @@ var busyCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/busy/sender-does-not-give-up",
-		Title: "A sender does not give up while a busy peer answers, and goes on when it is told to",
+		Title: "A flow does not fail while a busy peer responds, and resumes after a window",
 		Cite:  cite("7.4", "dg/busy/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
-		Sends:   "Acks with window 0 for 12 s, then one that takes the Send",
+		Sends:   "Acks with window 0 for 12 s, then an Ack for the Send",
 		Expects: "no failure, then a success",
 		Defects: []string{"BusyHammers"},
 		Run: onPeer(func(p *peer) {
@@ -100,7 +100,7 @@ var busyCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/busy/told-to-go-on",
-		Title: "When a receive is posted, the peer that was told to wait for one is told to go on",
+		Title: "When a receive is posted, a waiting peer gets an Ack with a window",
 		Cite:  cite("7.4", "dg/busy/3"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Send to a queue pair without receives, which then gets one; the Send again",
 		Expects: "an Ack with window 0, one with a window, and a receive",
@@ -109,7 +109,7 @@ var busyCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/busy/told-to-go-on-in-turn",
-		Title: "As many peers as there are receives are told to go on, those that have waited longest first",
+		Title: "As many waiting peers as there are receives get an Ack with a window, in the order of waiting",
 		Cite:  cite("7.4", "dg/busy/3"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "Sends of three peers to a queue pair without receives, which gets one after the other",
 		Expects: "with each receive an Ack with a window for one peer, in the order in which they came",
@@ -118,10 +118,10 @@ var busyCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/busy/writes-are-not-held-up",
-		Title: "Without receives Writes and Read Requests are executed, unless they are after a Send that waits",
+		Title: "Without receives Writes and Read Requests are executed, unless they follow a waiting Send",
 		Cite:  cite("7.4", "dg/busy/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Write and a Read Request without a receive; then a Send, and a Write after it",
-		Expects: "Acks and a Read Response; a window of 0 for the Send, and nothing of what is after it",
+		Expects: "Acks and a Read Response; a window of 0 for the Send, and nothing for the Write after it",
 		Defects: []string{"BusyHoldsWrites"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.expectDelivered(p.writeToTarget(0, data(8)))
@@ -142,18 +142,18 @@ var busyCases = []conformance.Case{
 			p.send(p.nextDataPacket(iwarp.Send(1, data(8))).AckNow(), p.nextDataPacket(p.writeToTarget(8, data(8))).AckNow())
 			p.syncDevice()
 			for _, a := range p.drain(0) {
-				p.Check(a.Ack == nil || int32(*a.Ack.Next-waiting) <= 0, "no Ack for what waits", "%v", a.Packet)
+				p.Check(a.Ack == nil || int32(*a.Ack.Next-waiting) <= 0, "no Ack for a waiting packet", "%v", a.Packet)
 			}
 			p.ExpectUnchanged(p.targetMem, 0, 0)
 		}),
 	},
 }
 
-// sendBusy tells the device's flow that the peer has no receive for packet 1.
+// sendBusy sends an Ack with window 0: no receive for packet 1.
 func (p *peer) sendBusy() { p.send(p.ack(1).Window(0)) }
 
-// expectBusyPeersServed has peers wait for receives, and fails the case unless each of them is
-// told to go on when there is one for it.
+// expectBusyPeersServed makes peers wait for receives, and fails the case unless each gets an Ack
+// with a window when a receive is posted for it.
 func (p *peer) expectBusyPeersServed(peers ...*peer) {
 	for _, x := range peers {
 		x.openFlow(zeroLengthWrite())

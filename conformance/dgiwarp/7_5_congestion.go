@@ -15,10 +15,10 @@ const (
 	initialWindow = 16
 	minWindow     = 4
 	burst         = 32
-	anyWindow     = 1 << 20 // for cases that are not about how large it is
+	anyWindow     = 1 << 20 // for cases that do not check the window
 )
 
-// ECN's two bits in the traffic class.
+// The ECN bits of the traffic class.
 const (
 	ecnMask = 3
 	ect0    = 2
@@ -28,7 +28,7 @@ const (
 var congestionCases = []conformance.Case{
 	{
 		ID:    "dg/congestion/sixteen-at-first",
-		Title: "At most 16 packets are under way before anything was acknowledged",
+		Title: "At most 16 packets are in flight before the first Ack",
 		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "a Challenge for a flow with much to send, and no Ack",
 		Expects: "packets 0 to 15, and none after",
@@ -41,7 +41,7 @@ var congestionCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/congestion/window-grows",
-		Title: "The window grows by one for each packet that is acknowledged, up to the first loss",
+		Title: "The window grows by one for each acknowledged packet until the first loss",
 		Cite:  cite("7.5", "dg/cc/1"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks for a whole window, three times",
 		Expects: "more packets each time, and at most twice as many",
@@ -59,10 +59,10 @@ var congestionCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/congestion/loss-cuts-the-window",
-		Title: "A loss cuts the window to seven tenths, and a timeout to 4",
+		Title: "A loss reduces the window to seven tenths, and a timeout to 4",
 		Cite:  cite("7.5", "dg/cc/2"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
-		Sends:   "an Ack for all of a window but its first packet; an Ack when that has come again; then none",
-		Expects: "at most seven tenths of twice the window under way; after the timeout at most 4 packets",
+		Sends:   "an Ack for all of a window but its first packet; an Ack after its retransmission; then none",
+		Expects: "at most seven tenths of twice the window in flight; after the timeout at most 4 packets",
 		Defects: []string{"NoWindow"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
@@ -72,18 +72,18 @@ var congestionCases = []conformance.Case{
 			p.expectRetransmission(0, minTimeout)
 			const oldest = initialWindow
 			p.send(p.ack(oldest))
-			// Whether those that arrived count before the loss or not, the window is at most
-			// seven tenths of what it would have been without it.
+			// The window is at most seven tenths of its size without the loss, whether the arrived
+			// packets count before the loss or after it.
 			p.expectInFlight(oldest, 1, 2*initialWindow*7/10)
 			p.expectTimeoutRetransmission(oldest)
 		}),
 	},
 	{
 		ID:    "dg/congestion/mark-cuts-the-window",
-		Title: "An Ack with the marked flag cuts the window to seven tenths",
+		Title: "An Ack with the marked flag reduces the window to seven tenths",
 		Cite:  cite("7.5", "dg/cc/2", "dg/cc/3"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "an Ack for a whole window with the marked flag",
-		Expects: "at most seven tenths of twice the window under way",
+		Expects: "at most seven tenths of twice the window in flight",
 		Defects: []string{"MarksIgnored"},
 		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
@@ -96,9 +96,9 @@ var congestionCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/congestion/data-is-ecn-capable",
-		Title: "Packets of RD with data are sent as ECN-capable",
+		Title: "RD data packets are sent as ECN-capable",
 		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Challenge, Acks, and none for the last Send, which comes again",
+		Sends:   "a Challenge, Acks, and none for the last Send, which is retransmitted",
 		Expects: "ECT(0) in all packets with data",
 		Defects: []string{"MarksIgnored"},
 		Run: onPeer(func(p *peer) {
@@ -115,7 +115,7 @@ var congestionCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/congestion/marks-are-echoed",
-		Title: "A packet that was marked on its way sets the marked flag of the next Ack",
+		Title: "A packet with CE sets the marked flag of the next Ack",
 		Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "packets with ECT(0), with CE, and with ECT(0) again",
 		Expects: "Acks without, with and without the marked flag",
@@ -131,14 +131,14 @@ var congestionCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/congestion/packets-are-spread",
-		Title: "Packets are spread over the round trip: at most 32 leave at once",
+		Title: "Packets are paced: at most 32 are sent at once",
 		Cite:  cite("7.5", "dg/cc/4"), Level: conformance.Should, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
 		Sends:   "Acks for whole windows, each 20 ms after its packets",
 		Expects: "at most 32 packets at the same time, though the window is larger",
 		Defects: []string{"NoPacing"},
 		Run: onSetup(setup{memLen: 4 << 20}, func(p *peer) {
 			if !p.Virtual {
-				rig.NotApplicable("what leaves at once is seen in exact time only")
+				rig.NotApplicable("bursts can be observed in virtual time only")
 			}
 			p.establishSlowly()
 			p.PostSend(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 4<<20))
@@ -162,32 +162,32 @@ var congestionCases = []conformance.Case{
 	},
 }
 
-// noPacingGap is less than any pause between packets at these rates.
+// noPacingGap is shorter than any pacing gap at these rates.
 const noPacingGap = 10 * time.Microsecond
 
-// expectInFlight fails the case unless the device has from least to most outstanding packets,
-// from oldest on, while nothing is acknowledged. It returns how many it has.
+// expectInFlight fails the case unless the device has least to most packets in flight from
+// oldest on, without an Ack. It returns their number.
 func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
 	if p.fromDeviceFlow.next == oldest {
-		_, more = p.nextData(p.ResponseTimeout()) // the first may take its time
+		_, more = p.nextData(p.ResponseTimeout()) // the first may be delayed
 	}
 	for more {
 		_, more = p.nextData(minTimeout * 9 / 10)
 	}
 	n := int(p.fromDeviceFlow.next - oldest)
 	p.Check(n <= most, fmt.Sprintf("at most %d outstanding packets", most), "%d, from %d on", n, oldest)
-	// A busy machine answers late, which counts as a loss, and the window is less for it.
+	// In real time a late Ack may count as a loss, which reduces the window.
 	p.Check(n >= least || !p.Virtual && n > 0, fmt.Sprintf("at least %d outstanding packets", least), "%d, from %d on", n, oldest)
 	return n
 }
 
-// expectTimeoutRetransmission fails the case unless the device sends at most 4 packets again at a timeout,
-// from oldest on.
+// expectTimeoutRetransmission fails the case unless the device retransmits at most 4 packets at a
+// timeout, from oldest on.
 func (p *peer) expectTimeoutRetransmission(oldest uint32) {
-	for again := false; !again; { // what was still on its way passes
+	for again := false; !again; { // skip packets that were in flight
 		a, ok := p.nextData(p.ResponseTimeout())
-		p.Check(ok, fmt.Sprintf("packet %d again at a timeout", oldest), "nothing in %v", p.ResponseTimeout())
+		p.Check(ok, fmt.Sprintf("a retransmission of packet %d at a timeout", oldest), "nothing in %v", p.ResponseTimeout())
 		again = *a.Data.Seq == oldest
 	}
 	n := 1

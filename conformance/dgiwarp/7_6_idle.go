@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// How long flows are used and remembered in silence, and how many peers are.
+// Timeouts of idle flows, and the maximum number of peers.
 const (
 	flowIdleTimeout = 10 * time.Second
 	flowMemory      = 30 * time.Second
@@ -21,7 +21,7 @@ const (
 var idleCases = []conformance.Case{
 	{
 		ID:    "dg/idle/new-flow-after-silence",
-		Title: "A sender that has heard nothing of a peer for 10 s starts a new flow",
+		Title: "A sender that has received nothing from a peer for 10 s starts a new flow",
 		Cite:  cite("7.6", "dg/idle/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "an Ack for a Send, then nothing for more than 10 s, in which the device has nothing to send",
 		Expects: "a start with another epoch for the next Send",
@@ -36,7 +36,7 @@ var idleCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/idle/remembered-for-thirty-seconds",
-		Title: "A flow is remembered for 30 s after something was heard of its source",
+		Title: "A receiver keeps a flow for 30 s after the last packet",
 		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later",
 		Expects: "Acks, and no second receive of the retransmission",
@@ -53,7 +53,7 @@ var idleCases = []conformance.Case{
 			p.Sleep(almost - early)
 			p.expectDelivered(iwarp.Send(1, data(8)))
 			p.expectRecv(2, data(8))
-			p.Sleep(early) // it is 34 s since this flow began, and 29 since its last packet
+			p.Sleep(early) // 34 s since the flow began, and 29 s since its last packet
 			again.send(s)
 			again.expectAck(again.toDevice.next)
 			p.ExpectNoCompletion()
@@ -61,14 +61,14 @@ var idleCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/idle/forgotten-after-thirty-seconds",
-		Title: "A flow is forgotten when nothing was heard of its source for 30 s",
+		Title: "A receiver drops a flow that was idle for 30 s",
 		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
-		Sends:   "packets of three flows after 32, 36 and 40 s of silence, up to the first that is refused; a new flow",
-		Expects: "a Refusal, of the third at the latest; a Challenge and an Ack",
+		Sends:   "packets of three flows after 32, 36 and 40 s of silence, until one is refused; a new flow",
+		Expects: "a Refusal, for the third at the latest; a Challenge and an Ack",
 		Defects: []string{"FlowGoesOn"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
-			// A device may look for flows to forget now and then only. One that is heard of
-			// is remembered anew, so that each can be asked about once.
+			// A device may check for idle flows periodically. A packet renews its flow, so each flow
+			// is tested once.
 			peers := []*peer{p, p.peer(1), p.peer(2)}
 			for _, x := range peers[1:] {
 				x.openFlow(zeroLengthWrite())
@@ -86,19 +86,19 @@ var idleCases = []conformance.Case{
 					return
 				}
 			}
-			p.Fail("a Refusal of a flow of which nothing was heard for 40 s", "an Ack")
+			p.Fail("a Refusal of a flow that was idle for 40 s", "an Ack")
 		}),
 	},
 	{
 		ID:    "dg/idle/full-table-refuses",
-		Title: "A peer more than there may be is refused for want of room, and none is dropped for it",
+		Title: "A peer above the maximum is refused for lack of room, and no other is dropped",
 		Cite:  cite("7.6", "dg/idle/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "flows of 65,536 peers and of one more, then a packet of one of the first, and of the last",
 		Expects: "a Refusal with reason 4 of the one, and Acks for the others",
 		Defects: []string{"EvictsOldest"},
 		Run: onSetup(setup{receives: 1}, func(p *peer) {
 			if !p.Virtual {
-				rig.Abort(fmt.Errorf("270,000 packets in less than the 30 s for which peers are remembered: %w", conformance.ErrBenchCannot))
+				rig.Abort(fmt.Errorf("270,000 packets in less than the idle timeout of 30 s: %w", conformance.ErrBenchCannot))
 			}
 			from := func(n int) *peer {
 				x := *p

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// establishedPeer is a peer of a new queue pair with two receives of 64 octets, with flows both
-// ways that have begun.
+// establishedPeer returns a peer of a new queue pair with two receives of 64 octets, with flows in
+// both directions.
 func (h *host) establishedPeer() *peer {
 	p := h.newQP(setup{receives: 2}).peer(0)
 	p.openFlow(zeroLengthWrite())
@@ -19,9 +19,9 @@ func (h *host) establishedPeer() *peer {
 	return p
 }
 
-// expectSegmentError sends segments, the last of which is wrong, and fails the case unless the device
-// says so for one of these reasons and stops the queue pair, and none of its requests and
-// receives has success.
+// expectSegmentError sends segments, the last of them invalid, and fails the case unless the
+// device reports one of the causes, the queue pair is in the error state, and no request or
+// receive succeeds.
 func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segment) {
 	for _, s := range segments {
 		p.send(p.nextDataPacket(s))
@@ -29,19 +29,19 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 	wrong := segments[len(segments)-1]
 	p.expectErrorInFlow(wrong, causes)
 	p.ackAll()
-	p.drain(0) // what the device has sent again before it had the Ack
+	p.drain(0) // retransmissions that crossed with the Ack
 	p.expectErrorState()
 	for {
 		wc, ok := p.PollCompletion(0)
 		if !ok {
 			return
 		}
-		p.Check(wc.Status != verbs.WCSuccess, "no success", "%s", rig.Describe(&wc))
+		p.Check(wc.Status != verbs.WCSuccess, "no successful completion", "%s", rig.Describe(&wc))
 	}
 }
 
-// expectErrorInFlow fails the case unless the next that the device's flow has is an error message
-// about a segment for one of these reasons.
+// expectErrorInFlow fails the case unless the next packet of the device's flow is an error message
+// about a segment with one of the causes.
 func (p *peer) expectErrorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
 	a := p.expectData(p.fromDeviceFlow.next)
 	for _, c := range causes {
@@ -52,8 +52,8 @@ func (p *peer) expectErrorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
 	p.Fail(fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
 }
 
-// expectSecondSegmentRefused fails the case unless a Send whose first segment is good is an error for one
-// of these reasons when its second comes, which was changed like that.
+// expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and fails
+// the case unless the second is an error with one of the causes.
 func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
 	const first = 16
 	p := h.establishedPeer()
@@ -62,8 +62,8 @@ func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(seco
 	p.ExpectUnchanged(p.localMem, 0, areaLen+first)
 }
 
-// expectResponseRefused fails the case unless the answer to a read, changed like that, is an error
-// for this reason and is not placed.
+// expectResponseRefused answers a read with a changed Read Response, and fails the case unless it
+// is an error with the cause and is not placed.
 func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
 	p := h.establishedPeer()
 	request := p.expectRequest(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Op(iwarp.OpReadRequest))
@@ -72,15 +72,14 @@ func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segmen
 	p.ExpectUnchanged(p.localMem, 0, 0)
 }
 
-// The order of a flow is kept, as TCP keeps it: there are no gaps that something might
-// still fill.
+// A flow is delivered in order, like a TCP stream: missing octets cannot arrive later.
 var flowCheckCases = []conformance.Case{
 	{
 		ID:    "dg/rdmap/offset-of-a-later-segment",
-		Title: "A second segment of a Send that is not where the first has ended is an error",
+		Title: "A second segment of a Send that does not follow the first is an error",
 		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12 and 20",
-		Expects: "an error message: invalid offset; an event, the error state, and no receive",
+		Sends:   "Sends of two segments of 16 octets, the second with MOs 0, 12 and 20",
+		Expects: "an error message: invalid MO; an event, the error state, and no receive",
 		Defects: []string{"SecondSegmentOffset"},
 		Run: onHost(func(h *host) {
 			for _, mo := range []uint32{0, 12, 20} {
@@ -90,10 +89,10 @@ var flowCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/number-of-a-later-segment",
-		Title: "A second segment of a Send with another number than the first is an error",
+		Title: "A second segment of a Send with another MSN than the first is an error",
 		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Sends of two segments, the second with the number before, and with the next",
-		Expects: "an error message: number out of range; for the next one an invalid offset is as true of a message that begins at 16",
+		Sends:   "Sends of two segments, the second with the previous MSN, and with the next",
+		Expects: "an error message: MSN out of range; for the next MSN also invalid MO, since that message begins at 16",
 		Defects: []string{"SecondSegmentNumber"},
 		Run: onHost(func(h *host) {
 			causes := []iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedInvalidMO}
@@ -103,10 +102,10 @@ var flowCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/number-of-an-atomic-response",
-		Title: "An Atomic Response whose number is not due is an error",
+		Title: "An Atomic Response with another MSN than the next is an error",
 		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: needsRD | verbs.CapAtomics, Setup: setupRD, Labels: labelRD,
-		Sends:   "first Atomic Responses of a flow with the numbers 0 and 2",
-		Expects: "an error message: number out of range; the atomic fails, and nothing is placed",
+		Sends:   "first Atomic Responses of a flow with MSNs 0 and 2",
+		Expects: "an error message: MSN out of range; the atomic fails, and nothing is placed",
 		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, number := range []uint32{0, 2} {
@@ -120,10 +119,10 @@ var flowCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/number-of-immediate-data",
-		Title: "Immediate data whose number is not due is an error",
+		Title: "Immediate data with another MSN than the next is an error",
 		Cite:  cite("7.7", "dg/rdmap/1", "dg/err/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "immediate data as the first message of a flow to queue 0, with the numbers 0 and 2",
-		Expects: "an error message: number out of range, and no receive",
+		Sends:   "immediate data as the first message of a flow to queue 0, with MSNs 0 and 2",
+		Expects: "an error message: MSN out of range, and no receive",
 		Defects: []string{"AnswerNumberUnchecked"},
 		Run: onHost(func(h *host) {
 			for _, number := range []uint32{0, 2} {
@@ -133,9 +132,9 @@ var flowCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/version-of-tagged-messages",
-		Title: "A Write or a Read Response of another version of RDMAP is an error",
+		Title: "A Write or a Read Response with another RDMAP version is an error",
 		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Writes, and answers to reads of the device, of RDMAP's versions 0 and 2",
+		Sends:   "Writes, and responses to reads of the device, with RDMAP versions 0 and 2",
 		Expects: "an error message: invalid version; nothing is placed, and the reads fail",
 		Defects: []string{"TaggedVersionUnchecked"},
 		Run: onHost(func(h *host) {
@@ -149,9 +148,9 @@ var flowCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/ddp-version-of-a-read-response",
-		Title: "A Read Response of another version of DDP is an error",
+		Title: "A Read Response with another DDP version is an error",
 		Cite:  cite("7.7", "dg/err/1", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "answers to reads of the device of DDP's versions 0 and 2",
+		Sends:   "responses to reads of the device with DDP versions 0 and 2",
 		Expects: "an error message: invalid version of a tagged segment; nothing is placed, and the reads fail",
 		Defects: []string{"ReadResponseDDPVersion"},
 		Run: onHost(func(h *host) {
@@ -162,9 +161,9 @@ var flowCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/every-segment-of-a-write-is-checked",
-		Title: "Every segment of a Write in a flow is checked by itself",
+		Title: "Every segment of a Write in a flow is checked",
 		Cite:  cite("7.7", "dg/tag/8", "dg/err/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Writes whose first segment is good, and whose second has an unknown key, that of memory without the right to write, or ends out of bounds",
+		Sends:   "Writes whose first segment is valid, and whose second has an unknown key, that of memory without remote write access, or ends out of bounds",
 		Expects: "an error message about the second; the first is placed, and nothing of the second",
 		Defects: []string{"SecondSegmentRights"},
 		Run: onHost(func(h *host) {
@@ -187,10 +186,10 @@ var flowCheckCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/empty-send-invalidates",
-		Title: "A Send of no octets invalidates its key like any other",
+		Title: "A zero-length Send with Invalidate invalidates its key",
 		Cite:  cite("7.7", "dg/rdmap/2", "dg/tag/8"), Level: conformance.Must, Needs: needsRD | verbs.CapMWType2 | verbs.CapSendInv, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Write through a window, a Send of no octets that invalidates it, and another Write",
-		Expects: "a receive of no octets that tells the key; the second Write is an error, and changes nothing",
+		Sends:   "a Write to a window, a zero-length Send that invalidates it, and another Write",
+		Expects: "a zero-length receive with the invalidated key; the second Write is an error, and changes nothing",
 		Defects: []string{"EmptySendKeepsKey"},
 		Run: onHost(func(h *host) {
 			p, m := h.establishedPeer(), h.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
@@ -201,7 +200,7 @@ var flowCheckCases = []conformance.Case{
 			m.Snapshot()
 			p.expectDelivered(iwarp.SendInvalidate(1, at.STag, nil))
 			wc := p.expectRecv(1, nil)
-			p.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "a receive that tells the key", "%s", rig.Describe(&wc))
+			p.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "a receive with the invalidated key", "%s", rig.Describe(&wc))
 			p.expectSegmentError([]iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPInvalidSTag}, writeTo(at, data(32)))
 			p.ExpectUnchanged(m, 0, 0)
 		}),

@@ -12,16 +12,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// maxOutstandingReads is how many reads and atomics to one peer are under way.
+// maxOutstandingReads is the limit of outstanding reads and atomics per peer.
 const maxOutstandingReads = 16
 
 var rdmapCases = []conformance.Case{
 	{
 		ID:    "dg/rdmap/numbers-begin-with-the-flow",
-		Title: "Message numbers begin at 1 with each flow",
+		Title: "MSNs begin at 1 with each flow",
 		Cite:  cite("7.7", "dg/rdmap/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks, a Refusal, and Acks for the flow that follows; two flows of the peer, each with Sends from number 1 on",
-		Expects: "Sends with the numbers 1, 2 and again 1, 2; receives of all of the peer's",
+		Sends:   "Acks, a Refusal, and Acks for the flow that follows; two flows of the peer, each with Sends from MSN 1 on",
+		Expects: "Sends with MSNs 1, 2 and again 1, 2; receives of all of the peer's",
 		Defects: []string{"NumbersGoOn"},
 		Run: onPeer(func(p *peer) {
 			number := func(msn uint32, a arrival) { p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpSend).MSN(msn)), a) }
@@ -48,7 +48,7 @@ var rdmapCases = []conformance.Case{
 		Title: "All operations of RDMAP and its extensions are executed for a peer",
 		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Send, one with a solicited event, a Write, a Read, both atomics, and immediate data, with and without a solicited event",
-		Expects: "receives, memory that was written, and the answers",
+		Expects: "receives, written memory, and responses",
 		Defects: []string{"RDWithoutExtensions"},
 		Run: onFlow(setup{receives: 4}, func(p *peer) {
 			p.establishDeviceFlow()
@@ -60,7 +60,7 @@ var rdmapCases = []conformance.Case{
 			p.ExpectBytes(p.targetMem, 0, data(64))
 			sink := iwarp.At(peerSTag, peerTO)
 			p.expectResponse(iwarp.ReadRequest(1, sink, 64, p.targetAddr(0)), iwarp.ReadResponse(peerSTag, peerTO, data(64)))
-			before := binary.NativeEndian.Uint64(data(8)) // as the device's memory has it
+			before := binary.NativeEndian.Uint64(data(8)) // in the byte order of the device's memory
 			p.expectResponse(iwarp.FetchAdd(2, 77, p.targetAddr(0), 5), iwarp.AtomicResponse(1, 77, before))
 			p.expectResponse(iwarp.CompareSwap(3, 78, p.targetAddr(0), before+5, 9), iwarp.AtomicResponse(2, 78, before+5))
 			p.expectResponse(iwarp.CompareSwap(4, 79, p.targetAddr(0), 0, 1), iwarp.AtomicResponse(3, 79, 9))
@@ -73,9 +73,9 @@ var rdmapCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/every-request",
-		Title: "All operations of RDMAP and its extensions can be asked for",
+		Title: "All operations of RDMAP and its extensions can be requested",
 		Cite:  cite("7.7", "dg/rdmap/2"), Level: conformance.Must, Needs: needsRD | verbs.CapAtomics | verbs.CapSendInv, Setup: setupRD, Labels: labelRD,
-		Sends:   "answers to what the application asks for",
+		Sends:   "responses to the requests of the application",
 		Expects: "a Send of each of four kinds, a Write, one with immediate data after it, a Read Request and Atomic Requests, and completions",
 		Defects: []string{"RecordIsWrite"},
 		Run: onFlow(setup{}, func(p *peer) {
@@ -120,9 +120,9 @@ var rdmapCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/sources-are-kept-apart",
-		Title: "Messages of different sources are put together independently of each other",
+		Title: "Messages of different sources are reassembled independently",
 		Cite:  cite("7.7", "dg/rdmap/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Sends of two segments from three peers, in turn",
+		Sends:   "Sends of two segments from three peers, alternately",
 		Expects: "a receive of each, as it was sent",
 		Defects: []string{"SourcesMixed"},
 		Run: onSetup(setup{receives: 3, recvLen: 80}, func(p *peer) {
@@ -143,10 +143,10 @@ var rdmapCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/first-segment-takes-the-receive",
-		Title: "A Send takes its receive when its first segment arrives",
+		Title: "A Send consumes its receive when its first segment arrives",
 		Cite:  cite("7.7", "dg/rdmap/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "half a Send, a whole one of another peer, and the other half",
-		Expects: "the second receive completes first, with the whole one, then the first",
+		Sends:   "half a Send, a complete one of another peer, and the other half",
+		Expects: "the second receive completes first, with the complete one, then the first",
 		Defects: []string{"ReceiveTakenWrong"},
 		Run: onSetup(setup{receives: 2, recvLen: 80}, func(p *peer) {
 			other := p.peer(1)
@@ -161,7 +161,7 @@ var rdmapCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/half-a-send-fails-its-receive",
-		Title: "If the rest of a Send will not come, its receive completes in error",
+		Title: "The receive of a Send that is never completed completes in error",
 		Cite:  cite("7.7", "dg/rdmap/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
 		Sends:   "half a Send and a new flow; half a Send of another peer, which is then silent",
 		Expects: "both receives complete in error, the second after 45 s at the latest",
@@ -180,10 +180,10 @@ var rdmapCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/sixteen-reads-under-way",
-		Title: "At most 16 reads and atomics to one peer are under way",
+		Title: "At most 16 reads and atomics to one peer are outstanding",
 		Cite:  cite("7.7", "dg/rdmap/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks for Read Requests, of which the application posts 20; then answers one after the other",
-		Expects: "16 requests, and one more for each answer",
+		Sends:   "Acks for Read Requests, of which the application posts 20; then responses one after the other",
+		Expects: "16 requests, and one more for each response",
 		Defects: []string{"ReadsUnlimited", "AlwaysFenced"},
 		Run: onFlow(setup{}, func(p *peer) {
 			p.establishDeviceFlow()
@@ -214,11 +214,11 @@ var rdmapCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/rdmap/sixteen-reads-are-taken",
-		Title: "16 reads of one peer are taken at a time, and one more is an error",
+		Title: "16 outstanding reads of one peer are accepted, and one more is an error",
 		Cite:  cite("7.7", "dg/rdmap/5"), Level: conformance.Must, Needs: needsRD, Labels: labelRD,
 		Setup:   setupNarrowRD,
-		Sends:   "16 Read Requests for more than a window, and no Ack for the answers; then another one",
-		Expects: "Acks and answers; after the last an event, and the error state",
+		Sends:   "16 Read Requests for more than a window, and no Ack for the responses; then another one",
+		Expects: "Acks and responses; after the last an event, and the error state",
 		Defects: []string{"ReadsUnlimited"},
 		Run: onFlow(setup{receives: 1, memLen: 1 << 20}, func(p *peer) {
 			p.establishDeviceFlow()
@@ -246,8 +246,8 @@ func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.ackAll()
 }
 
-// expectRequest posts a request, and fails the case unless the device's next packet with data is
-// as wanted.
+// expectRequest posts a request, and fails the case unless the device's next data packet matches
+// want.
 func (p *peer) expectRequest(wr verbs.SendWR, want iwarp.Segment) arrival {
 	p.PostSend(p.qp, wr)
 	a := p.expectData(p.fromDeviceFlow.next)

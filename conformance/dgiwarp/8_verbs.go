@@ -14,10 +14,10 @@ import (
 var verbsCases = []conformance.Case{
 	{
 		ID:    "dg/verbs/reliable-queue-pairs-are-of-type-ud",
-		Title: "A queue pair of RD is one of type UD, of which a Send completes when it was acknowledged",
+		Title: "An RD queue pair has type UD, and its Sends complete when they are acknowledged",
 		Cite:  cite("8", "dg/verbs/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Challenge, and an Ack after a while",
-		Expects: "the type UD, packets of RD, no completion before the Ack",
+		Sends:   "a Challenge, and a delayed Ack",
+		Expects: "the type UD, RD packets, no completion before the Ack",
 		Defects: []string{"RDCompletesAtOnce"},
 		Run: onPeer(func(p *peer) {
 			p.Check(p.qp.Type() == verbs.QPTypeUD, "a queue pair of type UD", "%v", p.qp.Type())
@@ -31,7 +31,7 @@ var verbsCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/verbs/address-area",
-		Title: "The first 40 octets of a receive are the IPv6 header that the packet had, with the UDP source port in octets 2 and 3",
+		Title: "The first 40 octets of a receive are the IPv6 header of the packet, with the UDP source port in octets 2 and 3",
 		Cite:  cite("8", "dg/verbs/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 6},
 		Sends:   "Sends from several ports",
@@ -41,7 +41,7 @@ var verbsCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/verbs/address-area-of-ipv4",
-		Title: "The last 20 of the first 40 octets of a receive are the IPv4 header that the packet had, and octets 2 and 3 the UDP source port",
+		Title: "The last 20 of the first 40 octets of a receive are the IPv4 header of the packet, and octets 2 and 3 the UDP source port",
 		Cite:  cite("8", "dg/verbs/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Setup:   conformance.Setup{Family: 4},
 		Sends:   "Sends from several ports",
@@ -65,7 +65,7 @@ var verbsCases = []conformance.Case{
 			value := *a.Segment.Immediate.Value
 			p.Check(value == immediateData || value == immediateData<<32, fmt.Sprintf("immediate data %#x", immediateData), "%#x", value)
 			p.checkPacket(dg.Any().With(iwarp.Send(3, p.localMem.Buf[:8])), p.expectData(3))
-			p.send(p.ack(2)) // of the Write alone
+			p.send(p.ack(2)) // acknowledges the Write only
 			p.syncDevice()
 			p.ExpectNoCompletion()
 			p.ackAll()
@@ -75,7 +75,7 @@ var verbsCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/verbs/failure-stays-with-its-peer",
-		Title: "When a flow fails, its requests and those after them to the same peer fail; the queue pair and the flows to others go on",
+		Title: "When a flow fails, its requests and those after them to the same peer fail; the queue pair and the flows to others still work",
 		Cite:  cite("8", "dg/verbs/4"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
 		Sends:   "a Refusal of one of two flows with several requests; Acks for the other",
 		Expects: "failures of all requests to the one peer, successes of those to the other, then a new flow to the first",
@@ -100,7 +100,7 @@ var verbsCases = []conformance.Case{
 			p.ExpectState(p.qp, verbs.QPStateRTS)
 			p.ExpectNoEvent()
 			p.syncDevice()
-			p.drain(0) // what the device sent again before it had the Ack
+			p.drain(0) // retransmissions that crossed with the Ack
 			p.establishDeviceFlow()
 			p.openFlow(iwarp.Send(1, data(8)))
 			p.expectRecv(1, data(8))
@@ -108,7 +108,7 @@ var verbsCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/verbs/flow-label-is-the-port",
-		Title: "The flow label of an address is the UDP port that packets go to, and 0 is the sender's own",
+		Title: "The flow label of an address is the destination UDP port, and 0 means the sender's port",
 		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
 		Sends:   "nothing; the device sends to ports 1, 1024, 65535 and 0",
 		Expects: "packets to these ports, and to 65041 for 0",
@@ -129,10 +129,10 @@ var verbsCases = []conformance.Case{
 	},
 	{
 		ID:    "dg/verbs/flow-label-of-more-than-16-bits",
-		Title: "An address whose flow label is no port is refused",
+		Title: "An address handle with a flow label above 65535 is refused",
 		Cite:  cite("8", "dg/verbs/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "nothing; the application makes addresses with the flow labels 0x10000 and 0xfffff, and sends to them",
-		Expects: "a refusal of the address, or of the Send, and nothing on the wire",
+		Sends:   "nothing; the application creates address handles with the flow labels 0x10000 and 0xfffff, and sends to them",
+		Expects: "a refusal of the address handle, or of the Send, and nothing on the wire",
 		Defects: []string{"FlowLabelIgnored"},
 		Run: onPeer(func(p *peer) {
 			for _, label := range []uint32{0x10000, 0xfffff, 0x10000 | peerPort} {
@@ -149,8 +149,8 @@ var verbsCases = []conformance.Case{
 	},
 }
 
-// checkAddressArea fails the case unless the address area of receives has the IP header at
-// offset at, as far as it says where packets came from.
+// checkAddressArea fails the case unless the address area of receives has the source and
+// destination of the packet, in an IP header at offset at.
 func (p *peer) checkAddressArea(at int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
 		from := p.peer(i)
