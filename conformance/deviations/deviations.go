@@ -1,7 +1,7 @@
-// Package deviations knows what devices are known not to meet, and why. A file for
-// each device has its cases; one that is met again is stale, and must go, unless it is
-// known to show by chance. Some hold on one tier alone: what a simulated world shows a
-// device, a socket may hide from it.
+// Package deviations lists the known violations of devices, with reasons. Each device has a
+// file with the cases that it fails. A deviation whose case passes is stale and must be
+// removed, unless it is intermittent. Some deviations hold on one tier only, since tiers differ
+// in what a device can see.
 package deviations
 
 import (
@@ -22,7 +22,7 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// Tiers are where cases run, and so where a deviation can be known to hold.
+// Tiers returns the tiers that a deviation can be limited to.
 func Tiers() []string { return []string{"sim", "netns", "wire"} }
 
 // Devices returns the names of the devices with a file of deviations, NAME.yaml.
@@ -34,21 +34,20 @@ func Devices() []string {
 	return names
 }
 
-// Deviation is what is known of a case that a device does not pass.
+// Deviation describes why a device fails a case.
 type Deviation struct {
 	Reason string `yaml:"reason"`
-	// On is the tier on which the device deviates; empty for all. Elsewhere it has to
-	// pass.
+	// On is the tier on which the device deviates; empty for all. It must pass on others.
 	On string `yaml:"on,omitempty"`
-	// Sometimes says that the device passes now and then: what it does wrong depends on
-	// chance, as what is left in memory that it sends unwritten. It is not stale then.
+	// Sometimes marks a deviation that depends on chance, such as the content of
+	// uninitialized memory. It is not stale when the case passes.
 	Sometimes bool   `yaml:"sometimes,omitempty"`
 	SeenOn    string `yaml:"seen-on,omitempty"`
 	Link      string `yaml:"link,omitempty"`
 }
 
-// Of returns what a device is known not to meet on a tier, by case. A device without a
-// file has none.
+// Of returns the deviations of a device on a tier, by case ID; none for a device without a
+// file.
 func Of(device, tier string) (map[string]conformance.Deviation, error) {
 	b, err := files.ReadFile(device + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +63,7 @@ func Of(device, tier string) (map[string]conformance.Deviation, error) {
 	return known.On(tier), nil
 }
 
-// Known are deviations, by case.
+// Known has deviations by case ID.
 type Known map[string]Deviation
 
 // Parse reads a file of known deviations. Each key is the ID of a case, and each entry has
@@ -87,7 +86,7 @@ func Parse(b []byte) (Known, error) {
 	return known, nil
 }
 
-// On returns those that hold on a tier.
+// On returns the deviations that hold on a tier.
 func (k Known) On(tier string) map[string]conformance.Deviation {
 	on := make(map[string]conformance.Deviation, len(k))
 	for id, d := range k {

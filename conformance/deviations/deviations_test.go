@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestEveryFileIsRead(t *testing.T) {
+func TestEveryDeviceHasDeviations(t *testing.T) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
@@ -23,7 +23,7 @@ func TestEveryFileIsRead(t *testing.T) {
 			all += len(known)
 		}
 		if all == 0 {
-			t.Errorf("%s: it has no deviation on any tier", name)
+			t.Errorf("%s: no deviation on any tier", name)
 		}
 	}
 	if known, err := Of("nobody", "sim"); known != nil || err != nil {
@@ -31,7 +31,7 @@ func TestEveryFileIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDeviation(t *testing.T) {
+func TestParseRejectsInvalidDeviations(t *testing.T) {
 	for text, says := range map[string]string{
 		"a/b/c: {}":                        "the reason is missing",
 		"a/b/c: {reason: x, why: y}":       "field why not found",
@@ -44,7 +44,7 @@ func TestWhatIsNoDeviation(t *testing.T) {
 	}
 }
 
-func TestATierHasItsOwn(t *testing.T) {
+func TestOnSelectsDeviationsOfTheTier(t *testing.T) {
 	known, err := Parse([]byte(`
 a/b/everywhere: {reason: it cannot, seen-on: firmware 7, link: a page}
 a/b/sockets: {reason: a socket does not tell, on: netns}

@@ -1,18 +1,18 @@
 package ledger
 
-// Coverage is how much of a part of the ledger is checked.
+// Coverage counts the rows of a part of the ledger.
 type Coverage struct {
-	Rows       int // all
-	Covered    int // have a case
-	Untestable int // have a reason why none can be
+	Rows       int // all rows
+	Covered    int // rows with a case
+	Untestable int // rows with a reason why no case can check them
 	// Musts and MustsCovered count the testable rows of level MUST.
 	Musts, MustsCovered int
 }
 
-// Open is how many rows have neither case nor reason.
+// Open is the number of rows with neither case nor reason.
 func (c Coverage) Open() int { return c.Rows - c.Covered - c.Untestable }
 
-// Add adds up two parts.
+// Add returns the sum of c and d.
 func (c Coverage) Add(d Coverage) Coverage {
 	return Coverage{
 		c.Rows + d.Rows, c.Covered + d.Covered, c.Untestable + d.Untestable,

@@ -1,10 +1,10 @@
-// Package ledger lists what the specifications demand: one row for every requirement
-// that a tester can see, in words that stand for themselves, with the cases that
-// check it or the reason why none can.
+// Package ledger lists the requirements of the specifications: one row for every requirement
+// that is visible from outside a device, paraphrased, with the cases that check it or the
+// reason why none can.
 //
-// The rows are data, in the YAML files beside this one, a file for each document.
-// Which cases cover a row is what the cases say ([conformance.Cite].Rows); the files
-// repeat it for readers, and a test holds both together.
+// The rows are in the YAML files of this directory, one for each document. Cases cite the rows
+// that they cover ([conformance.Cite].Rows); the files repeat the cases for readers, and a test
+// of package suites compares the two.
 package ledger
 
 import (
@@ -25,13 +25,13 @@ var files embed.FS
 type Document struct {
 	// Key is the name of its file.
 	Key string `yaml:"-"`
-	// Title is what it is called, Revision which one was read.
+	// Title is its title, Revision the revision that the rows are from.
 	Title    string    `yaml:"title"`
 	Revision string    `yaml:"revision"`
 	Sections []Section `yaml:"sections"`
 }
 
-// Section is a part of it.
+// Section is a section of a document.
 type Section struct {
 	Title string `yaml:"title"`
 	Rows  []Row  `yaml:"rows"`
@@ -42,22 +42,22 @@ type Row struct {
 	// ID never changes: "roce/rc/psn/9", "rfc5044/4.1/3".
 	ID    string `yaml:"id"`
 	Level string `yaml:"level"`
-	// Clause is where it stands; empty if that is not publicly known.
+	// Clause is its place in the document; empty if not publicly known.
 	Clause string `yaml:"clause,omitempty"`
 	// Text is the requirement.
 	Text string `yaml:"text"`
-	// IfClaimed says that it binds only devices that claim the feature.
+	// IfClaimed limits the requirement to devices that claim the feature.
 	IfClaimed bool `yaml:"if_claimed,omitempty"`
-	// Cases check it. They are written by the test's -update.
+	// Cases are the IDs of the cases that check it, written by go test -update.
 	Cases []string `yaml:"cases,omitempty"`
-	// Untestable is why none can.
+	// Untestable is the reason why no case can check it.
 	Untestable string `yaml:"untestable,omitempty"`
 }
 
 // Documents reads the ledger.
 func Documents() ([]*Document, error) { return Read(files) }
 
-// Read reads a ledger from another place.
+// Read reads a ledger from a file system.
 func Read(from fs.FS) ([]*Document, error) {
 	names, err := fs.Glob(from, "*.yaml")
 	if err != nil {
@@ -116,11 +116,11 @@ func (d *Document) Rows() func(func(*Row) bool) {
 func (r *Row) check() error {
 	switch {
 	case r.ID == "" || r.Text == "":
-		return fmt.Errorf("a row has an id and a text")
+		return fmt.Errorf("a row needs an id and a text")
 	case !slices.Contains([]string{"MUST", "SHOULD", "MAY"}, r.Level):
 		return fmt.Errorf("level %q is none of MUST, SHOULD, MAY", r.Level)
 	case r.Untestable != "" && len(r.Cases) > 0:
-		return fmt.Errorf("it is untestable and has cases")
+		return fmt.Errorf("an untestable row has cases")
 	}
 	return nil
 }

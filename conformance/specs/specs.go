@@ -1,6 +1,5 @@
-// Package specs wraps conformance cases as Ginkgo specs: labels, parallel runs,
-// JUnit and JSON reports are Ginkgo's then. Nothing is decided here; a spec passes,
-// is skipped or fails by the verdict of [conformance.Judge].
+// Package specs wraps conformance cases as Ginkgo specs, for its labels, parallel runs and JUnit
+// and JSON reports. A spec passes, is skipped or fails by the verdict of [conformance.Judge].
 //
 //	ginkgo --label-filter='service:rc && level:must' ./conformance/specs
 //
@@ -17,13 +16,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// Add makes a spec of every case of the suite. It is called within a container.
+// Add adds a spec for every case of the suite. Call it within a container node.
 func Add(s *conformance.Suite, lab func() conformance.Lab, opt conformance.Options) {
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		ginkgo.It(c.ID+": "+c.Title, ginkgo.Label(append(c.AllLabels(), "suite:"+s.Name)...), func(ctx ginkgo.SpecContext) {
 			if c.Dangerous() && !strings.Contains(ginkgo.GinkgoLabelFilter(), conformance.Dangerous) {
-				ginkgo.Skip("it can crash or wedge a real device, and runs only if --label-filter names " + conformance.Dangerous)
+				ginkgo.Skip("the case can crash or wedge a real device, and runs only if --label-filter names " + conformance.Dangerous)
 			}
 			res := conformance.Judge(ctx, lab(), c, opt)
 			ginkgo.AddReportEntry("verdict", string(res.Verdict), ginkgo.ReportEntryVisibilityFailureOrVerbose)
@@ -31,7 +30,7 @@ func Add(s *conformance.Suite, lab func() conformance.Lab, opt conformance.Optio
 			case res.Verdict == conformance.VerdictUnsupported:
 				ginkgo.Skip(res.Err.Error())
 			case !res.Verdict.Acceptable():
-				ginkgo.AddReportEntry("what happened", ginkgo.ReportEntryVisibilityFailureOrVerbose, formatEvents(s, &res))
+				ginkgo.AddReportEntry("events", ginkgo.ReportEntryVisibilityFailureOrVerbose, formatEvents(s, &res))
 				ginkgo.Fail(fmt.Sprintf("%s: %s [%s]: %v", res.Verdict, c.ID, c.Cite, res.Err))
 			}
 		})

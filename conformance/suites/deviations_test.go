@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/suites"
 )
 
-// A deviation of a case that there is not would never be missed.
+// A deviation of an unknown case would never become stale.
 func TestDeviationsNameCases(t *testing.T) {
 	known := make(map[string]bool)
 	for _, s := range suites.All() {
@@ -27,7 +27,7 @@ func TestDeviationsNameCases(t *testing.T) {
 			}
 			for id := range of {
 				if !known[id] {
-					t.Errorf("deviations/%s.yaml: there is no case %s", device, id)
+					t.Errorf("deviations/%s.yaml: unknown case %s", device, id)
 				}
 			}
 		}

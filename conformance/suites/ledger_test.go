@@ -13,11 +13,11 @@ import (
 
 const (
 	ledgerDir = "../ledger"
-	// coverageFile says how much of the ledger is covered. It may only grow.
+	// coverageFile has the coverage of the ledger, which must not decrease.
 	coverageFile = ledgerDir + "/coverage.txt"
 )
 
-// casesByRow is which cases cover each row, by what the cases say.
+// casesByRow returns the cases that cite each row.
 func casesByRow() map[string][]string {
 	rows := make(map[string][]string)
 	for _, s := range suites.All() {
@@ -43,7 +43,7 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 		t.Error(wrong)
 	}
 	if t.Failed() {
-		return // nothing of this can be put right by writing it down
+		return // -update cannot correct these
 	}
 	if update.on {
 		writeDown(t, docs, covered)
@@ -52,26 +52,26 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 	for _, d := range docs {
 		for row := range d.Rows() {
 			if want := covered[row.ID]; !slices.Equal(row.Cases, want) {
-				t.Errorf("%s has the cases %v, and the cases say %v: run go test ./conformance/suites -update", row.ID, row.Cases, want)
+				t.Errorf("%s lists the cases %v, and %v cite it: run go test ./conformance/suites -update", row.ID, row.Cases, want)
 			}
 		}
 	}
 }
 
-// misplaced tells which cases cover rows that there are not, or that nobody can test.
+// misplaced lists citations of unknown and of untestable rows.
 func misplaced(docs []*ledger.Document, covered map[string][]string) (wrong []string) {
 	known := make(map[string]bool)
 	for _, d := range docs {
 		for row := range d.Rows() {
 			known[row.ID] = true
 			if row.Untestable != "" && len(covered[row.ID]) > 0 {
-				wrong = append(wrong, fmt.Sprintf("%s is untestable, and %v test it", row.ID, covered[row.ID]))
+				wrong = append(wrong, fmt.Sprintf("%s is untestable, and %v cite it", row.ID, covered[row.ID]))
 			}
 		}
 	}
 	for row, ids := range covered {
 		if !known[row] {
-			wrong = append(wrong, fmt.Sprintf("there is no row %s, which %v cover", row, ids))
+			wrong = append(wrong, fmt.Sprintf("unknown row %s, which %v cite", row, ids))
 		}
 	}
 	slices.Sort(wrong)
@@ -79,7 +79,7 @@ func misplaced(docs []*ledger.Document, covered map[string][]string) (wrong []st
 }
 
 func TestCoverageDoesNotFall(t *testing.T) {
-	docs, err := ledger.Read(os.DirFS(ledgerDir)) // as the test before may have left it
+	docs, err := ledger.Read(os.DirFS(ledgerDir)) // the previous test may have updated it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,14 +90,14 @@ func TestCoverageDoesNotFall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(was) != now {
-		t.Errorf("the coverage was\n%sIf it has grown, keep that by: go test ./conformance/suites -update. If it has fallen, a case is missing.", was)
+		t.Errorf("the coverage was\n%sIf it has increased, run go test ./conformance/suites -update. If it has decreased, a case is missing.", was)
 	}
 	if all.MustsCovered < all.Musts {
-		t.Errorf("%d of %d testable MUSTs are covered: the others need a case each, or a reason why none can be", all.MustsCovered, all.Musts)
+		t.Errorf("%d of %d testable MUSTs are covered: each of the others needs a case, or a reason why none can check it", all.MustsCovered, all.Musts)
 	}
 }
 
-// coverage is how much of the documents is covered, as the file has it, and in all.
+// coverage returns the content of the coverage file, and the total.
 func coverage(docs []*ledger.Document) (table string, all ledger.Coverage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-16s %5s %8s %11s %5s %8s\n", "document", "rows", "covered", "untestable", "open", "MUSTs")

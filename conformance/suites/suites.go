@@ -1,6 +1,5 @@
-// Package suites lists the suites that there are, and which kinds of devices each is
-// for. It is where a new suite is made known: the command, the specs and the ledger
-// find it here.
+// Package suites lists the conformance suites of each protocol. Add a new suite here: the
+// command, the specs and the ledger use this list.
 package suites
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/verbsapi"
 )
 
-// Protocol is what a device talks on its wire.
+// Protocol is the wire protocol of a device.
 type Protocol string
 
 // The protocols.
@@ -31,7 +30,7 @@ func ProtocolOf(provider string) Protocol {
 	return map[string]Protocol{"softroce": RoCE, "softiwarp": IWARP, "dgiwarp": DatagramIWARP}[provider]
 }
 
-// Of returns the suites that devices of a protocol are judged by.
+// Of returns the suites for devices of a protocol.
 func Of(p Protocol) []*conformance.Suite {
 	switch p {
 	case RoCE:
@@ -50,8 +49,7 @@ func All() []*conformance.Suite {
 	return []*conformance.Suite{roceSuite(), iwarpSuite(), dgiwarpSuite(), verbsapi.Suite()}
 }
 
-// The suites of the protocols have, behind what single packets tell, cases about many
-// of them: what is measured, what is counted, and what is seen in which order.
+// The suite of a protocol also has cases of recovery times, counters and memory ordering.
 
 func roceSuite() *conformance.Suite {
 	return with(roce.Suite(), recovery.Cases(), counters.RoCE(), litmus.RoCE(), litmus.AtomicsRoCE())

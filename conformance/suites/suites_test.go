@@ -14,7 +14,7 @@ func TestCasesAreWellFormed(t *testing.T) {
 		}
 		for _, c := range s.Cases {
 			if other := taken[c.ID]; other != "" && other != s.Name {
-				t.Errorf("%s is a case of %s and of %s", c.ID, other, s.Name)
+				t.Errorf("%s is in the suites %s and %s", c.ID, other, s.Name)
 			}
 			taken[c.ID] = s.Name
 		}
@@ -29,11 +29,11 @@ func TestEveryProtocolsSuitesAreListed(t *testing.T) {
 	for _, p := range []suites.Protocol{suites.RoCE, suites.IWARP, suites.DatagramIWARP} {
 		of := suites.Of(p)
 		if len(of) == 0 {
-			t.Errorf("devices of %s are judged by nothing", p)
+			t.Errorf("no suites for %s", p)
 		}
 		for _, s := range of {
 			if !all[s.Name] {
-				t.Errorf("All does not have %s", s.Name)
+				t.Errorf("All lacks %s", s.Name)
 			}
 		}
 	}

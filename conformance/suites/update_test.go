@@ -13,13 +13,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 )
 
-// updating is the flag -update, and -update=less for who takes something away on purpose.
+// updating is the flag -update; -update=less permits a decrease of coverage.
 type updating struct{ on, less bool }
 
 var update updating
 
 func init() {
-	flag.Var(&update, "update", "write the cases into the ledger, and how much of it they cover; \"less\" also if that is less than it was")
+	flag.Var(&update, "update", "write the cases and the coverage into the ledger; \"less\" also if the coverage decreases")
 }
 
 func (u *updating) String() string   { return fmt.Sprint(u.on) }
@@ -39,8 +39,8 @@ func (u *updating) Set(s string) error {
 	return nil
 }
 
-// writeDown writes the cases into the ledger, and how much of it they cover, unless that
-// has become less: then it writes nothing.
+// writeDown writes the cases and the coverage into the ledger. It writes nothing if the coverage
+// has decreased.
 func writeDown(t *testing.T, docs []*ledger.Document, covered map[string][]string) {
 	t.Helper()
 	for _, d := range docs {
@@ -58,7 +58,7 @@ func writeDown(t *testing.T, docs []*ledger.Document, covered map[string][]strin
 		t.Fatalf("%s: %v", coverageFile, err)
 	}
 	if len(fallen) > 0 && !update.less {
-		t.Fatalf("nothing is written, as less would be covered:\n  %s\nA case or a row is missing, or cites another row than before. If that is meant: -update=less", strings.Join(fallen, "\n  "))
+		t.Fatalf("nothing is written, since the coverage would decrease:\n  %s\nA case or a row is missing, or cites another row than before. If that is intended: -update=less", strings.Join(fallen, "\n  "))
 	}
 	for _, d := range docs {
 		writeCases(t, filepath.Join(ledgerDir, d.Key+".yaml"), covered)
@@ -68,14 +68,14 @@ func writeDown(t *testing.T, docs []*ledger.Document, covered map[string][]strin
 	}
 }
 
-// covers is what a line of the file says about its document.
+// covers is a line of the coverage file.
 type covers struct{ rows, covered, untestable, open, mustsCovered, musts int }
 
-// parseCoverage reads the file.
+// parseCoverage parses the coverage file.
 func parseCoverage(table string) (map[string]covers, error) {
 	all := make(map[string]covers)
 	lines := strings.Split(strings.TrimSpace(table), "\n")
-	for _, line := range lines[1:] { // the first has the titles
+	for _, line := range lines[1:] { // the first is the header
 		var name string
 		var c covers
 		if _, err := fmt.Sscanf(line, "%s %d %d %d %d %d/%d", &name, &c.rows, &c.covered, &c.untestable, &c.open, &c.mustsCovered, &c.musts); err != nil {
@@ -86,8 +86,7 @@ func parseCoverage(table string) (map[string]covers, error) {
 	return all, nil
 }
 
-// fewer tells of which documents there are fewer rows than there were, or of which fewer
-// rows are covered.
+// fewer lists the documents with fewer rows, or fewer covered rows, than before.
 func fewer(was, now string) (fallen []string, err error) {
 	before, err := parseCoverage(was)
 	if err != nil {
@@ -108,7 +107,7 @@ func fewer(was, now string) (fallen []string, err error) {
 			{"testable MUSTs covered", b.mustsCovered, a.mustsCovered},
 		} {
 			if n.now < n.was {
-				fallen = append(fallen, fmt.Sprintf("%s: %d %s, and there were %d", name, n.now, n.what, n.was))
+				fallen = append(fallen, fmt.Sprintf("%s: %d %s, down from %d", name, n.now, n.what, n.was))
 			}
 		}
 	}
@@ -116,8 +115,7 @@ func fewer(was, now string) (fallen []string, err error) {
 	return fallen, nil
 }
 
-// writeCases puts the cases of each row behind its text. The rest of the file stays
-// as people wrote it.
+// writeCases writes the cases of each row after its text, and keeps the rest of the file.
 func writeCases(t *testing.T, file string, covered map[string][]string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -175,11 +173,11 @@ all                 82       81           1     0   69/69
 		{"the same", was, nil},
 		{"more", "…\nrfc5040 84 83 1 0 70/70\nnew 1 1 0 0 1/1\nall 85 84 1 0 71/71", nil},
 		{"a row that lost its case", "…\nrfc5040 82 80 1 1 68/69\nall 83 82 1 0 70/70", []string{
-			"rfc5040: 68 testable MUSTs covered, and there were 69", "rfc5040: 80 rows covered, and there were 81",
+			"rfc5040: 68 testable MUSTs covered, down from 69", "rfc5040: 80 rows covered, down from 81",
 		}},
-		{"a row that is gone", "…\nrfc5040 81 81 0 0 69/69\nall 82 82 0 0 70/70", []string{"rfc5040: 81 rows, and there were 82"}},
+		{"a row that is gone", "…\nrfc5040 81 81 0 0 69/69\nall 82 82 0 0 70/70", []string{"rfc5040: 81 rows, down from 82"}},
 		{"a document that is gone", "…\nall 82 81 1 0 69/69", []string{
-			"rfc5040: 0 rows covered, and there were 81", "rfc5040: 0 rows, and there were 82", "rfc5040: 0 testable MUSTs covered, and there were 69",
+			"rfc5040: 0 rows covered, down from 81", "rfc5040: 0 rows, down from 82", "rfc5040: 0 testable MUSTs covered, down from 69",
 		}},
 	} {
 		got, err := fewer(was, test.now)
@@ -188,7 +186,7 @@ all                 82       81           1     0   69/69
 		}
 	}
 	if _, err := fewer(was, "…\nrfc5040 82 many"); err == nil {
-		t.Error("a table that is none was read")
+		t.Error("an invalid table was parsed")
 	}
 }
 
@@ -199,8 +197,8 @@ func TestUpdateChecksRowsFirst(t *testing.T) {
 		want    []string
 	}{
 		{map[string][]string{"a/1": {"x"}}, nil},
-		{map[string][]string{"a/1": {"x"}, "a/99": {"y"}}, []string{"there is no row a/99, which [y] cover"}},
-		{map[string][]string{"a/2": {"z"}}, []string{"a/2 is untestable, and [z] test it"}},
+		{map[string][]string{"a/1": {"x"}, "a/99": {"y"}}, []string{"unknown row a/99, which [y] cite"}},
+		{map[string][]string{"a/2": {"z"}}, []string{"a/2 is untestable, and [z] cite it"}},
 	} {
 		if got := misplaced(docs, test.covered); !slices.Equal(got, test.want) {
 			t.Errorf("%v: %q, want %q", test.covered, got, test.want)
