@@ -43,7 +43,7 @@ func frame(octets []byte, protocol uint8) []byte {
 	return ip.Append(nil, udp.Append(nil, ip, octets))
 }
 
-func TestRead(t *testing.T) {
+func TestParseFrame(t *testing.T) {
 	octets := dg.UD(iwarp.Send(3, []byte("hello"))).ToQP(7).Append(nil)
 	b := frame(octets, packet.ProtocolUDP)
 	a, ok := parseFrame(conformance.Frame{Packet: b, At: 5})
@@ -61,7 +61,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestLine(t *testing.T) {
+func TestDescribeEvent(t *testing.T) {
 	good := dg.UD(iwarp.Send(3, []byte("hello")))
 	for _, test := range []struct {
 		event conformance.Event
@@ -73,7 +73,7 @@ func TestLine(t *testing.T) {
 		{conformance.Event{Kind: conformance.EventReceived, Data: frame(nil, packet.ProtocolTCP)}, "no UDP datagram"},
 	} {
 		if got := describeEvent(&test.event); got != test.want {
-			t.Errorf("line is %q, want %q", got, test.want)
+			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestAppendCRC(t *testing.T) {
 	}
 }
 
-func TestPieces(t *testing.T) {
+func TestSendSegmentsOf(t *testing.T) {
 	message := data(100)
 	var joined []byte
 	all := sendSegmentsOf(9, message, 40)
