@@ -2,8 +2,10 @@ package dgiwarp
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/dg"
@@ -287,13 +289,48 @@ func (q *deviceQP) expectNoEffect() {
 	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
-// nextMessage returns the packets of the next message of the device, up to its last.
+// nextMessage returns the packets of the next message of the device. The simulated network
+// delivers them in the order in which they were sent. A real network may not, and
+// nextMessage then sorts them by offset.
 func (p *peer) nextMessage() (all []arrival) {
 	for {
 		a := p.expect(dg.Of(dg.KindUD))
-		all = append(all, a)
-		if iwarp.Val(a.Segment.DDP.Last) {
+		if p.Virtual {
+			if all = append(all, a); iwarp.Val(a.Segment.DDP.Last) {
+				return all
+			}
+			continue
+		}
+		msn := iwarp.Val(a.Segment.DDP.MSN) // 0 in tagged segments
+		all = append(p.partial[msn], a)
+		slices.SortFunc(all, func(a, b arrival) int { return cmp.Compare(messageOffset(a), messageOffset(b)) })
+		if isComplete(all) {
+			delete(p.partial, msn)
 			return all
 		}
+		if p.partial == nil {
+			p.partial = map[uint32][]arrival{}
+		}
+		p.partial[msn] = all
 	}
+}
+
+// messageOffset returns the offset of a segment in its message.
+func messageOffset(a arrival) uint64 {
+	if a.Segment.DDP.TO != nil {
+		return *a.Segment.DDP.TO - peerTO
+	}
+	return uint64(iwarp.Val(a.Segment.DDP.MO))
+}
+
+// isComplete reports whether sorted segments are a message without gaps, to its last one.
+func isComplete(all []arrival) bool {
+	end := uint64(0)
+	for _, a := range all {
+		if messageOffset(a) != end {
+			return false
+		}
+		end += uint64(len(a.Segment.Payload))
+	}
+	return iwarp.Val(all[len(all)-1].Segment.DDP.Last)
 }

@@ -21,6 +21,8 @@ type peer struct {
 	ah verbs.AH
 	// toDevice is the flow to the device, fromDeviceFlow the flow from it.
 	toDevice, fromDeviceFlow flow
+	// partial has the UD segments of incomplete messages, by MSN.
+	partial map[uint32][]arrival
 }
 
 // flow is the peer's state of a flow.
