@@ -17,13 +17,16 @@ type Runner struct {
 	Done func(Result)
 	// Repeat, if not nil, is called before a case is repeated, with its result and the
 	// share of CPU time that other processes used meanwhile. It is for labs in real time,
-	// where a busy machine can expire timers: a case that fails there runs once more.
+	// where a busy machine can expire timers: a case that fails there runs up to three times.
 	Repeat func(r Result, others float64)
 }
 
-// busyShare is the share of CPU time used by other processes from which a failed case
-// is repeated.
-const busyShare = 0.2
+const (
+	// busyShare is the share of CPU time used by other processes from which a failed
+	// case is repeated.
+	busyShare   = 0.2
+	maxAttempts = 3
+)
 
 // Run judges the cases and returns the results in their order. When ctx is cancelled it
 // returns the results that are complete, and the reason.
@@ -86,23 +89,22 @@ feed:
 	return results, nil
 }
 
-// judge judges a case, and a second time if it failed on a busy machine.
+// judge judges a case. It repeats a case that failed on a busy machine.
 func (r *Runner) judge(ctx context.Context, t caseRun) Result {
-	if r.Repeat == nil {
-		return Judge(ctx, r.Lab, t.c, t.opt)
+	for attempt := 1; ; attempt++ {
+		before, _ := sampleCPU()
+		res := Judge(ctx, r.Lab, t.c, t.opt)
+		failed := res.Verdict == VerdictFail || res.Verdict == VerdictBroken
+		if r.Repeat == nil || !failed || t.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
+			return res
+		}
+		after, _ := sampleCPU()
+		others := cputime.OthersShare(before, after)
+		if others < busyShare {
+			return res
+		}
+		r.Repeat(res, others)
 	}
-	before, _ := sampleCPU()
-	res := Judge(ctx, r.Lab, t.c, t.opt)
-	if res.Verdict != VerdictFail && res.Verdict != VerdictBroken || t.c.Dangerous() || ctx.Err() != nil {
-		return res
-	}
-	after, _ := sampleCPU()
-	others := cputime.OthersShare(before, after)
-	if others < busyShare {
-		return res
-	}
-	r.Repeat(res, others)
-	return Judge(ctx, r.Lab, t.c, t.opt)
 }
 
 // sampleCPU is a variable for tests.

@@ -64,7 +64,8 @@ but the requirement is met; broken, the case could not be run.
 checks the cases: each must pass on a device without defects and fail on a device with
 each defect that it names, and some case must detect each defect that a device can have.
 
-A case in namespaces that fails while other processes keep the CPUs busy is repeated once.
+A case in namespaces that fails while other processes keep the CPUs busy is repeated,
+twice at most.
 
 Every run leaves a folder with conformance.json, junit.xml, report.html and, for
 requirements that are not met, captures for Wireshark. --out says where; otherwise it is one of the
